@@ -1,0 +1,2 @@
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), no_std)]
