@@ -1,0 +1,103 @@
+//! ARP over InfiniBand: RFC 826 with hardware type 32 and 20-byte addresses (RFC 4391 section 9.1.1).
+
+use std::net::Ipv4Addr;
+
+use super::link_addr::LinkAddr;
+
+/// Length of an IPv4-over-IB ARP packet, headers of the link not counted.
+pub const LEN: usize = 56;
+const HTYPE_INFINIBAND: [u8; 2] = [0, 32];
+const PTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Request,
+    Reply,
+}
+
+/// A well-formed IPv4-over-IB ARP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arp {
+    pub operation: Operation,
+    pub sender: (Ipv4Addr, LinkAddr),
+    pub target: (Ipv4Addr, LinkAddr),
+}
+
+impl Arp {
+    /// Who has `target`? Asked by `sender`.
+    pub fn request(sender: (Ipv4Addr, LinkAddr), target: Ipv4Addr) -> Self {
+        Self { operation: Operation::Request, sender, target: (target, LinkAddr::ZERO) }
+    }
+
+    /// Our answer to a request for `own`.
+    pub fn reply(&self, own: (Ipv4Addr, LinkAddr)) -> Self {
+        Self { operation: Operation::Reply, sender: own, target: self.sender }
+    }
+
+    /// `None` for anything that is not IPv4 over IB, is short, or has another operation.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; LEN] = bytes.get(..LEN)?.try_into().ok()?;
+        if bytes[0..2] != HTYPE_INFINIBAND || bytes[2..4] != PTYPE_IPV4 || bytes[4..6] != [20, 4] {
+            return None;
+        }
+        let operation = match bytes[6..8] {
+            [0, 1] => Operation::Request,
+            [0, 2] => Operation::Reply,
+            _ => return None,
+        };
+        Some(Self { operation, sender: endpoint(&bytes[8..32]), target: endpoint(&bytes[32..56]) })
+    }
+
+    pub fn emit(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[0..2].copy_from_slice(&HTYPE_INFINIBAND);
+        bytes[2..4].copy_from_slice(&PTYPE_IPV4);
+        bytes[4..6].copy_from_slice(&[20, 4]);
+        bytes[7] = match self.operation {
+            Operation::Request => 1,
+            Operation::Reply => 2,
+        };
+        emit_endpoint(&mut bytes[8..32], &self.sender);
+        emit_endpoint(&mut bytes[32..56], &self.target);
+        bytes
+    }
+}
+
+/// 20 bytes of link address, 4 of IPv4 address.
+fn endpoint(bytes: &[u8]) -> (Ipv4Addr, LinkAddr) {
+    let mut link = [0; 20];
+    link.copy_from_slice(&bytes[..20]);
+    let mut ip = [0; 4];
+    ip.copy_from_slice(&bytes[20..24]);
+    (Ipv4Addr::from(ip), LinkAddr(link))
+}
+
+fn emit_endpoint(bytes: &mut [u8], (ip, link): &(Ipv4Addr, LinkAddr)) {
+    bytes[..20].copy_from_slice(&link.0);
+    bytes[20..24].copy_from_slice(&ip.octets());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_read_back_as_sent() {
+        let asker = (Ipv4Addr::new(10, 0, 0, 1), LinkAddr([7; 20]));
+        let owner = (Ipv4Addr::new(10, 0, 0, 2), LinkAddr([9; 20]));
+        let reply = Arp::request(asker, owner.0).reply(owner);
+        assert_eq!(Arp::parse(&reply.emit()), Some(reply));
+        assert_eq!(reply.target, asker);
+    }
+
+    #[test]
+    fn short_foreign_or_odd_packets_are_refused() {
+        let good = Arp::request((Ipv4Addr::LOCALHOST, LinkAddr::ZERO), Ipv4Addr::BROADCAST).emit();
+        assert_eq!(Arp::parse(&good[..LEN - 1]), None);
+        for (offset, value) in [(1, 1), (2, 0x86), (4, 6), (5, 16), (7, 3)] {
+            let mut bad = good;
+            bad[offset] = value;
+            assert_eq!(Arp::parse(&bad), None, "byte {offset} = {value}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! A host's IP layer: ARP and neighbour discovery for 20-byte addresses are ours, above them smoltcp.
+//!
+//! Everything here is pure: frames and the time go in, frames and the next wake-up come out. What connects it to a
+//! link and a thread is `host`.
+
+pub mod apps;
+pub mod arp;
+mod device;
+pub mod link_addr;
+pub mod nd;
+pub mod neighbours;
+pub mod stack;
+
+#[cfg(test)]
+mod tests;

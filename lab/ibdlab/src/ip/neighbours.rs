@@ -1,0 +1,207 @@
+//! Who is where: IP address to link address, for ARP and ND alike.
+//!
+//! A pure machine. Packets for an address that is being asked for wait in a bounded queue; an entry in use is
+//! asked for again before it is forgotten, so that a peer whose link address changed is found again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::link_addr::LinkAddr;
+
+const ASK_EVERY: Duration = Duration::from_secs(1);
+const ASK_TIMES: u32 = 3;
+const FRESH_FOR: Duration = Duration::from_secs(60);
+const QUEUE: usize = 64;
+
+/// What to do with a packet for a neighbour.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// Known: send it there.
+    Send(LinkAddr, Vec<u8>),
+    /// Known, but ask again as well: the entry is old.
+    SendAndAsk(LinkAddr, Vec<u8>),
+    /// Queued; this is the first packet, so ask now.
+    Ask,
+    /// Queued behind an outstanding question.
+    Wait,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    link: Option<LinkAddr>,
+    fresh_until: Duration,
+    /// When to ask again and how often we have asked; `None` when no question is out.
+    asking: Option<(Duration, u32)>,
+    queue: VecDeque<Vec<u8>>,
+}
+
+/// Counters, for the report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Questions sent (requests, solicitations).
+    pub asked: u64,
+    /// Addresses learned or refreshed.
+    pub learned: u64,
+    /// Packets dropped because the neighbour did not answer, or the queue was full.
+    pub unresolved: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Neighbours {
+    entries: BTreeMap<IpAddr, Entry>,
+    counters: Counters,
+}
+
+impl Neighbours {
+    /// `packet` is to go to the neighbour `ip`.
+    pub fn lookup(&mut self, now: Duration, ip: IpAddr, packet: Vec<u8>) -> Lookup {
+        let entry = self.entries.entry(ip).or_default();
+        let first_question = entry.asking.is_none();
+        match entry.link {
+            Some(link) if now < entry.fresh_until || !first_question => Lookup::Send(link, packet),
+            Some(link) => {
+                entry.ask(now, &mut self.counters);
+                Lookup::SendAndAsk(link, packet)
+            }
+            None => {
+                if entry.queue.len() == QUEUE {
+                    entry.queue.pop_front();
+                    self.counters.unresolved += 1;
+                }
+                entry.queue.push_back(packet);
+                if first_question {
+                    entry.ask(now, &mut self.counters);
+                    Lookup::Ask
+                } else {
+                    Lookup::Wait
+                }
+            }
+        }
+    }
+
+    /// `ip` is at `link`. An unknown neighbour is entered only if it `asked_us`. Answers what was waiting for it.
+    pub fn learn(&mut self, now: Duration, ip: IpAddr, link: LinkAddr, asked_us: bool) -> Vec<Vec<u8>> {
+        if !asked_us && !self.entries.contains_key(&ip) {
+            return Vec::new();
+        }
+        let entry = self.entries.entry(ip).or_default();
+        entry.link = Some(link);
+        entry.fresh_until = now + FRESH_FOR;
+        entry.asking = None;
+        self.counters.learned += 1;
+        entry.queue.drain(..).collect()
+    }
+
+    /// The known link address of `ip`.
+    pub fn get(&self, ip: &IpAddr) -> Option<LinkAddr> {
+        self.entries.get(ip)?.link
+    }
+
+    /// Everything known, in address order.
+    pub fn iter(&self) -> impl Iterator<Item = (&IpAddr, LinkAddr)> {
+        self.entries.iter().filter_map(|(ip, entry)| Some((ip, entry.link?)))
+    }
+
+    /// Forgets all link addresses: our own changed, or the link went away.
+    pub fn flush(&mut self) {
+        self.entries.retain(|_, entry| !entry.queue.is_empty());
+        for entry in self.entries.values_mut() {
+            entry.link = None;
+        }
+    }
+
+    /// The addresses to ask for now. Gives up after three unanswered questions and drops what waited.
+    pub fn poll(&mut self, now: Duration) -> Vec<IpAddr> {
+        let mut ask = Vec::new();
+        let counters = &mut self.counters;
+        self.entries.retain(|ip, entry| match entry.asking {
+            Some((at, times)) if at <= now && times >= ASK_TIMES => {
+                counters.unresolved += entry.queue.len() as u64;
+                false
+            }
+            Some((at, _)) if at <= now => {
+                entry.ask(now, counters);
+                ask.push(*ip);
+                true
+            }
+            _ => true,
+        });
+        ask
+    }
+
+    /// When `poll` next has something to do.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.entries.values().filter_map(|entry| Some(entry.asking?.0)).min()
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl Entry {
+    fn ask(&mut self, now: Duration, counters: &mut Counters) {
+        let times = self.asking.map_or(0, |(_, times)| times);
+        self.asking = Some((now + ASK_EVERY, times + 1));
+        counters.asked += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+    const LINK: LinkAddr = LinkAddr([3; 20]);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn packets_wait_for_the_answer_in_order() {
+        let mut table = Neighbours::default();
+        assert_eq!(table.lookup(at(0), PEER, vec![1]), Lookup::Ask);
+        assert_eq!(table.lookup(at(0), PEER, vec![2]), Lookup::Wait);
+        assert_eq!(table.learn(at(1), PEER, LINK, false), [vec![1], vec![2]]);
+        assert_eq!(table.lookup(at(1), PEER, vec![3]), Lookup::Send(LINK, vec![3]));
+        assert_eq!(table.next_timeout(), None);
+    }
+
+    #[test]
+    fn a_silent_peer_is_asked_three_times_and_given_up() {
+        let mut table = Neighbours::default();
+        assert_eq!(table.lookup(at(0), PEER, vec![1]), Lookup::Ask);
+        assert_eq!(table.poll(at(1)), [PEER]);
+        assert_eq!(table.poll(at(2)), [PEER]);
+        assert!(table.poll(at(3)).is_empty());
+        assert_eq!(table.counters(), Counters { asked: 3, learned: 0, unresolved: 1 });
+        assert_eq!(table.next_timeout(), None);
+    }
+
+    #[test]
+    fn an_old_entry_is_used_while_it_is_asked_for_again() {
+        let mut table = Neighbours::default();
+        table.learn(at(0), PEER, LINK, true);
+        assert_eq!(table.lookup(at(61), PEER, vec![1]), Lookup::SendAndAsk(LINK, vec![1]));
+        assert_eq!(table.lookup(at(61), PEER, vec![2]), Lookup::Send(LINK, vec![2]));
+    }
+
+    #[test]
+    fn a_stranger_s_announcement_is_not_entered() {
+        let mut table = Neighbours::default();
+        assert_eq!(table.learn(at(0), PEER, LINK, false), Vec::<Vec<u8>>::new());
+        assert_eq!(table.get(&PEER), None);
+    }
+
+    #[test]
+    fn the_queue_of_a_silent_peer_is_bounded() {
+        let mut table = Neighbours::default();
+        for n in 0..100u8 {
+            table.lookup(at(0), PEER, vec![n]);
+        }
+        assert_eq!(table.counters().unresolved, 36);
+        assert_eq!(table.learn(at(0), PEER, LINK, false).first(), Some(&vec![36]));
+    }
+}

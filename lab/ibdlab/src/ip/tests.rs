@@ -1,0 +1,135 @@
+//! Two stacks back to back: a link that delivers at once, in virtual time.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use smoltcp::wire::IpCidr;
+
+use super::apps::{App, GroupHear, GroupSay, Outcome, Ping, TcpReceive, TcpSend};
+use super::link_addr::LinkAddr;
+use super::stack::{LinkInfo, Stack};
+
+const BROADCAST: LinkAddr =
+    LinkAddr([0, 255, 255, 255, 255, 0x10, 0x40, 0x1b, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
+
+struct Pair {
+    stacks: [Stack; 2],
+    now: Duration,
+}
+
+fn link(n: u8) -> LinkInfo {
+    LinkInfo { own: LinkAddr([n; 20]), broadcast: BROADCAST, sdu: 2044 }
+}
+
+fn stack(n: u8) -> Stack {
+    let addresses = [format!("10.0.0.{n}/24"), format!("fd00::{n}/64")];
+    Stack::new(link(n), addresses.iter().map(|a| a.parse().expect("an address")).collect::<Vec<IpCidr>>(), 1)
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self { stacks: [stack(1), stack(2)], now: Duration::ZERO }
+    }
+
+    /// Moves frames until nothing moves; a group frame is heard only where the group is enabled.
+    fn settle(&mut self) {
+        loop {
+            let mut moved = false;
+            for from in 0..2 {
+                self.stacks[from].poll(self.now);
+                while let Some(frame) = self.stacks[from].transmit() {
+                    moved = true;
+                    let peer = &mut self.stacks[1 - from];
+                    let wanted = frame.dst == peer.link().own
+                        || frame.dst == BROADCAST
+                        || peer.link_groups().contains(&frame.dst);
+                    if wanted {
+                        peer.receive(self.now, frame.sap, frame.payload);
+                    }
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Runs one application per host until both are done.
+    fn run(&mut self, apps: [Option<&mut dyn App>; 2]) -> [Option<Outcome>; 2] {
+        let mut apps = apps;
+        let mut outcomes = [None, None];
+        for _ in 0..200_000 {
+            for (n, app) in apps.iter_mut().enumerate() {
+                if let (Some(app), None) = (app, &outcomes[n]) {
+                    outcomes[n] = app.run(self.now, &mut self.stacks[n]);
+                }
+            }
+            self.settle();
+            if apps.iter().zip(&outcomes).all(|(app, outcome)| app.is_none() || outcome.is_some()) {
+                return outcomes;
+            }
+            self.now += Duration::from_millis(1);
+        }
+        panic!("still running after {:?}: {outcomes:?}", self.now);
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn pings_of_every_size_up_to_the_sdu_are_answered() {
+    for (from, to, headers) in [("10.0.0.1", "10.0.0.2", 28), ("fd00::1", "fd00::2", 48)] {
+        let mut pair = Pair::new();
+        let sizes = (0..=2044 - headers).step_by(13).chain([2044 - headers]).collect();
+        let mut ping = Ping::new(ip(from), ip(to), 200, sizes);
+        let outcome = pair.run([Some(&mut ping), None]);
+        assert_eq!(outcome[0], Some(Outcome::Ping { sent: 200, answered: 200 }));
+        assert!(pair.stacks[0].neighbours().get(&ip(to)).is_some());
+    }
+}
+
+#[test]
+fn pings_to_nobody_time_out() {
+    let mut pair = Pair::new();
+    let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.9"), 2, vec![10]);
+    let outcome = pair.run([Some(&mut ping), None]);
+    assert_eq!(outcome[0], Some(Outcome::Ping { sent: 2, answered: 0 }));
+    assert!(pair.stacks[0].neighbours().counters().unresolved > 0);
+}
+
+#[test]
+fn tcp_delivers_every_byte_once() {
+    let mut pair = Pair::new();
+    let mut send = TcpSend::new((ip("10.0.0.2"), 5001), 49152, 1 << 20);
+    let mut receive = TcpReceive::new(5001);
+    let [sent, received] = pair.run([Some(&mut send), Some(&mut receive)]);
+    assert_eq!(sent, received);
+    assert!(matches!(sent, Some(Outcome::Tcp { bytes: 1_048_576, .. })));
+}
+
+#[test]
+fn a_group_is_heard_between_join_and_leave() {
+    let mut pair = Pair::new();
+    let group = (ip("239.1.2.3"), 7000);
+    let mut say = GroupSay::new(group, 5, Duration::from_millis(10), Duration::from_millis(5));
+    let mut hear = GroupHear::new(group, 5, Duration::from_secs(1));
+    let outcome = pair.run([Some(&mut say), Some(&mut hear)]);
+    assert_eq!(outcome[1], Some(Outcome::Heard(vec![0, 1, 2, 3, 4])));
+    let mapped = LinkAddr::ipv4_group(&BROADCAST, "239.1.2.3".parse().expect("an address"));
+    assert!(!pair.stacks[1].link_groups().contains(&mapped), "left afterwards");
+}
+
+#[test]
+fn a_new_link_address_is_announced_and_learned() {
+    let mut pair = Pair::new();
+    let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 1, vec![0]);
+    pair.run([Some(&mut ping), None]);
+    pair.stacks[1].set_link(link(77));
+    pair.settle();
+    assert_eq!(pair.stacks[0].neighbours().get(&ip("10.0.0.2")), Some(LinkAddr([77; 20])));
+    let mut again = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 3, vec![100]);
+    let outcome = pair.run([Some(&mut again), None]);
+    assert_eq!(outcome[0], Some(Outcome::Ping { sent: 3, answered: 3 }));
+}
