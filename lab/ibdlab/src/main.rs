@@ -3,5 +3,6 @@
 #![allow(dead_code)]
 
 mod ip;
+mod scenario;
 
 fn main() {}

@@ -38,7 +38,13 @@ pub struct Nd {
 impl Nd {
     /// Who has `target`? Asked by `own`; goes to the solicited-node group of the target.
     pub fn solicit(own: (Ipv6Addr, LinkAddr), target: Ipv6Addr) -> Self {
-        Self { kind: Kind::Solicit, source: own.0, destination: solicited_node(target), target, link: Some(own.1) }
+        Self {
+            kind: Kind::Solicit,
+            source: own.0,
+            destination: solicited_node(target),
+            target,
+            link: Some(own.1),
+        }
     }
 
     /// Our answer to a solicitation of `own`.
@@ -123,7 +129,8 @@ pub fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
 
 /// Is this IPv6 packet a neighbour solicitation or advertisement, well formed or not?
 pub fn is_nd(packet: &[u8]) -> bool {
-    packet.get(6) == Some(&u8::from(IpProtocol::Icmpv6)) && matches!(packet.get(IPV6_LEN), Some(&(SOLICIT | ADVERT)))
+    packet.get(6) == Some(&u8::from(IpProtocol::Icmpv6))
+        && matches!(packet.get(IPV6_LEN), Some(&(SOLICIT | ADVERT)))
 }
 
 /// Outer `None`: malformed options. Inner `None`: no such option.

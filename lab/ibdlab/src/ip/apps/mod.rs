@@ -1,0 +1,38 @@
+//! What the hosts of a scenario do over IP: ping, TCP transfer, multicast. Pure machines over [`Stack`].
+
+mod group;
+mod ping;
+mod tcp;
+
+use std::time::Duration;
+
+use super::stack::Stack;
+
+pub use group::{GroupHear, GroupSay};
+pub use ping::Ping;
+pub use tcp::{TcpReceive, TcpSend};
+
+/// Something that a host does over IP until it is done.
+pub trait App: Send {
+    /// Goes on as far as possible. `Some` once, when finished.
+    fn run(&mut self, now: Duration, stack: &mut Stack) -> Option<Outcome>;
+    /// When to be run again if nothing else happens.
+    fn wake_at(&self) -> Option<Duration>;
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Ping {
+        sent: u32,
+        answered: u32,
+    },
+    Tcp {
+        bytes: u64,
+        sha256: String,
+    },
+    /// Datagrams of the group that arrived, in order of arrival.
+    Heard(Vec<u32>),
+    Said,
+    Failed(String),
+}

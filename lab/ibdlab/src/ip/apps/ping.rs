@@ -1,0 +1,142 @@
+//! ICMP and ICMPv6 echo.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use smoltcp::iface::SocketHandle;
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::socket::icmp;
+use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr};
+
+use super::{App, Outcome};
+use crate::ip::stack::Stack;
+
+const PING_IDENT: u16 = 0x1b0d;
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// ICMP header of an echo.
+const ECHO_HEADER: usize = 8;
+
+/// Sends `count` echo requests, each when the one before was answered or has timed out.
+pub struct Ping {
+    destination: IpAddr,
+    source: IpAddr,
+    /// Payload sizes in bytes, used round-robin.
+    sizes: Vec<usize>,
+    count: u32,
+    sent: u32,
+    answered: u32,
+    outstanding: Option<Duration>,
+    socket: Option<SocketHandle>,
+}
+
+impl Ping {
+    pub fn new(source: IpAddr, destination: IpAddr, count: u32, sizes: Vec<usize>) -> Self {
+        Self { destination, source, sizes, count, sent: 0, answered: 0, outstanding: None, socket: None }
+    }
+
+    fn size(&self, sequence: u32) -> usize {
+        self.sizes[sequence as usize % self.sizes.len()]
+    }
+
+    fn open(&mut self, stack: &mut Stack) -> SocketHandle {
+        let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; 64 * 1024]);
+        let mut socket = icmp::Socket::new(buffer(), buffer());
+        // A fresh socket with a non-zero identifier always binds.
+        let _ = socket.bind(icmp::Endpoint::Ident(PING_IDENT));
+        *self.socket.insert(stack.sockets.add(socket))
+    }
+
+    fn send(&mut self, now: Duration, stack: &mut Stack, handle: SocketHandle) {
+        let data = pattern(self.sent, self.size(self.sent));
+        let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
+        let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else { return };
+        emit_echo(buffer, self.source, self.destination, self.sent as u16, &data);
+        self.sent += 1;
+        self.outstanding = Some(now + PING_TIMEOUT);
+    }
+
+    /// Takes an answer off the socket; true if it is the one waited for, byte for byte.
+    fn answered(&mut self, stack: &mut Stack, handle: SocketHandle) -> bool {
+        let expected_sequence = self.sent.wrapping_sub(1);
+        let expected = pattern(expected_sequence, self.size(expected_sequence));
+        let (source, destination) = (self.source, self.destination);
+        let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
+        while let Ok((bytes, from)) = socket.recv() {
+            let answer = parse_echo_reply(bytes, source, destination);
+            if IpAddr::from(from) == destination && answer == Some((expected_sequence as u16, &expected[..]))
+            {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl App for Ping {
+    fn run(&mut self, now: Duration, stack: &mut Stack) -> Option<Outcome> {
+        let handle = match self.socket {
+            Some(handle) => handle,
+            None => self.open(stack),
+        };
+        if let Some(timeout) = self.outstanding {
+            if self.answered(stack, handle) {
+                self.answered += 1;
+                self.outstanding = None;
+            } else if timeout <= now {
+                self.outstanding = None;
+            }
+        }
+        if self.outstanding.is_some() {
+            return None;
+        }
+        if self.sent < self.count {
+            self.send(now, stack, handle);
+            return None;
+        }
+        stack.sockets.remove(handle);
+        Some(Outcome::Ping { sent: self.sent, answered: self.answered })
+    }
+
+    fn wake_at(&self) -> Option<Duration> {
+        self.outstanding
+    }
+}
+
+/// Bytes that differ from packet to packet, so that a stale answer is not taken for a fresh one.
+fn pattern(sequence: u32, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i as u32 ^ sequence.wrapping_mul(0x9e37_79b9) >> 8) as u8).collect()
+}
+
+fn emit_echo(buffer: &mut [u8], source: IpAddr, destination: IpAddr, seq_no: u16, data: &[u8]) {
+    let checksums = ChecksumCapabilities::default();
+    match (source, destination) {
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let repr = Icmpv6Repr::EchoRequest { ident: PING_IDENT, seq_no, data };
+            repr.emit(&source, &destination, &mut Icmpv6Packet::new_unchecked(buffer), &checksums);
+        }
+        _ => {
+            let repr = Icmpv4Repr::EchoRequest { ident: PING_IDENT, seq_no, data };
+            repr.emit(&mut Icmpv4Packet::new_unchecked(buffer), &checksums);
+        }
+    }
+}
+
+fn parse_echo_reply(bytes: &[u8], source: IpAddr, destination: IpAddr) -> Option<(u16, &[u8])> {
+    let checksums = ChecksumCapabilities::default();
+    match (source, destination) {
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let packet = Icmpv6Packet::new_checked(bytes).ok()?;
+            match Icmpv6Repr::parse(&destination, &source, &packet, &checksums).ok()? {
+                Icmpv6Repr::EchoReply { seq_no, data, .. } => Some((seq_no, data)),
+                _ => None,
+            }
+        }
+        _ => {
+            let packet = Icmpv4Packet::new_checked(bytes).ok()?;
+            match Icmpv4Repr::parse(&packet, &checksums).ok()? {
+                Icmpv4Repr::EchoReply { seq_no, data, .. } => Some((seq_no, data)),
+                _ => None,
+            }
+        }
+    }
+}

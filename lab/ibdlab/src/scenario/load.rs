@@ -1,0 +1,105 @@
+//! From a file to a checked [`Scenario`].
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::Scenario;
+use super::check::check;
+
+/// Why a scenario cannot be run: `FILE:LINE: what is wrong and what was expected`.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    #[error("{}: {source}", .file.display())]
+    Unreadable { file: PathBuf, source: std::io::Error },
+    #[error("{}:{line}: {message}", .file.display())]
+    Wrong { file: PathBuf, line: usize, message: String },
+}
+
+/// Reads and checks a scenario file.
+pub fn load(file: &Path) -> Result<Scenario, ScenarioError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|source| ScenarioError::Unreadable { file: file.to_owned(), source })?;
+    parse(file, &text)
+}
+
+fn parse(file: &Path, text: &str) -> Result<Scenario, ScenarioError> {
+    let wrong = |span: Range<usize>, message: String| ScenarioError::Wrong {
+        file: file.to_owned(),
+        line: line_of(text, span.start),
+        message,
+    };
+    let scenario: Scenario = toml::from_str(text)
+        .map_err(|error| wrong(error.span().unwrap_or(0..0), error.message().to_owned()))?;
+    check(&scenario).map_err(|fault| wrong(fault.span, fault.message))?;
+    Ok(scenario)
+}
+
+/// Lines are counted from 1.
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"name = "two hosts"
+
+[[host]]
+name = "alice"
+addresses = ["10.0.0.1/24"]
+
+[[host]]
+name = "bob"
+addresses = ["10.0.0.2/24", "fd00::2/64"]
+
+[[step]]
+attach = {}
+
+[[step]]
+ping = { from = "alice", to = "10.0.0.2", count = 3 }
+"#;
+
+    fn error_of(text: &str) -> String {
+        parse(Path::new("s.toml"), text).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn a_good_file_is_read() {
+        let scenario = parse(Path::new("s.toml"), GOOD).expect("a good file");
+        assert_eq!(scenario.host.len(), 2);
+        assert_eq!(scenario.step.len(), 2);
+        assert_eq!(scenario.seed, 1);
+    }
+
+    #[test]
+    fn errors_name_file_line_and_what_was_expected() {
+        let cases: [(&str, &str, &str); 9] = [
+            ("count = 3", "cuont = 3", "s.toml:15: unknown field `cuont`, expected one of"),
+            (
+                "from = \"alice\"",
+                "from = \"alcie\"",
+                "s.toml:15: host `alcie` is not defined, expected one of `alice`, `bob`",
+            ),
+            ("to = \"10.0.0.2\"", "to = \"10.0.0.9\"", "s.toml:15: no host has the address 10.0.0.9"),
+            ("attach = {}", "atach = {}", "s.toml:12: unknown variant `atach`, expected one of `attach`"),
+            ("name = \"bob\"", "name = \"alice\"", "s.toml:8: there are two hosts named `alice`"),
+            (
+                "name = \"bob\"",
+                "name = \"bob\"\npkey = 0x8000",
+                "s.toml:9: P_Key 0x8000 is not valid, expected",
+            ),
+            ("name = \"bob\"", "name = \"bob\"\npkey = 0x8001", "s.toml:9: P_Key 0x8001 is in no partition"),
+            (
+                "[[step]]\nattach",
+                "[fabric]\nmtu = 1500\n[[step]]\nattach",
+                "s.toml:12: MTU 1500 is not one of 256, 512",
+            ),
+            ("\"10.0.0.1/24\"", "\"10.0.0.1\"", "s.toml:5: `10.0.0.1` is no address with prefix length"),
+        ];
+        for (old, new, expected) in cases {
+            let message = error_of(&GOOD.replacen(old, new, 1));
+            assert!(message.starts_with(expected), "{message}\nshould start with\n{expected}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A scenario file: the fabric, its partitions, the hosts, and what they do.
+//!
+//! Reading one checks everything that can be checked without running it; an error names the file, the line and what
+//! was expected there.
+
+mod check;
+mod load;
+mod size;
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_spanned::Spanned;
+use smoltcp::wire::IpCidr;
+
+pub use load::{ScenarioError, load};
+pub use size::ByteSize;
+
+/// A whole scenario file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// One line that says what this scenario shows.
+    pub name: String,
+    /// Seed of schedule, faults and payload; `--seed` overrides it.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    #[serde(default)]
+    pub fabric: FabricSpec,
+    /// Partitions beyond those the subnet manager always has; none means the default partition with IPoIB.
+    #[serde(default = "default_partitions")]
+    pub partition: Vec<Spanned<PartitionSpec>>,
+    pub host: Vec<Spanned<HostSpec>>,
+    pub step: Vec<Spanned<Step>>,
+}
+
+/// What all ports have in common.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FabricSpec {
+    /// MTU of ports and links in bytes: 256, 512, 1024, 2048 or 4096.
+    pub mtu: Spanned<u32>,
+    /// Do adapters hand a sender's own multicast back to it?
+    pub multicast_loopback: bool,
+    /// How long the subnet administrator takes to answer, in milliseconds.
+    pub sa_delay_ms: u64,
+}
+
+/// A partition as the subnet manager is configured with it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionSpec {
+    /// 15 significant bits; the membership bit is set for full members.
+    pub pkey: Spanned<u16>,
+    /// Does the subnet manager create the broadcast group?
+    #[serde(default = "yes")]
+    pub ipoib: bool,
+    /// MTU of the broadcast group in bytes.
+    #[serde(default = "default_mtu")]
+    pub mtu: Spanned<u32>,
+}
+
+/// One illumos host with one adapter port.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSpec {
+    pub name: Spanned<String>,
+    /// `ibd`: a link per P_Key node; `ibp`: a port instance with a partition created on it.
+    #[serde(default)]
+    pub driver: Driver,
+    /// The P_Key of the host's link.
+    #[serde(default = "default_pkey")]
+    pub pkey: Spanned<u16>,
+    /// Addresses with prefix length, for example `192.168.7.1/24`.
+    pub addresses: Spanned<Vec<Cidr>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Driver {
+    #[default]
+    Ibd,
+    Ibp,
+}
+
+/// What happens, in order. A step that does not end well ends the run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Load plugin and driver, attach every instance, open the links.
+    Attach(Nothing),
+    /// Wait until every link is up, its broadcast group joined.
+    Up(Within),
+    /// Each host resolves each other host's first address.
+    Resolve(Nothing),
+    Ping(PingStep),
+    Tcp(TcpStep),
+    Multicast(MulticastStep),
+    Flap(FlapStep),
+    /// Drivers' statistics against the capture.
+    Counts(Nothing),
+    /// Close links, detach instances, unload modules, look for leaks.
+    Unload(Nothing),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Within {
+    #[serde(default = "default_within")]
+    pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PingStep {
+    pub from: Spanned<String>,
+    pub to: Spanned<std::net::IpAddr>,
+    pub count: u32,
+    /// Payload sizes in bytes; spread evenly from `min` to the largest that fits the MTU when absent.
+    #[serde(default)]
+    pub sizes: Vec<usize>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TcpStep {
+    pub from: Spanned<String>,
+    pub to: Spanned<std::net::IpAddr>,
+    /// For example `64MiB`.
+    pub bytes: Spanned<ByteSize>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MulticastStep {
+    pub from: Spanned<String>,
+    pub to: Spanned<String>,
+    pub group: Spanned<std::net::IpAddr>,
+    pub count: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlapStep {
+    pub host: Spanned<String>,
+    pub down_ms: u64,
+    /// The link must be up again so long after the port is.
+    #[serde(default = "default_within")]
+    pub within_ms: u64,
+}
+
+/// An address with prefix length, read from text.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Cidr(pub IpCidr);
+
+impl TryFrom<String> for Cidr {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+            .map(Self)
+            .map_err(|()| format!("`{text}` is no address with prefix length, as `192.168.7.1/24` is"))
+    }
+}
+
+/// Where a module object comes from: `HOST/NAME=PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleOverride {
+    pub host: String,
+    pub name: String,
+    pub path: PathBuf,
+}
+
+impl std::str::FromStr for ModuleOverride {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=').and_then(|(left, path)| Some((left.split_once('/')?, path)));
+        match parts {
+            Some(((host, name), path)) if !host.is_empty() && !name.is_empty() && !path.is_empty() => {
+                Ok(Self { host: host.into(), name: name.into(), path: path.into() })
+            }
+            _ => Err(format!("`{text}`: expected HOST/NAME=PATH")),
+        }
+    }
+}
+
+impl Default for FabricSpec {
+    fn default() -> Self {
+        Self { mtu: default_mtu(), multicast_loopback: true, sa_delay_ms: 1 }
+    }
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_partitions() -> Vec<Spanned<PartitionSpec>> {
+    vec![Spanned::new(0..0, PartitionSpec { pkey: default_pkey(), ipoib: true, mtu: default_mtu() })]
+}
+
+fn default_pkey() -> Spanned<u16> {
+    Spanned::new(0..0, 0xffff)
+}
+
+fn default_mtu() -> Spanned<u32> {
+    Spanned::new(0..0, 2048)
+}
+
+fn default_within() -> u64 {
+    10_000
+}
+
+fn yes() -> bool {
+    true
+}
