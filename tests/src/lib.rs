@@ -1,0 +1,3 @@
+//! What the conformance tests share.
+
+pub mod probe;

@@ -1,0 +1,62 @@
+//! The relocatable link, and what is done to its result before it is a module.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::{gotfix, tool};
+
+/// Section layout of a module, for `ld -r -T`.
+pub const LINKER_SCRIPT: &str = include_str!("../kmod.lds");
+
+/// One link of a kernel module.
+#[derive(Debug)]
+pub struct Link<'a> {
+    /// The objects to join; of an archive, only the members that are needed.
+    pub inputs: &'a [PathBuf],
+    /// The symbols that stay global, or `None` to leave every binding as it is (probe objects that import each other).
+    pub globals: Option<&'a [String]>,
+    /// Where intermediate files go; exists.
+    pub scratch: &'a Path,
+    /// The module to write.
+    pub output: &'a Path,
+}
+
+impl Link<'_> {
+    /// Links, rewrites GOT relocations, localises symbols, and strips debug sections (never the symbol table: krtld
+    /// refuses a module without one, and DTrace wants the local functions).
+    ///
+    /// The output appears whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// A tool is missing or fails; a GOT relocation is in an instruction that has no direct form.
+    pub fn run(&self) -> Result<()> {
+        let script = self.scratch.join("kmod.lds");
+        fs::write(&script, LINKER_SCRIPT).with_context(|| format!("writing {}", script.display()))?;
+        let linked = self.scratch.join("linked.o");
+        tool::run(
+            Command::new("ld").args(["-r", "-d", "-T"]).arg(&script).arg("-o").arg(&linked).args(self.inputs),
+        )?;
+
+        let mut image = fs::read(&linked).with_context(|| format!("reading {}", linked.display()))?;
+        gotfix::rewrite(&mut image)
+            .with_context(|| format!("GOT relocations of {}", self.output.display()))?;
+        fs::write(&linked, &image).with_context(|| format!("writing {}", linked.display()))?;
+
+        if let Some(globals) = self.globals {
+            let keep = globals.iter().map(|symbol| format!("--keep-global-symbol={symbol}"));
+            tool::run(Command::new("objcopy").args(keep).arg(&linked))?;
+        }
+        tool::run(Command::new("strip").arg("--strip-debug").arg(&linked))?;
+        if let Some(dir) = self.output.parent() {
+            fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+        }
+        // Not a rename: the scratch directory may be on another file system.
+        let beside = self.output.with_extension(format!("new{}", std::process::id()));
+        fs::copy(&linked, &beside).with_context(|| format!("writing {}", beside.display()))?;
+        fs::rename(&beside, self.output).with_context(|| format!("writing {}", self.output.display()))
+    }
+}
