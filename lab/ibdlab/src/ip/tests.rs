@@ -6,8 +6,9 @@ use std::time::Duration;
 use smoltcp::wire::IpCidr;
 
 use super::apps::{App, GroupHear, GroupSay, Outcome, Ping, TcpReceive, TcpSend};
+use super::layer::LinkInfo;
 use super::link_addr::LinkAddr;
-use super::stack::{LinkInfo, Stack};
+use super::stack::Stack;
 
 const BROADCAST: LinkAddr =
     LinkAddr([0, 255, 255, 255, 255, 0x10, 0x40, 0x1b, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
@@ -40,9 +41,9 @@ impl Pair {
                 while let Some(frame) = self.stacks[from].transmit() {
                     moved = true;
                     let peer = &mut self.stacks[1 - from];
-                    let wanted = frame.dst == peer.link().own
+                    let wanted = frame.dst == peer.link().info().own
                         || frame.dst == BROADCAST
-                        || peer.link_groups().contains(&frame.dst);
+                        || peer.link().link_groups().contains(&frame.dst);
                     if wanted {
                         peer.receive(self.now, frame.sap, frame.payload);
                     }
@@ -86,7 +87,7 @@ fn pings_of_every_size_up_to_the_sdu_are_answered() {
         let mut ping = Ping::new(ip(from), ip(to), 200, sizes);
         let outcome = pair.run([Some(&mut ping), None]);
         assert_eq!(outcome[0], Some(Outcome::Ping { sent: 200, answered: 200 }));
-        assert!(pair.stacks[0].neighbours().get(&ip(to)).is_some());
+        assert!(pair.stacks[0].link().neighbours().get(&ip(to)).is_some());
     }
 }
 
@@ -96,7 +97,7 @@ fn pings_to_nobody_time_out() {
     let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.9"), 2, vec![10]);
     let outcome = pair.run([Some(&mut ping), None]);
     assert_eq!(outcome[0], Some(Outcome::Ping { sent: 2, answered: 0 }));
-    assert!(pair.stacks[0].neighbours().counters().unresolved > 0);
+    assert!(pair.stacks[0].link().neighbours().counters().unresolved > 0);
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn a_group_is_heard_between_join_and_leave() {
     let outcome = pair.run([Some(&mut say), Some(&mut hear)]);
     assert_eq!(outcome[1], Some(Outcome::Heard(vec![0, 1, 2, 3, 4])));
     let mapped = LinkAddr::ipv4_group(&BROADCAST, "239.1.2.3".parse().expect("an address"));
-    assert!(!pair.stacks[1].link_groups().contains(&mapped), "left afterwards");
+    assert!(!pair.stacks[1].link().link_groups().contains(&mapped), "left afterwards");
 }
 
 #[test]
@@ -126,9 +127,9 @@ fn a_new_link_address_is_announced_and_learned() {
     let mut pair = Pair::new();
     let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 1, vec![0]);
     pair.run([Some(&mut ping), None]);
-    pair.stacks[1].set_link(link(77));
+    pair.stacks[1].set_info(link(77));
     pair.settle();
-    assert_eq!(pair.stacks[0].neighbours().get(&ip("10.0.0.2")), Some(LinkAddr([77; 20])));
+    assert_eq!(pair.stacks[0].link().neighbours().get(&ip("10.0.0.2")), Some(LinkAddr([77; 20])));
     let mut again = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 3, vec![100]);
     let outcome = pair.run([Some(&mut again), None]);
     assert_eq!(outcome[0], Some(Outcome::Ping { sent: 3, answered: 3 }));

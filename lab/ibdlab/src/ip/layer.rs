@@ -1,0 +1,305 @@
+//! IP over one IPoIB link: address resolution, group mapping, and which frame carries which packet.
+//!
+//! Below smoltcp ([`super::stack`]) or a TUN device: IP packets go in and come out.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use smoltcp::wire::{IpCidr, Ipv4Packet, Ipv6Packet};
+
+use super::arp::{Arp, Operation};
+use super::link_addr::LinkAddr;
+use super::nd::{self, Kind, Nd};
+use super::neighbours::{Lookup, Neighbours};
+
+pub const SAP_IPV4: u16 = 0x0800;
+pub const SAP_ARP: u16 = 0x0806;
+pub const SAP_IPV6: u16 = 0x86dd;
+
+const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+
+/// A packet for the link: destination address, SAP (Ethertype), and what comes behind the link's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub dst: LinkAddr,
+    pub sap: u16,
+    pub payload: Vec<u8>,
+}
+
+/// What the link says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    pub own: LinkAddr,
+    /// With scope and P_Key as the link announces it (zero).
+    pub broadcast: LinkAddr,
+    /// Largest IP packet in bytes.
+    pub sdu: usize,
+}
+
+/// Frames that passed this layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub received: u64,
+    pub transmitted: u64,
+    /// Of those received: ARP and ND packets, consumed here.
+    pub resolution: u64,
+    /// Frames or packets with a SAP or content that nobody wants.
+    pub ignored: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct IpLink {
+    info: LinkInfo,
+    addresses: Vec<IpCidr>,
+    groups: BTreeSet<IpAddr>,
+    neighbours: Neighbours,
+    out: VecDeque<Frame>,
+    counters: Counters,
+}
+
+impl IpLink {
+    pub fn new(info: LinkInfo, addresses: Vec<IpCidr>) -> Self {
+        Self {
+            info,
+            addresses,
+            groups: BTreeSet::new(),
+            neighbours: Neighbours::default(),
+            out: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The link has this address and size now. Neighbours are told at once if the address is new.
+    pub fn set_info(&mut self, info: LinkInfo) {
+        let announce = info.own != self.info.own;
+        self.info = info;
+        if announce {
+            self.announce();
+        }
+    }
+
+    pub fn info(&self) -> LinkInfo {
+        self.info
+    }
+
+    pub fn addresses(&self) -> &[IpCidr] {
+        &self.addresses
+    }
+
+    pub fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub fn groups(&self) -> &BTreeSet<IpAddr> {
+        &self.groups
+    }
+
+    pub fn join(&mut self, group: IpAddr) {
+        self.groups.insert(group);
+    }
+
+    pub fn leave(&mut self, group: IpAddr) {
+        self.groups.remove(&group);
+    }
+
+    /// The link-layer groups that must be enabled at the link now: own, all-hosts, all-nodes, solicited-node.
+    pub fn link_groups(&self) -> BTreeSet<LinkAddr> {
+        let mut groups: BTreeSet<LinkAddr> =
+            self.groups.iter().map(|group| self.group_addr(*group)).collect();
+        for address in self.addresses.iter().map(|cidr| IpAddr::from(cidr.address())) {
+            match address {
+                IpAddr::V4(_) => groups.extend([self.group_addr(ALL_HOSTS.into())]),
+                IpAddr::V6(ip) => groups.extend(
+                    [nd::ALL_NODES, nd::solicited_node(ip)].map(|group| self.group_addr(group.into())),
+                ),
+            }
+        }
+        groups
+    }
+
+    /// A frame came up from the link. The IP packet in it, if it is not for address resolution.
+    pub fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) -> Option<Vec<u8>> {
+        self.counters.received += 1;
+        match sap {
+            SAP_ARP => {
+                self.counters.resolution += 1;
+                self.receive_arp(now, &payload);
+                None
+            }
+            SAP_IPV6 if nd::is_nd(&payload) => {
+                self.counters.resolution += 1;
+                self.receive_nd(now, &payload);
+                None
+            }
+            SAP_IPV4 | SAP_IPV6 => Some(payload),
+            _ => {
+                self.counters.ignored += 1;
+                None
+            }
+        }
+    }
+
+    /// Sends an IP packet to its next hop; every destination is on the link.
+    pub fn send(&mut self, now: Duration, packet: Vec<u8>) {
+        let Some((sap, dst)) = destination(&packet) else {
+            self.counters.ignored += 1;
+            return;
+        };
+        if matches!(dst, IpAddr::V4(ip) if ip.is_broadcast() || self.is_subnet_broadcast(ip)) {
+            self.push(self.info.broadcast, sap, [packet]);
+        } else if dst.is_multicast() {
+            self.push(self.group_addr(dst), sap, [packet]);
+        } else {
+            match self.neighbours.lookup(now, dst, packet) {
+                Lookup::Send(link, packet) => self.push(link, sap, [packet]),
+                Lookup::SendAndAsk(link, packet) => {
+                    self.push(link, sap, [packet]);
+                    self.ask(dst);
+                }
+                Lookup::Ask => self.ask(dst),
+                Lookup::Wait => {}
+            }
+        }
+    }
+
+    /// Asks again for neighbours that did not answer.
+    pub fn poll(&mut self, now: Duration) {
+        for ip in self.neighbours.poll(now) {
+            self.ask(ip);
+        }
+    }
+
+    /// When `poll` wants to be called if nothing else happens.
+    pub fn poll_at(&self) -> Option<Duration> {
+        self.neighbours.next_timeout()
+    }
+
+    /// The next frame for the link.
+    pub fn transmit(&mut self) -> Option<Frame> {
+        let frame = self.out.pop_front()?;
+        self.counters.transmitted += 1;
+        Some(frame)
+    }
+
+    fn ipv4(&self) -> Option<Ipv4Addr> {
+        self.addresses.iter().find_map(|cidr| match cidr {
+            IpCidr::Ipv4(cidr) => Some(cidr.address()),
+            IpCidr::Ipv6(_) => None,
+        })
+    }
+
+    fn owns(&self, ip: Ipv6Addr) -> bool {
+        self.addresses.iter().filter_map(ipv6_of).any(|own| own == ip)
+    }
+
+    fn receive_arp(&mut self, now: Duration, payload: &[u8]) {
+        let (Some(arp), Some(own)) = (Arp::parse(payload), self.ipv4()) else {
+            self.counters.ignored += 1;
+            return;
+        };
+        if arp.sender.0 == own {
+            // Our own broadcast, or somebody with our address: neither may change the table.
+            self.counters.ignored += 1;
+            return;
+        }
+        let for_us = arp.target.0 == own;
+        let waiting = self.neighbours.learn(now, arp.sender.0.into(), arp.sender.1, for_us);
+        self.push(arp.sender.1, SAP_IPV4, waiting);
+        if for_us && arp.operation == Operation::Request {
+            let reply = arp.reply((own, self.info.own)).emit().to_vec();
+            self.push(arp.sender.1, SAP_ARP, [reply]);
+        }
+    }
+
+    fn receive_nd(&mut self, now: Duration, payload: &[u8]) {
+        let Some(nd) = Nd::parse(payload) else {
+            self.counters.ignored += 1;
+            return;
+        };
+        match (nd.kind, nd.link) {
+            (Kind::Solicit, Some(link)) if self.owns(nd.target) && !self.owns(nd.source) => {
+                let waiting = self.neighbours.learn(now, nd.source.into(), link, true);
+                self.push(link, SAP_IPV6, waiting);
+                let advert = nd.advert((nd.target, self.info.own)).emit();
+                self.push(link, SAP_IPV6, [advert]);
+            }
+            (Kind::Advert { .. }, Some(link)) if !self.owns(nd.target) => {
+                let waiting = self.neighbours.learn(now, nd.target.into(), link, false);
+                self.push(link, SAP_IPV6, waiting);
+            }
+            _ => self.counters.ignored += 1,
+        }
+    }
+
+    fn is_subnet_broadcast(&self, ip: Ipv4Addr) -> bool {
+        self.addresses.iter().any(|cidr| match cidr {
+            IpCidr::Ipv4(cidr) => cidr.broadcast() == Some(ip),
+            IpCidr::Ipv6(_) => false,
+        })
+    }
+
+    fn ask(&mut self, ip: IpAddr) {
+        match ip {
+            IpAddr::V4(ip) => {
+                if let Some(own) = self.ipv4() {
+                    let request = Arp::request((own, self.info.own), ip).emit().to_vec();
+                    self.push(self.info.broadcast, SAP_ARP, [request]);
+                }
+            }
+            IpAddr::V6(ip) => {
+                if let Some(own) = self.addresses.iter().find_map(ipv6_of) {
+                    let solicit = Nd::solicit((own, self.info.own), ip);
+                    self.push(self.group_addr(solicit.destination.into()), SAP_IPV6, [solicit.emit()]);
+                }
+            }
+        }
+    }
+
+    /// Tells the neighbours our link address: a gratuitous request per IPv4 address, an advert per IPv6 address.
+    fn announce(&mut self) {
+        if let Some(own) = self.ipv4() {
+            let request = Arp::request((own, self.info.own), own).emit().to_vec();
+            self.push(self.info.broadcast, SAP_ARP, [request]);
+        }
+        let owned: Vec<Ipv6Addr> = self.addresses.iter().filter_map(ipv6_of).collect();
+        for own in owned {
+            let kind = Kind::Advert { solicited: false, overrides: true };
+            let advert =
+                Nd { kind, source: own, destination: nd::ALL_NODES, target: own, link: Some(self.info.own) };
+            self.push(self.group_addr(nd::ALL_NODES.into()), SAP_IPV6, [advert.emit()]);
+        }
+    }
+
+    fn group_addr(&self, group: IpAddr) -> LinkAddr {
+        match group {
+            IpAddr::V4(group) => LinkAddr::ipv4_group(&self.info.broadcast, group),
+            IpAddr::V6(group) => LinkAddr::ipv6_group(&self.info.broadcast, group),
+        }
+    }
+
+    fn push(&mut self, dst: LinkAddr, sap: u16, packets: impl IntoIterator<Item = Vec<u8>>) {
+        self.out.extend(packets.into_iter().map(|payload| Frame { dst, sap, payload }));
+    }
+}
+
+fn ipv6_of(cidr: &IpCidr) -> Option<Ipv6Addr> {
+    match cidr {
+        IpCidr::Ipv6(cidr) => Some(cidr.address()),
+        IpCidr::Ipv4(_) => None,
+    }
+}
+
+/// SAP and destination of an IP packet; `None` for what is too short to have them.
+fn destination(packet: &[u8]) -> Option<(u16, IpAddr)> {
+    match packet.first()? >> 4 {
+        4 => Some((SAP_IPV4, IpAddr::V4(Ipv4Packet::new_checked(packet).ok()?.dst_addr()))),
+        6 => Some((SAP_IPV6, IpAddr::V6(Ipv6Packet::new_checked(packet).ok()?.dst_addr()))),
+        _ => None,
+    }
+}
