@@ -1,2 +1,22 @@
+//! The IPoIB protocol and nothing else: numbers and addresses of the fabric, the bytes of RFC 4391, and the machines that
+//! resolve paths, keep memberships and bring a link up.
+//!
+//! Nothing here reads a clock, allocates, or talks to anybody. Machines are told events and the time and answer with
+//! actions; memory is handed in by whoever creates them, so that what they may hold is bounded before they start.
+#![no_std]
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), no_std)]
+
+#[cfg(test)]
+extern crate std;
+
+mod addr;
+mod numbers;
+
+pub mod header;
+pub mod nd;
+pub mod time;
+
+pub use addr::{Cast, Gid, Guid, LinkAddr, Mgid, Qpn, Signature};
+pub use header::EtherType;
+pub use numbers::{Lid, Mlid, Mtu, PKey, QKey, Rate, Scope};
+pub use time::Instant;

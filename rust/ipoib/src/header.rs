@@ -1,0 +1,214 @@
+//! The bytes in front of an IP packet: the 4-byte IPoIB header of the wire (RFC 4391 section 6) and the 44-byte pseudo header
+//! in which the MAC layer and the driver pass both addresses (`ib_header_info_t`).
+//!
+//! | Bytes | Outbound | Received |
+//! |---|---|---|
+//! | 0..20 | not defined | source: flags and QPN, GID; first word zero if unknown |
+//! | 20..40 | destination: flags and QPN, GID | same |
+//! | 40..42 | EtherType | same |
+//! | 42..44 | zero | same |
+//!
+//! The layout is one with the receive buffer's: 40 bytes of GRH, then the IPoIB header. The GRH is turned into the two
+//! addresses in place.
+
+use crate::addr::{Cast, Gid, LinkAddr, Mgid, Qpn};
+
+/// Bytes a UD receive keeps for a Global Route Header.
+pub const GRH_LEN: usize = 40;
+/// Bytes of EtherType and zero on the wire.
+pub const IPOIB_HEADER_LEN: usize = 4;
+/// Bytes of pseudo header: two addresses and an IPoIB header.
+pub const PSEUDO_HEADER_LEN: usize = 44;
+
+const DESTINATION: core::ops::Range<usize> = 20..40;
+const GRH_SGID: core::ops::Range<usize> = 8..24;
+const GRH_DGID: core::ops::Range<usize> = 24..40;
+
+/// What the payload is, by its 16-bit number, host order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EtherType(pub u16);
+
+impl EtherType {
+    /// IPv4.
+    pub const IPV4: Self = Self(0x0800);
+    /// ARP.
+    pub const ARP: Self = Self(0x0806);
+    /// IPv6.
+    pub const IPV6: Self = Self(0x86dd);
+}
+
+/// The pseudo header as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PseudoHeader {
+    /// `None` if the first word is zero: the frame came without a GRH.
+    pub source: Option<LinkAddr>,
+    /// Where the frame goes.
+    pub destination: LinkAddr,
+    /// What follows.
+    pub ethertype: EtherType,
+}
+
+impl PseudoHeader {
+    /// Reads the first 44 bytes; `None` if there are fewer.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let header: &[u8; PSEUDO_HEADER_LEN] = bytes.first_chunk()?;
+        let source = LinkAddr::from_slice(header).filter(|_| header[..4] != [0; 4]);
+        Some(Self {
+            source,
+            destination: LinkAddr::from_slice(&header[DESTINATION])?,
+            ethertype: EtherType(u16::from_be_bytes([header[40], header[41]])),
+        })
+    }
+
+    /// Writes all 44 bytes; an unknown source is 20 zeros.
+    pub fn emit(&self) -> [u8; PSEUDO_HEADER_LEN] {
+        let mut out = [0; PSEUDO_HEADER_LEN];
+        if let Some(source) = &self.source {
+            out[..LinkAddr::LEN].copy_from_slice(source.as_bytes());
+        }
+        out[DESTINATION].copy_from_slice(self.destination.as_bytes());
+        out[40..42].copy_from_slice(&self.ethertype.0.to_be_bytes());
+        out
+    }
+}
+
+/// What a completed receive was, once its GRH has been turned into addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Who it was for.
+    pub cast: Cast,
+    /// What the payload is.
+    pub ethertype: EtherType,
+}
+
+/// Why a completed receive is not passed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// Fewer than 44 bytes: no IPoIB header.
+    Short,
+    /// Our own multicast, come back through the fabric.
+    OwnMulticast,
+}
+
+/// Turns the GRH of a completed receive into a pseudo header, in place.
+///
+/// `frame` is the buffer from its first byte to the end of what was received (the 40 GRH bytes included, whether or not a GRH
+/// came). `sender` is the completion's source queue pair, `own` the link's address. Scope and P_Key of a multicast
+/// destination are cleared: the MAC layer compares groups in that form.
+pub fn receive(frame: &mut [u8], has_grh: bool, sender: Qpn, own: &LinkAddr) -> Result<Received, Rejected> {
+    let header: &mut [u8; PSEUDO_HEADER_LEN] = frame.first_chunk_mut().ok_or(Rejected::Short)?;
+    let destination = if has_grh { addresses_from_grh(header, sender, own)? } else { *own };
+    if !has_grh {
+        header[..LinkAddr::LEN].fill(0);
+    }
+    header[DESTINATION].copy_from_slice(destination.as_bytes());
+    Ok(Received {
+        cast: destination.cast(),
+        ethertype: EtherType(u16::from_be_bytes([header[40], header[41]])),
+    })
+}
+
+fn addresses_from_grh(
+    header: &mut [u8; PSEUDO_HEADER_LEN],
+    sender: Qpn,
+    own: &LinkAddr,
+) -> Result<LinkAddr, Rejected> {
+    let source = LinkAddr::unicast(sender, gid_at(header, GRH_SGID));
+    let group = Mgid::new(gid_at(header, GRH_DGID));
+    if group.is_some() && source == own.without_flags() {
+        return Err(Rejected::OwnMulticast);
+    }
+    header[..LinkAddr::LEN].copy_from_slice(source.as_bytes());
+    Ok(match group {
+        Some(group) => LinkAddr::multicast(group.canonical()),
+        None => *own,
+    })
+}
+
+fn gid_at(header: &[u8; PSEUDO_HEADER_LEN], at: core::ops::Range<usize>) -> Gid {
+    let mut gid = [0; 16];
+    gid.copy_from_slice(&header[at]);
+    Gid::from_bytes(gid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::{PKey, Scope};
+
+    const PKEY: PKey = PKey::new(0xffff).unwrap();
+    const PEER: Gid = Gid { prefix: 0xfe80 << 48, guid: 0xb };
+
+    fn own() -> LinkAddr {
+        LinkAddr::unicast(Qpn::new(0x48).unwrap(), Gid { prefix: 0xfe80 << 48, guid: 0xa })
+    }
+
+    fn frame(sgid: Gid, dgid: Gid) -> [u8; 48] {
+        let mut bytes = [0x5a; 48];
+        bytes[GRH_SGID].copy_from_slice(&sgid.to_bytes());
+        bytes[GRH_DGID].copy_from_slice(&dgid.to_bytes());
+        bytes[40..44].copy_from_slice(&[0x86, 0xdd, 0, 0]);
+        bytes
+    }
+
+    #[test]
+    fn a_group_arrives_without_scope_and_pkey() {
+        let mut bytes = frame(PEER, Mgid::ipv4([224, 0, 0, 5], Scope::LinkLocal, PKEY).gid());
+        let sender = Qpn::new(0x99).unwrap();
+        let got = receive(&mut bytes, true, sender, &own()).unwrap();
+        assert_eq!(got, Received { cast: Cast::Multicast, ethertype: EtherType::IPV6 });
+        let header = PseudoHeader::parse(&bytes).unwrap();
+        assert_eq!(header.source, Some(LinkAddr::unicast(sender, PEER)));
+        let want = [0, 255, 255, 255, 0xff, 0x10, 0x40, 0x1b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
+        assert_eq!(header.destination.as_bytes(), &want);
+        assert_eq!(bytes[44..], [0x5a; 4]);
+    }
+
+    #[test]
+    fn the_broadcast_is_counted_as_one() {
+        let mut bytes = frame(PEER, Mgid::broadcast(Scope::LinkLocal, PKEY).gid());
+        let got = receive(&mut bytes, true, Qpn::new(1).unwrap(), &own()).unwrap();
+        assert_eq!(got.cast, Cast::Broadcast);
+    }
+
+    #[test]
+    fn our_own_multicast_is_recognised_by_queue_pair_and_gid() {
+        let group = Mgid::broadcast(Scope::LinkLocal, PKEY).gid();
+        let us = own();
+        let mut bytes = frame(us.gid(), group);
+        assert_eq!(receive(&mut bytes, true, us.qpn(), &us), Err(Rejected::OwnMulticast));
+        let mut other_qp = frame(us.gid(), group);
+        assert!(receive(&mut other_qp, true, Qpn::new(0x49).unwrap(), &us).is_ok());
+    }
+
+    #[test]
+    fn a_frame_without_grh_is_for_us_from_nobody_known() {
+        let mut bytes = frame(PEER, PEER);
+        receive(&mut bytes, false, Qpn::new(1).unwrap(), &own()).unwrap();
+        let header = PseudoHeader::parse(&bytes).unwrap();
+        assert_eq!((header.source, header.destination), (None, own()));
+    }
+
+    #[test]
+    fn a_routed_unicast_frame_is_for_us() {
+        let us = own();
+        let mut bytes = frame(PEER, us.gid());
+        assert_eq!(receive(&mut bytes, true, Qpn::new(1).unwrap(), &us).unwrap().cast, Cast::Unicast);
+        assert_eq!(PseudoHeader::parse(&bytes).unwrap().destination, us);
+    }
+
+    #[test]
+    fn a_frame_of_43_bytes_has_no_header() {
+        let mut bytes = [0; 43];
+        assert_eq!(receive(&mut bytes, true, Qpn::new(1).unwrap(), &own()), Err(Rejected::Short));
+        assert_eq!(PseudoHeader::parse(&bytes), None);
+    }
+
+    #[test]
+    fn what_is_emitted_parses_back() {
+        let header = PseudoHeader { source: Some(own()), destination: own(), ethertype: EtherType::ARP };
+        assert_eq!(PseudoHeader::parse(&header.emit()), Some(header));
+        let nobody = PseudoHeader { source: None, ..header };
+        assert_eq!(PseudoHeader::parse(&nobody.emit()), Some(nobody));
+    }
+}

@@ -1,0 +1,160 @@
+//! Link-layer address options of IPv6 neighbour discovery.
+//!
+//! A 20-byte address and its option header make 22 bytes; options come in units of 8, so 24. RFC 4391 section 9.3 puts the two
+//! spare bytes *before* the address, IP puts them behind it. Frames are changed in place on the way out and on the way in,
+//! never grown. The ICMPv6 checksum stays right: 16-bit words move, and the two spare bytes are zero.
+
+use crate::addr::LinkAddr;
+
+const IPV6_HEADER_LEN: usize = 40;
+const NEXT_HEADER: usize = 6;
+const ICMPV6: u8 = 58;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+/// ICMPv6 header, reserved word and target address.
+const OPTIONS: usize = IPV6_HEADER_LEN + 24;
+const SOURCE_LINK_ADDRESS: u8 = 1;
+const TARGET_LINK_ADDRESS: u8 = 2;
+/// Option length in units of 8 bytes: type, length, two spare bytes, 20 of address.
+const LINK_ADDRESS_UNITS: u8 = 3;
+const SPARE: usize = 2;
+
+/// Puts the spare bytes where the wire has them. `packet` starts at the IPv6 header; anything but a neighbour solicitation or
+/// advertisement is left alone, and so is any option that is not a 24-byte link-layer address or does not fit.
+pub fn pad_for_wire(packet: &mut [u8]) {
+    for_each_link_address(packet, |body| {
+        body.copy_within(..LinkAddr::LEN, SPARE);
+        body[..SPARE].fill(0);
+    });
+}
+
+/// The opposite of [`pad_for_wire`]: puts the spare bytes where IP looks for them.
+pub fn pad_for_ip(packet: &mut [u8]) {
+    for_each_link_address(packet, |body| {
+        body.copy_within(SPARE.., 0);
+        body[LinkAddr::LEN..].fill(0);
+    });
+}
+
+/// Calls `f` with the 22 bytes behind type and length of each link-layer address option.
+fn for_each_link_address(packet: &mut [u8], f: impl Fn(&mut [u8])) {
+    if packet.len() < OPTIONS || packet[0] >> 4 != 6 || packet[NEXT_HEADER] != ICMPV6 {
+        return;
+    }
+    if !matches!(packet[IPV6_HEADER_LEN], NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT) {
+        return;
+    }
+    let payload = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+    let end = packet.len().min(IPV6_HEADER_LEN + payload);
+    let mut rest = packet.get_mut(OPTIONS..end).unwrap_or_default();
+    while let [kind, units, ..] = *rest {
+        let len = usize::from(units) * 8;
+        if len == 0 || len > rest.len() {
+            return;
+        }
+        let (option, next) = rest.split_at_mut(len);
+        if matches!(kind, SOURCE_LINK_ADDRESS | TARGET_LINK_ADDRESS) && units == LINK_ADDRESS_UNITS {
+            f(&mut option[2..]);
+        }
+        rest = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn solicitation(options: &[u8]) -> Vec<u8> {
+        let mut packet = std::vec![0; OPTIONS];
+        packet[0] = 0x60;
+        packet[4..6].copy_from_slice(&u16::try_from(24 + options.len()).unwrap().to_be_bytes());
+        packet[NEXT_HEADER] = ICMPV6;
+        packet[IPV6_HEADER_LEN] = NEIGHBOUR_SOLICITATION;
+        packet.extend_from_slice(options);
+        packet
+    }
+
+    fn address_option(spare_first: bool) -> [u8; 24] {
+        let mut option = [0; 24];
+        option[..2].copy_from_slice(&[SOURCE_LINK_ADDRESS, 3]);
+        let at = if spare_first { 4 } else { 2 };
+        for (i, byte) in option[at..at + 20].iter_mut().enumerate() {
+            *byte = i as u8 + 1;
+        }
+        option
+    }
+
+    fn checksum(packet: &[u8]) -> u32 {
+        packet.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], *w.get(1).unwrap_or(&0)]))).sum::<u32>()
+            % 0xffff
+    }
+
+    #[test]
+    fn the_spare_bytes_come_first_on_the_wire_and_last_for_ip() {
+        let mut packet = solicitation(&address_option(false));
+        let before = checksum(&packet);
+        pad_for_wire(&mut packet);
+        assert_eq!(packet[OPTIONS..], address_option(true));
+        assert_eq!(checksum(&packet), before);
+        pad_for_ip(&mut packet);
+        assert_eq!(packet[OPTIONS..], address_option(false));
+    }
+
+    #[test]
+    fn an_option_behind_another_one_is_found() {
+        let nonce = [14, 1, 9, 9, 9, 9, 9, 9];
+        let mut packet = solicitation(&[&nonce[..], &address_option(false)].concat());
+        pad_for_wire(&mut packet);
+        assert_eq!(packet[OPTIONS..OPTIONS + 8], nonce);
+        assert_eq!(packet[OPTIONS + 8..], address_option(true));
+    }
+
+    #[test]
+    fn other_options_and_odd_lengths_are_left_alone() {
+        for option in [&[14u8, 3][..], &[SOURCE_LINK_ADDRESS, 4], &[SOURCE_LINK_ADDRESS, 0]] {
+            let mut bytes = [7; 32];
+            bytes[..2].copy_from_slice(option);
+            let packet = solicitation(&bytes);
+            let mut changed = packet.clone();
+            pad_for_wire(&mut changed);
+            assert_eq!(changed, packet);
+        }
+    }
+
+    #[test]
+    fn a_truncated_option_is_left_alone() {
+        let mut packet = solicitation(&address_option(false)[..23]);
+        let before = packet.clone();
+        pad_for_ip(&mut packet);
+        assert_eq!(packet, before);
+    }
+
+    #[test]
+    fn an_echo_request_is_left_alone() {
+        let mut packet = solicitation(&address_option(false));
+        packet[IPV6_HEADER_LEN] = 128;
+        let before = packet.clone();
+        pad_for_wire(&mut packet);
+        assert_eq!(packet, before);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_arrives_keeps_its_length_and_everything_before_the_options(
+            options in prop::collection::vec(any::<u8>(), 0..120),
+            cut in 0usize..200,
+            length in any::<u16>(),
+        ) {
+            let mut packet = solicitation(&options);
+            packet[4..6].copy_from_slice(&length.to_be_bytes());
+            packet.truncate(cut);
+            let before = packet.clone();
+            pad_for_ip(&mut packet);
+            prop_assert_eq!(packet.len(), before.len());
+            let fixed = before.len().min(OPTIONS);
+            prop_assert_eq!(&packet[..fixed], &before[..fixed]);
+        }
+    }
+}
