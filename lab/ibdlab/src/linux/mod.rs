@@ -1,0 +1,22 @@
+//! The Linux side of a live run: network namespaces, TUN devices, and Linux's own programs in them.
+
+mod namespace;
+mod tun;
+
+pub use namespace::Namespace;
+pub use tun::Tun;
+
+/// Why Linux's side cannot take part; `None` if it can.
+pub fn missing() -> Option<String> {
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        return Some("there is no /dev/net/tun on this machine".to_owned());
+    }
+    if !is_root() {
+        return Some("network namespaces need root".to_owned());
+    }
+    None
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0)
+}
