@@ -1,0 +1,47 @@
+//! A process as an illumos machine: kernel module objects are loaded into it and find `unix` and `genunix` there, with the
+//! kernel's rules enforced (`docs/design.md`, "The lab").
+//!
+//! A [`Machine`] is one run; each host is a [`Kernel`]; a [`Module`] is a loaded object. Lab crates implement kernel functions as
+//! plain `unsafe extern "C" fn`s listed with [`export!`] and handed to [`Kernel::provide`]; the first line of each is
+//! `let cx = fakekernel::cx();`. Into modules they call through [`Module::enter`] or [`Kernel::enter`] only.
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("the lab runs amd64 kernel modules and needs Linux on x86-64");
+
+pub mod config;
+mod context;
+mod cx;
+mod entry;
+mod errno;
+mod export;
+mod halt;
+mod handles;
+mod host_mutex;
+mod kernel;
+mod machine;
+mod module;
+mod nanos;
+mod resources;
+mod rule;
+mod sleep_mutex;
+mod thread;
+mod wait;
+
+pub use config::{Config, FaultKind, FaultPlan, Faults, Mode, Suppression, Suppressions};
+pub use context::{Contexts, Ctx};
+pub use cx::{Cx, cx};
+pub use entry::{EntryKind, ModuleFn, Role};
+pub use errno::Errno;
+pub use export::{Export, ExportKind};
+pub use halt::{Fault, Frame, Halt, Hang, KernelPanic, ThreadDump, Violation};
+pub use handles::{HandleError, Handles};
+pub use host_mutex::{HostGuard, HostMutex};
+pub use kernel::{Kernel, LiveObject};
+pub use machine::{Machine, Note};
+pub use module::{LoadError, Module};
+pub use nanos::{HZ, Nanos};
+pub use resources::{InstanceScope, Resource, Resources};
+pub use rule::{Rule, Severity};
+pub use sleep_mutex::{SleepGuard, SleepMutex};
+pub use thread::{Thread, now, reschedule, sleep};
+pub use wait::WaitQueue;

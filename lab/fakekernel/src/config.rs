@@ -1,0 +1,132 @@
+//! What a machine is made of.
+
+use std::collections::BTreeMap;
+
+use crate::nanos::Nanos;
+use crate::rule::Rule;
+
+/// How threads and the clock run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One thread at a time, next one chosen by the seed, virtual clock. The same seed gives the same run.
+    Virtual {
+        /// Chooses interleavings, spurious wake-ups and injected faults.
+        seed: u64,
+    },
+    /// All threads in parallel on the wall clock.
+    Live,
+}
+
+/// Settings of one machine. `Config::default()` is virtual with seed 0 and every check on.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Virtual or live.
+    pub mode: Mode,
+    /// Known violations that are counted instead of halting.
+    pub suppress: Suppressions,
+    /// Enforce the rules. Off: imports are bound as directly as possible, for benchmarks.
+    pub checks: bool,
+    /// Processors each host believes to have, at least 1: soft interrupts coalesce per processor.
+    pub cpus: u32,
+    /// Virtual mode: at one in this many scheduling points the seed may hand the baton on. 1 tries at every one.
+    pub switch_one_in: u32,
+    /// Virtual mode: one in this many waits on a condition variable ends without a signal (rule 11). 0 is never.
+    pub spurious_one_in: u32,
+    /// Virtual mode: what one kernel call costs on the clock. Non-zero, so that who polls sees time pass.
+    pub call_cost: Nanos,
+    /// Virtual mode: a run whose clock passes this halts.
+    pub time_limit: Nanos,
+    /// Which fault points fail, and how often.
+    pub faults: Faults,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Virtual { seed: 0 },
+            suppress: Suppressions::default(),
+            checks: true,
+            cpus: 2,
+            switch_one_in: 32,
+            spurious_one_in: 16,
+            call_cost: Nanos(100),
+            time_limit: Nanos::from_secs(6 * 3600),
+            faults: Faults::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The default with another seed.
+    pub fn seeded(seed: u64) -> Self {
+        Self { mode: Mode::Virtual { seed }, ..Self::default() }
+    }
+
+    /// Wall clock, all threads in parallel.
+    pub fn live() -> Self {
+        Self { mode: Mode::Live, ..Self::default() }
+    }
+}
+
+/// A known violation: counted and reported, but the machine runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suppression {
+    /// Module name, e.g. `ibp`.
+    pub module: String,
+    /// The rule.
+    pub rule: Rule,
+    /// Kernel function or entry point; `None` is any.
+    pub call: Option<String>,
+    /// Why it is tolerated.
+    pub reason: String,
+}
+
+/// The list of known violations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suppressions(pub Vec<Suppression>);
+
+impl Suppressions {
+    /// The entry that covers this case.
+    pub fn find(&self, module: &str, rule: Rule, call: &str) -> Option<&Suppression> {
+        self.0.iter().find(|s| {
+            s.module == module && s.rule == rule && s.call.as_deref().is_none_or(|wanted| wanted == call)
+        })
+    }
+}
+
+/// Something that can fail in a real system, by name. Crates add their own: `FaultKind("ibt_alloc_cq")`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FaultKind(pub &'static str);
+
+impl FaultKind {
+    /// `kmem_alloc`, `kmem_zalloc`, `kmem_cache_alloc` with `KM_NOSLEEP`.
+    pub const KMEM: Self = Self("kmem");
+    /// `allocb` and what is built on it.
+    pub const ALLOCB: Self = Self("allocb");
+    /// `desballoc`, `esballoc`.
+    pub const DESBALLOC: Self = Self("desballoc");
+    /// `dupb`, `dupmsg`.
+    pub const DUPB: Self = Self("dupb");
+    /// `taskq_dispatch` and `ddi_taskq_dispatch` that may not sleep.
+    pub const TASKQ: Self = Self("taskq");
+    /// `ddi_soft_state_zalloc`, `ddi_add_softintr` and other attach-time services that report failure.
+    pub const DDI: Self = Self("ddi");
+}
+
+/// How often a fault point fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FaultPlan {
+    /// Never.
+    #[default]
+    Never,
+    /// One in `n` times, by the seed. 0 is never, 1 is always.
+    OneIn(u32),
+    /// Exactly the `n`th time (from 0) counted over the whole machine, once.
+    Nth(u64),
+    /// From the `n`th time (from 0) on.
+    From(u64),
+}
+
+/// The plan for each kind of fault.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(pub BTreeMap<FaultKind, FaultPlan>);
