@@ -1,1 +1,60 @@
+//! A software InfiniBand fabric in the shape of an HCA driver.
+//!
+//! What it is: HCAs with ports, protection domains, completion queues, UD queue pairs, address handles, memory regions and
+//! multicast attachment; a switch with unicast and multicast tables; frames as real bytes (LRH, GRH, BTH, DETH, ICRC,
+//! VCRC); faults with a seed; a capture tap. What it is not: a subnet manager (that sets LIDs, states and P_Key tables
+//! through [`subnet`]), a verbs library (statuses and contexts of IBTF are `lab-ibtf`'s), or RDMA (UD only).
+//!
+//! The crate reaches the outside through four traits: [`Dma`] for memory of the loaded modules, [`HcaEvents`] for
+//! completion and asynchronous events, [`Clock`] for time, [`Tap`] for captures. No lock of this crate is held while one of
+//! them is called. Delivery is synchronous inside [`Hca::post_send`] unless a delay was asked for; then whoever owns the
+//! clock calls [`Fabric::pump`] at the times named by [`Fabric::next_delivery`].
+//!
+//! Everything is deterministic for a given seed and order of calls: ordered maps, one seeded generator, no wall clock.
 #![forbid(unsafe_code)]
+
+mod ah;
+mod attr;
+mod calls;
+pub mod capture;
+mod cq;
+mod delay;
+mod error;
+mod fault;
+mod hca;
+mod mcg;
+mod memory;
+mod num;
+mod offload;
+mod pd;
+mod port;
+mod qp;
+mod queue;
+mod recv;
+mod send;
+mod srq;
+pub mod subnet;
+mod switch;
+mod traits;
+pub mod wire;
+
+pub use ah::{AddressVector, Ah, GlobalRoute};
+pub use attr::{ArmSemantics, HcaAttr, HcaConfig, PortConfig};
+pub use calls::{Call, Injection};
+pub use cq::{Completion, CompletionKind, CompletionStatus, Cq, CqNum, Moderation, Notify, RecvInfo};
+pub use error::Error;
+pub use fault::{Drops, LinkFaults, Probability, Reason};
+pub use hca::{Census, Hca};
+pub use memory::{Access, Mr};
+pub use num::{
+    Gid, Guid, Lid, LinkSpeed, LinkWidth, Lmc, Mtu, Nanos, PKey, PhysState, PortNum, PortState, QKey, Qpn,
+    Rate, Sl,
+};
+pub use pd::Pd;
+pub use port::{PortAttr, PortCounters};
+pub use qp::{Qp, QpAttr, QpSizes, QpState, Signalling, UdConfig};
+pub use queue::{RecvWr, Sge};
+pub use send::{Lso, SendOp, SendWr, UdDest};
+pub use srq::{Srq, SrqSizes};
+pub use switch::Fabric;
+pub use traits::{AsyncEvent, Clock, Dma, DmaFault, HcaEvents, PortChange, Tap};

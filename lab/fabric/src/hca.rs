@@ -1,0 +1,722 @@
+//! The HCA as its driver offers it: objects, their limits and who may not be freed yet.
+
+use crate::ah::AhInner;
+use crate::calls::{Call, Calls, Injection};
+use crate::cq::{self, Completion};
+use crate::delay::Later;
+use crate::mcg::Groups;
+use crate::memory::Memory;
+use crate::port::Port;
+use crate::qp::Effects;
+use crate::switch::FabricInner;
+use crate::{
+    Access, AddressVector, Ah, AsyncEvent, Cq, CqNum, Dma, Error, Gid, Guid, HcaConfig, HcaEvents, Lid,
+    Moderation, Mr, Nanos, Notify, Pd, PortAttr, PortCounters, PortNum, QKey, Qp, QpSizes, QpState, Qpn,
+    Reason, Sge, Srq, SrqSizes, UdConfig,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+/// The first number an ordinary QP gets; below are the special and reserved ones.
+const FIRST_QPN: u32 = 0x48;
+
+/// One HCA. Clones name the same one.
+#[derive(Clone)]
+pub struct Hca(Arc<HcaInner>);
+
+struct HcaInner {
+    config: HcaConfig,
+    fabric: Weak<FabricInner>,
+    dma: Arc<dyn Dma>,
+    events: Arc<dyn HcaEvents>,
+    ports: Vec<Arc<Port>>,
+    calls: Calls,
+    memory: Memory,
+    groups: Groups,
+    objects: Mutex<Objects>,
+    ahs: AtomicU32,
+    gone: AtomicBool,
+    late_interrupts: Mutex<Option<(Nanos, Nanos)>>,
+}
+
+#[derive(Default)]
+struct Objects {
+    cqs: u32,
+    next_cq: u32,
+    pds: u32,
+    srqs: u32,
+    qps: BTreeMap<Qpn, Qp>,
+    next_qpn: u32,
+}
+
+/// How many objects of each kind exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Protection domains.
+    pub pds: u32,
+    /// Completion queues.
+    pub cqs: u32,
+    /// Queue pairs.
+    pub qps: u32,
+    /// Shared receive queues.
+    pub srqs: u32,
+    /// Address handles.
+    pub ahs: u32,
+    /// Memory regions.
+    pub mrs: u32,
+}
+
+impl Hca {
+    pub(crate) fn new(
+        config: HcaConfig,
+        fabric: Weak<FabricInner>,
+        dma: Arc<dyn Dma>,
+        events: Arc<dyn HcaEvents>,
+    ) -> Self {
+        let ports =
+            config.ports.iter().zip(1u8..).map(|(p, n)| Arc::new(Port::new(PortNum(n), p.clone()))).collect();
+        Hca(Arc::new(HcaInner {
+            config,
+            fabric,
+            dma,
+            events,
+            ports,
+            calls: Calls::default(),
+            memory: Memory::default(),
+            groups: Groups::default(),
+            objects: Mutex::new(Objects { next_qpn: FIRST_QPN, ..Default::default() }),
+            ahs: AtomicU32::new(0),
+            gone: AtomicBool::new(false),
+            late_interrupts: Mutex::new(None),
+        }))
+    }
+
+    /// Node GUID.
+    #[must_use]
+    pub fn guid(&self) -> Guid {
+        self.0.config.guid
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn config(&self) -> &HcaConfig {
+        &self.0.config
+    }
+
+    /// Objects that exist now.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let objects = self.0.objects.lock().unwrap();
+        Census {
+            pds: objects.pds,
+            cqs: objects.cqs,
+            qps: objects.qps.len() as u32,
+            srqs: objects.srqs,
+            ahs: self.0.ahs.load(Ordering::Relaxed),
+            mrs: self.0.memory.count() as u32,
+        }
+    }
+
+    /// The ports as they are now, in order.
+    ///
+    /// # Errors
+    /// Only what was injected.
+    pub fn query_ports(&self) -> Result<Vec<PortAttr>, Error> {
+        self.check(Call::QueryPorts)?;
+        Ok(self.0.ports.iter().map(|p| p.attr()).collect())
+    }
+
+    /// Packet counters of a port; `None` if there is no such port.
+    #[must_use]
+    pub fn port_counters(&self, port: PortNum) -> Option<PortCounters> {
+        self.port(port).map(|p| p.counters())
+    }
+
+    // Faults.
+
+    /// Makes a later call of this kind fail.
+    pub fn inject(&self, call: Call, injection: Injection) {
+        self.0.calls.inject(call, injection);
+    }
+
+    /// Every completion interrupt comes late by `min..=max`; `None` restores prompt ones.
+    pub fn set_late_interrupts(&self, delay: Option<(Nanos, Nanos)>) {
+        *self.0.late_interrupts.lock().unwrap() = delay;
+    }
+
+    /// Puts a QP in ERROR as failing hardware would, and says so.
+    pub fn break_qp(&self, qp: &Qp) {
+        let mut effects = Effects::default();
+        {
+            let mut core = qp.0.core.lock().unwrap();
+            core.fail(qp.num(), &mut effects);
+        }
+        effects.asyncs.push(AsyncEvent::CatastrophicChannel(qp.num()));
+        self.raise(effects);
+    }
+
+    /// The HCA is about to be pulled: traffic stops, [`AsyncEvent::Detach`] is raised. Objects stay until their owner frees
+    /// them; then [`Hca::remove`].
+    pub fn begin_removal(&self) {
+        self.0.gone.store(true, Ordering::Release);
+        self.0.events.async_event(AsyncEvent::Detach);
+    }
+
+    /// Unplugs it from the fabric for good. Its objects may still be freed, its traffic is over.
+    pub fn remove(&self) {
+        self.0.gone.store(true, Ordering::Release);
+        if let Some(fabric) = self.fabric() {
+            crate::Fabric(fabric).unplug(self);
+        }
+    }
+
+    // Protection domains.
+
+    /// A new protection domain.
+    ///
+    /// # Errors
+    /// [`Error::InsuffResource`].
+    pub fn alloc_pd(&self) -> Result<Pd, Error> {
+        self.check(Call::AllocPd)?;
+        let mut objects = self.0.objects.lock().unwrap();
+        if objects.pds >= self.0.config.attr.max_pd {
+            return Err(Error::InsuffResource);
+        }
+        objects.pds += 1;
+        Ok(Pd::new())
+    }
+
+    /// Frees it.
+    ///
+    /// # Errors
+    /// [`Error::PdInUse`] while a QP, MR, AH or SRQ refers to it; [`Error::PdHdlInvalid`] if it was freed.
+    pub fn free_pd(&self, pd: &Pd) -> Result<(), Error> {
+        self.check(Call::FreePd)?;
+        pd.retire()?;
+        self.0.objects.lock().unwrap().pds -= 1;
+        Ok(())
+    }
+
+    // Completion queues.
+
+    /// A new, empty, unarmed CQ of at least `size` entries (power of two less one), pinned to interrupt `handler` (0 = any).
+    ///
+    /// # Errors
+    /// [`Error::HcaCqExceeded`], [`Error::InvalidParam`] for an unknown handler, [`Error::InsuffResource`].
+    pub fn alloc_cq(&self, size: u32, handler: u32) -> Result<Cq, Error> {
+        self.check(Call::AllocCq)?;
+        let attr = &self.0.config.attr;
+        if size > attr.max_cq_sz {
+            return Err(Error::HcaCqExceeded);
+        }
+        if handler > attr.max_cq_handlers {
+            return Err(Error::InvalidParam);
+        }
+        let mut objects = self.0.objects.lock().unwrap();
+        if objects.cqs >= attr.max_cq {
+            return Err(Error::InsuffResource);
+        }
+        objects.cqs += 1;
+        objects.next_cq += 1;
+        Ok(Cq::new(CqNum(objects.next_cq), cq::real_size(size), self.0.config.arming, handler))
+    }
+
+    /// Changes the size, keeping the content; returns the real one.
+    ///
+    /// # Errors
+    /// [`Error::HcaCqExceeded`]; [`Error::CqSzInsufficient`] if more completions wait than would fit.
+    pub fn resize_cq(&self, cq: &Cq, size: u32) -> Result<u32, Error> {
+        self.check(Call::ResizeCq)?;
+        if size > self.0.config.attr.max_cq_sz {
+            return Err(Error::HcaCqExceeded);
+        }
+        cq.resize(size)
+    }
+
+    /// Records interrupt moderation.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] for an unknown handler.
+    pub fn modify_cq(&self, cq: &Cq, moderation: Moderation) -> Result<(), Error> {
+        self.check(Call::ModifyCq)?;
+        if moderation.handler > self.0.config.attr.max_cq_handlers {
+            return Err(Error::InvalidParam);
+        }
+        cq.moderate(moderation);
+        Ok(())
+    }
+
+    /// Frees it and what is in it.
+    ///
+    /// # Errors
+    /// [`Error::CqBusy`] while a QP uses it; [`Error::CqHdlInvalid`] if it was freed.
+    pub fn free_cq(&self, cq: &Cq) -> Result<(), Error> {
+        self.check(Call::FreeCq)?;
+        cq.retire()?;
+        self.0.objects.lock().unwrap().cqs -= 1;
+        Ok(())
+    }
+
+    /// Arms it once.
+    ///
+    /// # Errors
+    /// [`Error::CqHdlInvalid`].
+    pub fn notify_cq(&self, cq: &Cq, notify: Notify) -> Result<(), Error> {
+        self.check(Call::NotifyCq)?;
+        if cq.arm(notify)? {
+            self.raise(Effects { completions: vec![cq.num()], asyncs: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Removes up to `max` completions in order and appends them to `out`; returns how many.
+    ///
+    /// # Errors
+    /// [`Error::CqEmpty`]; [`Error::InvalidParam`] if `max` is 0.
+    pub fn poll_cq(&self, cq: &Cq, max: usize, out: &mut Vec<Completion>) -> Result<usize, Error> {
+        self.check(Call::PollCq)?;
+        if max == 0 {
+            return Err(Error::InvalidParam);
+        }
+        cq.poll(max, out)
+    }
+
+    // Queue pairs.
+
+    /// A new UD QP, already in RTS. `config.sizes` are minima; [`Qp::query`] tells the real ones.
+    ///
+    /// # Errors
+    /// [`Error::HcaPortInvalid`]; [`Error::PkeyIxIllegal`], [`Error::PkeyIxInvalid`]; [`Error::HcaWrExceeded`];
+    /// [`Error::HcaSglExceeded`]; [`Error::InsuffResource`]; a handle error for an object already freed.
+    pub fn alloc_qp(&self, config: UdConfig) -> Result<Qp, Error> {
+        self.check(Call::AllocQp)?;
+        let sizes = self.real_sizes(&config)?;
+        self.check_address(config.port, config.pkey_ix)?;
+        let config = UdConfig { sizes, ..config };
+        let mut objects = self.0.objects.lock().unwrap();
+        if objects.qps.len() >= self.0.config.attr.max_qp as usize {
+            return Err(Error::InsuffResource);
+        }
+        hold_all(&config)?;
+        let qpn = objects.fresh_qpn();
+        let qp = Qp::new(qpn, config);
+        objects.qps.insert(qpn, qp.clone());
+        Ok(qp)
+    }
+
+    fn check_address(&self, port: PortNum, pkey_ix: u16) -> Result<(), Error> {
+        let port = self.port(port).ok_or(Error::HcaPortInvalid)?;
+        match port.pkey(pkey_ix) {
+            None => Err(Error::PkeyIxIllegal),
+            Some(pkey) if !pkey.is_valid() => Err(Error::PkeyIxInvalid),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn real_sizes(&self, config: &UdConfig) -> Result<QpSizes, Error> {
+        let attr = &self.0.config.attr;
+        let asked = config.sizes;
+        if asked.sq > attr.max_chan_sz || asked.rq > attr.max_chan_sz {
+            return Err(Error::HcaWrExceeded);
+        }
+        if asked.sq_sgl > attr.ud_send_sgl || asked.rq_sgl > attr.recv_sgl {
+            return Err(Error::HcaSglExceeded);
+        }
+        let receives = config.srq.is_none();
+        Ok(QpSizes {
+            sq: asked.sq.max(1).next_power_of_two(),
+            rq: if receives { asked.rq.max(1).next_power_of_two() } else { 0 },
+            // A send descriptor is a power of two of 16-byte units of which 4 are not for data, a receive one has all.
+            sq_sgl: ((asked.sq_sgl.max(1) + 4).next_power_of_two() - 4).min(attr.ud_send_sgl),
+            rq_sgl: if receives { asked.rq_sgl.max(1).next_power_of_two().min(attr.recv_sgl) } else { 0 },
+        })
+    }
+
+    /// Moves the QP to ERROR; everything outstanding completes with status 14.
+    ///
+    /// # Errors
+    /// [`Error::ChanHdlInvalid`] if it was freed.
+    pub fn flush_qp(&self, qp: &Qp) -> Result<(), Error> {
+        self.check(Call::FlushQp)?;
+        let mut effects = Effects::default();
+        {
+            let mut core = qp.0.core.lock().unwrap();
+            if core.freed {
+                return Err(Error::ChanHdlInvalid);
+            }
+            core.fail(qp.num(), &mut effects);
+        }
+        self.raise(effects);
+        Ok(())
+    }
+
+    /// SQE to RTS; no effect in RTS.
+    ///
+    /// # Errors
+    /// [`Error::ChanStateInvalid`] in any other state.
+    pub fn recover_qp(&self, qp: &Qp) -> Result<(), Error> {
+        let mut core = qp.0.core.lock().unwrap();
+        match core.state {
+            QpState::Sqe | QpState::Rts if !core.freed => core.state = QpState::Rts,
+            _ => return Err(Error::ChanStateInvalid),
+        }
+        Ok(())
+    }
+
+    /// From ERROR through RESET to RTS with a new address. Work and completions of before are gone.
+    ///
+    /// # Errors
+    /// As [`Hca::alloc_qp`] for port and P_Key index; [`Error::ChanStateInvalid`] unless in ERROR.
+    pub fn recycle_qp(&self, qp: &Qp, port: PortNum, pkey_ix: u16, qkey: QKey) -> Result<(), Error> {
+        self.check_address(port, pkey_ix)?;
+        self.quiesce(qp, |core| (core.state == QpState::Error).then_some(()).ok_or(Error::ChanStateInvalid))?;
+        let mut core = qp.0.core.lock().unwrap();
+        core.reset(qp.num());
+        core.config.port = port;
+        core.config.pkey_ix = pkey_ix;
+        core.config.qkey = qkey;
+        core.state = QpState::Rts;
+        Ok(())
+    }
+
+    /// Changes the queue key of a QP.
+    ///
+    /// # Errors
+    /// [`Error::ChanHdlInvalid`] if it was freed.
+    pub fn set_qkey(&self, qp: &Qp, qkey: QKey) -> Result<(), Error> {
+        let mut core = qp.0.core.lock().unwrap();
+        if core.freed {
+            return Err(Error::ChanHdlInvalid);
+        }
+        core.config.qkey = qkey;
+        Ok(())
+    }
+
+    /// Waits until no request of the QP is being carried out, checking `may` each time. In the deterministic mode there is
+    /// never anything to wait for; in the live mode it is the copy of one datagram.
+    fn quiesce(&self, qp: &Qp, may: impl Fn(&crate::qp::QpCore) -> Result<(), Error>) -> Result<(), Error> {
+        loop {
+            let mut core = qp.0.core.lock().unwrap();
+            if core.freed {
+                return Err(Error::ChanHdlInvalid);
+            }
+            may(&core)?;
+            // No new work starts in RESET.
+            if !core.sq.busy() && !core.rq.busy() {
+                core.state = QpState::Reset;
+                return Ok(());
+            }
+            drop(core);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Resets and frees it; its completions leave its CQs.
+    ///
+    /// # Errors
+    /// [`Error::CiFailure`] while attached to a multicast group; [`Error::ChanHdlInvalid`] if it was freed.
+    pub fn free_qp(&self, qp: &Qp) -> Result<(), Error> {
+        self.check(Call::FreeQp)?;
+        self.quiesce(qp, |core| if core.attached > 0 { Err(Error::CiFailure) } else { Ok(()) })?;
+        let config = {
+            let mut core = qp.0.core.lock().unwrap();
+            if core.freed {
+                return Err(Error::ChanHdlInvalid);
+            }
+            core.reset(qp.num());
+            core.freed = true;
+            core.config.clone()
+        };
+        self.0.objects.lock().unwrap().qps.remove(&qp.num());
+        release_all(&config);
+        Ok(())
+    }
+
+    // Address handles.
+
+    /// A new handle with [`AddressVector::PLACEHOLDER`].
+    ///
+    /// # Errors
+    /// [`Error::InsuffResource`], [`Error::PdHdlInvalid`].
+    pub fn alloc_ah(&self, pd: &Pd) -> Result<Ah, Error> {
+        self.check(Call::AllocAh)?;
+        let max = self.0.config.attr.max_ah;
+        let room = |n: u32| (max == 0 || n < max).then_some(n + 1);
+        pd.hold()?;
+        if self.0.ahs.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).is_err() {
+            pd.release();
+            return Err(Error::InsuffResource);
+        }
+        Ok(Ah(Arc::new(AhInner { pd: pd.clone(), vector: Mutex::new(Some(AddressVector::PLACEHOLDER)) })))
+    }
+
+    /// Takes effect for requests posted from now on.
+    ///
+    /// # Errors
+    /// [`Error::HcaPortInvalid`], [`Error::SgidInvalid`], [`Error::AhHdlInvalid`]; nothing changed then.
+    pub fn modify_ah(&self, ah: &Ah, vector: AddressVector) -> Result<(), Error> {
+        self.check(Call::ModifyAh)?;
+        let port = self.port(vector.port).ok_or(Error::HcaPortInvalid)?;
+        if let Some(grh) = vector.grh {
+            port.gid(grh.sgid_ix).ok_or(Error::SgidInvalid)?;
+        }
+        let mut slot = ah.0.vector.lock().unwrap();
+        if slot.is_none() {
+            return Err(Error::AhHdlInvalid);
+        }
+        *slot = Some(vector);
+        Ok(())
+    }
+
+    /// Frees it. Requests already posted keep their copy.
+    ///
+    /// # Errors
+    /// [`Error::AhHdlInvalid`] if it was freed.
+    pub fn free_ah(&self, ah: &Ah) -> Result<(), Error> {
+        self.check(Call::FreeAh)?;
+        ah.0.vector.lock().unwrap().take().ok_or(Error::AhHdlInvalid)?;
+        ah.0.pd.release();
+        self.0.ahs.fetch_sub(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    // Multicast.
+
+    /// The QP hears `gid` from now on. Attaching again changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::McMlidInvalid`], [`Error::McMgidInvalid`], [`Error::HcaMcgChanExceeded`], [`Error::InsuffResource`].
+    pub fn attach_mcg(&self, qp: &Qp, gid: Gid, mlid: Lid) -> Result<(), Error> {
+        self.check(Call::AttachMcg)?;
+        check_group(gid, mlid)?;
+        let mut core = qp.0.core.lock().unwrap();
+        if core.freed {
+            return Err(Error::ChanHdlInvalid);
+        }
+        let attr = &self.0.config.attr;
+        if self.0.groups.attach(gid, qp, attr.max_mcg, attr.max_qp_per_mcg)? {
+            core.attached += 1;
+        }
+        Ok(())
+    }
+
+    /// The QP no longer hears `gid`, however often it was attached.
+    ///
+    /// # Errors
+    /// [`Error::McMlidInvalid`]; [`Error::McMgidInvalid`] if the HCA knows no such group; [`Error::ChanHdlInvalid`] if this
+    /// QP is not in it.
+    pub fn detach_mcg(&self, qp: &Qp, gid: Gid, mlid: Lid) -> Result<(), Error> {
+        self.check(Call::DetachMcg)?;
+        check_group(gid, mlid)?;
+        self.0.groups.detach(gid, qp.num())?;
+        let mut core = qp.0.core.lock().unwrap();
+        core.attached = core.attached.saturating_sub(1);
+        Ok(())
+    }
+
+    // Memory.
+
+    /// Registers `len` bytes at `base`.
+    ///
+    /// # Errors
+    /// [`Error::MrAccessReqInvalid`] for remote writes or atomics without local ones; [`Error::MrLenInvalid`];
+    /// [`Error::MrVaInvalid`] if it is not memory; [`Error::PdHdlInvalid`]; [`Error::InsuffResource`].
+    pub fn register_mr(&self, pd: &Pd, base: u64, len: u64, access: Access) -> Result<Mr, Error> {
+        self.check(Call::RegisterMr)?;
+        let attr = &self.0.config.attr;
+        if (access.remote_write || access.remote_atomic) && !access.local_write {
+            return Err(Error::MrAccessReqInvalid);
+        }
+        if len == 0 || len > attr.max_mr_len || base.checked_add(len).is_none() {
+            return Err(Error::MrLenInvalid);
+        }
+        if !self.0.dma.is_memory(base, len) {
+            return Err(Error::MrVaInvalid);
+        }
+        self.0.memory.register(pd, base, len, access, attr.max_mr)
+    }
+
+    /// Ends it; waits for an access under way.
+    ///
+    /// # Errors
+    /// [`Error::MrHdlInvalid`] if it was deregistered.
+    pub fn deregister_mr(&self, mr: &Mr) -> Result<(), Error> {
+        self.check(Call::DeregisterMr)?;
+        self.0.memory.deregister(mr)
+    }
+
+    // Shared receive queues.
+
+    /// A new SRQ; `sizes` are minima.
+    ///
+    /// # Errors
+    /// [`Error::HcaWrExceeded`], [`Error::HcaSglExceeded`], [`Error::InsuffResource`], [`Error::PdHdlInvalid`].
+    pub fn alloc_srq(&self, pd: &Pd, sizes: SrqSizes) -> Result<Srq, Error> {
+        self.check(Call::AllocSrq)?;
+        let attr = &self.0.config.attr;
+        if sizes.wrs > attr.max_srq_sz {
+            return Err(Error::HcaWrExceeded);
+        }
+        if sizes.sgl > attr.max_srq_sgl {
+            return Err(Error::HcaSglExceeded);
+        }
+        let mut objects = self.0.objects.lock().unwrap();
+        if objects.srqs >= attr.max_srq {
+            return Err(Error::InsuffResource);
+        }
+        pd.hold()?;
+        objects.srqs += 1;
+        let real = SrqSizes { wrs: cq::real_size(sizes.wrs), sgl: sizes.sgl.max(1) };
+        Ok(Srq::new(pd.clone(), real))
+    }
+
+    /// Frees it and the receives in it.
+    ///
+    /// # Errors
+    /// [`Error::SrqInUse`] while a QP uses it; [`Error::SrqHdlInvalid`] if it was freed.
+    pub fn free_srq(&self, srq: &Srq) -> Result<(), Error> {
+        self.check(Call::FreeSrq)?;
+        srq.retire()?;
+        srq.0.pd.release();
+        self.0.objects.lock().unwrap().srqs -= 1;
+        Ok(())
+    }
+
+    // For the rest of the crate.
+
+    pub(crate) fn check(&self, call: Call) -> Result<(), Error> {
+        self.0.calls.check(call)
+    }
+
+    pub(crate) fn ports(&self) -> &[Arc<Port>] {
+        &self.0.ports
+    }
+
+    pub(crate) fn port(&self, num: PortNum) -> Option<&Arc<Port>> {
+        self.0.ports.get(usize::from(num.0).checked_sub(1)?)
+    }
+
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.0.groups
+    }
+
+    pub(crate) fn events(&self) -> &dyn HcaEvents {
+        &*self.0.events
+    }
+
+    pub(crate) fn fabric(&self) -> Option<Arc<FabricInner>> {
+        self.0.fabric.upgrade()
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.gone.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn find_qp(&self, qpn: Qpn) -> Option<Qp> {
+        self.0.objects.lock().unwrap().qps.get(&qpn).cloned()
+    }
+
+    pub(crate) fn drop_frame(&self, reason: Reason) {
+        if let Some(fabric) = self.fabric() {
+            fabric.drop_frame(reason);
+        }
+    }
+
+    /// Raises collected events; no lock is held here.
+    pub(crate) fn raise(&self, effects: Effects) {
+        for cq in effects.completions {
+            self.interrupt(cq);
+        }
+        for event in effects.asyncs {
+            self.0.events.async_event(event);
+        }
+    }
+
+    fn interrupt(&self, cq: CqNum) {
+        let late = *self.0.late_interrupts.lock().unwrap();
+        match (late, self.fabric()) {
+            (Some((min, max)), Some(fabric)) => {
+                let due = fabric.clock.now().after(fabric.between(min, max));
+                fabric.later(due, Later::Interrupt { hca: self.clone(), cq });
+            }
+            _ => self.0.events.completion(cq),
+        }
+    }
+
+    fn reserved_lkey(&self, allowed: bool) -> Option<u32> {
+        let attr = &self.0.config.attr;
+        (allowed && attr.res_lkey).then_some(attr.reserved_lkey)
+    }
+
+    pub(crate) fn dma_read(&self, sge: &Sge, pd: &Pd, reserved: bool, buf: &mut [u8]) -> Result<(), ()> {
+        let _pin = self.0.memory.pin(sge, pd, false, self.reserved_lkey(reserved)).ok_or(())?;
+        self.0.dma.read(sge.va, buf).map_err(|_| ())
+    }
+
+    pub(crate) fn dma_write(
+        &self,
+        va: u64,
+        lkey: u32,
+        pd: &Pd,
+        reserved: bool,
+        bytes: &[u8],
+    ) -> Result<(), ()> {
+        let sge = Sge { va, lkey, len: bytes.len() as u32 };
+        let _pin = self.0.memory.pin(&sge, pd, true, self.reserved_lkey(reserved)).ok_or(())?;
+        self.0.dma.write(va, bytes).map_err(|_| ())
+    }
+}
+
+impl Objects {
+    /// The next number not in use; 24 bits wrap, special numbers are skipped.
+    fn fresh_qpn(&mut self) -> Qpn {
+        loop {
+            let qpn = Qpn::truncate(self.next_qpn);
+            self.next_qpn = if self.next_qpn >= 0x00ff_fffe { FIRST_QPN } else { self.next_qpn + 1 };
+            if !self.qps.contains_key(&qpn) {
+                return qpn;
+            }
+        }
+    }
+}
+
+fn check_group(gid: Gid, mlid: Lid) -> Result<(), Error> {
+    if !mlid.is_multicast() {
+        return Err(Error::McMlidInvalid);
+    }
+    if !gid.is_valid_multicast() {
+        return Err(Error::McMgidInvalid);
+    }
+    Ok(())
+}
+
+/// Takes a reference on everything the QP uses, or on nothing.
+fn hold_all(config: &UdConfig) -> Result<(), Error> {
+    config.pd.hold()?;
+    if let Err(e) = config.scq.hold() {
+        config.pd.release();
+        return Err(e);
+    }
+    if let Err(e) = config.rcq.hold() {
+        config.pd.release();
+        config.scq.release();
+        return Err(e);
+    }
+    if let Some(Err(e)) = config.srq.as_ref().map(Srq::hold) {
+        config.pd.release();
+        config.scq.release();
+        config.rcq.release();
+        return Err(e);
+    }
+    Ok(())
+}
+
+fn release_all(config: &UdConfig) {
+    config.pd.release();
+    config.scq.release();
+    config.rcq.release();
+    if let Some(srq) = &config.srq {
+        srq.release();
+    }
+}

@@ -1,0 +1,209 @@
+//! UD queue pairs.
+
+use crate::cq::{Added, Completion, CompletionKind, CompletionStatus};
+use crate::queue::{Done, WorkQueue};
+use crate::send::SendJob;
+use crate::{AsyncEvent, Cq, CqNum, Pd, PortNum, QKey, Qpn, RecvWr, Srq};
+use std::sync::{Arc, Mutex};
+
+/// Queue pair state (`ibt_cep_state_t`, the same numbers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum QpState {
+    /// Not initialised.
+    Reset = 0,
+    /// Receives may be posted.
+    Init = 1,
+    /// Receives.
+    Rtr = 2,
+    /// Receives and sends.
+    Rts = 3,
+    /// A send failed: sends flush, receives go on.
+    Sqe = 5,
+    /// Everything flushes.
+    Error = 6,
+}
+
+/// Which sends are reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signalling {
+    /// Every one.
+    All,
+    /// Those that ask for it, and errors.
+    PerRequest,
+}
+
+/// Queue sizes. Asked for: minima. Answered: what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpSizes {
+    /// Send work requests.
+    pub sq: u32,
+    /// Receive work requests.
+    pub rq: u32,
+    /// SGL entries per send.
+    pub sq_sgl: u32,
+    /// SGL entries per receive.
+    pub rq_sgl: u32,
+}
+
+/// A UD queue pair to be made.
+#[derive(Clone)]
+pub struct UdConfig {
+    /// Port it sends and receives on.
+    pub port: PortNum,
+    /// Its partition, as an index into the port's table.
+    pub pkey_ix: u16,
+    /// Its queue key.
+    pub qkey: QKey,
+    /// Protection domain of its buffers.
+    pub pd: Pd,
+    /// Send completions.
+    pub scq: Cq,
+    /// Receive completions; may be the same.
+    pub rcq: Cq,
+    /// Receives from here instead of its own queue.
+    pub srq: Option<Srq>,
+    /// Minima.
+    pub sizes: QpSizes,
+    /// Send completions.
+    pub signalling: Signalling,
+    /// Large sends may be posted.
+    pub uses_lso: bool,
+    /// SGL entries may carry the reserved key.
+    pub uses_reserved_lkey: bool,
+}
+
+/// What a query tells.
+#[derive(Clone)]
+pub struct QpAttr {
+    /// As made (sizes are the real ones) or modified.
+    pub config: UdConfig,
+    /// State now.
+    pub state: QpState,
+}
+
+/// A UD queue pair. Clones name the same one.
+#[derive(Clone)]
+pub struct Qp(pub(crate) Arc<QpInner>);
+
+pub(crate) struct QpInner {
+    pub(crate) num: Qpn,
+    pub(crate) core: Mutex<QpCore>,
+}
+
+pub(crate) struct QpCore {
+    pub(crate) config: UdConfig,
+    pub(crate) state: QpState,
+    pub(crate) sq: WorkQueue<SendJob>,
+    pub(crate) rq: WorkQueue<RecvWr>,
+    pub(crate) psn: u32,
+    /// Groups it is attached to.
+    pub(crate) attached: u32,
+    pub(crate) freed: bool,
+}
+
+/// Events to be raised once no lock is held.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(crate) completions: Vec<CqNum>,
+    pub(crate) asyncs: Vec<AsyncEvent>,
+}
+
+impl Effects {
+    pub(crate) fn note(&mut self, cq: &Cq, added: Added) {
+        match added {
+            Added::Quiet => {}
+            Added::Fire => self.completions.push(cq.num()),
+            Added::Overrun => self.asyncs.push(AsyncEvent::CqError(cq.num())),
+        }
+    }
+}
+
+impl Qp {
+    pub(crate) fn new(num: Qpn, config: UdConfig) -> Self {
+        let core = QpCore {
+            sq: WorkQueue::new(config.sizes.sq),
+            rq: WorkQueue::new(config.sizes.rq),
+            config,
+            state: QpState::Rts,
+            psn: 0,
+            attached: 0,
+            freed: false,
+        };
+        Qp(Arc::new(QpInner { num, core: Mutex::new(core) }))
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn num(&self) -> Qpn {
+        self.0.num
+    }
+
+    /// Attributes and state now.
+    #[must_use]
+    pub fn query(&self) -> QpAttr {
+        let core = self.0.core.lock().unwrap();
+        QpAttr { config: core.config.clone(), state: core.state }
+    }
+
+    /// Multicast groups it is attached to.
+    #[must_use]
+    pub fn groups(&self) -> u32 {
+        self.0.core.lock().unwrap().attached
+    }
+}
+
+impl QpCore {
+    pub(crate) fn report_sends(&mut self, effects: &mut Effects) {
+        let cq = self.config.scq.clone();
+        self.sq.report(&cq, |added| effects.note(&cq, added));
+    }
+
+    pub(crate) fn report_recvs(&mut self, effects: &mut Effects) {
+        let cq = self.config.rcq.clone();
+        self.rq.report(&cq, |added| effects.note(&cq, added));
+    }
+
+    /// Flushes what waits to be sent.
+    pub(crate) fn flush_sends(&mut self, qpn: Qpn, effects: &mut Effects) {
+        self.sq.flush(|id| flushed(id, CompletionKind::Send, qpn));
+        self.report_sends(effects);
+    }
+
+    /// Moves to ERROR and flushes both queues.
+    pub(crate) fn fail(&mut self, qpn: Qpn, effects: &mut Effects) {
+        self.state = QpState::Error;
+        self.flush_sends(qpn, effects);
+        self.rq.flush(|id| flushed(id, CompletionKind::Recv, qpn));
+        self.report_recvs(effects);
+    }
+
+    /// Forgets all work, as RESET does.
+    pub(crate) fn reset(&mut self, qpn: Qpn) {
+        self.state = QpState::Reset;
+        self.sq.clear();
+        self.rq.clear();
+        self.psn = 0;
+        self.config.scq.purge(qpn);
+        self.config.rcq.purge(qpn);
+    }
+}
+
+pub(crate) fn flushed(wr_id: u64, kind: CompletionKind, qpn: Qpn) -> Done {
+    ended(wr_id, CompletionStatus::Flushed, kind, qpn, true)
+}
+
+pub(crate) fn ended(
+    wr_id: u64,
+    status: CompletionStatus,
+    kind: CompletionKind,
+    qpn: Qpn,
+    signalled: bool,
+) -> Done {
+    let signalled = signalled || status != CompletionStatus::Success;
+    Done {
+        completion: Completion { wr_id, status, kind, bytes: 0, recv: None, qpn },
+        signalled,
+        solicited: false,
+    }
+}

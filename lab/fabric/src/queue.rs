@@ -1,0 +1,175 @@
+//! A work queue: requests complete in the order they were posted, each exactly once.
+
+use crate::Error;
+use crate::cq::{Added, Completion, Cq, Cqe};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One piece of memory of a work request. Pieces of length 0 are ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sge {
+    /// Virtual address.
+    pub va: u64,
+    /// Key of the region it lies in.
+    pub lkey: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// A receive work request. The first 40 bytes of the buffer are for the GRH.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecvWr {
+    /// Given back in the completion.
+    pub id: u64,
+    /// Filled in order.
+    pub sgl: Vec<Sge>,
+}
+
+/// How a request ended, before it is its turn to be reported.
+pub(crate) struct Done {
+    pub(crate) completion: Completion,
+    /// Report it; errors are always reported.
+    pub(crate) signalled: bool,
+    pub(crate) solicited: bool,
+}
+
+enum Stage<W> {
+    /// Waits to be taken.
+    Posted(W),
+    /// Being carried out by whoever took it.
+    Taken,
+    Done(Done),
+}
+
+struct Entry<W> {
+    stage: Stage<W>,
+    wr_id: u64,
+    /// Whose slot it occupies: this queue's, or the SRQ's it came from.
+    owner: Arc<AtomicU32>,
+}
+
+pub(crate) struct WorkQueue<W> {
+    entries: VecDeque<Entry<W>>,
+    /// Sequence number of the first entry.
+    head: u64,
+    depth: u32,
+    /// Slots not yet given back by a poll.
+    used: Arc<AtomicU32>,
+    /// Slots of unsignalled requests that the next reported one gives back.
+    silent: u32,
+}
+
+impl<W> WorkQueue<W> {
+    pub(crate) fn new(depth: u32) -> Self {
+        WorkQueue { entries: VecDeque::new(), head: 0, depth, used: Arc::new(AtomicU32::new(0)), silent: 0 }
+    }
+
+    fn push(&mut self, stage: Stage<W>, wr_id: u64) -> Result<u64, Error> {
+        if self.used.load(Ordering::Acquire) >= self.depth {
+            return Err(Error::ChanFull);
+        }
+        self.used.fetch_add(1, Ordering::AcqRel);
+        let owner = self.used.clone();
+        self.entries.push_back(Entry { stage, wr_id, owner });
+        Ok(self.head + self.entries.len() as u64 - 1)
+    }
+
+    /// Adds a request that waits to be taken.
+    pub(crate) fn post(&mut self, work: W, wr_id: u64) -> Result<u64, Error> {
+        self.push(Stage::Posted(work), wr_id)
+    }
+
+    /// Adds a request that the caller is already carrying out.
+    pub(crate) fn reserve(&mut self, wr_id: u64) -> Result<u64, Error> {
+        self.push(Stage::Taken, wr_id)
+    }
+
+    /// Adds a request taken from another queue, whose slot it keeps.
+    pub(crate) fn adopt(&mut self, wr_id: u64, owner: Arc<AtomicU32>) -> u64 {
+        self.entries.push_back(Entry { stage: Stage::Taken, wr_id, owner });
+        self.head + self.entries.len() as u64 - 1
+    }
+
+    fn index(&self, seq: u64) -> Option<usize> {
+        let index = usize::try_from(seq.checked_sub(self.head)?).ok()?;
+        (index < self.entries.len()).then_some(index)
+    }
+
+    /// Lets a reserved request wait.
+    pub(crate) fn park(&mut self, seq: u64, work: W) {
+        if let Some(i) = self.index(seq) {
+            self.entries[i].stage = Stage::Posted(work);
+        }
+    }
+
+    /// Takes the oldest waiting request.
+    pub(crate) fn take(&mut self) -> Option<(u64, W)> {
+        // Requests are taken in order, so those that wait are the tail.
+        let first = self.entries.partition_point(|e| !matches!(e.stage, Stage::Posted(_)));
+        let entry = self.entries.get_mut(first)?;
+        match std::mem::replace(&mut entry.stage, Stage::Taken) {
+            Stage::Posted(work) => Some((self.head + first as u64, work)),
+            other => {
+                entry.stage = other;
+                None
+            }
+        }
+    }
+
+    /// Takes one particular waiting request; `None` if it was flushed or is gone.
+    pub(crate) fn take_at(&mut self, seq: u64) -> Option<W> {
+        let i = self.index(seq)?;
+        match std::mem::replace(&mut self.entries[i].stage, Stage::Taken) {
+            Stage::Posted(work) => Some(work),
+            other => {
+                self.entries[i].stage = other;
+                None
+            }
+        }
+    }
+
+    /// Ends a taken request. Ignored if the queue was cleared meanwhile.
+    pub(crate) fn finish(&mut self, seq: u64, done: Done) {
+        if let Some(i) = self.index(seq) {
+            self.entries[i].stage = Stage::Done(done);
+        }
+    }
+
+    /// Ends every waiting request.
+    pub(crate) fn flush(&mut self, done: impl Fn(u64) -> Done) {
+        for entry in &mut self.entries {
+            if matches!(entry.stage, Stage::Posted(_)) {
+                entry.stage = Stage::Done(done(entry.wr_id));
+            }
+        }
+    }
+
+    /// Reports what is finished, in order, up to the first request that is not.
+    pub(crate) fn report(&mut self, cq: &Cq, mut added: impl FnMut(Added)) {
+        while let Some(Entry { stage: Stage::Done(_), .. }) = self.entries.front() {
+            let Some(Entry { stage: Stage::Done(done), owner, .. }) = self.entries.pop_front() else { break };
+            self.head += 1;
+            if !done.signalled {
+                self.silent += 1;
+                continue;
+            }
+            let slots = std::mem::take(&mut self.silent) + 1;
+            added(cq.add(Cqe { completion: done.completion, solicited: done.solicited, slots, owner }));
+        }
+    }
+
+    /// Forgets everything, as RESET does.
+    pub(crate) fn clear(&mut self) {
+        self.head += self.entries.len() as u64;
+        self.entries.clear();
+        self.silent = 0;
+        // Completions of before the reset give back slots of the counter they name, which is no longer ours.
+        self.used = Arc::new(AtomicU32::new(0));
+    }
+
+    /// Some request is being carried out right now.
+    pub(crate) fn busy(&self) -> bool {
+        self.entries.iter().any(|e| matches!(e.stage, Stage::Taken))
+    }
+}

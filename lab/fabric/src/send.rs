@@ -1,0 +1,335 @@
+//! Posting sends: what is checked when, and how a request becomes frames.
+
+use crate::calls::Call;
+use crate::cq::{CompletionKind, CompletionStatus};
+use crate::delay::Later;
+use crate::port::Port;
+use crate::qp::{Effects, ended, flushed};
+use crate::wire::{Bth, Deth, Grh, Lrh, Packet};
+use crate::{
+    AddressVector, Ah, Error, Hca, Lid, PKey, Pd, PortNum, PortState, QKey, Qp, QpState, Qpn, Reason, Sge,
+};
+use crate::{Signalling, offload};
+use std::sync::Arc;
+
+/// Where a datagram goes.
+#[derive(Clone)]
+pub struct UdDest {
+    /// Path; copied when the request is posted.
+    pub ah: Ah,
+    /// Destination queue pair, [`Qpn::MULTICAST`] for groups.
+    pub qpn: Qpn,
+    /// Queue key; bit 31 set: the sending QP's own is used.
+    pub qkey: QKey,
+}
+
+/// A large send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lso {
+    /// IPoIB, IP and TCP header that each segment begins with.
+    pub header: Vec<u8>,
+    /// Payload bytes per segment.
+    pub mss: u32,
+}
+
+/// What to do with the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendOp {
+    /// One datagram.
+    Send,
+    /// One datagram per segment.
+    Lso(Lso),
+}
+
+/// A send work request.
+#[derive(Clone)]
+pub struct SendWr {
+    /// Given back in the completion.
+    pub id: u64,
+    /// Ask for a completion (only matters with [`Signalling::PerRequest`]).
+    pub signal: bool,
+    /// Solicited event bit of the datagram.
+    pub solicited: bool,
+    /// Have the HCA insert IPv4 and TCP/UDP checksums.
+    pub cksum: bool,
+    /// Immediate data.
+    pub immediate: Option<u32>,
+    /// Kind.
+    pub op: SendOp,
+    /// Destination.
+    pub dest: UdDest,
+    /// Message.
+    pub sgl: Vec<Sge>,
+}
+
+/// A send that was accepted, its bytes gathered.
+pub(crate) struct SendJob {
+    wr_id: u64,
+    kind: CompletionKind,
+    status: CompletionStatus,
+    signalled: bool,
+    solicited: bool,
+    immediate: Option<u32>,
+    vector: AddressVector,
+    dest: Qpn,
+    qkey: QKey,
+    pkey_ix: u16,
+    payloads: Vec<Vec<u8>>,
+}
+
+/// What of the QP a send depends on, read when it is accepted.
+struct Sender {
+    seq: u64,
+    port: PortNum,
+    pkey_ix: u16,
+    qkey: QKey,
+    pd: Pd,
+    all_signalled: bool,
+    reserved_lkey: bool,
+}
+
+enum Admission {
+    Run(Sender),
+    Flushed,
+}
+
+impl Hca {
+    /// Posts one send. The bytes are gathered and, with `send_latency` 0, on their way when this returns.
+    ///
+    /// # Errors
+    /// [`Error::ChanStateInvalid`] in RESET, INIT or RTR; [`Error::AhHdlInvalid`]; [`Error::ChanOpTypeInvalid`] for a large
+    /// send the QP or HCA cannot do; [`Error::ChanSglLenInvalid`]; [`Error::ChanFull`].
+    pub fn post_send(&self, qp: &Qp, wr: SendWr) -> Result<(), Error> {
+        self.check(Call::PostSend)?;
+        let vector = wr.dest.ah.vector().ok_or(Error::AhHdlInvalid);
+        let mut effects = Effects::default();
+        let admission = self.admit(qp, &wr, vector.is_ok(), &mut effects);
+        self.raise(effects);
+        let Admission::Run(sender) = admission? else { return Ok(()) };
+        let seq = sender.seq;
+        let job = self.gather(wr, vector?, &sender);
+        if self.config().send_latency.0 == 0 {
+            self.carry_out(qp, seq, job);
+        } else {
+            self.put_off(qp, seq, job);
+        }
+        Ok(())
+    }
+
+    fn admit(&self, qp: &Qp, wr: &SendWr, ah_ok: bool, effects: &mut Effects) -> Result<Admission, Error> {
+        let mut core = qp.0.core.lock().unwrap();
+        if core.freed {
+            return Err(Error::ChanHdlInvalid);
+        }
+        if matches!(core.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(Error::ChanStateInvalid);
+        }
+        if !ah_ok {
+            return Err(Error::AhHdlInvalid);
+        }
+        self.check_operation(wr, core.config.uses_lso)?;
+        if wr.sgl.len() > core.config.sizes.sq_sgl as usize {
+            return Err(Error::ChanSglLenInvalid);
+        }
+        let seq = core.sq.reserve(wr.id)?;
+        if core.state != QpState::Rts {
+            core.sq.finish(seq, flushed(wr.id, wr.kind(), qp.num()));
+            core.report_sends(effects);
+            return Ok(Admission::Flushed);
+        }
+        Ok(Admission::Run(Sender {
+            seq,
+            port: core.config.port,
+            pkey_ix: core.config.pkey_ix,
+            qkey: core.config.qkey,
+            pd: core.config.pd.clone(),
+            all_signalled: core.config.signalling == Signalling::All,
+            reserved_lkey: core.config.uses_reserved_lkey,
+        }))
+    }
+
+    fn check_operation(&self, wr: &SendWr, uses_lso: bool) -> Result<(), Error> {
+        let SendOp::Lso(lso) = &wr.op else { return Ok(()) };
+        let attr = &self.config().attr;
+        if !uses_lso || attr.max_lso_size == 0 {
+            return Err(Error::ChanOpTypeInvalid);
+        }
+        if lso.header.len() > attr.max_lso_hdr_size as usize {
+            return Err(Error::ChanSglLenInvalid);
+        }
+        Ok(())
+    }
+
+    /// Copies the message out of memory and cuts it into datagrams.
+    fn gather(&self, wr: SendWr, vector: AddressVector, sender: &Sender) -> SendJob {
+        let (status, payloads) = match self.payloads(&wr, &vector, sender) {
+            Ok(payloads) => (CompletionStatus::Success, payloads),
+            Err(status) => (status, Vec::new()),
+        };
+        SendJob {
+            wr_id: wr.id,
+            kind: wr.kind(),
+            status,
+            signalled: wr.signal || sender.all_signalled,
+            solicited: wr.solicited,
+            immediate: wr.immediate,
+            vector,
+            dest: wr.dest.qpn,
+            qkey: if wr.dest.qkey.is_privileged() { sender.qkey } else { wr.dest.qkey },
+            pkey_ix: sender.pkey_ix,
+            payloads,
+        }
+    }
+
+    fn payloads(
+        &self,
+        wr: &SendWr,
+        vector: &AddressVector,
+        sender: &Sender,
+    ) -> Result<Vec<Vec<u8>>, CompletionStatus> {
+        let port = self.port(sender.port).ok_or(CompletionStatus::LocalChannelOp)?;
+        if vector.port != sender.port {
+            return Err(CompletionStatus::LocalChannelOp);
+        }
+        let mtu = port.route().mtu.bytes();
+        let limit = match &wr.op {
+            SendOp::Send => mtu,
+            SendOp::Lso(_) => self.config().attr.max_lso_size as usize,
+        };
+        let mut message = self.read_sgl(&wr.sgl, limit, sender)?;
+        match &wr.op {
+            SendOp::Send => {
+                if wr.cksum && self.config().attr.cksum_full {
+                    offload::insert(&mut message);
+                }
+                Ok(vec![message])
+            }
+            SendOp::Lso(lso) => {
+                let segments = offload::segment(&lso.header, &message, lso.mss as usize)
+                    .ok_or(CompletionStatus::LocalChannelOp)?;
+                let fits = segments.iter().all(|s| s.len() <= mtu);
+                if fits { Ok(segments) } else { Err(CompletionStatus::LocalLength) }
+            }
+        }
+    }
+
+    fn read_sgl(&self, sgl: &[Sge], limit: usize, sender: &Sender) -> Result<Vec<u8>, CompletionStatus> {
+        let total: u64 = sgl.iter().map(|s| u64::from(s.len)).sum();
+        if total > limit as u64 {
+            return Err(CompletionStatus::LocalLength);
+        }
+        let mut message = vec![0; total as usize];
+        let mut rest = message.as_mut_slice();
+        for sge in sgl.iter().filter(|s| s.len > 0) {
+            let (piece, after) = rest.split_at_mut(sge.len as usize);
+            rest = after;
+            self.dma_read(sge, &sender.pd, sender.reserved_lkey, piece)
+                .map_err(|()| CompletionStatus::LocalProtection)?;
+        }
+        Ok(message)
+    }
+
+    fn put_off(&self, qp: &Qp, seq: u64, job: SendJob) {
+        let mut effects = Effects::default();
+        {
+            let mut core = qp.0.core.lock().unwrap();
+            if core.state == QpState::Rts {
+                core.sq.park(seq, job);
+            } else {
+                core.sq.finish(seq, flushed(job.wr_id, job.kind, qp.num()));
+                core.report_sends(&mut effects);
+            }
+        }
+        self.raise(effects);
+        if let Some(fabric) = self.fabric() {
+            let due = fabric.clock.now().after(self.config().send_latency);
+            fabric.later(due, Later::Send { hca: self.clone(), qp: qp.clone(), seq });
+        }
+    }
+
+    pub(crate) fn run_delayed_send(&self, qp: &Qp, seq: u64) {
+        let job = qp.0.core.lock().unwrap().sq.take_at(seq);
+        if let Some(job) = job {
+            self.carry_out(qp, seq, job);
+        }
+    }
+
+    /// Sends the frames of a job and completes it.
+    fn carry_out(&self, qp: &Qp, seq: u64, job: SendJob) {
+        if let Some(port) = self.port(job.vector.port) {
+            for payload in &job.payloads {
+                self.send_datagram(qp, port, &job, payload);
+            }
+        }
+        let mut effects = Effects::default();
+        {
+            let mut core = qp.0.core.lock().unwrap();
+            core.sq.finish(seq, ended(job.wr_id, job.status, job.kind, qp.num(), job.signalled));
+            core.report_sends(&mut effects);
+            if job.status != CompletionStatus::Success && core.state == QpState::Rts {
+                core.state = QpState::Sqe;
+                core.flush_sends(qp.num(), &mut effects);
+            }
+        }
+        self.raise(effects);
+    }
+
+    fn send_datagram(&self, qp: &Qp, port: &Arc<Port>, job: &SendJob, payload: &[u8]) {
+        let Some(fabric) = self.fabric() else { return };
+        if self.is_gone() {
+            return fabric.drop_frame(Reason::HcaGone);
+        }
+        let route = port.route();
+        if route.state != PortState::Active {
+            return fabric.drop_frame(Reason::SenderPortDown);
+        }
+        let Some(pkey) = port.pkey(job.pkey_ix).filter(|p| p.is_valid()) else {
+            return fabric.drop_frame(Reason::SenderPkey);
+        };
+        let src_path = u16::from(job.vector.src_path) & (route.lmc.lids() - 1);
+        let packet = job.packet(qp, port, Lid(route.lid.0 | src_path), pkey, payload);
+        if route.owns(job.vector.dlid) {
+            return self.accept(port, &packet, true);
+        }
+        if job.vector.dlid.is_multicast() {
+            self.accept(port, &packet, true);
+        }
+        fabric.transmit(port, packet.emit());
+    }
+}
+
+impl SendWr {
+    fn kind(&self) -> CompletionKind {
+        match self.op {
+            SendOp::Send => CompletionKind::Send,
+            SendOp::Lso(_) => CompletionKind::SendLso,
+        }
+    }
+}
+
+impl SendJob {
+    fn packet<'a>(&self, qp: &Qp, port: &Port, slid: Lid, pkey: PKey, payload: &'a [u8]) -> Packet<'a> {
+        let grh = self.vector.grh.map(|g| Grh {
+            tclass: g.tclass,
+            flow_label: g.flow_label,
+            hop_limit: g.hop_limit,
+            sgid: port.gid(g.sgid_ix).unwrap_or_default(),
+            dgid: g.dgid,
+        });
+        Packet {
+            lrh: Lrh { vl: 0, sl: self.vector.sl, dlid: self.vector.dlid, slid },
+            grh,
+            bth: Bth { solicited: self.solicited, pkey, dest: self.dest, psn: next_psn(qp) },
+            deth: Deth { qkey: self.qkey, src: qp.num() },
+            immediate: self.immediate,
+            payload,
+        }
+    }
+}
+
+fn next_psn(qp: &Qp) -> u32 {
+    let mut core = qp.0.core.lock().unwrap();
+    let psn = core.psn;
+    core.psn = (psn + 1) & 0x00ff_ffff;
+    psn
+}

@@ -1,0 +1,102 @@
+//! Shared receive queues.
+
+use crate::{Error, Pd, RecvWr};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Sizes of a shared receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqSizes {
+    /// Work requests.
+    pub wrs: u32,
+    /// SGL entries per request.
+    pub sgl: u32,
+}
+
+/// A shared receive queue. Clones name the same one.
+#[derive(Clone)]
+pub struct Srq(pub(crate) Arc<SrqInner>);
+
+pub(crate) struct SrqInner {
+    pub(crate) pd: Pd,
+    pub(crate) sizes: SrqSizes,
+    pub(crate) used: Arc<AtomicU32>,
+    state: Mutex<SrqState>,
+}
+
+struct SrqState {
+    waiting: VecDeque<RecvWr>,
+    users: u32,
+    freed: bool,
+}
+
+impl Srq {
+    pub(crate) fn new(pd: Pd, sizes: SrqSizes) -> Self {
+        Srq(Arc::new(SrqInner {
+            pd,
+            sizes,
+            used: Arc::new(AtomicU32::new(0)),
+            state: Mutex::new(SrqState { waiting: VecDeque::new(), users: 0, freed: false }),
+        }))
+    }
+
+    /// Real sizes.
+    #[must_use]
+    pub fn sizes(&self) -> SrqSizes {
+        self.0.sizes
+    }
+
+    /// Its protection domain.
+    #[must_use]
+    pub fn pd(&self) -> Pd {
+        self.0.pd.clone()
+    }
+
+    pub(crate) fn hold(&self) -> Result<(), Error> {
+        let mut s = self.0.state.lock().unwrap();
+        if s.freed {
+            return Err(Error::SrqHdlInvalid);
+        }
+        s.users += 1;
+        Ok(())
+    }
+
+    pub(crate) fn release(&self) {
+        let mut s = self.0.state.lock().unwrap();
+        s.users = s.users.saturating_sub(1);
+    }
+
+    pub(crate) fn retire(&self) -> Result<(), Error> {
+        let mut s = self.0.state.lock().unwrap();
+        match (s.freed, s.users) {
+            (true, _) => Err(Error::SrqHdlInvalid),
+            (false, 0) => {
+                s.freed = true;
+                s.waiting.clear();
+                Ok(())
+            }
+            _ => Err(Error::SrqInUse),
+        }
+    }
+
+    pub(crate) fn post(&self, wr: RecvWr) -> Result<(), Error> {
+        let mut s = self.0.state.lock().unwrap();
+        if s.freed {
+            return Err(Error::SrqHdlInvalid);
+        }
+        if wr.sgl.len() > self.0.sizes.sgl as usize {
+            return Err(Error::ChanSglLenInvalid);
+        }
+        if self.0.used.load(Ordering::Acquire) >= self.0.sizes.wrs {
+            return Err(Error::ChanFull);
+        }
+        self.0.used.fetch_add(1, Ordering::AcqRel);
+        s.waiting.push_back(wr);
+        Ok(())
+    }
+
+    pub(crate) fn take(&self) -> Option<RecvWr> {
+        self.0.state.lock().unwrap().waiting.pop_front()
+    }
+}

@@ -1,0 +1,131 @@
+//! What a subnet manager sees and sets, and what a hand on the cable does.
+
+pub use crate::port::PortSet;
+
+use crate::{Fabric, Guid, Hca, Lid, Lmc, PKey, PortAttr, PortNum};
+use std::collections::BTreeSet;
+
+/// An HCA port as the subnet manager finds it by sweeping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortView {
+    /// GUID of its node.
+    pub node: Guid,
+    /// Description of its node.
+    pub description: String,
+    /// Number on its node.
+    pub num: PortNum,
+    /// State and tables.
+    pub attr: PortAttr,
+}
+
+/// There is no port of this GUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no port with GUID {0}")]
+pub struct UnknownPort(pub Guid);
+
+impl Fabric {
+    /// All HCA ports in GUID order, whatever their state.
+    #[must_use]
+    pub fn subnet_ports(&self) -> Vec<PortView> {
+        let ports: Vec<_> = self.0.switch.lock().unwrap().ports.values().cloned().collect();
+        ports
+            .into_iter()
+            .map(|(hca, port)| PortView {
+                node: hca.guid(),
+                description: hca.config().description.clone(),
+                num: port.num,
+                attr: port.attr(),
+            })
+            .collect()
+    }
+
+    /// The HCA of a node GUID.
+    #[must_use]
+    pub fn hca(&self, guid: Guid) -> Option<Hca> {
+        let switch = self.0.switch.lock().unwrap();
+        switch.ports.values().map(|(hca, _)| hca).find(|hca| hca.guid() == guid).cloned()
+    }
+
+    fn find(&self, guid: Guid) -> Result<(Hca, std::sync::Arc<crate::port::Port>), UnknownPort> {
+        self.0.switch.lock().unwrap().ports.get(&guid).cloned().ok_or(UnknownPort(guid))
+    }
+
+    /// Sets attributes of a port. A new LID is routed by the switch at once; the host hears the events that follow.
+    ///
+    /// # Errors
+    /// [`UnknownPort`].
+    pub fn program_port(&self, guid: Guid, set: &PortSet) -> Result<(), UnknownPort> {
+        let (hca, port) = self.find(guid)?;
+        let events = port.program(set);
+        if set.lid.is_some() || set.lmc.is_some() {
+            let route = port.route();
+            self.route_unicast(guid, route.lid, route.lmc);
+        }
+        for event in events {
+            hca.events().async_event(event);
+        }
+        Ok(())
+    }
+
+    fn route_unicast(&self, guid: Guid, lid: Lid, lmc: Lmc) {
+        let mut switch = self.0.switch.lock().unwrap();
+        switch.unicast.retain(|_, port| *port != guid);
+        if lid.is_unicast() {
+            for bits in 0..lmc.lids() {
+                switch.unicast.insert(Lid(lid.0 | bits), guid);
+            }
+        }
+    }
+
+    /// Writes a port's P_Key table; what `pkeys` does not cover becomes empty.
+    ///
+    /// # Errors
+    /// [`UnknownPort`].
+    pub fn set_pkeys(&self, guid: Guid, pkeys: &[PKey]) -> Result<(), UnknownPort> {
+        let (hca, port) = self.find(guid)?;
+        for event in port.set_pkeys(pkeys) {
+            hca.events().async_event(event);
+        }
+        Ok(())
+    }
+
+    /// Which ports hear a multicast LID; no port removes the entry.
+    pub fn set_multicast_route(&self, mlid: Lid, ports: &BTreeSet<Guid>) {
+        let mut switch = self.0.switch.lock().unwrap();
+        if ports.is_empty() {
+            switch.multicast.remove(&mlid);
+        } else {
+            switch.multicast.insert(mlid, ports.clone());
+        }
+    }
+
+    /// Which ports hear a multicast LID now.
+    #[must_use]
+    pub fn multicast_route(&self, mlid: Lid) -> BTreeSet<Guid> {
+        self.0.switch.lock().unwrap().multicast.get(&mlid).cloned().unwrap_or_default()
+    }
+
+    /// Pulls or plugs a port's cable. Down: the state is DOWN, the LID stays. Up: INIT, for the subnet manager to go on.
+    ///
+    /// # Errors
+    /// [`UnknownPort`].
+    pub fn set_cable(&self, guid: Guid, plugged: bool) -> Result<(), UnknownPort> {
+        let (hca, port) = self.find(guid)?;
+        for event in port.set_link(Some(plugged), None) {
+            hca.events().async_event(event);
+        }
+        Ok(())
+    }
+
+    /// Switches a port off or on, as an administrator would.
+    ///
+    /// # Errors
+    /// [`UnknownPort`].
+    pub fn set_port_enabled(&self, guid: Guid, enabled: bool) -> Result<(), UnknownPort> {
+        let (hca, port) = self.find(guid)?;
+        for event in port.set_link(None, Some(!enabled)) {
+            hca.events().async_event(event);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! The switch in the middle, and the fabric as a whole.
+
+use crate::delay::{DelayQueue, Later};
+use crate::fault::{Carried, Direction, Faults};
+use crate::port::Port;
+use crate::wire::Packet;
+use crate::wire::crc;
+use crate::{
+    Clock, Dma, Drops, Error, Guid, Hca, HcaConfig, HcaEvents, Lid, LinkFaults, Nanos, PortState, Reason, Tap,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// One subnet: a switch, the HCAs around it, the faults of their links. Clones name the same one.
+#[derive(Clone)]
+pub struct Fabric(pub(crate) Arc<FabricInner>);
+
+pub(crate) struct FabricInner {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) switch: Mutex<Switch>,
+    faults: Mutex<Faults>,
+    delayed: Mutex<DelayQueue>,
+    drops: Mutex<Drops>,
+    tap: Mutex<Option<Arc<dyn Tap>>>,
+    /// Frames that entered the switch.
+    switched: AtomicU64,
+}
+
+#[derive(Default)]
+pub(crate) struct Switch {
+    pub(crate) ports: BTreeMap<Guid, (Hca, Arc<Port>)>,
+    /// Unicast: LID to port GUID.
+    pub(crate) unicast: BTreeMap<Lid, Guid>,
+    /// Multicast: LID to port GUIDs.
+    pub(crate) multicast: BTreeMap<Lid, BTreeSet<Guid>>,
+}
+
+impl Switch {
+    fn egress(&self, dlid: Lid, from: Guid) -> Vec<(Hca, Arc<Port>)> {
+        let pick = |guid: &Guid| self.ports.get(guid).cloned();
+        if dlid.is_multicast() {
+            let members = self.multicast.get(&dlid);
+            members.into_iter().flatten().filter(|&&guid| guid != from).filter_map(pick).collect()
+        } else {
+            self.unicast.get(&dlid).and_then(pick).into_iter().collect()
+        }
+    }
+}
+
+impl Fabric {
+    /// An empty fabric. `seed` decides every fault.
+    #[must_use]
+    pub fn new(seed: u64, clock: Arc<dyn Clock>) -> Self {
+        Fabric(Arc::new(FabricInner {
+            clock,
+            switch: Mutex::new(Switch::default()),
+            faults: Mutex::new(Faults::new(seed)),
+            delayed: Mutex::new(DelayQueue::default()),
+            drops: Mutex::new(Drops::new()),
+            tap: Mutex::new(None),
+            switched: AtomicU64::new(0),
+        }))
+    }
+
+    /// Plugs a new HCA in. Its cabled ports come up as INIT and wait for a subnet manager.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] for a node or port GUID that is zero or already there, and for no or more than 254 ports.
+    pub fn add_hca(
+        &self,
+        config: HcaConfig,
+        dma: Arc<dyn Dma>,
+        events: Arc<dyn HcaEvents>,
+    ) -> Result<Hca, Error> {
+        let guids: BTreeSet<Guid> = config.ports.iter().map(|p| p.guid).collect();
+        let mut switch = self.0.switch.lock().unwrap();
+        let taken = guids.iter().any(|g| switch.ports.contains_key(g))
+            || switch.ports.values().any(|(hca, _)| hca.guid() == config.guid);
+        let sane = (1..=254).contains(&config.ports.len()) && guids.len() == config.ports.len();
+        if taken || !sane || config.guid == Guid(0) || guids.contains(&Guid(0)) {
+            return Err(Error::InvalidParam);
+        }
+        let hca = Hca::new(config, Arc::downgrade(&self.0), dma, events);
+        for port in hca.ports() {
+            switch.ports.insert(port.guid, (hca.clone(), port.clone()));
+        }
+        Ok(hca)
+    }
+
+    pub(crate) fn unplug(&self, hca: &Hca) {
+        let mut switch = self.0.switch.lock().unwrap();
+        for port in hca.ports() {
+            switch.ports.remove(&port.guid);
+            switch.unicast.retain(|_, guid| *guid != port.guid);
+            for members in switch.multicast.values_mut() {
+                members.remove(&port.guid);
+            }
+        }
+    }
+
+    /// Time of the earliest delayed delivery; `None` if nothing waits.
+    #[must_use]
+    pub fn next_delivery(&self) -> Option<Nanos> {
+        self.0.delayed.lock().unwrap().next_due()
+    }
+
+    /// Carries out everything due at `now` or before, in order; returns how many things happened. One caller at a time.
+    pub fn pump(&self, now: Nanos) -> usize {
+        let mut done = 0;
+        loop {
+            let Some(later) = self.0.delayed.lock().unwrap().pop_due(now) else { return done };
+            done += 1;
+            match later {
+                Later::AtSwitch { from, frame } => self.0.at_switch(&from, &frame),
+                Later::AtPort { hca, port, frame } => hca.receive(&port, &frame),
+                Later::Send { hca, qp, seq } => hca.run_delayed_send(&qp, seq),
+                Later::Interrupt { hca, cq } => hca.events().completion(cq),
+            }
+        }
+    }
+
+    /// Sets the faults of a port's link: towards the switch and from it.
+    pub fn set_faults(&self, port: Guid, to_switch: LinkFaults, from_switch: LinkFaults) {
+        let mut faults = self.0.faults.lock().unwrap();
+        faults.set(port, Direction::ToSwitch, to_switch);
+        faults.set(port, Direction::FromSwitch, from_switch);
+    }
+
+    /// Frames dropped so far, by reason.
+    #[must_use]
+    pub fn drops(&self) -> Drops {
+        self.0.drops.lock().unwrap().clone()
+    }
+
+    /// Frames that entered the switch so far: what a tap has seen since the start.
+    #[must_use]
+    pub fn switched(&self) -> u64 {
+        self.0.switched.load(Ordering::Relaxed)
+    }
+
+    /// Sets or removes the capture tap.
+    pub fn set_tap(&self, tap: Option<Arc<dyn Tap>>) {
+        *self.0.tap.lock().unwrap() = tap;
+    }
+}
+
+impl FabricInner {
+    pub(crate) fn drop_frame(&self, reason: Reason) {
+        *self.drops.lock().unwrap().entry(reason).or_default() += 1;
+    }
+
+    pub(crate) fn later(&self, due: Nanos, later: Later) {
+        self.delayed.lock().unwrap().push(due, later);
+        self.clock.wake_at(due);
+    }
+
+    pub(crate) fn between(&self, min: Nanos, max: Nanos) -> Nanos {
+        self.faults.lock().unwrap().between(min, max)
+    }
+
+    /// A port puts a frame on its link.
+    pub(crate) fn transmit(&self, from: &Arc<Port>, frame: Vec<u8>) {
+        from.sent.fetch_add(1, Ordering::Relaxed);
+        let frame: Arc<[u8]> = frame.into();
+        for (due, frame) in self.carry(from.guid, Direction::ToSwitch, &frame) {
+            match due {
+                None => self.at_switch(from, &frame),
+                Some(due) => self.later(due, Later::AtSwitch { from: from.clone(), frame }),
+            }
+        }
+    }
+
+    /// Passes a frame through one direction of a link.
+    fn carry(&self, port: Guid, direction: Direction, frame: &Arc<[u8]>) -> Vec<(Option<Nanos>, Arc<[u8]>)> {
+        let copies = self.faults.lock().unwrap().carry(port, direction, self.clock.now());
+        if copies.is_empty() {
+            self.drop_frame(Reason::Loss);
+        }
+        copies.iter().map(|copy| (copy.due, damaged(frame, copy))).collect()
+    }
+
+    fn at_switch(&self, from: &Arc<Port>, frame: &Arc<[u8]>) {
+        self.switched.fetch_add(1, Ordering::Relaxed);
+        let tap = self.tap.lock().unwrap().clone();
+        if let Some(tap) = tap {
+            tap.frame(self.clock.now(), frame);
+        }
+        let Some(dlid) = Packet::route(frame) else { return self.drop_frame(Reason::VcrcAtSwitch) };
+        let egress = self.switch.lock().unwrap().egress(dlid, from.guid);
+        // A multicast frame nobody else asked for is where it should be; a unicast one without a route is lost.
+        if egress.is_empty() && !dlid.is_multicast() {
+            return self.drop_frame(Reason::NoRoute);
+        }
+        for (hca, port) in egress {
+            if port.route().state == PortState::Down {
+                self.drop_frame(Reason::ReceiverPortDown);
+                continue;
+            }
+            for (due, frame) in self.carry(port.guid, Direction::FromSwitch, frame) {
+                match due {
+                    None => hca.receive(&port, &frame),
+                    Some(due) => {
+                        self.later(due, Later::AtPort { hca: hca.clone(), port: port.clone(), frame })
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The frame after the bit flips of `copy`.
+fn damaged(frame: &Arc<[u8]>, copy: &Carried) -> Arc<[u8]> {
+    if copy.flip.is_none() && copy.flip_inside.is_none() {
+        return frame.clone();
+    }
+    let mut bytes = frame.to_vec();
+    if let Some(bit) = copy.flip_inside {
+        // Past the LRH, so that the frame still finds its way and the receiver's ICRC has to notice.
+        let end = bytes.len() - 2;
+        flip(&mut bytes[8..end], bit);
+        let vcrc = crc::vcrc(&bytes[..end]);
+        bytes[end..].copy_from_slice(&vcrc);
+    }
+    if let Some(bit) = copy.flip {
+        flip(&mut bytes, bit);
+    }
+    bytes.into()
+}
+
+fn flip(bytes: &mut [u8], bit: u32) {
+    let bit = bit as usize % (bytes.len() * 8);
+    bytes[bit / 8] ^= 1 << (bit % 8);
+}
