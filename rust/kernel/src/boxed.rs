@@ -1,0 +1,82 @@
+//! [`KBox`]: one heap value, with an allocation that can fail.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+use crate::mem::{self, AllocError};
+
+/// A `Box` whose construction reports failure instead of aborting.
+///
+/// **Any** context for creation (never sleeps) and drop (as far as `T`'s own drop allows).
+pub struct KBox<T: ?Sized>(Box<T>);
+
+impl<T> KBox<T> {
+    /// Moves `value` to the heap. On failure `value` is dropped; see [`KBox::try_new`] to keep it.
+    pub fn new(value: T) -> Result<Self, AllocError> {
+        Self::try_new(value).map_err(|(_, error)| error)
+    }
+
+    /// Moves `value` to the heap, or hands it back.
+    pub fn try_new(value: T) -> Result<Self, (T, AllocError)> {
+        let memory = match mem::alloc_for::<T>() {
+            Ok(memory) => memory,
+            Err(error) => return Err((value, error)),
+        };
+        // SAFETY: `memory` is valid for a `T` and nobody else's.
+        unsafe { memory.as_ptr().write(value) };
+        // SAFETY: the block came from the global allocator with `T`'s layout and holds an initialised `T`.
+        Ok(Self(unsafe { Box::from_raw(memory.as_ptr()) }))
+    }
+
+    /// Takes the value out and frees the block.
+    pub fn into_inner(self) -> T {
+        *self.0
+    }
+}
+
+impl<T: ?Sized> KBox<T> {
+    /// Changes the type behind the box, for trait objects: `boxed.map_unsized(|b| b as Box<dyn Trait>)`.
+    ///
+    /// `CoerceUnsized` is not stable, so the coercion happens on the plain `Box` inside.
+    pub fn map_unsized<U: ?Sized>(self, coerce: impl FnOnce(Box<T>) -> Box<U>) -> KBox<U> {
+        KBox(coerce(self.0))
+    }
+
+    /// Gives up ownership; [`KBox::from_raw`] takes it back.
+    pub fn into_raw(self) -> NonNull<T> {
+        // SAFETY: a box is never null.
+        unsafe { NonNull::new_unchecked(Box::into_raw(self.0)) }
+    }
+
+    /// Takes ownership back.
+    ///
+    /// # Safety
+    ///
+    /// `raw` came from [`KBox::into_raw`] and is given back once.
+    pub unsafe fn from_raw(raw: NonNull<T>) -> Self {
+        // SAFETY: by this function's contract.
+        Self(unsafe { Box::from_raw(raw.as_ptr()) })
+    }
+}
+
+impl<T: ?Sized> Deref for KBox<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: ?Sized> DerefMut for KBox<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for KBox<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

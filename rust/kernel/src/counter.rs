@@ -1,0 +1,65 @@
+//! Statistics counters.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter that only grows.
+///
+/// Give every queue its own and add them up when somebody asks ([`sum`]): a counter shared by all processors costs
+/// more than the packet. Not ordered with anything else. **Any** context.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Zero.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// One more.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// `n` more.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The present value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The sum over several counters; each is read once, so the sum may be of slightly different moments.
+pub fn sum<'a>(counters: impl IntoIterator<Item = &'a Counter>) -> u64 {
+    counters.into_iter().fold(0, |total, counter| total.wrapping_add(counter.get()))
+}
+
+/// A value on a cache line of its own, for per-queue cells kept in one array.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct CacheLine<T>(pub T);
+
+impl<T> core::ops::Deref for CacheLine<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CacheLine, Counter, sum};
+
+    #[test]
+    fn queues_add_up() {
+        let cells = [CacheLine(Counter::new()), CacheLine(Counter::new())];
+        cells[0].add(40);
+        cells[1].increment();
+        cells[1].increment();
+        assert_eq!(sum(cells.iter().map(|cell| &cell.0)), 42);
+    }
+}

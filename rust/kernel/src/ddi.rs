@@ -1,0 +1,119 @@
+//! The device node (`dev_info_t`): identity and properties.
+
+use core::ffi::{CStr, c_int};
+use core::fmt;
+use core::ptr::NonNull;
+
+use illumos_sys_hdrs as sys;
+
+/// A node of the device tree.
+///
+/// Valid from attach to the end of a successful detach; keep it in the instance and nowhere else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct DevInfo(NonNull<sys::dev_info_t>);
+
+// SAFETY: the functions below may be called for an attached node from any thread.
+unsafe impl Send for DevInfo {}
+// SAFETY: as above.
+unsafe impl Sync for DevInfo {}
+
+/// Where to look for a property.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The node itself, its driver's configuration file included.
+    Node,
+    /// The node, then its ancestors: for what the IB nexus sets on the way (`hca-guid`, `port-guid`).
+    Ancestors,
+}
+
+impl Scope {
+    fn flags(self) -> sys::uint_t {
+        match self {
+            Self::Node => (sys::DDI_PROP_DONTPASS | sys::DDI_PROP_NOTPROM) as sys::uint_t,
+            Self::Ancestors => 0,
+        }
+    }
+}
+
+impl DevInfo {
+    /// # Safety
+    ///
+    /// `raw` is attached (or attaching) and stays so as long as the value is used.
+    pub unsafe fn from_raw(raw: *mut sys::dev_info_t) -> Option<Self> {
+        NonNull::new(raw).map(Self)
+    }
+
+    /// For C.
+    pub fn as_raw(self) -> *mut sys::dev_info_t {
+        self.0.as_ptr()
+    }
+
+    /// The instance number: stable, persistent, possibly sparse. **Any** context.
+    pub fn instance(self) -> i32 {
+        // SAFETY: the node is attached.
+        unsafe { sys::ddi_get_instance(self.as_raw()) }
+    }
+
+    /// The driver's name. **Any** context.
+    pub fn driver_name(self) -> &'static CStr {
+        // SAFETY: the node is attached.
+        let name = unsafe { sys::ddi_driver_name(self.as_raw()) };
+        // SAFETY: the name of a bound driver is a string that lives as long as the driver's module.
+        unsafe { CStr::from_ptr(name) }
+    }
+
+    /// An integer property; `None` if there is none of that name or it is not an integer. **May block.**
+    ///
+    /// A boolean property (no value) reads as 1.
+    pub fn prop_int(self, name: &CStr, scope: Scope) -> Option<i32> {
+        // The call never fails; two different defaults tell a missing property from any value.
+        let get = |default: c_int| {
+            // SAFETY: the node is attached, and the name, which C has as `char *`, is only read.
+            unsafe {
+                sys::ddi_prop_get_int(
+                    sys::DDI_DEV_T_ANY,
+                    self.as_raw(),
+                    scope.flags(),
+                    name.as_ptr().cast_mut(),
+                    default,
+                )
+            }
+        };
+        let value = get(-1);
+        (value != -1 || get(-2) == -1).then_some(value)
+    }
+
+    /// A 64-bit property; `None` if there is none of that name. **May block.**
+    pub fn prop_int64(self, name: &CStr, scope: Scope) -> Option<i64> {
+        let get = |default: i64| {
+            // SAFETY: as in `prop_int`.
+            unsafe {
+                sys::ddi_prop_get_int64(
+                    sys::DDI_DEV_T_ANY,
+                    self.as_raw(),
+                    scope.flags(),
+                    name.as_ptr().cast_mut(),
+                    default,
+                )
+            }
+        };
+        let value = get(-1);
+        (value != -1 || get(-2) == -1).then_some(value)
+    }
+}
+
+/// Driver and instance, as in `ibd0`.
+impl fmt::Display for DevInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.driver_name().to_str() {
+            Ok(name) => write!(f, "{name}{}", self.instance()),
+            Err(_) => write!(f, "?{}", self.instance()),
+        }
+    }
+}
+
+impl fmt::Debug for DevInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,108 @@
+//! The checksum and segmentation metadata beside a packet (`sys/pattr.h`).
+//!
+//! It sits in the first data block; on transmit that is the block with the link header, whose bytes the offsets do
+//! not count.
+
+use core::num::NonZeroU16;
+
+use illumos_sys_hdrs as sys;
+
+use super::{Mblk, block};
+
+/// What is asked of the adapter (transmit) or was done by it (receive).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// `HCK_*` of `sys/pattr.h`: [`Offload::IPV4_HEADER`] and so on.
+    pub flags: u16,
+    /// Meaningful with [`Offload::PARTIAL`].
+    pub partial: PartialChecksum,
+    /// The checksum itself, on receive.
+    pub value: u16,
+    /// A large send with this maximum segment size (`HW_LSO`); `None` for an ordinary packet.
+    pub lso_mss: Option<NonZeroU16>,
+}
+
+/// Where a partial checksum is computed; bytes from the start of the IP header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartialChecksum {
+    /// First byte summed.
+    pub start: u32,
+    /// Where the sum is stored.
+    pub stuff: u32,
+    /// Behind the last byte summed.
+    pub end: u32,
+}
+
+impl Offload {
+    /// Transmit: compute the IPv4 header's checksum. Receive: it was verified.
+    pub const IPV4_HEADER: u16 = sys::HCK_IPV4_HDRCKSUM as u16;
+    /// Transmit: sum from `start` to `end`, store at `stuff`. Receive: `value` is such a sum.
+    pub const PARTIAL: u16 = sys::HCK_PARTIALCKSUM as u16;
+    /// Transmit: compute the TCP or UDP checksum. Receive: `value` is the full sum.
+    pub const FULL: u16 = sys::HCK_FULLCKSUM as u16;
+    /// Receive: the TCP or UDP checksum was verified.
+    pub const FULL_OK: u16 = sys::HCK_FULLCKSUM_OK as u16;
+
+    /// What a receiver says whose adapter has verified the TCP or UDP checksum (`HCK_FULLCKSUM_OK`).
+    pub const VERIFIED: Self = Self {
+        flags: Self::FULL_OK,
+        partial: PartialChecksum { start: 0, stuff: 0, end: 0 },
+        value: 0,
+        lso_mss: None,
+    };
+
+    /// Whether any of `flags` is set.
+    pub fn has(&self, flags: u16) -> bool {
+        self.flags & flags != 0
+    }
+}
+
+/// The flag of a large send; the driver sees it as [`Offload::lso_mss`].
+const LSO: u16 = sys::HW_LSO as u16;
+
+impl Mblk {
+    /// What is asked of the adapter for this packet.
+    pub fn offload(&self) -> Offload {
+        // SAFETY: the message is alive.
+        let data = unsafe { block::data_block(self.0) };
+        // SAFETY: the metadata is written by the message's owner only, and this is a view of its packet.
+        let checksum = unsafe { (*data).db_struioun.cksum };
+        let mut offload = Offload { flags: checksum.flags & sys::HCK_FLAGS as u16, ..Offload::default() };
+        if offload.has(Offload::PARTIAL) {
+            // The other fields are stale unless the flag is set.
+            // SAFETY: as above.
+            offload.partial.start = unsafe { (*data).db_cksumstart } as u32;
+            // SAFETY: as above.
+            offload.partial.stuff = unsafe { (*data).db_cksumstuff } as u32;
+            // SAFETY: as above.
+            offload.partial.end = unsafe { (*data).db_cksumend } as u32;
+        }
+        if offload.has(Offload::PARTIAL | Offload::FULL) {
+            // SAFETY: both members of the union are integers of which 16 bits are initialised.
+            offload.value = unsafe { checksum.cksum_val.u16_ };
+        }
+        if checksum.flags & LSO != 0 {
+            offload.lso_mss = NonZeroU16::new(checksum.pad);
+        }
+        offload
+    }
+
+    /// Replaces the metadata.
+    pub fn set_offload(&mut self, offload: Offload) {
+        // SAFETY: the message is alive.
+        let data = unsafe { block::data_block(self.0) };
+        let lso = if offload.lso_mss.is_some() { LSO } else { 0 };
+        let mut checksum = sys::datab__bindgen_ty_1__bindgen_ty_1::default();
+        checksum.cksum_val.u32_ = u32::from(offload.value);
+        checksum.flags = (offload.flags & sys::HCK_FLAGS as u16) | lso;
+        checksum.pad = offload.lso_mss.map_or(0, NonZeroU16::get);
+        // SAFETY: the metadata is the owner's, and `&mut self` is the owner.
+        unsafe { (*data).db_struioun.cksum = checksum };
+        // SAFETY: as above.
+        unsafe { (*data).db_cksumstart = offload.partial.start as isize };
+        // SAFETY: as above.
+        unsafe { (*data).db_cksumstuff = offload.partial.stuff as isize };
+        // SAFETY: as above.
+        unsafe { (*data).db_cksumend = offload.partial.end as isize };
+    }
+}

@@ -1,0 +1,108 @@
+//! The allocator: `kmem_alloc(9F)` behind Rust's `GlobalAlloc`.
+//!
+//! Every allocation is `KM_NOSLEEP`, because Rust code does not know in which context it runs, and every caller gets
+//! the refusal. `kmem` promises 8-byte alignment only, and `kmem_free` must be given the exact size that was asked
+//! for: a mismatch is a panic, not a leak.
+
+use core::alloc::Layout;
+use core::fmt;
+use core::ptr::NonNull;
+
+/// The kernel had no memory to give without sleeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocError;
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("out of kernel memory")
+    }
+}
+
+/// Memory for one `T`, uninitialised; dangling for a zero-sized `T`.
+pub(crate) fn alloc_for<T>() -> Result<NonNull<T>, AllocError> {
+    let layout = Layout::new::<T>();
+    if layout.size() == 0 {
+        return Ok(NonNull::dangling());
+    }
+    // SAFETY: the layout's size is not zero.
+    let memory = unsafe { alloc::alloc::alloc(layout) };
+    NonNull::new(memory.cast()).ok_or(AllocError)
+}
+
+/// Gives back what [`alloc_for`] gave.
+///
+/// # Safety
+///
+/// `memory` came from `alloc_for::<T>()` (or from a `Box<T>`), and the `T` in it has been dropped or moved out.
+pub(crate) unsafe fn free_for<T>(memory: NonNull<T>) {
+    let layout = Layout::new::<T>();
+    if layout.size() != 0 {
+        // SAFETY: by this function's contract the block was allocated with this very layout.
+        unsafe { alloc::alloc::dealloc(memory.as_ptr().cast(), layout) };
+    }
+}
+
+#[cfg(target_os = "none")]
+mod kmem {
+    use core::alloc::{GlobalAlloc, Layout};
+    use core::ffi::c_int;
+    use core::ptr;
+
+    use illumos_sys_hdrs as sys;
+
+    /// What `kmem_alloc` aligns to (a larger size class may happen to be aligned better; nothing promises it).
+    const KMEM_ALIGN: usize = 8;
+
+    #[global_allocator]
+    static KMEM: Kmem = Kmem;
+
+    struct Kmem;
+
+    // SAFETY: blocks come from kmem, do not overlap, have the size and alignment asked for, and live until freed.
+    unsafe impl GlobalAlloc for Kmem {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            if layout.align() <= KMEM_ALIGN {
+                // SAFETY: any size may be asked for; KM_NOSLEEP is legal in every context up to LOCK_LEVEL.
+                return unsafe { sys::kmem_alloc(layout.size(), sys::KM_NOSLEEP as c_int) }.cast();
+            }
+            let Some(total) = padded(layout) else { return ptr::null_mut() };
+            // SAFETY: as above.
+            let base: *mut u8 = unsafe { sys::kmem_alloc(total, sys::KM_NOSLEEP as c_int) }.cast();
+            if base.is_null() {
+                return base;
+            }
+            let start = align_up(base, layout.align());
+            // SAFETY: `start` is at least one pointer behind `base` and inside the block, see `align_up`.
+            let record = unsafe { start.sub(size_of::<*mut u8>()) };
+            // SAFETY: `record` lies between `base` and `start`, 8-aligned, and nobody else has the block yet.
+            unsafe { record.cast::<*mut u8>().write(base) };
+            start
+        }
+
+        unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+            if layout.align() <= KMEM_ALIGN {
+                // SAFETY: by GlobalAlloc's contract `block` is from `alloc` with this layout, hence this very size.
+                return unsafe { sys::kmem_free(block.cast(), layout.size()) };
+            }
+            // `alloc` succeeded with this layout, so the sum does not overflow now.
+            let total = padded(layout).unwrap_or(0);
+            // SAFETY: `alloc` stored the base in the word in front of an over-aligned block.
+            let record = unsafe { block.sub(size_of::<*mut u8>()) };
+            // SAFETY: as above; the word is 8-aligned and initialised.
+            let base = unsafe { record.cast::<*mut u8>().read() };
+            // SAFETY: `base` came from kmem_alloc(total).
+            unsafe { sys::kmem_free(base.cast(), total) };
+        }
+    }
+
+    /// The size to ask kmem for, so that an aligned block and the base pointer in front of it fit.
+    fn padded(layout: Layout) -> Option<usize> {
+        layout.size().checked_add(layout.align())?.checked_add(size_of::<*mut u8>())
+    }
+
+    /// The first multiple of `align` that leaves room for a pointer behind `base`.
+    fn align_up(base: *mut u8, align: usize) -> *mut u8 {
+        let first = base.wrapping_add(size_of::<*mut u8>());
+        first.wrapping_add(first.align_offset(align))
+    }
+}

@@ -1,0 +1,218 @@
+//! The bodies of the entry points; [`module!`](crate::module!) makes the symbols.
+
+use core::ffi::{CStr, c_int};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use illumos_sys_hdrs as sys;
+
+use super::{Driver, Env, Module, pins};
+use crate::ddi::DevInfo;
+use crate::errno::Errno;
+use crate::mem::AllocError;
+use crate::sync::Mutex;
+use crate::{KBox, KVec};
+
+/// What the C shim supplies. Made by [`module!`](crate::module!) only.
+#[doc(hidden)]
+pub struct Linkage {
+    linkage: *mut sys::modlinkage,
+    env: Env,
+}
+
+impl Linkage {
+    /// A module without a device.
+    pub fn misc(linkage: *mut sys::modlinkage) -> Self {
+        Self { linkage, env: Env { name: None, dev_ops: None } }
+    }
+
+    /// A driver.
+    pub fn driver(linkage: *mut sys::modlinkage, ops: *mut sys::dev_ops, name: &'static CStr) -> Self {
+        Self { linkage, env: Env { name: Some(name), dev_ops: NonNull::new(ops) } }
+    }
+
+    /// `_info`.
+    ///
+    /// # Safety
+    ///
+    /// `info` is the kernel's, `self` names the shim's linkage.
+    pub unsafe fn info(&self, info: *mut sys::modinfo) -> c_int {
+        // SAFETY: by this function's contract.
+        unsafe { sys::mod_info(self.linkage, info) }
+    }
+}
+
+/// A loaded module's state: a `static` of the module, empty at load.
+#[doc(hidden)]
+pub struct Loaded<M, I> {
+    state: AtomicPtr<State<M, I>>,
+}
+
+struct State<M, I> {
+    module: M,
+    instances: Mutex<KVec<Slot<I>>>,
+}
+
+struct Slot<I> {
+    number: i32,
+    /// `None` while attach or detach works on it.
+    instance: Option<I>,
+}
+
+impl<M: Module, I> Loaded<M, I> {
+    /// Nothing loaded yet.
+    #[expect(clippy::new_without_default, reason = "only for the static in module!")]
+    pub const fn new() -> Self {
+        Self { state: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// `_init`.
+    ///
+    /// # Safety
+    ///
+    /// Called by the kernel as `_init`, with the shim's linkage.
+    pub unsafe fn init(&self, linkage: &Linkage) -> c_int {
+        let state = match Self::make(linkage) {
+            Ok(state) => state.into_raw(),
+            Err(error) => return error.get(),
+        };
+        // Attach may run before mod_install returns.
+        self.state.store(state.as_ptr(), Ordering::Release);
+        // SAFETY: the linkage is the shim's, complete and static.
+        let result = unsafe { sys::mod_install(linkage.linkage) };
+        if result != 0 {
+            self.state.store(core::ptr::null_mut(), Ordering::Relaxed);
+            // SAFETY: not installed, so nobody calls in; the box is from above.
+            drop(unsafe { KBox::from_raw(state) });
+        }
+        result
+    }
+
+    fn make(linkage: &Linkage) -> Result<KBox<State<M, I>>, Errno> {
+        let instances = Mutex::new(KVec::new())?;
+        let module = M::init(&linkage.env)?;
+        Ok(KBox::new(State { module, instances })?)
+    }
+
+    /// `_fini`.
+    ///
+    /// # Safety
+    ///
+    /// Called by the kernel as `_fini`, with the shim's linkage.
+    pub unsafe fn fini(&self, linkage: &Linkage) -> c_int {
+        if pins() != 0 {
+            return Errno::EBUSY.get();
+        }
+        let Some(state) = NonNull::new(self.state.load(Ordering::Acquire)) else { return Errno::EBUSY.get() };
+        // SAFETY: published by `init`, taken away only below.
+        if let Err(error) = unsafe { state.as_ref() }.module.prepare_unload() {
+            return error.get();
+        }
+        // SAFETY: the linkage is the one that was installed.
+        let result = unsafe { sys::mod_remove(linkage.linkage) };
+        if result == 0 {
+            self.state.store(core::ptr::null_mut(), Ordering::Relaxed);
+            // SAFETY: removed: nobody calls in any more; the box is from `init`.
+            drop(unsafe { KBox::from_raw(state) });
+        }
+        result
+    }
+
+    fn state(&self) -> Option<&State<M, I>> {
+        let state = NonNull::new(self.state.load(Ordering::Acquire))?;
+        // SAFETY: published complete by `init`, freed only when the module can no longer be called.
+        Some(unsafe { state.as_ref() })
+    }
+}
+
+impl<M: Driver> Loaded<M, M::Instance> {
+    /// `attach(9E)`.
+    ///
+    /// # Safety
+    ///
+    /// Called by the kernel as attach.
+    pub unsafe fn attach(&self, dip: *mut sys::dev_info_t, cmd: sys::ddi_attach_cmd_t) -> c_int {
+        // SAFETY: the node is attaching, and the instance goes before it does.
+        let dip = unsafe { DevInfo::from_raw(dip) };
+        let attached = match (self.state(), dip) {
+            (Some(state), Some(dip)) if cmd == sys::DDI_ATTACH => state.attach(dip).is_ok(),
+            _ => false,
+        };
+        answer(attached)
+    }
+
+    /// `detach(9E)`.
+    ///
+    /// # Safety
+    ///
+    /// Called by the kernel as detach.
+    pub unsafe fn detach(&self, dip: *mut sys::dev_info_t, cmd: sys::ddi_detach_cmd_t) -> c_int {
+        // SAFETY: the node is attached until detach succeeds.
+        let dip = unsafe { DevInfo::from_raw(dip) };
+        let detached = match (self.state(), dip) {
+            (Some(state), Some(dip)) if cmd == sys::DDI_DETACH => state.detach(dip),
+            _ => false,
+        };
+        answer(detached)
+    }
+}
+
+impl<M: Driver> State<M, M::Instance> {
+    fn attach(&self, dip: DevInfo) -> Result<(), Errno> {
+        let number = dip.instance();
+        // Room first: once the instance exists, keeping it must not fail.
+        self.reserve(number)?;
+        match self.module.attach(dip) {
+            Ok(instance) => {
+                self.put(number, instance);
+                Ok(())
+            }
+            Err(error) => {
+                self.forget(number);
+                Err(error)
+            }
+        }
+    }
+
+    fn detach(&self, dip: DevInfo) -> bool {
+        let number = dip.instance();
+        let Some(instance) = self.take(number) else { return false };
+        match self.module.detach(dip, instance) {
+            Ok(()) => {
+                self.forget(number);
+                true
+            }
+            Err(instance) => {
+                self.put(number, instance);
+                false
+            }
+        }
+    }
+
+    fn reserve(&self, number: i32) -> Result<(), AllocError> {
+        self.instances.lock().push(Slot { number, instance: None })
+    }
+
+    fn put(&self, number: i32, instance: M::Instance) {
+        let mut instances = self.instances.lock();
+        if let Some(slot) = instances.iter_mut().find(|slot| slot.number == number) {
+            slot.instance = Some(instance);
+        }
+    }
+
+    fn take(&self, number: i32) -> Option<M::Instance> {
+        let mut instances = self.instances.lock();
+        instances.iter_mut().find(|slot| slot.number == number)?.instance.take()
+    }
+
+    fn forget(&self, number: i32) {
+        let mut instances = self.instances.lock();
+        if let Some(index) = instances.iter().position(|slot| slot.number == number) {
+            instances.swap_remove(index);
+        }
+    }
+}
+
+fn answer(ok: bool) -> c_int {
+    if ok { sys::DDI_SUCCESS as c_int } else { sys::DDI_FAILURE as c_int }
+}

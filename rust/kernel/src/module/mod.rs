@@ -1,0 +1,151 @@
+//! What a kernel module is: `_init`, `_fini`, `_info`, attach and detach.
+//!
+//! A module is a value. [`Module::init`] makes it before the module is installed, and it is dropped after the module
+//! was removed, so everything global is a field that undoes itself. A driver's instances are values too
+//! ([`Driver::attach`]), and what must keep the module's text loaded - a buffer lent to somebody, a callback that is
+//! still out - holds a [`Pin`].
+
+mod entry;
+mod pin;
+
+pub use entry::{Linkage, Loaded};
+pub use pin::{Pin, pins};
+
+use core::ffi::CStr;
+use core::ptr::NonNull;
+
+use illumos_sys_hdrs as sys;
+
+use crate::ddi::DevInfo;
+use crate::errno::Errno;
+
+/// A kernel module.
+pub trait Module: Sized + Send + Sync + 'static {
+    /// `_init`, before `mod_install`: makes the module's global state. An error undoes the load. **May block.**
+    fn init(env: &Env) -> Result<Self, Errno>;
+
+    /// `_fini`, before `mod_remove`: an error (`EBUSY`) keeps the module loaded and in use. Outstanding [`Pin`]s have
+    /// been looked at already. **May block.**
+    fn prepare_unload(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// A module that drives devices.
+pub trait Driver: Module {
+    /// One attached device.
+    type Instance: Send + Sync + 'static;
+
+    /// `DDI_ATTACH`. Several instances may be attaching at once, and the framework may use what is registered here
+    /// before this returns. On an error everything must be undone: detach is not called. **May block.**
+    fn attach(&self, dip: DevInfo) -> Result<Self::Instance, Errno>;
+
+    /// `DDI_DETACH`: undoes everything, or hands the instance back, fully working. Failing is normal while in use.
+    /// **May block.**
+    fn detach(&self, dip: DevInfo, instance: Self::Instance) -> Result<(), Self::Instance>;
+}
+
+/// What `_init` knows about its module.
+pub struct Env {
+    pub(crate) name: Option<&'static CStr>,
+    pub(crate) dev_ops: Option<NonNull<sys::dev_ops>>,
+}
+
+impl Env {
+    /// The driver's name (`ibd`, `ibp`); the empty string in a module without a device.
+    ///
+    /// It comes from the C shim, so one Rust object can be several drivers.
+    pub fn driver_name(&self) -> &'static CStr {
+        self.name.unwrap_or_default()
+    }
+
+    /// The shim's `dev_ops`, for `gldv3`. Lives as long as the module.
+    pub fn dev_ops(&self) -> Option<NonNull<sys::dev_ops>> {
+        self.dev_ops
+    }
+}
+
+/// Defines the entry points of a kernel module. Exactly one per object.
+///
+/// `kernel::module!(misc MacIb);` makes `_init`, `_fini` and `_info`; `kernel::module!(driver Ibd);` makes
+/// `kmod_attach` and `kmod_detach` as well. The C shim supplies `kmod_linkage`, and for a driver `kmod_dev_ops` and
+/// `kmod_name`.
+///
+/// For `target_os = "none"` only, so that a host can link the crate's tests. No expression of the caller ends up in
+/// unsafe code: the type's name is all that is taken.
+#[macro_export]
+macro_rules! module {
+    (misc $module:ty) => {
+        #[cfg(target_os = "none")]
+        const _: () = {
+            static LOADED: $crate::module::Loaded<$module, ()> = $crate::module::Loaded::new();
+
+            fn linkage() -> $crate::module::Linkage {
+                $crate::module::Linkage::misc(&raw mut kmod_linkage)
+            }
+
+    $crate::module!(@common $module);
+        };
+    };
+    (driver $module:ty) => {
+        #[cfg(target_os = "none")]
+        const _: () = {
+            static LOADED: $crate::module::Loaded<$module, <$module as $crate::module::Driver>::Instance> =
+                $crate::module::Loaded::new();
+
+            unsafe extern "C" {
+                static mut kmod_dev_ops: $crate::sys::dev_ops;
+                static kmod_name: ::core::ffi::c_char;
+            }
+
+            fn linkage() -> $crate::module::Linkage {
+                // SAFETY: the shim defines the name as a NUL-terminated constant array, and this is its first byte.
+                let name = unsafe { ::core::ffi::CStr::from_ptr(&raw const kmod_name) };
+                $crate::module::Linkage::driver(&raw mut kmod_linkage, &raw mut kmod_dev_ops, name)
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn kmod_attach(
+                dip: *mut $crate::sys::dev_info_t,
+                cmd: $crate::sys::ddi_attach_cmd_t,
+            ) -> ::core::ffi::c_int {
+                // SAFETY: the kernel calls attach(9E) with a live node, once until it is detached.
+                unsafe { LOADED.attach(dip, cmd) }
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn kmod_detach(
+                dip: *mut $crate::sys::dev_info_t,
+                cmd: $crate::sys::ddi_detach_cmd_t,
+            ) -> ::core::ffi::c_int {
+                // SAFETY: the kernel calls detach(9E) for a node that is attached.
+                unsafe { LOADED.detach(dip, cmd) }
+            }
+
+    $crate::module!(@common $module);
+        };
+    };
+    (@common $module:ty) => {
+        unsafe extern "C" {
+            static mut kmod_linkage: $crate::sys::modlinkage;
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn _init() -> ::core::ffi::c_int {
+            // SAFETY: the kernel calls _init once per load, before anything else but _info.
+            unsafe { LOADED.init(&linkage()) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn _fini() -> ::core::ffi::c_int {
+            // SAFETY: the kernel calls _fini after a successful _init, with no instance attached.
+            unsafe { LOADED.fini(&linkage()) }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn _info(info: *mut $crate::sys::modinfo) -> ::core::ffi::c_int {
+            // SAFETY: the kernel passes a modinfo to fill.
+            unsafe { linkage().info(info) }
+        }
+    };
+}
