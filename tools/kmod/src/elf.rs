@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, anyhow};
 use object::LittleEndian as LE;
-use object::elf::{FileHeader64, Rela64, SHT_NOBITS, SHT_REL, SHT_RELA, SHT_SYMTAB};
+use object::elf::{FileHeader64, Rela64, SHT_NOBITS, SHT_REL, SHT_SYMTAB};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 type Header = FileHeader64<LE>;
@@ -167,11 +167,6 @@ impl Section {
     /// Whether it holds relocations without addends.
     pub fn is_rel(&self) -> bool {
         self.kind == SHT_REL.0
-    }
-
-    /// Whether it holds relocations with addends.
-    pub fn is_rela(&self) -> bool {
-        self.kind == SHT_RELA.0
     }
 }
 

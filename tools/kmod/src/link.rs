@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use tempfile::NamedTempFile;
 
 use crate::{gotfix, tool};
 
@@ -51,12 +52,12 @@ impl Link<'_> {
             tool::run(Command::new("objcopy").args(keep).arg(&linked))?;
         }
         tool::run(Command::new("strip").arg("--strip-debug").arg(&linked))?;
-        if let Some(dir) = self.output.parent() {
-            fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
-        }
-        // Not a rename: the scratch directory may be on another file system.
-        let beside = self.output.with_extension(format!("new{}", std::process::id()));
-        fs::copy(&linked, &beside).with_context(|| format!("writing {}", beside.display()))?;
-        fs::rename(&beside, self.output).with_context(|| format!("writing {}", self.output.display()))
+        let dir = self.output.parent().context("a module has a directory")?;
+        fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+        // Copied beside it and renamed: the scratch directory may be on another file system, and others may be reading.
+        let beside = NamedTempFile::new_in(dir).with_context(|| format!("writing in {}", dir.display()))?;
+        fs::copy(&linked, beside.path()).with_context(|| format!("writing {}", beside.path().display()))?;
+        beside.persist(self.output).with_context(|| format!("writing {}", self.output.display()))?;
+        Ok(())
     }
 }

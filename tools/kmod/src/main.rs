@@ -1,1 +1,55 @@
-fn main() {}
+//! `kmod build` makes the kernel modules, `kmod audit` proves that they are fit to be loaded.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use kmod::manifest::Manifest;
+use kmod::{audit, build};
+
+/// From cargo output to audited illumos kernel modules.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Build modules into proto/kernel.
+    Build {
+        /// The modules to build; all of tools/kmod/modules.toml if none is named.
+        modules: Vec<String>,
+    },
+    /// Check the built modules and the workspace's dependency rule; any finding is a failure.
+    Audit {
+        /// The modules to check; all of tools/kmod/modules.toml if none is named.
+        modules: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("kmod: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<bool> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize()?;
+    let manifest = Manifest::read(&root)?;
+    match &args.command {
+        Action::Build { modules } => {
+            for path in build::build(&root, &manifest.select(modules)?)? {
+                println!("built {}", path.strip_prefix(&root).unwrap_or(&path).display());
+            }
+            Ok(true)
+        }
+        Action::Audit { modules } => audit::audit(&root, &manifest, modules),
+    }
+}

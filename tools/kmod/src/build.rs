@@ -1,0 +1,56 @@
+//! Building modules from the manifest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::link::Link;
+use crate::manifest::Module;
+use crate::rust_object;
+use crate::shim::{Compile, include_dir};
+
+/// Builds `modules` into `proto/` below `root`; returns their paths.
+///
+/// # Errors
+///
+/// A tool is missing, a source does not compile, or the object has a GOT access without a direct form.
+pub fn build(root: &Path, modules: &[&Module]) -> Result<Vec<PathBuf>> {
+    let mut objects = BTreeMap::new();
+    let mut paths = Vec::new();
+    for module in modules {
+        let object = match objects.get(&module.package) {
+            Some(object) => PathBuf::clone(object),
+            None => rust_object::build(root, &module.package)?,
+        };
+        objects.insert(module.package.clone(), object.clone());
+        paths.push(assemble(root, module, object).with_context(|| format!("module {}", module.name))?);
+    }
+    Ok(paths)
+}
+
+/// Joins the Rust object with the module's shim.
+fn assemble(root: &Path, module: &Module, object: PathBuf) -> Result<PathBuf> {
+    let scratch = tempfile::tempdir().context("creating a scratch directory")?;
+    let shim = scratch.path().join("shim.o");
+    Compile {
+        source: &root.join(&module.shim),
+        object: &shim,
+        includes: &[include_dir(root)],
+        defines: &module.defines,
+    }
+    .run()?;
+
+    let mut inputs = rust_object::int128_helpers(root, &object, scratch.path())?;
+    inputs.splice(0..0, [object, shim]);
+    let output = module.path(root);
+    Link { inputs: &inputs, globals: Some(&module.globals), scratch: scratch.path(), output: &output }
+        .run()?;
+    if let Some(conf) = &module.conf {
+        let installed =
+            root.join("proto/kernel").join(&module.class).join(conf.file_name().unwrap_or_default());
+        fs::copy(root.join(conf), &installed).with_context(|| format!("copying {}", conf.display()))?;
+    }
+    Ok(output)
+}

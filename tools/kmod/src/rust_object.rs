@@ -1,0 +1,170 @@
+//! One relocatable object of a Rust crate and of everything it uses.
+//!
+//! Stable Rust, prebuilt `core` and `alloc`. Only fat LTO recompiles their bitcode with the code model, frame pointers
+//! and relocation model given here; a staticlib archive would also hand over members that are not recompiled (floats,
+//! weak copies of `memcpy`), so cargo is asked for the object itself.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use object::elf::{SHN_UNDEF, STB_LOCAL};
+use object::read::archive::ArchiveFile;
+
+use crate::elf::Elf;
+use crate::tool;
+
+/// The target of everything that ships in the kernel.
+pub const TARGET: &str = "x86_64-unknown-none";
+
+/// What makes rustc emit code that may run in the kernel and that krtld can relocate; see `shim::CFLAGS` for why.
+const RUSTFLAGS: &[&str] = &[
+    "-Crelocation-model=static",
+    "-Crelro-level=off",
+    "-Ccode-model=kernel",
+    "-Cno-redzone=yes",
+    "-Cforce-frame-pointers=yes",
+    "-Cforce-unwind-tables=no",
+    "-Csymbol-mangling-version=v0",
+    "-Cpanic=abort",
+    "-Cllvm-args=-enable-shrink-wrap=false",
+];
+
+/// 128-bit integer arithmetic, which LLVM calls out of line and no illumos module exports.
+const INT128_HELPERS: &[&str] = &[
+    "__udivti3",
+    "__umodti3",
+    "__divti3",
+    "__modti3",
+    "__udivmodti4",
+    "__divmodti4",
+    "__multi3",
+    "__muloti4",
+];
+
+/// Builds `package` of the workspace at `root` and returns the object.
+///
+/// The build has its own target directory, so that these flags and a developer's do not evict each other's artefacts.
+///
+/// # Errors
+///
+/// cargo is missing or fails; what it had to say is on standard error already.
+pub fn build(root: &Path, package: &str) -> Result<PathBuf> {
+    let target_dir = root.join("target/kmod");
+    let object = target_dir.join("obj").join(format!("{package}.o"));
+    fs::create_dir_all(target_dir.join("obj")).context("creating target/kmod/obj")?;
+    cargo_rustc(root, package, &target_dir, &object)?;
+    if !object.exists() {
+        // Cargo does not know of the object: when all else is fresh it does not run rustc again.
+        let mut clean = cargo(root);
+        clean.args(["clean", "--quiet", "--profile", "kmod", "--target", TARGET, "-p", package]);
+        tool::run(clean.arg("--target-dir").arg(&target_dir))?;
+        cargo_rustc(root, package, &target_dir, &object)?;
+    }
+    Ok(object)
+}
+
+fn cargo_rustc(root: &Path, package: &str, target_dir: &Path, object: &Path) -> Result<()> {
+    let mut emit = OsString::from("--emit=obj=");
+    emit.push(object);
+    let mut cargo = cargo(root);
+    cargo.args([
+        "rustc",
+        "--quiet",
+        "--profile",
+        "kmod",
+        "--target",
+        TARGET,
+        "--crate-type",
+        "staticlib",
+        "--lib",
+    ]);
+    cargo.args(["-p", package, "--target-dir"]).arg(target_dir).arg("--").arg(emit);
+    cargo.stderr(Stdio::inherit());
+    tool::run(&mut cargo).with_context(|| format!("building the Rust object of {package}"))?;
+    Ok(())
+}
+
+/// cargo with our flags, and without those of the caller's environment.
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        let leaks =
+            ["CARGO_PROFILE_", "CARGO_TARGET_", "CARGO_BUILD_RUST", "CARGO_BUILD_TARGET", "CARGO_UNSTABLE_"];
+        if text == "RUSTFLAGS" || leaks.iter().any(|prefix| text.starts_with(prefix)) {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f")).current_dir(root);
+    cargo
+}
+
+/// The objects with the 128-bit helpers that `object` needs, written to `scratch`; usually none.
+///
+/// # Errors
+///
+/// The toolchain has no `compiler_builtins` for the target, or a tool fails.
+pub fn int128_helpers(root: &Path, object: &Path, scratch: &Path) -> Result<Vec<PathBuf>> {
+    let mut wanted = undefined(&fs::read(object)?)?;
+    wanted.retain(|name| INT128_HELPERS.contains(&name.as_str()));
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rlib = fs::read(compiler_builtins(root)?)?;
+    let mut found = BTreeSet::new();
+    let mut objects = Vec::new();
+    while let Some(name) = wanted.pop_first() {
+        let (index, member) = member_defining(&rlib, &name)?;
+        if !found.insert(index) {
+            continue;
+        }
+        let path = scratch.join(format!("int128-{index}.o"));
+        fs::write(&path, member)?;
+        tool::run(Command::new("objcopy").args(["-g", "-R", ".llvmbc", "-R", ".llvmcmd"]).arg(&path))?;
+        wanted.extend(undefined(member)?);
+        objects.push(path);
+    }
+    Ok(objects)
+}
+
+fn compiler_builtins(root: &Path) -> Result<PathBuf> {
+    let sysroot = tool::run(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root))?;
+    let lib = Path::new(String::from_utf8(sysroot)?.trim()).join("lib/rustlib").join(TARGET).join("lib");
+    let entries =
+        fs::read_dir(&lib).with_context(|| format!("{}: rustup target add {TARGET}", lib.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("libcompiler_builtins-") && name.ends_with(".rlib") {
+            return Ok(path);
+        }
+    }
+    bail!("{} has no libcompiler_builtins: rustup target add {TARGET}", lib.display())
+}
+
+/// The archive member that defines `name`, and its number.
+fn member_defining<'data>(archive: &'data [u8], name: &str) -> Result<(usize, &'data [u8])> {
+    for (index, member) in ArchiveFile::parse(archive)?.members().enumerate() {
+        let data = member?.data(archive)?;
+        let Ok(elf) = Elf::parse(data) else { continue }; // The crate's metadata is a member too.
+        let defines = |symbol: &crate::elf::Symbol| {
+            symbol.name == name && symbol.section != SHN_UNDEF.0 && symbol.bind != STB_LOCAL.0
+        };
+        if elf.symbols.iter().any(defines) {
+            return Ok((index, data));
+        }
+    }
+    bail!("compiler_builtins does not define {name}")
+}
+
+fn undefined(object: &[u8]) -> Result<BTreeSet<String>> {
+    let elf = Elf::parse(object)?;
+    let undefined =
+        elf.symbols.into_iter().filter(|symbol| symbol.section == SHN_UNDEF.0 && !symbol.name.is_empty());
+    Ok(undefined.map(|symbol| symbol.name).collect())
+}
