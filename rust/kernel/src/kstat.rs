@@ -100,8 +100,9 @@ unsafe extern "C" fn update<S: Source>(ksp: *mut sys::kstat, rw: c_int) -> c_int
         if index < S::NAMES.len() {
             // SAFETY: the table has one entry per name.
             let entry = unsafe { table.add(index) };
+            let value = sys::kstat_named__bindgen_ty_1 { ui64: value };
             // SAFETY: the kstat's lock is held by the reader.
-            unsafe { (*entry).value.ui64 = value };
+            unsafe { (*entry).value = value };
         }
     });
     0

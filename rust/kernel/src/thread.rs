@@ -175,9 +175,19 @@ impl<S> Shared<S> {
         // SAFETY: the id is from callb_add; waits for a callback that is running. Not under the lock it takes.
         unsafe { sys::callb_delete(id) };
         // SAFETY: the kernel has forgotten the record: nobody waits.
-        unsafe { sys::cv_destroy(&raw mut (*cpr).cc_callb_cv) };
+        unsafe { sys::cv_destroy(self.callb_cv()) };
         // SAFETY: as above.
-        unsafe { sys::cv_destroy(&raw mut (*cpr).cc_stop_cv) };
+        unsafe { sys::cv_destroy(self.stop_cv()) };
+    }
+
+    fn callb_cv(&self) -> *mut sys::kcondvar_t {
+        // SAFETY: the address of a field of a live record.
+        unsafe { &raw mut (*self.cpr.get()).cc_callb_cv }
+    }
+
+    fn stop_cv(&self) -> *mut sys::kcondvar_t {
+        // SAFETY: as above.
+        unsafe { &raw mut (*self.cpr.get()).cc_stop_cv }
     }
 
     /// `CALLB_CPR_SAFE_BEGIN`, with the monitor's lock held.
@@ -188,7 +198,7 @@ impl<S> Shared<S> {
         *events |= CPR_SAFE;
         if *events & CPR_START != 0 {
             // SAFETY: zeroed memory is an initialised condition variable.
-            unsafe { sys::cv_signal(&raw mut (*cpr).cc_callb_cv) };
+            unsafe { sys::cv_signal(self.callb_cv()) };
         }
     }
 
@@ -198,7 +208,7 @@ impl<S> Shared<S> {
         // SAFETY: under the lock, see the invariants; read anew after every sleep.
         while unsafe { (*cpr).cc_events } & CPR_START != 0 {
             // SAFETY: the caller holds the monitor's lock, which is cc_lockp.
-            unsafe { sys::cv_wait(&raw mut (*cpr).cc_stop_cv, self.monitor.lock_ptr()) };
+            unsafe { sys::cv_wait(self.stop_cv(), self.monitor.lock_ptr()) };
         }
         // SAFETY: under the lock.
         unsafe { (*cpr).cc_events &= !CPR_SAFE };

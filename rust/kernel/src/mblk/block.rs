@@ -130,16 +130,20 @@ pub(super) unsafe fn tailroom(mp: NonNull<sys::mblk_t>) -> usize {
 ///
 /// A live block that the caller owns, of at least `n` bytes.
 pub(super) unsafe fn move_read(mp: NonNull<sys::mblk_t>, n: usize) {
-    // SAFETY: stays at or before the write pointer.
-    unsafe { (*mp.as_ptr()).b_rptr = start(mp).wrapping_add(n) };
+    // SAFETY: a live block.
+    let start = unsafe { start(mp) };
+    // SAFETY: owned; stays at or before the write pointer.
+    unsafe { (*mp.as_ptr()).b_rptr = start.wrapping_add(n) };
 }
 
 /// # Safety
 ///
 /// A live block that the caller owns, with at least `n` bytes of headroom.
 pub(super) unsafe fn move_read_back(mp: NonNull<sys::mblk_t>, n: usize) {
-    // SAFETY: stays at or behind the buffer's base.
-    unsafe { (*mp.as_ptr()).b_rptr = start(mp).wrapping_sub(n) };
+    // SAFETY: a live block.
+    let start = unsafe { start(mp) };
+    // SAFETY: owned; stays at or behind the buffer's base.
+    unsafe { (*mp.as_ptr()).b_rptr = start.wrapping_sub(n) };
 }
 
 /// # Safety

@@ -126,9 +126,11 @@ impl Mblk {
         }
         // SAFETY: so many bytes in front of the read pointer are in the buffer (checked above).
         unsafe { block::move_read_back(self.0, bytes.len()) };
+        // SAFETY: the block is alive.
+        let start = unsafe { block::start(self.0) };
         // SAFETY: the buffer is this message's alone (checked above); the bytes taken in may be uninitialised, and are
         // written before anything reads them.
-        unsafe { block::start(self.0).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 

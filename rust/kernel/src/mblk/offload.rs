@@ -66,7 +66,9 @@ impl Mblk {
         // SAFETY: the message is alive.
         let data = unsafe { block::data_block(self.0) };
         // SAFETY: the metadata is written by the message's owner only, and this is a view of its packet.
-        let checksum = unsafe { (*data).db_struioun.cksum };
+        let union = unsafe { (*data).db_struioun };
+        // SAFETY: every member of the union is made of integers.
+        let checksum = unsafe { union.cksum };
         let mut offload = Offload { flags: checksum.flags & sys::HCK_FLAGS as u16, ..Offload::default() };
         if offload.has(Offload::PARTIAL) {
             // The other fields are stale unless the flag is set.
@@ -96,8 +98,9 @@ impl Mblk {
         checksum.cksum_val.u32_ = u32::from(offload.value);
         checksum.flags = (offload.flags & sys::HCK_FLAGS as u16) | lso;
         checksum.pad = offload.lso_mss.map_or(0, NonZeroU16::get);
+        let union = sys::datab__bindgen_ty_1 { cksum: checksum };
         // SAFETY: the metadata is the owner's, and `&mut self` is the owner.
-        unsafe { (*data).db_struioun.cksum = checksum };
+        unsafe { (*data).db_struioun = union };
         // SAFETY: as above.
         unsafe { (*data).db_cksumstart = offload.partial.start as isize };
         // SAFETY: as above.
