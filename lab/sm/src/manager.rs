@@ -1,0 +1,394 @@
+//! The embedded subnet manager: finds ports, gives them LIDs, P_Keys and the ACTIVE state, and routes multicast.
+//!
+//! Like the administrator it drives, a machine without clock or I/O. The subnet's owner calls [`Sm::sweep`] at the start and
+//! whenever a link comes or goes, hands it MADs ([`Sm::receive`]), takes MADs out ([`Sm::poll_send`]) and comes back at
+//! [`Sm::poll_timeout`] with [`Sm::handle_timeout`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::fault::FaultScript;
+use crate::mad::Mad;
+use crate::partition::{Membership, Partition, Ports};
+use crate::records::{NodeRecord, NodeType, PortInfo, port_capability};
+pub use crate::sa::Endport;
+use crate::sa::{Address, Outgoing, Sa, SaConfig};
+use crate::types::{Gid, Guid, Lid, LinkWidth, MtuCode, Nanos, PKey, PortState, Sl};
+
+/// What a subnet manager sees of a subnet of one switch, and does to it. A call stands for the management packets a real
+/// manager would send; none of them fails.
+pub trait Subnet {
+    /// The ports of channel adapters whose link is up, in any state from INIT on.
+    fn endports(&mut self) -> Vec<Endport>;
+
+    /// Configures a port. Its P_Key table has been set.
+    fn set_port(&mut self, port: Guid, settings: &PortSettings);
+
+    /// Replaces a port's P_Key table: as many entries as [`Endport::p_keys`] had.
+    fn set_p_keys(&mut self, port: Guid, table: &[PKey]);
+
+    /// Packets to `lid` leave the switch towards `port`, and no longer towards any other port.
+    fn set_unicast_route(&mut self, lid: Lid, port: Guid);
+
+    /// Packets to `mlid` leave the switch towards these ports; none: they are dropped.
+    fn set_multicast_route(&mut self, mlid: Lid, ports: &[Guid]);
+}
+
+/// What a subnet manager sets in a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSettings {
+    /// The base LID.
+    pub lid: Lid,
+    /// The port answers to 2^`lmc` LIDs.
+    pub lmc: u8,
+    /// Prefix of its GIDs.
+    pub gid_prefix: u64,
+    /// Where the manager is.
+    pub sm_lid: Lid,
+    /// How to reach it.
+    pub sm_sl: Sl,
+    /// ACTIVE.
+    pub state: PortState,
+    /// What the link carries.
+    pub neighbor_mtu: MtuCode,
+    /// An `ib_time_t`.
+    pub subnet_timeout: u8,
+    /// The port's clients are asked to register anew.
+    pub client_reregister: bool,
+}
+
+/// How a subnet manager is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmConfig {
+    /// GUID of the switch it runs on, which is also that of its port.
+    pub guid: Guid,
+    /// The partitions. Without one for the default partition there is [`Partition::default_closed`].
+    pub partitions: Vec<Partition>,
+    /// The administrator beside it.
+    pub sa: SaConfig,
+    /// The largest packet the switch carries.
+    pub switch_mtu: MtuCode,
+    /// From a change of membership until packets follow it.
+    pub route_delay: Nanos,
+    /// Clients of new ports, and all clients after a restart, are asked to register anew.
+    pub reregister: bool,
+}
+
+impl Default for SmConfig {
+    fn default() -> Self {
+        Self {
+            guid: Guid(0x0002_c902_0000_0001),
+            partitions: vec![Partition::default_open()],
+            sa: SaConfig::default(),
+            switch_mtu: MtuCode::B4096,
+            route_delay: Nanos::from_millis(1),
+            reregister: true,
+        }
+    }
+}
+
+/// A subnet manager with its administrator.
+#[derive(Debug)]
+pub struct Sm {
+    config: SmConfig,
+    sa: Sa,
+    /// LIDs once given, kept while the port is away and across restarts.
+    lids: BTreeMap<Guid, Lid>,
+    /// Ports of the last sweep.
+    present: BTreeSet<Guid>,
+    /// Multicast routes to be written, and when.
+    routes_due: BTreeMap<Lid, Nanos>,
+    running: bool,
+}
+
+impl Sm {
+    /// A manager that does nothing until the first [`sweep`](Self::sweep).
+    pub fn new(config: SmConfig) -> Self {
+        let own = BTreeMap::from([(config.guid, FIRST_LID)]);
+        let mut sm = Self {
+            sa: Sa::new(config.sa.clone()),
+            config,
+            lids: own,
+            present: BTreeSet::new(),
+            routes_due: BTreeMap::new(),
+            running: true,
+        };
+        sm.start_administrator();
+        sm
+    }
+
+    /// The administrator's state, for reports and tests.
+    pub const fn sa(&self) -> &Sa {
+        &self.sa
+    }
+
+    /// What the administrator is to do wrong.
+    pub const fn faults(&mut self) -> &mut FaultScript {
+        self.sa.faults()
+    }
+
+    /// The manager's LID.
+    pub fn lid(&self) -> Lid {
+        self.lids.get(&self.config.guid).copied().unwrap_or(Lid::NONE)
+    }
+
+    /// Looks at the subnet and brings it into the configured state. Ports that are gone leave their groups, new ones are
+    /// configured, and those in the right state already are left alone.
+    pub fn sweep(&mut self, now: Nanos, subnet: &mut dyn Subnet) {
+        if !self.running {
+            return;
+        }
+        let first = self.present.is_empty();
+        let mut ports = subnet.endports();
+        ports.sort_by_key(Endport::guid);
+        for port in &mut ports {
+            let is_new = first || !self.present.contains(&port.guid());
+            self.bring_up(port, is_new, subnet);
+        }
+        self.present = ports.iter().map(Endport::guid).collect();
+        ports.push(self.own_port());
+        self.sa.set_ports(now, ports);
+        self.schedule_routes(now);
+    }
+
+    /// Other partitions from now on: P_Key tables and permanent groups follow.
+    pub fn set_partitions(&mut self, now: Nanos, subnet: &mut dyn Subnet, partitions: Vec<Partition>) {
+        self.config.partitions = partitions;
+        self.sa.configure(&self.partitions());
+        self.sweep(now, subnet);
+    }
+
+    /// Stops answering, as a manager that died. The subnet goes on as it is.
+    pub fn stop(&mut self) {
+        self.running = false;
+    }
+
+    /// A new manager in the place of this one: it has forgotten every dynamic group, membership, subscription and service,
+    /// sweeps, and asks clients to register anew. Multicast routes stay until a membership changes. Multicast LIDs are given
+    /// out from `first_mlid` on, so that a group need not come back at its old one.
+    pub fn restart(&mut self, now: Nanos, subnet: &mut dyn Subnet, first_mlid: Lid) {
+        let mlids = first_mlid..=*self.config.sa.mlids.end();
+        let faults = std::mem::take(self.sa.faults());
+        self.sa = Sa::new(SaConfig { mlids, ..self.config.sa.clone() });
+        *self.sa.faults() = faults;
+        self.routes_due.clear();
+        self.present.clear();
+        self.running = true;
+        self.start_administrator();
+        self.sweep(now, subnet);
+    }
+
+    /// Takes a MAD for QP 1 of the manager's port.
+    pub fn receive(&mut self, now: Nanos, from: Address, mad: &Mad) {
+        if self.running {
+            self.sa.receive(now, from, mad);
+            self.schedule_routes(now);
+        }
+    }
+
+    /// The next MAD to send, from the manager's LID and QP 1; call until `None`.
+    pub fn poll_send(&mut self, now: Nanos) -> Option<Outgoing> {
+        if self.running { self.sa.poll_send(now) } else { None }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) or [`poll_send`](Self::poll_send) have something to do.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        if !self.running {
+            return None;
+        }
+        self.routes_due.values().min().copied().into_iter().chain(self.sa.poll_timeout()).min()
+    }
+
+    /// Does what is due. Early calls are harmless.
+    pub fn handle_timeout(&mut self, now: Nanos, subnet: &mut dyn Subnet) {
+        if !self.running {
+            return;
+        }
+        self.sa.handle_timeout(now);
+        let due: Vec<Lid> =
+            self.routes_due.iter().filter(|(_, due)| **due <= now).map(|(mlid, _)| *mlid).collect();
+        for mlid in due {
+            self.routes_due.remove(&mlid);
+            let members = self.sa.members_at(mlid);
+            // A group with fewer than two member ports has no entry in OpenSM's tables.
+            let ports = if members.len() < 2 { &[][..] } else { &members[..] };
+            subnet.set_multicast_route(mlid, ports);
+        }
+    }
+
+    fn start_administrator(&mut self) {
+        self.sa.set_issuer(self.lid(), Gid::of_port(self.config.sa.prefix, self.config.guid));
+        self.sa.configure(&self.partitions());
+        self.sa.take_reroutes();
+    }
+
+    fn schedule_routes(&mut self, now: Nanos) {
+        let due = now.after(self.config.route_delay);
+        for mlid in self.sa.take_reroutes() {
+            self.routes_due.entry(mlid).or_insert(due);
+        }
+    }
+
+    /// The configured partitions and, if it is not among them, the default one.
+    fn partitions(&self) -> Vec<Partition> {
+        let mut all = self.config.partitions.clone();
+        if !all.iter().any(|partition| partition.p_key.base() == PKey::DEFAULT_LIMITED.0) {
+            all.push(Partition::default_closed());
+        }
+        all
+    }
+
+    /// Gives a port its LID, its P_Keys and the ACTIVE state, and notes in `port` what it has now.
+    fn bring_up(&mut self, port: &mut Endport, is_new: bool, subnet: &mut dyn Subnet) {
+        let guid = port.guid();
+        let table = self.p_key_table(port);
+        if table != port.p_keys {
+            subnet.set_p_keys(guid, &table);
+            port.p_keys = table;
+        }
+        let lid = self.lid_for(guid);
+        let reregister = is_new
+            && self.config.reregister
+            && port.info.capability_mask & port_capability::CLIENT_REREGISTRATION != 0;
+        let settings = PortSettings {
+            lid,
+            lmc: 0,
+            gid_prefix: self.config.sa.prefix,
+            sm_lid: self.lid(),
+            sm_sl: Sl::default(),
+            state: PortState::Active,
+            neighbor_mtu: port.info.mtu_cap.min(self.config.switch_mtu),
+            subnet_timeout: self.config.sa.subnet_timeout,
+            client_reregister: reregister,
+        };
+        if is_new {
+            subnet.set_unicast_route(lid, guid);
+        }
+        if reregister || !settings.are_in(&port.info) {
+            subnet.set_port(guid, &settings);
+            settings.apply(&mut port.info);
+        }
+    }
+
+    /// The port's LID: the one it had before, or the lowest nobody has.
+    fn lid_for(&mut self, guid: Guid) -> Lid {
+        if let Some(lid) = self.lids.get(&guid) {
+            return *lid;
+        }
+        let taken: BTreeSet<Lid> = self.lids.values().copied().collect();
+        let mut all = (FIRST_LID.0..=Lid::LAST_UNICAST.0).map(Lid);
+        let lid = all.find(|lid| !taken.contains(lid)).unwrap_or(Lid::NONE);
+        self.lids.insert(guid, lid);
+        lid
+    }
+
+    /// The port's P_Key table: keys keep their places, those of partitions it is no longer in leave a free one, new ones take
+    /// the first free ones. Index 0 is for the partition that claims it, or else for the default partition.
+    fn p_key_table(&self, port: &Endport) -> Vec<PKey> {
+        let mut wanted: BTreeMap<u16, PKey> = BTreeMap::new();
+        let mut first = PKey::DEFAULT_LIMITED.base();
+        for partition in self.partitions() {
+            if let Some(membership) = self.membership(&partition, port) {
+                let key = match membership {
+                    Membership::Full => partition.p_key.full(),
+                    Membership::Limited => partition.p_key.limited(),
+                };
+                wanted.insert(key.base(), key);
+                if partition.index0 {
+                    first = key.base();
+                }
+            }
+        }
+        lay_out(&port.p_keys, wanted, first)
+    }
+
+    fn membership(&self, partition: &Partition, port: &Endport) -> Option<Membership> {
+        let applies = |ports: &Ports| match ports {
+            Ports::All => true,
+            Ports::AllChannelAdapters => port.node.node_type == NodeType::ChannelAdapter,
+            Ports::AllSwitches => port.node.node_type == NodeType::Switch,
+            Ports::Own => port.guid() == self.config.guid,
+            Ports::One(guid) => port.guid() == *guid,
+        };
+        partition.members.iter().rev().find(|(ports, _)| applies(ports)).map(|(_, membership)| *membership)
+    }
+
+    /// The manager's own port: port 0 of the switch.
+    fn own_port(&self) -> Endport {
+        let mut description = [0; 64];
+        let text = b"embedded subnet manager";
+        description[..text.len()].copy_from_slice(text);
+        let node = NodeRecord {
+            lid: self.lid(),
+            node_type: NodeType::Switch,
+            num_ports: u8::try_from(self.present.len()).unwrap_or(u8::MAX),
+            system_image_guid: self.config.guid,
+            node_guid: self.config.guid,
+            port_guid: self.config.guid,
+            partition_cap: OWN_P_KEYS as u16,
+            device_id: 0,
+            revision: 0,
+            local_port_num: 0,
+            vendor_id: 0,
+            description,
+        };
+        let info = PortInfo {
+            gid_prefix: self.config.sa.prefix,
+            lid: self.lid(),
+            master_sm_lid: self.lid(),
+            capability_mask: port_capability::IS_SM,
+            link_width_active: LinkWidth::X12.to_wire(),
+            link_speed_active: 4,
+            port_state: PortState::Active.to_wire(),
+            port_physical_state: 5,
+            neighbor_mtu: self.config.switch_mtu,
+            mtu_cap: self.config.switch_mtu,
+            subnet_timeout: self.config.sa.subnet_timeout,
+            ..PortInfo::default()
+        };
+        let mut port = Endport { node, info, p_keys: vec![PKey::default(); OWN_P_KEYS] };
+        port.p_keys = self.p_key_table(&port);
+        port
+    }
+}
+
+/// The manager's own; ports follow.
+const FIRST_LID: Lid = Lid(1);
+
+/// Entries of the manager's own P_Key table.
+const OWN_P_KEYS: usize = 64;
+
+impl PortSettings {
+    fn are_in(&self, info: &PortInfo) -> bool {
+        let mut set = *info;
+        self.apply(&mut set);
+        set == *info
+    }
+
+    /// Puts the settings into `info`; the request to register anew is an event and not a state.
+    pub fn apply(&self, info: &mut PortInfo) {
+        info.lid = self.lid;
+        info.m_key_protect_lmc = (info.m_key_protect_lmc & !7) | (self.lmc & 7);
+        info.gid_prefix = self.gid_prefix;
+        info.master_sm_lid = self.sm_lid;
+        info.master_sm_sl = self.sm_sl;
+        info.port_state = self.state.to_wire();
+        info.neighbor_mtu = self.neighbor_mtu;
+        info.subnet_timeout = self.subnet_timeout;
+    }
+}
+
+/// Lays `wanted` keys out over a table as it is; keys nobody wants go, and what finds no place is left out.
+fn lay_out(table: &[PKey], mut wanted: BTreeMap<u16, PKey>, first: u16) -> Vec<PKey> {
+    let mut laid_out = vec![PKey::default(); table.len()];
+    if let (Some(key), Some(entry)) = (wanted.remove(&first), laid_out.first_mut()) {
+        *entry = key;
+    }
+    for (entry, old) in laid_out.iter_mut().zip(table).skip(1) {
+        *entry = wanted.remove(&old.base()).unwrap_or_default();
+    }
+    let mut rest = wanted.into_values();
+    for entry in laid_out.iter_mut().skip(1).filter(|entry| !entry.is_valid()) {
+        *entry = rest.next().unwrap_or_default();
+    }
+    laid_out
+}

@@ -1,0 +1,579 @@
+//! The numbers of the architecture, one type each (InfiniBand Architecture volume 1, chapters 4, 9 and 14).
+
+use std::fmt;
+
+/// Nanoseconds on the lab's clock. The machines of this crate read no clock: they are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// A span of `ms` milliseconds.
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+
+    /// This instant, `span` later; the end of time if that does not fit.
+    pub const fn after(self, span: Nanos) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+/// An `ib_time_t`: 4.096 us * 2^`code`; 31 is the largest.
+///
+/// ```
+/// assert_eq!(sm::ib_time(0), sm::Nanos(4_096));
+/// assert_eq!(sm::ib_time(18), sm::Nanos(4_096 << 18));
+/// ```
+pub const fn ib_time(code: u8) -> Nanos {
+    Nanos(4_096 << (code & 31))
+}
+
+/// A node, port or system identifier (EUI-64), host byte order. Zero is no identifier.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Guid(pub u64);
+
+impl fmt::Debug for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+impl fmt::Display for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A global identifier: subnet prefix and port GUID of a port, or the two halves of a multicast GID. Host byte order.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gid {
+    /// The subnet prefix; of a multicast GID its first eight bytes.
+    pub prefix: u64,
+    /// The port's GUID; of a multicast GID its last eight bytes.
+    pub guid: u64,
+}
+
+impl Gid {
+    /// The prefix of a subnet that nobody configured: link-local, fe80::/64.
+    pub const DEFAULT_PREFIX: u64 = 0xfe80_0000_0000_0000;
+    /// All sixteen bytes zero.
+    pub const ZERO: Self = Self { prefix: 0, guid: 0 };
+
+    /// The GID of port `guid` in the subnet `prefix`.
+    pub const fn of_port(prefix: u64, guid: Guid) -> Self {
+        Self { prefix, guid: guid.0 }
+    }
+
+    /// From wire order.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        let whole = u128::from_be_bytes(bytes);
+        Self { prefix: (whole >> 64) as u64, guid: whole as u64 }
+    }
+
+    /// To wire order.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        ((self.prefix as u128) << 64 | self.guid as u128).to_be_bytes()
+    }
+
+    /// Whether the first byte is 0xff.
+    pub const fn is_multicast(self) -> bool {
+        self.prefix >> 56 == 0xff
+    }
+
+    /// Whether all bytes are zero.
+    pub const fn is_zero(self) -> bool {
+        self.prefix == 0 && self.guid == 0
+    }
+
+    /// The scope nibble of a multicast GID: 2 link-local, 5 site-local, 8 organisation-local, 0xe global.
+    pub const fn scope(self) -> u8 {
+        (self.prefix >> 48) as u8 & 0xf
+    }
+
+    /// The flags nibble of a multicast GID.
+    pub const fn flags(self) -> u8 {
+        (self.prefix >> 52) as u8 & 0xf
+    }
+
+    /// Bytes 2 and 3 of a multicast GID: 0x401b IPv4, 0x601b IPv6, 0xa01b made by the subnet administrator.
+    pub const fn signature(self) -> u16 {
+        (self.prefix >> 32) as u16
+    }
+
+    /// Bytes 4 and 5 of an IPoIB multicast GID: its P_Key (RFC 4391, section 4).
+    pub const fn ipoib_pkey(self) -> PKey {
+        PKey((self.prefix >> 16) as u16)
+    }
+}
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::net::Ipv6Addr::from(self.to_bytes()).fmt(f)
+    }
+}
+
+/// A local identifier: 0 none, 1..=0xbfff unicast, 0xc000..=0xfffe multicast, 0xffff permissive.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lid(pub u16);
+
+impl Lid {
+    /// No LID assigned.
+    pub const NONE: Self = Self(0);
+    /// "Any port", in ranges of event subscriptions.
+    pub const PERMISSIVE: Self = Self(0xffff);
+    /// The first multicast LID.
+    pub const FIRST_MULTICAST: Self = Self(0xc000);
+    /// The last unicast LID.
+    pub const LAST_UNICAST: Self = Self(0xbfff);
+
+    /// Whether this addresses one port.
+    pub const fn is_unicast(self) -> bool {
+        self.0 != 0 && self.0 <= Self::LAST_UNICAST.0
+    }
+
+    /// Whether this addresses a multicast group.
+    pub const fn is_multicast(self) -> bool {
+        self.0 >= Self::FIRST_MULTICAST.0 && self.0 != 0xffff
+    }
+}
+
+impl fmt::Debug for Lid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#06x}", self.0)
+    }
+}
+
+impl fmt::Display for Lid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#06x}", self.0)
+    }
+}
+
+/// A partition key: fifteen bits of partition, and bit 15 for full membership.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PKey(pub u16);
+
+impl PKey {
+    /// Full membership of the default partition.
+    pub const DEFAULT_FULL: Self = Self(0xffff);
+    /// Limited membership of the default partition.
+    pub const DEFAULT_LIMITED: Self = Self(0x7fff);
+
+    /// The fifteen partition bits.
+    pub const fn base(self) -> u16 {
+        self.0 & 0x7fff
+    }
+
+    /// Whether the membership bit is set.
+    pub const fn is_full(self) -> bool {
+        self.0 & 0x8000 != 0
+    }
+
+    /// This partition, as a full member.
+    pub const fn full(self) -> Self {
+        Self(self.0 | 0x8000)
+    }
+
+    /// This partition, as a limited member.
+    pub const fn limited(self) -> Self {
+        Self(self.base())
+    }
+
+    /// Whether this is a partition at all: 0x0000 and 0x8000 are not.
+    pub const fn is_valid(self) -> bool {
+        self.base() != 0
+    }
+
+    /// Whether holders of the two keys may talk: the same partition, and not both limited.
+    pub const fn admits(self, other: Self) -> bool {
+        self.base() == other.base() && (self.is_full() || other.is_full())
+    }
+}
+
+impl fmt::Debug for PKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#06x}", self.0)
+    }
+}
+
+impl fmt::Display for PKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#06x}", self.0)
+    }
+}
+
+/// A queue key, 32 bits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QKey(pub u32);
+
+impl QKey {
+    /// Of the general services queue pair (QP 1).
+    pub const GSI: Self = Self(0x8001_0000);
+    /// Of IPoIB groups nobody configured otherwise (OpenSM's default).
+    pub const IPOIB: Self = Self(0x0b1b);
+}
+
+impl fmt::Debug for QKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+/// A queue pair number, 24 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Qpn(u32);
+
+impl Qpn {
+    /// The general services interface.
+    pub const GSI: Self = Self(1);
+
+    /// `None` if `raw` does not fit in 24 bits.
+    pub const fn new(raw: u32) -> Option<Self> {
+        if raw <= 0x00ff_ffff { Some(Self(raw)) } else { None }
+    }
+
+    /// The low 24 bits of `raw`, for fields that are that wide on the wire.
+    pub const fn truncating(raw: u32) -> Self {
+        Self(raw & 0x00ff_ffff)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// A service level, 0..=15.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sl(u8);
+
+impl Sl {
+    /// The low four bits of `raw`.
+    pub const fn truncating(raw: u8) -> Self {
+        Self(raw & 0xf)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// An MTU code: 1 = 256, 2 = 512, 3 = 1024, 4 = 2048, 5 = 4096 bytes of IB payload. Six bits; other values mean nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MtuCode(pub u8);
+
+impl MtuCode {
+    /// 2048 bytes.
+    pub const B2048: Self = Self(4);
+    /// 4096 bytes.
+    pub const B4096: Self = Self(5);
+
+    /// Whether the code names an MTU.
+    pub const fn is_valid(self) -> bool {
+        self.0 >= 1 && self.0 <= 5
+    }
+
+    /// Bytes of IB payload, `None` for a code that names none.
+    pub const fn bytes(self) -> Option<u16> {
+        if self.is_valid() { Some(128 << self.0) } else { None }
+    }
+}
+
+/// A static rate code, six bits (IBA volume 1, PathRecord; later annexes for the codes from 11 on). The codes are not in
+/// order of speed: compare with [`RateCode::cmp_speed`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RateCode(pub u8);
+
+/// Every rate code with its speed in units of 0.1 Gb/s.
+const RATES: [(u8, u16); 22] = [
+    (2, 25),
+    (5, 50),
+    (3, 100),
+    (11, 140),
+    (6, 200),
+    (15, 250),
+    (19, 280),
+    (4, 300),
+    (7, 400),
+    (20, 500),
+    (12, 560),
+    (8, 600),
+    (9, 800),
+    (16, 1000),
+    (13, 1120),
+    (10, 1200),
+    (14, 1680),
+    (17, 2000),
+    (21, 4000),
+    (22, 6000),
+    (18, 3000),
+    (0, 0),
+];
+
+impl RateCode {
+    /// 10 Gb/s: four lanes of 2.5 Gb/s.
+    pub const G10: Self = Self(3);
+
+    /// Speed in units of 0.1 Gb/s, `None` for a code that names none.
+    pub fn tenths_of_gbps(self) -> Option<u16> {
+        RATES.iter().find(|(code, speed)| *code == self.0 && *speed != 0).map(|(_, speed)| *speed)
+    }
+
+    /// Whether the code names a rate.
+    pub fn is_valid(self) -> bool {
+        self.tenths_of_gbps().is_some()
+    }
+
+    /// Compares by speed; a code that names no rate is slower than any.
+    pub fn cmp_speed(self, other: Self) -> std::cmp::Ordering {
+        self.tenths_of_gbps().cmp(&other.tenths_of_gbps())
+    }
+
+    /// The slower of the two.
+    pub fn slower(self, other: Self) -> Self {
+        if self.cmp_speed(other).is_le() { self } else { other }
+    }
+
+    /// The next slower rate there is.
+    pub fn next_slower(self) -> Option<Self> {
+        let own = self.tenths_of_gbps()?;
+        let slower = RATES.iter().filter(|(_, speed)| *speed != 0 && *speed < own);
+        slower.max_by_key(|(_, speed)| *speed).map(|(code, _)| Self(*code))
+    }
+
+    /// The rate of a link: lanes (1, 4, 8 or 12) times signalling speed (1 = 2.5, 2 = 5, 4 = 10 Gb/s per lane).
+    /// `None` for a combination that does not exist.
+    pub const fn of_link(width: LinkWidth, speed_active: u8) -> Option<Self> {
+        Some(Self(match (width, speed_active) {
+            (LinkWidth::X1, 1) => 2,
+            (LinkWidth::X1, 2) => 5,
+            (LinkWidth::X1, 4) => 3,
+            (LinkWidth::X4, 1) => 3,
+            (LinkWidth::X4, 2) => 6,
+            (LinkWidth::X4, 4) => 7,
+            (LinkWidth::X8, 1) => 6,
+            (LinkWidth::X8, 2) => 7,
+            (LinkWidth::X8, 4) => 9,
+            (LinkWidth::X12, 1) => 4,
+            (LinkWidth::X12, 2) => 8,
+            (LinkWidth::X12, 4) => 10,
+            _ => return None,
+        }))
+    }
+}
+
+/// `LinkWidthActive`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkWidth {
+    /// One lane.
+    X1,
+    /// Four lanes.
+    X4,
+    /// Eight lanes.
+    X8,
+    /// Twelve lanes.
+    X12,
+}
+
+impl LinkWidth {
+    /// From the wire: 1, 2, 4, 8.
+    pub const fn from_wire(raw: u8) -> Option<Self> {
+        Some(match raw {
+            1 => Self::X1,
+            2 => Self::X4,
+            4 => Self::X8,
+            8 => Self::X12,
+            _ => return None,
+        })
+    }
+
+    /// To the wire.
+    pub const fn to_wire(self) -> u8 {
+        match self {
+            Self::X1 => 1,
+            Self::X4 => 2,
+            Self::X8 => 4,
+            Self::X12 => 8,
+        }
+    }
+}
+
+/// How the value beside it bounds a path: the two high bits of the MTU, rate and lifetime bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Selector {
+    /// Greater than the value.
+    #[default]
+    Greater,
+    /// Less than the value.
+    Less,
+    /// Exactly the value.
+    Exactly,
+    /// The best there is, whatever the value: largest MTU and rate, smallest lifetime.
+    Best,
+}
+
+/// A value of six bits with its selector: one byte on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bound {
+    /// How the value bounds.
+    pub selector: Selector,
+    /// Six bits: an MTU code, a rate code, or a packet lifetime.
+    pub value: u8,
+}
+
+impl Bound {
+    /// Exactly `value`, of which the low six bits count.
+    pub const fn exactly(value: u8) -> Self {
+        Self { selector: Selector::Exactly, value: value & 0x3f }
+    }
+
+    /// From the wire.
+    pub const fn from_wire(raw: u8) -> Self {
+        let selector = match raw >> 6 {
+            0 => Selector::Greater,
+            1 => Selector::Less,
+            2 => Selector::Exactly,
+            _ => Selector::Best,
+        };
+        Self { selector, value: raw & 0x3f }
+    }
+
+    /// To the wire.
+    pub const fn to_wire(self) -> u8 {
+        (self.selector as u8) << 6 | (self.value & 0x3f)
+    }
+}
+
+/// How a port is in a multicast group: a set of bits, four wide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct JoinState(u8);
+
+impl JoinState {
+    /// In no way.
+    pub const NONE: Self = Self(0);
+    /// Sends and receives, and keeps the group alive.
+    pub const FULL: Self = Self(1);
+    /// Sends and receives, and does not keep the group alive.
+    pub const NON: Self = Self(2);
+    /// Only sends, and does not keep the group alive.
+    pub const SEND_ONLY_NON: Self = Self(4);
+    /// Only sends, and keeps the group alive.
+    pub const SEND_ONLY_FULL: Self = Self(8);
+
+    /// The low four bits of `raw`.
+    pub const fn truncating(raw: u8) -> Self {
+        Self(raw & 0xf)
+    }
+
+    /// The bits.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether no bit is set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether any bit of `other` is set here.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether all bits of `other` are set here.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The bits of both.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The bits here that are not in `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether a port with these bits keeps the group alive.
+    pub const fn keeps_group(self) -> bool {
+        self.intersects(Self(Self::FULL.0 | Self::SEND_ONLY_FULL.0))
+    }
+}
+
+/// `PortState`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PortState {
+    /// No link.
+    #[default]
+    Down,
+    /// Link, not configured: only the subnet manager may talk.
+    Init,
+    /// Configured, waiting to be activated.
+    Armed,
+    /// In service.
+    Active,
+}
+
+impl PortState {
+    /// From the wire; `None` for the numbers that are no state.
+    pub const fn from_wire(raw: u8) -> Option<Self> {
+        Some(match raw {
+            1 => Self::Down,
+            2 => Self::Init,
+            3 => Self::Armed,
+            4 => Self::Active,
+            _ => return None,
+        })
+    }
+
+    /// To the wire.
+    pub const fn to_wire(self) -> u8 {
+        self as u8 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broadcast_gid_takes_apart() {
+        let mgid = Gid { prefix: 0xff12_401b_8001_0000, guid: 0xffff_ffff };
+        assert!(mgid.is_multicast());
+        assert_eq!((mgid.flags(), mgid.scope(), mgid.signature()), (1, 2, 0x401b));
+        assert_eq!(mgid.ipoib_pkey(), PKey(0x8001));
+        assert_eq!(mgid.to_string(), "ff12:401b:8001::ffff:ffff");
+        assert_eq!(Gid::from_bytes(mgid.to_bytes()), mgid);
+    }
+
+    #[test]
+    fn two_limited_members_do_not_meet() {
+        assert!(PKey(0x8001).admits(PKey(0x0001)));
+        assert!(!PKey(0x0001).admits(PKey(0x0001)));
+        assert!(!PKey(0x8001).admits(PKey(0x8002)));
+    }
+
+    #[test]
+    fn rates_compare_by_speed_and_not_by_code() {
+        assert!(RateCode(5).cmp_speed(RateCode(3)).is_lt(), "5 Gb/s is slower than 10 Gb/s");
+        assert_eq!(RateCode(3).next_slower(), Some(RateCode(5)));
+        assert_eq!(RateCode(2).next_slower(), None);
+        assert_eq!(RateCode::of_link(LinkWidth::X4, 1), Some(RateCode::G10));
+        assert!(!RateCode(0).is_valid());
+    }
+
+    #[test]
+    fn every_bound_survives_the_wire() {
+        for raw in 0..=255 {
+            assert_eq!(Bound::from_wire(raw).to_wire(), raw);
+        }
+    }
+}
