@@ -10,13 +10,18 @@
 extern crate std;
 
 mod addr;
+mod backoff;
 mod numbers;
+mod table;
 
 pub mod header;
 pub mod nd;
+pub mod paths;
 pub mod time;
 
 pub use addr::{Cast, Gid, Guid, LinkAddr, Mgid, Qpn, Signature};
+pub use backoff::{Backoff, Jitter};
 pub use header::EtherType;
 pub use numbers::{Lid, Mlid, Mtu, PKey, QKey, Rate, Scope};
+pub use table::Slot;
 pub use time::Instant;

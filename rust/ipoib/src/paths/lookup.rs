@@ -1,0 +1,115 @@
+//! Which address is looked up next, and what an answer does.
+
+use core::ops::DerefMut;
+
+use super::{
+    BACKGROUND, DropReason, Lookup, LookupError, PacketSlot, PathSlot, Paths, Resolution, State, URGENT,
+};
+use crate::addr::LinkAddr;
+use crate::table::Id;
+use crate::time::Instant;
+
+impl<P, H, S, T> Paths<P, H, S, T>
+where
+    H: Clone + PartialEq,
+    S: DerefMut<Target = [PathSlot<H>]>,
+    T: DerefMut<Target = [PacketSlot<P, H>]>,
+{
+    /// Lists the address for a lookup unless one is out: urgently if packets wait, in the background if it has a handle.
+    pub(super) fn want_lookup(&mut self, id: Id) {
+        let Some(path) = self.table.get_mut(id) else { return };
+        if matches!(path.lookup, Lookup::None | Lookup::Wanted) {
+            path.lookup = Lookup::Wanted;
+            let background = matches!(path.state, State::Ready(_));
+            let (list, other) = if background { (BACKGROUND, URGENT) } else { (URGENT, BACKGROUND) };
+            self.table.unlist(other, id);
+            if !self.table.is_listed(list, id) {
+                self.table.push_back(list, id);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// Takes the next address to look up, if another lookup may start. Refreshing leaves half of the room to addresses whose
+    /// packets wait.
+    pub(super) fn next_lookup(&mut self) -> Option<LinkAddr> {
+        let limit = self.config.lookups.max(1);
+        if self.in_flight >= limit {
+            return None;
+        }
+        let mut next = self.table.pop_front(URGENT);
+        if next.is_none() && self.in_flight < limit.div_ceil(2) {
+            next = self.table.pop_front(BACKGROUND);
+        }
+        let id = next?;
+        self.table.get_mut(id)?.lookup = Lookup::Out;
+        self.in_flight += 1;
+        // Ageing must not remove an entry whose answer is on its way; the answer sets the next deadline.
+        self.table.set_deadline(id, None);
+        self.settle(id);
+        self.table.key(id)
+    }
+
+    pub(super) fn looked_up(
+        &mut self,
+        now: Instant,
+        to: LinkAddr,
+        result: Result<Resolution<H>, LookupError>,
+    ) {
+        let Some(id) = self.table.find(&to) else { return };
+        let Some(path) = self.table.get_mut(id) else { return };
+        let current = match path.lookup {
+            Lookup::Out => true,
+            Lookup::OutOfDate => false,
+            Lookup::None | Lookup::Wanted => return,
+        };
+        path.lookup = Lookup::None;
+        self.in_flight -= 1;
+        let again = !path.packets.is_empty() || matches!(path.state, State::Ready(_));
+        match result {
+            _ if !current && again => self.want_lookup(id),
+            _ if !current => self.settle(id),
+            Ok(resolution) => self.resolved(now, id, to, resolution),
+            Err(error) => self.failed(now, id, to, error),
+        }
+    }
+
+    fn resolved(&mut self, now: Instant, id: Id, to: LinkAddr, resolution: Resolution<H>) {
+        let Some(path) = self.table.get_mut(id) else { return };
+        if matches!(&path.state, State::Ready(old) if *old != resolution.handle) {
+            self.unbinds.one(to);
+        }
+        path.failures = 0;
+        self.packets.send_all(&mut path.packets, &resolution.handle);
+        path.state = State::Ready(resolution.handle);
+        let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));
+        self.table.set_deadline(id, Some(now + after));
+        self.settle(id);
+    }
+
+    fn failed(&mut self, now: Instant, id: Id, to: LinkAddr, error: LookupError) {
+        let Some(path) = self.table.get_mut(id) else { return };
+        path.failures = path.failures.saturating_add(1);
+        let until = now + self.config.retry.delay(path.failures, &mut self.jitter);
+        let reason = match (error, &path.state) {
+            // No answer says nothing about a handle that works: keep it and ask again later.
+            (LookupError::Unanswered, State::Ready(_)) => {
+                path.used = true;
+                self.table.set_deadline(id, Some(until));
+                self.settle(id);
+                return;
+            }
+            (LookupError::Unanswered, _) => DropReason::LookupFailed,
+            (LookupError::Absent, state) => {
+                if matches!(state, State::Ready(_)) {
+                    self.unbinds.one(to);
+                }
+                DropReason::Unreachable
+            }
+        };
+        self.packets.drop_all(&mut path.packets, reason);
+        path.state = State::Failed { until, reason };
+        self.table.set_deadline(id, Some(until + self.config.forget));
+        self.settle(id);
+    }
+}

@@ -1,0 +1,424 @@
+//! From a 20-byte link address to a way to send there.
+//!
+//! ```text
+//!            submit                     LookedUp ok
+//! (unknown) --------> Unresolved(lookup) ----------> Ready <--+ refresh in the background
+//!                          |   ^                       |  |___|
+//!                          |   | submit after `until`  | idle, forgotten, evicted: gone
+//!                 no path  v   |                       v
+//!                        Failed(until) -------------> (unknown)
+//! ```
+//!
+//! Any number of addresses resolve side by side, at most one lookup each and a bounded number in all; packets wait in a small
+//! queue per address, the oldest giving way. A lookup that failed is not repeated before its back-off has passed. The table is
+//! bounded and evicts the address used longest ago, in O(1). A handle that has gone wrong is taken out of the transmit queues'
+//! own caches by [`Action::Unbind`].
+//!
+//! Whatever goes in as a packet comes out exactly once: from [`Paths::submit`] itself, or as [`Action::Send`] or
+//! [`Action::Drop`].
+
+mod lookup;
+mod packets;
+#[cfg(test)]
+mod tests;
+mod unbind;
+
+use core::ops::DerefMut;
+use core::time::Duration;
+
+use crate::addr::{Gid, LinkAddr};
+use crate::backoff::{Backoff, Jitter};
+use crate::table::{Id, Key, Slot, Table, mix};
+use crate::time::Instant;
+pub use packets::PacketSlot;
+use packets::{Packets, Queue};
+use unbind::Unbinds;
+
+/// Room for one address.
+pub type PathSlot<H> = Slot<LinkAddr, Path<H>, LISTS>;
+
+const LISTS: usize = 3;
+/// Addresses that may be evicted, the one used longest ago first.
+const IDLE: usize = 0;
+/// Addresses whose packets wait for a lookup.
+const URGENT: usize = 1;
+/// Addresses to look up again while their handle stays in use.
+const BACKGROUND: usize = 2;
+
+/// What bounds the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Lookups in flight at once.
+    pub lookups: u16,
+    /// Packets waiting per address.
+    pub packets_per_address: u16,
+    /// Silence after a lookup that found no path.
+    pub retry: Backoff,
+    /// How long a handle is used before it is looked up again; an address not used for that long is forgotten.
+    pub refresh: Duration,
+    /// How long failures are remembered after their back-off.
+    pub forget: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lookups: 16,
+            packets_per_address: 8,
+            retry: Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) },
+            refresh: Duration::from_secs(300),
+            forget: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How much an event undoes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The SM changed: handles are good until looked up again, failures may be retried at once.
+    Light,
+    /// Paths may be wrong: every handle is dropped, packets that wait are looked up afresh.
+    Normal,
+    /// The queue pair is gone or the link is stopping: handles and waiting packets are dropped.
+    Heavy,
+}
+
+/// Why a lookup brought no handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupError {
+    /// There is no path: the SA said so.
+    Absent,
+    /// Nobody answered, or the local side ran out of something. Says nothing about the peer.
+    Unanswered,
+}
+
+/// A handle and how long to trust it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution<H> {
+    /// What a transmit queue needs to send.
+    pub handle: H,
+    /// Look up again after this long instead of [`Config::refresh`]; for a stand-in such as the all-routers group.
+    pub refresh: Option<Duration>,
+}
+
+/// Something happened.
+#[derive(Clone, Debug)]
+pub enum Event<H> {
+    /// The lookup asked for by [`Action::Lookup`] has ended.
+    LookedUp(LinkAddr, Result<Resolution<H>, LookupError>),
+    /// A transmit queue has used the address since this was last told.
+    Used(LinkAddr),
+    /// Everything is in doubt.
+    Invalidate(Severity),
+    /// One address is in doubt to the point that its handle must not be used (its group was left or moved).
+    Forget(LinkAddr),
+    /// Every multicast address is in doubt.
+    ForgetGroups,
+    /// A GID came into service or went out of it: look up again what is known about it.
+    GidChanged(Gid),
+}
+
+/// Why a packet was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// The SA knows no path to the address, now or when it was last asked.
+    Unreachable,
+    /// The lookup was not answered.
+    LookupFailed,
+    /// Too many packets wait, for this address or in all; the oldest gave way.
+    QueueFull,
+    /// Too many addresses resolve at once.
+    TableFull,
+    /// The link went down or was rebuilt while the packet waited.
+    LinkReset,
+}
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action<P, H> {
+    /// Find a way to the address and answer with [`Event::LookedUp`], always and once.
+    Lookup(LinkAddr),
+    /// Send a packet that waited.
+    Send(LinkAddr, P, H),
+    /// Free a packet that waited.
+    Drop(LinkAddr, P, DropReason),
+    /// Take the address out of every transmit queue's cache.
+    Unbind(LinkAddr),
+    /// Empty every transmit queue's cache.
+    UnbindAll,
+}
+
+/// What became of a packet at once.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Submitted<P, H> {
+    /// Send it with this handle, and let the queue remember the handle.
+    Ready(P, H),
+    /// It waits. A packet that had to give way for it comes back.
+    Queued(Option<P>),
+    /// It does not go.
+    Dropped(P, DropReason),
+}
+
+/// What is known about one address; opaque.
+#[derive(Debug)]
+pub struct Path<H> {
+    state: State<H>,
+    lookup: Lookup,
+    packets: Queue,
+    failures: u32,
+    used: bool,
+}
+
+#[derive(Debug)]
+enum State<H> {
+    Unresolved,
+    Ready(H),
+    Failed { until: Instant, reason: DropReason },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lookup {
+    None,
+    /// On the list `URGENT` or `BACKGROUND`.
+    Wanted,
+    Out,
+    /// Out, but what it will answer is out of date.
+    OutOfDate,
+}
+
+impl Key for LinkAddr {
+    fn hash(&self, seed: u64) -> u64 {
+        let gid = self.gid();
+        let first = u64::from(self.flags()) << 24 | u64::from(self.qpn().get());
+        mix(mix(mix(seed, first), gid.prefix), gid.guid)
+    }
+}
+
+/// The machine. `P` is a packet, `H` a handle (cheap to clone; equal if it leads the same way), `S` and `T` the memory for
+/// addresses and for packets that wait.
+#[derive(Debug)]
+pub struct Paths<P, H, S, T> {
+    table: Table<LinkAddr, Path<H>, S, LISTS>,
+    packets: Packets<P, H, T>,
+    config: Config,
+    in_flight: u16,
+    unbinds: Unbinds,
+    jitter: Jitter,
+}
+
+impl<P, H, S, T> Paths<P, H, S, T>
+where
+    H: Clone + PartialEq,
+    S: DerefMut<Target = [PathSlot<H>]>,
+    T: DerefMut<Target = [PacketSlot<P, H>]>,
+{
+    /// A machine that knows at most `addresses.len()` addresses and holds at most `packets.len()` packets. `seed` keys the
+    /// hash and the jitter.
+    pub fn new(config: Config, addresses: S, packets: T, seed: u64) -> Self {
+        Self {
+            table: Table::new(addresses, seed),
+            packets: Packets::new(packets),
+            config,
+            in_flight: 0,
+            unbinds: Unbinds::default(),
+            jitter: Jitter::new(seed),
+        }
+    }
+
+    /// How many addresses are known, resolved or not.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no address is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many packets are inside.
+    pub fn packets_held(&self) -> usize {
+        self.packets.held()
+    }
+
+    /// How many lookups are out.
+    pub fn lookups_in_flight(&self) -> usize {
+        usize::from(self.in_flight)
+    }
+
+    /// Takes a packet that no transmit queue could place.
+    pub fn submit(&mut self, now: Instant, to: LinkAddr, packet: P) -> Submitted<P, H> {
+        let Some(id) = self.find_or_add(to) else { return Submitted::Dropped(packet, DropReason::TableFull) };
+        let Some(path) = self.table.get_mut(id) else {
+            return Submitted::Dropped(packet, DropReason::TableFull);
+        };
+        path.used = true;
+        match &path.state {
+            State::Ready(handle) => {
+                let handle = handle.clone();
+                self.settle(id);
+                return Submitted::Ready(packet, handle);
+            }
+            State::Failed { until, reason } if now < *until => return Submitted::Dropped(packet, *reason),
+            State::Failed { .. } => path.state = State::Unresolved,
+            State::Unresolved => {}
+        }
+        let limit = self.config.packets_per_address;
+        let submitted = match self.packets.enqueue(&mut path.packets, to, packet, limit) {
+            Ok(gave_way) => Submitted::Queued(gave_way),
+            Err(packet) => Submitted::Dropped(packet, DropReason::QueueFull),
+        };
+        self.want_lookup(id);
+        submitted
+    }
+
+    /// Takes an event.
+    pub fn handle_event(&mut self, now: Instant, event: Event<H>) {
+        match event {
+            Event::LookedUp(to, result) => self.looked_up(now, to, result),
+            Event::Used(to) => self.used(to),
+            Event::Invalidate(Severity::Light) => self.for_each(|paths, id| paths.doubt(id)),
+            Event::Invalidate(severity) => {
+                self.unbinds.everything();
+                self.for_each(|paths, id| {
+                    if severity == Severity::Heavy {
+                        paths.drop_packets(id, DropReason::LinkReset);
+                    }
+                    paths.forget(id);
+                });
+            }
+            Event::Forget(to) => {
+                if let Some(id) = self.table.find(&to) {
+                    self.unbinds.one(to);
+                    self.forget(id);
+                }
+            }
+            Event::ForgetGroups => {
+                self.unbinds.everything();
+                self.for_each(|paths, id| {
+                    if paths.table.key(id).is_some_and(|to| to.is_multicast()) {
+                        paths.forget(id);
+                    }
+                });
+            }
+            Event::GidChanged(gid) => self.for_each(|paths, id| {
+                if paths.table.key(id).is_some_and(|to| to.gid() == gid) {
+                    paths.doubt(id);
+                }
+            }),
+        }
+    }
+
+    /// The next thing to do; call until `None` after every [`Paths::submit`], event and timeout.
+    pub fn poll_action(&mut self) -> Option<Action<P, H>> {
+        if let Some(unbind) = self.unbinds.next() {
+            return Some(unbind.map_or(Action::UnbindAll, Action::Unbind));
+        }
+        self.packets.next_out().or_else(|| self.next_lookup().map(Action::Lookup))
+    }
+
+    /// When [`Paths::handle_timeout`] wants to be called next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.table.next_deadline()
+    }
+
+    /// Time has passed. Early and spurious calls are harmless. Tell [`Event::Used`] first, or what a transmit queue's own cache
+    /// served will count as idle.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(id) = self.table.pop_due(now) {
+            let Some(path) = self.table.get_mut(id) else { continue };
+            let used = core::mem::take(&mut path.used);
+            match path.state {
+                State::Ready(_) if used => self.want_lookup(id),
+                State::Unresolved => {}
+                State::Ready(_) | State::Failed { .. } => self.evict(id),
+            }
+        }
+    }
+
+    fn for_each(&mut self, f: impl Fn(&mut Self, Id)) {
+        let mut from = 0;
+        while let Some((at, id)) = self.table.next_from(from) {
+            f(self, id);
+            from = at + 1;
+        }
+    }
+
+    fn find_or_add(&mut self, to: LinkAddr) -> Option<Id> {
+        if let Some(id) = self.table.find(&to) {
+            return Some(id);
+        }
+        if self.table.len() == self.table.capacity() {
+            let idle = self.table.front(IDLE)?;
+            self.evict(idle);
+        }
+        let path = Path {
+            state: State::Unresolved,
+            lookup: Lookup::None,
+            packets: Queue::default(),
+            failures: 0,
+            used: false,
+        };
+        self.table.insert(to, path)
+    }
+
+    fn used(&mut self, to: LinkAddr) {
+        let Some(id) = self.table.find(&to) else { return };
+        if let Some(path) = self.table.get_mut(id) {
+            path.used = true;
+        }
+        self.settle(id);
+    }
+
+    /// Moves the entry to the recent end of `IDLE` if it may be evicted, off it if not, and removes it if nothing is known.
+    fn settle(&mut self, id: Id) {
+        let Some(path) = self.table.get(id) else { return };
+        let idle = path.packets.is_empty() && matches!(path.lookup, Lookup::None | Lookup::Wanted);
+        match (&path.state, idle) {
+            (State::Unresolved, true) => {
+                self.table.remove(id);
+            }
+            (_, true) => self.table.push_back(IDLE, id),
+            (_, false) => self.table.unlist(IDLE, id),
+        }
+    }
+
+    /// Removes an entry that has neither packets nor a lookup out.
+    fn evict(&mut self, id: Id) {
+        if let Some((to, Path { state: State::Ready(_), .. })) = self.table.remove(id) {
+            self.unbinds.one(to);
+        }
+    }
+
+    /// Trusts a handle no longer than it takes to look it up again; forgives a failure.
+    fn doubt(&mut self, id: Id) {
+        let Some(path) = self.table.get_mut(id) else { return };
+        path.failures = 0;
+        match &mut path.state {
+            State::Ready(_) if path.lookup == Lookup::None => self.want_lookup(id),
+            State::Ready(_) | State::Unresolved => {
+                if path.lookup == Lookup::Out && matches!(path.state, State::Ready(_)) {
+                    path.lookup = Lookup::OutOfDate;
+                }
+            }
+            State::Failed { until, .. } => *until = Instant::ZERO,
+        }
+    }
+
+    /// Drops the handle or the verdict; packets that wait are looked up afresh. Unbinding is the caller's.
+    fn forget(&mut self, id: Id) {
+        let Some(path) = self.table.get_mut(id) else { return };
+        path.state = State::Unresolved;
+        path.failures = 0;
+        if path.lookup == Lookup::Out {
+            path.lookup = Lookup::OutOfDate;
+        }
+        self.table.set_deadline(id, None);
+        self.settle(id);
+    }
+
+    fn drop_packets(&mut self, id: Id, reason: DropReason) {
+        if let Some(path) = self.table.get_mut(id) {
+            self.packets.drop_all(&mut path.packets, reason);
+        }
+    }
+}

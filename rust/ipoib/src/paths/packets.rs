@@ -1,0 +1,154 @@
+//! The packets that wait: one pool for all addresses, a queue per address, and one list of those on their way out.
+
+use core::ops::DerefMut;
+
+use super::{Action, DropReason};
+use crate::addr::LinkAddr;
+
+const NONE: u32 = u32::MAX;
+
+/// Room for one waiting packet.
+#[derive(Debug)]
+pub struct PacketSlot<P, H> {
+    next: u32,
+    held: Option<Held<P, H>>,
+}
+
+impl<P, H> Default for PacketSlot<P, H> {
+    fn default() -> Self {
+        Self { next: NONE, held: None }
+    }
+}
+
+#[derive(Debug)]
+struct Held<P, H> {
+    to: LinkAddr,
+    packet: P,
+    verdict: Option<Result<H, DropReason>>,
+}
+
+/// A list through the pool.
+#[derive(Debug)]
+pub(super) struct Queue {
+    first: u32,
+    last: u32,
+    len: u16,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE, len: 0 }
+    }
+}
+
+impl Queue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Packets<P, H, T> {
+    slots: T,
+    free: u32,
+    held: usize,
+    out: Queue,
+    marker: core::marker::PhantomData<(P, H)>,
+}
+
+impl<P, H, T> Packets<P, H, T> {
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+}
+
+impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
+    pub(super) fn new(mut slots: T) -> Self {
+        let mut free = NONE;
+        for (i, slot) in (0..NONE).zip(slots.iter_mut()) {
+            *slot = PacketSlot { next: free, held: None };
+            free = i;
+        }
+        Self { slots, free, held: 0, out: Queue::default(), marker: core::marker::PhantomData }
+    }
+
+    /// Appends to an address's queue. `Ok` brings back the oldest packet if it had to give way, `Err` the packet itself if the
+    /// pool is full of others' packets.
+    pub(super) fn enqueue(
+        &mut self,
+        queue: &mut Queue,
+        to: LinkAddr,
+        packet: P,
+        limit: u16,
+    ) -> Result<Option<P>, P> {
+        let full = queue.len >= limit.max(1) || self.free == NONE;
+        let gave_way = if full { self.take_first(queue).map(|held| held.packet) } else { None };
+        let at = self.free;
+        let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
+        self.free = slot.next;
+        slot.held = Some(Held { to, packet, verdict: None });
+        self.held += 1;
+        append(&mut self.slots, queue, at);
+        Ok(gave_way)
+    }
+
+    pub(super) fn send_all(&mut self, queue: &mut Queue, handle: &H) {
+        self.decide(queue, |_| Ok(handle.clone()));
+    }
+
+    pub(super) fn drop_all(&mut self, queue: &mut Queue, reason: DropReason) {
+        self.decide(queue, |_| Err(reason));
+    }
+
+    fn decide(&mut self, queue: &mut Queue, verdict: impl Fn(&LinkAddr) -> Result<H, DropReason>) {
+        while queue.first != NONE {
+            let at = queue.first;
+            let Some(slot) = self.slots.get_mut(at as usize) else { return };
+            queue.first = slot.next;
+            if let Some(held) = &mut slot.held {
+                held.verdict = Some(verdict(&held.to));
+            }
+            append(&mut self.slots, &mut self.out, at);
+        }
+        *queue = Queue::default();
+    }
+
+    pub(super) fn next_out(&mut self) -> Option<Action<P, H>> {
+        let mut out = core::mem::take(&mut self.out);
+        let held = self.take_first(&mut out);
+        self.out = out;
+        let Held { to, packet, verdict } = held?;
+        Some(match verdict {
+            Some(Ok(handle)) => Action::Send(to, packet, handle),
+            Some(Err(reason)) => Action::Drop(to, packet, reason),
+            // Only decided packets are on this list.
+            None => Action::Drop(to, packet, DropReason::LinkReset),
+        })
+    }
+
+    fn take_first(&mut self, queue: &mut Queue) -> Option<Held<P, H>> {
+        let at = queue.first;
+        let slot = self.slots.get_mut(at as usize)?;
+        queue.first = slot.next;
+        queue.len = queue.len.saturating_sub(1);
+        if queue.first == NONE {
+            queue.last = NONE;
+        }
+        slot.next = self.free;
+        self.free = at;
+        self.held -= 1;
+        slot.held.take()
+    }
+}
+
+fn append<P, H>(slots: &mut [PacketSlot<P, H>], queue: &mut Queue, at: u32) {
+    if let Some(slot) = slots.get_mut(at as usize) {
+        slot.next = NONE;
+    }
+    match slots.get_mut(queue.last as usize) {
+        Some(last) => last.next = at,
+        None => queue.first = at,
+    }
+    queue.last = at;
+    queue.len = queue.len.saturating_add(1);
+}
