@@ -1,7 +1,8 @@
-//! Writes `rust/illumos-sys-hdrs/src/bindings.rs` from the C headers beside it.
+//! Writes `rust/illumos-sys-hdrs/src/bindings.rs` from the C headers beside it, and the list of what its tests measure.
 //!
 //! The output is committed, so that building a module needs neither libclang nor this tool. `--check` writes nothing
-//! and fails when what is committed is not what the headers say.
+//! and fails when what is committed is not what the headers say. `--import-tables` refreshes `abi/` from full tables of
+//! the kernel's ABI; nothing else ever writes there.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +13,12 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 mod constants;
+mod declared;
 mod generate;
+mod measure;
+mod tables;
+
+use declared::Declared;
 
 #[derive(Parser)]
 #[command(about = "Regenerates the Rust declarations of the illumos kernel interface from its C headers")]
@@ -20,6 +26,9 @@ struct Args {
     /// Write nothing; fail when a committed file is stale
     #[arg(long)]
     check: bool,
+    /// Copy from full ABI tables (a directory of JSON files) the entries that concern what is declared
+    #[arg(long, value_name = "DIR", conflicts_with = "check")]
+    import_tables: Option<PathBuf>,
     /// Root of the source tree
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))]
     root: PathBuf,
@@ -28,8 +37,15 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     let root = args.root.canonicalize().with_context(|| format!("{}: no such tree", args.root.display()))?;
-    let path = root.join("rust/illumos-sys-hdrs/src/bindings.rs");
-    deliver(&path, &generate::declarations(&root)?, args.check)
+    let hdrs = root.join("rust/illumos-sys-hdrs");
+    let declarations = generate::declarations(&root)?;
+    let declared = Declared::read(&declarations)?;
+    deliver(&hdrs.join("src/bindings.rs"), &declarations, args.check)?;
+    deliver(&hdrs.join("tests/abi/measured.rs"), &measure::source(&declared), args.check)?;
+    match args.import_tables {
+        Some(from) => tables::import(&declared, &from, &hdrs.join("abi")),
+        None => Ok(()),
+    }
 }
 
 /// Writes `text` to `path`, or with `check` compares the two.
