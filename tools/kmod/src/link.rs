@@ -47,11 +47,12 @@ impl Link<'_> {
             .with_context(|| format!("GOT relocations of {}", self.output.display()))?;
         fs::write(&linked, &image).with_context(|| format!("writing {}", linked.display()))?;
 
-        if let Some(globals) = self.globals {
-            let keep = globals.iter().map(|symbol| format!("--keep-global-symbol={symbol}"));
-            tool::run(Command::new("objcopy").args(keep).arg(&linked))?;
-        }
-        tool::run(Command::new("strip").arg("--strip-debug").arg(&linked))?;
+        let keep =
+            self.globals.unwrap_or_default().iter().map(|symbol| format!("--keep-global-symbol={symbol}"));
+        // An assembler that saw a GOT access leaves this symbol behind; nothing refers to it any more.
+        let unneeded = "--strip-unneeded-symbol=_GLOBAL_OFFSET_TABLE_";
+        tool::run(Command::new("objcopy").args(["--strip-debug", unneeded]).args(keep).arg(&linked))?;
+
         let dir = self.output.parent().context("a module has a directory")?;
         fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
         // Copied beside it and renamed: the scratch directory may be on another file system, and others may be reading.

@@ -1,4 +1,4 @@
-//! Running the tools of the build (gcc, ld, objcopy, strip, cargo), and saying what to install when one is missing.
+//! Running the tools of the build (gcc, ld, objcopy, cargo), and saying what to install when one is missing.
 
 use std::io::ErrorKind;
 use std::process::Command;

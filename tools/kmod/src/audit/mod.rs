@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 pub use code::MAX_FRAME;
 pub use exports::Exports;
 pub use symbols::MAX_SYMBOLS;
-pub use workspace::{Package, dependency_rule, forbids_unsafe};
+pub use workspace::{Package, check as workspace, dependency_rule, forbids_unsafe};
 
 use crate::elf::Elf;
 use crate::manifest::{Manifest, Module};
@@ -231,7 +231,7 @@ pub fn audit(root: &Path, manifest: &Manifest, names: &[String]) -> Result<bool>
         println!("{}: {}", module.name, report.figures);
         findings += print(&module.name, &report.findings);
     }
-    findings += print("workspace", &workspace::check(root)?);
+    findings += print("workspace", &workspace(root)?);
     println!(
         "audit: {}",
         if findings == 0 { "every rule holds".into() } else { format!("{findings} findings") }

@@ -34,7 +34,12 @@ pub struct Package {
     pub foreign: Vec<String>,
 }
 
-pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
+/// Checks the members of the workspace at `root`.
+///
+/// # Errors
+///
+/// cargo fails, or a crate's root cannot be read.
+pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let packages = packages(root)?;
     let mut findings = dependency_rule(&packages);
     for package in packages.iter().filter(|package| must_forbid_unsafe(&package.dir)) {
@@ -53,6 +58,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
 }
 
 fn packages(root: &Path) -> Result<Vec<Package>> {
+    let root = &root.canonicalize().with_context(|| root.display().to_string())?;
     let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec();
     let metadata = metadata.context("cargo metadata")?;
     let dir = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
