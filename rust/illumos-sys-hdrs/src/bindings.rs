@@ -577,16 +577,16 @@ pub const D_DEVMAP: ::core::ffi::c_int = 256;
 pub const D_64BIT: ::core::ffi::c_int = 512;
 pub const D_SYNCSTR: ::core::ffi::c_int = 1024;
 pub const D_MTOCEXCL: ::core::ffi::c_int = 2048;
+pub const D_MTOUTER_MOD: ::core::ffi::c_int = 2048;
 pub const D_MTPUTSHARED: ::core::ffi::c_int = 4096;
 pub const D_MTPERQ: ::core::ffi::c_int = 8192;
 pub const D_MTQPAIR: ::core::ffi::c_int = 16384;
 pub const D_MTPERMOD: ::core::ffi::c_int = 24576;
-pub const D_MTOUTPERIM: ::core::ffi::c_int = 32768;
-pub const D_U64BIT: ::core::ffi::c_int = 262144;
 pub const D_MTINNER_MASK: ::core::ffi::c_int = 24608;
+pub const D_MTOUTPERIM: ::core::ffi::c_int = 32768;
 pub const D_MTINNER_MOD: ::core::ffi::c_int = 200832;
-pub const D_MTOUTER_MOD: ::core::ffi::c_int = 2048;
 pub const D_MTSAFETY_MASK: ::core::ffi::c_int = 260256;
+pub const D_U64BIT: ::core::ffi::c_int = 262144;
 pub const D_OPEN_RETURNS_EINTR: ::core::ffi::c_int = 1048576;
 pub const DDI_INTR_UNCLAIMED: ::core::ffi::c_uint = 0;
 pub const DDI_INTR_CLAIMED: ::core::ffi::c_uint = 1;
@@ -673,15 +673,15 @@ pub const VNIC_IOC: u32 = 369;
 pub const DL_CSMACD: u32 = 0;
 pub const DL_ETHER: u32 = 4;
 pub const DL_IB: u32 = 26;
-pub const DATALINK_ANY_MEDIATYPE: u64 = 4294967296;
 pub const DATALINK_CLASS_ALL: u32 = 511;
+pub const DATALINK_ANY_MEDIATYPE: u64 = 4294967296;
 pub const MAXLINKATTRLEN: u32 = 32;
 pub const MAXLINKATTRVALLEN: u32 = 1024;
 pub const DATALINK_ALL_LINKID: u32 = 0;
 pub const DATALINK_INVALID_LINKID: u32 = 0;
 pub const DATALINK_MAX_LINKID: u32 = 4294967295;
-pub const MACTYPE_STAT_MIN: u32 = 2000;
 pub const MACTYPE_VERSION: u32 = 1;
+pub const MACTYPE_STAT_MIN: u32 = 2000;
 pub const MAC_PROP_PERM_READ: u8 = 1;
 pub const MAC_PROP_PERM_WRITE: u8 = 16;
 pub const MAC_PROP_PERM_RW: u8 = 17;
@@ -689,10 +689,10 @@ pub const MAC_PROP_MAP_KSTAT: u32 = 256;
 pub const MAC_PROP_FLAGS_RK: u32 = 257;
 pub const MAC_STAT_MIN: u32 = 1000;
 pub const MAXMACADDRLEN: usize = 20;
+pub const MTOPS_PDATA_VERIFY: u32 = 1;
 pub const MTOPS_HEADER_COOK: u32 = 2;
 pub const MTOPS_HEADER_UNCOOK: u32 = 4;
 pub const MTOPS_LINK_DETAILS: u32 = 8;
-pub const MTOPS_PDATA_VERIFY: u32 = 1;
 pub const DLS_SAP_LLC: u32 = 0;
 pub const DLS_SAP_PROMISC: u32 = 65536;
 pub const E2BIG: ::core::ffi::c_int = 7;
@@ -825,10 +825,10 @@ pub const IB_EUI64_COMPANYID_SHIFT: u64 = 40;
 pub const IB_EUI64_COMPANYID_MASK: u64 = 16777215;
 pub const IB_EUI64_IDENTIFIER_MASK: u64 = 1099511627775;
 pub const IB_GID_SITE_LOCAL_SUBNET_MASK: u64 = 65535;
+pub const IB_GSI_QKEY: ib_qkey_t = 2147549184;
 pub const IB_GID_DEFAULT_PREFIX: u64 = 18338657682652659712;
 pub const IB_GID_SUBNET_LOCAL_PREFIX: u64 = 18338657682652659712;
 pub const IB_GID_SITE_LOCAL_PREFIX: u64 = 18356672081162141696;
-pub const IB_GSI_QKEY: ib_qkey_t = 2147549184;
 pub const IB_LID_UC_FIRST: ib_lid_t = 1;
 pub const IB_LID_UC_LAST: ib_lid_t = 49151;
 pub const IB_LID_MC_FIRST: ib_lid_t = 49152;
@@ -851,9 +851,12 @@ pub const IB_PKEY_INVALID_LIMITED: ib_pkey_t = 0;
 pub const IB_PKEY_DEFAULT_LIMITED: ib_pkey_t = 32767;
 pub const IB_PKEY_INVALID_FULL: ib_pkey_t = 32768;
 pub const IB_PKEY_DEFAULT_FULL: ib_pkey_t = 65535;
-pub const IB_PRIVILEGED_QKEY_BIT: u32 = 2147483648;
 pub const IB_QPN_MASK: ib_qpn_t = 16777215;
+pub const IB_PRIVILEGED_QKEY_BIT: u32 = 2147483648;
 pub const IB_SID_AGN_IBTA: u64 = 0;
+pub const IB_TIME_EXP_MASK: u32 = 63;
+pub const IB_SVC_DATA_LEN: usize = 64;
+pub const IB_SVC_NAME_LEN: usize = 64;
 pub const IB_SID_IPADDR_PORTNUM_MASK: u64 = 65535;
 pub const IB_SID_IPADDR_IPNUM_MASK: u64 = 16711680;
 pub const IB_SID_IPADDR_PREFIX: u64 = 16777216;
@@ -862,9 +865,6 @@ pub const IB_SID_AGN_IETF: u64 = 72057594037927936;
 pub const IB_SID_AGN_LOCAL: u64 = 144115188075855872;
 pub const IB_SID_AGN_MASK: u64 = 18374686479671623680;
 pub const IB_SID_IPADDR_PREFIX_MASK: u64 = 18446744073675997184;
-pub const IB_SVC_DATA_LEN: usize = 64;
-pub const IB_SVC_NAME_LEN: usize = 64;
-pub const IB_TIME_EXP_MASK: u32 = 63;
 pub const IBT_WC_SUCCESS: ibt_wc_status_t = 0;
 pub const IBT_WC_LOCAL_LEN_ERR: ibt_wc_status_t = 10;
 pub const IBT_WC_LOCAL_CHAN_OP_ERR: ibt_wc_status_t = 11;
@@ -894,36 +894,36 @@ pub const IBT_IS_OP_IO_WRITE: u32 = 2;
 pub const IBT_IS_OP_BIDIR: u32 = 3;
 pub const IBT_LINK_SPEED_SDR: u32 = 1;
 pub const IBT_LINK_WIDTH_1X: u32 = 1;
+pub const IBT_MR_DATA_IN_IF_VERSION: u32 = 1;
 pub const IBT_LINK_SPEED_DDR: u32 = 2;
 pub const IBT_LINK_WIDTH_4X: u32 = 2;
 pub const IBT_LINK_SPEED_QDR: u32 = 4;
 pub const IBT_LINK_WIDTH_8X: u32 = 4;
 pub const IBT_LINK_WIDTH_12X: u32 = 8;
-pub const IBT_MR_DATA_IN_IF_VERSION: u32 = 1;
 pub const IBT_PINIT_NO_LOAD: u32 = 1;
 pub const IBT_PINIT_PRESERVE_CONTENT: u32 = 2;
 pub const IBT_PINIT_PRESERVE_PRESENCE: u32 = 4;
 pub const IBT_PINIT_NO_RESUSCITATE: u32 = 8;
+pub const IBT_RC_SRV: ibt_tran_srv_t = 0;
 pub const IBT_PORT_PHYS_STATE_SLEEP: u32 = 1;
 pub const IBT_PORT_PHYS_STATE_POLLING: u32 = 2;
+pub const IBT_RD_SRV: ibt_tran_srv_t = 2;
 pub const IBT_PORT_PHYS_STATE_DISABLED: u32 = 3;
 pub const IBT_PORT_PHYS_STATE_TRAINING: u32 = 4;
+pub const IBT_RAWIP_SRV: ibt_tran_srv_t = 4;
 pub const IBT_PORT_PHYS_STATE_UP: u32 = 5;
+pub const IBT_RAWETHER_SRV: ibt_tran_srv_t = 5;
 pub const IBT_PORT_PHYS_STATE_RECOVERY: u32 = 6;
+pub const IBT_RFCI_SRV: ibt_tran_srv_t = 6;
 pub const IBT_PORT_PHYS_STATE_TEST: u32 = 7;
 pub const IBT_PORT_EVENTS: u32 = 3146496;
-pub const IBT_RAWETHER_SRV: ibt_tran_srv_t = 5;
-pub const IBT_RAWIP_SRV: ibt_tran_srv_t = 4;
-pub const IBT_RC_SRV: ibt_tran_srv_t = 0;
-pub const IBT_RD_SRV: ibt_tran_srv_t = 2;
-pub const IBT_RFCI_SRV: ibt_tran_srv_t = 6;
-pub const IBT_SRATE_1X: u32 = 2;
-pub const IBT_SRATE_4X: u32 = 3;
-pub const IBT_SRATE_12X: u32 = 4;
 pub const IBT_SYNC_READ: u32 = 1;
-pub const IBT_SYNC_WRITE: u32 = 2;
 pub const IBT_UC_SRV: ibt_tran_srv_t = 1;
+pub const IBT_SRATE_1X: u32 = 2;
+pub const IBT_SYNC_WRITE: u32 = 2;
+pub const IBT_SRATE_4X: u32 = 3;
 pub const IBT_UD_SRV: ibt_tran_srv_t = 3;
+pub const IBT_SRATE_12X: u32 = 4;
 pub const IBT_WC_NO_FLAGS: ibt_wc_flags_t = 0;
 pub const IBT_WC_GRH_PRESENT: ibt_wc_flags_t = 1;
 pub const IBT_WC_IMMED_DATA_PRESENT: ibt_wc_flags_t = 2;
@@ -1028,35 +1028,35 @@ pub const IBT_CM_CLOSED_ABORT: u32 = 6;
 pub const IBT_CM_IP_IPV_V6: u32 = 6;
 pub const IBT_CM_CLOSED_STALE: u32 = 7;
 pub const IBT_CM_CLOSED_ALREADY: u32 = 8;
+pub const IBT_IP_HDR_PRIV_DATA_SZ: u32 = 36;
 pub const IBT_CM_ADDL_REJ_LEN: u32 = 72;
 pub const IBT_CM_APR_ADDL_LEN: u32 = 72;
 pub const IBT_CM_SIDR_CP_LEN: u32 = 72;
-pub const IBT_DREP_PRIV_DATA_SZ: u32 = 224;
-pub const IBT_DREQ_PRIV_DATA_SZ: u32 = 220;
-pub const IBT_IP_HDR_PRIV_DATA_SZ: u32 = 36;
-pub const IBT_LAP_PRIV_DATA_SZ: u32 = 168;
-pub const IBT_MAX_PRIV_DATA_SZ: u32 = 224;
-pub const IBT_MRA_PRIV_DATA_SZ: u32 = 222;
-pub const IBT_REJ_PRIV_DATA_SZ: u32 = 148;
-pub const IBT_REP_PRIV_DATA_SZ: u32 = 196;
 pub const IBT_REQ_PRIV_DATA_SZ: u32 = 92;
-pub const IBT_RTU_PRIV_DATA_SZ: u32 = 224;
 pub const IBT_SIDR_REP_PRIV_DATA_SZ: u32 = 136;
+pub const IBT_REJ_PRIV_DATA_SZ: u32 = 148;
+pub const IBT_LAP_PRIV_DATA_SZ: u32 = 168;
+pub const IBT_REP_PRIV_DATA_SZ: u32 = 196;
 pub const IBT_SIDR_REQ_PRIV_DATA_SZ: u32 = 216;
+pub const IBT_DREQ_PRIV_DATA_SZ: u32 = 220;
+pub const IBT_MRA_PRIV_DATA_SZ: u32 = 222;
+pub const IBT_DREP_PRIV_DATA_SZ: u32 = 224;
+pub const IBT_MAX_PRIV_DATA_SZ: u32 = 224;
+pub const IBT_RTU_PRIV_DATA_SZ: u32 = 224;
 pub const IBTI_V1: ::core::ffi::c_uint = 1;
 pub const IBTI_V2: ::core::ffi::c_uint = 2;
 pub const IBTI_V3: ::core::ffi::c_uint = 3;
 pub const IBTI_V4: ::core::ffi::c_uint = 4;
 pub const IBTI_V_CURR: ::core::ffi::c_uint = 4;
-pub const IBT_CQ_HID_DEFAULT: u32 = 1;
 pub const IBT_IPADDR_NO_FLAGS: u32 = 0;
+pub const IBT_CQ_HID_DEFAULT: u32 = 1;
 pub const IBT_IPADDR_DUPLICATE: u32 = 1;
 pub const IBT_MAX_SPECIAL_PATHS: u32 = 2;
+pub const IBT_SBIND_NO_FLAGS: u32 = 0;
 pub const IBT_NODE_TYPE_CHANNEL_ADAPTER: u32 = 1;
+pub const IBT_SBIND_NO_CLEANUP: u32 = 1;
 pub const IBT_NODE_TYPE_SWITCH: u32 = 2;
 pub const IBT_NODE_TYPE_ROUTER: u32 = 3;
-pub const IBT_SBIND_NO_FLAGS: u32 = 0;
-pub const IBT_SBIND_NO_CLEANUP: u32 = 1;
 pub const IBT_TEST_DEV: u32 = 999;
 pub const IBD_CREATE_IBPART: u32 = 1634795521;
 pub const IBD_DELETE_IBPART: u32 = 1634795522;
@@ -1091,27 +1091,27 @@ pub const KSTAT_TYPE_NAMED: u8 = 1;
 pub const KSTAT_TYPE_INTR: u8 = 2;
 pub const KSTAT_TYPE_IO: u8 = 3;
 pub const KSTAT_TYPE_TIMER: u8 = 4;
-pub const IPOIB_HDRSIZE: usize = 4;
+pub const MAC_PLUGIN_IDENT_IB: &::core::ffi::CStr = c"mac_ib";
 pub const IPOIB_ADDRL: usize = 20;
+pub const IPOIB_HDRSIZE: usize = 4;
 pub const IPOIB_GRH_SIZE: usize = 40;
-pub const MAC_IB_GID_SIZE: usize = 10;
 pub const MAC_IB_MAX_802_SAP: u32 = 255;
 pub const MAC_IB_ETHERTYPE_MAX: u32 = 65535;
+pub const MAC_IB_GID_SIZE: usize = 10;
 pub const MAC_IB_BROADCAST_GID: u32 = 4294967295;
-pub const MAC_PLUGIN_IDENT_IB: &::core::ffi::CStr = c"mac_ib";
-pub const HCK_PARTIALCKSUM: u32 = 2;
-pub const HCK_FULLCKSUM: u32 = 4;
-pub const HCK_FLAGS: u32 = 15;
-pub const HCK_FULLCKSUM_OK: u32 = 8;
 pub const HCK_IPV4_HDRCKSUM: u32 = 1;
 pub const HCK_IPV4_HDRCKSUM_OK: u32 = 1;
+pub const HCK_PARTIALCKSUM: u32 = 2;
+pub const HCK_FULLCKSUM: u32 = 4;
+pub const HCK_FULLCKSUM_OK: u32 = 8;
+pub const HCK_FLAGS: u32 = 15;
 pub const HW_LSO: u32 = 16;
 pub const HW_LSO_FLAGS: u32 = 16;
 pub const LSO_TX_BASIC_TCP_IPV4: u32 = 1;
 pub const MAC_RING_TX_SERIALIZE: u32 = 1;
-pub const MAC_RING_RX_ENQUEUE: u32 = 2;
 pub const MAC_VERSION: u32 = 1;
 pub const MAC_VERSION_V1: u32 = 1;
+pub const MAC_RING_RX_ENQUEUE: u32 = 2;
 pub const MAC_VIRT_NONE: u32 = 0;
 pub const MAC_VIRT_LEVEL1: u32 = 1;
 pub const MAC_VIRT_HIO: u32 = 2;
@@ -1127,12 +1127,12 @@ pub const MC_PROPERTIES: u32 = 224;
 pub const LOCK_LEVEL: ::core::ffi::c_int = 10;
 pub const PIL_MAX: ::core::ffi::c_int = 15;
 pub const MI_INFO_ONE: ::core::ffi::c_int = 1;
+pub const MI_LOADED: ::core::ffi::c_int = 1;
 pub const MI_INFO_ALL: ::core::ffi::c_int = 2;
+pub const MI_INSTALLED: ::core::ffi::c_int = 2;
 pub const MI_INFO_CNT: ::core::ffi::c_int = 4;
 pub const MI_INFO_LINKAGE: ::core::ffi::c_int = 8;
 pub const MI_INFO_NOBASE: ::core::ffi::c_int = 16;
-pub const MI_LOADED: ::core::ffi::c_int = 1;
-pub const MI_INSTALLED: ::core::ffi::c_int = 2;
 pub const MODMAXLINK: u32 = 10;
 pub const MODMAXLINK32: u32 = 10;
 pub const MODMAXLINKINFOLEN: u32 = 32;
@@ -1141,17 +1141,17 @@ pub const MODMAXNAMELEN: u32 = 32;
 pub const MODMAXNAMELEN32: u32 = 32;
 pub const MODREV_1: ::core::ffi::c_int = 1;
 pub const MOD_NOAUTOUNLOAD: u32 = 1;
+pub const MH_WALK_CONTINUE: ::core::ffi::c_int = 0;
+pub const MH_WALK_TERMINATE: ::core::ffi::c_int = 1;
 pub const MH_ERR_NOTFOUND: ::core::ffi::c_int = -3;
 pub const MH_ERR_DUPLICATE: ::core::ffi::c_int = -2;
 pub const MH_ERR_NOMEM: ::core::ffi::c_int = -1;
-pub const MH_WALK_CONTINUE: ::core::ffi::c_int = 0;
-pub const MH_WALK_TERMINATE: ::core::ffi::c_int = 1;
 pub const TASKQ_CPR_SAFE: u32 = 2;
 pub const TASKQ_DC_BATCH: u32 = 16;
 pub const TASKQ_PREPOPULATE: u32 = 1;
 pub const TASKQ_DYNAMIC: u32 = 4;
-pub const TASKQ_NAMELEN: u32 = 31;
 pub const TASKQ_THREADS_CPU_PCT: u32 = 8;
+pub const TASKQ_NAMELEN: u32 = 31;
 pub const TQ_SLEEP: u32 = 0;
 pub const TQ_NOSLEEP: u32 = 1;
 pub const TQ_NOQUEUE: u32 = 2;
@@ -8421,12 +8421,6 @@ impl Default for list {
         }
     }
 }
-pub type ib_addrs_t = ib_addrs;
-pub type ib_header_info_t = ib_header_info;
-pub type ipoib_hdr_t = ipoib_header;
-pub type ipoib_mac_t = ipoib_mac;
-pub type ipoib_pgrh_t = ipoib_pgrh;
-pub type ipoib_ptxhdr_t = ipoib_ptxhdr;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct ipoib_mac {
@@ -8434,18 +8428,21 @@ pub struct ipoib_mac {
     pub ipoib_gidpref: [u32; 2usize],
     pub ipoib_gidsuff: [u32; 2usize],
 }
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct ib_addrs {
-    pub ipib_src: ipoib_mac_t,
-    pub ipib_dst: ipoib_mac_t,
-}
+pub type ipoib_mac_t = ipoib_mac;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct ipoib_header {
     pub ipoib_type: ushort_t,
     pub ipoib_mbz: ushort_t,
 }
+pub type ipoib_hdr_t = ipoib_header;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct ipoib_ptxhdr {
+    pub ipoib_dest: ipoib_mac_t,
+    pub ipoib_rhdr: ipoib_hdr_t,
+}
+pub type ipoib_ptxhdr_t = ipoib_ptxhdr;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct ipoib_pgrh {
@@ -8456,6 +8453,14 @@ pub struct ipoib_pgrh {
     pub ipoib_dgid_pref: [u32; 2usize],
     pub ipoib_dgid_suff: [u32; 2usize],
 }
+pub type ipoib_pgrh_t = ipoib_pgrh;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct ib_addrs {
+    pub ipib_src: ipoib_mac_t,
+    pub ipib_dst: ipoib_mac_t,
+}
+pub type ib_addrs_t = ib_addrs;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ib_header_info {
@@ -8486,12 +8491,7 @@ impl Default for ib_header_info {
         }
     }
 }
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct ipoib_ptxhdr {
-    pub ipoib_dest: ipoib_mac_t,
-    pub ipoib_rhdr: ipoib_hdr_t,
-}
+pub type ib_header_info_t = ib_header_info;
 pub const MAC_CAPAB_HCKSUM: mac_capab_t = mac_capab_t(1);
 pub const MAC_CAPAB_LSO: mac_capab_t = mac_capab_t(8);
 pub const MAC_CAPAB_RESERVED1: mac_capab_t = mac_capab_t(2);

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * The IPv4 header and the checksum helpers over it.
+ */
+
 #ifndef	_INET_IP_H
 #define	_INET_IP_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Internet addresses, as far as the interfaces here carry them.
+ */
+
 #ifndef	_NETINET_IN_H
 #define	_NETINET_IN_H
 

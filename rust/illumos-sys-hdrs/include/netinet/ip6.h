@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * The IPv6 header, and the length of its extension headers (module ip).
+ */
+
 #ifndef	_NETINET_IP6_H
 #define	_NETINET_IP6_H
 

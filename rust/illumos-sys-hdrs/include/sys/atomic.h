@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Atomic operations: membar_ops(9F), atomic_ops(9F).  Naturally aligned
+ * operands; each is a full barrier on amd64.  The _nv forms return the new value.
+ */
+
 #ifndef	_SYS_ATOMIC_H
 #define	_SYS_ATOMIC_H
 

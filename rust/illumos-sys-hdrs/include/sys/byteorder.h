@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Host and network byte order: byteorder(9F).
+ */
+
 #ifndef	_SYS_BYTEORDER_H
 #define	_SYS_BYTEORDER_H
 

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Callbacks around checkpoint/resume, which every long-lived kernel thread
+ * registers so that it can be stopped at a safe point.
+ */
+
 #ifndef	_SYS_CALLB_H
 #define	_SYS_CALLB_H
 
@@ -22,7 +27,6 @@
 #define	CALLB_CPR_ALWAYS_SAFE	4
 
 #define	CB_CL_CPR_DAEMON	0
-
 #define	CB_CODE_CPR_CHKPT	0
 #define	CB_CODE_CPR_RESUME	1
 

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Messages and formatted strings: cmn_err(9F), snprintf(9F).  The formatter
+ * knows no %z, %j or %t.
+ */
+
 #ifndef	_SYS_CMN_ERR_H
 #define	_SYS_CMN_ERR_H
 

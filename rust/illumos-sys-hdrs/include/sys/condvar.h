@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Condition variables: condvar(9F).  Zero-filled memory is an idle one.
+ */
+
 #ifndef	_SYS_CONDVAR_H
 #define	_SYS_CONDVAR_H
 

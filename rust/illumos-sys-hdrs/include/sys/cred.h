@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Credentials, opaque to drivers: ddi_cred(9F).
+ */
+
 #ifndef	_SYS_CRED_H
 #define	_SYS_CRED_H
 

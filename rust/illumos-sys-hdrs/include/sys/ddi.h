@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Services of the driver-kernel interface that System V defined.
+ */
+
 #ifndef	_SYS_DDI_H
 #define	_SYS_DDI_H
 

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Interrupts; for a driver without a device of its own, soft interrupts:
+ * ddi_add_softintr(9F), ddi_intr_add_softint(9F).
+ */
+
 #ifndef	_SYS_DDI_INTR_H
 #define	_SYS_DDI_INTR_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Fault management: results and impacts.
+ */
+
 #ifndef	_SYS_DDIFM_H
 #define	_SYS_DDIFM_H
 

@@ -9,16 +9,19 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Device properties: ddi_prop_op(9F).
+ */
+
 #ifndef	_SYS_DDIPROPDEFS_H
 #define	_SYS_DDIPROPDEFS_H
 
 #include <sys/types.h>
 
-#define	DDI_DEV_T_ANY	((dev_t)-2)
-#define	DDI_DEV_T_NONE	((dev_t)-1)
-
 #define	DDI_MAJOR_T_UNKNOWN	((major_t)0)
 #define	DDI_MAJOR_T_NONE	((major_t)-1)
+#define	DDI_DEV_T_ANY	((dev_t)-2)
+#define	DDI_DEV_T_NONE	((dev_t)-1)
 
 #define	DDI_PROP_SUCCESS	0
 #define	DDI_PROP_DONTPASS	1

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Handles and command words of the DDI.
+ */
+
 #ifndef	_SYS_DDITYPES_H
 #define	_SYS_DDITYPES_H
 

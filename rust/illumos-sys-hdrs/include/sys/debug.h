@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * ASSERT(9F) and VERIFY(9F).
+ */
+
 #ifndef	_SYS_DEBUG_H
 #define	_SYS_DEBUG_H
 

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Entry points of a driver: dev_ops(9S), cb_ops(9S).  Both objects are
+ * written at run time.
+ */
+
 #ifndef	_SYS_DEVOPS_H
 #define	_SYS_DEVOPS_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Priorities of kernel threads.
+ */
+
 #ifndef	_SYS_DISP_H
 #define	_SYS_DISP_H
 

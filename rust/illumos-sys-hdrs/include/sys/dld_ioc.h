@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Ioctls on /dev/dld.  A module registers a list under its identifier;
+ * the list is kept by reference.
+ */
+
 #ifndef	_SYS_DLD_IOC_H
 #define	_SYS_DLD_IOC_H
 

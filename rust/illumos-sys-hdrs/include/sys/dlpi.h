@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Media types of DLPI, as far as MAC-type plugins name them.
+ */
+
 #ifndef	_SYS_DLPI_H
 #define	_SYS_DLPI_H
 

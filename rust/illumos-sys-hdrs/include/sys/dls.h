@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Data-link services: a MAC gets a link of its own (module dls).
+ */
+
 #ifndef	_SYS_DLS_H
 #define	_SYS_DLS_H
 

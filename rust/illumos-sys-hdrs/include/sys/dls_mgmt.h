@@ -9,12 +9,15 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Classes and flags of data links, as the management daemon keeps them.
+ */
+
 #ifndef	_SYS_DLS_MGMT_H
 #define	_SYS_DLS_MGMT_H
 
-#define	DATALINK_ANY_MEDIATYPE	0x100000000ULL
-
 #define	DATALINK_CLASS_ALL	0x1ff
+#define	DATALINK_ANY_MEDIATYPE	0x100000000ULL
 
 #define	MAXLINKATTRLEN	32
 

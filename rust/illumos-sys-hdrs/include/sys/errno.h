@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Error numbers.  Above 34 they are not those of Linux.
+ */
+
 #ifndef	_SYS_ERRNO_H
 #define	_SYS_ERRNO_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Ethernet types that other media reuse.
+ */
+
 #ifndef	_SYS_ETHERNET_H
 #define	_SYS_ETHERNET_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * The partition ioctls of the IPoIB driver, as dladm(8) issues them.
+ */
+
 #ifndef	_SYS_IBPART_H
 #define	_SYS_IBPART_H
 
@@ -17,7 +21,6 @@
 #include <sys/types.h>
 
 #define	IBD_CREATE_IBPART	1634795521
-
 #define	IBD_DELETE_IBPART	1634795522
 
 #define	IBD_INFO_CMD_IBPART	1

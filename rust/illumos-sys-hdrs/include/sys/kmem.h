@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Kernel memory: kmem_alloc(9F), kmem_cache_create(9F).  Memory is freed
+ * with the size it was allocated with.
+ */
+
 #ifndef	_SYS_KMEM_H
 #define	_SYS_KMEM_H
 

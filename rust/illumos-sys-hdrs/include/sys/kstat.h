@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Kernel statistics: kstat_create(9F).
+ */
+
 #ifndef	_SYS_KSTAT_H
 #define	_SYS_KSTAT_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Intrusive doubly linked lists: list_create(9F).  No locking inside.
+ */
+
 #ifndef	_SYS_LIST_H
 #define	_SYS_LIST_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * What GLDv3 drivers, MAC-type plugins and their clients share.
+ */
+
 #ifndef	_SYS_MAC_H
 #define	_SYS_MAC_H
 
@@ -17,31 +21,25 @@
 #include <sys/types.h>
 
 #define	DATALINK_ALL_LINKID	0
-
 #define	DATALINK_INVALID_LINKID	0
-
 #define	DATALINK_MAX_LINKID	0xffffffffU
 
-#define	MACTYPE_STAT_MIN	2000
-
 #define	MACTYPE_VERSION	1
+#define	MACTYPE_STAT_MIN	2000
 
 #define	MAC_PROP_PERM_READ	1
 #define	MAC_PROP_PERM_WRITE	16
 #define	MAC_PROP_PERM_RW	17
 #define	MAC_PROP_MAP_KSTAT	0x100
 #define	MAC_PROP_FLAGS_RK	0x101
-
 #define	MAC_STAT_MIN	1000
 
 #define	MAXMACADDRLEN	20
 
+#define	MTOPS_PDATA_VERIFY	1
 #define	MTOPS_HEADER_COOK	2
 #define	MTOPS_HEADER_UNCOOK	4
-
 #define	MTOPS_LINK_DETAILS	8
-
-#define	MTOPS_PDATA_VERIFY	1
 
 typedef enum link_duplex_t {
 	LINK_DUPLEX_UNKNOWN = 0,

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * What a MAC client may ask of a MAC; a plugin uses mac_stat_get().
+ */
+
 #ifndef	_SYS_MAC_CLIENT_H
 #define	_SYS_MAC_CLIENT_H
 

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * GLDv3: what a driver registers and calls (mac(9E), mac_register(9F)), and
+ * what a MAC-type plugin registers.
+ */
+
 #ifndef	_SYS_MAC_PROVIDER_H
 #define	_SYS_MAC_PROVIDER_H
 
@@ -22,11 +27,9 @@
 #define	LSO_TX_BASIC_TCP_IPV4	1
 
 #define	MAC_RING_TX_SERIALIZE	1
-#define	MAC_RING_RX_ENQUEUE	2
-
 #define	MAC_VERSION	1
-
 #define	MAC_VERSION_V1	1
+#define	MAC_RING_RX_ENQUEUE	2
 
 #define	MAC_VIRT_NONE	0
 #define	MAC_VIRT_LEVEL1	1

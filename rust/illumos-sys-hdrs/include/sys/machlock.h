@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Interrupt levels that matter to locks.
+ */
+
 #ifndef	_SYS_MACHLOCK_H
 #define	_SYS_MACHLOCK_H
 

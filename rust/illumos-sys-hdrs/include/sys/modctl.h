@@ -9,19 +9,22 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Module linkage: modlinkage(9S), mod_install(9F), _init(9E).
+ */
+
 #ifndef	_SYS_MODCTL_H
 #define	_SYS_MODCTL_H
 
 #include <sys/types.h>
 
 #define	MI_INFO_ONE	1
+#define	MI_LOADED	1
 #define	MI_INFO_ALL	2
+#define	MI_INSTALLED	2
 #define	MI_INFO_CNT	4
 #define	MI_INFO_LINKAGE	8
 #define	MI_INFO_NOBASE	16
-
-#define	MI_LOADED	1
-#define	MI_INSTALLED	2
 
 #define	MODMAXLINK	10
 

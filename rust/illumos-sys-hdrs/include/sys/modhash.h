@@ -9,17 +9,20 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Hash tables: every call takes a lock inside, and callbacks run under it.
+ */
+
 #ifndef	_SYS_MODHASH_H
 #define	_SYS_MODHASH_H
 
 #include <sys/types.h>
 
+#define	MH_WALK_CONTINUE	0
+#define	MH_WALK_TERMINATE	1
 #define	MH_ERR_NOTFOUND	(-3)
 #define	MH_ERR_DUPLICATE	(-2)
 #define	MH_ERR_NOMEM	(-1)
-
-#define	MH_WALK_CONTINUE	0
-#define	MH_WALK_TERMINATE	1
 
 typedef struct mod_hash mod_hash_t;
 typedef void *mod_hash_hndl_t;

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Mutual exclusion: mutex(9F).  Zero-filled memory is an unheld adaptive
+ * mutex.
+ */
+
 #ifndef	_SYS_MUTEX_H
 #define	_SYS_MUTEX_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Parameters of the running kernel.
+ */
+
 #ifndef	_SYS_PARAM_H
 #define	_SYS_PARAM_H
 

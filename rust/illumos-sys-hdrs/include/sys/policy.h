@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Privilege checks: 0 or an errno.
+ */
+
 #ifndef	_SYS_POLICY_H
 #define	_SYS_POLICY_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Processes, opaque to drivers.  A kernel thread is created in p0.
+ */
+
 #ifndef	_SYS_PROC_H
 #define	_SYS_PROC_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Readers/writer locks: rwlock(9F).
+ */
+
 #ifndef	_SYS_RWLOCK_H
 #define	_SYS_RWLOCK_H
 

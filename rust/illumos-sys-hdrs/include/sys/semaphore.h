@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Counting semaphores: semaphore(9F).
+ */
+
 #ifndef	_SYS_SEMAPHORE_H
 #define	_SYS_SEMAPHORE_H
 

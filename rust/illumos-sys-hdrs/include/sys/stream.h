@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * STREAMS messages and queues: msgb(9S), datab(9S), allocb(9F).
+ */
+
 #ifndef	_SYS_STREAM_H
 #define	_SYS_STREAM_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Messages: checksum attributes and memory of other owners.
+ */
+
 #ifndef	_SYS_STRSUBR_H
 #define	_SYS_STRSUBR_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Helpers for M_IOCTL and for the parts of a message.
+ */
+
 #ifndef	_SYS_STRSUN_H
 #define	_SYS_STRSUN_H
 

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * The DDI of Solaris: nodes, properties, soft state, user memory, task
+ * queues, strings.
+ */
+
 #ifndef	_SYS_SUNDDI_H
 #define	_SYS_SUNDDI_H
 
@@ -58,7 +63,6 @@
 #define	DDI_MODEL_LP64	0x200000
 #define	DDI_MODEL_NATIVE	0x200000
 #define	DDI_MODEL_MASK	267386880
-
 #define	DDI_NOT_WELL_FORMED	(-2)
 
 #define	DDI_WALK_CONTINUE	0

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Timeouts (timeout(9F), untimeout(9F)) and other services of genunix.
+ */
+
 #ifndef	_SYS_SYSTM_H
 #define	_SYS_SYSTM_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Task queues: taskq(9F).
+ */
+
 #ifndef	_SYS_TASKQ_H
 #define	_SYS_TASKQ_H
 
@@ -16,14 +20,12 @@
 #include <sys/types.h>
 
 #define	TASKQ_CPR_SAFE	2
-
 #define	TASKQ_DC_BATCH	16
 
 #define	TASKQ_PREPOPULATE	1
 #define	TASKQ_DYNAMIC	4
-#define	TASKQ_NAMELEN	31
-
 #define	TASKQ_THREADS_CPU_PCT	8
+#define	TASKQ_NAMELEN	31
 
 #define	TQ_SLEEP	0
 #define	TQ_NOSLEEP	1

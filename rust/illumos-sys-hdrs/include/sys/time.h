@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Clocks: gethrtime(9F), ddi_get_lbolt(9F).
+ */
+
 #ifndef	_SYS_TIME_H
 #define	_SYS_TIME_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Basic types of the amd64 kernel (LP64).
+ */
+
 #ifndef	_SYS_TYPES_H
 #define	_SYS_TYPES_H
 

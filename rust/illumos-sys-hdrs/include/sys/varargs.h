@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Variable argument lists of the amd64 calling convention.
+ */
+
 #ifndef	_SYS_VARARGS_H
 #define	_SYS_VARARGS_H
 

@@ -29,20 +29,37 @@ pub fn check(tables: &Tables) -> Result<(), String> {
 
 /// Type-checks `file` against the crate's headers and those of the named interface.
 pub fn compile(file: &Path) -> Result<(), String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new(compiler())
-        .args(FLAGS)
-        .arg("-fsyntax-only")
-        .arg("-I")
-        .arg(root)
-        .arg("-I")
-        .arg(root.join("include"))
-        .arg("-I")
-        .arg(root.join("../../usr/src/uts/common"))
-        .arg(file)
-        .output()
-        .map_err(|e| format!("the C compiler does not start: {e}"))?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    run(Command::new(compiler()).args(FLAGS).args(include_paths()).arg("-fsyntax-only").arg(file))
+}
+
+/// Builds `file` as a program against the same headers and runs it.
+pub fn execute(file: &Path) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let program = dir.path().join("program");
+    let warnings = ["-Wall", "-Wextra", "-Werror"];
+    run(Command::new(compiler()).args(warnings).args(include_paths()).arg(file).arg("-o").arg(&program))?;
+    run(&mut Command::new(&program))
+}
+
+/// Every header of the crate, as it is included.
+pub fn all() -> Vec<String> {
+    let wrapper = include_str!("../../wrapper.h");
+    let included =
+        |line: &str| line.strip_prefix("#include <").and_then(|l| l.strip_suffix('>')).map(String::from);
+    wrapper.lines().filter_map(included).collect()
+}
+
+fn include_paths() -> [String; 3] {
+    let root = env!("CARGO_MANIFEST_DIR");
+    [format!("-I{root}"), format!("-I{root}/include"), format!("-I{root}/../../usr/src/uts/common")]
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|e| format!("{:?} does not start: {e}", command.get_program()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
 }
 
 /// The C compiler that `cc` finds, `CC` respected.

@@ -163,3 +163,36 @@ fn a_difference_from_the_c_headers_stops_the_compiler() {
         assert!(complaint.contains(name), "{name} was changed; the compiler says:\n{complaint}");
     }
 }
+
+#[test]
+fn every_header_can_be_included_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in headers::all() {
+        let file = dir.path().join("alone.c");
+        std::fs::write(&file, format!("#include <{name}>\n")).unwrap();
+        headers::compile(&file).unwrap_or_else(|complaint| panic!("{name} alone:\n{complaint}"));
+    }
+}
+
+#[test]
+fn no_header_is_left_out_of_the_bindings() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+    let mut dirs = vec![std::path::PathBuf::from(root)];
+    let included = headers::all();
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                let name = path.strip_prefix(root).unwrap().display().to_string();
+                assert!(included.contains(&name), "wrapper.h does not include {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_c_consumer_of_mac_ib_h_converts_a_grh_in_place() {
+    headers::execute(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/abi/consumer.c").as_ref()).unwrap();
+}

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Numbers and addresses of the InfiniBand architecture.  In memory a GID is
+ * two host-endian words.
+ */
+
 #ifndef	_SYS_IB_IB_TYPES_H
 #define	_SYS_IB_IB_TYPES_H
 
@@ -19,11 +24,10 @@
 #define	IB_EUI64_IDENTIFIER_MASK	0xffffffffffULL
 
 #define	IB_GID_SITE_LOCAL_SUBNET_MASK	0xffff
+#define	IB_GSI_QKEY	0x80010000U
 #define	IB_GID_DEFAULT_PREFIX	0xfe80000000000000ULL
 #define	IB_GID_SUBNET_LOCAL_PREFIX	0xfe80000000000000ULL
 #define	IB_GID_SITE_LOCAL_PREFIX	0xfec0000000000000ULL
-
-#define	IB_GSI_QKEY	0x80010000U
 
 #define	IB_LID_UC_FIRST	1
 #define	IB_LID_UC_LAST	0xbfff
@@ -50,12 +54,13 @@
 #define	IB_PKEY_DEFAULT_LIMITED	0x7fff
 #define	IB_PKEY_INVALID_FULL	0x8000
 #define	IB_PKEY_DEFAULT_FULL	0xffff
-
+#define	IB_QPN_MASK	0xffffff
 #define	IB_PRIVILEGED_QKEY_BIT	0x80000000U
 
-#define	IB_QPN_MASK	0xffffff
-
 #define	IB_SID_AGN_IBTA	0
+#define	IB_TIME_EXP_MASK	63
+#define	IB_SVC_DATA_LEN	0x40
+#define	IB_SVC_NAME_LEN	0x40
 #define	IB_SID_IPADDR_PORTNUM_MASK	0xffff
 #define	IB_SID_IPADDR_IPNUM_MASK	16711680
 #define	IB_SID_IPADDR_PREFIX	0x1000000
@@ -64,11 +69,6 @@
 #define	IB_SID_AGN_LOCAL	0x200000000000000ULL
 #define	IB_SID_AGN_MASK	0xff00000000000000ULL
 #define	IB_SID_IPADDR_PREFIX_MASK	(-33554432)
-
-#define	IB_SVC_DATA_LEN	0x40
-#define	IB_SVC_NAME_LEN	0x40
-
-#define	IB_TIME_EXP_MASK	63
 
 typedef enum ib_mtu_t {
 	IB_MTU_NOT_SPECIFIED = 0,

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * IBTF client interface: channels and address handles.
+ */
+
 #ifndef	_SYS_IB_IBTL_IBTI_H
 #define	_SYS_IB_IBTL_IBTI_H
 

@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * IBTF client interface: what the communication manager hands to a handler.
+ */
+
 #ifndef	_SYS_IB_IBTL_IBTI_CM_H
 #define	_SYS_IB_IBTL_IBTI_CM_H
 
@@ -56,32 +60,21 @@
 #define	IBT_CM_IP_IPV_V6	6
 #define	IBT_CM_CLOSED_STALE	7
 #define	IBT_CM_CLOSED_ALREADY	8
+#define	IBT_IP_HDR_PRIV_DATA_SZ	0x24
 #define	IBT_CM_ADDL_REJ_LEN	0x48
 #define	IBT_CM_APR_ADDL_LEN	0x48
 #define	IBT_CM_SIDR_CP_LEN	0x48
-
-#define	IBT_DREP_PRIV_DATA_SZ	224
-
-#define	IBT_DREQ_PRIV_DATA_SZ	220
-
-#define	IBT_IP_HDR_PRIV_DATA_SZ	0x24
-
-#define	IBT_LAP_PRIV_DATA_SZ	168
-
-#define	IBT_MAX_PRIV_DATA_SZ	224
-
-#define	IBT_MRA_PRIV_DATA_SZ	222
-
-#define	IBT_REJ_PRIV_DATA_SZ	148
-
-#define	IBT_REP_PRIV_DATA_SZ	196
-
 #define	IBT_REQ_PRIV_DATA_SZ	92
-
-#define	IBT_RTU_PRIV_DATA_SZ	224
-
 #define	IBT_SIDR_REP_PRIV_DATA_SZ	0x88
+#define	IBT_REJ_PRIV_DATA_SZ	148
+#define	IBT_LAP_PRIV_DATA_SZ	168
+#define	IBT_REP_PRIV_DATA_SZ	196
 #define	IBT_SIDR_REQ_PRIV_DATA_SZ	216
+#define	IBT_DREQ_PRIV_DATA_SZ	220
+#define	IBT_MRA_PRIV_DATA_SZ	222
+#define	IBT_DREP_PRIV_DATA_SZ	224
+#define	IBT_MAX_PRIV_DATA_SZ	224
+#define	IBT_RTU_PRIV_DATA_SZ	224
 
 typedef enum ibt_ap_status_e {
 	IBT_CM_AP_LOADED = 0,

@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * IBTF client interface: attachment, HCAs, completion queues, memory,
+ * multicast groups, paths, services and partitions (modules ibtl and ibcm).
+ */
+
 #ifndef	_SYS_IB_IBTL_IBTI_COMMON_H
 #define	_SYS_IB_IBTL_IBTI_COMMON_H
 
@@ -25,23 +30,18 @@
 #define	IBTI_V2	2
 #define	IBTI_V3	3
 #define	IBTI_V4	4
-
 #define	IBTI_V_CURR	4
 
-#define	IBT_CQ_HID_DEFAULT	1
-
 #define	IBT_IPADDR_NO_FLAGS	0
+#define	IBT_CQ_HID_DEFAULT	1
 #define	IBT_IPADDR_DUPLICATE	1
-
 #define	IBT_MAX_SPECIAL_PATHS	2
 
+#define	IBT_SBIND_NO_FLAGS	0
 #define	IBT_NODE_TYPE_CHANNEL_ADAPTER	1
+#define	IBT_SBIND_NO_CLEANUP	1
 #define	IBT_NODE_TYPE_SWITCH	2
 #define	IBT_NODE_TYPE_ROUTER	3
-
-#define	IBT_SBIND_NO_FLAGS	0
-#define	IBT_SBIND_NO_CLEANUP	1
-
 #define	IBT_TEST_DEV	999
 
 struct buf;

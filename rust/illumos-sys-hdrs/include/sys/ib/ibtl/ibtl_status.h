@@ -9,6 +9,10 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Results of IBTF calls and of work requests.
+ */
+
 #ifndef	_SYS_IB_IBTL_IBTL_STATUS_H
 #define	_SYS_IB_IBTL_IBTL_STATUS_H
 

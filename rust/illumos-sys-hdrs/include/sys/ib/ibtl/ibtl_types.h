@@ -9,6 +9,11 @@
  * http://www.illumos.org/license/CDDL.
  */
 
+/*
+ * Types that IBTF clients and HCA drivers share: attributes, work requests,
+ * work completions.
+ */
+
 #ifndef	_SYS_IB_IBTL_IBTL_TYPES_H
 #define	_SYS_IB_IBTL_IBTL_TYPES_H
 
@@ -26,7 +31,6 @@
 #define	IBT_FC_INFO_DATA_DESC	5
 #define	IBT_FC_INFO_UNSOL_CMD	6
 #define	IBT_FC_INFO_CMD_STAT	7
-
 #define	IBT_FEXCH_SRV	8
 
 #define	IBT_IS_OP_NO_IO	0
@@ -37,48 +41,39 @@
 
 #define	IBT_LINK_SPEED_SDR	1
 #define	IBT_LINK_WIDTH_1X	1
+#define	IBT_MR_DATA_IN_IF_VERSION	1
 #define	IBT_LINK_SPEED_DDR	2
 #define	IBT_LINK_WIDTH_4X	2
 #define	IBT_LINK_SPEED_QDR	4
 #define	IBT_LINK_WIDTH_8X	4
 #define	IBT_LINK_WIDTH_12X	8
 
-#define	IBT_MR_DATA_IN_IF_VERSION	1
-
 #define	IBT_PINIT_NO_LOAD	1
 #define	IBT_PINIT_PRESERVE_CONTENT	2
 #define	IBT_PINIT_PRESERVE_PRESENCE	4
 #define	IBT_PINIT_NO_RESUSCITATE	8
 
+#define	IBT_RC_SRV	0
 #define	IBT_PORT_PHYS_STATE_SLEEP	1
 #define	IBT_PORT_PHYS_STATE_POLLING	2
+#define	IBT_RD_SRV	2
 #define	IBT_PORT_PHYS_STATE_DISABLED	3
 #define	IBT_PORT_PHYS_STATE_TRAINING	4
+#define	IBT_RAWIP_SRV	4
 #define	IBT_PORT_PHYS_STATE_UP	5
+#define	IBT_RAWETHER_SRV	5
 #define	IBT_PORT_PHYS_STATE_RECOVERY	6
+#define	IBT_RFCI_SRV	6
 #define	IBT_PORT_PHYS_STATE_TEST	7
 #define	IBT_PORT_EVENTS	3146496
 
-#define	IBT_RAWETHER_SRV	5
-
-#define	IBT_RAWIP_SRV	4
-
-#define	IBT_RC_SRV	0
-
-#define	IBT_RD_SRV	2
-
-#define	IBT_RFCI_SRV	6
-
-#define	IBT_SRATE_1X	2
-#define	IBT_SRATE_4X	3
-#define	IBT_SRATE_12X	4
-
 #define	IBT_SYNC_READ	1
-#define	IBT_SYNC_WRITE	2
-
 #define	IBT_UC_SRV	1
-
+#define	IBT_SRATE_1X	2
+#define	IBT_SYNC_WRITE	2
+#define	IBT_SRATE_4X	3
 #define	IBT_UD_SRV	3
+#define	IBT_SRATE_12X	4
 
 #define	IBT_WC_NO_FLAGS	0
 #define	IBT_WC_GRH_PRESENT	1
@@ -132,7 +127,6 @@
 #define	IBT_AH_USER_MAP	1
 #define	IBT_AH_DEFER_ALLOC	2
 #define	IBT_AH_HDL_INVALID	300
-
 #define	IBT_MC_MLID_INVALID	900
 
 #define	IBT_QP_HDL_INVALID	400
