@@ -20,14 +20,11 @@ pub trait Subnet {
     /// The ports of channel adapters whose link is up, in any state from INIT on.
     fn endports(&mut self) -> Vec<Endport>;
 
-    /// Configures a port. Its P_Key table has been set.
+    /// Configures a port, and the switch to send packets to its LIDs there. Its P_Key table has been set.
     fn set_port(&mut self, port: Guid, settings: &PortSettings);
 
     /// Replaces a port's P_Key table: as many entries as [`Endport::p_keys`] had.
     fn set_p_keys(&mut self, port: Guid, table: &[PKey]);
-
-    /// Packets to `lid` leave the switch towards `port`, and no longer towards any other port.
-    fn set_unicast_route(&mut self, lid: Lid, port: Guid);
 
     /// Packets to `mlid` leave the switch towards these ports; none: they are dropped.
     fn set_multicast_route(&mut self, mlid: Lid, ports: &[Guid]);
@@ -260,9 +257,6 @@ impl Sm {
             subnet_timeout: self.config.sa.subnet_timeout,
             client_reregister: reregister,
         };
-        if is_new {
-            subnet.set_unicast_route(lid, guid);
-        }
         if reregister || !settings.are_in(&port.info) {
             subnet.set_port(guid, &settings);
             settings.apply(&mut port.info);

@@ -1,0 +1,265 @@
+//! What happens over time: sweeps, reports, restarts, faults.
+
+mod world;
+
+use sm::fault::{Fault, FaultAction};
+use sm::mad::RmppKind;
+use sm::partition::{GroupParams, Ports, broadcast_mgid};
+use sm::records::{
+    ClassPortInfo, InformInfo, McMemberRecord, NodeRecord, Notice, PathRecord, PortInfoRecord, ServiceRecord,
+    Trap, mc_member_mask, node_mask, path_mask, port_info_mask, service_mask,
+};
+use sm::*;
+use world::*;
+
+/// What ibmf subscribes with.
+fn everything(producer_type: u32) -> InformInfo {
+    InformInfo {
+        lid_range_begin: Lid::PERMISSIVE,
+        is_generic: true,
+        subscribe: true,
+        kind: 0xffff,
+        trap_number: 0xffff,
+        producer_type,
+        ..InformInfo::default()
+    }
+}
+
+fn subscribe(world: &mut World, port: Guid) {
+    for producer in [4, 1, 2, 3] {
+        let answer = world.ask_one(port, Method::SET, 0, &everything(producer)).unwrap();
+        assert_eq!(answer, everything(producer), "answered with a copy");
+    }
+}
+
+/// The reports that reached a port, answered.
+fn reports(world: &mut World, port: Guid) -> Vec<(Trap, Gid)> {
+    let reports = world.take(port, |mad| mad.method == Method::REPORT);
+    for report in &reports {
+        world.send(port, &SaMad { method: Method::REPORT_RESP, ..*report });
+    }
+    reports.iter().map(|mad| mad.record::<Notice>().unwrap().subject().unwrap()).collect()
+}
+
+fn gid(port: Guid) -> Gid {
+    Gid::of_port(Gid::DEFAULT_PREFIX, port)
+}
+
+#[test]
+fn a_sweep_gives_lids_p_keys_and_the_active_state() {
+    let world = World::open();
+    let lids: Vec<Lid> = [A, B, C].iter().map(|port| world.lid(*port)).collect();
+    assert_eq!(lids, [Lid(2), Lid(3), Lid(4)], "the manager has LID 1");
+    for port in world.subnet.ports.values() {
+        assert_eq!(port.info.port_state, PortState::Active.to_wire());
+        assert_eq!(port.info.master_sm_lid, Lid(1));
+    }
+    assert!(world.subnet.set.iter().all(|(_, settings)| settings.client_reregister));
+}
+
+#[test]
+fn a_sweep_without_change_touches_nothing() {
+    let mut world = World::open();
+    world.subnet.set.clear();
+    world.sm.sweep(world.now, &mut world.subnet);
+    assert_eq!(world.subnet.set, []);
+}
+
+#[test]
+fn p_keys_keep_their_places_and_the_default_one_has_the_first() {
+    let partition = |pkey: u16| Partition::new("p", PKey(pkey)).with_members(Ports::All, Membership::Full);
+    let mut world = World::new(vec![Partition::default_open(), partition(1), partition(2)]);
+    let table = |world: &World| world.subnet.ports[&A].p_keys[..4].to_vec();
+    assert_eq!(table(&world), [0xffff, 0x8001, 0x8002, 0].map(PKey));
+    world.sm.set_partitions(world.now, &mut world.subnet, vec![Partition::default_open(), partition(2)]);
+    assert_eq!(table(&world), [0xffff, 0, 0x8002, 0].map(PKey), "a partition that went leaves a free entry");
+    let three = vec![partition(2), partition(3), partition(1)];
+    world.sm.set_partitions(world.now, &mut world.subnet, three);
+    assert_eq!(table(&world), [0x7fff, 0x8001, 0x8002, 0x8003].map(PKey), "without a rule all are limited");
+}
+
+#[test]
+fn multicast_follows_memberships_after_a_while() {
+    let mut world = World::open();
+    let route = |world: &World| world.subnet.routes.get(&Lid(0xc000)).cloned();
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &join(broadcast(), A)).unwrap();
+    world.run(Nanos::from_millis(10));
+    assert_eq!(route(&world), Some(vec![]), "one member needs no route");
+    let sender = McMemberRecord { join_state: JoinState::SEND_ONLY_NON, ..join(broadcast(), B) };
+    world.ask_one(B, Method::SET, mc_member_mask::JOIN, &sender).unwrap();
+    assert_eq!(route(&world), Some(vec![]), "not yet");
+    world.run(Nanos::from_millis(10));
+    assert_eq!(route(&world), Some(vec![A, B]), "senders are in it too");
+    world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &join(broadcast(), A)).unwrap();
+    world.run(Nanos::from_millis(10));
+    assert_eq!(route(&world), Some(vec![]));
+}
+
+#[test]
+fn subscribers_hear_of_groups_and_ports() {
+    let mut world = World::open();
+    subscribe(&mut world, C);
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &join(broadcast(), A)).unwrap();
+    assert_eq!(reports(&mut world, C), [(Trap::GroupCreated, broadcast())], "its first full member");
+    world.ask_one(B, Method::SET, mc_member_mask::JOIN, &join(broadcast(), B)).unwrap();
+    assert_eq!(reports(&mut world, C), []);
+    world.unplug(B);
+    assert_eq!(reports(&mut world, C), [(Trap::GidOutOfService, gid(B))]);
+    world.unplug(A);
+    assert_eq!(reports(&mut world, C), [(Trap::GidOutOfService, gid(A)), (Trap::GroupDeleted, broadcast())]);
+    world.plug(A);
+    assert_eq!(reports(&mut world, C), [(Trap::GidInService, gid(A))]);
+    let refused = world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &join(broadcast(), A));
+    assert_eq!(refused, Err(Status::REQ_INVALID), "its membership went with it");
+    assert_eq!(world.sm.sa().counters().reports, world.sm.sa().counters().reports_answered);
+}
+
+#[test]
+fn subscribers_hear_nothing_of_groups_in_partitions_they_are_not_in() {
+    let partition = Partition::new("p", PKey(1))
+        .with_members(Ports::One(A), Membership::Full)
+        .with_ipoib(GroupParams::default());
+    let mut world = World::new(vec![Partition::default_open(), partition]);
+    subscribe(&mut world, C);
+    subscribe(&mut world, A);
+    let mgid = broadcast_mgid(PKey(1), 2);
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &join(mgid, A)).unwrap();
+    assert_eq!(reports(&mut world, C), []);
+    assert_eq!(reports(&mut world, A), [(Trap::GroupCreated, mgid)]);
+}
+
+#[test]
+fn unsubscribing_needs_the_queue_pair_number() {
+    let mut world = World::open();
+    subscribe(&mut world, C);
+    let without = InformInfo { subscribe: false, ..everything(4) };
+    assert_eq!(world.ask_one(C, Method::SET, 0, &without), Err(Status::REQ_INVALID));
+    let with = InformInfo { qpn: Qpn::GSI, ..without };
+    assert_eq!(world.ask_one(C, Method::SET, 0, &with), Ok(with));
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &join(broadcast(), A)).unwrap();
+    assert_eq!(reports(&mut world, C), []);
+}
+
+#[test]
+fn a_restart_forgets_what_was_dynamic_and_asks_to_register_anew() {
+    let mut world = World::open();
+    subscribe(&mut world, C);
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &join(broadcast(), A)).unwrap();
+    world.ask_one(A, Method::SET, mc_member_mask::CREATE, &join(ipv4(1), A)).unwrap();
+    world.subnet.set.clear();
+    let before: Vec<Lid> = [A, B, C].iter().map(|port| world.lid(*port)).collect();
+    world.sm.restart(world.now, &mut world.subnet, Lid(0xc010));
+    let set: Vec<bool> = world.subnet.set.iter().map(|(_, settings)| settings.client_reregister).collect();
+    assert_eq!(set, [true; 3]);
+    let after: Vec<Lid> = [A, B, C].iter().map(|port| world.lid(*port)).collect();
+    assert_eq!(before, after, "LIDs stay");
+    world.take(C, |_| true);
+    let refused = world.ask_one(A, Method::SET, mc_member_mask::JOIN, &join(ipv4(1), A));
+    assert_eq!(refused, Err(Status::REQ_INSUFFICIENT_COMPONENTS), "the group is gone");
+    let record = world.ask_one(A, Method::SET, mc_member_mask::JOIN, &join(broadcast(), A)).unwrap();
+    assert_eq!(record.mlid, Lid(0xc010), "the permanent one is back at another MLID");
+    assert_eq!(reports(&mut world, C), [], "nobody is subscribed");
+}
+
+#[test]
+fn nothing_is_answered_before_the_first_sweep_or_by_a_dead_manager() {
+    let mut sm = Sm::new(SmConfig::default());
+    let request = SaMad::request(Method::GET, Attribute::CLASS_PORT_INFO, 1, 0).emit();
+    sm.receive(Nanos(0), sm::sa::Address { lid: Lid(2), qpn: Qpn::GSI }, &request);
+    assert_eq!(sm.poll_send(Nanos(0)), None);
+    let mut world = World::open();
+    world.sm.stop();
+    assert_eq!(world.ask(A, Method::GET, 0, &ClassPortInfo::default()), None);
+}
+
+#[test]
+fn class_port_info_announces_multicast_and_a_response_time() {
+    let mut world = World::open();
+    let info = world.ask_one(A, Method::GET, 0, &ClassPortInfo::default()).unwrap();
+    assert_eq!(info.capability_mask & ClassPortInfo::UD_MULTICAST, ClassPortInfo::UD_MULTICAST);
+    assert_eq!((info.resp_time, info.redirect_qpn, info.redirect_q_key), (16, Qpn::GSI, QKey::GSI));
+}
+
+#[test]
+fn nodes_and_ports_can_be_asked_for() {
+    let mut world = World::open();
+    let node = NodeRecord { port_guid: B, ..world.subnet.ports[&B].node };
+    let found = world.ask_table(A, node_mask::PORT_GUID, &node).unwrap();
+    assert_eq!(found, [NodeRecord { lid: world.lid(B), ..node }]);
+    assert_eq!(world.ask_table(A, 0, &node).unwrap().len(), 4, "three ports and the manager's");
+    let query = PortInfoRecord { endport_lid: world.lid(C), ..PortInfoRecord::default() };
+    let found = world.ask_one(A, Method::GET, port_info_mask::LID, &query).unwrap();
+    assert_eq!(found.info, world.subnet.ports[&C].info);
+}
+
+#[test]
+fn service_records_are_kept_found_and_deleted() {
+    const ALL: u64 =
+        service_mask::SERVICE_ID | service_mask::SERVICE_GID | service_mask::P_KEY | service_mask::NAME;
+    let mut world = World::open();
+    let mut record = ServiceRecord {
+        service_id: 0x0100_0000_0000_0042,
+        service_gid: gid(A),
+        p_key: PKey::DEFAULT_FULL,
+        lease: 5,
+        key: [7; 16],
+        name: [0; 64],
+        data: [0; 64],
+    };
+    record.name[0] = b'x';
+    let set = world.ask_one(A, Method::SET, ALL, &record).unwrap();
+    assert_eq!(set, ServiceRecord { lease: 0xffff_ffff, key: [0; 16], ..record });
+    assert_eq!(world.ask_table(B, service_mask::NAME, &record).unwrap(), [set]);
+    world.ask_one(A, Method::SET, ALL | service_mask::LEASE, &record).unwrap();
+    world.run(Nanos::from_millis(6_000));
+    assert_eq!(world.ask_table(B, service_mask::NAME, &record), Ok(vec![]), "its lease is over");
+    world.ask_one(A, Method::SET, ALL, &record).unwrap();
+    world.ask_one(A, Method::DELETE, ALL, &record).unwrap();
+    assert_eq!(world.ask_one(A, Method::DELETE, ALL, &record), Err(Status::NO_RECORDS));
+    let foreign = ServiceRecord { p_key: PKey(0x8001), ..record };
+    assert_eq!(world.ask_one(A, Method::SET, ALL, &foreign), Err(Status::REQ_INVALID));
+}
+
+#[test]
+fn an_unacknowledged_table_is_sent_again_and_given_up() {
+    let mut world = World::open();
+    let path = PathRecord { dgid: gid(B), sgid: gid(A), numb_path: 1, ..PathRecord::default() };
+    let mask = path_mask::DGID | path_mask::SGID | path_mask::NUMB_PATH;
+    let request = SaMad::request(Method::GET_TABLE, Attribute::PATH_RECORD, 5, mask).with_record(&path);
+    world.send(A, &request);
+    world.run(Nanos::from_millis(5_000));
+    let kinds: Vec<RmppKind> = world.take(A, |_| true).iter().map(|mad| mad.rmpp.kind).collect();
+    assert_eq!(kinds, [RmppKind::Data, RmppKind::Data, RmppKind::Data, RmppKind::Data, RmppKind::Abort]);
+    assert_eq!(world.sm.poll_timeout(), None);
+}
+
+#[test]
+fn faults_do_what_they_say() {
+    let mut world = World::open();
+    let fault = |world: &mut World, action, count| {
+        world.sm.faults().clear();
+        world.sm.faults().push(Fault {
+            attribute: Some(Attribute::MC_MEMBER_RECORD),
+            count: Some(count),
+            ..Fault::always(action)
+        });
+    };
+    let request = join(broadcast(), A);
+    fault(&mut world, FaultAction::Silent, 1);
+    assert_eq!(world.ask(A, Method::SET, mc_member_mask::JOIN, &request), None);
+    assert_eq!(world.sm.sa().members_at(Lid(0xc000)), []);
+    fault(&mut world, FaultAction::Refuse(Status::NO_RESOURCES), 1);
+    assert_eq!(world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request), Err(Status::NO_RESOURCES));
+    fault(&mut world, FaultAction::LoseAnswer, 1);
+    assert_eq!(world.ask(A, Method::SET, mc_member_mask::JOIN, &request), None);
+    assert_eq!(world.sm.sa().members_at(Lid(0xc000)), [A]);
+    fault(&mut world, FaultAction::Delay(Nanos::from_millis(50)), 1);
+    assert_eq!(world.ask(A, Method::SET, mc_member_mask::JOIN, &request), None, "not yet");
+    world.run(Nanos::from_millis(49));
+    assert_eq!(world.take(A, |_| true), []);
+    world.run(Nanos::from_millis(1));
+    assert_eq!(world.take(A, |_| true).len(), 1);
+    fault(&mut world, FaultAction::Empty, 1);
+    assert_eq!(world.ask_table(A, 0, &request), Ok(vec![]));
+    assert_eq!(world.ask_table(A, 0, &request).unwrap().len(), 1, "the fault has worn out");
+}
