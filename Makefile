@@ -1,0 +1,50 @@
+# IPoIB for illumos, in Rust: `make help` says what there is.
+
+# rustup's cargo, also in the shell that has just installed it.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+
+CARGO ?= cargo
+SCENARIO ?= scenarios/two-hosts.toml
+SEED ?=
+KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
+KERNEL_TARGET := x86_64-unknown-none
+
+.PHONY: help run test modules audit bindings lint
+
+help:
+	@echo 'make run       two hosts on one fabric, through the built modules'
+	@echo '               (SCENARIO=file.toml, SEED=number; as root also Linux programs over the drivers)'
+	@echo 'make test      build the modules, run every test, audit the modules'
+	@echo 'make modules   build the kernel modules into proto/kernel'
+	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
+	@echo 'make bindings  regenerate the Rust bindings from the C headers of rust/illumos-sys-hdrs'
+	@echo 'make lint      formatting, and clippy for the workstation and for the kernel'
+	@echo 'make help      this list'
+
+run:
+	@sh tools/setup.sh run
+	@$(CARGO) run --quiet -p kmod -- build
+	$(CARGO) run --quiet -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED))
+
+test:
+	@sh tools/setup.sh test
+	@CARGO='$(CARGO)' sh tools/test.sh
+
+modules:
+	@sh tools/setup.sh modules
+	@$(CARGO) run --quiet -p kmod -- build
+
+audit: modules
+	@$(CARGO) run --quiet -p kmod -- audit
+
+bindings:
+	@sh tools/setup.sh bindings
+	$(CARGO) run --quiet -p bindings
+
+# A second pass for the kernel's target: what is compiled for it alone, and what allocates without a way to fail.
+lint:
+	@sh tools/setup.sh lint
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	CLIPPY_CONF_DIR=$(CURDIR)/tools/clippy-kernel $(CARGO) clippy --quiet --target $(KERNEL_TARGET) \
+		$(addprefix -p ,$(KERNEL_CRATES)) -- -D warnings
