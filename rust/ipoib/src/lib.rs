@@ -14,6 +14,7 @@ mod backoff;
 mod numbers;
 mod table;
 
+pub mod groups;
 pub mod header;
 pub mod nd;
 pub mod paths;

@@ -1,0 +1,665 @@
+//! Multicast memberships: what is wanted against what is held.
+//!
+//! The MAC layer says which groups it wants to hear, transmit says which it wants to reach, promiscuous mode wants every group
+//! of the partition. All of that is kept from the first request on, whether or not the link is up. What is held is reconciled
+//! with it by joins and leaves that run side by side, one at a time per group, and are retried with back-off. None of them
+//! stands in the way of anything else.
+//!
+//! A group nobody has created cannot be joined for sending. Its packets go to the all-routers group instead (RFC 4391 section
+//! 5), and whoever asked is told to ask again soon.
+//!
+//! The broadcast group is not here: [`crate::link`] keeps that membership, because the link stands and falls with it.
+
+mod answers;
+mod reconcile;
+#[cfg(test)]
+mod tests;
+
+use core::ops::DerefMut;
+use core::time::Duration;
+
+use crate::addr::Mgid;
+use crate::backoff::{Backoff, Jitter};
+use crate::numbers::{PKey, Scope};
+use crate::table::{Id, Key, Slot, Table, mix};
+use crate::time::Instant;
+
+/// Room for one group.
+pub type GroupSlot<G> = Slot<Mgid, Group<G>, LISTS>;
+
+const LISTS: usize = 2;
+/// Groups whose state may ask for a join, a leave, or for being forgotten.
+const WORK: usize = 0;
+/// Groups about which somebody has to be told.
+const NOTICES: usize = 1;
+
+/// What bounds the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Joins and leaves in flight at once.
+    pub operations: u16,
+    /// After a failed join or leave.
+    pub retry: Backoff,
+    /// Leaves tried before a membership is left to the SA to forget.
+    pub leave_attempts: u32,
+    /// How long a membership that only transmit asked for outlives its last use.
+    pub idle: Duration,
+    /// How often a full membership is joined again, because an SM that lost it need not say so.
+    pub verify: Duration,
+    /// How long the all-routers group stands in for a group nobody has created.
+    pub stand_in: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            operations: 3,
+            retry: Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) },
+            leave_attempts: 3,
+            idle: Duration::from_secs(900),
+            verify: Duration::from_secs(900),
+            stand_in: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Roles a port can have in a group, as the bits of JoinState.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roles(u8);
+
+impl Roles {
+    /// No membership.
+    pub const NONE: Self = Self(0);
+    /// Hears the group and keeps it alive.
+    pub const FULL: Self = Self(1);
+    /// Hears the group as long as somebody else keeps it alive.
+    pub const NON: Self = Self(2);
+    /// May send to the group.
+    pub const SEND_ONLY: Self = Self(4);
+
+    /// The JoinState bits.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether every role of `other` is among these.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether the queue pair must be attached to the group to play one of these.
+    pub const fn hears(self) -> bool {
+        self.0 & (Self::FULL.0 | Self::NON.0) != 0
+    }
+}
+
+/// Why a group could not be joined or resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinError {
+    /// There is no such group, or the port may not be in it: the SA does not tell which.
+    Refused,
+    /// Nobody answered, or the local side ran out of something.
+    Unanswered,
+    /// The link is not up.
+    LinkDown,
+    /// Too many groups.
+    NoRoom,
+}
+
+/// A join that the SA granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined<G> {
+    /// What a queue pair or an address handle needs: MLID, rate, SL.
+    pub info: G,
+    /// Whether the queue pair is attached, where the role asks for it.
+    pub attached: bool,
+}
+
+/// Something happened.
+#[derive(Clone, Debug)]
+pub enum Event<G> {
+    /// The link is up: groups carry this scope and P_Key.
+    Up(Scope, PKey),
+    /// The link is down but its queue pair stands; memberships may still be there.
+    Down,
+    /// The queue pair is gone: nothing is attached any more.
+    Reset,
+    /// The SM forgot or may have forgotten everything: join again, without leaving.
+    Renew,
+    /// The link stops: leave everything, keep what the MAC layer wants.
+    Stop,
+    /// Promiscuous mode goes on or off.
+    Promiscuous(bool),
+    /// The join asked for by [`Action::Join`] ended.
+    Joined(Mgid, Result<Joined<G>, JoinError>),
+    /// The leave asked for by [`Action::Leave`] ended; `false` if the SA did not confirm it.
+    Left(Mgid, bool),
+    /// A group of the partition exists (from a listing or a trap). MGID as on the wire.
+    Exists(Mgid),
+    /// A trap says that a group is gone, with everybody's membership. MGID as on the wire.
+    Gone(Mgid),
+    /// The listing asked for by [`Action::List`] ended; its groups came as [`Event::Exists`].
+    Listed(Result<(), JoinError>),
+}
+
+/// What to do. MGIDs are as on the wire, except in `Resolved` and `Forget`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action<G> {
+    /// Join, and attach the queue pair if the role hears; detach it from `before`'s MLID if the new one differs. Answer with
+    /// [`Event::Joined`], always and once.
+    Join {
+        /// The group.
+        group: Mgid,
+        /// In which role.
+        role: Roles,
+        /// What the last join returned, if the membership is being renewed.
+        before: Option<G>,
+    },
+    /// Detach, then leave as often as was joined (IBTF counts joins; only the last leave reaches the SA). Answer with
+    /// [`Event::Left`], always and once.
+    Leave {
+        /// The group.
+        group: Mgid,
+        /// All roles it was joined in.
+        roles: Roles,
+        /// Successful joins to undo.
+        joins: u32,
+        /// What the last join returned.
+        info: G,
+    },
+    /// List all groups of the partition; answer with [`Event::Exists`] for each and [`Event::Listed`].
+    List,
+    /// Answers [`Groups::resolve`]; the group in canonical form.
+    Resolved(Mgid, Result<Resolved<G>, JoinError>),
+    /// What a transmit queue remembers about the group is out of date; canonical form.
+    Forget(Mgid),
+    /// The same for every group: a stand-in has changed.
+    ForgetAll,
+    /// A group that is wanted could not be joined and will be tried again. For the log.
+    Failed {
+        /// The group.
+        group: Mgid,
+        /// In which role.
+        role: Roles,
+        /// Whether it had been joined before.
+        again: bool,
+    },
+}
+
+/// How to send to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved<G> {
+    /// Where to send.
+    pub info: G,
+    /// Ask again after this long, if the answer is a stand-in.
+    pub refresh: Option<Duration>,
+}
+
+/// What is known about one group; opaque.
+#[derive(Debug)]
+pub struct Group<G> {
+    /// The MAC layer wants to hear it.
+    full: bool,
+    /// Promiscuous mode wants to hear it.
+    non: bool,
+    /// Transmit wants to reach it.
+    send: bool,
+    /// Transmit has asked since the idle timer last looked.
+    used: bool,
+    /// Somebody who wants to send to a group nobody has created waits for this one instead.
+    stands_in: bool,
+    held: Option<Membership<G>>,
+    operation: Operation,
+    failures: u32,
+    /// A retry timer runs: no operation before it fires.
+    waiting: bool,
+    asker: Asker,
+    forget: bool,
+    failed: Option<(Roles, bool)>,
+}
+
+impl<G> Group<G> {
+    const fn new() -> Self {
+        Self {
+            full: false,
+            non: false,
+            send: false,
+            used: false,
+            stands_in: false,
+            held: None,
+            operation: Operation::None,
+            failures: 0,
+            waiting: false,
+            asker: Asker::None,
+            forget: false,
+            failed: None,
+        }
+    }
+
+    /// The role to have now. A full member may send; so may a non-member.
+    fn role(&self) -> Roles {
+        match self {
+            Self { full: true, .. } => Roles::FULL,
+            Self { non: true, .. } => Roles::NON,
+            Self { send: true, .. } | Self { stands_in: true, .. } | Self { asker: Asker::Waits, .. } => {
+                Roles::SEND_ONLY
+            }
+            _ => Roles::NONE,
+        }
+    }
+
+    /// Whether one can send with what is held, now and for as long as nothing is done about it.
+    fn is_ready(&self) -> bool {
+        let role = self.role();
+        let fits =
+            |held: &Membership<G>| !held.stale && held.roles.contains(role) && !held.is_too_much_for(role);
+        self.operation == Operation::None && role != Roles::NONE && self.held.as_ref().is_some_and(fits)
+    }
+
+    fn has_notice(&self) -> bool {
+        self.forget || self.failed.is_some() || matches!(self.asker, Asker::Answer(_))
+    }
+}
+
+#[derive(Debug)]
+struct Membership<G> {
+    /// The group as it was joined.
+    group: Mgid,
+    roles: Roles,
+    joins: u32,
+    info: G,
+    /// The SM may have forgotten it, or the queue pair is not attached.
+    stale: bool,
+    leaves_failed: u32,
+}
+
+impl<G> Membership<G> {
+    /// A port that only sends, or only listens in promiscuous mode, must not keep a group alive or hear it.
+    fn is_too_much_for(&self, role: Roles) -> bool {
+        match role {
+            Roles::SEND_ONLY => self.roles.hears(),
+            Roles::NON => self.roles.contains(Roles::FULL),
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    None,
+    Joining {
+        group: Mgid,
+        role: Roles,
+        /// What it brings is stale by the time it comes.
+        overtaken: bool,
+    },
+    Leaving,
+}
+
+/// Somebody who asked how to send to a group.
+#[derive(Debug, PartialEq, Eq)]
+enum Asker {
+    None,
+    /// Waits for this group.
+    Waits,
+    /// Waits for the all-routers group of this one's protocol.
+    Redirected,
+    /// To be told; the answer may be a stand-in.
+    Answer(Result<StandIn, JoinError>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StandIn {
+    No,
+    AllRouters,
+}
+
+impl Key for Mgid {
+    fn hash(&self, seed: u64) -> u64 {
+        mix(mix(seed, self.gid().prefix), self.gid().guid)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Stopped,
+    Down,
+    Up(Scope, PKey),
+}
+
+/// Promiscuous mode's list of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    Off,
+    Wanted,
+    Out,
+    Retry(Instant),
+    Done,
+}
+
+/// The machine. `G` is what a join returns (cheap to clone; equal if it leads the same way), `S` the memory.
+#[derive(Debug)]
+pub struct Groups<G, S> {
+    table: Table<Mgid, Group<G>, S, LISTS>,
+    config: Config,
+    mode: Mode,
+    in_flight: u16,
+    promiscuous: bool,
+    listing: Listing,
+    /// A listing that is out was asked for before promiscuous mode went off, or before the last renewal.
+    listing_overtaken: bool,
+    listing_failures: u32,
+    forget_all: bool,
+    jitter: Jitter,
+}
+
+impl<G, S> Groups<G, S>
+where
+    G: Clone + PartialEq,
+    S: DerefMut<Target = [GroupSlot<G>]>,
+{
+    /// A stopped machine that keeps at most `groups.len()` groups. `seed` keys the hash and the jitter.
+    pub fn new(config: Config, groups: S, seed: u64) -> Self {
+        Self {
+            table: Table::new(groups, seed),
+            config,
+            mode: Mode::Stopped,
+            in_flight: 0,
+            promiscuous: false,
+            listing: Listing::Off,
+            listing_overtaken: false,
+            listing_failures: 0,
+            forget_all: false,
+            jitter: Jitter::new(seed),
+        }
+    }
+
+    /// How many groups are known, held or not.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no group is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many joins and leaves are out.
+    pub fn operations_in_flight(&self) -> usize {
+        usize::from(self.in_flight)
+    }
+
+    /// Whether anything is held or on its way: a stopped machine that is not `idle` still has leaves to do.
+    pub fn is_idle(&self) -> bool {
+        let busy = |g: &Group<G>| g.held.is_some() || g.operation != Operation::None;
+        let mut from = 0;
+        while let Some((at, id)) = self.table.next_from(from) {
+            if self.table.get(id).is_some_and(busy) {
+                return false;
+            }
+            from = at + 1;
+        }
+        true
+    }
+
+    /// Whether the membership asked for by [`Groups::want`] is held and current.
+    pub fn hears(&self, group: Mgid) -> bool {
+        let entry = self.table.find(&group.canonical()).and_then(|id| self.table.get(id));
+        entry.and_then(|g| g.held.as_ref()).is_some_and(|m| m.roles.contains(Roles::FULL) && !m.stale)
+    }
+
+    /// The MAC layer wants to hear a group, any form; at any time, also before start. `Err` if there is no room.
+    pub fn want(&mut self, group: Mgid) -> Result<(), JoinError> {
+        let id = self.find_or_add(group, 0)?;
+        if let Some(group) = self.table.get_mut(id) {
+            group.full = true;
+        }
+        self.try_now(id);
+        Ok(())
+    }
+
+    /// The MAC layer no longer wants to hear a group.
+    pub fn unwant(&mut self, group: Mgid) {
+        let Some(id) = self.table.find(&group.canonical()) else { return };
+        if let Some(group) = self.table.get_mut(id) {
+            group.full = false;
+        }
+        self.try_now(id);
+    }
+
+    /// Transmit wants to reach a group, any form. The answer comes as [`Action::Resolved`], always and once per call that
+    /// returned `Ok` (calls before the answer share it).
+    pub fn resolve(&mut self, group: Mgid) -> Result<(), JoinError> {
+        if !matches!(self.mode, Mode::Up(..)) {
+            return Err(JoinError::LinkDown);
+        }
+        let id = self.find_or_add(group, self.table.capacity() / 4)?;
+        self.ask(id);
+        Ok(())
+    }
+
+    /// Takes an event.
+    pub fn handle_event(&mut self, now: Instant, event: Event<G>) {
+        match event {
+            Event::Up(scope, pkey) => self.up(scope, pkey),
+            Event::Down => self.down(Mode::Down),
+            Event::Reset => {
+                self.down(if self.mode == Mode::Stopped { Mode::Stopped } else { Mode::Down });
+                self.for_each(Self::renew);
+            }
+            Event::Renew => {
+                self.for_each(Self::renew);
+                self.list_again();
+            }
+            Event::Stop => self.stop(),
+            Event::Promiscuous(on) => self.set_promiscuous(on),
+            Event::Joined(group, result) => self.joined(now, group, result),
+            Event::Left(group, confirmed) => self.left(now, group, confirmed),
+            Event::Exists(group) => self.exists(group),
+            Event::Gone(group) => self.gone(group),
+            Event::Listed(result) => self.listed(now, result),
+        }
+    }
+
+    /// The next thing to do; call until `None` after every event, request and timeout.
+    pub fn poll_action(&mut self) -> Option<Action<G>> {
+        if core::mem::take(&mut self.forget_all) {
+            return Some(Action::ForgetAll);
+        }
+        if self.listing == Listing::Wanted && matches!(self.mode, Mode::Up(..)) {
+            self.listing = Listing::Out;
+            return Some(Action::List);
+        }
+        self.next_notice().or_else(|| self.next_operation())
+    }
+
+    /// When [`Groups::handle_timeout`] wants to be called next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let listing = if let Listing::Retry(at) = self.listing { Some(at) } else { None };
+        [listing, self.table.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Time has passed. Early and spurious calls are harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if matches!(self.listing, Listing::Retry(at) if at <= now) {
+            self.listing = Listing::Wanted;
+        }
+        while let Some(id) = self.table.pop_due(now) {
+            self.timer_fired(now, id);
+        }
+    }
+
+    fn timer_fired(&mut self, now: Instant, id: Id) {
+        let Some(group) = self.table.get_mut(id) else { return };
+        if core::mem::take(&mut group.waiting) {
+            return self.work(id);
+        }
+        let used = core::mem::take(&mut group.used);
+        let Some(held) = &mut group.held else { return };
+        if group.full || group.non {
+            held.stale = true;
+        } else if used {
+            self.table.set_deadline(id, Some(now + self.config.idle));
+            return;
+        } else {
+            group.send = false;
+        }
+        self.work(id);
+    }
+
+    fn for_each(&mut self, f: impl Fn(&mut Self, Id)) {
+        let mut from = 0;
+        while let Some((at, id)) = self.table.next_from(from) {
+            f(self, id);
+            from = at + 1;
+        }
+    }
+
+    /// Finds a group by its canonical form, or adds it if more than `reserve` places are free.
+    fn find_or_add(&mut self, group: Mgid, reserve: usize) -> Result<Id, JoinError> {
+        let group = group.canonical();
+        if let Some(id) = self.table.find(&group) {
+            return Ok(id);
+        }
+        if self.table.len() + reserve >= self.table.capacity() {
+            return Err(JoinError::NoRoom);
+        }
+        self.table.insert(group, Group::new()).ok_or(JoinError::NoRoom)
+    }
+
+    fn work(&mut self, id: Id) {
+        self.table.push_back(WORK, id);
+    }
+
+    /// Ends the wait after a failure: something has changed.
+    fn try_now(&mut self, id: Id) {
+        let Some(group) = self.table.get_mut(id) else { return };
+        group.failures = 0;
+        if core::mem::take(&mut group.waiting) {
+            self.table.set_deadline(id, None);
+        }
+        self.work(id);
+    }
+
+    fn up(&mut self, scope: Scope, pkey: PKey) {
+        self.mode = Mode::Up(scope, pkey);
+        self.for_each(Self::try_now);
+        self.list_again();
+    }
+
+    fn down(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.for_each(|groups, id| {
+            groups.answer(id, Err(JoinError::LinkDown));
+            if let Some(group) = groups.table.get_mut(id) {
+                group.stands_in = false;
+            }
+        });
+    }
+
+    /// Joins again what is held; what is on its way is out of date.
+    fn renew(&mut self, id: Id) {
+        let Some(group) = self.table.get_mut(id) else { return };
+        if let Some(held) = &mut group.held {
+            held.stale = true;
+        }
+        if let Operation::Joining { overtaken, .. } = &mut group.operation {
+            *overtaken = true;
+        }
+        self.try_now(id);
+    }
+
+    fn stop(&mut self) {
+        self.down(Mode::Stopped);
+        self.list_again();
+        self.for_each(|groups, id| {
+            if let Some(group) = groups.table.get_mut(id) {
+                group.send = false;
+                group.non = false;
+            }
+            groups.renew(id);
+        });
+    }
+
+    fn set_promiscuous(&mut self, on: bool) {
+        if self.promiscuous == on {
+            return;
+        }
+        self.promiscuous = on;
+        self.list_again();
+        if !on {
+            self.for_each(|groups, id| {
+                if let Some(group) = groups.table.get_mut(id) {
+                    group.non = false;
+                }
+                groups.work(id);
+            });
+        }
+    }
+
+    fn list_again(&mut self) {
+        self.listing_failures = 0;
+        self.listing_overtaken |= self.listing == Listing::Out;
+        if self.listing != Listing::Out {
+            self.listing = if self.promiscuous { Listing::Wanted } else { Listing::Off };
+        }
+    }
+
+    fn listed(&mut self, now: Instant, result: Result<(), JoinError>) {
+        if self.listing != Listing::Out {
+            return;
+        }
+        let overtaken = core::mem::take(&mut self.listing_overtaken);
+        self.listing = match (self.promiscuous, result) {
+            (false, _) => Listing::Off,
+            (true, _) if overtaken => Listing::Wanted,
+            (true, Ok(())) => Listing::Done,
+            (true, Err(_)) => {
+                self.listing_failures = self.listing_failures.saturating_add(1);
+                Listing::Retry(now + self.config.retry.delay(self.listing_failures, &mut self.jitter))
+            }
+        };
+    }
+
+    /// A group is there: promiscuous mode wants it, and a join that failed before is worth another try.
+    fn exists(&mut self, group: Mgid) {
+        let Mode::Up(scope, pkey) = self.mode else { return };
+        let ours =
+            group.signature().is_some() && group.on_link(scope, pkey) == group && !group.is_broadcast();
+        if !ours {
+            return;
+        }
+        let known = self.table.find(&group.canonical());
+        let id = match (known, self.promiscuous) {
+            (Some(id), _) => id,
+            (None, true) => match self.find_or_add(group, self.table.capacity() / 4) {
+                Ok(id) => id,
+                Err(_) => return,
+            },
+            (None, false) => return,
+        };
+        if let Some(entry) = self.table.get_mut(id) {
+            entry.non |= self.promiscuous;
+        }
+        self.try_now(id);
+    }
+
+    /// Everybody's membership is gone. Whoever wants to hear joins again, which creates the group; a sender asks again.
+    fn gone(&mut self, group: Mgid) {
+        let Some(id) = self.table.find(&group.canonical()) else { return };
+        let Some(entry) = self.table.get_mut(id) else { return };
+        if !entry.held.as_ref().is_some_and(|held| held.group == group) {
+            return;
+        }
+        entry.non = false;
+        entry.send = false;
+        entry.forget = true;
+        self.notice(id);
+        self.renew(id);
+    }
+}

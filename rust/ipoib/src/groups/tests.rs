@@ -1,0 +1,462 @@
+use super::*;
+use crate::addr::Gid;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+
+type Machine = Groups<u32, Vec<GroupSlot<u32>>>;
+
+const PKEY: PKey = PKey::new(0x8001).unwrap();
+const SCOPE: Scope = Scope::LinkLocal;
+
+fn machine(capacity: usize) -> Machine {
+    Groups::new(Config::default(), (0..capacity).map(|_| GroupSlot::default()).collect(), 5)
+}
+
+fn up(capacity: usize) -> Machine {
+    let mut m = machine(capacity);
+    m.handle_event(at(0), Event::Up(SCOPE, PKEY));
+    m
+}
+
+fn group(n: u8) -> Mgid {
+    Mgid::ipv4([224, 0, 0, n], SCOPE, PKEY)
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn actions(m: &mut Machine) -> Vec<Action<u32>> {
+    core::iter::from_fn(|| m.poll_action()).collect()
+}
+
+fn join(n: u8, role: Roles, before: Option<u32>) -> Action<u32> {
+    Action::Join { group: group(n), role, before }
+}
+
+fn granted(n: u8, info: u32) -> Event<u32> {
+    Event::Joined(group(n), Ok(Joined { info, attached: true }))
+}
+
+fn refused(n: u8) -> Event<u32> {
+    Event::Joined(group(n), Err(JoinError::Refused))
+}
+
+fn resolved(n: u8, info: u32) -> Action<u32> {
+    Action::Resolved(group(n).canonical(), Ok(Resolved { info, refresh: None }))
+}
+
+#[test]
+fn groups_asked_for_before_start_are_joined_when_the_link_comes_up() {
+    let mut m = machine(8);
+    m.want(group(5).canonical()).unwrap();
+    assert_eq!(actions(&mut m), []);
+    m.handle_event(at(1), Event::Up(SCOPE, PKEY));
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, None)]);
+    m.handle_event(at(1), granted(5, 7));
+    assert!(m.hears(group(5)));
+}
+
+#[test]
+fn a_failed_join_is_reported_and_tried_again_after_its_back_off() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(1), refused(5));
+    let failed = Action::Failed { group: group(5), role: Roles::FULL, again: false };
+    assert_eq!(actions(&mut m), [failed]);
+    assert_eq!(actions(&mut m), []);
+    m.handle_timeout(at(2));
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, None)]);
+}
+
+#[test]
+fn joins_run_side_by_side_up_to_the_limit() {
+    let mut m = up(8);
+    for n in 1..=5 {
+        m.want(group(n)).unwrap();
+    }
+    assert_eq!(actions(&mut m).len(), 3);
+    m.handle_event(at(0), granted(2, 1));
+    assert_eq!(actions(&mut m), [join(4, Roles::FULL, None)]);
+}
+
+#[test]
+fn an_sm_restart_joins_again_without_leaving() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(1), Event::Renew);
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
+    m.handle_event(at(1), granted(5, 8));
+    assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
+    m.unwant(group(5));
+    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 2, info: 8 };
+    assert_eq!(actions(&mut m), [leave]);
+    m.handle_event(at(2), Event::Left(group(5), true));
+    actions(&mut m);
+    assert!(m.is_empty());
+}
+
+#[test]
+fn a_renewal_during_a_join_joins_once_more() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), Event::Renew);
+    m.handle_event(at(0), granted(5, 7));
+    assert!(!m.hears(group(5)));
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
+}
+
+#[test]
+fn sending_to_a_group_joins_it_for_sending_and_ages_out() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
+    m.handle_event(at(0), granted(5, 7));
+    assert_eq!(actions(&mut m), [resolved(5, 7)]);
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [resolved(5, 7)]);
+    m.handle_timeout(at(900));
+    assert_eq!(actions(&mut m), []);
+    m.handle_timeout(at(1800));
+    let leave = Action::Leave { group: group(5), roles: Roles::SEND_ONLY, joins: 1, info: 7 };
+    assert_eq!(actions(&mut m), [leave]);
+}
+
+#[test]
+fn packets_for_a_group_nobody_created_go_to_the_routers() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    m.resolve(group(6)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None), join(6, Roles::SEND_ONLY, None)]);
+    m.handle_event(at(0), refused(5));
+    m.handle_event(at(0), refused(6));
+    assert_eq!(actions(&mut m), [join(2, Roles::SEND_ONLY, None)]);
+    m.handle_event(at(0), granted(2, 9));
+    let stand_in = |n| {
+        let resolved = Resolved { info: 9, refresh: Some(Duration::from_secs(30)) };
+        Action::Resolved(group(n).canonical(), Ok(resolved))
+    };
+    assert_eq!(actions(&mut m), [stand_in(5), stand_in(6)]);
+    assert_eq!(m.len(), 1);
+}
+
+#[test]
+fn without_routers_the_sender_is_refused() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), refused(5));
+    actions(&mut m);
+    m.handle_event(at(0), refused(2));
+    assert_eq!(actions(&mut m), [Action::Resolved(group(5).canonical(), Err(JoinError::Refused))]);
+    assert!(m.is_empty());
+}
+
+#[test]
+fn a_sender_that_also_wants_to_hear_becomes_a_full_member() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, 7));
+    actions(&mut m);
+    m.want(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
+    m.handle_event(at(0), granted(5, 7));
+    m.unwant(group(5));
+    let roles = Roles::FULL.and(Roles::SEND_ONLY);
+    assert_eq!(actions(&mut m), [Action::Leave { group: group(5), roles, joins: 2, info: 7 }]);
+}
+
+#[test]
+fn stopping_leaves_everything_and_starting_again_brings_it_back() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    m.resolve(group(6)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), Event::Stop);
+    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 1, info: 7 };
+    let down = Action::Resolved(group(6).canonical(), Err(JoinError::LinkDown));
+    assert_eq!(actions(&mut m), [down, leave]);
+    m.handle_event(at(1), granted(6, 8));
+    m.handle_event(at(1), Event::Left(group(5), true));
+    let late = Action::Leave { group: group(6), roles: Roles::SEND_ONLY, joins: 1, info: 8 };
+    assert!(actions(&mut m).contains(&late));
+    m.handle_event(at(1), Event::Left(group(6), true));
+    assert!(m.is_idle());
+    m.handle_event(at(2), Event::Up(SCOPE, PKEY));
+    assert!(actions(&mut m).contains(&join(5, Roles::FULL, None)));
+}
+
+#[test]
+fn a_group_that_was_deleted_is_joined_again_by_who_hears_it() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(1), Event::Gone(group(5)));
+    assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical()), join(5, Roles::FULL, Some(7))]);
+}
+
+#[test]
+fn a_full_membership_is_verified_from_time_to_time() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, 7));
+    m.handle_timeout(at(900));
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
+}
+
+#[test]
+fn promiscuous_mode_hears_the_partitions_groups_and_no_others() {
+    let mut m = up(8);
+    m.handle_event(at(0), Event::Promiscuous(true));
+    assert_eq!(actions(&mut m), [Action::List]);
+    let elsewhere = Mgid::ipv4([224, 0, 0, 9], SCOPE, PKey::new(0x8002).unwrap());
+    let sa_made = Mgid::new(Gid { prefix: 0xff12_a01b_fe80_0000, guid: 7 }).unwrap();
+    for found in [group(5), elsewhere, sa_made, Mgid::broadcast(SCOPE, PKEY)] {
+        m.handle_event(at(0), Event::Exists(found));
+    }
+    m.handle_event(at(0), Event::Listed(Ok(())));
+    assert_eq!(actions(&mut m), [join(5, Roles::NON, None)]);
+    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(1), Event::Promiscuous(false));
+    assert_eq!(actions(&mut m), [Action::Leave { group: group(5), roles: Roles::NON, joins: 1, info: 7 }]);
+}
+
+#[test]
+fn a_failed_listing_is_repeated() {
+    let mut m = up(8);
+    m.handle_event(at(0), Event::Promiscuous(true));
+    actions(&mut m);
+    m.handle_event(at(0), Event::Listed(Err(JoinError::Unanswered)));
+    assert_eq!(actions(&mut m), []);
+    m.handle_timeout(at(1));
+    assert_eq!(actions(&mut m), [Action::List]);
+}
+
+#[test]
+fn senders_leave_room_for_groups_the_mac_layer_wants() {
+    let mut m = up(4);
+    for n in 3..9 {
+        let _ = m.resolve(group(n));
+    }
+    assert_eq!(m.len(), 3);
+    assert_eq!(m.resolve(group(9)), Err(JoinError::NoRoom));
+    assert_eq!(m.want(group(9)), Ok(()));
+    assert_eq!(m.want(group(10)), Err(JoinError::NoRoom));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Want(u8),
+    Unwant(u8),
+    Resolve(u8),
+    Link(u8),
+    Promiscuous(bool),
+    Answer(usize, u8),
+    Exists(u8),
+    Gone(u8),
+    Sleep(u64),
+    Poll(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = 1u8..7;
+    prop_oneof![
+        3 => n.clone().prop_map(Step::Want),
+        2 => n.clone().prop_map(Step::Unwant),
+        4 => n.clone().prop_map(Step::Resolve),
+        2 => (0u8..6).prop_map(Step::Link),
+        1 => any::<bool>().prop_map(Step::Promiscuous),
+        8 => (0usize..8, 0u8..6).prop_map(|(i, a)| Step::Answer(i, a)),
+        1 => n.clone().prop_map(Step::Exists),
+        1 => n.prop_map(Step::Gone),
+        2 => (0u64..1000).prop_map(Step::Sleep),
+        6 => (1usize..20).prop_map(Step::Poll),
+    ]
+}
+
+/// IBTF and SA as the machine sees them: what is joined, what is out, who asked.
+struct World {
+    machine: Machine,
+    now: Instant,
+    wanted: BTreeSet<Mgid>,
+    asked: BTreeSet<Mgid>,
+    joining: BTreeMap<Mgid, Roles>,
+    leaving: BTreeSet<Mgid>,
+    listing: bool,
+    joins: BTreeMap<Mgid, u32>,
+}
+
+const CAPACITY: usize = 6;
+
+impl World {
+    fn new() -> Self {
+        Self {
+            machine: machine(CAPACITY),
+            now: Instant::ZERO,
+            wanted: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            joining: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            listing: false,
+            joins: BTreeMap::new(),
+        }
+    }
+
+    fn event(&mut self, event: Event<u32>) {
+        self.machine.handle_event(self.now, event);
+    }
+
+    fn link(&mut self, n: u8) {
+        self.event(match n {
+            0 | 1 => Event::Up(SCOPE, PKEY),
+            2 => Event::Down,
+            3 => Event::Renew,
+            4 => Event::Reset,
+            _ => Event::Stop,
+        });
+    }
+
+    fn resolve(&mut self, n: u8) {
+        if self.machine.resolve(group(n)).is_ok() {
+            self.asked.insert(group(n).canonical());
+        }
+    }
+
+    fn answer(&mut self, index: usize, answer: u8) {
+        if self.listing && index == 0 {
+            self.listing = false;
+            let result = if answer == 0 { Err(JoinError::Unanswered) } else { Ok(()) };
+            return self.event(Event::Listed(result));
+        }
+        let out = self.joining.len() + self.leaving.len();
+        let Some(index) = index.checked_rem(out) else { return };
+        if let Some((&group, _)) = self.joining.iter().nth(index) {
+            self.joining.remove(&group);
+            let result = match answer {
+                0 => Err(JoinError::Refused),
+                1 => Err(JoinError::Unanswered),
+                n => Ok(Joined { info: u32::from(n % 2), attached: n != 2 }),
+            };
+            if result.is_ok() {
+                *self.joins.entry(group).or_default() += 1;
+            }
+            return self.event(Event::Joined(group, result));
+        }
+        let group = *self.leaving.iter().nth(index - self.joining.len()).unwrap();
+        self.leaving.remove(&group);
+        self.event(Event::Left(group, answer > 1));
+    }
+
+    fn poll(&mut self) -> bool {
+        match self.machine.poll_action() {
+            None => return false,
+            Some(Action::Join { group, role, .. }) => {
+                assert!(!self.leaving.contains(&group), "join while a leave is out: {group:?}");
+                assert!(self.joining.insert(group, role).is_none(), "two joins out: {group:?}");
+            }
+            Some(Action::Leave { group, joins, .. }) => {
+                assert!(!self.joining.contains_key(&group), "leave while a join is out: {group:?}");
+                assert!(self.leaving.insert(group), "two leaves out: {group:?}");
+                let held = self.joins.insert(group, 0).unwrap_or(0);
+                assert_eq!(joins, held.max(1), "{group:?}");
+            }
+            Some(Action::List) => assert!(!core::mem::replace(&mut self.listing, true)),
+            Some(Action::Resolved(group, _)) => {
+                assert!(self.asked.remove(&group), "nobody asked for {group:?}")
+            }
+            Some(Action::Forget(_) | Action::ForgetAll | Action::Failed { .. }) => {}
+        }
+        true
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Want(n) => {
+                if self.machine.want(group(n)).is_ok() {
+                    self.wanted.insert(group(n));
+                }
+            }
+            Step::Unwant(n) => {
+                self.machine.unwant(group(n));
+                self.wanted.remove(&group(n));
+            }
+            Step::Resolve(n) => self.resolve(n),
+            Step::Link(n) => self.link(n),
+            Step::Promiscuous(on) => self.event(Event::Promiscuous(on)),
+            Step::Answer(index, answer) => self.answer(index, answer),
+            Step::Exists(n) => self.event(Event::Exists(group(n))),
+            Step::Gone(n) => self.event(Event::Gone(group(n))),
+            Step::Sleep(seconds) => {
+                self.now = self.now + Duration::from_secs(seconds);
+                self.machine.handle_timeout(self.now);
+            }
+            Step::Poll(times) => {
+                for _ in 0..times {
+                    self.poll();
+                }
+            }
+        }
+        assert!(self.machine.len() <= CAPACITY);
+        assert_eq!(self.machine.operations_in_flight(), self.joining.len() + self.leaving.len());
+        assert!(self.machine.operations_in_flight() <= 3);
+    }
+
+    /// Every request is granted until the machine comes to rest.
+    fn heal(&mut self) {
+        for round in 0.. {
+            assert!(round < 200, "the machine does not come to rest");
+            while self.poll() {}
+            match (self.joining.len() + self.leaving.len(), self.listing) {
+                (_, true) => self.answer(0, 5),
+                (0, false) => return,
+                (_, false) => self.answer(1, 5),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn everything_wanted_is_joined_and_everybody_answered_once_the_sa_grants(
+        steps in prop::collection::vec(step(), 0..150),
+    ) {
+        let mut world = World::new();
+        for step in steps {
+            world.apply(step);
+        }
+        world.event(Event::Up(SCOPE, PKEY));
+        world.heal();
+        for group in &world.wanted {
+            prop_assert!(world.machine.hears(*group), "{group:?} is wanted and not heard");
+        }
+        prop_assert!(world.asked.is_empty(), "never answered: {:?}", world.asked);
+    }
+
+    #[test]
+    fn nothing_is_left_joined_after_a_stop_and_nothing_wanted_is_forgotten(
+        steps in prop::collection::vec(step(), 0..150),
+    ) {
+        let mut world = World::new();
+        for step in steps {
+            world.apply(step);
+        }
+        world.event(Event::Promiscuous(false));
+        world.event(Event::Stop);
+        world.heal();
+        prop_assert!(world.machine.is_idle());
+        prop_assert!(world.joins.values().all(|joins| *joins == 0), "still joined: {:?}", world.joins);
+        prop_assert_eq!(world.machine.len(), world.wanted.len());
+        prop_assert!(world.asked.is_empty(), "never answered: {:?}", world.asked);
+    }
+}
