@@ -41,8 +41,8 @@ fn partitioned() -> World {
 
 #[test]
 fn requests_find_paths_or_nothing_as_opensm_does() {
-    type Edit = fn(&mut PathRecord);
-    let rows: [(&str, fn() -> World, u64, Edit, usize); 14] = [
+    type Row = (&'static str, fn() -> World, u64, fn(&mut PathRecord), usize);
+    let rows: [Row; 14] = [
         ("to B", World::open, IPOIB, |_| (), 1),
         ("to itself", World::open, IPOIB, |r| r.dgid = gid(A), 1),
         ("to a port nobody has", World::open, IPOIB, |r| r.dgid = gid(NOBODY), 0),
