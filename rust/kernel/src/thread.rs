@@ -205,8 +205,12 @@ impl<S> Shared<S> {
     /// `CALLB_CPR_SAFE_END`, with the monitor's lock held: sleeps while the system is suspended.
     fn cpr_safe_end(&self) {
         let cpr = self.cpr.get();
-        // SAFETY: under the lock, see the invariants; read anew after every sleep.
-        while unsafe { (*cpr).cc_events } & CPR_START != 0 {
+        loop {
+            // SAFETY: under the lock, see the invariants; read anew after every sleep.
+            let events = unsafe { (*cpr).cc_events };
+            if events & CPR_START == 0 {
+                break;
+            }
             // SAFETY: the caller holds the monitor's lock, which is cc_lockp.
             unsafe { sys::cv_wait(self.stop_cv(), self.monitor.lock_ptr()) };
         }

@@ -1,0 +1,174 @@
+//! [`Mac`]: the way up, open while the link is registered.
+
+use core::ptr;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+
+use illumos_sys_hdrs as sys;
+use kernel::mblk::MblkChain;
+use kernel::sync::Monitor;
+use kernel::{AllocError, Errno, KArc};
+
+use crate::Address;
+
+/// What a driver says about its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum LinkState {
+    /// Not known.
+    Unknown = sys::LINK_STATE_UNKNOWN.0,
+    /// Cannot carry packets.
+    Down = sys::LINK_STATE_DOWN.0,
+    /// Carries packets.
+    Up = sys::LINK_STATE_UP.0,
+}
+
+/// A link's upcalls. Cheap to clone; give one to every part of the driver that talks to the framework.
+///
+/// The framework frees a link in `mac_unregister` without looking for callers. So every upcall goes through a gate
+/// that is open while the link is registered; unregistering closes it, and fails with `EBUSY` while a call is inside.
+/// Behind a closed gate packets are freed and the link state is remembered until it opens (again).
+#[derive(Clone)]
+pub struct Mac(KArc<Gate>);
+
+struct Gate {
+    handle: AtomicPtr<sys::__mac_handle>,
+    /// Calls inside, plus [`CLOSED`].
+    users: AtomicUsize,
+    /// The last link state announced.
+    link: AtomicI32,
+    /// Whether the gate was opened for the first time.
+    registered: Monitor<bool>,
+}
+
+const CLOSED: usize = 1 << 63;
+
+impl Mac {
+    pub(crate) fn new() -> Result<Self, AllocError> {
+        Ok(Self(KArc::new(Gate {
+            handle: AtomicPtr::new(ptr::null_mut()),
+            users: AtomicUsize::new(CLOSED),
+            link: AtomicI32::new(LinkState::Unknown as i32),
+            registered: Monitor::new(false)?,
+        })?))
+    }
+
+    /// Hands received packets up (`mac_rx`). With one packet, all of IP may run inside this call, and
+    /// [`Provider::transmit`](crate::Provider::transmit) with it. **Any** context, no locks.
+    pub fn receive(&self, packets: MblkChain) {
+        let Some(inside) = self.0.enter() else { return };
+        if !packets.is_empty() {
+            // SAFETY: registered; the chain is given up.
+            unsafe { sys::mac_rx(inside.handle(), ptr::null_mut(), packets.into_raw()) };
+        }
+    }
+
+    /// Says that packets refused by [`Provider::transmit`](crate::Provider::transmit) can be sent now
+    /// (`mac_tx_update`). **Any** context, no locks.
+    pub fn transmit_ready(&self) {
+        if let Some(inside) = self.0.enter() {
+            // SAFETY: registered.
+            unsafe { sys::mac_tx_update(inside.handle()) };
+        }
+    }
+
+    /// Announces the link's state (`mac_link_update`). Publish the speed first: the framework sizes its fan-out when
+    /// the link comes up. **Any** context, no locks.
+    pub fn link_update(&self, state: LinkState) {
+        self.0.link.store(state as i32, Ordering::SeqCst);
+        self.announce(state as i32);
+    }
+
+    fn announce(&self, state: i32) {
+        if let Some(inside) = self.0.enter() {
+            // SAFETY: registered.
+            unsafe { sys::mac_link_update(inside.handle(), sys::link_state_t(state as _)) };
+        }
+    }
+
+    /// Announces the station's address (`mac_unicst_update`). **Enters the perimeter.** Normal from
+    /// [`Provider::start`](crate::Provider::start), which is inside it already.
+    pub fn address_update(&self, address: &Address) {
+        if let Some(inside) = self.0.enter() {
+            // SAFETY: registered; the address is copied.
+            unsafe { sys::mac_unicst_update(inside.handle(), address.as_ptr()) };
+        }
+    }
+
+    /// Announces the largest payload, in general and for multicast, in bytes behind the link header
+    /// (`mac_maxsdu_update2`). `EINVAL` if `multicast` is above `max` or either below the minimum; `ENXIO` behind a
+    /// closed gate. **Any** context, no locks.
+    pub fn sdu_update(&self, max: u32, multicast: u32) -> Result<(), Errno> {
+        let inside = self.0.enter().ok_or(Errno::ENXIO)?;
+        // SAFETY: registered.
+        Errno::check(unsafe { sys::mac_maxsdu_update2(inside.handle(), max, multicast) })
+    }
+
+    /// Says that the capabilities changed (`mac_capab_update`). **Any** context, no locks.
+    pub fn capabilities_update(&self) {
+        if let Some(inside) = self.0.enter() {
+            // SAFETY: registered.
+            unsafe { sys::mac_capab_update(inside.handle()) };
+        }
+    }
+
+    /// Runs `call` with the handle; `None` behind a closed gate.
+    pub(crate) fn with_handle<R>(&self, call: impl FnOnce(sys::mac_handle_t) -> R) -> Option<R> {
+        let inside = self.0.enter()?;
+        Some(call(inside.handle()))
+    }
+
+    /// Opens the gate for a registered link and catches up on what was missed.
+    pub(crate) fn open(&self, handle: sys::mac_handle_t) {
+        self.0.handle.store(handle, Ordering::Relaxed);
+        self.0.users.fetch_and(!CLOSED, Ordering::SeqCst);
+        let mut registered = self.0.registered.lock();
+        *registered = true;
+        self.0.registered.notify_all();
+        drop(registered);
+        let link = self.0.link.load(Ordering::SeqCst);
+        if link != LinkState::Unknown as i32 {
+            self.announce(link);
+        }
+        self.transmit_ready();
+    }
+
+    /// Closes the gate if nobody is inside, and gives the handle out.
+    pub(crate) fn close(&self) -> Result<sys::mac_handle_t, Errno> {
+        match self.0.users.compare_exchange(0, CLOSED, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => Ok(self.0.handle.load(Ordering::Relaxed)),
+            Err(_) => Err(Errno::EBUSY),
+        }
+    }
+
+    /// Waits until the gate was opened: the framework may call back before `mac_register` has returned the handle.
+    /// **May block**, for that long.
+    pub(crate) fn wait_registered(&self) {
+        let mut registered = self.0.registered.lock();
+        while !*registered {
+            registered.wait();
+        }
+    }
+}
+
+impl Gate {
+    fn enter(&self) -> Option<Inside<'_>> {
+        let inside = Inside(self);
+        // Counted first, then looked: a close that misses the count is seen here, and the other way round.
+        if self.users.fetch_add(1, Ordering::SeqCst) & CLOSED != 0 { None } else { Some(inside) }
+    }
+}
+
+/// One call inside the gate.
+struct Inside<'a>(&'a Gate);
+
+impl Inside<'_> {
+    fn handle(&self) -> sys::mac_handle_t {
+        self.0.handle.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::SeqCst);
+    }
+}
