@@ -1,9 +1,10 @@
 //! `kmod build` makes the kernel modules, `kmod audit` proves that they are fit to be loaded.
 
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use kmod::manifest::Manifest;
 use kmod::{audit, build};
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<bool> {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize()?;
+    let root = root()?;
     let manifest = Manifest::read(&root)?;
     match &args.command {
         Action::Build { modules } => {
@@ -52,4 +53,11 @@ fn run(args: &Args) -> Result<bool> {
         }
         Action::Audit { modules } => audit::audit(&root, &manifest, modules),
     }
+}
+
+/// The root of the workspace: `cargo run` says where, and a binary started by hand knows where it was built.
+fn root() -> Result<PathBuf> {
+    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&manifest_dir).join("../..");
+    root.canonicalize().with_context(|| root.display().to_string())
 }
