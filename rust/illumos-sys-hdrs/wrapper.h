@@ -37,6 +37,7 @@
 #include <sys/dls_mgmt.h>
 #include <sys/errno.h>
 #include <sys/ethernet.h>
+#include <sys/file.h>
 #include <sys/ib/ib_types.h>
 #include <sys/ib/ibtl/ibti.h>
 #include <sys/ib/ibtl/ibti_cm.h>
@@ -53,6 +54,7 @@
 #include <sys/mac_provider.h>
 #include <sys/machlock.h>
 #include <sys/modctl.h>
+#include <sys/model.h>
 #include <sys/modhash.h>
 #include <sys/mutex.h>
 #include <sys/param.h>
@@ -71,3 +73,4 @@
 #include <sys/time.h>
 #include <sys/types.h>
 #include <sys/varargs.h>
+#include <sys/zone.h>

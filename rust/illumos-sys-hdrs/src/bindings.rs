@@ -649,6 +649,7 @@ pub const DDI_WALK_TERMINATE: ::core::ffi::c_int = -3;
 pub const DDI_WALK_PRUNESIB: ::core::ffi::c_int = -2;
 pub const DDI_WALK_PRUNECHILD: ::core::ffi::c_int = -1;
 pub const TASKQ_DEFAULTPRI: ::core::ffi::c_int = -1;
+pub const DDI_NT_NET: &::core::ffi::CStr = c"ddi_network";
 pub const CALLB_CPR_START: u32 = 1;
 pub const CALLB_CPR_SAFE: u32 = 2;
 pub const CALLB_CPR_ALWAYS_SAFE: u32 = 4;
@@ -672,7 +673,15 @@ pub const SIMNET_IOC: u32 = 20786;
 pub const VNIC_IOC: u32 = 369;
 pub const DL_CSMACD: u32 = 0;
 pub const DL_ETHER: u32 = 4;
+pub const DL_OTHER: u32 = 9;
 pub const DL_IB: u32 = 26;
+pub const HCKSUM_CURRENT_VERSION: u32 = 1;
+pub const HCKSUM_ENABLE: u32 = 1;
+pub const HCKSUM_IPHDRCKSUM: u32 = 16;
+pub const HCKSUM_VERSION_1: u32 = 1;
+pub const HCKSUM_INET_PARTIAL: u32 = 2;
+pub const HCKSUM_INET_FULL_V4: u32 = 4;
+pub const HCKSUM_INET_FULL_V6: u32 = 8;
 pub const DATALINK_CLASS_ALL: u32 = 511;
 pub const DATALINK_ANY_MEDIATYPE: u64 = 4294967296;
 pub const MAXLINKATTRLEN: u32 = 32;
@@ -821,6 +830,7 @@ pub const ETHERTYPE_IP: u32 = 2048;
 pub const ETHERTYPE_ARP: u32 = 2054;
 pub const ETHERTYPE_REVARP: u32 = 32821;
 pub const ETHERTYPE_IPV6: u32 = 34525;
+pub const FKIOCTL: u32 = 2147483648;
 pub const IB_EUI64_COMPANYID_SHIFT: u64 = 40;
 pub const IB_EUI64_COMPANYID_MASK: u64 = 16777215;
 pub const IB_EUI64_IDENTIFIER_MASK: u64 = 1099511627775;
@@ -1141,11 +1151,15 @@ pub const MODMAXNAMELEN: u32 = 32;
 pub const MODMAXNAMELEN32: u32 = 32;
 pub const MODREV_1: ::core::ffi::c_int = 1;
 pub const MOD_NOAUTOUNLOAD: u32 = 1;
+pub const DATAMODEL_ILP32: model_t = 1048576;
+pub const DATAMODEL_LP64: model_t = 2097152;
+pub const FMODELS: model_t = 267386880;
 pub const MH_WALK_CONTINUE: ::core::ffi::c_int = 0;
 pub const MH_WALK_TERMINATE: ::core::ffi::c_int = 1;
 pub const MH_ERR_NOTFOUND: ::core::ffi::c_int = -3;
 pub const MH_ERR_DUPLICATE: ::core::ffi::c_int = -2;
 pub const MH_ERR_NOMEM: ::core::ffi::c_int = -1;
+pub const MAXLINKNAMELEN: usize = 32;
 pub const TASKQ_CPR_SAFE: u32 = 2;
 pub const TASKQ_DC_BATCH: u32 = 16;
 pub const TASKQ_PREPOPULATE: u32 = 1;
@@ -1157,6 +1171,7 @@ pub const TQ_NOSLEEP: u32 = 1;
 pub const TQ_NOQUEUE: u32 = 2;
 pub const TQ_NOALLOC: u32 = 4;
 pub const TQ_FRONT: u32 = 8;
+pub const GLOBAL_ZONEID: zoneid_t = 0;
 pub const _B_FALSE: boolean_t = boolean_t(0);
 pub const _B_TRUE: boolean_t = boolean_t(1);
 #[repr(transparent)]
@@ -1544,6 +1559,7 @@ pub const MUTEX_DEFAULT: kmutex_type_t = kmutex_type_t(6);
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq, Default)]
 pub struct kmutex_type_t(pub ::core::ffi::c_uint);
 pub type kmutex_t = mutex;
+pub type pad_mutex_t = pad_mutex;
 #[repr(C)]
 #[derive(Debug)]
 pub struct mutex {
@@ -1914,6 +1930,7 @@ pub struct ddi_taskq {
     _unused: [u8; 0],
 }
 pub type ddi_taskq_t = ddi_taskq;
+pub type callb_cpr_t = callb_cpr;
 pub type callb_id_t = *mut ::core::ffi::c_void;
 #[repr(C)]
 #[derive(Debug)]
@@ -4085,6 +4102,7 @@ pub struct ibcm_svc_info_s {
 }
 pub type ibt_srv_hdl_t = *mut ibcm_svc_info_s;
 pub type ibt_ud_dest_hdl_t = *mut ibt_ud_dest_s;
+pub type ibt_ud_dest_t = ibt_ud_dest_s;
 pub type ibt_va_attr_t = ibt_va_attr_s;
 pub type ibt_wc_t = ibt_wc_s;
 pub type ibt_wr_atomic_t = ibt_wr_atomic_s;
@@ -8229,6 +8247,8 @@ pub const IBD_INVALID_PKEY_TBL_SIZE: ibd_part_err_e = ibd_part_err_e(7);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq, Default)]
 pub struct ibd_part_err_e(pub ::core::ffi::c_uint);
+pub type ibd_create_ioctl_t = ibpart_ioctl_s;
+pub type ibd_delete_ioctl_t = ibpart_ioctl_s;
 pub type ibd_ioctl_t = ibd_ioctl_s;
 pub type ibpart_ioctl_t = ibpart_ioctl_s;
 pub type ibport_ioctl_t = ibport_ioctl_s;
@@ -8551,6 +8571,7 @@ pub type mac_capab_led_t = mac_capab_led;
 pub type mac_capab_lso_t = mac_capab_lso_s;
 pub type mac_capab_multifactaddr_t = mac_capab_multifactaddr_s;
 pub type mac_capab_rings_t = mac_capab_rings_s;
+pub type mac_capab_share_t = mac_capab_share_s;
 pub type mac_capab_transceiver_t = mac_capab_transceiver;
 pub type mac_capab_vrrp_t = mac_capab_vrrp_s;
 #[repr(C)]
@@ -9496,7 +9517,6 @@ unsafe extern "C" {
         arg3: clock_t,
     ) -> timeout_id_t;
     pub fn untimeout(arg1: timeout_id_t) -> clock_t;
-    pub fn thread_exit() -> !;
     pub fn bcmp(
         arg1: *const ::core::ffi::c_void,
         arg2: *const ::core::ffi::c_void,
@@ -10733,6 +10753,7 @@ unsafe extern "C" {
         pri: pri_t,
     ) -> *mut kthread_t;
     pub fn thread_join(arg1: kt_did_t);
+    pub fn thread_exit() -> !;
     pub fn rw_destroy(arg1: *mut krwlock_t);
     pub fn rw_downgrade(arg1: *mut krwlock_t);
     pub fn rw_enter(arg1: *mut krwlock_t, arg2: krw_t);
@@ -10768,6 +10789,18 @@ unsafe extern "C" {
     pub fn allocb_tmpl(arg1: usize, arg2: *const mblk_t) -> *mut mblk_t;
     pub fn allocb_wait(arg1: usize, arg2: uint_t, arg3: uint_t, arg4: *mut ::core::ffi::c_int)
     -> *mut mblk_t;
+    pub fn desballoca(
+        arg1: *mut ::core::ffi::c_uchar,
+        arg2: usize,
+        arg3: uint_t,
+        arg4: *mut frtn_t,
+    ) -> *mut mblk_t;
+    pub fn esballoca(
+        arg1: *mut ::core::ffi::c_uchar,
+        arg2: usize,
+        arg3: uint_t,
+        arg4: *mut frtn_t,
+    ) -> *mut mblk_t;
     pub fn freemsgchain(arg1: *mut mblk_t);
     pub fn hcksum_assoc(
         arg1: *mut mblk_t,

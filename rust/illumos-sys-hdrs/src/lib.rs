@@ -22,6 +22,7 @@
 )]
 mod bindings;
 mod macros;
+mod members;
 
 pub use bindings::*;
 pub use macros::*;

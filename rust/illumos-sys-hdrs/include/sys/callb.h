@@ -30,6 +30,7 @@
 #define	CB_CODE_CPR_CHKPT	0
 #define	CB_CODE_CPR_RESUME	1
 
+typedef struct callb_cpr callb_cpr_t;
 typedef void *callb_id_t;
 
 struct callb_cpr {

@@ -18,6 +18,16 @@
 
 #define	DL_CSMACD	0
 #define	DL_ETHER	4
+#define	DL_OTHER	9
 #define	DL_IB	26
+
+#define	HCKSUM_CURRENT_VERSION	1
+#define	HCKSUM_ENABLE	1
+#define	HCKSUM_IPHDRCKSUM	16
+
+#define	HCKSUM_VERSION_1	1
+#define	HCKSUM_INET_PARTIAL	2
+#define	HCKSUM_INET_FULL_V4	4
+#define	HCKSUM_INET_FULL_V6	8
 
 #endif	/* _SYS_DLPI_H */

@@ -38,6 +38,8 @@ enum ibd_part_err_e {
 	IBD_INVALID_PKEY_TBL_SIZE = 7
 };
 
+typedef struct ibpart_ioctl_s ibd_create_ioctl_t;
+typedef struct ibpart_ioctl_s ibd_delete_ioctl_t;
 typedef struct ibd_ioctl_s ibd_ioctl_t;
 typedef struct ibpart_ioctl_s ibpart_ioctl_t;
 typedef struct ibport_ioctl_s ibport_ioctl_t;

@@ -27,6 +27,7 @@ typedef enum kmutex_type_t {
 } kmutex_type_t;
 
 typedef struct mutex kmutex_t;
+typedef struct pad_mutex pad_mutex_t;
 struct mutex {
 	void	*_opaque[1];
 };

@@ -18,4 +18,7 @@
 
 extern const unsigned long _pagesize;
 
+/* A data link's name, with its NUL. */
+#define	MAXLINKNAMELEN	32
+
 #endif	/* _SYS_PARAM_H */

@@ -26,4 +26,6 @@ extern kthread_t *thread_create(caddr_t stk, size_t stksize, void (*proc)(),
     void *arg, size_t len, proc_t *pp, int state, pri_t pri);
 extern void thread_join(kt_did_t);
 
+extern void thread_exit(void) __attribute__((__noreturn__));
+
 #endif	/* _SYS_PROC_H */

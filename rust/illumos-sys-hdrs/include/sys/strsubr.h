@@ -26,6 +26,8 @@ struct pdesc_s;
 extern mblk_t *allocb_cred(size_t, cred_t *, pid_t);
 extern mblk_t *allocb_tmpl(size_t, const mblk_t *);
 extern mblk_t *allocb_wait(size_t, uint_t, uint_t, int *);
+extern mblk_t *desballoca(unsigned char *, size_t, uint_t, frtn_t *);
+extern mblk_t *esballoca(unsigned char *, size_t, uint_t, frtn_t *);
 extern void freemsgchain(mblk_t *);
 extern int hcksum_assoc(mblk_t *, struct multidata_s *, struct pdesc_s *,
     uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, int);

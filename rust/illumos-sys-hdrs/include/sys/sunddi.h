@@ -232,4 +232,7 @@ static struct dev_ops XXname = {					\
 	.devo_power = NULL, .devo_quiesce = (XXquiesce),		\
 }
 
+/* Type of a network device's minor node. */
+#define	DDI_NT_NET	"ddi_network"
+
 #endif	/* _SYS_SUNDDI_H */

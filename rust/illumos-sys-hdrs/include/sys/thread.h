@@ -29,6 +29,4 @@
 typedef struct _kthread kthread_t;
 typedef uint64_t kt_did_t;
 
-extern void thread_exit(void) __attribute__((__noreturn__));
-
 #endif	/* _SYS_THREAD_H */

@@ -13,11 +13,20 @@ mod rust_side;
 mod table;
 
 use compare::{Crate, differences};
+use illumos_sys_hdrs::{DDI_DEV_T_ANY, DDI_DEV_T_NONE, DDI_MAJOR_T_NONE, DDI_MAJOR_T_UNKNOWN, ib_gid_t};
+use measure::{Constant, constant};
 use rust_side::RustSide;
 use table::Tables;
 
 fn declared() -> Crate {
-    Crate { records: measured::records(), constants: measured::constants(), source: RustSide::committed() }
+    let mut constants = measured::constants();
+    constants.extend([
+        constant!(DDI_DEV_T_ANY),
+        constant!(DDI_DEV_T_NONE),
+        constant!(DDI_MAJOR_T_NONE),
+        constant!(DDI_MAJOR_T_UNKNOWN),
+    ]);
+    Crate { records: measured::records(), constants, source: RustSide::committed() }
 }
 
 #[test]
@@ -195,4 +204,18 @@ fn no_header_is_left_out_of_the_bindings() {
 #[test]
 fn a_c_consumer_of_mac_ib_h_converts_a_grh_in_place() {
     headers::execute(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/abi/consumer.c").as_ref()).unwrap();
+}
+
+#[test]
+fn a_driver_shim_compiles_without_a_warning() {
+    headers::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/abi/shim.c").as_ref()).unwrap();
+}
+
+#[test]
+fn a_gid_is_two_host_endian_words_in_memory() {
+    let gid = ib_gid_t::new(0xfe80_0000_0000_0000, 0x0002_c903_0000_1234);
+    assert_eq!((gid.gid_prefix(), gid.gid_guid()), (0xfe80_0000_0000_0000, 0x0002_c903_0000_1234));
+    // SAFETY: a GID is 16 bytes of integers without padding.
+    let words: [u64; 2] = unsafe { std::mem::transmute(gid) };
+    assert_eq!(words, [0xfe80_0000_0000_0000, 0x0002_c903_0000_1234]);
 }

@@ -696,6 +696,7 @@ typedef struct ibtl_srq_s *ibt_srq_hdl_t;
 typedef struct ibt_srq_sizes_s ibt_srq_sizes_t;
 typedef struct ibcm_svc_info_s *ibt_srv_hdl_t;
 typedef struct ibt_ud_dest_s *ibt_ud_dest_hdl_t;
+typedef struct ibt_ud_dest_s ibt_ud_dest_t;
 typedef struct ibt_va_attr_s ibt_va_attr_t;
 typedef struct ibt_wc_s ibt_wc_t;
 typedef struct ibt_wr_atomic_s ibt_wr_atomic_t;
