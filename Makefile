@@ -23,8 +23,8 @@ help:
 
 run:
 	@sh tools/setup.sh run
-	@$(CARGO) run --quiet -p kmod -- build
-	$(CARGO) run --quiet -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED))
+	@$(CARGO) run -p kmod -- build
+	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED))
 
 test:
 	@sh tools/setup.sh test
@@ -32,7 +32,7 @@ test:
 
 modules:
 	@sh tools/setup.sh modules
-	@$(CARGO) run --quiet -p kmod -- build
+	@$(CARGO) run -p kmod -- build
 
 audit: modules
 	@$(CARGO) run --quiet -p kmod -- audit

@@ -1,3 +1,5 @@
 //! What the conformance tests share.
 
+#![forbid(unsafe_code)]
+
 pub mod probe;

@@ -5,6 +5,8 @@
 //! result is what krtld and the kernel's execution environment allow. Probe objects of the conformance tests are built
 //! with the same flags and the same link step ([`shim`], [`link`]).
 
+#![forbid(unsafe_code)]
+
 pub mod audit;
 pub mod build;
 mod elf;

@@ -1,5 +1,7 @@
 //! `kmod build` makes the kernel modules, `kmod audit` proves that they are fit to be loaded.
 
+#![forbid(unsafe_code)]
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

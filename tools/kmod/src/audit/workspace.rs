@@ -42,7 +42,7 @@ pub struct Package {
 pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let packages = packages(root)?;
     let mut findings = dependency_rule(&packages);
-    for package in packages.iter().filter(|package| must_forbid_unsafe(&package.dir)) {
+    for package in packages.iter().filter(|package| !BORDERS.contains(&package.dir.as_str())) {
         for file in ["src/lib.rs", "src/main.rs"] {
             let path = root.join(&package.dir).join(file);
             if path.exists() {
@@ -114,10 +114,6 @@ fn may_use(dir: &str, on: &str) -> bool {
         "rust/gldv3" | "rust/ibtf" => on == INTERFACE || on == "rust/kernel",
         _ => !["rust/mac_ib", "rust/ibd"].contains(&on),
     }
-}
-
-fn must_forbid_unsafe(dir: &str) -> bool {
-    (dir.starts_with("rust/") || dir.starts_with("lab/")) && !BORDERS.contains(&dir)
 }
 
 /// Whether the attributes that open a crate's root forbid unsafe code.
