@@ -16,6 +16,7 @@ mod table;
 
 pub mod groups;
 pub mod header;
+pub mod link;
 pub mod nd;
 pub mod paths;
 pub mod time;

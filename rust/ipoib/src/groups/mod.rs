@@ -653,7 +653,7 @@ where
     fn gone(&mut self, group: Mgid) {
         let Some(id) = self.table.find(&group.canonical()) else { return };
         let Some(entry) = self.table.get_mut(id) else { return };
-        if !entry.held.as_ref().is_some_and(|held| held.group == group) {
+        if entry.held.as_ref().is_none_or(|held| held.group != group) {
             return;
         }
         entry.non = false;

@@ -1,0 +1,209 @@
+//! The broadcast group: where it is looked for, and how it is joined and left.
+
+use super::{Action, BroadcastGroup, Link, Membership, Note, SaError, Ticket};
+use crate::addr::{Gid, Mgid};
+use crate::numbers::Scope;
+use crate::time::Instant;
+
+/// How far the search has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search {
+    /// A group to join: found, or held before.
+    candidate: Option<BroadcastGroup>,
+    /// Index into [`Scope::SEARCH_ORDER`] of the scope to look in next; past the end, nobody has the group.
+    scope: usize,
+}
+
+impl Search {
+    pub(super) const START: Self = Self { candidate: None, scope: 0 };
+
+    pub(super) fn restart(&mut self) {
+        *self = Self::START;
+    }
+
+    pub(super) fn known(&mut self, group: BroadcastGroup) {
+        self.candidate = Some(group);
+    }
+}
+
+/// Successful joins not undone, by group and port GID. IBTF counts them the same way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Joins([Option<(Mgid, Gid, u32)>; JOINS]);
+
+/// The group we are in, the one we were in, and what abandoned requests bring.
+const JOINS: usize = 2 + ABANDONED as usize;
+
+impl Joins {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    fn add(&mut self, mgid: Mgid, gid: Gid) {
+        let known = self.0.iter_mut().flatten().find(|(m, g, _)| (*m, *g) == (mgid, gid));
+        match known {
+            Some((.., joins)) => *joins = joins.saturating_add(1),
+            None => {
+                if let Some(free) = self.0.iter_mut().find(|entry| entry.is_none()) {
+                    *free = Some((mgid, gid, 1));
+                }
+            }
+        }
+    }
+
+    fn take_except(&mut self, keep: Option<(Mgid, Gid)>) -> Option<(Mgid, Gid, u32)> {
+        let spare =
+            |entry: &&mut Option<(Mgid, Gid, u32)>| entry.is_some_and(|(m, g, _)| Some((m, g)) != keep);
+        self.0.iter_mut().find(spare)?.take()
+    }
+}
+
+/// A request to the SA.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Find,
+    Join(Option<BroadcastGroup>),
+}
+
+/// Abandoned requests to wait for before a new one goes out: a stop and start in quick succession must not pile them up.
+const ABANDONED: u8 = 2;
+
+impl Link {
+    pub(super) fn next_broadcast_step(&mut self) -> Option<Action> {
+        let port = self.port.filter(|port| port.is_usable())?;
+        if let (Some(Membership { group, gid, .. }), true) = (self.membership, self.sa.out.is_none())
+            && let Some(leave) = self.leave_except(Some((group.mgid, gid)))
+        {
+            return Some(leave);
+        }
+        let needed = self.membership.is_none_or(|membership| membership.stale);
+        if !needed || !self.sa.is_free(ABANDONED) || self.sa_retry.is_waiting() {
+            return None;
+        }
+        let next = Scope::SEARCH_ORDER.get(self.search.scope);
+        match (self.search.candidate, next) {
+            // A leave that is out could undo this join.
+            (Some(_), _) | (None, None) if self.leaving => None,
+            (Some(group), _) => Some(self.join(port.gid, group.mgid, Some(group))),
+            (None, Some(scope)) => {
+                let ticket = self.ticket();
+                self.sa.out = Some((ticket, Step::Find));
+                Some(Action::Find(ticket, Mgid::broadcast(*scope, self.config.pkey)))
+            }
+            (None, None) => {
+                let mgid = Mgid::broadcast(Scope::LinkLocal, self.config.pkey);
+                Some(self.join(port.gid, mgid, None))
+            }
+        }
+    }
+
+    fn join(&mut self, gid: Gid, mgid: Mgid, group: Option<BroadcastGroup>) -> Action {
+        let ticket = self.ticket();
+        self.sa.out = Some((ticket, Step::Join(group)));
+        Action::Join(ticket, gid, mgid, group)
+    }
+
+    pub(super) fn found(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        result: Result<Option<BroadcastGroup>, SaError>,
+    ) {
+        if self.sa.answered(ticket).is_none() {
+            return;
+        }
+        match result {
+            Ok(Some(group)) if !self.fits_port(now, &group) => {}
+            Ok(Some(group)) => self.search.known(group),
+            Ok(None) => {
+                self.search.scope += 1;
+                if self.search.scope >= Scope::SEARCH_ORDER.len() && !self.config.create {
+                    self.note(Note::BroadcastAbsent);
+                    self.search_again(now);
+                }
+            }
+            Err(_) => self.search_again(now),
+        }
+    }
+
+    fn fits_port(&mut self, now: Instant, group: &BroadcastGroup) -> bool {
+        match self.port {
+            Some(port) if port.mtu < group.mtu => {
+                self.note(Note::MtuTooLarge(group.mtu, port.mtu));
+                self.search_again(now);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn search_again(&mut self, now: Instant) {
+        self.search.restart();
+        self.sa_retry.failed(now, &mut self.jitter);
+    }
+
+    pub(super) fn joined(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        gid: Gid,
+        result: Result<BroadcastGroup, SaError>,
+    ) {
+        let step = self.sa.answered(ticket);
+        if let Ok(group) = &result {
+            self.joins.add(group.mgid, gid);
+        }
+        let Some(Step::Join(candidate)) = step else { return };
+        match result {
+            Ok(group) if self.fits_port(now, &group) => self.member(group, gid),
+            Ok(_) => {}
+            Err(error) => {
+                self.note(if candidate.is_some() {
+                    Note::JoinFailed(error)
+                } else {
+                    Note::CreateFailed(error)
+                });
+                match error {
+                    SaError::Refused(_) => self.search_again(now),
+                    SaError::Unanswered(_) => self.sa_retry.failed(now, &mut self.jitter),
+                }
+            }
+        }
+    }
+
+    fn member(&mut self, group: BroadcastGroup, gid: Gid) {
+        if self.port.is_some_and(|port| port.gid != gid) {
+            // The port's GID changed while the join was out: this membership is not the one we need.
+            return;
+        }
+        self.membership = Some(Membership { group, gid, stale: false });
+        self.search.restart();
+        self.sa_retry.reset();
+    }
+
+    /// Undoes joins other than those of `keep`, one group at a time.
+    pub(super) fn leave_except(&mut self, keep: Option<(Mgid, Gid)>) -> Option<Action> {
+        if self.leaving {
+            return None;
+        }
+        let (mgid, gid, joins) = self.joins.take_except(keep)?;
+        self.leaving = true;
+        Some(Action::Leave { mgid, gid, joins })
+    }
+
+    /// A trap: the group we look for may be there now.
+    pub(super) fn appeared(&mut self, mgid: Mgid) {
+        let ours = mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full());
+        if ours && self.membership.is_none() {
+            self.search.restart();
+            self.sa_retry.reset();
+        }
+    }
+
+    /// A trap: everybody's membership in the group is gone; joining it again creates it.
+    pub(super) fn gone(&mut self, mgid: Mgid) {
+        if self.membership.is_some_and(|membership| membership.group.mgid == mgid) {
+            self.stale();
+            self.sa_retry.reset();
+        }
+    }
+}

@@ -1,0 +1,667 @@
+//! One IPoIB link: from "the MAC layer wants it started" to "up", and back up after whatever happens.
+//!
+//! The link is up when four things hold: the port is active and has the P_Key; the broadcast group is joined; a queue pair
+//! stands that fits both; and somebody wants the link. Each of them is looked at on its own and repaired on its own:
+//!
+//! | What is missing | What is done | Again |
+//! |---|---|---|
+//! | the port | nothing; ask the port | on an event, or when the poll timer fires |
+//! | the broadcast group | find it by scope, create it if nobody has, join it | on a trap, or after back-off |
+//! | the queue pair | build it; tear down one that does not fit | after back-off |
+//!
+//! A membership that may have been lost (SM restart, reregistration) is renewed while the link stays up: unicast needs no
+//! broadcast group. An SA that does not answer is not an SA without a group: nothing is created then.
+//!
+//! A stopped link forgets what it asked for; answers that come late are recognised by their [`Ticket`], and a join granted too
+//! late is left again.
+
+mod broadcast;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use crate::addr::{Gid, LinkAddr, Mgid, Qpn};
+use crate::backoff::{Backoff, Jitter};
+use crate::numbers::{Mlid, Mtu, PKey, QKey, Rate, Scope};
+use crate::paths::Severity;
+use crate::time::Instant;
+
+/// What the machine is told once.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The link's partition; the full member's form.
+    pub pkey: PKey,
+    /// Whether to create a broadcast group that nobody has.
+    pub create: bool,
+    /// After a failed search, join or build.
+    pub retry: Backoff,
+    /// How often a port that is not usable is asked.
+    pub poll: Backoff,
+}
+
+impl Config {
+    /// The usual bounds.
+    pub const fn new(pkey: PKey) -> Self {
+        let retry = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+        let poll = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+        Self { pkey, create: true, retry, poll }
+    }
+}
+
+/// Names one request, so that its answer can be told from a later one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u32);
+
+/// The port as a query shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Whether its state is ACTIVE.
+    pub active: bool,
+    /// GID at index 0.
+    pub gid: Gid,
+    /// Base LID; 0 while the port has none.
+    pub lid: u16,
+    /// The SM's LID; 0 while the port has none.
+    pub sm_lid: u16,
+    /// Where the P_Key is in the port's table.
+    pub pkey_index: Option<u16>,
+    /// What the port can carry.
+    pub mtu: Mtu,
+    /// Payload bits per second.
+    pub speed: u64,
+}
+
+impl Port {
+    fn is_usable(&self) -> bool {
+        self.active && self.pkey_index.is_some()
+    }
+}
+
+/// The broadcast group as its member record shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BroadcastGroup {
+    /// Its MGID, scope and P_Key included.
+    pub mgid: Mgid,
+    /// The scope every group of the link has.
+    pub scope: Scope,
+    /// Where its frames go.
+    pub mlid: Mlid,
+    /// The key of every datagram on the link.
+    pub qkey: QKey,
+    /// The link's MTU.
+    pub mtu: Mtu,
+    /// `None` if the record has none.
+    pub rate: Option<Rate>,
+    /// Service level, 0..=15.
+    pub sl: u8,
+    /// Traffic class.
+    pub tclass: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+}
+
+/// What a queue pair must fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Index of the P_Key in the port's table.
+    pub pkey_index: u16,
+    /// Queue key.
+    pub qkey: QKey,
+    /// The link's MTU, for buffers.
+    pub mtu: Mtu,
+    /// The port's GID, which is in the link's address.
+    pub gid: Gid,
+}
+
+/// Why a request failed; the number is the status for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaError {
+    /// The SA said no.
+    Refused(i32),
+    /// The SA said nothing, or the request never reached it.
+    Unanswered(i32),
+}
+
+/// Something happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// The MAC layer starts the link.
+    Start,
+    /// The MAC layer stops the link. Its queue pair is taken down by whoever says so.
+    Stop,
+    /// Something about the port may have changed.
+    PortEvent,
+    /// The SM asks for registrations anew, or changed.
+    Renew,
+    /// Answers [`Action::QueryPort`]; `None` if the query failed.
+    Port(Ticket, Option<Port>),
+    /// Answers [`Action::Find`]; `Ok(None)` if there is no such group.
+    Found(Ticket, Result<Option<BroadcastGroup>, SaError>),
+    /// Answers [`Action::Join`], with the GID it named.
+    Joined(Ticket, Gid, Result<BroadcastGroup, SaError>),
+    /// Answers [`Action::Leave`].
+    Left,
+    /// Answers [`Action::Build`] and [`Action::Attach`]; `None` if it failed.
+    Built(Ticket, Option<Qpn>),
+    /// The queue pair no longer works.
+    Broken,
+    /// A trap says that a group exists.
+    Appeared(Mgid),
+    /// A trap says that a group is gone.
+    Gone(Mgid),
+}
+
+/// What to do. Every request but the last four is answered, always and once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ask the port.
+    QueryPort(Ticket),
+    /// Ask the SA for the broadcast group with this MGID.
+    Find(Ticket, Mgid),
+    /// Join as a full member with this port GID, with every parameter of the record given.
+    Join(Ticket, Gid, Mgid, Option<BroadcastGroup>),
+    /// Leave as often as was joined.
+    Leave {
+        /// The group.
+        mgid: Mgid,
+        /// The port GID it was joined with.
+        gid: Gid,
+        /// Successful joins to undo.
+        joins: u32,
+    },
+    /// Build a queue pair with its buffers and attach it to the broadcast group.
+    Build(Ticket, Plan, BroadcastGroup),
+    /// The broadcast group has moved: detach the queue pair from the first, attach it to the second.
+    Attach(Ticket, BroadcastGroup, BroadcastGroup),
+    /// Take the queue pair down.
+    TearDown,
+    /// Tell paths and groups.
+    Invalidate(Severity),
+    /// Tell the MAC layer.
+    Announce(Status),
+    /// Tell the log.
+    Note(Note),
+}
+
+/// What the MAC layer and the log are told about the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nobody wants it.
+    Stopped,
+    /// It is wanted and waits.
+    Down(WaitsFor),
+    /// It carries traffic.
+    Up(Up),
+}
+
+/// What a link that is not up waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// The port to become active.
+    Port,
+    /// The P_Key to come into the port's table.
+    PKey,
+    /// The broadcast group to be found and joined.
+    BroadcastGroup,
+    /// Queue pair and buffers.
+    QueuePair,
+}
+
+/// A link that carries traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Up {
+    /// Its address.
+    pub address: LinkAddr,
+    /// Its MTU.
+    pub mtu: Mtu,
+    /// Payload bits per second.
+    pub speed: u64,
+    /// Its groups' scope.
+    pub scope: Scope,
+}
+
+/// Something an administrator may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// There is no broadcast group, and none may be created.
+    BroadcastAbsent,
+    /// There is no broadcast group, and creating it failed.
+    CreateFailed(SaError),
+    /// The broadcast group was found and could not be joined.
+    JoinFailed(SaError),
+    /// The broadcast group's MTU, and the port's which is smaller.
+    MtuTooLarge(Mtu, Mtu),
+    /// Queue pair or buffers could not be had.
+    BuildFailed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Membership {
+    group: BroadcastGroup,
+    gid: Gid,
+    /// The SM may have forgotten it.
+    stale: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct QueuePair {
+    plan: Plan,
+    qpn: Qpn,
+    attached: BroadcastGroup,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Building {
+    QueuePair(Plan, BroadcastGroup),
+    Attachment(BroadcastGroup),
+}
+
+/// A request out, or answers of abandoned ones still to come.
+#[derive(Clone, Copy, Debug)]
+struct Request<T> {
+    out: Option<(Ticket, T)>,
+    abandoned: u8,
+}
+
+impl<T> Request<T> {
+    const NONE: Self = Self { out: None, abandoned: 0 };
+
+    fn abandon(&mut self) {
+        if self.out.take().is_some() {
+            self.abandoned = self.abandoned.saturating_add(1);
+        }
+    }
+
+    fn is_free(&self, limit: u8) -> bool {
+        self.out.is_none() && self.abandoned < limit
+    }
+
+    /// What an answer with this ticket answers, if it is still wanted.
+    fn answered(&mut self, ticket: Ticket) -> Option<T> {
+        match self.out.take() {
+            Some((out, request)) if out == ticket => Some(request),
+            other => {
+                self.out = other;
+                self.abandoned = self.abandoned.saturating_sub(1);
+                None
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Retry {
+    backoff: Backoff,
+    failures: u32,
+    at: Option<Instant>,
+}
+
+impl Retry {
+    const fn new(backoff: Backoff) -> Self {
+        Self { backoff, failures: 0, at: None }
+    }
+
+    fn reset(&mut self) {
+        self.failures = 0;
+        self.at = None;
+    }
+
+    fn failed(&mut self, now: Instant, jitter: &mut Jitter) {
+        self.failures = self.failures.saturating_add(1);
+        self.at = Some(now + self.backoff.delay(self.failures, jitter));
+    }
+
+    fn fire(&mut self, now: Instant) -> bool {
+        let due = self.at.is_some_and(|at| at <= now);
+        if due {
+            self.at = None;
+        }
+        due
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.at.is_some()
+    }
+}
+
+const NOTES: usize = 4;
+
+/// The machine.
+#[derive(Debug)]
+pub struct Link {
+    config: Config,
+    running: bool,
+    tickets: u32,
+    port: Option<Port>,
+    port_query: Request<()>,
+    /// The port must be asked again.
+    port_in_doubt: bool,
+    poll: Retry,
+    search: broadcast::Search,
+    membership: Option<Membership>,
+    joins: broadcast::Joins,
+    leaving: bool,
+    sa: Request<broadcast::Step>,
+    sa_retry: Retry,
+    queue_pair: Option<QueuePair>,
+    building: Request<Building>,
+    build_retry: Retry,
+    tear_down: bool,
+    invalidate: Option<Severity>,
+    notes: [Option<Note>; NOTES],
+    announced: Status,
+    jitter: Jitter,
+}
+
+impl Link {
+    /// A stopped link. `seed` keys the jitter.
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self {
+            config,
+            running: false,
+            tickets: 0,
+            port: None,
+            port_query: Request::NONE,
+            port_in_doubt: true,
+            poll: Retry::new(config.poll),
+            search: broadcast::Search::START,
+            membership: None,
+            joins: broadcast::Joins::default(),
+            leaving: false,
+            sa: Request::NONE,
+            sa_retry: Retry::new(config.retry),
+            queue_pair: None,
+            building: Request::NONE,
+            build_retry: Retry::new(config.retry),
+            tear_down: false,
+            invalidate: None,
+            notes: [None; NOTES],
+            announced: Status::Stopped,
+            jitter: Jitter::new(seed),
+        }
+    }
+
+    /// Whether to create a broadcast group that nobody has; takes effect at the next search.
+    pub fn set_create(&mut self, create: bool) {
+        self.config.create = create;
+    }
+
+    /// The link as it is.
+    pub fn status(&self) -> Status {
+        if !self.running {
+            return Status::Stopped;
+        }
+        let Some(port) = self.port.filter(|port| port.active) else { return Status::Down(WaitsFor::Port) };
+        if !port.is_usable() {
+            return Status::Down(WaitsFor::PKey);
+        }
+        let Some(membership) = self.membership else { return Status::Down(WaitsFor::BroadcastGroup) };
+        match self.queue_pair {
+            Some(qp) if Some(qp.plan) == self.plan() => Status::Up(Up {
+                address: LinkAddr::unicast(qp.qpn, port.gid),
+                mtu: qp.plan.mtu,
+                speed: port.speed,
+                scope: membership.group.scope,
+            }),
+            _ => Status::Down(WaitsFor::QueuePair),
+        }
+    }
+
+    /// The broadcast group, while a membership is held.
+    pub fn broadcast_group(&self) -> Option<&BroadcastGroup> {
+        self.membership.as_ref().map(|membership| &membership.group)
+    }
+
+    /// Whether the membership is held and nothing speaks against it.
+    pub fn is_broadcast_current(&self) -> bool {
+        self.membership.is_some_and(|membership| !membership.stale)
+    }
+
+    /// Whether the answer to this request is still wanted. Whoever built a queue pair for a ticket that is not must take it
+    /// down again.
+    pub fn is_wanted(&self, ticket: Ticket) -> bool {
+        self.building.out.is_some_and(|(out, _)| out == ticket)
+    }
+
+    /// Whether nothing is held and no answer is awaited: true some time after a stop.
+    pub fn is_idle(&self) -> bool {
+        let asked = self.sa.out.is_some() || self.sa.abandoned > 0 || self.leaving;
+        let building = self.building.out.is_some() || self.building.abandoned > 0;
+        !self.running && self.joins.is_empty() && !asked && !building && self.queue_pair.is_none()
+    }
+
+    /// Takes an event.
+    pub fn handle_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Start => self.start(),
+            Event::Stop => self.stop(),
+            Event::PortEvent => self.doubt_port(),
+            Event::Renew => {
+                self.doubt_port();
+                self.renew(Severity::Light);
+            }
+            Event::Port(ticket, port) => self.port_answered(now, ticket, port),
+            Event::Found(ticket, result) => self.found(now, ticket, result),
+            Event::Joined(ticket, gid, result) => self.joined(now, ticket, gid, result),
+            Event::Left => self.leaving = false,
+            Event::Built(ticket, qpn) => self.built(now, ticket, qpn),
+            Event::Broken => self.broken(),
+            Event::Appeared(mgid) => self.appeared(mgid),
+            Event::Gone(mgid) => self.gone(mgid),
+        }
+    }
+
+    /// The next thing to do; call until `None` after every event and timeout.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        if core::mem::take(&mut self.tear_down) {
+            return Some(Action::TearDown);
+        }
+        if let Some(severity) = self.invalidate.take() {
+            return Some(Action::Invalidate(severity));
+        }
+        if let Some(note) = self.notes.iter_mut().find_map(Option::take) {
+            return Some(Action::Note(note));
+        }
+        let status = self.status();
+        if status != self.announced {
+            self.announced = status;
+            return Some(Action::Announce(status));
+        }
+        if !self.running {
+            return self.leave_except(None);
+        }
+        self.next_port_query().or_else(|| self.next_broadcast_step()).or_else(|| self.next_build())
+    }
+
+    /// When [`Link::handle_timeout`] wants to be called next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.poll.at, self.sa_retry.at, self.build_retry.at].into_iter().flatten().min()
+    }
+
+    /// Time has passed. Early and spurious calls are harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.poll.fire(now) {
+            self.port_in_doubt = true;
+        }
+        self.sa_retry.fire(now);
+        self.build_retry.fire(now);
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.tickets = self.tickets.wrapping_add(1);
+        Ticket(self.tickets)
+    }
+
+    /// Keeps the first notes until they are taken; a full log says the same thing often enough.
+    fn note(&mut self, note: Note) {
+        if let Some(free) = self.notes.iter_mut().find(|note| note.is_none()) {
+            *free = Some(note);
+        }
+    }
+
+    fn invalidate(&mut self, severity: Severity) {
+        self.invalidate = self.invalidate.max(Some(severity));
+    }
+
+    fn plan(&self) -> Option<Plan> {
+        let port = self.port.as_ref().filter(|port| port.is_usable())?;
+        let group = self.membership.as_ref()?.group;
+        Some(Plan { pkey_index: port.pkey_index?, qkey: group.qkey, mtu: group.mtu, gid: port.gid })
+    }
+
+    fn start(&mut self) {
+        if self.running {
+            return;
+        }
+        self.running = true;
+        self.search.restart();
+        self.doubt_port();
+        self.sa_retry.reset();
+        self.build_retry.reset();
+    }
+
+    fn stop(&mut self) {
+        self.running = false;
+        self.queue_pair = None;
+        self.tear_down = false;
+        self.membership = None;
+        self.sa.abandon();
+        self.building.abandon();
+        self.poll.reset();
+        self.sa_retry.reset();
+        self.build_retry.reset();
+        self.invalidate(Severity::Heavy);
+    }
+
+    fn doubt_port(&mut self) {
+        self.port_in_doubt = true;
+        self.poll.reset();
+        self.sa_retry.reset();
+        self.build_retry.reset();
+    }
+
+    fn next_port_query(&mut self) -> Option<Action> {
+        if !self.port_in_doubt || !self.port_query.is_free(1) {
+            return None;
+        }
+        let ticket = self.ticket();
+        self.port_in_doubt = false;
+        self.port_query.out = Some((ticket, ()));
+        Some(Action::QueryPort(ticket))
+    }
+
+    fn port_answered(&mut self, now: Instant, ticket: Ticket, port: Option<Port>) {
+        if self.port_query.answered(ticket).is_none() || !self.running {
+            // A query of an earlier start says nothing about the port now.
+            self.port_in_doubt |= self.running;
+            return;
+        }
+        let before = core::mem::replace(&mut self.port, port);
+        match port {
+            Some(port) if port.is_usable() => {
+                self.poll.reset();
+                self.port_changed(before, port);
+            }
+            _ => {
+                self.poll.failed(now, &mut self.jitter);
+                self.stale();
+            }
+        }
+    }
+
+    /// A usable port: what differs from before says how much has to be done again.
+    fn port_changed(&mut self, before: Option<Port>, port: Port) {
+        let moved = self.membership.is_some_and(|membership| membership.gid != port.gid);
+        if moved {
+            // The membership was another GID's.
+            self.membership = None;
+            self.search.restart();
+        }
+        match before {
+            Some(before) if !before.is_usable() || before.lid != port.lid => self.renew(Severity::Normal),
+            Some(before) if before.sm_lid != port.sm_lid => self.renew(Severity::Light),
+            None => self.renew(Severity::Normal),
+            Some(_) => {}
+        }
+    }
+
+    fn stale(&mut self) {
+        if let Some(membership) = &mut self.membership {
+            membership.stale = true;
+            self.search.known(membership.group);
+        }
+    }
+
+    /// The SM may have forgotten what it knew about this port.
+    fn renew(&mut self, severity: Severity) {
+        self.stale();
+        self.sa_retry.reset();
+        if self.running {
+            self.invalidate(severity);
+        }
+    }
+
+    fn next_build(&mut self) -> Option<Action> {
+        if !self.building.is_free(1) || self.build_retry.is_waiting() {
+            return None;
+        }
+        let plan = self.plan()?;
+        let group = self.membership?.group;
+        let (building, action): (_, fn(Ticket, Building, BroadcastGroup) -> Action) = match self.queue_pair {
+            Some(qp) if qp.plan != plan => {
+                self.queue_pair = None;
+                self.invalidate(Severity::Heavy);
+                return Some(Action::TearDown);
+            }
+            Some(qp) if qp.attached.mlid == group.mlid && qp.attached.mgid == group.mgid => return None,
+            Some(_) => (Building::Attachment(group), attach),
+            None => (Building::QueuePair(plan, group), build),
+        };
+        let ticket = self.ticket();
+        self.building.out = Some((ticket, building));
+        Some(action(ticket, building, self.queue_pair.map_or(group, |qp| qp.attached)))
+    }
+
+    fn built(&mut self, now: Instant, ticket: Ticket, qpn: Option<Qpn>) {
+        let Some(building) = self.building.answered(ticket) else { return };
+        match (building, qpn) {
+            (Building::QueuePair(plan, attached), Some(qpn)) => {
+                self.queue_pair = Some(QueuePair { plan, qpn, attached });
+                self.build_retry.reset();
+            }
+            (Building::Attachment(group), Some(_)) => {
+                if let Some(qp) = &mut self.queue_pair {
+                    qp.attached = group;
+                }
+                self.build_retry.reset();
+            }
+            (_, None) => {
+                self.note(Note::BuildFailed);
+                self.build_retry.failed(now, &mut self.jitter);
+            }
+        }
+    }
+
+    fn broken(&mut self) {
+        self.building.abandon();
+        if self.queue_pair.take().is_some() {
+            self.tear_down = true;
+            self.invalidate(Severity::Heavy);
+        }
+    }
+}
+
+fn build(ticket: Ticket, building: Building, _: BroadcastGroup) -> Action {
+    match building {
+        Building::QueuePair(plan, group) => Action::Build(ticket, plan, group),
+        Building::Attachment(group) => Action::Attach(ticket, group, group),
+    }
+}
+
+fn attach(ticket: Ticket, building: Building, before: BroadcastGroup) -> Action {
+    match building {
+        Building::QueuePair(plan, group) => Action::Build(ticket, plan, group),
+        Building::Attachment(group) => Action::Attach(ticket, before, group),
+    }
+}

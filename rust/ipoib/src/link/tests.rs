@@ -1,0 +1,531 @@
+use super::*;
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+const PKEY: PKey = PKey::new(0x8001).unwrap();
+const QPN: Qpn = Qpn::new(0x48).unwrap();
+
+fn port() -> Port {
+    Port {
+        active: true,
+        gid: Gid { prefix: 0xfe80 << 48, guid: 0xa },
+        lid: 3,
+        sm_lid: 1,
+        pkey_index: Some(0),
+        mtu: Mtu::B4096,
+        speed: 32_000_000_000,
+    }
+}
+
+fn group(scope: Scope) -> BroadcastGroup {
+    BroadcastGroup {
+        mgid: Mgid::broadcast(scope, PKEY),
+        scope,
+        mlid: Mlid::new(0xc000).unwrap(),
+        qkey: QKey::IPOIB_DEFAULT,
+        mtu: Mtu::B2048,
+        rate: Rate::from_code(3),
+        sl: 0,
+        tclass: 0,
+        flow_label: 0,
+    }
+}
+
+/// The fabric a link meets, and what it has done there.
+struct World {
+    link: Link,
+    now: Instant,
+    port: Option<Port>,
+    /// Where the group is; `None`: nobody has it.
+    group: Option<BroadcastGroup>,
+    may_create: bool,
+    answers: bool,
+    builds: bool,
+    joins: u32,
+    leaves: u32,
+    queue_pairs: u32,
+    pending: Vec<Action>,
+    status: Status,
+    notes: Vec<Note>,
+    severities: Vec<Severity>,
+    finds: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            link: Link::new(Config::new(PKEY), 9),
+            now: Instant::ZERO,
+            port: Some(port()),
+            group: Some(group(Scope::LinkLocal)),
+            may_create: true,
+            answers: true,
+            builds: true,
+            joins: 0,
+            leaves: 0,
+            queue_pairs: 0,
+            pending: Vec::new(),
+            status: Status::Stopped,
+            notes: Vec::new(),
+            severities: Vec::new(),
+            finds: 0,
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.link.handle_event(self.now, event);
+    }
+
+    fn poll(&mut self) -> bool {
+        let Some(action) = self.link.poll_action() else { return false };
+        match action {
+            Action::TearDown => {
+                assert_eq!(self.queue_pairs, 1, "teardown of nothing");
+                self.queue_pairs = 0;
+            }
+            Action::Invalidate(severity) => self.severities.push(severity),
+            Action::Announce(status) => {
+                assert_ne!(status, self.status, "announced twice");
+                self.status = status;
+            }
+            Action::Note(note) => self.notes.push(note),
+            request => self.pending.push(request),
+        }
+        true
+    }
+
+    fn stop(&mut self) {
+        self.queue_pairs = 0;
+        self.event(Event::Stop);
+    }
+
+    fn find(&self, mgid: Mgid) -> Result<Option<BroadcastGroup>, SaError> {
+        match self.answers {
+            false => Err(SaError::Unanswered(10)),
+            true => Ok(self.group.filter(|group| group.mgid == mgid)),
+        }
+    }
+
+    fn join(&mut self, mgid: Mgid) -> Result<BroadcastGroup, SaError> {
+        if !self.answers {
+            return Err(SaError::Unanswered(10));
+        }
+        if self.group.is_none() && self.may_create {
+            self.group = Some(BroadcastGroup { mgid, ..group(Scope::LinkLocal) });
+        }
+        let group = self.group.filter(|group| group.mgid == mgid).ok_or(SaError::Refused(15))?;
+        self.joins += 1;
+        Ok(group)
+    }
+
+    fn answer(&mut self, index: usize) {
+        let event = match self.pending.remove(index) {
+            Action::QueryPort(ticket) => Event::Port(ticket, self.port),
+            Action::Find(ticket, mgid) => {
+                self.finds += 1;
+                Event::Found(ticket, self.find(mgid))
+            }
+            Action::Join(ticket, gid, mgid, _) => Event::Joined(ticket, gid, self.join(mgid)),
+            Action::Leave { joins, .. } => {
+                self.leaves += joins;
+                Event::Left
+            }
+            Action::Build(ticket, ..) => {
+                if self.builds && self.link.is_wanted(ticket) {
+                    assert_eq!(self.queue_pairs, 0, "a second queue pair");
+                    self.queue_pairs = 1;
+                }
+                Event::Built(ticket, self.builds.then_some(QPN))
+            }
+            Action::Attach(ticket, ..) => Event::Built(ticket, self.builds.then_some(QPN)),
+            other => panic!("{other:?} is not answered"),
+        };
+        self.event(event);
+    }
+
+    /// Answers everything until nothing is left to do now.
+    fn settle(&mut self) {
+        for round in 0.. {
+            assert!(round < 100, "the machine does not come to rest");
+            while self.poll() {}
+            if self.pending.is_empty() {
+                return;
+            }
+            self.answer(0);
+        }
+    }
+
+    /// Lets time pass up to the next timer, and settles; `false` if there is none.
+    fn wait(&mut self) -> bool {
+        let Some(next) = self.link.poll_timeout() else { return false };
+        self.now = self.now.max(next);
+        self.link.handle_timeout(self.now);
+        self.settle();
+        true
+    }
+
+    fn is_up(&self) -> bool {
+        matches!(self.status, Status::Up(_))
+    }
+}
+
+fn started() -> World {
+    let mut world = World::new();
+    world.event(Event::Start);
+    world.settle();
+    assert!(world.is_up());
+    world.severities.clear();
+    world
+}
+
+#[test]
+fn a_link_with_everything_in_place_comes_up_at_once() {
+    let world = started();
+    let up = Up {
+        address: LinkAddr::unicast(QPN, port().gid),
+        mtu: Mtu::B2048,
+        speed: 32_000_000_000,
+        scope: Scope::LinkLocal,
+    };
+    assert_eq!(world.status, Status::Up(up));
+    assert_eq!((world.joins, world.link.poll_timeout()), (1, None));
+}
+
+#[test]
+fn the_broadcast_group_is_found_in_a_wider_scope() {
+    let mut world = World::new();
+    world.group = Some(group(Scope::OrganisationLocal));
+    world.event(Event::Start);
+    world.settle();
+    assert!(matches!(world.status, Status::Up(Up { scope: Scope::OrganisationLocal, .. })));
+}
+
+#[test]
+fn a_group_nobody_has_is_created() {
+    let mut world = World::new();
+    world.group = None;
+    world.event(Event::Start);
+    world.settle();
+    assert!(world.is_up());
+    assert_eq!((world.finds, world.joins), (4, 1));
+}
+
+#[test]
+fn without_leave_to_create_the_link_waits_for_the_group_to_appear() {
+    let mut world = World::new();
+    world.group = None;
+    world.link.set_create(false);
+    world.event(Event::Start);
+    world.settle();
+    assert_eq!(world.status, Status::Down(WaitsFor::BroadcastGroup));
+    assert_eq!(world.notes, [Note::BroadcastAbsent]);
+    world.group = Some(group(Scope::SiteLocal));
+    world.event(Event::Appeared(group(Scope::SiteLocal).mgid));
+    world.settle();
+    assert!(world.is_up());
+}
+
+#[test]
+fn a_silent_sa_is_asked_again_and_no_group_is_created() {
+    let mut world = World::new();
+    world.answers = false;
+    world.event(Event::Start);
+    world.settle();
+    for _ in 0..8 {
+        assert!(world.wait());
+    }
+    assert_eq!((world.status, world.joins), (Status::Down(WaitsFor::BroadcastGroup), 0));
+    world.answers = true;
+    world.wait();
+    assert!(world.is_up());
+}
+
+#[test]
+fn a_group_larger_than_the_port_is_reported_and_watched() {
+    let mut world = World::new();
+    world.port = Some(Port { mtu: Mtu::B1024, ..port() });
+    world.event(Event::Start);
+    world.settle();
+    assert_eq!(world.notes, [Note::MtuTooLarge(Mtu::B2048, Mtu::B1024)]);
+    world.group = Some(BroadcastGroup { mtu: Mtu::B1024, ..group(Scope::LinkLocal) });
+    world.wait();
+    assert!(world.is_up());
+}
+
+#[test]
+fn a_port_that_is_down_at_start_is_polled_though_no_event_comes() {
+    let mut world = World::new();
+    world.port = Some(Port { active: false, ..port() });
+    world.event(Event::Start);
+    world.settle();
+    assert_eq!(world.status, Status::Down(WaitsFor::Port));
+    world.wait();
+    world.port = Some(port());
+    world.wait();
+    assert!(world.is_up());
+}
+
+#[test]
+fn a_flap_keeps_the_queue_pair_and_renews_the_membership() {
+    let mut world = started();
+    world.port = Some(Port { active: false, ..port() });
+    world.event(Event::PortEvent);
+    world.settle();
+    assert_eq!((world.status, world.queue_pairs), (Status::Down(WaitsFor::Port), 1));
+    world.port = Some(port());
+    world.event(Event::PortEvent);
+    world.settle();
+    assert!(world.is_up());
+    assert_eq!((world.joins, world.leaves, world.queue_pairs), (2, 0, 1));
+    assert_eq!(world.severities, [Severity::Normal]);
+}
+
+#[test]
+fn sm_restart_keeps_the_link_up() {
+    let mut world = started();
+    world.answers = false;
+    world.event(Event::Renew);
+    world.settle();
+    assert!(world.is_up() && !world.link.is_broadcast_current());
+    world.answers = true;
+    world.wait();
+    assert!(world.link.is_broadcast_current());
+    assert_eq!((world.joins, world.leaves), (2, 0));
+    assert_eq!(world.severities, [Severity::Light]);
+}
+
+#[test]
+fn a_group_that_came_back_under_another_mlid_is_attached_anew() {
+    let mut world = started();
+    world.group = Some(BroadcastGroup { mlid: Mlid::new(0xc007).unwrap(), ..group(Scope::LinkLocal) });
+    world.event(Event::Renew);
+    while world.poll() {}
+    while !matches!(world.pending.first(), Some(Action::Attach(..))) {
+        world.answer(0);
+        while world.poll() {}
+    }
+    world.settle();
+    assert!(world.is_up());
+    assert_eq!(world.queue_pairs, 1);
+}
+
+#[test]
+fn pkey_moved_to_another_index_rebuilds_the_queue_pair_only() {
+    let mut world = started();
+    world.port = Some(Port { pkey_index: Some(3), ..port() });
+    world.event(Event::PortEvent);
+    world.settle();
+    assert!(world.is_up());
+    assert_eq!((world.joins, world.leaves, world.queue_pairs), (1, 0, 1));
+    assert_eq!(world.severities, [Severity::Heavy]);
+}
+
+#[test]
+fn pkey_removed_and_readded_at_the_same_index_recovers() {
+    let mut world = started();
+    world.port = Some(Port { pkey_index: None, ..port() });
+    world.event(Event::PortEvent);
+    world.settle();
+    assert_eq!(world.status, Status::Down(WaitsFor::PKey));
+    world.port = Some(port());
+    world.event(Event::PortEvent);
+    world.settle();
+    assert!(world.is_up());
+}
+
+#[test]
+fn a_new_subnet_prefix_gives_a_new_address() {
+    let mut world = started();
+    let gid = Gid { prefix: 0xfec0 << 48, guid: 0xa };
+    world.port = Some(Port { gid, ..port() });
+    world.event(Event::PortEvent);
+    world.settle();
+    assert!(matches!(world.status, Status::Up(Up { address, .. }) if address.gid() == gid));
+}
+
+#[test]
+fn a_failed_build_is_tried_again() {
+    let mut world = World::new();
+    world.builds = false;
+    world.event(Event::Start);
+    world.settle();
+    assert_eq!(world.status, Status::Down(WaitsFor::QueuePair));
+    assert_eq!(world.notes, [Note::BuildFailed]);
+    world.builds = true;
+    world.wait();
+    assert!(world.is_up());
+}
+
+#[test]
+fn a_broken_queue_pair_is_replaced() {
+    let mut world = started();
+    world.event(Event::Broken);
+    world.settle();
+    assert!(world.is_up());
+    assert_eq!(world.queue_pairs, 1);
+}
+
+#[test]
+fn a_stop_during_a_join_leaves_what_the_join_brings() {
+    let mut world = World::new();
+    world.event(Event::Start);
+    while world.poll() {}
+    while !matches!(world.pending.first(), Some(Action::Join(..))) {
+        world.answer(0);
+        while world.poll() {}
+    }
+    world.stop();
+    world.settle();
+    assert_eq!((world.joins, world.leaves), (1, 1));
+    assert!(world.link.is_idle());
+}
+
+#[test]
+fn a_restart_joins_only_after_the_leave_is_over() {
+    let mut world = started();
+    world.stop();
+    world.event(Event::Start);
+    world.settle();
+    assert!(world.is_up());
+    world.stop();
+    while world.poll() {}
+    assert!(matches!(world.pending[..], [Action::Leave { .. }]));
+    world.event(Event::Start);
+    while world.poll() {}
+    while let Some(at) = world.pending.iter().position(|a| !matches!(a, Action::Leave { .. })) {
+        assert!(!matches!(world.pending[at], Action::Join(..)));
+        world.answer(at);
+        while world.poll() {}
+    }
+    world.settle();
+    assert!(world.is_up());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Start,
+    Stop,
+    PortEvent,
+    Renew,
+    Broken,
+    Appeared,
+    Gone,
+    Port(u8),
+    Group(u8),
+    Answers(bool),
+    Builds(bool),
+    Answer(usize),
+    Poll(usize),
+    Sleep(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => Just(Step::Start),
+        1 => Just(Step::Stop),
+        2 => Just(Step::PortEvent),
+        1 => Just(Step::Renew),
+        1 => Just(Step::Broken),
+        1 => Just(Step::Appeared),
+        1 => Just(Step::Gone),
+        2 => (0u8..8).prop_map(Step::Port),
+        2 => (0u8..5).prop_map(Step::Group),
+        1 => any::<bool>().prop_map(Step::Answers),
+        1 => any::<bool>().prop_map(Step::Builds),
+        12 => (0usize..4).prop_map(Step::Answer),
+        12 => (1usize..10).prop_map(Step::Poll),
+        3 => (0u64..70).prop_map(Step::Sleep),
+    ]
+}
+
+impl World {
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Start => self.event(Event::Start),
+            Step::Stop => self.stop(),
+            Step::PortEvent => self.event(Event::PortEvent),
+            Step::Renew => self.event(Event::Renew),
+            Step::Broken => self.event(Event::Broken),
+            Step::Appeared => self.event(Event::Appeared(group(Scope::LinkLocal).mgid)),
+            Step::Gone => self.event(Event::Gone(group(Scope::LinkLocal).mgid)),
+            Step::Port(kind) => {
+                self.port = match kind {
+                    0 => None,
+                    1 => Some(Port { active: false, ..port() }),
+                    2 => Some(Port { pkey_index: None, ..port() }),
+                    3 => Some(Port { pkey_index: Some(5), ..port() }),
+                    4 => Some(Port { lid: 9, ..port() }),
+                    5 => Some(Port { gid: Gid { prefix: 1, guid: 0xa }, ..port() }),
+                    _ => Some(port()),
+                };
+            }
+            Step::Group(kind) => {
+                self.group = match kind {
+                    0 => None,
+                    1 => Some(group(Scope::Global)),
+                    2 => Some(BroadcastGroup { mlid: Mlid::new(0xc009).unwrap(), ..group(Scope::LinkLocal) }),
+                    3 => Some(BroadcastGroup { qkey: QKey::new(7), ..group(Scope::LinkLocal) }),
+                    _ => Some(group(Scope::LinkLocal)),
+                };
+            }
+            Step::Answers(yes) => self.answers = yes,
+            Step::Builds(yes) => self.builds = yes,
+            Step::Answer(index) => {
+                if let Some(index) = index.checked_rem(self.pending.len()) {
+                    self.answer(index);
+                }
+            }
+            Step::Poll(times) => (0..times).for_each(|_| {
+                self.poll();
+            }),
+            Step::Sleep(seconds) => {
+                self.now = self.now + Duration::from_secs(seconds);
+                self.link.handle_timeout(self.now);
+            }
+        }
+        assert!(self.pending.len() <= 8, "requests pile up: {:?}", self.pending);
+    }
+
+    fn mend(&mut self) {
+        self.port = Some(port());
+        self.group = Some(group(Scope::LinkLocal));
+        self.answers = true;
+        self.builds = true;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_started_link_comes_up_by_itself_once_the_causes_are_gone(steps in prop::collection::vec(step(), 0..150)) {
+        let mut world = World::new();
+        for step in steps {
+            world.apply(step);
+        }
+        world.event(Event::Start);
+        world.mend();
+        world.settle();
+        let patience = world.now + Duration::from_secs(300);
+        while !(world.is_up() && world.link.is_broadcast_current()) {
+            prop_assert!(world.wait(), "no timer runs: {:?} {:?}", world.status, world.link);
+            prop_assert!(world.now < patience, "still {:?}", world.status);
+        }
+        prop_assert_eq!(world.queue_pairs, 1);
+    }
+
+    #[test]
+    fn a_stopped_link_leaves_nothing_joined_and_no_timer(steps in prop::collection::vec(step(), 0..150)) {
+        let mut world = World::new();
+        for step in steps {
+            world.apply(step);
+        }
+        world.stop();
+        world.settle();
+        prop_assert_eq!(world.status, Status::Stopped);
+        prop_assert!(world.link.is_idle() && world.link.poll_timeout().is_none());
+        prop_assert_eq!(world.joins, world.leaves);
+        prop_assert_eq!(world.queue_pairs, 0);
+    }
+}
