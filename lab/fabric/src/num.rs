@@ -232,6 +232,12 @@ impl fmt::Debug for QKey {
 pub struct Sl(u8);
 
 impl Sl {
+    /// `None` above 15.
+    #[must_use]
+    pub const fn new(raw: u8) -> Option<Sl> {
+        if raw <= 15 { Some(Sl(raw)) } else { None }
+    }
+
     /// The low four bits.
     #[must_use]
     pub const fn truncate(raw: u8) -> Sl {
