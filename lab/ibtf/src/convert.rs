@@ -1,0 +1,43 @@
+//! Between C structures and the fabric's types.
+
+use fabric::{AddressVector, Gid, GlobalRoute, Lid, PortNum, Rate, Sl};
+use illumos_sys_hdrs::{B_FALSE, B_TRUE, boolean_t, ib_gid_t, ibt_adds_vect_t};
+
+/// A GID of the interface; both halves are host order.
+pub(crate) fn gid_to_c(gid: Gid) -> ib_gid_t {
+    let mut out = ib_gid_t::default();
+    out.gid.ucast_gid.ugid_prefix = gid.prefix;
+    out.gid.ucast_gid.ugid_guid = gid.guid;
+    out
+}
+
+/// From a GID of the interface.
+pub(crate) fn gid_from_c(gid: ib_gid_t) -> Gid {
+    // SAFETY: both members of the union are two 64-bit integers, for which every pattern is a value.
+    let halves = unsafe { gid.gid.ucast_gid };
+    Gid { prefix: halves.ugid_prefix, guid: halves.ugid_guid }
+}
+
+pub(crate) fn boolean(value: bool) -> boolean_t {
+    if value { B_TRUE } else { B_FALSE }
+}
+
+/// The address vector a client gave; `None` if its static rate is none the HCA knows.
+pub(crate) fn vector_from_c(av: &ibt_adds_vect_t) -> Option<AddressVector> {
+    let rate = Rate::new(u8::try_from(av.av_srate.0).ok()?)?;
+    let grh = (av.av_opaque1 != B_FALSE).then(|| GlobalRoute {
+        dgid: gid_from_c(av.av_dgid),
+        sgid_ix: u16::try_from(av.av_opaque4).unwrap_or(u16::MAX),
+        flow_label: av.av_flow(),
+        tclass: av.av_tclass,
+        hop_limit: av.av_hop,
+    });
+    Some(AddressVector {
+        port: PortNum(av.av_port_num),
+        dlid: Lid(av.av_opaque2),
+        sl: Sl::truncate(av.av_srvl()),
+        src_path: av.av_opaque3,
+        rate,
+        grh,
+    })
+}

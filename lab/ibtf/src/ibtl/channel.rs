@@ -1,0 +1,365 @@
+//! UD channels.
+
+use super::objects::{Channel, Kind, Opaque, OpenHca, Private, SelfHandle, drop_hold, hold};
+use super::{Ibtl, arg, hdl, out, resolve, take};
+use crate::status::*;
+use fabric::{PortNum, QKey, QpSizes, Signalling, UdConfig};
+use fakekernel::{Cx, Export, FaultKind, cx, export};
+use illumos_sys_hdrs::{
+    IBT_ACHAN_CLONE, IBT_ACHAN_USER_MAP, IBT_ACHAN_USES_FCMD, IBT_ACHAN_USES_FEXCH, IBT_ACHAN_USES_RFCI,
+    IBT_ACHAN_USES_RSS, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_QKEY, IBT_FAST_REG_RES_LKEY, IBT_USES_LSO,
+    IBT_WR_SIGNALED, ib_guid_t, ib_qkey_t, ib_qpn_t, ibt_cep_modify_flags_t, ibt_cep_state_e,
+    ibt_chan_alloc_flags_t, ibt_chan_sizes_t, ibt_channel_hdl_t, ibt_cq_hdl_t, ibt_hca_hdl_t, ibt_qflags_t,
+    ibt_queue_sizes_t, ibt_status_t, ibt_ud_chan_alloc_args_t, ibt_ud_chan_modify_attr_t,
+    ibt_ud_chan_query_attr_t, ibt_ud_dest_hdl_t, uint_t,
+};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+pub(super) fn exports() -> Vec<Export> {
+    export! {
+        UK: ibt_alloc_ud_channel, ibt_alloc_ud_channel_range, ibt_query_ud_channel, ibt_modify_ud_channel,
+            ibt_recover_ud_channel, ibt_recycle_ud, ibt_update_channel_qkey, ibt_flush_channel, ibt_free_channel,
+            ibt_query_queues, ibt_resize_queues;
+        UKS: ibt_set_chan_private, ibt_get_chan_private, ibt_channel_to_hca_guid;
+    }
+}
+
+/// Flags of which at most one may be given.
+const EXCLUSIVE: u32 = IBT_ACHAN_USER_MAP.0
+    | IBT_ACHAN_USES_RSS.0
+    | IBT_ACHAN_USES_RFCI.0
+    | IBT_ACHAN_USES_FCMD.0
+    | IBT_ACHAN_CLONE.0;
+/// What needs hardware the software HCA does not model.
+const UNSUPPORTED: u32 =
+    IBT_ACHAN_USER_MAP.0 | IBT_ACHAN_USES_RSS.0 | IBT_ACHAN_USES_RFCI.0 | IBT_ACHAN_USES_FCMD.0;
+
+unsafe extern "C" fn ibt_alloc_ud_channel(
+    hca_hdl: ibt_hca_hdl_t,
+    flags: ibt_chan_alloc_flags_t,
+    args: *mut ibt_ud_chan_alloc_args_t,
+    ud_chan_p: *mut ibt_channel_hdl_t,
+    sizes: *mut ibt_chan_sizes_t,
+) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let open = hdl!(cx, ibtl.opens, hca_hdl, IBT_HCA_HDL_INVALID);
+    let args = arg!(cx, args, "the ibt_ud_chan_alloc_args_t of ibt_alloc_ud_channel");
+    if let Err(status) = check_flags(flags.0, &args) {
+        return status;
+    }
+    if cx.fault(FaultKind("ibt_alloc_ud_channel")) {
+        return IBT_INSUFF_RESOURCE;
+    }
+    let recipe = if flags.0 & IBT_ACHAN_CLONE.0 != 0 {
+        clone_of(&cx, &ibtl, &open, &args)
+    } else {
+        recipe(&cx, &ibtl, flags.0, &args)
+    };
+    let recipe = match recipe {
+        Ok(recipe) => recipe,
+        Err(status) => return status,
+    };
+    match make(&cx, &ibtl, &open, recipe) {
+        Ok(channel) => {
+            out!(sizes, c_sizes(channel.qp.query().config.sizes));
+            out!(ud_chan_p, channel.handle.get());
+            IBT_SUCCESS
+        }
+        Err(e) => error(e),
+    }
+}
+
+fn check_flags(flags: u32, args: &ibt_ud_chan_alloc_args_t) -> Result<(), ibt_status_t> {
+    if flags & IBT_ACHAN_USES_FEXCH.0 != 0 {
+        return Err(IBT_CHAN_SRV_TYPE_INVALID);
+    }
+    let rss_and_srq = IBT_ACHAN_USES_RSS.0 | IBT_ACHAN_USES_SRQ.0;
+    let no_srq = flags & IBT_ACHAN_USES_SRQ.0 != 0 && args.ud_srq.is_null();
+    if (flags & EXCLUSIVE).count_ones() > 1 || flags & rss_and_srq == rss_and_srq || no_srq {
+        return Err(IBT_INVALID_PARAM);
+    }
+    if flags & UNSUPPORTED != 0 {
+        return Err(IBT_NOT_SUPPORTED);
+    }
+    Ok(())
+}
+
+/// Everything a channel is made from.
+struct Recipe {
+    config: UdConfig,
+    flags: illumos_sys_hdrs::ibt_attr_flags_t,
+    scq: Opaque,
+    rcq: Opaque,
+    pd: Opaque,
+    srq: Opaque,
+}
+
+fn recipe(cx: &Cx, ibtl: &Ibtl, flags: u32, args: &ibt_ud_chan_alloc_args_t) -> Result<Recipe, ibt_status_t> {
+    // The reference HCA checks these for NULL and reports; what is neither NULL nor a handle is a wild pointer.
+    if args.ud_scq.is_null() || args.ud_rcq.is_null() {
+        return Err(IBT_CQ_HDL_INVALID);
+    }
+    if args.ud_pd.is_null() {
+        return Err(IBT_PD_HDL_INVALID);
+    }
+    let scq = resolve(cx, &ibtl.cqs, args.ud_scq).ok_or(IBT_CQ_HDL_INVALID)?;
+    let rcq = resolve(cx, &ibtl.cqs, args.ud_rcq).ok_or(IBT_CQ_HDL_INVALID)?;
+    let pd = resolve(cx, &ibtl.pds, args.ud_pd).ok_or(IBT_PD_HDL_INVALID)?;
+    let srq = if flags & IBT_ACHAN_USES_SRQ.0 != 0 {
+        Some(resolve(cx, &ibtl.srqs, args.ud_srq).ok_or(IBT_SRQ_HDL_INVALID)?)
+    } else {
+        None
+    };
+    let bit = |flag: illumos_sys_hdrs::ibt_attr_flags_t| args.ud_flags.0 & flag.0 != 0;
+    let config = UdConfig {
+        port: PortNum(args.ud_hca_port_num),
+        pkey_ix: args.ud_pkey_ix,
+        qkey: QKey(args.ud_qkey),
+        pd: pd.pd.clone(),
+        scq: scq.cq.clone(),
+        rcq: rcq.cq.clone(),
+        srq: srq.as_ref().map(|s| s.srq.clone()),
+        sizes: QpSizes {
+            sq: args.ud_sizes.cs_sq,
+            rq: args.ud_sizes.cs_rq,
+            sq_sgl: args.ud_sizes.cs_sq_sgl,
+            rq_sgl: args.ud_sizes.cs_rq_sgl,
+        },
+        signalling: if bit(IBT_WR_SIGNALED) { Signalling::PerRequest } else { Signalling::All },
+        uses_lso: bit(IBT_USES_LSO),
+        uses_reserved_lkey: bit(IBT_FAST_REG_RES_LKEY),
+    };
+    Ok(Recipe {
+        config,
+        flags: args.ud_flags,
+        scq: Opaque::of(args.ud_scq),
+        rcq: Opaque::of(args.ud_rcq),
+        pd: Opaque::of(args.ud_pd),
+        srq: if srq.is_some() { Opaque::of(args.ud_srq) } else { Opaque::default() },
+    })
+}
+
+fn clone_of(
+    cx: &Cx,
+    ibtl: &Ibtl,
+    open: &Arc<OpenHca>,
+    args: &ibt_ud_chan_alloc_args_t,
+) -> Result<Recipe, ibt_status_t> {
+    if args.ud_clone_chan.is_null() {
+        return Err(IBT_INVALID_PARAM);
+    }
+    let model = resolve(cx, &ibtl.channels, args.ud_clone_chan).ok_or(IBT_INVALID_PARAM)?;
+    if !Arc::ptr_eq(&model.open, open) {
+        return Err(IBT_INVALID_PARAM);
+    }
+    Ok(Recipe {
+        config: model.qp.query().config,
+        flags: model.flags,
+        scq: model.scq,
+        rcq: model.rcq,
+        pd: model.pd,
+        srq: model.srq,
+    })
+}
+
+fn make(cx: &Cx, ibtl: &Ibtl, open: &Arc<OpenHca>, recipe: Recipe) -> Result<Arc<Channel>, fabric::Error> {
+    let qp = open.hca().alloc_qp(recipe.config)?;
+    open.gained(Kind::Qp);
+    let detail = format!("UD channel {:?}", qp.num());
+    let channel = Arc::new(Channel {
+        qp,
+        open: open.clone(),
+        scq: recipe.scq,
+        rcq: recipe.rcq,
+        pd: recipe.pd,
+        srq: recipe.srq,
+        flags: recipe.flags,
+        private: Private::default(),
+        handle: SelfHandle::default(),
+    });
+    let handle = ibtl.channels.insert_arc(channel.clone());
+    channel.handle.set(handle);
+    open.device.know_channel(&channel);
+    hold(cx.kernel(), "ibt_channel_hdl_t", handle, detail);
+    Ok(channel)
+}
+
+fn c_sizes(sizes: QpSizes) -> ibt_chan_sizes_t {
+    ibt_chan_sizes_t {
+        cs_sq: sizes.sq,
+        cs_rq: sizes.rq,
+        cs_sq_sgl: sizes.sq_sgl,
+        cs_rq_sgl: sizes.rq_sgl,
+        cs_inline: 0,
+    }
+}
+
+/// Ranges of QPs serve RSS, which the software HCA does not offer.
+unsafe extern "C" fn ibt_alloc_ud_channel_range(
+    _hca_hdl: ibt_hca_hdl_t,
+    _log2: uint_t,
+    _flags: ibt_chan_alloc_flags_t,
+    _args: *mut ibt_ud_chan_alloc_args_t,
+    _send_cq_p: *mut ibt_cq_hdl_t,
+    _recv_cq_p: *mut ibt_cq_hdl_t,
+    _base_qpn_p: *mut ib_qpn_t,
+    _ud_chan_p: *mut ibt_channel_hdl_t,
+    _sizes: *mut ibt_chan_sizes_t,
+) -> ibt_status_t {
+    cx().may_block();
+    IBT_NOT_SUPPORTED
+}
+
+unsafe extern "C" fn ibt_query_ud_channel(
+    ud_chan: ibt_channel_hdl_t,
+    ud_chan_attrs: *mut ibt_ud_chan_query_attr_t,
+) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
+    let now = channel.qp.query();
+    let attr = ibt_ud_chan_query_attr_t {
+        ud_qpn: channel.qp.num().get(),
+        ud_hca_guid: channel.open.device.guid,
+        ud_scq: channel.scq.get().cast(),
+        ud_rcq: channel.rcq.get().cast(),
+        ud_pd: channel.pd.get().cast(),
+        ud_hca_port_num: now.config.port.0,
+        ud_state: ibt_cep_state_e(now.state as u32),
+        ud_pkey_ix: now.config.pkey_ix,
+        ud_qkey: now.config.qkey.0,
+        ud_chan_sizes: c_sizes(now.config.sizes),
+        ud_flags: channel.flags,
+        ud_srq: channel.srq.get().cast(),
+        ..Default::default()
+    };
+    out!(ud_chan_attrs, attr);
+    IBT_SUCCESS
+}
+
+unsafe extern "C" fn ibt_modify_ud_channel(
+    ud_chan: ibt_channel_hdl_t,
+    flags: ibt_cep_modify_flags_t,
+    attrs: *mut ibt_ud_chan_modify_attr_t,
+    actual_sz: *mut ibt_queue_sizes_t,
+) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
+    // Queue sizes are fixed (the HCA does not claim RESIZE_CHAN); the queue key is what may change.
+    if flags.0 & !IBT_CEP_SET_QKEY.0 != 0 {
+        return IBT_NOT_SUPPORTED;
+    }
+    let attrs = arg!(cx, attrs, "the ibt_ud_chan_modify_attr_t of ibt_modify_ud_channel");
+    if flags.0 & IBT_CEP_SET_QKEY.0 != 0 {
+        if let Err(e) = channel.open.hca().set_qkey(&channel.qp, QKey(attrs.ud_qkey)) {
+            return error(e);
+        }
+    }
+    let sizes = channel.qp.query().config.sizes;
+    out!(actual_sz, ibt_queue_sizes_t { qs_sq: sizes.sq, qs_rq: sizes.rq });
+    IBT_SUCCESS
+}
+
+unsafe extern "C" fn ibt_recover_ud_channel(ud_chan: ibt_channel_hdl_t) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
+    of(channel.open.hca().recover_qp(&channel.qp))
+}
+
+unsafe extern "C" fn ibt_recycle_ud(
+    ud_chan: ibt_channel_hdl_t,
+    hca_port_num: u8,
+    pkey_ix: u16,
+    qkey: ib_qkey_t,
+) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
+    of(channel.open.hca().recycle_qp(&channel.qp, PortNum(hca_port_num), pkey_ix, QKey(qkey)))
+}
+
+unsafe extern "C" fn ibt_update_channel_qkey(
+    ud_chan: ibt_channel_hdl_t,
+    ud_dest: ibt_ud_dest_hdl_t,
+) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
+    let dest = hdl!(cx, ibtl.dests, ud_dest, IBT_UD_DEST_HDL_INVALID);
+    let qkey = QKey(dest.target.lock().qkey);
+    of(channel.open.hca().set_qkey(&channel.qp, qkey))
+}
+
+unsafe extern "C" fn ibt_flush_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
+    of(channel.open.hca().flush_qp(&channel.qp))
+}
+
+unsafe extern "C" fn ibt_free_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
+    if let Err(e) = channel.open.hca().free_qp(&channel.qp) {
+        return error(e);
+    }
+    let _ = take(&cx, &ibtl.channels, chan);
+    channel.open.device.forget_channel(channel.qp.num());
+    channel.open.lost(Kind::Qp);
+    drop_hold(cx.kernel(), "ibt_channel_hdl_t", chan);
+    IBT_SUCCESS
+}
+
+unsafe extern "C" fn ibt_query_queues(
+    chan: ibt_channel_hdl_t,
+    actual_sz: *mut ibt_queue_sizes_t,
+) -> ibt_status_t {
+    let cx = cx();
+    cx.may_block();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
+    let sizes = channel.qp.query().config.sizes;
+    out!(actual_sz, ibt_queue_sizes_t { qs_sq: sizes.sq, qs_rq: sizes.rq });
+    IBT_SUCCESS
+}
+
+unsafe extern "C" fn ibt_resize_queues(
+    _chan: ibt_channel_hdl_t,
+    _flags: ibt_qflags_t,
+    _request_sz: *mut ibt_queue_sizes_t,
+    _actual_sz: *mut ibt_queue_sizes_t,
+) -> ibt_status_t {
+    cx().may_block();
+    IBT_NOT_SUPPORTED
+}
+
+unsafe extern "C" fn ibt_set_chan_private(chan: ibt_channel_hdl_t, clnt_private: *mut c_void) {
+    let cx = cx();
+    let ibtl = Ibtl::of(cx.kernel());
+    hdl!(cx, ibtl.channels, chan, ()).private.set(clnt_private);
+}
+
+unsafe extern "C" fn ibt_get_chan_private(chan: ibt_channel_hdl_t) -> *mut c_void {
+    let cx = cx();
+    let ibtl = Ibtl::of(cx.kernel());
+    hdl!(cx, ibtl.channels, chan, std::ptr::null_mut()).private.get()
+}
+
+unsafe extern "C" fn ibt_channel_to_hca_guid(chan: ibt_channel_hdl_t) -> ib_guid_t {
+    let cx = cx();
+    let ibtl = Ibtl::of(cx.kernel());
+    hdl!(cx, ibtl.channels, chan, 0).open.device.guid
+}

@@ -1,0 +1,113 @@
+//! An HCA as IBTL keeps it: attributes fixed at attach, the cached ports, the objects events are about.
+
+use super::events::Pending;
+use super::objects::{Channel, CqObject};
+use fabric::{CqNum, Hca, PortAttr, Qpn};
+use fakekernel::HostMutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// One HCA of a host.
+pub(crate) struct Device {
+    pub(crate) guid: u64,
+    pub(crate) hca: Hca,
+    /// The HCA's own device node, for `hca_dip`.
+    pub(crate) dip: super::objects::Opaque,
+    ports: HostMutex<Vec<PortAttr>>,
+    pub(crate) pending: HostMutex<Pending>,
+    /// No new opens: the HCA is being removed.
+    pub(crate) detaching: HostMutex<bool>,
+    cqs: HostMutex<BTreeMap<CqNum, Weak<CqObject>>>,
+    channels: HostMutex<BTreeMap<Qpn, Weak<Channel>>>,
+    /// Live `ibt_map_mem_iov` pieces: start to (end, how often).
+    mapped: HostMutex<BTreeMap<(u64, u64), u32>>,
+}
+
+impl Device {
+    pub(crate) fn new(hca: Hca, dip: super::objects::Opaque) -> Self {
+        let ports = hca.query_ports().unwrap_or_default();
+        Device {
+            guid: hca.guid().0,
+            hca,
+            dip,
+            ports: HostMutex::new(ports),
+            pending: HostMutex::new(Pending::default()),
+            detaching: HostMutex::new(false),
+            cqs: HostMutex::new(BTreeMap::new()),
+            channels: HostMutex::new(BTreeMap::new()),
+            mapped: HostMutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Number of ports.
+    pub(crate) fn nports(&self) -> u8 {
+        self.hca.config().ports.len() as u8
+    }
+
+    /// Asks the HCA and remembers the answer; if it does not answer, what was remembered stays.
+    pub(crate) fn refresh_ports(&self) {
+        if let Ok(fresh) = self.hca.query_ports() {
+            *self.ports.lock() = fresh;
+        }
+    }
+
+    /// The remembered ports.
+    pub(crate) fn cached_ports(&self) -> Vec<PortAttr> {
+        self.ports.lock().clone()
+    }
+
+    /// One remembered port.
+    pub(crate) fn cached_port(&self, num: u8) -> Option<PortAttr> {
+        self.ports.lock().get(usize::from(num).checked_sub(1)?).cloned()
+    }
+
+    /// Index of a P_Key in a remembered table; all 16 bits must agree.
+    pub(crate) fn pkey_index(&self, port: u8, pkey: u16) -> Option<u16> {
+        let ports = self.ports.lock();
+        let table = &ports.get(usize::from(port).checked_sub(1)?)?.pkeys;
+        table.iter().position(|p| p.0 == pkey).map(|ix| ix as u16)
+    }
+
+    pub(crate) fn know_cq(&self, cq: &Arc<CqObject>) {
+        self.cqs.lock().insert(cq.cq.num(), Arc::downgrade(cq));
+    }
+
+    pub(crate) fn forget_cq(&self, num: CqNum) {
+        self.cqs.lock().remove(&num);
+    }
+
+    pub(crate) fn cq(&self, num: CqNum) -> Option<Arc<CqObject>> {
+        self.cqs.lock().get(&num)?.upgrade()
+    }
+
+    pub(crate) fn know_channel(&self, channel: &Arc<Channel>) {
+        self.channels.lock().insert(channel.qp.num(), Arc::downgrade(channel));
+    }
+
+    pub(crate) fn forget_channel(&self, qpn: Qpn) {
+        self.channels.lock().remove(&qpn);
+    }
+
+    pub(crate) fn channel(&self, qpn: Qpn) -> Option<Arc<Channel>> {
+        self.channels.lock().get(&qpn)?.upgrade()
+    }
+
+    pub(crate) fn map(&self, start: u64, end: u64) {
+        *self.mapped.lock().entry((start, end)).or_default() += 1;
+    }
+
+    pub(crate) fn unmap(&self, start: u64, end: u64) {
+        let mut mapped = self.mapped.lock();
+        if let Some(n) = mapped.get_mut(&(start, end)) {
+            *n -= 1;
+            if *n == 0 {
+                mapped.remove(&(start, end));
+            }
+        }
+    }
+
+    /// Is all of `[start, end)` inside one live mapping?
+    pub(crate) fn is_mapped(&self, start: u64, end: u64) -> bool {
+        self.mapped.lock().range(..=(start, u64::MAX)).rev().any(|(&(_, e), _)| end <= e)
+    }
+}

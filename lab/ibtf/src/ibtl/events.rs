@@ -1,0 +1,375 @@
+//! From what an HCA reports to what handlers are told.
+//!
+//! Port events of one HCA merge while they wait: the last of UP and DOWN wins and discards an earlier change or
+//! re-registration of its port. Delivery is in a fixed order, first to the communication manager, then to the clients, IBMA
+//! before DM and CM before the rest; all are waited for, so no client has two port events of one HCA in its hands at once.
+
+use super::objects::{Channel, Client, CqObject, Dispatch};
+use super::{Device, Ibtl};
+use crate::tasks::{Latch, Tasks};
+use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, PortChange, PortNum};
+use fakekernel::{Ctx, EntryKind, Kernel, ModuleFn};
+use illumos_sys_hdrs::{
+    IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CQ,
+    IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT,
+    IBT_HCA_DETACH_EVENT, IBT_IBMA, IBT_PORT_CHANGE_EVENT, ibt_async_code_e, ibt_async_event_t,
+    ibt_hca_hdl_t, ibt_port_change_e,
+};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// The priority HCAs interrupt at.
+const HCA_PIL: u8 = 6;
+
+/// A port event as the communication manager hears it, after the port cache was refreshed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PortEvent {
+    Up,
+    Down,
+    Change(PortChange),
+    Reregister,
+}
+
+/// What hears of port events before any client: it restarts its SA sessions and purges its path cache, and returns.
+pub(crate) trait CmHooks: Send + Sync {
+    /// Runs on an IBTL thread that may block.
+    fn port_event(&self, kernel: &Kernel, device: &Arc<Device>, port: u8, event: PortEvent);
+    /// A new HCA, before clients hear of it.
+    fn hca_added(&self, kernel: &Kernel, device: &Arc<Device>);
+    /// An HCA is going, after every client let go of it.
+    fn hca_removed(&self, kernel: &Kernel, guid: u64);
+    /// GID index 0 of each port whose subscription to reports does not stand: a new listener is told so.
+    fn unsubscribed_ports(&self, kernel: &Kernel) -> Vec<Gid>;
+}
+
+/// What waits for one port.
+#[derive(Clone, Copy, Debug, Default)]
+struct PortPending {
+    up: Option<bool>,
+    change: PortChange,
+    reregister: bool,
+}
+
+/// What waits for one HCA.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    catastrophic: bool,
+    ports: BTreeMap<u8, PortPending>,
+    /// An IBTL thread is about to look or looking.
+    queued: bool,
+}
+
+impl Pending {
+    fn port(&mut self, num: PortNum) -> &mut PortPending {
+        self.ports.entry(num.0).or_default()
+    }
+
+    /// Merges an event in; true if nobody is looking yet.
+    fn add(&mut self, event: AsyncEvent) -> bool {
+        match event {
+            AsyncEvent::PortUp(n) => *self.port(n) = PortPending { up: Some(true), ..Default::default() },
+            AsyncEvent::PortDown(n) => *self.port(n) = PortPending { up: Some(false), ..Default::default() },
+            AsyncEvent::PortChange(n, change) => {
+                let pending = self.port(n);
+                pending.change = pending.change.with(change);
+            }
+            AsyncEvent::ClientReregister(n) => self.port(n).reregister = true,
+            AsyncEvent::LocalCatastrophic => self.catastrophic = true,
+            AsyncEvent::CatastrophicChannel(_) | AsyncEvent::CqError(_) | AsyncEvent::Detach => return false,
+        }
+        !std::mem::replace(&mut self.queued, true)
+    }
+
+    /// Everything that waits, in the order of delivery; `None` ends the looking.
+    fn take(&mut self) -> Option<Vec<Delivery>> {
+        let ports = std::mem::take(&mut self.ports);
+        let mut out = Vec::new();
+        if std::mem::take(&mut self.catastrophic) {
+            out.push(Delivery { code: IBT_ERROR_LOCAL_CATASTROPHIC, port: 0, event: None });
+        }
+        for up in [false, true] {
+            let code = if up { IBT_EVENT_PORT_UP } else { IBT_ERROR_PORT_DOWN };
+            let event = if up { PortEvent::Up } else { PortEvent::Down };
+            let hit = ports.iter().filter(|(_, p)| p.up == Some(up));
+            out.extend(hit.map(|(&port, _)| Delivery { code, port, event: Some(event) }));
+        }
+        let changed = ports.iter().filter(|(_, p)| !p.change.is_empty());
+        out.extend(changed.map(|(&port, p)| {
+            let event = Some(PortEvent::Change(p.change));
+            Delivery { code: IBT_PORT_CHANGE_EVENT, port, event }
+        }));
+        let asked = ports.iter().filter(|(_, p)| p.reregister);
+        out.extend(asked.map(|(&port, _)| Delivery {
+            code: IBT_CLNT_REREG_EVENT,
+            port,
+            event: Some(PortEvent::Reregister),
+        }));
+        self.queued = !out.is_empty();
+        self.queued.then_some(out)
+    }
+}
+
+/// One event on its way to everybody.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    code: ibt_async_code_e,
+    port: u8,
+    event: Option<PortEvent>,
+}
+
+/// IBTL's threads for asynchronous events.
+pub(crate) struct AsyncQueue(Arc<Tasks>);
+
+impl AsyncQueue {
+    pub(crate) fn new() -> Self {
+        AsyncQueue(Tasks::new("ibtl_async_thread", 4))
+    }
+}
+
+/// What the fabric tells about one HCA, turned into work for the host's threads.
+pub(crate) struct HostEvents {
+    kernel: Kernel,
+    device: OnceLock<Weak<Device>>,
+}
+
+impl HostEvents {
+    pub(crate) fn new(kernel: &Kernel) -> Self {
+        HostEvents { kernel: kernel.clone(), device: OnceLock::new() }
+    }
+
+    /// Events before this are of no interest: nobody can have opened the HCA.
+    pub(crate) fn bind(&self, device: &Arc<Device>) {
+        let _ = self.device.set(Arc::downgrade(device));
+    }
+
+    fn device(&self) -> Option<Arc<Device>> {
+        self.device.get()?.upgrade()
+    }
+}
+
+impl HcaEvents for HostEvents {
+    fn completion(&self, cq: CqNum) {
+        if let Some(cq) = self.device().and_then(|d| d.cq(cq)) {
+            dispatch_cq(&self.kernel, &cq);
+        }
+    }
+
+    fn async_event(&self, event: AsyncEvent) {
+        let Some(device) = self.device() else { return };
+        let ibtl = Ibtl::of(&self.kernel);
+        let kernel = self.kernel.clone();
+        match event {
+            AsyncEvent::CatastrophicChannel(qpn) => {
+                if let Some(channel) = device.channel(qpn) {
+                    ibtl.events.0.run(&self.kernel, move || deliver_channel_error(&kernel, &channel));
+                }
+            }
+            AsyncEvent::CqError(num) => {
+                if let Some(cq) = device.cq(num) {
+                    ibtl.events.0.run(&self.kernel, move || deliver_cq_error(&kernel, &cq));
+                }
+            }
+            // Whoever removes the HCA delivers and waits.
+            AsyncEvent::Detach => {}
+            _ => {
+                let look = device.pending.lock().add(event);
+                if look {
+                    ibtl.events.0.run(&self.kernel, move || deliver_pending(&kernel, &device));
+                }
+            }
+        }
+    }
+}
+
+// Completions.
+
+/// A CQ fired: its handler will run soon, never twice at once.
+fn dispatch_cq(kernel: &Kernel, cq: &Arc<CqObject>) {
+    {
+        let mut d = cq.dispatch.lock();
+        if d.running {
+            d.again = true;
+            return;
+        }
+        if std::mem::replace(&mut d.queued, true) {
+            return;
+        }
+    }
+    let (job_kernel, job_cq) = (kernel.clone(), cq.clone());
+    let job = move || run_cq_handler(&job_kernel, &job_cq);
+    if cq.in_thread {
+        Ibtl::of(kernel).cq_threads.run(kernel, job);
+    } else {
+        let cpus = kernel.machine().config().cpus.max(1);
+        kernel.interrupt("hca completion", Ctx::Soft { pil: HCA_PIL }, cq.cq.num().0 % cpus, job);
+    }
+}
+
+fn run_cq_handler(kernel: &Kernel, cq: &Arc<CqObject>) {
+    *cq.dispatch.lock() = Dispatch { queued: false, running: true, again: false };
+    loop {
+        let (handler, arg) = *cq.handler.lock();
+        if let Some(handler) = handler {
+            call(kernel, handler, (cq.handle.get(), arg.get()), "CQ handler");
+        }
+        let mut d = cq.dispatch.lock();
+        if !std::mem::take(&mut d.again) {
+            d.running = false;
+            break;
+        }
+    }
+    cq.idle.wake_all();
+}
+
+/// Calls a handler that a client registered.
+pub(crate) fn call<F: ModuleFn>(kernel: &Kernel, f: F, args: F::Args, name: &'static str) -> F::Ret {
+    // SAFETY: the client gave the function for exactly this use and has not withdrawn it (detach, free and deregistration
+    // wait for callbacks where the interface promises it); the arguments are what the interface says it gets.
+    unsafe { kernel.enter(f, args, EntryKind::callback(name)) }
+}
+
+// Asynchronous events.
+
+fn deliver_pending(kernel: &Kernel, device: &Arc<Device>) {
+    loop {
+        let Some(batch) = device.pending.lock().take() else { return };
+        for delivery in batch {
+            device.refresh_ports();
+            tell_cm(kernel, device, &delivery);
+            tell_clients(kernel, device, delivery);
+        }
+    }
+}
+
+fn tell_cm(kernel: &Kernel, device: &Arc<Device>, delivery: &Delivery) {
+    let hooks = Ibtl::of(kernel).cm.lock().clone();
+    if let (Some(hooks), Some(event)) = (hooks, delivery.event) {
+        hooks.port_event(kernel, device, delivery.port, event);
+    }
+}
+
+/// The waves of clients: IBMA, then DM and CM, then everybody else; each is over before the next begins.
+fn waves(kernel: &Kernel) -> [Vec<Arc<Client>>; 3] {
+    let mut waves: [Vec<Arc<Client>>; 3] = Default::default();
+    for client in Ibtl::of(kernel).clients.all() {
+        let wave = match client.class {
+            class if class == IBT_IBMA.0 => 0,
+            class if class == IBT_DM.0 || class == IBT_CM.0 => 1,
+            _ => 2,
+        };
+        waves[wave].push(client);
+    }
+    waves
+}
+
+fn tell_clients(kernel: &Kernel, device: &Arc<Device>, delivery: Delivery) {
+    let tasks = Ibtl::of(kernel).system_tasks.clone();
+    for wave in waves(kernel) {
+        let latch = Latch::new(wave.len());
+        for client in wave {
+            client.begin_callback();
+            let (kernel2, device, latch2) = (kernel.clone(), device.clone(), latch.clone());
+            tasks.run(kernel, move || {
+                tell_client(&kernel2, &client, &device, delivery);
+                client.end_callback();
+                latch2.count_down();
+            });
+        }
+        latch.wait();
+    }
+}
+
+fn tell_client(kernel: &Kernel, client: &Client, device: &Device, delivery: Delivery) {
+    let everybody = [IBT_HCA_ATTACH_EVENT, IBT_HCA_DETACH_EVENT].contains(&delivery.code);
+    let open = client.open(device.guid);
+    if !everybody && open.is_none() {
+        return;
+    }
+    let mut event =
+        ibt_async_event_t { ev_hca_guid: device.guid, ev_port: delivery.port, ..Default::default() };
+    if let Some(PortEvent::Change(change)) = delivery.event {
+        event.ev_port_flags = ibt_port_change_e(change.0);
+    }
+    let handle = if delivery.code == IBT_HCA_ATTACH_EVENT { None } else { open };
+    tell(kernel, client, handle.map_or(std::ptr::null_mut(), |o| o.handle.get()), delivery.code, &mut event);
+}
+
+fn tell(
+    kernel: &Kernel,
+    client: &Client,
+    hca: ibt_hca_hdl_t,
+    code: ibt_async_code_e,
+    event: &mut ibt_async_event_t,
+) {
+    if let Some(handler) = client.handler {
+        call(kernel, handler, (client.private.get(), hca, code, event), "async handler");
+    }
+}
+
+fn deliver_channel_error(kernel: &Kernel, channel: &Channel) {
+    let mut event = ibt_async_event_t { ev_chan_hdl: channel.handle.get(), ..Default::default() };
+    tell_owner(
+        kernel,
+        &channel.open.client,
+        channel.open.handle.get(),
+        IBT_ERROR_CATASTROPHIC_CHAN,
+        &mut event,
+    );
+}
+
+fn deliver_cq_error(kernel: &Kernel, cq: &CqObject) {
+    let mut event = ibt_async_event_t { ev_cq_hdl: cq.handle.get(), ..Default::default() };
+    tell_owner(kernel, &cq.open.client, cq.open.handle.get(), IBT_ERROR_CQ, &mut event);
+}
+
+fn tell_owner(
+    kernel: &Kernel,
+    client: &Client,
+    hca: *mut c_void,
+    code: ibt_async_code_e,
+    event: &mut ibt_async_event_t,
+) {
+    client.begin_callback();
+    tell(kernel, client, hca.cast(), code, event);
+    client.end_callback();
+}
+
+// HCAs that come and go.
+
+/// Makes an HCA known and tells every client. May block.
+pub(crate) fn add_device(kernel: &Kernel, device: &Arc<Device>) {
+    let ibtl = Ibtl::of(kernel);
+    ibtl.devices.lock().insert(device.guid, device.clone());
+    let hooks = ibtl.cm.lock().clone();
+    if let Some(hooks) = hooks {
+        hooks.hca_added(kernel, device);
+    }
+    tell_clients(kernel, device, Delivery { code: IBT_HCA_ATTACH_EVENT, port: 0, event: None });
+}
+
+/// Tells every client that the HCA goes and forgets it. May block.
+///
+/// # Errors
+/// The names of the clients that still hold it; then it stays, closed to new opens.
+pub(crate) fn remove_device(kernel: &Kernel, device: &Arc<Device>) -> Result<(), Vec<String>> {
+    let ibtl = Ibtl::of(kernel);
+    *device.detaching.lock() = true;
+    tell_clients(kernel, device, Delivery { code: IBT_HCA_DETACH_EVENT, port: 0, event: None });
+    let holders: Vec<String> = ibtl
+        .clients
+        .all()
+        .iter()
+        .filter(|c| c.opens.lock().contains_key(&device.guid))
+        .map(|c| c.name.clone())
+        .collect();
+    if !holders.is_empty() {
+        return Err(holders);
+    }
+    ibtl.devices.lock().remove(&device.guid);
+    let hooks = ibtl.cm.lock().clone();
+    if let Some(hooks) = hooks {
+        hooks.hca_removed(kernel, device.guid);
+    }
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! What handles stand for.
+
+use super::Device;
+use fabric::{Ah, Cq, Mr, Pd, Qp, Srq};
+use fakekernel::{HostMutex, Kernel, WaitQueue};
+use illumos_sys_hdrs::{ibt_adds_vect_t, ibt_async_handler_t, ibt_cq_handler_t, ibt_sm_notice_handler_t};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A pointer a module owns and the lab only hands back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Opaque(usize);
+
+impl Opaque {
+    pub(crate) fn of<T>(p: *const T) -> Self {
+        Opaque(p.expose_provenance())
+    }
+
+    pub(crate) fn get(self) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+/// A slot for such a pointer that the module sets and reads without further ado.
+#[derive(Default)]
+pub(crate) struct Private(AtomicUsize);
+
+impl Private {
+    pub(crate) fn set(&self, p: *mut c_void) {
+        self.0.store(p.expose_provenance(), Ordering::Release);
+    }
+
+    pub(crate) fn get(&self) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(self.0.load(Ordering::Acquire))
+    }
+}
+
+/// The pointer a module knows an object by, for callbacks that pass it. Set right after the object entered its table.
+#[derive(Default)]
+pub(crate) struct SelfHandle(OnceLock<usize>);
+
+impl SelfHandle {
+    pub(crate) fn set(&self, handle: *mut c_void) {
+        // Nobody else sets it: the object is not known to anyone before.
+        let _ = self.0.set(handle.addr());
+    }
+
+    pub(crate) fn get<P>(&self) -> *mut P {
+        std::ptr::without_provenance_mut(self.0.get().copied().unwrap_or(0))
+    }
+}
+
+/// One `ibt_attach`.
+pub(crate) struct Client {
+    pub(crate) name: String,
+    pub(crate) class: u32,
+    pub(crate) handler: ibt_async_handler_t,
+    pub(crate) private: Opaque,
+    pub(crate) opens: HostMutex<BTreeMap<u64, OpenState>>,
+    pub(crate) notices: HostMutex<(ibt_sm_notice_handler_t, Opaque)>,
+    /// Registered services.
+    pub(crate) services: AtomicU32,
+    /// Callbacks that are out.
+    pub(crate) callbacks: HostMutex<usize>,
+    pub(crate) idle: WaitQueue,
+}
+
+/// What a client's open of one HCA has come to.
+#[derive(Clone)]
+pub(crate) enum OpenState {
+    Open(Arc<OpenHca>),
+    Closing,
+}
+
+impl Client {
+    /// A callback is about to be made; `detach` waits for it.
+    pub(crate) fn begin_callback(&self) {
+        *self.callbacks.lock() += 1;
+    }
+
+    pub(crate) fn end_callback(&self) {
+        let mut out = self.callbacks.lock();
+        *out -= 1;
+        let none = *out == 0;
+        drop(out);
+        if none {
+            self.idle.wake_all();
+        }
+    }
+
+    pub(crate) fn wait_for_callbacks(&self) {
+        let mut out = self.callbacks.lock();
+        while *out > 0 {
+            out = self.idle.wait(out);
+        }
+    }
+
+    /// Its handle of an HCA, if open.
+    pub(crate) fn open(&self, guid: u64) -> Option<Arc<OpenHca>> {
+        match self.opens.lock().get(&guid) {
+            Some(OpenState::Open(open)) => Some(open.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// What `ibt_close_hca` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Qp,
+    Cq,
+    Pd,
+    Ah,
+    Mr,
+    Srq,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 6] = [Kind::Qp, Kind::Cq, Kind::Pd, Kind::Ah, Kind::Mr, Kind::Srq];
+
+    pub(crate) const fn plural(self) -> &'static str {
+        match self {
+            Kind::Qp => "queue pairs",
+            Kind::Cq => "completion queues",
+            Kind::Pd => "protection domains",
+            Kind::Ah => "UD destinations",
+            Kind::Mr => "memory regions",
+            Kind::Srq => "shared receive queues",
+        }
+    }
+}
+
+/// One `ibt_open_hca`.
+pub(crate) struct OpenHca {
+    pub(crate) client: Arc<Client>,
+    pub(crate) device: Arc<Device>,
+    pub(crate) private: Private,
+    pub(crate) handle: SelfHandle,
+    counts: [AtomicU32; Kind::ALL.len()],
+}
+
+impl OpenHca {
+    pub(crate) fn new(client: Arc<Client>, device: Arc<Device>) -> Self {
+        OpenHca {
+            client,
+            device,
+            private: Private::default(),
+            handle: SelfHandle::default(),
+            counts: Default::default(),
+        }
+    }
+
+    pub(crate) fn hca(&self) -> &fabric::Hca {
+        &self.device.hca
+    }
+
+    fn count(&self, kind: Kind) -> &AtomicU32 {
+        &self.counts[kind as usize]
+    }
+
+    /// One more object of this kind.
+    pub(crate) fn gained(&self, kind: Kind) {
+        self.count(kind).fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn lost(&self, kind: Kind) {
+        self.count(kind).fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The kinds of which some are left.
+    pub(crate) fn left(&self) -> Vec<(Kind, u32)> {
+        let counts = Kind::ALL.map(|k| (k, self.count(k).load(Ordering::Acquire)));
+        counts.into_iter().filter(|&(_, n)| n > 0).collect()
+    }
+}
+
+pub(crate) struct PdObject {
+    pub(crate) pd: Pd,
+    pub(crate) open: Arc<OpenHca>,
+}
+
+pub(crate) struct CqObject {
+    pub(crate) cq: Cq,
+    pub(crate) open: Arc<OpenHca>,
+    pub(crate) in_thread: bool,
+    pub(crate) handler: HostMutex<(ibt_cq_handler_t, Opaque)>,
+    pub(crate) private: Private,
+    pub(crate) handle: SelfHandle,
+    pub(crate) dispatch: HostMutex<Dispatch>,
+    pub(crate) idle: WaitQueue,
+}
+
+/// Where a CQ stands with its handler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dispatch {
+    /// A call is on its way.
+    pub(crate) queued: bool,
+    /// A call is running.
+    pub(crate) running: bool,
+    /// Another event came while it ran.
+    pub(crate) again: bool,
+}
+
+pub(crate) struct Channel {
+    pub(crate) qp: Qp,
+    pub(crate) open: Arc<OpenHca>,
+    pub(crate) scq: Opaque,
+    pub(crate) rcq: Opaque,
+    pub(crate) pd: Opaque,
+    pub(crate) srq: Opaque,
+    pub(crate) flags: illumos_sys_hdrs::ibt_attr_flags_t,
+    pub(crate) private: Private,
+    pub(crate) handle: SelfHandle,
+}
+
+pub(crate) struct Destination {
+    pub(crate) ah: Ah,
+    pub(crate) open: Arc<OpenHca>,
+    pub(crate) pd: Opaque,
+    pub(crate) target: HostMutex<Target>,
+}
+
+/// QPN, Q_Key and the address as the client gave it.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
+    pub(crate) vector: ibt_adds_vect_t,
+}
+
+pub(crate) struct Region {
+    pub(crate) mr: Mr,
+    pub(crate) open: Arc<OpenHca>,
+    pub(crate) pd: Opaque,
+}
+
+pub(crate) struct SrqObject {
+    pub(crate) srq: Srq,
+    pub(crate) open: Arc<OpenHca>,
+    pub(crate) pd: Opaque,
+    pub(crate) private: Private,
+}
+
+/// One `ibt_map_mem_iov`.
+pub(crate) struct Mapping {
+    pub(crate) device: Arc<Device>,
+    pub(crate) pieces: Vec<(u64, u64)>,
+}
+
+/// Enters an object in the host's ledger of what modules hold.
+pub(crate) fn hold(kernel: &Kernel, kind: &'static str, handle: *mut c_void, detail: impl Into<String>) {
+    kernel.resources().add(kind, handle.addr() as u64, detail);
+}
+
+/// Strikes it out.
+pub(crate) fn drop_hold<P>(kernel: &Kernel, kind: &'static str, handle: *const P) {
+    kernel.resources().remove(kind, handle.addr() as u64);
+}

@@ -1,0 +1,197 @@
+//! Posting work requests. Interrupt level allowed; each array is posted in order up to the first bad request.
+
+use super::objects::{Channel, Destination};
+use super::{Device, Ibtl, hdl, out, resolve};
+use crate::status::*;
+use fabric::{Error, Lso, QKey, QpState, Qpn, RecvWr, SendOp, SendWr, Sge, UdDest};
+use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
+use illumos_sys_hdrs::{
+    IBT_UD_SRV, IBT_WR_SEND_CKSUM, IBT_WR_SEND_IMMED, IBT_WR_SEND_INLINE, IBT_WR_SEND_SIGNAL,
+    IBT_WR_SEND_SOLICIT, IBT_WRC_SEND, IBT_WRC_SEND_LSO, ibt_channel_hdl_t, ibt_recv_wr_t, ibt_send_wr_t,
+    ibt_srq_hdl_t, ibt_status_t, ibt_ud_dest_hdl_t, ibt_wr_ds_t, uint_t,
+};
+
+pub(super) fn exports() -> Vec<Export> {
+    export! { UKS: ibt_post_send, ibt_post_recv, ibt_post_srq; }
+}
+
+/// More entries than any HCA takes: a count like this is garbage, and reading the list would be a wild read.
+const ABSURD_SGL: u32 = 1024;
+
+unsafe extern "C" fn ibt_post_send(
+    chan: ibt_channel_hdl_t,
+    wr_list: *mut ibt_send_wr_t,
+    num_wr: uint_t,
+    posted: *mut uint_t,
+) -> ibt_status_t {
+    let cx = cx();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
+    if matches!(channel.qp.query().state, QpState::Reset | QpState::Init | QpState::Rtr) {
+        return IBT_CHAN_STATE_INVALID;
+    }
+    check_count(&cx, num_wr);
+    let mut done = 0;
+    let mut status = IBT_SUCCESS;
+    while done < num_wr {
+        // SAFETY: the caller's array has `num_wr` requests.
+        let wr = unsafe { crate::ptr::element(wr_list, done as usize) };
+        if let Err(e) = post_send_one(&cx, &ibtl, &channel, &wr) {
+            status = e;
+            break;
+        }
+        done += 1;
+    }
+    out!(posted, done);
+    status
+}
+
+fn check_count(cx: &Cx, num_wr: uint_t) {
+    cx.check(num_wr > 0, Rule::AbsurdArgument, || "a post of no work requests".into());
+}
+
+fn post_send_one(cx: &Cx, ibtl: &Ibtl, channel: &Channel, wr: &ibt_send_wr_t) -> Result<(), ibt_status_t> {
+    if wr.wr_trans != IBT_UD_SRV {
+        return Err(IBT_CHAN_SRV_TYPE_INVALID);
+    }
+    let (op, dest) = match wr.wr_opcode {
+        IBT_WRC_SEND => (SendOp::Send, plain_dest(wr).1),
+        IBT_WRC_SEND_LSO => large_send(wr, channel)?,
+        _ => return Err(IBT_CHAN_OP_TYPE_INVALID),
+    };
+    if dest.is_null() {
+        return Err(IBT_UD_DEST_HDL_INVALID);
+    }
+    let dest = resolve(cx, &ibtl.dests, dest).ok_or(IBT_UD_DEST_HDL_INVALID)?;
+    if cx.fault(FaultKind("ibt_post_send")) {
+        return Err(error(Error::ChanFull));
+    }
+    let flag = |f: u8| wr.wr_flags & f != 0;
+    let request = SendWr {
+        id: wr.wr_id,
+        signal: flag(IBT_WR_SEND_SIGNAL),
+        solicited: flag(IBT_WR_SEND_SOLICIT),
+        cksum: flag(IBT_WR_SEND_CKSUM),
+        immediate: flag(IBT_WR_SEND_IMMED).then_some(plain_dest(wr).0),
+        op,
+        dest: target(&dest),
+        sgl: list(cx, &channel.open.device, wr.wr_sgl, wr.wr_nds)?,
+    };
+    let inline: u64 = request.sgl.iter().map(|s| u64::from(s.len)).sum();
+    if flag(IBT_WR_SEND_INLINE) && inline > u64::from(channel.open.hca().config().attr.max_inline) {
+        return Err(error(Error::ChanSglLenInvalid));
+    }
+    channel.open.hca().post_send(&channel.qp, request).map_err(error)
+}
+
+/// Immediate data and destination of a plain datagram.
+fn plain_dest(wr: &ibt_send_wr_t) -> (u32, ibt_ud_dest_hdl_t) {
+    // SAFETY: every member of the union is integers and pointers, for which any bytes are a value; only the handle table
+    // looks at the pointer.
+    let ud = unsafe { wr.wr.ud };
+    (ud.udwr_immed, ud.udwr_dest)
+}
+
+fn large_send(wr: &ibt_send_wr_t, channel: &Channel) -> Result<(SendOp, ibt_ud_dest_hdl_t), ibt_status_t> {
+    // SAFETY: as for a plain datagram.
+    let lso = unsafe { wr.wr.ud_lso };
+    if lso.lso_hdr_sz > channel.open.hca().config().attr.max_lso_hdr_size {
+        return Err(error(Error::ChanSglLenInvalid));
+    }
+    // SAFETY: the caller's header has that many bytes, which was just bounded, and is copied at post as the interface says.
+    let header = unsafe { crate::ptr::elements(lso.lso_hdr, lso.lso_hdr_sz as usize) };
+    Ok((SendOp::Lso(Lso { header, mss: lso.lso_mss }), lso.lso_ud_dest))
+}
+
+fn target(dest: &Destination) -> UdDest {
+    let target = *dest.target.lock();
+    UdDest { ah: dest.ah.clone(), qpn: Qpn::truncate(target.qpn), qkey: QKey(target.qkey) }
+}
+
+/// The scatter/gather list of a request.
+fn list(cx: &Cx, device: &Device, sgl: *const ibt_wr_ds_t, nds: u32) -> Result<Vec<Sge>, ibt_status_t> {
+    if nds > ABSURD_SGL {
+        return Err(error(Error::ChanSglLenInvalid));
+    }
+    // SAFETY: the caller's list has `nds` entries.
+    let entries = unsafe { crate::ptr::elements(sgl, nds as usize) };
+    let list: Vec<Sge> = entries.iter().map(|d| Sge { va: d.ds_va, lkey: d.ds_key, len: d.ds_len }).collect();
+    let attr = &device.hca.config().attr;
+    if attr.res_lkey {
+        for sge in list.iter().filter(|s| s.lkey == attr.reserved_lkey && s.len > 0) {
+            check_mapped(cx, device, sge);
+        }
+    }
+    Ok(list)
+}
+
+/// The reserved key vouches for nothing: the address must come from a mapping that is still bound.
+fn check_mapped(cx: &Cx, device: &Device, sge: &Sge) {
+    let mapped = device.is_mapped(sge.va, sge.va.saturating_add(u64::from(sge.len)));
+    cx.check(mapped, Rule::AbsurdArgument, || {
+        format!(
+            "{} bytes at {:#x} with the reserved key lie in no mapping of ibt_map_mem_iov",
+            sge.len, sge.va
+        )
+    });
+}
+
+unsafe extern "C" fn ibt_post_recv(
+    chan: ibt_channel_hdl_t,
+    wr_list: *mut ibt_recv_wr_t,
+    num_wr: uint_t,
+    posted: *mut uint_t,
+) -> ibt_status_t {
+    let cx = cx();
+    let ibtl = Ibtl::of(cx.kernel());
+    let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
+    check_count(&cx, num_wr);
+    let device = &channel.open.device;
+    // SAFETY: passed on from this call.
+    unsafe { post_receives(&cx, device, wr_list, num_wr, posted, |wr| device.hca.post_recv(&channel.qp, wr)) }
+}
+
+unsafe extern "C" fn ibt_post_srq(
+    srq: ibt_srq_hdl_t,
+    wr_list: *mut ibt_recv_wr_t,
+    num_wr: uint_t,
+    posted: *mut uint_t,
+) -> ibt_status_t {
+    let cx = cx();
+    let ibtl = Ibtl::of(cx.kernel());
+    let object = hdl!(cx, ibtl.srqs, srq, IBT_SRQ_HDL_INVALID);
+    check_count(&cx, num_wr);
+    let device = &object.open.device;
+    // SAFETY: passed on from this call.
+    unsafe { post_receives(&cx, device, wr_list, num_wr, posted, |wr| device.hca.post_srq(&object.srq, wr)) }
+}
+
+/// Posts an array of receives.
+///
+/// # Safety
+///
+/// `wr_list` has `num_wr` requests, each with a list of as many entries as it says.
+unsafe fn post_receives(
+    cx: &Cx,
+    device: &Device,
+    wr_list: *mut ibt_recv_wr_t,
+    num_wr: uint_t,
+    posted: *mut uint_t,
+    post: impl Fn(RecvWr) -> Result<(), Error>,
+) -> ibt_status_t {
+    let mut done = 0;
+    let mut status = IBT_SUCCESS;
+    while done < num_wr {
+        // SAFETY: by this function's contract.
+        let wr = unsafe { crate::ptr::element(wr_list, done as usize) };
+        let result = list(cx, device, wr.wr_sgl, wr.wr_nds)
+            .and_then(|sgl| post(RecvWr { id: wr.wr_id, sgl }).map_err(error));
+        if let Err(e) = result {
+            status = e;
+            break;
+        }
+        done += 1;
+    }
+    out!(posted, done);
+    status
+}
