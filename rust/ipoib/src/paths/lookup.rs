@@ -80,6 +80,7 @@ where
             self.unbinds.one(to);
         }
         path.failures = 0;
+        path.leaving = path.leaving.saturating_add(path.packets.len());
         self.packets.send_all(&mut path.packets, &resolution.handle);
         path.state = State::Ready(resolution.handle);
         let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));

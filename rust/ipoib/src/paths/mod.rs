@@ -165,6 +165,8 @@ pub struct Path<H> {
     state: State<H>,
     lookup: Lookup,
     packets: Queue,
+    /// Packets decided to be sent that have not been taken by [`Paths::poll_action`]; no later packet may overtake them.
+    leaving: u16,
     failures: u32,
     used: bool,
 }
@@ -255,8 +257,12 @@ where
         match &path.state {
             State::Ready(handle) => {
                 let handle = handle.clone();
+                let submitted = match self.packets.follow(&mut path.leaving, to, packet, handle) {
+                    Ok(()) => Submitted::Queued(None),
+                    Err((packet, handle)) => Submitted::Ready(packet, handle),
+                };
                 self.settle(id);
-                return Submitted::Ready(packet, handle);
+                return submitted;
             }
             State::Failed { until, reason } if now < *until => return Submitted::Dropped(packet, *reason),
             State::Failed { .. } => path.state = State::Unresolved,
@@ -313,7 +319,19 @@ where
         if let Some(unbind) = self.unbinds.next() {
             return Some(unbind.map_or(Action::UnbindAll, Action::Unbind));
         }
-        self.packets.next_out().or_else(|| self.next_lookup().map(Action::Lookup))
+        self.next_packet().or_else(|| self.next_lookup().map(Action::Lookup))
+    }
+
+    /// Only [`Action::Send`] and [`Action::Drop`], which a caller may want to take while it holds the transmit queue.
+    pub fn next_packet(&mut self) -> Option<Action<P, H>> {
+        let action = self.packets.next_out()?;
+        if let Action::Send(to, ..) = &action
+            && let Some(id) = self.table.find(to)
+            && let Some(path) = self.table.get_mut(id)
+        {
+            path.leaving = path.leaving.saturating_sub(1);
+        }
+        Some(action)
     }
 
     /// When [`Paths::handle_timeout`] wants to be called next.
@@ -355,6 +373,7 @@ where
             state: State::Unresolved,
             lookup: Lookup::None,
             packets: Queue::default(),
+            leaving: 0,
             failures: 0,
             used: false,
         };

@@ -45,6 +45,10 @@ impl Queue {
     pub(super) fn is_empty(&self) -> bool {
         self.first == NONE
     }
+
+    pub(super) fn len(&self) -> u16 {
+        self.len
+    }
 }
 
 #[derive(Debug)]
@@ -90,6 +94,27 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
         self.held += 1;
         append(&mut self.slots, queue, at);
         Ok(gave_way)
+    }
+
+    /// Sends behind `leaving` packets of the same address that are on their way out. Without any, or without room, the
+    /// packet comes back to be sent at once.
+    pub(super) fn follow(
+        &mut self,
+        leaving: &mut u16,
+        to: LinkAddr,
+        packet: P,
+        handle: H,
+    ) -> Result<(), (P, H)> {
+        let at = self.free;
+        let Some(slot) = self.slots.get_mut(at as usize).filter(|_| *leaving != 0) else {
+            return Err((packet, handle));
+        };
+        self.free = slot.next;
+        slot.held = Some(Held { to, packet, verdict: Some(Ok(handle)) });
+        self.held += 1;
+        *leaving = leaving.saturating_add(1);
+        append(&mut self.slots, &mut self.out, at);
+        Ok(())
     }
 
     pub(super) fn send_all(&mut self, queue: &mut Queue, handle: &H) {

@@ -48,6 +48,17 @@ fn packets_wait_for_one_lookup_and_leave_in_order() {
 }
 
 #[test]
+fn a_packet_does_not_overtake_those_still_on_their_way_out() {
+    let mut m = machine(Config::default(), 4, 8);
+    m.submit(at(0), peer(1), 10);
+    actions(&mut m);
+    m.handle_event(at(1), Event::LookedUp(peer(1), ok(7)));
+    assert_eq!(m.submit(at(1), peer(1), 11), Submitted::Queued(None));
+    assert_eq!(actions(&mut m), [Action::Send(peer(1), 10, 7), Action::Send(peer(1), 11, 7)]);
+    assert_eq!(m.submit(at(1), peer(1), 12), Submitted::Ready(12, 7));
+}
+
+#[test]
 fn the_oldest_packet_gives_way() {
     let mut m = machine(Config { packets_per_address: 2, ..Config::default() }, 4, 8);
     m.submit(at(0), peer(1), 10);
