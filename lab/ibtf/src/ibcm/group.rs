@@ -1,0 +1,261 @@
+//! Joining, leaving and querying multicast groups.
+//!
+//! Joins are counted per group and port; each of them goes to the administrator all the same. Only the last leave does, with
+//! the join state of all of them.
+
+use std::collections::BTreeMap;
+
+use fabric::Gid;
+use fakekernel::HostMutex;
+use illumos_sys_hdrs::{
+    B_TRUE, IBT_INVALID_PARAM, IBT_MC_MGID_INVALID, IBT_MCG_RECORDS_NOT_FOUND, ib_mtu_t, ibt_adds_vect_t,
+    ibt_mcg_attr_t, ibt_mcg_info_t, ibt_selector_t, ibt_srate_e, ibt_status_t,
+};
+use sm::records::{McMemberRecord, mc_member_mask as mask, parse_table};
+use sm::{Bound, JoinState, Lid, Method, PKey, QKey, Sl};
+
+use super::{Ibcm, Local, status, units};
+use crate::convert::{gid_from_c, gid_to_c};
+use crate::saa::{Request, fabric_gid, sm_gid};
+
+/// Who has joined what how often, and in which states altogether.
+#[derive(Default)]
+pub(super) struct Joins(HostMutex<BTreeMap<(Gid, Gid), Joined>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Joined {
+    count: u32,
+    state: JoinState,
+}
+
+impl Joins {
+    fn add(&self, mgid: Gid, port: Gid, state: JoinState) {
+        let mut joins = self.0.lock();
+        let joined = joins.entry((mgid, port)).or_insert(Joined { count: 0, state: JoinState::NONE });
+        joined.count += 1;
+        joined.state = joined.state.union(state);
+    }
+
+    /// One join less. The state to leave with if that was the last, or if there never was one.
+    fn take(&self, mgid: Gid, port: Gid, state: JoinState) -> Option<JoinState> {
+        let mut joins = self.0.lock();
+        let Some(joined) = joins.get_mut(&(mgid, port)) else { return Some(state) };
+        joined.count -= 1;
+        if joined.count > 0 {
+            return None;
+        }
+        joins.remove(&(mgid, port)).map(|joined| joined.state)
+    }
+}
+
+/// A join that may be asked for.
+pub(super) struct Join {
+    local: Local,
+    request: Request,
+    port_gid: Gid,
+    state: JoinState,
+}
+
+impl Join {
+    /// Checks what a client asked for.
+    pub fn check(ibcm: &Ibcm, rgid: Gid, attr: &ibt_mcg_attr_t) -> Result<Self, ibt_status_t> {
+        let record = asked(rgid, attr);
+        if !is_port(rgid) || !record.p_key.is_valid() || record.join_state.is_empty() {
+            return Err(IBT_INVALID_PARAM);
+        }
+        let local = ibcm.local(rgid)?;
+        let mut given = given(&record) & OPTIONAL;
+        given |= mask::PORT_GID | mask::Q_KEY | mask::P_KEY | mask::JOIN_STATE;
+        given |= mask::T_CLASS | mask::FLOW_LABEL | mask::SL;
+        if record.mgid.is_multicast() {
+            given |= mask::MGID;
+        }
+        let port_gid = fabric_gid(record.port_gid);
+        let request = Request::of(Method::SET, given, &record);
+        Ok(Self { local, request, port_gid, state: record.join_state })
+    }
+
+    /// Asks the administrator; what the client is told of the group.
+    pub fn run(&self, ibcm: &Ibcm) -> Result<ibt_mcg_info_t, ibt_status_t> {
+        let answer = ibcm.ask(&self.local, &self.request).map_err(status::of_group)?;
+        let record: McMemberRecord = answer.header.record().ok_or(IBT_MCG_RECORDS_NOT_FOUND)?;
+        ibcm.joins.add(fabric_gid(record.mgid), self.port_gid, self.state);
+        Ok(info(&self.local, &record, fabric_gid(record.port_gid)))
+    }
+}
+
+/// What a join may leave out.
+const OPTIONAL: u64 = mask::MTU_SELECTOR
+    | mask::MTU
+    | mask::RATE_SELECTOR
+    | mask::RATE
+    | mask::LIFETIME_SELECTOR
+    | mask::LIFETIME
+    | mask::HOP_LIMIT
+    | mask::SCOPE
+    | mask::MLID;
+
+impl Ibcm {
+    /// One leave; the administrator hears of the last one only, and is not asked again if it refuses.
+    pub(super) fn leave(
+        &self,
+        rgid: Gid,
+        mgid: Gid,
+        port: Gid,
+        state: JoinState,
+    ) -> Result<(), ibt_status_t> {
+        if !is_port(rgid) {
+            return Err(IBT_INVALID_PARAM);
+        }
+        if mgid != Gid::default() && !mgid.is_multicast() {
+            return Err(IBT_MC_MGID_INVALID);
+        }
+        let local = self.local(rgid)?;
+        let port = if is_port(port) { port } else { rgid };
+        let Some(join_state) = self.joins.take(mgid, port, state) else { return Ok(()) };
+        let record = McMemberRecord {
+            mgid: sm_gid(mgid),
+            port_gid: sm_gid(port),
+            join_state,
+            ..McMemberRecord::default()
+        };
+        let request = Request::of(Method::DELETE, mask::JOIN, &record);
+        self.ask(&local, &request).map(|_| ()).map_err(status::of_leave)
+    }
+
+    /// The groups that match what is not zero in `attr`, at most `max` of them; 0 is all.
+    pub(super) fn query_groups(
+        &self,
+        rgid: Gid,
+        attr: Option<&ibt_mcg_attr_t>,
+        max: usize,
+    ) -> Result<Vec<ibt_mcg_info_t>, ibt_status_t> {
+        if !is_port(rgid) {
+            return Err(IBT_INVALID_PARAM);
+        }
+        let local = self.local(rgid)?;
+        let record = attr.map(|attr| asked(Gid::default(), attr)).unwrap_or_default();
+        let request = Request::of(Method::GET_TABLE, given(&record), &record);
+        let answer = self.ask(&local, &request).map_err(status::of_group)?;
+        let records: Vec<McMemberRecord> = parse_table(&answer.data, answer.header.attribute_offset);
+        if records.is_empty() {
+            return Err(IBT_MCG_RECORDS_NOT_FOUND);
+        }
+        let member = attr.map(|attr| gid_from_c(attr.mc_pgid)).filter(|gid| is_port(*gid)).unwrap_or(rgid);
+        let wanted = if max == 0 { usize::MAX } else { max };
+        Ok(records.iter().take(wanted).map(|record| info(&local, record, member)).collect())
+    }
+}
+
+/// Whether both halves of a port's GID are there.
+const fn is_port(gid: Gid) -> bool {
+    gid.prefix != 0 && gid.guid != 0
+}
+
+/// What a client asks for, as a record. Without a port of its own it means `rgid`.
+fn asked(rgid: Gid, attr: &ibt_mcg_attr_t) -> McMemberRecord {
+    let port = gid_from_c(attr.mc_pgid);
+    let lifetime = match attr.mc_pkt_lt_req.p_pkt_lt {
+        0 => Bound::default(),
+        usec => bound(units::usec_to_ib(usec).into(), attr.mc_pkt_lt_req.p_selector),
+    };
+    McMemberRecord {
+        mgid: sm_gid(gid_from_c(attr.mc_mgid)),
+        port_gid: sm_gid(if is_port(port) { port } else { rgid }),
+        q_key: QKey(attr.mc_qkey),
+        mlid: Lid(attr.mc_opaque1),
+        mtu: bound(attr.mc_mtu_req.r_mtu.0, attr.mc_mtu_req.r_selector),
+        t_class: attr.mc_tclass,
+        p_key: PKey(attr.mc_pkey),
+        rate: bound(attr.mc_rate_req.r_srate.0, attr.mc_rate_req.r_selector),
+        lifetime,
+        sl: Sl::truncating(attr.mc_sl()),
+        flow_label: attr.mc_flow(),
+        hop_limit: attr.mc_hop,
+        scope: attr.mc_scope(),
+        join_state: JoinState::truncating(attr.mc_join_state()),
+        proxy_join: false,
+    }
+}
+
+/// A value with its selector, as the two have the same numbers on the wire and in the interface.
+pub(super) fn bound(value: u32, selector: ibt_selector_t) -> Bound {
+    Bound::from_wire((selector.0 as u8) << 6 | (value as u8 & 0x3f))
+}
+
+/// The components that are not zero.
+fn given(record: &McMemberRecord) -> u64 {
+    let parts = [
+        (record.mgid.prefix != 0 || record.mgid.guid != 0, mask::MGID),
+        (record.port_gid.prefix != 0 && record.port_gid.guid != 0, mask::PORT_GID),
+        (record.q_key.0 != 0, mask::Q_KEY),
+        (record.mlid.0 != 0, mask::MLID),
+        (record.mtu.value != 0, mask::MTU_SELECTOR | mask::MTU),
+        (record.t_class != 0, mask::T_CLASS),
+        (record.p_key.0 != 0, mask::P_KEY),
+        (record.rate.value != 0, mask::RATE_SELECTOR | mask::RATE),
+        (record.lifetime.value != 0, mask::LIFETIME_SELECTOR | mask::LIFETIME),
+        (record.sl.get() != 0, mask::SL),
+        (record.flow_label != 0, mask::FLOW_LABEL),
+        (record.hop_limit != 0, mask::HOP_LIMIT),
+        (record.scope != 0, mask::SCOPE),
+        (!record.join_state.is_empty(), mask::JOIN_STATE),
+    ];
+    parts.iter().filter(|(there, _)| *there).fold(0, |all, (_, bits)| all | bits)
+}
+
+/// What a client is told of a group. The P_Key's index is 0 if the port's table does not have it, as in ibcm.
+fn info(local: &Local, record: &McMemberRecord, member: Gid) -> ibt_mcg_info_t {
+    let mut vector = ibt_adds_vect_t {
+        av_dgid: gid_to_c(fabric_gid(record.mgid)),
+        av_sgid: gid_to_c(member),
+        av_srate: ibt_srate_e(record.rate.value.into()),
+        av_tclass: record.t_class,
+        av_hop: record.hop_limit,
+        av_port_num: local.attr.num.0,
+        av_opaque1: B_TRUE,
+        av_opaque2: record.mlid.0,
+        av_opaque4: local.sgid_ix,
+        ..Default::default()
+    };
+    vector.set_av_srvl(record.sl.get());
+    vector.set_av_flow(record.flow_label);
+    let mut info = ibt_mcg_info_t {
+        mc_adds_vect: vector,
+        mc_mtu: ib_mtu_t(record.mtu.value.into()),
+        mc_qkey: record.q_key.0,
+        mc_pkey_ix: local.p_key_index(record.p_key).unwrap_or(0),
+        mc_opaque2: units::ib_to_usec(record.lifetime.value),
+        ..Default::default()
+    };
+    info.set_mc_scope(record.scope);
+    info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MGID: Gid = Gid { prefix: 0xff12_401b_ffff_0000, guid: 1 };
+    const PORT: Gid = Gid { prefix: Gid::LINK_LOCAL_PREFIX, guid: 0xa };
+
+    #[test]
+    fn only_the_last_leave_is_passed_on_and_with_all_states() {
+        let joins = Joins::default();
+        joins.add(MGID, PORT, JoinState::FULL);
+        joins.add(MGID, PORT, JoinState::SEND_ONLY_NON);
+        assert_eq!(joins.take(MGID, PORT, JoinState::FULL), None);
+        assert_eq!(joins.take(MGID, PORT, JoinState::FULL), Some(JoinState::truncating(5)));
+        assert_eq!(joins.take(MGID, PORT, JoinState::NON), Some(JoinState::NON), "nobody knows of a join");
+    }
+
+    #[test]
+    fn a_query_asks_for_what_is_not_zero() {
+        let mut attr = ibt_mcg_attr_t { mc_pkey: 0xffff, mc_mgid: gid_to_c(MGID), ..Default::default() };
+        attr.set_mc_scope(2);
+        attr.set_mc_join_state(1);
+        let record = asked(Gid::default(), &attr);
+        assert_eq!(given(&record), mask::MGID | mask::P_KEY | mask::SCOPE | mask::JOIN_STATE);
+        assert_eq!((record.scope, record.join_state), (2, JoinState::FULL));
+    }
+}

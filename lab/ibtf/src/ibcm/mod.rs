@@ -1,0 +1,256 @@
+//! The lab's `misc/ibcm`: multicast groups, paths, services and subnet notices, by MADs to subnet administration.
+//!
+//! Connections are not there: `ibt_open_rc_channel` and `ibt_close_rc_channel` refuse what they are given.
+
+mod group;
+mod group_ffi;
+mod notice;
+mod path;
+mod path_cache;
+mod path_ffi;
+mod rc_ffi;
+mod service;
+mod service_ffi;
+mod status;
+mod units;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use fabric::{Gid, PortAttr, PortChange, PortState};
+use fakekernel::{HostMutex, Kernel, WaitQueue};
+use illumos_sys_hdrs::{IBT_HCA_BUSY_DETACHING, IBT_INVALID_PARAM, ibt_status_t};
+use sm::SaTransport;
+use sm::records::Trap;
+use sm::rmpp::Message;
+
+use crate::ibtl::{CmHooks, Device, Ibtl, PortEvent};
+use crate::saa::{Listener, PortId, Request, SaError, Session, port_id};
+use group::Joins;
+use path_cache::PathCache;
+use service::Services;
+
+/// What one host's communication manager knows.
+pub(crate) struct Ibcm {
+    kernel: Kernel,
+    me: Weak<Ibcm>,
+    transport: HostMutex<Option<Arc<dyn SaTransport>>>,
+    /// By port GUID.
+    sessions: HostMutex<BTreeMap<sm::Guid, Arc<Session>>>,
+    calls: Limit,
+    joins: Joins,
+    paths: HostMutex<PathCache>,
+    services: Services,
+}
+
+/// Calls to subnet administration that are out at a time.
+const CALLS: usize = 8;
+
+/// Adds `misc/ibcm` to a host.
+pub(crate) fn provide(kernel: &Kernel) {
+    Ibtl::of(kernel).set_cm(Ibcm::of(kernel));
+    let exports = [group_ffi::exports(), path_ffi::exports(), service_ffi::exports(), rc_ffi::exports()];
+    kernel.provide("ibcm", "misc/ibcm", exports.concat());
+}
+
+/// Where a host keeps its communication manager.
+struct Slot(Arc<Ibcm>);
+
+/// A port of this host, found by one of its GIDs.
+pub(crate) struct Local {
+    pub device: Arc<Device>,
+    pub attr: PortAttr,
+    /// Of the GID it was found by.
+    pub sgid_ix: u32,
+}
+
+impl Local {
+    /// Index of a P_Key in the port's table; all sixteen bits must agree.
+    fn p_key_index(&self, p_key: sm::PKey) -> Option<u16> {
+        self.attr.pkeys.iter().position(|own| own.0 == p_key.0).and_then(|ix| u16::try_from(ix).ok())
+    }
+}
+
+impl Ibcm {
+    fn new(kernel: &Kernel) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            kernel: kernel.clone(),
+            me: me.clone(),
+            transport: HostMutex::new(None),
+            sessions: HostMutex::new(BTreeMap::new()),
+            calls: Limit::new(CALLS),
+            joins: Joins::default(),
+            paths: HostMutex::new(PathCache::default()),
+            services: Services::new(),
+        })
+    }
+
+    /// The host's.
+    pub(crate) fn of(kernel: &Kernel) -> Arc<Self> {
+        kernel.state(|| Slot(Self::new(kernel))).0.clone()
+    }
+
+    /// How the host's ports reach subnet administration from now on. Without this they do not.
+    pub(crate) fn connect(&self, transport: Arc<dyn SaTransport>) {
+        *self.transport.lock() = Some(transport);
+        let former = std::mem::take(&mut *self.sessions.lock());
+        for session in former.values() {
+            session.end();
+        }
+    }
+
+    /// The ACTIVE port with this GID.
+    fn local(&self, gid: Gid) -> Result<Local, ibt_status_t> {
+        for device in Ibtl::of(&self.kernel).all_devices() {
+            for attr in device.cached_ports() {
+                let at = attr.gids.iter().position(|own| *own == gid && own.guid != 0);
+                let Some(at) = at.filter(|_| attr.state == PortState::Active) else { continue };
+                if *device.detaching.lock() {
+                    return Err(IBT_HCA_BUSY_DETACHING);
+                }
+                return Ok(Local { device, attr, sgid_ix: at as u32 });
+            }
+        }
+        Err(IBT_INVALID_PARAM)
+    }
+
+    /// The port's session, open. May wait for its first requests.
+    fn session(&self, device: &Arc<Device>, attr: &PortAttr) -> Result<Arc<Session>, SaError> {
+        if attr.state != PortState::Active {
+            return Err(SaError::NoSession);
+        }
+        let session = self.known_session(device, attr).ok_or(SaError::NoSession)?;
+        session.ensure_open();
+        Ok(session)
+    }
+
+    /// The port's session, in whatever phase; `None` without a way to subnet administration.
+    fn known_session(&self, device: &Arc<Device>, attr: &PortAttr) -> Option<Arc<Session>> {
+        let transport = self.transport.lock().clone()?;
+        let port = port_id(device, attr);
+        let listener: Weak<dyn Listener> = self.me.clone();
+        let (session, is_new) = {
+            let mut sessions = self.sessions.lock();
+            let is_new = !sessions.contains_key(&port.guid);
+            let make = || Session::new(port, device, transport.clone(), listener);
+            (sessions.entry(port.guid).or_insert_with(make).clone(), is_new)
+        };
+        if is_new {
+            transport.attach(port.guid, session.clone());
+        }
+        Some(session)
+    }
+
+    /// Asks the port's subnet administration; waits for its turn and for the answer.
+    fn ask(&self, local: &Local, request: &Request) -> Result<Message, SaError> {
+        let session = self.session(&local.device, &local.attr)?;
+        let _turn = self.calls.enter();
+        session.call(request)
+    }
+}
+
+impl CmHooks for Ibcm {
+    fn port_event(&self, _kernel: &Kernel, device: &Arc<Device>, port: u8, event: PortEvent) {
+        let Some(attr) = device.cached_port(port) else { return };
+        match event {
+            PortEvent::Up | PortEvent::Reregister => self.paths.lock().clear(),
+            PortEvent::Change(change) if has(change, PortChange::SM_LID) => self.paths.lock().clear(),
+            PortEvent::Change(_) | PortEvent::Down => {}
+        }
+        let Some(session) = self.known_session(device, &attr) else { return };
+        if attr.state != PortState::Active {
+            session.close();
+            return;
+        }
+        match event {
+            PortEvent::Up | PortEvent::Reregister => session.restart(true),
+            PortEvent::Change(change) if concerns_administration(change) => session.restart(false),
+            PortEvent::Change(_) | PortEvent::Down => return,
+        }
+        if !matches!(event, PortEvent::Change(change) if !has(change, PortChange::SM_LID)) {
+            self.rewrite_services(device, &attr);
+        }
+    }
+
+    fn unsubscribed_ports(&self, kernel: &Kernel) -> Vec<Gid> {
+        let sessions: Vec<Arc<Session>> = self.sessions.lock().values().cloned().collect();
+        let silent = sessions.iter().filter(|session| !session.is_available());
+        silent.map(|session| notice::gid0(kernel, session.port())).collect()
+    }
+
+    fn hca_added(&self, _kernel: &Kernel, device: &Arc<Device>) {
+        for attr in device.cached_ports() {
+            // A port that is not ACTIVE yet gets its session when it is.
+            let _ = self.session(device, &attr);
+        }
+    }
+
+    fn hca_removed(&self, _kernel: &Kernel, guid: u64) {
+        let mut sessions = self.sessions.lock();
+        let gone: Vec<Arc<Session>> = sessions
+            .extract_if(.., |_, session| session.port().hca == guid)
+            .map(|(_, session)| session)
+            .collect();
+        drop(sessions);
+        for session in gone {
+            session.end();
+        }
+        self.paths.lock().clear();
+    }
+}
+
+const fn has(change: PortChange, bits: PortChange) -> bool {
+    change.0 & bits.0 != 0
+}
+
+/// The administrator moved, or its answers may take longer.
+const fn concerns_administration(change: PortChange) -> bool {
+    has(change, PortChange::SM_LID.with(PortChange::SM_SL).with(PortChange::SUBNET_TIMEOUT))
+}
+
+impl Listener for Ibcm {
+    fn availability(&self, port: PortId, available: bool) {
+        notice::availability(&self.kernel, port, available);
+    }
+
+    fn notice(&self, port: PortId, trap: Trap, subject: sm::Gid) {
+        if !trap.is_of_group() {
+            self.paths.lock().clear();
+        }
+        notice::report(&self.kernel, port, trap, subject);
+    }
+}
+
+/// Lets so many threads in at a time; the others wait their turn.
+struct Limit {
+    free: HostMutex<usize>,
+    freed: WaitQueue,
+}
+
+/// A thread that was let in.
+struct Turn<'a>(&'a Limit);
+
+impl Limit {
+    const fn new(limit: usize) -> Self {
+        Self {
+            free: HostMutex::new(limit),
+            freed: WaitQueue::new("one of the calls to subnet administration"),
+        }
+    }
+
+    fn enter(&self) -> Turn<'_> {
+        let mut free = self.free.lock();
+        while *free == 0 {
+            free = self.freed.wait(free);
+        }
+        *free -= 1;
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock() += 1;
+        self.0.freed.wake_one();
+    }
+}

@@ -1,0 +1,190 @@
+//! The embedded subnet manager as a part of a machine: one thread that lets it sweep, answer and route.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fabric::Fabric;
+use fakekernel::{Ctx, HostMutex, Kernel, Nanos, WaitQueue};
+use sm::sa::{Address, Outgoing};
+use sm::{FaultScript, Inbound, Lid, Mad, Partition, Qpn, Refused, SaTransport, Sm, SmAddress, SmConfig};
+
+use super::sm_guid;
+use super::subnet::FabricSubnet;
+
+/// A fabric's subnet manager and administrator, without anything to install. Clones of the `Arc` are the same manager.
+///
+/// It learns of links from [`set_cable`](Self::set_cable) and [`set_port_enabled`](Self::set_port_enabled), or from whoever
+/// changed them and says so with [`links_changed`](Self::links_changed).
+pub struct EmbeddedSm {
+    fabric: Fabric,
+    machine: fakekernel::Machine,
+    state: HostMutex<State>,
+    work: WaitQueue,
+}
+
+struct State {
+    sm: Sm,
+    inbound: BTreeMap<sm::Guid, Arc<dyn Inbound>>,
+    sweep: bool,
+    /// Nothing has been said to anybody before this instant.
+    ready_at: Nanos,
+}
+
+impl EmbeddedSm {
+    /// Starts a manager for `fabric`. Its thread belongs to `host`, which need have no adapter. The first sweep comes
+    /// `delay` after the start.
+    pub fn start(host: &Kernel, fabric: Fabric, config: SmConfig, delay: Nanos) -> Arc<Self> {
+        let machine = host.machine().clone();
+        let state = State {
+            sm: Sm::new(config),
+            inbound: BTreeMap::new(),
+            sweep: true,
+            ready_at: machine.now() + delay,
+        };
+        let this = Arc::new(Self {
+            fabric,
+            machine,
+            state: HostMutex::new(state),
+            work: WaitQueue::new("subnet manager: MADs, links and timers"),
+        });
+        let runner = this.clone();
+        let _ = host.spawn("subnet manager", Ctx::Kernel, move || runner.run());
+        this
+    }
+
+    /// Pulls or plugs a port's cable; the manager sweeps soon after. False if there is no such port.
+    pub fn set_cable(&self, port: fabric::Guid, plugged: bool) -> bool {
+        let done = self.fabric.set_cable(port, plugged).is_ok();
+        self.links_changed();
+        done
+    }
+
+    /// Switches a port off or on; the manager sweeps soon after. False if there is no such port.
+    pub fn set_port_enabled(&self, port: fabric::Guid, enabled: bool) -> bool {
+        let done = self.fabric.set_port_enabled(port, enabled).is_ok();
+        self.links_changed();
+        done
+    }
+
+    /// A link came or went, or a port changed: sweep soon.
+    pub fn links_changed(&self) {
+        self.state.lock().sweep = true;
+        self.work.wake_all();
+    }
+
+    /// Other partitions from now on.
+    pub fn set_partitions(&self, partitions: Vec<Partition>) {
+        let (now, mut subnet) = (self.now(), self.subnet());
+        self.state.lock().sm.set_partitions(now, &mut subnet, partitions);
+        self.work.wake_all();
+    }
+
+    /// The manager dies: nothing is answered until [`restart`](Self::restart).
+    pub fn stop(&self) {
+        self.state.lock().sm.stop();
+    }
+
+    /// A new manager takes over; see [`Sm::restart`]. Multicast LIDs are given out from `first_mlid` on.
+    pub fn restart(&self, first_mlid: Lid) {
+        let (now, mut subnet) = (self.now(), self.subnet());
+        self.state.lock().sm.restart(now, &mut subnet, first_mlid);
+        self.work.wake_all();
+    }
+
+    /// Changes what the administrator does wrong.
+    pub fn faults(&self, change: impl FnOnce(&mut FaultScript)) {
+        change(self.state.lock().sm.faults());
+    }
+
+    /// Looks at the manager's state. `look` may not wait.
+    pub fn inspect<R>(&self, look: impl FnOnce(&Sm) -> R) -> R {
+        look(&self.state.lock().sm)
+    }
+
+    fn now(&self) -> sm::Nanos {
+        sm::Nanos(self.machine.now().0)
+    }
+
+    fn subnet(&self) -> FabricSubnet {
+        FabricSubnet(self.fabric.clone())
+    }
+
+    fn run(&self) {
+        loop {
+            let (sends, due) = self.work_off();
+            for (inbound, mad) in &sends {
+                inbound.receive(mad);
+            }
+            if sends.is_empty() {
+                self.wait(due);
+            }
+        }
+    }
+
+    /// Does what is due and collects what is to be sent, with the time when more is due.
+    fn work_off(&self) -> (Vec<(Arc<dyn Inbound>, Mad)>, Nanos) {
+        let (now, mut subnet) = (self.now(), self.subnet());
+        let mut state = self.state.lock();
+        if now.0 < state.ready_at.0 {
+            return (Vec::new(), state.ready_at);
+        }
+        if std::mem::take(&mut state.sweep) {
+            state.sm.sweep(now, &mut subnet);
+        }
+        state.sm.handle_timeout(now, &mut subnet);
+        let mut outgoing = Vec::new();
+        while let Some(out) = state.sm.poll_send(now) {
+            outgoing.push(out);
+        }
+        let ports = if outgoing.is_empty() { Vec::new() } else { self.fabric.subnet_ports() };
+        let sends =
+            outgoing.iter().filter_map(|out| Some((receiver(&state, &ports, out)?, out.mad))).collect();
+        (sends, state.sm.poll_timeout().map_or(Nanos::NEVER, |due| Nanos(due.0)))
+    }
+
+    /// Waits for something to do; what came in meanwhile ends the wait at once.
+    fn wait(&self, due: Nanos) {
+        let state = self.state.lock();
+        let now = self.machine.now();
+        let pending = state.sm.poll_timeout().is_some_and(|at| at.0 <= now.0);
+        let ready = now >= state.ready_at;
+        if !(ready && (state.sweep || pending)) {
+            let _ = self.work.wait_until(state, due);
+        }
+    }
+}
+
+/// Who takes a MAD for this LID, if its port has a link.
+fn receiver(state: &State, ports: &[fabric::subnet::PortView], out: &Outgoing) -> Option<Arc<dyn Inbound>> {
+    let port = ports
+        .iter()
+        .find(|port| port.attr.lid.0 == out.to.lid.0 && port.attr.phys == fabric::PhysState::LinkUp)?;
+    state.inbound.get(&sm_guid(port.attr.guid)).cloned()
+}
+
+impl SaTransport for EmbeddedSm {
+    fn attach(&self, port: sm::Guid, inbound: Arc<dyn Inbound>) {
+        self.state.lock().inbound.insert(port, inbound);
+    }
+
+    fn detach(&self, port: sm::Guid) {
+        self.state.lock().inbound.remove(&port);
+    }
+
+    fn send(&self, port: sm::Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused> {
+        let ports = self.fabric.subnet_ports();
+        let from = ports.iter().find(|view| view.attr.guid.0 == port.0);
+        let from =
+            from.filter(|view| view.attr.phys == fabric::PhysState::LinkUp).ok_or(Refused::NoPort(port))?;
+        let address = Address { lid: Lid(from.attr.lid.0), qpn: Qpn::GSI };
+        let now = self.now();
+        let mut state = self.state.lock();
+        // Packets to another LID or queue pair than the manager's are lost, as on a wire.
+        if to.lid == state.sm.lid() && to.qpn == Qpn::GSI && self.machine.now() >= state.ready_at {
+            state.sm.receive(now, address, mad);
+        }
+        drop(state);
+        self.work.wake_all();
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! Access to subnet administration (`misc/ibmf`'s part of it): one session per port, requests with timeouts, retries and
+//! redirection, reports to whoever listens.
+
+mod embedded;
+mod session;
+mod subnet;
+
+pub use embedded::EmbeddedSm;
+pub(crate) use session::{Listener, PortId, Request, SaError, Session, port_id};
+
+use std::sync::Arc;
+
+use fakekernel::Kernel;
+use sm::SaTransport;
+
+use crate::ibcm::Ibcm;
+
+/// Adds `misc/ibcm` and `misc/ibmf` to a host. Clients depend on the latter and import nothing of it.
+pub(crate) fn provide(kernel: &Kernel) {
+    crate::ibcm::provide(kernel);
+    kernel.provide("ibmf", "misc/ibmf", Vec::new());
+}
+
+/// How the ports of a host reach subnet administration from now on: the embedded one ([`EmbeddedSm`]) or another. Before
+/// this they have no sessions, and calls that need one answer `IBT_HCA_PORT_NOT_ACTIVE`.
+pub fn connect(kernel: &Kernel, transport: Arc<dyn SaTransport>) {
+    Ibcm::of(kernel).connect(transport);
+}
+
+/// The fabric's number for a port in the administration's terms.
+pub(crate) const fn sm_guid(guid: fabric::Guid) -> sm::Guid {
+    sm::Guid(guid.0)
+}
+
+/// A GID in the administration's terms.
+pub(crate) const fn sm_gid(gid: fabric::Gid) -> sm::Gid {
+    sm::Gid { prefix: gid.prefix, guid: gid.guid }
+}
+
+/// A GID in the fabric's terms.
+pub(crate) const fn fabric_gid(gid: sm::Gid) -> fabric::Gid {
+    fabric::Gid { prefix: gid.prefix, guid: gid.guid }
+}

@@ -1,0 +1,109 @@
+//! The software fabric as a subnet manager sees it.
+
+use fabric::subnet::{PortSet, PortView};
+use fabric::{Fabric, Lmc, Mtu, PhysState, PortState};
+use sm::records::{NodeRecord, NodeType, PortInfo};
+use sm::{Endport, PortSettings, Subnet};
+
+/// The switch and the ports on it.
+pub(super) struct FabricSubnet(pub Fabric);
+
+impl Subnet for FabricSubnet {
+    fn endports(&mut self) -> Vec<Endport> {
+        let ports = self.0.subnet_ports();
+        let linked = ports.iter().filter(|port| port.attr.phys == PhysState::LinkUp);
+        linked.map(|port| endport(port, &ports)).collect()
+    }
+
+    fn set_port(&mut self, port: sm::Guid, settings: &PortSettings) {
+        let set = PortSet {
+            lid: Some(fabric::Lid(settings.lid.0)),
+            lmc: Lmc::new(settings.lmc),
+            state: Some(port_state(settings.state)),
+            sm_lid: Some(fabric::Lid(settings.sm_lid.0)),
+            sm_sl: fabric::Sl::new(settings.sm_sl.get()),
+            mtu: Mtu::from_code(settings.neighbor_mtu.0),
+            prefix: Some(settings.gid_prefix),
+            subnet_timeout: Some(settings.subnet_timeout),
+            init_type_reply: None,
+            client_reregister: settings.client_reregister,
+        };
+        // A port that has gone since it was found is missed by the next sweep.
+        let _ = self.0.program_port(fabric::Guid(port.0), &set);
+    }
+
+    fn set_p_keys(&mut self, port: sm::Guid, table: &[sm::PKey]) {
+        let table: Vec<fabric::PKey> = table.iter().map(|key| fabric::PKey(key.0)).collect();
+        // As above.
+        let _ = self.0.set_pkeys(fabric::Guid(port.0), &table);
+    }
+
+    fn set_multicast_route(&mut self, mlid: sm::Lid, ports: &[sm::Guid]) {
+        let ports = ports.iter().map(|port| fabric::Guid(port.0)).collect();
+        self.0.set_multicast_route(fabric::Lid(mlid.0), &ports);
+    }
+}
+
+fn endport(port: &PortView, all: &[PortView]) -> Endport {
+    let ports_of_node = all.iter().filter(|other| other.node == port.node).count();
+    let mut description = [0; 64];
+    let text = port.description.as_bytes();
+    let shown = text.len().min(description.len());
+    description[..shown].copy_from_slice(&text[..shown]);
+    let attr = &port.attr;
+    let node = NodeRecord {
+        lid: sm::Lid(attr.lid.0),
+        node_type: NodeType::ChannelAdapter,
+        num_ports: u8::try_from(ports_of_node).unwrap_or(u8::MAX),
+        system_image_guid: sm::Guid(port.node.0),
+        node_guid: sm::Guid(port.node.0),
+        port_guid: sm::Guid(attr.guid.0),
+        partition_cap: u16::try_from(attr.pkeys.len()).unwrap_or(u16::MAX),
+        device_id: 0,
+        revision: 0,
+        local_port_num: port.num.0,
+        vendor_id: 0,
+        description,
+    };
+    let p_keys = attr.pkeys.iter().map(|key| sm::PKey(key.0)).collect();
+    Endport { node, info: port_info(port), p_keys }
+}
+
+fn port_info(port: &PortView) -> PortInfo {
+    let attr = &port.attr;
+    let prefix = attr.gids.first().map_or(0, |gid| gid.prefix);
+    PortInfo {
+        gid_prefix: prefix,
+        lid: sm::Lid(attr.lid.0),
+        master_sm_lid: sm::Lid(attr.sm_lid.0),
+        capability_mask: attr.capabilities,
+        local_port_num: port.num.0,
+        link_width_enabled: attr.width as u8,
+        link_width_supported: attr.width as u8,
+        link_width_active: attr.width as u8,
+        link_speed_supported: attr.speed as u8,
+        port_state: attr.state as u8,
+        port_physical_state: attr.phys as u8,
+        m_key_protect_lmc: attr.lmc.get(),
+        link_speed_active: attr.speed as u8,
+        link_speed_enabled: attr.speed as u8,
+        neighbor_mtu: sm::MtuCode(attr.mtu.code()),
+        master_sm_sl: sm::Sl::truncating(attr.sm_sl.get()),
+        init_type_reply: attr.init_type_reply,
+        mtu_cap: sm::MtuCode(attr.mtu_cap.code()),
+        guid_cap: u8::try_from(attr.gids.len()).unwrap_or(u8::MAX),
+        p_key_violations: u16::try_from(attr.pkey_violations).unwrap_or(u16::MAX),
+        q_key_violations: u16::try_from(attr.qkey_violations).unwrap_or(u16::MAX),
+        subnet_timeout: attr.subnet_timeout,
+        ..PortInfo::default()
+    }
+}
+
+const fn port_state(state: sm::PortState) -> PortState {
+    match state {
+        sm::PortState::Down => PortState::Down,
+        sm::PortState::Init => PortState::Init,
+        sm::PortState::Armed => PortState::Armed,
+        sm::PortState::Active => PortState::Active,
+    }
+}
