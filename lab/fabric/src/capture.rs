@@ -1,10 +1,19 @@
-//! Captures that tshark reads: pcap with link type 197 (ERF), each frame behind a 16-byte ERF header of type InfiniBand.
+//! Captures that tshark reads: pcapng with one interface per port and link type 197 (ERF), each frame behind a 16-byte ERF
+//! header of type InfiniBand.
 //!
-//! Link type 247 would be the natural one; tshark 4.0 does not read it.
+//! Link type 247 would be the natural one; tshark 4.0 does not read it. A packet between two hosts is in the file twice,
+//! outbound at one port and inbound at the other, as two captures on the hosts would have it; between the two lie the
+//! fabric and its faults.
 
-use crate::{Nanos, Tap};
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
-use pcap_file::{DataLink, Endianness, TsResolution};
+use crate::subnet::PortView;
+use crate::{Direction, Guid, Nanos, Tap};
+use pcap_file::DataLink;
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -13,31 +22,38 @@ const ERF_LEN: usize = 16;
 const ERF_TYPE_INFINIBAND: u8 = 21;
 const ERF_VARYING_LENGTH: u8 = 0x04;
 const SNAP_LEN: u32 = 65_535;
+/// `if_tsresol`: timestamps count in powers of ten of a second.
+const NANOSECONDS: u8 = 9;
+/// `epb_flags`.
+const INBOUND: u32 = 1;
+const OUTBOUND: u32 = 2;
 
-/// Writes each frame as one packet record, timestamps from the lab's clock.
-pub struct ErfPcap<W: Write>(Mutex<State<W>>);
+/// Writes each frame as one packet block, timestamps from the lab's clock.
+pub struct ErfPcapng<W: Write> {
+    interfaces: BTreeMap<Guid, u32>,
+    state: Mutex<State<W>>,
+}
 
 struct State<W: Write> {
-    writer: PcapWriter<W>,
+    writer: PcapNgWriter<W>,
     frames: u64,
     failed: Option<String>,
 }
 
-impl<W: Write> ErfPcap<W> {
-    /// Writes the file header.
+impl<W: Write> ErfPcapng<W> {
+    /// Writes the file header and an interface for each of `ports`, named `HCA/PORT` by the HCA's description. Frames of
+    /// other ports are not captured.
     ///
     /// # Errors
     /// What the writer says.
-    pub fn new(out: W) -> std::io::Result<Self> {
-        let header = PcapHeader {
-            snaplen: SNAP_LEN,
-            datalink: DataLink::ERF,
-            ts_resolution: TsResolution::NanoSecond,
-            endianness: Endianness::Little,
-            ..Default::default()
-        };
-        let writer = PcapWriter::with_header(out, header).map_err(std::io::Error::other)?;
-        Ok(ErfPcap(Mutex::new(State { writer, frames: 0, failed: None })))
+    pub fn new(out: W, ports: &[PortView]) -> std::io::Result<Self> {
+        let mut writer = PcapNgWriter::new(out).map_err(std::io::Error::other)?;
+        let mut interfaces = BTreeMap::new();
+        for port in ports {
+            writer.write_pcapng_block(interface(port)).map_err(std::io::Error::other)?;
+            interfaces.insert(port.attr.guid, interfaces.len() as u32);
+        }
+        Ok(ErfPcapng { interfaces, state: Mutex::new(State { writer, frames: 0, failed: None }) })
     }
 
     /// Frames written so far.
@@ -45,8 +61,20 @@ impl<W: Write> ErfPcap<W> {
     /// # Errors
     /// The first write error; frames after it were not written.
     pub fn frames(&self) -> std::io::Result<u64> {
-        let state = self.0.lock().unwrap();
+        let state = self.state.lock().unwrap();
         state.failed.as_ref().map_or(Ok(state.frames), |e| Err(std::io::Error::other(e.clone())))
+    }
+
+    /// Hands buffered blocks to the operating system.
+    ///
+    /// # Errors
+    /// The first write error.
+    pub fn flush(&self) -> std::io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        match &state.failed {
+            Some(e) => Err(std::io::Error::other(e.clone())),
+            None => state.writer.get_mut().flush(),
+        }
     }
 
     /// Ends the capture and gives the writer back.
@@ -54,26 +82,43 @@ impl<W: Write> ErfPcap<W> {
     /// # Errors
     /// The first write error.
     pub fn finish(self) -> std::io::Result<W> {
-        let state = self.0.into_inner().unwrap();
+        let state = self.state.into_inner().unwrap();
         match state.failed {
             Some(e) => Err(std::io::Error::other(e)),
-            None => Ok(state.writer.into_writer()),
+            None => Ok(state.writer.into_inner()),
         }
     }
 }
 
-impl<W: Write + Send> Tap for ErfPcap<W> {
-    fn frame(&self, at: Nanos, bytes: &[u8]) {
+impl<W: Write + Send> Tap for ErfPcapng<W> {
+    fn frame(&self, at: Nanos, port: Guid, direction: Direction, bytes: &[u8]) {
+        let Some(&interface_id) = self.interfaces.get(&port) else { return };
         let record = erf_record(at, bytes);
-        let mut state = self.0.lock().unwrap();
-        let packet = PcapPacket::new(Duration::from_nanos(at.0), record.len() as u32, &record);
-        match state.writer.write_packet(&packet) {
+        let flags = if direction == Direction::ToSwitch { OUTBOUND } else { INBOUND };
+        let block = EnhancedPacketBlock {
+            interface_id,
+            timestamp: Duration::from_nanos(at.0),
+            original_len: record.len() as u32,
+            data: record.into(),
+            options: vec![EnhancedPacketOption::Flags(flags)],
+        };
+        let mut state = self.state.lock().unwrap();
+        match state.writer.write_pcapng_block(block) {
             Ok(_) => state.frames += 1,
             Err(e) => {
                 state.failed.get_or_insert_with(|| e.to_string());
             }
         }
     }
+}
+
+fn interface(port: &PortView) -> InterfaceDescriptionBlock<'static> {
+    let mut block = InterfaceDescriptionBlock::new(DataLink::ERF, SNAP_LEN);
+    block.options = vec![
+        InterfaceDescriptionOption::IfName(format!("{}/{}", port.description, port.num.0).into()),
+        InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
+    ];
+    block
 }
 
 /// ERF header (timestamp little-endian 32.32 fixed point, lengths big-endian) and the frame.

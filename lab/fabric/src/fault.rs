@@ -1,5 +1,6 @@
 //! Faults of a link, drawn from one seeded generator, and the reasons for which frames are dropped.
 
+use crate::Direction;
 use crate::{Guid, Nanos};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -119,13 +120,6 @@ impl Reason {
 
 /// Dropped frames by reason, in a fixed order.
 pub type Drops = BTreeMap<Reason, u64>;
-
-/// Direction of a link as seen from the HCA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Direction {
-    ToSwitch,
-    FromSwitch,
-}
 
 /// One copy of a frame that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,4 +57,4 @@ pub use queue::{RecvWr, Sge};
 pub use send::{Lso, SendOp, SendWr, UdDest};
 pub use srq::{Srq, SrqSizes};
 pub use switch::Fabric;
-pub use traits::{AsyncEvent, Clock, Dma, DmaFault, HcaEvents, PortChange, Tap};
+pub use traits::{AsyncEvent, Clock, Direction, Dma, DmaFault, HcaEvents, PortChange, Tap};

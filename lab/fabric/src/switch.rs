@@ -1,12 +1,13 @@
 //! The switch in the middle, and the fabric as a whole.
 
 use crate::delay::{DelayQueue, Later};
-use crate::fault::{Carried, Direction, Faults};
+use crate::fault::{Carried, Faults};
 use crate::port::Port;
 use crate::wire::Packet;
 use crate::wire::crc;
 use crate::{
-    Clock, Dma, Drops, Error, Guid, Hca, HcaConfig, HcaEvents, Lid, LinkFaults, Nanos, PortState, Reason, Tap,
+    Clock, Direction, Dma, Drops, Error, Guid, Hca, HcaConfig, HcaEvents, Lid, LinkFaults, Nanos, PortState,
+    Reason, Tap,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -113,7 +114,7 @@ impl Fabric {
             done += 1;
             match later {
                 Later::AtSwitch { from, frame } => self.0.at_switch(&from, &frame),
-                Later::AtPort { hca, port, frame } => hca.receive(&port, &frame),
+                Later::AtPort { hca, port, frame } => self.0.at_port(&hca, &port, &frame),
                 Later::Send { hca, qp, seq } => hca.run_delayed_send(&qp, seq),
                 Later::Interrupt { hca, cq } => hca.events().completion(cq),
             }
@@ -133,7 +134,7 @@ impl Fabric {
         self.0.drops.lock().unwrap().clone()
     }
 
-    /// Frames that entered the switch so far: what a tap has seen since the start.
+    /// Frames that entered the switch so far.
     #[must_use]
     pub fn switched(&self) -> u64 {
         self.0.switched.load(Ordering::Relaxed)
@@ -162,6 +163,7 @@ impl FabricInner {
     /// A port puts a frame on its link.
     pub(crate) fn transmit(&self, from: &Arc<Port>, frame: Vec<u8>) {
         from.sent.fetch_add(1, Ordering::Relaxed);
+        self.show_tap(from.guid, Direction::ToSwitch, &frame);
         let frame: Arc<[u8]> = frame.into();
         for (due, frame) in self.carry(from.guid, Direction::ToSwitch, &frame) {
             match due {
@@ -182,10 +184,6 @@ impl FabricInner {
 
     fn at_switch(&self, from: &Arc<Port>, frame: &Arc<[u8]>) {
         self.switched.fetch_add(1, Ordering::Relaxed);
-        let tap = self.tap.lock().unwrap().clone();
-        if let Some(tap) = tap {
-            tap.frame(self.clock.now(), frame);
-        }
         let Some(dlid) = Packet::route(frame) else { return self.drop_frame(Reason::VcrcAtSwitch) };
         let egress = self.switch.lock().unwrap().egress(dlid, from.guid);
         // A multicast frame nobody else asked for is where it should be; a unicast one without a route is lost.
@@ -199,12 +197,26 @@ impl FabricInner {
             }
             for (due, frame) in self.carry(port.guid, Direction::FromSwitch, frame) {
                 match due {
-                    None => hca.receive(&port, &frame),
+                    None => self.at_port(&hca, &port, &frame),
                     Some(due) => {
                         self.later(due, Later::AtPort { hca: hca.clone(), port: port.clone(), frame })
                     }
                 }
             }
+        }
+    }
+}
+
+impl FabricInner {
+    fn at_port(&self, hca: &Hca, port: &Arc<Port>, frame: &[u8]) {
+        self.show_tap(port.guid, Direction::FromSwitch, frame);
+        hca.receive(port, frame);
+    }
+
+    fn show_tap(&self, port: Guid, direction: Direction, frame: &[u8]) {
+        let tap = self.tap.lock().unwrap().clone();
+        if let Some(tap) = tap {
+            tap.frame(self.clock.now(), port, direction, frame);
         }
     }
 }

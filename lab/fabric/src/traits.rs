@@ -1,6 +1,6 @@
 //! The crate's edges: memory, events, time, captures. Implementations are called with no lock of this crate held.
 
-use crate::{CqNum, Nanos, PortNum, Qpn};
+use crate::{CqNum, Guid, Nanos, PortNum, Qpn};
 
 /// Memory could not be reached at this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,8 +99,18 @@ pub trait Clock: Send + Sync {
     fn wake_at(&self, at: Nanos);
 }
 
-/// Sees each frame once, as it enters the switch (LRH first, VCRC last).
+/// Which way a frame goes, seen from the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// From the host to the switch.
+    ToSwitch,
+    /// From the switch to the host.
+    FromSwitch,
+}
+
+/// Sees each frame at each port it passes, as a capture on the host would: when the host sends it (before its link may lose
+/// it) and when it arrives. A packet that an adapter hands back to its own port never reaches the link and is not seen.
 pub trait Tap: Send + Sync {
-    /// A frame passed at `at`.
-    fn frame(&self, at: Nanos, bytes: &[u8]);
+    /// A frame (LRH first, VCRC last) passed `port`, named by its GUID, at `at`.
+    fn frame(&self, at: Nanos, port: Guid, direction: Direction, bytes: &[u8]);
 }

@@ -1,8 +1,11 @@
 //! Faults on demand: links, interrupts, calls, ports, whole HCAs.
 mod rig;
 
-use fabric::capture::ErfPcap;
+use fabric::capture::ErfPcapng;
 use fabric::*;
+use pcap_file::DataLink;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
 use rig::*;
 use std::sync::Arc;
 
@@ -200,23 +203,32 @@ fn guids_are_unique() {
 }
 
 #[test]
-fn a_capture_holds_each_frame_once_behind_an_erf_header() {
+fn a_capture_holds_each_frame_at_each_port_it_passes() {
     let w = world(3);
-    let tap = Arc::new(ErfPcap::new(Vec::new()).unwrap());
+    let tap = Arc::new(ErfPcapng::new(Vec::new(), &w.fabric.subnet_ports()).unwrap());
     w.fabric.set_tap(Some(tap.clone()));
     w.clock.set(Nanos(3_500_000_000));
     let a = &w.hosts[0];
     a.send(1, b"to all", a.to_group()).unwrap();
     w.fabric.set_tap(None);
-    assert_eq!(tap.frames().unwrap(), 1);
     let file = Arc::into_inner(tap).unwrap().finish().unwrap();
-    assert_eq!(u32::from_le_bytes(file[20..24].try_into().unwrap()), 197, "link type");
-    let record = &file[24 + 16..];
-    assert_eq!(u64::from_le_bytes(record[..8].try_into().unwrap()), 3 << 32 | 1 << 31, "3.5 s");
-    assert_eq!((record[8], record[9]), (21, 4));
-    let (length, wire) = (&record[10..12], &record[14..16]);
-    let frame = &record[16..];
-    assert_eq!(u16::from_be_bytes(length.try_into().unwrap()) as usize, 16 + frame.len());
-    assert_eq!(u16::from_be_bytes(wire.try_into().unwrap()) as usize, frame.len());
-    assert_eq!(wire::Packet::parse(frame).unwrap().payload, b"to all");
+    let mut reader = PcapNgReader::new(&file[..]).unwrap();
+    let mut seen = Vec::new();
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.unwrap() else { continue };
+        let record = &packet.data[..];
+        assert_eq!(u64::from_le_bytes(record[..8].try_into().unwrap()), 3 << 32 | 1 << 31, "3.5 s");
+        assert_eq!((record[8], record[9]), (21, 4));
+        let (length, wire, frame) = (&record[10..12], &record[14..16], &record[16..]);
+        assert_eq!(u16::from_be_bytes(length.try_into().unwrap()) as usize, 16 + frame.len());
+        assert_eq!(u16::from_be_bytes(wire.try_into().unwrap()) as usize, frame.len());
+        assert_eq!(wire::Packet::parse(frame).unwrap().payload, b"to all");
+        let outbound = packet.options == [EnhancedPacketOption::Flags(2)];
+        assert!(outbound || packet.options == [EnhancedPacketOption::Flags(1)]);
+        seen.push((packet.interface_id, outbound));
+    }
+    assert_eq!(seen[0], (0, true), "outbound at the sender");
+    assert!(seen[1..].iter().all(|(port, outbound)| *port != 0 && !outbound));
+    assert_eq!(seen.len(), w.hosts.len(), "inbound at each other port");
+    assert!(reader.interfaces().iter().all(|interface| interface.linktype == DataLink::ERF));
 }
