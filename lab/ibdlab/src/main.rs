@@ -1,8 +1,4 @@
-//! `ibdlab`: illumos hosts with real kernel module objects on a software InfiniBand fabric.
+//! The `ibdlab` command.
 #![forbid(unsafe_code)]
-#![allow(dead_code)]
-
-mod ip;
-mod scenario;
 
 fn main() {}

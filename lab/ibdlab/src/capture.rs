@@ -1,0 +1,175 @@
+//! What a capture says each port sent and received, decoded here from the bytes so that it can contradict the drivers.
+//!
+//! The file is pcapng with one interface per port, named by the port's GUID, and ERF records that begin with an InfiniBand
+//! local route header (IBA volume 1, chapter 7).
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use anyhow::{Context, Result, bail};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+
+const ERF_LEN: usize = 16;
+const LRH_LEN: usize = 8;
+const GRH_LEN: usize = 40;
+const BTH_LEN: usize = 12;
+const DETH_LEN: usize = 8;
+const ICRC_LEN: usize = 4;
+const LNH_GRH: u8 = 3;
+const LNH_BTH: u8 = 2;
+const QPN_MULTICAST: u32 = 0x00ff_ffff;
+/// QPNs below are the management QPs.
+const FIRST_DATA_QPN: u32 = 2;
+
+/// Frames and bytes of one direction. Bytes are the IPoIB header and what follows, without padding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub packets: u64,
+    pub bytes: u64,
+    pub broadcasts: u64,
+    /// Group frames that are not broadcasts.
+    pub multicasts: u64,
+}
+
+/// One port's share of the capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    pub out: Counts,
+    pub into: Counts,
+    /// Frames into the port that this port itself had sent: its own multicast, handed back.
+    pub own: u64,
+}
+
+/// A data frame, as far as counting needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DataFrame {
+    slid: u16,
+    dest_qpn: u32,
+    mgid: Option<[u8; 16]>,
+    payload: usize,
+}
+
+/// Counts every data frame of a capture, per port GUID.
+pub fn count(file: impl Read) -> Result<BTreeMap<String, PortCounts>> {
+    let mut reader = PcapNgReader::new(file).context("the capture is no pcapng")?;
+    let mut ports: Vec<(String, PortCounts, Option<u16>)> = Vec::new();
+    while let Some(block) = reader.next_block() {
+        match block.context("the capture is damaged")? {
+            Block::InterfaceDescription(interface) => {
+                let name = interface.options.iter().find_map(|option| match option {
+                    InterfaceDescriptionOption::IfName(name) => Some(name.to_string()),
+                    _ => None,
+                });
+                ports.push((name.context("an interface without a name")?, PortCounts::default(), None));
+            }
+            Block::EnhancedPacket(packet) => {
+                let outbound = direction(&packet.options)?;
+                let port = ports.get_mut(packet.interface_id as usize).context("a packet of no interface")?;
+                let record = packet.data.get(ERF_LEN..).context("a record without ERF header")?;
+                if let Some(frame) = decode(record)? {
+                    tally(port, outbound, &frame);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(ports.into_iter().map(|(name, counts, _)| (name, counts)).collect())
+}
+
+fn tally((_, counts, own_lid): &mut (String, PortCounts, Option<u16>), outbound: bool, frame: &DataFrame) {
+    if outbound {
+        *own_lid = Some(frame.slid);
+        counts.out.add(frame);
+    } else if *own_lid == Some(frame.slid) {
+        counts.own += 1;
+    } else {
+        counts.into.add(frame);
+    }
+}
+
+impl Counts {
+    fn add(&mut self, frame: &DataFrame) {
+        self.packets += 1;
+        self.bytes += frame.payload as u64;
+        if frame.dest_qpn == QPN_MULTICAST {
+            if frame.mgid.is_some_and(|mgid| mgid[6..] == BROADCAST_GROUP_ID) {
+                self.broadcasts += 1;
+            } else {
+                self.multicasts += 1;
+            }
+        }
+    }
+}
+
+/// The low 80 bits of the IPv4 broadcast MGID (RFC 4391 section 4).
+const BROADCAST_GROUP_ID: [u8; 10] = [0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+
+/// True for outbound. The two low bits of `epb_flags`: 1 inbound, 2 outbound.
+fn direction(options: &[EnhancedPacketOption<'_>]) -> Result<bool> {
+    let flags = options.iter().find_map(|option| match option {
+        EnhancedPacketOption::Flags(flags) => Some(flags & 3),
+        _ => None,
+    });
+    match flags {
+        Some(1) => Ok(false),
+        Some(2) => Ok(true),
+        other => bail!("a packet with direction {other:?}, expected inbound or outbound"),
+    }
+}
+
+/// `None` for management frames.
+fn decode(frame: &[u8]) -> Result<Option<DataFrame>> {
+    let short = || format!("a frame of {} bytes is too short for its headers", frame.len());
+    let lrh = frame.get(..LRH_LEN).with_context(short)?;
+    let (mgid, bth_at) = match lrh[1] & 3 {
+        LNH_GRH => {
+            let dgid = frame.get(LRH_LEN + 24..LRH_LEN + GRH_LEN).with_context(short)?;
+            (dgid.try_into().ok(), LRH_LEN + GRH_LEN)
+        }
+        LNH_BTH => (None, LRH_LEN),
+        other => bail!("a frame with LNH {other}: neither BTH nor GRH follows"),
+    };
+    let bth = frame.get(bth_at..bth_at + BTH_LEN).with_context(short)?;
+    let dest_qpn = u32::from_be_bytes([0, bth[5], bth[6], bth[7]]);
+    if dest_qpn < FIRST_DATA_QPN {
+        return Ok(None);
+    }
+    // PktLen counts 4-byte words from the LRH through the ICRC.
+    let length = usize::from(u16::from_be_bytes([lrh[4], lrh[5]]) & 0x7ff) * 4;
+    let padding = usize::from(bth[1] >> 4 & 3);
+    let headers = bth_at + BTH_LEN + DETH_LEN;
+    let payload = length.checked_sub(headers + padding + ICRC_LEN).with_context(short)?;
+    Ok(Some(DataFrame { slid: u16::from_be_bytes([lrh[6], lrh[7]]), dest_qpn, mgid, payload }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LRH, BTH, DETH, 6 bytes of payload, 2 of padding, ICRC, VCRC; built from the layout tables, not by the fabric.
+    fn unicast() -> Vec<u8> {
+        let mut frame = vec![0; LRH_LEN + BTH_LEN + DETH_LEN + 8 + ICRC_LEN + 2];
+        frame[1] = LNH_BTH;
+        frame[4..6].copy_from_slice(&10u16.to_be_bytes());
+        frame[6..8].copy_from_slice(&7u16.to_be_bytes());
+        frame[LRH_LEN + 1] = 2 << 4;
+        frame[LRH_LEN + 6] = 0x12;
+        frame
+    }
+
+    #[test]
+    fn padding_and_crcs_are_not_payload() {
+        let frame = decode(&unicast()).expect("well formed").expect("a data frame");
+        assert_eq!(frame, DataFrame { slid: 7, dest_qpn: 0x1200, mgid: None, payload: 6 });
+    }
+
+    #[test]
+    fn management_frames_do_not_count_and_short_ones_are_errors() {
+        let mut mad = unicast();
+        mad[LRH_LEN + 6..LRH_LEN + 8].copy_from_slice(&[0, 1]);
+        assert_eq!(decode(&mad).expect("well formed"), None);
+        assert!(decode(&unicast()[..15]).is_err());
+    }
+}

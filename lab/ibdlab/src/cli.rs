@@ -1,0 +1,45 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::scenario::ModuleOverride;
+
+/// illumos hosts with real kernel modules on a software InfiniBand fabric.
+#[derive(Debug, Parser)]
+#[command(name = "ibdlab", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a scenario to its end: exit 0 if every step went well, 1 if one did not.
+    Run(RunArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The scenario, a TOML file.
+    pub scenario: PathBuf,
+    /// All threads on the wall clock instead of one at a time in virtual time.
+    #[arg(long)]
+    pub live: bool,
+    /// Another object for a module of one host.
+    #[arg(long = "module", value_name = "HOST/NAME=PATH")]
+    pub modules: Vec<ModuleOverride>,
+    /// Where the objects of `make modules` are.
+    #[arg(long, value_name = "DIR", default_value = "proto/kernel")]
+    pub proto: PathBuf,
+    /// Seed of schedule, faults and payload, instead of the scenario's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Write what was found as JSON.
+    #[arg(long, value_name = "FILE.json")]
+    pub report: Option<PathBuf>,
+    /// Keep the capture of the fabric: pcap that tshark and Wireshark read.
+    #[arg(long, value_name = "FILE")]
+    pub capture: Option<PathBuf>,
+}

@@ -1,0 +1,10 @@
+//! One illumos host of a scenario: its IP layer on its link.
+
+mod streams;
+mod thread;
+mod tun_bridge;
+mod upper;
+
+pub use thread::{AppId, IpThread};
+pub use tun_bridge::TunBridge;
+pub use upper::Upper;

@@ -1,0 +1,88 @@
+//! The three streams IP keeps open on a link: IPv4, ARP, IPv6.
+
+use std::collections::BTreeSet;
+
+use fakekernel::{Errno, Kernel, Nanos};
+use lab_gldv3::{Backpressure, LinkAddress, LinkDetails, Notification, Offload, Received, Stream, TransmitError};
+
+use crate::ip::layer::{Frame, LinkInfo, SAP_ARP, SAP_IPV4, SAP_IPV6};
+use crate::ip::link_addr::LinkAddr;
+
+/// Open streams; they close when dropped.
+pub struct Streams {
+    ipv4: Stream,
+    arp: Stream,
+    ipv6: Stream,
+    enabled: BTreeSet<LinkAddr>,
+}
+
+impl Streams {
+    /// Opens the link, which starts the driver, and binds. `receive` and `notify` are called in whatever context the link
+    /// delivers in.
+    pub fn open(
+        kernel: &Kernel,
+        link: &str,
+        receive: impl Fn(u16, Vec<u8>) + Clone + Send + Sync + 'static,
+        notify: impl Fn(Notification) + Send + Sync + 'static,
+    ) -> Result<Self, Errno> {
+        let open = |sap: u16| -> Result<Stream, Errno> {
+            let stream = Stream::open(kernel, link)?;
+            let receive = receive.clone();
+            stream.on_receive(move |packet: Received| receive(packet.sap, packet.payload));
+            stream.bind(u32::from(sap))?;
+            Ok(stream)
+        };
+        let ipv4 = open(SAP_IPV4)?;
+        let streams = Self { arp: open(SAP_ARP)?, ipv6: open(SAP_IPV6)?, ipv4, enabled: BTreeSet::new() };
+        streams.ipv4.on_notify(notify);
+        Ok(streams)
+    }
+
+    pub fn details(&self) -> LinkDetails {
+        self.ipv4.details()
+    }
+
+    /// Sends a frame; waits a little when the link's queue is full, so that nothing is lost to it.
+    pub fn transmit(&self, frame: &Frame, deadline: Nanos) -> Result<(), TransmitError> {
+        let stream = self.of(frame.sap);
+        let pressure = stream.transmit(LinkAddress(frame.dst.0), &frame.payload, Offload::default())?;
+        if pressure == Backpressure::Stop {
+            stream.wait_writable(deadline);
+        }
+        Ok(())
+    }
+
+    /// Makes the enabled groups those of `wanted`. A group that is refused stays unwanted until it is wanted anew.
+    pub fn enable_exactly(&mut self, wanted: &BTreeSet<LinkAddr>) -> Vec<(LinkAddr, Errno)> {
+        let mut refused = Vec::new();
+        for group in wanted.difference(&self.enabled) {
+            if let Err(errno) = self.ipv4.enable_multicast(LinkAddress(group.0)) {
+                refused.push((*group, errno));
+            }
+        }
+        for group in self.enabled.difference(wanted) {
+            if let Err(errno) = self.ipv4.disable_multicast(LinkAddress(group.0)) {
+                refused.push((*group, errno));
+            }
+        }
+        self.enabled.clone_from(wanted);
+        refused
+    }
+
+    fn of(&self, sap: u16) -> &Stream {
+        match sap {
+            SAP_ARP => &self.arp,
+            SAP_IPV6 => &self.ipv6,
+            _ => &self.ipv4,
+        }
+    }
+}
+
+/// What the IP layer needs of a link's details.
+pub fn link_info(details: &LinkDetails) -> LinkInfo {
+    LinkInfo {
+        own: LinkAddr(details.address.0),
+        broadcast: LinkAddr(details.broadcast.0),
+        sdu: details.max_sdu as usize,
+    }
+}

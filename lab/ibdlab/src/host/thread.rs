@@ -1,0 +1,285 @@
+//! The thread that runs a host's IP layer.
+//!
+//! The link delivers in interrupt and worker threads; there a frame is only queued. This thread does the rest: it gives
+//! frames to the layer, runs the applications, and sends.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue};
+use lab_gldv3::{LinkState, Notification};
+
+use super::streams::{Streams, link_info};
+use super::upper::Upper;
+use crate::ip::apps::{App, Outcome};
+use crate::ip::layer::{Counters, LinkInfo};
+use crate::ip::link_addr::LinkAddr;
+
+/// Frames that may wait for this thread; more are dropped and counted, as IP's own queues would.
+const RX_LIMIT: usize = 4096;
+/// How long a frame may wait for room in the link's queue.
+const TX_PATIENCE: Nanos = Nanos::from_secs(1);
+
+/// A running application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AppId(u64);
+
+/// Frames that this host's IP layer lost, by reason. All zero in a good run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    pub receive_queue_full: u64,
+    pub transmit_refused: u64,
+}
+
+/// A host's IP layer on its open link. [`IpThread::close`] ends it.
+pub struct IpThread {
+    shared: Arc<Shared>,
+    thread: Thread,
+}
+
+struct Shared {
+    state: HostMutex<State>,
+    work: WaitQueue,
+    changed: WaitQueue,
+}
+
+struct State {
+    upper: Box<dyn Upper>,
+    rx: VecDeque<(u16, Vec<u8>)>,
+    apps: BTreeMap<AppId, Box<dyn App>>,
+    outcomes: BTreeMap<AppId, Outcome>,
+    next_app: u64,
+    link: LinkState,
+    /// The link said that its address or size changed; ask it.
+    stale: bool,
+    closing: bool,
+    lost: Lost,
+    refused_groups: Vec<(LinkAddr, Errno)>,
+}
+
+impl IpThread {
+    /// Opens `link` and runs the layer that `upper` makes for it on a thread of its own. User context.
+    pub fn open(
+        kernel: &Kernel,
+        link: &str,
+        upper: impl FnOnce(LinkInfo) -> Box<dyn Upper>,
+    ) -> Result<Self, Errno> {
+        let placeholder = LinkInfo { own: LinkAddr::ZERO, broadcast: LinkAddr::ZERO, sdu: 2044 };
+        let shared = Arc::new(Shared::new(upper(placeholder)));
+        let (receiver, notified) = (shared.clone(), shared.clone());
+        let streams = Streams::open(
+            kernel,
+            link,
+            move |sap, payload| receiver.queue(sap, payload),
+            move |notification| notified.notified(&notification),
+        )?;
+        let run = shared.clone();
+        let thread = kernel.spawn("ip", Ctx::Kernel, move || run.run(streams));
+        Ok(Self { shared, thread })
+    }
+
+    /// Starts an application.
+    pub fn start(&self, app: Box<dyn App>) -> AppId {
+        let mut state = self.shared.state.lock();
+        let id = AppId(state.next_app);
+        state.next_app += 1;
+        state.apps.insert(id, app);
+        drop(state);
+        self.shared.work.wake_all();
+        id
+    }
+
+    /// Waits for an application's end; `None` at the deadline, the application is taken away then.
+    pub fn finish(&self, id: AppId, deadline: Nanos) -> Option<Outcome> {
+        self.shared.wait_for(deadline, |state| state.outcomes.remove(&id)).or_else(|| {
+            self.shared.state.lock().apps.remove(&id);
+            None
+        })
+    }
+
+    /// Waits until the link is in that state; false at the deadline.
+    pub fn wait_link(&self, wanted: LinkState, deadline: Nanos) -> bool {
+        self.shared.wait_for(deadline, |state| (state.link == wanted).then_some(())).is_some()
+    }
+
+    /// Looks at the IP layer. A leaf lock is held meanwhile.
+    pub fn with_upper<R>(&self, look: impl FnOnce(&mut dyn Upper) -> R) -> R {
+        look(&mut *self.shared.state.lock().upper)
+    }
+
+    pub fn counters(&self) -> (Counters, Lost) {
+        let state = self.shared.state.lock();
+        (state.upper.link().counters(), state.lost)
+    }
+
+    /// Groups that the link refused to enable or disable, with the reason.
+    pub fn refused_groups(&self) -> Vec<(LinkAddr, Errno)> {
+        self.shared.state.lock().refused_groups.clone()
+    }
+
+    /// What wakes this thread from outside the machine.
+    pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
+        let shared = self.shared.clone();
+        move || {
+            shared.work.wake_all();
+        }
+    }
+
+    /// Closes the link and waits until it is closed.
+    pub fn close(self) {
+        self.shared.state.lock().closing = true;
+        self.shared.work.wake_all();
+        self.thread.join();
+    }
+}
+
+impl Shared {
+    fn new(upper: Box<dyn Upper>) -> Self {
+        let state = State {
+            upper,
+            rx: VecDeque::new(),
+            apps: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            next_app: 0,
+            link: LinkState::Unknown,
+            stale: true,
+            closing: false,
+            lost: Lost::default(),
+            refused_groups: Vec::new(),
+        };
+        Self { state: HostMutex::new(state), work: WaitQueue::new("IP work"), changed: WaitQueue::new("IP layer") }
+    }
+
+    fn queue(&self, sap: u16, payload: Vec<u8>) {
+        let mut state = self.state.lock();
+        if state.rx.len() >= RX_LIMIT {
+            state.lost.receive_queue_full += 1;
+            return;
+        }
+        state.rx.push_back((sap, payload));
+        drop(state);
+        self.work.wake_all();
+    }
+
+    fn notified(&self, notification: &Notification) {
+        let mut state = self.state.lock();
+        match notification {
+            Notification::LinkUp { .. } => state.link = LinkState::Up,
+            Notification::LinkDown => state.link = LinkState::Down,
+            Notification::Address(_) | Notification::Sdu { .. } => {}
+            Notification::Promiscuous(_)
+            | Notification::Capabilities
+            | Notification::FastpathFlush
+            | Notification::Writable => return,
+        }
+        state.stale = true;
+        drop(state);
+        self.work.wake_all();
+        self.changed.wake_all();
+    }
+
+    fn wait_for<T>(&self, deadline: Nanos, mut done: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(result) = done(&mut state) {
+                return Some(result);
+            }
+            let (guard, in_time) = self.changed.wait_until(state, deadline);
+            state = guard;
+            if !in_time {
+                return done(&mut state);
+            }
+        }
+    }
+
+    fn run(&self, mut streams: Streams) {
+        loop {
+            let stale = std::mem::take(&mut self.state.lock().stale);
+            if stale {
+                let info = link_info(&streams.details());
+                self.state.lock().upper.set_info(info);
+            }
+            let (frames, groups) = self.turn();
+            let refused = streams.enable_exactly(&groups);
+            let lost = self.send(&streams, frames);
+            let mut state = self.state.lock();
+            state.refused_groups.extend(refused);
+            state.lost.transmit_refused += lost;
+            if state.closing {
+                break;
+            }
+            if state.rx.is_empty() && !state.stale {
+                let deadline = state.wake_at(now());
+                let _ = self.work.wait_until(state, deadline);
+            }
+        }
+    }
+
+    /// Gives the layer what came, runs the applications, and takes what is to be sent.
+    fn turn(&self) -> (Vec<crate::ip::layer::Frame>, std::collections::BTreeSet<LinkAddr>) {
+        let now = now();
+        let mut state = self.state.lock();
+        let finished = state.turn(now);
+        let frames = std::iter::from_fn(|| state.upper.transmit()).collect();
+        let groups = state.upper.link_groups();
+        drop(state);
+        if finished {
+            self.changed.wake_all();
+        }
+        (frames, groups)
+    }
+
+    /// Sends the frames; how many the link refused.
+    fn send(&self, streams: &Streams, frames: Vec<crate::ip::layer::Frame>) -> u64 {
+        let mut refused = 0;
+        for frame in frames {
+            let deadline = fakekernel::now() + TX_PATIENCE;
+            if streams.transmit(&frame, deadline).is_err() {
+                refused += 1;
+            }
+        }
+        refused
+    }
+}
+
+impl State {
+    /// True if an application finished.
+    fn turn(&mut self, now: Duration) -> bool {
+        while let Some((sap, payload)) = self.rx.pop_front() {
+            self.upper.receive(now, sap, payload);
+        }
+        self.upper.poll(now);
+        let finished = self.run_apps(now);
+        self.upper.poll(now);
+        finished
+    }
+
+    fn run_apps(&mut self, now: Duration) -> bool {
+        let Some(stack) = self.upper.stack() else { return false };
+        let before = self.outcomes.len();
+        let outcomes = &mut self.outcomes;
+        self.apps.retain(|id, app| match app.run(now, stack) {
+            Some(outcome) => {
+                outcomes.insert(*id, outcome);
+                false
+            }
+            None => true,
+        });
+        self.outcomes.len() > before
+    }
+
+    fn wake_at(&mut self, now: Duration) -> Nanos {
+        let layer = self.upper.poll_at(now);
+        let apps = self.apps.values().filter_map(|app| app.wake_at()).min();
+        [layer, apps].into_iter().flatten().min().map_or(Nanos::NEVER, nanos)
+    }
+}
+
+fn now() -> Duration {
+    Duration::from_nanos(fakekernel::now().0)
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,65 @@
+//! A TUN device on a link: packets of Linux's programs go out over the driver, and back.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use smoltcp::wire::IpCidr;
+
+use super::upper::Upper;
+use crate::ip::layer::{Frame, IpLink, LinkInfo};
+use crate::ip::stack::Stack;
+use crate::linux::Tun;
+
+/// See the module's documentation.
+pub struct TunBridge {
+    link: IpLink,
+    tun: Arc<Tun>,
+    /// Packets that a thread outside the machine read from the device.
+    from_tun: Receiver<Vec<u8>>,
+    /// Packets the device did not take, for the report.
+    refused: u64,
+}
+
+impl TunBridge {
+    pub fn new(info: LinkInfo, addresses: Vec<IpCidr>, tun: Arc<Tun>, from_tun: Receiver<Vec<u8>>) -> Self {
+        Self { link: IpLink::new(info, addresses), tun, from_tun, refused: 0 }
+    }
+}
+
+impl Upper for TunBridge {
+    fn set_info(&mut self, info: LinkInfo) {
+        self.link.set_info(info);
+    }
+
+    fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {
+        if let Some(packet) = self.link.receive(now, sap, payload)
+            && self.tun.send(&packet).is_err()
+        {
+            self.refused += 1;
+        }
+    }
+
+    fn poll(&mut self, now: Duration) {
+        self.link.poll(now);
+        while let Ok(packet) = self.from_tun.try_recv() {
+            self.link.send(now, packet);
+        }
+    }
+
+    fn transmit(&mut self) -> Option<Frame> {
+        self.link.transmit()
+    }
+
+    fn poll_at(&mut self, _now: Duration) -> Option<Duration> {
+        self.link.poll_at()
+    }
+
+    fn link(&self) -> &IpLink {
+        &self.link
+    }
+
+    fn stack(&mut self) -> Option<&mut Stack> {
+        None
+    }
+}

@@ -1,0 +1,60 @@
+//! What sits on a link: smoltcp with the scenario's applications, or a TUN device with Linux's.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::ip::layer::{Frame, IpLink, LinkInfo};
+use crate::ip::link_addr::LinkAddr;
+use crate::ip::stack::Stack;
+
+/// The IP layer above a link's streams. Called with a leaf lock held: it computes, it does not wait.
+pub trait Upper: Send {
+    /// The link's address or size changed.
+    fn set_info(&mut self, info: LinkInfo);
+    /// A frame came up.
+    fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>);
+    /// Runs whatever has become due.
+    fn poll(&mut self, now: Duration);
+    /// The next frame to send down.
+    fn transmit(&mut self) -> Option<Frame>;
+    /// When `poll` is wanted if nothing else happens.
+    fn poll_at(&mut self, now: Duration) -> Option<Duration>;
+    /// The address resolution below.
+    fn link(&self) -> &IpLink;
+    /// The IP stack, if this is one that applications can run on.
+    fn stack(&mut self) -> Option<&mut Stack>;
+    /// Groups to be enabled at the link.
+    fn link_groups(&self) -> BTreeSet<LinkAddr> {
+        self.link().link_groups()
+    }
+}
+
+impl Upper for Stack {
+    fn set_info(&mut self, info: LinkInfo) {
+        Stack::set_info(self, info);
+    }
+
+    fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {
+        Stack::receive(self, now, sap, payload);
+    }
+
+    fn poll(&mut self, now: Duration) {
+        Stack::poll(self, now);
+    }
+
+    fn transmit(&mut self) -> Option<Frame> {
+        Stack::transmit(self)
+    }
+
+    fn poll_at(&mut self, now: Duration) -> Option<Duration> {
+        Stack::poll_at(self, now)
+    }
+
+    fn link(&self) -> &IpLink {
+        Stack::link(self)
+    }
+
+    fn stack(&mut self) -> Option<&mut Stack> {
+        Some(self)
+    }
+}

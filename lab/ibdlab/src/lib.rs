@@ -1,0 +1,18 @@
+//! `ibdlab`: illumos hosts with real kernel module objects on a software InfiniBand fabric.
+//!
+//! - [`scenario`]: the file that says which hosts there are and what they do.
+//! - [`ip`]: a host's IP layer, pure.
+//! - [`host`]: that layer on a link of the lab.
+//! - [`linux`]: the Linux side of a live run.
+//! - [`capture`]: what a capture says, counted independently.
+//! - [`report`]: what a run found.
+
+#![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod cli;
+pub mod host;
+pub mod ip;
+pub mod linux;
+pub mod report;
+pub mod scenario;

@@ -1,0 +1,94 @@
+//! What a run found: lines for a person while it goes on, JSON for a program when it is over.
+//!
+//! In virtual time everything in here follows from the scenario and the seed, so two runs write equal reports.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The whole run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub scenario: String,
+    pub seed: u64,
+    /// `virtual` or `live`.
+    pub mode: &'static str,
+    pub ok: bool,
+    pub steps: Vec<StepReport>,
+    /// Kernel calls the modules made, and a hash over their order (virtual time only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
+    /// Rule violations that were tolerated or suppressed: rule, module, call, times.
+    pub notes: Vec<Value>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Trace {
+    pub kernel_calls: u64,
+    pub hash: String,
+}
+
+/// One step.
+#[derive(Debug, Serialize)]
+pub struct StepReport {
+    pub step: &'static str,
+    pub ok: bool,
+    /// Machine time when it began and how long it took, microseconds.
+    pub at_us: u64,
+    pub took_us: u64,
+    /// One line for a person.
+    pub text: String,
+    pub facts: Map<String, Value>,
+}
+
+/// What a step that went well says.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub text: String,
+    pub facts: Map<String, Value>,
+}
+
+impl Findings {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), facts: Map::new() }
+    }
+
+    #[must_use]
+    pub fn fact(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.facts.insert(name.into(), value.into());
+        self
+    }
+}
+
+impl StepReport {
+    /// `    0.012345 s  ok    attach     alice: ibd0, bob: ibd0`
+    pub fn line(&self) -> String {
+        let mut line = format!(
+            "{:>12} s  {:4}  {:<10} ",
+            seconds(self.at_us + self.took_us),
+            if self.ok { "ok" } else { "FAIL" },
+            self.step
+        );
+        let mut parts = self.text.lines();
+        line.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            // Writing to a String cannot fail.
+            let _ = write!(line, "\n{:>32}{part}", "");
+        }
+        line
+    }
+}
+
+impl Report {
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).context("the report is plain data")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("cannot write the report {}", file.display()))
+    }
+}
+
+fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
