@@ -1,1 +1,55 @@
+//! Safe wrappers over the InfiniBand Transport Framework: `ibtl` and `ibcm` (`sys/ib/ibtl/`).
+//!
+//! Every handle is a value that closes itself and keeps what it was made from: a [`UdChannel`] keeps its [`Cq`]s and
+//! its [`Pd`], those keep the [`Hca`], that keeps the [`Client`]. So nothing can be freed in the wrong order, and
+//! undoing a start is dropping its results. Handles are cheap to clone; the last clone closes.
+//!
+//! What an adapter can see belongs to the adapter: posting a [`Buffer`] or a packet consumes it, and the completion is
+//! the only way to get it back. No Rust reference exists to memory that an adapter may write.
+//!
+//! # Contexts
+//!
+//! *May block* and *any* are the words of the `kernel` crate. Making, dropping and querying objects, and everything
+//! that asks the subnet administrator (SA), **may block** - the latter for minutes. Polling, arming, posting, and
+//! completing are legal in **any** context, CQ handlers included. Dropping a [`UdDest`] is, too: its handle is put aside
+//! and freed by [`Pd::reap`].
+//!
+//! Numbers are plain integers in host byte order, in fields that carry the standard's name.
+
 #![no_std]
+
+mod address;
+mod buffer;
+mod channel;
+mod client;
+mod cq;
+mod dest;
+mod event;
+mod hca;
+mod multicast;
+mod partition;
+mod path;
+mod pd;
+mod port;
+mod receive;
+mod ring;
+mod send;
+mod stack;
+mod status;
+
+pub use address::{AddressVector, Gid};
+pub use buffer::{Buffer, BufferPool, BufferUse};
+pub use channel::{Attachment, ChannelSizes, UdChannel, UdChannelConfig};
+pub use client::{Client, ClientHandler};
+pub use cq::{Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, QueueId};
+pub use dest::UdDest;
+pub use event::{AsyncEvent, PortChange, SubnetEvent};
+pub use hca::{Hca, HcaAttributes};
+pub use multicast::{JoinState, McgAttributes, McgInfo, McgList, join, leave, query};
+pub use partition::{Partition, PartitionRegistration, PartitionSource};
+pub use path::{PathInfo, PathRequest};
+pub use pd::Pd;
+pub use port::{PortInfo, PortState};
+pub use receive::{ReceiveQueue, Received};
+pub use send::{LargeSend, Payload, PostFailure, Refused, SendOptions, SendQueue, Sent};
+pub use status::Status;

@@ -28,6 +28,7 @@ pub mod log;
 pub mod mblk;
 mod mem;
 pub mod module;
+mod pages;
 #[cfg(target_os = "none")]
 mod panic;
 mod probe;
@@ -44,6 +45,7 @@ pub use arc::KArc;
 pub use boxed::KBox;
 pub use errno::Errno;
 pub use mem::AllocError;
+pub use pages::Pages;
 pub use vec::KVec;
 
 /// The raw interface, for the border crates (`gldv3`, `ibtf`) and this crate's macros; not for drivers.

@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn message_too_long_is_cut_and_terminated() {
         let mut line = Line::<8>::new();
-        assert!(write!(line, "{}", "0123456789").is_err());
+        assert!(write!(line, "0123456789").is_err());
         assert_eq!(line.as_c_str(), c"0123456");
         assert_eq!(line.as_bytes(), b"0123456");
     }

@@ -1,0 +1,361 @@
+//! Registered buffers: [`BufferPool`] and [`Buffer`].
+//!
+//! A pool is one piece of memory, registered once, cut into buffers of one size. Every buffer is in one of four
+//! states, and each change of hands is a state change that happens once:
+//!
+//! ```text
+//! home --take--> CPU --post--> adapter --completion--> CPU --lend--> STREAMS --free routine--> home
+//!                 CPU --drop--> home
+//! ```
+//!
+//! Only in the CPU's state is there a [`Buffer`], and only a `Buffer` gives references to the memory.
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use illumos_sys_hdrs as sys;
+use kernel::mblk::{LoanHome, LoanSlot, Mblk};
+use kernel::module::Pin;
+use kernel::{KArc, KVec, Pages};
+
+use crate::cq::QueueId;
+use crate::pd::Pd;
+use crate::stack::IndexStack;
+use crate::status::Status;
+
+/// What an adapter does with a pool's buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferUse {
+    /// It reads them.
+    Send,
+    /// It writes them.
+    Receive,
+}
+
+/// The owner of a pool of registered buffers.
+///
+/// Buffers hold the pool's memory, not its registration, so a pool must be [closed](BufferPool::close) when all of them
+/// are home. A pool that is dropped earlier is never freed and keeps the module loaded.
+pub struct BufferPool {
+    /// `None` only once closed.
+    inner: Option<KArc<Pool>>,
+    region: sys::ibt_mr_hdl_t,
+    pd: Pd,
+}
+
+// SAFETY: the region's handle is used once, to deregister it.
+unsafe impl Send for BufferPool {}
+// SAFETY: as above.
+unsafe impl Sync for BufferPool {}
+
+/// # Invariants
+///
+/// `memory` holds `cells.len()` buffers of `stride` bytes each, all initialised. A cell's `state` says who may touch
+/// the buffer: `HOME` nobody, `CPU` the one [`Buffer`] with that index, `ADAPTER` the adapter, `LENT` the holders of
+/// the message. Whoever is in the list of free buffers is `HOME`.
+pub(crate) struct Pool {
+    memory: Pages,
+    stride: usize,
+    size: u32,
+    /// The local key, once registered.
+    key: AtomicU32,
+    cells: KVec<Cell>,
+    free: IndexStack,
+    lent: AtomicU32,
+}
+
+struct Cell {
+    slot: LoanSlot<Pool>,
+    /// The queue whose work request the buffer is in, while `ADAPTER`.
+    owner: AtomicU64,
+    state: AtomicU8,
+}
+
+const HOME: u8 = 0;
+const CPU: u8 = 1;
+const ADAPTER: u8 = 2;
+const LENT: u8 = 3;
+
+/// Buffers begin on a cache line.
+const ALIGN: usize = 64;
+
+impl BufferPool {
+    /// Allocates and registers `count` buffers of `size` bytes (rounded up to 64). **May block.**
+    pub fn new(pd: &Pd, count: u32, size: u32, used_for: BufferUse) -> Result<Self, Status> {
+        let stride = (size as usize).checked_next_multiple_of(ALIGN).ok_or(Status::INVALID_PARAM)?;
+        let bytes = stride.checked_mul(count as usize).ok_or(Status::INVALID_PARAM)?;
+        if count == 0 || size == 0 {
+            return Err(Status::INVALID_PARAM);
+        }
+        let memory = Pages::new(bytes).ok_or(Status::INSUFF_KERNEL_RESOURCE)?;
+        let cells = KVec::from_fn(count as usize, |_| Cell {
+            slot: LoanSlot::new(),
+            owner: AtomicU64::new(0),
+            state: AtomicU8::new(HOME),
+        })?;
+        let pool = KArc::new(Pool {
+            memory,
+            stride,
+            size,
+            key: AtomicU32::new(0),
+            cells,
+            free: IndexStack::full(count)?,
+            lent: AtomicU32::new(0),
+        })?;
+        let (region, key) = register(pd, &pool.memory, used_for)?;
+        pool.key.store(key, Ordering::Relaxed);
+        Ok(Self { inner: Some(pool), region, pd: pd.clone() })
+    }
+
+    /// Takes a free buffer. **Any** context.
+    pub fn take(&self) -> Option<Buffer> {
+        self.inner.as_ref().and_then(take)
+    }
+
+    /// How many buffers there are.
+    pub fn count(&self) -> u32 {
+        self.inner.as_ref().map_or(0, |pool| pool.cells.len() as u32)
+    }
+
+    /// How many are free.
+    pub fn free(&self) -> u32 {
+        self.inner.as_ref().map_or(0, |pool| pool.free.len())
+    }
+
+    /// How many are lent to STREAMS.
+    pub fn lent(&self) -> u32 {
+        self.inner.as_ref().map_or(0, |pool| pool.lent.load(Ordering::Acquire))
+    }
+
+    /// The size of a buffer in bytes.
+    pub fn buffer_size(&self) -> u32 {
+        self.inner.as_ref().map_or(0, |pool| pool.size)
+    }
+
+    /// Deregisters and frees the memory, if all buffers are home and no queue uses the pool; otherwise hands it back.
+    /// **May block.**
+    pub fn close(mut self) -> Result<(), Self> {
+        if self.try_close() { Ok(()) } else { Err(self) }
+    }
+
+    pub(crate) fn pool(&self) -> Option<&KArc<Pool>> {
+        self.inner.as_ref()
+    }
+
+    fn try_close(&mut self) -> bool {
+        if self.inner.as_ref().is_some_and(|pool| !KArc::is_unique(pool)) {
+            return false;
+        }
+        // SAFETY: registered once; no buffer is out, so no work request refers to it.
+        let result = unsafe { sys::ibt_deregister_mr(self.pd.hca().handle(), self.region) };
+        if Status::check(result).is_err() {
+            return false;
+        }
+        self.region = ptr::null_mut();
+        self.inner = None;
+        true
+    }
+}
+
+impl Drop for BufferPool {
+    fn drop(&mut self) {
+        if self.region.is_null() || self.try_close() {
+            return;
+        }
+        // Somebody else still has memory of this pool, the adapter perhaps: it must stay, and so must the text.
+        core::mem::forget((self.inner.take(), Pin::new()));
+    }
+}
+
+fn register(pd: &Pd, memory: &Pages, used_for: BufferUse) -> Result<(sys::ibt_mr_hdl_t, u32), Status> {
+    let mut attributes = sys::ibt_mr_attr_t {
+        mr_vaddr: memory.base().as_ptr() as u64,
+        mr_len: memory.len() as u64,
+        mr_as: ptr::null_mut(),
+        mr_flags: match used_for {
+            BufferUse::Send => sys::IBT_MR_SLEEP,
+            BufferUse::Receive => sys::IBT_MR_ENABLE_LOCAL_WRITE,
+        },
+    };
+    let (mut region, mut described) = (ptr::null_mut(), sys::ibt_mr_desc_t::default());
+    // SAFETY: kernel memory that stays until it is deregistered; adapter and protection domain belong together.
+    Status::check(unsafe {
+        sys::ibt_register_mr(pd.hca().handle(), pd.handle(), &mut attributes, &mut region, &mut described)
+    })?;
+    Ok((region, described.md_lkey))
+}
+
+/// Takes a free buffer of `pool`.
+pub(crate) fn take(pool: &KArc<Pool>) -> Option<Buffer> {
+    let index = pool.free.pop()?;
+    let cell = pool.cells.get(index as usize)?;
+    cell.state.store(CPU, Ordering::Relaxed);
+    Some(Buffer { pool: pool.clone(), index, len: 0 })
+}
+
+impl Pool {
+    /// Buffer `index`, whose state the caller has just taken away from somebody, is free.
+    fn push(&self, index: u32) {
+        if let Some(cell) = self.cells.get(index as usize) {
+            cell.state.store(HOME, Ordering::Relaxed);
+            self.free.push(index);
+        }
+    }
+
+    fn start(&self, index: u32) -> NonNull<u8> {
+        let offset = index as usize * self.stride;
+        // SAFETY: an index below the number of buffers, hence inside the memory.
+        unsafe { self.memory.base().add(offset) }
+    }
+
+    /// Takes back every buffer that is in a work request of `owner`. For a channel that is freed: the adapter has
+    /// forgotten it.
+    pub(crate) fn reclaim(this: &KArc<Self>, owner: QueueId) {
+        for index in 0..this.cells.len() as u32 {
+            if let Some(buffer) = from_adapter(this, owner, index, 0) {
+                drop(buffer);
+            }
+        }
+    }
+}
+
+/// Buffer `index` came back from the adapter; `None` unless it was in a work request of `owner`.
+pub(crate) fn from_adapter(pool: &KArc<Pool>, owner: QueueId, index: u32, len: u32) -> Option<Buffer> {
+    let cell = pool.cells.get(index as usize)?;
+    if cell.owner.load(Ordering::Relaxed) != owner.work_request(index)
+        || cell.state.compare_exchange(ADAPTER, CPU, Ordering::Acquire, Ordering::Relaxed).is_err()
+    {
+        return None;
+    }
+    // The reference that `into_adapter` gave up.
+    // SAFETY: into_raw was called once when this buffer was posted, and the exchange above lets one caller through.
+    let pool = unsafe { KArc::from_raw(KArc::as_ptr(pool)) };
+    Some(Buffer { index, len: len.min(pool.size), pool })
+}
+
+/// A registered buffer in the CPU's hands. Dropping it sends it home (**any** context).
+pub struct Buffer {
+    pool: KArc<Pool>,
+    index: u32,
+    len: u32,
+}
+
+impl Buffer {
+    /// The bytes that count: what was received, or what is to be sent.
+    pub fn bytes(&self) -> &[u8] {
+        self.whole().get(..self.len as usize).unwrap_or_default()
+    }
+
+    /// The same, to write.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let len = self.len as usize;
+        self.whole_mut().get_mut(..len).unwrap_or_default()
+    }
+
+    /// All the bytes there are, to write.
+    pub fn whole_mut(&mut self) -> &mut [u8] {
+        // SAFETY: in the CPU's state the buffer is this value's alone; it is initialised and inside the memory.
+        unsafe {
+            core::slice::from_raw_parts_mut(self.pool.start(self.index).as_ptr(), self.pool.size as usize)
+        }
+    }
+
+    /// Says how many bytes count; at most as many as there are.
+    pub fn set_len(&mut self, len: u32) {
+        self.len = len.min(self.pool.size);
+    }
+
+    /// How many bytes count.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether none do.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Lends the bytes from `start` on to STREAMS as a packet; the buffer comes home when it is freed. Hands the buffer
+    /// back if `start` is past the end or there is no memory. **Any** context.
+    pub fn lend(self, start: u32) -> Result<Mblk, Self> {
+        let Some(len) = self.len.checked_sub(start) else { return Err(self) };
+        let Some(cell) = self.pool.cells.get(self.index as usize) else { return Err(self) };
+        // SAFETY: `start` is at most `len`, hence inside the buffer.
+        let bytes = unsafe { self.pool.start(self.index).add(start as usize) };
+        cell.state.store(LENT, Ordering::Relaxed);
+        self.pool.lent.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: this value gives the buffer up (`forget` below); bytes and slot stay as long as the pool; the slot is
+        // this buffer's, and was in the CPU's state until now.
+        match unsafe { cell.slot.lend(self.pool.clone(), self.index, bytes, len as usize) } {
+            Ok(packet) => {
+                self.give_up();
+                Ok(packet)
+            }
+            Err(_) => {
+                self.pool.lent.fetch_sub(1, Ordering::Relaxed);
+                cell.state.store(CPU, Ordering::Relaxed);
+                Err(self)
+            }
+        }
+    }
+
+    /// Forgets the value without sending the buffer home; drops its reference to the pool.
+    fn give_up(self) {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the reference is read out once.
+        drop(unsafe { ptr::read(&this.pool) });
+    }
+
+    /// Hands the buffer to the adapter for work request `owner`/index; the pool's reference stays taken until
+    /// [`from_adapter`]. The returned element describes `len` bytes.
+    pub(crate) fn into_adapter(self, owner: QueueId, len: u32) -> (u32, sys::ibt_wr_ds_t) {
+        let element = self.element(0, len);
+        let this = core::mem::ManuallyDrop::new(self);
+        if let Some(cell) = this.pool.cells.get(this.index as usize) {
+            cell.owner.store(owner.work_request(this.index), Ordering::Relaxed);
+            cell.state.store(ADAPTER, Ordering::Release);
+        }
+        (this.index, element)
+    }
+
+    /// Describes `len` bytes from `start` on to the adapter.
+    pub(crate) fn element(&self, start: u32, len: u32) -> sys::ibt_wr_ds_t {
+        sys::ibt_wr_ds_t {
+            ds_va: self.pool.start(self.index).as_ptr() as u64 + u64::from(start),
+            ds_key: self.pool.key.load(Ordering::Relaxed),
+            ds_len: len,
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.pool.size
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.pool.start(self.index).as_ptr()
+    }
+
+    fn whole(&self) -> &[u8] {
+        // SAFETY: as in `whole_mut`.
+        unsafe { core::slice::from_raw_parts(self.pool.start(self.index).as_ptr(), self.pool.size as usize) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.pool.push(self.index);
+    }
+}
+
+impl core::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Buffer({}, {} bytes)", self.index, self.len)
+    }
+}
+
+impl LoanHome for Pool {
+    fn returned(&self, index: u32) {
+        self.push(index);
+        self.lent.fetch_sub(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,241 @@
+//! [`UdChannel`]: a UD queue pair, ready to send and receive.
+
+use core::ptr;
+
+use illumos_sys_hdrs as sys;
+use kernel::module::Pin;
+use kernel::sync::Mutex;
+use kernel::{AllocError, KArc, KBox, KVec};
+
+use crate::client::Keep;
+use crate::cq::Cq;
+use crate::multicast::McgInfo;
+use crate::pd::Pd;
+use crate::status::Status;
+
+/// How a channel is made.
+#[derive(Clone, Copy, Debug)]
+pub struct UdChannelConfig {
+    /// The adapter's port, from 1.
+    pub port: u8,
+    /// Index in the port's P_Key table; all traffic of the channel carries that P_Key.
+    pub pkey_index: u16,
+    /// The Q_Key of what is accepted.
+    pub qkey: u32,
+    /// How large the queues shall be at least.
+    pub sizes: ChannelSizes,
+    /// Whether every send completes; otherwise only those that are signalled.
+    pub signal_all: bool,
+    /// Whether large sends will be posted.
+    pub large_sends: bool,
+    /// Whether packets will be sent from where they are (the reserved key).
+    pub mapped_sends: bool,
+}
+
+/// Queue sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelSizes {
+    /// Sends outstanding.
+    pub send: u32,
+    /// Receives outstanding.
+    pub receive: u32,
+    /// Pieces of a send.
+    pub send_sgl: u32,
+    /// Pieces of a receive.
+    pub receive_sgl: u32,
+}
+
+/// A UD queue pair. Cheap to clone; the last clone frees it (**may block**), which must not be while it is attached to a
+/// group: an [`Attachment`] keeps a clone.
+#[derive(Clone)]
+pub struct UdChannel(KArc<Inner>);
+
+struct Inner {
+    handle: sys::ibt_channel_hdl_t,
+    qpn: u32,
+    sizes: ChannelSizes,
+    /// What the adapter may still be using; goes when the channel is freed. In front of `pd`, which keeps the adapter
+    /// that this is given back to.
+    remains: Mutex<Remains>,
+    send_cq: Cq,
+    receive_cq: Cq,
+    pd: Pd,
+}
+
+#[derive(Default)]
+struct Remains {
+    kept: KVec<KBox<dyn Keep>>,
+    promised: usize,
+}
+
+// SAFETY: the handle is used by IBTF, from any thread.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl UdChannel {
+    /// Makes a queue pair and brings it to the state in which it sends and receives (`ibt_alloc_ud_channel`).
+    /// **May block.**
+    pub fn new(pd: &Pd, send_cq: &Cq, receive_cq: &Cq, config: &UdChannelConfig) -> Result<Self, Status> {
+        let remains = Mutex::new(Remains::default())?;
+        let mut flags = if config.signal_all { sys::IBT_ALL_SIGNALED } else { sys::IBT_WR_SIGNALED };
+        if config.large_sends {
+            flags |= sys::IBT_USES_LSO;
+        }
+        if config.mapped_sends {
+            flags |= sys::IBT_FAST_REG_RES_LKEY;
+        }
+        let mut args = KBox::new(sys::ibt_ud_chan_alloc_args_t {
+            ud_flags: flags,
+            ud_hca_port_num: config.port,
+            ud_pkey_ix: config.pkey_index,
+            ud_sizes: config.sizes.raw(),
+            ud_qkey: config.qkey,
+            ud_scq: send_cq.handle(),
+            ud_rcq: receive_cq.handle(),
+            ud_pd: pd.handle(),
+            ..Default::default()
+        })?;
+        let (mut handle, mut real) = (ptr::null_mut(), sys::ibt_chan_sizes_t::default());
+        // SAFETY: all objects belong to one adapter and are kept by the channel.
+        Status::check(unsafe {
+            sys::ibt_alloc_ud_channel(
+                pd.hca().handle(),
+                sys::IBT_ACHAN_NO_FLAGS,
+                &mut *args,
+                &mut handle,
+                &mut real,
+            )
+        })?;
+        let mut inner = Inner {
+            handle,
+            qpn: 0,
+            sizes: ChannelSizes::from_raw(&real),
+            remains,
+            send_cq: send_cq.clone(),
+            receive_cq: receive_cq.clone(),
+            pd: pd.clone(),
+        };
+        // If one of these fails the value is dropped, which frees again.
+        inner.qpn = inner.query_qpn()?;
+        Ok(Self(KArc::new(inner)?))
+    }
+
+    /// Its queue pair number, 24 bits.
+    pub fn qpn(&self) -> u32 {
+        self.0.qpn
+    }
+
+    /// How large its queues are; at least what was asked for.
+    pub fn sizes(&self) -> ChannelSizes {
+        self.0.sizes
+    }
+
+    /// Its protection domain.
+    pub fn pd(&self) -> &Pd {
+        &self.0.pd
+    }
+
+    /// The CQ its sends complete on.
+    pub fn send_cq(&self) -> &Cq {
+        &self.0.send_cq
+    }
+
+    /// The CQ its receives complete on.
+    pub fn receive_cq(&self) -> &Cq {
+        &self.0.receive_cq
+    }
+
+    /// Makes every outstanding work request complete as flushed (`ibt_flush_channel`). CQs that are armed call their
+    /// handlers. **May block.**
+    pub fn flush(&self) -> Result<(), Status> {
+        // SAFETY: allocated.
+        Status::check(unsafe { sys::ibt_flush_channel(self.handle()) })
+    }
+
+    /// Lets packets to a group in (`ibt_attach_mcg`), until the attachment is dropped. Local to the adapter: packets
+    /// come only once the group was joined. Attaching twice is one attachment for the adapter. **May block.**
+    pub fn attach(&self, group: &McgInfo) -> Result<Attachment, Status> {
+        let mut group = group.raw();
+        // SAFETY: allocated.
+        Status::check(unsafe { sys::ibt_attach_mcg(self.handle(), &mut group) })?;
+        Ok(Attachment { group, channel: self.clone() })
+    }
+
+    pub(crate) fn handle(&self) -> sys::ibt_channel_hdl_t {
+        self.0.handle
+    }
+
+    /// Makes sure that [`UdChannel::keep_until_freed`] will have room.
+    pub(crate) fn promise(&self) -> Result<(), AllocError> {
+        let mut remains = self.0.remains.lock();
+        let promised = remains.promised + 1;
+        remains.kept.reserve(promised)?;
+        remains.promised = promised;
+        Ok(())
+    }
+
+    /// Drops `what` when the channel is freed. Needs a promise.
+    pub(crate) fn keep_until_freed(&self, what: KBox<dyn Keep>) {
+        let mut remains = self.0.remains.lock();
+        remains.promised = remains.promised.saturating_sub(1);
+        if let Err(what) = remains.kept.push_within_capacity(what) {
+            // Cannot be, there is a promise. If it were, the adapter may be using it: it must not be freed.
+            core::mem::forget((what, Pin::new()));
+        }
+    }
+}
+
+impl Inner {
+    fn query_qpn(&self) -> Result<u32, Status> {
+        let mut attributes = KBox::new(sys::ibt_ud_chan_query_attr_t::default())?;
+        // SAFETY: allocated.
+        Status::check(unsafe { sys::ibt_query_ud_channel(self.handle, &mut *attributes) })?;
+        Ok(attributes.ud_qpn & sys::IB_QPN_MASK)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: allocated, not attached to a group; nobody posts or polls for it any more.
+        if Status::check(unsafe { sys::ibt_free_channel(self.handle) }).is_err() {
+            // The adapter may still use what was posted: keep it, and the text its free routines are in.
+            let kept = core::mem::take(&mut self.remains.get_mut().kept);
+            core::mem::forget((kept, Pin::new()));
+        }
+    }
+}
+
+impl ChannelSizes {
+    fn raw(self) -> sys::ibt_chan_sizes_t {
+        sys::ibt_chan_sizes_t {
+            cs_sq: self.send,
+            cs_rq: self.receive,
+            cs_sq_sgl: self.send_sgl,
+            cs_rq_sgl: self.receive_sgl,
+            cs_inline: 0,
+        }
+    }
+
+    fn from_raw(raw: &sys::ibt_chan_sizes_t) -> Self {
+        Self { send: raw.cs_sq, receive: raw.cs_rq, send_sgl: raw.cs_sq_sgl, receive_sgl: raw.cs_rq_sgl }
+    }
+}
+
+/// A channel's attachment to a group; detaches when dropped (**may block**).
+pub struct Attachment {
+    group: sys::ibt_mcg_info_t,
+    channel: UdChannel,
+}
+
+// SAFETY: a plain record and a channel.
+unsafe impl Send for Attachment {}
+// SAFETY: as above.
+unsafe impl Sync for Attachment {}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // SAFETY: attached. A failure means that the adapter does not know the attachment.
+        let _ = unsafe { sys::ibt_detach_mcg(self.channel.handle(), &mut self.group) };
+    }
+}

@@ -1,0 +1,59 @@
+//! [`UdDest`]: an address handle with queue pair number and Q_Key (`ibt_ud_dest_hdl_t`).
+
+use core::ptr;
+
+use illumos_sys_hdrs as sys;
+use kernel::KBox;
+
+use crate::address::AddressVector;
+use crate::pd::{Grave, Pd};
+use crate::status::Status;
+
+/// Where a datagram goes. Share it as a `KArc<UdDest>`: every send keeps one until it completes.
+///
+/// Dropping it is legal in **any** context; [`Pd::reap`] frees the handle.
+pub struct UdDest {
+    /// `None` only while dropping.
+    grave: Option<KBox<Grave>>,
+    pd: Pd,
+}
+
+// SAFETY: the handle is used by IBTF, from any thread.
+unsafe impl Send for UdDest {}
+// SAFETY: as above.
+unsafe impl Sync for UdDest {}
+
+impl UdDest {
+    /// Allocates a handle and sets it. `qpn` has 24 bits; a `qkey` with bit 31 means the sender's own. **May block.**
+    pub fn new(pd: &Pd, qpn: u32, qkey: u32, to: &AddressVector) -> Result<Self, Status> {
+        let mut grave = KBox::new(Grave::new(ptr::null_mut()))?;
+        // SAFETY: adapter and protection domain belong together.
+        Status::check(unsafe {
+            sys::ibt_alloc_ud_dest(pd.hca().handle(), sys::IBT_UD_DEST_NO_FLAGS, pd.handle(), &mut grave.dest)
+        })?;
+        // If setting it fails the value is dropped, which frees it again.
+        let mut dest = Self { grave: Some(grave), pd: pd.clone() };
+        dest.modify(qpn, qkey, to)?;
+        Ok(dest)
+    }
+
+    /// Changes where it points, for what is posted from now on (`ibt_modify_ud_dest`). On an error nothing changes.
+    /// **Any** context.
+    pub fn modify(&mut self, qpn: u32, qkey: u32, to: &AddressVector) -> Result<(), Status> {
+        let mut vector = to.raw();
+        // SAFETY: allocated; `&mut self` keeps posts of it away.
+        Status::check(unsafe { sys::ibt_modify_ud_dest(self.handle(), qkey, qpn, &mut vector) })
+    }
+
+    pub(crate) fn handle(&self) -> sys::ibt_ud_dest_hdl_t {
+        self.grave.as_ref().map_or(ptr::null_mut(), |grave| grave.dest)
+    }
+}
+
+impl Drop for UdDest {
+    fn drop(&mut self) {
+        if let Some(grave) = self.grave.take() {
+            self.pd.bury(grave);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! [`Hca`]: an open adapter.
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use illumos_sys_hdrs as sys;
+use kernel::module::Pin;
+use kernel::sync::Mutex;
+use kernel::{AllocError, KArc, KBox, KVec};
+
+use crate::client::Client;
+use crate::cq::CqSlot;
+use crate::port::PortInfo;
+use crate::status::Status;
+
+/// An adapter, opened by a client. Cheap to clone; the last clone closes it (**may block**).
+#[derive(Clone)]
+pub struct Hca(KArc<Inner>);
+
+struct Inner {
+    handle: sys::ibt_hca_hdl_t,
+    attributes: KBox<sys::ibt_hca_attr_t>,
+    /// The arguments of CQ handlers. They stay while the adapter is open, because a call that has begun may look at its
+    /// argument at any time; a slot whose CQ is gone is used for the next one.
+    slots: Mutex<KVec<KBox<CqSlot>>>,
+    client: Client,
+}
+
+// SAFETY: the handle is used by IBTF, from any thread.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Hca {
+    /// Opens the adapter with that node GUID (`ibt_open_hca`). `HCA_IN_USE` if this client has it open already,
+    /// `HCA_BUSY_DETACHING` while it is being removed. **May block.**
+    pub fn open(client: &Client, guid: u64) -> Result<Self, Status> {
+        let mut attributes = KBox::new(sys::ibt_hca_attr_t::default())?;
+        let slots = Mutex::new(KVec::new())?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: attached.
+        Status::check(unsafe { sys::ibt_open_hca(client.handle(), guid, &mut handle) })?;
+        // SAFETY: open, and the record has room for all attributes. Always succeeds.
+        let queried = Status::check(unsafe { sys::ibt_query_hca(handle, &mut *attributes) });
+        let opened = Inner { handle, attributes, slots, client: client.clone() };
+        queried?;
+        // If this fails the value is dropped, which closes again.
+        Ok(Self(KArc::new(opened)?))
+    }
+
+    /// What the adapter can do; fixed.
+    pub fn attributes(&self) -> HcaAttributes<'_> {
+        HcaAttributes(&self.0.attributes)
+    }
+
+    /// The present state of a port, asked of the adapter (`ibt_query_hca_ports`). **May block**, and not with a lock
+    /// that an event handler takes.
+    pub fn port(&self, port: u8) -> Result<PortInfo, Status> {
+        PortInfo::query(self, port)
+    }
+
+    /// The index of a P_Key, all 16 bits, in a port's cached table (`ibt_pkey2index`). `INVALID_PARAM` if it is not
+    /// there. **May block.**
+    pub fn pkey_index(&self, port: u8, pkey: u16) -> Result<u16, Status> {
+        let mut index = 0;
+        // SAFETY: open.
+        Status::check(unsafe { sys::ibt_pkey2index(self.handle(), port, pkey, &mut index) })?;
+        Ok(index)
+    }
+
+    /// The client that opened it.
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    pub(crate) fn handle(&self) -> sys::ibt_hca_hdl_t {
+        self.0.handle
+    }
+
+    /// A slot for the handler of a new CQ.
+    pub(crate) fn take_slot(&self) -> Result<NonNull<CqSlot>, AllocError> {
+        let mut slots = self.0.slots.lock();
+        if let Some(free) = slots.iter().find(|slot| slot.claim()) {
+            return Ok(NonNull::from(&**free));
+        }
+        let slot = KBox::new(CqSlot::claimed())?;
+        let address = NonNull::from(&*slot);
+        slots.push(slot)?;
+        Ok(address)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: open, and everything made on it keeps a clone, so all is freed.
+        if Status::check(unsafe { sys::ibt_close_hca(self.handle) }).is_err() {
+            // Something of ours is still known to the adapter: keep the arguments of its handlers, and the text.
+            let slots = core::mem::take(&mut *self.slots.lock());
+            core::mem::forget((slots, Pin::new()));
+        }
+    }
+}
+
+/// What an adapter can do (`ibt_hca_attr_t`).
+#[derive(Clone, Copy)]
+pub struct HcaAttributes<'a>(&'a sys::ibt_hca_attr_t);
+
+impl HcaAttributes<'_> {
+    /// Node GUID.
+    pub fn node_guid(self) -> u64 {
+        self.0.hca_node_guid
+    }
+
+    /// Number of ports.
+    pub fn ports(self) -> u8 {
+        self.0.hca_nports
+    }
+
+    /// The largest queue of a channel, in work requests.
+    pub fn max_channel_size(self) -> u32 {
+        self.0.hca_max_chan_sz
+    }
+
+    /// The largest CQ, in completions.
+    pub fn max_cq_size(self) -> u32 {
+        self.0.hca_max_cq_sz
+    }
+
+    /// Scatter/gather entries of a UD send.
+    pub fn max_ud_send_sgl(self) -> u32 {
+        if self.has(sys::IBT_HCA_WQE_SIZE_INFO) { self.0.hca_ud_send_sgl_sz } else { self.0.hca_max_sgl }
+    }
+
+    /// Scatter/gather entries of a receive.
+    pub fn max_receive_sgl(self) -> u32 {
+        if self.has(sys::IBT_HCA_WQE_SIZE_INFO) { self.0.hca_recv_sgl_sz } else { self.0.hca_max_sgl }
+    }
+
+    /// Whether it computes and verifies IPv4 header, TCP and UDP checksums of IPoIB frames.
+    pub fn checksum_offload(self) -> bool {
+        self.has(sys::IBT_HCA_CKSUM_FULL)
+    }
+
+    /// The largest send it cuts into segments itself; 0 if it does not.
+    pub fn max_lso_size(self) -> u32 {
+        self.0.hca_max_lso_size
+    }
+
+    /// The longest header of such a send.
+    pub fn max_lso_header(self) -> u32 {
+        self.0.hca_max_lso_hdr_size
+    }
+
+    /// Whether packets can be sent from where they are ([`SendQueue::stage_packet`](crate::SendQueue::stage_packet)):
+    /// it has the reserved key.
+    pub fn maps_memory(self) -> bool {
+        self.0.hca_flags2.0 & sys::IBT_HCA2_RES_LKEY.0 != 0
+    }
+
+    /// The longest interrupt moderation, in completions and microseconds; zeros if there is none.
+    pub fn max_moderation(self) -> (u32, u32) {
+        (self.0.hca_max_cq_mod_count, self.0.hca_max_cq_mod_usec)
+    }
+
+    /// How many interrupts CQs can be spread over.
+    pub fn cq_interrupts(self) -> u32 {
+        self.0.hca_max_cq_handlers
+    }
+
+    fn has(self, flag: sys::ibt_hca_flags_t) -> bool {
+        self.0.hca_flags.0 & flag.0 != 0
+    }
+}
+
+/// A thing that calls of other threads are counted in and that can be shut against them.
+pub(crate) struct Shutter<T> {
+    target: AtomicPtr<T>,
+    busy: AtomicUsize,
+}
+
+impl<T> Shutter<T> {
+    pub(crate) const fn new() -> Self {
+        Self { target: AtomicPtr::new(ptr::null_mut()), busy: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn open(&self, target: *mut T) {
+        self.target.store(target, Ordering::SeqCst);
+    }
+
+    /// Runs `call` on the target, unless shut.
+    pub(crate) fn call(&self, call: impl FnOnce(&T)) {
+        // Counted first, then looked: `shut` stores first, then counts. One of the two sees the other.
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        let target = self.target.load(Ordering::SeqCst);
+        // SAFETY: `shut` returns, and the target goes, only after `busy` was seen at zero.
+        if let Some(target) = unsafe { target.as_ref() } {
+            call(target);
+        }
+        self.busy.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Shuts it, and waits until no call is inside. **May block.**
+    pub(crate) fn shut(&self) {
+        self.target.store(ptr::null_mut(), Ordering::SeqCst);
+        while self.busy.load(Ordering::SeqCst) != 0 {
+            kernel::time::sleep(kernel::time::Duration::from_millis(10));
+        }
+    }
+}

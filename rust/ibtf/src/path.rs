@@ -1,0 +1,165 @@
+//! Paths to ports and groups (`ibt_get_paths`, `ibt_aget_paths`).
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+use illumos_sys_hdrs as sys;
+use kernel::KBox;
+
+use crate::address::{AddressVector, Gid};
+use crate::client::{Client, Outstanding};
+use crate::status::Status;
+
+/// From where to where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathRequest {
+    /// The source port's GID.
+    pub sgid: Gid,
+    /// The destination: a port's GID, or a group's.
+    pub dgid: Gid,
+    /// Only with this P_Key, all 16 bits.
+    pub pkey: Option<u16>,
+    /// At least of this MTU, as its code.
+    pub min_mtu_code: Option<u8>,
+}
+
+/// A path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathInfo {
+    /// How to get there. Without a GRH inside the subnet, with one to a group.
+    pub address: AddressVector,
+    /// Index of the path's P_Key in the port's table.
+    pub pkey_index: u16,
+    /// MTU code, 1 to 5.
+    pub mtu_code: u8,
+    /// How long a packet lives: 4.096 us times 2 to this power.
+    pub packet_lifetime: u8,
+}
+
+impl PathInfo {
+    fn from_raw(raw: &sys::ibt_path_info_t) -> Self {
+        let path = &raw.pi_prim_cep_path;
+        Self {
+            address: AddressVector::from_raw(&path.cep_adds_vect),
+            pkey_index: path.cep_pkey_ix,
+            mtu_code: raw.pi_path_mtu.0 as u8,
+            packet_lifetime: raw.pi_prim_pkt_lt,
+        }
+    }
+}
+
+impl PathRequest {
+    /// For C, which gets the destination by pointer.
+    fn raw(&self, destination: &mut sys::ib_gid_t) -> (sys::ibt_path_flags_t, sys::ibt_path_attr_t) {
+        *destination = self.dgid.raw();
+        let mut raw = sys::ibt_path_attr_t {
+            pa_dgids: destination,
+            pa_num_dgids: 1,
+            pa_sgid: self.sgid.raw(),
+            pa_pkey: self.pkey.unwrap_or_default(),
+            ..Default::default()
+        };
+        if let Some(code) = self.min_mtu_code.and_then(|code| code.checked_sub(1)) {
+            raw.pa_mtu = sys::ibt_mtu_req_t { r_mtu: sys::ib_mtu_t(code.into()), r_selector: sys::IBT_GT };
+        }
+        let flags = if self.pkey.is_some() { sys::IBT_PATH_PKEY } else { sys::IBT_PATH_NO_FLAGS };
+        (flags, raw)
+    }
+}
+
+impl Client {
+    /// Asks for a path and waits. `PATH_RECORDS_NOT_FOUND` if there is none. **May block**, for minutes.
+    pub fn path(&self, request: &PathRequest) -> Result<PathInfo, Status> {
+        let mut destination = Default::default();
+        let (flags, attributes) = request.raw(&mut destination);
+        let mut attributes = KBox::new(attributes)?;
+        let mut path = KBox::new(sys::ibt_path_info_t::default())?;
+        let mut count = 0;
+        // SAFETY: attached; the records are there until the call, which waits, returns, with room for one path.
+        let result =
+            unsafe { sys::ibt_get_paths(self.handle(), flags, &mut *attributes, 1, &mut *path, &mut count) };
+        match Status::check(result) {
+            Ok(()) | Err(Status::INSUFF_DATA) if count != 0 => Ok(PathInfo::from_raw(&path)),
+            Ok(()) => Err(Status::PATH_RECORDS_NOT_FOUND),
+            Err(status) => Err(status),
+        }
+    }
+
+    /// Asks for a path without waiting: `then` gets the answer on the system task queue, where it **may block** but holds
+    /// a shared thread; at most sixteen of these should be in flight. An error here means that `then` will not be
+    /// called.
+    pub fn path_then<F>(&self, request: &PathRequest, then: F) -> Result<(), Status>
+    where
+        F: FnOnce(Result<PathInfo, Status>) + Send + 'static,
+    {
+        let mut destination = Default::default();
+        let (flags, attributes) = request.raw(&mut destination);
+        let mut attributes = KBox::new(attributes)?;
+        let call = KBox::new(PathCall { then, outstanding: self.expect_callback() })?.into_raw();
+        // SAFETY: attached; the request is copied; the box stays until the callback, which is made once if and only if
+        // this succeeds.
+        let result = unsafe {
+            sys::ibt_aget_paths(
+                self.handle(),
+                flags,
+                &mut *attributes,
+                1,
+                Some(found::<F>),
+                call.as_ptr().cast(),
+            )
+        };
+        let queued = Status::check(result);
+        if queued.is_err() {
+            // SAFETY: refused, so nobody else has the box.
+            drop(unsafe { KBox::from_raw(call) });
+        }
+        queued
+    }
+}
+
+struct PathCall<F> {
+    then: F,
+    outstanding: Outstanding,
+}
+
+/// # Safety
+///
+/// Called by IBTF once for a request that was accepted, with its `PathCall<F>`; on success `count` paths at `paths` are
+/// the client's to free.
+unsafe extern "C" fn found<F>(
+    call: *mut c_void,
+    status: sys::ibt_status_t,
+    paths: *mut sys::ibt_path_info_t,
+    count: u8,
+) where
+    F: FnOnce(Result<PathInfo, Status>) + Send + 'static,
+{
+    let Some(call) = NonNull::new(call.cast::<PathCall<F>>()) else { return };
+    // SAFETY: by this function's contract.
+    let PathCall { then, outstanding } = unsafe { KBox::from_raw(call) }.into_inner();
+    // SAFETY: by this function's contract.
+    let first = unsafe { take_first(paths, count) };
+    then(match (Status::check(status), first) {
+        (Ok(()) | Err(Status::INSUFF_DATA), Some(path)) => Ok(path),
+        (Ok(()), None) => Err(Status::PATH_RECORDS_NOT_FOUND),
+        (Err(status), _) => Err(status),
+    });
+    drop(outstanding);
+}
+
+/// Reads the first path and frees the array.
+///
+/// # Safety
+///
+/// `paths` is null or an array of `count` that the caller gives up.
+unsafe fn take_first(paths: *mut sys::ibt_path_info_t, count: u8) -> Option<PathInfo> {
+    if paths.is_null() || count == 0 {
+        return None;
+    }
+    // SAFETY: at least one.
+    let first = PathInfo::from_raw(unsafe { &*paths });
+    let size = usize::from(count) * size_of::<sys::ibt_path_info_t>();
+    // SAFETY: allocated by IBTF with exactly this size.
+    unsafe { sys::kmem_free(paths.cast(), size) };
+    Some(first)
+}

@@ -1,0 +1,197 @@
+//! [`ReceiveQueue`]: buffers on their way through the adapter.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use illumos_sys_hdrs as sys;
+use kernel::{KArc, KBox};
+
+use crate::buffer::{self, Buffer, BufferPool, Pool};
+use crate::channel::UdChannel;
+use crate::cq::{Completion, CompletionStatus, QueueId};
+use crate::status::Status;
+
+/// The receiving side of a channel, fed from one pool.
+///
+/// Every method is legal in **any** context and from several threads. When it is dropped, buffers that the adapter still
+/// has come home as soon as the channel is freed.
+pub struct ReceiveQueue {
+    channel: UdChannel,
+    pool: KArc<Pool>,
+    id: QueueId,
+    /// How many more the adapter's queue takes.
+    room: AtomicU32,
+    /// `None` only while dropping.
+    reclaim: Option<KBox<Reclaim>>,
+}
+
+/// Sends home, when dropped, what the adapter had when its channel was freed.
+struct Reclaim {
+    pool: KArc<Pool>,
+    id: QueueId,
+}
+
+impl Drop for Reclaim {
+    fn drop(&mut self) {
+        Pool::reclaim(&self.pool, self.id);
+    }
+}
+
+/// A completed receive.
+#[derive(Debug)]
+pub struct Received {
+    /// The buffer; its length is what the adapter wrote: 40 bytes for a GRH, then the message. Of a failed receive the
+    /// length is 0.
+    pub buffer: Buffer,
+    /// How it went.
+    pub status: CompletionStatus,
+    /// Whether the first 40 bytes are a GRH; otherwise they mean nothing.
+    pub has_grh: bool,
+    /// Whether the adapter has verified the IPv4 header's and the TCP or UDP checksum.
+    pub checksum_ok: bool,
+    /// Queue pair number of the sender, 24 bits.
+    pub source_qpn: u32,
+    /// LID of the sender.
+    pub source_lid: u16,
+    /// Service level.
+    pub sl: u8,
+}
+
+/// Work requests per call; 40 bytes each on the stack.
+const BATCH: usize = 8;
+
+impl ReceiveQueue {
+    /// A queue of `channel` with buffers of `pool`, which must be registered for receiving in the channel's protection
+    /// domain. One queue per channel. **May block.**
+    pub fn new(channel: &UdChannel, pool: &BufferPool) -> Result<Self, Status> {
+        let pool = pool.pool().ok_or(Status::INVALID_PARAM)?;
+        let id = QueueId::next();
+        let reclaim = KBox::new(Reclaim { pool: pool.clone(), id })?;
+        channel.promise()?;
+        Ok(Self {
+            channel: channel.clone(),
+            pool: pool.clone(),
+            id,
+            room: AtomicU32::new(channel.sizes().receive),
+            reclaim: Some(reclaim),
+        })
+    }
+
+    /// The id its completions carry.
+    pub fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// How many buffers the adapter has.
+    pub fn posted(&self) -> u32 {
+        self.channel.sizes().receive.saturating_sub(self.room.load(Ordering::Relaxed))
+    }
+
+    /// Posts free buffers of the pool until the adapter's queue is full or none is left; how many. An error says why it
+    /// stopped early; the buffers concerned are home again.
+    pub fn refill(&self) -> Result<u32, Status> {
+        let mut total = 0;
+        loop {
+            let mut batch: [Option<Buffer>; BATCH] = Default::default();
+            let mut taken = 0;
+            for place in &mut batch {
+                if !self.reserve() {
+                    break;
+                }
+                let Some(buffer) = buffer::take(&self.pool) else {
+                    self.room.fetch_add(1, Ordering::Relaxed);
+                    break;
+                };
+                *place = Some(buffer);
+                taken += 1;
+            }
+            if taken == 0 {
+                return Ok(total);
+            }
+            let (posted, result) = self.post_reserved(batch.into_iter().flatten());
+            total += posted;
+            result?;
+            if taken < BATCH {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Posts one buffer again, as when its packet was copied or dropped. Any buffer that cannot be posted goes home.
+    pub fn post(&self, buffer: Buffer) -> Result<(), Status> {
+        if !self.reserve() {
+            return Err(Status::CHAN_FULL);
+        }
+        self.post_reserved(core::iter::once(buffer)).1
+    }
+
+    /// Takes a completion of this queue; `None` if it is not (or no buffer of it is out), which an adapter's driver
+    /// should never do.
+    pub fn complete(&self, completion: Completion) -> Option<Received> {
+        if completion.queue() != self.id {
+            return None;
+        }
+        let status = completion.status();
+        let raw = &completion.0;
+        // Of a failed receive only id and status are defined.
+        let len = if status.is_success() { raw.wc_bytes_xfer } else { 0 };
+        let buffer = buffer::from_adapter(&self.pool, self.id, completion.number(), len)?;
+        self.room.fetch_add(1, Ordering::Relaxed);
+        let flag = |flag| status.is_success() && raw.wc_flags & flag != 0;
+        Some(Received {
+            buffer,
+            status,
+            has_grh: flag(sys::IBT_WC_GRH_PRESENT),
+            checksum_ok: flag(sys::IBT_WC_CKSUM_OK) && raw.wc_cksum == 0xffff,
+            source_qpn: raw.wc_qpn & sys::IB_QPN_MASK,
+            source_lid: raw.wc_opaque1,
+            sl: raw.wc_sl(),
+        })
+    }
+
+    fn reserve(&self) -> bool {
+        self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(1)).is_ok()
+    }
+
+    /// Posts at most [`BATCH`] buffers for which there is room.
+    fn post_reserved(&self, buffers: impl Iterator<Item = Buffer>) -> (u32, Result<(), Status>) {
+        let mut elements = [sys::ibt_wr_ds_t::default(); BATCH];
+        let mut requests = [sys::ibt_recv_wr_t::default(); BATCH];
+        let mut count = 0;
+        for ((buffer, element), request) in buffers.zip(&mut elements).zip(&mut requests) {
+            let capacity = buffer.capacity();
+            let (index, described) = buffer.into_adapter(self.id, capacity);
+            *element = described;
+            request.wr_id = self.id.work_request(index);
+            request.wr_nds = 1;
+            request.wr_sgl = element;
+            count += 1;
+        }
+        if count == 0 {
+            // IBTF does not check for it.
+            return (0, Ok(()));
+        }
+        let mut posted = 0;
+        // SAFETY: the requests are copied by the call; their buffers are the adapter's until they complete or the
+        // channel is freed (`Reclaim`).
+        let result = Status::check(unsafe {
+            sys::ibt_post_recv(self.channel.handle(), requests.as_mut_ptr(), count, &mut posted)
+        });
+        if result.is_ok() {
+            return (count, Ok(()));
+        }
+        for request in requests.iter().take(count as usize).skip(posted as usize) {
+            // Not accepted: never seen by the adapter.
+            drop(buffer::from_adapter(&self.pool, self.id, request.wr_id as u32, 0));
+            self.room.fetch_add(1, Ordering::Relaxed);
+        }
+        (posted, result)
+    }
+}
+
+impl Drop for ReceiveQueue {
+    fn drop(&mut self) {
+        if let Some(reclaim) = self.reclaim.take() {
+            self.channel.keep_until_freed(reclaim.map_unsized(|reclaim| reclaim as _));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A numbered first-in-first-out queue of fixed size, whose last elements can be taken back.
+
+use kernel::{AllocError, KVec};
+
+/// Number n is in place n modulo the number of places, a power of two, so numbers may wrap.
+pub(crate) struct Ring<E> {
+    places: KVec<Option<E>>,
+    /// Number of the oldest.
+    head: u32,
+    /// Number the next one gets.
+    tail: u32,
+}
+
+impl<E> Ring<E> {
+    /// Room for at least `capacity` (at most 2^31).
+    pub(crate) fn new(capacity: u32) -> Result<Self, AllocError> {
+        let places = KVec::from_fn(capacity.next_power_of_two() as usize, |_| None)?;
+        Ok(Self { places, head: 0, tail: 0 })
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+
+    /// The number the next element gets.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.tail
+    }
+
+    /// Whether `number` is one of the oldest `count`.
+    pub(crate) fn is_among(&self, number: u32, count: u32) -> bool {
+        number.wrapping_sub(self.head) < count.min(self.len())
+    }
+
+    /// Appends, or hands back when full.
+    pub(crate) fn push(&mut self, element: E) -> Result<(), E> {
+        if self.len() as usize >= self.places.len() {
+            return Err(element);
+        }
+        match self.place(self.tail) {
+            Some(place) => *place = Some(element),
+            None => return Err(element),
+        }
+        self.tail = self.tail.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Takes the oldest, with its number.
+    pub(crate) fn pop(&mut self) -> Option<(u32, E)> {
+        if self.len() == 0 {
+            return None;
+        }
+        let number = self.head;
+        self.head = number.wrapping_add(1);
+        let element = self.place(number)?.take()?;
+        Some((number, element))
+    }
+
+    /// Takes the newest `count` out, the oldest of them first.
+    pub(crate) fn take_back(&mut self, count: u32, mut each: impl FnMut(E)) {
+        let end = self.tail;
+        let mut number = end.wrapping_sub(count.min(self.len()));
+        self.tail = number;
+        while number != end {
+            if let Some(element) = self.place(number).and_then(Option::take) {
+                each(element);
+            }
+            number = number.wrapping_add(1);
+        }
+    }
+
+    fn place(&mut self, number: u32) -> Option<&mut Option<E>> {
+        let index = number as usize & self.places.len().wrapping_sub(1);
+        self.places.get_mut(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::Ring;
+    use std::vec::Vec;
+
+    #[test]
+    fn numbers_go_on_when_places_are_used_again() {
+        let mut ring = Ring::new(3).unwrap();
+        for round in 0..10u32 {
+            assert_eq!(ring.next_number(), round);
+            ring.push(round).unwrap();
+            assert_eq!(ring.pop(), Some((round, round)));
+        }
+        assert_eq!(ring.pop(), None);
+    }
+
+    #[test]
+    fn full_ring_hands_back() {
+        let mut ring = Ring::new(2).unwrap();
+        ring.push('a').unwrap();
+        ring.push('b').unwrap();
+        assert_eq!(ring.push('c'), Err('c'));
+    }
+
+    #[test]
+    fn newest_are_taken_back_in_order_and_their_numbers_used_again() {
+        let mut ring = Ring::new(4).unwrap();
+        for element in 0..4 {
+            ring.push(element).unwrap();
+        }
+        let mut back = Vec::new();
+        ring.take_back(2, |element| back.push(element));
+        assert_eq!((back, ring.len(), ring.next_number()), (Vec::from([2, 3]), 2, 2));
+        assert!(ring.is_among(1, 4) && !ring.is_among(2, 4) && !ring.is_among(u32::MAX, 4));
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut ring = Ring { head: u32::MAX, tail: u32::MAX, ..Ring::new(4).unwrap() };
+        ring.push(1).unwrap();
+        ring.push(2).unwrap();
+        assert!(ring.is_among(0, 2) && !ring.is_among(1, 2));
+        assert_eq!((ring.pop(), ring.pop()), (Some((u32::MAX, 1)), Some((0, 2))));
+    }
+}

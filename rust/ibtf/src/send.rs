@@ -1,0 +1,419 @@
+//! [`SendQueue`]: what is on its way out.
+//!
+//! Sends are staged, posted together, and kept until the adapter is done with them. Several send queues may share a
+//! channel, each under its own lock; the channel's send queue must have room for all of them.
+
+use core::ptr;
+
+use illumos_sys_hdrs as sys;
+use kernel::mblk::Mblk;
+use kernel::{KArc, KBox, KVec};
+
+use crate::buffer::Buffer;
+use crate::channel::UdChannel;
+use crate::cq::{Completion, CompletionStatus, QueueId};
+use crate::dest::UdDest;
+use crate::ring::Ring;
+use crate::status::Status;
+
+/// What is sent.
+#[derive(Debug)]
+pub enum Payload {
+    /// The bytes of a buffer, copied there.
+    Buffer(Buffer),
+    /// A packet, from where it is.
+    Packet(Mblk),
+}
+
+/// How it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    /// The adapter computes the IPv4 header's and the TCP or UDP checksum.
+    pub checksum: bool,
+    /// The receiver's CQ is told.
+    pub solicited: bool,
+    /// The adapter cuts the message into segments.
+    pub large: Option<LargeSend>,
+}
+
+/// A message longer than the MTU, cut into segments by the adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeSend {
+    /// Bytes at the start of the message that every segment gets: the 4-byte IPoIB header, IP and TCP. Contiguous.
+    pub header_len: u32,
+    /// Bytes of payload in a segment.
+    pub mss: u32,
+}
+
+/// A send that is over.
+#[derive(Debug)]
+pub struct Sent<T> {
+    /// What was sent. Free a packet only when no lock is held.
+    pub payload: Payload,
+    /// What it was staged with.
+    pub cookie: T,
+    /// How it went. Of sends that were not signalled and came before one that was, success is all that is known.
+    pub status: CompletionStatus,
+}
+
+/// A send that could not be staged or posted.
+#[derive(Debug)]
+pub struct Refused<T> {
+    /// What was to be sent. A packet is the message that was given, unchanged.
+    pub payload: Payload,
+    /// What it was to be staged with.
+    pub cookie: T,
+    /// Why: `CHAN_FULL` without room (try again after a completion), `SGL_TOO_SMALL` for a packet of too many pieces
+    /// (copy it), `INSUFF_RESOURCE` without DMA resources.
+    pub why: Status,
+}
+
+/// Posting stopped: what was refused, in order.
+#[derive(Debug)]
+pub struct PostFailure {
+    /// Why it stopped.
+    pub why: Status,
+    /// How many were posted before.
+    pub posted: u32,
+}
+
+/// One transmit queue of a channel. `T` is whatever the driver wants to know again when a send is over.
+///
+/// **Any** context; under the driver's lock for this queue. When it is dropped, what the adapter still has is kept until
+/// the channel is freed.
+pub struct SendQueue<T: Send + Sync + 'static> {
+    /// `None` only while dropping.
+    ring: Option<KBox<Ring<InFlight<T>>>>,
+    /// One request per place of a batch, and `sgl` elements for each.
+    requests: KVec<sys::ibt_send_wr_t>,
+    elements: KVec<sys::ibt_wr_ds_t>,
+    pieces: KVec<sys::ibt_iov_t>,
+    staged: u32,
+    /// Sends since the last signalled one, and whether a packet is among them.
+    unsignalled: u32,
+    packet_unsignalled: bool,
+    signal_every: u32,
+    sgl: usize,
+    capacity: u32,
+    id: QueueId,
+    channel: UdChannel,
+}
+
+// SAFETY: requests and elements point into each other's heap blocks and at what the ring owns, and nowhere else.
+unsafe impl<T: Send + Sync> Send for SendQueue<T> {}
+// SAFETY: through a shared reference only numbers are read.
+unsafe impl<T: Send + Sync> Sync for SendQueue<T> {}
+
+struct InFlight<T> {
+    // Unmapped before the packet can be freed: fields drop in this order.
+    mapping: Option<Mapping>,
+    payload: Payload,
+    /// The address handle stays as long as the send.
+    dest: KArc<UdDest>,
+    cookie: T,
+}
+
+impl<T: Send + Sync + 'static> SendQueue<T> {
+    /// A queue of `channel` for at most `capacity` sends, `batch` of which can be staged. On a channel that does not
+    /// signal all, every `signal_every`th send is signalled, and the end of every batch with a packet in it.
+    /// **May block.**
+    pub fn new(channel: &UdChannel, capacity: u32, batch: u32, signal_every: u32) -> Result<Self, Status> {
+        let sgl = channel.sizes().send_sgl as usize;
+        if capacity == 0 || capacity > 1 << 20 || batch == 0 || sgl == 0 {
+            return Err(Status::INVALID_PARAM);
+        }
+        let batch = batch.min(capacity) as usize;
+        let ring = KBox::new(Ring::new(capacity)?)?;
+        let elements = batch.checked_mul(sgl).ok_or(Status::INVALID_PARAM)?;
+        channel.promise()?;
+        Ok(Self {
+            ring: Some(ring),
+            requests: KVec::from_fn(batch, |_| Default::default())?,
+            elements: KVec::from_fn(elements, |_| Default::default())?,
+            pieces: KVec::from_fn(sgl, |_| Default::default())?,
+            staged: 0,
+            unsignalled: 0,
+            packet_unsignalled: false,
+            // A full queue must always have a completion to wait for.
+            signal_every: signal_every.clamp(1, capacity.div_ceil(2)),
+            sgl,
+            capacity,
+            id: QueueId::next(),
+            channel: channel.clone(),
+        })
+    }
+
+    /// The id its completions carry.
+    pub fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// The channel.
+    pub fn channel(&self) -> &UdChannel {
+        &self.channel
+    }
+
+    /// How many sends can be staged before one must complete.
+    pub fn room(&self) -> u32 {
+        self.ring.as_ref().map_or(0, |ring| self.capacity.saturating_sub(ring.len()))
+    }
+
+    /// How many sends are staged or in the adapter.
+    pub fn outstanding(&self) -> u32 {
+        self.ring.as_ref().map_or(0, |ring| ring.len())
+    }
+
+    /// Whether the batch is full: post it before staging more.
+    pub fn batch_is_full(&self) -> bool {
+        self.staged as usize >= self.requests.len()
+    }
+
+    /// Stages the bytes of a buffer.
+    pub fn stage_buffer(
+        &mut self,
+        dest: &KArc<UdDest>,
+        buffer: Buffer,
+        options: SendOptions,
+        cookie: T,
+    ) -> Result<(), Refused<T>> {
+        let refuse = |buffer, cookie, why| Err(Refused { payload: Payload::Buffer(buffer), cookie, why });
+        if self.room() == 0 || self.batch_is_full() {
+            return refuse(buffer, cookie, Status::CHAN_FULL);
+        }
+        let header = options.large.map_or(0, |large| large.header_len);
+        let Some(len) = buffer.len().checked_sub(header) else {
+            return refuse(buffer, cookie, Status::CHAN_SGL_LEN_INVALID);
+        };
+        let request = sys::ibt_send_wr_t { wr_nds: 1, ..self.new_request(dest, options, buffer.start()) };
+        let first = self.staged as usize * self.sgl;
+        if let (Some(place), Some(element)) =
+            (self.requests.get_mut(self.staged as usize), self.elements.get_mut(first))
+        {
+            *element = buffer.element(header, len);
+            *place = request;
+        }
+        self.push(InFlight { mapping: None, payload: Payload::Buffer(buffer), dest: dest.clone(), cookie })
+    }
+
+    /// Stages a packet from where it is, without its first `skip` bytes, which are in its first block (as is the header
+    /// of a large send). Needs an adapter that [maps memory](crate::HcaAttributes::maps_memory).
+    pub fn stage_packet(
+        &mut self,
+        dest: &KArc<UdDest>,
+        packet: Mblk,
+        skip: u32,
+        options: SendOptions,
+        cookie: T,
+    ) -> Result<(), Refused<T>> {
+        let refuse = |packet, cookie, why| Err(Refused { payload: Payload::Packet(packet), cookie, why });
+        if self.room() == 0 || self.batch_is_full() {
+            return refuse(packet, cookie, Status::CHAN_FULL);
+        }
+        match self.map(dest, &packet, skip, options) {
+            Ok(mapping) => {
+                self.packet_unsignalled = true;
+                let payload = Payload::Packet(packet);
+                self.push(InFlight { mapping: Some(mapping), payload, dest: dest.clone(), cookie })
+            }
+            Err(why) => refuse(packet, cookie, why),
+        }
+    }
+
+    /// Posts what is staged, in one call (`ibt_post_send`); how many. If the adapter refuses one, that and all behind it
+    /// are given to `refused`, in order, and are not in the queue any more.
+    pub fn post(&mut self, mut refused: impl FnMut(Refused<T>)) -> Result<u32, PostFailure> {
+        let count = self.staged;
+        if count == 0 {
+            return Ok(0);
+        }
+        self.staged = 0;
+        self.unsignalled += count;
+        if self.unsignalled >= self.signal_every || self.packet_unsignalled {
+            if let Some(last) = self.requests.get_mut(count as usize - 1) {
+                last.wr_flags |= sys::IBT_WR_SEND_SIGNAL;
+            }
+            self.unsignalled = 0;
+            self.packet_unsignalled = false;
+        }
+        let elements = self.elements.as_mut_ptr();
+        for (index, request) in self.requests.iter_mut().take(count as usize).enumerate() {
+            request.wr_sgl = elements.wrapping_add(index * self.sgl);
+        }
+        let mut posted = 0;
+        // SAFETY: requests and elements are copied by the call; what they point at is kept by the ring until it
+        // completes, or until the channel is freed.
+        let result = Status::check(unsafe {
+            sys::ibt_post_send(self.channel.handle(), self.requests.as_mut_ptr(), count, &mut posted)
+        });
+        let Err(why) = result else { return Ok(count) };
+        let Some(ring) = &mut self.ring else { return Ok(0) };
+        // The signal went with the last request of the batch, which was not taken.
+        self.unsignalled = self.signal_every;
+        ring.take_back(count.saturating_sub(posted), |InFlight { mapping, payload, cookie, .. }| {
+            drop(mapping);
+            refused(Refused { payload, cookie, why });
+        });
+        Err(PostFailure { why, posted })
+    }
+
+    /// Takes a completion of this queue: everything up to and including the send it names is over and given to `each`, in
+    /// order. `false` if it names no send of this queue.
+    pub fn complete(&mut self, completion: Completion, mut each: impl FnMut(Sent<T>)) -> bool {
+        if completion.queue() != self.id {
+            return false;
+        }
+        let Some(ring) = &mut self.ring else { return false };
+        let number = completion.number();
+        // Staged sends are in the ring but not with the adapter.
+        if !ring.is_among(number, ring.len().saturating_sub(self.staged)) {
+            return false;
+        }
+        while let Some((this, InFlight { mapping, payload, cookie, dest })) = ring.pop() {
+            drop((mapping, dest));
+            let status = if this == number { completion.status() } else { CompletionStatus::SUCCESS };
+            each(Sent { payload, cookie, status });
+            if this == number {
+                break;
+            }
+        }
+        true
+    }
+
+    fn push(&mut self, send: InFlight<T>) -> Result<(), Refused<T>> {
+        let pushed = match &mut self.ring {
+            Some(ring) => ring.push(send),
+            None => Err(send),
+        };
+        match pushed {
+            Ok(()) => {
+                self.staged += 1;
+                Ok(())
+            }
+            Err(InFlight { payload, cookie, .. }) => Err(Refused { payload, cookie, why: Status::CHAN_FULL }),
+        }
+    }
+
+    /// A request to `dest` whose header, if the adapter needs it apart, is at `header`.
+    fn new_request(&self, dest: &KArc<UdDest>, options: SendOptions, header: *mut u8) -> sys::ibt_send_wr_t {
+        let number = self.ring.as_ref().map_or(0, |ring| ring.next_number());
+        let mut flags = sys::IBT_WR_NO_FLAGS;
+        if options.checksum {
+            flags |= sys::IBT_WR_SEND_CKSUM;
+        }
+        if options.solicited {
+            flags |= sys::IBT_WR_SEND_SOLICIT;
+        }
+        let (opcode, wr) = match options.large {
+            None => {
+                let ud = sys::ibt_wr_ud_t { udwr_immed: 0, udwr_dest: dest.handle() };
+                (sys::IBT_WRC_SEND, sys::ibt_send_wr_s__bindgen_ty_1 { ud })
+            }
+            Some(LargeSend { header_len, mss }) => {
+                let ud_lso = sys::ibt_wr_lso_t {
+                    lso_ud_dest: dest.handle(),
+                    lso_hdr: header,
+                    lso_hdr_sz: header_len,
+                    lso_mss: mss,
+                };
+                (sys::IBT_WRC_SEND_LSO, sys::ibt_send_wr_s__bindgen_ty_1 { ud_lso })
+            }
+        };
+        sys::ibt_send_wr_t {
+            wr_id: self.id.work_request(number),
+            wr_flags: flags,
+            wr_trans: sys::IBT_UD_SRV,
+            wr_opcode: opcode,
+            wr_rsvd: 0,
+            wr_nds: 0,
+            wr_sgl: ptr::null_mut(),
+            wr,
+        }
+    }
+
+    /// Binds the packet's memory and describes it in the next request.
+    fn map(
+        &mut self,
+        dest: &KArc<UdDest>,
+        packet: &Mblk,
+        skip: u32,
+        options: SendOptions,
+    ) -> Result<Mapping, Status> {
+        let header_len = options.large.map_or(0, |large| large.header_len);
+        let header = packet
+            .first()
+            .get(skip as usize..)
+            .filter(|rest| rest.len() >= header_len as usize)
+            .ok_or(Status::CHAN_SGL_LEN_INVALID)?
+            .as_ptr();
+        let pieces = list_pieces(&mut self.pieces, packet, skip as usize + header_len as usize)?;
+        let mut attributes = sys::ibt_iov_attr_t {
+            iov_as: ptr::null_mut(),
+            iov: self.pieces.as_mut_ptr(),
+            iov_buf: ptr::null_mut(),
+            iov_list_len: pieces,
+            iov_wr_nds: self.sgl as u32,
+            iov_lso_hdr_sz: header_len,
+            iov_alt_lkey: 0,
+            iov_flags: sys::IBT_IOV_NOSLEEP,
+        };
+        let mut request = self.new_request(dest, options, header.cast_mut());
+        let elements = self.elements.get_mut(self.staged as usize * self.sgl..).ok_or(Status::CHAN_FULL)?;
+        request.wr_sgl = elements.as_mut_ptr();
+        let mut either = sys::ibt_all_wr_t { send: request };
+        let hca = self.channel.pd().hca().handle();
+        let mut mapped = ptr::null_mut();
+        // SAFETY: the pieces are the packet's, which stays until it is unmapped; there are `sgl` elements from
+        // `wr_sgl` on.
+        Status::check(unsafe { sys::ibt_map_mem_iov(hca, &mut attributes, &mut either, &mut mapped) })?;
+        // SAFETY: without RECV the call fills in the member that was set.
+        let request = unsafe { either.send };
+        if let Some(place) = self.requests.get_mut(self.staged as usize) {
+            *place = request;
+        }
+        Ok(Mapping { hca, mapped })
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for SendQueue<T> {
+    fn drop(&mut self) {
+        if let Some(ring) = self.ring.take() {
+            self.channel.keep_until_freed(ring.map_unsized(|ring| ring as _));
+        }
+    }
+}
+
+/// Lists the packet's bytes from `skip` on; how many pieces.
+fn list_pieces(pieces: &mut [sys::ibt_iov_t], packet: &Mblk, skip: usize) -> Result<u32, Status> {
+    let mut skip = skip;
+    let mut count = 0;
+    for block in packet.blocks() {
+        let rest = block.get(skip..).unwrap_or_default();
+        skip = skip.saturating_sub(block.len());
+        if rest.is_empty() {
+            continue;
+        }
+        let piece = pieces.get_mut(count).ok_or(Status::SGL_TOO_SMALL)?;
+        *piece = sys::ibt_iov_t { iov_addr: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+        count += 1;
+    }
+    if count == 0 { Err(Status::CHAN_SGL_LEN_INVALID) } else { Ok(count as u32) }
+}
+
+/// A packet's memory, bound for DMA.
+struct Mapping {
+    /// Of the channel, which outlives every mapping.
+    hca: sys::ibt_hca_hdl_t,
+    mapped: sys::ibt_mi_hdl_t,
+}
+
+// SAFETY: the handles are used by IBTF, from any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped once, unmapped once, after the send completed or before it was posted.
+        let _ = unsafe { sys::ibt_unmap_mem_iov(self.hca, self.mapped) };
+    }
+}
