@@ -79,6 +79,18 @@ impl Contexts {
     /// Everywhere.
     pub const ANY: Self = Self(15);
 
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) const fn allows_bit(self, bit: Self) -> bool {
+        self.0 & bit.0 != 0
+    }
+
     /// Is `ctx` in the set?
     pub const fn allows(self, ctx: Ctx) -> bool {
         self.0 & ctx.bit().0 != 0

@@ -1,20 +1,30 @@
 //! Who called: the first thing an implementation asks.
 
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backtrace;
 use crate::config::FaultKind;
-use crate::context::Ctx;
-use crate::halt::Frame;
+use crate::context::{Contexts, Ctx};
+use crate::current::{self, Call};
+use crate::gate::Import;
+use crate::halt::{Frame, Halt, KernelPanic, Violation};
 use crate::kernel::Kernel;
 use crate::module::Module;
-use crate::rule::Rule;
+use crate::rule::{Rule, Severity};
 use crate::thread::Thread;
 
 /// The call being served on this thread. Take it in the first line of an implementation: a call the implementation makes into a
 /// module, and that module's calls back, replace it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Cx {
-    pub(crate) thread: Thread,
-    pub(crate) module: Option<Module>,
-    pub(crate) kernel: Option<Kernel>,
+    thread: Thread,
+    import: Option<Arc<Import>>,
+    module: Option<Module>,
+    kernel: Option<Kernel>,
+    /// For reports about an entry point rather than a call.
+    entry: Option<&'static str>,
+    at: Call,
 }
 
 /// The call being served on this thread. In lab code that no module called, the thread's host and no module.
@@ -23,17 +33,48 @@ pub struct Cx {
 ///
 /// Outside a machine.
 pub fn cx() -> Cx {
-    unimplemented!()
+    Cx::of_current()
 }
 
 impl Cx {
+    pub(crate) fn of_current() -> Self {
+        let thread = Thread(current::thread());
+        let at = current::call();
+        let import = (!at.import.is_null()).then(|| import_of(at.import));
+        let module = import.as_ref().and_then(|i| i.module.get()?.upgrade()).map(Module);
+        let kernel = match &import {
+            Some(import) => Some(import.kernel.clone()),
+            None => thread.kernel(),
+        };
+        Self { thread, import, module, kernel, entry: None, at }
+    }
+
+    /// For a report about an entry into `module` that has just returned.
+    pub fn of_entry(module: Option<&Module>, entry: &'static str) -> Self {
+        let thread = Thread(current::thread());
+        let kernel = module.map_or_else(|| thread.kernel(), |m| Some(m.kernel().clone()));
+        Self {
+            thread,
+            import: None,
+            module: module.cloned(),
+            kernel,
+            entry: Some(entry),
+            at: current::call(),
+        }
+    }
+
     /// The host called.
     ///
     /// # Panics
     ///
     /// On a thread of no host that no module called.
     pub fn kernel(&self) -> &Kernel {
-        self.kernel.as_ref().expect("a thread of no host")
+        self.kernel.as_ref().expect("a thread of no host: use Kernel::scope")
+    }
+
+    /// As [`kernel`](Self::kernel), `None` on a thread of no host.
+    pub fn try_kernel(&self) -> Option<&Kernel> {
+        self.kernel.as_ref()
     }
 
     /// The module that called; `None` if lab code did.
@@ -43,12 +84,20 @@ impl Cx {
 
     /// Name of the module that called, empty if lab code did.
     pub fn module_name(&self) -> &str {
-        unimplemented!()
+        match (&self.import, &self.module) {
+            (Some(import), _) => &import.module_name,
+            (None, Some(module)) => module.name(),
+            (None, None) => "",
+        }
     }
 
-    /// The symbol called; empty if lab code called.
+    /// The symbol called (or the entry point a report is about); empty if lab code called.
     pub fn call(&self) -> &str {
-        unimplemented!()
+        match (&self.import, self.entry) {
+            (_, Some(entry)) => entry,
+            (Some(import), None) => &import.name,
+            (None, None) => "",
+        }
     }
 
     /// The calling thread.
@@ -58,58 +107,152 @@ impl Cx {
 
     /// The context it runs in.
     pub fn ctx(&self) -> Ctx {
-        unimplemented!()
+        self.thread.ctx()
+    }
+
+    /// The processor interrupt level: the context's, or a higher one set by a spin mutex.
+    pub fn pil(&self) -> u8 {
+        self.thread.0.pil()
     }
 
     /// Return address of the call in the module; 0 if lab code called.
     pub fn caller_pc(&self) -> usize {
-        unimplemented!()
+        self.at.pc
     }
 
     /// Module frames, innermost first.
     pub fn backtrace(&self) -> Vec<Frame> {
-        unimplemented!()
+        backtrace::of_thread(&self.thread.0, self.at)
+    }
+
+    /// Return addresses of the innermost module frames, for ledgers that are printed only when something is wrong.
+    pub fn pcs(&self) -> Vec<usize> {
+        backtrace::pcs(&self.thread.0, self.at, 8)
     }
 
     /// This call may sleep: rules 1 and 2 (fatal), 3 (noted).
     pub fn may_block(&self) {
-        unimplemented!()
+        self.may_block_with(0);
+    }
+
+    /// As [`may_block`](Self::may_block) for a call that releases the lock at `released` while it sleeps.
+    pub fn may_block_with(&self, released: usize) {
+        if !self.checks() {
+            return;
+        }
+        let bit = self.thread.0.context_bit();
+        if !Contexts::UK.allows_bit(bit) {
+            let rule = if self.spin_held() { Rule::BlockWithSpinMutex } else { Rule::SleepInInterrupt };
+            self.violate(rule, format!("may sleep, in {} context at PIL {}", self.ctx(), self.pil()));
+        }
+        if let Some(lock) = self.first_driver_lock(released) {
+            self.note_with(Rule::BlockWithMutex, || format!("may sleep while holding {lock}"));
+        }
     }
 
     /// This call is an upcall or a barrier: no driver mutex may be held (rule 4).
     pub fn no_locks(&self) {
-        unimplemented!()
+        if let Some(lock) = self.checks().then(|| self.first_driver_lock(0)).flatten() {
+            self.violate(Rule::UpcallWithMutex, format!("called while holding {lock}"));
+        }
+    }
+
+    /// The outermost driver mutex or rwlock the thread holds, in words.
+    fn first_driver_lock(&self, except: usize) -> Option<String> {
+        let held = self.thread.0.local().held.iter().find(|h| h.is_driver() && h.addr != except)?.clone();
+        Some(held.describe(self.kernel.as_ref()))
+    }
+
+    fn spin_held(&self) -> bool {
+        self.thread.0.local().held.iter().any(|h| h.is_spin())
+    }
+
+    fn checks(&self) -> bool {
+        self.thread.machine().config().checks
     }
 
     /// Breaks `rule` unless `ok`, or unless the case is suppressed; then returns. Must not be called with a HostMutex held.
     pub fn check(&self, ok: bool, rule: Rule, what: impl FnOnce() -> String) {
-        if !ok {
+        if !ok && self.checks() {
             self.violate(rule, what());
         }
     }
 
     /// Breaks `rule`: the machine halts and this thread never returns, unless the case is suppressed or the rule is only a
-    /// tolerated one.
+    /// tolerated one. Must not be called with a HostMutex held.
     pub fn violate(&self, rule: Rule, detail: impl Into<String>) {
-        let _ = (rule, detail.into());
-        unimplemented!()
+        if rule.severity() == Severity::Tolerated {
+            return self.note(rule, detail);
+        }
+        let machine = self.thread.machine();
+        let detail = detail.into();
+        if machine.config().suppress.find(self.module_name(), rule, self.call()).is_some() {
+            machine.0.notes.add(rule, self.module_name(), self.call(), detail, true);
+            return;
+        }
+        let violation = Violation {
+            rule,
+            host: self.host_name(),
+            module: self.module_name().to_owned(),
+            call: self.call().to_owned(),
+            thread: self.thread.name().to_owned(),
+            ctx: self.ctx(),
+            detail,
+            backtrace: self.backtrace(),
+        };
+        self.halt(Halt::Violation(Box::new(violation)))
     }
 
     /// Notes a tolerated case (severity T); see [`crate::Machine::notes`].
     pub fn note(&self, rule: Rule, detail: impl Into<String>) {
-        let _ = (rule, detail.into());
-        unimplemented!()
+        self.note_with(rule, || detail.into());
+    }
+
+    /// As [`note`](Self::note); the detail is asked for once per rule, module and call.
+    pub fn note_with(&self, rule: Rule, detail: impl FnOnce() -> String) {
+        self.thread.machine().0.notes.add_with(rule, self.module_name(), self.call(), detail, false);
     }
 
     /// The kernel panics with this message: the machine halts and this thread never returns.
     pub fn panic(&self, message: impl Into<String>) -> ! {
-        let _: String = message.into();
-        unimplemented!()
+        self.halt(Halt::Panic(Box::new(KernelPanic {
+            message: message.into(),
+            host: self.host_name(),
+            module: self.module_name().to_owned(),
+            thread: self.thread.name().to_owned(),
+            backtrace: self.backtrace(),
+        })))
     }
 
     /// Shall this call fail? Decided by the machine's [`crate::Faults`] and the seed.
     pub fn fault(&self, what: FaultKind) -> bool {
-        let _ = what;
-        unimplemented!()
+        let fails = self.thread.machine().0.injector.lock().fails(what);
+        if fails {
+            self.thread.0.local().injected = Some(self.call().to_owned());
+        }
+        fails
+    }
+
+    fn host_name(&self) -> String {
+        self.kernel.as_ref().map_or_else(String::new, |k| k.name().to_owned())
+    }
+
+    fn halt(&self, halt: Halt) -> ! {
+        self.thread.machine().0.halt(halt);
+        self.thread.0.end_here()
+    }
+}
+
+/// A counted reference to the import a call came through.
+pub(crate) fn import_of(import: *const Import) -> Arc<Import> {
+    // SAFETY: imports are `Arc`s that their module holds, and the machine keeps its modules until every thread has ended.
+    unsafe { Arc::increment_strong_count(import) };
+    // SAFETY: as above, and the count was raised for this one.
+    unsafe { Arc::from_raw(import) }
+}
+
+impl fmt::Debug for Cx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cx({} called {} on {:?})", self.module_name(), self.call(), self.thread)
     }
 }

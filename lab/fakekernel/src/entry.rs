@@ -1,6 +1,17 @@
 //! From the lab into a module.
 
+use std::arch::asm;
+use std::sync::atomic::Ordering;
+
 use crate::context::Ctx;
+use crate::current::{self, Call, Stack};
+use crate::cx::Cx;
+use crate::host_mutex;
+use crate::kernel::Kernel;
+use crate::locks;
+use crate::module::Module;
+use crate::rule::Rule;
+use crate::thread::ThreadInner;
 
 /// What kind of call into a module this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +47,177 @@ impl EntryKind {
     pub const fn callback_in(name: &'static str, ctx: Ctx) -> Self {
         Self { name, ctx: Some(ctx), role: Role::Callback }
     }
+}
+
+/// An entry in progress: what to put back and what to compare when it returns.
+pub(crate) struct EntryRecord {
+    pub module: Option<Module>,
+    pub kind: EntryKind,
+    outer_call: Call,
+    outer_stack: Stack,
+    outer_kernel: Option<Kernel>,
+    outer_ctx: Ctx,
+    raised: u8,
+    locks: Vec<usize>,
+    words: ControlWords,
+}
+
+impl EntryRecord {
+    /// The call that the lab was serving when it entered the module.
+    pub(crate) fn outer_call(&self) -> Call {
+        self.outer_call
+    }
+}
+
+/// Calls `f` as module code (of `module`, or lab code standing in for one) with everything recorded and checked.
+///
+/// # Safety
+///
+/// `f` may be called with `args`.
+pub(crate) unsafe fn enter<F: ModuleFn>(
+    module: Option<&Module>,
+    kernel: &Kernel,
+    f: F,
+    args: F::Args,
+    kind: EntryKind,
+) -> F::Ret {
+    let me = current::thread();
+    begin(&me, module, kernel, kind, stack_pointer());
+    // SAFETY: by this function's contract.
+    let value = unsafe { f.call(args) };
+    end(&me);
+    value
+}
+
+fn begin(me: &ThreadInner, module: Option<&Module>, kernel: &Kernel, kind: EntryKind, sp: usize) {
+    host_mutex::assert_none_held("a call into a module");
+    me.machine.0.point(me);
+    if let Some(module) = module {
+        module.0.inside.fetch_add(1, Ordering::AcqRel);
+    }
+    let outer_call = current::call();
+    let outer_stack = current::stack();
+    let outer_ctx = kind.ctx.map_or_else(|| me.ctx(), |ctx| me.set_ctx(ctx));
+    let mut local = me.local();
+    let record = EntryRecord {
+        module: module.cloned(),
+        kind,
+        outer_call,
+        outer_stack,
+        outer_kernel: local.kernel.replace(kernel.clone()),
+        outer_ctx,
+        raised: local.raised,
+        locks: locks::driver_locks(&local.held),
+        words: ControlWords::read(),
+    };
+    local.entries.push(record);
+    drop(local);
+    let outer = outer_stack.outer
+        + if outer_stack.depth > 0 { outer_stack.base.saturating_sub(outer_call.sp) } else { 0 };
+    current::set_stack(Stack { base: sp, outer, depth: outer_stack.depth + 1 });
+    current::set_call(Call::NONE);
+}
+
+fn end(me: &ThreadInner) {
+    let words = ControlWords::read();
+    let (record, now_locks, raised) = {
+        let mut local = me.local();
+        let record = local.entries.pop().expect("every entry that ends has begun");
+        (record, locks::driver_locks(&local.held), local.raised)
+    };
+    if me.machine.0.config.checks {
+        check_return(&record, &now_locks, raised, words);
+    }
+    leave(me, record);
+}
+
+/// Puts back what the entry changed.
+fn leave(me: &ThreadInner, record: EntryRecord) {
+    if let Some(module) = &record.module {
+        module.0.inside.fetch_sub(1, Ordering::AcqRel);
+    }
+    if record.kind.ctx.is_some() {
+        me.set_ctx(record.outer_ctx);
+    }
+    me.local().kernel = record.outer_kernel;
+    current::set_stack(record.outer_stack);
+    current::set_call(record.outer_call);
+}
+
+/// Ends every entry of a thread that will not return through them (`thread_exit`).
+pub(crate) fn leave_all(me: &ThreadInner) {
+    loop {
+        let Some(record) = me.local().entries.pop() else { return };
+        leave(me, record);
+    }
+}
+
+fn check_return(record: &EntryRecord, locks: &[usize], raised: u8, words: ControlWords) {
+    let entry = record.kind.name;
+    let broken =
+        |rule: Rule, detail: String| Cx::of_entry(record.module.as_ref(), entry).violate(rule, detail);
+    if locks != record.locks {
+        let rule =
+            if record.kind.role == Role::ThreadStart { Rule::BadThreadExit } else { Rule::LockBalance };
+        broken(rule, lock_difference(&record.locks, locks));
+    }
+    if raised != record.raised {
+        broken(Rule::PilBalance, format!("returned at PIL {raised}, entered at {}", record.raised));
+    }
+    if words != record.words {
+        broken(Rule::FloatingPoint, format!("entered with {:x?}, returned with {words:x?}", record.words));
+    }
+}
+
+fn lock_difference(before: &[usize], after: &[usize]) -> String {
+    let kept: Vec<String> = after.iter().filter(|l| !before.contains(l)).map(|l| format!("{l:#x}")).collect();
+    let lost: Vec<String> = before.iter().filter(|l| !after.contains(l)).map(|l| format!("{l:#x}")).collect();
+    match (kept.is_empty(), lost.is_empty()) {
+        (false, true) => format!("still holds {}", kept.join(", ")),
+        (true, false) => format!("released {}, taken by its caller", lost.join(", ")),
+        _ => format!("still holds {}; released {}, taken by its caller", kept.join(", "), lost.join(", ")),
+    }
+}
+
+/// Floating-point control state and the flags that compiled code relies on (rule 39).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ControlWords {
+    mxcsr: u32,
+    x87: u16,
+    /// Direction and alignment-check flags.
+    flags: u64,
+}
+
+impl ControlWords {
+    fn read() -> Self {
+        const MXCSR_CONTROL: u32 = 0xffc0;
+        const DF_AC: u64 = 1 << 10 | 1 << 18;
+        let (mut mxcsr, mut x87, mut flags) = (0u32, 0u16, 0u64);
+        // SAFETY: stores the control and status register into a local.
+        unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags)) };
+        // SAFETY: stores the control word into a local.
+        unsafe { asm!("fnstcw [{}]", in(reg) &raw mut x87, options(nostack, preserves_flags)) };
+        // SAFETY: reads the flags through the stack and puts direction and alignment check as the ABI wants them.
+        unsafe {
+            asm!(
+                "pushfq",
+                "mov {flags}, [rsp]",
+                "and qword ptr [rsp], {mask}",
+                "popfq",
+                flags = out(reg) flags,
+                mask = const !(DF_AC as i32),
+            )
+        };
+        Self { mxcsr: mxcsr & MXCSR_CONTROL, x87, flags: flags & DF_AC }
+    }
+}
+
+#[inline(always)]
+fn stack_pointer() -> usize {
+    let sp: usize;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    sp
 }
 
 mod sealed {

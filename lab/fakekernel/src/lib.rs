@@ -1,4 +1,3 @@
-//! A process as an illumos machine: kernel module objects are loaded into it and find `unix` and `genunix` there, with the
 //! kernel's rules enforced (`docs/design.md`, "The lab").
 //!
 //! A [`Machine`] is one run; each host is a [`Kernel`]; a [`Module`] is a loaded object. Lab crates implement kernel functions as
@@ -8,22 +7,42 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("the lab runs amd64 kernel modules and needs Linux on x86-64");
 
+mod abandon;
+mod backtrace;
+mod builtin;
+mod callb;
+mod callout;
 pub mod config;
 mod context;
+mod current;
 mod cx;
 mod entry;
 mod errno;
 mod export;
+mod fault;
+mod gate;
 mod halt;
 mod handles;
 mod host_mutex;
+mod inject;
+mod interrupt;
 mod kernel;
+mod kthread;
+mod kthread_api;
+mod linkage;
+mod locks;
 mod machine;
 mod module;
 mod nanos;
+mod notes;
+mod parker;
 mod resources;
 mod rule;
+mod sched;
 mod sleep_mutex;
+mod softintr;
+mod sync;
+mod taskq;
 mod thread;
 mod wait;
 
@@ -37,9 +56,10 @@ pub use halt::{Fault, Frame, Halt, Hang, KernelPanic, ThreadDump, Violation};
 pub use handles::{HandleError, Handles};
 pub use host_mutex::{HostGuard, HostMutex};
 pub use kernel::{Kernel, LiveObject};
-pub use machine::{Machine, Note};
+pub use machine::{Machine, OutsideWaker};
 pub use module::{LoadError, Module};
 pub use nanos::{HZ, Nanos};
+pub use notes::Note;
 pub use resources::{InstanceScope, Resource, Resources};
 pub use rule::{Rule, Severity};
 pub use sleep_mutex::{SleepGuard, SleepMutex};

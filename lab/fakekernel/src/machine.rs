@@ -1,89 +1,303 @@
 //! One run.
 
+use std::any::Any;
+use std::fmt;
 use std::ops::DerefMut;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::config::{Config, FaultKind, FaultPlan};
+use crate::config::{Config, FaultKind, FaultPlan, Mode};
+use crate::context::Ctx;
+use crate::current;
+use crate::fault;
 use crate::halt::Halt;
+use crate::host_mutex::{HostGuard, HostMutex};
+use crate::inject::Injector;
 use crate::kernel::Kernel;
+use crate::locks::Order;
 use crate::nanos::Nanos;
-use crate::rule::Rule;
+use crate::notes::{Note, Notes};
+use crate::sched::Sched;
+use crate::thread::{Spawn, ThreadInner, spawn};
 
 /// One run: hosts, threads, one clock, one seed. Cheap clone.
-#[derive(Clone, Debug)]
-pub struct Machine {}
+#[derive(Clone)]
+pub struct Machine(pub(crate) Arc<Shared>);
 
-/// A tolerated or suppressed case, and how often it came up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// The rule.
-    pub rule: Rule,
-    /// Module.
-    pub module: String,
-    /// Kernel function or entry point.
-    pub call: String,
-    /// Detail of the first case.
-    pub detail: String,
-    /// From [`crate::Suppressions`], or tolerated by the rule.
-    pub suppressed: bool,
-    /// How often.
-    pub count: u64,
+pub(crate) struct Shared {
+    pub config: Config,
+    pub boot: Instant,
+    /// Virtual mode's clock; moved by the holder of the baton.
+    pub now: AtomicU64,
+    pub sched: Mutex<Sched>,
+    /// Scheduling points until the seed is asked again; touched by the holder of the baton.
+    pub countdown: AtomicU32,
+    pub next_did: AtomicU64,
+    pub trace: AtomicU64,
+    pub crossings: AtomicU64,
+    pub notes: Notes,
+    order_count: AtomicU64,
+    /// The lock-order graph of all hosts and of the lab.
+    pub order: HostMutex<Order>,
+    pub injector: HostMutex<Injector>,
+    rng: HostMutex<ChaCha8Rng>,
+    pub hosts: HostMutex<Vec<Kernel>>,
+    stopping: AtomicBool,
+    /// The thread that stopped the run.
+    stopper: AtomicU64,
+    outcome: Mutex<Option<Outcome>>,
+    changed: Condvar,
 }
+
+/// How a run ended.
+pub(crate) enum Outcome {
+    /// The first thread returned.
+    Returned,
+    Halted(Halt),
+    /// A lab thread panicked.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// While it lives, something outside the machine may wake its threads, so that everybody waiting is no hang (live mode: a
+/// descriptor watched by a thread of its own).
+#[derive(Debug)]
+pub struct OutsideWaker(Machine);
+
+/// How long the end of a live run waits for threads that are inside module text or a system call.
+const LIVE_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Machine {
     /// A machine without hosts.
     pub fn new(config: Config) -> Self {
-        let _ = config;
-        unimplemented!()
+        fault::install_handlers();
+        let seed = match config.mode {
+            Mode::Virtual { seed } => seed,
+            // Live runs do not repeat anyway.
+            Mode::Live => 0,
+        };
+        let injector = HostMutex::new(Injector::new(config.faults.clone(), seed));
+        Self(Arc::new(Shared {
+            boot: Instant::now(),
+            now: AtomicU64::new(0),
+            sched: Mutex::new(Sched::new(seed)),
+            countdown: AtomicU32::new(1),
+            next_did: AtomicU64::new(1),
+            trace: AtomicU64::new(0xcbf2_9ce4_8422_2325),
+            crossings: AtomicU64::new(0),
+            notes: Notes::default(),
+            order_count: AtomicU64::new(0),
+            order: HostMutex::default(),
+            injector,
+            rng: HostMutex::new(ChaCha8Rng::seed_from_u64(seed)),
+            hosts: HostMutex::new(Vec::new()),
+            stopping: AtomicBool::new(false),
+            stopper: AtomicU64::new(0),
+            outcome: Mutex::new(None),
+            changed: Condvar::new(),
+            config,
+        }))
     }
 
     /// Its settings.
     pub fn config(&self) -> &Config {
-        unimplemented!()
+        &self.0.config
     }
 
     /// Adds a host. Before or during [`run`](Self::run).
     pub fn add_host(&self, name: &str) -> Kernel {
-        let _ = name;
-        unimplemented!()
+        let index = self.0.hosts.lock().len();
+        let kernel = Kernel::new(self, name, index);
+        self.0.hosts.lock().push(kernel.clone());
+        kernel
+    }
+
+    /// The hosts in the order added.
+    pub fn hosts(&self) -> Vec<Kernel> {
+        self.0.hosts.lock().clone()
     }
 
     /// Runs `main` as the first thread (user context, no host) until it returns or the machine halts. Then every other thread is ended
     /// and the hosts are taken apart. A panic of `main` or of another lab thread is continued here. Once per machine.
     pub fn run<R: Send + 'static>(&self, main: impl FnOnce() -> R + Send + 'static) -> Result<R, Halt> {
-        let _ = main;
-        unimplemented!()
+        let result = Arc::new(Mutex::new(None));
+        let (slot, shared) = (result.clone(), self.0.clone());
+        let what = Spawn { name: "main".into(), ctx: Ctx::User, kernel: None, cpu: Some(0), pri: 60 };
+        let body = move || {
+            let value = main();
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            shared.stop(Outcome::Returned);
+        };
+        spawn(self, what, Box::new(body));
+        self.0.start();
+        let outcome = self.0.wait_for_outcome();
+        self.0.end_threads();
+        self.0.take_apart();
+        match outcome {
+            Outcome::Returned => {
+                let value = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Ok(value.expect("the first thread left its result before it said so"))
+            }
+            Outcome::Halted(halt) => Err(halt),
+            Outcome::Panicked(payload) => resume_unwind(payload),
+        }
     }
 
     /// Since boot.
     pub fn now(&self) -> Nanos {
-        unimplemented!()
+        self.0.now()
+    }
+
+    /// Do threads run in parallel on the wall clock?
+    pub fn is_live(&self) -> bool {
+        self.0.is_live()
     }
 
     /// The machine's random numbers, by the seed. A leaf lock: drop it before any scheduling point.
     pub fn rng(&self) -> impl DerefMut<Target = ChaCha8Rng> {
-        unimplemented!() as crate::host_mutex::HostGuard<'_, ChaCha8Rng>
+        let guard: HostGuard<'_, ChaCha8Rng> = self.0.rng.lock();
+        guard
     }
 
     /// A hash over (thread, import) of every kernel call so far: equal for two virtual runs of one seed.
     pub fn trace_hash(&self) -> u64 {
-        unimplemented!()
+        self.0.trace.load(Ordering::Relaxed)
     }
 
     /// Kernel calls so far.
     pub fn crossings(&self) -> u64 {
-        unimplemented!()
+        self.0.crossings.load(Ordering::Relaxed)
     }
 
     /// Tolerated and suppressed cases, sorted.
     pub fn notes(&self) -> Vec<Note> {
-        unimplemented!()
+        self.0.notes.all()
     }
 
-    /// Changes one fault plan while running.
+    /// Changes one fault plan while running; its count starts anew.
     pub fn set_fault(&self, kind: FaultKind, plan: FaultPlan) {
-        let _ = (kind, plan);
-        unimplemented!()
+        self.0.injector.lock().set(kind, plan);
+    }
+
+    /// How often a fault point of this kind was reached since its plan was set.
+    pub fn fault_points(&self, kind: FaultKind) -> u64 {
+        self.0.injector.lock().reached(kind)
+    }
+
+    /// Says that something outside the machine may wake its threads.
+    pub fn outside_waker(&self) -> OutsideWaker {
+        self.0.sched().outside += 1;
+        OutsideWaker(self.clone())
+    }
+
+    /// Does the machine still run (or has not begun)?
+    pub fn is_stopping(&self) -> bool {
+        self.0.is_stopping()
+    }
+}
+
+impl Drop for OutsideWaker {
+    fn drop(&mut self) {
+        self.0.0.sched().outside -= 1;
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Machine({:?}, {})", self.0.config.mode, self.now())
+    }
+}
+
+impl Shared {
+    /// Virtual mode: the clock moves by `span` while the calling thread keeps the baton.
+    pub(crate) fn spend(&self, span: Nanos) {
+        self.now.fetch_add(span.0, Ordering::Relaxed);
+    }
+
+    /// A number larger than all before.
+    pub(crate) fn next_order(&self) -> u64 {
+        self.order_count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn outcome(&self) -> MutexGuard<'_, Option<Outcome>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run is over; the first reason counts. The caller still has to end itself.
+    pub(crate) fn stop(&self, outcome: Outcome) {
+        let mut slot = self.outcome();
+        if !self.stopping.swap(true, Ordering::AcqRel) {
+            let me = current::with(|me| me.map_or(0, |me| me.did));
+            self.stopper.store(me, Ordering::Relaxed);
+            *slot = Some(outcome);
+        }
+        drop(slot);
+        self.changed.notify_all();
+    }
+
+    /// Stops with `halt`.
+    pub(crate) fn halt(&self, halt: Halt) {
+        self.stop(Outcome::Halted(halt));
+    }
+
+    pub(crate) fn thread_ended(&self, thread: &ThreadInner) {
+        let slot = self.outcome();
+        thread.ended.store(true, Ordering::Release);
+        drop(slot);
+        self.changed.notify_all();
+    }
+
+    fn wait_for_outcome(&self) -> Outcome {
+        let mut slot = self.outcome();
+        loop {
+            if let Some(outcome) = slot.take() {
+                return outcome;
+            }
+            slot = self.changed.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends the threads one after the other: first the one that stopped the run, which is going already, then the others in the
+    /// order they were made. Each wakes, sees that the machine stops, and goes.
+    fn end_threads(&self) {
+        let mut threads = self.sched().threads.clone();
+        let stopper = self.stopper.load(Ordering::Relaxed);
+        threads.sort_by_key(|t| (t.did != stopper, t.did));
+        for thread in threads {
+            thread.parker.give();
+            self.await_end(&thread);
+        }
+    }
+
+    fn await_end(&self, thread: &ThreadInner) {
+        let begun = Instant::now();
+        let mut slot = self.outcome();
+        while !thread.ended.load(Ordering::Acquire) {
+            if begun.elapsed() > LIVE_PATIENCE {
+                eprintln!("fakekernel: thread {} does not end with its machine; left behind", thread.name);
+                return;
+            }
+            let waited = self.changed.wait_timeout(slot, Duration::from_millis(50));
+            slot = waited.unwrap_or_else(PoisonError::into_inner).0;
+            // A thread that was about to park when the first token came takes another.
+            thread.parker.give();
+        }
+    }
+
+    /// Drops what the hosts hold, which breaks the cycles between hosts, modules and threads.
+    fn take_apart(&self) {
+        let hosts = std::mem::take(&mut *self.hosts.lock());
+        let left_behind = !self.sched().threads.is_empty();
+        for host in hosts {
+            host.take_apart(left_behind);
+        }
     }
 }

@@ -1,17 +1,314 @@
-//! Kernel threads.
+//! Kernel threads: each is an operating-system thread with a big stack, a fake `kthread_t` and a fake `cpu_t`.
 
-use std::sync::Arc;
+use std::ffi::c_void;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use crate::context::Ctx;
+use crate::abandon::{ReturnPoint, abandon_to, call_abandonable};
+use crate::callout::SeenLocks;
+use crate::context::{Contexts, Ctx};
+use crate::current::{self, Call};
+use crate::entry::EntryRecord;
+use crate::fault;
+use crate::host_mutex::{self, HostMutex};
 use crate::kernel::Kernel;
+use crate::kthread::KThread;
+use crate::locks::Held;
+use crate::machine::{Machine, Outcome};
 use crate::nanos::Nanos;
+use crate::parker::Parker;
+use crate::sched::Wake;
+use crate::wait::WaitQueue;
+
+/// Host stack of a kernel thread. Module frames may use 12 KiB of it (rule 38); the rest is for the lab's own frames.
+const STACK_SIZE: usize = 512 << 10;
 
 /// A thread of the machine; cheap clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Thread(pub(crate) Arc<ThreadInner>);
 
-#[derive(Debug)]
-pub(crate) struct ThreadInner {}
+pub(crate) struct ThreadInner {
+    pub machine: Machine,
+    /// Itself, for handing out.
+    me: Weak<ThreadInner>,
+    pub did: u64,
+    pub name: String,
+    pub cpu: AtomicU32,
+    /// The context as one of [`Contexts`]' bits, a raised PIL taken into account.
+    context: AtomicU8,
+    pub parker: Parker,
+    pub wait: Mutex<Wait>,
+    /// The thread's own; others look at it only for a dump.
+    local: Mutex<Local>,
+    pub kthread: KThread,
+    /// Top of the host stack, once running.
+    pub stack_top: OnceLock<usize>,
+    return_point: Mutex<usize>,
+    finished: HostMutex<bool>,
+    exit: WaitQueue,
+    pub ended: AtomicBool,
+}
+
+/// The wait a thread is in. A wait has a number, so that a late wake-up of an earlier one does nothing.
+pub(crate) struct Wait {
+    pub seq: u64,
+    pub phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    Idle,
+    /// On a queue, not yet asleep.
+    Prepared,
+    Waiting {
+        timer: Option<(Nanos, u64)>,
+    },
+    Woken(Wake),
+}
+
+/// What a thread waits for, for a hang report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WaitsFor {
+    pub what: &'static str,
+    pub addr: usize,
+}
+
+pub(crate) struct Local {
+    pub ctx: Ctx,
+    /// PIL a spin mutex or `splx` raised the thread to; 0 if none.
+    pub raised: u8,
+    pub kernel: Option<Kernel>,
+    pub held: Vec<Held>,
+    pub entries: Vec<EntryRecord>,
+    pub instance: Option<u32>,
+    /// The last call of a module that an injected fault made fail.
+    pub injected: Option<String>,
+    /// The call in progress when the thread last gave the baton away.
+    pub parked: Call,
+    pub waits_for: Option<WaitsFor>,
+    /// Where to note the locks that a handler running on this thread takes.
+    pub handler_locks: Option<SeenLocks>,
+    /// What to do when the thread ends by itself.
+    pub on_exit: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// Payload of the unwinding that ends a lab thread when its machine stops.
+struct MachineStopped;
+
+/// What to start.
+pub(crate) struct Spawn {
+    pub name: String,
+    pub ctx: Ctx,
+    pub kernel: Option<Kernel>,
+    pub cpu: Option<u32>,
+    pub pri: i16,
+}
+
+impl ThreadInner {
+    pub(crate) fn arc(&self) -> Arc<Self> {
+        self.me.upgrade().expect("a thread is alive while it runs")
+    }
+
+    pub(crate) fn wait(&self) -> MutexGuard<'_, Wait> {
+        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn local(&self) -> MutexGuard<'_, Local> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ctx(&self) -> Ctx {
+        self.local().ctx
+    }
+
+    /// The context that counts for what may be called.
+    pub(crate) fn context_bit(&self) -> Contexts {
+        Contexts::from_bits(self.context.load(Ordering::Relaxed))
+    }
+
+    /// Sets the context, keeping a raised PIL; returns the old one.
+    pub(crate) fn set_ctx(&self, ctx: Ctx) -> Ctx {
+        let mut local = self.local();
+        let old = std::mem::replace(&mut local.ctx, ctx);
+        self.store_context(&local);
+        old
+    }
+
+    /// Raises the PIL (0: back to the context's own); returns the old value.
+    pub(crate) fn set_raised(&self, pil: u8) -> u8 {
+        let mut local = self.local();
+        let old = std::mem::replace(&mut local.raised, pil);
+        self.store_context(&local);
+        old
+    }
+
+    /// The processor interrupt level.
+    pub(crate) fn pil(&self) -> u8 {
+        let local = self.local();
+        local.raised.max(local.ctx.pil())
+    }
+
+    fn store_context(&self, local: &Local) {
+        let high = local.raised > Ctx::LOCK_LEVEL;
+        let bit = if high { Contexts::H } else { local.ctx.bit() };
+        self.context.store(bit.bits(), Ordering::Relaxed);
+    }
+
+    /// Begins a wait: from here on [`crate::machine::Shared::wake`] with the returned number ends it.
+    pub(crate) fn prepare(&self, what: &'static str, addr: usize) -> u64 {
+        self.local().waits_for = Some(WaitsFor { what, addr });
+        let mut wait = self.wait();
+        wait.seq += 1;
+        wait.phase = Phase::Prepared;
+        wait.seq
+    }
+
+    /// Waits as prepared.
+    pub(crate) fn block(&self, deadline: Nanos) -> Wake {
+        let wake = self.machine.0.block(self, deadline);
+        self.local().waits_for = None;
+        wake
+    }
+
+    pub(crate) fn note_parked(&self) {
+        self.local().parked = current::call();
+    }
+
+    pub(crate) fn wait_for_baton(&self) {
+        self.parker.wait();
+        if self.machine.0.is_stopping() {
+            self.end_here();
+        }
+    }
+
+    /// The machine has stopped: the calling thread (this one) ends now.
+    pub(crate) fn end_here(&self) -> ! {
+        if current::stack().depth == 0 && !std::thread::panicking() {
+            resume_unwind(Box::new(MachineStopped));
+        }
+        self.abandon()
+    }
+
+    fn abandon(&self) -> ! {
+        host_mutex::forget_held();
+        let point = *self.return_point.lock().unwrap_or_else(PoisonError::into_inner) as *const ReturnPoint;
+        // SAFETY: `end_here` runs on this thread only, whose first frame is inside `call_abandonable`. Leaf locks are not
+        // held at scheduling points, and everything else its frames own is leaked.
+        unsafe { abandon_to(point) }
+    }
+
+    fn finish(&self) {
+        *self.finished.lock() = true;
+        self.exit.wake_all();
+    }
+
+    pub(crate) fn join(&self) {
+        let mut finished = self.finished.lock();
+        while !*finished {
+            finished = self.exit.wait(finished);
+        }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        *self.finished.lock()
+    }
+}
+
+/// Starts a thread of the machine.
+pub(crate) fn spawn(machine: &Machine, what: Spawn, f: Box<dyn FnOnce() + Send>) -> Arc<ThreadInner> {
+    if machine.0.is_stopping() {
+        current::thread().end_here();
+    }
+    let did = machine.0.next_did.fetch_add(1, Ordering::Relaxed);
+    let cpu = what.cpu.unwrap_or(did as u32) % machine.0.config.cpus.max(1);
+    let thread = Arc::new_cyclic(|me| ThreadInner {
+        machine: machine.clone(),
+        me: me.clone(),
+        did,
+        name: what.name,
+        cpu: AtomicU32::new(cpu),
+        context: AtomicU8::new(what.ctx.bit().bits()),
+        parker: Parker::default(),
+        wait: Mutex::new(Wait { seq: 0, phase: Phase::Idle }),
+        local: Mutex::new(Local {
+            ctx: what.ctx,
+            raised: 0,
+            kernel: what.kernel,
+            held: Vec::new(),
+            entries: Vec::new(),
+            instance: None,
+            injected: None,
+            parked: Call::NONE,
+            waits_for: None,
+            handler_locks: None,
+            on_exit: None,
+        }),
+        kthread: KThread::new(did, cpu, what.pri, what.ctx == Ctx::User),
+        stack_top: OnceLock::new(),
+        return_point: Mutex::new(0),
+        finished: HostMutex::new(false),
+        exit: WaitQueue::new("a thread to end"),
+        ended: AtomicBool::new(false),
+    });
+    machine.0.admit(&thread);
+    let body = thread.clone();
+    std::thread::Builder::new()
+        .name(thread.name.clone())
+        .stack_size(STACK_SIZE)
+        .spawn(move || first_frame(body, f))
+        .unwrap_or_else(|error| panic!("cannot start an operating-system thread: {error}"));
+    thread
+}
+
+struct Body {
+    f: Option<Box<dyn FnOnce() + Send>>,
+    result: Option<std::thread::Result<()>>,
+}
+
+fn first_frame(thread: Arc<ThreadInner>, f: Box<dyn FnOnce() + Send>) {
+    let top = 0u8;
+    let _ = thread.stack_top.set((&raw const top).addr());
+    current::set(&thread);
+    let signal_stack = fault::SignalStack::install();
+    thread.kthread.become_cpu();
+    let mut body = Body { f: Some(f), result: None };
+    let mut point = ReturnPoint::default();
+    *thread.return_point.lock().unwrap_or_else(PoisonError::into_inner) = (&raw mut point).addr();
+    // SAFETY: `point` lives in this frame, and `run_body` takes a `Body`, which `body` is.
+    unsafe { call_abandonable(&raw mut point, run_body, (&raw mut body).cast()) };
+    match body.result.take() {
+        Some(Err(payload)) if !payload.is::<MachineStopped>() => {
+            thread.machine.0.stop(Outcome::Panicked(payload));
+        }
+        _ => {}
+    }
+    let on_exit = thread.local().on_exit.take();
+    if let Some(on_exit) = on_exit.filter(|_| !thread.machine.0.is_stopping()) {
+        on_exit();
+    }
+    thread.finish();
+    current::clear();
+    drop(signal_stack);
+    thread.machine.0.retire(&thread);
+    thread.machine.0.thread_ended(&thread);
+}
+
+unsafe extern "C" fn run_body(body: *mut c_void) {
+    // SAFETY: `first_frame` passes its own `Body` and does not touch it meanwhile.
+    let body = unsafe { &mut *body.cast::<Body>() };
+    let me = current::thread();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        if !me.machine.0.is_live() {
+            me.wait_for_baton();
+        }
+        if let Some(f) = body.f.take() {
+            f();
+        }
+    }));
+    body.result = Some(result);
+}
 
 impl Thread {
     /// The calling thread.
@@ -20,70 +317,97 @@ impl Thread {
     ///
     /// Outside a machine.
     pub fn current() -> Self {
-        unimplemented!()
+        Self(current::thread())
+    }
+
+    /// The calling thread; `None` outside a machine.
+    pub fn try_current() -> Option<Self> {
+        current::try_thread().map(Self)
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        unimplemented!()
+        &self.0.name
     }
 
     /// `t_did`: what `thread_join` takes; never reused in a machine.
     pub fn did(&self) -> u64 {
-        unimplemented!()
+        self.0.did
     }
 
     /// The address modules know it by (`kthread_t *`).
-    pub fn kthread(&self) -> *mut std::ffi::c_void {
-        unimplemented!()
+    pub fn kthread(&self) -> *mut c_void {
+        self.0.kthread.as_ptr()
     }
 
     /// Where it runs now.
     pub fn ctx(&self) -> Ctx {
-        unimplemented!()
+        self.0.ctx()
     }
 
     /// The processor it believes to run on, from 0.
     pub fn cpu(&self) -> u32 {
-        unimplemented!()
+        self.0.cpu.load(Ordering::Relaxed)
     }
 
     /// The host whose code it runs, if any.
     pub fn kernel(&self) -> Option<Kernel> {
-        unimplemented!()
+        self.0.local().kernel.clone()
+    }
+
+    /// The machine it belongs to.
+    pub fn machine(&self) -> &Machine {
+        &self.0.machine
     }
 
     /// Waits until it has ended.
     pub fn join(&self) {
-        unimplemented!()
+        self.0.join();
     }
 
     /// Has it ended?
     pub fn is_finished(&self) -> bool {
-        unimplemented!()
+        self.0.is_finished()
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Thread({} {:?})", self.0.did, self.0.name)
     }
 }
 
 /// Sleeps for `span` on the machine's clock.
 pub fn sleep(span: Nanos) {
-    let _ = span;
-    unimplemented!()
+    current::with(|me| {
+        let me = me.expect("sleep outside a machine");
+        me.prepare("the clock", 0);
+        me.block(me.machine.0.now() + span);
+    });
 }
 
 /// A scheduling point: the seed may let another thread run.
 pub fn reschedule() {
-    unimplemented!()
+    current::with(|me| {
+        if let Some(me) = me {
+            me.machine.0.point(me);
+        }
+    });
 }
 
 /// Now, on the calling thread's machine.
+///
+/// # Panics
+///
+/// Outside a machine.
 pub fn now() -> Nanos {
-    unimplemented!()
+    current::with(|me| me.expect("now outside a machine").machine.0.now())
 }
 
 pub(crate) fn machine_stopped() -> bool {
-    unimplemented!()
+    current::with(|me| me.is_some_and(|me| me.machine.0.is_stopping()))
 }
 
 pub(crate) fn abandon_here() -> ! {
-    unimplemented!()
+    current::with(|me| me.expect("only a thread of a machine is abandoned").abandon())
 }

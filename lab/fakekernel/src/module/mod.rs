@@ -1,16 +1,65 @@
 //! A loaded kernel module.
 
-use std::ffi::c_void;
-use std::path::PathBuf;
+mod elf;
+mod life;
+mod link;
+mod probe;
+mod symbols;
+mod window;
 
-use crate::entry::{EntryKind, ModuleFn};
-use crate::errno::Errno;
+use std::ffi::c_void;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::cx::Cx;
+use crate::entry::{self, EntryKind, ModuleFn};
+use crate::gate::Import;
 use crate::halt::Frame;
+use crate::host_mutex::HostMutex;
 use crate::kernel::Kernel;
+use crate::rule::Rule;
+
+pub(crate) use life::{MI_INFO_LINKAGE, ModInfo};
+pub(crate) use link::Dependency;
+pub(crate) use window::{Window, in_window_range};
 
 /// A loaded kernel module of one host; cheap clone.
-#[derive(Clone, Debug)]
-pub struct Module {}
+#[derive(Clone)]
+pub struct Module(pub(crate) Arc<ModuleInner>);
+
+pub(crate) struct ModuleInner {
+    kernel: Kernel,
+    name: String,
+    class: String,
+    text: Window,
+    data: Window,
+    imports: Vec<Arc<Import>>,
+    symbols: symbols::Symbols,
+    depends_on: Vec<Module>,
+    /// Threads inside the module's functions.
+    pub inside: AtomicU32,
+    pub state: HostMutex<State>,
+}
+
+/// Where a module is in its life.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The `struct modlinkage *` that `_info` reported.
+    pub linkage: Option<usize>,
+    /// `mod_install` has succeeded (and `mod_remove` not).
+    pub linked: bool,
+    /// `_init` has returned 0.
+    pub installed: bool,
+    pub unloaded: bool,
+    /// The `struct dev_ops *` in use.
+    pub dev_ops: Option<usize>,
+    /// Loaded modules that depend on this one.
+    pub dependents: u32,
+    /// `_fini` is running.
+    pub finishing: bool,
+}
 
 /// Why an object cannot be loaded, in the words of the kernel's loader where it has any.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +73,7 @@ pub enum LoadError {
         #[source]
         error: std::io::Error,
     },
-    /// The loader refuses it; one line per complaint.
+    /// The loader refuses it (rule 40); one line per complaint.
     #[error("{}\nWARNING: mod_load: cannot load module '{module}'", complaints.join("\n"))]
     Refused {
         /// Module name.
@@ -35,63 +84,110 @@ pub enum LoadError {
 }
 
 impl Module {
+    /// Loads an object; `Kernel::load` has made sure that it is not loaded.
+    pub(crate) fn load(kernel: &Kernel, path: &Path, name: &str, class: &str) -> Result<Self, LoadError> {
+        let data = std::fs::read(path).map_err(|error| LoadError::Read { path: path.to_owned(), error })?;
+        let refused = |complaints| LoadError::Refused { module: name.to_owned(), complaints };
+        let file = elf::read(name, &data).map_err(refused)?;
+        let (dependencies, missing) = kernel.dependencies(&file.depends_on)?;
+        let ordinal = kernel.next_ordinal();
+        let linked = link::link(kernel, name, ordinal, &file, &dependencies).map_err(|mut complaints| {
+            complaints.extend(missing);
+            refused(complaints)
+        })?;
+        let depends_on: Vec<Self> = dependencies
+            .into_iter()
+            .filter_map(|d| if let Dependency::Loaded(module) = d { Some(module) } else { None })
+            .collect();
+        for dependency in &depends_on {
+            dependency.0.state.lock().dependents += 1;
+        }
+        let module = Self(Arc::new(ModuleInner {
+            kernel: kernel.clone(),
+            name: name.to_owned(),
+            class: class.to_owned(),
+            text: linked.text,
+            data: linked.data,
+            imports: linked.imports,
+            symbols: linked.symbols,
+            depends_on,
+            inside: AtomicU32::new(0),
+            state: HostMutex::new(State::default()),
+        }));
+        for import in &module.0.imports {
+            let _ = import.module.set(Arc::downgrade(&module.0));
+        }
+        Ok(module)
+    }
+
     /// Module name.
     pub fn name(&self) -> &str {
-        unimplemented!()
+        &self.0.name
     }
 
     /// "mac", "drv", "misc" ...
     pub fn class(&self) -> &str {
-        unimplemented!()
+        &self.0.class
     }
 
     /// The host it is loaded in.
     pub fn kernel(&self) -> &Kernel {
-        unimplemented!()
-    }
-
-    /// Installs its dependencies, then calls `_init`. A failure unloads it again, without `_fini`.
-    pub fn install(&self) -> Result<(), Errno> {
-        unimplemented!()
-    }
-
-    /// An unload attempt: EBUSY with dependents; detaches all instances; `_fini`; then the text is gone.
-    pub fn unload(&self) -> Result<(), Errno> {
-        unimplemented!()
+        &self.0.kernel
     }
 
     /// Has `_init` returned 0 (and `_fini` not)?
     pub fn is_installed(&self) -> bool {
-        unimplemented!()
+        self.0.state.lock().installed
+    }
+
+    /// Is its text gone?
+    pub fn is_unloaded(&self) -> bool {
+        self.0.state.lock().unloaded
     }
 
     /// The `struct dev_ops *` that `mod_install` published; `None` for a misc module or before that.
     pub fn dev_ops(&self) -> Option<*mut c_void> {
-        unimplemented!()
+        self.0.state.lock().dev_ops.map(std::ptr::with_exposed_provenance_mut)
     }
 
-    /// The value of a symbol the module defines.
+    /// The value of a symbol the module defines, local ones included.
     pub fn symbol(&self, name: &str) -> Option<usize> {
-        let _ = name;
-        unimplemented!()
+        self.0.symbols.get(name).map(|s| s.addr)
+    }
+
+    /// A symbol that dependents may use: not a local one. With whether it is a function.
+    pub(crate) fn exported(&self, name: &str) -> Option<(usize, bool)> {
+        self.0.symbols.get(name).filter(|s| !s.local).map(|s| (s.addr, s.function))
     }
 
     /// Module, function and offset of an address in the module's text.
     pub fn frame(&self, pc: usize) -> Frame {
-        let _ = pc;
-        unimplemented!()
+        let (symbol, offset) = match self.0.symbols.function_at(pc) {
+            Some((name, offset)) => (name.to_owned(), offset),
+            None => (String::new(), pc.wrapping_sub(self.0.text.start())),
+        };
+        Frame { module: self.0.name.clone(), symbol, offset: offset as u64 }
     }
 
     /// Is `addr` in its text or data?
     pub fn contains(&self, addr: usize) -> bool {
-        let _ = addr;
-        unimplemented!()
+        self.0.text.contains(addr) || self.0.data.contains(addr)
+    }
+
+    /// Is `addr` in its text (or one of its import stubs)?
+    pub fn is_text(&self, addr: usize) -> bool {
+        self.0.text.contains(addr)
     }
 
     /// How often it called an import.
     pub fn calls_of(&self, import: &str) -> u64 {
-        let _ = import;
-        unimplemented!()
+        let found = self.0.imports.iter().find(|i| i.name == import);
+        found.map_or(0, |i| i.calls.load(Ordering::Relaxed))
+    }
+
+    /// Names of all functions it imports, in the order of its symbol table.
+    pub fn imports(&self) -> Vec<String> {
+        self.0.imports.iter().map(|i| i.name.clone()).collect()
     }
 
     /// Calls a function of the module and checks locks, PIL, control words and stack across the call (rules 35 to 39).
@@ -100,7 +196,17 @@ impl Module {
     ///
     /// `f` is a function of the module with this prototype, and the arguments are what it may be given.
     pub unsafe fn enter<F: ModuleFn>(&self, f: F, args: F::Args, kind: EntryKind) -> F::Ret {
-        let _ = (f, args, kind);
-        unimplemented!()
+        if self.is_unloaded() {
+            let detail = format!("{} called after the unload of {}", kind.name, self.name());
+            Cx::of_entry(Some(self), kind.name).violate(Rule::CallAfterUnload, detail);
+        }
+        // SAFETY: by this function's contract.
+        unsafe { entry::enter(Some(self), &self.0.kernel, f, args, kind) }
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Module({} of {})", self.0.name, self.0.kernel.name())
     }
 }

@@ -1,0 +1,89 @@
+//! Walking module frames. Modules keep frame pointers, the lab does not: a walk covers the module frames of one entry and goes on with
+//! those of the entry around it.
+
+use crate::current::Call;
+use crate::halt::{Frame, Hang, ThreadDump};
+use crate::machine::Shared;
+use crate::thread::ThreadInner;
+
+/// Frames of one walk at most.
+const DEPTH: usize = 32;
+
+/// Return addresses from `at` on, innermost first: those of one entry.
+pub(crate) fn pcs(thread: &ThreadInner, at: Call, depth: usize) -> Vec<usize> {
+    let mut pcs = Vec::new();
+    if at.pc == 0 {
+        return pcs;
+    }
+    pcs.push(at.pc);
+    let top = thread.stack_top.get().copied().unwrap_or(0);
+    let (mut rbp, mut floor) = (at.rbp, at.sp.saturating_sub(16));
+    while pcs.len() < depth && rbp >= floor && rbp + 16 <= top && rbp.is_multiple_of(8) {
+        let frame = std::ptr::with_exposed_provenance::<[usize; 2]>(rbp);
+        // SAFETY: between the stack pointer of a thread that is stopped here and the top of its stack.
+        let [next, pc] = unsafe { frame.read_volatile() };
+        if !crate::module::in_window_range(pc) {
+            break;
+        }
+        pcs.push(pc);
+        floor = rbp + 16;
+        rbp = next;
+    }
+    pcs
+}
+
+/// The module frames of a thread that is at `at`, through all its entries.
+pub(crate) fn of_thread(thread: &ThreadInner, at: Call) -> Vec<Frame> {
+    let outer: Vec<Call> = thread.local().entries.iter().rev().map(|e| e.outer_call()).collect();
+    let mut frames = Vec::new();
+    for call in std::iter::once(at).chain(outer) {
+        frames.extend(pcs(thread, call, DEPTH).into_iter().map(|pc| thread.machine.0.frame(pc)));
+    }
+    frames
+}
+
+impl Shared {
+    /// The function at `pc`, in whichever host's module.
+    pub(crate) fn frame(&self, pc: usize) -> Frame {
+        let hosts = self.hosts.lock().clone();
+        match hosts.iter().find_map(|host| host.module_ever_at(pc)) {
+            // A return address may be the first byte after a function that ends in a call.
+            Some(module) => module.frame(pc),
+            None => Frame { module: "lab".to_owned(), symbol: String::new(), offset: pc as u64 },
+        }
+    }
+
+    /// What every thread is doing.
+    pub(crate) fn dump(&self) -> Hang {
+        let threads = self.sched().threads.clone();
+        Hang { now: self.now(), threads: threads.iter().map(|t| dump_thread(t)).collect() }
+    }
+}
+
+fn dump_thread(thread: &ThreadInner) -> ThreadDump {
+    let (kernel, held, parked, waits_for) = {
+        let local = thread.local();
+        (local.kernel.clone(), local.held.clone(), local.parked, local.waits_for)
+    };
+    let waits_for = match waits_for {
+        None => "running".to_owned(),
+        Some(w) if w.addr == 0 => w.what.to_owned(),
+        Some(w) => match &kernel {
+            Some(kernel) => format!("{} {}", w.what, kernel.locks().describe(w.addr)),
+            None => format!("{} {:#x}", w.what, w.addr),
+        },
+    };
+    let last_call = if parked.import.is_null() {
+        String::new()
+    } else {
+        crate::cx::import_of(parked.import).name.clone()
+    };
+    ThreadDump {
+        name: thread.name.clone(),
+        host: kernel.as_ref().map_or_else(String::new, |k| k.name().to_owned()),
+        waits_for,
+        holds: held.iter().map(|h| h.describe(kernel.as_ref())).collect(),
+        last_call,
+        backtrace: of_thread(thread, parked),
+    }
+}

@@ -1,0 +1,167 @@
+//! The gate: every call of a module into the kernel passes here.
+//!
+//! An import is bound to a stub in the module's text window that loads the address of its [`Import`] and jumps to [`gate`]. The
+//! gate keeps the argument registers, lets [`gate_enter`] look at the call, and jumps to the implementation with stack and
+//! registers as the module left them, so any number of arguments passes, variadic ones too.
+
+use std::arch::naked_asm;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::context::{Contexts, Ctx};
+use crate::current::{self, Call};
+use crate::cx::Cx;
+use crate::kernel::Kernel;
+use crate::module::ModuleInner;
+use crate::rule::Rule;
+use crate::thread::ThreadInner;
+
+/// What module frames may use of a kernel stack in one call chain (rule 38).
+const MODULE_STACK: usize = 12 << 10;
+
+/// One import of one loaded module.
+pub(crate) struct Import {
+    /// The implementation.
+    pub addr: usize,
+    pub name: String,
+    pub contexts: Contexts,
+    /// Equal in two runs of one seed: from host, module and position.
+    pub trace_id: u64,
+    pub kernel: Kernel,
+    pub module: OnceLock<Weak<ModuleInner>>,
+    pub module_name: String,
+    pub calls: AtomicU64,
+}
+
+/// Bytes of a stub.
+pub(crate) const STUB_SIZE: usize = 32;
+
+/// The code of a stub: `mov r11, import; jmp [rip]; .quad gate`.
+pub(crate) fn stub(import: &Arc<Import>) -> [u8; STUB_SIZE] {
+    let mut code = [0xcc; STUB_SIZE];
+    code[..2].copy_from_slice(&[0x49, 0xbb]);
+    code[2..10].copy_from_slice(&(Arc::as_ptr(import).expose_provenance() as u64).to_le_bytes());
+    code[10..16].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);
+    code[16..24].copy_from_slice(&(gate as *const () as usize as u64).to_le_bytes());
+    code
+}
+
+/// Keeps the six argument registers and `rax` (the number of vector registers of a variadic call), asks [`gate_enter`] where to go,
+/// and goes there. Entered by a jump from a stub with the import in `r11`.
+///
+/// # Safety
+///
+/// Only stubs jump here.
+#[unsafe(naked)]
+unsafe extern "C" fn gate() {
+    naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "push rax",
+        "sub rsp, 8",
+        "mov rdi, r11",
+        "mov rsi, rbp",
+        "call {enter}",
+        "mov r11, rax",
+        "add rsp, 8",
+        "pop rax",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "pop rbp",
+        "jmp r11",
+        enter = sym gate_enter,
+    )
+}
+
+/// Records and checks the call and returns the implementation's address.
+///
+/// # Safety
+///
+/// `import` is that of a live module; `frame` points to the caller's frame pointer and return address.
+unsafe extern "C" fn gate_enter(import: *const Import, frame: *const [usize; 2]) -> usize {
+    // SAFETY: by this function's contract.
+    let [rbp, pc] = unsafe { *frame };
+    current::set_call(Call { import, pc, rbp, sp: frame.addr() + 16 });
+    // SAFETY: the machine keeps its modules, and they their imports, until every thread has ended.
+    let import = unsafe { &*import };
+    current::with(|me| match me {
+        Some(me) => pass(me, import, frame.addr() + 16),
+        None => stray(import),
+    });
+    import.addr
+}
+
+fn pass(me: &ThreadInner, import: &Import, sp: usize) {
+    let shared = &me.machine.0;
+    if shared.config.checks {
+        import.calls.fetch_add(1, Ordering::Relaxed);
+        if !import.contexts.allows_bit(me.context_bit()) {
+            wrong_context(me, import);
+        }
+        let stack = current::stack();
+        let used = stack.outer + stack.base.saturating_sub(sp);
+        if used > MODULE_STACK && stack.base != 0 {
+            too_deep(used);
+        }
+    }
+    if !shared.is_live() {
+        shared.crossings.fetch_add(1, Ordering::Relaxed);
+        let trace = shared.trace.load(Ordering::Relaxed);
+        let step = (trace ^ me.did << 32 ^ import.trace_id).wrapping_mul(0x0000_0100_0000_01b3);
+        shared.trace.store(step, Ordering::Relaxed);
+        shared.now.fetch_add(shared.config.call_cost.0, Ordering::Relaxed);
+    }
+    shared.point(me);
+}
+
+#[cold]
+fn wrong_context(me: &ThreadInner, import: &Import) {
+    let cx = Cx::of_current();
+    let ctx = me.ctx();
+    let effective = me.context_bit();
+    let raised_pil = effective == Contexts::H && !matches!(ctx, Ctx::High { .. });
+    let rule = if raised_pil && !import.contexts.allows_bit(Contexts::S) {
+        // What only threads may call may sleep.
+        Rule::BlockWithSpinMutex
+    } else if effective == Contexts::H {
+        Rule::HighLevelCall
+    } else if effective == Contexts::S {
+        Rule::SleepInInterrupt
+    } else {
+        Rule::CopyOutsideUser
+    };
+    let raised = if raised_pil { ", level raised by a spin mutex" } else { "" };
+    let allowed = import.contexts;
+    cx.violate(
+        rule,
+        format!("{} called in {ctx} context{raised}; it may be called in {allowed}", import.name),
+    );
+}
+
+#[cold]
+fn too_deep(used: usize) {
+    Cx::of_current().violate(
+        Rule::StackUse,
+        format!("{used} bytes of stack in module frames of this call chain, of {MODULE_STACK} allowed"),
+    );
+}
+
+/// A module called the kernel from a thread that is none of the machine's.
+#[cold]
+fn stray(import: &Import) -> ! {
+    eprintln!(
+        "fakekernel: {} called {} on a thread that belongs to no machine",
+        import.module_name, import.name
+    );
+    std::process::abort();
+}

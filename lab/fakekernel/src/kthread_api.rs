@@ -1,0 +1,160 @@
+//! Threads and time for modules: `thread_create` and the like, `delay`, the clocks.
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+
+use crate::context::Ctx;
+use crate::current;
+use crate::cx::cx;
+use crate::entry::{self, EntryKind, Role};
+use crate::export;
+use crate::export::Export;
+use crate::nanos::{HZ, Nanos};
+use crate::rule::Rule;
+use crate::thread::{self, Spawn, Thread, spawn};
+
+type Proc = unsafe extern "C" fn(*mut c_void);
+
+/// Wall-clock time of a virtual machine's boot, seconds since 1970: the same in every run.
+const BOOT_TIME: i64 = 1_199_145_600;
+const MICROS_PER_TICK: i64 = 1_000_000 / HZ as i64;
+
+pub(crate) fn exports() -> Vec<Export> {
+    export! {
+        UK: unchecked thread_create, unchecked thread_join, unchecked thread_exit, unchecked delay;
+        ANY: unchecked threadp, unchecked ddi_get_kt_did, unchecked ddi_get_lbolt, unchecked ddi_get_lbolt64;
+        ANY: unchecked gethrtime, unchecked gethrestime_sec, unchecked ddi_get_time, unchecked drv_usectohz;
+        ANY: unchecked drv_hztousec, unchecked drv_usecwait;
+    }
+}
+
+unsafe extern "C" fn thread_create(
+    _stack: *mut c_char,
+    _stack_size: usize,
+    start: Proc,
+    arg: *mut c_void,
+    len: usize,
+    _proc: *mut c_void,
+    _state: c_int,
+    pri: i16,
+) -> *mut c_void {
+    let cx = cx();
+    cx.may_block();
+    let kernel = cx.kernel().clone();
+    let mut copy = vec![0u8; len];
+    // SAFETY: the caller says that `len` bytes are at `arg`.
+    unsafe { std::ptr::copy_nonoverlapping(arg.cast(), copy.as_mut_ptr(), len) };
+    let arg = arg.expose_provenance();
+    let module = kernel.module_at(start as *const () as usize);
+    let name = format!("{}", kernel.machine().0.frame(start as *const () as usize));
+    let what = Spawn { name: name.clone(), ctx: Ctx::Kernel, kernel: Some(kernel.clone()), cpu: None, pri };
+    let host = kernel.clone();
+    let body = move || {
+        let arg = if len > 0 { copy.as_mut_ptr().cast() } else { std::ptr::with_exposed_provenance_mut(arg) };
+        let kind = EntryKind { name: "thread", ctx: None, role: Role::ThreadStart };
+        drop(module);
+        // SAFETY: the module gave start routine and argument for each other; a copy lives until the routine returns.
+        unsafe { host.enter(start, (arg,), kind) };
+    };
+    let thread = spawn(kernel.machine(), what, Box::new(body));
+    let did = thread.did;
+    kernel.resources().add_for(&cx, "thread", did, name);
+    let ledger = kernel.clone();
+    thread.local().on_exit = Some(Box::new(move || {
+        ledger.resources().remove("thread", did);
+    }));
+    thread.kthread.as_ptr()
+}
+
+unsafe extern "C" fn thread_join(did: u64) {
+    let cx = cx();
+    cx.may_block();
+    cx.no_locks();
+    if did == cx.thread().did() {
+        cx.violate(Rule::BadThreadExit, "thread_join of the calling thread");
+        return;
+    }
+    let threads = cx.thread().machine().0.sched().threads.clone();
+    if let Some(thread) = threads.into_iter().find(|t| t.did == did) {
+        thread.join();
+    }
+}
+
+unsafe extern "C" fn thread_exit() {
+    let cx = cx();
+    let held: Vec<String> = {
+        let local = cx.thread().0.local();
+        local.held.iter().filter(|h| h.is_driver()).map(|h| format!("{:#x}", h.addr)).collect()
+    };
+    cx.check(held.is_empty(), Rule::BadThreadExit, || {
+        format!("thread_exit while holding {}", held.join(", "))
+    });
+    drop(cx);
+    drop(held);
+    let me = current::thread();
+    entry::leave_all(&me);
+    drop(me);
+    thread::abandon_here()
+}
+
+unsafe extern "C" fn threadp() -> *mut c_void {
+    Thread::current().kthread()
+}
+
+unsafe extern "C" fn ddi_get_kt_did() -> u64 {
+    Thread::current().did()
+}
+
+unsafe extern "C" fn delay(ticks: c_long) {
+    let cx = cx();
+    cx.may_block();
+    if ticks <= 0 {
+        cx.note(Rule::BadDelay, format!("delay({ticks})"));
+        return;
+    }
+    thread::sleep(Nanos::from_ticks(ticks));
+}
+
+unsafe extern "C" fn ddi_get_lbolt() -> c_long {
+    thread::now().ticks()
+}
+
+unsafe extern "C" fn ddi_get_lbolt64() -> i64 {
+    thread::now().ticks()
+}
+
+unsafe extern "C" fn gethrtime() -> i64 {
+    thread::now().0 as i64
+}
+
+fn wall_seconds() -> i64 {
+    BOOT_TIME + (thread::now().0 / 1_000_000_000) as i64
+}
+
+unsafe extern "C" fn gethrestime_sec() -> i64 {
+    wall_seconds()
+}
+
+unsafe extern "C" fn ddi_get_time() -> i64 {
+    wall_seconds()
+}
+
+unsafe extern "C" fn drv_usectohz(micros: c_long) -> c_long {
+    if micros <= 0 { 0 } else { micros.saturating_add(MICROS_PER_TICK - 1) / MICROS_PER_TICK }
+}
+
+unsafe extern "C" fn drv_hztousec(ticks: c_long) -> c_long {
+    ticks.max(0).saturating_mul(MICROS_PER_TICK)
+}
+
+/// Spins: the clock moves, nobody else need run.
+unsafe extern "C" fn drv_usecwait(micros: c_int) {
+    let machine = Thread::current().machine().clone();
+    let span = Nanos::from_micros(u64::try_from(micros).unwrap_or(0));
+    let until = machine.now() + span;
+    if !machine.is_live() {
+        machine.0.spend(span);
+    }
+    while machine.now() < until {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,180 @@
+//! `_info`, `_init`, `_fini` and what has to be true around them.
+
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+
+use crate::cx::Cx;
+use crate::entry::EntryKind;
+use crate::errno::Errno;
+use crate::module::Module;
+use crate::rule::Rule;
+
+type Init = unsafe extern "C" fn() -> c_int;
+type Info = unsafe extern "C" fn(*mut ModInfo) -> c_int;
+
+/// Asks `mod_info` for the linkage pointer.
+pub(crate) const MI_INFO_LINKAGE: c_int = 8;
+/// Lines of a leak report.
+const LEAK_LINES: usize = 12;
+
+/// `struct modinfo`.
+#[repr(C)]
+pub(crate) struct ModInfo {
+    pub mi_info: c_int,
+    pub mi_state: c_int,
+    pub mi_id: c_int,
+    pub mi_nextid: c_int,
+    pub mi_base: usize,
+    pub mi_size: usize,
+    pub mi_rev: c_int,
+    pub mi_loadcnt: c_int,
+    pub mi_name: [u8; 32],
+    pub mi_msinfo: [ModSpecificInfo; 10],
+}
+
+/// `struct modspecific_info`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ModSpecificInfo {
+    pub linkinfo: [u8; 32],
+    pub p0: c_int,
+}
+
+const _: () = assert!(size_of::<ModInfo>() == 432);
+
+impl Module {
+    /// Calls `_info` for the linkage pointer, as every load does. A module without one loads, but cannot install a driver.
+    pub(crate) fn ask_for_linkage(&self) {
+        let Some(info) = self.symbol("_info").filter(|addr| self.is_text(*addr)) else { return };
+        let pointer = std::ptr::with_exposed_provenance::<()>(info);
+        // SAFETY: `_info` has this prototype in every module.
+        let info: Info = unsafe { std::mem::transmute(pointer) };
+        let mut modinfo = ModInfo {
+            mi_info: MI_INFO_LINKAGE,
+            mi_state: 0,
+            mi_id: 0,
+            mi_nextid: 0,
+            mi_base: 0,
+            mi_size: 0,
+            mi_rev: 0,
+            mi_loadcnt: 0,
+            mi_name: [0; 32],
+            mi_msinfo: [ModSpecificInfo { linkinfo: [0; 32], p0: 0 }; 10],
+        };
+        // SAFETY: `_info` is given a `struct modinfo` of its own.
+        let answer = unsafe { self.enter(info, (&raw mut modinfo,), EntryKind::callback("_info")) };
+        if answer != 0 && modinfo.mi_base != 0 {
+            self.0.state.lock().linkage = Some(modinfo.mi_base);
+        }
+    }
+
+    fn call_entry(&self, name: &'static str) -> Option<c_int> {
+        let addr = self.symbol(name).filter(|addr| self.is_text(*addr))?;
+        let pointer = std::ptr::with_exposed_provenance::<()>(addr);
+        // SAFETY: `_init` and `_fini` have this prototype in every module.
+        let entry: Init = unsafe { std::mem::transmute(pointer) };
+        // SAFETY: they take nothing.
+        Some(unsafe { self.enter(entry, (), EntryKind::callback(name)) })
+    }
+
+    /// Installs its dependencies, then calls `_init`. A failure unloads it again, without `_fini`. An installed module stays as it is.
+    pub fn install(&self) -> Result<(), Errno> {
+        if self.is_installed() {
+            return Ok(());
+        }
+        for dependency in &self.0.depends_on {
+            dependency.install().map_err(|_| Errno::ENXIO)?;
+        }
+        match self.call_entry("_init") {
+            Some(0) => {
+                self.0.state.lock().installed = true;
+                Ok(())
+            }
+            failed => {
+                self.check_nothing_left("_init");
+                self.bury();
+                Err(failed.map_or(Errno::EFAULT, Errno))
+            }
+        }
+    }
+
+    /// An unload attempt: EBUSY with dependents; detaches all instances; `_fini`; then the text is gone.
+    pub fn unload(&self) -> Result<(), Errno> {
+        if self.is_unloaded() {
+            return Err(Errno::EINVAL);
+        }
+        if self.0.state.lock().dependents > 0 {
+            return Err(Errno::EBUSY);
+        }
+        if self.is_installed() {
+            self.kernel().detach_all(self).map_err(|_| Errno::EBUSY)?;
+            self.finish()?;
+        }
+        self.bury();
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<(), Errno> {
+        self.0.state.lock().finishing = true;
+        let result = self.call_entry("_fini");
+        self.0.state.lock().finishing = false;
+        match result {
+            None => return Err(Errno::EBUSY),
+            Some(0) => {}
+            Some(error) if error == Errno::EALREADY.0 => return Err(Errno::EINVAL),
+            Some(error) => return Err(Errno(error)),
+        }
+        let cx = Cx::of_entry(Some(self), "_fini");
+        let linked = self.0.state.lock().linked;
+        cx.check(!linked, Rule::BadFini, || "returned 0 without a successful mod_remove".to_owned());
+        let dependents = self.0.state.lock().dependents;
+        cx.check(dependents == 0, Rule::BadFini, || {
+            format!("returned 0 with {dependents} dependents loaded")
+        });
+        let inside = self.0.inside.load(Ordering::Acquire);
+        cx.check(inside == 0, Rule::BadThreadExit, || {
+            format!("returned 0 while {inside} threads are in the module's functions")
+        });
+        self.check_nothing_left("_fini");
+        self.0.state.lock().installed = false;
+        Ok(())
+    }
+
+    /// Rules 9 and 19 for the whole module.
+    fn check_nothing_left(&self, entry: &'static str) {
+        let cx = Cx::of_entry(Some(self), entry);
+        let taken = self.kernel().resources().of(self.name(), None);
+        let mut left: Vec<String> = taken.iter().map(ToString::to_string).collect();
+        if !left.is_empty() {
+            let total = left.len();
+            let lines: Vec<String> = left.into_iter().take(LEAK_LINES).collect();
+            cx.check(false, Rule::Leak, || format!("{total} left behind: {}", lines.join("; ")));
+        }
+        let (data, len) = self.data_range();
+        if let Some(live) = self.kernel().live_object_in(data, len) {
+            let rule = if live.busy { Rule::LiveObjectInFreedMemory } else { Rule::Leak };
+            cx.check(false, rule, || format!("module data still contains {}", live.what));
+        }
+    }
+
+    pub(crate) fn data_range(&self) -> (usize, usize) {
+        (self.0.data.start(), self.0.data.len())
+    }
+
+    /// The text is gone for good; the addresses stay taken.
+    fn bury(&self) {
+        {
+            let mut state = self.0.state.lock();
+            state.unloaded = true;
+            state.installed = false;
+            state.dev_ops = None;
+        }
+        self.0.text.bury();
+        self.0.data.bury();
+        let (data, len) = self.data_range();
+        self.kernel().forget_memory(data, len);
+        for dependency in &self.0.depends_on {
+            dependency.0.state.lock().dependents -= 1;
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! From an object file to text and data in windows: layout, symbols, relocation.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use object::elf;
+
+use crate::context::Contexts;
+use crate::gate::{self, Import, STUB_SIZE};
+use crate::kernel::{Kernel, Resolved};
+use crate::module::Module;
+use crate::module::elf::{ObjectFile, Place, Relocation, width};
+use crate::module::symbols::Symbols;
+use crate::module::window::{Access, Window};
+
+const SDT_PREFIX: &str = "__dtrace_probe_";
+const NOP: u8 = 0x90;
+const CALL: u8 = 0xe8;
+
+/// A module's memory, ready to run.
+pub(super) struct Linked {
+    pub text: Window,
+    pub data: Window,
+    pub imports: Vec<Arc<Import>>,
+    pub symbols: Symbols,
+}
+
+/// A module that may be searched for symbols.
+pub(crate) enum Dependency {
+    /// Provided by the lab, by path.
+    Provided(String),
+    /// A loaded object.
+    Loaded(Module),
+}
+
+struct Linker<'a> {
+    kernel: &'a Kernel,
+    name: &'a str,
+    file: &'a ObjectFile,
+    /// Address of each section; 0 if not loaded.
+    addresses: Vec<usize>,
+    text: Segment,
+    data: Segment,
+    imports: Vec<Arc<Import>>,
+    complaints: Vec<String>,
+}
+
+/// Bytes being prepared for a window.
+#[derive(Default)]
+struct Segment {
+    base: usize,
+    bytes: Vec<u8>,
+}
+
+impl Segment {
+    fn place(&mut self, align: usize, size: usize, bytes: &[u8]) -> usize {
+        let offset = self.bytes.len().next_multiple_of(align);
+        self.bytes.resize(offset + size, 0);
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        offset
+    }
+
+    fn field(&mut self, addr: usize, len: usize) -> &mut [u8] {
+        let offset = addr - self.base;
+        &mut self.bytes[offset..offset + len]
+    }
+}
+
+/// Lays out, resolves and relocates; every complaint is a line.
+pub(super) fn link(
+    kernel: &Kernel,
+    name: &str,
+    ordinal: usize,
+    file: &ObjectFile,
+    dependencies: &[Dependency],
+) -> Result<Linked, Vec<String>> {
+    let mut linker = Linker {
+        kernel,
+        name,
+        file,
+        addresses: vec![0; file.sections.len()],
+        text: Segment::default(),
+        data: Segment::default(),
+        imports: Vec::new(),
+        complaints: Vec::new(),
+    };
+    let (text, data) = linker.lay_out().map_err(|error| vec![format!("{name}: {error}")])?;
+    let values = linker.resolve(ordinal, dependencies);
+    if linker.complaints.is_empty() {
+        linker.relocate(&values);
+    }
+    if !linker.complaints.is_empty() {
+        return Err(linker.complaints);
+    }
+    text.write(&linker.text.bytes);
+    data.write(&linker.data.bytes);
+    let sealed = text.protect(Access::ReadExecute).and_then(|()| data.protect(Access::ReadWrite));
+    sealed.map_err(|error| vec![format!("{name}: {error}")])?;
+    let symbols = linker.symbols(&values);
+    Ok(Linked { text, data, imports: linker.imports, symbols })
+}
+
+impl Linker<'_> {
+    /// Sections in header order, read-only ones into text, the others into data; stubs behind the text.
+    fn lay_out(&mut self) -> std::io::Result<(Window, Window)> {
+        let mut offsets = vec![None; self.file.sections.len()];
+        for (index, section) in self.file.sections.iter().enumerate().filter(|(_, s)| s.alloc) {
+            let segment = if section.writable { &mut self.data } else { &mut self.text };
+            offsets[index] = Some(segment.place(section.align, section.size, &section.bytes));
+        }
+        let undefined = self.file.symbols.iter().filter(|s| s.place == Place::Undefined).count();
+        let stubs = self.text.place(16, undefined * STUB_SIZE, &[]);
+        let text = Window::new(self.text.bytes.len())?;
+        let data = Window::new(self.data.bytes.len())?;
+        self.text.bytes.truncate(stubs);
+        (self.text.base, self.data.base) = (text.start(), data.start());
+        for (index, section) in self.file.sections.iter().enumerate() {
+            let base = if section.writable { self.data.base } else { self.text.base };
+            self.addresses[index] = offsets[index].map_or(0, |offset| base + offset);
+        }
+        Ok((text, data))
+    }
+
+    /// The value of each symbol; complains about all that have none.
+    fn resolve(&mut self, ordinal: usize, dependencies: &[Dependency]) -> Vec<usize> {
+        let mut values = Vec::with_capacity(self.file.symbols.len());
+        let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+        for symbol in &self.file.symbols {
+            values.push(match symbol.place {
+                Place::Absolute(value) => value,
+                Place::In { section, offset } => self.addresses[section] + offset,
+                Place::Undefined if symbol.name.starts_with(SDT_PREFIX) => 0,
+                Place::Undefined => match known.get(symbol.name.as_str()) {
+                    Some(value) => *value,
+                    None => {
+                        let value = self.import(&symbol.name, ordinal, dependencies);
+                        known.insert(&symbol.name, value);
+                        value
+                    }
+                },
+            });
+        }
+        values
+    }
+
+    fn import(&mut self, symbol: &str, ordinal: usize, dependencies: &[Dependency]) -> usize {
+        match self.kernel.resolve(symbol, dependencies) {
+            Some(Resolved::Data(addr)) => addr,
+            Some(Resolved::Function(addr, contexts)) => self.stub(symbol, ordinal, addr, contexts),
+            None => {
+                let hint = match self.kernel.exporter_of(symbol) {
+                    Some(path) => format!(" (exported by {path}, which is not listed as a dependency)"),
+                    None => String::new(),
+                };
+                self.complaints.push(format!("{}: undefined symbol '{symbol}'{hint}", self.name));
+                0
+            }
+        }
+    }
+
+    fn stub(&mut self, symbol: &str, ordinal: usize, addr: usize, contexts: Contexts) -> usize {
+        let position = self.imports.len();
+        let import = Arc::new(Import {
+            addr,
+            name: symbol.to_owned(),
+            contexts,
+            trace_id: (self.kernel.index() << 32 | ordinal << 16 | position) as u64,
+            kernel: self.kernel.clone(),
+            module: OnceLock::new(),
+            module_name: self.name.to_owned(),
+            calls: AtomicU64::new(0),
+        });
+        let offset = self.text.place(16, STUB_SIZE, &gate::stub(&import));
+        self.imports.push(import);
+        self.text.base + offset
+    }
+
+    fn relocate(&mut self, values: &[usize]) {
+        for relocation in &self.file.relocations {
+            let symbol = &self.file.symbols[relocation.symbol];
+            if symbol.place == Place::Undefined && symbol.name.starts_with(SDT_PREFIX) {
+                self.silence_probe(relocation);
+            } else {
+                self.apply(relocation, values[relocation.symbol]);
+            }
+        }
+    }
+
+    fn apply(&mut self, relocation: &Relocation, value: usize) {
+        let Relocation { kind, section, offset, addend, symbol } = *relocation;
+        let place = self.addresses[section] + offset;
+        let absolute = (value as i64).wrapping_add(addend);
+        let relative = absolute.wrapping_sub(place as i64);
+        let value = match kind {
+            elf::R_X86_64_64 | elf::R_X86_64_32S => absolute,
+            _ => relative,
+        };
+        let checked = kind == elf::R_X86_64_PC32 || kind == elf::R_X86_64_32S || kind == elf::R_X86_64_PLT32;
+        if checked && i32::try_from(value).is_err() {
+            let name = &self.file.symbols[symbol].name;
+            let kind = kind_name(kind);
+            self.complaints.push(format!(
+                "relocation error: {kind}: file {}: symbol {name}: value {value:#x} does not fit",
+                self.name
+            ));
+            return;
+        }
+        let len = width(kind);
+        let segment = if self.file.sections[section].writable { &mut self.data } else { &mut self.text };
+        // Added to the field, as the kernel's loader does; the field was checked to be zero.
+        segment.field(place, len).copy_from_slice(&value.to_le_bytes()[..len]);
+    }
+
+    /// A probe site is a call to a symbol nobody defines: the loader puts no-operations there.
+    fn silence_probe(&mut self, relocation: &Relocation) {
+        let place = self.addresses[relocation.section] + relocation.offset;
+        let segment = &mut self.text;
+        let in_text = place > segment.base && place - segment.base < segment.bytes.len();
+        let opcode = if in_text { segment.field(place - 1, 1)[0] } else { 0 };
+        if opcode == CALL {
+            segment.field(place - 1, 5).fill(NOP);
+            return;
+        }
+        let name = &self.file.symbols[relocation.symbol].name;
+        let what =
+            if opcode == 0xe9 { "is jumped to: the loader would fall through" } else { "is not called" };
+        self.complaints.push(format!("{}: probe '{name}' {what}", self.name));
+    }
+
+    fn symbols(&self, values: &[usize]) -> Symbols {
+        let mut symbols = Symbols::default();
+        for (symbol, value) in self.file.symbols.iter().zip(values) {
+            if symbol.place != Place::Undefined && !symbol.name.is_empty() {
+                symbols.add(&symbol.name, *value, symbol.size, symbol.function, symbol.local);
+            }
+        }
+        symbols.finish();
+        symbols
+    }
+}
+
+fn kind_name(kind: elf::RelocationType) -> &'static str {
+    match kind {
+        elf::R_X86_64_64 => "R_AMD64_64",
+        elf::R_X86_64_PC32 => "R_AMD64_PC32",
+        elf::R_X86_64_PLT32 => "R_AMD64_PLT32",
+        elf::R_X86_64_32S => "R_AMD64_32S",
+        _ => "R_AMD64_PC64",
+    }
+}

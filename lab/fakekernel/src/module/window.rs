@@ -1,0 +1,155 @@
+//! Address ranges below 2 GiB for module text and data.
+//!
+//! Compiled modules address themselves with 32-bit immediates, so they must lie low. The ranges come from one allocator of the process;
+//! a range is given back only when its machine is gone, so that a late call into an unloaded module finds nothing there.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// Above the lowest mappings a program may have (a fixed-address executable and its heap).
+const FIRST: usize = 0x1000_0000;
+/// Compilers fold any constant offset into a displacement, so the end keeps well away from 2 GiB.
+const END: usize = 0x7000_0000;
+const PAGE: usize = 4096;
+
+/// Start -> end of what is in use.
+static TAKEN: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+/// Could `addr` be module memory?
+pub(crate) fn in_window_range(addr: usize) -> bool {
+    (FIRST..END).contains(&addr)
+}
+
+/// What a window's pages may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    None,
+    ReadWrite,
+    ReadExecute,
+}
+
+/// A mapped range, followed by a page that is never accessible.
+#[derive(Debug)]
+pub(crate) struct Window {
+    start: usize,
+    len: usize,
+}
+
+impl Window {
+    /// Maps at least `len` bytes, readable and writable, zeroed.
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        let len = len.max(1).next_multiple_of(PAGE);
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let start = first_gap(&taken, len + PAGE)
+                .ok_or_else(|| io::Error::other("no room below 2 GiB for another module"))?;
+            taken.insert(start, start + len + PAGE);
+            match map(start, len + PAGE) {
+                Ok(()) => break Self { start, len }.guarded(),
+                // Something else of this process lies there: leave the range marked.
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                Err(error) => {
+                    taken.remove(&start);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn guarded(self) -> io::Result<Self> {
+        // SAFETY: the last page of the range just mapped.
+        let failed = unsafe { libc::mprotect(pointer(self.start + self.len), PAGE, libc::PROT_NONE) };
+        if failed == 0 { Ok(self) } else { Err(io::Error::last_os_error()) }
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Bytes, without the guard page.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn contains(&self, addr: usize) -> bool {
+        (self.start..self.start + self.len).contains(&addr)
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Panics
+    ///
+    /// Beyond the end.
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.len);
+        // SAFETY: the window is mapped for writing, at least that long, and no Rust object lies in it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer(self.start).cast(), bytes.len()) };
+    }
+
+    pub(crate) fn protect(&self, access: Access) -> io::Result<()> {
+        let prot = match access {
+            Access::None => libc::PROT_NONE,
+            Access::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+            Access::ReadExecute => libc::PROT_READ | libc::PROT_EXEC,
+        };
+        // SAFETY: the window's own pages; no Rust object lies in them.
+        let failed = unsafe { libc::mprotect(pointer(self.start), self.len, prot) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Drops the contents and makes the pages inaccessible; the range stays taken.
+    pub(crate) fn bury(&self) {
+        // Both fail only for ranges that are not mapped.
+        let _ = self.protect(Access::None);
+        // SAFETY: the window's own pages; no Rust object lies in them.
+        unsafe { libc::madvise(pointer(self.start), self.len, libc::MADV_DONTNEED) };
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; its machine is gone, so nobody runs or reads there.
+        unsafe { libc::munmap(pointer(self.start), self.len + PAGE) };
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.start);
+    }
+}
+
+fn pointer(addr: usize) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(addr)
+}
+
+fn first_gap(taken: &BTreeMap<usize, usize>, len: usize) -> Option<usize> {
+    let mut start = FIRST;
+    for (from, to) in taken {
+        if from - start >= len {
+            break;
+        }
+        start = *to;
+    }
+    (start + len <= END).then_some(start)
+}
+
+fn map(start: usize, len: usize) -> io::Result<()> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: a fresh anonymous mapping that replaces nothing.
+    let got = unsafe { libc::mmap(pointer(start), len, prot, flags, -1, 0) };
+    if got == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, Window, in_window_range};
+
+    #[test]
+    fn windows_do_not_overlap_and_lie_low() {
+        let (a, b) = (Window::new(5000).unwrap(), Window::new(1).unwrap());
+        assert!(in_window_range(a.start()) && in_window_range(b.start()));
+        assert!(!a.contains(b.start()) && !b.contains(a.start()));
+        a.write(&[1; 5000]);
+        a.protect(Access::ReadExecute).unwrap();
+        a.bury();
+    }
+}

@@ -1,0 +1,58 @@
+//! What a run tolerated.
+
+use std::collections::BTreeMap;
+
+use crate::host_mutex::HostMutex;
+use crate::rule::Rule;
+
+/// A tolerated or suppressed case, and how often it came up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The rule.
+    pub rule: Rule,
+    /// Module.
+    pub module: String,
+    /// Kernel function or entry point.
+    pub call: String,
+    /// Detail of the first case.
+    pub detail: String,
+    /// From [`crate::Suppressions`]; otherwise tolerated by the rule.
+    pub suppressed: bool,
+    /// How often.
+    pub count: u64,
+}
+
+/// The notes of a run, one per rule, module and call.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(HostMutex<BTreeMap<(Rule, String, String), Note>>);
+
+impl Notes {
+    pub(crate) fn add(&self, rule: Rule, module: &str, call: &str, detail: String, suppressed: bool) {
+        self.add_with(rule, module, call, || detail, suppressed);
+    }
+
+    /// `detail` is asked for once per rule, module and call.
+    pub(crate) fn add_with(
+        &self,
+        rule: Rule,
+        module: &str,
+        call: &str,
+        detail: impl FnOnce() -> String,
+        suppressed: bool,
+    ) {
+        let mut notes = self.0.lock();
+        let note = notes.entry((rule, module.to_owned(), call.to_owned())).or_insert_with(|| Note {
+            rule,
+            module: module.to_owned(),
+            call: call.to_owned(),
+            detail: detail(),
+            suppressed,
+            count: 0,
+        });
+        note.count += 1;
+    }
+
+    pub(crate) fn all(&self) -> Vec<Note> {
+        self.0.lock().values().cloned().collect()
+    }
+}

@@ -1,0 +1,212 @@
+//! `kcondvar_t`: a 16-bit count of waiters in module memory, the queue beside it.
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use crate::cx::{Cx, cx};
+use crate::entry::Role;
+use crate::export;
+use crate::export::Export;
+use crate::locks::{CvObject, Object};
+use crate::nanos::Nanos;
+use crate::rule::Rule;
+use crate::sync::mutex;
+use crate::thread;
+use crate::wait::WaitQueue;
+
+pub(super) fn exports() -> Vec<Export> {
+    export! {
+        // The waiting calls check their context themselves: in a timeout handler another rule is broken than elsewhere.
+        ANY: unchecked cv_wait, unchecked cv_wait_sig, unchecked cv_timedwait, unchecked cv_timedwait_sig;
+        ANY: unchecked cv_reltimedwait, unchecked cv_reltimedwait_sig;
+        UKS: unchecked cv_init, unchecked cv_destroy, unchecked cv_signal, unchecked cv_broadcast;
+    }
+}
+
+fn word<'a>(cv: *mut c_void) -> &'a AtomicU16 {
+    // SAFETY: a `kcondvar_t` is 2 bytes, 2-aligned, and lives at least until the call returns; all access is atomic.
+    unsafe { AtomicU16::from_ptr(cv.cast()) }
+}
+
+fn new_object(origin: String) -> CvObject {
+    CvObject { origin, waiters: 0, mutex: 0, queue: Arc::new(WaitQueue::new("condition variable")) }
+}
+
+unsafe extern "C" fn cv_init(cv: *mut c_void, _name: *mut c_char, _kind: c_int, _arg: *mut c_void) {
+    let cx = cx();
+    let kernel = cx.kernel();
+    word(cv).store(0, Ordering::Relaxed);
+    let origin = format!("initialised at {}", kernel.machine().0.frame(cx.caller_pc()));
+    {
+        let mut tables = kernel.locks().lock();
+        tables.dead_cvs.remove(&cv.addr());
+        tables.objects.insert(cv.addr(), Object::Cv(new_object(origin)));
+    }
+    kernel.resources().add("cv", cv.addr() as u64, "");
+}
+
+unsafe extern "C" fn cv_destroy(cv: *mut c_void) {
+    let cx = cx();
+    let kernel = cx.kernel();
+    check_alive(&cx, cv);
+    let waiters = word(cv).load(Ordering::Relaxed);
+    if waiters > 0 {
+        let words = kernel.locks().describe(cv.addr());
+        cx.violate(Rule::BadCv, format!("cv_destroy with {waiters} waiters: {words}"));
+        return;
+    }
+    let mut tables = kernel.locks().lock();
+    tables.objects.remove(&cv.addr());
+    tables.dead_cvs.insert(cv.addr());
+    drop(tables);
+    kernel.resources().remove("cv", cv.addr() as u64);
+}
+
+/// Rule 12: destroyed, or memory that is no condition variable. A zeroed one that nobody initialised is what CALLB_CPR_INIT makes
+/// and the kernel accepts.
+fn check_alive(cx: &Cx, cv: *mut c_void) {
+    let (known, dead) = {
+        let tables = cx.kernel().locks().lock();
+        let known = matches!(tables.objects.get(&cv.addr()), Some(Object::Cv(_)));
+        (known, tables.dead_cvs.contains(&cv.addr()))
+    };
+    cx.check(!dead, Rule::BadCv, || format!("condition variable {:#x} has been destroyed", cv.addr()));
+    let value = word(cv).load(Ordering::Relaxed);
+    cx.check(known || value == 0, Rule::BadCv, || {
+        format!("condition variable {:#x} was never initialised, holds {value:#x}", cv.addr())
+    });
+}
+
+/// Releases the mutex, waits, takes it again; false if the deadline passed.
+fn wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void, deadline: Nanos) -> bool {
+    check_wait(cx, cv, lock);
+    let kernel = cx.kernel();
+    let (deadline, spurious) = match kernel.machine().0.spurious_wakeup() {
+        Some(at) if at < deadline => (at, true),
+        _ => (deadline, false),
+    };
+    let queue = {
+        let mut tables = kernel.locks().lock();
+        let entry = tables.objects.entry(cv.addr());
+        let object = entry.or_insert_with(|| Object::Cv(new_object("never initialised".to_owned())));
+        let Some(object) = object.cv() else { return true };
+        object.waiters += 1;
+        object.mutex = lock.addr();
+        word(cv).store(object.waiters, Ordering::Relaxed);
+        object.queue.enter(cv.addr());
+        object.queue.clone()
+    };
+    mutex::exit(cx, lock);
+    let wake = queue.sleep(deadline);
+    {
+        let mut tables = kernel.locks().lock();
+        if let Some(object) = tables.objects.get_mut(&cv.addr()).and_then(Object::cv) {
+            // A signal has counted its waiter off already.
+            if wake == crate::sched::Wake::Deadline {
+                object.waiters = object.waiters.saturating_sub(1);
+                word(cv).store(object.waiters, Ordering::Relaxed);
+            }
+        }
+    }
+    mutex::enter(cx, lock);
+    wake == crate::sched::Wake::Signal || spurious
+}
+
+fn check_wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void) {
+    let role = cx.thread().0.local().entries.last().map(|e| e.kind.role);
+    if role == Some(Role::TimeoutHandler) {
+        cx.check(false, Rule::TimeoutHandlerBlocks, || format!("{} in a timeout handler", cx.call()));
+    }
+    if mutex::is_spin(lock) {
+        cx.check(false, Rule::BadCvMutex, || format!("with spin mutex {:#x}", lock.addr()));
+    }
+    cx.may_block_with(lock.addr());
+    cx.check(mutex::owned(cx, lock), Rule::BadCvMutex, || {
+        format!("mutex {} is not held by the caller", cx.kernel().locks().describe(lock.addr()))
+    });
+    check_alive(cx, cv);
+    let other = {
+        let mut tables = cx.kernel().locks().lock();
+        let object = tables.objects.get_mut(&cv.addr()).and_then(Object::cv);
+        object.and_then(|o| (o.waiters > 0 && o.mutex != lock.addr()).then_some(o.mutex))
+    };
+    if let Some(other) = other {
+        cx.check(false, Rule::CvTwoMutexes, || {
+            format!("condition variable {:#x}: waiters with {other:#x} and {:#x}", cv.addr(), lock.addr())
+        });
+    }
+}
+
+unsafe extern "C" fn cv_wait(cv: *mut c_void, lock: *mut c_void) {
+    wait(&cx(), cv, lock, Nanos::NEVER);
+}
+
+unsafe extern "C" fn cv_wait_sig(cv: *mut c_void, lock: *mut c_void) -> c_int {
+    wait(&cx(), cv, lock, Nanos::NEVER);
+    1
+}
+
+/// -1 if the time has passed, else the ticks left, at least 1.
+fn timed(cx: &Cx, cv: *mut c_void, lock: *mut c_void, deadline: Nanos) -> c_long {
+    if deadline <= thread::now() {
+        check_wait(cx, cv, lock);
+        return -1;
+    }
+    if !wait(cx, cv, lock, deadline) {
+        return -1;
+    }
+    deadline.since(thread::now()).ticks().max(1)
+}
+
+fn at_tick(tick: c_long) -> Nanos {
+    Nanos(u64::try_from(tick).unwrap_or(0).saturating_mul(Nanos::TICK.0))
+}
+
+unsafe extern "C" fn cv_timedwait(cv: *mut c_void, lock: *mut c_void, tick: c_long) -> c_long {
+    timed(&cx(), cv, lock, at_tick(tick))
+}
+
+unsafe extern "C" fn cv_timedwait_sig(cv: *mut c_void, lock: *mut c_void, tick: c_long) -> c_long {
+    timed(&cx(), cv, lock, at_tick(tick))
+}
+
+unsafe extern "C" fn cv_reltimedwait(
+    cv: *mut c_void,
+    lock: *mut c_void,
+    ticks: c_long,
+    _res: c_int,
+) -> c_long {
+    timed(&cx(), cv, lock, thread::now() + Nanos(u64::try_from(ticks).unwrap_or(0) * Nanos::TICK.0))
+}
+
+unsafe extern "C" fn cv_reltimedwait_sig(
+    cv: *mut c_void,
+    lock: *mut c_void,
+    ticks: c_long,
+    _res: c_int,
+) -> c_long {
+    timed(&cx(), cv, lock, thread::now() + Nanos(u64::try_from(ticks).unwrap_or(0) * Nanos::TICK.0))
+}
+
+unsafe extern "C" fn cv_signal(cv: *mut c_void) {
+    wake(&cx(), cv, 1);
+}
+
+unsafe extern "C" fn cv_broadcast(cv: *mut c_void) {
+    wake(&cx(), cv, u16::MAX);
+}
+
+/// Wakes waiters in the order they came.
+pub(super) fn wake(cx: &Cx, cv: *mut c_void, most: u16) {
+    check_alive(cx, cv);
+    let mut tables = cx.kernel().locks().lock();
+    let Some(object) = tables.objects.get_mut(&cv.addr()).and_then(Object::cv) else { return };
+    for _ in 0..most {
+        if !object.queue.wake_one() {
+            break;
+        }
+        object.waiters = object.waiters.saturating_sub(1);
+    }
+    word(cv).store(object.waiters, Ordering::Relaxed);
+}
