@@ -1,20 +1,11 @@
 //! What IBTF takes from the rest of the kernel: memory that changes hands, console lines, what lies at an address.
 
-use fakekernel::{Cx, HostMutex, Kernel, Rule};
-use std::collections::BTreeMap;
+use fakekernel::genunix::Level;
+use fakekernel::{Cx, Kernel};
 
-/// Blocks given to modules that come back through a function of IBTF.
-struct Given(HostMutex<BTreeMap<usize, Box<[u64]>>>);
-
-/// A zeroed block of `len` bytes, aligned for anything, that the calling module has to give back.
+/// A zeroed block of `len` bytes that the calling module gives back, through IBTF or with `kmem_free`.
 pub(crate) fn alloc(cx: &Cx, len: usize) -> *mut u8 {
-    let mut block = vec![0u64; len.div_ceil(8).max(1)].into_boxed_slice();
-    let p = block.as_mut_ptr().cast::<u8>();
-    let addr = p.expose_provenance();
-    let given = cx.kernel().state(|| Given(HostMutex::new(BTreeMap::new())));
-    given.0.lock().insert(addr, block);
-    cx.kernel().resources().add("IBTF memory", addr as u64, format!("{len} bytes"));
-    p
+    cx.kernel().genunix().kmem_zalloc_for_module(len).cast()
 }
 
 /// A block with this content.
@@ -27,36 +18,26 @@ pub(crate) fn give(cx: &Cx, bytes: &[u8]) -> *mut u8 {
     p
 }
 
-/// Takes back what [`alloc`] or [`give`] gave; NULL is tolerated. Another address or length breaks rule 15.
+/// Takes a block back; NULL is tolerated. Another address or length breaks rule 15.
 pub(crate) fn take_back(cx: &Cx, p: *mut u8, len: usize) {
-    if p.is_null() {
-        return;
-    }
-    let given = cx.kernel().state(|| Given(HostMutex::new(BTreeMap::new())));
-    let block = given.0.lock().remove(&p.addr());
-    match block {
-        Some(block) if block.len() == len.div_ceil(8).max(1) => {
-            cx.kernel().resources().remove("IBTF memory", p.addr() as u64);
-        }
-        Some(block) => cx
-            .violate(Rule::BadFree, format!("{len} bytes at {p:?}, of which {} were given", block.len() * 8)),
-        None => cx.violate(Rule::BadFree, format!("{p:?} was not given out")),
+    if !p.is_null() {
+        cx.kernel().genunix().kmem_free_for_module(p.addr(), len);
     }
 }
 
-/// A line on the host's console, as `cmn_err(CE_NOTE)` writes it.
+/// A line on the host's console.
 pub(crate) fn console(cx: &Cx, line: &str) {
-    let _ = (cx, line);
+    cx.kernel().genunix().cmn_err(cx, Level::Notice, line);
 }
 
 /// What lies at an address, in words.
 pub(crate) fn explain(kernel: &Kernel, addr: u64) -> String {
-    let _ = kernel;
-    format!("{addr:#x}")
+    kernel.genunix().explain_address(kernel, addr as usize)
 }
 
-/// Is all of it memory that the kernel has given out and not taken back?
+/// Is all of it inside one allocation that the kernel has given out and not taken back?
 pub(crate) fn is_live(kernel: &Kernel, addr: u64, len: u64) -> bool {
-    let _ = kernel;
-    addr != 0 && addr.checked_add(len).is_some()
+    let Some(end) = addr.checked_add(len) else { return false };
+    let block = kernel.genunix().allocation_at(addr as usize);
+    block.is_some_and(|(start, size)| end <= (start + size) as u64)
 }

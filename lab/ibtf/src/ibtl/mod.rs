@@ -20,9 +20,9 @@ mod srq;
 mod util;
 
 pub(crate) use device::Device;
-pub(crate) use events::{CmHooks, PortEvent};
-pub(crate) use notices::SubnetEvent;
-pub(crate) use objects::Client;
+pub(crate) use events::{CmHooks, HostEvents, PortEvent, add_device, call, remove_device};
+pub(crate) use notices::{SubnetEvent, notify};
+pub(crate) use objects::{Client, Opaque};
 
 use crate::tasks::Tasks;
 use events::AsyncQueue;

@@ -1,0 +1,249 @@
+//! The fabric of a machine as the lab handles it: HCAs into hosts, a subnet manager, cables, faults, captures.
+#![forbid(unsafe_code)]
+
+use crate::dma::HostDma;
+use crate::ibcm::Ibcm;
+use crate::ibtl::{self, Device, HostEvents, Ibtl, Opaque};
+use crate::nexus;
+use crate::saa::EmbeddedSm;
+use fabric::capture::ErfPcapng;
+use fabric::{Clock, Fabric, Guid, Hca, HcaConfig, WeakFabric};
+use fakekernel::{Ctx, HostMutex, Kernel, Machine, Nanos, WaitQueue};
+use sm::SmConfig;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Name of the host that the fabric's own threads belong to. It has no HCA and loads no module.
+pub const FABRIC_HOST: &str = "fabric";
+
+/// The fabric of a machine. Clones are the same one.
+#[derive(Clone)]
+pub struct InfiniBand(Arc<Inner>);
+
+struct Inner {
+    fabric: Fabric,
+    /// Where the fabric's threads run.
+    service: Kernel,
+    sm: HostMutex<Option<Arc<EmbeddedSm>>>,
+    /// Hosts with an HCA.
+    hosts: HostMutex<Vec<Kernel>>,
+}
+
+/// Why an HCA cannot be taken away.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveError {
+    /// The host has no such HCA.
+    #[error("host {0} has no HCA {1}")]
+    Unknown(String, Guid),
+    /// These clients kept it open although they were told.
+    #[error("HCA {0} is still open by {names}", names = .1.join(", "))]
+    Held(Guid, Vec<String>),
+}
+
+impl InfiniBand {
+    /// An empty fabric on `machine`. `seed` decides its faults. Adds the host [`FABRIC_HOST`].
+    #[must_use]
+    pub fn new(machine: &Machine, seed: u64) -> Self {
+        let service = machine.add_host(FABRIC_HOST);
+        let pump = Pump::new(&service);
+        let fabric = Fabric::new(seed, Arc::new(FabricClock(pump.clone())));
+        pump.fabric.get_or_init(|| fabric.downgrade());
+        InfiniBand(Arc::new(Inner {
+            fabric,
+            service,
+            sm: HostMutex::new(None),
+            hosts: HostMutex::new(Vec::new()),
+        }))
+    }
+
+    /// The fabric itself: faults, counters, the subnet's side of ports.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.0.fabric
+    }
+
+    /// Puts an HCA into a host: its ports come up when a subnet manager finds them, its clients hear of it. [`crate::provide`]
+    /// comes first. May block.
+    ///
+    /// # Errors
+    /// [`fabric::Error::InvalidParam`] for GUIDs that are zero or taken.
+    pub fn add_hca(&self, host: &Kernel, config: HcaConfig) -> Result<Hca, fabric::Error> {
+        let events = Arc::new(HostEvents::new(host));
+        let hca = self.0.fabric.add_hca(config, Arc::new(HostDma::new(host)), events.clone())?;
+        let dip = nexus::add_hca(host, hca.guid(), "hermon");
+        let device = Arc::new(Device::new(hca.clone(), Opaque::of(dip.as_ptr())));
+        events.bind(&device);
+        // What was reported before is in here.
+        device.refresh_ports();
+        self.0.hosts.lock().push(host.clone());
+        self.connect(host);
+        ibtl::add_device(host, &device);
+        nexus::configure(host);
+        if let Some(sm) = self.sm() {
+            sm.links_changed();
+        }
+        Ok(hca)
+    }
+
+    /// Takes an HCA out of a host: every client is told and has to let go, then it is unplugged. May block.
+    ///
+    /// # Errors
+    /// [`RemoveError::Held`] if a client did not let go; the HCA is then dead but still there.
+    pub fn remove_hca(&self, host: &Kernel, guid: Guid) -> Result<(), RemoveError> {
+        let unknown = || RemoveError::Unknown(host.name().to_owned(), guid);
+        let device = Ibtl::of(host).device(guid.0).ok_or_else(unknown)?;
+        device.hca.begin_removal();
+        ibtl::remove_device(host, &device).map_err(|names| RemoveError::Held(guid, names))?;
+        device.hca.remove();
+        nexus::remove_hca(host, guid);
+        if let Some(sm) = self.sm() {
+            sm.links_changed();
+        }
+        Ok(())
+    }
+
+    /// Starts the embedded subnet manager; it first looks around after `delay`. Hosts reach it from now on.
+    pub fn start_sm(&self, config: SmConfig, delay: Nanos) -> Arc<EmbeddedSm> {
+        let sm = EmbeddedSm::start(&self.0.service, self.0.fabric.clone(), config, delay);
+        *self.0.sm.lock() = Some(sm.clone());
+        let hosts = self.0.hosts.lock().clone();
+        for host in &hosts {
+            self.connect(host);
+        }
+        sm
+    }
+
+    /// The subnet manager, if one was started.
+    #[must_use]
+    pub fn sm(&self) -> Option<Arc<EmbeddedSm>> {
+        self.0.sm.lock().clone()
+    }
+
+    fn connect(&self, host: &Kernel) {
+        if let Some(sm) = self.sm() {
+            Ibcm::of(host).connect(sm);
+        }
+    }
+
+    /// Pulls or plugs a port's cable; false if there is no such port.
+    pub fn set_cable(&self, port: Guid, plugged: bool) -> bool {
+        match self.sm() {
+            Some(sm) => sm.set_cable(port, plugged),
+            None => self.0.fabric.set_cable(port, plugged).is_ok(),
+        }
+    }
+
+    /// Switches a port off or on; false if there is no such port.
+    pub fn set_port_enabled(&self, port: Guid, enabled: bool) -> bool {
+        match self.sm() {
+            Some(sm) => sm.set_port_enabled(port, enabled),
+            None => self.0.fabric.set_port_enabled(port, enabled).is_ok(),
+        }
+    }
+
+    /// Captures every frame at the ports that exist now, out and in, in a pcapng file that tshark reads; replaces a capture that
+    /// is on.
+    ///
+    /// # Errors
+    /// What creating or writing the file says.
+    pub fn capture(&self, path: &Path) -> io::Result<Capture> {
+        let tap =
+            Arc::new(ErfPcapng::new(BufWriter::new(File::create(path)?), &self.0.fabric.subnet_ports())?);
+        self.0.fabric.set_tap(Some(tap.clone()));
+        Ok(Capture { fabric: self.0.fabric.clone(), tap })
+    }
+}
+
+/// A capture that is on.
+pub struct Capture {
+    fabric: Fabric,
+    tap: Arc<ErfPcapng<BufWriter<File>>>,
+}
+
+impl Capture {
+    /// Frames written so far.
+    ///
+    /// # Errors
+    /// The first write error.
+    pub fn frames(&self) -> io::Result<u64> {
+        self.tap.frames()
+    }
+
+    /// Ends the capture and completes the file; returns how many frames it has.
+    ///
+    /// # Errors
+    /// The first write error, or that a frame was being written just now.
+    pub fn finish(self) -> io::Result<u64> {
+        self.fabric.set_tap(None);
+        let frames = self.tap.frames()?;
+        let writer =
+            Arc::into_inner(self.tap).ok_or_else(|| io::Error::other("a frame is still being written"))?;
+        writer.finish()?.flush()?;
+        Ok(frames)
+    }
+}
+
+/// The fabric's clock, and the thread that carries out what was delayed.
+struct Pump {
+    host: Kernel,
+    fabric: OnceLock<WeakFabric>,
+    state: HostMutex<PumpState>,
+    due: WaitQueue,
+}
+
+#[derive(Default)]
+struct PumpState {
+    running: bool,
+    /// Something was put off since the thread last looked.
+    kicked: bool,
+}
+
+impl Pump {
+    fn new(host: &Kernel) -> Arc<Self> {
+        Arc::new(Pump {
+            host: host.clone(),
+            fabric: OnceLock::new(),
+            state: HostMutex::new(PumpState::default()),
+            due: WaitQueue::new("the next delayed delivery"),
+        })
+    }
+
+    fn run(&self, fabric: &Fabric) {
+        loop {
+            fabric.pump(fabric::Nanos(self.host.machine().now().0));
+            let next = fabric.next_delivery().map_or(Nanos::NEVER, |at| Nanos(at.0));
+            let state = self.state.lock();
+            let mut state = if state.kicked { state } else { self.due.wait_until(state, next).0 };
+            state.kicked = false;
+        }
+    }
+}
+
+/// What the fabric asks of the machine. Held apart from the pump so that the two do not keep each other alive.
+struct FabricClock(Arc<Pump>);
+
+impl Clock for FabricClock {
+    fn now(&self) -> fabric::Nanos {
+        fabric::Nanos(self.0.host.machine().now().0)
+    }
+
+    fn wake_at(&self, _at: fabric::Nanos) {
+        let start = {
+            let mut state = self.0.state.lock();
+            state.kicked = true;
+            !std::mem::replace(&mut state.running, true)
+        };
+        let fabric = self.0.fabric.get().and_then(WeakFabric::upgrade);
+        match (start, fabric) {
+            (true, Some(fabric)) => {
+                let pump = self.0.clone();
+                let _ = self.0.host.spawn("fabric", Ctx::Kernel, move || pump.run(&fabric));
+            }
+            _ => {
+                self.0.due.wake_all();
+            }
+        }
+    }
+}
