@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
-use kernel::{KArc, KBox};
+use kernel::{AllocError, KArc, KBox, KVec};
 
 use crate::hca::{Hca, Shutter};
 use crate::status::Status;
@@ -121,17 +121,19 @@ impl Cq {
         Status::check(unsafe { sys::ibt_enable_cq_notify(self.handle(), what) })
     }
 
-    /// Takes up to `N` completions, in order, into an empty batch; how many (`ibt_poll_cq`). An empty CQ is 0.
-    /// **Any** context. What is still in the batch is dropped: drain it first.
-    pub fn poll<const N: usize>(&self, batch: &mut CompletionBatch<N>) -> Result<usize, Status> {
+    /// Takes completions, in order, into a batch, as many as it holds; how many (`ibt_poll_cq`). An empty CQ is 0.
+    /// **Any** context. What is still in the batch is lost, and with it what was posted until the channel is freed: drain
+    /// it first.
+    pub fn poll(&self, batch: &mut CompletionBatch) -> Result<usize, Status> {
         (batch.next, batch.len) = (0, 0);
-        let mut polled = 0;
-        // SAFETY: allocated; the batch has room for N.
-        let result =
-            unsafe { sys::ibt_poll_cq(self.handle(), batch.raw.as_mut_ptr(), N as sys::uint_t, &mut polled) };
+        let (room, mut polled) = (batch.raw.len(), 0);
+        // SAFETY: allocated; the batch has so much room.
+        let result = unsafe {
+            sys::ibt_poll_cq(self.handle(), batch.raw.as_mut_ptr(), room as sys::uint_t, &mut polled)
+        };
         match Status::check(result) {
             Ok(()) => {
-                batch.len = (polled as usize).min(N);
+                batch.len = (polled as usize).min(room);
                 Ok(batch.len)
             }
             Err(Status::CQ_EMPTY) => Ok(0),
@@ -194,27 +196,21 @@ impl QueueId {
     }
 }
 
-/// Up to `N` completions, polled and not yet handed to their queues.
-pub struct CompletionBatch<const N: usize> {
-    raw: [sys::ibt_wc_t; N],
+/// Completions, polled and not yet handed to their queues. Make it once and keep it: it lives on the heap.
+pub struct CompletionBatch {
+    raw: KVec<sys::ibt_wc_t>,
     next: usize,
     len: usize,
 }
 
-impl<const N: usize> CompletionBatch<N> {
-    /// An empty batch; 64 bytes per completion, so keep it in what owns the polling, not on the stack.
-    pub fn new() -> Self {
-        Self { raw: [sys::ibt_wc_t::default(); N], next: 0, len: 0 }
+impl CompletionBatch {
+    /// An empty batch for up to `capacity` completions of 64 bytes; at least one.
+    pub fn new(capacity: usize) -> Result<Self, AllocError> {
+        Ok(Self { raw: KVec::from_fn(capacity.max(1), |_| Default::default())?, next: 0, len: 0 })
     }
 }
 
-impl<const N: usize> Default for CompletionBatch<N> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<const N: usize> Iterator for CompletionBatch<N> {
+impl Iterator for CompletionBatch {
     type Item = Completion;
 
     fn next(&mut self) -> Option<Completion> {

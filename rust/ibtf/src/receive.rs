@@ -91,26 +91,10 @@ impl ReceiveQueue {
     pub fn refill(&self) -> Result<u32, Status> {
         let mut total = 0;
         loop {
-            let mut batch: [Option<Buffer>; BATCH] = Default::default();
-            let mut taken = 0;
-            for place in &mut batch {
-                if !self.reserve() {
-                    break;
-                }
-                let Some(buffer) = buffer::take(&self.pool) else {
-                    self.room.fetch_add(1, Ordering::Relaxed);
-                    break;
-                };
-                *place = Some(buffer);
-                taken += 1;
-            }
-            if taken == 0 {
-                return Ok(total);
-            }
-            let (posted, result) = self.post_reserved(batch.into_iter().flatten());
+            let (offered, posted, result) = self.post_batch(|| self.reserve_free());
             total += posted;
             result?;
-            if taken < BATCH {
+            if offered < BATCH as u32 {
                 return Ok(total);
             }
         }
@@ -121,7 +105,8 @@ impl ReceiveQueue {
         if !self.reserve() {
             return Err(Status::CHAN_FULL);
         }
-        self.post_reserved(core::iter::once(buffer)).1
+        let mut buffer = Some(buffer);
+        self.post_batch(|| buffer.take()).2
     }
 
     /// Takes a completion of this queue; `None` if it is not (or no buffer of it is out), which an adapter's driver
@@ -152,12 +137,25 @@ impl ReceiveQueue {
         self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(1)).is_ok()
     }
 
-    /// Posts at most [`BATCH`] buffers for which there is room.
-    fn post_reserved(&self, buffers: impl Iterator<Item = Buffer>) -> (u32, Result<(), Status>) {
+    /// A free buffer, and room in the adapter's queue for it.
+    fn reserve_free(&self) -> Option<Buffer> {
+        if !self.reserve() {
+            return None;
+        }
+        let buffer = buffer::take(&self.pool);
+        if buffer.is_none() {
+            self.room.fetch_add(1, Ordering::Relaxed);
+        }
+        buffer
+    }
+
+    /// Posts up to [`BATCH`] buffers for which there is room: how many there were, how many were posted, and why no more.
+    fn post_batch(&self, mut next: impl FnMut() -> Option<Buffer>) -> (u32, u32, Result<(), Status>) {
         let mut elements = [sys::ibt_wr_ds_t::default(); BATCH];
         let mut requests = [sys::ibt_recv_wr_t::default(); BATCH];
         let mut count = 0;
-        for ((buffer, element), request) in buffers.zip(&mut elements).zip(&mut requests) {
+        for (element, request) in elements.iter_mut().zip(&mut requests) {
+            let Some(buffer) = next() else { break };
             let capacity = buffer.capacity();
             let (index, described) = buffer.into_adapter(self.id, capacity);
             *element = described;
@@ -168,7 +166,7 @@ impl ReceiveQueue {
         }
         if count == 0 {
             // IBTF does not check for it.
-            return (0, Ok(()));
+            return (0, 0, Ok(()));
         }
         let mut posted = 0;
         // SAFETY: the requests are copied by the call; their buffers are the adapter's until they complete or the
@@ -177,14 +175,14 @@ impl ReceiveQueue {
             sys::ibt_post_recv(self.channel.handle(), requests.as_mut_ptr(), count, &mut posted)
         });
         if result.is_ok() {
-            return (count, Ok(()));
+            return (count, count, Ok(()));
         }
         for request in requests.iter().take(count as usize).skip(posted as usize) {
             // Not accepted: never seen by the adapter.
             drop(buffer::from_adapter(&self.pool, self.id, request.wr_id as u32, 0));
             self.room.fetch_add(1, Ordering::Relaxed);
         }
-        (posted, result)
+        (count, posted, result)
     }
 }
 

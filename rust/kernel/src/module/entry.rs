@@ -42,15 +42,38 @@ impl Linkage {
     }
 }
 
-/// A loaded module's state: a `static` of the module, empty at load.
+/// A loaded module's state: a `static` of the module, empty at load. `T` is what it knows about its instances.
 #[doc(hidden)]
-pub struct Loaded<M, I> {
-    state: AtomicPtr<State<M, I>>,
+pub struct Loaded<M, T> {
+    state: AtomicPtr<State<M, T>>,
 }
 
-struct State<M, I> {
+struct State<M, T> {
     module: M,
-    instances: Mutex<KVec<Slot<I>>>,
+    instances: T,
+}
+
+/// What a module knows about its instances: nothing, for one without devices.
+#[doc(hidden)]
+pub trait InstanceTable: Sized + Send + Sync {
+    /// An empty table.
+    fn new() -> Result<Self, AllocError>;
+}
+
+impl InstanceTable for () {
+    fn new() -> Result<Self, AllocError> {
+        Ok(())
+    }
+}
+
+/// A driver's instances.
+#[doc(hidden)]
+pub struct Instances<I>(Mutex<KVec<Slot<I>>>);
+
+impl<I: Send> InstanceTable for Instances<I> {
+    fn new() -> Result<Self, AllocError> {
+        Mutex::new(KVec::new()).map(Self)
+    }
 }
 
 struct Slot<I> {
@@ -59,7 +82,7 @@ struct Slot<I> {
     instance: Option<I>,
 }
 
-impl<M: Module, I> Loaded<M, I> {
+impl<M: Module, T: InstanceTable> Loaded<M, T> {
     /// Nothing loaded yet.
     #[expect(clippy::new_without_default, reason = "only for the static in module!")]
     pub const fn new() -> Self {
@@ -88,8 +111,8 @@ impl<M: Module, I> Loaded<M, I> {
         result
     }
 
-    fn make(linkage: &Linkage) -> Result<KBox<State<M, I>>, Errno> {
-        let instances = Mutex::new(KVec::new())?;
+    fn make(linkage: &Linkage) -> Result<KBox<State<M, T>>, Errno> {
+        let instances = T::new()?;
         let module = M::init(&linkage.env)?;
         Ok(KBox::new(State { module, instances })?)
     }
@@ -118,14 +141,14 @@ impl<M: Module, I> Loaded<M, I> {
         result
     }
 
-    fn state(&self) -> Option<&State<M, I>> {
+    fn state(&self) -> Option<&State<M, T>> {
         let state = NonNull::new(self.state.load(Ordering::Acquire))?;
         // SAFETY: published complete by `init`, freed only when the module can no longer be called.
         Some(unsafe { state.as_ref() })
     }
 }
 
-impl<M: Driver> Loaded<M, M::Instance> {
+impl<M: Driver> Loaded<M, Instances<M::Instance>> {
     /// `attach(9E)`.
     ///
     /// # Safety
@@ -157,7 +180,7 @@ impl<M: Driver> Loaded<M, M::Instance> {
     }
 }
 
-impl<M: Driver> State<M, M::Instance> {
+impl<M: Driver> State<M, Instances<M::Instance>> {
     fn attach(&self, dip: DevInfo) -> Result<(), Errno> {
         let number = dip.instance();
         // Room first: once the instance exists, keeping it must not fail.
@@ -190,23 +213,23 @@ impl<M: Driver> State<M, M::Instance> {
     }
 
     fn reserve(&self, number: i32) -> Result<(), AllocError> {
-        self.instances.lock().push(Slot { number, instance: None })
+        self.instances.0.lock().push(Slot { number, instance: None })
     }
 
     fn put(&self, number: i32, instance: M::Instance) {
-        let mut instances = self.instances.lock();
+        let mut instances = self.instances.0.lock();
         if let Some(slot) = instances.iter_mut().find(|slot| slot.number == number) {
             slot.instance = Some(instance);
         }
     }
 
     fn take(&self, number: i32) -> Option<M::Instance> {
-        let mut instances = self.instances.lock();
+        let mut instances = self.instances.0.lock();
         instances.iter_mut().find(|slot| slot.number == number)?.instance.take()
     }
 
     fn forget(&self, number: i32) {
-        let mut instances = self.instances.lock();
+        let mut instances = self.instances.0.lock();
         if let Some(index) = instances.iter().position(|slot| slot.number == number) {
             instances.swap_remove(index);
         }

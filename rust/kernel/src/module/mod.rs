@@ -8,7 +8,7 @@
 mod entry;
 mod pin;
 
-pub use entry::{Linkage, Loaded};
+pub use entry::{Instances, Linkage, Loaded};
 pub use pin::{Pin, pins};
 
 use core::ffi::CStr;
@@ -90,8 +90,10 @@ macro_rules! module {
     (driver $module:ty) => {
         #[cfg(target_os = "none")]
         const _: () = {
-            static LOADED: $crate::module::Loaded<$module, <$module as $crate::module::Driver>::Instance> =
-                $crate::module::Loaded::new();
+            static LOADED: $crate::module::Loaded<
+                $module,
+                $crate::module::Instances<<$module as $crate::module::Driver>::Instance>,
+            > = $crate::module::Loaded::new();
 
             unsafe extern "C" {
                 static mut kmod_dev_ops: $crate::sys::dev_ops;
