@@ -1,0 +1,56 @@
+//! Who asked for a piece of memory: small enough to keep with every block.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use crate::cx::Cx;
+use crate::kernel::Kernel;
+
+/// A module (or the lab, "kernel") and the place in its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Module name.
+    pub module: &'static str,
+    /// Return address in its text; 0 for the lab.
+    pub pc: usize,
+}
+
+impl Origin {
+    /// The lab itself.
+    pub const KERNEL: Self = Self { module: "kernel", pc: 0 };
+
+    /// Whoever made the call being served.
+    pub fn of(cx: &Cx) -> Self {
+        match cx.module() {
+            Some(module) => Self { module: interned(module.name()), pc: cx.caller_pc() },
+            None => Self::KERNEL,
+        }
+    }
+
+    /// With the function's name, while the module is loaded.
+    pub fn describe(&self, kernel: &Kernel) -> String {
+        match kernel.module_at(self.pc) {
+            Some(module) if self.pc != 0 => module.frame(self.pc).to_string(),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pc == 0 { f.write_str(self.module) } else { write!(f, "{}`{:#x}", self.module, self.pc) }
+    }
+}
+
+/// One copy of each module name, for good: there are a handful.
+pub(crate) fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let kept: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    names.insert(kept);
+    kept
+}
