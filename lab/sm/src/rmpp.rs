@@ -164,7 +164,7 @@ fn answer(to: &SaMad, kind: RmppKind, code: AbortCode, data1: u32, data2: u32) -
 }
 
 /// Puts one segmented answer together again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Receiver {
     data: Vec<u8>,
     next: u32,
@@ -190,6 +190,12 @@ pub struct Message {
     pub header: SaMad,
     /// Its attribute data, without the padding of the last segment.
     pub data: Vec<u8>,
+}
+
+impl Default for Receiver {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Receiver {

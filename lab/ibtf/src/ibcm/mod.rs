@@ -12,6 +12,8 @@ mod rc_ffi;
 mod service;
 mod service_ffi;
 mod status;
+#[cfg(test)]
+mod tests;
 mod units;
 
 use std::collections::BTreeMap;

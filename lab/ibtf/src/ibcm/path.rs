@@ -259,7 +259,7 @@ impl Ibcm {
         let answer = self.ask(source, &request).map_err(status::of_paths)?;
         let records: Vec<PathRecord> = parse_table(&answer.data, answer.header.attribute_offset);
         let usable = records.into_iter().filter_map(|record| usable(source, record));
-        Ok(usable.map(|path| Path { service: destination.service.clone(), ..path }).collect())
+        Ok(usable.map(|path| Path { service: destination.service, ..path }).collect())
     }
 }
 
@@ -307,7 +307,7 @@ impl Path {
         };
         vector.set_av_srvl(record.sl.get());
         vector.set_av_flow(record.flow_label);
-        let (pi_sid, data) = self.service.clone().unwrap_or_default();
+        let (pi_sid, data) = self.service.unwrap_or_default();
         ibt_path_info_t {
             pi_hca_guid: self.hca,
             pi_sid,
@@ -318,7 +318,6 @@ impl Path {
                 cep_hca_port_num: self.port,
                 // Twice the lifetime: there and back.
                 cep_cm_opaque1: record.lifetime.value + 1,
-                ..Default::default()
             },
             pi_path_mtu: ib_mtu_t(record.mtu.value.into()),
             pi_prim_pkt_lt: record.lifetime.value,

@@ -1,7 +1,7 @@
 //! The embedded subnet manager as a part of a machine: one thread that lets it sweep, answer and route.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use fabric::Fabric;
 use fakekernel::{Ctx, HostMutex, Kernel, Nanos, WaitQueue};
@@ -22,9 +22,13 @@ pub struct EmbeddedSm {
     work: WaitQueue,
 }
 
+/// A MAD and who takes it.
+type Parcel = (Arc<dyn Inbound>, Mad);
+
 struct State {
     sm: Sm,
-    inbound: BTreeMap<sm::Guid, Arc<dyn Inbound>>,
+    /// Not owned: a session owns its way here.
+    inbound: BTreeMap<sm::Guid, Weak<dyn Inbound>>,
     sweep: bool,
     /// Nothing has been said to anybody before this instant.
     ready_at: Nanos,
@@ -122,7 +126,7 @@ impl EmbeddedSm {
     }
 
     /// Does what is due and collects what is to be sent, with the time when more is due.
-    fn work_off(&self) -> (Vec<(Arc<dyn Inbound>, Mad)>, Nanos) {
+    fn work_off(&self) -> (Vec<Parcel>, Nanos) {
         let (now, mut subnet) = (self.now(), self.subnet());
         let mut state = self.state.lock();
         if now.0 < state.ready_at.0 {
@@ -159,12 +163,12 @@ fn receiver(state: &State, ports: &[fabric::subnet::PortView], out: &Outgoing) -
     let port = ports
         .iter()
         .find(|port| port.attr.lid.0 == out.to.lid.0 && port.attr.phys == fabric::PhysState::LinkUp)?;
-    state.inbound.get(&sm_guid(port.attr.guid)).cloned()
+    state.inbound.get(&sm_guid(port.attr.guid))?.upgrade()
 }
 
 impl SaTransport for EmbeddedSm {
     fn attach(&self, port: sm::Guid, inbound: Arc<dyn Inbound>) {
-        self.state.lock().inbound.insert(port, inbound);
+        self.state.lock().inbound.insert(port, Arc::downgrade(&inbound));
     }
 
     fn detach(&self, port: sm::Guid) {

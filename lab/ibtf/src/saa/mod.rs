@@ -15,9 +15,8 @@ use sm::SaTransport;
 
 use crate::ibcm::Ibcm;
 
-/// Adds `misc/ibcm` and `misc/ibmf` to a host. Clients depend on the latter and import nothing of it.
+/// Adds `misc/ibmf` to a host. Clients depend on it and import nothing of it.
 pub(crate) fn provide(kernel: &Kernel) {
-    crate::ibcm::provide(kernel);
     kernel.provide("ibmf", "misc/ibmf", Vec::new());
 }
 

@@ -94,7 +94,7 @@ struct Pending {
 }
 
 enum Outcome {
-    Answer(Message),
+    Answer(Box<Message>),
     /// Segmentation failed; the transfer will not be completed.
     Broken,
 }
@@ -313,7 +313,7 @@ impl Session {
             if outcome.is_some() || timed_out {
                 state.pending.remove(&transaction);
                 return match outcome {
-                    Some(Outcome::Answer(message)) => Some(message),
+                    Some(Outcome::Answer(message)) => Some(*message),
                     Some(Outcome::Broken) | None => None,
                 };
             }
@@ -329,12 +329,13 @@ impl Session {
         let (reply, outcome) = if mad.rmpp.is_active() {
             match pending.receiver.receive(mad) {
                 Received::More(ack) => (Some(ack), None),
-                Received::Complete(ack, message) => (Some(ack), Some(Outcome::Answer(*message))),
+                Received::Complete(ack, message) => (Some(ack), Some(Outcome::Answer(message))),
                 Received::Failed(abort, _) => (Some(abort), Some(Outcome::Broken)),
                 Received::Aborted(_) => (None, Some(Outcome::Broken)),
             }
         } else {
-            (None, Some(Outcome::Answer(Message { header: *mad, data: mad.data.to_vec() })))
+            let message = Message { header: *mad, data: mad.data.to_vec() };
+            (None, Some(Outcome::Answer(Box::new(message))))
         };
         if outcome.is_some() && pending.outcome.is_none() {
             pending.outcome = outcome;
