@@ -1,0 +1,60 @@
+//! A machine with one host and one probe in it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use conformance::probe::Probe;
+use fakekernel::genunix::{DevInfo, DevInfoSpec};
+use fakekernel::{Ctx, Errno, Kernel, Machine, Module};
+
+/// The host every probe runs on.
+pub const HOST: &str = "probed";
+
+/// What a case can do with its loaded probe.
+pub struct Bench {
+    pub machine: Machine,
+    pub kernel: Kernel,
+    pub module: Module,
+}
+
+impl Bench {
+    /// Calls a function of the probe in user context.
+    pub fn call(&self, probe: &'static str) -> i64 {
+        self.call_with(probe, 0)
+    }
+
+    /// As [`call`](Self::call), with an argument.
+    pub fn call_with(&self, probe: &'static str, arg: i64) -> i64 {
+        self.module.call_probe(probe, Some(Ctx::User), arg)
+    }
+
+    /// A device node for the probe, which is a driver.
+    pub fn node(&self) -> DevInfo {
+        let driver = self.module.name().to_owned();
+        self.kernel.add_device(DevInfoSpec { name: "probed".into(), driver, ..DevInfoSpec::default() })
+    }
+
+    /// An attached device node.
+    pub fn attached(&self) -> DevInfo {
+        let node = self.node();
+        self.kernel.attach(&self.module, &node).expect("the driver attaches");
+        node
+    }
+
+    pub fn detach(&self, node: &DevInfo) -> Result<(), Errno> {
+        self.kernel.detach(&self.module, node)
+    }
+}
+
+/// Builds `probes/rules/SOURCE.c` once.
+pub fn built(source: &'static str, defines: &'static [&'static str]) -> PathBuf {
+    type Built = BTreeMap<(&'static str, &'static [&'static str]), PathBuf>;
+    static BUILT: Mutex<Built> = Mutex::new(BTreeMap::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let build = || {
+        let probe = Probe::new(source).file(format!("probes/rules/{source}.c"));
+        defines.iter().fold(probe, |probe, define| probe.define(define)).build()
+    };
+    built.entry((source, defines)).or_insert_with(build).clone()
+}

@@ -1,0 +1,128 @@
+//! Contexts, timeouts, threads and the state of the processor.
+
+use fakekernel::{Ctx, Nanos, Rule, Suppression, sleep};
+
+use crate::bench::Bench;
+use crate::case::{broken, cases, kept, noted};
+
+const TIME: &str = "time";
+const THREAD: &str = "thread";
+const DRIVER: &str = "driver";
+const SOFT: Ctx = Ctx::Soft { pil: 4 };
+
+/// Has the module unloaded with a timeout pending, and waits until it is due.
+fn outlive(bench: &Bench) -> i64 {
+    let value = bench.call("probe_timeout_left_behind");
+    bench.module.unload().expect("the leak is suppressed");
+    sleep(Nanos::from_secs(20));
+    value
+}
+
+cases! {
+    rule_01_sleeping_allocation_in_timeout_handler:
+        broken(Rule::SleepInInterrupt, TIME, "kmem_alloc").calls("probe_sleep_in_timeout");
+    rule_01_sleeping_allocation_in_soft_interrupt:
+        broken(Rule::SleepInInterrupt, TIME, "kmem_alloc").within(SOFT).calls("probe_sleep_for_memory_here");
+    rule_01_delay_in_soft_interrupt:
+        broken(Rule::SleepInInterrupt, TIME, "delay").within(SOFT).calls("probe_delay_here");
+    rule_01_thread_create_in_soft_interrupt:
+        broken(Rule::SleepInInterrupt, TIME, "thread_create").within(SOFT).calls("probe_thread_create_here");
+    rule_01_cv_wait_in_soft_interrupt:
+        broken(Rule::SleepInInterrupt, TIME, "cv_wait").within(SOFT).calls("probe_wait_here");
+    rule_01_allocation_that_does_not_sleep_is_kept:
+        kept(Rule::SleepInInterrupt, TIME).within(SOFT).calls("probe_take_memory_here");
+    rule_01_timeout_that_does_not_sleep_is_kept:
+        kept(Rule::SleepInInterrupt, TIME).calls("probe_no_sleep_in_timeout");
+
+    rule_04_untimeout_under_mutex:
+        broken(Rule::UpcallWithMutex, TIME, "untimeout").calls("probe_untimeout_under_mutex").saying("while holding");
+    rule_04_taskq_wait_under_mutex:
+        broken(Rule::UpcallWithMutex, TIME, "taskq_wait").calls("probe_taskq_wait_under_mutex");
+    rule_04_barriers_without_mutex_are_kept:
+        kept(Rule::UpcallWithMutex, TIME).calls("probe_barriers_without_mutex");
+
+    rule_24_untimeout_of_wild_id:
+        broken(Rule::BadUntimeout, TIME, "untimeout").calls("probe_untimeout_of_wild_id").saying("impossible timeout id");
+    rule_24_untimeout_under_the_handlers_mutex:
+        broken(Rule::BadUntimeout, TIME, "untimeout")
+            .calls("probe_untimeout_holding_the_handlers_lock")
+            .saying("which the handler takes");
+    rule_24_untimeout_of_ids_past_and_pending_is_kept:
+        kept(Rule::BadUntimeout, TIME).calls("probe_untimeout_of_known_ids");
+
+    rule_25_cv_wait_in_timeout_handler:
+        broken(Rule::TimeoutHandlerBlocks, TIME, "cv_wait").calls("probe_wait_in_timeout");
+    rule_25_timeout_handler_of_11_milliseconds:
+        broken(Rule::TimeoutHandlerBlocks, TIME, "timeout handler").calls("probe_long_timeout");
+    rule_25_short_timeout_handler_is_kept:
+        kept(Rule::TimeoutHandlerBlocks, TIME).calls("probe_short_timeout");
+
+    rule_26_soft_interrupt_triggered_after_its_removal:
+        broken(Rule::BadSoftintr, DRIVER, "ddi_trigger_softintr").does(|bench| {
+            bench.attached();
+            bench.call("probe_trigger_after_removal")
+        });
+    rule_26_soft_interrupt_removed_under_its_handlers_mutex:
+        broken(Rule::BadSoftintr, DRIVER, "ddi_remove_softintr")
+            .does(|bench| {
+                bench.attached();
+                bench.call("probe_trigger");
+                bench.call("probe_removal_under_the_handlers_mutex")
+            })
+            .saying("which the handler takes");
+    rule_26_soft_interrupt_triggered_and_removed_is_kept:
+        kept(Rule::BadSoftintr, DRIVER).does(|bench| {
+            let node = bench.attached();
+            let ran = bench.call("probe_trigger");
+            bench.detach(&node).expect("nothing is in use");
+            ran - 1
+        });
+
+    rule_30_thread_joins_itself:
+        broken(Rule::BadThreadExit, THREAD, "thread_join").calls("probe_join_of_self");
+    rule_30_thread_returns_with_mutex:
+        broken(Rule::BadThreadExit, THREAD, "thread").calls("probe_return_from_thread_with_mutex").saying("still holds");
+    rule_30_thread_exits_with_mutex:
+        broken(Rule::BadThreadExit, THREAD, "thread_exit").calls("probe_exit_from_thread_with_mutex");
+    rule_30_thread_still_in_the_text_at_unload:
+        broken(Rule::BadThreadExit, THREAD, "_fini").calls("probe_thread_left_behind");
+    rule_30_threads_that_end_well_are_kept:
+        kept(Rule::BadThreadExit, THREAD).calls("probe_threads_that_end_well");
+
+    rule_35_timeout_runs_after_unload:
+        broken(Rule::CallAfterUnload, THREAD, "timeout handler")
+            .configured(|config| {
+                config.suppress.0.push(Suppression {
+                    module: THREAD.into(),
+                    rule: Rule::Leak,
+                    call: None,
+                    reason: "without it the unload would be refused before anything could come back".into(),
+                });
+            })
+            .does(outlive);
+    rule_35_timeout_taken_back_before_unload_is_kept:
+        kept(Rule::CallAfterUnload, THREAD).calls("probe_timeout_taken_back");
+
+    rule_38_stack_of_16_kib:
+        broken(Rule::StackUse, THREAD, "bzero").calls("probe_stack_of_16_kib").saying("bytes of stack");
+    rule_38_stack_of_4_kib_is_kept:
+        kept(Rule::StackUse, THREAD).calls("probe_stack_of_4_kib");
+
+    rule_39_direction_flag_set:
+        broken(Rule::FloatingPoint, THREAD, "probe_direction_flag_set").calls("probe_direction_flag_set");
+    rule_39_alignment_check_set:
+        broken(Rule::FloatingPoint, THREAD, "probe_alignment_check_set").calls("probe_alignment_check_set");
+    rule_39_x87_control_word_changed:
+        broken(Rule::FloatingPoint, THREAD, "probe_x87_control_changed").calls("probe_x87_control_changed");
+    rule_39_mxcsr_changed:
+        broken(Rule::FloatingPoint, THREAD, "probe_mxcsr_changed").calls("probe_mxcsr_changed");
+    rule_39_flags_put_back_are_kept:
+        kept(Rule::FloatingPoint, THREAD).calls("probe_flags_put_back");
+
+    rule_42_delay_of_no_ticks_is_noted:
+        noted(Rule::BadDelay, TIME, "delay").calls("probe_delay_of_no_ticks");
+    rule_42_delay_of_negative_ticks_is_noted:
+        noted(Rule::BadDelay, TIME, "delay").calls("probe_delay_of_negative_ticks").saying("-5");
+    rule_42_delay_of_a_tick_is_kept:
+        kept(Rule::BadDelay, TIME).calls("probe_delay_of_a_tick");
+}
