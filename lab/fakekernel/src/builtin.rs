@@ -29,4 +29,5 @@ pub(crate) fn provide(kernel: &Kernel) {
     genunix.extend(softintr::exports());
     genunix.extend(linkage::exports());
     kernel.provide("genunix", "genunix", genunix);
+    crate::genunix::provide(kernel);
 }

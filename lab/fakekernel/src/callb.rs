@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
+use illumos_sys_hdrs::{boolean_t, callb_cpr_t, callb_id_t};
+
 use crate::cx::cx;
 use crate::entry::EntryKind;
 use crate::export;
@@ -12,21 +14,9 @@ use crate::host_mutex::HostMutex;
 use crate::kernel::{Kernel, LiveObject};
 use crate::sync;
 
-type Callback = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+type Callback = unsafe extern "C" fn(*mut c_void, c_int) -> boolean_t;
 
-/// `callb_cpr_t`.
-#[repr(C)]
-struct CallbCpr {
-    lock: *mut c_void,
-    events: u8,
-    id: u64,
-    callb_cv: u16,
-    stop_cv: u16,
-}
-
-const _: () = assert!(size_of::<CallbCpr>() == 32);
-
-const CPR_START: u8 = 1;
+const CPR_START: i8 = 1;
 const CODE_RESUME: c_int = 1;
 
 #[derive(Default)]
@@ -48,7 +38,7 @@ struct Entry {
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
-        UK: unchecked callb_add, unchecked callb_delete, unchecked callb_generic_cpr;
+        UK: callb_add, callb_delete, callb_generic_cpr;
     }
 }
 
@@ -66,18 +56,19 @@ pub(crate) fn live_in(kernel: &Kernel, start: usize, len: usize) -> Option<LiveO
 }
 
 unsafe extern "C" fn callb_add(
-    callback: Callback,
+    callback: Option<Callback>,
     arg: *mut c_void,
     class: c_int,
-    name: *const c_char,
-) -> u64 {
+    name: *mut c_char,
+) -> callb_id_t {
     let cx = cx();
     cx.may_block();
+    let Some(callback) = callback else { cx.panic("callb_add: no callback") };
     let kernel = cx.kernel();
     // SAFETY: a C string of the module.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     // CALLB_CPR_INIT zeroes the structure and calls this: its condition variables begin a new life.
-    kernel.locks().revive_cvs(arg.addr(), size_of::<CallbCpr>());
+    kernel.locks().revive_cvs(arg.addr(), size_of::<callb_cpr_t>());
     let callbacks = callbacks(kernel);
     let id = {
         let mut state = callbacks.0.lock();
@@ -88,25 +79,25 @@ unsafe extern "C" fn callb_add(
         id
     };
     kernel.resources().add_for(&cx, "callb", id, name);
-    id
+    std::ptr::without_provenance_mut(id as usize)
 }
 
-unsafe extern "C" fn callb_delete(id: u64) -> c_int {
-    let cx = cx();
+unsafe extern "C" fn callb_delete(id: callb_id_t) -> c_int {
+    let (cx, id) = (cx(), id.addr() as u64);
     cx.may_block();
     let known = callbacks(cx.kernel()).0.lock().entries.remove(&id).is_some();
     cx.kernel().resources().remove("callb", id);
     if known { 0 } else { -1 }
 }
 
-unsafe extern "C" fn callb_generic_cpr(arg: *mut c_void, code: c_int) -> c_int {
+unsafe extern "C" fn callb_generic_cpr(arg: *mut c_void, code: c_int) -> boolean_t {
     let cx = cx();
-    let cpr = arg.cast::<CallbCpr>();
+    let cpr = arg.cast::<callb_cpr_t>();
     // SAFETY: registered with a `callb_cpr_t`, which lives until `callb_delete`.
-    let lock = unsafe { (*cpr).lock };
+    let lock = unsafe { (*cpr).cc_lockp }.cast();
     sync::lock_for(&cx, lock);
     // SAFETY: as above.
-    let events = unsafe { &raw mut (*cpr).events };
+    let events = unsafe { &raw mut (*cpr).cc_events };
     // SAFETY: as above, and its lock is held.
     let before = unsafe { events.read() };
     let after = if code == CODE_RESUME { before & !CPR_START } else { before | CPR_START };
@@ -114,11 +105,11 @@ unsafe extern "C" fn callb_generic_cpr(arg: *mut c_void, code: c_int) -> c_int {
     unsafe { events.write(after) };
     if code == CODE_RESUME {
         // SAFETY: as above.
-        let stop_cv = unsafe { &raw mut (*cpr).stop_cv };
+        let stop_cv = unsafe { &raw mut (*cpr).cc_stop_cv };
         sync::wake_all(&cx, stop_cv.cast());
     }
     sync::unlock_for(&cx, lock);
-    1
+    boolean_t(1)
 }
 
 impl Kernel {
@@ -130,7 +121,7 @@ impl Kernel {
             let arg = std::ptr::with_exposed_provenance_mut(entry.arg);
             let kind = EntryKind::callback("callb");
             // SAFETY: the module gave callback and argument for each other.
-            if unsafe { self.enter(entry.callback, (arg, code), kind) } == 0 {
+            if unsafe { self.enter(entry.callback, (arg, code), kind) } == boolean_t(0) {
                 refused.push(entry.name);
             }
         }

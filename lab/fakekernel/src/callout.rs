@@ -4,8 +4,10 @@
 //! takes a handler on, another becomes leader, so that a handler that waits for a mutex holds nobody up.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{c_long, c_void};
+use std::ffi::c_void;
 use std::sync::Arc;
+
+use illumos_sys_hdrs::{clock_t, timeout_id_t};
 
 use crate::context::Ctx;
 use crate::cx::{Cx, cx};
@@ -69,7 +71,7 @@ impl Default for WaitQueue {
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
-        UKS: unchecked timeout, unchecked untimeout;
+        UKS: timeout, untimeout;
     }
 }
 
@@ -167,8 +169,9 @@ fn run(kernel: &Kernel, job: Job, seen: SeenLocks) {
     }
 }
 
-unsafe extern "C" fn timeout(handler: Handler, arg: *mut c_void, ticks: c_long) -> u64 {
+unsafe extern "C" fn timeout(handler: Option<Handler>, arg: *mut c_void, ticks: clock_t) -> timeout_id_t {
     let cx = cx();
+    let Some(handler) = handler else { cx.panic("timeout: no handler") };
     let kernel = cx.kernel();
     let callouts = kernel.callouts();
     let due = thread::now() + Nanos::from_ticks(ticks);
@@ -185,11 +188,11 @@ unsafe extern "C" fn timeout(handler: Handler, arg: *mut c_void, ticks: c_long) 
     }
     let detail = format!("handler {}", kernel.machine().0.frame(handler as *const () as usize));
     kernel.resources().add_for(&cx, "timeout", id, detail);
-    id
+    std::ptr::without_provenance_mut(id as usize)
 }
 
-unsafe extern "C" fn untimeout(id: u64) -> c_long {
-    let cx = cx();
+unsafe extern "C" fn untimeout(id: timeout_id_t) -> clock_t {
+    let (cx, id) = (cx(), id.addr() as u64);
     if id == 0 {
         return -1;
     }
@@ -231,7 +234,7 @@ fn check_locks(cx: &Cx, id: u64, handler: Option<usize>) {
     cx.no_locks();
 }
 
-fn cancel(cx: &Cx, id: u64) -> c_long {
+fn cancel(cx: &Cx, id: u64) -> clock_t {
     let kernel = cx.kernel();
     let callouts = kernel.callouts();
     let mut state = callouts.state.lock();

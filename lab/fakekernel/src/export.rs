@@ -59,13 +59,13 @@ macro_rules! export {
     (@group $v:ident $c:ident ;) => {};
     (@group $v:ident $c:ident ; $next:ident : $($rest:tt)*) => { $crate::export!(@group $v $next $($rest)*) };
     (@group $v:ident $c:ident unchecked $name:ident $($rest:tt)*) => {
-        $v.push($crate::Export::raw(stringify!($name), $name as *const () as usize, $crate::Contexts::$c));
+        $v.extend([$crate::Export::raw(stringify!($name), $name as *const () as usize, $crate::Contexts::$c)]);
         $crate::export!(@group $v $c $($rest)*)
     };
     (@group $v:ident $c:ident $name:ident $($rest:tt)*) => {
         // Never called: it only has to have a type. Two different functions in one array need one common type.
         let _ = || { let _ = [::illumos_sys_hdrs::$name, $name]; };
-        $v.push($crate::Export::raw(stringify!($name), $name as *const () as usize, $crate::Contexts::$c));
+        $v.extend([$crate::Export::raw(stringify!($name), $name as *const () as usize, $crate::Contexts::$c)]);
         $crate::export!(@group $v $c $($rest)*)
     };
 }

@@ -112,9 +112,10 @@ unsafe extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *
         return hand_back(signal);
     }
     // SAFETY: the kernel passes a valid siginfo.
-    let code = unsafe { (*info).si_code };
-    // SAFETY: as above; the four signals carry an address.
-    let address = unsafe { (*info).si_addr() }.addr();
+    let info = unsafe { &*info };
+    let code = info.si_code;
+    // SAFETY: the four signals carry an address.
+    let address = unsafe { info.si_addr() }.addr();
     const SI_KERNEL: i32 = 0x80;
     RAW.set(Some(Raw {
         signal,

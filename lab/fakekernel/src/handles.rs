@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn pointers_of_other_tables_are_foreign() {
-        let (one, two) = (Handles::new("ibt_cq_hdl_t"), Handles::new("ibt_pd_hdl_t"));
+        let (one, two) = (Handles::new("ibt_cq_hdl_t"), Handles::<u8>::new("ibt_pd_hdl_t"));
         let cq = one.insert(1);
         assert!(matches!(two.get(cq), Err(HandleError::Foreign(..)) | Err(HandleError::Stale(..))));
         assert!(matches!(one.get(&raw const cq), Err(HandleError::Foreign(..))));

@@ -216,6 +216,17 @@ impl Kernel {
         self.load(&path, name, class).map(Some)
     }
 
+    /// Loads the object behind a dependency's name ("mac/mac_ib"), unless it is loaded, and installs it: what the framework does
+    /// when somebody names a plugin.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT when no such object was added; EINVAL when it does not load; what its `_init` returned.
+    pub fn modload(&self, dependency: &str) -> Result<Module, Errno> {
+        let module = self.load_dependency(dependency).map_err(|_| Errno::EINVAL)?.ok_or(Errno::ENOENT)?;
+        module.install().map(|()| module)
+    }
+
     /// Looks a symbol up as the kernel's loader does: dependencies in order, then `unix`, then `genunix`.
     pub(crate) fn resolve(&self, symbol: &str, dependencies: &[Dependency]) -> Option<Resolved> {
         for dependency in dependencies {

@@ -1,6 +1,8 @@
 //! Threads and time for modules: `thread_create` and the like, `delay`, the clocks.
 
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{c_int, c_void};
+
+use illumos_sys_hdrs::{caddr_t, clock_t, hrtime_t, kt_did_t, kthread_t, pri_t, proc_t, time_t};
 
 use crate::context::Ctx;
 use crate::current;
@@ -12,6 +14,7 @@ use crate::nanos::{HZ, Nanos};
 use crate::rule::Rule;
 use crate::thread::{self, Spawn, Thread, spawn};
 
+/// What a start routine is really called with, though its prototype says nothing.
 type Proc = unsafe extern "C" fn(*mut c_void);
 
 /// Wall-clock time of a virtual machine's boot, seconds since 1970: the same in every run.
@@ -20,25 +23,28 @@ const MICROS_PER_TICK: i64 = 1_000_000 / HZ as i64;
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
-        UK: unchecked thread_create, unchecked thread_join, unchecked thread_exit, unchecked delay;
-        ANY: unchecked threadp, unchecked ddi_get_kt_did, unchecked ddi_get_lbolt, unchecked ddi_get_lbolt64;
-        ANY: unchecked gethrtime, unchecked gethrestime_sec, unchecked ddi_get_time, unchecked drv_usectohz;
-        ANY: unchecked drv_hztousec, unchecked drv_usecwait;
+        UK: thread_create, thread_join, thread_exit, delay;
+        ANY: unchecked threadp, ddi_get_kt_did, ddi_get_lbolt, ddi_get_lbolt64;
+        ANY: gethrtime, gethrestime_sec, ddi_get_time, drv_usectohz;
+        ANY: drv_hztousec, drv_usecwait;
     }
 }
 
 unsafe extern "C" fn thread_create(
-    _stack: *mut c_char,
+    _stack: caddr_t,
     _stack_size: usize,
-    start: Proc,
+    start: Option<unsafe extern "C" fn()>,
     arg: *mut c_void,
     len: usize,
-    _proc: *mut c_void,
+    _proc: *mut proc_t,
     _state: c_int,
-    pri: i16,
-) -> *mut c_void {
+    pri: pri_t,
+) -> *mut kthread_t {
     let cx = cx();
     cx.may_block();
+    let Some(start) = start else { cx.panic("thread_create: no start routine") };
+    // SAFETY: start routines take the argument given to `thread_create`.
+    let start: Proc = unsafe { std::mem::transmute(start) };
     let kernel = cx.kernel().clone();
     let mut copy = vec![0u8; len];
     // SAFETY: the caller says that `len` bytes are at `arg`.
@@ -62,10 +68,10 @@ unsafe extern "C" fn thread_create(
     thread.local().on_exit = Some(Box::new(move || {
         ledger.resources().remove("thread", did);
     }));
-    thread.kthread.as_ptr()
+    thread.kthread.as_ptr().cast()
 }
 
-unsafe extern "C" fn thread_join(did: u64) {
+unsafe extern "C" fn thread_join(did: kt_did_t) {
     let cx = cx();
     cx.may_block();
     cx.no_locks();
@@ -79,7 +85,7 @@ unsafe extern "C" fn thread_join(did: u64) {
     }
 }
 
-unsafe extern "C" fn thread_exit() {
+unsafe extern "C" fn thread_exit() -> ! {
     let cx = cx();
     let held: Vec<String> = {
         let local = cx.thread().0.local();
@@ -100,11 +106,11 @@ unsafe extern "C" fn threadp() -> *mut c_void {
     Thread::current().kthread()
 }
 
-unsafe extern "C" fn ddi_get_kt_did() -> u64 {
+unsafe extern "C" fn ddi_get_kt_did() -> kt_did_t {
     Thread::current().did()
 }
 
-unsafe extern "C" fn delay(ticks: c_long) {
+unsafe extern "C" fn delay(ticks: clock_t) {
     let cx = cx();
     cx.may_block();
     if ticks <= 0 {
@@ -114,7 +120,7 @@ unsafe extern "C" fn delay(ticks: c_long) {
     thread::sleep(Nanos::from_ticks(ticks));
 }
 
-unsafe extern "C" fn ddi_get_lbolt() -> c_long {
+unsafe extern "C" fn ddi_get_lbolt() -> clock_t {
     thread::now().ticks()
 }
 
@@ -122,7 +128,7 @@ unsafe extern "C" fn ddi_get_lbolt64() -> i64 {
     thread::now().ticks()
 }
 
-unsafe extern "C" fn gethrtime() -> i64 {
+unsafe extern "C" fn gethrtime() -> hrtime_t {
     thread::now().0 as i64
 }
 
@@ -130,24 +136,24 @@ fn wall_seconds() -> i64 {
     BOOT_TIME + (thread::now().0 / 1_000_000_000) as i64
 }
 
-unsafe extern "C" fn gethrestime_sec() -> i64 {
+unsafe extern "C" fn gethrestime_sec() -> time_t {
     wall_seconds()
 }
 
-unsafe extern "C" fn ddi_get_time() -> i64 {
+unsafe extern "C" fn ddi_get_time() -> time_t {
     wall_seconds()
 }
 
-unsafe extern "C" fn drv_usectohz(micros: c_long) -> c_long {
+unsafe extern "C" fn drv_usectohz(micros: clock_t) -> clock_t {
     if micros <= 0 { 0 } else { micros.saturating_add(MICROS_PER_TICK - 1) / MICROS_PER_TICK }
 }
 
-unsafe extern "C" fn drv_hztousec(ticks: c_long) -> c_long {
+unsafe extern "C" fn drv_hztousec(ticks: clock_t) -> clock_t {
     ticks.max(0).saturating_mul(MICROS_PER_TICK)
 }
 
 /// Spins: the clock moves, nobody else need run.
-unsafe extern "C" fn drv_usecwait(micros: c_int) {
+unsafe extern "C" fn drv_usecwait(micros: clock_t) {
     let machine = Thread::current().machine().clone();
     let span = Nanos::from_micros(u64::try_from(micros).unwrap_or(0));
     let until = machine.now() + span;

@@ -1,3 +1,4 @@
+//! A process as an illumos machine: kernel module objects are loaded into it and find `unix` and `genunix` there, with the
 //! kernel's rules enforced (`docs/design.md`, "The lab").
 //!
 //! A [`Machine`] is one run; each host is a [`Kernel`]; a [`Module`] is a loaded object. Lab crates implement kernel functions as
@@ -8,6 +9,7 @@
 compile_error!("the lab runs amd64 kernel modules and needs Linux on x86-64");
 
 mod abandon;
+mod arena;
 mod backtrace;
 mod builtin;
 mod callb;
@@ -21,6 +23,7 @@ mod errno;
 mod export;
 mod fault;
 mod gate;
+pub mod genunix;
 mod halt;
 mod handles;
 mod host_mutex;
@@ -32,6 +35,7 @@ mod kthread_api;
 mod linkage;
 mod locks;
 mod machine;
+pub mod mem;
 mod module;
 mod nanos;
 mod notes;
@@ -57,7 +61,7 @@ pub use handles::{HandleError, Handles};
 pub use host_mutex::{HostGuard, HostMutex};
 pub use kernel::{Kernel, LiveObject};
 pub use machine::{Machine, OutsideWaker};
-pub use module::{LoadError, Module};
+pub use module::{LoadError, Module, object_is_acceptable};
 pub use nanos::{HZ, Nanos};
 pub use notes::Note;
 pub use resources::{InstanceScope, Resource, Resources};

@@ -2,47 +2,27 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use illumos_sys_hdrs::{D_MP, MI_INFO_LINKAGE, MODREV_1, cb_ops, dev_ops, modinfo, modldrv, modlinkage};
+
 use crate::cx::{Cx, cx};
 use crate::errno::Errno;
 use crate::export;
 use crate::export::Export;
-use crate::module::{MI_INFO_LINKAGE, ModInfo, Module};
+use crate::module::Module;
 use crate::rule::Rule;
 
-const MODREV_1: c_int = 1;
-const D_MP: c_int = 0x20;
 /// Characters of a linkinfo string that are shown.
 const LINKINFO: usize = 31;
 
-/// Offsets in `struct dev_ops` and `struct cb_ops`.
-const DEVO_REFCNT: usize = 4;
-const DEVO_CB_OPS: usize = 56;
-const CB_FLAG: usize = 112;
-
-/// `struct modlinkage`.
-#[repr(C)]
-struct ModLinkage {
-    ml_rev: c_int,
-    ml_linkage: [*const c_void; 7],
-}
-
-/// The start of every `struct mod...`: `struct modldrv` goes on with the `dev_ops`.
-#[repr(C)]
-struct Linked {
-    ops: *const c_void,
-    linkinfo: *const c_char,
-    dev_ops: *const c_void,
-}
-
 /// What an entry of the linkage is.
 enum Kind {
-    Driver { dev_ops: *const c_void },
+    Driver { dev_ops: *mut dev_ops },
     Misc,
 }
 
 pub(crate) fn exports() -> Vec<Export> {
     let mut exports = export! {
-        UK: unchecked mod_install, unchecked mod_remove, unchecked mod_info;
+        UK: mod_install, mod_remove, mod_info;
     };
     // `struct mod_ops`: modules take the addresses only. The contents differ so that two of them never look alike in a dump.
     exports.push(Export::data("mod_driverops", &[1; 24]));
@@ -50,39 +30,42 @@ pub(crate) fn exports() -> Vec<Export> {
     exports
 }
 
-fn entries(linkage: *const ModLinkage) -> Vec<*const Linked> {
+/// The entries of a linkage. All begin as a `struct modldrv` does: operations, description.
+fn entries(linkage: *mut modlinkage) -> Vec<*mut modldrv> {
     // SAFETY: a module passes its `struct modlinkage`; a wild pointer faults and is reported as the module's.
     let array = unsafe { (*linkage).ml_linkage };
-    array.into_iter().take_while(|entry| !entry.is_null()).map(<*const c_void>::cast).collect()
+    array.into_iter().take_while(|entry| !entry.is_null()).map(<*mut c_void>::cast).collect()
 }
 
-fn kind_of(cx: &Cx, entry: *const Linked) -> Kind {
+fn kind_of(cx: &Cx, entry: *mut modldrv) -> Kind {
     // SAFETY: every linkage entry begins with the pointer to its `mod_ops`.
-    let ops = unsafe { (*entry).ops };
+    let ops = unsafe { (*entry).drv_modops };
     let driver = cx.kernel().data("mod_driverops").map(|p| p.addr());
     if Some(ops.addr()) != driver {
         return Kind::Misc;
     }
     // SAFETY: an entry with `mod_driverops` is a `struct modldrv`.
-    Kind::Driver { dev_ops: unsafe { (*entry).dev_ops } }
+    Kind::Driver { dev_ops: unsafe { (*entry).drv_dev_ops } }
 }
 
-/// Reads an `int` at `offset` of a kernel structure in module memory.
-fn int_at(base: *const c_void, offset: usize) -> c_int {
-    // SAFETY: the module gave the structure, which is larger than that; a wild pointer faults and is reported as the module's.
-    unsafe { base.wrapping_byte_add(offset).cast::<c_int>().read_volatile() }
+/// Does the driver allow several threads in its entry points?
+fn is_mt_safe(ops: *mut dev_ops) -> bool {
+    // SAFETY: `ops` is a `struct dev_ops` of the module.
+    let cb: *mut cb_ops = unsafe { (*ops).devo_cb_ops };
+    // SAFETY: not NULL, so the driver's `struct cb_ops`.
+    cb.is_null() || unsafe { (*cb).cb_flag } & D_MP != 0
 }
 
-fn module_of(cx: &Cx, linkage: *const ModLinkage) -> Option<Module> {
+fn module_of(cx: &Cx, linkage: *mut modlinkage) -> Option<Module> {
     let modules = cx.kernel().modules();
     modules.into_iter().find(|m| m.0.state.lock().linkage == Some(linkage.addr()))
 }
 
-unsafe extern "C" fn mod_install(linkage: *const ModLinkage) -> c_int {
+unsafe extern "C" fn mod_install(linkage: *mut modlinkage) -> c_int {
     install(&cx(), linkage).map_or_else(|error| error, |()| 0)
 }
 
-fn install(cx: &Cx, linkage: *const ModLinkage) -> Result<(), c_int> {
+fn install(cx: &Cx, linkage: *mut modlinkage) -> Result<(), c_int> {
     // SAFETY: as in `entries`.
     let revision = unsafe { (*linkage).ml_rev };
     if revision != MODREV_1 {
@@ -111,14 +94,12 @@ fn install(cx: &Cx, linkage: *const ModLinkage) -> Result<(), c_int> {
     Ok(())
 }
 
-fn check_driver(cx: &Cx, linkage: *const ModLinkage, dev_ops: *const c_void) -> Result<(), c_int> {
+fn check_driver(cx: &Cx, linkage: *mut modlinkage, dev_ops: *mut dev_ops) -> Result<(), c_int> {
     let Some(module) = module_of(cx, linkage) else { return Err(Errno::ENXIO.0) };
     if cx.kernel().major(module.name()).is_none() {
         return Err(Errno::ENXIO.0);
     }
-    // SAFETY: `dev_ops` is a `struct dev_ops` of the module; the field is a pointer.
-    let cb_ops = unsafe { dev_ops.wrapping_byte_add(DEVO_CB_OPS).cast::<*const c_void>().read_volatile() };
-    if !cb_ops.is_null() && int_at(cb_ops, CB_FLAG) & D_MP == 0 {
+    if !is_mt_safe(dev_ops) {
         return Err(Errno::ENXIO.0);
     }
     let installed = module.dev_ops().is_some();
@@ -126,7 +107,7 @@ fn check_driver(cx: &Cx, linkage: *const ModLinkage, dev_ops: *const c_void) -> 
     if installed { Err(Errno::EALREADY.0) } else { Ok(()) }
 }
 
-unsafe extern "C" fn mod_remove(linkage: *const ModLinkage) -> c_int {
+unsafe extern "C" fn mod_remove(linkage: *mut modlinkage) -> c_int {
     let cx = cx();
     let Some(module) = module_of(&cx, linkage).or_else(|| cx.module().cloned()) else {
         return Errno::EINVAL.0;
@@ -134,7 +115,9 @@ unsafe extern "C" fn mod_remove(linkage: *const ModLinkage) -> c_int {
     for entry in entries(linkage) {
         if let Kind::Driver { dev_ops } = kind_of(&cx, entry) {
             let other = module.dev_ops().is_some_and(|ops| ops.addr() != dev_ops.addr());
-            if other || int_at(dev_ops, DEVO_REFCNT) != 0 {
+            // SAFETY: the module's `struct dev_ops`.
+            let held = unsafe { (*dev_ops).devo_refcnt };
+            if other || held != 0 {
                 return Errno::EBUSY.0;
             }
         }
@@ -145,7 +128,7 @@ unsafe extern "C" fn mod_remove(linkage: *const ModLinkage) -> c_int {
     0
 }
 
-unsafe extern "C" fn mod_info(linkage: *const ModLinkage, info: *mut ModInfo) -> c_int {
+unsafe extern "C" fn mod_info(linkage: *mut modlinkage, info: *mut modinfo) -> c_int {
     let cx = cx();
     // SAFETY: `_info` passes on the `struct modinfo` it was given.
     let info = unsafe { &mut *info };
@@ -156,10 +139,10 @@ unsafe extern "C" fn mod_info(linkage: *const ModLinkage, info: *mut ModInfo) ->
     }
     for (entry, out) in entries(linkage).into_iter().zip(&mut info.mi_msinfo) {
         // SAFETY: every linkage entry has its linkinfo second.
-        let text = unsafe { (*entry).linkinfo };
-        out.linkinfo = linkinfo(text);
+        let text = unsafe { (*entry).drv_linkinfo };
+        out.msi_linkinfo = linkinfo(text);
         let module = cx.module().filter(|m| m.is_installed());
-        out.p0 = match (kind_of(&cx, entry), module) {
+        out.msi_p0 = match (kind_of(&cx, entry), module) {
             (Kind::Driver { .. }, Some(module)) => {
                 cx.kernel().major(module.name()).map_or(-1, |major| major as c_int)
             }
@@ -167,20 +150,23 @@ unsafe extern "C" fn mod_info(linkage: *const ModLinkage, info: *mut ModInfo) ->
         };
     }
     if info.mi_info == MI_INFO_LINKAGE {
-        info.mi_base = linkage.expose_provenance();
+        info.mi_base = linkage.cast();
     }
     1
 }
 
-fn linkinfo(text: *const c_char) -> [u8; 32] {
+fn linkinfo(text: *const c_char) -> [c_char; 32] {
     let mut out = [0; 32];
     for (index, byte) in out.iter_mut().take(LINKINFO).enumerate() {
+        if text.is_null() {
+            break;
+        }
         // SAFETY: a C string of the module, read up to its NUL.
-        let c = if text.is_null() { 0 } else { unsafe { text.add(index).read() } };
+        let c = unsafe { text.wrapping_add(index).read() };
         if c == 0 {
             break;
         }
-        *byte = c as u8;
+        *byte = c;
     }
     out
 }

@@ -3,8 +3,10 @@
 //! Pending is one bit per handler and processor: triggers on one processor run the handler once, triggers on two run it twice, perhaps at
 //! the same time. The bit is cleared before the handler runs.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
+
+use illumos_sys_hdrs::{caddr_t, ddi_iblock_cookie_t, ddi_idevice_cookie_t, ddi_softintr_t, dev_info_t};
 
 use crate::callout::SeenLocks;
 use crate::config::FaultKind;
@@ -20,7 +22,7 @@ use crate::rule::Rule;
 use crate::thread::Thread;
 use crate::wait::WaitQueue;
 
-type Handler = unsafe extern "C" fn(*mut c_char) -> c_uint;
+type Handler = unsafe extern "C" fn(caddr_t) -> c_uint;
 
 const DDI_SUCCESS: c_int = 0;
 const DDI_FAILURE: c_int = -1;
@@ -52,8 +54,8 @@ struct Table(Handles<SoftIntr>);
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
-        UK: unchecked ddi_add_softintr, unchecked ddi_remove_softintr;
-        ANY: unchecked ddi_trigger_softintr;
+        UK: ddi_add_softintr, ddi_remove_softintr;
+        ANY: ddi_trigger_softintr;
     }
 }
 
@@ -69,19 +71,17 @@ pub(crate) fn live_in(kernel: &Kernel, start: usize, len: usize) -> Option<LiveO
 }
 
 unsafe extern "C" fn ddi_add_softintr(
-    _dip: *mut c_void,
+    _dip: *mut dev_info_t,
     preference: c_int,
-    id: *mut *mut c_void,
-    ibc: *mut usize,
-    idev: *mut c_uint,
-    handler: Handler,
-    arg: *mut c_char,
+    id: *mut ddi_softintr_t,
+    ibc: *mut ddi_iblock_cookie_t,
+    idev: *mut ddi_idevice_cookie_t,
+    handler: Option<Handler>,
+    arg: caddr_t,
 ) -> c_int {
     let cx = cx();
     cx.may_block();
-    if cx.fault(FaultKind::DDI) {
-        return DDI_FAILURE;
-    }
+    let Some(handler) = handler.filter(|_| !cx.fault(FaultKind::DDI)) else { return DDI_FAILURE };
     let pil = if preference == DDI_SOFTINT_HIGH { PIL_HIGH } else { PIL_LOW };
     let kernel = cx.kernel();
     let handle = table(kernel).0.insert(SoftIntr {
@@ -94,21 +94,21 @@ unsafe extern "C" fn ddi_add_softintr(
         seen: SeenLocks::default(),
     });
     // SAFETY: the caller's `ddi_softintr_t`.
-    unsafe { id.write(handle) };
+    unsafe { id.write(handle.cast()) };
     if !ibc.is_null() {
         // SAFETY: not NULL, so the caller's `ddi_iblock_cookie_t`.
-        unsafe { ibc.write(usize::from(pil)) };
+        unsafe { ibc.write(std::ptr::without_provenance_mut(pil.into())) };
     }
     if !idev.is_null() {
         // SAFETY: not NULL, so the caller's `ddi_idevice_cookie_t`.
-        unsafe { idev.write(0) };
+        unsafe { idev.cast::<u32>().write(0) };
     }
     let detail = format!("handler {}", kernel.machine().0.frame(handler as *const () as usize));
     kernel.resources().add_for(&cx, "softintr", handle.addr() as u64, detail);
     DDI_SUCCESS
 }
 
-unsafe extern "C" fn ddi_trigger_softintr(id: *mut c_void) {
+unsafe extern "C" fn ddi_trigger_softintr(id: ddi_softintr_t) {
     if id.is_null() {
         return;
     }
@@ -161,7 +161,7 @@ fn serve(soft: &SoftIntr, bit: u64) {
     }
 }
 
-unsafe extern "C" fn ddi_remove_softintr(id: *mut c_void) {
+unsafe extern "C" fn ddi_remove_softintr(id: ddi_softintr_t) {
     if id.is_null() {
         return;
     }

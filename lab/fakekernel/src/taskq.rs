@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
+use illumos_sys_hdrs::{ddi_taskq_t, dev_info_t, pri_t, task_func_t, taskq_t, taskqid_t};
+
 use crate::config::FaultKind;
 use crate::context::Ctx;
 use crate::cx::{Cx, cx};
@@ -43,9 +45,9 @@ struct Table(Handles<Taskq>);
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
-        UK: unchecked taskq_create, unchecked taskq_wait, unchecked taskq_destroy;
-        UK: unchecked ddi_taskq_create, unchecked ddi_taskq_wait, unchecked ddi_taskq_destroy;
-        UKS: unchecked taskq_dispatch, unchecked ddi_taskq_dispatch;
+        UK: taskq_create, taskq_wait, taskq_destroy;
+        UK: ddi_taskq_create, ddi_taskq_wait, ddi_taskq_destroy;
+        UKS: taskq_dispatch, ddi_taskq_dispatch;
     }
 }
 
@@ -112,7 +114,8 @@ fn find(cx: &Cx, handle: *mut c_void) -> Option<Arc<Taskq>> {
     }
 }
 
-fn dispatch(cx: &Cx, handle: *mut c_void, task: Task, arg: *mut c_void, flags: c_uint) -> bool {
+fn dispatch(cx: &Cx, handle: *mut c_void, task: task_func_t, arg: *mut c_void, flags: c_uint) -> bool {
+    let Some(task) = task else { cx.panic("taskq_dispatch: no function") };
     if flags & TQ_NOSLEEP == 0 {
         cx.may_block();
     } else if cx.fault(FaultKind::TASKQ) {
@@ -153,54 +156,54 @@ fn destroy(cx: &Cx, handle: *mut c_void) {
 unsafe extern "C" fn taskq_create(
     name: *const c_char,
     threads: c_int,
-    _pri: i16,
+    _pri: pri_t,
     _min: c_int,
     _max: c_int,
     _flags: c_uint,
-) -> *mut c_void {
-    create(&cx(), name, threads)
+) -> *mut taskq_t {
+    create(&cx(), name, threads).cast()
 }
 
 unsafe extern "C" fn taskq_dispatch(
-    handle: *mut c_void,
-    task: Task,
+    handle: *mut taskq_t,
+    task: task_func_t,
     arg: *mut c_void,
     flags: c_uint,
-) -> usize {
-    usize::from(dispatch(&cx(), handle, task, arg, flags))
+) -> taskqid_t {
+    usize::from(dispatch(&cx(), handle.cast(), task, arg, flags))
 }
 
-unsafe extern "C" fn taskq_wait(handle: *mut c_void) {
-    wait(&cx(), handle);
+unsafe extern "C" fn taskq_wait(handle: *mut taskq_t) {
+    wait(&cx(), handle.cast());
 }
 
-unsafe extern "C" fn taskq_destroy(handle: *mut c_void) {
-    destroy(&cx(), handle);
+unsafe extern "C" fn taskq_destroy(handle: *mut taskq_t) {
+    destroy(&cx(), handle.cast());
 }
 
 unsafe extern "C" fn ddi_taskq_create(
-    _dip: *mut c_void,
+    _dip: *mut dev_info_t,
     name: *const c_char,
     threads: c_int,
-    _pri: i16,
+    _pri: pri_t,
     _flags: c_uint,
-) -> *mut c_void {
-    create(&cx(), name, threads)
+) -> *mut ddi_taskq_t {
+    create(&cx(), name, threads).cast()
 }
 
 unsafe extern "C" fn ddi_taskq_dispatch(
-    handle: *mut c_void,
-    task: Task,
+    handle: *mut ddi_taskq_t,
+    task: task_func_t,
     arg: *mut c_void,
     flags: c_uint,
 ) -> c_int {
-    if dispatch(&cx(), handle, task, arg, flags) { DDI_SUCCESS } else { DDI_FAILURE }
+    if dispatch(&cx(), handle.cast(), task, arg, flags) { DDI_SUCCESS } else { DDI_FAILURE }
 }
 
-unsafe extern "C" fn ddi_taskq_wait(handle: *mut c_void) {
-    wait(&cx(), handle);
+unsafe extern "C" fn ddi_taskq_wait(handle: *mut ddi_taskq_t) {
+    wait(&cx(), handle.cast());
 }
 
-unsafe extern "C" fn ddi_taskq_destroy(handle: *mut c_void) {
-    destroy(&cx(), handle);
+unsafe extern "C" fn ddi_taskq_destroy(handle: *mut ddi_taskq_t) {
+    destroy(&cx(), handle.cast());
 }

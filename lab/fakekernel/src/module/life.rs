@@ -3,44 +3,20 @@
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
+use illumos_sys_hdrs::{MI_INFO_LINKAGE, modinfo};
+
 use crate::cx::Cx;
 use crate::entry::EntryKind;
 use crate::errno::Errno;
+use crate::genunix;
 use crate::module::Module;
 use crate::rule::Rule;
 
 type Init = unsafe extern "C" fn() -> c_int;
-type Info = unsafe extern "C" fn(*mut ModInfo) -> c_int;
+type Info = unsafe extern "C" fn(*mut modinfo) -> c_int;
 
-/// Asks `mod_info` for the linkage pointer.
-pub(crate) const MI_INFO_LINKAGE: c_int = 8;
 /// Lines of a leak report.
 const LEAK_LINES: usize = 12;
-
-/// `struct modinfo`.
-#[repr(C)]
-pub(crate) struct ModInfo {
-    pub mi_info: c_int,
-    pub mi_state: c_int,
-    pub mi_id: c_int,
-    pub mi_nextid: c_int,
-    pub mi_base: usize,
-    pub mi_size: usize,
-    pub mi_rev: c_int,
-    pub mi_loadcnt: c_int,
-    pub mi_name: [u8; 32],
-    pub mi_msinfo: [ModSpecificInfo; 10],
-}
-
-/// `struct modspecific_info`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct ModSpecificInfo {
-    pub linkinfo: [u8; 32],
-    pub p0: c_int,
-}
-
-const _: () = assert!(size_of::<ModInfo>() == 432);
 
 impl Module {
     /// Calls `_info` for the linkage pointer, as every load does. A module without one loads, but cannot install a driver.
@@ -49,22 +25,11 @@ impl Module {
         let pointer = std::ptr::with_exposed_provenance::<()>(info);
         // SAFETY: `_info` has this prototype in every module.
         let info: Info = unsafe { std::mem::transmute(pointer) };
-        let mut modinfo = ModInfo {
-            mi_info: MI_INFO_LINKAGE,
-            mi_state: 0,
-            mi_id: 0,
-            mi_nextid: 0,
-            mi_base: 0,
-            mi_size: 0,
-            mi_rev: 0,
-            mi_loadcnt: 0,
-            mi_name: [0; 32],
-            mi_msinfo: [ModSpecificInfo { linkinfo: [0; 32], p0: 0 }; 10],
-        };
+        let mut modinfo = modinfo { mi_info: MI_INFO_LINKAGE, ..modinfo::default() };
         // SAFETY: `_info` is given a `struct modinfo` of its own.
         let answer = unsafe { self.enter(info, (&raw mut modinfo,), EntryKind::callback("_info")) };
-        if answer != 0 && modinfo.mi_base != 0 {
-            self.0.state.lock().linkage = Some(modinfo.mi_base);
+        if answer != 0 && !modinfo.mi_base.is_null() {
+            self.0.state.lock().linkage = Some(modinfo.mi_base.addr());
         }
     }
 
@@ -115,10 +80,7 @@ impl Module {
     }
 
     fn finish(&self) -> Result<(), Errno> {
-        self.0.state.lock().finishing = true;
-        let result = self.call_entry("_fini");
-        self.0.state.lock().finishing = false;
-        match result {
+        match self.call_entry("_fini") {
             None => return Err(Errno::EBUSY),
             Some(0) => {}
             Some(error) if error == Errno::EALREADY.0 => return Err(Errno::EINVAL),
@@ -145,6 +107,7 @@ impl Module {
         let cx = Cx::of_entry(Some(self), entry);
         let taken = self.kernel().resources().of(self.name(), None);
         let mut left: Vec<String> = taken.iter().map(ToString::to_string).collect();
+        left.extend(genunix::messages_of(self.kernel(), self.name()));
         if !left.is_empty() {
             let total = left.len();
             let lines: Vec<String> = left.into_iter().take(LEAK_LINES).collect();

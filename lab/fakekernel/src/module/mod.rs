@@ -21,7 +21,6 @@ use crate::host_mutex::HostMutex;
 use crate::kernel::Kernel;
 use crate::rule::Rule;
 
-pub(crate) use life::{MI_INFO_LINKAGE, ModInfo};
 pub(crate) use link::Dependency;
 pub(crate) use window::{Window, in_window_range};
 
@@ -57,8 +56,6 @@ pub(crate) struct State {
     pub dev_ops: Option<usize>,
     /// Loaded modules that depend on this one.
     pub dependents: u32,
-    /// `_fini` is running.
-    pub finishing: bool,
 }
 
 /// Why an object cannot be loaded, in the words of the kernel's loader where it has any.
@@ -203,6 +200,12 @@ impl Module {
         // SAFETY: by this function's contract.
         unsafe { entry::enter(Some(self), &self.0.kernel, f, args, kind) }
     }
+}
+
+/// Would the loader take this file, as far as the file alone decides? Symbols and dependencies are not looked at.
+pub fn object_is_acceptable(name: &str, data: &[u8]) -> Result<(), LoadError> {
+    let refused = |complaints| LoadError::Refused { module: name.to_owned(), complaints };
+    elf::read(name, data).map(drop).map_err(refused)
 }
 
 impl fmt::Debug for Module {

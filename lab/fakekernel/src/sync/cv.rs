@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use illumos_sys_hdrs::{kcondvar_t, kcv_type_t, kmutex_t, time_res_t};
+
 use crate::cx::{Cx, cx};
 use crate::entry::Role;
 use crate::export;
@@ -18,9 +20,9 @@ use crate::wait::WaitQueue;
 pub(super) fn exports() -> Vec<Export> {
     export! {
         // The waiting calls check their context themselves: in a timeout handler another rule is broken than elsewhere.
-        ANY: unchecked cv_wait, unchecked cv_wait_sig, unchecked cv_timedwait, unchecked cv_timedwait_sig;
-        ANY: unchecked cv_reltimedwait, unchecked cv_reltimedwait_sig;
-        UKS: unchecked cv_init, unchecked cv_destroy, unchecked cv_signal, unchecked cv_broadcast;
+        ANY: cv_wait, cv_wait_sig, cv_timedwait, cv_timedwait_sig;
+        ANY: cv_reltimedwait, cv_reltimedwait_sig;
+        UKS: cv_init, cv_destroy, cv_signal, cv_broadcast;
     }
 }
 
@@ -33,8 +35,8 @@ fn new_object(origin: String) -> CvObject {
     CvObject { origin, waiters: 0, mutex: 0, queue: Arc::new(WaitQueue::new("condition variable")) }
 }
 
-unsafe extern "C" fn cv_init(cv: *mut c_void, _name: *mut c_char, _kind: c_int, _arg: *mut c_void) {
-    let cx = cx();
+unsafe extern "C" fn cv_init(cv: *mut kcondvar_t, _name: *mut c_char, _kind: kcv_type_t, _arg: *mut c_void) {
+    let (cx, cv) = (cx(), cv.cast::<c_void>());
     let kernel = cx.kernel();
     word(cv).store(0, Ordering::Relaxed);
     let origin = format!("initialised at {}", kernel.machine().0.frame(cx.caller_pc()));
@@ -46,8 +48,8 @@ unsafe extern "C" fn cv_init(cv: *mut c_void, _name: *mut c_char, _kind: c_int, 
     kernel.resources().add("cv", cv.addr() as u64, "");
 }
 
-unsafe extern "C" fn cv_destroy(cv: *mut c_void) {
-    let cx = cx();
+unsafe extern "C" fn cv_destroy(cv: *mut kcondvar_t) {
+    let (cx, cv) = (cx(), cv.cast::<c_void>());
     let kernel = cx.kernel();
     check_alive(&cx, cv);
     let waiters = word(cv).load(Ordering::Relaxed);
@@ -138,12 +140,12 @@ fn check_wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void) {
     }
 }
 
-unsafe extern "C" fn cv_wait(cv: *mut c_void, lock: *mut c_void) {
-    wait(&cx(), cv, lock, Nanos::NEVER);
+unsafe extern "C" fn cv_wait(cv: *mut kcondvar_t, lock: *mut kmutex_t) {
+    wait(&cx(), cv.cast(), lock.cast(), Nanos::NEVER);
 }
 
-unsafe extern "C" fn cv_wait_sig(cv: *mut c_void, lock: *mut c_void) -> c_int {
-    wait(&cx(), cv, lock, Nanos::NEVER);
+unsafe extern "C" fn cv_wait_sig(cv: *mut kcondvar_t, lock: *mut kmutex_t) -> c_int {
+    wait(&cx(), cv.cast(), lock.cast(), Nanos::NEVER);
     1
 }
 
@@ -163,38 +165,48 @@ fn at_tick(tick: c_long) -> Nanos {
     Nanos(u64::try_from(tick).unwrap_or(0).saturating_mul(Nanos::TICK.0))
 }
 
-unsafe extern "C" fn cv_timedwait(cv: *mut c_void, lock: *mut c_void, tick: c_long) -> c_long {
-    timed(&cx(), cv, lock, at_tick(tick))
+unsafe extern "C" fn cv_timedwait(cv: *mut kcondvar_t, lock: *mut kmutex_t, tick: c_long) -> c_long {
+    timed(&cx(), cv.cast(), lock.cast(), at_tick(tick))
 }
 
-unsafe extern "C" fn cv_timedwait_sig(cv: *mut c_void, lock: *mut c_void, tick: c_long) -> c_long {
-    timed(&cx(), cv, lock, at_tick(tick))
+unsafe extern "C" fn cv_timedwait_sig(cv: *mut kcondvar_t, lock: *mut kmutex_t, tick: c_long) -> c_long {
+    timed(&cx(), cv.cast(), lock.cast(), at_tick(tick))
 }
 
 unsafe extern "C" fn cv_reltimedwait(
-    cv: *mut c_void,
-    lock: *mut c_void,
+    cv: *mut kcondvar_t,
+    lock: *mut kmutex_t,
     ticks: c_long,
-    _res: c_int,
+    _res: time_res_t,
 ) -> c_long {
-    timed(&cx(), cv, lock, thread::now() + Nanos(u64::try_from(ticks).unwrap_or(0) * Nanos::TICK.0))
+    timed(
+        &cx(),
+        cv.cast(),
+        lock.cast(),
+        thread::now() + Nanos(u64::try_from(ticks).unwrap_or(0) * Nanos::TICK.0),
+    )
 }
 
 unsafe extern "C" fn cv_reltimedwait_sig(
-    cv: *mut c_void,
-    lock: *mut c_void,
+    cv: *mut kcondvar_t,
+    lock: *mut kmutex_t,
     ticks: c_long,
-    _res: c_int,
+    _res: time_res_t,
 ) -> c_long {
-    timed(&cx(), cv, lock, thread::now() + Nanos(u64::try_from(ticks).unwrap_or(0) * Nanos::TICK.0))
+    timed(
+        &cx(),
+        cv.cast(),
+        lock.cast(),
+        thread::now() + Nanos(u64::try_from(ticks).unwrap_or(0) * Nanos::TICK.0),
+    )
 }
 
-unsafe extern "C" fn cv_signal(cv: *mut c_void) {
-    wake(&cx(), cv, 1);
+unsafe extern "C" fn cv_signal(cv: *mut kcondvar_t) {
+    wake(&cx(), cv.cast(), 1);
 }
 
-unsafe extern "C" fn cv_broadcast(cv: *mut c_void) {
-    wake(&cx(), cv, u16::MAX);
+unsafe extern "C" fn cv_broadcast(cv: *mut kcondvar_t) {
+    wake(&cx(), cv.cast(), u16::MAX);
 }
 
 /// Wakes waiters in the order they came.

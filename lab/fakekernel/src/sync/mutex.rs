@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use illumos_sys_hdrs::{MUTEX_SPIN, kmutex_t, kmutex_type_t};
+
 use crate::context::Ctx;
 use crate::cx::{Cx, cx};
 use crate::export;
@@ -32,8 +34,8 @@ struct Known {
 
 pub(super) fn exports() -> Vec<Export> {
     export! {
-        ANY: unchecked mutex_init, unchecked mutex_enter, unchecked mutex_tryenter, unchecked mutex_exit;
-        ANY: unchecked mutex_destroy, unchecked mutex_owned;
+        ANY: mutex_init, mutex_enter, mutex_tryenter, mutex_exit;
+        ANY: mutex_destroy, mutex_owned;
     }
 }
 
@@ -47,9 +49,13 @@ fn me_addr(cx: &Cx) -> usize {
     cx.thread().0.kthread.addr()
 }
 
-unsafe extern "C" fn mutex_init(lock: *mut c_void, _name: *mut c_char, kind: c_int, ibc: *mut c_void) {
-    const MUTEX_SPIN: c_int = 1;
-    let cx = cx();
+unsafe extern "C" fn mutex_init(
+    lock: *mut kmutex_t,
+    _name: *mut c_char,
+    kind: kmutex_type_t,
+    ibc: *mut c_void,
+) {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let cookie = ibc.addr();
     let pil = if cookie > usize::from(Ctx::LOCK_LEVEL) && cookie <= 15 { cookie as u8 } else { 0 };
     let pil = if kind == MUTEX_SPIN && pil == 0 { Ctx::LOCK_LEVEL + 1 } else { pil };
@@ -63,8 +69,8 @@ unsafe extern "C" fn mutex_init(lock: *mut c_void, _name: *mut c_char, kind: c_i
     kernel.resources().add("mutex", lock.addr() as u64, "");
 }
 
-unsafe extern "C" fn mutex_enter(lock: *mut c_void) {
-    let cx = cx();
+unsafe extern "C" fn mutex_enter(lock: *mut kmutex_t) {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     if !cx.thread().machine().config().checks {
         let fast = word(lock).compare_exchange(0, me_addr(&cx), Ordering::Acquire, Ordering::Relaxed);
         if fast.is_err() {
@@ -186,8 +192,8 @@ fn set_owner(kernel: &Kernel, addr: usize, owner: Option<&ThreadInner>) {
     }
 }
 
-unsafe extern "C" fn mutex_tryenter(lock: *mut c_void) -> c_int {
-    let cx = cx();
+unsafe extern "C" fn mutex_tryenter(lock: *mut kmutex_t) -> c_int {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let checks = cx.thread().machine().config().checks;
     let known = checks.then(|| known(&cx, lock, "mutex_tryenter"));
     let value = word(lock).load(Ordering::Relaxed);
@@ -203,8 +209,8 @@ unsafe extern "C" fn mutex_tryenter(lock: *mut c_void) -> c_int {
     1
 }
 
-unsafe extern "C" fn mutex_exit(lock: *mut c_void) {
-    exit(&cx(), lock);
+unsafe extern "C" fn mutex_exit(lock: *mut kmutex_t) {
+    exit(&cx(), lock.cast::<c_void>());
 }
 
 /// As `mutex_exit` in the name of `cx`.
@@ -250,8 +256,8 @@ fn release(cx: &Cx, lock: *mut c_void) {
     }
 }
 
-unsafe extern "C" fn mutex_destroy(lock: *mut c_void) {
-    let cx = cx();
+unsafe extern "C" fn mutex_destroy(lock: *mut kmutex_t) {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let value = word(lock).load(Ordering::Relaxed);
     let (owner, me) = (value & OWNER, me_addr(&cx));
     let fault = if value & DEAD == DEAD {
@@ -279,8 +285,8 @@ unsafe extern "C" fn mutex_destroy(lock: *mut c_void) {
     kernel.resources().remove("mutex", lock.addr() as u64);
 }
 
-unsafe extern "C" fn mutex_owned(lock: *mut c_void) -> c_int {
-    c_int::from(owned(&cx(), lock))
+unsafe extern "C" fn mutex_owned(lock: *const kmutex_t) -> c_int {
+    c_int::from(owned(&cx(), lock.cast_mut().cast()))
 }
 
 pub(super) fn owned(cx: &Cx, lock: *mut c_void) -> bool {

@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use illumos_sys_hdrs::{RW_WRITER, krw_t, krw_type_t, krwlock_t};
+
 use crate::cx::{Cx, cx};
 use crate::export;
 use crate::export::Export;
@@ -13,15 +15,14 @@ use crate::rule::Rule;
 use crate::sync::{check_order, origin};
 use crate::wait::WaitQueue;
 
-const RW_WRITER: c_int = 0;
 const WRITE_LOCKED: usize = 4;
 const READER: usize = 8;
 
 pub(super) fn exports() -> Vec<Export> {
     export! {
-        UKS: unchecked rw_enter, unchecked rw_tryenter, unchecked rw_exit, unchecked rw_downgrade;
-        UKS: unchecked rw_tryupgrade, unchecked rw_init, unchecked rw_destroy;
-        ANY: unchecked rw_read_held, unchecked rw_write_held, unchecked rw_lock_held;
+        UKS: rw_enter, rw_tryenter, rw_exit, rw_downgrade;
+        UKS: rw_tryupgrade, rw_init, rw_destroy;
+        ANY: rw_read_held, rw_write_held, rw_lock_held;
     }
 }
 
@@ -52,8 +53,8 @@ fn with<R>(cx: &Cx, lock: *mut c_void, f: impl FnOnce(&mut RwObject) -> R) -> R 
     value
 }
 
-unsafe extern "C" fn rw_init(lock: *mut c_void, _name: *mut c_char, _kind: c_int, _arg: *mut c_void) {
-    let cx = cx();
+unsafe extern "C" fn rw_init(lock: *mut krwlock_t, _name: *mut c_char, _kind: krw_type_t, _arg: *mut c_void) {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let kernel = cx.kernel();
     let (class, origin) = origin(&cx, kernel);
     kernel.locks().lock().objects.insert(lock.addr(), new_object(class, origin));
@@ -62,8 +63,8 @@ unsafe extern "C" fn rw_init(lock: *mut c_void, _name: *mut c_char, _kind: c_int
     kernel.resources().add("rwlock", lock.addr() as u64, "");
 }
 
-unsafe extern "C" fn rw_destroy(lock: *mut c_void) {
-    let cx = cx();
+unsafe extern "C" fn rw_destroy(lock: *mut krwlock_t) {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let active = with(&cx, lock, |o| o.writer != 0 || !o.readers.is_empty());
     cx.check(!active, Rule::BadRwlock, || {
         format!("rw_destroy: lock still active: {}", cx.kernel().locks().describe(lock.addr()))
@@ -96,8 +97,8 @@ fn hold(cx: &Cx, lock: *mut c_void, writer: bool) {
     cx.thread().0.local().held.push(Held { addr: lock.addr(), kind, class, pc: cx.caller_pc() });
 }
 
-unsafe extern "C" fn rw_enter(lock: *mut c_void, how: c_int) {
-    let cx = cx();
+unsafe extern "C" fn rw_enter(lock: *mut krwlock_t, how: krw_t) {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let me = cx.thread().0.kthread.addr();
     let writer = how == RW_WRITER;
     let (recursive, class) =
@@ -125,8 +126,8 @@ unsafe extern "C" fn rw_enter(lock: *mut c_void, how: c_int) {
     hold(&cx, lock, writer);
 }
 
-unsafe extern "C" fn rw_tryenter(lock: *mut c_void, how: c_int) -> c_int {
-    let cx = cx();
+unsafe extern "C" fn rw_tryenter(lock: *mut krwlock_t, how: krw_t) -> c_int {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let writer = how == RW_WRITER;
     if try_take(&cx, lock, writer).is_some() {
         return 0;
@@ -135,8 +136,8 @@ unsafe extern "C" fn rw_tryenter(lock: *mut c_void, how: c_int) -> c_int {
     1
 }
 
-unsafe extern "C" fn rw_exit(lock: *mut c_void) {
-    let cx = cx();
+unsafe extern "C" fn rw_exit(lock: *mut krwlock_t) {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let me = cx.thread().0.kthread.addr();
     let fault = with(&cx, lock, |o| {
         if o.writer == me {
@@ -168,8 +169,8 @@ fn rename_held(cx: &Cx, lock: *mut c_void, kind: HeldKind) {
     }
 }
 
-unsafe extern "C" fn rw_downgrade(lock: *mut c_void) {
-    let cx = cx();
+unsafe extern "C" fn rw_downgrade(lock: *mut krwlock_t) {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let me = cx.thread().0.kthread.addr();
     let ok = with(&cx, lock, |o| {
         if o.writer == me {
@@ -184,8 +185,8 @@ unsafe extern "C" fn rw_downgrade(lock: *mut c_void) {
     rename_held(&cx, lock, HeldKind::Reader);
 }
 
-unsafe extern "C" fn rw_tryupgrade(lock: *mut c_void) -> c_int {
-    let cx = cx();
+unsafe extern "C" fn rw_tryupgrade(lock: *mut krwlock_t) -> c_int {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let me = cx.thread().0.kthread.addr();
     let done = with(&cx, lock, |o| {
         let alone = o.readers == [me] && o.waiting_writers == 0;
@@ -201,19 +202,19 @@ unsafe extern "C" fn rw_tryupgrade(lock: *mut c_void) -> c_int {
     c_int::from(done)
 }
 
-unsafe extern "C" fn rw_read_held(lock: *mut c_void) -> c_int {
-    let cx = cx();
+unsafe extern "C" fn rw_read_held(lock: *mut krwlock_t) -> c_int {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let me = cx.thread().0.kthread.addr();
     c_int::from(with(&cx, lock, |o| o.readers.contains(&me)))
 }
 
-unsafe extern "C" fn rw_write_held(lock: *mut c_void) -> c_int {
-    let cx = cx();
+unsafe extern "C" fn rw_write_held(lock: *mut krwlock_t) -> c_int {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     let me = cx.thread().0.kthread.addr();
     c_int::from(with(&cx, lock, |o| o.writer == me))
 }
 
-unsafe extern "C" fn rw_lock_held(lock: *mut c_void) -> c_int {
-    let cx = cx();
+unsafe extern "C" fn rw_lock_held(lock: *mut krwlock_t) -> c_int {
+    let (cx, lock) = (cx(), lock.cast::<c_void>());
     c_int::from(with(&cx, lock, |o| o.writer != 0 || !o.readers.is_empty()))
 }
