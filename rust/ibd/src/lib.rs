@@ -1,2 +1,32 @@
-#![no_std]
+//! `ibd`: IP over InfiniBand (RFC 4391, RFC 4392), datagram mode.
+//!
+//! One object, two drivers. As `ibd` every device node is one link: the IB nexus makes a node per partition of a port. As `ibp`
+//! a node is a port, which carries no traffic itself; links are made on it by ioctl (`dladm create-part`).
+//!
+//! The protocol is in [`ipoib`], the ways into the kernel in `kernel`, `gldv3` and `ibtf`; here they meet. Without unsafe code.
+
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+
+mod cache;
+mod counters;
+mod driver;
+mod link;
+mod node;
+mod ring;
+
+use ipoib::Instant;
+
+pub use driver::Ibd;
+
+kernel::module!(driver Ibd);
+
+/// The time, as the machines know it.
+fn now() -> Instant {
+    Instant::from_nanos(kernel::time::Instant::now().as_nanos())
+}
+
+/// The same, as the kernel knows it.
+fn kernel_instant(instant: Instant) -> kernel::time::Instant {
+    kernel::time::Instant::from_nanos(instant.as_nanos())
+}

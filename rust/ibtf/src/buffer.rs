@@ -202,6 +202,11 @@ impl Pool {
         }
     }
 
+    /// How many buffers are free.
+    pub(crate) fn free_count(&self) -> u32 {
+        self.free.len()
+    }
+
     fn start(&self, index: u32) -> NonNull<u8> {
         let offset = index as usize * self.stride;
         // SAFETY: an index below the number of buffers, hence inside the memory.

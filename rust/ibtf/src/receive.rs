@@ -86,6 +86,11 @@ impl ReceiveQueue {
         self.channel.sizes().receive.saturating_sub(self.room.load(Ordering::Relaxed))
     }
 
+    /// How many buffers of the pool are free: neither with the adapter nor lent.
+    pub fn spare(&self) -> u32 {
+        self.pool.free_count()
+    }
+
     /// Posts free buffers of the pool until the adapter's queue is full or none is left; how many. An error says why it
     /// stopped early; the buffers concerned are home again.
     pub fn refill(&self) -> Result<u32, Status> {

@@ -68,7 +68,7 @@ pub struct Port {
     pub pkey_index: Option<u16>,
     /// What the port can carry.
     pub mtu: Mtu,
-    /// Payload bits per second.
+    /// Payload bits per second; 0 if the port does not tell, and the broadcast group's rate counts.
     pub speed: u64,
 }
 
@@ -401,11 +401,19 @@ impl Link {
             Some(qp) if Some(qp.plan) == self.plan() => Status::Up(Up {
                 address: LinkAddr::unicast(qp.qpn, port.gid),
                 mtu: qp.plan.mtu,
-                speed: port.speed,
+                speed: match (port.speed, membership.group.rate) {
+                    (0, Some(rate)) => rate.bits_per_second(),
+                    (speed, _) => speed,
+                },
                 scope: membership.group.scope,
             }),
             _ => Status::Down(WaitsFor::QueuePair),
         }
+    }
+
+    /// The port as it was asked last.
+    pub fn port(&self) -> Option<&Port> {
+        self.port.as_ref()
     }
 
     /// The broadcast group, while a membership is held.

@@ -316,10 +316,21 @@ where
 
     /// The next thing to do; call until `None` after every [`Paths::submit`], event and timeout.
     pub fn poll_action(&mut self) -> Option<Action<P, H>> {
-        if let Some(unbind) = self.unbinds.next() {
-            return Some(unbind.map_or(Action::UnbindAll, Action::Unbind));
-        }
-        self.next_packet().or_else(|| self.next_lookup().map(Action::Lookup))
+        self.next_unbind().or_else(|| self.next_packet()).or_else(|| self.next_lookup().map(Action::Lookup))
+    }
+
+    /// The same without packets, for a caller that has no room for them now.
+    pub fn next_request(&mut self) -> Option<Action<P, H>> {
+        self.next_unbind().or_else(|| self.next_lookup().map(Action::Lookup))
+    }
+
+    fn next_unbind(&mut self) -> Option<Action<P, H>> {
+        Some(self.unbinds.next()?.map_or(Action::UnbindAll, Action::Unbind))
+    }
+
+    /// Whether [`Paths::next_packet`] has one.
+    pub fn has_packet_out(&self) -> bool {
+        self.packets.has_out()
     }
 
     /// Only [`Action::Send`] and [`Action::Drop`], which a caller may want to take while it holds the transmit queue.

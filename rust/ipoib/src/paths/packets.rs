@@ -64,6 +64,10 @@ impl<P, H, T> Packets<P, H, T> {
     pub(super) fn held(&self) -> usize {
         self.held
     }
+
+    pub(super) fn has_out(&self) -> bool {
+        !self.out.is_empty()
+    }
 }
 
 impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {

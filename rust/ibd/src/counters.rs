@@ -1,0 +1,241 @@
+//! What a link counts. Every packet is in exactly one of "sent" and the transmit drops, or "received" and the receive drops.
+
+use gldv3::Stat;
+use ipoib::Cast;
+use ipoib::header::{GRH_LEN, Rejected};
+use ipoib::paths;
+use kernel::counter::{CacheLine, Counter, sum};
+use kernel::kstat::Source;
+
+/// Why a packet to send was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum TxDrop {
+    /// The link is not up.
+    LinkDown,
+    /// Less than a pseudo header in front, or nothing behind it that could be a packet.
+    Malformed,
+    /// The multicast queue pair with a GID that is no group.
+    BadDestination,
+    /// Longer than the link's SDU.
+    TooLong,
+    /// See [`paths::DropReason::Unreachable`].
+    Unreachable,
+    /// See [`paths::DropReason::LookupFailed`].
+    LookupFailed,
+    /// See [`paths::DropReason::QueueFull`].
+    QueueFull,
+    /// See [`paths::DropReason::TableFull`].
+    TableFull,
+    /// See [`paths::DropReason::LinkReset`].
+    LinkReset,
+    /// The adapter refused the work request.
+    PostFailed,
+}
+
+/// Why a received frame was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum RxDrop {
+    /// Our own multicast, come back: dropped on purpose, no error.
+    OwnMulticast,
+    /// Shorter than GRH and IPoIB header.
+    Short,
+    /// The adapter reported an error.
+    Completion,
+    /// No memory for a message.
+    NoMemory,
+}
+
+const TX_DROPS: usize = TxDrop::PostFailed as usize + 1;
+const RX_DROPS: usize = RxDrop::NoMemory as usize + 1;
+
+impl From<paths::DropReason> for TxDrop {
+    fn from(reason: paths::DropReason) -> Self {
+        match reason {
+            paths::DropReason::Unreachable => Self::Unreachable,
+            paths::DropReason::LookupFailed => Self::LookupFailed,
+            paths::DropReason::QueueFull => Self::QueueFull,
+            paths::DropReason::TableFull => Self::TableFull,
+            paths::DropReason::LinkReset => Self::LinkReset,
+        }
+    }
+}
+
+impl From<Rejected> for RxDrop {
+    fn from(rejected: Rejected) -> Self {
+        match rejected {
+            Rejected::Short => Self::Short,
+            Rejected::OwnMulticast => Self::OwnMulticast,
+        }
+    }
+}
+
+/// One direction's packets.
+#[derive(Default)]
+struct Traffic {
+    packets: Counter,
+    bytes: Counter,
+    multicast: Counter,
+    broadcast: Counter,
+}
+
+impl Traffic {
+    fn count(&self, cast: Cast, bytes: usize) {
+        self.packets.increment();
+        self.bytes.add(bytes as u64);
+        match cast {
+            Cast::Unicast => {}
+            Cast::Multicast => self.multicast.increment(),
+            Cast::Broadcast => self.broadcast.increment(),
+        }
+    }
+}
+
+/// What the transmit side writes.
+#[derive(Default)]
+pub(crate) struct TxCounters {
+    sent: Traffic,
+    drops: [Counter; TX_DROPS],
+    /// Packets given back to the MAC layer for want of a slot; they come again.
+    pub(crate) put_off: Counter,
+    /// Sends that the adapter took and then failed.
+    pub(crate) failed: Counter,
+}
+
+impl TxCounters {
+    /// A packet the adapter has taken: `frame` bytes on the wire, IPoIB header included.
+    pub(crate) fn sent(&self, cast: Cast, frame: usize) {
+        self.sent.count(cast, frame);
+    }
+
+    /// A packet that goes no further.
+    pub(crate) fn dropped(&self, reason: TxDrop) {
+        self.drops[reason as usize].increment();
+    }
+
+    /// Several packets that go no further.
+    pub(crate) fn dropped_many(&self, reason: TxDrop, packets: usize) {
+        self.drops[reason as usize].add(packets as u64);
+    }
+}
+
+/// What the receive side writes.
+#[derive(Default)]
+pub(crate) struct RxCounters {
+    received: Traffic,
+    drops: [Counter; RX_DROPS],
+    /// Frames passed up in the adapter's own buffer.
+    pub(crate) lent: Counter,
+    /// Frames passed up as a copy.
+    pub(crate) copied: Counter,
+}
+
+impl RxCounters {
+    /// A frame passed up: `buffer` bytes of it, the GRH's 40 included, which are not counted.
+    pub(crate) fn received(&self, cast: Cast, buffer: usize) {
+        self.received.count(cast, buffer.saturating_sub(GRH_LEN));
+    }
+
+    /// A frame that goes no further.
+    pub(crate) fn dropped(&self, reason: RxDrop) {
+        self.drops[reason as usize].increment();
+    }
+}
+
+/// All counters of a link; they live as long as it is attached, over any number of starts.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) tx: CacheLine<TxCounters>,
+    pub(crate) rx: CacheLine<RxCounters>,
+}
+
+impl Counters {
+    /// The MAC layer's view; `None` for what is not counted here.
+    pub(crate) fn stat(&self, stat: Stat) -> Option<u64> {
+        let (tx, rx) = (&self.tx.0, &self.rx.0);
+        let rx_drop = |reason: RxDrop| rx.drops[reason as usize].get();
+        Some(match stat {
+            Stat::PacketsSent => tx.sent.packets.get(),
+            Stat::BytesSent => tx.sent.bytes.get(),
+            Stat::MulticastSent => tx.sent.multicast.get(),
+            Stat::BroadcastSent => tx.sent.broadcast.get(),
+            Stat::PacketsReceived => rx.received.packets.get(),
+            Stat::BytesReceived => rx.received.bytes.get(),
+            Stat::MulticastReceived => rx.received.multicast.get(),
+            Stat::BroadcastReceived => rx.received.broadcast.get(),
+            Stat::TransmitErrors => sum(&tx.drops) + tx.failed.get(),
+            Stat::NoTransmitBuffer => tx.put_off.get(),
+            Stat::ReceiveErrors => rx_drop(RxDrop::Short) + rx_drop(RxDrop::Completion),
+            Stat::NoReceiveBuffer => rx_drop(RxDrop::NoMemory),
+            _ => return None,
+        })
+    }
+}
+
+/// The named statistics of a link: every reason on its own.
+impl Source for Counters {
+    const NAMES: &'static [&'static core::ffi::CStr] = &[
+        c"tx_drop_link_down",
+        c"tx_drop_malformed",
+        c"tx_drop_bad_destination",
+        c"tx_drop_too_long",
+        c"tx_drop_unreachable",
+        c"tx_drop_lookup_failed",
+        c"tx_drop_queue_full",
+        c"tx_drop_table_full",
+        c"tx_drop_link_reset",
+        c"tx_drop_post_failed",
+        c"rx_drop_own_multicast",
+        c"rx_drop_short",
+        c"rx_drop_completion",
+        c"rx_drop_no_memory",
+        c"tx_put_off",
+        c"tx_failed",
+        c"rx_lent",
+        c"rx_copied",
+    ];
+
+    fn read(&self, values: &mut dyn FnMut(usize, u64)) {
+        let rest = [&self.tx.put_off, &self.tx.failed, &self.rx.lent, &self.rx.copied];
+        let all = self.tx.drops.iter().chain(&self.rx.drops).chain(rest);
+        for (index, counter) in all.enumerate() {
+            values(index, counter.get());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_a_name() {
+        let mut seen = 0;
+        Counters::default().read(&mut |index, _| seen = seen.max(index + 1));
+        assert_eq!(seen, Counters::NAMES.len());
+        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 4);
+    }
+
+    #[test]
+    fn bytes_count_the_ipoib_header_and_not_the_grh_in_both_directions() {
+        let counters = Counters::default();
+        counters.tx.sent(Cast::Broadcast, 4 + 28);
+        counters.rx.received(Cast::Broadcast, 40 + 4 + 28);
+        for stat in [Stat::BytesSent, Stat::BytesReceived] {
+            assert_eq!(counters.stat(stat), Some(32));
+        }
+        for stat in [Stat::BroadcastSent, Stat::BroadcastReceived, Stat::PacketsSent, Stat::PacketsReceived] {
+            assert_eq!(counters.stat(stat), Some(1));
+        }
+        assert_eq!(counters.stat(Stat::MulticastReceived), Some(0));
+    }
+
+    #[test]
+    fn own_multicast_is_no_error() {
+        let counters = Counters::default();
+        counters.rx.dropped(RxDrop::OwnMulticast);
+        counters.rx.dropped(RxDrop::Short);
+        assert_eq!(counters.stat(Stat::ReceiveErrors), Some(1));
+    }
+}

@@ -1,0 +1,309 @@
+//! The machines of a link and what their actions mean here.
+//!
+//! [`Control`] is under one lock ([`super::Shared::control`]). Whoever knows something - a callback of the MAC layer, an event
+//! of IBTF, a worker with an answer - takes the lock, tells a machine, and wakes the control thread. Only the control thread
+//! turns actions into [`Effect`]s, which it carries out without the lock.
+
+use ibtf::McgInfo;
+use ipoib::groups::{self, Groups};
+use ipoib::link::{self, Link, Status, Ticket, Up};
+use ipoib::paths::{self, Paths, Resolution, Severity};
+use ipoib::{Cast, Instant, LinkAddr, Mgid, PKey, Scope};
+use kernel::mblk::Mblk;
+use kernel::{AllocError, KVec};
+
+use super::datapath::Datapath;
+use super::dest::Dest;
+use super::group::Group;
+use super::jobs::Job;
+
+/// Addresses known at once.
+const ADDRESSES: usize = 4096;
+/// Packets waiting for a path at once, in all.
+const PACKETS: usize = 512;
+/// Groups at once.
+const GROUPS: usize = 512;
+
+pub(crate) type Addresses =
+    Paths<Mblk, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Mblk, Dest>>>;
+
+/// What the control thread does next, without the lock.
+pub(crate) enum Effect {
+    /// Something a worker has to do.
+    Job(Job),
+    /// Packets have their path, or lost it.
+    Packets,
+    /// Take an address out of the transmit queue's cache.
+    Unbind(LinkAddr),
+    /// Empty that cache.
+    UnbindAll,
+    /// Tell the MAC layer.
+    Announce(Status),
+    /// Take the queue pair down.
+    TearDown(Option<Datapath>),
+    /// Tell the log.
+    Note(Note),
+}
+
+/// For the log.
+pub(crate) enum Note {
+    Link(link::Note),
+    /// A group could not be joined; whether it had been joined before.
+    JoinFailed(Mgid, bool),
+    /// Promiscuous mode could not join a group.
+    Missed(Mgid),
+}
+
+pub(crate) struct Control {
+    pub(crate) link: Link,
+    pub(crate) paths: Addresses,
+    pub(crate) groups: Groups<Group, KVec<groups::GroupSlot<Group>>>,
+    /// What stands between start and stop, once it is built.
+    pub(crate) datapath: Option<Datapath>,
+    /// The broadcast group as it was joined last.
+    broadcast: Option<McgInfo>,
+    scope: Option<Scope>,
+    pkey: PKey,
+    /// The adapter is gone: nothing will ever be asked of it again.
+    pub(crate) removed: bool,
+    /// Packets have their path and the send queue has no room.
+    no_room: bool,
+}
+
+impl Control {
+    pub(crate) fn new(pkey: PKey, seed: u64) -> Result<Self, AllocError> {
+        let addresses = KVec::from_fn(ADDRESSES, |_| paths::PathSlot::default())?;
+        let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
+        let slots = KVec::from_fn(GROUPS, |_| groups::GroupSlot::default())?;
+        Ok(Self {
+            link: Link::new(link::Config::new(pkey), seed),
+            paths: Paths::new(paths::Config::default(), addresses, packets, seed),
+            groups: Groups::new(groups::Config::default(), slots, seed),
+            datapath: None,
+            broadcast: None,
+            scope: None,
+            pkey,
+            removed: false,
+            no_room: false,
+        })
+    }
+
+    /// Whether nothing is held and no answer is awaited.
+    pub(crate) fn is_idle(&self) -> bool {
+        let lookups = self.paths.lookups_in_flight() != 0 || self.paths.packets_held() != 0;
+        self.link.is_idle() && self.groups.is_idle() && !lookups && self.datapath.is_none()
+    }
+
+    pub(crate) fn start(&mut self, now: Instant) {
+        self.link.handle_event(now, link::Event::Start);
+    }
+
+    /// Hands out the queue pair for whoever stops the link to take down.
+    pub(crate) fn stop(&mut self, now: Instant) -> Option<Datapath> {
+        self.link.handle_event(now, link::Event::Stop);
+        self.groups.handle_event(now, groups::Event::Stop);
+        self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
+        self.no_room = false;
+        self.datapath.take()
+    }
+
+    /// The broadcast group was joined; whoever remembers another one must ask again.
+    pub(crate) fn broadcast_joined(&mut self, now: Instant, info: &McgInfo) {
+        if self.broadcast.as_ref().is_some_and(|before| before != info)
+            && let Some(group) = self.link.broadcast_group()
+        {
+            self.paths.handle_event(now, paths::Event::Forget(LinkAddr::multicast(group.mgid)));
+        }
+        self.broadcast = Some(*info);
+    }
+
+    pub(crate) fn looked_up(
+        &mut self,
+        now: Instant,
+        to: LinkAddr,
+        result: Result<Resolution<Dest>, paths::LookupError>,
+    ) {
+        self.paths.handle_event(now, paths::Event::LookedUp(to, result));
+    }
+
+    /// A group exists: whoever was sent to the routers instead asks again.
+    pub(crate) fn group_appeared(&mut self, now: Instant, mgid: Mgid) {
+        self.link.handle_event(now, link::Event::Appeared(mgid));
+        self.groups.handle_event(now, groups::Event::Exists(mgid));
+        if !self.groups.hears(mgid) {
+            self.paths.handle_event(now, paths::Event::Forget(LinkAddr::multicast(mgid)));
+        }
+    }
+
+    pub(crate) fn group_gone(&mut self, now: Instant, mgid: Mgid) {
+        self.link.handle_event(now, link::Event::Gone(mgid));
+        self.groups.handle_event(now, groups::Event::Gone(mgid));
+    }
+
+    /// Whether packets that have their path must wait for the send queue.
+    pub(crate) fn wait_for_room(&mut self, wait: bool) {
+        self.no_room = wait;
+    }
+
+    /// When [`Control::handle_timeout`] wants to be called next.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let machines = [self.link.poll_timeout(), self.paths.poll_timeout(), self.groups.poll_timeout()];
+        machines.into_iter().flatten().min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.link.handle_timeout(now);
+        self.paths.handle_timeout(now);
+        self.groups.handle_timeout(now);
+    }
+
+    /// The next thing to do; `None` until something else is told.
+    pub(crate) fn next_effect(&mut self, now: Instant) -> Option<Effect> {
+        loop {
+            if self.paths.has_packet_out() && !self.no_room {
+                return Some(Effect::Packets);
+            }
+            if let Some(action) = self.link.poll_action() {
+                match self.link_action(now, action) {
+                    None => continue,
+                    effect => return effect,
+                }
+            }
+            if let Some(action) = self.groups.poll_action() {
+                match self.groups_action(now, action) {
+                    None => continue,
+                    effect => return effect,
+                }
+            }
+            match self.paths.next_request()? {
+                paths::Action::Unbind(to) => return Some(Effect::Unbind(to)),
+                paths::Action::UnbindAll => return Some(Effect::UnbindAll),
+                paths::Action::Lookup(to) => {
+                    if let Some(job) = self.lookup(now, to) {
+                        return Some(Effect::Job(job));
+                    }
+                }
+                // No requests.
+                paths::Action::Send(..) | paths::Action::Drop(..) => return Some(Effect::Packets),
+            }
+        }
+    }
+
+    fn link_action(&mut self, now: Instant, action: link::Action) -> Option<Effect> {
+        let job = match action {
+            link::Action::QueryPort(ticket) => Job::QueryPort(ticket),
+            link::Action::Find(ticket, mgid) => Job::Find(ticket, mgid),
+            link::Action::Join(ticket, gid, mgid, group) => Job::JoinBroadcast(ticket, gid, mgid, group),
+            link::Action::Leave { mgid, gid, joins } => Job::LeaveBroadcast { mgid, gid, joins },
+            link::Action::Build(ticket, plan, group) => {
+                Job::Build(ticket, plan, group, self.broadcast?)
+            }
+            link::Action::Attach(ticket, _, group) => return Some(self.attach(now, ticket, group)),
+            link::Action::TearDown => return Some(Effect::TearDown(self.datapath.take())),
+            link::Action::Invalidate(severity) => {
+                self.invalidate(now, severity);
+                return None;
+            }
+            link::Action::Announce(status) => {
+                self.announced(now, status);
+                return Some(Effect::Announce(status));
+            }
+            link::Action::Note(note) => return Some(Effect::Note(Note::Link(note))),
+        };
+        Some(Effect::Job(job))
+    }
+
+    fn attach(&mut self, now: Instant, ticket: Ticket, group: link::BroadcastGroup) -> Effect {
+        self.paths.handle_event(now, paths::Event::Forget(LinkAddr::multicast(group.mgid)));
+        Effect::Job(Job::AttachBroadcast(ticket, group.mgid, self.broadcast))
+    }
+
+    fn invalidate(&mut self, now: Instant, severity: Severity) {
+        self.paths.handle_event(now, paths::Event::Invalidate(severity));
+        let event = match severity {
+            Severity::Light | Severity::Normal => groups::Event::Renew,
+            Severity::Heavy => groups::Event::Reset,
+        };
+        self.groups.handle_event(now, event);
+    }
+
+    fn announced(&mut self, now: Instant, status: Status) {
+        let event = match status {
+            Status::Up(Up { scope, .. }) => {
+                self.scope = Some(scope);
+                groups::Event::Up(scope, self.pkey)
+            }
+            Status::Down(_) => groups::Event::Down,
+            Status::Stopped => groups::Event::Stop,
+        };
+        self.groups.handle_event(now, event);
+    }
+
+    fn groups_action(&mut self, now: Instant, action: groups::Action<Group>) -> Option<Effect> {
+        let job = match action {
+            groups::Action::Join { group, role, .. } => Job::JoinGroup(group, role),
+            groups::Action::Leave { group, roles, joins, .. } => Job::LeaveGroup(group, roles, joins),
+            groups::Action::List => Job::ListGroups,
+            groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),
+            groups::Action::Forget(group) => {
+                let to = self.on_link(group)?;
+                self.paths.handle_event(now, paths::Event::Forget(to));
+                return None;
+            }
+            groups::Action::ForgetAll => {
+                self.paths.handle_event(now, paths::Event::ForgetGroups);
+                return None;
+            }
+            groups::Action::Failed { group, role, again } => {
+                let missed = role == groups::Roles::NON;
+                let note = if missed { Note::Missed(group) } else { Note::JoinFailed(group, again) };
+                return Some(Effect::Note(note));
+            }
+        };
+        Some(Effect::Job(job))
+    }
+
+    fn group_resolved(
+        &mut self,
+        now: Instant,
+        group: Mgid,
+        result: Result<groups::Resolved<Group>, groups::JoinError>,
+    ) -> Option<Effect> {
+        let to = self.on_link(group)?;
+        match result {
+            Ok(resolved) => Some(Effect::Job(Job::MakeDest(to, resolved.info.into_info(), resolved.refresh))),
+            Err(error) => {
+                self.looked_up(now, to, Err(lookup_error(error)));
+                None
+            }
+        }
+    }
+
+    /// The job that answers a lookup, unless it is answered here.
+    fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Job> {
+        let Some(group) = to.mgid() else { return Some(Job::Lookup(to)) };
+        let broadcast =
+            to.cast() == Cast::Broadcast && self.link.broadcast_group().is_some_and(|g| g.mgid == group);
+        if broadcast && let Some(info) = &self.broadcast {
+            return Some(Job::MakeDest(to, *info, None));
+        }
+        if let Err(error) = self.groups.resolve(group) {
+            self.looked_up(now, to, Err(lookup_error(error)));
+        }
+        None
+    }
+
+    /// The address of a group in the MAC layer's form, as it goes on this link's wire.
+    fn on_link(&self, group: Mgid) -> Option<LinkAddr> {
+        Some(LinkAddr::multicast(group.on_link(self.scope?, self.pkey)))
+    }
+}
+
+fn lookup_error(error: groups::JoinError) -> paths::LookupError {
+    match error {
+        groups::JoinError::Refused => paths::LookupError::Absent,
+        groups::JoinError::Unanswered | groups::JoinError::LinkDown | groups::JoinError::NoRoom => {
+            paths::LookupError::Unanswered
+        }
+    }
+}

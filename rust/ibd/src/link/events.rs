@@ -1,0 +1,84 @@
+//! What IBTF tells a link on its own initiative: recorded, and left to the control thread.
+
+use ibtf::{AsyncEvent, ClientHandler, Gid, SubnetEvent};
+use ipoib::Mgid;
+use ipoib::{groups, link, paths};
+use kernel::{KArc, log};
+
+use super::Shared;
+use crate::node::gid;
+use crate::now;
+
+/// Where a link's events go.
+pub(crate) struct Events(pub(crate) KArc<Shared>);
+
+impl Events {
+    fn is_ours(&self, hca: u64, port: u8) -> bool {
+        self.0.node.hca.get() == hca && self.0.node.port == port
+    }
+
+    fn port_event(&self, hca: u64, port: u8, renew: bool) {
+        if self.is_ours(hca, port) {
+            let event = if renew { link::Event::Renew } else { link::Event::PortEvent };
+            self.0.tell(|control| control.link.handle_event(now(), event));
+        }
+    }
+}
+
+impl ClientHandler for Events {
+    fn async_event(&self, event: AsyncEvent) {
+        match event {
+            AsyncEvent::PortDown { hca_guid, port } => self.port_event(hca_guid, port, false),
+            // IBTL merges a quick down and up into the up, and while it was down the SM has forgotten the port.
+            AsyncEvent::PortUp { hca_guid, port } => self.port_event(hca_guid, port, true),
+            AsyncEvent::PortChange { hca_guid, port, what } => {
+                self.port_event(hca_guid, port, what.reregister() || what.subnet_manager());
+            }
+            AsyncEvent::Reregister { hca_guid, port } => self.port_event(hca_guid, port, true),
+            AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.0.hca_removed(),
+            AsyncEvent::ChannelFailed => {
+                log!(note, self.0.name, "catastrophic channel error");
+                super::tell_broken(&self.0.control);
+            }
+            AsyncEvent::CqFailed => {
+                log!(note, self.0.name, "completion queue error");
+                super::tell_broken(&self.0.control);
+            }
+            _ => {}
+        }
+    }
+
+    fn subnet_event(&self, port: Gid, event: SubnetEvent) {
+        let name = self.0.name;
+        if self.0.control.lock().link.port().is_some_and(|known| known.gid != gid(port)) {
+            return;
+        }
+        match event {
+            SubnetEvent::GroupCreated(group) => self.group(group, true),
+            SubnetEvent::GroupDeleted(group) => self.group(group, false),
+            SubnetEvent::PortAvailable(peer) | SubnetEvent::PortUnavailable(peer) => {
+                let event = paths::Event::GidChanged(gid(peer));
+                self.0.tell(|control| control.paths.handle_event(now(), event));
+            }
+            SubnetEvent::NoticesAvailable => {
+                log!(note, name, "IBA multicast support restored due to availability of multicast traps");
+                // What happened meanwhile was not heard.
+                self.0.tell(|control| control.groups.handle_event(now(), groups::Event::Renew));
+            }
+            SubnetEvent::NoticesUnavailable => {
+                log!(note, name, "IBA multicast support degraded due to unavailability of multicast traps");
+            }
+            SubnetEvent::Other(_) => {}
+        }
+    }
+}
+
+impl Events {
+    fn group(&self, group: Gid, exists: bool) {
+        let Some(mgid) = Mgid::new(gid(group)) else { return };
+        self.0.tell(|control| match exists {
+            true => control.group_appeared(now(), mgid),
+            false => control.group_gone(now(), mgid),
+        });
+    }
+}

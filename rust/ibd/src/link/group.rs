@@ -1,0 +1,37 @@
+//! Multicast groups between IBTF's records and the protocol's.
+
+use ibtf::McgInfo;
+use ipoib::link::BroadcastGroup;
+use ipoib::{Mgid, Mlid, Mtu, QKey, Rate, Scope};
+
+use crate::node;
+
+/// A group this port is in, for [`ipoib::groups`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Group(McgInfo);
+
+impl Group {
+    pub(crate) fn new(info: McgInfo) -> Self {
+        Self(info)
+    }
+
+    pub(crate) fn into_info(self) -> McgInfo {
+        self.0
+    }
+}
+
+/// The record of a broadcast group, if every field of it makes sense.
+pub(crate) fn broadcast(info: &McgInfo) -> Option<BroadcastGroup> {
+    let mgid = Mgid::new(node::gid(info.address.dgid))?;
+    Some(BroadcastGroup {
+        mgid,
+        scope: mgid.scope().or_else(|| Scope::from_nibble(info.scope))?,
+        mlid: Mlid::new(info.address.dlid)?,
+        qkey: QKey::new(info.qkey),
+        mtu: Mtu::from_code(info.mtu_code)?,
+        rate: u8::try_from(info.address.rate).ok().and_then(Rate::from_code),
+        sl: info.address.sl,
+        tclass: info.address.tclass,
+        flow_label: info.address.flow,
+    })
+}

@@ -1,0 +1,182 @@
+//! A link from attach to detach: a chain of values that undo themselves.
+
+use gldv3::{Config, InstanceNumber, Registration};
+use ibtf::{Client, Hca, Pd};
+use ipoib::link::Event;
+use ipoib::{LinkAddr, PKey};
+use kernel::ddi::DevInfo;
+use kernel::thread::Worker;
+use kernel::time::{Duration, Instant};
+use kernel::{Errno, KArc, KVec, log};
+
+use super::announce::News;
+use super::control::Control;
+use super::events::Events;
+use super::jobs::Queue;
+use super::{Provider, Shared, effects};
+use crate::node::Node;
+use crate::now;
+
+/// The SDU announced before the broadcast group's MTU is known.
+const FIRST_SDU: u32 = ipoib::Mtu::B2048.sdu();
+/// How long detach waits for what a stop has left to do before it says that the link is busy.
+const PATIENCE: Duration = Duration::from_millis(2000);
+
+/// An attached link.
+pub(crate) struct Link {
+    registration: Registration<Provider>,
+    inner: Inner,
+}
+
+/// What is left of a link when GLDv3 has let go of it.
+struct Inner {
+    shared: KArc<Shared>,
+    threads: Option<Threads>,
+    client: Option<Client>,
+}
+
+/// In the order in which they stop.
+struct Threads {
+    _control: Worker<Control>,
+    _workers: KVec<Worker<Queue>>,
+    _announcer: Worker<News>,
+}
+
+impl Link {
+    /// Opens the adapter, starts the threads, and registers the link as the last step. **May block.**
+    pub(crate) fn attach(
+        dip: DevInfo,
+        node: Node,
+        pkey: PKey,
+        number: InstanceNumber,
+    ) -> Result<Self, Errno> {
+        let config = Config {
+            dip,
+            instance: number,
+            plugin: c"mac_ib",
+            address: [0; LinkAddr::LEN],
+            min_sdu: 0,
+            max_sdu: FIRST_SDU,
+            multicast_sdu: FIRST_SDU,
+        };
+        let mut inner = None;
+        let registration = Registration::register(&config, |mac| {
+            let shared = Shared::new(dip, node, pkey, mac, seed(&node, pkey))?;
+            let made = inner.insert(Inner { shared, threads: None, client: None });
+            made.open(dip)?;
+            Ok(Provider(made.shared.clone()))
+        })?;
+        // Set by the closure above, or it would not have succeeded.
+        let inner = inner.ok_or(Errno::EIO)?;
+        Ok(Self { registration, inner })
+    }
+
+    /// Whether nothing is out: no answer awaited, no buffer lent. Waits a little for what a stop has left. **May block.**
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inner.rest(Some(Instant::now() + PATIENCE))
+    }
+
+    /// Undoes everything, or hands the link back, working. **May block.**
+    pub(crate) fn detach(self) -> Result<(), (Self, Errno)> {
+        if !self.is_idle() {
+            return Err((self, Errno::EBUSY));
+        }
+        let Self { registration, inner } = self;
+        match registration.unregister() {
+            Ok(()) => {
+                drop(inner);
+                Ok(())
+            }
+            Err((registration, error)) => Err((Self { registration, inner }, error)),
+        }
+    }
+
+    pub(crate) fn registration(&self) -> &Registration<Provider> {
+        &self.registration
+    }
+
+    pub(crate) fn shared(&self) -> &KArc<Shared> {
+        &self.inner.shared
+    }
+}
+
+impl Inner {
+    fn open(&mut self, dip: DevInfo) -> Result<(), Errno> {
+        let Self { shared, .. } = self;
+        let client = Client::attach(dip, c"IBPART", KArc::new(Events(shared.clone()))?)?;
+        self.client = Some(client.clone());
+        let hca = Hca::open(&client, shared.node.hca.get())?;
+        let pd = Pd::new(&hca)?;
+        *shared.hardware.lock() = Some((hca, pd));
+        client.subscribe();
+        self.threads = Some(Threads {
+            _control: effects::spawn(shared)?,
+            _workers: shared.jobs.spawn(shared)?,
+            _announcer: shared.announcer.spawn(shared.mac.clone())?,
+        });
+        Ok(())
+    }
+
+    /// Waits until the link is at rest, at most until `deadline`; whether it is. **May block.**
+    fn rest(&self, deadline: Option<Instant>) -> bool {
+        while !self.shared.is_idle() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return false;
+            }
+            kernel::time::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A link started and stopped between the last look and the unregistration has something left to do.
+        if self.threads.is_some() {
+            self.rest(None);
+        }
+        self.threads = None;
+        let hardware = self.shared.hardware.lock().take();
+        drop(hardware);
+        // The events keep `shared`, and detaching ends them.
+        self.client = None;
+    }
+}
+
+impl Shared {
+    /// Ends the traffic. When this returns no thread hands packets up any more. **May block**, for the adapter only.
+    pub(super) fn stop(&self) {
+        let mut control = self.control.lock();
+        let datapath = control.stop(now());
+        drop(control);
+        self.control.notify_all();
+        match datapath {
+            Some(datapath) => self.retire(datapath.take_down(&self.transmitter)),
+            None => drop(self.transmitter.close()),
+        }
+    }
+
+    /// The adapter goes: everything on it is freed before this returns.
+    pub(super) fn hca_removed(&self) {
+        log!(warn, self.name, "the adapter was removed");
+        let hardware = self.hardware.lock().take();
+        self.tell(|control| {
+            control.removed = true;
+            control.link.handle_event(now(), Event::PortEvent);
+        });
+        self.stop();
+        while !self.jobs.is_idle() || !self.retired.lock().is_empty() {
+            self.tidy();
+            kernel::time::sleep(Duration::from_millis(10));
+        }
+        drop(hardware);
+    }
+}
+
+/// Something that differs between links and starts; not a secret, only not known in advance outside the host.
+fn seed(node: &Node, pkey: PKey) -> u64 {
+    let time = Instant::now().as_nanos();
+    let mut seed = time ^ node.port_guid.get().rotate_left(17) ^ u64::from(pkey.get()) << 48;
+    seed = (seed ^ seed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    seed ^ seed >> 29
+}

@@ -1,0 +1,203 @@
+//! One IPoIB link: the machines of [`ipoib`], and around them the threads, queues and callbacks that let them meet GLDv3 and
+//! IBTF.
+//!
+//! | Thread or callback | Does | May wait for |
+//! |---|---|---|
+//! | control thread | turns the machines' actions into effects | nothing but short locks |
+//! | local worker | asks the adapter: port queries, building and taking down queue pairs, address handles | the adapter |
+//! | SA workers | the SA calls that have no callback form: queries, leaves | the SA, for minutes |
+//! | announcer | tells the MAC layer about address, MTU and state | the MAC perimeter |
+//! | `mc_tx` | copies and posts | the queue's lock |
+//! | CQ handlers | receive, reclaim | the queue's lock; IP |
+//! | IBTF events | record and return | the machines' lock |
+//!
+//! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), the job queues' and the announcer's, which
+//! are leaves. The receive side's lock is taken with none of them held, and only the machines' is taken inside it. None is held
+//! across an upcall, a blocking call, or the freeing of a packet.
+
+mod announce;
+mod control;
+mod datapath;
+mod dest;
+mod effects;
+mod events;
+mod group;
+mod instance;
+mod jobs;
+mod provider;
+mod receive;
+mod run;
+mod settings;
+mod transmit;
+
+use gldv3::Mac;
+use ibtf::{BufferPool, McgInfo, Status};
+use ipoib::link::BroadcastGroup;
+use ipoib::{Gid, PKey};
+use kernel::ddi::DevInfo;
+use kernel::sync::{Monitor, Mutex};
+use kernel::{AllocError, KArc, KVec};
+
+use announce::Announcer;
+use control::Control;
+use jobs::Jobs;
+use run::Hardware;
+use settings::Settings;
+use transmit::Transmitter;
+
+use crate::counters::Counters;
+use crate::node::Node;
+use crate::now;
+
+pub(crate) use instance::Link;
+pub(crate) use provider::Provider;
+
+/// What every part of a link knows.
+pub(crate) struct Shared {
+    pub(crate) node: Node,
+    pub(crate) pkey: PKey,
+    pub(crate) name: Name,
+    mac: Mac,
+    counters: KArc<Counters>,
+    control: KArc<Monitor<Control>>,
+    jobs: Jobs,
+    announcer: Announcer,
+    transmitter: KArc<Transmitter>,
+    settings: Mutex<Settings>,
+    /// `None` before it is opened and once it is given back.
+    hardware: Mutex<Option<Hardware>>,
+    /// Buffers of queue pairs that are gone, some of them still lent.
+    retired: Mutex<KVec<BufferPool>>,
+}
+
+/// The link in log lines.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    dip: DevInfo,
+    node: Node,
+    pkey: PKey,
+}
+
+impl core::fmt::Display for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { dip, node, pkey } = self;
+        write!(f, "{dip}: HCA GUID {:016x} port {} PKEY {:02x}", node.hca.get(), node.port, pkey.get())
+    }
+}
+
+impl Shared {
+    /// A link that does nothing yet. `seed` keys hashes and jitter.
+    pub(crate) fn new(
+        dip: DevInfo,
+        node: Node,
+        pkey: PKey,
+        mac: Mac,
+        seed: u64,
+    ) -> Result<KArc<Self>, AllocError> {
+        let counters = KArc::new(Counters::default())?;
+        let control = KArc::new(Monitor::new(Control::new(pkey, seed)?)?)?;
+        let transmitter = Transmitter::new(mac.clone(), counters.clone(), control.clone(), seed)?;
+        KArc::new(Self {
+            node,
+            pkey,
+            name: Name { dip, node, pkey },
+            mac,
+            counters,
+            control,
+            jobs: Jobs::new()?,
+            announcer: Announcer::new()?,
+            transmitter,
+            settings: Mutex::new(Settings::default())?,
+            hardware: Mutex::new(None)?,
+            retired: Mutex::new(KVec::new())?,
+        })
+    }
+
+    /// Tells the machines something, and wakes the control thread.
+    fn tell(&self, tell: impl FnOnce(&mut Control)) {
+        let mut control = self.control.lock();
+        tell(&mut control);
+        drop(control);
+        self.control.notify_all();
+    }
+
+    /// The adapter; `None` once it is gone.
+    fn hardware(&self) -> Option<Hardware> {
+        self.hardware.lock().clone()
+    }
+
+    /// The port's GID as it was asked last.
+    fn port_gid(&self) -> Option<Gid> {
+        self.control.lock().link.port().filter(|port| port.active).map(|port| port.gid)
+    }
+
+    fn broadcast_and_port(&self) -> (Option<BroadcastGroup>, Option<Gid>) {
+        let control = self.control.lock();
+        (control.link.broadcast_group().copied(), control.link.port().map(|port| port.gid))
+    }
+
+    /// Lets a group in. `CHAN_HDL_INVALID` if no queue pair stands, or not the same one any more. **May block.**
+    fn attach(&self, group: &McgInfo) -> Result<(), Status> {
+        let mut control = self.control.lock();
+        let Some(datapath) = &mut control.datapath else {
+            drop(control);
+            return Err(Status::CHAN_HDL_INVALID);
+        };
+        if datapath.lets_in(group) {
+            drop(control);
+            return Ok(());
+        }
+        let (channel, serial) = (datapath.channel().clone(), datapath.serial());
+        // Attached under another multicast LID: that has to go first.
+        let mgid = ipoib::Mgid::new(crate::node::gid(group.address.dgid)).ok_or(Status::MC_MGID_INVALID);
+        let before = mgid.as_ref().ok().and_then(|mgid| datapath.detach(*mgid));
+        drop(control);
+        drop(before);
+        mgid?;
+        let attachment = channel.attach(group)?;
+        let mut control = self.control.lock();
+        let left = match &mut control.datapath {
+            Some(datapath) if datapath.serial() == serial => datapath.keep(group, attachment).err(),
+            _ => Some(attachment),
+        };
+        drop(control);
+        // Detached, and the queue pair freed if this was its last user, without the lock.
+        if left.is_some() { Err(Status::CHAN_HDL_INVALID) } else { Ok(()) }
+    }
+
+    /// Buffers to be closed once the last of them is home.
+    fn retire(&self, pools: [Option<BufferPool>; 2]) {
+        for pool in pools.into_iter().flatten() {
+            // Without memory for the list the pool stays for ever, and the module with it: nothing is freed too early.
+            let _ = self.retired.lock().push(pool);
+        }
+    }
+
+    /// Frees address handles nobody uses and closes retired pools whose buffers are all home. **May block.**
+    fn tidy(&self) {
+        if let Some((_, pd)) = self.hardware() {
+            pd.reap();
+        }
+        let waiting = core::mem::take(&mut *self.retired.lock());
+        for pool in waiting {
+            if let Err(pool) = pool.close() {
+                let _ = self.retired.lock().push(pool);
+            }
+        }
+    }
+
+    /// Whether nothing is held, no answer is awaited, and no buffer is lent. **May block.**
+    fn is_idle(&self) -> bool {
+        self.tidy();
+        let callbacks = self.hardware().map_or(0, |(hca, _)| hca.client().outstanding());
+        let retired = self.retired.lock().is_empty();
+        let control = self.control.lock().is_idle();
+        control && callbacks == 0 && retired && self.jobs.is_idle() && self.announcer.is_idle()
+    }
+}
+
+/// The queue pair no longer works.
+fn tell_broken(control: &Monitor<Control>) {
+    control.lock().link.handle_event(now(), ipoib::link::Event::Broken);
+    control.notify_all();
+}

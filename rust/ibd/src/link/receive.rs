@@ -1,0 +1,212 @@
+//! From the receive CQ to the MAC layer.
+
+use gldv3::Mac;
+use ibtf::{
+    Buffer, Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, ReceiveQueue, Received,
+};
+use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
+use ipoib::{EtherType, LinkAddr, Qpn, nd};
+use kernel::mblk::{Mblk, MblkChain, Offload};
+use kernel::sync::{Monitor, MonitorGuard};
+use kernel::{AllocError, KArc};
+
+use super::control::Control;
+use crate::counters::{Counters, RxDrop};
+
+/// Completions taken, and packets handed up, at once.
+const BUDGET: usize = 32;
+/// Frames up to this length are copied, so that the buffer stays where it is.
+const COPY_UP_TO: u32 = 256;
+
+/// The receive side of one queue pair: opened at most once, closed once.
+///
+/// It is the handler of the receive CQ and, while open, owns the CQ: the circle is cut by [`Receiver::close`].
+pub(crate) struct Receiver {
+    state: Monitor<State>,
+    mac: Mac,
+    counters: KArc<Counters>,
+    control: KArc<Monitor<Control>>,
+}
+
+struct State {
+    side: Side,
+    batch: CompletionBatch,
+    /// The handler is handing packets up, without the lock.
+    handing_up: bool,
+}
+
+enum Side {
+    New,
+    Open(Open),
+    Closed,
+}
+
+struct Open {
+    queue: ReceiveQueue,
+    cq: Cq,
+    own: LinkAddr,
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        mac: Mac,
+        counters: KArc<Counters>,
+        control: KArc<Monitor<Control>>,
+    ) -> Result<KArc<Self>, AllocError> {
+        let state = State { side: Side::New, batch: CompletionBatch::new(BUDGET)?, handing_up: false };
+        KArc::new(Self { state: Monitor::new(state)?, mac, counters, control })
+    }
+
+    /// Gives the adapter its buffers and arms the CQ. Does nothing if it was closed meanwhile.
+    pub(crate) fn open(&self, queue: ReceiveQueue, cq: Cq, own: LinkAddr) {
+        let mut state = self.state.lock();
+        if matches!(state.side, Side::Closed) {
+            drop(state);
+            return;
+        }
+        // What cannot be posted now is posted with the next completion.
+        let _ = queue.refill();
+        let armed = cq.arm(Notify::Any);
+        state.side = Side::Open(Open { queue, cq, own });
+        drop(state);
+        if armed.is_err() {
+            self.broken();
+        }
+    }
+
+    /// When this returns, no packet is handed up any more. **May block**, as long as IP holds the thread that is handing
+    /// packets up; with no lock held.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        let side = core::mem::replace(&mut state.side, Side::Closed);
+        while state.handing_up {
+            state.wait();
+        }
+        drop(state);
+        drop(side);
+    }
+
+    fn broken(&self) {
+        super::tell_broken(&self.control);
+    }
+
+    /// One pass: up to [`BUDGET`] completions. `None` if the receive side is not open.
+    fn pass(&self) -> Option<Pass> {
+        let mut state = self.state.lock();
+        let State { side: Side::Open(open), batch, .. } = &mut *state else { return None };
+        let polled = open.cq.poll(batch);
+        let mut pass = Pass { packets: MblkChain::new(), polled: 0, broken: polled.is_err() };
+        pass.polled = polled.unwrap_or(0);
+        for completion in batch.by_ref() {
+            self.take(open, completion, &mut pass);
+        }
+        if pass.polled != 0 && !pass.broken {
+            let _ = open.queue.refill();
+        }
+        state.handing_up = !pass.packets.is_empty();
+        Some(pass)
+    }
+
+    fn take(&self, open: &Open, completion: Completion, pass: &mut Pass) {
+        let Some(received) = open.queue.complete(completion) else { return };
+        if !received.status.is_success() {
+            // Flushed: the queue pair is in error and every buffer would come back the same way. Not posted again.
+            pass.broken |= received.status == CompletionStatus::FLUSHED;
+            if received.status != CompletionStatus::FLUSHED {
+                self.counters.rx.dropped(RxDrop::Completion);
+            }
+            return;
+        }
+        match self.packet(open, received) {
+            Ok(packet) => pass.packets.push_back(packet),
+            Err(reason) => self.counters.rx.dropped(reason),
+        }
+    }
+
+    /// Makes the packet for the MAC layer out of a frame. A buffer that is not lent goes home and is posted again.
+    fn packet(&self, open: &Open, mut received: Received) -> Result<Mblk, RxDrop> {
+        let sender = Qpn::from_low_bits(received.source_qpn);
+        let buffer = &mut received.buffer;
+        let frame = header::receive(buffer.bytes_mut(), received.has_grh, sender, &open.own)?;
+        if frame.ethertype == EtherType::IPV6 {
+            nd::pad_for_ip(buffer.bytes_mut().get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default());
+        }
+        let len = buffer.len();
+        let verified = received.checksum_ok && has_plain_ipv4_header(buffer.bytes());
+        // With every buffer at the adapter or lent, the ring must not run dry: copy.
+        let lend = len > COPY_UP_TO && open.queue.spare() > 0;
+        let mut packet = self.message(received.buffer, lend)?;
+        if verified {
+            packet.set_offload(Offload::VERIFIED);
+        }
+        self.counters.rx.received(frame.cast, len as usize);
+        Ok(packet)
+    }
+
+    fn message(&self, buffer: Buffer, lend: bool) -> Result<Mblk, RxDrop> {
+        let buffer = match if lend { buffer.lend(0) } else { Err(buffer) } {
+            Ok(packet) => {
+                self.counters.rx.lent.increment();
+                return Ok(packet);
+            }
+            Err(buffer) => buffer,
+        };
+        let packet = Mblk::from_bytes(0, buffer.bytes()).map_err(|_| RxDrop::NoMemory)?;
+        self.counters.rx.copied.increment();
+        Ok(packet)
+    }
+
+    fn hand_up(&self, packets: MblkChain) {
+        if packets.is_empty() {
+            return;
+        }
+        self.mac.receive(packets);
+        let mut state = self.state.lock();
+        state.handing_up = false;
+        self.state.notify_all();
+        drop::<MonitorGuard<'_, State>>(state);
+    }
+
+    /// Arms the CQ; `false` if that failed or the receive side is not open.
+    fn arm(&self) -> bool {
+        let state = self.state.lock();
+        matches!(&state.side, Side::Open(open) if open.cq.arm(Notify::Any).is_ok())
+    }
+}
+
+struct Pass {
+    packets: MblkChain,
+    polled: usize,
+    broken: bool,
+}
+
+impl CqHandler for Receiver {
+    /// Takes everything there is, arms, and looks once more: a completion between the last look and the arming need not
+    /// call again.
+    fn completion(&self) {
+        let mut armed = false;
+        while let Some(pass) = self.pass() {
+            let Pass { packets, polled, broken } = pass;
+            self.hand_up(packets);
+            if broken {
+                return self.broken();
+            }
+            match (polled, armed) {
+                (0, true) => return,
+                (0, false) => armed = self.arm(),
+                _ => armed = false,
+            }
+            if polled == 0 && !armed {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the checksum the adapter verified is one that it looked at whole: IPv4 without options.
+fn has_plain_ipv4_header(frame: &[u8]) -> bool {
+    const VERSION_4_LENGTH_5: u8 = 0x45;
+    let ethertype = frame.get(PSEUDO_HEADER_LEN - IPOIB_HEADER_LEN..).and_then(|rest| rest.first_chunk());
+    ethertype.map(|bytes| EtherType(u16::from_be_bytes(*bytes))) == Some(EtherType::IPV4)
+        && frame.get(PSEUDO_HEADER_LEN) == Some(&VERSION_4_LENGTH_5)
+}

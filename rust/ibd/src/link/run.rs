@@ -1,0 +1,366 @@
+//! What the workers do, and the answers they bring to the machines.
+
+use core::time::Duration;
+
+use ibtf::{Hca, JoinState, McgAttributes, McgInfo, PathInfo, PathRequest, Pd, PortInfo, PortState, Status};
+use ipoib::groups::{self, JoinError, Joined, Roles};
+use ipoib::link::{self, BroadcastGroup, Plan, Port, SaError, Ticket};
+use ipoib::paths::{LookupError, Resolution};
+use ipoib::{Gid, LinkAddr, Mgid, Mtu, QKey, Qpn};
+use kernel::{KArc, log};
+
+use super::Shared;
+use super::datapath::{Built, Parts};
+use super::dest::Dest;
+use super::group::{self, Group};
+use super::jobs::Job;
+use crate::node::{gid, ibtf_gid};
+use crate::now;
+
+/// Does one job. **May block.**
+pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
+    match job {
+        Job::QueryPort(ticket) => query_port(shared, ticket),
+        Job::Find(ticket, mgid) => find(shared, ticket, mgid),
+        Job::JoinBroadcast(ticket, gid, mgid, group) => {
+            join_broadcast(shared, ticket, gid, mgid, group, group.is_some())
+        }
+        Job::LeaveBroadcast { mgid, gid, joins } => {
+            leave(gid, mgid, Roles::FULL, joins);
+            shared.tell(|control| control.link.handle_event(now(), link::Event::Left));
+        }
+        Job::Build(ticket, plan, group, info) => build(shared, ticket, &plan, &group, &info),
+        Job::AttachBroadcast(ticket, mgid, info) => attach_broadcast(shared, ticket, mgid, info),
+        Job::TakeDown(datapath) => shared.retire(datapath.take_down(&shared.transmitter)),
+        Job::JoinGroup(mgid, role) => join_group(shared, mgid, role, role == Roles::FULL),
+        Job::LeaveGroup(mgid, roles, joins) => leave_group(shared, mgid, roles, joins),
+        Job::ListGroups => list_groups(shared),
+        Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
+        Job::Lookup(to) => lookup(shared, to),
+        Job::Tidy => shared.tidy(),
+    }
+}
+
+/// Answers a job that could not be queued, or that nothing can be asked for any more.
+pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
+    let (now, lost) = (now(), SaError::Unanswered(0));
+    shared.tell(|control| match job {
+        Job::QueryPort(ticket) => control.link.handle_event(now, link::Event::Port(ticket, None)),
+        Job::Find(ticket, _) => control.link.handle_event(now, link::Event::Found(ticket, Err(lost))),
+        Job::JoinBroadcast(ticket, gid, ..) => {
+            control.link.handle_event(now, link::Event::Joined(ticket, gid, Err(lost)));
+        }
+        Job::LeaveBroadcast { .. } => control.link.handle_event(now, link::Event::Left),
+        Job::Build(ticket, ..) | Job::AttachBroadcast(ticket, ..) => {
+            control.link.handle_event(now, link::Event::Built(ticket, None));
+        }
+        Job::JoinGroup(mgid, _) => {
+            let event = groups::Event::Joined(mgid, Err(JoinError::Unanswered));
+            control.groups.handle_event(now, event);
+        }
+        Job::LeaveGroup(mgid, ..) => control.groups.handle_event(now, groups::Event::Left(mgid, false)),
+        Job::ListGroups => {
+            control.groups.handle_event(now, groups::Event::Listed(Err(JoinError::Unanswered)));
+        }
+        Job::MakeDest(to, ..) | Job::Lookup(to) => control.looked_up(now, to, Err(LookupError::Unanswered)),
+        Job::TakeDown(_) | Job::Tidy => {}
+    });
+}
+
+fn query_port(shared: &KArc<Shared>, ticket: Ticket) {
+    let port = shared.hardware().and_then(|(hca, _)| match hca.port(shared.node.port) {
+        Ok(info) => read_port(shared, &info),
+        Err(status) => {
+            log!(note, shared.name, "port query failed: {status}");
+            None
+        }
+    });
+    shared.tell(|control| control.link.handle_event(now(), link::Event::Port(ticket, port)));
+}
+
+/// `None` if the port's answer makes no sense.
+fn read_port(shared: &Shared, info: &PortInfo) -> Option<Port> {
+    let index = info.pkeys().iter().position(|pkey| *pkey == shared.pkey.get());
+    Some(Port {
+        active: info.state() == PortState::Active,
+        gid: gid(info.gids().next()?),
+        lid: info.base_lid(),
+        sm_lid: info.sm_lid(),
+        pkey_index: index.and_then(|index| u16::try_from(index).ok()),
+        mtu: Mtu::from_code(info.mtu_code())?,
+        // 8b/10b: what the speed codes of PortInfo can say.
+        speed: u64::from(info.width()) * info.lane_speed() * 8 / 10,
+    })
+}
+
+fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) {
+    let attributes = McgAttributes {
+        mgid: ibtf_gid(mgid.gid()),
+        pkey: shared.pkey.get(),
+        scope: mgid.scope().map_or(0, ipoib::Scope::nibble),
+        ..Default::default()
+    };
+    let answer = match shared.port_gid() {
+        Some(port) => ibtf::query(ibtf_gid(port), &attributes, 1),
+        None => Err(Status::HCA_PORT_NOT_ACTIVE),
+    };
+    let result = match answer {
+        Ok(list) => Ok(list.iter().find_map(|info| group::broadcast(&info))),
+        Err(Status::MCG_RECORDS_NOT_FOUND) => Ok(None),
+        Err(status) => Err(sa_error(status)),
+    };
+    shared.tell(|control| control.link.handle_event(now(), link::Event::Found(ticket, result)));
+}
+
+/// Joins without waiting. `exact` asks for MTU and rate too, so that a group created by this has the link's; a group that is
+/// there with others is joined as it is.
+fn join_broadcast(
+    shared: &KArc<Shared>,
+    ticket: Ticket,
+    port: Gid,
+    mgid: Mgid,
+    group: Option<BroadcastGroup>,
+    exact: bool,
+) {
+    let attributes = join_attributes(shared, mgid, group.as_ref(), JoinState::Full, exact);
+    let answer = shared.clone();
+    let then = move |result: Result<McgInfo, Status>| match result {
+        Err(Status::MCG_RECORDS_NOT_FOUND) if exact => {
+            join_broadcast(&answer, ticket, port, mgid, group, false)
+        }
+        result => broadcast_joined(&answer, ticket, port, result),
+    };
+    let asked = match shared.hardware() {
+        Some((hca, _)) => hca.client().join_then(ibtf_gid(port), &attributes, then),
+        None => Err(Status::HCA_INVALID),
+    };
+    if let Err(status) = asked {
+        broadcast_joined(shared, ticket, port, Err(status));
+    }
+}
+
+fn broadcast_joined(shared: &KArc<Shared>, ticket: Ticket, port: Gid, result: Result<McgInfo, Status>) {
+    let joined = result.map_err(sa_error).and_then(|info| {
+        let group = group::broadcast(&info).ok_or(SaError::Refused(0))?;
+        Ok((group, info))
+    });
+    shared.tell(|control| {
+        if let Ok((_, info)) = &joined {
+            control.broadcast_joined(now(), info);
+        }
+        let group = joined.map(|(group, _)| group);
+        control.link.handle_event(now(), link::Event::Joined(ticket, port, group));
+    });
+}
+
+fn join_attributes(
+    shared: &Shared,
+    mgid: Mgid,
+    like: Option<&BroadcastGroup>,
+    state: JoinState,
+    exact: bool,
+) -> McgAttributes {
+    let common = McgAttributes {
+        mgid: ibtf_gid(mgid.gid()),
+        pkey: shared.pkey.get(),
+        scope: mgid.scope().map_or(0, ipoib::Scope::nibble),
+        join_state: Some(state),
+        qkey: QKey::IPOIB_DEFAULT.get(),
+        ..Default::default()
+    };
+    let Some(like) = like else { return common };
+    McgAttributes {
+        qkey: like.qkey.get(),
+        sl: like.sl,
+        flow: like.flow_label,
+        tclass: like.tclass,
+        mtu_code: exact.then(|| like.mtu.code()),
+        rate: like.rate.filter(|_| exact).map(|rate| u32::from(rate.code())),
+        ..common
+    }
+}
+
+fn leave(port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> bool {
+    let state = [JoinState::Full, JoinState::NonMember, JoinState::SendOnlyNonMember]
+        .into_iter()
+        .find(|state| roles.bits() & state.bits() != 0)
+        .unwrap_or(JoinState::Full);
+    let mut confirmed = true;
+    for _ in 0..joins {
+        confirmed = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state).is_ok();
+    }
+    confirmed
+}
+
+fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGroup, info: &McgInfo) {
+    let Some((_, pd)) = shared.hardware() else { return refuse_build(shared, ticket) };
+    let parts = Parts {
+        pd: &pd,
+        port: shared.node.port,
+        pkey: shared.pkey,
+        mac: &shared.mac,
+        counters: &shared.counters,
+        control: &shared.control,
+        transmitter: &shared.transmitter,
+    };
+    match Built::new(&parts, plan, info, group.scope) {
+        Ok(built) => install(shared, ticket, built),
+        Err(status) => {
+            log!(note, shared.name, "queue pair or buffers could not be had: {status}");
+            refuse_build(shared, ticket);
+        }
+    }
+}
+
+fn refuse_build(shared: &Shared, ticket: Ticket) {
+    shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, None)));
+}
+
+fn install(shared: &Shared, ticket: Ticket, built: Built) {
+    let qpn = built.qpn();
+    let mut control = shared.control.lock();
+    if !control.link.is_wanted(ticket) {
+        control.link.handle_event(now(), link::Event::Built(ticket, None));
+        drop(control);
+        shared.control.notify_all();
+        return shared.retire(built.discard());
+    }
+    let epoch = shared.transmitter.epoch();
+    let (datapath, idle) = built.split();
+    let before = control.datapath.replace(datapath);
+    drop(control);
+    // There is none: the machine builds only when nothing stands.
+    drop(before);
+    let left = idle.open(&shared.transmitter, epoch);
+    drop(left);
+    shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, Some(qpn))));
+}
+
+fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid, info: Option<McgInfo>) {
+    let attached = info.is_some_and(|info| {
+        let right = Mgid::new(gid(info.address.dgid)) == Some(mgid);
+        right && shared.attach(&info).is_ok()
+    });
+    // Which number is told does not matter: the queue pair stays the one it is.
+    let qpn = attached.then_some(Qpn::MULTICAST);
+    shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, qpn)));
+}
+
+fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
+    let state = match role {
+        Roles::FULL => JoinState::Full,
+        Roles::NON => JoinState::NonMember,
+        _ => JoinState::SendOnlyNonMember,
+    };
+    let (like, port) = shared.broadcast_and_port();
+    let attributes = join_attributes(shared, mgid, like.as_ref(), state, exact);
+    let answer = shared.clone();
+    let then = move |result: Result<McgInfo, Status>| match result {
+        Err(Status::MCG_RECORDS_NOT_FOUND) if exact => join_group(&answer, mgid, role, false),
+        result => group_joined(&answer, mgid, role, result),
+    };
+    let asked = match (shared.hardware(), port) {
+        (Some((hca, _)), Some(port)) => hca.client().join_then(ibtf_gid(port), &attributes, then),
+        _ => Err(Status::HCA_PORT_NOT_ACTIVE),
+    };
+    if let Err(status) = asked {
+        group_joined(shared, mgid, role, Err(status));
+    }
+}
+
+fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<McgInfo, Status>) {
+    let result = match result {
+        Ok(info) => {
+            let attached = !role.hears() || shared.attach(&info).is_ok();
+            Ok(Joined { info: Group::new(info), attached })
+        }
+        Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
+        Err(Status::HCA_PORT_NOT_ACTIVE) => Err(JoinError::LinkDown),
+        Err(_) => Err(JoinError::Unanswered),
+    };
+    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Joined(mgid, result)));
+}
+
+fn leave_group(shared: &KArc<Shared>, mgid: Mgid, roles: Roles, joins: u32) {
+    let mut control = shared.control.lock();
+    let attachment = control.datapath.as_mut().and_then(|datapath| datapath.detach(mgid));
+    drop(control);
+    drop(attachment);
+    let (_, port) = shared.broadcast_and_port();
+    let confirmed = port.is_some_and(|port| leave(port, mgid, roles, joins));
+    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, confirmed)));
+}
+
+fn list_groups(shared: &KArc<Shared>) {
+    let attributes = McgAttributes { pkey: shared.pkey.get(), ..Default::default() };
+    let answer = match shared.port_gid() {
+        Some(port) => ibtf::query(ibtf_gid(port), &attributes, 0),
+        None => Err(Status::HCA_PORT_NOT_ACTIVE),
+    };
+    let result = match answer {
+        Ok(list) => {
+            for mgid in list.iter().filter_map(|info| Mgid::new(gid(info.address.dgid))) {
+                shared.tell(|control| control.groups.handle_event(now(), groups::Event::Exists(mgid)));
+            }
+            Ok(())
+        }
+        Err(Status::MCG_RECORDS_NOT_FOUND) => Ok(()),
+        Err(status) => {
+            log!(note, shared.name, "Could not get list of IBA multicast groups: {status}");
+            Err(JoinError::Unanswered)
+        }
+    };
+    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Listed(result)));
+}
+
+fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Option<Duration>) {
+    let made = match shared.hardware() {
+        Some((_, pd)) => Dest::new(&pd, Qpn::MULTICAST, QKey::new(info.qkey), info.address),
+        None => Err(Status::HCA_INVALID),
+    };
+    let result = made.map(|handle| Resolution { handle, refresh }).map_err(|_| LookupError::Unanswered);
+    shared.tell(|control| control.looked_up(now(), to, result));
+}
+
+/// Asks for the path to a port, without waiting.
+fn lookup(shared: &KArc<Shared>, to: LinkAddr) {
+    let answer = shared.clone();
+    let then = move |result: Result<PathInfo, Status>| path_found(&answer, to, result);
+    let asked = match (shared.hardware(), shared.port_gid()) {
+        (Some((hca, _)), Some(port)) => {
+            let request = PathRequest {
+                sgid: ibtf_gid(port),
+                dgid: ibtf_gid(to.gid()),
+                pkey: Some(shared.pkey.get()),
+                ..Default::default()
+            };
+            hca.client().path_then(&request, then)
+        }
+        _ => Err(Status::HCA_PORT_NOT_ACTIVE),
+    };
+    if let Err(status) = asked {
+        path_found(shared, to, Err(status));
+    }
+}
+
+fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>) {
+    let (group, _) = shared.broadcast_and_port();
+    let made = result.and_then(|path| match (shared.hardware(), group) {
+        (Some((_, pd)), Some(group)) => Dest::new(&pd, to.qpn(), group.qkey, path.address),
+        _ => Err(Status::HCA_INVALID),
+    });
+    let result = match made {
+        Ok(handle) => Ok(Resolution { handle, refresh: None }),
+        Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),
+        Err(_) => Err(LookupError::Unanswered),
+    };
+    shared.tell(|control| control.looked_up(now(), to, result));
+}
+
+fn sa_error(status: Status) -> SaError {
+    let raw = status.get() as i32;
+    if status == Status::MCG_RECORDS_NOT_FOUND { SaError::Refused(raw) } else { SaError::Unanswered(raw) }
+}
+
+/// What a link asks its adapter through.
+pub(crate) type Hardware = (Hca, Pd);

@@ -1,0 +1,426 @@
+//! From the MAC layer to the send queue.
+//!
+//! One lock per transmit queue. A packet to a peer in the queue's cache takes that lock and no other; a miss takes the
+//! machines' lock inside it. Payload is copied into registered memory, which in datagram mode is at most one MTU, and the
+//! packet is freed at once, but not before the lock is let go.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use gldv3::Mac;
+use ibtf::{
+    BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, PostFailure, SendOptions, SendQueue,
+};
+use ipoib::header::{PSEUDO_HEADER_LEN, PseudoHeader};
+use ipoib::paths::{Action, Submitted};
+use ipoib::{Cast, EtherType, LinkAddr, PKey, Scope, nd};
+use kernel::mblk::{Mblk, MblkChain};
+use kernel::sync::{Monitor, Mutex};
+use kernel::{AllocError, KArc, KVec};
+
+use super::control::Control;
+use super::dest::Dest;
+use crate::cache::AddressCache;
+use crate::counters::{Counters, TxDrop};
+use crate::now;
+
+/// Packets posted at once.
+pub(crate) const BATCH: u32 = 32;
+/// Every so many sends one completes, and tells about those before it.
+pub(crate) const SIGNAL_EVERY: u32 = 64;
+/// Completions taken at once.
+const COMPLETIONS: usize = 16;
+/// Room that must have come back before the MAC layer is told, as a fraction of the ring.
+const RESUME: u32 = 8;
+/// Bytes in front of the IPoIB header in the MAC layer's form: the two addresses.
+const ADDRESSES_LEN: usize = 40;
+
+/// One transmit queue; lives as long as the link is attached.
+pub(crate) struct Transmitter {
+    state: Mutex<State>,
+    epoch: AtomicU64,
+    mac: Mac,
+    counters: KArc<Counters>,
+    control: KArc<Monitor<Control>>,
+}
+
+struct State {
+    open: Option<Open>,
+    cache: AddressCache<Dest>,
+    completions: CompletionBatch,
+    /// What is staged: for the counters, once it is posted.
+    staged: KVec<(Cast, usize)>,
+    /// The MAC layer was given packets back and waits to be told.
+    refused: bool,
+    /// Packets whose path was found wait for room.
+    behind: bool,
+}
+
+/// The send side of a queue pair.
+pub(crate) struct Open {
+    pub(crate) queue: SendQueue<()>,
+    pub(crate) pool: BufferPool,
+    pub(crate) scope: Scope,
+    pub(crate) pkey: PKey,
+}
+
+/// Why a packet did not go.
+enum Stopped {
+    /// No room: the packet is to be given back.
+    Full(Mblk),
+    /// It waits for its path.
+    Waits,
+    /// Never: to be freed.
+    Dropped(Mblk, TxDrop),
+}
+
+/// What to do when the lock is let go.
+#[derive(Default)]
+struct After {
+    free: MblkChain,
+    wake_control: bool,
+    broken: bool,
+    resume: bool,
+}
+
+impl Transmitter {
+    pub(crate) fn new(
+        mac: Mac,
+        counters: KArc<Counters>,
+        control: KArc<Monitor<Control>>,
+        seed: u64,
+    ) -> Result<KArc<Self>, AllocError> {
+        let state = State {
+            open: None,
+            cache: AddressCache::new(8, seed)?,
+            completions: CompletionBatch::new(COMPLETIONS)?,
+            staged: KVec::with_capacity(BATCH as usize)?,
+            refused: false,
+            behind: false,
+        };
+        KArc::new(Self { state: Mutex::new(state)?, epoch: AtomicU64::new(0), mac, counters, control })
+    }
+
+    /// How often it was closed. A send side made before a close must not be opened after it.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Starts sending, or hands the send side back if it was closed since `epoch`.
+    pub(crate) fn open(&self, epoch: u64, open: Open) -> Result<(), Open> {
+        let armed = open.queue.channel().send_cq().arm(Notify::Any);
+        let mut state = self.state.lock();
+        if self.epoch() != epoch {
+            drop(state);
+            return Err(open);
+        }
+        state.open = Some(open);
+        drop(state);
+        if armed.is_err() {
+            super::tell_broken(&self.control);
+        }
+        Ok(())
+    }
+
+    /// Stops sending: when this returns nobody posts any more. What the adapter has stays with the queue. The MAC layer is
+    /// told to send what it was given back, which is then dropped.
+    pub(crate) fn close(&self) -> Option<Open> {
+        let mut state = self.state.lock();
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let open = state.open.take();
+        state.cache.clear();
+        let refused = core::mem::take(&mut state.refused);
+        state.behind = false;
+        drop(state);
+        if refused {
+            self.mac.transmit_ready();
+        }
+        open
+    }
+
+    /// `mc_tx`: what comes back is to be sent again when there is room.
+    pub(crate) fn transmit(&self, mut packets: MblkChain) -> MblkChain {
+        let mut after = After::default();
+        let mut state = self.state.lock();
+        if state.open.is_none() {
+            drop(state);
+            self.counters.tx.dropped_many(TxDrop::LinkDown, packets.len());
+            return MblkChain::new();
+        }
+        while let Some(packet) = packets.pop_front() {
+            match self.send(&mut state, packet, &mut after) {
+                Ok(packet) => after.free.push_back(packet),
+                Err(Stopped::Waits) => {}
+                Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, &mut after),
+                Err(Stopped::Full(packet)) => {
+                    // Under the lock the completion handler takes, with completions to come: no wake-up is lost.
+                    state.refused = true;
+                    packets.push_front(packet);
+                    self.counters.tx.put_off.add(packets.len() as u64);
+                    break;
+                }
+            }
+        }
+        self.post(&mut state, &mut after);
+        drop(state);
+        self.finish(after);
+        packets
+    }
+
+    /// Sends the packets whose path was found, and frees those without one. On the control thread.
+    pub(crate) fn send_resolved(&self) {
+        let mut after = After::default();
+        let mut state = self.state.lock();
+        loop {
+            if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+                self.reclaim(&mut state, &mut after);
+            }
+            let mut control = self.control.lock();
+            if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+                state.behind = true;
+                control.wait_for_room(true);
+                break;
+            }
+            let action = control.paths.next_packet();
+            drop(control);
+            match action {
+                Some(Action::Send(to, packet, dest)) => {
+                    self.send_to(&mut state, to, packet, dest, &mut after)
+                }
+                Some(Action::Drop(_, packet, reason)) => self.drop_packet(packet, reason.into(), &mut after),
+                _ => break,
+            }
+        }
+        self.post(&mut state, &mut after);
+        drop(state);
+        self.finish(after);
+    }
+
+    fn send_to(&self, state: &mut State, to: LinkAddr, packet: Mblk, dest: Dest, after: &mut After) {
+        let Some((header, len)) = read_header(&packet) else {
+            return self.drop_packet(packet, TxDrop::Malformed, after);
+        };
+        if state.open.is_none() {
+            return self.drop_packet(packet, TxDrop::LinkReset, after);
+        }
+        state.cache.insert(to, dest.clone());
+        let cast = to.cast();
+        match self.stage(state, &dest, packet, header.ethertype, len, cast, after) {
+            Ok(packet) => after.free.push_back(packet),
+            Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
+            Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
+            Err(Stopped::Waits) => {}
+        }
+    }
+
+    /// Takes an address out of the cache.
+    pub(crate) fn unbind(&self, to: &LinkAddr) {
+        self.state.lock().cache.remove(to);
+    }
+
+    /// Empties the cache.
+    pub(crate) fn unbind_all(&self) {
+        self.state.lock().cache.clear();
+    }
+
+    /// Tells the machines which addresses were used since this was last called.
+    pub(crate) fn report_used(&self) {
+        let mut state = self.state.lock();
+        let mut from = 0;
+        while let Some((to, next)) = state.cache.take_used(from) {
+            from = next;
+            let mut control = self.control.lock();
+            control.paths.handle_event(now(), ipoib::paths::Event::Used(to));
+        }
+    }
+
+    /// Stages one packet, or says why not. `Ok` brings back the packet, copied: free it without the lock.
+    fn send(&self, state: &mut State, packet: Mblk, after: &mut After) -> Result<Mblk, Stopped> {
+        let Some((header, len)) = read_header(&packet) else {
+            return Err(Stopped::Dropped(packet, TxDrop::Malformed));
+        };
+        let Some(open) = &state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
+        let Some(to) = header.destination.on_link(open.scope, open.pkey) else {
+            return Err(Stopped::Dropped(packet, TxDrop::BadDestination));
+        };
+        if len > open.pool.buffer_size() as usize {
+            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+        }
+        let (packet, dest) = match state.cache.get(&to) {
+            Some(dest) => (packet, dest.clone()),
+            None => self.ask_for_path(state, to, packet, after)?,
+        };
+        self.stage(state, &dest, packet, header.ethertype, len, to.cast(), after)
+    }
+
+    fn ask_for_path(
+        &self,
+        state: &mut State,
+        to: LinkAddr,
+        packet: Mblk,
+        after: &mut After,
+    ) -> Result<(Mblk, Dest), Stopped> {
+        let mut control = self.control.lock();
+        let submitted = control.paths.submit(now(), to, packet);
+        drop(control);
+        match submitted {
+            Submitted::Ready(packet, dest) => {
+                state.cache.insert(to, dest.clone());
+                Ok((packet, dest))
+            }
+            Submitted::Queued(gave_way) => {
+                after.wake_control = true;
+                if let Some(packet) = gave_way {
+                    self.drop_packet(packet, TxDrop::QueueFull, after);
+                }
+                Err(Stopped::Waits)
+            }
+            Submitted::Dropped(packet, reason) => Err(Stopped::Dropped(packet, reason.into())),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what is known about one packet")]
+    fn stage(
+        &self,
+        state: &mut State,
+        dest: &Dest,
+        packet: Mblk,
+        ethertype: EtherType,
+        len: usize,
+        cast: Cast,
+        after: &mut After,
+    ) -> Result<Mblk, Stopped> {
+        if state.open.as_ref().is_some_and(|open| open.queue.batch_is_full()) {
+            self.post(state, after);
+        }
+        if state.open.as_ref().is_some_and(|open| open.queue.room() == 0 || open.pool.free() == 0) {
+            self.post(state, after);
+            self.reclaim(state, after);
+        }
+        let Some(open) = &mut state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
+        if open.queue.room() == 0 {
+            return Err(Stopped::Full(packet));
+        }
+        let Some(mut buffer) = open.pool.take() else { return Err(Stopped::Full(packet)) };
+        let Some(frame) = buffer.whole_mut().get_mut(..len) else {
+            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+        };
+        packet.copy_to(ADDRESSES_LEN, frame);
+        if ethertype == EtherType::IPV6 {
+            nd::pad_for_wire(frame.get_mut(PSEUDO_HEADER_LEN - ADDRESSES_LEN..).unwrap_or_default());
+        }
+        buffer.set_len(len as u32);
+        match open.queue.stage_buffer(dest.handle(), buffer, SendOptions::default(), ()) {
+            Ok(()) => {
+                // As many places as a batch has.
+                let _ = state.staged.push_within_capacity((cast, len));
+                Ok(packet)
+            }
+            Err(_) => Err(Stopped::Dropped(packet, TxDrop::PostFailed)),
+        }
+    }
+
+    /// Posts what is staged and counts it.
+    fn post(&self, state: &mut State, after: &mut After) {
+        let Some(open) = &mut state.open else { return };
+        let posted = match open.queue.post(drop) {
+            Ok(posted) => posted,
+            Err(PostFailure { posted, .. }) => {
+                after.broken = true;
+                posted
+            }
+        };
+        let (sent, refused) = state.staged.split_at((posted as usize).min(state.staged.len()));
+        for (cast, len) in sent {
+            self.counters.tx.sent(*cast, *len);
+        }
+        self.counters.tx.dropped_many(TxDrop::PostFailed, refused.len());
+        state.staged.clear();
+    }
+
+    /// Takes the completions there are; how many.
+    fn reclaim(&self, state: &mut State, after: &mut After) -> usize {
+        let State { open: Some(open), completions, .. } = state else { return 0 };
+        let mut taken = 0;
+        loop {
+            match open.queue.channel().send_cq().poll(completions) {
+                Ok(0) => break,
+                Ok(polled) => taken += polled,
+                Err(_) => {
+                    after.broken = true;
+                    break;
+                }
+            }
+            for completion in completions.by_ref() {
+                open.queue.complete(completion, |sent| {
+                    if !sent.status.is_success() {
+                        self.counters.tx.failed.increment();
+                        after.broken |= sent.status != CompletionStatus::FLUSHED;
+                    }
+                });
+            }
+        }
+        let room = open.queue.room();
+        let ring = room + open.queue.outstanding();
+        if room > ring / RESUME {
+            after.resume |= core::mem::take(&mut state.refused);
+            after.wake_control |= core::mem::take(&mut state.behind);
+        }
+        taken
+    }
+
+    fn drop_packet(&self, packet: Mblk, reason: TxDrop, after: &mut After) {
+        self.counters.tx.dropped(reason);
+        after.free.push_back(packet);
+    }
+
+    /// With no lock held.
+    fn finish(&self, after: After) {
+        let After { free, wake_control, broken, resume } = after;
+        drop(free);
+        if wake_control {
+            self.control.lock().wait_for_room(false);
+            self.control.notify_all();
+        }
+        if broken {
+            super::tell_broken(&self.control);
+        }
+        if resume {
+            self.mac.transmit_ready();
+        }
+    }
+
+    fn arm(&self) -> bool {
+        let state = self.state.lock();
+        let cq: Option<&Cq> = state.open.as_ref().map(|open| open.queue.channel().send_cq());
+        cq.is_some_and(|cq| cq.arm(Notify::Any).is_ok())
+    }
+}
+
+impl CqHandler for Transmitter {
+    /// Takes everything there is, arms, and looks once more.
+    fn completion(&self) {
+        let mut armed = false;
+        loop {
+            let mut after = After::default();
+            let mut state = self.state.lock();
+            let taken = self.reclaim(&mut state, &mut after);
+            drop(state);
+            self.finish(after);
+            match (taken, armed) {
+                (0, true) => return,
+                (0, false) if !self.arm() => return,
+                (0, false) => armed = true,
+                _ => armed = false,
+            }
+        }
+    }
+}
+
+/// The pseudo header, and the bytes of IPoIB header and payload together.
+fn read_header(packet: &Mblk) -> Option<(PseudoHeader, usize)> {
+    let mut bytes = [0; PSEUDO_HEADER_LEN];
+    if packet.copy_to(0, &mut bytes) < PSEUDO_HEADER_LEN {
+        return None;
+    }
+    Some((PseudoHeader::parse(&bytes)?, packet.len() - ADDRESSES_LEN))
+}

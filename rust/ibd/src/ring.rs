@@ -1,0 +1,64 @@
+//! A queue of fixed capacity.
+
+use kernel::{AllocError, KVec};
+
+/// First in, first out; never grows.
+pub(crate) struct Ring<T> {
+    places: KVec<Option<T>>,
+    first: usize,
+    len: usize,
+}
+
+impl<T> Ring<T> {
+    /// Room for `capacity` elements, at least one.
+    pub(crate) fn new(capacity: usize) -> Result<Self, AllocError> {
+        Ok(Self { places: KVec::from_fn(capacity.max(1), |_| None)?, first: 0, len: 0 })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends, or hands the element back.
+    pub(crate) fn push(&mut self, value: T) -> Result<(), T> {
+        let capacity = self.places.len();
+        if self.len == capacity {
+            return Err(value);
+        }
+        let at = (self.first + self.len) % capacity;
+        match self.places.get_mut(at) {
+            Some(place) => *place = Some(value),
+            None => return Err(value),
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Takes the first element.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        if self.len == 0 {
+            return None;
+        }
+        let value = self.places.get_mut(self.first)?.take();
+        self.first = (self.first + 1) % self.places.len();
+        self.len -= 1;
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ring;
+
+    #[test]
+    fn elements_leave_in_the_order_they_came_and_none_is_lost_when_full() {
+        let mut ring = Ring::new(2).unwrap();
+        for round in 0..5 {
+            assert_eq!(ring.push(round), Ok(()));
+            assert_eq!(ring.push(round + 10), Ok(()));
+            assert_eq!(ring.push(99), Err(99));
+            assert_eq!((ring.pop(), ring.pop(), ring.pop()), (Some(round), Some(round + 10), None));
+            assert!(ring.is_empty());
+        }
+    }
+}
