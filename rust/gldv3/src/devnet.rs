@@ -6,9 +6,6 @@ use core::ptr;
 use illumos_sys_hdrs as sys;
 use kernel::Errno;
 
-/// Room for a link's name and its NUL (`MAXLINKNAMELEN`, `sys/param.h`).
-const NAME_LEN: usize = 32;
-
 /// A data-link id (`datalink_id_t`), given out by the link management daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkId(pub u32);
@@ -16,7 +13,7 @@ pub struct LinkId(pub u32);
 /// A link's name and class.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkInfo {
-    name: [u8; NAME_LEN],
+    name: [u8; sys::MAXLINKNAMELEN],
     /// `DATALINK_CLASS_*` of `sys/dls_mgmt.h`.
     pub class: u32,
 }
@@ -31,7 +28,7 @@ impl LinkInfo {
 /// What the daemon knows about `id` (`dls_mgmt_get_linkinfo`): `EBADF` without a daemon, `ENOENT` for an unknown id.
 /// Asks a process: **may block**, with no lock its ioctls could need.
 pub fn link_info(id: LinkId) -> Result<LinkInfo, Errno> {
-    let mut name = [0; NAME_LEN];
+    let mut name = [0; sys::MAXLINKNAMELEN];
     let mut class = sys::datalink_class_t(0);
     // SAFETY: the name has room for the longest one; the other answers are not wanted.
     let result = unsafe {

@@ -17,6 +17,7 @@
 
 mod devnet;
 mod gate;
+pub mod ibpart;
 pub mod ioctl;
 mod ops;
 mod plugin;

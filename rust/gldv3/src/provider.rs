@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 
+use illumos_sys_hdrs as sys;
 use kernel::Errno;
 use kernel::mblk::MblkChain;
 
@@ -92,10 +93,9 @@ pub struct ChecksumOffload {
 impl ChecksumOffload {
     pub(crate) fn raw(self) -> u32 {
         let flag = |on: bool, raw| if on { raw } else { 0 };
-        // HCKSUM_INET_PARTIAL, HCKSUM_INET_FULL_V4, HCKSUM_INET_FULL_V6, HCKSUM_IPHDRCKSUM.
-        flag(self.partial, 0x2)
-            | flag(self.full_ipv4, 0x4)
-            | flag(self.full_ipv6, 0x8)
-            | flag(self.ipv4_header, 0x10)
+        flag(self.partial, sys::HCKSUM_INET_PARTIAL)
+            | flag(self.full_ipv4, sys::HCKSUM_INET_FULL_V4)
+            | flag(self.full_ipv6, sys::HCKSUM_INET_FULL_V6)
+            | flag(self.ipv4_header, sys::HCKSUM_IPHDRCKSUM)
     }
 }
