@@ -4,24 +4,39 @@
 //! [`provide`] adds the modules `misc/mac`, `misc/dls` and `drv/dld` to a host. A driver's attach then leads to a link, as
 //! it does on illumos; [`Stream`] is one open DLPI stream on it.
 //!
-//! The lab's locks, in the order they are taken: management daemon, perimeter of a mac, then leaf locks, one at a time. No
+//! The lab's locks, in the order they are taken: plugin registry, perimeter of a mac, then leaf locks, one at a time. No
 //! leaf lock is held across a call into a module.
 
 mod address;
 mod client;
+mod dld;
+mod dls;
+mod mac;
+mod message;
+mod plugin;
+mod rx;
+mod state;
+mod tx;
+mod worker;
+
+use std::sync::Arc;
 
 pub use address::{Destination, LinkAddress};
 pub use client::{
-    Backpressure, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification, Offload, PartitionError,
-    Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, ReceiveQueue, Received, Stream,
-    TransmitError, create_partition, delete_partition, dld_ioctl, get_property, links, mac_statistics,
-    property_info, set_property,
+    Backpressure, LinkDetails, LinkState, LinkSummary, MacReference, MacStatistics, Notification, Offload,
+    PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, ReceiveQueue, Received,
+    Stream, TransmitError, create_partition, delete_partition, dld_ioctl, get_property, keep_property, links,
+    mac_statistics, private_properties, property_info, set_property,
 };
+pub use mac::OffloadCapability;
 
 use fakekernel::Kernel;
 
-/// Adds `misc/mac`, `misc/dls`, `drv/dld` and `drv/ip`'s share of them to a host. Before any module is loaded.
+/// Adds `misc/mac`, `misc/dls` and `drv/dld` to a host, and has every network driver's instance become a link when it attaches.
+/// Before any module is loaded.
 pub fn provide(kernel: &Kernel) {
-    let _ = kernel;
-    unimplemented!()
+    kernel.provide("mac", "misc/mac", [plugin::exports(), mac::exports()].concat());
+    kernel.provide("dls", "misc/dls", dls::exports());
+    kernel.provide("dld", "drv/dld", dld::exports());
+    kernel.add_attach_hook(Arc::new(dls::Softmac));
 }

@@ -219,6 +219,12 @@ pub(super) fn nothing_lives_in(cx: &Cx, addr: usize, size: usize) {
         let what = format!("{size} bytes at {addr:#x} hold {} ({state}) at {:#x}", object.what, object.addr);
         cx.violate(Rule::LiveObjectInFreedMemory, what);
     }
+    let genunix = cx.kernel().genunix();
+    if let Some(node) = genunix.linked.first_in(addr, size) {
+        let what = format!("{size} bytes at {addr:#x} hold a list node at {node:#x} that is still linked");
+        cx.violate(Rule::LiveObjectInFreedMemory, what);
+        genunix.linked.forget(addr, size);
+    }
     cx.kernel().forget_memory(addr, size);
 }
 

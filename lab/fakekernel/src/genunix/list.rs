@@ -1,5 +1,7 @@
 //! `list_create(9F)`: doubly linked lists through a node in each object, in the very layout that the C macros read (rule 44).
+//! Which nodes are linked is kept beside them, for whoever frees the memory they are in (rule 9).
 
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ptr;
@@ -9,6 +11,7 @@ use illumos_sys_hdrs::{list_node_t, list_t};
 use crate::cx::cx;
 use crate::export;
 use crate::export::Export;
+use crate::host_mutex::HostMutex;
 use crate::rule::Rule;
 
 pub(super) fn exports() -> Vec<Export> {
@@ -16,6 +19,22 @@ pub(super) fn exports() -> Vec<Export> {
         ANY: list_create, list_destroy, list_head, list_tail, list_next, list_prev, list_insert_head, list_insert_tail,
             list_insert_after, list_insert_before, list_remove, list_remove_head, list_remove_tail, list_is_empty,
             list_link_active, list_move_tail;
+    }
+}
+
+/// The nodes of a host that are linked, by address.
+#[derive(Debug, Default)]
+pub(crate) struct Linked(HostMutex<BTreeSet<usize>>);
+
+impl Linked {
+    /// The first one in a range.
+    pub(super) fn first_in(&self, start: usize, len: usize) -> Option<usize> {
+        self.0.lock().range(start..start.saturating_add(len)).next().copied()
+    }
+
+    /// The memory is gone.
+    pub(super) fn forget(&self, start: usize, len: usize) {
+        self.0.lock().retain(|node| !(start..start.saturating_add(len)).contains(node));
     }
 }
 
@@ -94,6 +113,7 @@ impl List {
         self.set(node, place, next);
         self.set_next(place, node);
         self.set_prev(next, node);
+        cx().kernel().genunix().linked.0.lock().insert(node.addr());
     }
 
     fn unlink(self, node: *mut list_node_t) -> *mut c_void {
@@ -109,6 +129,7 @@ impl List {
         self.set_next(prev, next);
         self.set_prev(next, prev);
         self.set(node, ptr::null_mut(), ptr::null_mut());
+        cx().kernel().genunix().linked.0.lock().remove(&node.addr());
         object
     }
 }

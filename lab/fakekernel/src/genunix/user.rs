@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::context::Ctx;
 use crate::cx::{Cx, cx};
+use crate::errno::Errno;
 use crate::export;
 use crate::export::Export;
 use crate::host_mutex::HostMutex;
@@ -195,4 +196,34 @@ unsafe extern "C" fn copyin(user: *const c_void, kernel: *mut c_void, len: usize
 unsafe extern "C" fn copyout(kernel: *const c_void, user: *mut c_void, len: usize) -> c_int {
     // SAFETY: copyout(9F): `len` bytes at `kernel`.
     unsafe { copy(user, kernel.cast_mut(), len, 0, Direction::Out) }
+}
+
+impl super::Genunix {
+    /// `copyin` for the lab: the start of a user buffer into kernel memory of `len` bytes that the lab lent.
+    ///
+    /// # Errors
+    ///
+    /// EFAULT when the buffer is shorter, or the memory is not the heap's.
+    pub fn copy_in(&self, user: &UserBuffer, kernel: *mut c_void, len: usize) -> Result<(), Errno> {
+        let held = self.held(kernel, len)?;
+        let content = user.content();
+        held.put(content.get(..len).ok_or(Errno::EFAULT)?);
+        Ok(())
+    }
+
+    /// `copyout` for the lab, the other way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Genunix::copy_in`](super::Genunix::copy_in).
+    pub fn copy_out(&self, user: &UserBuffer, kernel: *mut c_void, len: usize) -> Result<(), Errno> {
+        let bytes = self.held(kernel, len)?.get();
+        let done = self.users.with(user.addr, len, |held| held.copy_from_slice(&bytes));
+        if done { Ok(()) } else { Err(Errno::EFAULT) }
+    }
+
+    fn held(&self, kernel: *mut c_void, len: usize) -> Result<Mem, Errno> {
+        let mem = self.memory.bytes(kernel.addr()).ok_or(Errno::EFAULT)?;
+        if mem.len() < len { Err(Errno::EFAULT) } else { Ok(mem.part(0, len)) }
+    }
 }

@@ -1,13 +1,37 @@
-//! What `dladm` does: links, properties, statistics, partitions.
+//! What `dladm` does: links, properties, statistics.
 
+use std::sync::Arc;
+
+use fakekernel::genunix::Cred;
 use fakekernel::{Errno, Kernel};
 
-use super::types::{LinkSummary, MacStatistics, PartitionError, PropertyId, PropertyInfo, PropertyValue};
+use super::types::{LinkSummary, MacStatistics, PropertyId, PropertyInfo, PropertyValue};
+use crate::dld;
+use crate::dls::{Class, find_link};
+use crate::mac::{Mac, Property};
+use crate::state::Gldv3;
 
 /// Every link of the host, by name.
 pub fn links(kernel: &Kernel) -> Vec<LinkSummary> {
-    let _ = kernel;
-    unimplemented!()
+    let mut links: Vec<LinkSummary> = Gldv3::of(kernel)
+        .devnets
+        .all()
+        .into_iter()
+        .map(|(id, link)| LinkSummary {
+            name: link.name.clone(),
+            mac: link.mac.name.clone(),
+            id,
+            partition: link.class == Class::Partition,
+            zone: link.zone,
+            state: link.mac.state.lock().link_state,
+        })
+        .collect();
+    links.sort_by(|a, b| a.name.cmp(&b.name));
+    links
+}
+
+fn mac(kernel: &Kernel, link: &str) -> Result<Arc<Mac>, Errno> {
+    find_link(kernel, link).map(|(_, link)| link.mac.clone())
 }
 
 /// The statistics of a link, asked from the driver now.
@@ -16,11 +40,11 @@ pub fn links(kernel: &Kernel) -> Vec<LinkSummary> {
 ///
 /// ENOENT for a link that is not there.
 pub fn mac_statistics(kernel: &Kernel, link: &str) -> Result<MacStatistics, Errno> {
-    let _ = (kernel, link);
-    unimplemented!()
+    let mac = mac(kernel, link)?;
+    Ok(kernel.scope(|| mac.statistics()))
 }
 
-/// `dladm set-linkprop`.
+/// `dladm set-linkprop`, until the link goes.
 ///
 /// # Errors
 ///
@@ -31,8 +55,24 @@ pub fn set_property(
     id: &PropertyId,
     value: &PropertyValue,
 ) -> Result<(), Errno> {
-    let _ = (kernel, link, id, value);
-    unimplemented!()
+    let mac = mac(kernel, link)?;
+    kernel.scope(|| mac.set_property(&Property::of(id), value))
+}
+
+/// Has a property set whenever the link comes (`dladm set-linkprop` without `-t`), and now.
+///
+/// # Errors
+///
+/// As for [`set_property`]; the property is kept all the same.
+pub fn keep_property(
+    kernel: &Kernel,
+    link: &str,
+    id: &PropertyId,
+    value: &PropertyValue,
+) -> Result<(), Errno> {
+    let (link_id, found) = find_link(kernel, link)?;
+    Gldv3::of(kernel).management.keep_property(link_id, id, value);
+    kernel.scope(|| found.mac.set_property(&Property::of(id), value))
 }
 
 /// `dladm show-linkprop`, the value.
@@ -41,8 +81,12 @@ pub fn set_property(
 ///
 /// As for [`set_property`].
 pub fn get_property(kernel: &Kernel, link: &str, id: &PropertyId) -> Result<PropertyValue, Errno> {
-    let _ = (kernel, link, id);
-    unimplemented!()
+    let mac = mac(kernel, link)?;
+    kernel.scope(|| {
+        // As the framework does for a value: what it is first, then what it is now.
+        mac.property_info(&Property::of(id))?;
+        mac.get_property(&Property::of(id))
+    })
 }
 
 /// `dladm show-linkprop`, the rest.
@@ -51,8 +95,17 @@ pub fn get_property(kernel: &Kernel, link: &str, id: &PropertyId) -> Result<Prop
 ///
 /// As for [`set_property`].
 pub fn property_info(kernel: &Kernel, link: &str, id: &PropertyId) -> Result<PropertyInfo, Errno> {
-    let _ = (kernel, link, id);
-    unimplemented!()
+    let mac = mac(kernel, link)?;
+    kernel.scope(|| mac.property_info(&Property::of(id)))
+}
+
+/// Names of the private properties a link's driver registered.
+///
+/// # Errors
+///
+/// ENOENT for a link that is not there.
+pub fn private_properties(kernel: &Kernel, link: &str) -> Result<Vec<String>, Errno> {
+    mac(kernel, link).map(|mac| mac.private_properties().to_vec())
 }
 
 /// `ioctl(2)` on `/dev/dld` by a privileged process: `buffer` is the argument in user memory, copied in and out by the
@@ -62,32 +115,31 @@ pub fn property_info(kernel: &Kernel, link: &str, id: &PropertyId) -> Result<Pro
 ///
 /// The dispatcher's or the driver's; the buffer may have been written all the same.
 pub fn dld_ioctl(kernel: &Kernel, command: u32, buffer: &mut [u8]) -> Result<i32, Errno> {
-    let _ = (kernel, command, buffer);
-    unimplemented!()
+    kernel.scope(|| dld::ioctl(kernel, Cred::ROOT, command, buffer))
 }
 
-/// `dladm create-part -l PORT -P PKEY NAME`: afterwards there is a link `name`.
-///
-/// # Errors
-///
-/// The driver's errno and status; ENOENT when there is no link `port`; EEXIST when there is a link `name`.
-pub fn create_partition(
-    kernel: &Kernel,
-    port: &str,
-    pkey: u16,
-    name: &str,
-    force: bool,
-) -> Result<(), PartitionError> {
-    let _ = (kernel, port, pkey, name, force);
-    unimplemented!()
+/// A reference to a mac, as another layer's `mac_open` takes it (an aggregation, a bridge): while it lives the driver cannot
+/// unregister the mac.
+#[derive(Debug)]
+pub struct MacReference(Arc<Mac>);
+
+impl MacReference {
+    /// Opens a mac by its name: the driver's and the instance.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT when there is none, or when it is disabled; what `mc_open` refused with.
+    pub fn open(kernel: &Kernel, name: &str) -> Result<Self, Errno> {
+        let mac = Gldv3::of(kernel).macs.find(name).ok_or(Errno::ENOENT)?;
+        kernel.scope(|| mac.open())?;
+        Ok(Self(mac))
+    }
 }
 
-/// `dladm delete-part NAME`.
-///
-/// # Errors
-///
-/// The driver's errno and status; ENOENT when there is no such link.
-pub fn delete_partition(kernel: &Kernel, name: &str) -> Result<(), PartitionError> {
-    let _ = (kernel, name);
-    unimplemented!()
+impl Drop for MacReference {
+    fn drop(&mut self) {
+        if !self.0.kernel.machine().is_stopping() {
+            self.0.kernel.clone().scope(|| self.0.close());
+        }
+    }
 }

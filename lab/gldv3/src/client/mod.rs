@@ -1,13 +1,15 @@
 //! What a host may do with its links, without touching a kernel pointer.
 
 mod admin;
+mod partition;
 mod stream;
 mod types;
 
 pub use admin::{
-    create_partition, delete_partition, dld_ioctl, get_property, links, mac_statistics, property_info,
-    set_property,
+    MacReference, dld_ioctl, get_property, keep_property, links, mac_statistics, private_properties,
+    property_info, set_property,
 };
+pub use partition::{create_partition, delete_partition};
 pub use stream::{ReceiveQueue, Stream};
 pub use types::{
     Backpressure, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification, Offload, PartitionError,

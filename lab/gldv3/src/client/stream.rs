@@ -1,16 +1,32 @@
 //! One open DLPI stream.
 
-use fakekernel::{Errno, Kernel, Nanos};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fakekernel::genunix::Checksums;
+use fakekernel::{Errno, HostMutex, Kernel, Nanos, WaitQueue, cx};
 
 use super::types::{Backpressure, LinkDetails, Notification, Offload, Promiscuity, Received, TransmitError};
-use crate::address::LinkAddress;
+use crate::address::{Destination, LinkAddress};
+use crate::dls::Open;
+use crate::mac::OffloadCapability;
+use crate::message::{Message, Messages};
 
-/// An open stream on a link; it closes when dropped. Every call but the two transmits may sleep: user or kernel context.
+/// `HCK_IPV4_HDRCKSUM`, `HCK_FULLCKSUM`, `HW_LSO`
+const IP_HEADER: u32 = 0x1;
+const FULL: u32 = 0x4;
+const LARGE_SEND: u32 = 0x10;
+
+/// An open stream on a link; it closes when dropped, which may sleep. Every call but the transmits may sleep: user or kernel
+/// context.
 ///
 /// Packets are delivered by [`Stream::on_receive`] on whatever thread the link delivers them: for a packet alone that is the
 /// driver's own, in its context, inside `mac_rx`. The receiver holds no lock of the link and may transmit.
 #[derive(Debug)]
-pub struct Stream {}
+pub struct Stream {
+    kernel: Kernel,
+    open: Open,
+}
 
 impl Stream {
     /// Opens a link by name and starts it if nobody else has (`mc_start`).
@@ -19,8 +35,7 @@ impl Stream {
     ///
     /// ENOENT for a link that is not there; what `mc_start` refused with.
     pub fn open(kernel: &Kernel, link: &str) -> Result<Self, Errno> {
-        let _ = (kernel, link);
-        unimplemented!()
+        Self::new(kernel, link, false)
     }
 
     /// As [`Stream::open`] and then `DL_PASSIVE_REQ`: never counts as a user of the address (snoop).
@@ -29,31 +44,57 @@ impl Stream {
     ///
     /// As for [`Stream::open`].
     pub fn open_passive(kernel: &Kernel, link: &str) -> Result<Self, Errno> {
-        let _ = (kernel, link);
-        unimplemented!()
+        Self::new(kernel, link, true)
+    }
+
+    fn new(kernel: &Kernel, link: &str, passive: bool) -> Result<Self, Errno> {
+        let open = kernel.scope(|| Open::new(kernel, link, passive))?;
+        Ok(Self { kernel: kernel.clone(), open })
     }
 
     /// What the link is now.
     pub fn details(&self) -> LinkDetails {
-        unimplemented!()
+        self.kernel.scope(|| self.open.link.details())
+    }
+
+    /// Name of the link.
+    pub fn link(&self) -> &str {
+        &self.open.link.name
+    }
+
+    /// What the driver offers to compute, as `DL_CAPABILITY_REQ` finds out.
+    pub fn offload_capability(&self) -> OffloadCapability {
+        self.kernel.scope(|| self.open.link.mac.offload_capability())
+    }
+
+    /// Over how many soft ring triples received packets are spread; 0 while nobody receives.
+    pub fn fanout(&self) -> usize {
+        self.open.link.fanout()
+    }
+
+    /// Packets the framework has dropped on this link: on the way up (too many waiting, malformed), on the way down (queue over its
+    /// limit, client going away), and for want of a stream.
+    pub fn framework_drops(&self) -> (u64, u64, u64) {
+        let (up, down) = self.open.link.drops();
+        (up, down, self.open.link.unknowns())
     }
 
     /// Calls `receiver` for every packet from now on; one receiver per stream. Set it before [`Stream::bind`].
     pub fn on_receive(&self, receiver: impl Fn(Received) + Send + Sync + 'static) {
-        let _ = receiver;
-        unimplemented!()
+        self.open.set_receiver(Arc::new(receiver));
     }
 
     /// A receiver that keeps up to `limit` packets for [`ReceiveQueue::next`]; more are dropped and counted.
     pub fn receive_queue(&self, limit: usize) -> ReceiveQueue {
-        let _ = limit;
-        unimplemented!()
+        let queue = ReceiveQueue::new();
+        let fed = queue.clone();
+        self.on_receive(move |packet| fed.put(packet, limit));
+        queue
     }
 
     /// Calls `receiver` for every notification; at once for the state as it is now (carrier, address, SDU).
     pub fn on_notify(&self, receiver: impl Fn(Notification) + Send + Sync + 'static) {
-        let _ = receiver;
-        unimplemented!()
+        self.kernel.scope(|| self.open.notify(Arc::new(receiver)));
     }
 
     /// `DL_BIND_REQ`: packets of this type come here from now on.
@@ -62,8 +103,7 @@ impl Stream {
     ///
     /// EINVAL for a SAP the plugin refuses; EBUSY when already bound, or when the link cannot be activated.
     pub fn bind(&self, sap: u32) -> Result<(), Errno> {
-        let _ = sap;
-        unimplemented!()
+        self.kernel.scope(|| self.open.bind(sap))
     }
 
     /// `DL_UNBIND_REQ`.
@@ -72,7 +112,7 @@ impl Stream {
     ///
     /// EINVAL when not bound.
     pub fn unbind(&self) -> Result<(), Errno> {
-        unimplemented!()
+        self.kernel.scope(|| self.open.unbind())
     }
 
     /// The DLD capability as IP negotiates it: DLS bypass for this stream, bound to 0x800.
@@ -81,16 +121,16 @@ impl Stream {
     ///
     /// EINVAL when bound to something else or in raw mode.
     pub fn enable_bypass(&self) -> Result<(), Errno> {
-        unimplemented!()
+        self.kernel.scope(|| self.open.enable_bypass())
     }
 
-    /// `DLIOCRAW`: see the header too. Before [`Stream::bind`].
+    /// `DLIOCRAW`: see the header too.
     ///
     /// # Errors
     ///
     /// EPROTO (71) once bypass is on.
     pub fn set_raw(&self) -> Result<(), Errno> {
-        unimplemented!()
+        self.kernel.scope(|| self.open.set_raw())
     }
 
     /// `DL_ENABMULTI_REQ`.
@@ -99,8 +139,7 @@ impl Stream {
     ///
     /// EINVAL for what the plugin does not call a group; what the driver refused with.
     pub fn enable_multicast(&self, group: LinkAddress) -> Result<(), Errno> {
-        let _ = group;
-        unimplemented!()
+        self.kernel.scope(|| self.open.enable_group(group))
     }
 
     /// `DL_DISABMULTI_REQ`.
@@ -109,8 +148,7 @@ impl Stream {
     ///
     /// ENOENT when the stream has not enabled it.
     pub fn disable_multicast(&self, group: LinkAddress) -> Result<(), Errno> {
-        let _ = group;
-        unimplemented!()
+        self.kernel.scope(|| self.open.disable_group(group))
     }
 
     /// `DL_PROMISCON_REQ`, `DL_PROMISCOFF_REQ`.
@@ -119,8 +157,16 @@ impl Stream {
     ///
     /// EINVAL when the level is off already; what the driver refused with.
     pub fn set_promiscuous(&self, level: Promiscuity, on: bool) -> Result<(), Errno> {
-        let _ = (level, on);
-        unimplemented!()
+        self.kernel.scope(|| self.open.set_promiscuous(level, on))
+    }
+
+    /// `DL_SET_PHYS_ADDR_REQ`.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL when the plugin does not call it a unicast address; what the driver refused with.
+    pub fn set_address(&self, address: LinkAddress) -> Result<(), Errno> {
+        self.kernel.scope(|| self.open.link.mac.set_address(address))
     }
 
     /// Sends `payload` to `destination` with the type this stream is bound to. Any context up to soft interrupts.
@@ -134,8 +180,8 @@ impl Stream {
         payload: &[u8],
         offload: Offload,
     ) -> Result<Backpressure, TransmitError> {
-        let _ = (destination, payload, offload);
-        unimplemented!()
+        let sap = self.open.bound_sap().ok_or(TransmitError::NotBound)?;
+        self.send(sap, destination, payload, offload)
     }
 
     /// As [`Stream::transmit`] with another type: what one stream that serves IPv4, IPv6 and ARP needs.
@@ -150,42 +196,135 @@ impl Stream {
         payload: &[u8],
         offload: Offload,
     ) -> Result<Backpressure, TransmitError> {
-        let _ = (sap, destination, payload, offload);
-        unimplemented!()
+        self.open.bound_sap().ok_or(TransmitError::NotBound)?;
+        self.send(sap.into(), destination, payload, offload)
+    }
+
+    fn send(
+        &self,
+        sap: u32,
+        destination: LinkAddress,
+        payload: &[u8],
+        offload: Offload,
+    ) -> Result<Backpressure, TransmitError> {
+        let link = &self.open.link;
+        let max = link.mac.state.lock().max_sdu;
+        if payload.len() > max as usize && offload.large_send.is_none() {
+            return Err(TransmitError::TooLarge(max));
+        }
+        self.kernel.scope(|| {
+            let cx = cx();
+            let genunix = self.kernel.genunix();
+            let messages = Messages { cx: &cx, genunix: &genunix };
+            let data = Message::new(genunix.message(&cx, 0, payload)).ok_or(TransmitError::NoMemory)?;
+            let Some(header) = link.mac.plugin.header(&messages, &destination, sap, Some(data)) else {
+                messages.free(data);
+                return Err(TransmitError::NoMemory);
+            };
+            genunix.linkb(&cx, header.raw(), data.raw());
+            genunix.set_checksums(&cx, header.raw(), wanted(offload));
+            Ok(link.transmit(&messages, header))
+        })
     }
 
     /// Raw transmit: 20 bytes of destination, type, two zero bytes, payload. What the link does not like is dropped without
     /// a word, as on illumos; false then.
     pub fn transmit_raw(&self, packet: &[u8]) -> bool {
-        let _ = packet;
-        unimplemented!()
+        self.kernel.scope(|| {
+            let cx = cx();
+            let genunix = self.kernel.genunix();
+            let messages = Messages { cx: &cx, genunix: &genunix };
+            let link = &self.open.link;
+            let cooked = Message::new(genunix.message(&cx, 0, packet))
+                .and_then(|message| link.cooked(&messages, message));
+            let taken = cooked.is_some();
+            if let Some(message) = cooked {
+                link.transmit(&messages, message);
+            }
+            taken
+        })
     }
 
     /// Waits until the queue that was full has room, or until `deadline`; false if that passed first.
     pub fn wait_writable(&self, deadline: Nanos) -> bool {
-        let _ = deadline;
-        unimplemented!()
+        self.open.link.transmit.wait_room(deadline)
     }
+
+    /// Packets of this host that wait for the driver to take them again.
+    pub fn transmit_queue(&self) -> usize {
+        self.open.link.transmit.queued()
+    }
+}
+
+fn wanted(offload: Offload) -> Checksums {
+    let mut flags = 0;
+    flags |= if offload.ip_checksum { IP_HEADER } else { 0 };
+    flags |= if offload.full_checksum { FULL } else { 0 };
+    flags |= if offload.large_send.is_some() { LARGE_SEND } else { 0 };
+    Checksums { flags, mss: offload.large_send.map_or(0, u32::from), ..Checksums::default() }
 }
 
 /// Packets waiting to be taken. Cheap clone.
 #[derive(Clone, Debug)]
-pub struct ReceiveQueue {}
+pub struct ReceiveQueue(Arc<Queue>);
+
+#[derive(Debug)]
+struct Queue {
+    state: HostMutex<State>,
+    arrived: WaitQueue,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    packets: VecDeque<Received>,
+    dropped: u64,
+}
 
 impl ReceiveQueue {
+    fn new() -> Self {
+        Self(Arc::new(Queue { state: HostMutex::new(State::default()), arrived: WaitQueue::new("packets") }))
+    }
+
+    fn put(&self, packet: Received, limit: usize) {
+        let mut state = self.0.state.lock();
+        if state.packets.len() >= limit {
+            state.dropped += 1;
+            return;
+        }
+        state.packets.push_back(packet);
+        drop(state);
+        self.0.arrived.wake_one();
+    }
+
     /// The next packet, waiting until `deadline` at most. User or kernel context.
     pub fn next(&self, deadline: Nanos) -> Option<Received> {
-        let _ = deadline;
-        unimplemented!()
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(packet) = state.packets.pop_front() {
+                return Some(packet);
+            }
+            let (guard, in_time) = self.0.arrived.wait_until(state, deadline);
+            state = guard;
+            if !in_time {
+                return state.packets.pop_front();
+            }
+        }
     }
 
     /// The next packet if there is one. Any context.
     pub fn try_next(&self) -> Option<Received> {
-        unimplemented!()
+        self.0.state.lock().packets.pop_front()
     }
 
     /// Packets dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
-        unimplemented!()
+        self.0.state.lock().dropped
+    }
+}
+
+impl Received {
+    /// Whether the packet was for a group or for everybody.
+    pub fn is_group(&self) -> bool {
+        self.kind != Destination::Unicast
     }
 }

@@ -26,6 +26,8 @@ pub struct LinkSummary {
     pub id: u32,
     /// Whether it is a partition object rather than an attached instance.
     pub partition: bool,
+    /// The zone it belongs to; 0 is the global one.
+    pub zone: i32,
     /// Carrier.
     pub state: LinkState,
 }
@@ -35,6 +37,8 @@ pub struct LinkSummary {
 pub struct LinkDetails {
     /// Current address; zeros until the driver published one.
     pub address: LinkAddress,
+    /// What the driver registered as its address (`DL_FACT_PHYS_ADDR`).
+    pub factory_address: LinkAddress,
     /// The plugin's broadcast address: scope and P_Key are zero.
     pub broadcast: LinkAddress,
     /// Least and greatest payload in bytes, without the link header.

@@ -177,9 +177,12 @@ mod tests {
 
     #[test]
     fn bypass_splits_by_protocol_and_its_absence_does_not() {
-        for (protocol, class, alone) in
-            [(TCP, Class::Tcp, Class::Tcp), (UDP, Class::Udp, Class::Udp), (SCTP, Class::Udp, Class::Other), (1, Class::Other, Class::Other)]
-        {
+        for (protocol, class, alone) in [
+            (TCP, Class::Tcp, Class::Tcp),
+            (UDP, Class::Udp, Class::Udp),
+            (SCTP, Class::Udp, Class::Other),
+            (1, Class::Other, Class::Other),
+        ] {
             let ip = v4(protocol, [1, 2, 3, 4], [5, 6, 7, 8], [1, 2, 3, 4]);
             assert_eq!(placed(&ip, true, 4).map(|p| p.class), Some(class));
             assert_eq!(placed(&ip, true, 1).map(|p| p.class), Some(alone));

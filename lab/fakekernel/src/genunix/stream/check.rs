@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use illumos_sys_hdrs::mblk_t;
 
 use super::Owner;
-use super::block::Mb;
+use super::block::{Db, Mb};
 use crate::cx::Cx;
 use crate::genunix::Genunix;
 use crate::rule::Rule;
@@ -58,9 +58,8 @@ impl Genunix {
         }
     }
 
-    fn check_block(&self, cx: &Cx, mb: Mb, by: Owner, at: &str) {
-        self.check_owner(cx, mb, by, at);
-        let Some(db) = self.live_data(cx, mb, at) else { return };
+    /// What the block's pointers enclose must be part of its buffer.
+    pub(super) fn check_pointers(&self, cx: &Cx, mb: Mb, db: Db, at: &str) {
         let (base, rptr, wptr, lim) = (db.base().addr(), mb.rptr().addr(), mb.wptr().addr(), db.lim().addr());
         cx.check(base <= rptr && rptr <= wptr && wptr <= lim, Rule::BadMessagePointers, || {
             format!(
@@ -68,6 +67,12 @@ impl Genunix {
                 mb.addr()
             )
         });
+    }
+
+    fn check_block(&self, cx: &Cx, mb: Mb, by: Owner, at: &str) {
+        self.check_owner(cx, mb, by, at);
+        let Some(db) = self.live_data(cx, mb, at) else { return };
+        self.check_pointers(cx, mb, db, at);
         let sharers = self.streams.table.lock().data.get(&db.addr()).map_or(0, |info| info.sharers);
         cx.check(u32::from(db.references()) == sharers, Rule::BadMessagePointers, || {
             format!("{at}: db_ref of dblk {:#x} is {}, {sharers} mblks share it", db.addr(), db.references())

@@ -41,6 +41,7 @@ impl Genunix {
             format!("freeb of mblk {:#x} that is linked by b_next or b_prev", mb.addr())
         });
         let Some(db) = self.live_data(cx, mb, "freeb") else { return };
+        self.check_pointers(cx, mb, db, "freeb");
         self.forget_message(cx, mb, by);
         let sharers = self.one_sharer_less(db);
         match db.release() {

@@ -177,7 +177,7 @@ impl Genunix {
         None
     }
 
-    /// The blocks of one message (`b_cont`), each live; a cycle breaks rule 20.
+    /// The blocks of one message (`b_cont`), each live and with its pointers in its buffer; a cycle breaks rule 20.
     fn blocks_of(&self, cx: &Cx, mp: *mut mblk_t, doing: &str) -> Vec<Mb> {
         let mut blocks: Vec<Mb> = Vec::new();
         let mut next = mp;
@@ -190,6 +190,8 @@ impl Genunix {
                 );
                 break;
             }
+            let Some(db) = self.live_data(cx, mb, doing) else { break };
+            self.check_pointers(cx, mb, db, doing);
             blocks.push(mb);
             next = mb.cont();
         }

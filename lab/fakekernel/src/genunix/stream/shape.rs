@@ -96,7 +96,7 @@ impl Genunix {
     /// Makes the first `len` bytes contiguous and 8-byte aligned in the block at `mp`, which stays the message's head. The new
     /// data block has none of the old one's checksum or LSO information.
     pub(super) fn pull_up(&self, cx: &Cx, mp: *mut mblk_t, len: isize, by: Owner) -> bool {
-        let Some(first) = self.live_message(cx, mp, "pullupmsg") else { return false };
+        let Some(first) = self.blocks_of(cx, mp, "pullupmsg").first().copied() else { return false };
         let aligned = first.rptr().addr().is_multiple_of(8);
         let enough = if len < 0 { first.cont().is_null() } else { len.unsigned_abs() <= first.len() };
         if aligned && enough {

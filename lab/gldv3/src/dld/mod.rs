@@ -1,0 +1,5 @@
+//! `dld`: the ioctls of `/dev/dld` that drivers register (`DLD/dld_drv.c`).
+
+mod ioctl;
+
+pub(crate) use ioctl::{Ioctls, exports, ioctl};

@@ -1,0 +1,217 @@
+//! `dls_devnet_create` and `dls_devnet_destroy`: the association of a mac with a datalink id (`DLS/dls_mgmt.c`).
+
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use fakekernel::genunix::KstatId;
+use fakekernel::mem::c_string;
+use fakekernel::{Ctx, Errno, Export, HostMutex, Kernel, WaitQueue, cx, export};
+use illumos_sys_hdrs::{B_FALSE, boolean_t, datalink_id_t, mac_handle_t, zoneid_t};
+
+use super::link::Link;
+use crate::mac::{Mac, Property, mac_of};
+use crate::state::Gldv3;
+
+pub(crate) fn exports() -> Vec<Export> {
+    export! { UK: dls_devnet_create, dls_devnet_destroy, dls_devnet_macname2linkid; }
+}
+
+/// The links of a host.
+#[derive(Debug)]
+pub(crate) struct Devnets {
+    links: HostMutex<BTreeMap<u32, Devnet>>,
+    /// For those who wait for a property task to end.
+    changed: WaitQueue,
+}
+
+#[derive(Debug)]
+struct Devnet {
+    link: Arc<Link>,
+    /// Streams open on it.
+    holds: u32,
+    /// The daemon is setting its properties.
+    property_task: bool,
+    /// It is being destroyed: nobody may open it.
+    going: bool,
+}
+
+impl Devnets {
+    pub(crate) fn new() -> Self {
+        Self { links: HostMutex::new(BTreeMap::new()), changed: WaitQueue::new("a link's property task") }
+    }
+
+    /// Every link, by id.
+    pub(crate) fn all(&self) -> Vec<(u32, Arc<Link>)> {
+        self.links.lock().iter().map(|(id, devnet)| (*id, devnet.link.clone())).collect()
+    }
+
+    /// A stream opens the link.
+    pub(crate) fn hold(&self, id: u32) -> Option<Arc<Link>> {
+        let mut links = self.links.lock();
+        let devnet = links.get_mut(&id).filter(|devnet| !devnet.going)?;
+        devnet.holds += 1;
+        Some(devnet.link.clone())
+    }
+
+    /// A stream has closed.
+    pub(crate) fn release(&self, id: u32) {
+        if let Some(devnet) = self.links.lock().get_mut(&id) {
+            devnet.holds -= 1;
+        }
+    }
+
+    fn end_property_task(&self, id: u32) {
+        if let Some(devnet) = self.links.lock().get_mut(&id) {
+            devnet.property_task = false;
+        }
+        self.changed.wake_all();
+    }
+}
+
+/// The link of a name.
+pub(crate) fn find_link(kernel: &Kernel, name: &str) -> Result<(u32, Arc<Link>), Errno> {
+    let gldv3 = Gldv3::of(kernel);
+    let links = gldv3.devnets.all();
+    links.into_iter().find(|(_, link)| link.name == name).ok_or(Errno::ENOENT)
+}
+
+/// What `dls_devnet_create` does.
+///
+/// # Errors
+///
+/// ENOENT when the daemon does not know the id; EEXIST when id or mac has a link; what opening the mac failed with.
+pub(crate) fn create(mac: &Arc<Mac>, id: u32, zone: i32) -> Result<(), Errno> {
+    let gldv3 = Gldv3::of(&mac.kernel);
+    let _inside = mac.perimeter.enter();
+    let entry = gldv3.management.entry(id).ok_or(Errno::ENOENT)?;
+    let taken = gldv3.devnets.all().iter().any(|(known, link)| *known == id || link.mac.name == mac.name);
+    if taken {
+        return Err(Errno::EEXIST);
+    }
+    mac.open()?;
+    mac.device.hold();
+    let link = Link::new(mac.clone(), id, entry.name, zone, entry.class);
+    let devnet = Devnet { link: link.clone(), holds: 0, property_task: true, going: false };
+    gldv3.devnets.links.lock().insert(id, devnet);
+    *mac.link.lock() = Some(link.clone());
+    install_kstat(&link);
+    load_properties(&link);
+    Ok(())
+}
+
+fn kstat_id(link: &Link) -> KstatId {
+    KstatId { module: "link".to_owned(), instance: 0, name: link.name.clone() }
+}
+
+fn install_kstat(link: &Arc<Link>) {
+    let shown = Arc::downgrade(link);
+    let reader = move || {
+        shown.upgrade().map_or_else(Vec::new, |link| link.mac.link_kstat_entries(link.unknowns() as u32))
+    };
+    link.mac.kernel.add_kstat(kstat_id(link), Arc::new(reader));
+}
+
+/// Has the daemon set the link's persistent properties, on a thread of its own; it wants the perimeter, which the caller has.
+fn load_properties(link: &Arc<Link>) {
+    let id = link.id;
+    let properties = Gldv3::of(&link.mac.kernel).management.properties(id);
+    if properties.is_empty() {
+        Gldv3::of(&link.mac.kernel).devnets.end_property_task(id);
+        return;
+    }
+    let link = link.clone();
+    let kernel = link.mac.kernel.clone();
+    kernel.spawn(&format!("link properties {}", link.name), Ctx::User, move || {
+        for (property, value) in properties {
+            // A property the driver refuses stays as it is; `dladm show-linkprop` shows which.
+            let _ = link.mac.set_property(&Property::of(&property), &value);
+        }
+        Gldv3::of(&link.mac.kernel).devnets.end_property_task(id);
+    });
+}
+
+/// What `dls_devnet_destroy` does; the id the mac had.
+///
+/// # Errors
+///
+/// ENOENT when the mac has no link; EBUSY when a stream is open, or without `wait` when its properties are being set.
+pub(crate) fn destroy(mac: &Arc<Mac>, wait: bool) -> Result<u32, Errno> {
+    let gldv3 = Gldv3::of(&mac.kernel);
+    let link = mac.link.lock().clone().ok_or(Errno::ENOENT)?;
+    leave(&gldv3.devnets, link.id, wait)?;
+    let _inside = mac.perimeter.enter();
+    gldv3.devnets.links.lock().remove(&link.id);
+    mac.kernel.remove_kstat(&kstat_id(&link));
+    link.shut_down();
+    *mac.link.lock() = None;
+    mac.device.release();
+    mac.close();
+    Ok(link.id)
+}
+
+/// Makes sure nobody uses or will use the link.
+fn leave(devnets: &Devnets, id: u32, wait: bool) -> Result<(), Errno> {
+    let mut links = devnets.links.lock();
+    loop {
+        let devnet = links.get_mut(&id).ok_or(Errno::ENOENT)?;
+        if devnet.holds > 0 || devnet.going || devnet.property_task && !wait {
+            return Err(Errno::EBUSY);
+        }
+        if !devnet.property_task {
+            devnet.going = true;
+            return Ok(());
+        }
+        links = devnets.changed.wait(links);
+    }
+}
+
+fn code(result: Result<(), Errno>) -> c_int {
+    result.map_or_else(|error| error.0, |()| 0)
+}
+
+unsafe extern "C" fn dls_devnet_create(handle: mac_handle_t, id: datalink_id_t, zone: zoneid_t) -> c_int {
+    let cx = cx();
+    cx.may_block();
+    cx.no_locks();
+    mac_of(&cx, handle).map_or(Errno::EINVAL.0, |mac| code(create(&mac, id, zone)))
+}
+
+unsafe extern "C" fn dls_devnet_destroy(
+    handle: mac_handle_t,
+    id: *mut datalink_id_t,
+    wait: boolean_t,
+) -> c_int {
+    let cx = cx();
+    cx.may_block();
+    cx.no_locks();
+    let Some(mac) = mac_of(&cx, handle) else { return Errno::EINVAL.0 };
+    cx.check(!mac.perimeter.is_mine(), fakekernel::Rule::UpcallWithMutex, || {
+        format!("dls_devnet_destroy inside the perimeter of {}", mac.name)
+    });
+    match destroy(&mac, wait != B_FALSE) {
+        Ok(found) => {
+            // SAFETY: dls_devnet_destroy: a place for the id.
+            unsafe { id.write(found) };
+            0
+        }
+        Err(error) => error.0,
+    }
+}
+
+unsafe extern "C" fn dls_devnet_macname2linkid(name: *const c_char, id: *mut datalink_id_t) -> c_int {
+    let cx = cx();
+    cx.may_block();
+    // SAFETY: dls_devnet_macname2linkid: a string.
+    let name = unsafe { c_string(name, Some(32)) };
+    let name = String::from_utf8_lossy(&name);
+    let links = Gldv3::of(cx.kernel()).devnets.all();
+    match links.iter().find(|(_, link)| link.mac.name == name) {
+        Some((found, _)) => {
+            // SAFETY: dls_devnet_macname2linkid: a place for the id.
+            unsafe { id.write(*found) };
+            0
+        }
+        None => Errno::ENOENT.0,
+    }
+}

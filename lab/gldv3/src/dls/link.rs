@@ -1,0 +1,196 @@
+//! A link: a mac under a name, the client on it, and its streams (`DLS/dls_link.c`).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fakekernel::{Errno, HostMutex};
+
+use super::management::Class;
+use super::stream::StreamState;
+use crate::client::{LinkDetails, Notification};
+use crate::mac::{Mac, Note};
+use crate::message::{Message, Messages};
+use crate::rx::Srs;
+use crate::tx::Transmit;
+
+/// See the module's text.
+pub(crate) struct Link {
+    pub(crate) mac: Arc<Mac>,
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    pub(crate) zone: i32,
+    pub(crate) class: Class,
+    pub(crate) transmit: Transmit,
+    pub(super) state: HostMutex<LinkState>,
+    unknowns: AtomicU64,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link({})", self.name)
+    }
+}
+
+/// What changes as streams come and go.
+#[derive(Debug, Default)]
+pub(super) struct LinkState {
+    /// In the order opened.
+    pub(super) streams: Vec<Arc<StreamState>>,
+    /// Streams that need the client's address.
+    pub(super) activations: u32,
+    /// The receive side, while there is one.
+    pub(super) receive: Option<Arc<Srs>>,
+}
+
+impl Link {
+    pub(super) fn new(mac: Arc<Mac>, id: u32, name: String, zone: i32, class: Class) -> Arc<Self> {
+        Arc::new(Self {
+            mac,
+            id,
+            name,
+            zone,
+            class,
+            transmit: Transmit::new(),
+            state: HostMutex::new(LinkState::default()),
+            unknowns: AtomicU64::new(0),
+        })
+    }
+
+    /// Packets no stream wanted, or without a header.
+    pub(crate) fn unknowns(&self) -> u64 {
+        self.unknowns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_unknown(&self, packets: usize) {
+        self.unknowns.fetch_add(packets as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn streams(&self) -> Vec<Arc<StreamState>> {
+        self.state.lock().streams.clone()
+    }
+
+    /// One more stream needs the address (`mac_unicast_add`): with the first the device has one more user and packets start to
+    /// come. Inside the perimeter.
+    pub(super) fn activate(self: &Arc<Self>) -> Result<(), Errno> {
+        if self.state.lock().activations > 0 {
+            self.state.lock().activations += 1;
+            return Ok(());
+        }
+        self.mac.start()?;
+        let speed = self.mac.speed();
+        let upper = Arc::new(super::receive::Above(self.clone()));
+        let receive = Srs::new(&self.mac.kernel, &self.name, upper, speed);
+        self.transmit.restart();
+        let mut state = self.state.lock();
+        state.activations = 1;
+        state.receive = Some(receive);
+        Ok(())
+    }
+
+    /// Undoes one `activate`; with the last everything under way is waited for. Inside the perimeter.
+    pub(super) fn deactivate(&self) {
+        {
+            let mut state = self.state.lock();
+            state.activations -= 1;
+            if state.activations > 0 {
+                return;
+            }
+        }
+        self.transmit.quiesce();
+        let receive = self.state.lock().receive.take();
+        if let Some(receive) = receive {
+            receive.quiesce();
+        }
+        self.transmit.restart();
+        self.mac.stop();
+    }
+
+    /// The link goes: nothing is sent any more.
+    pub(super) fn shut_down(&self) {
+        self.transmit.quiesce();
+    }
+
+    /// The speed may have changed. Inside the perimeter.
+    pub(crate) fn recompute_fanout(&self) {
+        let receive = self.state.lock().receive.clone();
+        if let Some(receive) = receive {
+            receive.recompute(self.mac.speed());
+        }
+    }
+
+    /// How many triples of soft rings packets are spread over; 0 while nobody receives.
+    pub(crate) fn fanout(&self) -> usize {
+        self.state.lock().receive.as_ref().map_or(0, |receive| receive.triples())
+    }
+
+    /// Packets dropped between the driver and the streams' queues, and on the way to the driver.
+    pub(crate) fn drops(&self) -> (u64, u64) {
+        let received = self.state.lock().receive.as_ref().map_or(0, |receive| receive.drops());
+        (received, self.transmit.drops())
+    }
+
+    /// `mac_rx`: copies for the promiscuous, then the receive side if there is one.
+    pub(crate) fn receive(&self, messages: &Messages<'_>, packets: Vec<Message>) {
+        for packet in &packets {
+            self.show_promiscuous(messages, *packet, false);
+        }
+        let receive = self.state.lock().receive.clone();
+        match receive {
+            Some(receive) => receive.process(messages, packets),
+            None => messages.free_all(packets),
+        }
+    }
+
+    /// What `DL_INFO_REQ` and the statistics say now.
+    pub(crate) fn details(&self) -> LinkDetails {
+        let speed = self.mac.speed();
+        let mut broadcast = [0; 20];
+        for (to, from) in broadcast.iter_mut().zip(&self.mac.plugin.broadcast) {
+            *to = *from;
+        }
+        let state = self.mac.state.lock();
+        LinkDetails {
+            address: state.address,
+            factory_address: state.factory,
+            broadcast: crate::LinkAddress(broadcast),
+            min_sdu: state.min_sdu,
+            max_sdu: state.max_sdu,
+            multicast_sdu: state.multicast_sdu,
+            speed,
+            state: state.link_state,
+        }
+    }
+
+    /// Tells every stream.
+    pub(crate) fn notify(&self, note: Note) {
+        let Some(notification) = self.translated(note) else { return };
+        for stream in self.streams() {
+            stream.notify(notification.clone());
+        }
+    }
+
+    /// The notification a note stands for now; several may have become one.
+    pub(super) fn translated(&self, note: Note) -> Option<Notification> {
+        let details = self.details();
+        match note {
+            Note::Link => match details.state {
+                crate::LinkState::Up => Some(Notification::LinkUp { speed: details.speed }),
+                crate::LinkState::Down => Some(Notification::LinkDown),
+                crate::LinkState::Unknown => None,
+            },
+            Note::Unicst => Some(Notification::Address(details.address)),
+            Note::SduSize => {
+                Some(Notification::Sdu { max: details.max_sdu, multicast: details.multicast_sdu })
+            }
+            Note::DevPromisc => {
+                let on = self.mac.state.lock().promiscuous > 0;
+                Some(Notification::Promiscuous(on))
+            }
+            Note::CapabChg => Some(Notification::Capabilities),
+            Note::FastpathFlush => Some(Notification::FastpathFlush),
+            Note::Tx => Some(Notification::Writable),
+            Note::Dest | Note::Margin | Note::LowLink | Note::AllowedIps => None,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Capabilities as clients ask for them.
+
+use super::Mac;
+use crate::client::Offload;
+
+const HCKSUM: u32 = 0x1;
+const LSO: u32 = 0x8;
+
+/// `HCKSUM_*` bits.
+const ENABLE: u32 = 0x1;
+const INET_FULL_V4: u32 = 0x4;
+const INET_FULL_V6: u32 = 0x8;
+const IPHDRCKSUM: u32 = 0x10;
+/// `LSO_TX_BASIC_TCP_IPV4`
+const TCP_IPV4: u32 = 0x1;
+
+/// What a driver computes for the packets it sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffloadCapability {
+    /// The IPv4 header checksum.
+    pub ip_header: bool,
+    /// TCP and UDP checksums over IPv4.
+    pub full_v4: bool,
+    /// The same over IPv6.
+    pub full_v6: bool,
+    /// Largest TCP payload over IPv4 that is split into segments.
+    pub large_send: Option<u32>,
+}
+
+impl OffloadCapability {
+    /// Whether a packet may ask for this.
+    pub fn allows(&self, wanted: Offload) -> bool {
+        (self.ip_header || !wanted.ip_checksum)
+            && (self.full_v4 || self.full_v6 || !wanted.full_checksum)
+            && (self.large_send.is_some() || wanted.large_send.is_none())
+    }
+}
+
+impl Mac {
+    /// Asks the driver for its checksum capability and, when that works, for large send. Larger buffers than this gate's records
+    /// are offered, zeroed: newer drivers may fill in more.
+    pub(crate) fn offload_capability(&self) -> OffloadCapability {
+        let mut words = [0u32; 32];
+        if !self.call_getcapab(HCKSUM, words.as_mut_ptr().cast()) {
+            return OffloadCapability::default();
+        }
+        let flags = words[0];
+        let mut lso = [0u32; 32];
+        let splits = flags & !ENABLE != 0 && self.call_getcapab(LSO, lso.as_mut_ptr().cast());
+        OffloadCapability {
+            ip_header: flags & IPHDRCKSUM != 0,
+            full_v4: flags & INET_FULL_V4 != 0,
+            full_v6: flags & INET_FULL_V6 != 0,
+            large_send: (splits && lso[0] & TCP_IPV4 != 0).then_some(lso[1]),
+        }
+    }
+}

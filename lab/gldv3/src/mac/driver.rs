@@ -1,0 +1,139 @@
+//! Calls of the driver's callbacks, one method each. Every one may be called from any thread the framework calls it from; the
+//! caller sees to the perimeter.
+
+use std::ffi::{CString, c_int, c_void};
+
+use fakekernel::{EntryKind, Errno};
+use illumos_sys_hdrs::{
+    B_FALSE, B_TRUE, boolean_t, mac_capab_t, mac_prop_id_t, mac_prop_info_handle_t, mblk_t, uint_t,
+};
+
+use super::Mac;
+use crate::address::LinkAddress;
+
+/// Bits of `mc_callbacks`: the flag, not the pointer, decides whether an optional callback is called.
+pub(super) mod flag {
+    pub(in crate::mac) const GETCAPAB: u32 = 0x4;
+    pub(in crate::mac) const OPEN: u32 = 0x8;
+    pub(in crate::mac) const CLOSE: u32 = 0x10;
+    pub(in crate::mac) const SETPROP: u32 = 0x20;
+    pub(in crate::mac) const GETPROP: u32 = 0x40;
+    pub(in crate::mac) const PROPINFO: u32 = 0x80;
+}
+
+fn boolean(value: bool) -> boolean_t {
+    if value { B_TRUE } else { B_FALSE }
+}
+
+impl Mac {
+    pub(super) fn has(&self, flag: u32) -> bool {
+        self.callbacks().mc_callbacks & flag != 0
+    }
+
+    /// `mc_getstat`: `None` when the driver does not count that.
+    pub(super) fn call_getstat(&self, stat: u32) -> Option<u64> {
+        let f = self.callbacks().mc_getstat?;
+        let mut value = 0u64;
+        let args = (self.cookie(), stat, &raw mut value);
+        // SAFETY: the driver registered this callback for this cookie and is registered; the value has a place.
+        let failed = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getstat")) };
+        (failed == 0).then_some(value)
+    }
+
+    pub(super) fn call_start(&self) -> Result<(), Errno> {
+        let f = self.callbacks().mc_start.ok_or(Errno::ENOTSUP)?;
+        // SAFETY: as above.
+        Errno::check(unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_start")) })
+    }
+
+    pub(super) fn call_stop(&self) {
+        if let Some(f) = self.callbacks().mc_stop {
+            // SAFETY: as above.
+            unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_stop")) };
+        }
+    }
+
+    pub(super) fn call_setpromisc(&self, on: bool) -> Result<(), Errno> {
+        let f = self.callbacks().mc_setpromisc.ok_or(Errno::ENOTSUP)?;
+        let args = (self.cookie(), boolean(on));
+        // SAFETY: as above.
+        Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setpromisc")) })
+    }
+
+    /// `mc_multicst`, with the address at no particular alignment and gone after the call.
+    pub(super) fn call_multicst(&self, add: bool, group: &LinkAddress) -> Result<(), Errno> {
+        let f = self.callbacks().mc_multicst.ok_or(Errno::ENOTSUP)?;
+        let mut place = [0u8; 24];
+        place[1..21].copy_from_slice(&group.0);
+        let args = (self.cookie(), boolean(add), place[1..].as_ptr());
+        // SAFETY: as above, with 20 readable bytes.
+        let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_multicst")) });
+        place.fill(0xef);
+        result
+    }
+
+    pub(super) fn call_unicst(&self, address: &LinkAddress) -> Result<(), Errno> {
+        let f = self.callbacks().mc_unicst.ok_or(Errno::ENOTSUP)?;
+        let args = (self.cookie(), address.0.as_ptr());
+        // SAFETY: as above, with 20 readable bytes.
+        Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_unicst")) })
+    }
+
+    /// `mc_tx`: what it hands back.
+    pub(super) fn call_tx(&self, chain: *mut mblk_t) -> *mut mblk_t {
+        let Some(f) = self.callbacks().mc_tx else { return chain };
+        // SAFETY: as above; the chain is the driver's from here on.
+        unsafe { self.module.enter(f, (self.cookie(), chain), EntryKind::callback("mc_tx")) }
+    }
+
+    /// `mc_getcapab`, with `data` as the capability wants it (null for boolean ones).
+    pub(super) fn call_getcapab(&self, capability: u32, data: *mut c_void) -> bool {
+        let Some(f) = self.callbacks().mc_getcapab.filter(|_| self.has(flag::GETCAPAB)) else { return false };
+        let args = (self.cookie(), mac_capab_t(capability), data);
+        // SAFETY: as above; the callers pass what the capability is described with, with room to spare.
+        let known: boolean_t = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getcapab")) };
+        known == B_TRUE
+    }
+
+    pub(super) fn call_open(&self) -> Result<(), Errno> {
+        let Some(f) = self.callbacks().mc_open.filter(|_| self.has(flag::OPEN)) else { return Ok(()) };
+        // SAFETY: as above.
+        Errno::check(unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_open")) })
+    }
+
+    pub(super) fn call_close(&self) {
+        if let Some(f) = self.callbacks().mc_close.filter(|_| self.has(flag::CLOSE)) {
+            // SAFETY: as above.
+            unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_close")) };
+        }
+    }
+
+    pub(super) fn call_setprop(&self, name: &str, id: i32, value: &[u8]) -> Result<(), Errno> {
+        let f = self.callbacks().mc_setprop.filter(|_| self.has(flag::SETPROP)).ok_or(Errno::ENOTSUP)?;
+        let name = CString::new(name).map_err(|_| Errno::EINVAL)?;
+        let args =
+            (self.cookie(), name.as_ptr(), mac_prop_id_t(id), value.len() as uint_t, value.as_ptr().cast());
+        // SAFETY: as above, with a string and as many bytes as are said.
+        Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setprop")) })
+    }
+
+    /// `mc_getprop` into a zeroed buffer.
+    pub(super) fn call_getprop(&self, name: &str, id: i32, size: usize) -> Result<Vec<u8>, Errno> {
+        let f = self.callbacks().mc_getprop.filter(|_| self.has(flag::GETPROP)).ok_or(Errno::ENOTSUP)?;
+        let name = CString::new(name).map_err(|_| Errno::EINVAL)?;
+        let mut value = vec![0u8; size];
+        let args =
+            (self.cookie(), name.as_ptr(), mac_prop_id_t(id), size as uint_t, value.as_mut_ptr().cast());
+        // SAFETY: as above, with a string and a buffer of that size.
+        let failed: c_int = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getprop")) };
+        Errno::check(failed).map(|()| value)
+    }
+
+    pub(super) fn call_propinfo(&self, name: &str, id: i32, handle: mac_prop_info_handle_t) {
+        let Some(f) = self.callbacks().mc_propinfo.filter(|_| self.has(flag::PROPINFO)) else { return };
+        let Ok(name) = CString::new(name) else { return };
+        let args = (self.cookie(), name.as_ptr(), mac_prop_id_t(id), handle);
+        // SAFETY: as above, with a string and a handle that is valid during the call.
+        unsafe { self.module.enter(f, args, EntryKind::callback("mc_propinfo")) };
+    }
+}

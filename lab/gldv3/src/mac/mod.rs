@@ -1,0 +1,163 @@
+//! `mac`: macs of drivers, and what drivers may ask of the framework.
+
+mod capability;
+mod control;
+mod driver;
+mod driver_ops;
+mod notify;
+mod offload;
+mod perimeter;
+mod prop_info;
+mod property;
+mod register;
+mod stat;
+mod upcall;
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+
+use fakekernel::genunix::DevInfo;
+use fakekernel::{Cx, Export, Handles, HostMutex, Kernel, Module, Rule};
+use illumos_sys_hdrs::{mac_callbacks_t, mac_handle_t};
+
+use crate::address::LinkAddress;
+use crate::client::LinkState;
+use crate::dls::Link;
+use crate::plugin::MacType;
+use crate::state::Gldv3;
+
+pub use capability::OffloadCapability;
+pub(crate) use notify::Note;
+pub(crate) use perimeter::Perimeter;
+pub(crate) use prop_info::PropInfo;
+pub(crate) use property::Property;
+
+pub(crate) fn exports() -> Vec<Export> {
+    [
+        register::exports(),
+        driver_ops::exports(),
+        upcall::exports(),
+        offload::exports(),
+        prop_info::exports(),
+        stat::exports(),
+    ]
+    .concat()
+}
+
+/// The macs of a host.
+#[derive(Debug)]
+pub(crate) struct Macs {
+    live: Handles<Mac>,
+    by_name: HostMutex<BTreeMap<String, Arc<Mac>>>,
+}
+
+impl Macs {
+    pub(crate) fn new() -> Self {
+        Self { live: Handles::new("mac_handle_t"), by_name: HostMutex::new(BTreeMap::new()) }
+    }
+
+    /// The mac of a name, unless it is disabled.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Mac>> {
+        self.by_name.lock().get(name).filter(|mac| !mac.state.lock().disabled).cloned()
+    }
+
+    /// The mac with a minor node of its own that a device node's driver registered.
+    pub(crate) fn of_device(&self, device: &DevInfo) -> Option<Arc<Mac>> {
+        let macs = self.by_name.lock();
+        macs.values().find(|mac| mac.device == *device && mac.instance <= MOST_MINOR_INSTANCE).cloned()
+    }
+}
+
+/// Instances above have no minor nodes.
+pub(crate) const MOST_MINOR_INSTANCE: u32 = 999;
+
+/// A driver's mac.
+pub(crate) struct Mac {
+    pub(crate) kernel: Kernel,
+    /// Driver name and instance.
+    pub(crate) name: String,
+    pub(crate) instance: u32,
+    pub(crate) module: Module,
+    pub(crate) device: DevInfo,
+    /// The driver's argument for its callbacks, an address.
+    cookie: usize,
+    /// The driver's callbacks, in its own memory.
+    callbacks: usize,
+    pub(crate) plugin: Arc<MacType>,
+    handle: OnceLock<usize>,
+    pub(crate) perimeter: Perimeter,
+    pub(crate) state: HostMutex<MacState>,
+    /// The link made of it by `dls_devnet_create`.
+    pub(crate) link: HostMutex<Option<Arc<Link>>>,
+    notes: notify::Notes,
+    /// Threads of the driver inside an upcall.
+    upcalls: AtomicU32,
+    private_properties: Vec<String>,
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mac({})", self.name)
+    }
+}
+
+/// What changes in the life of a mac.
+#[derive(Debug)]
+pub(crate) struct MacState {
+    pub(crate) disabled: bool,
+    /// `mac_open`s.
+    pub(crate) references: u32,
+    /// Users that need it started.
+    pub(crate) active: u32,
+    /// Listeners that need the device promiscuous.
+    pub(crate) promiscuous: u32,
+    pub(crate) address: LinkAddress,
+    /// What the driver registered as its address.
+    pub(crate) factory: LinkAddress,
+    pub(crate) min_sdu: u32,
+    pub(crate) max_sdu: u32,
+    pub(crate) multicast_sdu: u32,
+    /// What the driver says.
+    pub(crate) low_state: LinkState,
+    /// What clients see.
+    pub(crate) link_state: LinkState,
+    /// Users of each enabled group.
+    pub(crate) groups: BTreeMap<LinkAddress, u32>,
+}
+
+impl Mac {
+    /// The pointer the driver knows it by.
+    pub(crate) fn as_handle(&self) -> mac_handle_t {
+        std::ptr::without_provenance_mut(self.handle.get().copied().unwrap_or(0))
+    }
+
+    fn cookie(&self) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(self.cookie)
+    }
+
+    /// The callbacks as they are now: the structure is the driver's and kept by reference.
+    fn callbacks(&self) -> mac_callbacks_t {
+        let callbacks: *const mac_callbacks_t = std::ptr::with_exposed_provenance(self.callbacks);
+        // SAFETY: mac_register(9F): the structure lives as long as the registration; the module is loaded as long as that.
+        unsafe { callbacks.read() }
+    }
+
+    /// What is in the log and on kstats.
+    pub(crate) fn driver_name(&self) -> &str {
+        self.module.name()
+    }
+}
+
+/// The mac behind a driver's handle; a stale one is a use of freed memory (rule 16), and there is none then.
+pub(crate) fn mac_of(cx: &Cx, handle: mac_handle_t) -> Option<Arc<Mac>> {
+    match Gldv3::of(cx.kernel()).macs.live.get(handle) {
+        Ok(mac) => Some(mac),
+        Err(error) => {
+            cx.violate(Rule::HeapCorruption, error.to_string());
+            None
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The perimeter of a mac: one thread at a time, which may enter again.
+
+use fakekernel::{SleepGuard, SleepMutex};
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Perimeter {
+    lock: SleepMutex<()>,
+}
+
+/// While it lives, the thread is inside; only the outermost entry holds the lock.
+#[derive(Debug)]
+pub(crate) struct Inside<'a> {
+    _held: Option<SleepGuard<'a, ()>>,
+}
+
+impl Perimeter {
+    pub(crate) fn new() -> Self {
+        Self { lock: SleepMutex::new("mac perimeter", ()) }
+    }
+
+    /// Enters, waiting for another owner without end.
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        Inside { _held: (!self.lock.is_mine()).then(|| self.lock.lock()) }
+    }
+
+    /// Enters unless anybody is inside, the caller included.
+    pub(crate) fn enter_nowait(&self) -> Option<Inside<'_>> {
+        if self.lock.is_mine() {
+            return None;
+        }
+        self.lock.try_lock().map(|held| Inside { _held: Some(held) })
+    }
+
+    /// Is the calling thread inside?
+    pub(crate) fn is_mine(&self) -> bool {
+        self.lock.is_mine()
+    }
+}

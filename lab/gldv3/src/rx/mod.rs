@@ -1,0 +1,7 @@
+//! Receive: soft ring sets (`M/mac_sched.c`, `M/mac_soft_ring.c`).
+
+mod fanout;
+mod ring;
+mod srs;
+
+pub(crate) use srs::{Look, Srs, Upper};
