@@ -6,6 +6,7 @@
 //! - [`linux`]: the Linux side of a live run.
 //! - [`capture`]: what a capture says, counted independently.
 //! - [`report`]: what a run found.
+//! - [`run`]: carries a scenario out.
 
 #![forbid(unsafe_code)]
 
@@ -15,4 +16,5 @@ pub mod host;
 pub mod ip;
 pub mod linux;
 pub mod report;
+pub mod run;
 pub mod scenario;

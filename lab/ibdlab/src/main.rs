@@ -1,4 +1,43 @@
 //! The `ibdlab` command.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use ibdlab::cli::{Cli, Command, RunArgs};
+use ibdlab::run::{Options, run};
+use ibdlab::scenario::load;
+
+fn main() -> ExitCode {
+    let Command::Run(args) = Cli::parse().command;
+    match run_command(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("ibdlab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// False if a step failed.
+fn run_command(args: RunArgs) -> Result<bool> {
+    let scenario = load(&args.scenario)?;
+    let seed = args.seed.unwrap_or(scenario.seed);
+    println!("{} (seed {seed})", scenario.name);
+    let options =
+        Options { seed, live: args.live, proto: args.proto, modules: args.modules, capture: args.capture };
+    let report = run(scenario, options, |step| println!("{}", step.line()))?;
+    if let Some(file) = &args.report {
+        report.write(file)?;
+    }
+    for note in &report.notes {
+        println!("note: {note}");
+    }
+    match report.steps.iter().find(|step| !step.ok) {
+        Some(failed) => eprintln!("ibdlab: the step `{}` failed", failed.step),
+        None => println!("{} steps, all well", report.steps.len()),
+    }
+    Ok(report.ok)
+}

@@ -1,0 +1,125 @@
+//! One host while a scenario runs.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use fakekernel::{Kernel, Module};
+use lab_gldv3::MacStatistics;
+use lab_ibtf::nexus;
+use smoltcp::wire::IpCidr;
+
+use crate::host::IpThread;
+use crate::ip::stack::Stack;
+use crate::scenario::{Driver, HostSpec};
+
+/// See the module's documentation.
+pub struct HostRun {
+    pub name: String,
+    pub kernel: Kernel,
+    /// GUID of the adapter's port.
+    pub port: fabric::Guid,
+    driver: Driver,
+    pkey: u16,
+    pub addresses: Vec<IpCidr>,
+    object: PathBuf,
+    module: Option<Module>,
+    ip: Option<IpThread>,
+    seed: u64,
+}
+
+impl HostRun {
+    pub fn new(spec: &HostSpec, kernel: Kernel, port: fabric::Guid, object: PathBuf, seed: u64) -> Self {
+        Self {
+            name: spec.name.get_ref().clone(),
+            kernel,
+            port,
+            driver: spec.driver,
+            pkey: *spec.pkey.get_ref(),
+            addresses: spec.addresses.get_ref().iter().map(|cidr| cidr.0).collect(),
+            object,
+            module: None,
+            ip: None,
+            seed,
+        }
+    }
+
+    pub fn driver_name(&self) -> &'static str {
+        self.driver.name()
+    }
+
+    /// Name of the host's link: `ibd0`, or the partition's as an administrator would call it.
+    pub fn link(&self) -> String {
+        match self.driver {
+            Driver::Ibd => "ibd0".to_owned(),
+            Driver::Ibp => format!("p{:04X}.ibp0", self.pkey),
+        }
+    }
+
+    /// Loads the driver, attaches its instance, makes the partition if the driver wants one, and opens the link.
+    pub fn attach(&mut self) -> Result<()> {
+        let name = self.driver.name();
+        let module = self.kernel.load(&self.object, name, "drv").context("loading the driver")?;
+        module.install().map_err(|errno| anyhow!("{name} _init: {errno}"))?;
+        let pkey = (self.driver == Driver::Ibd).then_some(fabric::PKey(self.pkey));
+        let node = nexus::node(&self.kernel, self.port, pkey)
+            .ok_or_else(|| anyhow!("the nexus has no node for {name} on this port"))?;
+        self.kernel.attach(&module, &node.device).map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
+        self.module = Some(module);
+        if self.driver == Driver::Ibp {
+            lab_gldv3::create_partition(&self.kernel, "ibp0", self.pkey, &self.link(), false)
+                .with_context(|| format!("dladm create-part {}", self.link()))?;
+        }
+        let (addresses, seed) = (self.addresses.clone(), self.seed);
+        let ip = IpThread::open(&self.kernel, &self.link(), move |info| {
+            Box::new(Stack::new(info, addresses, seed))
+        });
+        self.ip = Some(ip.map_err(|errno| anyhow!("open {}: {errno}", self.link()))?);
+        Ok(())
+    }
+
+    /// The IP layer; there between attach and unload.
+    pub fn ip(&self) -> Result<&IpThread> {
+        self.ip.as_ref().ok_or_else(|| anyhow!("{} has no open link: the scenario needs `attach` before this", self.name))
+    }
+
+    pub fn statistics(&self) -> Result<MacStatistics> {
+        lab_gldv3::mac_statistics(&self.kernel, &self.link())
+            .map_err(|errno| anyhow!("statistics of {} on {}: {errno}", self.link(), self.name))
+    }
+
+    /// The host's address of the family of `like`.
+    pub fn source_for(&self, like: IpAddr) -> Result<IpAddr> {
+        self.addresses
+            .iter()
+            .map(|cidr| IpAddr::from(cidr.address()))
+            .find(|own| own.is_ipv4() == like.is_ipv4())
+            .ok_or_else(|| anyhow!("{} has no address of the family of {like}", self.name))
+    }
+
+    pub fn first_address(&self) -> IpAddr {
+        // A scenario's hosts have at least one address; that is checked when it is read.
+        IpAddr::from(self.addresses[0].address())
+    }
+
+    /// Closes the link and unloads driver and plugin; what they leave behind is the error.
+    pub fn unload(&mut self) -> Result<()> {
+        if let Some(ip) = self.ip.take() {
+            ip.close();
+        }
+        if self.driver == Driver::Ibp {
+            lab_gldv3::delete_partition(&self.kernel, &self.link())
+                .with_context(|| format!("dladm delete-part {}", self.link()))?;
+        }
+        let module = self.module.take().ok_or_else(|| anyhow!("{}: nothing is loaded", self.name))?;
+        unload(&module)?;
+        if let Some(plugin) = self.kernel.module("mac_ib") {
+            unload(&plugin)?;
+        }
+        Ok(())
+    }
+}
+
+fn unload(module: &Module) -> Result<()> {
+    module.unload().map_err(|errno| anyhow!("unloading {}: {errno}", module.name()))
+}

@@ -1,0 +1,150 @@
+//! Runs a scenario on a machine and reports what happened.
+
+mod host_run;
+mod objects;
+mod steps;
+mod world;
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+use anyhow::{Context, Result};
+use fakekernel::{Config, Halt, Machine, Mode};
+use serde_json::json;
+
+use crate::report::{Report, StepReport, Trace};
+use crate::scenario::{ModuleOverride, Scenario, Step};
+
+pub use objects::Objects;
+use world::World;
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    pub live: bool,
+    /// `proto/kernel` of the build.
+    pub proto: PathBuf,
+    pub modules: Vec<ModuleOverride>,
+    /// Where the capture goes; a temporary file that is removed when absent.
+    pub capture: Option<PathBuf>,
+}
+
+/// Runs `scenario` to its end or its first failure; `progress` hears of each step as it ends.
+///
+/// # Errors
+///
+/// What keeps a run from beginning: a missing object, an unwritable capture. A step that fails is in the report.
+pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepReport)) -> Result<Report> {
+    let objects = Objects::find(&scenario, &options)?;
+    let config = if options.live { Config::live() } else { virtual_config(options.seed) };
+    let machine = Machine::new(config);
+    let mut report = Report {
+        scenario: scenario.name.clone(),
+        seed: options.seed,
+        mode: if options.live { "live" } else { "virtual" },
+        ok: false,
+        steps: Vec::new(),
+        trace: None,
+        notes: Vec::new(),
+    };
+    let steps = run_steps(&machine, scenario, &options, objects, progress)?;
+    report.steps = steps;
+    report.ok = report.steps.iter().all(|step| step.ok);
+    report.notes = notes(&machine);
+    report.trace = (!options.live)
+        .then(|| Trace { kernel_calls: machine.crossings(), hash: format!("{:016x}", machine.trace_hash()) });
+    Ok(report)
+}
+
+fn virtual_config(seed: u64) -> Config {
+    Config { mode: Mode::Virtual { seed }, ..Config::default() }
+}
+
+fn notes(machine: &Machine) -> Vec<serde_json::Value> {
+    let note = |note: &fakekernel::Note| {
+        json!({
+            "rule": note.rule.number(),
+            "module": note.module,
+            "call": note.call,
+            "detail": note.detail,
+            "suppressed": note.suppressed,
+            "times": note.count,
+        })
+    };
+    machine.notes().iter().map(note).collect()
+}
+
+/// The steps on the machine's first thread. A halt becomes the failure of the step it came in.
+fn run_steps(
+    machine: &Machine,
+    scenario: Scenario,
+    options: &Options,
+    objects: Objects,
+    mut progress: impl FnMut(&StepReport),
+) -> Result<Vec<StepReport>> {
+    let (sender, receiver) = mpsc::channel();
+    let names: Vec<&'static str> = scenario.step.iter().map(|step| step.get_ref().name()).collect();
+    let (on, capture, seed) = (machine.clone(), options.capture.clone(), options.seed);
+    let outcome = std::thread::scope(|scope| {
+        let running = scope.spawn(move || {
+            on.clone().run(move || -> Result<()> {
+                let mut world = World::build(&on, &scenario, objects, seed, capture)?;
+                for step in &scenario.step {
+                    let report = world.step(step.get_ref());
+                    let failed = !report.ok;
+                    // The receiver lives until this thread is done.
+                    let _ = sender.send(report);
+                    if failed {
+                        break;
+                    }
+                }
+                world.close()
+            })
+        });
+        let mut steps = Vec::new();
+        for report in receiver {
+            progress(&report);
+            steps.push(report);
+        }
+        let end = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (steps, end)
+    });
+    let (mut steps, end) = outcome;
+    match end {
+        Ok(result) => result.context("the run could not go on")?,
+        Err(halt) => {
+            let report = halted(names.get(steps.len()).copied().unwrap_or("close"), machine, &halt);
+            progress(&report);
+            steps.push(report);
+        }
+    }
+    Ok(steps)
+}
+
+fn halted(step: &'static str, machine: &Machine, halt: &Halt) -> StepReport {
+    StepReport {
+        step,
+        ok: false,
+        at_us: machine.now().0 / 1_000,
+        took_us: 0,
+        text: halt.to_string(),
+        facts: serde_json::Map::new(),
+    }
+}
+
+impl Step {
+    fn name(&self) -> &'static str {
+        match self {
+            Step::Attach(_) => "attach",
+            Step::Up(_) => "up",
+            Step::Resolve(_) => "resolve",
+            Step::Ping(_) => "ping",
+            Step::Tcp(_) => "tcp",
+            Step::Multicast(_) => "multicast",
+            Step::Flap(_) => "flap",
+            Step::Counts(_) => "counts",
+            Step::Unload(_) => "unload",
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Which file each host loads for each module.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::Options;
+use crate::scenario::{Driver, Scenario};
+
+/// Paths by host and module name; every one of them was there when the run began.
+#[derive(Clone, Debug)]
+pub struct Objects(BTreeMap<(String, String), PathBuf>);
+
+impl Objects {
+    /// # Errors
+    ///
+    /// An object that is missing, or an override for a host or module that the scenario does not have.
+    pub fn find(scenario: &Scenario, options: &Options) -> Result<Self> {
+        let mut objects = BTreeMap::new();
+        for host in scenario.host.iter().map(serde_spanned::Spanned::get_ref) {
+            for module in ["mac_ib", host.driver.name()] {
+                let class = if module == "mac_ib" { "mac" } else { "drv" };
+                let path = options.proto.join(class).join("amd64").join(module);
+                objects.insert((host.name.get_ref().clone(), module.to_owned()), path);
+            }
+        }
+        for change in &options.modules {
+            let Some(path) = objects.get_mut(&(change.host.clone(), change.name.clone())) else {
+                let known: Vec<String> = objects.keys().map(|(host, name)| format!("{host}/{name}")).collect();
+                bail!("--module {}/{}: expected one of {}", change.host, change.name, known.join(", "));
+            };
+            path.clone_from(&change.path);
+        }
+        if let Some(path) = objects.values().find(|path| !path.is_file()) {
+            bail!("{}: no such object; `make modules` builds ours", path.display());
+        }
+        Ok(Self(objects))
+    }
+
+    /// The file of a module that [`Objects::find`] knows of this host.
+    pub fn path(&self, host: &str, module: &str) -> &Path {
+        &self.0[&(host.to_owned(), module.to_owned())]
+    }
+}
+
+impl Driver {
+    /// Name of the module.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ibd => "ibd",
+            Self::Ibp => "ibp",
+        }
+    }
+}

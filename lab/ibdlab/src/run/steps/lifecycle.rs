@@ -1,0 +1,118 @@
+//! Steps in the life of drivers and links.
+
+use anyhow::{Context, Result, bail, ensure};
+use fakekernel::Nanos;
+use lab_gldv3::LinkState;
+use sm::partition::broadcast_mgid;
+
+use crate::ip::apps::{Outcome, Ping};
+use crate::report::Findings;
+use crate::run::world::World;
+use crate::scenario::{FlapStep, Within};
+
+/// Link-local: where a subnet manager makes the broadcast group.
+const SCOPE: u8 = 2;
+
+/// Loads plugin and driver into every host, attaches, opens the links.
+pub fn attach(world: &mut World) -> Result<Findings> {
+    let mut links = Vec::new();
+    for host in &mut world.hosts {
+        host.attach().with_context(|| host.name.clone())?;
+        links.push(format!("{}: {}", host.name, host.link()));
+    }
+    Ok(Findings::new(links.join(", ")))
+}
+
+/// Every link is up within the time, its broadcast group joined at the subnet administrator.
+pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
+    let deadline = world.machine.now() + Nanos::from_millis(step.within_ms);
+    let mut lines = Vec::new();
+    for host in &world.hosts {
+        let up = host.ip()?.wait_link(LinkState::Up, deadline);
+        ensure!(up, "{}: {} is not up after {} ms", host.name, host.link(), step.within_ms);
+        let speed = host.statistics()?.ifspeed / 1_000_000_000;
+        let members = broadcast_members(world);
+        ensure!(
+            members.contains(&host.port),
+            "{}: port {} is not among the broadcast group's members {members:?} at the SA",
+            host.name,
+            host.port
+        );
+        lines.push(format!("{}: {} up, {speed} Gb/s, broadcast group joined", host.name, host.link()));
+    }
+    Ok(Findings::new(lines.join("\n")))
+}
+
+/// Ports that the SA has as members of some partition's broadcast group.
+fn broadcast_members(world: &World) -> Vec<fabric::Guid> {
+    let Some(sm) = world.infiniband.sm() else { return Vec::new() };
+    sm.inspect(|sm| {
+        sm.sa()
+            .groups()
+            .filter(|(record, _)| record.mgid == broadcast_mgid(record.p_key, SCOPE))
+            .flat_map(|(_, members)| members)
+            .map(|guid| fabric::Guid(guid.0))
+            .collect()
+    })
+}
+
+/// A port goes down and up again; the link follows, and what was resolved still works.
+pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
+    let host = world.host(step.host.get_ref())?;
+    let port = host.port;
+    ensure!(world.infiniband.set_cable(port, false), "{}: no port {port}", host.name);
+    let deadline = world.machine.now() + Nanos::from_millis(step.down_ms);
+    ensure!(host.ip()?.wait_link(LinkState::Down, deadline), "{}: the link did not go down with its port", host.name);
+    fakekernel::sleep(deadline.since(world.machine.now()));
+    ensure!(world.infiniband.set_cable(port, true), "{}: no port {port}", host.name);
+    let plugged = world.machine.now();
+    let deadline = plugged + Nanos::from_millis(step.within_ms);
+    ensure!(host.ip()?.wait_link(LinkState::Up, deadline), "{}: the link is not up {} ms after its port", host.name, step.within_ms);
+    let took = world.machine.now().since(plugged);
+    reachable(world, step.host.get_ref())?;
+    let text = format!("{}: down {} ms; up again {took} after the cable, every neighbour reachable", host.name, step.down_ms);
+    Ok(Findings::new(text).fact("recovery_us", took.0 / 1_000))
+}
+
+/// One echo from the host to each other one.
+fn reachable(world: &World, name: &str) -> Result<()> {
+    let from = world.host(name)?;
+    for to in world.hosts.iter().filter(|to| to.name != name) {
+        let address = to.first_address();
+        let ping = Ping::new(from.source_for(address)?, address, 3, vec![100]);
+        let id = from.ip()?.start(Box::new(ping));
+        let deadline = world.machine.now() + Nanos::from_secs(30);
+        match from.ip()?.finish(id, deadline) {
+            Some(Outcome::Ping { answered: 1.., .. }) => {}
+            other => bail!("{address} does not answer {name} after the flap: {other:?}"),
+        }
+    }
+    Ok(())
+}
+
+/// Closes links, detaches, unloads; then nothing may be left in the kernels, at the SA or in the adapters.
+pub fn unload(world: &mut World) -> Result<Findings> {
+    world.end_capture()?;
+    for host in &mut world.hosts {
+        host.unload().with_context(|| host.name.clone())?;
+    }
+    for host in &world.hosts {
+        for module in [host.driver_name(), "mac_ib"] {
+            let left = host.kernel.resources().of(module, None);
+            ensure!(left.is_empty(), "{}: {module} left {left:?}", host.name);
+        }
+    }
+    let left = memberships(world);
+    ensure!(left.is_empty(), "memberships left at the SA: {}", left.join(", "));
+    Ok(Findings::new("modules unloaded; nothing left in the kernels or at the SA"))
+}
+
+fn memberships(world: &World) -> Vec<String> {
+    let Some(sm) = world.infiniband.sm() else { return Vec::new() };
+    sm.inspect(|sm| {
+        sm.sa()
+            .groups()
+            .flat_map(|(record, members)| members.into_iter().map(move |port| format!("{} in {}", port, record.mgid)))
+            .collect()
+    })
+}

@@ -1,0 +1,10 @@
+//! What each step of a scenario does. Every one ends with a line for a person and facts for a program, or with an error
+//! that says what was expected and what came.
+
+mod counts;
+mod lifecycle;
+mod traffic;
+
+pub use counts::counts;
+pub use lifecycle::{attach, flap, unload, up};
+pub use traffic::{multicast, ping, resolve, tcp};

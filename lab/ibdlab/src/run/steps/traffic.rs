@@ -1,0 +1,153 @@
+//! Steps that send something.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use fakekernel::Nanos;
+
+use crate::host::IpThread;
+use crate::ip::apps::{App, GroupHear, GroupSay, Outcome, Ping, TcpReceive, TcpSend};
+use crate::report::Findings;
+use crate::run::host_run::HostRun;
+use crate::run::world::World;
+use crate::scenario::{MulticastStep, PingStep, TcpStep};
+
+const TCP_PORT: u16 = 5001;
+const FIRST_LOCAL_PORT: u16 = 49152;
+const GROUP_PORT: u16 = 7000;
+const GROUP_INTERVAL: Duration = Duration::from_millis(10);
+/// From the listener's join until the first datagram: the SA's answer and the switch's routes.
+const GROUP_HEAD_START: Duration = Duration::from_secs(1);
+/// No step that sends may take longer, in the machine's time.
+const PATIENCE: Nanos = Nanos::from_secs(300);
+
+/// Every host resolves every other host's first address.
+pub fn resolve(world: &mut World) -> Result<Findings> {
+    let mut lines = Vec::new();
+    let mut findings = Findings::default();
+    for from in &world.hosts {
+        for to in world.hosts.iter().filter(|to| to.name != from.name) {
+            let address = to.first_address();
+            let source = from.source_for(address)?;
+            let ping = Ping::new(source, address, 1, vec![0]);
+            expect_pings(&finish(world, from.ip()?, Box::new(ping))?, 1)?;
+            let link = from
+                .ip()?
+                .with_upper(|upper| upper.link().neighbours().get(&address))
+                .ok_or_else(|| anyhow!("{}: {address} answered but is in no neighbour table", from.name))?;
+            lines.push(format!("{}: {address} is at {link}", from.name));
+            findings = findings.fact(format!("{} -> {address}", from.name), link.to_string());
+        }
+    }
+    findings.text = lines.join("\n");
+    Ok(findings)
+}
+
+/// Echo requests of the wanted sizes; each must be answered, byte for byte.
+pub fn ping(world: &mut World, step: &PingStep) -> Result<Findings> {
+    let from = world.host(step.from.get_ref())?;
+    let to = *step.to.get_ref();
+    let source = from.source_for(to)?;
+    let sizes = if step.sizes.is_empty() { spread(step.count, largest(from, to)?) } else { step.sizes.clone() };
+    let (least, most) = (sizes.iter().min().copied(), sizes.iter().max().copied());
+    let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
+    let outcome = finish(world, from.ip()?, Box::new(Ping::new(source, to, step.count, sizes)))?;
+    expect_pings(&outcome, step.count)?;
+    let text = format!("{} -> {to}: {} of {} answered, {least} to {most} bytes", from.name, step.count, step.count);
+    Ok(Findings::new(text).fact("answered", step.count).fact("least", least).fact("most", most))
+}
+
+fn expect_pings(outcome: &Outcome, count: u32) -> Result<()> {
+    match outcome {
+        Outcome::Ping { sent, answered } if *sent == count && *answered == count => Ok(()),
+        Outcome::Ping { sent, answered } => bail!("{answered} of {sent} echo requests answered, expected all {count}"),
+        other => bail!("unexpected end: {other:?}"),
+    }
+}
+
+/// Payload of the largest echo that fits the link: SDU less IP and ICMP headers.
+fn largest(host: &HostRun, to: IpAddr) -> Result<usize> {
+    let sdu = host.ip()?.with_upper(|upper| upper.link().info().sdu);
+    let headers = if to.is_ipv4() { 28 } else { 48 };
+    sdu.checked_sub(headers).ok_or_else(|| anyhow!("an SDU of {sdu} bytes has no room for an echo"))
+}
+
+/// `count` sizes from 0 to `most`, both included, evenly spread.
+fn spread(count: u32, most: usize) -> Vec<usize> {
+    let last = count.saturating_sub(1).max(1) as usize;
+    (0..count as usize).map(|i| i * most / last).collect()
+}
+
+/// One transfer, hashed at both ends.
+pub fn tcp(world: &mut World, step: &TcpStep) -> Result<Findings> {
+    let from = world.host(step.from.get_ref())?;
+    let address = *step.to.get_ref();
+    let to = owner(world, address)?;
+    let total = step.bytes.get_ref().0;
+    let receive = to.ip()?.start(Box::new(TcpReceive::new(TCP_PORT)));
+    let send = TcpSend::new((address, TCP_PORT), FIRST_LOCAL_PORT, total);
+    let sent = finish(world, from.ip()?, Box::new(send))?;
+    let received = to
+        .ip()?
+        .finish(receive, world.machine.now() + PATIENCE)
+        .ok_or_else(|| anyhow!("{}: the connection was never closed", to.name))?;
+    let (Outcome::Tcp { bytes, sha256 }, Outcome::Tcp { bytes: got, sha256: hash }) = (&sent, &received) else {
+        bail!("{}: {sent:?}; {}: {received:?}", from.name, to.name);
+    };
+    ensure!(bytes == got && *got == total, "{total} bytes to send, {bytes} sent, {got} received");
+    ensure!(sha256 == hash, "SHA-256 {sha256} sent, {hash} received");
+    let text = format!("{} -> {address}: {total} bytes, SHA-256 {}... at both ends", from.name, &hash[..16]);
+    Ok(Findings::new(text).fact("bytes", total).fact("sha256", hash.clone()))
+}
+
+/// A group is joined and heard, then left and not heard any more.
+pub fn multicast(world: &mut World, step: &MulticastStep) -> Result<Findings> {
+    let (from, to) = (world.host(step.from.get_ref())?, world.host(step.to.get_ref())?);
+    let group = (*step.group.get_ref(), GROUP_PORT);
+    let heard = hear(world, from, to, group, step.count)?;
+    let expected: Vec<u32> = (0..step.count).collect();
+    ensure!(heard == expected, "{} heard {heard:?}, expected every one of {} once and in order", to.name, step.count);
+    let before = to.statistics()?.multircv;
+    say(world, from, group, 3)?;
+    fakekernel::sleep(Nanos::from_millis(100));
+    let late = to.statistics()?.multircv - before;
+    ensure!(late == 0, "{} still received {late} datagrams of a group it has left", to.name);
+    let text = format!("{} -> {}: {} of {} heard by {}, none after it left", from.name, group.0, step.count, step.count, to.name);
+    Ok(Findings::new(text).fact("heard", step.count))
+}
+
+fn hear(world: &World, from: &HostRun, to: &HostRun, group: (IpAddr, u16), count: u32) -> Result<Vec<u32>> {
+    let deadline = now(world) + GROUP_HEAD_START * 2 + GROUP_INTERVAL * count;
+    let listen = to.ip()?.start(Box::new(GroupHear::new(group, count, deadline)));
+    say(world, from, group, count)?;
+    match to.ip()?.finish(listen, world.machine.now() + PATIENCE) {
+        Some(Outcome::Heard(heard)) => Ok(heard),
+        other => bail!("{}: the listener ended with {other:?}", to.name),
+    }
+}
+
+fn say(world: &World, from: &HostRun, group: (IpAddr, u16), count: u32) -> Result<()> {
+    let first = now(world) + GROUP_HEAD_START;
+    match finish(world, from.ip()?, Box::new(GroupSay::new(group, count, GROUP_INTERVAL, first)))? {
+        Outcome::Said => Ok(()),
+        other => bail!("{}: the speaker ended with {other:?}", from.name),
+    }
+}
+
+fn finish(world: &World, ip: &IpThread, app: Box<dyn App>) -> Result<Outcome> {
+    let id = ip.start(app);
+    ip.finish(id, world.machine.now() + PATIENCE).ok_or_else(|| anyhow!("not done after {PATIENCE}"))
+}
+
+fn owner(world: &World, address: IpAddr) -> Result<&HostRun> {
+    world
+        .hosts
+        .iter()
+        .find(|host| host.addresses.iter().any(|cidr| IpAddr::from(cidr.address()) == address))
+        .ok_or_else(|| anyhow!("no host has the address {address}"))
+}
+
+fn now(world: &World) -> Duration {
+    Duration::from_nanos(world.machine.now().0)
+}

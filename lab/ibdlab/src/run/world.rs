@@ -1,0 +1,166 @@
+//! The machine of a scenario: a fabric, its subnet manager, and the hosts.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use fabric::{HcaConfig, Mtu};
+use fakekernel::{Machine, Nanos};
+use lab_ibtf::{Capture, InfiniBand};
+use sm::fault::FaultAction;
+use sm::partition::{GroupParams, Membership, Ports};
+use sm::{Fault, MtuCode, Partition, SmConfig};
+
+use super::host_run::HostRun;
+use super::objects::Objects;
+use super::steps;
+use crate::report::{Findings, StepReport};
+use crate::scenario::{HostSpec, PartitionSpec, Scenario, Step};
+
+/// Node GUIDs of the hosts' adapters count up from here; a port's is its node's plus one.
+const FIRST_GUID: u64 = 0x0002_c903_0000_1000;
+
+/// See the module's documentation.
+pub struct World {
+    pub machine: Machine,
+    pub infiniband: InfiniBand,
+    pub hosts: Vec<HostRun>,
+    capture: Option<Capture>,
+    pub capture_file: PathBuf,
+    keep_capture: bool,
+}
+
+impl World {
+    /// Everything but the modules, which [`Step::Attach`] loads. On a thread of the machine.
+    pub fn build(
+        machine: &Machine,
+        scenario: &Scenario,
+        objects: Objects,
+        seed: u64,
+        capture: Option<PathBuf>,
+    ) -> Result<Self> {
+        let infiniband = InfiniBand::new(machine, seed);
+        let mut hosts = Vec::new();
+        for (n, spec) in scenario.host.iter().enumerate() {
+            hosts.push(add_host(machine, &infiniband, scenario, spec.get_ref(), n as u64, &objects, seed)?);
+        }
+        let keep_capture = capture.is_some();
+        let capture_file = capture.unwrap_or_else(temporary_capture);
+        let capture = infiniband
+            .capture(&capture_file)
+            .with_context(|| format!("cannot write the capture {}", capture_file.display()))?;
+        start_sm(&infiniband, scenario);
+        Ok(Self { machine: machine.clone(), infiniband, hosts, capture: Some(capture), capture_file, keep_capture })
+    }
+
+    /// The host of this name. Scenarios are checked when read, so it is there.
+    pub fn host(&self, name: &str) -> Result<&HostRun> {
+        self.hosts.iter().find(|host| host.name == name).ok_or_else(|| anyhow!("there is no host `{name}`"))
+    }
+
+    /// Carries out one step.
+    pub fn step(&mut self, step: &Step) -> StepReport {
+        let at = self.machine.now();
+        let result = match step {
+            Step::Attach(_) => steps::attach(self),
+            Step::Up(up) => steps::up(self, up),
+            Step::Resolve(_) => steps::resolve(self),
+            Step::Ping(ping) => steps::ping(self, ping),
+            Step::Tcp(tcp) => steps::tcp(self, tcp),
+            Step::Multicast(multicast) => steps::multicast(self, multicast),
+            Step::Flap(flap) => steps::flap(self, flap),
+            Step::Counts(_) => steps::counts(self),
+            Step::Unload(_) => steps::unload(self),
+        };
+        let ok = result.is_ok();
+        let findings = result.unwrap_or_else(|error| Findings::new(format!("{error:#}")));
+        StepReport {
+            step: step.name(),
+            ok,
+            at_us: at.0 / 1_000,
+            took_us: self.machine.now().since(at).0 / 1_000,
+            text: findings.text,
+            facts: findings.facts,
+        }
+    }
+
+    /// Ends the capture so that it can be read; frames from now on are not in it.
+    pub fn end_capture(&mut self) -> Result<()> {
+        if let Some(capture) = self.capture.take() {
+            capture.finish().with_context(|| format!("the capture {}", self.capture_file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// After the last step.
+    pub fn close(mut self) -> Result<()> {
+        self.end_capture()?;
+        if !self.keep_capture {
+            std::fs::remove_file(&self.capture_file).context("removing the temporary capture")?;
+        }
+        Ok(())
+    }
+}
+
+fn temporary_capture() -> PathBuf {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("ibdlab-{}-{number}.pcapng", std::process::id()))
+}
+
+fn add_host(
+    machine: &Machine,
+    infiniband: &InfiniBand,
+    scenario: &Scenario,
+    spec: &HostSpec,
+    n: u64,
+    objects: &Objects,
+    seed: u64,
+) -> Result<HostRun> {
+    let name = spec.name.get_ref();
+    let kernel = machine.add_host(name);
+    lab_gldv3::provide(&kernel);
+    lab_ibtf::provide(&kernel);
+    kernel.add_object("mac/mac_ib", objects.path(name, "mac_ib"));
+    let mut config = HcaConfig::new(fabric::Guid(FIRST_GUID + n * 0x10), 1);
+    config.description.clone_from(name);
+    config.loopback_block = !scenario.fabric.multicast_loopback;
+    for port in &mut config.ports {
+        port.mtu = mtu_of(*scenario.fabric.mtu.get_ref());
+    }
+    let port = config.ports[0].guid;
+    infiniband.add_hca(&kernel, config).map_err(|error| anyhow!("{name}: the adapter: {error}"))?;
+    Ok(HostRun::new(spec, kernel, port, objects.path(name, spec.driver.name()).to_owned(), seed))
+}
+
+fn start_sm(infiniband: &InfiniBand, scenario: &Scenario) {
+    let partitions = scenario.partition.iter().map(|spec| partition(spec.get_ref())).collect();
+    let config = SmConfig { partitions, ..SmConfig::default() };
+    let sm = infiniband.start_sm(config, Nanos::from_millis(1));
+    let delay = scenario.fabric.sa_delay_ms;
+    if delay > 0 {
+        let delay = FaultAction::Delay(sm::Nanos::from_millis(delay));
+        sm.faults(|script| script.push(Fault::always(delay)));
+    }
+}
+
+fn partition(spec: &PartitionSpec) -> Partition {
+    let pkey = sm::PKey(*spec.pkey.get_ref());
+    let partition = Partition::new(&format!("p{:04X}", pkey.0), pkey).with_members(Ports::All, Membership::Full);
+    if !spec.ipoib {
+        return partition;
+    }
+    let mtu = MtuCode(mtu_of(*spec.mtu.get_ref()).code());
+    partition.with_ipoib(GroupParams { mtu, ..GroupParams::default() })
+}
+
+/// A scenario's MTU is checked when it is read.
+fn mtu_of(bytes: u32) -> Mtu {
+    match bytes {
+        256 => Mtu::M256,
+        512 => Mtu::M512,
+        1024 => Mtu::M1024,
+        2048 => Mtu::M2048,
+        _ => Mtu::M4096,
+    }
+}
