@@ -111,7 +111,7 @@ PROBE(ports)
 	WANT((char *)(first->p_sgid_tbl + first->p_sgid_tbl_sz) == end);
 	WANT(first->p_port_num == 1);
 	WANT(first->p_linkstate == IBT_PORT_ACTIVE);
-	WANT(first->p_base_lid != 0 && first->p_base_lid < 0xc000);
+	WANT(first->p_opaque1 != 0 && first->p_opaque1 < 0xc000);
 	WANT(first->p_sm_lid != 0);
 	/* Index 0: the subnet's prefix and the port's GUID. */
 	WANT(first->p_sgid_tbl[0].gid_prefix == 0xfe80000000000000ULL);
@@ -136,7 +136,7 @@ PROBE(no_lid_yet)
 	long lid;
 
 	OK(ibt_query_hca_ports(client.c_hca, 1, &info, &n, &size));
-	lid = info->p_base_lid;
+	lid = info->p_opaque1;
 	ibt_free_portinfo(info, size);
 	WANT(lid == 0);
 	return (0);
