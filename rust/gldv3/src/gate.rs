@@ -122,14 +122,16 @@ impl Mac {
         self.0.handle.store(handle, Ordering::Relaxed);
         self.0.users.fetch_and(!CLOSED, Ordering::SeqCst);
         let mut registered = self.0.registered.lock();
-        *registered = true;
+        let again = core::mem::replace(&mut *registered, true);
         self.0.registered.notify_all();
         drop(registered);
         let link = self.0.link.load(Ordering::SeqCst);
         if link != LinkState::Unknown as i32 {
             self.announce(link);
         }
-        self.transmit_ready();
+        if again {
+            self.transmit_ready();
+        }
     }
 
     /// Closes the gate if nobody is inside, and gives the handle out.

@@ -3,13 +3,14 @@
 //! The framework calls a function per command and gives it no context, so the driver's state is reached through one
 //! static per module: there can be one [`IoctlRegistration`] at a time.
 
+use core::any::TypeId;
 use core::ffi::{c_int, c_void};
-use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::ptr::NonNull;
 
 use illumos_sys_hdrs as sys;
+use kernel::sync::Shutter;
 use kernel::user::{Cred, Plain, UserMemory};
-use kernel::{Errno, KArc, KVec};
+use kernel::{Errno, KArc, KBox, KVec};
 
 /// One command of a driver with state `S`.
 pub trait Ioctl<S>: 'static {
@@ -66,12 +67,13 @@ impl<S: Send + Sync + 'static> Entry<S> {
 
 /// The commands of a module, registered.
 ///
-/// Keep it in the module's state, not in an instance. Dropped after `mod_remove`, when no call can be running: the
-/// framework holds the driver during one.
+/// Keep it in the module's state, not in an instance: the framework loads the driver to call it. Dropping it waits for a
+/// call that is running (**may block**).
 pub struct IoctlRegistration<S: Send + Sync + 'static> {
     module_id: u16,
-    state: KArc<S>,
     table: KVec<Entry<S>>,
+    state: KArc<S>,
+    _target: KBox<Target>,
 }
 
 // SAFETY: the table is written before it is registered and never after; S may be used from every thread.
@@ -79,26 +81,49 @@ unsafe impl<S: Send + Sync> Send for IoctlRegistration<S> {}
 // SAFETY: as above.
 unsafe impl<S: Send + Sync> Sync for IoctlRegistration<S> {}
 
-/// The state of the one registration, or null.
-static STATE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+/// The way to the state of the one registration.
+static STATE: Shutter<Target> = Shutter::new();
+
+/// A state whose type only the rows registered with it know.
+struct Target {
+    type_id: TypeId,
+    state: NonNull<c_void>,
+}
+
+// SAFETY: made from a `KArc<S>` with S: Send + Sync, and turned into nothing but `&S`.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
+impl Target {
+    fn of<S: Send + Sync + 'static>(state: &KArc<S>) -> Self {
+        Self { type_id: TypeId::of::<S>(), state: KArc::as_ptr(state).cast() }
+    }
+
+    fn state<S: 'static>(&self) -> Option<&S> {
+        // SAFETY: it is an S, and the registration keeps it while the shutter is open.
+        (self.type_id == TypeId::of::<S>()).then(|| unsafe { self.state.cast().as_ref() })
+    }
+}
 
 impl<S: Send + Sync + 'static> IoctlRegistration<S> {
     /// Registers the commands of `module_id` (`IBPART_IOC`). `ENOENT` if the framework does not know that id, `EBUSY`
     /// if this module has a registration already.
     pub fn register(module_id: u16, state: KArc<S>, table: KVec<Entry<S>>) -> Result<Self, Errno> {
         let count = sys::uint_t::try_from(table.len()).map_err(|_| Errno::EINVAL)?;
-        let cookie = KArc::as_ptr(&state).as_ptr().cast();
-        if STATE.compare_exchange(ptr::null_mut(), cookie, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        let target = KBox::new(Target::of(&state))?;
+        // SAFETY: the registration keeps the target, and shuts the way to it first.
+        if !unsafe { STATE.open(NonNull::from(&*target)) } {
             return Err(Errno::EBUSY);
         }
         let rows: *const sys::dld_ioc_info = table.as_ptr().cast();
         // SAFETY: the framework keeps the pointer and only reads; the table stays until it is unregistered.
         let result = unsafe { sys::dld_ioc_register(module_id, rows.cast_mut(), count) };
         if let Err(error) = Errno::check(result) {
-            STATE.store(ptr::null_mut(), Ordering::Relaxed);
+            STATE.shut();
             return Err(error);
         }
-        Ok(Self { module_id, state, table })
+        Ok(Self { module_id, table, state, _target: target })
     }
 
     /// What the commands work on.
@@ -116,7 +141,7 @@ impl<S: Send + Sync + 'static> Drop for IoctlRegistration<S> {
     fn drop(&mut self) {
         // SAFETY: registered by `register`.
         unsafe { sys::dld_ioc_unregister(self.module_id) };
-        STATE.store(ptr::null_mut(), Ordering::Relaxed);
+        STATE.shut();
     }
 }
 
@@ -131,15 +156,12 @@ unsafe extern "C" fn call<S: Send + Sync + 'static, I: Ioctl<S>>(
     cred: *mut sys::cred_t,
     _value: *mut c_int,
 ) -> c_int {
-    let state: *const S = STATE.load(Ordering::Acquire).cast();
-    // SAFETY: rows of type S are registered together with a state of type S, one at a time, and the registration
-    // cannot be dropped while dld holds the driver for this call.
-    let Some(state) = (unsafe { state.as_ref() }) else { return Errno::ENODEV.get() };
     // SAFETY: by this function's contract.
     let Some(record) = (unsafe { record.cast::<I::Record>().as_mut() }) else { return Errno::EINVAL.get() };
     // SAFETY: used during this call.
     let user = unsafe { UserMemory::new(user as u64, mode) };
     // SAFETY: used during this call.
     let Some(cred) = (unsafe { Cred::from_raw(cred) }) else { return Errno::EPERM.get() };
-    Errno::raw(I::call(state, record, user, cred))
+    let result = STATE.call(|target| I::call(target.state::<S>().ok_or(Errno::ENODEV)?, record, user, cred));
+    Errno::raw(result.unwrap_or(Err(Errno::ENODEV)))
 }

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
+use kernel::sync::Shutter;
 use kernel::{AllocError, KArc, KBox, KVec};
 
-use crate::hca::{Hca, Shutter};
+use crate::hca::Hca;
 use crate::status::Status;
 
 /// What happens when an armed CQ gets a completion.
@@ -34,7 +35,8 @@ pub enum Notify {
     Solicited,
 }
 
-/// A completion queue. Cheap to clone; the last clone waits for a running handler and frees it (**may block**).
+/// A completion queue. Cheap to clone; the last clone waits for a running handler and frees it (**may block**, and never in
+/// that handler).
 #[derive(Clone)]
 pub struct Cq(KArc<Inner>);
 
@@ -97,7 +99,8 @@ impl Cq {
             taken.taken.store(false, Ordering::Release);
             return Err(status);
         }
-        taken.shutter.open(&raw mut *target);
+        // SAFETY: the target is kept until the slot is shut (`Inner`); handlers are Send + Sync.
+        unsafe { taken.shutter.open(NonNull::from(&mut *target)) };
         let inner = Inner { handle, size: real, slot, target: Some(target), _hca: hca.clone() };
         // SAFETY: the slot outlives the CQ.
         unsafe { sys::ibt_set_cq_handler(handle, Some(completion), slot.as_ptr().cast()) };

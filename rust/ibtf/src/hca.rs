@@ -1,7 +1,6 @@
 //! [`Hca`]: an open adapter.
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
@@ -169,41 +168,5 @@ impl HcaAttributes<'_> {
 
     fn has(self, flag: sys::ibt_hca_flags_t) -> bool {
         self.0.hca_flags.0 & flag.0 != 0
-    }
-}
-
-/// A thing that calls of other threads are counted in and that can be shut against them.
-pub(crate) struct Shutter<T> {
-    target: AtomicPtr<T>,
-    busy: AtomicUsize,
-}
-
-impl<T> Shutter<T> {
-    pub(crate) const fn new() -> Self {
-        Self { target: AtomicPtr::new(ptr::null_mut()), busy: AtomicUsize::new(0) }
-    }
-
-    pub(crate) fn open(&self, target: *mut T) {
-        self.target.store(target, Ordering::SeqCst);
-    }
-
-    /// Runs `call` on the target, unless shut.
-    pub(crate) fn call(&self, call: impl FnOnce(&T)) {
-        // Counted first, then looked: `shut` stores first, then counts. One of the two sees the other.
-        self.busy.fetch_add(1, Ordering::SeqCst);
-        let target = self.target.load(Ordering::SeqCst);
-        // SAFETY: `shut` returns, and the target goes, only after `busy` was seen at zero.
-        if let Some(target) = unsafe { target.as_ref() } {
-            call(target);
-        }
-        self.busy.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Shuts it, and waits until no call is inside. **May block.**
-    pub(crate) fn shut(&self) {
-        self.target.store(ptr::null_mut(), Ordering::SeqCst);
-        while self.busy.load(Ordering::SeqCst) != 0 {
-            kernel::time::sleep(kernel::time::Duration::from_millis(10));
-        }
     }
 }

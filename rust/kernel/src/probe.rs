@@ -1,6 +1,6 @@
 //! Statically defined DTrace probes (`sys/sdt.h`).
 
-/// Fires the SDT probe `$provider-$name` with up to six integer arguments.
+/// Fires the SDT probe `$provider-$name` with up to four integer arguments.
 ///
 /// `probe!(ibd, rx__drop, qpn, len)` is the probe `sdt:ibd::ibd-rx-drop`. The arguments are evaluated once, outside
 /// any unsafe code, and converted with `as u64`.

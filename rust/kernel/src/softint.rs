@@ -59,7 +59,7 @@ impl<H: SoftHandler> SoftInterrupt<H> {
 }
 
 impl<H: SoftHandler> Drop for SoftInterrupt<H> {
-    /// Waits for a running handler: without any lock it takes. **May block.**
+    /// Waits for a running handler: without any lock it takes, and never in it. **May block.**
     fn drop(&mut self) {
         // SAFETY: removed once; nobody can trigger it any more, `self` is going.
         unsafe { sys::ddi_remove_softintr(self.id) };

@@ -1,6 +1,8 @@
 //! One-shot timers (`timeout(9F)`).
 
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
 
 use illumos_sys_hdrs as sys;
 
@@ -66,8 +68,11 @@ impl<E: Expire> Drop for Timeout<E> {
 
 /// # Safety
 ///
-/// `target` is the address of an `E` that lives until the callout is over.
+/// `target` is the address in a `KArc<E>` of a timer that is alive when the handler begins.
 unsafe extern "C" fn expire<E: Expire>(target: *mut c_void) {
-    // SAFETY: by this function's contract.
-    unsafe { &*target.cast::<E>() }.expire();
+    let Some(target) = NonNull::new(target.cast::<E>()) else { return };
+    // The handler may drop the timer, and with it the last other reference.
+    // SAFETY: by this function's contract the timer has a reference now; it is not taken away from it.
+    let held = KArc::clone(&*ManuallyDrop::new(unsafe { KArc::from_raw(target) }));
+    held.expire();
 }

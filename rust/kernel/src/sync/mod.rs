@@ -12,7 +12,9 @@ mod monitor;
 mod mutex;
 mod once;
 mod raw;
+mod shutter;
 
 pub use monitor::{Monitor, MonitorGuard};
 pub use mutex::{Mutex, MutexGuard};
 pub use once::Once;
+pub use shutter::Shutter;
