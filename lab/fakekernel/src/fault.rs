@@ -173,7 +173,10 @@ fn report(me: &ThreadInner, raw: Raw) -> Halt {
         if in_text || call.import.is_null() { String::new() } else { import_of(call.import).name.clone() };
     let host = me.local().kernel.as_ref().map_or_else(String::new, |k| k.name().to_owned());
     let backtrace = backtrace::of_thread(me, at);
+    // A broken rule is somebody's doing: that of the entry point, when no call of the kernel was in progress.
+    let entry = || me.local().entries.last().map_or_else(String::new, |e| e.kind.name.to_owned());
     let violation = |rule: Rule, call: String, detail: String| {
+        let call = if call.is_empty() { entry() } else { call };
         Halt::Violation(Box::new(Violation {
             rule,
             host: host.clone(),

@@ -41,6 +41,7 @@ pub(super) struct Symbol {
     pub size: usize,
     pub function: bool,
     pub local: bool,
+    pub weak: bool,
 }
 
 /// Where a symbol lies.
@@ -214,6 +215,7 @@ impl Reader<'_> {
             size,
             function: kind == elf::STT_FUNC,
             local: symbol.st_bind() == elf::STB_LOCAL,
+            weak: symbol.st_bind() == elf::STB_WEAK,
         });
         Ok(())
     }

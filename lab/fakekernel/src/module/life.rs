@@ -102,7 +102,7 @@ impl Module {
         Ok(())
     }
 
-    /// Rules 9 and 19 for the whole module.
+    /// Rules 9, 16 and 19 for the whole module.
     fn check_nothing_left(&self, entry: &'static str) {
         let cx = Cx::of_entry(Some(self), entry);
         let taken = self.kernel().resources().of(self.name(), None);
@@ -118,6 +118,7 @@ impl Module {
             let rule = if live.busy { Rule::LiveObjectInFreedMemory } else { Rule::Leak };
             cx.check(false, rule, || format!("module data still contains {}", live.what));
         }
+        self.kernel().genunix().sweep_heap(&cx);
     }
 
     pub(crate) fn data_range(&self) -> (usize, usize) {

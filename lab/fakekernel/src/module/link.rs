@@ -15,6 +15,10 @@ use crate::module::symbols::Symbols;
 use crate::module::window::{Access, Window};
 
 const SDT_PREFIX: &str = "__dtrace_probe_";
+/// What the kernel's loader lets a module define for itself.
+const PRIVATE_COPIES: [&str; 10] = [
+    "memcpy", "memmove", "memset", "memcmp", "memchr", "strncat", "strlcat", "strlcpy", "strspn", "strstr",
+];
 const NOP: u8 = 0x90;
 const CALL: u8 = 0xe8;
 
@@ -86,6 +90,7 @@ pub(super) fn link(
         complaints: Vec::new(),
     };
     let (text, data) = linker.lay_out().map_err(|error| vec![format!("{name}: {error}")])?;
+    linker.refuse_doubles();
     let values = linker.resolve(ordinal, dependencies);
     if linker.complaints.is_empty() {
         linker.relocate(&values);
@@ -120,6 +125,20 @@ impl Linker<'_> {
             self.addresses[index] = offsets[index].map_or(0, |offset| base + offset);
         }
         Ok((text, data))
+    }
+
+    /// The kernel's loader warns of a global that the kernel has too, and goes on; whoever searches the kernel then finds one of
+    /// the two.
+    fn refuse_doubles(&mut self) {
+        for symbol in &self.file.symbols {
+            let global = symbol.place != Place::Undefined && !symbol.local && !symbol.weak;
+            if global
+                && !PRIVATE_COPIES.contains(&symbol.name.as_str())
+                && self.kernel.resolve(&symbol.name, &[]).is_some()
+            {
+                self.complaints.push(format!("{} symbol {} multiply defined", self.name, symbol.name));
+            }
+        }
     }
 
     /// The value of each symbol; complains about all that have none.

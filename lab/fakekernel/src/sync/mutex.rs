@@ -216,8 +216,12 @@ unsafe extern "C" fn mutex_exit(lock: *mut kmutex_t) {
 /// As `mutex_exit` in the name of `cx`.
 pub(super) fn exit(cx: &Cx, lock: *mut c_void) {
     if cx.thread().machine().config().checks {
-        let owner = word(lock).load(Ordering::Relaxed) & OWNER;
-        if owner != me_addr(cx) {
+        let value = word(lock).load(Ordering::Relaxed);
+        if value & DEAD == DEAD {
+            cx.violate(Rule::BadMutex, format!("mutex_exit: bad mutex, lp={:#x}: destroyed", lock.addr()));
+            return;
+        }
+        if value & OWNER != me_addr(cx) {
             let words = cx.kernel().locks().describe(lock.addr());
             cx.violate(Rule::MutexNotOwner, format!("mutex_exit: not owner: {words}"));
             return;
