@@ -18,7 +18,7 @@ enum Verdict {
     Panics { words: &'static str },
     /// The object is not loaded, with these words.
     Refused { words: &'static str },
-    /// Nothing is said, the probe returns 0, and its module unloads.
+    /// The rule is not mentioned, the probe returns 0, and its module unloads.
     Keeps,
 }
 
@@ -184,8 +184,10 @@ impl Case {
                 said.contains(words).then_some(()).ok_or_else(|| format!("{words:?} is not in {said:?}"))
             }
             (Verdict::Notes { call, words }, Ok(End::Returned(0))) => self.judge_notes(notes, call, words),
-            (Verdict::Keeps, Ok(End::Returned(0))) if notes.is_empty() => Ok(()),
-            (Verdict::Keeps, Ok(End::Returned(0))) => Err(format!("noted: {notes:?}")),
+            (Verdict::Keeps, Ok(End::Returned(0))) => match notes.iter().find(|note| note.rule == self.rule) {
+                Some(note) => Err(format!("noted: {note:?}")),
+                None => Ok(()),
+            },
             (_, Err(halt)) => Err(format!("it halted: {halt}")),
             (_, Ok(End::Returned(value))) => Err(format!("nothing was said, and the probe returned {value}")),
             (_, Ok(End::NotLoaded(error))) => Err(format!("it was not loaded: {error}")),
