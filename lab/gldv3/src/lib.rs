@@ -29,6 +29,7 @@ pub use client::{
     mac_statistics, private_properties, property_info, set_property,
 };
 pub use mac::OffloadCapability;
+pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};
 
 use fakekernel::Kernel;
 

@@ -165,7 +165,7 @@ impl Link {
         let driver = self.mac.module.name();
         messages.give(message, driver, "mc_tx");
         let back = self.mac.send(message.raw());
-        messages.genunix.compare_shared(cx, &shared, "mc_tx");
+        messages.genunix.compare_shared(&Cx::of_entry(Some(&self.mac.module), "mc_tx"), &shared, "mc_tx");
         if back.is_null() {
             return None;
         }

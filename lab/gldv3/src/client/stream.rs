@@ -181,7 +181,22 @@ impl Stream {
         offload: Offload,
     ) -> Result<Backpressure, TransmitError> {
         let sap = self.open.bound_sap().ok_or(TransmitError::NotBound)?;
-        self.send(sap, destination, payload, offload)
+        self.send(sap, destination, payload, offload, Keep::Nothing)
+    }
+
+    /// As [`Stream::transmit`], while the stack keeps a duplicate of the payload, as TCP does of what is not acknowledged yet: the
+    /// driver may read it, not write to it (rule 22).
+    ///
+    /// # Errors
+    ///
+    /// See [`TransmitError`].
+    pub fn transmit_and_keep(
+        &self,
+        destination: LinkAddress,
+        payload: &[u8],
+    ) -> Result<Backpressure, TransmitError> {
+        let sap = self.open.bound_sap().ok_or(TransmitError::NotBound)?;
+        self.send(sap, destination, payload, Offload::default(), Keep::Duplicate)
     }
 
     /// As [`Stream::transmit`] with another type: what one stream that serves IPv4, IPv6 and ARP needs.
@@ -197,7 +212,7 @@ impl Stream {
         offload: Offload,
     ) -> Result<Backpressure, TransmitError> {
         self.open.bound_sap().ok_or(TransmitError::NotBound)?;
-        self.send(sap.into(), destination, payload, offload)
+        self.send(sap.into(), destination, payload, offload, Keep::Nothing)
     }
 
     fn send(
@@ -206,6 +221,7 @@ impl Stream {
         destination: LinkAddress,
         payload: &[u8],
         offload: Offload,
+        keep: Keep,
     ) -> Result<Backpressure, TransmitError> {
         let link = &self.open.link;
         let max = link.mac.state.lock().max_sdu;
@@ -223,7 +239,13 @@ impl Stream {
             };
             genunix.linkb(&cx, header.raw(), data.raw());
             genunix.set_checksums(&cx, header.raw(), wanted(offload));
-            Ok(link.transmit(&messages, header))
+            let kept = match keep {
+                Keep::Duplicate => Message::new(genunix.dupmsg(&cx, data.raw())),
+                Keep::Nothing => None,
+            };
+            let pressure = link.transmit(&messages, header);
+            messages.free_all(kept);
+            Ok(pressure)
         })
     }
 
@@ -254,6 +276,12 @@ impl Stream {
     pub fn transmit_queue(&self) -> usize {
         self.open.link.transmit.queued()
     }
+}
+
+/// What the stack keeps of a payload while the driver has it.
+enum Keep {
+    Nothing,
+    Duplicate,
 }
 
 fn wanted(offload: Offload) -> Checksums {

@@ -26,22 +26,22 @@ pub(crate) struct HeaderInfo {
 }
 
 /// An address where a module may find one: at no particular alignment, as the framework makes no promise.
-struct Unaligned([u8; 24]);
+pub(super) struct Unaligned([u8; 24]);
 
 impl Unaligned {
-    fn new(address: &[u8]) -> Self {
+    pub(super) fn new(address: &[u8]) -> Self {
         let mut bytes = [0; 24];
         bytes[1..=address.len()].copy_from_slice(address);
         Self(bytes)
     }
 
-    fn as_ptr(&self) -> *const c_void {
+    pub(super) fn as_ptr(&self) -> *const c_void {
         self.0[1..].as_ptr().cast()
     }
 }
 
 /// The pdata of a plugin that takes none.
-const NO_PDATA: *mut c_void = ptr::null_mut();
+pub(super) const NO_PDATA: *mut c_void = ptr::null_mut();
 
 impl MacType {
     /// The module the operations are in.
@@ -102,7 +102,7 @@ impl MacType {
         self.taken(messages, header, "mtops_header")
     }
 
-    fn taken(&self, messages: &Messages<'_>, raw: *mut mblk_t, at: &str) -> Option<Message> {
+    pub(super) fn taken(&self, messages: &Messages<'_>, raw: *mut mblk_t, at: &str) -> Option<Message> {
         if raw.is_null() {
             return None;
         }

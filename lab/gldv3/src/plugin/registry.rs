@@ -29,8 +29,12 @@ pub(crate) struct MacType {
     pub(crate) broadcast: Vec<u8>,
     /// DLPI type of the medium.
     pub(crate) mactype: u32,
+    /// DLPI type native to the medium.
+    pub(super) nativetype: u32,
     /// Entries of its statistics table.
     pub(crate) statistics: usize,
+    /// Entries of its ndd table.
+    pub(super) mappings: usize,
     /// Macs registered with it.
     users: AtomicU32,
 }
@@ -48,6 +52,11 @@ impl Registry {
 
     fn find(&self, ident: &str) -> Option<Arc<MacType>> {
         self.types.lock().iter().find(|t| t.ident == ident).cloned()
+    }
+
+    /// Is there a plugin of that name?
+    pub(super) fn is_known(&self, ident: &str) -> bool {
+        self.find(ident).is_some()
     }
 
     /// `mactype_getplugin`: looks a plugin up, loads the module `mac/<ident>` once if need be, and counts one more user.
@@ -120,7 +129,9 @@ unsafe extern "C" fn mactype_register(record: *mut mactype_register_t) -> c_int 
         addrlen,
         broadcast,
         mactype: record.mtr_mactype,
+        nativetype: record.mtr_nativetype,
         statistics: record.mtr_statcount,
+        mappings: record.mtr_mappingcount,
         users: AtomicU32::new(0),
     };
     let gldv3 = Gldv3::of(cx.kernel());

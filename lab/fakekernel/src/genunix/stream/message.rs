@@ -45,6 +45,12 @@ impl Genunix {
         self.live_message(cx, mp, "reading a message").map(|mb| self.bytes(mb))
     }
 
+    /// Bytes of the first block's buffer behind its data (`MBLKTAIL`).
+    pub fn room(&self, cx: &Cx, mp: *mut mblk_t) -> usize {
+        let first = self.live_message(cx, mp, "reading a message");
+        first.map_or(0, |mb| mb.data().lim().addr().saturating_sub(mb.wptr().addr()))
+    }
+
     /// Whether the first block's data is shared with another message.
     pub fn is_shared(&self, cx: &Cx, mp: *mut mblk_t) -> bool {
         self.live_message(cx, mp, "reading a message").is_some_and(|mb| mb.data().references() > 1)
