@@ -9,6 +9,8 @@
 //! - [`run`]: carries a scenario out.
 
 #![forbid(unsafe_code)]
+// An application's insides, public for its own tests: a comment where a name does not say it all.
+#![allow(missing_docs)]
 
 pub mod capture;
 pub mod cli;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use ibdlab::cli::{Cli, Command, RunArgs};
+use ibdlab::linux;
 use ibdlab::run::{Options, run};
 use ibdlab::scenario::load;
 
@@ -24,6 +25,10 @@ fn main() -> ExitCode {
 /// False if a step failed.
 fn run_command(args: RunArgs) -> Result<bool> {
     let scenario = load(&args.scenario)?;
+    if let Some(reason) = scenario.uses_linux().then(linux::missing).flatten() {
+        println!("{}: left out, {reason}", scenario.name);
+        return Ok(true);
+    }
     let seed = args.seed.unwrap_or(scenario.seed);
     println!("{} (seed {seed})", scenario.name);
     let options =

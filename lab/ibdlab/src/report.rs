@@ -85,7 +85,8 @@ impl StepReport {
 impl Report {
     pub fn write(&self, file: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).context("the report is plain data")?;
-        std::fs::write(file, text + "\n").with_context(|| format!("cannot write the report {}", file.display()))
+        std::fs::write(file, text + "\n")
+            .with_context(|| format!("cannot write the report {}", file.display()))
     }
 }
 

@@ -1,10 +1,12 @@
 //! One illumos host of a scenario: its IP layer on its link.
 
+mod linux_side;
 mod streams;
 mod thread;
 mod tun_bridge;
 mod upper;
 
+pub use linux_side::LinuxSide;
 pub use thread::{AppId, IpThread};
 pub use tun_bridge::TunBridge;
 pub use upper::Upper;

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use fakekernel::{Errno, Kernel, Nanos};
-use lab_gldv3::{Backpressure, LinkAddress, LinkDetails, Notification, Offload, Received, Stream, TransmitError};
+use lab_gldv3::{
+    Backpressure, LinkAddress, LinkDetails, Notification, Offload, Received, Stream, TransmitError,
+};
 
 use crate::ip::layer::{Frame, LinkInfo, SAP_ARP, SAP_IPV4, SAP_IPV6};
 use crate::ip::link_addr::LinkAddr;

@@ -148,7 +148,11 @@ impl Shared {
             lost: Lost::default(),
             refused_groups: Vec::new(),
         };
-        Self { state: HostMutex::new(state), work: WaitQueue::new("IP work"), changed: WaitQueue::new("IP layer") }
+        Self {
+            state: HostMutex::new(state),
+            work: WaitQueue::new("IP work"),
+            changed: WaitQueue::new("IP layer"),
+        }
     }
 
     fn queue(&self, sap: u16, payload: Vec<u8>) {

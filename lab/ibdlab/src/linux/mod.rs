@@ -3,7 +3,7 @@
 mod namespace;
 mod tun;
 
-pub use namespace::Namespace;
+pub use namespace::{Namespace, run};
 pub use tun::Tun;
 
 /// Why Linux's side cannot take part; `None` if it can.

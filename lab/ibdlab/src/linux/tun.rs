@@ -33,7 +33,11 @@ impl Tun {
     pub fn receive(&self, buffer: &mut [u8], timeout: Duration) -> std::io::Result<Option<usize>> {
         match self.device.recv_timeout(buffer, timeout) {
             Ok(len) => Ok(Some(len)),
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock) => Ok(None),
+            Err(error)
+                if matches!(error.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -9,9 +9,14 @@ use lab_gldv3::MacStatistics;
 use lab_ibtf::nexus;
 use smoltcp::wire::IpCidr;
 
-use crate::host::IpThread;
+use crate::host::{IpThread, LinuxSide, TunBridge, Upper};
+use crate::ip::layer::LinkInfo;
 use crate::ip::stack::Stack;
+use crate::linux::Namespace;
 use crate::scenario::{Driver, HostSpec};
+
+/// Largest IP packet until the link says better.
+const DEFAULT_SDU: usize = 2044;
 
 /// See the module's documentation.
 pub struct HostRun {
@@ -25,6 +30,8 @@ pub struct HostRun {
     object: PathBuf,
     module: Option<Module>,
     ip: Option<IpThread>,
+    tun: bool,
+    linux: Option<LinuxSide>,
     seed: u64,
 }
 
@@ -40,6 +47,8 @@ impl HostRun {
             object,
             module: None,
             ip: None,
+            tun: spec.tun,
+            linux: None,
             seed,
         }
     }
@@ -64,23 +73,56 @@ impl HostRun {
         let pkey = (self.driver == Driver::Ibd).then_some(fabric::PKey(self.pkey));
         let node = nexus::node(&self.kernel, self.port, pkey)
             .ok_or_else(|| anyhow!("the nexus has no node for {name} on this port"))?;
-        self.kernel.attach(&module, &node.device).map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
+        self.kernel
+            .attach(&module, &node.device)
+            .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
         self.module = Some(module);
         if self.driver == Driver::Ibp {
             lab_gldv3::create_partition(&self.kernel, "ibp0", self.pkey, &self.link(), false)
                 .with_context(|| format!("dladm create-part {}", self.link()))?;
         }
+        if self.tun { self.open_tun() } else { self.open_stack() }
+    }
+
+    fn open_stack(&mut self) -> Result<()> {
         let (addresses, seed) = (self.addresses.clone(), self.seed);
-        let ip = IpThread::open(&self.kernel, &self.link(), move |info| {
-            Box::new(Stack::new(info, addresses, seed))
-        });
+        self.open(move |info| Box::new(Stack::new(info, addresses, seed)))
+    }
+
+    fn open_tun(&mut self) -> Result<()> {
+        let machine = self.kernel.machine().clone();
+        let (mut linux, receiver, sender) =
+            LinuxSide::create(&self.name, &self.addresses, DEFAULT_SDU, &machine)?;
+        let (tun, addresses) = (linux.tun.clone(), self.addresses.clone());
+        self.open(move |info| Box::new(TunBridge::new(info, addresses, tun, receiver)))?;
+        linux.read(sender, self.ip()?.waker());
+        self.linux = Some(linux);
+        Ok(())
+    }
+
+    fn open(&mut self, upper: impl FnOnce(LinkInfo) -> Box<dyn Upper>) -> Result<()> {
+        let ip = IpThread::open(&self.kernel, &self.link(), upper);
         self.ip = Some(ip.map_err(|errno| anyhow!("open {}: {errno}", self.link()))?);
         Ok(())
     }
 
+    /// The link is up: the TUN device, if there is one, gets its MTU.
+    pub fn link_is_up(&self) -> Result<()> {
+        let sdu = self.ip()?.with_upper(|upper| upper.link().info().sdu);
+        self.linux.as_ref().map_or(Ok(()), |linux| linux.set_mtu(sdu))
+    }
+
+    /// The namespace of Linux's programs; there between attach and unload of a host with a TUN device.
+    pub fn namespace(&self) -> Result<&Namespace> {
+        let linux = self.linux.as_ref().ok_or_else(|| anyhow!("{} has no TUN device yet", self.name))?;
+        Ok(&linux.namespace)
+    }
+
     /// The IP layer; there between attach and unload.
     pub fn ip(&self) -> Result<&IpThread> {
-        self.ip.as_ref().ok_or_else(|| anyhow!("{} has no open link: the scenario needs `attach` before this", self.name))
+        self.ip
+            .as_ref()
+            .ok_or_else(|| anyhow!("{} has no open link: the scenario needs `attach` before this", self.name))
     }
 
     pub fn statistics(&self) -> Result<MacStatistics> {
@@ -104,6 +146,7 @@ impl HostRun {
 
     /// Closes the link and unloads driver and plugin; what they leave behind is the error.
     pub fn unload(&mut self) -> Result<()> {
+        self.linux = None;
         if let Some(ip) = self.ip.take() {
             ip.close();
         }

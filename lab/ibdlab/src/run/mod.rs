@@ -8,7 +8,7 @@ mod world;
 use std::path::PathBuf;
 use std::sync::mpsc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use fakekernel::{Config, Halt, Machine, Mode};
 use serde_json::json;
 
@@ -36,6 +36,9 @@ pub struct Options {
 ///
 /// What keeps a run from beginning: a missing object, an unwritable capture. A step that fails is in the report.
 pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepReport)) -> Result<Report> {
+    if scenario.uses_linux() && !options.live {
+        bail!("this scenario has TUN devices, which need --live");
+    }
     let objects = Objects::find(&scenario, &options)?;
     let config = if options.live { Config::live() } else { virtual_config(options.seed) };
     let machine = Machine::new(config);
@@ -143,6 +146,8 @@ impl Step {
             Step::Tcp(_) => "tcp",
             Step::Multicast(_) => "multicast",
             Step::Flap(_) => "flap",
+            Step::LinuxPing(_) => "linux-ping",
+            Step::LinuxFetch(_) => "linux-fetch",
             Step::Counts(_) => "counts",
             Step::Unload(_) => "unload",
         }

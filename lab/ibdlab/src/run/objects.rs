@@ -27,7 +27,8 @@ impl Objects {
         }
         for change in &options.modules {
             let Some(path) = objects.get_mut(&(change.host.clone(), change.name.clone())) else {
-                let known: Vec<String> = objects.keys().map(|(host, name)| format!("{host}/{name}")).collect();
+                let known: Vec<String> =
+                    objects.keys().map(|(host, name)| format!("{host}/{name}")).collect();
                 bail!("--module {}/{}: expected one of {}", change.host, change.name, known.join(", "));
             };
             path.clone_from(&change.path);

@@ -49,7 +49,14 @@ impl World {
             .capture(&capture_file)
             .with_context(|| format!("cannot write the capture {}", capture_file.display()))?;
         start_sm(&infiniband, scenario);
-        Ok(Self { machine: machine.clone(), infiniband, hosts, capture: Some(capture), capture_file, keep_capture })
+        Ok(Self {
+            machine: machine.clone(),
+            infiniband,
+            hosts,
+            capture: Some(capture),
+            capture_file,
+            keep_capture,
+        })
     }
 
     /// The host of this name. Scenarios are checked when read, so it is there.
@@ -68,6 +75,8 @@ impl World {
             Step::Tcp(tcp) => steps::tcp(self, tcp),
             Step::Multicast(multicast) => steps::multicast(self, multicast),
             Step::Flap(flap) => steps::flap(self, flap),
+            Step::LinuxPing(ping) => steps::linux_ping(self, ping),
+            Step::LinuxFetch(fetch) => steps::linux_fetch(self, fetch),
             Step::Counts(_) => steps::counts(self),
             Step::Unload(_) => steps::unload(self),
         };
@@ -146,7 +155,8 @@ fn start_sm(infiniband: &InfiniBand, scenario: &Scenario) {
 
 fn partition(spec: &PartitionSpec) -> Partition {
     let pkey = sm::PKey(*spec.pkey.get_ref());
-    let partition = Partition::new(&format!("p{:04X}", pkey.0), pkey).with_members(Ports::All, Membership::Full);
+    let partition =
+        Partition::new(&format!("p{:04X}", pkey.0), pkey).with_members(Ports::All, Membership::Full);
     if !spec.ipoib {
         return partition;
     }

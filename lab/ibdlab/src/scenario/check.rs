@@ -62,47 +62,59 @@ fn check_hosts(scenario: &Scenario) -> Checked {
 
 fn check_step(scenario: &Scenario, step: &Step) -> Checked {
     match step {
-        Step::Ping(ping) => {
-            check_host(scenario, &ping.from)?;
-            check_target(scenario, &ping.from, &ping.to)
-        }
-        Step::Tcp(tcp) => {
-            check_host(scenario, &tcp.from)?;
-            check_target(scenario, &tcp.from, &tcp.to)
-        }
+        Step::Ping(ping) => check_pair(scenario, &ping.from, &ping.to, false),
+        Step::Tcp(tcp) => check_pair(scenario, &tcp.from, &tcp.to, false),
+        Step::LinuxPing(ping) => check_pair(scenario, &ping.from, &ping.to, true),
+        Step::LinuxFetch(fetch) => check_pair(scenario, &fetch.from, &fetch.to, true),
         Step::Multicast(multicast) => {
-            check_host(scenario, &multicast.from)?;
-            check_host(scenario, &multicast.to)?;
+            check_host(scenario, &multicast.from, false)?;
+            check_host(scenario, &multicast.to, false)?;
             if multicast.group.get_ref().is_multicast() {
                 Ok(())
             } else {
                 fault(&multicast.group, format!("{} is no multicast group", multicast.group))
             }
         }
-        Step::Flap(flap) => check_host(scenario, &flap.host),
+        Step::Flap(flap) => known_host(scenario, &flap.host).map(drop),
         Step::Attach(_) | Step::Up(_) | Step::Resolve(_) | Step::Counts(_) | Step::Unload(_) => Ok(()),
     }
 }
 
-fn check_host(scenario: &Scenario, name: &Spanned<String>) -> Checked {
-    let mut names = scenario.host.iter().map(|host| host.get_ref().name.get_ref());
-    if names.clone().any(|known| known == name.get_ref()) {
-        return Ok(());
-    }
-    let known: Vec<String> = names.by_ref().map(|known| format!("`{known}`")).collect();
-    fault(name, format!("host `{name}` is not defined, expected one of {}", known.join(", ")))
-}
-
-/// The target must be another host's address, and the sender must have an address of that family.
-fn check_target(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>) -> Checked {
+/// A sender and another host's address; both with TUN devices or both without.
+fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>, tun: bool) -> Checked {
+    check_host(scenario, from, tun)?;
     let owner = scenario.host.iter().map(Spanned::get_ref).find(|host| owns(host, *to.get_ref()));
     match owner {
         None => fault(to, format!("no host has the address {to}")),
         Some(host) if host.name.get_ref() == from.get_ref() => {
             fault(to, format!("{to} is an address of `{from}` itself"))
         }
-        Some(_) => Ok(()),
+        Some(host) => check_tun(host, to, tun),
     }
+}
+
+fn check_host(scenario: &Scenario, name: &Spanned<String>, tun: bool) -> Checked {
+    check_tun(known_host(scenario, name)?, name, tun)
+}
+
+fn check_tun<T>(host: &HostSpec, at: &Spanned<T>, tun: bool) -> Checked {
+    match (host.tun, tun) {
+        (false, true) => fault(at, format!("host `{}` has no TUN device, expected `tun = true`", host.name)),
+        (true, false) => {
+            fault(at, format!("host `{}` has a TUN device, this step needs the lab's own stack", host.name))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn known_host<'a>(scenario: &'a Scenario, name: &Spanned<String>) -> Result<&'a HostSpec, Fault> {
+    let mut hosts = scenario.host.iter().map(Spanned::get_ref);
+    if let Some(host) = hosts.clone().find(|host| host.name.get_ref() == name.get_ref()) {
+        return Ok(host);
+    }
+    let known: Vec<String> = hosts.by_ref().map(|host| format!("`{}`", host.name)).collect();
+    let message = format!("host `{name}` is not defined, expected one of {}", known.join(", "));
+    Err(Fault { span: name.span(), message })
 }
 
 fn owns(host: &HostSpec, ip: IpAddr) -> bool {

@@ -73,6 +73,9 @@ pub struct HostSpec {
     pub pkey: Spanned<u16>,
     /// Addresses with prefix length, for example `192.168.7.1/24`.
     pub addresses: Spanned<Vec<Cidr>>,
+    /// A TUN device in a network namespace instead of the lab's own IP stack: Linux's programs use the link. Live runs only.
+    #[serde(default)]
+    pub tun: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -97,6 +100,10 @@ pub enum Step {
     Tcp(TcpStep),
     Multicast(MulticastStep),
     Flap(FlapStep),
+    /// Linux's own ping between two hosts with TUN devices.
+    LinuxPing(LinuxPingStep),
+    /// A file from a web server to curl between two hosts with TUN devices.
+    LinuxFetch(LinuxFetchStep),
     /// Drivers' statistics against the capture.
     Counts(Nothing),
     /// Close links, detach instances, unload modules, look for leaks.
@@ -151,6 +158,32 @@ pub struct FlapStep {
     /// The link must be up again so long after the port is.
     #[serde(default = "default_within")]
     pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinuxPingStep {
+    pub from: Spanned<String>,
+    pub to: Spanned<std::net::IpAddr>,
+    pub count: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinuxFetchStep {
+    /// Where curl runs.
+    pub from: Spanned<String>,
+    /// Address of the host with the web server.
+    pub to: Spanned<std::net::IpAddr>,
+    /// Size of the file, for example `100MB`.
+    pub bytes: Spanned<ByteSize>,
+}
+
+impl Scenario {
+    /// Do Linux's programs take part?
+    pub fn uses_linux(&self) -> bool {
+        self.host.iter().any(|host| host.get_ref().tun)
+    }
 }
 
 /// An address with prefix length, read from text.

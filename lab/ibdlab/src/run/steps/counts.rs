@@ -28,7 +28,13 @@ pub fn counts(world: &mut World) -> Result<Findings> {
         let statistics = host.statistics()?;
         for row in rows(&statistics, seen) {
             if row.driver != row.capture {
-                bail!("{}: {} is {} in the driver's statistics and {} in the capture", host.name, row.name, row.driver, row.capture);
+                bail!(
+                    "{}: {} is {} in the driver's statistics and {} in the capture",
+                    host.name,
+                    row.name,
+                    row.driver,
+                    row.capture
+                );
             }
             findings = findings.fact(format!("{}.{}", host.name, row.name), row.driver);
         }
@@ -37,7 +43,8 @@ pub fn counts(world: &mut World) -> Result<Findings> {
             host.name, seen.out.packets, seen.into.packets, seen.own
         ));
     }
-    lines.push("drivers and capture agree on packets, bytes, broadcasts and multicasts, both ways".to_owned());
+    lines
+        .push("drivers and capture agree on packets, bytes, broadcasts and multicasts, both ways".to_owned());
     findings.text = lines.join("\n");
     Ok(findings)
 }

@@ -30,6 +30,7 @@ pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
     for host in &world.hosts {
         let up = host.ip()?.wait_link(LinkState::Up, deadline);
         ensure!(up, "{}: {} is not up after {} ms", host.name, host.link(), step.within_ms);
+        host.link_is_up()?;
         let speed = host.statistics()?.ifspeed / 1_000_000_000;
         let members = broadcast_members(world);
         ensure!(
@@ -62,15 +63,27 @@ pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
     let port = host.port;
     ensure!(world.infiniband.set_cable(port, false), "{}: no port {port}", host.name);
     let deadline = world.machine.now() + Nanos::from_millis(step.down_ms);
-    ensure!(host.ip()?.wait_link(LinkState::Down, deadline), "{}: the link did not go down with its port", host.name);
+    ensure!(
+        host.ip()?.wait_link(LinkState::Down, deadline),
+        "{}: the link did not go down with its port",
+        host.name
+    );
     fakekernel::sleep(deadline.since(world.machine.now()));
     ensure!(world.infiniband.set_cable(port, true), "{}: no port {port}", host.name);
     let plugged = world.machine.now();
     let deadline = plugged + Nanos::from_millis(step.within_ms);
-    ensure!(host.ip()?.wait_link(LinkState::Up, deadline), "{}: the link is not up {} ms after its port", host.name, step.within_ms);
+    ensure!(
+        host.ip()?.wait_link(LinkState::Up, deadline),
+        "{}: the link is not up {} ms after its port",
+        host.name,
+        step.within_ms
+    );
     let took = world.machine.now().since(plugged);
     reachable(world, step.host.get_ref())?;
-    let text = format!("{}: down {} ms; up again {took} after the cable, every neighbour reachable", host.name, step.down_ms);
+    let text = format!(
+        "{}: down {} ms; up again {took} after the cable, every neighbour reachable",
+        host.name, step.down_ms
+    );
     Ok(Findings::new(text).fact("recovery_us", took.0 / 1_000))
 }
 
@@ -112,7 +125,9 @@ fn memberships(world: &World) -> Vec<String> {
     sm.inspect(|sm| {
         sm.sa()
             .groups()
-            .flat_map(|(record, members)| members.into_iter().map(move |port| format!("{} in {}", port, record.mgid)))
+            .flat_map(|(record, members)| {
+                members.into_iter().map(move |port| format!("{} in {}", port, record.mgid))
+            })
             .collect()
     })
 }

@@ -49,19 +49,23 @@ pub fn ping(world: &mut World, step: &PingStep) -> Result<Findings> {
     let from = world.host(step.from.get_ref())?;
     let to = *step.to.get_ref();
     let source = from.source_for(to)?;
-    let sizes = if step.sizes.is_empty() { spread(step.count, largest(from, to)?) } else { step.sizes.clone() };
+    let sizes =
+        if step.sizes.is_empty() { spread(step.count, largest(from, to)?) } else { step.sizes.clone() };
     let (least, most) = (sizes.iter().min().copied(), sizes.iter().max().copied());
     let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
     let outcome = finish(world, from.ip()?, Box::new(Ping::new(source, to, step.count, sizes)))?;
     expect_pings(&outcome, step.count)?;
-    let text = format!("{} -> {to}: {} of {} answered, {least} to {most} bytes", from.name, step.count, step.count);
+    let text =
+        format!("{} -> {to}: {} of {} answered, {least} to {most} bytes", from.name, step.count, step.count);
     Ok(Findings::new(text).fact("answered", step.count).fact("least", least).fact("most", most))
 }
 
 fn expect_pings(outcome: &Outcome, count: u32) -> Result<()> {
     match outcome {
         Outcome::Ping { sent, answered } if *sent == count && *answered == count => Ok(()),
-        Outcome::Ping { sent, answered } => bail!("{answered} of {sent} echo requests answered, expected all {count}"),
+        Outcome::Ping { sent, answered } => {
+            bail!("{answered} of {sent} echo requests answered, expected all {count}")
+        }
         other => bail!("unexpected end: {other:?}"),
     }
 }
@@ -92,7 +96,8 @@ pub fn tcp(world: &mut World, step: &TcpStep) -> Result<Findings> {
         .ip()?
         .finish(receive, world.machine.now() + PATIENCE)
         .ok_or_else(|| anyhow!("{}: the connection was never closed", to.name))?;
-    let (Outcome::Tcp { bytes, sha256 }, Outcome::Tcp { bytes: got, sha256: hash }) = (&sent, &received) else {
+    let (Outcome::Tcp { bytes, sha256 }, Outcome::Tcp { bytes: got, sha256: hash }) = (&sent, &received)
+    else {
         bail!("{}: {sent:?}; {}: {received:?}", from.name, to.name);
     };
     ensure!(bytes == got && *got == total, "{total} bytes to send, {bytes} sent, {got} received");
@@ -107,13 +112,21 @@ pub fn multicast(world: &mut World, step: &MulticastStep) -> Result<Findings> {
     let group = (*step.group.get_ref(), GROUP_PORT);
     let heard = hear(world, from, to, group, step.count)?;
     let expected: Vec<u32> = (0..step.count).collect();
-    ensure!(heard == expected, "{} heard {heard:?}, expected every one of {} once and in order", to.name, step.count);
+    ensure!(
+        heard == expected,
+        "{} heard {heard:?}, expected every one of {} once and in order",
+        to.name,
+        step.count
+    );
     let before = to.statistics()?.multircv;
     say(world, from, group, 3)?;
     fakekernel::sleep(Nanos::from_millis(100));
     let late = to.statistics()?.multircv - before;
     ensure!(late == 0, "{} still received {late} datagrams of a group it has left", to.name);
-    let text = format!("{} -> {}: {} of {} heard by {}, none after it left", from.name, group.0, step.count, step.count, to.name);
+    let text = format!(
+        "{} -> {}: {} of {} heard by {}, none after it left",
+        from.name, group.0, step.count, step.count, to.name
+    );
     Ok(Findings::new(text).fact("heard", step.count))
 }
 
@@ -140,7 +153,7 @@ fn finish(world: &World, ip: &IpThread, app: Box<dyn App>) -> Result<Outcome> {
     ip.finish(id, world.machine.now() + PATIENCE).ok_or_else(|| anyhow!("not done after {PATIENCE}"))
 }
 
-fn owner(world: &World, address: IpAddr) -> Result<&HostRun> {
+pub fn owner(world: &World, address: IpAddr) -> Result<&HostRun> {
     world
         .hosts
         .iter()

@@ -1,0 +1,104 @@
+//! Linux's own programs over the drivers.
+
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
+
+use super::traffic::owner;
+use crate::linux::{Namespace, run};
+use crate::report::Findings;
+use crate::run::world::World;
+use crate::scenario::{LinuxFetchStep, LinuxPingStep};
+
+const HTTP_PORT: u16 = 8080;
+const PING_INTERVAL: &str = "0.002";
+
+/// `ping -c COUNT` in a namespace; none may be lost.
+pub fn linux_ping(world: &mut World, step: &LinuxPingStep) -> Result<Findings> {
+    let from = world.host(step.from.get_ref())?;
+    let mut ping = from.namespace()?.command("ping");
+    ping.args(["-q", "-i", PING_INTERVAL, "-c", &step.count.to_string(), &step.to.to_string()]);
+    let output = run(&mut ping)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let summary = text.lines().find(|line| line.contains("packets transmitted")).unwrap_or_default();
+    let wanted = format!("{} packets transmitted, {} received, 0% packet loss", step.count, step.count);
+    ensure!(summary.starts_with(&wanted), "ping says `{summary}`, expected `{wanted}`");
+    let times = text.lines().find(|line| line.starts_with("rtt")).unwrap_or_default();
+    Ok(Findings::new(format!("{} -> {}: {wanted}\n{times}", from.name, step.to)).fact("received", step.count))
+}
+
+/// A web server in one namespace, curl in the other; the file must arrive as it was.
+pub fn linux_fetch(world: &mut World, step: &LinuxFetchStep) -> Result<Findings> {
+    let from = world.host(step.from.get_ref())?;
+    let server = owner(world, *step.to.get_ref())?;
+    let directory = tempfile::tempdir().context("a directory for the web server")?;
+    let (offered, fetched) = (directory.path().join("file"), directory.path().join("fetched"));
+    make_file(&offered, step.bytes.get_ref().0)?;
+    let _server = WebServer::start(server.namespace()?, directory.path())?;
+    let begun = Instant::now();
+    let url = format!("http://{}/file", SocketAddr::new(*step.to.get_ref(), HTTP_PORT));
+    let mut curl = from.namespace()?.command("curl");
+    curl.args([
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--retry",
+        "10",
+        "--retry-connrefused",
+        "--retry-delay",
+        "1",
+    ]);
+    run(curl.arg("--output").arg(&fetched).arg(&url))?;
+    let took = begun.elapsed();
+    let (sent, got) = (sha256(&offered)?, sha256(&fetched)?);
+    ensure!(sent == got, "SHA-256 {sent} offered, {got} fetched");
+    let rate = step.bytes.get_ref().0 as f64 / took.as_secs_f64() / 1e6;
+    let text = format!(
+        "{} fetched {url}: {} bytes in {:.1} s ({rate:.0} MB/s), SHA-256 {}...",
+        from.name,
+        step.bytes.get_ref().0,
+        took.as_secs_f64(),
+        &got[..16]
+    );
+    Ok(Findings::new(text).fact("bytes", step.bytes.get_ref().0).fact("sha256", got))
+}
+
+/// `busybox httpd`, killed when dropped.
+struct WebServer(Child);
+
+impl WebServer {
+    fn start(namespace: &Namespace, directory: &Path) -> Result<Self> {
+        let mut command = namespace.command("busybox");
+        command.args(["httpd", "-f", "-p", &HTTP_PORT.to_string(), "-h"]).arg(directory);
+        let child = command.stdout(Stdio::null()).spawn().context("cannot start busybox httpd")?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for WebServer {
+    fn drop(&mut self) {
+        // Already gone is as good as killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn make_file(path: &Path, bytes: u64) -> Result<()> {
+    let source = fs::File::open("/dev/urandom").context("/dev/urandom")?;
+    let mut file = fs::File::create(path).context("the file to offer")?;
+    std::io::copy(&mut source.take(bytes), &mut file).context("the file to offer")?;
+    Ok(())
+}
+
+fn sha256(path: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    hash.update(&bytes);
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
