@@ -156,6 +156,15 @@ impl Hca {
         self.raise(effects);
     }
 
+    /// The same by number; false if there is no such QP.
+    pub fn break_qpn(&self, qpn: Qpn) -> bool {
+        let qp = self.find_qp(qpn);
+        if let Some(qp) = &qp {
+            self.break_qp(qp);
+        }
+        qp.is_some()
+    }
+
     /// The HCA is about to be pulled: traffic stops, [`AsyncEvent::Detach`] is raised. Objects stay until their owner frees
     /// them; then [`Hca::remove`].
     pub fn begin_removal(&self) {

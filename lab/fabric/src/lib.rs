@@ -56,5 +56,5 @@ pub use qp::{Qp, QpAttr, QpSizes, QpState, Signalling, UdConfig};
 pub use queue::{RecvWr, Sge};
 pub use send::{Lso, SendOp, SendWr, UdDest};
 pub use srq::{Srq, SrqSizes};
-pub use switch::Fabric;
+pub use switch::{Fabric, WeakFabric};
 pub use traits::{AsyncEvent, Clock, Direction, Dma, DmaFault, HcaEvents, PortChange, Tap};

@@ -11,11 +11,23 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// One subnet: a switch, the HCAs around it, the faults of their links. Clones name the same one.
 #[derive(Clone)]
 pub struct Fabric(pub(crate) Arc<FabricInner>);
+
+/// A fabric that is not kept alive by this, for a clock or pump the fabric itself holds.
+#[derive(Clone)]
+pub struct WeakFabric(Weak<FabricInner>);
+
+impl WeakFabric {
+    /// The fabric, if it is still there.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Fabric> {
+        self.0.upgrade().map(Fabric)
+    }
+}
 
 pub(crate) struct FabricInner {
     pub(crate) clock: Arc<dyn Clock>,
@@ -62,6 +74,12 @@ impl Fabric {
             tap: Mutex::new(None),
             switched: AtomicU64::new(0),
         }))
+    }
+
+    /// The same fabric, not kept alive.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakFabric {
+        WeakFabric(Arc::downgrade(&self.0))
     }
 
     /// Plugs a new HCA in. Its cabled ports come up as INIT and wait for a subnet manager.

@@ -25,7 +25,6 @@ pub struct Side {
     pub kernel: Kernel,
     pub hca: Hca,
     pub module: Module,
-    pub guid: i64,
 }
 
 impl Side {
@@ -160,7 +159,7 @@ impl Setup {
             module.install().expect("the probe installs");
             module
         });
-        Side { kernel, hca, module, guid }
+        Side { kernel, hca, module }
     }
 }
 

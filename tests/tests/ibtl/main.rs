@@ -6,3 +6,4 @@
 mod attachment;
 mod bench;
 mod objects;
+mod traffic;

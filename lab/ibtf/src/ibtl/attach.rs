@@ -186,7 +186,7 @@ unsafe extern "C" fn ibt_hca_guid_to_handle(
 unsafe extern "C" fn ibt_set_hca_private(hca_hdl: ibt_hca_hdl_t, clnt_private: *mut c_void) {
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
-    hdl!(cx, ibtl.opens, hca_hdl, ()).private.set(clnt_private);
+    hdl!(cx, ibtl.opens, hca_hdl).private.set(clnt_private);
 }
 
 unsafe extern "C" fn ibt_get_hca_private(hca_hdl: ibt_hca_hdl_t) -> *mut c_void {

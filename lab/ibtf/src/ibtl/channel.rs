@@ -256,10 +256,10 @@ unsafe extern "C" fn ibt_modify_ud_channel(
         return IBT_NOT_SUPPORTED;
     }
     let attrs = arg!(cx, attrs, "the ibt_ud_chan_modify_attr_t of ibt_modify_ud_channel");
-    if flags.0 & IBT_CEP_SET_QKEY.0 != 0 {
-        if let Err(e) = channel.open.hca().set_qkey(&channel.qp, QKey(attrs.ud_qkey)) {
-            return error(e);
-        }
+    if flags.0 & IBT_CEP_SET_QKEY.0 != 0
+        && let Err(e) = channel.open.hca().set_qkey(&channel.qp, QKey(attrs.ud_qkey))
+    {
+        return error(e);
     }
     let sizes = channel.qp.query().config.sizes;
     out!(actual_sz, ibt_queue_sizes_t { qs_sq: sizes.sq, qs_rq: sizes.rq });
@@ -349,7 +349,7 @@ unsafe extern "C" fn ibt_resize_queues(
 unsafe extern "C" fn ibt_set_chan_private(chan: ibt_channel_hdl_t, clnt_private: *mut c_void) {
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
-    hdl!(cx, ibtl.channels, chan, ()).private.set(clnt_private);
+    hdl!(cx, ibtl.channels, chan).private.set(clnt_private);
 }
 
 unsafe extern "C" fn ibt_get_chan_private(chan: ibt_channel_hdl_t) -> *mut c_void {

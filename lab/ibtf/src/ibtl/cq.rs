@@ -147,13 +147,13 @@ unsafe extern "C" fn ibt_query_cq(
 unsafe extern "C" fn ibt_set_cq_handler(ibt_cq: ibt_cq_hdl_t, handler: ibt_cq_handler_t, arg: *mut c_void) {
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
-    *hdl!(cx, ibtl.cqs, ibt_cq, ()).handler.lock() = (handler, Opaque::of(arg));
+    *hdl!(cx, ibtl.cqs, ibt_cq).handler.lock() = (handler, Opaque::of(arg));
 }
 
 unsafe extern "C" fn ibt_set_cq_private(ibt_cq: ibt_cq_hdl_t, clnt_private: *mut c_void) {
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
-    hdl!(cx, ibtl.cqs, ibt_cq, ()).private.set(clnt_private);
+    hdl!(cx, ibtl.cqs, ibt_cq).private.set(clnt_private);
 }
 
 unsafe extern "C" fn ibt_get_cq_private(ibt_cq: ibt_cq_hdl_t) -> *mut c_void {

@@ -147,8 +147,15 @@ fn complain(cx: &Cx, e: &HandleError) {
     cx.violate(rule, e.to_string());
 }
 
-/// `let object = hdl!(cx, table, handle, status)`: the object behind a handle, or the function returns `status`.
+/// `let object = hdl!(cx, table, handle, status)`: the object behind a handle, or the function returns `status` (nothing, if left
+/// out).
 macro_rules! hdl {
+    ($cx:expr, $table:expr, $handle:expr) => {
+        match $crate::ibtl::resolve(&$cx, &$table, $handle) {
+            Some(object) => object,
+            None => return,
+        }
+    };
     ($cx:expr, $table:expr, $handle:expr, $status:expr) => {
         match $crate::ibtl::resolve(&$cx, &$table, $handle) {
             Some(object) => object,

@@ -50,7 +50,7 @@ unsafe extern "C" fn ibt_register_subnet_notices(
     let cx = cx();
     cx.may_block();
     let ibtl = Ibtl::of(cx.kernel());
-    let client = hdl!(cx, ibtl.clients, ibt_hdl, ());
+    let client = hdl!(cx, ibtl.clients, ibt_hdl);
     *client.notices.lock() = (handler, Opaque::of(private));
     if handler.is_none() {
         return;

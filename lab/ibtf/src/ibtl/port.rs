@@ -61,7 +61,7 @@ fn query(
     device.refresh_ports();
     let mut ports = device.cached_ports();
     if port != 0 {
-        ports = ports.into_iter().filter(|p| p.num.0 == port).collect();
+        ports.retain(|p| p.num.0 == port);
     }
     let layout = Layout::of(&ports);
     let block = os::alloc(cx, layout.total);

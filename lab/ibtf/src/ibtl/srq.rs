@@ -95,7 +95,7 @@ unsafe extern "C" fn ibt_modify_srq(
 unsafe extern "C" fn ibt_set_srq_private(ibt_srq: ibt_srq_hdl_t, clnt_private: *mut c_void) {
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
-    hdl!(cx, ibtl.srqs, ibt_srq, ()).private.set(clnt_private);
+    hdl!(cx, ibtl.srqs, ibt_srq).private.set(clnt_private);
 }
 
 unsafe extern "C" fn ibt_get_srq_private(ibt_srq: ibt_srq_hdl_t) -> *mut c_void {
