@@ -20,19 +20,44 @@ impl<T> KBox<T> {
 
     /// Moves `value` to the heap, or hands it back.
     pub fn try_new(value: T) -> Result<Self, (T, AllocError)> {
-        let memory = match mem::alloc_for::<T>() {
-            Ok(memory) => memory,
-            Err(error) => return Err((value, error)),
-        };
-        // SAFETY: `memory` is valid for a `T` and nobody else's.
-        unsafe { memory.as_ptr().write(value) };
-        // SAFETY: the block came from the global allocator with `T`'s layout and holds an initialised `T`.
-        Ok(Self(unsafe { Box::from_raw(memory.as_ptr()) }))
+        match Vacant::new() {
+            Ok(vacant) => Ok(vacant.fill(value)),
+            Err(error) => Err((value, error)),
+        }
     }
 
     /// Takes the value out and frees the block.
     pub fn into_inner(self) -> T {
         *self.0
+    }
+}
+
+/// Room for a [`KBox`], to be sure of it before making a value that cannot easily be unmade.
+pub struct Vacant<T>(NonNull<T>);
+
+// SAFETY: memory without a value.
+unsafe impl<T> Send for Vacant<T> {}
+
+impl<T> Vacant<T> {
+    /// Allocates the room. **Any** context.
+    pub fn new() -> Result<Self, AllocError> {
+        mem::alloc_for::<T>().map(Self)
+    }
+
+    /// Moves `value` in.
+    pub fn fill(self, value: T) -> KBox<T> {
+        let memory = core::mem::ManuallyDrop::new(self).0;
+        // SAFETY: the room is valid for a `T` and nobody else's.
+        unsafe { memory.as_ptr().write(value) };
+        // SAFETY: the block came from the global allocator with `T`'s layout and holds an initialised `T`.
+        KBox(unsafe { Box::from_raw(memory.as_ptr()) })
+    }
+}
+
+impl<T> Drop for Vacant<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `alloc_for` and never filled.
+        unsafe { mem::free_for(self.0) };
     }
 }
 

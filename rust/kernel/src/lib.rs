@@ -42,7 +42,7 @@ pub mod user;
 mod vec;
 
 pub use arc::KArc;
-pub use boxed::KBox;
+pub use boxed::{KBox, Vacant};
 pub use errno::Errno;
 pub use mem::AllocError;
 pub use pages::Pages;

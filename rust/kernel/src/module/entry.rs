@@ -11,7 +11,7 @@ use crate::ddi::DevInfo;
 use crate::errno::Errno;
 use crate::mem::AllocError;
 use crate::sync::Mutex;
-use crate::{KBox, KVec};
+use crate::{KBox, KVec, Vacant};
 
 /// What the C shim supplies. Made by [`module!`](crate::module!) only.
 #[doc(hidden)]
@@ -112,9 +112,12 @@ impl<M: Module, T: InstanceTable> Loaded<M, T> {
     }
 
     fn make(linkage: &Linkage) -> Result<KBox<State<M, T>>, Errno> {
+        // Room first: what a module registers in `init` must not have to be taken back for want of memory. A MAC-type
+        // plugin that is loaded on behalf of `mac_register` could not, mac's lock is held.
+        let room = Vacant::new()?;
         let instances = T::new()?;
         let module = M::init(&linkage.env)?;
-        Ok(KBox::new(State { module, instances })?)
+        Ok(room.fill(State { module, instances }))
     }
 
     /// `_fini`.
