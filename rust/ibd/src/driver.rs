@@ -1,41 +1,86 @@
-//! The module and its instances.
+//! The module and its instances: `ibd`, whose nodes are links, or `ibp`, whose nodes are ports.
 
+use gldv3::ibpart::MODULE_ID;
+use gldv3::ioctl::IoctlRegistration;
 use gldv3::{DriverOps, InstanceNumber};
-use kernel::Errno;
+use ibtf::PartitionRegistration;
 use kernel::ddi::DevInfo;
-use kernel::log;
 use kernel::module::{Driver, Env, Module};
+use kernel::{Errno, KArc, log};
 
 use crate::link::Link;
 use crate::node::Node;
+use crate::partition::{self, Ports};
 
-/// The module, as `ibd` or `ibp`.
+/// The module, under either name.
 pub struct Ibd {
+    ports: Option<PortDriver>,
+    // Last: mac's until after everything else has gone.
     _ops: DriverOps,
+}
+
+/// What `ibp` has beside.
+struct PortDriver {
+    ports: KArc<Ports>,
+    _ioctls: IoctlRegistration<Ports>,
+    _questions: PartitionRegistration<Ports>,
 }
 
 impl Module for Ibd {
     fn init(env: &Env) -> Result<Self, Errno> {
-        Ok(Self { _ops: DriverOps::register(env)? })
+        let ops = DriverOps::register(env)?;
+        // dld dispatches the partition ioctls to the driver of this name.
+        let ports = if env.driver_name() == c"ibp" { Some(PortDriver::new()?) } else { None };
+        Ok(Self { ports, _ops: ops })
+    }
+}
+
+impl PortDriver {
+    fn new() -> Result<Self, Errno> {
+        let ports = Ports::new()?;
+        let ioctls = IoctlRegistration::register(MODULE_ID, ports.clone(), partition::ioctls()?)?;
+        let questions = PartitionRegistration::new(ports.clone())?;
+        Ok(Self { ports, _ioctls: ioctls, _questions: questions })
     }
 }
 
 /// An attached device node.
-pub struct Instance(Link);
+pub enum Instance {
+    /// A partition's link.
+    #[doc(hidden)]
+    Link(LinkInstance),
+    /// A port, kept in the module's list.
+    #[doc(hidden)]
+    Port,
+}
+
+/// An attached link; opaque.
+pub struct LinkInstance(Link);
 
 impl Driver for Ibd {
     type Instance = Instance;
 
     fn attach(&self, dip: DevInfo) -> Result<Instance, Errno> {
         let node = Node::read(dip)?;
+        if let Some(driver) = &self.ports {
+            driver.ports.attach(dip, node)?;
+            return Ok(Instance::Port);
+        }
         let pkey = node.pkey.ok_or_else(|| {
             log!(warn, dip, "property port-pkey is missing");
             Errno::EINVAL
         })?;
-        Link::attach(dip, node, pkey, InstanceNumber::Device).map(Instance)
+        let link = Link::attach(dip, node, pkey, InstanceNumber::Device)?;
+        Ok(Instance::Link(LinkInstance(link)))
     }
 
-    fn detach(&self, _dip: DevInfo, instance: Instance) -> Result<(), Instance> {
-        instance.0.detach().map_err(|(link, _)| Instance(link))
+    fn detach(&self, dip: DevInfo, instance: Instance) -> Result<(), Instance> {
+        match (instance, &self.ports) {
+            (Instance::Link(LinkInstance(link)), _) => {
+                link.detach().map_err(|(link, _)| Instance::Link(LinkInstance(link)))
+            }
+            (Instance::Port, Some(driver)) => driver.ports.detach(dip).map_err(|_| Instance::Port),
+            (Instance::Port, None) => Ok(()),
+        }
     }
 }

@@ -13,6 +13,8 @@ mod counters;
 mod driver;
 mod link;
 mod node;
+mod partition;
+mod port;
 mod ring;
 
 use ipoib::Instant;

@@ -10,7 +10,7 @@ use ipoib::link::{self, Link, Status, Ticket, Up};
 use ipoib::paths::{self, Paths, Resolution, Severity};
 use ipoib::{Cast, Instant, LinkAddr, Mgid, PKey, Scope};
 use kernel::mblk::Mblk;
-use kernel::{AllocError, KVec};
+use kernel::{AllocError, KBox, KVec};
 
 use super::datapath::Datapath;
 use super::dest::Dest;
@@ -24,6 +24,7 @@ const PACKETS: usize = 512;
 /// Groups at once.
 const GROUPS: usize = 512;
 
+pub(crate) type Memberships = Groups<Group, KVec<groups::GroupSlot<Group>>>;
 pub(crate) type Addresses =
     Paths<Mblk, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Mblk, Dest>>>;
 
@@ -55,9 +56,10 @@ pub(crate) enum Note {
 }
 
 pub(crate) struct Control {
-    pub(crate) link: Link,
-    pub(crate) paths: Addresses,
-    pub(crate) groups: Groups<Group, KVec<groups::GroupSlot<Group>>>,
+    // Each in a block of its own: together they would not fit on a kernel stack while they are made.
+    pub(crate) link: KBox<Link>,
+    pub(crate) paths: KBox<Addresses>,
+    pub(crate) groups: KBox<Memberships>,
     /// What stands between start and stop, once it is built.
     pub(crate) datapath: Option<Datapath>,
     /// The broadcast group as it was joined last.
@@ -72,13 +74,10 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(pkey: PKey, seed: u64) -> Result<Self, AllocError> {
-        let addresses = KVec::from_fn(ADDRESSES, |_| paths::PathSlot::default())?;
-        let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
-        let slots = KVec::from_fn(GROUPS, |_| groups::GroupSlot::default())?;
         Ok(Self {
-            link: Link::new(link::Config::new(pkey), seed),
-            paths: Paths::new(paths::Config::default(), addresses, packets, seed),
-            groups: Groups::new(groups::Config::default(), slots, seed),
+            link: new_link(pkey, seed)?,
+            paths: new_paths(seed)?,
+            groups: new_groups(seed)?,
             datapath: None,
             broadcast: None,
             scope: None,
@@ -158,6 +157,7 @@ impl Control {
     }
 
     /// The next thing to do; `None` until something else is told.
+    #[inline(never)]
     pub(crate) fn next_effect(&mut self, now: Instant) -> Option<Effect> {
         loop {
             if self.paths.has_packet_out() && !self.no_room {
@@ -195,9 +195,7 @@ impl Control {
             link::Action::Find(ticket, mgid) => Job::Find(ticket, mgid),
             link::Action::Join(ticket, gid, mgid, group) => Job::JoinBroadcast(ticket, gid, mgid, group),
             link::Action::Leave { mgid, gid, joins } => Job::LeaveBroadcast { mgid, gid, joins },
-            link::Action::Build(ticket, plan, group) => {
-                Job::Build(ticket, plan, group, self.broadcast?)
-            }
+            link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group, self.broadcast?),
             link::Action::Attach(ticket, _, group) => return Some(self.attach(now, ticket, group)),
             link::Action::TearDown => return Some(Effect::TearDown(self.datapath.take())),
             link::Action::Invalidate(severity) => {
@@ -297,6 +295,24 @@ impl Control {
     fn on_link(&self, group: Mgid) -> Option<LinkAddr> {
         Some(LinkAddr::multicast(group.on_link(self.scope?, self.pkey)))
     }
+}
+
+#[inline(never)]
+fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link>, AllocError> {
+    KBox::new(Link::new(link::Config::new(pkey), seed))
+}
+
+#[inline(never)]
+fn new_paths(seed: u64) -> Result<KBox<Addresses>, AllocError> {
+    let addresses = KVec::from_fn(ADDRESSES, |_| paths::PathSlot::default())?;
+    let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
+    KBox::new(Paths::new(paths::Config::default(), addresses, packets, seed))
+}
+
+#[inline(never)]
+fn new_groups(seed: u64) -> Result<KBox<Memberships>, AllocError> {
+    let slots = KVec::from_fn(GROUPS, |_| groups::GroupSlot::default())?;
+    KBox::new(Groups::new(groups::Config::default(), slots, seed))
 }
 
 fn lookup_error(error: groups::JoinError) -> paths::LookupError {

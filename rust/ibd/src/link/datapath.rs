@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::Mac;
 use ibtf::{
-    Attachment, BufferPool, BufferUse, ChannelSizes, Cq, Hca, McgInfo, Pd, ReceiveQueue, SendQueue, Status,
-    UdChannel, UdChannelConfig,
+    Attachment, BufferPool, BufferUse, ChannelSizes, Cq, CqHandler, Hca, McgInfo, Pd, ReceiveQueue,
+    SendQueue, Status, UdChannel, UdChannelConfig,
 };
 use ipoib::link::Plan;
 use ipoib::{LinkAddr, Mgid, PKey, Qpn, Scope};
@@ -55,6 +55,7 @@ pub(crate) struct Parts<'a> {
 
 impl Built {
     /// Makes everything; what was made before a failure undoes itself. **May block.**
+    #[inline(never)]
     pub(crate) fn new(
         parts: &Parts<'_>,
         plan: &Plan,
@@ -65,10 +66,10 @@ impl Built {
         let ring = ring_size(pd.hca());
         let receive_pool =
             BufferPool::new(pd, ring + LENDABLE, plan.mtu.receive_buffer(), BufferUse::Receive)?;
-        let send_pool = BufferPool::new(pd, ring, plan.mtu.bytes(), BufferUse::Send)?;
+        let send_pool = new_pool(pd, ring, plan.mtu.bytes(), BufferUse::Send)?;
         let receiver = Receiver::new(parts.mac.clone(), parts.counters.clone(), parts.control.clone())?;
-        let receive_cq = Cq::new(pd.hca(), ring, true, receiver.clone())?;
-        let send_cq = Cq::new(pd.hca(), ring, true, parts.transmitter.clone())?;
+        let receive_cq = new_cq(pd.hca(), ring, receiver.clone())?;
+        let send_cq = new_cq(pd.hca(), ring, parts.transmitter.clone())?;
         for (cq, (count, micros)) in [&receive_cq, &send_cq].into_iter().zip(MODERATION) {
             // An adapter without moderation interrupts more often.
             let _ = cq.moderate(count, micros);
@@ -82,8 +83,8 @@ impl Built {
             large_sends: false,
             mapped_sends: false,
         };
-        let channel = UdChannel::new(pd, &send_cq, &receive_cq, &config)?;
-        let queue = SendQueue::new(&channel, ring, transmit::BATCH, transmit::SIGNAL_EVERY)?;
+        let channel = new_channel(pd, &send_cq, &receive_cq, &config)?;
+        let queue = new_queue(&channel, ring)?;
         let receive = ReceiveQueue::new(&channel, &receive_pool)?;
         let own = LinkAddr::unicast(Qpn::from_low_bits(channel.qpn()), plan.gid);
         let attachment = channel.attach(broadcast)?;
@@ -106,6 +107,7 @@ impl Built {
     }
 
     /// Undoes a build that nobody wants any more. **May block.**
+    #[inline(never)]
     pub(crate) fn discard(self) -> [Option<BufferPool>; 2] {
         let (datapath, idle) = self.split();
         let Idle { send, receive, receiver, .. } = idle;
@@ -129,11 +131,11 @@ impl Idle {
         let Self { send, receive, own, receiver } = self;
         let cq = send.queue.channel().receive_cq().clone();
         match transmitter.open(epoch, send) {
-            Ok(()) => {
+            None => {
                 receiver.open(receive, cq, own);
                 None
             }
-            Err(transmit::Open { pool, .. }) => Some(pool),
+            Some(transmit::Open { pool, .. }) => Some(pool),
         }
     }
 }
@@ -193,6 +195,31 @@ impl Datapath {
         drop(channel);
         [send_pool, Some(receive_pool)].map(|pool| pool.and_then(|pool| pool.close().err()))
     }
+}
+
+#[inline(never)]
+fn new_channel(
+    pd: &Pd,
+    send_cq: &Cq,
+    receive_cq: &Cq,
+    config: &UdChannelConfig,
+) -> Result<UdChannel, Status> {
+    UdChannel::new(pd, send_cq, receive_cq, config)
+}
+
+#[inline(never)]
+fn new_queue(channel: &UdChannel, ring: u32) -> Result<SendQueue<()>, Status> {
+    SendQueue::new(channel, ring, transmit::BATCH, transmit::SIGNAL_EVERY)
+}
+
+#[inline(never)]
+fn new_pool(pd: &Pd, count: u32, size: u32, used_for: BufferUse) -> Result<BufferPool, Status> {
+    BufferPool::new(pd, count, size, used_for)
+}
+
+#[inline(never)]
+fn new_cq<H: CqHandler>(hca: &Hca, ring: u32, handler: KArc<H>) -> Result<Cq, Status> {
+    Cq::new(hca, ring, true, handler)
 }
 
 fn ring_size(hca: &Hca) -> u32 {

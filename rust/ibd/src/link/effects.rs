@@ -55,6 +55,7 @@ fn wait<'a>(parker: &Parker<'a, Control>, control: &mut MonitorGuard<'a, Control
 }
 
 /// With no lock held.
+#[inline(never)]
 fn carry_out(shared: &KArc<Shared>, effect: Effect) {
     match effect {
         // These two only ask; the answer calls back.
@@ -79,6 +80,7 @@ fn queue(shared: &KArc<Shared>, job: Job) {
     }
 }
 
+#[inline(never)]
 fn print(shared: &Shared, note: Note) {
     let name = shared.name;
     match note {

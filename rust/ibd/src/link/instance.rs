@@ -94,13 +94,10 @@ impl Link {
     pub(crate) fn registration(&self) -> &Registration<Provider> {
         &self.registration
     }
-
-    pub(crate) fn shared(&self) -> &KArc<Shared> {
-        &self.inner.shared
-    }
 }
 
 impl Inner {
+    #[inline(never)]
     fn open(&mut self, dip: DevInfo) -> Result<(), Errno> {
         let Self { shared, .. } = self;
         let client = Client::attach(dip, c"IBPART", KArc::new(Events(shared.clone()))?)?;

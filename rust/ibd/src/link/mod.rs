@@ -86,6 +86,7 @@ impl core::fmt::Display for Name {
 }
 
 impl Shared {
+    #[inline(never)]
     /// A link that does nothing yet. `seed` keys hashes and jitter.
     pub(crate) fn new(
         dip: DevInfo,

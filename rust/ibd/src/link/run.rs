@@ -67,6 +67,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
     });
 }
 
+#[inline(never)]
 fn query_port(shared: &KArc<Shared>, ticket: Ticket) {
     let port = shared.hardware().and_then(|(hca, _)| match hca.port(shared.node.port) {
         Ok(info) => read_port(shared, &info),
@@ -93,6 +94,7 @@ fn read_port(shared: &Shared, info: &PortInfo) -> Option<Port> {
     })
 }
 
+#[inline(never)]
 fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) {
     let attributes = McgAttributes {
         mgid: ibtf_gid(mgid.gid()),
@@ -114,6 +116,7 @@ fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) {
 
 /// Joins without waiting. `exact` asks for MTU and rate too, so that a group created by this has the link's; a group that is
 /// there with others is joined as it is.
+#[inline(never)]
 fn join_broadcast(
     shared: &KArc<Shared>,
     ticket: Ticket,
@@ -139,6 +142,7 @@ fn join_broadcast(
     }
 }
 
+#[inline(never)]
 fn broadcast_joined(shared: &KArc<Shared>, ticket: Ticket, port: Gid, result: Result<McgInfo, Status>) {
     let joined = result.map_err(sa_error).and_then(|info| {
         let group = group::broadcast(&info).ok_or(SaError::Refused(0))?;
@@ -192,6 +196,7 @@ fn leave(port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> bool {
     confirmed
 }
 
+#[inline(never)]
 fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGroup, info: &McgInfo) {
     let Some((_, pd)) = shared.hardware() else { return refuse_build(shared, ticket) };
     let parts = Parts {
@@ -216,6 +221,7 @@ fn refuse_build(shared: &Shared, ticket: Ticket) {
     shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, None)));
 }
 
+#[inline(never)]
 fn install(shared: &Shared, ticket: Ticket, built: Built) {
     let qpn = built.qpn();
     let mut control = shared.control.lock();
@@ -231,11 +237,11 @@ fn install(shared: &Shared, ticket: Ticket, built: Built) {
     drop(control);
     // There is none: the machine builds only when nothing stands.
     drop(before);
-    let left = idle.open(&shared.transmitter, epoch);
-    drop(left);
+    shared.retire([idle.open(&shared.transmitter, epoch), None]);
     shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, Some(qpn))));
 }
 
+#[inline(never)]
 fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid, info: Option<McgInfo>) {
     let attached = info.is_some_and(|info| {
         let right = Mgid::new(gid(info.address.dgid)) == Some(mgid);
@@ -246,6 +252,7 @@ fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid, info: Opt
     shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, qpn)));
 }
 
+#[inline(never)]
 fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
     let state = match role {
         Roles::FULL => JoinState::Full,
@@ -268,6 +275,7 @@ fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
     }
 }
 
+#[inline(never)]
 fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<McgInfo, Status>) {
     let result = match result {
         Ok(info) => {
@@ -281,6 +289,7 @@ fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<M
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Joined(mgid, result)));
 }
 
+#[inline(never)]
 fn leave_group(shared: &KArc<Shared>, mgid: Mgid, roles: Roles, joins: u32) {
     let mut control = shared.control.lock();
     let attachment = control.datapath.as_mut().and_then(|datapath| datapath.detach(mgid));
@@ -291,6 +300,7 @@ fn leave_group(shared: &KArc<Shared>, mgid: Mgid, roles: Roles, joins: u32) {
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, confirmed)));
 }
 
+#[inline(never)]
 fn list_groups(shared: &KArc<Shared>) {
     let attributes = McgAttributes { pkey: shared.pkey.get(), ..Default::default() };
     let answer = match shared.port_gid() {
@@ -313,6 +323,7 @@ fn list_groups(shared: &KArc<Shared>) {
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Listed(result)));
 }
 
+#[inline(never)]
 fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Option<Duration>) {
     let made = match shared.hardware() {
         Some((_, pd)) => Dest::new(&pd, Qpn::MULTICAST, QKey::new(info.qkey), info.address),
@@ -323,6 +334,7 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
 }
 
 /// Asks for the path to a port, without waiting.
+#[inline(never)]
 fn lookup(shared: &KArc<Shared>, to: LinkAddr) {
     let answer = shared.clone();
     let then = move |result: Result<PathInfo, Status>| path_found(&answer, to, result);
@@ -343,6 +355,7 @@ fn lookup(shared: &KArc<Shared>, to: LinkAddr) {
     }
 }
 
+#[inline(never)]
 fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>) {
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {

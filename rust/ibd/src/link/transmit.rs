@@ -106,19 +106,19 @@ impl Transmitter {
     }
 
     /// Starts sending, or hands the send side back if it was closed since `epoch`.
-    pub(crate) fn open(&self, epoch: u64, open: Open) -> Result<(), Open> {
+    pub(crate) fn open(&self, epoch: u64, open: Open) -> Option<Open> {
         let armed = open.queue.channel().send_cq().arm(Notify::Any);
         let mut state = self.state.lock();
         if self.epoch() != epoch {
             drop(state);
-            return Err(open);
+            return Some(open);
         }
         state.open = Some(open);
         drop(state);
         if armed.is_err() {
             super::tell_broken(&self.control);
         }
-        Ok(())
+        None
     }
 
     /// Stops sending: when this returns nobody posts any more. What the adapter has stays with the queue. The MAC layer is

@@ -1,0 +1,180 @@
+//! A port instance (`ibp`): what partitions are made on. It is a link only by name: it cannot be started.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use gldv3::{Address, Config, InstanceNumber, LinkState, Mac, PropertyId, PropertyInfo, Registration, Stat};
+use ibtf::{AsyncEvent, Client, ClientHandler, Hca, PortInfo, PortState};
+use ipoib::LinkAddr;
+use kernel::ddi::DevInfo;
+use kernel::mblk::MblkChain;
+use kernel::sync::Mutex;
+use kernel::{Errno, KArc};
+
+use crate::node::Node;
+
+/// The payloads GLDv3 is told about: what a partition may have, in either mode.
+const SDU: [u32; 2] = [1500, 65520];
+const MULTICAST_SDU: u32 = ipoib::Mtu::B2048.sdu();
+
+/// An attached port.
+pub(crate) struct Port {
+    registration: Registration<Provider>,
+    adapter: Adapter,
+}
+
+/// The adapter, and the events that keep the port's state current.
+struct Adapter {
+    shared: KArc<Shared>,
+    client: Option<Client>,
+}
+
+struct Shared {
+    node: Node,
+    mac: Mac,
+    /// Bits per second.
+    speed: AtomicU64,
+    hca: Mutex<Option<Hca>>,
+}
+
+impl Port {
+    /// Opens the adapter and registers the port. **May block.**
+    pub(crate) fn attach(dip: DevInfo, node: Node) -> Result<Self, Errno> {
+        let config = Config {
+            dip,
+            instance: InstanceNumber::Device,
+            plugin: c"mac_ib",
+            address: [0; LinkAddr::LEN],
+            min_sdu: 0,
+            max_sdu: SDU[1],
+            multicast_sdu: MULTICAST_SDU,
+        };
+        let mut adapter = None;
+        let registration = Registration::register(&config, |mac| {
+            let hca = Mutex::new(None)?;
+            let shared = KArc::new(Shared { node, mac, speed: AtomicU64::new(0), hca })?;
+            let made = adapter.insert(Adapter { shared, client: None });
+            made.open(dip)?;
+            Ok(Provider(made.shared.clone()))
+        })?;
+        // Set by the closure above, or it would not have succeeded.
+        let adapter = adapter.ok_or(Errno::EIO)?;
+        adapter.shared.refresh();
+        Ok(Self { registration, adapter })
+    }
+
+    /// Undoes everything, or hands the port back. **May block.**
+    pub(crate) fn detach(self) -> Result<(), Self> {
+        let Self { registration, adapter } = self;
+        match registration.unregister() {
+            Ok(()) => {
+                drop(adapter);
+                Ok(())
+            }
+            Err((registration, _)) => Err(Self { registration, adapter }),
+        }
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.adapter.shared.node
+    }
+
+    /// The port as it is now. **May block.**
+    pub(crate) fn query(&self) -> Result<PortInfo, Errno> {
+        self.adapter.shared.query()
+    }
+}
+
+impl Adapter {
+    fn open(&mut self, dip: DevInfo) -> Result<(), Errno> {
+        let events = KArc::new(Events(self.shared.clone()))?;
+        let client = Client::attach(dip, c"IPIB", events)?;
+        self.client = Some(client.clone());
+        *self.shared.hca.lock() = Some(Hca::open(&client, self.shared.node.hca.get())?);
+        Ok(())
+    }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        let hca = self.shared.hca.lock().take();
+        drop(hca);
+        // The events keep `shared`, and detaching ends them.
+        self.client = None;
+    }
+}
+
+impl Shared {
+    fn query(&self) -> Result<PortInfo, Errno> {
+        let hca = self.hca.lock().clone().ok_or(Errno::ENXIO)?;
+        Ok(hca.port(self.node.port)?)
+    }
+
+    /// Announces speed and state.
+    fn refresh(&self) {
+        let info = self.query().ok();
+        let active = info.filter(|info| info.state() == PortState::Active);
+        let speed = active.as_ref().map_or(0, |info| u64::from(info.width()) * info.lane_speed() * 8 / 10);
+        self.speed.store(speed, Ordering::Relaxed);
+        self.mac.link_update(if active.is_some() { LinkState::Up } else { LinkState::Down });
+    }
+}
+
+struct Events(KArc<Shared>);
+
+impl ClientHandler for Events {
+    fn async_event(&self, event: AsyncEvent) {
+        let node = &self.0.node;
+        match event {
+            AsyncEvent::PortUp { hca_guid, port } | AsyncEvent::PortDown { hca_guid, port }
+                if hca_guid == node.hca.get() && port == node.port =>
+            {
+                // Asks the adapter only, never the SA.
+                self.0.refresh();
+            }
+            AsyncEvent::HcaDetached { hca_guid } if hca_guid == node.hca.get() => {
+                let hca = self.0.hca.lock().take();
+                drop(hca);
+                self.0.mac.link_update(LinkState::Down);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The port in GLDv3's hands: refuses to be a link.
+struct Provider(KArc<Shared>);
+
+impl gldv3::Provider for Provider {
+    fn stat(&self, stat: Stat) -> Option<u64> {
+        (stat == Stat::Speed).then(|| self.0.speed.load(Ordering::Relaxed))
+    }
+
+    fn start(&self) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn stop(&self) {}
+
+    fn set_promiscuous(&self, _on: bool) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn multicast(&self, _add: bool, _address: &Address) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn set_address(&self, _address: &Address) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn transmit(&self, packets: MblkChain) -> MblkChain {
+        drop(packets);
+        MblkChain::new()
+    }
+
+    fn property_info(&self, id: PropertyId<'_>, info: &mut PropertyInfo<'_>) {
+        if id == PropertyId::Mtu {
+            info.range_u32(SDU[0], SDU[1]);
+        }
+    }
+}
