@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::context::{Contexts, Ctx};
 use crate::current::{self, Call};
 use crate::cx::Cx;
+use crate::host_mutex::abort_saying;
 use crate::kernel::Kernel;
 use crate::module::ModuleInner;
 use crate::rule::Rule;
@@ -159,9 +160,8 @@ fn too_deep(used: usize) {
 /// A module called the kernel from a thread that is none of the machine's.
 #[cold]
 fn stray(import: &Import) -> ! {
-    eprintln!(
-        "fakekernel: {} called {} on a thread that belongs to no machine",
+    abort_saying(&format!(
+        "{} called {} on a thread that belongs to no machine",
         import.module_name, import.name
-    );
-    std::process::abort();
+    ))
 }

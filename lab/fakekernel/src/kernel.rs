@@ -436,6 +436,11 @@ impl Kernel {
         *self.0.detach_all.lock() = None;
         if left_behind {
             std::mem::forget((modules, states));
+            return;
+        }
+        modules.iter().for_each(Module::release);
+        if let Some(data) = self.0.data.get() {
+            data.release();
         }
     }
 }

@@ -166,6 +166,12 @@ impl Module {
         Frame { module: self.0.name.clone(), symbol, offset: offset as u64 }
     }
 
+    /// Unmaps it, at the end of its machine.
+    pub(crate) fn release(&self) {
+        self.0.text.release();
+        self.0.data.release();
+    }
+
     /// Is `addr` in its text or data?
     pub fn contains(&self, addr: usize) -> bool {
         self.0.text.contains(addr) || self.0.data.contains(addr)

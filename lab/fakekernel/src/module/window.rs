@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Above the lowest mappings a program may have (a fixed-address executable and its heap).
@@ -35,6 +36,7 @@ pub(crate) enum Access {
 pub(crate) struct Window {
     start: usize,
     len: usize,
+    mapped: AtomicBool,
 }
 
 impl Window {
@@ -47,7 +49,7 @@ impl Window {
                 .ok_or_else(|| io::Error::other("no room below 2 GiB for another module"))?;
             taken.insert(start, start + len + PAGE);
             match map(start, len + PAGE) {
-                Ok(()) => break Self { start, len }.guarded(),
+                Ok(()) => break Self { start, len, mapped: AtomicBool::new(true) }.guarded(),
                 // Something else of this process lies there: leave the range marked.
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
                 Err(error) => {
@@ -99,6 +101,16 @@ impl Window {
         if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Gives the range back, for other machines to use. For the end of a machine, when all its threads have ended: frames that were
+    /// abandoned may keep the value itself alive.
+    pub(crate) fn release(&self) {
+        if self.mapped.swap(false, Ordering::AcqRel) {
+            // SAFETY: mapped by `new`, once; its machine is over, so nobody runs or reads there.
+            unsafe { libc::munmap(pointer(self.start), self.len + PAGE) };
+            TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.start);
+        }
+    }
+
     /// Drops the contents and makes the pages inaccessible; the range stays taken.
     pub(crate) fn bury(&self) {
         // Both fail only for ranges that are not mapped.
@@ -110,9 +122,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`; its machine is gone, so nobody runs or reads there.
-        unsafe { libc::munmap(pointer(self.start), self.len + PAGE) };
-        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.start);
+        self.release();
     }
 }
 
