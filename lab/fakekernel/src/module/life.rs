@@ -1,9 +1,9 @@
 //! `_info`, `_init`, `_fini` and what has to be true around them.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
 
-use illumos_sys_hdrs::{MI_INFO_LINKAGE, modinfo};
+use illumos_sys_hdrs::{MI_INFO_ALL, MI_INFO_LINKAGE, modinfo};
 
 use crate::cx::Cx;
 use crate::entry::EntryKind;
@@ -21,16 +21,31 @@ const LEAK_LINES: usize = 12;
 impl Module {
     /// Calls `_info` for the linkage pointer, as every load does. A module without one loads, but cannot install a driver.
     pub(crate) fn ask_for_linkage(&self) {
-        let Some(info) = self.symbol("_info").filter(|addr| self.is_text(*addr)) else { return };
+        if let Some(info) = self.ask(MI_INFO_LINKAGE).filter(|info| !info.mi_base.is_null()) {
+            self.0.state.lock().linkage = Some(info.mi_base.addr());
+        }
+    }
+
+    /// What `modinfo(8)` shows for each entry of its linkage: the text, and the major number (-1 if there is none).
+    pub fn linkage_info(&self) -> Vec<(String, i32)> {
+        let Some(info) = self.ask(MI_INFO_ALL) else { return Vec::new() };
+        let text = |raw: &[c_char]| {
+            let bytes: Vec<u8> = raw.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let shown = info.mi_msinfo.iter().map(|entry| (text(&entry.msi_linkinfo), entry.msi_p0));
+        shown.take_while(|(text, _)| !text.is_empty()).collect()
+    }
+
+    fn ask(&self, what: c_int) -> Option<modinfo> {
+        let info = self.symbol("_info").filter(|addr| self.is_text(*addr))?;
         let pointer = std::ptr::with_exposed_provenance::<()>(info);
         // SAFETY: `_info` has this prototype in every module.
         let info: Info = unsafe { std::mem::transmute(pointer) };
-        let mut modinfo = modinfo { mi_info: MI_INFO_LINKAGE, ..modinfo::default() };
+        let mut modinfo = modinfo { mi_info: what, ..modinfo::default() };
         // SAFETY: `_info` is given a `struct modinfo` of its own.
         let answer = unsafe { self.enter(info, (&raw mut modinfo,), EntryKind::callback("_info")) };
-        if answer != 0 && !modinfo.mi_base.is_null() {
-            self.0.state.lock().linkage = Some(modinfo.mi_base.addr());
-        }
+        (answer != 0).then_some(modinfo)
     }
 
     fn call_entry(&self, name: &'static str) -> Option<c_int> {
