@@ -10,6 +10,7 @@ compile_error!("the lab runs amd64 kernel modules and needs Linux on x86-64");
 
 mod abandon;
 mod arena;
+mod assert;
 mod backtrace;
 mod builtin;
 mod callb;

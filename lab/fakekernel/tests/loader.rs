@@ -282,3 +282,32 @@ fn stack_arguments_pass_through_the_gate() {
         assert_eq!(call(&install(host, &path, "many"), "go"), 1036);
     });
 }
+
+#[test]
+fn indirect_thunks_and_stack_guards_of_other_compilers_are_there() {
+    let source = "
+        extern void __x86_indirect_thunk_rax(void), __x86_indirect_thunk_r10(void);
+        extern unsigned long __stack_chk_guard;
+        static int five(void) { return (5); }
+        static int through(int (*f)(void)) {
+            int a, b;
+            __asm__ volatile(\"call __x86_indirect_thunk_rax\" : \"=a\"(a) : \"a\"(f) : \"memory\", \"rcx\", \"rdx\", \"rsi\", \"rdi\", \"r8\", \"r9\", \"r10\", \"r11\");
+            __asm__ volatile(\"movq %1, %%r10; call __x86_indirect_thunk_r10\" : \"=a\"(b) : \"r\"(f) : \"memory\", \"rcx\", \"rdx\", \"rsi\", \"rdi\", \"r8\", \"r9\", \"r10\", \"r11\");
+            return (a + b);
+        }
+        int go(void) { return (through(five) + (__stack_chk_guard != 0)); }";
+    let probe = Probe::build("thunks", "", source);
+    let path = probe.path();
+    on_host(move |host| assert_eq!(call(&install(host, &path, "thunks"), "go"), 11));
+}
+
+#[test]
+fn a_failed_assertion_of_a_debug_module_is_a_panic_with_the_kernels_text() {
+    let source = "int assfail(const char *, const char *, int);
+        int go(void) { return (assfail(\"n > 0\", \"probe.c\", 12)); }";
+    let probe = Probe::build("debug", "", source);
+    let halt = probe::go(0, &probe).unwrap_err();
+    let fakekernel::Halt::Panic(panic) = &halt else { panic!("{halt}") };
+    assert_eq!(panic.message, "assertion failed: n > 0, file: probe.c, line: 12");
+    assert_eq!((panic.module.as_str(), panic.backtrace[0].symbol.as_str()), ("debug", "go"));
+}

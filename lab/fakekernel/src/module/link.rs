@@ -16,9 +16,8 @@ use crate::module::window::{Access, Window};
 
 const SDT_PREFIX: &str = "__dtrace_probe_";
 /// What the kernel's loader lets a module define for itself.
-const PRIVATE_COPIES: [&str; 10] = [
-    "memcpy", "memmove", "memset", "memcmp", "memchr", "strncat", "strlcat", "strlcpy", "strspn", "strstr",
-];
+const PRIVATE_COPIES: [&str; 10] =
+    ["memcpy", "memmove", "memset", "memcmp", "memchr", "strncat", "strlcat", "strlcpy", "strspn", "strstr"];
 const NOP: u8 = 0x90;
 const CALL: u8 = 0xe8;
 
@@ -164,6 +163,9 @@ impl Linker<'_> {
     }
 
     fn import(&mut self, symbol: &str, ordinal: usize, dependencies: &[Dependency]) -> usize {
+        if let Some(code) = thunk(symbol) {
+            return self.text.base + self.text.place(16, STUB_SIZE, &code);
+        }
         match self.kernel.resolve(symbol, dependencies) {
             Some(Resolved::Data(addr)) => addr,
             Some(Resolved::Function(addr, contexts)) => self.stub(symbol, ordinal, addr, contexts),
@@ -257,6 +259,18 @@ impl Linker<'_> {
         symbols.finish();
         symbols
     }
+}
+
+/// What compilers that avoid indirect branches import from `unix`: a jump through the register in the name. It is no kernel call,
+/// and every register is in use, so it is put in the module's text as it is.
+fn thunk(symbol: &str) -> Option<Vec<u8>> {
+    const LOW: [&str; 8] = ["rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi"];
+    let register = symbol.strip_prefix("__x86_indirect_thunk_")?;
+    if let Some(number) = LOW.iter().position(|r| *r == register) {
+        return Some(vec![0xff, 0xe0 + number as u8]);
+    }
+    let number: u8 = register.strip_prefix('r')?.parse().ok()?;
+    (8..16).contains(&number).then(|| vec![0x41, 0xff, 0xe0 + number - 8])
 }
 
 fn kind_name(kind: elf::RelocationType) -> &'static str {
