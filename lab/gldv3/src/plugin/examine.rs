@@ -92,6 +92,12 @@ impl Plugin {
         Some(Self { kernel: kernel.clone(), mac_type })
     }
 
+    /// As [`hold`](Self::hold) of one that is registered already. Any context.
+    pub fn hold_registered(kernel: &Kernel, ident: &str) -> Option<Self> {
+        let mac_type = Gldv3::of(kernel).types.get_known(ident)?;
+        Some(Self { kernel: kernel.clone(), mac_type })
+    }
+
     /// What it registered.
     pub fn record(&self) -> PluginRecord {
         let t = &self.mac_type;

@@ -59,6 +59,14 @@ impl Registry {
         self.find(ident).is_some()
     }
 
+    /// One user more of a plugin that is registered.
+    pub(super) fn get_known(&self, ident: &str) -> Option<Arc<MacType>> {
+        let types = self.types.lock();
+        let found = types.iter().find(|t| t.ident == ident)?;
+        found.users.fetch_add(1, Ordering::AcqRel);
+        Some(found.clone())
+    }
+
     /// `mactype_getplugin`: looks a plugin up, loads the module `mac/<ident>` once if need be, and counts one more user.
     pub(crate) fn get(&self, kernel: &Kernel, ident: &str) -> Option<Arc<MacType>> {
         let _held = self.lock.lock();
