@@ -184,10 +184,12 @@ impl Case {
                 said.contains(words).then_some(()).ok_or_else(|| format!("{words:?} is not in {said:?}"))
             }
             (Verdict::Notes { call, words }, Ok(End::Returned(0))) => self.judge_notes(notes, call, words),
-            (Verdict::Keeps, Ok(End::Returned(0))) => match notes.iter().find(|note| note.rule == self.rule) {
-                Some(note) => Err(format!("noted: {note:?}")),
-                None => Ok(()),
-            },
+            (Verdict::Keeps, Ok(End::Returned(0))) => {
+                match notes.iter().find(|note| note.rule == self.rule) {
+                    Some(note) => Err(format!("noted: {note:?}")),
+                    None => Ok(()),
+                }
+            }
             (_, Err(halt)) => Err(format!("it halted: {halt}")),
             (_, Ok(End::Returned(value))) => Err(format!("nothing was said, and the probe returned {value}")),
             (_, Ok(End::NotLoaded(error))) => Err(format!("it was not loaded: {error}")),
@@ -199,15 +201,21 @@ impl Case {
     fn judge_violation(&self, violation: &Violation, call: &str, words: &str) -> Result<(), String> {
         let named = violation.rule == self.rule && violation.module == self.source && violation.call == call;
         if !named || violation.host != HOST || !violation.detail.contains(words) {
-            return Err(format!("wanted {} of {} in {call}, saying {words:?}; was: {violation}", self.rule, self.source));
+            return Err(format!(
+                "wanted {} of {} in {call}, saying {words:?}; was: {violation}",
+                self.rule, self.source
+            ));
         }
         Ok(())
     }
 
     fn judge_notes(&self, notes: &[Note], call: &str, words: &str) -> Result<(), String> {
         let mine = |note: &&Note| note.rule == self.rule && note.module == self.source && note.call == call;
-        let found = notes.iter().find(mine).is_some_and(|note| !note.suppressed && note.detail.contains(words));
-        found.then_some(()).ok_or_else(|| format!("no note of {} for {call} saying {words:?}: {notes:?}", self.rule))
+        let found =
+            notes.iter().find(mine).is_some_and(|note| !note.suppressed && note.detail.contains(words));
+        found
+            .then_some(())
+            .ok_or_else(|| format!("no note of {} for {call} saying {words:?}: {notes:?}", self.rule))
     }
 }
 

@@ -40,7 +40,8 @@ fn missing(rule: Rule) -> Option<String> {
 /// Prints how many rules are enforced. Past the test harness, which keeps to itself what a test prints.
 #[test]
 fn every_rule_is_broken_by_a_probe_and_named_by_the_lab() {
-    let rest: Vec<(Rule, String)> = Rule::ALL.into_iter().filter_map(|rule| Some((rule, missing(rule)?))).collect();
+    let rest: Vec<(Rule, String)> =
+        Rule::ALL.into_iter().filter_map(|rule| Some((rule, missing(rule)?))).collect();
     let mut lines = format!("rules enforced: {}/{}\n", Rule::ALL.len() - rest.len(), Rule::ALL.len());
     for (rule, why) in &rest {
         lines.push_str(&format!("  not {}: {why}\n", rule.number()));
@@ -62,6 +63,10 @@ fn every_rule_has_a_twin_that_keeps_it() {
 #[test]
 fn tests_are_named_after_their_rules() {
     for (name, case) in all() {
-        assert!(name.starts_with(&format!("rule_{:02}_", case.rule.number())), "{name} is about {}", case.rule);
+        assert!(
+            name.starts_with(&format!("rule_{:02}_", case.rule.number())),
+            "{name} is about {}",
+            case.rule
+        );
     }
 }
