@@ -263,6 +263,7 @@ impl Shared {
                 me.parker.wait();
             }
             if self.is_stopping() {
+                self.count_as_running(me);
                 me.end_here();
             }
             let mut sched = self.sched();
@@ -280,6 +281,17 @@ impl Shared {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Live mode: a thread that leaves its wait to end counts as running again, as whoever takes it out expects.
+    fn count_as_running(&self, me: &ThreadInner) {
+        let mut sched = self.sched();
+        let mut wait = me.wait();
+        if let Phase::Waiting { timer } = wait.phase {
+            wait.phase = Phase::Idle;
+            sched.running += 1;
+            sched.timed_waits -= usize::from(timer.is_some());
         }
     }
 
@@ -319,16 +331,17 @@ impl Shared {
     pub(crate) fn retire(&self, me: &Arc<ThreadInner>) {
         let mut sched = self.sched();
         sched.threads.retain(|t| !Arc::ptr_eq(t, me));
+        if self.is_stopping() {
+            // It may have been waiting: nobody counts any more.
+            return;
+        }
         if self.is_live() {
             sched.running -= 1;
             let stuck = sched.running == 0 && sched.timed_waits == 0 && sched.outside == 0;
             drop(sched);
-            if stuck && !self.is_stopping() {
+            if stuck {
                 self.halt(Halt::Hang(Box::new(self.dump())));
             }
-            return;
-        }
-        if self.is_stopping() {
             return;
         }
         match self.next_holder(&mut sched) {
