@@ -584,3 +584,39 @@ PROBE(small_overran)
 	OK(ibt_free_cq(small));
 	return (0);
 }
+
+/* Sends that do not stop: arg of them, as fast as the queue allows. */
+PROBE(flood)
+{
+	ibt_wc_t wc;
+	long i, done = 0;
+
+	for (i = 0; i < arg; i++) {
+		ibt_status_t status;
+
+		while ((status = client_send((uint64_t)i, peer, 512)) ==
+		    IBT_CHAN_FULL) {
+			if (ibt_poll_cq(client.c_scq, &wc, 1, NULL) !=
+			    IBT_SUCCESS)
+				continue;
+			/* In the order of posting. */
+			WANT(wc.wc_id == (uint64_t)done);
+			done++;
+		}
+		WANT(status == IBT_SUCCESS);
+	}
+	while (done < arg) {
+		if (ibt_poll_cq(client.c_scq, &wc, 1, NULL) != IBT_SUCCESS)
+			continue;
+		WANT(wc.wc_id == (uint64_t)done);
+		WANT(wc.wc_status == IBT_WC_SUCCESS);
+		done++;
+	}
+	return (0);
+}
+
+PROBE(handler_never_overlapped)
+{
+	WANT(seen.s_cq_overlaps == 0 && seen.s_cq_running == 0);
+	return (0);
+}

@@ -76,6 +76,16 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// Until both ports are ACTIVE and nothing more is told about them.
+    fn wait_for_ports(&self) {
+        for side in [&self.alpha, &self.beta] {
+            while side.hca.query_ports().unwrap()[0].state != fabric::PortState::Active {
+                fakekernel::sleep(Nanos::from_millis(1));
+            }
+        }
+        fakekernel::sleep(Nanos::from_millis(20));
+    }
+
     /// Lets everything that is under way happen.
     pub fn settle(&self) {
         fakekernel::sleep(Nanos::from_millis(200));
@@ -128,25 +138,39 @@ impl Setup {
         }
     }
 
+    /// Runs the scenario once with this seed; what the machine did, as a number.
+    pub fn trace(self, seed: u64, scenario: fn(&Bench)) -> u64 {
+        let mut hash = 0;
+        self.run_and(seed, scenario, |machine| hash = machine.trace_hash())
+            .unwrap_or_else(|halt| panic!("{halt}"));
+        hash
+    }
+
     fn run(self, seed: u64, scenario: fn(&Bench)) -> Result<(), Halt> {
+        self.run_and(seed, scenario, |_| ())
+    }
+
+    fn run_and(self, seed: u64, scenario: fn(&Bench), then: impl FnOnce(&Machine)) -> Result<(), Halt> {
         let mut config = Config::seeded(seed);
         (self.machine)(&mut config);
         let machine = Machine::new(config);
         let world = InfiniBand::new(&machine, seed);
         let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
         let inner = machine.clone();
-        machine.run(move || {
+        let result = machine.run(move || {
             let [alpha, beta] = hosts;
             let sides = [(alpha, ALPHA), (beta, BETA)].map(|(host, guid)| self.side(&world, host, guid));
             let sm = world.start_sm(SmConfig::default(), Nanos::from_millis(10));
             let [alpha, beta] = sides;
             let bench = Bench { machine: inner, world, sm, alpha, beta };
-            bench.settle();
+            bench.wait_for_ports();
             scenario(&bench);
             for side in [&bench.alpha, &bench.beta] {
                 side.kernel.scope(|| side.module.unload()).expect("the probe unloads");
             }
-        })
+        });
+        then(&machine);
+        result
     }
 
     fn side(self, world: &InfiniBand, kernel: Kernel, guid: i64) -> Side {

@@ -7,3 +7,4 @@ mod attachment;
 mod bench;
 mod objects;
 mod traffic;
+mod world;
