@@ -119,7 +119,6 @@ fn work(kernel: &Kernel) {
         let (id, job) = next_job(callouts);
         let seen = {
             let mut state = callouts.state.lock();
-            state.running.insert(id, Thread::current());
             let seen = state.seen_locks.entry(job.handler as *const () as usize).or_default().clone();
             callouts.watch(kernel, state);
             seen
@@ -138,6 +137,8 @@ fn next_job(callouts: &Callouts) -> (u64, Job) {
         if next <= thread::now() {
             let ((_, id), job) = state.pending.pop_first().expect("there is one that is due");
             state.due.remove(&id);
+            // Under the same lock: `untimeout` finds it pending or running, never neither.
+            state.running.insert(id, Thread::current());
             return (id, job);
         }
         if state.led {

@@ -127,6 +127,7 @@ fn end(me: &ThreadInner) {
     };
     if me.machine.0.config.checks {
         check_return(&record, &now_locks, raised, words);
+        check_frames(me, &record);
     }
     leave(me, record);
 }
@@ -166,6 +167,19 @@ fn check_return(record: &EntryRecord, locks: &[usize], raised: u8, words: Contro
     }
     if words != record.words {
         broken(Rule::FloatingPoint, format!("entered with {:x?}, returned with {words:x?}", record.words));
+    }
+}
+
+/// Rule 9 for the stack: what the entry's frames contained is gone now.
+fn check_frames(me: &ThreadInner, record: &EntryRecord) {
+    let Some(module) = &record.module else { return };
+    let low = me.stack_bottom();
+    let len = current::stack().base.saturating_sub(low);
+    let locks = module.kernel().locks();
+    if let Some(live) = locks.live_in(low, len) {
+        module.kernel().forget_memory(low, len);
+        let detail = format!("returned with a live object on its stack: {} at {:#x}", live.what, live.addr);
+        Cx::of_entry(Some(module), record.kind.name).violate(Rule::LiveObjectInFreedMemory, detail);
     }
 }
 

@@ -37,7 +37,7 @@ impl Export {
 
 /// Builds a `Vec<Export>` from functions of the enclosing module, grouped by the contexts they may be called from:
 ///
-/// ```ignore
+/// ```text
 /// export! {
 ///     UK: mac_register, mac_unregister;
 ///     UKS: mac_rx, mac_tx_update;

@@ -211,6 +211,11 @@ impl ThreadInner {
         }
     }
 
+    /// The lowest address its stack can reach; 0 before it runs.
+    pub(crate) fn stack_bottom(&self) -> usize {
+        self.stack_top.get().map_or(0, |top| top.saturating_sub(STACK_SIZE))
+    }
+
     pub(crate) fn is_finished(&self) -> bool {
         *self.finished.lock()
     }

@@ -109,6 +109,16 @@ fn rule_9_module_unloaded_with_a_held_lock_in_its_data() {
 }
 
 #[test]
+fn rule_9_a_frame_left_with_a_live_condition_variable() {
+    breaks(
+        Rule::LiveObjectInFreedMemory,
+        "go",
+        "",
+        "kcondvar_t here; cv_init(&here, NULL, 1, NULL); cv_signal(&here);",
+    );
+}
+
+#[test]
 fn rule_10_cv_wait_without_the_mutex() {
     breaks(Rule::BadCvMutex, "cv_wait", LOCKS, "init(); cv_wait(&cv, &a);");
 }
@@ -225,6 +235,16 @@ fn rule_29_a_call_above_lock_level() {
         "mutex_enter",
         LOCKS,
         "mutex_init(&b, NULL, 4, NULL); mutex_init(&a, NULL, 1, (void *)12); mutex_enter(&a); mutex_enter(&b);",
+    );
+}
+
+#[test]
+fn rule_29_a_spin_mutex_of_a_lower_level() {
+    breaks(
+        Rule::HighLevelCall,
+        "mutex_enter",
+        LOCKS,
+        "mutex_init(&b, NULL, 1, (void *)11); mutex_init(&a, NULL, 1, (void *)12); mutex_enter(&a); mutex_enter(&b);",
     );
 }
 

@@ -91,6 +91,10 @@ fn enter_checked(cx: &Cx, lock: *mut c_void) {
     if known.pil == 0 && cx.pil() > Ctx::LOCK_LEVEL {
         cx.violate(Rule::HighLevelCall, "mutex_enter: adaptive at high PIL");
     }
+    if known.pil != 0 && cx.pil() > known.pil {
+        let (own, now) = (known.pil, cx.pil());
+        cx.violate(Rule::HighLevelCall, format!("mutex_enter: spin mutex of PIL {own} entered at PIL {now}"));
+    }
     if word(lock).load(Ordering::Relaxed) & OWNER == me_addr(cx) {
         let lock = cx.kernel().locks().describe(lock.addr());
         cx.violate(Rule::RecursiveMutex, format!("recursive mutex_enter: {lock}"));
