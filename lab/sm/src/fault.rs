@@ -14,6 +14,8 @@ pub enum FaultAction {
     Delay(Nanos),
     /// Refused with this status, without effect.
     Refuse(Status),
+    /// Not answered but sent on: to QP 1 at this LID.
+    Redirect(Lid),
     /// A GetTable is answered with success and no records, whatever there is.
     Empty,
 }

@@ -258,6 +258,23 @@ fn a_busy_administrator_is_asked_again_every_second_ten_times() {
 }
 
 #[test]
+fn a_redirection_is_followed_ten_times_and_one_to_nowhere_is_not() {
+    run(open(), |world| {
+        let own = world.ib.sm().unwrap().inspect(sm::Sm::lid);
+        world.fault(Attribute::PATH_RECORD, FaultAction::Redirect(own), Some(10));
+        assert_eq!(world.path(0, gid(1), 0xffff).0, IBT_SUCCESS);
+        world.fault(Attribute::MC_MEMBER_RECORD, FaultAction::Redirect(own), Some(11));
+        assert_eq!(world.join(0, broadcast(), 1).err(), Some(IBMF_FAILURE));
+        world.fault(Attribute::MC_MEMBER_RECORD, FaultAction::Redirect(sm::Lid::NONE), Some(1));
+        assert_eq!(world.join(0, broadcast(), 1).err(), Some(IBMF_FAILURE));
+        world.fault(Attribute::MC_MEMBER_RECORD, FaultAction::Redirect(sm::Lid(0x77)), Some(1));
+        let begun = now();
+        world.join(0, broadcast(), 1).unwrap();
+        assert!(now() > begun, "nobody answers there, and the administrator the port knows is asked again");
+    });
+}
+
+#[test]
 fn a_late_answer_is_not_taken_for_that_of_the_next_request() {
     run(open(), |world| {
         let late = Nanos::from_secs(4);

@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fault::{FaultAction, FaultScript};
 use crate::mad::{Attribute, DATA_LEN, Mad, Method, RmppKind, SaMad, Status};
 use crate::partition::Partition;
-use crate::records::{Notice, Record, Trap, attribute_offset, emit_table};
+use crate::records::{ClassPortInfo, Notice, Record, Trap, attribute_offset, emit_table};
 use crate::rmpp::{Sender, Step};
-use crate::types::{Gid, Guid, Lid, Nanos, PKey, Qpn};
+use crate::types::{Gid, Guid, Lid, Nanos, PKey, QKey, Qpn};
 
 use groups::Groups;
 use inform::Subscription;
@@ -299,6 +299,16 @@ impl Sa {
                 self.respond(now.after(span), from, mad, verdict);
             }
             Some(FaultAction::Refuse(status)) => self.respond(now, from, mad, Err(status.into())),
+            Some(FaultAction::Redirect(lid)) => {
+                let info = ClassPortInfo {
+                    redirect_lid: lid,
+                    redirect_qpn: Qpn::GSI,
+                    redirect_q_key: QKey::GSI,
+                    ..ClassPortInfo::default()
+                };
+                let mad = mad.respond(Status::REDIRECT).with_record(&info).emit();
+                self.post(now, Outgoing { to: from, mad });
+            }
             Some(FaultAction::Empty) => {
                 self.respond(now, from, mad, Ok(Found { attribute_offset: 0, count: 0, data: Vec::new() }));
             }
