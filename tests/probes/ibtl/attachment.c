@@ -366,3 +366,52 @@ PROBE(open_while_detaching)
 	    IBT_HCA_BUSY_DETACHING);
 	return (0);
 }
+
+/* Subnet notices: the GIDs come by value. */
+static volatile long notices;
+static ibt_subnet_event_code_t notice_code[MAX_EVENTS];
+static ib_gid_t notice_port[MAX_EVENTS];
+static ib_gid_t notice_subject[MAX_EVENTS];
+
+static void
+notice(void *private, ib_gid_t port, ibt_subnet_event_code_t code,
+    ibt_subnet_event_t *event)
+{
+	mutex_enter(&seen.s_lock);
+	if (private == &notices && notices < MAX_EVENTS) {
+		notice_code[notices] = code;
+		notice_port[notices] = port;
+		notice_subject[notices] = event->sm_notice_gid;
+		notices++;
+	}
+	mutex_exit(&seen.s_lock);
+}
+
+PROBE(listen)
+{
+	ibt_register_subnet_notices(client.c_clnt, notice, (void *)&notices);
+	return (0);
+}
+
+PROBE(listen_no_more)
+{
+	ibt_register_subnet_notices(client.c_clnt, NULL, NULL);
+	return (0);
+}
+
+/* How often code (arg >> 56) came for the port GUID in the lower bits. */
+PROBE(heard)
+{
+	long i, n = 0;
+
+	for (i = 0; i < notices; i++) {
+		WANT(notice_port[i].gid_guid == client.c_guid + 1);
+		WANT(notice_port[i].gid_prefix == 0xfe80000000000000ULL);
+		if (notice_code[i] == (ibt_subnet_event_code_t)(arg >> 56) &&
+		    notice_subject[i].gid_guid ==
+		    (ib_guid_t)(arg & 0xffffffffffffffL) &&
+		    notice_subject[i].gid_prefix == 0xfe80000000000000ULL)
+			n++;
+	}
+	return (n);
+}

@@ -620,3 +620,34 @@ PROBE(handler_never_overlapped)
 	WANT(seen.s_cq_overlaps == 0 && seen.s_cq_running == 0);
 	return (0);
 }
+
+/* The address says how a datagram leaves: arg is LID << 32 | QPN. */
+PROBE(aim_with_path_bits)
+{
+	ibt_adds_vect_t av;
+
+	OK(client_dest((ib_lid_t)(arg >> 32), (ib_qpn_t)(arg & 0xffffff), NULL,
+	    &peer));
+	bzero(&av, sizeof (av));
+	av.av_port_num = 1;
+	av.av_dlid = (ib_lid_t)((arg >> 32) + 1);
+	av.av_src_path = 0xfd;
+	av.av_srvl = 5;
+	av.av_srate = IBT_SRATE_10;
+	OK(ibt_modify_ud_dest(peer, CLIENT_QKEY, (ib_qpn_t)(arg & 0xffffff),
+	    &av));
+	return (0);
+}
+
+/* arg is the source's base LID. */
+PROBE(came_by_its_path)
+{
+	ibt_wc_t wc;
+
+	OK(ibt_poll_cq(client.c_rcq, &wc, 1, NULL));
+	WANT(wc.wc_slid == (ib_lid_t)(arg + 1));
+	WANT(wc.wc_sl == 5);
+	/* Path bits of the destination. */
+	WANT(wc.wc_opaque4 == 1);
+	return (0);
+}

@@ -3,7 +3,7 @@
 use fabric::{HcaAttr, HcaConfig, PKey};
 use fakekernel::Ctx;
 
-use crate::bench::{ALPHA, Bench, Side, with};
+use crate::bench::{ALPHA, BETA, Bench, Side, with};
 
 const PORT_UP: i64 = 0x100;
 const PORT_DOWN: i64 = 0x200;
@@ -199,5 +199,29 @@ fn a_client_that_keeps_the_hca_is_named_and_nobody_opens_it_any_more() {
 fn opening_at_interrupt_level_breaks_rule_1() {
     with("attachment").breaks(fakekernel::Rule::SleepInInterrupt, "ibt_attach", "", |b: &Bench| {
         b.alpha.within(Ctx::Soft { pil: 4 }, "probe_open", ALPHA);
+    });
+}
+
+#[test]
+fn a_port_that_leaves_and_returns_is_announced_with_gids_by_value() {
+    const GID_AVAILABLE: i64 = 5;
+    const GID_UNAVAILABLE: i64 = 6;
+    with("attachment").holds(|b| {
+        b.alpha.run("probe_open", ALPHA);
+        b.alpha.run("probe_listen", 0);
+        b.settle();
+        let heard = |code: i64| b.alpha.ask("probe_heard", code << 56 | (BETA + 1));
+        assert_eq!([heard(GID_UNAVAILABLE), heard(GID_AVAILABLE)], [0, 0]);
+        b.world.set_cable(b.beta.port(), false);
+        b.settle();
+        assert_eq!([heard(GID_UNAVAILABLE), heard(GID_AVAILABLE)], [1, 0]);
+        b.world.set_cable(b.beta.port(), true);
+        b.settle();
+        assert_eq!([heard(GID_UNAVAILABLE), heard(GID_AVAILABLE)], [1, 1]);
+        b.alpha.run("probe_listen_no_more", 0);
+        b.world.set_cable(b.beta.port(), false);
+        b.settle();
+        assert_eq!(heard(GID_UNAVAILABLE), 1);
+        b.alpha.run("probe_close", 0);
     });
 }

@@ -379,3 +379,23 @@ fn an_overrun_queue_is_told_to_its_owner_and_takes_no_more() {
         stop(b);
     });
 }
+
+#[test]
+fn path_bits_and_service_level_are_those_of_the_address() {
+    TRAFFIC.holds(|b| {
+        let set = |lid| fabric::subnet::PortSet {
+            lid: Some(Lid(lid)),
+            lmc: fabric::Lmc::new(1),
+            ..Default::default()
+        };
+        b.world.fabric().program_port(b.alpha.port(), &set(0x40)).unwrap();
+        b.world.fabric().program_port(b.beta.port(), &set(0x50)).unwrap();
+        b.alpha.run("probe_start", ALPHA);
+        b.beta.run("probe_start", BETA);
+        b.beta.run("probe_post", 0);
+        b.alpha.run("probe_aim_with_path_bits", 0x50 << 32 | b.beta.ask("probe_qpn", 0));
+        b.alpha.run("probe_send", 8);
+        b.beta.run("probe_came_by_its_path", 0x40);
+        stop(b);
+    });
+}

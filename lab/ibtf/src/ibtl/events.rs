@@ -252,14 +252,16 @@ fn tell_cm(kernel: &Kernel, device: &Arc<Device>, delivery: &Delivery) {
     }
 }
 
-/// The waves of clients: IBMA, then DM and CM, then everybody else; each is over before the next begins.
-fn waves(kernel: &Kernel) -> [Vec<Arc<Client>>; 3] {
-    let mut waves: [Vec<Arc<Client>>; 3] = Default::default();
+/// The waves of clients, each over before the next begins: IBMA, then DM and CM (one after the other when an HCA comes), then
+/// everybody else.
+fn waves(kernel: &Kernel, attaching: bool) -> [Vec<Arc<Client>>; 4] {
+    let mut waves: [Vec<Arc<Client>>; 4] = Default::default();
     for client in Ibtl::of(kernel).clients.all() {
         let wave = match client.class {
             class if class == IBT_IBMA.0 => 0,
-            class if class == IBT_DM.0 || class == IBT_CM.0 => 1,
-            _ => 2,
+            class if class == IBT_DM.0 => 1,
+            class if class == IBT_CM.0 => 1 + usize::from(attaching),
+            _ => 3,
         };
         waves[wave].push(client);
     }
@@ -268,7 +270,7 @@ fn waves(kernel: &Kernel) -> [Vec<Arc<Client>>; 3] {
 
 fn tell_clients(kernel: &Kernel, device: &Arc<Device>, delivery: Delivery) {
     let tasks = Ibtl::of(kernel).system_tasks.clone();
-    for wave in waves(kernel) {
+    for wave in waves(kernel, delivery.code == IBT_HCA_ATTACH_EVENT) {
         let latch = Latch::new(wave.len());
         for client in wave {
             client.begin_callback();
