@@ -58,17 +58,22 @@ impl Streams {
     pub fn enable_exactly(&mut self, wanted: &BTreeSet<LinkAddr>) -> Vec<(LinkAddr, Errno)> {
         let mut refused = Vec::new();
         for group in wanted.difference(&self.enabled) {
-            if let Err(errno) = self.ipv4.enable_multicast(LinkAddress(group.0)) {
+            if let Err(errno) = self.of_group(group).enable_multicast(LinkAddress(group.0)) {
                 refused.push((*group, errno));
             }
         }
         for group in self.enabled.difference(wanted) {
-            if let Err(errno) = self.ipv4.disable_multicast(LinkAddress(group.0)) {
+            if let Err(errno) = self.of_group(group).disable_multicast(LinkAddress(group.0)) {
                 refused.push((*group, errno));
             }
         }
         self.enabled.clone_from(wanted);
         refused
+    }
+
+    /// A stream hears the groups in its own list alone, so a group goes to the stream of its protocol.
+    fn of_group(&self, group: &LinkAddr) -> &Stream {
+        if group.is_ipv6_group() { &self.ipv6 } else { &self.ipv4 }
     }
 
     fn of(&self, sap: u16) -> &Stream {

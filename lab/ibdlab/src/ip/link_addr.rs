@@ -20,6 +20,11 @@ impl LinkAddr {
         self.0[1..4] == [0xff; 3]
     }
 
+    /// A group address with the IPv6 signature 601B.
+    pub fn is_ipv6_group(&self) -> bool {
+        self.is_group() && self.0[6..8] == [0x60, 0x1b]
+    }
+
     /// The group address of an IPv4 multicast address: the low 28 bits of the group behind the broadcast prefix.
     pub fn ipv4_group(broadcast: &LinkAddr, group: Ipv4Addr) -> Self {
         let mut addr = broadcast.0;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use fakekernel::{Kernel, Module};
 use lab_gldv3::MacStatistics;
 use lab_ibtf::nexus;
+use serde_json::{Value, json};
 use smoltcp::wire::IpCidr;
 
 use crate::host::{IpThread, LinuxSide, TunBridge, Upper};
@@ -128,6 +129,19 @@ impl HostRun {
     pub fn statistics(&self) -> Result<MacStatistics> {
         lab_gldv3::mac_statistics(&self.kernel, &self.link())
             .map_err(|errno| anyhow!("statistics of {} on {}: {errno}", self.link(), self.name))
+    }
+
+    /// Counters and console of the host, as far as they can be had now.
+    pub fn examine(&self) -> Value {
+        let console: Vec<String> =
+            self.kernel.console().iter().map(|message| format!("{} {}", message.at, message.text)).collect();
+        json!({
+            "statistics": self.statistics().map(|statistics| format!("{statistics:?}")).unwrap_or_else(|e| e.to_string()),
+            "ip": self.ip.as_ref().map(|ip| format!("{:?}", ip.counters())),
+            "refused_groups": self.ip.as_ref().map(|ip| format!("{:?}", ip.refused_groups())),
+            "neighbours": self.ip.as_ref().map(|ip| ip.with_upper(|upper| format!("{:?}", upper.link().neighbours()))),
+            "console": console,
+        })
     }
 
     /// The host's address of the family of `like`.

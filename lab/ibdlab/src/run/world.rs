@@ -81,7 +81,7 @@ impl World {
             Step::Unload(_) => steps::unload(self),
         };
         let ok = result.is_ok();
-        let findings = result.unwrap_or_else(|error| Findings::new(format!("{error:#}")));
+        let findings = result.unwrap_or_else(|error| self.examine(Findings::new(format!("{error:#}"))));
         StepReport {
             step: step.name(),
             ok,
@@ -90,6 +90,11 @@ impl World {
             text: findings.text,
             facts: findings.facts,
         }
+    }
+
+    /// What a person would look at first after a failure.
+    fn examine(&self, findings: Findings) -> Findings {
+        self.hosts.iter().fold(findings, |findings, host| findings.fact(host.name.clone(), host.examine()))
     }
 
     /// Ends the capture so that it can be read; frames from now on are not in it.
