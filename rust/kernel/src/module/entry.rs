@@ -11,7 +11,7 @@ use crate::ddi::DevInfo;
 use crate::errno::Errno;
 use crate::mem::AllocError;
 use crate::sync::Mutex;
-use crate::{KBox, KVec, Vacant};
+use crate::{KBox, Vacant};
 
 /// What the C shim supplies. Made by [`module!`](crate::module!) only.
 #[doc(hidden)]
@@ -66,20 +66,48 @@ impl InstanceTable for () {
     }
 }
 
-/// A driver's instances.
+/// A driver's instances: one block of memory for each, taken in its attach and gone with its detach.
 #[doc(hidden)]
-pub struct Instances<I>(Mutex<KVec<Slot<I>>>);
+pub struct Instances<I>(Mutex<Option<KBox<Slot<I>>>>);
 
 impl<I: Send> InstanceTable for Instances<I> {
     fn new() -> Result<Self, AllocError> {
-        Mutex::new(KVec::new()).map(Self)
+        Mutex::new(None).map(Self)
     }
 }
 
-struct Slot<I> {
+/// One instance, in a list.
+#[doc(hidden)]
+pub struct Slot<I> {
     number: i32,
     /// `None` while attach or detach works on it.
     instance: Option<I>,
+    next: Option<KBox<Slot<I>>>,
+}
+
+impl<I> Slot<I> {
+    fn find(mut list: &mut Option<KBox<Self>>, number: i32) -> Option<&mut Self> {
+        while let Some(slot) = list {
+            if slot.number == number {
+                return Some(slot);
+            }
+            list = &mut slot.next;
+        }
+        None
+    }
+
+    /// Takes the slot of `number` out of the list.
+    fn unlink(mut list: &mut Option<KBox<Self>>, number: i32) -> Option<KBox<Self>> {
+        while list.as_ref().is_some_and(|slot| slot.number != number) {
+            match list {
+                Some(slot) => list = &mut slot.next,
+                None => return None,
+            }
+        }
+        let mut slot = list.take()?;
+        *list = slot.next.take();
+        Some(slot)
+    }
 }
 
 impl<M: Module, T: InstanceTable> Loaded<M, T> {
@@ -216,29 +244,54 @@ impl<M: Driver> State<M, Instances<M::Instance>> {
     }
 
     fn reserve(&self, number: i32) -> Result<(), AllocError> {
-        self.instances.0.lock().push(Slot { number, instance: None })
+        let room = Vacant::new()?;
+        let mut list = self.instances.0.lock();
+        let next = list.take();
+        *list = Some(room.fill(Slot { number, instance: None, next }));
+        Ok(())
     }
 
     fn put(&self, number: i32, instance: M::Instance) {
-        let mut instances = self.instances.0.lock();
-        if let Some(slot) = instances.iter_mut().find(|slot| slot.number == number) {
+        if let Some(slot) = Slot::find(&mut self.instances.0.lock(), number) {
             slot.instance = Some(instance);
         }
     }
 
     fn take(&self, number: i32) -> Option<M::Instance> {
-        let mut instances = self.instances.0.lock();
-        instances.iter_mut().find(|slot| slot.number == number)?.instance.take()
+        Slot::find(&mut self.instances.0.lock(), number)?.instance.take()
     }
 
     fn forget(&self, number: i32) {
-        let mut instances = self.instances.0.lock();
-        if let Some(index) = instances.iter().position(|slot| slot.number == number) {
-            instances.swap_remove(index);
-        }
+        let slot = Slot::unlink(&mut self.instances.0.lock(), number);
+        drop(slot);
     }
 }
 
 fn answer(ok: bool) -> c_int {
     if ok { sys::DDI_SUCCESS as c_int } else { sys::DDI_FAILURE as c_int }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slot;
+    use crate::KBox;
+
+    fn list(numbers: &[i32]) -> Option<KBox<Slot<char>>> {
+        numbers
+            .iter()
+            .rev()
+            .fold(None, |next, &number| Some(KBox::new(Slot { number, instance: Some('i'), next }).unwrap()))
+    }
+
+    #[test]
+    fn an_instance_leaves_and_the_others_stay() {
+        for gone in [1, 2, 3] {
+            let mut list = list(&[1, 2, 3]);
+            assert_eq!(Slot::unlink(&mut list, gone).unwrap().number, gone);
+            for number in [1, 2, 3] {
+                assert_eq!(Slot::find(&mut list, number).is_some(), number != gone);
+            }
+        }
+        assert!(Slot::unlink(&mut list(&[1]), 2).is_none());
+    }
 }
