@@ -2,9 +2,9 @@
 
 use std::ptr;
 
-use fakekernel::Cx;
 use fakekernel::genunix::{Chain, Genunix, Owner};
 use fakekernel::mem::Mem;
+use fakekernel::{Cx, Module};
 use illumos_sys_hdrs::mblk_t;
 
 /// One message that the framework owns.
@@ -73,9 +73,18 @@ impl Messages<'_> {
         self.genunix.hand_over(self.cx, message.raw(), Owner::Framework, Owner::module(module), at);
     }
 
-    /// Takes a chain from a module.
-    pub(crate) fn take(&self, chain: *mut mblk_t, module: &str, at: &str) -> Vec<Message> {
-        self.genunix.hand_over(self.cx, chain, Owner::module(module), Owner::Framework, at);
-        Message::all(self.genunix.take_chain(self.cx, chain))
+    /// Takes a chain that a module gave with the call being served.
+    pub(crate) fn take(&self, chain: *mut mblk_t, at: &str) -> Vec<Message> {
+        self.take_as(self.cx, chain, at)
+    }
+
+    /// Takes a chain that a function of a module's returned: what is wrong with it is reported as that function's.
+    pub(crate) fn take_back(&self, chain: *mut mblk_t, module: &Module, entry: &'static str) -> Vec<Message> {
+        self.take_as(&Cx::of_entry(Some(module), entry), chain, entry)
+    }
+
+    fn take_as(&self, cx: &Cx, chain: *mut mblk_t, at: &str) -> Vec<Message> {
+        self.genunix.hand_over(cx, chain, Owner::module(cx.module_name()), Owner::Framework, at);
+        Message::all(self.genunix.take_chain(cx, chain))
     }
 }

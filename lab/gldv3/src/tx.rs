@@ -162,10 +162,10 @@ impl Link {
         self.show_promiscuous(messages, message, true);
         let cx = messages.cx;
         let shared: SharedSnapshot = messages.genunix.shared_snapshot(cx, message.raw());
-        let driver = self.mac.module.name();
-        messages.give(message, driver, "mc_tx");
+        let driver = &self.mac.module;
+        messages.give(message, driver.name(), "mc_tx");
         let back = self.mac.send(message.raw());
-        messages.genunix.compare_shared(&Cx::of_entry(Some(&self.mac.module), "mc_tx"), &shared, "mc_tx");
+        messages.genunix.compare_shared(&Cx::of_entry(Some(driver), "mc_tx"), &shared, "mc_tx");
         if back.is_null() {
             return None;
         }
@@ -175,9 +175,9 @@ impl Link {
                 self.mac.name,
                 message.raw()
             );
-            Cx::of_entry(Some(&self.mac.module), "mc_tx").panic(what);
+            Cx::of_entry(Some(driver), "mc_tx").panic(what);
         }
-        messages.take(back, driver, "mc_tx").first().copied()
+        messages.take_back(back, driver, "mc_tx").first().copied()
     }
 
     /// The first refusal: from here on packets queue up behind this one, and the worker tries it once more.

@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use fakekernel::genunix::Level;
 use fakekernel::mem::Mem;
 use fakekernel::{Cx, Errno, Export, Rule, cx, export};
 use illumos_sys_hdrs::{
@@ -64,13 +63,16 @@ unsafe extern "C" fn mac_rx_ring(
 fn receive(cx: &Cx, mac: &Mac, ring: *mut c_void, chain: *mut mblk_t) {
     let genunix = cx.kernel().genunix();
     let messages = Messages { cx, genunix: &genunix };
-    let received = messages.take(chain, cx.module_name(), "mac_rx");
+    let received = messages.take(chain, "mac_rx");
     for message in &received {
         let kind = genunix.message_type(cx, message.raw());
         cx.check(kind == 0, Rule::BadMessagePointers, || format!("mac_rx of a message of type {kind:#x}"));
     }
     // No ring was ever given to a driver, so one it names is a wild pointer.
     cx.check(ring.is_null(), Rule::HeapCorruption, || format!("mac_rx for a ring {ring:p} of no driver"));
+    if mac.state.lock().active == 0 {
+        cx.note(Rule::CallAfterUnload, format!("mac_rx for {}, which is not started", mac.name));
+    }
     let link = mac.link.lock().clone();
     match link {
         Some(link) => link.receive(&messages, received),
@@ -167,14 +169,18 @@ unsafe extern "C" fn mac_maxsdu_update2(handle: mac_handle_t, max: uint_t, multi
     let multicast = if multicast == 0 { max } else { multicast };
     let result = mac.update_sdu(max, Some(multicast));
     if result.is_err() {
-        let text = format!("!{}: SDU of {max} with {multicast} for groups refused", mac.name);
-        cx.kernel().genunix().cmn_err(&cx, Level::Notice, &text);
+        // Who ignores the result keeps the old sizes, which may be wrong for good.
+        cx.note(
+            Rule::AbsurdArgument,
+            format!("{}: SDU of {max} with {multicast} for groups refused", mac.name),
+        );
     }
     code(result)
 }
 
 unsafe extern "C" fn mac_capab_update(handle: mac_handle_t) {
     let cx = cx();
+    cx.no_locks();
     if let Some(mac) = mac_of(&cx, handle) {
         mac.post(Note::CapabChg);
     }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 use fakekernel::mem::{Mem, c_string};
-use fakekernel::{Cx, EntryKind, Kernel, Rule};
+use fakekernel::{Cx, EntryKind, Kernel, Module, Rule};
 use illumos_sys_hdrs::{boolean_t, mac_handle_t, mac_header_info_t, mblk_t};
 
 use super::registry::MacType;
@@ -45,9 +45,8 @@ pub(super) const NO_PDATA: *mut c_void = ptr::null_mut();
 
 impl MacType {
     /// The module the operations are in.
-    fn module(&self, kernel: &Kernel) -> String {
-        let addr = self.ops.mtops_header.map_or(0, |op| op as usize);
-        kernel.module_at(addr).map_or_else(|| self.ident.clone(), |module| module.name().to_owned())
+    fn module(&self, kernel: &Kernel) -> Option<Module> {
+        kernel.module_at(self.ops.mtops_header.map_or(0, |op| op as usize))
     }
 
     fn verify(
@@ -102,12 +101,21 @@ impl MacType {
         self.taken(messages, header, "mtops_header")
     }
 
-    pub(super) fn taken(&self, messages: &Messages<'_>, raw: *mut mblk_t, at: &str) -> Option<Message> {
-        if raw.is_null() {
-            return None;
+    /// What an operation returned; nothing for null.
+    pub(super) fn taken(
+        &self,
+        messages: &Messages<'_>,
+        raw: *mut mblk_t,
+        at: &'static str,
+    ) -> Option<Message> {
+        let module = self.module(messages.cx.kernel())?;
+        messages.take_back(raw, &module, at).first().copied()
+    }
+
+    fn given(&self, messages: &Messages<'_>, message: Message, at: &'static str) {
+        if let Some(module) = self.module(messages.cx.kernel()) {
+            messages.give(message, module.name(), at);
         }
-        let module = self.module(messages.cx.kernel());
-        messages.take(raw, &module, at).first().copied()
     }
 
     /// What the header says, or `None` when the first block does not hold one.
@@ -157,14 +165,14 @@ impl MacType {
             return Some(message);
         }
         let message = self.unshared(messages, message)?;
-        let (kernel, module) = (messages.cx.kernel(), self.module(messages.cx.kernel()));
+        let kernel = messages.cx.kernel();
         let Some(op) = self.ops.mtops_header_cook else { return Some(message) };
-        messages.give(message, &module, "mtops_header_cook");
+        self.given(messages, message, "mtops_header_cook");
         // SAFETY: the plugin's operation on an unshared message that is its own until it returns.
         let cooked =
             unsafe { kernel.enter(op, (message.raw(), NO_PDATA), EntryKind::callback("mtops_header_cook")) };
         let result = if cooked.is_null() { message.raw() } else { cooked };
-        let back = messages.take(result, &module, "mtops_header_cook").first().copied();
+        let back = self.taken(messages, result, "mtops_header_cook");
         if cooked.is_null() {
             messages.free_all(back);
             return None;
@@ -178,18 +186,19 @@ impl MacType {
             return Some(message);
         }
         let message = self.unshared(messages, message)?;
-        let (kernel, module) = (messages.cx.kernel(), self.module(messages.cx.kernel()));
+        let kernel = messages.cx.kernel();
         let Some(op) = self.ops.mtops_header_uncook else { return Some(message) };
-        messages.give(message, &module, "mtops_header_uncook");
+        self.given(messages, message, "mtops_header_uncook");
         // SAFETY: as for cooking.
         let plain = unsafe {
             kernel.enter(op, (message.raw(), NO_PDATA), EntryKind::callback("mtops_header_uncook"))
         };
         if plain.is_null() {
-            messages.cx.violate(Rule::BadMessageFree, "mtops_header_uncook returned null, which it may not");
+            Cx::of_entry(self.module(kernel).as_ref(), "mtops_header_uncook")
+                .violate(Rule::BadMessageFree, "returned null, which it may not");
             return None;
         }
-        messages.take(plain, &module, "mtops_header_uncook").first().copied()
+        self.taken(messages, plain, "mtops_header_uncook")
     }
 
     /// The message itself, or a copy when its first block is shared; frees it when it cannot be copied.

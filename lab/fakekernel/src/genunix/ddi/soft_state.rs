@@ -101,7 +101,8 @@ unsafe extern "C" fn ddi_soft_state_free(handle: *mut c_void, item: c_int) {
         return warn(&cx, &genunix, "ddi_soft_state_free: null handle");
     }
     let Some(state) = find(&cx, &genunix, handle) else { return };
-    match state.items.lock().remove(&item) {
+    let removed = state.items.lock().remove(&item);
+    match removed {
         Some(addr) => free_item(&cx, &genunix, &state, addr),
         None => cx.violate(Rule::BadSoftState, format!("soft state {item} is freed although there is none")),
     }
