@@ -263,7 +263,6 @@ impl Shared {
                 me.parker.wait();
             }
             if self.is_stopping() {
-                self.count_as_running(me);
                 me.end_here();
             }
             let mut sched = self.sched();
@@ -281,17 +280,6 @@ impl Shared {
                 }
                 _ => {}
             }
-        }
-    }
-
-    /// Live mode: a thread that leaves its wait to end counts as running again, as whoever takes it out expects.
-    fn count_as_running(&self, me: &ThreadInner) {
-        let mut sched = self.sched();
-        let mut wait = me.wait();
-        if let Phase::Waiting { timer } = wait.phase {
-            wait.phase = Phase::Idle;
-            sched.running += 1;
-            sched.timed_waits -= usize::from(timer.is_some());
         }
     }
 

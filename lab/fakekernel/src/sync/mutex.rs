@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use illumos_sys_hdrs::{MUTEX_SPIN, kmutex_t, kmutex_type_t};
 
 use crate::context::Ctx;
+use crate::current;
 use crate::cx::{Cx, cx};
 use crate::export;
 use crate::export::Export;
@@ -70,15 +71,18 @@ unsafe extern "C" fn mutex_init(
 }
 
 unsafe extern "C" fn mutex_enter(lock: *mut kmutex_t) {
-    let (cx, lock) = (cx(), lock.cast::<c_void>());
-    if !cx.thread().machine().config().checks {
-        let fast = word(lock).compare_exchange(0, me_addr(&cx), Ordering::Acquire, Ordering::Relaxed);
-        if fast.is_err() {
-            acquire_slow(&cx, lock);
-        }
-        return;
+    if !swap_unchecked(lock, |me| (0, me)) {
+        enter(&cx(), lock.cast());
     }
-    enter_checked(&cx, lock);
+}
+
+/// With checks off, a lock nobody else wants is one compare-and-swap on the word; false if it takes more.
+fn swap_unchecked(lock: *mut kmutex_t, values: impl FnOnce(usize) -> (usize, usize)) -> bool {
+    current::with(|me| {
+        let Some(me) = me.filter(|me| !me.machine.0.config.checks) else { return false };
+        let (from, to) = values(me.kthread.addr());
+        word(lock.cast()).compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })
 }
 
 /// As `mutex_enter` in the name of `cx`.
@@ -214,7 +218,9 @@ unsafe extern "C" fn mutex_tryenter(lock: *mut kmutex_t) -> c_int {
 }
 
 unsafe extern "C" fn mutex_exit(lock: *mut kmutex_t) {
-    exit(&cx(), lock.cast::<c_void>());
+    if !swap_unchecked(lock, |me| (me, 0)) {
+        exit(&cx(), lock.cast());
+    }
 }
 
 /// As `mutex_exit` in the name of `cx`.
