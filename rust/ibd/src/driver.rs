@@ -70,7 +70,7 @@ impl Driver for Ibd {
             log!(warn, dip, "property port-pkey is missing");
             Errno::EINVAL
         })?;
-        let link = Link::attach(dip, node, pkey, InstanceNumber::Device)?;
+        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, dip.instance())?;
         Ok(Instance::Link(LinkInstance(link)))
     }
 

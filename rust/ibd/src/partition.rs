@@ -191,10 +191,13 @@ fn check_port(port: &Port, pkey: PKey) -> Result<(), Refusal> {
 }
 
 fn make(dip: DevInfo, node: Node, pkey: PKey, link: LinkId, zone: i32) -> Result<Link, Refusal> {
-    let made = Link::attach(dip, node, pkey, InstanceNumber::Allocate).map_err(|error| match error {
-        Errno::EIO => (error, Some(PartitionError::NoResource)),
-        other => (other, None),
-    })?;
+    let made =
+        Link::attach(dip, node, pkey, InstanceNumber::Allocate, link.0 as i32).map_err(
+            |error| match error {
+                Errno::EIO => (error, Some(PartitionError::NoResource)),
+                other => (other, None),
+            },
+        )?;
     match made.registration().create_devnet(link, zone) {
         Ok(()) => Ok(made),
         Err(error) => {

@@ -5,6 +5,7 @@ use ibtf::{Client, Hca, Pd};
 use ipoib::link::Event;
 use ipoib::{LinkAddr, PKey};
 use kernel::ddi::DevInfo;
+use kernel::kstat::Kstat;
 use kernel::thread::Worker;
 use kernel::time::{Duration, Instant};
 use kernel::{Errno, KArc, KVec, log};
@@ -14,6 +15,7 @@ use super::control::Control;
 use super::events::Events;
 use super::jobs::Queue;
 use super::{Provider, Shared, effects};
+use crate::counters::Counters;
 use crate::node::Node;
 use crate::now;
 
@@ -31,6 +33,7 @@ pub(crate) struct Link {
 /// What is left of a link when GLDv3 has let go of it.
 struct Inner {
     shared: KArc<Shared>,
+    counters: Option<Kstat<Counters>>,
     threads: Option<Threads>,
     client: Option<Client>,
 }
@@ -43,12 +46,14 @@ struct Threads {
 }
 
 impl Link {
-    /// Opens the adapter, starts the threads, and registers the link as the last step. **May block.**
+    /// Opens the adapter, starts the threads, and registers the link as the last step. `statistics` is the instance
+    /// under which its counters are published. **May block.**
     pub(crate) fn attach(
         dip: DevInfo,
         node: Node,
         pkey: PKey,
         number: InstanceNumber,
+        statistics: i32,
     ) -> Result<Self, Errno> {
         let config = Config {
             dip,
@@ -62,8 +67,8 @@ impl Link {
         let mut inner = None;
         let registration = Registration::register(&config, |mac| {
             let shared = Shared::new(dip, node, pkey, mac, seed(&node, pkey))?;
-            let made = inner.insert(Inner { shared, threads: None, client: None });
-            made.open(dip)?;
+            let made = inner.insert(Inner { shared, counters: None, threads: None, client: None });
+            made.open(dip, statistics)?;
             Ok(Provider(made.shared.clone()))
         })?;
         // Set by the closure above, or it would not have succeeded.
@@ -98,7 +103,7 @@ impl Link {
 
 impl Inner {
     #[inline(never)]
-    fn open(&mut self, dip: DevInfo) -> Result<(), Errno> {
+    fn open(&mut self, dip: DevInfo, statistics: i32) -> Result<(), Errno> {
         let Self { shared, .. } = self;
         let client = Client::attach(dip, c"IBPART", KArc::new(Events(shared.clone()))?)?;
         self.client = Some(client.clone());
@@ -106,6 +111,8 @@ impl Inner {
         let pd = Pd::new(&hca)?;
         *shared.hardware.lock() = Some((hca, pd));
         client.subscribe();
+        let counters = shared.counters.clone();
+        self.counters = Some(Kstat::new(dip.driver_name(), statistics, c"datagram", c"net", counters)?);
         self.threads = Some(Threads {
             _control: effects::spawn(shared)?,
             _workers: shared.jobs.spawn(shared)?,
@@ -132,6 +139,7 @@ impl Drop for Inner {
         if self.threads.is_some() {
             self.rest(None);
         }
+        self.counters = None;
         self.threads = None;
         let hardware = self.shared.hardware.lock().take();
         drop(hardware);
