@@ -12,6 +12,7 @@ mod cache;
 mod counters;
 mod driver;
 mod link;
+mod list;
 mod node;
 mod partition;
 mod port;

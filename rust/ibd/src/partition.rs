@@ -14,6 +14,7 @@ use kernel::user::{Cred, UserMemory};
 use kernel::{AllocError, Errno, KArc, KVec};
 
 use crate::link::Link;
+use crate::list::List;
 use crate::node::Node;
 use crate::port::Port;
 
@@ -23,8 +24,8 @@ pub(crate) struct Ports {
 }
 
 struct Lists {
-    ports: KVec<Attached>,
-    partitions: KVec<Made>,
+    ports: List<Attached>,
+    partitions: List<Made>,
 }
 
 struct Attached {
@@ -47,14 +48,14 @@ struct Made {
 
 impl Ports {
     pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
-        KArc::new(Self { lists: Mutex::new(Lists { ports: KVec::new(), partitions: KVec::new() })? })
+        KArc::new(Self { lists: Mutex::new(Lists { ports: List::new(), partitions: List::new() })? })
     }
 
     /// Attaches a port. **May block.**
     pub(crate) fn attach(&self, dip: DevInfo, node: Node) -> Result<(), Errno> {
         let port = KArc::new(Port::attach(dip, node)?)?;
         let entry = Attached { instance: dip.instance(), dip, port };
-        Ok(self.lists.lock().ports.push(entry)?)
+        Ok(self.lists.lock().ports.add(entry)?)
     }
 
     /// Detaches a port, unless partitions are made on it. **May block.**
@@ -69,18 +70,17 @@ impl Ports {
             // An ioctl is looking at it.
             Err(port) => port,
         };
-        self.lists.lock().ports.push(Attached { instance, dip, port: left })?;
+        self.lists.lock().ports.add(Attached { instance, dip, port: left })?;
         Err(Errno::EBUSY)
     }
 
     fn take_port(&self, dip: DevInfo) -> Result<Attached, Errno> {
         let mut lists = self.lists.lock();
-        let at = lists.ports.iter().position(|entry| entry.dip == dip).ok_or(Errno::ENXIO)?;
         let instance = dip.instance();
         if lists.partitions.iter().any(|made| made.instance == instance) {
             return Err(Errno::EBUSY);
         }
-        lists.ports.swap_remove(at).ok_or(Errno::ENXIO)
+        lists.ports.take(|entry| entry.dip == dip).ok_or(Errno::ENXIO)
     }
 
     fn port(&self, instance: i32) -> Option<(DevInfo, KArc<Port>)> {
@@ -120,28 +120,28 @@ impl Ports {
         if lists.partitions.iter().any(|known| known.link == made.link) {
             return Err((Errno::EEXIST, Some(PartitionError::Exists)));
         }
-        lists.partitions.push(made).map_err(|_| (Errno::ENOMEM, None))
+        lists.partitions.add(made).map_err(|_| (Errno::ENOMEM, None))
     }
 
     fn put(&self, link: LinkId, value: Link) {
         let mut lists = self.lists.lock();
-        if let Some(made) = lists.partitions.iter_mut().find(|made| made.link == link) {
+        if let Some(made) = lists.partitions.find_mut(|made| made.link == link) {
             made.value = Some(value);
         }
     }
 
     fn forget(&self, link: LinkId) {
         let mut lists = self.lists.lock();
-        if let Some(at) = lists.partitions.iter().position(|made| made.link == link) {
-            lists.partitions.swap_remove(at);
-        }
+        let made = lists.partitions.take(|made| made.link == link);
+        drop(lists);
+        drop(made);
     }
 
     /// Unmakes a partition's link, if nobody uses it. **May block.**
     fn delete(&self, link: LinkId, zone: i32) -> Result<(), Errno> {
         let value = {
             let mut lists = self.lists.lock();
-            let made = lists.partitions.iter_mut().find(|made| made.link == link).ok_or(Errno::ENOENT)?;
+            let made = lists.partitions.find_mut(|made| made.link == link).ok_or(Errno::ENOENT)?;
             made.value.take().ok_or(Errno::EBUSY)?
         };
         match unmake(value, link, zone) {
@@ -351,8 +351,8 @@ impl PartitionSource for Ports {
 
     fn all(&self) -> Result<KVec<Partition>, AllocError> {
         let lists = self.lists.lock();
-        let mut all = KVec::with_capacity(lists.partitions.len())?;
-        for made in &lists.partitions {
+        let mut all = KVec::new();
+        for made in lists.partitions.iter() {
             all.push(made.describe())?;
         }
         Ok(all)
