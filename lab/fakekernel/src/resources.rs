@@ -7,6 +7,7 @@ use crate::cx::{Cx, cx};
 use crate::halt::Frame;
 use crate::host_mutex::HostMutex;
 use crate::machine::Machine;
+use crate::rule::Rule;
 use crate::thread::Thread;
 
 /// The ledger of a host.
@@ -21,6 +22,7 @@ struct Entry {
     module: String,
     instance: Option<u32>,
     pcs: Vec<usize>,
+    rule: Rule,
 }
 
 /// A line of the ledger.
@@ -38,6 +40,8 @@ pub struct Resource {
     pub instance: Option<u32>,
     /// Where.
     pub backtrace: Vec<Frame>,
+    /// What leaving it behind breaks: rule 19, or one of its own.
+    pub rule: Rule,
 }
 
 impl Resources {
@@ -52,6 +56,11 @@ impl Resources {
 
     /// As [`add`](Self::add) for a call taken earlier.
     pub fn add_for(&self, cx: &Cx, kind: &'static str, key: u64, detail: impl Into<String>) {
+        self.add_under(Rule::Leak, cx, kind, key, detail);
+    }
+
+    /// As [`add_for`](Self::add_for) for what has a rule of its own against being left behind.
+    pub fn add_under(&self, rule: Rule, cx: &Cx, kind: &'static str, key: u64, detail: impl Into<String>) {
         if cx.module_name().is_empty() {
             return;
         }
@@ -61,6 +70,7 @@ impl Resources {
             module: cx.module_name().to_owned(),
             instance: cx.thread().0.local().instance,
             pcs: cx.pcs(),
+            rule,
         };
         self.entries.lock().insert((kind, key), entry);
     }
@@ -87,6 +97,7 @@ impl Resources {
                 detail: e.detail.clone(),
                 module: e.module.clone(),
                 instance: e.instance,
+                rule: e.rule,
                 backtrace: e.pcs.iter().map(|pc| self.machine.0.frame(*pc)).collect(),
             })
             .collect()

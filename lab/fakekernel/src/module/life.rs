@@ -121,6 +121,9 @@ impl Module {
     fn check_nothing_left(&self, entry: &'static str) {
         let cx = Cx::of_entry(Some(self), entry);
         let taken = self.kernel().resources().of(self.name(), None);
+        if let Some(own) = taken.iter().find(|r| r.rule != Rule::Leak) {
+            cx.check(false, own.rule, || format!("left behind: {own}"));
+        }
         let mut left: Vec<String> = taken.iter().map(ToString::to_string).collect();
         left.extend(genunix::messages_of(self.kernel(), self.name()));
         if !left.is_empty() {

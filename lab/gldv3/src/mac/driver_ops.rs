@@ -15,6 +15,8 @@ pub(crate) fn exports() -> Vec<Export> {
 }
 
 const TABLE: &str = "mac_init_ops";
+/// In the ledger under rule 43: what `mac_fini_ops` has to undo.
+const CALL: &str = "call of mac_init_ops";
 
 /// `dld_getinfo` as `devo_getinfo` would call it. The lab has no device numbers that could be asked about.
 unsafe extern "C" fn dld_getinfo(
@@ -40,6 +42,7 @@ unsafe extern "C" fn mac_init_ops(ops: *mut dev_ops, name: *const c_char) {
     let Some(place) = stream_table_place(&cx, ops) else { return };
     // The stream is opened by the lab's own dld, not through this table; it is there because drivers see the pointer.
     let table = cx.kernel().genunix().lend_structure(&cx, size_of::<streamtab>(), TABLE);
+    cx.kernel().resources().add_under(Rule::LinkageOrder, &cx, CALL, ops.addr() as u64, "");
     // SAFETY: the place of `cb_str` in the driver's cb_ops, which is writable data.
     unsafe { place.write(table.cast()) };
     let getinfo = ops.wrapping_byte_add(offset_of!(dev_ops, devo_getinfo));
@@ -85,6 +88,7 @@ unsafe extern "C" fn mac_fini_ops(ops: *mut dev_ops) {
         return;
     }
     cx.kernel().genunix().return_structure(&cx, table.cast(), TABLE);
+    cx.kernel().resources().remove(CALL, ops.addr() as u64);
     // SAFETY: as above.
     unsafe { place.write(ptr::null_mut()) };
 }
