@@ -1,4 +1,4 @@
-//! Reading a kernel module object, as strictly as the kernel's loader and the acceptance rules for objects together.
+//! Reading a kernel module object, as strictly as the kernel's loader and the audit of shipped objects together.
 
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
