@@ -208,8 +208,8 @@ mod addresses {
     #[test]
     fn every_byte_of_the_group_id_matters() {
         plugin(|plugin, _| {
-            for byte in 10..20 {
-                let address = with(BROADCAST_ADDRESS, &[(byte, BROADCAST_ADDRESS[byte] ^ 1)]);
+            for (byte, value) in BROADCAST_ADDRESS.into_iter().enumerate().skip(10) {
+                let address = with(BROADCAST_ADDRESS, &[(byte, value ^ 1)]);
                 says(plugin, address, false, true, MULTICAST);
             }
         });

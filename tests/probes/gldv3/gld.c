@@ -248,8 +248,10 @@ gld_detach(dev_info_t *dip, ddi_detach_cmd_t cmd)
 		return (DDI_FAILURE);
 	if (keep_attached)
 		return (mac_disable(mh), DDI_FAILURE);
+#ifndef	NO_UNREGISTER
 	if (mac_unregister(mh) != 0)
 		return (DDI_FAILURE);
+#endif
 	mh = NULL;
 	mutex_destroy(&lock);
 	return (DDI_SUCCESS);
@@ -286,8 +288,12 @@ _init(void)
 int
 _fini(void)
 {
-	int error = mod_remove(&gld_linkage);
+	int error;
 
+#ifdef	FINI_OPS_EARLY
+	mac_fini_ops(&gld_ops);
+#endif
+	error = mod_remove(&gld_linkage);
 #ifndef	NO_FINI_OPS
 	if (error == 0)
 		mac_fini_ops(&gld_ops);

@@ -105,8 +105,10 @@ _fini(void)
 {
 	int error = mod_remove(&ibp_linkage);
 
+#ifndef	NO_UNREGISTER
 	if (error == 0)
 		dld_ioc_unregister(IBPART_IOC);
+#endif
 	return (error);
 }
 

@@ -10,10 +10,11 @@
  */
 
 /*
- * Linkage: rules 31 and 43.  Which of them is broken is chosen when this is
+ * Linkage: rules 19, 31 and 43.  Which of them is broken is chosen when this is
  * compiled, because _init and _fini do it.
  */
 
+#include <sys/errno.h>
 #include "probe.h"
 
 static struct modlmisc probe_modlmisc = { &mod_miscops, "linkage" };
@@ -24,8 +25,13 @@ static struct modlinkage probe_linkage = {
 int
 _init(void)
 {
-	int error = mod_install(&probe_linkage);
+	int error;
 
+#ifdef	FAIL_AND_LEAK
+	(void) kmem_alloc(64, KM_SLEEP);
+	return (ENOMEM);
+#endif
+	error = mod_install(&probe_linkage);
 #ifdef	INSTALL_TWICE
 	error = mod_install(&probe_linkage);
 #endif

@@ -378,6 +378,24 @@ PROBE(return_with_mutex)
 	return (0);
 }
 
+static int
+release_callers_mutex(void *object, void *private, int flags)
+{
+	mutex_exit(&a);
+	return (0);
+}
+
+PROBE(callback_releases_callers_mutex)
+{
+	kmem_cache_t *cache = kmem_cache_create("probe", 64, 0,
+	    release_callers_mutex, NULL, NULL, NULL, NULL, 0);
+
+	init_both();
+	mutex_enter(&a);
+	(void) kmem_cache_alloc(cache, KM_NOSLEEP);
+	return (-1);
+}
+
 PROBE(return_without_mutex)
 {
 	init_both();

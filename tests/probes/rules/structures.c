@@ -80,6 +80,15 @@ PROBE(format_of_null_string)
 	return (snprintf(text, sizeof (text), "%s", (char *)NULL) == 0);
 }
 
+PROBE(format_of_no_bytes)
+{
+	char text[32];
+
+	/* A precision of zero is none: all of the string is printed. */
+	(void) snprintf(text, sizeof (text), "%.*s", 0, "all of it");
+	return (strcmp(text, "all of it"));
+}
+
 PROBE(format_as_the_kernel_knows)
 {
 	char text[64];

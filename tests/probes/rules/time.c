@@ -122,6 +122,40 @@ PROBE(wait_here)
 	return (-1);
 }
 
+static void job(void *);
+
+PROBE(taskq_create_here)
+{
+	(void) taskq_create("probe", 1, minclsyspri, 1, 1, 0);
+	return (-1);
+}
+
+/* The queue is made where that is legal, by the test's first call. */
+PROBE(taskq_dispatch_here)
+{
+	static taskq_t *tq;
+
+	if (tq == NULL) {
+		tq = taskq_create("probe", 1, minclsyspri, 1, 1, 0);
+		return (0);
+	}
+	(void) taskq_dispatch(tq, job, NULL, TQ_SLEEP);
+	return (-1);
+}
+
+PROBE(soft_state_init_here)
+{
+	void *state;
+
+	return (ddi_soft_state_init(&state, 64, 1));
+}
+
+PROBE(cache_create_here)
+{
+	return (kmem_cache_create("probe", 64, 0, NULL, NULL, NULL, NULL, NULL,
+	    0) == NULL);
+}
+
 PROBE(take_memory_here)
 {
 	take_memory(NULL);
@@ -159,6 +193,22 @@ PROBE(taskq_wait_under_mutex)
 	(void) taskq_dispatch(tq, job, NULL, TQ_SLEEP);
 	mutex_enter(&lock);
 	taskq_wait(tq);
+	return (-1);
+}
+
+static void
+end_at_once(meeting_t *m)
+{
+}
+
+PROBE(thread_join_under_mutex)
+{
+	static meeting_t other;
+
+	init_all();
+	meeting_start(&other, end_at_once);
+	mutex_enter(&lock);
+	thread_join(other.m_did);
 	return (-1);
 }
 

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod capture;
 mod ioctls;
 mod lifecycle;
 mod notifications;

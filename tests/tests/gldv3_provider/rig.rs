@@ -91,15 +91,13 @@ pub enum Counter {
     GetStat,
 }
 
-/// What the driver does with a packet to send; the order is that of the C source.
+/// What the driver does with a packet to send; the order is that of the C source, which knows more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxMode {
     Take,
     Refuse,
     RefuseAndUpdate,
     Substitute,
-    Scribble,
-    FreeUnderMutex,
 }
 
 /// The driver, attached.

@@ -49,12 +49,27 @@ impl Bench {
 
 /// Builds `probes/rules/SOURCE.c` once.
 pub fn built(source: &'static str, defines: &'static [&'static str]) -> PathBuf {
-    type Built = BTreeMap<(&'static str, &'static [&'static str]), PathBuf>;
+    once("rules", source, defines, &[])
+}
+
+/// Builds `probes/gldv3/SOURCE.c` once.
+pub fn built_over_gldv3(source: &'static str, defines: &'static [&'static str]) -> PathBuf {
+    once("gldv3", source, defines, &["misc/mac", "misc/dls", "drv/dld"])
+}
+
+fn once(
+    folder: &'static str,
+    source: &'static str,
+    defines: &'static [&'static str],
+    depends: &[&str],
+) -> PathBuf {
+    type Built = BTreeMap<(&'static str, &'static str, &'static [&'static str]), PathBuf>;
     static BUILT: Mutex<Built> = Mutex::new(BTreeMap::new());
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let build = || {
-        let probe = Probe::new(source).file(format!("probes/rules/{source}.c"));
+        let probe = Probe::new(source).file(format!("probes/{folder}/{source}.c"));
+        let probe = depends.iter().fold(probe, |probe, module| probe.depends(module));
         defines.iter().fold(probe, |probe, define| probe.define(define)).build()
     };
-    built.entry((source, defines)).or_insert_with(build).clone()
+    built.entry((folder, source, defines)).or_insert_with(build).clone()
 }

@@ -2,7 +2,9 @@
 
 use fakekernel::{Config, Ctx, Errno, FaultKind, FaultPlan, Halt, LoadError, Machine, Note, Rule, Violation};
 
-use crate::bench::{Bench, HOST, built};
+use conformance::probe::shipped;
+
+use crate::bench::{Bench, HOST, built, built_over_gldv3};
 
 /// Each case is run with this many seeds: no interleaving may hide what it does.
 const SEEDS: u64 = 4;
@@ -28,11 +30,21 @@ enum Act {
     Steps(fn(&Bench) -> i64),
 }
 
+/// Where a probe's source is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// `probes/rules`: a module that needs the kernel alone.
+    Kernel,
+    /// `probes/gldv3`: a driver over mac, dls and dld, and the shipped plugin.
+    Gldv3,
+}
+
 /// A case; made by [`broken`], [`noted`], [`refused`], [`panicked`] or [`kept`].
 #[derive(Clone, Copy)]
 pub struct Case {
     pub rule: Rule,
     source: &'static str,
+    kind: Kind,
     defines: &'static [&'static str],
     ctx: Ctx,
     fault: Option<FaultKind>,
@@ -51,7 +63,8 @@ enum End {
 
 const fn case(rule: Rule, source: &'static str, verdict: Verdict) -> Case {
     let act = Act::Steps(|_| 0);
-    Case { rule, source, defines: &[], ctx: Ctx::User, fault: None, configure: |_| (), act, verdict }
+    let (kind, defines, ctx) = (Kind::Kernel, &[] as &[_], Ctx::User);
+    Case { rule, source, kind, defines, ctx, fault: None, configure: |_| (), act, verdict }
 }
 
 /// The lab halts in `call`.
@@ -108,6 +121,12 @@ impl Case {
         self
     }
 
+    /// The probe is a GLDv3 driver.
+    pub const fn over_gldv3(mut self) -> Self {
+        self.kind = Kind::Gldv3;
+        self
+    }
+
     /// Builds the probe with macros.
     pub const fn with(mut self, defines: &'static [&'static str]) -> Self {
         self.defines = defines;
@@ -144,8 +163,18 @@ impl Case {
         }
         let machine = Machine::new(config);
         let kernel = machine.add_host(HOST);
-        let (case, path, inner) = (*self, built(self.source, self.defines), machine.clone());
-        let class = if self.source == "driver" { "drv" } else { "misc" };
+        let gldv3 = self.kind == Kind::Gldv3;
+        if gldv3 {
+            lab_gldv3::provide(&kernel);
+            kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
+        }
+        let path = if gldv3 {
+            built_over_gldv3(self.source, self.defines)
+        } else {
+            built(self.source, self.defines)
+        };
+        let (case, inner) = (*self, machine.clone());
+        let class = if gldv3 || self.source == "driver" { "drv" } else { "misc" };
         let end = machine.run(move || {
             kernel.scope(|| {
                 kernel.add_major(case.source);

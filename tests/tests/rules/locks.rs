@@ -113,6 +113,10 @@ cases! {
 
     rule_36_return_with_mutex:
         broken(Rule::LockBalance, LOCKS, "probe_return_with_mutex").calls("probe_return_with_mutex").saying("still holds");
+    rule_36_callback_releases_its_callers_mutex:
+        broken(Rule::LockBalance, LOCKS, "kmem_cache constructor")
+            .calls("probe_callback_releases_callers_mutex")
+            .saying("taken by its caller");
     rule_36_return_without_mutex_is_kept:
         kept(Rule::LockBalance, LOCKS).calls("probe_return_without_mutex");
 

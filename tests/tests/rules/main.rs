@@ -8,6 +8,7 @@
 
 mod bench;
 mod case;
+mod framework;
 mod locks;
 mod memory;
 mod modules;
@@ -21,7 +22,7 @@ use case::Case;
 
 /// Every case with its test's name.
 fn all() -> impl Iterator<Item = &'static (&'static str, Case)> {
-    [locks::CASES, memory::CASES, modules::CASES, threads::CASES].into_iter().flatten()
+    [framework::CASES, locks::CASES, memory::CASES, modules::CASES, threads::CASES].into_iter().flatten()
 }
 
 /// Why no case of the table breaks a rule that has none.

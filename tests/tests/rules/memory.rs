@@ -146,6 +146,8 @@ cases! {
         broken(Rule::BadFormat, STRUCTURES, "snprintf").calls("probe_snprintf_with_plus");
     rule_33_null_string_is_noted:
         noted(Rule::BadFormat, STRUCTURES, "snprintf").calls("probe_format_of_null_string");
+    rule_33_precision_of_zero_is_noted:
+        noted(Rule::BadFormat, STRUCTURES, "snprintf").calls("probe_format_of_no_bytes");
     rule_33_what_the_formatter_knows_is_kept:
         kept(Rule::BadFormat, STRUCTURES).calls("probe_format_as_the_kernel_knows");
 

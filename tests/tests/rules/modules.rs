@@ -43,6 +43,8 @@ cases! {
                 bench.kernel.attach(&bench.module, &bench.node()).map_or(-1, |()| 0)
             })
             .saying("kmem");
+    rule_19_memory_left_behind_by_failed_init:
+        broken(Rule::Leak, LINKAGE, "_init").with(&["FAIL_AND_LEAK"]).saying("kmem");
     rule_19_everything_given_back_is_kept: kept(Rule::Leak, LEAKS).calls("probe_nothing");
     rule_19_failed_attach_that_gives_back_is_kept:
         kept(Rule::Leak, DRIVER).does(|bench| {

@@ -2,6 +2,7 @@
 
 mod admin;
 mod partition;
+mod snoop;
 mod stream;
 mod types;
 
@@ -10,6 +11,7 @@ pub use admin::{
     property_info, set_property,
 };
 pub use partition::{create_partition, delete_partition};
+pub use snoop::Snoop;
 pub use stream::{ReceiveQueue, Stream};
 pub use types::{
     Backpressure, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification, Offload, PartitionError,

@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn chunk_that_does_not_fill_up_is_passed_on_after_a_second() {
         let late = Nanos::from_secs(2);
-        assert_eq!(padding_of(&[(65_400, Nanos(0)), (125, Nanos(0)), (125, late)]), [0, 3, 3]);
+        assert_eq!(padding_of(&[(65_400, Nanos(0)), (125, Nanos(0)), (125, late)]), [0, 0, 3]);
         assert_eq!(padding_of(&[(60_001, Nanos(0)), (5_501, Nanos(0))]), [7, 0]);
         assert_eq!(padding_of(&[(60_001, Nanos(0)), (5_501, late)]), [7, 3]);
     }
