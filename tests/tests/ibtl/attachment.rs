@@ -129,6 +129,21 @@ fn a_quick_down_and_up_is_told_as_up_alone() {
 }
 
 #[test]
+fn a_port_that_goes_down_takes_what_waits_for_it_along() {
+    with("attachment").holds(|b| {
+        b.alpha.run("probe_open", ALPHA);
+        let (port, fabric) = (b.alpha.port(), b.world.fabric());
+        let rereg = fabric::subnet::PortSet { client_reregister: true, ..Default::default() };
+        fabric.program_port(port, &rereg).unwrap();
+        fabric.set_pkeys(port, &[PKey(0xffff), PKey(0x8001)]).unwrap();
+        fabric.set_cable(port, false).unwrap();
+        b.settle();
+        assert_eq!(codes(&b.alpha), [PORT_DOWN]);
+        b.alpha.run("probe_close", 0);
+    });
+}
+
+#[test]
 fn changes_merge_and_come_before_reregistration() {
     with("attachment").holds(|b| {
         b.alpha.run("probe_open", ALPHA);
