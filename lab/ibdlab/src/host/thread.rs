@@ -53,6 +53,10 @@ struct State {
     link: LinkState,
     /// The link said that its address or size changed; ask it.
     stale: bool,
+    /// An application was started that has not run yet.
+    started: bool,
+    /// There is work that shows nowhere else.
+    kicked: bool,
     closing: bool,
     lost: Lost,
     refused_groups: Vec<(LinkAddr, Errno)>,
@@ -85,6 +89,7 @@ impl IpThread {
         let id = AppId(state.next_app);
         state.next_app += 1;
         state.apps.insert(id, app);
+        state.started = true;
         drop(state);
         self.shared.work.wake_all();
         id
@@ -144,6 +149,8 @@ impl Shared {
             next_app: 0,
             link: LinkState::Unknown,
             stale: true,
+            started: false,
+            kicked: false,
             closing: false,
             lost: Lost::default(),
             refused_groups: Vec::new(),
@@ -213,7 +220,7 @@ impl Shared {
             if state.closing {
                 break;
             }
-            if state.rx.is_empty() && !state.stale {
+            if state.rx.is_empty() && !state.stale && !state.started {
                 let deadline = state.wake_at(now());
                 let _ = self.work.wait_until(state, deadline);
             }
@@ -224,6 +231,7 @@ impl Shared {
     fn turn(&self) -> (Vec<crate::ip::layer::Frame>, std::collections::BTreeSet<LinkAddr>) {
         let now = now();
         let mut state = self.state.lock();
+        state.started = false;
         let finished = state.turn(now);
         let frames = std::iter::from_fn(|| state.upper.transmit()).collect();
         let groups = state.upper.link_groups();
