@@ -11,6 +11,8 @@ mod offload;
 mod shape;
 mod share;
 mod sum;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -129,24 +129,27 @@ unsafe extern "C" fn hcksum_retrieve(
 
 unsafe extern "C" fn ip_cksum(mp: *mut mblk_t, offset: c_int, partial: u32) -> uint_t {
     let cx = cx();
-    let genunix = cx.kernel().genunix();
-    let mut skip = offset.max(0) as usize;
-    let mut sum = Sum::from(partial);
-    for mb in genunix.blocks_of(&cx, mp, "ip_cksum") {
-        let part = genunix.bytes(mb).part(skip, usize::MAX);
-        skip = skip.saturating_sub(mb.len());
-        if part.is_empty() {
-            continue;
-        }
-        match already_summed(mb, part) {
-            Some((known, from)) => {
-                sum.add(&part.part(0, from).get());
-                sum.add_partial(known, (part.len() - from).is_multiple_of(2));
+    cx.kernel().genunix().checksum(&cx, mp, offset.max(0) as usize, partial).into()
+}
+
+impl Genunix {
+    /// `ip_cksum`: the folded sum of the bytes from `offset` on, added to a partial one.
+    pub(super) fn checksum(&self, cx: &Cx, mp: *mut mblk_t, offset: usize, partial: u32) -> u16 {
+        let mut skip = offset;
+        let mut sum = Sum::from(partial);
+        for mb in self.blocks_of(cx, mp, "ip_cksum") {
+            let part = self.bytes(mb).part(skip, usize::MAX);
+            skip = skip.saturating_sub(mb.len());
+            match already_summed(mb, part) {
+                Some((known, from)) => {
+                    sum.add(&part.part(0, from).get());
+                    sum.add_partial(known, (part.len() - from).is_multiple_of(2));
+                }
+                None => sum.add(&part.get()),
             }
-            None => sum.add(&part.get()),
         }
+        sum.fold()
     }
-    sum.fold().into()
 }
 
 /// The sum somebody made of the rest of a block (`STRUIO_IP`), and where in `part` that rest begins.

@@ -189,25 +189,27 @@ unsafe extern "C" fn pullupmsg(mp: *mut mblk_t, len: isize) -> c_int {
 
 unsafe extern "C" fn msgpullup(mp: *mut mblk_t, len: isize) -> *mut mblk_t {
     let cx = cx();
-    let genunix = cx.kernel().genunix();
-    let owner = Owner::of(&cx);
-    let Some((new, taken)) = genunix.gathered(&cx, mp, len, owner, "msgpullup") else {
-        return ptr::null_mut();
-    };
-    let rest = genunix.copy_beyond(&cx, mp, taken, owner);
-    match rest {
-        Some(rest) => {
-            new.set_cont(rest);
-            new.raw()
-        }
-        None => {
-            genunix.free_block(&cx, new.raw(), owner);
-            ptr::null_mut()
-        }
-    }
+    cx.kernel().genunix().pulled_copy(&cx, mp, len, Owner::of(&cx))
 }
 
 impl Genunix {
+    /// `msgpullup` for `owner`.
+    pub(super) fn pulled_copy(&self, cx: &Cx, mp: *mut mblk_t, len: isize, owner: Owner) -> *mut mblk_t {
+        let Some((new, taken)) = self.gathered(cx, mp, len, owner, "msgpullup") else {
+            return ptr::null_mut();
+        };
+        match self.copy_beyond(cx, mp, taken, owner) {
+            Some(rest) => {
+                new.set_cont(rest);
+                new.raw()
+            }
+            None => {
+                self.free_block(cx, new.raw(), owner);
+                ptr::null_mut()
+            }
+        }
+    }
+
     /// A copy of everything behind the first `skip` bytes, null when there is nothing; `None` when no copy could be made.
     fn copy_beyond(&self, cx: &Cx, mp: *mut mblk_t, skip: usize, owner: Owner) -> Option<*mut mblk_t> {
         let blocks = self.blocks_of(cx, mp, "msgpullup");
