@@ -6,14 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use conformance::probe::Probe;
 use fakekernel::genunix::{DevInfo, DevInfoSpec};
-use fakekernel::{Ctx, Errno, Kernel, Machine, Module};
+use fakekernel::{Ctx, Errno, Kernel, Module};
 
 /// The host every probe runs on.
 pub const HOST: &str = "probed";
 
 /// What a case can do with its loaded probe.
 pub struct Bench {
-    pub machine: Machine,
     pub kernel: Kernel,
     pub module: Module,
 }

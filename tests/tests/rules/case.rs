@@ -173,7 +173,7 @@ impl Case {
         } else {
             built(self.source, self.defines)
         };
-        let (case, inner) = (*self, machine.clone());
+        let case = *self;
         let class = if gldv3 || self.source == "driver" { "drv" } else { "misc" };
         let end = machine.run(move || {
             kernel.scope(|| {
@@ -185,7 +185,7 @@ impl Case {
                 if let Err(error) = module.install() {
                     return End::NotInstalled(error);
                 }
-                let bench = Bench { machine: inner, kernel: kernel.clone(), module: module.clone() };
+                let bench = Bench { kernel: kernel.clone(), module: module.clone() };
                 let value = match case.act {
                     Act::Call(probe) => module.call_probe(probe, Some(case.ctx), 0),
                     Act::Steps(steps) => steps(&bench),

@@ -28,6 +28,13 @@ fn with_link(bench: &Bench, steps: impl FnOnce(&Bench, &Stream)) -> i64 {
     0
 }
 
+/// Calls a probe that makes an upcall holding the driver's mutex.
+fn upcall_under_mutex(bench: &Bench, probe: &'static str) -> i64 {
+    with_link(bench, |bench, _| {
+        bench.call(probe);
+    })
+}
+
 /// Sends a packet of which the stack keeps a duplicate.
 fn send_kept(bench: &Bench, mode: i64) -> i64 {
     with_link(bench, |bench, stream| {
@@ -46,15 +53,15 @@ fn send(bench: &Bench, mode: i64) -> i64 {
 cases! {
     rule_04_mac_rx_under_mutex:
         broken(Rule::UpcallWithMutex, GLD, "mac_rx").over_gldv3().does(|bench| {
-            with_link(bench, |bench, _| drop(bench.call("probe_rx_under_mutex")))
+            upcall_under_mutex(bench, "probe_rx_under_mutex")
         });
     rule_04_mac_tx_update_under_mutex:
         broken(Rule::UpcallWithMutex, GLD, "mac_tx_update").over_gldv3().does(|bench| {
-            with_link(bench, |bench, _| drop(bench.call("probe_tx_update_under_mutex")))
+            upcall_under_mutex(bench, "probe_tx_update_under_mutex")
         });
     rule_04_mac_link_update_under_mutex:
         broken(Rule::UpcallWithMutex, GLD, "mac_link_update").over_gldv3().does(|bench| {
-            with_link(bench, |bench, _| drop(bench.call("probe_link_update_under_mutex")))
+            upcall_under_mutex(bench, "probe_link_update_under_mutex")
         });
     rule_04_foreign_message_freed_under_mutex:
         broken(Rule::UpcallWithMutex, GLD, "freemsg").over_gldv3().does(|bench| send(bench, FREE_UNDER_MUTEX));
