@@ -98,7 +98,7 @@ impl Open {
         let _inside = mac.perimeter.enter();
         let (known, first) = {
             let wants = self.stream.wants.lock();
-            (wants.groups.contains(&group), wants.groups.is_empty())
+            (wants.groups.contains_key(&group), wants.groups.is_empty())
         };
         if known {
             return Ok(());
@@ -115,7 +115,7 @@ impl Open {
         };
         match added {
             Ok(()) => {
-                self.stream.wants.lock().groups.insert(group);
+                self.stream.wants.lock().groups.insert(group, !inactive);
                 Ok(())
             }
             Err(error) => {
@@ -129,10 +129,10 @@ impl Open {
 
     pub(crate) fn disable_group(&self, group: LinkAddress) -> Result<(), Errno> {
         let _inside = self.link.mac.perimeter.enter();
-        if !self.stream.wants.lock().groups.remove(&group) {
-            return Err(Errno::ENOENT);
+        let counted = self.stream.wants.lock().groups.remove(&group).ok_or(Errno::ENOENT)?;
+        if counted {
+            self.link.mac.remove_group(group);
         }
-        self.link.mac.remove_group(group);
         if self.stream.wants.lock().groups.is_empty() {
             self.deactivate();
         }
@@ -205,13 +205,14 @@ impl Open {
     fn close(&self) {
         let link = &self.link;
         let _inside = link.mac.perimeter.enter();
-        let groups: Vec<LinkAddress> = self.stream.wants.lock().groups.iter().copied().collect();
-        for group in groups {
-            link.mac.remove_group(group);
+        let groups = std::mem::take(&mut self.stream.wants.lock().groups);
+        for (group, counted) in groups {
+            if counted {
+                link.mac.remove_group(group);
+            }
         }
         let active = {
             let mut wants = self.stream.wants.lock();
-            wants.groups.clear();
             std::mem::take(&mut wants.activations) > 0
         };
         if active {

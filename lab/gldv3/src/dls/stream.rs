@@ -1,6 +1,6 @@
 //! An open stream: what it is bound to, what it wants, and who gets its packets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ pub(super) struct Wants {
     pub(super) bypass: bool,
     /// The SAP bound, and the one packets are looked up by.
     pub(super) bound: Option<(u32, u32)>,
-    pub(super) groups: BTreeSet<LinkAddress>,
+    /// Groups enabled, and whether the mac counts this stream among their users.
+    pub(super) groups: BTreeMap<LinkAddress, bool>,
     pub(super) promiscuous: BTreeSet<Promiscuity>,
     /// Reasons for which the link is active on its behalf.
     pub(super) activations: u32,
@@ -85,7 +86,7 @@ impl StreamState {
         }
         match info.kind {
             Destination::Unicast | Destination::Broadcast => true,
-            Destination::Multicast => wants.groups.contains(&info.destination),
+            Destination::Multicast => wants.groups.contains_key(&info.destination),
         }
     }
 
@@ -105,7 +106,7 @@ impl StreamState {
         let destination = match info.kind {
             _ if level(Promiscuity::Physical) => true,
             Destination::Multicast => {
-                level(Promiscuity::Multicast) || wants.groups.contains(&info.destination)
+                level(Promiscuity::Multicast) || wants.groups.contains_key(&info.destination)
             }
             Destination::Broadcast => true,
             Destination::Unicast => !level(Promiscuity::Multicast) || level(Promiscuity::Sap),

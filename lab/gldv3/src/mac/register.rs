@@ -224,6 +224,10 @@ fn ask_capabilities(mac: &Mac) {
 }
 
 fn publish(cx: &Cx, gldv3: &Gldv3, mac: Arc<Mac>) -> Result<Arc<Mac>, Errno> {
+    // Looked at before anything of that name is made, which would be the other mac's too.
+    if gldv3.macs.by_name.lock().contains_key(&mac.name) {
+        return Err(Errno::EEXIST);
+    }
     mac.start_notes();
     stat::install(&mac);
     add_minors(&mac);
