@@ -3,10 +3,10 @@
 //!
 //! Link type 247 would be the natural one; tshark 4.0 does not read it. A packet between two hosts is in the file twice,
 //! outbound at one port and inbound at the other, as two captures on the hosts would have it; between the two lie the
-//! fabric and its faults.
+//! fabric and its faults. An inbound frame that no queue pair took has the reason as its comment.
 
 use crate::subnet::PortView;
-use crate::{Direction, Guid, Nanos, Tap};
+use crate::{Direction, Guid, Nanos, Reason, Tap};
 use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -91,16 +91,20 @@ impl<W: Write> ErfPcapng<W> {
 }
 
 impl<W: Write + Send> Tap for ErfPcapng<W> {
-    fn frame(&self, at: Nanos, port: Guid, direction: Direction, bytes: &[u8]) {
+    fn frame(&self, at: Nanos, port: Guid, direction: Direction, refused: Option<Reason>, bytes: &[u8]) {
         let Some(&interface_id) = self.interfaces.get(&port) else { return };
         let record = erf_record(at, bytes);
         let flags = if direction == Direction::ToSwitch { OUTBOUND } else { INBOUND };
+        let mut options = vec![EnhancedPacketOption::Flags(flags)];
+        options.extend(
+            refused.map(|reason| EnhancedPacketOption::Comment(format!("refused: {}", reason.name()).into())),
+        );
         let block = EnhancedPacketBlock {
             interface_id,
             timestamp: Duration::from_nanos(at.0),
             original_len: record.len() as u32,
             data: record.into(),
-            options: vec![EnhancedPacketOption::Flags(flags)],
+            options,
         };
         let mut state = self.state.lock().unwrap();
         match state.writer.write_pcapng_block(block) {

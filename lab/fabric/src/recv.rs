@@ -63,33 +63,43 @@ impl Hca {
         srq.post(wr)
     }
 
-    /// A frame came off the link.
-    pub(crate) fn receive(&self, port: &Arc<Port>, frame: &[u8]) {
+    /// A frame came off the link. The reason, if no QP took it.
+    pub(crate) fn receive(&self, port: &Arc<Port>, frame: &[u8]) -> Option<Reason> {
         port.received.fetch_add(1, Ordering::Relaxed);
         if self.is_gone() {
-            return self.drop_frame(Reason::HcaGone);
+            return self.refuse(Reason::HcaGone);
         }
         match Packet::parse(frame) {
             Ok(packet) => self.accept(port, &packet, false),
-            Err(FrameError::Icrc | FrameError::Vcrc) => self.drop_frame(Reason::CrcAtPort),
-            Err(_) => self.drop_frame(Reason::Malformed),
+            Err(FrameError::Icrc | FrameError::Vcrc) => self.refuse(Reason::CrcAtPort),
+            Err(_) => self.refuse(Reason::Malformed),
         }
     }
 
-    /// Finds the QPs a packet is for and gives each its copy. `looped`: it comes from this very port.
-    pub(crate) fn accept(&self, port: &Arc<Port>, packet: &Packet<'_>, looped: bool) {
+    /// Finds the QPs a packet is for and gives each its copy. `looped`: it comes from this very port. The reason, if none
+    /// took it.
+    pub(crate) fn accept(&self, port: &Arc<Port>, packet: &Packet<'_>, looped: bool) -> Option<Reason> {
         let route = port.route();
         let targets = match self.targets(port, &route, packet) {
             // Nobody here listens to a group of the sender's own: no frame was lost.
-            Err(Reason::NoQp) if looped && packet.lrh.dlid.is_multicast() => return,
-            Err(reason) => return self.drop_frame(reason),
+            Err(Reason::NoQp) if looped && packet.lrh.dlid.is_multicast() => return Some(Reason::NoQp),
+            Err(reason) => return self.refuse(reason),
             Ok(targets) => targets,
         };
+        let mut refused = None;
+        let mut taken = false;
         for qp in targets {
-            if let Err(reason) = self.offer(&qp, port, &route, packet, looped) {
-                self.drop_frame(reason);
+            match self.offer(&qp, port, &route, packet, looped) {
+                Ok(()) => taken = true,
+                Err(reason) => refused = self.refuse(reason),
             }
         }
+        refused.filter(|_| !taken)
+    }
+
+    fn refuse(&self, reason: Reason) -> Option<Reason> {
+        self.drop_frame(reason);
+        Some(reason)
     }
 
     fn targets(&self, port: &Port, route: &Route, packet: &Packet<'_>) -> Result<Vec<Qp>, Reason> {

@@ -181,7 +181,7 @@ impl FabricInner {
     /// A port puts a frame on its link.
     pub(crate) fn transmit(&self, from: &Arc<Port>, frame: Vec<u8>) {
         from.sent.fetch_add(1, Ordering::Relaxed);
-        self.show_tap(from.guid, Direction::ToSwitch, &frame);
+        self.show_tap(from.guid, Direction::ToSwitch, None, &frame);
         let frame: Arc<[u8]> = frame.into();
         for (due, frame) in self.carry(from.guid, Direction::ToSwitch, &frame) {
             match due {
@@ -227,14 +227,14 @@ impl FabricInner {
 
 impl FabricInner {
     fn at_port(&self, hca: &Hca, port: &Arc<Port>, frame: &[u8]) {
-        self.show_tap(port.guid, Direction::FromSwitch, frame);
-        hca.receive(port, frame);
+        let refused = hca.receive(port, frame);
+        self.show_tap(port.guid, Direction::FromSwitch, refused, frame);
     }
 
-    fn show_tap(&self, port: Guid, direction: Direction, frame: &[u8]) {
+    fn show_tap(&self, port: Guid, direction: Direction, refused: Option<Reason>, frame: &[u8]) {
         let tap = self.tap.lock().unwrap().clone();
         if let Some(tap) = tap {
-            tap.frame(self.clock.now(), port, direction, frame);
+            tap.frame(self.clock.now(), port, direction, refused, frame);
         }
     }
 }

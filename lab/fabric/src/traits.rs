@@ -1,6 +1,6 @@
 //! The crate's edges: memory, events, time, captures. Implementations are called with no lock of this crate held.
 
-use crate::{CqNum, Guid, Nanos, PortNum, Qpn};
+use crate::{CqNum, Guid, Nanos, PortNum, Qpn, Reason};
 
 /// Memory could not be reached at this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,6 +111,7 @@ pub enum Direction {
 /// Sees each frame at each port it passes, as a capture on the host would: when the host sends it (before its link may lose
 /// it) and when it arrives. A packet that an adapter hands back to its own port never reaches the link and is not seen.
 pub trait Tap: Send + Sync {
-    /// A frame (LRH first, VCRC last) passed `port`, named by its GUID, at `at`.
-    fn frame(&self, at: Nanos, port: Guid, direction: Direction, bytes: &[u8]);
+    /// A frame (LRH first, VCRC last) passed `port`, named by its GUID, at `at`. `refused` says why no queue pair took one that
+    /// arrived.
+    fn frame(&self, at: Nanos, port: Guid, direction: Direction, refused: Option<Reason>, bytes: &[u8]);
 }

@@ -38,14 +38,13 @@ pub struct Counts {
 pub struct PortCounts {
     pub out: Counts,
     pub into: Counts,
-    /// Frames into the port that this port itself had sent: its own multicast, handed back.
-    pub own: u64,
+    /// Frames into the port that no queue pair took: the capture has the reason as a comment.
+    pub refused: u64,
 }
 
 /// A data frame, as far as counting needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DataFrame {
-    slid: u16,
     dest_qpn: u32,
     mgid: Option<[u8; 16]>,
     payload: usize,
@@ -54,7 +53,7 @@ struct DataFrame {
 /// Counts every data frame of a capture, per port GUID.
 pub fn count(file: impl Read) -> Result<BTreeMap<String, PortCounts>> {
     let mut reader = PcapNgReader::new(file).context("the capture is no pcapng")?;
-    let mut ports: Vec<(String, PortCounts, Option<u16>)> = Vec::new();
+    let mut ports: Vec<(String, PortCounts)> = Vec::new();
     while let Some(block) = reader.next_block() {
         match block.context("the capture is damaged")? {
             Block::InterfaceDescription(interface) => {
@@ -62,30 +61,28 @@ pub fn count(file: impl Read) -> Result<BTreeMap<String, PortCounts>> {
                     InterfaceDescriptionOption::IfName(name) => Some(name.to_string()),
                     _ => None,
                 });
-                ports.push((name.context("an interface without a name")?, PortCounts::default(), None));
+                ports.push((name.context("an interface without a name")?, PortCounts::default()));
             }
             Block::EnhancedPacket(packet) => {
                 let outbound = direction(&packet.options)?;
+                let refused = packet.options.iter().any(|o| matches!(o, EnhancedPacketOption::Comment(_)));
                 let port = ports.get_mut(packet.interface_id as usize).context("a packet of no interface")?;
                 let record = packet.data.get(ERF_LEN..).context("a record without ERF header")?;
                 if let Some(frame) = decode(record)? {
-                    tally(port, outbound, &frame);
+                    tally(&mut port.1, outbound, refused, &frame);
                 }
             }
             _ => {}
         }
     }
-    Ok(ports.into_iter().map(|(name, counts, _)| (name, counts)).collect())
+    Ok(ports.into_iter().collect())
 }
 
-fn tally((_, counts, own_lid): &mut (String, PortCounts, Option<u16>), outbound: bool, frame: &DataFrame) {
-    if outbound {
-        *own_lid = Some(frame.slid);
-        counts.out.add(frame);
-    } else if *own_lid == Some(frame.slid) {
-        counts.own += 1;
-    } else {
-        counts.into.add(frame);
+fn tally(counts: &mut PortCounts, outbound: bool, refused: bool, frame: &DataFrame) {
+    match (outbound, refused) {
+        (true, _) => counts.out.add(frame),
+        (false, false) => counts.into.add(frame),
+        (false, true) => counts.refused += 1,
     }
 }
 
@@ -141,7 +138,7 @@ fn decode(frame: &[u8]) -> Result<Option<DataFrame>> {
     let padding = usize::from(bth[1] >> 4 & 3);
     let headers = bth_at + BTH_LEN + DETH_LEN;
     let payload = length.checked_sub(headers + padding + ICRC_LEN).with_context(short)?;
-    Ok(Some(DataFrame { slid: u16::from_be_bytes([lrh[6], lrh[7]]), dest_qpn, mgid, payload }))
+    Ok(Some(DataFrame { dest_qpn, mgid, payload }))
 }
 
 #[cfg(test)]
@@ -153,7 +150,6 @@ mod tests {
         let mut frame = vec![0; LRH_LEN + BTH_LEN + DETH_LEN + 8 + ICRC_LEN + 2];
         frame[1] = LNH_BTH;
         frame[4..6].copy_from_slice(&10u16.to_be_bytes());
-        frame[6..8].copy_from_slice(&7u16.to_be_bytes());
         frame[LRH_LEN + 1] = 2 << 4;
         frame[LRH_LEN + 6] = 0x12;
         frame
@@ -162,7 +158,7 @@ mod tests {
     #[test]
     fn padding_and_crcs_are_not_payload() {
         let frame = decode(&unicast()).expect("well formed").expect("a data frame");
-        assert_eq!(frame, DataFrame { slid: 7, dest_qpn: 0x1200, mgid: None, payload: 6 });
+        assert_eq!(frame, DataFrame { dest_qpn: 0x1200, mgid: None, payload: 6 });
     }
 
     #[test]

@@ -53,9 +53,7 @@ struct State {
     link: LinkState,
     /// The link said that its address or size changed; ask it.
     stale: bool,
-    /// An application was started that has not run yet.
-    started: bool,
-    /// There is work that shows nowhere else.
+    /// There is work that shows nowhere else: an application was started, the outside called.
     kicked: bool,
     closing: bool,
     lost: Lost,
@@ -83,13 +81,15 @@ impl IpThread {
         Ok(Self { shared, thread })
     }
 
-    /// Starts an application.
+    /// Starts an application; what it opens is open when this returns.
     pub fn start(&self, app: Box<dyn App>) -> AppId {
+        let now = now();
         let mut state = self.shared.state.lock();
         let id = AppId(state.next_app);
         state.next_app += 1;
         state.apps.insert(id, app);
-        state.started = true;
+        state.run_apps(now);
+        state.kicked = true;
         drop(state);
         self.shared.work.wake_all();
         id
@@ -127,6 +127,7 @@ impl IpThread {
     pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = self.shared.clone();
         move || {
+            shared.state.lock().kicked = true;
             shared.work.wake_all();
         }
     }
@@ -149,7 +150,6 @@ impl Shared {
             next_app: 0,
             link: LinkState::Unknown,
             stale: true,
-            started: false,
             kicked: false,
             closing: false,
             lost: Lost::default(),
@@ -220,7 +220,7 @@ impl Shared {
             if state.closing {
                 break;
             }
-            if state.rx.is_empty() && !state.stale && !state.started {
+            if state.rx.is_empty() && !state.stale && !state.kicked {
                 let deadline = state.wake_at(now());
                 let _ = self.work.wait_until(state, deadline);
             }
@@ -231,7 +231,7 @@ impl Shared {
     fn turn(&self) -> (Vec<crate::ip::layer::Frame>, std::collections::BTreeSet<LinkAddr>) {
         let now = now();
         let mut state = self.state.lock();
-        state.started = false;
+        state.kicked = false;
         let finished = state.turn(now);
         let frames = std::iter::from_fn(|| state.upper.transmit()).collect();
         let groups = state.upper.link_groups();

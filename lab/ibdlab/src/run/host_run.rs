@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use fakekernel::{Kernel, Module};
-use lab_gldv3::MacStatistics;
+use fakekernel::{Kernel, Module, Nanos};
+use lab_gldv3::{LinkState, MacStatistics};
 use lab_ibtf::nexus;
 use serde_json::{Value, json};
 use smoltcp::wire::IpCidr;
@@ -16,6 +16,10 @@ use crate::ip::stack::Stack;
 use crate::linux::Namespace;
 use crate::scenario::{Driver, HostSpec};
 
+/// The link of the port instance that partitions are made on.
+const PORT_LINK: &str = "ibp0";
+/// How long a subnet manager may take to bring a port up.
+const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
 /// Largest IP packet until the link says better.
 const DEFAULT_SDU: usize = 2044;
 
@@ -79,10 +83,26 @@ impl HostRun {
             .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
         self.module = Some(module);
         if self.driver == Driver::Ibp {
-            lab_gldv3::create_partition(&self.kernel, "ibp0", self.pkey, &self.link(), false)
-                .with_context(|| format!("dladm create-part {}", self.link()))?;
+            self.create_partition()?;
         }
         if self.tun { self.open_tun() } else { self.open_stack() }
+    }
+
+    /// As an administrator does it: once the port is up.
+    fn create_partition(&self) -> Result<()> {
+        let machine = self.kernel.machine();
+        let deadline = machine.now() + PORT_PATIENCE;
+        while !self.port_is_up() && machine.now() < deadline {
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+        lab_gldv3::create_partition(&self.kernel, PORT_LINK, self.pkey, &self.link(), false)
+            .with_context(|| format!("dladm create-part {}", self.link()))
+    }
+
+    fn port_is_up(&self) -> bool {
+        lab_gldv3::links(&self.kernel)
+            .iter()
+            .any(|link| link.name == PORT_LINK && link.state == LinkState::Up)
     }
 
     fn open_stack(&mut self) -> Result<()> {
@@ -133,8 +153,13 @@ impl HostRun {
 
     /// Counters and console of the host, as far as they can be had now.
     pub fn examine(&self) -> Value {
-        let console: Vec<String> =
-            self.kernel.console().iter().map(|message| format!("{} {}", message.at, message.text)).collect();
+        let console: Vec<String> = self
+            .kernel
+            .genunix()
+            .messages()
+            .iter()
+            .map(|message| format!("{} {}", message.at, message.text))
+            .collect();
         json!({
             "statistics": self.statistics().map(|statistics| format!("{statistics:?}")).unwrap_or_else(|e| e.to_string()),
             "ip": self.ip.as_ref().map(|ip| format!("{:?}", ip.counters())),

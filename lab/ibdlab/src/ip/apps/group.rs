@@ -53,7 +53,7 @@ impl App for GroupSay {
     }
 
     fn wake_at(&self) -> Option<Duration> {
-        (self.next.0 < self.count).then_some(self.next.1)
+        Some(self.next.1)
     }
 }
 

@@ -39,8 +39,8 @@ pub fn counts(world: &mut World) -> Result<Findings> {
             findings = findings.fact(format!("{}.{}", host.name, row.name), row.driver);
         }
         lines.push(format!(
-            "{}: {} packets out, {} in, {} own multicast handed back",
-            host.name, seen.out.packets, seen.into.packets, seen.own
+            "{}: {} packets out, {} in, {} refused by the adapter",
+            host.name, seen.out.packets, seen.into.packets, seen.refused
         ));
     }
     lines

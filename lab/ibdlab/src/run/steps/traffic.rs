@@ -92,6 +92,9 @@ pub fn tcp(world: &mut World, step: &TcpStep) -> Result<Findings> {
     let receive = to.ip()?.start(Box::new(TcpReceive::new(TCP_PORT)));
     let send = TcpSend::new((address, TCP_PORT), FIRST_LOCAL_PORT, total);
     let sent = finish(world, from.ip()?, Box::new(send))?;
+    if let Outcome::Failed(why) = &sent {
+        bail!("{}: {why}", from.name);
+    }
     let received = to
         .ip()?
         .finish(receive, world.machine.now() + PATIENCE)
