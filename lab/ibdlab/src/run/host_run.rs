@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use fakekernel::{Kernel, Module, Nanos};
+use fakekernel::{Errno, Kernel, Module, Nanos};
 use lab_gldv3::{LinkState, MacStatistics};
 use lab_ibtf::nexus;
 use serde_json::{Value, json};
@@ -20,6 +20,8 @@ use crate::scenario::{Driver, HostSpec};
 const PORT_LINK: &str = "ibp0";
 /// How long a subnet manager may take to bring a port up.
 const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
+/// How long a driver may answer busy when it is to go.
+const BUSY_PATIENCE: Nanos = Nanos::from_secs(60);
 /// Largest IP packet until the link says better.
 const DEFAULT_SDU: usize = 2044;
 
@@ -183,25 +185,36 @@ impl HostRun {
         IpAddr::from(self.addresses[0].address())
     }
 
-    /// Closes the link and unloads driver and plugin; what they leave behind is the error.
+    /// Closes the link and unloads driver and plugin, waiting while they answer busy. Nothing to do if that was done before.
     pub fn unload(&mut self) -> Result<()> {
         self.linux = None;
         if let Some(ip) = self.ip.take() {
             ip.close();
         }
+        let Some(module) = self.module.take() else { return Ok(()) };
         if self.driver == Driver::Ibp {
-            lab_gldv3::delete_partition(&self.kernel, &self.link())
-                .with_context(|| format!("dladm delete-part {}", self.link()))?;
+            self.while_busy(|| {
+                lab_gldv3::delete_partition(&self.kernel, &self.link()).map_err(|error| error.errno)
+            })
+            .map_err(|errno| anyhow!("dladm delete-part {}: {errno}", self.link()))?;
         }
-        let module = self.module.take().ok_or_else(|| anyhow!("{}: nothing is loaded", self.name))?;
-        unload(&module)?;
-        if let Some(plugin) = self.kernel.module("mac_ib") {
-            unload(&plugin)?;
-        }
-        Ok(())
+        self.unload_module(&module)?;
+        self.kernel.module("mac_ib").map_or(Ok(()), |plugin| self.unload_module(&plugin))
     }
-}
 
-fn unload(module: &Module) -> Result<()> {
-    module.unload().map_err(|errno| anyhow!("unloading {}: {errno}", module.name()))
+    fn unload_module(&self, module: &Module) -> Result<()> {
+        self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {}: {errno}", module.name()))
+    }
+
+    /// EBUSY is an honest answer while a call to the SA or a lent buffer is out; it must not be the last one.
+    fn while_busy(&self, mut attempt: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+        let machine = self.kernel.machine();
+        let deadline = machine.now() + BUSY_PATIENCE;
+        loop {
+            match attempt() {
+                Err(Errno::EBUSY) if machine.now() < deadline => fakekernel::sleep(Nanos::from_millis(100)),
+                other => return other,
+            }
+        }
+    }
 }

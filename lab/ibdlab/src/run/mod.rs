@@ -146,6 +146,7 @@ impl Step {
             Step::Tcp(_) => "tcp",
             Step::Multicast(_) => "multicast",
             Step::Flap(_) => "flap",
+            Step::UnloadUnderTraffic(_) => "unload-under-traffic",
             Step::LinuxPing(_) => "linux-ping",
             Step::LinuxFetch(_) => "linux-fetch",
             Step::Counts(_) => "counts",

@@ -64,6 +64,11 @@ impl World {
         self.hosts.iter().find(|host| host.name == name).ok_or_else(|| anyhow!("there is no host `{name}`"))
     }
 
+    /// As [`World::host`].
+    pub fn host_mut(&mut self, name: &str) -> Result<&mut HostRun> {
+        self.hosts.iter_mut().find(|host| host.name == name).ok_or_else(|| anyhow!("there is no host `{name}`"))
+    }
+
     /// Carries out one step.
     pub fn step(&mut self, step: &Step) -> StepReport {
         let at = self.machine.now();
@@ -75,6 +80,7 @@ impl World {
             Step::Tcp(tcp) => steps::tcp(self, tcp),
             Step::Multicast(multicast) => steps::multicast(self, multicast),
             Step::Flap(flap) => steps::flap(self, flap),
+            Step::UnloadUnderTraffic(step) => steps::unload_under_traffic(self, step),
             Step::LinuxPing(ping) => steps::linux_ping(self, ping),
             Step::LinuxFetch(fetch) => steps::linux_fetch(self, fetch),
             Step::Counts(_) => steps::counts(self),

@@ -76,6 +76,7 @@ fn check_step(scenario: &Scenario, step: &Step) -> Checked {
             }
         }
         Step::Flap(flap) => known_host(scenario, &flap.host).map(drop),
+        Step::UnloadUnderTraffic(step) => check_host(scenario, &step.host, false),
         Step::Attach(_) | Step::Up(_) | Step::Resolve(_) | Step::Counts(_) | Step::Unload(_) => Ok(()),
     }
 }

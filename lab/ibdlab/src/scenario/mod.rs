@@ -100,6 +100,8 @@ pub enum Step {
     Tcp(TcpStep),
     Multicast(MulticastStep),
     Flap(FlapStep),
+    /// Traffic both ways; at instants that the seed chooses, a port flaps and one host is unloaded.
+    UnloadUnderTraffic(UnderTrafficStep),
     /// Linux's own ping between two hosts with TUN devices.
     LinuxPing(LinuxPingStep),
     /// A file from a web server to curl between two hosts with TUN devices.
@@ -157,6 +159,15 @@ pub struct FlapStep {
     pub down_ms: u64,
     /// The link must be up again so long after the port is.
     #[serde(default = "default_within")]
+    pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnderTrafficStep {
+    /// The host whose port flaps and whose modules are unloaded; the others go on sending to it.
+    pub host: Spanned<String>,
+    /// Everything begins within this time.
     pub within_ms: u64,
 }
 

@@ -5,8 +5,10 @@ mod counts;
 mod lifecycle;
 mod linux;
 mod traffic;
+mod under_traffic;
 
 pub use counts::counts;
 pub use lifecycle::{attach, flap, unload, up};
 pub use linux::{linux_fetch, linux_ping};
 pub use traffic::{multicast, ping, resolve, tcp};
+pub use under_traffic::unload_under_traffic;

@@ -1,0 +1,71 @@
+//! A flap and an unload in the middle of traffic, at instants that the seed chooses.
+
+use anyhow::{Context, Result, ensure};
+use fakekernel::{Machine, Nanos};
+use rand::RngExt;
+
+use crate::ip::apps::Ping;
+use crate::report::Findings;
+use crate::run::world::World;
+use crate::scenario::UnderTrafficStep;
+
+/// Longest time a flapping port is down.
+const DOWN: Nanos = Nanos::from_millis(200);
+/// How long the other hosts go on after the unload.
+const AFTERMATH: Nanos = Nanos::from_millis(50);
+const SIZES: [usize; 4] = [0, 64, 700, 1900];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    PortDown,
+    PortUp,
+    Unload,
+}
+
+/// See the module's documentation.
+pub fn unload_under_traffic(world: &mut World, step: &UnderTrafficStep) -> Result<Findings> {
+    start_traffic(world)?;
+    let begun = world.machine.now();
+    let plan = plan(&world.machine, Nanos::from_millis(step.within_ms));
+    let mut told = Vec::new();
+    for (at, event) in &plan {
+        let due = begun + *at;
+        fakekernel::sleep(due.since(world.machine.now()));
+        carry_out(world, step.host.get_ref(), *event).with_context(|| format!("{event:?} after {at}"))?;
+        told.push(format!("{event:?} after {at}"));
+    }
+    fakekernel::sleep(AFTERMATH);
+    Ok(Findings::new(format!("{}: {}", step.host, told.join(", "))))
+}
+
+fn start_traffic(world: &World) -> Result<()> {
+    for from in &world.hosts {
+        for to in world.hosts.iter().filter(|to| to.name != from.name) {
+            let address = to.first_address();
+            let ping = Ping::new(from.source_for(address)?, address, u32::MAX, SIZES.to_vec());
+            from.ip()?.start(Box::new(ping));
+        }
+    }
+    Ok(())
+}
+
+fn plan(machine: &Machine, within: Nanos) -> Vec<(Nanos, Event)> {
+    let mut rng = machine.rng();
+    let down = Nanos(rng.random_range(0..=within.0));
+    let up = down + Nanos(rng.random_range(0..=DOWN.0));
+    let unload = Nanos(rng.random_range(0..=within.0));
+    let mut plan = vec![(down, Event::PortDown), (up, Event::PortUp), (unload, Event::Unload)];
+    plan.sort();
+    plan
+}
+
+fn carry_out(world: &mut World, name: &str, event: Event) -> Result<()> {
+    match event {
+        Event::PortDown | Event::PortUp => {
+            let port = world.host(name)?.port;
+            ensure!(world.infiniband.set_cable(port, event == Event::PortUp), "no port {port}");
+            Ok(())
+        }
+        Event::Unload => world.host_mut(name)?.unload(),
+    }
+}
