@@ -209,13 +209,15 @@ fn a_capture_holds_each_frame_at_each_port_it_passes() {
     w.fabric.set_tap(Some(tap.clone()));
     w.clock.set(Nanos(3_500_000_000));
     let a = &w.hosts[0];
+    w.hosts[1].join();
+    w.hosts[1].post(0, 200);
     a.send(1, b"to all", a.to_group()).unwrap();
     w.fabric.set_tap(None);
     let file = Arc::into_inner(tap).unwrap().finish().unwrap();
     let mut reader = PcapNgReader::new(&file[..]).unwrap();
     let mut seen = Vec::new();
     while let Some(block) = reader.next_block() {
-        let Block::EnhancedPacket(packet) = block.unwrap() else { continue };
+        let Block::EnhancedPacket(packet) = block.unwrap().into_owned() else { continue };
         let record = &packet.data[..];
         assert_eq!(u64::from_le_bytes(record[..8].try_into().unwrap()), 3 << 32 | 1 << 31, "3.5 s");
         assert_eq!((record[8], record[9]), (21, 4));
@@ -223,12 +225,16 @@ fn a_capture_holds_each_frame_at_each_port_it_passes() {
         assert_eq!(u16::from_be_bytes(length.try_into().unwrap()) as usize, 16 + frame.len());
         assert_eq!(u16::from_be_bytes(wire.try_into().unwrap()) as usize, frame.len());
         assert_eq!(wire::Packet::parse(frame).unwrap().payload, b"to all");
-        let outbound = packet.options == [EnhancedPacketOption::Flags(2)];
-        assert!(outbound || packet.options == [EnhancedPacketOption::Flags(1)]);
-        seen.push((packet.interface_id, outbound));
+        seen.push((packet.interface_id, packet.options.clone()));
     }
-    assert_eq!(seen[0], (0, true), "outbound at the sender");
-    assert!(seen[1..].iter().all(|(port, outbound)| *port != 0 && !outbound));
-    assert_eq!(seen.len(), w.hosts.len(), "inbound at each other port");
+    let inbound = EnhancedPacketOption::Flags(1);
+    let refused = EnhancedPacketOption::Comment("refused: no_qp".into());
+    let expected = [
+        (0, vec![EnhancedPacketOption::Flags(2)]),
+        (1, vec![inbound.clone()]),
+        // Routed there, but nobody is attached.
+        (2, vec![inbound, refused]),
+    ];
+    assert_eq!(seen, expected, "outbound at the sender, inbound at each other port");
     assert!(reader.interfaces().iter().all(|interface| interface.linktype == DataLink::ERF));
 }
