@@ -20,8 +20,8 @@ use crate::scenario::{Driver, HostSpec};
 const PORT_LINK: &str = "ibp0";
 /// How long a subnet manager may take to bring a port up.
 const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
-/// How long a driver may answer busy when it is to go.
-const BUSY_PATIENCE: Nanos = Nanos::from_secs(60);
+/// How long a driver may answer busy when it is to go: a call to the SA takes up to 240 s when the port goes down under it.
+const BUSY_PATIENCE: Nanos = Nanos::from_secs(300);
 /// Largest IP packet until the link says better.
 const DEFAULT_SDU: usize = 2044;
 

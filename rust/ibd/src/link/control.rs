@@ -87,10 +87,15 @@ impl Control {
         })
     }
 
-    /// Whether nothing is held and no answer is awaited.
-    pub(crate) fn is_idle(&self) -> bool {
-        let lookups = self.paths.lookups_in_flight() != 0 || self.paths.packets_held() != 0;
-        self.link.is_idle() && self.groups.is_idle() && !lookups && self.datapath.is_none()
+    /// What is held and which answers are awaited.
+    pub(crate) fn outstanding(&self) -> Outstanding {
+        Outstanding {
+            link: !self.link.is_idle(),
+            groups: !self.groups.is_idle(),
+            lookups: self.paths.lookups_in_flight(),
+            packets: self.paths.packets_held(),
+            queue_pair: self.datapath.is_some(),
+        }
     }
 
     pub(crate) fn start(&mut self, now: Instant) {
@@ -294,6 +299,35 @@ impl Control {
     /// The address of a group in the MAC layer's form, as it goes on this link's wire.
     fn on_link(&self, group: Mgid) -> Option<LinkAddr> {
         Some(LinkAddr::multicast(group.on_link(self.scope?, self.pkey)))
+    }
+}
+
+/// What of a link's machines is not at rest.
+pub(crate) struct Outstanding {
+    link: bool,
+    groups: bool,
+    lookups: usize,
+    packets: usize,
+    queue_pair: bool,
+}
+
+impl Outstanding {
+    pub(crate) fn is_nothing(&self) -> bool {
+        !self.link && !self.groups && self.lookups == 0 && self.packets == 0 && !self.queue_pair
+    }
+}
+
+impl core::fmt::Display for Outstanding {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{} link, {} groups, {} lookups, {} packets, {} queue pair",
+            u8::from(self.link),
+            u8::from(self.groups),
+            self.lookups,
+            self.packets,
+            u8::from(self.queue_pair)
+        )
     }
 }
 

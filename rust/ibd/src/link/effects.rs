@@ -49,7 +49,7 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
 
 fn wait<'a>(parker: &Parker<'a, Control>, control: &mut MonitorGuard<'a, Control>, sweep: Instant) {
     // An idle link has nothing to sweep.
-    let sweep = (!control.is_idle()).then_some(sweep);
+    let sweep = (!control.outstanding().is_nothing()).then_some(sweep);
     let next = [control.deadline(), sweep].into_iter().flatten().min();
     parker.wait_until(control, next.map(kernel_instant));
 }

@@ -84,6 +84,7 @@ impl Link {
     /// Undoes everything, or hands the link back, working. **May block.**
     pub(crate) fn detach(self) -> Result<(), (Self, Errno)> {
         if !self.is_idle() {
+            self.say_why_busy();
             return Err((self, Errno::EBUSY));
         }
         let Self { registration, inner } = self;
@@ -94,6 +95,13 @@ impl Link {
             }
             Err((registration, error)) => Err((Self { registration, inner }, error)),
         }
+    }
+
+    /// One line for whoever wonders why the link does not go.
+    #[inline(never)]
+    fn say_why_busy(&self) {
+        let name = self.inner.shared.name;
+        kernel::log!(note, name, "busy, still out: {}", self.inner.shared.outstanding());
     }
 
     pub(crate) fn registration(&self) -> &Registration<Provider> {

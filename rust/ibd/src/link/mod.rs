@@ -187,13 +187,51 @@ impl Shared {
         }
     }
 
+    /// What is held, awaited or lent. **May block.**
+    fn outstanding(&self) -> Outstanding {
+        self.tidy();
+        let calls = self.hardware().map_or(0, |(hca, _)| hca.client().outstanding());
+        let pools = self.retired.lock().len();
+        let control = self.control.lock().outstanding();
+        Outstanding { control, calls, pools, jobs: !self.jobs.is_idle(), news: !self.announcer.is_idle() }
+    }
+
     /// Whether nothing is held, no answer is awaited, and no buffer is lent. **May block.**
     fn is_idle(&self) -> bool {
-        self.tidy();
-        let callbacks = self.hardware().map_or(0, |(hca, _)| hca.client().outstanding());
-        let retired = self.retired.lock().is_empty();
-        let control = self.control.lock().is_idle();
-        control && callbacks == 0 && retired && self.jobs.is_idle() && self.announcer.is_idle()
+        self.outstanding().is_nothing()
+    }
+}
+
+/// Why a link cannot go yet.
+pub(crate) struct Outstanding {
+    control: control::Outstanding,
+    /// Calls to IBTF whose callback has not come.
+    calls: usize,
+    /// Receive pools with buffers lent.
+    pools: usize,
+    /// A worker has something to do.
+    jobs: bool,
+    /// The MAC layer is being told something.
+    news: bool,
+}
+
+impl Outstanding {
+    fn is_nothing(&self) -> bool {
+        self.control.is_nothing() && self.calls == 0 && self.pools == 0 && !self.jobs && !self.news
+    }
+}
+
+impl core::fmt::Display for Outstanding {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{}, {} calls, {} pools with buffers lent, {} job, {} announcement",
+            self.control,
+            self.calls,
+            self.pools,
+            u8::from(self.jobs),
+            u8::from(self.news)
+        )
     }
 }
 
