@@ -13,7 +13,7 @@ KERNEL_TARGET := x86_64-unknown-none
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
-	@echo '               (SCENARIO=file.toml, SEED=number; as root also Linux programs over the drivers)'
+	@echo '               (SCENARIO=file.toml, SEED=number), then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
 	@echo 'make modules   build the kernel modules into proto/kernel'
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
@@ -25,6 +25,7 @@ run:
 	@sh tools/setup.sh run
 	@$(CARGO) run -p kmod -- build
 	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED))
+	@$(CARGO) run --quiet -p ibdlab -- run --live scenarios/linux-programs.toml
 
 test:
 	@sh tools/setup.sh test

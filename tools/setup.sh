@@ -33,6 +33,7 @@ wanted() {
 			missing iproute2 ip
 			missing iputils-ping ping
 			missing curl curl
+			missing busybox busybox
 		fi
 		;;
 	esac
