@@ -26,7 +26,10 @@ fn failures(file: &str, count: u64) -> Vec<String> {
                         return;
                     }
                     if let Err(why) = one(&file, seed) {
-                        failures.lock().expect("no worker panics with it").push(format!("seed {seed}: {why}"));
+                        failures
+                            .lock()
+                            .expect("no worker panics with it")
+                            .push(format!("seed {seed}: {why}"));
                     }
                 }
             });
@@ -40,7 +43,11 @@ fn one(file: &Path, seed: u64) -> Result<(), String> {
     let options =
         Options { seed, live: false, proto: root().join("proto/kernel"), modules: Vec::new(), capture: None };
     let report = run(scenario, options, |_| {}).map_err(|error| format!("{error:#}"))?;
-    report.steps.iter().find(|step| !step.ok).map_or(Ok(()), |step| Err(format!("{}: {}", step.step, step.text)))
+    report
+        .steps
+        .iter()
+        .find(|step| !step.ok)
+        .map_or(Ok(()), |step| Err(format!("{}: {}", step.step, step.text)))
 }
 
 #[test]

@@ -44,8 +44,14 @@ fn one_seed_writes_one_report_and_tshark_reads_its_capture() {
     let (first, second) = (directory.path().join("1.json"), directory.path().join("2.json"));
     let capture = directory.path().join("two-hosts.pcapng");
     let scenario = "scenarios/two-hosts.toml";
-    let run = ibdlab(&["run", scenario, "--seed", "11", "--report", &text(&first), "--capture", &text(&capture)]);
-    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let run =
+        ibdlab(&["run", scenario, "--seed", "11", "--report", &text(&first), "--capture", &text(&capture)]);
+    assert!(
+        run.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&run.stdout),
+        String::from_utf8_lossy(&run.stderr)
+    );
     let again = ibdlab(&["run", scenario, "--seed", "11", "--report", &text(&second)]);
     assert!(again.status.success());
     let (report, same) = (report(&first), report(&second));
@@ -54,11 +60,17 @@ fn one_seed_writes_one_report_and_tshark_reads_its_capture() {
     assert_eq!(step(&report, "ping")["facts"]["answered"], 1_000);
     assert_eq!(step(&report, "tcp")["facts"]["bytes"], 64 << 20);
 
-    assert!(!tshark(&capture, "arp.opcode == 1 && arp.hw.type == 32", &["frame.number"]).is_empty(), "ARP over IB");
+    assert!(
+        !tshark(&capture, "arp.opcode == 1 && arp.hw.type == 32", &["frame.number"]).is_empty(),
+        "ARP over IB"
+    );
     let echoes = tshark(&capture, "icmp.type == 8", &["ip.len"]);
     assert!(echoes.len() >= 2_000, "{} echo requests, out and in", echoes.len());
     assert!(echoes.iter().any(|len| len == "2044"), "one fills the MTU");
-    assert!(tshark(&capture, "tcp.port == 5001", &["tcp.len"]).len() > 60_000, "64 MiB in segments, out and in");
+    assert!(
+        tshark(&capture, "tcp.port == 5001", &["tcp.len"]).len() > 60_000,
+        "64 MiB in segments, out and in"
+    );
     let options = tshark(&capture, "icmpv6.type == 135", &["infiniband.payload", "icmpv6.opt.length"]);
     assert!(!options.is_empty(), "a neighbour solicitation");
     assert!(options.iter().all(|line| line.ends_with('3')), "24-byte options: {options:?}");
@@ -75,7 +87,9 @@ fn padding_is_in_front_on_the_wire(capture: &Path) {
     let first = dump.split("\n\n").next().expect("one packet");
     let bytes: Vec<u8> = first
         .lines()
-        .flat_map(|line| line.get(6..53).unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .flat_map(|line| {
+            line.get(6..53).unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        })
         .filter_map(|byte| u8::from_str_radix(&byte, 16).ok())
         .collect();
     // ICRC and VCRC end the frame; before them lie the 24 bytes of the source link-layer address option.
@@ -102,7 +116,8 @@ fn a_failed_step_is_exit_1_and_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("impatient.toml");
     let scenario = std::fs::read_to_string(root().join("scenarios/two-hosts.toml")).expect("the scenario");
-    std::fs::write(&file, scenario.replace("up = { within_ms = 10_000 }", "up = { within_ms = 1 }")).expect("written");
+    std::fs::write(&file, scenario.replace("up = { within_ms = 10_000 }", "up = { within_ms = 1 }"))
+        .expect("written");
     let run = ibdlab(&["run", &text(&file)]);
     assert_eq!(run.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&run.stdout).contains("FAIL  up"), "{run:?}");
@@ -115,7 +130,10 @@ fn what_keeps_a_run_from_beginning_is_said_in_one_line() {
     let cases: [(&[&str], &str); 5] = [
         (&["run", "scenarios/none.toml"], "scenarios/none.toml: No such file"),
         (&["run", scenario, "--module", "alice/ibd=/none"], "/none: no such object"),
-        (&["run", scenario, "--module", "carol/ibd=/none"], "expected one of alice/ibd, alice/mac_ib, bob/ibd, bob/mac_ib"),
+        (
+            &["run", scenario, "--module", "carol/ibd=/none"],
+            "expected one of alice/ibd, alice/mac_ib, bob/ibd, bob/mac_ib",
+        ),
         (&["run", scenario, "--module", "alice=/none"], "expected HOST/NAME=PATH"),
         (&["run", scenario, "--capture", "/none/capture"], "cannot write the capture /none/capture"),
     ];
@@ -135,7 +153,12 @@ fn partitions_made_by_dladm_carry_the_same_traffic() {
     let scenario = scenario.replace("[[host]]\n", "[[host]]\ndriver = \"ibp\"\n").replace("64MiB", "4MiB");
     std::fs::write(&file, scenario).expect("written");
     let run = ibdlab(&["run", &text(&file)]);
-    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&run.stdout),
+        String::from_utf8_lossy(&run.stderr)
+    );
 }
 
 #[test]
@@ -145,7 +168,12 @@ fn all_threads_on_the_wall_clock_end_as_well() {
     let scenario = std::fs::read_to_string(root().join("scenarios/two-hosts.toml")).expect("the scenario");
     std::fs::write(&file, scenario.replace("down_ms = 3_000", "down_ms = 300")).expect("written");
     let run = ibdlab(&["run", &text(&file), "--live"]);
-    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&run.stdout),
+        String::from_utf8_lossy(&run.stderr)
+    );
 }
 
 /// Runs what root can run and says so otherwise; either way the command ends well.

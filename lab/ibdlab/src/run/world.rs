@@ -66,7 +66,10 @@ impl World {
 
     /// As [`World::host`].
     pub fn host_mut(&mut self, name: &str) -> Result<&mut HostRun> {
-        self.hosts.iter_mut().find(|host| host.name == name).ok_or_else(|| anyhow!("there is no host `{name}`"))
+        self.hosts
+            .iter_mut()
+            .find(|host| host.name == name)
+            .ok_or_else(|| anyhow!("there is no host `{name}`"))
     }
 
     /// Carries out one step.
