@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,19 +30,12 @@ pub struct LinuxSide {
 }
 
 impl LinuxSide {
-    /// A namespace for `host` with its device, and where packets from it will come.
-    pub fn create(
-        host: &str,
-        addresses: &[IpCidr],
-        mtu: usize,
-        machine: &Machine,
-    ) -> Result<(Self, Receiver<Vec<u8>>, Sender<Vec<u8>>)> {
+    /// A namespace for `host` with its device.
+    pub fn create(host: &str, addresses: &[IpCidr], mtu: usize, machine: &Machine) -> Result<Self> {
         let namespace = Namespace::create(host)?;
         let tun = Arc::new(Tun::create(&namespace, DEVICE, addresses, mtu)?);
-        let (sender, receiver) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let this = Self { namespace, tun, stop, reader: None, _waker: machine.outside_waker() };
-        Ok((this, receiver, sender))
+        Ok(Self { namespace, tun, stop, reader: None, _waker: machine.outside_waker() })
     }
 
     /// Starts reading: each packet goes to `sender`, then `wake` is called.

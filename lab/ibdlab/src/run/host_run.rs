@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::mpsc;
 
 use anyhow::{Context, Result, anyhow};
 use fakekernel::{Errno, Kernel, Module, Nanos};
@@ -114,8 +115,8 @@ impl HostRun {
 
     fn open_tun(&mut self) -> Result<()> {
         let machine = self.kernel.machine().clone();
-        let (mut linux, receiver, sender) =
-            LinuxSide::create(&self.name, &self.addresses, DEFAULT_SDU, &machine)?;
+        let mut linux = LinuxSide::create(&self.name, &self.addresses, DEFAULT_SDU, &machine)?;
+        let (sender, receiver) = mpsc::channel();
         let (tun, addresses) = (linux.tun.clone(), self.addresses.clone());
         self.open(move |info| Box::new(TunBridge::new(info, addresses, tun, receiver)))?;
         linux.read(sender, self.ip()?.waker());
