@@ -33,7 +33,7 @@ pub struct HostRun {
     /// GUID of the adapter's port.
     pub port: fabric::Guid,
     driver: Driver,
-    pkey: u16,
+    pub pkey: u16,
     pub addresses: Vec<IpCidr>,
     object: PathBuf,
     module: Option<Module>,

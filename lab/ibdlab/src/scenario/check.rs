@@ -77,6 +77,9 @@ fn check_step(scenario: &Scenario, step: &Step) -> Checked {
         }
         Step::Flap(flap) => known_host(scenario, &flap.host).map(drop),
         Step::UnloadUnderTraffic(step) => check_host(scenario, &step.host, false),
+        Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
+        Step::HcaRemoval(step) => check_host(scenario, &step.host, false),
+        Step::SmRestart(_) => Ok(()),
         Step::Attach(_) | Step::Up(_) | Step::Resolve(_) | Step::Counts(_) | Step::Unload(_) => Ok(()),
     }
 }

@@ -100,6 +100,12 @@ pub enum Step {
     Tcp(TcpStep),
     Multicast(MulticastStep),
     Flap(FlapStep),
+    /// The subnet manager dies and another one takes over, which knows nobody; unicast flows all the while.
+    SmRestart(SmRestartStep),
+    /// A host's P_Key goes from its port's table and comes back at another index.
+    PkeyMoves(PkeyMovesStep),
+    /// A host's adapter is pulled while it is in use.
+    HcaRemoval(HcaRemovalStep),
     /// Traffic both ways; at instants that the seed chooses, a port flaps and one host is unloaded.
     UnloadUnderTraffic(UnderTrafficStep),
     /// Linux's own ping between two hosts with TUN devices.
@@ -160,6 +166,32 @@ pub struct FlapStep {
     /// The link must be up again so long after the port is.
     #[serde(default = "default_within")]
     pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SmRestartStep {
+    /// How long nobody answers.
+    pub away_ms: u64,
+    /// Every host must be a member of its broadcast group again so long after.
+    #[serde(default = "default_within")]
+    pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PkeyMovesStep {
+    pub host: Spanned<String>,
+    pub away_ms: u64,
+    /// The link must be up again so long after.
+    #[serde(default = "default_within")]
+    pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HcaRemovalStep {
+    pub host: Spanned<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

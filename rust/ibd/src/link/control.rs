@@ -209,7 +209,7 @@ impl Control {
             }
             link::Action::Announce(status) => {
                 self.announced(now, status);
-                return Some(Effect::Announce(status));
+                return Some(Effect::Announce(self.as_the_mac_layer_sees(status)));
             }
             link::Action::Note(note) => return Some(Effect::Note(Note::Link(note))),
         };
@@ -240,6 +240,14 @@ impl Control {
             Status::Stopped => groups::Event::Stop,
         };
         self.groups.handle_event(now, event);
+    }
+
+    /// The machine of a removed adapter's link is stopped; the MAC layer, which did not stop it, hears of a port that is down.
+    fn as_the_mac_layer_sees(&self, status: Status) -> Status {
+        match status {
+            Status::Stopped if self.removed => Status::Down(link::WaitsFor::Port),
+            other => other,
+        }
     }
 
     fn groups_action(&mut self, now: Instant, action: groups::Action<Group>) -> Option<Effect> {

@@ -45,7 +45,7 @@ pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
 }
 
 /// Ports that the SA has as members of some partition's broadcast group.
-fn broadcast_members(world: &World) -> Vec<fabric::Guid> {
+pub fn broadcast_members(world: &World) -> Vec<fabric::Guid> {
     let Some(sm) = world.infiniband.sm() else { return Vec::new() };
     sm.inspect(|sm| {
         sm.sa()
@@ -88,7 +88,7 @@ pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
 }
 
 /// One echo from the host to each other one.
-fn reachable(world: &World, name: &str) -> Result<()> {
+pub fn reachable(world: &World, name: &str) -> Result<()> {
     let from = world.host(name)?;
     for to in world.hosts.iter().filter(|to| to.name != name) {
         let address = to.first_address();

@@ -1,0 +1,104 @@
+//! What happens to a subnet around running links: its manager, its partitions, an adapter.
+
+use anyhow::{Result, anyhow, ensure};
+use fabric::{Guid, PKey};
+use fakekernel::Nanos;
+use lab_gldv3::LinkState;
+use sm::Lid;
+
+use super::lifecycle::{broadcast_members, reachable};
+use crate::report::Findings;
+use crate::run::world::World;
+use crate::scenario::{HcaRemovalStep, PkeyMovesStep, SmRestartStep};
+
+/// A new manager gives out other multicast LIDs than the old one did.
+const MLIDS_LATER: u16 = 16;
+/// How often the wait for a state looks again.
+const POLL: Nanos = Nanos::from_millis(10);
+/// A P_Key nobody has a use for, to fill the table in front of the one that moved.
+const FILLER: u16 = 0x7ffe;
+
+/// See [`crate::scenario::Step::SmRestart`].
+pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
+    let sm = world.infiniband.sm().ok_or_else(|| anyhow!("there is no embedded subnet manager"))?;
+    sm.stop();
+    let back = world.machine.now() + Nanos::from_millis(step.away_ms);
+    let mut answered = 0;
+    while world.machine.now() < back {
+        all_reachable(world)?;
+        answered += 1;
+        fakekernel::sleep(Nanos::from_millis(100));
+    }
+    sm.restart(Lid(Lid::FIRST_MULTICAST.0 + MLIDS_LATER));
+    let since = world.machine.now();
+    let deadline = since + Nanos::from_millis(step.within_ms);
+    while !all_are_members(world) {
+        ensure!(
+            world.machine.now() < deadline,
+            "{} ms after the new manager came, the broadcast group has only {:?}",
+            step.within_ms,
+            broadcast_members(world)
+        );
+        all_reachable(world)?;
+        fakekernel::sleep(POLL);
+    }
+    all_reachable(world)?;
+    let took = world.machine.now().since(since);
+    let text = format!(
+        "unicast answered {answered} times without a manager; every host a member again {took} after the new one came"
+    );
+    Ok(Findings::new(text).fact("rejoined_us", took.0 / 1_000))
+}
+
+fn all_are_members(world: &World) -> bool {
+    let members = broadcast_members(world);
+    world.hosts.iter().all(|host| members.contains(&host.port))
+}
+
+fn all_reachable(world: &World) -> Result<()> {
+    world.hosts.iter().try_for_each(|host| reachable(world, &host.name))
+}
+
+/// See [`crate::scenario::Step::PkeyMoves`].
+pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
+    let name = step.host.get_ref();
+    let (port, pkey) = {
+        let host = world.host(name)?;
+        (host.port, PKey(host.pkey))
+    };
+    set_pkeys(world, port, &[PKey(FILLER)])?;
+    let back = world.machine.now() + Nanos::from_millis(step.away_ms);
+    let down = world.host(name)?.ip()?.wait_link(LinkState::Down, back);
+    ensure!(down, "{name}: the link is still up without its P_Key");
+    fakekernel::sleep(back.since(world.machine.now()));
+    set_pkeys(world, port, &[PKey(FILLER), PKey(0), pkey])?;
+    let since = world.machine.now();
+    let up = world.host(name)?.ip()?.wait_link(LinkState::Up, since + Nanos::from_millis(step.within_ms));
+    ensure!(up, "{name}: the link is not up {} ms after its P_Key came back", step.within_ms);
+    let took = world.machine.now().since(since);
+    all_reachable(world)?;
+    let text = format!(
+        "{name}: down without its P_Key, up {took} after it came back at index 2, every neighbour reachable"
+    );
+    Ok(Findings::new(text).fact("recovery_us", took.0 / 1_000))
+}
+
+fn set_pkeys(world: &World, port: Guid, pkeys: &[PKey]) -> Result<()> {
+    world
+        .infiniband
+        .fabric()
+        .set_pkeys(port, pkeys)
+        .map_err(|error| anyhow!("the port's P_Key table: {error}"))
+}
+
+/// See [`crate::scenario::Step::HcaRemoval`].
+pub fn hca_removal(world: &mut World, step: &HcaRemovalStep) -> Result<Findings> {
+    let name = step.host.get_ref();
+    let host = world.host(name)?;
+    let (kernel, node) = (host.kernel.clone(), Guid(host.port.0 - 1));
+    world.infiniband.remove_hca(&kernel, node).map_err(|error| anyhow!("{name}: {error}"))?;
+    let deadline = world.machine.now() + Nanos::from_secs(1);
+    let down = world.host(name)?.ip()?.wait_link(LinkState::Down, deadline);
+    ensure!(down, "{name}: the link does not say that its adapter is gone");
+    Ok(Findings::new(format!("{name}: adapter pulled, everything freed in time, link down")))
+}
