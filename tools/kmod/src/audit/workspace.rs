@@ -9,7 +9,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 use super::{Finding, Rule};
 
 /// The crates that may hold unsafe code: the borders to C, and the subnet manager's FFI corner.
-const BORDERS: [&str; 8] = [
+const BORDERS: [&str; 7] = [
     "rust/illumos-sys-hdrs",
     "rust/kernel",
     "rust/gldv3",
@@ -17,7 +17,6 @@ const BORDERS: [&str; 8] = [
     "lab/fakekernel",
     "lab/gldv3",
     "lab/ibtf",
-    "lab/sm",
 ];
 
 /// The one crate both sides share: the interface itself.

@@ -86,4 +86,4 @@ struct modlinkage kmod_linkage = {
  * st_size bytes, of which it wants the last to be NUL.
  */
 char _depends_on[] =
-    "misc/mac misc/ibtl misc/ibcm misc/ibmf drv/ip misc/dls drv/dld";
+    "misc/mac misc/ibtl misc/ibcm misc/dls drv/dld";
