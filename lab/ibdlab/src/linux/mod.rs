@@ -14,7 +14,8 @@ pub fn missing() -> Option<String> {
     if !is_root() {
         return Some("network namespaces need root".to_owned());
     }
-    None
+    // Root of a container may lack CAP_NET_ADMIN or CAP_SYS_ADMIN.
+    Namespace::create("probe").err().map(|error| format!("{error:#}"))
 }
 
 fn is_root() -> bool {
