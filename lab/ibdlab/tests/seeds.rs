@@ -79,3 +79,9 @@ fn hca_pulled_under_an_open_link_frees_everything() {
     let failures = failures("hca-removal.toml", 50);
     assert!(failures.is_empty(), "{} of 50 seeds failed:\n{}", failures.len(), failures.join("\n"));
 }
+
+#[test]
+fn promiscuous_mode_hears_every_group_of_the_link_while_it_is_on() {
+    let failures = failures("eavesdrop.toml", 50);
+    assert!(failures.is_empty(), "{} of 50 seeds failed:\n{}", failures.len(), failures.join("\n"));
+}

@@ -146,6 +146,7 @@ impl Step {
             Step::Tcp(_) => "tcp",
             Step::Multicast(_) => "multicast",
             Step::Flap(_) => "flap",
+            Step::Eavesdrop(_) => "eavesdrop",
             Step::SmRestart(_) => "sm-restart",
             Step::PkeyMoves(_) => "pkey-moves",
             Step::HcaRemoval(_) => "hca-removal",

@@ -83,6 +83,7 @@ impl World {
             Step::Tcp(tcp) => steps::tcp(self, tcp),
             Step::Multicast(multicast) => steps::multicast(self, multicast),
             Step::Flap(flap) => steps::flap(self, flap),
+            Step::Eavesdrop(step) => steps::eavesdrop(self, step),
             Step::SmRestart(step) => steps::sm_restart(self, step),
             Step::PkeyMoves(step) => steps::pkey_moves(self, step),
             Step::HcaRemoval(step) => steps::hca_removal(self, step),

@@ -66,15 +66,8 @@ fn check_step(scenario: &Scenario, step: &Step) -> Checked {
         Step::Tcp(tcp) => check_pair(scenario, &tcp.from, &tcp.to, false),
         Step::LinuxPing(ping) => check_pair(scenario, &ping.from, &ping.to, true),
         Step::LinuxFetch(fetch) => check_pair(scenario, &fetch.from, &fetch.to, true),
-        Step::Multicast(multicast) => {
-            check_host(scenario, &multicast.from, false)?;
-            check_host(scenario, &multicast.to, false)?;
-            if multicast.group.get_ref().is_multicast() {
-                Ok(())
-            } else {
-                fault(&multicast.group, format!("{} is no multicast group", multicast.group))
-            }
-        }
+        Step::Multicast(step) => check_group(scenario, &[&step.from, &step.to], &step.group),
+        Step::Eavesdrop(step) => check_group(scenario, &[&step.by, &step.from, &step.to], &step.group),
         Step::Flap(flap) => known_host(scenario, &flap.host).map(drop),
         Step::UnloadUnderTraffic(step) => check_host(scenario, &step.host, false),
         Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
@@ -95,6 +88,14 @@ fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>,
         }
         Some(host) => check_tun(host, to, tun),
     }
+}
+
+fn check_group(scenario: &Scenario, hosts: &[&Spanned<String>], group: &Spanned<IpAddr>) -> Checked {
+    hosts.iter().try_for_each(|host| check_host(scenario, host, false))?;
+    if group.get_ref().is_multicast() {
+        return Ok(());
+    }
+    fault(group, format!("{group} is no multicast group"))
 }
 
 fn check_host(scenario: &Scenario, name: &Spanned<String>, tun: bool) -> Checked {

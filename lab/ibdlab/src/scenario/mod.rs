@@ -100,6 +100,8 @@ pub enum Step {
     Tcp(TcpStep),
     Multicast(MulticastStep),
     Flap(FlapStep),
+    /// A third host in promiscuous mode hears a group it has not joined; afterwards it does not.
+    Eavesdrop(EavesdropStep),
     /// The subnet manager dies and another one takes over, which knows nobody; unicast flows all the while.
     SmRestart(SmRestartStep),
     /// A host's P_Key goes from its port's table and comes back at another index.
@@ -166,6 +168,16 @@ pub struct FlapStep {
     /// The link must be up again so long after the port is.
     #[serde(default = "default_within")]
     pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EavesdropStep {
+    pub by: Spanned<String>,
+    pub from: Spanned<String>,
+    pub to: Spanned<String>,
+    pub group: Spanned<std::net::IpAddr>,
+    pub count: u32,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -12,5 +12,5 @@ pub use counts::counts;
 pub use lifecycle::{attach, flap, unload, up};
 pub use linux::{linux_fetch, linux_ping};
 pub use subnet::{hca_removal, pkey_moves, sm_restart};
-pub use traffic::{multicast, ping, resolve, tcp};
+pub use traffic::{eavesdrop, multicast, ping, resolve, tcp};
 pub use under_traffic::unload_under_traffic;

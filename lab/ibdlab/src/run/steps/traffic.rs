@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use fakekernel::Nanos;
+use lab_gldv3::{Promiscuity, Stream};
 
 use crate::host::IpThread;
 use crate::ip::apps::{App, GroupHear, GroupSay, Outcome, Ping, TcpReceive, TcpSend};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
-use crate::scenario::{MulticastStep, PingStep, TcpStep};
+use crate::scenario::{EavesdropStep, MulticastStep, PingStep, TcpStep};
 
 const TCP_PORT: u16 = 5001;
 const FIRST_LOCAL_PORT: u16 = 49152;
@@ -131,6 +132,42 @@ pub fn multicast(world: &mut World, step: &MulticastStep) -> Result<Findings> {
         from.name, group.0, step.count, step.count, to.name
     );
     Ok(Findings::new(text).fact("heard", step.count))
+}
+
+/// Promiscuous mode: groups of the link that the host has not joined are heard while it is on, and only then.
+pub fn eavesdrop(world: &mut World, step: &EavesdropStep) -> Result<Findings> {
+    let (from, to) = (world.host(step.from.get_ref())?, world.host(step.to.get_ref())?);
+    let by = world.host(step.by.get_ref())?;
+    let group = (*step.group.get_ref(), GROUP_PORT);
+    let errno = |errno| anyhow!("{}: {errno}", by.name);
+    let stream = Stream::open_passive(&by.kernel, &by.link()).map_err(errno)?;
+    stream.set_promiscuous(Promiscuity::Physical, true).map_err(errno)?;
+    let overheard = group_packets(by, || hear(world, from, to, group, step.count).map(drop))?;
+    ensure!(
+        overheard >= u64::from(step.count),
+        "{} received {overheard} group packets in promiscuous mode, expected the {} of {}",
+        by.name,
+        step.count,
+        group.0
+    );
+    stream.set_promiscuous(Promiscuity::Physical, false).map_err(errno)?;
+    drop(stream);
+    // The memberships of promiscuous mode are given back first.
+    fakekernel::sleep(Nanos::from_secs(1));
+    let after = group_packets(by, || hear(world, from, to, group, step.count).map(drop))?;
+    ensure!(after == 0, "{} still received {after} group packets after promiscuous mode", by.name);
+    let text = format!(
+        "{} overheard {overheard} group packets, those to {} among them, and none once promiscuous mode was off",
+        by.name, group.0
+    );
+    Ok(Findings::new(text).fact("overheard", overheard))
+}
+
+/// Group packets that `by` receives while the others talk.
+fn group_packets(by: &HostRun, talk: impl FnOnce() -> Result<()>) -> Result<u64> {
+    let before = by.statistics()?.multircv;
+    talk()?;
+    Ok(by.statistics()?.multircv - before)
 }
 
 fn hear(world: &World, from: &HostRun, to: &HostRun, group: (IpAddr, u16), count: u32) -> Result<Vec<u32>> {
