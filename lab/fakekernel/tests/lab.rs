@@ -118,13 +118,20 @@ fn everybody_waiting_is_a_hang_in_both_modes() {
         let halt = machine
             .run(move || {
                 let lock = Arc::new(SleepMutex::new("perimeter", ()));
-                let mine = lock.clone();
+                let taken = Arc::new((HostMutex::new(false), WaitQueue::new("the holder")));
+                let (mine, told) = (lock.clone(), taken.clone());
                 let holder = host.spawn("holder", Ctx::Kernel, move || {
                     let _held = mine.lock();
+                    *told.0.lock() = true;
+                    told.1.wake_all();
                     let state = HostMutex::new(());
                     drop(WaitQueue::new("an answer").wait(state.lock()));
                 });
-                sleep(Nanos::from_millis(1));
+                let mut is_taken = taken.0.lock();
+                while !*is_taken {
+                    is_taken = taken.1.wait(is_taken);
+                }
+                drop(is_taken);
                 let _never = lock.lock();
                 holder.join();
             })

@@ -1,14 +1,12 @@
-//! How long three million kernel calls take. The bound is generous: it catches a scheduler that has become useless, not a slow day.
+//! Three million kernel calls by four threads that contend: no update is lost, in any way of running them.
 
 mod probe;
-
-use std::time::{Duration, Instant};
 
 use fakekernel::Config;
 use probe::{Probe, go_with};
 
 #[test]
-fn three_million_kernel_calls_with_four_threads_take_seconds() {
+fn three_million_contended_kernel_calls_lose_no_update() {
     let probe = Probe::build(
         "busy",
         "",
@@ -38,10 +36,7 @@ fn three_million_kernel_calls_with_four_threads_take_seconds() {
         ("live", Config::live()),
         ("live, no checks", Config { checks: false, ..Config::live() }),
     ] {
-        let begun = Instant::now();
-        let (machine, result) = go_with(config, &probe);
-        assert_eq!(result.unwrap(), 4 * (375_000 / 16 + 1));
-        println!("{what}: {:?}, {} kernel calls", begun.elapsed(), machine.crossings());
-        assert!(begun.elapsed() < Duration::from_secs(60));
+        let (_, result) = go_with(config, &probe);
+        assert_eq!(result.unwrap(), 4 * (375_000 / 16 + 1), "{what}");
     }
 }
