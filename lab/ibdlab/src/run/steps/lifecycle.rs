@@ -32,7 +32,7 @@ pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
         ensure!(up, "{}: {} is not up after {} ms", host.name, host.link(), step.within_ms);
         host.link_is_up()?;
         let speed = host.statistics()?.ifspeed / 1_000_000_000;
-        let members = broadcast_members(world);
+        let members = broadcast_members(world, host.pkey);
         ensure!(
             members.contains(&host.port),
             "{}: port {} is not among the broadcast group's members {members:?} at the SA",
@@ -44,13 +44,14 @@ pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
     Ok(Findings::new(lines.join("\n")))
 }
 
-/// Ports that the SA has as members of some partition's broadcast group.
-pub fn broadcast_members(world: &World) -> Vec<fabric::Guid> {
+/// Ports that the SA has as members of a partition's broadcast group.
+pub fn broadcast_members(world: &World, pkey: u16) -> Vec<fabric::Guid> {
     let Some(sm) = world.infiniband.sm() else { return Vec::new() };
+    let broadcast = broadcast_mgid(sm::PKey(pkey), SCOPE);
     sm.inspect(|sm| {
         sm.sa()
             .groups()
-            .filter(|(record, _)| record.mgid == broadcast_mgid(record.p_key, SCOPE))
+            .filter(|(record, _)| record.mgid == broadcast)
             .flat_map(|(_, members)| members)
             .map(|guid| fabric::Guid(guid.0))
             .collect()

@@ -8,6 +8,7 @@ use sm::Lid;
 
 use super::lifecycle::{broadcast_members, reachable};
 use crate::report::Findings;
+use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::{HcaRemovalStep, PkeyMovesStep, SmRestartStep};
 
@@ -32,12 +33,11 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     sm.restart(Lid(Lid::FIRST_MULTICAST.0 + MLIDS_LATER));
     let since = world.machine.now();
     let deadline = since + Nanos::from_millis(step.within_ms);
-    while !all_are_members(world) {
+    while let Some(absent) = first_not_a_member(world) {
         ensure!(
             world.machine.now() < deadline,
-            "{} ms after the new manager came, the broadcast group has only {:?}",
-            step.within_ms,
-            broadcast_members(world)
+            "{} ms after the new manager came, {absent} is not in its broadcast group",
+            step.within_ms
         );
         all_reachable(world)?;
         fakekernel::sleep(POLL);
@@ -50,9 +50,10 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     Ok(Findings::new(text).fact("rejoined_us", took.0 / 1_000))
 }
 
-fn all_are_members(world: &World) -> bool {
-    let members = broadcast_members(world);
-    world.hosts.iter().all(|host| members.contains(&host.port))
+/// A host that its partition's broadcast group lacks.
+fn first_not_a_member(world: &World) -> Option<&str> {
+    let lacks = |host: &&HostRun| !broadcast_members(world, host.pkey).contains(&host.port);
+    world.hosts.iter().find(lacks).map(|host| host.name.as_str())
 }
 
 fn all_reachable(world: &World) -> Result<()> {
