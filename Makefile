@@ -9,13 +9,14 @@ SEED ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test modules audit bindings lint
+.PHONY: help run test modules coverage audit bindings lint
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
 	@echo '               (SCENARIO=file.toml, SEED=number), then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
 	@echo 'make modules   build the kernel modules into proto/kernel'
+	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
 	@echo 'make bindings  regenerate the Rust bindings from the C headers of rust/illumos-sys-hdrs'
 	@echo 'make lint      formatting, and clippy for the workstation and for the kernel'
@@ -34,6 +35,11 @@ test:
 modules:
 	@sh tools/setup.sh modules
 	@$(CARGO) run -p kmod -- build
+
+coverage:
+	@sh tools/setup.sh modules
+	@$(CARGO) run --quiet -p kmod -- build --coverage
+	$(CARGO) run --quiet -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED)) --coverage target/coverage
 
 audit: modules
 	@$(CARGO) run --quiet -p kmod -- audit

@@ -434,6 +434,7 @@ impl Kernel {
         self.0.callouts.clear();
         self.0.interrupts.clear();
         *self.0.detach_all.lock() = None;
+        modules.iter().for_each(Module::harvest);
         if left_behind {
             std::mem::forget((modules, states));
             return;

@@ -1,6 +1,7 @@
 //! One run.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::DerefMut;
 use std::panic::resume_unwind;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub injector: HostMutex<Injector>,
     rng: HostMutex<ChaCha8Rng>,
     pub hosts: HostMutex<Vec<Kernel>>,
+    /// Block counters by module name, over all hosts.
+    pub coverage: HostMutex<BTreeMap<String, Vec<u8>>>,
     stopping: AtomicBool,
     /// The thread that stopped the run.
     stopper: AtomicU64,
@@ -95,6 +98,7 @@ impl Machine {
             injector,
             rng: HostMutex::new(ChaCha8Rng::seed_from_u64(seed)),
             hosts: HostMutex::new(Vec::new()),
+            coverage: HostMutex::default(),
             stopping: AtomicBool::new(false),
             stopper: AtomicU64::new(0),
             outcome: Mutex::new(None),
@@ -171,6 +175,12 @@ impl Machine {
     /// Kernel calls so far.
     pub fn crossings(&self) -> u64 {
         self.0.crossings.load(Ordering::Relaxed)
+    }
+
+    /// How often each block of each module was run, by module name and over all hosts: of objects built with counters, and
+    /// counted until their copies were unloaded or the machine was over. 255 means at least so often.
+    pub fn coverage(&self) -> BTreeMap<String, Vec<u8>> {
+        self.0.coverage.lock().clone()
     }
 
     /// Tolerated and suppressed cases, sorted.

@@ -20,6 +20,10 @@ pub enum Command {
     Run(RunArgs),
 }
 
+/// Objects as they ship, and objects with block counters.
+const SHIPPED: &str = "proto/kernel";
+pub const COUNTING: &str = "proto/coverage";
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The scenario, a TOML file.
@@ -30,9 +34,12 @@ pub struct RunArgs {
     /// Another object for a module of one host.
     #[arg(long = "module", value_name = "HOST/NAME=PATH")]
     pub modules: Vec<ModuleOverride>,
-    /// Where the objects of `make modules` are.
-    #[arg(long, value_name = "DIR", default_value = "proto/kernel")]
-    pub proto: PathBuf,
+    /// Where the objects are; those of `make modules` if not said.
+    #[arg(long, value_name = "DIR")]
+    pub proto: Option<PathBuf>,
+    /// Use the objects of `make coverage` and write which of the driver's lines were run.
+    #[arg(long, value_name = "DIR")]
+    pub coverage: Option<PathBuf>,
     /// Seed of schedule, faults and payload, instead of the scenario's.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -42,4 +49,12 @@ pub struct RunArgs {
     /// Keep the capture of the fabric: pcap that tshark and Wireshark read.
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// Where the objects are.
+    pub fn proto(&self) -> PathBuf {
+        let default = if self.coverage.is_some() { COUNTING } else { SHIPPED };
+        self.proto.clone().unwrap_or_else(|| default.into())
+    }
 }

@@ -5,6 +5,7 @@
 //! - [`host`]: that layer on a link of the lab.
 //! - [`linux`]: the Linux side of a live run.
 //! - [`capture`]: what a capture says, counted independently.
+//! - [`coverage`]: which lines of the modules were run.
 //! - [`report`]: what a run found.
 //! - [`run`]: carries a scenario out.
 
@@ -14,6 +15,7 @@
 
 pub mod capture;
 pub mod cli;
+pub mod coverage;
 pub mod host;
 pub mod ip;
 pub mod linux;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use ibdlab::cli::{Cli, Command, RunArgs};
+use ibdlab::coverage::Lines;
 use ibdlab::linux;
 use ibdlab::run::{Options, run};
 use ibdlab::scenario::load;
@@ -31,11 +32,17 @@ fn run_command(args: RunArgs) -> Result<bool> {
     }
     let seed = args.seed.unwrap_or(scenario.seed);
     println!("{} (seed {seed})", scenario.name);
+    let proto = args.proto();
     let options =
-        Options { seed, live: args.live, proto: args.proto, modules: args.modules, capture: args.capture };
+        Options { seed, live: args.live, proto: proto.clone(), modules: args.modules, capture: args.capture };
     let report = run(scenario, options, |step| println!("{}", step.line()))?;
     if let Some(file) = &args.report {
         report.write(file)?;
+    }
+    if let Some(directory) = &args.coverage {
+        let lines = Lines::reached(&proto, &report.blocks.clone().unwrap_or_default())?;
+        lines.write(directory)?;
+        println!("{}; {}", lines.summary(), directory.join("lines.txt").display());
     }
     for note in &report.notes {
         println!("note: {note}");

@@ -9,6 +9,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::coverage::Blocks;
+
 /// The whole run.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -23,6 +25,9 @@ pub struct Report {
     pub trace: Option<Trace>,
     /// Rule violations that were tolerated or suppressed: rule, module, call, times.
     pub notes: Vec<Value>,
+    /// Which blocks of the modules were run, of objects that count it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<Blocks>,
 }
 
 #[derive(Debug, Serialize)]

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::coverage;
 use crate::link::Link;
 use crate::manifest::Module;
-use crate::rust_object;
+use crate::rust_object::{self, Flavour};
 use crate::shim::{Compile, include_dir};
 
 /// Builds `modules` into `proto/` below `root`; returns their paths.
@@ -17,21 +18,37 @@ use crate::shim::{Compile, include_dir};
 ///
 /// A tool is missing, a source does not compile, or the object has a GOT access without a direct form.
 pub fn build(root: &Path, modules: &[&Module]) -> Result<Vec<PathBuf>> {
+    build_as(root, modules, Flavour::Shipped)
+}
+
+/// Builds `modules` with block counters into `proto/coverage/`, each with `NAME.lines.json` beside it
+/// ([`coverage::LineTable`]); returns their paths.
+///
+/// # Errors
+///
+/// As [`build`].
+pub fn build_for_coverage(root: &Path, modules: &[&Module]) -> Result<Vec<PathBuf>> {
+    build_as(root, modules, Flavour::Coverage)
+}
+
+fn build_as(root: &Path, modules: &[&Module], flavour: Flavour) -> Result<Vec<PathBuf>> {
     let mut objects = BTreeMap::new();
     let mut paths = Vec::new();
     for module in modules {
         let object = match objects.get(&module.package) {
             Some(object) => PathBuf::clone(object),
-            None => rust_object::build(root, &module.package)?,
+            None => rust_object::build(root, &module.package, flavour)?,
         };
         objects.insert(module.package.clone(), object.clone());
-        paths.push(assemble(root, module, object).with_context(|| format!("module {}", module.name))?);
+        paths.push(
+            assemble(root, module, object, flavour).with_context(|| format!("module {}", module.name))?,
+        );
     }
     Ok(paths)
 }
 
 /// Joins the Rust object with the module's shim.
-fn assemble(root: &Path, module: &Module, object: PathBuf) -> Result<PathBuf> {
+fn assemble(root: &Path, module: &Module, object: PathBuf, flavour: Flavour) -> Result<PathBuf> {
     let scratch = tempfile::tempdir().context("creating a scratch directory")?;
     let shim = scratch.path().join("shim.o");
     Compile {
@@ -44,9 +61,17 @@ fn assemble(root: &Path, module: &Module, object: PathBuf) -> Result<PathBuf> {
 
     let mut inputs = rust_object::int128_helpers(root, &object, scratch.path())?;
     inputs.splice(0..0, [object, shim]);
-    let output = module.path(root);
-    Link { inputs: &inputs, globals: Some(&module.globals), scratch: scratch.path(), output: &output }
-        .run()?;
+    let output = match flavour {
+        Flavour::Shipped => module.path(root),
+        Flavour::Coverage => module.path_in(&root.join("proto/coverage")),
+    };
+    let link =
+        Link { inputs: &inputs, globals: Some(&module.globals), scratch: scratch.path(), output: &output };
+    if flavour == Flavour::Coverage {
+        coverage::link(&link, root)?;
+        return Ok(output);
+    }
+    link.run()?;
     if let Some(conf) = &module.conf {
         let installed =
             root.join("proto/kernel").join(&module.class).join(conf.file_name().unwrap_or_default());

@@ -9,6 +9,7 @@
 
 pub mod audit;
 pub mod build;
+pub mod coverage;
 mod elf;
 mod gotfix;
 pub mod link;

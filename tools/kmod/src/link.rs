@@ -35,29 +35,40 @@ impl Link<'_> {
     ///
     /// A tool is missing or fails; a GOT relocation is in an instruction that has no direct form.
     pub fn run(&self) -> Result<()> {
+        let linked = self.join(LINKER_SCRIPT, &[])?;
+        self.publish(&linked)
+    }
+
+    /// Links with `layout` and further options of ld, and rewrites GOT relocations; the file is in the scratch directory, debug sections and all.
+    pub(crate) fn join(&self, layout: &str, options: &[String]) -> Result<PathBuf> {
         let script = self.scratch.join("kmod.lds");
-        fs::write(&script, LINKER_SCRIPT).with_context(|| format!("writing {}", script.display()))?;
+        fs::write(&script, layout).with_context(|| format!("writing {}", script.display()))?;
         let linked = self.scratch.join("linked.o");
-        tool::run(
-            Command::new("ld").args(["-r", "-d", "-T"]).arg(&script).arg("-o").arg(&linked).args(self.inputs),
-        )?;
+        // Sections of a COMDAT group would stay apart, whatever the script says.
+        let mut ld = Command::new("ld");
+        ld.args(["-r", "-d", "--force-group-allocation"]).args(options).arg("-T").arg(&script);
+        tool::run(ld.arg("-o").arg(&linked).args(self.inputs))?;
 
         let mut image = fs::read(&linked).with_context(|| format!("reading {}", linked.display()))?;
         gotfix::rewrite(&mut image)
             .with_context(|| format!("GOT relocations of {}", self.output.display()))?;
         fs::write(&linked, &image).with_context(|| format!("writing {}", linked.display()))?;
+        Ok(linked)
+    }
 
+    /// Localises symbols, strips debug sections and puts the module in its place.
+    pub(crate) fn publish(&self, linked: &Path) -> Result<()> {
         let keep =
             self.globals.unwrap_or_default().iter().map(|symbol| format!("--keep-global-symbol={symbol}"));
         // An assembler that saw a GOT access leaves this symbol behind; nothing refers to it any more.
         let unneeded = "--strip-unneeded-symbol=_GLOBAL_OFFSET_TABLE_";
-        tool::run(Command::new("objcopy").args(["--strip-debug", unneeded]).args(keep).arg(&linked))?;
+        tool::run(Command::new("objcopy").args(["--strip-debug", unneeded]).args(keep).arg(linked))?;
 
         let dir = self.output.parent().context("a module has a directory")?;
         fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
         // Copied beside it and renamed: the scratch directory may be on another file system, and others may be reading.
         let beside = NamedTempFile::new_in(dir).with_context(|| format!("writing in {}", dir.display()))?;
-        fs::copy(&linked, beside.path()).with_context(|| format!("writing {}", beside.path().display()))?;
+        fs::copy(linked, beside.path()).with_context(|| format!("writing {}", beside.path().display()))?;
         beside.persist(self.output).with_context(|| format!("writing {}", self.output.display()))?;
         Ok(())
     }

@@ -24,6 +24,9 @@ enum Action {
     Build {
         /// The modules to build; all of tools/kmod/modules.toml if none is named.
         modules: Vec<String>,
+        /// With block counters, for the lab, into proto/coverage.
+        #[arg(long)]
+        coverage: bool,
     },
     /// Check the built modules and the workspace's dependency rule; any finding is a failure.
     Audit {
@@ -47,8 +50,14 @@ fn run(args: &Args) -> Result<bool> {
     let root = root()?;
     let manifest = Manifest::read(&root)?;
     match &args.command {
-        Action::Build { modules } => {
-            for path in build::build(&root, &manifest.select(modules)?)? {
+        Action::Build { modules, coverage } => {
+            let modules = manifest.select(modules)?;
+            let built = if *coverage {
+                build::build_for_coverage(&root, &modules)
+            } else {
+                build::build(&root, &modules)
+            };
+            for path in built? {
                 println!("built {}", path.strip_prefix(&root).unwrap_or(&path).display());
             }
             Ok(true)

@@ -69,6 +69,11 @@ impl Manifest {
 impl Module {
     /// Where the module goes: `proto/kernel/<class>/amd64/<name>` below `root`.
     pub fn path(&self, root: &Path) -> PathBuf {
-        root.join("proto/kernel").join(&self.class).join("amd64").join(&self.name)
+        self.path_in(&root.join("proto/kernel"))
+    }
+
+    /// Where the module goes below `proto`, which takes the place of `/kernel`.
+    pub fn path_in(&self, proto: &Path) -> PathBuf {
+        proto.join(&self.class).join("amd64").join(&self.name)
     }
 }

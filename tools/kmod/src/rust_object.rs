@@ -46,6 +46,41 @@ const INT128_HELPERS: &[&str] = &[
     "__muloti4",
 ];
 
+/// What a build of an object is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// The kernel.
+    Shipped,
+    /// The lab: each basic block counts how often it was run, in a table of the module itself, and there is line information.
+    Coverage,
+}
+
+/// LLVM's inline counters: no call in the code, so a run goes through the same kernel calls as with the shipped object.
+/// Without pruning every basic block has its own counter. `opt-level=1` keeps what the source keeps apart.
+const COVERAGE_FLAGS: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=3",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-prune-blocks=0",
+    "-Cdebuginfo=line-tables-only",
+    "-Copt-level=1",
+];
+
+impl Flavour {
+    fn target_dir(self) -> &'static str {
+        match self {
+            Self::Shipped => "target/kmod",
+            Self::Coverage => "target/kmod-coverage",
+        }
+    }
+
+    fn flags(self) -> String {
+        let more = if self == Self::Coverage { COVERAGE_FLAGS } else { &[] };
+        [RUSTFLAGS, more].concat().join("\x1f")
+    }
+}
+
 /// Builds `package` of the workspace at `root` and returns the object.
 ///
 /// The build has its own target directory, so that these flags and a developer's do not evict each other's artefacts.
@@ -53,25 +88,26 @@ const INT128_HELPERS: &[&str] = &[
 /// # Errors
 ///
 /// cargo is missing or fails; what it had to say is on standard error already.
-pub fn build(root: &Path, package: &str) -> Result<PathBuf> {
-    let target_dir = root.join("target/kmod");
+pub fn build(root: &Path, package: &str, flavour: Flavour) -> Result<PathBuf> {
+    let target_dir = root.join(flavour.target_dir());
     let object = target_dir.join("obj").join(format!("{package}.o"));
-    fs::create_dir_all(target_dir.join("obj")).context("creating target/kmod/obj")?;
-    cargo_rustc(root, package, &target_dir, &object)?;
+    fs::create_dir_all(target_dir.join("obj"))
+        .with_context(|| format!("creating {}/obj", flavour.target_dir()))?;
+    cargo_rustc(root, package, flavour, &target_dir, &object)?;
     if !object.exists() {
         // Cargo does not know of the object: when all else is fresh it does not run rustc again.
-        let mut clean = cargo(root);
+        let mut clean = cargo(root, flavour);
         clean.args(["clean", "--quiet", "--profile", "kmod", "--target", TARGET, "-p", package]);
         tool::run(clean.arg("--target-dir").arg(&target_dir))?;
-        cargo_rustc(root, package, &target_dir, &object)?;
+        cargo_rustc(root, package, flavour, &target_dir, &object)?;
     }
     Ok(object)
 }
 
-fn cargo_rustc(root: &Path, package: &str, target_dir: &Path, object: &Path) -> Result<()> {
+fn cargo_rustc(root: &Path, package: &str, flavour: Flavour, target_dir: &Path, object: &Path) -> Result<()> {
     let mut emit = OsString::from("--emit=obj=");
     emit.push(object);
-    let mut cargo = cargo(root);
+    let mut cargo = cargo(root, flavour);
     cargo.args([
         "rustc",
         "--quiet",
@@ -90,7 +126,7 @@ fn cargo_rustc(root: &Path, package: &str, target_dir: &Path, object: &Path) -> 
 }
 
 /// cargo with our flags, and without those of the caller's environment.
-fn cargo(root: &Path) -> Command {
+fn cargo(root: &Path, flavour: Flavour) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -100,7 +136,7 @@ fn cargo(root: &Path) -> Command {
             cargo.env_remove(&name);
         }
     }
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f")).current_dir(root);
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flavour.flags()).current_dir(root);
     cargo
 }
 

@@ -145,6 +145,7 @@ impl Module {
 
     /// The text is gone for good; the addresses stay taken.
     fn bury(&self) {
+        self.harvest();
         {
             let mut state = self.0.state.lock();
             state.unloaded = true;

@@ -1,5 +1,6 @@
 //! A loaded kernel module.
 
+mod coverage;
 mod elf;
 mod life;
 mod link;

@@ -90,6 +90,19 @@ impl Window {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer(self.start).cast(), bytes.len()) };
     }
 
+    /// Copies out what lies at `addr`, as far as it lies in the window and is still mapped.
+    pub(crate) fn read(&self, addr: usize, len: usize) -> Vec<u8> {
+        let within =
+            addr >= self.start && addr.checked_add(len).is_some_and(|end| end <= self.start + self.len);
+        if !within || !self.mapped.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut bytes = vec![0; len];
+        // SAFETY: mapped and readable (data, until it is buried), inside the window; the bytes are the module's, not Rust's.
+        unsafe { std::ptr::copy_nonoverlapping(pointer(addr).cast(), bytes.as_mut_ptr(), len) };
+        bytes
+    }
+
     pub(crate) fn protect(&self, access: Access) -> io::Result<()> {
         let prot = match access {
             Access::None => libc::PROT_NONE,

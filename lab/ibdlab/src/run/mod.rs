@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use fakekernel::{Config, Halt, Machine, Mode};
 use serde_json::json;
 
+use crate::coverage::Blocks;
 use crate::report::{Report, StepReport, Trace};
 use crate::scenario::{ModuleOverride, Scenario, Step};
 
@@ -50,11 +51,13 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         steps: Vec::new(),
         trace: None,
         notes: Vec::new(),
+        blocks: None,
     };
     let steps = run_steps(&machine, scenario, &options, objects, progress)?;
     report.steps = steps;
     report.ok = report.steps.iter().all(|step| step.ok);
     report.notes = notes(&machine);
+    report.blocks = Some(Blocks::of_counters(machine.coverage())).filter(|blocks| !blocks.0.is_empty());
     report.trace = (!options.live)
         .then(|| Trace { kernel_calls: machine.crossings(), hash: format!("{:016x}", machine.trace_hash()) });
     Ok(report)
