@@ -9,7 +9,7 @@ SEED ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test modules coverage audit bindings lint
+.PHONY: help run test modules coverage audit bindings lint install-gate uninstall-gate try-gate
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -20,6 +20,8 @@ help:
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
 	@echo 'make bindings  regenerate the Rust bindings from the C headers of rust/illumos-sys-hdrs'
 	@echo 'make lint      formatting, and clippy for the workstation and for the kernel'
+	@echo 'make install-gate GATE=dir     put the sources into an illumos gate; uninstall-gate takes them out'
+	@echo 'make try-gate GATE=dir         both, on a copy of that gate, with every name resolved'
 	@echo 'make help      this list'
 
 run:
@@ -55,3 +57,19 @@ lint:
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	CLIPPY_CONF_DIR=$(CURDIR)/tools/clippy-kernel $(CARGO) clippy --quiet --target $(KERNEL_TARGET) \
 		$(addprefix -p ,$(KERNEL_CRATES)) -- -D warnings
+
+GATE_TOOL = $(CARGO) run --quiet -p gate --
+THE_GATE = $(or $(GATE),$(error say which gate: make $@ GATE=directory))
+
+install-gate:
+	@sh tools/setup.sh modules
+	@$(GATE_TOOL) install '$(THE_GATE)'
+	@$(GATE_TOOL) check '$(THE_GATE)'
+
+uninstall-gate:
+	@sh tools/setup.sh modules
+	@$(GATE_TOOL) uninstall '$(THE_GATE)'
+
+try-gate:
+	@sh tools/setup.sh modules
+	@GATE_TOOL='$(GATE_TOOL)' sh tools/gate/try-public-gate.sh '$(THE_GATE)'

@@ -47,6 +47,24 @@ fn build_as(root: &Path, modules: &[&Module], flavour: Flavour) -> Result<Vec<Pa
     Ok(paths)
 }
 
+/// What a shim calls and what krtld looks up: all that stays global in [`rust_part`].
+const RUST_GLOBALS: [&str; 5] = ["_init", "_fini", "_info", "kmod_attach", "kmod_detach"];
+
+/// Writes the Rust part of a module to `output`, one relocatable object without the shim: what a gate's own linker
+/// joins with the shim that the gate's own compiler made.
+///
+/// # Errors
+///
+/// As [`build`].
+pub fn rust_part(root: &Path, package: &str, output: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir().context("creating a scratch directory")?;
+    let object = rust_object::build(root, package, Flavour::Shipped)?;
+    let mut inputs = rust_object::int128_helpers(root, &object, scratch.path())?;
+    inputs.insert(0, object);
+    let globals = RUST_GLOBALS.map(String::from);
+    Link { inputs: &inputs, globals: Some(&globals), scratch: scratch.path(), output }.run()
+}
+
 /// Joins the Rust object with the module's shim.
 fn assemble(root: &Path, module: &Module, object: PathBuf, flavour: Flavour) -> Result<PathBuf> {
     let scratch = tempfile::tempdir().context("creating a scratch directory")?;

@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use object::elf::SHN_UNDEF;
@@ -58,7 +57,7 @@ pub(crate) fn link(link: &Link<'_>, root: &Path) -> Result<()> {
     strip_unused_imports(&linked)?;
     let program = link.scratch.join("program");
     tool::run(
-        Command::new("ld")
+        tool::binutil("ld")
             .args(["--unresolved-symbols=ignore-all", "--no-warn-mismatch", "-e", "0", "-Ttext=0x10000000"])
             .arg("-o")
             .arg(&program)
@@ -81,7 +80,7 @@ fn strip_unused_imports(linked: &Path) -> Result<()> {
         symbol.section == SHN_UNDEF.0 && !symbol.name.is_empty() && !used.contains(index)
     });
     let options = unused.map(|(_, symbol)| format!("--strip-symbol={}", symbol.name));
-    tool::run(Command::new("objcopy").args(options).arg(linked)).map(drop)
+    tool::run(tool::binutil("objcopy").args(options).arg(linked)).map(drop)
 }
 
 fn line_table(program: &Path, root: &Path) -> Result<LineTable> {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
@@ -45,7 +44,7 @@ impl Link<'_> {
         fs::write(&script, layout).with_context(|| format!("writing {}", script.display()))?;
         let linked = self.scratch.join("linked.o");
         // Sections of a COMDAT group would stay apart, whatever the script says.
-        let mut ld = Command::new("ld");
+        let mut ld = tool::binutil("ld");
         ld.args(["-r", "-d", "--force-group-allocation"]).args(options).arg("-T").arg(&script);
         tool::run(ld.arg("-o").arg(&linked).args(self.inputs))?;
 
@@ -62,7 +61,7 @@ impl Link<'_> {
             self.globals.unwrap_or_default().iter().map(|symbol| format!("--keep-global-symbol={symbol}"));
         // An assembler that saw a GOT access leaves this symbol behind; nothing refers to it any more.
         let unneeded = "--strip-unneeded-symbol=_GLOBAL_OFFSET_TABLE_";
-        tool::run(Command::new("objcopy").args(["--strip-debug", unneeded]).args(keep).arg(linked))?;
+        tool::run(tool::binutil("objcopy").args(["--strip-debug", unneeded]).args(keep).arg(linked))?;
 
         let dir = self.output.parent().context("a module has a directory")?;
         fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;

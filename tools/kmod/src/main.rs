@@ -28,6 +28,14 @@ enum Action {
         #[arg(long)]
         coverage: bool,
     },
+    /// Write the Rust part of a module, without its C shim, for a gate's own linker.
+    Object {
+        /// The crate: mac_ib or ibd.
+        package: String,
+        /// The object to write.
+        #[arg(long, value_name = "FILE")]
+        output: PathBuf,
+    },
     /// Check the built modules and the workspace's dependency rule; any finding is a failure.
     Audit {
         /// The modules to check; all of tools/kmod/modules.toml if none is named.
@@ -60,6 +68,10 @@ fn run(args: &Args) -> Result<bool> {
             for path in built? {
                 println!("built {}", path.strip_prefix(&root).unwrap_or(&path).display());
             }
+            Ok(true)
+        }
+        Action::Object { package, output } => {
+            build::rust_part(&root, package, output)?;
             Ok(true)
         }
         Action::Audit { modules } => audit::audit(&root, &manifest, modules),

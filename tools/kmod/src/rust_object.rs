@@ -93,6 +93,9 @@ pub fn build(root: &Path, package: &str, flavour: Flavour) -> Result<PathBuf> {
     let object = target_dir.join("obj").join(format!("{package}.o"));
     fs::create_dir_all(target_dir.join("obj"))
         .with_context(|| format!("creating {}/obj", flavour.target_dir()))?;
+    // A gate's make asks for the same object of several modules at once. Released when the file is closed.
+    let lock = fs::File::create(target_dir.join("obj/lock")).context("creating the lock of the objects")?;
+    lock.lock().context("locking the objects")?;
     cargo_rustc(root, package, flavour, &target_dir, &object)?;
     if !object.exists() {
         // Cargo does not know of the object: when all else is fresh it does not run rustc again.
@@ -161,7 +164,7 @@ pub fn int128_helpers(root: &Path, object: &Path, scratch: &Path) -> Result<Vec<
         }
         let path = scratch.join(format!("int128-{index}.o"));
         fs::write(&path, member)?;
-        tool::run(Command::new("objcopy").args(["-g", "-R", ".llvmbc", "-R", ".llvmcmd"]).arg(&path))?;
+        tool::run(tool::binutil("objcopy").args(["-g", "-R", ".llvmbc", "-R", ".llvmcmd"]).arg(&path))?;
         wanted.extend(undefined(member)?);
         objects.push(path);
     }

@@ -14,6 +14,11 @@ fn package(tool: &str) -> &'static str {
     }
 }
 
+/// A GNU binutil: illumos has a linker of its own under the plain name, and GNU's with a `g` in front.
+pub fn binutil(name: &str) -> Command {
+    if cfg!(target_os = "illumos") { Command::new(format!("g{name}")) } else { Command::new(name) }
+}
+
 /// Runs `command` to its end and returns what it wrote to standard output.
 ///
 /// # Errors

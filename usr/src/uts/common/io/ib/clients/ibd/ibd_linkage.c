@@ -83,7 +83,10 @@ struct modlinkage kmod_linkage = {
 
 /*
  * krtld searches these for our undefined symbols, in this order, and reads
- * st_size bytes, of which it wants the last to be NUL.
+ * st_size bytes, of which it wants the last to be NUL.  A gate's linker writes
+ * the same into a dynamic section (ld -N).
  */
+#ifndef	KMOD_NEEDED_BY_LD
 char _depends_on[] =
     "misc/mac misc/ibtl misc/ibcm misc/dls drv/dld";
+#endif

@@ -28,5 +28,10 @@ struct modlinkage kmod_linkage = {
 	{ &mac_ib_modlmisc, NULL }
 };
 
-/* krtld reads st_size bytes and wants the last one to be NUL. */
+/*
+ * krtld reads st_size bytes and wants the last one to be NUL.  A gate's linker
+ * writes the same into a dynamic section (ld -N).
+ */
+#ifndef	KMOD_NEEDED_BY_LD
 char _depends_on[] = "misc/mac";
+#endif

@@ -1,0 +1,105 @@
+//! Recognising an illumos gate, and what differs between gates.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// What every gate has that the modules can be built in.
+const LANDMARKS: [&str; 6] = [
+    "usr/src/Makefile.master",
+    "usr/src/uts/Makefile.uts",
+    "usr/src/uts/Makefile.targ",
+    "usr/src/uts/common/Makefile.files",
+    "usr/src/uts/common/Makefile.rules",
+    "usr/src/uts/intel/Makefile.intel",
+];
+
+/// A checked-out illumos gate under git.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// The directory that holds `usr/src`.
+    pub root: PathBuf,
+    /// How its linker makes a module: with `-ztype=kmod`, or with `-r` and `-dy`.
+    pub linker_knows_modules: bool,
+    /// The suffix of package manifests: `p5m`, or `mf` before 2021.
+    pub manifest_suffix: &'static str,
+}
+
+impl Gate {
+    /// Recognises the gate at `root`.
+    ///
+    /// # Errors
+    ///
+    /// It is no gate, or not one under git; the error says what is missing.
+    pub fn open(root: &Path) -> Result<Gate> {
+        let gate = Gate::headers(root)?;
+        if !root.join(".git").exists() {
+            bail!(
+                "{}: not the top of a git repository, so what is changed here could not be told",
+                root.display()
+            );
+        }
+        Ok(gate)
+    }
+
+    /// Recognises a gate of which only the files are wanted; it need not be under git.
+    ///
+    /// # Errors
+    ///
+    /// It is no gate; the error says what is missing.
+    pub fn headers(root: &Path) -> Result<Gate> {
+        let root = root.canonicalize().with_context(|| format!("no gate at {}", root.display()))?;
+        if let Some(missing) = LANDMARKS.iter().find(|file| !root.join(file).is_file()) {
+            bail!("{}: not an illumos gate as we know it: {missing} is missing", root.display());
+        }
+        let targ = fs::read_to_string(root.join("usr/src/uts/Makefile.targ"))
+            .context("usr/src/uts/Makefile.targ")?;
+        let manifest_suffix = match fs::read_dir(root.join("usr/src/pkg/manifests")) {
+            Ok(mut entries) => {
+                let old =
+                    entries.any(|entry| entry.is_ok_and(|e| e.path().extension().is_some_and(|x| x == "mf")));
+                if old { "mf" } else { "p5m" }
+            }
+            Err(_) => bail!("{}: usr/src/pkg/manifests is missing", root.display()),
+        };
+        Ok(Gate { linker_knows_modules: targ.contains("-ztype=kmod"), manifest_suffix, root })
+    }
+
+    /// The tracked files that differ from the last commit, and the files that git neither tracks nor ignores.
+    ///
+    /// # Errors
+    ///
+    /// git is missing or fails.
+    pub fn changed(&self) -> Result<BTreeSet<PathBuf>> {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(&self.root).args([
+            "status",
+            "--porcelain",
+            "-z",
+            "--no-renames",
+            "--untracked-files=all",
+        ]);
+        // Ours could have pointed elsewhere.
+        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+            git.env_remove(name);
+        }
+        let output = git.output().context("cannot run git")?;
+        if !output.status.success() {
+            bail!("git status: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        let text = String::from_utf8(output.stdout).context("git status")?;
+        Ok(text.split('\0').filter_map(|entry| entry.get(3..)).map(PathBuf::from).collect())
+    }
+
+    /// The text of a file of the gate.
+    ///
+    /// # Errors
+    ///
+    /// It is not there or is not text.
+    pub fn text(&self, path: &str) -> Result<String> {
+        fs::read_to_string(self.root.join(path)).with_context(|| format!("{} of the gate", path))
+    }
+}

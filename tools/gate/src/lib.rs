@@ -1,0 +1,13 @@
+//! The way into an illumos gate: put the modules' sources into its build and take them out again, check what they name
+//! and what they assume of its headers, and make packages of what is built without one.
+
+#![forbid(unsafe_code)]
+
+pub mod apply;
+pub mod check;
+pub mod edit;
+pub mod gate;
+pub mod make;
+pub mod overlay;
+pub mod plan;
+pub mod record;

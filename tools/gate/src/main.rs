@@ -1,0 +1,92 @@
+//! `gate install`, `uninstall`, `check`: see docs/gate.md.
+
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use gate::gate::Gate;
+use gate::plan::{self, Plan};
+use gate::{apply, check};
+
+/// The way of the modules into an illumos gate.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Put our sources into a gate's build, in the place of its C driver and plugin.
+    Install {
+        /// The directory that holds the gate's usr/src.
+        gate: PathBuf,
+    },
+    /// Take them out again; the gate is then what it was.
+    Uninstall {
+        /// The directory that holds the gate's usr/src.
+        gate: PathBuf,
+    },
+    /// Resolve every module, object, dependency and path that the additions name.
+    Check {
+        /// A gate with our sources in it.
+        gate: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("gate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// False if something was found.
+fn run(args: &Args) -> Result<bool> {
+    let tree = tree()?;
+    match &args.command {
+        Action::Install { gate } => {
+            let gate = Gate::open(gate)?;
+            write(&gate, &plan::install(&tree, &gate)?)
+        }
+        Action::Uninstall { gate } => {
+            let gate = Gate::open(gate)?;
+            write(&gate, &plan::uninstall(&gate)?)
+        }
+        Action::Check { gate } => {
+            let findings = check::check(&tree, &Gate::headers(gate)?)?;
+            findings.iter().for_each(|finding| println!("{finding}"));
+            println!("{} paths and names that do not resolve", findings.len());
+            Ok(findings.is_empty())
+        }
+    }
+}
+
+fn write(gate: &Gate, plan: &Plan) -> Result<bool> {
+    apply::apply(&gate.root, &plan.writes, &mut |_| Ok(()))?;
+    for path in plan.writes.keys() {
+        println!("{} {}", if gate.root.join(path).exists() { "wrote  " } else { "removed" }, path.display());
+    }
+    for path in &plan.kept {
+        println!("kept    {}, the gate's own", path.display());
+    }
+    if plan.writes.is_empty() {
+        println!("nothing to change");
+    }
+    Ok(true)
+}
+
+/// The root of our tree: `cargo run` says where, and a binary started by hand knows where it was built.
+fn tree() -> Result<PathBuf> {
+    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&manifest_dir).join("../..");
+    root.canonicalize().with_context(|| root.display().to_string())
+}
