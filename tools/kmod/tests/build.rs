@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use kmod::audit::{self, Exports, Intent, Report};
-use kmod::build::build;
+use kmod::build::{build, rust_part};
 use kmod::manifest::{Manifest, Module};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 const WORKSPACE: &str = r#"
 [workspace]
@@ -121,6 +122,41 @@ fn crate_that_copies_and_divides_becomes_a_module_that_breaks_no_rule() {
     fs::remove_file(root.join("target/kmod/obj/divider.o")).unwrap();
     build(root, &modules).unwrap();
     assert_eq!(fs::read(modules[0].path(root)).unwrap(), first, "the same sources are the same module");
+}
+
+#[test]
+fn the_rust_part_shows_a_gates_linker_its_entry_points_and_asks_for_the_shim() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    write(root, "Cargo.toml", WORKSPACE);
+    write(root, "divider/Cargo.toml", CRATE);
+    write(root, "divider/src/lib.rs", SOURCE);
+    let output = root.join("gate/obj64/divider_rust.o");
+    rust_part(root, "divider", &output).unwrap();
+
+    let image = fs::read(&output).unwrap();
+    let file = object::File::parse(&*image).unwrap();
+    let names = |wanted: fn(&object::Symbol<'_, '_>) -> bool| -> Vec<String> {
+        let mut names: Vec<_> =
+            file.symbols().filter(wanted).map(|symbol| symbol.name().unwrap().to_string()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(|symbol| symbol.is_definition() && symbol.is_global()), ["_fini", "_info", "_init"]);
+    let asked = names(|symbol| symbol.is_undefined() && symbol.name() != Ok(""));
+    assert_eq!(asked, ["kmod_linkage", "memcpy", "mod_info", "mod_install", "mod_remove", "panic"]);
+    let direct = |relocation: object::Relocation| {
+        matches!(
+            relocation.flags(),
+            object::RelocationFlags::Elf {
+                r_type: object::elf::R_X86_64_64
+                    | object::elf::R_X86_64_PC32
+                    | object::elf::R_X86_64_PLT32
+                    | object::elf::R_X86_64_32S
+            }
+        )
+    };
+    assert!(file.sections().flat_map(|section| section.relocations()).all(|(_, found)| direct(found)));
 }
 
 #[test]
