@@ -26,9 +26,10 @@ struct Place<H> {
 }
 
 impl<H> AddressCache<H> {
-    /// Room for `4 << sets_log2` addresses. `seed` keeps outsiders from choosing addresses that collide.
-    pub(crate) fn new(sets_log2: u32, seed: u64) -> Result<Self, AllocError> {
-        let sets = 1_usize << sets_log2;
+    /// Room for `addresses`, rounded up to a power of two, at least four. `seed` keeps outsiders from choosing addresses that
+    /// collide.
+    pub(crate) fn new(addresses: usize, seed: u64) -> Result<Self, AllocError> {
+        let sets = addresses.div_ceil(WAYS).max(1).next_power_of_two();
         Ok(Self { places: KVec::from_fn(sets * WAYS, |_| None)?, mask: sets - 1, seed, victim: 0 })
     }
 
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn peers_that_differ_in_one_byte_of_the_guid_do_not_share_a_set() {
-        let mut cache = AddressCache::new(6, 1).unwrap();
+        let mut cache = AddressCache::new(256, 1).unwrap();
         for n in 0..128 {
             cache.insert(peer(n), n);
         }
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_handle_is_replaced_and_forgotten() {
-        let mut cache = AddressCache::new(2, 1).unwrap();
+        let mut cache = AddressCache::new(16, 1).unwrap();
         cache.insert(peer(1), 10);
         cache.insert(peer(1), 11);
         assert_eq!(cache.get(&peer(1)), Some(&11));
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_full_set_gives_up_an_address_that_was_not_used() {
-        let mut cache = AddressCache::new(0, 1).unwrap();
+        let mut cache = AddressCache::new(4, 1).unwrap();
         for n in 0..4 {
             cache.insert(peer(n), n);
         }
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn use_is_reported_once() {
-        let mut cache = AddressCache::new(1, 1).unwrap();
+        let mut cache = AddressCache::new(8, 1).unwrap();
         cache.insert(peer(1), 1);
         let (to, from) = cache.take_used(0).unwrap();
         assert_eq!(to, peer(1));

@@ -31,6 +31,8 @@ pub(crate) enum TxDrop {
     LinkReset,
     /// The adapter refused the work request.
     PostFailed,
+    /// A large send that must be copied, and no memory for that.
+    NoLargeBuffer,
 }
 
 /// Why a received frame was dropped.
@@ -47,7 +49,7 @@ pub(crate) enum RxDrop {
     NoMemory,
 }
 
-const TX_DROPS: usize = TxDrop::PostFailed as usize + 1;
+const TX_DROPS: usize = TxDrop::NoLargeBuffer as usize + 1;
 const RX_DROPS: usize = RxDrop::NoMemory as usize + 1;
 
 impl From<paths::DropReason> for TxDrop {
@@ -81,13 +83,14 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn count(&self, cast: Cast, bytes: usize) {
-        self.packets.increment();
+    fn count(&self, cast: Cast, packets: usize, bytes: usize) {
+        let packets = packets as u64;
+        self.packets.add(packets);
         self.bytes.add(bytes as u64);
         match cast {
             Cast::Unicast => {}
-            Cast::Multicast => self.multicast.increment(),
-            Cast::Broadcast => self.broadcast.increment(),
+            Cast::Multicast => self.multicast.add(packets),
+            Cast::Broadcast => self.broadcast.add(packets),
         }
     }
 }
@@ -101,12 +104,14 @@ pub(crate) struct TxCounters {
     pub(crate) put_off: Counter,
     /// Sends that the adapter took and then failed.
     pub(crate) failed: Counter,
+    /// Packets the adapter was given where they are, without a copy.
+    pub(crate) mapped: Counter,
 }
 
 impl TxCounters {
-    /// A packet the adapter has taken: `frame` bytes on the wire, IPoIB header included.
-    pub(crate) fn sent(&self, cast: Cast, frame: usize) {
-        self.sent.count(cast, frame);
+    /// Packets the adapter has taken, in one message: `bytes` on the wire in all, IPoIB headers included.
+    pub(crate) fn sent(&self, cast: Cast, packets: usize, bytes: usize) {
+        self.sent.count(cast, packets, bytes);
     }
 
     /// A packet that goes no further.
@@ -134,7 +139,7 @@ pub(crate) struct RxCounters {
 impl RxCounters {
     /// A frame passed up: `buffer` bytes of it, the GRH's 40 included, which are not counted.
     pub(crate) fn received(&self, cast: Cast, buffer: usize) {
-        self.received.count(cast, buffer.saturating_sub(GRH_LEN));
+        self.received.count(cast, 1, buffer.saturating_sub(GRH_LEN));
     }
 
     /// A frame that goes no further.
@@ -186,18 +191,20 @@ impl Source for Counters {
         c"tx_drop_table_full",
         c"tx_drop_link_reset",
         c"tx_drop_post_failed",
+        c"tx_drop_no_large_buffer",
         c"rx_drop_own_multicast",
         c"rx_drop_short",
         c"rx_drop_completion",
         c"rx_drop_no_memory",
         c"tx_put_off",
         c"tx_failed",
+        c"tx_mapped",
         c"rx_lent",
         c"rx_copied",
     ];
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
-        let rest = [&self.tx.put_off, &self.tx.failed, &self.rx.lent, &self.rx.copied];
+        let rest = [&self.tx.put_off, &self.tx.failed, &self.tx.mapped, &self.rx.lent, &self.rx.copied];
         let all = self.tx.drops.iter().chain(&self.rx.drops).chain(rest);
         for (index, counter) in all.enumerate() {
             values(index, counter.get());
@@ -214,13 +221,13 @@ mod tests {
         let mut seen = 0;
         Counters::default().read(&mut |index, _| seen = seen.max(index + 1));
         assert_eq!(seen, Counters::NAMES.len());
-        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 4);
+        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 5);
     }
 
     #[test]
     fn bytes_count_the_ipoib_header_and_not_the_grh_in_both_directions() {
         let counters = Counters::default();
-        counters.tx.sent(Cast::Broadcast, 4 + 28);
+        counters.tx.sent(Cast::Broadcast, 1, 4 + 28);
         counters.rx.received(Cast::Broadcast, 40 + 4 + 28);
         for stat in [Stat::BytesSent, Stat::BytesReceived] {
             assert_eq!(counters.stat(stat), Some(32));

@@ -89,9 +89,9 @@ pub struct SendQueue<T: Send + Sync + 'static> {
     elements: KVec<sys::ibt_wr_ds_t>,
     pieces: KVec<sys::ibt_iov_t>,
     staged: u32,
-    /// Sends since the last signalled one, and whether a packet is among them.
+    /// Sends since the last signalled one, and whether one is among them whose memory is to come back soon.
     unsignalled: u32,
-    packet_unsignalled: bool,
+    must_signal: bool,
     signal_every: u32,
     sgl: usize,
     capacity: u32,
@@ -115,7 +115,8 @@ struct InFlight<T> {
 
 impl<T: Send + Sync + 'static> SendQueue<T> {
     /// A queue of `channel` for at most `capacity` sends, `batch` of which can be staged. On a channel that does not
-    /// signal all, every `signal_every`th send is signalled, and the end of every batch with a packet in it.
+    /// signal all, every `signal_every`th send is signalled, and the end of every batch with a packet or a large send
+    /// in it.
     /// **May block.**
     pub fn new(channel: &UdChannel, capacity: u32, batch: u32, signal_every: u32) -> Result<Self, Status> {
         let sgl = channel.sizes().send_sgl as usize;
@@ -133,7 +134,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
             pieces: KVec::from_fn(sgl, |_| Default::default())?,
             staged: 0,
             unsignalled: 0,
-            packet_unsignalled: false,
+            must_signal: false,
             // A full queue must always have a completion to wait for.
             signal_every: signal_every.clamp(1, capacity.div_ceil(2)),
             sgl,
@@ -192,6 +193,8 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
             *element = buffer.element(header, len);
             *place = request;
         }
+        // Buffers for large sends are few.
+        self.must_signal |= options.large.is_some();
         self.push(InFlight { mapping: None, payload: Payload::Buffer(buffer), dest: dest.clone(), cookie })
     }
 
@@ -211,7 +214,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         }
         match self.map(dest, &packet, skip, options) {
             Ok(mapping) => {
-                self.packet_unsignalled = true;
+                self.must_signal = true;
                 let payload = Payload::Packet(packet);
                 self.push(InFlight { mapping: Some(mapping), payload, dest: dest.clone(), cookie })
             }
@@ -228,12 +231,12 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         }
         self.staged = 0;
         self.unsignalled += count;
-        if self.unsignalled >= self.signal_every || self.packet_unsignalled {
+        if self.unsignalled >= self.signal_every || self.must_signal {
             if let Some(last) = self.requests.get_mut(count as usize - 1) {
                 last.wr_flags |= sys::IBT_WR_SEND_SIGNAL;
             }
             self.unsignalled = 0;
-            self.packet_unsignalled = false;
+            self.must_signal = false;
         }
         let elements = self.elements.as_mut_ptr();
         for (index, request) in self.requests.iter_mut().take(count as usize).enumerate() {

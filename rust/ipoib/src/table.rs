@@ -89,6 +89,40 @@ where
         Self { slots, seed, free, len: 0, timers: 0, lists, holds: PhantomData }
     }
 
+    /// Moves everything into an array that is longer, or gives the array back unused. Lists, deadlines and [`Id`]s stay. Takes
+    /// time in proportion to `slots`; gives back the old array, empty.
+    pub(crate) fn grow(&mut self, slots: S) -> S {
+        if slots.len() <= self.slots.len() || slots.len() > NONE as usize {
+            return slots;
+        }
+        let mut old = core::mem::replace(&mut self.slots, slots);
+        for (place, slot) in self.slots.iter_mut().zip(old.iter_mut()) {
+            *place = Slot { bucket: NONE, ..core::mem::take(slot) };
+        }
+        self.chain_anew();
+        old
+    }
+
+    /// Fills every hash chain, and the list of free slots from the front.
+    fn chain_anew(&mut self) {
+        self.free = NONE;
+        for at in (0..self.slots.len() as u32).rev() {
+            match self.key(Id(at)) {
+                Some(key) => self.chain(at, &key),
+                None => {
+                    self.slot_mut(at).next = self.free;
+                    self.free = at;
+                }
+            }
+        }
+    }
+
+    fn chain(&mut self, at: u32, key: &K) {
+        let bucket = self.bucket_of(key);
+        self.slot_mut(at).next = self.slot(bucket).bucket;
+        self.slot_mut(bucket).bucket = at;
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
@@ -131,12 +165,8 @@ where
             return None;
         }
         self.free = self.slot(at).next;
-        let bucket = self.bucket_of(&key);
-        let head = self.slot(bucket).bucket;
-        let slot = self.slot_mut(at);
-        slot.next = head;
-        slot.entry = Some((key, value));
-        self.slot_mut(bucket).bucket = at;
+        self.slot_mut(at).entry = Some((key, value));
+        self.chain(at, &key);
         self.len += 1;
         Some(Id(at))
     }
@@ -345,6 +375,7 @@ mod tests {
         Unlist(usize, u8),
         Pop(usize),
         Due(u64),
+        Grow(usize),
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -357,6 +388,7 @@ mod tests {
             (0usize..2, key).prop_map(|(l, k)| Op::Unlist(l, k)),
             (0usize..2).prop_map(Op::Pop),
             (0u64..50).prop_map(Op::Due),
+            (0usize..12).prop_map(Op::Grow),
         ]
     }
 
@@ -420,6 +452,12 @@ mod tests {
                 }
                 prop_assert!(model.entries.values().flatten().all(|at| *at > now));
             }
+            Op::Grow(capacity) => {
+                let before = table.capacity();
+                let left = table.grow((0..capacity).map(|_| Slot::default()).collect());
+                prop_assert_eq!(table.capacity(), before.max(capacity));
+                prop_assert_eq!(left.len(), before.min(capacity));
+            }
         }
         Ok(())
     }
@@ -427,7 +465,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_table_behaves_as_a_map_with_lists_and_deadlines(ops in prop::collection::vec(op(), 0..200)) {
-            let (mut table, mut model) = (table(8), Model::default());
+            let (mut table, mut model) = (table(4), Model::default());
             for op in ops {
                 apply(&mut table, &mut model, op)?;
                 prop_assert_eq!(table.len(), model.entries.len());

@@ -4,6 +4,8 @@
 //! of IBTF, a worker with an answer - takes the lock, tells a machine, and wakes the control thread. Only the control thread
 //! turns actions into [`Effect`]s, which it carries out without the lock.
 
+use core::time::Duration;
+
 use ibtf::McgInfo;
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Link, Status, Ticket, Up};
@@ -16,9 +18,12 @@ use super::datapath::Datapath;
 use super::dest::Dest;
 use super::group::Group;
 use super::jobs::Job;
+use super::settings::Key;
 
-/// Addresses known at once.
-const ADDRESSES: usize = 4096;
+/// Addresses known at once, at most: 16,384 ports with four queue pairs each.
+const MOST_ADDRESSES: usize = 65_536;
+/// How long memory that could not be had is not asked for again.
+const GROWTH_PAUSE: Duration = Duration::from_secs(10);
 /// Packets waiting for a path at once, in all.
 const PACKETS: usize = 512;
 /// Groups at once.
@@ -70,6 +75,18 @@ pub(crate) struct Control {
     pub(crate) removed: bool,
     /// Packets have their path and the send queue has no room.
     no_room: bool,
+    /// A large send waits for buffers.
+    pub(crate) large_buffers_wanted: bool,
+    growth: Growth,
+}
+
+/// How the table of addresses comes to more room.
+enum Growth {
+    Idle,
+    /// A worker is at it.
+    Asked,
+    /// There was no memory.
+    NotBefore(Instant),
 }
 
 impl Control {
@@ -84,6 +101,8 @@ impl Control {
             pkey,
             removed: false,
             no_room: false,
+            large_buffers_wanted: false,
+            growth: Growth::Idle,
         })
     }
 
@@ -168,6 +187,12 @@ impl Control {
             if self.paths.has_packet_out() && !self.no_room {
                 return Some(Effect::Packets);
             }
+            if core::mem::take(&mut self.large_buffers_wanted) {
+                return Some(Effect::Job(Job::LargeBuffers));
+            }
+            if let Some(addresses) = self.room_wanted(now) {
+                return Some(Effect::Job(Job::MakeRoom(addresses)));
+            }
             if let Some(action) = self.link.poll_action() {
                 match self.link_action(now, action) {
                     None => continue,
@@ -192,6 +217,26 @@ impl Control {
                 paths::Action::Send(..) | paths::Action::Drop(..) => return Some(Effect::Packets),
             }
         }
+    }
+
+    /// How many addresses there should be room for, if more than there is: asked once three quarters are in use.
+    fn room_wanted(&mut self, now: Instant) -> Option<usize> {
+        let (used, room) = (self.paths.len(), self.paths.capacity());
+        let due = match self.growth {
+            Growth::Idle => true,
+            Growth::Asked => false,
+            Growth::NotBefore(at) => now >= at,
+        };
+        if !due || room >= MOST_ADDRESSES || used < room - room / 4 {
+            return None;
+        }
+        self.growth = Growth::Asked;
+        Some((2 * room).min(MOST_ADDRESSES))
+    }
+
+    /// The answer to [`Job::MakeRoom`].
+    pub(crate) fn room_made(&mut self, now: Instant, made: bool) {
+        self.growth = if made { Growth::Idle } else { Growth::NotBefore(now + GROWTH_PAUSE) };
     }
 
     fn link_action(&mut self, now: Instant, action: link::Action) -> Option<Effect> {
@@ -346,7 +391,8 @@ fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link>, AllocError> {
 
 #[inline(never)]
 fn new_paths(seed: u64) -> Result<KBox<Addresses>, AllocError> {
-    let addresses = KVec::from_fn(ADDRESSES, |_| paths::PathSlot::default())?;
+    let first = Key::NumAh.default_value() as usize;
+    let addresses = KVec::from_fn(first, |_| paths::PathSlot::default())?;
     let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
     KBox::new(Paths::new(paths::Config::default(), addresses, packets, seed))
 }

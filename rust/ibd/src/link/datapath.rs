@@ -14,16 +14,15 @@ use kernel::{KArc, KVec};
 
 use super::control::Control;
 use super::receive::Receiver;
-use super::transmit::{self, Transmitter};
+use super::settings::{Key, LSO_UNIT, Moderation, Settings};
+use super::transmit::{self, Abilities, LargePool, Transmitter};
 use crate::counters::Counters;
 use crate::node;
 
-/// Sends, and receives, that the adapter holds at most.
-const RING: u32 = 512;
-/// Receive buffers beside those the adapter holds: what may be lent at once.
-const LENDABLE: u32 = 512;
-/// Completions, and microseconds, before an interrupt: receive and transmit.
-const MODERATION: [(u32, u32); 2] = [(4, 10), (16, 300)];
+/// Pieces of a large send that is sent from where it is: 64 KiB in pages, and one for an odd start.
+const PIECES: u32 = 18;
+/// Payload of the largest send, whatever the adapter could cut: an IPv4 packet's length field ends there.
+const LARGEST_SEND: u32 = 65_535;
 
 /// A standing queue pair. Take it down with [`Datapath::take_down`].
 pub(crate) struct Datapath {
@@ -51,6 +50,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) counters: &'a KArc<Counters>,
     pub(crate) control: &'a KArc<Monitor<Control>>,
     pub(crate) transmitter: &'a KArc<Transmitter>,
+    pub(crate) settings: &'a Settings,
 }
 
 impl Built {
@@ -62,29 +62,28 @@ impl Built {
         broadcast: &McgInfo,
         scope: Scope,
     ) -> Result<Self, Status> {
-        let Parts { pd, port, pkey, .. } = *parts;
-        let ring = ring_size(pd.hca());
-        let receive_pool =
-            BufferPool::new(pd, ring + LENDABLE, plan.mtu.receive_buffer(), BufferUse::Receive)?;
-        let send_pool = new_pool(pd, ring, plan.mtu.bytes(), BufferUse::Send)?;
+        let Parts { pd, port, pkey, settings, .. } = *parts;
+        let abilities = abilities(pd.hca(), settings);
+        let sizes = sizes(pd.hca(), settings, &abilities);
+        // As many again as the adapter holds can be lent.
+        let receive_pool = new_pool(pd, 2 * sizes.receive, plan.mtu.receive_buffer(), BufferUse::Receive)?;
+        let send_pool = new_pool(pd, sizes.send, plan.mtu.bytes(), BufferUse::Send)?;
         let receiver = Receiver::new(parts.mac.clone(), parts.counters.clone(), parts.control.clone())?;
-        let receive_cq = new_cq(pd.hca(), ring, receiver.clone())?;
-        let send_cq = new_cq(pd.hca(), ring, parts.transmitter.clone())?;
-        for (cq, (count, micros)) in [&receive_cq, &send_cq].into_iter().zip(MODERATION) {
-            // An adapter without moderation interrupts more often.
-            let _ = cq.moderate(count, micros);
-        }
+        let receive_cq = new_cq(pd.hca(), sizes.receive, receiver.clone())?;
+        let send_cq = new_cq(pd.hca(), sizes.send, parts.transmitter.clone())?;
+        moderate(pd.hca(), &receive_cq, settings.receive_moderation());
+        moderate(pd.hca(), &send_cq, settings.transmit_moderation());
         let config = UdChannelConfig {
             port,
             pkey_index: plan.pkey_index,
             qkey: plan.qkey.get(),
-            sizes: ChannelSizes { send: ring, receive: ring, send_sgl: 1, receive_sgl: 1 },
+            sizes,
             signal_all: false,
-            large_sends: false,
-            mapped_sends: false,
+            large_sends: abilities.large != 0,
+            mapped_sends: sizes.send_sgl > 1,
         };
         let channel = new_channel(pd, &send_cq, &receive_cq, &config)?;
-        let queue = new_queue(&channel, ring)?;
+        let queue = new_queue(&channel, sizes.send)?;
         let receive = ReceiveQueue::new(&channel, &receive_pool)?;
         let own = LinkAddr::unicast(Qpn::from_low_bits(channel.qpn()), plan.gid);
         let attachment = channel.attach(broadcast)?;
@@ -92,7 +91,9 @@ impl Built {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let mut datapath = Datapath { channel, attachments: KVec::new(), receiver, receive_pool, serial };
         datapath.keep(broadcast, attachment).map_err(|_| Status::INSUFF_KERNEL_RESOURCE)?;
-        Ok(Self { datapath, send: transmit::Open { queue, pool: send_pool, scope, pkey }, receive, own })
+        let large = LargePool::Absent;
+        let send = transmit::Open { queue, pool: send_pool, scope, pkey, abilities, large };
+        Ok(Self { datapath, send, receive, own })
     }
 
     pub(crate) fn qpn(&self) -> Qpn {
@@ -108,7 +109,7 @@ impl Built {
 
     /// Undoes a build that nobody wants any more. **May block.**
     #[inline(never)]
-    pub(crate) fn discard(self) -> [Option<BufferPool>; 2] {
+    pub(crate) fn discard(self) -> Pools {
         let (datapath, idle) = self.split();
         let Idle { send, receive, receiver, .. } = idle;
         drop((receive, receiver));
@@ -127,15 +128,15 @@ pub(crate) struct Idle {
 impl Idle {
     /// Starts the traffic, unless the transmit side was closed since `epoch`: then the send side's buffers come back, to be
     /// closed.
-    pub(crate) fn open(self, transmitter: &Transmitter, epoch: u64) -> Option<BufferPool> {
+    pub(crate) fn open(self, transmitter: &Transmitter, epoch: u64) -> Pools {
         let Self { send, receive, own, receiver } = self;
         let cq = send.queue.channel().receive_cq().clone();
         match transmitter.open(epoch, send) {
             None => {
                 receiver.open(receive, cq, own);
-                None
+                Pools::default()
             }
-            Some(transmit::Open { pool, .. }) => Some(pool),
+            Some(unopened) => unopened.into_pools(),
         }
     }
 }
@@ -177,24 +178,80 @@ impl Datapath {
 
     /// Ends the traffic and frees everything; pools whose buffers are still lent come back, to be closed later. **May
     /// block**, with no lock held.
-    pub(crate) fn take_down(self, transmitter: &Transmitter) -> [Option<BufferPool>; 2] {
+    pub(crate) fn take_down(self, transmitter: &Transmitter) -> Pools {
         let send = transmitter.close();
         self.undo(send)
     }
 
-    fn undo(self, send: Option<transmit::Open>) -> [Option<BufferPool>; 2] {
+    fn undo(self, send: Option<transmit::Open>) -> Pools {
         let Self { channel, attachments, receiver, receive_pool, .. } = self;
         receiver.close();
         drop(attachments);
-        let send_pool = send.map(|transmit::Open { queue, pool, .. }| {
-            drop(queue);
-            pool
-        });
+        let mut pools = send.map(transmit::Open::into_pools).unwrap_or_default();
         // The last clone, unless somebody is attaching a group just now: frees queue pair and CQs, and what the adapter
         // had comes home.
         drop(channel);
-        [send_pool, Some(receive_pool)].map(|pool| pool.and_then(|pool| pool.close().err()))
+        pools.0[2] = Some(receive_pool);
+        pools.close()
     }
+}
+
+/// Buffers of a queue pair that carries no traffic any more.
+#[derive(Default)]
+pub(crate) struct Pools([Option<BufferPool>; 3]);
+
+impl Pools {
+    /// A queue pair's send side.
+    pub(super) fn of_sender(small: BufferPool, large: Option<BufferPool>) -> Self {
+        Self([Some(small), large, None])
+    }
+
+    /// Frees those whose buffers are all home. **May block.**
+    fn close(self) -> Self {
+        Self(self.0.map(|pool| pool.and_then(|pool| pool.close().err())))
+    }
+
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = BufferPool> {
+        self.0.into_iter().flatten()
+    }
+}
+
+/// What the adapter does for a sender, as far as the administrator lets it.
+pub(crate) fn abilities(hca: &Hca, settings: &Settings) -> Abilities {
+    let hca = hca.attributes();
+    let checksum = hca.checksum_offload();
+    let cuts = checksum && settings.is_on(Key::LsoEnable) && hca.max_lso_size() > 0;
+    let large = if cuts { hca.max_lso_size().min(LARGEST_SEND) } else { 0 };
+    let maps = hca.maps_memory() && hca.max_ud_send_sgl() > 1;
+    let copy_up_to = if maps { settings.get(Key::TxCopyThresh) } else { u32::MAX };
+    Abilities { checksum, large, large_header: hca.max_lso_header(), copy_up_to }
+}
+
+/// Buffers for large sends, for a link that has turned out to need them. **May block.**
+#[inline(never)]
+pub(crate) fn large_pool(pd: &Pd, settings: &Settings) -> Result<BufferPool, Status> {
+    let size = LARGEST_SEND.next_multiple_of(LSO_UNIT);
+    let count = settings.get(Key::NumLsoBufs) * LSO_UNIT / size;
+    BufferPool::new(pd, count, size, BufferUse::Send)
+}
+
+/// How large the queues shall be, as far as the adapter goes along.
+fn sizes(hca: &Hca, settings: &Settings, abilities: &Abilities) -> ChannelSizes {
+    let hca = hca.attributes();
+    let most = hca.max_channel_size().min(hca.max_cq_size()).max(1);
+    let mapped = abilities.copy_up_to != u32::MAX && abilities.large != 0;
+    ChannelSizes {
+        send: settings.get(Key::NumSwqe).min(most),
+        receive: settings.get(Key::NumRwqe).min(most),
+        send_sgl: if mapped { hca.max_ud_send_sgl().min(PIECES) } else { 1 },
+        receive_sgl: 1,
+    }
+}
+
+/// Sets a CQ's interrupt moderation, within the adapter's bounds; one without moderation interrupts more often. **May block.**
+pub(crate) fn moderate(hca: &Hca, cq: &Cq, moderation: Moderation) {
+    let (count, micros) = hca.attributes().max_moderation();
+    let _ = cq.moderate(moderation.count.min(count), moderation.micros.min(micros));
 }
 
 #[inline(never)]
@@ -220,9 +277,4 @@ fn new_pool(pd: &Pd, count: u32, size: u32, used_for: BufferUse) -> Result<Buffe
 #[inline(never)]
 fn new_cq<H: CqHandler>(hca: &Hca, ring: u32, handler: KArc<H>) -> Result<Cq, Status> {
     Cq::new(hca, ring, true, handler)
-}
-
-fn ring_size(hca: &Hca) -> u32 {
-    let attributes = hca.attributes();
-    RING.min(attributes.max_channel_size()).min(attributes.max_cq_size()).max(1)
 }

@@ -74,8 +74,8 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
 fn queue(shared: &KArc<Shared>, job: Job) {
     match shared.jobs.push(job) {
         Ok(()) => {}
-        // The one job nobody can refuse: done here, at the price of waiting for the adapter.
-        Err(job @ Job::TakeDown(_)) => run(shared, job),
+        // Nobody can refuse these: done here, at the price of waiting for the adapter.
+        Err(job @ (Job::TakeDown(_) | Job::LargeBuffers)) => run(shared, job),
         Err(job) => refuse(shared, job),
     }
 }

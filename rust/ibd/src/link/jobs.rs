@@ -41,6 +41,10 @@ pub(crate) enum Job {
     Lookup(LinkAddr),
     /// Free address handles and pools that nobody uses any more.
     Tidy,
+    /// Make room for so many addresses.
+    MakeRoom(usize),
+    /// Make buffers for large sends that must be copied.
+    LargeBuffers,
 }
 
 impl Job {

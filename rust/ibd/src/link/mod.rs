@@ -24,6 +24,7 @@ mod events;
 mod group;
 mod instance;
 mod jobs;
+mod properties;
 mod provider;
 mod receive;
 mod run;
@@ -40,6 +41,7 @@ use kernel::{AllocError, KArc, KVec};
 
 use announce::Announcer;
 use control::Control;
+use datapath::Pools;
 use jobs::Jobs;
 use run::Hardware;
 use settings::Settings;
@@ -167,11 +169,21 @@ impl Shared {
     }
 
     /// Buffers to be closed once the last of them is home.
-    fn retire(&self, pools: [Option<BufferPool>; 2]) {
-        for pool in pools.into_iter().flatten() {
+    fn retire(&self, pools: Pools) {
+        for pool in pools.into_iter() {
             // Without memory for the list the pool stays for ever, and the module with it: nothing is freed too early.
             let _ = self.retired.lock().push(pool);
         }
+    }
+
+    /// Makes room for so many addresses, if there is less. **May block.**
+    fn make_room(&self, addresses: usize) -> Result<(), AllocError> {
+        let more = KVec::from_fn(addresses, |_| ipoib::paths::PathSlot::default())?;
+        let mut control = self.control.lock();
+        let before = control.paths.grow(more);
+        drop(control);
+        drop(before);
+        Ok(())
     }
 
     /// Frees address handles nobody uses and closes retired pools whose buffers are all home. **May block.**

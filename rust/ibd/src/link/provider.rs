@@ -2,26 +2,28 @@
 
 use core::ffi::CStr;
 
-use gldv3::{Address, Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue, Stat};
+use gldv3::{Address, ChecksumOffload, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue, Stat};
 use ipoib::groups;
-use ipoib::link::Status;
+use ipoib::header::IPOIB_HEADER_LEN;
 use ipoib::{Cast, LinkAddr};
 use kernel::mblk::MblkChain;
 use kernel::{Errno, KArc};
 
-use super::Shared;
-use super::settings::{BROADCAST_GROUP, CREATE_BROADCAST_GROUP, NAMES};
+use super::datapath::abilities;
+use super::settings::NAMES;
+use super::transmit::Abilities;
+use super::{Shared, properties};
 use crate::now;
-
-/// `linkmode`: datagram.
-const DATAGRAM: u32 = 0;
 
 /// A link in GLDv3's hands.
 pub(crate) struct Provider(pub(crate) KArc<Shared>);
 
 impl Provider {
-    fn is_started(&self) -> bool {
-        !matches!(self.0.control.lock().link.status(), Status::Stopped)
+    /// `None` once the adapter is gone.
+    fn abilities(&self) -> Option<Abilities> {
+        let (hca, _) = self.0.hardware()?;
+        let settings = *self.0.settings.lock();
+        Some(abilities(&hca, &settings))
     }
 }
 
@@ -86,55 +88,25 @@ impl gldv3::Provider for Provider {
         self.0.transmitter.transmit(packets)
     }
 
+    fn checksum_offload(&self) -> Option<ChecksumOffload> {
+        let full = ChecksumOffload { full_ipv4: true, ..ChecksumOffload::default() };
+        self.abilities()?.checksum.then_some(full)
+    }
+
+    fn large_send(&self) -> Option<u32> {
+        // The limit counts the IPoIB header, and is one that must not be reached.
+        self.abilities()?.large.checked_sub(IPOIB_HEADER_LEN as u32 + 1)
+    }
+
     fn set_property(&self, id: PropertyId<'_>, value: PropertyValue<'_>) -> Result<(), Errno> {
-        match id {
-            PropertyId::LinkMode => match value.u32()? {
-                DATAGRAM => Ok(()),
-                // Connected mode is not there.
-                1 => Err(Errno::ENOTSUP),
-                _ => Err(Errno::EINVAL),
-            },
-            PropertyId::Private(name) if name == CREATE_BROADCAST_GROUP => {
-                let create = match value.number()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(Errno::EINVAL),
-                };
-                if self.is_started() {
-                    return Err(Errno::EBUSY);
-                }
-                self.0.settings.lock().create_broadcast_group = create;
-                self.0.tell(|control| control.link.set_create(create));
-                Ok(())
-            }
-            _ => Err(Errno::ENOTSUP),
-        }
+        self.0.set_property(id, value)
     }
 
     fn get_property(&self, id: PropertyId<'_>, value: &mut PropertyBuffer<'_>) -> Result<(), Errno> {
-        match id {
-            PropertyId::LinkMode => value.put_u32(DATAGRAM),
-            PropertyId::Private(name) if name == BROADCAST_GROUP => {
-                let joined = self.0.control.lock().link.broadcast_group().is_some();
-                value.put_text(format_args!("{}", u8::from(joined)))
-            }
-            PropertyId::Private(name) if name == CREATE_BROADCAST_GROUP => {
-                let create = self.0.settings.lock().create_broadcast_group;
-                value.put_text(format_args!("{}", u8::from(create)))
-            }
-            _ => Err(Errno::ENOTSUP),
-        }
+        self.0.get_property(id, value)
     }
 
     fn property_info(&self, id: PropertyId<'_>, info: &mut PropertyInfo<'_>) {
-        match id {
-            PropertyId::LinkMode => info.default_u32(DATAGRAM),
-            PropertyId::Mtu => info.permission(Permission::Read),
-            PropertyId::Private(name) if name == BROADCAST_GROUP => info.permission(Permission::Read),
-            PropertyId::Private(name) if name == CREATE_BROADCAST_GROUP => {
-                info.default_text(format_args!("1"))
-            }
-            _ => {}
-        }
+        properties::describe(id, info);
     }
 }

@@ -10,7 +10,7 @@ use ipoib::{Gid, LinkAddr, Mgid, Mtu, QKey, Qpn};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::datapath::{Built, Parts};
+use super::datapath::{self, Built, Parts, Pools};
 use super::dest::Dest;
 use super::group::{self, Group};
 use super::jobs::Job;
@@ -38,6 +38,8 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
         Job::Lookup(to) => lookup(shared, to),
         Job::Tidy => shared.tidy(),
+        Job::MakeRoom(addresses) => make_room(shared, addresses),
+        Job::LargeBuffers => large_buffers(shared),
     }
 }
 
@@ -63,7 +65,8 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
             control.groups.handle_event(now, groups::Event::Listed(Err(JoinError::Unanswered)));
         }
         Job::MakeDest(to, ..) | Job::Lookup(to) => control.looked_up(now, to, Err(LookupError::Unanswered)),
-        Job::TakeDown(_) | Job::Tidy => {}
+        Job::MakeRoom(_) => control.room_made(now, false),
+        Job::TakeDown(_) | Job::LargeBuffers | Job::Tidy => {}
     });
 }
 
@@ -199,7 +202,9 @@ fn leave(port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> bool {
 #[inline(never)]
 fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGroup, info: &McgInfo) {
     let Some((_, pd)) = shared.hardware() else { return refuse_build(shared, ticket) };
+    let settings = *shared.settings.lock();
     let parts = Parts {
+        settings: &settings,
         pd: &pd,
         port: shared.node.port,
         pkey: shared.pkey,
@@ -237,7 +242,7 @@ fn install(shared: &Shared, ticket: Ticket, built: Built) {
     drop(control);
     // There is none: the machine builds only when nothing stands.
     drop(before);
-    shared.retire([idle.open(&shared.transmitter, epoch), None]);
+    shared.retire(idle.open(&shared.transmitter, epoch));
     shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, Some(qpn))));
 }
 
@@ -368,6 +373,30 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
         Err(_) => Err(LookupError::Unanswered),
     };
     shared.tell(|control| control.looked_up(now(), to, result));
+}
+
+fn make_room(shared: &Shared, addresses: usize) {
+    let made = shared.make_room(addresses);
+    if made.is_err() {
+        log!(note, shared.name, "no memory to remember {addresses} addresses");
+    }
+    shared.tell(|control| control.room_made(now(), made.is_ok()));
+}
+
+#[inline(never)]
+fn large_buffers(shared: &Shared) {
+    let epoch = shared.transmitter.epoch();
+    let settings = *shared.settings.lock();
+    let pool = match shared.hardware() {
+        Some((_, pd)) => datapath::large_pool(&pd, &settings),
+        None => Err(Status::HCA_INVALID),
+    };
+    if let Err(status) = &pool {
+        log!(note, shared.name, "no memory for large sends that must be copied: {status}");
+    }
+    if let Some(unused) = shared.transmitter.bring_large(epoch, pool.ok()) {
+        shared.retire(Pools::of_sender(unused, None));
+    }
 }
 
 fn sa_error(status: Status) -> SaError {

@@ -1,22 +1,251 @@
-//! A link's private properties: the ones that exist, their bounds, and who may set them.
+//! A link's private properties (`dladm set-linkprop -p _ibd_...`): the ones of datagram mode, their bounds, who may set them
+//! when, and their values. Names and bounds are those that scripts know from the C driver; two defaults differ, because the
+//! driver lends as many buffers again as it gives the adapter, and because its table of addresses grows.
 
 use core::ffi::CStr;
 
-/// The names GLDv3 is told; what has no effect in datagram mode, or is not there yet, answers `ENOTSUP`.
-pub(crate) const NAMES: &[&CStr] = &[BROADCAST_GROUP, CREATE_BROADCAST_GROUP];
+use kernel::Errno;
+
+/// A property that can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Key {
+    /// Whether the interrupt moderation below may be changed.
+    CoalesceCompletions,
+    /// Whether to create a broadcast group nobody has.
+    CreateBroadcastGroup,
+    /// Addresses a transmit queue remembers without asking the link's table, in units of [`HASH_UNIT`].
+    HashSize,
+    /// Whether large sends are taken, where the adapter can cut them.
+    LsoEnable,
+    /// Addresses there is room for from the start.
+    NumAh,
+    /// Memory for large sends that must be copied, in units of [`LSO_UNIT`].
+    NumLsoBufs,
+    /// Receives the adapter holds; as many buffers again can be lent.
+    NumRwqe,
+    /// Sends the adapter holds.
+    NumSwqe,
+    /// Receive interrupt after so many completions, or
+    RxCompCount,
+    /// so many microseconds.
+    RxCompUsec,
+    /// Transmit interrupt after so many completions, or
+    TxCompCount,
+    /// so many microseconds.
+    TxCompUsec,
+    /// Packets longer than this are sent from where they are, where the adapter can.
+    TxCopyThresh,
+}
 
 /// 1 while the broadcast group is joined; read only.
 pub(crate) const BROADCAST_GROUP: &CStr = c"_ibd_broadcast_group";
-/// Whether to create a broadcast group nobody has: 0 or 1, set while stopped.
-pub(crate) const CREATE_BROADCAST_GROUP: &CStr = c"_ibd_create_broadcast_group";
+/// Addresses per unit of [`Key::HashSize`].
+pub(crate) const HASH_UNIT: u32 = 32;
+/// Bytes per unit of [`Key::NumLsoBufs`].
+pub(crate) const LSO_UNIT: u32 = 8192;
 
-/// The values that can be set.
-pub(crate) struct Settings {
-    pub(crate) create_broadcast_group: bool,
+/// When a property may be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// While the link is stopped: `EBUSY` otherwise.
+    Stopped,
+    /// Any time.
+    Always,
+    /// Any time if [`Key::CoalesceCompletions`] is 1: `ENOTSUP` otherwise.
+    Coalescing,
 }
+
+/// The greatest value.
+#[derive(Clone, Copy)]
+enum Most {
+    Of(u32),
+    /// As much as that property has.
+    As(Key),
+}
+
+struct Row {
+    name: &'static CStr,
+    key: Key,
+    default: u32,
+    least: u32,
+    most: Most,
+    when: When,
+}
+
+const fn row(name: &'static CStr, key: Key, default: u32, least: u32, most: Most, when: When) -> Row {
+    Row { name, key, default, least, most, when }
+}
+
+const COUNT: usize = Key::TxCopyThresh as usize + 1;
+
+/// One row for each key, in its order.
+const ROWS: [Row; COUNT] = [
+    row(c"_ibd_coalesce_completions", Key::CoalesceCompletions, 1, 0, Most::Of(1), When::Always),
+    row(c"_ibd_create_broadcast_group", Key::CreateBroadcastGroup, 1, 0, Most::Of(1), When::Stopped),
+    row(c"_ibd_hash_size", Key::HashSize, 32, 32, Most::Of(1024), When::Stopped),
+    row(c"_ibd_lso_enable", Key::LsoEnable, 1, 0, Most::Of(1), When::Stopped),
+    row(c"_ibd_num_ah", Key::NumAh, 256, 32, Most::Of(8192), When::Stopped),
+    row(c"_ibd_num_lso_bufs", Key::NumLsoBufs, 512, 512, Most::Of(4096), When::Stopped),
+    row(c"_ibd_ud_num_rwqe", Key::NumRwqe, 512, 512, Most::Of(8000), When::Stopped),
+    row(c"_ibd_ud_num_swqe", Key::NumSwqe, 512, 512, Most::Of(8000), When::Stopped),
+    row(c"_ibd_ud_rx_comp_count", Key::RxCompCount, 4, 1, Most::As(Key::NumRwqe), When::Coalescing),
+    row(c"_ibd_ud_rx_comp_usec", Key::RxCompUsec, 10, 1, Most::Of(u32::MAX), When::Coalescing),
+    row(c"_ibd_ud_tx_comp_count", Key::TxCompCount, 16, 1, Most::As(Key::NumSwqe), When::Coalescing),
+    row(c"_ibd_ud_tx_comp_usec", Key::TxCompUsec, 300, 1, Most::Of(u32::MAX), When::Coalescing),
+    row(c"_ibd_ud_tx_copy_thresh", Key::TxCopyThresh, 4096, 2048, Most::Of(65_536), When::Stopped),
+];
+
+/// The names GLDv3 is told.
+pub(crate) const NAMES: &[&CStr] = &{
+    let mut names = [BROADCAST_GROUP; COUNT + 1];
+    let mut i = 0;
+    while i < COUNT {
+        names[i + 1] = ROWS[i].name;
+        i += 1;
+    }
+    names
+};
+
+impl Key {
+    /// The property of this name.
+    pub(crate) fn named(name: &CStr) -> Option<Self> {
+        ROWS.iter().find(|row| row.name == name).map(|row| row.key)
+    }
+
+    fn row(self) -> &'static Row {
+        &ROWS[self as usize]
+    }
+
+    /// What it is until it is set.
+    pub(crate) fn default_value(self) -> u32 {
+        self.row().default
+    }
+}
+
+/// The values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings([u32; COUNT]);
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { create_broadcast_group: true }
+        Self(ROWS.map(|row| row.default))
+    }
+}
+
+/// Completions, and microseconds, before an interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moderation {
+    pub(crate) count: u32,
+    pub(crate) micros: u32,
+}
+
+impl Settings {
+    pub(crate) fn get(&self, key: Key) -> u32 {
+        self.0[key as usize]
+    }
+
+    /// Whether a switch is on.
+    pub(crate) fn is_on(&self, key: Key) -> bool {
+        self.get(key) != 0
+    }
+
+    /// Sets a value, and brings what depends on it within its bounds. `EBUSY`: not while the link is started; `ENOTSUP`: not
+    /// while coalescing is fixed; `EINVAL`: out of bounds.
+    pub(crate) fn set(&mut self, key: Key, value: i64, started: bool) -> Result<(), Errno> {
+        let row = key.row();
+        match row.when {
+            When::Stopped if started => return Err(Errno::EBUSY),
+            When::Coalescing if !self.is_on(Key::CoalesceCompletions) => return Err(Errno::ENOTSUP),
+            When::Stopped | When::Coalescing | When::Always => {}
+        }
+        let value = u32::try_from(value).map_err(|_| Errno::EINVAL)?;
+        if value < row.least || value > self.most(row) {
+            return Err(Errno::EINVAL);
+        }
+        self.0[key as usize] = value;
+        for row in &ROWS {
+            self.0[row.key as usize] = self.get(row.key).min(self.most(row));
+        }
+        Ok(())
+    }
+
+    fn most(&self, row: &Row) -> u32 {
+        match row.most {
+            Most::Of(value) => value,
+            Most::As(key) => self.get(key),
+        }
+    }
+
+    /// Of the receive interrupt.
+    pub(crate) fn receive_moderation(&self) -> Moderation {
+        Moderation { count: self.get(Key::RxCompCount), micros: self.get(Key::RxCompUsec) }
+    }
+
+    /// Of the transmit interrupt.
+    pub(crate) fn transmit_moderation(&self) -> Moderation {
+        Moderation { count: self.get(Key::TxCompCount), micros: self.get(Key::TxCompUsec) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_row_and_a_default_within_its_bounds() {
+        let settings = Settings::default();
+        for (at, row) in ROWS.iter().enumerate() {
+            assert_eq!(row.key as usize, at, "{:?}", row.name);
+            assert_eq!(Key::named(row.name), Some(row.key));
+            assert!(row.default >= row.least && row.default <= settings.most(row), "{:?}", row.name);
+        }
+        assert_eq!(NAMES.len(), 14);
+        assert_eq!(Key::named(BROADCAST_GROUP), None);
+    }
+
+    #[test]
+    fn values_out_of_bounds_are_refused_and_leave_the_old_one() {
+        for row in &ROWS {
+            let mut settings = Settings::default();
+            let most = i64::from(settings.most(row));
+            for wrong in [i64::from(row.least) - 1, most + 1, -1, i64::MIN, i64::MAX] {
+                assert_eq!(settings.set(row.key, wrong, false), Err(Errno::EINVAL), "{:?} {wrong}", row.name);
+                assert_eq!(settings.get(row.key), row.default);
+            }
+            for right in [i64::from(row.least), most] {
+                assert_eq!(settings.set(row.key, right, false), Ok(()), "{:?} {right}", row.name);
+                assert_eq!(i64::from(settings.get(row.key)), right);
+            }
+        }
+    }
+
+    #[test]
+    fn a_started_link_changes_its_interrupts_and_nothing_else() {
+        for row in &ROWS {
+            let mut settings = Settings::default();
+            let result = settings.set(row.key, i64::from(row.default), true);
+            let expected = if row.when == When::Stopped { Err(Errno::EBUSY) } else { Ok(()) };
+            assert_eq!(result, expected, "{:?}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_smaller_ring_brings_the_completions_per_interrupt_down_with_it() {
+        let mut settings = Settings::default();
+        settings.set(Key::NumRwqe, 2000, false).unwrap();
+        settings.set(Key::RxCompCount, 2000, false).unwrap();
+        settings.set(Key::NumRwqe, 600, false).unwrap();
+        assert_eq!(settings.receive_moderation(), Moderation { count: 600, micros: 10 });
+        assert_eq!(settings.set(Key::RxCompCount, 601, false), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn moderation_is_fixed_while_coalescing_is_off() {
+        let mut settings = Settings::default();
+        settings.set(Key::CoalesceCompletions, 0, true).unwrap();
+        assert_eq!(settings.set(Key::TxCompUsec, 1, true), Err(Errno::ENOTSUP));
+        settings.set(Key::CoalesceCompletions, 1, true).unwrap();
+        assert_eq!(settings.set(Key::TxCompUsec, 1, true), Ok(()));
     }
 }

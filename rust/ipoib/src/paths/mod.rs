@@ -232,6 +232,17 @@ where
         self.table.len()
     }
 
+    /// How many addresses can be known.
+    pub fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+
+    /// Makes room for as many addresses as `addresses` has places, and gives back the memory used before, to be freed without a
+    /// lock; gives `addresses` itself back if it is not larger. Takes time in proportion to it.
+    pub fn grow(&mut self, addresses: S) -> S {
+        self.table.grow(addresses)
+    }
+
     /// Whether no address is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -67,6 +67,22 @@ fn the_oldest_packet_gives_way() {
 }
 
 #[test]
+fn a_table_that_grows_forgets_nobody_and_takes_more_in() {
+    let mut m = machine(Config::default(), 2, 8);
+    for n in [1, 2] {
+        m.submit(at(0), peer(n), u32::from(n));
+    }
+    actions(&mut m);
+    assert_eq!(m.submit(at(0), peer(3), 3), Submitted::Dropped(3, DropReason::TableFull));
+    let before = m.grow((0..4).map(|_| PathSlot::default()).collect());
+    assert_eq!((before.len(), m.capacity()), (2, 4));
+    assert_eq!(m.submit(at(0), peer(3), 3), Submitted::Queued(None));
+    m.handle_event(at(1), Event::LookedUp(peer(1), ok(7)));
+    let all = actions(&mut m);
+    assert!(all.contains(&Action::Send(peer(1), 1, 7)) && all.contains(&Action::Lookup(peer(3))), "{all:?}");
+}
+
+#[test]
 fn an_unreachable_peer_costs_one_lookup_per_back_off_and_no_waiting() {
     let mut m = machine(Config::default(), 4, 8);
     m.submit(at(0), peer(1), 10);

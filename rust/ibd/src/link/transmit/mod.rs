@@ -1,27 +1,31 @@
 //! From the MAC layer to the send queue.
 //!
 //! One lock per transmit queue. A packet to a peer in the queue's cache takes that lock and no other; a miss takes the
-//! machines' lock inside it. Payload is copied into registered memory, which in datagram mode is at most one MTU, and the
-//! packet is freed at once, but not before the lock is let go.
+//! machines' lock inside it. What fits one MTU is copied into registered memory and freed at once, but not before the lock is
+//! let go; a large send stays where it is until the adapter has cut it up ([`stage`]).
+
+mod frame;
+mod stage;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::Mac;
-use ibtf::{
-    BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, PostFailure, SendOptions, SendQueue,
-};
-use ipoib::header::{PSEUDO_HEADER_LEN, PseudoHeader};
+use ibtf::{BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure};
 use ipoib::paths::{Action, Submitted};
-use ipoib::{Cast, EtherType, LinkAddr, PKey, Scope, nd};
+use ipoib::{Cast, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
 use super::control::Control;
 use super::dest::Dest;
+use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{Counters, TxDrop};
 use crate::now;
+use frame::Frame;
+pub(crate) use stage::{Abilities, LargePool, Open};
+use stage::{Staged, Unstaged};
 
 /// Packets posted at once.
 pub(crate) const BATCH: u32 = 32;
@@ -31,8 +35,6 @@ pub(crate) const SIGNAL_EVERY: u32 = 64;
 const COMPLETIONS: usize = 16;
 /// Room that must have come back before the MAC layer is told, as a fraction of the ring.
 const RESUME: u32 = 8;
-/// Bytes in front of the IPoIB header in the MAC layer's form: the two addresses.
-const ADDRESSES_LEN: usize = 40;
 
 /// One transmit queue; lives as long as the link is attached.
 pub(crate) struct Transmitter {
@@ -41,6 +43,7 @@ pub(crate) struct Transmitter {
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
+    seed: u64,
 }
 
 struct State {
@@ -48,19 +51,19 @@ struct State {
     cache: AddressCache<Dest>,
     completions: CompletionBatch,
     /// What is staged: for the counters, once it is posted.
-    staged: KVec<(Cast, usize)>,
+    staged: KVec<Wire>,
     /// The MAC layer was given packets back and waits to be told.
     refused: bool,
     /// Packets whose path was found wait for room.
     behind: bool,
 }
 
-/// The send side of a queue pair.
-pub(crate) struct Open {
-    pub(crate) queue: SendQueue<()>,
-    pub(crate) pool: BufferPool,
-    pub(crate) scope: Scope,
-    pub(crate) pkey: PKey,
+/// One send as it goes on the wire.
+#[derive(Clone, Copy)]
+struct Wire {
+    cast: Cast,
+    packets: usize,
+    bytes: usize,
 }
 
 /// Why a packet did not go.
@@ -80,6 +83,8 @@ struct After {
     wake_control: bool,
     broken: bool,
     resume: bool,
+    /// A large send waits for buffers.
+    want_large: bool,
 }
 
 impl Transmitter {
@@ -91,13 +96,39 @@ impl Transmitter {
     ) -> Result<KArc<Self>, AllocError> {
         let state = State {
             open: None,
-            cache: AddressCache::new(8, seed)?,
+            cache: new_cache(Key::HashSize.default_value(), seed)?,
             completions: CompletionBatch::new(COMPLETIONS)?,
             staged: KVec::with_capacity(BATCH as usize)?,
             refused: false,
             behind: false,
         };
-        KArc::new(Self { state: Mutex::new(state)?, epoch: AtomicU64::new(0), mac, counters, control })
+        KArc::new(Self { state: Mutex::new(state)?, epoch: AtomicU64::new(0), mac, counters, control, seed })
+    }
+
+    /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
+    pub(crate) fn remember(&self, units: u32) {
+        let Ok(cache) = new_cache(units, self.seed) else { return };
+        let mut state = self.state.lock();
+        let before = core::mem::replace(&mut state.cache, cache);
+        drop(state);
+        drop(before);
+    }
+
+    /// Brings the buffers for large sends that were asked for, or `None` if there was no memory. Buffers asked for before a
+    /// close come back, to be closed.
+    pub(crate) fn bring_large(&self, epoch: u64, pool: Option<BufferPool>) -> Option<BufferPool> {
+        let mut state = self.state.lock();
+        if self.epoch() != epoch {
+            return pool;
+        }
+        let Some(open) = &mut state.open else { return pool };
+        open.large = pool.map_or(LargePool::Failed, LargePool::Ready);
+        let resume = core::mem::take(&mut state.refused);
+        drop(state);
+        if resume {
+            self.mac.transmit_ready();
+        }
+        None
     }
 
     /// How often it was closed. A send side made before a close must not be opened after it.
@@ -148,8 +179,7 @@ impl Transmitter {
         }
         while let Some(packet) = packets.pop_front() {
             match self.send(&mut state, packet, &mut after) {
-                Ok(packet) => after.free.push_back(packet),
-                Err(Stopped::Waits) => {}
+                Ok(()) | Err(Stopped::Waits) => {}
                 Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, &mut after),
                 Err(Stopped::Full(packet)) => {
                     // Under the lock the completion handler takes, with completions to come: no wake-up is lost.
@@ -196,19 +226,18 @@ impl Transmitter {
     }
 
     fn send_to(&self, state: &mut State, to: LinkAddr, packet: Mblk, dest: Dest, after: &mut After) {
-        let Some((header, len)) = read_header(&packet) else {
+        let Some((_, frame)) = Frame::read(&packet) else {
             return self.drop_packet(packet, TxDrop::Malformed, after);
         };
-        if state.open.is_none() {
-            return self.drop_packet(packet, TxDrop::LinkReset, after);
+        let refused = state.open.as_ref().map_or(Some(TxDrop::LinkReset), |open| open.refuses(&frame));
+        if let Some(reason) = refused {
+            return self.drop_packet(packet, reason, after);
         }
         state.cache.insert(to, dest.clone());
-        let cast = to.cast();
-        match self.stage(state, &dest, packet, header.ethertype, len, cast, after) {
-            Ok(packet) => after.free.push_back(packet),
+        match self.stage(state, &dest, packet, &frame, after) {
+            Ok(()) | Err(Stopped::Waits) => {}
             Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
             Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
-            Err(Stopped::Waits) => {}
         }
     }
 
@@ -233,23 +262,23 @@ impl Transmitter {
         }
     }
 
-    /// Stages one packet, or says why not. `Ok` brings back the packet, copied: free it without the lock.
-    fn send(&self, state: &mut State, packet: Mblk, after: &mut After) -> Result<Mblk, Stopped> {
-        let Some((header, len)) = read_header(&packet) else {
+    /// Stages one packet, or says why not.
+    fn send(&self, state: &mut State, packet: Mblk, after: &mut After) -> Result<(), Stopped> {
+        let Some((header, frame)) = Frame::read(&packet) else {
             return Err(Stopped::Dropped(packet, TxDrop::Malformed));
         };
         let Some(open) = &state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
         let Some(to) = header.destination.on_link(open.scope, open.pkey) else {
             return Err(Stopped::Dropped(packet, TxDrop::BadDestination));
         };
-        if len > open.pool.buffer_size() as usize {
-            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+        if let Some(reason) = open.refuses(&frame) {
+            return Err(Stopped::Dropped(packet, reason));
         }
         let (packet, dest) = match state.cache.get(&to) {
             Some(dest) => (packet, dest.clone()),
             None => self.ask_for_path(state, to, packet, after)?,
         };
-        self.stage(state, &dest, packet, header.ethertype, len, to.cast(), after)
+        self.stage(state, &dest, packet, &frame, after)
     }
 
     fn ask_for_path(
@@ -278,51 +307,46 @@ impl Transmitter {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is known about one packet")]
     fn stage(
         &self,
         state: &mut State,
         dest: &Dest,
         packet: Mblk,
-        ethertype: EtherType,
-        len: usize,
-        cast: Cast,
+        frame: &Frame,
         after: &mut After,
-    ) -> Result<Mblk, Stopped> {
+    ) -> Result<(), Stopped> {
         if state.open.as_ref().is_some_and(|open| open.queue.batch_is_full()) {
             self.post(state, after);
         }
-        if state.open.as_ref().is_some_and(|open| open.queue.room() == 0 || open.pool.free() == 0) {
+        if state.open.as_ref().is_some_and(|open| open.is_short(frame)) {
             self.post(state, after);
             self.reclaim(state, after);
         }
         let Some(open) = &mut state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
-        if open.queue.room() == 0 {
-            return Err(Stopped::Full(packet));
-        }
-        let Some(mut buffer) = open.pool.take() else { return Err(Stopped::Full(packet)) };
-        let Some(frame) = buffer.whole_mut().get_mut(..len) else {
-            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
-        };
-        packet.copy_to(ADDRESSES_LEN, frame);
-        if ethertype == EtherType::IPV6 {
-            nd::pad_for_wire(frame.get_mut(PSEUDO_HEADER_LEN - ADDRESSES_LEN..).unwrap_or_default());
-        }
-        buffer.set_len(len as u32);
-        match open.queue.stage_buffer(dest.handle(), buffer, SendOptions::default(), ()) {
-            Ok(()) => {
-                // As many places as a batch has.
-                let _ = state.staged.push_within_capacity((cast, len));
-                Ok(packet)
+        match open.stage(dest, packet, frame) {
+            Ok(Staged::Copied(packet)) => after.free.push_back(packet),
+            Ok(Staged::Mapped) => self.counters.tx.mapped.increment(),
+            Err(Unstaged::Full(packet)) => return Err(Stopped::Full(packet)),
+            Err(Unstaged::NoPool(packet)) => {
+                if matches!(open.large, LargePool::Absent) {
+                    open.large = LargePool::Asked;
+                    after.want_large = true;
+                }
+                return Err(Stopped::Full(packet));
             }
-            Err(_) => Err(Stopped::Dropped(packet, TxDrop::PostFailed)),
+            Err(Unstaged::Dropped(packet, reason)) => return Err(Stopped::Dropped(packet, reason)),
         }
+        let (packets, bytes) = frame.on_the_wire();
+        // As many places as a batch has.
+        let _ = state.staged.push_within_capacity(Wire { cast: frame.cast, packets, bytes });
+        Ok(())
     }
 
     /// Posts what is staged and counts it.
     fn post(&self, state: &mut State, after: &mut After) {
         let Some(open) = &mut state.open else { return };
-        let posted = match open.queue.post(drop) {
+        let refused = open.queue.post(|refused| free_packet(refused.payload, &mut after.free));
+        let posted = match refused {
             Ok(posted) => posted,
             Err(PostFailure { posted, .. }) => {
                 after.broken = true;
@@ -330,8 +354,8 @@ impl Transmitter {
             }
         };
         let (sent, refused) = state.staged.split_at((posted as usize).min(state.staged.len()));
-        for (cast, len) in sent {
-            self.counters.tx.sent(*cast, *len);
+        for Wire { cast, packets, bytes } in sent {
+            self.counters.tx.sent(*cast, *packets, *bytes);
         }
         self.counters.tx.dropped_many(TxDrop::PostFailed, refused.len());
         state.staged.clear();
@@ -356,6 +380,7 @@ impl Transmitter {
                         self.counters.tx.failed.increment();
                         after.broken |= sent.status != CompletionStatus::FLUSHED;
                     }
+                    free_packet(sent.payload, &mut after.free);
                 });
             }
         }
@@ -375,8 +400,12 @@ impl Transmitter {
 
     /// With no lock held.
     fn finish(&self, after: After) {
-        let After { free, wake_control, broken, resume } = after;
+        let After { free, wake_control, broken, resume, want_large } = after;
         drop(free);
+        if want_large {
+            self.control.lock().large_buffers_wanted = true;
+            self.control.notify_all();
+        }
         if wake_control {
             self.control.lock().wait_for_room(false);
             self.control.notify_all();
@@ -416,11 +445,13 @@ impl CqHandler for Transmitter {
     }
 }
 
-/// The pseudo header, and the bytes of IPoIB header and payload together.
-fn read_header(packet: &Mblk) -> Option<(PseudoHeader, usize)> {
-    let mut bytes = [0; PSEUDO_HEADER_LEN];
-    if packet.copy_to(0, &mut bytes) < PSEUDO_HEADER_LEN {
-        return None;
+/// A packet that was sent from where it is goes to those to be freed; a buffer goes home.
+fn free_packet(payload: Payload, free: &mut MblkChain) {
+    if let Payload::Packet(packet) = payload {
+        free.push_back(packet);
     }
-    Some((PseudoHeader::parse(&bytes)?, packet.len() - ADDRESSES_LEN))
+}
+
+fn new_cache(units: u32, seed: u64) -> Result<AddressCache<Dest>, AllocError> {
+    AddressCache::new(units as usize * HASH_UNIT as usize, seed)
 }

@@ -1,0 +1,195 @@
+//! From a packet to a work request: copied, or sent from where it is.
+
+use ibtf::{Buffer, BufferPool, Payload, Refused, SendOptions, SendQueue, Status};
+use ipoib::header::PSEUDO_HEADER_LEN;
+use ipoib::{EtherType, PKey, Scope, nd};
+use kernel::mblk::Mblk;
+
+use super::super::datapath::Pools;
+use super::super::dest::Dest;
+use super::frame::{ADDRESSES_LEN, Frame};
+use crate::counters::TxDrop;
+
+/// The send side of a queue pair.
+pub(crate) struct Open {
+    pub(crate) queue: SendQueue<()>,
+    /// Buffers of one MTU.
+    pub(crate) pool: BufferPool,
+    pub(crate) scope: Scope,
+    pub(crate) pkey: PKey,
+    pub(crate) abilities: Abilities,
+    pub(crate) large: LargePool,
+}
+
+/// What the adapter can do for a sender, as far as the administrator lets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Abilities {
+    /// It computes checksums.
+    pub(crate) checksum: bool,
+    /// Bytes of the largest send it cuts into segments, IPoIB header included; 0 if it does not.
+    pub(crate) large: u32,
+    /// Bytes of the longest header of such a send, IPoIB header included.
+    pub(crate) large_header: u32,
+    /// Packets longer than this many bytes are sent from where they are; `u32::MAX` if it cannot.
+    pub(crate) copy_up_to: u32,
+}
+
+impl Abilities {
+    fn maps(&self) -> bool {
+        self.copy_up_to != u32::MAX
+    }
+}
+
+/// Buffers for large sends that the adapter cannot take from where they are: made when the first of them comes.
+pub(crate) enum LargePool {
+    /// Nobody has needed one.
+    Absent,
+    /// Being made.
+    Asked,
+    /// There was no memory; not tried again before the next start.
+    Failed,
+    Ready(BufferPool),
+}
+
+/// Why a packet was not staged.
+pub(super) enum Unstaged {
+    /// No room now: the packet, unchanged.
+    Full(Mblk),
+    /// The same, until there is a pool of large buffers.
+    NoPool(Mblk),
+    /// Never.
+    Dropped(Mblk, TxDrop),
+}
+
+/// Who has the packet once it is staged.
+pub(super) enum Staged {
+    /// It was copied: free it without the lock.
+    Copied(Mblk),
+    /// The adapter reads it.
+    Mapped,
+}
+
+impl Open {
+    /// Ends it; its buffers, to be closed once they are home.
+    pub(crate) fn into_pools(self) -> Pools {
+        let Self { queue, pool, large, .. } = self;
+        // What the adapter still has stays with the channel.
+        drop(queue);
+        let large = if let LargePool::Ready(large) = large { Some(large) } else { None };
+        Pools::of_sender(pool, large)
+    }
+
+    /// Whether a message of this length and kind can be sent at all.
+    pub(super) fn refuses(&self, frame: &Frame) -> Option<TxDrop> {
+        let Some(large) = frame.options.large else {
+            return (frame.len > self.pool.buffer_size() as usize).then_some(TxDrop::TooLong);
+        };
+        if self.abilities.large == 0 || frame.len > self.abilities.large as usize {
+            return Some(TxDrop::TooLong);
+        }
+        let segment = large.header_len.saturating_add(large.mss);
+        let wrong = large.header_len > self.abilities.large_header || segment > self.pool.buffer_size();
+        wrong.then_some(TxDrop::Malformed)
+    }
+
+    /// Whether staging this one would find no room without a look at completions.
+    pub(super) fn is_short(&self, frame: &Frame) -> bool {
+        let buffers = match (&frame.options.large, &self.large) {
+            (None, _) => self.pool.free(),
+            (Some(_), LargePool::Ready(pool)) => pool.free(),
+            (Some(_), _) => 1,
+        };
+        self.queue.room() == 0 || buffers == 0
+    }
+
+    /// Stages a packet that [`Open::refuses`] has nothing against.
+    pub(super) fn stage(&mut self, dest: &Dest, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
+        if self.queue.room() == 0 {
+            return Err(Unstaged::Full(packet));
+        }
+        let long = frame.len > self.abilities.copy_up_to as usize;
+        match frame.options.large {
+            None if !long => self.copy_small(dest, packet, frame),
+            Some(_) if !long && matches!(self.large, LargePool::Ready(_)) => {
+                self.copy_large(dest, packet, frame)
+            }
+            large => match self.map(dest, packet, frame) {
+                Ok(()) => Ok(Staged::Mapped),
+                Err(packet) if large.is_some() => self.copy_large(dest, packet, frame),
+                Err(packet) => self.copy_small(dest, packet, frame),
+            },
+        }
+    }
+
+    /// Hands the packet itself to the adapter, or back if that cannot be done.
+    #[inline(never)]
+    fn map(&mut self, dest: &Dest, mut packet: Mblk, frame: &Frame) -> Result<(), Mblk> {
+        if !self.abilities.maps() {
+            return Err(packet);
+        }
+        let header = frame.options.large.map_or(0, |large| large.header_len as usize);
+        let contiguous = ADDRESSES_LEN + header;
+        if packet.first().len() < contiguous {
+            let offload = packet.offload();
+            if packet.pull_up(contiguous).is_err() {
+                return Err(packet);
+            }
+            // It may come back, and must say the same about itself then.
+            packet.set_offload(offload);
+        }
+        match self.queue.stage_packet(dest.handle(), packet, ADDRESSES_LEN as u32, frame.options, ()) {
+            Err(Refused { payload: Payload::Packet(packet), .. }) => Err(packet),
+            // What was given was a packet.
+            Ok(()) | Err(Refused { payload: Payload::Buffer(_), .. }) => Ok(()),
+        }
+    }
+
+    fn copy_small(&mut self, dest: &Dest, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
+        let Some(mut buffer) = self.pool.take() else { return Err(Unstaged::Full(packet)) };
+        if !fill(&mut buffer, &packet, frame.len) {
+            return Err(Unstaged::Dropped(packet, TxDrop::TooLong));
+        }
+        if frame.ethertype == EtherType::IPV6 {
+            nd::pad_for_wire(
+                buffer.bytes_mut().get_mut(PSEUDO_HEADER_LEN - ADDRESSES_LEN..).unwrap_or_default(),
+            );
+        }
+        self.stage_buffer(dest, buffer, packet, frame.options)
+    }
+
+    #[inline(never)]
+    fn copy_large(&mut self, dest: &Dest, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
+        let pool = match &self.large {
+            LargePool::Ready(pool) => pool,
+            LargePool::Absent | LargePool::Asked => return Err(Unstaged::NoPool(packet)),
+            LargePool::Failed => return Err(Unstaged::Dropped(packet, TxDrop::NoLargeBuffer)),
+        };
+        let Some(mut buffer) = pool.take() else { return Err(Unstaged::Full(packet)) };
+        if !fill(&mut buffer, &packet, frame.len) {
+            return Err(Unstaged::Dropped(packet, TxDrop::TooLong));
+        }
+        self.stage_buffer(dest, buffer, packet, frame.options)
+    }
+
+    fn stage_buffer(
+        &mut self,
+        dest: &Dest,
+        buffer: Buffer,
+        packet: Mblk,
+        options: SendOptions,
+    ) -> Result<Staged, Unstaged> {
+        match self.queue.stage_buffer(dest.handle(), buffer, options, ()) {
+            Ok(()) => Ok(Staged::Copied(packet)),
+            Err(Refused { why: Status::CHAN_FULL, .. }) => Err(Unstaged::Full(packet)),
+            Err(_) => Err(Unstaged::Dropped(packet, TxDrop::PostFailed)),
+        }
+    }
+}
+
+/// Copies IPoIB header and payload; false if they do not fit.
+fn fill(buffer: &mut Buffer, packet: &Mblk, len: usize) -> bool {
+    let Some(room) = buffer.whole_mut().get_mut(..len) else { return false };
+    packet.copy_to(ADDRESSES_LEN, room);
+    buffer.set_len(len as u32);
+    true
+}

@@ -1,0 +1,44 @@
+//! Many link addresses: remembered, bounded, asked for once.
+
+use lab_gldv3::{LinkAddress, Offload};
+
+use crate::bench::{Bench, PLAIN, Setup, address_of};
+
+/// As many addresses of beta's port as queue pairs could have: the GID is beta's, the queue pair number is `n`'s.
+fn stranger(beta: LinkAddress, n: u32) -> LinkAddress {
+    let mut bytes = beta.0;
+    bytes[1..4].copy_from_slice(&(0x10_0000 + n).to_be_bytes()[1..]);
+    LinkAddress(bytes)
+}
+
+fn send_to_each(bench: &Bench, count: u32) {
+    let (alpha, _) = bench.alpha.open_up(PLAIN);
+    let (beta, _) = bench.beta.open_up(PLAIN);
+    let to = address_of(&beta);
+    bench.settle();
+    let before = bench.requests();
+    let sent_before = bench.alpha.statistics().opackets;
+    for round in 1..=2 {
+        for n in 0..count {
+            alpha.transmit(stranger(to, n), &[0; 40], Offload::default()).unwrap();
+            // As a host that waits for answers would, a few at a time.
+            if n % 64 == 63 {
+                fakekernel::sleep(fakekernel::Nanos::from_millis(5));
+            }
+        }
+        bench.settle();
+        assert_eq!(bench.alpha.statistics().opackets - sent_before, u64::from(round * count));
+    }
+    let asked = bench.requests() - before;
+    assert!(asked <= u64::from(count) + 8, "{asked} requests for {count} addresses");
+}
+
+#[test]
+fn four_thousand_addresses_cost_one_lookup_each_at_most() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| send_to_each(bench, 4_000));
+}
+
+#[test]
+fn sixty_five_thousand_addresses_are_remembered() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| send_to_each(bench, 65_000));
+}

@@ -1,0 +1,215 @@
+//! Two hosts on a fabric with its subnet manager, the shipped driver in each, and one stream on each link.
+
+use std::sync::Arc;
+
+use conformance::probe::shipped;
+use fabric::{Guid, HcaConfig, PKey};
+use fakekernel::genunix::KstatValue;
+use fakekernel::{Config, Kernel, Machine, Module, Nanos};
+use lab_gldv3::{
+    LinkAddress, LinkState, MacStatistics, Offload, PropertyId, PropertyValue, ReceiveQueue, Stream, links,
+    mac_statistics,
+};
+use lab_ibtf::saa::EmbeddedSm;
+use lab_ibtf::{InfiniBand, nexus};
+use sm::partition::{GroupParams, Membership, Ports};
+use sm::{Partition, SmConfig};
+
+/// The link of either host.
+pub const LINK: &str = "ibd0";
+/// EtherType of IPv4, whose packets the MAC layer looks into.
+pub const IPV4: u32 = 0x0800;
+/// An EtherType nobody looks into (IEEE 802's for local experiments).
+pub const PLAIN: u32 = 0x88b5;
+const NODES: [u64; 2] = [0x0002_c903_0000_1000, 0x0002_c903_0000_2000];
+/// Packets a stream keeps for the test to take.
+const QUEUE: usize = 4096;
+/// Longest that a link takes to come up.
+const PATIENCE: Nanos = Nanos::from_secs(30);
+
+/// A host with the driver attached and the link closed.
+pub struct Host {
+    pub kernel: Kernel,
+    module: Module,
+}
+
+impl Host {
+    /// Opens the link, which starts it, and binds to a type.
+    pub fn open(&self, sap: u32) -> (Stream, ReceiveQueue) {
+        let stream = Stream::open(&self.kernel, LINK).expect("the link opens");
+        let queue = stream.receive_queue(QUEUE);
+        stream.bind(sap).expect("the stream binds");
+        (stream, queue)
+    }
+
+    /// The same, once the link is up.
+    pub fn open_up(&self, sap: u32) -> (Stream, ReceiveQueue) {
+        let (stream, queue) = self.open(sap);
+        let deadline = self.kernel.machine().now() + PATIENCE;
+        while self.state() != LinkState::Up {
+            assert!(
+                self.kernel.machine().now() < deadline,
+                "the link does not come up: {:?}",
+                self.console()
+            );
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+        (stream, queue)
+    }
+
+    pub fn state(&self) -> LinkState {
+        links(&self.kernel).iter().find(|link| link.name == LINK).expect("the link is there").state
+    }
+
+    pub fn statistics(&self) -> MacStatistics {
+        mac_statistics(&self.kernel, LINK).expect("the link is there")
+    }
+
+    /// A named counter of the link's kstat.
+    pub fn counter(&self, name: &str) -> u64 {
+        let ids = self.kernel.kstats();
+        let id = ids.iter().find(|id| id.name == "datagram").expect("the link has its kstat");
+        let values = self.kernel.read_kstat(id).expect("it can be read");
+        match values.iter().find(|(known, _)| known == name) {
+            Some((_, KstatValue::U64(value))) => *value,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    pub fn set(&self, name: &str, value: &str) -> Result<(), fakekernel::Errno> {
+        let id = PropertyId::Private(name.to_owned());
+        lab_gldv3::set_property(&self.kernel, LINK, &id, &PropertyValue::Text(value.to_owned()))
+    }
+
+    pub fn get(&self, name: &str) -> String {
+        match lab_gldv3::get_property(&self.kernel, LINK, &PropertyId::Private(name.to_owned())) {
+            Ok(PropertyValue::Text(text)) => text,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    /// The counters of the link's kstat that are not zero.
+    pub fn counters(&self) -> Vec<(String, KstatValue)> {
+        let ids = self.kernel.kstats();
+        let id = ids.iter().find(|id| id.name == "datagram").expect("the link has its kstat");
+        let values = self.kernel.read_kstat(id).expect("it can be read");
+        values.into_iter().filter(|(_, value)| *value != KstatValue::U64(0)).collect()
+    }
+
+    /// What the host has logged.
+    pub fn console(&self) -> Vec<String> {
+        self.kernel.genunix().messages().iter().map(|message| message.text.clone()).collect()
+    }
+
+    fn new(world: &InfiniBand, kernel: Kernel, config: HcaConfig) -> Self {
+        lab_gldv3::provide(&kernel);
+        lab_ibtf::provide(&kernel);
+        kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
+        let port = config.ports[0].guid;
+        world.add_hca(&kernel, config).expect("GUIDs are unique");
+        let module = kernel.load(&shipped("drv", "ibd"), "ibd", "drv").expect("ibd loads");
+        module.install().expect("ibd installs");
+        let node = nexus::node(&kernel, port, Some(PKey(0xffff))).expect("the nexus has the node");
+        kernel.attach(&module, &node.device).expect("ibd attaches");
+        Self { kernel, module }
+    }
+
+    fn unload(&self) {
+        let deadline = self.kernel.machine().now() + Nanos::from_secs(300);
+        loop {
+            match self.module.unload() {
+                Ok(()) => return,
+                Err(fakekernel::Errno::EBUSY) if self.kernel.machine().now() < deadline => {
+                    fakekernel::sleep(Nanos::from_millis(100));
+                }
+                Err(errno) => panic!("{errno}: {:?}", self.console()),
+            }
+        }
+    }
+}
+
+/// What a test works with.
+pub struct Bench {
+    pub sm: Arc<EmbeddedSm>,
+    pub alpha: Host,
+    pub beta: Host,
+}
+
+impl Bench {
+    /// How often the administrator was asked for anything.
+    pub fn requests(&self) -> u64 {
+        self.sm.inspect(|sm| sm.sa().counters().received)
+    }
+
+    /// Both links up, and alpha knows the way to beta: alpha's stream, beta's, and what beta hears from now on.
+    pub fn talking(&self, sap: u32) -> (Stream, Stream, ReceiveQueue) {
+        let (alpha, _) = self.alpha.open_up(sap);
+        let (beta, heard) = self.beta.open_up(sap);
+        // Also a packet of IPv4: a header, and the least payload that the MAC layer lets through.
+        let mut greeting = [0; 28];
+        (greeting[0], greeting[3]) = (0x45, 28);
+        alpha.transmit(address_of(&beta), &greeting, Offload::default()).expect("the stream is bound");
+        self.settle();
+        assert_eq!(heard.try_next().expect("the way is found").payload, greeting);
+        (alpha, beta, heard)
+    }
+
+    /// Lets everything that is under way happen.
+    pub fn settle(&self) {
+        fakekernel::sleep(Nanos::from_millis(500));
+    }
+}
+
+/// How the hosts and their fabric are made.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    pub seeds: u64,
+    pub hca: fn(&mut HcaConfig),
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { seeds: 4, hca: |_| () }
+    }
+}
+
+impl Setup {
+    /// Runs a test with several seeds. At the end both drivers are unloaded and have left nothing.
+    pub fn run(self, test: fn(&Bench)) {
+        for seed in 1..=self.seeds {
+            let machine = Machine::new(Config::seeded(seed));
+            let world = InfiniBand::new(&machine, seed);
+            let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
+            let outcome = machine.run(move || {
+                let partition = Partition::new("Default", sm::PKey(0xffff))
+                    .with_members(Ports::All, Membership::Full)
+                    .with_ipoib(GroupParams::default());
+                let config = SmConfig { partitions: vec![partition], ..SmConfig::default() };
+                let sm = world.start_sm(config, Nanos::from_millis(1));
+                let mut nodes = NODES.into_iter();
+                let [alpha, beta] = hosts.map(|kernel| {
+                    let mut config = HcaConfig::new(Guid(nodes.next().expect("one each")), 1);
+                    (self.hca)(&mut config);
+                    Host::new(&world, kernel, config)
+                });
+                let bench = Bench { sm, alpha, beta };
+                test(&bench);
+                bench.alpha.unload();
+                bench.beta.unload();
+            });
+            if let Err(halt) = outcome {
+                panic!("seed {seed}: {halt}");
+            }
+        }
+    }
+}
+
+/// A test of two hosts with ordinary adapters.
+pub fn holds(test: fn(&Bench)) {
+    Setup::default().run(test);
+}
+
+/// The address of a stream's link.
+pub fn address_of(stream: &Stream) -> LinkAddress {
+    stream.details().address
+}

@@ -1,0 +1,8 @@
+//! The shipped `ibd` between the lab's MAC layer and its fabric: what GLDv3, an administrator and a peer see of a link.
+
+#![forbid(unsafe_code)]
+
+mod addresses;
+mod bench;
+mod offloads;
+mod properties;

@@ -1,0 +1,157 @@
+//! Checksums and large sends, on adapters that can do all, some or none of it.
+
+use fabric::HcaConfig;
+use lab_gldv3::{Offload, Received};
+
+use crate::bench::{Bench, IPV4, Setup, address_of, holds};
+
+const MSS: usize = 1448;
+const HEADERS: usize = 20 + 32;
+
+/// A TCP segment of IPv4 from 10.0.0.1 to 10.0.0.2 with `payload`, without checksums.
+fn segment(sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let total = (HEADERS + payload.len()) as u16;
+    let mut packet = vec![0; HEADERS];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&total.to_be_bytes());
+    packet[8] = 64;
+    packet[9] = 6;
+    packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    packet[20..24].copy_from_slice(&[0x12, 0x34, 0, 80]);
+    packet[24..28].copy_from_slice(&sequence.to_be_bytes());
+    packet[32] = 8 << 4;
+    packet[33] = 0x18;
+    // Three options that do nothing fill the header up to 32 bytes.
+    packet[40..52].fill(1);
+    packet.extend_from_slice(payload);
+    packet
+}
+
+fn bytes(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|n| ((n * 31 + seed * 7) >> 3) as u8).collect()
+}
+
+const LARGE: Offload = Offload { ip_checksum: false, full_checksum: true, large_send: Some(MSS as u16) };
+
+/// Sends `count` large segments and checks that every byte arrives, in order, in frames that fit and verify.
+fn large_sends_arrive(bench: &Bench, count: usize, len: usize) {
+    // Datagrams have no flow control: the receiver must have room for a whole burst.
+    bench.beta.set("_ibd_ud_num_rwqe", "4000").unwrap();
+    let (alpha, beta, heard) = bench.talking(IPV4);
+    let (to, before) = (address_of(&beta), bench.alpha.statistics());
+    let mut sent = Vec::new();
+    for n in 0..count {
+        let payload = bytes(n, len);
+        alpha.transmit(to, &segment(sent.len() as u32, &payload), LARGE).unwrap();
+        sent.extend_from_slice(&payload);
+    }
+    bench.settle();
+    let packets: Vec<Received> = std::iter::from_fn(|| heard.try_next()).collect();
+    let mut received = Vec::new();
+    for packet in &packets {
+        assert!(packet.full_checksum_ok, "a segment whose checksums do not hold");
+        assert!(packet.payload.len() <= HEADERS + MSS);
+        let sequence = u32::from_be_bytes(packet.payload[24..28].try_into().unwrap());
+        assert_eq!(sequence as usize, received.len());
+        received.extend_from_slice(&packet.payload[HEADERS..]);
+    }
+    assert!(received == sent, "{} of {} bytes, or others", received.len(), sent.len());
+    let after = bench.alpha.statistics();
+    assert_eq!(after.opackets - before.opackets, packets.len() as u64, "each segment counts");
+    let wire: usize = packets.iter().map(|packet| 4 + packet.payload.len()).sum();
+    assert_eq!(after.obytes - before.obytes, wire as u64);
+    assert_eq!(after.oerrors, before.oerrors);
+}
+
+fn all(config: &mut HcaConfig) {
+    config.attr = fabric::HcaAttr::with_offloads();
+}
+
+fn without_reserved_key(config: &mut HcaConfig) {
+    all(config);
+    config.attr.res_lkey = false;
+}
+
+#[test]
+fn a_large_send_is_cut_by_the_adapter_and_every_segment_verifies() {
+    Setup { hca: all, ..Setup::default() }.run(|bench| {
+        large_sends_arrive(bench, 20, 60_000);
+        assert_eq!(bench.alpha.counter("tx_mapped"), 20);
+    });
+}
+
+#[test]
+fn small_large_sends_are_cut_too() {
+    Setup { hca: all, ..Setup::default() }.run(|bench| large_sends_arrive(bench, 200, 2_000));
+}
+
+#[test]
+fn an_adapter_without_the_reserved_key_gets_a_copy() {
+    Setup { hca: without_reserved_key, ..Setup::default() }.run(|bench| {
+        large_sends_arrive(bench, 20, 60_000);
+        assert_eq!(bench.alpha.counter("tx_mapped"), 0);
+    });
+}
+
+#[test]
+fn more_large_sends_than_there_are_large_buffers_lose_nothing() {
+    fn slow(config: &mut HcaConfig) {
+        without_reserved_key(config);
+        config.send_latency = fabric::Nanos(50_000);
+    }
+    Setup { hca: slow, ..Setup::default() }.run(|bench| {
+        large_sends_arrive(bench, 100, 20_000);
+        assert!(bench.alpha.statistics().noxmtbuf > 0, "there was always room");
+    });
+}
+
+#[test]
+fn offloads_are_offered_where_the_adapter_has_them_and_the_administrator_wants_them() {
+    Setup { hca: all, ..Setup::default() }.run(|bench| {
+        let (stream, _) = bench.alpha.open_up(IPV4);
+        let offered = stream.offload_capability();
+        assert!(offered.full_v4 && !offered.full_v6);
+        assert_eq!(offered.large_send, Some(65_530));
+        drop(stream);
+        bench.settle();
+        bench.alpha.set("_ibd_lso_enable", "0").unwrap();
+        let (stream, _) = bench.alpha.open_up(IPV4);
+        let offered = stream.offload_capability();
+        assert!(offered.full_v4 && offered.large_send.is_none());
+    });
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(IPV4);
+        assert_eq!(stream.offload_capability(), lab_gldv3::OffloadCapability::default());
+    });
+}
+
+#[test]
+fn a_checksum_the_adapter_was_asked_for_arrives_right() {
+    Setup { hca: all, ..Setup::default() }.run(|bench| {
+        let (alpha, beta, heard) = bench.talking(IPV4);
+        let plain = Offload { full_checksum: true, ..Offload::default() };
+        alpha.transmit(address_of(&beta), &segment(1, &bytes(1, 700)), plain).unwrap();
+        alpha.transmit(address_of(&beta), &segment(1, &bytes(1, 700)), Offload::default()).unwrap();
+        bench.settle();
+        let verified: Vec<bool> =
+            std::iter::from_fn(|| heard.try_next()).map(|p| p.full_checksum_ok).collect();
+        assert_eq!(verified, [true, false], "the second one went out as it was, with no checksum");
+    });
+}
+
+#[test]
+fn a_large_send_that_is_no_tcp_over_ipv4_is_dropped_and_counted() {
+    Setup { hca: all, ..Setup::default() }.run(|bench| {
+        let (alpha, beta, heard) = bench.talking(IPV4);
+        let mut udp = segment(1, &bytes(1, 9_000));
+        udp[9] = 17;
+        let mut long_header = segment(1, &bytes(1, 9_000));
+        long_header[32] = 0;
+        for packet in [udp, long_header, vec![0x45; 30]] {
+            alpha.transmit(address_of(&beta), &packet, LARGE).unwrap();
+        }
+        bench.settle();
+        assert!(heard.try_next().is_none());
+        assert_eq!(bench.alpha.counter("tx_drop_malformed"), 3);
+    });
+}

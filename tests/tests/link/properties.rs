@@ -1,0 +1,139 @@
+//! `dladm show-linkprop` and `set-linkprop`, down to the driver.
+
+use fakekernel::Errno;
+use lab_gldv3::{Offload, Permission, PropertyId, PropertyValue, get_property, property_info, set_property};
+
+use crate::bench::{LINK, PLAIN, address_of, holds};
+
+/// Name, default, bounds, and whether it can be set while the link is started.
+const NUMBERS: [(&str, u32, u32, u32, bool); 13] = [
+    ("_ibd_coalesce_completions", 1, 0, 1, true),
+    ("_ibd_create_broadcast_group", 1, 0, 1, false),
+    ("_ibd_hash_size", 32, 32, 1024, false),
+    ("_ibd_lso_enable", 1, 0, 1, false),
+    ("_ibd_num_ah", 256, 32, 8192, false),
+    ("_ibd_num_lso_bufs", 512, 512, 4096, false),
+    ("_ibd_ud_num_rwqe", 512, 512, 8000, false),
+    ("_ibd_ud_num_swqe", 512, 512, 8000, false),
+    ("_ibd_ud_rx_comp_count", 4, 1, 512, true),
+    ("_ibd_ud_rx_comp_usec", 10, 1, u32::MAX, true),
+    ("_ibd_ud_tx_comp_count", 16, 1, 512, true),
+    ("_ibd_ud_tx_comp_usec", 300, 1, u32::MAX, true),
+    ("_ibd_ud_tx_copy_thresh", 4096, 2048, 65_536, false),
+];
+
+#[test]
+fn the_fourteen_datagram_properties_have_their_names_defaults_and_bounds() {
+    holds(|bench| {
+        let alpha = &bench.alpha;
+        let mut names = lab_gldv3::private_properties(&alpha.kernel, LINK).unwrap();
+        names.retain(|name| name != "_ibd_broadcast_group");
+        assert_eq!(names, NUMBERS.map(|(name, ..)| name));
+        for (name, default, least, most, _) in NUMBERS {
+            let info = property_info(&alpha.kernel, LINK, &PropertyId::Private(name.to_owned())).unwrap();
+            assert_eq!(info.permission, Permission::ReadWrite, "{name}");
+            assert_eq!(info.default, Some(PropertyValue::Text(default.to_string())), "{name}");
+            assert_eq!(alpha.get(name), default.to_string());
+            for wrong in [(i64::from(least) - 1).to_string(), (i64::from(most) + 1).to_string()] {
+                assert_eq!(alpha.set(name, &wrong), Err(Errno::EINVAL), "{name}={wrong}");
+            }
+            for wrong in ["", "many", "1x", "--1", "99999999999999999999"] {
+                assert_eq!(alpha.set(name, wrong), Err(Errno::EINVAL), "{name}={wrong}");
+            }
+            for right in [least, most, default] {
+                alpha.set(name, &format!("{right:#x}")).unwrap();
+                assert_eq!(alpha.get(name), right.to_string());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_started_link_is_busy_for_what_needs_a_new_queue_pair() {
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        for (name, default, .., live) in NUMBERS {
+            let expected = if live { Ok(()) } else { Err(Errno::EBUSY) };
+            assert_eq!(bench.alpha.set(name, &default.to_string()), expected, "{name}");
+        }
+        drop(stream);
+        bench.settle();
+        for (name, default, ..) in NUMBERS {
+            assert_eq!(bench.alpha.set(name, &default.to_string()), Ok(()), "{name}, stopped again");
+        }
+    });
+}
+
+#[test]
+fn an_unknown_property_is_not_supported_and_connected_mode_is_not_there() {
+    holds(|bench| {
+        let alpha = &bench.alpha;
+        assert_eq!(alpha.set("_ibd_rc_num_srq", "600"), Err(Errno::ENOTSUP));
+        let linkmode =
+            |value| set_property(&alpha.kernel, LINK, &PropertyId::IbLinkMode, &PropertyValue::U32(value));
+        assert_eq!(linkmode(0), Ok(()));
+        assert_eq!(linkmode(1), Err(Errno::ENOTSUP));
+        assert_eq!(linkmode(2), Err(Errno::EINVAL));
+        let now = get_property(&alpha.kernel, LINK, &PropertyId::IbLinkMode);
+        assert_eq!(now, Ok(PropertyValue::U32(0)));
+    });
+}
+
+#[test]
+fn the_broadcast_group_property_follows_the_membership_and_cannot_be_set() {
+    holds(|bench| {
+        let alpha = &bench.alpha;
+        assert_eq!(alpha.get("_ibd_broadcast_group"), "0");
+        let (stream, _) = alpha.open_up(PLAIN);
+        assert_eq!(alpha.get("_ibd_broadcast_group"), "1");
+        assert_eq!(alpha.set("_ibd_broadcast_group", "1"), Err(Errno::ENOTSUP));
+        drop(stream);
+        bench.settle();
+        assert_eq!(alpha.get("_ibd_broadcast_group"), "0");
+    });
+}
+
+#[test]
+fn moderation_changes_while_traffic_flows_and_not_while_coalescing_is_fixed() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        bench.alpha.set("_ibd_ud_tx_comp_usec", "77").unwrap();
+        bench.beta.set("_ibd_ud_rx_comp_count", "9").unwrap();
+        for n in 0..100_u8 {
+            alpha.transmit(address_of(&beta), &[n; 64], Offload::default()).unwrap();
+        }
+        bench.settle();
+        let all: Vec<u8> = std::iter::from_fn(|| heard.try_next()).map(|packet| packet.payload[0]).collect();
+        assert_eq!(all, (0..100).collect::<Vec<u8>>());
+        bench.alpha.set("_ibd_coalesce_completions", "0").unwrap();
+        assert_eq!(bench.alpha.set("_ibd_ud_tx_comp_usec", "78"), Err(Errno::ENOTSUP));
+        assert_eq!(bench.alpha.get("_ibd_ud_tx_comp_usec"), "77");
+    });
+}
+
+#[test]
+fn rings_of_another_size_carry_more_than_they_hold() {
+    holds(|bench| {
+        for host in [&bench.alpha, &bench.beta] {
+            host.set("_ibd_ud_num_rwqe", "2000").unwrap();
+            host.set("_ibd_ud_num_swqe", "1000").unwrap();
+        }
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let count = 3000_u32;
+        for n in 0..count {
+            alpha.transmit(address_of(&beta), &n.to_be_bytes().repeat(100), Offload::default()).unwrap();
+        }
+        bench.settle();
+        let all = std::iter::from_fn(|| heard.try_next());
+        let numbers: Vec<u32> =
+            all.map(|packet| u32::from_be_bytes(packet.payload[..4].try_into().unwrap())).collect();
+        let expected: Vec<u32> = (0..count).collect();
+        assert!(
+            numbers == expected,
+            "{} of {count} packets, or in another order; alpha {:?}, beta {:?}",
+            numbers.len(),
+            bench.alpha.counters(),
+            bench.beta.counters()
+        );
+    });
+}
