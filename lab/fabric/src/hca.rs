@@ -119,6 +119,12 @@ impl Hca {
         }
     }
 
+    /// Numbers of the queue pairs that exist now, ascending.
+    #[must_use]
+    pub fn qpns(&self) -> Vec<Qpn> {
+        self.0.objects.lock().unwrap().qps.keys().copied().collect()
+    }
+
     /// The ports as they are now, in order.
     ///
     /// # Errors

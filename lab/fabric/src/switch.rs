@@ -3,6 +3,7 @@
 use crate::delay::{DelayQueue, Later};
 use crate::fault::{Carried, Faults};
 use crate::port::Port;
+use crate::subnet::UnknownPort;
 use crate::wire::Packet;
 use crate::wire::crc;
 use crate::{
@@ -137,6 +138,17 @@ impl Fabric {
                 Later::Interrupt { hca, cq } => hca.events().completion(cq),
             }
         }
+    }
+
+    /// A frame arrives at a port as if the switch had sent it there, whatever the frame says; for frames that no adapter sends.
+    ///
+    /// # Errors
+    /// [`UnknownPort`].
+    pub fn deliver(&self, port: Guid, frame: &[u8]) -> Result<(), UnknownPort> {
+        let found = self.0.switch.lock().unwrap().ports.get(&port).cloned();
+        let (hca, to) = found.ok_or(UnknownPort(port))?;
+        self.0.at_port(&hca, &to, frame);
+        Ok(())
     }
 
     /// Sets the faults of a port's link: towards the switch and from it.

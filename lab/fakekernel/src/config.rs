@@ -111,6 +111,10 @@ impl FaultKind {
     pub const TASKQ: Self = Self("taskq");
     /// `ddi_soft_state_zalloc`, `ddi_add_softintr` and other attach-time services that report failure.
     pub const DDI: Self = Self("ddi");
+
+    /// Those of this crate.
+    pub const KERNEL: [Self; 6] =
+        [Self::KMEM, Self::ALLOCB, Self::DESBALLOC, Self::DUPB, Self::TASKQ, Self::DDI];
 }
 
 /// How often a fault point fails.
@@ -125,6 +129,13 @@ pub enum FaultPlan {
     Nth(u64),
     /// From the `n`th time (from 0) on.
     From(u64),
+    /// From the `first` time (from 0) on, so many times.
+    Some {
+        /// Calls that succeed first.
+        first: u64,
+        /// Calls that fail then.
+        times: u64,
+    },
 }
 
 /// The plan for each kind of fault.

@@ -226,7 +226,8 @@ impl Cx {
 
     /// Shall this call fail? Decided by the machine's [`crate::Faults`] and the seed.
     pub fn fault(&self, what: FaultKind) -> bool {
-        let fails = self.thread.machine().0.injector.lock().fails(what);
+        let host = self.kernel.as_ref().map_or("", |kernel| kernel.name());
+        let fails = self.thread.machine().0.injector.lock().fails(what, host, self.module_name());
         if fails {
             self.thread.0.local().injected = Some(self.call().to_owned());
         }

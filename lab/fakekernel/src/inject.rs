@@ -6,12 +6,15 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::{FaultKind, FaultPlan, Faults};
+use crate::kernel::Kernel;
 
 /// Decides which fault points fail. Has random numbers of its own, so that switching a fault on does not change the rest of
 /// the run before its first failure.
 #[derive(Debug)]
 pub(crate) struct Injector {
     points: BTreeMap<FaultKind, Point>,
+    /// Plans for one host's calls alone, each counted on its own.
+    watched: Vec<(Watch, Point)>,
     rng: ChaCha8Rng,
 }
 
@@ -21,10 +24,25 @@ struct Point {
     reached: u64,
 }
 
+/// The calls that a plan is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Watch {
+    pub(crate) host: String,
+    /// Only those of this module.
+    pub(crate) module: Option<String>,
+    pub(crate) kind: FaultKind,
+}
+
+impl Watch {
+    fn sees(&self, host: &str, module: &str, kind: FaultKind) -> bool {
+        self.kind == kind && self.host == host && self.module.as_deref().is_none_or(|only| only == module)
+    }
+}
+
 impl Injector {
     pub(crate) fn new(faults: Faults, seed: u64) -> Self {
         let points = faults.0.into_iter().map(|(kind, plan)| (kind, Point { plan, reached: 0 })).collect();
-        Self { points, rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6661_756c_7400_0000) }
+        Self { points, watched: Vec::new(), rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6661_756c_7400_0000) }
     }
 
     pub(crate) fn set(&mut self, kind: FaultKind, plan: FaultPlan) {
@@ -35,29 +53,68 @@ impl Injector {
         self.points.get(&kind).map_or(0, |p| p.reached)
     }
 
-    pub(crate) fn fails(&mut self, kind: FaultKind) -> bool {
-        let point = self.points.entry(kind).or_default();
-        let count = point.reached;
-        point.reached += 1;
-        match point.plan {
+    /// Replaces the plan of these calls and counts them from now on.
+    pub(crate) fn watch(&mut self, watch: Watch, plan: FaultPlan) {
+        self.unwatch(&watch);
+        self.watched.push((watch, Point { plan, reached: 0 }));
+    }
+
+    /// Forgets a plan; how often its calls were reached, `None` if there was none.
+    pub(crate) fn unwatch(&mut self, watch: &Watch) -> Option<u64> {
+        let at = self.watched.iter().position(|(known, _)| known == watch)?;
+        Some(self.watched.remove(at).1.reached)
+    }
+
+    pub(crate) fn fails(&mut self, kind: FaultKind, host: &str, module: &str) -> bool {
+        let rng = &mut self.rng;
+        let mut fails = self.points.entry(kind).or_default().fails(rng);
+        for (_, point) in self.watched.iter_mut().filter(|(watch, _)| watch.sees(host, module, kind)) {
+            fails |= point.fails(rng);
+        }
+        fails
+    }
+}
+
+impl Point {
+    fn fails(&mut self, rng: &mut ChaCha8Rng) -> bool {
+        let count = self.reached;
+        self.reached += 1;
+        match self.plan {
             FaultPlan::Never | FaultPlan::OneIn(0) => false,
-            FaultPlan::OneIn(n) => self.rng.random_range(0..n) == 0,
+            FaultPlan::OneIn(n) => rng.random_range(0..n) == 0,
             FaultPlan::Nth(n) => count == n,
             FaultPlan::From(n) => count >= n,
+            FaultPlan::Some { first, times } => count >= first && count - first < times,
         }
+    }
+}
+
+impl Kernel {
+    /// Plans failures for this host's calls alone, those of `module` or of every module, and counts them from now on.
+    pub fn set_fault(&self, kind: FaultKind, module: Option<&str>, plan: FaultPlan) {
+        self.machine().0.injector.lock().watch(self.watch(kind, module), plan);
+    }
+
+    /// Ends such a plan; how often its calls were reached, `None` if there was none.
+    pub fn clear_fault(&self, kind: FaultKind, module: Option<&str>) -> Option<u64> {
+        self.machine().0.injector.lock().unwatch(&self.watch(kind, module))
+    }
+
+    fn watch(&self, kind: FaultKind, module: Option<&str>) -> Watch {
+        Watch { host: self.name().to_owned(), module: module.map(str::to_owned), kind }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Injector;
+    use super::{Injector, Watch};
     use crate::config::{FaultKind, FaultPlan, Faults};
 
     #[test]
     fn the_nth_plan_fails_once() {
         let mut injector = Injector::new(Faults::default(), 1);
         injector.set(FaultKind::ALLOCB, FaultPlan::Nth(2));
-        let failed: Vec<bool> = (0..5).map(|_| injector.fails(FaultKind::ALLOCB)).collect();
+        let failed: Vec<bool> = (0..5).map(|_| injector.fails(FaultKind::ALLOCB, "h", "m")).collect();
         assert_eq!(failed, [false, false, true, false, false]);
         assert_eq!(injector.reached(FaultKind::ALLOCB), 5);
     }
@@ -66,8 +123,21 @@ mod tests {
     fn one_in_one_always_fails_and_one_in_none_never() {
         let mut injector = Injector::new(Faults::default(), 1);
         injector.set(FaultKind::KMEM, FaultPlan::OneIn(1));
-        assert!((0..10).all(|_| injector.fails(FaultKind::KMEM)));
+        assert!((0..10).all(|_| injector.fails(FaultKind::KMEM, "h", "m")));
         injector.set(FaultKind::KMEM, FaultPlan::OneIn(0));
-        assert!(!(0..10).any(|_| injector.fails(FaultKind::KMEM)));
+        assert!(!(0..10).any(|_| injector.fails(FaultKind::KMEM, "h", "m")));
+    }
+
+    #[test]
+    fn a_plan_for_one_host_s_module_fails_nobody_else() {
+        let mut injector = Injector::new(Faults::default(), 1);
+        let watch = Watch { host: "bob".into(), module: Some("ibd".into()), kind: FaultKind::KMEM };
+        injector.watch(watch.clone(), FaultPlan::Some { first: 1, times: 2 });
+        assert!(!injector.fails(FaultKind::KMEM, "alice", "ibd"));
+        assert!(!injector.fails(FaultKind::KMEM, "bob", "mac_ib"));
+        let failed: Vec<bool> = (0..4).map(|_| injector.fails(FaultKind::KMEM, "bob", "ibd")).collect();
+        assert_eq!(failed, [false, true, true, false]);
+        assert_eq!(injector.unwatch(&watch), Some(4));
+        assert_eq!(injector.unwatch(&watch), None);
     }
 }

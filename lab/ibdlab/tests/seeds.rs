@@ -1,54 +1,8 @@
 //! Many seeds of one scenario: every one another interleaving, another instant for the flap and the unload.
 
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod rig;
 
-use ibdlab::run::{Options, run};
-use ibdlab::scenario::load;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Runs seeds `1..=count`; the failures, each with what it said.
-fn failures(file: &str, count: u64) -> Vec<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file);
-    let next = AtomicU64::new(1);
-    let failures = Mutex::new(Vec::new());
-    let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed > count {
-                        return;
-                    }
-                    if let Err(why) = one(&file, seed) {
-                        failures
-                            .lock()
-                            .expect("no worker panics with it")
-                            .push(format!("seed {seed}: {why}"));
-                    }
-                }
-            });
-        }
-    });
-    failures.into_inner().expect("no worker panics with it")
-}
-
-fn one(file: &Path, seed: u64) -> Result<(), String> {
-    let scenario = load(file).map_err(|error| error.to_string())?;
-    let options =
-        Options { seed, live: false, proto: root().join("proto/kernel"), modules: Vec::new(), capture: None };
-    let report = run(scenario, options, |_| {}).map_err(|error| format!("{error:#}"))?;
-    report
-        .steps
-        .iter()
-        .find(|step| !step.ok)
-        .map_or(Ok(()), |step| Err(format!("{}: {}", step.step, step.text)))
-}
+use rig::failures;
 
 #[test]
 fn a_thousand_flaps_and_unloads_under_traffic_leave_nothing_behind() {

@@ -15,7 +15,20 @@ mod world;
 
 pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
 
-use fakekernel::Kernel;
+use fakekernel::{FaultKind, Kernel};
+
+/// The calls of IBTF that can be made to fail, beside what they allocate.
+pub const FAULT_KINDS: [FaultKind; 9] = [
+    FaultKind("ibt_alloc_cq"),
+    FaultKind("ibt_alloc_pd"),
+    FaultKind("ibt_alloc_srq"),
+    FaultKind("ibt_alloc_ud_channel"),
+    FaultKind("ibt_alloc_ud_dest"),
+    FaultKind("ibt_attach_mcg"),
+    FaultKind("ibt_map_mem_iov"),
+    FaultKind("ibt_post_send"),
+    FaultKind("ibt_register_mr"),
+];
 
 /// Adds `misc/ibtl`, `misc/ibcm` and `misc/ibmf` to a host. Before any module is loaded.
 pub fn provide(kernel: &Kernel) {

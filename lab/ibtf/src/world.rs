@@ -72,6 +72,8 @@ impl InfiniBand {
     pub fn add_hca(&self, host: &Kernel, config: HcaConfig) -> Result<Hca, fabric::Error> {
         let events = Arc::new(HostEvents::new(host));
         let hca = self.0.fabric.add_hca(config, Arc::new(HostDma::new(host)), events.clone())?;
+        // Nodes of an adapter of this GUID that was pulled while their driver was attached, and which is detached now.
+        nexus::remove_hca(host, hca.guid());
         let dip = nexus::add_hca(host, hca.guid(), "hermon");
         let device = Arc::new(Device::new(hca.clone(), Opaque::of(dip.as_ptr())));
         events.bind(&device);

@@ -72,6 +72,11 @@ impl FaultScript {
         self.faults.push(fault);
     }
 
+    /// Adds one in front of the others.
+    pub fn push_front(&mut self, fault: Fault) {
+        self.faults.insert(0, fault);
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.faults.clear();

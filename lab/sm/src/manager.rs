@@ -174,6 +174,36 @@ impl Sm {
         self.sweep(now, subnet);
     }
 
+    /// As [`restart`](Self::restart), but the new manager is at `lid`; ports that have that LID get another one.
+    pub fn fail_over(&mut self, now: Nanos, subnet: &mut dyn Subnet, lid: Lid, first_mlid: Lid) {
+        self.lids.retain(|_, taken| *taken != lid);
+        self.lids.insert(self.config.guid, lid);
+        self.restart(now, subnet, first_mlid);
+    }
+
+    /// As [`restart`](Self::restart), but the new manager gives the subnet another prefix.
+    pub fn renumber(&mut self, now: Nanos, subnet: &mut dyn Subnet, prefix: u64) {
+        self.config.sa.prefix = prefix;
+        self.restart(now, subnet, *self.config.sa.mlids.start());
+    }
+
+    /// Ends a group, whoever is in it, and reports that. False if there is no such group.
+    pub fn delete_group(&mut self, now: Nanos, mgid: Gid) -> bool {
+        let deleted = self.running && self.sa.delete_group(now, mgid);
+        self.schedule_routes(now);
+        deleted
+    }
+
+    /// Does it answer?
+    pub const fn is_running(&self) -> bool {
+        self.running
+    }
+
+    /// The configuration as it is now.
+    pub const fn config(&self) -> &SmConfig {
+        &self.config
+    }
+
     /// Takes a MAD for QP 1 of the manager's port.
     pub fn receive(&mut self, now: Nanos, from: Address, mad: &Mad) {
         if self.running {

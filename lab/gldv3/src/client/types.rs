@@ -188,6 +188,11 @@ pub enum PropertyId {
     Private(String),
 }
 
+impl PropertyId {
+    /// Those with a number.
+    pub const PUBLIC: [Self; 5] = [Self::Mtu, Self::IbLinkMode, Self::Status, Self::Speed, Self::Duplex];
+}
+
 /// A property's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropertyValue {

@@ -98,9 +98,20 @@ impl IpThread {
     /// Waits for an application's end; `None` at the deadline, the application is taken away then.
     pub fn finish(&self, id: AppId, deadline: Nanos) -> Option<Outcome> {
         self.shared.wait_for(deadline, |state| state.outcomes.remove(&id)).or_else(|| {
-            self.shared.state.lock().apps.remove(&id);
+            self.stop(id);
             None
         })
+    }
+
+    /// Takes an application away before its end.
+    pub fn stop(&self, id: AppId) {
+        let mut state = self.shared.state.lock();
+        let state = &mut *state;
+        if let (Some(mut app), Some(stack)) = (state.apps.remove(&id), state.upper.stack()) {
+            app.abandon(stack);
+        }
+        state.kicked = true;
+        self.shared.work.wake_all();
     }
 
     /// Waits until the link is in that state; false at the deadline.

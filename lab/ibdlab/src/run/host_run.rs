@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 use anyhow::{Context, Result, anyhow};
+use fabric::HcaConfig;
 use fakekernel::{Errno, Kernel, Module, Nanos};
 use lab_gldv3::{LinkState, MacStatistics};
-use lab_ibtf::nexus;
+use lab_ibtf::{InfiniBand, nexus};
 use serde_json::{Value, json};
 use smoltcp::wire::IpCidr;
 
@@ -37,7 +38,13 @@ pub struct HostRun {
     pub addresses: Vec<IpCidr>,
     object: PathBuf,
     module: Option<Module>,
+    /// The driver has its instance.
+    attached: bool,
+    /// The driver has its partition; `ibp` only.
+    partitioned: bool,
     ip: Option<IpThread>,
+    /// The adapter while it is pulled.
+    pulled: Option<HcaConfig>,
     tun: bool,
     linux: Option<LinuxSide>,
     seed: u64,
@@ -54,7 +61,10 @@ impl HostRun {
             addresses: spec.addresses.get_ref().iter().map(|cidr| cidr.0).collect(),
             object,
             module: None,
+            attached: false,
+            partitioned: false,
             ip: None,
+            pulled: None,
             tun: spec.tun,
             linux: None,
             seed,
@@ -73,22 +83,97 @@ impl HostRun {
         }
     }
 
-    /// Loads the driver, attaches its instance, makes the partition if the driver wants one, and opens the link.
+    /// Loads the driver, attaches its instance, makes the partition if the driver wants one, and opens the link. What was
+    /// done before, by an attempt that failed later, is not done again.
     pub fn attach(&mut self) -> Result<()> {
+        self.install()?;
+        self.attach_instance()?;
+        if self.driver == Driver::Ibp && !self.partitioned {
+            self.create_partition()?;
+            self.partitioned = true;
+        }
+        self.open_link()
+    }
+
+    fn install(&mut self) -> Result<()> {
+        if self.module.is_some() {
+            return Ok(());
+        }
         let name = self.driver.name();
         let module = self.kernel.load(&self.object, name, "drv").context("loading the driver")?;
         module.install().map_err(|errno| anyhow!("{name} _init: {errno}"))?;
+        self.module = Some(module);
+        Ok(())
+    }
+
+    fn attach_instance(&mut self) -> Result<()> {
+        let Some(module) = self.module.as_ref().filter(|_| !self.attached) else { return Ok(()) };
         let pkey = (self.driver == Driver::Ibd).then_some(fabric::PKey(self.pkey));
         let node = nexus::node(&self.kernel, self.port, pkey)
-            .ok_or_else(|| anyhow!("the nexus has no node for {name} on this port"))?;
+            .ok_or_else(|| anyhow!("the nexus has no node for {} on this port", self.driver.name()))?;
         self.kernel
-            .attach(&module, &node.device)
+            .attach(module, &node.device)
             .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
-        self.module = Some(module);
-        if self.driver == Driver::Ibp {
-            self.create_partition()?;
+        self.attached = true;
+        Ok(())
+    }
+
+    /// Is there an instance, and for `ibp` a partition, whose link can be opened?
+    pub fn has_link(&self) -> bool {
+        self.attached && (self.driver == Driver::Ibd || self.partitioned)
+    }
+
+    /// Opens the link, which starts the driver. Nothing to do if it is open.
+    pub fn open_link(&mut self) -> Result<()> {
+        match (&self.ip, self.tun) {
+            (Some(_), _) => Ok(()),
+            (None, true) => self.open_tun(),
+            (None, false) => self.open_stack(),
         }
-        if self.tun { self.open_tun() } else { self.open_stack() }
+    }
+
+    /// Closes the link, which stops the driver. Nothing to do if it is closed.
+    pub fn close_link(&mut self) {
+        self.linux = None;
+        if let Some(ip) = self.ip.take() {
+            ip.close();
+        }
+    }
+
+    /// Pulls the adapter. Nothing to do if it is pulled.
+    pub fn pull_adapter(&mut self, infiniband: &InfiniBand) -> Result<()> {
+        let node = self.adapter();
+        let Some(hca) = infiniband.fabric().hca(node).filter(|_| self.pulled.is_none()) else {
+            return Ok(());
+        };
+        self.pulled = Some(hca.config().clone());
+        infiniband.remove_hca(&self.kernel, node)?;
+        Ok(())
+    }
+
+    /// Puts the adapter back, which takes the driver's instance for the one that is gone away first. Nothing to do if it was
+    /// not pulled.
+    pub fn plug_adapter(&mut self, infiniband: &InfiniBand) -> Result<()> {
+        if self.pulled.is_some() {
+            self.unload()?;
+        }
+        let Some(config) = self.pulled.take() else { return Ok(()) };
+        infiniband.add_hca(&self.kernel, config).context("putting the adapter back")?;
+        Ok(())
+    }
+
+    pub const fn is_pulled(&self) -> bool {
+        self.pulled.is_some()
+    }
+
+    /// Is the link open?
+    pub const fn is_open(&self) -> bool {
+        self.ip.is_some()
+    }
+
+    /// Node GUID of the adapter.
+    pub const fn adapter(&self) -> fabric::Guid {
+        fabric::Guid(self.port.0 - 1)
     }
 
     /// As an administrator does it: once the port is up.
@@ -188,18 +273,17 @@ impl HostRun {
 
     /// Closes the link and unloads driver and plugin, waiting while they answer busy. Nothing to do if that was done before.
     pub fn unload(&mut self) -> Result<()> {
-        self.linux = None;
-        if let Some(ip) = self.ip.take() {
-            ip.close();
-        }
-        let Some(module) = self.module.take() else { return Ok(()) };
-        if self.driver == Driver::Ibp {
+        self.close_link();
+        let Some(module) = self.module.clone() else { return Ok(()) };
+        if self.partitioned {
             self.while_busy(|| {
                 lab_gldv3::delete_partition(&self.kernel, &self.link()).map_err(|error| error.errno)
             })
             .map_err(|errno| anyhow!("dladm delete-part {}: {errno}", self.link()))?;
+            self.partitioned = false;
         }
         self.unload_module(&module)?;
+        (self.module, self.attached) = (None, false);
         self.kernel.module("mac_ib").map_or(Ok(()), |plugin| self.unload_module(&plugin))
     }
 

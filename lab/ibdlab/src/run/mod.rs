@@ -154,6 +154,7 @@ impl Step {
             Step::PkeyMoves(_) => "pkey-moves",
             Step::HcaRemoval(_) => "hca-removal",
             Step::UnloadUnderTraffic(_) => "unload-under-traffic",
+            Step::Trouble(_) => "trouble",
             Step::LinuxPing(_) => "linux-ping",
             Step::LinuxFetch(_) => "linux-fetch",
             Step::Counts(_) => "counts",

@@ -27,6 +27,8 @@ pub struct World {
     capture: Option<Capture>,
     pub capture_file: PathBuf,
     keep_capture: bool,
+    /// What the SA does wrong as a matter of course.
+    pub sa_habit: Option<Fault>,
 }
 
 impl World {
@@ -48,7 +50,7 @@ impl World {
         let capture = infiniband
             .capture(&capture_file)
             .with_context(|| format!("cannot write the capture {}", capture_file.display()))?;
-        start_sm(&infiniband, scenario);
+        let sa_habit = start_sm(&infiniband, scenario);
         Ok(Self {
             machine: machine.clone(),
             infiniband,
@@ -56,6 +58,7 @@ impl World {
             capture: Some(capture),
             capture_file,
             keep_capture,
+            sa_habit,
         })
     }
 
@@ -88,6 +91,7 @@ impl World {
             Step::PkeyMoves(step) => steps::pkey_moves(self, step),
             Step::HcaRemoval(step) => steps::hca_removal(self, step),
             Step::UnloadUnderTraffic(step) => steps::unload_under_traffic(self, step),
+            Step::Trouble(step) => steps::trouble(self, step),
             Step::LinuxPing(ping) => steps::linux_ping(self, ping),
             Step::LinuxFetch(fetch) => steps::linux_fetch(self, fetch),
             Step::Counts(_) => steps::counts(self),
@@ -160,15 +164,16 @@ fn add_host(
     Ok(HostRun::new(spec, kernel, port, objects.path(name, spec.driver.name()).to_owned(), seed))
 }
 
-fn start_sm(infiniband: &InfiniBand, scenario: &Scenario) {
+fn start_sm(infiniband: &InfiniBand, scenario: &Scenario) -> Option<Fault> {
     let partitions = scenario.partition.iter().map(|spec| partition(spec.get_ref())).collect();
     let config = SmConfig { partitions, ..SmConfig::default() };
     let sm = infiniband.start_sm(config, Nanos::from_millis(1));
-    let delay = scenario.fabric.sa_delay_ms;
-    if delay > 0 {
-        let delay = FaultAction::Delay(sm::Nanos::from_millis(delay));
-        sm.faults(|script| script.push(Fault::always(delay)));
+    let delay = sm::Nanos::from_millis(scenario.fabric.sa_delay_ms);
+    let habit = (delay.0 > 0).then(|| Fault::always(FaultAction::Delay(delay)));
+    if let Some(habit) = habit {
+        sm.faults(|script| script.push(habit));
     }
+    habit
 }
 
 fn partition(spec: &PartitionSpec) -> Partition {

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use serde_spanned::Spanned;
 
-use super::{HostSpec, Scenario, Step};
+use super::trouble::{Event, TimedEvent};
+use super::{HostSpec, Scenario, Step, TroubleStep};
 
 /// What is wrong, and where in the text.
 pub struct Fault {
@@ -18,6 +19,8 @@ type Checked = Result<(), Fault>;
 
 /// The IP layer's table of addresses per interface.
 const MAX_ADDRESSES: usize = smoltcp::config::IFACE_MAX_ADDR_COUNT;
+/// Entries of a lab adapter's P_Key table that a scenario may use.
+const PKEY_TABLE: u16 = 64;
 
 pub fn check(scenario: &Scenario) -> Checked {
     check_mtu(&scenario.fabric.mtu)?;
@@ -72,8 +75,38 @@ fn check_step(scenario: &Scenario, step: &Step) -> Checked {
         Step::UnloadUnderTraffic(step) => check_host(scenario, &step.host, false),
         Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
         Step::HcaRemoval(step) => check_host(scenario, &step.host, false),
+        Step::Trouble(step) => check_trouble(scenario, step),
         Step::SmRestart(_) => Ok(()),
         Step::Attach(_) | Step::Up(_) | Step::Resolve(_) | Step::Counts(_) | Step::Unload(_) => Ok(()),
+    }
+}
+
+/// Events of known hosts, within the time, with numbers that the architecture has.
+fn check_trouble(scenario: &Scenario, step: &TroubleStep) -> Checked {
+    step.event.iter().try_for_each(|timed| check_event(scenario, step, timed))
+}
+
+fn check_event(scenario: &Scenario, step: &TroubleStep, timed: &TimedEvent) -> Checked {
+    if let Some(host) = timed.event.host() {
+        check_host(scenario, host, false)?;
+    }
+    let at_us = *timed.at_us.get_ref();
+    if at_us > step.within_ms.saturating_mul(1_000) {
+        return fault(&timed.at_us, format!("{at_us} us is later than within_ms = {}", step.within_ms));
+    }
+    match &timed.event {
+        Event::SmFailover(moves) if !(1..0xc000).contains(moves.lid.get_ref()) => fault(
+            &moves.lid,
+            format!("LID {:#x} is no unicast LID, expected 1 to 0xbfff", moves.lid.get_ref()),
+        ),
+        Event::SubnetPrefix(subnet) if *subnet.prefix.get_ref() == 0 => {
+            fault(&subnet.prefix, "a subnet prefix is not zero".to_owned())
+        }
+        Event::PkeyAdded(at) if *at.index.get_ref() >= PKEY_TABLE => {
+            fault(&at.index, format!("index {} is beyond the P_Key table of {PKEY_TABLE}", at.index))
+        }
+        Event::GroupJoin(of) | Event::GroupLeave(of) => check_group(scenario, &[], &of.group),
+        _ => Ok(()),
     }
 }
 

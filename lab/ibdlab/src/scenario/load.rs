@@ -102,4 +102,46 @@ ping = { from = "alice", to = "10.0.0.2", count = 3 }
             assert!(message.starts_with(expected), "{message}\nshould start with\n{expected}");
         }
     }
+
+    const EVERY_EVENT: &str = include_str!("../../tests/data/trouble-of-every-kind.toml");
+
+    #[test]
+    fn a_scenario_written_to_a_file_reads_as_itself() {
+        for text in [GOOD, EVERY_EVENT] {
+            let scenario = parse(Path::new("s.toml"), text).expect("a good file");
+            let written = scenario.to_toml().expect("a scenario is text");
+            let again = parse(Path::new("written.toml"), &written)
+                .unwrap_or_else(|error| panic!("{error} in\n{written}"));
+            assert_eq!(again, scenario);
+        }
+    }
+
+    #[test]
+    fn errors_in_a_timeline_name_the_event_s_line() {
+        let cases = [
+            (
+                "port-up = { host = \"bob\" }",
+                "port-pu = { host = \"bob\" }",
+                ": unknown variant `port-pu`, expected one of",
+            ),
+            ("port-up = { host = \"bob\" }", "port-up = { host = \"bbo\" }", ": host `bbo` is not defined"),
+            (
+                "port-up = { host = \"bob\" }",
+                "port-up = { hots = \"bob\" }",
+                ": unknown field `hots`, expected `host`",
+            ),
+            ("at_us = 20_000", "at_us = 900_000", ": 900000 us is later than within_ms = 200"),
+            (
+                "kind = \"ibt_attach_mcg\"",
+                "kind = \"ibt_atach_mcg\"",
+                ": `ibt_atach_mcg` is nothing that can fail",
+            ),
+        ];
+        for (old, new, expected) in cases {
+            let line = 1 + EVERY_EVENT.lines().position(|line| line.contains(old)).expect("it is there");
+            let message = error_of(&EVERY_EVENT.replacen(old, new, 1));
+            let expected = format!("s.toml:{line}{expected}");
+            assert!(message.starts_with(&expected), "{message}\nshould start with\n{expected}");
+        }
+    }
 }

@@ -6,18 +6,20 @@
 mod check;
 mod load;
 mod size;
+pub mod trouble;
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 use smoltcp::wire::IpCidr;
 
 pub use load::{ScenarioError, load};
 pub use size::ByteSize;
+pub use trouble::TroubleStep;
 
 /// A whole scenario file.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// One line that says what this scenario shows.
@@ -35,7 +37,7 @@ pub struct Scenario {
 }
 
 /// What all ports have in common.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FabricSpec {
     /// MTU of ports and links in bytes: 256, 512, 1024, 2048 or 4096.
@@ -47,7 +49,7 @@ pub struct FabricSpec {
 }
 
 /// A partition as the subnet manager is configured with it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionSpec {
     /// 15 significant bits; the membership bit is set for full members.
@@ -61,7 +63,7 @@ pub struct PartitionSpec {
 }
 
 /// One illumos host with one adapter port.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
     pub name: Spanned<String>,
@@ -78,7 +80,7 @@ pub struct HostSpec {
     pub tun: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Driver {
     #[default]
@@ -87,7 +89,7 @@ pub enum Driver {
 }
 
 /// What happens, in order. A step that does not end well ends the run.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// Load plugin and driver, attach every instance, open the links.
@@ -110,6 +112,8 @@ pub enum Step {
     HcaRemoval(HcaRemovalStep),
     /// Traffic both ways; at instants that the seed chooses, a port flaps and one host is unloaded.
     UnloadUnderTraffic(UnderTrafficStep),
+    /// A timeline of things that go wrong, under traffic; then everything is to be well again by itself.
+    Trouble(TroubleStep),
     /// Linux's own ping between two hosts with TUN devices.
     LinuxPing(LinuxPingStep),
     /// A file from a web server to curl between two hosts with TUN devices.
@@ -120,29 +124,29 @@ pub enum Step {
     Unload(Nothing),
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Within {
     #[serde(default = "default_within")]
     pub within_ms: u64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PingStep {
     pub from: Spanned<String>,
     pub to: Spanned<std::net::IpAddr>,
     pub count: u32,
     /// Payload sizes in bytes; spread evenly from `min` to the largest that fits the MTU when absent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<usize>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpStep {
     pub from: Spanned<String>,
@@ -151,7 +155,7 @@ pub struct TcpStep {
     pub bytes: Spanned<ByteSize>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MulticastStep {
     pub from: Spanned<String>,
@@ -160,7 +164,7 @@ pub struct MulticastStep {
     pub count: u32,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlapStep {
     pub host: Spanned<String>,
@@ -170,7 +174,7 @@ pub struct FlapStep {
     pub within_ms: u64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct EavesdropStep {
     pub by: Spanned<String>,
@@ -180,7 +184,7 @@ pub struct EavesdropStep {
     pub count: u32,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SmRestartStep {
     /// How long nobody answers.
@@ -190,7 +194,7 @@ pub struct SmRestartStep {
     pub within_ms: u64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PkeyMovesStep {
     pub host: Spanned<String>,
@@ -200,13 +204,13 @@ pub struct PkeyMovesStep {
     pub within_ms: u64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HcaRemovalStep {
     pub host: Spanned<String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnderTrafficStep {
     /// The host whose port flaps and whose modules are unloaded; the others go on sending to it.
@@ -215,7 +219,7 @@ pub struct UnderTrafficStep {
     pub within_ms: u64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxPingStep {
     pub from: Spanned<String>,
@@ -223,7 +227,7 @@ pub struct LinuxPingStep {
     pub count: u32,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxFetchStep {
     /// Where curl runs.
@@ -235,6 +239,15 @@ pub struct LinuxFetchStep {
 }
 
 impl Scenario {
+    /// The text of a file that reads as this scenario.
+    ///
+    /// # Errors
+    ///
+    /// What TOML cannot say: a number of 2^63 and above.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+
     /// Do Linux's programs take part?
     pub fn uses_linux(&self) -> bool {
         self.host.iter().any(|host| host.get_ref().tun)
@@ -242,9 +255,15 @@ impl Scenario {
 }
 
 /// An address with prefix length, read from text.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Cidr(pub IpCidr);
+
+impl From<Cidr> for String {
+    fn from(cidr: Cidr) -> Self {
+        cidr.0.to_string()
+    }
+}
 
 impl TryFrom<String> for Cidr {
     type Error = String;

@@ -1,10 +1,10 @@
 //! `64MiB`, `100kB`, `1500`: sizes as people write them.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ByteSize(pub u64);
 
 const UNITS: [(&str, u64); 7] = [
@@ -16,6 +16,12 @@ const UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
     ("B", 1),
 ];
+
+impl From<ByteSize> for String {
+    fn from(size: ByteSize) -> Self {
+        format!("{}B", size.0)
+    }
+}
 
 impl TryFrom<String> for ByteSize {
     type Error = String;

@@ -95,6 +95,28 @@ impl EmbeddedSm {
         self.work.wake_all();
     }
 
+    /// A new manager takes over at another LID; see [`Sm::fail_over`].
+    pub fn fail_over(&self, lid: Lid, first_mlid: Lid) {
+        let (now, mut subnet) = (self.now(), self.subnet());
+        self.state.lock().sm.fail_over(now, &mut subnet, lid, first_mlid);
+        self.work.wake_all();
+    }
+
+    /// A new manager gives the subnet another prefix; see [`Sm::renumber`].
+    pub fn renumber(&self, prefix: u64) {
+        let (now, mut subnet) = (self.now(), self.subnet());
+        self.state.lock().sm.renumber(now, &mut subnet, prefix);
+        self.work.wake_all();
+    }
+
+    /// Ends a group, whoever is in it, and reports that. False if there is no such group.
+    pub fn delete_group(&self, mgid: sm::Gid) -> bool {
+        let now = self.now();
+        let deleted = self.state.lock().sm.delete_group(now, mgid);
+        self.work.wake_all();
+        deleted
+    }
+
     /// Changes what the administrator does wrong.
     pub fn faults(&self, change: impl FnOnce(&mut FaultScript)) {
         change(self.state.lock().sm.faults());

@@ -186,6 +186,13 @@ impl Groups {
         }
     }
 
+    /// Ends a group whatever keeps it; what it was.
+    pub fn delete(&mut self, mgid: Gid) -> Option<McMemberRecord> {
+        let record = self.by_mgid.get(&mgid)?.record;
+        self.remove(mgid);
+        Some(record)
+    }
+
     /// The groups a port is in.
     pub fn of_port(&self, port: Guid) -> Vec<Gid> {
         let groups = self.by_mgid.values().filter(|group| group.members.contains_key(&port));

@@ -177,6 +177,14 @@ impl Sa {
         Ok(place)
     }
 
+    /// See [`crate::Sm::delete_group`].
+    pub(crate) fn delete_group(&mut self, now: Nanos, mgid: Gid) -> bool {
+        let Some(record) = self.groups.delete(mgid) else { return false };
+        self.reroute.insert(record.mlid);
+        self.report(now, Trap::GroupDeleted, mgid, &Audience::Partition(record.p_key));
+        true
+    }
+
     /// Takes join state bits from a port; what remains of it, and the scope it is in.
     fn depart(&mut self, now: Nanos, mgid: Gid, port: Guid, bits: JoinState) -> Option<(u8, JoinState)> {
         let (mlid, p_key) = self.groups.get(mgid).map(|group| (group.record.mlid, group.record.p_key))?;

@@ -19,7 +19,7 @@ use crate::mad::{Attribute, DATA_LEN, Mad, Method, RmppKind, SaMad, Status};
 use crate::partition::Partition;
 use crate::records::{ClassPortInfo, Notice, Record, Trap, attribute_offset, emit_table};
 use crate::rmpp::{Sender, Step};
-use crate::types::{Gid, Guid, Lid, Nanos, PKey, QKey, Qpn};
+use crate::types::{Gid, Guid, JoinState, Lid, Nanos, PKey, QKey, Qpn};
 
 use groups::Groups;
 use inform::Subscription;
@@ -277,6 +277,13 @@ impl Sa {
     /// The groups there are, with the ports in each; for reports and tests.
     pub fn groups(&self) -> impl Iterator<Item = (&crate::records::McMemberRecord, Vec<Guid>)> {
         self.groups.iter().map(|group| (&group.record, group.members.keys().copied().collect()))
+    }
+
+    /// What each member of each group is, with the group's MGID; for reports and tests.
+    pub fn memberships(&self) -> impl Iterator<Item = (Gid, Guid, JoinState)> {
+        self.groups.iter().flat_map(|group| {
+            group.members.iter().map(|(port, member)| (group.record.mgid, *port, member.join_state))
+        })
     }
 
     fn gid_of(&self, guid: Guid) -> Gid {

@@ -52,6 +52,12 @@ impl App for GroupSay {
         Some(Outcome::Said)
     }
 
+    fn abandon(&mut self, stack: &mut Stack) {
+        if let Some(handle) = self.socket.take() {
+            stack.sockets.remove(handle);
+        }
+    }
+
     fn wake_at(&self) -> Option<Duration> {
         Some(self.next.1)
     }
@@ -84,6 +90,13 @@ impl App for GroupHear {
         stack.sockets.remove(handle);
         stack.leave(self.group.0);
         Some(Outcome::Heard(std::mem::take(&mut self.heard)))
+    }
+
+    fn abandon(&mut self, stack: &mut Stack) {
+        if let Some(handle) = self.socket.take() {
+            stack.sockets.remove(handle);
+            stack.leave(self.group.0);
+        }
     }
 
     fn wake_at(&self) -> Option<Duration> {

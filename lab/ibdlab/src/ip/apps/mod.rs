@@ -16,6 +16,8 @@ pub use tcp::{TcpReceive, TcpSend};
 pub trait App: Send {
     /// Goes on as far as possible. `Some` once, when finished.
     fn run(&mut self, now: Duration, stack: &mut Stack) -> Option<Outcome>;
+    /// Gives back what it holds of the stack, unfinished.
+    fn abandon(&mut self, stack: &mut Stack);
     /// When to be run again if nothing else happens.
     fn wake_at(&self) -> Option<Duration>;
 }

@@ -97,6 +97,12 @@ impl App for Ping {
         Some(Outcome::Ping { sent: self.sent, answered: self.answered })
     }
 
+    fn abandon(&mut self, stack: &mut Stack) {
+        if let Some(handle) = self.socket.take() {
+            stack.sockets.remove(handle);
+        }
+    }
+
     fn wake_at(&self) -> Option<Duration> {
         self.outstanding
     }

@@ -37,6 +37,14 @@ enum TcpState {
     Open(SocketHandle),
 }
 
+impl TcpState {
+    fn abandon(self, stack: &mut Stack) {
+        if let Self::Open(handle) = self {
+            stack.sockets.remove(handle);
+        }
+    }
+}
+
 impl TcpSend {
     pub fn new(destination: (IpAddr, u16), local_port: u16, total: u64) -> Self {
         Self { destination, local_port, total, sent: 0, hash: Sha256::new(), state: TcpState::New }
@@ -87,6 +95,10 @@ impl App for TcpSend {
         })
     }
 
+    fn abandon(&mut self, stack: &mut Stack) {
+        self.state.abandon(stack);
+    }
+
     fn wake_at(&self) -> Option<Duration> {
         None
     }
@@ -127,6 +139,10 @@ impl App for TcpReceive {
         }
         stack.sockets.remove(handle);
         Some(Outcome::Tcp { bytes: self.received, sha256: hex(self.hash.clone().finalize().as_slice()) })
+    }
+
+    fn abandon(&mut self, stack: &mut Stack) {
+        self.state.abandon(stack);
     }
 
     fn wake_at(&self) -> Option<Duration> {

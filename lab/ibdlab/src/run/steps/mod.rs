@@ -6,6 +6,7 @@ mod lifecycle;
 mod linux;
 mod subnet;
 mod traffic;
+mod trouble;
 mod under_traffic;
 
 pub use counts::counts;
@@ -13,4 +14,5 @@ pub use lifecycle::{attach, flap, unload, up};
 pub use linux::{linux_fetch, linux_ping};
 pub use subnet::{hca_removal, pkey_moves, sm_restart};
 pub use traffic::{eavesdrop, multicast, ping, resolve, tcp};
+pub use trouble::trouble;
 pub use under_traffic::unload_under_traffic;

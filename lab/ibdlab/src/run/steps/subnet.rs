@@ -1,6 +1,6 @@
 //! What happens to a subnet around running links: its manager, its partitions, an adapter.
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use fabric::{Guid, PKey};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
@@ -95,9 +95,8 @@ fn set_pkeys(world: &World, port: Guid, pkeys: &[PKey]) -> Result<()> {
 /// See [`crate::scenario::Step::HcaRemoval`].
 pub fn hca_removal(world: &mut World, step: &HcaRemovalStep) -> Result<Findings> {
     let name = step.host.get_ref();
-    let host = world.host(name)?;
-    let (kernel, node) = (host.kernel.clone(), Guid(host.port.0 - 1));
-    world.infiniband.remove_hca(&kernel, node).map_err(|error| anyhow!("{name}: {error}"))?;
+    let infiniband = world.infiniband.clone();
+    world.host_mut(name)?.pull_adapter(&infiniband).with_context(|| name.clone())?;
     let deadline = world.machine.now() + Nanos::from_secs(1);
     let down = world.host(name)?.ip()?.wait_link(LinkState::Down, deadline);
     ensure!(down, "{name}: the link does not say that its adapter is gone");

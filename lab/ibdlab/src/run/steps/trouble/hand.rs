@@ -1,0 +1,314 @@
+//! A thread per host that does to the host what takes time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use fakekernel::{Ctx, HostMutex, Thread, WaitQueue};
+use lab_gldv3::{Promiscuity, PropertyId, Stream};
+use lab_ibtf::InfiniBand;
+
+use crate::host::AppId;
+use crate::ip::apps::{GroupHear, GroupSay, Ping};
+use crate::run::host_run::HostRun;
+use crate::run::world::World;
+use crate::scenario::trouble::Event;
+
+/// Payloads of the background traffic.
+const SIZES: [usize; 4] = [0, 64, 700, 1900];
+/// Where every host sends datagrams all the time.
+const GROUP: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 1)), 7001);
+const GROUP_INTERVAL: Duration = Duration::from_millis(5);
+/// Where hosts that join a group listen.
+const LISTEN_PORT: u16 = 7002;
+
+/// Something to do to a host. What does not apply (to open what is open) does nothing, so that any part of a timeline is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    Close,
+    Open,
+    Unload,
+    Load,
+    Promiscuous(bool),
+    Join(IpAddr),
+    Leave(IpAddr),
+    ReadProperties,
+    Pull,
+    Plug,
+}
+
+impl Task {
+    /// The host and what is done to it, if it is something for its thread.
+    pub fn of(event: &Event) -> Option<(&str, Self)> {
+        let host = event.host()?.get_ref().as_str();
+        let task = match event {
+            Event::LinkClose(_) => Self::Close,
+            Event::LinkOpen(_) => Self::Open,
+            Event::Unload(_) => Self::Unload,
+            Event::Load(_) => Self::Load,
+            Event::Promiscuous(mode) => Self::Promiscuous(mode.on),
+            Event::GroupJoin(of) => Self::Join(*of.group.get_ref()),
+            Event::GroupLeave(of) => Self::Leave(*of.group.get_ref()),
+            Event::PropertyRead(_) => Self::ReadProperties,
+            Event::HcaRemoved(_) => Self::Pull,
+            Event::HcaAdded(_) => Self::Plug,
+            _ => return None,
+        };
+        Some((host, task))
+    }
+}
+
+/// The thread of one host. It owns the host meanwhile.
+pub struct Hand {
+    pub name: String,
+    /// Of the host's port.
+    pub port: fabric::Guid,
+    pub kernel: fakekernel::Kernel,
+    pub pkey: u16,
+    shared: Arc<Shared>,
+    thread: Thread,
+}
+
+struct Shared {
+    state: HostMutex<State>,
+    work: WaitQueue,
+}
+
+struct State {
+    tasks: VecDeque<Task>,
+    done: bool,
+    /// The host, before the thread takes it and after it is done with it.
+    host: Option<HostRun>,
+    /// What went wrong and was no demand: a load that an injected failure kept from succeeding.
+    told: Vec<String>,
+    failed: Option<anyhow::Error>,
+}
+
+/// Takes every host of the world, and starts its traffic.
+pub fn take_over(world: &mut World) -> Vec<Hand> {
+    let hosts = std::mem::take(&mut world.hosts);
+    let all: Vec<(String, Vec<IpAddr>)> = hosts
+        .iter()
+        .map(|host| {
+            (host.name.clone(), host.addresses.iter().map(|cidr| IpAddr::from(cidr.address())).collect())
+        })
+        .collect();
+    hosts
+        .into_iter()
+        .map(|host| {
+            let others = all.iter().filter(|(name, _)| *name != host.name);
+            let targets = others.flat_map(|(_, addresses)| addresses.clone()).collect();
+            Hand::new(host, targets, world.infiniband.clone())
+        })
+        .collect()
+}
+
+/// Gives the hosts back to the world, each with its link open; what was refused on the way.
+///
+/// # Errors
+///
+/// The first thing that must not go wrong and did.
+pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Vec<String>> {
+    for task in [Task::Promiscuous(false), Task::Plug, Task::Load] {
+        hands.iter().for_each(|hand| hand.queue(task));
+    }
+    let mut told = Vec::new();
+    let mut first = Ok(());
+    for hand in hands {
+        hand.shared.state.lock().done = true;
+        hand.shared.work.wake_all();
+        hand.thread.join();
+        let mut state = hand.shared.state.lock();
+        told.append(&mut state.told);
+        if let (Ok(()), Some(failed)) = (&first, state.failed.take()) {
+            first = Err(failed);
+        }
+        world.hosts.extend(state.host.take());
+    }
+    first.map(|()| told)
+}
+
+impl Hand {
+    fn new(host: HostRun, targets: Vec<IpAddr>, infiniband: InfiniBand) -> Self {
+        let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
+        let state =
+            State { tasks: VecDeque::new(), done: false, host: Some(host), told: Vec::new(), failed: None };
+        let shared =
+            Arc::new(Shared { state: HostMutex::new(state), work: WaitQueue::new("things to do to a host") });
+        let body = shared.clone();
+        let thread = kernel.spawn("administrator", Ctx::User, move || body.run(targets, infiniband));
+        Self { name, port, kernel, pkey, shared, thread }
+    }
+
+    pub fn queue(&self, task: Task) {
+        self.shared.state.lock().tasks.push_back(task);
+        self.shared.work.wake_all();
+    }
+}
+
+impl Shared {
+    fn run(&self, targets: Vec<IpAddr>, infiniband: InfiniBand) {
+        let Some(host) = self.state.lock().host.take() else { return };
+        let mut owner = Owner {
+            host,
+            targets,
+            infiniband,
+            apps: Vec::new(),
+            groups: BTreeSet::new(),
+            ears: BTreeMap::new(),
+            promiscuous: None,
+        };
+        owner.start_traffic();
+        while let Some(task) = self.next() {
+            let result = owner.carry_out(task).with_context(|| format!("{}: {task:?}", owner.host.name));
+            let mut state = self.state.lock();
+            match result {
+                Ok(()) => {}
+                // Every cause is gone by now: nothing may be refused any more.
+                Err(error) if state.done || must_succeed(task) => drop(state.failed.get_or_insert(error)),
+                Err(error) => state.told.push(format!("{error:#}")),
+            }
+        }
+        owner.stop_traffic();
+        self.state.lock().host = Some(owner.host);
+    }
+
+    fn next(&self) -> Option<Task> {
+        let mut state = self.state.lock();
+        loop {
+            match state.tasks.pop_front() {
+                Some(task) => return Some(task),
+                None if state.done => return None,
+                None => state = self.work.wait(state),
+            }
+        }
+    }
+}
+
+/// Nothing that fails may keep a host from letting go.
+fn must_succeed(task: Task) -> bool {
+    matches!(task, Task::Unload | Task::Pull | Task::Leave(_))
+}
+
+struct Owner {
+    host: HostRun,
+    /// Addresses of the other hosts.
+    targets: Vec<IpAddr>,
+    infiniband: InfiniBand,
+    /// The background traffic.
+    apps: Vec<AppId>,
+    /// Groups that the host listens to, open or not.
+    groups: BTreeSet<IpAddr>,
+    ears: BTreeMap<IpAddr, AppId>,
+    promiscuous: Option<Stream>,
+}
+
+impl Owner {
+    fn carry_out(&mut self, task: Task) -> Result<()> {
+        match task {
+            Task::Close => self.close(),
+            Task::Open if self.host.has_link() => self.open()?,
+            Task::Open => {}
+            Task::Unload => {
+                self.close();
+                self.promiscuous = None;
+                self.host.unload()?;
+            }
+            Task::Load => self.open()?,
+            Task::Promiscuous(on) => self.set_promiscuous(on)?,
+            Task::Join(group) => {
+                self.groups.insert(group);
+                self.listen(group);
+            }
+            Task::Leave(group) => {
+                self.groups.remove(&group);
+                if let (Some(ear), Ok(ip)) = (self.ears.remove(&group), self.host.ip()) {
+                    ip.stop(ear);
+                }
+            }
+            Task::ReadProperties => self.read_properties(),
+            Task::Pull => self.host.pull_adapter(&self.infiniband)?,
+            Task::Plug => {
+                if self.host.is_pulled() {
+                    self.carry_out(Task::Unload)?;
+                }
+                self.host.plug_adapter(&self.infiniband)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.apps.clear();
+        self.ears.clear();
+        self.host.close_link();
+    }
+
+    /// Loads and attaches whatever is not, too.
+    fn open(&mut self) -> Result<()> {
+        if self.host.is_open() {
+            return Ok(());
+        }
+        self.host.attach()?;
+        self.start_traffic();
+        Ok(())
+    }
+
+    fn start_traffic(&mut self) {
+        let Ok(ip) = self.host.ip() else { return };
+        let mut apps = Vec::new();
+        for target in &self.targets {
+            if let Ok(source) = self.host.source_for(*target) {
+                apps.push(ip.start(Box::new(Ping::new(source, *target, u32::MAX, SIZES.to_vec()))));
+            }
+        }
+        let now = Duration::from_nanos(fakekernel::now().0);
+        apps.push(ip.start(Box::new(GroupSay::new(GROUP, u32::MAX, GROUP_INTERVAL, now))));
+        self.apps = apps;
+        for group in self.groups.clone() {
+            self.listen(group);
+        }
+    }
+
+    fn stop_traffic(&mut self) {
+        let Ok(ip) = self.host.ip() else { return };
+        for app in self.apps.drain(..).chain(std::mem::take(&mut self.ears).into_values()) {
+            ip.stop(app);
+        }
+    }
+
+    fn listen(&mut self, group: IpAddr) {
+        let Ok(ip) = self.host.ip() else { return };
+        if !self.ears.contains_key(&group) {
+            let hear = GroupHear::new((group, LISTEN_PORT), u32::MAX, Duration::MAX);
+            self.ears.insert(group, ip.start(Box::new(hear)));
+        }
+    }
+
+    fn set_promiscuous(&mut self, on: bool) -> Result<()> {
+        let errno = |errno| anyhow!("{errno}");
+        match (self.promiscuous.take(), on) {
+            (Some(stream), false) => stream.set_promiscuous(Promiscuity::Physical, false).map_err(errno)?,
+            (None, true) if self.host.has_link() => {
+                let stream = Stream::open_passive(&self.host.kernel, &self.host.link()).map_err(errno)?;
+                stream.set_promiscuous(Promiscuity::Physical, true).map_err(errno)?;
+                self.promiscuous = Some(stream);
+            }
+            (stream, _) => self.promiscuous = stream,
+        }
+        Ok(())
+    }
+
+    /// Everything an administrator can ask; refusals are answers too.
+    fn read_properties(&self) {
+        let (kernel, link) = (&self.host.kernel, self.host.link());
+        let private = lab_gldv3::private_properties(kernel, &link).unwrap_or_default();
+        let ids = PropertyId::PUBLIC.into_iter().chain(private.into_iter().map(PropertyId::Private));
+        for id in ids {
+            let _ = lab_gldv3::get_property(kernel, &link, &id);
+        }
+        let _ = self.host.statistics();
+    }
+}

@@ -1,0 +1,195 @@
+//! Packets that nobody should send, from a sender that is no driver: frames put on the wire by hand.
+
+use fabric::wire::{Bth, Deth, Grh, Lrh, Packet};
+use fabric::{Gid, Lid, PKey, QKey, Qpn, Sl};
+use lab_ibtf::InfiniBand;
+use lab_ibtf::saa::EmbeddedSm;
+use sm::partition::broadcast_mgid;
+
+use super::hand::Hand;
+use super::subnet::adapter;
+use crate::scenario::trouble::Malformed;
+
+const IPV4: u16 = 0x0800;
+const ARP: u16 = 0x0806;
+const IPV6: u16 = 0x86dd;
+/// ICMPv6, and a neighbour solicitation in it.
+const ICMPV6: u8 = 58;
+const SOLICITATION: u8 = 135;
+/// Queue pair that the sender says it has.
+const STRANGER: u32 = 0x1234;
+/// Where hosts' own broadcast group is, and where it is not.
+const SCOPE: u8 = 2;
+const OTHER_SCOPE: u8 = 5;
+
+/// A frame before its last touch: everything right.
+struct Draft {
+    slid: Lid,
+    dlid: Lid,
+    dest: Qpn,
+    src: Qpn,
+    pkey: PKey,
+    qkey: QKey,
+    grh: Option<Grh>,
+    payload: Vec<u8>,
+}
+
+/// Delivers a packet to every queue pair that a host has now, or to its broadcast group; there may be none.
+pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, host: &Hand, kind: Malformed) {
+    let fabric = infiniband.fabric();
+    let Some(view) = fabric.subnet_ports().into_iter().find(|view| view.attr.guid == host.port) else {
+        return;
+    };
+    let Some(hca) = fabric.hca(adapter(host.port)) else { return };
+    let Some(own_gid) = view.attr.gids.first().copied() else { return };
+    let (sm_lid, sm_gid) =
+        sm.inspect(|sm| (sm.lid(), sm::Gid::of_port(sm.config().sa.prefix, sm.config().guid)));
+    let sm_gid = Gid { prefix: sm_gid.prefix, guid: sm_gid.guid };
+    let groups = Groups { sm, pkey: host.pkey };
+    for qpn in hca.qpns() {
+        let draft = Draft {
+            slid: Lid(sm_lid.0),
+            dlid: view.attr.lid,
+            dest: qpn,
+            src: Qpn::truncate(STRANGER),
+            pkey: PKey(host.pkey),
+            qkey: QKey(sm::QKey::IPOIB.0),
+            grh: None,
+            payload: ipoib(IPV4, &ipv4(20, 20)),
+        };
+        let draft = draft.spoilt(kind, &groups, sm_gid, own_gid, view.attr.mtu.bytes());
+        // The port was there a moment ago; gone is as good as refused.
+        let _ = fabric.deliver(host.port, &draft.emit());
+    }
+}
+
+struct Groups<'a> {
+    sm: &'a EmbeddedSm,
+    pkey: u16,
+}
+
+impl Groups<'_> {
+    fn broadcast(&self, pkey: u16, scope: u8) -> Gid {
+        let mgid = broadcast_mgid(sm::PKey(pkey), scope);
+        Gid { prefix: mgid.prefix, guid: mgid.guid }
+    }
+
+    fn own(&self) -> Gid {
+        self.broadcast(self.pkey, SCOPE)
+    }
+
+    /// Where packets to the link's broadcast group go.
+    fn mlid(&self) -> Lid {
+        let own = broadcast_mgid(sm::PKey(self.pkey), SCOPE);
+        let found = self.sm.inspect(|sm| {
+            sm.sa().groups().find(|(record, _)| record.mgid == own).map(|(record, _)| record.mlid)
+        });
+        found.map_or(Lid(sm::Lid::FIRST_MULTICAST.0), |mlid| Lid(mlid.0))
+    }
+}
+
+impl Draft {
+    fn spoilt(mut self, kind: Malformed, groups: &Groups<'_>, other: Gid, own: Gid, mtu: usize) -> Self {
+        match kind {
+            Malformed::Empty => self.payload.clear(),
+            Malformed::ThreeBytes => self.payload.truncate(3),
+            Malformed::HeaderOnly => self.payload.truncate(4),
+            Malformed::LengthBeyondEnd => self.payload = ipoib(IPV4, &ipv4(1_000, 20)),
+            Malformed::Largest => self.payload.resize(mtu, 0),
+            Malformed::Oversize => self.payload.resize(mtu + 4, 0),
+            Malformed::WrongQkey => self.qkey = QKey(0x1234_5678),
+            Malformed::WrongPkey => self.pkey = PKey(0x8765),
+            Malformed::WrongEthertype => self.payload = ipoib(0x1234, &[0x5a; 40]),
+            Malformed::NdOptionCut => self.payload = ipoib(IPV6, &solicitation(&[1, 3, 0, 0, 0])),
+            Malformed::NdOptionEmpty => self.payload = ipoib(IPV6, &solicitation(&[1, 0, 0, 0, 0, 0, 0, 0])),
+            Malformed::NdOptionTooLong => {
+                self.payload = ipoib(IPV6, &solicitation(&[1, 200, 0, 0, 0, 0, 0, 0]))
+            }
+            Malformed::NdWithoutOption => self.payload = ipoib(IPV6, &solicitation(&[])),
+            Malformed::ArpCut => self.payload = ipoib(ARP, &arp(20)[..20]),
+            Malformed::ArpAddressTooLong => self.payload = ipoib(ARP, &arp(255)),
+            Malformed::MulticastWithoutGrh => {
+                self = self.to_group(groups, groups.own(), other);
+                self.grh = None;
+            }
+            Malformed::GrhOtherGroup => {
+                let mut mgid = groups.own();
+                mgid.guid ^= 0x0f0f;
+                self = self.to_group(groups, mgid, other);
+            }
+            Malformed::GroupOfOtherPartition => {
+                let mgid = groups.broadcast(groups.pkey ^ 0x0101, SCOPE);
+                self = self.to_group(groups, mgid, other);
+            }
+            Malformed::GroupOfOtherScope => {
+                let mgid = groups.broadcast(groups.pkey, OTHER_SCOPE);
+                self = self.to_group(groups, mgid, other);
+            }
+            Malformed::FromItself => {
+                self.src = self.dest;
+                self = self.to_group(groups, groups.own(), own);
+            }
+            Malformed::GrhOtherPort => self.grh = Some(global(other, Gid { guid: own.guid ^ 0xff, ..own })),
+        }
+        self
+    }
+
+    fn to_group(self, groups: &Groups<'_>, mgid: Gid, from: Gid) -> Self {
+        Self { dlid: groups.mlid(), dest: Qpn::MULTICAST, grh: Some(global(from, mgid)), ..self }
+    }
+
+    fn emit(&self) -> Vec<u8> {
+        Packet {
+            lrh: Lrh { vl: 0, sl: Sl::default(), dlid: self.dlid, slid: self.slid },
+            grh: self.grh,
+            bth: Bth { solicited: false, pkey: self.pkey, dest: self.dest, psn: 1 },
+            deth: Deth { qkey: self.qkey, src: self.src },
+            immediate: None,
+            payload: &self.payload,
+        }
+        .emit()
+    }
+}
+
+const fn global(sgid: Gid, dgid: Gid) -> Grh {
+    Grh { tclass: 0, flow_label: 0, hop_limit: 0, sgid, dgid }
+}
+
+fn ipoib(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = ethertype.to_be_bytes().to_vec();
+    bytes.extend([0, 0]);
+    bytes.extend(payload);
+    bytes
+}
+
+/// An IPv4 header that says `says` bytes, in front of as many as make `is`; UDP to nobody.
+fn ipv4(says: u16, is: usize) -> Vec<u8> {
+    let mut bytes = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+    bytes[2..4].copy_from_slice(&says.to_be_bytes());
+    bytes.resize(is, 0);
+    bytes
+}
+
+/// A neighbour solicitation with these option bytes; its checksum is right for nobody, and nobody is asked for.
+fn solicitation(options: &[u8]) -> Vec<u8> {
+    let length = 24 + options.len() as u16;
+    let mut bytes = vec![0x60, 0, 0, 0, 0, 0, ICMPV6, 255];
+    bytes[4..6].copy_from_slice(&length.to_be_bytes());
+    // From fe80::1 to ff02::1.
+    bytes.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    bytes.extend([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    bytes.extend([SOLICITATION, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    bytes.extend(options);
+    bytes
+}
+
+/// An ARP request whose link addresses are `length` bytes long, it says; 20 of each are there.
+fn arp(length: u8) -> Vec<u8> {
+    let mut bytes = vec![0, 32, 8, 0, length, 4, 0, 1];
+    bytes.extend([0; 20]);
+    bytes.extend([192, 0, 2, 1]);
+    bytes.extend([0; 20]);
+    bytes.extend([192, 0, 2, 2]);
+    bytes
+}

@@ -1,0 +1,210 @@
+//! What "all is well" means, asked until it holds or the time is over.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use fabric::{Census, Gid};
+use fakekernel::Nanos;
+use lab_gldv3::LinkState;
+use sm::JoinState;
+use sm::partition::broadcast_mgid;
+
+use super::subnet::adapter;
+use crate::host::AppId;
+use crate::ip::apps::{App, GroupHear, GroupSay, Outcome, Ping};
+use crate::ip::link_addr::LinkAddr;
+use crate::run::host_run::HostRun;
+use crate::run::world::World;
+
+const POLL: Nanos = Nanos::from_millis(500);
+/// More than an echo waits for its answer.
+const ECHO: Nanos = Nanos::from_secs(3);
+/// The scope of an IPoIB link's groups.
+const SCOPE: u8 = 2;
+/// Whether every host hears every other: a group of its own, so that each host has to join it now.
+const GROUP: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 2)), 7003);
+const DATAGRAMS: u32 = 3;
+const INTERVAL: Duration = Duration::from_millis(10);
+/// From the join until the first datagram.
+const HEAD_START: Duration = Duration::from_secs(1);
+
+/// What there was before the trouble, to compare with.
+pub struct Before {
+    /// Objects on each host's adapter, in the order of the hosts.
+    censuses: Vec<Option<Census>>,
+}
+
+impl Before {
+    pub fn of(world: &World) -> Self {
+        Self { censuses: world.hosts.iter().map(|host| census(world, host)).collect() }
+    }
+}
+
+/// Something that is not well: on which host, and what is missing.
+struct Missing {
+    host: String,
+    what: String,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.host, self.what)
+    }
+}
+
+/// Waits until all is well; how long that took.
+///
+/// # Errors
+///
+/// Who misses what when the time is over.
+pub fn settle(world: &World, before: &Before, patience: Nanos) -> Result<Nanos> {
+    let begun = world.machine.now();
+    let deadline = begun + patience;
+    let checks: [&dyn Fn() -> Result<Vec<Missing>>; 4] =
+        [&|| links(world), &|| unicast(world), &|| multicast(world), &|| {
+            memberships(world).map(|missing| missing.into_iter().chain(objects(world, before)).collect())
+        }];
+    for check in checks {
+        loop {
+            let missing = check()?;
+            if missing.is_empty() {
+                break;
+            }
+            let list: Vec<String> = missing.iter().map(Missing::to_string).collect();
+            ensure!(world.machine.now() < deadline, "after {patience}: {}", list.join("; "));
+            fakekernel::sleep(POLL);
+        }
+    }
+    Ok(world.machine.now().since(begun))
+}
+
+fn links(world: &World) -> Result<Vec<Missing>> {
+    let mut missing = Vec::new();
+    for host in &world.hosts {
+        if !host.ip()?.wait_link(LinkState::Up, world.machine.now()) {
+            missing.push(host.lacks(format!("{} is not up", host.link())));
+        }
+    }
+    Ok(missing)
+}
+
+/// Every address of every host answers every other host that has an address of the family.
+fn unicast(world: &World) -> Result<Vec<Missing>> {
+    let mut asked: Vec<(&HostRun, IpAddr, AppId)> = Vec::new();
+    for from in &world.hosts {
+        for to in world.hosts.iter().filter(|to| to.name != from.name) {
+            for address in to.addresses.iter().map(|cidr| IpAddr::from(cidr.address())) {
+                if let Ok(source) = from.source_for(address) {
+                    let ping = Ping::new(source, address, 1, vec![100]);
+                    asked.push((from, address, from.ip()?.start(Box::new(ping))));
+                }
+            }
+        }
+    }
+    let deadline = world.machine.now() + ECHO;
+    let mut missing = Vec::new();
+    for (from, address, id) in asked {
+        if !matches!(from.ip()?.finish(id, deadline), Some(Outcome::Ping { answered: 1.., .. })) {
+            missing.push(from.lacks(format!("{address} does not answer")));
+        }
+    }
+    Ok(missing)
+}
+
+/// What one host says to a group, every other one hears.
+fn multicast(world: &World) -> Result<Vec<Missing>> {
+    let mut missing = Vec::new();
+    for from in &world.hosts {
+        let now = Duration::from_nanos(world.machine.now().0);
+        let over = now + HEAD_START * 2 + INTERVAL * DATAGRAMS;
+        let mut ears = Vec::new();
+        for to in world.hosts.iter().filter(|to| to.name != from.name) {
+            let hear: Box<dyn App> = Box::new(GroupHear::new(GROUP, DATAGRAMS, over));
+            ears.push((to, to.ip()?.start(hear)));
+        }
+        let say = GroupSay::new(GROUP, DATAGRAMS, INTERVAL, now + HEAD_START);
+        let say = from.ip()?.start(Box::new(say));
+        let patience = world.machine.now() + Nanos::from_secs(10);
+        from.ip()?.finish(say, patience);
+        for (to, ear) in ears {
+            let heard = match to.ip()?.finish(ear, patience) {
+                Some(Outcome::Heard(heard)) => heard,
+                _ => Vec::new(),
+            };
+            if heard != (0..DATAGRAMS).collect::<Vec<_>>() {
+                missing.push(to.lacks(format!(
+                    "heard {heard:?} of the {DATAGRAMS} datagrams that {} sent to {}",
+                    from.name, GROUP.0
+                )));
+            }
+        }
+    }
+    Ok(missing)
+}
+
+/// The SA has each host in exactly the groups that IP enabled and the broadcast group.
+fn memberships(world: &World) -> Result<Vec<Missing>> {
+    let sm = world.infiniband.sm().ok_or_else(|| anyhow!("there is no embedded subnet manager"))?;
+    let mut missing = Vec::new();
+    for host in &world.hosts {
+        let wanted = wanted_groups(host)?;
+        let actual: BTreeSet<Gid> = sm.inspect(|sm| {
+            let mine = sm.sa().memberships().filter(|(_, port, state)| {
+                port.0 == host.port.0 && state.intersects(JoinState::FULL.union(JoinState::NON))
+            });
+            mine.map(|(mgid, ..)| Gid { prefix: mgid.prefix, guid: mgid.guid }).collect()
+        });
+        let lacks = wanted.difference(&actual).map(|mgid| format!("not a member of {mgid} at the SA"));
+        let extra = actual.difference(&wanted).map(|mgid| format!("still a member of {mgid} at the SA"));
+        missing.extend(lacks.chain(extra).map(|what| host.lacks(what)));
+    }
+    Ok(missing)
+}
+
+fn wanted_groups(host: &HostRun) -> Result<BTreeSet<Gid>> {
+    let broadcast = broadcast_mgid(sm::PKey(host.pkey), SCOPE);
+    let groups = host.ip()?.with_upper(|upper| upper.link_groups());
+    let mut wanted: BTreeSet<Gid> = groups.iter().map(|group| on_link(group, host.pkey)).collect();
+    wanted.insert(Gid { prefix: broadcast.prefix, guid: broadcast.guid });
+    Ok(wanted)
+}
+
+/// A group's GID with scope and P_Key of the link, which IP leaves open.
+fn on_link(group: &LinkAddr, pkey: u16) -> Gid {
+    let mut mgid = [0; 16];
+    mgid.copy_from_slice(&group.0[4..]);
+    mgid[1] = mgid[1] & 0xf0 | SCOPE;
+    mgid[4..6].copy_from_slice(&(pkey | 0x8000).to_be_bytes());
+    let mgid = u128::from_be_bytes(mgid);
+    Gid { prefix: (mgid >> 64) as u64, guid: mgid as u64 }
+}
+
+/// As many objects on each adapter as before. Address handles come and go with the peers and are not compared.
+fn objects(world: &World, before: &Before) -> Vec<Missing> {
+    let pairs = world.hosts.iter().zip(&before.censuses);
+    pairs
+        .filter_map(|(host, before)| {
+            let (now, then) = (kept(census(world, host)?), kept((*before)?));
+            (now != then).then(|| host.lacks(format!("objects on the adapter: {now:?}, {then:?} before")))
+        })
+        .collect()
+}
+
+fn kept(census: Census) -> Census {
+    Census { ahs: 0, ..census }
+}
+
+/// `None` for an adapter that is pulled, or whose link is not up and has nothing to compare.
+fn census(world: &World, host: &HostRun) -> Option<Census> {
+    let census = world.infiniband.fabric().hca(adapter(host.port))?.census();
+    (census.qps > 0).then_some(census)
+}
+
+impl HostRun {
+    fn lacks(&self, what: String) -> Missing {
+        Missing { host: self.name.clone(), what }
+    }
+}

@@ -1,0 +1,266 @@
+//! What happens to the subnet, its manager and the adapters, and how it is made good.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, anyhow};
+use fabric::{Guid, LinkFaults, PKey, Probability};
+use fakekernel::{FaultKind, FaultPlan, Kernel, Nanos};
+use lab_ibtf::saa::EmbeddedSm;
+use sm::fault::FaultAction;
+use sm::mad::{Attribute, Method, Status};
+use sm::partition::broadcast_mgid;
+use sm::{Fault, Lid};
+use std::sync::Arc;
+
+use super::hand::Hand;
+use super::packets;
+use crate::run::world::World;
+use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaRequest, SaStatus, SaTrouble};
+
+/// Link-local: where a subnet manager makes the broadcast group.
+const SCOPE: u8 = 2;
+
+/// Whom things happen to, and what holds now.
+pub struct Subnet {
+    infiniband: lab_ibtf::InfiniBand,
+    sm: Arc<EmbeddedSm>,
+    habit: Option<Fault>,
+    /// The P_Keys that make hosts' links, by port.
+    ports: BTreeMap<Guid, PKey>,
+    partitions: Vec<sm::Partition>,
+    prefix: u64,
+    /// Planned failures: host, kind, module.
+    failing: Vec<(Kernel, FaultKind, Option<String>)>,
+}
+
+/// The end of something that lasts a time.
+pub enum Undo {
+    /// All cables are in again.
+    Cables,
+    /// A port's link is perfect again.
+    Link(Guid),
+    /// An adapter's interrupts are prompt again.
+    Interrupts(Guid),
+}
+
+impl Subnet {
+    pub fn new(world: &World) -> Result<Self> {
+        let sm = world
+            .infiniband
+            .sm()
+            .ok_or_else(|| anyhow!("trouble needs the embedded subnet manager, this run has another"))?;
+        let (partitions, prefix) = sm.inspect(|sm| (sm.config().partitions.clone(), sm.config().sa.prefix));
+        Ok(Self {
+            infiniband: world.infiniband.clone(),
+            sm,
+            habit: world.sa_habit,
+            ports: world.hosts.iter().map(|host| (host.port, PKey(host.pkey))).collect(),
+            partitions,
+            prefix,
+            failing: Vec::new(),
+        })
+    }
+
+    /// Makes an event happen; what ends it, and after how long.
+    pub fn carry_out(&mut self, hands: &[Hand], event: &Event) -> Result<Option<(Nanos, Undo)>> {
+        let host = match event.host() {
+            Some(name) => hands.iter().find(|hand| hand.name == *name.get_ref()),
+            None => None,
+        };
+        match (event, host) {
+            (Event::PortDown(_), Some(host)) => self.cable(host.port, false),
+            (Event::PortUp(_), Some(host)) => self.cable(host.port, true),
+            (Event::SwitchReboot(reboot), _) => {
+                self.ports.keys().for_each(|port| self.cable(*port, false));
+                return Ok(Some((Nanos::from_millis(reboot.for_ms), Undo::Cables)));
+            }
+            (Event::SmStop(_), _) => self.sm.stop(),
+            (Event::SmRestart(back), _) => self.sm.restart(mlids_from(back.mlids_later)),
+            (Event::SmFailover(moves), _) => {
+                self.sm.fail_over(Lid(*moves.lid.get_ref()), mlids_from(moves.mlids_later));
+            }
+            (Event::RegistrationsLost(_), _) => self.sm.restart(mlids_from(0)),
+            (Event::SubnetPrefix(subnet), _) => self.sm.renumber(*subnet.prefix.get_ref()),
+            (Event::Sa(trouble), _) => self.sa_trouble(host, trouble)?,
+            (Event::PkeyRemoved(_), Some(host)) => self.place_pkey(host.port, None)?,
+            (Event::PkeyAdded(at), Some(host)) => self.place_pkey(host.port, Some(*at.index.get_ref()))?,
+            (Event::GroupDeleted(_), _) => self.partitions.iter().for_each(|partition| {
+                self.sm.delete_group(broadcast_mgid(partition.p_key, SCOPE));
+            }),
+            (Event::GroupCreated(_), _) => self.sm.set_partitions(self.partitions.clone()),
+            (Event::AllocationFails(fails), Some(host)) => {
+                let (kind, module) = (fails.kind.kind(), fails.module.clone());
+                let plan = FaultPlan::Some { first: fails.after, times: fails.times };
+                host.kernel.set_fault(kind, module.as_deref(), plan);
+                self.failing.push((host.kernel.clone(), kind, module));
+            }
+            (Event::Link(link), Some(host)) => {
+                let faults = link_faults(link);
+                self.infiniband.fabric().set_faults(host.port, faults, faults);
+                return Ok(Some((Nanos::from_millis(link.for_ms), Undo::Link(host.port))));
+            }
+            (Event::InterruptsLate(late), Some(host)) => {
+                let adapter = adapter(host.port);
+                if let Some(hca) = self.infiniband.fabric().hca(adapter) {
+                    let span = [late.from_us, late.to_us].map(|us| fabric::Nanos(us * 1_000));
+                    hca.set_late_interrupts(Some((span[0], span[1].max(span[0]))));
+                }
+                return Ok(Some((Nanos::from_millis(late.for_ms), Undo::Interrupts(adapter))));
+            }
+            (Event::QpBreaks(_), Some(host)) => {
+                if let Some(hca) = self.infiniband.fabric().hca(adapter(host.port)) {
+                    for qpn in hca.qpns() {
+                        hca.break_qpn(qpn);
+                    }
+                }
+            }
+            (Event::Packet(packet), Some(host)) => {
+                packets::inject(&self.infiniband, &self.sm, host, packet.kind);
+            }
+            (event, _) => return Err(anyhow!("{event:?} is nothing that happens to the subnet")),
+        }
+        Ok(None)
+    }
+
+    /// A port of an adapter that is pulled has no cable.
+    fn cable(&self, port: Guid, plugged: bool) {
+        self.infiniband.set_cable(port, plugged);
+    }
+
+    pub fn undo(&self, undo: Undo) {
+        match undo {
+            Undo::Cables => self.ports.keys().for_each(|port| self.cable(*port, true)),
+            Undo::Link(port) => {
+                let perfect = LinkFaults::default();
+                self.infiniband.fabric().set_faults(port, perfect, perfect);
+            }
+            Undo::Interrupts(adapter) => {
+                if let Some(hca) = self.infiniband.fabric().hca(adapter) {
+                    hca.set_late_interrupts(None);
+                }
+            }
+        }
+    }
+
+    /// Takes every cause away.
+    pub fn heal(&mut self) {
+        for (kernel, kind, module) in self.failing.drain(..) {
+            kernel.clear_fault(kind, module.as_deref());
+        }
+        for port in self.ports.keys() {
+            self.undo(Undo::Link(*port));
+            self.undo(Undo::Interrupts(adapter(*port)));
+        }
+        self.sm.faults(|script| {
+            script.clear();
+            self.habit.into_iter().for_each(|habit| script.push(habit));
+        });
+        let (running, prefix) = self.sm.inspect(|sm| (sm.is_running(), sm.config().sa.prefix));
+        if prefix != self.prefix {
+            self.sm.renumber(self.prefix);
+        } else if !running {
+            self.sm.restart(mlids_from(0));
+        }
+        self.undo(Undo::Cables);
+        // Brings permanent groups and P_Key tables back.
+        self.sm.set_partitions(self.partitions.clone());
+    }
+
+    /// Puts the P_Key of a port's link at `index` of its table, or nowhere.
+    fn place_pkey(&self, port: Guid, index: Option<u16>) -> Result<()> {
+        let Some(pkey) = self.ports.get(&port) else { return Ok(()) };
+        let ports = self.infiniband.fabric().subnet_ports();
+        // That of a pulled adapter has no table.
+        let Some(view) = ports.into_iter().find(|view| view.attr.guid == port) else { return Ok(()) };
+        let mut table = view.attr.pkeys;
+        for entry in table.iter_mut().filter(|entry| (entry.0 ^ pkey.0) & 0x7fff == 0) {
+            *entry = PKey(0);
+        }
+        if let Some(index) = index {
+            let entry = table.get_mut(usize::from(index));
+            *entry.with_context(|| format!("the P_Key table has no index {index}"))? = *pkey;
+        }
+        self.infiniband.fabric().set_pkeys(port, &table)?;
+        Ok(())
+    }
+
+    fn sa_trouble(&self, from: Option<&Hand>, trouble: &SaTrouble) -> Result<()> {
+        let now = sm::Nanos(fakekernel::now().0);
+        let from = match from {
+            None => None,
+            Some(host) => {
+                let ports = self.infiniband.fabric().subnet_ports();
+                // A port without a LID asks nobody.
+                let view = ports.into_iter().find(|view| view.attr.guid == host.port);
+                let Some(view) = view else { return Ok(()) };
+                Some(Lid(view.attr.lid.0))
+            }
+        };
+        let (attribute, method) = trouble.to.map(what).unzip();
+        let fault = Fault {
+            attribute,
+            method,
+            from,
+            start: now,
+            end: Some(now.after(sm::Nanos::from_millis(trouble.for_ms))),
+            count: trouble.times,
+            action: action(&trouble.does),
+        };
+        self.sm.faults(|script| script.push_front(fault));
+        Ok(())
+    }
+}
+
+/// Node GUID of the adapter with this port.
+pub const fn adapter(port: Guid) -> Guid {
+    Guid(port.0 - 1)
+}
+
+fn mlids_from(later: u16) -> Lid {
+    Lid(Lid::FIRST_MULTICAST.0.saturating_add(later))
+}
+
+fn link_faults(link: &LinkFaulty) -> LinkFaults {
+    let micros = |us: u64| fabric::Nanos(us * 1_000);
+    LinkFaults {
+        loss: Probability::per_million(link.loss),
+        duplicate: Probability::per_million(link.duplicate),
+        corrupt: Probability::per_million(link.corrupt),
+        corrupt_inside: Probability::per_million(link.corrupt_inside),
+        reorder: Probability::per_million(link.reorder),
+        reorder_by: micros(link.reorder_by_us),
+        delay: micros(link.delay_us),
+        jitter: micros(link.jitter_us),
+    }
+}
+
+const fn what(request: SaRequest) -> (Attribute, Method) {
+    match request {
+        SaRequest::Path => (Attribute::PATH_RECORD, Method::GET_TABLE),
+        SaRequest::Join => (Attribute::MC_MEMBER_RECORD, Method::SET),
+        SaRequest::Leave => (Attribute::MC_MEMBER_RECORD, Method::DELETE),
+        SaRequest::ListGroups => (Attribute::MC_MEMBER_RECORD, Method::GET_TABLE),
+        SaRequest::Subscribe => (Attribute::INFORM_INFO, Method::SET),
+    }
+}
+
+fn action(does: &SaDoes) -> FaultAction {
+    match does {
+        SaDoes::Silent => FaultAction::Silent,
+        SaDoes::LosesAnswer => FaultAction::LoseAnswer,
+        SaDoes::Empty => FaultAction::Empty,
+        SaDoes::Late(ms) => FaultAction::Delay(sm::Nanos::from_millis(*ms)),
+        SaDoes::Refuses(status) => FaultAction::Refuse(match status {
+            SaStatus::Busy => Status::BUSY,
+            SaStatus::UnsupportedMethod => Status::UNSUPPORTED_METHOD,
+            SaStatus::InvalidField => Status::INVALID_FIELD,
+            SaStatus::NoResources => Status::NO_RESOURCES,
+            SaStatus::ReqInvalid => Status::REQ_INVALID,
+            SaStatus::NoRecords => Status::NO_RECORDS,
+            SaStatus::TooManyRecords => Status::TOO_MANY_RECORDS,
+            SaStatus::ReqInvalidGid => Status::REQ_INVALID_GID,
+            SaStatus::ReqInsufficientComponents => Status::REQ_INSUFFICIENT_COMPONENTS,
+            SaStatus::ReqDenied => Status::REQ_DENIED,
+        }),
+    }
+}

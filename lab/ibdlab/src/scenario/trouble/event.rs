@@ -1,0 +1,353 @@
+//! What can happen.
+
+use std::net::IpAddr;
+
+use fakekernel::FaultKind;
+use serde::{Deserialize, Serialize};
+use serde_spanned::Spanned;
+
+use super::Malformed;
+use crate::scenario::Nothing;
+
+/// Something that happens to a world. Whatever of it still holds when the timeline ends is undone then.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// A host's cable is pulled.
+    PortDown(OnHost),
+    /// It is plugged in again.
+    PortUp(OnHost),
+    /// The switch restarts: every link is down for a time.
+    SwitchReboot(ForMs),
+    /// The subnet manager dies: nobody answers.
+    SmStop(Nothing),
+    /// A new subnet manager takes over, which knows nobody and asks everybody to register anew.
+    SmRestart(SmComesBack),
+    /// Another subnet manager takes over at another LID, which knows nobody either.
+    SmFailover(SmMoves),
+    /// The subnet manager forgets every membership and subscription and asks for them anew.
+    RegistrationsLost(Nothing),
+    /// The subnet gets another prefix: every port's GID changes.
+    SubnetPrefix(SubnetPrefix),
+    /// The subnet administrator does something wrong for a time.
+    Sa(SaTrouble),
+    /// A host's P_Key goes from its port's table.
+    PkeyRemoved(OnHost),
+    /// It is in the table again, at this index.
+    PkeyAdded(PkeyAt),
+    /// The broadcast groups are gone, whoever was in them; the subnet manager reports it.
+    GroupDeleted(Nothing),
+    /// The subnet manager makes the broadcast groups again that it is configured with.
+    GroupCreated(Nothing),
+    /// Some allocations and other fallible calls of a host's modules fail.
+    AllocationFails(AllocationFails),
+    /// A host's link loses, doubles, reorders, damages or delays packets for a time, both ways.
+    Link(LinkFaulty),
+    /// A host's completion interrupts come late for a time.
+    InterruptsLate(InterruptsLate),
+    /// A host's queue pair goes to the error state, as failing hardware has it.
+    QpBreaks(OnHost),
+    /// A packet arrives that nobody should send.
+    Packet(PacketTo),
+    /// A host's adapter is pulled.
+    HcaRemoved(OnHost),
+    /// The pulled adapter is back; the host's modules are loaded anew for it.
+    HcaAdded(OnHost),
+    /// IP closes the link, which stops the driver.
+    LinkClose(OnHost),
+    /// IP opens it again.
+    LinkOpen(OnHost),
+    /// A host's link is closed, its instance detached, its modules unloaded.
+    Unload(OnHost),
+    /// The modules are loaded and attached again, the link opened.
+    Load(OnHost),
+    /// A second reader of the link turns promiscuous mode on or off.
+    Promiscuous(PromiscuousMode),
+    /// A host listens to a group.
+    GroupJoin(GroupOf),
+    /// It listens no longer.
+    GroupLeave(GroupOf),
+    /// Somebody reads every property and statistic of a host's link.
+    PropertyRead(OnHost),
+}
+
+impl Event {
+    /// The host it names.
+    pub fn host(&self) -> Option<&Spanned<String>> {
+        match self {
+            Self::PortDown(on)
+            | Self::PortUp(on)
+            | Self::PkeyRemoved(on)
+            | Self::QpBreaks(on)
+            | Self::HcaRemoved(on)
+            | Self::HcaAdded(on)
+            | Self::LinkClose(on)
+            | Self::LinkOpen(on)
+            | Self::Unload(on)
+            | Self::Load(on)
+            | Self::PropertyRead(on) => Some(&on.host),
+            Self::PkeyAdded(at) => Some(&at.host),
+            Self::AllocationFails(fails) => Some(&fails.host),
+            Self::Link(link) => Some(&link.host),
+            Self::InterruptsLate(late) => Some(&late.host),
+            Self::Packet(packet) => Some(&packet.to),
+            Self::Promiscuous(mode) => Some(&mode.host),
+            Self::GroupJoin(group) | Self::GroupLeave(group) => Some(&group.host),
+            Self::Sa(sa) => sa.from.as_ref(),
+            Self::SwitchReboot(_)
+            | Self::SmStop(_)
+            | Self::SmRestart(_)
+            | Self::SmFailover(_)
+            | Self::RegistrationsLost(_)
+            | Self::SubnetPrefix(_)
+            | Self::GroupDeleted(_)
+            | Self::GroupCreated(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnHost {
+    pub host: Spanned<String>,
+}
+
+impl OnHost {
+    /// On this host; for timelines that come from no file.
+    pub fn named(host: &str) -> Self {
+        Self { host: Spanned::new(0..0, host.to_owned()) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForMs {
+    /// Milliseconds of machine time.
+    pub for_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SmComesBack {
+    /// It gives out multicast LIDs from so much later on than the standard begins.
+    #[serde(default)]
+    pub mlids_later: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SmMoves {
+    /// Its LID: 1 to 0xbfff, and nobody else's.
+    pub lid: Spanned<u16>,
+    /// As for [`SmComesBack`].
+    #[serde(default)]
+    pub mlids_later: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubnetPrefix {
+    /// The upper half of every GID; not zero.
+    pub prefix: Spanned<u64>,
+}
+
+/// What the subnet administrator does wrong, to whom, and how long.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaTrouble {
+    pub does: SaDoes,
+    /// Only to requests of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<SaRequest>,
+    /// Only to this host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Spanned<String>>,
+    /// Only so many times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u32>,
+    pub for_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SaDoes {
+    /// It does not answer, and does nothing.
+    Silent,
+    /// It does what it is asked, and the answer is lost.
+    LosesAnswer,
+    /// It says that there is nothing.
+    Empty,
+    /// It answers so many milliseconds later.
+    Late(u64),
+    /// It refuses with this status.
+    Refuses(SaStatus),
+}
+
+/// A status of subnet administration (InfiniBand Architecture volume 1, 15.2.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SaStatus {
+    Busy,
+    UnsupportedMethod,
+    InvalidField,
+    NoResources,
+    ReqInvalid,
+    NoRecords,
+    TooManyRecords,
+    ReqInvalidGid,
+    ReqInsufficientComponents,
+    ReqDenied,
+}
+
+impl SaStatus {
+    /// Every one.
+    pub const ALL: [Self; 10] = [
+        Self::Busy,
+        Self::UnsupportedMethod,
+        Self::InvalidField,
+        Self::NoResources,
+        Self::ReqInvalid,
+        Self::NoRecords,
+        Self::TooManyRecords,
+        Self::ReqInvalidGid,
+        Self::ReqInsufficientComponents,
+        Self::ReqDenied,
+    ];
+}
+
+/// A kind of request to subnet administration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SaRequest {
+    /// A path to a port.
+    Path,
+    /// To be a member of a group, or to create it.
+    Join,
+    /// To be one no longer.
+    Leave,
+    /// Which groups there are.
+    ListGroups,
+    /// To be told of events.
+    Subscribe,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PkeyAt {
+    pub host: Spanned<String>,
+    /// Place in the port's table, from 0.
+    pub index: Spanned<u16>,
+}
+
+/// So many calls of a kind succeed, then so many fail.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllocationFails {
+    pub host: Spanned<String>,
+    pub kind: FaultPoint,
+    /// Only those of this module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Calls that succeed first.
+    #[serde(default)]
+    pub after: u64,
+    /// Calls that fail then.
+    pub times: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFaulty {
+    pub host: Spanned<String>,
+    /// Packets in a million that vanish.
+    #[serde(default)]
+    pub loss: u32,
+    /// ... that come twice.
+    #[serde(default)]
+    pub duplicate: u32,
+    /// ... that are damaged on the wire.
+    #[serde(default)]
+    pub corrupt: u32,
+    /// ... that are damaged inside the switch, whose checksum then fits.
+    #[serde(default)]
+    pub corrupt_inside: u32,
+    /// ... that are held back while others pass.
+    #[serde(default)]
+    pub reorder: u32,
+    /// How long they are held back, in microseconds.
+    #[serde(default)]
+    pub reorder_by_us: u64,
+    /// Latency of every packet, in microseconds.
+    #[serde(default)]
+    pub delay_us: u64,
+    /// Up to so much more.
+    #[serde(default)]
+    pub jitter_us: u64,
+    pub for_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterruptsLate {
+    pub host: Spanned<String>,
+    /// At least so late.
+    #[serde(default)]
+    pub from_us: u64,
+    /// At most so late.
+    pub to_us: u64,
+    pub for_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PacketTo {
+    pub to: Spanned<String>,
+    pub kind: Malformed,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PromiscuousMode {
+    pub host: Spanned<String>,
+    pub on: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupOf {
+    pub host: Spanned<String>,
+    pub group: Spanned<IpAddr>,
+}
+
+/// A kind of call that can be made to fail, by its name: an allocator, or a function of IBTF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "&'static str")]
+pub struct FaultPoint(FaultKind);
+
+impl FaultPoint {
+    /// Every one that the lab knows of.
+    pub fn all() -> impl Iterator<Item = Self> {
+        FaultKind::KERNEL.into_iter().chain(lab_ibtf::FAULT_KINDS).map(Self)
+    }
+
+    pub const fn kind(self) -> FaultKind {
+        self.0
+    }
+}
+
+impl TryFrom<String> for FaultPoint {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::all().find(|point| point.0.0 == name).ok_or_else(|| {
+            let known: Vec<&str> = Self::all().map(|point| point.0.0).collect();
+            format!("`{name}` is nothing that can fail, expected one of {}", known.join(", "))
+        })
+    }
+}
+
+impl From<FaultPoint> for &'static str {
+    fn from(point: FaultPoint) -> Self {
+        point.0.0
+    }
+}

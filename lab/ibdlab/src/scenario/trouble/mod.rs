@@ -1,0 +1,45 @@
+//! Trouble: a timeline of things that happen to a running world, under traffic.
+//!
+//! ```toml
+//! [step.trouble]
+//! within_ms = 200
+//! event = [
+//!     { at_us = 1_200, port-down = { host = "bob" } },
+//!     { at_us = 5_000, port-up = { host = "bob" } },
+//!     { at_us = 7_000, allocation-fails = { host = "bob", kind = "kmem", after = 3, times = 2 } },
+//! ]
+//! ```
+//!
+//! When the timeline is over every cause goes away, and then the links have `settle_ms` to be as good as new without help.
+//! Everything here can be written as well as read, so that a timeline that was found can be kept.
+
+mod event;
+mod malformed;
+mod timed;
+
+use serde::{Deserialize, Serialize};
+
+pub use event::{
+    AllocationFails, Event, FaultPoint, ForMs, GroupOf, InterruptsLate, LinkFaulty, OnHost, PacketTo, PkeyAt,
+    PromiscuousMode, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
+};
+pub use malformed::Malformed;
+pub use timed::TimedEvent;
+
+/// See the module's documentation.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TroubleStep {
+    /// How long there is traffic and trouble, in milliseconds of machine time; every event begins within it.
+    pub within_ms: u64,
+    /// How long links, addresses and memberships may take afterwards, in milliseconds of machine time.
+    #[serde(default = "default_settle")]
+    pub settle_ms: u64,
+    /// In any order; events of one instant happen in the order of the file.
+    pub event: Vec<TimedEvent>,
+}
+
+/// One call to a silent SA takes IBTF up to 240 s, and a link may have one out when the trouble ends.
+fn default_settle() -> u64 {
+    300_000
+}
