@@ -40,6 +40,11 @@ wanted() {
 	case $for_what in
 	test) missing tshark tshark ;;
 	esac
+	if [ "$for_what" = test ] || [ "${SM:-}" = opensm ]; then
+		missing opensm opensm
+		missing ibsim-utils ibsim
+		missing libumad2sim0 /usr/lib/*/umad2sim/libumad2sim.so /usr/lib*/umad2sim/libumad2sim.so
+	fi
 }
 
 packages=$(wanted)
