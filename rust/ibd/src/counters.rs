@@ -1,6 +1,9 @@
 //! What a link counts. Every packet is in exactly one of "sent" and the transmit drops, or "received" and the receive drops.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use gldv3::Stat;
+use ibtf::Status;
 use ipoib::Cast;
 use ipoib::header::{GRH_LEN, Rejected};
 use ipoib::paths;
@@ -148,11 +151,52 @@ impl RxCounters {
     }
 }
 
+/// What the SA is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Asked {
+    /// The path to an address.
+    Path,
+    /// Membership in a group; creates it, if need be and allowed.
+    Join,
+    /// An end of it.
+    Leave,
+    /// Which groups there are.
+    Query,
+}
+
+const QUESTIONS: usize = Asked::Query as usize + 1;
+
+/// Calls to the SA, a few of which the communication manager answers from memory.
+#[derive(Default)]
+pub(crate) struct SaCounters {
+    asked: [Counter; QUESTIONS],
+    failed: [Counter; QUESTIONS],
+    /// `ibt_status_t` of the last failure.
+    last_failure: AtomicU32,
+}
+
+impl SaCounters {
+    /// A call is about to be made.
+    pub(crate) fn ask(&self, what: Asked) {
+        self.asked[what as usize].increment();
+    }
+
+    /// And this came of it.
+    pub(crate) fn note<T>(&self, what: Asked, result: &Result<T, Status>) {
+        if let Err(status) = result {
+            self.failed[what as usize].increment();
+            self.last_failure.store(status.get(), Ordering::Relaxed);
+        }
+    }
+}
+
 /// All counters of a link; they live as long as it is attached, over any number of starts.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) tx: CacheLine<TxCounters>,
     pub(crate) rx: CacheLine<RxCounters>,
+    pub(crate) sa: CacheLine<SaCounters>,
 }
 
 impl Counters {
@@ -201,14 +245,25 @@ impl Source for Counters {
         c"tx_mapped",
         c"rx_lent",
         c"rx_copied",
+        c"sa_paths",
+        c"sa_joins",
+        c"sa_leaves",
+        c"sa_queries",
+        c"sa_paths_failed",
+        c"sa_joins_failed",
+        c"sa_leaves_failed",
+        c"sa_queries_failed",
+        c"sa_last_failure",
     ];
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
         let rest = [&self.tx.put_off, &self.tx.failed, &self.tx.mapped, &self.rx.lent, &self.rx.copied];
-        let all = self.tx.drops.iter().chain(&self.rx.drops).chain(rest);
+        let sa = self.sa.asked.iter().chain(&self.sa.failed);
+        let all = self.tx.drops.iter().chain(&self.rx.drops).chain(rest).chain(sa);
         for (index, counter) in all.enumerate() {
             values(index, counter.get());
         }
+        values(Self::NAMES.len() - 1, self.sa.last_failure.load(Ordering::Relaxed).into());
     }
 }
 
@@ -221,7 +276,7 @@ mod tests {
         let mut seen = 0;
         Counters::default().read(&mut |index, _| seen = seen.max(index + 1));
         assert_eq!(seen, Counters::NAMES.len());
-        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 5);
+        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 5 + 2 * QUESTIONS + 1);
     }
 
     #[test]

@@ -12,8 +12,9 @@ use lab_gldv3::{
 };
 use lab_ibtf::saa::EmbeddedSm;
 use lab_ibtf::{InfiniBand, nexus};
+use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
-use sm::{Partition, SmConfig};
+use sm::{Attribute, Fault, Method, Partition, SmConfig};
 
 /// The link of either host.
 pub const LINK: &str = "ibd0";
@@ -30,10 +31,16 @@ const PATIENCE: Nanos = Nanos::from_secs(30);
 /// A host with the driver attached and the link closed.
 pub struct Host {
     pub kernel: Kernel,
+    port: Guid,
     module: Module,
 }
 
 impl Host {
+    /// The GUID of its port.
+    pub fn port(&self) -> Guid {
+        self.port
+    }
+
     /// Opens the link, which starts it, and binds to a type.
     pub fn open(&self, sap: u32) -> (Stream, ReceiveQueue) {
         let stream = Stream::open(&self.kernel, LINK).expect("the link opens");
@@ -111,7 +118,7 @@ impl Host {
         module.install().expect("ibd installs");
         let node = nexus::node(&kernel, port, Some(PKey(0xffff))).expect("the nexus has the node");
         kernel.attach(&module, &node.device).expect("ibd attaches");
-        Self { kernel, module }
+        Self { kernel, port, module }
     }
 
     fn unload(&self) {
@@ -130,17 +137,14 @@ impl Host {
 
 /// What a test works with.
 pub struct Bench {
+    pub machine: Machine,
+    pub world: InfiniBand,
     pub sm: Arc<EmbeddedSm>,
     pub alpha: Host,
     pub beta: Host,
 }
 
 impl Bench {
-    /// How often the administrator was asked for anything.
-    pub fn requests(&self) -> u64 {
-        self.sm.inspect(|sm| sm.sa().counters().received)
-    }
-
     /// Both links up, and alpha knows the way to beta: alpha's stream, beta's, and what beta hears from now on.
     pub fn talking(&self, sap: u32) -> (Stream, Stream, ReceiveQueue) {
         let (alpha, _) = self.alpha.open_up(sap);
@@ -152,6 +156,48 @@ impl Bench {
         self.settle();
         assert_eq!(heard.try_next().expect("the way is found").payload, greeting);
         (alpha, beta, heard)
+    }
+
+    /// The administrator does this with requests of an attribute and, if one is given, a method, in front of what it did
+    /// before; `count` of them, or all.
+    pub fn fault(
+        &self,
+        attribute: Attribute,
+        method: Option<Method>,
+        count: Option<u32>,
+        action: FaultAction,
+    ) {
+        let fault = Fault { attribute: Some(attribute), method, count, ..Fault::always(action) };
+        self.sm.faults(|script| script.push(fault));
+    }
+
+    /// Faults are over.
+    pub fn no_faults(&self) {
+        self.sm.faults(|script| script.clear());
+    }
+
+    /// How many requests met a fault.
+    pub fn faulted(&self) -> u64 {
+        self.sm.inspect(|sm| sm.sa().counters().faulted)
+    }
+
+    /// Counts the requests of a kind from now on, in [`Bench::faulted`]: each takes a little longer.
+    pub fn count(&self, attribute: Attribute, method: Method) {
+        self.fault(attribute, Some(method), None, FaultAction::Delay(sm::Nanos(1_000_000)));
+    }
+
+    /// Waits for something to come true, at most so long.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, within: Nanos, holds: impl Fn() -> bool) {
+        let deadline = self.machine.now() + within;
+        while !holds() {
+            let (alpha, beta) = (self.alpha.console(), self.beta.console());
+            assert!(
+                self.machine.now() < deadline,
+                "not within {within}: {what}; alpha {alpha:?}, beta {beta:?}"
+            );
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
     }
 
     /// Lets everything that is under way happen.
@@ -180,6 +226,7 @@ impl Setup {
             let machine = Machine::new(Config::seeded(seed));
             let world = InfiniBand::new(&machine, seed);
             let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
+            let inner = machine.clone();
             let outcome = machine.run(move || {
                 let partition = Partition::new("Default", sm::PKey(0xffff))
                     .with_members(Ports::All, Membership::Full)
@@ -192,7 +239,7 @@ impl Setup {
                     (self.hca)(&mut config);
                     Host::new(&world, kernel, config)
                 });
-                let bench = Bench { sm, alpha, beta };
+                let bench = Bench { machine: inner, world, sm, alpha, beta };
                 test(&bench);
                 bench.alpha.unload();
                 bench.beta.unload();
@@ -207,6 +254,15 @@ impl Setup {
 /// A test of two hosts with ordinary adapters.
 pub fn holds(test: fn(&Bench)) {
     Setup::default().run(test);
+}
+
+/// An IPv4 group's address as IP gives it to the link: scope and P_Key are the driver's to fill in.
+pub fn group(last: u32) -> LinkAddress {
+    let mut bytes = [0; 20];
+    bytes[1..4].fill(0xff);
+    bytes[4..8].copy_from_slice(&[0xff, 0x10, 0x40, 0x1b]);
+    bytes[16..].copy_from_slice(&last.to_be_bytes());
+    LinkAddress(bytes)
 }
 
 /// The address of a stream's link.

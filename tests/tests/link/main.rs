@@ -4,5 +4,6 @@
 
 mod addresses;
 mod bench;
+mod calm;
 mod offloads;
 mod properties;

@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use ibtf::{Hca, JoinState, McgAttributes, McgInfo, PathInfo, PathRequest, Pd, PortInfo, PortState, Status};
+use ibtf::{
+    Hca, JoinState, McgAttributes, McgInfo, McgList, PathInfo, PathRequest, Pd, PortInfo, PortState, Status,
+};
 use ipoib::groups::{self, JoinError, Joined, Roles};
 use ipoib::link::{self, BroadcastGroup, Plan, Port, SaError, Ticket};
 use ipoib::paths::{LookupError, Resolution};
@@ -14,6 +16,7 @@ use super::datapath::{self, Built, Parts, Pools};
 use super::dest::Dest;
 use super::group::{self, Group};
 use super::jobs::Job;
+use crate::counters::Asked;
 use crate::node::{gid, ibtf_gid};
 use crate::now;
 
@@ -26,7 +29,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
             join_broadcast(shared, ticket, gid, mgid, group, group.is_some())
         }
         Job::LeaveBroadcast { mgid, gid, joins } => {
-            leave(gid, mgid, Roles::FULL, joins);
+            leave(shared, gid, mgid, Roles::FULL, joins);
             shared.tell(|control| control.link.handle_event(now(), link::Event::Left));
         }
         Job::Build(ticket, plan, group, info) => build(shared, ticket, &plan, &group, &info),
@@ -105,16 +108,22 @@ fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) {
         scope: mgid.scope().map_or(0, ipoib::Scope::nibble),
         ..Default::default()
     };
-    let answer = match shared.port_gid() {
-        Some(port) => ibtf::query(ibtf_gid(port), &attributes, 1),
-        None => Err(Status::HCA_PORT_NOT_ACTIVE),
-    };
+    let answer = query(shared, &attributes, 1);
     let result = match answer {
         Ok(list) => Ok(list.iter().find_map(|info| group::broadcast(&info))),
         Err(Status::MCG_RECORDS_NOT_FOUND) => Ok(None),
         Err(status) => Err(sa_error(status)),
     };
     shared.tell(|control| control.link.handle_event(now(), link::Event::Found(ticket, result)));
+}
+
+/// Asks for the groups there are; for all of them if `most` is 0. **May block**, for minutes.
+fn query(shared: &Shared, attributes: &McgAttributes, most: u32) -> Result<McgList, Status> {
+    let port = shared.port_gid().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
+    shared.counters.sa.ask(Asked::Query);
+    let answer = ibtf::query(ibtf_gid(port), attributes, most);
+    shared.counters.sa.note(Asked::Query, &answer);
+    answer
 }
 
 /// Joins without waiting. `exact` asks for MTU and rate too, so that a group created by this has the link's; a group that is
@@ -129,6 +138,7 @@ fn join_broadcast(
     exact: bool,
 ) {
     let attributes = join_attributes(shared, mgid, group.as_ref(), JoinState::Full, exact);
+    shared.counters.sa.ask(Asked::Join);
     let answer = shared.clone();
     let then = move |result: Result<McgInfo, Status>| match result {
         Err(Status::MCG_RECORDS_NOT_FOUND) if exact => {
@@ -147,6 +157,7 @@ fn join_broadcast(
 
 #[inline(never)]
 fn broadcast_joined(shared: &KArc<Shared>, ticket: Ticket, port: Gid, result: Result<McgInfo, Status>) {
+    shared.counters.sa.note(Asked::Join, &result);
     let joined = result.map_err(sa_error).and_then(|info| {
         let group = group::broadcast(&info).ok_or(SaError::Refused(0))?;
         Ok((group, info))
@@ -187,14 +198,17 @@ fn join_attributes(
     }
 }
 
-fn leave(port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> bool {
+fn leave(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> bool {
     let state = [JoinState::Full, JoinState::NonMember, JoinState::SendOnlyNonMember]
         .into_iter()
         .find(|state| roles.bits() & state.bits() != 0)
         .unwrap_or(JoinState::Full);
     let mut confirmed = true;
     for _ in 0..joins {
-        confirmed = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state).is_ok();
+        shared.counters.sa.ask(Asked::Leave);
+        let left = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state);
+        shared.counters.sa.note(Asked::Leave, &left);
+        confirmed = left.is_ok();
     }
     confirmed
 }
@@ -264,6 +278,7 @@ fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
         Roles::NON => JoinState::NonMember,
         _ => JoinState::SendOnlyNonMember,
     };
+    shared.counters.sa.ask(Asked::Join);
     let (like, port) = shared.broadcast_and_port();
     let attributes = join_attributes(shared, mgid, like.as_ref(), state, exact);
     let answer = shared.clone();
@@ -282,6 +297,7 @@ fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
 
 #[inline(never)]
 fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<McgInfo, Status>) {
+    shared.counters.sa.note(Asked::Join, &result);
     let result = match result {
         Ok(info) => {
             let attached = !role.hears() || shared.attach(&info).is_ok();
@@ -301,17 +317,14 @@ fn leave_group(shared: &KArc<Shared>, mgid: Mgid, roles: Roles, joins: u32) {
     drop(control);
     drop(attachment);
     let (_, port) = shared.broadcast_and_port();
-    let confirmed = port.is_some_and(|port| leave(port, mgid, roles, joins));
+    let confirmed = port.is_some_and(|port| leave(shared, port, mgid, roles, joins));
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, confirmed)));
 }
 
 #[inline(never)]
 fn list_groups(shared: &KArc<Shared>) {
     let attributes = McgAttributes { pkey: shared.pkey.get(), ..Default::default() };
-    let answer = match shared.port_gid() {
-        Some(port) => ibtf::query(ibtf_gid(port), &attributes, 0),
-        None => Err(Status::HCA_PORT_NOT_ACTIVE),
-    };
+    let answer = query(shared, &attributes, 0);
     let result = match answer {
         Ok(list) => {
             for mgid in list.iter().filter_map(|info| Mgid::new(gid(info.address.dgid))) {
@@ -341,6 +354,7 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
 /// Asks for the path to a port, without waiting.
 #[inline(never)]
 fn lookup(shared: &KArc<Shared>, to: LinkAddr) {
+    shared.counters.sa.ask(Asked::Path);
     let answer = shared.clone();
     let then = move |result: Result<PathInfo, Status>| path_found(&answer, to, result);
     let asked = match (shared.hardware(), shared.port_gid()) {
@@ -362,6 +376,7 @@ fn lookup(shared: &KArc<Shared>, to: LinkAddr) {
 
 #[inline(never)]
 fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>) {
+    shared.counters.sa.note(Asked::Path, &result);
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
         (Some((_, pd)), Some(group)) => Dest::new(&pd, to.qpn(), group.qkey, path.address),

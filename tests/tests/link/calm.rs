@@ -1,0 +1,188 @@
+//! What one peer, one group or a slow administrator costs everybody else: nothing.
+
+use fakekernel::Nanos;
+use lab_gldv3::{LinkAddress, Offload, Stream};
+use sm::fault::FaultAction;
+use sm::{Attribute, Method};
+
+use crate::bench::{Bench, PLAIN, Setup, address_of, group, holds};
+
+/// A peer nobody has: beta's address with another GUID.
+fn nobody(beta: LinkAddress, n: u8) -> LinkAddress {
+    let mut bytes = beta.0;
+    bytes[12..].fill(0xee);
+    bytes[19] = n;
+    LinkAddress(bytes)
+}
+
+fn send(from: &Stream, to: LinkAddress, bytes: &[u8]) {
+    from.transmit(to, bytes, Offload::default()).expect("the stream is bound");
+}
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+#[test]
+fn a_peer_that_is_being_resolved_for_minutes_does_not_disturb_traffic_to_another() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let to = address_of(&beta);
+        bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Silent);
+        for n in 0..100_u32 {
+            for peer in 0..4 {
+                send(&alpha, nobody(to, peer), &[0; 100]);
+            }
+            let sent = bench.machine.now();
+            send(&alpha, to, &n.to_be_bytes());
+            let packet = heard.next(sent + SECOND).expect("it arrives");
+            assert_eq!(packet.payload, n.to_be_bytes());
+            let took = bench.machine.now().since(sent);
+            assert!(took < Nanos::from_millis(2), "{took} while others are resolved");
+            fakekernel::sleep(SECOND);
+        }
+        assert_eq!(bench.alpha.statistics().noxmtbuf, 0, "nothing was given back to the MAC layer");
+        bench.no_faults();
+    });
+}
+
+#[test]
+fn two_unreachable_peers_cost_one_lookup_each_per_back_off() {
+    holds(|bench| {
+        let (alpha, beta, _heard) = bench.talking(PLAIN);
+        let to = address_of(&beta);
+        bench.count(Attribute::PATH_RECORD, Method::GET_TABLE);
+        for _ in 0..60 {
+            for peer in 0..2 {
+                for _ in 0..50 {
+                    send(&alpha, nobody(to, peer), &[0; 100]);
+                }
+            }
+            fakekernel::sleep(SECOND);
+        }
+        let asked = bench.faulted();
+        assert!((2..=2 * 12).contains(&asked), "{asked} lookups in a minute for 6000 packets");
+        let dropped = bench.alpha.counter("tx_drop_unreachable") + bench.alpha.counter("tx_drop_queue_full");
+        assert_eq!(dropped, 2 * 50 * 60, "every packet is accounted for: {:?}", bench.alpha.counters());
+    });
+}
+
+#[test]
+fn a_group_nobody_has_costs_one_join_per_back_off_and_unicast_flows() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        bench.count(Attribute::MC_MEMBER_RECORD, Method::SET);
+        for n in 0..60_u32 {
+            for _ in 0..50 {
+                send(&alpha, group(0xe001_0203), &[0; 100]);
+            }
+            send(&alpha, address_of(&beta), &n.to_be_bytes());
+            assert_eq!(
+                heard.next(bench.machine.now() + SECOND).expect("it arrives").payload,
+                n.to_be_bytes()
+            );
+            fakekernel::sleep(SECOND);
+        }
+        let asked = bench.faulted();
+        assert!((1..=24).contains(&asked), "{asked} joins in a minute for 3000 packets");
+    });
+}
+
+#[test]
+fn an_administrator_that_does_not_answer_leaves_keeps_nobody_from_a_path() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        for n in 0..8 {
+            alpha.enable_multicast(group(0xe001_0000 + n)).unwrap();
+        }
+        bench.settle();
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::DELETE), None, FaultAction::Silent);
+        for n in 0..8 {
+            alpha.disable_multicast(group(0xe001_0000 + n)).unwrap();
+        }
+        bench.settle();
+        // Another queue pair number is another address: its path has to be asked for.
+        let mut stranger = address_of(&beta).0;
+        stranger[1] ^= 1;
+        let before = bench.alpha.statistics().opackets;
+        send(&alpha, LinkAddress(stranger), &[0; 100]);
+        send(&alpha, address_of(&beta), b"and this");
+        assert_eq!(heard.next(bench.machine.now() + SECOND).expect("it arrives").payload, b"and this");
+        bench.settle();
+        assert_eq!(bench.alpha.statistics().opackets - before, 2);
+        bench.no_faults();
+    });
+}
+
+#[test]
+fn a_peer_in_use_is_not_forgotten_for_a_thousand_that_were_used_once() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let (alpha, beta, _heard) = bench.talking(PLAIN);
+        let to = address_of(&beta);
+        let stranger = |n: u32| {
+            let mut bytes = to.0;
+            bytes[1..4].copy_from_slice(&(0x10_0000 + n).to_be_bytes()[1..]);
+            LinkAddress(bytes)
+        };
+        for n in 0..70_000 {
+            send(&alpha, stranger(n), &[0; 40]);
+            if n % 50 == 49 {
+                send(&alpha, to, &[0; 40]);
+                fakekernel::sleep(Nanos::from_millis(4));
+            }
+        }
+        bench.settle();
+        let before = bench.alpha.counter("sa_paths");
+        assert_eq!(before, 70_001, "one lookup for each address, beta's among them");
+        send(&alpha, stranger(1), &[0; 40]);
+        bench.settle();
+        assert_eq!(bench.alpha.counter("sa_paths") - before, 1, "the one used longest ago was not forgotten");
+    });
+}
+
+#[test]
+fn repeated_failures_are_told_once_a_second_at_most() {
+    holds(|bench| {
+        let refuse = FaultAction::Refuse(sm::Status::REQ_INVALID);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, refuse);
+        let (stream, _) = bench.alpha.open(PLAIN);
+        for n in 0..40 {
+            stream.enable_multicast(group(0xe002_0000 + n)).unwrap();
+        }
+        let before = bench.alpha.console().len();
+        fakekernel::sleep(Nanos::from_secs(120));
+        let lines = bench.alpha.console();
+        assert!(lines.len() - before <= 120, "{} lines in 120 s", lines.len() - before);
+        let last = lines.last().expect("the failure is told");
+        assert!(last.contains("IPoIB broadcast group join failed"), "{last}");
+        bench.no_faults();
+        drop(stream);
+    });
+}
+
+fn back_in_business(bench: &Bench, alpha: &Stream, beta: &Stream) {
+    bench.wait_for("both links up", Nanos::from_secs(60), || {
+        [&bench.alpha, &bench.beta].iter().all(|host| host.state() == lab_gldv3::LinkState::Up)
+    });
+    send(alpha, address_of(beta), &[0; 40]);
+}
+
+#[test]
+fn a_send_that_fails_is_recovered_from_without_an_administrator() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let hca = bench.world.fabric().hca(fabric::Guid(bench.alpha.port().0 - 1)).expect("alpha's");
+        let qpn = u32::from_be_bytes([
+            0,
+            address_of(&alpha).0[1],
+            address_of(&alpha).0[2],
+            address_of(&alpha).0[3],
+        ]);
+        assert!(hca.break_qpn(fabric::Qpn::truncate(qpn)), "alpha's queue pair has another number");
+        send(&alpha, address_of(&beta), b"into the void");
+        bench.settle();
+        back_in_business(bench, &alpha, &beta);
+        bench.wait_for("a packet arrives", Nanos::from_secs(10), || {
+            send(&alpha, address_of(&beta), b"again");
+            heard.try_next().is_some_and(|packet| packet.payload == b"again")
+        });
+    });
+}
