@@ -1,0 +1,58 @@
+//! The documents say what the code is.
+
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use conformance::probe::workspace_root;
+
+/// Every Rust file below a directory.
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a directory of the workspace") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The name of the field or tuple struct that a line declares a lock in: no argument, no borrow, no signature.
+fn lock_in(line: &str) -> Option<&str> {
+    let line = line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub ");
+    if let Some(tuple) = line.strip_prefix("struct ") {
+        let (name, rest) = tuple.split_once(['<', '('])?;
+        return rest.contains("(Mutex<").then_some(name).or(rest.starts_with("Mutex<").then_some(name));
+    }
+    let (name, kind) = line.split_once(": ")?;
+    let plain = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let kind = kind.strip_prefix("KArc<").unwrap_or(kind);
+    let lock = kind.starts_with("Mutex<") || kind.starts_with("Monitor<");
+    (plain && lock && line.ends_with(',')).then_some(name)
+}
+
+#[test]
+fn the_locking_page_has_every_lock() {
+    let root = workspace_root();
+    let page = fs::read_to_string(root.join("docs/locking.md")).expect("the page");
+    let mut files = Vec::new();
+    for part in ["kernel", "gldv3", "ibtf", "ibd", "mac_ib"] {
+        sources(&root.join("rust").join(part).join("src"), &mut files);
+    }
+    let mut found = 0;
+    for file in files {
+        let text = fs::read_to_string(&file).expect("readable");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for name in code.lines().filter_map(lock_in) {
+            found += 1;
+            let place = file.file_name().expect("a file").to_string_lossy().into_owned();
+            let rows = page.lines().filter(|line| line.starts_with('|') && line.contains(&place));
+            let told = rows.into_iter().any(|row| row.contains(&format!("`{name}`")));
+            // A clone of a link's lock in another part of it has the same name.
+            assert!(told || page.contains(&format!("`{name}` |")), "{}: `{name}`", file.display());
+        }
+    }
+    assert!(found >= 15, "{found} locks found: the search looks at the wrong lines");
+}
