@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::nanos::Nanos;
-use crate::rule::Rule;
+use crate::suppress::Suppressions;
 
 /// How threads and the clock run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,32 +65,6 @@ impl Config {
     /// Wall clock, all threads in parallel.
     pub fn live() -> Self {
         Self { mode: Mode::Live, ..Self::default() }
-    }
-}
-
-/// A known violation: counted and reported, but the machine runs on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suppression {
-    /// Module name, e.g. `ibp`.
-    pub module: String,
-    /// The rule.
-    pub rule: Rule,
-    /// Kernel function or entry point; `None` is any.
-    pub call: Option<String>,
-    /// Why it is tolerated.
-    pub reason: String,
-}
-
-/// The list of known violations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Suppressions(pub Vec<Suppression>);
-
-impl Suppressions {
-    /// The entry that covers this case.
-    pub fn find(&self, module: &str, rule: Rule, call: &str) -> Option<&Suppression> {
-        self.0.iter().find(|s| {
-            s.module == module && s.rule == rule && s.call.as_deref().is_none_or(|wanted| wanted == call)
-        })
     }
 }
 

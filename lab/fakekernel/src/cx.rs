@@ -11,6 +11,7 @@ use crate::gate::Import;
 use crate::halt::{Frame, Halt, KernelPanic, Violation};
 use crate::kernel::Kernel;
 use crate::module::Module;
+use crate::resources::Resource;
 use crate::rule::{Rule, Severity};
 use crate::thread::Thread;
 
@@ -184,10 +185,8 @@ impl Cx {
         if rule.severity() == Severity::Tolerated {
             return self.note(rule, detail);
         }
-        let machine = self.thread.machine();
         let detail = detail.into();
-        if machine.config().suppress.find(self.module_name(), rule, self.call()).is_some() {
-            machine.0.notes.add(rule, self.module_name(), self.call(), detail, true);
+        if self.suppressed(rule, || self.backtrace(), || detail.clone()) {
             return;
         }
         let violation = Violation {
@@ -203,6 +202,30 @@ impl Cx {
         self.halt(Halt::Violation(Box::new(violation)))
     }
 
+    /// Is this a known violation? Then it is noted. `frames` are those of the module that is at fault.
+    pub(crate) fn suppressed(
+        &self,
+        rule: Rule,
+        frames: impl FnOnce() -> Vec<Frame>,
+        detail: impl FnOnce() -> String,
+    ) -> bool {
+        let machine = self.thread.machine();
+        let entry = machine.config().suppress.find(self.module_name(), rule, self.call(), frames);
+        if entry.is_some() {
+            machine.0.notes.add_with(rule, self.module_name(), self.call(), detail, entry);
+        }
+        entry.is_some()
+    }
+
+    /// Is leaving this behind a known violation? Then it is noted, and struck out of the ledger.
+    pub(crate) fn forgiven(&self, left: &Resource) -> bool {
+        let known = self.suppressed(left.rule, || left.backtrace.clone(), || left.to_string());
+        if known {
+            self.kernel().resources().remove(left.kind, left.key);
+        }
+        known
+    }
+
     /// Notes a tolerated case (severity T); see [`crate::Machine::notes`].
     pub fn note(&self, rule: Rule, detail: impl Into<String>) {
         self.note_with(rule, || detail.into());
@@ -210,7 +233,7 @@ impl Cx {
 
     /// As [`note`](Self::note); the detail is asked for once per rule, module and call.
     pub fn note_with(&self, rule: Rule, detail: impl FnOnce() -> String) {
-        self.thread.machine().0.notes.add_with(rule, self.module_name(), self.call(), detail, false);
+        self.thread.machine().0.notes.add_with(rule, self.module_name(), self.call(), detail, None);
     }
 
     /// The kernel panics with this message: the machine halts and this thread never returns.

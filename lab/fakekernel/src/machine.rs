@@ -1,7 +1,7 @@
 //! One run.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::DerefMut;
 use std::panic::resume_unwind;
@@ -24,6 +24,7 @@ use crate::locks::Order;
 use crate::nanos::Nanos;
 use crate::notes::{Note, Notes};
 use crate::sched::Sched;
+use crate::suppress::Suppression;
 use crate::thread::{Spawn, ThreadInner, spawn};
 
 /// One run: hosts, threads, one clock, one seed. Cheap clone.
@@ -186,6 +187,13 @@ impl Machine {
     /// Tolerated and suppressed cases, sorted.
     pub fn notes(&self) -> Vec<Note> {
         self.0.notes.all()
+    }
+
+    /// Suppressions that nothing has come up for: they are no longer true, or the run was not about them.
+    pub fn unused_suppressions(&self) -> Vec<Suppression> {
+        let used: BTreeSet<usize> = self.notes().iter().filter_map(|note| note.suppressed).collect();
+        let all = self.config().suppress.0.iter().enumerate();
+        all.filter(|(number, _)| !used.contains(number)).map(|(_, entry)| entry.clone()).collect()
     }
 
     /// Changes one fault plan while running; its count starts anew.

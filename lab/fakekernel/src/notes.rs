@@ -16,39 +16,38 @@ pub struct Note {
     pub call: String,
     /// Detail of the first case.
     pub detail: String,
-    /// From [`crate::Suppressions`]; otherwise tolerated by the rule.
-    pub suppressed: bool,
+    /// Number of the entry of [`crate::Suppressions`] that covers it; `None` when the rule itself tolerates it.
+    pub suppressed: Option<usize>,
     /// How often.
     pub count: u64,
 }
 
-/// The notes of a run, one per rule, module and call.
+/// The notes of a run, one per rule, module, call and suppression.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(HostMutex<BTreeMap<(Rule, String, String), Note>>);
+pub(crate) struct Notes(HostMutex<BTreeMap<Key, Note>>);
+
+type Key = (Rule, String, String, Option<usize>);
 
 impl Notes {
-    pub(crate) fn add(&self, rule: Rule, module: &str, call: &str, detail: String, suppressed: bool) {
-        self.add_with(rule, module, call, || detail, suppressed);
-    }
-
-    /// `detail` is asked for once per rule, module and call.
+    /// `detail` is asked for once per key.
     pub(crate) fn add_with(
         &self,
         rule: Rule,
         module: &str,
         call: &str,
         detail: impl FnOnce() -> String,
-        suppressed: bool,
+        suppressed: Option<usize>,
     ) {
         let mut notes = self.0.lock();
-        let note = notes.entry((rule, module.to_owned(), call.to_owned())).or_insert_with(|| Note {
-            rule,
-            module: module.to_owned(),
-            call: call.to_owned(),
-            detail: detail(),
-            suppressed,
-            count: 0,
-        });
+        let note =
+            notes.entry((rule, module.to_owned(), call.to_owned(), suppressed)).or_insert_with(|| Note {
+                rule,
+                module: module.to_owned(),
+                call: call.to_owned(),
+                detail: detail(),
+                suppressed,
+                count: 0,
+            });
         note.count += 1;
     }
 

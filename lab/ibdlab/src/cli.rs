@@ -34,6 +34,9 @@ pub struct RunArgs {
     /// Another object for a module of one host.
     #[arg(long = "module", value_name = "HOST/NAME=PATH")]
     pub modules: Vec<ModuleOverride>,
+    /// What foreign modules are known to do wrong, a TOML file: counted in the report instead of ending the run.
+    #[arg(long, value_name = "FILE.toml")]
+    pub suppress: Option<PathBuf>,
     /// Where the objects are; those of `make modules` if not said.
     #[arg(long, value_name = "DIR")]
     pub proto: Option<PathBuf>,

@@ -22,3 +22,4 @@ pub mod linux;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod suppress;

@@ -10,6 +10,7 @@ use ibdlab::coverage::Lines;
 use ibdlab::linux;
 use ibdlab::run::{Options, run};
 use ibdlab::scenario::load;
+use ibdlab::suppress;
 
 fn main() -> ExitCode {
     let Command::Run(args) = Cli::parse().command;
@@ -33,8 +34,15 @@ fn run_command(args: RunArgs) -> Result<bool> {
     let seed = args.seed.unwrap_or(scenario.seed);
     println!("{} (seed {seed})", scenario.name);
     let proto = args.proto();
-    let options =
-        Options { seed, live: args.live, proto: proto.clone(), modules: args.modules, capture: args.capture };
+    let suppress = args.suppress.as_deref().map(suppress::load).transpose()?.unwrap_or_default();
+    let options = Options {
+        seed,
+        live: args.live,
+        proto: proto.clone(),
+        modules: args.modules,
+        suppress,
+        capture: args.capture,
+    };
     let report = run(scenario, options, |step| println!("{}", step.line()))?;
     if let Some(file) = &args.report {
         report.write(file)?;
@@ -46,6 +54,9 @@ fn run_command(args: RunArgs) -> Result<bool> {
     }
     for note in &report.notes {
         println!("note: {note}");
+    }
+    for unused in &report.unused_suppressions {
+        println!("unused suppression: {unused}");
     }
     match report.steps.iter().find(|step| !step.ok) {
         Some(failed) => eprintln!("ibdlab: the step `{}` failed", failed.step),

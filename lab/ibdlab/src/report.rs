@@ -23,11 +23,14 @@ pub struct Report {
     /// Kernel calls the modules made, and a hash over their order (virtual time only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
-    /// Rule violations that were tolerated or suppressed: rule, module, call, times.
+    /// Rule violations that were tolerated or suppressed: rule, module, call, times, and the evidence of a suppressed one.
     pub notes: Vec<Value>,
     /// Which blocks of the modules were run, of objects that count it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Blocks>,
+    /// Known violations that did not come up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unused_suppressions: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]

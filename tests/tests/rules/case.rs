@@ -240,8 +240,10 @@ impl Case {
 
     fn judge_notes(&self, notes: &[Note], call: &str, words: &str) -> Result<(), String> {
         let mine = |note: &&Note| note.rule == self.rule && note.module == self.source && note.call == call;
-        let found =
-            notes.iter().find(mine).is_some_and(|note| !note.suppressed && note.detail.contains(words));
+        let found = notes
+            .iter()
+            .find(mine)
+            .is_some_and(|note| note.suppressed.is_none() && note.detail.contains(words));
         found
             .then_some(())
             .ok_or_else(|| format!("no note of {} for {call} saying {words:?}: {notes:?}", self.rule))

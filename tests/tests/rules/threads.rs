@@ -20,8 +20,13 @@ fn outlive(bench: &Bench, probe: &'static str) -> i64 {
 
 /// Has the machine run on when `_fini` breaks a rule: otherwise nothing could come back later.
 fn tolerate(config: &mut Config, rule: Rule) {
-    let reason = "what comes back is to be seen".into();
-    config.suppress.0.push(Suppression { module: THREAD.into(), rule, call: Some("_fini".into()), reason });
+    config.suppress.0.push(Suppression {
+        module: THREAD.into(),
+        rule,
+        call: Some("_fini".into()),
+        function: None,
+        evidence: "what comes back is to be seen".into(),
+    });
 }
 
 cases! {

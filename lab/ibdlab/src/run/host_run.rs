@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use anyhow::{Context, Result, anyhow};
 use fabric::HcaConfig;
 use fakekernel::{Errno, Kernel, Module, Nanos};
-use lab_gldv3::{LinkState, MacStatistics};
+use lab_gldv3::{LinkState, MacStatistics, PropertyId, PropertyValue};
 use lab_ibtf::{InfiniBand, nexus};
 use serde_json::{Value, json};
 use smoltcp::wire::IpCidr;
@@ -36,6 +36,7 @@ pub struct HostRun {
     driver: Driver,
     pub pkey: u16,
     pub addresses: Vec<IpCidr>,
+    properties: Vec<(PropertyId, PropertyValue)>,
     object: PathBuf,
     module: Option<Module>,
     /// The driver has its instance.
@@ -59,6 +60,11 @@ impl HostRun {
             driver: spec.driver,
             pkey: *spec.pkey.get_ref(),
             addresses: spec.addresses.get_ref().iter().map(|cidr| cidr.0).collect(),
+            properties: spec
+                .properties
+                .iter()
+                .filter_map(|(name, text)| text.get_ref().property(name).ok())
+                .collect(),
             object,
             module: None,
             attached: false,
@@ -123,13 +129,13 @@ impl HostRun {
         self.attached && (self.driver == Driver::Ibd || self.partitioned)
     }
 
-    /// Opens the link, which starts the driver. Nothing to do if it is open.
+    /// Sets the link's properties and opens it, which starts the driver. Nothing to do if it is open.
     pub fn open_link(&mut self) -> Result<()> {
-        match (&self.ip, self.tun) {
-            (Some(_), _) => Ok(()),
-            (None, true) => self.open_tun(),
-            (None, false) => self.open_stack(),
+        if self.ip.is_some() {
+            return Ok(());
         }
+        self.set_properties()?;
+        if self.tun { self.open_tun() } else { self.open_stack() }
     }
 
     /// Closes the link, which stops the driver. Nothing to do if it is closed.
@@ -185,6 +191,14 @@ impl HostRun {
         }
         lab_gldv3::create_partition(&self.kernel, PORT_LINK, self.pkey, &self.link(), false)
             .with_context(|| format!("dladm create-part {}", self.link()))
+    }
+
+    fn set_properties(&self) -> Result<()> {
+        let link = self.link();
+        self.properties.iter().try_for_each(|(id, value)| {
+            lab_gldv3::set_property(&self.kernel, &link, id, value)
+                .map_err(|errno| anyhow!("dladm set-linkprop {id:?}={value:?} {link}: {errno}"))
+        })
     }
 
     fn port_is_up(&self) -> bool {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 use anyhow::{Context, Result, bail};
-use fakekernel::{Config, Halt, Machine, Mode};
+use fakekernel::{Config, Halt, Machine, Suppression, Suppressions};
 use serde_json::json;
 
 use crate::coverage::Blocks;
@@ -27,8 +27,18 @@ pub struct Options {
     /// `proto/kernel` of the build.
     pub proto: PathBuf,
     pub modules: Vec<ModuleOverride>,
+    /// What the modules are known to do wrong.
+    pub suppress: Suppressions,
     /// Where the capture goes; a temporary file that is removed when absent.
     pub capture: Option<PathBuf>,
+}
+
+impl Options {
+    /// In virtual time with the objects below `proto`, our own on every host.
+    pub fn new(seed: u64, proto: PathBuf) -> Self {
+        let (modules, suppress) = (Vec::new(), Suppressions::default());
+        Self { seed, live: false, proto, modules, suppress, capture: None }
+    }
 }
 
 /// Runs `scenario` to its end or its first failure; `progress` hears of each step as it ends.
@@ -41,8 +51,8 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         bail!("this scenario has TUN devices, which need --live");
     }
     let objects = Objects::find(&scenario, &options)?;
-    let config = if options.live { Config::live() } else { virtual_config(options.seed) };
-    let machine = Machine::new(config);
+    let config = if options.live { Config::live() } else { Config::seeded(options.seed) };
+    let machine = Machine::new(Config { suppress: options.suppress.clone(), ..config });
     let mut report = Report {
         scenario: scenario.name.clone(),
         seed: options.seed,
@@ -52,33 +62,54 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         trace: None,
         notes: Vec::new(),
         blocks: None,
+        unused_suppressions: Vec::new(),
     };
     let steps = run_steps(&machine, scenario, &options, objects, progress)?;
     report.steps = steps;
     report.ok = report.steps.iter().all(|step| step.ok);
     report.notes = notes(&machine);
     report.blocks = Some(Blocks::of_counters(machine.coverage())).filter(|blocks| !blocks.0.is_empty());
+    report.unused_suppressions = machine.unused_suppressions().iter().map(in_words).collect();
     report.trace = (!options.live)
         .then(|| Trace { kernel_calls: machine.crossings(), hash: format!("{:016x}", machine.trace_hash()) });
     Ok(report)
 }
 
-fn virtual_config(seed: u64) -> Config {
-    Config { mode: Mode::Virtual { seed }, ..Config::default() }
+fn in_words(entry: &Suppression) -> String {
+    let place = [entry.call.as_deref(), entry.function.as_deref()].into_iter().flatten().collect::<Vec<_>>();
+    format!("{} rule {} in {}", entry.module, entry.rule.number(), place.join(" of "))
 }
 
 fn notes(machine: &Machine) -> Vec<serde_json::Value> {
+    let known = &machine.config().suppress.0;
     let note = |note: &fakekernel::Note| {
+        let evidence = note.suppressed.and_then(|number| known.get(number)).map(|entry| &entry.evidence);
         json!({
             "rule": note.rule.number(),
             "module": note.module,
             "call": note.call,
             "detail": note.detail,
-            "suppressed": note.suppressed,
+            "suppressed": evidence,
             "times": note.count,
         })
     };
     machine.notes().iter().map(note).collect()
+}
+
+/// What the machine's thread tells the one that reports.
+enum Progress {
+    Step(StepReport),
+    End,
+}
+
+/// Says that there is nothing more to come: a halt leaves the machine's first thread where it is, its own sender never dropped.
+struct AtEnd(mpsc::Sender<Progress>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        // The receiver waits for this.
+        let _ = self.0.send(Progress::End);
+    }
 }
 
 /// The steps on the machine's first thread. A halt becomes the failure of the step it came in.
@@ -93,14 +124,16 @@ fn run_steps(
     let names: Vec<&'static str> = scenario.step.iter().map(|step| step.get_ref().name()).collect();
     let (on, capture, seed) = (machine.clone(), options.capture.clone(), options.seed);
     let outcome = std::thread::scope(|scope| {
+        let ended = AtEnd(sender.clone());
         let running = scope.spawn(move || {
+            let _ended = ended;
             on.clone().run(move || -> Result<()> {
                 let mut world = World::build(&on, &scenario, objects, seed, capture)?;
                 for step in &scenario.step {
                     let report = world.step(step.get_ref());
                     let failed = !report.ok;
                     // The receiver lives until this thread is done.
-                    let _ = sender.send(report);
+                    let _ = sender.send(Progress::Step(report));
                     if failed {
                         break;
                     }
@@ -109,7 +142,7 @@ fn run_steps(
             })
         });
         let mut steps = Vec::new();
-        for report in receiver {
+        while let Ok(Progress::Step(report)) = receiver.recv() {
             progress(&report);
             steps.push(report);
         }

@@ -79,7 +79,7 @@ impl World {
     pub fn step(&mut self, step: &Step) -> StepReport {
         let at = self.machine.now();
         let result = match step {
-            Step::Attach(_) => steps::attach(self),
+            Step::Attach(attach) => steps::attach(self, attach),
             Step::Up(up) => steps::up(self, up),
             Step::Resolve(_) => steps::resolve(self),
             Step::Ping(ping) => steps::ping(self, ping),

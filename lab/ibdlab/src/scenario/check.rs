@@ -55,6 +55,9 @@ fn check_hosts(scenario: &Scenario) -> Checked {
         if !scenario.partition.iter().any(|p| (p.get_ref().pkey.get_ref() ^ pkey) & 0x7fff == 0) {
             return fault(&host.pkey, format!("P_Key {pkey:#06x} is in no partition of this file"));
         }
+        for (name, text) in &host.properties {
+            text.get_ref().property(name).map_err(|message| Fault { span: text.span(), message })?;
+        }
         let addresses = host.addresses.get_ref().len();
         if addresses == 0 || addresses > MAX_ADDRESSES {
             return fault(&host.addresses, format!("{addresses} addresses, expected 1 to {MAX_ADDRESSES}"));

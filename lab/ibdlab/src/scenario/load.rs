@@ -35,7 +35,7 @@ fn parse(file: &Path, text: &str) -> Result<Scenario, ScenarioError> {
 }
 
 /// Lines are counted from 1.
-fn line_of(text: &str, offset: usize) -> usize {
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
@@ -74,7 +74,7 @@ ping = { from = "alice", to = "10.0.0.2", count = 3 }
 
     #[test]
     fn errors_name_file_line_and_what_was_expected() {
-        let cases: [(&str, &str, &str); 9] = [
+        let cases: [(&str, &str, &str); 10] = [
             ("count = 3", "cuont = 3", "s.toml:15: unknown field `cuont`, expected one of"),
             (
                 "from = \"alice\"",
@@ -88,6 +88,11 @@ ping = { from = "alice", to = "10.0.0.2", count = 3 }
                 "name = \"bob\"",
                 "name = \"bob\"\npkey = 0x8000",
                 "s.toml:9: P_Key 0x8000 is not valid, expected",
+            ),
+            (
+                "name = \"bob\"",
+                "name = \"bob\"\nproperties = { linkmode = \"rc\" }",
+                "s.toml:9: linkmode is `ud` or `cm`",
             ),
             ("name = \"bob\"", "name = \"bob\"\npkey = 0x8001", "s.toml:9: P_Key 0x8001 is in no partition"),
             (

@@ -5,16 +5,20 @@
 
 mod check;
 mod load;
+mod property;
 mod size;
 pub mod trouble;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 use smoltcp::wire::IpCidr;
 
+pub(crate) use load::line_of;
 pub use load::{ScenarioError, load};
+pub use property::PropertyText;
 pub use size::ByteSize;
 pub use trouble::TroubleStep;
 
@@ -75,6 +79,9 @@ pub struct HostSpec {
     pub pkey: Spanned<u16>,
     /// Addresses with prefix length, for example `192.168.7.1/24`.
     pub addresses: Spanned<Vec<Cidr>>,
+    /// Properties of the link, set before it is opened, as `dladm set-linkprop` does: `{ linkmode = "ud" }`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, Spanned<PropertyText>>,
     /// A TUN device in a network namespace instead of the lab's own IP stack: Linux's programs use the link. Live runs only.
     #[serde(default)]
     pub tun: bool,
@@ -93,7 +100,7 @@ pub enum Driver {
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// Load plugin and driver, attach every instance, open the links.
-    Attach(Nothing),
+    Attach(AttachStep),
     /// Wait until every link is up, its broadcast group joined.
     Up(Within),
     /// Each host resolves each other host's first address.
@@ -127,6 +134,14 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachStep {
+    /// Wait until the subnet manager has brought the ports up, as on a machine that boots on a running fabric.
+    #[serde(default)]
+    pub after_ports: bool,
+}
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

@@ -41,8 +41,7 @@ pub fn failures(file: &str, count: u64) -> Vec<String> {
 
 pub fn one(file: &Path, seed: u64) -> Result<(), String> {
     let scenario = load(file).map_err(|error| error.to_string())?;
-    let options =
-        Options { seed, live: false, proto: root().join("proto/kernel"), modules: Vec::new(), capture: None };
+    let options = Options::new(seed, root().join("proto/kernel"));
     let report = run(scenario, options, |_| {}).map_err(|error| format!("{error:#}"))?;
     report
         .steps

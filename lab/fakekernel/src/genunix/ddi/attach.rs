@@ -193,9 +193,10 @@ impl Kernel {
     fn clean_up(&self, module: &Module, device: &DevInfo, entry: &'static str) {
         device.remove_minors(None);
         device.with_properties(super::property::Properties::remove_all);
-        let left = self.resources().of(module.name(), Some(device.instance()));
+        let cx = Cx::of_entry(Some(module), entry);
+        let mut left = self.resources().of(module.name(), Some(device.instance()));
+        left.retain(|one| !cx.forgiven(one));
         if let Some(first) = left.first() {
-            let cx = Cx::of_entry(Some(module), entry);
             let taken =
                 first.backtrace.first().map_or_else(String::new, |frame| format!(", taken at {frame}"));
             let what = format!(

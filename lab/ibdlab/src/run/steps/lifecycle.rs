@@ -1,6 +1,7 @@
 //! Steps in the life of drivers and links.
 
 use anyhow::{Context, Result, bail, ensure};
+use fabric::PortState;
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
 use sm::partition::broadcast_mgid;
@@ -8,19 +9,43 @@ use sm::partition::broadcast_mgid;
 use crate::ip::apps::{Outcome, Ping};
 use crate::report::Findings;
 use crate::run::world::World;
-use crate::scenario::{FlapStep, Within};
+use crate::scenario::{AttachStep, FlapStep, Within};
 
 /// Link-local: where a subnet manager makes the broadcast group.
 const SCOPE: u8 = 2;
 
+/// How long a subnet manager may take to bring the ports up.
+const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
+
 /// Loads plugin and driver into every host, attaches, opens the links.
-pub fn attach(world: &mut World) -> Result<Findings> {
+pub fn attach(world: &mut World, step: &AttachStep) -> Result<Findings> {
+    if step.after_ports {
+        wait_for_ports(world)?;
+    }
     let mut links = Vec::new();
     for host in &mut world.hosts {
         host.attach().with_context(|| host.name.clone())?;
         links.push(format!("{}: {}", host.name, host.link()));
     }
     Ok(Findings::new(links.join(", ")))
+}
+
+fn wait_for_ports(world: &World) -> Result<()> {
+    let deadline = world.machine.now() + PORT_PATIENCE;
+    let down = || {
+        let ports = world.infiniband.fabric().subnet_ports();
+        ports.into_iter().find(|port| port.attr.state != PortState::Active)
+    };
+    while let Some(port) = down() {
+        ensure!(
+            world.machine.now() < deadline,
+            "port {} is {:?} after {PORT_PATIENCE}: no subnet manager",
+            port.attr.guid,
+            port.attr.state
+        );
+        fakekernel::sleep(Nanos::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Every link is up within the time, its broadcast group joined at the subnet administrator.
@@ -32,13 +57,16 @@ pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
         ensure!(up, "{}: {} is not up after {} ms", host.name, host.link(), step.within_ms);
         host.link_is_up()?;
         let speed = host.statistics()?.ifspeed / 1_000_000_000;
-        let members = broadcast_members(world, host.pkey);
-        ensure!(
-            members.contains(&host.port),
-            "{}: port {} is not among the broadcast group's members {members:?} at the SA",
-            host.name,
-            host.port
-        );
+        while !broadcast_members(world, host.pkey).contains(&host.port) {
+            ensure!(
+                world.machine.now() < deadline,
+                "{}: port {} is not among the broadcast group's members {:?} at the SA",
+                host.name,
+                host.port,
+                broadcast_members(world, host.pkey)
+            );
+            fakekernel::sleep(Nanos::from_millis(1));
+        }
         lines.push(format!("{}: {} up, {speed} Gb/s, broadcast group joined", host.name, host.link()));
     }
     Ok(Findings::new(lines.join("\n")))
