@@ -9,7 +9,7 @@ SEED ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test modules coverage audit bindings lint install-gate uninstall-gate try-gate
+.PHONY: help run test modules coverage audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -22,6 +22,8 @@ help:
 	@echo 'make lint      formatting, and clippy for the workstation and for the kernel'
 	@echo 'make install-gate GATE=dir     put the sources into an illumos gate; uninstall-gate takes them out'
 	@echo 'make try-gate GATE=dir         both, on a copy of that gate, with every name resolved'
+	@echo 'make abi-check GATE=dir        compare the kernel interface we assume with the headers of that gate'
+	@echo 'make run-gate GATE=dir         make run, through modules with shims compiled against those headers'
 	@echo 'make help      this list'
 
 run:
@@ -73,3 +75,12 @@ uninstall-gate:
 try-gate:
 	@sh tools/setup.sh modules
 	@GATE_TOOL='$(GATE_TOOL)' sh tools/gate/try-public-gate.sh '$(THE_GATE)'
+
+abi-check:
+	@sh tools/setup.sh modules
+	@$(GATE_TOOL) abi '$(THE_GATE)'
+
+run-gate:
+	@sh tools/setup.sh run
+	@$(GATE_TOOL) modules '$(THE_GATE)' --kernel proto/gate/kernel
+	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED)) --proto proto/gate/kernel

@@ -3,11 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod abi;
 pub mod apply;
 pub mod check;
 pub mod edit;
 pub mod gate;
 pub mod make;
+pub mod modules;
 pub mod overlay;
 pub mod plan;
 pub mod record;

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use gate::abi::{self, Difference, Report};
 use gate::gate::Gate;
 use gate::plan::{self, Plan};
-use gate::{apply, check};
+use gate::{apply, check, modules};
 
 /// The way of the modules into an illumos gate.
 #[derive(Parser)]
@@ -30,6 +31,19 @@ enum Action {
     Uninstall {
         /// The directory that holds the gate's usr/src.
         gate: PathBuf,
+    },
+    /// Compare the kernel interface that our modules are compiled for with a gate's headers.
+    Abi {
+        /// The directory that holds the gate's usr/src; it need not be under git.
+        gate: PathBuf,
+    },
+    /// Build the modules with shims compiled against a gate's headers, for the lab.
+    Modules {
+        /// The directory that holds the gate's usr/src; it need not be under git.
+        gate: PathBuf,
+        /// Where to put them: DIR/drv/amd64/ibd and so on.
+        #[arg(long, value_name = "DIR", default_value = "proto/gate/kernel")]
+        kernel: PathBuf,
     },
     /// Resolve every module, object, dependency and path that the additions name.
     Check {
@@ -61,6 +75,13 @@ fn run(args: &Args) -> Result<bool> {
             let gate = Gate::open(gate)?;
             write(&gate, &plan::uninstall(&gate)?)
         }
+        Action::Abi { gate } => Ok(tell(&abi::check(&tree, &Gate::headers(gate)?)?)),
+        Action::Modules { gate, kernel } => {
+            for path in modules::build(&tree, &Gate::headers(gate)?, kernel)? {
+                println!("built {}", path.display());
+            }
+            Ok(true)
+        }
         Action::Check { gate } => {
             let findings = check::check(&tree, &Gate::headers(gate)?)?;
             findings.iter().for_each(|finding| println!("{finding}"));
@@ -68,6 +89,17 @@ fn run(args: &Args) -> Result<bool> {
             Ok(findings.is_empty())
         }
     }
+}
+
+/// False if something that ships is concerned.
+fn tell(report: &Report) -> bool {
+    for Difference { name, what, consequence, .. } in &report.differences {
+        println!("{name}: {what}\n    {consequence}");
+    }
+    let harmful = report.differences.iter().filter(|difference| difference.used).count();
+    let harmless = report.differences.len() - harmful;
+    println!("{} compared: {harmful} differences that concern us, {harmless} that do not", report.compared);
+    harmful == 0
 }
 
 fn write(gate: &Gate, plan: &Plan) -> Result<bool> {
