@@ -37,7 +37,6 @@ pub mod sync;
 pub mod taskq;
 pub mod thread;
 pub mod time;
-pub mod timeout;
 pub mod user;
 mod vec;
 
