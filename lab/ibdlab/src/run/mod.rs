@@ -2,6 +2,7 @@
 
 mod host_run;
 mod objects;
+mod recording;
 mod steps;
 mod world;
 
@@ -29,7 +30,7 @@ pub struct Options {
     pub modules: Vec<ModuleOverride>,
     /// What the modules are known to do wrong.
     pub suppress: Suppressions,
-    /// Where the capture goes; a temporary file that is removed when absent.
+    /// Where the capture goes; none is kept when absent.
     pub capture: Option<PathBuf>,
 }
 

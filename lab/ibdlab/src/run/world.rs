@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use fabric::{HcaConfig, Mtu};
 use fakekernel::{Machine, Nanos};
-use lab_ibtf::{Capture, InfiniBand};
+use lab_ibtf::InfiniBand;
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
 use sm::{Fault, MtuCode, Partition, SmConfig};
 
 use super::host_run::HostRun;
 use super::objects::Objects;
+use super::recording::Recording;
 use super::steps;
 use crate::report::{Findings, StepReport};
 use crate::scenario::{HostSpec, PartitionSpec, Scenario, Step};
@@ -24,9 +25,8 @@ pub struct World {
     pub machine: Machine,
     pub infiniband: InfiniBand,
     pub hosts: Vec<HostRun>,
-    capture: Option<Capture>,
-    pub capture_file: PathBuf,
-    keep_capture: bool,
+    /// What goes over the fabric, if somebody wants to know.
+    pub recording: Option<Recording>,
     /// What the SA does wrong as a matter of course.
     pub sa_habit: Option<Fault>,
 }
@@ -45,21 +45,9 @@ impl World {
         for (n, spec) in scenario.host.iter().enumerate() {
             hosts.push(add_host(machine, &infiniband, scenario, spec.get_ref(), n as u64, &objects, seed)?);
         }
-        let keep_capture = capture.is_some();
-        let capture_file = capture.unwrap_or_else(temporary_capture);
-        let capture = infiniband
-            .capture(&capture_file)
-            .with_context(|| format!("cannot write the capture {}", capture_file.display()))?;
+        let recording = Recording::begin(&infiniband, scenario, capture)?;
         let sa_habit = start_sm(&infiniband, scenario);
-        Ok(Self {
-            machine: machine.clone(),
-            infiniband,
-            hosts,
-            capture: Some(capture),
-            capture_file,
-            keep_capture,
-            sa_habit,
-        })
+        Ok(Self { machine: machine.clone(), infiniband, hosts, recording, sa_habit })
     }
 
     /// The host of this name. Scenarios are checked when read, so it is there.
@@ -114,29 +102,15 @@ impl World {
         self.hosts.iter().fold(findings, |findings, host| findings.fact(host.name.clone(), host.examine()))
     }
 
-    /// Ends the capture so that it can be read; frames from now on are not in it.
-    pub fn end_capture(&mut self) -> Result<()> {
-        if let Some(capture) = self.capture.take() {
-            capture.finish().with_context(|| format!("the capture {}", self.capture_file.display()))?;
-        }
-        Ok(())
+    /// Completes the capture, if there is one; frames from now on are not in it.
+    pub fn end_recording(&mut self) -> Result<()> {
+        self.recording.as_mut().map_or(Ok(()), |recording| recording.end().map(drop))
     }
 
     /// After the last step.
     pub fn close(mut self) -> Result<()> {
-        self.end_capture()?;
-        if !self.keep_capture {
-            std::fs::remove_file(&self.capture_file).context("removing the temporary capture")?;
-        }
-        Ok(())
+        self.end_recording()
     }
-}
-
-fn temporary_capture() -> PathBuf {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("ibdlab-{}-{number}.pcapng", std::process::id()))
 }
 
 fn add_host(

@@ -17,8 +17,8 @@ const SETTLE: Nanos = Nanos::from_millis(100);
 /// Ends the capture and compares, host by host.
 pub fn counts(world: &mut World) -> Result<Findings> {
     fakekernel::sleep(SETTLE);
-    world.end_capture()?;
-    let file = File::open(&world.capture_file).context("opening the capture")?;
+    let recording = world.recording.as_mut().context("nothing was captured")?;
+    let file = File::open(recording.end()?).context("opening the capture")?;
     let captured = count(BufReader::new(file))?;
     let mut findings = Findings::default();
     let mut lines = Vec::new();

@@ -134,7 +134,7 @@ pub fn reachable(world: &World, name: &str) -> Result<()> {
 
 /// Closes links, detaches, unloads; then nothing may be left in the kernels, at the SA or in the adapters.
 pub fn unload(world: &mut World) -> Result<Findings> {
-    world.end_capture()?;
+    world.end_recording()?;
     for host in &mut world.hosts {
         host.unload().with_context(|| host.name.clone())?;
     }
