@@ -9,6 +9,7 @@ pub mod check;
 pub mod edit;
 pub mod gate;
 pub mod make;
+pub mod manifest;
 pub mod modules;
 pub mod overlay;
 pub mod plan;

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use gate::abi::{self, Difference, Report};
 use gate::gate::Gate;
 use gate::plan::{self, Plan};
-use gate::{apply, check, modules};
+use gate::{apply, check, manifest, modules};
 
 /// The way of the modules into an illumos gate.
 #[derive(Parser)]
@@ -44,6 +44,11 @@ enum Action {
         /// Where to put them: DIR/drv/amd64/ibd and so on.
         #[arg(long, value_name = "DIR", default_value = "proto/gate/kernel")]
         kernel: PathBuf,
+    },
+    /// Check package manifests: files, or directories of them.
+    Manifests {
+        /// The files or directories; ours if none is named.
+        paths: Vec<PathBuf>,
     },
     /// Resolve every module, object, dependency and path that the additions name.
     Check {
@@ -81,6 +86,17 @@ fn run(args: &Args) -> Result<bool> {
                 println!("built {}", path.display());
             }
             Ok(true)
+        }
+        Action::Manifests { paths } => {
+            let ours = [tree.join("packaging/manifests")];
+            let mut files = Vec::new();
+            for path in if paths.is_empty() { &ours[..] } else { paths } {
+                files.extend(if path.is_dir() { manifest::of_directory(path)? } else { vec![path.clone()] });
+            }
+            let findings = manifest::check_files(&files)?;
+            findings.iter().for_each(|finding| println!("{finding}"));
+            println!("{} manifests, {} findings", files.len(), findings.len());
+            Ok(findings.is_empty())
         }
         Action::Check { gate } => {
             let findings = check::check(&tree, &Gate::headers(gate)?)?;
