@@ -6,6 +6,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 CARGO ?= cargo
 SCENARIO ?= scenarios/two-hosts.toml
 SEED ?=
+FOREIGN ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
@@ -15,6 +16,7 @@ help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
 	@echo '               (SCENARIO=file.toml, SEED=number), then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
+	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too)'
 	@echo 'make modules   build the kernel modules into proto/kernel'
 	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
@@ -34,7 +36,7 @@ run:
 
 test:
 	@sh tools/setup.sh test
-	@CARGO='$(CARGO)' sh tools/test.sh
+	@CARGO='$(CARGO)' FOREIGN='$(if $(FOREIGN),$(abspath $(FOREIGN)))' sh tools/test.sh
 
 modules:
 	@sh tools/setup.sh modules

@@ -8,7 +8,7 @@ use ibdlab::report::Report;
 use ibdlab::run::{Options, run};
 use ibdlab::scenario::{ModuleOverride, load};
 
-/// A driver whose `_init` leaves a mutex that it never entered, and then fails.
+/// A module whose `_init` leaves a mutex that it never entered, and then fails.
 const CARELESS: &str = "
     #include <sys/mutex.h>
     #include <sys/modctl.h>
@@ -28,6 +28,7 @@ fn attach_to(driver: &Probe, suppress: Suppressions) -> Report {
 
 fn leaves_a_mutex(function: &str) -> Suppression {
     Suppression {
+        host: None,
         module: "ibd".into(),
         rule: Rule::MutexNotOwner,
         call: Some("mutex_exit".into()),
@@ -55,5 +56,5 @@ fn a_known_violation_is_counted_and_one_that_did_not_come_up_is_named() {
     assert_eq!(suppressed.len(), 1);
     assert_eq!(suppressed[0]["times"], 1);
     assert_eq!(suppressed[0]["suppressed"], "its source says so");
-    assert_eq!(report.unused_suppressions, ["ibd rule 6 in mutex_exit of elsewhere"]);
+    assert_eq!(report.unused_suppressions, ["ibd on bob, rule 6 in mutex_exit of elsewhere"]);
 }

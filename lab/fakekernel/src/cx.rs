@@ -210,7 +210,8 @@ impl Cx {
         detail: impl FnOnce() -> String,
     ) -> bool {
         let machine = self.thread.machine();
-        let entry = machine.config().suppress.find(self.module_name(), rule, self.call(), frames);
+        let host = self.kernel.as_ref().map_or("", Kernel::name);
+        let entry = machine.config().suppress.find(host, self.module_name(), rule, self.call(), frames);
         if entry.is_some() {
             machine.0.notes.add_with(rule, self.module_name(), self.call(), detail, entry);
         }

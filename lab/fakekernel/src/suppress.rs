@@ -7,6 +7,8 @@ use crate::rule::Rule;
 /// rule as such.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppression {
+    /// The host whose module it is; `None` is any.
+    pub host: Option<String>,
     /// Module name, e.g. `ibp`.
     pub module: String,
     /// The rule.
@@ -21,8 +23,9 @@ pub struct Suppression {
 }
 
 impl Suppression {
-    fn covers(&self, module: &str, rule: Rule, call: &str) -> bool {
-        self.module == module && self.rule == rule && self.call.as_deref().is_none_or(|wanted| wanted == call)
+    fn covers(&self, host: &str, module: &str, rule: Rule, call: &str) -> bool {
+        let is = |wanted: &Option<String>, found| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        self.module == module && self.rule == rule && is(&self.call, call) && is(&self.host, host)
     }
 
     fn is_about(&self, frames: &[Frame]) -> bool {
@@ -44,13 +47,14 @@ impl Suppressions {
     /// Number of the first entry that covers the case; `frames` is asked for only if one may.
     pub(crate) fn find(
         &self,
+        host: &str,
         module: &str,
         rule: Rule,
         call: &str,
         frames: impl FnOnce() -> Vec<Frame>,
     ) -> Option<usize> {
         let mut candidates =
-            self.0.iter().enumerate().filter(|(_, entry)| entry.covers(module, rule, call)).peekable();
+            self.0.iter().enumerate().filter(|(_, entry)| entry.covers(host, module, rule, call)).peekable();
         candidates.peek()?;
         let frames = frames();
         candidates.find(|(_, entry)| entry.is_about(&frames)).map(|(number, _)| number)
@@ -68,8 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_covers_its_module_rule_call_and_function_and_nothing_else() {
+    fn an_entry_covers_its_host_module_rule_call_and_function_and_nothing_else() {
         let list = Suppressions(vec![Suppression {
+            host: Some("bob".into()),
             module: "ibp".into(),
             rule: Rule::BadList,
             call: Some("list_insert_head".into()),
@@ -77,10 +82,11 @@ mod tests {
             evidence: "seen".into(),
         }]);
         let find = |module: &str, rule, call: &str, frames: &[Frame]| {
-            list.find(module, rule, call, || frames.to_vec())
+            list.find("bob", module, rule, call, || frames.to_vec())
         };
         let here = [frame("ibp", "helper"), frame("ibp", "recycle.constprop.0"), frame("lab", "")];
         assert_eq!(find("ibp", Rule::BadList, "list_insert_head", &here), Some(0));
+        assert_eq!(list.find("alice", "ibp", Rule::BadList, "list_insert_head", || here.to_vec()), None);
         assert_eq!(find("ibd", Rule::BadList, "list_insert_head", &here), None);
         assert_eq!(find("ibp", Rule::Leak, "list_insert_head", &here), None);
         assert_eq!(find("ibp", Rule::BadList, "list_remove", &here), None);

@@ -341,6 +341,7 @@ fn a_suppressed_violation_is_counted_and_the_run_goes_on() {
             mutex_exit(&a); mutex_destroy(&a); return (5); }",
     );
     let suppress = Suppressions(vec![Suppression {
+        host: None,
         module: "known".into(),
         rule: Rule::UpcallWithMutex,
         call: Some("thread_join".into()),

@@ -9,7 +9,7 @@
 //! evidence = "one sentence: what the module does there, and what shows it"
 //! ```
 //!
-//! An entry names a module, a rule, and a place: the kernel function or entry point `call`, a `function` of the module that is at work,
+//! An entry is about a foreign object (`--module`): our own of the same name is held to every rule. It names a module, a rule, and a place: the kernel function or entry point `call`, a `function` of the module that is at work,
 //! or both.
 
 use std::ops::Range;
@@ -20,7 +20,7 @@ use fakekernel::{Rule, Suppression, Suppressions};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
-use crate::scenario::line_of;
+use crate::scenario::{ModuleOverride, line_of};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +51,17 @@ pub fn load(file: &Path) -> Result<Suppressions> {
         .map_err(|(span, message)| anyhow!("{}:{}: {message}", file.display(), line_of(&text, span.start)))
 }
 
+/// The entries for each of the foreign objects. What is about none of them stays as it is, for a host that there is not.
+pub(crate) fn for_objects(list: &Suppressions, foreign: &[ModuleOverride]) -> Suppressions {
+    let entries = list.0.iter().flat_map(|entry| {
+        let hosts: Vec<String> =
+            foreign.iter().filter(|object| object.name == entry.module).map(|o| o.host.clone()).collect();
+        let hosts = if hosts.is_empty() { vec![String::new()] } else { hosts };
+        hosts.into_iter().map(|host| Suppression { host: Some(host), ..entry.clone() })
+    });
+    Suppressions(entries.collect())
+}
+
 type Wrong = (Range<usize>, String);
 
 fn parse(text: &str) -> Result<Suppressions, Wrong> {
@@ -71,7 +82,7 @@ fn check(entry: Spanned<Entry>) -> Result<Suppression, Wrong> {
     if evidence.get_ref().trim().is_empty() {
         return Err((evidence.span(), "without evidence it is no known violation".to_owned()));
     }
-    Ok(Suppression { module, rule: known, call, function, evidence: evidence.into_inner() })
+    Ok(Suppression { host: None, module, rule: known, call, function, evidence: evidence.into_inner() })
 }
 
 #[cfg(test)]
@@ -80,6 +91,22 @@ mod tests {
 
     const GOOD: &str =
         "[[suppress]]\nmodule = \"ibp\"\nrule = 44\ncall = \"list_remove\"\nevidence = \"seen\"\n";
+
+    #[test]
+    fn entries_are_for_foreign_objects_alone() {
+        let list = parse(GOOD).expect("a good file");
+        let object = |host: &str, name: &str| ModuleOverride {
+            host: host.into(),
+            name: name.into(),
+            path: "object".into(),
+        };
+        let foreign = [object("alice", "ibp"), object("bob", "ibp"), object("carol", "mac_ib")];
+        let hosts = |foreign: &[ModuleOverride]| -> Vec<Option<String>> {
+            for_objects(&list, foreign).0.into_iter().map(|entry| entry.host).collect()
+        };
+        assert_eq!(hosts(&foreign), [Some("alice".to_owned()), Some("bob".to_owned())]);
+        assert_eq!(hosts(&[]), [Some(String::new())]);
+    }
 
     #[test]
     fn an_entry_has_a_place_and_evidence() {

@@ -21,6 +21,7 @@ fn outlive(bench: &Bench, probe: &'static str) -> i64 {
 /// Has the machine run on when `_fini` breaks a rule: otherwise nothing could come back later.
 fn tolerate(config: &mut Config, rule: Rule) {
     config.suppress.0.push(Suppression {
+        host: None,
         module: THREAD.into(),
         rule,
         call: Some("_fini".into()),

@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::coverage::Blocks;
 use crate::report::{Report, StepReport, Trace};
 use crate::scenario::{ModuleOverride, Scenario, Step};
+use crate::suppress::for_objects;
 
 pub use objects::Objects;
 use world::World;
@@ -28,7 +29,7 @@ pub struct Options {
     /// `proto/kernel` of the build.
     pub proto: PathBuf,
     pub modules: Vec<ModuleOverride>,
-    /// What the modules are known to do wrong.
+    /// What the foreign ones of `modules` are known to do wrong.
     pub suppress: Suppressions,
     /// Where the capture goes; none is kept when absent.
     pub capture: Option<PathBuf>,
@@ -53,7 +54,8 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     }
     let objects = Objects::find(&scenario, &options)?;
     let config = if options.live { Config::live() } else { Config::seeded(options.seed) };
-    let machine = Machine::new(Config { suppress: options.suppress.clone(), ..config });
+    let machine =
+        Machine::new(Config { suppress: for_objects(&options.suppress, &options.modules), ..config });
     let mut report = Report {
         scenario: scenario.name.clone(),
         seed: options.seed,
@@ -78,7 +80,9 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
 
 fn in_words(entry: &Suppression) -> String {
     let place = [entry.call.as_deref(), entry.function.as_deref()].into_iter().flatten().collect::<Vec<_>>();
-    format!("{} rule {} in {}", entry.module, entry.rule.number(), place.join(" of "))
+    let host = entry.host.iter().filter(|host| !host.is_empty()).map(|host| format!(" on {host}"));
+    let host: String = host.collect();
+    format!("{}{host}, rule {} in {}", entry.module, entry.rule.number(), place.join(" of "))
 }
 
 fn notes(machine: &Machine) -> Vec<serde_json::Value> {

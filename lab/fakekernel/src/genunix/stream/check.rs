@@ -58,15 +58,22 @@ impl Genunix {
         }
     }
 
-    /// What the block's pointers enclose must be part of its buffer.
+    /// What the block's pointers enclose must be part of its buffer. Where that is a known violation the block is empty from then on.
     pub(super) fn check_pointers(&self, cx: &Cx, mb: Mb, db: Db, at: &str) {
         let (base, rptr, wptr, lim) = (db.base().addr(), mb.rptr().addr(), mb.wptr().addr(), db.lim().addr());
-        cx.check(base <= rptr && rptr <= wptr && wptr <= lim, Rule::BadMessagePointers, || {
+        if base <= rptr && rptr <= wptr && wptr <= lim {
+            return;
+        }
+        cx.check(false, Rule::BadMessagePointers, || {
             format!(
                 "{at}: mblk {:#x} has rptr {rptr:#x} and wptr {wptr:#x} in the buffer {base:#x} to {lim:#x}",
                 mb.addr()
             )
         });
+        if !(base <= wptr && wptr <= lim) {
+            mb.set_wptr(db.base());
+        }
+        mb.set_rptr(mb.wptr());
     }
 
     fn check_block(&self, cx: &Cx, mb: Mb, by: Owner, at: &str) {
