@@ -158,6 +158,28 @@ fn repeated_failures_are_told_once_a_second_at_most() {
     });
 }
 
+#[test]
+fn an_interrupt_takes_its_share_of_a_burst_and_a_thread_the_rest() {
+    holds(|bench| {
+        bench.beta.set("_ibd_ud_num_rwqe", "4000").unwrap();
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let hca = bench.world.fabric().hca(fabric::Guid(bench.beta.port().0 - 1)).expect("beta's");
+        // One interrupt for the whole burst.
+        hca.set_late_interrupts(Some((fabric::Nanos(50_000_000), fabric::Nanos(50_000_000))));
+        let count = 2_000_u32;
+        for n in 0..count {
+            send(&alpha, address_of(&beta), &n.to_be_bytes());
+        }
+        bench.settle();
+        hca.set_late_interrupts(None);
+        assert!(bench.beta.counter("rx_left") > 0, "one interrupt took the whole burst");
+        let heard: Vec<u32> = std::iter::from_fn(|| heard.try_next())
+            .map(|packet| u32::from_be_bytes(packet.payload.try_into().expect("four bytes")))
+            .collect();
+        assert!(heard == (0..count).collect::<Vec<u32>>(), "{} of {count}, or in another order", heard.len());
+    });
+}
+
 fn back_in_business(bench: &Bench, alpha: &Stream, beta: &Stream) {
     bench.wait_for("both links up", Nanos::from_secs(60), || {
         [&bench.alpha, &bench.beta].iter().all(|host| host.state() == lab_gldv3::LinkState::Up)

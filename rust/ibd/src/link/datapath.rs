@@ -12,6 +12,7 @@ use ipoib::{LinkAddr, Mgid, PKey, Qpn, Scope};
 use kernel::sync::Monitor;
 use kernel::{KArc, KVec};
 
+use super::backlog::Backlog;
 use super::control::Control;
 use super::receive::Receiver;
 use super::settings::{Key, LSO_UNIT, Moderation, Settings};
@@ -49,6 +50,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) mac: &'a Mac,
     pub(crate) counters: &'a KArc<Counters>,
     pub(crate) control: &'a KArc<Monitor<Control>>,
+    pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
     pub(crate) transmitter: &'a KArc<Transmitter>,
     pub(crate) settings: &'a Settings,
 }
@@ -68,7 +70,12 @@ impl Built {
         // As many again as the adapter holds can be lent.
         let receive_pool = new_pool(pd, 2 * sizes.receive, plan.mtu.receive_buffer(), BufferUse::Receive)?;
         let send_pool = new_pool(pd, sizes.send, plan.mtu.bytes(), BufferUse::Send)?;
-        let receiver = Receiver::new(parts.mac.clone(), parts.counters.clone(), parts.control.clone())?;
+        let receiver = Receiver::new(
+            parts.mac.clone(),
+            parts.counters.clone(),
+            parts.control.clone(),
+            parts.backlog.clone(),
+        )?;
         let receive_cq = new_cq(pd.hca(), sizes.receive, receiver.clone())?;
         let send_cq = new_cq(pd.hca(), sizes.send, parts.transmitter.clone())?;
         moderate(pd.hca(), &receive_cq, settings.receive_moderation());
@@ -142,6 +149,11 @@ impl Idle {
 }
 
 impl Datapath {
+    /// Its receive side.
+    pub(crate) fn receiver(&self) -> &KArc<Receiver> {
+        &self.receiver
+    }
+
     /// Which queue pair this is: a number no other of this module has.
     pub(crate) fn serial(&self) -> u64 {
         self.serial

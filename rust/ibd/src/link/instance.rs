@@ -11,6 +11,7 @@ use kernel::time::{Duration, Instant};
 use kernel::{Errno, KArc, KVec, log};
 
 use super::announce::News;
+use super::backlog::{self, Backlog};
 use super::control::Control;
 use super::events::Events;
 use super::jobs::Queue;
@@ -42,6 +43,7 @@ struct Inner {
 struct Threads {
     _control: Worker<Control>,
     _workers: KVec<Worker<Queue>>,
+    _backlog: Worker<Backlog>,
     _announcer: Worker<News>,
 }
 
@@ -124,6 +126,7 @@ impl Inner {
         self.threads = Some(Threads {
             _control: effects::spawn(shared)?,
             _workers: shared.jobs.spawn(shared)?,
+            _backlog: backlog::spawn(shared)?,
             _announcer: shared.announcer.spawn(shared.mac.clone())?,
         });
         Ok(())

@@ -6,6 +6,7 @@
 //! | control thread | turns the machines' actions into effects | nothing but short locks |
 //! | local worker | asks the adapter: port queries, building and taking down queue pairs, address handles | the adapter |
 //! | SA workers | the SA calls that have no callback form: queries, leaves | the SA, for minutes |
+//! | backlog | goes on receiving where an interrupt has taken its share | the receive side's lock; IP |
 //! | announcer | tells the MAC layer about address, MTU and state | the MAC perimeter |
 //! | `mc_tx` | copies and posts | the queue's lock |
 //! | CQ handlers | receive, reclaim | the queue's lock; IP |
@@ -16,6 +17,7 @@
 //! across an upcall, a blocking call, or the freeing of a packet.
 
 mod announce;
+mod backlog;
 mod control;
 mod datapath;
 mod dest;
@@ -40,6 +42,7 @@ use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
 use announce::Announcer;
+use backlog::Backlog;
 use control::Control;
 use datapath::Pools;
 use jobs::Jobs;
@@ -64,6 +67,7 @@ pub(crate) struct Shared {
     control: KArc<Monitor<Control>>,
     jobs: Jobs,
     announcer: Announcer,
+    backlog: KArc<Monitor<Backlog>>,
     transmitter: KArc<Transmitter>,
     settings: Mutex<Settings>,
     /// `None` before it is opened and once it is given back.
@@ -109,6 +113,7 @@ impl Shared {
             control,
             jobs: Jobs::new()?,
             announcer: Announcer::new()?,
+            backlog: Backlog::new()?,
             transmitter,
             settings: Mutex::new(Settings::default())?,
             hardware: Mutex::new(None)?,

@@ -10,11 +10,14 @@ use kernel::mblk::{Mblk, MblkChain, Offload};
 use kernel::sync::{Monitor, MonitorGuard};
 use kernel::{AllocError, KArc};
 
+use super::backlog::Backlog;
 use super::control::Control;
 use crate::counters::{Counters, RxDrop};
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 32;
+/// Completions that one interrupt takes before a thread goes on ([`super::backlog`]).
+pub(crate) const INTERRUPT_BUDGET: usize = 8 * BUDGET;
 /// Frames up to this length are copied, so that the buffer stays where it is.
 const COPY_UP_TO: u32 = 256;
 
@@ -26,13 +29,16 @@ pub(crate) struct Receiver {
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
+    backlog: KArc<Monitor<Backlog>>,
 }
 
 struct State {
     side: Side,
     batch: CompletionBatch,
-    /// The handler is handing packets up, without the lock.
+    /// Somebody is handing packets up, without the lock.
     handing_up: bool,
+    /// The CQ is not armed: an interrupt has left the rest to the thread.
+    left: bool,
 }
 
 enum Side {
@@ -52,9 +58,19 @@ impl Receiver {
         mac: Mac,
         counters: KArc<Counters>,
         control: KArc<Monitor<Control>>,
+        backlog: KArc<Monitor<Backlog>>,
     ) -> Result<KArc<Self>, AllocError> {
-        let state = State { side: Side::New, batch: CompletionBatch::new(BUDGET)?, handing_up: false };
-        KArc::new(Self { state: Monitor::new(state)?, mac, counters, control })
+        let batch = CompletionBatch::new(BUDGET)?;
+        let state = State { side: Side::New, batch, handing_up: false, left: false };
+        KArc::new(Self { state: Monitor::new(state)?, mac, counters, control, backlog })
+    }
+
+    /// Takes what an interrupt has left, if it has. On the backlog's thread.
+    pub(crate) fn go_on(&self) {
+        let left = core::mem::take(&mut self.state.lock().left);
+        if left {
+            self.take_all(usize::MAX);
+        }
     }
 
     /// Gives the adapter its buffers and arms the CQ. Does nothing if it was closed meanwhile.
@@ -180,25 +196,42 @@ struct Pass {
     broken: bool,
 }
 
-impl CqHandler for Receiver {
+impl Receiver {
     /// Takes everything there is, arms, and looks once more: a completion between the last look and the arming need not
-    /// call again.
-    fn completion(&self) {
-        let mut armed = false;
+    /// call again. Stops after `budget` completions with the CQ not armed; false then.
+    fn take_all(&self, budget: usize) -> bool {
+        let (mut taken, mut armed) = (0, false);
         while let Some(pass) = self.pass() {
             let Pass { packets, polled, broken } = pass;
             self.hand_up(packets);
             if broken {
-                return self.broken();
+                self.broken();
+                return true;
             }
             match (polled, armed) {
-                (0, true) => return,
+                (0, true) => return true,
                 (0, false) => armed = self.arm(),
+                // Armed: what is taken now has been announced as well.
                 _ => armed = false,
             }
             if polled == 0 && !armed {
-                return;
+                return true;
             }
+            taken += polled;
+            if taken >= budget && polled != 0 {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl CqHandler for Receiver {
+    fn completion(&self) {
+        if !self.take_all(INTERRUPT_BUDGET) {
+            self.counters.rx.left.increment();
+            self.state.lock().left = true;
+            Backlog::leave(&self.backlog);
         }
     }
 }

@@ -225,6 +225,7 @@ fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGr
         mac: &shared.mac,
         counters: &shared.counters,
         control: &shared.control,
+        backlog: &shared.backlog,
         transmitter: &shared.transmitter,
     };
     match Built::new(&parts, plan, info, group.scope) {

@@ -1,0 +1,48 @@
+//! What one interrupt must not take alone: after [`super::receive::INTERRUPT_BUDGET`] packets the interrupt returns, and this
+//! thread, which the kernel can preempt, goes on until the CQ is empty and armed again.
+
+use kernel::sync::Monitor;
+use kernel::thread::{Parker, Worker};
+use kernel::{AllocError, KArc};
+
+use super::Shared;
+
+/// Whether an interrupt has left something.
+pub(crate) struct Backlog {
+    due: bool,
+}
+
+impl Backlog {
+    pub(crate) fn new() -> Result<KArc<Monitor<Self>>, AllocError> {
+        KArc::new(Monitor::new(Self { due: false })?)
+    }
+
+    /// An interrupt leaves the rest. **Any** context.
+    pub(crate) fn leave(backlog: &Monitor<Self>) {
+        backlog.lock().due = true;
+        backlog.notify_all();
+    }
+}
+
+/// Starts the thread. **May block.**
+pub(crate) fn spawn(shared: &KArc<Shared>) -> Result<Worker<Backlog>, AllocError> {
+    let body = shared.clone();
+    Worker::spawn(c"ibd_backlog", shared.backlog.clone(), move |parker| live(parker, &body))
+}
+
+fn live(parker: &Parker<'_, Backlog>, shared: &Shared) {
+    let mut backlog = parker.lock();
+    while !parker.should_stop() {
+        if !core::mem::take(&mut backlog.due) {
+            parker.wait(&mut backlog);
+            continue;
+        }
+        drop(backlog);
+        // A link that was stopped meanwhile has none, or another one that has left nothing.
+        let receiver = shared.control.lock().datapath.as_ref().map(|datapath| datapath.receiver().clone());
+        if let Some(receiver) = receiver {
+            receiver.go_on();
+        }
+        backlog = parker.lock();
+    }
+}
