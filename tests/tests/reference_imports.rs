@@ -11,6 +11,10 @@ use fakekernel::{Config, LoadError, Machine};
 /// One name to a line, as `nm -u` prints them of the two objects, without doubles.
 const NAMES: &str = include_str!("../data/reference-imports.txt");
 
+/// What a `DEBUG` build of them imports besides, and one with stack guards.
+const DEBUG_NAMES: &str = "assfail\nassfail3\nkstat_create\nkstat_delete\nkstat_install\nkstat_named_init\nmutex_owned\n\
+    panicstr\nrw_lock_held\nvcmn_err\n__stack_chk_guard\n__stack_chk_fail\n";
+
 /// What the C driver depends on, in its order.
 const DEPENDS: [&str; 7] =
     ["misc/mac", "misc/ibtl", "misc/ibcm", "misc/ibmf", "drv/ip", "misc/dls", "drv/dld"];
@@ -36,6 +40,11 @@ fn load(names: &str) -> Result<(), LoadError> {
 fn every_import_of_the_c_objects_resolves() {
     assert_eq!(NAMES.lines().count(), 191);
     load(NAMES).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn every_import_of_a_debug_build_resolves() {
+    load(DEBUG_NAMES).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]

@@ -154,6 +154,12 @@ fn unplugged_ports_and_another_subnet_manager_part_neither_driver_from_the_other
     }
 }
 
+/// Checksums, large sends and a reserved key change what the C driver allocates and registers.
+#[test]
+fn adapter_that_offloads_serves_the_c_driver_too() {
+    Exchange::with_c_on(&["bob"]).saying("properties =", "offloads = true\nproperties =").goes_well(1, false);
+}
+
 #[test]
 fn one_seed_is_one_run_of_the_c_driver_too() {
     let exchange = Exchange::with_c_on(&["bob"]);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
-use fabric::{HcaConfig, Mtu};
+use fabric::{HcaAttr, HcaConfig, Mtu};
 use fakekernel::{Machine, Nanos};
 use lab_ibtf::InfiniBand;
 use sm::fault::FaultAction;
@@ -129,6 +129,9 @@ fn add_host(
     kernel.add_object("mac/mac_ib", objects.path(name, "mac_ib"));
     let mut config = HcaConfig::new(fabric::Guid(FIRST_GUID + n * 0x10), 1);
     config.description.clone_from(name);
+    if spec.offloads {
+        config.attr = HcaAttr::with_offloads();
+    }
     config.loopback_block = !scenario.fabric.multicast_loopback;
     for port in &mut config.ports {
         port.mtu = mtu_of(*scenario.fabric.mtu.get_ref());

@@ -79,6 +79,9 @@ pub struct HostSpec {
     pub pkey: Spanned<u16>,
     /// Addresses with prefix length, for example `192.168.7.1/24`.
     pub addresses: Spanned<Vec<Cidr>>,
+    /// Does the adapter verify and make checksums, cut large sends, and have a reserved key for all memory?
+    #[serde(default)]
+    pub offloads: bool,
     /// Properties of the link, set before it is opened, as `dladm set-linkprop` does: `{ linkmode = "ud" }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, Spanned<PropertyText>>,
