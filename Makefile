@@ -10,7 +10,7 @@ FOREIGN ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test modules coverage audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate
+.PHONY: help run test modules coverage audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -26,6 +26,7 @@ help:
 	@echo 'make try-gate GATE=dir         both, on a copy of that gate, with every name resolved'
 	@echo 'make abi-check GATE=dir        compare the kernel interface we assume with the headers of that gate'
 	@echo 'make run-gate GATE=dir         make run, through modules with shims compiled against those headers'
+	@echo 'make package   an archive that puts the driver on an illumos machine and takes it away again'
 	@echo 'make help      this list'
 
 run:
@@ -86,3 +87,7 @@ run-gate:
 	@sh tools/setup.sh run
 	@$(GATE_TOOL) modules '$(THE_GATE)' --kernel proto/gate/kernel
 	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED)) --proto proto/gate/kernel
+
+package: audit
+	@$(GATE_TOOL) manifests
+	@$(GATE_TOOL) package

@@ -12,5 +12,6 @@ pub mod make;
 pub mod manifest;
 pub mod modules;
 pub mod overlay;
+pub mod package;
 pub mod plan;
 pub mod record;

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use gate::abi::{self, Difference, Report};
 use gate::gate::Gate;
 use gate::plan::{self, Plan};
-use gate::{apply, check, manifest, modules};
+use gate::{apply, check, manifest, modules, package};
 
 /// The way of the modules into an illumos gate.
 #[derive(Parser)]
@@ -49,6 +49,12 @@ enum Action {
     Manifests {
         /// The files or directories; ours if none is named.
         paths: Vec<PathBuf>,
+    },
+    /// Make the installable archive from what is built.
+    Package {
+        /// Where to put it.
+        #[arg(long, value_name = "DIR", default_value = "target/package")]
+        output: PathBuf,
     },
     /// Resolve every module, object, dependency and path that the additions name.
     Check {
@@ -97,6 +103,10 @@ fn run(args: &Args) -> Result<bool> {
             findings.iter().for_each(|finding| println!("{finding}"));
             println!("{} manifests, {} findings", files.len(), findings.len());
             Ok(findings.is_empty())
+        }
+        Action::Package { output } => {
+            println!("{}", package::archive(&tree, &tree.join("proto"), output)?.display());
+            Ok(true)
         }
         Action::Check { gate } => {
             let findings = check::check(&tree, &Gate::headers(gate)?)?;
