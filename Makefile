@@ -7,6 +7,7 @@ CARGO ?= cargo
 SCENARIO ?= scenarios/two-hosts.toml
 SEED ?=
 FOREIGN ?=
+SM ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
@@ -14,7 +15,7 @@ KERNEL_TARGET := x86_64-unknown-none
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
-	@echo '               (SCENARIO=file.toml, SEED=number), then, as root, Linux programs over the drivers'
+	@echo '               (SCENARIO=file.toml, SEED=number, SM=opensm for a real OpenSM), then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
 	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too)'
 	@echo 'make modules   build the kernel modules into proto/kernel'
@@ -30,10 +31,10 @@ help:
 	@echo 'make help      this list'
 
 run:
-	@sh tools/setup.sh run
+	@SM='$(SM)' sh tools/setup.sh run
 	@$(CARGO) run -p kmod -- build
-	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED))
-	@$(CARGO) run --quiet -p ibdlab -- run --live scenarios/linux-programs.toml
+	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED)) $(if $(SM),--sm $(SM))
+	@$(CARGO) run --quiet -p ibdlab -- run --live $(if $(SM),--sm $(SM)) scenarios/linux-programs.toml
 
 test:
 	@sh tools/setup.sh test

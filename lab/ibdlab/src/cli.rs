@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::report::SmKind;
 use crate::scenario::ModuleOverride;
 
 /// illumos hosts with real kernel modules on a software InfiniBand fabric.
@@ -31,6 +32,9 @@ pub struct RunArgs {
     /// All threads on the wall clock instead of one at a time in virtual time.
     #[arg(long)]
     pub live: bool,
+    /// The subnet manager.
+    #[arg(long, value_enum, default_value_t)]
+    pub sm: SmKind,
     /// Another object for a module of one host.
     #[arg(long = "module", value_name = "HOST/NAME=PATH")]
     pub modules: Vec<ModuleOverride>,
@@ -55,6 +59,11 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// Whether all threads run on the wall clock: asked for, or because a real subnet manager does.
+    pub fn live(&self) -> bool {
+        self.live || self.sm == SmKind::Opensm
+    }
+
     /// Where the objects are.
     pub fn proto(&self) -> PathBuf {
         let default = if self.coverage.is_some() { COUNTING } else { SHIPPED };

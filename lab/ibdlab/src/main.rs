@@ -37,7 +37,8 @@ fn run_command(args: RunArgs) -> Result<bool> {
     let suppress = args.suppress.as_deref().map(suppress::load).transpose()?.unwrap_or_default();
     let options = Options {
         seed,
-        live: args.live,
+        live: args.live(),
+        sm: args.sm,
         proto: proto.clone(),
         modules: args.modules,
         suppress,

@@ -11,6 +11,17 @@ use serde_json::{Map, Value};
 
 use crate::coverage::Blocks;
 
+/// Which subnet manager a fabric has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum SmKind {
+    /// The lab's own.
+    #[default]
+    Embedded,
+    /// A real OpenSM on a real ibsim; in real time, so this implies --live.
+    Opensm,
+}
+
 /// The whole run.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -18,6 +29,7 @@ pub struct Report {
     pub seed: u64,
     /// `virtual` or `live`.
     pub mode: &'static str,
+    pub sm: SmKind,
     pub ok: bool,
     pub steps: Vec<StepReport>,
     /// Kernel calls the modules made, and a hash over their order (virtual time only).

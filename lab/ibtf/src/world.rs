@@ -5,11 +5,11 @@ use crate::dma::HostDma;
 use crate::ibcm::Ibcm;
 use crate::ibtl::{self, Device, HostEvents, Ibtl, Opaque};
 use crate::nexus;
-use crate::saa::EmbeddedSm;
+use crate::saa::{EmbeddedSm, Manager, OpenSmManager, SubnetError, SubnetManager};
 use fabric::capture::ErfPcapng;
 use fabric::{Clock, Fabric, Guid, Hca, HcaConfig, WeakFabric};
 use fakekernel::{Ctx, HostMutex, Kernel, Machine, Nanos, WaitQueue};
-use sm::SmConfig;
+use sm::{Partition, SmConfig};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -26,7 +26,7 @@ struct Inner {
     fabric: Fabric,
     /// Where the fabric's threads run.
     service: Kernel,
-    sm: HostMutex<Option<Arc<EmbeddedSm>>>,
+    manager: HostMutex<Option<Manager>>,
     /// Hosts with an HCA.
     hosts: HostMutex<Vec<Kernel>>,
 }
@@ -53,7 +53,7 @@ impl InfiniBand {
         InfiniBand(Arc::new(Inner {
             fabric,
             service,
-            sm: HostMutex::new(None),
+            manager: HostMutex::new(None),
             hosts: HostMutex::new(Vec::new()),
         }))
     }
@@ -83,8 +83,8 @@ impl InfiniBand {
         self.connect(host);
         ibtl::add_device(host, &device);
         nexus::configure(host);
-        if let Some(sm) = self.sm() {
-            sm.links_changed();
+        if let Some(manager) = self.subnet_manager() {
+            manager.links_changed();
         }
         Ok(hca)
     }
@@ -100,8 +100,8 @@ impl InfiniBand {
         ibtl::remove_device(host, &device).map_err(|names| RemoveError::Held(guid, names))?;
         device.hca.remove();
         nexus::remove_hca(host, guid);
-        if let Some(sm) = self.sm() {
-            sm.links_changed();
+        if let Some(manager) = self.subnet_manager() {
+            manager.links_changed();
         }
         Ok(())
     }
@@ -109,38 +109,62 @@ impl InfiniBand {
     /// Starts the embedded subnet manager; it first looks around after `delay`. Hosts reach it from now on.
     pub fn start_sm(&self, config: SmConfig, delay: Nanos) -> Arc<EmbeddedSm> {
         let sm = EmbeddedSm::start(&self.0.service, self.0.fabric.clone(), config, delay);
-        *self.0.sm.lock() = Some(sm.clone());
+        self.manage(Manager::Embedded(sm.clone()));
+        sm
+    }
+
+    /// Starts a real OpenSM for the adapters that are there now; waits until it has brought every port up. Hosts reach it from
+    /// now on. Only in a live machine.
+    ///
+    /// # Errors
+    /// What is missing, or why it did not come up.
+    pub fn start_opensm(&self, partitions: Vec<Partition>) -> Result<Arc<OpenSmManager>, SubnetError> {
+        let manager = OpenSmManager::start(&self.0.service, &self.0.fabric, partitions)?;
+        self.manage(Manager::Other(manager.clone()));
+        Ok(manager)
+    }
+
+    fn manage(&self, manager: Manager) {
+        *self.0.manager.lock() = Some(manager);
         let hosts = self.0.hosts.lock().clone();
         for host in &hosts {
             self.connect(host);
         }
-        sm
     }
 
     /// The subnet manager, if one was started.
     #[must_use]
+    pub fn subnet_manager(&self) -> Option<Arc<dyn SubnetManager>> {
+        self.0.manager.lock().as_ref().map(Manager::any)
+    }
+
+    /// The subnet manager, if it is the embedded one: only that can be told to do things wrong.
+    #[must_use]
     pub fn sm(&self) -> Option<Arc<EmbeddedSm>> {
-        self.0.sm.lock().clone()
+        match &*self.0.manager.lock() {
+            Some(Manager::Embedded(sm)) => Some(sm.clone()),
+            _ => None,
+        }
     }
 
     fn connect(&self, host: &Kernel) {
-        if let Some(sm) = self.sm() {
-            Ibcm::of(host).connect(sm);
+        if let Some(manager) = self.subnet_manager() {
+            Ibcm::of(host).connect(manager);
         }
     }
 
     /// Pulls or plugs a port's cable; false if there is no such port.
     pub fn set_cable(&self, port: Guid, plugged: bool) -> bool {
-        match self.sm() {
-            Some(sm) => sm.set_cable(port, plugged),
+        match self.subnet_manager() {
+            Some(manager) => manager.set_cable(port, plugged),
             None => self.0.fabric.set_cable(port, plugged).is_ok(),
         }
     }
 
     /// Switches a port off or on; false if there is no such port.
     pub fn set_port_enabled(&self, port: Guid, enabled: bool) -> bool {
-        match self.sm() {
-            Some(sm) => sm.set_port_enabled(port, enabled),
+        match self.subnet_manager() {
+            Some(manager) => manager.set_port_enabled(port, enabled),
             None => self.0.fabric.set_port_enabled(port, enabled).is_ok(),
         }
     }

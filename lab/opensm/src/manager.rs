@@ -219,15 +219,23 @@ impl OpenSm {
         Err(Error::Unanswered(format!("a query of {:?}: {last}", R::ATTRIBUTE)))
     }
 
-    /// Pulls or plugs the cable of `port`. OpenSM is told by the switch's trap.
+    /// Pulls or plugs the cable of `port`, and waits until that is done. OpenSM is told by the switch's trap.
     ///
     /// # Errors
-    /// [`Error::UnknownPort`]; [`Error::Io`] when ibsim is gone.
+    /// [`Error::UnknownPort`]; [`Error::Io`], [`Error::Ended`] and [`Error::NotReady`] when ibsim does not do it.
     pub fn set_link(&self, port: Guid, plugged: bool) -> Result<(), Error> {
         let adapters = self.topology.adapters();
         let adapter = adapters.iter().find(|adapter| adapter.port == port).ok_or(Error::UnknownPort(port))?;
         let verb = if plugged { "ReLink" } else { "Unlink" };
-        locked(&self.programs).ibsim.type_line(&format!("{verb} \"{}\"[1]", adapter.name))
+        let client = self.client(port)?;
+        let is_done = || {
+            let data = client.get(Route::Own, attribute::PORT_INFO, 1).ok()?;
+            let info = PortInfo::parse(&data)?;
+            ((info.port_physical_state == LINK_UP) == plugged).then_some(())
+        };
+        let ibsim = &mut locked(&self.programs).ibsim;
+        ibsim.type_line(&format!("{verb} \"{}\"[1]", adapter.name))?;
+        ibsim.wait_ready(PATIENCE, is_done)
     }
 
     /// Other partitions from now on: OpenSM reads the file again.

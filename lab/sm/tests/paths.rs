@@ -1,4 +1,4 @@
-//! One row per path request: what OpenSM answers.
+//! Paths: what the answers hold. Which are found stands in the request table.
 
 mod world;
 
@@ -37,70 +37,6 @@ fn partitioned() -> World {
             .with_members(Ports::One(A), Membership::Limited)
             .with_members(Ports::One(C), Membership::Limited),
     ])
-}
-
-#[test]
-fn requests_find_paths_or_nothing_as_opensm_does() {
-    type Row = (&'static str, fn() -> World, u64, fn(&mut PathRecord), usize);
-    let rows: [Row; 14] = [
-        ("to B", World::open, IPOIB, |_| (), 1),
-        ("to itself", World::open, IPOIB, |r| r.dgid = gid(A), 1),
-        ("to a port nobody has", World::open, IPOIB, |r| r.dgid = gid(NOBODY), 0),
-        ("to another subnet", World::open, IPOIB, |r| r.dgid.prefix = 0x1234, 0),
-        ("from another subnet", World::open, IPOIB, |r| r.sgid.prefix = 0x1234, 0),
-        ("in a partition neither has", World::open, IPOIB, |r| r.p_key = PKey(0x8001), 0),
-        ("in a shared partition, full and limited", partitioned, IPOIB, |r| r.p_key = PKey(0x8001), 1),
-        ("in the limited form of a shared partition", partitioned, IPOIB, |r| r.p_key = PKey(0x0001), 1),
-        ("between limited members", partitioned, IPOIB, |r| (r.dgid, r.p_key) = (gid(C), PKey(2)), 0),
-        ("between ports that share no partition", partitioned, IPOIB & !mask::P_KEY, |r| r.dgid = gid(C), 0),
-        (
-            "with an MTU above the link's",
-            World::open,
-            IPOIB | mask::MTU_SELECTOR | mask::MTU,
-            |r| r.mtu = Bound { selector: Selector::Greater, value: 4 },
-            0,
-        ),
-        (
-            "with an exact smaller MTU",
-            World::open,
-            IPOIB | mask::MTU_SELECTOR | mask::MTU,
-            |r| r.mtu = Bound::exactly(3),
-            1,
-        ),
-        (
-            "with an exact other rate",
-            World::open,
-            IPOIB | mask::RATE_SELECTOR | mask::RATE,
-            |r| r.rate = Bound::exactly(2),
-            0,
-        ),
-        ("none of them", World::open, IPOIB, |r| r.numb_path = 0, 0),
-    ];
-    for (what, world, mask, edit, expect) in rows {
-        let mut world = world();
-        let mut asked = path(gid(B));
-        edit(&mut asked);
-        assert_eq!(world.ask_table(A, mask, &asked).expect(what).len(), expect, "{what}");
-    }
-}
-
-#[test]
-fn malformed_requests_are_refused() {
-    let mut world = World::open();
-    let asked =
-        |mtu, rate| PathRecord { mtu: Bound::exactly(mtu), rate: Bound::exactly(rate), ..path(gid(B)) };
-    let mtu = IPOIB | mask::MTU_SELECTOR | mask::MTU;
-    assert_eq!(world.ask_table(A, mtu, &asked(9, 3)), Err(Status::REQ_INVALID));
-    let rate = IPOIB | mask::RATE_SELECTOR | mask::RATE;
-    assert_eq!(world.ask_table(A, rate, &asked(4, 1)), Err(Status::REQ_INVALID));
-    let half = world.ask_table(A, IPOIB | 1, &asked(4, 3));
-    assert_eq!(half, Err(Status::REQ_INSUFFICIENT_COMPONENTS), "half a service ID");
-    let other = PathRecord { slid: world.lid(B), ..path(gid(B)) };
-    assert_eq!(
-        world.ask_table(A, IPOIB | mask::SLID, &other),
-        Err(Status::REQ_INVALID),
-        "SGID and SLID disagree"
-    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::coverage::Blocks;
 use crate::report::{Report, StepReport, Trace};
+use crate::report::SmKind;
 use crate::scenario::{ModuleOverride, Scenario, Step};
 use crate::suppress::for_objects;
 
@@ -26,6 +27,8 @@ use world::World;
 pub struct Options {
     pub seed: u64,
     pub live: bool,
+    /// Which subnet manager; a real one needs `live`.
+    pub sm: SmKind,
     /// `proto/kernel` of the build.
     pub proto: PathBuf,
     pub modules: Vec<ModuleOverride>,
@@ -39,7 +42,7 @@ impl Options {
     /// In virtual time with the objects below `proto`, our own on every host.
     pub fn new(seed: u64, proto: PathBuf) -> Self {
         let (modules, suppress) = (Vec::new(), Suppressions::default());
-        Self { seed, live: false, proto, modules, suppress, capture: None }
+        Self { seed, live: false, sm: SmKind::Embedded, proto, modules, suppress, capture: None }
     }
 }
 
@@ -52,6 +55,9 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     if scenario.uses_linux() && !options.live {
         bail!("this scenario has TUN devices, which need --live");
     }
+    if options.sm == SmKind::Opensm && !options.live {
+        bail!("OpenSM does not live in virtual time: it needs --live");
+    }
     let objects = Objects::find(&scenario, &options)?;
     let config = if options.live { Config::live() } else { Config::seeded(options.seed) };
     let machine =
@@ -60,6 +66,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         scenario: scenario.name.clone(),
         seed: options.seed,
         mode: if options.live { "live" } else { "virtual" },
+        sm: options.sm,
         ok: false,
         steps: Vec::new(),
         trace: None,
@@ -127,13 +134,13 @@ fn run_steps(
 ) -> Result<Vec<StepReport>> {
     let (sender, receiver) = mpsc::channel();
     let names: Vec<&'static str> = scenario.step.iter().map(|step| step.get_ref().name()).collect();
-    let (on, capture, seed) = (machine.clone(), options.capture.clone(), options.seed);
+    let (on, capture, seed, sm) = (machine.clone(), options.capture.clone(), options.seed, options.sm);
     let outcome = std::thread::scope(|scope| {
         let ended = AtEnd(sender.clone());
         let running = scope.spawn(move || {
             let _ended = ended;
             on.clone().run(move || -> Result<()> {
-                let mut world = World::build(&on, &scenario, objects, seed, capture)?;
+                let mut world = World::build(&on, &scenario, objects, seed, capture, sm)?;
                 for step in &scenario.step {
                     let report = world.step(step.get_ref());
                     let failed = !report.ok;
@@ -195,6 +202,7 @@ impl Step {
             Step::Trouble(_) => "trouble",
             Step::LinuxPing(_) => "linux-ping",
             Step::LinuxFetch(_) => "linux-fetch",
+            Step::Memberships(_) => "memberships",
             Step::Counts(_) => "counts",
             Step::Unload(_) => "unload",
         }

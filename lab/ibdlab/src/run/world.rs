@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use fabric::{HcaAttr, HcaConfig, Mtu};
 use fakekernel::{Machine, Nanos};
 use lab_ibtf::InfiniBand;
@@ -14,9 +14,11 @@ use super::host_run::HostRun;
 use super::objects::Objects;
 use super::recording::Recording;
 use super::steps;
-use crate::report::{Findings, StepReport};
+use crate::report::{Findings, SmKind, StepReport};
 use crate::scenario::{HostSpec, PartitionSpec, Scenario, Step};
 
+/// What every port of ibsim has as its NeighborMTU.
+const IBSIM_MTU: u32 = 2048;
 /// Node GUIDs of the hosts' adapters count up from here; a port's is its node's plus one.
 const FIRST_GUID: u64 = 0x0002_c903_0000_1000;
 
@@ -39,6 +41,7 @@ impl World {
         objects: Objects,
         seed: u64,
         capture: Option<PathBuf>,
+        sm: SmKind,
     ) -> Result<Self> {
         let infiniband = InfiniBand::new(machine, seed);
         let mut hosts = Vec::new();
@@ -46,7 +49,7 @@ impl World {
             hosts.push(add_host(machine, &infiniband, scenario, spec.get_ref(), n as u64, &objects, seed)?);
         }
         let recording = Recording::begin(&infiniband, scenario, capture)?;
-        let sa_habit = start_sm(&infiniband, scenario);
+        let sa_habit = start_sm(&infiniband, scenario, sm)?;
         Ok(Self { machine: machine.clone(), infiniband, hosts, recording, sa_habit })
     }
 
@@ -82,6 +85,7 @@ impl World {
             Step::Trouble(step) => steps::trouble(self, step),
             Step::LinuxPing(ping) => steps::linux_ping(self, ping),
             Step::LinuxFetch(fetch) => steps::linux_fetch(self, fetch),
+            Step::Memberships(_) => steps::memberships(self),
             Step::Counts(_) => steps::counts(self),
             Step::Unload(_) => steps::unload(self),
         };
@@ -99,6 +103,10 @@ impl World {
 
     /// What a person would look at first after a failure.
     fn examine(&self, findings: Findings) -> Findings {
+        let findings = match self.infiniband.subnet_manager().map(|manager| manager.health()) {
+            Some(Err(error)) => findings.fact("subnet manager", error.to_string()),
+            _ => findings,
+        };
         self.hosts.iter().fold(findings, |findings, host| findings.fact(host.name.clone(), host.examine()))
     }
 
@@ -141,8 +149,13 @@ fn add_host(
     Ok(HostRun::new(spec, kernel, port, objects.path(name, spec.driver.name()).to_owned(), seed))
 }
 
-fn start_sm(infiniband: &InfiniBand, scenario: &Scenario) -> Option<Fault> {
+fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Result<Option<Fault>> {
     let partitions = scenario.partition.iter().map(|spec| partition(spec.get_ref())).collect();
+    if sm == SmKind::Opensm {
+        within_opensm(scenario)?;
+        infiniband.start_opensm(partitions)?;
+        return Ok(None);
+    }
     let config = SmConfig { partitions, ..SmConfig::default() };
     let sm = infiniband.start_sm(config, Nanos::from_millis(1));
     let delay = sm::Nanos::from_millis(scenario.fabric.sa_delay_ms);
@@ -150,7 +163,16 @@ fn start_sm(infiniband: &InfiniBand, scenario: &Scenario) -> Option<Fault> {
     if let Some(habit) = habit {
         sm.faults(|script| script.push(habit));
     }
-    habit
+    Ok(habit)
+}
+
+/// What ibsim's links and OpenSM cannot be asked for.
+fn within_opensm(scenario: &Scenario) -> Result<()> {
+    let larger = scenario.partition.iter().find(|spec| *spec.get_ref().mtu.get_ref() > IBSIM_MTU);
+    if let Some(partition) = larger {
+        bail!("ibsim's links carry {IBSIM_MTU} bytes, partition {:#06x} wants more", partition.get_ref().pkey.get_ref());
+    }
+    Ok(())
 }
 
 fn partition(spec: &PartitionSpec) -> Partition {

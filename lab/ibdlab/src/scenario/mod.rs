@@ -48,7 +48,7 @@ pub struct FabricSpec {
     pub mtu: Spanned<u32>,
     /// Do adapters hand a sender's own multicast back to it?
     pub multicast_loopback: bool,
-    /// How long the subnet administrator takes to answer, in milliseconds.
+    /// How long the embedded subnet administrator takes to answer, in milliseconds; OpenSM takes its own time.
     pub sa_delay_ms: u64,
 }
 
@@ -128,6 +128,8 @@ pub enum Step {
     LinuxPing(LinuxPingStep),
     /// A file from a web server to curl between two hosts with TUN devices.
     LinuxFetch(LinuxFetchStep),
+    /// Each host's port is in the groups it has enabled, and in no other, as the subnet administrator has it.
+    Memberships(Nothing),
     /// Drivers' statistics against the capture.
     Counts(Nothing),
     /// Close links, detach instances, unload modules, look for leaks.

@@ -2,10 +2,15 @@
 //! redirection, reports to whoever listens.
 
 mod embedded;
+mod manager;
+mod opensm;
 mod session;
 mod subnet;
 
 pub use embedded::EmbeddedSm;
+pub(crate) use manager::Manager;
+pub use manager::{GroupMembers, SubnetError, SubnetManager};
+pub use opensm::OpenSmManager;
 pub(crate) use session::{Listener, PortId, Request, SaError, Session, port_id};
 
 use std::sync::Arc;

@@ -99,7 +99,7 @@ fn port_info(port: &PortView) -> PortInfo {
     }
 }
 
-const fn port_state(state: sm::PortState) -> PortState {
+pub(super) const fn port_state(state: sm::PortState) -> PortState {
     match state {
         sm::PortState::Down => PortState::Down,
         sm::PortState::Init => PortState::Init,

@@ -46,9 +46,9 @@ pub struct World {
 }
 
 /// Ports tests have, by number.
-pub const A: Guid = Guid(0xa);
-pub const B: Guid = Guid(0xb);
-pub const C: Guid = Guid(0xc);
+pub const A: Guid = Guid(0x0002_c903_0000_1001);
+pub const B: Guid = Guid(0x0002_c903_0000_1011);
+pub const C: Guid = Guid(0x0002_c903_0000_1021);
 /// A port nobody has.
 pub const NOBODY: Guid = Guid(0xdead);
 
@@ -58,7 +58,7 @@ pub fn endport(guid: Guid) -> Endport {
         node_type: NodeType::ChannelAdapter,
         num_ports: 1,
         system_image_guid: guid,
-        node_guid: Guid(guid.0 << 8),
+        node_guid: Guid(guid.0 - 1),
         port_guid: guid,
         partition_cap: 8,
         device_id: 0,

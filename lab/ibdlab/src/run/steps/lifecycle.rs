@@ -6,6 +6,7 @@ use fakekernel::Nanos;
 use lab_gldv3::LinkState;
 use sm::partition::broadcast_mgid;
 
+use super::memberships::{manager, no_memberships};
 use crate::ip::apps::{Outcome, Ping};
 use crate::report::Findings;
 use crate::run::world::World;
@@ -57,33 +58,19 @@ pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
         ensure!(up, "{}: {} is not up after {} ms", host.name, host.link(), step.within_ms);
         host.link_is_up()?;
         let speed = host.statistics()?.ifspeed / 1_000_000_000;
-        while !broadcast_members(world, host.pkey).contains(&host.port) {
+        let (manager, broadcast) = (manager(world)?, broadcast_mgid(sm::PKey(host.pkey), SCOPE));
+        while !manager.is_member(broadcast, sm::Guid(host.port.0))? {
             ensure!(
                 world.machine.now() < deadline,
-                "{}: port {} is not among the broadcast group's members {:?} at the SA",
+                "{}: port {} is no member of {broadcast} at the SA",
                 host.name,
-                host.port,
-                broadcast_members(world, host.pkey)
+                host.port
             );
             fakekernel::sleep(Nanos::from_millis(1));
         }
         lines.push(format!("{}: {} up, {speed} Gb/s, broadcast group joined", host.name, host.link()));
     }
     Ok(Findings::new(lines.join("\n")))
-}
-
-/// Ports that the SA has as members of a partition's broadcast group.
-pub fn broadcast_members(world: &World, pkey: u16) -> Vec<fabric::Guid> {
-    let Some(sm) = world.infiniband.sm() else { return Vec::new() };
-    let broadcast = broadcast_mgid(sm::PKey(pkey), SCOPE);
-    sm.inspect(|sm| {
-        sm.sa()
-            .groups()
-            .filter(|(record, _)| record.mgid == broadcast)
-            .flat_map(|(_, members)| members)
-            .map(|guid| fabric::Guid(guid.0))
-            .collect()
-    })
 }
 
 /// A port goes down and up again; the link follows, and what was resolved still works.
@@ -144,19 +131,6 @@ pub fn unload(world: &mut World) -> Result<Findings> {
             ensure!(left.is_empty(), "{}: {module} left {left:?}", host.name);
         }
     }
-    let left = memberships(world);
-    ensure!(left.is_empty(), "memberships left at the SA: {}", left.join(", "));
+    no_memberships(world)?;
     Ok(Findings::new("modules unloaded; nothing left in the kernels or at the SA"))
-}
-
-fn memberships(world: &World) -> Vec<String> {
-    let Some(sm) = world.infiniband.sm() else { return Vec::new() };
-    sm.inspect(|sm| {
-        sm.sa()
-            .groups()
-            .flat_map(|(record, members)| {
-                members.into_iter().map(move |port| format!("{} in {}", port, record.mgid))
-            })
-            .collect()
-    })
 }

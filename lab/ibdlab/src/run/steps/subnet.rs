@@ -4,57 +4,14 @@ use anyhow::{Context, Result, anyhow, ensure};
 use fabric::{Guid, PKey};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
-use sm::Lid;
 
-use super::lifecycle::{broadcast_members, reachable};
+use super::lifecycle::reachable;
 use crate::report::Findings;
-use crate::run::host_run::HostRun;
 use crate::run::world::World;
-use crate::scenario::{HcaRemovalStep, PkeyMovesStep, SmRestartStep};
+use crate::scenario::{HcaRemovalStep, PkeyMovesStep};
 
-/// A new manager gives out other multicast LIDs than the old one did.
-const MLIDS_LATER: u16 = 16;
-/// How often the wait for a state looks again.
-const POLL: Nanos = Nanos::from_millis(10);
 /// A P_Key nobody has a use for, to fill the table in front of the one that moved.
 const FILLER: u16 = 0x7ffe;
-
-/// See [`crate::scenario::Step::SmRestart`].
-pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
-    let sm = world.infiniband.sm().ok_or_else(|| anyhow!("there is no embedded subnet manager"))?;
-    sm.stop();
-    let back = world.machine.now() + Nanos::from_millis(step.away_ms);
-    let mut answered = 0;
-    while world.machine.now() < back {
-        all_reachable(world)?;
-        answered += 1;
-        fakekernel::sleep(Nanos::from_millis(100));
-    }
-    sm.restart(Lid(Lid::FIRST_MULTICAST.0 + MLIDS_LATER));
-    let since = world.machine.now();
-    let deadline = since + Nanos::from_millis(step.within_ms);
-    while let Some(absent) = first_not_a_member(world) {
-        ensure!(
-            world.machine.now() < deadline,
-            "{} ms after the new manager came, {absent} is not in its broadcast group",
-            step.within_ms
-        );
-        all_reachable(world)?;
-        fakekernel::sleep(POLL);
-    }
-    all_reachable(world)?;
-    let took = world.machine.now().since(since);
-    let text = format!(
-        "unicast answered {answered} times without a manager; every host a member again {took} after the new one came"
-    );
-    Ok(Findings::new(text).fact("rejoined_us", took.0 / 1_000))
-}
-
-/// A host that its partition's broadcast group lacks.
-fn first_not_a_member(world: &World) -> Option<&str> {
-    let lacks = |host: &&HostRun| !broadcast_members(world, host.pkey).contains(&host.port);
-    world.hosts.iter().find(lacks).map(|host| host.name.as_str())
-}
 
 fn all_reachable(world: &World) -> Result<()> {
     world.hosts.iter().try_for_each(|host| reachable(world, &host.name))
@@ -62,6 +19,7 @@ fn all_reachable(world: &World) -> Result<()> {
 
 /// See [`crate::scenario::Step::PkeyMoves`].
 pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
+    ensure!(world.infiniband.sm().is_some(), "only the embedded subnet manager leaves other hands' P_Keys alone");
     let name = step.host.get_ref();
     let (port, pkey) = {
         let host = world.host(name)?;

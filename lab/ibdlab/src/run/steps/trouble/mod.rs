@@ -18,6 +18,8 @@ use crate::run::world::World;
 use crate::scenario::TroubleStep;
 use crate::scenario::trouble::Event;
 
+pub(super) use settle::wanted_groups;
+
 use hand::{Hand, Task};
 use subnet::{Subnet, Undo};
 

@@ -164,7 +164,8 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
     Ok(missing)
 }
 
-fn wanted_groups(host: &HostRun) -> Result<BTreeSet<Gid>> {
+/// The groups that IP enabled on a host's link, and its broadcast group.
+pub fn wanted_groups(host: &HostRun) -> Result<BTreeSet<Gid>> {
     let broadcast = broadcast_mgid(sm::PKey(host.pkey), SCOPE);
     let groups = host.ip()?.with_upper(|upper| upper.link_groups());
     let mut wanted: BTreeSet<Gid> = groups.iter().map(|group| on_link(group, host.pkey)).collect();

@@ -1,0 +1,109 @@
+//! Who is in which group, as the subnet administrator has it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, anyhow, ensure};
+use fakekernel::Nanos;
+use lab_ibtf::saa::{GroupMembers, SubnetManager};
+use std::sync::Arc;
+
+use super::trouble::wanted_groups;
+use crate::report::Findings;
+use crate::run::host_run::HostRun;
+use crate::run::world::World;
+
+/// A subnet administrator's own list may lag behind.
+const PATIENCE: Nanos = Nanos::from_secs(30);
+const POLL: Nanos = Nanos::from_millis(50);
+
+/// Every group that IP enabled on a host has its port as a member: asked one by one, and found in the administrator's own
+/// list, which has no host in any other group.
+pub fn memberships(world: &mut World) -> Result<Findings> {
+    let manager = manager(world)?;
+    let mut memberships = 0;
+    for host in &world.hosts {
+        for mgid in wanted(host)? {
+            let member = manager.is_member(mgid, sm::Guid(host.port.0))?;
+            ensure!(member, "{}: port {} is no member of {mgid} at the SA", host.name, host.port);
+            memberships += 1;
+        }
+    }
+    let groups = until(world, || {
+        let groups = manager.groups()?;
+        let odd = world.hosts.iter().find_map(|host| difference(host, &groups).transpose()).transpose()?;
+        Ok(odd.map_or(Ok(groups), Err))
+    })?;
+    let text = format!(
+        "{memberships} memberships of {} hosts asked for one by one and found in the list of {}: {} groups",
+        world.hosts.len(),
+        manager.name(),
+        groups.len()
+    );
+    let line = |group: &GroupMembers| {
+        let members: Vec<String> = group.members.iter().map(ToString::to_string).collect();
+        (format!("{} {}", group.mlid, group.mgid), members)
+    };
+    let listed: serde_json::Map<String, serde_json::Value> =
+        groups.iter().map(line).map(|(name, members)| (name, members.into())).collect();
+    Ok(Findings::new(text).fact("memberships", memberships).fact("groups", listed))
+}
+
+/// No port of ours is in any group.
+pub fn no_memberships(world: &World) -> Result<()> {
+    let Some(manager) = world.infiniband.subnet_manager() else { return Ok(()) };
+    until(world, || {
+        let groups = manager.groups()?;
+        let left: Vec<String> = groups.iter().flat_map(one_by_one).collect();
+        let left = left.join(", ");
+        Ok(if left.is_empty() { Ok(()) } else { Err(format!("memberships left at the SA: {left}")) })
+    })
+}
+
+fn one_by_one(group: &GroupMembers) -> impl Iterator<Item = String> + '_ {
+    group.members.iter().map(|port| format!("{port} in {}", group.mgid))
+}
+
+/// Whether every host's port is in all groups that IP enabled on it; the first that is not.
+pub fn first_missing(world: &World) -> Result<Option<String>> {
+    let manager = manager(world)?;
+    for host in &world.hosts {
+        for mgid in wanted(host)? {
+            // A manager that has just come may take its time to answer.
+            if !manager.is_member(mgid, sm::Guid(host.port.0)).unwrap_or(false) {
+                return Ok(Some(format!("{} is not in {mgid}", host.name)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+pub fn manager(world: &World) -> Result<Arc<dyn SubnetManager>> {
+    world.infiniband.subnet_manager().ok_or_else(|| anyhow!("there is no subnet manager"))
+}
+
+fn wanted(host: &HostRun) -> Result<BTreeSet<sm::Gid>> {
+    let sm_gid = |gid: fabric::Gid| sm::Gid { prefix: gid.prefix, guid: gid.guid };
+    Ok(wanted_groups(host)?.into_iter().map(sm_gid).collect())
+}
+
+/// What a list says of a host and should not.
+fn difference(host: &HostRun, groups: &[GroupMembers]) -> Result<Option<String>> {
+    let wanted = wanted(host)?;
+    let has = |group: &&GroupMembers| group.members.iter().any(|port| port.0 == host.port.0);
+    let listed: BTreeSet<sm::Gid> = groups.iter().filter(has).map(|group| group.mgid).collect();
+    let lacks = wanted.difference(&listed).map(|mgid| format!("{} is not listed in {mgid}", host.name));
+    let extra = listed.difference(&wanted).map(|mgid| format!("{} is listed in {mgid}", host.name));
+    Ok(lacks.chain(extra).next())
+}
+
+/// Looks until it is as it should be; what is wrong when the time is over is the error.
+fn until<T>(world: &World, mut look: impl FnMut() -> Result<Result<T, String>>) -> Result<T> {
+    let deadline = world.machine.now() + PATIENCE;
+    loop {
+        match look()? {
+            Ok(value) => return Ok(value),
+            Err(what) => ensure!(world.machine.now() < deadline, "{what}"),
+        }
+        fakekernel::sleep(POLL);
+    }
+}

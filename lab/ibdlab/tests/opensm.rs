@@ -1,0 +1,99 @@
+//! Runs on a real OpenSM, in real time: waits for conditions, with deadlines that a busy machine keeps.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn ibdlab(scenario: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ibdlab"));
+    command.current_dir(root()).arg("run").arg(scenario).args(["--sm", "opensm"]);
+    command
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+#[test]
+fn two_hosts_live_on_opensm_through_a_flap_and_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let report = directory.path().join("report.json");
+    let run = ibdlab(&data("opensm.toml")).arg("--report").arg(&report).output().expect("ibdlab starts");
+    let said = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{said}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(report).expect("the report")).expect("JSON");
+    assert_eq!((&report["sm"], &report["mode"]), (&Value::from("opensm"), &Value::from("live")));
+    let steps = report["steps"].as_array().expect("steps");
+    let facts = |name: &str| &steps.iter().rfind(|step| step["step"] == name).expect(name)["facts"];
+    let echoes = facts("sm-restart")["echoes"].as_u64().expect("a count");
+    assert!(echoes > 20, "{said}");
+    let groups = facts("memberships")["groups"].as_object().expect("groups");
+    let broadcast = groups.iter().find(|(name, _)| name.ends_with("ff12:401b:ffff::ffff:ffff"));
+    let (_, members) = broadcast.expect("the broadcast group in OpenSM's dump");
+    assert_eq!(members.as_array().map(Vec::len), Some(2), "{said}");
+}
+
+/// Processes that work in a directory below this one.
+fn processes_in(directory: &Path) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let inside = processes.filter(|process| {
+        std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
+    });
+    inside.map(|process| std::fs::read_to_string(process.path().join("comm")).unwrap_or_default()).collect()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_no_process_and_no_directory_behind() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = std::fs::canonicalize(directory.path()).expect("it is there");
+    let scenario = place.join("long.toml");
+    let text = std::fs::read_to_string(data("opensm.toml")).expect("the scenario");
+    std::fs::write(&scenario, text.replace("away_ms = 500", "away_ms = 600_000")).expect("a scenario");
+    let mut run = ibdlab(&scenario)
+        .env("TMPDIR", &place)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ibdlab starts");
+    until("OpenSM and ibsim run", || {
+        let running = processes_in(&place);
+        ["opensm\n", "ibsim\n"].iter().all(|name| running.iter().any(|process| process == name))
+    });
+    run.kill().expect("it runs");
+    run.wait().expect("it ends");
+    until("the processes end", || processes_in(&place).is_empty());
+    until("the directory goes", || {
+        let left = std::fs::read_dir(&place).expect("the directory").flatten();
+        !left.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("ibdlab-opensm-"))
+    });
+}
+
+#[test]
+fn what_ibsim_cannot_have_is_refused_in_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let scenario = directory.path().join("many.toml");
+    let host = |n: u32| format!("[[host]]\nname = \"h{n}\"\naddresses = [\"192.168.81.{n}/24\"]\n");
+    let hosts: String = (1..=10).map(host).collect();
+    std::fs::write(&scenario, format!("name = \"ten\"\n{hosts}[[step]]\nattach = {{}}\n")).expect("a scenario");
+    let run = ibdlab(&scenario).output().expect("ibdlab starts");
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success());
+    assert!(said.contains("ibsim serves 10 clients: OpenSM and 9 adapters; this fabric has 10"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

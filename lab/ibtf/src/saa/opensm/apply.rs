@@ -1,0 +1,114 @@
+//! The machine's thread: MADs to sessions, OpenSM's decisions to the fabric.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+
+use fabric::subnet::{PortSet, PortView};
+use fabric::{Lmc, Mtu, PhysState};
+use opensm::{PortSnapshot, Snapshot};
+use sm::{Inbound, Mad, PortState};
+
+use super::super::subnet::port_state;
+use super::{Mailbox, Shared};
+
+/// What there is to do.
+enum Work {
+    Mads(Vec<(Arc<dyn Inbound>, Mad)>),
+    Apply(Option<Snapshot>, bool),
+}
+
+impl Mailbox {
+    fn take(&mut self) -> Option<Work> {
+        if !self.arrived.is_empty() {
+            let inbound = |port| self.inbound.get(port).and_then(Weak::upgrade);
+            let mads = self.arrived.iter().filter_map(|(port, mad)| Some((inbound(port)?, *mad))).collect();
+            self.arrived.clear();
+            return Some(Work::Mads(mads));
+        }
+        if self.relinking > 0 || (self.snapshot.is_none() && !self.reregister) {
+            return None;
+        }
+        self.applying = true;
+        Some(Work::Apply(self.snapshot.take(), std::mem::take(&mut self.reregister)))
+    }
+}
+
+impl Shared {
+    /// Until the machine ends.
+    pub(super) fn run(&self) {
+        let mut applied = Snapshot::default();
+        loop {
+            let mut mail = self.mail.lock();
+            let Some(work) = mail.take() else {
+                drop(self.work.wait(mail));
+                continue;
+            };
+            drop(mail);
+            match work {
+                Work::Mads(mads) => mads.iter().for_each(|(inbound, mad)| inbound.receive(mad)),
+                Work::Apply(snapshot, reregister) => {
+                    self.apply(&mut applied, snapshot, reregister);
+                    self.mail.lock().applying = false;
+                    self.done.wake_all();
+                }
+            }
+        }
+    }
+
+    /// Brings the fabric from what was decided before to what is decided now. Telling a port what it knows tells its host
+    /// nothing.
+    fn apply(&self, applied: &mut Snapshot, snapshot: Option<Snapshot>, reregister: bool) {
+        let new = snapshot.unwrap_or_else(|| applied.clone());
+        self.apply_routes(applied, &new);
+        for view in self.fabric.subnet_ports() {
+            if let Some(port) = new.ports.get(&super::sm_guid(view.attr.guid)) {
+                self.apply_port(&view, port, reregister);
+            }
+        }
+        let routes = new.multicast.or(applied.multicast.take());
+        *applied = Snapshot { ports: new.ports, multicast: routes };
+    }
+
+    fn apply_port(&self, view: &PortView, port: &PortSnapshot, reregister: bool) {
+        let linked = view.attr.phys == PhysState::LinkUp && port.info.port_physical_state == LINK_UP;
+        let Some(state) = PortState::from_wire(port.info.port_state).filter(|_| linked) else { return };
+        let mut p_keys: Vec<fabric::PKey> = port.p_keys.iter().map(|key| fabric::PKey(key.0)).collect();
+        p_keys.resize(view.attr.pkeys.len(), fabric::PKey(0));
+        // The port may go while this is done; then there is nobody to tell.
+        if p_keys != view.attr.pkeys {
+            let _ = self.fabric.set_pkeys(view.attr.guid, &p_keys);
+        }
+        let info = &port.info;
+        let set = PortSet {
+            lid: Some(fabric::Lid(info.lid.0)),
+            lmc: Lmc::new(info.lmc()),
+            state: Some(port_state(state)),
+            sm_lid: Some(fabric::Lid(info.master_sm_lid.0)),
+            sm_sl: fabric::Sl::new(info.master_sm_sl.get()),
+            mtu: Mtu::from_code(info.neighbor_mtu.0),
+            prefix: Some(info.gid_prefix).filter(|prefix| *prefix != 0),
+            subnet_timeout: Some(info.subnet_timeout),
+            init_type_reply: None,
+            // ibsim's ports do not offer it, so that OpenSM asks nobody. What it would say is found out by polling.
+            client_reregister: reregister && state == PortState::Active,
+        };
+        let _ = self.fabric.program_port(view.attr.guid, &set);
+    }
+
+    fn apply_routes(&self, applied: &Snapshot, new: &Snapshot) {
+        let Some(routes) = &new.multicast else { return };
+        let old = applied.multicast.iter().flat_map(|routes| routes.keys());
+        for gone in old.filter(|mlid| !routes.contains_key(mlid)) {
+            self.fabric.set_multicast_route(fabric::Lid(gone.0), &BTreeSet::new());
+        }
+        for (mlid, ports) in routes {
+            if applied.multicast.as_ref().and_then(|old| old.get(mlid)) != Some(ports) {
+                let ports = ports.iter().map(|port| fabric::Guid(port.0)).collect();
+                self.fabric.set_multicast_route(fabric::Lid(mlid.0), &ports);
+            }
+        }
+    }
+}
+
+/// PortInfo's physical state of a port with a link.
+const LINK_UP: u8 = 5;
