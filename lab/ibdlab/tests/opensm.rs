@@ -29,7 +29,8 @@ fn two_hosts_live_on_opensm_through_a_flap_and_a_restart() {
     let run = ibdlab(&data("opensm.toml")).arg("--report").arg(&report).output().expect("ibdlab starts");
     let said = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{said}");
-    let report: Value = serde_json::from_str(&std::fs::read_to_string(report).expect("the report")).expect("JSON");
+    let report: Value =
+        serde_json::from_str(&std::fs::read_to_string(report).expect("the report")).expect("JSON");
     assert_eq!((&report["sm"], &report["mode"]), (&Value::from("opensm"), &Value::from("live")));
     let steps = report["steps"].as_array().expect("steps");
     let facts = |name: &str| &steps.iter().rfind(|step| step["step"] == name).expect(name)["facts"];
@@ -90,7 +91,8 @@ fn what_ibsim_cannot_have_is_refused_in_one_line() {
     let scenario = directory.path().join("many.toml");
     let host = |n: u32| format!("[[host]]\nname = \"h{n}\"\naddresses = [\"192.168.81.{n}/24\"]\n");
     let hosts: String = (1..=10).map(host).collect();
-    std::fs::write(&scenario, format!("name = \"ten\"\n{hosts}[[step]]\nattach = {{}}\n")).expect("a scenario");
+    std::fs::write(&scenario, format!("name = \"ten\"\n{hosts}[[step]]\nattach = {{}}\n"))
+        .expect("a scenario");
     let run = ibdlab(&scenario).output().expect("ibdlab starts");
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(!run.status.success());

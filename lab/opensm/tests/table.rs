@@ -6,6 +6,7 @@ mod table;
 mod world;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -72,8 +73,14 @@ impl Real {
 }
 
 impl Administrator for Real {
-    fn ask(&mut self, request: &Request) -> Option<Answer> {
+    fn ask(&mut self, request: &Request, silent: bool) -> Option<Answer> {
         let asked = self.send(request);
+        while !silent {
+            let answer = self.next_answer()?;
+            if answer.transaction == asked {
+                return Some(whole(&answer));
+            }
+        }
         let marker = Request::of(A, Method::GET, 0, &ClassPortInfo::default());
         let mut markers = 0;
         let mut sent = self.send(&marker);
@@ -108,7 +115,7 @@ fn whole(answer: &SaMad) -> Answer {
 struct Embedded(World);
 
 impl Administrator for Embedded {
-    fn ask(&mut self, request: &Request) -> Option<Answer> {
+    fn ask(&mut self, request: &Request, _: bool) -> Option<Answer> {
         let transaction = self.0.next_transaction();
         let mad = request.mad(transaction, |port| self.0.lid(port));
         self.0.send(request.from, &mad);
@@ -123,6 +130,7 @@ impl Administrator for Embedded {
 /// - LIDs are the manager's choice: a unicast one is replaced by the number of its port.
 /// - The lower half of an MGID that the administrator makes is a number of its own.
 /// - The order of a table's records is that of the administrator's own list.
+/// - ClassPortInfo offers what there is: the embedded administrator has no MultiPathRecord and does not say so.
 fn comparable(answer: Option<Answer>, attribute: Attribute, lids: &BTreeMap<Guid, Lid>) -> Option<Answer> {
     let mut answer = answer?;
     let stride = match usize::from(answer.offset) * 8 {
@@ -133,6 +141,7 @@ fn comparable(answer: Option<Answer>, attribute: Attribute, lids: &BTreeMap<Guid
     for record in &mut records {
         match attribute {
             Attribute::PATH_RECORD => [40, 42].into_iter().for_each(|at| name_lid(record, at, lids)),
+            Attribute::CLASS_PORT_INFO => record[2] &= !MULTIPATH,
             Attribute::MC_MEMBER_RECORD if record[2..4] == [0xa0, 0x1b] && record[1] == 0x12 => {
                 record[8..16].fill(0);
             }
@@ -143,6 +152,9 @@ fn comparable(answer: Option<Answer>, attribute: Attribute, lids: &BTreeMap<Guid
     answer.data = records.concat();
     Some(answer)
 }
+
+/// In the upper byte of the capability mask.
+const MULTIPATH: u8 = 0x04;
 
 fn name_lid(record: &mut [u8], at: usize, lids: &BTreeMap<Guid, Lid>) {
     let lid = Lid(u16::from_be_bytes([record[at], record[at + 1]]));
@@ -166,7 +178,9 @@ fn every_row_of_the_request_table_is_answered_by_opensm_and_by_the_embedded_admi
         }
         assert_eq!(real.sm.answers_cut(), 0, "{subnet:?}: a row asks for more than ibsim carries");
     }
-    println!("SA table: {} of {} rows equal", rows.len() - wrong.len(), rows.len());
+    // Not through the test harness, which keeps what a passing test prints to itself.
+    let equal = rows.len() - wrong.len();
+    writeln!(std::io::stdout(), "SA table: {equal} of {} rows equal", rows.len()).unwrap();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 

@@ -9,7 +9,7 @@ use table::{Administrator, Answer, Request, Subnet};
 use world::World;
 
 impl Administrator for World {
-    fn ask(&mut self, request: &Request) -> Option<Answer> {
+    fn ask(&mut self, request: &Request, _: bool) -> Option<Answer> {
         let transaction = self.next_transaction();
         let mad = request.mad(transaction, |port| self.lid(port));
         self.send(request.from, &mad);

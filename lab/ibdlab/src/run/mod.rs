@@ -14,8 +14,8 @@ use fakekernel::{Config, Halt, Machine, Suppression, Suppressions};
 use serde_json::json;
 
 use crate::coverage::Blocks;
-use crate::report::{Report, StepReport, Trace};
 use crate::report::SmKind;
+use crate::report::{Report, StepReport, Trace};
 use crate::scenario::{ModuleOverride, Scenario, Step};
 use crate::suppress::for_objects;
 

@@ -170,7 +170,10 @@ fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Result<
 fn within_opensm(scenario: &Scenario) -> Result<()> {
     let larger = scenario.partition.iter().find(|spec| *spec.get_ref().mtu.get_ref() > IBSIM_MTU);
     if let Some(partition) = larger {
-        bail!("ibsim's links carry {IBSIM_MTU} bytes, partition {:#06x} wants more", partition.get_ref().pkey.get_ref());
+        bail!(
+            "ibsim's links carry {IBSIM_MTU} bytes, partition {:#06x} wants more",
+            partition.get_ref().pkey.get_ref()
+        );
     }
     Ok(())
 }

@@ -128,7 +128,7 @@ pub enum Step {
     LinuxPing(LinuxPingStep),
     /// A file from a web server to curl between two hosts with TUN devices.
     LinuxFetch(LinuxFetchStep),
-    /// Each host's port is in the groups it has enabled, and in no other, as the subnet administrator has it.
+    /// Each host's port is in the groups it has enabled, as the subnet administrator has it.
     Memberships(Nothing),
     /// Drivers' statistics against the capture.
     Counts(Nothing),

@@ -205,15 +205,17 @@ fn record_len(attribute: Attribute) -> usize {
 
 /// An administrator that can be asked.
 pub trait Administrator {
-    fn ask(&mut self, request: &Request) -> Option<Answer>;
+    /// `silent`: no answer is expected. Otherwise it is worth waiting for.
+    fn ask(&mut self, request: &Request, silent: bool) -> Option<Answer>;
 }
 
 /// Asks what comes before the row and the row itself; then leaves what was joined.
 pub fn play(administrator: &mut dyn Administrator, row: &Row) -> Option<Answer> {
     let mut joined: Vec<McMemberRecord> = Vec::new();
     let mut answer = None;
-    for request in row.before.iter().chain([&row.ask]) {
-        answer = administrator.ask(request);
+    let silent = row.before.iter().map(|_| false).chain([row.expect == Expect::Silence]);
+    for (request, silent) in row.before.iter().chain([&row.ask]).zip(silent) {
+        answer = administrator.ask(request, silent);
         let is_join = request.method == Method::SET && request.attribute == Attribute::MC_MEMBER_RECORD;
         if let Some(granted) = answer.as_ref().filter(|answer| is_join && answer.status == Status::SUCCESS) {
             joined.push(McMemberRecord::parse(&granted.data).expect("a whole record"));
@@ -225,7 +227,7 @@ pub fn play(administrator: &mut dyn Administrator, row: &Row) -> Option<Answer> 
             let leave = McMemberRecord { join_state: one, ..record };
             let from = Guid(record.port_gid.guid);
             // Most of them are refused: it is in few of these ways.
-            administrator.ask(&Request::of(from, Method::DELETE, mc_member_mask::JOIN, &leave));
+            administrator.ask(&Request::of(from, Method::DELETE, mc_member_mask::JOIN, &leave), false);
         }
     }
     answer

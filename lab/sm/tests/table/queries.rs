@@ -75,12 +75,7 @@ fn paths() -> Vec<Row> {
             0,
         ),
         row("a path with an exact smaller MTU", MTU, |r| r.mtu = Bound::exactly(3), 1),
-        row(
-            "a path with the largest MTU",
-            MTU,
-            |r| r.mtu = Bound { selector: Selector::Best, value: 0 },
-            1,
-        ),
+        row("a path with the largest MTU", MTU, |r| r.mtu = Bound { selector: Selector::Best, value: 4 }, 1),
         row("a path with an exact other rate", RATE, |r| r.rate = Bound::exactly(2), 0),
         row("none of the paths", IPOIB, |r| r.numb_path = 0, 0),
     ]
@@ -96,6 +91,12 @@ fn refused_paths() -> Vec<Row> {
     vec![
         refused("a path with an MTU that does not exist", MTU, mtu, INVALID),
         refused("a path with a rate that does not exist", RATE, rate, INVALID),
+        refused(
+            "a path with the largest MTU, and none given",
+            MTU,
+            PathRecord { mtu: Bound { selector: Selector::Best, value: 0 }, ..path(gid(B)) },
+            INVALID,
+        ),
         refused(
             "a path with half a service ID",
             IPOIB | 1,
@@ -146,28 +147,48 @@ fn group_queries() -> Vec<Row> {
         count("a group by its MGID", mgid(ipv4(1)), 1).after([created()]),
         count("a group that is not there", mgid(ipv4(9)), 0),
         count("all groups", table(B, 0, &McMemberRecord::default()), 2).after([created()]),
-        count("groups by MLID", {
-            table(A, mc_member_mask::MLID, &McMemberRecord { mlid: Lid(0xc001), ..McMemberRecord::default() })
-        }, 1)
+        count(
+            "groups by MLID",
+            {
+                table(
+                    A,
+                    mc_member_mask::MLID,
+                    &McMemberRecord { mlid: Lid(0xc001), ..McMemberRecord::default() },
+                )
+            },
+            1,
+        )
         .after([created()]),
         count("groups by P_Key", table(A, mc_member_mask::P_KEY, &join(ipv4(1), A)), 2).after([created()]),
         count("groups by scope", table(A, mc_member_mask::SCOPE, &join(ipv4(1), A)), 2).after([created()]),
-        count("a group made without scope, by scope", {
-            table(A, mc_member_mask::MGID | mc_member_mask::SCOPE, &join(ipv4(1), A))
-        }, 0)
+        count(
+            "a group made without scope, by scope",
+            { table(A, mc_member_mask::MGID | mc_member_mask::SCOPE, &join(ipv4(1), A)) },
+            0,
+        )
         .after([scopeless()]),
         count("members, by somebody who is not trusted", mgid(broadcast()), 1).after(both()),
         count("members, by somebody who is trusted", mgid(broadcast()).trusted(), 2).after(both()),
-        count("one member, by somebody who is trusted", {
-            table(A, mc_member_mask::MGID | mc_member_mask::PORT_GID, &join(broadcast(), B)).trusted()
-        }, 1)
+        count(
+            "one member, by somebody who is trusted",
+            { table(A, mc_member_mask::MGID | mc_member_mask::PORT_GID, &join(broadcast(), B)).trusted() },
+            1,
+        )
         .after(both()),
         count("a group of a partition the port is not in", table(A, mc_member_mask::MGID, &hidden), 0)
             .of(Subnet::Demanding),
         count("a group of a partition the port is in", table(B, mc_member_mask::MGID, &hidden), 1)
             .of(Subnet::Demanding),
-        Row::new("a Get that finds one", get(mc_member_mask::MGID, &join(broadcast(), A)), Expect::Status(Status::SUCCESS)),
-        Row::new("a Get that finds nothing", get(mc_member_mask::MGID, &join(ipv4(9), A)), Expect::Status(Status::NO_RECORDS)),
+        Row::new(
+            "a Get that finds one",
+            get(mc_member_mask::MGID, &join(broadcast(), A)),
+            Expect::Status(Status::SUCCESS),
+        ),
+        Row::new(
+            "a Get that finds nothing",
+            get(mc_member_mask::MGID, &join(ipv4(9), A)),
+            Expect::Status(Status::NO_RECORDS),
+        ),
         Row::new("a Get that finds two", get(0, &join(ipv4(9), A)), Expect::Status(Status::TOO_MANY_RECORDS))
             .after([created()]),
     ]
@@ -205,11 +226,7 @@ fn others() -> Vec<Row> {
         Row::new("what the administrator can do", info.clone(), status(Status::SUCCESS)),
         Row::new("a request with a wrong SM_Key", Request { sm_key: 2, ..info }, Expect::Silence),
         Row::new("an attribute that does not exist", unknown(Method::GET), Expect::Silence),
-        Row::new(
-            "Delete(PathRecord)",
-            Request::of(A, Method::DELETE, IPOIB, &path(gid(B))),
-            Expect::Silence,
-        ),
+        Row::new("Delete(PathRecord)", Request::of(A, Method::DELETE, IPOIB, &path(gid(B))), Expect::Silence),
         Row::new(
             "GetTraceTable(PathRecord)",
             Request::of(A, Method::GET_TRACE_TABLE, IPOIB, &path(gid(B))),

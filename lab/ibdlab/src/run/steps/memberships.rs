@@ -17,7 +17,7 @@ const PATIENCE: Nanos = Nanos::from_secs(30);
 const POLL: Nanos = Nanos::from_millis(50);
 
 /// Every group that IP enabled on a host has its port as a member: asked one by one, and found in the administrator's own
-/// list, which has no host in any other group.
+/// list. That may have the host in more groups, those it sends to.
 pub fn memberships(world: &mut World) -> Result<Findings> {
     let manager = manager(world)?;
     let mut memberships = 0;
@@ -30,8 +30,8 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
     }
     let groups = until(world, || {
         let groups = manager.groups()?;
-        let odd = world.hosts.iter().find_map(|host| difference(host, &groups).transpose()).transpose()?;
-        Ok(odd.map_or(Ok(groups), Err))
+        let absent = world.hosts.iter().find_map(|host| not_listed(host, &groups).transpose()).transpose()?;
+        Ok(absent.map_or(Ok(groups), Err))
     })?;
     let text = format!(
         "{memberships} memberships of {} hosts asked for one by one and found in the list of {}: {} groups",
@@ -86,14 +86,14 @@ fn wanted(host: &HostRun) -> Result<BTreeSet<sm::Gid>> {
     Ok(wanted_groups(host)?.into_iter().map(sm_gid).collect())
 }
 
-/// What a list says of a host and should not.
-fn difference(host: &HostRun, groups: &[GroupMembers]) -> Result<Option<String>> {
-    let wanted = wanted(host)?;
-    let has = |group: &&GroupMembers| group.members.iter().any(|port| port.0 == host.port.0);
-    let listed: BTreeSet<sm::Gid> = groups.iter().filter(has).map(|group| group.mgid).collect();
-    let lacks = wanted.difference(&listed).map(|mgid| format!("{} is not listed in {mgid}", host.name));
-    let extra = listed.difference(&wanted).map(|mgid| format!("{} is listed in {mgid}", host.name));
-    Ok(lacks.chain(extra).next())
+/// The first group of a host that a list does not have it in.
+fn not_listed(host: &HostRun, groups: &[GroupMembers]) -> Result<Option<String>> {
+    let has = |mgid: &sm::Gid| {
+        let mut group = groups.iter().filter(|group| group.mgid == *mgid);
+        group.any(|group| group.members.iter().any(|port| port.0 == host.port.0))
+    };
+    let absent = wanted(host)?.into_iter().find(|mgid| !has(mgid));
+    Ok(absent.map(|mgid| format!("{} is not listed in {mgid}", host.name)))
 }
 
 /// Looks until it is as it should be; what is wrong when the time is over is the error.

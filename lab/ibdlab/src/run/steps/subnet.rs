@@ -19,7 +19,10 @@ fn all_reachable(world: &World) -> Result<()> {
 
 /// See [`crate::scenario::Step::PkeyMoves`].
 pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
-    ensure!(world.infiniband.sm().is_some(), "only the embedded subnet manager leaves other hands' P_Keys alone");
+    ensure!(
+        world.infiniband.sm().is_some(),
+        "only the embedded subnet manager leaves other hands' P_Keys alone"
+    );
     let name = step.host.get_ref();
     let (port, pkey) = {
         let host = world.host(name)?;
