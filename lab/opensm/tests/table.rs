@@ -75,11 +75,9 @@ impl Real {
 impl Administrator for Real {
     fn ask(&mut self, request: &Request, silent: bool) -> Option<Answer> {
         let asked = self.send(request);
-        while !silent {
-            let answer = self.next_answer()?;
-            if answer.transaction == asked {
-                return Some(whole(&answer));
-            }
+        if !silent {
+            let mut answers = std::iter::from_fn(|| self.next_answer());
+            return answers.find(|answer| answer.transaction == asked).map(|answer| whole(&answer));
         }
         let marker = Request::of(A, Method::GET, 0, &ClassPortInfo::default());
         let mut markers = 0;

@@ -326,7 +326,7 @@ fn sequences() -> Vec<Row> {
             .after([full(A, ipv4(1))]),
         Row::new(
             "a group with another Q_Key than it has",
-            { set(B, mask::CREATE, &McMemberRecord { q_key: QKey(7), ..join(ipv4(1), B) }) },
+            set(B, mask::CREATE, &McMemberRecord { q_key: QKey(7), ..join(ipv4(1), B) }),
             status(INVALID),
         )
         .after([full(A, ipv4(1))]),
@@ -356,7 +356,7 @@ fn sequences() -> Vec<Row> {
             ]),
         Row::new(
             "a group without its broadcast group",
-            { set(A, mask::CREATE, &of(0x8001, join(other, A))) },
+            set(A, mask::CREATE, &of(0x8001, join(other, A))),
             status(INVALID),
         )
         .of(Subnet::NoGroup),

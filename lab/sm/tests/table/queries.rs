@@ -163,7 +163,7 @@ fn group_queries() -> Vec<Row> {
         count("groups by scope", table(A, mc_member_mask::SCOPE, &join(ipv4(1), A)), 2).after([created()]),
         count(
             "a group made without scope, by scope",
-            { table(A, mc_member_mask::MGID | mc_member_mask::SCOPE, &join(ipv4(1), A)) },
+            table(A, mc_member_mask::MGID | mc_member_mask::SCOPE, &join(ipv4(1), A)),
             0,
         )
         .after([scopeless()]),
@@ -171,7 +171,7 @@ fn group_queries() -> Vec<Row> {
         count("members, by somebody who is trusted", mgid(broadcast()).trusted(), 2).after(both()),
         count(
             "one member, by somebody who is trusted",
-            { table(A, mc_member_mask::MGID | mc_member_mask::PORT_GID, &join(broadcast(), B)).trusted() },
+            table(A, mc_member_mask::MGID | mc_member_mask::PORT_GID, &join(broadcast(), B)).trusted(),
             1,
         )
         .after(both()),
