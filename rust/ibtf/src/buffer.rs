@@ -34,19 +34,25 @@ pub enum BufferUse {
 
 /// The owner of a pool of registered buffers.
 ///
-/// Buffers hold the pool's memory, not its registration, so a pool must be [closed](BufferPool::close) when all of them
-/// are home. A pool that is dropped earlier is never freed and keeps the module loaded.
+/// Buffers hold the pool's memory, not its registration. A pool is [closed](BufferPool::close) in two steps, which may be far
+/// apart: the adapter's part goes when no queue uses the pool any more, the memory when the last lent buffer is home. A pool
+/// that is dropped while a queue uses it is never freed and keeps the module loaded.
 pub struct BufferPool {
     /// `None` only once closed.
     inner: Option<KArc<Pool>>,
+    registration: Option<Registration>,
+}
+
+/// The adapter's right to a pool's memory.
+struct Registration {
     region: sys::ibt_mr_hdl_t,
     pd: Pd,
 }
 
 // SAFETY: the region's handle is used once, to deregister it.
-unsafe impl Send for BufferPool {}
+unsafe impl Send for Registration {}
 // SAFETY: as above.
-unsafe impl Sync for BufferPool {}
+unsafe impl Sync for Registration {}
 
 /// # Invariants
 ///
@@ -104,7 +110,7 @@ impl BufferPool {
         })?;
         let (region, key) = register(pd, &pool.memory, used_for)?;
         pool.key.store(key, Ordering::Relaxed);
-        Ok(Self { inner: Some(pool), region, pd: pd.clone() })
+        Ok(Self { inner: Some(pool), registration: Some(Registration { region, pd: pd.clone() }) })
     }
 
     /// Takes a free buffer. **Any** context.
@@ -114,7 +120,7 @@ impl BufferPool {
 
     /// How many buffers there are.
     pub fn count(&self) -> u32 {
-        self.inner.as_ref().map_or(0, |pool| pool.cells.len() as u32)
+        self.inner.as_ref().map_or(0, |pool| pool.count())
     }
 
     /// How many are free.
@@ -124,7 +130,7 @@ impl BufferPool {
 
     /// How many are lent to STREAMS.
     pub fn lent(&self) -> u32 {
-        self.inner.as_ref().map_or(0, |pool| pool.lent.load(Ordering::Acquire))
+        self.inner.as_ref().map_or(0, |pool| pool.lent_count())
     }
 
     /// The size of a buffer in bytes.
@@ -132,8 +138,13 @@ impl BufferPool {
         self.inner.as_ref().map_or(0, |pool| pool.size)
     }
 
-    /// Deregisters and frees the memory, if all buffers are home and no queue uses the pool; otherwise hands it back.
-    /// **May block.**
+    /// Whether the adapter still has a right to the memory.
+    pub fn is_registered(&self) -> bool {
+        self.registration.is_some()
+    }
+
+    /// Deregisters the memory if no queue uses the pool, whatever is lent, and then frees it if all buffers are home. Hands
+    /// back what is left. **May block.**
     pub fn close(mut self) -> Result<(), Self> {
         if self.try_close() { Ok(()) } else { Err(self) }
     }
@@ -143,27 +154,37 @@ impl BufferPool {
     }
 
     fn try_close(&mut self) -> bool {
-        if self.inner.as_ref().is_some_and(|pool| !KArc::is_unique(pool)) {
+        self.deregister();
+        if self.registration.is_some() || self.inner.as_ref().is_some_and(|pool| !KArc::is_unique(pool)) {
             return false;
         }
-        // SAFETY: registered once; no buffer is out, so no work request refers to it.
-        let result = unsafe { sys::ibt_deregister_mr(self.pd.hca().handle(), self.region) };
-        if Status::check(result).is_err() {
-            return false;
-        }
-        self.region = ptr::null_mut();
         self.inner = None;
         true
+    }
+
+    fn deregister(&mut self) {
+        let (Some(pool), Some(Registration { region, pd })) = (&self.inner, &self.registration) else {
+            return;
+        };
+        // Queues, and buffers in anybody's hands but STREAMS', have references of their own.
+        if KArc::count(pool) > 1 + self.lent() as usize {
+            return;
+        }
+        // SAFETY: registered once; no queue is left, so no work request refers to it, and none can.
+        let result = unsafe { sys::ibt_deregister_mr(pd.hca().handle(), *region) };
+        if Status::check(result).is_ok() {
+            self.registration = None;
+        }
     }
 }
 
 impl Drop for BufferPool {
     fn drop(&mut self) {
-        if self.region.is_null() || self.try_close() {
-            return;
+        self.deregister();
+        if self.registration.is_some() {
+            // A queue still has memory of this pool: it must stay, and so must the text.
+            core::mem::forget((self.inner.take(), self.registration.take(), Pin::new()));
         }
-        // Somebody else still has memory of this pool, the adapter perhaps: it must stay, and so must the text.
-        core::mem::forget((self.inner.take(), Pin::new()));
     }
 }
 
@@ -202,9 +223,14 @@ impl Pool {
         }
     }
 
-    /// How many buffers are free.
-    pub(crate) fn free_count(&self) -> u32 {
-        self.free.len()
+    /// How many buffers there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.cells.len() as u32
+    }
+
+    /// How many are lent.
+    pub(crate) fn lent_count(&self) -> u32 {
+        self.lent.load(Ordering::Acquire)
     }
 
     fn start(&self, index: u32) -> NonNull<u8> {

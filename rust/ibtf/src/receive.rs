@@ -86,9 +86,9 @@ impl ReceiveQueue {
         self.channel.sizes().receive.saturating_sub(self.room.load(Ordering::Relaxed))
     }
 
-    /// How many buffers of the pool are free: neither with the adapter nor lent.
-    pub fn spare(&self) -> u32 {
-        self.pool.free_count()
+    /// Whether another buffer may be lent: at most half of the pool is, so that the adapter's queue never runs dry.
+    pub fn may_lend(&self) -> bool {
+        2 * (self.pool.lent_count() + 1) <= self.pool.count()
     }
 
     /// Posts free buffers of the pool until the adapter's queue is full or none is left; how many. An error says why it

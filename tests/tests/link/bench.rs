@@ -121,6 +121,11 @@ impl Host {
         Self { kernel, port, module }
     }
 
+    /// One attempt to unload the driver.
+    pub fn try_unload(&self) -> Result<(), fakekernel::Errno> {
+        self.module.unload()
+    }
+
     fn unload(&self) {
         let deadline = self.kernel.machine().now() + Nanos::from_secs(300);
         loop {

@@ -5,5 +5,6 @@
 mod addresses;
 mod bench;
 mod calm;
+mod lent;
 mod offloads;
 mod properties;

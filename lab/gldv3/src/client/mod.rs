@@ -1,6 +1,7 @@
 //! What a host may do with its links, without touching a kernel pointer.
 
 mod admin;
+mod held;
 mod partition;
 mod snoop;
 mod stream;
@@ -10,6 +11,7 @@ pub use admin::{
     MacReference, dld_ioctl, get_property, keep_property, links, mac_statistics, private_properties,
     property_info, set_property,
 };
+pub use held::Held;
 pub use partition::{create_partition, delete_partition};
 pub use snoop::Snoop;
 pub use stream::{ReceiveQueue, Stream};

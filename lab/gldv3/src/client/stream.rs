@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fakekernel::genunix::Checksums;
 use fakekernel::{Errno, HostMutex, Kernel, Nanos, WaitQueue, cx};
 
+use super::Held;
 use super::types::{Backpressure, LinkDetails, Notification, Offload, Promiscuity, Received, TransmitError};
 use crate::address::{Destination, LinkAddress};
 use crate::dls::Open;
@@ -90,6 +91,13 @@ impl Stream {
         let fed = queue.clone();
         self.on_receive(move |packet| fed.put(packet, limit));
         queue
+    }
+
+    /// From now on messages are not freed when they have been delivered, but kept until the result says so.
+    pub fn hold_received(&self) -> Held {
+        let (held, kept) = Held::new(&self.kernel);
+        self.open.set_kept(kept);
+        held
     }
 
     /// Calls `receiver` for every notification; at once for the state as it is now (carrier, address, SDU).

@@ -14,7 +14,7 @@ pub(crate) use devnet::{Devnets, find_link};
 pub(crate) use link::Link;
 pub(crate) use management::{Class, Management};
 pub(crate) use softmac::Softmac;
-pub(crate) use stream::Open;
+pub(crate) use stream::{Kept, Open};
 
 pub(crate) fn exports() -> Vec<Export> {
     [devnet::exports(), management::exports()].concat()

@@ -172,7 +172,9 @@ impl Link {
             full_checksum_ok: !loopback && flags & FULL_OK != 0,
             loopback,
         };
-        messages.free(packet);
+        if !stream.keep(packet) {
+            messages.free(packet);
+        }
         receiver(received);
     }
 

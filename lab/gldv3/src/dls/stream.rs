@@ -9,6 +9,7 @@ use fakekernel::{Errno, HostMutex, Kernel};
 use super::link::Link;
 use crate::address::{Destination, LinkAddress};
 use crate::client::{Notification, Promiscuity, Received};
+use crate::message::Message;
 use crate::plugin::HeaderInfo;
 
 /// Takes packets.
@@ -21,7 +22,12 @@ pub(crate) struct StreamState {
     pub(super) wants: HostMutex<Wants>,
     receiver: HostMutex<Option<Receiver>>,
     notified: HostMutex<Option<Notified>>,
+    /// Where messages go that were delivered, instead of being freed.
+    kept: HostMutex<Option<Kept>>,
 }
+
+/// Messages that somebody above the link keeps.
+pub(crate) type Kept = Arc<HostMutex<Vec<Message>>>;
 
 impl fmt::Debug for StreamState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,6 +60,7 @@ impl StreamState {
             wants: HostMutex::new(wants),
             receiver: HostMutex::new(None),
             notified: HostMutex::new(None),
+            kept: HostMutex::new(None),
         })
     }
 
@@ -66,6 +73,15 @@ impl StreamState {
 
     pub(super) fn receiver(&self) -> Option<Receiver> {
         self.receiver.lock().clone()
+    }
+
+    /// Keeps a delivered message, if that was asked for; false if it is to be freed.
+    pub(super) fn keep(&self, message: Message) -> bool {
+        let kept = self.kept.lock().clone();
+        kept.is_some_and(|kept| {
+            kept.lock().push(message);
+            true
+        })
     }
 
     pub(super) fn is_raw(&self) -> bool {
@@ -143,6 +159,11 @@ impl Open {
 
     pub(crate) fn set_receiver(&self, receiver: Receiver) {
         *self.stream.receiver.lock() = Some(receiver);
+    }
+
+    /// Messages delivered from now on are kept there.
+    pub(crate) fn set_kept(&self, kept: Kept) {
+        *self.stream.kept.lock() = Some(kept);
     }
 
     pub(crate) fn set_notified(&self, notified: Notified) {

@@ -1,7 +1,7 @@
 //! A link from attach to detach: a chain of values that undo themselves.
 
 use gldv3::{Config, InstanceNumber, Registration};
-use ibtf::{Client, Hca, Pd};
+use ibtf::{BufferPool, Client, Hca, Pd};
 use ipoib::link::Event;
 use ipoib::{LinkAddr, PKey};
 use kernel::ddi::DevInfo;
@@ -172,7 +172,8 @@ impl Shared {
         }
     }
 
-    /// The adapter goes: everything on it is freed before this returns.
+    /// The adapter goes: everything on it is freed before this returns. What is lent is memory of ours, which no adapter has a
+    /// right to any more; it is freed when it comes home.
     pub(super) fn hca_removed(&self) {
         log!(warn, self.name, "the adapter was removed");
         let hardware = self.hardware.lock().take();
@@ -181,7 +182,7 @@ impl Shared {
             control.link.handle_event(now(), Event::PortEvent);
         });
         self.stop();
-        while !self.jobs.is_idle() || !self.retired.lock().is_empty() {
+        while !self.jobs.is_idle() || self.retired.lock().iter().any(BufferPool::is_registered) {
             self.tidy();
             kernel::time::sleep(Duration::from_millis(10));
         }

@@ -149,8 +149,7 @@ impl Receiver {
         }
         let len = buffer.len();
         let verified = received.checksum_ok && has_plain_ipv4_header(buffer.bytes());
-        // With every buffer at the adapter or lent, the ring must not run dry: copy.
-        let lend = len > COPY_UP_TO && open.queue.spare() > 0;
+        let lend = len > COPY_UP_TO && open.queue.may_lend();
         let mut packet = self.message(received.buffer, lend)?;
         if verified {
             packet.set_offload(Offload::VERIFIED);

@@ -1,0 +1,76 @@
+//! Receive buffers that somebody above the link keeps for long.
+
+use fakekernel::{Errno, Nanos};
+use lab_gldv3::{LinkState, Offload};
+
+use crate::bench::{PLAIN, address_of, holds};
+
+/// More than is copied, so that the adapter's own buffer goes up.
+const LONG: [u8; 1_000] = [7; 1_000];
+
+#[test]
+fn a_slow_reader_keeps_its_buffers_and_the_ring_never_runs_dry() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let held = beta.hold_received();
+        let mut count = 0;
+        for minute in 0..5 {
+            for _ in 0..400 {
+                alpha.transmit(address_of(&beta), &LONG, Offload::default()).unwrap();
+                count += 1;
+                if count % 100 == 0 {
+                    fakekernel::sleep(Nanos::from_millis(10));
+                }
+            }
+            fakekernel::sleep(Nanos::from_secs(60));
+            let arrived = std::iter::from_fn(|| heard.try_next()).count();
+            assert_eq!(arrived, 400, "minute {minute}: {:?}", bench.beta.counters());
+        }
+        assert_eq!(held.len(), count);
+        let lent = bench.beta.counter("rx_lent");
+        assert_eq!(lent, 512, "half of the buffers stay with the adapter: {:?}", bench.beta.counters());
+        held.release();
+        alpha.transmit(address_of(&beta), &LONG, Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(bench.beta.counter("rx_lent"), lent + 1, "what came home is lent again");
+    });
+}
+
+#[test]
+fn a_link_stops_at_once_and_goes_when_what_it_has_lent_is_back() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let held = beta.hold_received();
+        for _ in 0..20 {
+            alpha.transmit(address_of(&beta), &LONG, Offload::default()).unwrap();
+        }
+        bench.settle();
+        let before = bench.machine.now();
+        drop((beta, heard));
+        let took = bench.machine.now().since(before);
+        assert!(took < Nanos::from_secs(1), "closing took {took}");
+        assert_eq!(bench.beta.try_unload(), Err(Errno::EBUSY));
+        let console = bench.beta.console();
+        assert!(console.iter().any(|line| line.contains("1 pools with buffers lent")), "{console:?}");
+        held.release();
+        bench.settle();
+        // The bench unloads the driver at the end, and finds nothing left.
+    });
+}
+
+#[test]
+fn an_adapter_goes_although_its_buffers_are_lent() {
+    holds(|bench| {
+        let (alpha, beta, _heard) = bench.talking(PLAIN);
+        let held = beta.hold_received();
+        for n in 0..20 {
+            alpha.transmit(address_of(&beta), &[n; 1_000], Offload::default()).unwrap();
+        }
+        bench.settle();
+        assert_eq!(held.len(), 20);
+        let node = fabric::Guid(bench.beta.port().0 - 1);
+        bench.world.remove_hca(&bench.beta.kernel, node).expect("everything on it is freed");
+        assert_eq!(bench.beta.state(), LinkState::Down);
+        drop(held);
+    });
+}
