@@ -394,7 +394,7 @@ impl Kernel {
     pub fn forget_memory(&self, start: usize, len: usize) {
         for addr in self.0.locks.forget_range(start, len) {
             self.0.machine.0.order.lock().forget(addr);
-            for kind in ["mutex", "cv", "rwlock"] {
+            for kind in ["mutex", "cv", "rwlock", "semaphore"] {
                 self.0.resources.remove(kind, addr as u64);
             }
         }

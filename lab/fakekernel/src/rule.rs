@@ -62,7 +62,7 @@ rules! {
     9 LiveObjectInFreedMemory Panic "memory released while a lock, condition variable, list node, timeout or callback in it lives";
     10 BadCvMutex Panic "cv_wait without owning the mutex, or with a spin mutex";
     11 CvWaitNotInLoop Defect "cv_wait not in a loop: the seed wakes waiters at random";
-    12 BadCv Defect "a condition variable destroyed with waiters, or used before cv_init or after cv_destroy";
+    12 BadCv Defect "a condition variable or semaphore destroyed with waiters, or used before its initialisation or after its destruction";
     13 CvTwoMutexes Defect "two waiters of one condition variable with different mutexes";
     14 BadRwlock Panic "a readers/writer lock entered recursively, left by a stranger or destroyed while active";
     15 BadFree Panic "kmem_free with another size or an unknown pointer, or to the wrong cache";

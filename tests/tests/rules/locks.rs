@@ -6,6 +6,7 @@ use crate::case::{broken, cases, kept, noted, panicked};
 
 const LOCKS: &str = "locks";
 const CV: &str = "condvar";
+const SEMA: &str = "sema";
 
 cases! {
     rule_02_delay_under_spin_mutex:
@@ -82,6 +83,24 @@ cases! {
         broken(Rule::BadCv, CV, "cv_broadcast").calls("probe_broadcast_to_destroyed").saying("destroyed");
     rule_12_cv_destroyed_after_its_last_waiter_is_kept:
         kept(Rule::BadCv, CV).calls("probe_destroy_after_last_waiter");
+
+    rule_12_semaphore_destroyed_with_waiter:
+        broken(Rule::BadCv, SEMA, "sema_destroy").calls("probe_destroy_with_waiter").saying("1 waiters");
+    rule_12_semaphore_never_initialised:
+        broken(Rule::BadCv, SEMA, "sema_v").calls("probe_never_initialised").saying("never initialised");
+    rule_12_wait_on_destroyed_semaphore:
+        broken(Rule::BadCv, SEMA, "sema_p").calls("probe_wait_on_destroyed").saying("destroyed");
+    rule_12_semaphore_whose_units_are_counted_is_kept:
+        kept(Rule::BadCv, SEMA).calls("probe_units_are_counted");
+    rule_12_semaphore_that_leaves_its_unit_to_the_waiter_is_kept:
+        kept(Rule::BadCv, SEMA).calls("probe_waiter_gets_the_unit");
+
+    rule_01_semaphore_waited_for_in_soft_interrupt:
+        broken(Rule::SleepInInterrupt, SEMA, "sema_p").within(Ctx::Soft { pil: 4 }).calls("probe_wait_here");
+    rule_09_memory_freed_with_a_semaphore_in_it:
+        broken(Rule::LiveObjectInFreedMemory, SEMA, "kmem_free").calls("probe_freed_with_it").saying("semaphore");
+    rule_19_semaphore_left_behind:
+        broken(Rule::Leak, SEMA, "_fini").calls("probe_left_behind").saying("semaphore");
 
     rule_13_one_cv_with_two_mutexes:
         broken(Rule::CvTwoMutexes, CV, "cv_wait").configured(|config| config.spurious_one_in = 0).calls("probe_two_mutexes");

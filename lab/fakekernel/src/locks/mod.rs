@@ -4,7 +4,7 @@ mod order;
 mod table;
 
 pub(crate) use order::{Class, ClassKey, Order};
-pub(crate) use table::{CvObject, Locks, MutexObject, Object, RwObject};
+pub(crate) use table::{CvObject, Locks, MutexObject, Object, RwObject, SemaObject};
 
 use crate::kernel::Kernel;
 

@@ -1,4 +1,4 @@
-//! The locks and condition variables of one host, by address.
+//! The locks, condition variables and semaphores of one host, by address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub(crate) enum Object {
     Mutex(MutexObject),
     Cv(CvObject),
     Rw(RwObject),
+    Sema(SemaObject),
 }
 
 #[derive(Debug)]
@@ -55,6 +56,14 @@ pub(crate) struct RwObject {
     pub writer: usize,
     pub readers: Vec<usize>,
     pub waiting_writers: u32,
+    pub queue: Arc<WaitQueue>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SemaObject {
+    pub origin: String,
+    /// Units nobody has taken.
+    pub count: u32,
     pub queue: Arc<WaitQueue>,
 }
 
@@ -109,6 +118,7 @@ impl Object {
             Self::Mutex(m) => m.owner.is_some() || !m.queue.is_empty(),
             Self::Cv(c) => c.waiters > 0,
             Self::Rw(r) => r.writer != 0 || !r.readers.is_empty(),
+            Self::Sema(s) => !s.queue.is_empty(),
         }
     }
 
@@ -121,6 +131,7 @@ impl Object {
             Self::Cv(c) => format!("condition variable {}, {} waiters", c.origin, c.waiters),
             Self::Rw(r) if r.writer != 0 => format!("rwlock {}, held by a writer", r.origin),
             Self::Rw(r) => format!("rwlock {}, {} readers", r.origin, r.readers.len()),
+            Self::Sema(s) => format!("semaphore {}, {} waiters", s.origin, s.queue.len()),
         }
     }
 
@@ -130,6 +141,10 @@ impl Object {
 
     pub(crate) fn cv(&mut self) -> Option<&mut CvObject> {
         if let Self::Cv(c) = self { Some(c) } else { None }
+    }
+
+    pub(crate) fn sema(&mut self) -> Option<&mut SemaObject> {
+        if let Self::Sema(s) = self { Some(s) } else { None }
     }
 
     pub(crate) fn rw(&mut self) -> Option<&mut RwObject> {

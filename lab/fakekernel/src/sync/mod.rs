@@ -1,9 +1,10 @@
-//! Mutexes, condition variables, readers/writer locks: the words are in module memory with the kernel's encoding, everything
+//! Mutexes, condition variables, readers/writer locks, semaphores: the words are in module memory with the kernel's encoding, everything
 //! else is in [`crate::locks`].
 
 mod cv;
 mod mutex;
 mod rwlock;
+mod sema;
 
 use std::ffi::c_void;
 
@@ -22,7 +23,9 @@ pub(crate) fn unix_exports() -> Vec<Export> {
 
 /// The part of `genunix`.
 pub(crate) fn genunix_exports() -> Vec<Export> {
-    cv::exports()
+    let mut exports = cv::exports();
+    exports.extend(sema::exports());
+    exports
 }
 
 /// `mutex_enter` in the name of a call that takes a module's lock.
