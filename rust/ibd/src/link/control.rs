@@ -298,7 +298,9 @@ impl Control {
     fn groups_action(&mut self, now: Instant, action: groups::Action<Group>) -> Option<Effect> {
         let job = match action {
             groups::Action::Join { group, role, .. } => Job::JoinGroup(group, role),
-            groups::Action::Leave { group, roles, joins, .. } => Job::LeaveGroup(group, roles, joins),
+            groups::Action::Leave { group, roles, joins, info } => {
+                Job::LeaveGroup(group, roles, joins, info.port())
+            }
             groups::Action::List => Job::ListGroups,
             groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),
             groups::Action::Forget(group) => {

@@ -2,7 +2,7 @@
 
 use ibtf::McgInfo;
 use ipoib::link::BroadcastGroup;
-use ipoib::{Mgid, Mlid, Mtu, QKey, Rate, Scope};
+use ipoib::{Gid, Mgid, Mlid, Mtu, QKey, Rate, Scope};
 
 use crate::node;
 
@@ -13,6 +13,11 @@ pub(crate) struct Group(McgInfo);
 impl Group {
     pub(crate) fn new(info: McgInfo) -> Self {
         Self(info)
+    }
+
+    /// The port GID that is the member.
+    pub(crate) fn port(&self) -> Gid {
+        node::gid(self.0.address.sgid)
     }
 
     pub(crate) fn into_info(self) -> McgInfo {

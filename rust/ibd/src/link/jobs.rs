@@ -35,7 +35,8 @@ pub(crate) enum Job {
     AttachBroadcast(Ticket, Mgid, Option<McgInfo>),
     TakeDown(Datapath),
     JoinGroup(Mgid, Roles),
-    LeaveGroup(Mgid, Roles, u32),
+    /// As often as was joined, with the port GID of the joins: the port may have another one by now.
+    LeaveGroup(Mgid, Roles, u32, Gid),
     ListGroups,
     MakeDest(LinkAddr, McgInfo, Option<Duration>),
     Lookup(LinkAddr),

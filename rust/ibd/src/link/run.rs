@@ -36,7 +36,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::AttachBroadcast(ticket, mgid, info) => attach_broadcast(shared, ticket, mgid, info),
         Job::TakeDown(datapath) => shared.retire(datapath.take_down(&shared.transmitter)),
         Job::JoinGroup(mgid, role) => join_group(shared, mgid, role, role == Roles::FULL),
-        Job::LeaveGroup(mgid, roles, joins) => leave_group(shared, mgid, roles, joins),
+        Job::LeaveGroup(mgid, roles, joins, port) => leave_group(shared, mgid, roles, joins, port),
         Job::ListGroups => list_groups(shared),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
         Job::Lookup(to) => lookup(shared, to),
@@ -254,11 +254,13 @@ fn install(shared: &Shared, ticket: Ticket, built: Built) {
     let epoch = shared.transmitter.epoch();
     let (datapath, idle) = built.split();
     let before = control.datapath.replace(datapath);
+    // In one step with its place: a queue pair that breaks before the machine knows of it would never be taken down.
+    control.link.handle_event(now(), link::Event::Built(ticket, Some(qpn)));
     drop(control);
     // There is none: the machine builds only when nothing stands.
     drop(before);
     shared.retire(idle.open(&shared.transmitter, epoch));
-    shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, Some(qpn))));
+    shared.control.notify_all();
 }
 
 #[inline(never)]
@@ -312,13 +314,12 @@ fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<M
 }
 
 #[inline(never)]
-fn leave_group(shared: &KArc<Shared>, mgid: Mgid, roles: Roles, joins: u32) {
+fn leave_group(shared: &KArc<Shared>, mgid: Mgid, roles: Roles, joins: u32, port: Gid) {
     let mut control = shared.control.lock();
     let attachment = control.datapath.as_mut().and_then(|datapath| datapath.detach(mgid));
     drop(control);
     drop(attachment);
-    let (_, port) = shared.broadcast_and_port();
-    let confirmed = port.is_some_and(|port| leave(shared, port, mgid, roles, joins));
+    let confirmed = leave(shared, port, mgid, roles, joins);
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, confirmed)));
 }
 

@@ -1,0 +1,17 @@
+//! What campaigns have found, made small, each over the seeds it took to show again.
+
+mod rig;
+
+use rig::failures;
+
+#[test]
+fn a_queue_pair_that_breaks_while_it_is_installed_is_taken_down() {
+    let failures = failures("found/breaks-while-installed.toml", 160);
+    assert!(failures.is_empty(), "{} of 160 seeds failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn groups_are_left_with_the_gid_they_were_joined_with() {
+    let failures = failures("found/left-with-new-prefix.toml", 40);
+    assert!(failures.is_empty(), "{} of 40 seeds failed:\n{}", failures.len(), failures.join("\n"));
+}
