@@ -425,7 +425,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 2000 }))]
 
     #[test]
     fn everything_wanted_is_joined_and_everybody_answered_once_the_sa_grants(
