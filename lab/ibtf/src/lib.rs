@@ -36,3 +36,9 @@ pub fn provide(kernel: &Kernel) {
     ibcm::provide(kernel);
     saa::provide(kernel);
 }
+
+/// Groups (MGID) and ports (GID) of a host that IBTF still counts as joined although the driver has left: a leave is refused
+/// while the port is down or gone, and the count stays, so the last leave never reaches the administrator.
+pub fn stranded_joins(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {
+    ibcm::Ibcm::of(host).stranded_joins()
+}

@@ -39,8 +39,9 @@ pub struct HostRun {
     properties: Vec<(PropertyId, PropertyValue)>,
     object: PathBuf,
     module: Option<Module>,
-    /// The driver has its instance.
+    /// The driver has its instance, of this number.
     attached: bool,
+    instance: u32,
     /// The driver has its partition; `ibp` only.
     partitioned: bool,
     ip: Option<IpThread>,
@@ -68,6 +69,7 @@ impl HostRun {
             object,
             module: None,
             attached: false,
+            instance: 0,
             partitioned: false,
             ip: None,
             pulled: None,
@@ -81,10 +83,10 @@ impl HostRun {
         self.driver.name()
     }
 
-    /// Name of the host's link: `ibd0`, or the partition's as an administrator would call it.
+    /// Name of the host's link: `ibd0` (the partition's instance), or the partition's as an administrator would call it.
     pub fn link(&self) -> String {
         match self.driver {
-            Driver::Ibd => "ibd0".to_owned(),
+            Driver::Ibd => format!("ibd{}", self.instance),
             Driver::Ibp => format!("p{:04X}.ibp0", self.pkey),
         }
     }
@@ -115,13 +117,28 @@ impl HostRun {
     fn attach_instance(&mut self) -> Result<()> {
         let Some(module) = self.module.as_ref().filter(|_| !self.attached) else { return Ok(()) };
         let pkey = (self.driver == Driver::Ibd).then_some(fabric::PKey(self.pkey));
-        let node = nexus::node(&self.kernel, self.port, pkey)
+        let node = self
+            .node(pkey)
             .ok_or_else(|| anyhow!("the nexus has no node for {} on this port", self.driver.name()))?;
+        self.instance = node.device.instance();
         self.kernel
             .attach(module, &node.device)
             .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
         self.attached = true;
         Ok(())
+    }
+
+    /// The nexus makes a partition's node once the subnet manager has put the P_Key into the port's table.
+    fn node(&self, pkey: Option<fabric::PKey>) -> Option<nexus::PortNode> {
+        let machine = self.kernel.machine();
+        let deadline = machine.now() + PORT_PATIENCE;
+        loop {
+            let node = nexus::node(&self.kernel, self.port, pkey);
+            if node.is_some() || machine.now() >= deadline {
+                return node;
+            }
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
     }
 
     /// Is there an instance, and for `ibp` a partition, whose link can be opened?

@@ -26,14 +26,29 @@ pub(super) struct Joins(HostMutex<BTreeMap<(Gid, Gid), Joined>>);
 struct Joined {
     count: u32,
     state: JoinState,
+    /// A leave was refused because there was no port to leave from: the count stays, for good.
+    stranded: bool,
 }
 
 impl Joins {
     fn add(&self, mgid: Gid, port: Gid, state: JoinState) {
         let mut joins = self.0.lock();
-        let joined = joins.entry((mgid, port)).or_insert(Joined { count: 0, state: JoinState::NONE });
+        let joined =
+            joins.entry((mgid, port)).or_insert(Joined { count: 0, state: JoinState::NONE, stranded: false });
         joined.count += 1;
         joined.state = joined.state.union(state);
+    }
+
+    fn strand(&self, mgid: Gid, port: Gid) {
+        if let Some(joined) = self.0.lock().get_mut(&(mgid, port)) {
+            joined.stranded = true;
+        }
+    }
+
+    /// Groups and ports whose last leave can never come, because an earlier one was refused.
+    pub(super) fn stranded(&self) -> Vec<(Gid, Gid)> {
+        let joins = self.0.lock();
+        joins.iter().filter(|(_, joined)| joined.stranded).map(|(key, _)| *key).collect()
     }
 
     /// One join less. The state to leave with if that was the last, or if there never was one.
@@ -110,8 +125,8 @@ impl Ibcm {
         if mgid != Gid::default() && !mgid.is_multicast() {
             return Err(IBT_MC_MGID_INVALID);
         }
-        let local = self.local(rgid)?;
         let port = if is_port(port) { port } else { rgid };
+        let local = self.local(rgid).inspect_err(|_| self.joins.strand(mgid, port))?;
         let Some(join_state) = self.joins.take(mgid, port, state) else { return Ok(()) };
         let record = McMemberRecord {
             mgid: sm_gid(mgid),

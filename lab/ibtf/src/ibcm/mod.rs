@@ -116,6 +116,11 @@ impl Ibcm {
         Err(IBT_INVALID_PARAM)
     }
 
+    /// See [`crate::stranded_joins`].
+    pub(crate) fn stranded_joins(&self) -> Vec<(Gid, Gid)> {
+        self.joins.stranded()
+    }
+
     /// The port's session, open. May wait for its first requests.
     fn session(&self, device: &Arc<Device>, attr: &PortAttr) -> Result<Arc<Session>, SaError> {
         if attr.state != PortState::Active {

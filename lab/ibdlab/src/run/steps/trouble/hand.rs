@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fakekernel::{Ctx, HostMutex, Thread, WaitQueue};
+use fakekernel::{Ctx, HostMutex, Nanos, Thread, WaitQueue};
 use lab_gldv3::{Promiscuity, PropertyId, Stream};
 use lab_ibtf::InfiniBand;
 
 use crate::host::AppId;
-use crate::ip::apps::{GroupHear, GroupSay, Ping};
+use crate::ip::apps::{GroupHear, GroupSay, Ping, Until};
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::trouble::Event;
@@ -21,6 +21,7 @@ const SIZES: [usize; 4] = [0, 64, 700, 1900];
 /// Where every host sends datagrams all the time.
 const GROUP: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 1)), 7001);
 const GROUP_INTERVAL: Duration = Duration::from_millis(5);
+const ECHO_INTERVAL: Duration = Duration::from_micros(100);
 /// Where hosts that join a group listen.
 const LISTEN_PORT: u16 = 7002;
 
@@ -86,8 +87,8 @@ struct State {
     failed: Option<anyhow::Error>,
 }
 
-/// Takes every host of the world, and starts its traffic.
-pub fn take_over(world: &mut World) -> Vec<Hand> {
+/// Takes every host of the world, and starts its traffic, which goes on until `quiet`.
+pub fn take_over(world: &mut World, quiet: Nanos) -> Vec<Hand> {
     let hosts = std::mem::take(&mut world.hosts);
     let all: Vec<(String, Vec<IpAddr>)> = hosts
         .iter()
@@ -100,7 +101,7 @@ pub fn take_over(world: &mut World) -> Vec<Hand> {
         .map(|host| {
             let others = all.iter().filter(|(name, _)| *name != host.name);
             let targets = others.flat_map(|(_, addresses)| addresses.clone()).collect();
-            Hand::new(host, targets, world.infiniband.clone())
+            Hand::new(host, targets, world.infiniband.clone(), Duration::from_nanos(quiet.0))
         })
         .collect()
 }
@@ -131,14 +132,14 @@ pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Vec<String>> {
 }
 
 impl Hand {
-    fn new(host: HostRun, targets: Vec<IpAddr>, infiniband: InfiniBand) -> Self {
+    fn new(host: HostRun, targets: Vec<IpAddr>, infiniband: InfiniBand, quiet: Duration) -> Self {
         let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
         let state =
             State { tasks: VecDeque::new(), done: false, host: Some(host), told: Vec::new(), failed: None };
         let shared =
             Arc::new(Shared { state: HostMutex::new(state), work: WaitQueue::new("things to do to a host") });
         let body = shared.clone();
-        let thread = kernel.spawn("administrator", Ctx::User, move || body.run(targets, infiniband));
+        let thread = kernel.spawn("administrator", Ctx::User, move || body.run(targets, infiniband, quiet));
         Self { name, port, kernel, pkey, shared, thread }
     }
 
@@ -149,12 +150,13 @@ impl Hand {
 }
 
 impl Shared {
-    fn run(&self, targets: Vec<IpAddr>, infiniband: InfiniBand) {
+    fn run(&self, targets: Vec<IpAddr>, infiniband: InfiniBand, quiet: Duration) {
         let Some(host) = self.state.lock().host.take() else { return };
         let mut owner = Owner {
             host,
             targets,
             infiniband,
+            quiet,
             apps: Vec::new(),
             groups: BTreeSet::new(),
             ears: BTreeMap::new(),
@@ -197,6 +199,8 @@ struct Owner {
     /// Addresses of the other hosts.
     targets: Vec<IpAddr>,
     infiniband: InfiniBand,
+    /// When the background traffic ends.
+    quiet: Duration,
     /// The background traffic.
     apps: Vec<AppId>,
     /// Groups that the host listens to, open or not.
@@ -261,11 +265,13 @@ impl Owner {
         let mut apps = Vec::new();
         for target in &self.targets {
             if let Ok(source) = self.host.source_for(*target) {
-                apps.push(ip.start(Box::new(Ping::new(source, *target, u32::MAX, SIZES.to_vec()))));
+                let ping = Ping::new(source, *target, u32::MAX, SIZES.to_vec()).paced(ECHO_INTERVAL);
+                apps.push(ip.start(Box::new(Until::new(ping, self.quiet))));
             }
         }
         let now = Duration::from_nanos(fakekernel::now().0);
-        apps.push(ip.start(Box::new(GroupSay::new(GROUP, u32::MAX, GROUP_INTERVAL, now))));
+        let say = GroupSay::new(GROUP, u32::MAX, GROUP_INTERVAL, now);
+        apps.push(ip.start(Box::new(Until::new(say, self.quiet))));
         self.apps = apps;
         for group in self.groups.clone() {
             self.listen(group);

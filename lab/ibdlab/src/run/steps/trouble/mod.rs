@@ -27,7 +27,8 @@ use subnet::{Subnet, Undo};
 pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let before = settle::Before::of(world);
     let mut subnet = Subnet::new(world)?;
-    let hands = hand::take_over(world);
+    let quiet = world.machine.now() + Nanos::from_millis(step.within_ms);
+    let hands = hand::take_over(world, quiet);
     let played = Player::new(world, &mut subnet, &hands, step).play(step);
     // Also after an event that could not be carried out: the hosts have to come back for the report.
     subnet.heal();
