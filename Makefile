@@ -11,7 +11,7 @@ SM ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test modules coverage audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package
+.PHONY: help run test modules coverage campaign campaign-proof miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -20,6 +20,9 @@ help:
 	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too)'
 	@echo 'make modules   build the kernel modules into proto/kernel'
 	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
+	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1), into target/campaign'
+	@echo 'make campaign-proof  the same on modules with planted faults, which must be found'
+	@echo 'make miri      the pure crates under Miri (nightly)'
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
 	@echo 'make bindings  regenerate the Rust bindings from the C headers of rust/illumos-sys-hdrs'
 	@echo 'make lint      formatting, and clippy for the workstation and for the kernel'
@@ -48,6 +51,17 @@ coverage:
 	@sh tools/setup.sh modules
 	@$(CARGO) run --quiet -p kmod -- build --coverage
 	$(CARGO) run --quiet -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED)) --coverage target/coverage
+
+campaign: modules
+	@$(CARGO) run --quiet -p kmod -- build --coverage >/dev/null
+	$(CARGO) run --quiet -p ibdlab -- campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+campaign-proof:
+	@sh tools/setup.sh modules
+	@CARGO='$(CARGO)' sh tools/campaign-proof.sh $(or $(MINUTES),60)
+
+miri:
+	@CARGO='$(CARGO)' sh tools/miri.sh
 
 audit: modules
 	@$(CARGO) run --quiet -p kmod -- audit

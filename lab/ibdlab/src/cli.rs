@@ -1,9 +1,11 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::campaign::Campaign;
 use crate::report::SmKind;
 use crate::scenario::ModuleOverride;
 
@@ -19,6 +21,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a scenario to its end: exit 0 if every step went well, 1 if one did not.
     Run(RunArgs),
+    /// Search schedules and faults for what breaks: exit 0 if nothing does. Failures are kept, made small, as scenarios.
+    Campaign(CampaignArgs),
 }
 
 /// Objects as they ship, and objects with block counters.
@@ -68,5 +72,52 @@ impl RunArgs {
     pub fn proto(&self) -> PathBuf {
         let default = if self.coverage.is_some() { COUNTING } else { SHIPPED };
         self.proto.clone().unwrap_or_else(|| default.into())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct CampaignArgs {
+    /// Chooses the scenarios.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How long to go on; without it and `--schedules`, ten minutes.
+    #[arg(long, value_name = "N")]
+    pub minutes: Option<u64>,
+    /// How many scenarios to run.
+    #[arg(long, value_name = "N")]
+    pub schedules: Option<u64>,
+    /// Stop at the first failure.
+    #[arg(long)]
+    pub until_found: bool,
+    /// Processes at a time; as many as there are processors if not said.
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Findings and summary.
+    #[arg(long, value_name = "DIR", default_value = "target/campaign")]
+    pub out: PathBuf,
+    /// Where the objects of `make modules` are.
+    #[arg(long, value_name = "DIR", default_value = SHIPPED)]
+    pub proto: PathBuf,
+    /// Where those of `kmod build --coverage` are; left out if they are not there.
+    #[arg(long, value_name = "DIR", default_value = COUNTING)]
+    pub counting: PathBuf,
+}
+
+impl CampaignArgs {
+    /// What they ask for.
+    pub fn campaign(self) -> Campaign {
+        let minutes = self.minutes.or(self.schedules.is_none().then_some(10));
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Campaign {
+            seed: self.seed,
+            time: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
+            scenarios: self.schedules,
+            until_found: self.until_found,
+            workers: self.workers.unwrap_or(processors),
+            out: self.out,
+            proto: self.proto,
+            counting: Some(self.counting).filter(|counting| counting.is_dir()),
+            program: None,
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,11 @@ struct LineTable {
 
 /// Lines by file, and whether each was reached.
 #[derive(Clone, Debug, Default)]
-pub struct Lines(BTreeMap<String, BTreeMap<u32, bool>>);
+pub struct Lines {
+    files: BTreeMap<String, BTreeMap<u32, bool>>,
+    /// Where the sources are.
+    root: PathBuf,
+}
 
 /// How many lines there are code for, and how many of them were reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -86,7 +90,8 @@ impl Lines {
     ///
     /// A table that is missing or damaged, or is of another build than the object that was run.
     pub fn reached(proto: &Path, blocks: &Blocks) -> Result<Self> {
-        let mut lines = Self::default();
+        // `proto/coverage` lies in the workspace.
+        let mut lines = Self { root: proto.join("../.."), ..Self::default() };
         for (module, ran) in &blocks.0 {
             let class = if module == "mac_ib" { "mac" } else { "drv" };
             let path = proto.join(class).join("amd64").join(format!("{module}.lines.json"));
@@ -113,7 +118,7 @@ impl Lines {
                 if !OF_THE_DRIVER.iter().any(|own| file.starts_with(own)) {
                     continue;
                 }
-                *self.0.entry(file.clone()).or_default().entry(*line).or_default() |= ran;
+                *self.files.entry(file.clone()).or_default().entry(*line).or_default() |= ran;
             }
         }
     }
@@ -125,17 +130,25 @@ impl Lines {
 
     /// Those of the files whose path begins so.
     pub fn share_of(&self, prefix: &str) -> Share {
-        let files = self.0.iter().filter(|(file, _)| file.starts_with(prefix));
+        let files = self.files.iter().filter(|(file, _)| file.starts_with(prefix));
         files.flat_map(|(_, lines)| lines.values()).fold(Share::default(), |share, reached| Share {
             reached: share.reached + usize::from(*reached),
             reachable: share.reachable + 1,
         })
     }
 
+    /// Was a line of this file with this text in it run? No, if the sources are not there.
+    pub fn ran(&self, file: &str, text: &str) -> bool {
+        let Ok(source) = std::fs::read_to_string(self.root.join(file)) else { return false };
+        let reached = self.files.get(file);
+        let ran = |line| reached.and_then(|lines| lines.get(&line)).copied().unwrap_or(false);
+        (1..).zip(source.lines()).any(|(number, line)| line.contains(text) && ran(number))
+    }
+
     /// `rust/ibd/src/x.rs: 12 of 30; not 4, 17-20`, for each file.
     pub fn listing(&self) -> String {
         let mut text = String::new();
-        for (file, lines) in &self.0 {
+        for (file, lines) in &self.files {
             let share = self.share_of(file);
             // Writing to a String cannot fail.
             let _ = write!(text, "{file}: {} of {}", share.reached, share.reachable);
@@ -164,7 +177,7 @@ impl Lines {
         std::fs::write(&path, format!("{}\n{}", self.summary(), self.listing()))
             .with_context(|| path.display().to_string())?;
         let shares: BTreeMap<&String, Share> =
-            self.0.keys().map(|file| (file, self.share_of(file))).collect();
+            self.files.keys().map(|file| (file, self.share_of(file))).collect();
         let path = directory.join("lines.json");
         let text = serde_json::to_string_pretty(&shares).context("shares are plain data")?;
         std::fs::write(&path, text + "\n").with_context(|| path.display().to_string())

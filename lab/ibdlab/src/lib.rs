@@ -4,6 +4,7 @@
 //! - [`ip`]: a host's IP layer, pure.
 //! - [`host`]: that layer on a link of the lab.
 //! - [`linux`]: the Linux side of a live run.
+//! - [`campaign`]: a seeded search over schedules and faults.
 //! - [`capture`]: what a capture says, counted independently.
 //! - [`coverage`]: which lines of the modules were run.
 //! - [`report`]: what a run found.
@@ -13,6 +14,7 @@
 // An application's insides, public for its own tests: a comment where a name does not say it all.
 #![allow(missing_docs)]
 
+pub mod campaign;
 pub mod capture;
 pub mod cli;
 pub mod coverage;

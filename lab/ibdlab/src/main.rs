@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use ibdlab::cli::{Cli, Command, RunArgs};
+use ibdlab::cli::{CampaignArgs, Cli, Command, RunArgs};
 use ibdlab::coverage::Lines;
 use ibdlab::linux;
 use ibdlab::run::{Options, run};
@@ -13,8 +13,11 @@ use ibdlab::scenario::load;
 use ibdlab::suppress;
 
 fn main() -> ExitCode {
-    let Command::Run(args) = Cli::parse().command;
-    match run_command(args) {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run_command(args),
+        Command::Campaign(args) => campaign_command(args),
+    };
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -64,4 +67,11 @@ fn run_command(args: RunArgs) -> Result<bool> {
         None => println!("{} steps, all well", report.steps.len()),
     }
     Ok(report.ok)
+}
+
+/// False if something was found.
+fn campaign_command(args: CampaignArgs) -> Result<bool> {
+    let summary = args.campaign().run(|line| println!("{line}"))?;
+    print!("{}", summary.text());
+    Ok(summary.is_clean())
 }

@@ -3,6 +3,7 @@
 mod group;
 mod ping;
 mod tcp;
+mod until;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use super::stack::Stack;
 pub use group::{GroupHear, GroupSay};
 pub use ping::Ping;
 pub use tcp::{TcpReceive, TcpSend};
+pub use until::Until;
 
 /// Something that a host does over IP until it is done.
 pub trait App: Send {
@@ -36,5 +38,7 @@ pub enum Outcome {
     /// Datagrams of the group that arrived, in order of arrival.
     Heard(Vec<u32>),
     Said,
+    /// Its time was over.
+    Over,
     Failed(String),
 }

@@ -23,6 +23,9 @@ pub struct Ping {
     /// Payload sizes in bytes, used round-robin.
     sizes: Vec<usize>,
     count: u32,
+    /// The least time from one request to the next.
+    every: Duration,
+    next: Duration,
     sent: u32,
     answered: u32,
     outstanding: Option<Duration>,
@@ -31,7 +34,25 @@ pub struct Ping {
 
 impl Ping {
     pub fn new(source: IpAddr, destination: IpAddr, count: u32, sizes: Vec<usize>) -> Self {
-        Self { destination, source, sizes, count, sent: 0, answered: 0, outstanding: None, socket: None }
+        let (every, next) = (Duration::ZERO, Duration::ZERO);
+        Self {
+            destination,
+            source,
+            sizes,
+            count,
+            every,
+            next,
+            sent: 0,
+            answered: 0,
+            outstanding: None,
+            socket: None,
+        }
+    }
+
+    /// The same, at most one request in `every`.
+    #[must_use]
+    pub fn paced(self, every: Duration) -> Self {
+        Self { every, ..self }
     }
 
     fn size(&self, sequence: u32) -> usize {
@@ -90,7 +111,10 @@ impl App for Ping {
             return None;
         }
         if self.sent < self.count {
-            self.send(now, stack, handle);
+            if self.next <= now {
+                self.next = now + self.every;
+                self.send(now, stack, handle);
+            }
             return None;
         }
         stack.sockets.remove(handle);
@@ -104,7 +128,7 @@ impl App for Ping {
     }
 
     fn wake_at(&self) -> Option<Duration> {
-        self.outstanding
+        self.outstanding.or((self.sent < self.count).then_some(self.next))
     }
 }
 

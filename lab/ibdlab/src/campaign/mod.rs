@@ -1,0 +1,202 @@
+//! A campaign: scenarios chosen by a seed are run in processes of their own until the time is over; what fails is made small
+//! and kept as a scenario file that `ibdlab run` reproduces.
+
+mod conditions;
+mod generate;
+mod shrink;
+mod summary;
+mod timeline;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::scenario::Scenario;
+
+pub use conditions::{CONDITIONS, Condition, Provoked, Seen};
+pub use generate::generate;
+pub use shrink::{Shrunk, events, shrink};
+pub use summary::{Finding, Summary};
+pub use trial::{Failure, Outcome, Trials};
+
+/// One in so many scenarios is run on the objects that count, the others on those that ship.
+const COUNTING_ONE_IN: u64 = 4;
+/// Runs that making one failure small may take, and the wall-clock time after which it is kept as small as it is.
+const SHRINK_RUNS: usize = 400;
+const SHRINK_TIME: Duration = Duration::from_secs(120);
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    pub seed: u64,
+    /// Wall-clock time after which no scenario is begun.
+    pub time: Option<Duration>,
+    /// Scenarios after which none is begun.
+    pub scenarios: Option<u64>,
+    /// Ends with the first failure.
+    pub until_found: bool,
+    pub workers: usize,
+    /// Where findings, summary and working files go.
+    pub out: PathBuf,
+    /// The objects to test.
+    pub proto: PathBuf,
+    /// The same with block counters, if they are there.
+    pub counting: Option<PathBuf>,
+    /// Instead of this program.
+    pub program: Option<PathBuf>,
+}
+
+impl Campaign {
+    /// Runs it; `progress` hears a line of what is found as it is found.
+    ///
+    /// # Errors
+    ///
+    /// What keeps scenarios from being run at all.
+    pub fn run(&self, progress: impl Fn(&str) + Sync) -> Result<Summary> {
+        let state = State {
+            campaign: self,
+            begun: Instant::now(),
+            next: AtomicU64::new(0),
+            summary: Mutex::new(Summary::new(self.seed)),
+            progress: &progress,
+        };
+        let results = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.workers.max(1))
+                .map(|worker| {
+                    let state = &state;
+                    scope.spawn(move || state.work(worker))
+                })
+                .collect();
+            workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
+        });
+        for result in results {
+            result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        let mut summary = state.summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+        summary.finish(state.begun.elapsed(), self.counting.as_deref())?;
+        summary.write(&self.out)?;
+        Ok(summary)
+    }
+
+    /// Shipped or counting objects: by the scenario's number, so that it stays the same.
+    fn proto_of(&self, index: u64) -> &Path {
+        match &self.counting {
+            Some(counting) if index % COUNTING_ONE_IN == 0 => counting,
+            _ => &self.proto,
+        }
+    }
+}
+
+struct State<'a> {
+    campaign: &'a Campaign,
+    begun: Instant,
+    next: AtomicU64,
+    summary: Mutex<Summary>,
+    progress: &'a (dyn Fn(&str) + Sync),
+}
+
+impl State<'_> {
+    fn work(&self, worker: usize) -> Result<()> {
+        while let Some(index) = self.take() {
+            let scenario = generate(self.campaign.seed, index);
+            let trials = self.trials(worker, self.campaign.proto_of(index))?;
+            let outcome = trials.run(&scenario)?;
+            let failure = {
+                let mut summary = self.summary();
+                summary.add(&scenario, &outcome);
+                outcome.failure.filter(|failure| summary.claim(failure, index))
+            };
+            if let Some(failure) = failure {
+                self.found(&trials, index, scenario, failure)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn trials(&self, worker: usize, proto: &Path) -> Result<Trials> {
+        let trials = Trials::new(proto, &self.campaign.out.join(format!("worker-{worker}")))?;
+        Ok(match &self.campaign.program {
+            Some(program) => trials.with_program(program),
+            None => trials,
+        })
+    }
+
+    fn take(&self) -> Option<u64> {
+        let campaign = self.campaign;
+        if campaign.time.is_some_and(|time| self.begun.elapsed() >= time)
+            || (campaign.until_found && !self.summary().findings.is_empty())
+        {
+            return None;
+        }
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        campaign.scenarios.is_none_or(|all| index < all).then_some(index)
+    }
+
+    /// A failure of a new kind: made small, and kept.
+    fn found(&self, trials: &Trials, index: u64, scenario: Scenario, failure: Failure) -> Result<()> {
+        (self.progress)(&format!("scenario {index}: {}", failure.signature));
+        let proto = self.campaign.proto_of(index);
+        let mut last = None;
+        // Each run of one that hangs takes the whole patience.
+        let budget = if failure.is_hang() { 0 } else { SHRINK_RUNS };
+        let begun = Instant::now();
+        let shrunk = shrink(scenario, budget, |candidate| {
+            if begun.elapsed() > SHRINK_TIME {
+                return false;
+            }
+            match trials.run(candidate) {
+                Ok(outcome) => {
+                    let same = outcome.failure.as_ref().is_some_and(|f| f.signature == failure.signature);
+                    if same {
+                        last = Some((candidate.clone(), outcome));
+                    }
+                    same
+                }
+                Err(_) => false,
+            }
+        });
+        let hash = match last {
+            Some((scenario, outcome)) if scenario == shrunk.scenario => outcome.hash,
+            _ => trials.run(&shrunk.scenario)?.hash,
+        };
+        let finding = Finding {
+            index,
+            failure,
+            events: events(&shrunk.scenario),
+            hosts: shrunk.scenario.host.len(),
+            shrink_runs: shrunk.runs,
+            hash,
+            proto: proto.to_owned(),
+            after_s: self.begun.elapsed().as_secs(),
+            times: 1,
+            file: PathBuf::new(),
+        };
+        let finding = finding.keep(&self.campaign.out, shrunk.scenario)?;
+        (self.progress)(&finding.line());
+        self.summary().findings.push(finding);
+        Ok(())
+    }
+
+    fn summary(&self) -> std::sync::MutexGuard<'_, Summary> {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Events by kind: the name that a scenario file has for it.
+fn kinds(scenario: &Scenario) -> Result<BTreeMap<String, u64>> {
+    let mut kinds = BTreeMap::new();
+    for timeline in timeline::timelines(scenario) {
+        for span in timeline.spans {
+            let value = serde_json::to_value(&span.event).context("an event is plain data")?;
+            if let Some((name, _)) = value.as_object().and_then(|event| event.iter().next()) {
+                *kinds.entry(name.clone()).or_default() += 1;
+            }
+        }
+    }
+    Ok(kinds)
+}

@@ -1,0 +1,233 @@
+//! Makes a failing scenario small: fewer events, fewer hosts, shorter times, a smaller seed.
+//!
+//! Every change makes another schedule too, so a candidate may fail in the same way only with another seed; a few are tried.
+//! Greedy and in a fixed order: the same failure shrinks to the same scenario.
+
+use std::collections::BTreeSet;
+
+use serde_spanned::Spanned;
+
+use crate::scenario::trouble::Event;
+use crate::scenario::{FabricSpec, Scenario, Step, TroubleStep};
+
+/// Seeds tried for each candidate, after the one it has.
+const SEEDS: u64 = 6;
+/// Hosts that traffic needs.
+const LEAST_HOSTS: usize = 2;
+const LEAST_SETTLE_MS: u64 = 1_000;
+
+/// A scenario and how many runs it took to find it.
+#[derive(Debug)]
+pub struct Shrunk {
+    pub scenario: Scenario,
+    pub runs: usize,
+}
+
+/// The smallest scenario found for which `fails` holds, beginning with one for which it does, in at most `budget` runs.
+pub fn shrink(scenario: Scenario, budget: usize, fails: impl FnMut(&Scenario) -> bool) -> Shrunk {
+    let mut shrinker = Shrinker { best: scenario, runs: 0, budget, fails };
+    loop {
+        let before = shrinker.best.clone();
+        shrinker.drop_steps();
+        shrinker.drop_events();
+        shrinker.drop_hosts();
+        shrinker.plain_fabric();
+        shrinker.shorten();
+        if shrinker.best == before || shrinker.spent() {
+            break;
+        }
+    }
+    shrinker.small_seed();
+    Shrunk { scenario: shrinker.best, runs: shrinker.runs }
+}
+
+struct Shrinker<F> {
+    best: Scenario,
+    runs: usize,
+    budget: usize,
+    fails: F,
+}
+
+impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
+    fn spent(&self) -> bool {
+        self.runs >= self.budget
+    }
+
+    fn fails(&mut self, candidate: &Scenario) -> bool {
+        self.runs += 1;
+        (self.fails)(candidate)
+    }
+
+    /// Takes the candidate if it fails with one of a few seeds.
+    fn consider(&mut self, candidate: Scenario) -> bool {
+        if candidate == self.best {
+            return false;
+        }
+        for seed in std::iter::once(candidate.seed).chain(1..=SEEDS) {
+            if self.spent() {
+                return false;
+            }
+            let candidate = Scenario { seed, ..candidate.clone() };
+            if self.fails(&candidate) {
+                self.best = candidate;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The best scenario, changed.
+    fn with(&self, change: impl FnOnce(&mut Scenario)) -> Scenario {
+        let mut candidate = self.best.clone();
+        change(&mut candidate);
+        candidate
+    }
+
+    /// Every step but the first, which attaches, may go.
+    fn drop_steps(&mut self) {
+        let mut n = self.best.step.len();
+        while n > 1 {
+            n -= 1;
+            let candidate = self.with(|scenario| drop(scenario.step.remove(n)));
+            self.consider(candidate);
+            n = n.min(self.best.step.len());
+        }
+    }
+
+    /// Halves, quarters and so on of each timeline, down to single events.
+    fn drop_events(&mut self) {
+        for step in 0..self.best.step.len() {
+            let mut size = self.timeline(step).div_ceil(2);
+            while size > 0 {
+                let mut start = 0;
+                while start < self.timeline(step) {
+                    let end = (start + size).min(self.timeline(step));
+                    let candidate = self.with(|scenario| {
+                        if let Some(trouble) = trouble_of(scenario, step) {
+                            trouble.event.drain(start..end);
+                        }
+                    });
+                    if !self.consider(candidate) {
+                        start = end;
+                    }
+                }
+                size /= 2;
+            }
+        }
+    }
+
+    /// Number of events of a step.
+    fn timeline(&self, step: usize) -> usize {
+        match self.best.step.get(step).map(Spanned::get_ref) {
+            Some(Step::Trouble(trouble)) => trouble.event.len(),
+            _ => 0,
+        }
+    }
+
+    fn drop_hosts(&mut self) {
+        let mut n = self.best.host.len();
+        while n > 0 && self.best.host.len() > LEAST_HOSTS {
+            n -= 1;
+            let candidate = self.with(|scenario| drop_host(scenario, n));
+            self.consider(candidate);
+        }
+    }
+
+    fn plain_fabric(&mut self) {
+        let candidate = self.with(|scenario| scenario.fabric.sa_delay_ms = FabricSpec::default().sa_delay_ms);
+        self.consider(candidate);
+        let candidate = self.with(|scenario| scenario.fabric.multicast_loopback = true);
+        self.consider(candidate);
+        for n in 0..self.best.host.len() {
+            let candidate = self.with(|scenario| scenario.host[n].as_mut().addresses.as_mut().truncate(1));
+            self.consider(candidate);
+        }
+    }
+
+    /// Timelines of half the length, rounder instants, less patience.
+    fn shorten(&mut self) {
+        for step in 0..self.best.step.len() {
+            while self.timeline(step) > 0 && self.halve(step) {}
+            for n in 0..self.timeline(step) {
+                for round in [10_000, 1_000, 100] {
+                    let candidate = self.with(|scenario| {
+                        if let Some(trouble) = trouble_of(scenario, step) {
+                            let at = trouble.event[n].at_us.as_mut();
+                            *at -= *at % round;
+                        }
+                    });
+                    if self.consider(candidate) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn halve(&mut self, step: usize) -> bool {
+        let candidate = self.with(|scenario| {
+            if let Some(trouble) = trouble_of(scenario, step) {
+                trouble.within_ms = (trouble.within_ms / 2).max(1);
+                for timed in &mut trouble.event {
+                    *timed.at_us.as_mut() /= 2;
+                }
+            }
+        });
+        if self.consider(candidate) {
+            return true;
+        }
+        let candidate = self.with(|scenario| {
+            if let Some(trouble) = trouble_of(scenario, step) {
+                trouble.settle_ms = (trouble.settle_ms / 10).max(LEAST_SETTLE_MS.min(trouble.settle_ms));
+            }
+        });
+        // Impatience would make failures of its own; only where the failure is another one does it last.
+        let impatient = candidate
+            .step
+            .iter()
+            .any(|step| matches!(step.get_ref(), Step::Trouble(trouble) if trouble.settle_ms < 300_000));
+        !impatient && self.consider(candidate)
+    }
+
+    fn small_seed(&mut self) {
+        for seed in 1..self.best.seed.min(SEEDS * 2) {
+            if self.spent() {
+                return;
+            }
+            let candidate = self.with(|scenario| scenario.seed = seed);
+            if self.fails(&candidate) {
+                self.best = candidate;
+                return;
+            }
+        }
+    }
+}
+
+fn trouble_of(scenario: &mut Scenario, step: usize) -> Option<&mut TroubleStep> {
+    match scenario.step.get_mut(step)?.as_mut() {
+        Step::Trouble(trouble) => Some(trouble),
+        _ => None,
+    }
+}
+
+/// Without a host and everything that names it.
+fn drop_host(scenario: &mut Scenario, n: usize) {
+    scenario.host.remove(n);
+    let left: BTreeSet<String> =
+        scenario.host.iter().map(|host| host.get_ref().name.get_ref().clone()).collect();
+    let stays = |event: &Event| event.host().is_none_or(|host| left.contains(host.get_ref()));
+    for step in &mut scenario.step {
+        if let Step::Trouble(trouble) = step.as_mut() {
+            trouble.event.retain(|timed| stays(&timed.event));
+        }
+    }
+}
+
+/// Events of all timelines.
+pub fn events(scenario: &Scenario) -> usize {
+    let of = |step: &Spanned<Step>| match step.get_ref() {
+        Step::Trouble(trouble) => trouble.event.len(),
+        _ => 0,
+    };
+    scenario.step.iter().map(of).sum()
+}

@@ -1,0 +1,237 @@
+//! What a campaign found, for a person and for a program.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::json;
+
+use super::conditions::{CONDITIONS, Provoked, Seen};
+use super::kinds;
+use super::trial::{Failure, Outcome};
+use crate::coverage::{Blocks, Lines};
+use crate::scenario::Scenario;
+
+/// A failure of one kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// The first scenario that failed so.
+    pub index: u64,
+    pub failure: Failure,
+    /// Events and hosts left.
+    pub events: usize,
+    pub hosts: usize,
+    pub shrink_runs: usize,
+    /// Of the kernel calls of the scenario that was kept.
+    pub hash: String,
+    pub proto: PathBuf,
+    /// Seconds since the campaign began.
+    pub after_s: u64,
+    /// Scenarios that failed so.
+    pub times: u64,
+    pub file: PathBuf,
+}
+
+impl Finding {
+    /// Writes the scenario file.
+    pub(super) fn keep(mut self, out: &Path, mut scenario: Scenario) -> Result<Self> {
+        let directory = out.join("findings");
+        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        self.file = directory.join(format!("{:05}.toml", self.index));
+        scenario.name = format!("found by {}, made small", scenario.name);
+        let mut text = format!("# seed {}: fails with\n", scenario.seed);
+        for line in self.failure.text.lines() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "#   {line}");
+        }
+        let _ = writeln!(text, "# kernel calls in the order of {}", self.hash);
+        let _ = writeln!(text, "#   ibdlab run {} --proto {}\n", self.file.display(), self.proto.display());
+        text += &scenario.to_toml().context("a scenario in TOML")?;
+        fs::write(&self.file, text).with_context(|| self.file.display().to_string())?;
+        Ok(self)
+    }
+
+    /// One line for a person.
+    pub fn line(&self) -> String {
+        format!(
+            "{}: {} events, {} hosts, after {} runs: {}",
+            self.file.display(),
+            self.events,
+            self.hosts,
+            self.shrink_runs,
+            self.failure.signature
+        )
+    }
+}
+
+/// The whole campaign.
+#[derive(Debug)]
+pub struct Summary {
+    pub seed: u64,
+    pub scenarios: u64,
+    pub kernel_calls: u64,
+    pub machine_us: u64,
+    pub failed: u64,
+    pub kinds: BTreeMap<String, u64>,
+    pub provoked: Provoked,
+    pub tolerated: BTreeMap<String, u64>,
+    pub findings: Vec<Finding>,
+    /// By signature: the first scenario, and how many.
+    seen: BTreeMap<String, (u64, u64)>,
+    blocks: Blocks,
+    lines: Option<Lines>,
+    took: Duration,
+}
+
+impl Summary {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            scenarios: 0,
+            kernel_calls: 0,
+            machine_us: 0,
+            failed: 0,
+            kinds: BTreeMap::new(),
+            provoked: Provoked::default(),
+            tolerated: BTreeMap::new(),
+            findings: Vec::new(),
+            seen: BTreeMap::new(),
+            blocks: Blocks::default(),
+            lines: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn add(&mut self, scenario: &Scenario, outcome: &Outcome) {
+        self.scenarios += 1;
+        self.kernel_calls += outcome.kernel_calls;
+        self.machine_us += outcome.machine_us;
+        self.failed += u64::from(outcome.failure.is_some());
+        for (kind, times) in kinds(scenario).unwrap_or_default() {
+            *self.kinds.entry(kind).or_default() += times;
+        }
+        self.provoked.add(scenario);
+        for (what, times) in &outcome.tolerated {
+            *self.tolerated.entry(what.clone()).or_default() += times;
+        }
+        self.blocks.merge(&outcome.blocks);
+    }
+
+    /// Is this failure the first of its kind?
+    pub(super) fn claim(&mut self, failure: &Failure, index: u64) -> bool {
+        let entry = self.seen.entry(failure.signature.clone()).or_insert((index, 0));
+        entry.1 += 1;
+        entry.1 == 1
+    }
+
+    pub(super) fn finish(&mut self, took: Duration, counting: Option<&Path>) -> Result<()> {
+        self.took = took;
+        self.findings.sort_by_key(|finding| finding.index);
+        for finding in &mut self.findings {
+            finding.times = self.seen.get(&finding.failure.signature).map_or(1, |(_, times)| *times);
+        }
+        if let Some(counting) = counting.filter(|_| !self.blocks.0.is_empty()) {
+            self.lines = Some(Lines::reached(counting, &self.blocks)?);
+        }
+        Ok(())
+    }
+
+    /// Did nothing fail?
+    pub fn is_clean(&self) -> bool {
+        self.failed == 0
+    }
+
+    /// How often a condition was there: `None` if a campaign cannot know or provoke it.
+    fn times(&self, number: &'static str, seen: Seen) -> Option<u64> {
+        match seen {
+            Seen::Always | Seen::In(_) => Some(self.provoked.times(number)),
+            Seen::Line(file, text) => {
+                let lines = self.lines.as_ref()?;
+                Some(u64::from(lines.ran(file, text)))
+            }
+            Seen::Beyond(_) => None,
+        }
+    }
+
+    /// Conditions that were provoked, and all.
+    fn conditions(&self) -> (usize, usize) {
+        let there = CONDITIONS.iter().filter(|c| self.times(c.number, c.seen).is_some_and(|times| times > 0));
+        (there.count(), CONDITIONS.len())
+    }
+
+    /// For a person.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let (there, all) = self.conditions();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "campaign {}: {} schedules in {} s, {} kernel calls, {} s of machine time",
+            self.seed,
+            self.scenarios,
+            self.took.as_secs(),
+            self.kernel_calls,
+            self.machine_us / 1_000_000
+        );
+        let events: u64 = self.kinds.values().sum();
+        let list: Vec<String> = self.kinds.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
+        let _ = writeln!(text, "{events} events: {}", list.join(", "));
+        if let Some(lines) = &self.lines {
+            let _ = writeln!(text, "{}", lines.summary());
+        }
+        let _ = writeln!(text, "conditions of known weaknesses provoked: {there} of {all}");
+        for (what, times) in &self.tolerated {
+            let _ = writeln!(text, "tolerated {times} times: {what}");
+        }
+        let _ = writeln!(text, "{} schedules failed, in {} ways", self.failed, self.findings.len());
+        for finding in &self.findings {
+            let _ = writeln!(text, "  {} times {}", finding.times, finding.line());
+        }
+        text
+    }
+
+    fn condition_table(&self) -> String {
+        let mut text = String::new();
+        for condition in &CONDITIONS {
+            let times = match (self.times(condition.number, condition.seen), condition.seen) {
+                (_, Seen::Beyond(why)) => format!("not in a campaign: {why}"),
+                (None, _) => "not known: no run on objects that count".to_owned(),
+                (Some(times), Seen::Line(..)) => if times > 0 { "reached" } else { "not reached" }.to_owned(),
+                (Some(times), _) => format!("{times} schedules"),
+            };
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{:4} {}: {times}", condition.number, condition.what);
+        }
+        text
+    }
+
+    pub(super) fn write(&self, out: &Path) -> Result<()> {
+        let put = |name: &str, text: String| {
+            let path = out.join(name);
+            fs::write(&path, text).with_context(|| path.display().to_string())
+        };
+        if let Some(lines) = &self.lines {
+            lines.write(out)?;
+        }
+        put("summary.txt", format!("{}\n{}", self.text(), self.condition_table()))?;
+        let (there, all) = self.conditions();
+        let value = json!({
+            "seed": self.seed,
+            "schedules": self.scenarios,
+            "seconds": self.took.as_secs(),
+            "kernel_calls": self.kernel_calls,
+            "machine_us": self.machine_us,
+            "events": self.kinds,
+            "lines": self.lines.as_ref().map(Lines::share),
+            "conditions": { "provoked": there, "of": all },
+            "tolerated": self.tolerated,
+            "failed": self.failed,
+            "findings": self.findings,
+        });
+        put("summary.json", serde_json::to_string_pretty(&value).context("plain data")? + "\n")
+    }
+}

@@ -1,0 +1,150 @@
+//! What a scenario's trouble is, as spans of time: for asking whether this happened while that held.
+
+use serde_spanned::Spanned;
+
+use crate::scenario::trouble::{Event, SaDoes, SaRequest, SaTrouble};
+use crate::scenario::{Scenario, Step, TroubleStep};
+
+const US_PER_MS: u64 = 1_000;
+
+/// An event and how long what it does holds: until it is taken back, or the timeline is over.
+#[derive(Clone, Debug)]
+pub struct Span {
+    pub event: Event,
+    pub from_us: u64,
+    pub until_us: u64,
+}
+
+/// One timeline.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    pub spans: Vec<Span>,
+}
+
+/// The timelines of a scenario.
+pub fn timelines(scenario: &Scenario) -> Vec<Timeline> {
+    let of = |step: &Spanned<Step>| match step.get_ref() {
+        Step::Trouble(trouble) => Some(Timeline::of(trouble)),
+        _ => None,
+    };
+    scenario.step.iter().filter_map(of).collect()
+}
+
+impl Timeline {
+    fn of(step: &TroubleStep) -> Self {
+        let mut events: Vec<(u64, &Event)> =
+            step.event.iter().map(|timed| (*timed.at_us.get_ref(), &timed.event)).collect();
+        events.sort_by_key(|(at, _)| *at);
+        let end = step.within_ms * US_PER_MS;
+        let span = |(n, (from_us, event)): (usize, &(u64, &Event))| {
+            let later = &events[n + 1..];
+            let until_us = match lasts_ms(event) {
+                Some(ms) => from_us + ms * US_PER_MS,
+                None => later.iter().find(|(_, later)| ends(event, later)).map_or(end, |(at, _)| *at),
+            };
+            Span { event: (*event).clone(), from_us: *from_us, until_us }
+        };
+        Self { spans: events.iter().enumerate().map(span).collect() }
+    }
+
+    /// Is there such an event?
+    pub fn has(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.spans.iter().any(|span| wanted(&span.event))
+    }
+
+    /// Does such an event happen while another one holds, to the same host where both name one?
+    pub fn during(&self, wanted: impl Fn(&Event) -> bool, holds: impl Fn(&Event) -> bool) -> bool {
+        let mut at = self.spans.iter().filter(|span| wanted(&span.event));
+        at.any(|at| {
+            self.spans.iter().any(|span| {
+                holds(&span.event)
+                    && (span.from_us..=span.until_us).contains(&at.from_us)
+                    && one_host(&span.event, &at.event)
+            })
+        })
+    }
+
+    /// Do two such events happen to one host in this order, at most so far apart?
+    pub fn follows(
+        &self,
+        first: impl Fn(&Event) -> bool,
+        then: impl Fn(&Event) -> bool,
+        within_us: u64,
+    ) -> bool {
+        self.spans.iter().enumerate().filter(|(_, span)| first(&span.event)).any(|(n, one)| {
+            self.spans[n + 1..].iter().any(|other| {
+                then(&other.event)
+                    && other.from_us - one.from_us <= within_us
+                    && one_host(&one.event, &other.event)
+            })
+        })
+    }
+}
+
+/// An event of the whole subnet is one of every host.
+fn one_host(one: &Event, other: &Event) -> bool {
+    match (one.host(), other.host()) {
+        (Some(one), Some(other)) => one.get_ref() == other.get_ref(),
+        _ => true,
+    }
+}
+
+fn lasts_ms(event: &Event) -> Option<u64> {
+    match event {
+        Event::SwitchReboot(reboot) => Some(reboot.for_ms),
+        Event::Sa(sa) => Some(sa.for_ms),
+        Event::Link(link) => Some(link.for_ms),
+        Event::InterruptsLate(late) => Some(late.for_ms),
+        _ => None,
+    }
+}
+
+/// Does the later event take the first back?
+fn ends(first: &Event, later: &Event) -> bool {
+    one_host(first, later)
+        && matches!(
+            (first, later),
+            (Event::PortDown(_), Event::PortUp(_))
+                | (Event::SmStop(_), Event::SmRestart(_) | Event::SmFailover(_))
+                | (Event::PkeyRemoved(_), Event::PkeyAdded(_))
+                | (Event::GroupDeleted(_), Event::GroupCreated(_))
+                | (Event::HcaRemoved(_), Event::HcaAdded(_))
+                | (Event::LinkClose(_), Event::LinkOpen(_))
+                | (Event::Unload(_), Event::Load(_))
+                | (Event::Promiscuous(_), Event::Promiscuous(_))
+                | (Event::GroupJoin(_), Event::GroupLeave(_))
+        )
+}
+
+/// The administrator keeps requests of this kind waiting.
+pub fn slow_sa(event: &Event, to: SaRequest) -> bool {
+    let slow = |sa: &SaTrouble| matches!(sa.does, SaDoes::Silent | SaDoes::LosesAnswer | SaDoes::Late(_));
+    matches!(event, Event::SmStop(_)) || matches!(event, Event::Sa(sa) if slow(sa) && concerns(sa, to))
+}
+
+/// The administrator does not grant requests of this kind.
+pub fn failing_sa(event: &Event, to: SaRequest) -> bool {
+    matches!(event, Event::SmStop(_))
+        || matches!(event, Event::Sa(sa) if !matches!(sa.does, SaDoes::Late(_)) && concerns(sa, to))
+}
+
+/// The administrator keeps requests of some kind waiting.
+pub fn slow(event: &Event) -> bool {
+    matches!(event, Event::SmStop(_))
+        || matches!(event, Event::Sa(sa)
+            if matches!(sa.does, SaDoes::Silent | SaDoes::LosesAnswer | SaDoes::Late(_)))
+}
+
+fn concerns(sa: &SaTrouble, to: SaRequest) -> bool {
+    sa.to.is_none_or(|only| only == to)
+}
+
+/// What ends the life of a link, for a time at least.
+pub fn stops(event: &Event) -> bool {
+    matches!(event, Event::LinkClose(_) | Event::Unload(_) | Event::HcaRemoved(_))
+}
+
+/// What begins it.
+pub fn starts(event: &Event) -> bool {
+    matches!(event, Event::LinkOpen(_) | Event::Load(_) | Event::HcaAdded(_))
+}

@@ -1,0 +1,241 @@
+//! One run of a scenario in a process of its own: whatever happens to that process is an outcome.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::coverage::Blocks;
+use crate::scenario::Scenario;
+
+/// Processor time after which a run counts as hung; wall-clock time would call a busy machine a hang. Virtual time has its own
+/// limit in the machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// For a process that waits and uses no processor.
+const WALL_PATIENCE: Duration = Duration::from_secs(900);
+/// Of `/proc/PID/stat`: the unit of times is fixed for programs.
+const TICKS_PER_SECOND: u64 = 100;
+const POLL: Duration = Duration::from_millis(2);
+/// The signature of a process that had to be killed.
+const HUNG: &str = "hung process";
+/// Longest signature, in characters.
+const SIGNATURE: usize = 110;
+
+/// Runs scenarios one after the other.
+#[derive(Debug)]
+pub struct Trials {
+    program: PathBuf,
+    proto: PathBuf,
+    directory: PathBuf,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub failure: Option<Failure>,
+    pub kernel_calls: u64,
+    /// Microseconds of machine time.
+    pub machine_us: u64,
+    /// Hash of the order of all kernel calls; empty if the process did not live to say it.
+    pub hash: String,
+    pub blocks: Blocks,
+    /// Rule violations that were tolerated: rule, module and call, and how often.
+    pub tolerated: Vec<(String, u64)>,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// The same for failures of one kind: without numbers and names of hosts.
+    pub signature: String,
+    /// In the words of the run.
+    pub text: String,
+}
+
+impl Failure {
+    /// Did its process have to be killed?
+    pub fn is_hang(&self) -> bool {
+        self.signature == HUNG
+    }
+}
+
+impl Trials {
+    /// With the objects below `proto`; its files go into `directory`, which it makes.
+    pub fn new(proto: &Path, directory: &Path) -> Result<Self> {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let program = std::env::current_exe().context("the path of ibdlab")?;
+        Ok(Self { program, proto: proto.to_owned(), directory: directory.to_owned() })
+    }
+
+    /// With another program that takes `ibdlab run`'s arguments.
+    #[must_use]
+    pub fn with_program(mut self, program: &Path) -> Self {
+        self.program = program.to_owned();
+        self
+    }
+
+    /// # Errors
+    ///
+    /// What keeps the process from being started at all.
+    pub fn run(&self, scenario: &Scenario) -> Result<Outcome> {
+        let (file, report, errors) =
+            (self.file("scenario.toml"), self.file("report.json"), self.file("stderr"));
+        fs::write(&file, scenario.to_toml().context("a scenario in TOML")?)
+            .with_context(|| file.display().to_string())?;
+        let _ = fs::remove_file(&report);
+        let stderr = fs::File::create(&errors).with_context(|| errors.display().to_string())?;
+        let mut child = Command::new(&self.program)
+            .arg("run")
+            .arg(&file)
+            .arg("--proto")
+            .arg(&self.proto)
+            .arg("--report")
+            .arg(&report)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        let ended = wait(&mut child)?;
+        let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        Ok(match (ended, report) {
+            (true, Some(report)) => Outcome::of_report(&report),
+            (true, None) => Outcome::crashed(&tail(&errors)),
+            (false, _) => {
+                let text =
+                    format!("the process has not ended after {} s of processor time", PATIENCE.as_secs());
+                Outcome::failed(Failure { signature: HUNG.to_owned(), text })
+            }
+        })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+/// False for a process that had to be killed.
+fn wait(child: &mut Child) -> Result<bool> {
+    let begun = Instant::now();
+    while child.try_wait().context("waiting for a run")?.is_none() {
+        if begun.elapsed() > WALL_PATIENCE || processor_time(child.id()) > PATIENCE {
+            // It may have ended by itself meanwhile.
+            let _ = child.kill();
+            child.wait().context("waiting for a run")?;
+            return Ok(false);
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(true)
+}
+
+/// What a process and its threads have used.
+fn processor_time(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may contain anything, the 12th and 13th fields are user and system time.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND)
+}
+
+fn tail(file: &Path) -> String {
+    let mut text = Vec::new();
+    if let Ok(mut file) = fs::File::open(file) {
+        let _ = file.read_to_end(&mut text);
+    }
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+impl Outcome {
+    fn failed(failure: Failure) -> Self {
+        Self {
+            failure: Some(failure),
+            kernel_calls: 0,
+            machine_us: 0,
+            hash: String::new(),
+            blocks: Blocks::default(),
+            tolerated: Vec::new(),
+        }
+    }
+
+    fn crashed(said: &str) -> Self {
+        let first = said.lines().next().unwrap_or("nothing on standard error");
+        Self::failed(Failure {
+            signature: signature(&format!("the process died: {first}")),
+            text: format!("the process died without a report:\n{said}"),
+        })
+    }
+
+    fn of_report(report: &Value) -> Self {
+        let steps = report["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let failed = steps.iter().find(|step| step["ok"] == Value::Bool(false));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let failure = failed.map(|step| Failure {
+            signature: signature(&format!("{}: {}", text(&step["step"]), text(&step["text"]))),
+            text: format!("{}: {}", text(&step["step"]), text(&step["text"])),
+        });
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        Self {
+            failure,
+            kernel_calls: number(&report["trace"]["kernel_calls"]),
+            machine_us: steps.last().map_or(0, |step| number(&step["at_us"]) + number(&step["took_us"])),
+            hash: text(&report["trace"]["hash"]),
+            tolerated: report["notes"].as_array().into_iter().flatten().map(tolerated).collect(),
+            blocks: serde_json::from_value(report["blocks"].clone()).unwrap_or_default(),
+        }
+    }
+}
+
+fn tolerated(note: &Value) -> (String, u64) {
+    let text = |name: &str| note[name].as_str().unwrap_or_default().to_owned();
+    let what = format!("rule {}, {} in {}", note["rule"], text("module"), text("call"));
+    (what, note["times"].as_u64().unwrap_or(1))
+}
+
+/// The text up to its second line, numbers as `#` and hosts as `HOST`; of a hang, also who waits in a module for what.
+fn signature(text: &str) -> String {
+    let mut wanted: Vec<&str> = text.lines().take(1).collect();
+    if text.contains("nobody can run") || text.contains("time limit") {
+        wanted.extend(text.lines().filter(|line| line.contains("waits for") && line.contains("last call")));
+    }
+    let mut short = String::new();
+    for word in wanted.join(" ").split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+        let (word, rest) =
+            word.split_at(word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_').len());
+        match word {
+            "alice" | "bob" | "carol" | "dave" => short.push_str("HOST"),
+            word if word.starts_with(|c: char| c.is_ascii_digit()) || is_hex(word) => short.push('#'),
+            word => short.extend(word.chars().map(|c| if c.is_ascii_digit() { '#' } else { c })),
+        }
+        short.push_str(rest);
+    }
+    // Of a list, the first entry stands for all.
+    let first = short.split("; HOST:").next().unwrap_or_default();
+    let first = first.split(", # in").next().unwrap_or_default();
+    first.chars().take(SIGNATURE).collect()
+}
+
+fn is_hex(word: &str) -> bool {
+    word.len() >= 4 && word.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::signature;
+
+    #[test]
+    fn a_signature_has_no_numbers_and_no_hosts() {
+        let one = signature("trouble: after 300 s: alice: ibd0 is not up; bob: 192.168.80.1 does not answer");
+        let other =
+            signature("trouble: after 600 s: bob: ibd0 is not up; dave: 192.168.80.3 does not answer");
+        assert_eq!(one, other);
+        assert!(one.contains("is not up") && !one.contains("300"), "{one}");
+    }
+}

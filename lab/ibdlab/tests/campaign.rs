@@ -1,0 +1,137 @@
+//! Campaigns: reproducible by seed; what fails is found, made small, and written as a scenario that fails in the same way.
+
+use std::path::{Path, PathBuf};
+
+use ibdlab::campaign::{Campaign, Trials, events, generate, shrink};
+use ibdlab::scenario::trouble::Event;
+use ibdlab::scenario::{Scenario, Step, Within, load};
+
+fn proto() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/kernel")
+}
+
+fn trials(directory: &Path) -> Trials {
+    let trials = Trials::new(&proto(), directory).expect("a directory to write in");
+    trials.with_program(Path::new(env!("CARGO_BIN_EXE_ibdlab")))
+}
+
+/// The events of all timelines.
+fn timeline(scenario: &Scenario) -> impl Iterator<Item = &Event> {
+    scenario
+        .step
+        .iter()
+        .flat_map(|step| match step.get_ref() {
+            Step::Trouble(trouble) => trouble.event.as_slice(),
+            _ => &[],
+        })
+        .map(|timed| &timed.event)
+}
+
+#[test]
+fn a_scenario_follows_from_seed_and_number() {
+    assert_eq!(generate(7, 30), generate(7, 30));
+    assert_ne!(generate(7, 30), generate(7, 31));
+    assert_ne!(generate(7, 30), generate(8, 30));
+}
+
+#[test]
+fn scenarios_read_back_as_they_were_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("scenario.toml");
+    for index in 0..300 {
+        let scenario = generate(3, index);
+        std::fs::write(&file, scenario.to_toml().expect("TOML")).expect("written");
+        let read = load(&file).unwrap_or_else(|error| panic!("scenario {index}: {error}"));
+        assert_eq!(read.to_toml(), scenario.to_toml(), "scenario {index}");
+    }
+}
+
+#[test]
+fn two_runs_of_one_scenario_make_the_same_kernel_calls() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trials = trials(directory.path());
+    for index in 0..4 {
+        let scenario = generate(11, index);
+        let [one, other] = [(); 2].map(|()| trials.run(&scenario).expect("a run"));
+        assert_eq!(one.failure, other.failure);
+        assert!(!one.hash.is_empty());
+        assert_eq!(one.hash, other.hash, "scenario {index}");
+    }
+}
+
+/// Two events of one host, in this order, among many others.
+fn has_the_planted_fault(scenario: &Scenario) -> bool {
+    let of_bob = |event: &&Event| event.host().is_some_and(|host| host.get_ref() == "bob");
+    let mut bobs = timeline(scenario).filter(of_bob);
+    bobs.any(|event| matches!(event, Event::Unload(_))) && bobs.any(|event| matches!(event, Event::Load(_)))
+}
+
+#[test]
+fn a_planted_fault_shrinks_to_its_two_events() {
+    let found = (0..2_000).map(|index| generate(5, index)).filter(|scenario| has_the_planted_fault(scenario));
+    let large = found.max_by_key(events).expect("one in 2000 scenarios has it");
+    assert!(events(&large) > 10, "{} events", events(&large));
+    let small = shrink(large, 10_000, has_the_planted_fault).scenario;
+    assert_eq!(events(&small), 2);
+    assert_eq!(small.host.len(), 2);
+    assert!(has_the_planted_fault(&small));
+}
+
+#[test]
+fn shrinking_stops_when_its_budget_is_spent() {
+    let mut runs = 0;
+    let shrunk = shrink(generate(5, 1), 10, |_| {
+        runs += 1;
+        false
+    });
+    assert_eq!((shrunk.runs, runs), (10, 10));
+    assert_eq!(shrunk.scenario, generate(5, 1));
+}
+
+/// A link cannot be up in no time, so every scenario fails: the campaign must find that once and write it so that it fails
+/// again, with the same kernel calls.
+#[test]
+fn a_failure_is_kept_as_a_scenario_that_fails_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trials = trials(directory.path());
+    let mut scenario = generate(1, 0);
+    for step in &mut scenario.step {
+        if let Step::Up(up) = step.as_mut() {
+            *up = Within { within_ms: 0 };
+        }
+    }
+    let first = trials.run(&scenario).expect("a run");
+    let signature = first.failure.expect("a failure").signature;
+    let small = shrink(scenario, 200, |candidate| {
+        let failure = trials.run(candidate).expect("a run").failure;
+        failure.is_some_and(|failure| failure.signature == signature)
+    });
+    assert_eq!(events(&small.scenario), 0);
+    let file = directory.path().join("kept.toml");
+    std::fs::write(&file, small.scenario.to_toml().expect("TOML")).expect("written");
+    let kept = load(&file).expect("a scenario");
+    let [one, other] = [&small.scenario, &kept].map(|scenario| trials.run(scenario).expect("a run"));
+    assert_eq!(one.failure, other.failure);
+    assert_eq!(one.hash, other.hash);
+}
+
+#[test]
+fn a_process_that_dies_is_a_finding_and_not_the_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let campaign = Campaign {
+        seed: 1,
+        time: None,
+        scenarios: Some(3),
+        until_found: false,
+        workers: 1,
+        out: directory.path().to_owned(),
+        proto: proto(),
+        counting: None,
+        program: Some("/bin/false".into()),
+    };
+    let summary = campaign.run(|_| {}).expect("a campaign");
+    assert_eq!((summary.scenarios, summary.failed, summary.findings.len()), (3, 3, 1));
+    assert!(summary.findings[0].failure.signature.contains("died"), "{:?}", summary.findings);
+    assert!(directory.path().join("summary.txt").is_file());
+    assert!(summary.findings[0].file.is_file());
+}
