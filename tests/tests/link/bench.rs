@@ -191,6 +191,12 @@ impl Bench {
         self.fault(attribute, Some(method), None, FaultAction::Delay(sm::Nanos(1_000_000)));
     }
 
+    /// How many groups alpha's port is a member of.
+    pub fn memberships_of_alpha(&self) -> usize {
+        let port = sm::Guid(self.alpha.port().0);
+        self.sm.inspect(|sm| sm.sa().memberships().filter(|(_, member, _)| *member == port).count())
+    }
+
     /// Waits for something to come true, at most so long.
     #[track_caller]
     pub fn wait_for(&self, what: &str, within: Nanos, holds: impl Fn() -> bool) {
@@ -216,11 +222,15 @@ impl Bench {
 pub struct Setup {
     pub seeds: u64,
     pub hca: fn(&mut HcaConfig),
+    /// When the subnet manager first looks around.
+    pub sm_after: Nanos,
+    /// Whether the subnet manager makes the broadcast group.
+    pub ipoib: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { seeds: 4, hca: |_| () }
+        Self { seeds: 4, hca: |_| (), sm_after: Nanos::from_millis(1), ipoib: true }
     }
 }
 
@@ -233,11 +243,8 @@ impl Setup {
             let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
             let inner = machine.clone();
             let outcome = machine.run(move || {
-                let partition = Partition::new("Default", sm::PKey(0xffff))
-                    .with_members(Ports::All, Membership::Full)
-                    .with_ipoib(GroupParams::default());
-                let config = SmConfig { partitions: vec![partition], ..SmConfig::default() };
-                let sm = world.start_sm(config, Nanos::from_millis(1));
+                let config = SmConfig { partitions: vec![partition(self.ipoib)], ..SmConfig::default() };
+                let sm = world.start_sm(config, self.sm_after);
                 let mut nodes = NODES.into_iter();
                 let [alpha, beta] = hosts.map(|kernel| {
                     let mut config = HcaConfig::new(Guid(nodes.next().expect("one each")), 1);
@@ -259,6 +266,12 @@ impl Setup {
 /// A test of two hosts with ordinary adapters.
 pub fn holds(test: fn(&Bench)) {
     Setup::default().run(test);
+}
+
+/// The default partition, with or without its broadcast group.
+pub fn partition(ipoib: bool) -> Partition {
+    let partition = Partition::new("Default", sm::PKey(0xffff)).with_members(Ports::All, Membership::Full);
+    if ipoib { partition.with_ipoib(GroupParams::default()) } else { partition }
 }
 
 /// An IPv4 group's address as IP gives it to the link: scope and P_Key are the driver's to fill in.

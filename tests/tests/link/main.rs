@@ -5,6 +5,7 @@
 mod addresses;
 mod bench;
 mod calm;
+mod late;
 mod lent;
 mod offloads;
 mod properties;
