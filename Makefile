@@ -15,7 +15,8 @@ KERNEL_TARGET := x86_64-unknown-none
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
-	@echo '               (SCENARIO=file.toml, SEED=number, SM=opensm for a real OpenSM), then, as root, Linux programs over the drivers'
+	@echo '               (SCENARIO=file.toml, SEED=number, SM=opensm for a real OpenSM),'
+	@echo '               then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
 	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too)'
 	@echo 'make modules   build the kernel modules into proto/kernel'

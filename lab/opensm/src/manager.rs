@@ -156,12 +156,12 @@ impl OpenSm {
             .ok_or(SmpError::Undeliverable)
     }
 
-    /// Asks the master for its SMInfo, at the LID that the first port with a link has for it.
+    /// Asks the master for its SMInfo, at the LID that the first active port has for it.
     pub fn poll_manager(&self) -> Poll {
         let asked = via_linked(&self.clients, |client| {
             let data = client.get(Route::Own, attribute::PORT_INFO, 1)?;
             let info = PortInfo::parse(&data).unwrap_or_default();
-            if info.port_state < PortState::Init.to_wire() {
+            if info.port_state != PortState::Active.to_wire() {
                 return Err(SmpError::Undeliverable);
             }
             if !info.master_sm_lid.is_unicast() {
@@ -173,7 +173,7 @@ impl OpenSm {
                 Err(_) => Poll::Silence,
             })
         });
-        asked.ok().flatten().unwrap_or(Poll::Silence)
+        asked.map_or(Poll::Silence, |poll| poll.unwrap_or(Poll::NoPort))
     }
 
     /// Whether subnet administration answers the ports now.
@@ -252,6 +252,14 @@ impl OpenSm {
         locked(&self.programs).opensm = None;
         // ibsim notices that a client is gone when it writes to it, and only then has its place back.
         self.poll_manager();
+    }
+
+    /// OpenSM hangs, or goes on: it is there and does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unanswered`] if it was stopped.
+    pub fn hang_manager(&self, hung: bool) -> Result<(), Error> {
+        self.signal(if hung { Signal::STOP } else { Signal::CONT })
     }
 
     /// Starts OpenSM, in the place of the one that may run. Does not wait for it.
@@ -351,11 +359,15 @@ impl OpenSm {
 
     /// Makes OpenSM read its files again and sweep.
     fn hang_up(&self) -> Result<(), Error> {
+        self.signal(Signal::HUP)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
         self.check()?;
         let id = locked(&self.programs).opensm.as_ref().map(Process::id);
         let pid = id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| Error::Unanswered("it was stopped".to_owned()))?;
-        kill_process(pid, Signal::HUP).map_err(|errno| Error::io("opensm")(errno.into()))
+        kill_process(pid, signal).map_err(|errno| Error::io("opensm")(errno.into()))
     }
 
     fn client(&self, port: Guid) -> Result<&Client, Error> {

@@ -15,6 +15,8 @@ pub enum Poll {
     Nobody,
     /// No answer in time.
     Silence,
+    /// No port is in a state to ask from, which says nothing about the manager.
+    NoPort,
 }
 
 /// What a poll means.
@@ -59,6 +61,7 @@ impl SmWatch {
             Poll::Answer(info) if info.state == MASTER => self.answered(info),
             // It is there and is not master yet: what was master is not any more.
             Poll::Answer(_) | Poll::Nobody => self.lost(),
+            Poll::NoPort => None,
             Poll::Silence => {
                 self.silences += 1;
                 if self.silences >= SILENCES { self.lost() } else { None }
@@ -139,6 +142,16 @@ mod tests {
         watch.poll(Poll::Silence);
         watch.poll(Poll::Silence);
         assert_eq!(watch.poll(Poll::Silence), Some(SmEvent::Gone));
+    }
+
+    #[test]
+    fn ports_without_links_say_nothing_about_the_manager() {
+        let mut watch = SmWatch::new();
+        watch.poll(master(1, 10));
+        for _ in 0..10 {
+            assert_eq!(watch.poll(Poll::NoPort), None);
+        }
+        assert_eq!(watch.poll(master(1, 11)), None);
     }
 
     #[test]

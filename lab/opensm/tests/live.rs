@@ -230,6 +230,19 @@ fn a_new_opensm_is_found_by_its_sm_info_and_knows_nobody() {
 }
 
 #[test]
+fn an_opensm_that_hangs_is_silent_and_our_own_timers_say_so() {
+    let subnet = Subnet::new(1);
+    let mut watch = SmWatch::new();
+    watch.poll(subnet.sm.poll_manager());
+    subnet.sm.hang_manager(true).unwrap();
+    assert_eq!(subnet.sm.poll_manager(), Poll::Silence, "ibsim has no timers");
+    assert_eq!(watch.poll(Poll::Silence), None, "one silence is no proof");
+    subnet.sm.hang_manager(false).unwrap();
+    until("it answers again", || matches!(subnet.sm.poll_manager(), Poll::Answer(_)));
+    assert_eq!(watch.poll(subnet.sm.poll_manager()), None, "it is still the same one");
+}
+
+#[test]
 fn nine_adapters_and_opensm_are_as_many_as_ibsim_takes_and_restarts_leave_room() {
     let subnet = Subnet::new(9);
     for _ in 0..2 {

@@ -7,6 +7,8 @@
 
 mod apply;
 mod mirror;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Sender, channel};

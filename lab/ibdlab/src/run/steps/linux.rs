@@ -18,10 +18,15 @@ use crate::scenario::{LinuxFetchStep, LinuxPingStep};
 
 const HTTP_PORT: u16 = 8080;
 const PING_INTERVAL: &str = "0.002";
+/// Seconds in which a neighbour has to answer for the first time.
+const FIRST_WITHIN: &str = "20";
 
-/// `ping -c COUNT` in a namespace; none may be lost.
+/// `ping -c COUNT` in a namespace; none may be lost. One before them finds the neighbour, which may take longer than the few
+/// packets that wait for it.
 pub fn linux_ping(world: &mut World, step: &LinuxPingStep) -> Result<Findings> {
     let from = world.host(step.from.get_ref())?;
+    let mut first = from.namespace()?.command("ping");
+    run(first.args(["-q", "-c", "1", "-w", FIRST_WITHIN, &step.to.to_string()]))?;
     let mut ping = from.namespace()?.command("ping");
     ping.args(["-q", "-i", PING_INTERVAL, "-c", &step.count.to_string(), &step.to.to_string()]);
     let output = run(&mut ping)?;
