@@ -43,7 +43,7 @@ use Seen::{Always, Beyond, In, Line};
 
 const ONE_SENDER: &str = "the lab's IP layer sends from one thread per link";
 const NO_LSO: &str = "a campaign's traffic has no large sends";
-const TRANSMIT: &str = "rust/ibd/src/link/transmit.rs";
+const TRANSMIT: &str = "rust/ibd/src/link/transmit/mod.rs";
 
 /// All of them.
 pub const CONDITIONS: [Condition; 69] = [
