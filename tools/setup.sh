@@ -38,7 +38,12 @@ wanted() {
 		;;
 	esac
 	case $for_what in
-	test) missing tshark tshark ;;
+	test)
+		missing tshark tshark
+		missing mandoc mandoc
+		missing git git
+		;;
+	lint) missing shellcheck shellcheck ;;
 	esac
 	if [ "$for_what" = test ] || [ "${SM:-}" = opensm ]; then
 		missing opensm opensm

@@ -122,9 +122,9 @@ fn tell(report: &Report) -> bool {
     for Difference { name, what, consequence, .. } in &report.differences {
         println!("{name}: {what}\n    {consequence}");
     }
-    let harmful = report.differences.iter().filter(|difference| difference.used).count();
+    let harmful = report.differences.iter().filter(|difference| difference.harmful).count();
     let harmless = report.differences.len() - harmful;
-    println!("{} compared: {harmful} differences that concern us, {harmless} that do not", report.compared);
+    println!("{} compared: {harmful} differences that do harm, {harmless} that do not", report.compared);
     harmful == 0
 }
 

@@ -60,6 +60,28 @@ fn a_longer_record_is_found_and_who_would_make_it_too_short() {
 }
 
 #[test]
+fn a_record_used_by_its_typedef_is_known_to_be_used_and_an_explained_difference_does_no_harm() {
+    let end = "	lso_basic_tcp_ipv4_t	lso_basic_tcp_ipv4;\n";
+    let found = planted("sys/mac_provider.h", end, &format!("{end}	int	lso_basic_tcp_ipv6;\n"));
+    expect(
+        &found,
+        "struct mac_capab_lso_s",
+        "the size is 12 there, 8 here",
+        "none: newer gates added room for IPv6",
+    );
+    assert!(!found[0].harmful);
+    let found = planted("sys/mac_provider.h", end, &format!("{end}	long	lso_basic_tcp_ipv6;\n"));
+    let size = "the size is 16 there, 8 here";
+    expect(
+        &found,
+        "struct mac_capab_lso_s",
+        size,
+        "rust/gldv3/src/table.rs would make one that is too short",
+    );
+    assert!(found[0].harmful);
+}
+
+#[test]
 fn a_field_of_another_type_is_found() {
     let found = planted("sys/stream.h", "	unsigned char	*b_rptr;", "	char	*b_rptr;");
     expect(
@@ -103,7 +125,7 @@ fn a_bit_field_elsewhere_is_found() {
 fn what_nothing_of_ours_uses_is_told_and_does_no_harm() {
     let found = planted("sys/errno.h", "ENOTUNIQ\t0x50", "ENOTUNIQ\t0x1");
     expect(&found, "ENOTUNIQ", "the value is 0x1 there, 0x50 here", "none: nothing that ships uses it");
-    assert!(!found[0].used);
+    assert!(!found[0].harmful);
 }
 
 #[test]

@@ -9,9 +9,11 @@ mod checks;
 mod tables;
 mod uses;
 
+use std::fs;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
 use cc::Compiler;
 pub use cc::include_dirs;
@@ -30,8 +32,23 @@ pub struct Difference {
     pub what: String,
     /// What it means for our modules.
     pub consequence: String,
-    /// Whether what ships uses it.
-    pub used: bool,
+    /// Whether what ships uses it and nobody has found out that it does no harm.
+    pub harmful: bool,
+}
+
+/// `tools/gate/known-differences.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Explained {
+    known: Vec<Known>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    name: String,
+    what: String,
+    because: String,
 }
 
 /// What was compared and what was found.
@@ -49,7 +66,7 @@ pub struct Report {
 ///
 /// gcc is missing, a header that we rely on is missing in the gate, or its headers do not compile by themselves.
 pub fn check(tree: &Path, gate: &Gate) -> Result<Report> {
-    let tables = Tables::read(&tree.join("rust/illumos-sys-hdrs/abi"))?;
+    let tables = Tables::read(&tree.join("rust/illumos-sys-hdrs"))?;
     let compiler = Compiler::new(tree, gate, &tables)?;
     compiler.preamble_compiles()?;
     let checks = checks(&tables);
@@ -67,10 +84,27 @@ pub fn check(tree: &Path, gate: &Gate) -> Result<Report> {
     // What is not there at all is so in every respect.
     differences.dedup_by(|a, b| a.name == b.name && a.what == b.what);
     differences.extend(bit_fields(&compiler, &tables, &uses)?);
+    explain(tree, &mut differences)?;
     if differences.len() == checks.len() {
         bail!("nothing at all agrees: the comparison itself is at fault");
     }
     Ok(Report { compared: checks.len() + tables.bit_fields().count(), differences })
+}
+
+/// Says of each known difference why it does no harm.
+fn explain(tree: &Path, differences: &mut [Difference]) -> Result<()> {
+    let path = tree.join("tools/gate/known-differences.toml");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let explained: Explained = toml::from_str(&text).with_context(|| path.display().to_string())?;
+    for known in explained.known {
+        let same =
+            |difference: &&mut Difference| difference.name == known.name && difference.what == known.what;
+        for difference in differences.iter_mut().filter(same) {
+            difference.consequence = format!("none: {}", known.because);
+            difference.harmful = false;
+        }
+    }
+    Ok(())
 }
 
 fn difference(check: &Check, there: Option<String>, tables: &Tables, uses: &Uses) -> Difference {
@@ -132,5 +166,5 @@ fn consequence(
             (Kind::Value, _) => format!("{users} would mean something else by it than this kernel"),
         }
     };
-    Difference { name: name.into(), what, consequence, used: !users.is_empty() }
+    Difference { name: name.into(), what, consequence, harmful: !users.is_empty() }
 }

@@ -15,6 +15,7 @@ pub struct Tables {
     pub constants: BTreeMap<String, Constant>,
     pub functions: BTreeMap<String, Symbol>,
     typedefs: BTreeMap<String, Typedef>,
+    aliases: Vec<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -68,13 +69,18 @@ pub struct BitField<'a> {
 }
 
 impl Tables {
-    pub fn read(dir: &Path) -> Result<Tables> {
+    /// Reads those of the crate at `hdrs`.
+    pub fn read(hdrs: &Path) -> Result<Tables> {
+        let dir = &hdrs.join("abi");
+        let bindings = hdrs.join("src/bindings.rs");
+        let bindings = fs::read_to_string(&bindings).with_context(|| bindings.display().to_string())?;
         Ok(Tables {
             records: table(dir, "records")?,
             enums: table(dir, "enums")?,
             constants: table(dir, "constants")?,
             functions: table(dir, "functions")?,
             typedefs: table(dir, "typedefs")?,
+            aliases: aliases(&bindings),
         })
     }
 
@@ -108,10 +114,17 @@ impl Tables {
         if let Some((_, field)) = name.rsplit_once('.') {
             return vec![field.into()];
         }
-        let Some((_, tag)) = name.split_once(' ') else { return vec![name.into()] };
-        let typedefs = self.typedefs.iter().filter(|(_, typedef)| typedef.ctype == name);
-        std::iter::once(tag.to_string()).chain(typedefs.map(|(name, _)| name.clone())).collect()
+        let tag = name.rsplit(' ').next().unwrap_or(name);
+        let mut names = vec![tag.to_string()];
+        names.extend(self.aliases.iter().filter(|(_, of)| of == tag).map(|(alias, _)| alias.clone()));
+        names
     }
+}
+
+/// `pub type ALIAS = NAME;` of the bindings.
+fn aliases(bindings: &str) -> Vec<(String, String)> {
+    let types = bindings.lines().filter_map(|line| line.strip_prefix("pub type ")?.strip_suffix(';'));
+    types.filter_map(|line| line.split_once(" = ")).map(|(alias, of)| (alias.into(), of.into())).collect()
 }
 
 fn table<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<T> {
