@@ -19,15 +19,27 @@ pub struct Stack {
     pub sockets: SocketSet<'static>,
     link: IpLink,
     seed: u64,
+    echo_ident: u16,
 }
 
+/// The first identifier of echoes; zero is none.
+const FIRST_ECHO_IDENT: u16 = 0x1b0d;
+
 impl Stack {
+    /// An identifier for the echoes of one application: an answer goes to every socket with its identifier, and would crowd
+    /// out those of the others.
+    pub fn echo_ident(&mut self) -> u16 {
+        let ident = self.echo_ident;
+        self.echo_ident = ident.checked_add(1).unwrap_or(1);
+        ident
+    }
+
     /// `seed` feeds what smoltcp wants to be unpredictable (ports, sequence numbers).
     pub fn new(info: LinkInfo, addresses: Vec<IpCidr>, seed: u64) -> Self {
         let mut device = Device::new(info.sdu);
         let iface = interface(&mut device, &addresses, &BTreeSet::new(), seed);
         let link = IpLink::new(info, addresses);
-        Self { iface, device, sockets: SocketSet::new(Vec::new()), link, seed }
+        Self { iface, device, sockets: SocketSet::new(Vec::new()), link, seed, echo_ident: FIRST_ECHO_IDENT }
     }
 
     /// The link has this address and size now. Neighbours are told at once if the address is new.

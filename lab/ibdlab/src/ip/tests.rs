@@ -134,3 +134,10 @@ fn a_new_link_address_is_announced_and_learned() {
     let outcome = pair.run([Some(&mut again), None]);
     assert_eq!(outcome[0], Some(Outcome::Ping { sent: 3, answered: 3 }));
 }
+
+#[test]
+fn echoes_of_two_applications_are_told_apart() {
+    let mut pair = Pair::new();
+    let [one, other] = [(); 2].map(|()| pair.stacks[0].echo_ident());
+    assert!(one != other && one != 0 && other != 0);
+}

@@ -45,6 +45,13 @@ impl Joins {
         }
     }
 
+    /// Joins of the same port under a GID that it had before: nobody can leave with that one any more.
+    fn strand_former(&self, mgid: Gid, port: Gid) {
+        for ((group, former), joined) in self.0.lock().iter_mut() {
+            joined.stranded |= *group == mgid && former.guid == port.guid && former.prefix != port.prefix;
+        }
+    }
+
     /// Groups and ports whose last leave can never come, because an earlier one was refused.
     pub(super) fn stranded(&self) -> Vec<(Gid, Gid)> {
         let joins = self.0.lock();
@@ -127,6 +134,7 @@ impl Ibcm {
         }
         let port = if is_port(port) { port } else { rgid };
         let local = self.local(rgid).inspect_err(|_| self.joins.strand(mgid, port))?;
+        self.joins.strand_former(mgid, port);
         let Some(join_state) = self.joins.take(mgid, port, state) else { return Ok(()) };
         let record = McMemberRecord {
             mgid: sm_gid(mgid),

@@ -11,7 +11,6 @@ use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr};
 use super::{App, Outcome};
 use crate::ip::stack::Stack;
 
-const PING_IDENT: u16 = 0x1b0d;
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// ICMP header of an echo.
 const ECHO_HEADER: usize = 8;
@@ -30,6 +29,8 @@ pub struct Ping {
     answered: u32,
     outstanding: Option<Duration>,
     socket: Option<SocketHandle>,
+    /// Of the socket, once there is one.
+    ident: u16,
 }
 
 impl Ping {
@@ -46,6 +47,7 @@ impl Ping {
             answered: 0,
             outstanding: None,
             socket: None,
+            ident: 0,
         }
     }
 
@@ -63,7 +65,8 @@ impl Ping {
         let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; 64 * 1024]);
         let mut socket = icmp::Socket::new(buffer(), buffer());
         // A fresh socket with a non-zero identifier always binds.
-        let _ = socket.bind(icmp::Endpoint::Ident(PING_IDENT));
+        self.ident = stack.echo_ident();
+        let _ = socket.bind(icmp::Endpoint::Ident(self.ident));
         *self.socket.insert(stack.sockets.add(socket))
     }
 
@@ -71,7 +74,7 @@ impl Ping {
         let data = pattern(self.sent, self.size(self.sent));
         let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
         let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else { return };
-        emit_echo(buffer, self.source, self.destination, self.sent as u16, &data);
+        emit_echo(buffer, (self.source, self.destination), self.ident, self.sent as u16, &data);
         self.sent += 1;
         self.outstanding = Some(now + PING_TIMEOUT);
     }
@@ -137,15 +140,21 @@ fn pattern(sequence: u32, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32 ^ sequence.wrapping_mul(0x9e37_79b9) >> 8) as u8).collect()
 }
 
-fn emit_echo(buffer: &mut [u8], source: IpAddr, destination: IpAddr, seq_no: u16, data: &[u8]) {
+fn emit_echo(
+    buffer: &mut [u8],
+    (source, destination): (IpAddr, IpAddr),
+    ident: u16,
+    seq_no: u16,
+    data: &[u8],
+) {
     let checksums = ChecksumCapabilities::default();
     match (source, destination) {
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let repr = Icmpv6Repr::EchoRequest { ident: PING_IDENT, seq_no, data };
+            let repr = Icmpv6Repr::EchoRequest { ident, seq_no, data };
             repr.emit(&source, &destination, &mut Icmpv6Packet::new_unchecked(buffer), &checksums);
         }
         _ => {
-            let repr = Icmpv4Repr::EchoRequest { ident: PING_IDENT, seq_no, data };
+            let repr = Icmpv4Repr::EchoRequest { ident, seq_no, data };
             repr.emit(&mut Icmpv4Packet::new_unchecked(buffer), &checksums);
         }
     }

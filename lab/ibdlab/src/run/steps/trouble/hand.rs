@@ -213,14 +213,15 @@ impl Owner {
     fn carry_out(&mut self, task: Task) -> Result<()> {
         match task {
             Task::Close => self.close(),
-            Task::Open if self.host.has_link() => self.open()?,
-            Task::Open => {}
+            // A link that is there, and a module for an adapter that is there.
+            Task::Open if self.host.has_link() && !self.host.is_pulled() => self.open()?,
+            Task::Load if !self.host.is_pulled() => self.open()?,
+            Task::Open | Task::Load => {}
             Task::Unload => {
                 self.close();
                 self.promiscuous = None;
                 self.host.unload()?;
             }
-            Task::Load => self.open()?,
             Task::Promiscuous(on) => self.set_promiscuous(on)?,
             Task::Join(group) => {
                 self.groups.insert(group);
