@@ -56,3 +56,32 @@ fn the_locking_page_has_every_lock() {
     }
     assert!(found >= 15, "{found} locks found: the search looks at the wrong lines");
 }
+
+#[test]
+fn every_test_that_the_page_of_weaknesses_names_exists() {
+    let root = workspace_root();
+    let page = fs::read_to_string(root.join("docs/weaknesses.md")).expect("the page");
+    let mut files = Vec::new();
+    for part in ["rust", "lab", "tests"] {
+        sources(&root.join(part), &mut files);
+    }
+    let code: String = files.iter().map(|file| fs::read_to_string(file).expect("readable")).collect();
+    let rows: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("| ") && line.ends_with(" |")).collect();
+    let numbered = rows.iter().filter(|row| {
+        row.chars().nth(2).is_some_and(|c| "DABCE".contains(c))
+            && row.chars().nth(3).is_some_and(|c| c.is_ascii_digit())
+    });
+    assert_eq!(numbered.clone().count(), 69, "one row for each weakness");
+    for row in numbered {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, _, _, _, shown, state, _] = cells[..] else { panic!("{row}: five cells") };
+        let tests: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        for test in &tests {
+            assert!(code.contains(&format!("fn {test}(")), "{row}: no such test");
+        }
+        assert!(state != "closed" || !tests.is_empty(), "{row}: closed, by which test?");
+        let known = ["closed", "machine", "partly: ", "open: "];
+        assert!(known.iter().any(|known| state.starts_with(known)), "{row}: {state}");
+    }
+}
