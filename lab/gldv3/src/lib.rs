@@ -31,7 +31,10 @@ pub use client::{
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};
 
-use fakekernel::Kernel;
+use fakekernel::{FaultKind, Kernel};
+
+/// The calls of mac that can be made to fail.
+pub const FAULT_KINDS: [FaultKind; 1] = [FaultKind("mac_register")];
 
 /// Adds `misc/mac`, `misc/dls` and `drv/dld` to a host, and has every network driver's instance become a link when it attaches.
 /// Before any module is loaded.

@@ -18,15 +18,24 @@ pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
 use fakekernel::{FaultKind, Kernel};
 
 /// The calls of IBTF that can be made to fail, beside what they allocate.
-pub const FAULT_KINDS: [FaultKind; 9] = [
+pub const FAULT_KINDS: [FaultKind; 18] = [
     FaultKind("ibt_alloc_cq"),
     FaultKind("ibt_alloc_pd"),
     FaultKind("ibt_alloc_srq"),
     FaultKind("ibt_alloc_ud_channel"),
     FaultKind("ibt_alloc_ud_dest"),
+    FaultKind("ibt_attach"),
     FaultKind("ibt_attach_mcg"),
+    FaultKind("ibt_enable_cq_notify"),
     FaultKind("ibt_map_mem_iov"),
+    FaultKind("ibt_modify_cq"),
+    FaultKind("ibt_modify_ud_dest"),
+    FaultKind("ibt_open_hca"),
+    FaultKind("ibt_post_recv"),
     FaultKind("ibt_post_send"),
+    FaultKind("ibt_query_hca_ports"),
+    FaultKind("ibt_query_mcg"),
+    FaultKind("ibt_query_ud_channel"),
     FaultKind("ibt_register_mr"),
 ];
 

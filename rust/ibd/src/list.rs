@@ -1,6 +1,6 @@
 //! A list with a block of memory per element, so that what an instance adds goes with it.
 
-use kernel::{AllocError, KBox};
+use kernel::{AllocError, KBox, Vacant};
 
 /// Elements, the last one added first.
 pub(crate) struct List<T> {
@@ -14,18 +14,24 @@ struct Node<T> {
     next: Link<T>,
 }
 
+/// Memory for an element. Made before a lock is taken or anything is begun: what is at hand then need not be given up.
+pub(crate) struct Room<T>(Vacant<Node<T>>);
+
+impl<T> Room<T> {
+    pub(crate) fn new() -> Result<Self, AllocError> {
+        Vacant::new().map(Self)
+    }
+}
+
 impl<T> List<T> {
     /// No elements.
     pub(crate) const fn new() -> Self {
         Self { first: None }
     }
 
-    /// Adds an element. On failure it is dropped.
-    pub(crate) fn add(&mut self, value: T) -> Result<(), AllocError> {
-        let mut node = KBox::new(Node { value, next: None })?;
-        node.next = self.first.take();
-        self.first = Some(node);
-        Ok(())
+    /// Adds an element, for which there is room.
+    pub(crate) fn put(&mut self, room: Room<T>, value: T) {
+        self.first = Some(room.0.fill(Node { value, next: self.first.take() }));
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
@@ -82,13 +88,13 @@ impl<T> Drop for List<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::List;
+    use super::{List, Room};
 
     #[test]
     fn elements_are_found_changed_and_taken_and_the_others_keep_their_order() {
         let mut list = List::new();
         for n in 0..5 {
-            list.add(n).unwrap();
+            list.put(Room::new().unwrap(), n);
         }
         *list.find_mut(|n| *n == 3).unwrap() = 30;
         assert_eq!(list.take(|n| *n == 2), Some(2));

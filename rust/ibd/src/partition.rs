@@ -11,10 +11,10 @@ use ipoib::PKey;
 use kernel::ddi::DevInfo;
 use kernel::sync::Mutex;
 use kernel::user::{Cred, UserMemory};
-use kernel::{AllocError, Errno, KArc, KVec};
+use kernel::{AllocError, ArcRoom, Errno, KArc, KVec, log};
 
 use crate::link::Link;
-use crate::list::List;
+use crate::list::{List, Room};
 use crate::node::Node;
 use crate::port::Port;
 
@@ -32,7 +32,11 @@ struct Attached {
     instance: i32,
     dip: DevInfo,
     port: KArc<Port>,
+    /// For putting it back should it not go: a detach needs no memory.
+    spare: Option<Spare>,
 }
+
+type Spare = (ArcRoom<Port>, Room<Attached>);
 
 struct Made {
     link: LinkId,
@@ -53,34 +57,41 @@ impl Ports {
 
     /// Attaches a port. **May block.**
     pub(crate) fn attach(&self, dip: DevInfo, node: Node) -> Result<(), Errno> {
-        let port = KArc::new(Port::attach(dip, node)?)?;
-        let entry = Attached { instance: dip.instance(), dip, port };
-        Ok(self.lists.lock().ports.add(entry)?)
+        let (shared, room) = spare()?;
+        let spare = Some(spare()?);
+        let port = shared.fill(Port::attach(dip, node)?);
+        self.lists.lock().ports.put(room, Attached { instance: dip.instance(), dip, port, spare });
+        Ok(())
     }
 
     /// Detaches a port, unless partitions are made on it. **May block.**
     pub(crate) fn detach(&self, dip: DevInfo) -> Result<(), Errno> {
-        let entry = self.take_port(dip)?;
-        let Attached { instance, dip, port } = entry;
+        let mut extra = spare().ok();
+        let mut entry = self.take_port(dip, extra.is_some())?;
+        // A port that has none is taken only if there is another.
+        let Some((shared, room)) = entry.spare.take().or_else(|| extra.take()) else {
+            return Err(Errno::ENOMEM);
+        };
+        let Attached { instance, dip, port, .. } = entry;
         let left = match port.try_unwrap() {
             Ok(port) => match port.detach() {
                 Ok(()) => return Ok(()),
-                Err(port) => KArc::new(port)?,
+                Err(port) => shared.fill(port),
             },
             // An ioctl is looking at it.
             Err(port) => port,
         };
-        self.lists.lock().ports.add(Attached { instance, dip, port: left })?;
+        self.lists.lock().ports.put(room, Attached { instance, dip, port: left, spare: extra });
         Err(Errno::EBUSY)
     }
 
-    fn take_port(&self, dip: DevInfo) -> Result<Attached, Errno> {
+    fn take_port(&self, dip: DevInfo, spare: bool) -> Result<Attached, Errno> {
         let mut lists = self.lists.lock();
         let instance = dip.instance();
         if lists.partitions.iter().any(|made| made.instance == instance) {
             return Err(Errno::EBUSY);
         }
-        lists.ports.take(|entry| entry.dip == dip).ok_or(Errno::ENXIO)
+        lists.ports.take(|entry| entry.dip == dip && (spare || entry.spare.is_some())).ok_or(Errno::ENXIO)
     }
 
     fn port(&self, instance: i32) -> Option<(DevInfo, KArc<Port>)> {
@@ -110,17 +121,20 @@ impl Ports {
             }
             Err(refusal) => {
                 self.forget(link);
+                log!(warn, dip, "no link for P_Key {:04x}: {}", pkey.get(), refusal.0);
                 Err(refusal)
             }
         }
     }
 
     fn reserve(&self, made: Made) -> Result<(), Refusal> {
+        let room = Room::new().map_err(|_| (Errno::ENOMEM, None))?;
         let mut lists = self.lists.lock();
         if lists.partitions.iter().any(|known| known.link == made.link) {
             return Err((Errno::EEXIST, Some(PartitionError::Exists)));
         }
-        lists.partitions.add(made).map_err(|_| (Errno::ENOMEM, None))
+        lists.partitions.put(room, made);
+        Ok(())
     }
 
     fn put(&self, link: LinkId, value: Link) {
@@ -174,6 +188,10 @@ impl Ports {
             ..PartitionRecord::default()
         })
     }
+}
+
+fn spare() -> Result<Spare, AllocError> {
+    Ok((ArcRoom::new()?, Room::new()?))
 }
 
 /// An errno, and what `dladm` prints.

@@ -6,6 +6,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
+use crate::boxed::Vacant;
 use crate::mem::{self, AllocError};
 
 /// A reference-counted pointer without weak references.
@@ -79,6 +80,22 @@ impl<T> KArc<T> {
         // SAFETY: `raw` points at the `value` of an `Inner<T>`, `offset` bytes behind its start.
         let inner = unsafe { raw.cast::<u8>().sub(offset) };
         Self { inner: inner.cast(), owns: PhantomData }
+    }
+}
+
+/// Memory for a value that is not there yet: filling it cannot fail.
+pub struct ArcRoom<T>(Vacant<Inner<T>>);
+
+impl<T> ArcRoom<T> {
+    /// Memory for one value with its count.
+    pub fn new() -> Result<Self, AllocError> {
+        Vacant::new().map(Self)
+    }
+
+    /// Moves `value` there, with a count of one.
+    pub fn fill(self, value: T) -> KArc<T> {
+        let inner = self.0.fill(Inner { strong: AtomicUsize::new(1), value }).into_raw();
+        KArc { inner, owns: PhantomData }
     }
 }
 

@@ -40,7 +40,7 @@ pub mod time;
 pub mod user;
 mod vec;
 
-pub use arc::KArc;
+pub use arc::{ArcRoom, KArc};
 pub use boxed::{KBox, Vacant};
 pub use errno::Errno;
 pub use mem::AllocError;

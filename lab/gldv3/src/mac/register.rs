@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use fakekernel::genunix::{DevInfo, Level, MinorNode};
 use fakekernel::mem::{Mem, c_string};
-use fakekernel::{Cx, Errno, Export, HostMutex, Module, Rule, cx, export};
+use fakekernel::{Cx, Errno, Export, FaultKind, HostMutex, Module, Rule, cx, export};
 use illumos_sys_hdrs::{mac_callbacks_t, mac_handle_t, mac_register_t, uint_t};
 
 use super::notify::Notes;
@@ -52,6 +52,9 @@ unsafe extern "C" fn mac_register(record: *mut mac_register_t, handle: *mut mac_
     cx.may_block();
     // SAFETY: mac_register(9F): a record of mac_alloc, filled in.
     let record = unsafe { record.read() };
+    if cx.fault(FaultKind("mac_register")) {
+        return Errno::ENOMEM.0;
+    }
     match register(&cx, &record) {
         Ok(mac) => {
             // SAFETY: mac_register(9F): a place for the handle.

@@ -94,13 +94,19 @@ impl HostRun {
     /// Loads the driver, attaches its instance, makes the partition if the driver wants one, and opens the link. What was
     /// done before, by an attempt that failed later, is not done again.
     pub fn attach(&mut self) -> Result<()> {
+        self.make_link()?;
+        self.open_link()
+    }
+
+    /// The same, but the link stays closed.
+    pub fn make_link(&mut self) -> Result<()> {
         self.install()?;
         self.attach_instance()?;
         if self.driver == Driver::Ibp && !self.partitioned {
             self.create_partition()?;
             self.partitioned = true;
         }
-        self.open_link()
+        Ok(())
     }
 
     fn install(&mut self) -> Result<()> {

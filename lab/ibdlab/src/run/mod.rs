@@ -200,6 +200,7 @@ impl Step {
             Step::HcaRemoval(_) => "hca-removal",
             Step::UnloadUnderTraffic(_) => "unload-under-traffic",
             Step::Trouble(_) => "trouble",
+            Step::FaultPoints(_) => "fault-points",
             Step::LinuxPing(_) => "linux-ping",
             Step::LinuxFetch(_) => "linux-fetch",
             Step::Memberships(_) => "memberships",

@@ -78,6 +78,7 @@ fn check_step(scenario: &Scenario, step: &Step) -> Checked {
         Step::UnloadUnderTraffic(step) => check_host(scenario, &step.host, false),
         Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
         Step::HcaRemoval(step) => check_host(scenario, &step.host, false),
+        Step::FaultPoints(step) => check_host(scenario, &step.host, false),
         Step::Trouble(step) => check_trouble(scenario, step),
         Step::SmRestart(_) | Step::Memberships(_) => Ok(()),
         Step::Attach(_) | Step::Up(_) | Step::Resolve(_) | Step::Counts(_) | Step::Unload(_) => Ok(()),

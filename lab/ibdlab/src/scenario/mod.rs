@@ -124,6 +124,8 @@ pub enum Step {
     UnloadUnderTraffic(UnderTrafficStep),
     /// A timeline of things that go wrong, under traffic; then everything is to be well again by itself.
     Trouble(TroubleStep),
+    /// Everything that can fail while a host does something is made to fail, one call after the other.
+    FaultPoints(FaultPointsStep),
     /// Linux's own ping between two hosts with TUN devices.
     LinuxPing(LinuxPingStep),
     /// A file from a web server to curl between two hosts with TUN devices.
@@ -258,6 +260,37 @@ pub struct LinuxFetchStep {
     pub bytes: Spanned<ByteSize>,
 }
 
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultPointsStep {
+    pub host: Spanned<String>,
+    /// What the host does meanwhile.
+    pub phase: Phase,
+    /// Points of one kind that are tried at most.
+    #[serde(default = "default_points")]
+    pub at_most: u64,
+}
+
+/// A part of a driver's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The modules are loaded, the instance is attached and the partition made.
+    Attach,
+    /// IP opens the link.
+    Start,
+    /// Echoes and datagrams to a group, both ways.
+    Traffic,
+    /// The cable is pulled and plugged in again.
+    Flap,
+    /// A new subnet manager takes over.
+    SmRestart,
+    /// IP closes the link.
+    Stop,
+    /// The instance is detached and the modules unloaded.
+    Detach,
+}
+
 impl Scenario {
     /// The text of a file that reads as this scenario.
     ///
@@ -337,6 +370,10 @@ fn default_pkey() -> Spanned<u16> {
 
 fn default_mtu() -> Spanned<u32> {
     Spanned::new(0..0, 2048)
+}
+
+fn default_points() -> u64 {
+    200
 }
 
 fn default_within() -> u64 {

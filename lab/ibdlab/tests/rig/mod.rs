@@ -12,9 +12,19 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// A scenario of the tests.
+pub fn data(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file)
+}
+
+/// Virtual time, with the modules of the build.
+pub fn options(seed: u64) -> Options {
+    Options::new(seed, root().join("proto/kernel"))
+}
+
 /// Runs seeds `1..=count`; the failures, each with what it said.
 pub fn failures(file: &str, count: u64) -> Vec<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file);
+    let file = data(file);
     let next = AtomicU64::new(1);
     let failures = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -41,8 +51,7 @@ pub fn failures(file: &str, count: u64) -> Vec<String> {
 
 pub fn one(file: &Path, seed: u64) -> Result<(), String> {
     let scenario = load(file).map_err(|error| error.to_string())?;
-    let options = Options::new(seed, root().join("proto/kernel"));
-    let report = run(scenario, options, |_| {}).map_err(|error| format!("{error:#}"))?;
+    let report = run(scenario, options(seed), |_| {}).map_err(|error| format!("{error:#}"))?;
     report
         .steps
         .iter()

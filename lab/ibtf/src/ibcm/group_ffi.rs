@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use fakekernel::{Export, FaultKind, cx, export};
 use illumos_sys_hdrs::{
-    IBT_INSUFF_KERNEL_RESOURCE, IBT_INVALID_PARAM, IBT_MCG_RECORDS_NOT_FOUND, IBT_SUCCESS, ib_gid_t,
-    ibt_mcg_attr_t, ibt_mcg_handler_t, ibt_mcg_info_t, ibt_status_t, uint_t,
+    IBT_INSUFF_KERNEL_RESOURCE, IBT_INSUFF_RESOURCE, IBT_INVALID_PARAM, IBT_MCG_RECORDS_NOT_FOUND,
+    IBT_SUCCESS, ib_gid_t, ibt_mcg_attr_t, ibt_mcg_handler_t, ibt_mcg_info_t, ibt_status_t, uint_t,
 };
 use sm::JoinState;
 
@@ -100,6 +100,9 @@ unsafe extern "C" fn ibt_query_mcg(
 ) -> ibt_status_t {
     let cx = cx();
     cx.may_block();
+    if cx.fault(FaultKind("ibt_query_mcg")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     if mcgs_info_p.is_null() || entries_p.is_null() {
         return IBT_INVALID_PARAM;
     }

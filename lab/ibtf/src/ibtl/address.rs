@@ -55,6 +55,9 @@ unsafe extern "C" fn ibt_modify_ud_dest(
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
     let dest = hdl!(cx, ibtl.dests, ud_dest, IBT_UD_DEST_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_modify_ud_dest")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     // SAFETY: NULL keeps the address; else the interface wants an address vector.
     let av = unsafe { crate::ptr::load(adds_vect) };
     if let Some(av) = &av {

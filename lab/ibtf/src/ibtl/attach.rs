@@ -4,10 +4,10 @@ use super::objects::{Client, Kind, Opaque, OpenHca, OpenState, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, take};
 use crate::os;
 use crate::status::*;
-use fakekernel::{Cx, Export, HostMutex, WaitQueue, cx, export};
+use fakekernel::{Cx, Export, FaultKind, HostMutex, WaitQueue, cx, export};
 use illumos_sys_hdrs::{
-    IBT_CM, IBT_DM, IBT_DM_AGENT, IBT_GENERIC_MISC, IBT_IBMA, IBT_TEST_DEV, IBTI_V_CURR, dev_info_t,
-    ib_guid_t, ibt_clnt_hdl_t, ibt_clnt_modinfo_t, ibt_hca_hdl_t, ibt_status_t,
+    IBT_CM, IBT_DM, IBT_DM_AGENT, IBT_GENERIC_MISC, IBT_IBMA, IBT_INSUFF_RESOURCE, IBT_TEST_DEV, IBTI_V_CURR,
+    dev_info_t, ib_guid_t, ibt_clnt_hdl_t, ibt_clnt_modinfo_t, ibt_hca_hdl_t, ibt_status_t,
 };
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
@@ -43,6 +43,9 @@ unsafe extern "C" fn ibt_attach(
 ) -> ibt_status_t {
     let cx = cx();
     cx.may_block();
+    if cx.fault(FaultKind("ibt_attach")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     let info = arg!(cx, mod_infop, "the ibt_clnt_modinfo_t of ibt_attach");
     if info.mi_ibt_version != IBTI_V_CURR as i32 {
         return IBT_NOT_SUPPORTED;
@@ -106,6 +109,10 @@ unsafe extern "C" fn ibt_open_hca(
     cx.may_block();
     let ibtl = Ibtl::of(cx.kernel());
     let client = hdl!(cx, ibtl.clients, ibt_hdl, IBT_INVALID_PARAM);
+    if cx.fault(FaultKind("ibt_open_hca")) {
+        out!(hca_hdl, std::ptr::null_mut());
+        return IBT_INSUFF_RESOURCE;
+    }
     let Some(device) = ibtl.device(hca_guid) else {
         out!(hca_hdl, std::ptr::null_mut());
         return IBT_HCA_INVALID;

@@ -221,6 +221,9 @@ unsafe extern "C" fn ibt_query_ud_channel(
     cx.may_block();
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_query_ud_channel")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     let now = channel.qp.query();
     let attr = ibt_ud_chan_query_attr_t {
         ud_qpn: channel.qp.num().get(),

@@ -122,6 +122,9 @@ unsafe extern "C" fn ibt_modify_cq(
     cx.may_block();
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.cqs, ibt_cq, IBT_CQ_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_modify_cq")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     of(object.open.hca().modify_cq(&object.cq, Moderation { count, usec, handler: hid }))
 }
 
@@ -169,6 +172,9 @@ unsafe extern "C" fn ibt_enable_cq_notify(
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.cqs, ibt_cq, IBT_CQ_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_enable_cq_notify")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     let notify = match notify_type {
         IBT_NEXT_COMPLETION => Notify::Next,
         IBT_NEXT_SOLICITED => Notify::NextSolicited,

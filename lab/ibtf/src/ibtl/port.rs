@@ -5,7 +5,7 @@ use crate::convert::gid_to_c;
 use crate::os;
 use crate::status::*;
 use fabric::{PortAttr, PortState};
-use fakekernel::{Cx, Export, cx, export};
+use fakekernel::{Cx, Export, FaultKind, cx, export};
 use illumos_sys_hdrs::{
     IBT_PORT_CAP_CLNT_REREG, ib_gid_t, ib_guid_t, ib_lid_t, ib_mtu_t, ib_pkey_t, ibt_hca_hdl_t,
     ibt_hca_portinfo_t, ibt_port_caps_e, ibt_port_modify_flags_t, ibt_port_state_t, ibt_status_t, uint_t,
@@ -31,6 +31,9 @@ unsafe extern "C" fn ibt_query_hca_ports(
     cx.may_block();
     let ibtl = Ibtl::of(cx.kernel());
     let open = hdl!(cx, ibtl.opens, hca_hdl, IBT_HCA_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_query_hca_ports")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     query(&cx, &open.device, port, port_info_p, ports_p, size_p)
 }
 

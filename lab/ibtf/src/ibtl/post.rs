@@ -145,6 +145,9 @@ unsafe extern "C" fn ibt_post_recv(
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_post_recv")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     check_count(&cx, num_wr);
     let device = &channel.open.device;
     // SAFETY: passed on from this call.

@@ -101,6 +101,7 @@ fn print(shared: &Shared, note: Note) {
         Note::Link(link::Note::BuildFailed) => {
             log!(note, name, "no queue pair or buffers; will be tried again")
         }
+        Note::Link(link::Note::Broken) => log!(warn, name, "the queue pair failed; building another"),
         Note::JoinFailed(group, false) => log!(note, name, "Join multicast group failed :{group:?}"),
         Note::JoinFailed(group, true) => {
             log!(note, name, "Failure on port up to rejoin multicast gid {group:?}");

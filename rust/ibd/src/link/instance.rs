@@ -1,21 +1,23 @@
 //! A link from attach to detach: a chain of values that undo themselves.
 
+use core::fmt;
+
 use gldv3::{Config, InstanceNumber, Registration};
-use ibtf::{BufferPool, Client, Hca, Pd};
+use ibtf::{BufferPool, Client, Hca, Pd, Status};
 use ipoib::link::Event;
 use ipoib::{LinkAddr, PKey};
 use kernel::ddi::DevInfo;
 use kernel::kstat::Kstat;
 use kernel::thread::Worker;
 use kernel::time::{Duration, Instant};
-use kernel::{Errno, KArc, KVec, log};
+use kernel::{AllocError, Errno, KArc, KVec, log};
 
 use super::announce::News;
 use super::backlog::{self, Backlog};
 use super::control::Control;
 use super::events::Events;
 use super::jobs::Queue;
-use super::{Provider, Shared, effects};
+use super::{Name, Provider, Shared, effects};
 use crate::counters::Counters;
 use crate::node::Node;
 use crate::now;
@@ -45,6 +47,26 @@ struct Threads {
     _workers: KVec<Worker<Queue>>,
     _backlog: Worker<Backlog>,
     _announcer: Worker<News>,
+}
+
+impl Threads {
+    /// **May block.**
+    fn start(shared: &KArc<Shared>) -> Result<Self, AllocError> {
+        Ok(Self {
+            _control: effects::spawn(shared)?,
+            _workers: shared.jobs.spawn(shared)?,
+            _backlog: backlog::spawn(shared)?,
+            _announcer: shared.announcer.spawn(shared.mac.clone())?,
+        })
+    }
+}
+
+/// Says what cannot be had, if it cannot.
+fn named<T, E: fmt::Display + Into<Errno>>(name: &Name, what: &str, made: Result<T, E>) -> Result<T, Errno> {
+    made.map_err(|error| {
+        log!(warn, name, "no {what}: {error}");
+        error.into()
+    })
 }
 
 impl Link {
@@ -115,20 +137,20 @@ impl Inner {
     #[inline(never)]
     fn open(&mut self, dip: DevInfo, statistics: i32) -> Result<(), Errno> {
         let Self { shared, .. } = self;
-        let client = Client::attach(dip, c"IBPART", KArc::new(Events(shared.clone()))?)?;
+        let name = shared.name;
+        let client = KArc::new(Events(shared.clone()))
+            .map_err(Status::from)
+            .and_then(|events| Client::attach(dip, c"IBPART", events));
+        let client = named(&name, "IBTF client", client)?;
         self.client = Some(client.clone());
-        let hca = Hca::open(&client, shared.node.hca.get())?;
-        let pd = Pd::new(&hca)?;
+        let hca = named(&name, "adapter", Hca::open(&client, shared.node.hca.get()))?;
+        let pd = named(&name, "protection domain", Pd::new(&hca))?;
         *shared.hardware.lock() = Some((hca, pd));
         client.subscribe();
         let counters = shared.counters.clone();
-        self.counters = Some(Kstat::new(dip.driver_name(), statistics, c"datagram", c"net", counters)?);
-        self.threads = Some(Threads {
-            _control: effects::spawn(shared)?,
-            _workers: shared.jobs.spawn(shared)?,
-            _backlog: backlog::spawn(shared)?,
-            _announcer: shared.announcer.spawn(shared.mac.clone())?,
-        });
+        let counters = Kstat::new(dip.driver_name(), statistics, c"datagram", c"net", counters);
+        self.counters = Some(named(&name, "statistics", counters)?);
+        self.threads = Some(named(&name, "threads", Threads::start(shared))?);
         Ok(())
     }
 

@@ -80,12 +80,11 @@ impl Receiver {
             drop(state);
             return;
         }
-        // What cannot be posted now is posted with the next completion.
-        let _ = queue.refill();
+        let filled = queue.refill();
         let armed = cq.arm(Notify::Any);
         state.side = Side::Open(Open { queue, cq, own });
         drop(state);
-        if armed.is_err() {
+        if filled.is_err() || armed.is_err() {
             self.broken();
         }
     }
@@ -117,7 +116,8 @@ impl Receiver {
             self.take(open, completion, &mut pass);
         }
         if pass.polled != 0 && !pass.broken {
-            let _ = open.queue.refill();
+            // What cannot be posted now is posted with the next completion, if there will be one.
+            pass.broken = open.queue.refill().is_err() && open.queue.posted() == 0;
         }
         state.handing_up = !pass.packets.is_empty();
         Some(pass)
@@ -182,10 +182,16 @@ impl Receiver {
         drop::<MonitorGuard<'_, State>>(state);
     }
 
-    /// Arms the CQ; `false` if that failed or the receive side is not open.
+    /// Arms the CQ; `false` if that failed, and then nobody would call again, or if the receive side is not open.
     fn arm(&self) -> bool {
         let state = self.state.lock();
-        matches!(&state.side, Side::Open(open) if open.cq.arm(Notify::Any).is_ok())
+        let Side::Open(open) = &state.side else { return false };
+        let armed = open.cq.arm(Notify::Any).is_ok();
+        drop(state);
+        if !armed {
+            self.broken();
+        }
+        armed
     }
 }
 

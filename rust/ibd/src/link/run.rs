@@ -112,7 +112,10 @@ fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) {
     let result = match answer {
         Ok(list) => Ok(list.iter().find_map(|info| group::broadcast(&info))),
         Err(Status::MCG_RECORDS_NOT_FOUND) => Ok(None),
-        Err(status) => Err(sa_error(status)),
+        Err(status) => {
+            log!(note, shared.name, "search for the IPoIB broadcast group failed: {status}");
+            Err(sa_error(status))
+        }
     };
     shared.tell(|control| control.link.handle_event(now(), link::Event::Found(ticket, result)));
 }

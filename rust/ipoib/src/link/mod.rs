@@ -234,6 +234,8 @@ pub enum Note {
     MtuTooLarge(Mtu, Mtu),
     /// Queue pair or buffers could not be had.
     BuildFailed,
+    /// The queue pair failed and another one is built.
+    Broken,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -312,6 +314,14 @@ impl Retry {
         self.at = Some(now + self.backoff.delay(self.failures, jitter));
     }
 
+    /// As [`Retry::failed`], but there is no delay after the first failure.
+    fn failed_again(&mut self, now: Instant, jitter: &mut Jitter) {
+        match self.failures {
+            0 => self.failures = 1,
+            _ => self.failed(now, jitter),
+        }
+    }
+
     fn fire(&mut self, now: Instant) -> bool {
         let due = self.at.is_some_and(|at| at <= now);
         if due {
@@ -326,6 +336,9 @@ impl Retry {
 }
 
 const NOTES: usize = 4;
+
+/// After a queue pair that lasted so long the next one is replaced without a pause.
+const STEADY: Duration = Duration::from_secs(10);
 
 /// The machine.
 #[derive(Debug)]
@@ -347,6 +360,10 @@ pub struct Link {
     queue_pair: Option<QueuePair>,
     building: Request<Building>,
     build_retry: Retry,
+    /// The queue pair that is being built failed before it was reported.
+    broken_meanwhile: bool,
+    /// When the queue pair was built.
+    stands_since: Instant,
     tear_down: bool,
     invalidate: Option<Severity>,
     notes: [Option<Note>; NOTES],
@@ -374,6 +391,8 @@ impl Link {
             queue_pair: None,
             building: Request::NONE,
             build_retry: Retry::new(config.retry),
+            broken_meanwhile: false,
+            stands_since: Instant::from_nanos(0),
             tear_down: false,
             invalidate: None,
             notes: [None; NOTES],
@@ -454,7 +473,7 @@ impl Link {
             Event::Joined(ticket, gid, result) => self.joined(now, ticket, gid, result),
             Event::Left => self.leaving = false,
             Event::Built(ticket, qpn) => self.built(now, ticket, qpn),
-            Event::Broken => self.broken(),
+            Event::Broken => self.broken(now),
             Event::Appeared(mgid) => self.appeared(mgid),
             Event::Gone(mgid) => self.gone(mgid),
         }
@@ -533,6 +552,7 @@ impl Link {
         self.running = false;
         self.queue_pair = None;
         self.tear_down = false;
+        self.broken_meanwhile = false;
         self.membership = None;
         self.sa.abandon();
         self.building.abandon();
@@ -633,10 +653,15 @@ impl Link {
 
     fn built(&mut self, now: Instant, ticket: Ticket, qpn: Option<Qpn>) {
         let Some(building) = self.building.answered(ticket) else { return };
+        let broken = core::mem::take(&mut self.broken_meanwhile);
         match (building, qpn) {
+            (Building::QueuePair(..), Some(_)) if broken => {
+                self.stands_since = now;
+                self.replace(now);
+            }
             (Building::QueuePair(plan, attached), Some(qpn)) => {
                 self.queue_pair = Some(QueuePair { plan, qpn, attached });
-                self.build_retry.reset();
+                self.stands_since = now;
             }
             (Building::Attachment(group), Some(_)) => {
                 if let Some(qp) = &mut self.queue_pair {
@@ -651,12 +676,27 @@ impl Link {
         }
     }
 
-    fn broken(&mut self) {
+    fn broken(&mut self, now: Instant) {
+        // It carries traffic, and can fail, before the answer that it is there.
+        if let Some((_, Building::QueuePair(..))) = self.building.out {
+            self.broken_meanwhile = true;
+            return;
+        }
         self.building.abandon();
         if self.queue_pair.take().is_some() {
-            self.tear_down = true;
-            self.invalidate(Severity::Heavy);
+            self.replace(now);
         }
+    }
+
+    /// The queue pair goes and another one comes: at once the first time in a while, then after pauses that grow.
+    fn replace(&mut self, now: Instant) {
+        self.tear_down = true;
+        self.invalidate(Severity::Heavy);
+        self.note(Note::Broken);
+        if now - self.stands_since >= STEADY {
+            self.build_retry.reset();
+        }
+        self.build_retry.failed_again(now, &mut self.jitter);
     }
 }
 

@@ -367,6 +367,38 @@ fn a_broken_queue_pair_is_replaced() {
 }
 
 #[test]
+fn a_queue_pair_that_fails_before_it_is_reported_is_taken_down() {
+    let mut world = World::new();
+    world.event(Event::Start);
+    while world.poll() {}
+    while !matches!(world.pending.first(), Some(Action::Build(..))) {
+        world.answer(0);
+        while world.poll() {}
+    }
+    world.event(Event::Broken);
+    world.settle();
+    assert!(world.is_up());
+    assert_eq!(world.queue_pairs, 1);
+    assert_eq!(world.notes, [Note::Broken]);
+}
+
+#[test]
+fn queue_pairs_that_keep_failing_are_replaced_less_and_less_often() {
+    let mut world = started();
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        world.event(Event::Broken);
+        world.settle();
+        let since = world.now;
+        while !world.is_up() {
+            world.wait();
+        }
+        pauses.push(world.now - since);
+    }
+    assert!(pauses.windows(2).all(|pair| pair[1] > pair[0]), "{pauses:?}");
+}
+
+#[test]
 fn a_stop_during_a_join_leaves_what_the_join_brings() {
     let mut world = World::new();
     world.event(Event::Start);

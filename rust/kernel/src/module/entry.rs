@@ -11,7 +11,7 @@ use crate::ddi::DevInfo;
 use crate::errno::Errno;
 use crate::mem::AllocError;
 use crate::sync::Mutex;
-use crate::{KBox, Vacant};
+use crate::{KBox, Vacant, log};
 
 /// What the C shim supplies. Made by [`module!`](crate::module!) only.
 #[doc(hidden)]
@@ -125,7 +125,11 @@ impl<M: Module, T: InstanceTable> Loaded<M, T> {
     pub unsafe fn init(&self, linkage: &Linkage) -> c_int {
         let state = match Self::make(linkage) {
             Ok(state) => state.into_raw(),
-            Err(error) => return error.get(),
+            Err(error) => {
+                let name = linkage.env.name.and_then(|name| name.to_str().ok()).unwrap_or("plugin");
+                log!(warn, name, "cannot be loaded: {error}");
+                return error.get();
+            }
         };
         // Attach may run before mod_install returns.
         self.state.store(state.as_ptr(), Ordering::Release);
@@ -189,7 +193,10 @@ impl<M: Driver> Loaded<M, Instances<M::Instance>> {
         // SAFETY: the node is attaching, and the instance goes before it does.
         let dip = unsafe { DevInfo::from_raw(dip) };
         let attached = match (self.state(), dip) {
-            (Some(state), Some(dip)) if cmd == sys::DDI_ATTACH => state.attach(dip).is_ok(),
+            (Some(state), Some(dip)) if cmd == sys::DDI_ATTACH => {
+                let attached = state.attach(dip);
+                attached.inspect_err(|error| log!(warn, dip, "cannot be attached: {error}")).is_ok()
+            }
             _ => false,
         };
         answer(attached)

@@ -2,6 +2,7 @@
 //! that says what was expected and what came.
 
 mod counts;
+mod fault_points;
 mod lifecycle;
 mod linux;
 mod memberships;
@@ -12,6 +13,7 @@ mod trouble;
 mod under_traffic;
 
 pub use counts::counts;
+pub use fault_points::fault_points;
 pub use lifecycle::{attach, flap, unload, up};
 pub use linux::{linux_fetch, linux_ping};
 pub use memberships::memberships;

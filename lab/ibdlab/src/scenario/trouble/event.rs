@@ -327,7 +327,8 @@ pub struct FaultPoint(FaultKind);
 impl FaultPoint {
     /// Every one that the lab knows of.
     pub fn all() -> impl Iterator<Item = Self> {
-        FaultKind::KERNEL.into_iter().chain(lab_ibtf::FAULT_KINDS).map(Self)
+        let framework = lab_gldv3::FAULT_KINDS.into_iter().chain(lab_ibtf::FAULT_KINDS);
+        FaultKind::KERNEL.into_iter().chain(framework).map(Self)
     }
 
     pub const fn kind(self) -> FaultKind {

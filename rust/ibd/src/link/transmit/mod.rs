@@ -421,7 +421,13 @@ impl Transmitter {
     fn arm(&self) -> bool {
         let state = self.state.lock();
         let cq: Option<&Cq> = state.open.as_ref().map(|open| open.queue.channel().send_cq());
-        cq.is_some_and(|cq| cq.arm(Notify::Any).is_ok())
+        let armed = cq.map(|cq| cq.arm(Notify::Any).is_ok());
+        drop(state);
+        if armed == Some(false) {
+            // Nobody would call again.
+            super::tell_broken(&self.control);
+        }
+        armed == Some(true)
     }
 }
 

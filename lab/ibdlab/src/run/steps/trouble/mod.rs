@@ -5,7 +5,7 @@
 
 mod hand;
 mod packets;
-mod settle;
+pub mod settle;
 mod subnet;
 
 use std::collections::{BTreeMap, VecDeque};

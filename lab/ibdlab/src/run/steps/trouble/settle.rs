@@ -61,12 +61,26 @@ impl fmt::Display for Missing {
 ///
 /// Who misses what when the time is over.
 pub fn settle(world: &World, before: &Before, patience: Nanos) -> Result<Nanos> {
+    let checks: [Check<'_>; 4] = [&|| links(world), &|| unicast(world), &|| multicast(world), &|| {
+        memberships(world).map(|missing| missing.into_iter().chain(objects(world, before)).collect())
+    }];
+    wait_for(world, &checks, patience)
+}
+
+/// Waits until every link is up and every address answers everybody; how long that took.
+///
+/// # Errors
+///
+/// As for [`settle`].
+pub fn reachable(world: &World, patience: Nanos) -> Result<Nanos> {
+    wait_for(world, &[&|| links(world), &|| unicast(world)], patience)
+}
+
+type Check<'a> = &'a dyn Fn() -> Result<Vec<Missing>>;
+
+fn wait_for(world: &World, checks: &[Check<'_>], patience: Nanos) -> Result<Nanos> {
     let begun = world.machine.now();
     let deadline = begun + patience;
-    let checks: [&dyn Fn() -> Result<Vec<Missing>>; 4] =
-        [&|| links(world), &|| unicast(world), &|| multicast(world), &|| {
-            memberships(world).map(|missing| missing.into_iter().chain(objects(world, before)).collect())
-        }];
     for check in checks {
         loop {
             let missing = check()?;
