@@ -103,6 +103,9 @@ fn one(world: &mut World, name: &str, phase: Phase, point: &Point<'_>, tally: &m
         done.with_context(what)?;
     }
     recover(world, name).with_context(what)?;
+    if reached {
+        gives_groups_back(world, name).with_context(what)?;
+    }
     tally.recovered += u64::from(reached);
     Ok(reached)
 }
@@ -209,4 +212,23 @@ fn traffic(world: &World, name: &str) -> Result<()> {
 fn recover(world: &mut World, name: &str) -> Result<()> {
     world.host_mut(name)?.attach().context("once nothing failed any more")?;
     reachable(world, PATIENCE).map(drop)
+}
+
+/// A link that is closed leaves the groups it was in: as many leaves as there were joins, whatever failed between.
+fn gives_groups_back(world: &mut World, name: &str) -> Result<()> {
+    world.host_mut(name)?.close_link();
+    let deadline = world.machine.now() + PATIENCE;
+    let port = world.host(name)?.port;
+    let sm = world.infiniband.sm().context("there is no embedded subnet manager")?;
+    loop {
+        let left: Vec<String> = sm.inspect(|sm| {
+            let mine = sm.sa().memberships().filter(|(_, member, _)| member.0 == port.0);
+            mine.map(|(mgid, ..)| mgid.to_string()).collect()
+        });
+        if left.is_empty() {
+            return recover(world, name);
+        }
+        ensure!(world.machine.now() < deadline, "closed, and still a member of {}", left.join(", "));
+        fakekernel::sleep(MEANWHILE);
+    }
 }
