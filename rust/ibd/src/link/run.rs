@@ -5,7 +5,7 @@ use core::time::Duration;
 use ibtf::{
     Hca, JoinState, McgAttributes, McgInfo, McgList, PathInfo, PathRequest, Pd, PortInfo, PortState, Status,
 };
-use ipoib::groups::{self, JoinError, Joined, Roles};
+use ipoib::groups::{self, JoinError, Joined, Left, Roles};
 use ipoib::link::{self, BroadcastGroup, Plan, Port, SaError, Ticket};
 use ipoib::paths::{LookupError, Resolution};
 use ipoib::{Gid, LinkAddr, Mgid, Mtu, QKey, Qpn};
@@ -63,7 +63,9 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
             let event = groups::Event::Joined(mgid, Err(JoinError::Unanswered));
             control.groups.handle_event(now, event);
         }
-        Job::LeaveGroup(mgid, ..) => control.groups.handle_event(now, groups::Event::Left(mgid, false)),
+        Job::LeaveGroup(mgid, _, joins, _) => {
+            control.groups.handle_event(now, groups::Event::Left(mgid, Left::NotAsked(joins)));
+        }
         Job::ListGroups => {
             control.groups.handle_event(now, groups::Event::Listed(Err(JoinError::Unanswered)));
         }
@@ -201,19 +203,24 @@ fn join_attributes(
     }
 }
 
-fn leave(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> bool {
+fn leave(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> Left {
     let state = [JoinState::Full, JoinState::NonMember, JoinState::SendOnlyNonMember]
         .into_iter()
         .find(|state| roles.bits() & state.bits() != 0)
         .unwrap_or(JoinState::Full);
-    let mut confirmed = true;
-    for _ in 0..joins {
+    let mut end = Left::Confirmed;
+    for left in (1..=joins).rev() {
         shared.counters.sa.ask(Asked::Leave);
-        let left = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state);
-        shared.counters.sa.note(Asked::Leave, &left);
-        confirmed = left.is_ok();
+        let answer = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state);
+        shared.counters.sa.note(Asked::Leave, &answer);
+        end = match answer {
+            Ok(()) => Left::Confirmed,
+            // No active port has the GID: refused before it was counted.
+            Err(Status::INVALID_PARAM | Status::HCA_BUSY_DETACHING) => return Left::NotAsked(left),
+            Err(_) => Left::Unconfirmed,
+        };
     }
-    confirmed
+    end
 }
 
 #[inline(never)]
@@ -322,8 +329,8 @@ fn leave_group(shared: &KArc<Shared>, mgid: Mgid, roles: Roles, joins: u32, port
     let attachment = control.datapath.as_mut().and_then(|datapath| datapath.detach(mgid));
     drop(control);
     drop(attachment);
-    let confirmed = leave(shared, port, mgid, roles, joins);
-    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, confirmed)));
+    let end = leave(shared, port, mgid, roles, joins);
+    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, end)));
 }
 
 #[inline(never)]

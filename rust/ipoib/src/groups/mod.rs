@@ -98,6 +98,17 @@ impl Roles {
     }
 }
 
+/// How a leave ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing is left of the membership.
+    Confirmed,
+    /// IBTF counts no join any more, but the SA did not confirm.
+    Unconfirmed,
+    /// Nobody could be asked, and IBTF still counts so many joins.
+    NotAsked(u32),
+}
+
 /// Why a group could not be joined or resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinError {
@@ -137,8 +148,8 @@ pub enum Event<G> {
     Promiscuous(bool),
     /// The join asked for by [`Action::Join`] ended.
     Joined(Mgid, Result<Joined<G>, JoinError>),
-    /// The leave asked for by [`Action::Leave`] ended; `false` if the SA did not confirm it.
-    Left(Mgid, bool),
+    /// The leave asked for by [`Action::Leave`] ended.
+    Left(Mgid, Left),
     /// A group of the partition exists (from a listing or a trap). MGID as on the wire.
     Exists(Mgid),
     /// A trap says that a group is gone, with everybody's membership. MGID as on the wire.
@@ -459,7 +470,7 @@ where
             Event::Stop => self.stop(),
             Event::Promiscuous(on) => self.set_promiscuous(on),
             Event::Joined(group, result) => self.joined(now, group, result),
-            Event::Left(group, confirmed) => self.left(now, group, confirmed),
+            Event::Left(group, end) => self.left(now, group, end),
             Event::Exists(group) => self.exists(group),
             Event::Gone(group) => self.gone(group),
             Event::Listed(result) => self.listed(now, result),

@@ -3,7 +3,8 @@
 use core::ops::DerefMut;
 
 use super::{
-    Action, Asker, GroupSlot, Groups, JoinError, Joined, Membership, Mode, Operation, Roles, StandIn, WORK,
+    Action, Asker, GroupSlot, Groups, JoinError, Joined, Left, Membership, Mode, Operation, Roles, StandIn,
+    WORK,
 };
 use crate::addr::Mgid;
 use crate::table::Id;
@@ -157,7 +158,7 @@ where
         }
     }
 
-    pub(super) fn left(&mut self, now: Instant, wire: Mgid, confirmed: bool) {
+    pub(super) fn left(&mut self, now: Instant, wire: Mgid, end: Left) {
         let Some(id) = self.table.find(&wire.canonical()) else { return };
         let Some(group) = self.table.get_mut(id) else { return };
         if group.operation != Operation::Leaving {
@@ -168,13 +169,16 @@ where
         let attempts = self.config.leave_attempts;
         let Some(held) = &mut group.held else { return };
         held.leaves_failed += 1;
-        if confirmed || held.leaves_failed >= attempts {
+        if end == Left::Confirmed || held.leaves_failed >= attempts {
             group.held = None;
             group.waiting = false;
             self.table.set_deadline(id, None);
         } else {
-            // IBTF has let go of its count even so: what is retried is one leave.
-            held.joins = 0;
+            held.joins = match end {
+                Left::NotAsked(joins) => joins,
+                // IBTF has let go of its count even so: what is retried is one leave.
+                Left::Confirmed | Left::Unconfirmed => 0,
+            };
             held.stale = true;
             group.waiting = true;
             let delay = self.config.retry.delay(held.leaves_failed, &mut self.jitter);
