@@ -288,10 +288,9 @@ impl Owner {
 
     fn listen(&mut self, group: IpAddr) {
         let Ok(ip) = self.host.ip() else { return };
-        if !self.ears.contains_key(&group) {
-            let hear = GroupHear::new((group, LISTEN_PORT), u32::MAX, Duration::MAX);
-            self.ears.insert(group, ip.start(Box::new(hear)));
-        }
+        self.ears.entry(group).or_insert_with(|| {
+            ip.start(Box::new(GroupHear::new((group, LISTEN_PORT), u32::MAX, Duration::MAX)))
+        });
     }
 
     fn set_promiscuous(&mut self, on: bool) -> Result<()> {

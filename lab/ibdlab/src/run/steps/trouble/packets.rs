@@ -109,32 +109,32 @@ impl Draft {
             Malformed::ArpCut => self.payload = ipoib(ARP, &arp(20)[..20]),
             Malformed::ArpAddressTooLong => self.payload = ipoib(ARP, &arp(255)),
             Malformed::MulticastWithoutGrh => {
-                self = self.to_group(groups, groups.own(), other);
+                self = self.for_group(groups, groups.own(), other);
                 self.grh = None;
             }
             Malformed::GrhOtherGroup => {
                 let mut mgid = groups.own();
                 mgid.guid ^= 0x0f0f;
-                self = self.to_group(groups, mgid, other);
+                self = self.for_group(groups, mgid, other);
             }
             Malformed::GroupOfOtherPartition => {
                 let mgid = groups.broadcast(groups.pkey ^ 0x0101, SCOPE);
-                self = self.to_group(groups, mgid, other);
+                self = self.for_group(groups, mgid, other);
             }
             Malformed::GroupOfOtherScope => {
                 let mgid = groups.broadcast(groups.pkey, OTHER_SCOPE);
-                self = self.to_group(groups, mgid, other);
+                self = self.for_group(groups, mgid, other);
             }
             Malformed::FromItself => {
                 self.src = self.dest;
-                self = self.to_group(groups, groups.own(), own);
+                self = self.for_group(groups, groups.own(), own);
             }
             Malformed::GrhOtherPort => self.grh = Some(global(other, Gid { guid: own.guid ^ 0xff, ..own })),
         }
         self
     }
 
-    fn to_group(self, groups: &Groups<'_>, mgid: Gid, from: Gid) -> Self {
+    fn for_group(self, groups: &Groups<'_>, mgid: Gid, from: Gid) -> Self {
         Self { dlid: groups.mlid(), dest: Qpn::MULTICAST, grh: Some(global(from, mgid)), ..self }
     }
 
