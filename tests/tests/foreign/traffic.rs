@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use conformance::probe::workspace_root;
-use ibdlab::report::Report;
+use ibdlab::report::{Report, SmKind};
 use ibdlab::run::{Options, run};
+
 use ibdlab::scenario::{ModuleOverride, load};
 use ibdlab::suppress;
 
@@ -48,6 +49,10 @@ impl Exchange {
     }
 
     fn run(&self, seed: u64, live: bool) -> Report {
+        self.run_under(SmKind::Embedded, seed, live)
+    }
+
+    fn run_under(&self, sm: SmKind, seed: u64, live: bool) -> Report {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("exchange.toml");
         fs::write(&file, &self.text).expect("written");
@@ -59,6 +64,7 @@ impl Exchange {
         });
         let options = Options {
             live,
+            sm,
             modules: modules.collect(),
             suppress: suppress::load(&root.join(KNOWN)).expect("the known violations"),
             ..Options::new(seed, root.join("proto/kernel"))
@@ -70,13 +76,19 @@ impl Exchange {
     #[track_caller]
     fn goes_well(&mut self, seed: u64, live: bool) -> Report {
         let report = self.run(seed, live);
+        self.went_well(&report);
+        report
+    }
+
+    /// Every step went well; counts what was suppressed.
+    #[track_caller]
+    fn went_well(&mut self, report: &Report) {
         let steps: Vec<String> = report.steps.iter().map(|step| step.line()).collect();
-        assert!(report.ok, "seed {seed}, {}:\n{}", report.mode, steps.join("\n"));
+        assert!(report.ok, "seed {}, {}:\n{}", report.seed, report.mode, steps.join("\n"));
         for note in report.notes.iter().filter(|note| !note["suppressed"].is_null()) {
             let what = format!("rule {} in {}: {}", note["rule"], note["call"], note["suppressed"]);
             *self.suppressed.entry(what).or_default() += note["times"].as_u64().unwrap_or_default();
         }
-        report
     }
 
     #[track_caller]
@@ -158,6 +170,14 @@ fn unplugged_ports_and_another_subnet_manager_part_neither_driver_from_the_other
 #[test]
 fn adapter_that_offloads_serves_the_c_driver_too() {
     Exchange::with_c_on(&["bob"]).saying("properties =", "offloads = true\nproperties =").goes_well(1, false);
+}
+
+/// Three parties that know nothing of each other: our driver, the C driver, and a subnet manager of neither.
+#[test]
+fn c_driver_and_ours_meet_under_a_real_opensm() {
+    let mut exchange = Exchange::with_c_on(&["bob"]);
+    let report = exchange.run_under(SmKind::Opensm, 1, true);
+    exchange.went_well(&report);
 }
 
 #[test]
