@@ -9,3 +9,54 @@ fn every_kind_of_event_at_once_and_all_is_well_again() {
     let failures = failures("trouble.toml", 10);
     assert!(failures.is_empty(), "{} of 10 seeds failed:\n{}", failures.len(), failures.join("\n"));
 }
+
+/// Runs the file under so many seeds.
+fn all_is_well_again(file: &str, seeds: u64) {
+    let failures = failures(file, seeds);
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn a_link_that_opens_while_the_sa_is_silent_comes_up_when_it_speaks() {
+    all_is_well_again("sa-silent.toml", 50);
+}
+
+#[test]
+fn answers_that_come_four_minutes_late_bring_the_link_up_and_confuse_nobody() {
+    all_is_well_again("sa-late.toml", 50);
+}
+
+#[test]
+fn lost_answers_of_the_sa_leave_no_membership_behind() {
+    all_is_well_again("sa-loses-answers.toml", 50);
+}
+
+#[test]
+fn every_status_the_sa_can_refuse_with_is_survived() {
+    all_is_well_again("sa-refuses.toml", 50);
+}
+
+#[test]
+fn a_broadcast_group_that_was_absent_is_joined_when_it_is_created() {
+    all_is_well_again("group-absent.toml", 10);
+}
+
+#[test]
+fn a_pkey_that_goes_comes_and_moves_takes_the_link_with_it() {
+    all_is_well_again("pkey-comes-and-goes.toml", 50);
+}
+
+#[test]
+fn a_subnet_manager_that_dies_fails_over_and_forgets_gets_every_membership_again() {
+    all_is_well_again("sm-moves.toml", 50);
+}
+
+#[test]
+fn an_hca_pulled_while_it_joins_and_resolves_under_load_comes_back() {
+    all_is_well_again("hca-removal-in-use.toml", 50);
+}
+
+#[test]
+fn packets_that_nobody_should_send_harm_nobody() {
+    all_is_well_again("packets-nobody-should-send.toml", 10);
+}
