@@ -35,6 +35,9 @@ const GROUPS: [IpAddr; 4] = [
 const REQUESTS: [SaRequest; 5] =
     [SaRequest::Path, SaRequest::Join, SaRequest::Leave, SaRequest::ListGroups, SaRequest::Subscribe];
 
+/// A membership that the SM lost without a word is asked for again after a quarter of an hour.
+const SETTLE_MS: u64 = 1_200_000;
+
 /// Private properties of the driver and values for them; what it cannot be set to it clamps or refuses.
 const TUNINGS: [(&str, &[i64]); 7] = [
     ("_ibd_num_ah", &[32, 1_024]),
@@ -129,7 +132,7 @@ impl Generator<'_> {
         let count = self.pick(&[1, 2, 3, 4, 6, 8, 12, 16]);
         let mut event: Vec<TimedEvent> = (0..count).flat_map(|_| self.events()).collect();
         event.sort_by_key(|timed| *timed.at_us.get_ref());
-        TroubleStep { within_ms, settle_ms: 300_000, event }
+        TroubleStep { within_ms, settle_ms: SETTLE_MS, event }
     }
 
     /// One event, and often the one that ends it.

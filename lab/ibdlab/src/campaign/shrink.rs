@@ -14,7 +14,6 @@ use crate::scenario::{FabricSpec, Scenario, Step, TroubleStep};
 const SEEDS: u64 = 6;
 /// Hosts that traffic needs.
 const LEAST_HOSTS: usize = 2;
-const LEAST_SETTLE_MS: u64 = 1_000;
 
 /// A scenario and how many runs it took to find it.
 #[derive(Debug)]
@@ -144,7 +143,7 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
         }
     }
 
-    /// Timelines of half the length, rounder instants, less patience.
+    /// Timelines of half the length, rounder instants.
     fn shorten(&mut self) {
         for step in 0..self.best.step.len() {
             while self.timeline(step) > 0 && self.halve(step) {}
@@ -173,20 +172,7 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
                 }
             }
         });
-        if self.consider(candidate) {
-            return true;
-        }
-        let candidate = self.with(|scenario| {
-            if let Some(trouble) = trouble_of(scenario, step) {
-                trouble.settle_ms = (trouble.settle_ms / 10).max(LEAST_SETTLE_MS.min(trouble.settle_ms));
-            }
-        });
-        // Impatience would make failures of its own; only where the failure is another one does it last.
-        let impatient = candidate
-            .step
-            .iter()
-            .any(|step| matches!(step.get_ref(), Step::Trouble(trouble) if trouble.settle_ms < 300_000));
-        !impatient && self.consider(candidate)
+        self.consider(candidate)
     }
 
     fn small_seed(&mut self) {

@@ -154,7 +154,7 @@ impl Link {
         }
         let Some(Step::Join(candidate)) = step else { return };
         match result {
-            Ok(group) if self.fits_port(now, &group) => self.member(group, gid),
+            Ok(group) if self.fits_port(now, &group) => self.member(now, group, gid),
             Ok(_) => {}
             Err(error) => {
                 self.note(if candidate.is_some() {
@@ -170,12 +170,13 @@ impl Link {
         }
     }
 
-    fn member(&mut self, group: BroadcastGroup, gid: Gid) {
+    fn member(&mut self, now: Instant, group: BroadcastGroup, gid: Gid) {
         if self.port.is_some_and(|port| port.gid != gid) {
             // The port's GID changed while the join was out: this membership is not the one we need.
             return;
         }
         self.membership = Some(Membership { group, gid, stale: false });
+        self.verify_at = Some(now + self.config.verify);
         self.search.restart();
         self.sa_retry.reset();
     }

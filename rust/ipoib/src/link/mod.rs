@@ -38,6 +38,8 @@ pub struct Config {
     pub retry: Backoff,
     /// How often a port that is not usable is asked.
     pub poll: Backoff,
+    /// How often the broadcast group is joined again, because an SM that lost the membership need not say so.
+    pub verify: Duration,
 }
 
 impl Config {
@@ -45,7 +47,7 @@ impl Config {
     pub const fn new(pkey: PKey) -> Self {
         let retry = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
         let poll = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
-        Self { pkey, create: true, retry, poll }
+        Self { pkey, create: true, retry, poll, verify: Duration::from_secs(900) }
     }
 }
 
@@ -364,6 +366,8 @@ pub struct Link {
     broken_meanwhile: bool,
     /// When the queue pair was built.
     stands_since: Instant,
+    /// When the broadcast group is joined again though nothing speaks against the membership.
+    verify_at: Option<Instant>,
     tear_down: bool,
     invalidate: Option<Severity>,
     notes: [Option<Note>; NOTES],
@@ -393,6 +397,7 @@ impl Link {
             build_retry: Retry::new(config.retry),
             broken_meanwhile: false,
             stands_since: Instant::from_nanos(0),
+            verify_at: None,
             tear_down: false,
             invalidate: None,
             notes: [None; NOTES],
@@ -503,7 +508,7 @@ impl Link {
 
     /// When [`Link::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.poll.at, self.sa_retry.at, self.build_retry.at].into_iter().flatten().min()
+        [self.poll.at, self.sa_retry.at, self.build_retry.at, self.verify_at].into_iter().flatten().min()
     }
 
     /// Time has passed. Early and spurious calls are harmless.
@@ -513,6 +518,9 @@ impl Link {
         }
         self.sa_retry.fire(now);
         self.build_retry.fire(now);
+        if self.verify_at.is_some_and(|at| at <= now) {
+            self.stale();
+        }
     }
 
     fn ticket(&mut self) -> Ticket {
@@ -550,6 +558,7 @@ impl Link {
 
     fn stop(&mut self) {
         self.running = false;
+        self.verify_at = None;
         self.queue_pair = None;
         self.tear_down = false;
         self.broken_meanwhile = false;
@@ -615,6 +624,7 @@ impl Link {
     }
 
     fn stale(&mut self) {
+        self.verify_at = None;
         if let Some(membership) = &mut self.membership {
             membership.stale = true;
             self.search.known(membership.group);

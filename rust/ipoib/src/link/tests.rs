@@ -189,7 +189,8 @@ fn a_link_with_everything_in_place_comes_up_at_once() {
         scope: Scope::LinkLocal,
     };
     assert_eq!(world.status, Status::Up(up));
-    assert_eq!((world.joins, world.link.poll_timeout()), (1, None));
+    let verify = world.now + Config::new(PKEY).verify;
+    assert_eq!((world.joins, world.link.poll_timeout()), (1, Some(verify)));
 }
 
 #[test]
@@ -293,6 +294,21 @@ fn sm_restart_keeps_the_link_up() {
     assert!(world.link.is_broadcast_current());
     assert_eq!((world.joins, world.leaves), (2, 0));
     assert_eq!(world.severities, [Severity::Light]);
+}
+
+#[test]
+fn a_membership_that_the_sm_lost_without_a_word_is_asked_for_again() {
+    let mut world = started();
+    let due = world.link.poll_timeout().expect("something to wait for");
+    assert_eq!(due, world.now + Config::new(PKEY).verify);
+    world.now = due;
+    world.link.handle_timeout(due);
+    world.settle();
+    assert!(world.is_up() && world.link.is_broadcast_current());
+    assert_eq!((world.joins, world.leaves), (2, 0));
+    world.stop();
+    world.settle();
+    assert_eq!(world.link.poll_timeout(), None);
 }
 
 #[test]
