@@ -1,40 +1,40 @@
-//! The manual page says what the command line takes: each option, its value, and no other.
+//! The manual page says what the command line takes: each command, each of its options with its value, and no other.
 
 use std::collections::BTreeSet;
 
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use ibdlab::cli::Cli;
 
 const PAGE: &str = include_str!("../../../docs/man/ibdlab.8");
 
-/// `--name VALUE` of every option, from clap.
-fn options() -> BTreeSet<String> {
-    let cli = Cli::command();
-    let run = cli.find_subcommand("run").expect("there is a command run");
-    let options = run.get_arguments().filter_map(|argument| {
-        let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());
-        let value = value.map(|names| format!(" {}", names.join(" "))).unwrap_or_default();
-        Some(format!("--{}{value}", argument.get_long()?))
+/// `--name VALUE` of every option of a command, from clap.
+fn options(command: &Command) -> BTreeSet<String> {
+    let options = command.get_arguments().filter_map(|argument| {
+        let value = argument.get_action().takes_values().then(|| argument.get_value_names());
+        let name = argument.get_id().as_str().to_uppercase();
+        let value = value.map(|names| names.map_or(name, |names| names.join(" ")));
+        Some(format!("--{}{}", argument.get_long()?, value.map(|v| format!(" {v}")).unwrap_or_default()))
     });
     options.collect()
 }
 
-/// The same from the page's lines that begin with `macros`.
-fn documented(macros: &str) -> BTreeSet<String> {
-    let lines = PAGE.lines().filter_map(|line| line.strip_prefix(macros));
+/// The same from the page: the lines that begin with `macros`, from the line `from` to the next that begins with `to`.
+fn documented(from: &str, to: &str, macros: &str) -> BTreeSet<String> {
+    let lines = PAGE.lines().skip_while(|line| *line != from).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with(to)).filter_map(|line| line.strip_prefix(macros));
     lines.map(|line| format!("--{}", line.replace(" Ar ", " "))).collect()
 }
 
 #[test]
-fn the_page_has_every_option_and_no_other() {
-    assert_eq!(documented(".It Fl -"), options(), "docs/man/ibdlab.8, the list of options");
-    assert_eq!(documented(".Op Fl -"), options(), "docs/man/ibdlab.8, the synopsis");
-}
-
-#[test]
-fn the_page_has_every_command() {
-    for command in Cli::command().get_subcommands() {
-        let line = format!(".Cm {}", command.get_name());
-        assert!(PAGE.lines().any(|text| text == line), "docs/man/ibdlab.8 has no {line}");
+fn the_page_has_every_command_with_every_option_and_no_other() {
+    let cli = Cli::command();
+    for command in cli.get_subcommands() {
+        let (name, options) = (command.get_name(), options(command));
+        let synopsis = documented(&format!(".Cm {name}"), ".Nm", ".Op Fl -");
+        assert_eq!(synopsis, options, "docs/man/ibdlab.8: the synopsis of {name}");
+        let list = documented(&format!(".Ss Options of {name}"), ".S", ".It Fl -");
+        assert_eq!(list, options, "docs/man/ibdlab.8: the options of {name}");
     }
+    let described = PAGE.lines().filter(|line| line.starts_with(".Ss Options of ")).count();
+    assert_eq!(described, cli.get_subcommands().count(), "docs/man/ibdlab.8 has a command that is gone");
 }
