@@ -15,3 +15,9 @@ fn groups_are_left_with_the_gid_they_were_joined_with() {
     let failures = failures("found/left-with-new-prefix.toml", 40);
     assert!(failures.is_empty(), "{} of 40 seeds failed:\n{}", failures.len(), failures.join("\n"));
 }
+
+#[test]
+fn an_answer_about_no_group_is_no_membership() {
+    let failures = failures("found/empty-join-answer.toml", 20);
+    assert!(failures.is_empty(), "{} of 20 seeds failed:\n{}", failures.len(), failures.join("\n"));
+}

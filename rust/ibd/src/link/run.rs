@@ -312,6 +312,8 @@ fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
 fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<McgInfo, Status>) {
     shared.counters.sa.note(Asked::Join, &result);
     let result = match result {
+        // An answer about something else: what it says of the membership means nothing.
+        Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => Err(JoinError::Unanswered),
         Ok(info) => {
             let attached = !role.hears() || shared.attach(&info).is_ok();
             Ok(Joined { info: Group::new(info), attached })
