@@ -11,7 +11,7 @@ SM ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test modules coverage campaign campaign-proof miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package
+.PHONY: help run test modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -23,6 +23,7 @@ help:
 	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
 	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1), into target/campaign'
 	@echo 'make campaign-proof  the same on modules with planted faults, which must be found'
+	@echo 'make fuzz      libFuzzer on one TARGET of tests/fuzz for MINUTES=5'
 	@echo 'make miri      the pure crates under Miri (nightly)'
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
 	@echo 'make bindings  regenerate the Rust bindings from the C headers of rust/illumos-sys-hdrs'
@@ -60,6 +61,9 @@ campaign: modules
 campaign-proof:
 	@sh tools/setup.sh modules
 	@CARGO='$(CARGO)' sh tools/campaign-proof.sh $(or $(MINUTES),60)
+
+fuzz: modules
+	@CARGO='$(CARGO)' sh tools/fuzz.sh '$(TARGET)' $(or $(MINUTES),5)
 
 miri:
 	@CARGO='$(CARGO)' sh tools/miri.sh

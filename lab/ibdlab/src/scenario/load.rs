@@ -22,7 +22,12 @@ pub fn load(file: &Path) -> Result<Scenario, ScenarioError> {
     parse(file, &text)
 }
 
-fn parse(file: &Path, text: &str) -> Result<Scenario, ScenarioError> {
+/// Reads the text of a file; `file` is for errors.
+///
+/// # Errors
+///
+/// Where the text is wrong and what was expected there.
+pub fn parse(file: &Path, text: &str) -> Result<Scenario, ScenarioError> {
     let wrong = |span: Range<usize>, message: String| ScenarioError::Wrong {
         file: file.to_owned(),
         line: line_of(text, span.start),

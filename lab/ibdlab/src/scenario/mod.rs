@@ -17,7 +17,7 @@ use serde_spanned::Spanned;
 use smoltcp::wire::IpCidr;
 
 pub(crate) use load::line_of;
-pub use load::{ScenarioError, load};
+pub use load::{ScenarioError, load, parse};
 pub use property::PropertyText;
 pub use size::ByteSize;
 pub use trouble::TroubleStep;

@@ -49,6 +49,8 @@ pub enum Event {
     QpBreaks(OnHost),
     /// A packet arrives that nobody should send.
     Packet(PacketTo),
+    /// A packet of any content arrives.
+    RawPacket(RawPacketTo),
     /// A host's adapter is pulled.
     HcaRemoved(OnHost),
     /// The pulled adapter is back; the host's modules are loaded anew for it.
@@ -91,6 +93,7 @@ impl Event {
             Self::Link(link) => Some(&link.host),
             Self::InterruptsLate(late) => Some(&late.host),
             Self::Packet(packet) => Some(&packet.to),
+            Self::RawPacket(packet) => Some(&packet.to),
             Self::Promiscuous(mode) => Some(&mode.host),
             Self::GroupJoin(group) | Self::GroupLeave(group) => Some(&group.host),
             Self::Sa(sa) => sa.from.as_ref(),
@@ -303,6 +306,26 @@ pub struct InterruptsLate {
 pub struct PacketTo {
     pub to: Spanned<String>,
     pub kind: Malformed,
+}
+
+/// IPoIB header and what follows it, as they are.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawPacketTo {
+    pub to: Spanned<String>,
+    /// To the link's broadcast group instead of the host alone.
+    #[serde(default)]
+    pub broadcast: bool,
+    /// Bytes as hexadecimal digits, two each; what is no digit ends them.
+    pub bytes: String,
+}
+
+impl RawPacketTo {
+    /// The bytes.
+    pub fn payload(&self) -> Vec<u8> {
+        let digits: Vec<u8> = self.bytes.chars().map_while(|c| c.to_digit(16)).map(|d| d as u8).collect();
+        digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use event::{
     AllocationFails, Event, FaultPoint, ForMs, GroupOf, InterruptsLate, LinkFaulty, OnHost, PacketTo, PkeyAt,
-    PromiscuousMode, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
+    PromiscuousMode, RawPacketTo, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;
 pub use timed::TimedEvent;

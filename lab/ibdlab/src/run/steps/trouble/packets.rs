@@ -34,8 +34,15 @@ struct Draft {
     payload: Vec<u8>,
 }
 
+/// What is delivered.
+pub enum Content<'a> {
+    Malformed(Malformed),
+    /// These bytes, to the host or to its broadcast group.
+    Raw(&'a [u8], bool),
+}
+
 /// Delivers a packet to every queue pair that a host has now, or to its broadcast group; there may be none.
-pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, host: &Hand, kind: Malformed) {
+pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, host: &Hand, content: &Content<'_>) {
     let fabric = infiniband.fabric();
     let Some(view) = fabric.subnet_ports().into_iter().find(|view| view.attr.guid == host.port) else {
         return;
@@ -57,7 +64,13 @@ pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, host: &Hand, kind: Malfo
             grh: None,
             payload: ipoib(IPV4, &ipv4(20, 20)),
         };
-        let draft = draft.spoilt(kind, &groups, sm_gid, own_gid, view.attr.mtu.bytes());
+        let draft = match *content {
+            Content::Malformed(kind) => draft.spoilt(kind, &groups, sm_gid, own_gid, view.attr.mtu.bytes()),
+            Content::Raw(bytes, broadcast) => {
+                let draft = if broadcast { draft.for_group(&groups, groups.own(), sm_gid) } else { draft };
+                Draft { payload: bytes.to_vec(), ..draft }
+            }
+        };
         // The port was there a moment ago; gone is as good as refused.
         let _ = fabric.deliver(host.port, &draft.emit());
     }

@@ -115,7 +115,13 @@ impl Subnet {
                 }
             }
             (Event::Packet(packet), Some(host)) => {
-                packets::inject(&self.infiniband, &self.sm, host, packet.kind);
+                let content = packets::Content::Malformed(packet.kind);
+                packets::inject(&self.infiniband, &self.sm, host, &content);
+            }
+            (Event::RawPacket(packet), Some(host)) => {
+                let bytes = packet.payload();
+                let content = packets::Content::Raw(&bytes, packet.broadcast);
+                packets::inject(&self.infiniband, &self.sm, host, &content);
             }
             (event, _) => return Err(anyhow!("{event:?} is nothing that happens to the subnet")),
         }
