@@ -99,6 +99,7 @@ impl Link {
     fn join(&mut self, gid: Gid, mgid: Mgid, group: Option<BroadcastGroup>) -> Action {
         let ticket = self.ticket();
         self.sa.out = Some((ticket, Step::Join(group)));
+        self.doubted = false;
         Action::Join(ticket, gid, mgid, group)
     }
 
@@ -179,6 +180,9 @@ impl Link {
         self.verify_at = Some(now + self.config.verify);
         self.search.restart();
         self.sa_retry.reset();
+        if core::mem::take(&mut self.doubted) {
+            self.stale();
+        }
     }
 
     /// Undoes joins other than those of `keep`, one group at a time.
@@ -202,7 +206,8 @@ impl Link {
 
     /// A trap: everybody's membership in the group is gone; joining it again creates it.
     pub(super) fn gone(&mut self, mgid: Mgid) {
-        if self.membership.is_some_and(|membership| membership.group.mgid == mgid) {
+        let ours = mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full());
+        if ours || self.membership.is_some_and(|membership| membership.group.mgid == mgid) {
             self.stale();
             self.sa_retry.reset();
         }

@@ -355,6 +355,8 @@ pub struct Link {
     poll: Retry,
     search: broadcast::Search,
     membership: Option<Membership>,
+    /// Something has spoken against what the join that is out will bring.
+    doubted: bool,
     joins: broadcast::Joins,
     leaving: bool,
     sa: Request<broadcast::Step>,
@@ -388,6 +390,7 @@ impl Link {
             poll: Retry::new(config.poll),
             search: broadcast::Search::START,
             membership: None,
+            doubted: false,
             joins: broadcast::Joins::default(),
             leaving: false,
             sa: Request::NONE,
@@ -623,8 +626,10 @@ impl Link {
         }
     }
 
+    /// What is held may be lost, and so may what a join that is out has done: the SA may have carried it out before.
     fn stale(&mut self) {
         self.verify_at = None;
+        self.doubted = true;
         if let Some(membership) = &mut self.membership {
             membership.stale = true;
             self.search.known(membership.group);

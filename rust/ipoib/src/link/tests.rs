@@ -430,6 +430,38 @@ fn a_stop_during_a_join_leaves_what_the_join_brings() {
 }
 
 #[test]
+fn a_membership_that_was_lost_while_its_answer_was_on_the_way_is_asked_for_again() {
+    let lost: [fn(&mut World); 3] = [
+        |world| world.event(Event::Renew),
+        |world| world.event(Event::Gone(group(Scope::LinkLocal).mgid)),
+        |world| {
+            // Down and up again, each time noticed.
+            for active in [false, true] {
+                world.port = Some(Port { active, ..port() });
+                world.event(Event::PortEvent);
+                while world.poll() {}
+                let query = world.pending.iter().position(|a| matches!(a, Action::QueryPort(_)));
+                world.answer(query.expect("the port is asked"));
+                while world.poll() {}
+            }
+        },
+    ];
+    for lose in lost {
+        let mut world = World::new();
+        world.event(Event::Start);
+        while world.poll() {}
+        while !matches!(world.pending.first(), Some(Action::Join(..))) {
+            world.answer(0);
+            while world.poll() {}
+        }
+        lose(&mut world);
+        world.settle();
+        assert!(world.is_up() && world.link.is_broadcast_current());
+        assert_eq!(world.joins, 2, "what was joined before is not believed");
+    }
+}
+
+#[test]
 fn a_restart_joins_only_after_the_leave_is_over() {
     let mut world = started();
     world.stop();
