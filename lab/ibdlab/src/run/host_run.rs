@@ -328,13 +328,16 @@ impl HostRun {
         self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {}: {errno}", module.name()))
     }
 
-    /// EBUSY is an honest answer while a call to the SA or a lent buffer is out; it must not be the last one.
+    /// EBUSY is an honest answer while a call to the SA or a lent buffer is out, ENOMEM while there is no memory; neither must
+    /// be the last one.
     fn while_busy(&self, mut attempt: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
         let machine = self.kernel.machine();
         let deadline = machine.now() + BUSY_PATIENCE;
         loop {
             match attempt() {
-                Err(Errno::EBUSY) if machine.now() < deadline => fakekernel::sleep(Nanos::from_millis(100)),
+                Err(Errno::EBUSY | Errno::ENOMEM) if machine.now() < deadline => {
+                    fakekernel::sleep(Nanos::from_millis(100));
+                }
                 other => return other,
             }
         }

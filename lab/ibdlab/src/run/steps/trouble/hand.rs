@@ -297,7 +297,7 @@ impl Owner {
         let errno = |errno| anyhow!("{errno}");
         match (self.promiscuous.take(), on) {
             (Some(stream), false) => stream.set_promiscuous(Promiscuity::Physical, false).map_err(errno)?,
-            (None, true) if self.host.has_link() => {
+            (None, true) if self.host.has_link() && !self.host.is_pulled() => {
                 let stream = Stream::open_passive(&self.host.kernel, &self.host.link()).map_err(errno)?;
                 stream.set_promiscuous(Promiscuity::Physical, true).map_err(errno)?;
                 self.promiscuous = Some(stream);

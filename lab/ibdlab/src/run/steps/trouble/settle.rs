@@ -171,8 +171,17 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
             });
             mine.map(|(mgid, ..)| Gid { prefix: mgid.prefix, guid: mgid.guid }).collect()
         });
+        // What could not be left while the port was down or the adapter gone, IBTF keeps.
+        let stranded: BTreeSet<Gid> = lab_ibtf::stranded_joins(&host.kernel)
+            .into_iter()
+            .filter(|(_, port)| port.guid == host.port.0)
+            .map(|(mgid, _)| mgid)
+            .collect();
         let lacks = wanted.difference(&actual).map(|mgid| format!("not a member of {mgid} at the SA"));
-        let extra = actual.difference(&wanted).map(|mgid| format!("still a member of {mgid} at the SA"));
+        let extra = actual
+            .difference(&wanted)
+            .filter(|mgid| !stranded.contains(mgid))
+            .map(|mgid| format!("still a member of {mgid} at the SA"));
         missing.extend(lacks.chain(extra).map(|what| host.lacks(what)));
     }
     Ok(missing)
