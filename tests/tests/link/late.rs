@@ -166,3 +166,20 @@ fn an_idle_link_takes_less_than_four_megabytes() {
         assert!(open - attached > 1 << 20, "the buffers are not counted: {open} bytes");
     });
 }
+
+#[test]
+fn a_link_closed_while_its_queue_pair_is_replaced_hands_nothing_up_any_more() {
+    Setup { seeds: 40, ..Setup::default() }.run(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let hca = bench.world.fabric().hca(fabric::Guid(bench.alpha.port().0 - 1)).expect("alpha's");
+        let own = address_of(&alpha);
+        let qpn = u32::from_be_bytes([0, own.0[1], own.0[2], own.0[3]]);
+        for n in 0..200_u8 {
+            beta.transmit(own, &[n; 600], Offload::default()).unwrap();
+        }
+        assert!(hca.break_qpn(fabric::Qpn::truncate(qpn)), "alpha's queue pair has another number");
+        drop((alpha, heard));
+        let notes = bench.machine.notes();
+        assert!(notes.is_empty(), "{notes:?}");
+    });
+}

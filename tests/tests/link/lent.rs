@@ -70,7 +70,7 @@ fn an_adapter_goes_although_its_buffers_are_lent() {
         assert_eq!(held.len(), 20);
         let node = fabric::Guid(bench.beta.port().0 - 1);
         bench.world.remove_hca(&bench.beta.kernel, node).expect("everything on it is freed");
-        assert_eq!(bench.beta.state(), LinkState::Down);
+        bench.wait_for("the link is down", Nanos::from_secs(1), || bench.beta.state() == LinkState::Down);
         drop(held);
     });
 }

@@ -56,10 +56,13 @@ impl Mac {
         let first = {
             let mut state = self.state.lock();
             state.active += 1;
+            state.running = true;
             state.active == 1
         };
         if first && let Err(error) = self.call_start() {
-            self.state.lock().active -= 1;
+            let mut state = self.state.lock();
+            state.active -= 1;
+            state.running = false;
             return Err(error);
         }
         Ok(())
@@ -75,6 +78,7 @@ impl Mac {
         };
         if last {
             self.call_stop();
+            self.state.lock().running = false;
         }
     }
 

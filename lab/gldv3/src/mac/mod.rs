@@ -110,6 +110,8 @@ pub(crate) struct MacState {
     pub(crate) disabled: bool,
     /// `mac_open`s.
     pub(crate) references: u32,
+    /// From before `mc_start` until `mc_stop` has returned: packets may come up.
+    pub(crate) running: bool,
     /// Users that need it started.
     pub(crate) active: u32,
     /// Listeners that need the device promiscuous.

@@ -125,6 +125,7 @@ fn build(
         state: HostMutex::new(MacState {
             disabled: false,
             references: 0,
+            running: false,
             active: 0,
             promiscuous: 0,
             address: factory,

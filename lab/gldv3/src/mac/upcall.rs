@@ -70,7 +70,7 @@ fn receive(cx: &Cx, mac: &Mac, ring: *mut c_void, chain: *mut mblk_t) {
     }
     // No ring was ever given to a driver, so one it names is a wild pointer.
     cx.check(ring.is_null(), Rule::HeapCorruption, || format!("mac_rx for a ring {ring:p} of no driver"));
-    if mac.state.lock().active == 0 {
+    if !mac.state.lock().running {
         cx.note(Rule::CallAfterUnload, format!("mac_rx for {}, which is not started", mac.name));
     }
     let link = mac.link.lock().clone();

@@ -17,6 +17,7 @@ use super::control::Control;
 use super::receive::Receiver;
 use super::settings::{Key, LSO_UNIT, Moderation, Settings};
 use super::transmit::{self, Abilities, LargePool, Transmitter};
+use super::upward::Upward;
 use crate::counters::Counters;
 use crate::node;
 
@@ -51,6 +52,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) counters: &'a KArc<Counters>,
     pub(crate) control: &'a KArc<Monitor<Control>>,
     pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
+    pub(crate) upward: &'a KArc<Monitor<Upward>>,
     pub(crate) transmitter: &'a KArc<Transmitter>,
     pub(crate) settings: &'a Settings,
 }
@@ -75,6 +77,7 @@ impl Built {
             parts.counters.clone(),
             parts.control.clone(),
             parts.backlog.clone(),
+            parts.upward.clone(),
         )?;
         let receive_cq = new_cq(pd.hca(), sizes.receive, receiver.clone())?;
         let send_cq = new_cq(pd.hca(), sizes.send, parts.transmitter.clone())?;

@@ -17,7 +17,7 @@ use super::backlog::{self, Backlog};
 use super::control::Control;
 use super::events::Events;
 use super::jobs::Queue;
-use super::{Name, Provider, Shared, effects};
+use super::{Name, Provider, Shared, effects, upward};
 use crate::counters::Counters;
 use crate::node::Node;
 use crate::now;
@@ -188,9 +188,16 @@ impl Shared {
         let datapath = control.stop(now());
         drop(control);
         self.control.notify_all();
+        // Also for a queue pair that a worker is taking down.
+        upward::shut(&self.upward);
         match datapath {
             Some(datapath) => self.retire(datapath.take_down(&self.transmitter)),
-            None => drop(self.transmitter.close()),
+            // Not built, or a worker is taking it down: what it sent from is given back when the adapter is done with it.
+            None => {
+                if let Some(open) = self.transmitter.close() {
+                    self.retire(open.into_pools());
+                }
+            }
         }
     }
 

@@ -32,6 +32,7 @@ mod receive;
 mod run;
 mod settings;
 mod transmit;
+mod upward;
 
 use gldv3::Mac;
 use ibtf::{BufferPool, McgInfo, Status};
@@ -49,6 +50,7 @@ use jobs::Jobs;
 use run::Hardware;
 use settings::Settings;
 use transmit::Transmitter;
+use upward::Upward;
 
 use crate::counters::Counters;
 use crate::node::Node;
@@ -68,6 +70,7 @@ pub(crate) struct Shared {
     jobs: Jobs,
     announcer: Announcer,
     backlog: KArc<Monitor<Backlog>>,
+    upward: KArc<Monitor<Upward>>,
     transmitter: KArc<Transmitter>,
     settings: Mutex<Settings>,
     /// `None` before it is opened and once it is given back.
@@ -114,6 +117,7 @@ impl Shared {
             jobs: Jobs::new()?,
             announcer: Announcer::new()?,
             backlog: Backlog::new()?,
+            upward: Upward::new()?,
             transmitter,
             settings: Mutex::new(Settings::default())?,
             hardware: Mutex::new(None)?,

@@ -12,7 +12,7 @@ use kernel::{Errno, KArc};
 use super::datapath::abilities;
 use super::settings::NAMES;
 use super::transmit::Abilities;
-use super::{Shared, properties};
+use super::{Shared, properties, upward};
 use crate::now;
 
 /// A link in GLDv3's hands.
@@ -46,6 +46,7 @@ impl gldv3::Provider for Provider {
         }
         control.start(now());
         drop(control);
+        upward::open(&self.0.upward);
         self.0.control.notify_all();
         Ok(())
     }

@@ -7,11 +7,12 @@ use ibtf::{
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::{EtherType, LinkAddr, Qpn, nd};
 use kernel::mblk::{Mblk, MblkChain, Offload};
-use kernel::sync::{Monitor, MonitorGuard};
+use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc};
 
 use super::backlog::Backlog;
 use super::control::Control;
+use super::upward::{self, Inside, Upward};
 use crate::counters::{Counters, RxDrop};
 
 /// Completions taken, and packets handed up, at once.
@@ -25,18 +26,17 @@ const COPY_UP_TO: u32 = 256;
 ///
 /// It is the handler of the receive CQ and, while open, owns the CQ: the circle is cut by [`Receiver::close`].
 pub(crate) struct Receiver {
-    state: Monitor<State>,
+    state: Mutex<State>,
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
     backlog: KArc<Monitor<Backlog>>,
+    upward: KArc<Monitor<Upward>>,
 }
 
 struct State {
     side: Side,
     batch: CompletionBatch,
-    /// Somebody is handing packets up, without the lock.
-    handing_up: bool,
     /// The CQ is not armed: an interrupt has left the rest to the thread.
     left: bool,
 }
@@ -59,10 +59,11 @@ impl Receiver {
         counters: KArc<Counters>,
         control: KArc<Monitor<Control>>,
         backlog: KArc<Monitor<Backlog>>,
+        upward: KArc<Monitor<Upward>>,
     ) -> Result<KArc<Self>, AllocError> {
         let batch = CompletionBatch::new(BUDGET)?;
-        let state = State { side: Side::New, batch, handing_up: false, left: false };
-        KArc::new(Self { state: Monitor::new(state)?, mac, counters, control, backlog })
+        let state = State { side: Side::New, batch, left: false };
+        KArc::new(Self { state: Mutex::new(state)?, mac, counters, control, backlog, upward })
     }
 
     /// Takes what an interrupt has left, if it has. On the backlog's thread.
@@ -89,15 +90,9 @@ impl Receiver {
         }
     }
 
-    /// When this returns, no packet is handed up any more. **May block**, as long as IP holds the thread that is handing
-    /// packets up; with no lock held.
+    /// Ends it: what comes in from now on is not taken.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
-        let side = core::mem::replace(&mut state.side, Side::Closed);
-        while state.handing_up {
-            state.wait();
-        }
-        drop(state);
+        let side = core::mem::replace(&mut self.state.lock().side, Side::Closed);
         drop(side);
     }
 
@@ -105,12 +100,13 @@ impl Receiver {
         super::tell_broken(&self.control);
     }
 
-    /// One pass: up to [`BUDGET`] completions. `None` if the receive side is not open.
-    fn pass(&self) -> Option<Pass> {
+    /// One pass: up to [`BUDGET`] completions. `None` if the receive side is not open, or the link is stopped.
+    fn pass(&self) -> Option<Pass<'_>> {
+        let inside = upward::enter(&self.upward)?;
         let mut state = self.state.lock();
         let State { side: Side::Open(open), batch, .. } = &mut *state else { return None };
         let polled = open.cq.poll(batch);
-        let mut pass = Pass { packets: MblkChain::new(), polled: 0, broken: polled.is_err() };
+        let mut pass = Pass { packets: MblkChain::new(), polled: 0, broken: polled.is_err(), inside };
         pass.polled = polled.unwrap_or(0);
         for completion in batch.by_ref() {
             self.take(open, completion, &mut pass);
@@ -119,11 +115,10 @@ impl Receiver {
             // What cannot be posted now is posted with the next completion, if there will be one.
             pass.broken = open.queue.refill().is_err() && open.queue.posted() == 0;
         }
-        state.handing_up = !pass.packets.is_empty();
         Some(pass)
     }
 
-    fn take(&self, open: &Open, completion: Completion, pass: &mut Pass) {
+    fn take(&self, open: &Open, completion: Completion, pass: &mut Pass<'_>) {
         let Some(received) = open.queue.complete(completion) else { return };
         if !received.status.is_success() {
             // Flushed: the queue pair is in error and every buffer would come back the same way. Not posted again.
@@ -171,17 +166,6 @@ impl Receiver {
         Ok(packet)
     }
 
-    fn hand_up(&self, packets: MblkChain) {
-        if packets.is_empty() {
-            return;
-        }
-        self.mac.receive(packets);
-        let mut state = self.state.lock();
-        state.handing_up = false;
-        self.state.notify_all();
-        drop::<MonitorGuard<'_, State>>(state);
-    }
-
     /// Arms the CQ; `false` if that failed, and then nobody would call again, or if the receive side is not open.
     fn arm(&self) -> bool {
         let state = self.state.lock();
@@ -195,10 +179,11 @@ impl Receiver {
     }
 }
 
-struct Pass {
+struct Pass<'a> {
     packets: MblkChain,
     polled: usize,
     broken: bool,
+    inside: Inside<'a>,
 }
 
 impl Receiver {
@@ -207,8 +192,11 @@ impl Receiver {
     fn take_all(&self, budget: usize) -> bool {
         let (mut taken, mut armed) = (0, false);
         while let Some(pass) = self.pass() {
-            let Pass { packets, polled, broken } = pass;
-            self.hand_up(packets);
+            let Pass { packets, polled, broken, inside } = pass;
+            if !packets.is_empty() {
+                self.mac.receive(packets);
+            }
+            drop(inside);
             if broken {
                 self.broken();
                 return true;

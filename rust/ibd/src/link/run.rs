@@ -236,6 +236,7 @@ fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGr
         counters: &shared.counters,
         control: &shared.control,
         backlog: &shared.backlog,
+        upward: &shared.upward,
         transmitter: &shared.transmitter,
     };
     match Built::new(&parts, plan, info, group.scope) {
