@@ -60,3 +60,8 @@ fn an_hca_pulled_while_it_joins_and_resolves_under_load_comes_back() {
 fn packets_that_nobody_should_send_harm_nobody() {
     all_is_well_again("packets-nobody-should-send.toml", 10);
 }
+
+#[test]
+fn tcp_over_a_link_that_loses_doubles_reorders_and_damages_arrives_intact_and_counted() {
+    all_is_well_again("tcp-over-a-faulty-link.toml", 20);
+}

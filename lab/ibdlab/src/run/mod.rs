@@ -199,6 +199,7 @@ impl Step {
             Step::PkeyMoves(_) => "pkey-moves",
             Step::HcaRemoval(_) => "hca-removal",
             Step::UnloadUnderTraffic(_) => "unload-under-traffic",
+            Step::Link(_) => "link",
             Step::Trouble(_) => "trouble",
             Step::FaultPoints(_) => "fault-points",
             Step::LinuxPing(_) => "linux-ping",

@@ -83,6 +83,7 @@ impl World {
             Step::HcaRemoval(step) => steps::hca_removal(self, step),
             Step::UnloadUnderTraffic(step) => steps::unload_under_traffic(self, step),
             Step::FaultPoints(step) => steps::fault_points(self, step),
+            Step::Link(link) => steps::faulty_link(self, link),
             Step::Trouble(step) => steps::trouble(self, step),
             Step::LinuxPing(ping) => steps::linux_ping(self, ping),
             Step::LinuxFetch(fetch) => steps::linux_fetch(self, fetch),

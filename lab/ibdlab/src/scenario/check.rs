@@ -79,6 +79,7 @@ fn check_step(scenario: &Scenario, step: &Step) -> Checked {
         Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
         Step::HcaRemoval(step) => check_host(scenario, &step.host, false),
         Step::FaultPoints(step) => check_host(scenario, &step.host, false),
+        Step::Link(link) => known_host(scenario, &link.host).map(drop),
         Step::Trouble(step) => check_trouble(scenario, step),
         Step::SmRestart(_) | Step::Memberships(_) => Ok(()),
         Step::Attach(_) | Step::Up(_) | Step::Resolve(_) | Step::Counts(_) | Step::Unload(_) => Ok(()),

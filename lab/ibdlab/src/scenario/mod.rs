@@ -122,6 +122,8 @@ pub enum Step {
     HcaRemoval(HcaRemovalStep),
     /// Traffic both ways; at instants that the seed chooses, a port flaps and one host is unloaded.
     UnloadUnderTraffic(UnderTrafficStep),
+    /// A host's link is faulty for a time, while the next steps go on.
+    Link(trouble::LinkFaulty),
     /// A timeline of things that go wrong, under traffic; then everything is to be well again by itself.
     Trouble(TroubleStep),
     /// Everything that can fail while a host does something is made to fail, one call after the other.

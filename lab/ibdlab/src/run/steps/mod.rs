@@ -20,5 +20,5 @@ pub use memberships::memberships;
 pub use sm_restart::sm_restart;
 pub use subnet::{hca_removal, pkey_moves};
 pub use traffic::{eavesdrop, multicast, ping, resolve, tcp};
-pub use trouble::trouble;
+pub use trouble::{faulty_link, trouble};
 pub use under_traffic::unload_under_traffic;

@@ -21,6 +21,7 @@ use crate::scenario::trouble::Event;
 pub(super) use settle::wanted_groups;
 
 use hand::{Hand, Task};
+pub use subnet::faulty_link;
 use subnet::{Subnet, Undo};
 
 /// See [`crate::scenario::trouble`].

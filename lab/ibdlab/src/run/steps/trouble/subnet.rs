@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow};
 use fabric::{Guid, LinkFaults, PKey, Probability};
-use fakekernel::{FaultKind, FaultPlan, Kernel, Nanos};
+use fakekernel::{Ctx, FaultKind, FaultPlan, Kernel, Nanos};
 use lab_ibtf::saa::EmbeddedSm;
 use sm::fault::FaultAction;
 use sm::mad::{Attribute, Method, Status};
@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::hand::Hand;
 use super::packets;
+use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaRequest, SaStatus, SaTrouble};
 
@@ -215,6 +216,19 @@ impl Subnet {
         self.sm.faults(|script| script.push_front(fault));
         Ok(())
     }
+}
+
+/// See [`crate::scenario::Step::Link`].
+pub fn faulty_link(world: &World, link: &LinkFaulty) -> Result<Findings> {
+    let host = world.host(link.host.get_ref())?;
+    let (fabric, port, faults) = (world.infiniband.fabric().clone(), host.port, link_faults(link));
+    fabric.set_faults(port, faults, faults);
+    let span = Nanos::from_millis(link.for_ms);
+    let _ = host.kernel.spawn("end of faults", Ctx::User, move || {
+        fakekernel::sleep(span);
+        fabric.set_faults(port, LinkFaults::default(), LinkFaults::default());
+    });
+    Ok(Findings::new(format!("{}: faulty for {span}", host.name)))
 }
 
 /// Node GUID of the adapter with this port.
