@@ -13,6 +13,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$root/target/campaign-proof"
 $cargo build --quiet -p ibdlab
+rm -f "$lab"
 cp "${CARGO_TARGET_DIR:-$root/target}/debug/ibdlab" "$lab"
 
 missed=0
