@@ -183,3 +183,21 @@ fn a_link_closed_while_its_queue_pair_is_replaced_hands_nothing_up_any_more() {
         assert!(notes.is_empty(), "{notes:?}");
     });
 }
+
+#[test]
+fn a_port_that_goes_down_at_any_step_of_a_start_brings_the_link_up_when_it_is_back() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        // A start takes about a millisecond here: every call to the adapter and to the SA has its turn.
+        for step in 0..100 {
+            let (stream, _) = bench.alpha.open(PLAIN);
+            want_groups(&stream);
+            fakekernel::sleep(Nanos::from_micros(step * 20));
+            bench.world.set_cable(bench.alpha.port(), false);
+            fakekernel::sleep(Nanos::from_millis(50));
+            assert_eq!(bench.alpha.state(), LinkState::Down, "down after step {step}");
+            bench.world.set_cable(bench.alpha.port(), true);
+            bench.wait_for("up with all groups", Nanos::from_secs(300), || alpha_has_all(bench));
+        }
+        assert!(bench.machine.notes().is_empty(), "{:?}", bench.machine.notes());
+    });
+}
