@@ -68,7 +68,7 @@ fn has_the_planted_fault(scenario: &Scenario) -> bool {
 
 #[test]
 fn a_planted_fault_shrinks_to_its_two_events() {
-    let found = (0..2_000).map(|index| generate(5, index)).filter(|scenario| has_the_planted_fault(scenario));
+    let found = (0..2_000).map(|index| generate(5, index)).filter(has_the_planted_fault);
     let large = found.max_by_key(events).expect("one in 2000 scenarios has it");
     assert!(events(&large) > 10, "{} events", events(&large));
     let small = shrink(large, 10_000, has_the_planted_fault).scenario;

@@ -16,8 +16,11 @@ use sm::{Lid, Mad, Nanos, SaMad, Sm, SmConfig, rmpp};
 
 pub use receive::receive_path;
 
+/// Takes an input and panics if what it reads cannot bear it.
+pub type Target = fn(&[u8]);
+
 /// Name and function of each target.
-pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("sa_mad", sa_mad),
     ("rmpp", rmpp_transfer),
     ("subnet_administrator", subnet_administrator),

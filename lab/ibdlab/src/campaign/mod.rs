@@ -86,7 +86,7 @@ impl Campaign {
     /// Shipped or counting objects: by the scenario's number, so that it stays the same.
     fn proto_of(&self, index: u64) -> &Path {
         match &self.counting {
-            Some(counting) if index % COUNTING_ONE_IN == 0 => counting,
+            Some(counting) if index.is_multiple_of(COUNTING_ONE_IN) => counting,
             _ => &self.proto,
         }
     }
