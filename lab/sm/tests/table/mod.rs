@@ -8,17 +8,12 @@
 mod groups;
 mod queries;
 
+pub use crate::world::records::*;
+
 use sm::mad::DATA_LEN;
 use sm::partition::{GroupParams, PermanentGroup, Ports, broadcast_mgid};
 use sm::records::{McMemberRecord, PathRecord, Record, mc_member_mask};
 use sm::*;
-
-/// Ports of the subnets, by number.
-pub const A: Guid = Guid(0x0002_c903_0000_1001);
-pub const B: Guid = Guid(0x0002_c903_0000_1011);
-pub const C: Guid = Guid(0x0002_c903_0000_1021);
-/// A port nobody has.
-pub const NOBODY: Guid = Guid(0xdead);
 
 /// A subnet of the ports A, B and C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -231,27 +226,4 @@ pub fn play(administrator: &mut dyn Administrator, row: &Row) -> Option<Answer> 
         }
     }
     answer
-}
-
-/// The IPoIB broadcast group of the default partition.
-pub fn broadcast() -> Gid {
-    broadcast_mgid(PKey::DEFAULT_FULL, 2)
-}
-
-/// An IPv4 group of the default partition.
-pub fn ipv4(group: u64) -> Gid {
-    Gid { prefix: 0xff12_401b_ffff_0000, guid: 0x0e00_0000 + group }
-}
-
-/// A join of `port` with the components that create an IPoIB group.
-pub fn join(mgid: Gid, port: Guid) -> McMemberRecord {
-    McMemberRecord {
-        mgid,
-        port_gid: Gid::of_port(Gid::DEFAULT_PREFIX, port),
-        q_key: QKey::IPOIB,
-        p_key: PKey::DEFAULT_FULL,
-        scope: 2,
-        join_state: JoinState::FULL,
-        ..McMemberRecord::default()
-    }
 }

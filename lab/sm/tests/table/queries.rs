@@ -5,10 +5,8 @@ use sm::records::{ClassPortInfo, InformInfo, mc_member_mask, path_mask as mask};
 
 const INVALID: Status = Status::REQ_INVALID;
 
-/// What IBTF asks for one path.
-const IPOIB: u64 = mask::DGID | mask::SGID | mask::REVERSIBLE | mask::NUMB_PATH | mask::P_KEY;
-const MTU: u64 = IPOIB | mask::MTU_SELECTOR | mask::MTU;
-const RATE: u64 = IPOIB | mask::RATE_SELECTOR | mask::RATE;
+const MTU: u64 = ONE_PATH | mask::MTU_SELECTOR | mask::MTU;
+const RATE: u64 = ONE_PATH | mask::RATE_SELECTOR | mask::RATE;
 
 pub fn rows() -> Vec<Row> {
     let mut all = paths();
@@ -17,21 +15,6 @@ pub fn rows() -> Vec<Row> {
     all.extend(group_queries());
     all.extend(others());
     all
-}
-
-fn gid(port: Guid) -> Gid {
-    Gid::of_port(Gid::DEFAULT_PREFIX, port)
-}
-
-fn path(to: Gid) -> PathRecord {
-    PathRecord {
-        dgid: to,
-        sgid: gid(A),
-        reversible: true,
-        numb_path: 1,
-        p_key: PKey::DEFAULT_FULL,
-        ..PathRecord::default()
-    }
 }
 
 fn table<R: Record>(from: Guid, mask: u64, record: &R) -> Request {
@@ -47,27 +30,27 @@ fn row(what: &'static str, mask: u64, edit: fn(&mut PathRecord), records: usize)
 fn paths() -> Vec<Row> {
     let partitioned = |row: Row| row.of(Subnet::Partitioned);
     vec![
-        row("a path to B", IPOIB, |_| (), 1),
-        row("a path to itself", IPOIB, |r| r.dgid = gid(A), 1),
-        row("a path to a port nobody has", IPOIB, |r| r.dgid = gid(NOBODY), 0),
-        row("a path to another subnet", IPOIB, |r| r.dgid.prefix = 0x1234, 0),
-        row("a path from another subnet", IPOIB, |r| r.sgid.prefix = 0x1234, 0),
-        row("a path in a partition neither has", IPOIB, |r| r.p_key = PKey(0x8001), 0),
-        partitioned(row("a path between full and limited", IPOIB, |r| r.p_key = PKey(0x8001), 1)),
-        partitioned(row("a path in the limited form", IPOIB, |r| r.p_key = PKey(0x0001), 1)),
+        row("a path to B", ONE_PATH, |_| (), 1),
+        row("a path to itself", ONE_PATH, |r| r.dgid = gid(A), 1),
+        row("a path to a port nobody has", ONE_PATH, |r| r.dgid = gid(NOBODY), 0),
+        row("a path to another subnet", ONE_PATH, |r| r.dgid.prefix = 0x1234, 0),
+        row("a path from another subnet", ONE_PATH, |r| r.sgid.prefix = 0x1234, 0),
+        row("a path in a partition neither has", ONE_PATH, |r| r.p_key = PKey(0x8001), 0),
+        partitioned(row("a path between full and limited", ONE_PATH, |r| r.p_key = PKey(0x8001), 1)),
+        partitioned(row("a path in the limited form", ONE_PATH, |r| r.p_key = PKey(0x0001), 1)),
         partitioned(row(
             "a path between limited members",
-            IPOIB,
+            ONE_PATH,
             |r| (r.dgid, r.p_key) = (gid(C), PKey(2)),
             0,
         )),
         partitioned(row(
             "a path between ports that share no partition",
-            IPOIB & !mask::P_KEY,
+            ONE_PATH & !mask::P_KEY,
             |r| r.dgid = gid(C),
             0,
         )),
-        row("a path without a P_Key", IPOIB & !mask::P_KEY, |_| (), 1).of(Subnet::Three),
+        row("a path without a P_Key", ONE_PATH & !mask::P_KEY, |_| (), 1).of(Subnet::Three),
         row(
             "a path with an MTU above the link's",
             MTU,
@@ -77,7 +60,7 @@ fn paths() -> Vec<Row> {
         row("a path with an exact smaller MTU", MTU, |r| r.mtu = Bound::exactly(3), 1),
         row("a path with the largest MTU", MTU, |r| r.mtu = Bound { selector: Selector::Best, value: 4 }, 1),
         row("a path with an exact other rate", RATE, |r| r.rate = Bound::exactly(2), 0),
-        row("none of the paths", IPOIB, |r| r.numb_path = 0, 0),
+        row("none of the paths", ONE_PATH, |r| r.numb_path = 0, 0),
     ]
 }
 
@@ -85,7 +68,7 @@ fn refused_paths() -> Vec<Row> {
     let refused = |what, mask, record: PathRecord, status| {
         Row::new(what, table(A, mask, &record), Expect::Status(status))
     };
-    let other_source = Request { lid: Some((42, B)), ..table(A, IPOIB | mask::SLID, &path(gid(B))) };
+    let other_source = Request { lid: Some((42, B)), ..table(A, ONE_PATH | mask::SLID, &path(gid(B))) };
     let mtu = PathRecord { mtu: Bound::exactly(9), rate: Bound::exactly(3), ..path(gid(B)) };
     let rate = PathRecord { mtu: Bound::exactly(4), rate: Bound::exactly(1), ..path(gid(B)) };
     vec![
@@ -99,7 +82,7 @@ fn refused_paths() -> Vec<Row> {
         ),
         refused(
             "a path with half a service ID",
-            IPOIB | 1,
+            ONE_PATH | 1,
             path(gid(B)),
             Status::REQ_INSUFFICIENT_COMPONENTS,
         ),
@@ -120,16 +103,17 @@ fn multicast_paths() -> Vec<Row> {
     let open = PathRecord { p_key: PKey::DEFAULT_FULL, ..path(ipv4(1)) };
     let created = set(A, mc_member_mask::CREATE, &join(ipv4(1), A));
     let rows: [(&'static str, Request, Vec<Request>, usize); 3] = [
-        ("a path to a group, by no member", table(A, IPOIB, &asked), vec![], 0),
-        ("a path to a group, by a sender", table(A, IPOIB, &asked), vec![joined(A)], 1),
-        ("a path to a group in the limited form", table(B, IPOIB, &limited), vec![joined(B)], 0),
+        ("a path to a group, by no member", table(A, ONE_PATH, &asked), vec![], 0),
+        ("a path to a group, by a sender", table(A, ONE_PATH, &asked), vec![joined(A)], 1),
+        ("a path to a group in the limited form", table(B, ONE_PATH, &limited), vec![joined(B)], 0),
     ];
     let row = |(what, ask, before, count)| {
         Row::new(what, ask, Expect::Records(count)).of(Subnet::Partitioned).after(before)
     };
     let mut all: Vec<Row> = rows.into_iter().map(row).collect();
     all.push(
-        Row::new("a path to a client's group", table(A, IPOIB, &open), Expect::Records(1)).after([created]),
+        Row::new("a path to a client's group", table(A, ONE_PATH, &open), Expect::Records(1))
+            .after([created]),
     );
     all
 }
@@ -226,20 +210,24 @@ fn others() -> Vec<Row> {
         Row::new("what the administrator can do", info.clone(), status(Status::SUCCESS)),
         Row::new("a request with a wrong SM_Key", Request { sm_key: 2, ..info }, Expect::Silence),
         Row::new("an attribute that does not exist", unknown(Method::GET), Expect::Silence),
-        Row::new("Delete(PathRecord)", Request::of(A, Method::DELETE, IPOIB, &path(gid(B))), Expect::Silence),
+        Row::new(
+            "Delete(PathRecord)",
+            Request::of(A, Method::DELETE, ONE_PATH, &path(gid(B))),
+            Expect::Silence,
+        ),
         Row::new(
             "GetTraceTable(PathRecord)",
-            Request::of(A, Method::GET_TRACE_TABLE, IPOIB, &path(gid(B))),
+            Request::of(A, Method::GET_TRACE_TABLE, ONE_PATH, &path(gid(B))),
             Expect::Silence,
         ),
         Row::new(
             "Get(PathRecord)",
-            Request::of(A, Method::GET, IPOIB, &path(gid(B))),
+            Request::of(A, Method::GET, ONE_PATH, &path(gid(B))),
             status(Status::SUCCESS),
         ),
         Row::new(
             "Get(PathRecord) of none",
-            Request::of(A, Method::GET, IPOIB, &path(gid(NOBODY))),
+            Request::of(A, Method::GET, ONE_PATH, &path(gid(NOBODY))),
             status(Status::NO_RECORDS),
         ),
     ]

@@ -2,12 +2,16 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod records;
+
 use std::collections::BTreeMap;
 
-use sm::records::{McMemberRecord, NodeRecord, NodeType, PortInfo, Record, parse_table, port_capability};
+use sm::records::{NodeRecord, NodeType, PortInfo, Record, parse_table, port_capability};
 use sm::rmpp::{Received, Receiver};
 use sm::sa::{Address, Endport};
 use sm::*;
+
+pub use records::*;
 
 /// One port of the subnet, by the number tests call it.
 pub struct SubnetOfValues {
@@ -44,13 +48,6 @@ pub struct World {
     pub arrived: Vec<(Lid, SaMad)>,
     transaction: u64,
 }
-
-/// Ports tests have, by number.
-pub const A: Guid = Guid(0x0002_c903_0000_1001);
-pub const B: Guid = Guid(0x0002_c903_0000_1011);
-pub const C: Guid = Guid(0x0002_c903_0000_1021);
-/// A port nobody has.
-pub const NOBODY: Guid = Guid(0xdead);
 
 pub fn endport(guid: Guid) -> Endport {
     let node = NodeRecord {
@@ -231,28 +228,5 @@ impl World {
                 }
             }
         }
-    }
-}
-
-/// The IPoIB broadcast group of the default partition.
-pub fn broadcast() -> Gid {
-    partition::broadcast_mgid(PKey::DEFAULT_FULL, 2)
-}
-
-/// An IPv4 group of the default partition.
-pub fn ipv4(group: u64) -> Gid {
-    Gid { prefix: 0xff12_401b_ffff_0000, guid: 0x0e00_0000 + group }
-}
-
-/// A join of `port` with the components that create an IPoIB group.
-pub fn join(mgid: Gid, port: Guid) -> McMemberRecord {
-    McMemberRecord {
-        mgid,
-        port_gid: Gid::of_port(Gid::DEFAULT_PREFIX, port),
-        q_key: QKey::IPOIB,
-        p_key: PKey::DEFAULT_FULL,
-        scope: 2,
-        join_state: JoinState::FULL,
-        ..McMemberRecord::default()
     }
 }
