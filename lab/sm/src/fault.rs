@@ -16,7 +16,7 @@ pub enum FaultAction {
     Refuse(Status),
     /// Not answered but sent on: to QP 1 at this LID.
     Redirect(Lid),
-    /// A GetTable is answered with success and no records, whatever there is.
+    /// Answered with success and no record: a query finds nothing, a join is not made. A leave is, as nobody could know better.
     Empty,
 }
 

@@ -262,4 +262,7 @@ fn faults_do_what_they_say() {
     fault(&mut world, FaultAction::Empty, 1);
     assert_eq!(world.ask_table(A, 0, &request), Ok(vec![]));
     assert_eq!(world.ask_table(A, 0, &request).unwrap().len(), 1, "the fault has worn out");
+    fault(&mut world, FaultAction::Empty, 1);
+    assert!(world.ask(A, Method::DELETE, mc_member_mask::JOIN, &request).is_some());
+    assert_eq!(world.sm.sa().members_at(Lid(0xc000)), [], "who is told so has left");
 }

@@ -317,6 +317,9 @@ impl Sa {
                 self.post(now, Outgoing { to: from, mad });
             }
             Some(FaultAction::Empty) => {
+                if mad.method == Method::DELETE {
+                    drop(self.process(now, from, mad));
+                }
                 self.respond(now, from, mad, Ok(Found { attribute_offset: 0, count: 0, data: Vec::new() }));
             }
         }
