@@ -125,6 +125,12 @@ impl Hca {
         self.0.objects.lock().unwrap().qps.keys().copied().collect()
     }
 
+    /// Receives posted to a queue pair and not yet filled; `None` if there is no such queue pair.
+    #[must_use]
+    pub fn receives_posted(&self, qpn: Qpn) -> Option<usize> {
+        self.find_qp(qpn).map(|qp| qp.0.core.lock().unwrap().rq.waiting())
+    }
+
     /// The ports as they are now, in order.
     ///
     /// # Errors

@@ -168,6 +168,11 @@ impl<W> WorkQueue<W> {
         self.used = Arc::new(AtomicU32::new(0));
     }
 
+    /// Requests that wait to be taken.
+    pub(crate) fn waiting(&self) -> usize {
+        self.entries.iter().filter(|entry| matches!(entry.stage, Stage::Posted(_))).count()
+    }
+
     /// Some request is being carried out right now.
     pub(crate) fn busy(&self) -> bool {
         self.entries.iter().any(|e| matches!(e.stage, Stage::Taken))

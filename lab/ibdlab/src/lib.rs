@@ -7,6 +7,7 @@
 //! - [`campaign`]: a seeded search over schedules and faults.
 //! - [`capture`]: what a capture says, counted independently.
 //! - [`coverage`]: which lines of the modules were run.
+//! - [`packets`]: frames that nobody should send.
 //! - [`report`]: what a run found.
 //! - [`run`]: carries a scenario out.
 
@@ -21,6 +22,7 @@ pub mod coverage;
 pub mod host;
 pub mod ip;
 pub mod linux;
+pub mod packets;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -7,5 +7,6 @@ mod bench;
 mod calm;
 mod late;
 mod lent;
+mod malformed;
 mod offloads;
 mod properties;

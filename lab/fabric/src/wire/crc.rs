@@ -3,6 +3,7 @@
 //! ICRC: Ethernet's CRC-32 over LRH to padding with the fields a switch or router may change read as ones. VCRC: 16 bits,
 //! polynomial 0x100B, over LRH to ICRC. Both are sent least significant byte first.
 
+use super::headers::{ICRC_LEN, VCRC_LEN};
 use super::{GRH_LEN, LRH_LEN};
 use crc::{Algorithm, CRC_32_ISO_HDLC, Crc};
 
@@ -49,6 +50,17 @@ pub fn icrc(frame: &[u8], has_grh: bool) -> [u8; 4] {
 #[must_use]
 pub fn vcrc(frame: &[u8]) -> [u8; 2] {
     VCRC.checksum(frame).to_le_bytes()
+}
+
+/// Makes both CRCs of a frame right again after something in front of them was changed. Does nothing to a frame that is too
+/// short to have them.
+pub fn renew(frame: &mut [u8], has_grh: bool) {
+    let Some(vcrc_at) = frame.len().checked_sub(VCRC_LEN) else { return };
+    let Some(icrc_at) = vcrc_at.checked_sub(ICRC_LEN) else { return };
+    let invariant = icrc(&frame[..icrc_at], has_grh);
+    frame[icrc_at..vcrc_at].copy_from_slice(&invariant);
+    let variant = vcrc(&frame[..vcrc_at]);
+    frame[vcrc_at..].copy_from_slice(&variant);
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ const BTH_LEN: usize = 12;
 /// Length of the datagram extended transport header.
 const DETH_LEN: usize = 8;
 const IMMEDIATE_LEN: usize = 4;
-const ICRC_LEN: usize = 4;
-const VCRC_LEN: usize = 2;
+pub(super) const ICRC_LEN: usize = 4;
+pub(super) const VCRC_LEN: usize = 2;
 
 const LNH_BTH: u8 = 2;
 const LNH_GRH: u8 = 3;

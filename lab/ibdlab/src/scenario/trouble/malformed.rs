@@ -17,7 +17,9 @@ pub enum Malformed {
     LengthBeyondEnd,
     /// As long as the link's MTU.
     Largest,
-    /// Longer than the link's MTU.
+    /// Longer than the link's MTU, which may be less than the port's.
+    LongerThanLink,
+    /// Longer than the port's MTU.
     Oversize,
     /// Another Q_Key than the link's.
     WrongQkey,
@@ -49,16 +51,25 @@ pub enum Malformed {
     FromItself,
     /// A unicast packet whose GRH says it is for another port.
     GrhOtherPort,
+    /// A unicast packet whose GRH says it is not IP version 6.
+    GrhVersion,
+    /// A unicast packet whose GRH gives another length than the packet has.
+    GrhLength,
+    /// A unicast packet whose GRH says that UDP follows.
+    GrhNextHeader,
+    /// A unicast packet that says it has a GRH and has none.
+    GrhMissing,
 }
 
 impl Malformed {
     /// Every one.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 26] = [
         Self::Empty,
         Self::ThreeBytes,
         Self::HeaderOnly,
         Self::LengthBeyondEnd,
         Self::Largest,
+        Self::LongerThanLink,
         Self::Oversize,
         Self::WrongQkey,
         Self::WrongPkey,
@@ -75,5 +86,9 @@ impl Malformed {
         Self::GroupOfOtherScope,
         Self::FromItself,
         Self::GrhOtherPort,
+        Self::GrhVersion,
+        Self::GrhLength,
+        Self::GrhNextHeader,
+        Self::GrhMissing,
     ];
 }

@@ -4,7 +4,6 @@
 //! the rest happens at its instant on this one.
 
 mod hand;
-mod packets;
 pub mod settle;
 mod subnet;
 

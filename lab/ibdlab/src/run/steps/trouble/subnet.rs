@@ -13,7 +13,7 @@ use sm::{Fault, Lid};
 use std::sync::Arc;
 
 use super::hand::Hand;
-use super::packets;
+use crate::packets;
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaRequest, SaStatus, SaTrouble};
@@ -117,12 +117,12 @@ impl Subnet {
             }
             (Event::Packet(packet), Some(host)) => {
                 let content = packets::Content::Malformed(packet.kind);
-                packets::inject(&self.infiniband, &self.sm, host, &content);
+                packets::inject(&self.infiniband, &self.sm, target(host), &content);
             }
             (Event::RawPacket(packet), Some(host)) => {
                 let bytes = packet.payload();
                 let content = packets::Content::Raw(&bytes, packet.broadcast);
-                packets::inject(&self.infiniband, &self.sm, host, &content);
+                packets::inject(&self.infiniband, &self.sm, target(host), &content);
             }
             (event, _) => return Err(anyhow!("{event:?} is nothing that happens to the subnet")),
         }
@@ -232,6 +232,10 @@ pub fn faulty_link(world: &World, link: &LinkFaulty) -> Result<Findings> {
 }
 
 /// Node GUID of the adapter with this port.
+const fn target(host: &Hand) -> packets::Target {
+    packets::Target { hca: adapter(host.port), port: host.port, pkey: host.pkey }
+}
+
 pub const fn adapter(port: Guid) -> Guid {
     Guid(port.0 - 1)
 }

@@ -1,13 +1,12 @@
 //! Packets that nobody should send, from a sender that is no driver: frames put on the wire by hand.
 
-use fabric::wire::{Bth, Deth, Grh, Lrh, Packet};
-use fabric::{Gid, Lid, PKey, QKey, Qpn, Sl};
+use fabric::wire::{Bth, Deth, GRH_LEN, Grh, LRH_LEN, Lrh, Packet, crc};
+use fabric::{Gid, Guid, Lid, Mtu, PKey, QKey, Qpn, Sl};
 use lab_ibtf::InfiniBand;
 use lab_ibtf::saa::EmbeddedSm;
 use sm::partition::broadcast_mgid;
+use sm::records::McMemberRecord;
 
-use super::hand::Hand;
-use super::subnet::adapter;
 use crate::scenario::trouble::Malformed;
 
 const IPV4: u16 = 0x0800;
@@ -32,6 +31,8 @@ struct Draft {
     qkey: QKey,
     grh: Option<Grh>,
     payload: Vec<u8>,
+    /// What is changed in the finished frame, with CRCs that are right again.
+    lie: Option<(usize, u8)>,
 }
 
 /// What is delivered.
@@ -41,28 +42,40 @@ pub enum Content<'a> {
     Raw(&'a [u8], bool),
 }
 
-/// Delivers a packet to every queue pair that a host has now, or to its broadcast group; there may be none.
-pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, host: &Hand, content: &Content<'_>) {
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The adapter.
+    pub hca: Guid,
+    /// Its port.
+    pub port: Guid,
+    /// Of the link.
+    pub pkey: u16,
+}
+
+/// Delivers a packet to every queue pair that the adapter has now, or to the link's broadcast group; there may be none.
+pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, target: Target, content: &Content<'_>) {
     let fabric = infiniband.fabric();
-    let Some(view) = fabric.subnet_ports().into_iter().find(|view| view.attr.guid == host.port) else {
+    let Some(view) = fabric.subnet_ports().into_iter().find(|view| view.attr.guid == target.port) else {
         return;
     };
-    let Some(hca) = fabric.hca(adapter(host.port)) else { return };
+    let Some(hca) = fabric.hca(target.hca) else { return };
     let Some(own_gid) = view.attr.gids.first().copied() else { return };
     let (sm_lid, sm_gid) =
         sm.inspect(|sm| (sm.lid(), sm::Gid::of_port(sm.config().sa.prefix, sm.config().guid)));
     let sm_gid = Gid { prefix: sm_gid.prefix, guid: sm_gid.guid };
-    let groups = Groups { sm, pkey: host.pkey };
+    let groups = Groups { sm, pkey: target.pkey };
     for qpn in hca.qpns() {
         let draft = Draft {
             slid: Lid(sm_lid.0),
             dlid: view.attr.lid,
             dest: qpn,
             src: Qpn::truncate(STRANGER),
-            pkey: PKey(host.pkey),
+            pkey: PKey(target.pkey),
             qkey: QKey(sm::QKey::IPOIB.0),
             grh: None,
             payload: ipoib(IPV4, &ipv4(20, 20)),
+            lie: None,
         };
         let draft = match *content {
             Content::Malformed(kind) => draft.spoilt(kind, &groups, sm_gid, own_gid, view.attr.mtu.bytes()),
@@ -72,7 +85,7 @@ pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, host: &Hand, content: &C
             }
         };
         // The port was there a moment ago; gone is as good as refused.
-        let _ = fabric.deliver(host.port, &draft.emit());
+        let _ = fabric.deliver(target.port, &draft.emit());
     }
 }
 
@@ -91,13 +104,23 @@ impl Groups<'_> {
         self.broadcast(self.pkey, SCOPE)
     }
 
-    /// Where packets to the link's broadcast group go.
-    fn mlid(&self) -> Lid {
+    /// The link's own broadcast group, if there is one.
+    fn record(&self) -> Option<McMemberRecord> {
         let own = broadcast_mgid(sm::PKey(self.pkey), SCOPE);
-        let found = self.sm.inspect(|sm| {
-            sm.sa().groups().find(|(record, _)| record.mgid == own).map(|(record, _)| record.mlid)
-        });
-        found.map_or(Lid(sm::Lid::FIRST_MULTICAST.0), |mlid| Lid(mlid.0))
+        self.sm.inspect(|sm| {
+            sm.sa().groups().map(|(record, _)| record).find(|record| record.mgid == own).cloned()
+        })
+    }
+
+    /// Where packets to it go.
+    fn mlid(&self) -> Lid {
+        self.record().map_or(Lid(sm::Lid::FIRST_MULTICAST.0), |record| Lid(record.mlid.0))
+    }
+
+    /// The link's MTU in bytes, IPoIB header included; 2048 if there is no link.
+    fn mtu(&self) -> usize {
+        let code = self.record().map_or(0, |record| record.mtu.value);
+        Mtu::from_code(code).unwrap_or(Mtu::M2048).bytes()
     }
 }
 
@@ -108,7 +131,8 @@ impl Draft {
             Malformed::ThreeBytes => self.payload.truncate(3),
             Malformed::HeaderOnly => self.payload.truncate(4),
             Malformed::LengthBeyondEnd => self.payload = ipoib(IPV4, &ipv4(1_000, 20)),
-            Malformed::Largest => self.payload.resize(mtu, 0),
+            Malformed::Largest => self.payload.resize(groups.mtu(), 0),
+            Malformed::LongerThanLink => self.payload.resize(groups.mtu() + 4, 0),
             Malformed::Oversize => self.payload.resize(mtu + 4, 0),
             Malformed::WrongQkey => self.qkey = QKey(0x1234_5678),
             Malformed::WrongPkey => self.pkey = PKey(0x8765),
@@ -143,8 +167,18 @@ impl Draft {
                 self = self.for_group(groups, groups.own(), own);
             }
             Malformed::GrhOtherPort => self.grh = Some(global(other, Gid { guid: own.guid ^ 0xff, ..own })),
+            Malformed::GrhVersion => self = self.lying_grh(other, own, 0, 0x40),
+            Malformed::GrhLength => self = self.lying_grh(other, own, 5, 0xff),
+            Malformed::GrhNextHeader => self = self.lying_grh(other, own, 6, 17),
+            // The link next header says that a GRH follows; what follows is BTH.
+            Malformed::GrhMissing => self.lie = Some((1, 0x03)),
         }
         self
+    }
+
+    /// With a GRH for this port that is right but for one byte.
+    fn lying_grh(self, from: Gid, own: Gid, at: usize, byte: u8) -> Self {
+        Self { grh: Some(global(from, own)), lie: Some((LRH_LEN + at, byte)), ..self }
     }
 
     fn for_group(self, groups: &Groups<'_>, mgid: Gid, from: Gid) -> Self {
@@ -152,15 +186,21 @@ impl Draft {
     }
 
     fn emit(&self) -> Vec<u8> {
-        Packet {
+        let packet = Packet {
             lrh: Lrh { vl: 0, sl: Sl::default(), dlid: self.dlid, slid: self.slid },
             grh: self.grh,
             bth: Bth { solicited: false, pkey: self.pkey, dest: self.dest, psn: 1 },
             deth: Deth { qkey: self.qkey, src: self.src },
             immediate: None,
             payload: &self.payload,
+        };
+        let mut frame = packet.emit();
+        if let Some((at, byte)) = self.lie {
+            frame[at] = byte;
+            let has_grh = frame[1] & 3 == 3 && frame.len() > LRH_LEN + GRH_LEN;
+            crc::renew(&mut frame, has_grh);
         }
-        .emit()
+        frame
     }
 }
 
