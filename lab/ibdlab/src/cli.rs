@@ -83,6 +83,9 @@ pub struct CampaignArgs {
     /// How long to go on; without it and `--schedules`, ten minutes.
     #[arg(long, value_name = "N")]
     pub minutes: Option<u64>,
+    /// The number of the first scenario: with `--schedules 1`, one that was found before.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub first: u64,
     /// How many scenarios to run.
     #[arg(long, value_name = "N")]
     pub schedules: Option<u64>,
@@ -111,6 +114,7 @@ impl CampaignArgs {
         Campaign {
             seed: self.seed,
             time: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
+            first: self.first,
             scenarios: self.schedules,
             until_found: self.until_found,
             workers: self.workers.unwrap_or(processors),

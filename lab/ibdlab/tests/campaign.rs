@@ -119,6 +119,7 @@ fn a_failure_is_kept_as_a_scenario_that_fails_again() {
 fn a_process_that_dies_is_a_finding_and_not_the_end() {
     let directory = tempfile::tempdir().expect("a directory");
     let campaign = Campaign {
+        first: 0,
         seed: 1,
         time: None,
         scenarios: Some(3),

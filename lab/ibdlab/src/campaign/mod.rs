@@ -36,6 +36,8 @@ pub struct Campaign {
     pub seed: u64,
     /// Wall-clock time after which no scenario is begun.
     pub time: Option<Duration>,
+    /// The number of the first scenario.
+    pub first: u64,
     /// Scenarios after which none is begun.
     pub scenarios: Option<u64>,
     /// Ends with the first failure.
@@ -61,7 +63,8 @@ impl Campaign {
         let state = State {
             campaign: self,
             begun: Instant::now(),
-            next: AtomicU64::new(0),
+            next: AtomicU64::new(self.first),
+            told: AtomicU64::new(0),
             summary: Mutex::new(Summary::new(self.seed)),
             progress: &progress,
         };
@@ -96,6 +99,8 @@ struct State<'a> {
     campaign: &'a Campaign,
     begun: Instant,
     next: AtomicU64,
+    /// Minutes that have been told about.
+    told: AtomicU64,
     summary: Mutex<Summary>,
     progress: &'a (dyn Fn(&str) + Sync),
 }
@@ -114,8 +119,21 @@ impl State<'_> {
             if let Some(failure) = failure {
                 self.found(&trials, index, scenario, failure)?;
             }
+            self.tell();
         }
         Ok(())
+    }
+
+    /// Once a minute, how far it is.
+    fn tell(&self) {
+        let minute = self.begun.elapsed().as_secs() / 60;
+        if self.told.fetch_max(minute, Ordering::Relaxed) < minute {
+            let (scenarios, failed) = {
+                let summary = self.summary();
+                (summary.scenarios, summary.failed)
+            };
+            (self.progress)(&format!("{minute} min: {scenarios} schedules, {failed} failed"));
+        }
     }
 
     fn trials(&self, worker: usize, proto: &Path) -> Result<Trials> {
@@ -134,7 +152,7 @@ impl State<'_> {
             return None;
         }
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        campaign.scenarios.is_none_or(|all| index < all).then_some(index)
+        campaign.scenarios.is_none_or(|all| index - campaign.first < all).then_some(index)
     }
 
     /// A failure of a new kind: made small, and kept.

@@ -29,8 +29,12 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
             join_broadcast(shared, ticket, gid, mgid, group, group.is_some())
         }
         Job::LeaveBroadcast { mgid, gid, joins } => {
-            leave(shared, gid, mgid, Roles::FULL, joins);
-            shared.tell(|control| control.link.handle_event(now(), link::Event::Left));
+            let owed = match leave(shared, gid, mgid, Roles::FULL, joins) {
+                Left::NotAsked(owed) => owed,
+                Left::Confirmed | Left::Unconfirmed => 0,
+            };
+            let left = link::Event::Left { mgid, gid, owed };
+            shared.tell(|control| control.link.handle_event(now(), left));
         }
         Job::Build(ticket, plan, group, info) => build(shared, ticket, &plan, &group, &info),
         Job::AttachBroadcast(ticket, mgid, info) => attach_broadcast(shared, ticket, mgid, info),
@@ -55,7 +59,9 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         Job::JoinBroadcast(ticket, gid, ..) => {
             control.link.handle_event(now, link::Event::Joined(ticket, gid, Err(lost)));
         }
-        Job::LeaveBroadcast { .. } => control.link.handle_event(now, link::Event::Left),
+        Job::LeaveBroadcast { mgid, gid, joins } => {
+            control.link.handle_event(now, link::Event::Left { mgid, gid, owed: joins });
+        }
         Job::Build(ticket, ..) | Job::AttachBroadcast(ticket, ..) => {
             control.link.handle_event(now, link::Event::Built(ticket, None));
         }

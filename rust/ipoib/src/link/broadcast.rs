@@ -28,32 +28,57 @@ impl Search {
 
 /// Successful joins not undone, by group and port GID. IBTF counts them the same way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Joins([Option<(Mgid, Gid, u32)>; JOINS]);
+pub(super) struct Joins([Option<Entry>; JOINS]);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    mgid: Mgid,
+    gid: Gid,
+    joins: u32,
+    /// Nobody could be asked to undo them: they wait for the next join or the next start.
+    owed: bool,
+}
+
+impl Entry {
+    fn is(&self, mgid: Mgid, gid: Gid) -> bool {
+        (self.mgid, self.gid) == (mgid, gid)
+    }
+}
 
 /// The group we are in, the one we were in, and what abandoned requests bring.
 const JOINS: usize = 2 + ABANDONED as usize;
 
 impl Joins {
+    /// Whether there is nothing left to undo now.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().all(Option::is_none)
+        self.0.iter().flatten().all(|entry| entry.owed)
     }
 
-    fn add(&mut self, mgid: Mgid, gid: Gid) {
-        let known = self.0.iter_mut().flatten().find(|(m, g, _)| (*m, *g) == (mgid, gid));
-        match known {
-            Some((.., joins)) => *joins = joins.saturating_add(1),
+    fn add(&mut self, mgid: Mgid, gid: Gid, joins: u32, owed: bool) {
+        match self.0.iter_mut().flatten().find(|entry| entry.is(mgid, gid)) {
+            Some(entry) => {
+                entry.joins = entry.joins.saturating_add(joins);
+                entry.owed &= owed;
+            }
             None => {
-                if let Some(free) = self.0.iter_mut().find(|entry| entry.is_none()) {
-                    *free = Some((mgid, gid, 1));
+                // What is owed gives way: it may never be asked for again.
+                if let Some(free) = self.0.iter_mut().find(|entry| entry.is_none_or(|entry| entry.owed)) {
+                    *free = Some(Entry { mgid, gid, joins, owed });
                 }
             }
         }
     }
 
-    fn take_except(&mut self, keep: Option<(Mgid, Gid)>) -> Option<(Mgid, Gid, u32)> {
-        let spare =
-            |entry: &&mut Option<(Mgid, Gid, u32)>| entry.is_some_and(|(m, g, _)| Some((m, g)) != keep);
-        self.0.iter_mut().find(spare)?.take()
+    /// What is owed is tried again.
+    pub(super) fn remind(&mut self) {
+        for entry in self.0.iter_mut().flatten() {
+            entry.owed = false;
+        }
+    }
+
+    fn take_except(&mut self, keep: Option<(Mgid, Gid)>) -> Option<Entry> {
+        let spare = |entry: &Entry| !entry.owed && keep.is_none_or(|(mgid, gid)| !entry.is(mgid, gid));
+        self.0.iter_mut().find(|entry| entry.as_ref().is_some_and(spare))?.take()
     }
 }
 
@@ -151,7 +176,7 @@ impl Link {
     ) {
         let step = self.sa.answered(ticket);
         if let Ok(group) = &result {
-            self.joins.add(group.mgid, gid);
+            self.joins.add(group.mgid, gid, 1, false);
         }
         let Some(Step::Join(candidate)) = step else { return };
         match result {
@@ -190,9 +215,17 @@ impl Link {
         if self.leaving {
             return None;
         }
-        let (mgid, gid, joins) = self.joins.take_except(keep)?;
+        let Entry { mgid, gid, joins, .. } = self.joins.take_except(keep)?;
         self.leaving = true;
         Some(Action::Leave { mgid, gid, joins })
+    }
+
+    /// A leave has ended; `owed` of the joins it was to undo still count, because there was no port to leave from.
+    pub(super) fn left(&mut self, mgid: Mgid, gid: Gid, owed: u32) {
+        self.leaving = false;
+        if owed > 0 {
+            self.joins.add(mgid, gid, owed, true);
+        }
     }
 
     /// A trap: the group we look for may be there now.

@@ -143,7 +143,14 @@ pub enum Event {
     /// Answers [`Action::Join`], with the GID it named.
     Joined(Ticket, Gid, Result<BroadcastGroup, SaError>),
     /// Answers [`Action::Leave`].
-    Left,
+    Left {
+        /// As in the action.
+        mgid: Mgid,
+        /// As in the action.
+        gid: Gid,
+        /// Joins that IBTF still counts, because nobody could be asked.
+        owed: u32,
+    },
     /// Answers [`Action::Build`] and [`Action::Attach`]; `None` if it failed.
     Built(Ticket, Option<Qpn>),
     /// The queue pair no longer works.
@@ -479,7 +486,7 @@ impl Link {
             Event::Port(ticket, port) => self.port_answered(now, ticket, port),
             Event::Found(ticket, result) => self.found(now, ticket, result),
             Event::Joined(ticket, gid, result) => self.joined(now, ticket, gid, result),
-            Event::Left => self.leaving = false,
+            Event::Left { mgid, gid, owed } => self.left(mgid, gid, owed),
             Event::Built(ticket, qpn) => self.built(now, ticket, qpn),
             Event::Broken => self.broken(now),
             Event::Appeared(mgid) => self.appeared(mgid),
@@ -553,6 +560,7 @@ impl Link {
             return;
         }
         self.running = true;
+        self.joins.remind();
         self.search.restart();
         self.doubt_port();
         self.sa_retry.reset();

@@ -127,9 +127,10 @@ impl World {
                 Event::Found(ticket, self.find(mgid))
             }
             Action::Join(ticket, gid, mgid, _) => Event::Joined(ticket, gid, self.join(mgid)),
-            Action::Leave { joins, .. } => {
-                self.leaves += joins;
-                Event::Left
+            Action::Leave { mgid, gid, joins } => {
+                let owed = if self.port.is_some() { 0 } else { joins };
+                self.leaves += joins - owed;
+                Event::Left { mgid, gid, owed }
             }
             Action::Build(ticket, ..) => {
                 if self.builds && self.link.is_wanted(ticket) {
@@ -430,6 +431,22 @@ fn a_stop_during_a_join_leaves_what_the_join_brings() {
 }
 
 #[test]
+fn joins_that_could_not_be_undone_are_undone_by_the_next_leave() {
+    let mut world = started();
+    let port = world.port.take();
+    world.stop();
+    world.settle();
+    assert_eq!((world.joins, world.leaves), (1, 0), "there is no port to leave from");
+    assert!(world.link.is_idle(), "and nothing to wait for");
+    world.port = port;
+    world.event(Event::Start);
+    world.settle();
+    world.stop();
+    world.settle();
+    assert_eq!((world.joins, world.leaves), (2, 2));
+}
+
+#[test]
 fn a_membership_that_was_lost_while_its_answer_was_on_the_way_is_asked_for_again() {
     let lost: [fn(&mut World); 3] = [
         |world| world.event(Event::Renew),
@@ -604,6 +621,13 @@ proptest! {
         world.stop();
         world.settle();
         prop_assert_eq!(world.status, Status::Stopped);
+        prop_assert!(world.link.is_idle() && world.link.poll_timeout().is_none());
+        // What there was no port to leave from is left the next time.
+        world.mend();
+        world.event(Event::Start);
+        world.settle();
+        world.stop();
+        world.settle();
         prop_assert!(world.link.is_idle() && world.link.poll_timeout().is_none());
         prop_assert_eq!(world.joins, world.leaves);
         prop_assert_eq!(world.queue_pairs, 0);
