@@ -44,6 +44,8 @@ pub struct HostRun {
     instance: u32,
     /// The driver has its partition; `ibp` only.
     partitioned: bool,
+    /// The link has its properties.
+    configured: bool,
     ip: Option<IpThread>,
     /// The adapter while it is pulled.
     pulled: Option<HcaConfig>,
@@ -71,6 +73,7 @@ impl HostRun {
             attached: false,
             instance: 0,
             partitioned: false,
+            configured: false,
             ip: None,
             pulled: None,
             tun: spec.tun,
@@ -98,13 +101,17 @@ impl HostRun {
         self.open_link()
     }
 
-    /// The same, but the link stays closed.
+    /// The same, but the link stays closed. It has its properties, as one that dladm knows has from the moment it is there.
     pub fn make_link(&mut self) -> Result<()> {
         self.install()?;
         self.attach_instance()?;
         if self.driver == Driver::Ibp && !self.partitioned {
             self.create_partition()?;
             self.partitioned = true;
+        }
+        if !self.configured {
+            self.set_properties()?;
+            self.configured = true;
         }
         Ok(())
     }
@@ -152,12 +159,11 @@ impl HostRun {
         self.attached && (self.driver == Driver::Ibd || self.partitioned)
     }
 
-    /// Sets the link's properties and opens it, which starts the driver. Nothing to do if it is open.
+    /// Opens the link, which starts the driver. Nothing to do if it is open.
     pub fn open_link(&mut self) -> Result<()> {
         if self.ip.is_some() {
             return Ok(());
         }
-        self.set_properties()?;
         if self.tun { self.open_tun() } else { self.open_stack() }
     }
 
@@ -320,7 +326,7 @@ impl HostRun {
             self.partitioned = false;
         }
         self.unload_module(&module)?;
-        (self.module, self.attached) = (None, false);
+        (self.module, self.attached, self.configured) = (None, false, false);
         self.kernel.module("mac_ib").map_or(Ok(()), |plugin| self.unload_module(&plugin))
     }
 
