@@ -278,6 +278,13 @@ impl LinkAddr {
         self.qpn() == Qpn::MULTICAST
     }
 
+    /// Whether the address is one that a port can have: a queue pair that carries data (not 0, 1 or the multicast one) and a
+    /// GID that is no group's and names a port.
+    pub fn is_port(&self) -> bool {
+        let gid = self.gid();
+        self.qpn().get() > 1 && !self.is_multicast() && !gid.is_multicast() && gid.guid != 0
+    }
+
     /// The group, if the address is multicast and its GID is one.
     pub fn mgid(&self) -> Option<Mgid> {
         if self.is_multicast() { Mgid::new(self.gid()) } else { None }

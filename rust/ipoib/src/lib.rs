@@ -18,6 +18,7 @@ pub mod groups;
 pub mod header;
 pub mod link;
 pub mod nd;
+pub mod neighbours;
 pub mod paths;
 pub mod time;
 

@@ -36,6 +36,82 @@ pub fn pad_for_ip(packet: &mut [u8]) {
     });
 }
 
+/// Which of the two messages that carry link-layer addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Solicitation,
+    Advertisement,
+}
+
+/// What such a message says, for somebody who does not answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Which message.
+    pub kind: Kind,
+    /// The IPv6 source.
+    pub source: [u8; 16],
+    /// The IPv6 destination.
+    pub destination: [u8; 16],
+    /// Whose link address is asked for or told.
+    pub target: [u8; 16],
+    /// The sender's or the target's link address, if it is told.
+    pub link: Option<LinkAddr>,
+}
+
+impl Message {
+    /// Whether a packet of IPv6 whose first bytes these are may be such a message: a test for the path of every packet.
+    pub fn may_be(packet: &[u8]) -> bool {
+        packet.get(NEXT_HEADER) == Some(&ICMPV6)
+            && matches!(packet.get(IPV6_HEADER_LEN), Some(&NEIGHBOUR_SOLICITATION | &NEIGHBOUR_ADVERTISEMENT))
+    }
+
+    /// Reads a message as IP has it. `None` for anything else, and for what RFC 4861 section 7.1 has a receiver discard
+    /// without a look at the checksum: a hop limit below 255, a code that is not 0, an option of length 0 in front.
+    pub fn parse(packet: &[u8]) -> Option<Self> {
+        const HOP_LIMIT: usize = 7;
+        const CODE: usize = IPV6_HEADER_LEN + 1;
+        if packet.len() < OPTIONS || packet[0] >> 4 != 6 || !Self::may_be(packet) {
+            return None;
+        }
+        if packet[HOP_LIMIT] != 255 || packet[CODE] != 0 {
+            return None;
+        }
+        let (kind, wanted) = match packet[IPV6_HEADER_LEN] {
+            NEIGHBOUR_SOLICITATION => (Kind::Solicitation, SOURCE_LINK_ADDRESS),
+            _ => (Kind::Advertisement, TARGET_LINK_ADDRESS),
+        };
+        let address = |at: usize| packet.get(at..)?.first_chunk().copied();
+        let mut link = None;
+        for (kind, body) in options(packet) {
+            if kind == wanted && body.len() == LinkAddr::LEN + SPARE {
+                link = LinkAddr::from_slice(body);
+            }
+        }
+        Some(Self {
+            kind,
+            source: address(8)?,
+            destination: address(24)?,
+            target: address(IPV6_HEADER_LEN + 8)?,
+            link,
+        })
+    }
+}
+
+/// Type and body of each option of a message, up to one that makes no sense.
+fn options(packet: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let payload = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+    let end = packet.len().min(IPV6_HEADER_LEN + payload);
+    let mut rest = packet.get(OPTIONS..end).unwrap_or_default();
+    core::iter::from_fn(move || {
+        let [kind, units, ..] = *rest else { return None };
+        let len = usize::from(units) * 8;
+        let (option, next) = rest.split_at_checked(len).filter(|_| len > 0)?;
+        rest = next;
+        Some((kind, &option[2..]))
+    })
+}
+
 /// Calls `f` with the 22 bytes behind type and length of each link-layer address option.
 fn for_each_link_address(packet: &mut [u8], f: impl Fn(&mut [u8])) {
     if packet.len() < OPTIONS || packet[0] >> 4 != 6 || packet[NEXT_HEADER] != ICMPV6 {

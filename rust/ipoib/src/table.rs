@@ -277,6 +277,10 @@ where
         self.sift_up(place);
     }
 
+    pub(crate) fn deadline(&self, id: Id) -> Option<Instant> {
+        self.slot(id.0).deadline.map(|deadline| deadline.at)
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         if self.timers == 0 { None } else { self.deadline_at(0) }
     }

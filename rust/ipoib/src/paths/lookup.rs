@@ -15,12 +15,13 @@ where
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P, H>]>,
 {
-    /// Lists the address for a lookup unless one is out: urgently if packets wait, in the background if it has a handle.
+    /// Lists the address for a lookup unless one is out: urgently if packets wait, in the background if it has a handle or is
+    /// only asked about.
     pub(super) fn want_lookup(&mut self, id: Id) {
         let Some(path) = self.table.get_mut(id) else { return };
         if matches!(path.lookup, Lookup::None | Lookup::Wanted) {
             path.lookup = Lookup::Wanted;
-            let background = matches!(path.state, State::Ready(_));
+            let background = matches!(path.state, State::Ready(_)) || path.packets.is_empty();
             let (list, other) = if background { (BACKGROUND, URGENT) } else { (URGENT, BACKGROUND) };
             self.table.unlist(other, id);
             if !self.table.is_listed(list, id) {
@@ -65,7 +66,7 @@ where
         };
         path.lookup = Lookup::None;
         self.in_flight -= 1;
-        let again = !path.packets.is_empty() || matches!(path.state, State::Ready(_));
+        let again = !path.packets.is_empty() || path.asked || matches!(path.state, State::Ready(_));
         match result {
             _ if !current && again => self.want_lookup(id),
             _ if !current => self.settle(id),
@@ -80,6 +81,8 @@ where
             self.unbinds.one(to);
         }
         path.failures = 0;
+        path.asked = false;
+        path.since = now;
         path.leaving = path.leaving.saturating_add(path.packets.len());
         self.packets.send_all(&mut path.packets, &resolution.handle);
         path.state = State::Ready(resolution.handle);
@@ -91,6 +94,7 @@ where
     fn failed(&mut self, now: Instant, id: Id, to: LinkAddr, error: LookupError) {
         let Some(path) = self.table.get_mut(id) else { return };
         path.failures = path.failures.saturating_add(1);
+        path.asked = false;
         let until = now + self.config.retry.delay(path.failures, &mut self.jitter);
         let reason = match (error, &path.state) {
             // No answer says nothing about a handle that works: keep it and ask again later.

@@ -159,11 +159,28 @@ pub enum Submitted<P, H> {
     Dropped(P, DropReason),
 }
 
+/// What is known about an address that somebody asks about.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Known<H> {
+    /// The handle, and how long ago it was looked up.
+    Ready(H, Duration),
+    /// A lookup is out, or will be as soon as there is room for one.
+    Unresolved,
+    /// The last lookup failed for this reason and may not be repeated yet.
+    Failed(DropReason),
+    /// Nothing, and no lookup is on its way: too many addresses resolve, or what was asked was given up.
+    Nothing,
+}
+
 /// What is known about one address; opaque.
 #[derive(Debug)]
 pub struct Path<H> {
     state: State<H>,
     lookup: Lookup,
+    /// Somebody asked without a packet: looked up, then kept, although none waits.
+    asked: bool,
+    /// When the handle was looked up.
+    since: Instant,
     packets: Queue,
     /// Packets decided to be sent that have not been taken by [`Paths::poll_action`]; no later packet may overtake them.
     leaving: u16,
@@ -288,6 +305,35 @@ where
         submitted
     }
 
+    /// What is known about an address, for somebody without a packet; looks it up as [`Paths::submit`] would, but behind the
+    /// addresses whose packets wait. Counts as use.
+    pub fn ask(&mut self, now: Instant, to: LinkAddr) -> Known<H> {
+        let Some(id) = self.find_or_add(to) else { return Known::Nothing };
+        let Some(path) = self.table.get_mut(id) else { return Known::Nothing };
+        path.used = true;
+        match &path.state {
+            State::Failed { until, .. } if now >= *until => path.state = State::Unresolved,
+            State::Ready(_) | State::Failed { .. } | State::Unresolved => {}
+        }
+        if matches!(path.state, State::Unresolved) {
+            path.asked = true;
+            self.want_lookup(id);
+        } else {
+            self.settle(id);
+        }
+        self.known(now, &to)
+    }
+
+    /// The same, without a lookup and without counting as use: for somebody who has asked and waits.
+    pub fn known(&self, now: Instant, to: &LinkAddr) -> Known<H> {
+        let Some(path) = self.table.find(to).and_then(|id| self.table.get(id)) else { return Known::Nothing };
+        match &path.state {
+            State::Ready(handle) => Known::Ready(handle.clone(), now - path.since),
+            State::Failed { reason, .. } => Known::Failed(*reason),
+            State::Unresolved => Known::Unresolved,
+        }
+    }
+
     /// Takes an event.
     pub fn handle_event(&mut self, now: Instant, event: Event<H>) {
         match event {
@@ -299,6 +345,7 @@ where
                 self.for_each(|paths, id| {
                     if severity == Severity::Heavy {
                         paths.drop_packets(id, DropReason::LinkReset);
+                        paths.nobody_asks(id);
                     }
                     paths.forget(id);
                 });
@@ -394,6 +441,8 @@ where
         let path = Path {
             state: State::Unresolved,
             lookup: Lookup::None,
+            asked: false,
+            since: Instant::ZERO,
             packets: Queue::default(),
             leaving: 0,
             failures: 0,
@@ -415,7 +464,7 @@ where
         let Some(path) = self.table.get(id) else { return };
         let idle = path.packets.is_empty() && matches!(path.lookup, Lookup::None | Lookup::Wanted);
         match (&path.state, idle) {
-            (State::Unresolved, true) => {
+            (State::Unresolved, true) if !path.asked => {
                 self.table.remove(id);
             }
             (_, true) => self.table.push_back(IDLE, id),
@@ -455,6 +504,12 @@ where
         }
         self.table.set_deadline(id, None);
         self.settle(id);
+    }
+
+    fn nobody_asks(&mut self, id: Id) {
+        if let Some(path) = self.table.get_mut(id) {
+            path.asked = false;
+        }
     }
 
     fn drop_packets(&mut self, id: Id, reason: DropReason) {

@@ -217,9 +217,100 @@ fn a_gid_back_in_service_is_tried_at_once() {
     assert_eq!(m.submit(at(0), peer(1), 11), Submitted::Queued(None));
 }
 
+#[test]
+fn a_question_starts_one_lookup_and_is_answered_with_the_age_of_the_path() {
+    let mut m = machine(Config::default(), 4, 8);
+    assert_eq!(m.ask(at(0), peer(1)), Known::Unresolved);
+    assert_eq!(m.ask(at(0), peer(1)), Known::Unresolved);
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
+    m.handle_event(at(2), Event::LookedUp(peer(1), ok(7)));
+    assert_eq!(m.known(at(2), &peer(1)), Known::Ready(7, Duration::ZERO));
+    assert_eq!(m.ask(at(12), peer(1)), Known::Ready(7, Duration::from_secs(10)));
+    assert_eq!(actions(&mut m), []);
+}
+
+#[test]
+fn a_question_after_a_failed_lookup_is_told_so_until_the_back_off_is_over() {
+    let mut m = machine(Config::default(), 4, 8);
+    m.ask(at(0), peer(1));
+    actions(&mut m);
+    m.handle_event(at(0), Event::LookedUp(peer(1), Err(LookupError::Absent)));
+    assert_eq!(m.ask(at(0), peer(1)), Known::Failed(DropReason::Unreachable));
+    assert_eq!(actions(&mut m), []);
+    assert_eq!(m.ask(at(2), peer(1)), Known::Unresolved);
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
+    m.handle_event(at(2), Event::LookedUp(peer(1), Err(LookupError::Unanswered)));
+    assert_eq!(m.known(at(2), &peer(1)), Known::Failed(DropReason::LookupFailed));
+}
+
+#[test]
+fn packets_are_looked_up_before_what_is_only_asked_about() {
+    let mut m = machine(Config { lookups: 1, ..Config::default() }, 8, 8);
+    for n in 1..4 {
+        m.ask(at(0), peer(n));
+    }
+    m.submit(at(0), peer(4), 40);
+    m.submit(at(0), peer(3), 30);
+    for expected in [peer(4), peer(3), peer(1), peer(2)] {
+        assert_eq!(m.poll_action(), Some(Action::Lookup(expected)));
+        m.handle_event(at(0), Event::LookedUp(expected, ok(7)));
+        while m.next_packet().is_some() {}
+    }
+    assert_eq!(m.poll_action(), None);
+}
+
+#[test]
+fn a_path_that_is_asked_about_is_refreshed_before_it_is_stale_and_one_that_is_not_ages_out() {
+    let mut m = machine(Config::default(), 4, 8);
+    for n in [1, 2] {
+        m.ask(at(0), peer(n));
+        actions(&mut m);
+        m.handle_event(at(0), Event::LookedUp(peer(n), ok(7)));
+    }
+    m.handle_timeout(at(300));
+    assert_eq!(actions(&mut m).len(), 2);
+    for to in [peer(1), peer(2)] {
+        m.handle_event(at(301), Event::LookedUp(to, ok(8)));
+    }
+    actions(&mut m);
+    assert_eq!(m.ask(at(400), peer(1)), Known::Ready(8, Duration::from_secs(99)));
+    m.handle_timeout(at(602));
+    // While the new answer is on its way the old path is told.
+    assert_eq!(m.known(at(602), &peer(1)), Known::Ready(8, Duration::from_secs(301)));
+    assert_eq!(actions(&mut m), [Action::Unbind(peer(2)), Action::Lookup(peer(1))]);
+    assert_eq!(m.known(at(602), &peer(2)), Known::Nothing);
+    m.handle_event(at(603), Event::LookedUp(peer(1), ok(8)));
+    assert_eq!(m.known(at(603), &peer(1)), Known::Ready(8, Duration::ZERO));
+}
+
+#[test]
+fn a_question_survives_doubt_and_ends_with_the_queue_pair() {
+    let mut m = machine(Config::default(), 4, 8);
+    m.ask(at(0), peer(1));
+    actions(&mut m);
+    m.handle_event(at(0), Event::Invalidate(Severity::Normal));
+    m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
+    assert_eq!(m.known(at(0), &peer(1)), Known::Unresolved);
+    assert_eq!(actions(&mut m), [Action::UnbindAll, Action::Lookup(peer(1))]);
+    m.handle_event(at(0), Event::Invalidate(Severity::Heavy));
+    m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
+    assert_eq!((m.known(at(0), &peer(1)), m.len()), (Known::Nothing, 0));
+}
+
+#[test]
+fn questions_do_not_keep_packets_out_of_a_full_table() {
+    let mut m = machine(Config::default(), 2, 8);
+    for n in 1..9 {
+        assert_eq!(m.ask(at(0), peer(n)), Known::Unresolved);
+    }
+    assert_eq!(m.submit(at(0), peer(9), 90), Submitted::Queued(None));
+    assert_eq!(m.poll_action(), Some(Action::Lookup(peer(9))));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Submit(u8),
+    Ask(u8),
     Answer(u8, Result<u32, LookupError>),
     Used(u8),
     Invalidate(Severity),
@@ -240,6 +331,7 @@ fn step() -> impl Strategy<Value = Step> {
     let severity = prop_oneof![Just(Severity::Light), Just(Severity::Normal), Just(Severity::Heavy)];
     prop_oneof![
         8 => n.clone().prop_map(Step::Submit),
+        3 => n.clone().prop_map(Step::Ask),
         6 => (n.clone(), answer).prop_map(|(n, a)| Step::Answer(n, a)),
         1 => n.clone().prop_map(Step::Used),
         1 => severity.prop_map(Step::Invalidate),
@@ -332,6 +424,9 @@ impl World {
     fn apply(&mut self, step: Step) {
         match step {
             Step::Submit(n) => self.submit(n),
+            Step::Ask(n) => {
+                self.machine.ask(self.now, Self::address(n));
+            }
             Step::Answer(n, answer) => self.answer(n, answer),
             Step::Used(n) => self.event(Event::Used(Self::address(n))),
             Step::Invalidate(severity) => self.event(Event::Invalidate(severity)),
@@ -378,6 +473,9 @@ proptest! {
         }
         world.heal();
         prop_assert!(world.inside.is_empty(), "packets left behind: {:?}", world.inside);
+        for n in 0..9 {
+            prop_assert!(world.machine.known(world.now, &World::address(n)) != Known::Unresolved, "{n} is not answered");
+        }
         world.now = world.now + Duration::from_secs(31);
         for n in 0..9 {
             world.submit(n);

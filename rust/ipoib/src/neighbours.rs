@@ -1,0 +1,180 @@
+//! Which IP address has which link address: learned from the ARP and ND frames that pass a link, in either direction.
+//!
+//! IP keeps its own table, where a driver cannot look. This one is for whoever asks the driver how an IP address is reached; no
+//! packet is sent by it. What is learned is what a frame says of a *neighbour*: the sender of a frame that comes in, the target of
+//! one that goes out.
+//!
+//! Bounded: a new neighbour takes the place of the one confirmed longest ago. What nobody has confirmed for
+//! [`Neighbours::LIFETIME`] is forgotten.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ops::DerefMut;
+use core::time::Duration;
+
+use crate::addr::LinkAddr;
+use crate::header::EtherType;
+use crate::nd;
+use crate::table::{Key, Slot, Table, mix};
+use crate::time::Instant;
+
+/// Room for one neighbour.
+pub type NeighbourSlot = Slot<IpAddr, LinkAddr, 1>;
+
+/// The neighbours, the one confirmed longest ago first.
+const OLDEST: usize = 0;
+
+impl Key for IpAddr {
+    fn hash(&self, seed: u64) -> u64 {
+        match self {
+            Self::V4(address) => mix(seed, u64::from(address.to_bits())),
+            Self::V6(address) => {
+                let bits = address.to_bits();
+                mix(mix(seed ^ 6, (bits >> 64) as u64), bits as u64)
+            }
+        }
+    }
+}
+
+/// The table; `S` is its memory.
+#[derive(Debug)]
+pub struct Neighbours<S> {
+    table: Table<IpAddr, LinkAddr, S, 1>,
+}
+
+impl<S: DerefMut<Target = [NeighbourSlot]>> Neighbours<S> {
+    /// How long a neighbour is remembered that nobody confirms: as long as IP remembers one of ARP.
+    pub const LIFETIME: Duration = Duration::from_secs(20 * 60);
+
+    /// A table of at most `places.len()` neighbours. `seed` keys the hash.
+    pub fn new(places: S, seed: u64) -> Self {
+        Self { table: Table::new(places, seed) }
+    }
+
+    /// How many neighbours are known.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A frame has said so: the latest one counts.
+    pub fn learn(&mut self, now: Instant, Neighbour { ip, link }: Neighbour) {
+        if self.table.find(&ip).is_none()
+            && self.table.len() == self.table.capacity()
+            && let Some(oldest) = self.table.front(OLDEST)
+        {
+            self.table.remove(oldest);
+        }
+        let Some(id) = self.table.find(&ip).or_else(|| self.table.insert(ip, link)) else { return };
+        if let Some(known) = self.table.get_mut(id) {
+            *known = link;
+        }
+        self.table.push_back(OLDEST, id);
+        self.table.set_deadline(id, Some(now + Self::LIFETIME));
+    }
+
+    /// The link address of a neighbour.
+    pub fn get(&self, now: Instant, ip: &IpAddr) -> Option<LinkAddr> {
+        let id = self.table.find(ip)?;
+        // A timeout may be on its way.
+        let fresh = self.table.deadline(id).is_none_or(|until| until > now);
+        self.table.get(id).copied().filter(|_| fresh)
+    }
+
+    /// Nobody is known any more.
+    pub fn clear(&mut self) {
+        while let Some(id) = self.table.front(OLDEST) {
+            self.table.remove(id);
+        }
+    }
+
+    /// When [`Neighbours::handle_timeout`] wants to be called next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.table.next_deadline()
+    }
+
+    /// Time has passed. Early and spurious calls are harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(id) = self.table.pop_due(now) {
+            self.table.remove(id);
+        }
+    }
+}
+
+/// An IP address and the link address of who has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Unicast.
+    pub ip: IpAddr,
+    /// A port's, without flags.
+    pub link: LinkAddr,
+}
+
+impl Neighbour {
+    /// `None` for what no neighbour has: groups, loopback, "no address", and link addresses that are no port's.
+    fn new(ip: IpAddr, link: LinkAddr) -> Option<Self> {
+        let nobody = match ip {
+            IpAddr::V4(ip) => {
+                ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || ip.is_loopback()
+            }
+            IpAddr::V6(ip) => ip.is_unspecified() || ip.is_multicast() || ip.is_loopback(),
+        };
+        (!nobody && link.is_port()).then(|| Self { ip, link: link.without_flags() })
+    }
+}
+
+/// Which way a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the fabric: its sender is the neighbour.
+    In,
+    /// To this link address: its target is the neighbour.
+    Out(LinkAddr),
+}
+
+/// Bytes of payload that [`read`] wants to see, at most.
+pub const PREFIX_LEN: usize = 40 + 24 + 3 * 24;
+
+/// What a frame says of a neighbour. `payload` starts behind the IPoIB header and may be cut off after [`PREFIX_LEN`] bytes;
+/// link-layer options are as IP has them (see [`nd`]).
+pub fn read(ethertype: EtherType, payload: &[u8], direction: Direction) -> Option<Neighbour> {
+    match ethertype {
+        EtherType::ARP => arp(payload, direction),
+        EtherType::IPV6 => discovery(payload, direction),
+        _ => None,
+    }
+}
+
+/// RFC 4391 section 9.2: hardware type 32, addresses of 20 and 4 bytes.
+fn arp(payload: &[u8], direction: Direction) -> Option<Neighbour> {
+    const HEADER: [u8; 6] = [0, 32, 8, 0, 20, 4];
+    const PAIR: usize = 24;
+    let (header, rest) = payload.split_at_checked(8)?;
+    let operation = u16::from_be_bytes([header[6], header[7]]);
+    if header[..6] != HEADER || !matches!(operation, 1 | 2) {
+        return None;
+    }
+    let at = if direction == Direction::In { 0 } else { PAIR };
+    let pair = rest.get(at..at + PAIR)?;
+    let ip: [u8; 4] = *pair[LinkAddr::LEN..].first_chunk()?;
+    Neighbour::new(IpAddr::V4(Ipv4Addr::from(ip)), LinkAddr::from_slice(pair)?)
+}
+
+/// RFC 4861 sections 4.3 and 4.4.
+fn discovery(packet: &[u8], direction: Direction) -> Option<Neighbour> {
+    let message = nd::Message::parse(packet)?;
+    let v6 = |bytes: [u8; 16]| IpAddr::V6(Ipv6Addr::from(bytes));
+    match (direction, message.kind) {
+        (Direction::In, nd::Kind::Solicitation) => Neighbour::new(v6(message.source), message.link?),
+        (Direction::In, nd::Kind::Advertisement) => Neighbour::new(v6(message.target), message.link?),
+        // One that goes to a port asks whether the neighbour is still there.
+        (Direction::Out(to), nd::Kind::Solicitation) => Neighbour::new(v6(message.target), to),
+        (Direction::Out(to), nd::Kind::Advertisement) => Neighbour::new(v6(message.destination), to),
+    }
+}
+
+#[cfg(test)]
+mod tests;
