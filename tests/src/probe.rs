@@ -22,12 +22,13 @@ use kmod::shim::{CFLAGS, Compile, include_dir};
 use sha2::{Digest, Sha256};
 
 /// A probe module to be built.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Probe {
     name: String,
     sources: Vec<Source>,
     defines: Vec<String>,
     depends: Vec<String>,
+    headers: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ pub fn shipped(class: &str, name: &str) -> PathBuf {
 impl Probe {
     /// A module called `name`; a module name has at most 31 characters.
     pub fn new(name: &str) -> Probe {
-        Probe { name: name.into(), sources: Vec::new(), defines: Vec::new(), depends: Vec::new() }
+        Probe { name: name.into(), sources: Vec::new(), ..Probe::default() }
     }
 
     /// Adds a C source by its text.
@@ -83,6 +84,13 @@ impl Probe {
     #[must_use]
     pub fn define(mut self, define: &str) -> Probe {
         self.defines.push(define.into());
+        self
+    }
+
+    /// Adds a directory of headers, from the root of the workspace.
+    #[must_use]
+    pub fn headers(mut self, dir: &str) -> Probe {
+        self.headers.push(workspace_root().join(dir));
         self
     }
 
@@ -115,6 +123,7 @@ impl Probe {
             let path = scratch.path().join(format!("{}-{index}.c", self.name));
             fs::write(&path, &source.text)?;
             let mut includes: Vec<PathBuf> = source.dir.iter().cloned().collect();
+            includes.extend(self.headers.iter().cloned());
             includes.push(include_dir(workspace_root()));
             let object = path.with_extension("o");
             Compile { source: &path, object: &object, includes: &includes, defines: &self.defines }.run()?;
@@ -140,6 +149,9 @@ impl Probe {
             hash.update(format!("{:?}{dir:?}", source.text));
         }
         hash.update(format!("{:?}{:?}{CFLAGS:?}{LINKER_SCRIPT:?}", self.name, self.defines));
+        for dir in &self.headers {
+            hash.update(hash_of_directory(dir));
+        }
         hash.update(headers_digest());
         hex(&hash.finalize()[..12])
     }

@@ -3,11 +3,12 @@
 use gldv3::ibpart::MODULE_ID;
 use gldv3::ioctl::IoctlRegistration;
 use gldv3::{DriverOps, InstanceNumber};
-use ibtf::PartitionRegistration;
+use ibtf::{PartitionRegistration, PathServiceRegistration};
 use kernel::ddi::DevInfo;
 use kernel::module::{Driver, Env, Module};
 use kernel::{Errno, KArc, log};
 
+use crate::directory::{Directory, Identity};
 use crate::link::Link;
 use crate::node::Node;
 use crate::partition::{self, Ports};
@@ -15,6 +16,8 @@ use crate::partition::{self, Ports};
 /// The module, under either name.
 pub struct Ibd {
     ports: Option<PortDriver>,
+    directory: KArc<Directory>,
+    _questions: PathServiceRegistration,
     // Last: mac's until after everything else has gone.
     _ops: DriverOps,
 }
@@ -30,14 +33,17 @@ impl Module for Ibd {
     fn init(env: &Env) -> Result<Self, Errno> {
         let ops = DriverOps::register(env)?;
         // dld dispatches the partition ioctls to the driver of this name.
-        let ports = if env.driver_name() == c"ibp" { Some(PortDriver::new()?) } else { None };
-        Ok(Self { ports, _ops: ops })
+        let directory = Directory::new()?;
+        let ports =
+            if env.driver_name() == c"ibp" { Some(PortDriver::new(directory.clone())?) } else { None };
+        let questions = PathServiceRegistration::new(directory.clone())?;
+        Ok(Self { ports, directory, _questions: questions, _ops: ops })
     }
 }
 
 impl PortDriver {
-    fn new() -> Result<Self, Errno> {
-        let ports = Ports::new()?;
+    fn new(directory: KArc<Directory>) -> Result<Self, Errno> {
+        let ports = Ports::new(directory)?;
         let ioctls = IoctlRegistration::register(MODULE_ID, ports.clone(), partition::ioctls()?)?;
         let questions = PartitionRegistration::new(ports.clone())?;
         Ok(Self { ports, _ioctls: ioctls, _questions: questions })
@@ -70,7 +76,8 @@ impl Driver for Ibd {
             log!(warn, dip, "property port-pkey is missing");
             Errno::EINVAL
         })?;
-        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, dip.instance())?;
+        let identity = Identity { number: dip.instance(), zone: 0 };
+        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, &self.directory, identity)?;
         Ok(Instance::Link(LinkInstance(link)))
     }
 

@@ -10,6 +10,7 @@
 
 mod cache;
 mod counters;
+mod directory;
 mod driver;
 mod link;
 mod list;

@@ -6,13 +6,14 @@
 use gldv3::ibpart::{self, Header, PartitionError, PartitionRecord, PortRecord, PortRecord32};
 use gldv3::ioctl::{Copy, Entry, Ioctl};
 use gldv3::{InstanceNumber, LinkId};
-use ibtf::{Partition, PartitionSource, PortState};
+use ibtf::{Partition, PartitionSource, PathRecord, PortState};
 use ipoib::PKey;
 use kernel::ddi::DevInfo;
 use kernel::sync::Mutex;
 use kernel::user::{Cred, UserMemory};
 use kernel::{AllocError, ArcRoom, Errno, KArc, KVec, log};
 
+use crate::directory::{Directory, Identity};
 use crate::link::Link;
 use crate::list::{List, Room};
 use crate::node::Node;
@@ -20,6 +21,7 @@ use crate::port::Port;
 
 /// All ports and partitions of the driver.
 pub(crate) struct Ports {
+    directory: KArc<Directory>,
     lists: Mutex<Lists>,
 }
 
@@ -51,8 +53,11 @@ struct Made {
 }
 
 impl Ports {
-    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
-        KArc::new(Self { lists: Mutex::new(Lists { ports: List::new(), partitions: List::new() })? })
+    pub(crate) fn new(directory: KArc<Directory>) -> Result<KArc<Self>, AllocError> {
+        KArc::new(Self {
+            directory,
+            lists: Mutex::new(Lists { ports: List::new(), partitions: List::new() })?,
+        })
     }
 
     /// Attaches a port. **May block.**
@@ -114,7 +119,7 @@ impl Ports {
         let node = Node { pkey: Some(pkey), ..*port.node() };
         let physical = record.header.link;
         self.reserve(Made { link, physical, instance, node, pkey, forced, value: None })?;
-        match make(dip, node, pkey, link, zone) {
+        match self.make(dip, node, pkey, link, zone) {
             Ok(made) => {
                 self.put(link, made);
                 Ok(())
@@ -123,6 +128,23 @@ impl Ports {
                 self.forget(link);
                 log!(warn, dip, "no link for P_Key {:04x}: {}", pkey.get(), refusal.0);
                 Err(refusal)
+            }
+        }
+    }
+
+    fn make(&self, dip: DevInfo, node: Node, pkey: PKey, link: LinkId, zone: i32) -> Result<Link, Refusal> {
+        let identity = Identity { number: link.0 as i32, zone };
+        let made = Link::attach(dip, node, pkey, InstanceNumber::Allocate, &self.directory, identity);
+        let made = made.map_err(|error| match error {
+            Errno::EIO => (error, Some(PartitionError::NoResource)),
+            other => (other, None),
+        })?;
+        match made.registration().create_devnet(link, zone) {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                // Nobody has seen the link yet, so nobody holds it.
+                let _ = made.detach();
+                Err((error, None))
             }
         }
     }
@@ -208,24 +230,6 @@ fn check_port(port: &Port, pkey: PKey) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn make(dip: DevInfo, node: Node, pkey: PKey, link: LinkId, zone: i32) -> Result<Link, Refusal> {
-    let made =
-        Link::attach(dip, node, pkey, InstanceNumber::Allocate, link.0 as i32).map_err(
-            |error| match error {
-                Errno::EIO => (error, Some(PartitionError::NoResource)),
-                other => (other, None),
-            },
-        )?;
-    match made.registration().create_devnet(link, zone) {
-        Ok(()) => Ok(made),
-        Err(error) => {
-            // Nobody has seen the link yet, so nobody holds it.
-            let _ = made.detach();
-            Err((error, None))
-        }
-    }
-}
-
 fn unmake(link: Link, id: LinkId, zone: i32) -> Result<(), (Link, Errno)> {
     if let Err(error) = link.registration().destroy_devnet(true) {
         return Err((link, error));
@@ -242,8 +246,8 @@ fn unmake(link: Link, id: LinkId, zone: i32) -> Result<(), (Link, Errno)> {
 
 /// The rows dld is told.
 pub(crate) fn ioctls() -> Result<KVec<Entry<Ports>>, AllocError> {
-    let mut rows = KVec::with_capacity(3)?;
-    for row in [Entry::of::<Create>(), Entry::of::<Delete>(), Entry::of::<Info>()] {
+    let mut rows = KVec::with_capacity(4)?;
+    for row in [Entry::of::<Create>(), Entry::of::<Delete>(), Entry::of::<Info>(), Entry::of::<Path>()] {
         rows.push(row)?;
     }
     Ok(rows)
@@ -309,6 +313,20 @@ impl Ioctl<Ports> for Info {
             ibpart::INFO_TABLE_SIZE => ports.tell_port(header, user, false),
             _ => Err(Errno::EINVAL),
         }
+    }
+}
+
+struct Path;
+
+impl Ioctl<Ports> for Path {
+    const COMMAND: u32 = ibtf::PATH_INFO;
+    const COPY: Copy = Copy::InOut;
+    /// A question makes the SA work, and tells where others are.
+    const PRIVILEGED: bool = true;
+    type Record = PathRecord;
+
+    fn call(ports: &Ports, record: &mut PathRecord, _: UserMemory<'_>, cred: Cred<'_>) -> Result<(), Errno> {
+        ports.directory.tell_path(cred.zone_id(), record)
     }
 }
 

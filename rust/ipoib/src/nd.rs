@@ -60,6 +60,9 @@ pub struct Message {
 }
 
 impl Message {
+    /// Bytes that [`Message::may_be`] looks at.
+    pub const HEAD_LEN: usize = IPV6_HEADER_LEN + 1;
+
     /// Whether a packet of IPv6 whose first bytes these are may be such a message: a test for the path of every packet.
     pub fn may_be(packet: &[u8]) -> bool {
         packet.get(NEXT_HEADER) == Some(&ICMPV6)

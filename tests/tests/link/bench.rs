@@ -18,6 +18,8 @@ use sm::{Attribute, Fault, Method, Partition, SmConfig};
 
 /// The link of either host.
 pub const LINK: &str = "ibd0";
+/// The link that partitions are made on.
+const PORT_LINK: &str = "ibp0";
 /// EtherType of IPv4, whose packets the MAC layer looks into.
 pub const IPV4: u32 = 0x0800;
 /// An EtherType nobody looks into (IEEE 802's for local experiments).
@@ -31,6 +33,7 @@ const PATIENCE: Nanos = Nanos::from_secs(30);
 /// A host with the driver attached and the link closed.
 pub struct Host {
     pub kernel: Kernel,
+    driver: Driver,
     port: Guid,
     module: Module,
 }
@@ -108,17 +111,37 @@ impl Host {
         self.kernel.genunix().messages().iter().map(|message| message.text.clone()).collect()
     }
 
-    fn new(world: &InfiniBand, kernel: Kernel, config: HcaConfig) -> Self {
+    fn new(world: &InfiniBand, kernel: Kernel, config: HcaConfig, driver: Driver) -> Self {
         lab_gldv3::provide(&kernel);
         lab_ibtf::provide(&kernel);
         kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
         let port = config.ports[0].guid;
         world.add_hca(&kernel, config).expect("GUIDs are unique");
-        let module = kernel.load(&shipped("drv", "ibd"), "ibd", "drv").expect("ibd loads");
-        module.install().expect("ibd installs");
-        let node = nexus::node(&kernel, port, Some(PKey(0xffff))).expect("the nexus has the node");
-        kernel.attach(&module, &node.device).expect("ibd attaches");
-        Self { kernel, port, module }
+        let name = driver.name();
+        let module = kernel.load(&shipped("drv", name), name, "drv").expect("the driver loads");
+        module.install().expect("the driver installs");
+        let pkey = (driver == Driver::Ibd).then_some(PKey(0xffff));
+        let node = nexus::node(&kernel, port, pkey).expect("the nexus has the node");
+        kernel.attach(&module, &node.device).expect("the driver attaches");
+        let host = Self { kernel, driver, port, module };
+        host.create_partition();
+        host
+    }
+
+    /// Makes the link, if the driver is one whose links are made, whatever state the port is in.
+    pub fn create_partition(&self) {
+        if self.driver == Driver::Ibp {
+            lab_gldv3::create_partition(&self.kernel, PORT_LINK, 0xffff, LINK, true).expect("a partition");
+        }
+    }
+
+    /// Unmakes it.
+    pub fn delete_partition(&self) -> Result<(), fakekernel::Errno> {
+        match self.driver {
+            Driver::Ibd => Ok(()),
+            Driver::Ibp if !links(&self.kernel).iter().any(|link| link.name == LINK) => Ok(()),
+            Driver::Ibp => lab_gldv3::delete_partition(&self.kernel, LINK).map_err(|error| error.errno),
+        }
     }
 
     /// One attempt to unload the driver.
@@ -129,7 +152,7 @@ impl Host {
     fn unload(&self) {
         let deadline = self.kernel.machine().now() + Nanos::from_secs(300);
         loop {
-            match self.module.unload() {
+            match self.delete_partition().and_then(|()| self.module.unload()) {
                 Ok(()) => return,
                 Err(fakekernel::Errno::EBUSY) if self.kernel.machine().now() < deadline => {
                     fakekernel::sleep(Nanos::from_millis(100));
@@ -217,6 +240,22 @@ impl Bench {
     }
 }
 
+/// Which of the two drivers the hosts have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    Ibd,
+    Ibp,
+}
+
+impl Driver {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ibd => "ibd",
+            Self::Ibp => "ibp",
+        }
+    }
+}
+
 /// How the hosts and their fabric are made.
 #[derive(Clone, Copy)]
 pub struct Setup {
@@ -226,11 +265,12 @@ pub struct Setup {
     pub sm_after: Nanos,
     /// Whether the subnet manager makes the broadcast group.
     pub ipoib: bool,
+    pub driver: Driver,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { seeds: 4, hca: |_| (), sm_after: Nanos::from_millis(1), ipoib: true }
+        Self { seeds: 4, hca: |_| (), sm_after: Nanos::from_millis(1), ipoib: true, driver: Driver::Ibd }
     }
 }
 
@@ -249,7 +289,7 @@ impl Setup {
                 let [alpha, beta] = hosts.map(|kernel| {
                     let mut config = HcaConfig::new(Guid(nodes.next().expect("one each")), 1);
                     (self.hca)(&mut config);
-                    Host::new(&world, kernel, config)
+                    Host::new(&world, kernel, config, self.driver)
                 });
                 let bench = Bench { machine: inner, world, sm, alpha, beta };
                 test(&bench);

@@ -9,4 +9,5 @@ mod late;
 mod lent;
 mod malformed;
 mod offloads;
+mod paths;
 mod properties;

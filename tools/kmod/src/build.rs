@@ -47,8 +47,8 @@ fn build_as(root: &Path, modules: &[&Module], flavour: Flavour) -> Result<Vec<Pa
     Ok(paths)
 }
 
-/// What a shim calls and what krtld looks up: all that stays global in [`rust_part`].
-const RUST_GLOBALS: [&str; 5] = ["_init", "_fini", "_info", "kmod_attach", "kmod_detach"];
+/// What a shim calls, what krtld looks up and what other modules call: all that stays global in [`rust_part`].
+const RUST_GLOBALS: [&str; 6] = ["_init", "_fini", "_info", "kmod_attach", "kmod_detach", "ibd_path_lookup"];
 
 /// Writes the Rust part of a module to `output`, one relocatable object without the shim: what a gate's own linker
 /// joins with the shim that the gate's own compiler made.

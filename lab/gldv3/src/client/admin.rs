@@ -115,7 +115,16 @@ pub fn private_properties(kernel: &Kernel, link: &str) -> Result<Vec<String>, Er
 ///
 /// The dispatcher's or the driver's; the buffer may have been written all the same.
 pub fn dld_ioctl(kernel: &Kernel, command: u32, buffer: &mut [u8]) -> Result<i32, Errno> {
-    kernel.scope(|| dld::ioctl(kernel, Cred::ROOT, command, buffer))
+    dld_ioctl_as(kernel, Cred::ROOT, command, buffer)
+}
+
+/// The same, by a process that may be anybody's.
+///
+/// # Errors
+///
+/// As for [`dld_ioctl`].
+pub fn dld_ioctl_as(kernel: &Kernel, cred: Cred, command: u32, buffer: &mut [u8]) -> Result<i32, Errno> {
+    kernel.scope(|| dld::ioctl(kernel, cred, command, buffer))
 }
 
 /// A reference to a mac, as another layer's `mac_open` takes it (an aggregation, a bridge): while it lives the driver cannot

@@ -8,7 +8,7 @@ mod stream;
 mod types;
 
 pub use admin::{
-    MacReference, dld_ioctl, get_property, keep_property, links, mac_statistics, private_properties,
+    MacReference, dld_ioctl, dld_ioctl_as, get_property, keep_property, links, mac_statistics, private_properties,
     property_info, set_property,
 };
 pub use held::Held;

@@ -9,6 +9,7 @@ use core::time::Duration;
 use ibtf::McgInfo;
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Link, Status, Ticket, Up};
+use ipoib::neighbours::{NeighbourSlot, Neighbours};
 use ipoib::paths::{self, Paths, Resolution, Severity};
 use ipoib::{Cast, Instant, LinkAddr, Mgid, PKey, Scope};
 use kernel::mblk::Mblk;
@@ -18,6 +19,7 @@ use super::datapath::Datapath;
 use super::dest::Dest;
 use super::group::Group;
 use super::jobs::Job;
+use super::questions::{Answered, Questions};
 use super::settings::Key;
 
 /// Addresses known at once, at most: 16,384 ports with four queue pairs each.
@@ -28,6 +30,9 @@ const GROWTH_PAUSE: Duration = Duration::from_secs(10);
 const PACKETS: usize = 512;
 /// Groups at once.
 const GROUPS: usize = 512;
+
+/// Neighbours remembered at once.
+const NEIGHBOURS: usize = 512;
 
 pub(crate) type Memberships = Groups<Group, KVec<groups::GroupSlot<Group>>>;
 pub(crate) type Addresses =
@@ -45,6 +50,8 @@ pub(crate) enum Effect {
     UnbindAll,
     /// Tell the MAC layer.
     Announce(Status),
+    /// Tell somebody who has asked about a neighbour.
+    Answer(Answered),
     /// Take the queue pair down.
     TearDown(Option<Datapath>),
     /// Tell the log.
@@ -65,12 +72,14 @@ pub(crate) struct Control {
     pub(crate) link: KBox<Link>,
     pub(crate) paths: KBox<Addresses>,
     pub(crate) groups: KBox<Memberships>,
+    pub(crate) neighbours: Neighbours<KVec<NeighbourSlot>>,
+    pub(super) questions: Questions,
     /// What stands between start and stop, once it is built.
     pub(crate) datapath: Option<Datapath>,
     /// The broadcast group as it was joined last.
     broadcast: Option<McgInfo>,
     scope: Option<Scope>,
-    pkey: PKey,
+    pub(super) pkey: PKey,
     /// The adapter is gone: nothing will ever be asked of it again.
     pub(crate) removed: bool,
     /// Packets have their path and the send queue has no room.
@@ -95,6 +104,8 @@ impl Control {
             link: new_link(pkey, seed)?,
             paths: new_paths(seed)?,
             groups: new_groups(seed)?,
+            neighbours: Neighbours::new(KVec::from_fn(NEIGHBOURS, |_| NeighbourSlot::default())?, seed),
+            questions: Questions::new()?,
             datapath: None,
             broadcast: None,
             scope: None,
@@ -113,6 +124,7 @@ impl Control {
             groups: !self.groups.is_idle(),
             lookups: self.paths.lookups_in_flight(),
             packets: self.paths.packets_held(),
+            questions: self.questions.open(),
             queue_pair: self.datapath.is_some(),
         }
     }
@@ -126,6 +138,7 @@ impl Control {
         self.link.handle_event(now, link::Event::Stop);
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
+        self.neighbours.clear();
         self.no_room = false;
         self.datapath.take()
     }
@@ -170,7 +183,12 @@ impl Control {
 
     /// When [`Control::handle_timeout`] wants to be called next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let machines = [self.link.poll_timeout(), self.paths.poll_timeout(), self.groups.poll_timeout()];
+        let machines = [
+            self.link.poll_timeout(),
+            self.paths.poll_timeout(),
+            self.groups.poll_timeout(),
+            self.neighbours.poll_timeout(),
+        ];
         machines.into_iter().flatten().min()
     }
 
@@ -178,6 +196,7 @@ impl Control {
         self.link.handle_timeout(now);
         self.paths.handle_timeout(now);
         self.groups.handle_timeout(now);
+        self.neighbours.handle_timeout(now);
     }
 
     /// The next thing to do; `None` until something else is told.
@@ -186,6 +205,9 @@ impl Control {
         loop {
             if self.paths.has_packet_out() && !self.no_room {
                 return Some(Effect::Packets);
+            }
+            if let Some(answered) = self.next_answer(now) {
+                return Some(Effect::Answer(answered));
             }
             if core::mem::take(&mut self.large_buffers_wanted) {
                 return Some(Effect::Job(Job::LargeBuffers));
@@ -363,12 +385,14 @@ pub(crate) struct Outstanding {
     groups: bool,
     lookups: usize,
     packets: usize,
+    questions: usize,
     queue_pair: bool,
 }
 
 impl Outstanding {
     pub(crate) fn is_nothing(&self) -> bool {
-        !self.link && !self.groups && self.lookups == 0 && self.packets == 0 && !self.queue_pair
+        let waiting = self.lookups + self.packets + self.questions;
+        !self.link && !self.groups && waiting == 0 && !self.queue_pair
     }
 }
 
@@ -376,11 +400,12 @@ impl core::fmt::Display for Outstanding {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(
             f,
-            "{} link, {} groups, {} lookups, {} packets, {} queue pair",
+            "{} link, {} groups, {} lookups, {} packets, {} questions, {} queue pair",
             u8::from(self.link),
             u8::from(self.groups),
             self.lookups,
             self.packets,
+            self.questions,
             u8::from(self.queue_pair)
         )
     }

@@ -1,7 +1,7 @@
 //! [`Dest`]: what a transmit queue needs to send to an address.
 
-use ibtf::{AddressVector, Pd, Status, UdDest};
-use ipoib::{QKey, Qpn};
+use ibtf::{AddressVector, McgInfo, PathInfo, Pd, Status, UdDest};
+use ipoib::{Mtu, QKey, Qpn};
 use kernel::KArc;
 
 /// An address handle and where it leads. Cheap to clone.
@@ -9,12 +9,38 @@ use kernel::KArc;
 pub(crate) struct Dest {
     handle: KArc<UdDest>,
     to: AddressVector,
+    /// MTU code of the path.
+    mtu: u8,
+    /// See [`ibtf::PathInfo`]; of a group nobody tells it.
+    lifetime: Option<u8>,
 }
 
 impl Dest {
-    /// **May block.**
-    pub(crate) fn new(pd: &Pd, qpn: Qpn, qkey: QKey, to: AddressVector) -> Result<Self, Status> {
-        Ok(Self { handle: KArc::new(UdDest::new(pd, qpn.get(), qkey.get(), &to)?)?, to })
+    /// To a port. **May block.**
+    pub(crate) fn port(pd: &Pd, qpn: Qpn, qkey: QKey, path: &PathInfo) -> Result<Self, Status> {
+        let handle = KArc::new(UdDest::new(pd, qpn.get(), qkey.get(), &path.address)?)?;
+        Ok(Self { handle, to: path.address, mtu: path.mtu_code, lifetime: Some(path.packet_lifetime) })
+    }
+
+    /// To a group. **May block.**
+    pub(crate) fn group(pd: &Pd, info: &McgInfo) -> Result<Self, Status> {
+        let handle = KArc::new(UdDest::new(pd, Qpn::MULTICAST.get(), info.qkey, &info.address)?)?;
+        Ok(Self { handle, to: info.address, mtu: info.mtu_code, lifetime: None })
+    }
+
+    /// The way there.
+    pub(crate) fn address(&self) -> &AddressVector {
+        &self.to
+    }
+
+    /// What fits through.
+    pub(crate) fn mtu(&self) -> Option<Mtu> {
+        Mtu::from_code(self.mtu)
+    }
+
+    /// Code of how long a packet lives on the way.
+    pub(crate) fn lifetime(&self) -> Option<u8> {
+        self.lifetime
     }
 
     pub(crate) fn handle(&self) -> &KArc<UdDest> {

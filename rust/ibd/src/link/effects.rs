@@ -67,6 +67,7 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         Effect::Announce(status) => shared.announcer.announce(status),
         Effect::TearDown(None) => {}
         Effect::TearDown(Some(datapath)) => queue(shared, Job::TakeDown(datapath)),
+        Effect::Answer(answered) => shared.answer(answered),
         Effect::Note(note) => print(shared, note),
     }
 }

@@ -19,6 +19,7 @@ use super::events::Events;
 use super::jobs::Queue;
 use super::{Name, Provider, Shared, effects, upward};
 use crate::counters::Counters;
+use crate::directory::{Directory, Identity, Listing};
 use crate::node::Node;
 use crate::now;
 
@@ -35,6 +36,7 @@ pub(crate) struct Link {
 
 /// What is left of a link when GLDv3 has let go of it.
 struct Inner {
+    listing: Option<Listing>,
     shared: KArc<Shared>,
     counters: Option<Kstat<Counters>>,
     threads: Option<Threads>,
@@ -70,14 +72,15 @@ fn named<T, E: fmt::Display + Into<Errno>>(name: &Name, what: &str, made: Result
 }
 
 impl Link {
-    /// Opens the adapter, starts the threads, and registers the link as the last step. `statistics` is the instance
-    /// under which its counters are published. **May block.**
+    /// Opens the adapter, starts the threads, and registers the link as the last step. `identity` is the number
+    /// under which its counters are published and it is asked about neighbours. **May block.**
     pub(crate) fn attach(
         dip: DevInfo,
         node: Node,
         pkey: PKey,
         number: InstanceNumber,
-        statistics: i32,
+        directory: &KArc<Directory>,
+        identity: Identity,
     ) -> Result<Self, Errno> {
         let config = Config {
             dip,
@@ -91,12 +94,14 @@ impl Link {
         let mut inner = None;
         let registration = Registration::register(&config, |mac| {
             let shared = Shared::new(dip, node, pkey, mac, seed(&node, pkey))?;
-            let made = inner.insert(Inner { shared, counters: None, threads: None, client: None });
-            made.open(dip, statistics)?;
+            let made =
+                inner.insert(Inner { listing: None, shared, counters: None, threads: None, client: None });
+            made.open(dip, directory, identity)?;
             Ok(Provider(made.shared.clone()))
         })?;
         // Set by the closure above, or it would not have succeeded.
         let inner = inner.ok_or(Errno::EIO)?;
+        inner.take_questions(true);
         Ok(Self { registration, inner })
     }
 
@@ -107,8 +112,10 @@ impl Link {
 
     /// Undoes everything, or hands the link back, working. **May block.**
     pub(crate) fn detach(self) -> Result<(), (Self, Errno)> {
+        self.inner.take_questions(false);
         if !self.is_idle() {
             self.say_why_busy();
+            self.inner.take_questions(true);
             return Err((self, Errno::EBUSY));
         }
         let Self { registration, inner } = self;
@@ -117,7 +124,10 @@ impl Link {
                 drop(inner);
                 Ok(())
             }
-            Err((registration, error)) => Err((Self { registration, inner }, error)),
+            Err((registration, error)) => {
+                inner.take_questions(true);
+                Err((Self { registration, inner }, error))
+            }
         }
     }
 
@@ -135,8 +145,9 @@ impl Link {
 
 impl Inner {
     #[inline(never)]
-    fn open(&mut self, dip: DevInfo, statistics: i32) -> Result<(), Errno> {
+    fn open(&mut self, dip: DevInfo, directory: &KArc<Directory>, identity: Identity) -> Result<(), Errno> {
         let Self { shared, .. } = self;
+        self.listing = Some(Directory::list(directory, identity, shared.clone())?);
         let name = shared.name;
         let client = KArc::new(Events(shared.clone()))
             .map_err(Status::from)
@@ -148,10 +159,16 @@ impl Inner {
         *shared.hardware.lock() = Some((hca, pd));
         client.subscribe();
         let counters = shared.counters.clone();
-        let counters = Kstat::new(dip.driver_name(), statistics, c"datagram", c"net", counters);
+        let counters = Kstat::new(dip.driver_name(), identity.number, c"datagram", c"net", counters);
         self.counters = Some(named(&name, "statistics", counters)?);
         self.threads = Some(named(&name, "threads", Threads::start(shared))?);
         Ok(())
+    }
+
+    fn take_questions(&self, open: bool) {
+        if let Some(listing) = &self.listing {
+            listing.take_questions(open);
+        }
     }
 
     /// Waits until the link is at rest, at most until `deadline`; whether it is. **May block.**
@@ -172,6 +189,7 @@ impl Drop for Inner {
         if self.threads.is_some() {
             self.rest(None);
         }
+        self.listing = None;
         self.counters = None;
         self.threads = None;
         let hardware = self.shared.hardware.lock().take();

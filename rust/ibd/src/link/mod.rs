@@ -28,6 +28,7 @@ mod instance;
 mod jobs;
 mod properties;
 mod provider;
+mod questions;
 mod receive;
 mod run;
 mod settings;

@@ -5,6 +5,7 @@ use ibtf::{
     Buffer, Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, ReceiveQueue, Received,
 };
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
+use ipoib::neighbours::{self, Direction};
 use ipoib::{EtherType, LinkAddr, Qpn, nd};
 use kernel::mblk::{Mblk, MblkChain, Offload};
 use kernel::sync::{Monitor, Mutex};
@@ -14,6 +15,7 @@ use super::backlog::Backlog;
 use super::control::Control;
 use super::upward::{self, Inside, Upward};
 use crate::counters::{Counters, RxDrop};
+use crate::now;
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 32;
@@ -142,6 +144,7 @@ impl Receiver {
         if frame.ethertype == EtherType::IPV6 {
             nd::pad_for_ip(buffer.bytes_mut().get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default());
         }
+        self.learn(frame.ethertype, buffer.bytes().get(PSEUDO_HEADER_LEN..).unwrap_or_default());
         let len = buffer.len();
         let verified = received.checksum_ok && has_plain_ipv4_header(buffer.bytes());
         let lend = len > COPY_UP_TO && open.queue.may_lend();
@@ -151,6 +154,15 @@ impl Receiver {
         }
         self.counters.rx.received(frame.cast, len as usize);
         Ok(packet)
+    }
+
+    /// ARP and neighbour discovery say who has which address.
+    fn learn(&self, ethertype: EtherType, payload: &[u8]) {
+        let may_tell =
+            ethertype == EtherType::ARP || ethertype == EtherType::IPV6 && nd::Message::may_be(payload);
+        if may_tell && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In) {
+            self.control.lock().neighbours.learn(now(), neighbour);
+        }
     }
 
     fn message(&self, buffer: Buffer, lend: bool) -> Result<Mblk, RxDrop> {

@@ -365,7 +365,7 @@ fn list_groups(shared: &KArc<Shared>) {
 #[inline(never)]
 fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Option<Duration>) {
     let made = match shared.hardware() {
-        Some((_, pd)) => Dest::new(&pd, Qpn::MULTICAST, QKey::new(info.qkey), info.address),
+        Some((_, pd)) => Dest::group(&pd, info),
         None => Err(Status::HCA_INVALID),
     };
     let result = made.map(|handle| Resolution { handle, refresh }).map_err(|_| LookupError::Unanswered);
@@ -400,7 +400,7 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
     shared.counters.sa.note(Asked::Path, &result);
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
-        (Some((_, pd)), Some(group)) => Dest::new(&pd, to.qpn(), group.qkey, path.address),
+        (Some((_, pd)), Some(group)) => Dest::port(&pd, to.qpn(), group.qkey, &path),
         _ => Err(Status::HCA_INVALID),
     });
     let result = match made {

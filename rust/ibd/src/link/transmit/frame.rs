@@ -4,6 +4,7 @@ use core::num::NonZeroU16;
 
 use ibtf::{LargeSend, SendOptions};
 use ipoib::header::{IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN, PseudoHeader};
+use ipoib::neighbours;
 use ipoib::{Cast, EtherType};
 use kernel::mblk::{Mblk, Offload};
 
@@ -41,6 +42,13 @@ impl Frame {
         let options = SendOptions { checksum, solicited: false, large };
         let cast = header.destination.cast();
         Some((header, Self { ethertype: header.ethertype, cast, len, options }))
+    }
+
+    /// Whether it may be a message that says who has which address: ARP, or a short one of IPv6, not to everybody.
+    pub(super) fn may_tell_neighbour(&self) -> bool {
+        let short = self.len <= IPOIB_HEADER_LEN + neighbours::PREFIX_LEN;
+        self.cast != Cast::Broadcast
+            && (self.ethertype == EtherType::ARP || short && self.ethertype == EtherType::IPV6)
     }
 
     /// How many packets, and bytes of IPoIB header and payload in all, go on the wire.

@@ -11,8 +11,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::Mac;
 use ibtf::{BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure};
+use ipoib::header::PSEUDO_HEADER_LEN;
+use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Submitted};
-use ipoib::{Cast, LinkAddr};
+use ipoib::{Cast, EtherType, LinkAddr, nd};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
@@ -274,11 +276,31 @@ impl Transmitter {
         if let Some(reason) = open.refuses(&frame) {
             return Err(Stopped::Dropped(packet, reason));
         }
+        if frame.may_tell_neighbour() {
+            self.learn(&packet, frame.ethertype, to);
+        }
         let (packet, dest) = match state.cache.get(&to) {
             Some(dest) => (packet, dest.clone()),
             None => self.ask_for_path(state, to, packet, after)?,
         };
         self.stage(state, &dest, packet, &frame, after)
+    }
+
+    /// ARP and neighbour discovery say who has which address.
+    #[inline(never)]
+    fn learn(&self, packet: &Mblk, ethertype: EtherType, to: LinkAddr) {
+        // Most of what is short and IPv6 is not discovery.
+        let mut head = [0; nd::Message::HEAD_LEN];
+        packet.copy_to(PSEUDO_HEADER_LEN, &mut head);
+        if ethertype == EtherType::IPV6 && !nd::Message::may_be(&head) {
+            return;
+        }
+        let mut prefix = [0; neighbours::PREFIX_LEN];
+        let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut prefix);
+        let payload = prefix.get(..len).unwrap_or_default();
+        if let Some(neighbour) = neighbours::read(ethertype, payload, Direction::Out(to)) {
+            self.control.lock().neighbours.learn(now(), neighbour);
+        }
     }
 
     fn ask_for_path(

@@ -1,0 +1,91 @@
+//! The module's links by number, for those who ask about neighbours: `ibp`'s by data-link id, `ibd`'s by instance.
+
+use ibtf::{Asker, PathRecord, PathService};
+use kernel::sync::Mutex;
+use kernel::{AllocError, Errno, KArc};
+
+use crate::link::Shared;
+use crate::list::{List, Room};
+
+/// All links that can be asked.
+pub(crate) struct Directory {
+    links: Mutex<List<Entry>>,
+}
+
+/// Who a link is, to those who ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    /// The number it has in kstats and questions.
+    pub(crate) number: i32,
+    /// The zone it was made in.
+    pub(crate) zone: i32,
+}
+
+struct Entry {
+    identity: Identity,
+    shared: KArc<Shared>,
+    /// Whether it takes questions.
+    open: bool,
+}
+
+/// A link's place, given up when this is dropped.
+pub(crate) struct Listing {
+    directory: KArc<Directory>,
+    number: i32,
+}
+
+impl Directory {
+    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
+        KArc::new(Self { links: Mutex::new(List::new())? })
+    }
+
+    /// A place for a link, which takes no questions yet.
+    pub(crate) fn list(
+        directory: &KArc<Self>,
+        identity: Identity,
+        shared: KArc<Shared>,
+    ) -> Result<Listing, AllocError> {
+        let room = Room::new()?;
+        directory.links.lock().put(room, Entry { identity, shared, open: false });
+        Ok(Listing { directory: directory.clone(), number: identity.number })
+    }
+
+    /// What a link knows of a neighbour, for a caller in this zone. `ENOENT` if there is no such link, or it is another zone's.
+    pub(crate) fn tell_path(&self, zone: i32, record: &mut PathRecord) -> Result<(), Errno> {
+        let links = self.links.lock();
+        let found = find(&links, record).filter(|entry| zone == 0 || entry.identity.zone == zone);
+        found.ok_or(Errno::ENOENT)?.shared.tell_path(record)
+    }
+}
+
+fn find<'a>(links: &'a List<Entry>, record: &PathRecord) -> Option<&'a Entry> {
+    links.iter().find(|entry| entry.open && entry.identity.number as u32 == record.link)
+}
+
+impl PathService for Directory {
+    fn lookup(&self, question: &PathRecord, asker: Asker) -> Result<(), (Errno, Asker)> {
+        let links = self.links.lock();
+        match find(&links, question) {
+            Some(entry) => entry.shared.look_up(question, asker),
+            None => Err((Errno::ENOENT, asker)),
+        }
+    }
+}
+
+impl Listing {
+    /// Whether questions are taken from now on.
+    pub(crate) fn take_questions(&self, open: bool) {
+        if let Some(entry) =
+            self.directory.links.lock().find_mut(|entry| entry.identity.number == self.number)
+        {
+            entry.open = open;
+        }
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        let entry = self.directory.links.lock().take(|entry| entry.identity.number == self.number);
+        drop(entry);
+    }
+}
