@@ -47,8 +47,17 @@ struct Entry {
 pub fn load(file: &Path) -> Result<Suppressions> {
     let text =
         std::fs::read_to_string(file).with_context(|| format!("the suppressions {}", file.display()))?;
-    parse(&text)
-        .map_err(|(span, message)| anyhow!("{}:{}: {message}", file.display(), line_of(&text, span.start)))
+    read(file, &text)
+}
+
+/// The same of a file's text; `file` is for the message.
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn read(file: &Path, text: &str) -> Result<Suppressions> {
+    parse(text)
+        .map_err(|(span, message)| anyhow!("{}:{}: {message}", file.display(), line_of(text, span.start)))
 }
 
 /// The entries for each of the foreign objects. What is about none of them stays as it is, for a host that there is not.

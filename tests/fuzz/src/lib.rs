@@ -20,7 +20,7 @@ pub use receive::receive_path;
 pub type Target = fn(&[u8]);
 
 /// Name and function of each target.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("sa_mad", sa_mad),
     ("rmpp", rmpp_transfer),
     ("subnet_administrator", subnet_administrator),
@@ -29,6 +29,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("ipoib_frame", ipoib_frame),
     ("arp_and_nd", arp_and_nd),
     ("scenario", scenario),
+    ("suppressions", suppressions),
     ("module_object", module_object),
     ("receive_path", receive_path),
 ];
@@ -122,6 +123,12 @@ pub fn scenario(bytes: &[u8]) {
     let Ok(written) = scenario.to_toml() else { return };
     let again = ibdlab::scenario::parse(Path::new("fuzz.toml"), &written);
     assert_eq!(again.expect("what was written is right").to_toml().ok(), Some(written));
+}
+
+/// A file of known violations.
+pub fn suppressions(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let _ = ibdlab::suppress::read(Path::new("fuzz.toml"), text);
 }
 
 /// A kernel module object, as far as the loader decides by the file alone.
