@@ -25,8 +25,8 @@ pub use address::{Destination, LinkAddress};
 pub use client::{
     Backpressure, LinkDetails, LinkState, LinkSummary, MacReference, MacStatistics, Notification, Offload,
     PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, ReceiveQueue, Received,
-    Snoop, Stream, TransmitError, create_partition, delete_partition, dld_ioctl, dld_ioctl_as, get_property, keep_property,
-    links, mac_statistics, private_properties, property_info, set_property,
+    Snoop, Stream, TransmitError, create_partition, delete_partition, dld_ioctl, dld_ioctl_as, get_property,
+    keep_property, links, mac_statistics, private_properties, property_info, set_property,
 };
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};

@@ -25,6 +25,7 @@ mod property;
 mod provider;
 mod registration;
 mod stat;
+mod stream_ioctl;
 mod table;
 
 pub use devnet::{LinkId, LinkInfo, link_info};

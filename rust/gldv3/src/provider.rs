@@ -5,6 +5,7 @@ use core::ffi::CStr;
 use illumos_sys_hdrs as sys;
 use kernel::Errno;
 use kernel::mblk::MblkChain;
+use kernel::user::Cred;
 
 use crate::Address;
 use crate::property::{PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
@@ -56,6 +57,13 @@ pub trait Provider: Send + Sync + 'static {
     /// offloaded. **May block**.
     fn large_send(&self) -> Option<u32> {
         None
+    }
+
+    /// An ioctl on the link's own node (`I_STR`) that dld leaves to the driver: answers with the first so many bytes of
+    /// `argument`. `EINVAL` for an unknown command. **May block**, at any time.
+    fn ioctl(&self, command: u32, argument: &mut [u8], cred: Cred<'_>) -> Result<usize, Errno> {
+        let _ = (command, argument, cred);
+        Err(Errno::EINVAL)
     }
 
     /// Sets a property; `ENOTSUP` for an unknown one. **Perimeter**.

@@ -9,11 +9,13 @@ use core::ptr;
 use illumos_sys_hdrs as sys;
 use kernel::Errno;
 use kernel::mblk::MblkChain;
+use kernel::user::Cred;
 
 use crate::property::{PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
 use crate::provider::Provider;
 use crate::registration::Link;
 use crate::stat::Stat;
+use crate::stream_ioctl;
 
 /// The table of a provider type, in memory that lasts as long as the module: the framework keeps the pointer.
 pub(crate) trait Callbacks {
@@ -22,8 +24,11 @@ pub(crate) trait Callbacks {
 
 impl<P: Provider> Callbacks for P {
     const TABLE: sys::mac_callbacks_t = sys::mac_callbacks_t {
-        mc_callbacks: (sys::MC_GETCAPAB | sys::MC_SETPROP | sys::MC_GETPROP | sys::MC_PROPINFO)
-            as sys::uint_t,
+        mc_callbacks: (sys::MC_IOCTL
+            | sys::MC_GETCAPAB
+            | sys::MC_SETPROP
+            | sys::MC_GETPROP
+            | sys::MC_PROPINFO) as sys::uint_t,
         mc_getstat: Some(getstat::<P>),
         mc_start: Some(start::<P>),
         mc_stop: Some(stop::<P>),
@@ -32,7 +37,7 @@ impl<P: Provider> Callbacks for P {
         mc_unicst: Some(unicst::<P>),
         mc_tx: Some(tx::<P>),
         mc_reserved: ptr::null_mut(),
-        mc_ioctl: None,
+        mc_ioctl: Some(ioctl::<P>),
         mc_getcapab: Some(getcapab::<P>),
         mc_open: None,
         mc_close: None,
@@ -112,6 +117,22 @@ unsafe extern "C" fn unicst<P: Provider>(driver: *mut c_void, address: *const u8
     let link = unsafe { link::<P>(driver) };
     // SAFETY: 20 readable bytes.
     Errno::raw(link.provider.set_address(unsafe { &*address.cast() }))
+}
+
+/// # Safety
+///
+/// The framework's promises above; `message` is an `M_IOCTL` given up, `queue` where it is answered. May block.
+unsafe extern "C" fn ioctl<P: Provider>(
+    driver: *mut c_void,
+    queue: *mut sys::queue_t,
+    message: *mut sys::mblk_t,
+) {
+    // SAFETY: the framework's promises.
+    let link = unsafe { link::<P>(driver) };
+    let provider =
+        |command, argument: &mut [u8], cred: Cred<'_>| link.provider.ioctl(command, argument, cred);
+    // SAFETY: the framework's promises.
+    unsafe { stream_ioctl::answer(queue, message, provider) };
 }
 
 /// # Safety

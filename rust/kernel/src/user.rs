@@ -24,6 +24,19 @@ unsafe impl Plain for u32 {}
 // SAFETY: an integer.
 unsafe impl Plain for u64 {}
 
+/// A record out of the first bytes of a message; `EINVAL` if there are fewer.
+pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Result<T, Errno> {
+    let bytes = bytes.get(..size_of::<T>()).ok_or(Errno::EINVAL)?;
+    // SAFETY: so many readable bytes, at any alignment, and every bit pattern is a `T`.
+    Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The bytes of a record.
+pub fn as_bytes<T: Plain>(record: &T) -> &[u8] {
+    // SAFETY: a `T` has no padding, so all its bytes are initialised, and it is borrowed as long as they are.
+    unsafe { core::slice::from_raw_parts(core::ptr::from_ref(record).cast(), size_of::<T>()) }
+}
+
 /// The user side of an ioctl: an address nobody here may dereference, and the mode that says whose it is.
 ///
 /// **May block** (page faults), and only on the thread that made the call.

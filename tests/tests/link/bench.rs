@@ -128,6 +128,10 @@ impl Host {
         host
     }
 
+    pub fn driver(&self) -> Driver {
+        self.driver
+    }
+
     /// Makes the link, if the driver is one whose links are made, whatever state the port is in.
     pub fn create_partition(&self) {
         if self.driver == Driver::Ibp {

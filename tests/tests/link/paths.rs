@@ -144,7 +144,11 @@ fn a_path_is_looked_up_when_it_is_asked_for_and_both_ends_tell_the_same() {
         let (source, destination) = there.lids();
         assert_eq!(back.lids(), (destination, source));
         assert!(source != 0 && destination != 0 && source != destination);
-        assert_eq!((there.flags(), there.pkey(), there.mtu()), (0, 0xffff, 4096), "what the path carries, not the link");
+        assert_eq!(
+            (there.flags(), there.pkey(), there.mtu()),
+            (0, 0xffff, 4096),
+            "what the path carries, not the link"
+        );
         assert!(there.rate() >= 2 && there.lifetime() < 32 && there.age() == 0);
         fakekernel::sleep(Nanos::from_secs(100));
         assert!((99..=101).contains(&answer(&bench.alpha, BY_LINK_ADDRESS, &to_beta).age()));
@@ -527,4 +531,47 @@ fn a_refused_path_is_told_to_the_module_too() {
         bench.no_faults();
         asker.unload();
     });
+}
+
+/// On the link's own node.
+fn ask_node(stream: &lab_gldv3::Stream, cred: Cred, question: &[u8]) -> Result<Vec<u8>, Errno> {
+    stream.ioctl(cred, record::PATH_INFO as i32, question).map(|(value, bytes)| {
+        assert_eq!(value, 0);
+        bytes
+    })
+}
+
+#[test]
+fn the_links_own_node_answers_what_dev_dld_answers() {
+    for driver in [Driver::Ibd, Driver::Ibp] {
+        Setup { driver, ..Setup::default() }.run(|bench| {
+            let (alpha, _) = bench.alpha.open_up(PLAIN);
+            let (beta, _) = bench.beta.open_up(PLAIN);
+            let question = Record::question(0, BY_LINK_ADDRESS, &address_of(&beta).0).0;
+            assert_eq!(ask_node(&alpha, Cred::ROOT, &question), Err(Errno::EAGAIN));
+            bench.settle();
+            let told = Record(ask_node(&alpha, Cred::ROOT, &question).unwrap().try_into().unwrap());
+            assert_eq!((told.neighbour(), told.pkey()), (address_of(&beta).0, 0xffff));
+            // Longer than the record: the first bytes count, and as many come back.
+            let longer = [&question[..], &[7; 20]].concat();
+            assert_eq!(ask_node(&alpha, Cred::ROOT, &longer).unwrap(), told.0);
+            for (what, cred, argument, errno) in [
+                ("not an administrator", Cred::USER, &question[..], Errno::EPERM),
+                ("too short", Cred::ROOT, &question[..115], Errno::EINVAL),
+                ("nothing", Cred::ROOT, &[], Errno::EINVAL),
+                ("too long", Cred::ROOT, &[0; 300], Errno::EINVAL),
+                ("nonsense", Cred::ROOT, &[0xff; 116], Errno::EINVAL),
+            ] {
+                assert_eq!(ask_node(&alpha, cred, argument), Err(errno), "{what}");
+            }
+            assert_eq!(alpha.ioctl(Cred::ROOT, 0x6171_0005, &question), Err(Errno::EINVAL));
+            bench.alpha.kernel.set_fault(FaultKind::ALLOCB, Some(driver_of(bench)), FaultPlan::Nth(0));
+            assert_eq!(ask_node(&alpha, Cred::ROOT, &question), Err(Errno::ENOMEM));
+            assert!(ask_node(&alpha, Cred::ROOT, &question).is_ok());
+        });
+    }
+}
+
+fn driver_of(bench: &Bench) -> &'static str {
+    bench.alpha.driver().name()
 }

@@ -8,8 +8,8 @@ mod stream;
 mod types;
 
 pub use admin::{
-    MacReference, dld_ioctl, dld_ioctl_as, get_property, keep_property, links, mac_statistics, private_properties,
-    property_info, set_property,
+    MacReference, dld_ioctl, dld_ioctl_as, get_property, keep_property, links, mac_statistics,
+    private_properties, property_info, set_property,
 };
 pub use held::Held;
 pub use partition::{create_partition, delete_partition};

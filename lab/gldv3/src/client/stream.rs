@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fakekernel::genunix::Checksums;
+use fakekernel::genunix::{Checksums, Cred};
 use fakekernel::{Errno, HostMutex, Kernel, Nanos, WaitQueue, cx};
 
 use super::Held;
@@ -130,6 +130,16 @@ impl Stream {
     /// EINVAL when bound to something else or in raw mode.
     pub fn enable_bypass(&self) -> Result<(), Errno> {
         self.kernel.scope(|| self.open.enable_bypass())
+    }
+
+    /// `ioctl(2)` with `I_STR` on the stream, of a command that dld leaves to the driver: the driver's number and the bytes that
+    /// came back.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL from a driver that has none; what it refused with.
+    pub fn ioctl(&self, cred: Cred, command: i32, argument: &[u8]) -> Result<(i32, Vec<u8>), Errno> {
+        self.kernel.scope(|| self.open.link.mac.ioctl(cred, command, argument))
     }
 
     /// `DLIOCRAW`: see the header too.

@@ -3,7 +3,8 @@
 
 use std::ffi::{CString, c_int, c_void};
 
-use fakekernel::{EntryKind, Errno};
+use fakekernel::genunix::Cred;
+use fakekernel::{Ctx, EntryKind, Errno};
 use illumos_sys_hdrs::{
     B_FALSE, B_TRUE, boolean_t, mac_capab_t, mac_prop_id_t, mac_prop_info_handle_t, mblk_t, uint_t,
 };
@@ -13,6 +14,7 @@ use crate::address::LinkAddress;
 
 /// Bits of `mc_callbacks`: the flag, not the pointer, decides whether an optional callback is called.
 pub(super) mod flag {
+    pub(in crate::mac) const IOCTL: u32 = 0x2;
     pub(in crate::mac) const GETCAPAB: u32 = 0x4;
     pub(in crate::mac) const OPEN: u32 = 0x8;
     pub(in crate::mac) const CLOSE: u32 = 0x10;
@@ -93,6 +95,16 @@ impl Mac {
         // SAFETY: as above; the callers pass what the capability is described with, with room to spare.
         let known: boolean_t = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getcapab")) };
         known == B_TRUE
+    }
+
+    /// `mac_ioctl`: what `mc_ioctl` answers; EINVAL where there is none.
+    pub(crate) fn ioctl(&self, cred: Cred, command: i32, argument: &[u8]) -> Result<(i32, Vec<u8>), Errno> {
+        let f = self.callbacks().mc_ioctl.filter(|_| self.has(flag::IOCTL)).ok_or(Errno::EINVAL)?;
+        self.kernel.stream_ioctl(self.module.name(), cred, command, argument, |queue, message| {
+            let args = (self.cookie(), queue, message);
+            // SAFETY: as above; the message is the driver's from here on, and the queue has it answered.
+            unsafe { self.module.enter(f, args, EntryKind::callback_in("mc_ioctl", Ctx::User)) };
+        })
     }
 
     pub(super) fn call_open(&self) -> Result<(), Errno> {

@@ -3,10 +3,12 @@
 use core::ffi::CStr;
 
 use gldv3::{Address, ChecksumOffload, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue, Stat};
+use ibtf::PathRecord;
 use ipoib::groups;
 use ipoib::header::IPOIB_HEADER_LEN;
 use ipoib::{Cast, LinkAddr};
 use kernel::mblk::MblkChain;
+use kernel::user::{self, Cred};
 use kernel::{Errno, KArc};
 
 use super::datapath::abilities;
@@ -97,6 +99,18 @@ impl gldv3::Provider for Provider {
     fn large_send(&self) -> Option<u32> {
         // The limit counts the IPoIB header, and is one that must not be reached.
         self.abilities()?.large.checked_sub(IPOIB_HEADER_LEN as u32 + 1)
+    }
+
+    fn ioctl(&self, command: u32, argument: &mut [u8], cred: Cred<'_>) -> Result<usize, Errno> {
+        if command != ibtf::PATH_INFO {
+            return Err(Errno::EINVAL);
+        }
+        cred.may_configure_links()?;
+        let mut record: PathRecord = user::from_bytes(argument)?;
+        self.0.tell_path(&mut record)?;
+        let answer = user::as_bytes(&record);
+        argument.get_mut(..answer.len()).ok_or(Errno::EINVAL)?.copy_from_slice(answer);
+        Ok(answer.len())
     }
 
     fn set_property(&self, id: PropertyId<'_>, value: PropertyValue<'_>) -> Result<(), Errno> {

@@ -6,6 +6,7 @@ mod block;
 mod check;
 mod classes;
 mod free;
+mod ioctl;
 mod message;
 mod offload;
 mod shape;
@@ -32,7 +33,15 @@ use crate::rule::Rule;
 pub use message::{Chain, Checksums, SharedSnapshot};
 
 pub(super) fn exports() -> Vec<Export> {
-    [alloc::exports(), free::exports(), share::exports(), shape::exports(), offload::exports()].concat()
+    [
+        alloc::exports(),
+        free::exports(),
+        share::exports(),
+        shape::exports(),
+        offload::exports(),
+        ioctl::exports(),
+    ]
+    .concat()
 }
 
 pub(super) fn ip() -> Vec<Export> {
@@ -110,11 +119,12 @@ struct Table {
 #[derive(Debug)]
 pub(crate) struct Streams {
     table: HostMutex<Table>,
+    ioctls: ioctl::Ioctls,
 }
 
 impl Streams {
     pub(super) fn new() -> Self {
-        Self { table: HostMutex::new(Table::default()) }
+        Self { table: HostMutex::new(Table::default()), ioctls: ioctl::Ioctls::new() }
     }
 
     /// What a module owns or has lent, for the report of its unload.
