@@ -46,6 +46,12 @@ pub fn provide(kernel: &Kernel) {
     saa::provide(kernel);
 }
 
+/// How long each command of a host to its adapters takes from now on, at least and at most: making, changing and freeing of
+/// queues, protection domains and memory regions, attaching to groups, asking for ports. `None`: no time.
+pub fn set_command_time(host: &Kernel, time: Option<(fakekernel::Nanos, fakekernel::Nanos)>) {
+    ibtl::set_command_time(host, time);
+}
+
 /// Groups (MGID) and ports (GID) of a host that IBTF still counts as joined although the driver has left: a leave is refused
 /// while the port is down or gone, and the count stays, so the last leave never reaches the administrator.
 pub fn stranded_joins(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {

@@ -12,9 +12,9 @@ use rand_chacha::ChaCha8Rng;
 use serde_spanned::Spanned;
 
 use crate::scenario::trouble::{
-    AllocationFails, Event, FaultPoint, ForMs, GroupOf, InterruptsLate, LinkFaulty, Malformed, OnHost,
-    PacketTo, PkeyAt, PromiscuousMode, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves,
-    SubnetPrefix, TimedEvent,
+    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, LinkFaulty, Malformed, OnHost, PacketTo,
+    PkeyAt, PromiscuousMode, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
+    TimedEvent,
 };
 use crate::scenario::{
     AttachStep, Cidr, Driver, FabricSpec, HostSpec, Nothing, PartitionSpec, PropertyText, Scenario, Step,
@@ -156,7 +156,7 @@ impl Generator<'_> {
     fn pair(&mut self) -> (Event, Option<Event>) {
         let host = self.any_host();
         let on = OnHost::named(&host);
-        match self.rng.random_range(0..26) {
+        match self.rng.random_range(0..27) {
             0 | 1 => (Event::PortDown(on.clone()), Some(Event::PortUp(on))),
             2 => (Event::SwitchReboot(ForMs { for_ms: self.short_ms() }), None),
             3 => (Event::SmStop(Nothing {}), Some(self.sm_restart())),
@@ -169,7 +169,8 @@ impl Generator<'_> {
             12 => (Event::GroupDeleted(Nothing {}), Some(Event::GroupCreated(Nothing {}))),
             13..=15 => (self.allocation_fails(host), None),
             16 => (self.link(host), None),
-            17 => (self.interrupts_late(host), None),
+            17 => (Event::InterruptsLate(self.delayed(host)), None),
+            25 => (Event::CommandsSlow(self.delayed(host)), None),
             18 => (Event::QpBreaks(on), None),
             19 => (self.packet(host), None),
             20 => (Event::HcaRemoved(on.clone()), Some(Event::HcaAdded(on))),
@@ -259,10 +260,10 @@ impl Generator<'_> {
         })
     }
 
-    fn interrupts_late(&mut self, host: String) -> Event {
+    fn delayed(&mut self, host: String) -> Delayed {
         let from_us = self.pick(&[0, 10, 200]);
         let to_us = from_us + self.pick(&[0, 100, 3_000]);
-        Event::InterruptsLate(InterruptsLate { host: at(host), from_us, to_us, for_ms: self.short_ms() })
+        Delayed { host: at(host), from_us, to_us, for_ms: self.short_ms() }
     }
 
     fn packet(&mut self, to: String) -> Event {

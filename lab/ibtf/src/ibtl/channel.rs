@@ -43,7 +43,7 @@ unsafe extern "C" fn ibt_alloc_ud_channel(
     sizes: *mut ibt_chan_sizes_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let open = hdl!(cx, ibtl.opens, hca_hdl, IBT_HCA_HDL_INVALID);
     let args = arg!(cx, args, "the ibt_ud_chan_alloc_args_t of ibt_alloc_ud_channel");
@@ -251,7 +251,7 @@ unsafe extern "C" fn ibt_modify_ud_channel(
     actual_sz: *mut ibt_queue_sizes_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
     // Queue sizes are fixed (the HCA does not claim RESIZE_CHAN); the queue key is what may change.
@@ -271,7 +271,7 @@ unsafe extern "C" fn ibt_modify_ud_channel(
 
 unsafe extern "C" fn ibt_recover_ud_channel(ud_chan: ibt_channel_hdl_t) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
     of(channel.open.hca().recover_qp(&channel.qp))
@@ -305,7 +305,7 @@ unsafe extern "C" fn ibt_update_channel_qkey(
 
 unsafe extern "C" fn ibt_flush_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
     of(channel.open.hca().flush_qp(&channel.qp))
@@ -313,7 +313,7 @@ unsafe extern "C" fn ibt_flush_channel(chan: ibt_channel_hdl_t) -> ibt_status_t 
 
 unsafe extern "C" fn ibt_free_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
     if let Err(e) = channel.open.hca().free_qp(&channel.qp) {

@@ -32,7 +32,7 @@ unsafe extern "C" fn ibt_alloc_cq(
     real_size: *mut uint_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let open = hdl!(cx, ibtl.opens, hca_hdl, IBT_HCA_HDL_INVALID);
     let attr = arg!(cx, cq_attr, "the ibt_cq_attr_t of ibt_alloc_cq");
@@ -72,7 +72,7 @@ unsafe extern "C" fn ibt_alloc_cq(
 
 unsafe extern "C" fn ibt_free_cq(ibt_cq: ibt_cq_hdl_t) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.cqs, ibt_cq, IBT_CQ_HDL_INVALID);
     // The handler goes first and stays away even if the CQ then turns out to be busy.
@@ -100,7 +100,7 @@ unsafe extern "C" fn ibt_resize_cq(
     real_sz: *mut uint_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.cqs, ibt_cq, IBT_CQ_HDL_INVALID);
     match object.open.hca().resize_cq(&object.cq, new_sz) {
@@ -119,7 +119,7 @@ unsafe extern "C" fn ibt_modify_cq(
     hid: ibt_cq_handler_id_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.cqs, ibt_cq, IBT_CQ_HDL_INVALID);
     if cx.fault(FaultKind("ibt_modify_cq")) {

@@ -34,7 +34,7 @@ unsafe extern "C" fn ibt_register_mr(
     let domain = hdl!(cx, ibtl.pds, pd, IBT_PD_HDL_INVALID);
     let attr = arg!(cx, mem_attr, "the ibt_mr_attr_t of ibt_register_mr");
     if attr.mr_flags.0 & IBT_MR_NOSLEEP.0 == 0 {
-        cx.may_block();
+        super::command(&cx);
     }
     // An address space other than the kernel's would be a process's.
     if !attr.mr_as.is_null() {
@@ -76,7 +76,7 @@ fn access(flags: ibt_mr_flags_t) -> Access {
 
 unsafe extern "C" fn ibt_deregister_mr(_hca_hdl: ibt_hca_hdl_t, mr_hdl: ibt_mr_hdl_t) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let region = hdl!(cx, ibtl.regions, mr_hdl, IBT_MR_HDL_INVALID);
     if let Err(e) = region.open.hca().deregister_mr(&region.mr) {

@@ -26,8 +26,9 @@ pub(crate) use objects::{Client, Opaque};
 
 use crate::tasks::Tasks;
 use events::AsyncQueue;
-use fakekernel::{Cx, HandleError, Handles, HostMutex, Kernel, Rule};
+use fakekernel::{Cx, HandleError, Handles, HostMutex, Kernel, Nanos, Rule};
 use objects::{Channel, CqObject, Destination, Mapping, OpenHca, PdObject, Region, SrqObject};
+use rand::RngExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub(crate) struct Ibtl {
     events: AsyncQueue,
     cm: HostMutex<Option<Arc<dyn CmHooks>>>,
     partitions: partition::Callbacks,
+    /// How long a command to an adapter takes, at least and at most.
+    command_time: HostMutex<Option<(Nanos, Nanos)>>,
 }
 
 impl Ibtl {
@@ -70,6 +73,7 @@ impl Ibtl {
             events: AsyncQueue::new(),
             cm: HostMutex::new(None),
             partitions: partition::Callbacks::new(),
+            command_time: HostMutex::new(None),
         }
     }
 
@@ -92,6 +96,19 @@ impl Ibtl {
     pub(crate) fn set_cm(&self, hooks: Arc<dyn CmHooks>) {
         *self.cm.lock() = Some(hooks);
     }
+}
+
+/// What a call does first that asks the adapter for something: it waits for its turn. Only where it may.
+fn command(cx: &Cx) {
+    cx.may_block();
+    let Some((least, most)) = *Ibtl::of(cx.kernel()).command_time.lock() else { return };
+    let time = cx.kernel().machine().rng().random_range(least.0..=most.0.max(least.0));
+    fakekernel::sleep(Nanos(time));
+}
+
+/// See [`crate::set_command_time`].
+pub(crate) fn set_command_time(kernel: &Kernel, time: Option<(Nanos, Nanos)>) {
+    *Ibtl::of(kernel).command_time.lock() = time;
 }
 
 /// Adds `misc/ibtl` to a host.

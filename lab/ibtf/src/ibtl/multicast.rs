@@ -15,7 +15,7 @@ unsafe extern "C" fn ibt_attach_mcg(
     mcg_info: *mut ibt_mcg_info_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
     let info = arg!(cx, mcg_info, "the ibt_mcg_info_t of ibt_attach_mcg");
@@ -31,7 +31,7 @@ unsafe extern "C" fn ibt_detach_mcg(
     mcg_info: *mut ibt_mcg_info_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
     let info = arg!(cx, mcg_info, "the ibt_mcg_info_t of ibt_detach_mcg");

@@ -28,7 +28,7 @@ unsafe extern "C" fn ibt_query_hca_ports(
     size_p: *mut uint_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let open = hdl!(cx, ibtl.opens, hca_hdl, IBT_HCA_HDL_INVALID);
     if cx.fault(FaultKind("ibt_query_hca_ports")) {
@@ -45,7 +45,7 @@ unsafe extern "C" fn ibt_query_hca_ports_byguid(
     size_p: *mut uint_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let Some(device) = Ibtl::of(cx.kernel()).device(hca_guid) else { return IBT_HCA_INVALID };
     query(&cx, &device, port, port_info_p, ports_p, size_p)
 }

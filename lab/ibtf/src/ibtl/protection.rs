@@ -16,7 +16,7 @@ unsafe extern "C" fn ibt_alloc_pd(
     pd: *mut ibt_pd_hdl_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let open = hdl!(cx, ibtl.opens, hca_hdl, IBT_HCA_HDL_INVALID);
     if cx.fault(FaultKind("ibt_alloc_pd")) {
@@ -35,7 +35,7 @@ unsafe extern "C" fn ibt_alloc_pd(
 
 unsafe extern "C" fn ibt_free_pd(_hca_hdl: ibt_hca_hdl_t, pd: ibt_pd_hdl_t) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.pds, pd, IBT_PD_HDL_INVALID);
     if let Err(e) = object.open.hca().free_pd(&object.pd) {

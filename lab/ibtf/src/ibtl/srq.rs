@@ -27,7 +27,7 @@ unsafe extern "C" fn ibt_alloc_srq(
     real_size_p: *mut ibt_srq_sizes_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let open = hdl!(cx, ibtl.opens, hca_hdl, IBT_HCA_HDL_INVALID);
     let domain = hdl!(cx, ibtl.pds, pd, IBT_PD_HDL_INVALID);
@@ -51,7 +51,7 @@ unsafe extern "C" fn ibt_alloc_srq(
 
 unsafe extern "C" fn ibt_free_srq(ibt_srq: ibt_srq_hdl_t) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.srqs, ibt_srq, IBT_SRQ_HDL_INVALID);
     if let Err(e) = object.open.hca().free_srq(&object.srq) {
@@ -70,7 +70,7 @@ unsafe extern "C" fn ibt_query_srq(
     limit_p: *mut uint_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.srqs, ibt_srq, IBT_SRQ_HDL_INVALID);
     let real = object.srq.sizes();

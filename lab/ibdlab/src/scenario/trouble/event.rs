@@ -44,7 +44,9 @@ pub enum Event {
     /// A host's link loses, doubles, reorders, damages or delays packets for a time, both ways.
     Link(LinkFaulty),
     /// A host's completion interrupts come late for a time.
-    InterruptsLate(InterruptsLate),
+    InterruptsLate(Delayed),
+    /// Each command of a host to its adapter takes long for a time: making, changing and freeing of queues and memory regions.
+    CommandsSlow(Delayed),
     /// A host's queue pair goes to the error state, as failing hardware has it.
     QpBreaks(OnHost),
     /// A packet arrives that nobody should send.
@@ -91,7 +93,7 @@ impl Event {
             Self::PkeyAdded(at) => Some(&at.host),
             Self::AllocationFails(fails) => Some(&fails.host),
             Self::Link(link) => Some(&link.host),
-            Self::InterruptsLate(late) => Some(&late.host),
+            Self::InterruptsLate(late) | Self::CommandsSlow(late) => Some(&late.host),
             Self::Packet(packet) => Some(&packet.to),
             Self::RawPacket(packet) => Some(&packet.to),
             Self::Promiscuous(mode) => Some(&mode.host),
@@ -291,12 +293,12 @@ pub struct LinkFaulty {
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct InterruptsLate {
+pub struct Delayed {
     pub host: Spanned<String>,
-    /// At least so late.
+    /// At least.
     #[serde(default)]
     pub from_us: u64,
-    /// At most so late.
+    /// At most.
     pub to_us: u64,
     pub for_ms: u64,
 }

@@ -20,7 +20,7 @@ mod timed;
 use serde::{Deserialize, Serialize};
 
 pub use event::{
-    AllocationFails, Event, FaultPoint, ForMs, GroupOf, InterruptsLate, LinkFaulty, OnHost, PacketTo, PkeyAt,
+    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, LinkFaulty, OnHost, PacketTo, PkeyAt,
     PromiscuousMode, RawPacketTo, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;

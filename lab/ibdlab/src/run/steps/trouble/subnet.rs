@@ -32,6 +32,8 @@ pub struct Subnet {
     prefix: u64,
     /// Planned failures: host, kind, module.
     failing: Vec<(Kernel, FaultKind, Option<String>)>,
+    /// Hosts whose adapters were made slow.
+    slow: Vec<Kernel>,
 }
 
 /// The end of something that lasts a time.
@@ -42,6 +44,8 @@ pub enum Undo {
     Link(Guid),
     /// An adapter's interrupts are prompt again.
     Interrupts(Guid),
+    /// The commands of a host to its adapters take no time again.
+    Commands(Kernel),
 }
 
 impl Subnet {
@@ -59,6 +63,7 @@ impl Subnet {
             partitions,
             prefix,
             failing: Vec::new(),
+            slow: Vec::new(),
         })
     }
 
@@ -108,6 +113,12 @@ impl Subnet {
                 }
                 return Ok(Some((Nanos::from_millis(late.for_ms), Undo::Interrupts(adapter))));
             }
+            (Event::CommandsSlow(slow), Some(host)) => {
+                let span = [slow.from_us, slow.to_us].map(Nanos::from_micros);
+                lab_ibtf::set_command_time(&host.kernel, Some((span[0], span[1])));
+                self.slow.push(host.kernel.clone());
+                return Ok(Some((Nanos::from_millis(slow.for_ms), Undo::Commands(host.kernel.clone()))));
+            }
             (Event::QpBreaks(_), Some(host)) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter(host.port)) {
                     for qpn in hca.qpns() {
@@ -141,6 +152,7 @@ impl Subnet {
                 let perfect = LinkFaults::default();
                 self.infiniband.fabric().set_faults(port, perfect, perfect);
             }
+            Undo::Commands(kernel) => lab_ibtf::set_command_time(&kernel, None),
             Undo::Interrupts(adapter) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter) {
                     hca.set_late_interrupts(None);
@@ -153,6 +165,9 @@ impl Subnet {
     pub fn heal(&mut self) {
         for (kernel, kind, module) in self.failing.drain(..) {
             kernel.clear_fault(kind, module.as_deref());
+        }
+        for kernel in self.slow.drain(..) {
+            lab_ibtf::set_command_time(&kernel, None);
         }
         for port in self.ports.keys() {
             self.undo(Undo::Link(*port));
