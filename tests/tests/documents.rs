@@ -57,6 +57,42 @@ fn the_locking_page_has_every_lock() {
     assert!(found >= 15, "{found} locks found: the search looks at the wrong lines");
 }
 
+/// What is between two quotes in a line of C, one string after the other.
+fn strings_of_c(line: &str) -> impl Iterator<Item = &str> {
+    line.split('"').skip(1).step_by(2)
+}
+
+#[test]
+fn the_page_of_ibdpath_has_every_field_and_every_diagnostic() {
+    let root = workspace_root();
+    let page = fs::read_to_string(root.join("docs/man/ibdpath.8")).expect("the page");
+    let source = fs::read_to_string(root.join("usr/src/cmd/ibdpath/ibdpath.c")).expect("the command");
+    let (_, table) = source.split_once("fields[] = {").expect("the table of fields");
+    let (table, _) = table.split_once("};").expect("its end");
+    let fields: Vec<&str> = table.lines().flat_map(strings_of_c).collect();
+    assert!(fields.len() > 10, "{fields:?}");
+    let told: Vec<&str> = page
+        .lines()
+        .skip_while(|line| *line != ".Sh FIELDS")
+        .take_while(|line| *line != ".Sh EXIT STATUS")
+        .filter_map(|line| line.strip_prefix(".It Cm "))
+        .flat_map(|names| names.split(" , "))
+        .collect();
+    assert_eq!(told, fields);
+    let (_, defaults) = source.split_once("default_fields[] =").expect("the default fields");
+    let defaults = strings_of_c(defaults.split(';').next().expect("its end")).next().expect("a string");
+    assert!(page.contains(&format!(".Cm {} .", defaults.replace(',', " , "))), "{defaults}");
+    let (_, errors) = source.split_once("explain(int error)").expect("the messages");
+    let (errors, _) = errors.split_once("default:").expect("their end");
+    let messages = errors.split("return (").skip(1).map(|rest| {
+        let call = rest.split(");").next().expect("its end");
+        strings_of_c(call).collect::<String>()
+    });
+    for message in messages {
+        assert!(page.lines().any(|line| line == format!(".It {message}")), "{message}");
+    }
+}
+
 #[test]
 fn every_test_that_the_page_of_weaknesses_names_exists() {
     let root = workspace_root();

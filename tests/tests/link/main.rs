@@ -5,6 +5,7 @@
 mod addresses;
 mod bench;
 mod calm;
+mod ibdpath;
 mod late;
 mod lent;
 mod malformed;

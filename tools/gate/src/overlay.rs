@@ -37,6 +37,9 @@ const REPLACED: [&str; 3] = [
     "usr/src/uts/common/io/ib/clients/ibd/ibp.conf",
 ];
 
+/// The packages of what only we have.
+const MANIFESTS: [&str; 2] = ["driver-network-ibd", "diagnostic-ibdpath"];
+
 const OFFERED: [&str; 1] = ["usr/src/uts/common/sys/mac_ib.h"];
 
 /// Everything that lands in `gate` from our tree at `tree`.
@@ -46,7 +49,7 @@ const OFFERED: [&str; 1] = ["usr/src/uts/common/sys/mac_ib.h"];
 /// Our tree cannot be read, or its path has a character that make would take for something else.
 pub fn items(tree: &Path, gate: &Gate) -> Result<Vec<Item>> {
     let mut items = Vec::new();
-    let mut dirs = vec![PathBuf::from("usr/src/uts")];
+    let mut dirs = vec![PathBuf::from("usr/src/uts"), PathBuf::from("usr/src/cmd")];
     while let Some(dir) = dirs.pop() {
         let full = tree.join(&dir);
         for entry in fs::read_dir(&full).with_context(|| full.display().to_string())? {
@@ -59,12 +62,13 @@ pub fn items(tree: &Path, gate: &Gate) -> Result<Vec<Item>> {
             }
         }
     }
-    let manifest = format!("usr/src/pkg/manifests/driver-network-ibd.{}", gate.manifest_suffix);
-    let ours = tree.join("packaging/manifests/driver-network-ibd.p5m");
-    items.push(Item {
-        path: manifest.into(),
-        what: What::Add(fs::read(&ours).with_context(|| ours.display().to_string())?),
-    });
+    for name in MANIFESTS {
+        let ours = tree.join(format!("packaging/manifests/{name}.p5m"));
+        items.push(Item {
+            path: format!("usr/src/pkg/manifests/{name}.{}", gate.manifest_suffix).into(),
+            what: What::Add(fs::read(&ours).with_context(|| ours.display().to_string())?),
+        });
+    }
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(items)
 }

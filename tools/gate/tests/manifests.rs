@@ -27,6 +27,13 @@ fn our_manifests_deliver_what_the_build_installs_and_no_more() {
             installed.insert(format!("kernel/{}/{}.conf", module.class, module.name));
         }
     }
+    for command in std::fs::read_dir(tree().join("usr/src/cmd")).unwrap() {
+        let makefile = command.unwrap().path().join("Makefile");
+        let Ok(text) = std::fs::read_to_string(makefile) else { continue };
+        assert!(text.contains("$(ROOTUSRSBINPROG)"), "a command is installed in usr/sbin");
+        let program = text.lines().find_map(|line| line.strip_prefix("PROG=")).unwrap();
+        installed.insert(format!("usr/sbin/{}", program.trim()));
+    }
     // The plugin's path is system/kernel's: only a gate can deliver it.
     assert!(installed.remove("kernel/mac/amd64/mac_ib"));
     let delivered: BTreeSet<String> = delivered(&ours()).unwrap().into_keys().collect();

@@ -51,6 +51,11 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("usr/src/uts/intel/ibp/Makefile", "MODULE = ibp\nOBJECTS = $(IBD_OBJS)\n"),
     ("usr/src/uts/intel/mac_ib/Makefile", "MODULE = mac_ib\nOBJECTS = $(MAC_IB_OBJS)\n"),
+    (
+        "usr/src/cmd/Makefile",
+        "include ../Makefile.master\nCOMMON_SUBDIRS=\t\t\\\n\tibd_upgrade\t\\\n\tid\n\ni386_SUBDIRS=\t\t\\\n\tacpihpd\n\n\
+         MSGSUBDIRS=\t\t\\\n\tabi\n\nsparc_MSGSUBDIRS=\tfruadm\n",
+    ),
     ("usr/src/uts/common/io/ib/clients/ibd/ibd.c", "/* the C driver */\n"),
     ("usr/src/uts/common/io/ib/clients/ibd/ibp.conf", "# the C driver's\n"),
     ("usr/src/uts/common/io/mac/plugins/mac_ib.c", "/* the C plugin */\n"),
