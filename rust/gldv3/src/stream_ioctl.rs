@@ -2,7 +2,6 @@
 
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::ptr;
 
 use illumos_sys_hdrs as sys;
 use kernel::Errno;
@@ -56,10 +55,10 @@ unsafe fn serve(
     // SAFETY: a live block.
     let data = unsafe { (*message).b_cont };
     // SAFETY: the rest of a message that is ours; it is put back below.
-    if let Some(data) = unsafe { Mblk::from_raw(data) } {
-        let copied = data.copy_to(0, argument);
+    if let Some(whole) = unsafe { Mblk::from_raw(data) } {
+        let copied = whole.copy_to(0, argument);
         // Still the message's.
-        let _ = data.into_raw();
+        let _ = whole.into_raw();
         if copied < block.ioc_count {
             return Err(Errno::EINVAL);
         }
@@ -71,8 +70,8 @@ unsafe fn serve(
     let count = provider(block.ioc_cmd as u32, argument, cred)?;
     let answer = Mblk::from_bytes(0, argument.get(..count).unwrap_or_default())?;
     // SAFETY: a live block that is ours.
-    let before = unsafe { ptr::replace(&raw mut (*message).b_cont, answer.into_raw()) };
+    unsafe { (*message).b_cont = answer.into_raw() };
     // SAFETY: taken out of the message, so nobody else has it.
-    drop(unsafe { Mblk::from_raw(before) });
+    drop(unsafe { Mblk::from_raw(data) });
     Ok(count)
 }
