@@ -23,10 +23,11 @@ use std::sync::Arc;
 
 pub use address::{Destination, LinkAddress};
 pub use client::{
-    Backpressure, LinkDetails, LinkState, LinkSummary, MacReference, MacStatistics, Notification, Offload,
-    PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, ReceiveQueue, Received,
-    Snoop, Stream, TransmitError, create_partition, delete_partition, dld_ioctl, dld_ioctl_as, get_property,
-    keep_property, links, mac_statistics, private_properties, property_info, set_property,
+    Backpressure, Datalink, LinkDetails, LinkState, LinkSummary, MacReference, MacStatistics, Notification,
+    Offload, PartitionError, Permission, PointedTo, Promiscuity, PropertyId, PropertyInfo, PropertyValue,
+    ReceiveQueue, Received, Snoop, Stream, TransmitError, create_datalink, create_partition, datalinks,
+    delete_partition, destroy_datalink, dld_ioctl, dld_ioctl_as, dld_ioctl_with, get_property, keep_property,
+    links, mac_statistics, private_properties, property_info, rename_datalink, set_property,
 };
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};

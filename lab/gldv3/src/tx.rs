@@ -193,7 +193,7 @@ impl Link {
 
     fn ensure_transmit_worker(self: &Arc<Self>) {
         let link = self.clone();
-        let name = format!("mac_tx {}", self.name);
+        let name = format!("mac_tx {}", self.name());
         self.transmit.worker.ensure(&self.mac.kernel, &name, move || link.transmit_worker());
     }
 

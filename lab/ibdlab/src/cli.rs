@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::campaign::Campaign;
+use crate::desk::client;
 use crate::report::SmKind;
 use crate::scenario::ModuleOverride;
 
@@ -23,6 +25,16 @@ pub enum Command {
     Run(RunArgs),
     /// Search schedules and faults for what breaks: exit 0 if nothing does. Failures are kept, made small, as scenarios.
     Campaign(CampaignArgs),
+    /// Start a lab that stays up: hosts boot on one fabric and wait for commands.
+    Up(UpArgs),
+    /// Run a program with a host's commands on its path: `ibdlab exec alice -- dladm show-link`.
+    Exec(ExecArgs),
+    /// A shell with a host's commands on its path.
+    Shell(ShellArgs),
+    /// How a lab is: hosts, links, addresses, packets.
+    Status(StatusArgs),
+    /// End a lab. What was configured for good is there when it comes up again.
+    Down(LabArgs),
 }
 
 /// Objects as they ship, and objects with block counters.
@@ -104,6 +116,65 @@ pub struct CampaignArgs {
     /// Where those of `kmod build --coverage` are; left out if they are not there.
     #[arg(long, value_name = "DIR", default_value = COUNTING)]
     pub counting: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// The scenario, a TOML file; its steps are for `run` alone.
+    pub scenario: PathBuf,
+    /// What the lab is called.
+    #[arg(long, value_name = "NAME", default_value = client::DEFAULT)]
+    pub lab: String,
+    /// The subnet manager.
+    #[arg(long, value_enum, default_value_t)]
+    pub sm: SmKind,
+    /// Another object for a module of one host.
+    #[arg(long = "module", value_name = "HOST/NAME=PATH")]
+    pub modules: Vec<ModuleOverride>,
+    /// Where the objects of `make modules` are.
+    #[arg(long, value_name = "DIR", default_value = SHIPPED)]
+    pub proto: PathBuf,
+    /// Serve the lab in this process, until it is told to end or interrupted.
+    #[arg(long)]
+    pub foreground: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    /// The lab, if several are up.
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The lab, if several are up.
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The lab, if several are up.
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+    /// The host.
+    pub host: String,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// The lab, if several are up.
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+    /// The host.
+    pub host: String,
 }
 
 impl CampaignArgs {

@@ -2,6 +2,7 @@
 //!
 //! - [`scenario`]: the file that says which hosts there are and what they do.
 //! - [`ip`]: a host's IP layer, pure.
+//! - [`desk`]: a lab that stays up, and the commands of its hosts.
 //! - [`host`]: that layer on a link of the lab.
 //! - [`linux`]: the Linux side of a live run.
 //! - [`campaign`]: a seeded search over schedules and faults.
@@ -19,6 +20,7 @@ pub mod campaign;
 pub mod capture;
 pub mod cli;
 pub mod coverage;
+pub mod desk;
 pub mod host;
 pub mod ip;
 pub mod linux;

@@ -5,26 +5,62 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use ibdlab::cli::{CampaignArgs, Cli, Command, RunArgs};
+use ibdlab::cli::{CampaignArgs, Cli, Command, RunArgs, UpArgs};
 use ibdlab::coverage::Lines;
+use ibdlab::desk::daemon::{self, Plan};
+use ibdlab::desk::{Place, client};
 use ibdlab::linux;
 use ibdlab::run::{Options, run};
 use ibdlab::scenario::load;
 use ibdlab::suppress;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Run(args) => run_command(args),
-        Command::Campaign(args) => campaign_command(args),
+    let mut arguments = std::env::args_os();
+    let result = match arguments.next().as_ref().and_then(client::called_as) {
+        Some(name) => {
+            let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+            client::command(&name, arguments.collect())
+        }
+        None => obey(Cli::parse().command),
     };
     match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Err(error) => {
             eprintln!("ibdlab: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// The exit code.
+fn obey(command: Command) -> Result<i32> {
+    match command {
+        Command::Run(args) => run_command(args).map(i32::from).map(|good| 1 - good),
+        Command::Campaign(args) => campaign_command(args).map(i32::from).map(|good| 1 - good),
+        Command::Up(args) => up_command(args).map(|()| 0),
+        Command::Exec(args) => client::exec(&client::find(args.lab.as_deref())?, &args.host, &args.program),
+        Command::Shell(args) => {
+            let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+            client::exec(&client::find(args.lab.as_deref())?, &args.host, &[shell])
+        }
+        Command::Status(args) => {
+            client::show_status(&client::find(args.lab.as_deref())?, args.json).map(|()| 0)
+        }
+        Command::Down(args) => client::down(&client::find(args.lab.as_deref())?).map(|()| 0),
+    }
+}
+
+fn up_command(args: UpArgs) -> Result<()> {
+    let scenario = load(&args.scenario)?;
+    let place = Place::of(&args.lab)?;
+    if !args.foreground {
+        return client::up(&place, std::env::args_os().skip(1));
+    }
+    let UpArgs { sm, modules, proto, .. } = args;
+    daemon::run(Plan { place, scenario, sm, proto, modules }, |lab| {
+        let hosts: Vec<&str> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
+        println!("lab {} is up: {}", lab.name, hosts.join(", "));
+    })
 }
 
 /// False if a step failed.

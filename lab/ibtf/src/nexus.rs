@@ -53,6 +53,8 @@ pub struct PortNode {
     pub hca: Guid,
     /// Port of the HCA.
     pub port: PortNum,
+    /// GUID of that port.
+    pub port_guid: Guid,
     /// Partition, for [`Service::Ibd`].
     pub pkey: Option<PKey>,
 }
@@ -199,6 +201,7 @@ fn ensure(kernel: &Kernel, nexus: &Nexus, device: &Device, key: Key) {
         service: key.service,
         hca: Guid(key.hca),
         port: PortNum(key.port),
+        port_guid: device.cached_port(key.port).map_or(Guid(0), |port| port.guid),
         pkey: (key.pkey != 0).then_some(PKey(key.pkey)),
     };
     nexus.0.lock().nodes.insert(key, node);

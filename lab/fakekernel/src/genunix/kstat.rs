@@ -21,6 +21,7 @@ use crate::export::Export;
 use crate::host_mutex::HostMutex;
 use crate::kernel::Kernel;
 use crate::mem::{Mem, c_string};
+use crate::nanos::Nanos;
 
 pub(super) fn exports() -> Vec<Export> {
     export! { UK: kstat_create, kstat_install, kstat_delete; ANY: kstat_named_init; }
@@ -68,11 +69,20 @@ pub(crate) struct Kstats {
     state: HostMutex<State>,
 }
 
+/// What is known of a statistic beside its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KstatOrigin {
+    /// Its class.
+    pub class: String,
+    /// When it was created.
+    pub created: Nanos,
+}
+
 #[derive(Default)]
 struct State {
-    installed: BTreeMap<KstatId, KstatEntry>,
+    installed: BTreeMap<KstatId, (KstatEntry, KstatOrigin)>,
     /// Created by modules, installed or not.
-    created: BTreeMap<usize, KstatId>,
+    created: BTreeMap<usize, (KstatId, KstatOrigin)>,
 }
 
 impl fmt::Debug for Kstats {
@@ -95,7 +105,8 @@ const STRLEN: usize = 31;
 impl Kernel {
     /// Installs a statistic of the lab's own; it replaces one of the same identity.
     pub fn add_kstat(&self, id: KstatId, reader: KstatReader) {
-        self.genunix().kstats.state.lock().installed.insert(id, KstatEntry::Lab(reader));
+        let origin = KstatOrigin { class: "net".to_owned(), created: self.machine().now() };
+        self.genunix().kstats.state.lock().installed.insert(id, (KstatEntry::Lab(reader), origin));
     }
 
     /// Removes a statistic of the lab's own; false when there is none.
@@ -108,6 +119,11 @@ impl Kernel {
         self.genunix().kstats.state.lock().installed.keys().cloned().collect()
     }
 
+    /// Class and age of a statistic; `None` when there is none.
+    pub fn kstat_origin(&self, id: &KstatId) -> Option<KstatOrigin> {
+        self.genunix().kstats.state.lock().installed.get(id).map(|(_, origin)| origin.clone())
+    }
+
     /// Reads a statistic, as `kstat(8)` does: user context.
     ///
     /// # Errors
@@ -117,8 +133,8 @@ impl Kernel {
         let genunix = self.genunix();
         let entry = match genunix.kstats.state.lock().installed.get(id) {
             None => return Err(Errno::ENOENT),
-            Some(KstatEntry::Lab(reader)) => Ok(reader.clone()),
-            Some(KstatEntry::Module(addr)) => Err(*addr),
+            Some((KstatEntry::Lab(reader), _)) => Ok(reader.clone()),
+            Some((KstatEntry::Module(addr), _)) => Err(*addr),
         };
         match entry {
             Ok(reader) => Ok(reader()),
@@ -198,7 +214,7 @@ unsafe extern "C" fn kstat_create(
     let name = if name.is_empty() { format!("{module}{instance}") } else { name };
     let genunix = cx.kernel().genunix();
     let id = KstatId { module, instance, name };
-    let taken = genunix.kstats.state.lock().created.values().any(|other| *other == id);
+    let taken = genunix.kstats.state.lock().created.values().any(|(other, _)| *other == id);
     if kind != NAMED || taken || cx.fault(crate::config::FaultKind::DDI) {
         return ptr::null_mut();
     }
@@ -224,7 +240,8 @@ unsafe extern "C" fn kstat_create(
         header.addr() as u64,
         format!("{}:{}:{}", id.module, id.instance, id.name),
     );
-    genunix.kstats.state.lock().created.insert(header.addr(), id);
+    let origin = KstatOrigin { class, created: cx.kernel().machine().now() };
+    genunix.kstats.state.lock().created.insert(header.addr(), (id, origin));
     header
 }
 
@@ -248,8 +265,8 @@ unsafe extern "C" fn kstat_install(kstat: *mut kstat_t) {
     cx.may_block();
     let genunix = cx.kernel().genunix();
     let mut state = genunix.kstats.state.lock();
-    if let Some(id) = state.created.get(&kstat.addr()).cloned() {
-        state.installed.insert(id, KstatEntry::Module(kstat.addr()));
+    if let Some((id, origin)) = state.created.get(&kstat.addr()).cloned() {
+        state.installed.insert(id, (KstatEntry::Module(kstat.addr()), origin));
     } else {
         drop(state);
         cx.panic(format!("kstat_install of {:#x}, which kstat_create did not make", kstat.addr()));
@@ -266,7 +283,7 @@ unsafe extern "C" fn kstat_delete(kstat: *mut kstat_t) {
     let known = {
         let mut state = genunix.kstats.state.lock();
         let id = state.created.remove(&kstat.addr());
-        id.inspect(|id| drop(state.installed.remove(id)))
+        id.inspect(|(id, _)| drop(state.installed.remove(id)))
     };
     if known.is_none() {
         cx.panic(format!("kstat_delete of {:#x}, which kstat_create did not make", kstat.addr()));

@@ -17,13 +17,21 @@ pub fn links(kernel: &Kernel) -> Vec<LinkSummary> {
         .devnets
         .all()
         .into_iter()
-        .map(|(id, link)| LinkSummary {
-            name: link.name.clone(),
-            mac: link.mac.name.clone(),
-            id,
-            partition: link.class == Class::Partition,
-            zone: link.zone,
-            state: link.mac.state.lock().link_state,
+        .map(|(id, link)| {
+            let (state, max_sdu) = {
+                let mac = link.mac.state.lock();
+                (mac.link_state, mac.max_sdu)
+            };
+            LinkSummary {
+                name: link.name(),
+                mac: link.mac.name.clone(),
+                id,
+                partition: link.class == Class::Partition,
+                zone: link.zone,
+                state,
+                instance: link.mac.instance,
+                max_sdu,
+            }
         })
         .collect();
     links.sort_by(|a, b| a.name.cmp(&b.name));

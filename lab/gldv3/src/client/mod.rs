@@ -1,6 +1,7 @@
 //! What a host may do with its links, without touching a kernel pointer.
 
 mod admin;
+mod datalink;
 mod held;
 mod partition;
 mod snoop;
@@ -11,11 +12,15 @@ pub use admin::{
     MacReference, dld_ioctl, dld_ioctl_as, get_property, keep_property, links, mac_statistics,
     private_properties, property_info, set_property,
 };
+pub use datalink::{
+    PointedTo, create_datalink, datalinks, destroy_datalink, dld_ioctl_with, rename_datalink,
+};
 pub use held::Held;
 pub use partition::{create_partition, delete_partition};
 pub use snoop::Snoop;
 pub use stream::{ReceiveQueue, Stream};
 pub use types::{
-    Backpressure, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification, Offload, PartitionError,
-    Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, Received, TransmitError,
+    Backpressure, Datalink, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification, Offload,
+    PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, Received,
+    TransmitError,
 };

@@ -58,7 +58,7 @@ impl Snoop {
     }
 
     /// Name of the link listened on.
-    pub fn link(&self) -> &str {
+    pub fn link(&self) -> String {
         self.stream.link()
     }
 

@@ -59,8 +59,8 @@ impl Stream {
     }
 
     /// Name of the link.
-    pub fn link(&self) -> &str {
-        &self.open.link.name
+    pub fn link(&self) -> String {
+        self.open.link.name()
     }
 
     /// What the driver offers to compute, as `DL_CAPABILITY_REQ` finds out.

@@ -30,6 +30,21 @@ pub struct LinkSummary {
     pub zone: i32,
     /// Carrier.
     pub state: LinkState,
+    /// The driver's instance, or what GLDv3 chose for a partition.
+    pub instance: u32,
+    /// Greatest payload in bytes.
+    pub max_sdu: u32,
+}
+
+/// A data link as the management daemon knows it, whether there is a mac under it or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datalink {
+    /// Its id, from 1.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Whether it is a partition object rather than an attached instance.
+    pub partition: bool,
 }
 
 /// What `DL_INFO_REQ` and the statistics tell about a link.

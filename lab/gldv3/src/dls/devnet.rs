@@ -73,7 +73,7 @@ impl Devnets {
 pub(crate) fn find_link(kernel: &Kernel, name: &str) -> Result<(u32, Arc<Link>), Errno> {
     let gldv3 = Gldv3::of(kernel);
     let links = gldv3.devnets.all();
-    links.into_iter().find(|(_, link)| link.name == name).ok_or(Errno::ENOENT)
+    links.into_iter().find(|(_, link)| link.name() == name).ok_or(Errno::ENOENT)
 }
 
 /// What `dls_devnet_create` does.
@@ -101,7 +101,7 @@ pub(crate) fn create(mac: &Arc<Mac>, id: u32, zone: i32) -> Result<(), Errno> {
 }
 
 fn kstat_id(link: &Link) -> KstatId {
-    KstatId { module: "link".to_owned(), instance: 0, name: link.name.clone() }
+    KstatId { module: "link".to_owned(), instance: 0, name: link.name() }
 }
 
 fn install_kstat(link: &Arc<Link>) {
@@ -122,13 +122,43 @@ fn load_properties(link: &Arc<Link>) {
     }
     let link = link.clone();
     let kernel = link.mac.kernel.clone();
-    kernel.spawn(&format!("link properties {}", link.name), Ctx::User, move || {
+    kernel.spawn(&format!("link properties {}", link.name()), Ctx::User, move || {
         for (property, value) in properties {
             // A property the driver refuses stays as it is; `dladm show-linkprop` shows which.
             let _ = link.mac.set_property(&Property::of(&property), &value);
         }
         Gldv3::of(&link.mac.kernel).devnets.end_property_task(id);
     });
+}
+
+/// What `dls_devnet_rename` does: a link that nobody has open gets another name, and so does its kstat.
+///
+/// # Errors
+///
+/// ENOENT when there is no such link; EEXIST when the name is another's; EBUSY when a stream is open; EINVAL for a name that is
+/// none.
+pub(crate) fn rename(kernel: &Kernel, id: u32, name: &str) -> Result<(), Errno> {
+    let gldv3 = Gldv3::of(kernel);
+    let link = {
+        let mut links = gldv3.devnets.links.lock();
+        let devnet = links.get_mut(&id).ok_or(Errno::ENOENT)?;
+        if devnet.holds > 0 || devnet.going || devnet.property_task {
+            return Err(Errno::EBUSY);
+        }
+        // Nobody opens it meanwhile.
+        devnet.going = true;
+        devnet.link.clone()
+    };
+    let renamed = gldv3.management.rename(id, name);
+    if renamed.is_ok() {
+        kernel.remove_kstat(&kstat_id(&link));
+        link.rename(name);
+        install_kstat(&link);
+    }
+    if let Some(devnet) = gldv3.devnets.links.lock().get_mut(&id) {
+        devnet.going = false;
+    }
+    renamed
 }
 
 /// What `dls_devnet_destroy` does; the id the mac had.

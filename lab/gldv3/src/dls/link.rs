@@ -18,7 +18,7 @@ use crate::tx::Transmit;
 pub(crate) struct Link {
     pub(crate) mac: Arc<Mac>,
     pub(crate) id: u32,
-    pub(crate) name: String,
+    name: HostMutex<String>,
     pub(crate) zone: i32,
     pub(crate) class: Class,
     pub(crate) transmit: Transmit,
@@ -28,7 +28,7 @@ pub(crate) struct Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Link({})", self.name)
+        write!(f, "Link({})", self.name())
     }
 }
 
@@ -48,13 +48,23 @@ impl Link {
         Arc::new(Self {
             mac,
             id,
-            name,
+            name: HostMutex::new(name),
             zone,
             class,
             transmit: Transmit::new(),
             state: HostMutex::new(LinkState::default()),
             unknowns: AtomicU64::new(0),
         })
+    }
+
+    /// Its name now.
+    pub(crate) fn name(&self) -> String {
+        self.name.lock().clone()
+    }
+
+    /// Another name; nobody has the link open.
+    pub(super) fn rename(&self, name: &str) {
+        name.clone_into(&mut self.name.lock());
     }
 
     /// Packets no stream wanted, or without a header.
@@ -80,7 +90,7 @@ impl Link {
         self.mac.start()?;
         let speed = self.mac.speed();
         let upper = Arc::new(super::receive::Above(self.clone()));
-        let receive = Srs::new(&self.mac.kernel, &self.name, upper, speed);
+        let receive = Srs::new(&self.mac.kernel, &self.name(), upper, speed);
         self.transmit.restart();
         let mut state = self.state.lock();
         state.activations = 1;

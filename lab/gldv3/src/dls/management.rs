@@ -61,7 +61,7 @@ impl Management {
     ///
     /// EEXIST when another class of link has the name; EINVAL for a name that is none.
     pub(crate) fn create(&self, name: &str, class: Class) -> Result<u32, Errno> {
-        if name.is_empty() || name.len() >= NAME || !name.ends_with(|c: char| c.is_ascii_digit()) {
+        if !is_name(name) {
             return Err(Errno::EINVAL);
         }
         let mut state = self.state.lock();
@@ -75,6 +75,23 @@ impl Management {
         Ok(id)
     }
 
+    /// Another name for an id.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT, EEXIST, EINVAL for a name that is none.
+    pub(crate) fn rename(&self, id: u32, name: &str) -> Result<(), Errno> {
+        if !is_name(name) {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        if state.links.values().any(|entry| entry.name == name) {
+            return Err(Errno::EEXIST);
+        }
+        name.clone_into(&mut state.links.get_mut(&id).ok_or(Errno::ENOENT)?.name);
+        Ok(())
+    }
+
     /// `dladm_destroy_datalink_id`.
     pub(crate) fn destroy(&self, id: u32) {
         self.state.lock().links.remove(&id);
@@ -83,6 +100,12 @@ impl Management {
     /// The line of an id.
     pub(crate) fn entry(&self, id: u32) -> Option<Entry> {
         self.state.lock().links.get(&id).cloned()
+    }
+
+    /// Every line: id, name, class.
+    pub(crate) fn entries(&self) -> Vec<(u32, String, Class)> {
+        let state = self.state.lock();
+        state.links.iter().map(|(id, entry)| (*id, entry.name.clone(), entry.class)).collect()
     }
 
     /// The id of a name.
@@ -102,6 +125,10 @@ impl Management {
     pub(crate) fn properties(&self, id: u32) -> Vec<(PropertyId, PropertyValue)> {
         self.state.lock().links.get(&id).map_or_else(Vec::new, |entry| entry.properties.clone())
     }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() < NAME && name.ends_with(|c: char| c.is_ascii_digit())
 }
 
 unsafe extern "C" fn dls_mgmt_get_linkinfo(

@@ -10,7 +10,7 @@ mod stream;
 
 use fakekernel::Export;
 
-pub(crate) use devnet::{Devnets, find_link};
+pub(crate) use devnet::{Devnets, find_link, rename as rename_link};
 pub(crate) use link::Link;
 pub(crate) use management::{Class, Management};
 pub(crate) use softmac::Softmac;

@@ -17,8 +17,8 @@ use crate::scenario::trouble::{
     TimedEvent,
 };
 use crate::scenario::{
-    AttachStep, Cidr, Driver, FabricSpec, HostSpec, Nothing, PartitionSpec, PropertyText, Scenario, Step,
-    TroubleStep, Within,
+    AttachStep, Cidr, Driver, FabricSpec, HostSpec, Nothing, PartitionSpec, PropertyText, Scenario, Speed,
+    Step, TroubleStep, Within,
 };
 
 const NAMES: [&str; 4] = ["alice", "bob", "carol", "dave"];
@@ -110,6 +110,10 @@ impl Generator<'_> {
             offloads: self.rng.random_range(0..3) == 0,
             properties: self.properties(),
             tun: false,
+            guid: None,
+            ports: at(1),
+            unplugged: Vec::new(),
+            speed: Speed::Ddr,
         }
     }
 

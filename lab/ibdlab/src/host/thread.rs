@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue};
 use lab_gldv3::{LinkState, Notification};
+use smoltcp::wire::IpCidr;
 
 use super::streams::{Streams, link_info};
 use super::upper::Upper;
@@ -119,6 +120,20 @@ impl IpThread {
         self.shared.wait_for(deadline, |state| (state.link == wanted).then_some(())).is_some()
     }
 
+    /// The link's carrier as it told last.
+    pub fn link_state(&self) -> LinkState {
+        self.shared.state.lock().link
+    }
+
+    /// The interface has these addresses now; see [`crate::ip::layer::IpLink::set_addresses`].
+    pub fn set_addresses(&self, fixed: Vec<IpCidr>, link_local: bool) {
+        let mut state = self.shared.state.lock();
+        state.upper.set_addresses(fixed, link_local);
+        state.kicked = true;
+        drop(state);
+        self.shared.work.wake_all();
+    }
+
     /// Looks at the IP layer. A leaf lock is held meanwhile.
     pub fn with_upper<R>(&self, look: impl FnOnce(&mut dyn Upper) -> R) -> R {
         look(&mut *self.shared.state.lock().upper)
@@ -143,8 +158,8 @@ impl IpThread {
         }
     }
 
-    /// Closes the link and waits until it is closed.
-    pub fn close(self) {
+    /// Closes the link and waits until it is closed; once is enough.
+    pub fn close(&self) {
         self.shared.state.lock().closing = true;
         self.shared.work.wake_all();
         self.thread.join();

@@ -32,6 +32,10 @@ impl Upper for TunBridge {
         self.link.set_info(info);
     }
 
+    fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool) {
+        self.link.set_addresses(fixed, link_local);
+    }
+
     fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {
         if let Some(packet) = self.link.receive(now, sap, payload)
             && self.tun.send(&packet).is_err()

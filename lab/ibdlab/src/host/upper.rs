@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use smoltcp::wire::IpCidr;
+
 use crate::ip::layer::{Frame, IpLink, LinkInfo};
 use crate::ip::link_addr::LinkAddr;
 use crate::ip::stack::Stack;
@@ -11,6 +13,8 @@ use crate::ip::stack::Stack;
 pub trait Upper: Send {
     /// The link's address or size changed.
     fn set_info(&mut self, info: LinkInfo);
+    /// The interface has these addresses now; see [`IpLink::set_addresses`].
+    fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool);
     /// A frame came up.
     fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>);
     /// Runs whatever has become due.
@@ -32,6 +36,10 @@ pub trait Upper: Send {
 impl Upper for Stack {
     fn set_info(&mut self, info: LinkInfo) {
         Stack::set_info(self, info);
+    }
+
+    fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool) {
+        Stack::set_addresses(self, fixed, link_local);
     }
 
     fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {

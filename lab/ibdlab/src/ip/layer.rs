@@ -17,6 +17,8 @@ pub const SAP_IPV4: u16 = 0x0800;
 pub const SAP_ARP: u16 = 0x0806;
 pub const SAP_IPV6: u16 = 0x86dd;
 
+/// illumos has this length for the link-local prefix.
+pub const LINK_LOCAL_PREFIX: u8 = 10;
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
 /// A packet for the link: destination address, SAP (Ethertype), and what comes behind the link's header.
@@ -52,7 +54,10 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct IpLink {
     info: LinkInfo,
+    /// All of them, as they are now.
     addresses: Vec<IpCidr>,
+    fixed: Vec<IpCidr>,
+    link_local: bool,
     groups: BTreeSet<IpAddr>,
     neighbours: Neighbours,
     out: VecDeque<Frame>,
@@ -63,7 +68,9 @@ impl IpLink {
     pub fn new(info: LinkInfo, addresses: Vec<IpCidr>) -> Self {
         Self {
             info,
+            fixed: addresses.clone(),
             addresses,
+            link_local: false,
             groups: BTreeSet::new(),
             neighbours: Neighbours::default(),
             out: VecDeque::new(),
@@ -75,13 +82,49 @@ impl IpLink {
     pub fn set_info(&mut self, info: LinkInfo) {
         let announce = info.own != self.info.own;
         self.info = info;
-        if announce {
+        let new = self.refresh();
+        if announce || new {
             self.announce();
         }
     }
 
     pub fn info(&self) -> LinkInfo {
         self.info
+    }
+
+    /// Replaces the interface's addresses: `fixed` ones, and the link-local one if wanted, which comes with the link's own
+    /// address. Neighbours hear of new ones.
+    pub fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool) {
+        (self.fixed, self.link_local) = (fixed, link_local);
+        if self.refresh() && self.info.own != LinkAddr::ZERO {
+            self.announce();
+        }
+    }
+
+    /// Makes `addresses` what it should be; true if one is new. The link-local address stays while the link has none to make
+    /// it of.
+    fn refresh(&mut self) -> bool {
+        let made = match (self.link_local, self.info.own) {
+            (false, _) => None,
+            (true, LinkAddr::ZERO) => self.addresses.iter().copied().find(is_link_local),
+            (true, own) => Some(IpCidr::new(own.link_local().into(), LINK_LOCAL_PREFIX)),
+        };
+        let addresses: Vec<IpCidr> = self.fixed.iter().copied().chain(made).collect();
+        let new = addresses.iter().any(|address| !self.addresses.contains(address));
+        self.addresses = addresses;
+        new
+    }
+
+    /// The groups this interface hears, and where each is on the link.
+    pub fn mappings(&self) -> impl Iterator<Item = (IpAddr, LinkAddr)> {
+        let mut groups = self.groups.clone();
+        for address in self.addresses.iter().map(|cidr| IpAddr::from(cidr.address())) {
+            match address {
+                IpAddr::V4(_) => groups.extend([IpAddr::from(ALL_HOSTS)]),
+                IpAddr::V6(ip) => groups.extend([nd::ALL_NODES, nd::solicited_node(ip)].map(IpAddr::from)),
+            }
+        }
+        groups.into_iter().map(|group| (group, self.group_addr(group)))
     }
 
     pub fn addresses(&self) -> &[IpCidr] {
@@ -110,17 +153,7 @@ impl IpLink {
 
     /// The link-layer groups that must be enabled at the link now: own, all-hosts, all-nodes, solicited-node.
     pub fn link_groups(&self) -> BTreeSet<LinkAddr> {
-        let mut groups: BTreeSet<LinkAddr> =
-            self.groups.iter().map(|group| self.group_addr(*group)).collect();
-        for address in self.addresses.iter().map(|cidr| IpAddr::from(cidr.address())) {
-            match address {
-                IpAddr::V4(_) => groups.extend([self.group_addr(ALL_HOSTS.into())]),
-                IpAddr::V6(ip) => groups.extend(
-                    [nd::ALL_NODES, nd::solicited_node(ip)].map(|group| self.group_addr(group.into())),
-                ),
-            }
-        }
-        groups
+        self.mappings().map(|(_, place)| place).collect()
     }
 
     /// A frame came up from the link. The IP packet in it, if it is not for address resolution.
@@ -187,11 +220,20 @@ impl IpLink {
         Some(frame)
     }
 
-    fn ipv4(&self) -> Option<Ipv4Addr> {
-        self.addresses.iter().find_map(|cidr| match cidr {
+    fn ipv4s(&self) -> impl Iterator<Item = Ipv4Addr> {
+        self.addresses.iter().filter_map(|cidr| match cidr {
             IpCidr::Ipv4(cidr) => Some(cidr.address()),
             IpCidr::Ipv6(_) => None,
         })
+    }
+
+    /// The address to ask for another one with: one of its subnet if there is one.
+    fn ipv4_for(&self, ip: Ipv4Addr) -> Option<Ipv4Addr> {
+        let subnet = self.addresses.iter().find_map(|cidr| match cidr {
+            IpCidr::Ipv4(cidr) if cidr.contains_addr(&ip) => Some(cidr.address()),
+            _ => None,
+        });
+        subnet.or_else(|| self.ipv4s().next())
     }
 
     fn owns(&self, ip: Ipv6Addr) -> bool {
@@ -199,16 +241,17 @@ impl IpLink {
     }
 
     fn receive_arp(&mut self, now: Duration, payload: &[u8]) {
-        let (Some(arp), Some(own)) = (Arp::parse(payload), self.ipv4()) else {
+        let Some(arp) = Arp::parse(payload).filter(|_| self.ipv4s().next().is_some()) else {
             self.counters.ignored += 1;
             return;
         };
-        if arp.sender.0 == own {
+        if self.ipv4s().any(|own| own == arp.sender.0) {
             // Our own broadcast, or somebody with our address: neither may change the table.
             self.counters.ignored += 1;
             return;
         }
-        let for_us = arp.target.0 == own;
+        let own = arp.target.0;
+        let for_us = self.ipv4s().any(|known| known == own);
         let waiting = self.neighbours.learn(now, arp.sender.0.into(), arp.sender.1, for_us);
         self.push(arp.sender.1, SAP_IPV4, waiting);
         if for_us && arp.operation == Operation::Request {
@@ -247,7 +290,7 @@ impl IpLink {
     fn ask(&mut self, ip: IpAddr) {
         match ip {
             IpAddr::V4(ip) => {
-                if let Some(own) = self.ipv4() {
+                if let Some(own) = self.ipv4_for(ip) {
                     let request = Arp::request((own, self.info.own), ip).emit().to_vec();
                     self.push(self.info.broadcast, SAP_ARP, [request]);
                 }
@@ -263,7 +306,7 @@ impl IpLink {
 
     /// Tells the neighbours our link address: a gratuitous request per IPv4 address, an advert per IPv6 address.
     fn announce(&mut self) {
-        if let Some(own) = self.ipv4() {
+        for own in self.ipv4s().collect::<Vec<_>>() {
             let request = Arp::request((own, self.info.own), own).emit().to_vec();
             self.push(self.info.broadcast, SAP_ARP, [request]);
         }
@@ -302,4 +345,8 @@ fn destination(packet: &[u8]) -> Option<(u16, IpAddr)> {
         6 => Some((SAP_IPV6, IpAddr::V6(Ipv6Packet::new_checked(packet).ok()?.dst_addr()))),
         _ => None,
     }
+}
+
+fn is_link_local(cidr: &IpCidr) -> bool {
+    matches!(cidr, IpCidr::Ipv6(cidr) if cidr.address().is_unicast_link_local())
 }

@@ -25,6 +25,15 @@ impl LinkAddr {
         self.is_group() && self.0[6..8] == [0x60, 0x1b]
     }
 
+    /// The link-local IPv6 address: the interface identifier is the port's GUID, marked universal (RFC 4391 section 8).
+    pub fn link_local(&self) -> Ipv6Addr {
+        let mut octets = [0; 16];
+        octets[..2].copy_from_slice(&[0xfe, 0x80]);
+        octets[8..].copy_from_slice(&self.0[12..]);
+        octets[8] |= 0x02;
+        Ipv6Addr::from(octets)
+    }
+
     /// The group address of an IPv4 multicast address: the low 28 bits of the group behind the broadcast prefix.
     pub fn ipv4_group(broadcast: &LinkAddr, group: Ipv4Addr) -> Self {
         let mut addr = broadcast.0;
@@ -74,6 +83,13 @@ mod tests {
     fn ipv4_all_hosts_keeps_28_bits() {
         let addr = LinkAddr::ipv4_group(&BROADCAST, Ipv4Addr::new(239, 129, 2, 3));
         assert_eq!(addr.to_string(), "0:ff:ff:ff:ff:10:40:1b:0:0:0:0:0:0:0:0:f:81:2:3");
+    }
+
+    #[test]
+    fn the_link_local_address_is_the_port_s_guid() {
+        let mut addr = LinkAddr::ZERO;
+        addr.0[12..].copy_from_slice(&0x0002_c903_000a_1b2d_u64.to_be_bytes());
+        assert_eq!(addr.link_local().to_string(), "fe80::202:c903:a:1b2d");
     }
 
     #[test]

@@ -103,6 +103,11 @@ impl Neighbours {
         self.entries.iter().filter_map(|(ip, entry)| Some((ip, entry.link?)))
     }
 
+    /// Everybody there is a row for: where, if that is known, and whether it was learnt not long ago.
+    pub fn rows(&self, now: Duration) -> impl Iterator<Item = (IpAddr, Option<LinkAddr>, bool)> {
+        self.entries.iter().map(move |(ip, entry)| (*ip, entry.link, now < entry.fresh_until))
+    }
+
     /// Forgets all link addresses: our own changed, or the link went away.
     pub fn flush(&mut self) {
         self.entries.retain(|_, entry| !entry.queue.is_empty());

@@ -49,6 +49,28 @@ impl Stack {
             self.iface = interface(&mut self.device, self.link.addresses(), self.link.groups(), self.seed);
         }
         self.link.set_info(info);
+        self.follow_addresses();
+    }
+
+    /// Replaces the interface's addresses; see [`IpLink::set_addresses`]. Sockets stay.
+    pub fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool) {
+        self.link.set_addresses(fixed, link_local);
+        self.follow_addresses();
+    }
+
+    /// Gives smoltcp the addresses of the link.
+    fn follow_addresses(&mut self) {
+        let addresses = self.link.addresses();
+        if self.iface.ip_addrs() == addresses {
+            return;
+        }
+        self.iface.update_ip_addrs(|list| {
+            list.clear();
+            for address in addresses {
+                // Whoever gives addresses keeps to the size of the table, `IFACE_MAX_ADDR_COUNT`.
+                let _ = list.push(*address);
+            }
+        });
     }
 
     pub fn link(&self) -> &IpLink {

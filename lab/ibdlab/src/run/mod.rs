@@ -4,7 +4,7 @@ mod host_run;
 mod objects;
 mod recording;
 mod steps;
-mod world;
+pub(crate) mod world;
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -52,6 +52,9 @@ impl Options {
 ///
 /// What keeps a run from beginning: a missing object, an unwritable capture. A step that fails is in the report.
 pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepReport)) -> Result<Report> {
+    if scenario.step.is_empty() {
+        bail!("this scenario has no steps: it is for `ibdlab up`");
+    }
     if scenario.uses_linux() && !options.live {
         bail!("this scenario has TUN devices, which need --live");
     }

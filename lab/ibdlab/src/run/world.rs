@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use fabric::{HcaAttr, HcaConfig, Mtu};
+use fabric::{HcaAttr, HcaConfig, LinkSpeed, Mtu};
 use fakekernel::{Machine, Nanos};
 use lab_ibtf::InfiniBand;
 use sm::fault::FaultAction;
@@ -15,7 +15,7 @@ use super::objects::Objects;
 use super::recording::Recording;
 use super::steps;
 use crate::report::{Findings, SmKind, StepReport};
-use crate::scenario::{HostSpec, PartitionSpec, Scenario, Step};
+use crate::scenario::{HostSpec, PartitionSpec, Scenario, Speed, Step};
 
 /// What every port of ibsim has as its NeighborMTU.
 const IBSIM_MTU: u32 = 2048;
@@ -137,14 +137,21 @@ fn add_host(
     lab_gldv3::provide(&kernel);
     lab_ibtf::provide(&kernel);
     kernel.add_object("mac/mac_ib", objects.path(name, "mac_ib"));
-    let mut config = HcaConfig::new(fabric::Guid(FIRST_GUID + n * 0x10), 1);
+    let guid = spec.guid.as_ref().map_or(FIRST_GUID + n * 0x10, |guid| *guid.get_ref());
+    let mut config = HcaConfig::new(fabric::Guid(guid), *spec.ports.get_ref());
     config.description.clone_from(name);
     if spec.offloads {
         config.attr = HcaAttr::with_offloads();
     }
     config.loopback_block = !scenario.fabric.multicast_loopback;
-    for port in &mut config.ports {
+    for (port, number) in config.ports.iter_mut().zip(1..) {
         port.mtu = mtu_of(*scenario.fabric.mtu.get_ref());
+        port.cabled = !spec.unplugged.iter().any(|unplugged| *unplugged.get_ref() == number);
+        port.speed = match spec.speed {
+            Speed::Sdr => LinkSpeed::Sdr,
+            Speed::Ddr => LinkSpeed::Ddr,
+            Speed::Qdr => LinkSpeed::Qdr,
+        };
     }
     let port = config.ports[0].guid;
     infiniband.add_hca(&kernel, config).map_err(|error| anyhow!("{name}: the adapter: {error}"))?;

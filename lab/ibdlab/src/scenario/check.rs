@@ -19,6 +19,8 @@ type Checked = Result<(), Fault>;
 
 /// The IP layer's table of addresses per interface.
 const MAX_ADDRESSES: usize = smoltcp::config::IFACE_MAX_ADDR_COUNT;
+/// Ports of an adapter; two is what hardware has, more shows what software assumes.
+const MAX_PORTS: u8 = 8;
 /// Entries of a lab adapter's P_Key table that a scenario may use.
 const PKEY_TABLE: u16 = 64;
 
@@ -58,12 +60,28 @@ fn check_hosts(scenario: &Scenario) -> Checked {
         for (name, text) in &host.properties {
             text.get_ref().property(name).map_err(|message| Fault { span: text.span(), message })?;
         }
-        let addresses = host.addresses.get_ref().len();
-        if addresses == 0 || addresses > MAX_ADDRESSES {
-            return fault(&host.addresses, format!("{addresses} addresses, expected 1 to {MAX_ADDRESSES}"));
+        let (addresses, least) = (host.addresses.get_ref().len(), usize::from(!scenario.step.is_empty()));
+        if addresses < least || addresses > MAX_ADDRESSES {
+            let message = format!("{addresses} addresses, expected {least} to {MAX_ADDRESSES}");
+            return fault(&host.addresses, message);
         }
+        check_adapter(host)?;
     }
     Ok(())
+}
+
+fn check_adapter(host: &HostSpec) -> Checked {
+    let ports = *host.ports.get_ref();
+    if !(1..=MAX_PORTS).contains(&ports) {
+        return fault(&host.ports, format!("{ports} ports, expected 1 to {MAX_PORTS}"));
+    }
+    if let Some(port) = host.unplugged.iter().find(|port| !(1..=ports).contains(port.get_ref())) {
+        return fault(port, format!("there is no port {port}, expected 1 to {ports}"));
+    }
+    match &host.guid {
+        Some(guid) if *guid.get_ref() == 0 => fault(guid, "a GUID is not zero".to_owned()),
+        _ => Ok(()),
+    }
 }
 
 fn check_step(scenario: &Scenario, step: &Step) -> Checked {

@@ -37,6 +37,8 @@ pub struct Scenario {
     #[serde(default = "default_partitions")]
     pub partition: Vec<Spanned<PartitionSpec>>,
     pub host: Vec<Spanned<HostSpec>>,
+    /// What `ibdlab run` does; `ibdlab up` does none of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub step: Vec<Spanned<Step>>,
 }
 
@@ -77,8 +79,21 @@ pub struct HostSpec {
     /// The P_Key of the host's link.
     #[serde(default = "default_pkey")]
     pub pkey: Spanned<u16>,
-    /// Addresses with prefix length, for example `192.168.7.1/24`.
+    /// Addresses with prefix length, for example `192.168.7.1/24`. A lab without steps needs none.
+    #[serde(default = "default_addresses", skip_serializing_if = "no_addresses")]
     pub addresses: Spanned<Vec<Cidr>>,
+    /// Node GUID of the adapter; one of the lab's own if not said. A port's is its node's plus the port's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guid: Option<Spanned<u64>>,
+    /// Ports of the adapter. Steps use the first.
+    #[serde(default = "default_ports")]
+    pub ports: Spanned<u8>,
+    /// Ports without a cable, from 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unplugged: Vec<Spanned<u8>>,
+    /// Signalling of the ports, over four lanes.
+    #[serde(default)]
+    pub speed: Speed,
     /// Does the adapter verify and make checksums, cut large sends, and have a reserved key for all memory?
     #[serde(default)]
     pub offloads: bool,
@@ -96,6 +111,16 @@ pub enum Driver {
     #[default]
     Ibd,
     Ibp,
+}
+
+/// How fast a lane signals: 2.5, 5 or 10 Gb/s.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Speed {
+    Sdr,
+    #[default]
+    Ddr,
+    Qdr,
 }
 
 /// What happens, in order. A step that does not end well ends the run.
@@ -372,6 +397,18 @@ fn default_pkey() -> Spanned<u16> {
 
 fn default_mtu() -> Spanned<u32> {
     Spanned::new(0..0, 2048)
+}
+
+fn default_addresses() -> Spanned<Vec<Cidr>> {
+    Spanned::new(0..0, Vec::new())
+}
+
+fn no_addresses(addresses: &Spanned<Vec<Cidr>>) -> bool {
+    addresses.get_ref().is_empty()
+}
+
+fn default_ports() -> Spanned<u8> {
+    Spanned::new(0..0, 1)
 }
 
 fn default_points() -> u64 {

@@ -25,6 +25,8 @@ pub struct Ping {
     /// The least time from one request to the next.
     every: Duration,
     next: Duration,
+    /// Sequence number of the first request.
+    first: u16,
     sent: u32,
     answered: u32,
     outstanding: Option<Duration>,
@@ -43,12 +45,23 @@ impl Ping {
             count,
             every,
             next,
+            first: 0,
             sent: 0,
             answered: 0,
             outstanding: None,
             socket: None,
             ident: 0,
         }
+    }
+
+    /// The same, with sequence numbers from `first`.
+    #[must_use]
+    pub fn numbered_from(self, first: u16) -> Self {
+        Self { first, ..self }
+    }
+
+    fn sequence(&self, sent: u32) -> u16 {
+        self.first.wrapping_add(sent as u16)
     }
 
     /// The same, at most one request in `every`.
@@ -74,7 +87,8 @@ impl Ping {
         let data = pattern(self.sent, self.size(self.sent));
         let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
         let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else { return };
-        emit_echo(buffer, (self.source, self.destination), self.ident, self.sent as u16, &data);
+        let sequence = self.sequence(self.sent);
+        emit_echo(buffer, (self.source, self.destination), self.ident, sequence, &data);
         self.sent += 1;
         self.outstanding = Some(now + PING_TIMEOUT);
     }
@@ -87,7 +101,8 @@ impl Ping {
         let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
         while let Ok((bytes, from)) = socket.recv() {
             let answer = parse_echo_reply(bytes, source, destination);
-            if IpAddr::from(from) == destination && answer == Some((expected_sequence as u16, &expected[..]))
+            if IpAddr::from(from) == destination
+                && answer == Some((self.sequence(expected_sequence), &expected[..]))
             {
                 return true;
             }

@@ -1,0 +1,159 @@
+//! `ifconfig(8)`, the part that shows.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use lab_gldv3::LinkState;
+
+use crate::session::{Exit, Failure, Outcome, Session};
+use crate::system::Interface;
+
+const USAGE: &str = "usage: ifconfig <interface> | -a [ 4 | 6 | D ] [ <addr_family> ]\n";
+
+// Flags of an interface (`net/if.h`), with their names.
+const UP: u64 = 0x1;
+const BROADCAST: u64 = 0x2;
+const LOOPBACK: u64 = 0x8;
+const RUNNING: u64 = 0x40;
+const MULTICAST: u64 = 0x800;
+const IPV4: u64 = 0x0100_0000;
+const IPV6: u64 = 0x0200_0000;
+const VIRTUAL: u64 = 0x20_0100_0000 & !IPV4;
+const NAMES: [(u64, &str); 8] = [
+    (UP, "UP"),
+    (BROADCAST, "BROADCAST"),
+    (LOOPBACK, "LOOPBACK"),
+    (RUNNING, "RUNNING"),
+    (MULTICAST, "MULTICAST"),
+    (IPV4, "IPv4"),
+    (IPV6, "IPv6"),
+    (VIRTUAL, "VIRTUAL"),
+];
+
+pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
+    let result = run(session, arguments);
+    session.end(result)
+}
+
+fn run(session: &mut Session<'_>, arguments: &[String]) -> Outcome {
+    let usage = || Failure { text: USAGE.to_owned(), exit: Exit::FAILURE };
+    let (first, rest) = arguments.split_first().ok_or_else(usage)?;
+    let interfaces = session.system.interfaces();
+    let (shown, letters) = match first.strip_prefix("-a") {
+        Some(letters) => (interfaces.iter().collect::<Vec<_>>(), letters),
+        None if first.starts_with('-') => return Err(usage()),
+        None => {
+            let found: Vec<&Interface> =
+                interfaces.iter().filter(|interface| interface.name == *first).collect();
+            if found.is_empty() {
+                return Err(Failure::line(format!(
+                    "ifconfig: status: SIOCGLIFFLAGS: {first}: no such interface"
+                )));
+            }
+            (found, "")
+        }
+    };
+    if let Some(change) = rest.iter().find(|word| !matches!(word.as_str(), "inet" | "inet6")) {
+        let why = match change.as_str() {
+            "ether" | "ipib" => "changing the link address is not supported",
+            _ => "use ipadm(8) to change interfaces",
+        };
+        return Err(Failure::line(format!("ifconfig: {change}: {why}")));
+    }
+    let family = |number: &str, name: &str| {
+        rest.iter().any(|word| word == name)
+            || letters.contains(number)
+            || rest.is_empty() && letters.is_empty()
+    };
+    let (v4, v6) = (family("4", "inet"), family("6", "inet6"));
+    let privileged = session.system.privileged();
+    let mut text = String::new();
+    if v4 {
+        shown.iter().for_each(|interface| text += &ipv4(interface, privileged));
+    }
+    if v6 {
+        shown.iter().for_each(|interface| text += &ipv6(interface, privileged));
+    }
+    session.out(text);
+    Ok(())
+}
+
+fn heading(interface: &Interface, number: usize, flags: u64) -> String {
+    let names: Vec<&str> = NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect();
+    let logical = if number == 0 { String::new() } else { format!(":{number}") };
+    format!(
+        "{}{logical}: flags={flags:x}<{}> mtu {} index {}\n",
+        interface.name,
+        names.join(","),
+        interface.mtu,
+        interface.index
+    )
+}
+
+fn common(interface: &Interface, up: bool) -> u64 {
+    let running = interface.is_loopback() || interface.link != LinkState::Down;
+    let mut flags = MULTICAST;
+    flags |= if up { UP } else { 0 };
+    flags |= if running { RUNNING } else { 0 };
+    flags | if interface.is_loopback() { LOOPBACK | VIRTUAL } else { 0 }
+}
+
+fn link_line(interface: &Interface, privileged: bool) -> String {
+    match interface.link_address.filter(|_| privileged) {
+        Some(address) => format!("\tipib {} \n", link_address(&address.0)),
+        None => String::new(),
+    }
+}
+
+/// Octets in hexadecimal without leading zeros, colons between.
+pub(crate) fn link_address(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:x}")).collect::<Vec<_>>().join(":")
+}
+
+fn ipv4(interface: &Interface, privileged: bool) -> String {
+    let of_family = |address: &(IpAddr, u8)| match address {
+        (IpAddr::V4(ip), length) => Some((*ip, *length)),
+        _ => None,
+    };
+    let mut addresses: Vec<(Ipv4Addr, u8)> =
+        interface.addresses.iter().filter_map(|address| of_family(&address.address?)).collect();
+    let up = !addresses.is_empty();
+    if !up {
+        addresses.push((Ipv4Addr::UNSPECIFIED, 0));
+    }
+    let broadcast = if interface.is_loopback() { 0 } else { BROADCAST };
+    let mut text = String::new();
+    for (number, (ip, length)) in addresses.into_iter().enumerate() {
+        text += &heading(interface, number, common(interface, up) | IPV4 | broadcast);
+        let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+        text += &format!("\tinet {ip} netmask {mask:x}");
+        if up && broadcast != 0 {
+            text += &format!(" broadcast {}", Ipv4Addr::from(u32::from(ip) | !mask));
+        }
+        text.push('\n');
+        if number == 0 {
+            text += &link_line(interface, privileged);
+        }
+    }
+    text
+}
+
+fn ipv6(interface: &Interface, privileged: bool) -> String {
+    let addresses = interface.addresses.iter().filter_map(|address| match address.address? {
+        (IpAddr::V6(ip), length) => Some(format!("{ip}/{length}")),
+        _ => None,
+    });
+    let mut addresses: Vec<String> = addresses.collect();
+    let up = !addresses.is_empty();
+    if !up {
+        addresses.push("::/0".into());
+    }
+    let mut text = String::new();
+    for (number, address) in addresses.into_iter().enumerate() {
+        text += &heading(interface, number, common(interface, up) | IPV6);
+        text += &format!("\tinet6 {address} \n");
+        if number == 0 {
+            text += &link_line(interface, privileged);
+        }
+    }
+    text
+}

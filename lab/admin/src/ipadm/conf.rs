@@ -1,0 +1,105 @@
+//! `/etc/ipadm/ipadm.conf`: interfaces and addresses for good. A line an item, `name=value;` for each part of it.
+
+use std::net::IpAddr;
+
+use crate::system::{AddressKind, FileError, System};
+
+const FILE: &str = "etc/ipadm/ipadm.conf";
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// An interface, for each of its families.
+    Interface { name: String, ipv6: bool },
+    /// An address object.
+    Address { interface: String, object: String, kind: AddressKind },
+}
+
+const IPV4: &str = "2";
+const IPV6: &str = "26";
+
+impl Line {
+    fn parse(line: &str) -> Option<Self> {
+        let part = |name: &str| {
+            line.split_terminator(';').find_map(|item| item.strip_prefix(name)?.strip_prefix('='))
+        };
+        let interface = part("_ifname")?.to_owned();
+        let Some(object) = part("_aobjname") else {
+            return Some(Self::Interface { name: interface, ipv6: part("_family")? == IPV6 });
+        };
+        let kind = if part("_intfid").is_some() {
+            AddressKind::Addrconf
+        } else {
+            let (address, length) = part("_ipv4addr").or_else(|| part("_ipv6addr"))?.split_once('/')?;
+            AddressKind::Static(address.parse().ok()?, length.parse().ok()?)
+        };
+        Some(Self::Address { interface, object: object.to_owned(), kind })
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Interface { name, ipv6 } => {
+                format!("_ifname={name};_family={};", if *ipv6 { IPV6 } else { IPV4 })
+            }
+            Self::Address { interface, object, kind: AddressKind::Addrconf } => {
+                format!("_ifname={interface};_aobjname={object};_intfid=::/0;")
+            }
+            Self::Address { interface, object, kind: AddressKind::Static(address, length) } => {
+                let family = if matches!(address, IpAddr::V4(_)) { "_ipv4addr" } else { "_ipv6addr" };
+                format!("_ifname={interface};_aobjname={object};{family}={address}/{length};up=yes;")
+            }
+        }
+    }
+
+    pub(super) fn interface(&self) -> &str {
+        match self {
+            Self::Interface { name, .. } => name,
+            Self::Address { interface, .. } => interface,
+        }
+    }
+
+    pub(super) fn object(&self) -> Option<&str> {
+        if let Self::Address { object, .. } = self { Some(object) } else { None }
+    }
+}
+
+pub(super) fn lines(system: &dyn System) -> Vec<Line> {
+    let text = system.read_file(FILE).unwrap_or_default();
+    text.lines().filter_map(Line::parse).collect()
+}
+
+/// Whether there is a file at all.
+pub(super) fn is_there(system: &dyn System) -> bool {
+    system.read_file(FILE).is_some()
+}
+
+/// Changes the lines as one step; what is no line of ours stays.
+pub(super) fn change(system: &dyn System, change: impl Fn(&mut Vec<Line>)) -> Result<(), FileError> {
+    system.change_file(FILE, &mut |text| {
+        let other = text.lines().filter(|line| Line::parse(line).is_none()).map(str::to_owned);
+        let mut lines: Vec<Line> = text.lines().filter_map(Line::parse).collect();
+        change(&mut lines);
+        other.chain(lines.iter().map(Line::text)).map(|line| line + "\n").collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_back_as_written() {
+        let kinds = [
+            AddressKind::Addrconf,
+            AddressKind::Static("10.0.0.1".parse().expect("an address"), 24),
+            AddressKind::Static("fd00::1".parse().expect("an address"), 64),
+        ];
+        for kind in kinds {
+            let line = Line::Address { interface: "ibd0".into(), object: "ibd0/x".into(), kind };
+            assert_eq!(Line::parse(&line.text()), Some(line));
+        }
+        let line = Line::Interface { name: "ibd0".into(), ipv6: true };
+        assert_eq!(Line::parse(&line.text()), Some(line));
+        assert_eq!(Line::parse("_ifname=ibd0;_aobjname=ibd0/x;_ipv4addr=10.0.0.1;"), None);
+    }
+}

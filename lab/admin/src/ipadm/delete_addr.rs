@@ -1,0 +1,28 @@
+//! `ipadm delete-addr`.
+
+use fakekernel::Errno;
+
+use super::{FAILED, conf, die, parse, text, usage};
+use crate::getopt::Options;
+use crate::session::{Outcome, Session};
+use crate::system::System;
+
+const OPTIONS: Options = Options { short: "r", long: &[("release", 'r')], operands_end: false };
+
+pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) -> Outcome {
+    let (_, operands) = parse(&OPTIONS, arguments, line)?;
+    let [object] = &operands[..] else { return Err(usage()) };
+    delete(session.system, object).map_err(|why| die(format!("could not delete address: {why}")))
+}
+
+fn delete(system: &dyn System, object: &str) -> Result<(), &'static str> {
+    if !system.privileged() {
+        return Err(text(Errno::EPERM));
+    }
+    let kept = conf::lines(system).iter().any(|line| line.object() == Some(object));
+    match system.remove_address(object) {
+        Err(Errno::ENOENT) if kept => {}
+        other => other.map_err(text)?,
+    }
+    conf::change(system, |lines| lines.retain(|line| line.object() != Some(object))).map_err(|_| FAILED)
+}

@@ -1,0 +1,136 @@
+//! `ipadm show-addr`.
+
+use std::net::IpAddr;
+
+use super::conf::{self, Line};
+use super::{die, parse, usage};
+use crate::getopt::Options;
+use crate::ofmt::{Cell, Choice, Field, Table};
+use crate::session::{Outcome, Session};
+use crate::system::{Address, AddressKind, AddressState};
+
+const OPTIONS: Options = Options {
+    short: "po:",
+    long: &[("parsable", 'p'), ("parseable", 'p'), ("output", 'o')],
+    operands_end: false,
+};
+
+const FIELDS: [Field; 6] =
+    [("ADDROBJ", 18), ("TYPE", 9), ("STATE", 13), ("CURRENT", 8), ("PERSISTENT", 11), ("ADDR", 46)];
+const NAMES: [&str; 4] = ["ADDROBJ", "TYPE", "STATE", "ADDR"];
+
+pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) -> Outcome {
+    let (options, operands) = parse(&OPTIONS, arguments, line)?;
+    let parsable = options.iter().any(|(letter, _)| *letter == 'p');
+    let fields = options.into_iter().rev().find(|(letter, _)| *letter == 'o').map(|(_, value)| value);
+    if parsable && fields.is_none() {
+        return Err(die("-p requires -o"));
+    }
+    let name = match &operands[..] {
+        [] => None,
+        [name] => Some(name.as_str()),
+        _ => return Err(usage()),
+    };
+    let mut rows = rows(session);
+    if let Some(name) = name {
+        let wanted = |row: &Row| match name.strip_suffix('/') {
+            Some(interface) => row.object.split('/').next() == Some(interface),
+            None => row.object == name,
+        };
+        rows.retain(wanted);
+        if rows.is_empty() {
+            return Err(die("Address object not found"));
+        }
+    }
+    let choice = Choice {
+        command: "ipadm",
+        fields: &FIELDS,
+        default: &NAMES,
+        chosen: fields.as_deref(),
+        parsable,
+        wrap: false,
+    };
+    let mut table = Table::new(session, &choice)?;
+    for row in rows {
+        table.row(session, &row.cells());
+    }
+    Ok(())
+}
+
+struct Row {
+    object: String,
+    kind: &'static str,
+    state: &'static str,
+    persistent: bool,
+    address: Option<(IpAddr, u8)>,
+    ipv6: bool,
+}
+
+impl Row {
+    fn new(address: &Address, lines: &[Line]) -> Self {
+        let ipv6 = match &address.kind {
+            AddressKind::Addrconf => true,
+            AddressKind::Static(address, _) => address.is_ipv6(),
+        };
+        Self {
+            object: address.object.clone(),
+            kind: kind(&address.kind),
+            state: match address.state {
+                AddressState::Ok => "ok",
+                AddressState::Inaccessible => "inaccessible",
+            },
+            persistent: lines.iter().any(|line| line.object() == Some(&address.object)),
+            address: address.address,
+            ipv6,
+        }
+    }
+
+    fn cells(self) -> [Cell; 6] {
+        let current = match self.state {
+            "disabled" => "-----",
+            _ if self.persistent => "U-p--",
+            _ => "U----",
+        };
+        let address = self.address.map_or_else(|| "::".to_owned(), |(ip, length)| format!("{ip}/{length}"));
+        let persistent = if self.persistent { "U--" } else { "---" };
+        [
+            self.object,
+            self.kind.to_owned(),
+            self.state.to_owned(),
+            current.to_owned(),
+            persistent.to_owned(),
+            address,
+        ]
+        .map(Some)
+    }
+}
+
+fn kind(kind: &AddressKind) -> &'static str {
+    match kind {
+        AddressKind::Static(..) => "static",
+        AddressKind::Addrconf => "addrconf",
+    }
+}
+
+/// Every IPv4 address, by interface, then every IPv6 address; then those in the file alone.
+fn rows(session: &Session<'_>) -> Vec<Row> {
+    let (lines, interfaces) = (conf::lines(session.system), session.system.interfaces());
+    let all = interfaces.iter().flat_map(|interface| &interface.addresses);
+    let mut rows: Vec<Row> = all.map(|address| Row::new(address, &lines)).collect();
+    let disabled = lines.iter().filter_map(|line| match line {
+        Line::Address { object, kind, .. } if !rows.iter().any(|row| row.object == *object) => {
+            Some((object, kind))
+        }
+        _ => None,
+    });
+    let disabled: Vec<Row> = disabled
+        .map(|(object, of)| {
+            let address = if let AddressKind::Static(ip, length) = of { Some((*ip, *length)) } else { None };
+            let ipv6 = address.is_none_or(|(ip, _)| ip.is_ipv6());
+            Row { object: object.clone(), kind: kind(of), state: "disabled", persistent: true, address, ipv6 }
+        })
+        .collect();
+    rows.extend(disabled);
+    rows.sort_by_key(|row| row.ipv6);
+    rows
+}

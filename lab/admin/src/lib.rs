@@ -1,0 +1,58 @@
+//! illumos's administration commands: their arguments, their calls, their words.
+//!
+//! A command reads its arguments as the original does, asks a [`System`] by the calls that the original makes (an ioctl on the
+//! dld control node, a link property, a kstat, a file below `/etc`), and prints what the original prints, errors and exit code
+//! included. It knows nothing of the lab but that trait. One file per command; `dladm` and `ipadm` have one per subcommand.
+
+#![forbid(unsafe_code)]
+
+mod arp;
+mod cfgadm;
+mod conf;
+mod dladm;
+mod getopt;
+mod ifconfig;
+mod ipadm;
+mod kstat;
+mod netstat;
+mod ofmt;
+mod part_ioctl;
+mod ping;
+mod session;
+mod status;
+mod system;
+
+pub use ipadm::{boot as boot_interfaces, first_configuration};
+pub use session::{Exit, Session, Terminal};
+pub use system::{
+    Address, AddressKind, AddressState, Echo, FileError, Interface, Kstat, Neighbour, NeighbourState,
+    PingSpec, Port, System,
+};
+
+pub use dladm::{boot_links, boot_partitions};
+
+/// A command's name and what it does with its arguments, the command's own name not among them.
+type Command = (&'static str, fn(&mut Session<'_>, &[String]) -> Exit);
+
+/// Every command there is.
+const COMMANDS: [Command; 8] = [
+    ("arp", arp::main),
+    ("cfgadm", cfgadm::main),
+    ("dladm", dladm::main),
+    ("ifconfig", ifconfig::main),
+    ("ipadm", ipadm::main),
+    ("kstat", kstat::main),
+    ("netstat", netstat::main),
+    ("ping", ping::main),
+];
+
+/// The names of the commands.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|(name, _)| *name)
+}
+
+/// Runs a command to its end; `None` when there is none of that name.
+pub fn run(session: &mut Session<'_>, name: &str, arguments: &[String]) -> Option<Exit> {
+    let (_, main) = COMMANDS.iter().find(|(known, _)| *known == name)?;
+    Some(main(session, arguments))
+}

@@ -1,0 +1,181 @@
+//! `ping(8)`.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use fakekernel::Errno;
+
+use crate::getopt::Options;
+use crate::session::{Exit, Failure, Session};
+use crate::system::{Echo, PingSpec};
+
+const OPTIONS: Options = Options { short: "sadlLnrRvA:c:g:i:I:N:p:P:t:", long: &[], operands_end: true };
+
+const USAGE: &str = "usage: ping host [timeout]\nusage: ping -s [-l | U] [-abdLnRrv] [-A addr_family] [-c traffic_class]\n\t[-g gateway [-g gateway ...]] [-N next_hop_router]\n\t[-F flow_label] [-I interval] [-i interface] [-P tos]\n\t[-p port] [-t ttl] host [data_size] [npackets]\n";
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+const INTERVAL: Duration = Duration::from_secs(1);
+const SIZE: usize = 56;
+/// Bytes of an ICMP header.
+const HEADER: usize = 8;
+/// The largest echo of an IPv4 packet.
+const LARGEST: usize = 65_507;
+
+#[derive(Default)]
+struct Wanted {
+    statistics: bool,
+    numeric: bool,
+    interface: Option<String>,
+    interval: Option<Duration>,
+    ipv6: Option<bool>,
+}
+
+pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
+    match run(session, arguments) {
+        Ok(true) => Exit::OK,
+        Ok(false) => Exit::FAILURE,
+        Err(failure) => session.end(Err(failure)),
+    }
+}
+
+fn run(session: &mut Session<'_>, arguments: &[String]) -> Result<bool, Failure> {
+    let usage = || Failure { text: USAGE.to_owned(), exit: Exit::FAILURE };
+    let (parsed, operands) = OPTIONS.parse(arguments);
+    let mut wanted = Wanted::default();
+    for option in parsed {
+        let (letter, value) = option.map_err(|_| usage())?;
+        match letter {
+            's' => wanted.statistics = true,
+            'n' => wanted.numeric = true,
+            'i' => wanted.interface = Some(value),
+            'I' => {
+                let seconds =
+                    value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                let seconds = seconds.filter(|interval| *interval >= Duration::from_millis(10));
+                wanted.interval =
+                    Some(seconds.ok_or_else(|| Failure::line(format!("ping: bad interval: {value}")))?);
+            }
+            'A' => {
+                wanted.ipv6 = Some(match value.as_str() {
+                    "inet" => false,
+                    "inet6" => true,
+                    _ => return Err(Failure::line(format!("ping: unknown address family {value}"))),
+                });
+            }
+            'v' | 'a' | 'd' | 'r' => {}
+            _ => return Err(usage()),
+        }
+    }
+    let Some((host, rest)) = operands.split_first() else { return Err(usage()) };
+    let literal: Option<IpAddr> = host.parse().ok();
+    let to = literal.or_else(|| session.system.resolve(host));
+    let to = to
+        .filter(|to| wanted.ipv6.is_none_or(|ipv6| to.is_ipv6() == ipv6))
+        .ok_or_else(|| Failure::line(format!("ping: unknown host {host}")))?;
+    let numbers: Option<Vec<u64>> = rest.iter().map(|text| text.parse().ok()).collect();
+    let numbers = numbers.ok_or_else(usage)?;
+    let shown = if literal.is_some() || wanted.numeric { to.to_string() } else { format!("{host} ({to})") };
+    match (wanted.statistics, &numbers[..]) {
+        (false, [] | [_]) => {
+            let timeout = numbers.first().map_or(TIMEOUT, |seconds| Duration::from_secs(*seconds));
+            once(session, &wanted, host, to, timeout)
+        }
+        (true, [] | [_] | [_, _]) => {
+            let size = numbers.first().map_or(SIZE, |size| usize::try_from(*size).unwrap_or(usize::MAX));
+            if size > LARGEST {
+                return Err(Failure::line(format!("ping: bad data size: {}", rest[0])));
+            }
+            statistics(session, &wanted, (host, &shown, to), size, numbers.get(1).copied())
+        }
+        _ => Err(usage()),
+    }
+}
+
+fn spec(wanted: &Wanted, to: IpAddr, size: usize, sequence: u16, patience: Duration) -> PingSpec {
+    PingSpec { to, interface: wanted.interface.clone(), size, sequence, patience }
+}
+
+fn refused(errno: Errno) -> Failure {
+    let why = match errno.0 {
+        128 => "Network is unreachable".to_owned(),
+        97 => "Message too long".to_owned(),
+        _ => errno.to_string(),
+    };
+    Failure::line(format!("ping: sendto {why}"))
+}
+
+/// Once a second until the first answer.
+fn once(
+    session: &mut Session<'_>,
+    wanted: &Wanted,
+    host: &str,
+    to: IpAddr,
+    timeout: Duration,
+) -> Result<bool, Failure> {
+    let begun = Instant::now();
+    for sequence in 0.. {
+        let left = timeout.saturating_sub(begun.elapsed());
+        let answer = session.system.echo(&spec(wanted, to, SIZE, sequence, left.min(INTERVAL)));
+        match answer.map_err(refused)? {
+            Echo::Answered(_) => {
+                session.out(format!("{host} is alive\n"));
+                return Ok(true);
+            }
+            Echo::Silence if left <= INTERVAL || session.terminal.interrupted() => break,
+            Echo::Silence => {}
+        }
+    }
+    session.out(format!("no answer from {host}\n"));
+    Ok(false)
+}
+
+fn statistics(
+    session: &mut Session<'_>,
+    wanted: &Wanted,
+    (host, shown, to): (&str, &str, IpAddr),
+    size: usize,
+    count: Option<u64>,
+) -> Result<bool, Failure> {
+    session.out(format!("PING {host}: {size} data bytes\n"));
+    let interval = wanted.interval.unwrap_or(INTERVAL);
+    let (mut sent, mut times) = (0, Vec::new());
+    while count.is_none_or(|count| sent < count) && !session.terminal.interrupted() {
+        let begun = Instant::now();
+        let answer = session.system.echo(&spec(wanted, to, size, sent as u16, interval)).map_err(refused)?;
+        sent += 1;
+        if let Echo::Answered(after) = answer {
+            let milliseconds = after.as_secs_f64() * 1e3;
+            times.push(milliseconds);
+            let sequence = (sent - 1) as u16;
+            session.out(format!(
+                "{} bytes from {shown}: icmp_seq={sequence}. time={milliseconds:.3} ms\n",
+                size + HEADER
+            ));
+        }
+        if count.is_none_or(|count| sent < count) {
+            session.system.wait(interval.saturating_sub(begun.elapsed()));
+        }
+    }
+    session.out(summary(host, sent, &times));
+    Ok(!times.is_empty())
+}
+
+fn summary(host: &str, sent: u64, times: &[f64]) -> String {
+    let received = times.len() as u64;
+    let loss = (sent - received) * 100 / sent.max(1);
+    let mut text = format!(
+        "\n----{host} PING Statistics----\n{sent} packets transmitted, {received} packets received, {loss}% packet loss\n"
+    );
+    if !times.is_empty() {
+        let count = times.len() as f64;
+        let mean = times.iter().sum::<f64>() / count;
+        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = times.iter().copied().fold(0.0, f64::max);
+        text += &format!(
+            "round-trip (ms)  min/avg/max/stddev = {least:.3}/{mean:.3}/{most:.3}/{:.3}\n",
+            variance.sqrt()
+        );
+    }
+    text
+}

@@ -1,0 +1,268 @@
+//! What a command can ask of the host it runs on.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fakekernel::Errno;
+use fakekernel::genunix::{KstatId, KstatValue};
+use lab_gldv3::{
+    Datalink, LinkAddress, LinkState, LinkSummary, PointedTo, PropertyId, PropertyInfo, PropertyValue,
+};
+
+/// A host, as a process with certain privileges sees it. Every call is one that the command makes on illumos too; each may
+/// sleep.
+pub trait System {
+    /// May the process configure data links and interfaces (`sys_dl_config`, `sys_ip_config`)?
+    fn privileged(&self) -> bool;
+
+    /// Every data link that the management daemon has an id for, by id.
+    fn datalinks(&self) -> Vec<Datalink>;
+    /// Those with a mac, by name.
+    fn links(&self) -> Vec<LinkSummary>;
+    /// An id for a new link; its properties are set when it comes.
+    ///
+    /// # Errors
+    ///
+    /// EEXIST when the name is taken, EINVAL when it is none, EPERM.
+    fn create_datalink(
+        &self,
+        name: &str,
+        partition: bool,
+        properties: &[(PropertyId, PropertyValue)],
+    ) -> Result<u32, Errno>;
+    /// Gives an id back.
+    fn destroy_datalink(&self, id: u32);
+    /// Another name for a link that nobody has open.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT, EEXIST, EBUSY, EPERM.
+    fn rename_datalink(&self, id: u32, name: &str) -> Result<(), Errno>;
+    /// `ioctl(2)` on `/dev/dld`.
+    ///
+    /// # Errors
+    ///
+    /// The framework's or the driver's.
+    fn ioctl(
+        &self,
+        command: u32,
+        argument: &mut [u8],
+        pointed_to: Option<PointedTo<'_>>,
+    ) -> Result<i32, Errno>;
+    /// A property's value, from the framework or the driver.
+    ///
+    /// # Errors
+    ///
+    /// The framework's or the driver's.
+    fn get_property(&self, link: &str, id: &PropertyId) -> Result<PropertyValue, Errno>;
+    /// Sets a property until the link goes.
+    ///
+    /// # Errors
+    ///
+    /// The framework's or the driver's.
+    fn set_property(&self, link: &str, id: &PropertyId, value: &PropertyValue) -> Result<(), Errno>;
+    /// What else is known of it.
+    ///
+    /// # Errors
+    ///
+    /// The framework's or the driver's.
+    fn property_info(&self, link: &str, id: &PropertyId) -> Result<PropertyInfo, Errno>;
+
+    /// Every statistic, in order.
+    fn kstats(&self) -> Vec<KstatId>;
+    /// A statistic as it is now.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT, or what the owner refused with.
+    fn read_kstat(&self, id: &KstatId) -> Result<Kstat, Errno>;
+
+    /// The adapters' ports, as the nexus has them.
+    fn ports(&self) -> Vec<Port>;
+
+    /// A file below the host's root; `None` when there is none.
+    fn read_file(&self, path: &str) -> Option<String>;
+    /// Replaces a file by what `change` makes of it, as one step.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    fn change_file(&self, path: &str, change: &mut dyn FnMut(String) -> String) -> Result<(), FileError>;
+
+    /// Interfaces in the order of their indices, `lo0` first.
+    fn interfaces(&self) -> Vec<Interface>;
+    /// Plumbs an interface: opens the link, which starts its driver.
+    ///
+    /// # Errors
+    ///
+    /// EEXIST when it is there, ENOENT when there is no such link, what opening it failed with.
+    fn plumb(&self, link: &str) -> Result<(), Errno>;
+    /// Takes an interface away, addresses and all.
+    ///
+    /// # Errors
+    ///
+    /// ENXIO when there is none; EPERM.
+    fn unplumb(&self, interface: &str) -> Result<(), Errno>;
+    /// Gives an interface an address.
+    ///
+    /// # Errors
+    ///
+    /// ENXIO when there is no such interface, EEXIST for a name or address that is there, ENOSPC when there is no room, EPERM.
+    fn add_address(&self, interface: &str, object: &str, kind: AddressKind) -> Result<(), Errno>;
+    /// Takes it away.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT when no interface has an address of that name; EPERM.
+    fn remove_address(&self, object: &str) -> Result<(), Errno>;
+    /// Whom the interfaces know, by interface and address, their own addresses and the groups they hear among them.
+    fn neighbours(&self) -> Vec<Neighbour>;
+    /// Sends one echo request and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// ENETUNREACH (128) when no interface leads there.
+    fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno>;
+    /// The address of a host of the lab by that name.
+    fn resolve(&self, name: &str) -> Option<IpAddr>;
+
+    /// Waits; true when the command was interrupted.
+    fn wait(&self, span: Duration) -> bool;
+}
+
+/// A statistic as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kstat {
+    /// Its class, `net` for a link's.
+    pub class: String,
+    /// When it was created, since boot.
+    pub created: Duration,
+    /// When it was read, since boot.
+    pub read: Duration,
+    /// Its values, in its own order.
+    pub values: Vec<(String, KstatValue)>,
+}
+
+/// A port of an adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Node GUID of the adapter.
+    pub hca: u64,
+    /// Port GUID.
+    pub guid: u64,
+    /// Has the driver its instance?
+    pub configured: bool,
+}
+
+/// Why a file was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileError(pub String);
+
+/// An IP interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name: the link's, or `lo0`.
+    pub name: String,
+    /// From 1.
+    pub index: u32,
+    /// Carrier.
+    pub link: LinkState,
+    /// The link's address; `None` for `lo0`.
+    pub link_address: Option<LinkAddress>,
+    /// Greatest packet, bytes.
+    pub mtu: u32,
+    /// Its addresses, in the order they came.
+    pub addresses: Vec<Address>,
+    /// Packets and errors: in, in errors, out, out errors.
+    pub counters: [u64; 4],
+}
+
+impl Interface {
+    /// Is it the loopback interface?
+    pub fn is_loopback(&self) -> bool {
+        self.link_address.is_none()
+    }
+}
+
+/// An address object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// `interface/name`.
+    pub object: String,
+    /// Where it came from.
+    pub kind: AddressKind,
+    /// The address and its prefix length; `None` while it is not known.
+    pub address: Option<(IpAddr, u8)>,
+    /// How it is.
+    pub state: AddressState,
+}
+
+/// Where an address comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressKind {
+    /// Given by the administrator: address and prefix length.
+    Static(IpAddr, u8),
+    /// The link-local address made of the link's address.
+    Addrconf,
+}
+
+/// How an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressState {
+    /// In use.
+    Ok,
+    /// The link is down, or has no address of its own yet.
+    Inaccessible,
+}
+
+/// A row of the tables of ARP and ND.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The interface.
+    pub interface: String,
+    /// Whose.
+    pub address: IpAddr,
+    /// Where; `None` while it is asked for.
+    pub link: Option<LinkAddress>,
+    /// What kind of row.
+    pub state: NeighbourState,
+}
+
+/// What kind of row of the tables of ARP and ND.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourState {
+    /// The interface's own address.
+    Local,
+    /// A group's mapping.
+    Group,
+    /// Learnt, and fresh.
+    Reachable,
+    /// Learnt a while ago.
+    Stale,
+    /// Being asked for.
+    Incomplete,
+}
+
+/// An echo request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PingSpec {
+    /// To whom.
+    pub to: IpAddr,
+    /// By which interface; the one whose subnet it is in if not said.
+    pub interface: Option<String>,
+    /// Bytes behind the ICMP header.
+    pub size: usize,
+    /// ICMP sequence number.
+    pub sequence: u16,
+    /// How long to wait for the answer.
+    pub patience: Duration,
+}
+
+/// What came of an echo request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Echo {
+    /// It was answered after so long.
+    Answered(Duration),
+    /// It was not.
+    Silence,
+}

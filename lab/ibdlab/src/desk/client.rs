@@ -1,0 +1,222 @@
+//! The side of the person: starts a lab, ends it, runs commands on its hosts.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
+
+use super::place::{Place, Presence};
+use super::privilege;
+use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, VERSION};
+use super::status;
+
+/// Names the lab whose hosts a command is for.
+const LAB: &str = "IBDLAB_LAB";
+/// Names the host.
+const HOST: &str = "IBDLAB_HOST";
+/// What a lab is called that nobody gave a name.
+pub const DEFAULT: &str = "lab";
+/// How long a lab may take to end.
+const DOWN_PATIENCE: Duration = Duration::from_secs(330);
+
+/// The lab a person means: the one named, the one they sit in, the only one that is up.
+///
+/// # Errors
+///
+/// None, or several.
+pub fn find(name: Option<&str>) -> Result<Place> {
+    if let Some(name) = name.map(str::to_owned).or_else(|| std::env::var(LAB).ok()) {
+        let place = Place::of(&name)?;
+        return match place.presence() {
+            Presence::Up => Ok(place),
+            Presence::Stale => bail!("the lab `{name}` is not up any more{}", last_words(&place)),
+            Presence::Absent => bail!("the lab `{name}` is not up: `ibdlab up SCENARIO --lab {name}`"),
+        };
+    }
+    let up: Vec<Place> = Place::all()?.into_iter().filter(|place| place.presence() == Presence::Up).collect();
+    match &up[..] {
+        [] => bail!("no lab is up: `ibdlab up SCENARIO` starts one"),
+        [place] => Ok(place.clone()),
+        several => {
+            let names: Vec<&str> = several.iter().map(Place::name).collect();
+            bail!("several labs are up, say which with --lab: {}", names.join(", "))
+        }
+    }
+}
+
+/// What a daemon wrote last.
+fn last_words(place: &Place) -> String {
+    let log = fs::read_to_string(place.log()).unwrap_or_default();
+    if log.trim().is_empty() { String::new() } else { format!(":\n{}", log.trim_end()) }
+}
+
+/// Starts the daemon with these arguments and waits until it is ready or has ended.
+///
+/// # Errors
+///
+/// What it said when it could not come up.
+pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()> {
+    if place.presence() == Presence::Up {
+        bail!("the lab `{}` is up already: `ibdlab down --lab {0}` ends it", place.name());
+    }
+    drop(place.claim()?);
+    let log = fs::File::create(place.log()).with_context(|| place.log().display().to_string())?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).arg("--foreground");
+    let mut daemon =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0).spawn()?;
+    let mut line = String::new();
+    if let Some(said) = daemon.stdout.take() {
+        BufReader::new(said).read_line(&mut line)?;
+    }
+    if line.is_empty() {
+        let words = last_words(place);
+        let _ = daemon.wait();
+        place.remove();
+        bail!("the lab did not come up{words}");
+    }
+    print!("{line}");
+    Ok(())
+}
+
+/// Ends a lab and waits until it has ended.
+///
+/// # Errors
+///
+/// It did not end, or not cleanly: what it said.
+pub fn down(place: &Place) -> Result<()> {
+    let log = place.log();
+    let mut words = fs::File::open(&log).ok();
+    ask(place, Request::Down, |_| {})?;
+    let deadline = Instant::now() + DOWN_PATIENCE;
+    while place.presence() == Presence::Up {
+        if Instant::now() > deadline {
+            bail!("the lab `{}` has not ended after {} s", place.name(), DOWN_PATIENCE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The file is gone with its directory; what was open can be read.
+    let said = words.as_mut().and_then(|words| std::io::read_to_string(words).ok()).unwrap_or_default();
+    match said.lines().rev().find(|line| line.starts_with("ibdlab: ")) {
+        None => Ok(()),
+        Some(line) => Err(anyhow!("the lab `{}` did not end well: {}", place.name(), &line[8..])),
+    }
+}
+
+/// The state of a lab, for a person or as JSON.
+///
+/// # Errors
+///
+/// It does not answer.
+pub fn show_status(place: &Place, json: bool) -> Result<()> {
+    let mut shown = Ok(());
+    ask(place, Request::Status, |answer| {
+        if let Answer::Status(status) = answer {
+            let text = if json { format!("{status:#}\n") } else { status::lines(status) };
+            shown = std::io::stdout().write_all(text.as_bytes());
+        }
+    })?;
+    Ok(shown?)
+}
+
+/// Runs a program with the commands of a host on its path; its exit code.
+///
+/// # Errors
+///
+/// There is no such program.
+pub fn exec(place: &Place, host: &str, program: &[OsString]) -> Result<i32> {
+    let Some((name, arguments)) = program.split_first() else { bail!("what to run?") };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(place.commands()).chain(std::env::split_paths(&path)))?;
+    let mut command = Command::new(name);
+    command.args(arguments).env("PATH", path).env(LAB, place.name()).env(HOST, host);
+    command.env("PS1", format!("{host}# "));
+    let status = command.status().with_context(|| format!("cannot run {}", name.display()))?;
+    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+}
+
+/// The name of a command, if this process was started by one's link.
+pub fn called_as(argument: &OsString) -> Option<String> {
+    let name = Path::new(argument).file_name()?.to_str()?;
+    let known = name == "ppriv" || admin::names().any(|command| command == name);
+    known.then(|| name.to_owned())
+}
+
+/// A command of illumos, run on the host that the environment names; its exit code.
+///
+/// # Errors
+///
+/// There is no lab, no host, or no command.
+pub fn command(name: &str, arguments: Vec<String>) -> Result<i32> {
+    if name == "ppriv" {
+        let (command, privileged) = privilege::parse(&arguments)?;
+        let mut less = Command::new(&command[0]);
+        less.args(&command[1..]);
+        if !privileged {
+            less.env(privilege::VARIABLE, "basic");
+        }
+        // Only a failure comes back.
+        return Err(less.exec()).with_context(|| command[0].clone());
+    }
+    let host = std::env::var(HOST).context("on which host? `ibdlab exec HOST -- COMMAND` says it")?;
+    let place = find(None)?;
+    let run = Run {
+        host,
+        arguments: std::iter::once(name.to_owned()).chain(arguments).collect(),
+        rows: rows(),
+        privileged: privilege::is_privileged(),
+        directory: std::env::current_dir()?.to_string_lossy().into_owned(),
+    };
+    let mut code = 1;
+    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+    ask(&place, Request::Run(run), |answer| match answer {
+        // Whoever reads may have had enough.
+        Answer::Out(text) => drop(out.write_all(text.as_bytes()).and_then(|()| out.flush())),
+        Answer::Err(text) => drop(err.write_all(text.as_bytes())),
+        Answer::Exit(exit) => code = *exit,
+        Answer::Status(_) | Answer::Refused(_) => {}
+    })?;
+    Ok(code)
+}
+
+/// Rows of the terminal on standard output.
+fn rows() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(24, |size| size.ws_row.into()).max(2)
+}
+
+/// Sends a request and passes every answer on. An interrupt is told to the daemon, which ends the command.
+fn ask(place: &Place, request: Request, mut heard: impl FnMut(&Answer)) -> Result<()> {
+    let gone = || format!("the lab `{}` does not answer", place.name());
+    let stream = UnixStream::connect(place.socket()).with_context(gone)?;
+    let mut writer = stream.try_clone()?;
+    protocol::send(&mut writer, &Hello { version: VERSION, request }).with_context(gone)?;
+    let mut signals = Signals::new([SIGINT]).context("signals")?;
+    let handle = signals.handle();
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            // A daemon that is gone ends the command as well.
+            let _ = writer.write_all(format!("{INTERRUPT}\n").as_bytes());
+        }
+    });
+    let mut reader = BufReader::new(stream);
+    loop {
+        let answer = protocol::receive(&mut reader).with_context(gone)?.ok_or_else(|| anyhow!(gone()))?;
+        heard(&answer);
+        match answer {
+            Answer::Out(_) | Answer::Err(_) => {}
+            Answer::Exit(_) | Answer::Status(_) => {
+                handle.close();
+                return Ok(());
+            }
+            Answer::Refused(why) => bail!(why),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The process behind a lab that is up.
+
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context, Result, bail};
+use fakekernel::{Config, Machine};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::host::DeskHost;
+use super::jobs::Jobs;
+use super::place::Place;
+use super::server::{self, Lab};
+use crate::report::SmKind;
+use crate::run::world::World;
+use crate::run::{Objects, Options};
+use crate::scenario::{ModuleOverride, Scenario};
+
+/// What a lab is made of.
+pub struct Plan {
+    pub place: Place,
+    pub scenario: Scenario,
+    pub sm: SmKind,
+    pub proto: PathBuf,
+    pub modules: Vec<ModuleOverride>,
+}
+
+/// Serves a lab until it is told to end; `ready` is called once its hosts have booted.
+///
+/// # Errors
+///
+/// What kept it from coming up; a halt of the machine, in its words; what hosts left behind when they halted.
+pub fn run(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
+    let _claim = plan.place.claim()?;
+    let place = plan.place.clone();
+    let result = serve(plan, ready);
+    place.remove();
+    result
+}
+
+fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
+    let Plan { place, scenario, sm, proto, modules } = plan;
+    let seed = scenario.seed;
+    let options = Options { sm, live: true, modules, ..Options::new(seed, proto) };
+    let objects = Objects::find(&scenario, &options)?;
+    place.make_commands(&std::env::current_exe()?, admin::names().chain(["ppriv"]))?;
+    // SIGTERM and its like are kept from here on; the lab ends in its own time.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals")?;
+    let machine = Machine::new(Config::live());
+    // Commands come from outside, so everybody waiting is no hang.
+    let _waker = machine.outside_waker();
+    let (on, shown): (_, Arc<OnceLock<Arc<Lab>>>) = (machine.clone(), Arc::default());
+    let lab = shown.clone();
+    let outcome = machine.run(move || -> Result<()> {
+        let world = World::build(&on, &scenario, objects.clone(), seed, None, sm)?;
+        let specs = scenario.host.iter().map(|spec| spec.get_ref());
+        let hosts = specs.zip(&world.hosts).map(|(spec, host)| {
+            let object = objects.path(&host.name, host.driver_name()).to_owned();
+            Arc::new(DeskHost::new(spec, host.kernel.clone(), object, place.state(&host.name), seed))
+        });
+        let lab_now = Arc::new(Lab {
+            name: place.name().to_owned(),
+            hosts: hosts.collect(),
+            jobs: Jobs::new(),
+            sm: if sm == SmKind::Opensm { "OpenSM" } else { "embedded" },
+            halted: OnceLock::new(),
+        });
+        let _ = lab.set(lab_now.clone());
+        let handle = signals.handle();
+        let ended = lab_now.clone();
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                ended.jobs.close();
+            }
+        });
+        let booted = boot(&lab_now, &place, ready);
+        if booted.is_ok() {
+            lab_now.jobs.serve();
+        }
+        handle.close();
+        let halted = lab_now.hosts.iter().try_for_each(|host| host.halt().with_context(|| host.name.clone()));
+        booted.and(halted).and(world.close())
+    });
+    match outcome {
+        Ok(result) => result,
+        Err(halt) => {
+            let why = halt.to_string();
+            if let Some(lab) = shown.get() {
+                let _ = lab.halted.set(why.clone());
+                // Clients whose command was under way are told.
+                std::thread::sleep(std::time::Duration::from_millis(500));
+            }
+            bail!("the machine has halted: {why}")
+        }
+    }
+}
+
+fn boot(lab: &Arc<Lab>, place: &Place, ready: impl FnOnce(&Lab)) -> Result<()> {
+    for host in &lab.hosts {
+        host.boot().with_context(|| host.name.clone())?;
+    }
+    lab.hosts.iter().for_each(|host| host.wait_for_ports());
+    let socket = place.socket();
+    let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
+    server::serve(listener, lab.clone());
+    ready(lab);
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! A host of the desk: from boot to halt as illumos does both.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use admin::{Exit, Session, System, Terminal};
+use anyhow::{Context, Result, anyhow, bail};
+use fakekernel::{Errno, Kernel, Module, Nanos, SleepMutex};
+use lab_gldv3::LinkState;
+use lab_ibtf::nexus::{self, Service};
+use smoltcp::wire::IpCidr;
+
+use super::ip::HostIp;
+use super::system::Process;
+use crate::scenario::{Driver, HostSpec, PropertyText};
+
+/// How long ports may take to come up before hosts go on without them.
+const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
+/// How long a driver may answer busy when it is to go.
+const BUSY_PATIENCE: Nanos = Nanos::from_secs(300);
+
+/// See the module's documentation.
+pub struct DeskHost {
+    pub name: String,
+    pub kernel: Kernel,
+    pub ip: HostIp,
+    /// The root of its files.
+    pub root: PathBuf,
+    pub driver: Driver,
+    /// Held while one of its files is changed.
+    pub files: SleepMutex<()>,
+    object: PathBuf,
+    pkey: u16,
+    addresses: Vec<(IpAddr, u8)>,
+    properties: BTreeMap<String, String>,
+}
+
+impl DeskHost {
+    pub fn new(spec: &HostSpec, kernel: Kernel, object: PathBuf, root: PathBuf, seed: u64) -> Self {
+        let cidr = |cidr: &IpCidr| (IpAddr::from(cidr.address()), cidr.prefix_len());
+        let text = |text: &PropertyText| match text {
+            PropertyText::Number(number) => number.to_string(),
+            PropertyText::Text(text) => text.clone(),
+        };
+        let properties = spec.properties.iter().map(|(name, value)| (name.clone(), text(value.get_ref())));
+        Self {
+            name: spec.name.get_ref().clone(),
+            ip: HostIp::new(&kernel, seed),
+            kernel,
+            root,
+            driver: spec.driver,
+            files: SleepMutex::new("the host's files", ()),
+            object,
+            pkey: *spec.pkey.get_ref(),
+            addresses: spec.addresses.get_ref().iter().map(|address| cidr(&address.0)).collect(),
+            properties: properties.collect(),
+        }
+    }
+
+    /// Drivers, links of the files, partitions, interfaces; on the first boot what the scenario says. On a thread of the machine.
+    ///
+    /// # Errors
+    ///
+    /// What kept the driver from coming. A link or an address that does not come is told in the log.
+    pub fn boot(self: &Arc<Self>) -> Result<()> {
+        let root = Process::root(self.clone());
+        admin::boot_links(&root);
+        let driver = self.load()?;
+        self.attach(&driver)?;
+        if self.first_boot(&root)? {
+            return Ok(());
+        }
+        for (link, why) in admin::boot_partitions(&root) {
+            eprintln!("{}: {link}: {why}", self.name);
+        }
+        for trouble in admin::boot_interfaces(&root) {
+            eprintln!("{}: {trouble}", self.name);
+        }
+        Ok(())
+    }
+
+    fn load(&self) -> Result<Module> {
+        let name = self.driver.name();
+        let module = self.kernel.load(&self.object, name, "drv").context("loading the driver")?;
+        module.install().map_err(|errno| anyhow!("{name} _init: {errno}"))?;
+        Ok(module)
+    }
+
+    /// Every node of the driver: ports for `ibp`, the P_Keys of ports for `ibd`.
+    fn attach(&self, module: &Module) -> Result<()> {
+        let service = match self.driver {
+            Driver::Ibd => Service::Ibd,
+            Driver::Ibp => Service::Ibp,
+        };
+        let machine = self.kernel.machine();
+        let deadline = machine.now() + PORT_PATIENCE;
+        let nodes = || nexus::nodes(&self.kernel).into_iter().filter(|node| node.service == service);
+        while nodes().next().is_none() && machine.now() < deadline {
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+        for node in nodes() {
+            self.kernel
+                .attach(module, &node.device)
+                .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
+        }
+        Ok(())
+    }
+
+    /// Name of the link that the scenario's addresses are for.
+    fn first_link(&self) -> String {
+        match self.driver {
+            Driver::Ibd => "ibd0".to_owned(),
+            Driver::Ibp => format!("p{:04X}.ibp0", self.pkey),
+        }
+    }
+
+    /// Does what the scenario says on a host that nobody has configured yet, by the commands that a person would use; false if
+    /// somebody has, or the scenario has nothing to say.
+    fn first_boot(self: &Arc<Self>, root: &Process) -> Result<bool> {
+        let configured = ["etc/dladm/datalink.conf", "etc/ipadm/ipadm.conf"];
+        if self.addresses.is_empty() || configured.iter().any(|file| root.read_file(file).is_some()) {
+            return Ok(false);
+        }
+        let link = self.first_link();
+        if self.driver == Driver::Ibp {
+            self.run(root, "dladm", &format!("create-part -f -l ibp0 -P {:04x} {link}", self.pkey))?;
+        }
+        for (name, value) in &self.properties {
+            self.run(root, "dladm", &format!("set-linkprop -p {name}={value} {link}"))?;
+        }
+        let mut words = Words::default();
+        let mut session = Session { system: root, terminal: &mut words };
+        if admin::first_configuration(&mut session, &link, &self.addresses) != Exit::OK {
+            bail!("{}", words.0.trim_end());
+        }
+        Ok(true)
+    }
+
+    fn run(&self, root: &Process, command: &str, line: &str) -> Result<()> {
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let mut words = Words::default();
+        let mut session = Session { system: root, terminal: &mut words };
+        match admin::run(&mut session, command, &arguments) {
+            Some(Exit::OK) => Ok(()),
+            _ => bail!("{}", words.0.trim_end()),
+        }
+    }
+
+    /// Waits until each cabled port is up, or for as long as that may take.
+    pub fn wait_for_ports(&self) {
+        let machine = self.kernel.machine();
+        let deadline = machine.now() + PORT_PATIENCE;
+        let up = || lab_gldv3::links(&self.kernel).iter().any(|link| link.state == LinkState::Up);
+        while !up() && machine.now() < deadline {
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+    }
+
+    /// Interfaces, partitions, instances, modules; then nothing may be left. On a thread of the machine.
+    ///
+    /// # Errors
+    ///
+    /// What would not go, or was left behind.
+    pub fn halt(&self) -> Result<()> {
+        self.ip.close();
+        for link in lab_gldv3::links(&self.kernel).iter().filter(|link| link.partition) {
+            self.while_busy(|| {
+                lab_gldv3::delete_partition(&self.kernel, &link.name).map_err(|error| error.errno)
+            })
+            .map_err(|errno| anyhow!("dladm delete-part {}: {errno}", link.name))?;
+        }
+        for name in [self.driver.name(), "mac_ib"] {
+            let Some(module) = self.kernel.module(name) else { continue };
+            self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {name}: {errno}"))?;
+            let left = self.kernel.resources().of(name, None);
+            if !left.is_empty() {
+                bail!("{name} left {left:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// EBUSY is an honest answer while a call to the SA or a lent buffer is out; it must not be the last one.
+    fn while_busy(&self, mut attempt: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+        let machine = self.kernel.machine();
+        let deadline = machine.now() + BUSY_PATIENCE;
+        loop {
+            match attempt() {
+                Err(Errno::EBUSY | Errno::ENOMEM) if machine.now() < deadline => {
+                    fakekernel::sleep(Nanos::from_millis(50));
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+/// What a command said when nobody sat at it.
+#[derive(Default)]
+struct Words(String);
+
+impl Terminal for Words {
+    fn out(&mut self, text: &str) {
+        self.0 += text;
+    }
+
+    fn err(&mut self, text: &str) {
+        self.0 += text;
+    }
+
+    fn rows(&self) -> usize {
+        24
+    }
+
+    fn interrupted(&self) -> bool {
+        false
+    }
+}

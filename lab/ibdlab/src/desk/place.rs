@@ -1,0 +1,173 @@
+//! Where a lab lives: its socket, its log and its commands in a private directory that goes with the session; what its hosts keep
+//! for good somewhere else.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Names the directory of all labs, instead of the user's own.
+const RUNTIME: &str = "IBDLAB_RUNTIME";
+/// Names the directory of all hosts' files, instead of the user's own.
+const STATE: &str = "IBDLAB_STATE";
+
+/// A lab's directories.
+#[derive(Clone, Debug)]
+pub struct Place {
+    name: String,
+    directory: PathBuf,
+    state: PathBuf,
+}
+
+/// Kept while a daemon serves the lab.
+#[derive(Debug)]
+pub struct Claim(#[allow(dead_code)] File);
+
+/// Whether a lab is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Up,
+    /// Its daemon is gone and has left its directory behind.
+    Stale,
+    Absent,
+}
+
+impl Place {
+    /// The directories of a lab of this name. The one for all labs is made, for this user alone.
+    ///
+    /// # Errors
+    ///
+    /// A name that is none; a directory that is somebody else's.
+    pub fn of(name: &str) -> Result<Self> {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > 32 || name.starts_with('.') || !name.chars().all(good) {
+            bail!("`{name}` is no name for a lab: expected up to 32 letters, digits, `-`, `_`, `.`");
+        }
+        let directory = root()?.join(name);
+        Ok(Self { name: name.to_owned(), state: state_root().join(name), directory })
+    }
+
+    /// The labs that there are, up or stale.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Place::of`].
+    pub fn all() -> Result<Vec<Self>> {
+        let mut names: Vec<String> =
+            fs::read_dir(root()?)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort();
+        Ok(names.iter().filter_map(|name| Self::of(name).ok()).collect())
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    /// The commands, as links to `ibdlab`.
+    pub fn commands(&self) -> PathBuf {
+        self.directory.join("bin")
+    }
+
+    /// The root of a host's own files.
+    pub fn state(&self, host: &str) -> PathBuf {
+        self.state.join(host)
+    }
+
+    /// Is there a daemon?
+    pub fn presence(&self) -> Presence {
+        let Ok(lock) = File::open(self.directory.join("lock")) else {
+            return if self.directory.exists() { Presence::Stale } else { Presence::Absent };
+        };
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => Presence::Up,
+            _ => Presence::Stale,
+        }
+    }
+
+    /// Takes the lab for this process; what a dead daemon left is cleared away. The claim ends with the process at the latest.
+    ///
+    /// # Errors
+    ///
+    /// The lab is up; the directory cannot be made.
+    pub fn claim(&self) -> Result<Claim> {
+        private(&self.directory)?;
+        let lock = self.directory.join("lock");
+        let file = File::options().create(true).append(true).open(&lock);
+        let file = file.with_context(|| lock.display().to_string())?;
+        if file.try_lock().is_err() {
+            bail!("the lab `{}` is up already: `ibdlab down --lab {}` ends it", self.name, self.name);
+        }
+        for left in [self.socket(), self.commands()] {
+            if left.is_dir() {
+                fs::remove_dir_all(&left)?
+            } else if left.exists() {
+                fs::remove_file(&left)?
+            }
+        }
+        Ok(Claim(file))
+    }
+
+    /// Makes the links by which the commands are called.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    pub fn make_commands(&self, program: &Path, names: impl Iterator<Item = &'static str>) -> Result<()> {
+        let directory = self.commands();
+        fs::create_dir(&directory).with_context(|| directory.display().to_string())?;
+        for name in names {
+            symlink(program, directory.join(name)).with_context(|| format!("the link {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the directory away. The hosts' files stay.
+    pub fn remove(&self) {
+        // What cannot be removed is found stale and removed by the next one to come.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// The user's number, by what the kernel says of this process.
+fn user() -> Result<u32> {
+    Ok(fs::metadata("/proc/self").context("/proc/self")?.uid())
+}
+
+/// A directory that nobody else may look into.
+fn private(directory: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.with_context(|| directory.display().to_string())?;
+    let metadata = fs::symlink_metadata(directory)?;
+    if !metadata.is_dir() || metadata.uid() != user()? || metadata.mode() & 0o077 != 0 {
+        bail!("{} is not a directory of this user alone", directory.display());
+    }
+    Ok(())
+}
+
+fn root() -> Result<PathBuf> {
+    let root = match (std::env::var_os(RUNTIME), std::env::var_os("XDG_RUNTIME_DIR")) {
+        (Some(own), _) => PathBuf::from(own),
+        (None, Some(session)) if Path::new(&session).is_dir() => Path::new(&session).join("ibdlab"),
+        _ => std::env::temp_dir().join(format!("ibdlab-{}", user()?)),
+    };
+    private(&root)?;
+    Ok(root)
+}
+
+fn state_root() -> PathBuf {
+    let home = || std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
+    match (std::env::var_os(STATE), std::env::var_os("XDG_STATE_HOME")) {
+        (Some(own), _) => own.into(),
+        (None, Some(state)) => Path::new(&state).join("ibdlab"),
+        _ => home().join(".local/state/ibdlab"),
+    }
+}

@@ -1,0 +1,99 @@
+//! What goes over a lab's socket: one request, then answers, each a line of JSON.
+
+use std::io::{BufRead, Write};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// Both sides are of one build, or say so.
+pub const VERSION: u32 = 1;
+
+/// The first line from a client.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Hello {
+    pub version: u32,
+    pub request: Request,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Run a command on a host.
+    Run(Run),
+    /// How is everybody?
+    Status,
+    /// End the lab.
+    Down,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Run {
+    pub host: String,
+    /// The command's name and its arguments.
+    pub arguments: Vec<String>,
+    /// Rows of the terminal.
+    pub rows: usize,
+    /// Has the process the privileges of root?
+    pub privileged: bool,
+    /// The directory that relative names of files are meant from.
+    pub directory: String,
+}
+
+/// What a client may say while its command runs.
+pub const INTERRUPT: &str = "interrupt";
+
+/// A line from the daemon. The last one is `Exit`, `Status` or `Refused`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    Out(String),
+    Err(String),
+    Exit(i32),
+    Status(serde_json::Value),
+    /// The request could not be carried out: why.
+    Refused(String),
+}
+
+/// Writes a line.
+///
+/// # Errors
+///
+/// What the socket says.
+pub fn send(to: &mut impl Write, what: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_string(what)?;
+    line.push('\n');
+    to.write_all(line.as_bytes())?;
+    to.flush()?;
+    Ok(())
+}
+
+/// Reads a line; `None` at the end.
+///
+/// # Errors
+///
+/// What the socket says, or that the line is not what was expected.
+pub fn receive<T: for<'de> Deserialize<'de>>(from: &mut impl BufRead) -> Result<Option<T>> {
+    let mut line = String::new();
+    if from.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    serde_json::from_str(&line).map(Some).with_context(|| format!("not understood: {}", line.trim_end()))
+}
+
+/// Reads a request.
+///
+/// # Errors
+///
+/// As for [`receive`]; a client of another version.
+pub fn request(from: &mut impl BufRead) -> Result<Option<Request>> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+    }
+    let Some(hello) = receive::<serde_json::Value>(from)? else { return Ok(None) };
+    let version = Version::deserialize(&hello).context("a request has a version")?.version;
+    if version != VERSION {
+        bail!("this lab speaks version {VERSION} of the protocol, the request is of version {version}");
+    }
+    Ok(Some(Hello::deserialize(hello).context("a request")?.request))
+}

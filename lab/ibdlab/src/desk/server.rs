@@ -1,0 +1,172 @@
+//! A lab's socket: a thread for each client.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use admin::{Exit, Session, Terminal};
+use anyhow::Result;
+
+use super::host::DeskHost;
+use super::jobs::Jobs;
+use super::protocol::{self, Answer, INTERRUPT, Request, Run};
+use super::status;
+use super::system::Process;
+
+/// How soon a client hears that the machine has halted.
+const ATTENTION: Duration = Duration::from_millis(100);
+
+/// What the daemon's threads have in common.
+pub struct Lab {
+    pub name: String,
+    pub hosts: Vec<Arc<DeskHost>>,
+    pub jobs: Jobs,
+    pub sm: &'static str,
+    /// Why the machine halted, if it did.
+    pub halted: OnceLock<String>,
+}
+
+/// Accepts clients for as long as the process lives.
+pub fn serve(listener: UnixListener, lab: Arc<Lab>) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let lab = lab.clone();
+            std::thread::spawn(move || {
+                // A client that is gone needs no answer.
+                let _ = converse(&stream, &lab);
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+}
+
+fn converse(stream: &UnixStream, lab: &Arc<Lab>) -> Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut writer = stream;
+    let request = match protocol::request(&mut reader) {
+        Ok(Some(request)) => request,
+        Ok(None) => return Ok(()),
+        Err(error) => return protocol::send(&mut writer, &Answer::Refused(format!("{error:#}"))),
+    };
+    let (answers, arrived) = channel();
+    let accepted = match request {
+        Request::Down => {
+            lab.jobs.close();
+            return protocol::send(&mut writer, &Answer::Exit(0));
+        }
+        Request::Status => {
+            let asked = lab.clone();
+            let Some(first) = lab.hosts.first() else { return Ok(()) };
+            lab.jobs.put(&first.kernel, move || {
+                // The client may have left.
+                let _ = answers.send(Answer::Status(status::of(&asked)));
+            })
+        }
+        Request::Run(run) => match start(run, lab, reader, answers) {
+            Ok(accepted) => accepted,
+            Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
+        },
+    };
+    if !accepted {
+        return protocol::send(&mut writer, &Answer::Refused("the lab is going down".into()));
+    }
+    pass_on(&mut writer, lab, &arrived)
+}
+
+/// Puts a command into the hands of its host.
+fn start(
+    run: Run,
+    lab: &Arc<Lab>,
+    reader: BufReader<UnixStream>,
+    answers: Sender<Answer>,
+) -> Result<bool, String> {
+    let Some(host) = lab.hosts.iter().find(|host| host.name == run.host).cloned() else {
+        let names: Vec<&str> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
+        return Err(format!("there is no host `{}`, expected one of {}", run.host, names.join(", ")));
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    listen(reader, interrupted.clone());
+    let kernel = host.kernel.clone();
+    let process = Process::new(host, lab.hosts.clone(), run.privileged, interrupted.clone());
+    let rows = run.rows;
+    Ok(lab.jobs.put(&kernel, move || {
+        let mut terminal = Remote { answers, rows, interrupted };
+        let mut session = Session { system: &process, terminal: &mut terminal };
+        let (name, arguments) = run.arguments.split_first().map_or(("", &[][..]), |(n, a)| (n, a));
+        let answer = match admin::run(&mut session, name, arguments) {
+            Some(Exit(code)) => Answer::Exit(code),
+            None => Answer::Refused(format!("the lab has no command `{name}`")),
+        };
+        // The client may have left.
+        let _ = terminal.answers.send(answer);
+    }))
+}
+
+/// Hears what the client has to say, or that it is gone.
+fn listen(mut reader: BufReader<UnixStream>, interrupted: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        while let Ok(1..) = reader.read_line(&mut line) {
+            if line.trim_end() == INTERRUPT {
+                break;
+            }
+            line.clear();
+        }
+        interrupted.store(true, Ordering::Relaxed);
+    });
+}
+
+fn pass_on(writer: &mut &UnixStream, lab: &Lab, arrived: &Receiver<Answer>) -> Result<()> {
+    loop {
+        match arrived.recv_timeout(ATTENTION) {
+            Ok(answer) => {
+                protocol::send(writer, &answer)?;
+                if !matches!(answer, Answer::Out(_) | Answer::Err(_)) {
+                    return Ok(());
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if lab.halted.get().is_none() => {}
+            Err(_) => {
+                let why = lab.halted.get().map_or("the command was ended", String::as_str);
+                return protocol::send(writer, &Answer::Refused(format!("the lab has halted: {why}")));
+            }
+        }
+    }
+}
+
+/// A client's terminal.
+struct Remote {
+    answers: Sender<Answer>,
+    rows: usize,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Terminal for Remote {
+    fn out(&mut self, text: &str) {
+        self.say(Answer::Out(text.to_owned()));
+    }
+
+    fn err(&mut self, text: &str) {
+        self.say(Answer::Err(text.to_owned()));
+    }
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+impl Remote {
+    fn say(&self, answer: Answer) {
+        let empty = matches!(&answer, Answer::Out(text) | Answer::Err(text) if text.is_empty());
+        if !empty && self.answers.send(answer).is_err() {
+            self.interrupted.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! [`admin::System`] on a host of the lab, as one process of it sees it.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use admin::{AddressKind, Echo, FileError, Interface, Kstat, Neighbour, PingSpec, Port, System};
+use fakekernel::genunix::{Cred, KstatId};
+use fakekernel::{Errno, Nanos};
+use lab_gldv3::{
+    Datalink, LinkSummary, PointedTo, PropertyId, PropertyInfo, PropertyValue, datalinks, dld_ioctl_with,
+};
+use lab_ibtf::nexus::{self, Service};
+
+use super::host::DeskHost;
+
+/// How soon a sleeping command notices that it was interrupted.
+const ATTENTION: Duration = Duration::from_millis(20);
+
+/// A process of a host.
+pub struct Process {
+    host: Arc<DeskHost>,
+    /// The other hosts, by whose names it calls them.
+    others: Vec<Arc<DeskHost>>,
+    privileged: bool,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Process {
+    /// One of the machine's own, as the boot methods are.
+    pub fn root(host: Arc<DeskHost>) -> Self {
+        Self { host, others: Vec::new(), privileged: true, interrupted: Arc::default() }
+    }
+
+    /// One that a person started.
+    pub const fn new(
+        host: Arc<DeskHost>,
+        others: Vec<Arc<DeskHost>>,
+        privileged: bool,
+        interrupted: Arc<AtomicBool>,
+    ) -> Self {
+        Self { host, others, privileged, interrupted }
+    }
+
+    fn allowed(&self) -> Result<(), Errno> {
+        if self.privileged { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// A path below the host's root; `None` for one that leads out of it.
+    fn path(&self, path: &str) -> Option<PathBuf> {
+        let parts = Path::new(path).components();
+        let inside: Option<PathBuf> = parts
+            .filter(|part| !matches!(part, Component::RootDir | Component::CurDir))
+            .map(|part| if let Component::Normal(name) = part { Some(name) } else { None })
+            .collect();
+        Some(self.host.root.join(inside?))
+    }
+}
+
+impl System for Process {
+    fn privileged(&self) -> bool {
+        self.privileged
+    }
+
+    fn datalinks(&self) -> Vec<Datalink> {
+        datalinks(&self.host.kernel)
+    }
+
+    fn links(&self) -> Vec<LinkSummary> {
+        lab_gldv3::links(&self.host.kernel)
+    }
+
+    fn create_datalink(
+        &self,
+        name: &str,
+        partition: bool,
+        properties: &[(PropertyId, PropertyValue)],
+    ) -> Result<u32, Errno> {
+        self.allowed()?;
+        lab_gldv3::create_datalink(&self.host.kernel, name, partition, properties)
+    }
+
+    fn destroy_datalink(&self, id: u32) {
+        lab_gldv3::destroy_datalink(&self.host.kernel, id);
+    }
+
+    fn rename_datalink(&self, id: u32, name: &str) -> Result<(), Errno> {
+        self.allowed()?;
+        lab_gldv3::rename_datalink(&self.host.kernel, id, name)
+    }
+
+    fn ioctl(
+        &self,
+        command: u32,
+        argument: &mut [u8],
+        pointed_to: Option<PointedTo<'_>>,
+    ) -> Result<i32, Errno> {
+        let cred = if self.privileged { Cred::ROOT } else { Cred::USER };
+        dld_ioctl_with(&self.host.kernel, cred, command, argument, pointed_to)
+    }
+
+    fn get_property(&self, link: &str, id: &PropertyId) -> Result<PropertyValue, Errno> {
+        lab_gldv3::get_property(&self.host.kernel, link, id)
+    }
+
+    fn set_property(&self, link: &str, id: &PropertyId, value: &PropertyValue) -> Result<(), Errno> {
+        self.allowed()?;
+        lab_gldv3::set_property(&self.host.kernel, link, id, value)
+    }
+
+    fn property_info(&self, link: &str, id: &PropertyId) -> Result<PropertyInfo, Errno> {
+        lab_gldv3::property_info(&self.host.kernel, link, id)
+    }
+
+    fn kstats(&self) -> Vec<KstatId> {
+        self.host.kernel.kstats()
+    }
+
+    fn read_kstat(&self, id: &KstatId) -> Result<Kstat, Errno> {
+        let kernel = &self.host.kernel;
+        let origin = kernel.kstat_origin(id).ok_or(Errno::ENOENT)?;
+        let values = kernel.scope(|| kernel.read_kstat(id))?;
+        Ok(Kstat {
+            class: origin.class,
+            created: Duration::from_nanos(origin.created.0),
+            read: Duration::from_nanos(fakekernel::now().0),
+            values,
+        })
+    }
+
+    fn ports(&self) -> Vec<Port> {
+        let nodes = nexus::nodes(&self.host.kernel).into_iter().filter(|node| node.service == Service::Ibp);
+        let attached = self.host.kernel.attached_instances(Service::Ibp.driver());
+        let port = |node: nexus::PortNode| Port {
+            hca: node.hca.0,
+            guid: node.port_guid.0,
+            configured: attached.contains(&node.device.instance()),
+        };
+        nodes.map(port).collect()
+    }
+
+    fn read_file(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.path(path)?).ok()
+    }
+
+    fn change_file(&self, path: &str, change: &mut dyn FnMut(String) -> String) -> Result<(), FileError> {
+        let path = self.path(path).ok_or_else(|| FileError(format!("{path}: outside the host's files")))?;
+        let _alone = self.host.files.lock();
+        replace(&path, change).map_err(|error| FileError(format!("{}: {error}", path.display())))
+    }
+
+    fn interfaces(&self) -> Vec<Interface> {
+        self.host.ip.interfaces()
+    }
+
+    fn plumb(&self, link: &str) -> Result<(), Errno> {
+        self.allowed()?;
+        self.host.ip.plumb(link)
+    }
+
+    fn unplumb(&self, interface: &str) -> Result<(), Errno> {
+        self.allowed()?;
+        self.host.ip.unplumb(interface)
+    }
+
+    fn add_address(&self, interface: &str, object: &str, kind: AddressKind) -> Result<(), Errno> {
+        self.allowed()?;
+        self.host.ip.add_address(interface, object, kind)
+    }
+
+    fn remove_address(&self, object: &str) -> Result<(), Errno> {
+        self.allowed()?;
+        self.host.ip.remove_address(object)
+    }
+
+    fn neighbours(&self) -> Vec<Neighbour> {
+        self.host.ip.neighbours()
+    }
+
+    fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno> {
+        self.host.ip.echo(spec)
+    }
+
+    fn resolve(&self, name: &str) -> Option<IpAddr> {
+        if name == "localhost" {
+            return Some(std::net::Ipv4Addr::LOCALHOST.into());
+        }
+        let mut all = std::iter::once(&self.host).chain(&self.others);
+        all.find(|host| host.name == name)?.ip.address()
+    }
+
+    fn wait(&self, span: Duration) -> bool {
+        let end = Instant::now() + span;
+        loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return true;
+            }
+            let left = end.saturating_duration_since(Instant::now()).min(ATTENTION);
+            if left.is_zero() {
+                return false;
+            }
+            fakekernel::sleep(Nanos(left.as_nanos() as u64));
+        }
+    }
+}
+
+/// Writes beside the file and puts that in its place, so that whoever reads sees the one or the other.
+fn replace(path: &Path, change: &mut dyn FnMut(String) -> String) -> std::io::Result<()> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        other => other?,
+    };
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let new = path.with_extension("new");
+    fs::write(&new, change(text))?;
+    fs::rename(&new, path)
+}
