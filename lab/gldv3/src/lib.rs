@@ -28,6 +28,7 @@ pub use client::{
     ReceiveQueue, Received, Snoop, Stream, TransmitError, create_datalink, create_partition, datalinks,
     delete_partition, destroy_datalink, dld_ioctl, dld_ioctl_as, dld_ioctl_with, get_property, keep_property,
     links, mac_statistics, private_properties, property_info, rename_datalink, set_property,
+    wait_for_properties,
 };
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};

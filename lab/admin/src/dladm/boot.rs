@@ -1,27 +1,66 @@
 //! What a machine does with the links of its files when it boots, and commands that wait for that.
 
+use std::time::Duration;
+
+use fakekernel::Errno;
 use lab_gldv3::{PropertyId, PropertyValue};
 
 use super::create_part::Request;
 use super::{die, known, linkprop};
-use crate::conf::{self, CLASS_PARTITION, CLASS_PHYSICAL, Line};
+use crate::conf::{self, CLASS_PARTITION, CLASS_PHYSICAL, Line, MEDIA_IB};
 use crate::part_ioctl;
 use crate::session::{Failure, Outcome, Session};
 use crate::status;
 use crate::system::System;
 
+/// How often, and after what time each, a busy link is tried again.
+const PATIENCE: usize = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Gives the management daemon the physical links of the file, with the properties that are to be set when they come. Before
 /// a driver attaches.
 pub fn boot_links(system: &dyn System) {
-    for line in conf::lines(system).iter().filter(|line| line.class() == CLASS_PHYSICAL) {
-        // A name that is none, or taken, keeps a link from nobody: the driver's own name is used then.
-        let _ = system.create_datalink(&line.name, false, &properties(line));
+    for line in devices(system) {
+        // A name that is none, or taken, keeps a link from nobody: it comes without its properties then.
+        let _ = system.create_datalink(device(&line), false, &properties(&line));
     }
 }
 
-/// `dladm up-part`: makes the partitions of the file that are not there. What did not come up, with the reason.
+/// The physical links of the file that can be there.
+fn devices(system: &dyn System) -> impl Iterator<Item = Line> {
+    let infiniband = |line: &Line| line.class() == CLASS_PHYSICAL && line.int("media") == Some(MEDIA_IB);
+    conf::lines(system).into_iter().filter(infiniband)
+}
+
+/// What a link is called until the daemon gives it its name.
+fn device(line: &Line) -> &str {
+    line.text_of("devname").unwrap_or(&line.name)
+}
+
+/// Gives the devices that have come the names that the file has for them.
+fn name_devices(system: &dyn System) -> Vec<(String, &'static str)> {
+    let renamed = devices(system).filter(|line| device(line) != line.name);
+    let mut failed = Vec::new();
+    for line in renamed {
+        let Some(link) = system.links().into_iter().find(|link| link.name == device(&line)) else { continue };
+        let mut named = system.rename_datalink(link.id, &line.name);
+        for _ in 0..PATIENCE {
+            // Its properties may still be on their way to the driver.
+            if named != Err(Errno::EBUSY) || system.wait(PAUSE) {
+                break;
+            }
+            named = system.rename_datalink(link.id, &line.name);
+        }
+        failed.extend(named.err().map(|errno| (line.name, status::of_errno(errno))));
+    }
+    failed
+}
+
+/// Once the drivers have attached: names the devices and makes the partitions of the file. What did not come up, with the reason.
 pub fn boot_partitions(system: &dyn System) -> Vec<(String, &'static str)> {
-    up_partitions(system, None)
+    let mut failed = name_devices(system);
+    failed.extend(up_partitions(system, None));
+    failed
 }
 
 pub(super) fn up_partitions(system: &dyn System, only: Option<&str>) -> Vec<(String, &'static str)> {

@@ -49,6 +49,11 @@ pub fn destroy_datalink(kernel: &Kernel, id: u32) {
     Gldv3::of(kernel).management.destroy(id);
 }
 
+/// Waits until every link that has come has the properties it was to have. User context.
+pub fn wait_for_properties(kernel: &Kernel) {
+    Gldv3::of(kernel).devnets.settle();
+}
+
 /// A part of a process's memory that an ioctl's argument points to.
 #[derive(Debug)]
 pub struct PointedTo<'a> {

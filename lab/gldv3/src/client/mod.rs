@@ -14,6 +14,7 @@ pub use admin::{
 };
 pub use datalink::{
     PointedTo, create_datalink, datalinks, destroy_datalink, dld_ioctl_with, rename_datalink,
+    wait_for_properties,
 };
 pub use held::Held;
 pub use partition::{create_partition, delete_partition};

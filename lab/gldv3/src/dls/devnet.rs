@@ -61,6 +61,14 @@ impl Devnets {
         }
     }
 
+    /// Waits until no link's properties are being set.
+    pub(crate) fn settle(&self) {
+        let mut links = self.links.lock();
+        while links.values().any(|devnet| devnet.property_task) {
+            links = self.changed.wait(links);
+        }
+    }
+
     fn end_property_task(&self, id: u32) {
         if let Some(devnet) = self.links.lock().get_mut(&id) {
             devnet.property_task = false;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Seek, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -68,7 +68,9 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
         bail!("the lab `{}` is up already: `ibdlab down --lab {0}` ends it", place.name());
     }
     drop(place.claim()?);
-    let log = fs::File::create(place.log()).with_context(|| place.log().display().to_string())?;
+    let log = fs::File::options().create(true).truncate(true).read(true).write(true).open(place.log());
+    let log = log.with_context(|| place.log().display().to_string())?;
+    let mut words = log.try_clone()?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments).arg("--foreground");
     let mut daemon =
@@ -78,10 +80,11 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
         BufReader::new(said).read_line(&mut line)?;
     }
     if line.is_empty() {
-        let words = last_words(place);
-        let _ = daemon.wait();
+        daemon.wait()?;
         place.remove();
-        bail!("the lab did not come up{words}");
+        // The file is gone with its directory; what is open can be read.
+        words.rewind()?;
+        bail!("the lab did not come up: {}", std::io::read_to_string(words)?.trim_end());
     }
     print!("{line}");
     Ok(())

@@ -75,6 +75,8 @@ impl DeskHost {
         for (link, why) in admin::boot_partitions(&root) {
             eprintln!("{}: {link}: {why}", self.name);
         }
+        // Properties are for links that nobody has open yet.
+        lab_gldv3::wait_for_properties(&self.kernel);
         for trouble in admin::boot_interfaces(&root) {
             eprintln!("{}: {trouble}", self.name);
         }

@@ -132,8 +132,12 @@ impl Place {
 
     /// Takes the directory away. The hosts' files stay.
     pub fn remove(&self) {
-        // What cannot be removed is found stale and removed by the next one to come.
-        let _ = fs::remove_dir_all(&self.directory);
+        // Out of the way in one step: somebody may be about to claim the name. What cannot be removed is found stale by the next
+        // one to come.
+        let gone = self.directory.with_file_name(format!(".{}.{}", self.name, std::process::id()));
+        if fs::rename(&self.directory, &gone).is_ok() {
+            let _ = fs::remove_dir_all(&gone);
+        }
     }
 }
 

@@ -175,9 +175,14 @@ fn deliver(shared: &Weak<Shared>, port: Guid, mad: Mad) {
 
 /// The adapters in the fabric as ibsim shall play them.
 fn topology(fabric: &Fabric) -> Result<Topology, SubnetError> {
-    let ports = fabric.subnet_ports();
+    let mut ports = fabric.subnet_ports();
+    // A port that has no cable is in nobody's subnet, unless it is all its adapter has.
+    ports.retain(|port| port.num.0 == 1 || port.attr.phys == fabric::PhysState::LinkUp);
     if let Some(second) = ports.iter().find(|port| port.num.0 > 1) {
-        return Err(SubnetError(format!("ibsim's adapters have one port; {} has more", second.node)));
+        return Err(SubnetError(format!(
+            "ibsim's adapters have one port; {} has another one with a cable",
+            second.node
+        )));
     }
     let adapter = |port: &fabric::subnet::PortView| Adapter {
         name: port.description.clone(),

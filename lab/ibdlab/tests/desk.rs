@@ -1,0 +1,302 @@
+//! Labs that stay up, and illumos's commands in them: scripts against what the original prints, refusals, what outlives a lab.
+//!
+//! These run on the wall clock and wait for conditions.
+
+mod lab;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lab::{Lab, root};
+
+/// The directory of scripts that have a lab of their own.
+fn scripts(kind: &str) -> PathBuf {
+    root().join("tests/admin").join(kind)
+}
+
+/// A device that the machine does not have any more, as its link is remembered.
+const REMOVED: &str = "net0\tclass=int,1;media=int,4;devname=string,e1000g0;\n";
+
+/// Every script of a directory on alice, each in a lab where nobody has configured anything. What comes first on bob stands beside it.
+fn run_scripts(kind: &str, sm: &str) {
+    let directory = scripts(kind);
+    let mut ran = 0;
+    let mut names: Vec<PathBuf> =
+        fs::read_dir(&directory).expect("scripts").flatten().map(|entry| entry.path()).collect();
+    names.sort();
+    for script in names.iter().filter(|name| name.extension().is_some_and(|extension| extension == "sh")) {
+        let lab = Lab::new();
+        lab.write("alice", "etc/dladm/datalink.conf", REMOVED);
+        lab.up(&directory.join("lab.toml"), &["--sm", sm]);
+        let before = script.with_extension("bob");
+        if before.exists() {
+            let (said, code) = lab.exec("bob", &["sh", path(&before)]);
+            assert_eq!((said.as_str(), code), ("", 0), "{}", before.display());
+        }
+        let (said, _) = lab.exec("alice", &["sh", path(script)]);
+        let expected = fs::read_to_string(script.with_extension("expected")).expect("what is expected");
+        assert_eq!(said, expected, "{} under {sm}:\n{said}", script.display());
+        lab.down();
+        ran += 1;
+    }
+    assert!(ran > 0, "no script in {}", directory.display());
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path of this tree")
+}
+
+#[test]
+fn scripts_print_what_illumos_prints() {
+    run_scripts("one-key", "embedded");
+    run_scripts("two-keys", "embedded");
+}
+
+#[test]
+fn scripts_print_the_same_under_opensm() {
+    run_scripts("one-key", "opensm");
+    run_scripts("two-keys", "opensm");
+}
+
+#[test]
+fn what_is_configured_for_good_outlives_the_lab_and_what_is_not_does_not() {
+    let lab = Lab::new();
+    let scenario = scripts("two-keys").join("lab.toml");
+    lab.up(&scenario, &[]);
+    for line in [
+        "dladm create-part -l ibp0 -P ffff pFFFF.ibp0",
+        "dladm create-part -t -l ibp0 -P 8001 p8001.ibp0",
+        "dladm set-linkprop -p _ibd_num_ah=1024 pFFFF.ibp0",
+        "dladm set-linkprop -t -p _ibd_hash_size=64 pFFFF.ibp0",
+        "dladm rename-link pFFFF.ibp0 ib0",
+        "dladm rename-link ibp1 spare1",
+        "ipadm create-if ib0",
+        "ipadm create-addr -T static -a 10.0.0.1/24 ib0/v4",
+        "ipadm create-addr -t -T static -a 10.0.1.1/24 ib0/other",
+        "ipadm create-addr -T addrconf ib0/v6",
+    ] {
+        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
+    }
+    let shown = |line: &str| lab.run("alice", line).0;
+    assert_eq!(shown("dladm show-part -p -o link,pkey,flags"), "ib0:FFFF:----\np8001.ibp0:8001:----\n");
+    assert_eq!(shown("ipadm show-addr -p -o addrobj,addr ib0/other"), "ib0/other:10.0.1.1/24\n");
+    assert_eq!(shown("dladm show-phys -p -o link,device spare1"), "spare1:ibp1\n");
+    lab.down();
+    lab.up(&scenario, &[]);
+    assert_eq!(shown("dladm show-part -p -o link,pkey,flags"), "ib0:FFFF:----\n");
+    let properties = "dladm show-linkprop -c -o property,value -p _ibd_num_ah,_ibd_hash_size ib0";
+    assert_eq!(shown(properties), "_ibd_num_ah:1024\n_ibd_hash_size:32\n");
+    assert_eq!(shown("dladm show-phys -p -o link,device spare1"), "spare1:ibp1\n");
+    let addresses = "ipadm show-addr -p -o addrobj,type,state ib0/";
+    assert_eq!(shown(addresses), "ib0/v4:static:ok\nib0/v6:addrconf:ok\n");
+    let line = "dladm delete-part ib0";
+    assert_eq!(lab.run("alice", line).1, 1, "it is in use");
+    assert_eq!(lab.run("alice", "ipadm delete-if ib0"), (String::new(), 0));
+    assert_eq!(lab.run("alice", line), (String::new(), 0));
+    lab.down();
+    lab.up(&scenario, &[]);
+    assert_eq!(shown("dladm show-part -p -o link"), "");
+    assert_eq!(shown("ipadm show-addr -p -o addrobj"), "lo0/v4\nlo0/v6\n");
+    lab.down();
+}
+
+#[test]
+fn a_first_boot_gives_the_scenario_s_addresses_and_hosts_reach_each_other() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    lab.until("bob answers", || lab.run("alice", "ping bob 1") == ("bob is alive\n".into(), 0));
+    let (status, _) = lab.ibdlab(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!(status["hosts"][1]["links"][1]["addresses"][0], "10.0.0.2/24");
+    assert!(status["hosts"][0]["links"][2]["in"].as_u64() > Some(0), "{status}");
+    lab.down();
+}
+
+#[test]
+fn several_labs_are_told_apart_and_a_dead_one_is_cleared_away() {
+    let lab = Lab::new();
+    let scenario = root().join("scenarios/desk.toml");
+    lab.up(&scenario, &["--lab", "one"]);
+    lab.up(&scenario, &["--lab", "two"]);
+    let (said, code) = lab.ibdlab(&["up", path(&scenario), "--lab", "one"]);
+    assert!(code == 1 && said.contains("the lab `one` is up already"), "{said}");
+    let (said, code) = lab.ibdlab(&["exec", "alice", "--", "dladm", "show-ib"]);
+    assert!(code == 1 && said.contains("several labs are up, say which with --lab: one, two"), "{said}");
+    let (said, code) = lab.ibdlab(&["exec", "--lab", "two", "carol", "--", "dladm", "show-ib"]);
+    assert!(code == 1 && said.contains("there is no host `carol`, expected one of alice, bob"), "{said}");
+    lab.kill("one");
+    let (said, code) = lab.ibdlab(&["exec", "--lab", "one", "alice", "--", "dladm", "show-ib"]);
+    assert!(code == 1 && said.contains("the lab `one` is not up any more"), "{said}");
+    lab.up(&scenario, &["--lab", "one"]);
+    for name in ["one", "two"] {
+        assert_eq!(lab.ibdlab(&["down", "--lab", name]), (String::new(), 0));
+    }
+    let (said, code) = lab.ibdlab(&["status"]);
+    assert!(code == 1 && said.contains("no lab is up"), "{said}");
+}
+
+#[test]
+fn a_signal_ends_a_lab_as_down_does() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    let log = lab.log("lab");
+    lab.terminate("lab");
+    lab.until("it has ended", || lab.ibdlab(&["status"]).1 == 1);
+    assert_eq!(std::io::read_to_string(log).expect("the log"), "", "nothing was left behind");
+}
+
+/// A command line that is refused, what it says, and its exit code.
+type Refusal = (&'static str, &'static str, i32);
+
+const REFUSALS: [Refusal; 36] = [
+    // Names of links.
+    ("dladm create-part -l ibp9 -P ffff p1", "dladm: invalid link name 'ibp9'", 1),
+    (
+        "dladm create-part -l pFFFF.ibp0 -P ffff p1",
+        "dladm: partition ffff creation over pFFFF.ibp0 failed: operation not supported",
+        1,
+    ),
+    ("dladm create-part -l ibp0 -P ffff 1p", "dladm: Invalid link name '1p'", 1),
+    ("dladm create-part -l ibp0 -P ffff p01", "dladm: Invalid link name 'p01'", 1),
+    ("dladm create-part -l ibp0 -P ffff name-1", "dladm: Invalid link name 'name-1'", 1),
+    (
+        "dladm create-part -l ibp0 -P ffff a2345678901234567890123456789012",
+        "dladm: Invalid link name 'a2345678901234567890123456789012'",
+        1,
+    ),
+    ("dladm delete-part p9", "dladm: invalid link name 'p9'", 1),
+    ("dladm delete-part ibp0", "dladm: ibp0: partition deletion failed: invalid argument", 1),
+    ("dladm show-link xyz0", "dladm: link xyz0 is not valid: object not found", 1),
+    ("dladm show-phys pFFFF.ibp0", "dladm: failed to show physical link pFFFF.ibp0: invalid argument", 1),
+    ("dladm show-part ibp0", "dladm: failed to show IB partition 'ibp0': invalid argument", 1),
+    ("dladm show-ib pFFFF.ibp0", "dladm: failed to show IB Phys link 'pFFFF.ibp0': invalid argument", 1),
+    ("dladm rename-link pFFFF.ibp0 ibp0", "dladm: rename operation failed: object already exists", 1),
+    ("dladm rename-link pFFFF.ibp0 ib0", "dladm: rename operation failed: link busy", 1),
+    // P_Keys.
+    (
+        "dladm create-part -l ibp0 -P 8000 p1",
+        "dladm: partition 8000 creation over ibp0 failed: invalid PKEY",
+        1,
+    ),
+    ("dladm create-part -l ibp0 -P ffffz p1", "dladm: Invalid pkey", 1),
+    ("dladm create-part -l ibp0 -P -1 p1", "dladm: Invalid pkey", 1),
+    (
+        "dladm create-part -l ibp0 -P 8002 p1",
+        "dladm: partition 8002 creation over ibp0 failed: PKEY is not present on the port",
+        1,
+    ),
+    (
+        "dladm create-part -l ibp0 -P ffff pFFFF.ibp0",
+        "dladm: partition ffff creation over ibp0 failed: object already exists",
+        1,
+    ),
+    (
+        "dladm create-part -l ibp1 -P ffff p1",
+        "dladm: partition ffff creation over ibp1 failed: port is down",
+        1,
+    ),
+    // A property that fails takes the partition with it.
+    (
+        "dladm create-part -l ibp0 -P ffff -p linkmode=cm p1",
+        "dladm: partition ffff creation over ibp0 failed: operation not supported",
+        1,
+    ),
+    ("dladm create-part -l ibp0 -P ffff -p linkmode p1", "dladm: invalid IB partition property", 1),
+    (
+        "dladm set-linkprop -p mtu=1500 pFFFF.ibp0",
+        "dladm: warning: cannot set link property 'mtu' on 'pFFFF.ibp0': operation not supported",
+        1,
+    ),
+    (
+        "dladm set-linkprop -p state=down pFFFF.ibp0",
+        "dladm: warning: cannot set link property 'state' on 'pFFFF.ibp0': read-only property",
+        1,
+    ),
+    // In use.
+    ("dladm delete-part pFFFF.ibp0", "dladm: pFFFF.ibp0: partition deletion failed: link busy", 1),
+    // Without the privilege.
+    (
+        "ppriv -e -s A-sys_dl_config dladm create-part -l ibp0 -P 8001 p1",
+        "dladm: partition 8001 creation over ibp0 failed: permission denied",
+        1,
+    ),
+    (
+        "ppriv -e -s A=basic dladm delete-part pFFFF.ibp0",
+        "dladm: pFFFF.ibp0: partition deletion failed: permission denied",
+        1,
+    ),
+    (
+        "ppriv -e -s A=basic dladm set-linkprop -p _ibd_num_ah=64 pFFFF.ibp0",
+        "dladm: warning: cannot set link property '_ibd_num_ah' on 'pFFFF.ibp0': permission denied",
+        1,
+    ),
+    (
+        "ppriv -e -s A=basic ipadm delete-if pFFFF.ibp0",
+        "ipadm: Could not delete pFFFF.ibp0: Permission denied",
+        1,
+    ),
+    // Options.
+    ("dladm show-part -p", "dladm: -p requires -o", 1),
+    ("dladm show-link -p -o nothing", "dladm: unknown output field: `nothing'", 1),
+    // Addresses.
+    (
+        "ipadm create-addr -T static -a 10.0.0.1/24 pFFFF.ibp0/v4",
+        "ipadm: Could not create address: Address object already exists",
+        1,
+    ),
+    (
+        "ipadm create-addr -T static -a 10.0.0.300/24 pFFFF.ibp0/v5",
+        "ipadm: Could not create address: Invalid argument provided",
+        1,
+    ),
+    (
+        "ipadm create-addr -T static -a 10.0.0.3/24 ibp9/v4",
+        "ipadm: Could not create address: Interface does not exist",
+        1,
+    ),
+    ("ipadm delete-addr pFFFF.ibp0/v9", "ipadm: could not delete address: Object not found", 1),
+    ("ping nobody", "ping: unknown host nobody", 1),
+];
+
+#[test]
+fn what_is_refused_says_why_and_leaves_everything_as_it_was() {
+    let lab = Lab::new();
+    lab.up(&scripts("two-keys").join("lab.toml"), &[]);
+    for line in [
+        "dladm create-part -l ibp0 -P ffff pFFFF.ibp0",
+        "ipadm create-if pFFFF.ibp0",
+        "ipadm create-addr -T static -a 10.0.0.1/24 pFFFF.ibp0/v4",
+    ] {
+        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
+    }
+    lab.until("the link is up", || lab.run("alice", "dladm show-part -p -o state pFFFF.ibp0").0 == "up\n");
+    let state = || {
+        let links = lab.run("alice", "dladm show-link -p -o link,class,mtu,state,over").0;
+        let parts = lab.run("alice", "dladm show-part -P -p -o link,pkey,over").0;
+        let properties =
+            lab.run("alice", "dladm show-linkprop -c -o property,value -p _ibd_num_ah,linkmode pFFFF.ibp0").0;
+        let addresses = lab.run("alice", "ipadm show-addr -p -o addrobj,addr").0;
+        let files = ["etc/dladm/datalink.conf", "etc/ipadm/ipadm.conf"].map(|file| lab.read("alice", file));
+        (links, parts, properties, addresses, files)
+    };
+    let before = state();
+    for (line, words, code) in REFUSALS {
+        assert_eq!(lab.run("alice", line), (format!("{words}\n"), code), "{line}");
+        assert_eq!(state(), before, "{line}");
+    }
+    // Those that print a usage.
+    for line in [
+        "dladm create-part -P ffff p1",
+        "dladm create-part -l ibp0 p1",
+        "dladm delete-part",
+        "dladm nonsense",
+        "ipadm create-if",
+        "kstat -p -z",
+        "dladm show-part -l",
+    ] {
+        let (said, code) = lab.run("alice", line);
+        assert!(code != 0 && said.to_lowercase().contains("usage:"), "{line}: {said}");
+        assert_eq!(state(), before, "{line}");
+    }
+    lab.down();
+}

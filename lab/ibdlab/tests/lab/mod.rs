@@ -1,0 +1,128 @@
+//! A lab of a test: `ibdlab` with directories of its own.
+#![allow(dead_code)] // Each test file uses its part.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Its labs end with it.
+pub struct Lab {
+    directory: tempfile::TempDir,
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn runtime(&self) -> PathBuf {
+        self.directory.path().join("run")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ibdlab"));
+        command.args(arguments).current_dir(root());
+        command
+            .env("IBDLAB_RUNTIME", self.runtime())
+            .env("IBDLAB_STATE", self.directory.path().join("state"));
+        command.env_remove("IBDLAB_LAB").env_remove("IBDLAB_HOST").stdin(Stdio::null());
+        command
+    }
+
+    /// What it writes, to either stream, and its exit code.
+    pub fn ibdlab(&self, arguments: &[&str]) -> (String, i32) {
+        let output = self.command(arguments).output().expect("ibdlab starts");
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (said.concat(), output.status.code().unwrap_or(-1))
+    }
+
+    pub fn up(&self, scenario: &Path, more: &[&str]) {
+        let scenario = scenario.to_str().expect("a path of this tree");
+        let (said, code) = self.ibdlab(&[&["up", scenario], more].concat());
+        assert!(code == 0 && said.contains(" is up: alice"), "{said}");
+    }
+
+    pub fn down(&self) {
+        assert_eq!(self.ibdlab(&["down"]), (String::new(), 0));
+    }
+
+    pub fn exec(&self, host: &str, words: &[&str]) -> (String, i32) {
+        self.ibdlab(&[&["exec", host, "--"], words].concat())
+    }
+
+    /// A command line whose words are divided by blanks.
+    pub fn run(&self, host: &str, line: &str) -> (String, i32) {
+        self.exec(host, &line.split(' ').collect::<Vec<_>>())
+    }
+
+    fn file(&self, host: &str, file: &str) -> PathBuf {
+        self.directory.path().join("state/lab").join(host).join(file)
+    }
+
+    /// A file of a host's root, before the lab comes up.
+    pub fn write(&self, host: &str, file: &str, text: &str) {
+        let file = self.file(host, file);
+        fs::create_dir_all(file.parent().expect("a directory")).expect("made");
+        fs::write(file, text).expect("written");
+    }
+
+    pub fn read(&self, host: &str, file: &str) -> String {
+        fs::read_to_string(self.file(host, file)).unwrap_or_default()
+    }
+
+    pub fn log(&self, lab: &str) -> File {
+        File::open(self.runtime().join(lab).join("log")).expect("the log")
+    }
+
+    /// Waits until it holds.
+    pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The daemon of a lab: its command line has the name, its environment this directory.
+    fn daemon(&self, lab: &str) -> Option<String> {
+        let mine = format!("IBDLAB_RUNTIME={}", self.runtime().display());
+        fs::read_dir("/proc").expect("/proc").flatten().find_map(|process| {
+            let text = |name: &str| fs::read_to_string(process.path().join(name)).unwrap_or_default();
+            let serves = text("cmdline").contains("--foreground") && text("environ").contains(&mine);
+            let named = lab == "lab" || text("cmdline").contains(&format!("\0{lab}\0"));
+            (serves && named).then(|| process.file_name().to_string_lossy().into_owned())
+        })
+    }
+
+    fn signal(&self, lab: &str, signal: &str) {
+        let daemon = self.daemon(lab).expect("the lab is up");
+        let _ = Command::new("kill").args([signal, &daemon]).status().expect("kill");
+    }
+
+    pub fn terminate(&self, lab: &str) {
+        self.signal(lab, "-TERM");
+    }
+
+    pub fn kill(&self, lab: &str) {
+        self.signal(lab, "-KILL");
+        self.until("it is dead", || self.daemon(lab).is_none());
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for lab in fs::read_dir(self.runtime()).into_iter().flatten().flatten() {
+            let name = lab.file_name().to_string_lossy().into_owned();
+            if let Some(daemon) = self.daemon(&name) {
+                let _ = Command::new("kill").args(["-KILL", &daemon]).status();
+            }
+        }
+    }
+}
