@@ -39,6 +39,7 @@ struct HcaInner {
     ahs: AtomicU32,
     gone: AtomicBool,
     late_interrupts: Mutex<Option<(Nanos, Nanos)>>,
+    sends_hang: AtomicBool,
 }
 
 #[derive(Default)]
@@ -90,6 +91,7 @@ impl Hca {
             ahs: AtomicU32::new(0),
             gone: AtomicBool::new(false),
             late_interrupts: Mutex::new(None),
+            sends_hang: AtomicBool::new(false),
         }))
     }
 
@@ -151,6 +153,16 @@ impl Hca {
     /// Makes a later call of this kind fail.
     pub fn inject(&self, call: Call, injection: Injection) {
         self.0.calls.inject(call, injection);
+    }
+
+    /// From now on sends leave and are never completed: neither they nor what is posted to the same queue pair after them, also
+    /// when this is over. A queue pair's end flushes them.
+    pub fn set_sends_hang(&self, hang: bool) {
+        self.0.sends_hang.store(hang, Ordering::SeqCst);
+    }
+
+    pub(crate) fn sends_hang(&self) -> bool {
+        self.0.sends_hang.load(Ordering::SeqCst)
     }
 
     /// Every completion interrupt comes late by `min..=max`; `None` restores prompt ones.

@@ -261,6 +261,11 @@ impl Hca {
                 self.send_datagram(qp, port, &job, payload);
             }
         }
+        if self.sends_hang() {
+            // Whoever flushes the queue pair finds it waiting.
+            qp.0.core.lock().unwrap().sq.park(seq, job);
+            return;
+        }
         let mut effects = Effects::default();
         {
             let mut core = qp.0.core.lock().unwrap();

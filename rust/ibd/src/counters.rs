@@ -1,14 +1,18 @@
 //! What a link counts. Every packet is in exactly one of "sent" and the transmit drops, or "received" and the receive drops.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use gldv3::Stat;
 use ibtf::Status;
 use ipoib::Cast;
 use ipoib::header::{GRH_LEN, Rejected};
+use ipoib::link::{self, BroadcastState, WaitsFor};
 use ipoib::paths;
 use kernel::counter::{CacheLine, Counter, sum};
 use kernel::kstat::Source;
+
+use crate::probes;
 
 /// Why a packet to send was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +105,7 @@ impl Traffic {
 /// What the transmit side writes.
 #[derive(Default)]
 pub(crate) struct TxCounters {
+    link: i32,
     sent: Traffic,
     drops: [Counter; TX_DROPS],
     /// Packets given back to the MAC layer for want of a slot; they come again.
@@ -109,6 +114,8 @@ pub(crate) struct TxCounters {
     pub(crate) failed: Counter,
     /// Packets the adapter was given where they are, without a copy.
     pub(crate) mapped: Counter,
+    /// Queue pairs replaced because they did not complete sends.
+    pub(crate) timeouts: Counter,
 }
 
 impl TxCounters {
@@ -119,18 +126,22 @@ impl TxCounters {
 
     /// A packet that goes no further.
     pub(crate) fn dropped(&self, reason: TxDrop) {
-        self.drops[reason as usize].increment();
+        self.dropped_many(reason, 1);
     }
 
     /// Several packets that go no further.
     pub(crate) fn dropped_many(&self, reason: TxDrop, packets: usize) {
-        self.drops[reason as usize].add(packets as u64);
+        if packets != 0 {
+            self.drops[reason as usize].add(packets as u64);
+            probes::tx_drop(self.link, Counters::NAMES[reason as usize], packets);
+        }
     }
 }
 
 /// What the receive side writes.
 #[derive(Default)]
 pub(crate) struct RxCounters {
+    link: i32,
     received: Traffic,
     drops: [Counter; RX_DROPS],
     /// Frames passed up in the adapter's own buffer.
@@ -150,6 +161,7 @@ impl RxCounters {
     /// A frame that goes no further.
     pub(crate) fn dropped(&self, reason: RxDrop) {
         self.drops[reason as usize].increment();
+        probes::rx_drop(self.link, Counters::NAMES[TX_DROPS + reason as usize]);
     }
 }
 
@@ -165,6 +177,18 @@ pub(crate) enum Asked {
     Leave,
     /// Which groups there are.
     Query,
+}
+
+impl Asked {
+    /// As probes and the log have it.
+    pub(crate) fn name(self) -> &'static CStr {
+        match self {
+            Self::Path => c"path",
+            Self::Join => c"join",
+            Self::Leave => c"leave",
+            Self::Query => c"query",
+        }
+    }
 }
 
 const QUESTIONS: usize = Asked::Query as usize + 1;
@@ -185,10 +209,68 @@ impl SaCounters {
     }
 
     /// And this came of it.
-    pub(crate) fn note<T>(&self, what: Asked, result: &Result<T, Status>) {
+    pub(crate) fn note(&self, what: Asked, result: Result<(), Status>) {
         if let Err(status) = result {
             self.failed[what as usize].increment();
             self.last_failure.store(status.get(), Ordering::Relaxed);
+        }
+    }
+
+    /// `ibt_status_t` of the last failure; 0 if there was none.
+    pub(crate) fn last_failure(&self) -> u32 {
+        self.last_failure.load(Ordering::Relaxed)
+    }
+}
+
+/// How the link is, for whoever reads statistics; the control thread writes it.
+#[derive(Default)]
+pub(crate) struct State {
+    link: AtomicU32,
+    broadcast: AtomicU32,
+}
+
+impl State {
+    pub(crate) fn show(&self, link: LinkState, broadcast: BroadcastState) {
+        self.link.store(link as u32, Ordering::Relaxed);
+        self.broadcast.store(broadcast as u32, Ordering::Relaxed);
+    }
+}
+
+/// What a link is or waits for; the numbers are those of the kstat `link_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum LinkState {
+    Stopped = 0,
+    Port = 1,
+    PKey = 2,
+    BroadcastGroup = 3,
+    QueuePair = 4,
+    Up = 5,
+}
+
+impl From<link::Status> for LinkState {
+    fn from(status: link::Status) -> Self {
+        match status {
+            link::Status::Stopped => Self::Stopped,
+            link::Status::Down(WaitsFor::Port) => Self::Port,
+            link::Status::Down(WaitsFor::PKey) => Self::PKey,
+            link::Status::Down(WaitsFor::BroadcastGroup) => Self::BroadcastGroup,
+            link::Status::Down(WaitsFor::QueuePair) => Self::QueuePair,
+            link::Status::Up(_) => Self::Up,
+        }
+    }
+}
+
+impl LinkState {
+    /// As properties, probes and the log have it.
+    pub(crate) fn name(self) -> &'static CStr {
+        match self {
+            Self::Stopped => c"stopped",
+            Self::Port => c"waits for port",
+            Self::PKey => c"waits for P_Key",
+            Self::BroadcastGroup => c"waits for broadcast group",
+            Self::QueuePair => c"waits for queue pair",
+            Self::Up => c"up",
         }
     }
 }
@@ -196,12 +278,21 @@ impl SaCounters {
 /// All counters of a link; they live as long as it is attached, over any number of starts.
 #[derive(Default)]
 pub(crate) struct Counters {
+    pub(crate) state: State,
     pub(crate) tx: CacheLine<TxCounters>,
     pub(crate) rx: CacheLine<RxCounters>,
     pub(crate) sa: CacheLine<SaCounters>,
 }
 
 impl Counters {
+    /// Those of the link with this number.
+    pub(crate) fn of(link: i32) -> Self {
+        let mut counters = Self::default();
+        counters.tx.0.link = link;
+        counters.rx.0.link = link;
+        counters
+    }
+
     /// The MAC layer's view; `None` for what is not counted here.
     pub(crate) fn stat(&self, stat: Stat) -> Option<u64> {
         let (tx, rx) = (&self.tx.0, &self.rx.0);
@@ -226,7 +317,7 @@ impl Counters {
 
 /// The named statistics of a link: every reason on its own.
 impl Source for Counters {
-    const NAMES: &'static [&'static core::ffi::CStr] = &[
+    const NAMES: &'static [&'static CStr] = &[
         c"tx_drop_link_down",
         c"tx_drop_malformed",
         c"tx_drop_bad_destination",
@@ -245,6 +336,7 @@ impl Source for Counters {
         c"tx_put_off",
         c"tx_failed",
         c"tx_mapped",
+        c"tx_timeouts",
         c"rx_lent",
         c"rx_copied",
         c"rx_left",
@@ -257,17 +349,22 @@ impl Source for Counters {
         c"sa_leaves_failed",
         c"sa_queries_failed",
         c"sa_last_failure",
+        c"link_state",
+        c"broadcast_state",
     ];
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
         let (tx, rx) = (&self.tx, &self.rx);
-        let rest = [&tx.put_off, &tx.failed, &tx.mapped, &rx.lent, &rx.copied, &rx.left];
+        let rest = [&tx.put_off, &tx.failed, &tx.mapped, &tx.timeouts, &rx.lent, &rx.copied, &rx.left];
         let sa = self.sa.asked.iter().chain(&self.sa.failed);
         let all = self.tx.drops.iter().chain(&self.rx.drops).chain(rest).chain(sa);
         for (index, counter) in all.enumerate() {
             values(index, counter.get());
         }
-        values(Self::NAMES.len() - 1, self.sa.last_failure.load(Ordering::Relaxed).into());
+        let shown = [&self.sa.last_failure, &self.state.link, &self.state.broadcast];
+        for (index, number) in (Self::NAMES.len() - shown.len()..).zip(shown) {
+            values(index, number.load(Ordering::Relaxed).into());
+        }
     }
 }
 
@@ -280,7 +377,7 @@ mod tests {
         let mut seen = std::vec::Vec::new();
         Counters::default().read(&mut |index, _| seen.push(index));
         assert!(seen.into_iter().eq(0..Counters::NAMES.len()));
-        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 6 + 2 * QUESTIONS + 1);
+        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 7 + 2 * QUESTIONS + 3);
     }
 
     #[test]

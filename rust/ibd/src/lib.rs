@@ -17,6 +17,7 @@ mod list;
 mod node;
 mod partition;
 mod port;
+mod probes;
 mod ring;
 
 use ipoib::Instant;

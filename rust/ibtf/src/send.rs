@@ -92,6 +92,9 @@ pub struct SendQueue<T: Send + Sync + 'static> {
     /// Sends since the last signalled one, and whether one is among them whose memory is to come back soon.
     unsignalled: u32,
     must_signal: bool,
+    /// Signalled sends in the adapter, and completions taken since the queue was made.
+    expected: u32,
+    completed: u32,
     signal_every: u32,
     sgl: usize,
     capacity: u32,
@@ -135,6 +138,8 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
             staged: 0,
             unsignalled: 0,
             must_signal: false,
+            expected: 0,
+            completed: 0,
             // A full queue must always have a completion to wait for.
             signal_every: signal_every.clamp(1, capacity.div_ceil(2)),
             sgl,
@@ -162,6 +167,16 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
     /// How many sends are staged or in the adapter.
     pub fn outstanding(&self) -> u32 {
         self.ring.as_ref().map_or(0, |ring| ring.len())
+    }
+
+    /// How many completions have been taken, modulo 2^32; `None` if none is to be expected.
+    pub fn progress(&self) -> Option<u32> {
+        (self.expected != 0).then_some(self.completed)
+    }
+
+    /// Has the next batch signalled, if sends are out of which no completion will tell.
+    pub fn signal_soon(&mut self) {
+        self.must_signal |= self.outstanding() > self.staged && self.expected == 0;
     }
 
     /// Whether the batch is full: post it before staging more.
@@ -237,6 +252,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
             }
             self.unsignalled = 0;
             self.must_signal = false;
+            self.expected += 1;
         }
         let elements = self.elements.as_mut_ptr();
         for (index, request) in self.requests.iter_mut().take(count as usize).enumerate() {
@@ -251,6 +267,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         let Err(why) = result else { return Ok(count) };
         let Some(ring) = &mut self.ring else { return Ok(0) };
         // The signal went with the last request of the batch, which was not taken.
+        self.expected -= u32::from(self.unsignalled == 0);
         self.unsignalled = self.signal_every;
         ring.take_back(count.saturating_sub(posted), |InFlight { mapping, payload, cookie, .. }| {
             drop(mapping);
@@ -271,6 +288,9 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         if !ring.is_among(number, ring.len().saturating_sub(self.staged)) {
             return false;
         }
+        // One in error counts too, signalled or not.
+        self.expected = self.expected.saturating_sub(1);
+        self.completed = self.completed.wrapping_add(1);
         while let Some((this, InFlight { mapping, payload, cookie, dest })) = ring.pop() {
             drop((mapping, dest));
             let status = if this == number { completion.status() } else { CompletionStatus::SUCCESS };

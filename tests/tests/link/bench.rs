@@ -111,7 +111,18 @@ impl Host {
         self.kernel.genunix().messages().iter().map(|message| message.text.clone()).collect()
     }
 
-    fn new(world: &InfiniBand, kernel: Kernel, config: HcaConfig, driver: Driver) -> Self {
+    /// The GUID of its adapter.
+    pub fn adapter(&self) -> Guid {
+        Guid(self.port.0 - 1)
+    }
+
+    fn new(
+        world: &InfiniBand,
+        kernel: Kernel,
+        config: HcaConfig,
+        driver: Driver,
+        conf: &[(&str, i32)],
+    ) -> Self {
         lab_gldv3::provide(&kernel);
         lab_ibtf::provide(&kernel);
         kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
@@ -122,6 +133,11 @@ impl Host {
         module.install().expect("the driver installs");
         let pkey = (driver == Driver::Ibd).then_some(PKey(0xffff));
         let node = nexus::node(&kernel, port, pkey).expect("the nexus has the node");
+        node.device.with_properties(|properties| {
+            for (name, value) in conf {
+                properties.set_system(name, (*value).into());
+            }
+        });
         kernel.attach(&module, &node.device).expect("the driver attaches");
         let host = Self { kernel, driver, port, module };
         host.create_partition();
@@ -270,11 +286,20 @@ pub struct Setup {
     /// Whether the subnet manager makes the broadcast group.
     pub ipoib: bool,
     pub driver: Driver,
+    /// What the driver's configuration file says.
+    pub conf: &'static [(&'static str, i32)],
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { seeds: 4, hca: |_| (), sm_after: Nanos::from_millis(1), ipoib: true, driver: Driver::Ibd }
+        Self {
+            seeds: 4,
+            hca: |_| (),
+            sm_after: Nanos::from_millis(1),
+            ipoib: true,
+            driver: Driver::Ibd,
+            conf: &[],
+        }
     }
 }
 
@@ -293,7 +318,7 @@ impl Setup {
                 let [alpha, beta] = hosts.map(|kernel| {
                     let mut config = HcaConfig::new(Guid(nodes.next().expect("one each")), 1);
                     (self.hca)(&mut config);
-                    Host::new(&world, kernel, config, self.driver)
+                    Host::new(&world, kernel, config, self.driver, self.conf)
                 });
                 let bench = Bench { machine: inner, world, sm, alpha, beta };
                 test(&bench);

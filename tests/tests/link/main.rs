@@ -12,3 +12,4 @@ mod malformed;
 mod offloads;
 mod paths;
 mod properties;
+mod tunables;

@@ -3,16 +3,20 @@
 use fakekernel::Errno;
 use lab_gldv3::{Offload, Permission, PropertyId, PropertyValue, get_property, property_info, set_property};
 
-use crate::bench::{LINK, PLAIN, address_of, holds};
+use crate::bench::{LINK, PLAIN, Setup, address_of, holds, partition};
 
 /// Name, default, bounds, and whether it can be set while the link is started.
-const NUMBERS: [(&str, u32, u32, u32, bool); 13] = [
+const NUMBERS: [(&str, u32, u32, u32, bool); 17] = [
     ("_ibd_coalesce_completions", 1, 0, 1, true),
     ("_ibd_create_broadcast_group", 1, 0, 1, false),
+    ("_ibd_debug", 0, 0, 2, true),
     ("_ibd_hash_size", 32, 32, 1024, false),
+    ("_ibd_join_retries", 0, 0, 100, true),
+    ("_ibd_join_timeout", 0, 0, 3600, true),
     ("_ibd_lso_enable", 1, 0, 1, false),
     ("_ibd_num_ah", 256, 32, 8192, false),
     ("_ibd_num_lso_bufs", 512, 512, 4096, false),
+    ("_ibd_tx_timeout", 5, 0, 3600, true),
     ("_ibd_ud_num_rwqe", 512, 512, 8000, false),
     ("_ibd_ud_num_swqe", 512, 512, 8000, false),
     ("_ibd_ud_rx_comp_count", 4, 1, 512, true),
@@ -22,12 +26,49 @@ const NUMBERS: [(&str, u32, u32, u32, bool); 13] = [
     ("_ibd_ud_tx_copy_thresh", 4096, 2048, 65_536, false),
 ];
 
+const READ_ONLY: [&str; 4] =
+    ["_ibd_broadcast_group", "_ibd_broadcast_state", "_ibd_link_state", "_ibd_sa_status"];
+
 #[test]
-fn the_fourteen_datagram_properties_have_their_names_defaults_and_bounds() {
+fn the_state_of_a_link_is_there_to_be_read_and_not_to_be_set() {
+    Setup { ipoib: false, ..Setup::default() }.run(|bench| {
+        let alpha = &bench.alpha;
+        let shown = || READ_ONLY.map(|name| alpha.get(name));
+        let counted = || ["broadcast_state", "link_state", "sa_last_failure"].map(|name| alpha.counter(name));
+        assert_eq!(shown(), ["0", "none", "stopped", "0"]);
+        alpha.set("_ibd_create_broadcast_group", "0").unwrap();
+        let (stream, _) = alpha.open(PLAIN);
+        bench.settle();
+        assert_eq!(shown()[..3], ["0", "none", "waits for broadcast group"]);
+        assert_eq!(counted()[1], 3);
+        bench.world.set_cable(alpha.port(), false);
+        bench.wait_for("down", fakekernel::Nanos::from_secs(10), || {
+            alpha.get("_ibd_link_state") == "waits for port"
+        });
+        bench.world.set_cable(alpha.port(), true);
+        bench.sm.set_partitions(vec![partition(true)]);
+        bench.wait_for("up", fakekernel::Nanos::from_secs(120), || alpha.get("_ibd_link_state") == "up");
+        bench.settle();
+        assert_eq!(shown()[..3], ["1", "joined", "up"]);
+        assert_eq!(counted()[..2], [3, 5]);
+        assert_eq!(counted()[2].to_string(), shown()[3]);
+        for name in READ_ONLY {
+            assert_eq!(alpha.set(name, "1"), Err(Errno::ENOTSUP), "{name}");
+            let info = property_info(&alpha.kernel, LINK, &PropertyId::Private(name.to_owned())).unwrap();
+            assert_eq!(info.permission, Permission::ReadOnly, "{name}");
+        }
+        drop(stream);
+        bench.settle();
+        assert_eq!((alpha.get("_ibd_link_state"), alpha.counter("link_state")), ("stopped".to_owned(), 0));
+    });
+}
+
+#[test]
+fn the_properties_have_their_names_defaults_and_bounds() {
     holds(|bench| {
         let alpha = &bench.alpha;
         let mut names = lab_gldv3::private_properties(&alpha.kernel, LINK).unwrap();
-        names.retain(|name| name != "_ibd_broadcast_group");
+        names.retain(|name| !READ_ONLY.contains(&name.as_str()));
         assert_eq!(names, NUMBERS.map(|(name, ..)| name));
         for (name, default, least, most, _) in NUMBERS {
             let info = property_info(&alpha.kernel, LINK, &PropertyId::Private(name.to_owned())).unwrap();

@@ -215,7 +215,7 @@ impl Control {
             if let Some(addresses) = self.room_wanted(now) {
                 return Some(Effect::Job(Job::MakeRoom(addresses)));
             }
-            if let Some(action) = self.link.poll_action() {
+            if let Some(action) = self.link.poll_action(now) {
                 match self.link_action(now, action) {
                     None => continue,
                     effect => return effect,

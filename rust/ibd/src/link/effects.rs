@@ -12,7 +12,8 @@ use super::Shared;
 use super::control::{Control, Effect, Note};
 use super::jobs::Job;
 use super::run::{refuse, run};
-use crate::{kernel_instant, now};
+use crate::counters::LinkState;
+use crate::{kernel_instant, now, probes};
 
 /// How often the transmit queue's cache is asked which addresses were used, and unused memory is given back.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -24,7 +25,7 @@ pub(crate) fn spawn(shared: &KArc<Shared>) -> Result<Worker<Control>, AllocError
 }
 
 fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
-    let mut sweep = now() + SWEEP;
+    let (mut sweep, mut watch) = (now() + SWEEP, now());
     let mut control = parker.lock();
     while !parker.should_stop() {
         let time = now();
@@ -35,23 +36,63 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
             carry_out(shared, Effect::Job(Job::Tidy));
             control = parker.lock();
         }
+        if time >= watch && control.datapath.is_some() {
+            drop(control);
+            watch = time + watch_sends(shared, time);
+            control = parker.lock();
+        }
         control.handle_timeout(time);
+        shared.counters.state.show(control.link.status().into(), control.link.broadcast_state());
         match control.next_effect(time) {
             Some(effect) => {
                 drop(control);
                 carry_out(shared, effect);
                 control = parker.lock();
             }
-            None => wait(parker, &mut control, sweep),
+            None => wait(parker, &mut control, sweep, watch),
         }
     }
 }
 
-fn wait<'a>(parker: &Parker<'a, Control>, control: &mut MonitorGuard<'a, Control>, sweep: Instant) {
-    // An idle link has nothing to sweep.
+fn wait<'a>(
+    parker: &Parker<'a, Control>,
+    control: &mut MonitorGuard<'a, Control>,
+    sweep: Instant,
+    watch: Instant,
+) {
+    // An idle link has nothing to sweep, and one without a queue pair nothing to watch.
     let sweep = (!control.outstanding().is_nothing()).then_some(sweep);
-    let next = [control.deadline(), sweep].into_iter().flatten().min();
+    let watch = control.datapath.is_some().then_some(watch);
+    let next = [control.deadline(), sweep, watch].into_iter().flatten().min();
     parker.wait_until(control, next.map(kernel_instant));
+}
+
+/// Replaces a queue pair that does not complete its sends; when to look again.
+#[inline(never)]
+fn watch_sends(shared: &Shared, time: Instant) -> Duration {
+    let Some(timeout) = shared.settings.lock().transmit_timeout() else { return SWEEP };
+    if shared.transmitter.watch(time, timeout) {
+        shared.tell(|control| control.link.handle_event(now(), link::Event::Stalled));
+    }
+    (timeout / 4).min(SWEEP)
+}
+
+/// For whoever traces, and for the log if it is to have it.
+#[inline(never)]
+fn announce(shared: &Shared, state: LinkState) {
+    probes::link_state(shared.number, state.name());
+    if shared.is_talkative(1) {
+        // One place each: of two states within a second both are told.
+        let name = shared.name;
+        match state {
+            LinkState::Stopped => log!(note, name, "link: stopped"),
+            LinkState::Port => log!(note, name, "link: waits for port"),
+            LinkState::PKey => log!(note, name, "link: waits for P_Key"),
+            LinkState::BroadcastGroup => log!(note, name, "link: waits for broadcast group"),
+            LinkState::QueuePair => log!(note, name, "link: waits for queue pair"),
+            LinkState::Up => log!(note, name, "link: up"),
+        }
+    }
 }
 
 /// With no lock held.
@@ -64,7 +105,10 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         Effect::Packets => shared.transmitter.send_resolved(),
         Effect::Unbind(to) => shared.transmitter.unbind(&to),
         Effect::UnbindAll => shared.transmitter.unbind_all(),
-        Effect::Announce(status) => shared.announcer.announce(status),
+        Effect::Announce(status) => {
+            announce(shared, status.into());
+            shared.announcer.announce(status);
+        }
         Effect::TearDown(None) => {}
         Effect::TearDown(Some(datapath)) => queue(shared, Job::TakeDown(datapath)),
         Effect::Answer(answered) => shared.answer(answered),
@@ -102,7 +146,15 @@ fn print(shared: &Shared, note: Note) {
         Note::Link(link::Note::BuildFailed) => {
             log!(note, name, "no queue pair or buffers; will be tried again")
         }
-        Note::Link(link::Note::Broken) => log!(warn, name, "the queue pair failed; building another"),
+        Note::Link(link::Note::Stalled) => {
+            let timeout = shared.settings.lock().transmit_timeout().unwrap_or_default().as_secs();
+            probes::qp_broken(shared.number, c"stalled");
+            log!(warn, name, "no send has completed for {timeout} s; building another queue pair");
+        }
+        Note::Link(link::Note::Broken) => {
+            probes::qp_broken(shared.number, c"failed");
+            log!(warn, name, "the queue pair failed; building another");
+        }
         Note::JoinFailed(group, false) => log!(note, name, "Join multicast group failed :{group:?}"),
         Note::JoinFailed(group, true) => {
             log!(note, name, "Failure on port up to rejoin multicast gid {group:?}");

@@ -5,7 +5,7 @@ use core::fmt;
 use gldv3::{Config, InstanceNumber, Registration};
 use ibtf::{BufferPool, Client, Hca, Pd, Status};
 use ipoib::link::Event;
-use ipoib::{LinkAddr, PKey};
+use ipoib::{Gid, LinkAddr, PKey};
 use kernel::ddi::DevInfo;
 use kernel::kstat::Kstat;
 use kernel::thread::Worker;
@@ -17,11 +17,12 @@ use super::backlog::{self, Backlog};
 use super::control::Control;
 use super::events::Events;
 use super::jobs::Queue;
+use super::settings::Key;
 use super::{Name, Provider, Shared, effects, upward};
-use crate::counters::Counters;
+use crate::counters::{Asked, Counters};
 use crate::directory::{Directory, Identity, Listing};
 use crate::node::Node;
-use crate::now;
+use crate::{now, probes};
 
 /// The SDU announced before the broadcast group's MTU is known.
 const FIRST_SDU: u32 = ipoib::Mtu::B2048.sdu();
@@ -93,7 +94,7 @@ impl Link {
         };
         let mut inner = None;
         let registration = Registration::register(&config, |mac| {
-            let shared = Shared::new(dip, node, pkey, mac, seed(&node, pkey))?;
+            let shared = Shared::new(dip, node, pkey, mac, identity.number, seed(&node, pkey))?;
             let made =
                 inner.insert(Inner { listing: None, shared, counters: None, threads: None, client: None });
             made.open(dip, directory, identity)?;
@@ -157,6 +158,7 @@ impl Inner {
         let hca = named(&name, "adapter", Hca::open(&client, shared.node.hca.get()))?;
         let pd = named(&name, "protection domain", Pd::new(&hca))?;
         *shared.hardware.lock() = Some((hca, pd));
+        shared.configure(dip);
         client.subscribe();
         let counters = shared.counters.clone();
         let counters = Kstat::new(dip.driver_name(), identity.number, c"datagram", c"net", counters);
@@ -200,6 +202,29 @@ impl Drop for Inner {
 }
 
 impl Shared {
+    /// Whether so much is to be logged.
+    pub(super) fn is_talkative(&self, level: u32) -> bool {
+        self.settings.lock().get(Key::Debug) >= level
+    }
+
+    /// The SA is about to be asked about a GID.
+    pub(super) fn asks(&self, what: Asked, gid: Gid) {
+        self.counters.sa.ask(what);
+        probes::sa_ask(self.number, what.name(), gid);
+    }
+
+    /// And this came of it.
+    #[inline(never)]
+    pub(super) fn answered<T>(&self, what: Asked, gid: Gid, result: &Result<T, Status>) {
+        let result = result.as_ref().map(drop).map_err(|status| *status);
+        self.counters.sa.note(what, result);
+        let status = result.err().map_or(0, Status::get);
+        probes::sa_answer(self.number, what.name(), gid, status);
+        if self.is_talkative(2) {
+            log_exchange(&self.name, what, gid, status);
+        }
+    }
+
     /// Ends the traffic. When this returns no thread hands packets up any more. **May block**, for the adapter only.
     pub(super) fn stop(&self) {
         let mut control = self.control.lock();
@@ -209,7 +234,10 @@ impl Shared {
         // Also for a queue pair that a worker is taking down.
         upward::shut(&self.upward);
         match datapath {
-            Some(datapath) => self.retire(datapath.take_down(&self.transmitter)),
+            Some(datapath) => {
+                self.retire(datapath.take_down(&self.transmitter));
+                probes::qp_down(self.number);
+            }
             // Not built, or a worker is taking it down: what it sent from is given back when the adapter is done with it.
             None => {
                 if let Some(open) = self.transmitter.close() {
@@ -234,6 +262,16 @@ impl Shared {
             kernel::time::sleep(Duration::from_millis(10));
         }
         drop(hardware);
+    }
+}
+
+/// One message a second of each kind.
+fn log_exchange(name: &Name, what: Asked, gid: Gid, status: u32) {
+    match what {
+        Asked::Path => log!(note, name, "SA: path to {gid:?}: {status}"),
+        Asked::Join => log!(note, name, "SA: join of {gid:?}: {status}"),
+        Asked::Leave => log!(note, name, "SA: leave of {gid:?}: {status}"),
+        Asked::Query => log!(note, name, "SA: groups like {gid:?}: {status}"),
     }
 }
 

@@ -64,6 +64,8 @@ pub(crate) use provider::Provider;
 pub(crate) struct Shared {
     pub(crate) node: Node,
     pub(crate) pkey: PKey,
+    /// What the link is called in kstats, questions and probes.
+    pub(crate) number: i32,
     pub(crate) name: Name,
     mac: Mac,
     counters: KArc<Counters>,
@@ -103,14 +105,16 @@ impl Shared {
         node: Node,
         pkey: PKey,
         mac: Mac,
+        number: i32,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
-        let counters = KArc::new(Counters::default())?;
+        let counters = KArc::new(Counters::of(number))?;
         let control = KArc::new(Monitor::new(Control::new(pkey, seed)?)?)?;
         let transmitter = Transmitter::new(mac.clone(), counters.clone(), control.clone(), seed)?;
         KArc::new(Self {
             node,
             pkey,
+            number,
             name: Name { dip, node, pkey },
             mac,
             counters,

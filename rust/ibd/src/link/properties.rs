@@ -1,12 +1,14 @@
 //! Link properties (`dladm show-linkprop`, `set-linkprop`).
 
 use gldv3::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
-use ipoib::link::Status;
+use ipoib::link::{BroadcastState, Status};
+use kernel::ddi::{DevInfo, Scope};
 use kernel::{Errno, log};
 
 use super::Shared;
 use super::datapath::moderate;
-use super::settings::{BROADCAST_GROUP, Key};
+use super::settings::{BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_STATE, SA_STATUS, Settings, is_read_only};
+use crate::counters::LinkState;
 
 /// `linkmode`: datagram.
 const DATAGRAM: u32 = 0;
@@ -14,6 +16,26 @@ const DATAGRAM: u32 = 0;
 const CONNECTED: u32 = 1;
 
 impl Shared {
+    /// What the driver's configuration file says of every link. **May block.**
+    pub(super) fn configure(&self, dip: DevInfo) {
+        let mut settings = Settings::default();
+        settings.configure(
+            |name| dip.prop_int(name, Scope::Node),
+            |name, value, least, most| {
+                let name = name.to_str().unwrap_or("a property");
+                log!(
+                    warn,
+                    self.name,
+                    "{name}={value} in the configuration file is not from {least} to {most}: not used"
+                );
+            },
+        );
+        *self.settings.lock() = settings;
+        for key in Key::all() {
+            self.apply(key);
+        }
+    }
+
     fn is_started(&self) -> bool {
         !matches!(self.control.lock().link.status(), Status::Stopped)
     }
@@ -65,6 +87,13 @@ impl Shared {
                     moderate(hca, channel.send_cq(), settings.transmit_moderation());
                 }
             }
+            Key::JoinRetries | Key::JoinTimeout => self.tell(|control| {
+                control.link.set_patience(settings.join_timeout(), settings.get(Key::JoinRetries));
+            }),
+            // The control thread looks at it.
+            Key::TxTimeout => self.tell(|_| ()),
+            // Read where it matters.
+            Key::Debug => {}
             // Read when the queue pair is built.
             Key::CoalesceCompletions | Key::NumLsoBufs | Key::NumRwqe | Key::NumSwqe | Key::TxCopyThresh => {}
         }
@@ -82,6 +111,17 @@ impl Shared {
                 let joined = self.control.lock().link.broadcast_group().is_some();
                 value.put_text(format_args!("{}", u8::from(joined)))
             }
+            PropertyId::Private(name) if name == LINK_STATE => {
+                let state = LinkState::from(self.control.lock().link.status());
+                value.put_text(format_args!("{}", state.name().to_str().unwrap_or_default()))
+            }
+            PropertyId::Private(name) if name == BROADCAST_STATE => {
+                let state = self.control.lock().link.broadcast_state();
+                value.put_text(format_args!("{}", broadcast_state(state)))
+            }
+            PropertyId::Private(name) if name == SA_STATUS => {
+                value.put_text(format_args!("{}", self.counters.sa.last_failure()))
+            }
             PropertyId::Private(name) => {
                 let key = Key::named(name).ok_or(Errno::ENOTSUP)?;
                 let number = self.settings.lock().get(key);
@@ -92,12 +132,23 @@ impl Shared {
     }
 }
 
+/// How far the membership in the broadcast group has come, in a word.
+fn broadcast_state(state: BroadcastState) -> &'static str {
+    match state {
+        BroadcastState::None => "none",
+        BroadcastState::Searching => "searching",
+        BroadcastState::Joining => "joining",
+        BroadcastState::Joined => "joined",
+        BroadcastState::Renewing => "renewing",
+    }
+}
+
 /// See [`gldv3::Provider::property_info`].
 pub(super) fn describe(id: PropertyId<'_>, info: &mut PropertyInfo<'_>) {
     match id {
         PropertyId::LinkMode => info.default_u32(DATAGRAM),
         PropertyId::Mtu => info.permission(Permission::Read),
-        PropertyId::Private(name) if name == BROADCAST_GROUP => info.permission(Permission::Read),
+        PropertyId::Private(name) if is_read_only(name) => info.permission(Permission::Read),
         PropertyId::Private(name) => {
             if let Some(key) = Key::named(name) {
                 info.default_text(format_args!("{}", key.default_value()));

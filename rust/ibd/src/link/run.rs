@@ -18,7 +18,7 @@ use super::group::{self, Group};
 use super::jobs::Job;
 use crate::counters::Asked;
 use crate::node::{gid, ibtf_gid};
-use crate::now;
+use crate::{now, probes};
 
 /// Does one job. **May block.**
 pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
@@ -38,7 +38,10 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         }
         Job::Build(ticket, plan, group, info) => build(shared, ticket, &plan, &group, &info),
         Job::AttachBroadcast(ticket, mgid, info) => attach_broadcast(shared, ticket, mgid, info),
-        Job::TakeDown(datapath) => shared.retire(datapath.take_down(&shared.transmitter)),
+        Job::TakeDown(datapath) => {
+            shared.retire(datapath.take_down(&shared.transmitter));
+            probes::qp_down(shared.number);
+        }
         Job::JoinGroup(mgid, role) => join_group(shared, mgid, role, role == Roles::FULL),
         Job::LeaveGroup(mgid, roles, joins, port) => leave_group(shared, mgid, roles, joins, port),
         Job::ListGroups => list_groups(shared),
@@ -131,9 +134,10 @@ fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) {
 /// Asks for the groups there are; for all of them if `most` is 0. **May block**, for minutes.
 fn query(shared: &Shared, attributes: &McgAttributes, most: u32) -> Result<McgList, Status> {
     let port = shared.port_gid().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
-    shared.counters.sa.ask(Asked::Query);
+    let like = gid(attributes.mgid);
+    shared.asks(Asked::Query, like);
     let answer = ibtf::query(ibtf_gid(port), attributes, most);
-    shared.counters.sa.note(Asked::Query, &answer);
+    shared.answered(Asked::Query, like, &answer);
     answer
 }
 
@@ -149,26 +153,32 @@ fn join_broadcast(
     exact: bool,
 ) {
     let attributes = join_attributes(shared, mgid, group.as_ref(), JoinState::Full, exact);
-    shared.counters.sa.ask(Asked::Join);
+    shared.asks(Asked::Join, mgid.gid());
     let answer = shared.clone();
     let then = move |result: Result<McgInfo, Status>| match result {
         Err(Status::MCG_RECORDS_NOT_FOUND) if exact => {
             join_broadcast(&answer, ticket, port, mgid, group, false)
         }
-        result => broadcast_joined(&answer, ticket, port, result),
+        result => broadcast_joined(&answer, ticket, port, mgid, result),
     };
     let asked = match shared.hardware() {
         Some((hca, _)) => hca.client().join_then(ibtf_gid(port), &attributes, then),
         None => Err(Status::HCA_INVALID),
     };
     if let Err(status) = asked {
-        broadcast_joined(shared, ticket, port, Err(status));
+        broadcast_joined(shared, ticket, port, mgid, Err(status));
     }
 }
 
 #[inline(never)]
-fn broadcast_joined(shared: &KArc<Shared>, ticket: Ticket, port: Gid, result: Result<McgInfo, Status>) {
-    shared.counters.sa.note(Asked::Join, &result);
+fn broadcast_joined(
+    shared: &KArc<Shared>,
+    ticket: Ticket,
+    port: Gid,
+    mgid: Mgid,
+    result: Result<McgInfo, Status>,
+) {
+    shared.answered(Asked::Join, mgid.gid(), &result);
     let joined = result.map_err(sa_error).and_then(|info| {
         let group = group::broadcast(&info).ok_or(SaError::Refused(0))?;
         Ok((group, info))
@@ -216,9 +226,9 @@ fn leave(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> Le
         .unwrap_or(JoinState::Full);
     let mut end = Left::Confirmed;
     for left in (1..=joins).rev() {
-        shared.counters.sa.ask(Asked::Leave);
+        shared.asks(Asked::Leave, mgid.gid());
         let answer = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state);
-        shared.counters.sa.note(Asked::Leave, &answer);
+        shared.answered(Asked::Leave, mgid.gid(), &answer);
         end = match answer {
             Ok(()) => Left::Confirmed,
             // No active port has the GID: refused before it was counted.
@@ -277,6 +287,7 @@ fn install(shared: &Shared, ticket: Ticket, built: Built) {
     // There is none: the machine builds only when nothing stands.
     drop(before);
     shared.retire(idle.open(&shared.transmitter, epoch));
+    probes::qp_up(shared.number, qpn.get());
     shared.control.notify_all();
 }
 
@@ -298,7 +309,7 @@ fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
         Roles::NON => JoinState::NonMember,
         _ => JoinState::SendOnlyNonMember,
     };
-    shared.counters.sa.ask(Asked::Join);
+    shared.asks(Asked::Join, mgid.gid());
     let (like, port) = shared.broadcast_and_port();
     let attributes = join_attributes(shared, mgid, like.as_ref(), state, exact);
     let answer = shared.clone();
@@ -317,7 +328,7 @@ fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
 
 #[inline(never)]
 fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<McgInfo, Status>) {
-    shared.counters.sa.note(Asked::Join, &result);
+    shared.answered(Asked::Join, mgid.gid(), &result);
     let result = match result {
         // An answer about something else: what it says of the membership means nothing.
         Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => Err(JoinError::Unanswered),
@@ -375,7 +386,7 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
 /// Asks for the path to a port, without waiting.
 #[inline(never)]
 fn lookup(shared: &KArc<Shared>, to: LinkAddr) {
-    shared.counters.sa.ask(Asked::Path);
+    shared.asks(Asked::Path, to.gid());
     let answer = shared.clone();
     let then = move |result: Result<PathInfo, Status>| path_found(&answer, to, result);
     let asked = match (shared.hardware(), shared.port_gid()) {
@@ -397,7 +408,7 @@ fn lookup(shared: &KArc<Shared>, to: LinkAddr) {
 
 #[inline(never)]
 fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>) {
-    shared.counters.sa.note(Asked::Path, &result);
+    shared.answered(Asked::Path, to.gid(), &result);
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
         (Some((_, pd)), Some(group)) => Dest::port(&pd, to.qpn(), group.qkey, &path),

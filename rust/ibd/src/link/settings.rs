@@ -3,6 +3,7 @@
 //! driver lends as many buffers again as it gives the adapter, and because its table of addresses grows.
 
 use core::ffi::CStr;
+use core::time::Duration;
 
 use kernel::Errno;
 
@@ -14,14 +15,22 @@ pub(crate) enum Key {
     CoalesceCompletions,
     /// Whether to create a broadcast group nobody has.
     CreateBroadcastGroup,
+    /// How much goes to the log: 1 what a link goes through, 2 what is asked of the SA too.
+    Debug,
     /// Addresses a transmit queue remembers without asking the link's table, in units of [`HASH_UNIT`].
     HashSize,
+    /// Failed joins of the broadcast group that are followed by the shortest pause before the pauses grow.
+    JoinRetries,
+    /// Seconds that an answer about the broadcast group is waited for; 0: as long as IBTF waits.
+    JoinTimeout,
     /// Whether large sends are taken, where the adapter can cut them.
     LsoEnable,
     /// Addresses there is room for from the start.
     NumAh,
     /// Memory for large sends that must be copied, in units of [`LSO_UNIT`].
     NumLsoBufs,
+    /// Seconds in which a send completes, or the queue pair is replaced; 0: never.
+    TxTimeout,
     /// Receives the adapter holds; as many buffers again can be lent.
     NumRwqe,
     /// Sends the adapter holds.
@@ -40,6 +49,14 @@ pub(crate) enum Key {
 
 /// 1 while the broadcast group is joined; read only.
 pub(crate) const BROADCAST_GROUP: &CStr = c"_ibd_broadcast_group";
+/// How far the membership in it has come; read only.
+pub(crate) const BROADCAST_STATE: &CStr = c"_ibd_broadcast_state";
+/// What the link is or waits for; read only.
+pub(crate) const LINK_STATE: &CStr = c"_ibd_link_state";
+/// `ibt_status_t` of the last request to the SA that failed; read only.
+pub(crate) const SA_STATUS: &CStr = c"_ibd_sa_status";
+/// All that cannot be set.
+const READ_ONLY: [&CStr; 4] = [BROADCAST_GROUP, BROADCAST_STATE, LINK_STATE, SA_STATUS];
 /// Addresses per unit of [`Key::HashSize`].
 pub(crate) const HASH_UNIT: u32 = 32;
 /// Bytes per unit of [`Key::NumLsoBufs`].
@@ -83,10 +100,14 @@ const COUNT: usize = Key::TxCopyThresh as usize + 1;
 const ROWS: [Row; COUNT] = [
     row(c"_ibd_coalesce_completions", Key::CoalesceCompletions, 1, 0, Most::Of(1), When::Always),
     row(c"_ibd_create_broadcast_group", Key::CreateBroadcastGroup, 1, 0, Most::Of(1), When::Stopped),
+    row(c"_ibd_debug", Key::Debug, 0, 0, Most::Of(2), When::Always),
     row(c"_ibd_hash_size", Key::HashSize, 32, 32, Most::Of(1024), When::Stopped),
+    row(c"_ibd_join_retries", Key::JoinRetries, 0, 0, Most::Of(100), When::Always),
+    row(c"_ibd_join_timeout", Key::JoinTimeout, 0, 0, Most::Of(3600), When::Always),
     row(c"_ibd_lso_enable", Key::LsoEnable, 1, 0, Most::Of(1), When::Stopped),
     row(c"_ibd_num_ah", Key::NumAh, 256, 32, Most::Of(8192), When::Stopped),
     row(c"_ibd_num_lso_bufs", Key::NumLsoBufs, 512, 512, Most::Of(4096), When::Stopped),
+    row(c"_ibd_tx_timeout", Key::TxTimeout, 5, 0, Most::Of(3600), When::Always),
     row(c"_ibd_ud_num_rwqe", Key::NumRwqe, 512, 512, Most::Of(8000), When::Stopped),
     row(c"_ibd_ud_num_swqe", Key::NumSwqe, 512, 512, Most::Of(8000), When::Stopped),
     row(c"_ibd_ud_rx_comp_count", Key::RxCompCount, 4, 1, Most::As(Key::NumRwqe), When::Coalescing),
@@ -98,19 +119,34 @@ const ROWS: [Row; COUNT] = [
 
 /// The names GLDv3 is told.
 pub(crate) const NAMES: &[&CStr] = &{
-    let mut names = [BROADCAST_GROUP; COUNT + 1];
+    let mut names = [BROADCAST_GROUP; COUNT + READ_ONLY.len()];
     let mut i = 0;
-    while i < COUNT {
-        names[i + 1] = ROWS[i].name;
+    while i < names.len() {
+        names[i] = if i < READ_ONLY.len() { READ_ONLY[i] } else { ROWS[i - READ_ONLY.len()].name };
         i += 1;
     }
     names
 };
 
+/// The name of a private property without the underscore that makes it one.
+fn configured_name(name: &'static CStr) -> &'static CStr {
+    CStr::from_bytes_with_nul(name.to_bytes_with_nul().get(1..).unwrap_or_default()).unwrap_or(name)
+}
+
+/// Whether a property of this name can be read and not set.
+pub(crate) fn is_read_only(name: &CStr) -> bool {
+    READ_ONLY.contains(&name)
+}
+
 impl Key {
     /// The property of this name.
     pub(crate) fn named(name: &CStr) -> Option<Self> {
         ROWS.iter().find(|row| row.name == name).map(|row| row.key)
+    }
+
+    /// All there are.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        ROWS.iter().map(|row| row.key)
     }
 
     fn row(self) -> &'static Row {
@@ -150,6 +186,24 @@ impl Settings {
         self.get(key) != 0
     }
 
+    /// What a driver.conf(5) says, each value by the property's name without the underscore in front; `number` finds one.
+    /// Whatever is out of bounds is told to `bad`, and stays as it was.
+    pub(crate) fn configure(
+        &mut self,
+        number: impl Fn(&CStr) -> Option<i32>,
+        bad: impl Fn(&CStr, i32, u32, u32),
+    ) {
+        // What fixes the moderation comes when it has been set.
+        let last = Key::CoalesceCompletions;
+        for row in ROWS.iter().filter(|row| row.key != last).chain([last.row()]) {
+            let name = configured_name(row.name);
+            let Some(value) = number(name) else { continue };
+            if self.set(row.key, value.into(), false).is_err() {
+                bad(name, value, row.least, self.most(row));
+            }
+        }
+    }
+
     /// Sets a value, and brings what depends on it within its bounds. `EBUSY`: not while the link is started; `ENOTSUP`: not
     /// while coalescing is fixed; `EINVAL`: out of bounds.
     pub(crate) fn set(&mut self, key: Key, value: i64, started: bool) -> Result<(), Errno> {
@@ -177,6 +231,20 @@ impl Settings {
         }
     }
 
+    /// How long a send may take; `None`: as long as it likes.
+    pub(crate) fn transmit_timeout(&self) -> Option<Duration> {
+        self.seconds(Key::TxTimeout)
+    }
+
+    /// How long an answer about the broadcast group may take.
+    pub(crate) fn join_timeout(&self) -> Option<Duration> {
+        self.seconds(Key::JoinTimeout)
+    }
+
+    fn seconds(&self, key: Key) -> Option<Duration> {
+        Some(self.get(key)).filter(|seconds| *seconds != 0).map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
     /// Of the receive interrupt.
     pub(crate) fn receive_moderation(&self) -> Moderation {
         Moderation { count: self.get(Key::RxCompCount), micros: self.get(Key::RxCompUsec) }
@@ -200,8 +268,34 @@ mod tests {
             assert_eq!(Key::named(row.name), Some(row.key));
             assert!(row.default >= row.least && row.default <= settings.most(row), "{:?}", row.name);
         }
-        assert_eq!(NAMES.len(), 14);
+        assert_eq!(NAMES.len(), 21);
         assert_eq!(Key::named(BROADCAST_GROUP), None);
+    }
+
+    #[test]
+    fn a_configuration_file_says_what_each_is_and_what_is_out_of_bounds_stays() {
+        let mut settings = Settings::default();
+        let given = [
+            (c"ibd_ud_num_rwqe", 1000),
+            (c"ibd_ud_rx_comp_count", 1000),
+            (c"ibd_coalesce_completions", 0),
+            (c"ibd_tx_timeout", -1),
+            (c"ibd_hash_size", 1025),
+            (c"_ibd_debug", 2),
+        ];
+        let complaints = core::cell::RefCell::new(std::vec::Vec::new());
+        settings.configure(
+            |name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| *value),
+            |name, value, least, most| complaints.borrow_mut().push((name.to_owned(), value, least, most)),
+        );
+        assert_eq!(settings.receive_moderation().count, 1000);
+        assert!(!settings.is_on(Key::CoalesceCompletions));
+        let left =
+            [Key::TxTimeout, Key::HashSize, Key::Debug].map(|key| settings.get(key) == key.default_value());
+        assert_eq!(left, [true; 3]);
+        let told =
+            [(c"ibd_hash_size".to_owned(), 1025, 32, 1024), (c"ibd_tx_timeout".to_owned(), -1, 0, 3600)];
+        assert_eq!(complaints.into_inner(), told);
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub(super) enum Step {
 const ABANDONED: u8 = 2;
 
 impl Link {
-    pub(super) fn next_broadcast_step(&mut self) -> Option<Action> {
+    pub(super) fn next_broadcast_step(&mut self, now: Instant) -> Option<Action> {
         let port = self.port.filter(|port| port.is_usable())?;
         if let (Some(Membership { group, gid, .. }), true) = (self.membership, self.sa.out.is_none())
             && let Some(leave) = self.leave_except(Some((group.mgid, gid)))
@@ -108,22 +108,40 @@ impl Link {
         match (self.search.candidate, next) {
             // A leave that is out could undo this join.
             (Some(_), _) | (None, None) if self.leaving => None,
-            (Some(group), _) => Some(self.join(port.gid, group.mgid, Some(group))),
+            (Some(group), _) => Some(self.join(now, port.gid, group.mgid, Some(group))),
             (None, Some(scope)) => {
                 let ticket = self.ticket();
-                self.sa.out = Some((ticket, Step::Find));
+                self.ask(now, ticket, Step::Find);
                 Some(Action::Find(ticket, Mgid::broadcast(*scope, self.config.pkey)))
             }
             (None, None) => {
                 let mgid = Mgid::broadcast(Scope::LinkLocal, self.config.pkey);
-                Some(self.join(port.gid, mgid, None))
+                Some(self.join(now, port.gid, mgid, None))
             }
         }
     }
 
-    fn join(&mut self, gid: Gid, mgid: Mgid, group: Option<BroadcastGroup>) -> Action {
+    fn ask(&mut self, now: Instant, ticket: Ticket, step: Step) {
+        self.sa.out = Some((ticket, step));
+        self.give_up_at = self.config.answer.map(|patience| now + patience);
+    }
+
+    /// Nobody has answered in time: as if nobody ever would. An answer that comes all the same is known by its ticket.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        self.give_up_at = None;
+        let Some((_, step)) = self.sa.out else { return };
+        self.sa.abandon();
+        match step {
+            Step::Find => {}
+            Step::Join(None) => self.note(Note::CreateFailed(SaError::Unanswered(0))),
+            Step::Join(Some(_)) => self.note(Note::JoinFailed(SaError::Unanswered(0))),
+        }
+        self.sa_retry.failed(now, &mut self.jitter);
+    }
+
+    fn join(&mut self, now: Instant, gid: Gid, mgid: Mgid, group: Option<BroadcastGroup>) -> Action {
         let ticket = self.ticket();
-        self.sa.out = Some((ticket, Step::Join(group)));
+        self.ask(now, ticket, Step::Join(group));
         self.doubted = false;
         Action::Join(ticket, gid, mgid, group)
     }
@@ -137,6 +155,7 @@ impl Link {
         if self.sa.answered(ticket).is_none() {
             return;
         }
+        self.give_up_at = None;
         match result {
             Ok(Some(group)) if !self.fits_port(now, &group) => {}
             Ok(Some(group)) => self.search.known(group),
@@ -179,6 +198,7 @@ impl Link {
             self.joins.add(group.mgid, gid, 1, false);
         }
         let Some(Step::Join(candidate)) = step else { return };
+        self.give_up_at = None;
         match result {
             Ok(group) if self.fits_port(now, &group) => self.member(now, group, gid),
             Ok(_) => {}

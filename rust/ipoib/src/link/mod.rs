@@ -40,6 +40,10 @@ pub struct Config {
     pub poll: Backoff,
     /// How often the broadcast group is joined again, because an SM that lost the membership need not say so.
     pub verify: Duration,
+    /// How long an answer about the broadcast group is waited for; `None`: as long as whoever asks waits.
+    pub answer: Option<Duration>,
+    /// Failed searches and joins that are followed by the shortest pause before the pauses grow.
+    pub quick: u32,
 }
 
 impl Config {
@@ -47,7 +51,7 @@ impl Config {
     pub const fn new(pkey: PKey) -> Self {
         let retry = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
         let poll = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
-        Self { pkey, create: true, retry, poll, verify: Duration::from_secs(900) }
+        Self { pkey, create: true, retry, poll, verify: Duration::from_secs(900), answer: None, quick: 0 }
     }
 }
 
@@ -155,6 +159,8 @@ pub enum Event {
     Built(Ticket, Option<Qpn>),
     /// The queue pair no longer works.
     Broken,
+    /// The queue pair takes sends and does not complete them.
+    Stalled,
     /// A trap says that a group exists.
     Appeared(Mgid),
     /// A trap says that a group is gone.
@@ -230,6 +236,22 @@ pub struct Up {
     pub scope: Scope,
 }
 
+/// How far the membership in the broadcast group has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum BroadcastState {
+    /// Nothing is asked now.
+    None = 0,
+    /// The SA is asked for the group.
+    Searching = 1,
+    /// The SA is asked to join or create it.
+    Joining = 2,
+    /// The port is a member.
+    Joined = 3,
+    /// The port was a member, which the SM may have forgotten: it joins again.
+    Renewing = 4,
+}
+
 /// Something an administrator may want to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -245,6 +267,8 @@ pub enum Note {
     BuildFailed,
     /// The queue pair failed and another one is built.
     Broken,
+    /// The same, because it did not complete sends.
+    Stalled,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -305,12 +329,14 @@ impl<T> Request<T> {
 struct Retry {
     backoff: Backoff,
     failures: u32,
+    /// Failures that are followed by the first pause before it grows.
+    quick: u32,
     at: Option<Instant>,
 }
 
 impl Retry {
     const fn new(backoff: Backoff) -> Self {
-        Self { backoff, failures: 0, at: None }
+        Self { backoff, failures: 0, quick: 0, at: None }
     }
 
     fn reset(&mut self) {
@@ -320,7 +346,8 @@ impl Retry {
 
     fn failed(&mut self, now: Instant, jitter: &mut Jitter) {
         self.failures = self.failures.saturating_add(1);
-        self.at = Some(now + self.backoff.delay(self.failures, jitter));
+        let grown = self.failures.saturating_sub(self.quick).max(1);
+        self.at = Some(now + self.backoff.delay(grown, jitter));
     }
 
     /// As [`Retry::failed`], but there is no delay after the first failure.
@@ -373,6 +400,8 @@ pub struct Link {
     build_retry: Retry,
     /// The queue pair that is being built failed before it was reported.
     broken_meanwhile: bool,
+    /// When the request to the SA that is out is given up.
+    give_up_at: Option<Instant>,
     /// When the queue pair was built.
     stands_since: Instant,
     /// When the broadcast group is joined again though nothing speaks against the membership.
@@ -406,6 +435,7 @@ impl Link {
             building: Request::NONE,
             build_retry: Retry::new(config.retry),
             broken_meanwhile: false,
+            give_up_at: None,
             stands_since: Instant::from_nanos(0),
             verify_at: None,
             tear_down: false,
@@ -419,6 +449,14 @@ impl Link {
     /// Whether to create a broadcast group that nobody has; takes effect at the next search.
     pub fn set_create(&mut self, create: bool) {
         self.config.create = create;
+    }
+
+    /// How long an answer about the broadcast group is waited for and how many failures are followed by a short pause; for what
+    /// is asked from now on.
+    pub fn set_patience(&mut self, answer: Option<Duration>, quick: u32) {
+        self.config.answer = answer;
+        self.config.quick = quick;
+        self.sa_retry.quick = quick;
     }
 
     /// The link as it is.
@@ -460,6 +498,17 @@ impl Link {
         self.membership.is_some_and(|membership| !membership.stale)
     }
 
+    /// How far the membership in the broadcast group has come.
+    pub fn broadcast_state(&self) -> BroadcastState {
+        match (&self.membership, &self.sa.out) {
+            (Some(membership), _) if !membership.stale => BroadcastState::Joined,
+            (Some(_), _) => BroadcastState::Renewing,
+            (None, Some((_, broadcast::Step::Find))) => BroadcastState::Searching,
+            (None, Some((_, broadcast::Step::Join(_)))) => BroadcastState::Joining,
+            (None, None) => BroadcastState::None,
+        }
+    }
+
     /// Whether the answer to this request is still wanted. Whoever built a queue pair for a ticket that is not must take it
     /// down again.
     pub fn is_wanted(&self, ticket: Ticket) -> bool {
@@ -488,14 +537,15 @@ impl Link {
             Event::Joined(ticket, gid, result) => self.joined(now, ticket, gid, result),
             Event::Left { mgid, gid, owed } => self.left(mgid, gid, owed),
             Event::Built(ticket, qpn) => self.built(now, ticket, qpn),
-            Event::Broken => self.broken(now),
+            Event::Broken => self.broken(now, Note::Broken),
+            Event::Stalled => self.broken(now, Note::Stalled),
             Event::Appeared(mgid) => self.appeared(mgid),
             Event::Gone(mgid) => self.gone(mgid),
         }
     }
 
     /// The next thing to do; call until `None` after every event and timeout.
-    pub fn poll_action(&mut self) -> Option<Action> {
+    pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
         if core::mem::take(&mut self.tear_down) {
             return Some(Action::TearDown);
         }
@@ -513,12 +563,13 @@ impl Link {
         if !self.running {
             return self.leave_except(None);
         }
-        self.next_port_query().or_else(|| self.next_broadcast_step()).or_else(|| self.next_build())
+        self.next_port_query().or_else(|| self.next_broadcast_step(now)).or_else(|| self.next_build())
     }
 
     /// When [`Link::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.poll.at, self.sa_retry.at, self.build_retry.at, self.verify_at].into_iter().flatten().min()
+        let retries = [self.poll.at, self.sa_retry.at, self.build_retry.at];
+        retries.into_iter().chain([self.verify_at, self.give_up_at]).flatten().min()
     }
 
     /// Time has passed. Early and spurious calls are harmless.
@@ -530,6 +581,9 @@ impl Link {
         self.build_retry.fire(now);
         if self.verify_at.is_some_and(|at| at <= now) {
             self.stale();
+        }
+        if self.give_up_at.is_some_and(|at| at <= now) {
+            self.give_up(now);
         }
     }
 
@@ -570,6 +624,7 @@ impl Link {
     fn stop(&mut self) {
         self.running = false;
         self.verify_at = None;
+        self.give_up_at = None;
         self.queue_pair = None;
         self.tear_down = false;
         self.broken_meanwhile = false;
@@ -680,7 +735,7 @@ impl Link {
         match (building, qpn) {
             (Building::QueuePair(..), Some(_)) if broken => {
                 self.stands_since = now;
-                self.replace(now);
+                self.replace(now, Note::Broken);
             }
             (Building::QueuePair(plan, attached), Some(qpn)) => {
                 self.queue_pair = Some(QueuePair { plan, qpn, attached });
@@ -699,7 +754,7 @@ impl Link {
         }
     }
 
-    fn broken(&mut self, now: Instant) {
+    fn broken(&mut self, now: Instant, note: Note) {
         // It carries traffic, and can fail, before the answer that it is there.
         if let Some((_, Building::QueuePair(..))) = self.building.out {
             self.broken_meanwhile = true;
@@ -707,15 +762,15 @@ impl Link {
         }
         self.building.abandon();
         if self.queue_pair.take().is_some() {
-            self.replace(now);
+            self.replace(now, note);
         }
     }
 
     /// The queue pair goes and another one comes: at once the first time in a while, then after pauses that grow.
-    fn replace(&mut self, now: Instant) {
+    fn replace(&mut self, now: Instant, note: Note) {
         self.tear_down = true;
         self.invalidate(Severity::Heavy);
-        self.note(Note::Broken);
+        self.note(note);
         if now - self.stands_since >= STEADY {
             self.build_retry.reset();
         }

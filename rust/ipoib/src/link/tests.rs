@@ -78,7 +78,7 @@ impl World {
     }
 
     fn poll(&mut self) -> bool {
-        let Some(action) = self.link.poll_action() else { return false };
+        let Some(action) = self.link.poll_action(self.now) else { return false };
         match action {
             Action::TearDown => {
                 assert_eq!(self.queue_pairs, 1, "teardown of nothing");
@@ -428,6 +428,115 @@ fn a_stop_during_a_join_leaves_what_the_join_brings() {
     world.settle();
     assert_eq!((world.joins, world.leaves), (1, 1));
     assert!(world.link.is_idle());
+}
+
+/// Polls and answers until a join is out; its place among what is pending.
+fn with_a_join_out(world: &mut World) -> usize {
+    while world.poll() {}
+    loop {
+        match world.pending.iter().position(|action| matches!(action, Action::Join(..))) {
+            Some(at) => return at,
+            None => world.answer(0),
+        }
+        while world.poll() {}
+    }
+}
+
+#[test]
+fn a_join_that_is_not_answered_in_time_is_repeated_and_what_comes_late_is_undone() {
+    let mut world = World::new();
+    world.link.set_patience(Some(Duration::from_secs(7)), 0);
+    world.event(Event::Start);
+    let late = with_a_join_out(&mut world);
+    let late = world.pending.remove(late);
+    let asked = world.now;
+    assert_eq!(world.link.poll_timeout(), Some(asked + Duration::from_secs(7)));
+    world.now = asked + Duration::from_secs(7);
+    world.link.handle_timeout(world.now);
+    while world.poll() {}
+    assert_eq!(world.notes, [Note::JoinFailed(SaError::Unanswered(0))]);
+    while !world.is_up() {
+        assert!(world.wait());
+    }
+    assert_eq!(world.joins, 1);
+    // The first one was carried out too: it counts, and is left with the other.
+    world.pending.push(late);
+    world.settle();
+    assert_eq!((world.joins, world.is_up()), (2, true));
+    world.stop();
+    world.settle();
+    assert_eq!((world.leaves, world.link.is_idle()), (2, true));
+}
+
+#[test]
+fn at_most_two_joins_that_nobody_answers_are_out() {
+    let mut world = World::new();
+    world.link.set_patience(Some(Duration::from_secs(1)), 0);
+    world.event(Event::Start);
+    let mut out = Vec::new();
+    for _ in 0..2 {
+        let at = with_a_join_out_after_waiting(&mut world);
+        out.push(world.pending.remove(at));
+    }
+    // Given up both, but nothing else is asked before one of them has ended.
+    for _ in 0..50 {
+        world.now = world.now + Duration::from_secs(10);
+        world.link.handle_timeout(world.now);
+        while world.poll() {}
+    }
+    assert!(!world.pending.iter().any(|action| matches!(action, Action::Join(..) | Action::Find(..))));
+    world.pending.extend(out);
+    while !world.is_up() {
+        world.settle();
+        world.wait();
+    }
+}
+
+fn with_a_join_out_after_waiting(world: &mut World) -> usize {
+    for _ in 0..20 {
+        while world.poll() {}
+        if let Some(at) = world.pending.iter().position(|action| matches!(action, Action::Join(..))) {
+            return at;
+        }
+        if world.pending.is_empty() {
+            world.now = world.now + Duration::from_secs(10);
+            world.link.handle_timeout(world.now);
+        } else {
+            world.answer(0);
+        }
+    }
+    panic!("no join within 200 s");
+}
+
+#[test]
+fn the_first_failures_are_followed_by_short_pauses() {
+    let pauses = |quick| {
+        let mut world = World::new();
+        world.link.set_patience(None, quick);
+        world.answers = false;
+        world.event(Event::Start);
+        world.settle();
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            let before = world.now;
+            assert!(world.wait());
+            pauses.push((world.now - before).as_secs_f32());
+        }
+        pauses
+    };
+    assert!(pauses(0)[3] > 2.0, "{:?}", pauses(0));
+    let quick = pauses(4);
+    assert!(quick[..4].iter().all(|pause| *pause <= 1.0) && quick[5] > 1.0, "{quick:?}");
+}
+
+#[test]
+fn a_queue_pair_that_completes_nothing_is_replaced_with_a_note_of_its_own() {
+    let mut world = started();
+    world.now = world.now + Duration::from_secs(60);
+    world.event(Event::Stalled);
+    world.settle();
+    assert!(world.is_up());
+    assert_eq!((world.notes.as_slice(), world.queue_pairs), ([Note::Stalled].as_slice(), 1));
 }
 
 #[test]

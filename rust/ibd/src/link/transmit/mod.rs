@@ -8,13 +8,14 @@ mod frame;
 mod stage;
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 
 use gldv3::Mac;
 use ibtf::{BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure};
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Submitted};
-use ipoib::{Cast, EtherType, LinkAddr, nd};
+use ipoib::{Cast, EtherType, Instant, LinkAddr, nd};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
@@ -58,6 +59,8 @@ struct State {
     refused: bool,
     /// Packets whose path was found wait for room.
     behind: bool,
+    /// Completions that were due when [`Transmitter::watch`] looked, and since when none has come.
+    waits: Option<(u32, Instant)>,
 }
 
 /// One send as it goes on the wire.
@@ -103,6 +106,7 @@ impl Transmitter {
             staged: KVec::with_capacity(BATCH as usize)?,
             refused: false,
             behind: false,
+            waits: None,
         };
         KArc::new(Self { state: Mutex::new(state)?, epoch: AtomicU64::new(0), mac, counters, control, seed })
     }
@@ -160,6 +164,7 @@ impl Transmitter {
         let mut state = self.state.lock();
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let open = state.open.take();
+        state.waits = None;
         state.cache.clear();
         let refused = core::mem::take(&mut state.refused);
         state.behind = false;
@@ -168,6 +173,27 @@ impl Transmitter {
             self.mac.transmit_ready();
         }
         open
+    }
+
+    /// Whether the adapter owes a completion for longer than `timeout`. Has to look more often than that to tell.
+    pub(crate) fn watch(&self, now: Instant, timeout: Duration) -> bool {
+        let mut state = self.state.lock();
+        let progress = state.open.as_mut().and_then(|open| {
+            open.queue.signal_soon();
+            open.queue.progress()
+        });
+        let since = match (progress, state.waits) {
+            (None, _) => None,
+            (Some(now_at), Some((before, since))) if now_at == before => Some((before, since)),
+            (Some(now_at), _) => Some((now_at, now)),
+        };
+        state.waits = since;
+        let late = since.is_some_and(|(_, since)| now - since >= timeout);
+        if late {
+            state.waits = None;
+            self.counters.tx.timeouts.increment();
+        }
+        late
     }
 
     /// `mc_tx`: what comes back is to be sent again when there is room.

@@ -1,0 +1,160 @@
+//! What an administrator can change beyond the C driver's properties, and the queue pair that completes nothing.
+
+use fakekernel::Nanos;
+use lab_gldv3::{LinkState, Offload, Stream};
+use sm::fault::FaultAction;
+use sm::{Attribute, Method};
+
+use crate::bench::{Bench, Driver, Host, PLAIN, Setup, address_of, holds};
+
+const STALLED: &str = "building another queue pair";
+
+fn sends_hang(bench: &Bench, host: &Host, hang: bool) {
+    bench.world.fabric().hca(host.adapter()).expect("the adapter is there").set_sends_hang(hang);
+}
+
+fn lines(host: &Host, with: &str) -> usize {
+    host.console().iter().filter(|line| line.contains(with)).count()
+}
+
+/// Sends every 100 ms for so long.
+fn chatter(from: &Stream, to: &Stream, seconds: u64) {
+    for n in 0..seconds * 10 {
+        let _ = from.transmit(address_of(to), &n.to_ne_bytes().repeat(20), Offload::default());
+        fakekernel::sleep(Nanos::from_millis(100));
+    }
+}
+
+#[test]
+fn a_queue_pair_that_completes_no_sends_is_replaced_within_its_timeout() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let before = bench.machine.now();
+        sends_hang(bench, &bench.alpha, true);
+        while bench.alpha.counter("tx_timeouts") == 0 {
+            chatter(&alpha, &beta, 1);
+            assert!(bench.machine.now().since(before) < Nanos::from_secs(60), "{:?}", bench.alpha.counters());
+        }
+        let took = bench.machine.now().since(before);
+        assert!(took >= Nanos::from_secs(5), "{took}");
+        assert_eq!(lines(&bench.alpha, STALLED), 1, "{:?}", bench.alpha.console());
+        sends_hang(bench, &bench.alpha, false);
+        bench.wait_for("well again", Nanos::from_secs(60), || {
+            while heard.try_next().is_some() {}
+            let _ = alpha.transmit(address_of(&beta), &[7; 60], Offload::default());
+            bench.settle();
+            heard.try_next().is_some()
+        });
+        assert_eq!(bench.alpha.counter("tx_timeouts"), 1);
+    });
+}
+
+#[test]
+fn an_adapter_that_stays_hung_is_tried_less_and_less_often_and_the_link_can_be_stopped() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        bench.alpha.set("_ibd_tx_timeout", "1").unwrap();
+        sends_hang(bench, &bench.alpha, true);
+        chatter(&alpha, &beta, 600);
+        let replaced = bench.alpha.counter("tx_timeouts");
+        assert!((3..200).contains(&replaced), "{replaced}");
+        drop(alpha);
+        sends_hang(bench, &bench.alpha, false);
+        let (_alpha, _) = bench.alpha.open_up(PLAIN);
+    });
+}
+
+#[test]
+fn a_link_that_sends_seldom_or_never_is_left_alone() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        bench.alpha.set("_ibd_tx_timeout", "1").unwrap();
+        for minutes in 0..30 {
+            alpha.transmit(address_of(&beta), &[minutes; 60], Offload::default()).unwrap();
+            fakekernel::sleep(Nanos::from_secs(60));
+        }
+        chatter(&alpha, &beta, 60);
+        assert_eq!(bench.alpha.counter("tx_timeouts"), 0);
+    });
+}
+
+#[test]
+fn nobody_watches_when_the_timeout_is_zero() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        bench.alpha.set("_ibd_tx_timeout", "0").unwrap();
+        sends_hang(bench, &bench.alpha, true);
+        chatter(&alpha, &beta, 120);
+        assert_eq!((bench.alpha.counter("tx_timeouts"), bench.alpha.state()), (0, LinkState::Up));
+        bench.alpha.set("_ibd_tx_timeout", "1").unwrap();
+        chatter(&alpha, &beta, 15);
+        assert!(bench.alpha.counter("tx_timeouts") > 0);
+        sends_hang(bench, &bench.alpha, false);
+    });
+}
+
+#[test]
+fn a_stall_is_found_at_any_point_of_a_stop() {
+    Setup { seeds: 24, ..Setup::default() }.run(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        bench.alpha.set("_ibd_tx_timeout", "1").unwrap();
+        sends_hang(bench, &bench.alpha, true);
+        chatter(&alpha, &beta, 1);
+        for _ in 0..200 {
+            let _ = alpha.transmit(address_of(&beta), &[1; 60], Offload::default());
+        }
+        fakekernel::sleep(Nanos::from_micros(bench.machine.now().0 % 700_000));
+        drop(alpha);
+        sends_hang(bench, &bench.alpha, false);
+        let (_alpha, _) = bench.alpha.open_up(PLAIN);
+    });
+}
+
+#[test]
+fn the_configuration_file_tunes_every_link_of_either_driver() {
+    const CONF: &[(&str, i32)] =
+        &[("ibd_ud_num_rwqe", 1024), ("ibd_tx_timeout", 60), ("ibd_hash_size", 7), ("ibd_debug", 3)];
+    for driver in [Driver::Ibd, Driver::Ibp] {
+        Setup { driver, conf: CONF, seeds: 1, ..Setup::default() }.run(|bench| {
+            let got = ["_ibd_ud_num_rwqe", "_ibd_tx_timeout", "_ibd_hash_size", "_ibd_debug"];
+            assert_eq!(got.map(|name| bench.alpha.get(name)), ["1024", "60", "32", "0"]);
+            let console = bench.alpha.console();
+            let told = "ibd_debug=3 in the configuration file is not from 0 to 2: not used";
+            assert!(console.iter().any(|line| line.contains(told)), "{console:?}");
+            assert_eq!(lines(&bench.alpha, "in the configuration file"), 1, "one message for one cause");
+            let (_alpha, _) = bench.alpha.open_up(PLAIN);
+        });
+    }
+}
+
+#[test]
+fn a_join_that_is_not_answered_in_time_is_repeated() {
+    holds(|bench| {
+        bench.alpha.set("_ibd_join_timeout", "3").unwrap();
+        bench.alpha.set("_ibd_join_retries", "2").unwrap();
+        // IBTF asks again and again for minutes before it says that nobody answers.
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, FaultAction::Silent);
+        let (_alpha, _) = bench.alpha.open(PLAIN);
+        fakekernel::sleep(Nanos::from_secs(20));
+        assert!(lines(&bench.alpha, "IPoIB broadcast group join failed") > 0, "{:?}", bench.alpha.console());
+        assert_eq!(bench.alpha.counter("sa_joins"), 2, "two out at most");
+        bench.no_faults();
+        bench.wait_for("up", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
+    });
+}
+
+#[test]
+fn what_a_link_goes_through_is_logged_when_it_is_wanted() {
+    Setup { conf: &[("ibd_debug", 2)], ..Setup::default() }.run(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        for told in ["link: up", "SA: join", "SA: path"] {
+            assert!(lines(&bench.alpha, told) > 0, "{told}: {:?}", bench.alpha.console());
+        }
+        bench.alpha.set("_ibd_debug", "1").unwrap();
+        let before = lines(&bench.alpha, "SA: ");
+        drop((alpha, beta));
+        fakekernel::sleep(Nanos::from_secs(10));
+        assert!(lines(&bench.alpha, "link: stopped") > 0, "{:?}", bench.alpha.console());
+        assert_eq!(lines(&bench.alpha, "SA: "), before);
+    });
+}
