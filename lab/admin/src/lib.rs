@@ -19,14 +19,15 @@ mod ofmt;
 mod part_ioctl;
 mod ping;
 mod session;
+mod snoop;
 mod status;
 mod system;
 
 pub use ipadm::{boot as boot_interfaces, first_configuration};
 pub use session::{Exit, Session, Terminal};
 pub use system::{
-    Address, AddressKind, AddressState, Echo, FileError, Interface, Kstat, Neighbour, NeighbourState,
-    PingSpec, Port, System,
+    Address, AddressKind, AddressState, Capture, Echo, FileError, Frame, Interface, Kstat, Neighbour,
+    NeighbourState, PingSpec, Port, System,
 };
 
 pub use dladm::{boot_links, boot_partitions};
@@ -35,7 +36,7 @@ pub use dladm::{boot_links, boot_partitions};
 type Command = (&'static str, fn(&mut Session<'_>, &[String]) -> Exit);
 
 /// Every command there is.
-const COMMANDS: [Command; 8] = [
+const COMMANDS: [Command; 9] = [
     ("arp", arp::main),
     ("cfgadm", cfgadm::main),
     ("dladm", dladm::main),
@@ -44,6 +45,7 @@ const COMMANDS: [Command; 8] = [
     ("kstat", kstat::main),
     ("netstat", netstat::main),
     ("ping", ping::main),
+    ("snoop", snoop::main),
 ];
 
 /// The names of the commands.

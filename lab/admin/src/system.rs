@@ -1,5 +1,6 @@
 //! What a command can ask of the host it runs on.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -89,6 +90,25 @@ pub trait System {
     /// What the file system says.
     fn change_file(&self, path: &str, change: &mut dyn FnMut(String) -> String) -> Result<(), FileError>;
 
+    /// The content of a file that a person names, from where they are.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    fn open_file(&self, path: &str) -> Result<Vec<u8>, FileError>;
+    /// A new file under the name that a person gives.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    fn create_file(&self, path: &str) -> Result<Box<dyn Write>, FileError>;
+    /// Listens on a link, raw and passive, until the result is dropped. That starts the link's driver.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT when there is no such link, what opening it failed with, EPERM.
+    fn listen(&self, link: &str, promiscuous: bool) -> Result<Box<dyn Capture>, Errno>;
+
     /// Interfaces in the order of their indices, `lo0` first.
     fn interfaces(&self) -> Vec<Interface>;
     /// Plumbs an interface: opens the link, which starts its driver.
@@ -126,8 +146,30 @@ pub trait System {
     /// The address of a host of the lab by that name.
     fn resolve(&self, name: &str) -> Option<IpAddr>;
 
+    /// The name of the host of the lab that has an address.
+    fn name_of(&self, address: IpAddr) -> Option<String>;
+
     /// Waits; true when the command was interrupted.
     fn wait(&self, span: Duration) -> bool;
+}
+
+/// A listener on a link.
+pub trait Capture {
+    /// The next packet, if one comes in time.
+    fn next(&mut self, patience: Duration) -> Option<Frame>;
+}
+
+/// A packet as a raw listener sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// When it came, since 1970.
+    pub time: Duration,
+    /// Its size in bytes, the 4-byte IPoIB header included.
+    pub size: usize,
+    /// Packets lost before it.
+    pub drops: u32,
+    /// What was kept of it.
+    pub bytes: Vec<u8>,
 }
 
 /// A statistic as it was read.

@@ -145,6 +145,34 @@ fn a_signal_ends_a_lab_as_down_does() {
     assert_eq!(std::io::read_to_string(log).expect("the log"), "", "nothing was left behind");
 }
 
+#[test]
+fn a_capture_of_snoop_is_what_tshark_expects() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
+    let file = lab.path("capture");
+    let script = format!(
+        "snoop -q -c 4 -o {file} -d pFFFF.ibp0 icmp 2>{file}.words & \
+         until grep -q Using {file}.words; do sleep 1; done; \
+         while kill -0 $! 2>/dev/null; do ping -s bob 1000 1 >/dev/null; done"
+    );
+    assert_eq!(lab.exec("alice", &["sh", "-c", &script]), (String::new(), 0));
+    let mut tshark = std::process::Command::new("tshark");
+    tshark.args(["-r", &file, "-T", "fields", "-e", "frame.encap_type", "-e", "frame.len", "-e", "ip.src"]);
+    let output = tshark.args(["-e", "icmp.type", "-e", "icmp.seq"]).output().expect("tshark");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let fields: Vec<Vec<&str>> = said.lines().map(|line| line.split('\t').skip(1).collect()).collect();
+    let echo = |from, kind, sequence| vec!["1032", from, kind, sequence];
+    let expected = [
+        echo("10.0.0.1", "8", "0"),
+        echo("10.0.0.2", "0", "0"),
+        echo("10.0.0.1", "8", "0"),
+        echo("10.0.0.2", "0", "0"),
+    ];
+    assert_eq!(fields, expected, "{said}{}", String::from_utf8_lossy(&output.stderr));
+    lab.down();
+}
+
 /// A command line that is refused, what it says, and its exit code.
 type Refusal = (&'static str, &'static str, i32);
 

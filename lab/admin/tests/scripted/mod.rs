@@ -1,5 +1,6 @@
 //! A host that answers by rote: two ports, partitions on them in both modes, two neighbours. What a driver would say is said as
 //! the kernel's headers lay it out, so the commands' own reading and writing of it is what is tried.
+#![allow(dead_code)] // Each test file uses its part.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,8 +8,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use admin::{
-    Address, AddressKind, AddressState, Echo, FileError, Interface, Kstat, Neighbour, NeighbourState,
-    PingSpec, Port, Session, System, Terminal,
+    Address, AddressKind, AddressState, Capture, Echo, FileError, Interface, Kstat, Neighbour,
+    NeighbourState, PingSpec, Port, Session, System, Terminal,
 };
 use fakekernel::Errno;
 use fakekernel::genunix::{KstatId, KstatValue};
@@ -53,6 +54,7 @@ pub struct Scripted {
     pub privileged: bool,
     pub busy: Vec<u32>,
     pub files: RefCell<BTreeMap<String, String>>,
+    pub captures: RefCell<BTreeMap<String, Vec<u8>>>,
     pub ioctls: RefCell<Vec<(u32, Vec<u8>)>>,
     pub interfaces: Vec<Interface>,
     pub neighbours: Vec<Neighbour>,
@@ -91,6 +93,7 @@ impl Scripted {
             privileged: true,
             busy: Vec::new(),
             files: RefCell::default(),
+            captures: RefCell::default(),
             ioctls: RefCell::default(),
             interfaces: vec![loopback(), partition_interface()],
             neighbours: neighbours(),
@@ -415,6 +418,22 @@ impl System for Scripted {
 
     fn resolve(&self, name: &str) -> Option<IpAddr> {
         (name == "bob").then(|| IpAddr::from([10, 0, 0, 2]))
+    }
+
+    fn open_file(&self, path: &str) -> Result<Vec<u8>, FileError> {
+        self.captures.borrow().get(path).cloned().ok_or_else(|| FileError(format!("{path}: No such file")))
+    }
+
+    fn create_file(&self, path: &str) -> Result<Box<dyn std::io::Write>, FileError> {
+        Err(FileError(format!("{path}: Permission denied")))
+    }
+
+    fn listen(&self, link: &str, _promiscuous: bool) -> Result<Box<dyn Capture>, Errno> {
+        self.find(link).and_then(|_| Err(Errno::EINVAL))
+    }
+
+    fn name_of(&self, address: IpAddr) -> Option<String> {
+        (address == IpAddr::from([10, 0, 0, 2])).then(|| "bob".to_owned())
     }
 
     fn wait(&self, _span: Duration) -> bool {

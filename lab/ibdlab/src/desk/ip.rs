@@ -143,6 +143,13 @@ impl HostIp {
         all.filter_map(|address| Some(address.address?.0)).min_by_key(IpAddr::is_ipv6)
     }
 
+    /// Is it an address of an interface?
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.all()
+            .iter()
+            .any(|(_, plumbed)| plumbed.cidrs().iter().any(|cidr| IpAddr::from(cidr.address()) == address))
+    }
+
     pub fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno> {
         let own = |interface: &Interface| {
             interface.addresses.iter().any(|address| address.address.is_some_and(|(ip, _)| ip == spec.to))

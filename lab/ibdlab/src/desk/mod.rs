@@ -10,6 +10,7 @@ pub mod daemon;
 mod host;
 mod ip;
 mod jobs;
+mod listener;
 mod place;
 mod privilege;
 mod protocol;

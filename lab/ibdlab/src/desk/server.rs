@@ -90,7 +90,8 @@ fn start(
     let interrupted = Arc::new(AtomicBool::new(false));
     listen(reader, interrupted.clone());
     let kernel = host.kernel.clone();
-    let process = Process::new(host, lab.hosts.clone(), run.privileged, interrupted.clone());
+    let process =
+        Process::new(host, lab.hosts.clone(), run.privileged, run.directory.into(), interrupted.clone());
     let rows = run.rows;
     Ok(lab.jobs.put(&kernel, move || {
         let mut terminal = Remote { answers, rows, interrupted };

@@ -1,13 +1,14 @@
 //! [`admin::System`] on a host of the lab, as one process of it sees it.
 
 use std::fs;
+use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::{AddressKind, Echo, FileError, Interface, Kstat, Neighbour, PingSpec, Port, System};
+use admin::{AddressKind, Capture, Echo, FileError, Interface, Kstat, Neighbour, PingSpec, Port, System};
 use fakekernel::genunix::{Cred, KstatId};
 use fakekernel::{Errno, Nanos};
 use lab_gldv3::{
@@ -16,6 +17,7 @@ use lab_gldv3::{
 use lab_ibtf::nexus::{self, Service};
 
 use super::host::DeskHost;
+use super::listener::Listener;
 
 /// How soon a sleeping command notices that it was interrupted.
 const ATTENTION: Duration = Duration::from_millis(20);
@@ -26,13 +28,16 @@ pub struct Process {
     /// The other hosts, by whose names it calls them.
     others: Vec<Arc<DeskHost>>,
     privileged: bool,
+    /// Where it is.
+    directory: PathBuf,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Process {
     /// One of the machine's own, as the boot methods are.
     pub fn root(host: Arc<DeskHost>) -> Self {
-        Self { host, others: Vec::new(), privileged: true, interrupted: Arc::default() }
+        let (others, directory) = (Vec::new(), "/".into());
+        Self { host, others, privileged: true, directory, interrupted: Arc::default() }
     }
 
     /// One that a person started.
@@ -40,9 +45,10 @@ impl Process {
         host: Arc<DeskHost>,
         others: Vec<Arc<DeskHost>>,
         privileged: bool,
+        directory: PathBuf,
         interrupted: Arc<AtomicBool>,
     ) -> Self {
-        Self { host, others, privileged, interrupted }
+        Self { host, others, privileged, directory, interrupted }
     }
 
     fn allowed(&self) -> Result<(), Errno> {
@@ -152,6 +158,21 @@ impl System for Process {
         replace(&path, change).map_err(|error| FileError(format!("{}: {error}", path.display())))
     }
 
+    fn open_file(&self, path: &str) -> Result<Vec<u8>, FileError> {
+        fs::read(self.directory.join(path)).map_err(|error| FileError(format!("{path}: {error}")))
+    }
+
+    fn create_file(&self, path: &str) -> Result<Box<dyn Write>, FileError> {
+        let file = fs::File::create(self.directory.join(path));
+        let file = file.map_err(|error| FileError(format!("{path}: {error}")))?;
+        Ok(Box::new(BufWriter::new(file)))
+    }
+
+    fn listen(&self, link: &str, promiscuous: bool) -> Result<Box<dyn Capture>, Errno> {
+        self.allowed()?;
+        Ok(Box::new(Listener::open(&self.host.kernel, link, promiscuous)?))
+    }
+
     fn interfaces(&self) -> Vec<Interface> {
         self.host.ip.interfaces()
     }
@@ -190,6 +211,11 @@ impl System for Process {
         }
         let mut all = std::iter::once(&self.host).chain(&self.others);
         all.find(|host| host.name == name)?.ip.address()
+    }
+
+    fn name_of(&self, address: IpAddr) -> Option<String> {
+        let mut all = std::iter::once(&self.host).chain(&self.others);
+        Some(all.find(|host| host.ip.has(address))?.name.clone())
     }
 
     fn wait(&self, span: Duration) -> bool {

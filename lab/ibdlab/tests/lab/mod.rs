@@ -27,7 +27,8 @@ impl Lab {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ibdlab"));
+        let mut command = Command::new("timeout");
+        command.args([&PATIENCE.as_secs().to_string(), env!("CARGO_BIN_EXE_ibdlab")]);
         command.args(arguments).current_dir(root());
         command
             .env("IBDLAB_RUNTIME", self.runtime())
@@ -64,6 +65,11 @@ impl Lab {
 
     fn file(&self, host: &str, file: &str) -> PathBuf {
         self.directory.path().join("state/lab").join(host).join(file)
+    }
+
+    /// A place for a file of the test.
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().expect("a path").to_owned()
     }
 
     /// A file of a host's root, before the lab comes up.
