@@ -123,4 +123,20 @@ fn every_test_that_the_page_of_weaknesses_names_exists() {
         let known = ["closed", "machine", "partly: ", "open: "];
         assert!(known.iter().any(|known| state.starts_with(known)), "{row}: {state}");
     }
+    let situations: Vec<_> = rows.iter().filter(|row| row.starts_with("| K")).collect();
+    assert_eq!(situations.len(), 15, "one row for each situation");
+    for row in situations {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, _, _, embedded, opensm, _] = cells[..] else { panic!("{row}: four cells") };
+        let tests: Vec<&str> =
+            [embedded, opensm].iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        assert!(
+            embedded.starts_with('`') && (opensm.starts_with('`') || opensm.starts_with("no: ")),
+            "{row}"
+        );
+        for test in &tests {
+            let known = [format!("fn {test}("), format!("(\"{test}\", {test})")];
+            assert!(known.iter().any(|known| code.contains(known)), "{test}: no such test");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use lab_gldv3::{
     LinkAddress, LinkState, MacStatistics, Offload, PropertyId, PropertyValue, ReceiveQueue, Stream, links,
     mac_statistics,
 };
-use lab_ibtf::saa::EmbeddedSm;
+use lab_ibtf::saa::{EmbeddedSm, OpenSmManager};
 use lab_ibtf::{InfiniBand, nexus};
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
@@ -116,18 +116,7 @@ impl Host {
         Guid(self.port.0 - 1)
     }
 
-    fn new(
-        world: &InfiniBand,
-        kernel: Kernel,
-        config: HcaConfig,
-        driver: Driver,
-        conf: &[(&str, i32)],
-    ) -> Self {
-        lab_gldv3::provide(&kernel);
-        lab_ibtf::provide(&kernel);
-        kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
-        let port = config.ports[0].guid;
-        world.add_hca(&kernel, config).expect("GUIDs are unique");
+    fn attach(kernel: Kernel, port: Guid, driver: Driver, conf: &[(&str, i32)]) -> Self {
         let name = driver.name();
         let module = kernel.load(&shipped("drv", name), name, "drv").expect("the driver loads");
         module.install().expect("the driver installs");
@@ -183,16 +172,26 @@ impl Host {
     }
 }
 
-/// What a test works with.
-pub struct Bench {
+/// An illumos host with an adapter, and no driver yet. The GUID of its port.
+fn plug(world: &InfiniBand, kernel: &Kernel, config: HcaConfig) -> Guid {
+    lab_gldv3::provide(kernel);
+    lab_ibtf::provide(kernel);
+    kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
+    let port = config.ports[0].guid;
+    world.add_hca(kernel, config).expect("GUIDs are unique");
+    port
+}
+
+/// What a test works with; `S` manages the subnet.
+pub struct Bench<S = EmbeddedSm> {
     pub machine: Machine,
     pub world: InfiniBand,
-    pub sm: Arc<EmbeddedSm>,
+    pub sm: Arc<S>,
     pub alpha: Host,
     pub beta: Host,
 }
 
-impl Bench {
+impl<S> Bench<S> {
     /// Both links up, and alpha knows the way to beta: alpha's stream, beta's, and what beta hears from now on.
     pub fn talking(&self, sap: u32) -> (Stream, Stream, ReceiveQueue) {
         let (alpha, _) = self.alpha.open_up(sap);
@@ -206,6 +205,27 @@ impl Bench {
         (alpha, beta, heard)
     }
 
+    /// Waits for something to come true, at most so long.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, within: Nanos, holds: impl Fn() -> bool) {
+        let deadline = self.machine.now() + within;
+        while !holds() {
+            let (alpha, beta) = (self.alpha.console(), self.beta.console());
+            assert!(
+                self.machine.now() < deadline,
+                "not within {within}: {what}; alpha {alpha:?}, beta {beta:?}"
+            );
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+    }
+
+    /// Lets everything that is under way happen.
+    pub fn settle(&self) {
+        fakekernel::sleep(Nanos::from_millis(500));
+    }
+}
+
+impl Bench {
     /// The administrator does this with requests of an attribute and, if one is given, a method, in front of what it did
     /// before; `count` of them, or all.
     pub fn fault(
@@ -238,25 +258,6 @@ impl Bench {
     pub fn memberships_of_alpha(&self) -> usize {
         let port = sm::Guid(self.alpha.port().0);
         self.sm.inspect(|sm| sm.sa().memberships().filter(|(_, member, _)| *member == port).count())
-    }
-
-    /// Waits for something to come true, at most so long.
-    #[track_caller]
-    pub fn wait_for(&self, what: &str, within: Nanos, holds: impl Fn() -> bool) {
-        let deadline = self.machine.now() + within;
-        while !holds() {
-            let (alpha, beta) = (self.alpha.console(), self.beta.console());
-            assert!(
-                self.machine.now() < deadline,
-                "not within {within}: {what}; alpha {alpha:?}, beta {beta:?}"
-            );
-            fakekernel::sleep(Nanos::from_millis(10));
-        }
-    }
-
-    /// Lets everything that is under way happen.
-    pub fn settle(&self) {
-        fakekernel::sleep(Nanos::from_millis(500));
     }
 }
 
@@ -307,27 +308,49 @@ impl Setup {
     /// Runs a test with several seeds. At the end both drivers are unloaded and have left nothing.
     pub fn run(self, test: fn(&Bench)) {
         for seed in 1..=self.seeds {
-            let machine = Machine::new(Config::seeded(seed));
-            let world = InfiniBand::new(&machine, seed);
-            let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
-            let inner = machine.clone();
-            let outcome = machine.run(move || {
+            self.once(Config::seeded(seed), seed, test, move |world| {
                 let config = SmConfig { partitions: vec![partition(self.ipoib)], ..SmConfig::default() };
-                let sm = world.start_sm(config, self.sm_after);
-                let mut nodes = NODES.into_iter();
-                let [alpha, beta] = hosts.map(|kernel| {
-                    let mut config = HcaConfig::new(Guid(nodes.next().expect("one each")), 1);
-                    (self.hca)(&mut config);
-                    Host::new(&world, kernel, config, self.driver, self.conf)
-                });
-                let bench = Bench { machine: inner, world, sm, alpha, beta };
-                test(&bench);
-                bench.alpha.unload();
-                bench.beta.unload();
+                world.start_sm(config, self.sm_after)
             });
-            if let Err(halt) = outcome {
-                panic!("seed {seed}: {halt}");
-            }
+        }
+    }
+
+    /// The same on a real OpenSM, in real time.
+    pub fn run_under_opensm(self, test: fn(&Bench<OpenSmManager>)) {
+        self.once(Config::live(), 1, test, move |world| {
+            world.start_opensm(vec![partition(self.ipoib)]).expect("OpenSM and ibsim start")
+        });
+    }
+
+    fn once<S: Send + Sync + 'static>(
+        self,
+        config: Config,
+        seed: u64,
+        test: fn(&Bench<S>),
+        start_sm: impl FnOnce(&InfiniBand) -> Arc<S> + Send + 'static,
+    ) {
+        let machine = Machine::new(config);
+        let world = InfiniBand::new(&machine, seed);
+        let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
+        let inner = machine.clone();
+        let outcome = machine.run(move || {
+            let mut nodes = NODES.into_iter();
+            let hosts = hosts.map(|kernel| {
+                let mut config = HcaConfig::new(Guid(nodes.next().expect("one each")), 1);
+                (self.hca)(&mut config);
+                (plug(&world, &kernel, config), kernel)
+            });
+            // OpenSM wants to know all adapters when it starts.
+            let sm = start_sm(&world);
+            let [alpha, beta] =
+                hosts.map(|(port, kernel)| Host::attach(kernel, port, self.driver, self.conf));
+            let bench = Bench { machine: inner, world, sm, alpha, beta };
+            test(&bench);
+            bench.alpha.unload();
+            bench.beta.unload();
+        });
+        if let Err(halt) = outcome {
+            panic!("seed {seed}: {halt}");
         }
     }
 }

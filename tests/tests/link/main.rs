@@ -10,6 +10,7 @@ mod late;
 mod lent;
 mod malformed;
 mod offloads;
+mod opensm;
 mod paths;
 mod properties;
 mod tunables;

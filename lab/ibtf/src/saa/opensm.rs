@@ -192,6 +192,16 @@ fn topology(fabric: &Fabric) -> Result<Topology, SubnetError> {
     Topology::new(ports.iter().map(adapter)).map_err(failed)
 }
 
+impl OpenSmManager {
+    /// OpenSM hangs, or goes on: it is there and does nothing.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn hang(&self, hung: bool) -> Result<(), SubnetError> {
+        self.tell(move |opensm| opensm.hang_manager(hung))
+    }
+}
+
 impl SaTransport for OpenSmManager {
     fn attach(&self, port: Guid, inbound: Arc<dyn Inbound>) {
         self.shared.mail.lock().inbound.insert(port, Arc::downgrade(&inbound));
