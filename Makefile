@@ -40,6 +40,10 @@ run:
 	@$(CARGO) run -p kmod -- build
 	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED)) $(if $(SM),--sm $(SM))
 	@$(CARGO) run --quiet -p ibdlab -- run --live $(if $(SM),--sm $(SM)) scenarios/linux-programs.toml
+	@echo 'Next: sit down at a lab that stays up.'
+	@echo '  cargo run -p ibdlab -- up scenarios/desk.toml'
+	@echo '  cargo run -p ibdlab -- exec alice -- dladm show-ib'
+	@echo '  cargo run -p ibdlab -- shell alice       # and ibdlab down to end it'
 
 test:
 	@sh tools/setup.sh test

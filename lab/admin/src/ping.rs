@@ -28,6 +28,8 @@ struct Wanted {
     interface: Option<String>,
     interval: Option<Duration>,
     ipv6: Option<bool>,
+    /// ICMP identifier.
+    ident: u16,
 }
 
 pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
@@ -41,7 +43,9 @@ pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
 fn run(session: &mut Session<'_>, arguments: &[String]) -> Result<bool, Failure> {
     let usage = || Failure { text: USAGE.to_owned(), exit: Exit::FAILURE };
     let (parsed, operands) = OPTIONS.parse(arguments);
-    let mut wanted = Wanted::default();
+    // An identifier of 0 is none.
+    let ident = (session.system.process_id() as u16).max(1);
+    let mut wanted = Wanted { ident, ..Wanted::default() };
     for option in parsed {
         let (letter, value) = option.map_err(|_| usage())?;
         match letter {
@@ -92,7 +96,7 @@ fn run(session: &mut Session<'_>, arguments: &[String]) -> Result<bool, Failure>
 }
 
 fn spec(wanted: &Wanted, to: IpAddr, size: usize, sequence: u16, patience: Duration) -> PingSpec {
-    PingSpec { to, interface: wanted.interface.clone(), size, sequence, patience }
+    PingSpec { to, interface: wanted.interface.clone(), ident: wanted.ident, size, sequence, patience }
 }
 
 fn refused(errno: Errno) -> Failure {

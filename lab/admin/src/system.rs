@@ -149,6 +149,9 @@ pub trait System {
     /// The name of the host of the lab that has an address.
     fn name_of(&self, address: IpAddr) -> Option<String>;
 
+    /// Number of this process.
+    fn process_id(&self) -> u32;
+
     /// Waits; true when the command was interrupted.
     fn wait(&self, span: Duration) -> bool;
 }
@@ -292,6 +295,8 @@ pub struct PingSpec {
     pub to: IpAddr,
     /// By which interface; the one whose subnet it is in if not said.
     pub interface: Option<String>,
+    /// ICMP identifier.
+    pub ident: u16,
     /// Bytes behind the ICMP header.
     pub size: usize,
     /// ICMP sequence number.

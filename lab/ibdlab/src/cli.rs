@@ -33,6 +33,8 @@ pub enum Command {
     Shell(ShellArgs),
     /// How a lab is: hosts, links, addresses, packets.
     Status(StatusArgs),
+    /// Send frames from a file as they are: destination, IPoIB header, payload.
+    Send(SendArgs),
     /// End a lab. What was configured for good is there when it comes up again.
     Down(LabArgs),
 }
@@ -152,8 +154,24 @@ pub struct StatusArgs {
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     /// As JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "watch")]
     pub json: bool,
+    /// Once a second, with rates, until the lab ends.
+    #[arg(long)]
+    pub watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    /// The lab, if several are up.
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+    /// The host that sends.
+    pub host: String,
+    /// Its link.
+    pub link: String,
+    /// Frames: a line of hexadecimal digits each.
+    pub file: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -44,7 +44,17 @@ fn obey(command: Command) -> Result<i32> {
             client::exec(&client::find(args.lab.as_deref())?, &args.host, &[shell])
         }
         Command::Status(args) => {
-            client::show_status(&client::find(args.lab.as_deref())?, args.json).map(|()| 0)
+            let place = client::find(args.lab.as_deref())?;
+            let shown = if args.watch {
+                client::watch_status(&place)
+            } else {
+                client::show_status(&place, args.json)
+            };
+            shown.map(|()| 0)
+        }
+        Command::Send(args) => {
+            let place = client::find(args.lab.as_deref())?;
+            client::send(&place, &args.host, &args.link, &args.file).map(|()| 0)
         }
         Command::Down(args) => client::down(&client::find(args.lab.as_deref())?).map(|()| 0),
     }

@@ -108,7 +108,42 @@ fn a_first_boot_gives_the_scenario_s_addresses_and_hosts_reach_each_other() {
     let (status, _) = lab.ibdlab(&["status", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     assert_eq!(status["hosts"][1]["links"][1]["addresses"][0], "10.0.0.2/24");
-    assert!(status["hosts"][0]["links"][2]["in"].as_u64() > Some(0), "{status}");
+    assert!(status["hosts"][0]["links"][2]["packets_in"].as_u64() > Some(0), "{status}");
+    lab.down();
+}
+
+/// A question of ARP to everybody, as the plugin has the broadcast address, for an address that nobody has.
+const FRAME: &str = "# destination, IPoIB header, ARP
+00ffffffff10401b00000000 00000000ffffffff 08060000
+002008001404000100000048fe800000000000000002c903000a1b2d0a000001
+00000000000000000000000000000000000000000a000009
+";
+
+#[test]
+fn a_frame_from_a_file_goes_out_as_it_is() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
+    let (file, words) = (lab.path("frames"), lab.path("words"));
+    let frame = FRAME.lines().skip(1).collect::<String>();
+    fs::write(&file, format!("# one frame\n{frame}\n")).expect("written");
+    let ibdlab = env!("CARGO_BIN_EXE_ibdlab");
+    let script = format!(
+        "snoop -r -c 1 -d pFFFF.ibp0 arp and host 10.0.0.9 2>{words} & until grep -q Using {words}; do sleep 1; done; \
+         {ibdlab} send alice pFFFF.ibp0 {file}; wait"
+    );
+    let expected = "    10.0.0.1 -> *            ARP C Who is 10.0.0.9, 10.0.0.9 ?\n";
+    assert_eq!(lab.exec("bob", &["sh", "-c", &script]), (expected.to_owned(), 0));
+    for (text, why) in [
+        ("0", "line 1: expected pairs of hexadecimal digits"),
+        ("00ff", "pFFFF.ibp0: 0 of 1 frames were taken"),
+    ] {
+        fs::write(&file, text).expect("written");
+        let (said, code) = lab.ibdlab(&["send", "alice", "pFFFF.ibp0", &file]);
+        assert!(code == 1 && said.contains(why), "{said}");
+    }
+    let (said, code) = lab.ibdlab(&["send", "alice", "nothing0", &file]);
+    assert!(code == 1 && said.contains("nothing0: ENOENT"), "{said}");
     lab.down();
 }
 

@@ -436,6 +436,10 @@ impl System for Scripted {
         (address == IpAddr::from([10, 0, 0, 2])).then(|| "bob".to_owned())
     }
 
+    fn process_id(&self) -> u32 {
+        1234
+    }
+
     fn wait(&self, _span: Duration) -> bool {
         false
     }

@@ -15,8 +15,8 @@ use signal_hook::iterator::Signals;
 
 use super::place::{Place, Presence};
 use super::privilege;
-use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, VERSION};
-use super::status;
+use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, Send, VERSION};
+use super::status::Status;
 
 /// Names the lab whose hosts a command is for.
 const LAB: &str = "IBDLAB_LAB";
@@ -114,20 +114,60 @@ pub fn down(place: &Place) -> Result<()> {
     }
 }
 
+fn status(place: &Place) -> Result<Status> {
+    let mut found = None;
+    ask(place, Request::Status, |answer| {
+        if let Answer::Status(status) = answer {
+            found = Some(status.clone());
+        }
+    })?;
+    found.ok_or_else(|| anyhow!("the lab `{}` does not say how it is", place.name()))
+}
+
 /// The state of a lab, for a person or as JSON.
 ///
 /// # Errors
 ///
 /// It does not answer.
 pub fn show_status(place: &Place, json: bool) -> Result<()> {
-    let mut shown = Ok(());
-    ask(place, Request::Status, |answer| {
-        if let Answer::Status(status) = answer {
-            let text = if json { format!("{status:#}\n") } else { status::lines(status) };
-            shown = std::io::stdout().write_all(text.as_bytes());
+    let status = status(place)?;
+    let text = if json { serde_json::to_string_pretty(&status)? + "\n" } else { status.lines(None) };
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+/// The state of a lab once a second, with rates, until it ends, an interrupt comes, or nobody looks any more.
+///
+/// # Errors
+///
+/// It does not answer the first time.
+pub fn watch_status(place: &Place) -> Result<()> {
+    const CLEAR: &str = "\x1b[H\x1b[2J";
+    let mut before: Option<Status> = None;
+    loop {
+        let now = match status(place) {
+            Err(error) if before.is_none() => return Err(error),
+            Err(_) => return Ok(()),
+            Ok(now) => now,
+        };
+        let text = format!("{CLEAR}{}", now.lines(before.as_ref()));
+        let mut out = std::io::stdout();
+        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+            return Ok(());
         }
-    })?;
-    Ok(shown?)
+        before = Some(now);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Sends the frames of a file from a host.
+///
+/// # Errors
+///
+/// What is wrong with the file, the host or the link; how many frames were taken if not all were.
+pub fn send(place: &Place, host: &str, link: &str, file: &Path) -> Result<()> {
+    let frames = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let send = Send { host: host.to_owned(), link: link.to_owned(), frames };
+    ask(place, Request::Send(send), |_| {}).with_context(|| file.display().to_string())
 }
 
 /// Runs a program with the commands of a host on its path; its exit code.
@@ -195,12 +235,16 @@ fn rows() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout()).map_or(24, |size| size.ws_row.into()).max(2)
 }
 
-/// Sends a request and passes every answer on. An interrupt is told to the daemon, which ends the command.
-fn ask(place: &Place, request: Request, mut heard: impl FnMut(&Answer)) -> Result<()> {
+/// Sends a request and passes every answer on. While a command runs an interrupt is told to the daemon, which ends the command.
+fn ask(place: &Place, request: Request, heard: impl FnMut(&Answer)) -> Result<()> {
     let gone = || format!("the lab `{}` does not answer", place.name());
     let stream = UnixStream::connect(place.socket()).with_context(gone)?;
     let mut writer = stream.try_clone()?;
+    let interruptible = matches!(request, Request::Run(_));
     protocol::send(&mut writer, &Hello { version: VERSION, request }).with_context(gone)?;
+    if !interruptible {
+        return hear(stream, heard);
+    }
     let mut signals = Signals::new([SIGINT]).context("signals")?;
     let handle = signals.handle();
     std::thread::spawn(move || {
@@ -209,16 +253,20 @@ fn ask(place: &Place, request: Request, mut heard: impl FnMut(&Answer)) -> Resul
             let _ = writer.write_all(format!("{INTERRUPT}\n").as_bytes());
         }
     });
+    let result = hear(stream, heard);
+    handle.close();
+    result
+}
+
+/// Passes answers on until the last one.
+fn hear(stream: UnixStream, mut heard: impl FnMut(&Answer)) -> Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
-        let answer = protocol::receive(&mut reader).with_context(gone)?.ok_or_else(|| anyhow!(gone()))?;
+        let answer = protocol::receive(&mut reader)?.ok_or_else(|| anyhow!("the lab is gone"))?;
         heard(&answer);
         match answer {
             Answer::Out(_) | Answer::Err(_) => {}
-            Answer::Exit(_) | Answer::Status(_) => {
-                handle.close();
-                return Ok(());
-            }
+            Answer::Exit(_) | Answer::Status(_) => return Ok(()),
             Answer::Refused(why) => bail!(why),
         }
     }

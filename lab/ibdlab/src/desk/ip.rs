@@ -162,7 +162,9 @@ impl HostIp {
         if spec.size + HEADERS[usize::from(spec.to.is_ipv6())] > mtu {
             return Err(TOO_LONG);
         }
-        let ping = Ping::new(source, spec.to, 1, vec![spec.size]).numbered_from(spec.sequence);
+        let ping = Ping::new(source, spec.to, 1, vec![spec.size])
+            .numbered_from(spec.sequence)
+            .identified(spec.ident);
         let begun = fakekernel::now();
         let patience = Nanos(u64::try_from(spec.patience.as_nanos()).unwrap_or(u64::MAX / 2));
         let id = plumbed.ip.start(Box::new(ping));

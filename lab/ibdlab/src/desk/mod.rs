@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod daemon;
+mod frames;
 mod host;
 mod ip;
 mod jobs;

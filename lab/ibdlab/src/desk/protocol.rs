@@ -5,6 +5,8 @@ use std::io::{BufRead, Write};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::status::Status;
+
 /// Both sides are of one build, or say so.
 pub const VERSION: u32 = 1;
 
@@ -20,6 +22,8 @@ pub struct Hello {
 pub enum Request {
     /// Run a command on a host.
     Run(Run),
+    /// Send frames as they are.
+    Send(Send),
     /// How is everybody?
     Status,
     /// End the lab.
@@ -39,6 +43,14 @@ pub struct Run {
     pub directory: String,
 }
 
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Send {
+    pub host: String,
+    pub link: String,
+    /// A file's content; see [`super::frames`].
+    pub frames: String,
+}
+
 /// What a client may say while its command runs.
 pub const INTERRUPT: &str = "interrupt";
 
@@ -49,7 +61,7 @@ pub enum Answer {
     Out(String),
     Err(String),
     Exit(i32),
-    Status(serde_json::Value),
+    Status(Status),
     /// The request could not be carried out: why.
     Refused(String),
 }

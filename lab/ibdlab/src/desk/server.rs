@@ -10,6 +10,7 @@ use std::time::Duration;
 use admin::{Exit, Session, Terminal};
 use anyhow::Result;
 
+use super::frames;
 use super::host::DeskHost;
 use super::jobs::Jobs;
 use super::protocol::{self, Answer, INTERRUPT, Request, Run};
@@ -65,6 +66,10 @@ fn converse(stream: &UnixStream, lab: &Arc<Lab>) -> Result<()> {
                 let _ = answers.send(Answer::Status(status::of(&asked)));
             })
         }
+        Request::Send(send) => match send_frames(&send, lab, answers) {
+            Ok(accepted) => accepted,
+            Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
+        },
         Request::Run(run) => match start(run, lab, reader, answers) {
             Ok(accepted) => accepted,
             Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
@@ -76,6 +81,28 @@ fn converse(stream: &UnixStream, lab: &Arc<Lab>) -> Result<()> {
     pass_on(&mut writer, lab, &arrived)
 }
 
+fn find_host(lab: &Lab, name: &str) -> Result<Arc<DeskHost>, String> {
+    lab.hosts.iter().find(|host| host.name == name).cloned().ok_or_else(|| {
+        let names: Vec<&str> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
+        format!("there is no host `{name}`, expected one of {}", names.join(", "))
+    })
+}
+
+fn send_frames(send: &protocol::Send, lab: &Lab, answers: Sender<Answer>) -> Result<bool, String> {
+    let host = find_host(lab, &send.host)?;
+    let list = frames::parse(&send.frames)?;
+    let (kernel, link) = (host.kernel.clone(), send.link.clone());
+    Ok(lab.jobs.put(&host.kernel, move || {
+        let answer = match frames::send(&kernel, &link, &list) {
+            Err(errno) => Answer::Refused(format!("{link}: {errno}")),
+            Ok(sent) if sent == list.len() => Answer::Exit(0),
+            Ok(sent) => Answer::Refused(format!("{link}: {sent} of {} frames were taken", list.len())),
+        };
+        // The client may have left.
+        let _ = answers.send(answer);
+    }))
+}
+
 /// Puts a command into the hands of its host.
 fn start(
     run: Run,
@@ -83,10 +110,7 @@ fn start(
     reader: BufReader<UnixStream>,
     answers: Sender<Answer>,
 ) -> Result<bool, String> {
-    let Some(host) = lab.hosts.iter().find(|host| host.name == run.host).cloned() else {
-        let names: Vec<&str> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
-        return Err(format!("there is no host `{}`, expected one of {}", run.host, names.join(", ")));
-    };
+    let host = find_host(lab, &run.host)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     listen(reader, interrupted.clone());
     let kernel = host.kernel.clone();

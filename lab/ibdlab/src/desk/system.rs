@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use admin::{AddressKind, Capture, Echo, FileError, Interface, Kstat, Neighbour, PingSpec, Port, System};
@@ -31,24 +31,29 @@ pub struct Process {
     /// Where it is.
     directory: PathBuf,
     interrupted: Arc<AtomicBool>,
+    id: u32,
 }
+
+/// Processes of all hosts are numbered from here.
+static LAST_ID: AtomicU32 = AtomicU32::new(100);
 
 impl Process {
     /// One of the machine's own, as the boot methods are.
     pub fn root(host: Arc<DeskHost>) -> Self {
         let (others, directory) = (Vec::new(), "/".into());
-        Self { host, others, privileged: true, directory, interrupted: Arc::default() }
+        Self::new(host, others, true, directory, Arc::default())
     }
 
     /// One that a person started.
-    pub const fn new(
+    pub fn new(
         host: Arc<DeskHost>,
         others: Vec<Arc<DeskHost>>,
         privileged: bool,
         directory: PathBuf,
         interrupted: Arc<AtomicBool>,
     ) -> Self {
-        Self { host, others, privileged, directory, interrupted }
+        let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { host, others, privileged, directory, interrupted, id }
     }
 
     fn allowed(&self) -> Result<(), Errno> {
@@ -216,6 +221,10 @@ impl System for Process {
     fn name_of(&self, address: IpAddr) -> Option<String> {
         let mut all = std::iter::once(&self.host).chain(&self.others);
         Some(all.find(|host| host.ip.has(address))?.name.clone())
+    }
+
+    fn process_id(&self) -> u32 {
+        self.id
     }
 
     fn wait(&self, span: Duration) -> bool {

@@ -60,6 +60,12 @@ impl Ping {
         Self { first, ..self }
     }
 
+    /// The same, with this identifier, which no other echo of the stack may have; not 0.
+    #[must_use]
+    pub fn identified(self, ident: u16) -> Self {
+        Self { ident, ..self }
+    }
+
     fn sequence(&self, sent: u32) -> u16 {
         self.first.wrapping_add(sent as u16)
     }
@@ -78,7 +84,9 @@ impl Ping {
         let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; 64 * 1024]);
         let mut socket = icmp::Socket::new(buffer(), buffer());
         // A fresh socket with a non-zero identifier always binds.
-        self.ident = stack.echo_ident();
+        if self.ident == 0 {
+            self.ident = stack.echo_ident();
+        }
         let _ = socket.bind(icmp::Endpoint::Ident(self.ident));
         *self.socket.insert(stack.sockets.add(socket))
     }
