@@ -46,11 +46,12 @@ impl Line {
             };
             Some((key.trim().to_owned(), value))
         });
-        let attributes: Option<Vec<_>> = attributes.collect();
-        Some(Self { name: name.to_owned(), attributes: attributes? })
+        let attributes: Vec<_> = attributes.collect::<Option<_>>()?;
+        // A link has a class at least.
+        (!attributes.is_empty()).then(|| Self { name: name.to_owned(), attributes })
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("{}\t", self.name);
         for (key, value) in &self.attributes {
             text += &match value {
@@ -103,7 +104,7 @@ impl Line {
     }
 }
 
-fn parse(text: &str) -> Vec<Line> {
+pub(crate) fn parse(text: &str) -> Vec<Line> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(Line::parse).collect()
 }
 

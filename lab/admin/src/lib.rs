@@ -25,6 +25,7 @@ mod system;
 
 pub use ipadm::{boot as boot_interfaces, first_configuration};
 pub use session::{Exit, Session, Terminal};
+pub use snoop::{describe as describe_frame, read as read_capture};
 pub use system::{
     Address, AddressKind, AddressState, Capture, Echo, FileError, Frame, Interface, Kstat, Neighbour,
     NeighbourState, PingSpec, Port, System,
@@ -51,6 +52,19 @@ const COMMANDS: [Command; 9] = [
 /// The names of the commands.
 pub fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|(name, _)| *name)
+}
+
+/// Reads a text as each of the files that a host keeps for good; what is no line of one is passed over.
+///
+/// # Panics
+///
+/// When a line is written otherwise than it was read.
+pub fn read_host_files(text: &str) {
+    for line in conf::parse(text) {
+        let again = conf::parse(&line.text());
+        assert_eq!(again, [line], "a line is read back as written");
+    }
+    ipadm::read_back(text);
 }
 
 /// Runs a command to its end; `None` when there is none of that name.

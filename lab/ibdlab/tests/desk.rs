@@ -157,7 +157,7 @@ fn several_labs_are_told_apart_and_a_dead_one_is_cleared_away() {
     assert!(code == 1 && said.contains("the lab `one` is up already"), "{said}");
     let (said, code) = lab.ibdlab(&["exec", "alice", "--", "dladm", "show-ib"]);
     assert!(code == 1 && said.contains("several labs are up, say which with --lab: one, two"), "{said}");
-    let (said, code) = lab.ibdlab(&["exec", "--lab", "two", "carol", "--", "dladm", "show-ib"]);
+    let (said, code) = lab.ibdlab(&["exec", "--lab", "two", "carol", "--", "true"]);
     assert!(code == 1 && said.contains("there is no host `carol`, expected one of alice, bob"), "{said}");
     lab.kill("one");
     let (said, code) = lab.ibdlab(&["exec", "--lab", "one", "alice", "--", "dladm", "show-ib"]);
@@ -168,6 +168,49 @@ fn several_labs_are_told_apart_and_a_dead_one_is_cleared_away() {
     }
     let (said, code) = lab.ibdlab(&["status"]);
     assert!(code == 1 && said.contains("no lab is up"), "{said}");
+}
+
+#[test]
+fn many_commands_at_once_leave_links_and_files_of_one_mind() {
+    let lab = Lab::new();
+    lab.up(&scripts("two-keys").join("lab.toml"), &[]);
+    let script = "for n in 1 2 3 4 5 6 7 8; do
+        (dladm create-part -f -l ibp0 -P 900$n part$n && ipadm create-if part$n &&
+            ipadm create-addr -T static -a 10.0.$n.1/24 part$n/v4) &
+        dladm create-part -f -l ibp0 -P 9000 part9 2>/dev/null &
+        done; wait
+        for n in 1 3 5 7; do (ipadm delete-if part$n && dladm delete-part part$n) & done; wait";
+    assert_eq!(lab.exec("alice", &["sh", "-c", script]), (String::new(), 0));
+    let shown = |line: &str| {
+        let (said, _) = lab.run("alice", line);
+        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let parts = ["part2:9002", "part4:9004", "part6:9006", "part8:9008", "part9:9000"];
+    assert_eq!(shown("dladm show-part -p -o link,pkey"), parts);
+    assert_eq!(shown("dladm show-part -P -p -o link,pkey"), parts);
+    let addresses = shown("ipadm show-addr -p -o addrobj,persistent");
+    assert_eq!(addresses[2..], ["part2/v4:U--", "part4/v4:U--", "part6/v4:U--", "part8/v4:U--"]);
+    lab.down();
+}
+
+#[test]
+fn what_cannot_come_up_says_why_and_leaves_nothing() {
+    let lab = Lab::new();
+    for (scenario, more, why) in [
+        ("scenarios/linux-programs.toml", &[][..], "alice: a TUN device is for `ibdlab run`"),
+        ("scenarios/desk.toml", &["--module", "alice/ibp=Makefile"], "loading the driver"),
+        ("scenarios/nowhere.toml", &[], "scenarios/nowhere.toml: No such file"),
+        ("scenarios/desk.toml", &["--lab", "../x"], "`../x` is no name for a lab"),
+    ] {
+        let (said, code) = lab.ibdlab(&[&["up", scenario], more].concat());
+        assert!(code == 1 && said.contains(why), "{said}");
+        assert_eq!(
+            lab.ibdlab(&["status"]),
+            ("ibdlab: no lab is up: `ibdlab up SCENARIO` starts one\n".into(), 1)
+        );
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub use receive::receive_path;
 pub type Target = fn(&[u8]);
 
 /// Name and function of each target.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("sa_mad", sa_mad),
     ("rmpp", rmpp_transfer),
     ("subnet_administrator", subnet_administrator),
@@ -30,6 +30,8 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("arp_and_nd", arp_and_nd),
     ("scenario", scenario),
     ("suppressions", suppressions),
+    ("snoop_file", snoop_file),
+    ("host_files", host_files),
     ("module_object", module_object),
     ("receive_path", receive_path),
 ];
@@ -113,6 +115,22 @@ pub fn arp_and_nd(bytes: &[u8]) {
     }
     let _ = nd::is_nd(bytes);
     let _ = nd::Nd::parse(bytes);
+}
+
+/// A capture file of `snoop`, and each frame in it as every style shows it.
+pub fn snoop_file(bytes: &[u8]) {
+    for frame in admin::read_capture(bytes).unwrap_or_default() {
+        let _ = admin::describe_frame(&frame.bytes);
+    }
+    let _ = admin::describe_frame(bytes);
+}
+
+/// What a host of the desk keeps for good, frames to be sent, and what a client says to a lab.
+pub fn host_files(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    admin::read_host_files(text);
+    let _ = ibdlab::desk::read_frames(text);
+    let _ = ibdlab::desk::read_request(bytes);
 }
 
 /// A scenario file: what is read is written and reads back.

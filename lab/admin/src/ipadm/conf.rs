@@ -63,6 +63,13 @@ impl Line {
     }
 }
 
+/// Reads every line of a text and what it would be written as.
+pub(crate) fn read_back(text: &str) {
+    for line in text.lines().filter_map(Line::parse) {
+        assert_eq!(Line::parse(&line.text()), Some(line), "a line is read back as written");
+    }
+}
+
 pub(super) fn lines(system: &dyn System) -> Vec<Line> {
     let text = system.read_file(FILE).unwrap_or_default();
     text.lines().filter_map(Line::parse).collect()

@@ -10,6 +10,7 @@ mod show_addr;
 mod show_if;
 
 pub use boot::{boot, first_configuration};
+pub(crate) use conf::read_back;
 
 use fakekernel::Errno;
 

@@ -58,6 +58,21 @@ struct Wanted {
     style: Style,
 }
 
+/// The frames of a capture file.
+///
+/// # Errors
+///
+/// Why it is none.
+pub fn read(bytes: &[u8]) -> Result<Vec<Frame>, String> {
+    file::read(bytes)
+}
+
+/// Everything that is shown of a frame: each layer's line and page.
+pub fn describe(frame: &[u8]) -> Vec<String> {
+    let decoded = decode::decode(frame, frame.len(), String::new(), &|ip| ip.to_string());
+    decoded.layers.into_iter().flat_map(|layer| std::iter::once(layer.summary).chain(layer.page)).collect()
+}
+
 pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
     let result = run(session, arguments);
     session.end(result)

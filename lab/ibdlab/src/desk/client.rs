@@ -41,9 +41,16 @@ pub fn find(name: Option<&str>) -> Result<Place> {
             Presence::Absent => bail!("the lab `{name}` is not up: `ibdlab up SCENARIO --lab {name}`"),
         };
     }
-    let up: Vec<Place> = Place::all()?.into_iter().filter(|place| place.presence() == Presence::Up).collect();
+    let (up, dead): (Vec<Place>, Vec<Place>) =
+        Place::all()?.into_iter().partition(|place| place.presence() == Presence::Up);
     match &up[..] {
-        [] => bail!("no lab is up: `ibdlab up SCENARIO` starts one"),
+        [] => {
+            let dead: Vec<String> = dead
+                .iter()
+                .map(|place| format!("; `{}` is not up any more{}", place.name(), last_words(place)))
+                .collect();
+            bail!("no lab is up: `ibdlab up SCENARIO` starts one{}", dead.concat())
+        }
         [place] => Ok(place.clone()),
         several => {
             let names: Vec<&str> = several.iter().map(Place::name).collect();
@@ -106,11 +113,14 @@ pub fn down(place: &Place) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The file is gone with its directory; what was open can be read.
+    // The file may be gone with its directory; what was open can be read.
     let said = words.as_mut().and_then(|words| std::io::read_to_string(words).ok()).unwrap_or_default();
     match said.lines().rev().find(|line| line.starts_with("ibdlab: ")) {
         None => Ok(()),
-        Some(line) => Err(anyhow!("the lab `{}` did not end well: {}", place.name(), &line[8..])),
+        Some(line) => {
+            place.remove();
+            Err(anyhow!("the lab `{}` did not end well: {}", place.name(), &line[8..]))
+        }
     }
 }
 
@@ -177,6 +187,10 @@ pub fn send(place: &Place, host: &str, link: &str, file: &Path) -> Result<()> {
 /// There is no such program.
 pub fn exec(place: &Place, host: &str, program: &[OsString]) -> Result<i32> {
     let Some((name, arguments)) = program.split_first() else { bail!("what to run?") };
+    let hosts: Vec<String> = status(place)?.hosts.into_iter().map(|host| host.name).collect();
+    if !hosts.iter().any(|known| known == host) {
+        bail!("there is no host `{host}`, expected one of {}", hosts.join(", "));
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(place.commands()).chain(std::env::split_paths(&path)))?;
     let mut command = Command::new(name);

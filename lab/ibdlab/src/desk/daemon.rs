@@ -36,12 +36,18 @@ pub fn run(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> 
     let _claim = plan.place.claim()?;
     let place = plan.place.clone();
     let result = serve(plan, ready);
-    place.remove();
+    // One that did not end well is left behind: its log says why.
+    if result.is_ok() {
+        place.remove();
+    }
     result
 }
 
 fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
     let Plan { place, scenario, sm, proto, modules } = plan;
+    if let Some(host) = scenario.host.iter().map(|host| host.get_ref()).find(|host| host.tun) {
+        bail!("{}: a TUN device is for `ibdlab run`; a host that stays up has the lab's own IP", host.name);
+    }
     let seed = scenario.seed;
     let options = Options { sm, live: true, modules, ..Options::new(seed, proto) };
     let objects = Objects::find(&scenario, &options)?;

@@ -19,4 +19,15 @@ mod server;
 mod status;
 mod system;
 
+pub use frames::parse as read_frames;
 pub use place::Place;
+pub use protocol::Request;
+
+/// A client's first line.
+///
+/// # Errors
+///
+/// What the line is instead.
+pub fn read_request(mut bytes: &[u8]) -> anyhow::Result<Option<Request>> {
+    protocol::request(&mut bytes)
+}
