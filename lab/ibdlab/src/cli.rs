@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::campaign::Campaign;
 use crate::desk::client;
+use crate::desk::fabric::Action;
 use crate::report::SmKind;
 use crate::scenario::ModuleOverride;
 
@@ -33,6 +34,8 @@ pub enum Command {
     Shell(ShellArgs),
     /// How a lab is: hosts, links, addresses, packets.
     Status(StatusArgs),
+    /// Pull and plug cables, restart the subnet manager, list the groups.
+    Fabric(FabricArgs),
     /// Send frames from a file as they are: destination, IPoIB header, payload.
     Send(SendArgs),
     /// End a lab. What was configured for good is there when it comes up again.
@@ -159,6 +162,20 @@ pub struct StatusArgs {
     /// Once a second, with rates, until the lab ends.
     #[arg(long)]
     pub watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct FabricArgs {
+    /// The lab, if several are up.
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+    /// What to do.
+    #[arg(value_enum)]
+    pub action: Action,
+    /// The host whose cable it is.
+    pub host: Option<String>,
+    /// The port, 1 if not said.
+    pub port: Option<u8>,
 }
 
 #[derive(Debug, Args)]

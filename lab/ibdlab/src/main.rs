@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use ibdlab::cli::{CampaignArgs, Cli, Command, RunArgs, UpArgs};
+use ibdlab::cli::{CampaignArgs, Cli, Command, FabricArgs, RunArgs, UpArgs};
 use ibdlab::coverage::Lines;
 use ibdlab::desk::daemon::{self, Plan};
+use ibdlab::desk::fabric::Order;
 use ibdlab::desk::{Place, client};
 use ibdlab::linux;
 use ibdlab::run::{Options, run};
@@ -51,6 +52,11 @@ fn obey(command: Command) -> Result<i32> {
                 client::show_status(&place, args.json)
             };
             shown.map(|()| 0)
+        }
+        Command::Fabric(args) => {
+            let place = client::find(args.lab.as_deref())?;
+            let FabricArgs { action, host, port, .. } = args;
+            client::fabric(&place, Order { action, host, port }).map(|()| 0)
         }
         Command::Send(args) => {
             let place = client::find(args.lab.as_deref())?;

@@ -214,6 +214,36 @@ fn what_cannot_come_up_says_why_and_leaves_nothing() {
 }
 
 #[test]
+fn a_pulled_cable_and_a_new_subnet_manager_are_seen_at_the_desk() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    let state = || lab.run("alice", "dladm show-link -p -o state pFFFF.ibp0").0;
+    let broadcast_of_both = || {
+        let (groups, _) = lab.ibdlab(&["fabric", "groups"]);
+        groups.lines().any(|line| line.contains("ff12:401b:ffff::ffff:ffff alice/1 bob/1"))
+    };
+    lab.until("both are in the broadcast group", broadcast_of_both);
+    assert_eq!(lab.ibdlab(&["fabric", "unplug", "alice"]), (String::new(), 0));
+    lab.until("the link is down", || state() == "down\n");
+    let shown = "dladm show-ib -p -o port,state";
+    assert_eq!(lab.run("alice", shown).0, "1:down\n2:down\n");
+    assert_eq!(lab.ibdlab(&["fabric", "plug", "alice", "1"]), (String::new(), 0));
+    lab.until("the link is up", || state() == "up\n");
+    assert_eq!(lab.ibdlab(&["fabric", "restart-sm"]), (String::new(), 0));
+    lab.until("both are in the broadcast group again", broadcast_of_both);
+    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
+    for (words, why) in [
+        (&["fabric", "unplug"][..], "of which host?"),
+        (&["fabric", "unplug", "carol"], "there is no host `carol`"),
+        (&["fabric", "unplug", "alice", "3"], "alice has no port 3"),
+    ] {
+        let (said, code) = lab.ibdlab(words);
+        assert!(code == 1 && said.contains(why), "{said}");
+    }
+    lab.down();
+}
+
+#[test]
 fn a_signal_ends_a_lab_as_down_does() {
     let lab = Lab::new();
     lab.up(&root().join("scenarios/desk.toml"), &[]);

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
+use super::fabric::Order;
 use super::place::{Place, Presence};
 use super::privilege;
 use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, Send, VERSION};
@@ -167,6 +168,21 @@ pub fn watch_status(place: &Place) -> Result<()> {
         before = Some(now);
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+/// Does something to the fabric, and prints what there is to say.
+///
+/// # Errors
+///
+/// Why it cannot be done.
+pub fn fabric(place: &Place, order: Order) -> Result<()> {
+    let mut out = std::io::stdout();
+    ask(place, Request::Fabric(order), |answer| {
+        if let Answer::Out(text) = answer {
+            // Whoever reads may have had enough.
+            let _ = out.write_all(text.as_bytes());
+        }
+    })
 }
 
 /// Sends the frames of a file from a host.

@@ -70,6 +70,7 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
             name: place.name().to_owned(),
             hosts: hosts.collect(),
             jobs: Jobs::new(),
+            infiniband: world.infiniband.clone(),
             sm: if sm == SmKind::Opensm { "OpenSM" } else { "embedded" },
             halted: OnceLock::new(),
         });

@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod daemon;
+pub mod fabric;
 mod frames;
 mod host;
 mod ip;

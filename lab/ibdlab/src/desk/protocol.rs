@@ -5,6 +5,7 @@ use std::io::{BufRead, Write};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::fabric::Order;
 use super::status::Status;
 
 /// Both sides are of one build, or say so.
@@ -24,6 +25,8 @@ pub enum Request {
     Run(Run),
     /// Send frames as they are.
     Send(Send),
+    /// Do something to the fabric.
+    Fabric(Order),
     /// How is everybody?
     Status,
     /// End the lab.

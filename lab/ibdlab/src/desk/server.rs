@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use admin::{Exit, Session, Terminal};
 use anyhow::Result;
+use lab_ibtf::InfiniBand;
 
+use super::fabric;
 use super::frames;
 use super::host::DeskHost;
 use super::jobs::Jobs;
@@ -25,6 +27,7 @@ pub struct Lab {
     pub name: String,
     pub hosts: Vec<Arc<DeskHost>>,
     pub jobs: Jobs,
+    pub infiniband: InfiniBand,
     pub sm: &'static str,
     /// Why the machine halted, if it did.
     pub halted: OnceLock<String>,
@@ -66,6 +69,17 @@ fn converse(stream: &UnixStream, lab: &Arc<Lab>) -> Result<()> {
                 let _ = answers.send(Answer::Status(status::of(&asked)));
             })
         }
+        Request::Fabric(order) => {
+            let (asked, infiniband) = (lab.clone(), lab.infiniband.clone());
+            let Some(first) = lab.hosts.first() else { return Ok(()) };
+            lab.jobs.put(&first.kernel, move || {
+                // The client may have left.
+                let _ = match fabric::obey(&asked, &infiniband, &order) {
+                    Ok(text) => answers.send(Answer::Out(text)).and_then(|()| answers.send(Answer::Exit(0))),
+                    Err(why) => answers.send(Answer::Refused(why)),
+                };
+            })
+        }
         Request::Send(send) => match send_frames(&send, lab, answers) {
             Ok(accepted) => accepted,
             Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
@@ -81,7 +95,7 @@ fn converse(stream: &UnixStream, lab: &Arc<Lab>) -> Result<()> {
     pass_on(&mut writer, lab, &arrived)
 }
 
-fn find_host(lab: &Lab, name: &str) -> Result<Arc<DeskHost>, String> {
+pub fn find_host(lab: &Lab, name: &str) -> Result<Arc<DeskHost>, String> {
     lab.hosts.iter().find(|host| host.name == name).cloned().ok_or_else(|| {
         let names: Vec<&str> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
         format!("there is no host `{name}`, expected one of {}", names.join(", "))
