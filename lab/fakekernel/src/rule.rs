@@ -35,7 +35,7 @@ macro_rules! rules {
 
         impl Rule {
             /// Every rule in order of its number.
-            pub const ALL: [Self; 46] = [$(Self::$name,)*];
+            pub const ALL: [Self; 50] = [$(Self::$name,)*];
 
             /// The usual severity (a case may differ: some rules are worse at interrupt level).
             pub const fn severity(self) -> Severity {
@@ -97,15 +97,19 @@ rules! {
     44 BadList Panic "a list node inserted twice, removed when not linked, or a list destroyed with nodes";
     45 HashReentered Panic "a mod_hash callback that enters its own hash";
     46 BadDevInfo Defect "a dev_info node used after detach, or not released";
+    47 StaleRing Defect "packets handed up on a receive ring that is stopped, or with a generation that is over";
+    48 QuietRing Defect "packets taken off a receive ring whose interrupt is off, and handed up";
+    49 RingUpcall Panic "an upcall from inside a receive ring's poll or the switch of its interrupt";
+    50 RingPoll Defect "a poll of a receive ring that brings more bytes than it was asked for";
 }
 
 impl Rule {
-    /// 1 to 46.
+    /// 1 to 50.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The rule with that number, `None` outside 1 to 46.
+    /// The rule with that number, `None` outside 1 to 50.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
@@ -122,12 +126,12 @@ mod tests {
     use super::Rule;
 
     #[test]
-    fn rules_are_numbered_from_1_to_46_without_a_gap() {
+    fn rules_are_numbered_from_1_to_50_without_a_gap() {
         for (index, rule) in Rule::ALL.iter().enumerate() {
             assert_eq!(usize::from(rule.number()), index + 1);
             assert_eq!(Rule::from_number(rule.number()), Some(*rule));
         }
         assert_eq!(Rule::from_number(0), None);
-        assert_eq!(Rule::from_number(47), None);
+        assert_eq!(Rule::from_number(51), None);
     }
 }

@@ -7,13 +7,14 @@ use fakekernel::{Handles, HostMutex, Kernel};
 
 use crate::dld::Ioctls;
 use crate::dls::{Devnets, Management};
-use crate::mac::{Macs, PropInfo};
+use crate::mac::{Macs, PropInfo, Ring};
 use crate::plugin::Registry;
 
 /// One host's framework.
 pub(crate) struct Gldv3 {
     pub(crate) types: Registry,
     pub(crate) macs: Macs,
+    pub(crate) rings: Handles<Ring>,
     pub(crate) management: Management,
     pub(crate) devnets: Devnets,
     pub(crate) ioctls: Ioctls,
@@ -27,6 +28,7 @@ impl Gldv3 {
         Self {
             types: Registry::new(),
             macs: Macs::new(),
+            rings: Handles::new("mac_ring_handle_t"),
             management: Management::new(),
             devnets: Devnets::new(),
             ioctls: Ioctls::new(),

@@ -83,7 +83,7 @@ fn check(entry: Spanned<Entry>) -> Result<Suppression, Wrong> {
     let span = entry.span();
     let Entry { module, rule, call, function, evidence } = entry.into_inner();
     let known = Rule::from_number(*rule.get_ref())
-        .ok_or_else(|| (rule.span(), format!("there is no rule {}, expected 1 to 46", rule.get_ref())))?;
+        .ok_or_else(|| (rule.span(), format!("there is no rule {}, expected 1 to 50", rule.get_ref())))?;
     if call.is_none() && function.is_none() {
         let message = "neither `call` nor `function`: a rule is not switched off as a whole";
         return Err((span, message.to_owned()));

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use illumos_sys_hdrs as sys;
 use kernel::mblk::MblkChain;
 use kernel::sync::Monitor;
-use kernel::{AllocError, Errno, KArc};
+use kernel::{AllocError, Errno, KArc, KVec};
 
 use crate::Address;
+use crate::rings::Generation;
 
 /// What a driver says about its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,17 +39,22 @@ struct Gate {
     link: AtomicI32,
     /// Whether the gate was opened for the first time.
     registered: Monitor<bool>,
+    receive_ring: AtomicPtr<sys::__mac_ring_handle>,
+    transmit_rings: KVec<AtomicPtr<sys::__mac_ring_handle>>,
 }
 
 const CLOSED: usize = 1 << 63;
 
 impl Mac {
-    pub(crate) fn new() -> Result<Self, AllocError> {
+    /// The upcalls of a link with so many transmit rings.
+    pub(crate) fn new(transmit_rings: usize) -> Result<Self, AllocError> {
         Ok(Self(KArc::new(Gate {
             handle: AtomicPtr::new(ptr::null_mut()),
             users: AtomicUsize::new(CLOSED),
             link: AtomicI32::new(LinkState::Unknown as i32),
             registered: Monitor::new(false)?,
+            receive_ring: AtomicPtr::new(ptr::null_mut()),
+            transmit_rings: KVec::from_fn(transmit_rings, |_| AtomicPtr::new(ptr::null_mut()))?,
         })?))
     }
 
@@ -62,12 +68,44 @@ impl Mac {
         }
     }
 
+    /// As [`Mac::receive`] from the receive ring of a link that has one (`mac_rx_ring`), with the generation in which the packets
+    /// were taken.
+    pub fn receive_on_ring(&self, generation: Generation, packets: MblkChain) {
+        let Some(inside) = self.0.enter() else { return };
+        if !packets.is_empty() {
+            let ring = self.0.receive_ring.load(Ordering::Relaxed);
+            // SAFETY: registered, and with it the ring; the chain is given up.
+            unsafe { sys::mac_rx_ring(inside.handle(), ring, packets.into_raw(), generation.0) };
+        }
+    }
+
     /// Says that packets refused by [`Provider::transmit`](crate::Provider::transmit) can be sent now
     /// (`mac_tx_update`). **Any** context, no locks.
     pub fn transmit_ready(&self) {
         if let Some(inside) = self.0.enter() {
             // SAFETY: registered.
             unsafe { sys::mac_tx_update(inside.handle()) };
+        }
+    }
+
+    /// As [`Mac::transmit_ready`] for one transmit ring (`mac_tx_ring_update`). A link with transmit rings must say which: the
+    /// other call wakes nobody then.
+    pub fn transmit_ring_ready(&self, ring: usize) {
+        let Some(ring) = self.0.transmit_rings.get(ring) else { return };
+        if let Some(inside) = self.0.enter() {
+            // SAFETY: registered, and with it the ring.
+            unsafe { sys::mac_tx_ring_update(inside.handle(), ring.load(Ordering::Relaxed)) };
+        }
+    }
+
+    /// The framework's name for the receive ring, or for a transmit ring. While the link is being registered.
+    pub(crate) fn ring_named(&self, transmit: Option<usize>, handle: sys::mac_ring_handle_t) {
+        let place = match transmit {
+            None => Some(&self.0.receive_ring),
+            Some(index) => self.0.transmit_rings.get(index),
+        };
+        if let Some(place) = place {
+            place.store(handle, Ordering::Relaxed);
         }
     }
 
@@ -129,8 +167,10 @@ impl Mac {
         if link != LinkState::Unknown as i32 {
             self.announce(link);
         }
-        if again {
+        if again && self.0.transmit_rings.is_empty() {
             self.transmit_ready();
+        } else if again {
+            (0..self.0.transmit_rings.len()).for_each(|ring| self.transmit_ring_ready(ring));
         }
     }
 

@@ -24,6 +24,7 @@ mod plugin;
 mod property;
 mod provider;
 mod registration;
+mod rings;
 mod stat;
 mod stream_ioctl;
 mod table;
@@ -35,6 +36,7 @@ pub use plugin::{DestinationClass, HeaderInfo, LinkStats, Plugin, PluginRegistra
 pub use property::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
 pub use provider::{ChecksumOffload, Provider};
 pub use registration::{Config, InstanceNumber, Registration};
+pub use rings::{Generation, Ring, RingProvider};
 pub use stat::Stat;
 
 use illumos_sys_hdrs as sys;

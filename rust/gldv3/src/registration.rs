@@ -13,6 +13,7 @@ use crate::Address;
 use crate::devnet::LinkId;
 use crate::gate::Mac;
 use crate::provider::Provider;
+use crate::rings::{RingProvider, Rings};
 use crate::table::Callbacks;
 
 /// What a link is registered with (`mac_register_t`).
@@ -47,7 +48,8 @@ pub enum InstanceNumber {
 /// What the framework's `driver` pointer points at.
 pub(crate) struct Link<P> {
     pub(crate) provider: P,
-    mac: Mac,
+    pub(crate) mac: Mac,
+    pub(crate) rings: Option<Rings<P>>,
     started: AtomicBool,
 }
 
@@ -82,9 +84,33 @@ impl<P: Provider> Registration<P> {
     /// framework loads the plugin and asks for capabilities in the course of this call. `EINVAL` without the plugin
     /// or for contradictory sizes, `ENOSPC` without a free instance number. **May block**; as the last step of attach.
     pub fn register(config: &Config, make: impl FnOnce(Mac) -> Result<P, Errno>) -> Result<Self, Errno> {
-        let mac = Mac::new()?;
+        Self::register_link(config, Mac::new(0)?, None, make)
+    }
+
+    /// As [`Registration::register`] for a link with one receive ring and `transmit` transmit rings, none of them if that is 0.
+    /// The framework asks for the rings in the course of this call.
+    pub fn register_with_rings(
+        config: &Config,
+        transmit: usize,
+        make: impl FnOnce(Mac) -> Result<P, Errno>,
+    ) -> Result<Self, Errno>
+    where
+        P: RingProvider,
+    {
+        Self::register_link(config, Mac::new(transmit)?, Some(Rings::new(transmit)?), make)
+    }
+
+    fn register_link(
+        config: &Config,
+        mac: Mac,
+        rings: Option<Rings<P>>,
+        make: impl FnOnce(Mac) -> Result<P, Errno>,
+    ) -> Result<Self, Errno> {
         let provider = make(mac.clone())?;
-        let link = KArc::new(Link { provider, mac, started: AtomicBool::new(false) })?;
+        let link = KArc::new(Link { provider, mac, rings, started: AtomicBool::new(false) })?;
+        if let Some(rings) = &link.rings {
+            rings.belong_to(KArc::as_ptr(&link).as_ptr());
+        }
         let handle = Self::call_register(config, &link)?;
         link.mac.open(handle);
         Ok(Self { link: Some(link) })
@@ -111,11 +137,12 @@ impl<P: Provider> Registration<P> {
                 InstanceNumber::Allocate => sys::uint_t::MAX,
             };
             record.m_src_addr = address.as_mut_ptr();
-            record.m_callbacks = (&raw const *Self::callbacks()).cast_mut();
+            record.m_callbacks = (&raw const *Self::callbacks(link.rings.is_some())).cast_mut();
             record.m_min_sdu = config.min_sdu;
             record.m_max_sdu = config.max_sdu;
             record.m_multicast_sdu = config.multicast_sdu;
             record.m_priv_props = properties.as_mut_ptr();
+            record.m_v12n = if link.rings.is_some() { sys::MAC_VIRT_LEVEL1 } else { sys::MAC_VIRT_NONE };
         }
         let mut handle = ptr::null_mut();
         // SAFETY: complete. Address and names are copied, the table is static (the framework only reads it), and the
@@ -126,8 +153,8 @@ impl<P: Provider> Registration<P> {
         Errno::check(result).map(|()| handle)
     }
 
-    fn callbacks() -> &'static sys::mac_callbacks_t {
-        const { &<P as Callbacks>::TABLE }
+    fn callbacks(rings: bool) -> &'static sys::mac_callbacks_t {
+        if rings { const { &<P as Callbacks>::RING_TABLE } } else { const { &<P as Callbacks>::TABLE } }
     }
 
     /// The provider.

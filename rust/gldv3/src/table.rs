@@ -20,6 +20,8 @@ use crate::stream_ioctl;
 /// The table of a provider type, in memory that lasts as long as the module: the framework keeps the pointer.
 pub(crate) trait Callbacks {
     const TABLE: sys::mac_callbacks_t;
+    /// The same for a link with rings: addresses are its receive group's business, and the framework insists.
+    const RING_TABLE: sys::mac_callbacks_t;
 }
 
 impl<P: Provider> Callbacks for P {
@@ -45,6 +47,7 @@ impl<P: Provider> Callbacks for P {
         mc_getprop: Some(getprop::<P>),
         mc_propinfo: Some(propinfo::<P>),
     };
+    const RING_TABLE: sys::mac_callbacks_t = sys::mac_callbacks_t { mc_unicst: None, ..Self::TABLE };
 }
 
 /// # Safety
@@ -173,6 +176,16 @@ unsafe extern "C" fn getcapab<P: Provider>(
             };
             // SAFETY: this capability's data is such a record; newer trees append to it.
             unsafe { data.cast::<sys::mac_capab_lso_t>().write(offer) };
+        }
+        sys::MAC_CAPAB_RINGS => {
+            let asked: *mut sys::mac_capab_rings_t = data.cast();
+            // SAFETY: this capability's data is such a record with the type filled in.
+            let kind = unsafe { (*asked).mr_type };
+            let Some(rings) = link.rings.as_ref().and_then(|rings| rings.capability(kind)) else {
+                return sys::B_FALSE;
+            };
+            // SAFETY: as above.
+            unsafe { asked.write(rings) };
         }
         _ => return sys::B_FALSE,
     }

@@ -150,6 +150,10 @@ pub(crate) struct RxCounters {
     pub(crate) copied: Counter,
     /// Interrupts that left the rest to a thread.
     pub(crate) left: Counter,
+    /// Frames that the MAC layer fetched from the receive ring with its interrupt off.
+    pub(crate) fetched: Counter,
+    /// How often it switched that interrupt off.
+    pub(crate) quiet: Counter,
 }
 
 impl RxCounters {
@@ -340,6 +344,8 @@ impl Source for Counters {
         c"rx_lent",
         c"rx_copied",
         c"rx_left",
+        c"rx_fetched",
+        c"rx_quiet",
         c"sa_paths",
         c"sa_joins",
         c"sa_leaves",
@@ -355,7 +361,9 @@ impl Source for Counters {
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
         let (tx, rx) = (&self.tx, &self.rx);
-        let rest = [&tx.put_off, &tx.failed, &tx.mapped, &tx.timeouts, &rx.lent, &rx.copied, &rx.left];
+        let sent = [&tx.put_off, &tx.failed, &tx.mapped, &tx.timeouts];
+        let received = [&rx.lent, &rx.copied, &rx.left, &rx.fetched, &rx.quiet];
+        let rest = sent.into_iter().chain(received);
         let sa = self.sa.asked.iter().chain(&self.sa.failed);
         let all = self.tx.drops.iter().chain(&self.rx.drops).chain(rest).chain(sa);
         for (index, counter) in all.enumerate() {
@@ -377,7 +385,7 @@ mod tests {
         let mut seen = std::vec::Vec::new();
         Counters::default().read(&mut |index, _| seen.push(index));
         assert!(seen.into_iter().eq(0..Counters::NAMES.len()));
-        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 7 + 2 * QUESTIONS + 3);
+        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 9 + 2 * QUESTIONS + 3);
     }
 
     #[test]

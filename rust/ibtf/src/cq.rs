@@ -211,6 +211,19 @@ impl CompletionBatch {
     pub fn new(capacity: usize) -> Result<Self, AllocError> {
         Ok(Self { raw: KVec::from_fn(capacity.max(1), |_| Default::default())?, next: 0, len: 0 })
     }
+
+    /// How many are in it.
+    pub fn remaining(&self) -> usize {
+        self.len - self.next
+    }
+
+    /// The next one, unless its message is longer than `bytes`: then it stays the next one.
+    pub fn next_within(&mut self, bytes: usize) -> Option<Completion> {
+        if self.remaining() == 0 || Completion(*self.raw.get(self.next)?).bytes() > bytes {
+            return None;
+        }
+        self.next()
+    }
 }
 
 impl Iterator for CompletionBatch {
@@ -242,6 +255,12 @@ impl Completion {
     /// How it went.
     pub fn status(&self) -> CompletionStatus {
         CompletionStatus(self.0.wc_status)
+    }
+
+    /// Bytes received, a GRH's 40 included; 0 if it failed.
+    pub fn bytes(&self) -> usize {
+        // Of a failed receive only id and status are defined.
+        if self.status().is_success() { self.0.wc_bytes_xfer as usize } else { 0 }
     }
 }
 

@@ -93,11 +93,17 @@ pub enum Rejected {
 /// Turns the GRH of a completed receive into a pseudo header, in place.
 ///
 /// `frame` is the buffer from its first byte to the end of what was received (the 40 GRH bytes included, whether or not a GRH
-/// came). `sender` is the completion's source queue pair, `own` the link's address. Scope and P_Key of a multicast
-/// destination are cleared: the MAC layer compares groups in that form.
-pub fn receive(frame: &mut [u8], has_grh: bool, sender: Qpn, own: &LinkAddr) -> Result<Received, Rejected> {
+/// came). `sender` is the completion's source queue pair, `own` the link's address, `senders` are the queue pairs that send for it
+/// beside that address's. Scope and P_Key of a multicast destination are cleared: the MAC layer compares groups in that form.
+pub fn receive(
+    frame: &mut [u8],
+    has_grh: bool,
+    sender: Qpn,
+    own: &LinkAddr,
+    senders: &[Qpn],
+) -> Result<Received, Rejected> {
     let header: &mut [u8; PSEUDO_HEADER_LEN] = frame.first_chunk_mut().ok_or(Rejected::Short)?;
-    let destination = if has_grh { addresses_from_grh(header, sender, own)? } else { *own };
+    let destination = if has_grh { addresses_from_grh(header, sender, own, senders)? } else { *own };
     if !has_grh {
         header[..LinkAddr::LEN].fill(0);
     }
@@ -112,10 +118,12 @@ fn addresses_from_grh(
     header: &mut [u8; PSEUDO_HEADER_LEN],
     sender: Qpn,
     own: &LinkAddr,
+    senders: &[Qpn],
 ) -> Result<LinkAddr, Rejected> {
-    let source = LinkAddr::unicast(sender, gid_at(header, GRH_SGID));
+    let gid = gid_at(header, GRH_SGID);
+    let source = LinkAddr::unicast(sender, gid);
     let group = Mgid::new(gid_at(header, GRH_DGID));
-    if group.is_some() && source == own.without_flags() {
+    if group.is_some() && gid == own.gid() && (sender == own.qpn() || senders.contains(&sender)) {
         return Err(Rejected::OwnMulticast);
     }
     header[..LinkAddr::LEN].copy_from_slice(source.as_bytes());
@@ -155,7 +163,7 @@ mod tests {
     fn a_group_arrives_without_scope_and_pkey() {
         let mut bytes = frame(PEER, Mgid::ipv4([224, 0, 0, 5], Scope::LinkLocal, PKEY).gid());
         let sender = Qpn::new(0x99).unwrap();
-        let got = receive(&mut bytes, true, sender, &own()).unwrap();
+        let got = receive(&mut bytes, true, sender, &own(), &[]).unwrap();
         assert_eq!(got, Received { cast: Cast::Multicast, ethertype: EtherType::IPV6 });
         let header = PseudoHeader::parse(&bytes).unwrap();
         assert_eq!(header.source, Some(LinkAddr::unicast(sender, PEER)));
@@ -167,7 +175,7 @@ mod tests {
     #[test]
     fn the_broadcast_is_counted_as_one() {
         let mut bytes = frame(PEER, Mgid::broadcast(Scope::LinkLocal, PKEY).gid());
-        let got = receive(&mut bytes, true, Qpn::new(1).unwrap(), &own()).unwrap();
+        let got = receive(&mut bytes, true, Qpn::new(1).unwrap(), &own(), &[]).unwrap();
         assert_eq!(got.cast, Cast::Broadcast);
     }
 
@@ -176,15 +184,23 @@ mod tests {
         let group = Mgid::broadcast(Scope::LinkLocal, PKEY).gid();
         let us = own();
         let mut bytes = frame(us.gid(), group);
-        assert_eq!(receive(&mut bytes, true, us.qpn(), &us), Err(Rejected::OwnMulticast));
+        assert_eq!(receive(&mut bytes, true, us.qpn(), &us, &[]), Err(Rejected::OwnMulticast));
         let mut other_qp = frame(us.gid(), group);
-        assert!(receive(&mut other_qp, true, Qpn::new(0x49).unwrap(), &us).is_ok());
+        let second = Qpn::new(0x49).unwrap();
+        assert!(receive(&mut other_qp, true, second, &us, &[]).is_ok());
+        let mut from_another_ring = frame(us.gid(), group);
+        assert_eq!(
+            receive(&mut from_another_ring, true, second, &us, &[second]),
+            Err(Rejected::OwnMulticast)
+        );
+        let mut from_a_peer = frame(PEER, group);
+        assert!(receive(&mut from_a_peer, true, second, &us, &[second]).is_ok());
     }
 
     #[test]
     fn a_frame_without_grh_is_for_us_from_nobody_known() {
         let mut bytes = frame(PEER, PEER);
-        receive(&mut bytes, false, Qpn::new(1).unwrap(), &own()).unwrap();
+        receive(&mut bytes, false, Qpn::new(1).unwrap(), &own(), &[]).unwrap();
         let header = PseudoHeader::parse(&bytes).unwrap();
         assert_eq!((header.source, header.destination), (None, own()));
     }
@@ -193,14 +209,14 @@ mod tests {
     fn a_routed_unicast_frame_is_for_us() {
         let us = own();
         let mut bytes = frame(PEER, us.gid());
-        assert_eq!(receive(&mut bytes, true, Qpn::new(1).unwrap(), &us).unwrap().cast, Cast::Unicast);
+        assert_eq!(receive(&mut bytes, true, Qpn::new(1).unwrap(), &us, &[]).unwrap().cast, Cast::Unicast);
         assert_eq!(PseudoHeader::parse(&bytes).unwrap().destination, us);
     }
 
     #[test]
     fn a_frame_of_43_bytes_has_no_header() {
         let mut bytes = [0; 43];
-        assert_eq!(receive(&mut bytes, true, Qpn::new(1).unwrap(), &own()), Err(Rejected::Short));
+        assert_eq!(receive(&mut bytes, true, Qpn::new(1).unwrap(), &own(), &[]), Err(Rejected::Short));
         assert_eq!(PseudoHeader::parse(&bytes), None);
     }
 

@@ -101,7 +101,7 @@ pub fn ipoib_frame(bytes: &[u8]) {
     let Some((flags, frame)) = bytes.split_first() else { return };
     let own = LinkAddr::from_bytes([7; 20]);
     let mut frame = frame.to_vec();
-    let received = ipoib::header::receive(&mut frame, flags & 1 == 1, Qpn::from_low_bits(9), &own);
+    let received = ipoib::header::receive(&mut frame, flags & 1 == 1, Qpn::from_low_bits(9), &own, &[]);
     if received.is_ok() {
         ipoib::nd::pad_for_ip(frame.get_mut(40..).unwrap_or_default());
     }

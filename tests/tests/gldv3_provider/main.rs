@@ -9,6 +9,7 @@ mod lifecycle;
 mod notifications;
 mod receive;
 mod rig;
+mod rings;
 mod transmit;
 
 use fakekernel::{Nanos, sleep};

@@ -13,4 +13,5 @@ mod offloads;
 mod opensm;
 mod paths;
 mod properties;
+mod rings;
 mod tunables;

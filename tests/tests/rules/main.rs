@@ -1,4 +1,4 @@
-//! The 46 rules of the kernel's discipline, each broken by a small C module (`probes/rules`) that the lab must catch, and kept by
+//! The 50 rules of the kernel's discipline, each broken by a small C module (`probes/rules`) that the lab must catch, and kept by
 //! a twin that it must not.
 //!
 //! One table has a line per case, and a test is made of each: what is built, which function of it is called and in which
@@ -12,6 +12,7 @@ mod framework;
 mod locks;
 mod memory;
 mod modules;
+mod rings;
 mod threads;
 
 use std::io::Write as _;
@@ -22,7 +23,9 @@ use case::Case;
 
 /// Every case with its test's name.
 fn all() -> impl Iterator<Item = &'static (&'static str, Case)> {
-    [framework::CASES, locks::CASES, memory::CASES, modules::CASES, threads::CASES].into_iter().flatten()
+    [framework::CASES, locks::CASES, memory::CASES, modules::CASES, rings::CASES, threads::CASES]
+        .into_iter()
+        .flatten()
 }
 
 /// Why no case of the table breaks a rule that has none.

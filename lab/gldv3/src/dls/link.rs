@@ -40,18 +40,36 @@ pub(super) struct LinkState {
     /// Streams that need the client's address.
     pub(super) activations: u32,
     /// The receive side, while there is one.
-    pub(super) receive: Option<Arc<Srs>>,
+    pub(super) receive: Option<ReceiveSide>,
+}
+
+/// Soft ring sets: one for packets that come up without a ring, and one for each receive ring.
+#[derive(Debug, Clone)]
+pub(super) struct ReceiveSide {
+    any: Arc<Srs>,
+    rings: Vec<Arc<Srs>>,
+}
+
+impl ReceiveSide {
+    fn sets(&self) -> impl Iterator<Item = &Arc<Srs>> {
+        self.rings.iter().chain([&self.any])
+    }
+
+    fn of(&self, ring: Option<usize>) -> &Arc<Srs> {
+        ring.and_then(|ring| self.rings.get(ring)).unwrap_or(&self.any)
+    }
 }
 
 impl Link {
     pub(super) fn new(mac: Arc<Mac>, id: u32, name: String, zone: i32, class: Class) -> Arc<Self> {
+        let transmit = Transmit::new(&mac.rings().transmit);
         Arc::new(Self {
             mac,
             id,
             name: HostMutex::new(name),
             zone,
             class,
-            transmit: Transmit::new(),
+            transmit,
             state: HostMutex::new(LinkState::default()),
             unknowns: AtomicU64::new(0),
         })
@@ -88,13 +106,23 @@ impl Link {
             return Ok(());
         }
         self.mac.start()?;
+        self.mac.start_other_transmit_rings();
         let speed = self.mac.speed();
         let upper = Arc::new(super::receive::Above(self.clone()));
-        let receive = Srs::new(&self.mac.kernel, &self.name(), upper, speed);
+        let name = self.name();
+        let set = |ring| Srs::new(&self.mac, &name, upper.clone(), speed, ring);
+        let rings = self.mac.rings().receive.iter().map(|ring| set(Some(ring))).collect();
+        let receive = ReceiveSide { any: set(None), rings };
         self.transmit.restart();
-        let mut state = self.state.lock();
-        state.activations = 1;
-        state.receive = Some(receive);
+        {
+            let mut state = self.state.lock();
+            state.activations = 1;
+            state.receive = Some(receive);
+        }
+        if let Err(error) = self.mac.claim_address() {
+            self.deactivate();
+            return Err(error);
+        }
         Ok(())
     }
 
@@ -108,11 +136,13 @@ impl Link {
             }
         }
         self.transmit.quiesce();
+        self.mac.release_address();
         let receive = self.state.lock().receive.take();
         if let Some(receive) = receive {
-            receive.quiesce();
+            receive.sets().for_each(|set| set.quiesce());
         }
         self.transmit.restart();
+        self.mac.stop_other_transmit_rings();
         self.mac.stop();
     }
 
@@ -125,29 +155,31 @@ impl Link {
     pub(crate) fn recompute_fanout(&self) {
         let receive = self.state.lock().receive.clone();
         if let Some(receive) = receive {
-            receive.recompute(self.mac.speed());
+            let speed = self.mac.speed();
+            receive.sets().for_each(|set| set.recompute(speed));
         }
     }
 
     /// How many triples of soft rings packets are spread over; 0 while nobody receives.
     pub(crate) fn fanout(&self) -> usize {
-        self.state.lock().receive.as_ref().map_or(0, |receive| receive.triples())
+        self.state.lock().receive.as_ref().map_or(0, |receive| receive.any.triples())
     }
 
     /// Packets dropped between the driver and the streams' queues, and on the way to the driver.
     pub(crate) fn drops(&self) -> (u64, u64) {
-        let received = self.state.lock().receive.as_ref().map_or(0, |receive| receive.drops());
+        let receive = self.state.lock().receive.clone();
+        let received = receive.map_or(0, |receive| receive.sets().map(|set| set.drops()).sum());
         (received, self.transmit.drops())
     }
 
-    /// `mac_rx`: copies for the promiscuous, then the receive side if there is one.
-    pub(crate) fn receive(&self, messages: &Messages<'_>, packets: Vec<Message>) {
+    /// `mac_rx`: copies for the promiscuous, then the receive side if there is one. `ring` is the receive ring they came from.
+    pub(crate) fn receive(&self, messages: &Messages<'_>, packets: Vec<Message>, ring: Option<usize>) {
         for packet in &packets {
             self.show_promiscuous(messages, *packet, false);
         }
         let receive = self.state.lock().receive.clone();
         match receive {
-            Some(receive) => receive.process(messages, packets),
+            Some(receive) => receive.of(ring).process(messages, packets),
             None => messages.free_all(packets),
         }
     }

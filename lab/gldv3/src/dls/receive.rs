@@ -41,6 +41,10 @@ impl Upper for Above {
         Some(Look { sap: info.bind_sap as u16, ip: bytes, aligned, bypass })
     }
 
+    fn fetched(&self, messages: &Messages<'_>, packets: &[Message]) {
+        packets.iter().for_each(|packet| self.0.show_promiscuous(messages, *packet, false));
+    }
+
     fn deliver(&self, messages: &Messages<'_>, bypass: bool, packets: Vec<Message>) {
         // An upcall: whoever brought the packets must not hold a lock that what they lead to may want.
         messages.cx.no_locks();

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use fakekernel::Errno;
+use illumos_sys_hdrs::mblk_t;
 
-use super::{Mac, Note};
+use super::{Mac, Note, Ring};
 use crate::address::LinkAddress;
 
 /// `EPROTO` of `sys/errno.h`.
@@ -59,7 +60,8 @@ impl Mac {
             state.running = true;
             state.active == 1
         };
-        if first && let Err(error) = self.call_start() {
+        // A driver whose ring does not start is left started: the C framework does not stop it either.
+        if first && let Err(error) = self.call_start().and_then(|()| self.start_rings()) {
             let mut state = self.state.lock();
             state.active -= 1;
             state.running = false;
@@ -77,6 +79,7 @@ impl Mac {
             state.active == 0
         };
         if last {
+            self.stop_rings();
             self.call_stop();
             self.state.lock().running = false;
         }
@@ -159,7 +162,7 @@ impl Mac {
         if self.state.lock().address == address {
             return Ok(());
         }
-        self.call_unicst(&address)?;
+        self.program_address(&address)?;
         self.state.lock().address = address;
         self.post(Note::Unicst);
         Ok(())
@@ -167,8 +170,61 @@ impl Mac {
 }
 
 impl Mac {
-    /// `mc_tx` of one message.
-    pub(crate) fn send(&self, message: *mut illumos_sys_hdrs::mblk_t) -> *mut illumos_sys_hdrs::mblk_t {
-        self.call_tx(message)
+    /// Tells the driver of another address: its group, if it has rings and the link is used, and the old one goes (`mac_update_macaddr`).
+    fn program_address(&self, address: &LinkAddress) -> Result<(), Errno> {
+        if self.rings().receive.is_empty() {
+            return self.call_unicst(address);
+        }
+        let Some(programmed) = self.state.lock().programmed else { return Ok(()) };
+        self.group_address(false, &programmed)?;
+        if let Err(error) = self.group_address(true, address) {
+            // What it had before it takes again.
+            let _ = self.group_address(true, &programmed);
+            return Err(error);
+        }
+        self.state.lock().programmed = Some(*address);
+        Ok(())
+    }
+
+    /// The link is used: the group takes its address (`mac_add_macaddr`). One that is refused makes the device promiscuous. Inside
+    /// the perimeter.
+    ///
+    /// # Errors
+    ///
+    /// What the driver answers to that.
+    pub(crate) fn claim_address(&self) -> Result<(), Errno> {
+        let address = self.state.lock().address;
+        if self.rings().receive.is_empty() {
+            return Ok(());
+        }
+        match self.group_address(true, &address) {
+            Ok(()) => self.state.lock().programmed = Some(address),
+            Err(_) => self.set_promiscuous(true)?,
+        }
+        Ok(())
+    }
+
+    /// Nobody uses the link any more (`mac_remove_macaddr`): its group is told the address that the link has now, whichever it took.
+    pub(crate) fn release_address(&self) {
+        if self.rings().receive.is_empty() {
+            return;
+        }
+        let (address, programmed) = {
+            let mut state = self.state.lock();
+            (state.address, state.programmed.take())
+        };
+        // What the driver answers changes nothing.
+        let _ = match programmed {
+            Some(_) => self.group_address(false, &address),
+            None => self.set_promiscuous(false),
+        };
+    }
+
+    /// `mc_tx` of one message, or `mri_tx` of a ring.
+    pub(crate) fn send(&self, message: *mut mblk_t, ring: Option<&Arc<Ring>>) -> *mut mblk_t {
+        match ring {
+            Some(ring) => self.call_ring_tx(ring, message),
+            None => self.call_tx(message),
+        }
     }
 }

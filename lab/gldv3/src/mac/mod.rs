@@ -10,10 +10,11 @@ mod perimeter;
 mod prop_info;
 mod property;
 mod register;
+mod rings;
 mod stat;
 mod upcall;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::AtomicU32;
@@ -34,6 +35,7 @@ pub(crate) use notify::Note;
 pub(crate) use perimeter::Perimeter;
 pub(crate) use prop_info::PropInfo;
 pub(crate) use property::Property;
+pub(crate) use rings::{Ring, Rings};
 
 pub(crate) fn exports() -> Vec<Export> {
     [
@@ -95,6 +97,9 @@ pub(crate) struct Mac {
     notes: notify::Notes,
     /// Threads of the driver inside an upcall.
     upcalls: AtomicU32,
+    rings: OnceLock<Rings>,
+    /// Threads inside a call for a ring from which nothing may come up.
+    ring_calls: HostMutex<BTreeSet<u64>>,
     private_properties: Vec<String>,
 }
 
@@ -117,6 +122,8 @@ pub(crate) struct MacState {
     /// Listeners that need the device promiscuous.
     pub(crate) promiscuous: u32,
     pub(crate) address: LinkAddress,
+    /// What its receive group was given, while the link is used.
+    pub(crate) programmed: Option<LinkAddress>,
     /// What the driver registered as its address.
     pub(crate) factory: LinkAddress,
     pub(crate) min_sdu: u32,

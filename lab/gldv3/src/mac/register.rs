@@ -1,6 +1,6 @@
 //! `mac_register`, `mac_disable`, `mac_unregister` (`M/mac_provider.c`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +12,7 @@ use fakekernel::{Cx, Errno, Export, FaultKind, HostMutex, Module, Rule, cx, expo
 use illumos_sys_hdrs::{mac_callbacks_t, mac_handle_t, mac_register_t, uint_t};
 
 use super::notify::Notes;
+use super::rings::virtualisation;
 use super::{MOST_MINOR_INSTANCE, Mac, MacState, Perimeter, mac_of, stat};
 use crate::address::LinkAddress;
 use crate::client::LinkState;
@@ -24,8 +25,6 @@ pub(crate) fn exports() -> Vec<Export> {
 
 const VERSION: uint_t = 1;
 const RECORD: &str = "mac_register_t";
-/// `MAC_VIRT_LEVEL1`, `MAC_VIRT_HIO`.
-const RINGS_OR_SHARES: u32 = 0x3;
 /// Longest name of a private property, the NUL included.
 const PROPERTY_NAME: usize = 256;
 
@@ -129,6 +128,7 @@ fn build(
             active: 0,
             promiscuous: 0,
             address: factory,
+            programmed: None,
             factory,
             min_sdu: record.m_min_sdu,
             max_sdu: record.m_max_sdu,
@@ -140,14 +140,25 @@ fn build(
         link: HostMutex::new(None),
         notes: Notes::new(),
         upcalls: AtomicU32::new(0),
+        rings: OnceLock::new(),
+        ring_calls: HostMutex::new(BTreeSet::new()),
         private_properties: private_properties(record),
     });
     ask_capabilities(&mac);
-    if record.m_v12n & RINGS_OR_SHARES != 0 {
-        // Rings and shares are not offered to drivers: what cannot be honoured is refused where the C framework would ask.
-        return Err(Errno::EINVAL);
+    let result = with_rings(cx, gldv3, record, &mac);
+    if result.is_err() {
+        mac.forget_rings();
     }
-    if mac.callbacks().mc_unicst.is_none() {
+    result.map(|()| mac)
+}
+
+fn with_rings(cx: &Cx, gldv3: &Gldv3, record: &mac_register_t, mac: &Arc<Mac>) -> Result<(), Errno> {
+    let rings = virtualisation(record.m_v12n)?;
+    if rings {
+        mac.init_rings()?;
+    }
+    // A receive group is told of addresses, and the driver must not want to be told as well.
+    if mac.callbacks().mc_unicst.is_none() != rings {
         return Err(Errno::EINVAL);
     }
     publish(cx, gldv3, mac)
@@ -227,14 +238,14 @@ fn ask_capabilities(mac: &Mac) {
     }
 }
 
-fn publish(cx: &Cx, gldv3: &Gldv3, mac: Arc<Mac>) -> Result<Arc<Mac>, Errno> {
+fn publish(cx: &Cx, gldv3: &Gldv3, mac: &Arc<Mac>) -> Result<(), Errno> {
     // Looked at before anything of that name is made, which would be the other mac's too.
     if gldv3.macs.by_name.lock().contains_key(&mac.name) {
         return Err(Errno::EEXIST);
     }
     mac.start_notes();
-    stat::install(&mac);
-    add_minors(&mac);
+    stat::install(mac);
+    add_minors(mac);
     let handle = gldv3.macs.live.insert_arc(mac.clone());
     mac.handle.get_or_init(|| handle.addr());
     let taken = {
@@ -254,7 +265,7 @@ fn publish(cx: &Cx, gldv3: &Gldv3, mac: Arc<Mac>) -> Result<Arc<Mac>, Errno> {
     cx.kernel().resources().add("mac handle", handle.addr() as u64, mac.name.clone());
     let text = format!("!{} registered", mac.name);
     cx.kernel().genunix().cmn_err(cx, Level::Notice, &text);
-    Ok(mac)
+    Ok(())
 }
 
 fn add_minors(mac: &Mac) {
@@ -324,6 +335,7 @@ unsafe extern "C" fn mac_unregister(handle: mac_handle_t) -> c_int {
     gldv3.macs.by_name.lock().remove(&mac.name);
     let _inside = mac.perimeter.enter();
     mac.take_down();
+    mac.forget_rings();
     mac.plugin.release();
     // The handle was valid when this call looked it up; two racing calls are told apart here.
     drop(gldv3.macs.live.remove(handle));

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fakekernel::mem::Mem;
@@ -10,14 +11,14 @@ use illumos_sys_hdrs::{
     link_state_t, mac_handle_t, mac_resource_handle_t, mac_ring_handle_t, mblk_t, uint_t,
 };
 
-use super::{Mac, Note, mac_of};
+use super::{Mac, Note, Ring, mac_of};
 use crate::address::LinkAddress;
 use crate::client::LinkState;
 use crate::message::Messages;
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
-        UKS: mac_rx, mac_rx_ring, mac_tx_update, mac_link_update, mac_maxsdu_update, mac_maxsdu_update2,
+        UKS: mac_rx, mac_rx_ring, mac_tx_update, mac_tx_ring_update, mac_link_update, mac_maxsdu_update, mac_maxsdu_update2,
             mac_capab_update, mac_sdu_get, mac_sdu_get2, mac_addr_len, mac_type, mac_nativetype;
         UK: mac_unicst_update, mac_dst_update, mac_pdata_update;
     }
@@ -27,7 +28,8 @@ pub(crate) fn exports() -> Vec<Export> {
 struct Upcall<'a>(&'a Mac);
 
 impl<'a> Upcall<'a> {
-    fn new(mac: &'a Mac) -> Self {
+    fn new(cx: &Cx, mac: &'a Mac) -> Self {
+        mac.not_in_ring_call(cx);
         mac.upcalls.fetch_add(1, Ordering::AcqRel);
         Self(mac)
     }
@@ -43,24 +45,24 @@ unsafe extern "C" fn mac_rx(handle: mac_handle_t, ring: mac_resource_handle_t, c
     let cx = cx();
     cx.no_locks();
     let Some(mac) = mac_of(&cx, handle) else { return };
-    let _upcall = Upcall::new(&mac);
-    receive(&cx, &mac, ring.cast(), chain);
+    let _upcall = Upcall::new(&cx, &mac);
+    receive(&cx, &mac, ring.cast(), None, chain);
 }
 
 unsafe extern "C" fn mac_rx_ring(
     handle: mac_handle_t,
     ring: mac_ring_handle_t,
     chain: *mut mblk_t,
-    _generation: u64,
+    generation: u64,
 ) {
     let cx = cx();
     cx.no_locks();
     let Some(mac) = mac_of(&cx, handle) else { return };
-    let _upcall = Upcall::new(&mac);
-    receive(&cx, &mac, ring.cast(), chain);
+    let _upcall = Upcall::new(&cx, &mac);
+    receive(&cx, &mac, ring, Some(generation), chain);
 }
 
-fn receive(cx: &Cx, mac: &Mac, ring: *mut c_void, chain: *mut mblk_t) {
+fn receive(cx: &Cx, mac: &Mac, ring: mac_ring_handle_t, generation: Option<u64>, chain: *mut mblk_t) {
     let genunix = cx.kernel().genunix();
     let messages = Messages { cx, genunix: &genunix };
     let received = messages.take(chain, "mac_rx");
@@ -68,14 +70,17 @@ fn receive(cx: &Cx, mac: &Mac, ring: *mut c_void, chain: *mut mblk_t) {
         let kind = genunix.message_type(cx, message.raw());
         cx.check(kind == 0, Rule::BadMessagePointers, || format!("mac_rx of a message of type {kind:#x}"));
     }
-    // No ring was ever given to a driver, so one it names is a wild pointer.
-    cx.check(ring.is_null(), Rule::HeapCorruption, || format!("mac_rx for a ring {ring:p} of no driver"));
+    // Without a ring packets take the way of those that only the host can tell apart.
+    let ring = if ring.is_null() { None } else { mac.ring_of(cx, ring) };
+    if ring.as_ref().is_some_and(|ring| !ring.takes(cx, generation)) {
+        return messages.free_all(received);
+    }
     if !mac.state.lock().running {
         cx.note(Rule::CallAfterUnload, format!("mac_rx for {}, which is not started", mac.name));
     }
     let link = mac.link.lock().clone();
     match link {
-        Some(link) => link.receive(&messages, received),
+        Some(link) => link.receive(&messages, received, ring.map(|ring| ring.index)),
         None => messages.free_all(received),
     }
 }
@@ -84,13 +89,31 @@ unsafe extern "C" fn mac_tx_update(handle: mac_handle_t) {
     let cx = cx();
     cx.no_locks();
     let Some(mac) = mac_of(&cx, handle) else { return };
-    let _upcall = Upcall::new(&mac);
+    let _upcall = Upcall::new(&cx, &mac);
+    transmit_update(&cx, &mac, None);
+}
+
+unsafe extern "C" fn mac_tx_ring_update(handle: mac_handle_t, ring: mac_ring_handle_t) {
+    let cx = cx();
+    cx.no_locks();
+    let Some(mac) = mac_of(&cx, handle) else { return };
+    let _upcall = Upcall::new(&cx, &mac);
+    let ring = if ring.is_null() { None } else { mac.ring_of(&cx, ring) };
+    transmit_update(&cx, &mac, ring.as_ref());
+}
+
+fn transmit_update(cx: &Cx, mac: &Mac, ring: Option<&Arc<Ring>>) {
     if mac.state.lock().disabled {
         return;
     }
     let link = mac.link.lock().clone();
-    if let Some(link) = link {
-        link.transmit.woken_up();
+    let woken = link.is_none_or(|link| link.transmit.woken_up(ring));
+    if !woken {
+        // With transmit rings each is woken by its name.
+        cx.note(
+            Rule::AbsurdArgument,
+            format!("nobody on {} waits for an update of this ring, or of none", mac.name),
+        );
     }
 }
 
@@ -98,6 +121,7 @@ unsafe extern "C" fn mac_link_update(handle: mac_handle_t, state: link_state_t) 
     let cx = cx();
     cx.no_locks();
     let Some(mac) = mac_of(&cx, handle) else { return };
+    mac.not_in_ring_call(&cx);
     let known = match state.0 {
         1 => LinkState::Up,
         0 => LinkState::Down,

@@ -68,6 +68,21 @@ pub fn place(packet: Packet<'_>, triples: usize) -> Option<Place> {
     Some(Place { class, index })
 }
 
+/// What tells the flows of IP packets apart that are sent, never 0; `None` for what is not IP. IP itself takes the address of its
+/// connection, which has as little to do with the packet's bytes as this has.
+pub fn hint(sap: u16, ip: &[u8]) -> Option<u64> {
+    if !matches!(sap, SAP_IPV4 | SAP_IPV6) {
+        return None;
+    }
+    let flow = Flow::of(Packet { sap, ip, aligned: true, bypass: false })?;
+    let words = [flow.ends[0], flow.ends[1], flow.ports.unwrap_or_default()];
+    let mixed = words.iter().fold(0, |hash: u64, word| {
+        let hash = (hash ^ u64::from(u32::from_be_bytes(*word))).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^ hash >> 29
+    });
+    Some(mixed.max(1))
+}
+
 /// What the hash is made of.
 struct Flow {
     /// The last four bytes of each address, as they stand in the packet.

@@ -1,6 +1,7 @@
 //! Receive: soft ring sets (`M/mac_sched.c`, `M/mac_soft_ring.c`).
 
-mod fanout;
+pub(crate) mod fanout;
+mod poll;
 mod ring;
 mod srs;
 

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fakekernel::{HostMutex, Kernel, WaitQueue, cx};
 
 use super::fanout::{self, Class, Packet, Place};
+use super::poll::Poller;
 use super::ring::{Deliver, Ring};
+use crate::mac::{Mac, Ring as HardwareRing};
 use crate::message::{Message, Messages};
 use crate::worker::Worker;
 
@@ -23,6 +25,8 @@ pub(crate) trait Upper: Send + Sync {
     /// What the fan-out needs to know of a packet; `None` when its header is no header.
     fn look<'a>(&self, messages: &Messages<'_>, message: Message, bytes: &'a mut Vec<u8>)
     -> Option<Look<'a>>;
+    /// Packets that did not come up by `mac_rx`: whoever is to see what passes has not seen them.
+    fn fetched(&self, messages: &Messages<'_>, packets: &[Message]);
     /// Delivers packets; `bypass` past DLS.
     fn deliver(&self, messages: &Messages<'_>, bypass: bool, packets: Vec<Message>);
 }
@@ -37,14 +41,16 @@ pub(crate) struct Look<'a> {
 
 /// See the module's text.
 pub(crate) struct Srs {
-    name: String,
-    kernel: Kernel,
-    upper: Arc<dyn Upper>,
+    pub(super) name: String,
+    pub(super) kernel: Kernel,
+    pub(super) upper: Arc<dyn Upper>,
     state: HostMutex<State>,
     changed: WaitQueue,
     /// Packets in the set and its rings, those being delivered included.
     outstanding: Arc<AtomicUsize>,
     worker: Worker,
+    /// Of the set of a receive ring.
+    pub(super) poller: Option<Arc<Poller>>,
 }
 
 impl fmt::Debug for Srs {
@@ -75,6 +81,7 @@ struct State {
 struct Counted {
     upper: Arc<dyn Upper>,
     outstanding: Arc<AtomicUsize>,
+    poller: Option<Arc<Poller>>,
 }
 
 impl Deliver for Counted {
@@ -82,6 +89,9 @@ impl Deliver for Counted {
         let count = packets.len();
         self.upper.deliver(messages, class != Class::Other, packets);
         self.outstanding.fetch_sub(count, Ordering::AcqRel);
+        if let Some(poller) = &self.poller {
+            poller.delivered();
+        }
     }
 }
 
@@ -91,19 +101,31 @@ fn triples_for(speed: u64, processors: u32) -> usize {
 }
 
 impl Srs {
-    /// A set for packets of `upper`, with the fan-out that `speed` (bits per second) calls for.
-    pub(crate) fn new(kernel: &Kernel, name: &str, upper: Arc<dyn Upper>, speed: u64) -> Arc<Self> {
+    /// A set for packets of `upper`, with the fan-out that `speed` (bits per second) calls for; of a receive ring, if one is given.
+    pub(crate) fn new(
+        mac: &Arc<Mac>,
+        name: &str,
+        upper: Arc<dyn Upper>,
+        speed: u64,
+        ring: Option<&Arc<HardwareRing>>,
+    ) -> Arc<Self> {
+        let outstanding = Arc::new(AtomicUsize::new(0));
+        let polled = ring.filter(|ring| ring.polls());
+        let poller = polled.map(|ring| Arc::new(Poller::new(mac.clone(), ring.clone(), outstanding.clone())));
         let srs = Self {
             name: name.to_owned(),
-            kernel: kernel.clone(),
+            kernel: mac.kernel.clone(),
             upper,
             state: HostMutex::new(State::default()),
             changed: WaitQueue::new("packets of a soft ring set"),
-            outstanding: Arc::new(AtomicUsize::new(0)),
+            outstanding,
             worker: Worker::default(),
+            poller,
         };
         srs.build_rings(speed);
-        Arc::new(srs)
+        let srs = Arc::new(srs);
+        srs.start_polling();
+        srs
     }
 
     fn build_rings(&self, speed: u64) {
@@ -141,8 +163,17 @@ impl Srs {
 
     /// `mac_rx_srs_process`: takes packets in, and drains the set here if nobody else does.
     pub(crate) fn process(self: &Arc<Self>, messages: &Messages<'_>, packets: Vec<Message>) {
+        self.take_in(messages, packets, false);
+        if let Some(poller) = self.poller.as_ref().filter(|poller| poller.is_impatient()) {
+            poller.switch_to_polling();
+        }
+    }
+
+    /// Takes packets in; those that were `fetched` whatever is there already, because it was looked at before.
+    pub(super) fn take_in(self: &Arc<Self>, messages: &Messages<'_>, packets: Vec<Message>, fetched: bool) {
         let mut state = self.state.lock();
-        if state.quiesced || self.outstanding.load(Ordering::Acquire) > HIGH_WATER {
+        let full = !fetched && self.outstanding.load(Ordering::Acquire) > HIGH_WATER;
+        if state.quiesced || full {
             state.drops += packets.len() as u64;
             drop(state);
             messages.free_all(packets);
@@ -156,6 +187,7 @@ impl Srs {
         drop(state);
         if drain {
             self.drain(messages);
+            self.after_drain();
         } else if wait {
             self.ensure_worker();
         }
@@ -163,10 +195,19 @@ impl Srs {
         self.changed.wake_all();
     }
 
+    /// Nothing is queued, nothing is being delivered, and nobody is at it.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let state = self.state.lock();
+        !state.busy && state.queue.is_empty() && self.outstanding.load(Ordering::Acquire) == 0
+    }
+
     /// Fans out until the queue is empty. The caller has set `busy`.
     fn drain(&self, messages: &Messages<'_>) {
-        let up: Arc<dyn Deliver> =
-            Arc::new(Counted { upper: self.upper.clone(), outstanding: self.outstanding.clone() });
+        let up: Arc<dyn Deliver> = Arc::new(Counted {
+            upper: self.upper.clone(),
+            outstanding: self.outstanding.clone(),
+            poller: self.poller.clone(),
+        });
         loop {
             let mut state = self.state.lock();
             let packets: Vec<Message> = state.queue.drain(..).collect();
@@ -235,11 +276,13 @@ impl Srs {
             let cx = cx();
             let genunix = cx.kernel().genunix();
             self.drain(&Messages { cx: &cx, genunix: &genunix });
+            self.after_drain();
         }
     }
 
     /// Lets nothing in any more, waits for whoever delivers, frees the rest.
     pub(crate) fn quiesce(&self) {
+        self.stop_polling();
         let mut state = self.state.lock();
         state.quiesced = true;
         state.exit = true;

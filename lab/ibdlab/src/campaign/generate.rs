@@ -109,6 +109,7 @@ impl Generator<'_> {
             addresses: at(addresses),
             offloads: self.rng.random_range(0..3) == 0,
             properties: self.properties(),
+            conf: BTreeMap::new(),
             tun: false,
             guid: None,
             ports: at(1),

@@ -1,9 +1,11 @@
 //! Which file each host loads for each module.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use fakekernel::genunix::{PropertyValue, parse_conf};
 
 use super::Options;
 use crate::scenario::{Driver, Scenario};
@@ -42,6 +44,19 @@ impl Objects {
     /// The file of a module that [`Objects::find`] knows of this host.
     pub fn path(&self, host: &str, module: &str) -> &Path {
         &self.0[&(host.to_owned(), module.to_owned())]
+    }
+
+    /// What the configuration file of a driver says, which lies a directory above its object; nothing if there is none.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, or that has anything but global properties in it.
+    pub fn conf(&self, host: &str, driver: &str) -> Result<Vec<(String, PropertyValue)>> {
+        let object = self.path(host, driver);
+        let file = object.parent().and_then(Path::parent).map(|above| above.join(format!("{driver}.conf")));
+        let Some(file) = file.filter(|file| file.is_file()) else { return Ok(Vec::new()) };
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        parse_conf(&text).map_err(|error| anyhow!("{}: {error}", file.display()))
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use fabric::{HcaAttr, HcaConfig, LinkSpeed, Mtu};
+use fakekernel::genunix::PropertyValue;
 use fakekernel::{Machine, Nanos};
 use lab_ibtf::InfiniBand;
 use sm::fault::FaultAction;
@@ -137,6 +138,9 @@ fn add_host(
     lab_gldv3::provide(&kernel);
     lab_ibtf::provide(&kernel);
     kernel.add_object("mac/mac_ib", objects.path(name, "mac_ib"));
+    let conf = spec.conf.iter().map(|(property, value)| (property.clone(), PropertyValue::from(*value)));
+    let shipped = objects.conf(name, spec.driver.name())?;
+    kernel.configure_driver(spec.driver.name(), shipped.into_iter().chain(conf));
     let guid = spec.guid.as_ref().map_or(FIRST_GUID + n * 0x10, |guid| *guid.get_ref());
     let mut config = HcaConfig::new(fabric::Guid(guid), *spec.ports.get_ref());
     config.description.clone_from(name);

@@ -100,6 +100,9 @@ pub struct HostSpec {
     /// Properties of the link, set before it is opened, as `dladm set-linkprop` does: `{ linkmode = "ud" }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, Spanned<PropertyText>>,
+    /// What the driver's `.conf` file says on this host, beside what it says as shipped: `{ ibd_rx_rings = 1, ibd_tx_rings = 4 }`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub conf: BTreeMap<String, i32>,
     /// A TUN device in a network namespace instead of the lab's own IP stack: Linux's programs use the link. Live runs only.
     #[serde(default)]
     pub tun: bool,

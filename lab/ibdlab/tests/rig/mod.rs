@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ibdlab::run::{Options, run};
-use ibdlab::scenario::load;
+use ibdlab::scenario::{Scenario, load};
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -24,6 +24,11 @@ pub fn options(seed: u64) -> Options {
 
 /// Runs seeds `1..=count`; the failures, each with what it said.
 pub fn failures(file: &str, count: u64) -> Vec<String> {
+    failures_of(file, count, |_, _| {})
+}
+
+/// As [`failures`] of a scenario that is changed first, by its seed.
+pub fn failures_of(file: &str, count: u64, change: fn(&mut Scenario, u64)) -> Vec<String> {
     let file = data(file);
     let next = AtomicU64::new(1);
     let failures = Mutex::new(Vec::new());
@@ -36,7 +41,7 @@ pub fn failures(file: &str, count: u64) -> Vec<String> {
                     if seed > count {
                         return;
                     }
-                    if let Err(why) = one(&file, seed) {
+                    if let Err(why) = one_of(&file, seed, change) {
                         failures
                             .lock()
                             .expect("no worker panics with it")
@@ -50,7 +55,12 @@ pub fn failures(file: &str, count: u64) -> Vec<String> {
 }
 
 pub fn one(file: &Path, seed: u64) -> Result<(), String> {
-    let scenario = load(file).map_err(|error| error.to_string())?;
+    one_of(file, seed, |_, _| {})
+}
+
+fn one_of(file: &Path, seed: u64, change: fn(&mut Scenario, u64)) -> Result<(), String> {
+    let mut scenario = load(file).map_err(|error| error.to_string())?;
+    change(&mut scenario, seed);
     let report = run(scenario, options(seed), |_| {}).map_err(|error| format!("{error:#}"))?;
     report
         .steps

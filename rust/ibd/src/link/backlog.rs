@@ -1,5 +1,6 @@
 //! What one interrupt must not take alone: after [`super::receive::INTERRUPT_BUDGET`] packets the interrupt returns, and this
-//! thread, which the kernel can preempt, goes on until the CQ is empty and armed again.
+//! thread, which the kernel can preempt, goes on until the CQ is empty and armed again. It also takes what nobody is called for:
+//! what came in while the MAC layer fetched packets, or while somebody else was handing some up.
 
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
@@ -7,7 +8,7 @@ use kernel::{AllocError, KArc};
 
 use super::Shared;
 
-/// Whether an interrupt has left something.
+/// Whether there may be something that nobody else takes.
 pub(crate) struct Backlog {
     due: bool,
 }
@@ -17,7 +18,7 @@ impl Backlog {
         KArc::new(Monitor::new(Self { due: false })?)
     }
 
-    /// An interrupt leaves the rest. **Any** context.
+    /// Leaves to the thread what there is. **Any** context.
     pub(crate) fn leave(backlog: &Monitor<Self>) {
         backlog.lock().due = true;
         backlog.notify_all();
@@ -38,7 +39,7 @@ fn live(parker: &Parker<'_, Backlog>, shared: &Shared) {
             continue;
         }
         drop(backlog);
-        // A link that was stopped meanwhile has none, or another one that has left nothing.
+        // A link that was stopped meanwhile has none, or one that is shut.
         let receiver = shared.control.lock().datapath.as_ref().map(|datapath| datapath.receiver().clone());
         if let Some(receiver) = receiver {
             receiver.go_on();

@@ -36,7 +36,13 @@ const NEIGHBOURS: usize = 512;
 
 pub(crate) type Memberships = Groups<Group, KVec<groups::GroupSlot<Group>>>;
 pub(crate) type Addresses =
-    Paths<Mblk, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Mblk, Dest>>>;
+    Paths<Waiting, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Waiting, Dest>>>;
+
+/// A packet that waits for its path, and the transmit queue that it goes on from.
+pub(crate) struct Waiting {
+    pub(crate) packet: Mblk,
+    pub(crate) ring: usize,
+}
 
 /// What the control thread does next, without the lock.
 pub(crate) enum Effect {
@@ -44,9 +50,9 @@ pub(crate) enum Effect {
     Job(Job),
     /// Packets have their path, or lost it.
     Packets,
-    /// Take an address out of the transmit queue's cache.
+    /// Take an address out of the transmit queues' caches.
     Unbind(LinkAddr),
-    /// Empty that cache.
+    /// Empty those caches.
     UnbindAll,
     /// Tell the MAC layer.
     Announce(Status),

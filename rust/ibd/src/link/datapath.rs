@@ -15,8 +15,9 @@ use kernel::{KArc, KVec};
 use super::backlog::Backlog;
 use super::control::Control;
 use super::receive::Receiver;
+use super::rings::MOST_TRANSMIT_RINGS;
 use super::settings::{Key, LSO_UNIT, Moderation, Settings};
-use super::transmit::{self, Abilities, LargePool, Transmitter};
+use super::transmit::{self, Abilities, LargePool, Transmitters};
 use super::upward::Upward;
 use crate::counters::Counters;
 use crate::node;
@@ -26,9 +27,11 @@ const PIECES: u32 = 18;
 /// Payload of the largest send, whatever the adapter could cut: an IPv4 packet's length field ends there.
 const LARGEST_SEND: u32 = 65_535;
 
-/// A standing queue pair. Take it down with [`Datapath::take_down`].
+/// A standing queue pair, and those that only send, for a link with several transmit rings. Take it down with
+/// [`Datapath::take_down`].
 pub(crate) struct Datapath {
     channel: UdChannel,
+    senders: KVec<UdChannel>,
     attachments: KVec<(Mgid, u16, Attachment)>,
     receiver: KArc<Receiver>,
     receive_pool: BufferPool,
@@ -38,9 +41,10 @@ pub(crate) struct Datapath {
 /// A queue pair that is made and does not carry traffic yet.
 pub(crate) struct Built {
     datapath: Datapath,
-    send: transmit::Open,
+    send: KVec<transmit::Open>,
     receive: ReceiveQueue,
     own: LinkAddr,
+    sender_qpns: KVec<Qpn>,
 }
 
 /// What a queue pair is made from.
@@ -53,7 +57,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) control: &'a KArc<Monitor<Control>>,
     pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
     pub(crate) upward: &'a KArc<Monitor<Upward>>,
-    pub(crate) transmitter: &'a KArc<Transmitter>,
+    pub(crate) transmitters: &'a Transmitters,
     pub(crate) settings: &'a Settings,
 }
 
@@ -66,12 +70,12 @@ impl Built {
         broadcast: &McgInfo,
         scope: Scope,
     ) -> Result<Self, Status> {
-        let Parts { pd, port, pkey, settings, .. } = *parts;
+        let Parts { pd, settings, .. } = *parts;
         let abilities = abilities(pd.hca(), settings);
         let sizes = sizes(pd.hca(), settings, &abilities);
+        let design = Design { parts, plan, scope, abilities, sizes };
         // As many again as the adapter holds can be lent.
         let receive_pool = new_pool(pd, 2 * sizes.receive, plan.mtu.receive_buffer(), BufferUse::Receive)?;
-        let send_pool = new_pool(pd, sizes.send, plan.mtu.bytes(), BufferUse::Send)?;
         let receiver = Receiver::new(
             parts.mac.clone(),
             parts.counters.clone(),
@@ -80,30 +84,23 @@ impl Built {
             parts.upward.clone(),
         )?;
         let receive_cq = new_cq(pd.hca(), sizes.receive, receiver.clone())?;
-        let send_cq = new_cq(pd.hca(), sizes.send, parts.transmitter.clone())?;
         moderate(pd.hca(), &receive_cq, settings.receive_moderation());
-        moderate(pd.hca(), &send_cq, settings.transmit_moderation());
-        let config = UdChannelConfig {
-            port,
-            pkey_index: plan.pkey_index,
-            qkey: plan.qkey.get(),
-            sizes,
-            signal_all: false,
-            large_sends: abilities.large != 0,
-            mapped_sends: sizes.send_sgl > 1,
-        };
-        let channel = new_channel(pd, &send_cq, &receive_cq, &config)?;
-        let queue = new_queue(&channel, sizes.send)?;
+        let send = KVec::try_from_fn(parts.transmitters.len(), |ring| design.send_side(ring, &receive_cq))?;
+        let mut channels = send.iter().map(|side| side.queue.channel().clone());
+        // There is one at least.
+        let channel = channels.next().ok_or(Status::INVALID_PARAM)?;
+        let senders = KVec::try_from_fn(send.len() - 1, |_| channels.next().ok_or(Status::INVALID_PARAM))?;
+        let qpn = |channel: &UdChannel| Qpn::from_low_bits(channel.qpn());
+        let sender_qpns = KVec::from_fn(senders.len(), |n| senders.get(n).map_or(qpn(&channel), qpn))?;
         let receive = ReceiveQueue::new(&channel, &receive_pool)?;
-        let own = LinkAddr::unicast(Qpn::from_low_bits(channel.qpn()), plan.gid);
+        let own = LinkAddr::unicast(qpn(&channel), plan.gid);
         let attachment = channel.attach(broadcast)?;
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let mut datapath = Datapath { channel, attachments: KVec::new(), receiver, receive_pool, serial };
+        let mut datapath =
+            Datapath { channel, senders, attachments: KVec::new(), receiver, receive_pool, serial };
         datapath.keep(broadcast, attachment).map_err(|_| Status::INSUFF_KERNEL_RESOURCE)?;
-        let large = LargePool::Absent;
-        let send = transmit::Open { queue, pool: send_pool, scope, pkey, abilities, large };
-        Ok(Self { datapath, send, receive, own })
+        Ok(Self { datapath, send, receive, own, sender_qpns })
     }
 
     pub(crate) fn qpn(&self) -> Qpn {
@@ -112,8 +109,9 @@ impl Built {
 
     /// Splits into what the link keeps and what starts the traffic.
     pub(crate) fn split(self) -> (Datapath, Idle) {
-        let Self { datapath, send, receive, own } = self;
-        let idle = Idle { send, receive, own, receiver: datapath.receiver.clone() };
+        let Self { datapath, send, receive, own, sender_qpns } = self;
+        let cq = datapath.channel.receive_cq().clone();
+        let idle = Idle { send, receive, cq, own, sender_qpns, receiver: datapath.receiver.clone() };
         (datapath, idle)
     }
 
@@ -123,31 +121,67 @@ impl Built {
         let (datapath, idle) = self.split();
         let Idle { send, receive, receiver, .. } = idle;
         drop((receive, receiver));
-        datapath.undo(Some(send))
+        let mut pools = Pools::default();
+        send.into_iter().for_each(|side| side.into_pools(&mut pools));
+        datapath.undo(pools)
+    }
+}
+
+/// What every queue pair of a link is made by.
+struct Design<'a> {
+    parts: &'a Parts<'a>,
+    plan: &'a Plan,
+    scope: Scope,
+    abilities: Abilities,
+    sizes: ChannelSizes,
+}
+
+impl Design<'_> {
+    /// The queue pair of a transmit ring, and what it sends from. That of the first one receives as well; the others have the link's
+    /// receive CQ because they must have one, and no buffers: nobody knows their numbers as an address.
+    #[inline(never)]
+    fn send_side(&self, ring: usize, receive_cq: &Cq) -> Result<transmit::Open, Status> {
+        let Self { parts, plan, scope, abilities, .. } = *self;
+        let Parts { pd, pkey, settings, .. } = *parts;
+        let receive = if ring == 0 { self.sizes.receive } else { 1 };
+        let sizes = ChannelSizes { receive, ..self.sizes };
+        let transmitter = parts.transmitters.of(ring).ok_or(Status::INVALID_PARAM)?;
+        let pool = new_pool(pd, sizes.send, plan.mtu.bytes(), BufferUse::Send)?;
+        let send_cq = new_cq(pd.hca(), sizes.send, transmitter.clone())?;
+        moderate(pd.hca(), &send_cq, settings.transmit_moderation());
+        let config = UdChannelConfig {
+            port: parts.port,
+            pkey_index: plan.pkey_index,
+            qkey: plan.qkey.get(),
+            sizes,
+            signal_all: false,
+            large_sends: abilities.large != 0,
+            mapped_sends: sizes.send_sgl > 1,
+        };
+        let channel = new_channel(pd, &send_cq, receive_cq, &config)?;
+        let queue = new_queue(&channel, sizes.send)?;
+        Ok(transmit::Open { queue, pool, scope, pkey, abilities, large: LargePool::Absent })
     }
 }
 
 /// The ends of a queue pair that do not carry traffic yet.
 pub(crate) struct Idle {
-    send: transmit::Open,
+    send: KVec<transmit::Open>,
     receive: ReceiveQueue,
+    cq: Cq,
     own: LinkAddr,
+    sender_qpns: KVec<Qpn>,
     receiver: KArc<Receiver>,
 }
 
 impl Idle {
     /// Starts the traffic, unless the transmit side was closed since `epoch`: then the send side's buffers come back, to be
-    /// closed.
-    pub(crate) fn open(self, transmitter: &Transmitter, epoch: u64) -> Pools {
-        let Self { send, receive, own, receiver } = self;
-        let cq = send.queue.channel().receive_cq().clone();
-        match transmitter.open(epoch, send) {
-            None => {
-                receiver.open(receive, cq, own);
-                Pools::default()
-            }
-            Some(unopened) => unopened.into_pools(),
-        }
+    /// closed, and whoever closed it closes the receive side as well.
+    pub(crate) fn open(self, transmitters: &Transmitters, epoch: u64) -> Pools {
+        let Self { send, receive, cq, own, sender_qpns, receiver } = self;
+        let unused = transmitters.open(epoch, send);
+        receiver.open(receive, cq, own, sender_qpns);
+        unused
     }
 }
 
@@ -165,6 +199,11 @@ impl Datapath {
     /// To attach groups to, without a lock.
     pub(crate) fn channel(&self) -> &UdChannel {
         &self.channel
+    }
+
+    /// All its queue pairs, the one that receives first.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &UdChannel> {
+        core::iter::once(&self.channel).chain(self.senders.iter())
     }
 
     /// Whether a group is let in as it is now.
@@ -193,32 +232,42 @@ impl Datapath {
 
     /// Ends the traffic and frees everything; pools whose buffers are still lent come back, to be closed later. **May
     /// block**, with no lock held.
-    pub(crate) fn take_down(self, transmitter: &Transmitter) -> Pools {
-        let send = transmitter.close();
-        self.undo(send)
+    pub(crate) fn take_down(self, transmitters: &Transmitters) -> Pools {
+        let pools = transmitters.close();
+        self.undo(pools)
     }
 
-    fn undo(self, send: Option<transmit::Open>) -> Pools {
-        let Self { channel, attachments, receiver, receive_pool, .. } = self;
+    /// `pools` are its send sides'.
+    fn undo(self, mut pools: Pools) -> Pools {
+        let Self { channel, senders, attachments, receiver, receive_pool, .. } = self;
         receiver.close();
         drop(attachments);
-        let mut pools = send.map(transmit::Open::into_pools).unwrap_or_default();
-        // The last clone, unless somebody is attaching a group just now: frees queue pair and CQs, and what the adapter
-        // had comes home.
-        drop(channel);
-        pools.0[2] = Some(receive_pool);
+        // The last clones, unless somebody is attaching a group just now: frees queue pairs and CQs, and what the adapter had
+        // comes home.
+        drop((channel, senders));
+        pools.add(receive_pool);
         pools.close()
     }
 }
 
-/// Buffers of a queue pair that carries no traffic any more.
+/// Buffers of queue pairs that carry no traffic any more: small and large ones of each sender, and those of the receiver.
 #[derive(Default)]
-pub(crate) struct Pools([Option<BufferPool>; 3]);
+pub(crate) struct Pools([Option<BufferPool>; 2 * MOST_TRANSMIT_RINGS + 1]);
 
 impl Pools {
-    /// A queue pair's send side.
-    pub(super) fn of_sender(small: BufferPool, large: Option<BufferPool>) -> Self {
-        Self([Some(small), large, None])
+    /// Of one kind.
+    pub(super) fn of(pool: BufferPool) -> Self {
+        let mut pools = Self::default();
+        pools.add(pool);
+        pools
+    }
+
+    /// One more kind.
+    pub(super) fn add(&mut self, pool: BufferPool) {
+        // There is a place for each.
+        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some(pool);
+        }
     }
 
     /// Frees those whose buffers are all home. **May block.**

@@ -32,7 +32,7 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
         if time >= sweep {
             sweep = time + SWEEP;
             drop(control);
-            shared.transmitter.report_used();
+            shared.transmitters.iter().for_each(|transmitter| transmitter.report_used());
             carry_out(shared, Effect::Job(Job::Tidy));
             control = parker.lock();
         }
@@ -49,19 +49,21 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
                 carry_out(shared, effect);
                 control = parker.lock();
             }
-            None => wait(parker, &mut control, sweep, watch),
+            None => wait(parker, shared, &mut control, [sweep, watch]),
         }
     }
 }
 
 fn wait<'a>(
     parker: &Parker<'a, Control>,
+    shared: &Shared,
     control: &mut MonitorGuard<'a, Control>,
-    sweep: Instant,
-    watch: Instant,
+    [sweep, watch]: [Instant; 2],
 ) {
-    // An idle link has nothing to sweep, and one without a queue pair nothing to watch.
-    let sweep = (!control.outstanding().is_nothing()).then_some(sweep);
+    // An idle link has nothing to sweep, unless it waits for buffers of a queue pair that is gone, and one without a queue pair
+    // nothing to watch.
+    let idle = control.outstanding().is_nothing() && shared.retired.lock().is_empty();
+    let sweep = (!idle).then_some(sweep);
     let watch = control.datapath.is_some().then_some(watch);
     let next = [control.deadline(), sweep, watch].into_iter().flatten().min();
     parker.wait_until(control, next.map(kernel_instant));
@@ -71,7 +73,9 @@ fn wait<'a>(
 #[inline(never)]
 fn watch_sends(shared: &Shared, time: Instant) -> Duration {
     let Some(timeout) = shared.settings.lock().transmit_timeout() else { return SWEEP };
-    if shared.transmitter.watch(time, timeout) {
+    // All of them, whichever is late.
+    let late = shared.transmitters.iter().filter(|transmitter| transmitter.watch(time, timeout)).count();
+    if late > 0 {
         shared.tell(|control| control.link.handle_event(now(), link::Event::Stalled));
     }
     (timeout / 4).min(SWEEP)
@@ -102,9 +106,9 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         // These two only ask; the answer calls back.
         Effect::Job(job @ (Job::Lookup(_) | Job::JoinGroup(..) | Job::JoinBroadcast(..))) => run(shared, job),
         Effect::Job(job) => queue(shared, job),
-        Effect::Packets => shared.transmitter.send_resolved(),
-        Effect::Unbind(to) => shared.transmitter.unbind(&to),
-        Effect::UnbindAll => shared.transmitter.unbind_all(),
+        Effect::Packets => shared.transmitters.send_resolved(),
+        Effect::Unbind(to) => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind(&to)),
+        Effect::UnbindAll => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind_all()),
         Effect::Announce(status) => {
             announce(shared, status.into());
             shared.announcer.announce(status);

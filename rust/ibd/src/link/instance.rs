@@ -17,6 +17,7 @@ use super::backlog::{self, Backlog};
 use super::control::Control;
 use super::events::Events;
 use super::jobs::Queue;
+use super::rings::RingCount;
 use super::settings::Key;
 use super::{Name, Provider, Shared, effects, upward};
 use crate::counters::{Asked, Counters};
@@ -92,14 +93,20 @@ impl Link {
             max_sdu: FIRST_SDU,
             multicast_sdu: FIRST_SDU,
         };
+        let rings = RingCount::read(dip, &Name { dip, node, pkey });
         let mut inner = None;
-        let registration = Registration::register(&config, |mac| {
-            let shared = Shared::new(dip, node, pkey, mac, identity.number, seed(&node, pkey))?;
+        let make = |mac| {
+            let shared = Shared::new(dip, node, pkey, rings, mac, identity.number, seed(&node, pkey))?;
             let made =
                 inner.insert(Inner { listing: None, shared, counters: None, threads: None, client: None });
             made.open(dip, directory, identity)?;
             Ok(Provider(made.shared.clone()))
-        })?;
+        };
+        let registration = if rings.receive {
+            Registration::register_with_rings(&config, rings.transmit, make)?
+        } else {
+            Registration::register(&config, make)?
+        };
         // Set by the closure above, or it would not have succeeded.
         let inner = inner.ok_or(Errno::EIO)?;
         inner.take_questions(true);
@@ -235,15 +242,11 @@ impl Shared {
         upward::shut(&self.upward);
         match datapath {
             Some(datapath) => {
-                self.retire(datapath.take_down(&self.transmitter));
+                self.retire(datapath.take_down(&self.transmitters));
                 probes::qp_down(self.number);
             }
             // Not built, or a worker is taking it down: what it sent from is given back when the adapter is done with it.
-            None => {
-                if let Some(open) = self.transmitter.close() {
-                    self.retire(open.into_pools());
-                }
-            }
+            None => self.retire(self.transmitters.close()),
         }
     }
 

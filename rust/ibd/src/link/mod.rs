@@ -30,6 +30,7 @@ mod properties;
 mod provider;
 mod questions;
 mod receive;
+mod rings;
 mod run;
 mod settings;
 mod transmit;
@@ -48,9 +49,10 @@ use backlog::Backlog;
 use control::Control;
 use datapath::Pools;
 use jobs::Jobs;
+use rings::RingCount;
 use run::Hardware;
 use settings::Settings;
-use transmit::Transmitter;
+use transmit::Transmitters;
 use upward::Upward;
 
 use crate::counters::Counters;
@@ -67,6 +69,7 @@ pub(crate) struct Shared {
     /// What the link is called in kstats, questions and probes.
     pub(crate) number: i32,
     pub(crate) name: Name,
+    rings: RingCount,
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
@@ -74,7 +77,7 @@ pub(crate) struct Shared {
     announcer: Announcer,
     backlog: KArc<Monitor<Backlog>>,
     upward: KArc<Monitor<Upward>>,
-    transmitter: KArc<Transmitter>,
+    transmitters: Transmitters,
     settings: Mutex<Settings>,
     /// `None` before it is opened and once it is given back.
     hardware: Mutex<Option<Hardware>>,
@@ -104,18 +107,20 @@ impl Shared {
         dip: DevInfo,
         node: Node,
         pkey: PKey,
+        rings: RingCount,
         mac: Mac,
         number: i32,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
         let counters = KArc::new(Counters::of(number))?;
         let control = KArc::new(Monitor::new(Control::new(pkey, seed)?)?)?;
-        let transmitter = Transmitter::new(mac.clone(), counters.clone(), control.clone(), seed)?;
+        let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, seed)?;
         KArc::new(Self {
             node,
             pkey,
             number,
             name: Name { dip, node, pkey },
+            rings,
             mac,
             counters,
             control,
@@ -123,7 +128,7 @@ impl Shared {
             announcer: Announcer::new()?,
             backlog: Backlog::new()?,
             upward: Upward::new()?,
-            transmitter,
+            transmitters,
             settings: Mutex::new(Settings::default())?,
             hardware: Mutex::new(None)?,
             retired: Mutex::new(KVec::new())?,
@@ -184,9 +189,15 @@ impl Shared {
 
     /// Buffers to be closed once the last of them is home.
     fn retire(&self, pools: Pools) {
+        let mut waiting = false;
         for pool in pools.into_iter() {
+            waiting = true;
             // Without memory for the list the pool stays for ever, and the module with it: nothing is freed too early.
             let _ = self.retired.lock().push(pool);
+        }
+        if waiting {
+            // A control thread that sleeps until something happens now has to look again.
+            self.tell(|_| ());
         }
     }
 

@@ -77,12 +77,15 @@ impl Shared {
                     log!(note, self.name, "no memory to remember {addresses} addresses");
                 }
             }
-            Key::HashSize => self.transmitter.remember(settings.get(key)),
+            Key::HashSize => {
+                let units = settings.get(key);
+                self.transmitters.iter().for_each(|transmitter| transmitter.remember(units));
+            }
             Key::RxCompCount | Key::RxCompUsec | Key::TxCompCount | Key::TxCompUsec => {
-                let channel =
-                    self.control.lock().datapath.as_ref().map(|datapath| datapath.channel().clone());
-                if let Some(channel) = channel {
+                let channel = |n| self.control.lock().datapath.as_ref()?.channels().nth(n).cloned();
+                for channel in (0..self.transmitters.len()).map_while(channel) {
                     let hca = channel.pd().hca();
+                    // All queue pairs have one receive CQ.
                     moderate(hca, channel.receive_cq(), settings.receive_moderation());
                     moderate(hca, channel.send_cq(), settings.transmit_moderation());
                 }

@@ -2,7 +2,9 @@
 
 use core::ffi::CStr;
 
-use gldv3::{Address, ChecksumOffload, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue, Stat};
+use gldv3::{
+    Address, ChecksumOffload, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue, RingProvider, Stat,
+};
 use ibtf::PathRecord;
 use ipoib::groups;
 use ipoib::header::IPOIB_HEADER_LEN;
@@ -48,7 +50,10 @@ impl gldv3::Provider for Provider {
         }
         control.start(now());
         drop(control);
-        upward::open(&self.0.upward);
+        // A receive ring opens the way when it is started.
+        if !self.0.rings.receive {
+            upward::open(&self.0.upward, None);
+        }
         self.0.control.notify_all();
         Ok(())
     }
@@ -88,7 +93,7 @@ impl gldv3::Provider for Provider {
     }
 
     fn transmit(&self, packets: MblkChain) -> MblkChain {
-        self.0.transmitter.transmit(packets)
+        self.transmit_on_ring(0, packets)
     }
 
     fn checksum_offload(&self) -> Option<ChecksumOffload> {

@@ -3,17 +3,18 @@
 use gldv3::Mac;
 use ibtf::{
     Buffer, Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, ReceiveQueue, Received,
+    Status,
 };
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::neighbours::{self, Direction};
 use ipoib::{EtherType, LinkAddr, Qpn, nd};
 use kernel::mblk::{Mblk, MblkChain, Offload};
 use kernel::sync::{Monitor, Mutex};
-use kernel::{AllocError, KArc};
+use kernel::{AllocError, KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
-use super::upward::{self, Inside, Upward};
+use super::upward::{self, By, Inside, Upward};
 use crate::counters::{Counters, RxDrop};
 use crate::now;
 
@@ -38,9 +39,8 @@ pub(crate) struct Receiver {
 
 struct State {
     side: Side,
+    /// Empty, but for what did not fit when the MAC layer fetched packets.
     batch: CompletionBatch,
-    /// The CQ is not armed: an interrupt has left the rest to the thread.
-    left: bool,
 }
 
 enum Side {
@@ -53,6 +53,8 @@ struct Open {
     queue: ReceiveQueue,
     cq: Cq,
     own: LinkAddr,
+    /// The queue pairs that send for the link beside that of its address: their multicasts come back as well.
+    senders: KVec<Qpn>,
 }
 
 impl Receiver {
@@ -64,20 +66,54 @@ impl Receiver {
         upward: KArc<Monitor<Upward>>,
     ) -> Result<KArc<Self>, AllocError> {
         let batch = CompletionBatch::new(BUDGET)?;
-        let state = State { side: Side::New, batch, left: false };
+        let state = State { side: Side::New, batch };
         KArc::new(Self { state: Mutex::new(state)?, mac, counters, control, backlog, upward })
     }
 
-    /// Takes what an interrupt has left, if it has. On the backlog's thread.
+    /// Takes what there is. On the backlog's thread.
     pub(crate) fn go_on(&self) {
-        let left = core::mem::take(&mut self.state.lock().left);
-        if left {
-            self.take_all(usize::MAX);
+        self.take_all(usize::MAX);
+    }
+
+    /// The MAC layer does not fetch packets any more: arms the CQ, and leaves to the backlog's thread what has come in before that
+    /// and calls nobody. Hands nothing up. **Any** context.
+    pub(crate) fn call_again(&self) {
+        if self.arm() && self.has_more() {
+            Backlog::leave(&self.backlog);
         }
     }
 
+    fn has_more(&self) -> bool {
+        let mut state = self.state.lock();
+        let State { side: Side::Open(open), batch } = &mut *state else { return false };
+        // A poll that fails fails again for whoever takes the rest, who says so.
+        !matches!(open.available(batch), Ok(0))
+    }
+
+    /// Takes packets for the MAC layer, no more than `bytes` of them. **Any** context.
+    pub(crate) fn fetch(&self, bytes: usize) -> MblkChain {
+        let (mut packets, mut room) = (MblkChain::new(), bytes);
+        let Some(inside) = upward::enter(&self.upward, By::Fetch) else { return packets };
+        while inside.goes_on() {
+            let Some(pass) = self.pass(&mut room) else { break };
+            self.counters.rx.fetched.add(pass.packets.len() as u64);
+            packets.append(pass.packets);
+            if pass.broken {
+                self.broken();
+                break;
+            }
+            if pass.taken == 0 {
+                break;
+            }
+        }
+        if inside.leave() {
+            Backlog::leave(&self.backlog);
+        }
+        packets
+    }
+
     /// Gives the adapter its buffers and arms the CQ. Does nothing if it was closed meanwhile.
-    pub(crate) fn open(&self, queue: ReceiveQueue, cq: Cq, own: LinkAddr) {
+    pub(crate) fn open(&self, queue: ReceiveQueue, cq: Cq, own: LinkAddr, senders: KVec<Qpn>) {
         let mut state = self.state.lock();
         if matches!(state.side, Side::Closed) {
             drop(state);
@@ -85,7 +121,7 @@ impl Receiver {
         }
         let filled = queue.refill();
         let armed = cq.arm(Notify::Any);
-        state.side = Side::Open(Open { queue, cq, own });
+        state.side = Side::Open(Open { queue, cq, own, senders });
         drop(state);
         if filled.is_err() || armed.is_err() {
             self.broken();
@@ -102,25 +138,26 @@ impl Receiver {
         super::tell_broken(&self.control);
     }
 
-    /// One pass: up to [`BUDGET`] completions. `None` if the receive side is not open, or the link is stopped.
-    fn pass(&self) -> Option<Pass<'_>> {
-        let inside = upward::enter(&self.upward)?;
+    /// One pass: up to [`BUDGET`] completions, and no more than `room` bytes of them, which it lessens. `None` if the receive side
+    /// is not open. The caller is on the way up.
+    fn pass(&self, room: &mut usize) -> Option<Pass> {
         let mut state = self.state.lock();
-        let State { side: Side::Open(open), batch, .. } = &mut *state else { return None };
-        let polled = open.cq.poll(batch);
-        let mut pass = Pass { packets: MblkChain::new(), polled: 0, broken: polled.is_err(), inside };
-        pass.polled = polled.unwrap_or(0);
-        for completion in batch.by_ref() {
+        let State { side: Side::Open(open), batch } = &mut *state else { return None };
+        let available = open.available(batch);
+        let mut pass = Pass { packets: MblkChain::new(), taken: 0, broken: available.is_err() };
+        while let Some(completion) = batch.next_within(*room) {
+            *room -= completion.bytes();
+            pass.taken += 1;
             self.take(open, completion, &mut pass);
         }
-        if pass.polled != 0 && !pass.broken {
+        if pass.taken != 0 && !pass.broken {
             // What cannot be posted now is posted with the next completion, if there will be one.
             pass.broken = open.queue.refill().is_err() && open.queue.posted() == 0;
         }
         Some(pass)
     }
 
-    fn take(&self, open: &Open, completion: Completion, pass: &mut Pass<'_>) {
+    fn take(&self, open: &Open, completion: Completion, pass: &mut Pass) {
         let Some(received) = open.queue.complete(completion) else { return };
         if !received.status.is_success() {
             // Flushed: the queue pair is in error and every buffer would come back the same way. Not posted again.
@@ -140,7 +177,7 @@ impl Receiver {
     fn packet(&self, open: &Open, mut received: Received) -> Result<Mblk, RxDrop> {
         let sender = Qpn::from_low_bits(received.source_qpn);
         let buffer = &mut received.buffer;
-        let frame = header::receive(buffer.bytes_mut(), received.has_grh, sender, &open.own)?;
+        let frame = header::receive(buffer.bytes_mut(), received.has_grh, sender, &open.own, &open.senders)?;
         if frame.ethertype == EtherType::IPV6 {
             nd::pad_for_ip(buffer.bytes_mut().get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default());
         }
@@ -191,39 +228,55 @@ impl Receiver {
     }
 }
 
-struct Pass<'a> {
+struct Pass {
     packets: MblkChain,
-    polled: usize,
+    /// Completions taken.
+    taken: usize,
     broken: bool,
-    inside: Inside<'a>,
+}
+
+impl Open {
+    /// How many completions there are, at least, up to a batch: what was polled before and left, or else what is polled now.
+    fn available(&self, batch: &mut CompletionBatch) -> Result<usize, Status> {
+        match batch.remaining() {
+            0 => self.cq.poll(batch),
+            left => Ok(left),
+        }
+    }
 }
 
 impl Receiver {
     /// Takes everything there is, arms, and looks once more: a completion between the last look and the arming need not
     /// call again. Stops after `budget` completions with the CQ not armed; false then.
     fn take_all(&self, budget: usize) -> bool {
+        let Some(inside) = upward::enter(&self.upward, By::Interrupt) else { return true };
+        let finished = self.take_inside(&inside, budget);
+        if inside.leave() {
+            Backlog::leave(&self.backlog);
+        }
+        finished
+    }
+
+    fn take_inside(&self, inside: &Inside<'_>, budget: usize) -> bool {
         let (mut taken, mut armed) = (0, false);
-        while let Some(pass) = self.pass() {
-            let Pass { packets, polled, broken, inside } = pass;
-            if !packets.is_empty() {
-                self.mac.receive(packets);
-            }
-            drop(inside);
-            if broken {
+        while inside.goes_on() {
+            let Some(pass) = self.pass(&mut { usize::MAX }) else { return true };
+            inside.hand_up(&self.mac, pass.packets);
+            if pass.broken {
                 self.broken();
                 return true;
             }
-            match (polled, armed) {
+            match (pass.taken, armed) {
                 (0, true) => return true,
                 (0, false) => armed = self.arm(),
                 // Armed: what is taken now has been announced as well.
                 _ => armed = false,
             }
-            if polled == 0 && !armed {
+            if pass.taken == 0 && !armed {
                 return true;
             }
-            taken += polled;
-            if taken >= budget && polled != 0 {
+            taken += pass.taken;
+            if taken >= budget && pass.taken != 0 {
                 return false;
             }
         }
@@ -235,7 +288,6 @@ impl CqHandler for Receiver {
     fn completion(&self) {
         if !self.take_all(INTERRUPT_BUDGET) {
             self.counters.rx.left.increment();
-            self.state.lock().left = true;
             Backlog::leave(&self.backlog);
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::Build(ticket, plan, group, info) => build(shared, ticket, &plan, &group, &info),
         Job::AttachBroadcast(ticket, mgid, info) => attach_broadcast(shared, ticket, mgid, info),
         Job::TakeDown(datapath) => {
-            shared.retire(datapath.take_down(&shared.transmitter));
+            shared.retire(datapath.take_down(&shared.transmitters));
             probes::qp_down(shared.number);
         }
         Job::JoinGroup(mgid, role) => join_group(shared, mgid, role, role == Roles::FULL),
@@ -253,7 +253,7 @@ fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGr
         control: &shared.control,
         backlog: &shared.backlog,
         upward: &shared.upward,
-        transmitter: &shared.transmitter,
+        transmitters: &shared.transmitters,
     };
     match Built::new(&parts, plan, info, group.scope) {
         Ok(built) => install(shared, ticket, built),
@@ -278,7 +278,7 @@ fn install(shared: &Shared, ticket: Ticket, built: Built) {
         shared.control.notify_all();
         return shared.retire(built.discard());
     }
-    let epoch = shared.transmitter.epoch();
+    let epoch = shared.transmitters.epoch();
     let (datapath, idle) = built.split();
     let before = control.datapath.replace(datapath);
     // In one step with its place: a queue pair that breaks before the machine knows of it would never be taken down.
@@ -286,7 +286,7 @@ fn install(shared: &Shared, ticket: Ticket, built: Built) {
     drop(control);
     // There is none: the machine builds only when nothing stands.
     drop(before);
-    shared.retire(idle.open(&shared.transmitter, epoch));
+    shared.retire(idle.open(&shared.transmitters, epoch));
     probes::qp_up(shared.number, qpn.get());
     shared.control.notify_all();
 }
@@ -432,17 +432,19 @@ fn make_room(shared: &Shared, addresses: usize) {
 
 #[inline(never)]
 fn large_buffers(shared: &Shared) {
-    let epoch = shared.transmitter.epoch();
+    let epoch = shared.transmitters.epoch();
     let settings = *shared.settings.lock();
-    let pool = match shared.hardware() {
-        Some((_, pd)) => datapath::large_pool(&pd, &settings),
-        None => Err(Status::HCA_INVALID),
-    };
-    if let Err(status) = &pool {
-        log!(note, shared.name, "no memory for large sends that must be copied: {status}");
-    }
-    if let Some(unused) = shared.transmitter.bring_large(epoch, pool.ok()) {
-        shared.retire(Pools::of_sender(unused, None));
+    for transmitter in shared.transmitters.iter().filter(|transmitter| transmitter.wants_large()) {
+        let pool = match shared.hardware() {
+            Some((_, pd)) => datapath::large_pool(&pd, &settings),
+            None => Err(Status::HCA_INVALID),
+        };
+        if let Err(status) = &pool {
+            log!(note, shared.name, "no memory for large sends that must be copied: {status}");
+        }
+        if let Some(unused) = transmitter.bring_large(epoch, pool.ok()) {
+            shared.retire(Pools::of(unused));
+        }
     }
 }
 

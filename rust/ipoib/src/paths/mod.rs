@@ -391,6 +391,11 @@ where
         self.packets.has_out()
     }
 
+    /// The packet of what [`Paths::next_packet`] brings next.
+    pub fn peek_packet(&self) -> Option<&P> {
+        self.packets.first_out()
+    }
+
     /// Only [`Action::Send`] and [`Action::Drop`], which a caller may want to take while it holds the transmit queue.
     pub fn next_packet(&mut self) -> Option<Action<P, H>> {
         let action = self.packets.next_out()?;

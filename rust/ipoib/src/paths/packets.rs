@@ -142,6 +142,10 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
         *queue = Queue::default();
     }
 
+    pub(super) fn first_out(&self) -> Option<&P> {
+        self.slots.get(self.out.first as usize)?.held.as_ref().map(|held| &held.packet)
+    }
+
     pub(super) fn next_out(&mut self) -> Option<Action<P, H>> {
         let mut out = core::mem::take(&mut self.out);
         let held = self.take_first(&mut out);

@@ -51,12 +51,16 @@ impl Request {
         Self { cx, device, name }
     }
 
-    /// The value, here or (unless told not to) in a node above.
+    /// The value: the node's, or else its driver's, or (unless told not to) that of a node above.
     fn find(&self, flags: uint_t) -> Option<Value> {
         let mut node = self.device.clone();
+        let genunix = self.cx.kernel().genunix();
         while let Some(device) = node {
             if let Some(value) = device.node.state.lock().properties.get(&self.name) {
                 return Some(value.clone());
+            }
+            if let Some(value) = genunix.devices.global_property(device.driver(), &self.name) {
+                return Some(value);
             }
             node = device.node.spec.parent.clone().filter(|_| flags & DONTPASS == 0);
         }

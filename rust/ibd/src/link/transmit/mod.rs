@@ -4,28 +4,31 @@
 //! machines' lock inside it. What fits one MTU is copied into registered memory and freed at once, but not before the lock is
 //! let go; a large send stays where it is until the adapter has cut it up ([`stage`]).
 
+mod every;
 mod frame;
 mod stage;
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use gldv3::Mac;
+use gldv3::{Mac, Stat};
 use ibtf::{BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure};
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Submitted};
 use ipoib::{Cast, EtherType, Instant, LinkAddr, nd};
+use kernel::counter::Counter;
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
-use super::control::Control;
+use super::control::{Control, Waiting};
 use super::dest::Dest;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{Counters, TxDrop};
 use crate::now;
+use every::Closed;
+pub(crate) use every::Transmitters;
 use frame::Frame;
 pub(crate) use stage::{Abilities, LargePool, Open};
 use stage::{Staged, Unstaged};
@@ -39,14 +42,24 @@ const COMPLETIONS: usize = 16;
 /// Room that must have come back before the MAC layer is told, as a fraction of the ring.
 const RESUME: u32 = 8;
 
-/// One transmit queue; lives as long as the link is attached.
+/// One transmit queue; lives as long as the link is attached. It is the handler of its queue pair's send CQ.
 pub(crate) struct Transmitter {
     state: Mutex<State>,
-    epoch: AtomicU64,
+    /// Which transmit ring this is, if the link has some.
+    ring: Option<usize>,
+    sent: Sent,
+    closed: KArc<Closed>,
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
     seed: u64,
+}
+
+/// What went out on a ring.
+#[derive(Default)]
+struct Sent {
+    packets: Counter,
+    bytes: Counter,
 }
 
 struct State {
@@ -93,10 +106,12 @@ struct After {
 }
 
 impl Transmitter {
-    pub(crate) fn new(
+    fn new(
+        ring: Option<usize>,
         mac: Mac,
         counters: KArc<Counters>,
         control: KArc<Monitor<Control>>,
+        closed: KArc<Closed>,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
         let state = State {
@@ -108,7 +123,8 @@ impl Transmitter {
             behind: false,
             waits: None,
         };
-        KArc::new(Self { state: Mutex::new(state)?, epoch: AtomicU64::new(0), mac, counters, control, seed })
+        let (state, sent) = (Mutex::new(state)?, Sent::default());
+        KArc::new(Self { state, ring, sent, closed, mac, counters, control, seed })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
@@ -120,11 +136,16 @@ impl Transmitter {
         drop(before);
     }
 
+    /// Whether large sends wait for buffers that were asked for.
+    pub(crate) fn wants_large(&self) -> bool {
+        matches!(&self.state.lock().open, Some(Open { large: LargePool::Asked, .. }))
+    }
+
     /// Brings the buffers for large sends that were asked for, or `None` if there was no memory. Buffers asked for before a
     /// close come back, to be closed.
     pub(crate) fn bring_large(&self, epoch: u64, pool: Option<BufferPool>) -> Option<BufferPool> {
         let mut state = self.state.lock();
-        if self.epoch() != epoch {
+        if self.closed.count() != epoch {
             return pool;
         }
         let Some(open) = &mut state.open else { return pool };
@@ -132,21 +153,16 @@ impl Transmitter {
         let resume = core::mem::take(&mut state.refused);
         drop(state);
         if resume {
-            self.mac.transmit_ready();
+            self.ready();
         }
         None
     }
 
-    /// How often it was closed. A send side made before a close must not be opened after it.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::SeqCst)
-    }
-
     /// Starts sending, or hands the send side back if it was closed since `epoch`.
-    pub(crate) fn open(&self, epoch: u64, open: Open) -> Option<Open> {
+    fn open(&self, epoch: u64, open: Open) -> Option<Open> {
         let armed = open.queue.channel().send_cq().arm(Notify::Any);
         let mut state = self.state.lock();
-        if self.epoch() != epoch {
+        if self.closed.count() != epoch {
             drop(state);
             return Some(open);
         }
@@ -158,11 +174,9 @@ impl Transmitter {
         None
     }
 
-    /// Stops sending: when this returns nobody posts any more. What the adapter has stays with the queue. The MAC layer is
-    /// told to send what it was given back, which is then dropped.
-    pub(crate) fn close(&self) -> Option<Open> {
+    /// Stops sending: when this returns nobody posts any more. What the adapter has stays with the queue.
+    fn close(&self) -> Option<Open> {
         let mut state = self.state.lock();
-        self.epoch.fetch_add(1, Ordering::SeqCst);
         let open = state.open.take();
         state.waits = None;
         state.cache.clear();
@@ -170,7 +184,7 @@ impl Transmitter {
         state.behind = false;
         drop(state);
         if refused {
-            self.mac.transmit_ready();
+            self.ready();
         }
         open
     }
@@ -196,7 +210,31 @@ impl Transmitter {
         late
     }
 
-    /// `mc_tx`: what comes back is to be sent again when there is room.
+    /// Tells the MAC layer that there is room.
+    fn ready(&self) {
+        match self.ring {
+            Some(ring) => self.mac.transmit_ring_ready(ring),
+            None => self.mac.transmit_ready(),
+        }
+    }
+
+    fn stat(&self, stat: Stat) -> Option<u64> {
+        match stat {
+            Stat::PacketsSent => Some(self.sent.packets.get()),
+            Stat::BytesSent => Some(self.sent.bytes.get()),
+            _ => None,
+        }
+    }
+
+    fn count_sent(&self, Wire { cast, packets, bytes }: Wire) {
+        self.counters.tx.sent(cast, packets, bytes);
+        if self.ring.is_some() {
+            self.sent.packets.add(packets as u64);
+            self.sent.bytes.add(bytes as u64);
+        }
+    }
+
+    /// `mc_tx`, or `mri_tx` of its ring: what comes back is to be sent again when there is room.
     pub(crate) fn transmit(&self, mut packets: MblkChain) -> MblkChain {
         let mut after = After::default();
         let mut state = self.state.lock();
@@ -224,33 +262,46 @@ impl Transmitter {
         packets
     }
 
-    /// Sends the packets whose path was found, and frees those without one. On the control thread.
-    pub(crate) fn send_resolved(&self) {
+    /// Sends the packets whose path was found, as long as they are this queue's, and frees those without one; whether it did not
+    /// stop for want of room. On the control thread.
+    fn send_resolved(&self) -> bool {
         let mut after = After::default();
         let mut state = self.state.lock();
+        let mut room = true;
         loop {
             if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
                 self.reclaim(&mut state, &mut after);
             }
             let mut control = self.control.lock();
+            if control.paths.peek_packet().is_none_or(|waiting| waiting.ring != self.index()) {
+                break;
+            }
             if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
                 state.behind = true;
                 control.wait_for_room(true);
+                room = false;
                 break;
             }
             let action = control.paths.next_packet();
             drop(control);
             match action {
-                Some(Action::Send(to, packet, dest)) => {
-                    self.send_to(&mut state, to, packet, dest, &mut after)
+                Some(Action::Send(to, waiting, dest)) => {
+                    self.send_to(&mut state, to, waiting.packet, dest, &mut after)
                 }
-                Some(Action::Drop(_, packet, reason)) => self.drop_packet(packet, reason.into(), &mut after),
+                Some(Action::Drop(_, waiting, reason)) => {
+                    self.drop_packet(waiting.packet, reason.into(), &mut after)
+                }
                 _ => break,
             }
         }
         self.post(&mut state, &mut after);
         drop(state);
         self.finish(after);
+        room
+    }
+
+    fn index(&self) -> usize {
+        self.ring.unwrap_or(0)
     }
 
     fn send_to(&self, state: &mut State, to: LinkAddr, packet: Mblk, dest: Dest, after: &mut After) {
@@ -337,21 +388,21 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<(Mblk, Dest), Stopped> {
         let mut control = self.control.lock();
-        let submitted = control.paths.submit(now(), to, packet);
+        let submitted = control.paths.submit(now(), to, Waiting { packet, ring: self.index() });
         drop(control);
         match submitted {
-            Submitted::Ready(packet, dest) => {
+            Submitted::Ready(waiting, dest) => {
                 state.cache.insert(to, dest.clone());
-                Ok((packet, dest))
+                Ok((waiting.packet, dest))
             }
             Submitted::Queued(gave_way) => {
                 after.wake_control = true;
-                if let Some(packet) = gave_way {
-                    self.drop_packet(packet, TxDrop::QueueFull, after);
+                if let Some(waiting) = gave_way {
+                    self.drop_packet(waiting.packet, TxDrop::QueueFull, after);
                 }
                 Err(Stopped::Waits)
             }
-            Submitted::Dropped(packet, reason) => Err(Stopped::Dropped(packet, reason.into())),
+            Submitted::Dropped(waiting, reason) => Err(Stopped::Dropped(waiting.packet, reason.into())),
         }
     }
 
@@ -402,8 +453,8 @@ impl Transmitter {
             }
         };
         let (sent, refused) = state.staged.split_at((posted as usize).min(state.staged.len()));
-        for Wire { cast, packets, bytes } in sent {
-            self.counters.tx.sent(*cast, *packets, *bytes);
+        for wire in sent {
+            self.count_sent(*wire);
         }
         self.counters.tx.dropped_many(TxDrop::PostFailed, refused.len());
         state.staged.clear();
@@ -462,7 +513,7 @@ impl Transmitter {
             super::tell_broken(&self.control);
         }
         if resume {
-            self.mac.transmit_ready();
+            self.ready();
         }
     }
 

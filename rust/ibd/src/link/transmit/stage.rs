@@ -70,13 +70,15 @@ pub(super) enum Staged {
 }
 
 impl Open {
-    /// Ends it; its buffers, to be closed once they are home.
-    pub(crate) fn into_pools(self) -> Pools {
+    /// Ends it, and leaves its buffers, to be closed once they are home.
+    pub(crate) fn into_pools(self, pools: &mut Pools) {
         let Self { queue, pool, large, .. } = self;
         // What the adapter still has stays with the channel.
         drop(queue);
-        let large = if let LargePool::Ready(large) = large { Some(large) } else { None };
-        Pools::of_sender(pool, large)
+        pools.add(pool);
+        if let LargePool::Ready(large) = large {
+            pools.add(large);
+        }
     }
 
     /// Whether a message of this length and kind can be sent at all.

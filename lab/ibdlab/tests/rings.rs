@@ -1,0 +1,75 @@
+//! Every family of scenarios once more on links with rings, as many as the seed says: packets come up by interrupt and by poll, and
+//! go down on several queue pairs.
+
+mod rig;
+
+use ibdlab::scenario::Scenario;
+use rig::failures_of;
+
+/// Rings for every host by its driver's `.conf` file; one in four seeds leaves the last host without.
+fn rings(scenario: &mut Scenario, seed: u64) {
+    let hosts = scenario.host.len();
+    for (n, host) in scenario.host.iter_mut().enumerate() {
+        if n + 1 == hosts && seed.is_multiple_of(4) {
+            continue;
+        }
+        let conf = [("ibd_rx_rings", 1), ("ibd_tx_rings", (seed % 5) as i32)];
+        host.get_mut().conf = conf.map(|(name, value)| (name.to_owned(), value)).into();
+    }
+}
+
+#[track_caller]
+fn all_is_well(file: &str, seeds: u64) {
+    let failures = failures_of(file, seeds, rings);
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn flaps_and_unloads_under_traffic_leave_nothing_behind() {
+    all_is_well("random-unload.toml", 100);
+}
+
+#[test]
+fn partitions_are_deleted_and_unloaded_under_traffic_without_a_trace() {
+    all_is_well("random-unload-ibp.toml", 60);
+}
+
+#[test]
+fn sm_restart_keeps_unicast_flowing_and_groups_come_back() {
+    all_is_well("sm-restart.toml", 20);
+}
+
+#[test]
+fn pkey_readded_at_another_index_brings_the_link_back() {
+    all_is_well("pkey-moves.toml", 20);
+}
+
+#[test]
+fn hca_pulled_under_an_open_link_frees_everything() {
+    all_is_well("hca-removal.toml", 50);
+}
+
+#[test]
+fn promiscuous_mode_hears_every_group_of_the_link_while_it_is_on() {
+    all_is_well("eavesdrop.toml", 50);
+}
+
+#[test]
+fn trouble_of_every_kind_is_survived() {
+    all_is_well("trouble.toml", 10);
+}
+
+#[test]
+fn an_hca_pulled_while_it_joins_and_resolves_under_load_comes_back() {
+    all_is_well("hca-removal-in-use.toml", 30);
+}
+
+#[test]
+fn packets_that_nobody_should_send_harm_nobody() {
+    all_is_well("packets-nobody-should-send.toml", 10);
+}
+
+#[test]
+fn tcp_over_a_link_that_loses_doubles_reorders_and_damages_arrives_intact() {
+    all_is_well("tcp-over-a-faulty-link.toml", 10);
+}

@@ -1,0 +1,123 @@
+//! Rings of a link ([`gldv3::RingProvider`]): how many, as the driver's configuration file says, and what the MAC layer calls.
+
+use core::ffi::CStr;
+
+use gldv3::{Address, Generation, Ring, RingProvider, Stat};
+use ipoib::{Gid, LinkAddr};
+use kernel::ddi::{DevInfo, Scope};
+use kernel::mblk::MblkChain;
+use kernel::{Errno, KArc, log};
+
+use super::backlog::Backlog;
+use super::receive::Receiver;
+use super::{Name, Provider, Shared, upward};
+
+/// Transmit rings, and queue pairs to send from, that a link has at most.
+pub(crate) const MOST_TRANSMIT_RINGS: usize = 8;
+/// Whether there is a receive ring: 0 or 1.
+const RECEIVE: Property = Property { name: c"ibd_rx_rings", most: 1 };
+/// How many transmit rings there are; none means that the link sends as links without rings do.
+const TRANSMIT: Property = Property { name: c"ibd_tx_rings", most: MOST_TRANSMIT_RINGS as u32 };
+
+struct Property {
+    name: &'static CStr,
+    most: u32,
+}
+
+/// What a link has of rings, from attach to detach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RingCount {
+    pub(crate) receive: bool,
+    /// 0 without a receive ring: the MAC layer takes none alone.
+    pub(crate) transmit: usize,
+}
+
+impl RingCount {
+    /// Reads the properties; one that makes no sense is named in the log and counts as 0. **May block.**
+    pub(crate) fn read(dip: DevInfo, name: &Name) -> Self {
+        let receive = RECEIVE.read(dip, name) != 0;
+        let transmit = TRANSMIT.read(dip, name) as usize;
+        if transmit != 0 && !receive {
+            log!(warn, name, "ibd_tx_rings {transmit} needs ibd_rx_rings 1: no rings");
+            return Self::default();
+        }
+        Self { receive, transmit }
+    }
+}
+
+impl Property {
+    fn read(&self, dip: DevInfo, name: &Name) -> u32 {
+        let Some(raw) = dip.prop_int(self.name, Scope::Node) else { return 0 };
+        match u32::try_from(raw) {
+            Ok(value) if value <= self.most => value,
+            _ => {
+                let property = self.name.to_str().unwrap_or_default();
+                log!(warn, name, "property {property} is {raw}, not from 0 to {}: taken as 0", self.most);
+                0
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The receive side of the queue pair that stands.
+    fn receiver(&self) -> Option<KArc<Receiver>> {
+        self.control.lock().datapath.as_ref().map(|datapath| datapath.receiver().clone())
+    }
+
+    /// Whether frames for this unicast address reach the link. No adapter filters by address: what comes in is what was sent to
+    /// the queue pair, and whatever it is called, only this port has it. All zero stands for the address before it is known.
+    fn is_own(&self, address: &LinkAddr) -> bool {
+        let unknown = address.gid() == Gid { prefix: 0, guid: 0 };
+        address.mgid().is_none() && (unknown || address.gid().guid == self.node.port_guid.get())
+    }
+}
+
+impl RingProvider for Provider {
+    fn receive_ring_start(&self, generation: Generation) {
+        upward::open(&self.0.upward, Some(generation));
+        // What came in since the link was started has called and was turned back.
+        Backlog::leave(&self.0.backlog);
+    }
+
+    fn receive_ring_stop(&self) {
+        upward::shut(&self.0.upward);
+    }
+
+    fn receive_interrupt(&self, on: bool) {
+        upward::set_fetched(&self.0.upward, !on);
+        if !on {
+            self.0.counters.rx.quiet.increment();
+        } else if let Some(receiver) = self.0.receiver() {
+            receiver.call_again();
+        }
+    }
+
+    fn poll(&self, bytes: usize) -> MblkChain {
+        self.0.receiver().map(|receiver| receiver.fetch(bytes)).unwrap_or_default()
+    }
+
+    fn address(&self, add: bool, address: &Address) -> Result<(), Errno> {
+        // Taking one away is right whatever it was: the link may have another by now.
+        if add && !self.0.is_own(&LinkAddr::from_bytes(*address)) {
+            return Err(Errno::ENOSPC);
+        }
+        Ok(())
+    }
+
+    fn transmit_on_ring(&self, ring: usize, packets: MblkChain) -> MblkChain {
+        match self.0.transmitters.of(ring) {
+            Some(transmitter) => transmitter.transmit(packets),
+            // No such ring was offered: freed.
+            None => MblkChain::new(),
+        }
+    }
+
+    fn ring_stat(&self, ring: Ring, stat: Stat) -> Option<u64> {
+        match (ring, stat) {
+            (Ring::Receive, Stat::BytesReceived | Stat::PacketsReceived) => self.0.counters.stat(stat),
+            (Ring::Receive, _) => None,
+            (Ring::Transmit(ring), stat) => self.0.transmitters.stat(ring, stat),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The transmit queues of a link: one for each transmit ring, or one.
+//!
+//! Each has a queue pair, a CQ, buffers and a lock of its own, so senders on different rings do not wait for each other. What they
+//! have in common: they are opened and closed together, know the same paths, and a packet that waited for its path goes on from the
+//! queue it came to.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use gldv3::{Mac, Stat};
+use kernel::sync::Monitor;
+use kernel::{AllocError, KArc, KVec};
+
+use super::{Open, Transmitter};
+use crate::counters::Counters;
+use crate::link::control::Control;
+use crate::link::datapath::Pools;
+
+/// See the module's text.
+pub(crate) struct Transmitters {
+    each: KVec<KArc<Transmitter>>,
+    closed: KArc<Closed>,
+    control: KArc<Monitor<Control>>,
+}
+
+/// How often the queues were closed. A send side made before a close must not be opened after it.
+#[derive(Default)]
+pub(super) struct Closed(AtomicU64);
+
+impl Closed {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Transmitters {
+    /// A queue for each of so many rings; one, if there are none.
+    pub(crate) fn new(
+        rings: usize,
+        mac: &Mac,
+        counters: &KArc<Counters>,
+        control: &KArc<Monitor<Control>>,
+        seed: u64,
+    ) -> Result<Self, AllocError> {
+        let closed = KArc::new(Closed::default())?;
+        let each = KVec::try_from_fn(rings.max(1), |index| {
+            let ring = (rings != 0).then_some(index);
+            Transmitter::new(ring, mac.clone(), counters.clone(), control.clone(), closed.clone(), seed)
+        })?;
+        Ok(Self { each, closed, control: control.clone() })
+    }
+
+    /// In the order of the rings, the first of which has the link's address.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &KArc<Transmitter>> {
+        self.each.iter()
+    }
+
+    /// How many there are; at least one.
+    pub(crate) fn len(&self) -> usize {
+        self.each.len()
+    }
+
+    /// That of a ring.
+    pub(crate) fn of(&self, ring: usize) -> Option<&KArc<Transmitter>> {
+        self.each.get(ring)
+    }
+
+    /// How often they were closed.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.closed.count()
+    }
+
+    /// Opens them all; the buffers of those that were closed since `epoch` come back, to be closed.
+    pub(crate) fn open(&self, epoch: u64, sides: KVec<Open>) -> Pools {
+        let mut unused = Pools::default();
+        for (transmitter, side) in self.each.iter().zip(sides) {
+            if let Some(side) = transmitter.open(epoch, side) {
+                side.into_pools(&mut unused);
+            }
+        }
+        unused
+    }
+
+    /// Stops sending on every one: when this returns nobody posts any more. Their buffers, to be closed. What the adapter has stays
+    /// with its queue pair. The MAC layer is told to send what it was given back, which is then dropped.
+    pub(crate) fn close(&self) -> Pools {
+        // Before any lock: who opens after this sees it.
+        self.closed.0.fetch_add(1, Ordering::SeqCst);
+        let mut pools = Pools::default();
+        for side in self.each.iter().filter_map(|transmitter| transmitter.close()) {
+            side.into_pools(&mut pools);
+        }
+        pools
+    }
+
+    /// Sends the packets whose path was found, each from the queue it waits for, and frees those without one. On the control thread.
+    pub(crate) fn send_resolved(&self) {
+        loop {
+            let next = self.control.lock().paths.peek_packet().map(|waiting| waiting.ring);
+            let Some(transmitter) = next.and_then(|ring| self.of(ring)) else { return };
+            if !transmitter.send_resolved() {
+                return;
+            }
+        }
+    }
+
+    /// A statistic of one ring; `None` if it is not counted.
+    pub(crate) fn stat(&self, ring: usize, stat: Stat) -> Option<u64> {
+        self.of(ring)?.stat(stat)
+    }
+}
