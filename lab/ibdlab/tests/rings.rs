@@ -3,7 +3,7 @@
 
 mod rig;
 
-use ibdlab::scenario::Scenario;
+use ibdlab::scenario::{Phase, Scenario, Step};
 use rig::failures_of;
 
 /// Rings for every host by its driver's `.conf` file; one in four seeds leaves the last host without.
@@ -72,4 +72,20 @@ fn packets_that_nobody_should_send_harm_nobody() {
 #[test]
 fn tcp_over_a_link_that_loses_doubles_reorders_and_damages_arrives_intact() {
     all_is_well("tcp-over-a-faulty-link.toml", 10);
+}
+
+/// The host whose calls fail has rings, whatever the seed, which says when they fail.
+fn faults(scenario: &mut Scenario, seed: u64) {
+    rings(scenario, 3);
+    for step in &mut scenario.step {
+        if let Step::FaultPoints(points) = step.get_mut() {
+            points.phase = [Phase::Attach, Phase::Start, Phase::Traffic, Phase::Flap][seed as usize % 4];
+        }
+    }
+}
+
+#[test]
+fn every_fallible_call_fails_in_turn_and_every_link_recovers() {
+    let failures = failures_of("fault-points.toml", 4, faults);
+    assert!(failures.is_empty(), "{} of 4 phases failed:\n{}", failures.len(), failures.join("\n"));
 }

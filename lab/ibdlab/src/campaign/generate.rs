@@ -35,6 +35,9 @@ const GROUPS: [IpAddr; 4] = [
 const REQUESTS: [SaRequest; 5] =
     [SaRequest::Path, SaRequest::Join, SaRequest::Leave, SaRequest::ListGroups, SaRequest::Subscribe];
 
+/// Makes the draw of rings another one than that of all else.
+const RINGS: u64 = 0x5249_4e47_5349_4244;
+
 /// A membership that the SM lost without a word is asked for again after a quarter of an hour.
 const SETTLE_MS: u64 = 1_200_000;
 
@@ -53,7 +56,23 @@ const TUNINGS: [(&str, &[i64]); 7] = [
 pub fn generate(seed: u64, index: u64) -> Scenario {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(index);
-    Generator { rng: &mut rng, hosts: Vec::new(), within_us: 0 }.scenario(seed, index)
+    let mut scenario = Generator { rng: &mut rng, hosts: Vec::new(), within_us: 0 }.scenario(seed, index);
+    // Drawn apart, so that the same troubles meet hosts with and without.
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ RINGS);
+    rng.set_stream(index);
+    for host in &mut scenario.host {
+        host.get_mut().conf = rings(&mut rng);
+    }
+    scenario
+}
+
+/// For half of the hosts a receive ring, and mostly transmit rings.
+fn rings(rng: &mut ChaCha8Rng) -> BTreeMap<String, i32> {
+    if rng.random() {
+        return BTreeMap::new();
+    }
+    let transmit = *[0, 1, 2, 4, 8].choose(rng).unwrap_or(&0);
+    [("ibd_rx_rings", 1), ("ibd_tx_rings", transmit)].map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 struct Generator<'a> {

@@ -140,6 +140,10 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
         for n in 0..self.best.host.len() {
             let candidate = self.with(|scenario| scenario.host[n].as_mut().addresses.as_mut().truncate(1));
             self.consider(candidate);
+            if !self.best.host[n].as_ref().conf.is_empty() {
+                let candidate = self.with(|scenario| scenario.host[n].as_mut().conf.clear());
+                self.consider(candidate);
+            }
         }
     }
 
