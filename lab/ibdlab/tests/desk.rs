@@ -199,8 +199,7 @@ fn many_commands_at_once_leave_links_and_files_of_one_mind() {
 fn what_cannot_come_up_says_why_and_leaves_nothing() {
     let lab = Lab::new();
     for (scenario, more, why) in [
-        ("scenarios/linux-programs.toml", &[][..], "alice: a TUN device is for `ibdlab run`"),
-        ("scenarios/desk.toml", &["--module", "alice/ibp=Makefile"], "loading the driver"),
+        ("scenarios/desk.toml", &["--module", "alice/ibp=Makefile"][..], "loading the driver"),
         ("scenarios/nowhere.toml", &[], "scenarios/nowhere.toml: No such file"),
         ("scenarios/desk.toml", &["--lab", "../x"], "`../x` is no name for a lab"),
     ] {
@@ -241,6 +240,32 @@ fn a_pulled_cable_and_a_new_subnet_manager_are_seen_at_the_desk() {
         assert!(code == 1 && said.contains(why), "{said}");
     }
     lab.down();
+}
+
+#[test]
+fn programs_of_linux_use_the_links_of_hosts_with_tun_devices() {
+    if let Some(why) = ibdlab::linux::missing() {
+        println!("left out: {why}");
+        return;
+    }
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/linux-programs.toml"), &[]);
+    let linux = |line: &str| lab.run("alice", &format!("env PATH=/usr/sbin:/usr/bin:/sbin:/bin {line}"));
+    lab.until("bob answers Linux's ping", || linux("ping -q -c 1 -W 1 192.168.77.2").1 == 0);
+    assert_eq!(lab.run("alice", "ping 192.168.77.2"), ("192.168.77.2 is alive\n".into(), 0));
+    let add = "ipadm create-addr -T static -a 10.7.0.1/24 ibd0/more";
+    assert_eq!(lab.run("alice", add), (String::new(), 0));
+    assert!(linux("ip -br addr show dev ibd0").0.contains("10.7.0.1/24"));
+    assert_eq!(lab.run("alice", "ipadm delete-addr ibd0/more"), (String::new(), 0));
+    assert!(!linux("ip -br addr show dev ibd0").0.contains("10.7.0.1/24"));
+    assert_eq!(lab.run("alice", "ipadm delete-if ibd0"), (String::new(), 0));
+    assert_eq!(linux("ip -br addr show dev ibd0").1, 1, "the device is gone with the interface");
+    let (status, _) = lab.ibdlab(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let namespace = status["hosts"][0]["namespace"].as_str().expect("a namespace").to_owned();
+    assert!(Path::new("/run/netns").join(&namespace).exists(), "{namespace}");
+    lab.down();
+    assert!(!Path::new("/run/netns").join(&namespace).exists(), "{namespace}");
 }
 
 #[test]

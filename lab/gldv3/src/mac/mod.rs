@@ -54,11 +54,27 @@ pub(crate) fn exports() -> Vec<Export> {
 pub(crate) struct Macs {
     live: Handles<Mac>,
     by_name: HostMutex<BTreeMap<String, Arc<Mac>>>,
+    /// Numbers given to macs without a minor node, from before they have their name until nothing is left of them.
+    numbers: HostMutex<BTreeSet<u32>>,
 }
 
 impl Macs {
     pub(crate) fn new() -> Self {
-        Self { live: Handles::new("mac_handle_t"), by_name: HostMutex::new(BTreeMap::new()) }
+        let (by_name, numbers) = (HostMutex::new(BTreeMap::new()), HostMutex::new(BTreeSet::new()));
+        Self { live: Handles::new("mac_handle_t"), by_name, numbers }
+    }
+
+    /// A number that no mac has; `None` when all are given. It is nobody else's until it is given back.
+    fn take_number(&self) -> Option<u32> {
+        let mut numbers = self.numbers.lock();
+        let free = (MOST_MINOR_INSTANCE + 1..1 << 18).find(|number| !numbers.contains(number))?;
+        numbers.insert(free);
+        Some(free)
+    }
+
+    /// Gives it back; nothing to do for an instance that is the device's.
+    fn give_back(&self, number: u32) {
+        self.numbers.lock().remove(&number);
     }
 
     /// The mac of a name, unless it is disabled.
@@ -168,5 +184,21 @@ pub(crate) fn mac_of(cx: &Cx, handle: mac_handle_t) -> Option<Arc<Mac>> {
             cx.violate(Rule::HeapCorruption, error.to_string());
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_MINOR_INSTANCE, Macs};
+
+    #[test]
+    fn two_macs_that_are_being_registered_have_two_numbers() {
+        let macs = Macs::new();
+        let first = MOST_MINOR_INSTANCE + 1;
+        assert_eq!(macs.take_number(), Some(first));
+        // Neither has its name yet.
+        assert_eq!(macs.take_number(), Some(first + 1));
+        macs.give_back(first);
+        assert_eq!(macs.take_number(), Some(first));
     }
 }

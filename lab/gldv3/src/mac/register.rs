@@ -99,6 +99,19 @@ fn build(
     plugin: Arc<MacType>,
 ) -> Result<Arc<Mac>, Errno> {
     let instance = instance_of(gldv3, record, &device)?;
+    let built = build_as(cx, gldv3, record, device, module, plugin, instance);
+    built.inspect_err(|_| gldv3.macs.give_back(instance))
+}
+
+fn build_as(
+    cx: &Cx,
+    gldv3: &Gldv3,
+    record: &mac_register_t,
+    device: DevInfo,
+    module: Module,
+    plugin: Arc<MacType>,
+    instance: u32,
+) -> Result<Arc<Mac>, Errno> {
     let name = format!("{}{instance}", device.driver());
     let multicast_sdu = if record.m_multicast_sdu == 0 { record.m_max_sdu } else { record.m_multicast_sdu };
     if record.m_max_sdu <= record.m_min_sdu || !(record.m_min_sdu..=record.m_max_sdu).contains(&multicast_sdu)
@@ -168,11 +181,7 @@ fn instance_of(gldv3: &Gldv3, record: &mac_register_t, device: &DevInfo) -> Resu
     const ANY: u32 = u32::MAX;
     match record.m_instance {
         0 => Ok(device.instance()),
-        ANY => {
-            let macs = gldv3.macs.by_name.lock();
-            let taken = |instance: u32| macs.values().any(|mac| mac.instance == instance);
-            (MOST_MINOR_INSTANCE + 1..1 << 18).find(|instance| !taken(*instance)).ok_or(Errno::ENOSPC)
-        }
+        ANY => gldv3.macs.take_number().ok_or(Errno::ENOSPC),
         explicit if explicit > MOST_MINOR_INSTANCE => Err(Errno::EINVAL),
         explicit => Ok(explicit),
     }
@@ -336,6 +345,8 @@ unsafe extern "C" fn mac_unregister(handle: mac_handle_t) -> c_int {
     let _inside = mac.perimeter.enter();
     mac.take_down();
     mac.forget_rings();
+    // Nothing of that name is left.
+    gldv3.macs.give_back(mac.instance);
     mac.plugin.release();
     // The handle was valid when this call looked it up; two racing calls are told apart here.
     drop(gldv3.macs.live.remove(handle));

@@ -203,13 +203,22 @@ pub fn send(place: &Place, host: &str, link: &str, file: &Path) -> Result<()> {
 /// There is no such program.
 pub fn exec(place: &Place, host: &str, program: &[OsString]) -> Result<i32> {
     let Some((name, arguments)) = program.split_first() else { bail!("what to run?") };
-    let hosts: Vec<String> = status(place)?.hosts.into_iter().map(|host| host.name).collect();
-    if !hosts.iter().any(|known| known == host) {
-        bail!("there is no host `{host}`, expected one of {}", hosts.join(", "));
-    }
+    let hosts = status(place)?.hosts;
+    let Some(found) = hosts.iter().find(|known| known.name == host) else {
+        let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        bail!("there is no host `{host}`, expected one of {}", names.join(", "));
+    };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(place.commands()).chain(std::env::split_paths(&path)))?;
-    let mut command = Command::new(name);
+    // A host with a TUN device lives in a namespace of Linux's, and so do its programs.
+    let mut command = match &found.namespace {
+        None => Command::new(name),
+        Some(namespace) => {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", namespace]).arg(name);
+            command
+        }
+    };
     command.args(arguments).env("PATH", path).env(LAB, place.name()).env(HOST, host);
     command.env("PS1", format!("{host}# "));
     let status = command.status().with_context(|| format!("cannot run {}", name.display()))?;

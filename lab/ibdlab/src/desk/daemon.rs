@@ -13,6 +13,7 @@ use super::host::DeskHost;
 use super::jobs::Jobs;
 use super::place::Place;
 use super::server::{self, Lab};
+use crate::linux;
 use crate::report::SmKind;
 use crate::run::world::World;
 use crate::run::{Objects, Options};
@@ -45,8 +46,8 @@ pub fn run(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> 
 
 fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
     let Plan { place, scenario, sm, proto, modules } = plan;
-    if let Some(host) = scenario.host.iter().map(|host| host.get_ref()).find(|host| host.tun) {
-        bail!("{}: a TUN device is for `ibdlab run`; a host that stays up has the lab's own IP", host.name);
+    if let Some(why) = scenario.uses_linux().then(linux::missing).flatten() {
+        bail!("hosts with a TUN device cannot come up: {why}");
     }
     let seed = scenario.seed;
     let options = Options { sm, live: true, modules, ..Options::new(seed, proto) };
@@ -64,11 +65,12 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
         let specs = scenario.host.iter().map(|spec| spec.get_ref());
         let hosts = specs.zip(&world.hosts).map(|(spec, host)| {
             let object = objects.path(&host.name, host.driver_name()).to_owned();
-            Arc::new(DeskHost::new(spec, host.kernel.clone(), object, place.state(&host.name), seed))
+            DeskHost::new(spec, host.kernel.clone(), object, place.state(&host.name), seed).map(Arc::new)
         });
+        let hosts: Vec<Arc<DeskHost>> = hosts.collect::<Result<_>>()?;
         let lab_now = Arc::new(Lab {
             name: place.name().to_owned(),
-            hosts: hosts.collect(),
+            hosts,
             jobs: Jobs::new(),
             infiniband: world.infiniband.clone(),
             sm: if sm == SmKind::Opensm { "OpenSM" } else { "embedded" },
@@ -90,6 +92,10 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
         let halted = lab_now.hosts.iter().try_for_each(|host| host.halt().with_context(|| host.name.clone()));
         booted.and(halted).and(world.close())
     });
+    // Threads that serve clients keep the hosts until the process ends.
+    for host in shown.get().iter().flat_map(|lab| &lab.hosts) {
+        host.namespace.iter().for_each(|namespace| namespace.remove());
+    }
     match outcome {
         Ok(result) => result,
         Err(halt) => {

@@ -14,6 +14,7 @@ use smoltcp::wire::IpCidr;
 
 use super::ip::HostIp;
 use super::system::Process;
+use crate::linux::Namespace;
 use crate::scenario::{Driver, HostSpec, PropertyText};
 
 /// How long ports may take to come up before hosts go on without them.
@@ -29,6 +30,8 @@ pub struct DeskHost {
     /// The root of its files.
     pub root: PathBuf,
     pub driver: Driver,
+    /// Where Linux's programs use its links, if they do.
+    pub namespace: Option<Arc<Namespace>>,
     /// Held while one of its files is changed.
     pub files: SleepMutex<()>,
     object: PathBuf,
@@ -38,16 +41,22 @@ pub struct DeskHost {
 }
 
 impl DeskHost {
-    pub fn new(spec: &HostSpec, kernel: Kernel, object: PathBuf, root: PathBuf, seed: u64) -> Self {
+    /// # Errors
+    ///
+    /// A host with a TUN device on a machine that has no namespaces for it.
+    pub fn new(spec: &HostSpec, kernel: Kernel, object: PathBuf, root: PathBuf, seed: u64) -> Result<Self> {
+        let name = spec.name.get_ref().clone();
+        let namespace = if spec.tun { Some(Arc::new(Namespace::create(&name)?)) } else { None };
         let cidr = |cidr: &IpCidr| (IpAddr::from(cidr.address()), cidr.prefix_len());
         let text = |text: &PropertyText| match text {
             PropertyText::Number(number) => number.to_string(),
             PropertyText::Text(text) => text.clone(),
         };
         let properties = spec.properties.iter().map(|(name, value)| (name.clone(), text(value.get_ref())));
-        Self {
-            name: spec.name.get_ref().clone(),
-            ip: HostIp::new(&kernel, seed),
+        Ok(Self {
+            name,
+            ip: HostIp::new(&kernel, seed, namespace.clone()),
+            namespace,
             kernel,
             root,
             driver: spec.driver,
@@ -56,7 +65,7 @@ impl DeskHost {
             pkey: *spec.pkey.get_ref(),
             addresses: spec.addresses.get_ref().iter().map(|address| cidr(&address.0)).collect(),
             properties: properties.collect(),
-        }
+        })
     }
 
     /// Drivers, links of the files, partitions, interfaces; on the first boot what the scenario says. On a thread of the machine.

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use admin::{Address, AddressKind, AddressState, Echo, Interface, Neighbour, NeighbourState, PingSpec};
 use fakekernel::{Errno, HostMutex, Kernel, Nanos, SleepMutex};
 use lab_gldv3::{LinkAddress, LinkState};
 use smoltcp::wire::{IpAddress, IpCidr};
 
-use crate::host::IpThread;
+use crate::host::{DEVICE_NAME, IpThread, LinuxSide, TunBridge, Upper};
 use crate::ip::apps::{Outcome, Ping};
 use crate::ip::layer::LINK_LOCAL_PREFIX;
 use crate::ip::link_addr::LinkAddr;
 use crate::ip::stack::Stack;
+use crate::linux::Namespace;
 
 /// `ENETUNREACH` and `EMSGSIZE` of `sys/errno.h`.
 const UNREACHABLE: Errno = Errno(128);
@@ -21,11 +23,15 @@ const TOO_LONG: Errno = Errno(97);
 /// Headers of an echo: IPv4 or IPv6, and ICMP.
 const HEADERS: [usize; 2] = [28, 48];
 const LOOPBACK_MTU: u32 = 8232;
+/// Largest IP packet until the link says better.
+const DEFAULT_SDU: usize = 2044;
 
 /// A host's interfaces.
 pub struct HostIp {
     kernel: Kernel,
     seed: u64,
+    /// Where Linux's programs use the interfaces, if they do.
+    namespace: Option<Arc<Namespace>>,
     /// Held while an interface comes or goes or is given an address: those wait for the driver.
     changing: SleepMutex<()>,
     state: HostMutex<State>,
@@ -40,14 +46,16 @@ struct State {
 struct Plumbed {
     name: String,
     ip: IpThread,
+    /// The TUN device in front of it, and the addresses Linux has given it. Gone before the interface is.
+    linux: HostMutex<Option<LinuxSide>>,
     objects: HostMutex<Vec<(String, AddressKind)>>,
 }
 
 impl HostIp {
-    pub fn new(kernel: &Kernel, seed: u64) -> Self {
+    pub fn new(kernel: &Kernel, seed: u64, namespace: Option<Arc<Namespace>>) -> Self {
         let state = State { plumbed: BTreeMap::new(), last_index: 1 };
         let (changing, state) = (SleepMutex::new("the interfaces", ()), HostMutex::new(state));
-        Self { kernel: kernel.clone(), seed, changing, state }
+        Self { kernel: kernel.clone(), seed, namespace, changing, state }
     }
 
     fn all(&self) -> Vec<(u32, Arc<Plumbed>)> {
@@ -63,21 +71,46 @@ impl HostIp {
         if self.find(link).is_some() {
             return Err(Errno::EEXIST);
         }
-        let seed = self.seed;
-        let ip =
-            IpThread::open(&self.kernel, link, move |info| Box::new(Stack::new(info, Vec::new(), seed)))?;
-        let objects = HostMutex::new(Vec::new());
+        let (ip, linux) = self.open(link)?;
+        let (linux, objects) = (HostMutex::new(linux), HostMutex::new(Vec::new()));
         let mut state = self.state.lock();
         state.last_index += 1;
         let index = state.last_index;
-        state.plumbed.insert(index, Arc::new(Plumbed { name: link.to_owned(), ip, objects }));
+        state.plumbed.insert(index, Arc::new(Plumbed { name: link.to_owned(), ip, linux, objects }));
         Ok(())
+    }
+
+    /// The layer of an interface: the lab's own stack, or a TUN device with Linux's.
+    fn open(&self, link: &str) -> Result<(IpThread, Option<LinuxSide>), Errno> {
+        let Some(namespace) = &self.namespace else {
+            let seed = self.seed;
+            let stack = move |info| -> Box<dyn Upper> { Box::new(Stack::new(info, Vec::new(), seed)) };
+            return Ok((IpThread::open(&self.kernel, link, stack)?, None));
+        };
+        if link.len() > DEVICE_NAME {
+            return Err(Errno::EINVAL);
+        }
+        let machine = self.kernel.machine();
+        let linux = LinuxSide::inside(namespace.clone(), link, &[], DEFAULT_SDU, machine);
+        let mut linux = linux.map_err(|error| {
+            eprintln!("{link}: {error:#}");
+            Errno::EIO
+        })?;
+        let (sender, receiver) = mpsc::channel();
+        let tun = linux.tun.clone();
+        let bridge =
+            move |info| -> Box<dyn Upper> { Box::new(TunBridge::new(info, Vec::new(), tun, receiver)) };
+        let ip = IpThread::open(&self.kernel, link, bridge)?;
+        linux.read(sender, ip.waker());
+        Ok((ip, Some(linux)))
     }
 
     pub fn unplumb(&self, name: &str) -> Result<(), Errno> {
         let _alone = self.changing.lock();
         let (index, plumbed) = self.find(name).ok_or(Errno::ENXIO)?;
         self.state.lock().plumbed.remove(&index);
+        let linux = plumbed.linux.lock().take();
+        drop(linux);
         plumbed.ip.close();
         Ok(())
     }
@@ -162,6 +195,9 @@ impl HostIp {
         if spec.size + HEADERS[usize::from(spec.to.is_ipv6())] > mtu {
             return Err(TOO_LONG);
         }
+        if let Some(namespace) = &self.namespace {
+            return Ok(linux_echo(namespace, spec));
+        }
         let ping = Ping::new(source, spec.to, 1, vec![spec.size])
             .numbered_from(spec.sequence)
             .identified(spec.ident);
@@ -186,6 +222,18 @@ impl HostIp {
             let source = IpAddr::from(subnet.address());
             Some((plumbed, source))
         })
+    }
+}
+
+/// An echo by Linux's own `ping`, whose stack it is.
+fn linux_echo(namespace: &Namespace, spec: &PingSpec) -> Echo {
+    let begun = Instant::now();
+    let mut ping = namespace.command("ping");
+    let patience = spec.patience.as_secs_f64().max(0.1).to_string();
+    ping.args(["-n", "-q", "-c", "1", "-W", &patience, "-s", &spec.size.to_string(), &spec.to.to_string()]);
+    match ping.output() {
+        Ok(output) if output.status.success() => Echo::Answered(begun.elapsed()),
+        _ => Echo::Silence,
     }
 }
 
@@ -230,7 +278,23 @@ impl Plumbed {
                 AddressKind::Addrconf => link_local = true,
             }
         }
+        let before = self.cidrs();
         self.ip.set_addresses(fixed, link_local);
+        self.tell_linux(&before);
+    }
+
+    /// Has the TUN device follow the interface's addresses, and its size.
+    fn tell_linux(&self, before: &[IpCidr]) {
+        let Some(linux) = self.linux.lock().take() else { return };
+        let now = self.cidrs();
+        let gone = before.iter().filter(|address| !now.contains(address)).map(|address| (address, false));
+        let come = now.iter().filter(|address| !before.contains(address)).map(|address| (address, true));
+        let changed = gone.chain(come).try_for_each(|(address, add)| linux.change_address(address, add));
+        let sdu = self.ip.with_upper(|upper| upper.link().info().sdu);
+        if let Err(error) = changed.and_then(|()| linux.set_mtu(sdu)) {
+            eprintln!("{}: {error:#}", self.name);
+        }
+        *self.linux.lock() = Some(linux);
     }
 
     fn interface(&self, index: u32) -> Interface {

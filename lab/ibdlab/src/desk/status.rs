@@ -19,6 +19,8 @@ pub struct Status {
 pub struct HostStatus {
     pub name: String,
     pub driver: String,
+    /// The network namespace whose programs use its links.
+    pub namespace: Option<String>,
     pub links: Vec<LinkStatus>,
 }
 
@@ -52,7 +54,8 @@ pub fn of(lab: &Lab) -> Status {
 
 fn of_host(host: &DeskHost) -> HostStatus {
     let links = lab_gldv3::links(&host.kernel).into_iter().map(|link| of_link(host, link)).collect();
-    HostStatus { name: host.name.clone(), driver: host.driver.name().to_owned(), links }
+    let namespace = host.namespace.as_ref().map(|namespace| namespace.name().to_owned());
+    HostStatus { name: host.name.clone(), driver: host.driver.name().to_owned(), namespace, links }
 }
 
 fn of_link(host: &DeskHost, link: LinkSummary) -> LinkStatus {
@@ -157,7 +160,8 @@ mod tests {
             addresses: vec!["10.0.0.1/24".into()],
             groups: vec!["224.0.0.1".into()],
         };
-        let host = HostStatus { name: "alice".into(), driver: "ibd".into(), links: vec![link] };
+        let host =
+            HostStatus { name: "alice".into(), driver: "ibd".into(), namespace: None, links: vec![link] };
         Status { lab: "lab".into(), subnet_manager: "embedded".into(), at_ns, hosts: vec![host] }
     }
 

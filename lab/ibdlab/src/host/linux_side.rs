@@ -16,12 +16,15 @@ use crate::linux::{Namespace, Tun};
 const PACKET: usize = 65_536;
 /// How soon the reader notices that it shall end.
 const POLL: Duration = Duration::from_millis(50);
-/// Interface names are at most 15 bytes; a namespace has one device of ours.
+/// Interface names are at most 15 bytes; a namespace of `ibdlab run` has one device of ours.
 const DEVICE: &str = "ibd0";
+/// Longest name of a device.
+pub const DEVICE_NAME: usize = 15;
 
 /// See the module's documentation. Everything goes when it is dropped.
 pub struct LinuxSide {
-    pub namespace: Namespace,
+    pub namespace: Arc<Namespace>,
+    device: String,
     pub tun: Arc<Tun>,
     stop: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
@@ -32,10 +35,29 @@ pub struct LinuxSide {
 impl LinuxSide {
     /// A namespace for `host` with its device.
     pub fn create(host: &str, addresses: &[IpCidr], mtu: usize, machine: &Machine) -> Result<Self> {
-        let namespace = Namespace::create(host)?;
-        let tun = Arc::new(Tun::create(&namespace, DEVICE, addresses, mtu)?);
+        Self::inside(Arc::new(Namespace::create(host)?), DEVICE, addresses, mtu, machine)
+    }
+
+    /// A device of that name in a namespace that is there.
+    pub fn inside(
+        namespace: Arc<Namespace>,
+        device: &str,
+        addresses: &[IpCidr],
+        mtu: usize,
+        machine: &Machine,
+    ) -> Result<Self> {
+        let tun = Arc::new(Tun::create(&namespace, device, addresses, mtu)?);
         let stop = Arc::new(AtomicBool::new(false));
-        Ok(Self { namespace, tun, stop, reader: None, _waker: machine.outside_waker() })
+        let device = device.to_owned();
+        Ok(Self { namespace, device, tun, stop, reader: None, _waker: machine.outside_waker() })
+    }
+
+    /// Gives the device an address, or takes it away.
+    pub fn change_address(&self, address: &IpCidr, add: bool) -> Result<()> {
+        let (address, verb) = (address.to_string(), if add { "add" } else { "del" });
+        // Duplicate address detection would ask our own ND, which answers for this very address.
+        let no_dad: &[&str] = if add && address.contains(':') { &["nodad"] } else { &[] };
+        self.namespace.ip(&[&["addr", verb, &address, "dev", &self.device], no_dad].concat())
     }
 
     /// Starts reading: each packet goes to `sender`, then `wake` is called.
@@ -56,7 +78,7 @@ impl LinuxSide {
 
     /// The link's SDU is known now.
     pub fn set_mtu(&self, mtu: usize) -> Result<()> {
-        self.namespace.ip(&["link", "set", DEVICE, "mtu", &mtu.to_string()])
+        self.namespace.ip(&["link", "set", &self.device, "mtu", &mtu.to_string()])
     }
 }
 

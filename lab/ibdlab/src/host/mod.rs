@@ -6,7 +6,7 @@ mod thread;
 mod tun_bridge;
 mod upper;
 
-pub use linux_side::LinuxSide;
+pub use linux_side::{DEVICE_NAME, LinuxSide};
 pub use thread::{AppId, IpThread};
 pub use tun_bridge::TunBridge;
 pub use upper::Upper;

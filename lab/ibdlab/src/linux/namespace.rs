@@ -37,10 +37,17 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
+impl Namespace {
+    /// Takes it away before its time; once is enough.
+    pub fn remove(&self) {
         // Nothing can be done about a namespace that will not go; `ip netns` lists it by our name.
         let _ = run(Command::new("ip").args(["netns", "del", &self.name]));
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 
