@@ -2,10 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use conformance::probe::workspace_root;
+use conformance::probe::{shipped, workspace_root};
+use object::{Object as _, ObjectSymbol as _};
 
 /// Every Rust file below a directory.
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -55,6 +57,162 @@ fn the_locking_page_has_every_lock() {
         }
     }
     assert!(found >= 15, "{found} locks found: the search looks at the wrong lines");
+}
+
+/// The probes that the objects call, as DTrace shows them.
+fn probes_of(module: &str) -> BTreeSet<String> {
+    let image = fs::read(shipped("drv", module)).expect("readable");
+    let file = object::File::parse(&*image).expect("an object");
+    let symbols = file.symbols().filter_map(|symbol| symbol.name().ok().map(str::to_owned));
+    symbols.filter_map(|name| Some(name.strip_prefix("__dtrace_probe_")?.replace("__", "-"))).collect()
+}
+
+#[test]
+fn the_page_of_probes_has_those_of_the_objects_with_their_arguments_and_no_others() {
+    let page = fs::read_to_string(workspace_root().join("docs/probes.md")).expect("the page");
+    let told: BTreeMap<String, Vec<String>> = page
+        .lines()
+        .filter(|line| line.starts_with("| `ibd-"))
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let words =
+                |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+            (words(cells[1]).remove(0), words(cells[2]))
+        })
+        .collect();
+    let names: BTreeSet<String> = told.keys().cloned().collect();
+    for module in ["ibd", "ibp"] {
+        assert_eq!(probes_of(module), names, "{module}");
+    }
+    let lab: BTreeMap<String, Vec<String>> = ibdlab::probes::PROBES
+        .iter()
+        .map(|(name, arguments)| ((*name).to_owned(), arguments.iter().map(|a| (*a).to_owned()).collect()))
+        .collect();
+    assert_eq!(lab, told);
+    for (name, arguments) in &told {
+        // `probe!(ibd, tx__drop, link, reason.as_ptr(), packets)`
+        let source = fs::read_to_string(workspace_root().join("rust/ibd/src/probes.rs")).expect("the probes");
+        let call = format!("probe!({}, link", name.replacen('-', ", ", 1).replace('-', "__"));
+        let line = source.lines().find(|line| line.trim_start().starts_with(&call)).expect(name);
+        assert_eq!(line.matches(", ").count() - 1, arguments.len(), "{line}");
+    }
+}
+
+/// The rows of the driver's table of properties: name, default, bounds and when, as the page has them.
+fn properties_of_the_driver(source: &str) -> Vec<String> {
+    let (_, table) = source.split_once("const ROWS: ").expect("the table");
+    let (table, _) = table.split_once("];").expect("its end");
+    let rows: Vec<Vec<String>> = table
+        .split("row(c")
+        .skip(1)
+        .map(|row| row.split(',').map(|cell| cell.trim().to_owned()).collect())
+        .collect();
+    let named = |key: &str| {
+        let row = rows.iter().find(|row| row[1] == key).expect("the property");
+        row[0].trim_matches('"').to_owned()
+    };
+    let number = |cell: &str| cell.replace('_', "");
+    let most = |cell: &str| match cell.split_once('(').expect("a bound") {
+        ("Most::As", key) => named(key.trim_end_matches(')')),
+        (_, "u32::MAX)") => u32::MAX.to_string(),
+        (_, value) => number(value.trim_end_matches(')')),
+    };
+    let when = |cell: &str| match cell.split("::").nth(1).and_then(|when| when.split(')').next()) {
+        Some("Stopped") => "stopped",
+        Some("Always") => "any time",
+        Some("Coalescing") => "coalescing",
+        other => panic!("{other:?}"),
+    };
+    rows.iter()
+        .map(|row| {
+            let (name, default, least) = (row[0].trim_matches('"'), number(&row[2]), number(&row[3]));
+            format!("{name} Pq {default}; {least} to {}; {}", most(&row[4]), when(&row[5]))
+        })
+        .collect()
+}
+
+/// The messages that a source logs, `...` for whatever is filled in.
+fn messages_of(source: &str) -> Vec<String> {
+    let calls = source.split("log!(").skip(1).filter(|call| call.starts_with(|c: char| c != '@'));
+    let texts = calls.filter_map(|call| call.split('"').nth(1).map(str::to_owned));
+    texts
+        .map(|text| {
+            let mut parts = text.split('{');
+            let first = parts.next().unwrap_or_default().to_owned();
+            parts.fold(first, |told, part| told + "..." + part.split_once('}').expect("a place").1)
+        })
+        .collect()
+}
+
+/// Whether a text is one that a pattern with `...` in it stands for.
+fn stands_for(pattern: &str, text: &str) -> bool {
+    let mut rest = text;
+    let mut parts = pattern.split("...");
+    let Some(next) = rest.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    rest = next;
+    for part in parts {
+        match rest.rfind(part) {
+            Some(_) if part.is_empty() => return true,
+            Some(_) => match rest.find(part) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            },
+            None => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// The lines of a page from one heading to the next that begin with a macro.
+fn items<'a>(page: &'a str, heading: &str, item: &str) -> Vec<&'a str> {
+    let lines = page.lines().skip_while(|line| *line != format!(".Sh {heading}")).skip(1);
+    lines.take_while(|line| !line.starts_with(".Sh ")).filter_map(|line| line.strip_prefix(item)).collect()
+}
+
+#[test]
+fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
+    let root = workspace_root();
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect("readable");
+    let page = read("docs/man/ibd.4d");
+    let settings = read("rust/ibd/src/link/settings.rs");
+    let (_, fixed) = settings.split_once("const READ_ONLY: ").expect("what cannot be set");
+    let fixed = fixed.split_once('[').and_then(|(_, rest)| rest.split_once("= [")).expect("a list").1;
+    let fixed = fixed.split_once(']').expect("its end").0.split(',').map(|name| {
+        let (_, rest) = settings.split_once(&format!("const {}: &CStr = c\"", name.trim())).expect("a name");
+        rest.split_once('"').expect("its end").0.to_owned()
+    });
+    let expected: Vec<String> = properties_of_the_driver(&settings).into_iter().chain(fixed).collect();
+    assert!(expected.len() > 15);
+    assert_eq!(items(&page, "PROPERTIES", ".It Sy "), expected);
+
+    let counters = read("rust/ibd/src/counters.rs");
+    let (_, names) = counters.split_once("const NAMES: ").expect("the statistics");
+    let names: Vec<&str> = names.split_once("];").expect("their end").0.split("c\"").skip(1).collect();
+    let names: Vec<&str> = names.into_iter().map(|name| name.split('"').next().unwrap_or_default()).collect();
+    assert_eq!(items(&page, "STATISTICS", ".It Sy "), names);
+
+    let mut files = Vec::new();
+    sources(&root.join("rust/ibd/src"), &mut files);
+    files.push(root.join("rust/kernel/src/module/entry.rs"));
+    let logged: BTreeSet<String> =
+        files.iter().flat_map(|file| messages_of(&fs::read_to_string(file).expect("readable"))).collect();
+    assert!(logged.len() > 25, "{logged:?}");
+    let told = items(&page, "DIAGNOSTICS", ".It ");
+    for message in &logged {
+        assert!(told.iter().any(|pattern| stands_for(pattern, message)), "docs/man/ibd.4d: {message}");
+    }
+    for pattern in &told {
+        assert!(logged.iter().any(|message| stands_for(pattern, message)), "nobody says {pattern}");
+    }
+    for conf in ["ibd", "ibp"] {
+        let conf = read(&format!("usr/src/uts/common/io/ib/clients/ibd/{conf}.conf"));
+        for row in properties_of_the_driver(&settings) {
+            let (name, rest) = row.split_once(" Pq ").expect("a row");
+            let default = rest.split(';').next().unwrap_or_default();
+            let line = format!("# {}={default};", name.trim_start_matches('_'));
+            assert!(conf.lines().any(|told| told.starts_with(&line)), "{line}");
+        }
+    }
 }
 
 /// What is between two quotes in a line of C, one string after the other.

@@ -38,6 +38,8 @@ pub struct Config {
     pub time_limit: Nanos,
     /// Which fault points fail, and how often.
     pub faults: Faults,
+    /// Every DTrace probe of every module is enabled ([`crate::Machine::probe_hits`]).
+    pub probes: bool,
 }
 
 impl Default for Config {
@@ -52,6 +54,7 @@ impl Default for Config {
             call_cost: Nanos(100),
             time_limit: Nanos::from_secs(6 * 3600),
             faults: Faults::default(),
+            probes: false,
         }
     }
 }

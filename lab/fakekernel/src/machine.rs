@@ -24,6 +24,7 @@ use crate::locks::Order;
 use crate::nanos::Nanos;
 use crate::notes::{Note, Notes};
 use crate::sched::Sched;
+use crate::sdt;
 use crate::suppress::Suppression;
 use crate::thread::{Spawn, ThreadInner, spawn};
 
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub trace: AtomicU64,
     pub crossings: AtomicU64,
     pub notes: Notes,
+    /// What DTrace would see.
+    pub probes: HostMutex<sdt::Log>,
     order_count: AtomicU64,
     /// The lock-order graph of all hosts and of the lab.
     pub order: HostMutex<Order>,
@@ -94,6 +97,7 @@ impl Machine {
             trace: AtomicU64::new(0xcbf2_9ce4_8422_2325),
             crossings: AtomicU64::new(0),
             notes: Notes::default(),
+            probes: HostMutex::default(),
             order_count: AtomicU64::new(0),
             order: HostMutex::default(),
             injector,

@@ -77,6 +77,9 @@ pub struct RunArgs {
     /// Keep the capture of the fabric: pcap that tshark and Wireshark read.
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
+    /// Print every DTrace probe of the modules that fires, with its arguments.
+    #[arg(long)]
+    pub probes: bool,
 }
 
 impl RunArgs {

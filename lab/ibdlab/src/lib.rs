@@ -25,6 +25,7 @@ pub mod host;
 pub mod ip;
 pub mod linux;
 pub mod packets;
+pub mod probes;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -98,8 +98,10 @@ fn run_command(args: RunArgs) -> Result<bool> {
         modules: args.modules,
         suppress,
         capture: args.capture,
+        probes: args.probes,
     };
     let report = run(scenario, options, |step| println!("{}", step.line()))?;
+    report.probes.iter().for_each(|line| println!("{line}"));
     if let Some(file) = &args.report {
         report.write(file)?;
     }

@@ -43,6 +43,9 @@ pub struct Report {
     /// Known violations that did not come up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unused_suppressions: Vec<String>,
+    /// The DTrace probes that fired, if they were enabled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -97,12 +97,22 @@ fn leaf_without_frame_pointer_is_allowed_and_reported() {
 
 #[test]
 fn called_probe_is_allowed() {
-    assert_eq!(Module::with_asm(&framed("call __dtrace_probe_ibd__rx__drop")).findings(), []);
+    let called = Module::with_asm(&framed("call __dtrace_probe_ibd__rx__drop"));
+    assert_eq!(called.declaring(&["ibd-rx-drop"]).findings(), []);
+}
+
+#[test]
+fn probe_that_nobody_declared_is_refused_and_one_that_is_not_there_is_missed() {
+    let called = Module::with_asm(&framed("call __dtrace_probe_ibd__rx__drop"));
+    called.declaring(&["ibd-tx-drop"]).breaks(Rule::ProbeSite, "ibd-rx-drop is not declared");
+    Module::with("")
+        .declaring(&["ibd-tx-drop"])
+        .breaks(Rule::ProbeSite, "ibd-tx-drop is declared and has no site");
 }
 
 #[test]
 fn probe_that_is_jumped_to_or_stored_is_refused() {
     let jump = asm_function("planted", "jmp __dtrace_probe_ibd__rx__drop");
-    Module::with_asm(&jump).breaks(Rule::ProbeSite, "__dtrace_probe_ibd__rx__drop");
+    Module::with_asm(&jump).breaks(Rule::ProbeSite, "__dtrace_probe_ibd__rx__drop is not called");
     Module::with_asm(".data\n.quad __dtrace_probe_ibd__rx__drop").breaks(Rule::ProbeSite, ".data+");
 }

@@ -33,6 +33,7 @@ const CLEAN: &str = r#"
 struct Module {
     scratch: TempDir,
     image: Vec<u8>,
+    probes: Vec<String>,
 }
 
 impl Module {
@@ -60,7 +61,13 @@ impl Module {
             .run()
             .unwrap();
         let image = fs::read(&output).unwrap();
-        Module { scratch, image }
+        Module { scratch, image, probes: Vec::new() }
+    }
+
+    /// A module that is meant to have these probes.
+    fn declaring(mut self, probes: &[&str]) -> Module {
+        self.probes = strings(probes);
+        self
     }
 
     /// Runs `objcopy` on the finished object.
@@ -75,7 +82,11 @@ impl Module {
 
     fn report(&self) -> Report {
         let exports = Exports::read(&workspace_root().join("tools/kmod/exports")).unwrap();
-        audit::object(&self.image, Intent { globals: &globals(), depends: &depends() }, &exports)
+        audit::object(
+            &self.image,
+            Intent { globals: &globals(), depends: &depends(), probes: &self.probes },
+            &exports,
+        )
     }
 
     fn findings(&self) -> Vec<Finding> {

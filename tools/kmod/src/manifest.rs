@@ -37,6 +37,9 @@ pub struct Module {
     pub depends: Vec<String>,
     /// The symbols that stay global.
     pub globals: Vec<String>,
+    /// The DTrace probes, as DTrace shows them.
+    #[serde(default)]
+    pub probes: Vec<String>,
 }
 
 impl Manifest {

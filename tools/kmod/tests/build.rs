@@ -93,7 +93,11 @@ fn write(root: &Path, file: &str, text: &str) {
 fn audited(root: &Path, module: &Module) -> Report {
     let exports = Exports::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("exports")).unwrap();
     let image = fs::read(module.path(root)).unwrap();
-    audit::object(&image, Intent { globals: &module.globals, depends: &module.depends }, &exports)
+    audit::object(
+        &image,
+        Intent { globals: &module.globals, depends: &module.depends, probes: &module.probes },
+        &exports,
+    )
 }
 
 #[test]

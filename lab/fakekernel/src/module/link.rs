@@ -13,8 +13,8 @@ use crate::module::Module;
 use crate::module::elf::{ObjectFile, Place, Relocation, width};
 use crate::module::symbols::Symbols;
 use crate::module::window::{Access, Window};
+use crate::sdt;
 
-const SDT_PREFIX: &str = "__dtrace_probe_";
 /// What the kernel's loader lets a module define for itself.
 const PRIVATE_COPIES: [&str; 10] =
     ["memcpy", "memmove", "memset", "memcmp", "memchr", "strncat", "strlcat", "strlcpy", "strspn", "strstr"];
@@ -148,7 +148,7 @@ impl Linker<'_> {
             values.push(match symbol.place {
                 Place::Absolute(value) => value,
                 Place::In { section, offset } => self.addresses[section] + offset,
-                Place::Undefined if symbol.name.starts_with(SDT_PREFIX) => 0,
+                Place::Undefined if symbol.name.starts_with(sdt::PREFIX) && !self.probes() => 0,
                 Place::Undefined => match known.get(symbol.name.as_str()) {
                     Some(value) => *value,
                     None => {
@@ -163,6 +163,11 @@ impl Linker<'_> {
     }
 
     fn import(&mut self, symbol: &str, ordinal: usize, dependencies: &[Dependency]) -> usize {
+        if symbol.starts_with(sdt::PREFIX) {
+            // The constants lie between the code and the stubs.
+            let code = sdt::enable(self.kernel, self.name, symbol, (self.text.base, self.text.bytes.len()));
+            return self.text.base + self.text.place(16, STUB_SIZE, &code);
+        }
         if let Some(code) = thunk(symbol) {
             return self.text.base + self.text.place(16, STUB_SIZE, &code);
         }
@@ -200,8 +205,10 @@ impl Linker<'_> {
     fn relocate(&mut self, values: &[usize]) {
         for relocation in &self.file.relocations {
             let symbol = &self.file.symbols[relocation.symbol];
-            if symbol.place == Place::Undefined && symbol.name.starts_with(SDT_PREFIX) {
-                self.silence_probe(relocation);
+            if symbol.place == Place::Undefined && symbol.name.starts_with(sdt::PREFIX) {
+                if self.is_called(relocation) {
+                    self.place_probe(relocation, values[relocation.symbol]);
+                }
             } else {
                 self.apply(relocation, values[relocation.symbol]);
             }
@@ -233,20 +240,35 @@ impl Linker<'_> {
         segment.field(place, len).copy_from_slice(&value.to_le_bytes()[..len]);
     }
 
-    /// A probe site is a call to a symbol nobody defines: the loader puts no-operations there.
-    fn silence_probe(&mut self, relocation: &Relocation) {
+    /// Whether probes are enabled.
+    fn probes(&self) -> bool {
+        self.kernel.machine().config().probes
+    }
+
+    /// A probe site is a call to a symbol nobody defines: the loader puts no-operations there, or has a stub called.
+    fn place_probe(&mut self, relocation: &Relocation, stub: usize) {
+        if self.probes() {
+            self.apply(relocation, stub);
+            return;
+        }
+        let place = self.addresses[relocation.section] + relocation.offset;
+        self.text.field(place - 1, 5).fill(NOP);
+    }
+
+    /// Whether the site is a call; complains if not.
+    fn is_called(&mut self, relocation: &Relocation) -> bool {
         let place = self.addresses[relocation.section] + relocation.offset;
         let segment = &mut self.text;
         let in_text = place > segment.base && place - segment.base < segment.bytes.len();
         let opcode = if in_text { segment.field(place - 1, 1)[0] } else { 0 };
         if opcode == CALL {
-            segment.field(place - 1, 5).fill(NOP);
-            return;
+            return true;
         }
         let name = &self.file.symbols[relocation.symbol].name;
         let what =
             if opcode == 0xe9 { "is jumped to: the loader would fall through" } else { "is not called" };
         self.complaints.push(format!("{}: probe '{name}' {what}", self.name));
+        false
     }
 
     fn symbols(&self, values: &[usize]) -> Symbols {

@@ -12,9 +12,9 @@ use rand_chacha::ChaCha8Rng;
 use serde_spanned::Spanned;
 
 use crate::scenario::trouble::{
-    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, LinkFaulty, Malformed, OnHost, PacketTo,
-    PkeyAt, PromiscuousMode, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
-    TimedEvent,
+    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, Malformed, OnHost,
+    PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack,
+    SmMoves, SubnetPrefix, TimedEvent,
 };
 use crate::scenario::{
     AttachStep, Cidr, Driver, FabricSpec, HostSpec, Nothing, PartitionSpec, PropertyText, Scenario, Speed,
@@ -40,6 +40,18 @@ const RINGS: u64 = 0x5249_4e47_5349_4244;
 
 /// A membership that the SM lost without a word is asked for again after a quarter of an hour.
 const SETTLE_MS: u64 = 1_200_000;
+/// What administrators set while a link is up.
+const PROPERTIES: [(&str, &str); 9] = [
+    ("_ibd_tx_timeout", "1"),
+    ("_ibd_tx_timeout", "5"),
+    ("_ibd_join_timeout", "0"),
+    ("_ibd_join_timeout", "1"),
+    ("_ibd_join_timeout", "10"),
+    ("_ibd_join_retries", "3"),
+    ("_ibd_debug", "2"),
+    ("_ibd_ud_tx_comp_usec", "50"),
+    ("_ibd_ud_num_rwqe", "1024"),
+];
 
 /// Private properties of the driver and values for them; what it cannot be set to it clamps or refuses.
 const TUNINGS: [(&str, &[i64]); 7] = [
@@ -180,7 +192,7 @@ impl Generator<'_> {
     fn pair(&mut self) -> (Event, Option<Event>) {
         let host = self.any_host();
         let on = OnHost::named(&host);
-        match self.rng.random_range(0..27) {
+        match self.rng.random_range(0..30) {
             0 | 1 => (Event::PortDown(on.clone()), Some(Event::PortUp(on))),
             2 => (Event::SwitchReboot(ForMs { for_ms: self.short_ms() }), None),
             3 => (Event::SmStop(Nothing {}), Some(self.sm_restart())),
@@ -195,6 +207,9 @@ impl Generator<'_> {
             16 => (self.link(host), None),
             17 => (Event::InterruptsLate(self.delayed(host)), None),
             25 => (Event::CommandsSlow(self.delayed(host)), None),
+            26 => (Event::SendsHang(HostForMs { host: at(host), for_ms: self.short_ms() }), None),
+            27 => (self.property_set(host), None),
+            28 => (Event::PathAsk(on), None),
             18 => (Event::QpBreaks(on), None),
             19 => (self.packet(host), None),
             20 => (Event::HcaRemoved(on.clone()), Some(Event::HcaAdded(on))),
@@ -214,6 +229,12 @@ impl Generator<'_> {
         }
         let of = GroupOf { host: at(host), group: at(self.pick(&GROUPS)) };
         (Event::GroupJoin(of.clone()), Some(Event::GroupLeave(of)))
+    }
+
+    /// Only such values that a link recovers by itself from whatever happens.
+    fn property_set(&mut self, host: String) -> Event {
+        let (name, value) = self.pick(&PROPERTIES);
+        Event::PropertySet(PropertyTo { host: at(host), name: name.into(), value: value.into() })
     }
 
     fn sm_restart(&mut self) -> Event {

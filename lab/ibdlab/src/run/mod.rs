@@ -14,6 +14,7 @@ use fakekernel::{Config, Halt, Machine, Suppression, Suppressions};
 use serde_json::json;
 
 use crate::coverage::Blocks;
+use crate::probes;
 use crate::report::SmKind;
 use crate::report::{Report, StepReport, Trace};
 use crate::scenario::{ModuleOverride, Scenario, Step};
@@ -36,13 +37,24 @@ pub struct Options {
     pub suppress: Suppressions,
     /// Where the capture goes; none is kept when absent.
     pub capture: Option<PathBuf>,
+    /// Every DTrace probe of the modules is enabled.
+    pub probes: bool,
 }
 
 impl Options {
     /// In virtual time with the objects below `proto`, our own on every host.
     pub fn new(seed: u64, proto: PathBuf) -> Self {
         let (modules, suppress) = (Vec::new(), Suppressions::default());
-        Self { seed, live: false, sm: SmKind::Embedded, proto, modules, suppress, capture: None }
+        Self {
+            seed,
+            live: false,
+            sm: SmKind::Embedded,
+            proto,
+            modules,
+            suppress,
+            capture: None,
+            probes: false,
+        }
     }
 }
 
@@ -63,8 +75,8 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     }
     let objects = Objects::find(&scenario, &options)?;
     let config = if options.live { Config::live() } else { Config::seeded(options.seed) };
-    let machine =
-        Machine::new(Config { suppress: for_objects(&options.suppress, &options.modules), ..config });
+    let suppress = for_objects(&options.suppress, &options.modules);
+    let machine = Machine::new(Config { suppress, probes: options.probes, ..config });
     let mut report = Report {
         scenario: scenario.name.clone(),
         seed: options.seed,
@@ -76,11 +88,13 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         notes: Vec::new(),
         blocks: None,
         unused_suppressions: Vec::new(),
+        probes: Vec::new(),
     };
     let steps = run_steps(&machine, scenario, &options, objects, progress)?;
     report.steps = steps;
     report.ok = report.steps.iter().all(|step| step.ok);
     report.notes = notes(&machine);
+    report.probes = probes::lines(&machine);
     report.blocks = Some(Blocks::of_counters(machine.coverage())).filter(|blocks| !blocks.0.is_empty());
     report.unused_suppressions = machine.unused_suppressions().iter().map(in_words).collect();
     report.trace = (!options.live)

@@ -12,6 +12,7 @@ use crate::elf::Elf;
 pub(super) const PROBE_PREFIX: &str = "__dtrace_probe_";
 
 pub(super) fn check(elf: &Elf, intent: Intent<'_>, exports: &Exports, report: &mut Report) {
+    probes(elf, intent.probes, report);
     let dependencies: Vec<&str> = intent.depends.iter().map(|path| module_name(path)).collect();
     let mut used = BTreeSet::new();
     let imports =
@@ -26,6 +27,23 @@ pub(super) fn check(elf: &Elf, intent: Intent<'_>, exports: &Exports, report: &m
     }
     let unused = intent.depends.iter().filter(|path| !used.contains(module_name(path)));
     report.figures.unused_dependencies = unused.cloned().collect();
+}
+
+/// The name of a probe as DTrace shows it.
+fn probe_name(symbol: &str) -> Option<String> {
+    Some(symbol.strip_prefix(PROBE_PREFIX)?.replace("__", "-"))
+}
+
+fn probes(elf: &Elf, declared: &[String], report: &mut Report) {
+    let sites = elf.symbols.iter().filter(|symbol| is_import(symbol));
+    let found: BTreeSet<String> = sites.filter_map(|symbol| probe_name(&symbol.name)).collect();
+    let declared: BTreeSet<String> = declared.iter().cloned().collect();
+    for name in found.difference(&declared) {
+        report.findings.push(Finding::new(Rule::ProbeSite, format!("{name} is not declared")));
+    }
+    for name in declared.difference(&found) {
+        report.findings.push(Finding::new(Rule::ProbeSite, format!("{name} is declared and has no site")));
+    }
 }
 
 fn module_name(path: &str) -> &str {

@@ -72,7 +72,7 @@ pub enum Rule {
     Frame,
     /// `push %rbp` comes first in every function that calls, for fbt and for stack traces.
     FramePointer,
-    /// A DTrace probe site is a `call`.
+    /// A DTrace probe site is a `call`, and of a probe that is declared; every declared one has a site.
     ProbeSite,
     /// Dependencies point downwards only (docs/design.md).
     DependencyRule,
@@ -170,6 +170,8 @@ pub struct Intent<'a> {
     pub globals: &'a [String],
     /// The direct dependencies, in order.
     pub depends: &'a [String],
+    /// The DTrace probes, and no others.
+    pub probes: &'a [String],
 }
 
 /// Figures of an object, for the report.
@@ -242,7 +244,8 @@ pub fn audit(root: &Path, manifest: &Manifest, names: &[String]) -> Result<bool>
 fn built_module(root: &Path, module: &Module, exports: &Exports) -> Result<Report> {
     let path = module.path(root);
     let image = fs::read(&path).with_context(|| format!("{}: run `make modules` first", path.display()))?;
-    Ok(object(&image, Intent { globals: &module.globals, depends: &module.depends }, exports))
+    let Module { globals, depends, probes, .. } = module;
+    Ok(object(&image, Intent { globals, depends, probes }, exports))
 }
 
 fn print(of: &str, findings: &[Finding]) -> usize {

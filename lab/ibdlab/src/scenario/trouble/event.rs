@@ -47,6 +47,8 @@ pub enum Event {
     InterruptsLate(Delayed),
     /// Each command of a host to its adapter takes long for a time: making, changing and freeing of queues and memory regions.
     CommandsSlow(Delayed),
+    /// A host's adapter sends, and completes none of it, for a time: queue pairs that sent meanwhile are of no use any more.
+    SendsHang(HostForMs),
     /// A host's queue pair goes to the error state, as failing hardware has it.
     QpBreaks(OnHost),
     /// A packet arrives that nobody should send.
@@ -73,6 +75,10 @@ pub enum Event {
     GroupLeave(GroupOf),
     /// Somebody reads every property and statistic of a host's link.
     PropertyRead(OnHost),
+    /// An administrator sets a private property of a host's link.
+    PropertySet(PropertyTo),
+    /// Somebody asks how every other host, some that are not there, and groups are reached.
+    PathAsk(OnHost),
 }
 
 impl Event {
@@ -89,7 +95,10 @@ impl Event {
             | Self::LinkOpen(on)
             | Self::Unload(on)
             | Self::Load(on)
-            | Self::PropertyRead(on) => Some(&on.host),
+            | Self::PropertyRead(on)
+            | Self::PathAsk(on) => Some(&on.host),
+            Self::PropertySet(set) => Some(&set.host),
+            Self::SendsHang(hang) => Some(&hang.host),
             Self::PkeyAdded(at) => Some(&at.host),
             Self::AllocationFails(fails) => Some(&fails.host),
             Self::Link(link) => Some(&link.host),
@@ -122,6 +131,23 @@ impl OnHost {
     pub fn named(host: &str) -> Self {
         Self { host: Spanned::new(0..0, host.to_owned()) }
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PropertyTo {
+    pub host: Spanned<String>,
+    /// With the underscore in front.
+    pub name: String,
+    pub value: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostForMs {
+    pub host: Spanned<String>,
+    /// Milliseconds of machine time.
+    pub for_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

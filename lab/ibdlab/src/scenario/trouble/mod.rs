@@ -20,8 +20,9 @@ mod timed;
 use serde::{Deserialize, Serialize};
 
 pub use event::{
-    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, LinkFaulty, OnHost, PacketTo, PkeyAt,
-    PromiscuousMode, RawPacketTo, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
+    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, OnHost, PacketTo,
+    PkeyAt, PromiscuousMode, PropertyTo, RawPacketTo, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack,
+    SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;
 pub use timed::TimedEvent;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fakekernel::{Ctx, HostMutex, Nanos, Thread, WaitQueue};
-use lab_gldv3::{Promiscuity, PropertyId, Stream};
+use lab_gldv3::{Promiscuity, PropertyId, PropertyValue, Stream};
 use lab_ibtf::InfiniBand;
 
+use super::paths;
 use crate::host::AppId;
 use crate::ip::apps::{GroupHear, GroupSay, Ping, Until};
 use crate::run::host_run::HostRun;
@@ -26,7 +27,7 @@ const ECHO_INTERVAL: Duration = Duration::from_micros(100);
 const LISTEN_PORT: u16 = 7002;
 
 /// Something to do to a host. What does not apply (to open what is open) does nothing, so that any part of a timeline is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     Close,
     Open,
@@ -36,6 +37,8 @@ pub enum Task {
     Join(IpAddr),
     Leave(IpAddr),
     ReadProperties,
+    SetProperty(String, String),
+    AskPaths,
     Pull,
     Plug,
 }
@@ -53,6 +56,8 @@ impl Task {
             Event::GroupJoin(of) => Self::Join(*of.group.get_ref()),
             Event::GroupLeave(of) => Self::Leave(*of.group.get_ref()),
             Event::PropertyRead(_) => Self::ReadProperties,
+            Event::PropertySet(set) => Self::SetProperty(set.name.clone(), set.value.clone()),
+            Event::PathAsk(_) => Self::AskPaths,
             Event::HcaRemoved(_) => Self::Pull,
             Event::HcaAdded(_) => Self::Plug,
             _ => return None,
@@ -113,7 +118,7 @@ pub fn take_over(world: &mut World, quiet: Nanos) -> Vec<Hand> {
 /// The first thing that must not go wrong and did.
 pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Vec<String>> {
     for task in [Task::Promiscuous(false), Task::Plug, Task::Load] {
-        hands.iter().for_each(|hand| hand.queue(task));
+        hands.iter().for_each(|hand| hand.queue(task.clone()));
     }
     let mut told = Vec::new();
     let mut first = Ok(());
@@ -164,12 +169,13 @@ impl Shared {
         };
         owner.start_traffic();
         while let Some(task) = self.next() {
-            let result = owner.carry_out(task).with_context(|| format!("{}: {task:?}", owner.host.name));
+            let what = task.clone();
+            let result = owner.carry_out(task).with_context(|| format!("{}: {what:?}", owner.host.name));
             let mut state = self.state.lock();
             match result {
                 Ok(()) => {}
                 // Every cause is gone by now: nothing may be refused any more.
-                Err(error) if state.done || must_succeed(task) => drop(state.failed.get_or_insert(error)),
+                Err(error) if state.done || must_succeed(&what) => drop(state.failed.get_or_insert(error)),
                 Err(error) => state.told.push(format!("{error:#}")),
             }
         }
@@ -190,8 +196,8 @@ impl Shared {
 }
 
 /// Nothing that fails may keep a host from letting go.
-fn must_succeed(task: Task) -> bool {
-    matches!(task, Task::Unload | Task::Pull | Task::Leave(_))
+fn must_succeed(task: &Task) -> bool {
+    matches!(task, Task::Unload | Task::Pull | Task::Leave(_) | Task::AskPaths)
 }
 
 struct Owner {
@@ -234,6 +240,13 @@ impl Owner {
                 }
             }
             Task::ReadProperties => self.read_properties(),
+            Task::SetProperty(name, value) => {
+                let id = PropertyId::Private(name);
+                let value = PropertyValue::Text(value);
+                // A refusal is an answer, too: EBUSY, or no link.
+                let _ = lab_gldv3::set_property(&self.host.kernel, &self.host.link(), &id, &value);
+            }
+            Task::AskPaths => paths::ask(&self.host, &self.targets)?,
             Task::Pull => self.host.pull_adapter(&self.infiniband)?,
             Task::Plug => {
                 if self.host.is_pulled() {

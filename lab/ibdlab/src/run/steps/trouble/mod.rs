@@ -4,6 +4,7 @@
 //! the rest happens at its instant on this one.
 
 mod hand;
+mod paths;
 pub mod settle;
 mod subnet;
 

@@ -44,6 +44,8 @@ pub enum Undo {
     Link(Guid),
     /// An adapter's interrupts are prompt again.
     Interrupts(Guid),
+    /// An adapter completes sends again.
+    Sends(Guid),
     /// The commands of a host to its adapters take no time again.
     Commands(Kernel),
 }
@@ -119,6 +121,13 @@ impl Subnet {
                 self.slow.push(host.kernel.clone());
                 return Ok(Some((Nanos::from_millis(slow.for_ms), Undo::Commands(host.kernel.clone()))));
             }
+            (Event::SendsHang(hang), Some(host)) => {
+                let adapter = adapter(host.port);
+                if let Some(hca) = self.infiniband.fabric().hca(adapter) {
+                    hca.set_sends_hang(true);
+                }
+                return Ok(Some((Nanos::from_millis(hang.for_ms), Undo::Sends(adapter))));
+            }
             (Event::QpBreaks(_), Some(host)) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter(host.port)) {
                     for qpn in hca.qpns() {
@@ -152,6 +161,11 @@ impl Subnet {
                 let perfect = LinkFaults::default();
                 self.infiniband.fabric().set_faults(port, perfect, perfect);
             }
+            Undo::Sends(adapter) => {
+                if let Some(hca) = self.infiniband.fabric().hca(adapter) {
+                    hca.set_sends_hang(false);
+                }
+            }
             Undo::Commands(kernel) => lab_ibtf::set_command_time(&kernel, None),
             Undo::Interrupts(adapter) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter) {
@@ -172,6 +186,7 @@ impl Subnet {
         for port in self.ports.keys() {
             self.undo(Undo::Link(*port));
             self.undo(Undo::Interrupts(adapter(*port)));
+            self.undo(Undo::Sends(adapter(*port)));
         }
         self.sm.faults(|script| {
             script.clear();
