@@ -216,8 +216,10 @@ impl Mac {
         let args = (self.cookie(), ring.kind.raw(), group, ring.index as c_int, &raw mut info, ring.handle());
         // SAFETY: as above.
         unsafe { self.module.enter(f, args, EntryKind::callback("mr_rget")) };
-        // SAFETY: both members are pointers to functions, and which it is follows from the ring's kind.
-        let (poll, send) = unsafe { (info.mrfunion.poll, info.mrfunion.send) };
+        // SAFETY: both members are pointers to functions or null, and which it is follows from the ring's kind.
+        let poll = unsafe { info.mrfunion.poll };
+        // SAFETY: as above.
+        let send = unsafe { info.mrfunion.send };
         let calls = Calls {
             handle: handle.addr(),
             driver: info.mri_driver.expose_provenance(),
