@@ -7,11 +7,12 @@ CARGO ?= cargo
 SCENARIO ?= scenarios/two-hosts.toml
 SEED ?=
 FOREIGN ?=
+PEER ?=
 SM ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package
+.PHONY: help run test bench modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -19,6 +20,7 @@ help:
 	@echo '               then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
 	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too)'
+	@echo 'make bench     what a packet costs, into target/bench (PEER=directory with another driver, to measure in turn)'
 	@echo 'make modules   build the kernel modules into proto/kernel'
 	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
 	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1), into target/campaign'
@@ -48,6 +50,9 @@ run:
 test:
 	@sh tools/setup.sh test
 	@CARGO='$(CARGO)' FOREIGN='$(if $(FOREIGN),$(abspath $(FOREIGN)))' sh tools/test.sh
+
+bench: modules
+	$(CARGO) run --release --quiet -p ibdlab -- bench $(if $(PEER),--peer '$(PEER)') $(if $(SEED),--seed $(SEED))
 
 modules:
 	@sh tools/setup.sh modules

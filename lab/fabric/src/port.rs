@@ -1,11 +1,11 @@
 //! HCA ports: what the subnet manager set, what the link does, and the counters.
 
 use crate::{
-    AsyncEvent, Gid, Guid, Lid, LinkSpeed, LinkWidth, Lmc, Mtu, PKey, PhysState, PortChange, PortConfig,
-    PortNum, PortState, Sl,
+    AsyncEvent, FarEnd, Gid, Guid, Lid, LinkSpeed, LinkWidth, Lmc, Mtu, PKey, PhysState, PortChange,
+    PortConfig, PortNum, PortState, Sl,
 };
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A port as a query shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub(crate) struct Port {
     pub(crate) guid: Guid,
     config: PortConfig,
     inner: Mutex<Inner>,
+    /// What takes unicast datagrams in the switch's place.
+    far: OnceLock<Arc<FarEnd>>,
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) delivered: AtomicU64,
@@ -157,6 +159,7 @@ impl Port {
             guid: config.guid,
             config,
             inner: Mutex::new(inner),
+            far: OnceLock::new(),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
@@ -214,6 +217,15 @@ impl Port {
     /// The GID at an index; `None` for an empty entry or past the table.
     pub(crate) fn gid(&self, ix: u16) -> Option<Gid> {
         (ix == 0).then(|| Gid { prefix: self.inner.lock().unwrap().prefix, guid: self.guid.0 })
+    }
+
+    /// False if there is one already.
+    pub(crate) fn set_far_end(&self, far: Arc<FarEnd>) -> bool {
+        self.far.set(far).is_ok()
+    }
+
+    pub(crate) fn far_end(&self) -> Option<&Arc<FarEnd>> {
+        self.far.get()
     }
 
     pub(crate) fn owns_gid(&self, gid: Gid) -> bool {

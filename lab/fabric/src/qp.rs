@@ -139,6 +139,12 @@ impl Qp {
         self.0.num
     }
 
+    /// State now.
+    #[must_use]
+    pub fn state(&self) -> QpState {
+        self.0.core.lock().unwrap().state
+    }
+
     /// Attributes and state now.
     #[must_use]
     pub fn query(&self) -> QpAttr {

@@ -85,6 +85,25 @@ impl<W> WorkQueue<W> {
         self.push(Stage::Taken, wr_id)
     }
 
+    /// Takes and ends a request in one, when no other is under way: the slots that its completion gives back, if it is
+    /// reported. `None` when others are.
+    pub(crate) fn pass(&mut self, signalled: bool) -> Option<Result<Option<(u32, Arc<AtomicU32>)>, Error>> {
+        if !self.entries.is_empty() {
+            return None;
+        }
+        if self.used.load(Ordering::Acquire) >= self.depth {
+            return Some(Err(Error::ChanFull));
+        }
+        self.used.fetch_add(1, Ordering::AcqRel);
+        self.head += 1;
+        if !signalled {
+            self.silent += 1;
+            return Some(Ok(None));
+        }
+        let slots = std::mem::take(&mut self.silent) + 1;
+        Some(Ok(Some((slots, self.used.clone()))))
+    }
+
     /// Adds a request taken from another queue, whose slot it keeps.
     pub(crate) fn adopt(&mut self, wr_id: u64, owner: Arc<AtomicU32>) -> u64 {
         self.entries.push_back(Entry { stage: Stage::Taken, wr_id, owner });

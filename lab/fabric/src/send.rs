@@ -301,6 +301,10 @@ impl Hca {
         if job.vector.dlid.is_multicast() {
             let _ = self.accept(port, &packet, true);
         }
+        if let Some(far) = port.far_end().filter(|_| packet.lrh.dlid.is_unicast()) {
+            far.take(packet.lrh.dlid, payload.len(), |room| room.copy_from_slice(payload));
+            return;
+        }
         fabric.transmit(port, packet.emit());
     }
 }

@@ -24,16 +24,18 @@ pub struct Config {
     pub mode: Mode,
     /// Known violations that are counted instead of halting.
     pub suppress: Suppressions,
-    /// Enforce the rules. Off: imports are bound as directly as possible, for benchmarks.
+    /// Enforce the rules and keep the books they need. Off: neither, for measuring.
     pub checks: bool,
     /// Processors each host believes to have, at least 1: soft interrupts coalesce per processor.
     pub cpus: u32,
-    /// Virtual mode: at one in this many scheduling points the seed may hand the baton on. 1 tries at every one.
+    /// Virtual mode: at one in this many scheduling points the seed may hand the baton on. 1 tries at every one, 0 at none.
     pub switch_one_in: u32,
     /// Virtual mode: one in this many waits on a condition variable ends without a signal (rule 11). 0 is never.
     pub spurious_one_in: u32,
     /// Virtual mode: what one kernel call costs on the clock. Non-zero, so that who polls sees time pass.
     pub call_cost: Nanos,
+    /// Virtual mode: work takes as long as it takes on this machine, and only waiting is skipped.
+    pub real_work: bool,
     /// Virtual mode: a run whose clock passes this halts.
     pub time_limit: Nanos,
     /// Which fault points fail, and how often.
@@ -52,6 +54,7 @@ impl Default for Config {
             switch_one_in: 32,
             spurious_one_in: 16,
             call_cost: Nanos(100),
+            real_work: false,
             time_limit: Nanos::from_secs(6 * 3600),
             faults: Faults::default(),
             probes: false,
@@ -63,6 +66,19 @@ impl Config {
     /// The default with another seed.
     pub fn seeded(seed: u64) -> Self {
         Self { mode: Mode::Virtual { seed }, ..Self::default() }
+    }
+
+    /// For measuring: no checks, one thread at a time until it waits, and a clock that shows the work done and skips every wait.
+    /// What a fault shows, and nothing else, is still found.
+    pub fn timed(seed: u64) -> Self {
+        Self {
+            checks: false,
+            switch_one_in: 0,
+            spurious_one_in: 0,
+            call_cost: Nanos(0),
+            real_work: true,
+            ..Self::seeded(seed)
+        }
     }
 
     /// Wall clock, all threads in parallel.

@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::gate::Import;
+use crate::genunix::Genunix;
 use crate::thread::ThreadInner;
 
 /// The module's call being served.
@@ -46,6 +47,8 @@ pub(crate) struct Current {
     pub thread: Cell<*const ThreadInner>,
     pub call: Cell<Call>,
     pub stack: Cell<Stack>,
+    /// Of the host whose module the thread is in, in a machine without checks.
+    pub home: Cell<*const Genunix>,
 }
 
 thread_local! {
@@ -54,6 +57,7 @@ thread_local! {
             thread: Cell::new(ptr::null()),
             call: Cell::new(Call::NONE),
             stack: Cell::new(Stack::NONE),
+            home: Cell::new(ptr::null()),
         }
     };
 }
@@ -98,6 +102,27 @@ pub(crate) fn try_thread() -> Option<Arc<ThreadInner>> {
     unsafe { Arc::increment_strong_count(thread) };
     // SAFETY: as above, and the count was raised for this one.
     Some(unsafe { Arc::from_raw(thread) })
+}
+
+/// Is the calling thread one of a machine that keeps no books?
+pub(crate) fn is_unchecked() -> bool {
+    with(|me| me.is_some_and(|me| !me.machine.0.config.checks))
+}
+
+/// Says whose module the thread is in from now on; the host before.
+pub(crate) fn set_home(genunix: *const Genunix) -> *const Genunix {
+    CURRENT.with(|c| c.home.replace(genunix))
+}
+
+/// Runs `f` with the services of the host whose module the thread is in.
+///
+/// # Panics
+///
+/// Outside a module of a machine without checks.
+pub(crate) fn with_home<R>(f: impl FnOnce(&Genunix) -> R) -> R {
+    let home = CURRENT.with(|c| c.home.get());
+    // SAFETY: null, or set by an entry into a module of a host that keeps its services until every thread has ended.
+    f(unsafe { home.as_ref() }.expect("called by a module of a machine without checks"))
 }
 
 pub(crate) fn call() -> Call {

@@ -1,5 +1,6 @@
 //! Who called: the first thing an implementation asks.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,8 +22,10 @@ use crate::thread::Thread;
 pub struct Cx {
     thread: Thread,
     import: Option<Arc<Import>>,
-    module: Option<Module>,
-    kernel: Option<Kernel>,
+    /// Looked up when asked for.
+    module: OnceCell<Option<Module>>,
+    /// Of a thread on which no module called, looked up when asked for.
+    own_kernel: OnceCell<Option<Kernel>>,
     /// For reports about an entry point rather than a call.
     entry: Option<&'static str>,
     at: Call,
@@ -42,12 +45,7 @@ impl Cx {
         let thread = Thread(current::thread());
         let at = current::call();
         let import = (!at.import.is_null()).then(|| import_of(at.import));
-        let module = import.as_ref().and_then(|i| i.module.get()?.upgrade()).map(Module);
-        let kernel = match &import {
-            Some(import) => Some(import.kernel.clone()),
-            None => thread.kernel(),
-        };
-        Self { thread, import, module, kernel, entry: None, at }
+        Self { thread, import, module: OnceCell::new(), own_kernel: OnceCell::new(), entry: None, at }
     }
 
     /// For a report about an entry into `module` that has just returned.
@@ -57,8 +55,8 @@ impl Cx {
         Self {
             thread,
             import: None,
-            module: module.cloned(),
-            kernel,
+            module: OnceCell::from(module.cloned()),
+            own_kernel: OnceCell::from(kernel),
             entry: Some(entry),
             at: current::call(),
         }
@@ -70,22 +68,26 @@ impl Cx {
     ///
     /// On a thread of no host that no module called.
     pub fn kernel(&self) -> &Kernel {
-        self.kernel.as_ref().expect("a thread of no host: use Kernel::scope")
+        self.try_kernel().expect("a thread of no host: use Kernel::scope")
     }
 
     /// As [`kernel`](Self::kernel), `None` on a thread of no host.
     pub fn try_kernel(&self) -> Option<&Kernel> {
-        self.kernel.as_ref()
+        match &self.import {
+            Some(import) => Some(&import.kernel),
+            None => self.own_kernel.get_or_init(|| self.thread.kernel()).as_ref(),
+        }
     }
 
     /// The module that called; `None` if lab code did.
     pub fn module(&self) -> Option<&Module> {
-        self.module.as_ref()
+        let called = || self.import.as_ref().and_then(|i| i.module.get()?.upgrade()).map(Module);
+        self.module.get_or_init(called).as_ref()
     }
 
     /// Name of the module that called, empty if lab code did.
     pub fn module_name(&self) -> &str {
-        match (&self.import, &self.module) {
+        match (&self.import, self.module()) {
             (Some(import), _) => &import.module_name,
             (None, Some(module)) => module.name(),
             (None, None) => "",
@@ -161,14 +163,15 @@ impl Cx {
     /// The outermost driver mutex or rwlock the thread holds, in words.
     fn first_driver_lock(&self, except: usize) -> Option<String> {
         let held = self.thread.0.local().held.iter().find(|h| h.is_driver() && h.addr != except)?.clone();
-        Some(held.describe(self.kernel.as_ref()))
+        Some(held.describe(self.try_kernel()))
     }
 
     fn spin_held(&self) -> bool {
         self.thread.0.local().held.iter().any(|h| h.is_spin())
     }
 
-    fn checks(&self) -> bool {
+    /// Does the machine enforce the rules?
+    pub fn checks(&self) -> bool {
         self.thread.machine().config().checks
     }
 
@@ -210,7 +213,7 @@ impl Cx {
         detail: impl FnOnce() -> String,
     ) -> bool {
         let machine = self.thread.machine();
-        let host = self.kernel.as_ref().map_or("", Kernel::name);
+        let host = self.try_kernel().map_or("", Kernel::name);
         let entry = machine.config().suppress.find(host, self.module_name(), rule, self.call(), frames);
         if entry.is_some() {
             machine.0.notes.add_with(rule, self.module_name(), self.call(), detail, entry);
@@ -248,9 +251,12 @@ impl Cx {
         })))
     }
 
-    /// Shall this call fail? Decided by the machine's [`crate::Faults`] and the seed.
+    /// Shall this call fail? Decided by the machine's [`crate::Faults`] and the seed; never in a machine without checks.
     pub fn fault(&self, what: FaultKind) -> bool {
-        let host = self.kernel.as_ref().map_or("", |kernel| kernel.name());
+        if !self.checks() {
+            return false;
+        }
+        let host = self.try_kernel().map_or("", Kernel::name);
         let fails = self.thread.machine().0.injector.lock().fails(what, host, self.module_name());
         if fails {
             self.thread.0.local().injected = Some(self.call().to_owned());
@@ -259,7 +265,7 @@ impl Cx {
     }
 
     fn host_name(&self) -> String {
-        self.kernel.as_ref().map_or_else(String::new, |k| k.name().to_owned())
+        self.try_kernel().map_or_else(String::new, |k| k.name().to_owned())
     }
 
     fn halt(&self, halt: Halt) -> ! {

@@ -11,6 +11,8 @@ pub struct Export {
     pub addr: usize,
     /// Function or data.
     pub kind: ExportKind,
+    /// See [`Export::leaf`].
+    pub leaf: bool,
 }
 
 /// Function or data.
@@ -26,12 +28,19 @@ impl Export {
     /// A function export whose prototype nobody checks: variadic ones and those written in assembly or C.
     /// Others use [`export!`](crate::export).
     pub const fn raw(name: &'static str, addr: usize, contexts: Contexts) -> Self {
-        Self { name, addr, kind: ExportKind::Func(contexts) }
+        Self { name, addr, kind: ExportKind::Func(contexts), leaf: false }
     }
 
     /// A data export, initialised for each host with `init`.
     pub fn data(name: &'static str, init: &'static [u8]) -> Self {
-        Self { name, addr: init.as_ptr().addr(), kind: ExportKind::Data(init.len()) }
+        Self { name, addr: init.as_ptr().addr(), kind: ExportKind::Data(init.len()), leaf: false }
+    }
+
+    /// Says that it never waits and does not mind which module calls: a machine without checks binds it with no gate between,
+    /// as a kernel would.
+    #[must_use]
+    pub fn leaf(self) -> Self {
+        Self { leaf: true, ..self }
     }
 }
 

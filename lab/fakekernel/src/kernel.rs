@@ -16,6 +16,7 @@ use crate::cx::Cx;
 use crate::entry::{self, EntryKind, ModuleFn};
 use crate::errno::Errno;
 use crate::export::{Export, ExportKind};
+use crate::genunix::Genunix;
 use crate::host_mutex::HostMutex;
 use crate::interrupt::Interrupts;
 use crate::locks::Locks;
@@ -58,6 +59,7 @@ struct Inner {
     interrupts: Interrupts,
     detach_all: HostMutex<Option<DetachAll>>,
     traps: HostMutex<Vec<Trap>>,
+    genunix: HostMutex<Option<Arc<Genunix>>>,
 }
 
 /// A kernel module the lab provides.
@@ -69,7 +71,8 @@ struct Provided {
 
 /// What an undefined symbol is bound to.
 pub(crate) enum Resolved {
-    Function(usize, Contexts),
+    /// Address, where it may be called, and whether nothing need stand between.
+    Function(usize, Contexts, bool),
     Data(usize),
 }
 
@@ -105,6 +108,7 @@ impl Kernel {
             interrupts: Interrupts::default(),
             detach_all: HostMutex::default(),
             traps: HostMutex::default(),
+            genunix: HostMutex::default(),
         }));
         builtin::provide(&kernel);
         kernel
@@ -233,7 +237,11 @@ impl Kernel {
             let found = match dependency {
                 Dependency::Provided(path) => self.exported_by(path, symbol),
                 Dependency::Loaded(module) => module.exported(symbol).map(|(addr, function)| {
-                    if function { Resolved::Function(addr, Contexts::ANY) } else { Resolved::Data(addr) }
+                    if function {
+                        Resolved::Function(addr, Contexts::ANY, false)
+                    } else {
+                        Resolved::Data(addr)
+                    }
                 }),
             };
             if found.is_some() {
@@ -249,7 +257,7 @@ impl Kernel {
             provided.iter().find(|p| p.path == path)?.exports.get(symbol)?.clone()
         };
         Some(match found.kind {
-            ExportKind::Func(contexts) => Resolved::Function(found.addr, contexts),
+            ExportKind::Func(contexts) => Resolved::Function(found.addr, contexts, found.leaf),
             ExportKind::Data(_) => Resolved::Data(self.data(symbol)?.addr()),
         })
     }
@@ -341,6 +349,16 @@ impl Kernel {
         state.downcast().expect("the entry has the type it is filed under")
     }
 
+    /// Memory, messages, devices and the rest of what is in `genunix`.
+    ///
+    /// # Panics
+    ///
+    /// When the process has no address range left for another host's heap.
+    pub fn genunix(&self) -> Arc<Genunix> {
+        let make = || Arc::new(Genunix::new(self.0.machine.config().checks));
+        self.0.genunix.lock().get_or_insert_with(make).clone()
+    }
+
     /// A thread of this host.
     pub fn spawn(&self, name: &str, ctx: Ctx, f: impl FnOnce() + Send + 'static) -> Thread {
         let what = Spawn { name: name.to_owned(), ctx, kernel: Some(self.clone()), cpu: None, pri: 60 };
@@ -430,7 +448,7 @@ impl Kernel {
     /// Drops everything, at the end of the run. With threads left behind in module text, the modules stay mapped for good.
     pub(crate) fn take_apart(&self, left_behind: bool) {
         let modules = std::mem::take(&mut *self.0.modules.lock());
-        let states = std::mem::take(&mut *self.0.states.lock());
+        let states = (std::mem::take(&mut *self.0.states.lock()), self.0.genunix.lock().take());
         self.0.callouts.clear();
         self.0.interrupts.clear();
         *self.0.detach_all.lock() = None;

@@ -35,7 +35,7 @@ pub struct Machine(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub config: Config,
     pub boot: Instant,
-    /// Virtual mode's clock; moved by the holder of the baton.
+    /// Virtual mode's clock, or with `real_work` the waiting it has skipped; moved by the holder of the baton.
     pub now: AtomicU64,
     pub sched: Mutex<Sched>,
     /// Scheduling points until the seed is asked again; touched by the holder of the baton.
@@ -159,6 +159,11 @@ impl Machine {
     /// Since boot.
     pub fn now(&self) -> Nanos {
         self.0.now()
+    }
+
+    /// Waiting that the clock has skipped so far, in a machine whose work takes real time.
+    pub fn skipped(&self) -> Nanos {
+        Nanos(if self.0.config.real_work { self.0.now.load(Ordering::Relaxed) } else { 0 })
     }
 
     /// Do threads run in parallel on the wall clock?

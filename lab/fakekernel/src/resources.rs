@@ -61,7 +61,7 @@ impl Resources {
 
     /// As [`add_for`](Self::add_for) for what has a rule of its own against being left behind.
     pub fn add_under(&self, rule: Rule, cx: &Cx, kind: &'static str, key: u64, detail: impl Into<String>) {
-        if cx.module_name().is_empty() {
+        if cx.module_name().is_empty() || !self.machine.config().checks {
             return;
         }
         let entry = Entry {
@@ -75,8 +75,11 @@ impl Resources {
         self.entries.lock().insert((kind, key), entry);
     }
 
-    /// Strikes the line out; false if there is none.
+    /// Strikes the line out; false if there is none. A machine without checks keeps no books: every line is in them.
     pub fn remove(&self, kind: &'static str, key: u64) -> bool {
+        if !self.machine.config().checks {
+            return true;
+        }
         self.entries.lock().remove(&(kind, key)).is_some()
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Sched {
     runnable: Vec<Arc<ThreadInner>>,
     timers: BTreeMap<(Nanos, u64), (Arc<ThreadInner>, u64)>,
     next_timer: u64,
+    /// Virtual: runs when nobody else can, before the clock moves.
+    idler: Option<Arc<ThreadInner>>,
     rng: ChaCha8Rng,
     /// Live: threads that do not wait.
     running: usize,
@@ -52,6 +54,7 @@ impl Sched {
             runnable: Vec::new(),
             timers: BTreeMap::new(),
             next_timer: 0,
+            idler: None,
             rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6261_746f_6e00_0000),
             running: 0,
             timed_waits: 0,
@@ -95,9 +98,16 @@ impl Shared {
     /// Since boot.
     pub(crate) fn now(&self) -> Nanos {
         match self.config.mode {
+            Mode::Virtual { .. } if self.config.real_work => {
+                self.since_boot() + Nanos(self.now.load(Ordering::Relaxed))
+            }
             Mode::Virtual { .. } => Nanos(self.now.load(Ordering::Relaxed)),
-            Mode::Live => Nanos(u64::try_from(self.boot.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            Mode::Live => self.since_boot(),
         }
+    }
+
+    fn since_boot(&self) -> Nanos {
+        Nanos(u64::try_from(self.boot.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Takes a new thread in. It runs when it gets the baton (virtual), or is about to (live).
@@ -130,11 +140,14 @@ impl Shared {
                 let index = sched.rng.random_range(0..sched.runnable.len());
                 return Some(sched.runnable.remove(index));
             }
+            if let Some(idler) = sched.idler.take() {
+                return Some(idler);
+            }
             let (at, _) = *sched.timers.first_key_value()?.0;
             if at > self.config.time_limit {
                 return None;
             }
-            self.now.store(at.0, Ordering::Relaxed);
+            self.spend(at.since(self.now()));
         }
     }
 
@@ -148,7 +161,9 @@ impl Shared {
             return;
         }
         let left = self.countdown.load(Ordering::Relaxed);
-        if left > 1 {
+        if self.config.switch_one_in == 0 {
+            // Whoever runs goes on until it waits.
+        } else if left > 1 {
             self.countdown.store(left - 1, Ordering::Relaxed);
         } else {
             self.maybe_switch(me);
@@ -182,6 +197,22 @@ impl Shared {
         me.note_parked();
         next.parker.give();
         me.wait_for_baton();
+    }
+
+    /// Virtual mode: lets everybody else run until all of them wait. One thread at a time may do that.
+    pub(crate) fn idle(&self, me: &ThreadInner) {
+        host_mutex::assert_none_held("idling");
+        assert!(!self.is_live(), "a live machine does not know who is idle");
+        let mut sched = self.sched();
+        assert!(sched.idler.is_none(), "one thread at a time waits for the others to be idle");
+        sched.idler = Some(me.arc());
+        let next = self.next_holder(&mut sched);
+        drop(sched);
+        if let Some(next) = next.filter(|next| !std::ptr::eq(&**next, me)) {
+            me.note_parked();
+            next.parker.give();
+            me.wait_for_baton();
+        }
     }
 
     /// Virtual mode: when the wait about to begin shall end without a signal, if the seed says so (rule 11).

@@ -391,6 +391,14 @@ pub fn sleep(span: Nanos) {
     });
 }
 
+/// Lets every other thread run until all of them wait, without the clock's help. Only in virtual time, by one thread at a time.
+pub fn idle() {
+    current::with(|me| {
+        let me = me.expect("idling outside a machine");
+        me.machine.0.idle(me);
+    });
+}
+
 /// A scheduling point: the seed may let another thread run.
 pub fn reschedule() {
     current::with(|me| {

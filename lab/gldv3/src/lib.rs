@@ -16,6 +16,7 @@ mod message;
 mod plugin;
 mod rx;
 mod state;
+mod timed;
 mod tx;
 mod worker;
 
@@ -32,6 +33,7 @@ pub use client::{
 };
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};
+pub use timed::{Chain, Sent, TimedLink};
 
 use fakekernel::{FaultKind, Kernel};
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::{Bench, sa};
 use crate::campaign::Campaign;
 use crate::desk::client;
 use crate::desk::fabric::Action;
@@ -40,7 +41,12 @@ pub enum Command {
     Send(SendArgs),
     /// End a lab. What was configured for good is there when it comes up again.
     Down(LabArgs),
+    /// Measure what a packet costs, counted at the receiver.
+    Bench(BenchArgs),
 }
+
+/// What OpenSM 3.3.23 on ibsim took on the machine this was written on.
+const DEFAULT_SA_DELAY: Duration = Duration::from_micros(150);
 
 /// Objects as they ship, and objects with block counters.
 const SHIPPED: &str = "proto/kernel";
@@ -92,6 +98,67 @@ impl RunArgs {
     pub fn proto(&self) -> PathBuf {
         let default = if self.coverage.is_some() { COUNTING } else { SHIPPED };
         self.proto.clone().unwrap_or_else(|| default.into())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Another driver to measure in turn with ours: a directory with `mac_ib` and `ibp`, or the driver's file beside its plugin.
+    #[arg(long, value_name = "PATH")]
+    pub peer: Option<PathBuf>,
+    /// Where the objects of `make modules` are.
+    #[arg(long, value_name = "DIR", default_value = SHIPPED)]
+    pub proto: PathBuf,
+    /// Chooses who runs when several could.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Packets of a measurement.
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub packets: u64,
+    /// Measurements of each kind; the best one counts.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub rounds: u32,
+    /// MTU of the subnet.
+    #[arg(long, value_name = "BYTES", default_value_t = 2048)]
+    pub mtu: u32,
+    /// Leave out loads with more link addresses.
+    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    pub addresses: usize,
+    /// How long the subnet administrator takes in the rows where it takes its time; if not given, what a real OpenSM takes.
+    #[arg(long, value_name = "N")]
+    pub sa_delay_us: Option<u64>,
+    /// Where the figures go.
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub out: PathBuf,
+}
+
+impl BenchArgs {
+    /// What they ask for.
+    pub fn bench(self) -> Bench {
+        let (sa_delay, sa_delay_source) = match self.sa_delay_us {
+            Some(micros) => (Duration::from_micros(micros), "as asked for".to_owned()),
+            None => measured_sa_delay(),
+        };
+        Bench {
+            seed: self.seed,
+            proto: self.proto,
+            peer: self.peer,
+            packets: self.packets,
+            rounds: self.rounds,
+            mtu: self.mtu,
+            most_addresses: self.addresses,
+            sa_delay,
+            sa_delay_source,
+        }
+    }
+}
+
+fn measured_sa_delay() -> (Duration, String) {
+    match sa::measure_opensm() {
+        Ok(time) => {
+            (time, "the median answer of a real OpenSM on ibsim to a path query, measured now".into())
+        }
+        Err(error) => (DEFAULT_SA_DELAY, format!("assumed, since OpenSM could not be asked: {error:#}")),
     }
 }
 

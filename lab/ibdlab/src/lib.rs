@@ -1,5 +1,6 @@
 //! `ibdlab`: illumos hosts with real kernel module objects on a software InfiniBand fabric.
 //!
+//! - [`bench`]: what a packet costs.
 //! - [`scenario`]: the file that says which hosts there are and what they do.
 //! - [`ip`]: a host's IP layer, pure.
 //! - [`desk`]: a lab that stays up, and the commands of its hosts.
@@ -16,6 +17,7 @@
 // An application's insides, public for its own tests: a comment where a name does not say it all.
 #![allow(missing_docs)]
 
+pub mod bench;
 pub mod campaign;
 pub mod capture;
 pub mod cli;

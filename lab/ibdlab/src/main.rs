@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use ibdlab::cli::{CampaignArgs, Cli, Command, FabricArgs, RunArgs, UpArgs};
+use ibdlab::cli::{BenchArgs, CampaignArgs, Cli, Command, FabricArgs, RunArgs, UpArgs};
 use ibdlab::coverage::Lines;
 use ibdlab::desk::daemon::{self, Plan};
 use ibdlab::desk::fabric::Order;
@@ -38,6 +38,7 @@ fn obey(command: Command) -> Result<i32> {
     match command {
         Command::Run(args) => run_command(args).map(i32::from).map(|good| 1 - good),
         Command::Campaign(args) => campaign_command(args).map(i32::from).map(|good| 1 - good),
+        Command::Bench(args) => bench_command(args).map(|()| 0),
         Command::Up(args) => up_command(args).map(|()| 0),
         Command::Exec(args) => client::exec(&client::find(args.lab.as_deref())?, &args.host, &args.program),
         Command::Shell(args) => {
@@ -121,6 +122,15 @@ fn run_command(args: RunArgs) -> Result<bool> {
         None => println!("{} steps, all well", report.steps.len()),
     }
     Ok(report.ok)
+}
+
+fn bench_command(args: BenchArgs) -> Result<()> {
+    let out = args.out.clone();
+    let report = args.bench().run(|line| println!("{line}"))?;
+    std::fs::create_dir_all(&out)?;
+    report.write(&out)?;
+    println!("figures in {}", out.display());
+    Ok(())
 }
 
 /// False if something was found.

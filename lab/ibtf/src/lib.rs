@@ -1,6 +1,7 @@
 //! The lab's InfiniBand Transport Framework: `misc/ibtl`, `misc/ibcm` and `misc/ibmf` as an illumos driver finds them, over
 //! the software fabric, and the fabric with its subnet manager as the lab handles them.
 
+mod bare;
 mod convert;
 mod dma;
 mod ibcm;
@@ -13,6 +14,7 @@ mod status;
 mod tasks;
 mod world;
 
+pub use bare::BareLoop;
 pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
 
 use fakekernel::{FaultKind, Kernel};

@@ -139,5 +139,5 @@ pub(super) fn exports() -> Vec<Export> {
             membar_enter, membar_exit, membar_producer, membar_consumer;
     };
     exports.extend(by_c_type());
-    exports
+    exports.into_iter().map(Export::leaf).collect()
 }

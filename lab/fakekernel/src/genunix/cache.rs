@@ -76,6 +76,8 @@ struct Cache {
     private: usize,
     /// Construct and destruct around every allocation.
     eager: bool,
+    /// Every object is remembered; not in a machine without checks.
+    books: bool,
     objects: HostMutex<Objects>,
 }
 
@@ -132,7 +134,8 @@ unsafe extern "C" fn kmem_cache_create(
     cx.check((1..=31).contains(&name.len()), Rule::AbsurdArgument, || {
         format!("the cache name '{name}' has {} characters; 1 to 31 are kept", name.len())
     });
-    let eager = cx.kernel().machine().rng().random_bool(0.5);
+    let books = cx.kernel().machine().config().checks;
+    let eager = books && cx.kernel().machine().rng().random_bool(0.5);
     let genunix = cx.kernel().genunix();
     let cache = Cache {
         name: name.clone(),
@@ -143,6 +146,7 @@ unsafe extern "C" fn kmem_cache_create(
         destructor,
         private: private.expose_provenance(),
         eager,
+        books,
         objects: HostMutex::new(Objects::default()),
     };
     let handle = genunix.caches.live.insert(cache);
@@ -170,6 +174,9 @@ unsafe extern "C" fn kmem_cache_alloc(cache: *mut kmem_cache_t, flags: c_int) ->
             None => return ptr::null_mut(),
         },
     };
+    if !cache.books {
+        return object.start().as_ptr().cast();
+    }
     cache.objects.lock().out.insert(object.addr());
     cx.kernel().resources().add(
         "kmem_cache object",
@@ -184,6 +191,10 @@ unsafe extern "C" fn kmem_cache_free(handle: *mut kmem_cache_t, object: *mut c_v
     let genunix = cx.kernel().genunix();
     let Some(cache) = find(&cx, &genunix, handle) else { return };
     let addr = object.addr();
+    if !cache.books {
+        cache.objects.lock().idle.push((addr, Vec::new()));
+        return;
+    }
     if !cache.objects.lock().out.remove(&addr) {
         let why = genunix.memory.explain(cx.kernel(), addr);
         cx.violate(Rule::BadFree, format!("kmem_cache_free to '{}': {why}", cache.name));

@@ -5,6 +5,7 @@ use std::ptr;
 
 use illumos_sys_hdrs::{KM_NOSLEEP, KM_PANIC, KM_SLEEP};
 
+use super::bare::Bare;
 use super::heap::{Block, Fault, Fill, Heap, Kind};
 use super::origin::Origin;
 use crate::config::FaultKind;
@@ -27,12 +28,19 @@ pub(super) fn exports() -> Vec<Export> {
 #[derive(Debug)]
 pub(crate) struct Memory {
     heap: HostMutex<Heap<Origin>>,
+    /// Where memory comes from instead, in a machine without checks.
+    bare: Option<Bare>,
 }
 
 impl Memory {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(checks: bool) -> Self {
         let heap = Heap::new().unwrap_or_else(|error| panic!("{error}"));
-        Self { heap: HostMutex::new(heap) }
+        Self { heap: HostMutex::new(heap), bare: (!checks).then(Bare::new) }
+    }
+
+    /// The heap of a machine without checks.
+    pub(super) fn plain(&self) -> Option<&Bare> {
+        self.bare.as_ref()
     }
 
     /// A block, or nothing when the heap's address range is used up.
@@ -44,6 +52,9 @@ impl Memory {
         fill: Fill,
         origin: Origin,
     ) -> Option<Mem> {
+        if let Some(bare) = &self.bare {
+            return Some(bare.alloc(size, align, fill));
+        }
         self.heap.lock().alloc(size, align, kind, fill, origin).ok()
     }
 
@@ -54,8 +65,12 @@ impl Memory {
         size: Option<usize>,
         kind: Kind,
         by: Origin,
-    ) -> Result<Block<Origin>, Fault<Origin>> {
-        self.heap.lock().free(addr, size, kind, by)
+    ) -> Result<(), Fault<Origin>> {
+        if let Some(bare) = &self.bare {
+            bare.free(addr);
+            return Ok(());
+        }
+        self.heap.lock().free(addr, size, kind, by).map(drop)
     }
 
     /// The live block that starts at `addr`.
@@ -65,11 +80,22 @@ impl Memory {
 
     /// What kind of live block starts at `addr`.
     pub(super) fn kind(&self, addr: usize) -> Option<Kind> {
+        if self.bare.is_some() {
+            return None;
+        }
         self.heap.lock().block(addr).map(|block| block.kind)
+    }
+
+    /// Whether a live block of this kind starts at `addr`. A machine without checks takes the module's word for it.
+    pub(super) fn holds(&self, addr: usize, kind: Kind) -> bool {
+        self.bare.is_some() || self.kind(addr) == Some(kind)
     }
 
     /// The bytes of a live block.
     pub(super) fn bytes(&self, addr: usize) -> Option<Mem> {
+        if let Some(bare) = &self.bare {
+            return Some(bare.block(addr));
+        }
         let heap = self.heap.lock();
         heap.block(addr).map(|block| heap.mem(addr, block.size))
     }
@@ -176,13 +202,16 @@ impl super::Genunix {
 
     /// Bytes allocated now, and blocks.
     pub fn heap_use(&self) -> (usize, usize) {
+        if let Some(bare) = &self.memory.bare {
+            return bare.usage();
+        }
         let heap = self.memory.heap.lock();
         (heap.live_bytes(), heap.blocks().count())
     }
 }
 
 /// The alignment a request of that size gets: that of its size class.
-fn alignment(size: usize) -> usize {
+pub(super) fn alignment(size: usize) -> usize {
     match class(size) {
         class if class.is_multiple_of(4096) => 4096,
         class if class.is_multiple_of(64) => 64,
@@ -242,7 +271,9 @@ fn allocate(size: usize, flags: c_int, fill: Fill) -> *mut c_void {
     let genunix = cx.kernel().genunix();
     match genunix.memory.alloc(size, alignment(size), Kind::Kmem, fill, Origin::of(&cx)) {
         Some(mem) => {
-            cx.kernel().resources().add("kmem", mem.addr() as u64, format!("{size} bytes"));
+            if genunix.memory.bare.is_none() {
+                cx.kernel().resources().add("kmem", mem.addr() as u64, format!("{size} bytes"));
+            }
             mem.start().as_ptr().cast()
         }
         None if flags & KM_NOSLEEP != 0 && flags & KM_PANIC == 0 => ptr::null_mut(),

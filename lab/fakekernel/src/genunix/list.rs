@@ -8,6 +8,7 @@ use std::ptr;
 
 use illumos_sys_hdrs::{list_node_t, list_t};
 
+use crate::current;
 use crate::cx::cx;
 use crate::export;
 use crate::export::Export;
@@ -15,11 +16,12 @@ use crate::host_mutex::HostMutex;
 use crate::rule::Rule;
 
 pub(super) fn exports() -> Vec<Export> {
-    export! {
+    let exports = export! {
         ANY: list_create, list_destroy, list_head, list_tail, list_next, list_prev, list_insert_head, list_insert_tail,
             list_insert_after, list_insert_before, list_remove, list_remove_head, list_remove_tail, list_is_empty,
             list_link_active, list_move_tail;
-    }
+    };
+    exports.into_iter().map(Export::leaf).collect()
 }
 
 /// The nodes of a host that are linked, by address.
@@ -103,7 +105,8 @@ impl List {
 
     fn insert_after(self, place: *mut list_node_t, object: *mut c_void) {
         let node = self.node(object);
-        if self.is_linked(node) {
+        let books = !current::is_unchecked();
+        if books && self.is_linked(node) {
             cx().violate(
                 Rule::BadList,
                 format!("{:#x} is inserted although its node is linked", object.addr()),
@@ -113,7 +116,9 @@ impl List {
         self.set(node, place, next);
         self.set_next(place, node);
         self.set_prev(next, node);
-        cx().kernel().genunix().linked.0.lock().insert(node.addr());
+        if books {
+            cx().kernel().genunix().linked.0.lock().insert(node.addr());
+        }
     }
 
     fn unlink(self, node: *mut list_node_t) -> *mut c_void {
@@ -129,7 +134,9 @@ impl List {
         self.set_next(prev, next);
         self.set_prev(next, prev);
         self.set(node, ptr::null_mut(), ptr::null_mut());
-        cx().kernel().genunix().linked.0.lock().remove(&node.addr());
+        if !current::is_unchecked() {
+            cx().kernel().genunix().linked.0.lock().remove(&node.addr());
+        }
         object
     }
 }

@@ -10,11 +10,15 @@ use crate::mem::Mem;
 use crate::rule::Rule;
 
 pub(super) fn unix() -> Vec<Export> {
-    export! { ANY: bcopy, ovbcopy, bzero, bcmp, kcopy; }
+    leaves(export! { ANY: bcopy, ovbcopy, bzero, bcmp, kcopy; })
 }
 
 pub(super) fn genunix() -> Vec<Export> {
-    export! { ANY: memcpy, memmove, memset, memcmp, memchr; }
+    leaves(export! { ANY: memcpy, memmove, memset, memcmp, memchr; })
+}
+
+fn leaves(exports: Vec<Export>) -> Vec<Export> {
+    exports.into_iter().map(Export::leaf).collect()
 }
 
 /// The most bytes one copy can sensibly have.

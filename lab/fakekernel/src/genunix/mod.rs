@@ -5,6 +5,7 @@
 //! other crates need as well are methods of [`Genunix`], reached with [`Kernel::genunix`].
 
 mod atomics;
+mod bare;
 mod cache;
 mod console;
 mod cred;
@@ -17,12 +18,11 @@ mod list;
 mod memory;
 mod number;
 mod origin;
+mod plain;
 mod print;
 mod stream;
 mod string;
 mod user;
-
-use std::sync::Arc;
 
 pub use console::{Level, Message, Printer, To};
 pub use cred::{Cred, Privilege};
@@ -49,11 +49,11 @@ pub struct Genunix {
 }
 
 impl Genunix {
-    fn new() -> Self {
+    pub(crate) fn new(checks: bool) -> Self {
         Self {
-            memory: kmem::Memory::new(),
+            memory: kmem::Memory::new(checks),
             caches: cache::Caches::new(),
-            streams: stream::Streams::new(),
+            streams: stream::Streams::new(checks),
             hashes: hash::Hashes::new(),
             linked: list::Linked::default(),
             devices: ddi::Devices::new(),
@@ -65,15 +65,9 @@ impl Genunix {
     }
 }
 
-impl Kernel {
-    /// This host's services.
-    ///
-    /// # Panics
-    ///
-    /// When the process has no address range left for another host's heap.
-    pub fn genunix(&self) -> Arc<Genunix> {
-        self.state(Genunix::new)
-    }
+/// What a machine without checks binds a name to, when there is something plainer than the function of that name.
+pub(crate) fn plain(name: &str) -> Option<usize> {
+    plain::address(name)
 }
 
 /// Lists everything here with the host's kernel modules.

@@ -8,6 +8,7 @@ use object::elf;
 
 use crate::context::Contexts;
 use crate::gate::{self, Import, STUB_SIZE};
+use crate::genunix;
 use crate::kernel::{Kernel, Resolved};
 use crate::module::Module;
 use crate::module::elf::{ObjectFile, Place, Relocation, width};
@@ -173,7 +174,13 @@ impl Linker<'_> {
         }
         match self.kernel.resolve(symbol, dependencies) {
             Some(Resolved::Data(addr)) => addr,
-            Some(Resolved::Function(addr, contexts)) => self.stub(symbol, ordinal, addr, contexts),
+            Some(Resolved::Function(addr, contexts, leaf)) => {
+                let checks = self.kernel.machine().config().checks;
+                let plain = if checks { None } else { genunix::plain(symbol) };
+                let direct = !checks && (leaf || plain.is_some());
+                let addr = plain.unwrap_or(addr);
+                self.stub(symbol, ordinal, addr, contexts, direct)
+            }
             None => {
                 let hint = match self.kernel.exporter_of(symbol) {
                     Some(path) => format!(" (exported by {path}, which is not listed as a dependency)"),
@@ -185,7 +192,7 @@ impl Linker<'_> {
         }
     }
 
-    fn stub(&mut self, symbol: &str, ordinal: usize, addr: usize, contexts: Contexts) -> usize {
+    fn stub(&mut self, symbol: &str, ordinal: usize, addr: usize, contexts: Contexts, direct: bool) -> usize {
         let position = self.imports.len();
         let import = Arc::new(Import {
             addr,
@@ -196,6 +203,7 @@ impl Linker<'_> {
             module: OnceLock::new(),
             module_name: self.name.to_owned(),
             calls: AtomicU64::new(0),
+            direct,
         });
         let offset = self.text.place(16, STUB_SIZE, &gate::stub(&import));
         self.imports.push(import);

@@ -23,7 +23,7 @@ use crate::kernel::Kernel;
 use crate::rule::Rule;
 
 pub(crate) use link::Dependency;
-pub(crate) use window::{Window, in_window_range};
+pub(crate) use window::{Access, Window, in_window_range};
 
 /// A loaded kernel module of one host; cheap clone.
 #[derive(Clone)]
@@ -187,6 +187,11 @@ impl Module {
     pub fn calls_of(&self, import: &str) -> u64 {
         let found = self.0.imports.iter().find(|i| i.name == import);
         found.map_or(0, |i| i.calls.load(Ordering::Relaxed))
+    }
+
+    /// How often it called each function it imports, in the order of its symbol table.
+    pub fn calls(&self) -> Vec<(String, u64)> {
+        self.0.imports.iter().map(|i| (i.name.clone(), i.calls.load(Ordering::Relaxed))).collect()
     }
 
     /// Names of all functions it imports, in the order of its symbol table.

@@ -34,10 +34,9 @@ struct Known {
 }
 
 pub(super) fn exports() -> Vec<Export> {
-    export! {
-        ANY: mutex_init, mutex_enter, mutex_tryenter, mutex_exit;
-        ANY: mutex_destroy, mutex_owned;
-    }
+    let mut exports = export! { ANY: mutex_init, mutex_tryenter, mutex_destroy, mutex_owned; };
+    exports.extend(export! { ANY: mutex_enter, mutex_exit; }.into_iter().map(Export::leaf));
+    exports
 }
 
 /// The lock word. Modules give its address, so it is as good as they are: a wild pointer faults and is reported as theirs.

@@ -12,6 +12,7 @@ use crate::address::{Destination, LinkAddress};
 use crate::dls::Open;
 use crate::mac::OffloadCapability;
 use crate::message::{Message, Messages};
+use crate::timed::TimedLink;
 
 /// `HCK_IPV4_HDRCKSUM`, `HCK_FULLCKSUM`, `HW_LSO`
 const IP_HEADER: u32 = 0x1;
@@ -56,6 +57,11 @@ impl Stream {
     /// What the link is now.
     pub fn details(&self) -> LinkDetails {
         self.kernel.scope(|| self.open.link.details())
+    }
+
+    /// Measures the link: from now on, while the result lives, what comes up is counted and goes to no stream.
+    pub fn timed(&self) -> TimedLink {
+        TimedLink::new(&self.kernel, &self.open.link.mac)
     }
 
     /// Name of the link.

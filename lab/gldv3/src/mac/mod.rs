@@ -29,6 +29,7 @@ use crate::client::LinkState;
 use crate::dls::Link;
 use crate::plugin::MacType;
 use crate::state::Gldv3;
+use crate::timed::Counting;
 
 pub use capability::OffloadCapability;
 pub(crate) use notify::Note;
@@ -110,6 +111,8 @@ pub(crate) struct Mac {
     pub(crate) state: HostMutex<MacState>,
     /// The link made of it by `dls_devnet_create`.
     pub(crate) link: HostMutex<Option<Arc<Link>>>,
+    /// Somebody measures it: packets that come up end there.
+    pub(crate) counting: HostMutex<Option<Arc<Counting>>>,
     notes: notify::Notes,
     /// Threads of the driver inside an upcall.
     upcalls: AtomicU32,

@@ -151,6 +151,7 @@ fn build_as(
             groups: BTreeMap::new(),
         }),
         link: HostMutex::new(None),
+        counting: HostMutex::new(None),
         notes: Notes::new(),
         upcalls: AtomicU32::new(0),
         rings: OnceLock::new(),

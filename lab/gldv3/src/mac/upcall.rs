@@ -65,6 +65,10 @@ unsafe extern "C" fn mac_rx_ring(
 fn receive(cx: &Cx, mac: &Mac, ring: mac_ring_handle_t, generation: Option<u64>, chain: *mut mblk_t) {
     let genunix = cx.kernel().genunix();
     let messages = Messages { cx, genunix: &genunix };
+    if let Some(counting) = mac.counting.lock().clone() {
+        let (packets, bytes) = genunix.consume_chain(cx, chain);
+        return counting.received(packets, bytes);
+    }
     let received = messages.take(chain, "mac_rx");
     for message in &received {
         let kind = genunix.message_type(cx, message.raw());
@@ -105,6 +109,9 @@ unsafe extern "C" fn mac_tx_ring_update(handle: mac_handle_t, ring: mac_ring_han
 fn transmit_update(cx: &Cx, mac: &Mac, ring: Option<&Arc<Ring>>) {
     if mac.state.lock().disabled {
         return;
+    }
+    if let Some(counting) = mac.counting.lock().clone() {
+        counting.update();
     }
     let link = mac.link.lock().clone();
     let woken = link.is_none_or(|link| link.transmit.woken_up(ring));

@@ -222,7 +222,8 @@ impl HostRun {
             .with_context(|| format!("dladm create-part {}", self.link()))
     }
 
-    fn set_properties(&self) -> Result<()> {
+    /// Sets the link's properties, as an administrator would before opening it.
+    pub fn set_properties(&self) -> Result<()> {
         let link = self.link();
         self.properties.iter().try_for_each(|(id, value)| {
             lab_gldv3::set_property(&self.kernel, &link, id, value)

@@ -1,6 +1,6 @@
 //! Runs a scenario on a machine and reports what happened.
 
-mod host_run;
+pub(crate) mod host_run;
 mod objects;
 mod recording;
 mod steps;

@@ -203,7 +203,7 @@ fn partition(spec: &PartitionSpec) -> Partition {
 }
 
 /// A scenario's MTU is checked when it is read.
-fn mtu_of(bytes: u32) -> Mtu {
+pub(crate) fn mtu_of(bytes: u32) -> Mtu {
     match bytes {
         256 => Mtu::M256,
         512 => Mtu::M512,

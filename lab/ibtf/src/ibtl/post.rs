@@ -3,7 +3,7 @@
 use super::objects::{Channel, Destination};
 use super::{Device, Ibtl, hdl, out, resolve};
 use crate::status::*;
-use fabric::{Error, Lso, QKey, QpState, Qpn, RecvWr, SendOp, SendWr, Sge, UdDest};
+use fabric::{Error, FarSend, Lso, QKey, QpState, Qpn, RecvWr, SendOp, SendWr, Sge, UdDest};
 use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
 use illumos_sys_hdrs::{
     IBT_UD_SRV, IBT_WR_SEND_CKSUM, IBT_WR_SEND_IMMED, IBT_WR_SEND_INLINE, IBT_WR_SEND_SIGNAL,
@@ -27,7 +27,7 @@ unsafe extern "C" fn ibt_post_send(
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
-    if matches!(channel.qp.query().state, QpState::Reset | QpState::Init | QpState::Rtr) {
+    if matches!(channel.qp.state(), QpState::Reset | QpState::Init | QpState::Rtr) {
         return IBT_CHAN_STATE_INVALID;
     }
     check_count(&cx, num_wr);
@@ -36,7 +36,11 @@ unsafe extern "C" fn ibt_post_send(
     while done < num_wr {
         // SAFETY: the caller's array has `num_wr` requests.
         let wr = unsafe { crate::ptr::element(wr_list, done as usize) };
-        if let Err(e) = post_send_one(&cx, &ibtl, &channel, &wr) {
+        let posted = match post_far(&cx, &ibtl, &channel, &wr) {
+            Some(posted) => posted,
+            None => post_send_one(&cx, &ibtl, &channel, &wr),
+        };
+        if let Err(e) = posted {
             status = e;
             break;
         }
@@ -44,6 +48,33 @@ unsafe extern "C" fn ibt_post_send(
     }
     out!(posted, done);
     status
+}
+
+/// A plain datagram to a far end, in a machine that is measured; `None` if it is anything else.
+fn post_far(cx: &Cx, ibtl: &Ibtl, channel: &Channel, wr: &ibt_send_wr_t) -> Option<Result<(), ibt_status_t>> {
+    const PLAIN: u8 = IBT_WR_SEND_SIGNAL | IBT_WR_SEND_SOLICIT;
+    const MOST: usize = 4;
+    let plain = wr.wr_opcode == IBT_WRC_SEND
+        && wr.wr_trans == IBT_UD_SRV
+        && wr.wr_flags & !PLAIN == 0
+        && wr.wr_nds as usize <= MOST;
+    if !plain || cx.checks() {
+        return None;
+    }
+    let dest = resolve(cx, &ibtl.dests, plain_dest(wr).1)?;
+    let mut sgl = [Sge { va: 0, lkey: 0, len: 0 }; MOST];
+    for (n, sge) in sgl.iter_mut().take(wr.wr_nds as usize).enumerate() {
+        // SAFETY: the caller's list has `wr_nds` entries.
+        let piece = unsafe { crate::ptr::element(wr.wr_sgl, n) };
+        *sge = Sge { va: piece.ds_va, lkey: piece.ds_key, len: piece.ds_len };
+    }
+    let send = FarSend {
+        id: wr.wr_id,
+        signal: wr.wr_flags & IBT_WR_SEND_SIGNAL != 0,
+        ah: &dest.ah,
+        sgl: &sgl[..wr.wr_nds as usize],
+    };
+    channel.open.hca().post_far(&channel.qp, &send).map(|posted| posted.map_err(error))
 }
 
 fn check_count(cx: &Cx, num_wr: uint_t) {

@@ -66,7 +66,7 @@ impl Genunix {
         let owner = Owner::of(cx);
         let dblk = self.memory.alloc(DBLK, 64, Kind::Dblk, Fill::Uninitialised, Self::origin(cx, owner))?;
         let db = Db::new(dblk.start().as_ptr().cast());
-        let lender = origin::interned(cx.module_name());
+        let lender = if self.streams.books { origin::interned(cx.module_name()) } else { "" };
         let mb = self.finish(cx, db, base, size, Storage::Loan { lender, synchronous }, owner)?;
         db.set_frtn(frtn);
         Some(mb)
@@ -93,6 +93,9 @@ impl Genunix {
         mb.set_rptr(base);
         mb.set_wptr(base);
         mb.set_datap(db.raw());
+        if !self.streams.books {
+            return Some(mb);
+        }
         let mut table = self.streams.table.lock();
         table.messages.insert(mb.addr(), owner);
         table.data.insert(db.addr(), DataInfo { storage, sharers: 1, maker: owner });
@@ -105,7 +108,7 @@ impl Genunix {
     }
 }
 
-fn init_data(db: Db, base: *mut u8, size: usize) {
+pub(super) fn init_data(db: Db, base: *mut u8, size: usize) {
     db.set_frtn(ptr::null_mut());
     db.set_base(base);
     db.set_lim(base.wrapping_add(size));

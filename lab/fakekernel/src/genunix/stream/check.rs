@@ -14,6 +14,9 @@ impl Genunix {
     /// Looks at every block of a chain (`b_next` and `b_cont`): live, owned by `by`, pointers inside the buffer, reference count
     /// that of the blocks sharing it, no cycle. `at` names the crossing in reports, e.g. "mac_rx".
     pub fn mblk_check(&self, cx: &Cx, chain: *mut mblk_t, by: Owner, at: &str) {
+        if !self.streams.books {
+            return;
+        }
         let mut seen = BTreeSet::new();
         let mut message = chain;
         while !message.is_null() {
@@ -31,6 +34,9 @@ impl Genunix {
 
     /// As [`Genunix::mblk_check`]; then the chain belongs to `to`.
     pub fn hand_over(&self, cx: &Cx, chain: *mut mblk_t, from: Owner, to: Owner, at: &str) {
+        if !self.streams.books {
+            return;
+        }
         self.mblk_check(cx, chain, from, at);
         let mut table = self.streams.table.lock();
         let mut message = chain;
@@ -48,6 +54,9 @@ impl Genunix {
 
     /// The message must be `by`'s to touch.
     pub(super) fn check_owner(&self, cx: &Cx, mb: Mb, by: Owner, at: &str) {
+        if !self.streams.books {
+            return;
+        }
         let owner = self.streams.table.lock().messages.get(&mb.addr()).copied();
         if owner != Some(by) {
             let owner = owner.map_or_else(|| "nobody".to_owned(), |owner| owner.to_string());
@@ -88,6 +97,6 @@ impl Genunix {
 
     /// Whether an address lies in heap memory that nobody holds.
     pub(super) fn is_freed(&self, addr: usize) -> bool {
-        self.memory.is_heap(addr) && self.allocation_at(addr).is_none()
+        self.streams.books && self.memory.is_heap(addr) && self.allocation_at(addr).is_none()
     }
 }

@@ -5,6 +5,7 @@ use std::ffi::c_char;
 use illumos_sys_hdrs::{frtn_t, mblk_t};
 
 use super::block::{Db, Mb};
+use super::classes::DBLK;
 use super::{Owner, Storage};
 use crate::context::Ctx;
 use crate::cx::{Cx, cx};
@@ -33,8 +34,11 @@ struct Routine {
 unsafe impl Send for Routine {}
 
 impl Genunix {
-    /// Frees one block on behalf of `by`.
+    /// Frees one block on behalf of `by`. A machine without checks runs every free routine at once, `esballoc`'s too.
     pub(super) fn free_block(&self, cx: &Cx, mp: *mut mblk_t, by: Owner) {
+        if !self.streams.books {
+            return self.free_unbooked(cx, Mb::new(mp));
+        }
         let Some(mb) = self.live_message(cx, mp, "freeb") else { return };
         self.check_owner(cx, mb, by, "freeb");
         cx.check(mb.next().is_null() && mb.prev().is_null(), Rule::BadMessageFree, || {
@@ -54,6 +58,23 @@ impl Genunix {
             Some(true) => self.last_free(cx, db, by),
             Some(false) => {}
         }
+    }
+
+    /// As [`Self::free_block`], by what the blocks themselves say.
+    fn free_unbooked(&self, cx: &Cx, mb: Mb) {
+        let db = mb.data();
+        self.forget_message(cx, mb, Owner::Framework);
+        if db.release() != Some(true) {
+            return;
+        }
+        if !db.frtn().is_null() {
+            if let Some(routine) = self.routine(cx, db) {
+                run(cx, routine);
+            }
+        } else if db.base().addr() != db.addr() + DBLK {
+            self.free_data(cx, db.base().addr(), Owner::Framework);
+        }
+        self.free_data(cx, db.addr(), Owner::Framework);
     }
 
     /// Frees a message on behalf of `by`.
@@ -92,7 +113,9 @@ impl Genunix {
     }
 
     fn forget_message(&self, cx: &Cx, mb: Mb, by: Owner) {
-        self.streams.table.lock().messages.remove(&mb.addr());
+        if self.streams.books {
+            self.streams.table.lock().messages.remove(&mb.addr());
+        }
         if let Err(fault) = self.memory.free(mb.addr(), None, Kind::Mblk, Self::origin(cx, by)) {
             kmem::report(cx, &format!("mblk {:#x}", mb.addr()), &fault);
         }

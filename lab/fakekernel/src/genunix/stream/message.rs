@@ -116,6 +116,24 @@ impl Genunix {
         self.free_chain(cx, mp, Owner::Framework);
     }
 
+    /// Frees a chain that a module gave; how many messages, and bytes in their first blocks.
+    pub fn consume_chain(&self, cx: &Cx, chain: *mut mblk_t) -> (u64, u64) {
+        self.hand_over(cx, chain, Owner::of(cx), Owner::Framework, "mac_rx");
+        let (mut packets, mut bytes) = (0, 0);
+        let mut next = chain;
+        while let Some(mb) =
+            (!next.is_null()).then(|| self.live_message(cx, next, "counting a chain")).flatten()
+        {
+            let this = next;
+            next = mb.next();
+            mb.set_next(ptr::null_mut());
+            packets += 1;
+            bytes += mb.len() as u64;
+            self.free_message(cx, this, Owner::Framework);
+        }
+        (packets, bytes)
+    }
+
     /// `copymsg` of any live message; the copy is the framework's. Null when a fault is injected.
     pub fn copymsg(&self, cx: &Cx, mp: *mut mblk_t) -> *mut mblk_t {
         self.copy_message(cx, mp, Owner::Framework)
@@ -133,6 +151,9 @@ impl Genunix {
 
     /// A picture of the shared blocks of a chain, to be compared when it comes back (rule 22).
     pub fn shared_snapshot(&self, cx: &Cx, chain: *mut mblk_t) -> SharedSnapshot {
+        if !self.streams.books {
+            return SharedSnapshot::default();
+        }
         let mut blocks = Vec::new();
         let mut message = chain;
         while !message.is_null() {

@@ -9,6 +9,7 @@ mod free;
 mod ioctl;
 mod message;
 mod offload;
+mod plain;
 mod shape;
 mod share;
 mod sum;
@@ -31,6 +32,7 @@ use crate::kernel::Kernel;
 use crate::rule::Rule;
 
 pub use message::{Chain, Checksums, SharedSnapshot};
+pub(super) use plain::{free_plainly, lend_plainly, make_plainly};
 
 pub(super) fn exports() -> Vec<Export> {
     [
@@ -63,9 +65,10 @@ impl Owner {
         Self::Module(super::origin::interned(name))
     }
 
-    /// Whoever made the call being served.
+    /// Whoever made the call being served; in a machine without checks everything is the framework's.
     pub fn of(cx: &Cx) -> Self {
-        cx.module().map_or(Self::Framework, |module| Self::module(module.name()))
+        let module = cx.module().filter(|_| cx.thread().machine().config().checks);
+        module.map_or(Self::Framework, |module| Self::module(module.name()))
     }
 }
 
@@ -120,11 +123,13 @@ struct Table {
 pub(crate) struct Streams {
     table: HostMutex<Table>,
     ioctls: ioctl::Ioctls,
+    /// Whether the table is kept; a machine without checks tells everything from the blocks.
+    books: bool,
 }
 
 impl Streams {
-    pub(super) fn new() -> Self {
-        Self { table: HostMutex::new(Table::default()), ioctls: ioctl::Ioctls::new() }
+    pub(super) fn new(checks: bool) -> Self {
+        Self { table: HostMutex::new(Table::default()), ioctls: ioctl::Ioctls::new(), books: checks }
     }
 
     /// What a module owns or has lent, for the report of its unload.
@@ -170,7 +175,7 @@ impl Genunix {
 
     /// The live message block at `mp`; breaks rule 20 when there is none.
     fn live_message(&self, cx: &Cx, mp: *mut mblk_t, doing: &str) -> Option<Mb> {
-        if self.memory.kind(mp.addr()) == Some(Kind::Mblk) {
+        if self.memory.holds(mp.addr(), Kind::Mblk) {
             return Some(Mb::new(mp));
         }
         let why = self.memory.explain(cx.kernel(), mp.addr());
@@ -181,7 +186,7 @@ impl Genunix {
     /// The live data block of a message block; breaks rule 20 when there is none.
     fn live_data(&self, cx: &Cx, mb: Mb, doing: &str) -> Option<Db> {
         let raw: *mut dblk_t = mb.datap();
-        if self.memory.kind(raw.addr()) == Some(Kind::Dblk) {
+        if self.memory.holds(raw.addr(), Kind::Dblk) {
             return Some(Db::new(raw));
         }
         let why = self.memory.explain(cx.kernel(), raw.addr());

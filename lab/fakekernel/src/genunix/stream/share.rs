@@ -35,6 +35,9 @@ impl Genunix {
         new.set_band(mb.band());
         new.set_flag(mb.flag());
         new.set_datap(db.raw());
+        if !self.streams.books {
+            return Some(new);
+        }
         let mut table = self.streams.table.lock();
         table.messages.insert(new.addr(), owner);
         if let Some(info) = table.data.get_mut(&db.addr()) {

@@ -1,0 +1,210 @@
+//! What the drivers are measured on: a machine without checks, each driver on a host of its own, and behind each adapter's port a
+//! far end in the switch's place.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use fabric::{FarEnd, Gid, Guid, HcaConfig, Lid, NearEnd, PKey, QKey, Qpn};
+use fakekernel::{Machine, Nanos};
+use lab_gldv3::{LinkAddress, LinkState, Stream, TimedLink};
+use lab_ibtf::BareLoop;
+
+use super::Driver;
+use crate::report::SmKind;
+use crate::run::host_run::HostRun;
+use crate::run::world::World;
+use crate::run::{Objects, Options};
+use crate::scenario::{ModuleOverride, Scenario, parse};
+
+/// Node GUID of the adapter whose ports are the peers'; a port's is its node's and its number.
+const PEERS: u64 = 0x0002_c903_0010_0000;
+/// Ports of that adapter, each with a GID and a LID: as many as one can have.
+const PORTS: u8 = 254;
+/// Queue pair of the first peer at each port.
+const FIRST_QPN: u32 = 0x1000;
+/// The IPoIB broadcast group's, as the embedded subnet manager makes it.
+const QKEY: QKey = QKey(0x0b1b);
+/// How long a link may take to come up.
+const PATIENCE: Nanos = Nanos::from_secs(30);
+
+/// See the module's documentation.
+pub struct Bed {
+    pub machine: Machine,
+    pub world: World,
+    pub subjects: Vec<Subject>,
+    peers: Vec<Peer>,
+}
+
+/// A driver with its started link.
+pub struct Subject {
+    pub driver: Driver,
+    pub link: TimedLink,
+    pub far: Arc<FarEnd>,
+    pub near: NearEnd,
+    pub lid: Lid,
+    own: LinkAddress,
+    /// Kernel memory in use before the driver was loaded, and once its link was up.
+    pub memory: (usize, usize),
+    pub host: HostRun,
+    // Last: closing it stops the driver.
+    pub stream: Stream,
+}
+
+/// A port that peers are at.
+#[derive(Clone, Copy)]
+struct Peer {
+    gid: Gid,
+    lid: Lid,
+}
+
+impl Bed {
+    /// Everything, with every link up. On a thread of the machine.
+    pub fn build(machine: &Machine, drivers: &[Driver], options: &Options, mtu: u32) -> Result<Self> {
+        let scenario = scenario(drivers, mtu)?;
+        let options = Options { modules: overrides(drivers), ..options.clone() };
+        let objects = Objects::find(&scenario, &options)?;
+        let world = World::build(machine, &scenario, objects, options.seed, None, SmKind::Embedded)?;
+        let mut bed = Self { machine: machine.clone(), world, subjects: Vec::new(), peers: Vec::new() };
+        bed.add_peers(mtu)?;
+        for driver in drivers {
+            let subject = bed.subject(driver)?;
+            bed.subjects.push(subject);
+        }
+        Ok(bed)
+    }
+
+    fn add_peers(&mut self, mtu: u32) -> Result<()> {
+        let kernel = self.machine.add_host("peers");
+        lab_ibtf::provide(&kernel);
+        let mut config = HcaConfig::new(Guid(PEERS), PORTS);
+        for port in &mut config.ports {
+            port.mtu = crate::run::world::mtu_of(mtu);
+        }
+        let hca = self.world.infiniband.add_hca(&kernel, config)?;
+        let deadline = self.machine.now() + PATIENCE;
+        loop {
+            let ports = hca.query_ports()?;
+            if ports.iter().all(|port| port.lid != Lid::NONE && port.state == fabric::PortState::Active) {
+                self.peers = ports.iter().map(|port| Peer { gid: port.gids[0], lid: port.lid }).collect();
+                return Ok(());
+            }
+            ensure!(self.machine.now() < deadline, "the subnet manager does not bring the peers' ports up");
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+    }
+
+    fn subject(&mut self, driver: &Driver) -> Result<Subject> {
+        let at = self.world.hosts.iter().position(|host| host.name == driver.name);
+        let mut host = self.world.hosts.remove(at.ok_or_else(|| anyhow!("no host {}", driver.name))?);
+        let before = host.kernel.genunix().heap_use().0;
+        host.make_link()?;
+        host.set_properties()?;
+        let stream = Stream::open(&host.kernel, &host.link())
+            .map_err(|errno| anyhow!("open {} on {}: {errno}", host.link(), host.name))?;
+        stream.bind(0x0800).map_err(|errno| anyhow!("bind: {errno}"))?;
+        self.wait_until_up(&host)?;
+        let details = stream.details();
+        let fabric = self.world.infiniband.fabric();
+        let far = FarEnd::new(self.peers.iter().map(|peer| peer.lid));
+        ensure!(fabric.set_far_end(host.port, far.clone()), "no port {}", host.port);
+        let near = fabric.near_end(host.port).context("the port was there a moment ago")?;
+        let lid = fabric.hca(host.adapter()).context("no adapter")?.query_ports()?[0].lid;
+        fakekernel::idle();
+        let memory = (before, host.kernel.genunix().heap_use().0);
+        let link = stream.timed();
+        Ok(Subject {
+            driver: driver.clone(),
+            link,
+            far,
+            near,
+            lid,
+            own: details.address,
+            memory,
+            host,
+            stream,
+        })
+    }
+
+    fn wait_until_up(&self, host: &HostRun) -> Result<()> {
+        let deadline = self.machine.now() + PATIENCE;
+        let up = || {
+            let links = lab_gldv3::links(&host.kernel);
+            links.iter().any(|link| link.name == host.link() && link.state == LinkState::Up)
+        };
+        while !up() {
+            ensure!(
+                self.machine.now() < deadline,
+                "the link of {} does not come up: {}",
+                host.name,
+                host.examine()
+            );
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// The bare loop, on the adapter of a subject.
+    pub fn bare_loop(&self, subject: &Subject) -> Result<BareLoop> {
+        let hca = self.world.infiniband.fabric().hca(subject.host.adapter()).context("no adapter")?;
+        let host = &subject.host;
+        let made = host
+            .kernel
+            .scope(|| BareLoop::new(&host.kernel, &hca, host.port, subject.far.clone(), self.peers[0].lid));
+        Ok(made?)
+    }
+
+    /// The link address of a peer: ports in turn, queue pairs within them.
+    pub fn address(&self, n: usize) -> LinkAddress {
+        let peer = self.peers[n % self.peers.len()];
+        let qpn = FIRST_QPN + (n / self.peers.len()) as u32;
+        let mut bytes = [0; 20];
+        bytes[1..4].copy_from_slice(&qpn.to_be_bytes()[1..]);
+        bytes[4..12].copy_from_slice(&peer.gid.prefix.to_be_bytes());
+        bytes[12..].copy_from_slice(&peer.gid.guid.to_be_bytes());
+        LinkAddress(bytes)
+    }
+
+    /// A datagram from a peer to a subject.
+    pub fn datagram<'a>(&self, subject: &Subject, from: usize, payload: &'a [u8]) -> fabric::Datagram<'a> {
+        let peer = self.peers[from % self.peers.len()];
+        fabric::Datagram {
+            dlid: subject.lid,
+            slid: peer.lid,
+            dest: subject.qpn(),
+            source: Qpn::truncate(FIRST_QPN + (from / self.peers.len()) as u32),
+            pkey: PKey(0xffff),
+            qkey: QKEY,
+            grh: None,
+            payload,
+        }
+    }
+}
+
+impl Subject {
+    fn qpn(&self) -> Qpn {
+        let [_, a, b, c, ..] = self.own.0;
+        Qpn::truncate(u32::from_be_bytes([0, a, b, c]))
+    }
+}
+
+fn overrides(drivers: &[Driver]) -> Vec<ModuleOverride> {
+    drivers.iter().flat_map(|driver| driver.objects.clone()).collect()
+}
+
+/// One host for each driver; what a host's addresses are does not matter, nobody resolves them.
+fn scenario(drivers: &[Driver], mtu: u32) -> Result<Scenario> {
+    let mut text =
+        format!("name = \"bench\"\n[fabric]\nmtu = {mtu}\n[[partition]]\npkey = 0xffff\nmtu = {mtu}\n");
+    for (n, driver) in drivers.iter().enumerate() {
+        let properties = if driver.foreign { "properties = { linkmode = \"ud\" }\n" } else { "" };
+        text += &format!(
+            "[[host]]\nname = \"{}\"\ndriver = \"{}\"\naddresses = [\"192.168.76.{}/24\"]\n{properties}",
+            driver.name,
+            driver.module,
+            n + 1
+        );
+    }
+    text += "[[step]]\nattach = {}\n";
+    Ok(parse(Path::new("bench"), &text)?)
+}

@@ -1,0 +1,221 @@
+//! What a packet costs: drivers side by side on a machine without checks, counted at the receiver.
+
+mod bed;
+mod calls;
+mod plot;
+pub mod report;
+mod rows;
+pub mod sa;
+mod targets;
+mod traffic;
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use fakekernel::{Config, Machine};
+
+use crate::run::Options;
+use crate::scenario::ModuleOverride;
+use bed::Bed;
+use report::{Fact, Primitive, Report};
+
+/// A driver to be measured.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    /// What it is called in the table; also its host's name.
+    pub name: String,
+    /// `ibd` or `ibp`.
+    pub module: &'static str,
+    /// Not ours: its objects are somewhere else, and it is told to use datagrams.
+    pub foreign: bool,
+    pub objects: Vec<ModuleOverride>,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    pub seed: u64,
+    pub proto: PathBuf,
+    pub peer: Option<PathBuf>,
+    /// Packets of a measurement.
+    pub packets: u64,
+    /// How often each is repeated, the drivers in turn.
+    pub rounds: u32,
+    /// Of the subnet, in bytes.
+    pub mtu: u32,
+    /// Loads with more addresses are left out.
+    pub most_addresses: usize,
+    /// Of the rows with a subnet administrator that takes its time.
+    pub sa_delay: Duration,
+    /// Who says that it takes so long.
+    pub sa_delay_source: String,
+}
+
+impl Driver {
+    fn ours() -> Self {
+        Self { name: "ours".into(), module: "ibd", foreign: false, objects: Vec::new() }
+    }
+
+    /// A directory with `mac_ib` and `ibp` (or `ibd`), as a gate builds them, or the driver's own file beside its plugin.
+    ///
+    /// # Errors
+    ///
+    /// What is not there.
+    pub fn at(path: &Path) -> Result<Self> {
+        let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+        let named = ["ibp", "ibd"]
+            .into_iter()
+            .find(|name| if path.is_dir() { path.join(name).is_file() } else { path.ends_with(name) });
+        let Some(module) = named else { bail!("{}: neither `ibp` nor `ibd` is there", path.display()) };
+        let objects = ["mac_ib", module].map(|name| {
+            let file = directory.join(name);
+            if file.is_file() { Ok((name, file)) } else { Err(anyhow!("{}: no such object", file.display())) }
+        });
+        let mut found = Vec::new();
+        for object in objects {
+            let (name, path) = object?;
+            found.push(ModuleOverride { host: "peer".into(), name: name.into(), path });
+        }
+        Ok(Self { name: "peer".into(), module, foreign: true, objects: found })
+    }
+}
+
+impl Bench {
+    /// Measures everything there is; `progress` hears of each line of the table as it is found.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, or what went wrong on the way.
+    pub fn run(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
+        let mut drivers = vec![Driver::ours()];
+        match &self.peer {
+            Some(path) => drivers.push(Driver::at(path)?),
+            None => progress("PEER not given: our driver, the bare loop and the lab's own primitives"),
+        }
+        progress(&format!("seed {}, {}", self.seed, about_machine()));
+        let machine = Machine::new(Config::timed(self.seed));
+        let (inner, bench) = (machine.clone(), self.clone());
+        let (sender, receiver) = mpsc::channel();
+        let outcome = std::thread::scope(|scope| {
+            let running =
+                scope.spawn(move || machine.run(move || bench.on_machine(&inner, &drivers, &sender)));
+            // Ends when the machine's first thread has dropped its end, or a halt has taken the thread away.
+            while let Some(line) = next(&receiver, || running.is_finished()) {
+                progress(&line);
+            }
+            running.join()
+        });
+        let outcome = outcome.map_err(|_| anyhow!("the bench panicked"))?;
+        outcome.map_err(|halt| anyhow!("{halt}"))?
+    }
+
+    /// The rows that depend on how long the subnet administrator takes.
+    fn with_slow_sa(&self, bed: &Bed, report: &mut Report, say: &impl Fn(String)) -> Result<()> {
+        let delay = self.sa_delay;
+        say(format!("SA delay {} us: {}", delay.as_micros(), self.sa_delay_source));
+        report.sa_delay = format!("{} us: {}", delay.as_micros(), self.sa_delay_source);
+        bed.delay_sa(delay)?;
+        if self.most_addresses >= 10_000 {
+            let load = traffic::Load {
+                way: traffic::Way::Transmit,
+                addresses: 10_000,
+                flows: 1,
+                len: 64,
+                chain: 16,
+            };
+            measure_row(bed, self, load, delay.as_nanos() as u64, report, say);
+        }
+        for subject in &bed.subjects {
+            if !subject.driver.foreign {
+                report.facts.push(sa::rejoin(bed, subject, delay)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_machine(&self, machine: &Machine, drivers: &[Driver], progress: &Sender<String>) -> Result<Report> {
+        // Whoever listens does so until this ends.
+        let say = |line: String| drop(progress.send(line));
+        let options = Options::new(self.seed, self.proto.clone());
+        let bed = Bed::build(machine, drivers, &options, self.mtu)?;
+        let mut report = Report { seed: self.seed, machine: about_machine(), ..Report::default() };
+        for subject in &bed.subjects {
+            let (before, after) = subject.memory;
+            report.facts.push(Fact {
+                what: "kernel memory of a link at rest".into(),
+                driver: subject.driver.name.clone(),
+                value: (after - before) as f64 / f64::from(1 << 20),
+                unit: "MiB".into(),
+            });
+        }
+        calibrate(&bed, self, &mut report, &say)?;
+        say(report::HEAD.into());
+        for load in rows::loads(self) {
+            measure_row(&bed, self, load, 0, &mut report, &say);
+        }
+        self.with_slow_sa(&bed, &mut report, &say)?;
+        for fact in &report.facts {
+            say(format!("{}: {} {:.2} {}", fact.what, fact.driver, fact.value, fact.unit));
+        }
+        report.targets = targets::judge(&report, drivers, self.mtu, self.sa_delay.as_nanos() as u64);
+        report.targets.iter().for_each(|target| say(target.line()));
+        Ok(report)
+    }
+}
+
+/// Figures of the lab itself, which both drivers pay alike, and of a loop without a driver.
+fn calibrate(bed: &Bed, bench: &Bench, report: &mut Report, say: &impl Fn(String)) -> Result<()> {
+    let subject = &bed.subjects[0];
+    for (name, ns) in subject.host.kernel.primitive_costs() {
+        say(format!("calibration: {name}: {ns:.1} ns"));
+        report.calibration.push(Primitive { name: name.into(), ns });
+    }
+    for len in [64, bench.mtu as usize - 4] {
+        let bare = traffic::bare(bed, subject, len, bench)?;
+        say(format!(
+            "bare loop, copy and post without a driver: {len} bytes: {:.1} ns, {} sent, {} lost",
+            bare.ns_per_packet,
+            bare.sent,
+            bare.sent - bare.arrived
+        ));
+        report.bare.push(bare);
+    }
+    Ok(())
+}
+
+fn measure_row(
+    bed: &Bed,
+    bench: &Bench,
+    load: traffic::Load,
+    delay_ns: u64,
+    report: &mut Report,
+    say: &impl Fn(String),
+) {
+    for row in rows::row(bed, bench, load, delay_ns) {
+        say(report::line(&row));
+        report.rows.push(row);
+    }
+}
+
+/// The next line, or `None` once the run is over and everything it said was heard.
+fn next(lines: &Receiver<String>, over: impl Fn() -> bool) -> Option<String> {
+    loop {
+        match lines.recv_timeout(Duration::from_millis(100)) {
+            Ok(line) => return Some(line),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if over() => return lines.try_recv().ok(),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Processor and kernel this runs on, as far as they can be read.
+fn about_machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{processors} x {}, Linux {}", model.unwrap_or("?"), kernel.trim())
+}

@@ -1,0 +1,132 @@
+//! What was found: a table for people, JSON for programs.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::rows::Row;
+use super::traffic::Way;
+
+/// Everything a run found.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    pub seed: u64,
+    pub machine: String,
+    /// How instructions were counted, or why they were not.
+    pub instructions: String,
+    pub calibration: Vec<Primitive>,
+    /// A copy and a post, with no driver around them.
+    pub bare: Vec<Bare>,
+    /// How long the subnet administrator of the rows with a delay takes, and who says so.
+    pub sa_delay: String,
+    pub rows: Vec<Row>,
+    pub facts: Vec<Fact>,
+    pub targets: Vec<Target>,
+}
+
+/// Something of the lab's own that every driver pays for alike.
+#[derive(Debug, Serialize)]
+pub struct Primitive {
+    pub name: String,
+    pub ns: f64,
+}
+
+/// The bare loop.
+#[derive(Debug, Serialize)]
+pub struct Bare {
+    /// Bytes of an IP packet.
+    pub len: usize,
+    pub ns_per_packet: f64,
+    pub sent: u64,
+    /// Counted at the far end.
+    pub arrived: u64,
+}
+
+/// One more figure.
+#[derive(Debug, Serialize)]
+pub struct Fact {
+    pub what: String,
+    pub driver: String,
+    pub value: f64,
+    pub unit: String,
+}
+
+/// What was to be reached.
+#[derive(Debug, Serialize)]
+pub struct Target {
+    pub what: String,
+    pub wanted: String,
+    pub figure: String,
+    /// `None`: not measured.
+    pub met: Option<bool>,
+}
+
+impl Report {
+    /// The rows of one load, found by their driver.
+    pub fn row(
+        &self,
+        driver: &str,
+        way: Way,
+        addresses: usize,
+        len: usize,
+        sa_delay_ns: u64,
+    ) -> Option<&Row> {
+        self.rows.iter().find(|row| {
+            row.driver == driver
+                && row.load.way == way
+                && row.load.addresses == addresses
+                && row.load.flows == 1
+                && row.load.len == len
+                && row.load.chain > 1
+                && row.sa_delay_ns == sa_delay_ns
+        })
+    }
+
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        let file = directory.join("bench.json");
+        let text = serde_json::to_string_pretty(self)?;
+        std::fs::write(&file, text).with_context(|| file.display().to_string())?;
+        super::plot::write(self, directory)
+    }
+}
+
+pub const HEAD: &str = "driver  way       bytes  addresses  flows  chain  SA us   ns/pkt      pkt/s      sent      lost  \
+                        locks atomics  kmem  mblk   dma   hca other";
+
+/// A row as a line below [`HEAD`].
+pub fn line(row: &Row) -> String {
+    let way = match row.load.way {
+        Way::Transmit => "transmit",
+        Way::Receive => "receive",
+    };
+    let mut line = format!(
+        "{:<6}  {way:<8} {:>6} {:>10} {:>6} {:>6} {:>6} {:>8.1} {:>10.0} {:>9} {:>9}  ",
+        row.driver,
+        row.load.len,
+        row.load.addresses,
+        row.load.flows,
+        row.load.chain,
+        row.sa_delay_ns / 1000,
+        row.ns_per_packet,
+        row.packets_per_second,
+        row.sent,
+        row.lost,
+    );
+    let calls = &row.calls;
+    let figures = [
+        calls.locks,
+        calls.atomics,
+        calls.memory,
+        calls.messages,
+        calls.mappings,
+        calls.adapter,
+        calls.other,
+    ];
+    for figure in figures {
+        // A string takes whatever is written to it.
+        let _ = write!(line, "{figure:>6.2}");
+    }
+    line
+}

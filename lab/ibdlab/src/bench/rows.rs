@@ -1,0 +1,114 @@
+//! What is measured: each row for each driver, the drivers in turn.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Bench;
+use super::bed::{Bed, Subject};
+use super::calls::Calls;
+use super::traffic::{BURST, Load, Measured, Way, measure, measure_from};
+
+/// Largest number of addresses measured.
+const MOST: usize = 65_536;
+
+/// A line of the table: one driver under one load.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub driver: String,
+    #[serde(flatten)]
+    pub load: Load,
+    /// How long the subnet administrator takes to answer, nanoseconds.
+    pub sa_delay_ns: u64,
+    pub sent: u64,
+    /// Counted at the far end for transmit, at the MAC client for receive; all rounds.
+    pub arrived: u64,
+    pub lost: u64,
+    /// Of the best round, waiting included.
+    pub ns_per_packet: f64,
+    /// The same of every round.
+    pub rounds_ns: Vec<f64>,
+    pub packets_per_second: f64,
+    /// Kernel calls per packet.
+    pub calls: Calls,
+    /// The same by name: those made for one packet in a thousand or more.
+    pub calls_by_name: BTreeMap<String, f64>,
+}
+
+/// The loads, smallest first.
+pub fn loads(bench: &Bench) -> Vec<Load> {
+    let mut loads = Vec::new();
+    for way in [Way::Transmit, Way::Receive] {
+        for len in [64, bench.mtu as usize - 4] {
+            for addresses in [1, 256, 10_000, MOST] {
+                loads.push(Load { way, addresses, flows: 1, len, chain: 16 });
+            }
+        }
+        loads.push(Load { way, addresses: 1, flows: 10_000, len: 64, chain: 16 });
+    }
+    loads.push(Load { way: Way::Transmit, addresses: 1, flows: 1, len: 64, chain: 1 });
+    loads.retain(|load| load.addresses <= bench.most_addresses);
+    loads
+}
+
+/// Every driver under one load.
+pub fn row(bed: &Bed, bench: &Bench, load: Load, sa_delay_ns: u64) -> Vec<Row> {
+    let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); bed.subjects.len()];
+    for subject in &bed.subjects {
+        warm_up(bed, subject, load);
+    }
+    for _ in 0..bench.rounds {
+        for (subject, measured) in bed.subjects.iter().zip(&mut rounds) {
+            let packets = budget(bench, measured);
+            measured.push(measure(bed, subject, load, packets));
+        }
+    }
+    let named = bed.subjects.iter().zip(rounds);
+    named.map(|(subject, rounds)| Row::new(subject.driver.name.clone(), load, sa_delay_ns, &rounds)).collect()
+}
+
+/// Paths are found and caches filled, as far as that is done in a few seconds.
+fn warm_up(bed: &Bed, subject: &Subject, load: Load) {
+    const LONGEST: Duration = Duration::from_secs(4);
+    const STEP: usize = 1024;
+    let mut spent = Duration::ZERO;
+    let needed = if load.way == Way::Transmit { load.addresses } else { 1 };
+    for first in (0..needed).step_by(STEP) {
+        let measured = measure_from(bed, subject, Load { chain: 1, ..load }, STEP as u64, first);
+        spent += measured.work;
+        if spent > LONGEST {
+            return;
+        }
+    }
+}
+
+/// As many packets as asked for, unless the round before says that this takes too long.
+fn budget(bench: &Bench, before: &[Measured]) -> u64 {
+    const LONGEST_NS: f64 = 1e9;
+    let Some(last) = before.last() else { return bench.packets.min(4 * BURST as u64) };
+    let fits = LONGEST_NS * last.arrived.max(1) as f64 / (last.work.as_nanos() as f64).max(1.0);
+    bench.packets.min(fits as u64).max(BURST as u64)
+}
+
+impl Row {
+    fn new(driver: String, load: Load, sa_delay_ns: u64, rounds: &[Measured]) -> Self {
+        let (sent, arrived) = rounds.iter().fold((0, 0), |(s, a), m| (s + m.sent, a + m.arrived));
+        let rounds_ns: Vec<f64> = rounds.iter().map(Measured::ns_per_packet).collect();
+        let ns_per_packet = rounds_ns.iter().copied().fold(f64::INFINITY, f64::min);
+        let last = rounds.last().cloned().unwrap_or_default();
+        Self {
+            driver,
+            load,
+            sa_delay_ns,
+            sent,
+            arrived,
+            lost: sent.saturating_sub(arrived),
+            ns_per_packet,
+            rounds_ns,
+            packets_per_second: 1e9 / ns_per_packet,
+            calls: last.calls.per(last.arrived),
+            calls_by_name: last.by_name(),
+        }
+    }
+}

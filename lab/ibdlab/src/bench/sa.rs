@@ -1,0 +1,145 @@
+//! The subnet administrator: how long a real one takes to answer, and how the drivers fare with one that takes so long.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use fakekernel::Nanos;
+use lab_gldv3::LinkAddress;
+use opensm::{Adapter, OpenSm, Tools, Topology};
+use sm::fault::FaultAction;
+use sm::records::{PathRecord, path_mask};
+use sm::{Attribute, Fault, Gid, Guid, Mad, Method, PKey, Partition, SaMad};
+
+use super::bed::{Bed, Subject};
+use super::report::Fact;
+use super::traffic::Clock;
+
+/// Ports on the measured subnet, and questions asked.
+const PORTS: u64 = 2;
+const QUESTIONS: usize = 200;
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Groups that are joined again.
+const GROUPS: usize = 1_000;
+
+/// The median time a real OpenSM on ibsim takes to answer a path query, over a private subnet that ends with this call.
+///
+/// # Errors
+///
+/// What is missing, or what did not come up.
+pub fn measure_opensm() -> Result<Duration> {
+    let port = |n: u64| Guid(0x0002_c903_0000_1001 + n * 0x10);
+    let adapters =
+        (0..PORTS).map(|n| Adapter { name: format!("host{n}"), node: Guid(port(n).0 - 1), port: port(n) });
+    let sm = OpenSm::start(Tools::find()?, Topology::new(adapters)?, &[Partition::default_open()])?;
+    let (sender, answers) = channel();
+    let sender = Mutex::new(sender);
+    sm.set_sink(Some(std::sync::Arc::new(move |_, mad| {
+        // Whoever asked may have given up.
+        let _ = sender.lock().map(|sender| sender.send(mad));
+    })));
+    let manager = sm.snapshot()?.ports.get(&port(0)).context("the first port")?.info.master_sm_lid;
+    let record = PathRecord {
+        sgid: Gid::of_port(Gid::DEFAULT_PREFIX, port(0)),
+        dgid: Gid::of_port(Gid::DEFAULT_PREFIX, port(1)),
+        p_key: PKey::DEFAULT_FULL,
+        numb_path: 1,
+        reversible: true,
+        ..PathRecord::default()
+    };
+    let mask =
+        path_mask::SGID | path_mask::DGID | path_mask::P_KEY | path_mask::NUMB_PATH | path_mask::REVERSIBLE;
+    let mut times = Vec::new();
+    for transaction in 1..=QUESTIONS as u64 {
+        let question = SaMad::request(Method::GET, Attribute::PATH_RECORD, 0, mask).with_record(&record);
+        let begun = Instant::now();
+        sm.send(port(0), manager, &SaMad { transaction, ..question }.emit())?;
+        if answered(&answers, transaction) {
+            times.push(begun.elapsed());
+        }
+    }
+    times.sort();
+    times
+        .get(times.len() / 2)
+        .copied()
+        .ok_or_else(|| anyhow!("OpenSM answered none of {QUESTIONS} path queries"))
+}
+
+fn answered(answers: &Receiver<Mad>, transaction: u64) -> bool {
+    while let Ok(mad) = answers.recv_timeout(PATIENCE) {
+        if SaMad::parse(&mad).is_ok_and(|mad| mad.transaction == transaction) {
+            return true;
+        }
+    }
+    false
+}
+
+impl Bed {
+    /// The subnet administrator takes so long from now on.
+    pub fn delay_sa(&self, delay: Duration) -> Result<()> {
+        let sm = self.world.infiniband.sm().context("the embedded subnet manager")?;
+        sm.faults(|script| {
+            script.clear();
+            if !delay.is_zero() {
+                script.push(Fault::always(FaultAction::Delay(sm::Nanos(delay.as_nanos() as u64))));
+            }
+        });
+        Ok(())
+    }
+}
+
+/// How long a link takes to be in all its groups again after a new subnet manager came.
+pub fn rejoin(bed: &Bed, subject: &Subject, delay: Duration) -> Result<Fact> {
+    let sm = bed.world.infiniband.sm().context("the embedded subnet manager")?;
+    let port = sm::Guid(subject.host.port.0);
+    let joined = || sm.inspect(|sm| sm.sa().memberships().filter(|(_, member, _)| *member == port).count());
+    let before = joined();
+    bed.delay_sa(Duration::ZERO)?;
+    for n in 0..GROUPS {
+        subject
+            .stream
+            .enable_multicast(group(n as u32))
+            .map_err(|errno| anyhow!("enable group {n}: {errno}"))?;
+    }
+    wait_for(bed, "every group is joined", || joined() == before + GROUPS)?;
+    bed.delay_sa(delay)?;
+    let mut clock = Clock::new(&bed.machine);
+    sm.stop();
+    clock.run(|| -> Result<()> {
+        sm.restart(sm::Lid(0xc100));
+        wait_for(bed, "every group is joined again", || joined() == before + GROUPS)
+    })?;
+    bed.delay_sa(Duration::ZERO)?;
+    for n in 0..GROUPS {
+        subject
+            .stream
+            .disable_multicast(group(n as u32))
+            .map_err(|errno| anyhow!("disable group {n}: {errno}"))?;
+    }
+    Ok(Fact {
+        what: format!("waiting until {GROUPS} groups are joined again after a new subnet manager came"),
+        driver: subject.driver.name.clone(),
+        value: clock.waited.as_secs_f64() / delay.as_secs_f64().max(1e-9),
+        unit: "SA round trips".into(),
+    })
+}
+
+fn wait_for(bed: &Bed, what: &str, holds: impl Fn() -> bool) -> Result<()> {
+    let deadline = bed.machine.now() + Nanos::from_secs(600);
+    while !holds() {
+        ensure!(bed.machine.now() < deadline, "not within ten minutes: {what}");
+        fakekernel::idle();
+        fakekernel::sleep(Nanos(20_000));
+    }
+    Ok(())
+}
+
+/// An IPv4 group as IP gives it to the link.
+fn group(n: u32) -> LinkAddress {
+    let mut bytes = [0; 20];
+    bytes[1..4].fill(0xff);
+    bytes[4..8].copy_from_slice(&[0xff, 0x10, 0x40, 0x1b]);
+    bytes[16..].copy_from_slice(&(0x0f01_0000 + n).to_be_bytes());
+    LinkAddress(bytes)
+}

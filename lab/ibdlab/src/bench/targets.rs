@@ -1,0 +1,98 @@
+//! What was to be reached, and whether it was. None is left out.
+
+use super::Driver;
+use super::report::{Report, Target};
+use super::traffic::Way;
+
+/// Memory of a link at rest.
+const MEMORY_MIB: f64 = 4.0;
+/// Waiting until every group is joined again, in round trips.
+const ROUND_TRIPS: f64 = 10.0;
+
+/// Judges what a run found.
+pub fn judge(report: &Report, drivers: &[Driver], mtu: u32, sa_delay_ns: u64) -> Vec<Target> {
+    let ours = &drivers[0].name;
+    let peer = drivers.get(1).map(|driver| driver.name.as_str());
+    let mut targets = Vec::new();
+    for (way, name) in [(Way::Transmit, "transmit"), (Way::Receive, "receive")] {
+        let ratio = |delay| ratio(report, ours, peer?, way, 1, 64, delay);
+        targets.push(target(format!("{name} of 64 bytes against the peer"), 2.0, ratio(0), "times"));
+    }
+    for delay in [0, sa_delay_ns] {
+        let ratio = peer.and_then(|peer| ratio(report, ours, peer, Way::Transmit, 10_000, 64, delay));
+        let what = format!("10,000 peers in turn against the peer, SA delay {} us", delay / 1000);
+        targets.push(target(what, 50.0, ratio, "times"));
+    }
+    for len in [64, mtu as usize - 4] {
+        let row = report.row(ours, Way::Transmit, 1, len, 0);
+        let bare = report.bare.iter().find(|bare| bare.len == len);
+        let ratio = row.zip(bare).map(|(row, bare)| row.ns_per_packet / bare.ns_per_packet);
+        let what = format!("transmit of {len} bytes against the bare loop");
+        targets.push(most(what, 1.5, ratio, "times its time"));
+    }
+    let of_ours = |begin: &str| {
+        report
+            .facts
+            .iter()
+            .find(|fact| fact.what.starts_with(begin) && fact.driver == *ours)
+            .map(|fact| fact.value)
+    };
+    targets.push(most("kernel memory of a link at rest".into(), MEMORY_MIB, of_ours("kernel memory"), "MiB"));
+    targets.push(most(
+        "waiting until 1,000 groups are joined again after a new subnet manager came".into(),
+        ROUND_TRIPS,
+        of_ours("waiting until"),
+        "SA round trips",
+    ));
+    targets
+}
+
+/// How many times more packets per second we have than the peer.
+fn ratio(
+    report: &Report,
+    ours: &str,
+    peer: &str,
+    way: Way,
+    addresses: usize,
+    len: usize,
+    delay: u64,
+) -> Option<f64> {
+    let ours = report.row(ours, way, addresses, len, delay)?;
+    let peer = report.row(peer, way, addresses, len, delay)?;
+    Some(ours.packets_per_second / peer.packets_per_second)
+}
+
+fn target(what: String, least: f64, figure: Option<f64>, unit: &str) -> Target {
+    judged(what, format!("at least {least} {unit}"), figure, unit, |figure| figure >= least)
+}
+
+fn most(what: String, most: f64, figure: Option<f64>, unit: &str) -> Target {
+    judged(what, format!("at most {most} {unit}"), figure, unit, |figure| figure <= most)
+}
+
+fn judged(
+    what: String,
+    wanted: String,
+    figure: Option<f64>,
+    unit: &str,
+    met: impl Fn(f64) -> bool,
+) -> Target {
+    Target {
+        what,
+        wanted,
+        figure: figure.map_or_else(|| "not measured".into(), |figure| format!("{figure:.2} {unit}")),
+        met: figure.map(met),
+    }
+}
+
+impl Target {
+    /// As a line.
+    pub fn line(&self) -> String {
+        let verdict = match self.met {
+            Some(true) => "met",
+            Some(false) => "NOT MET",
+            None => "-",
+        };
+        format!("{verdict:<8} {}: {} (wanted {})", self.what, self.figure, self.wanted)
+    }
+}

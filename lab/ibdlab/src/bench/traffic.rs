@@ -1,0 +1,239 @@
+//! One measurement: packets one way, counted where they arrive. Only the driver's share is timed: messages to send are made, and
+//! datagrams to receive are placed by the adapter, while the clock stands.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use fakekernel::{Machine, Nanos};
+use lab_gldv3::{Chain, LinkAddress};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use super::Bench;
+use super::bed::{Bed, Subject};
+use super::calls::{self, Calls};
+use super::report::Bare;
+
+const IPV4: u16 = 0x0800;
+/// Packets sent, or received, before everything they set off is waited for.
+pub const BURST: usize = 256;
+/// A driver that says nothing for so long has forgotten the packets it gave back.
+const PATIENCE: Nanos = Nanos::from_secs(5);
+
+/// Which way, seen from the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    Transmit,
+    Receive,
+}
+
+/// What goes over the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Load {
+    pub way: Way,
+    /// Link addresses, in turn.
+    pub addresses: usize,
+    /// UDP flows, in turn.
+    pub flows: usize,
+    /// Bytes of an IP packet.
+    pub len: usize,
+    /// Packets handed to `mc_tx` at once.
+    pub chain: usize,
+}
+
+/// What a measurement found.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    pub sent: u64,
+    /// At the far end, or at the MAC client.
+    pub arrived: u64,
+    /// Of the processor, in all threads.
+    pub work: Duration,
+    /// Waiting, on the lab's clock.
+    pub waited: Duration,
+    /// Kernel calls of the driver.
+    pub calls: Calls,
+    /// The same by name.
+    named: BTreeMap<String, u64>,
+}
+
+impl Measured {
+    /// Kernel calls per packet, by name.
+    pub fn by_name(&self) -> BTreeMap<String, f64> {
+        let per = |calls: u64| calls as f64 / self.arrived.max(1) as f64;
+        let all = self.named.iter().map(|(name, calls)| (name.clone(), per(*calls)));
+        all.filter(|(_, calls)| *calls >= 0.001).collect()
+    }
+
+    pub fn ns_per_packet(&self) -> f64 {
+        (self.work + self.waited).as_nanos() as f64 / self.arrived.max(1) as f64
+    }
+}
+
+/// Puts `packets` on the link.
+pub fn measure(bed: &Bed, subject: &Subject, load: Load, packets: u64) -> Measured {
+    measure_from(bed, subject, load, packets, 0)
+}
+
+/// As [`measure`], beginning with another address than the first.
+pub fn measure_from(bed: &Bed, subject: &Subject, load: Load, packets: u64, first: usize) -> Measured {
+    fakekernel::idle();
+    let mut clock = Clock::new(&bed.machine);
+    let (calls, named) = (Calls::of(subject), calls::named(subject));
+    let before = arrived(subject, load.way);
+    let mut source = Source { next: first, ..Source::new(bed, load) };
+    let mut sent = 0;
+    while sent < packets {
+        match load.way {
+            Way::Transmit => source.transmit(subject, &mut clock),
+            Way::Receive => source.receive(bed, subject, &mut clock),
+        }
+        sent += BURST as u64;
+    }
+    clock.run(|| settle(sent, || arrived(subject, load.way) - before));
+    Measured {
+        sent,
+        arrived: arrived(subject, load.way) - before,
+        work: clock.work,
+        waited: clock.waited,
+        calls: Calls::of(subject).since(&calls),
+        named: calls::named(subject)
+            .into_iter()
+            .map(|(name, n)| (name.clone(), n - named.get(&name).unwrap_or(&0)))
+            .collect(),
+    }
+}
+
+fn arrived(subject: &Subject, way: Way) -> u64 {
+    match way {
+        Way::Transmit => subject.far.arrivals().packets,
+        Way::Receive => subject.link.received().0,
+    }
+}
+
+/// Where packets come from.
+struct Source {
+    load: Load,
+    to: Vec<LinkAddress>,
+    payload: Vec<u8>,
+    next: usize,
+}
+
+impl Source {
+    fn new(bed: &Bed, load: Load) -> Self {
+        let to = match load.way {
+            Way::Transmit => (0..load.addresses).map(|n| bed.address(n)).collect(),
+            Way::Receive => Vec::new(),
+        };
+        Self { load, to, payload: payload(load.len), next: 0 }
+    }
+
+    /// One burst.
+    fn transmit(&mut self, subject: &Subject, clock: &mut Clock) {
+        let chains: Vec<Chain> = (0..BURST / self.load.chain).map(|_| self.chain(subject)).collect();
+        clock.run(|| {
+            for chain in chains {
+                subject.link.send(chain, PATIENCE);
+            }
+            fakekernel::idle();
+        });
+    }
+
+    fn chain(&mut self, subject: &Subject) -> Chain {
+        let mut chain = subject.link.chain();
+        for _ in 0..self.load.chain {
+            let flow = self.flow();
+            self.payload[20..22].copy_from_slice(&flow.to_be_bytes());
+            chain.push(self.to[self.next % self.to.len()], IPV4, &self.payload);
+            self.next += 1;
+        }
+        chain
+    }
+
+    /// One burst.
+    fn receive(&mut self, bed: &Bed, subject: &Subject, clock: &mut Clock) {
+        let mut message = vec![(IPV4 >> 8) as u8, IPV4 as u8, 0, 0];
+        message.extend(&self.payload);
+        for _ in 0..BURST {
+            let flow = self.flow();
+            message[24..26].copy_from_slice(&flow.to_be_bytes());
+            // What finds no buffer is missing at the client.
+            let _ = subject.near.give(&bed.datagram(subject, self.next % self.load.addresses, &message));
+            self.next += 1;
+        }
+        clock.run(fakekernel::idle);
+    }
+
+    /// Source port of the next packet.
+    fn flow(&self) -> u16 {
+        (1024 + self.next % self.load.flows) as u16
+    }
+}
+
+/// The bare loop: the best of as many rounds as a row has.
+pub fn bare(bed: &Bed, subject: &Subject, len: usize, bench: &Bench) -> Result<Bare> {
+    let mut message = vec![(IPV4 >> 8) as u8, IPV4 as u8, 0, 0];
+    message.extend(payload(len));
+    let mut bare = bed.bare_loop(subject)?;
+    let packets = bench.packets.min(1 << 20) as u32;
+    let mut found = Bare { len, ns_per_packet: f64::INFINITY, sent: 0, arrived: 0 };
+    for _ in 0..=bench.rounds {
+        let mut clock = Clock::new(&bed.machine);
+        let arrived = clock.run(|| subject.host.kernel.scope(|| bare.run(&message, packets)))?;
+        let ns = clock.work.as_nanos() as f64 / arrived.max(1) as f64;
+        found.ns_per_packet = found.ns_per_packet.min(ns);
+        found.sent += u64::from(packets);
+        found.arrived += arrived;
+    }
+    Ok(found)
+}
+
+/// Waits for what is still under way.
+fn settle(sent: u64, arrived: impl Fn() -> u64) {
+    let mut last = arrived();
+    while last < sent {
+        fakekernel::sleep(PATIENCE);
+        let now = arrived();
+        if now == last {
+            return;
+        }
+        last = now;
+    }
+}
+
+/// An IPv4 header and UDP's, as far as anybody looks at them.
+fn payload(len: usize) -> Vec<u8> {
+    let mut payload = vec![0; len];
+    (payload[0], payload[8], payload[9]) = (0x45, 64, 17);
+    payload[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+    payload
+}
+
+/// Runs when told to.
+pub struct Clock {
+    machine: Machine,
+    pub work: Duration,
+    pub waited: Duration,
+}
+
+impl Clock {
+    pub fn new(machine: &Machine) -> Self {
+        Self { machine: machine.clone(), work: Duration::ZERO, waited: Duration::ZERO }
+    }
+
+    pub fn run<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        let (work, skipped) = (processor_time(), self.machine.skipped());
+        let value = f();
+        self.work += processor_time() - work;
+        self.waited += Duration::from_nanos(self.machine.skipped().since(skipped).0);
+        value
+    }
+}
+
+/// Of this process, all threads.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}

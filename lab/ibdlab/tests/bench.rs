@@ -1,0 +1,51 @@
+//! The bench with tiny counts: what arrived is what was sent or stands in the table as lost. No figure is judged.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ibdlab::bench::Bench;
+
+fn tiny() -> Bench {
+    let proto = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/kernel"));
+    Bench {
+        seed: 7,
+        proto,
+        peer: None,
+        packets: 512,
+        rounds: 2,
+        mtu: 2048,
+        most_addresses: 256,
+        sa_delay: Duration::from_micros(100),
+        sa_delay_source: "the test".into(),
+    }
+}
+
+#[test]
+fn every_packet_of_the_bench_arrives_or_is_in_the_table_as_lost() {
+    let mut lines = Vec::new();
+    let report = tiny().run(|line| lines.push(line.to_owned())).expect("the bench ends well");
+    assert!(!report.rows.is_empty());
+    for row in &report.rows {
+        assert!(row.sent > 0 && row.arrived > 0, "{row:?}");
+        assert_eq!(row.sent, row.arrived + row.lost, "{row:?}");
+        assert!(row.ns_per_packet.is_finite() && row.ns_per_packet > 0.0, "{row:?}");
+    }
+    assert!(lines.iter().any(|line| line.contains("PEER not given")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("seed 7")), "{lines:?}");
+    assert!(report.bare.iter().all(|bare| bare.arrived == bare.sent), "{:?}", report.bare);
+    assert_eq!(report.calibration.len(), 4);
+    let judged = lines.iter().filter(|line| line.contains("(wanted ")).count();
+    assert_eq!(judged, report.targets.len(), "every target is said, met or not");
+}
+
+#[test]
+fn the_figures_of_the_bench_are_json() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let report = Bench { most_addresses: 1, ..tiny() }.run(|_| ()).expect("the bench ends well");
+    report.write(directory.path()).expect("it can be written");
+    let text = std::fs::read_to_string(directory.path().join("bench.json")).expect("it was written");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    let rows = json["rows"].as_array().expect("it has rows");
+    assert_eq!(rows.len(), report.rows.len());
+    assert!(rows.iter().all(|row| row["ns_per_packet"].is_f64() && row["way"].is_string()));
+}
