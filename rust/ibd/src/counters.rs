@@ -90,15 +90,53 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn count(&self, cast: Cast, packets: usize, bytes: usize) {
+    fn count(&self, tally: &Tally) {
+        let all = [
+            (&self.packets, tally.packets),
+            (&self.bytes, tally.bytes),
+            (&self.multicast, tally.multicast),
+            (&self.broadcast, tally.broadcast),
+        ];
+        for (counter, n) in all.into_iter().filter(|(_, n)| *n != 0) {
+            counter.add(n);
+        }
+    }
+}
+
+/// Packets of one batch, counted together: a counter is shared by every processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    packets: u64,
+    bytes: u64,
+    multicast: u64,
+    broadcast: u64,
+}
+
+impl Tally {
+    /// `bytes` in all, IPoIB headers included.
+    pub(crate) fn add(&mut self, cast: Cast, packets: usize, bytes: usize) {
         let packets = packets as u64;
-        self.packets.add(packets);
-        self.bytes.add(bytes as u64);
+        self.packets += packets;
+        self.bytes += bytes as u64;
         match cast {
             Cast::Unicast => {}
-            Cast::Multicast => self.multicast.add(packets),
-            Cast::Broadcast => self.broadcast.add(packets),
+            Cast::Multicast => self.multicast += packets,
+            Cast::Broadcast => self.broadcast += packets,
         }
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// IPoIB headers included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A received frame: `buffer` bytes of it, the GRH's 40 included, which are not counted.
+    pub(crate) fn add_received(&mut self, cast: Cast, buffer: usize) {
+        self.add(cast, 1, buffer.saturating_sub(GRH_LEN));
     }
 }
 
@@ -119,9 +157,9 @@ pub(crate) struct TxCounters {
 }
 
 impl TxCounters {
-    /// Packets the adapter has taken, in one message: `bytes` on the wire in all, IPoIB headers included.
-    pub(crate) fn sent(&self, cast: Cast, packets: usize, bytes: usize) {
-        self.sent.count(cast, packets, bytes);
+    /// Packets the adapter has taken.
+    pub(crate) fn sent(&self, tally: &Tally) {
+        self.sent.count(tally);
     }
 
     /// A packet that goes no further.
@@ -157,9 +195,11 @@ pub(crate) struct RxCounters {
 }
 
 impl RxCounters {
-    /// A frame passed up: `buffer` bytes of it, the GRH's 40 included, which are not counted.
-    pub(crate) fn received(&self, cast: Cast, buffer: usize) {
-        self.received.count(cast, 1, buffer.saturating_sub(GRH_LEN));
+    /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer.
+    pub(crate) fn received(&self, tally: &Tally, copied: u64) {
+        self.received.count(tally);
+        self.copied.add(copied);
+        self.lent.add(tally.packets.saturating_sub(copied));
     }
 
     /// A frame that goes no further.

@@ -358,7 +358,7 @@ impl Buffer {
         }
     }
 
-    pub(crate) fn capacity(&self) -> u32 {
+    pub fn capacity(&self) -> u32 {
         self.pool.size
     }
 

@@ -1,9 +1,7 @@
 //! [`ReceiveQueue`]: buffers on their way through the adapter.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
 use illumos_sys_hdrs as sys;
-use kernel::{KArc, KBox};
+use kernel::{KArc, KBox, KVec};
 
 use crate::buffer::{self, Buffer, BufferPool, Pool};
 use crate::channel::UdChannel;
@@ -12,14 +10,16 @@ use crate::status::Status;
 
 /// The receiving side of a channel, fed from one pool.
 ///
-/// Every method is legal in **any** context and from several threads. When it is dropped, buffers that the adapter still
-/// has come home as soon as the channel is freed.
+/// Every method is legal in **any** context, under the driver's lock for this queue. When it is dropped, buffers that the adapter
+/// still has come home as soon as the channel is freed.
 pub struct ReceiveQueue {
     channel: UdChannel,
     pool: KArc<Pool>,
     id: QueueId,
     /// How many more the adapter's queue takes.
-    room: AtomicU32,
+    room: u32,
+    /// Buffers that were given back, to be posted before any that are at home: they need no locked operation.
+    spare: KVec<Buffer>,
     /// `None` only while dropping.
     reclaim: Option<KBox<Reclaim>>,
 }
@@ -71,7 +71,8 @@ impl ReceiveQueue {
             channel: channel.clone(),
             pool: pool.clone(),
             id,
-            room: AtomicU32::new(channel.sizes().receive),
+            room: channel.sizes().receive,
+            spare: KVec::new(),
             reclaim: Some(reclaim),
         })
     }
@@ -83,7 +84,7 @@ impl ReceiveQueue {
 
     /// How many buffers the adapter has.
     pub fn posted(&self) -> u32 {
-        self.channel.sizes().receive.saturating_sub(self.room.load(Ordering::Relaxed))
+        self.channel.sizes().receive.saturating_sub(self.room)
     }
 
     /// Whether another buffer may be lent: at most half of the pool is, so that the adapter's queue never runs dry.
@@ -93,10 +94,10 @@ impl ReceiveQueue {
 
     /// Posts free buffers of the pool until the adapter's queue is full or none is left; how many. An error says why it
     /// stopped early; the buffers concerned are home again.
-    pub fn refill(&self) -> Result<u32, Status> {
+    pub fn refill(&mut self) -> Result<u32, Status> {
         let mut total = 0;
         loop {
-            let (offered, posted, result) = self.post_batch(|| self.reserve_free());
+            let (offered, posted, result) = self.post_batch(Self::reserve_free);
             total += posted;
             result?;
             if offered < BATCH as u32 {
@@ -106,17 +107,24 @@ impl ReceiveQueue {
     }
 
     /// Posts one buffer again, as when its packet was copied or dropped. Any buffer that cannot be posted goes home.
-    pub fn post(&self, buffer: Buffer) -> Result<(), Status> {
+    pub fn post(&mut self, buffer: Buffer) -> Result<(), Status> {
         if !self.reserve() {
             return Err(Status::CHAN_FULL);
         }
         let mut buffer = Some(buffer);
-        self.post_batch(|| buffer.take()).2
+        self.post_batch(|_| buffer.take()).2
+    }
+
+    /// Gives a buffer back that was received into and is not needed any more: the next [`ReceiveQueue::refill`] posts it. Dropping
+    /// it does so as well, at the price of a few locked operations.
+    pub fn give_back(&mut self, buffer: Buffer) {
+        // Without memory to remember it, it goes home.
+        let _ = self.spare.push(buffer);
     }
 
     /// Takes a completion of this queue; `None` if it is not (or no buffer of it is out), which an adapter's driver
     /// should never do.
-    pub fn complete(&self, completion: Completion) -> Option<Received> {
+    pub fn complete(&mut self, completion: Completion) -> Option<Received> {
         if completion.queue() != self.id {
             return None;
         }
@@ -125,7 +133,7 @@ impl ReceiveQueue {
         // Of a failed receive only id and status are defined.
         let len = if status.is_success() { raw.wc_bytes_xfer } else { 0 };
         let buffer = buffer::from_adapter(&self.pool, self.id, completion.number(), len)?;
-        self.room.fetch_add(1, Ordering::Relaxed);
+        self.room += 1;
         let flag = |flag| status.is_success() && raw.wc_flags & flag != 0;
         Some(Received {
             buffer,
@@ -138,29 +146,34 @@ impl ReceiveQueue {
         })
     }
 
-    fn reserve(&self) -> bool {
-        self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(1)).is_ok()
+    fn reserve(&mut self) -> bool {
+        let less = self.room.checked_sub(1);
+        self.room = less.unwrap_or(0);
+        less.is_some()
     }
 
     /// A free buffer, and room in the adapter's queue for it.
-    fn reserve_free(&self) -> Option<Buffer> {
+    fn reserve_free(&mut self) -> Option<Buffer> {
         if !self.reserve() {
             return None;
         }
-        let buffer = buffer::take(&self.pool);
+        let buffer = self.spare.pop().or_else(|| buffer::take(&self.pool));
         if buffer.is_none() {
-            self.room.fetch_add(1, Ordering::Relaxed);
+            self.room += 1;
         }
         buffer
     }
 
     /// Posts up to [`BATCH`] buffers for which there is room: how many there were, how many were posted, and why no more.
-    fn post_batch(&self, mut next: impl FnMut() -> Option<Buffer>) -> (u32, u32, Result<(), Status>) {
+    fn post_batch(
+        &mut self,
+        mut next: impl FnMut(&mut Self) -> Option<Buffer>,
+    ) -> (u32, u32, Result<(), Status>) {
         let mut elements = [sys::ibt_wr_ds_t::default(); BATCH];
         let mut requests = [sys::ibt_recv_wr_t::default(); BATCH];
         let mut count = 0;
         for (element, request) in elements.iter_mut().zip(&mut requests) {
-            let Some(buffer) = next() else { break };
+            let Some(buffer) = next(self) else { break };
             let capacity = buffer.capacity();
             let (index, described) = buffer.into_adapter(self.id, capacity);
             *element = described;
@@ -185,7 +198,7 @@ impl ReceiveQueue {
         for request in requests.iter().take(count as usize).skip(posted as usize) {
             // Not accepted: never seen by the adapter.
             drop(buffer::from_adapter(&self.pool, self.id, request.wr_id as u32, 0));
-            self.room.fetch_add(1, Ordering::Relaxed);
+            self.room += 1;
         }
         (count, posted, result)
     }

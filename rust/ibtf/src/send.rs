@@ -187,7 +187,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
     /// Stages the bytes of a buffer.
     pub fn stage_buffer(
         &mut self,
-        dest: &KArc<UdDest>,
+        dest: KArc<UdDest>,
         buffer: Buffer,
         options: SendOptions,
         cookie: T,
@@ -200,7 +200,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         let Some(len) = buffer.len().checked_sub(header) else {
             return refuse(buffer, cookie, Status::CHAN_SGL_LEN_INVALID);
         };
-        let request = sys::ibt_send_wr_t { wr_nds: 1, ..self.new_request(dest, options, buffer.start()) };
+        let request = sys::ibt_send_wr_t { wr_nds: 1, ..self.new_request(&dest, options, buffer.start()) };
         let first = self.staged as usize * self.sgl;
         if let (Some(place), Some(element)) =
             (self.requests.get_mut(self.staged as usize), self.elements.get_mut(first))
@@ -210,7 +210,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         }
         // Buffers for large sends are few.
         self.must_signal |= options.large.is_some();
-        self.push(InFlight { mapping: None, payload: Payload::Buffer(buffer), dest: dest.clone(), cookie })
+        self.push(InFlight { mapping: None, payload: Payload::Buffer(buffer), dest, cookie })
     }
 
     /// Stages a packet from where it is, without its first `skip` bytes, which are in its first block (as is the header

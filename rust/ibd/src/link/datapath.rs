@@ -160,7 +160,8 @@ impl Design<'_> {
         };
         let channel = new_channel(pd, &send_cq, receive_cq, &config)?;
         let queue = new_queue(&channel, sizes.send)?;
-        Ok(transmit::Open { queue, pool, scope, pkey, abilities, large: LargePool::Absent })
+        let (spare, large) = (KVec::new(), LargePool::Absent);
+        Ok(transmit::Open { queue, pool, spare, scope, pkey, abilities, large })
     }
 }
 

@@ -43,8 +43,8 @@ impl Dest {
         self.lifetime
     }
 
-    pub(crate) fn handle(&self) -> &KArc<UdDest> {
-        &self.handle
+    pub(crate) fn handle(&self) -> KArc<UdDest> {
+        self.handle.clone()
     }
 }
 

@@ -2,8 +2,7 @@
 
 use gldv3::Mac;
 use ibtf::{
-    Buffer, Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, ReceiveQueue, Received,
-    Status,
+    Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, ReceiveQueue, Received, Status,
 };
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::neighbours::{self, Direction};
@@ -15,7 +14,7 @@ use kernel::{AllocError, KArc, KVec};
 use super::backlog::Backlog;
 use super::control::Control;
 use super::upward::{self, By, Inside, Upward};
-use crate::counters::{Counters, RxDrop};
+use crate::counters::{Counters, RxDrop, Tally};
 use crate::now;
 
 /// Completions taken, and packets handed up, at once.
@@ -113,7 +112,7 @@ impl Receiver {
     }
 
     /// Gives the adapter its buffers and arms the CQ. Does nothing if it was closed meanwhile.
-    pub(crate) fn open(&self, queue: ReceiveQueue, cq: Cq, own: LinkAddr, senders: KVec<Qpn>) {
+    pub(crate) fn open(&self, mut queue: ReceiveQueue, cq: Cq, own: LinkAddr, senders: KVec<Qpn>) {
         let mut state = self.state.lock();
         if matches!(state.side, Side::Closed) {
             drop(state);
@@ -144,11 +143,20 @@ impl Receiver {
         let mut state = self.state.lock();
         let State { side: Side::Open(open), batch } = &mut *state else { return None };
         let available = open.available(batch);
-        let mut pass = Pass { packets: MblkChain::new(), taken: 0, broken: available.is_err() };
+        let mut pass = Pass {
+            packets: MblkChain::new(),
+            tally: Tally::default(),
+            copied: 0,
+            taken: 0,
+            broken: available.is_err(),
+        };
         while let Some(completion) = batch.next_within(*room) {
             *room -= completion.bytes();
             pass.taken += 1;
             self.take(open, completion, &mut pass);
+        }
+        if !pass.packets.is_empty() {
+            self.counters.rx.received(&pass.tally, pass.copied);
         }
         if pass.taken != 0 && !pass.broken {
             // What cannot be posted now is posted with the next completion, if there will be one.
@@ -157,7 +165,7 @@ impl Receiver {
         Some(pass)
     }
 
-    fn take(&self, open: &Open, completion: Completion, pass: &mut Pass) {
+    fn take(&self, open: &mut Open, completion: Completion, pass: &mut Pass) {
         let Some(received) = open.queue.complete(completion) else { return };
         if !received.status.is_success() {
             // Flushed: the queue pair is in error and every buffer would come back the same way. Not posted again.
@@ -167,14 +175,19 @@ impl Receiver {
             }
             return;
         }
-        match self.packet(open, received) {
+        match self.packet(open, received, pass) {
             Ok(packet) => pass.packets.push_back(packet),
             Err(reason) => self.counters.rx.dropped(reason),
         }
     }
 
     /// Makes the packet for the MAC layer out of a frame. A buffer that is not lent goes home and is posted again.
-    fn packet(&self, open: &Open, mut received: Received) -> Result<Mblk, RxDrop> {
+    fn packet(
+        &self,
+        open: &mut Open,
+        mut received: Received,
+        pass: &mut Pass,
+    ) -> Result<Mblk, RxDrop> {
         let sender = Qpn::from_low_bits(received.source_qpn);
         let buffer = &mut received.buffer;
         let frame = header::receive(buffer.bytes_mut(), received.has_grh, sender, &open.own, &open.senders)?;
@@ -185,11 +198,20 @@ impl Receiver {
         let len = buffer.len();
         let verified = received.checksum_ok && has_plain_ipv4_header(buffer.bytes());
         let lend = len > COPY_UP_TO && open.queue.may_lend();
-        let mut packet = self.message(received.buffer, lend)?;
+        let mut packet = match if lend { received.buffer.lend(0) } else { Err(received.buffer) } {
+            Ok(packet) => packet,
+            Err(buffer) => {
+                let packet = Mblk::from_bytes(0, buffer.bytes()).map_err(|_| RxDrop::NoMemory);
+                open.queue.give_back(buffer);
+                let packet = packet?;
+                pass.copied += 1;
+                packet
+            }
+        };
         if verified {
             packet.set_offload(Offload::VERIFIED);
         }
-        self.counters.rx.received(frame.cast, len as usize);
+        pass.tally.add_received(frame.cast, len as usize);
         Ok(packet)
     }
 
@@ -200,19 +222,6 @@ impl Receiver {
         if may_tell && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In) {
             self.control.lock().neighbours.learn(now(), neighbour);
         }
-    }
-
-    fn message(&self, buffer: Buffer, lend: bool) -> Result<Mblk, RxDrop> {
-        let buffer = match if lend { buffer.lend(0) } else { Err(buffer) } {
-            Ok(packet) => {
-                self.counters.rx.lent.increment();
-                return Ok(packet);
-            }
-            Err(buffer) => buffer,
-        };
-        let packet = Mblk::from_bytes(0, buffer.bytes()).map_err(|_| RxDrop::NoMemory)?;
-        self.counters.rx.copied.increment();
-        Ok(packet)
     }
 
     /// Arms the CQ; `false` if that failed, and then nobody would call again, or if the receive side is not open.
@@ -230,6 +239,9 @@ impl Receiver {
 
 struct Pass {
     packets: MblkChain,
+    tally: Tally,
+    /// Packets that are copies.
+    copied: u64,
     /// Completions taken.
     taken: usize,
     broken: bool,

@@ -27,11 +27,10 @@ pub(super) struct Frame {
 impl Frame {
     /// `None` for what is no packet: less than a header in front, or a large send that is not TCP over IPv4.
     pub(super) fn read(packet: &Mblk) -> Option<(PseudoHeader, Self)> {
-        let mut bytes = [0; PSEUDO_HEADER_LEN];
-        if packet.copy_to(0, &mut bytes) < PSEUDO_HEADER_LEN {
-            return None;
-        }
-        let header = PseudoHeader::parse(&bytes)?;
+        let header = match packet.first().first_chunk::<PSEUDO_HEADER_LEN>() {
+            Some(bytes) => PseudoHeader::parse(bytes)?,
+            None => scattered_header(packet)?,
+        };
         let len = packet.len() - ADDRESSES_LEN;
         let asked = packet.offload();
         let large = match asked.lso_mss {
@@ -59,6 +58,16 @@ impl Frame {
         let packets = payload.div_ceil(mss.max(1) as usize).max(1);
         (packets, payload + packets * header)
     }
+}
+
+/// A header that lies in several blocks.
+#[inline(never)]
+fn scattered_header(packet: &Mblk) -> Option<PseudoHeader> {
+    let mut bytes = [0; PSEUDO_HEADER_LEN];
+    if packet.copy_to(0, &mut bytes) < PSEUDO_HEADER_LEN {
+        return None;
+    }
+    PseudoHeader::parse(&bytes)
 }
 
 /// What the adapter must know to cut a message of `len` bytes.

@@ -11,7 +11,9 @@ mod stage;
 use core::time::Duration;
 
 use gldv3::{Mac, Stat};
-use ibtf::{BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure};
+use ibtf::{
+    BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure, UdDest,
+};
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Submitted};
@@ -25,7 +27,7 @@ use super::control::{Control, Waiting};
 use super::dest::Dest;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
-use crate::counters::{Counters, TxDrop};
+use crate::counters::{Counters, Tally, TxDrop};
 use crate::now;
 use every::Closed;
 pub(crate) use every::Transmitters;
@@ -226,11 +228,11 @@ impl Transmitter {
         }
     }
 
-    fn count_sent(&self, Wire { cast, packets, bytes }: Wire) {
-        self.counters.tx.sent(cast, packets, bytes);
+    fn count_sent(&self, tally: &Tally) {
+        self.counters.tx.sent(tally);
         if self.ring.is_some() {
-            self.sent.packets.add(packets as u64);
-            self.sent.bytes.add(bytes as u64);
+            self.sent.packets.add(tally.packets());
+            self.sent.bytes.add(tally.bytes());
         }
     }
 
@@ -312,8 +314,9 @@ impl Transmitter {
         if let Some(reason) = refused {
             return self.drop_packet(packet, reason, after);
         }
-        state.cache.insert(to, dest.clone());
-        match self.stage(state, &dest, packet, &frame, after) {
+        let handle = dest.handle();
+        state.cache.insert(to, dest);
+        match self.stage(state, handle, packet, &frame, after) {
             Ok(()) | Err(Stopped::Waits) => {}
             Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
             Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
@@ -357,10 +360,10 @@ impl Transmitter {
             self.learn(&packet, frame.ethertype, to);
         }
         let (packet, dest) = match state.cache.get(&to) {
-            Some(dest) => (packet, dest.clone()),
+            Some(dest) => (packet, dest.handle()),
             None => self.ask_for_path(state, to, packet, after)?,
         };
-        self.stage(state, &dest, packet, &frame, after)
+        self.stage(state, dest, packet, &frame, after)
     }
 
     /// ARP and neighbour discovery say who has which address.
@@ -386,14 +389,15 @@ impl Transmitter {
         to: LinkAddr,
         packet: Mblk,
         after: &mut After,
-    ) -> Result<(Mblk, Dest), Stopped> {
+    ) -> Result<(Mblk, KArc<UdDest>), Stopped> {
         let mut control = self.control.lock();
         let submitted = control.paths.submit(now(), to, Waiting { packet, ring: self.index() });
         drop(control);
         match submitted {
             Submitted::Ready(waiting, dest) => {
-                state.cache.insert(to, dest.clone());
-                Ok((waiting.packet, dest))
+                let handle = dest.handle();
+                state.cache.insert(to, dest);
+                Ok((waiting.packet, handle))
             }
             Submitted::Queued(gave_way) => {
                 after.wake_control = true;
@@ -409,7 +413,7 @@ impl Transmitter {
     fn stage(
         &self,
         state: &mut State,
-        dest: &Dest,
+        dest: KArc<UdDest>,
         packet: Mblk,
         frame: &Frame,
         after: &mut After,
@@ -453,9 +457,11 @@ impl Transmitter {
             }
         };
         let (sent, refused) = state.staged.split_at((posted as usize).min(state.staged.len()));
-        for wire in sent {
-            self.count_sent(*wire);
+        let mut tally = Tally::default();
+        for Wire { cast, packets, bytes } in sent {
+            tally.add(*cast, *packets, *bytes);
         }
+        self.count_sent(&tally);
         self.counters.tx.dropped_many(TxDrop::PostFailed, refused.len());
         state.staged.clear();
     }
@@ -473,13 +479,17 @@ impl Transmitter {
                     break;
                 }
             }
+            let Open { queue, spare, pool, .. } = &mut *open;
             for completion in completions.by_ref() {
-                open.queue.complete(completion, |sent| {
+                queue.complete(completion, |sent| {
                     if !sent.status.is_success() {
                         self.counters.tx.failed.increment();
                         after.broken |= sent.status != CompletionStatus::FLUSHED;
                     }
-                    free_packet(sent.payload, &mut after.free);
+                    match sent.payload {
+                        Payload::Packet(packet) => after.free.push_back(packet),
+                        Payload::Buffer(buffer) => Open::put_back(spare, pool, buffer),
+                    }
                 });
             }
         }

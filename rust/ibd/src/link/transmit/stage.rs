@@ -1,12 +1,12 @@
 //! From a packet to a work request: copied, or sent from where it is.
 
-use ibtf::{Buffer, BufferPool, Payload, Refused, SendOptions, SendQueue, Status};
+use ibtf::{Buffer, BufferPool, Payload, Refused, SendOptions, SendQueue, Status, UdDest};
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::{EtherType, PKey, Scope, nd};
 use kernel::mblk::Mblk;
+use kernel::{KArc, KVec};
 
 use super::super::datapath::Pools;
-use super::super::dest::Dest;
 use super::frame::{ADDRESSES_LEN, Frame};
 use crate::counters::TxDrop;
 
@@ -15,6 +15,8 @@ pub(crate) struct Open {
     pub(crate) queue: SendQueue<()>,
     /// Buffers of one MTU.
     pub(crate) pool: BufferPool,
+    /// Some of them, kept at hand: they need no locked operation.
+    pub(crate) spare: KVec<Buffer>,
     pub(crate) scope: Scope,
     pub(crate) pkey: PKey,
     pub(crate) abilities: Abilities,
@@ -72,9 +74,9 @@ pub(super) enum Staged {
 impl Open {
     /// Ends it, and leaves its buffers, to be closed once they are home.
     pub(crate) fn into_pools(self, pools: &mut Pools) {
-        let Self { queue, pool, large, .. } = self;
+        let Self { queue, pool, spare, large, .. } = self;
         // What the adapter still has stays with the channel.
-        drop(queue);
+        drop((queue, spare));
         pools.add(pool);
         if let LargePool::Ready(large) = large {
             pools.add(large);
@@ -97,7 +99,7 @@ impl Open {
     /// Whether staging this one would find no room without a look at completions.
     pub(super) fn is_short(&self, frame: &Frame) -> bool {
         let buffers = match (&frame.options.large, &self.large) {
-            (None, _) => self.pool.free(),
+            (None, _) => self.spare.len() as u32 + self.pool.free(),
             (Some(_), LargePool::Ready(pool)) => pool.free(),
             (Some(_), _) => 1,
         };
@@ -105,7 +107,12 @@ impl Open {
     }
 
     /// Stages a packet that [`Open::refuses`] has nothing against.
-    pub(super) fn stage(&mut self, dest: &Dest, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
+    pub(super) fn stage(
+        &mut self,
+        dest: KArc<UdDest>,
+        packet: Mblk,
+        frame: &Frame,
+    ) -> Result<Staged, Unstaged> {
         if self.queue.room() == 0 {
             return Err(Unstaged::Full(packet));
         }
@@ -115,7 +122,7 @@ impl Open {
             Some(_) if !long && matches!(self.large, LargePool::Ready(_)) => {
                 self.copy_large(dest, packet, frame)
             }
-            large => match self.map(dest, packet, frame) {
+            large => match self.map(&dest, packet, frame) {
                 Ok(()) => Ok(Staged::Mapped),
                 Err(packet) if large.is_some() => self.copy_large(dest, packet, frame),
                 Err(packet) => self.copy_small(dest, packet, frame),
@@ -125,7 +132,7 @@ impl Open {
 
     /// Hands the packet itself to the adapter, or back if that cannot be done.
     #[inline(never)]
-    fn map(&mut self, dest: &Dest, mut packet: Mblk, frame: &Frame) -> Result<(), Mblk> {
+    fn map(&mut self, dest: &KArc<UdDest>, mut packet: Mblk, frame: &Frame) -> Result<(), Mblk> {
         if !self.abilities.maps() {
             return Err(packet);
         }
@@ -139,15 +146,25 @@ impl Open {
             // It may come back, and must say the same about itself then.
             packet.set_offload(offload);
         }
-        match self.queue.stage_packet(dest.handle(), packet, ADDRESSES_LEN as u32, frame.options, ()) {
+        match self.queue.stage_packet(dest, packet, ADDRESSES_LEN as u32, frame.options, ()) {
             Err(Refused { payload: Payload::Packet(packet), .. }) => Err(packet),
             // What was given was a packet.
             Ok(()) | Err(Refused { payload: Payload::Buffer(_), .. }) => Ok(()),
         }
     }
 
-    fn copy_small(&mut self, dest: &Dest, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
-        let Some(mut buffer) = self.pool.take() else { return Err(Unstaged::Full(packet)) };
+    /// Keeps the buffer of a send that is over, if it is one of one MTU.
+    pub(super) fn put_back(spare: &mut KVec<Buffer>, pool: &BufferPool, buffer: Buffer) {
+        if buffer.capacity() == pool.buffer_size() {
+            // Without memory to remember it, it goes home.
+            let _ = spare.push(buffer);
+        }
+    }
+
+    fn copy_small(&mut self, dest: KArc<UdDest>, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
+        let Some(mut buffer) = self.spare.pop().or_else(|| self.pool.take()) else {
+            return Err(Unstaged::Full(packet));
+        };
         if !fill(&mut buffer, &packet, frame.len) {
             return Err(Unstaged::Dropped(packet, TxDrop::TooLong));
         }
@@ -160,7 +177,7 @@ impl Open {
     }
 
     #[inline(never)]
-    fn copy_large(&mut self, dest: &Dest, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
+    fn copy_large(&mut self, dest: KArc<UdDest>, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
         let pool = match &self.large {
             LargePool::Ready(pool) => pool,
             LargePool::Absent | LargePool::Asked => return Err(Unstaged::NoPool(packet)),
@@ -175,12 +192,12 @@ impl Open {
 
     fn stage_buffer(
         &mut self,
-        dest: &Dest,
+        dest: KArc<UdDest>,
         buffer: Buffer,
         packet: Mblk,
         options: SendOptions,
     ) -> Result<Staged, Unstaged> {
-        match self.queue.stage_buffer(dest.handle(), buffer, options, ()) {
+        match self.queue.stage_buffer(dest, buffer, options, ()) {
             Ok(()) => Ok(Staged::Copied(packet)),
             Err(Refused { why: Status::CHAN_FULL, .. }) => Err(Unstaged::Full(packet)),
             Err(_) => Err(Unstaged::Dropped(packet, TxDrop::PostFailed)),
