@@ -358,6 +358,7 @@ impl Buffer {
         }
     }
 
+    /// Bytes it has room for: those of every buffer of its pool.
     pub fn capacity(&self) -> u32 {
         self.pool.size
     }
