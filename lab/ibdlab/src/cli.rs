@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::traffic::Way;
 use crate::bench::{Bench, sa};
 use crate::campaign::Campaign;
 use crate::desk::client;
@@ -127,6 +128,9 @@ pub struct BenchArgs {
     /// How long the subnet administrator takes in the rows where it takes its time; if not given, what a real OpenSM takes.
     #[arg(long, value_name = "N")]
     pub sa_delay_us: Option<u64>,
+    /// Do nothing but have one driver, the peer if there is one, carry the packets one way: for a program that watches.
+    #[arg(long, value_name = "WAY")]
+    pub drive: Option<Way>,
     /// Where the figures go.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     pub out: PathBuf,
@@ -136,6 +140,7 @@ impl BenchArgs {
     /// What they ask for.
     pub fn bench(self) -> Bench {
         let (sa_delay, sa_delay_source) = match self.sa_delay_us {
+            _ if self.drive.is_some() => (Duration::ZERO, "nobody asks".into()),
             Some(micros) => (Duration::from_micros(micros), "as asked for".to_owned()),
             None => measured_sa_delay(),
         };
@@ -147,6 +152,7 @@ impl BenchArgs {
             rounds: self.rounds,
             mtu: self.mtu,
             most_addresses: self.addresses,
+            instructions: true,
             sa_delay,
             sa_delay_source,
         }

@@ -126,6 +126,9 @@ fn run_command(args: RunArgs) -> Result<bool> {
 
 fn bench_command(args: BenchArgs) -> Result<()> {
     let out = args.out.clone();
+    if let Some(way) = args.drive {
+        return args.bench().drive(way);
+    }
     let report = args.bench().run(|line| println!("{line}"))?;
     std::fs::create_dir_all(&out)?;
     report.write(&out)?;

@@ -15,6 +15,7 @@ fn tiny() -> Bench {
         rounds: 2,
         mtu: 2048,
         most_addresses: 256,
+        instructions: false,
         sa_delay: Duration::from_micros(100),
         sa_delay_source: "the test".into(),
     }
@@ -34,6 +35,7 @@ fn every_packet_of_the_bench_arrives_or_is_in_the_table_as_lost() {
     assert!(lines.iter().any(|line| line.contains("seed 7")), "{lines:?}");
     assert!(report.bare.iter().all(|bare| bare.arrived == bare.sent), "{:?}", report.bare);
     assert_eq!(report.calibration.len(), 4);
+    assert!(lines.iter().any(|line| line.starts_with("instructions: ")), "{lines:?}");
     let judged = lines.iter().filter(|line| line.contains("(wanted ")).count();
     assert_eq!(judged, report.targets.len(), "every target is said, met or not");
 }

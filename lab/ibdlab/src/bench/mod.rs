@@ -2,12 +2,13 @@
 
 mod bed;
 mod calls;
+mod instructions;
 mod plot;
 pub mod report;
 mod rows;
 pub mod sa;
 mod targets;
-mod traffic;
+pub mod traffic;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -47,6 +48,8 @@ pub struct Bench {
     pub mtu: u32,
     /// Loads with more addresses are left out.
     pub most_addresses: usize,
+    /// Count instructions, where valgrind is there.
+    pub instructions: bool,
     /// Of the rows with a subnet administrator that takes its time.
     pub sa_delay: Duration,
     /// Who says that it takes so long.
@@ -83,6 +86,59 @@ impl Driver {
 }
 
 impl Bench {
+    /// Does nothing but have the last driver carry `packets` packets of 64 bytes, for a program that watches.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Bench::run`].
+    pub fn drive(&self, way: traffic::Way) -> Result<()> {
+        let driver = self.peer.as_deref().map_or_else(|| Ok(Driver::ours()), Driver::at)?;
+        let machine = Machine::new(Config::timed(self.seed));
+        let (inner, bench) = (machine.clone(), self.clone());
+        let outcome = machine.run(move || -> Result<()> {
+            let options = Options::new(bench.seed, bench.proto.clone());
+            let bed = Bed::build(&inner, &[driver], &options, bench.mtu)?;
+            let load = traffic::Load { way, addresses: 1, flows: 1, len: 64, chain: 16 };
+            traffic::measure(&bed, &bed.subjects[0], load, bench.packets);
+            Ok(())
+        });
+        outcome.map_err(|halt| anyhow!("{halt}"))?
+    }
+
+    /// Instructions per packet, as far as they can be counted here.
+    fn count_instructions(&self, drivers: &[Driver], report: &mut Report, progress: &mut impl FnMut(&str)) {
+        report.instructions = match instructions::missing() {
+            Some(why) => why,
+            None if !self.instructions => "not counted: not asked for".into(),
+            None => "callgrind, of the driver's own code: perf_event counters are not used".into(),
+        };
+        progress(&format!("instructions: {}", report.instructions));
+        if instructions::missing().is_some() || !self.instructions {
+            return;
+        }
+        for (driver, way) in drivers
+            .iter()
+            .flat_map(|driver| [(driver, traffic::Way::Transmit), (driver, traffic::Way::Receive)])
+        {
+            match instructions::per_packet(self, driver, way) {
+                Ok(value) => {
+                    let what = format!("instructions of the driver per {} of 64 bytes", way.name());
+                    progress(&format!("{what}: {} {value:.0}", driver.name));
+                    report.facts.push(Fact {
+                        what,
+                        driver: driver.name.clone(),
+                        value,
+                        unit: "instructions".into(),
+                    });
+                }
+                Err(error) => {
+                    report.instructions = format!("not counted: {error:#}");
+                    progress(&format!("instructions of {}: {}", driver.name, report.instructions));
+                }
+            }
+        }
+    }
+
     /// Measures everything there is; `progress` hears of each line of the table as it is found.
     ///
     /// # Errors
@@ -96,11 +152,11 @@ impl Bench {
         }
         progress(&format!("seed {}, {}", self.seed, about_machine()));
         let machine = Machine::new(Config::timed(self.seed));
-        let (inner, bench) = (machine.clone(), self.clone());
+        let (inner, bench, subjects) = (machine.clone(), self.clone(), drivers.clone());
         let (sender, receiver) = mpsc::channel();
         let outcome = std::thread::scope(|scope| {
             let running =
-                scope.spawn(move || machine.run(move || bench.on_machine(&inner, &drivers, &sender)));
+                scope.spawn(move || machine.run(move || bench.on_machine(&inner, &subjects, &sender)));
             // Ends when the machine's first thread has dropped its end, or a halt has taken the thread away.
             while let Some(line) = next(&receiver, || running.is_finished()) {
                 progress(&line);
@@ -108,7 +164,11 @@ impl Bench {
             running.join()
         });
         let outcome = outcome.map_err(|_| anyhow!("the bench panicked"))?;
-        outcome.map_err(|halt| anyhow!("{halt}"))?
+        let mut report = outcome.map_err(|halt| anyhow!("{halt}"))??;
+        self.count_instructions(&drivers, &mut report, &mut progress);
+        report.targets = targets::judge(&report, &drivers, self.mtu, self.sa_delay.as_nanos() as u64);
+        report.targets.iter().for_each(|target| progress(&target.line()));
+        Ok(report)
     }
 
     /// The rows that depend on how long the subnet administrator takes.
@@ -129,7 +189,10 @@ impl Bench {
         }
         for subject in &bed.subjects {
             if !subject.driver.foreign {
-                report.facts.push(sa::rejoin(bed, subject, delay)?);
+                match sa::rejoin(bed, subject, delay) {
+                    Ok(fact) => report.facts.push(fact),
+                    Err(error) => say(format!("groups joined again: not measured: {error:#}")),
+                }
             }
         }
         Ok(())
@@ -159,8 +222,6 @@ impl Bench {
         for fact in &report.facts {
             say(format!("{}: {} {:.2} {}", fact.what, fact.driver, fact.value, fact.unit));
         }
-        report.targets = targets::judge(&report, drivers, self.mtu, self.sa_delay.as_nanos() as u64);
-        report.targets.iter().for_each(|target| say(target.line()));
         Ok(report)
     }
 }

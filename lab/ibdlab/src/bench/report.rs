@@ -97,10 +97,7 @@ pub const HEAD: &str = "driver  way       bytes  addresses  flows  chain  SA us 
 
 /// A row as a line below [`HEAD`].
 pub fn line(row: &Row) -> String {
-    let way = match row.load.way {
-        Way::Transmit => "transmit",
-        Way::Receive => "receive",
-    };
+    let way = row.load.way.name();
     let mut line = format!(
         "{:<6}  {way:<8} {:>6} {:>10} {:>6} {:>6} {:>6} {:>8.1} {:>10.0} {:>9} {:>9}  ",
         row.driver,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::ValueEnum;
 use fakekernel::{Machine, Nanos};
 use lab_gldv3::{Chain, LinkAddress};
 use rustix::time::{ClockId, clock_gettime};
@@ -22,11 +23,21 @@ pub const BURST: usize = 256;
 const PATIENCE: Nanos = Nanos::from_secs(5);
 
 /// Which way, seen from the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
     Transmit,
     Receive,
+}
+
+impl Way {
+    /// As in the table and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Transmit => "transmit",
+            Self::Receive => "receive",
+        }
+    }
 }
 
 /// What goes over the link.

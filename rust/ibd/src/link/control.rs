@@ -29,7 +29,9 @@ const GROWTH_PAUSE: Duration = Duration::from_secs(10);
 /// Packets waiting for a path at once, in all.
 const PACKETS: usize = 512;
 /// Groups at once.
-const GROUPS: usize = 512;
+const GROUPS: usize = 1280;
+/// Joins and leaves in flight at once: IBTF has each join wait on a thread of the queue that the whole system shares.
+const OPERATIONS: u16 = 16;
 
 /// Neighbours remembered at once.
 const NEIGHBOURS: usize = 512;
@@ -433,7 +435,8 @@ fn new_paths(seed: u64) -> Result<KBox<Addresses>, AllocError> {
 #[inline(never)]
 fn new_groups(seed: u64) -> Result<KBox<Memberships>, AllocError> {
     let slots = KVec::from_fn(GROUPS, |_| groups::GroupSlot::default())?;
-    KBox::new(Groups::new(groups::Config::default(), slots, seed))
+    let config = groups::Config { operations: OPERATIONS, ..groups::Config::default() };
+    KBox::new(Groups::new(config, slots, seed))
 }
 
 fn lookup_error(error: groups::JoinError) -> paths::LookupError {
