@@ -431,8 +431,12 @@ mod tests {
     #[test]
     fn bytes_count_the_ipoib_header_and_not_the_grh_in_both_directions() {
         let counters = Counters::default();
-        counters.tx.sent(Cast::Broadcast, 1, 4 + 28);
-        counters.rx.received(Cast::Broadcast, 40 + 4 + 28);
+        let mut sent = Tally::default();
+        sent.add(Cast::Broadcast, 1, 4 + 28);
+        counters.tx.sent(&sent);
+        let mut received = Tally::default();
+        received.add_received(Cast::Broadcast, 40 + 4 + 28);
+        counters.rx.received(&received, 1);
         for stat in [Stat::BytesSent, Stat::BytesReceived] {
             assert_eq!(counters.stat(stat), Some(32));
         }
