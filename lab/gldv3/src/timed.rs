@@ -92,7 +92,7 @@ impl TimedLink {
         let mut left = packets;
         loop {
             let before = *self.counting.updates.lock();
-            chain = self.mac.send(chain);
+            chain = self.mac.send(chain, None);
             let back = self.length(chain);
             sent.taken += left - back;
             left = back;

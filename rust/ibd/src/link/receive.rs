@@ -182,12 +182,7 @@ impl Receiver {
     }
 
     /// Makes the packet for the MAC layer out of a frame. A buffer that is not lent goes home and is posted again.
-    fn packet(
-        &self,
-        open: &mut Open,
-        mut received: Received,
-        pass: &mut Pass,
-    ) -> Result<Mblk, RxDrop> {
+    fn packet(&self, open: &mut Open, mut received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
         let sender = Qpn::from_low_bits(received.source_qpn);
         let buffer = &mut received.buffer;
         let frame = header::receive(buffer.bytes_mut(), received.has_grh, sender, &open.own, &open.senders)?;
