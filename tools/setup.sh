@@ -42,6 +42,7 @@ wanted() {
 		missing tshark tshark
 		missing mandoc mandoc
 		missing git git
+		missing gdb gdb
 		;;
 	lint) missing shellcheck shellcheck ;;
 	esac

@@ -20,6 +20,7 @@ pub mod config;
 mod context;
 mod current;
 mod cx;
+pub mod debugger;
 mod entry;
 mod errno;
 mod export;

@@ -26,6 +26,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a scenario to its end: exit 0 if every step went well, 1 if one did not.
     Run(RunArgs),
+    /// Run a scenario under gdb, which knows the modules' functions.
+    Debug(DebugArgs),
     /// Search schedules and faults for what breaks: exit 0 if nothing does. Failures are kept, made small, as scenarios.
     Campaign(CampaignArgs),
     /// Start a lab that stays up: hosts boot on one fabric and wait for commands.
@@ -87,6 +89,27 @@ pub struct RunArgs {
     /// Print every DTrace probe of the modules that fires, with its arguments.
     #[arg(long)]
     pub probes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DebugArgs {
+    /// The scenario, a TOML file.
+    pub scenario: PathBuf,
+    /// Only this host's modules; those of all if not said.
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Stop at a function of a module: its path, or the end of its path. May be given more than once.
+    #[arg(long = "break", value_name = "FUNCTION")]
+    pub breaks: Vec<String>,
+    /// Where the objects are.
+    #[arg(long, value_name = "DIR", default_value = SHIPPED)]
+    pub proto: PathBuf,
+    /// Seed of schedule, faults and payload, instead of the scenario's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// More arguments of gdb.
+    #[arg(last = true, value_name = "GDB-ARGUMENT")]
+    pub gdb: Vec<OsString>,
 }
 
 impl RunArgs {

@@ -22,6 +22,7 @@ pub mod campaign;
 pub mod capture;
 pub mod cli;
 pub mod coverage;
+pub mod debug;
 pub mod desk;
 pub mod host;
 pub mod ip;

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use ibdlab::cli::{BenchArgs, CampaignArgs, Cli, Command, FabricArgs, RunArgs, UpArgs};
+use ibdlab::cli::{BenchArgs, CampaignArgs, Cli, Command, DebugArgs, FabricArgs, RunArgs, UpArgs};
 use ibdlab::coverage::Lines;
+use ibdlab::debug;
 use ibdlab::desk::daemon::{self, Plan};
 use ibdlab::desk::fabric::Order;
 use ibdlab::desk::{Place, client};
@@ -16,6 +17,7 @@ use ibdlab::scenario::load;
 use ibdlab::suppress;
 
 fn main() -> ExitCode {
+    debug::obey_environment();
     let mut arguments = std::env::args_os();
     let result = match arguments.next().as_ref().and_then(client::called_as) {
         Some(name) => {
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
 fn obey(command: Command) -> Result<i32> {
     match command {
         Command::Run(args) => run_command(args).map(i32::from).map(|good| 1 - good),
+        Command::Debug(args) => debug_command(args).map(|()| 0),
         Command::Campaign(args) => campaign_command(args).map(i32::from).map(|good| 1 - good),
         Command::Bench(args) => bench_command(args).map(|()| 0),
         Command::Up(args) => up_command(args).map(|()| 0),
@@ -78,6 +81,12 @@ fn up_command(args: UpArgs) -> Result<()> {
         let hosts: Vec<&str> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
         println!("lab {} is up: {}", lab.name, hosts.join(", "));
     })
+}
+
+/// Comes back only with an error: the process becomes gdb.
+fn debug_command(args: DebugArgs) -> Result<()> {
+    let scenario = load(&args.scenario)?;
+    Err(debug::become_gdb(&args, scenario)?)
 }
 
 /// False if a step failed.

@@ -153,6 +153,7 @@ impl Module {
             state.installed = false;
             state.dev_ops = None;
         }
+        drop(self.0.told.lock().take());
         self.0.text.bury();
         self.0.data.bury();
         let (data, len) = self.data_range();

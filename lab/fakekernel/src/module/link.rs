@@ -28,6 +28,8 @@ pub(super) struct Linked {
     pub data: Window,
     pub imports: Vec<Arc<Import>>,
     pub symbols: Symbols,
+    /// Address of each section of the file; 0 if not loaded.
+    pub addresses: Vec<usize>,
 }
 
 /// A module that may be searched for symbols.
@@ -103,7 +105,7 @@ pub(super) fn link(
     let sealed = text.protect(Access::ReadExecute).and_then(|()| data.protect(Access::ReadWrite));
     sealed.map_err(|error| vec![format!("{name}: {error}")])?;
     let symbols = linker.symbols(&values);
-    Ok(Linked { text, data, imports: linker.imports, symbols })
+    Ok(Linked { text, data, imports: linker.imports, symbols, addresses: linker.addresses })
 }
 
 impl Linker<'_> {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::cx::Cx;
+use crate::debugger::{self, Told};
 use crate::entry::{self, EntryKind, ModuleFn};
 use crate::gate::Import;
 use crate::halt::Frame;
@@ -40,6 +41,8 @@ pub(crate) struct ModuleInner {
     depends_on: Vec<Module>,
     /// Threads inside the module's functions.
     pub inside: AtomicU32,
+    /// Held while a debugger is to know of it.
+    told: HostMutex<Option<Told>>,
     pub state: HostMutex<State>,
 }
 
@@ -110,6 +113,7 @@ impl Module {
             symbols: linked.symbols,
             depends_on,
             inside: AtomicU32::new(0),
+            told: HostMutex::new(debugger::tell(kernel.name(), &data, &linked.addresses)),
             state: HostMutex::new(State::default()),
         }));
         for import in &module.0.imports {
@@ -169,6 +173,7 @@ impl Module {
 
     /// Unmaps it, at the end of its machine.
     pub(crate) fn release(&self) {
+        drop(self.0.told.lock().take());
         self.0.text.release();
         self.0.data.release();
     }
