@@ -8,6 +8,7 @@ use kmod::manifest::{Manifest, Module};
 
 use crate::gate::Gate;
 use crate::make::Makefile;
+use crate::pages::pages;
 
 /// Stands for the proto area; nothing is looked for there.
 const PROTO: &str = "/proto";
@@ -40,6 +41,27 @@ pub fn check(tree: &Path, gate: &Gate) -> Result<Vec<String>> {
         }
         findings.extend(found.findings.into_iter().map(|finding| format!("{}: {finding}", module.name)));
     }
+    findings.extend(manual(tree, gate, &delivered)?);
+    Ok(findings)
+}
+
+/// Pages that nothing would install, or that no package delivers.
+fn manual(tree: &Path, gate: &Gate, delivered: &[String]) -> Result<Vec<String>> {
+    let src = gate.root.join("usr/src");
+    let src = src.to_str().context("the gate's path is not UTF-8")?;
+    let mut findings = Vec::new();
+    for page in pages(tree)? {
+        let file = page.file(gate.manual);
+        let (dir, name) = file.split_once('/').unwrap_or_default();
+        let makefile =
+            Makefile::read(&gate.root.join("usr/src/man").join(dir).join("Makefile"), &given(src))?;
+        if !makefile.words("MANFILES")?.iter().any(|word| word == name) {
+            findings.push(format!("{name}: MANFILES of usr/src/man/{dir} does not have it"));
+        }
+        if !delivered.contains(&format!("usr/share/man/{file}")) {
+            findings.push(format!("{name}: no package delivers usr/share/man/{file}"));
+        }
+    }
     Ok(findings)
 }
 
@@ -50,7 +72,9 @@ fn delivered(gate: &Gate) -> Result<Vec<String>> {
     for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
         let bytes = fs::read(entry?.path())?;
         let text = String::from_utf8_lossy(&bytes).replace("\\\n", " ");
-        let paths = text.lines().filter(|line| line.trim_start().starts_with("file "));
+        let paths = text
+            .lines()
+            .filter(|line| line.trim_start().trim_start_matches("$(i386_ONLY)").starts_with("file "));
         files.extend(
             paths
                 .flat_map(|line| line.split_whitespace())

@@ -17,6 +17,27 @@ const LANDMARKS: [&str; 6] = [
     "usr/src/uts/intel/Makefile.intel",
 ];
 
+/// The numbers of the manual's sections. They changed in 2022: devices went from 7D to 4D, administration from 1M to 8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manual {
+    /// `man4d`, `man8`.
+    Today,
+    /// `man7d`, `man1m`.
+    Before2022,
+}
+
+/// Sections of today that we have pages in or refer to, and what they were called.
+const RENUMBERED: [(&str, &str); 7] =
+    [("8", "1m"), ("4d", "7d"), ("4p", "7p"), ("4m", "7m"), ("4fs", "7fs"), ("7", "5"), ("5", "4")];
+
+impl Manual {
+    /// The name of section `today` in this manual, in lower case.
+    pub fn section(self, today: &str) -> &str {
+        let found = RENUMBERED.iter().find(|(new, _)| self == Self::Before2022 && *new == today);
+        found.map_or(today, |(_, old)| old)
+    }
+}
+
 /// A checked-out illumos gate under git.
 #[derive(Clone, Debug)]
 pub struct Gate {
@@ -26,6 +47,8 @@ pub struct Gate {
     pub linker_knows_modules: bool,
     /// The suffix of package manifests: `p5m`, or `mf` before 2021.
     pub manifest_suffix: &'static str,
+    /// Where it keeps its manual: as today, or before the sections were renumbered.
+    pub manual: Manual,
 }
 
 impl Gate {
@@ -65,7 +88,8 @@ impl Gate {
             }
             Err(_) => bail!("{}: usr/src/pkg/manifests is missing", root.display()),
         };
-        Ok(Gate { linker_knows_modules: targ.contains("-ztype=kmod"), manifest_suffix, root })
+        let manual = if root.join("usr/src/man/man4d").is_dir() { Manual::Today } else { Manual::Before2022 };
+        Ok(Gate { linker_knows_modules: targ.contains("-ztype=kmod"), manifest_suffix, manual, root })
     }
 
     /// The tracked files that differ from the last commit, and the files that git neither tracks nor ignores.

@@ -13,5 +13,6 @@ pub mod manifest;
 pub mod modules;
 pub mod overlay;
 pub mod package;
+pub mod pages;
 pub mod plan;
 pub mod record;

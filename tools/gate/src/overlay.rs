@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::gate::Gate;
+use crate::pages;
 
 /// One file of the overlay.
 #[derive(Debug)]
@@ -62,11 +63,14 @@ pub fn items(tree: &Path, gate: &Gate) -> Result<Vec<Item>> {
             }
         }
     }
+    items.extend(pages::items(tree, gate)?);
+    let pages = pages::pages(tree)?;
     for name in MANIFESTS {
         let ours = tree.join(format!("packaging/manifests/{name}.p5m"));
+        let text = fs::read_to_string(&ours).with_context(|| ours.display().to_string())?;
         items.push(Item {
             path: format!("usr/src/pkg/manifests/{name}.{}", gate.manifest_suffix).into(),
-            what: What::Add(fs::read(&ours).with_context(|| ours.display().to_string())?),
+            what: What::Add(pages::renumbered_manifest(&text, &pages, gate.manual).into_bytes()),
         });
     }
     items.sort_by(|a, b| a.path.cmp(&b.path));

@@ -67,7 +67,7 @@ fn a_committed_installation_can_be_repeated_and_removed() {
 fn a_newer_tree_renews_what_it_changed_and_nothing_else() {
     let newer = tempfile::tempdir().unwrap();
     let shim = "usr/src/uts/common/io/ib/clients/ibd/ibd_linkage.c";
-    for dir in ["usr", "packaging"] {
+    for dir in ["usr", "packaging", "docs"] {
         for (path, content) in support::files(&tree().join(dir)) {
             let to = newer.path().join(dir).join(path);
             fs::create_dir_all(to.parent().unwrap()).unwrap();
@@ -326,4 +326,45 @@ fn the_checker_finds_each_name_that_does_not_resolve() {
         let findings = check(&tree(), &small.gate()).unwrap();
         assert!(findings.iter().any(|found| found.starts_with(finding)), "{path}, {from}: {findings:#?}");
     }
+}
+
+#[test]
+fn pages_land_where_the_gate_keeps_its_manual_under_the_numbers_of_its_time() {
+    let old = Small::new();
+    install(&old);
+    let page = old.read("usr/src/man/man7d/mac_ib.7d");
+    assert!(page.contains(".Dt MAC_IB 7D\n") && page.contains(".Xr dladm 1M ,\n.Xr mac 9E"), "{page}");
+    assert!(old.read("usr/src/man/man1m/ibdpath.1m").contains(".Xr ibd 7D"));
+    assert!(old.read("usr/src/man/man1m/Makefile").contains("i386_MANFILES +=\tibdpath.1m\n"));
+    let manifest = old.read("usr/src/pkg/manifests/diagnostic-ibdpath.mf");
+    assert!(
+        manifest.contains("man\ndir path=usr/share/man/man1m\nfile path=usr/share/man/man1m/ibdpath.1m\n")
+    );
+    let kernel = old.read("usr/src/pkg/manifests/system-kernel.man7d.inc");
+    assert!(kernel.contains("$(i386_ONLY)file path=usr/share/man/man7d/mac_ib.7d\n"), "{kernel}");
+    assert_eq!(check(&tree(), &old.gate()).unwrap(), Vec::<String>::new());
+
+    let new = Small::of_today();
+    let before = new.files();
+    install(&new);
+    assert_eq!(check(&tree(), &new.gate()).unwrap(), Vec::<String>::new());
+    let ours = fs::read_to_string(tree().join("usr/src/man/man4d/mac_ib.4d")).unwrap();
+    assert_eq!(new.read("usr/src/man/man4d/mac_ib.4d"), ours);
+    assert!(new.read("usr/src/pkg/manifests/diagnostic-ibdpath.mf").contains("man8/ibdpath.8\n"));
+    uninstall(&new);
+    assert_same(&new.files(), &before, "afterwards");
+}
+
+#[test]
+fn a_page_that_nothing_installs_or_delivers_is_found() {
+    let small = Small::new();
+    install(&small);
+    small.write("usr/src/man/man1m/Makefile", "MANFILES=\tdladm.1m\n");
+    small.write("usr/src/pkg/manifests/system-kernel.man7d.inc", "");
+    let found = check(&tree(), &small.gate()).unwrap();
+    assert!(found.iter().any(|line| line.contains("ibdpath.1m: MANFILES")), "{found:?}");
+    assert!(
+        found.iter().any(|line| line.contains("no package delivers usr/share/man/man7d/mac_ib.7d")),
+        "{found:?}"
+    );
 }

@@ -33,6 +33,9 @@ fn our_manifests_deliver_what_the_build_installs_and_no_more() {
         assert!(text.contains("$(ROOTUSRSBINPROG)"), "a command is installed in usr/sbin");
         let program = text.lines().find_map(|line| line.strip_prefix("PROG=")).unwrap();
         installed.insert(format!("usr/sbin/{}", program.trim()));
+        if tree().join(format!("docs/man/{}.8", program.trim())).is_file() {
+            installed.insert(format!("usr/share/man/man8/{}.8", program.trim()));
+        }
     }
     // The plugin's path is system/kernel's: only a gate can deliver it.
     assert!(installed.remove("kernel/mac/amd64/mac_ib"));

@@ -13,6 +13,11 @@ pub fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+const MANUAL_7D: &str = "include $(SRC)/Makefile.master\nMANSECT= 7d\n_MANFILES=\tibd.7d\t\\\n\t\tlofi.7d\n\n\
+     i386_MANFILES=\tahci.7d\n\nMANFILES =\t$(_MANFILES) $($(MACH)_MANFILES)\nMANLINKS =\n";
+const MANUAL_1M: &str = "include $(SRC)/Makefile.master\nMANSECT= 1m\n_MANFILES=\tdladm.1m\n\n\
+     i386_MANFILES=\tacpidump.1m\n\nMANFILES=\t$(_MANFILES) $($(MACH)_MANFILES)\n";
+
 const FILES: &[(&str, &str)] = &[
     (
         "usr/src/Makefile.master",
@@ -62,7 +67,16 @@ const FILES: &[(&str, &str)] = &[
     ("usr/src/uts/common/sys/mac_ib.h", "/* the gate's own */\n"),
     (
         "usr/src/pkg/manifests/driver-network-ibp.mf",
-        "file path=kernel/drv/$(ARCH64)/ibp group=sys\nfile path=kernel/drv/ibp.conf group=sys \\\n    preserve=renameold\n",
+        "file path=kernel/drv/$(ARCH64)/ibp group=sys\nfile path=kernel/drv/ibp.conf group=sys \\\n    preserve=renameold\n\
+         file path=usr/share/man/man7d/ibd.7d\n",
+    ),
+    ("usr/src/man/man7d/Makefile", MANUAL_7D),
+    ("usr/src/man/man7d/ibd.7d", ".\\\" the gate's own\n"),
+    ("usr/src/man/man1m/Makefile", MANUAL_1M),
+    (
+        "usr/src/pkg/manifests/system-kernel.man7d.inc",
+        "file path=usr/share/man/man7d/llc1.7d\nfile path=usr/share/man/man7d/lofi.7d\n\
+         file path=usr/share/man/man7d/log.7d\n",
     ),
     ("usr/src/pkg/manifests/system-kernel.mf", "file path=kernel/mac/$(ARCH64)/mac_ib group=sys\n"),
 ];
@@ -79,6 +93,27 @@ impl Small {
             small.write(path, text);
         }
         git(small.root(), &["init", "-q"]);
+        small.commit();
+        small
+    }
+
+    /// One whose manual has the sections of today.
+    pub fn of_today() -> Small {
+        let small = Small::new();
+        let today = |text: &str| {
+            [("man7d", "man4d"), ("man1m", "man8"), (".7d", ".4d"), (".1m", ".8"), ("7d", "4d"), ("1m", "8")]
+                .into_iter()
+                .fold(text.to_owned(), |text, (old, new)| text.replace(old, new))
+        };
+        for (path, text) in FILES {
+            if today(path) != *path || today(text) != *text {
+                fs::remove_file(small.root().join(path)).unwrap();
+                small.write(&today(path), &today(text));
+            }
+        }
+        for old in ["usr/src/man/man7d", "usr/src/man/man1m"] {
+            fs::remove_dir_all(small.root().join(old)).unwrap();
+        }
         small.commit();
         small
     }
