@@ -89,7 +89,8 @@ lint:
 	@sh tools/setup.sh lint
 	$(CARGO) fmt --all --check
 	shellcheck --severity=warning tools/*.sh tools/gate/*.sh tools/gate/tests/machine/command \
-		packaging/archive/*
+		packaging/archive/* tests/illumos/*.sh tests/illumos/run tests/illumos/preflight tests/illumos/summary \
+		tests/illumos/compare tests/illumos/cases/*
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	CLIPPY_CONF_DIR=$(CURDIR)/tools/clippy-kernel $(CARGO) clippy --quiet --target $(KERNEL_TARGET) \
 		$(addprefix -p ,$(KERNEL_CRATES)) -- -D warnings

@@ -47,7 +47,9 @@ impl Machine {
         for (file, text) in STATE {
             write(&state, file, text);
         }
-        for (file, text) in [("calls", "0\n"), ("loaded", "kernel/drv/amd64/ibp, theirs\n")] {
+        for (file, text) in
+            [("calls", "0\n"), ("props", ""), ("zones", ""), ("loaded", "kernel/drv/amd64/ibp, theirs\n")]
+        {
             write(&state, file, text);
         }
         write(&state, "loaded-plugin", "kernel/mac/amd64/mac_ib, theirs\n");

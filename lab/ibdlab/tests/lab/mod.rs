@@ -67,6 +67,11 @@ impl Lab {
         self.directory.path().join("state/lab").join(host).join(file)
     }
 
+    /// What a process has in its environment that talks to these labs.
+    pub fn environment(&self) -> [(&'static str, PathBuf); 2] {
+        [("IBDLAB_RUNTIME", self.runtime()), ("IBDLAB_STATE", self.directory.path().join("state"))]
+    }
+
     /// A place for a file of the test.
     pub fn path(&self, name: &str) -> String {
         self.directory.path().join(name).to_str().expect("a path").to_owned()
