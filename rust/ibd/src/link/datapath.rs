@@ -123,7 +123,8 @@ impl Built {
         drop((receive, receiver));
         let mut pools = Pools::default();
         send.into_iter().for_each(|side| side.into_pools(&mut pools));
-        datapath.undo(pools)
+        datapath.undo(&mut pools);
+        pools
     }
 }
 
@@ -233,13 +234,16 @@ impl Datapath {
 
     /// Ends the traffic and frees everything; pools whose buffers are still lent come back, to be closed later. **May
     /// block**, with no lock held.
+    #[inline(never)]
     pub(crate) fn take_down(self, transmitters: &Transmitters) -> Pools {
-        let pools = transmitters.close();
-        self.undo(pools)
+        let mut pools = transmitters.close();
+        self.undo(&mut pools);
+        pools
     }
 
     /// `pools` are its send sides'.
-    fn undo(self, mut pools: Pools) -> Pools {
+    #[inline(never)]
+    fn undo(self, pools: &mut Pools) {
         let Self { channel, senders, attachments, receiver, receive_pool, .. } = self;
         receiver.close();
         drop(attachments);
@@ -247,7 +251,7 @@ impl Datapath {
         // comes home.
         drop((channel, senders));
         pools.add(receive_pool);
-        pools.close()
+        pools.close();
     }
 }
 
@@ -272,12 +276,16 @@ impl Pools {
     }
 
     /// Frees those whose buffers are all home. **May block.**
-    fn close(self) -> Self {
-        Self(self.0.map(|pool| pool.and_then(|pool| pool.close().err())))
+    #[inline(never)]
+    fn close(&mut self) {
+        for place in &mut self.0 {
+            *place = place.take().and_then(|pool| pool.close().err());
+        }
     }
 
-    pub(crate) fn into_iter(self) -> impl Iterator<Item = BufferPool> {
-        self.0.into_iter().flatten()
+    /// Takes them out, one by one: seventeen are much for a kernel stack.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = BufferPool> {
+        self.0.iter_mut().filter_map(Option::take)
     }
 }
 

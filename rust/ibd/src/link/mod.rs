@@ -188,9 +188,10 @@ impl Shared {
     }
 
     /// Buffers to be closed once the last of them is home.
-    fn retire(&self, pools: Pools) {
+    #[inline(never)]
+    fn retire(&self, mut pools: Pools) {
         let mut waiting = false;
-        for pool in pools.into_iter() {
+        for pool in pools.drain() {
             waiting = true;
             // Without memory for the list the pool stays for ever, and the module with it: nothing is freed too early.
             let _ = self.retired.lock().push(pool);

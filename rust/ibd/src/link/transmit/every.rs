@@ -70,6 +70,7 @@ impl Transmitters {
     }
 
     /// Opens them all; the buffers of those that were closed since `epoch` come back, to be closed.
+    #[inline(never)]
     pub(crate) fn open(&self, epoch: u64, sides: KVec<Open>) -> Pools {
         let mut unused = Pools::default();
         for (transmitter, side) in self.each.iter().zip(sides) {
@@ -82,6 +83,7 @@ impl Transmitters {
 
     /// Stops sending on every one: when this returns nobody posts any more. Their buffers, to be closed. What the adapter has stays
     /// with its queue pair. The MAC layer is told to send what it was given back, which is then dropped.
+    #[inline(never)]
     pub(crate) fn close(&self) -> Pools {
         // Before any lock: who opens after this sees it.
         self.closed.0.fetch_add(1, Ordering::SeqCst);
