@@ -187,6 +187,12 @@ impl Shared {
         if left.is_some() { Err(Status::CHAN_HDL_INVALID) } else { Ok(()) }
     }
 
+    /// Buffers of one kind, as for [`Shared::retire`].
+    #[inline(never)]
+    fn retire_one(&self, pool: BufferPool) {
+        self.retire(Pools::of(pool));
+    }
+
     /// Buffers to be closed once the last of them is home.
     #[inline(never)]
     fn retire(&self, mut pools: Pools) {

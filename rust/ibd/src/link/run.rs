@@ -12,7 +12,7 @@ use ipoib::{Gid, LinkAddr, Mgid, Mtu, QKey, Qpn};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::datapath::{self, Built, Parts, Pools};
+use super::datapath::{self, Built, Parts};
 use super::dest::Dest;
 use super::group::{self, Group};
 use super::jobs::Job;
@@ -443,7 +443,7 @@ fn large_buffers(shared: &Shared) {
             log!(note, shared.name, "no memory for large sends that must be copied: {status}");
         }
         if let Some(unused) = transmitter.bring_large(epoch, pool.ok()) {
-            shared.retire(Pools::of(unused));
+            shared.retire_one(unused);
         }
     }
 }

@@ -74,9 +74,7 @@ impl Transmitters {
     pub(crate) fn open(&self, epoch: u64, sides: KVec<Open>) -> Pools {
         let mut unused = Pools::default();
         for (transmitter, side) in self.each.iter().zip(sides) {
-            if let Some(side) = transmitter.open(epoch, side) {
-                side.into_pools(&mut unused);
-            }
+            open(transmitter, epoch, side, &mut unused);
         }
         unused
     }
@@ -88,9 +86,7 @@ impl Transmitters {
         // Before any lock: who opens after this sees it.
         self.closed.0.fetch_add(1, Ordering::SeqCst);
         let mut pools = Pools::default();
-        for side in self.each.iter().filter_map(|transmitter| transmitter.close()) {
-            side.into_pools(&mut pools);
-        }
+        self.each.iter().for_each(|transmitter| close(transmitter, &mut pools));
         pools
     }
 
@@ -108,5 +104,21 @@ impl Transmitters {
     /// A statistic of one ring; `None` if it is not counted.
     pub(crate) fn stat(&self, ring: usize, stat: Stat) -> Option<u64> {
         self.of(ring)?.stat(stat)
+    }
+}
+
+/// In a frame of its own, as a send side is large.
+#[inline(never)]
+fn open(transmitter: &Transmitter, epoch: u64, side: Open, unused: &mut Pools) {
+    if let Some(side) = transmitter.open(epoch, side) {
+        side.into_pools(unused);
+    }
+}
+
+/// As [`open`].
+#[inline(never)]
+fn close(transmitter: &Transmitter, pools: &mut Pools) {
+    if let Some(side) = transmitter.close() {
+        side.into_pools(pools);
     }
 }

@@ -73,6 +73,7 @@ pub(super) enum Staged {
 
 impl Open {
     /// Ends it, and leaves its buffers, to be closed once they are home.
+    #[inline(never)]
     pub(crate) fn into_pools(self, pools: &mut Pools) {
         let Self { queue, pool, spare, large, .. } = self;
         // What the adapter still has stays with the channel.
