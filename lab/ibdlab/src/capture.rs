@@ -68,9 +68,7 @@ pub fn count(file: impl Read) -> Result<BTreeMap<String, PortCounts>> {
                 let refused = packet.options.iter().any(|o| matches!(o, EnhancedPacketOption::Comment(_)));
                 let port = ports.get_mut(packet.interface_id as usize).context("a packet of no interface")?;
                 let record = packet.data.get(ERF_LEN..).context("a record without ERF header")?;
-                if let Some(frame) = decode(record)? {
-                    tally(&mut port.1, outbound, refused, &frame);
-                }
+                tally(&mut port.1, outbound, refused, record)?;
             }
             _ => {}
         }
@@ -78,12 +76,15 @@ pub fn count(file: impl Read) -> Result<BTreeMap<String, PortCounts>> {
     Ok(ports.into_iter().collect())
 }
 
-fn tally(counts: &mut PortCounts, outbound: bool, refused: bool, frame: &DataFrame) {
-    match (outbound, refused) {
-        (true, _) => counts.out.add(frame),
-        (false, false) => counts.into.add(frame),
-        (false, true) => counts.refused += 1,
+/// A frame that was refused may be damaged, and says nothing about itself that could be believed.
+fn tally(counts: &mut PortCounts, outbound: bool, refused: bool, frame: &[u8]) -> Result<()> {
+    if refused && !outbound {
+        counts.refused += 1;
+    } else if let Some(frame) = decode(frame)? {
+        let way = if outbound { &mut counts.out } else { &mut counts.into };
+        way.add(&frame);
     }
+    Ok(())
 }
 
 impl Counts {
@@ -159,6 +160,16 @@ mod tests {
     fn padding_and_crcs_are_not_payload() {
         let frame = decode(&unicast()).expect("well formed").expect("a data frame");
         assert_eq!(frame, DataFrame { dest_qpn: 0x1200, mgid: None, payload: 6 });
+    }
+
+    #[test]
+    fn a_damaged_frame_that_was_refused_is_counted_and_not_read() {
+        let mut counts = PortCounts::default();
+        let mut damaged = unicast();
+        damaged[1] = 0;
+        tally(&mut counts, false, true, &damaged).expect("refused is refused");
+        assert_eq!(counts, PortCounts { refused: 1, ..PortCounts::default() });
+        assert!(tally(&mut counts, false, false, &damaged).is_err(), "nobody can have taken it");
     }
 
     #[test]
