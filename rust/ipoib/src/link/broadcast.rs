@@ -61,9 +61,11 @@ impl Joins {
                 entry.owed &= owed;
             }
             None => {
-                // What is owed gives way: it may never be asked for again.
-                if let Some(free) = self.0.iter_mut().find(|entry| entry.is_none_or(|entry| entry.owed)) {
-                    *free = Some(Entry { mgid, gid, joins, owed });
+                // Without room what is owed gives way: it may never be asked for again.
+                let free = self.0.iter().position(Option::is_none);
+                let waits = || self.0.iter().position(|entry| entry.is_some_and(|entry| entry.owed));
+                if let Some(entry) = free.or_else(waits).and_then(|at| self.0.get_mut(at)) {
+                    *entry = Some(Entry { mgid, gid, joins, owed });
                 }
             }
         }

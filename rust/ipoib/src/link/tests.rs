@@ -556,6 +556,29 @@ fn joins_that_could_not_be_undone_are_undone_by_the_next_leave() {
 }
 
 #[test]
+fn joins_that_are_owed_with_one_gid_are_kept_while_there_is_another() {
+    let mut world = started();
+    let first = world.port.take();
+    world.stop();
+    while world.poll() {}
+    world.event(Event::Start);
+    let leave = world.pending.iter().position(|action| matches!(action, Action::Leave { .. }));
+    world.answer(leave.expect("the broadcast group is left"));
+    world.port = Some(Port { gid: Gid { prefix: 1, guid: 0xa }, ..port() });
+    world.event(Event::PortEvent);
+    world.settle();
+    assert!(world.is_up());
+    world.stop();
+    world.settle();
+    world.port = first;
+    world.event(Event::Start);
+    world.settle();
+    world.stop();
+    world.settle();
+    assert_eq!(world.joins, world.leaves);
+}
+
+#[test]
 fn a_membership_that_was_lost_while_its_answer_was_on_the_way_is_asked_for_again() {
     let lost: [fn(&mut World); 3] = [
         |world| world.event(Event::Renew),
