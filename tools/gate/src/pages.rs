@@ -42,13 +42,13 @@ impl Page {
     }
 }
 
-/// The pages that land in a gate: those of `usr/src/man`, and the command's.
+/// The pages that land in a gate: those of `usr/src/man`, the driver's and the command's.
 ///
 /// # Errors
 ///
 /// Our tree cannot be read.
 pub fn pages(tree: &Path) -> Result<Vec<Page>> {
-    let mut pages = vec![Page::new("docs/man/ibdpath.8".into())?];
+    let mut pages = vec![Page::new("docs/man/ibd.4d".into())?, Page::new("docs/man/ibdpath.8".into())?];
     let man = Path::new("usr/src/man");
     for section in fs::read_dir(tree.join(man)).context("usr/src/man")? {
         let section = man.join(section?.file_name());
