@@ -231,7 +231,7 @@ fn the_page_of_ibdpath_has_every_field_and_every_diagnostic() {
     assert!(fields.len() > 10, "{fields:?}");
     let told: Vec<&str> = page
         .lines()
-        .skip_while(|line| *line != ".Sh FIELDS")
+        .skip_while(|line| *line != ".Sh OUTPUT")
         .take_while(|line| *line != ".Sh EXIT STATUS")
         .filter_map(|line| line.strip_prefix(".It Cm "))
         .flat_map(|names| names.split(" , "))
