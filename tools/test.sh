@@ -33,6 +33,7 @@ tests() {
 	if [ -n "${FOREIGN:-}" ]; then
 		export FOREIGN
 		tests -p conformance --features foreign --test foreign -- --show-output
+		tests -p conformance --features foreign --test link -- --show-output c_driver
 	else
 		echo "foreign objects: not run (make test FOREIGN=DIR)"
 	fi

@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 use conformance::probe::{shipped, workspace_root};
 use object::{Object as _, ObjectSymbol as _};
 
+#[path = "link/c_driver/rows.rs"]
+#[allow(dead_code, reason = "the tests that need the C objects read the rest")]
+mod c_driver;
+
 /// Every Rust file below a directory.
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("a directory of the workspace") {
@@ -251,10 +255,44 @@ fn the_page_of_ibdpath_has_every_field_and_every_diagnostic() {
     }
 }
 
+const ON_THE_C_DRIVER: &str = "## The same tests on the C driver\n";
+
+#[test]
+fn the_page_of_weaknesses_tells_what_the_c_driver_does_in_the_tests_of_closed_rows() {
+    let page = fs::read_to_string(workspace_root().join("docs/weaknesses.md")).expect("the page");
+    let (before, rest) = page.split_once(ON_THE_C_DRIVER).expect("the section");
+    let (section, _) = rest.split_once("\n## ").expect("one more section");
+    let id = |row: &str| row.split('|').nth(1).expect("a cell").trim().to_owned();
+    let closed: Vec<String> = before.lines().filter(|row| row.ends_with("| closed |")).map(id).collect();
+    assert_eq!(c_driver::ROWS.iter().map(|row| row.id).collect::<Vec<_>>(), closed, "a row for each");
+    let told: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    let rows = c_driver::ROWS.iter().map(|row| format!("| {} | {} |", row.id, row.told));
+    assert_eq!(told, rows.collect::<Vec<_>>(), "page and list say the same");
+    let shown = told.iter().filter(|row| row.contains("| fails: ") || row.contains("| hangs")).count();
+    let readme = fs::read_to_string(workspace_root().join("README.md")).expect("the page");
+    assert!(readme.contains(&format!("own object fails in {shown} of them")), "{shown} are shown");
+    for row in &c_driver::ROWS {
+        let latent = matches!(row.outcome, c_driver::Outcome::Latent);
+        assert_eq!(row.told.starts_with("latent: "), latent, "{}", row.id);
+        let test = match row.outcome {
+            c_driver::Outcome::Fails { test, .. }
+            | c_driver::Outcome::Hangs { test, .. }
+            | c_driver::Outcome::Uncounted { test, .. } => test,
+            c_driver::Outcome::Latent => continue,
+        };
+        let (_, test) = test.split_once("::").expect("module and test");
+        let named = before.lines().find(|line| line.starts_with(&format!("| {} |", row.id)));
+        assert!(named.is_some_and(|line| line.contains(&format!("`{test}`"))), "{}: {test}", row.id);
+    }
+}
+
 #[test]
 fn every_test_that_the_page_of_weaknesses_names_exists() {
     let root = workspace_root();
     let page = fs::read_to_string(root.join("docs/weaknesses.md")).expect("the page");
+    let (first, rest) = page.split_once(ON_THE_C_DRIVER).expect("the section about the C driver");
+    let (_, last) = rest.split_once("\n## ").expect("one more section");
+    let page = format!("{first}{last}");
     let mut files = Vec::new();
     for part in ["rust", "lab", "tests"] {
         sources(&root.join(part), &mut files);

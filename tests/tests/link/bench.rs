@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use conformance::probe::shipped;
 use fabric::{Guid, HcaConfig, PKey};
 use fakekernel::genunix::KstatValue;
 use fakekernel::{Config, Kernel, Machine, Module, Nanos};
@@ -15,6 +14,8 @@ use lab_ibtf::{InfiniBand, nexus};
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
 use sm::{Attribute, Fault, Method, Partition, SmConfig};
+
+use crate::object::{Origin, suppressions};
 
 /// The link of either host.
 pub const LINK: &str = "ibd0";
@@ -34,6 +35,7 @@ const PATIENCE: Nanos = Nanos::from_secs(30);
 pub struct Host {
     pub kernel: Kernel,
     driver: Driver,
+    origin: Origin,
     port: Guid,
     module: Module,
 }
@@ -77,6 +79,7 @@ impl Host {
 
     /// A named counter of the link's kstat.
     pub fn counter(&self, name: &str) -> u64 {
+        self.origin.must_be_ours("a counter", name);
         let ids = self.kernel.kstats();
         let id = ids.iter().find(|id| id.name == "datagram").expect("the link has its kstat");
         let values = self.kernel.read_kstat(id).expect("it can be read");
@@ -100,6 +103,9 @@ impl Host {
 
     /// The counters of the link's kstat that are not zero.
     pub fn counters(&self) -> Vec<(String, KstatValue)> {
+        if self.origin == Origin::Illumos {
+            return Vec::new();
+        }
         let ids = self.kernel.kstats();
         let id = ids.iter().find(|id| id.name == "datagram").expect("the link has its kstat");
         let values = self.kernel.read_kstat(id).expect("it can be read");
@@ -117,8 +123,11 @@ impl Host {
     }
 
     fn attach(kernel: Kernel, port: Guid, driver: Driver, conf: &[(&str, i32)]) -> Self {
+        let origin = Origin::of(kernel.name());
+        // The C objects are `ibp`, which makes the same link.
+        let driver = if origin == Origin::Ours { driver } else { Driver::Ibp };
         let name = driver.name();
-        let module = kernel.load(&shipped("drv", name), name, "drv").expect("the driver loads");
+        let module = kernel.load(&origin.object("drv", name), name, "drv").expect("the driver loads");
         module.install().expect("the driver installs");
         let pkey = (driver == Driver::Ibd).then_some(PKey(0xffff));
         let node = nexus::node(&kernel, port, pkey).expect("the nexus has the node");
@@ -128,7 +137,7 @@ impl Host {
             }
         });
         kernel.attach(&module, &node.device).expect("the driver attaches");
-        let host = Self { kernel, driver, port, module };
+        let host = Self { kernel, driver, origin, port, module };
         host.create_partition();
         host
     }
@@ -141,6 +150,11 @@ impl Host {
     pub fn create_partition(&self) {
         if self.driver == Driver::Ibp {
             lab_gldv3::create_partition(&self.kernel, PORT_LINK, 0xffff, LINK, true).expect("a partition");
+        }
+        if self.origin == Origin::Illumos {
+            // It would begin in connected mode, where nothing here is about it.
+            let datagrams = PropertyValue::U32(0);
+            lab_gldv3::set_property(&self.kernel, LINK, &PropertyId::IbLinkMode, &datagrams).expect("a mode");
         }
     }
 
@@ -176,7 +190,7 @@ impl Host {
 fn plug(world: &InfiniBand, kernel: &Kernel, config: HcaConfig) -> Guid {
     lab_gldv3::provide(kernel);
     lab_ibtf::provide(kernel);
-    kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
+    kernel.add_object("mac/mac_ib", &Origin::of(kernel.name()).object("mac", "mac_ib"));
     let port = config.ports[0].guid;
     world.add_hca(kernel, config).expect("GUIDs are unique");
     port
@@ -329,7 +343,7 @@ impl Setup {
         test: fn(&Bench<S>),
         start_sm: impl FnOnce(&InfiniBand) -> Arc<S> + Send + 'static,
     ) {
-        let machine = Machine::new(config);
+        let machine = Machine::new(Config { suppress: suppressions(), ..config });
         let world = InfiniBand::new(&machine, seed);
         let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
         let inner = machine.clone();

@@ -33,7 +33,7 @@ fn a_peer_that_is_being_resolved_for_minutes_does_not_disturb_traffic_to_another
             }
             let sent = bench.machine.now();
             send(&alpha, to, &n.to_be_bytes());
-            let packet = heard.next(sent + SECOND).expect("it arrives");
+            let packet = heard.next(sent + SECOND).expect("a packet to a known peer arrives within a second");
             assert_eq!(packet.payload, n.to_be_bytes());
             let took = bench.machine.now().since(sent);
             assert!(took < Nanos::from_millis(2), "{took} while others are resolved");
@@ -76,7 +76,7 @@ fn a_group_nobody_has_costs_one_join_per_back_off_and_unicast_flows() {
             }
             send(&alpha, address_of(&beta), &n.to_be_bytes());
             assert_eq!(
-                heard.next(bench.machine.now() + SECOND).expect("it arrives").payload,
+                heard.next(bench.machine.now() + SECOND).expect("unicast arrives within a second").payload,
                 n.to_be_bytes()
             );
             fakekernel::sleep(SECOND);
@@ -105,7 +105,9 @@ fn an_administrator_that_does_not_answer_leaves_keeps_nobody_from_a_path() {
         let before = bench.alpha.statistics().opackets;
         send(&alpha, LinkAddress(stranger), &[0; 100]);
         send(&alpha, address_of(&beta), b"and this");
-        assert_eq!(heard.next(bench.machine.now() + SECOND).expect("it arrives").payload, b"and this");
+        let known =
+            heard.next(bench.machine.now() + SECOND).expect("a known peer is not kept from its packet");
+        assert_eq!(known.payload, b"and this");
         bench.settle();
         assert_eq!(bench.alpha.statistics().opackets - before, 2);
         bench.no_faults();

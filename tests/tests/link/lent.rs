@@ -11,7 +11,11 @@ const LONG: [u8; 1_000] = [7; 1_000];
 #[test]
 fn a_slow_reader_keeps_its_buffers_and_the_ring_never_runs_dry() {
     holds(|bench| {
+        bench.beta.set("_ibd_ud_num_rwqe", "512").unwrap();
         let (alpha, beta, heard) = bench.talking(PLAIN);
+        let hca = bench.world.fabric().hca(bench.beta.adapter()).expect("beta's");
+        let posted = || hca.qpns().into_iter().filter_map(|qpn| hca.receives_posted(qpn)).max();
+        let ring = posted().expect("a ring");
         let held = beta.hold_received();
         let mut count = 0;
         for minute in 0..5 {
@@ -24,7 +28,8 @@ fn a_slow_reader_keeps_its_buffers_and_the_ring_never_runs_dry() {
             }
             fakekernel::sleep(Nanos::from_secs(60));
             let arrived = std::iter::from_fn(|| heard.try_next()).count();
-            assert_eq!(arrived, 400, "minute {minute}: {:?}", bench.beta.counters());
+            assert_eq!(arrived, 400, "arrived in minute {minute}: {:?}", bench.beta.counters());
+            assert!(posted() >= Some(ring / 2), "{:?} of {ring} receives are posted", posted());
         }
         assert_eq!(held.len(), count);
         let lent = bench.beta.counter("rx_lent");
@@ -33,6 +38,7 @@ fn a_slow_reader_keeps_its_buffers_and_the_ring_never_runs_dry() {
         alpha.transmit(address_of(&beta), &LONG, Offload::default()).unwrap();
         bench.settle();
         assert_eq!(bench.beta.counter("rx_lent"), lent + 1, "what came home is lent again");
+        assert_eq!(posted(), Some(ring), "and posted again");
     });
 }
 

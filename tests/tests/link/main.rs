@@ -4,14 +4,20 @@
 
 mod addresses;
 mod bench;
+#[cfg(feature = "foreign")]
+mod c_driver;
 mod calm;
+mod groups;
 mod ibdpath;
 mod late;
 mod lent;
 mod malformed;
+mod object;
 mod offloads;
 mod opensm;
 mod paths;
 mod properties;
 mod rings;
+mod starts;
 mod tunables;
+mod wire;

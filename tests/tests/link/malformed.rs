@@ -87,7 +87,7 @@ impl Victim<'_> {
             std::iter::from_fn(|| self.heard.try_next()).map(|packet| packet.payload.len()).collect();
         let after = self.bench.beta.statistics();
         let errors = u64::from(matches!(expected, End::Driver(name) if name != OWN));
-        assert_eq!(after.ierrors - statistics.ierrors, errors, "{kind:?}");
+        assert_eq!(after.ierrors - statistics.ierrors, errors, "input errors for {kind:?}");
         match expected {
             End::Up(bytes) => {
                 assert_eq!(heard, [bytes], "{kind:?} goes up once, as long as it is");

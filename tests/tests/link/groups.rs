@@ -1,0 +1,123 @@
+//! Memberships of groups: how they come, how they are kept, and when they end.
+
+use fakekernel::Nanos;
+use lab_gldv3::{Offload, Stream};
+use sm::fault::FaultAction;
+use sm::{Attribute, Method};
+
+use crate::bench::{Bench, PLAIN, address_of, group, holds};
+
+const MINUTE: Nanos = Nanos::from_secs(60);
+const GROUP: u32 = 0x0006_0001;
+
+fn refuse_joins(bench: &Bench) {
+    let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
+    bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, refused);
+}
+
+/// The MGIDs of the groups with an IPv4 group's low bits.
+fn mgids(bench: &Bench, last: u32) -> Vec<sm::Gid> {
+    let groups = bench.sm.inspect(|sm| sm.sa().groups().map(|(group, _)| group.mgid).collect::<Vec<_>>());
+    groups.into_iter().filter(|mgid| mgid.guid as u32 == last).collect()
+}
+
+#[test]
+fn a_group_that_was_refused_is_joined_later() {
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        refuse_joins(bench);
+        // The C driver answers what the administrator does, ours that it is wanted.
+        let _ = stream.enable_multicast(group(GROUP));
+        bench.settle();
+        bench.no_faults();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+    });
+}
+
+#[test]
+fn a_group_that_a_link_makes_has_the_mtu_and_rate_of_the_broadcast_group() {
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        stream.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+        let carries: Vec<_> =
+            bench.sm.inspect(|sm| sm.sa().groups().map(|(group, _)| (group.mtu, group.rate)).collect());
+        assert_eq!(carries.len(), 2);
+        assert_eq!(carries[0], carries[1], "the two groups carry the same");
+    });
+}
+
+#[test]
+fn a_group_that_is_only_sent_to_is_left_when_nothing_is_sent_any_more() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        beta.enable_multicast(group(GROUP)).unwrap();
+        bench.settle();
+        for _ in 0..2 {
+            alpha.transmit(group(GROUP), b"to the group", Offload::default()).unwrap();
+            bench.settle();
+        }
+        assert_eq!(heard.try_next().map(|packet| packet.payload), Some(b"to the group".to_vec()));
+        assert_eq!(bench.memberships_of_alpha(), 2);
+        bench.wait_for("left again", Nanos::from_secs(3600), || {
+            fakekernel::sleep(MINUTE);
+            bench.memberships_of_alpha() == 1
+        });
+        alpha.transmit(group(GROUP), b"once more", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(bench.memberships_of_alpha(), 2, "joined again");
+    });
+}
+
+#[test]
+fn a_membership_that_the_subnet_manager_lost_is_found_missing_and_made_again() {
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        stream.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+        let mgids = mgids(bench, GROUP);
+        assert_eq!(mgids.len(), 1);
+        assert!(bench.sm.delete_group(mgids[0]));
+        assert_eq!(bench.memberships_of_alpha(), 1);
+        bench.wait_for("a member again", Nanos::from_secs(3600), || {
+            fakekernel::sleep(MINUTE);
+            bench.memberships_of_alpha() == 2
+        });
+    });
+}
+
+#[test]
+fn an_address_that_was_not_used_for_long_is_looked_up_anew() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        bench.count(Attribute::PATH_RECORD, Method::GET_TABLE);
+        fakekernel::sleep(Nanos::from_secs(3600));
+        alpha.transmit(address_of(&beta), b"good morning", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(heard.try_next().expect("it arrives").payload, b"good morning");
+        assert_ne!(bench.faulted(), 0, "an address of an hour ago is used as it was");
+    });
+}
+
+fn joins_refused(bench: &Bench, stream: &Stream, seconds: u64) -> usize {
+    refuse_joins(bench);
+    let before = bench.alpha.console().len();
+    for second in 0..seconds {
+        for n in 0..20 {
+            let _ = stream.enable_multicast(group(GROUP + 20 * second as u32 + n));
+        }
+        fakekernel::sleep(Nanos::from_secs(1));
+    }
+    let lines = bench.alpha.console().len() - before;
+    bench.no_faults();
+    lines
+}
+
+#[test]
+fn twenty_groups_refused_in_a_second_are_told_in_one_line() {
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        let lines = joins_refused(bench, &stream, 20);
+        assert!((1..=21).contains(&lines), "{lines} lines in 20 s: {:?}", bench.alpha.console().last());
+    });
+}
