@@ -208,6 +208,8 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
     for pattern in &told {
         assert!(logged.iter().any(|message| stands_for(pattern, message)), "nobody says {pattern}");
     }
+    let conf_page = read("docs/man/ibd.conf.5");
+    let told = items(&conf_page, "PROPERTIES", ".It Sy ");
     for conf in ["ibd", "ibp"] {
         let conf = read(&format!("usr/src/uts/common/io/ib/clients/ibd/{conf}.conf"));
         for row in properties_of_the_driver(&settings) {
@@ -216,6 +218,13 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
             let line = format!("# {}={default};", name.trim_start_matches('_'));
             assert!(conf.lines().any(|told| told.starts_with(&line)), "{line}");
         }
+        let tunables = conf.lines().filter_map(|line| line.strip_prefix("# ibd_")?.split_once(';'));
+        let tunables = tunables.filter_map(|(set, bounds)| {
+            let (name, default) = set.split_once('=')?;
+            Some(format!("ibd_{name} Pq {default}; {}", bounds.trim()))
+        });
+        let rings = ["ibd_rx_rings Pq 0; 0 or 1", "ibd_tx_rings Pq 0; 0 to 8"].map(str::to_owned);
+        assert_eq!(told, tunables.chain(rings).collect::<Vec<_>>(), "ibd.conf(5)");
     }
 }
 

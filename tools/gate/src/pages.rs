@@ -48,7 +48,9 @@ impl Page {
 ///
 /// Our tree cannot be read.
 pub fn pages(tree: &Path) -> Result<Vec<Page>> {
-    let mut pages = vec![Page::new("docs/man/ibd.4d".into())?, Page::new("docs/man/ibdpath.8".into())?];
+    let documents =
+        ["ibd.4d", "ibd.conf.5", "ibdpath.8"].map(|name| Page::new(Path::new("docs/man").join(name)));
+    let mut pages = documents.into_iter().collect::<Result<Vec<_>>>()?;
     let man = Path::new("usr/src/man");
     for section in fs::read_dir(tree.join(man)).context("usr/src/man")? {
         let section = man.join(section?.file_name());

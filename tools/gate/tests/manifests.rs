@@ -25,6 +25,9 @@ fn our_manifests_deliver_what_the_build_installs_and_no_more() {
         installed.insert(format!("kernel/{}/amd64/{}", module.class, module.name));
         if module.conf.is_some() {
             installed.insert(format!("kernel/{}/{}.conf", module.class, module.name));
+            if tree().join(format!("docs/man/{}.conf.5", module.name)).is_file() {
+                installed.insert(format!("usr/share/man/man5/{}.conf.5", module.name));
+            }
         }
     }
     for command in std::fs::read_dir(tree().join("usr/src/cmd")).unwrap() {

@@ -6,8 +6,13 @@ use std::process::Command;
 
 #[test]
 fn mandoc_finds_nothing_but_a_section_it_does_not_know() {
-    for page in ["usr/src/man/man4d/mac_ib.4d", "docs/man/ibdlab.8", "docs/man/ibd.4d", "docs/man/ibdpath.8"]
-    {
+    for page in [
+        "usr/src/man/man4d/mac_ib.4d",
+        "docs/man/ibdlab.8",
+        "docs/man/ibd.4d",
+        "docs/man/ibd.conf.5",
+        "docs/man/ibdpath.8",
+    ] {
         let page = support::tree().join(page);
         let mandoc = Command::new("mandoc").args(["-Tlint", "-Wwarning"]).arg(&page).output();
         let output = mandoc.expect("mandoc is installed (tools/setup.sh test)");

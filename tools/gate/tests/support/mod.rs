@@ -17,6 +17,8 @@ const MANUAL_7D: &str = "include $(SRC)/Makefile.master\nMANSECT= 7d\n_MANFILES=
      i386_MANFILES=\tahci.7d\n\nMANFILES =\t$(_MANFILES) $($(MACH)_MANFILES)\nMANLINKS =\n";
 const MANUAL_1M: &str = "include $(SRC)/Makefile.master\nMANSECT= 1m\n_MANFILES=\tdladm.1m\n\n\
      i386_MANFILES=\tacpidump.1m\n\nMANFILES=\t$(_MANFILES) $($(MACH)_MANFILES)\n";
+const MANUAL_4: &str = "include $(SRC)/Makefile.master\nMANSECT= 4\n_MANFILES=\tdriver.conf.4\n\n\
+     i386_MANFILES=\tloader.conf.4\n\nMANFILES=\t$(_MANFILES) $($(MACH)_MANFILES)\n";
 
 const FILES: &[(&str, &str)] = &[
     (
@@ -73,6 +75,7 @@ const FILES: &[(&str, &str)] = &[
     ("usr/src/man/man7d/Makefile", MANUAL_7D),
     ("usr/src/man/man7d/ibd.7d", ".\\\" the gate's own\n"),
     ("usr/src/man/man1m/Makefile", MANUAL_1M),
+    ("usr/src/man/man4/Makefile", MANUAL_4),
     (
         "usr/src/pkg/manifests/system-kernel.man7d.inc",
         "file path=usr/share/man/man7d/llc1.7d\nfile path=usr/share/man/man7d/lofi.7d\n\
@@ -101,9 +104,17 @@ impl Small {
     pub fn of_today() -> Small {
         let small = Small::new();
         let today = |text: &str| {
-            [("man7d", "man4d"), ("man1m", "man8"), (".7d", ".4d"), (".1m", ".8"), ("7d", "4d"), ("1m", "8")]
-                .into_iter()
-                .fold(text.to_owned(), |text, (old, new)| text.replace(old, new))
+            [
+                ("man4/", "man5/"),
+                ("man7d", "man4d"),
+                ("man1m", "man8"),
+                (".7d", ".4d"),
+                (".1m", ".8"),
+                ("7d", "4d"),
+                ("1m", "8"),
+            ]
+            .into_iter()
+            .fold(text.to_owned(), |text, (old, new)| text.replace(old, new))
         };
         for (path, text) in FILES {
             if today(path) != *path || today(text) != *text {
@@ -111,7 +122,7 @@ impl Small {
                 small.write(&today(path), &today(text));
             }
         }
-        for old in ["usr/src/man/man7d", "usr/src/man/man1m"] {
+        for old in ["usr/src/man/man7d", "usr/src/man/man1m", "usr/src/man/man4"] {
             fs::remove_dir_all(small.root().join(old)).unwrap();
         }
         small.commit();
