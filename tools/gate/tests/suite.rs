@@ -115,9 +115,10 @@ impl Machine {
 
     fn command(&self, script: &str, arguments: &[&str]) -> Command {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
-        let mut command = Command::new("sh");
+        // Whoever runs the tests in the background has them ignore ^C, and a shell cannot trap what it is to ignore.
+        let mut command = Command::new("env");
         // Its own process group, so that a signal to all of it is what ^C is.
-        command.arg(suite().join(script)).args(arguments).process_group(0);
+        command.args(["--default-signal", "sh"]).arg(suite().join(script)).args(arguments).process_group(0);
         command.env("PATH", path).env("MACHINE", self.path("state")).env("SCRATCH_ROOT", self.path("root"));
         command.env("IPOIB_CONFIG", self.path("config")).env("IPOIB_WORK", self.path("work"));
         command
