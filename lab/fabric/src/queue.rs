@@ -42,6 +42,9 @@ enum Stage<W> {
     Done(Done),
 }
 
+/// Slots that a completion gives back, and to which counter.
+pub(crate) type Freed = (u32, Arc<AtomicU32>);
+
 struct Entry<W> {
     stage: Stage<W>,
     wr_id: u64,
@@ -87,7 +90,7 @@ impl<W> WorkQueue<W> {
 
     /// Takes and ends a request in one, when no other is under way: the slots that its completion gives back, if it is
     /// reported. `None` when others are.
-    pub(crate) fn pass(&mut self, signalled: bool) -> Option<Result<Option<(u32, Arc<AtomicU32>)>, Error>> {
+    pub(crate) fn pass(&mut self, signalled: bool) -> Option<Result<Option<Freed>, Error>> {
         if !self.entries.is_empty() {
             return None;
         }

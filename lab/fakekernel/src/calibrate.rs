@@ -114,7 +114,7 @@ fn measure(stubs: &Stubs) -> Vec<(&'static str, f64)> {
     unsafe { init(&mut lock, null_mut(), kmutex_type_t::default(), null_mut()) };
     let lock = &raw mut lock;
     let mut lent = [0u8; 64];
-    let mut routine = frtn_t { free_func: Some(nothing), free_arg: null_mut(), ..Default::default() };
+    let mut routine = frtn_t { free_func: Some(nothing), free_arg: null_mut() };
     let (lent, routine) = (lent.as_mut_ptr(), &raw mut routine);
     vec![
         (

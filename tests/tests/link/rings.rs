@@ -158,7 +158,8 @@ fn own_multicast_is_known_by_every_queue_pair_it_may_come_from() {
         });
         for round in 0..2 {
             bench.settle();
-            (all(&own), all(&heard));
+            all(&own);
+            all(&heard);
             // Once for the way to be known to every queue.
             (0..32 * (1 - round)).for_each(|flow| send(&alpha, everybody, flow, 0));
         }

@@ -37,7 +37,9 @@ pub fn measure_opensm() -> Result<Duration> {
     let sender = Mutex::new(sender);
     sm.set_sink(Some(std::sync::Arc::new(move |_, mad| {
         // Whoever asked may have given up.
-        let _ = sender.lock().map(|sender| sender.send(mad));
+        if let Ok(sender) = sender.lock() {
+            let _ = sender.send(mad);
+        }
     })));
     let manager = sm.snapshot()?.ports.get(&port(0)).context("the first port")?.info.master_sm_lid;
     let record = PathRecord {
