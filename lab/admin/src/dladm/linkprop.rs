@@ -4,8 +4,16 @@ use fakekernel::Errno;
 use lab_gldv3::{Permission, PropertyId, PropertyInfo, PropertyValue};
 
 use super::known::Known;
+use crate::getopt::Options;
 use crate::status;
 use crate::system::System;
+
+/// What `set-linkprop` and `reset-linkprop` take.
+pub(super) const CHANGE: Options = Options {
+    short: "tR:p:",
+    long: &[("temporary", 't'), ("root-dir", 'R'), ("prop", 'p')],
+    operands_end: false,
+};
 
 const READ_ONLY: &str = "read-only property";
 

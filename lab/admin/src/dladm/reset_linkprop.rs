@@ -3,18 +3,11 @@
 use super::linkprop::{self, PUBLIC, Why};
 use super::set_linkprop::{complaint, keep};
 use super::{die, known, parse, usage};
-use crate::getopt::Options;
 use crate::session::{Failure, Outcome, Session};
 use crate::status;
 
-const OPTIONS: Options = Options {
-    short: "tR:p:",
-    long: &[("temporary", 't'), ("root-dir", 'R'), ("prop", 'p')],
-    operands_end: false,
-};
-
 pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) -> Outcome {
-    let (options, operands) = parse(&OPTIONS, arguments, line)?;
+    let (options, operands) = parse(&linkprop::CHANGE, arguments, line)?;
     let (mut persistent, mut names) = (true, Vec::new());
     for (letter, value) in options {
         match letter {

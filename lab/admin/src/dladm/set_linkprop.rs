@@ -3,19 +3,12 @@
 use super::linkprop::{self, Why};
 use super::{die, known, parse, usage};
 use crate::conf::{self, CLASS_PHYSICAL, Line, Value};
-use crate::getopt::Options;
 use crate::session::{Failure, Outcome, Session};
 use crate::status;
 use crate::system::System;
 
-const OPTIONS: Options = Options {
-    short: "tR:p:",
-    long: &[("temporary", 't'), ("root-dir", 'R'), ("prop", 'p')],
-    operands_end: false,
-};
-
 pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) -> Outcome {
-    let (options, operands) = parse(&OPTIONS, arguments, line)?;
+    let (options, operands) = parse(&linkprop::CHANGE, arguments, line)?;
     let (mut persistent, mut list) = (true, String::new());
     for (letter, value) in options {
         match letter {

@@ -8,6 +8,7 @@ mod delete_addr;
 mod delete_if;
 mod show_addr;
 mod show_if;
+mod shown;
 
 pub use boot::{boot, first_configuration};
 pub(crate) use conf::read_back;

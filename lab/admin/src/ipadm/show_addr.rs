@@ -3,54 +3,30 @@
 use std::net::IpAddr;
 
 use super::conf::{self, Line};
-use super::{die, parse, usage};
-use crate::getopt::Options;
-use crate::ofmt::{Cell, Choice, Field, Table};
+use super::die;
+use super::shown::Shown;
+use crate::ofmt::{Cell, Field, Table};
 use crate::session::{Outcome, Session};
 use crate::system::{Address, AddressKind, AddressState};
-
-const OPTIONS: Options = Options {
-    short: "po:",
-    long: &[("parsable", 'p'), ("parseable", 'p'), ("output", 'o')],
-    operands_end: false,
-};
 
 const FIELDS: [Field; 6] =
     [("ADDROBJ", 18), ("TYPE", 9), ("STATE", 13), ("CURRENT", 8), ("PERSISTENT", 11), ("ADDR", 46)];
 const NAMES: [&str; 4] = ["ADDROBJ", "TYPE", "STATE", "ADDR"];
 
 pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) -> Outcome {
-    let (options, operands) = parse(&OPTIONS, arguments, line)?;
-    let parsable = options.iter().any(|(letter, _)| *letter == 'p');
-    let fields = options.into_iter().rev().find(|(letter, _)| *letter == 'o').map(|(_, value)| value);
-    if parsable && fields.is_none() {
-        return Err(die("-p requires -o"));
-    }
-    let name = match &operands[..] {
-        [] => None,
-        [name] => Some(name.as_str()),
-        _ => return Err(usage()),
-    };
+    let shown = Shown::read(arguments, line)?;
     let mut rows = rows(session);
-    if let Some(name) = name {
+    if let Some(name) = &shown.name {
         let wanted = |row: &Row| match name.strip_suffix('/') {
             Some(interface) => row.object.split('/').next() == Some(interface),
-            None => row.object == name,
+            None => row.object == *name,
         };
         rows.retain(wanted);
         if rows.is_empty() {
             return Err(die("Address object not found"));
         }
     }
-    let choice = Choice {
-        command: "ipadm",
-        fields: &FIELDS,
-        default: &NAMES,
-        chosen: fields.as_deref(),
-        parsable,
-        wrap: false,
-    };
-    let mut table = Table::new(session, &choice)?;
+    let mut table = Table::new(session, &shown.choice(&FIELDS, &NAMES))?;
     for row in rows {
         table.row(session, &row.cells());
     }

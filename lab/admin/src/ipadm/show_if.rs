@@ -3,33 +3,17 @@
 use lab_gldv3::LinkState;
 
 use super::conf::{self, Line};
-use super::{die, parse, usage};
-use crate::getopt::Options;
-use crate::ofmt::{Cell, Choice, Field, Table};
+use super::die;
+use super::shown::Shown;
+use crate::ofmt::{Cell, Field, Table};
 use crate::session::{Outcome, Session};
 use crate::system::Interface;
-
-const OPTIONS: Options = Options {
-    short: "po:",
-    long: &[("parsable", 'p'), ("parseable", 'p'), ("output", 'o')],
-    operands_end: false,
-};
 
 const FIELDS: [Field; 5] = [("IFNAME", 11), ("CLASS", 10), ("STATE", 9), ("CURRENT", 13), ("PERSISTENT", 11)];
 const NAMES: [&str; 5] = ["IFNAME", "CLASS", "STATE", "CURRENT", "PERSISTENT"];
 
 pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) -> Outcome {
-    let (options, operands) = parse(&OPTIONS, arguments, line)?;
-    let parsable = options.iter().any(|(letter, _)| *letter == 'p');
-    let fields = options.into_iter().rev().find(|(letter, _)| *letter == 'o').map(|(_, value)| value);
-    if parsable && fields.is_none() {
-        return Err(die("-p requires -o"));
-    }
-    let name = match &operands[..] {
-        [] => None,
-        [name] => Some(name.as_str()),
-        _ => return Err(usage()),
-    };
+    let shown = Shown::read(arguments, line)?;
     let lines = conf::lines(session.system);
     let interfaces = session.system.interfaces();
     // What is in the file alone is disabled.
@@ -42,21 +26,13 @@ pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) 
         let text = |text: &str| Some(text.to_owned());
         [text(name), text("IP"), text("disabled"), text("------------"), Some(persistent(name, &lines))]
     }));
-    if let Some(name) = name {
-        rows.retain(|row| row[0].as_deref() == Some(name));
+    if let Some(name) = &shown.name {
+        rows.retain(|row| row[0].as_ref() == Some(name));
         if rows.is_empty() {
             return Err(die(format!("cannot get information for interface(s): {}", super::NO_INTERFACE)));
         }
     }
-    let choice = Choice {
-        command: "ipadm",
-        fields: &FIELDS,
-        default: &NAMES,
-        chosen: fields.as_deref(),
-        parsable,
-        wrap: false,
-    };
-    let mut table = Table::new(session, &choice)?;
+    let mut table = Table::new(session, &shown.choice(&FIELDS, &NAMES))?;
     rows.iter().for_each(|row| table.row(session, row));
     Ok(())
 }
