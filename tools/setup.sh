@@ -31,6 +31,7 @@ wanted() {
 		# Only root can lay cables to Linux's own programs.
 		if [ "$(id -u)" -eq 0 ]; then
 			missing iproute2 ip
+			missing ethtool ethtool
 			missing iputils-ping ping
 			missing curl curl
 			missing busybox busybox

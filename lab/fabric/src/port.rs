@@ -61,6 +61,8 @@ pub struct PortCounters {
     pub received: u64,
     /// Datagrams placed in a receive buffer (a multicast frame counts once per QP).
     pub delivered: u64,
+    /// Large sends cut into segments, which count as frames.
+    pub large_sends: u64,
 }
 
 /// CapabilityMask: trap capability, automatic migration, SL mapping, client reregistration, other local changes notice.
@@ -76,6 +78,7 @@ pub(crate) struct Port {
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) delivered: AtomicU64,
+    pub(crate) large_sends: AtomicU64,
     pub(crate) pkey_violations: AtomicU64,
     pub(crate) qkey_violations: AtomicU64,
 }
@@ -163,6 +166,7 @@ impl Port {
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
+            large_sends: AtomicU64::new(0),
             pkey_violations: AtomicU64::new(0),
             qkey_violations: AtomicU64::new(0),
         }
@@ -201,6 +205,7 @@ impl Port {
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
             delivered: self.delivered.load(Ordering::Relaxed),
+            large_sends: self.large_sends.load(Ordering::Relaxed),
         }
     }
 

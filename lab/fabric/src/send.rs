@@ -11,6 +11,7 @@ use crate::{
 };
 use crate::{Signalling, offload};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Where a datagram goes.
 #[derive(Clone)]
@@ -208,7 +209,11 @@ impl Hca {
                 let segments = offload::segment(&lso.header, &message, lso.mss as usize)
                     .ok_or(CompletionStatus::LocalChannelOp)?;
                 let fits = segments.iter().all(|s| s.len() <= mtu);
-                if fits { Ok(segments) } else { Err(CompletionStatus::LocalLength) }
+                if !fits {
+                    return Err(CompletionStatus::LocalLength);
+                }
+                port.large_sends.fetch_add(1, Ordering::Relaxed);
+                Ok(segments)
             }
         }
     }

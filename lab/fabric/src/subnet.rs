@@ -2,7 +2,7 @@
 
 pub use crate::port::PortSet;
 
-use crate::{Fabric, Guid, Hca, Lid, Lmc, PKey, PortAttr, PortNum};
+use crate::{Fabric, Guid, Hca, Lid, Lmc, PKey, PortAttr, PortCounters, PortNum};
 use std::collections::BTreeSet;
 
 /// An HCA port as the subnet manager finds it by sweeping.
@@ -44,6 +44,15 @@ impl Fabric {
     pub fn hca(&self, guid: Guid) -> Option<Hca> {
         let switch = self.0.switch.lock().unwrap();
         switch.ports.values().map(|(hca, _)| hca).find(|hca| hca.guid() == guid).cloned()
+    }
+
+    /// Packet counters of a port.
+    ///
+    /// # Errors
+    /// [`UnknownPort`].
+    pub fn port_counters(&self, guid: Guid) -> Result<PortCounters, UnknownPort> {
+        let (_, port) = self.find(guid)?;
+        Ok(port.counters())
     }
 
     fn find(&self, guid: Guid) -> Result<(Hca, std::sync::Arc<crate::port::Port>), UnknownPort> {

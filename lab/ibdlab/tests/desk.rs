@@ -268,6 +268,59 @@ fn programs_of_linux_use_the_links_of_hosts_with_tun_devices() {
     assert!(!Path::new("/run/netns").join(&namespace).exists(), "{namespace}");
 }
 
+/// Two hosts with TUN devices, and adapters that cut large sends.
+const LARGE_SENDS: &str = r#"name = "large sends at the desk"
+
+[[host]]
+name = "alice"
+offloads = true
+tun = true
+addresses = ["192.168.77.1/24"]
+
+[[host]]
+name = "bob"
+tun = true
+addresses = ["192.168.77.2/24"]
+"#;
+
+#[test]
+fn linux_s_large_sends_are_off_after_a_restart_without_the_link_s_and_on_after_one_with_them() {
+    if let Some(why) = ibdlab::linux::missing() {
+        println!("left out: {why}");
+        return;
+    }
+    let lab = Lab::new();
+    let scenario = lab.path("large-sends.toml");
+    fs::write(&scenario, LARGE_SENDS).expect("written");
+    lab.up(Path::new(&scenario), &[]);
+    let features = |host: &str| {
+        let line = "env PATH=/usr/sbin:/usr/bin:/sbin:/bin ethtool -k ibd0";
+        let (said, _) = lab.run(host, line);
+        let is_on =
+            |feature: &str| said.lines().any(|line| line.trim().starts_with(&format!("{feature}: on")));
+        ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"]
+            .map(is_on)
+    };
+    lab.until("Linux knows what alice's adapter can", || features("alice") == [true, true, false, false]);
+    assert_eq!(features("bob"), [false; 4], "bob's can nothing");
+    let replumb = |value: u8| {
+        for line in [
+            "ipadm delete-if ibd0".to_owned(),
+            format!("dladm set-linkprop -p _ibd_lso_enable={value} ibd0"),
+            "ipadm create-if ibd0".to_owned(),
+            "ipadm create-addr -T static -a 192.168.77.1/24 ibd0/v4".to_owned(),
+        ] {
+            assert_eq!(lab.run("alice", &line), (String::new(), 0), "{line}");
+        }
+    };
+    replumb(0);
+    lab.until("large sends are off", || features("alice") == [true, false, false, false]);
+    replumb(1);
+    lab.until("large sends are on", || features("alice") == [true, true, false, false]);
+    lab.until("bob answers", || lab.run("alice", "ping 192.168.77.2 1").1 == 0);
+    lab.down();
+}
+
 #[test]
 fn a_signal_ends_a_lab_as_down_does() {
     let lab = Lab::new();

@@ -152,6 +152,8 @@ pub(crate) struct TxCounters {
     pub(crate) failed: Counter,
     /// Packets the adapter was given where they are, without a copy.
     pub(crate) mapped: Counter,
+    /// Large sends, each of which the adapter cuts into packets.
+    pub(crate) large: Counter,
     /// Queue pairs replaced because they did not complete sends.
     pub(crate) timeouts: Counter,
 }
@@ -380,6 +382,7 @@ impl Source for Counters {
         c"tx_put_off",
         c"tx_failed",
         c"tx_mapped",
+        c"tx_large",
         c"tx_timeouts",
         c"rx_lent",
         c"rx_copied",
@@ -401,7 +404,7 @@ impl Source for Counters {
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
         let (tx, rx) = (&self.tx, &self.rx);
-        let sent = [&tx.put_off, &tx.failed, &tx.mapped, &tx.timeouts];
+        let sent = [&tx.put_off, &tx.failed, &tx.mapped, &tx.large, &tx.timeouts];
         let received = [&rx.lent, &rx.copied, &rx.left, &rx.fetched, &rx.quiet];
         let rest = sent.into_iter().chain(received);
         let sa = self.sa.asked.iter().chain(&self.sa.failed);
@@ -425,7 +428,7 @@ mod tests {
         let mut seen = std::vec::Vec::new();
         Counters::default().read(&mut |index, _| seen.push(index));
         assert!(seen.into_iter().eq(0..Counters::NAMES.len()));
-        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 9 + 2 * QUESTIONS + 3);
+        assert_eq!(Counters::NAMES.len(), TX_DROPS + RX_DROPS + 10 + 2 * QUESTIONS + 3);
     }
 
     #[test]

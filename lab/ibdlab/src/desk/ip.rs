@@ -290,8 +290,8 @@ impl Plumbed {
         let gone = before.iter().filter(|address| !now.contains(address)).map(|address| (address, false));
         let come = now.iter().filter(|address| !before.contains(address)).map(|address| (address, true));
         let changed = gone.chain(come).try_for_each(|(address, add)| linux.change_address(address, add));
-        let sdu = self.ip.with_upper(|upper| upper.link().info().sdu);
-        if let Err(error) = changed.and_then(|()| linux.set_mtu(sdu)) {
+        let info = self.ip.with_upper(|upper| upper.link().info());
+        if let Err(error) = changed.and_then(|()| linux.follow(info)) {
             eprintln!("{}: {error:#}", self.name);
         }
         *self.linux.lock() = Some(linux);

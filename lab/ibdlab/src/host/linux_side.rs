@@ -10,11 +10,10 @@ use anyhow::Result;
 use fakekernel::{Machine, OutsideWaker};
 use smoltcp::wire::IpCidr;
 
-use crate::linux::{Namespace, Tun};
+use crate::ip::layer::LinkInfo;
+use crate::linux::{BUFFER, Namespace, Tun};
 
-/// Longest packet a TUN device with our MTU can hand over.
-const PACKET: usize = 65_536;
-/// How soon the reader notices that it shall end.
+/// How soon the reader notices that it shall end, and what the link offers now.
 const POLL: Duration = Duration::from_millis(50);
 /// Interface names are at most 15 bytes; a namespace of `ibdlab run` has one device of ours.
 const DEVICE: &str = "ibd0";
@@ -60,12 +59,16 @@ impl LinuxSide {
         self.namespace.ip(&[&["addr", verb, &address, "dev", &self.device], no_dad].concat())
     }
 
-    /// Starts reading: each packet goes to `sender`, then `wake` is called.
+    /// Starts reading: each packet goes to `sender` with its virtio header, then `wake` is called.
     pub fn read(&mut self, sender: Sender<Vec<u8>>, wake: impl Fn() + Send + 'static) {
-        let (tun, stop) = (self.tun.clone(), self.stop.clone());
+        let (tun, stop, namespace) = (self.tun.clone(), self.stop.clone(), self.namespace.clone());
         self.reader = Some(std::thread::spawn(move || {
-            let mut buffer = vec![0; PACKET];
+            let mut buffer = vec![0; BUFFER];
             while !stop.load(Ordering::Relaxed) {
+                if let Err(error) = tun.follow(&namespace) {
+                    eprintln!("{error:#}");
+                    return;
+                }
                 match tun.receive(&mut buffer, POLL) {
                     Ok(Some(len)) if sender.send(buffer[..len].to_vec()).is_ok() => wake(),
                     Ok(None) => {}
@@ -76,8 +79,11 @@ impl LinuxSide {
         }));
     }
 
-    /// The link's SDU is known now.
-    pub fn set_mtu(&self, mtu: usize) -> Result<()> {
+    /// The link's SDU and offloads are known now.
+    pub fn follow(&self, info: LinkInfo) -> Result<()> {
+        self.tun.want(info.offload);
+        self.tun.follow(&self.namespace)?;
+        let mtu = info.sdu;
         self.namespace.ip(&["link", "set", &self.device, "mtu", &mtu.to_string()])
     }
 }

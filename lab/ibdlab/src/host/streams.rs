@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use fakekernel::{Errno, Kernel, Nanos};
-use lab_gldv3::{
-    Backpressure, LinkAddress, LinkDetails, Notification, Offload, Received, Stream, TransmitError,
-};
+use lab_gldv3::{Backpressure, LinkAddress, Notification, Received, Stream, TransmitError};
 
 use crate::ip::layer::{Frame, LinkInfo, SAP_ARP, SAP_IPV4, SAP_IPV6};
 use crate::ip::link_addr::LinkAddr;
@@ -24,13 +22,12 @@ impl Streams {
     pub fn open(
         kernel: &Kernel,
         link: &str,
-        receive: impl Fn(u16, Vec<u8>) + Clone + Send + Sync + 'static,
+        receive: impl Fn(Received) + Clone + Send + Sync + 'static,
         notify: impl Fn(Notification) + Send + Sync + 'static,
     ) -> Result<Self, Errno> {
         let open = |sap: u16| -> Result<Stream, Errno> {
             let stream = Stream::open(kernel, link)?;
-            let receive = receive.clone();
-            stream.on_receive(move |packet: Received| receive(packet.sap, packet.payload));
+            stream.on_receive(receive.clone());
             stream.bind(u32::from(sap))?;
             Ok(stream)
         };
@@ -40,14 +37,21 @@ impl Streams {
         Ok(streams)
     }
 
-    pub fn details(&self) -> LinkDetails {
-        self.ipv4.details()
+    /// What the IP layer needs to know of the link.
+    pub fn info(&self) -> LinkInfo {
+        let details = self.ipv4.details();
+        LinkInfo {
+            own: LinkAddr(details.address.0),
+            broadcast: LinkAddr(details.broadcast.0),
+            sdu: details.max_sdu as usize,
+            offload: self.ipv4.offload_capability(),
+        }
     }
 
     /// Sends a frame; waits a little when the link's queue is full, so that nothing is lost to it.
     pub fn transmit(&self, frame: &Frame, deadline: Nanos) -> Result<(), TransmitError> {
         let stream = self.of(frame.sap);
-        let pressure = stream.transmit(LinkAddress(frame.dst.0), &frame.payload, Offload::default())?;
+        let pressure = stream.transmit(LinkAddress(frame.dst.0), &frame.payload, frame.offload)?;
         if pressure == Backpressure::Stop {
             stream.wait_writable(deadline);
         }
@@ -82,14 +86,5 @@ impl Streams {
             SAP_IPV6 => &self.ipv6,
             _ => &self.ipv4,
         }
-    }
-}
-
-/// What the IP layer needs of a link's details.
-pub fn link_info(details: &LinkDetails) -> LinkInfo {
-    LinkInfo {
-        own: LinkAddr(details.address.0),
-        broadcast: LinkAddr(details.broadcast.0),
-        sdu: details.max_sdu as usize,
     }
 }

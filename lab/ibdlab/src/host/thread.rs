@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue};
-use lab_gldv3::{LinkState, Notification};
+use lab_gldv3::{LinkState, Notification, OffloadCapability, Received};
 use smoltcp::wire::IpCidr;
 
-use super::streams::{Streams, link_info};
+use super::streams::Streams;
 use super::upper::Upper;
 use crate::ip::apps::{App, Outcome};
 use crate::ip::layer::{Counters, LinkInfo};
@@ -47,12 +47,12 @@ struct Shared {
 
 struct State {
     upper: Box<dyn Upper>,
-    rx: VecDeque<(u16, Vec<u8>)>,
+    rx: VecDeque<Received>,
     apps: BTreeMap<AppId, Box<dyn App>>,
     outcomes: BTreeMap<AppId, Outcome>,
     next_app: u64,
     link: LinkState,
-    /// The link said that its address or size changed; ask it.
+    /// The link said that its address, size or offloads changed; ask it.
     stale: bool,
     /// There is work that shows nowhere else: an application was started, the outside called.
     kicked: bool,
@@ -68,13 +68,14 @@ impl IpThread {
         link: &str,
         upper: impl FnOnce(LinkInfo) -> Box<dyn Upper>,
     ) -> Result<Self, Errno> {
-        let placeholder = LinkInfo { own: LinkAddr::ZERO, broadcast: LinkAddr::ZERO, sdu: 2044 };
+        let offload = OffloadCapability::default();
+        let placeholder = LinkInfo { own: LinkAddr::ZERO, broadcast: LinkAddr::ZERO, sdu: 2044, offload };
         let shared = Arc::new(Shared::new(upper(placeholder)));
         let (receiver, notified) = (shared.clone(), shared.clone());
         let streams = Streams::open(
             kernel,
             link,
-            move |sap, payload| receiver.queue(sap, payload),
+            move |frame| receiver.queue(frame),
             move |notification| notified.notified(&notification),
         )?;
         let run = shared.clone();
@@ -188,13 +189,13 @@ impl Shared {
         }
     }
 
-    fn queue(&self, sap: u16, payload: Vec<u8>) {
+    fn queue(&self, frame: Received) {
         let mut state = self.state.lock();
         if state.rx.len() >= RX_LIMIT {
             state.lost.receive_queue_full += 1;
             return;
         }
-        state.rx.push_back((sap, payload));
+        state.rx.push_back(frame);
         drop(state);
         self.work.wake_all();
     }
@@ -204,11 +205,8 @@ impl Shared {
         match notification {
             Notification::LinkUp { .. } => state.link = LinkState::Up,
             Notification::LinkDown => state.link = LinkState::Down,
-            Notification::Address(_) | Notification::Sdu { .. } => {}
-            Notification::Promiscuous(_)
-            | Notification::Capabilities
-            | Notification::FastpathFlush
-            | Notification::Writable => return,
+            Notification::Address(_) | Notification::Sdu { .. } | Notification::Capabilities => {}
+            Notification::Promiscuous(_) | Notification::FastpathFlush | Notification::Writable => return,
         }
         state.stale = true;
         drop(state);
@@ -234,7 +232,7 @@ impl Shared {
         loop {
             let stale = std::mem::take(&mut self.state.lock().stale);
             if stale {
-                let info = link_info(&streams.details());
+                let info = streams.info();
                 self.state.lock().upper.set_info(info);
             }
             let (frames, groups) = self.turn();
@@ -284,8 +282,8 @@ impl Shared {
 impl State {
     /// True if an application finished.
     fn turn(&mut self, now: Duration) -> bool {
-        while let Some((sap, payload)) = self.rx.pop_front() {
-            self.upper.receive(now, sap, payload);
+        while let Some(frame) = self.rx.pop_front() {
+            self.upper.receive(now, frame);
         }
         self.upper.poll(now);
         let finished = self.run_apps(now);

@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use lab_gldv3::Received;
 use smoltcp::wire::IpCidr;
 
 use super::upper::Upper;
 use crate::ip::layer::{Frame, IpLink, LinkInfo};
 use crate::ip::stack::Stack;
-use crate::linux::Tun;
+use crate::linux::{Tun, virtio};
 
 /// See the module's documentation.
 pub struct TunBridge {
     link: IpLink,
     tun: Arc<Tun>,
-    /// Packets that a thread outside the machine read from the device.
+    /// Packets that a thread outside the machine read from the device, behind their virtio headers.
     from_tun: Receiver<Vec<u8>>,
-    /// Packets the device did not take, for the report.
+    /// Packets the device did not take, and packets of it that cannot be sent, for the report.
     refused: u64,
 }
 
@@ -29,6 +30,7 @@ impl TunBridge {
 
 impl Upper for TunBridge {
     fn set_info(&mut self, info: LinkInfo) {
+        self.tun.want(info.offload);
         self.link.set_info(info);
     }
 
@@ -36,9 +38,10 @@ impl Upper for TunBridge {
         self.link.set_addresses(fixed, link_local);
     }
 
-    fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {
-        if let Some(packet) = self.link.receive(now, sap, payload)
-            && self.tun.send(&packet).is_err()
+    fn receive(&mut self, now: Duration, frame: Received) {
+        let verified = frame.full_checksum_ok;
+        if let Some(packet) = self.link.receive(now, frame.sap, frame.payload)
+            && self.tun.send(&packet, verified).is_err()
         {
             self.refused += 1;
         }
@@ -46,8 +49,11 @@ impl Upper for TunBridge {
 
     fn poll(&mut self, now: Duration) {
         self.link.poll(now);
-        while let Ok(packet) = self.from_tun.try_recv() {
-            self.link.send(now, packet);
+        while let Ok(message) = self.from_tun.try_recv() {
+            match virtio::packet(&message, self.link.info().offload) {
+                Ok(packet) => self.link.send(now, packet),
+                Err(_) => self.refused += 1,
+            }
         }
     }
 

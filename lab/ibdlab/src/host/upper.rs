@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use lab_gldv3::Received;
 use smoltcp::wire::IpCidr;
 
 use crate::ip::layer::{Frame, IpLink, LinkInfo};
@@ -16,7 +17,7 @@ pub trait Upper: Send {
     /// The interface has these addresses now; see [`IpLink::set_addresses`].
     fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool);
     /// A frame came up.
-    fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>);
+    fn receive(&mut self, now: Duration, frame: Received);
     /// Runs whatever has become due.
     fn poll(&mut self, now: Duration);
     /// The next frame to send down.
@@ -42,8 +43,8 @@ impl Upper for Stack {
         Stack::set_addresses(self, fixed, link_local);
     }
 
-    fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {
-        Stack::receive(self, now, sap, payload);
+    fn receive(&mut self, now: Duration, frame: Received) {
+        Stack::receive(self, now, frame.sap, frame.payload);
     }
 
     fn poll(&mut self, now: Duration) {

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use lab_gldv3::{Offload, OffloadCapability};
 use smoltcp::wire::{IpCidr, Ipv4Packet, Ipv6Packet};
 
 use super::arp::{Arp, Operation};
@@ -27,6 +28,23 @@ pub struct Frame {
     pub dst: LinkAddr,
     pub sap: u16,
     pub payload: Vec<u8>,
+    /// What the link is to compute.
+    pub offload: Offload,
+}
+
+/// An IP packet to send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packet {
+    pub bytes: Vec<u8>,
+    /// What the link is to compute.
+    pub offload: Offload,
+}
+
+impl From<Vec<u8>> for Packet {
+    /// A packet that is complete.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, offload: Offload::default() }
+    }
 }
 
 /// What the link says about itself.
@@ -37,6 +55,8 @@ pub struct LinkInfo {
     pub broadcast: LinkAddr,
     /// Largest IP packet in bytes.
     pub sdu: usize,
+    /// What it computes for those who send.
+    pub offload: OffloadCapability,
 }
 
 /// Frames that passed this layer.
@@ -59,7 +79,7 @@ pub struct IpLink {
     fixed: Vec<IpCidr>,
     link_local: bool,
     groups: BTreeSet<IpAddr>,
-    neighbours: Neighbours,
+    neighbours: Neighbours<Packet>,
     out: VecDeque<Frame>,
     counters: Counters,
 }
@@ -131,7 +151,7 @@ impl IpLink {
         &self.addresses
     }
 
-    pub fn neighbours(&self) -> &Neighbours {
+    pub fn neighbours(&self) -> &Neighbours<Packet> {
         &self.neighbours
     }
 
@@ -179,8 +199,9 @@ impl IpLink {
     }
 
     /// Sends an IP packet to its next hop; every destination is on the link.
-    pub fn send(&mut self, now: Duration, packet: Vec<u8>) {
-        let Some((sap, dst)) = destination(&packet) else {
+    pub fn send(&mut self, now: Duration, packet: impl Into<Packet>) {
+        let packet = packet.into();
+        let Some((sap, dst)) = destination(&packet.bytes) else {
             self.counters.ignored += 1;
             return;
         };
@@ -256,7 +277,7 @@ impl IpLink {
         self.push(arp.sender.1, SAP_IPV4, waiting);
         if for_us && arp.operation == Operation::Request {
             let reply = arp.reply((own, self.info.own)).emit().to_vec();
-            self.push(arp.sender.1, SAP_ARP, [reply]);
+            self.push(arp.sender.1, SAP_ARP, [reply.into()]);
         }
     }
 
@@ -270,7 +291,7 @@ impl IpLink {
                 let waiting = self.neighbours.learn(now, nd.source.into(), link, true);
                 self.push(link, SAP_IPV6, waiting);
                 let advert = nd.advert((nd.target, self.info.own)).emit();
-                self.push(link, SAP_IPV6, [advert]);
+                self.push(link, SAP_IPV6, [advert.into()]);
             }
             (Kind::Advert { .. }, Some(link)) if !self.owns(nd.target) => {
                 let waiting = self.neighbours.learn(now, nd.target.into(), link, false);
@@ -292,13 +313,13 @@ impl IpLink {
             IpAddr::V4(ip) => {
                 if let Some(own) = self.ipv4_for(ip) {
                     let request = Arp::request((own, self.info.own), ip).emit().to_vec();
-                    self.push(self.info.broadcast, SAP_ARP, [request]);
+                    self.push(self.info.broadcast, SAP_ARP, [request.into()]);
                 }
             }
             IpAddr::V6(ip) => {
                 if let Some(own) = self.addresses.iter().find_map(ipv6_of) {
                     let solicit = Nd::solicit((own, self.info.own), ip);
-                    self.push(self.group_addr(solicit.destination.into()), SAP_IPV6, [solicit.emit()]);
+                    self.push(self.group_addr(solicit.destination.into()), SAP_IPV6, [solicit.emit().into()]);
                 }
             }
         }
@@ -308,14 +329,14 @@ impl IpLink {
     fn announce(&mut self) {
         for own in self.ipv4s().collect::<Vec<_>>() {
             let request = Arp::request((own, self.info.own), own).emit().to_vec();
-            self.push(self.info.broadcast, SAP_ARP, [request]);
+            self.push(self.info.broadcast, SAP_ARP, [request.into()]);
         }
         let owned: Vec<Ipv6Addr> = self.addresses.iter().filter_map(ipv6_of).collect();
         for own in owned {
             let kind = Kind::Advert { solicited: false, overrides: true };
             let advert =
                 Nd { kind, source: own, destination: nd::ALL_NODES, target: own, link: Some(self.info.own) };
-            self.push(self.group_addr(nd::ALL_NODES.into()), SAP_IPV6, [advert.emit()]);
+            self.push(self.group_addr(nd::ALL_NODES.into()), SAP_IPV6, [advert.emit().into()]);
         }
     }
 
@@ -326,8 +347,9 @@ impl IpLink {
         }
     }
 
-    fn push(&mut self, dst: LinkAddr, sap: u16, packets: impl IntoIterator<Item = Vec<u8>>) {
-        self.out.extend(packets.into_iter().map(|payload| Frame { dst, sap, payload }));
+    fn push(&mut self, dst: LinkAddr, sap: u16, packets: impl IntoIterator<Item = Packet>) {
+        let frame = |packet: Packet| Frame { dst, sap, payload: packet.bytes, offload: packet.offload };
+        self.out.extend(packets.into_iter().map(frame));
     }
 }
 

@@ -14,13 +14,13 @@ const ASK_TIMES: u32 = 3;
 const FRESH_FOR: Duration = Duration::from_secs(60);
 const QUEUE: usize = 64;
 
-/// What to do with a packet for a neighbour.
+/// What to do with a packet `P` for a neighbour.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Lookup {
+pub enum Lookup<P> {
     /// Known: send it there.
-    Send(LinkAddr, Vec<u8>),
+    Send(LinkAddr, P),
     /// Known, but ask again as well: the entry is old.
-    SendAndAsk(LinkAddr, Vec<u8>),
+    SendAndAsk(LinkAddr, P),
     /// Queued; this is the first packet, so ask now.
     Ask,
     /// Queued behind an outstanding question.
@@ -28,12 +28,12 @@ pub enum Lookup {
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct Entry<P> {
     link: Option<LinkAddr>,
     fresh_until: Duration,
     /// When to ask again and how often we have asked; `None` when no question is out.
     asking: Option<(Duration, u32)>,
-    queue: VecDeque<Vec<u8>>,
+    queue: VecDeque<P>,
 }
 
 /// Counters, for the report.
@@ -47,15 +47,16 @@ pub struct Counters {
     pub unresolved: u64,
 }
 
+/// See the module's documentation.
 #[derive(Debug, Default)]
-pub struct Neighbours {
-    entries: BTreeMap<IpAddr, Entry>,
+pub struct Neighbours<P> {
+    entries: BTreeMap<IpAddr, Entry<P>>,
     counters: Counters,
 }
 
-impl Neighbours {
+impl<P: Default> Neighbours<P> {
     /// `packet` is to go to the neighbour `ip`.
-    pub fn lookup(&mut self, now: Duration, ip: IpAddr, packet: Vec<u8>) -> Lookup {
+    pub fn lookup(&mut self, now: Duration, ip: IpAddr, packet: P) -> Lookup<P> {
         let entry = self.entries.entry(ip).or_default();
         let first_question = entry.asking.is_none();
         match entry.link {
@@ -81,7 +82,7 @@ impl Neighbours {
     }
 
     /// `ip` is at `link`. An unknown neighbour is entered only if it `asked_us`. Answers what was waiting for it.
-    pub fn learn(&mut self, now: Duration, ip: IpAddr, link: LinkAddr, asked_us: bool) -> Vec<Vec<u8>> {
+    pub fn learn(&mut self, now: Duration, ip: IpAddr, link: LinkAddr, asked_us: bool) -> Vec<P> {
         if !asked_us && !self.entries.contains_key(&ip) {
             return Vec::new();
         }
@@ -145,7 +146,7 @@ impl Neighbours {
     }
 }
 
-impl Entry {
+impl<P> Entry<P> {
     fn ask(&mut self, now: Duration, counters: &mut Counters) {
         let times = self.asking.map_or(0, |(_, times)| times);
         self.asking = Some((now + ASK_EVERY, times + 1));
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_stranger_s_announcement_is_not_entered() {
-        let mut table = Neighbours::default();
+        let mut table = Neighbours::<Vec<u8>>::default();
         assert_eq!(table.learn(at(0), PEER, LINK, false), Vec::<Vec<u8>>::new());
         assert_eq!(table.get(&PEER), None);
     }

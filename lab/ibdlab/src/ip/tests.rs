@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use lab_gldv3::OffloadCapability;
 use smoltcp::wire::IpCidr;
 
 use super::apps::{App, GroupHear, GroupSay, Outcome, Ping, TcpReceive, TcpSend};
@@ -19,7 +20,12 @@ struct Pair {
 }
 
 fn link(n: u8) -> LinkInfo {
-    LinkInfo { own: LinkAddr([n; 20]), broadcast: BROADCAST, sdu: 2044 }
+    LinkInfo {
+        own: LinkAddr([n; 20]),
+        broadcast: BROADCAST,
+        sdu: 2044,
+        offload: OffloadCapability::default(),
+    }
 }
 
 fn stack(n: u8) -> Stack {

@@ -2,12 +2,21 @@
 
 mod namespace;
 mod tun;
+pub mod virtio;
+
+use std::sync::OnceLock;
 
 pub use namespace::{Namespace, run};
-pub use tun::Tun;
+pub use tun::{BUFFER, Tun};
 
 /// Why Linux's side cannot take part; `None` if it can.
 pub fn missing() -> Option<String> {
+    // Once: the namespace that is tried has one name.
+    static WHY: OnceLock<Option<String>> = OnceLock::new();
+    WHY.get_or_init(look).clone()
+}
+
+fn look() -> Option<String> {
     if !std::path::Path::new("/dev/net/tun").exists() {
         return Some("there is no /dev/net/tun on this machine".to_owned());
     }

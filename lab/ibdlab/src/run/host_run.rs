@@ -6,6 +6,7 @@ use std::sync::mpsc;
 
 use anyhow::{Context, Result, anyhow};
 use fabric::HcaConfig;
+use fakekernel::genunix::KstatValue;
 use fakekernel::{Errno, Kernel, Module, Nanos};
 use lab_gldv3::{LinkState, MacStatistics, PropertyId, PropertyValue};
 use lab_ibtf::{InfiniBand, nexus};
@@ -259,10 +260,10 @@ impl HostRun {
         Ok(())
     }
 
-    /// The link is up: the TUN device, if there is one, gets its MTU.
+    /// The link is up: the TUN device, if there is one, gets its MTU and offloads.
     pub fn link_is_up(&self) -> Result<()> {
-        let sdu = self.ip()?.with_upper(|upper| upper.link().info().sdu);
-        self.linux.as_ref().map_or(Ok(()), |linux| linux.set_mtu(sdu))
+        let info = self.ip()?.with_upper(|upper| upper.link().info());
+        self.linux.as_ref().map_or(Ok(()), |linux| linux.follow(info))
     }
 
     /// The namespace of Linux's programs; there between attach and unload of a host with a TUN device.
@@ -281,6 +282,17 @@ impl HostRun {
     pub fn statistics(&self) -> Result<MacStatistics> {
         lab_gldv3::mac_statistics(&self.kernel, &self.link())
             .map_err(|errno| anyhow!("statistics of {} on {}: {errno}", self.link(), self.name))
+    }
+
+    /// A counter of the driver's kstat; `None` if it has no such counter.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        let ids = self.kernel.kstats();
+        let id = ids.iter().find(|id| id.name == "datagram")?;
+        let values = self.kernel.scope(|| self.kernel.read_kstat(id)).ok()?;
+        values.into_iter().find_map(|(known, value)| match value {
+            KstatValue::U64(value) if known == name => Some(value),
+            _ => None,
+        })
     }
 
     /// Counters and console of the host, as far as they can be had now.

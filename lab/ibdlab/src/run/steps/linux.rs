@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::traffic::owner;
 use crate::linux::{Namespace, run};
 use crate::report::Findings;
+use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::{LinuxFetchStep, LinuxPingStep};
 
@@ -46,6 +47,7 @@ pub fn linux_fetch(world: &mut World, step: &LinuxFetchStep) -> Result<Findings>
     let (offered, fetched) = (directory.path().join("file"), directory.path().join("fetched"));
     make_file(&offered, step.bytes.get_ref().0)?;
     let _server = WebServer::start(server.namespace()?, directory.path())?;
+    let before = LargeSends::of(world, server)?;
     let begun = Instant::now();
     let url = format!("http://{}/file", SocketAddr::new(*step.to.get_ref(), HTTP_PORT));
     let mut curl = from.namespace()?.command("curl");
@@ -61,17 +63,39 @@ pub fn linux_fetch(world: &mut World, step: &LinuxFetchStep) -> Result<Findings>
     ]);
     run(curl.arg("--output").arg(&fetched).arg(&url))?;
     let took = begun.elapsed();
+    let large = LargeSends::of(world, server)?.since(before);
     let (sent, got) = (sha256(&offered)?, sha256(&fetched)?);
     ensure!(sent == got, "SHA-256 {sent} offered, {got} fetched");
     let rate = step.bytes.get_ref().0 as f64 / took.as_secs_f64() / 1e6;
     let text = format!(
-        "{} fetched {url}: {} bytes in {:.1} s ({rate:.0} MB/s), SHA-256 {}...",
+        "{} fetched {url}: {} bytes in {:.1} s ({rate:.0} MB/s), SHA-256 {}...\n{} large sends of {} cut by its adapter",
         from.name,
         step.bytes.get_ref().0,
         took.as_secs_f64(),
-        &got[..16]
+        &got[..16],
+        large.adapter,
+        server.name,
     );
-    Ok(Findings::new(text).fact("bytes", step.bytes.get_ref().0).fact("sha256", got))
+    let findings = Findings::new(text).fact("bytes", step.bytes.get_ref().0).fact("sha256", got);
+    Ok(findings.fact("large_sends", large.adapter).fact("driver_large_sends", large.driver))
+}
+
+/// Large sends of a host, as its adapter and its driver count them.
+struct LargeSends {
+    adapter: u64,
+    driver: Option<u64>,
+}
+
+impl LargeSends {
+    fn of(world: &World, host: &HostRun) -> Result<Self> {
+        let adapter = world.infiniband.fabric().port_counters(host.port)?.large_sends;
+        Ok(Self { adapter, driver: host.counter("tx_large") })
+    }
+
+    fn since(self, before: Self) -> Self {
+        let driver = self.driver.zip(before.driver).map(|(now, before)| now - before);
+        Self { adapter: self.adapter - before.adapter, driver }
+    }
 }
 
 /// `busybox httpd`, killed when dropped.

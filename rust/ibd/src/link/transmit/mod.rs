@@ -439,6 +439,9 @@ impl Transmitter {
             }
             Err(Unstaged::Dropped(packet, reason)) => return Err(Stopped::Dropped(packet, reason)),
         }
+        if frame.options.large.is_some() {
+            self.counters.tx.large.increment();
+        }
         let (packets, bytes) = frame.on_the_wire();
         // As many places as a batch has.
         let _ = state.staged.push_within_capacity(Wire { cast: frame.cast, packets, bytes });
