@@ -2,6 +2,7 @@
 
 mod channels;
 mod resources;
+mod watch;
 
 use crate::calls::{Call, Calls, Injection};
 use crate::cq::{self, Completion};
@@ -119,18 +120,6 @@ impl Hca {
             ahs: self.0.ahs.load(Ordering::Relaxed),
             mrs: self.0.memory.count() as u32,
         }
-    }
-
-    /// Numbers of the queue pairs that exist now, ascending.
-    #[must_use]
-    pub fn qpns(&self) -> Vec<Qpn> {
-        self.0.objects.lock().unwrap().qps.keys().copied().collect()
-    }
-
-    /// Receives posted to a queue pair and not yet filled; `None` if there is no such queue pair.
-    #[must_use]
-    pub fn receives_posted(&self, qpn: Qpn) -> Option<usize> {
-        self.find_qp(qpn).map(|qp| qp.0.core.lock().unwrap().rq.waiting())
     }
 
     /// The ports as they are now, in order.

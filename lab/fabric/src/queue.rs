@@ -61,11 +61,14 @@ pub(crate) struct WorkQueue<W> {
     used: Arc<AtomicU32>,
     /// Slots of unsignalled requests that the next reported one gives back.
     silent: u32,
+    /// Completions made.
+    reported: u64,
 }
 
 impl<W> WorkQueue<W> {
     pub(crate) fn new(depth: u32) -> Self {
-        WorkQueue { entries: VecDeque::new(), head: 0, depth, used: Arc::new(AtomicU32::new(0)), silent: 0 }
+        let used = Arc::new(AtomicU32::new(0));
+        WorkQueue { entries: VecDeque::new(), head: 0, depth, used, silent: 0, reported: 0 }
     }
 
     fn push(&mut self, stage: Stage<W>, wr_id: u64) -> Result<u64, Error> {
@@ -104,6 +107,7 @@ impl<W> WorkQueue<W> {
             return Some(Ok(None));
         }
         let slots = std::mem::take(&mut self.silent) + 1;
+        self.reported += 1;
         Some(Ok(Some((slots, self.used.clone()))))
     }
 
@@ -177,6 +181,7 @@ impl<W> WorkQueue<W> {
                 continue;
             }
             let slots = std::mem::take(&mut self.silent) + 1;
+            self.reported += 1;
             added(cq.add(Cqe { completion: done.completion, solicited: done.solicited, slots, owner }));
         }
     }
@@ -190,9 +195,17 @@ impl<W> WorkQueue<W> {
         self.used = Arc::new(AtomicU32::new(0));
     }
 
-    /// Requests that wait to be taken.
-    pub(crate) fn waiting(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(entry.stage, Stage::Posted(_))).count()
+    /// Requests that wait to be taken, the oldest first.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &W> {
+        self.entries.iter().filter_map(|entry| match &entry.stage {
+            Stage::Posted(work) => Some(work),
+            Stage::Taken | Stage::Done(_) => None,
+        })
+    }
+
+    /// Completions made so far.
+    pub(crate) fn reported(&self) -> u64 {
+        self.reported
     }
 
     /// Some request is being carried out right now.

@@ -117,6 +117,16 @@ impl Host {
         self.kernel.genunix().messages().iter().map(|message| message.text.clone()).collect()
     }
 
+    /// Calls of its driver into the kernel so far, whatever they do.
+    pub fn kernel_calls(&self) -> u64 {
+        self.module.calls().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Message blocks that its driver has and has not passed on or freed.
+    pub fn messages_kept(&self) -> usize {
+        self.kernel.genunix().messages_held_by(self.module.name())
+    }
+
     /// The GUID of its adapter.
     pub fn adapter(&self) -> Guid {
         Guid(self.port.0 - 1)

@@ -1,9 +1,13 @@
 //! Receive buffers that somebody above the link keeps for long.
 
+use std::collections::BTreeSet;
+
 use fakekernel::{Errno, Nanos};
 use lab_gldv3::{LinkState, Offload};
+use sm::partition::GroupParams;
+use sm::{MtuCode, Partition};
 
-use crate::bench::{PLAIN, address_of, holds};
+use crate::bench::{Bench, PLAIN, Setup, address_of, holds, partition};
 
 /// More than is copied, so that the adapter's own buffer goes up.
 const LONG: [u8; 1_000] = [7; 1_000];
@@ -78,5 +82,54 @@ fn an_adapter_goes_although_its_buffers_are_lent() {
         bench.world.remove_hca(&bench.beta.kernel, node).expect("everything on it is freed");
         bench.wait_for("the link is down", Nanos::from_secs(1), || bench.beta.state() == LinkState::Down);
         drop(held);
+    });
+}
+
+/// The default partition, whose broadcast group has this MTU.
+fn with_mtu(mtu: MtuCode) -> Partition {
+    partition(false).with_ipoib(GroupParams { mtu, ..GroupParams::default() })
+}
+
+/// Bytes of the receive buffers that beta's adapter has, each size once.
+fn sizes_posted(bench: &Bench) -> BTreeSet<u32> {
+    let hca = bench.world.fabric().hca(bench.beta.adapter()).expect("beta's");
+    let buffers = hca.qpns().into_iter().filter_map(|qpn| hca.receive_buffers(qpn)).flatten();
+    buffers.map(|pieces| pieces.iter().map(|piece| piece.len).sum()).collect()
+}
+
+#[test]
+fn buffers_follow_the_mtu_of_the_broadcast_group_although_some_of_before_are_lent() {
+    const GRH: u32 = 40;
+    fn large(config: &mut fabric::HcaConfig) {
+        config.ports[0].mtu = fabric::Mtu::M4096;
+    }
+    Setup { hca: large, ..Setup::default() }.run(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        let held = beta.hold_received();
+        for _ in 0..20 {
+            alpha.transmit(address_of(&beta), &LONG, Offload::default()).unwrap();
+        }
+        bench.settle();
+        assert_eq!(held.len(), 20);
+        drop((alpha, beta));
+        bench.settle();
+        bench.sm.set_partitions(vec![partition(false)]);
+        bench.settle();
+        bench.sm.set_partitions(vec![with_mtu(MtuCode::B4096)]);
+        bench.settle();
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        assert_eq!(beta.details().max_sdu, 4_092);
+        held.release();
+        bench.settle();
+        let sizes = sizes_posted(bench);
+        let enough = sizes.iter().all(|size| *size >= 4_096 + GRH);
+        assert!(enough, "receive buffers of {sizes:?} bytes on a link with an MTU of 4096");
+        let largest: Vec<u8> = (0..4_092_u32).map(|n| n as u8).collect();
+        for _ in 0..1_000 {
+            alpha.transmit(address_of(&beta), &largest, Offload::default()).unwrap();
+            bench.wait_for("a packet as long as the link's MTU", Nanos::from_secs(1), || {
+                heard.try_next().is_some_and(|packet| packet.payload == largest)
+            });
+        }
     });
 }

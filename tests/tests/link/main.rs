@@ -19,5 +19,6 @@ mod paths;
 mod properties;
 mod rings;
 mod starts;
+mod thrift;
 mod tunables;
 mod wire;

@@ -1,7 +1,7 @@
 //! Starts that something interrupts or refuses, and stops at the wrong moment.
 
 use fakekernel::Nanos;
-use lab_gldv3::{LinkState, Offload, Promiscuity, Stream};
+use lab_gldv3::{LinkAddress, LinkState, Offload, Promiscuity, Stream};
 use sm::fault::FaultAction;
 use sm::{Attribute, Fault, Lid, Method};
 
@@ -115,7 +115,7 @@ fn a_link_is_closed_while_paths_are_asked_for() {
         for n in 0..20 {
             let mut stranger = address_of(&beta).0;
             stranger[18] ^= n + 1;
-            alpha.transmit(lab_gldv3::LinkAddress(stranger), &[0; 40], Offload::default()).unwrap();
+            alpha.transmit(LinkAddress(stranger), &[0; 40], Offload::default()).unwrap();
         }
         fakekernel::sleep(Nanos::from_millis(20));
         closes_at_once(bench, alpha);
@@ -204,6 +204,117 @@ fn promiscuous_mode_asked_for_before_the_port_is_up_hears_every_group_once_it_is
         let (beta, _) = bench.beta.open_up(PLAIN);
         beta.enable_multicast(group(0x0005_0002)).unwrap();
         bench.wait_for("alpha hears beta's group", MINUTE, || bench.memberships_of_alpha() == 2);
+    });
+}
+
+#[test]
+fn nobody_waits_for_the_speed_while_the_administrator_tells_no_path() {
+    holds(|bench| {
+        bench.settle();
+        bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Silent);
+        let before = bench.machine.now();
+        let (_alpha, _) = bench.alpha.open(PLAIN);
+        let took = bench.machine.now().since(before);
+        assert!(took < SECOND, "opening took {took}");
+        bench.wait_for("up", SECOND, || bench.alpha.state() == LinkState::Up);
+        assert_eq!(bench.alpha.statistics().ifspeed, 16_000_000_000);
+        bench.world.set_cable(bench.alpha.port(), false);
+        bench.wait_for("down", SECOND, || bench.alpha.state() == LinkState::Down);
+        bench.world.set_cable(bench.alpha.port(), true);
+        bench.wait_for("up again", SECOND, || bench.alpha.state() == LinkState::Up);
+        bench.no_faults();
+    });
+}
+
+/// A join that nobody answers, and what is asked for behind it: a link that does one thing after the other gets to that late.
+fn one_join_is_not_answered(bench: &Bench, stream: &Stream) {
+    bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, FaultAction::Silent);
+    stream.enable_multicast(group(0xe005_0001)).unwrap();
+    fakekernel::sleep(Nanos::from_millis(20));
+}
+
+/// Closed, and opened again while its port is down; what was asked for meanwhile has had the time to come to an end.
+fn closed_and_opened_without_a_port(bench: &Bench, stream: Stream) -> Stream {
+    bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::DELETE), None, FaultAction::Empty);
+    drop(stream);
+    bench.world.set_cable(bench.alpha.port(), false);
+    bench.settle();
+    let (stream, _) = bench.alpha.open(PLAIN);
+    fakekernel::sleep(Nanos::from_secs(600));
+    bench.no_faults();
+    bench.world.set_cable(bench.alpha.port(), true);
+    bench.wait_for("up", MINUTE, || bench.alpha.state() == LinkState::Up);
+    stream
+}
+
+/// Whether beta is found once the link is up again; `meanwhile` happens behind the join that is not answered.
+fn finds_beta_after_all(bench: &Bench, meanwhile: impl FnOnce(&Stream, LinkAddress)) {
+    let (alpha, beta, heard) = bench.talking(PLAIN);
+    one_join_is_not_answered(bench, &alpha);
+    meanwhile(&alpha, address_of(&beta));
+    fakekernel::sleep(Nanos::from_millis(20));
+    let alpha = closed_and_opened_without_a_port(bench, alpha);
+    bench.wait_for("beta is found again", SECOND, || {
+        alpha.transmit(address_of(&beta), b"hello", Offload::default()).unwrap();
+        bench.settle();
+        std::iter::from_fn(|| heard.try_next()).any(|packet| packet.payload == b"hello")
+    });
+}
+
+#[test]
+fn a_join_that_nobody_answered_before_a_stop_keeps_nobody_from_an_address_after_it() {
+    holds(|bench| finds_beta_after_all(bench, |_, _| ()));
+}
+
+#[test]
+fn an_address_that_was_asked_for_before_a_stop_keeps_nobody_from_another_after_it() {
+    holds(|bench| {
+        finds_beta_after_all(bench, |alpha, beta| {
+            let mut stranger = beta.0;
+            stranger[18] ^= 1;
+            alpha.transmit(LinkAddress(stranger), &[0; 40], Offload::default()).unwrap();
+        });
+    });
+}
+
+/// Sends take a while to complete.
+fn slow(config: &mut fabric::HcaConfig) {
+    config.send_latency = fabric::Nanos(100_000_000);
+}
+
+/// A group is left while a packet to it is under way, behind a join that is not answered.
+fn a_group_is_left_with_a_packet_under_way(bench: &Bench) -> Stream {
+    let (alpha, _beta, _) = bench.talking(PLAIN);
+    let some = group(0xe005_0002);
+    alpha.enable_multicast(some).unwrap();
+    bench.settle();
+    alpha.transmit(some, b"first", Offload::default()).unwrap();
+    bench.settle();
+    alpha.transmit(some, b"second", Offload::default()).unwrap();
+    alpha.disable_multicast(some).unwrap();
+    fakekernel::sleep(Nanos::from_millis(20));
+    one_join_is_not_answered(bench, &alpha);
+    bench.settle();
+    alpha
+}
+
+#[test]
+fn a_group_that_is_left_with_a_packet_under_way_is_left_once_and_the_link_closed() {
+    Setup { hca: slow, ..Setup::default() }.run(|bench| {
+        let alpha = a_group_is_left_with_a_packet_under_way(bench);
+        drop(alpha);
+        bench.settle();
+        bench.no_faults();
+    });
+}
+
+#[test]
+fn what_was_asked_of_groups_before_a_stop_is_forgotten_without_harm_after_it() {
+    Setup { hca: slow, ..Setup::default() }.run(|bench| {
+        let alpha = a_group_is_left_with_a_packet_under_way(bench);
+        let alpha = closed_and_opened_without_a_port(bench, alpha);
+        alpha.enable_multicast(group(0xe005_0003)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
     });
 }
 

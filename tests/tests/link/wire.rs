@@ -1,6 +1,6 @@
 //! What goes over the wire is what IP gave, and it is counted alike at both ends.
 
-use fabric::{Call, Injection};
+use fabric::{Call, Datagram, Gid, Injection, Qpn};
 use lab_gldv3::Offload;
 
 use crate::bench::{Bench, PLAIN, address_of, group, holds};
@@ -142,5 +142,79 @@ fn receives_that_the_adapter_refuses_once_are_posted_later() {
         }
         assert_eq!(std::iter::from_fn(|| heard.try_next()).count(), 600);
         assert_eq!(posted(), ring, "receives posted after one refusal");
+    });
+}
+
+#[test]
+fn scope_and_pkey_of_a_group_are_not_written_into_the_caller_s_packet() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let some = group(0x0007_0002);
+        beta.enable_multicast(some).unwrap();
+        bench.settle();
+        // Rule 22 ends the run if the driver writes to what is shared. Whoever is not in a group yet may give the routers the
+        // first packet.
+        alpha.transmit_and_keep_whole(some, b"first").unwrap();
+        bench.settle();
+        while heard.try_next().is_some() {}
+        alpha.transmit_and_keep_whole(some, b"later").unwrap();
+        bench.settle();
+        assert_eq!(heard.try_next().map(|packet| packet.payload), Some(b"later".to_vec()));
+        alpha.transmit_and_keep_whole(beta.details().broadcast, b"to all").unwrap();
+        bench.settle();
+        assert_eq!(heard.try_next().map(|packet| packet.payload), Some(b"to all".to_vec()));
+    });
+}
+
+/// A packet as it comes to beta's port from whoever says it is its sender, to a port or a group.
+fn comes_from(bench: &Bench, source: Qpn, sgid: Gid, to: Option<(Gid, fabric::Lid)>) {
+    let hca = bench.world.fabric().hca(bench.beta.adapter()).expect("beta's");
+    let port = hca.query_ports().expect("its ports")[0].clone();
+    let own = qpn_of(bench);
+    let (dgid, dlid) = to.unwrap_or((port.gids[0], port.lid));
+    let payload = [&(PLAIN as u16).to_be_bytes()[..], &[0, 0], b"hello"].concat();
+    let datagram = Datagram {
+        dlid,
+        slid: fabric::Lid(1),
+        dest: if to.is_some() { Qpn::MULTICAST } else { own },
+        source,
+        pkey: fabric::PKey(0xffff),
+        qkey: fabric::QKey(sm::QKey::IPOIB.0),
+        grh: Some((sgid, dgid)),
+        payload: &payload,
+    };
+    let near = bench.world.fabric().near_end(bench.beta.port()).expect("beta's port");
+    assert_eq!(near.give(&datagram), None, "the adapter takes it");
+    bench.settle();
+}
+
+fn qpn_of(bench: &Bench) -> Qpn {
+    let hca = bench.world.fabric().hca(bench.beta.adapter()).expect("beta's");
+    let ring = |qpn: &Qpn| hca.receives_posted(*qpn);
+    hca.qpns().into_iter().max_by_key(ring).expect("its queue pair")
+}
+
+#[test]
+fn only_what_we_sent_to_a_group_is_taken_for_our_own_multicast() {
+    holds(|bench| {
+        let (_alpha, beta, heard) = bench.talking(PLAIN);
+        let us = address_of(&beta).0;
+        let word = |at: usize| u64::from_be_bytes(us[at..at + 8].try_into().expect("eight bytes"));
+        let (own, own_gid) = (qpn_of(bench), Gid { prefix: word(4), guid: word(12) });
+        let (stranger, other_gid) = (Qpn::truncate(0x1234), Gid { guid: 0x77, ..own_gid });
+        let broadcast = bench.sm.inspect(|sm| {
+            let (group, _) = sm.sa().groups().next().expect("the broadcast group");
+            (Gid { prefix: group.mgid.prefix, guid: group.mgid.guid }, fabric::Lid(group.mlid.0))
+        });
+        let heard = || std::iter::from_fn(|| heard.try_next()).count();
+        comes_from(bench, own, own_gid, None);
+        assert_eq!(heard(), 1, "to a port, with a GRH: no multicast");
+        comes_from(bench, stranger, own_gid, Some(broadcast));
+        assert_eq!(heard(), 1, "another queue pair of the port");
+        comes_from(bench, own, other_gid, Some(broadcast));
+        assert_eq!(heard(), 1, "the same queue pair number at another port");
+        let before = bench.beta.counter("rx_drop_own_multicast");
+        comes_from(bench, own, own_gid, Some(broadcast));
+        assert_eq!((heard(), bench.beta.counter("rx_drop_own_multicast") - before), (0, 1), "our own");
     });
 }

@@ -220,7 +220,21 @@ impl Stream {
         payload: &[u8],
     ) -> Result<Backpressure, TransmitError> {
         let sap = self.open.bound_sap().ok_or(TransmitError::NotBound)?;
-        self.send(sap, destination, payload, Offload::default(), Keep::Duplicate)
+        self.send(sap, destination, payload, Offload::default(), Keep::Payload)
+    }
+
+    /// The same, while somebody else keeps a duplicate of the whole packet, link-layer header and all.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransmitError`].
+    pub fn transmit_and_keep_whole(
+        &self,
+        destination: LinkAddress,
+        payload: &[u8],
+    ) -> Result<Backpressure, TransmitError> {
+        let sap = self.open.bound_sap().ok_or(TransmitError::NotBound)?;
+        self.send(sap, destination, payload, Offload::default(), Keep::Whole)
     }
 
     /// As [`Stream::transmit`] with another type: what one stream that serves IPv4, IPv6 and ARP needs.
@@ -264,7 +278,8 @@ impl Stream {
             genunix.linkb(&cx, header.raw(), data.raw());
             genunix.set_checksums(&cx, header.raw(), wanted(offload));
             let kept = match keep {
-                Keep::Duplicate => Message::new(genunix.dupmsg(&cx, data.raw())),
+                Keep::Payload => Message::new(genunix.dupmsg(&cx, data.raw())),
+                Keep::Whole => Message::new(genunix.dupmsg(&cx, header.raw())),
                 Keep::Nothing => None,
             };
             let pressure = link.transmit(&messages, header);
@@ -305,7 +320,8 @@ impl Stream {
 /// What the stack keeps of a payload while the driver has it.
 enum Keep {
     Nothing,
-    Duplicate,
+    Payload,
+    Whole,
 }
 
 fn wanted(offload: Offload) -> Checksums {

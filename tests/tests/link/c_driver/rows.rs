@@ -34,7 +34,7 @@ const SENDER: &str = "alpha";
 const RECEIVER: &str = "beta";
 
 /// In the order of the page.
-pub const ROWS: [Row; 53] = [
+pub const ROWS: [Row; 65] = [
     row(
         "D1",
         "fails: a packet to the known peer is not there after a second",
@@ -81,6 +81,15 @@ pub const ROWS: [Row; 53] = [
         ),
     ),
     row(
+        "D6",
+        "fails: 32 calls into the kernel for a packet to one group, 142 to 200 in turn",
+        fails(
+            SENDER,
+            "thrift::an_address_among_two_hundred_with_one_queue_pair_number_costs_what_it_costs_alone",
+            &["calls a packet to one group, 142."],
+        ),
+    ),
+    row(
         "D7",
         "fails: 32 flows go out of one queue pair",
         fails(
@@ -90,9 +99,36 @@ pub const ROWS: [Row; 53] = [
         ),
     ),
     row(
+        "D8",
+        "fails: 111 of 800 packets are posted by another thread than their sender's",
+        fails(
+            SENDER,
+            "thrift::nobody_posts_the_packets_of_others",
+            &["packets that another thread than their sender's posted, of 800", "left: 111"],
+        ),
+    ),
+    row(
+        "D9",
+        "fails: both blocks of each of 100 packets are kept",
+        fails(
+            SENDER,
+            "thrift::a_copied_packet_is_free_before_its_send_completes",
+            &["blocks of 100 packets that were sent are kept", "left: 200"],
+        ),
+    ),
+    row(
         "D10",
         "latent: a mapping waits where an IOMMU is short of room, and the lab has none",
         Outcome::Latent,
+    ),
+    row(
+        "D11",
+        "fails: 6,400 completions for 6,400 sends",
+        fails(
+            SENDER,
+            "thrift::few_sends_complete_and_they_tell_about_all",
+            &["6400 completions for 6400 sends"],
+        ),
     ),
     row(
         "D12",
@@ -109,6 +145,15 @@ pub const ROWS: [Row; 53] = [
             test: "calm::an_interrupt_takes_its_share_of_a_burst_and_a_thread_the_rest",
             on: RECEIVER,
         },
+    ),
+    row(
+        "D14",
+        "fails: 400 receives of 3,999 are not posted while a reader keeps short packets",
+        fails(
+            RECEIVER,
+            "thrift::a_slow_reader_of_short_packets_keeps_no_buffer_of_the_adapter",
+            &["while a reader keeps 400 packets of 100 bytes", "left: Some(3599)"],
+        ),
     ),
     row(
         "D15",
@@ -143,7 +188,25 @@ pub const ROWS: [Row; 53] = [
         "fails: 22 MB for an open link in datagram mode",
         fails(SENDER, "late::an_idle_link_takes_less_than_four_megabytes", &["6074 bytes attached, 219"]),
     ),
+    row(
+        "D22",
+        "fails: a packet to its port that names it as sender is taken for its own multicast",
+        fails(
+            RECEIVER,
+            "wire::only_what_we_sent_to_a_group_is_taken_for_our_own_multicast",
+            &["to a port, with a GRH: no multicast"],
+        ),
+    ),
     row("D23", "latent: the lab's adapters record moderation and do not wait for it", Outcome::Latent),
+    row(
+        "D24",
+        "fails: all 3,999 share a line or begin within one",
+        fails(
+            RECEIVER,
+            "thrift::no_two_receive_buffers_share_a_cache_line",
+            &["of 3999 buffers share a line or begin within one", "left: 3999"],
+        ),
+    ),
     row(
         "A1",
         "fails: rule 9, the addresses are freed with a lock in use; a kernel would go on in freed memory",
@@ -155,8 +218,12 @@ pub const ROWS: [Row; 53] = [
     ),
     row(
         "A2",
-        "latent: needs a leave in the instant between a transmission and its completion",
-        Outcome::Latent,
+        "fails: rule 9, the stop frees a group whose request is still in the list",
+        fails(
+            SENDER,
+            "starts::a_group_that_is_left_with_a_packet_under_way_is_left_once_and_the_link_closed",
+            &["ibp [P] broke rule 9", "that is still linked; in kmem_free", "ibp`ibd_async_reap_group"],
+        ),
     ),
     row(
         "A3",
@@ -189,12 +256,30 @@ pub const ROWS: [Row; 53] = [
     row("A7", "latent: needs a sender inside the driver in the instant of a restart", Outcome::Latent),
     row("A8", "latent: needs a buffer to come home between two steps of a late start", Outcome::Latent),
     row(
+        "A9",
+        "fails: all receive buffers have 2,088 bytes as before, at an MTU of 4096",
+        fails(
+            RECEIVER,
+            "lent::buffers_follow_the_mtu_of_the_broadcast_group_although_some_of_before_are_lent",
+            &["receive buffers of {2088} bytes on a link with an MTU of 4096"],
+        ),
+    ),
+    row(
         "A10",
         "fails: a null pointer is followed in `ibd_acquire_lsobufs`",
         fails(
             SENDER,
             "wire::an_icmpv6_packet_that_fills_the_link_arrives",
             &["(NULL plus 0x3c) in module ibp", "ibp`ibd_acquire_lsobufs"],
+        ),
+    ),
+    row(
+        "A11",
+        "fails: rule 9 as in A2, before the request inside the group could be discarded",
+        fails(
+            SENDER,
+            "starts::what_was_asked_of_groups_before_a_stop_is_forgotten_without_harm_after_it",
+            &["ibp [P] broke rule 9", "that is still linked; in kmem_free", "ibp`ibd_async_reap_group"],
         ),
     ),
     row("A12", "latent: needs a reader to give a buffer back in the instant of a stop", Outcome::Latent),
@@ -250,6 +335,15 @@ pub const ROWS: [Row; 53] = [
         Outcome::Latent,
     ),
     row("B4", "latent: only another client of the same adapter would see that events wait", Outcome::Latent),
+    row(
+        "B5",
+        "fails: opening takes 60 s, for the speed",
+        fails(
+            SENDER,
+            "starts::nobody_waits_for_the_speed_while_the_administrator_tells_no_path",
+            &["opening took 60."],
+        ),
+    ),
     row("B6", "latent: needs the daemon of the upcall to wait for this link", Outcome::Latent),
     row(
         "B7",
@@ -258,6 +352,15 @@ pub const ROWS: [Row; 53] = [
             SENDER,
             "starts::a_link_is_closed_at_once_although_the_administrator_is_silent",
             &["closing took 151."],
+        ),
+    ),
+    row(
+        "B8",
+        "fails: no address is looked up any more",
+        fails(
+            SENDER,
+            "starts::an_address_that_was_asked_for_before_a_stop_keeps_nobody_from_another_after_it",
+            &["not within 1.000000 s: beta is found again"],
         ),
     ),
     row(
@@ -387,6 +490,15 @@ pub const ROWS: [Row; 53] = [
             SENDER,
             "starts::a_value_that_is_no_number_is_refused_and_changes_nothing",
             &["_ibd_ud_num_rwqe is set to \"1000x\""],
+        ),
+    ),
+    row(
+        "C15",
+        "fails: rule 22, a packet that others have too is written to",
+        fails(
+            SENDER,
+            "wire::scope_and_pkey_of_a_group_are_not_written_into_the_caller_s_packet",
+            &["ibp [D] broke rule 22", "mc_tx: byte 25 of dblk"],
         ),
     ),
     row(
