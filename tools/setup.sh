@@ -44,6 +44,10 @@ wanted() {
 		missing mandoc mandoc
 		missing git git
 		missing gdb gdb
+		if [ "$(id -u)" -eq 0 ]; then
+			missing iperf3 iperf3
+			missing dropbear-bin dropbear
+		fi
 		;;
 	lint) missing shellcheck shellcheck ;;
 	esac

@@ -10,6 +10,7 @@ use fakekernel::{Errno, HostMutex, Kernel, Nanos, SleepMutex};
 use lab_gldv3::{LinkAddress, LinkState};
 use smoltcp::wire::{IpAddress, IpCidr};
 
+use super::status::IpStatus;
 use crate::host::{DEVICE_NAME, IpThread, LinuxSide, TunBridge, Upper};
 use crate::ip::apps::{Outcome, Ping};
 use crate::ip::layer::LINK_LOCAL_PREFIX;
@@ -165,6 +166,11 @@ impl HostIp {
         interfaces
     }
 
+    /// What passed IP on a link, if IP is on it.
+    pub fn counts(&self, link: &str) -> Option<IpStatus> {
+        self.find(link).map(|(_, plumbed)| plumbed.counts())
+    }
+
     pub fn neighbours(&self) -> Vec<Neighbour> {
         self.all().iter().flat_map(|(_, plumbed)| plumbed.neighbours()).collect()
     }
@@ -318,6 +324,23 @@ impl Plumbed {
                 counters.transmitted,
                 lost.transmit_refused,
             ],
+        }
+    }
+
+    fn counts(&self) -> IpStatus {
+        let (counters, lost) = self.ip.counters();
+        let (unresolved, device_refused) =
+            self.ip.with_upper(|upper| (upper.link().neighbours().counters().unresolved, upper.refused()));
+        IpStatus {
+            received: counters.received,
+            resolution: counters.resolution,
+            unknown_sap: counters.unknown_sap,
+            device_refused,
+            queue_full: lost.receive_queue_full,
+            transmitted: counters.transmitted,
+            transmit_refused: lost.transmit_refused,
+            unresolved,
+            unsendable: counters.unsendable,
         }
     }
 

@@ -23,6 +23,7 @@ mod system;
 pub use frames::parse as read_frames;
 pub use place::Place;
 pub use protocol::Request;
+pub use status::{IpStatus, LinkStatus, Status};
 
 /// A client's first line.
 ///

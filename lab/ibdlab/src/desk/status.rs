@@ -40,6 +40,31 @@ pub struct LinkStatus {
     pub addresses: Vec<String>,
     /// Groups that IP hears on it.
     pub groups: Vec<String>,
+    /// Nothing where IP is not on the link.
+    pub ip: Option<IpStatus>,
+}
+
+/// Packets between a link and what is above IP: a host's own stack, or a TUN device. What the driver counts as received is
+/// `received` and `queue_full`; what reaches the stack or the device is `received` without the three that follow it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct IpStatus {
+    /// Frames that the link gave to IP.
+    pub received: u64,
+    /// Of those: ARP and ND, which go no further.
+    pub resolution: u64,
+    /// Of those: with a SAP that nobody wants.
+    pub unknown_sap: u64,
+    /// Of those: the TUN device did not take them.
+    pub device_refused: u64,
+    /// Frames for which IP's queue had no room.
+    pub queue_full: u64,
+    /// Packets that IP gave to the link, those it refused included; a large send is as many as it becomes.
+    pub transmitted: u64,
+    pub transmit_refused: u64,
+    /// Packets whose neighbour did not answer.
+    pub unresolved: u64,
+    /// Packets without a destination, or that asked the link for what it does not offer.
+    pub unsendable: u64,
 }
 
 /// The state of the lab. On a thread of its machine.
@@ -70,6 +95,7 @@ fn of_link(host: &DeskHost, link: LinkSummary) -> LinkStatus {
     LinkStatus {
         addresses: addresses.collect(),
         groups: groups.map(|row| row.address.to_string()).collect(),
+        ip: host.ip.counts(&link.name),
         state: match link.state {
             LinkState::Up => "up",
             LinkState::Down => "down",
@@ -159,6 +185,7 @@ mod tests {
             dropped: 7,
             addresses: vec!["10.0.0.1/24".into()],
             groups: vec!["224.0.0.1".into()],
+            ip: None,
         };
         let host =
             HostStatus { name: "alice".into(), driver: "ibd".into(), namespace: None, links: vec![link] };

@@ -18,7 +18,7 @@ pub struct TunBridge {
     tun: Arc<Tun>,
     /// Packets that a thread outside the machine read from the device, behind their virtio headers.
     from_tun: Receiver<Vec<u8>>,
-    /// Packets the device did not take, and packets of it that cannot be sent, for the report.
+    /// See [`Upper::refused`].
     refused: u64,
 }
 
@@ -52,7 +52,7 @@ impl Upper for TunBridge {
         while let Ok(message) = self.from_tun.try_recv() {
             match virtio::packet(&message, self.link.info().offload) {
                 Ok(packet) => self.link.send(now, packet),
-                Err(_) => self.refused += 1,
+                Err(_) => self.link.count_unsendable(),
             }
         }
     }
@@ -71,5 +71,9 @@ impl Upper for TunBridge {
 
     fn stack(&mut self) -> Option<&mut Stack> {
         None
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
     }
 }

@@ -28,6 +28,10 @@ pub trait Upper: Send {
     fn link(&self) -> &IpLink;
     /// The IP stack, if this is one that applications can run on.
     fn stack(&mut self) -> Option<&mut Stack>;
+    /// Packets that came up and that Linux's device did not take.
+    fn refused(&self) -> u64 {
+        0
+    }
     /// Groups to be enabled at the link.
     fn link_groups(&self) -> BTreeSet<LinkAddr> {
         self.link().link_groups()

@@ -47,6 +47,19 @@ impl From<Vec<u8>> for Packet {
     }
 }
 
+impl Frame {
+    /// How many packets it is on the wire; a large send is TCP over IPv4.
+    fn packets(&self) -> u64 {
+        let Some(mss) = self.offload.large_send else { return 1 };
+        let header = |at: usize, nibble: u32| {
+            self.payload.get(at).map_or(0, |byte| usize::from(byte >> nibble & 0xf) * 4)
+        };
+        let ip = header(0, 0);
+        let data = self.payload.len().saturating_sub(ip + header(ip + 12, 4));
+        data.div_ceil(usize::from(mss).max(1)).max(1) as u64
+    }
+}
+
 /// What the link says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
@@ -63,11 +76,16 @@ pub struct LinkInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub received: u64,
+    /// As the link counts them: a large send as the packets it becomes.
     pub transmitted: u64,
     /// Of those received: ARP and ND packets, consumed here.
     pub resolution: u64,
-    /// Frames or packets with a SAP or content that nobody wants.
+    /// Of those received: with a SAP that nobody wants.
+    pub unknown_sap: u64,
+    /// Of those for address resolution: with content that changes nothing.
     pub ignored: u64,
+    /// Packets that were to go out and have no destination.
+    pub unsendable: u64,
 }
 
 /// See the module's documentation.
@@ -192,7 +210,7 @@ impl IpLink {
             }
             SAP_IPV4 | SAP_IPV6 => Some(payload),
             _ => {
-                self.counters.ignored += 1;
+                self.counters.unknown_sap += 1;
                 None
             }
         }
@@ -202,7 +220,7 @@ impl IpLink {
     pub fn send(&mut self, now: Duration, packet: impl Into<Packet>) {
         let packet = packet.into();
         let Some((sap, dst)) = destination(&packet.bytes) else {
-            self.counters.ignored += 1;
+            self.counters.unsendable += 1;
             return;
         };
         if matches!(dst, IpAddr::V4(ip) if ip.is_broadcast() || self.is_subnet_broadcast(ip)) {
@@ -237,8 +255,13 @@ impl IpLink {
     /// The next frame for the link.
     pub fn transmit(&mut self) -> Option<Frame> {
         let frame = self.out.pop_front()?;
-        self.counters.transmitted += 1;
+        self.counters.transmitted += frame.packets();
         Some(frame)
+    }
+
+    /// A packet for the link turned out to be none.
+    pub fn count_unsendable(&mut self) {
+        self.counters.unsendable += 1;
     }
 
     fn ipv4s(&self) -> impl Iterator<Item = Ipv4Addr> {

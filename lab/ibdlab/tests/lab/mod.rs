@@ -2,8 +2,9 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -29,6 +30,11 @@ impl Lab {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args([&PATIENCE.as_secs().to_string(), env!("CARGO_BIN_EXE_ibdlab")]);
+        self.here(command, arguments)
+    }
+
+    /// A command line of these labs.
+    fn here(&self, mut command: Command, arguments: &[&str]) -> Command {
         command.args(arguments).current_dir(root());
         command
             .env("IBDLAB_RUNTIME", self.runtime())
@@ -56,6 +62,13 @@ impl Lab {
 
     pub fn exec(&self, host: &str, words: &[&str]) -> (String, i32) {
         self.ibdlab(&[&["exec", host, "--"], words].concat())
+    }
+
+    /// A program at a host that goes on until it is interrupted.
+    pub fn start(&self, host: &str, words: &[&str]) -> Listener {
+        let command = Command::new(env!("CARGO_BIN_EXE_ibdlab"));
+        let mut command = self.here(command, &[&["exec", host, "--"], words].concat());
+        Listener(command.process_group(0).spawn().expect("ibdlab starts"))
     }
 
     /// A command line whose words are divided by blanks.
@@ -124,6 +137,18 @@ impl Lab {
     pub fn kill(&self, lab: &str) {
         self.signal(lab, "-KILL");
         self.until("it is dead", || self.daemon(lab).is_none());
+    }
+}
+
+/// See [`Lab::start`].
+pub struct Listener(Child);
+
+impl Listener {
+    /// As a terminal does on ^C; waits for its end.
+    pub fn interrupt(&mut self) {
+        let group = format!("-{}", self.0.id());
+        let _ = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill");
+        let _ = self.0.wait().expect("it was started");
     }
 }
 
