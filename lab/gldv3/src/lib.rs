@@ -26,10 +26,10 @@ pub use address::{Destination, LinkAddress};
 pub use client::{
     Backpressure, Datalink, LinkDetails, LinkState, LinkSummary, MacReference, MacStatistics, Notification,
     Offload, PartitionError, Permission, PointedTo, Promiscuity, PropertyId, PropertyInfo, PropertyValue,
-    ReceiveQueue, Received, Snoop, Stream, TransmitError, create_datalink, create_partition, datalinks,
-    delete_partition, destroy_datalink, dld_ioctl, dld_ioctl_as, dld_ioctl_with, get_property, keep_property,
-    links, mac_statistics, private_properties, property_info, rename_datalink, set_property,
-    wait_for_properties,
+    ReceiveQueue, Received, RingStatistics, Snoop, Stream, TransmitError, create_datalink, create_partition,
+    datalinks, delete_partition, destroy_datalink, dld_ioctl, dld_ioctl_as, dld_ioctl_with, get_property,
+    keep_property, links, mac_statistics, private_properties, property_info, rename_datalink, set_property,
+    transmit_ring_statistics, wait_for_properties,
 };
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};

@@ -1,9 +1,9 @@
 //! Checksums and large sends, on adapters that can do all, some or none of it.
 
 use fabric::HcaConfig;
-use lab_gldv3::{Offload, Received};
+use lab_gldv3::{Offload, Received, transmit_ring_statistics};
 
-use crate::bench::{Bench, IPV4, Setup, address_of, holds};
+use crate::bench::{Bench, IPV4, LINK, Setup, address_of, holds};
 
 const MSS: usize = 1448;
 const HEADERS: usize = 20 + 32;
@@ -156,5 +156,58 @@ fn a_large_send_that_is_no_tcp_over_ipv4_is_dropped_and_counted() {
         assert!(heard.try_next().is_none());
         assert_eq!(bench.alpha.statistics().oerrors - before, 3, "packets dropped are output errors");
         assert_eq!(bench.alpha.counter("tx_drop_malformed"), 3);
+    });
+}
+
+const RINGS: &[(&str, i32)] = &[("ibd_rx_rings", 1), ("ibd_tx_rings", 4)];
+
+/// Large sends of sixteen connections in turn: every byte arrives, each connection's in order, and every ring carries some.
+fn large_sends_of_many_flows_arrive(bench: &Bench) {
+    bench.alpha.set("_ibd_num_lso_bufs", "512").unwrap();
+    bench.beta.set("_ibd_ud_num_rwqe", "8000").unwrap();
+    let (alpha, beta, heard) = bench.talking(IPV4);
+    let mut sent = vec![Vec::new(); 16];
+    for round in 0..4 {
+        for (flow, sent) in sent.iter_mut().enumerate() {
+            let payload = bytes(16 * round + flow, 20_000);
+            let mut packet = segment(sent.len() as u32, &payload);
+            packet[21] = flow as u8;
+            alpha.transmit(address_of(&beta), &packet, LARGE).unwrap();
+            sent.extend_from_slice(&payload);
+        }
+    }
+    bench.settle();
+    let mut received = vec![Vec::new(); 16];
+    for packet in std::iter::from_fn(|| heard.try_next()) {
+        assert!(packet.full_checksum_ok, "a segment whose checksums do not hold");
+        let sequence = u32::from_be_bytes(packet.payload[24..28].try_into().unwrap());
+        let flow: &mut Vec<u8> = &mut received[usize::from(packet.payload[21])];
+        assert_eq!(sequence as usize, flow.len(), "the byte of its connection that comes next");
+        flow.extend_from_slice(&packet.payload[HEADERS..]);
+    }
+    assert!(received == sent, "{:?}", bench.beta.counters());
+    assert_eq!(bench.alpha.counter("tx_large"), 64);
+    let rings = transmit_ring_statistics(&bench.alpha.kernel, LINK).expect("the link is there");
+    assert_eq!(rings.len(), 4);
+    // A large send is fourteen packets.
+    assert!(rings.iter().all(|ring| ring.packets >= 14), "{rings:?}");
+    let (all, each) = (bench.alpha.statistics(), rings.iter());
+    assert_eq!(each.clone().map(|ring| ring.packets).sum::<u64>(), all.opackets);
+    assert_eq!(each.map(|ring| ring.bytes).sum::<u64>(), all.obytes);
+}
+
+#[test]
+fn large_sends_of_many_flows_go_out_of_every_transmit_ring_whole_and_in_order() {
+    Setup { hca: all, conf: RINGS, ..Setup::default() }.run(|bench| {
+        large_sends_of_many_flows_arrive(bench);
+        assert_eq!(bench.alpha.counter("tx_mapped"), 64);
+    });
+}
+
+#[test]
+fn every_transmit_ring_makes_its_own_buffers_for_large_sends_that_must_be_copied() {
+    Setup { hca: without_reserved_key, conf: RINGS, ..Setup::default() }.run(|bench| {
+        large_sends_of_many_flows_arrive(bench);
+        assert_eq!(bench.alpha.counter("tx_mapped"), 0);
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fakekernel::genunix::Cred;
 use fakekernel::{Errno, Kernel};
 
-use super::types::{LinkSummary, MacStatistics, PropertyId, PropertyInfo, PropertyValue};
+use super::types::{LinkSummary, MacStatistics, PropertyId, PropertyInfo, PropertyValue, RingStatistics};
 use crate::dld;
 use crate::dls::{Class, find_link};
 use crate::mac::{Mac, Property};
@@ -50,6 +50,16 @@ fn mac(kernel: &Kernel, link: &str) -> Result<Arc<Mac>, Errno> {
 pub fn mac_statistics(kernel: &Kernel, link: &str) -> Result<MacStatistics, Errno> {
     let mac = mac(kernel, link)?;
     Ok(kernel.scope(|| mac.statistics()))
+}
+
+/// What each transmit ring of a link has sent, in their order; nothing for a link without such rings.
+///
+/// # Errors
+///
+/// ENOENT for a link that is not there.
+pub fn transmit_ring_statistics(kernel: &Kernel, link: &str) -> Result<Vec<RingStatistics>, Errno> {
+    let mac = mac(kernel, link)?;
+    Ok(kernel.scope(|| mac.transmit_ring_statistics()))
 }
 
 /// `dladm set-linkprop`, until the link goes.

@@ -10,7 +10,7 @@ mod types;
 
 pub use admin::{
     MacReference, dld_ioctl, dld_ioctl_as, get_property, keep_property, links, mac_statistics,
-    private_properties, property_info, set_property,
+    private_properties, property_info, set_property, transmit_ring_statistics,
 };
 pub use datalink::{
     PointedTo, create_datalink, datalinks, destroy_datalink, dld_ioctl_with, rename_datalink,
@@ -23,5 +23,5 @@ pub use stream::{ReceiveQueue, Stream};
 pub use types::{
     Backpressure, Datalink, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification, Offload,
     PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, Received,
-    TransmitError,
+    RingStatistics, TransmitError,
 };

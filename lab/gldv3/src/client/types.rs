@@ -186,6 +186,15 @@ pub struct MacStatistics {
     pub overflows: u64,
 }
 
+/// What went over one ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingStatistics {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// A link property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropertyId {

@@ -11,8 +11,8 @@ use fakekernel::{Ctx, Cx, EntryKind, Errno, HostMutex, Rule, cx};
 use illumos_sys_hdrs::{
     MAC_GROUP_TYPE_STATIC, MAC_RING_TYPE_RX, MAC_RING_TYPE_TX, mac_add_mac_addr_t, mac_capab_rings_t,
     mac_group_info_t, mac_intr_disable_t, mac_intr_enable_t, mac_rem_mac_addr_t, mac_ring_handle_t,
-    mac_ring_info_t, mac_ring_poll_t, mac_ring_send_t, mac_ring_start_t, mac_ring_stop_t, mac_ring_type_t,
-    mblk_t,
+    mac_ring_info_t, mac_ring_poll_t, mac_ring_send_t, mac_ring_start_t, mac_ring_stat_t, mac_ring_stop_t,
+    mac_ring_type_t, mblk_t,
 };
 
 use super::Mac;
@@ -81,6 +81,7 @@ struct Calls {
     disable: mac_intr_disable_t,
     poll: mac_ring_poll_t,
     send: mac_ring_send_t,
+    stat: mac_ring_stat_t,
 }
 
 #[derive(Debug, Default)]
@@ -230,6 +231,7 @@ impl Mac {
             disable: info.mri_intr.mi_disable,
             poll: if ring.kind == Kind::Receive { poll } else { None },
             send: if ring.kind == Kind::Transmit { send } else { None },
+            stat: info.mri_stat,
         };
         let complete = ring.kind == Kind::Receive || calls.send.is_some();
         *ring.calls.lock() = calls;
@@ -426,6 +428,17 @@ impl Mac {
         let Some(f) = calls.send else { return message };
         // SAFETY: as above; the message is the driver's, except for what it returns.
         unsafe { self.module.enter(f, (pointer(calls.driver), message), EntryKind::callback("mri_tx")) }
+    }
+
+    /// A statistic of a ring (`MAC_STAT_*`), as its kstat has it; 0 for what the driver does not count.
+    pub(super) fn call_ring_stat(&self, ring: &Ring, stat: u32) -> u64 {
+        let calls = ring.calls();
+        let Some(f) = calls.stat else { return 0 };
+        let mut value = 0u64;
+        let args = (pointer(calls.driver), stat, &raw mut value);
+        // SAFETY: mac(9E): the driver's function for its ring, with a place for the value.
+        let failed = unsafe { self.module.enter(f, args, EntryKind::callback("mri_stat")) };
+        if failed == 0 { value } else { 0 }
     }
 
     /// Runs a call from which nothing may come up.

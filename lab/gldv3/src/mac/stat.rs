@@ -7,8 +7,8 @@ use fakekernel::genunix::{KstatId, KstatValue};
 use fakekernel::{Cx, Export, Rule, cx, export};
 use illumos_sys_hdrs::{mac_handle_t, uint_t};
 
-use super::{Mac, mac_of};
-use crate::client::{LinkState, MacStatistics};
+use super::{Mac, Ring, mac_of};
+use crate::client::{LinkState, MacStatistics, RingStatistics};
 
 pub(crate) fn exports() -> Vec<Export> {
     export! { UKS: mac_stat_get; }
@@ -104,6 +104,18 @@ impl Mac {
     fn named(&self, name: &str) -> u64 {
         let at = NAMES.iter().position(|known| *known == name);
         at.and_then(|at| self.call_getstat(IFSPEED + at as u32)).unwrap_or(0)
+    }
+
+    /// What each transmit ring has sent.
+    pub(crate) fn transmit_ring_statistics(&self) -> Vec<RingStatistics> {
+        let number =
+            |name: &str| NAMES.iter().position(|known| *known == name).map_or(0, |at| IFSPEED + at as u32);
+        let (packets, bytes) = (number("opackets"), number("obytes"));
+        let of = |ring: &Arc<Ring>| RingStatistics {
+            packets: self.call_ring_stat(ring, packets),
+            bytes: self.call_ring_stat(ring, bytes),
+        };
+        self.rings().transmit.iter().map(of).collect()
     }
 
     /// Every generic statistic, asked one by one.
