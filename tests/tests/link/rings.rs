@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fakekernel::Nanos;
-use lab_gldv3::{LinkAddress, LinkState, Offload, ReceiveQueue, Received, Stream};
+use lab_gldv3::{LinkAddress, LinkState, Offload, ReceiveQueue, Received, Stream, transmit_ring_statistics};
 
-use crate::bench::{Bench, IPV4, Setup, address_of, group};
+use crate::bench::{Bench, IPV4, LINK, Setup, address_of, group};
 
 /// A receive ring alone.
 const RECEIVE: &[(&str, i32)] = &[("ibd_rx_rings", 1)];
@@ -231,6 +231,72 @@ fn full_ring_refuses_its_own_flows_alone_and_loses_none_of_them() {
         let mut next: BTreeMap<u16, u32> = BTreeMap::new();
         in_order(&heard, &mut next);
         assert_eq!(next.values().sum::<u32>(), 3_600, "{:?}", bench.beta.counters());
+    });
+}
+
+/// What each of alpha's rings has sent.
+fn sent_by_ring(bench: &Bench) -> Vec<u64> {
+    let rings = transmit_ring_statistics(&bench.alpha.kernel, LINK).expect("the link is there");
+    rings.iter().map(|ring| ring.packets).collect()
+}
+
+/// The ring of each of so many flows, found by sending a packet of each.
+fn ring_of_each(bench: &Bench, alpha: &Stream, to: LinkAddress, flows: u16) -> Vec<usize> {
+    let ring_of = |flow| {
+        let before = sent_by_ring(bench);
+        send(alpha, to, flow, 0);
+        bench.settle();
+        let after = sent_by_ring(bench);
+        let one = before.iter().zip(&after).position(|(before, after)| after > before);
+        one.unwrap_or_else(|| panic!("flow {flow} went nowhere: {:?}", bench.alpha.counters()))
+    };
+    (0..flows).map(ring_of).collect()
+}
+
+/// Another queue pair on the same port, which nobody has: an address of its own to a sender.
+fn neighbour_of(address: LinkAddress, number: u8) -> LinkAddress {
+    let mut other = address;
+    other.0[1] ^= 0x40;
+    other.0[3] = number;
+    other
+}
+
+#[test]
+fn full_ring_keeps_its_own_resolved_packets_waiting_and_those_of_no_other() {
+    fn slow(config: &mut fabric::HcaConfig) {
+        // Longer than the test, and shorter than a timeout.
+        config.send_latency = fabric::Nanos(4_000_000_000);
+        config.attr.max_chan_sz = 256;
+    }
+    Setup { hca: slow, conf: BOTH, ..Setup::default() }.run(|bench| {
+        let (alpha, _) = bench.alpha.open_up(IPV4);
+        let (beta, _) = bench.beta.open_up(IPV4);
+        let known = neighbour_of(address_of(&beta), 1);
+        // Once for its way to be known.
+        (0..8).for_each(|flow| send(&alpha, known, flow, 0));
+        bench.settle();
+        let rings = ring_of_each(bench, &alpha, known, 8);
+        let other = (0..8).find(|flow| rings[usize::from(*flow)] != rings[0]).expect("four rings");
+        let idle = sent_by_ring(bench);
+        // The first flow's ring is as good as full, and then is by the packets that wait for a way.
+        for number in 0..250 {
+            send(&alpha, known, 0, number);
+        }
+        for number in 2..30 {
+            send(&alpha, neighbour_of(address_of(&beta), number), 0, 0);
+        }
+        bench.settle();
+        let before = sent_by_ring(bench);
+        assert!(before[rings[0]] < idle[rings[0]] + 250 + 28, "the ring is not full: {before:?}");
+        send(&alpha, neighbour_of(address_of(&beta), 40), other, 0);
+        bench.settle();
+        let after = sent_by_ring(bench);
+        let ring = rings[usize::from(other)];
+        assert_eq!(after[ring], before[ring] + 1, "it waits behind those of a full ring");
+        assert_eq!(after[rings[0]], before[rings[0]]);
+        fakekernel::sleep(Nanos::from_secs(10));
+        let all = sent_by_ring(bench);
+        assert_eq!(all[rings[0]], idle[rings[0]] + 250 + 28, "those that waited went out: {:?}", bench.alpha.counters());
     });
 }
 

@@ -10,7 +10,7 @@ use ibtf::McgInfo;
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Link, Status, Ticket, Up};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
-use ipoib::paths::{self, Paths, Resolution, Severity};
+use ipoib::paths::{self, Lane, Lanes, Paths, Resolution, Severity};
 use ipoib::{Cast, Instant, LinkAddr, Mgid, PKey, Scope};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KBox, KVec};
@@ -37,14 +37,9 @@ const OPERATIONS: u16 = 16;
 const NEIGHBOURS: usize = 512;
 
 pub(crate) type Memberships = Groups<Group, KVec<groups::GroupSlot<Group>>>;
+/// The transmit queue that a packet goes on from is its lane.
 pub(crate) type Addresses =
-    Paths<Waiting, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Waiting, Dest>>>;
-
-/// A packet that waits for its path, and the transmit queue that it goes on from.
-pub(crate) struct Waiting {
-    pub(crate) packet: Mblk,
-    pub(crate) ring: usize,
-}
+    Paths<Mblk, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Mblk, Dest>>>;
 
 /// What the control thread does next, without the lock.
 pub(crate) enum Effect {
@@ -90,8 +85,8 @@ pub(crate) struct Control {
     pub(super) pkey: PKey,
     /// The adapter is gone: nothing will ever be asked of it again.
     pub(crate) removed: bool,
-    /// Packets have their path and the send queue has no room.
-    no_room: bool,
+    /// Transmit queues without room for packets that have their path.
+    full: Lanes,
     /// A large send waits for buffers.
     pub(crate) large_buffers_wanted: bool,
     growth: Growth,
@@ -119,7 +114,7 @@ impl Control {
             scope: None,
             pkey,
             removed: false,
-            no_room: false,
+            full: Lanes::NONE,
             large_buffers_wanted: false,
             growth: Growth::Idle,
         })
@@ -147,7 +142,7 @@ impl Control {
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
         self.neighbours.clear();
-        self.no_room = false;
+        self.full = Lanes::NONE;
         self.datapath.take()
     }
 
@@ -184,9 +179,14 @@ impl Control {
         self.groups.handle_event(now, groups::Event::Gone(mgid));
     }
 
-    /// Whether packets that have their path must wait for the send queue.
-    pub(crate) fn wait_for_room(&mut self, wait: bool) {
-        self.no_room = wait;
+    /// Whether packets that have their path must wait for this transmit queue. Those of others do not.
+    pub(crate) fn wait_for_room(&mut self, queue: Lane, wait: bool) {
+        self.full.set(queue, wait);
+    }
+
+    /// The transmit queues that can go on with packets that have their path.
+    pub(crate) fn can_go_on(&self) -> Lanes {
+        self.paths.packets_out().without(self.full)
     }
 
     /// When [`Control::handle_timeout`] wants to be called next.
@@ -211,7 +211,7 @@ impl Control {
     #[inline(never)]
     pub(crate) fn next_effect(&mut self, now: Instant) -> Option<Effect> {
         loop {
-            if self.paths.has_packet_out() && !self.no_room {
+            if self.can_go_on() != Lanes::NONE {
                 return Some(Effect::Packets);
             }
             if let Some(answered) = self.next_answer(now) {

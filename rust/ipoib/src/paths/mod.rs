@@ -30,7 +30,7 @@ use crate::addr::{Gid, LinkAddr};
 use crate::backoff::{Backoff, Jitter};
 use crate::table::{Id, Key, Slot, Table, mix};
 use crate::time::Instant;
-pub use packets::PacketSlot;
+pub use packets::{LANES, Lane, Lanes, PacketSlot};
 use packets::{Packets, Queue};
 use unbind::Unbinds;
 
@@ -275,8 +275,13 @@ where
         usize::from(self.in_flight)
     }
 
-    /// Takes a packet that no transmit queue could place.
+    /// Takes a packet that no transmit queue could place; it goes on by the first lane.
     pub fn submit(&mut self, now: Instant, to: LinkAddr, packet: P) -> Submitted<P, H> {
+        self.submit_by(now, to, Lane::default(), packet)
+    }
+
+    /// The same; the packet goes on by `lane`.
+    pub fn submit_by(&mut self, now: Instant, to: LinkAddr, lane: Lane, packet: P) -> Submitted<P, H> {
         let Some(id) = self.find_or_add(to) else { return Submitted::Dropped(packet, DropReason::TableFull) };
         let Some(path) = self.table.get_mut(id) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
@@ -285,7 +290,7 @@ where
         match &path.state {
             State::Ready(handle) => {
                 let handle = handle.clone();
-                let submitted = match self.packets.follow(&mut path.leaving, to, packet, handle) {
+                let submitted = match self.packets.follow(&mut path.leaving, to, (lane, packet), handle) {
                     Ok(()) => Submitted::Queued(None),
                     Err((packet, handle)) => Submitted::Ready(packet, handle),
                 };
@@ -297,7 +302,7 @@ where
             State::Unresolved => {}
         }
         let limit = self.config.packets_per_address;
-        let submitted = match self.packets.enqueue(&mut path.packets, to, packet, limit) {
+        let submitted = match self.packets.enqueue(&mut path.packets, to, (lane, packet), limit) {
             Ok(gave_way) => Submitted::Queued(gave_way),
             Err(packet) => Submitted::Dropped(packet, DropReason::QueueFull),
         };
@@ -374,7 +379,9 @@ where
 
     /// The next thing to do; call until `None` after every [`Paths::submit`], event and timeout.
     pub fn poll_action(&mut self) -> Option<Action<P, H>> {
-        self.next_unbind().or_else(|| self.next_packet()).or_else(|| self.next_lookup().map(Action::Lookup))
+        self.next_unbind()
+            .or_else(|| self.packets_out().first().and_then(|lane| self.next_packet(lane)))
+            .or_else(|| self.next_lookup().map(Action::Lookup))
     }
 
     /// The same without packets, for a caller that has no room for them now.
@@ -386,19 +393,15 @@ where
         Some(self.unbinds.next()?.map_or(Action::UnbindAll, Action::Unbind))
     }
 
-    /// Whether [`Paths::next_packet`] has one.
-    pub fn has_packet_out(&self) -> bool {
-        self.packets.has_out()
+    /// The lanes for which [`Paths::next_packet`] has one.
+    pub fn packets_out(&self) -> Lanes {
+        self.packets.out()
     }
 
-    /// The packet of what [`Paths::next_packet`] brings next.
-    pub fn peek_packet(&self) -> Option<&P> {
-        self.packets.first_out()
-    }
-
-    /// Only [`Action::Send`] and [`Action::Drop`], which a caller may want to take while it holds the transmit queue.
-    pub fn next_packet(&mut self) -> Option<Action<P, H>> {
-        let action = self.packets.next_out()?;
+    /// Only [`Action::Send`] and [`Action::Drop`], which a caller may want to take while it holds the transmit queue. In the order in
+    /// which the packets of a lane were submitted for one address.
+    pub fn next_packet(&mut self, lane: Lane) -> Option<Action<P, H>> {
+        let action = self.packets.next_out(lane)?;
         if let Action::Send(to, ..) = &action
             && let Some(id) = self.table.find(to)
             && let Some(path) = self.table.get_mut(id)

@@ -1,4 +1,4 @@
-//! The packets that wait: one pool for all addresses, a queue per address, and one list of those on their way out.
+//! The packets that wait: one pool for all addresses, a queue per address, and a list per lane of those on their way out.
 
 use core::ops::DerefMut;
 
@@ -6,6 +6,55 @@ use super::{Action, DropReason};
 use crate::addr::LinkAddr;
 
 const NONE: u32 = u32::MAX;
+
+/// Ways out, at most.
+pub const LANES: usize = 8;
+
+/// The way by which a packet leaves: packets of one lane never wait for room on another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lane(u8);
+
+impl Lane {
+    /// Lane `number`, from 0; the last one for what is too large.
+    pub const fn new(number: usize) -> Self {
+        Self(if number < LANES { number as u8 } else { LANES as u8 - 1 })
+    }
+
+    /// Its number, below [`LANES`].
+    pub const fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Some of the lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lanes(u8);
+
+impl Lanes {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// Adds one, or takes it out.
+    pub const fn set(&mut self, lane: Lane, inside: bool) {
+        let bit = 1 << lane.0;
+        self.0 = if inside { self.0 | bit } else { self.0 & !bit };
+    }
+
+    /// Whether this one is among them.
+    pub const fn contains(self, lane: Lane) -> bool {
+        self.0 & 1 << lane.0 != 0
+    }
+
+    /// Those that are not among `others`.
+    pub const fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// The one with the least number.
+    pub fn first(self) -> Option<Lane> {
+        (0..LANES).map(Lane::new).find(|lane| self.contains(*lane))
+    }
+}
 
 /// Room for one waiting packet.
 #[derive(Debug)]
@@ -23,6 +72,7 @@ impl<P, H> Default for PacketSlot<P, H> {
 #[derive(Debug)]
 struct Held<P, H> {
     to: LinkAddr,
+    lane: Lane,
     packet: P,
     verdict: Option<Result<H, DropReason>>,
 }
@@ -56,7 +106,7 @@ pub(super) struct Packets<P, H, T> {
     slots: T,
     free: u32,
     held: usize,
-    out: Queue,
+    out: [Queue; LANES],
     marker: core::marker::PhantomData<(P, H)>,
 }
 
@@ -65,8 +115,13 @@ impl<P, H, T> Packets<P, H, T> {
         self.held
     }
 
-    pub(super) fn has_out(&self) -> bool {
-        !self.out.is_empty()
+    /// The lanes that have packets on their way out.
+    pub(super) fn out(&self) -> Lanes {
+        let mut lanes = Lanes::NONE;
+        for (number, queue) in self.out.iter().enumerate() {
+            lanes.set(Lane::new(number), !queue.is_empty());
+        }
+        lanes
     }
 }
 
@@ -77,7 +132,7 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
             *slot = PacketSlot { next: free, held: None };
             free = i;
         }
-        Self { slots, free, held: 0, out: Queue::default(), marker: core::marker::PhantomData }
+        Self { slots, free, held: 0, out: Default::default(), marker: core::marker::PhantomData }
     }
 
     /// Appends to an address's queue. `Ok` brings back the oldest packet if it had to give way, `Err` the packet itself if the
@@ -86,7 +141,7 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
         &mut self,
         queue: &mut Queue,
         to: LinkAddr,
-        packet: P,
+        (lane, packet): (Lane, P),
         limit: u16,
     ) -> Result<Option<P>, P> {
         let full = queue.len >= limit.max(1) || self.free == NONE;
@@ -94,7 +149,7 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
         let at = self.free;
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
         self.free = slot.next;
-        slot.held = Some(Held { to, packet, verdict: None });
+        slot.held = Some(Held { to, lane, packet, verdict: None });
         self.held += 1;
         append(&mut self.slots, queue, at);
         Ok(gave_way)
@@ -106,7 +161,7 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
         &mut self,
         leaving: &mut u16,
         to: LinkAddr,
-        packet: P,
+        (lane, packet): (Lane, P),
         handle: H,
     ) -> Result<(), (P, H)> {
         let at = self.free;
@@ -114,10 +169,10 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
             return Err((packet, handle));
         };
         self.free = slot.next;
-        slot.held = Some(Held { to, packet, verdict: Some(Ok(handle)) });
+        slot.held = Some(Held { to, lane, packet, verdict: Some(Ok(handle)) });
         self.held += 1;
         *leaving = leaving.saturating_add(1);
-        append(&mut self.slots, &mut self.out, at);
+        append(&mut self.slots, &mut self.out[lane.number()], at);
         Ok(())
     }
 
@@ -134,23 +189,21 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
             let at = queue.first;
             let Some(slot) = self.slots.get_mut(at as usize) else { return };
             queue.first = slot.next;
+            let mut lane = Lane::default();
             if let Some(held) = &mut slot.held {
                 held.verdict = Some(verdict(&held.to));
+                lane = held.lane;
             }
-            append(&mut self.slots, &mut self.out, at);
+            append(&mut self.slots, &mut self.out[lane.number()], at);
         }
         *queue = Queue::default();
     }
 
-    pub(super) fn first_out(&self) -> Option<&P> {
-        self.slots.get(self.out.first as usize)?.held.as_ref().map(|held| &held.packet)
-    }
-
-    pub(super) fn next_out(&mut self) -> Option<Action<P, H>> {
-        let mut out = core::mem::take(&mut self.out);
+    pub(super) fn next_out(&mut self, lane: Lane) -> Option<Action<P, H>> {
+        let mut out = core::mem::take(&mut self.out[lane.number()]);
         let held = self.take_first(&mut out);
-        self.out = out;
-        let Held { to, packet, verdict } = held?;
+        self.out[lane.number()] = out;
+        let Held { to, packet, verdict, .. } = held?;
         Some(match verdict {
             Some(Ok(handle)) => Action::Send(to, packet, handle),
             Some(Err(reason)) => Action::Drop(to, packet, reason),

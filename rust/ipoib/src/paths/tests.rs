@@ -3,6 +3,7 @@ use crate::addr::{Mgid, Qpn};
 use crate::numbers::{PKey, Scope};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::vec;
 use std::vec::Vec;
 
 type Machine = Paths<u32, u32, Vec<PathSlot<u32>>, Vec<PacketSlot<u32, u32>>>;
@@ -56,6 +57,27 @@ fn a_packet_does_not_overtake_those_still_on_their_way_out() {
     assert_eq!(m.submit(at(1), peer(1), 11), Submitted::Queued(None));
     assert_eq!(actions(&mut m), [Action::Send(peer(1), 10, 7), Action::Send(peer(1), 11, 7)]);
     assert_eq!(m.submit(at(1), peer(1), 12), Submitted::Ready(12, 7));
+}
+
+#[test]
+fn packets_of_a_lane_without_room_hold_those_of_no_other() {
+    let mut m = machine(Config::default(), 4, 8);
+    let lane = Lane::new;
+    for (n, by, packet) in [(1, 2, 10), (1, 5, 11), (2, 2, 20), (1, 2, 12), (2, 5, 21)] {
+        assert_eq!(m.submit_by(at(0), peer(n), lane(by), packet), Submitted::Queued(None));
+    }
+    actions(&mut m);
+    for n in [1, 2] {
+        m.handle_event(at(1), Event::LookedUp(peer(n), ok(n.into())));
+    }
+    let mut full = Lanes::NONE;
+    full.set(lane(2), true);
+    assert_eq!(m.packets_out().without(full).first(), Some(lane(5)));
+    let mut taken = |by| core::iter::from_fn(|| m.next_packet(lane(by))).collect::<Vec<_>>();
+    assert_eq!(taken(5), [Action::Send(peer(1), 11, 1), Action::Send(peer(2), 21, 2)]);
+    let sent = [(1, 10), (1, 12), (2, 20)].map(|(n, packet)| Action::Send(peer(n), packet, n.into()));
+    assert_eq!(taken(2), sent);
+    assert_eq!(m.packets_out(), Lanes::NONE);
 }
 
 #[test]
@@ -254,7 +276,7 @@ fn packets_are_looked_up_before_what_is_only_asked_about() {
     for expected in [peer(4), peer(3), peer(1), peer(2)] {
         assert_eq!(m.poll_action(), Some(Action::Lookup(expected)));
         m.handle_event(at(0), Event::LookedUp(expected, ok(7)));
-        while m.next_packet().is_some() {}
+        while m.next_packet(Lane::default()).is_some() {}
     }
     assert_eq!(m.poll_action(), None);
 }
@@ -319,6 +341,8 @@ enum Step {
     Gid(u8),
     Sleep(u64),
     Poll(usize),
+    /// Whoever sends by this lane has room.
+    Take(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -340,6 +364,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => n.prop_map(Step::Gid),
         2 => (0u64..400).prop_map(Step::Sleep),
         6 => (1usize..20).prop_map(Step::Poll),
+        4 => (0usize..3).prop_map(Step::Take),
     ]
 }
 
@@ -351,6 +376,13 @@ struct World {
     inside: BTreeSet<u32>,
     out: BTreeSet<LinkAddr>,
     handles: BTreeMap<LinkAddr, u32>,
+    /// The last packet sent to an address by a lane.
+    sent: BTreeMap<(LinkAddr, usize), u32>,
+}
+
+/// The lane that a packet goes by.
+fn lane_of(packet: u32) -> Lane {
+    Lane::new(packet as usize % 3)
 }
 
 const ADDRESSES: usize = 5;
@@ -367,6 +399,7 @@ impl World {
             inside: BTreeSet::new(),
             out: BTreeSet::new(),
             handles: BTreeMap::new(),
+            sent: BTreeMap::new(),
         }
     }
 
@@ -382,7 +415,7 @@ impl World {
         let packet = self.next;
         self.next += 1;
         self.inside.insert(packet);
-        match self.machine.submit(self.now, Self::address(n), packet) {
+        match self.machine.submit_by(self.now, Self::address(n), lane_of(packet), packet) {
             Submitted::Ready(p, _) | Submitted::Dropped(p, _) => self.left(p),
             Submitted::Queued(Some(p)) => self.left(p),
             Submitted::Queued(None) => {}
@@ -402,7 +435,12 @@ impl World {
     }
 
     fn poll(&mut self) -> bool {
-        match self.machine.poll_action() {
+        let action = self.machine.poll_action();
+        self.take(action)
+    }
+
+    fn take(&mut self, action: Option<Action<u32, u32>>) -> bool {
+        match action {
             None => return false,
             Some(Action::Lookup(to)) => {
                 assert!(self.out.insert(to), "two lookups out for {to:?}");
@@ -411,6 +449,8 @@ impl World {
             Some(Action::Send(to, packet, handle)) => {
                 self.left(packet);
                 self.handles.insert(to, handle);
+                let before = self.sent.insert((to, lane_of(packet).number()), packet);
+                assert!(before < Some(packet), "{packet} was overtaken by {before:?}");
             }
             Some(Action::Drop(_, packet, _)) => self.left(packet),
             Some(Action::Unbind(to)) => {
@@ -441,6 +481,10 @@ impl World {
                 for _ in 0..times {
                     self.poll();
                 }
+            }
+            Step::Take(lane) => {
+                let action = self.machine.next_packet(Lane::new(lane));
+                self.take(action);
             }
         }
         assert!(self.machine.len() <= ADDRESSES && self.machine.packets_held() <= PACKETS);

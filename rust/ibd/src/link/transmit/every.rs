@@ -90,15 +90,12 @@ impl Transmitters {
         pools
     }
 
-    /// Sends the packets whose path was found, each from the queue it waits for, and frees those without one. On the control thread.
+    /// Sends the packets whose path was found, each from the queue it waits for, and frees those without one: of every queue that
+    /// has room. On the control thread.
     pub(crate) fn send_resolved(&self) {
-        loop {
-            let next = self.control.lock().paths.peek_packet().map(|waiting| waiting.ring);
-            let Some(transmitter) = next.and_then(|ring| self.of(ring)) else { return };
-            if !transmitter.send_resolved() {
-                return;
-            }
-        }
+        let lanes = self.control.lock().can_go_on();
+        let has_some = |transmitter: &&KArc<Transmitter>| lanes.contains(transmitter.lane());
+        self.each.iter().filter(has_some).for_each(|transmitter| transmitter.send_resolved());
     }
 
     /// A statistic of one ring; `None` if it is not counted.

@@ -16,14 +16,14 @@ use ibtf::{
 };
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
-use ipoib::paths::{Action, Submitted};
+use ipoib::paths::{Action, Lane, Submitted};
 use ipoib::{Cast, EtherType, Instant, LinkAddr, nd};
 use kernel::counter::Counter;
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
-use super::control::{Control, Waiting};
+use super::control::Control;
 use super::dest::Dest;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
@@ -183,10 +183,13 @@ impl Transmitter {
         state.waits = None;
         state.cache.clear();
         let refused = core::mem::take(&mut state.refused);
-        state.behind = false;
+        let behind = core::mem::take(&mut state.behind);
         drop(state);
         if refused {
             self.ready();
+        }
+        if behind {
+            self.go_on();
         }
         open
     }
@@ -264,46 +267,39 @@ impl Transmitter {
         packets
     }
 
-    /// Sends the packets whose path was found, as long as they are this queue's, and frees those without one; whether it did not
-    /// stop for want of room. On the control thread.
-    fn send_resolved(&self) -> bool {
+    /// Sends this queue's packets whose path was found, and frees those without one, as long as there is room. On the control
+    /// thread.
+    fn send_resolved(&self) {
         let mut after = After::default();
         let mut state = self.state.lock();
-        let mut room = true;
         loop {
             if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
                 self.reclaim(&mut state, &mut after);
             }
             let mut control = self.control.lock();
-            if control.paths.peek_packet().is_none_or(|waiting| waiting.ring != self.index()) {
-                break;
-            }
             if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
                 state.behind = true;
-                control.wait_for_room(true);
-                room = false;
+                control.wait_for_room(self.lane(), true);
                 break;
             }
-            let action = control.paths.next_packet();
+            let action = control.paths.next_packet(self.lane());
             drop(control);
             match action {
-                Some(Action::Send(to, waiting, dest)) => {
-                    self.send_to(&mut state, to, waiting.packet, dest, &mut after)
+                Some(Action::Send(to, packet, dest)) => {
+                    self.send_to(&mut state, to, packet, dest, &mut after)
                 }
-                Some(Action::Drop(_, waiting, reason)) => {
-                    self.drop_packet(waiting.packet, reason.into(), &mut after)
-                }
+                Some(Action::Drop(_, packet, reason)) => self.drop_packet(packet, reason.into(), &mut after),
                 _ => break,
             }
         }
         self.post(&mut state, &mut after);
         drop(state);
         self.finish(after);
-        room
     }
 
-    fn index(&self) -> usize {
-        self.ring.unwrap_or(0)
+    /// By which packets that wait for their path come back to this queue.
+    fn lane(&self) -> Lane {
+        Lane::new(self.ring.unwrap_or(0))
     }
 
     fn send_to(&self, state: &mut State, to: LinkAddr, packet: Mblk, dest: Dest, after: &mut After) {
@@ -391,22 +387,22 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<(Mblk, KArc<UdDest>), Stopped> {
         let mut control = self.control.lock();
-        let submitted = control.paths.submit(now(), to, Waiting { packet, ring: self.index() });
+        let submitted = control.paths.submit_by(now(), to, self.lane(), packet);
         drop(control);
         match submitted {
-            Submitted::Ready(waiting, dest) => {
+            Submitted::Ready(packet, dest) => {
                 let handle = dest.handle();
                 state.cache.insert(to, dest);
-                Ok((waiting.packet, handle))
+                Ok((packet, handle))
             }
             Submitted::Queued(gave_way) => {
                 after.wake_control = true;
-                if let Some(waiting) = gave_way {
-                    self.drop_packet(waiting.packet, TxDrop::QueueFull, after);
+                if let Some(packet) = gave_way {
+                    self.drop_packet(packet, TxDrop::QueueFull, after);
                 }
                 Err(Stopped::Waits)
             }
-            Submitted::Dropped(waiting, reason) => Err(Stopped::Dropped(waiting.packet, reason.into())),
+            Submitted::Dropped(packet, reason) => Err(Stopped::Dropped(packet, reason.into())),
         }
     }
 
@@ -519,8 +515,7 @@ impl Transmitter {
             self.control.notify_all();
         }
         if wake_control {
-            self.control.lock().wait_for_room(false);
-            self.control.notify_all();
+            self.go_on();
         }
         if broken {
             super::tell_broken(&self.control);
@@ -528,6 +523,12 @@ impl Transmitter {
         if resume {
             self.ready();
         }
+    }
+
+    /// Has the control thread bring packets that wait for room here, with no lock held.
+    fn go_on(&self) {
+        self.control.lock().wait_for_room(self.lane(), false);
+        self.control.notify_all();
     }
 
     fn arm(&self) -> bool {
