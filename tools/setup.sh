@@ -35,6 +35,7 @@ wanted() {
 			missing iputils-ping ping
 			missing curl curl
 			missing busybox busybox
+			[ "$for_what" = run ] || missing dnsmasq-base dnsmasq
 		fi
 		;;
 	esac

@@ -127,14 +127,15 @@ pub trait System {
     ///
     /// # Errors
     ///
-    /// ENXIO when there is no such interface, EEXIST for a name or address that is there, ENOSPC when there is no room, EPERM.
+    /// ENXIO when there is no such interface, EEXIST for a name or address that is there, ENOSPC when there is no room,
+    /// ENOTSUP when DHCP cannot give it here, EPERM.
     fn add_address(&self, interface: &str, object: &str, kind: AddressKind) -> Result<(), Errno>;
-    /// Takes it away.
+    /// Takes it away; `release` tells the DHCP server that gave it.
     ///
     /// # Errors
     ///
     /// ENOENT when no interface has an address of that name; EPERM.
-    fn remove_address(&self, object: &str) -> Result<(), Errno>;
+    fn remove_address(&self, object: &str, release: bool) -> Result<(), Errno>;
     /// Whom the interfaces know, by interface and address, their own addresses and the groups they hear among them.
     fn neighbours(&self) -> Vec<Neighbour>;
     /// Sends one echo request and waits for the answer.
@@ -249,6 +250,8 @@ pub enum AddressKind {
     Static(IpAddr, u8),
     /// The link-local address made of the link's address.
     Addrconf,
+    /// Given by a DHCP server, for a time.
+    Dhcp,
 }
 
 /// How an address is.
@@ -256,6 +259,8 @@ pub enum AddressKind {
 pub enum AddressState {
     /// In use.
     Ok,
+    /// Nobody has given it yet.
+    Down,
     /// The link is down, or has no address of its own yet.
     Inaccessible,
 }

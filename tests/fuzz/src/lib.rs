@@ -9,7 +9,7 @@ mod receive;
 
 use std::path::Path;
 
-use ibdlab::ip::{arp, nd};
+use ibdlab::ip::{arp, dhcp, nd};
 use ipoib::{LinkAddr, Qpn};
 use sm::records::{McMemberRecord, Record, emit_table, parse_table};
 use sm::{Lid, Mad, Nanos, SaMad, Sm, SmConfig, rmpp};
@@ -108,8 +108,11 @@ pub fn ipoib_frame(bytes: &[u8]) {
     ipoib::nd::pad_for_wire(&mut frame);
 }
 
-/// What the lab's IP layer reads of neighbours.
+/// What the lab's IP layer reads of neighbours and of DHCP servers.
 pub fn arp_and_nd(bytes: &[u8]) {
+    let client = dhcp::ClientId([0; 21]);
+    let _ = dhcp::for_client(bytes);
+    let _ = dhcp::Answer::parse(bytes, &client);
     if let Some(message) = arp::Arp::parse(bytes) {
         assert_eq!(arp::Arp::parse(&message.emit()), Some(message));
     }

@@ -29,6 +29,8 @@ impl Line {
         };
         let kind = if part("_intfid").is_some() {
             AddressKind::Addrconf
+        } else if part("_dhcp").is_some() {
+            AddressKind::Dhcp
         } else {
             let (address, length) = part("_ipv4addr").or_else(|| part("_ipv6addr"))?.split_once('/')?;
             AddressKind::Static(address.parse().ok()?, length.parse().ok()?)
@@ -43,6 +45,9 @@ impl Line {
             }
             Self::Address { interface, object, kind: AddressKind::Addrconf } => {
                 format!("_ifname={interface};_aobjname={object};_intfid=::/0;")
+            }
+            Self::Address { interface, object, kind: AddressKind::Dhcp } => {
+                format!("_ifname={interface};_aobjname={object};_dhcp=-1,no;")
             }
             Self::Address { interface, object, kind: AddressKind::Static(address, length) } => {
                 let family = if matches!(address, IpAddr::V4(_)) { "_ipv4addr" } else { "_ipv6addr" };
@@ -98,6 +103,7 @@ mod tests {
     fn a_line_is_read_back_as_written() {
         let kinds = [
             AddressKind::Addrconf,
+            AddressKind::Dhcp,
             AddressKind::Static("10.0.0.1".parse().expect("an address"), 24),
             AddressKind::Static("fd00::1".parse().expect("an address"), 64),
         ];

@@ -1,6 +1,7 @@
-//! `ipadm create-addr`: static addresses and the link-local one.
+//! `ipadm create-addr`: static addresses, the link-local one, and those that a DHCP server gives.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use fakekernel::Errno;
 
@@ -26,12 +27,13 @@ const OPTIONS: Options = Options {
 
 pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) -> Outcome {
     let (options, operands) = parse(&OPTIONS, arguments, line)?;
-    let (mut temporary, mut kind, mut address, mut other) = (false, None, None, false);
+    let (mut temporary, mut kind, mut address, mut patience, mut other) = (false, None, None, None, false);
     for (letter, value) in options {
         match letter {
             't' => temporary = true,
             'T' => kind = Some(value),
             'a' => address = Some(value),
+            'w' => patience = Some(value),
             'p' => {}
             _ => other = true,
         }
@@ -46,14 +48,65 @@ pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) 
             parse_address(&address).map(|(address, length)| AddressKind::Static(address, length))
         }
         ("addrconf", None) => Some(AddressKind::Addrconf),
-        ("dhcp", None) => return Err(refused("Could not start dhcpagent")),
+        ("dhcp", None) => Some(AddressKind::Dhcp),
         ("static" | "addrconf" | "dhcp", _) => return Err(usage()),
         _ => return Err(die(format!("Invalid address type {kind}"))),
     };
     let kind = kind.ok_or_else(|| refused(INVALID))?;
+    let patience = match patience {
+        Some(_) if kind != AddressKind::Dhcp => return Err(usage()),
+        Some(text) => parse_patience(&text).ok_or_else(|| die("Invalid argument"))?,
+        None => Patience::For(DHCP_PATIENCE),
+    };
     let interface = parse_object(object).ok_or_else(|| refused(INVALID))?;
-    create(session.system, interface, object, kind, temporary).map_err(refused)
+    let dhcp = kind == AddressKind::Dhcp;
+    create(session.system, interface, object, kind, temporary).map_err(refused)?;
+    if dhcp && !wait(session.system, object, patience) {
+        return Err(refused("Communication with dhcpagent timed out"));
+    }
+    Ok(())
 }
+
+/// How long `ipadm` waits for a server to give an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    For(Duration),
+    Forever,
+}
+
+fn parse_patience(text: &str) -> Option<Patience> {
+    let seconds = || text.parse::<i32>().ok().and_then(|seconds| u64::try_from(seconds).ok());
+    match text {
+        "forever" => Some(Patience::Forever),
+        _ => Some(Patience::For(Duration::from_secs(seconds()?))),
+    }
+}
+
+/// Waits until the object has an address; false if it has none in time, or nobody waits any more. The agent goes on.
+fn wait(system: &dyn System, object: &str, patience: Patience) -> bool {
+    let mut left = match patience {
+        Patience::For(span) => span,
+        Patience::Forever => Duration::MAX,
+    };
+    let given = || {
+        let interfaces = system.interfaces();
+        let mut all = interfaces.iter().flat_map(|interface| &interface.addresses);
+        all.any(|address| address.object == object && address.address.is_some())
+    };
+    loop {
+        if given() {
+            return true;
+        }
+        if left.is_zero() || system.wait(LOOK_EVERY.min(left)) {
+            return false;
+        }
+        left = left.saturating_sub(LOOK_EVERY);
+    }
+}
+
+/// How long `ipadm` waits for a DHCP server unless it is told otherwise.
+const DHCP_PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The interface of `interface/name`.
 fn parse_object(object: &str) -> Option<&str> {
@@ -93,7 +146,10 @@ fn create(
     if !system.privileged() {
         return Err(text(Errno::EPERM));
     }
-    system.add_address(interface, object, kind.clone()).map_err(text)?;
+    system.add_address(interface, object, kind.clone()).map_err(|errno| match (&kind, errno) {
+        (AddressKind::Dhcp, Errno::ENOTSUP) => "Could not start dhcpagent",
+        _ => text(errno),
+    })?;
     let kept = conf::lines(system).iter().any(|line| line.interface() == interface);
     if temporary || !kept {
         return Ok(());
@@ -105,7 +161,7 @@ fn create(
     })
     .map_err(|_| {
         // Nothing may be left of what could not be written down.
-        let _ = system.remove_address(object);
+        let _ = system.remove_address(object, false);
         FAILED
     })
 }
@@ -113,6 +169,15 @@ fn create(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_is_so_many_seconds_or_for_ever() {
+        assert_eq!(parse_patience("90"), Some(Patience::For(Duration::from_secs(90))));
+        assert_eq!(parse_patience("forever"), Some(Patience::Forever));
+        for bad in ["-1", "", "soon", "1s"] {
+            assert_eq!(parse_patience(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn addresses_are_read_with_and_without_a_length() {

@@ -10,17 +10,18 @@ use crate::system::System;
 const OPTIONS: Options = Options { short: "r", long: &[("release", 'r')], operands_end: false };
 
 pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) -> Outcome {
-    let (_, operands) = parse(&OPTIONS, arguments, line)?;
+    let (options, operands) = parse(&OPTIONS, arguments, line)?;
     let [object] = &operands[..] else { return Err(usage()) };
-    delete(session.system, object).map_err(|why| die(format!("could not delete address: {why}")))
+    let release = !options.is_empty();
+    delete(session.system, object, release).map_err(|why| die(format!("could not delete address: {why}")))
 }
 
-fn delete(system: &dyn System, object: &str) -> Result<(), &'static str> {
+fn delete(system: &dyn System, object: &str, release: bool) -> Result<(), &'static str> {
     if !system.privileged() {
         return Err(text(Errno::EPERM));
     }
     let kept = conf::lines(system).iter().any(|line| line.object() == Some(object));
-    match system.remove_address(object) {
+    match system.remove_address(object, release) {
         Err(Errno::ENOENT) if kept => {}
         other => other.map_err(text)?,
     }

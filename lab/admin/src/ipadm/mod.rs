@@ -43,7 +43,7 @@ const SUBCOMMANDS: [Subcommand; 6] = [
     Subcommand {
         names: &["create-addr"],
         main: create_addr::main,
-        usage: "\tcreate-addr\t[-t] -T static [-d] \\\n\t\t\t-a [local|remote=]addr[/prefixlen] <addrobj>\n\tcreate-addr\t[-t] -T addrconf [-i interface-id] \\\n\t\t\t[-p {stateful|stateless}={yes|no}] <addrobj>\n",
+        usage: "\tcreate-addr\t[-t] -T static [-d] \\\n\t\t\t-a [local|remote=]addr[/prefixlen] <addrobj>\n\tcreate-addr\t[-t] -T dhcp [-w <seconds> | forever] <addrobj>\n\tcreate-addr\t[-t] -T addrconf [-i interface-id] \\\n\t\t\t[-p {stateful|stateless}={yes|no}] <addrobj>\n",
     },
     Subcommand { names: &["delete-addr"], main: delete_addr::main, usage: "\tdelete-addr\t[-r] <addrobj>\n" },
     Subcommand {

@@ -46,6 +46,7 @@ impl Row {
     fn new(address: &Address, lines: &[Line]) -> Self {
         let ipv6 = match &address.kind {
             AddressKind::Addrconf => true,
+            AddressKind::Dhcp => false,
             AddressKind::Static(address, _) => address.is_ipv6(),
         };
         Self {
@@ -53,6 +54,7 @@ impl Row {
             kind: kind(&address.kind),
             state: match address.state {
                 AddressState::Ok => "ok",
+                AddressState::Down => "down",
                 AddressState::Inaccessible => "inaccessible",
             },
             persistent: lines.iter().any(|line| line.object() == Some(&address.object)),
@@ -64,10 +66,14 @@ impl Row {
     fn cells(self) -> [Cell; 6] {
         let current = match self.state {
             "disabled" => "-----",
+            "down" if self.persistent => "--p--",
+            "down" => "-----",
             _ if self.persistent => "U-p--",
             _ => "U----",
         };
-        let address = self.address.map_or_else(|| "::".to_owned(), |(ip, length)| format!("{ip}/{length}"));
+        let unknown = if self.ipv6 { "::" } else { "?" };
+        let address =
+            self.address.map_or_else(|| unknown.to_owned(), |(ip, length)| format!("{ip}/{length}"));
         let persistent = if self.persistent { "U--" } else { "---" };
         [
             self.object,
@@ -85,6 +91,7 @@ fn kind(kind: &AddressKind) -> &'static str {
     match kind {
         AddressKind::Static(..) => "static",
         AddressKind::Addrconf => "addrconf",
+        AddressKind::Dhcp => "dhcp",
     }
 }
 
@@ -102,7 +109,7 @@ fn rows(session: &Session<'_>) -> Vec<Row> {
     let disabled: Vec<Row> = disabled
         .map(|(object, of)| {
             let address = if let AddressKind::Static(ip, length) = of { Some((*ip, *length)) } else { None };
-            let ipv6 = address.is_none_or(|(ip, _)| ip.is_ipv6());
+            let ipv6 = address.map_or(*of == AddressKind::Addrconf, |(ip, _)| ip.is_ipv6());
             Row { object: object.clone(), kind: kind(of), state: "disabled", persistent: true, address, ipv6 }
         })
         .collect();

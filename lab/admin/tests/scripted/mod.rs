@@ -400,7 +400,7 @@ impl System for Scripted {
         if taken { Err(Errno::EEXIST) } else { Ok(()) }
     }
 
-    fn remove_address(&self, object: &str) -> Result<(), Errno> {
+    fn remove_address(&self, object: &str, _release: bool) -> Result<(), Errno> {
         let mut all = self.interfaces.iter().flat_map(|interface| &interface.addresses);
         if all.any(|address| address.object == object) { Ok(()) } else { Err(Errno::ENOENT) }
     }

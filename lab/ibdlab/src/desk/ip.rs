@@ -13,7 +13,7 @@ use smoltcp::wire::{IpAddress, IpCidr};
 use super::status::IpStatus;
 use crate::host::{DEVICE_NAME, IpThread, LinuxSide, TunBridge, Upper};
 use crate::ip::apps::{Outcome, Ping};
-use crate::ip::layer::LINK_LOCAL_PREFIX;
+use crate::ip::layer::{IpLink, LINK_LOCAL_PREFIX, Wanted};
 use crate::ip::link_addr::LinkAddr;
 use crate::ip::stack::Stack;
 use crate::linux::Namespace;
@@ -23,6 +23,8 @@ const UNREACHABLE: Errno = Errno(128);
 const TOO_LONG: Errno = Errno(97);
 /// Headers of an echo: IPv4 or IPv6, and ICMP.
 const HEADERS: [usize; 2] = [28, 48];
+/// How long a DHCP server may take to say where it is when an address is given back.
+const RELEASE_PATIENCE: Nanos = Nanos::from_secs(3);
 const LOOPBACK_MTU: u32 = 8232;
 /// Largest IP packet until the link says better.
 const DEFAULT_SDU: usize = 2044;
@@ -135,27 +137,29 @@ impl HostIp {
         if objects.iter().any(|(name, known)| name == object || same(known)) {
             return Err(Errno::EEXIST);
         }
+        if kind == AddressKind::Dhcp && self.namespace.is_some() {
+            // The lab's client is in the lab's own stack; Linux has clients of its own.
+            return Err(Errno::ENOTSUP);
+        }
         if objects.len() >= smoltcp::config::IFACE_MAX_ADDR_COUNT {
             return Err(Errno::ENOSPC);
         }
         objects.push((object.to_owned(), kind));
         drop(objects);
-        plumbed.apply();
+        plumbed.apply(self.seed);
         Ok(())
     }
 
-    pub fn remove_address(&self, object: &str) -> Result<(), Errno> {
+    pub fn remove_address(&self, object: &str, release: bool) -> Result<(), Errno> {
         let _alone = self.changing.lock();
         for (_, plumbed) in self.all() {
-            let mut objects = plumbed.objects.lock();
-            let before = objects.len();
-            objects.retain(|(name, _)| name != object);
-            let found = objects.len() < before;
-            drop(objects);
-            if found {
-                plumbed.apply();
-                return Ok(());
+            let Some(kind) = plumbed.kind_of(object) else { continue };
+            if release && kind == AddressKind::Dhcp {
+                plumbed.release();
             }
+            plumbed.objects.lock().retain(|(name, _)| name != object);
+            plumbed.apply(self.seed);
+            return Ok(());
         }
         Err(Errno::ENOENT)
     }
@@ -275,17 +279,34 @@ impl Plumbed {
         self.ip.with_upper(|upper| upper.link().addresses().to_vec())
     }
 
+    fn kind_of(&self, object: &str) -> Option<AddressKind> {
+        let objects = self.objects.lock();
+        objects.iter().find(|(name, _)| name == object).map(|(_, kind)| kind.clone())
+    }
+
+    /// Tells the DHCP server that its address is not needed any more, and waits until that has left.
+    fn release(&self) {
+        let now = std::time::Duration::from_nanos(fakekernel::now().0);
+        let Some(server) = self.ip.change(|upper| upper.link_mut().release(now)) else { return };
+        let deadline = fakekernel::now() + RELEASE_PATIENCE;
+        let waits = || self.ip.with_upper(|upper| upper.link().is_asking(server.into()));
+        while waits() && fakekernel::now() < deadline {
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+    }
+
     /// Has the layer below use the address objects.
-    fn apply(&self) {
-        let (mut fixed, mut link_local) = (Vec::new(), false);
+    fn apply(&self, seed: u64) {
+        let mut wanted = Wanted::default();
         for (_, kind) in &*self.objects.lock() {
             match kind {
-                AddressKind::Static(ip, length) => fixed.push(IpCidr::new((*ip).into(), *length)),
-                AddressKind::Addrconf => link_local = true,
+                AddressKind::Static(ip, length) => wanted.fixed.push(IpCidr::new((*ip).into(), *length)),
+                AddressKind::Addrconf => wanted.link_local = true,
+                AddressKind::Dhcp => wanted.dhcp = Some(seed),
             }
         }
         let before = self.cidrs();
-        self.ip.set_addresses(fixed, link_local);
+        self.ip.set_addresses(wanted);
         self.tell_linux(&before);
     }
 
@@ -306,18 +327,24 @@ impl Plumbed {
     fn interface(&self, index: u32) -> Interface {
         let info = self.ip.with_upper(|upper| upper.link().info());
         let (counters, lost) = self.ip.counters();
-        let address_of = |(object, kind): &(String, AddressKind)| {
-            let address = address(kind, info.own);
-            let state = if address.is_some() { AddressState::Ok } else { AddressState::Inaccessible };
-            Address { object: object.clone(), kind: kind.clone(), address, state }
+        let link = self.ip.link_state();
+        let objects = self.objects.lock().clone();
+        let address_of = |(object, kind): (String, AddressKind)| {
+            let address = self.ip.with_upper(|upper| address(&kind, upper.link()));
+            let state = match address {
+                None if kind == AddressKind::Dhcp => AddressState::Down,
+                Some(_) if link != LinkState::Down => AddressState::Ok,
+                _ => AddressState::Inaccessible,
+            };
+            Address { object, kind, address, state }
         };
         Interface {
             name: self.name.clone(),
             index,
-            link: self.ip.link_state(),
+            link,
             link_address: Some(LinkAddress(info.own.0)),
             mtu: u32::try_from(info.sdu).unwrap_or(u32::MAX),
-            addresses: self.objects.lock().iter().map(address_of).collect(),
+            addresses: objects.into_iter().map(address_of).collect(),
             counters: [
                 counters.received,
                 lost.receive_queue_full,
@@ -375,11 +402,16 @@ impl Plumbed {
     }
 }
 
-/// The address that an object stands for on a link with this address of its own.
-fn address(kind: &AddressKind, own: LinkAddr) -> Option<(IpAddr, u8)> {
+/// The address that an object stands for on a link.
+fn address(kind: &AddressKind, link: &IpLink) -> Option<(IpAddr, u8)> {
+    let own = link.info().own;
     match kind {
         AddressKind::Static(ip, length) => Some((*ip, *length)),
         AddressKind::Addrconf if own == LinkAddr::ZERO => None,
         AddressKind::Addrconf => Some((own.link_local().into(), LINK_LOCAL_PREFIX)),
+        AddressKind::Dhcp => {
+            let address = link.lease()?.address;
+            Some((address.address().into(), address.prefix_len()))
+        }
     }
 }

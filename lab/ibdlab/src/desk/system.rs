@@ -197,9 +197,9 @@ impl System for Process {
         self.host.ip.add_address(interface, object, kind)
     }
 
-    fn remove_address(&self, object: &str) -> Result<(), Errno> {
+    fn remove_address(&self, object: &str, release: bool) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.remove_address(object)
+        self.host.ip.remove_address(object, release)
     }
 
     fn neighbours(&self) -> Vec<Neighbour> {

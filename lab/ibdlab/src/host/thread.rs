@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue};
 use lab_gldv3::{LinkState, Notification, OffloadCapability, Received};
-use smoltcp::wire::IpCidr;
 
 use super::streams::Streams;
 use super::upper::Upper;
 use crate::ip::apps::{App, Outcome};
-use crate::ip::layer::{Counters, LinkInfo};
+use crate::ip::layer::{Counters, LinkInfo, Wanted};
 use crate::ip::link_addr::LinkAddr;
 
 /// Frames that may wait for this thread; more are dropped and counted, as IP's own queues would.
@@ -127,12 +126,18 @@ impl IpThread {
     }
 
     /// The interface has these addresses now; see [`crate::ip::layer::IpLink::set_addresses`].
-    pub fn set_addresses(&self, fixed: Vec<IpCidr>, link_local: bool) {
+    pub fn set_addresses(&self, wanted: Wanted) {
+        self.change(|upper| upper.set_addresses(wanted));
+    }
+
+    /// Changes the IP layer, which then does what has become due. A leaf lock is held meanwhile.
+    pub fn change<R>(&self, change: impl FnOnce(&mut dyn Upper) -> R) -> R {
         let mut state = self.shared.state.lock();
-        state.upper.set_addresses(fixed, link_local);
+        let result = change(&mut *state.upper);
         state.kicked = true;
         drop(state);
         self.shared.work.wake_all();
+        result
     }
 
     /// Looks at the IP layer. A leaf lock is held meanwhile.
@@ -233,7 +238,10 @@ impl Shared {
             let stale = std::mem::take(&mut self.state.lock().stale);
             if stale {
                 let info = streams.info();
-                self.state.lock().upper.set_info(info);
+                let mut state = self.state.lock();
+                let up = state.link == LinkState::Up;
+                state.upper.set_info(info);
+                state.upper.set_up(up);
             }
             let (frames, groups) = self.turn();
             let refused = streams.enable_exactly(&groups);

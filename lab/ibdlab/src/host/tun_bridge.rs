@@ -8,7 +8,7 @@ use lab_gldv3::Received;
 use smoltcp::wire::IpCidr;
 
 use super::upper::Upper;
-use crate::ip::layer::{Frame, IpLink, LinkInfo};
+use crate::ip::layer::{Frame, IpLink, LinkInfo, Wanted};
 use crate::ip::stack::Stack;
 use crate::linux::{Tun, virtio};
 
@@ -34,8 +34,8 @@ impl Upper for TunBridge {
         self.link.set_info(info);
     }
 
-    fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool) {
-        self.link.set_addresses(fixed, link_local);
+    fn set_addresses(&mut self, wanted: Wanted) {
+        self.link.set_addresses(wanted);
     }
 
     fn receive(&mut self, now: Duration, frame: Received) {
@@ -67,6 +67,10 @@ impl Upper for TunBridge {
 
     fn link(&self) -> &IpLink {
         &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut IpLink {
+        &mut self.link
     }
 
     fn stack(&mut self) -> Option<&mut Stack> {

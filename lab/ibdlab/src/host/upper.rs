@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lab_gldv3::Received;
-use smoltcp::wire::IpCidr;
 
-use crate::ip::layer::{Frame, IpLink, LinkInfo};
+use crate::ip::layer::{Frame, IpLink, LinkInfo, Wanted};
 use crate::ip::link_addr::LinkAddr;
 use crate::ip::stack::Stack;
 
@@ -14,8 +13,12 @@ use crate::ip::stack::Stack;
 pub trait Upper: Send {
     /// The link's address or size changed.
     fn set_info(&mut self, info: LinkInfo);
+    /// The link has a carrier, or has lost it.
+    fn set_up(&mut self, up: bool) {
+        self.link_mut().set_up(up);
+    }
     /// The interface has these addresses now; see [`IpLink::set_addresses`].
-    fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool);
+    fn set_addresses(&mut self, wanted: Wanted);
     /// A frame came up.
     fn receive(&mut self, now: Duration, frame: Received);
     /// Runs whatever has become due.
@@ -26,6 +29,8 @@ pub trait Upper: Send {
     fn poll_at(&mut self, now: Duration) -> Option<Duration>;
     /// The address resolution below.
     fn link(&self) -> &IpLink;
+    /// The same, to be changed.
+    fn link_mut(&mut self) -> &mut IpLink;
     /// The IP stack, if this is one that applications can run on.
     fn stack(&mut self) -> Option<&mut Stack>;
     /// Packets that came up and that Linux's device did not take.
@@ -43,8 +48,8 @@ impl Upper for Stack {
         Stack::set_info(self, info);
     }
 
-    fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool) {
-        Stack::set_addresses(self, fixed, link_local);
+    fn set_addresses(&mut self, wanted: Wanted) {
+        Stack::set_addresses(self, wanted);
     }
 
     fn receive(&mut self, now: Duration, frame: Received) {
@@ -65,6 +70,10 @@ impl Upper for Stack {
 
     fn link(&self) -> &IpLink {
         Stack::link(self)
+    }
+
+    fn link_mut(&mut self) -> &mut IpLink {
+        Stack::link_mut(self)
     }
 
     fn stack(&mut self) -> Option<&mut Stack> {

@@ -10,6 +10,7 @@ use lab_gldv3::{Offload, OffloadCapability};
 use smoltcp::wire::{IpCidr, Ipv4Packet, Ipv6Packet};
 
 use super::arp::{Arp, Operation};
+use super::dhcp::{self, Client, ClientId, Lease};
 use super::link_addr::LinkAddr;
 use super::nd::{self, Kind, Nd};
 use super::neighbours::{Lookup, Neighbours};
@@ -72,6 +73,16 @@ pub struct LinkInfo {
     pub offload: OffloadCapability,
 }
 
+/// Which addresses an interface is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub fixed: Vec<IpCidr>,
+    /// The one that is made of the link's address.
+    pub link_local: bool,
+    /// The one that a DHCP server gives; the seed of its client.
+    pub dhcp: Option<u64>,
+}
+
 /// Frames that passed this layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -94,8 +105,9 @@ pub struct IpLink {
     info: LinkInfo,
     /// All of them, as they are now.
     addresses: Vec<IpCidr>,
-    fixed: Vec<IpCidr>,
-    link_local: bool,
+    wanted: Wanted,
+    dhcp: Option<Client>,
+    up: bool,
     groups: BTreeSet<IpAddr>,
     neighbours: Neighbours<Packet>,
     out: VecDeque<Frame>,
@@ -106,9 +118,10 @@ impl IpLink {
     pub fn new(info: LinkInfo, addresses: Vec<IpCidr>) -> Self {
         Self {
             info,
-            fixed: addresses.clone(),
+            wanted: Wanted { fixed: addresses.clone(), ..Wanted::default() },
             addresses,
-            link_local: false,
+            dhcp: None,
+            up: false,
             groups: BTreeSet::new(),
             neighbours: Neighbours::default(),
             out: VecDeque::new(),
@@ -130,10 +143,23 @@ impl IpLink {
         self.info
     }
 
-    /// Replaces the interface's addresses: `fixed` ones, and the link-local one if wanted, which comes with the link's own
-    /// address. Neighbours hear of new ones.
-    pub fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool) {
-        (self.fixed, self.link_local) = (fixed, link_local);
+    /// Whether the link has a carrier, as far as it has said.
+    pub fn set_up(&mut self, up: bool) {
+        self.up = up;
+    }
+
+    /// Replaces the interface's addresses. Those that are made of the link's address or given by a server come when they can.
+    /// Neighbours hear of new ones.
+    pub fn set_addresses(&mut self, wanted: Wanted) {
+        match wanted.dhcp {
+            None => self.dhcp = None,
+            Some(seed) => drop(self.dhcp.get_or_insert_with(|| Client::new(seed))),
+        }
+        self.wanted = wanted;
+        self.refresh_and_announce();
+    }
+
+    fn refresh_and_announce(&mut self) {
         if self.refresh() && self.info.own != LinkAddr::ZERO {
             self.announce();
         }
@@ -142,15 +168,58 @@ impl IpLink {
     /// Makes `addresses` what it should be; true if one is new. The link-local address stays while the link has none to make
     /// it of.
     fn refresh(&mut self) -> bool {
-        let made = match (self.link_local, self.info.own) {
+        let made = match (self.wanted.link_local, self.info.own) {
             (false, _) => None,
             (true, LinkAddr::ZERO) => self.addresses.iter().copied().find(is_link_local),
             (true, own) => Some(IpCidr::new(own.link_local().into(), LINK_LOCAL_PREFIX)),
         };
-        let addresses: Vec<IpCidr> = self.fixed.iter().copied().chain(made).collect();
+        let leased = self.lease().map(|lease| IpCidr::Ipv4(lease.address));
+        let addresses: Vec<IpCidr> = self.wanted.fixed.iter().copied().chain(made).chain(leased).collect();
         let new = addresses.iter().any(|address| !self.addresses.contains(address));
         self.addresses = addresses;
         new
+    }
+
+    /// What a DHCP server has given.
+    pub fn lease(&self) -> Option<Lease> {
+        self.dhcp.as_ref()?.lease()
+    }
+
+    /// Gives the lease back; the server that is told so. The address stays until [`IpLink::set_addresses`] takes it away, as the
+    /// message may still wait for the server's link address ([`IpLink::is_asking`]).
+    pub fn release(&mut self, now: Duration) -> Option<Ipv4Addr> {
+        let client = self.dhcp.as_mut()?;
+        let server = client.release();
+        while let Some(packet) = self.dhcp.as_mut().and_then(Client::transmit) {
+            self.send(now, packet);
+        }
+        server
+    }
+
+    /// Does something wait for the link address of `ip`?
+    pub fn is_asking(&self, ip: IpAddr) -> bool {
+        self.neighbours.is_asking(&ip)
+    }
+
+    fn poll_dhcp(&mut self, now: Duration) {
+        let Some(client) = self.dhcp.as_mut() else { return };
+        let known = self.up && self.info.own != LinkAddr::ZERO;
+        client.set_link(now, known.then(|| ClientId::of(&self.info.own)));
+        client.poll(now);
+        while let Some(packet) = self.dhcp.as_mut().and_then(Client::transmit) {
+            self.send(now, packet);
+        }
+        self.refresh_and_announce();
+    }
+
+    /// Gives a DHCP server's answer to the client; other packets come back.
+    fn receive_dhcp(&mut self, now: Duration, packet: Vec<u8>) -> Option<Vec<u8>> {
+        let Some((client, message)) = self.dhcp.as_mut().zip(dhcp::for_client(&packet)) else {
+            return Some(packet);
+        };
+        client.receive(now, message);
+        self.poll_dhcp(now);
+        None
     }
 
     /// The groups this interface hears, and where each is on the link.
@@ -208,7 +277,8 @@ impl IpLink {
                 self.receive_nd(now, &payload);
                 None
             }
-            SAP_IPV4 | SAP_IPV6 => Some(payload),
+            SAP_IPV4 => self.receive_dhcp(now, payload),
+            SAP_IPV6 => Some(payload),
             _ => {
                 self.counters.unknown_sap += 1;
                 None
@@ -240,8 +310,9 @@ impl IpLink {
         }
     }
 
-    /// Asks again for neighbours that did not answer.
+    /// Asks again for neighbours that did not answer, and for an address that is wanted or ends.
     pub fn poll(&mut self, now: Duration) {
+        self.poll_dhcp(now);
         for ip in self.neighbours.poll(now) {
             self.ask(ip);
         }
@@ -249,7 +320,8 @@ impl IpLink {
 
     /// When `poll` wants to be called if nothing else happens.
     pub fn poll_at(&self) -> Option<Duration> {
-        self.neighbours.next_timeout()
+        let dhcp = self.dhcp.as_ref().and_then(Client::poll_at);
+        [self.neighbours.next_timeout(), dhcp].into_iter().flatten().min()
     }
 
     /// The next frame for the link.

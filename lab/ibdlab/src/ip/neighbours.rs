@@ -99,6 +99,11 @@ impl<P: Default> Neighbours<P> {
         self.entries.get(ip)?.link
     }
 
+    /// Do packets wait until `ip` answers?
+    pub fn is_asking(&self, ip: &IpAddr) -> bool {
+        self.entries.get(ip).is_some_and(|entry| !entry.queue.is_empty())
+    }
+
     /// Everything known, in address order.
     pub fn iter(&self) -> impl Iterator<Item = (&IpAddr, LinkAddr)> {
         self.entries.iter().filter_map(|(ip, entry)| Some((ip, entry.link?)))

@@ -9,7 +9,7 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr};
 
 use super::device::Device;
-use super::layer::{Frame, IpLink, LinkInfo};
+use super::layer::{Frame, IpLink, LinkInfo, Wanted};
 
 /// See the module's documentation.
 pub struct Stack {
@@ -53,8 +53,8 @@ impl Stack {
     }
 
     /// Replaces the interface's addresses; see [`IpLink::set_addresses`]. Sockets stay.
-    pub fn set_addresses(&mut self, fixed: Vec<IpCidr>, link_local: bool) {
-        self.link.set_addresses(fixed, link_local);
+    pub fn set_addresses(&mut self, wanted: Wanted) {
+        self.link.set_addresses(wanted);
         self.follow_addresses();
     }
 
@@ -75,6 +75,10 @@ impl Stack {
 
     pub fn link(&self) -> &IpLink {
         &self.link
+    }
+
+    pub fn link_mut(&mut self) -> &mut IpLink {
+        &mut self.link
     }
 
     /// smoltcp's context, which TCP needs to connect.
@@ -99,12 +103,14 @@ impl Stack {
     /// A frame came up from the link.
     pub fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {
         let packet = self.link.receive(now, sap, payload);
+        self.follow_addresses();
         self.device.rx.extend(packet);
     }
 
     /// Runs the protocols. Call again after `poll_at`, after `receive`, and after a socket was used.
     pub fn poll(&mut self, now: Duration) {
         self.link.poll(now);
+        self.follow_addresses();
         loop {
             let result = self.iface.poll(instant(now), &mut self.device, &mut self.sockets);
             let sent = !self.device.tx.is_empty();
