@@ -90,4 +90,12 @@ impl Driver for Ibd {
             (Instance::Port, None) => Ok(()),
         }
     }
+
+    fn refuse_suspend(&self, dip: DevInfo, instance: &Instance) {
+        match (instance, &self.ports) {
+            (Instance::Link(LinkInstance(link)), _) => link.refuse_suspend(),
+            (Instance::Port, Some(driver)) => driver.ports.refuse_suspend(dip),
+            (Instance::Port, None) => {}
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! The list's lock is held for looking and for marking, never while a link is made or unmade: an entry that is being worked on
 //! stays in the list without its value.
 
+use core::fmt;
+
 use gldv3::ibpart::{self, Header, PartitionError, PartitionRecord, PortRecord, PortRecord32};
 use gldv3::ioctl::{Copy, Entry, Ioctl};
 use gldv3::{InstanceNumber, LinkId};
@@ -39,6 +41,20 @@ struct Attached {
 }
 
 type Spare = (ArcRoom<Port>, Room<Attached>);
+
+/// A port in a log line, and how many links are made on it.
+struct PortName {
+    dip: DevInfo,
+    node: Node,
+    links: usize,
+}
+
+impl fmt::Display for PortName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dip, node, links } = self;
+        write!(f, "{dip}: HCA GUID {:016x} port {} with {links} links", node.hca.get(), node.port)
+    }
+}
 
 struct Made {
     link: LinkId,
@@ -88,6 +104,15 @@ impl Ports {
         };
         self.lists.lock().ports.put(room, Attached { instance, dip, port: left, spare: extra });
         Err(Errno::EBUSY)
+    }
+
+    /// One line for whoever wants the system suspended. **May block**, for the list.
+    pub(crate) fn refuse_suspend(&self, dip: DevInfo) {
+        let Some((dip, port)) = self.port(dip.instance()) else { return };
+        let links =
+            self.lists.lock().partitions.iter().filter(|made| made.instance == dip.instance()).count();
+        let name = PortName { dip, node: *port.node(), links };
+        log!(warn, name, "cannot be suspended: the adapter would lose its queue pairs, memory and groups");
     }
 
     fn take_port(&self, dip: DevInfo, spare: bool) -> Result<Attached, Errno> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabric::{Guid, HcaConfig, PKey};
-use fakekernel::genunix::KstatValue;
+use fakekernel::genunix::{DevInfo, KstatValue};
 use fakekernel::{Config, Kernel, Machine, Module, Nanos};
 use lab_gldv3::{
     LinkAddress, LinkState, MacStatistics, Offload, PropertyId, PropertyValue, ReceiveQueue, Stream, links,
@@ -38,6 +38,7 @@ pub struct Host {
     origin: Origin,
     port: Guid,
     module: Module,
+    device: DevInfo,
 }
 
 impl Host {
@@ -147,7 +148,7 @@ impl Host {
             }
         });
         kernel.attach(&module, &node.device).expect("the driver attaches");
-        let host = Self { kernel, driver, origin, port, module };
+        let host = Self { kernel, driver, origin, port, module, device: node.device };
         host.create_partition();
         host
     }
@@ -175,6 +176,16 @@ impl Host {
             Driver::Ibp if !links(&self.kernel).iter().any(|link| link.name == LINK) => Ok(()),
             Driver::Ibp => lab_gldv3::delete_partition(&self.kernel, LINK).map_err(|error| error.errno),
         }
+    }
+
+    /// One attempt to suspend it, as a system does that is about to be suspended.
+    pub fn suspend(&self) -> Result<(), fakekernel::Errno> {
+        self.kernel.suspend(&self.module, &self.device)
+    }
+
+    /// It is resumed.
+    pub fn resume(&self) -> Result<(), fakekernel::Errno> {
+        self.kernel.resume(&self.module, &self.device)
     }
 
     /// One attempt to unload the driver.

@@ -19,6 +19,7 @@ mod paths;
 mod properties;
 mod rings;
 mod starts;
+mod suspend;
 mod thrift;
 mod tunables;
 mod wire;

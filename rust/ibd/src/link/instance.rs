@@ -139,6 +139,13 @@ impl Link {
         }
     }
 
+    /// One line for whoever wants the system suspended. **Any** context.
+    #[inline(never)]
+    pub(crate) fn refuse_suspend(&self) {
+        let name = self.inner.shared.name;
+        log!(warn, name, "cannot be suspended: the adapter would lose its queue pairs, memory and groups");
+    }
+
     /// One line for whoever wonders why the link does not go.
     #[inline(never)]
     fn say_why_busy(&self) {

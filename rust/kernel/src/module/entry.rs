@@ -197,6 +197,8 @@ impl<M: Driver> Loaded<M, Instances<M::Instance>> {
                 let attached = state.attach(dip);
                 attached.inspect_err(|error| log!(warn, dip, "cannot be attached: {error}")).is_ok()
             }
+            // It was never suspended: what is attached works.
+            (Some(state), Some(dip)) if cmd == sys::DDI_RESUME => state.is_attached(dip),
             _ => false,
         };
         answer(attached)
@@ -212,6 +214,10 @@ impl<M: Driver> Loaded<M, Instances<M::Instance>> {
         let dip = unsafe { DevInfo::from_raw(dip) };
         let detached = match (self.state(), dip) {
             (Some(state), Some(dip)) if cmd == sys::DDI_DETACH => state.detach(dip),
+            (Some(state), Some(dip)) if cmd == sys::DDI_SUSPEND => {
+                state.refuse_suspend(dip);
+                false
+            }
             _ => false,
         };
         answer(detached)
@@ -248,6 +254,19 @@ impl<M: Driver> State<M, Instances<M::Instance>> {
                 false
             }
         }
+    }
+
+    fn is_attached(&self, dip: DevInfo) -> bool {
+        let number = dip.instance();
+        Slot::find(&mut self.instances.0.lock(), number).is_some_and(|slot| slot.instance.is_some())
+    }
+
+    fn refuse_suspend(&self, dip: DevInfo) {
+        // Without the lock; nobody else looks for this instance while the framework is at its node.
+        let number = dip.instance();
+        let Some(instance) = self.take(number) else { return };
+        self.module.refuse_suspend(dip, &instance);
+        self.put(number, instance);
     }
 
     fn reserve(&self, number: i32) -> Result<(), AllocError> {

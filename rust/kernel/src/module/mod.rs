@@ -43,6 +43,10 @@ pub trait Driver: Module {
     /// `DDI_DETACH`: undoes everything, or hands the instance back, fully working. Failing is normal while in use.
     /// **May block.**
     fn detach(&self, dip: DevInfo, instance: Self::Instance) -> Result<(), Self::Instance>;
+
+    /// `DDI_SUSPEND`, which is refused: says in the log which device it is that keeps the system from it, and why. The instance
+    /// goes on working, so a `DDI_RESUME` finds nothing to do. Kernel threads may be stopped meanwhile: waits for none.
+    fn refuse_suspend(&self, dip: DevInfo, instance: &Self::Instance);
 }
 
 /// What `_init` knows about its module.

@@ -34,7 +34,7 @@ const SENDER: &str = "alpha";
 const RECEIVER: &str = "beta";
 
 /// In the order of the page.
-pub const ROWS: [Row; 65] = [
+pub const ROWS: [Row; 66] = [
     row(
         "D1",
         "fails: a packet to the known peer is not there after a second",
@@ -481,6 +481,15 @@ pub const ROWS: [Row; 65] = [
             SENDER,
             "groups::a_membership_that_the_subnet_manager_lost_is_found_missing_and_made_again",
             &["not within 3600.000000 s: a member again"],
+        ),
+    ),
+    row(
+        "C13",
+        "fails: refused without a word",
+        fails(
+            SENDER,
+            "suspend::a_suspend_is_refused_at_once_and_the_log_says_which_link_it_was",
+            &["lines that tell of a suspend that was refused: []"],
         ),
     ),
     row(

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use illumos_sys_hdrs::{ddi_attach_cmd_t, ddi_detach_cmd_t, dev_info_t, dev_ops};
+use illumos_sys_hdrs::{DDI_RESUME, DDI_SUSPEND, ddi_attach_cmd_t, ddi_detach_cmd_t, dev_info_t, dev_ops};
 
 use super::node::{DevInfo, Phase};
 use crate::context::Ctx;
@@ -143,6 +143,46 @@ impl Kernel {
             return Err(Errno::EBUSY);
         }
         Ok(())
+    }
+
+    /// `DDI_SUSPEND` for an attached instance, as a system that is about to be suspended asks each driver. User context.
+    ///
+    /// # Errors
+    ///
+    /// EBUSY when something is being done to the node; ENXIO when it is not attached; EIO when the driver refuses.
+    pub fn suspend(&self, module: &Module, device: &DevInfo) -> Result<(), Errno> {
+        let ops = Operations::of(module)?.read();
+        let detach: Detach = ops.devo_detach.ok_or(Errno::EIO)?;
+        let args = (device.as_ptr(), DDI_SUSPEND);
+        self.meanwhile(device, || {
+            // SAFETY: the driver's own entry point, for an instance it attached; detach(9E), DDI_SUSPEND.
+            unsafe { module.enter(detach, args, EntryKind::callback_in("detach", Ctx::User)) }
+        })
+    }
+
+    /// `DDI_RESUME` for an instance, whether it was suspended or not. User context.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Kernel::suspend`].
+    pub fn resume(&self, module: &Module, device: &DevInfo) -> Result<(), Errno> {
+        let ops = Operations::of(module)?.read();
+        let attach: Attach = ops.devo_attach.ok_or(Errno::EIO)?;
+        let args = (device.as_ptr(), DDI_RESUME);
+        self.meanwhile(device, || {
+            // SAFETY: the driver's own entry point, for an instance it attached; attach(9E), DDI_RESUME.
+            unsafe { module.enter(attach, args, EntryKind::callback_in("attach", Ctx::User)) }
+        })
+    }
+
+    /// A call about an attached instance that stays attached whatever comes of it.
+    fn meanwhile(&self, device: &DevInfo, call: impl FnOnce() -> c_int) -> Result<(), Errno> {
+        self.begin(device, Phase::Attached, Errno::ENXIO)?;
+        let scope = InstanceScope::new(device.instance());
+        let answer = call();
+        drop(scope);
+        self.finish(device, Phase::Attached);
+        if answer == 0 { Ok(()) } else { Err(Errno::EIO) }
     }
 
     /// Detaches every instance of a driver, as an unload does first.
