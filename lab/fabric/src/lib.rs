@@ -23,6 +23,7 @@ mod error;
 mod far;
 mod fault;
 mod hca;
+mod management;
 mod mcg;
 mod memory;
 mod num;
@@ -47,6 +48,7 @@ pub use error::Error;
 pub use far::{Arrivals, Datagram, FarEnd, FarSend, NearEnd};
 pub use fault::{Drops, LinkFaults, Probability, Reason};
 pub use hca::{Census, Hca};
+pub use management::ManagementPeer;
 pub use memory::{Access, Mr};
 pub use num::{
     Gid, Guid, Lid, LinkSpeed, LinkWidth, Lmc, Mtu, Nanos, PKey, PhysState, PortNum, PortState, QKey, Qpn,

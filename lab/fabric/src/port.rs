@@ -4,7 +4,7 @@ use crate::{
     AsyncEvent, FarEnd, Gid, Guid, Lid, LinkSpeed, LinkWidth, Lmc, Mtu, PKey, PhysState, PortChange,
     PortConfig, PortNum, PortState, Sl,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A port as a query shows it.
@@ -77,6 +77,8 @@ pub(crate) struct Port {
     far: OnceLock<Arc<FarEnd>>,
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
+    /// Management datagrams that captures were shown outbound.
+    pub(crate) management_sent: AtomicU32,
     pub(crate) delivered: AtomicU64,
     pub(crate) large_sends: AtomicU64,
     pub(crate) pkey_violations: AtomicU64,
@@ -165,6 +167,7 @@ impl Port {
             far: OnceLock::new(),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
+            management_sent: AtomicU32::new(0),
             delivered: AtomicU64::new(0),
             large_sends: AtomicU64::new(0),
             pkey_violations: AtomicU64::new(0),

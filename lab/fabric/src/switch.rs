@@ -11,7 +11,7 @@ use crate::{
     Reason, Tap,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// One subnet: a switch, the HCAs around it, the faults of their links. Clones name the same one.
@@ -39,6 +39,8 @@ pub(crate) struct FabricInner {
     tap: Mutex<Option<Arc<dyn Tap>>>,
     /// Frames that entered the switch.
     switched: AtomicU64,
+    /// Management datagrams that captures were shown inbound.
+    pub(crate) management_received: AtomicU32,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl Fabric {
             drops: Mutex::new(Drops::new()),
             tap: Mutex::new(None),
             switched: AtomicU64::new(0),
+            management_received: AtomicU32::new(0),
         }))
     }
 
@@ -243,9 +246,12 @@ impl FabricInner {
         self.show_tap(port.guid, Direction::FromSwitch, refused, frame);
     }
 
-    fn show_tap(&self, port: Guid, direction: Direction, refused: Option<Reason>, frame: &[u8]) {
-        let tap = self.tap.lock().unwrap().clone();
-        if let Some(tap) = tap {
+    pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
+        self.tap.lock().unwrap().clone()
+    }
+
+    pub(crate) fn show_tap(&self, port: Guid, direction: Direction, refused: Option<Reason>, frame: &[u8]) {
+        if let Some(tap) = self.tap() {
             tap.frame(self.clock.now(), port, direction, refused, frame);
         }
     }

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sm::records::{ClassPortInfo, McMemberRecord, PortInfo, Record, SmInfo, mc_member_mask, parse_table};
-use sm::{Attribute, Gid, Guid, Lid, Mad, Method, Partition, PortState, Qpn, SaMad, Status};
+use sm::{
+    Arrival, Attribute, Gid, Guid, Lid, Mad, Method, PKey, Partition, PortState, Qpn, SaMad, Sl, SmAddress,
+    Status,
+};
 
 use crate::client::Client;
 use crate::dump::{self, Group};
@@ -22,7 +25,7 @@ use crate::watch::Poll;
 use crate::{Error, Tools, Topology, config};
 
 /// Takes the MADs of subnet administration for a port. Called on a thread of the connection; records and returns.
-pub type Sink = Arc<dyn Fn(Guid, Mad) + Send + Sync>;
+pub type Sink = Arc<dyn Fn(Guid, Arrival) + Send + Sync>;
 
 /// How long a program may take until it does what it is for. Generous: a busy machine is no reason to fail.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,18 +72,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     fn receive(&self, port: Guid, packet: &Packet) {
         let incoming = locked(&self.channels).entry(port).or_default().incoming(&packet.mad, packet.len);
-        let mads = match incoming {
-            Incoming::Deliver(mads) => mads,
-            Incoming::Cut { refusal, .. } => {
+        let (mads, cut) = match incoming {
+            Incoming::Deliver(mads) => (mads, false),
+            Incoming::Cut(mad) => {
                 self.cut.fetch_add(1, Ordering::Relaxed);
-                vec![*refusal]
+                (vec![*mad], true)
             }
             Incoming::Nothing => return,
         };
+        // ibsim tells neither service level nor P_Key.
+        let from =
+            SmAddress { lid: packet.slid, sl: Sl::default(), qpn: packet.qp, p_key: PKey::DEFAULT_FULL };
         let sink = locked(&self.sink).clone();
         for mad in mads {
             if let Some(sink) = &sink {
-                sink(port, mad);
+                sink(port, Arrival { from, mad, cut });
             }
         }
     }
@@ -134,7 +140,7 @@ impl OpenSm {
         Ok(())
     }
 
-    /// Answers that ibsim may have cut, and that were refused to their clients.
+    /// Answers that ibsim may have cut, and that were passed on as such.
     pub fn answers_cut(&self) -> u64 {
         self.shared.cut.load(Ordering::Relaxed)
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use sm::mad::{DATA_LEN, MAD_LEN};
 use sm::rmpp::segments;
-use sm::{Attribute, Mad, Method, SaMad, Status};
+use sm::{Mad, Method, SaMad, Status};
 
 use crate::client::OTHERS;
 
@@ -30,13 +30,8 @@ pub struct SaChannel {
 pub enum Incoming {
     /// For the client, in this order.
     Deliver(Vec<Mad>),
-    /// A table that may have been cut, and the refusal to tell the client.
-    Cut {
-        /// Of what.
-        attribute: Attribute,
-        /// An answer with [`Status::NO_RESOURCES`].
-        refusal: Box<Mad>,
-    },
+    /// A table that may have been cut: its client has to know.
+    Cut(Box<Mad>),
     /// Nobody's.
     Nothing,
 }
@@ -76,8 +71,7 @@ impl SaChannel {
             return Incoming::Deliver(vec![answer.emit()]);
         }
         if len >= MAD_LEN {
-            let refusal = Box::new(request.respond(Status::NO_RESOURCES).emit());
-            return Incoming::Cut { attribute: answer.attribute, refusal };
+            return Incoming::Cut(Box::new(answer.emit()));
         }
         let data = &answer.data[..len.saturating_sub(HEADERS)];
         Incoming::Deliver(segments(&answer, data).iter().map(SaMad::emit).collect())
@@ -91,6 +85,7 @@ pub(crate) fn whole_table(answer: &SaMad, len: usize) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use sm::Attribute;
     use sm::records::{McMemberRecord, PathRecord, attribute_offset, emit_table, parse_table};
     use sm::rmpp::{Received, Receiver};
 
@@ -135,10 +130,9 @@ mod tests {
         let asked = ask(&mut channel);
         let records = vec![McMemberRecord::default(); 4];
         let (mad, len) = delivered(&asked, attribute_offset::<McMemberRecord>(), &emit_table(&records));
-        let Incoming::Cut { attribute, refusal } = channel.incoming(&mad, len) else { panic!("it was cut") };
-        let refusal = SaMad::parse(&refusal).unwrap();
-        assert_eq!(attribute, Attribute::PATH_RECORD);
-        assert_eq!((refusal.status, refusal.transaction), (Status::NO_RESOURCES, TRANSACTION));
+        let Incoming::Cut(mad) = channel.incoming(&mad, len) else { panic!("it was cut") };
+        let cut = SaMad::parse(&mad).unwrap();
+        assert_eq!((cut.attribute, cut.transaction), (Attribute::PATH_RECORD, TRANSACTION));
     }
 
     #[test]

@@ -40,9 +40,9 @@ impl Real {
         let sm = OpenSm::start(tools, topology, &subnet.partitions()).unwrap();
         let (sender, arrived) = channel();
         let sender = Mutex::new(sender);
-        sm.set_sink(Some(Arc::new(move |port, mad| {
+        sm.set_sink(Some(Arc::new(move |port, arrival| {
             // The test may be over.
-            let _ = sender.lock().unwrap().send((port, mad));
+            let _ = sender.lock().unwrap().send((port, arrival.mad));
         })));
         let ports = sm.snapshot().unwrap().ports;
         let manager = ports[&A].info.master_sm_lid;

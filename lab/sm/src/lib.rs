@@ -29,5 +29,5 @@ pub use mad::{Attribute, Mad, MadError, Method, SaMad, Status};
 pub use manager::{Endport, PortSettings, Sm, SmConfig, Subnet};
 pub use partition::{Membership, Partition};
 pub use sa::Sa;
-pub use transport::{Inbound, Refused, SaTransport, SmAddress};
+pub use transport::{Arrival, Inbound, Inbounds, Refused, SaTransport, SmAddress};
 pub use types::*;

@@ -35,10 +35,10 @@ pub fn measure_opensm() -> Result<Duration> {
     let sm = OpenSm::start(Tools::find()?, Topology::new(adapters)?, &[Partition::default_open()])?;
     let (sender, answers) = channel();
     let sender = Mutex::new(sender);
-    sm.set_sink(Some(std::sync::Arc::new(move |_, mad| {
+    sm.set_sink(Some(std::sync::Arc::new(move |_, arrival| {
         // Whoever asked may have given up.
         if let Ok(sender) = sender.lock() {
-            let _ = sender.send(mad);
+            let _ = sender.send(arrival.mad);
         }
     })));
     let manager = sm.snapshot()?.ports.get(&port(0)).context("the first port")?.info.master_sm_lid;

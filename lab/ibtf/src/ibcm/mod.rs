@@ -143,7 +143,8 @@ impl Ibcm {
             (sessions.entry(port.guid).or_insert_with(make).clone(), is_new)
         };
         if is_new {
-            transport.attach(port.guid, session.clone());
+            let inbound: Arc<dyn sm::Inbound> = session.clone();
+            transport.attach(port.guid, &inbound);
         }
         Some(session)
     }

@@ -1,13 +1,18 @@
 //! The embedded subnet manager as a part of a machine: one thread that lets it sweep, answer and route.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use fabric::Fabric;
+use fabric::subnet::PortView;
 use fakekernel::{Ctx, HostMutex, Kernel, Nanos, WaitQueue};
 use sm::sa::{Address, Outgoing};
-use sm::{FaultScript, Inbound, Lid, Mad, Partition, Qpn, Refused, SaTransport, Sm, SmAddress, SmConfig};
+use sm::{
+    Arrival, FaultScript, Inbound, Inbounds, Lid, Mad, PKey, Partition, Qpn, Refused, SaTransport, Sl, Sm,
+    SmAddress, SmConfig,
+};
 
+use super::shown::{show_received, show_sent};
 use super::sm_guid;
 use super::subnet::FabricSubnet;
 
@@ -22,13 +27,14 @@ pub struct EmbeddedSm {
     work: WaitQueue,
 }
 
-/// A MAD and who takes it.
-type Parcel = (Arc<dyn Inbound>, Mad);
+/// A port, who takes what comes in for it, and what came.
+type Parcel = (sm::Guid, Vec<Arc<dyn Inbound>>, Arrival);
 
 struct State {
     sm: Sm,
-    /// Not owned: a session owns its way here.
-    inbound: BTreeMap<sm::Guid, Weak<dyn Inbound>>,
+    inbound: Inbounds,
+    /// From one port's QP 1 to the one at another port's LID; the manager has no part in it.
+    passing: VecDeque<(Lid, Arrival)>,
     sweep: bool,
     /// Nothing has been said to anybody before this instant.
     ready_at: Nanos,
@@ -41,7 +47,8 @@ impl EmbeddedSm {
         let machine = host.machine().clone();
         let state = State {
             sm: Sm::new(config),
-            inbound: BTreeMap::new(),
+            inbound: Inbounds::default(),
+            passing: VecDeque::new(),
             sweep: true,
             ready_at: machine.now() + delay,
         };
@@ -138,8 +145,11 @@ impl EmbeddedSm {
     fn run(&self) {
         loop {
             let (sends, due) = self.work_off();
-            for (inbound, mad) in &sends {
-                inbound.receive(mad);
+            for (port, inbounds, arrival) in &sends {
+                show_received(&self.fabric, *port, arrival);
+                for inbound in inbounds {
+                    inbound.receive(arrival);
+                }
             }
             if sends.is_empty() {
                 self.wait(due);
@@ -151,21 +161,26 @@ impl EmbeddedSm {
     fn work_off(&self) -> (Vec<Parcel>, Nanos) {
         let (now, mut subnet) = (self.now(), self.subnet());
         let mut state = self.state.lock();
-        if now.0 < state.ready_at.0 {
-            return (Vec::new(), state.ready_at);
-        }
-        if std::mem::take(&mut state.sweep) {
-            state.sm.sweep(now, &mut subnet);
-        }
-        state.sm.handle_timeout(now, &mut subnet);
-        let mut outgoing = Vec::new();
-        while let Some(out) = state.sm.poll_send(now) {
-            outgoing.push(out);
-        }
-        let ports = if outgoing.is_empty() { Vec::new() } else { self.fabric.subnet_ports() };
-        let sends =
-            outgoing.iter().filter_map(|out| Some((receiver(&state, &ports, out)?, out.mad))).collect();
-        (sends, state.sm.poll_timeout().map_or(Nanos::NEVER, |due| Nanos(due.0)))
+        let mut arrivals: Vec<(Lid, Arrival)> = state.passing.drain(..).collect();
+        let due = if now.0 < state.ready_at.0 {
+            state.ready_at
+        } else {
+            if std::mem::take(&mut state.sweep) {
+                state.sm.sweep(now, &mut subnet);
+            }
+            state.sm.handle_timeout(now, &mut subnet);
+            let lid = state.sm.lid();
+            while let Some(out) = state.sm.poll_send(now) {
+                arrivals.push(arrival(lid, &out));
+            }
+            state.sm.poll_timeout().map_or(Nanos::NEVER, |due| Nanos(due.0))
+        };
+        let ports = if arrivals.is_empty() { Vec::new() } else { self.fabric.subnet_ports() };
+        let parcel = |(lid, arrival)| {
+            let port = sm_guid(linked(&ports, lid)?.attr.guid);
+            Some((port, state.inbound.of(port), arrival))
+        };
+        (arrivals.into_iter().filter_map(parcel).collect(), due)
     }
 
     /// Waits for something to do; what came in meanwhile ends the wait at once.
@@ -174,27 +189,31 @@ impl EmbeddedSm {
         let now = self.machine.now();
         let pending = state.sm.poll_timeout().is_some_and(|at| at.0 <= now.0);
         let ready = now >= state.ready_at;
-        if !(ready && (state.sweep || pending)) {
+        if state.passing.is_empty() && !(ready && (state.sweep || pending)) {
             let _ = self.work.wait_until(state, due);
         }
     }
 }
 
-/// Who takes a MAD for this LID, if its port has a link.
-fn receiver(state: &State, ports: &[fabric::subnet::PortView], out: &Outgoing) -> Option<Arc<dyn Inbound>> {
-    let port = ports
-        .iter()
-        .find(|port| port.attr.lid.0 == out.to.lid.0 && port.attr.phys == fabric::PhysState::LinkUp)?;
-    state.inbound.get(&sm_guid(port.attr.guid))?.upgrade()
+/// The port at this LID, if it has a link.
+fn linked(ports: &[PortView], lid: Lid) -> Option<&PortView> {
+    let mut at_lid = ports.iter().filter(|port| lid.is_unicast() && port.attr.lid.0 == lid.0);
+    at_lid.find(|port| port.attr.phys == fabric::PhysState::LinkUp)
+}
+
+/// What the manager at `lid` sends, as it arrives.
+const fn arrival(lid: Lid, out: &Outgoing) -> (Lid, Arrival) {
+    let from = SmAddress { lid, sl: Sl::truncating(0), qpn: Qpn::GSI, p_key: PKey::DEFAULT_FULL };
+    (out.to.lid, Arrival { from, mad: out.mad, cut: false })
 }
 
 impl SaTransport for EmbeddedSm {
-    fn attach(&self, port: sm::Guid, inbound: Arc<dyn Inbound>) {
-        self.state.lock().inbound.insert(port, Arc::downgrade(&inbound));
+    fn attach(&self, port: sm::Guid, inbound: &Arc<dyn Inbound>) {
+        self.state.lock().inbound.attach(port, inbound);
     }
 
-    fn detach(&self, port: sm::Guid) {
-        self.state.lock().inbound.remove(&port);
+    fn detach(&self, port: sm::Guid, inbound: &Arc<dyn Inbound>) {
+        self.state.lock().inbound.detach(port, inbound);
     }
 
     fn send(&self, port: sm::Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused> {
@@ -204,10 +223,16 @@ impl SaTransport for EmbeddedSm {
             from.filter(|view| view.attr.phys == fabric::PhysState::LinkUp).ok_or(Refused::NoPort(port))?;
         let address = Address { lid: Lid(from.attr.lid.0), qpn: Qpn::GSI };
         let now = self.now();
+        show_sent(&self.fabric, from.attr.guid, to, mad);
         let mut state = self.state.lock();
-        // Packets to another LID or queue pair than the manager's are lost, as on a wire.
-        if to.lid == state.sm.lid() && to.qpn == Qpn::GSI && self.machine.now() >= state.ready_at {
-            state.sm.receive(now, address, mad);
+        // Packets to a LID or queue pair that nobody has are lost, as on a wire.
+        if to.qpn == Qpn::GSI && to.lid == state.sm.lid() {
+            if self.machine.now() >= state.ready_at {
+                state.sm.receive(now, address, mad);
+            }
+        } else if to.qpn == Qpn::GSI {
+            let from = SmAddress { lid: address.lid, ..to };
+            state.passing.push_back((to.lid, Arrival { from, mad: *mad, cut: false }));
         }
         drop(state);
         self.work.wake_all();

@@ -5,6 +5,7 @@ mod embedded;
 mod manager;
 mod opensm;
 mod session;
+mod shown;
 mod subnet;
 
 pub use embedded::EmbeddedSm;

@@ -18,9 +18,10 @@ use fabric::Fabric;
 use fakekernel::{Ctx, HostMutex, Kernel, OutsideWaker, WaitQueue};
 use opensm::{Adapter, OpenSm, Snapshot, Tools, Topology};
 use sm::partition::Partition;
-use sm::{Gid, Guid, Inbound, Mad, Qpn, Refused, SaTransport, SmAddress};
+use sm::{Arrival, Gid, Guid, Inbound, Inbounds, Mad, Qpn, Refused, SaTransport, SmAddress};
 
 use super::manager::{GroupMembers, SubnetError, SubnetManager};
+use super::shown::show_sent;
 use super::sm_guid;
 
 /// See the module's documentation.
@@ -44,9 +45,8 @@ struct Shared {
 struct Mailbox {
     /// Not there before OpenSM is, nor after the machine's end.
     opensm: Option<Arc<OpenSm>>,
-    /// Not owned: a session owns its way here.
-    inbound: BTreeMap<Guid, Weak<dyn Inbound>>,
-    arrived: VecDeque<(Guid, Mad)>,
+    inbound: Inbounds,
+    arrived: VecDeque<(Guid, Arrival)>,
     /// The newest, until the fabric is programmed with it.
     snapshot: Option<Snapshot>,
     /// A new manager answers: clients have to register anew.
@@ -94,7 +94,7 @@ impl OpenSmManager {
         });
         let started = this.ask(move |_, shared| {
             let opensm = Arc::new(OpenSm::start(tools, topology, &partitions).map_err(failed)?);
-            opensm.set_sink(Some(Arc::new(move |port, mad| deliver(&sink, port, mad))));
+            opensm.set_sink(Some(Arc::new(move |port, arrival| deliver(&sink, port, arrival))));
             shared.mail.lock().opensm = Some(opensm);
             Ok(())
         });
@@ -166,9 +166,9 @@ fn gone() -> SubnetError {
 }
 
 /// A MAD for a port: into the mailbox, if there still is one.
-fn deliver(shared: &Weak<Shared>, port: Guid, mad: Mad) {
+fn deliver(shared: &Weak<Shared>, port: Guid, arrival: Arrival) {
     if let Some(shared) = shared.upgrade() {
-        shared.mail.lock().arrived.push_back((port, mad));
+        shared.mail.lock().arrived.push_back((port, arrival));
         shared.work.wake_all();
     }
 }
@@ -203,18 +203,20 @@ impl OpenSmManager {
 }
 
 impl SaTransport for OpenSmManager {
-    fn attach(&self, port: Guid, inbound: Arc<dyn Inbound>) {
-        self.shared.mail.lock().inbound.insert(port, Arc::downgrade(&inbound));
+    fn attach(&self, port: Guid, inbound: &Arc<dyn Inbound>) {
+        self.shared.mail.lock().inbound.attach(port, inbound);
     }
 
-    fn detach(&self, port: Guid) {
-        self.shared.mail.lock().inbound.remove(&port);
+    fn detach(&self, port: Guid, inbound: &Arc<dyn Inbound>) {
+        self.shared.mail.lock().inbound.detach(port, inbound);
     }
 
     fn send(&self, port: Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused> {
         let ports = self.shared.fabric.subnet_ports();
         let from = ports.iter().find(|view| view.attr.guid.0 == port.0);
-        from.filter(|view| view.attr.phys == fabric::PhysState::LinkUp).ok_or(Refused::NoPort(port))?;
+        let from =
+            from.filter(|view| view.attr.phys == fabric::PhysState::LinkUp).ok_or(Refused::NoPort(port))?;
+        show_sent(&self.shared.fabric, from.attr.guid, to, mad);
         let opensm = self.shared.mail.lock().opensm.clone();
         // Packets to another queue pair than the administrator's are lost, as on a wire.
         if let Some(opensm) = opensm.filter(|_| to.qpn == Qpn::GSI) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use fakekernel::{HostMutex, Nanos, WaitQueue, now, sleep};
 use sm::records::{ClassPortInfo, InformInfo, Notice, Record, Trap};
 use sm::rmpp::{Message, Received, Receiver};
-use sm::{Attribute, Inbound, Lid, Mad, Method, Qpn, SaMad, SaTransport, SmAddress, Status};
+use sm::{Arrival, Attribute, Inbound, Lid, Mad, Method, PKey, Qpn, SaMad, SaTransport, SmAddress, Status};
 
 use super::sm_guid;
 use crate::ibtl::Device;
@@ -192,8 +192,9 @@ impl Session {
     }
 
     /// The port is gone for good.
-    pub fn end(&self) {
-        self.transport.detach(self.port.guid);
+    pub fn end(self: &Arc<Self>) {
+        let inbound: Arc<dyn Inbound> = self.clone();
+        self.transport.detach(self.port.guid, &inbound);
     }
 
     /// Asks and waits for the answer, for minutes if need be. An answer with a status other than success is an error.
@@ -282,7 +283,7 @@ impl Session {
     fn administrator(&self) -> Result<SmAddress, SaError> {
         let attr = self.device.upgrade().and_then(|device| device.cached_port(self.port.num));
         let attr = attr.filter(|attr| attr.state == fabric::PortState::Active).ok_or(SaError::NoSession)?;
-        Ok(SmAddress { lid: Lid(attr.sm_lid.0), sl: sm::Sl::truncating(attr.sm_sl.get()), qpn: Qpn::GSI })
+        Ok(administrator(&attr))
     }
 
     /// How long an answer may take.
@@ -321,12 +322,15 @@ impl Session {
         }
     }
 
-    /// Takes an answer, or a segment of one; what has to be sent back.
-    fn answered(&self, mad: &SaMad) -> Option<Mad> {
+    /// Takes an answer, or a segment of one; what has to be sent back. One that may have been cut is refused.
+    fn answered(&self, mad: &SaMad, cut: bool) -> Option<Mad> {
         let mut state = self.state.lock();
         let at = now();
         let pending = state.pending.get_mut(&mad.transaction)?;
-        let (reply, outcome) = if mad.rmpp.is_active() {
+        let (reply, outcome) = if cut {
+            let header = SaMad { status: Status::NO_RESOURCES, ..*mad };
+            (None, Some(Outcome::Answer(Box::new(Message { header, data: Vec::new() }))))
+        } else if mad.rmpp.is_active() {
             match pending.receiver.receive(mad) {
                 Received::More(ack) => (Some(ack), None),
                 Received::Complete(ack, message) => (Some(ack), Some(Outcome::Answer(message))),
@@ -364,13 +368,13 @@ impl Session {
 }
 
 impl Inbound for Session {
-    fn receive(&self, mad: &Mad) {
+    fn receive(&self, arrival: &Arrival) {
         // What is no MAD of subnet administration is not for this session.
-        let Ok(mad) = SaMad::parse(mad) else { return };
+        let Ok(mad) = SaMad::parse(&arrival.mad) else { return };
         if mad.method == Method::REPORT {
             self.reported(&mad);
         } else if mad.method.is_response()
-            && let Some(reply) = self.answered(&mad)
+            && let Some(reply) = self.answered(&mad, arrival.cut)
         {
             self.reply(&reply);
         }
@@ -380,8 +384,25 @@ impl Inbound for Session {
 /// Where an answer says to ask instead; `None` if it names no LID.
 fn redirection(answer: &Message) -> Option<SmAddress> {
     let info = ClassPortInfo::parse(&answer.data)?;
-    let to = SmAddress { lid: info.redirect_lid, sl: info.redirect_sl, qpn: info.redirect_qpn };
+    let to = SmAddress {
+        lid: info.redirect_lid,
+        sl: info.redirect_sl,
+        qpn: info.redirect_qpn,
+        p_key: info.redirect_p_key,
+    };
     to.lid.is_unicast().then_some(to)
+}
+
+/// Where a port's administrator is: asked in the default partition, as full a member of it as the port is.
+pub(crate) fn administrator(attr: &fabric::PortAttr) -> SmAddress {
+    let member =
+        attr.pkeys.iter().map(|key| PKey(key.0)).filter(|key| key.base() == PKey::DEFAULT_FULL.base());
+    SmAddress {
+        lid: Lid(attr.sm_lid.0),
+        sl: sm::Sl::truncating(attr.sm_sl.get()),
+        qpn: Qpn::GSI,
+        p_key: member.max().unwrap_or(PKey::DEFAULT_FULL),
+    }
 }
 
 /// The session of a port.

@@ -1,29 +1,32 @@
 //! The machine's thread: MADs to sessions, OpenSM's decisions to the fabric.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use fabric::subnet::{PortSet, PortView};
 use fabric::{Lmc, Mtu, PhysState};
 use opensm::{PortSnapshot, Snapshot};
-use sm::{Inbound, Mad, PortState};
+use sm::{Arrival, Guid, Inbound, PortState};
 
+use super::super::shown::show_received;
 use super::super::subnet::port_state;
 use super::{Mailbox, Shared};
 
+/// A port, who takes what comes in for it, and what came.
+type Parcel = (Guid, Vec<Arc<dyn Inbound>>, Arrival);
+
 /// What there is to do.
 enum Work {
-    Mads(Vec<(Arc<dyn Inbound>, Mad)>),
+    Mads(Vec<Parcel>),
     Apply(Option<Snapshot>, bool),
 }
 
 impl Mailbox {
     fn take(&mut self) -> Option<Work> {
         if !self.arrived.is_empty() {
-            let inbound = |port| self.inbound.get(port).and_then(Weak::upgrade);
-            let mads = self.arrived.iter().filter_map(|(port, mad)| Some((inbound(port)?, *mad))).collect();
-            self.arrived.clear();
-            return Some(Work::Mads(mads));
+            let arrived = std::mem::take(&mut self.arrived);
+            let parcel = |(port, arrival)| (port, self.inbound.of(port), arrival);
+            return Some(Work::Mads(arrived.into_iter().map(parcel).collect()));
         }
         if self.relinking > 0 || (self.snapshot.is_none() && !self.reregister) {
             return None;
@@ -45,13 +48,20 @@ impl Shared {
             };
             drop(mail);
             match work {
-                Work::Mads(mads) => mads.iter().for_each(|(inbound, mad)| inbound.receive(mad)),
+                Work::Mads(parcels) => parcels.iter().for_each(|parcel| self.hand_over(parcel)),
                 Work::Apply(snapshot, reregister) => {
                     self.apply(&mut applied, snapshot, reregister);
                     self.mail.lock().applying = false;
                     self.done.wake_all();
                 }
             }
+        }
+    }
+
+    fn hand_over(&self, (port, inbounds, arrival): &Parcel) {
+        show_received(&self.fabric, *port, arrival);
+        for inbound in inbounds {
+            inbound.receive(arrival);
         }
     }
 

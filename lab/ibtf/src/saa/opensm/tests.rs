@@ -7,7 +7,7 @@ use fabric::{AsyncEvent, CqNum, Dma, DmaFault, Fabric, Guid, HcaConfig, HcaEvent
 use fakekernel::{Config, Machine, Nanos};
 use sm::partition::{Membership, Ports, broadcast_mgid};
 use sm::records::{McMemberRecord, mc_member_mask};
-use sm::{Attribute, Gid, Inbound, JoinState, Mad, Method, PKey, Partition, QKey, SaMad, SmAddress, Status};
+use sm::{Arrival, Attribute, Gid, Inbound, JoinState, Method, PKey, Partition, QKey, SaMad, Status};
 
 use super::OpenSmManager;
 use crate::InfiniBand;
@@ -55,8 +55,8 @@ impl Dma for NoMemory {
 struct Answers(Mutex<Vec<SaMad>>);
 
 impl Inbound for Answers {
-    fn receive(&self, mad: &Mad) {
-        self.0.lock().unwrap().push(SaMad::parse(mad).unwrap());
+    fn receive(&self, arrival: &Arrival) {
+        self.0.lock().unwrap().push(SaMad::parse(&arrival.mad).unwrap());
     }
 }
 
@@ -115,7 +115,8 @@ impl World {
     /// Joins the broadcast group as a client does.
     fn join(&self, n: usize) {
         let answers = Arc::new(Answers::default());
-        self.manager.attach(sm_guid(port(n)), answers.clone());
+        let inbound: Arc<dyn Inbound> = answers.clone();
+        self.manager.attach(sm_guid(port(n)), &inbound);
         let record = McMemberRecord {
             mgid: broadcast(),
             port_gid: Gid::of_port(Gid::DEFAULT_PREFIX, sm_guid(port(n))),
@@ -126,14 +127,14 @@ impl World {
         let request =
             SaMad::request(Method::SET, Attribute::MC_MEMBER_RECORD, 0xabcd << 48, mc_member_mask::JOIN);
         let view = self.fabric.subnet_ports().into_iter().find(|view| view.attr.guid == port(n)).unwrap();
-        let to = SmAddress { lid: sm::Lid(view.attr.sm_lid.0), sl: sm::Sl::default(), qpn: sm::Qpn::GSI };
+        let to = super::super::session::administrator(&view.attr);
         let mad = request.with_record(&record).emit();
         self.manager.send(sm_guid(port(n)), to, &mad).unwrap();
         self.until("the join is answered", || {
             let answers = answers.0.lock().unwrap();
             answers.iter().any(|mad| mad.transaction == 0xabcd << 48 && mad.status == Status::SUCCESS)
         });
-        self.manager.detach(sm_guid(port(n)));
+        self.manager.detach(sm_guid(port(n)), &inbound);
     }
 }
 

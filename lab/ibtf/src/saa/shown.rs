@@ -1,0 +1,23 @@
+//! MADs between the hosts and a subnet manager, as captures of the fabric have them.
+
+use fabric::{Direction, Fabric, ManagementPeer};
+use sm::{Arrival, Guid, Mad, SmAddress};
+
+/// A port's QP 1 sends.
+pub(super) fn show_sent(fabric: &Fabric, port: fabric::Guid, to: SmAddress, mad: &Mad) {
+    fabric.show_management(port, Direction::ToSwitch, &peer(to), &mad.0);
+}
+
+/// A port's QP 1 receives.
+pub(super) fn show_received(fabric: &Fabric, port: Guid, arrival: &Arrival) {
+    fabric.show_management(fabric::Guid(port.0), Direction::FromSwitch, &peer(arrival.from), &arrival.mad.0);
+}
+
+fn peer(address: SmAddress) -> ManagementPeer {
+    ManagementPeer {
+        lid: fabric::Lid(address.lid.0),
+        qpn: fabric::Qpn::truncate(address.qpn.get()),
+        sl: fabric::Sl::truncate(address.sl.get()),
+        pkey: fabric::PKey(address.p_key.0),
+    }
+}
