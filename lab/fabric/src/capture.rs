@@ -35,7 +35,8 @@ pub struct ErfPcapng<W: Write> {
 }
 
 struct State<W: Write> {
-    writer: PcapNgWriter<W>,
+    /// Gone when the capture has ended.
+    writer: Option<PcapNgWriter<W>>,
     frames: u64,
     failed: Option<String>,
 }
@@ -53,7 +54,10 @@ impl<W: Write> ErfPcapng<W> {
             writer.write_pcapng_block(interface(port)).map_err(std::io::Error::other)?;
             interfaces.insert(port.attr.guid, interfaces.len() as u32);
         }
-        Ok(ErfPcapng { interfaces, state: Mutex::new(State { writer, frames: 0, failed: None }) })
+        Ok(ErfPcapng {
+            interfaces,
+            state: Mutex::new(State { writer: Some(writer), frames: 0, failed: None }),
+        })
     }
 
     /// Frames written so far.
@@ -73,19 +77,20 @@ impl<W: Write> ErfPcapng<W> {
         let mut state = self.state.lock().unwrap();
         match &state.failed {
             Some(e) => Err(std::io::Error::other(e.clone())),
-            None => state.writer.get_mut().flush(),
+            None => state.writer.as_mut().map_or(Ok(()), |writer| writer.get_mut().flush()),
         }
     }
 
-    /// Ends the capture and gives the writer back.
+    /// Ends the capture and gives the writer back; frames that come now are not captured.
     ///
     /// # Errors
-    /// The first write error.
-    pub fn finish(self) -> std::io::Result<W> {
-        let state = self.state.into_inner().unwrap();
-        match state.failed {
-            Some(e) => Err(std::io::Error::other(e)),
-            None => Ok(state.writer.into_inner()),
+    /// The first write error, or that it has ended before.
+    pub fn finish(&self) -> std::io::Result<W> {
+        let mut state = self.state.lock().unwrap();
+        let writer = state.writer.take();
+        match &state.failed {
+            Some(e) => Err(std::io::Error::other(e.clone())),
+            None => writer.map(PcapNgWriter::into_inner).ok_or_else(|| std::io::Error::other("it has ended")),
         }
     }
 }
@@ -107,7 +112,8 @@ impl<W: Write + Send> Tap for ErfPcapng<W> {
             options,
         };
         let mut state = self.state.lock().unwrap();
-        match state.writer.write_pcapng_block(block) {
+        let Some(writer) = &mut state.writer else { return };
+        match writer.write_pcapng_block(block) {
             Ok(_) => state.frames += 1,
             Err(e) => {
                 state.failed.get_or_insert_with(|| e.to_string());

@@ -11,6 +11,7 @@ use crate::bench::{Bench, sa};
 use crate::campaign::Campaign;
 use crate::desk::client;
 use crate::desk::fabric::Action;
+use crate::desk::frame_files;
 use crate::report::SmKind;
 use crate::scenario::ModuleOverride;
 
@@ -40,6 +41,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Pull and plug cables, restart the subnet manager, list the groups.
     Fabric(FabricArgs),
+    /// Capture the frames of the fabric, or the packets of a link, in a file that tshark and Wireshark read.
+    Capture(CaptureArgs),
     /// Send frames from a file as they are: destination, IPoIB header, payload.
     Send(SendArgs),
     /// End a lab. What was configured for good is there when it comes up again.
@@ -278,15 +281,35 @@ pub struct FabricArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct CaptureArgs {
+    /// The lab, if several are up.
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+    /// End after so many packets instead of at an interrupt.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// The capture: pcapng of the fabric, pcap of a link.
+    pub file: PathBuf,
+    /// The host whose link it is; the fabric if not said.
+    #[arg(requires = "link")]
+    pub host: Option<String>,
+    /// Its link.
+    pub link: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct SendArgs {
     /// The lab, if several are up.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
+    /// The destination of every frame, 20 octets; for captures that do not have it.
+    #[arg(long, value_name = "ADDRESS", value_parser = frame_files::address)]
+    pub to: Option<[u8; 20]>,
     /// The host that sends.
     pub host: String,
     /// Its link.
     pub link: String,
-    /// Frames: a line of hexadecimal digits each.
+    /// Frames: a line of hexadecimal digits each, or a capture of a link.
     pub file: PathBuf,
 }
 

@@ -5,9 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use ibdlab::cli::{BenchArgs, CampaignArgs, Cli, Command, DebugArgs, FabricArgs, RunArgs, UpArgs};
+use ibdlab::cli::{
+    BenchArgs, CampaignArgs, CaptureArgs, Cli, Command, DebugArgs, FabricArgs, RunArgs, UpArgs,
+};
 use ibdlab::coverage::Lines;
 use ibdlab::debug;
+use ibdlab::desk::capture::Capture;
 use ibdlab::desk::daemon::{self, Plan};
 use ibdlab::desk::fabric::Order;
 use ibdlab::desk::{Place, client};
@@ -62,9 +65,14 @@ fn obey(command: Command) -> Result<i32> {
             let FabricArgs { action, host, port, .. } = args;
             client::fabric(&place, Order { action, host, port }).map(|()| 0)
         }
+        Command::Capture(args) => {
+            let place = client::find(args.lab.as_deref())?;
+            let CaptureArgs { count, file, host, link, .. } = args;
+            client::capture(&place, Capture { file, link: host.zip(link), count }).map(|()| 0)
+        }
         Command::Send(args) => {
             let place = client::find(args.lab.as_deref())?;
-            client::send(&place, &args.host, &args.link, &args.file).map(|()| 0)
+            client::send(&place, &args.host, &args.link, &args.file, args.to).map(|()| 0)
         }
         Command::Down(args) => client::down(&client::find(args.lab.as_deref())?).map(|()| 0),
     }

@@ -197,17 +197,22 @@ impl Capture {
         self.tap.frames()
     }
 
+    /// Has what was captured so far in the file.
+    ///
+    /// # Errors
+    /// The first write error.
+    pub fn flush(&self) -> io::Result<()> {
+        self.tap.flush()
+    }
+
     /// Ends the capture and completes the file; returns how many frames it has.
     ///
     /// # Errors
-    /// The first write error, or that a frame was being written just now.
+    /// The first write error.
     pub fn finish(self) -> io::Result<u64> {
         self.fabric.set_tap(None);
-        let frames = self.tap.frames()?;
-        let writer =
-            Arc::into_inner(self.tap).ok_or_else(|| io::Error::other("a frame is still being written"))?;
-        writer.finish()?.flush()?;
-        Ok(frames)
+        self.tap.finish()?.flush()?;
+        self.tap.frames()
     }
 }
 

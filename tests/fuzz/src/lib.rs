@@ -130,6 +130,7 @@ pub fn snoop_file(bytes: &[u8]) {
 
 /// What a host of the desk keeps for good, frames to be sent, and what a client says to a lab.
 pub fn host_files(bytes: &[u8]) {
+    let _ = ibdlab::desk::frame_files::lines(bytes, Some([0; 20]));
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     admin::read_host_files(text);
     let _ = ibdlab::desk::read_frames(text);

@@ -7,13 +7,16 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
+use super::capture::Capture;
 use super::fabric::Order;
+use super::frame_files;
 use super::place::{Place, Presence};
 use super::privilege;
 use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, Send, VERSION};
@@ -185,15 +188,32 @@ pub fn fabric(place: &Place, order: Order) -> Result<()> {
     })
 }
 
-/// Sends the frames of a file from a host.
+/// Captures in a file until it has as many packets as were asked for, or an interrupt comes.
+///
+/// # Errors
+///
+/// What is in the way.
+pub fn capture(place: &Place, capture: Capture) -> Result<()> {
+    let capture = Capture { file: std::env::current_dir()?.join(capture.file), ..capture };
+    ask(place, Request::Capture(capture), |answer| {
+        if let Answer::Err(text) = answer {
+            // Whoever reads may have had enough.
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+    })
+}
+
+/// Sends the frames of a file from a host, to `to` where the file does not say where.
 ///
 /// # Errors
 ///
 /// What is wrong with the file, the host or the link; how many frames were taken if not all were.
-pub fn send(place: &Place, host: &str, link: &str, file: &Path) -> Result<()> {
-    let frames = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+pub fn send(place: &Place, host: &str, link: &str, file: &Path, to: Option<[u8; 20]>) -> Result<()> {
+    let name = || file.display().to_string();
+    let bytes = fs::read(file).with_context(name)?;
+    let frames = frame_files::lines(&bytes, to).map_err(|why| anyhow!(why)).with_context(name)?;
     let send = Send { host: host.to_owned(), link: link.to_owned(), frames };
-    ask(place, Request::Send(send), |_| {}).with_context(|| file.display().to_string())
+    ask(place, Request::Send(send), |_| {}).with_context(name)
 }
 
 /// Runs a program with the commands of a host on its path; its exit code.
@@ -221,6 +241,8 @@ pub fn exec(place: &Place, host: &str, program: &[OsString]) -> Result<i32> {
     };
     command.args(arguments).env("PATH", path).env(LAB, place.name()).env(HOST, host);
     command.env("PS1", format!("{host}# "));
+    // ^C is for the program, which may have something to bring to an end.
+    signal_hook::flag::register(SIGINT, Arc::default())?;
     let status = command.status().with_context(|| format!("cannot run {}", name.display()))?;
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
@@ -274,12 +296,13 @@ fn rows() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout()).map_or(24, |size| size.ws_row.into()).max(2)
 }
 
-/// Sends a request and passes every answer on. While a command runs an interrupt is told to the daemon, which ends the command.
+/// Sends a request and passes every answer on. While a command runs, or a capture, an interrupt is told to the
+/// daemon, which ends it.
 fn ask(place: &Place, request: Request, heard: impl FnMut(&Answer)) -> Result<()> {
     let gone = || format!("the lab `{}` does not answer", place.name());
     let stream = UnixStream::connect(place.socket()).with_context(gone)?;
     let mut writer = stream.try_clone()?;
-    let interruptible = matches!(request, Request::Run(_));
+    let interruptible = matches!(request, Request::Run(_) | Request::Capture(_));
     protocol::send(&mut writer, &Hello { version: VERSION, request }).with_context(gone)?;
     if !interruptible {
         return hear(stream, heard);

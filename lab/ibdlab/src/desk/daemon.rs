@@ -74,6 +74,7 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
             jobs: Jobs::new(),
             infiniband: world.infiniband.clone(),
             sm: if sm == SmKind::Opensm { "OpenSM" } else { "embedded" },
+            captured: false.into(),
             halted: OnceLock::new(),
         });
         let _ = lab.set(lab_now.clone());

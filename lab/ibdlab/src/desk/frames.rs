@@ -1,7 +1,8 @@
 //! `ibdlab send`: frames from a file, sent through a raw DLPI stream as they are.
 //!
 //! A raw writer gives 20 octets of destination, the 4-byte IPoIB header, and the payload; the plugin makes a packet of it. In the
-//! file a frame is a line of hexadecimal digits, blanks between them as one likes; a `#` begins a comment.
+//! file a frame is a line of hexadecimal digits, blanks between them as one likes; a `#` begins a comment. Other forms of files
+//! become this one before they get here ([`super::frame_files`]).
 
 use fakekernel::{Errno, Kernel};
 use lab_gldv3::Stream;
@@ -35,7 +36,7 @@ pub fn parse(text: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(frames)
 }
 
-fn octets(digits: &str) -> Option<Vec<u8>> {
+pub(super) fn octets(digits: &str) -> Option<Vec<u8>> {
     let values: Option<Vec<u8>> =
         digits.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();
     let values = values.filter(|values| values.len().is_multiple_of(2))?;

@@ -5,12 +5,15 @@
 //! there; what a person or a script starts is a link to `ibdlab` under the command's name, which sends its arguments through a
 //! socket and passes on what comes back ([`client`]). The words of the commands are the crate `admin`'s.
 
+pub mod capture;
 pub mod client;
 pub mod daemon;
 pub mod fabric;
+pub mod frame_files;
 mod frames;
 mod host;
 mod ip;
+mod ipoib_pcap;
 mod jobs;
 mod listener;
 mod place;

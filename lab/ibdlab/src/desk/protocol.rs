@@ -5,6 +5,7 @@ use std::io::{BufRead, Write};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::capture::Capture;
 use super::fabric::Order;
 use super::status::Status;
 
@@ -25,6 +26,8 @@ pub enum Request {
     Run(Run),
     /// Send frames as they are.
     Send(Send),
+    /// Capture the fabric's frames or a link's packets.
+    Capture(Capture),
     /// Do something to the fabric.
     Fabric(Order),
     /// How is everybody?
@@ -50,7 +53,7 @@ pub struct Run {
 pub struct Send {
     pub host: String,
     pub link: String,
-    /// A file's content; see [`super::frames`].
+    /// Lines; see [`super::frames`].
     pub frames: String,
 }
 

@@ -11,6 +11,7 @@ use admin::{Exit, Session, Terminal};
 use anyhow::Result;
 use lab_ibtf::InfiniBand;
 
+use super::capture::{self, Capture};
 use super::fabric;
 use super::frames;
 use super::host::DeskHost;
@@ -29,6 +30,8 @@ pub struct Lab {
     pub jobs: Jobs,
     pub infiniband: InfiniBand,
     pub sm: &'static str,
+    /// The fabric is being captured.
+    pub captured: AtomicBool,
     /// Why the machine halted, if it did.
     pub halted: OnceLock<String>,
 }
@@ -84,6 +87,10 @@ fn converse(stream: &UnixStream, lab: &Arc<Lab>) -> Result<()> {
             Ok(accepted) => accepted,
             Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
         },
+        Request::Capture(wanted) => match start_capture(wanted, lab, reader, answers) {
+            Ok(accepted) => accepted,
+            Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
+        },
         Request::Run(run) => match start(run, lab, reader, answers) {
             Ok(accepted) => accepted,
             Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
@@ -114,6 +121,40 @@ fn send_frames(send: &protocol::Send, lab: &Lab, answers: Sender<Answer>) -> Res
         };
         // The client may have left.
         let _ = answers.send(answer);
+    }))
+}
+
+fn start_capture(
+    wanted: Capture,
+    lab: &Arc<Lab>,
+    reader: BufReader<UnixStream>,
+    answers: Sender<Answer>,
+) -> Result<bool, String> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    listen(reader, interrupted.clone());
+    let host = match &wanted.link {
+        Some((host, _)) => find_host(lab, host)?,
+        None => lab.hosts.first().cloned().ok_or("there is no host")?,
+    };
+    let (kernel, asked) = (host.kernel.clone(), lab.clone());
+    Ok(lab.jobs.put(&host.kernel, move || {
+        let started = || {
+            // The client may have left.
+            let _ = answers.send(Answer::Err(format!("capturing in {}\n", wanted.file.display())));
+        };
+        let taken = match &wanted.link {
+            None => capture::fabric(&asked.infiniband, &wanted, &asked.captured, &interrupted, started),
+            Some((_, link)) => capture::link(&kernel, link, &wanted, &interrupted, started),
+        };
+        // As above.
+        let _ = match taken {
+            Err(why) => answers.send(Answer::Refused(why)),
+            Ok(taken) => {
+                let lost = if taken.lost > 0 { format!(", {} lost", taken.lost) } else { String::new() };
+                let words = format!("{} packets{lost}\n", taken.packets);
+                answers.send(Answer::Err(words)).and_then(|()| answers.send(Answer::Exit(0)))
+            }
+        };
     }))
 }
 

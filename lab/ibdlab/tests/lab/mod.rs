@@ -50,6 +50,18 @@ impl Lab {
         (said.concat(), output.status.code().unwrap_or(-1))
     }
 
+    /// Starts it and goes on; what it writes to standard error goes into a file.
+    pub fn start(&self, arguments: &[&str], said: &str) -> Child {
+        let said = File::create(said).expect("a file of the test");
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::null()).stderr(said).spawn().expect("ibdlab starts")
+    }
+
+    /// As ^C does, to what was started.
+    pub fn interrupt(&self, child: &Child) {
+        let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    }
+
     pub fn up(&self, scenario: &Path, more: &[&str]) {
         let scenario = scenario.to_str().expect("a path of this tree");
         let (said, code) = self.ibdlab(&[&["up", scenario], more].concat());
