@@ -129,7 +129,7 @@ fn a_frame_from_a_file_goes_out_as_it_is() {
     fs::write(&file, format!("# one frame\n{frame}\n")).expect("written");
     let ibdlab = env!("CARGO_BIN_EXE_ibdlab");
     let script = format!(
-        "snoop -r -c 1 -d pFFFF.ibp0 arp and host 10.0.0.9 2>{words} & until grep -q Using {words}; do sleep 1; done; \
+        "snoop -r -c 1 -d pFFFF.ibp0 arp and host 10.0.0.9 2>{words} & until grep -qs Using {words}; do sleep 1; done; \
          {ibdlab} send alice pFFFF.ibp0 {file}; wait"
     );
     let expected = "    10.0.0.1 -> *            ARP C Who is 10.0.0.9, 10.0.0.9 ?\n";
