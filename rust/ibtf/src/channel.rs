@@ -9,6 +9,7 @@ use kernel::{AllocError, KArc, KBox, KVec};
 
 use crate::client::Keep;
 use crate::cq::Cq;
+use crate::event::ChannelId;
 use crate::multicast::McgInfo;
 use crate::pd::Pd;
 use crate::status::Status;
@@ -124,6 +125,11 @@ impl UdChannel {
     /// Its queue pair number, 24 bits.
     pub fn qpn(&self) -> u32 {
         self.0.qpn
+    }
+
+    /// What events call it.
+    pub fn id(&self) -> ChannelId {
+        ChannelId(self.handle().addr())
     }
 
     /// How large its queues are; at least what was asked for.

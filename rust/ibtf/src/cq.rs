@@ -9,6 +9,7 @@ use kernel::module::Pin;
 use kernel::sync::Shutter;
 use kernel::{AllocError, KArc, KBox, KVec};
 
+use crate::event::CqId;
 use crate::hca::Hca;
 use crate::status::Status;
 
@@ -106,6 +107,11 @@ impl Cq {
         unsafe { sys::ibt_set_cq_handler(handle, Some(completion), slot.as_ptr().cast()) };
         // If this fails the value is dropped, which frees again.
         Ok(Self(KArc::new(inner)?))
+    }
+
+    /// What events call it.
+    pub fn id(&self) -> CqId {
+        CqId(self.0.handle.addr())
     }
 
     /// How many completions it holds: at least as many as were asked for. The sizes of the queues that complete here

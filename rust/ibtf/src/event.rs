@@ -54,12 +54,20 @@ pub enum AsyncEvent {
         hca_guid: u64,
     },
     /// A CQ overran or lost access to its memory: no more completions.
-    CqFailed,
+    CqFailed(CqId),
     /// A channel is in the error state.
-    ChannelFailed,
+    ChannelFailed(ChannelId),
     /// Anything else, by its code.
     Other(u32),
 }
+
+/// Which channel an event is about: that of [`UdChannel::id`](crate::UdChannel::id), while it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelId(pub(crate) usize);
+
+/// Which CQ an event is about: that of [`Cq::id`](crate::Cq::id), while it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqId(pub(crate) usize);
 
 /// What changed about a port (`ibt_port_change_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +108,12 @@ impl AsyncEvent {
             sys::IBT_HCA_ATTACH_EVENT => Self::HcaAttached { hca_guid },
             sys::IBT_HCA_DETACH_EVENT => Self::HcaDetached { hca_guid },
             sys::IBT_ERROR_LOCAL_CATASTROPHIC => Self::HcaFailed { hca_guid },
-            sys::IBT_ERROR_CQ => Self::CqFailed,
+            sys::IBT_ERROR_CQ => Self::CqFailed(CqId(event.ev_cq_hdl.addr())),
             sys::IBT_ERROR_CATASTROPHIC_CHAN
             | sys::IBT_ERROR_INVALID_REQUEST_CHAN
-            | sys::IBT_ERROR_ACCESS_VIOLATION_CHAN => Self::ChannelFailed,
+            | sys::IBT_ERROR_ACCESS_VIOLATION_CHAN => {
+                Self::ChannelFailed(ChannelId(event.ev_chan_hdl.addr()))
+            }
             sys::ibt_async_code_e(other) => Self::Other(other),
         }
     }

@@ -44,7 +44,7 @@ pub use channel::{Attachment, ChannelSizes, UdChannel, UdChannelConfig};
 pub use client::{Client, ClientHandler};
 pub use cq::{Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, QueueId};
 pub use dest::UdDest;
-pub use event::{AsyncEvent, PortChange, SubnetEvent};
+pub use event::{AsyncEvent, ChannelId, CqId, PortChange, SubnetEvent};
 pub use hca::{Hca, HcaAttributes};
 pub use multicast::{JoinState, McgAttributes, McgInfo, McgList, join, leave, query};
 pub use neighbour::{Asker, PATH_INFO, PathCallback, PathRecord, PathService, PathServiceRegistration};

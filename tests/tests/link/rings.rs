@@ -10,10 +10,10 @@ use crate::bench::{Bench, IPV4, LINK, Setup, address_of, group};
 /// A receive ring alone.
 const RECEIVE: &[(&str, i32)] = &[("ibd_rx_rings", 1)];
 /// And transmit rings.
-const BOTH: &[(&str, i32)] = &[("ibd_rx_rings", 1), ("ibd_tx_rings", 4)];
+pub const BOTH: &[(&str, i32)] = &[("ibd_rx_rings", 1), ("ibd_tx_rings", 4)];
 const SECOND: Nanos = Nanos::from_secs(1);
 
-fn rings(conf: &'static [(&'static str, i32)], seeds: u64, test: fn(&Bench)) {
+pub fn rings(conf: &'static [(&'static str, i32)], seeds: u64, test: fn(&Bench)) {
     Setup { conf, seeds, ..Setup::default() }.run(test);
 }
 
@@ -31,16 +31,16 @@ fn packet(flow: u16, number: u32) -> Vec<u8> {
     packet
 }
 
-fn flow_and_number(payload: &[u8]) -> (u16, u32) {
+pub fn flow_and_number(payload: &[u8]) -> (u16, u32) {
     let flow = u16::from_be_bytes([payload[20], payload[21]]) - 1_024;
     (flow, u32::from_be_bytes(payload[28..32].try_into().expect("four bytes")))
 }
 
-fn send(from: &Stream, to: LinkAddress, flow: u16, number: u32) {
+pub fn send(from: &Stream, to: LinkAddress, flow: u16, number: u32) {
     from.transmit(to, &packet(flow, number), Offload::default()).expect("the stream is bound");
 }
 
-fn all(heard: &ReceiveQueue) -> Vec<Received> {
+pub fn all(heard: &ReceiveQueue) -> Vec<Received> {
     std::iter::from_fn(|| heard.try_next()).collect()
 }
 
@@ -108,7 +108,7 @@ fn queue_pairs(packets: &[Received]) -> BTreeMap<u16, BTreeSet<LinkAddress>> {
 }
 
 /// The queue pairs that this many broadcasts, one of each flow, go out of.
-fn senders(bench: &Bench, alpha: &Stream, heard: &ReceiveQueue) -> BTreeSet<LinkAddress> {
+pub fn senders(bench: &Bench, alpha: &Stream, heard: &ReceiveQueue) -> BTreeSet<LinkAddress> {
     // Once for the way to be known, of which only so many packets can wait.
     for round in 0..2 {
         bench.settle();
@@ -175,7 +175,7 @@ fn own_multicast_is_known_by_every_queue_pair_it_may_come_from() {
     });
 }
 
-fn qpn(address: &LinkAddress) -> fabric::Qpn {
+pub fn qpn(address: &LinkAddress) -> fabric::Qpn {
     fabric::Qpn::truncate(u32::from_be_bytes([0, address.0[1], address.0[2], address.0[3]]))
 }
 
@@ -241,7 +241,7 @@ fn sent_by_ring(bench: &Bench) -> Vec<u64> {
 }
 
 /// The ring of each of so many flows, found by sending a packet of each.
-fn ring_of_each(bench: &Bench, alpha: &Stream, to: LinkAddress, flows: u16) -> Vec<usize> {
+pub fn ring_of_each(bench: &Bench, alpha: &Stream, to: LinkAddress, flows: u16) -> Vec<usize> {
     let ring_of = |flow| {
         let before = sent_by_ring(bench);
         send(alpha, to, flow, 0);
@@ -296,7 +296,12 @@ fn full_ring_keeps_its_own_resolved_packets_waiting_and_those_of_no_other() {
         assert_eq!(after[rings[0]], before[rings[0]]);
         fakekernel::sleep(Nanos::from_secs(10));
         let all = sent_by_ring(bench);
-        assert_eq!(all[rings[0]], idle[rings[0]] + 250 + 28, "those that waited went out: {:?}", bench.alpha.counters());
+        assert_eq!(
+            all[rings[0]],
+            idle[rings[0]] + 250 + 28,
+            "those that waited went out: {:?}",
+            bench.alpha.counters()
+        );
     });
 }
 

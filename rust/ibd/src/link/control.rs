@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use ibtf::McgInfo;
+use ibtf::{McgInfo, UdChannel};
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Link, Status, Ticket, Up};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
@@ -20,6 +20,7 @@ use super::dest::Dest;
 use super::group::Group;
 use super::jobs::Job;
 use super::questions::{Answered, Questions};
+use super::senders::{Senders, Verdict, Why};
 use super::settings::Key;
 
 /// Addresses known at once, at most: 16,384 ports with four queue pairs each.
@@ -79,6 +80,8 @@ pub(crate) struct Control {
     pub(super) questions: Questions,
     /// What stands between start and stop, once it is built.
     pub(crate) datapath: Option<Datapath>,
+    /// Its queue pairs that only send.
+    pub(crate) senders: Senders,
     /// The broadcast group as it was joined last.
     broadcast: Option<McgInfo>,
     scope: Option<Scope>,
@@ -110,6 +113,7 @@ impl Control {
             neighbours: Neighbours::new(KVec::from_fn(NEIGHBOURS, |_| NeighbourSlot::default())?, seed),
             questions: Questions::new()?,
             datapath: None,
+            senders: Senders::default(),
             broadcast: None,
             scope: None,
             pkey,
@@ -143,7 +147,43 @@ impl Control {
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
         self.neighbours.clear();
         self.full = Lanes::NONE;
+        self.take_datapath()
+    }
+
+    fn take_datapath(&mut self) -> Option<Datapath> {
+        self.senders.clear();
         self.datapath.take()
+    }
+
+    /// The queue pair of a transmit queue, or of the link if there are no rings, has failed. `serial` names it.
+    pub(crate) fn send_side_failed(&mut self, now: Instant, ring: usize, serial: u64, why: Why) {
+        let verdict = match ring {
+            0 => Verdict::Link,
+            ring => self.senders.failed(now, ring, serial, why),
+        };
+        self.replace(now, verdict, why);
+    }
+
+    /// IBTF tells about a queue pair.
+    pub(crate) fn channel_failed(&mut self, now: Instant, is_it: impl Fn(&UdChannel) -> bool) {
+        let verdict = match self.datapath.as_ref().map(|datapath| datapath.ring_of(is_it)) {
+            // Perhaps one that is being built.
+            None | Some(Some(0)) => Verdict::Link,
+            Some(Some(ring)) => self.senders.failed_as_it_is(now, ring),
+            // One that is gone.
+            Some(None) => Verdict::Nothing,
+        };
+        self.replace(now, verdict, Why::Failed);
+    }
+
+    fn replace(&mut self, now: Instant, verdict: Verdict, why: Why) {
+        let event = match why {
+            Why::Failed => link::Event::Broken,
+            Why::Stalled => link::Event::Stalled,
+        };
+        if verdict == Verdict::Link {
+            self.link.handle_event(now, event);
+        }
     }
 
     /// The broadcast group was joined; whoever remembers another one must ask again.
@@ -220,6 +260,9 @@ impl Control {
             if core::mem::take(&mut self.large_buffers_wanted) {
                 return Some(Effect::Job(Job::LargeBuffers));
             }
+            if let Some((ring, why)) = self.senders.next() {
+                return Some(Effect::Job(Job::ReplaceSender(ring, why)));
+            }
             if let Some(addresses) = self.room_wanted(now) {
                 return Some(Effect::Job(Job::MakeRoom(addresses)));
             }
@@ -277,7 +320,7 @@ impl Control {
             link::Action::Leave { mgid, gid, joins } => Job::LeaveBroadcast { mgid, gid, joins },
             link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group, self.broadcast?),
             link::Action::Attach(ticket, _, group) => return Some(self.attach(now, ticket, group)),
-            link::Action::TearDown => return Some(Effect::TearDown(self.datapath.take())),
+            link::Action::TearDown => return Some(Effect::TearDown(self.take_datapath())),
             link::Action::Invalidate(severity) => {
                 self.invalidate(now, severity);
                 return None;

@@ -15,6 +15,7 @@ use kernel::{KArc, KVec};
 use super::backlog::Backlog;
 use super::control::Control;
 use super::receive::Receiver;
+use super::replacement::Common;
 use super::rings::MOST_TRANSMIT_RINGS;
 use super::settings::{Key, LSO_UNIT, Moderation, Settings};
 use super::transmit::{self, Abilities, LargePool, Transmitters};
@@ -31,7 +32,8 @@ const LARGEST_SEND: u32 = 65_535;
 /// [`Datapath::take_down`].
 pub(crate) struct Datapath {
     channel: UdChannel,
-    senders: KVec<UdChannel>,
+    /// `None`: being replaced.
+    senders: KVec<Option<UdChannel>>,
     attachments: KVec<(Mgid, u16, Attachment)>,
     receiver: KArc<Receiver>,
     receive_pool: BufferPool,
@@ -71,9 +73,8 @@ impl Built {
         scope: Scope,
     ) -> Result<Self, Status> {
         let Parts { pd, settings, .. } = *parts;
-        let abilities = abilities(pd.hca(), settings);
-        let sizes = sizes(pd.hca(), settings, &abilities);
-        let design = Design { parts, plan, scope, abilities, sizes };
+        let design = Design::new(parts, plan, scope);
+        let sizes = design.sizes;
         // As many again as the adapter holds can be lent.
         let receive_pool = new_pool(pd, 2 * sizes.receive, plan.mtu.receive_buffer(), BufferUse::Receive)?;
         let receiver = Receiver::new(
@@ -89,16 +90,16 @@ impl Built {
         let mut channels = send.iter().map(|side| side.queue.channel().clone());
         // There is one at least.
         let channel = channels.next().ok_or(Status::INVALID_PARAM)?;
-        let senders = KVec::try_from_fn(send.len() - 1, |_| channels.next().ok_or(Status::INVALID_PARAM))?;
+        let senders = KVec::from_fn(send.len() - 1, |_| channels.next())?;
         let qpn = |channel: &UdChannel| Qpn::from_low_bits(channel.qpn());
-        let sender_qpns = KVec::from_fn(senders.len(), |n| senders.get(n).map_or(qpn(&channel), qpn))?;
+        // Each once more, in the place of the one before it that it may replace one day.
+        let place = |n: usize| senders.get(n % senders.len()).and_then(Option::as_ref);
+        let sender_qpns = KVec::from_fn(2 * senders.len(), |n| place(n).map_or(qpn(&channel), qpn))?;
         let receive = ReceiveQueue::new(&channel, &receive_pool)?;
         let own = LinkAddr::unicast(qpn(&channel), plan.gid);
         let attachment = channel.attach(broadcast)?;
-        static SERIAL: AtomicU64 = AtomicU64::new(1);
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let mut datapath =
-            Datapath { channel, senders, attachments: KVec::new(), receiver, receive_pool, serial };
+        let (serial, attachments) = (next_serial(), KVec::new());
+        let mut datapath = Datapath { channel, senders, attachments, receiver, receive_pool, serial };
         datapath.keep(broadcast, attachment).map_err(|_| Status::INSUFF_KERNEL_RESOURCE)?;
         Ok(Self { datapath, send, receive, own, sender_qpns })
     }
@@ -111,7 +112,8 @@ impl Built {
     pub(crate) fn split(self) -> (Datapath, Idle) {
         let Self { datapath, send, receive, own, sender_qpns } = self;
         let cq = datapath.channel.receive_cq().clone();
-        let idle = Idle { send, receive, cq, own, sender_qpns, receiver: datapath.receiver.clone() };
+        let (serial, receiver) = (datapath.serial, datapath.receiver.clone());
+        let idle = Idle { send, receive, cq, own, sender_qpns, receiver, serial };
         (datapath, idle)
     }
 
@@ -128,8 +130,14 @@ impl Built {
     }
 }
 
+/// A number that no queue pair of this module has had.
+pub(crate) fn next_serial() -> u64 {
+    static SERIAL: AtomicU64 = AtomicU64::new(1);
+    SERIAL.fetch_add(1, Ordering::Relaxed)
+}
+
 /// What every queue pair of a link is made by.
-struct Design<'a> {
+pub(crate) struct Design<'a> {
     parts: &'a Parts<'a>,
     plan: &'a Plan,
     scope: Scope,
@@ -137,11 +145,17 @@ struct Design<'a> {
     sizes: ChannelSizes,
 }
 
-impl Design<'_> {
+impl<'a> Design<'a> {
+    pub(crate) fn new(parts: &'a Parts<'a>, plan: &'a Plan, scope: Scope) -> Self {
+        let (hca, settings) = (parts.pd.hca(), parts.settings);
+        let abilities = abilities(hca, settings);
+        Self { parts, plan, scope, abilities, sizes: sizes(hca, settings, &abilities) }
+    }
+
     /// The queue pair of a transmit ring, and what it sends from. That of the first one receives as well; the others have the link's
     /// receive CQ because they must have one, and no buffers: nobody knows their numbers as an address.
     #[inline(never)]
-    fn send_side(&self, ring: usize, receive_cq: &Cq) -> Result<transmit::Open, Status> {
+    pub(crate) fn send_side(&self, ring: usize, receive_cq: &Cq) -> Result<transmit::Open, Status> {
         let Self { parts, plan, scope, abilities, .. } = *self;
         let Parts { pd, pkey, settings, .. } = *parts;
         let receive = if ring == 0 { self.sizes.receive } else { 1 };
@@ -174,14 +188,15 @@ pub(crate) struct Idle {
     own: LinkAddr,
     sender_qpns: KVec<Qpn>,
     receiver: KArc<Receiver>,
+    serial: u64,
 }
 
 impl Idle {
     /// Starts the traffic, unless the transmit side was closed since `epoch`: then the send side's buffers come back, to be
     /// closed, and whoever closed it closes the receive side as well.
     pub(crate) fn open(self, transmitters: &Transmitters, epoch: u64) -> Pools {
-        let Self { send, receive, cq, own, sender_qpns, receiver } = self;
-        let unused = transmitters.open(epoch, send);
+        let Self { send, receive, cq, own, sender_qpns, receiver, serial } = self;
+        let unused = transmitters.open(epoch, serial, send);
         receiver.open(receive, cq, own, sender_qpns);
         unused
     }
@@ -203,9 +218,40 @@ impl Datapath {
         &self.channel
     }
 
-    /// All its queue pairs, the one that receives first.
+    /// All its queue pairs, the one that receives first, but for one that is being replaced.
     pub(crate) fn channels(&self) -> impl Iterator<Item = &UdChannel> {
-        core::iter::once(&self.channel).chain(self.senders.iter())
+        core::iter::once(&self.channel).chain(self.senders.iter().flatten())
+    }
+
+    /// The transmit ring of a queue pair.
+    pub(crate) fn ring_of(&self, is_it: impl Fn(&UdChannel) -> bool) -> Option<usize> {
+        if is_it(&self.channel) {
+            return Some(0);
+        }
+        let sender = self.senders.iter().position(|sender| sender.as_ref().is_some_and(&is_it))?;
+        Some(sender + 1)
+    }
+
+    /// Hands out the queue pair of a ring beside the first, to be replaced, and what the new one has to fit.
+    pub(crate) fn take_sender(&mut self, ring: usize) -> Option<(Common, UdChannel)> {
+        let channel = self.senders.get_mut(ring.checked_sub(1)?)?.take()?;
+        let common = Common {
+            serial: self.serial,
+            receive_cq: self.channel.receive_cq().clone(),
+            receiver: self.receiver.clone(),
+        };
+        Some((common, channel))
+    }
+
+    /// Its successor; comes back if there is no place for it.
+    pub(crate) fn put_sender(&mut self, ring: usize, channel: UdChannel) -> Option<UdChannel> {
+        match ring.checked_sub(1).and_then(|sender| self.senders.get_mut(sender)) {
+            Some(place) if place.is_none() => {
+                *place = Some(channel);
+                None
+            }
+            _ => Some(channel),
+        }
     }
 
     /// Whether a group is let in as it is now.

@@ -74,10 +74,7 @@ fn wait<'a>(
 fn watch_sends(shared: &Shared, time: Instant) -> Duration {
     let Some(timeout) = shared.settings.lock().transmit_timeout() else { return SWEEP };
     // All of them, whichever is late.
-    let late = shared.transmitters.iter().filter(|transmitter| transmitter.watch(time, timeout)).count();
-    if late > 0 {
-        shared.tell(|control| control.link.handle_event(now(), link::Event::Stalled));
-    }
+    shared.transmitters.iter().for_each(|transmitter| transmitter.watch(time, timeout));
     (timeout / 4).min(SWEEP)
 }
 

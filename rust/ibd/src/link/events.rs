@@ -1,6 +1,6 @@
 //! What IBTF tells a link on its own initiative: recorded, and left to the control thread.
 
-use ibtf::{AsyncEvent, ClientHandler, Gid, SubnetEvent};
+use ibtf::{AsyncEvent, ClientHandler, Gid, SubnetEvent, UdChannel};
 use ipoib::Mgid;
 use ipoib::{groups, link, paths};
 use kernel::{KArc, log};
@@ -36,13 +36,17 @@ impl ClientHandler for Events {
             }
             AsyncEvent::Reregister { hca_guid, port } => self.port_event(hca_guid, port, true),
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.0.hca_removed(),
-            AsyncEvent::ChannelFailed => {
+            AsyncEvent::ChannelFailed(id) => {
                 log!(note, self.0.name, "catastrophic channel error");
-                super::tell_broken(&self.0.control);
+                self.0.tell(|control| control.channel_failed(now(), |channel| channel.id() == id));
             }
-            AsyncEvent::CqFailed => {
+            AsyncEvent::CqFailed(id) => {
                 log!(note, self.0.name, "completion queue error");
-                super::tell_broken(&self.0.control);
+                // The receive CQ is first of all that of the first.
+                let is_its = |channel: &UdChannel| {
+                    [channel.receive_cq(), channel.send_cq()].iter().any(|cq| cq.id() == id)
+                };
+                self.0.tell(|control| control.channel_failed(now(), is_its));
             }
             _ => {}
         }

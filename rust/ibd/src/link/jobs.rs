@@ -14,6 +14,7 @@ use kernel::{AllocError, KArc, KVec};
 
 use super::Shared;
 use super::datapath::Datapath;
+use super::senders::Why;
 use crate::ring::Ring;
 
 /// Threads that may wait for the SA at once.
@@ -34,6 +35,8 @@ pub(crate) enum Job {
     Build(Ticket, Plan, BroadcastGroup, McgInfo),
     AttachBroadcast(Ticket, Mgid, Option<McgInfo>),
     TakeDown(Datapath),
+    /// Replace the queue pair of this transmit ring, which only sends.
+    ReplaceSender(usize, Why),
     JoinGroup(Mgid, Roles),
     /// As often as was joined, with the port GID of the joins: the port may have another one by now.
     LeaveGroup(Mgid, Roles, u32, Gid),

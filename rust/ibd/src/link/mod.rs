@@ -30,14 +30,16 @@ mod properties;
 mod provider;
 mod questions;
 mod receive;
+mod replacement;
 mod rings;
 mod run;
+mod senders;
 mod settings;
 mod transmit;
 mod upward;
 
 use gldv3::Mac;
-use ibtf::{BufferPool, McgInfo, Status};
+use ibtf::{BufferPool, McgInfo, Pd, Status};
 use ipoib::link::BroadcastGroup;
 use ipoib::{Gid, PKey};
 use kernel::ddi::DevInfo;
@@ -47,7 +49,7 @@ use kernel::{AllocError, KArc, KVec};
 use announce::Announcer;
 use backlog::Backlog;
 use control::Control;
-use datapath::Pools;
+use datapath::{Parts, Pools};
 use jobs::Jobs;
 use rings::RingCount;
 use run::Hardware;
@@ -151,6 +153,22 @@ impl Shared {
     /// The port's GID as it was asked last.
     fn port_gid(&self) -> Option<Gid> {
         self.control.lock().link.port().filter(|port| port.active).map(|port| port.gid)
+    }
+
+    /// What a queue pair is made from.
+    fn parts<'a>(&'a self, pd: &'a Pd, settings: &'a Settings) -> Parts<'a> {
+        Parts {
+            settings,
+            pd,
+            port: self.node.port,
+            pkey: self.pkey,
+            mac: &self.mac,
+            counters: &self.counters,
+            control: &self.control,
+            backlog: &self.backlog,
+            upward: &self.upward,
+            transmitters: &self.transmitters,
+        }
     }
 
     fn broadcast_and_port(&self) -> (Option<BroadcastGroup>, Option<Gid>) {

@@ -127,6 +127,17 @@ impl Receiver {
         }
     }
 
+    /// A queue pair that only sends has another one's place. What was sent from the one before may still come back.
+    pub(crate) fn replace_sender(&self, sender: usize, qpn: Qpn) {
+        let mut state = self.state.lock();
+        let Side::Open(open) = &mut state.side else { return };
+        let known = open.senders.len() / 2;
+        let before = open.senders.get_mut(sender).map(|place| core::mem::replace(place, qpn));
+        if let Some((before, place)) = before.zip(open.senders.get_mut(known + sender)) {
+            *place = before;
+        }
+    }
+
     /// Ends it: what comes in from now on is not taken.
     pub(crate) fn close(&self) {
         let side = core::mem::replace(&mut self.state.lock().side, Side::Closed);

@@ -12,10 +12,11 @@ use ipoib::{Gid, LinkAddr, Mgid, Mtu, QKey, Qpn};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::datapath::{self, Built, Parts};
+use super::datapath::{self, Built};
 use super::dest::Dest;
 use super::group::{self, Group};
 use super::jobs::Job;
+use super::replacement::replace_sender;
 use crate::counters::Asked;
 use crate::node::{gid, ibtf_gid};
 use crate::{now, probes};
@@ -42,6 +43,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
             shared.retire(datapath.take_down(&shared.transmitters));
             probes::qp_down(shared.number);
         }
+        Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::JoinGroup(mgid, role) => join_group(shared, mgid, role, role == Roles::FULL),
         Job::LeaveGroup(mgid, roles, joins, port) => leave_group(shared, mgid, roles, joins, port),
         Job::ListGroups => list_groups(shared),
@@ -80,6 +82,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         }
         Job::MakeDest(to, ..) | Job::Lookup(to) => control.looked_up(now, to, Err(LookupError::Unanswered)),
         Job::MakeRoom(_) => control.room_made(now, false),
+        Job::ReplaceSender(..) => control.link.handle_event(now, link::Event::Broken),
         Job::TakeDown(_) | Job::LargeBuffers | Job::Tidy => {}
     });
 }
@@ -243,18 +246,7 @@ fn leave(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> Le
 fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGroup, info: &McgInfo) {
     let Some((_, pd)) = shared.hardware() else { return refuse_build(shared, ticket) };
     let settings = *shared.settings.lock();
-    let parts = Parts {
-        settings: &settings,
-        pd: &pd,
-        port: shared.node.port,
-        pkey: shared.pkey,
-        mac: &shared.mac,
-        counters: &shared.counters,
-        control: &shared.control,
-        backlog: &shared.backlog,
-        upward: &shared.upward,
-        transmitters: &shared.transmitters,
-    };
+    let parts = shared.parts(&pd, &settings);
     match Built::new(&parts, plan, info, group.scope) {
         Ok(built) => install(shared, ticket, built),
         Err(status) => {
@@ -280,6 +272,7 @@ fn install(shared: &Shared, ticket: Ticket, built: Built) {
     }
     let epoch = shared.transmitters.epoch();
     let (datapath, idle) = built.split();
+    control.senders.all_stand(datapath.serial());
     let before = control.datapath.replace(datapath);
     // In one step with its place: a queue pair that breaks before the machine knows of it would never be taken down.
     control.link.handle_event(now(), link::Event::Built(ticket, Some(qpn)));
@@ -432,9 +425,12 @@ fn make_room(shared: &Shared, addresses: usize) {
 
 #[inline(never)]
 fn large_buffers(shared: &Shared) {
-    let epoch = shared.transmitters.epoch();
     let settings = *shared.settings.lock();
-    for transmitter in shared.transmitters.iter().filter(|transmitter| transmitter.wants_large()) {
+    for transmitter in shared.transmitters.iter() {
+        let epoch = transmitter.epoch();
+        if !transmitter.wants_large() {
+            continue;
+        }
         let pool = match shared.hardware() {
             Some((_, pd)) => datapath::large_pool(&pd, &settings),
             None => Err(Status::HCA_INVALID),

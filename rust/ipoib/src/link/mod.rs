@@ -493,6 +493,11 @@ impl Link {
         self.membership.as_ref().map(|membership| &membership.group)
     }
 
+    /// What the queue pair that stands was built for, and the scope of the groups it sends to.
+    pub fn standing(&self) -> Option<(Plan, Scope)> {
+        self.queue_pair.map(|qp| (qp.plan, qp.attached.scope))
+    }
+
     /// Whether the membership is held and nothing speaks against it.
     pub fn is_broadcast_current(&self) -> bool {
         self.membership.is_some_and(|membership| !membership.stale)

@@ -1,7 +1,7 @@
 //! The transmit queues of a link: one for each transmit ring, or one.
 //!
 //! Each has a queue pair, a CQ, buffers and a lock of its own, so senders on different rings do not wait for each other. What they
-//! have in common: they are opened and closed together, know the same paths, and a packet that waited for its path goes on from the
+//! have in common: they are opened and closed together (but for one whose queue pair is replaced alone), know the same paths, and a packet that waited for its path goes on from the
 //! queue it came to.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -69,12 +69,12 @@ impl Transmitters {
         self.closed.count()
     }
 
-    /// Opens them all; the buffers of those that were closed since `epoch` come back, to be closed.
+    /// Opens them all, with the serial number of what they send from; the buffers of those that were closed since `epoch` come back, to be closed.
     #[inline(never)]
-    pub(crate) fn open(&self, epoch: u64, sides: KVec<Open>) -> Pools {
+    pub(crate) fn open(&self, epoch: u64, serial: u64, sides: KVec<Open>) -> Pools {
         let mut unused = Pools::default();
         for (transmitter, side) in self.each.iter().zip(sides) {
-            open(transmitter, epoch, side, &mut unused);
+            open(transmitter, epoch, serial, side, &mut unused);
         }
         unused
     }
@@ -88,6 +88,23 @@ impl Transmitters {
         let mut pools = Pools::default();
         self.each.iter().for_each(|transmitter| close(transmitter, &mut pools));
         pools
+    }
+
+    /// Stops sending on one until it is reopened or all are closed; it gives its packets back meanwhile. Its buffers, to be closed.
+    #[inline(never)]
+    pub(crate) fn suspend(&self, ring: usize, pools: &mut Pools) {
+        if let Some(side) = self.of(ring).and_then(|transmitter| transmitter.suspend()) {
+            side.into_pools(pools);
+        }
+    }
+
+    /// Goes on with one that was suspended, unless all were closed since `epoch`: then the send side comes back.
+    #[inline(never)]
+    pub(crate) fn reopen(&self, ring: usize, epoch: u64, serial: u64, side: Open) -> Option<Open> {
+        match self.of(ring) {
+            Some(transmitter) => transmitter.open(epoch, serial, side),
+            None => Some(side),
+        }
     }
 
     /// Sends the packets whose path was found, each from the queue it waits for, and frees those without one: of every queue that
@@ -106,8 +123,8 @@ impl Transmitters {
 
 /// In a frame of its own, as a send side is large.
 #[inline(never)]
-fn open(transmitter: &Transmitter, epoch: u64, side: Open, unused: &mut Pools) {
-    if let Some(side) = transmitter.open(epoch, side) {
+fn open(transmitter: &Transmitter, epoch: u64, serial: u64, side: Open, unused: &mut Pools) {
+    if let Some(side) = transmitter.open(epoch, serial, side) {
         side.into_pools(unused);
     }
 }

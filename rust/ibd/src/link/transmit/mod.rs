@@ -8,6 +8,7 @@ mod every;
 mod frame;
 mod stage;
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use gldv3::{Mac, Stat};
@@ -25,6 +26,7 @@ use kernel::{AllocError, KArc, KVec};
 
 use super::control::Control;
 use super::dest::Dest;
+use super::senders::Why;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{Counters, Tally, TxDrop};
@@ -51,6 +53,8 @@ pub(crate) struct Transmitter {
     ring: Option<usize>,
     sent: Sent,
     closed: KArc<Closed>,
+    /// How often this one alone was closed, to be opened again.
+    suspended: AtomicU64,
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
@@ -66,6 +70,10 @@ struct Sent {
 
 struct State {
     open: Option<Open>,
+    /// Which queue pair that is, or was last.
+    serial: u64,
+    /// It is being replaced: packets wait for the next one.
+    suspended: bool,
     cache: AddressCache<Dest>,
     completions: CompletionBatch,
     /// What is staged: for the counters, once it is posted.
@@ -101,7 +109,8 @@ enum Stopped {
 struct After {
     free: MblkChain,
     wake_control: bool,
-    broken: bool,
+    /// The queue pair with this serial number has failed.
+    broken: Option<u64>,
     resume: bool,
     /// A large send waits for buffers.
     want_large: bool,
@@ -118,6 +127,8 @@ impl Transmitter {
     ) -> Result<KArc<Self>, AllocError> {
         let state = State {
             open: None,
+            serial: 0,
+            suspended: false,
             cache: new_cache(Key::HashSize.default_value(), seed)?,
             completions: CompletionBatch::new(COMPLETIONS)?,
             staged: KVec::with_capacity(BATCH as usize)?,
@@ -125,8 +136,8 @@ impl Transmitter {
             behind: false,
             waits: None,
         };
-        let (state, sent) = (Mutex::new(state)?, Sent::default());
-        KArc::new(Self { state, ring, sent, closed, mac, counters, control, seed })
+        let (state, sent, suspended) = (Mutex::new(state)?, Sent::default(), AtomicU64::new(0));
+        KArc::new(Self { state, ring, sent, closed, suspended, mac, counters, control, seed })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
@@ -138,6 +149,11 @@ impl Transmitter {
         drop(before);
     }
 
+    /// Which send side this is: another number after every close.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.closed.count() + self.suspended.load(Ordering::SeqCst)
+    }
+
     /// Whether large sends wait for buffers that were asked for.
     pub(crate) fn wants_large(&self) -> bool {
         matches!(&self.state.lock().open, Some(Open { large: LargePool::Asked, .. }))
@@ -147,7 +163,7 @@ impl Transmitter {
     /// close come back, to be closed.
     pub(crate) fn bring_large(&self, epoch: u64, pool: Option<BufferPool>) -> Option<BufferPool> {
         let mut state = self.state.lock();
-        if self.closed.count() != epoch {
+        if self.epoch() != epoch {
             return pool;
         }
         let Some(open) = &mut state.open else { return pool };
@@ -161,7 +177,7 @@ impl Transmitter {
     }
 
     /// Starts sending, or hands the send side back if it was closed since `epoch`.
-    fn open(&self, epoch: u64, open: Open) -> Option<Open> {
+    fn open(&self, epoch: u64, serial: u64, open: Open) -> Option<Open> {
         let armed = open.queue.channel().send_cq().arm(Notify::Any);
         let mut state = self.state.lock();
         if self.closed.count() != epoch {
@@ -169,17 +185,46 @@ impl Transmitter {
             return Some(open);
         }
         state.open = Some(open);
+        state.serial = serial;
+        let suspended = core::mem::take(&mut state.suspended);
+        let (refused, behind) =
+            (suspended && core::mem::take(&mut state.refused), core::mem::take(&mut state.behind));
         drop(state);
         if armed.is_err() {
-            super::tell_broken(&self.control);
+            self.broken(serial, Why::Failed);
+        }
+        if refused {
+            self.ready();
+        }
+        if behind {
+            self.go_on();
         }
         None
+    }
+
+    /// Stops sending until it is opened again: when this returns nobody posts any more. Packets are given back, not dropped.
+    fn suspend(&self) -> Option<Open> {
+        let mut state = self.state.lock();
+        let open = state.open.take()?;
+        self.suspended.fetch_add(1, Ordering::SeqCst);
+        state.suspended = true;
+        state.waits = None;
+        state.cache.clear();
+        drop(state);
+        Some(open)
+    }
+
+    /// The queue pair with this serial number does not work any more.
+    fn broken(&self, serial: u64, why: Why) {
+        self.control.lock().send_side_failed(now(), self.ring.unwrap_or(0), serial, why);
+        self.control.notify_all();
     }
 
     /// Stops sending: when this returns nobody posts any more. What the adapter has stays with the queue.
     fn close(&self) -> Option<Open> {
         let mut state = self.state.lock();
         let open = state.open.take();
+        state.suspended = false;
         state.waits = None;
         state.cache.clear();
         let refused = core::mem::take(&mut state.refused);
@@ -194,8 +239,8 @@ impl Transmitter {
         open
     }
 
-    /// Whether the adapter owes a completion for longer than `timeout`. Has to look more often than that to tell.
-    pub(crate) fn watch(&self, now: Instant, timeout: Duration) -> bool {
+    /// Looks whether the adapter owes a completion for longer than `timeout`, and tells. Has to look more often than that.
+    pub(crate) fn watch(&self, now: Instant, timeout: Duration) {
         let mut state = self.state.lock();
         let progress = state.open.as_mut().and_then(|open| {
             open.queue.signal_soon();
@@ -212,7 +257,11 @@ impl Transmitter {
             state.waits = None;
             self.counters.tx.timeouts.increment();
         }
-        late
+        let serial = state.serial;
+        drop(state);
+        if late {
+            self.broken(serial, Why::Stalled);
+        }
     }
 
     /// Tells the MAC layer that there is room.
@@ -243,6 +292,12 @@ impl Transmitter {
     pub(crate) fn transmit(&self, mut packets: MblkChain) -> MblkChain {
         let mut after = After::default();
         let mut state = self.state.lock();
+        if state.suspended {
+            state.refused = true;
+            drop(state);
+            self.counters.tx.put_off.add(packets.len() as u64);
+            return packets;
+        }
         if state.open.is_none() {
             drop(state);
             self.counters.tx.dropped_many(TxDrop::LinkDown, packets.len());
@@ -277,7 +332,7 @@ impl Transmitter {
                 self.reclaim(&mut state, &mut after);
             }
             let mut control = self.control.lock();
-            if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+            if state.suspended || state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
                 state.behind = true;
                 control.wait_for_room(self.lane(), true);
                 break;
@@ -451,7 +506,7 @@ impl Transmitter {
         let posted = match refused {
             Ok(posted) => posted,
             Err(PostFailure { posted, .. }) => {
-                after.broken = true;
+                after.broken = Some(state.serial);
                 posted
             }
         };
@@ -467,14 +522,14 @@ impl Transmitter {
 
     /// Takes the completions there are; how many.
     fn reclaim(&self, state: &mut State, after: &mut After) -> usize {
-        let State { open: Some(open), completions, .. } = state else { return 0 };
+        let State { open: Some(open), completions, serial, .. } = state else { return 0 };
         let mut taken = 0;
         loop {
             match open.queue.channel().send_cq().poll(completions) {
                 Ok(0) => break,
                 Ok(polled) => taken += polled,
                 Err(_) => {
-                    after.broken = true;
+                    after.broken = Some(*serial);
                     break;
                 }
             }
@@ -483,7 +538,9 @@ impl Transmitter {
                 queue.complete(completion, |sent| {
                     if !sent.status.is_success() {
                         self.counters.tx.failed.increment();
-                        after.broken |= sent.status != CompletionStatus::FLUSHED;
+                        if sent.status != CompletionStatus::FLUSHED {
+                            after.broken = Some(*serial);
+                        }
                     }
                     match sent.payload {
                         Payload::Packet(packet) => after.free.push_back(packet),
@@ -517,8 +574,8 @@ impl Transmitter {
         if wake_control {
             self.go_on();
         }
-        if broken {
-            super::tell_broken(&self.control);
+        if let Some(serial) = broken {
+            self.broken(serial, Why::Failed);
         }
         if resume {
             self.ready();
@@ -535,10 +592,11 @@ impl Transmitter {
         let state = self.state.lock();
         let cq: Option<&Cq> = state.open.as_ref().map(|open| open.queue.channel().send_cq());
         let armed = cq.map(|cq| cq.arm(Notify::Any).is_ok());
+        let serial = state.serial;
         drop(state);
         if armed == Some(false) {
             // Nobody would call again.
-            super::tell_broken(&self.control);
+            self.broken(serial, Why::Failed);
         }
         armed == Some(true)
     }
