@@ -3,9 +3,9 @@
 use fakekernel::Nanos;
 use lab_gldv3::{Offload, Stream};
 use sm::fault::FaultAction;
-use sm::{Attribute, Method};
+use sm::{Attribute, Lid, Method};
 
-use crate::bench::{Bench, PLAIN, address_of, group, holds};
+use crate::bench::{Bench, PLAIN, Setup, address_of, group, holds};
 
 const MINUTE: Nanos = Nanos::from_secs(60);
 const GROUP: u32 = 0x0006_0001;
@@ -83,6 +83,35 @@ fn a_membership_that_the_subnet_manager_lost_is_found_missing_and_made_again() {
             fakekernel::sleep(MINUTE);
             bench.memberships_of_alpha() == 2
         });
+    });
+}
+
+/// How many groups, and how long the administrator takes for each.
+const MANY: u32 = 1_000;
+const ROUND_TRIP: Nanos = Nanos::from_millis(1);
+
+#[test]
+fn a_thousand_groups_are_joined_again_side_by_side_when_the_sm_restarts() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        for n in 0..MANY {
+            stream.enable_multicast(group(GROUP + n)).unwrap();
+        }
+        let all = || bench.memberships_of_alpha() == MANY as usize + 1;
+        bench.wait_for("every group joined", MINUTE, all);
+        let slow = FaultAction::Delay(sm::Nanos(ROUND_TRIP.0));
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, slow);
+        bench.sm.stop();
+        let begun = bench.machine.now();
+        bench.sm.restart(Lid(Lid::FIRST_MULTICAST.0 + 7));
+        while !all() {
+            fakekernel::sleep(Nanos(ROUND_TRIP.0 / 4));
+        }
+        let round_trips = bench.machine.now().since(begun).0 / ROUND_TRIP.0;
+        // IBTF has eight requests out at once. A new SM is heard of in several ways, and what was joined in between is joined
+        // once more.
+        assert!(round_trips <= u64::from(MANY) / 8 * 5 / 4, "it took {round_trips} round trips");
+        assert!(bench.faulted() <= u64::from(MANY) * 5 / 4, "{} joins", bench.faulted());
     });
 }
 

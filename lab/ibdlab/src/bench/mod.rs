@@ -165,10 +165,25 @@ impl Bench {
         });
         let outcome = outcome.map_err(|_| anyhow!("the bench panicked"))?;
         let mut report = outcome.map_err(|halt| anyhow!("{halt}"))??;
+        self.rejoin_groups(&drivers, &mut report, &mut progress);
         self.count_instructions(&drivers, &mut report, &mut progress);
         report.targets = targets::judge(&report, &drivers, self.mtu, self.sa_delay.as_nanos() as u64);
         report.targets.iter().for_each(|target| progress(&target.line()));
         Ok(report)
+    }
+
+    fn rejoin_groups(&self, drivers: &[Driver], report: &mut Report, progress: &mut impl FnMut(&str)) {
+        for driver in drivers {
+            match sa::rejoin(self, driver, self.sa_delay) {
+                Ok(fact) => {
+                    progress(&fact.line());
+                    report.facts.push(fact);
+                }
+                Err(error) => {
+                    progress(&format!("groups joined again by {}: not measured: {error:#}", driver.name))
+                }
+            }
+        }
     }
 
     /// The rows that depend on how long the subnet administrator takes.
@@ -186,14 +201,6 @@ impl Bench {
                 chain: 16,
             };
             measure_row(bed, self, load, delay.as_nanos() as u64, report, say);
-        }
-        for subject in &bed.subjects {
-            if !subject.driver.foreign {
-                match sa::rejoin(bed, subject, delay) {
-                    Ok(fact) => report.facts.push(fact),
-                    Err(error) => say(format!("groups joined again: not measured: {error:#}")),
-                }
-            }
         }
         Ok(())
     }
@@ -220,7 +227,7 @@ impl Bench {
         }
         self.with_slow_sa(&bed, &mut report, &say)?;
         for fact in &report.facts {
-            say(format!("{}: {} {:.2} {}", fact.what, fact.driver, fact.value, fact.unit));
+            say(fact.line());
         }
         Ok(report)
     }

@@ -53,6 +53,13 @@ pub struct Fact {
     pub unit: String,
 }
 
+impl Fact {
+    /// As a line.
+    pub fn line(&self) -> String {
+        format!("{}: {} {:.2} {}", self.what, self.driver, self.value, self.unit)
+    }
+}
+
 /// What was to be reached.
 #[derive(Debug, Serialize)]
 pub struct Target {
