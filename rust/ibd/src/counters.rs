@@ -11,6 +11,7 @@ use ipoib::link::{self, BroadcastState, WaitsFor};
 use ipoib::paths;
 use kernel::counter::{CacheLine, Counter, sum};
 use kernel::kstat::Source;
+use kernel::{AllocError, KVec};
 
 use crate::probes;
 
@@ -54,10 +55,12 @@ pub(crate) enum RxDrop {
     Completion,
     /// No memory for a message.
     NoMemory,
+    /// The link was stopped, or got another queue pair, between a completion and its packet.
+    LinkReset,
 }
 
 const TX_DROPS: usize = TxDrop::NoLargeBuffer as usize + 1;
-const RX_DROPS: usize = RxDrop::NoMemory as usize + 1;
+const RX_DROPS: usize = RxDrop::LinkReset as usize + 1;
 
 impl From<paths::DropReason> for TxDrop {
     fn from(reason: paths::DropReason) -> Self {
@@ -125,26 +128,16 @@ impl Tally {
         }
     }
 
-    pub(crate) fn packets(&self) -> u64 {
-        self.packets
-    }
-
-    /// IPoIB headers included.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// A received frame: `buffer` bytes of it, the GRH's 40 included, which are not counted.
     pub(crate) fn add_received(&mut self, cast: Cast, buffer: usize) {
         self.add(cast, 1, buffer.saturating_sub(GRH_LEN));
     }
 }
 
-/// What the transmit side writes.
+/// What the transmit side writes where something is out of the ordinary; what it sends is counted by ring.
 #[derive(Default)]
 pub(crate) struct TxCounters {
     link: i32,
-    sent: Traffic,
     drops: [Counter; TX_DROPS],
     /// Packets given back to the MAC layer for want of a slot; they come again.
     pub(crate) put_off: Counter,
@@ -159,11 +152,6 @@ pub(crate) struct TxCounters {
 }
 
 impl TxCounters {
-    /// Packets the adapter has taken.
-    pub(crate) fn sent(&self, tally: &Tally) {
-        self.sent.count(tally);
-    }
-
     /// A packet that goes no further.
     pub(crate) fn dropped(&self, reason: TxDrop) {
         self.dropped_many(reason, 1);
@@ -208,6 +196,11 @@ impl RxCounters {
     pub(crate) fn dropped(&self, reason: RxDrop) {
         self.drops[reason as usize].increment();
         probes::rx_drop(self.link, Counters::NAMES[TX_DROPS + reason as usize]);
+    }
+
+    /// Several frames that go no further.
+    pub(crate) fn dropped_many(&self, reason: RxDrop, frames: usize) {
+        (0..frames).for_each(|_| self.dropped(reason));
     }
 }
 
@@ -321,33 +314,55 @@ impl LinkState {
     }
 }
 
-/// All counters of a link; they live as long as it is attached, over any number of starts.
+/// All counters of a link; they live as long as it is attached, over any number of starts. What two sides write, or two transmit
+/// rings, never shares a cache line.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) state: State,
+    /// Packets the adapter has taken, by transmit ring.
+    sent: KVec<CacheLine<Traffic>>,
     pub(crate) tx: CacheLine<TxCounters>,
     pub(crate) rx: CacheLine<RxCounters>,
     pub(crate) sa: CacheLine<SaCounters>,
 }
 
 impl Counters {
-    /// Those of the link with this number.
-    pub(crate) fn of(link: i32) -> Self {
-        let mut counters = Self::default();
+    /// Those of the link with this number, which sends from so many rings; a link without rings sends from one.
+    pub(crate) fn of(link: i32, rings: usize) -> Result<Self, AllocError> {
+        let sent = KVec::from_fn(rings.max(1), |_| CacheLine::default())?;
+        let mut counters = Self { sent, ..Self::default() };
         counters.tx.0.link = link;
         counters.rx.0.link = link;
-        counters
+        Ok(counters)
+    }
+
+    /// The adapter has taken packets from a ring.
+    pub(crate) fn sent(&self, ring: usize, tally: &Tally) {
+        if let Some(sent) = self.sent.get(ring) {
+            sent.count(tally);
+        }
+    }
+
+    /// What was sent from one ring; `None` for what is not counted by ring.
+    pub(crate) fn ring_stat(&self, ring: usize, stat: Stat) -> Option<u64> {
+        let sent = self.sent.get(ring)?;
+        match stat {
+            Stat::PacketsSent => Some(sent.packets.get()),
+            Stat::BytesSent => Some(sent.bytes.get()),
+            _ => None,
+        }
     }
 
     /// The MAC layer's view; `None` for what is not counted here.
     pub(crate) fn stat(&self, stat: Stat) -> Option<u64> {
         let (tx, rx) = (&self.tx.0, &self.rx.0);
+        let sent = |of: fn(&Traffic) -> &Counter| sum(self.sent.iter().map(|ring| of(ring)));
         let rx_drop = |reason: RxDrop| rx.drops[reason as usize].get();
         Some(match stat {
-            Stat::PacketsSent => tx.sent.packets.get(),
-            Stat::BytesSent => tx.sent.bytes.get(),
-            Stat::MulticastSent => tx.sent.multicast.get(),
-            Stat::BroadcastSent => tx.sent.broadcast.get(),
+            Stat::PacketsSent => sent(|ring| &ring.packets),
+            Stat::BytesSent => sent(|ring| &ring.bytes),
+            Stat::MulticastSent => sent(|ring| &ring.multicast),
+            Stat::BroadcastSent => sent(|ring| &ring.broadcast),
             Stat::PacketsReceived => rx.received.packets.get(),
             Stat::BytesReceived => rx.received.bytes.get(),
             Stat::MulticastReceived => rx.received.multicast.get(),
@@ -379,6 +394,7 @@ impl Source for Counters {
         c"rx_drop_short",
         c"rx_drop_completion",
         c"rx_drop_no_memory",
+        c"rx_drop_link_reset",
         c"tx_put_off",
         c"tx_failed",
         c"tx_mapped",
@@ -433,10 +449,10 @@ mod tests {
 
     #[test]
     fn bytes_count_the_ipoib_header_and_not_the_grh_in_both_directions() {
-        let counters = Counters::default();
+        let counters = Counters::of(0, 0).unwrap();
         let mut sent = Tally::default();
         sent.add(Cast::Broadcast, 1, 4 + 28);
-        counters.tx.sent(&sent);
+        counters.sent(0, &sent);
         let mut received = Tally::default();
         received.add_received(Cast::Broadcast, 40 + 4 + 28);
         counters.rx.received(&received, 1);
@@ -447,6 +463,22 @@ mod tests {
             assert_eq!(counters.stat(stat), Some(1));
         }
         assert_eq!(counters.stat(Stat::MulticastReceived), Some(0));
+    }
+
+    #[test]
+    fn rings_count_on_lines_of_their_own_and_add_up() {
+        let counters = Counters::of(0, 4).unwrap();
+        for ring in 0..4 {
+            let mut sent = Tally::default();
+            sent.add(Cast::Unicast, ring + 1, 100);
+            counters.sent(ring, &sent);
+            assert_eq!(counters.ring_stat(ring, Stat::PacketsSent), Some(ring as u64 + 1));
+        }
+        assert_eq!(counters.stat(Stat::PacketsSent), Some(1 + 2 + 3 + 4));
+        assert_eq!(counters.stat(Stat::BytesSent), Some(400));
+        let line = |at: &CacheLine<Traffic>| core::ptr::from_ref(at).addr() / 64;
+        let lines: std::collections::BTreeSet<usize> = counters.sent.iter().map(line).collect();
+        assert_eq!(lines.len(), 4);
     }
 
     #[test]

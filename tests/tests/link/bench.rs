@@ -1,5 +1,6 @@
 //! Two hosts on a fabric with its subnet manager, the shipped driver in each, and one stream on each link.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabric::{Guid, HcaConfig, PKey};
@@ -121,6 +122,16 @@ impl Host {
     /// Calls of its driver into the kernel so far, whatever they do.
     pub fn kernel_calls(&self) -> u64 {
         self.module.calls().iter().map(|(_, count)| count).sum()
+    }
+
+    /// The words of its driver's own memory, by address.
+    pub fn words(&self) -> BTreeMap<usize, u64> {
+        let words = |(start, bytes): (usize, Vec<u8>)| {
+            let value = |word: &[u8]| u64::from_le_bytes(word.try_into().expect("eight bytes"));
+            let values: Vec<u64> = bytes.chunks_exact(8).map(value).collect();
+            values.into_iter().enumerate().map(move |(n, value)| (start + 8 * n, value))
+        };
+        self.kernel.genunix().memory_of(self.module.name()).into_iter().flat_map(words).collect()
     }
 
     /// Message blocks that its driver has and has not passed on or freed.

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod bench;
+mod books;
 mod broken_ring;
 #[cfg(feature = "foreign")]
 mod c_driver;

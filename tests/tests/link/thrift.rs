@@ -183,3 +183,36 @@ fn no_two_receive_buffers_share_a_cache_line() {
         assert_eq!(astray, 0, "of {} buffers share a line or begin within one", buffers.len());
     });
 }
+
+/// Cache lines of alpha's driver in which a word has grown by so much since `before`.
+fn lines_grown_by(bench: &Bench, before: &BTreeMap<usize, u64>, growth: u64) -> BTreeSet<usize> {
+    let after = bench.alpha.words();
+    let grown = |(addr, value): &(&usize, &u64)| {
+        before.get(addr).is_some_and(|before| before.wrapping_add(growth) == **value)
+    };
+    after.iter().filter(grown).map(|(addr, _)| addr / CACHE_LINE as usize).collect()
+}
+
+#[test]
+fn what_is_counted_as_sent_and_what_as_received_share_no_cache_line() {
+    holds(|bench| {
+        // Unlikely for anything that is no count of packets.
+        const SENT: u32 = 1_009;
+        const RECEIVED: u32 = 1_013;
+        let (alpha, beta, _heard) = bench.talking(PLAIN);
+        let (here, there) = (address_of(&alpha), address_of(&beta));
+        send_all(&beta, |_| here, 1);
+        bench.settle();
+        let before = bench.alpha.words();
+        send_all(&alpha, |_| there, SENT);
+        bench.settle();
+        let sent = lines_grown_by(bench, &before, SENT.into());
+        let before = bench.alpha.words();
+        send_all(&beta, |_| here, RECEIVED);
+        bench.settle();
+        let received = lines_grown_by(bench, &before, RECEIVED.into());
+        assert!(!sent.is_empty() && !received.is_empty(), "no count was found");
+        let both = sent.intersection(&received).count();
+        assert_eq!(both, 0, "lines with counts of packets of both directions");
+    });
+}

@@ -200,6 +200,16 @@ impl super::Genunix {
         unsafe { kmem_free(ptr::without_provenance_mut(addr), size) }
     }
 
+    /// What a module's own allocations hold now: address and bytes of each, in the order of their addresses. Message blocks are
+    /// not among them.
+    pub fn memory_of(&self, module: &str) -> Vec<(usize, Vec<u8>)> {
+        let heap = self.memory.heap.lock();
+        let own = heap.blocks().filter(|block| {
+            block.origin.module == module && matches!(block.kind, Kind::Kmem | Kind::Cache(_))
+        });
+        own.map(|block| (block.addr, heap.mem(block.addr, block.size).get())).collect()
+    }
+
     /// Bytes allocated now, and blocks.
     pub fn heap_use(&self) -> (usize, usize) {
         if let Some(bare) = &self.memory.bare {

@@ -122,7 +122,10 @@ fn queue(shared: &KArc<Shared>, job: Job) {
         Ok(()) => {}
         // Nobody can refuse these: done here, at the price of waiting for the adapter.
         Err(job @ (Job::TakeDown(_) | Job::LargeBuffers)) => run(shared, job),
-        Err(job) => refuse(shared, job),
+        Err(job) => {
+            log!(note, shared.name, "too many requests wait for a thread; one will be made again");
+            refuse(shared, job);
+        }
     }
 }
 

@@ -79,7 +79,10 @@ impl ClientHandler for Events {
 
 impl Events {
     fn group(&self, group: Gid, exists: bool) {
-        let Some(mgid) = Mgid::new(gid(group)) else { return };
+        let Some(mgid) = Mgid::new(gid(group)) else {
+            log!(note, self.0.name, "notice of a group {:?}, which is none", gid(group));
+            return;
+        };
         self.0.tell(|control| match exists {
             true => control.group_appeared(now(), mgid),
             false => control.group_gone(now(), mgid),

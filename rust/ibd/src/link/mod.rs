@@ -114,7 +114,7 @@ impl Shared {
         number: i32,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
-        let counters = KArc::new(Counters::of(number))?;
+        let counters = KArc::new(Counters::of(number, rings.transmit)?)?;
         let control = KArc::new(Monitor::new(Control::new(pkey, seed)?)?)?;
         let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, seed)?;
         KArc::new(Self {
@@ -217,12 +217,18 @@ impl Shared {
         let mut waiting = false;
         for pool in pools.drain() {
             waiting = true;
-            // Without memory for the list the pool stays for ever, and the module with it: nothing is freed too early.
-            let _ = self.retired.lock().push(pool);
+            self.keep_retired(pool);
         }
         if waiting {
             // A control thread that sleeps until something happens now has to look again.
             self.tell(|_| ());
+        }
+    }
+
+    fn keep_retired(&self, pool: BufferPool) {
+        if self.retired.lock().push(pool).is_err() {
+            // It stays for ever, and the module with it: nothing is freed too early.
+            kernel::log!(warn, self.name, "no memory to remember receive buffers that are lent");
         }
     }
 
@@ -244,7 +250,7 @@ impl Shared {
         let waiting = core::mem::take(&mut *self.retired.lock());
         for pool in waiting {
             if let Err(pool) = pool.close() {
-                let _ = self.retired.lock().push(pool);
+                self.keep_retired(pool);
             }
         }
     }

@@ -79,7 +79,13 @@ impl Shared {
             }
             Key::HashSize => {
                 let units = settings.get(key);
-                self.transmitters.iter().for_each(|transmitter| transmitter.remember(units));
+                if self.transmitters.iter().any(|transmitter| transmitter.remember(units).is_err()) {
+                    log!(
+                        note,
+                        self.name,
+                        "no memory for a cache of {units} times 32 addresses: left as it was"
+                    );
+                }
             }
             Key::RxCompCount | Key::RxCompUsec | Key::TxCompCount | Key::TxCompUsec => {
                 let channel = |n| self.control.lock().datapath.as_ref()?.channels().nth(n).cloned();

@@ -138,10 +138,14 @@ impl Receiver {
         }
     }
 
-    /// Ends it: what comes in from now on is not taken.
+    /// Ends it: what comes in from now on is not taken, nor what was left when the MAC layer fetched packets.
     pub(crate) fn close(&self) {
-        let side = core::mem::replace(&mut self.state.lock().side, Side::Closed);
+        let mut state = self.state.lock();
+        let side = core::mem::replace(&mut state.side, Side::Closed);
+        let left = state.batch.by_ref().count();
+        drop(state);
         drop(side);
+        self.counters.rx.dropped_many(RxDrop::LinkReset, left);
     }
 
     fn broken(&self) {
@@ -177,7 +181,10 @@ impl Receiver {
     }
 
     fn take(&self, open: &mut Open, completion: Completion, pass: &mut Pass) {
-        let Some(received) = open.queue.complete(completion) else { return };
+        let Some(received) = open.queue.complete(completion) else {
+            // Of nothing that is out: whatever it tells of is lost.
+            return self.counters.rx.dropped(RxDrop::Completion);
+        };
         if !received.status.is_success() {
             // Flushed: the queue pair is in error and every buffer would come back the same way. Not posted again.
             pass.broken |= received.status == CompletionStatus::FLUSHED;

@@ -11,6 +11,7 @@ use kernel::{Errno, KArc, log};
 use super::backlog::Backlog;
 use super::receive::Receiver;
 use super::{Name, Provider, Shared, upward};
+use crate::counters::TxDrop;
 
 /// Transmit rings, and queue pairs to send from, that a link has at most.
 pub(crate) const MOST_TRANSMIT_RINGS: usize = 8;
@@ -108,8 +109,11 @@ impl RingProvider for Provider {
     fn transmit_on_ring(&self, ring: usize, packets: MblkChain) -> MblkChain {
         match self.0.transmitters.of(ring) {
             Some(transmitter) => transmitter.transmit(packets),
-            // No such ring was offered: freed.
-            None => MblkChain::new(),
+            None => {
+                // No such ring was offered: freed.
+                self.0.counters.tx.dropped_many(TxDrop::LinkDown, packets.len());
+                MblkChain::new()
+            }
         }
     }
 

@@ -90,7 +90,13 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
 #[inline(never)]
 fn query_port(shared: &KArc<Shared>, ticket: Ticket) {
     let port = shared.hardware().and_then(|(hca, _)| match hca.port(shared.node.port) {
-        Ok(info) => read_port(shared, &info),
+        Ok(info) => {
+            let port = read_port(shared, &info);
+            if port.is_none() {
+                log!(note, shared.name, "the port has no GID, or MTU {} it says", info.mtu_code());
+            }
+            port
+        }
         Err(status) => {
             log!(note, shared.name, "port query failed: {status}");
             None
@@ -372,8 +378,15 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
         Some((_, pd)) => Dest::group(&pd, info),
         None => Err(Status::HCA_INVALID),
     };
+    let made = made.inspect_err(|status| no_handle(shared, *status));
     let result = made.map(|handle| Resolution { handle, refresh }).map_err(|_| LookupError::Unanswered);
     shared.tell(|control| control.looked_up(now(), to, result));
+}
+
+/// What waits for it is dropped and counted; this says why.
+#[inline(never)]
+fn no_handle(shared: &Shared, status: Status) {
+    log!(note, shared.name, "no address handle: {status}");
 }
 
 /// Asks for the path to a port, without waiting.
@@ -404,7 +417,10 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
     shared.answered(Asked::Path, to.gid(), &result);
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
-        (Some((_, pd)), Some(group)) => Dest::port(&pd, to.qpn(), group.qkey, &path),
+        (Some((_, pd)), Some(group)) => {
+            let made = Dest::port(&pd, to.qpn(), group.qkey, &path);
+            made.inspect_err(|status| no_handle(shared, *status))
+        }
         _ => Err(Status::HCA_INVALID),
     });
     let result = match made {

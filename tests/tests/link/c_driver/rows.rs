@@ -34,7 +34,7 @@ const SENDER: &str = "alpha";
 const RECEIVER: &str = "beta";
 
 /// In the order of the page.
-pub const ROWS: [Row; 66] = [
+pub const ROWS: [Row; 67] = [
     row(
         "D1",
         "fails: a packet to the known peer is not there after a second",
@@ -171,6 +171,15 @@ pub const ROWS: [Row; 66] = [
             RECEIVER,
             "wire::every_receive_is_posted_again_after_a_burst",
             &["receives posted after a burst", "right: Some(3999)"],
+        ),
+    ),
+    row(
+        "D17",
+        "fails: a cache line has counts of both directions",
+        fails(
+            SENDER,
+            "thrift::what_is_counted_as_sent_and_what_as_received_share_no_cache_line",
+            &["lines with counts of packets of both directions", "left: 1"],
         ),
     ),
     row(

@@ -19,7 +19,6 @@ use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Lane, Submitted};
 use ipoib::{Cast, EtherType, Instant, LinkAddr, nd};
-use kernel::counter::Counter;
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
@@ -51,7 +50,6 @@ pub(crate) struct Transmitter {
     state: Mutex<State>,
     /// Which transmit ring this is, if the link has some.
     ring: Option<usize>,
-    sent: Sent,
     closed: KArc<Closed>,
     /// How often this one alone was closed, to be opened again.
     suspended: AtomicU64,
@@ -59,13 +57,6 @@ pub(crate) struct Transmitter {
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
     seed: u64,
-}
-
-/// What went out on a ring.
-#[derive(Default)]
-struct Sent {
-    packets: Counter,
-    bytes: Counter,
 }
 
 struct State {
@@ -136,17 +127,18 @@ impl Transmitter {
             behind: false,
             waits: None,
         };
-        let (state, sent, suspended) = (Mutex::new(state)?, Sent::default(), AtomicU64::new(0));
-        KArc::new(Self { state, ring, sent, closed, suspended, mac, counters, control, seed })
+        let (state, suspended) = (Mutex::new(state)?, AtomicU64::new(0));
+        KArc::new(Self { state, ring, closed, suspended, mac, counters, control, seed })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
-    pub(crate) fn remember(&self, units: u32) {
-        let Ok(cache) = new_cache(units, self.seed) else { return };
+    pub(crate) fn remember(&self, units: u32) -> Result<(), AllocError> {
+        let cache = new_cache(units, self.seed)?;
         let mut state = self.state.lock();
         let before = core::mem::replace(&mut state.cache, cache);
         drop(state);
         drop(before);
+        Ok(())
     }
 
     /// Which send side this is: another number after every close.
@@ -204,13 +196,19 @@ impl Transmitter {
 
     /// Stops sending until it is opened again: when this returns nobody posts any more. Packets are given back, not dropped.
     fn suspend(&self) -> Option<Open> {
-        let mut state = self.state.lock();
+        let (mut state, mut after) = (self.state.lock(), After::default());
+        // As for a close.
+        self.reclaim(&mut state, &mut after);
         let open = state.open.take()?;
         self.suspended.fetch_add(1, Ordering::SeqCst);
         state.suspended = true;
+        // There is room when it is opened again.
+        state.refused |= after.resume;
+        state.behind |= after.wake_control;
         state.waits = None;
         state.cache.clear();
         drop(state);
+        drop(after);
         Some(open)
     }
 
@@ -222,20 +220,19 @@ impl Transmitter {
 
     /// Stops sending: when this returns nobody posts any more. What the adapter has stays with the queue.
     fn close(&self) -> Option<Open> {
-        let mut state = self.state.lock();
+        let (mut state, mut after) = (self.state.lock(), After::default());
+        // What has failed is counted as long as somebody can tell.
+        self.reclaim(&mut state, &mut after);
         let open = state.open.take();
         state.suspended = false;
         state.waits = None;
         state.cache.clear();
-        let refused = core::mem::take(&mut state.refused);
-        let behind = core::mem::take(&mut state.behind);
+        after.resume |= core::mem::take(&mut state.refused);
+        after.wake_control |= core::mem::take(&mut state.behind);
         drop(state);
-        if refused {
-            self.ready();
-        }
-        if behind {
-            self.go_on();
-        }
+        // It is being replaced, or nobody wants it any more.
+        after.broken = None;
+        self.finish(after);
         open
     }
 
@@ -273,19 +270,7 @@ impl Transmitter {
     }
 
     fn stat(&self, stat: Stat) -> Option<u64> {
-        match stat {
-            Stat::PacketsSent => Some(self.sent.packets.get()),
-            Stat::BytesSent => Some(self.sent.bytes.get()),
-            _ => None,
-        }
-    }
-
-    fn count_sent(&self, tally: &Tally) {
-        self.counters.tx.sent(tally);
-        if self.ring.is_some() {
-            self.sent.packets.add(tally.packets());
-            self.sent.bytes.add(tally.bytes());
-        }
+        self.counters.ring_stat(self.ring.unwrap_or(0), stat)
     }
 
     /// `mc_tx`, or `mri_tx` of its ring: what comes back is to be sent again when there is room.
@@ -515,7 +500,7 @@ impl Transmitter {
         for Wire { cast, packets, bytes } in sent {
             tally.add(*cast, *packets, *bytes);
         }
-        self.count_sent(&tally);
+        self.counters.sent(self.ring.unwrap_or(0), &tally);
         self.counters.tx.dropped_many(TxDrop::PostFailed, refused.len());
         state.staged.clear();
     }
