@@ -5,7 +5,7 @@ use lab_gldv3::{LinkState, Offload, Stream};
 use sm::fault::FaultAction;
 use sm::{Attribute, Method};
 
-use crate::bench::{Bench, Driver, Host, PLAIN, Setup, address_of, holds};
+use crate::bench::{Bench, Driver, Host, PLAIN, Setup, address_of, group, holds};
 
 const STALLED: &str = "building another queue pair";
 
@@ -140,6 +140,58 @@ fn a_join_that_is_not_answered_in_time_is_repeated() {
         assert_eq!(bench.alpha.counter("sa_joins"), 2, "two out at most");
         bench.no_faults();
         bench.wait_for("up", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
+    });
+}
+
+#[test]
+fn joins_of_other_groups_are_given_up_and_repeated_as_that_of_the_broadcast_group() {
+    holds(|bench| {
+        bench.alpha.set("_ibd_join_timeout", "3").unwrap();
+        bench.alpha.set("_ibd_join_retries", "2").unwrap();
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let joins = bench.alpha.counter("sa_joins");
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, FaultAction::Silent);
+        alpha.enable_multicast(group(5)).unwrap();
+        alpha.transmit(group(6), &[6; 60], Offload::default()).unwrap();
+        fakekernel::sleep(Nanos::from_secs(5));
+        assert_eq!(bench.alpha.counter("tx_drop_lookup_failed"), 1, "{:?}", bench.alpha.counters());
+        assert_eq!(lines(&bench.alpha, "Join multicast group failed"), 1, "{:?}", bench.alpha.console());
+        fakekernel::sleep(Nanos::from_secs(15));
+        // One for sending, and for hearing two: not a third one while both are out.
+        assert_eq!(bench.alpha.counter("sa_joins") - joins, 3);
+        bench.no_faults();
+        let (to, other) = (group(5), group(6));
+        beta.enable_multicast(other).unwrap();
+        bench.wait_for("each hears the other's", Nanos::from_secs(300), || {
+            while heard.try_next().is_some() {}
+            alpha.transmit(other, &[6; 60], Offload::default()).unwrap();
+            bench.settle();
+            heard.try_next().is_some()
+        });
+        let (_alpha_too, heard) = bench.alpha.open(PLAIN);
+        _alpha_too.enable_multicast(to).unwrap();
+        bench.wait_for("and back", Nanos::from_secs(300), || {
+            beta.transmit(to, &[5; 60], Offload::default()).unwrap();
+            bench.settle();
+            heard.try_next().is_some()
+        });
+    });
+}
+
+#[test]
+fn link_is_closed_while_joins_that_were_given_up_are_not_answered_yet() {
+    Setup { seeds: 12, ..Setup::default() }.run(|bench| {
+        bench.alpha.set("_ibd_join_timeout", "1").unwrap();
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, FaultAction::Silent);
+        for n in 0..40 {
+            alpha.enable_multicast(group(n)).unwrap();
+        }
+        fakekernel::sleep(Nanos::from_millis(bench.machine.now().0 % 20_000));
+        bench.no_faults();
+        fakekernel::sleep(Nanos::from_millis(bench.machine.now().0 % 70_000));
+        drop(alpha);
+        bench.wait_for("no membership is left", Nanos::from_secs(600), || bench.memberships_of_alpha() == 0);
     });
 }
 

@@ -272,7 +272,7 @@ impl Control {
                     effect => return effect,
                 }
             }
-            if let Some(action) = self.groups.poll_action() {
+            if let Some(action) = self.groups.poll_action(now) {
                 match self.groups_action(now, action) {
                     None => continue,
                     effect => return effect,

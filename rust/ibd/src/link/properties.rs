@@ -97,7 +97,9 @@ impl Shared {
                 }
             }
             Key::JoinRetries | Key::JoinTimeout => self.tell(|control| {
-                control.link.set_patience(settings.join_timeout(), settings.get(Key::JoinRetries));
+                let (timeout, retries) = (settings.join_timeout(), settings.get(Key::JoinRetries));
+                control.link.set_patience(timeout, retries);
+                control.groups.set_patience(timeout, retries);
             }),
             // The control thread looks at it.
             Key::TxTimeout => self.tell(|_| ()),

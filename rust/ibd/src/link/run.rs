@@ -70,8 +70,8 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         Job::Build(ticket, ..) | Job::AttachBroadcast(ticket, ..) => {
             control.link.handle_event(now, link::Event::Built(ticket, None));
         }
-        Job::JoinGroup(mgid, _) => {
-            let event = groups::Event::Joined(mgid, Err(JoinError::Unanswered));
+        Job::JoinGroup(mgid, role) => {
+            let event = groups::Event::Joined(mgid, role, Err(JoinError::Unanswered));
             control.groups.handle_event(now, event);
         }
         Job::LeaveGroup(mgid, _, joins, _) => {
@@ -339,7 +339,7 @@ fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<M
         Err(Status::HCA_PORT_NOT_ACTIVE) => Err(JoinError::LinkDown),
         Err(_) => Err(JoinError::Unanswered),
     };
-    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Joined(mgid, result)));
+    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Joined(mgid, role, result)));
 }
 
 #[inline(never)]

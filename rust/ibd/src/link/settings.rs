@@ -19,7 +19,7 @@ pub(crate) enum Key {
     Debug,
     /// Addresses a transmit queue remembers without asking the link's table, in units of [`HASH_UNIT`].
     HashSize,
-    /// Failed joins of the broadcast group that are followed by the shortest pause before the pauses grow.
+    /// Failed joins of a group that are followed by the shortest pause before the pauses grow.
     JoinRetries,
     /// Seconds that an answer about the broadcast group is waited for; 0: as long as IBTF waits.
     JoinTimeout,

@@ -48,6 +48,10 @@ pub struct Config {
     pub verify: Duration,
     /// How long the all-routers group stands in for a group nobody has created.
     pub stand_in: Duration,
+    /// How long the answer to a join is waited for; `None`: as long as whoever asks waits.
+    pub answer: Option<Duration>,
+    /// Failed joins that are followed by the shortest pause before the pauses grow.
+    pub quick: u32,
 }
 
 impl Default for Config {
@@ -59,6 +63,8 @@ impl Default for Config {
             idle: Duration::from_secs(900),
             verify: Duration::from_secs(900),
             stand_in: Duration::from_secs(30),
+            answer: None,
+            quick: 0,
         }
     }
 }
@@ -146,8 +152,8 @@ pub enum Event<G> {
     Stop,
     /// Promiscuous mode goes on or off.
     Promiscuous(bool),
-    /// The join asked for by [`Action::Join`] ended.
-    Joined(Mgid, Result<Joined<G>, JoinError>),
+    /// The join asked for by [`Action::Join`] in this role ended.
+    Joined(Mgid, Roles, Result<Joined<G>, JoinError>),
     /// The leave asked for by [`Action::Leave`] ended.
     Left(Mgid, Left),
     /// A group of the partition exists (from a listing or a trap). MGID as on the wire.
@@ -226,6 +232,8 @@ pub struct Group<G> {
     stands_in: bool,
     held: Option<Membership<G>>,
     operation: Operation,
+    /// A join whose answer was waited for too long, and is still to come.
+    late: Option<Late>,
     failures: u32,
     /// A retry timer runs: no operation before it fires.
     waiting: bool,
@@ -244,6 +252,7 @@ impl<G> Group<G> {
             stands_in: false,
             held: None,
             operation: Operation::None,
+            late: None,
             failures: 0,
             waiting: false,
             asker: Asker::None,
@@ -300,6 +309,15 @@ impl<G> Membership<G> {
     }
 }
 
+/// A join that was given up and not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Late {
+    group: Mgid,
+    role: Roles,
+    /// What it brings is stale by the time it comes.
+    overtaken: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     None,
@@ -308,6 +326,8 @@ enum Operation {
         role: Roles,
         /// What it brings is stale by the time it comes.
         overtaken: bool,
+        /// The group's timer is for giving it up.
+        gives_up: bool,
     },
     Leaving,
 }
@@ -360,6 +380,8 @@ pub struct Groups<G, S> {
     config: Config,
     mode: Mode,
     in_flight: u16,
+    /// Joins that were given up and are not answered yet; as many as may be in flight beside them.
+    late: u16,
     promiscuous: bool,
     listing: Listing,
     /// A listing that is out was asked for before promiscuous mode went off, or before the last renewal.
@@ -381,6 +403,7 @@ where
             config,
             mode: Mode::Stopped,
             in_flight: 0,
+            late: 0,
             promiscuous: false,
             listing: Listing::Off,
             listing_overtaken: false,
@@ -400,14 +423,21 @@ where
         self.len() == 0
     }
 
+    /// How long the answer to a join is waited for and how many failures are followed by a short pause; for what is asked from now
+    /// on. A join that was given up is repeated while its answer may still come, once.
+    pub fn set_patience(&mut self, answer: Option<Duration>, quick: u32) {
+        self.config.answer = answer;
+        self.config.quick = quick;
+    }
+
     /// How many joins and leaves are out.
     pub fn operations_in_flight(&self) -> usize {
-        usize::from(self.in_flight)
+        usize::from(self.in_flight) + usize::from(self.late)
     }
 
     /// Whether anything is held or on its way: a stopped machine that is not `idle` still has leaves to do.
     pub fn is_idle(&self) -> bool {
-        let busy = |g: &Group<G>| g.held.is_some() || g.operation != Operation::None;
+        let busy = |g: &Group<G>| g.held.is_some() || g.operation != Operation::None || g.late.is_some();
         let mut from = 0;
         while let Some((at, id)) = self.table.next_from(from) {
             if self.table.get(id).is_some_and(busy) {
@@ -469,7 +499,7 @@ where
             }
             Event::Stop => self.stop(),
             Event::Promiscuous(on) => self.set_promiscuous(on),
-            Event::Joined(group, result) => self.joined(now, group, result),
+            Event::Joined(group, role, result) => self.joined(now, group, role, result),
             Event::Left(group, end) => self.left(now, group, end),
             Event::Exists(group) => self.exists(group),
             Event::Gone(group) => self.gone(group),
@@ -478,7 +508,7 @@ where
     }
 
     /// The next thing to do; call until `None` after every event, request and timeout.
-    pub fn poll_action(&mut self) -> Option<Action<G>> {
+    pub fn poll_action(&mut self, now: Instant) -> Option<Action<G>> {
         if core::mem::take(&mut self.forget_all) {
             return Some(Action::ForgetAll);
         }
@@ -486,7 +516,7 @@ where
             self.listing = Listing::Out;
             return Some(Action::List);
         }
-        self.next_notice().or_else(|| self.next_operation())
+        self.next_notice().or_else(|| self.next_operation(now))
     }
 
     /// When [`Groups::handle_timeout`] wants to be called next.
@@ -509,6 +539,9 @@ where
         let Some(group) = self.table.get_mut(id) else { return };
         if core::mem::take(&mut group.waiting) {
             return self.work(id);
+        }
+        if let Operation::Joining { group, role, overtaken, gives_up: true } = group.operation {
+            return self.give_up(now, id, Late { group, role, overtaken });
         }
         let used = core::mem::take(&mut group.used);
         let Some(held) = &mut group.held else { return };
@@ -581,6 +614,9 @@ where
         }
         if let Operation::Joining { overtaken, .. } = &mut group.operation {
             *overtaken = true;
+        }
+        if let Some(late) = &mut group.late {
+            late.overtaken = true;
         }
         self.try_now(id);
     }

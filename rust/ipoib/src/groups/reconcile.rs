@@ -3,8 +3,8 @@
 use core::ops::DerefMut;
 
 use super::{
-    Action, Asker, GroupSlot, Groups, JoinError, Joined, Left, Membership, Mode, Operation, Roles, StandIn,
-    WORK,
+    Action, Asker, GroupSlot, Groups, JoinError, Joined, Late, Left, Membership, Mode, Operation, Roles,
+    StandIn, WORK,
 };
 use crate::addr::Mgid;
 use crate::table::Id;
@@ -15,10 +15,10 @@ where
     G: Clone + PartialEq,
     S: DerefMut<Target = [GroupSlot<G>]>,
 {
-    pub(super) fn next_operation(&mut self) -> Option<Action<G>> {
+    pub(super) fn next_operation(&mut self, now: Instant) -> Option<Action<G>> {
         while self.in_flight < self.config.operations.max(1) {
             let id = self.table.pop_front(WORK)?;
-            if let Some(action) = self.reconcile(id) {
+            if let Some(action) = self.reconcile(now, id) {
                 self.in_flight += 1;
                 return Some(action);
             }
@@ -26,7 +26,7 @@ where
         None
     }
 
-    fn reconcile(&mut self, id: Id) -> Option<Action<G>> {
+    fn reconcile(&mut self, now: Instant, id: Id) -> Option<Action<G>> {
         let key = self.table.key(id)?;
         let wire = self.on_wire(key);
         let mode = self.mode;
@@ -37,12 +37,14 @@ where
         let role = group.role();
         match (&mut group.held, mode) {
             (None, _) if role == Roles::NONE => {
-                if !group.has_notice() && group.asker == Asker::None {
+                if !group.has_notice() && group.asker == Asker::None && group.late.is_none() {
                     self.table.remove(id);
                 }
                 None
             }
             (_, Mode::Down) | (None, Mode::Stopped) => None,
+            // The answer that is still to come says what there is to leave.
+            (Some(_), Mode::Stopped) if group.late.is_some() => None,
             (Some(held), Mode::Stopped) => {
                 group.operation = Operation::Leaving;
                 Some(leave(held))
@@ -50,6 +52,9 @@ where
             (Some(held), Mode::Up(..))
                 if role == Roles::NONE || held.group != wire || held.is_too_much_for(role) =>
             {
+                if group.late.is_some() {
+                    return None;
+                }
                 group.operation = Operation::Leaving;
                 Some(leave(held))
             }
@@ -58,25 +63,119 @@ where
                 self.conclude(id, Ok(StandIn::No));
                 None
             }
+            // Two memberships of one group in two forms could not be told apart.
+            (_, Mode::Up(..)) if group.late.is_some_and(|late| late.group != wire) => None,
             (held, Mode::Up(..)) => {
                 let before = held.as_ref().map(|held| held.info.clone());
-                group.operation = Operation::Joining { group: wire, role, overtaken: false };
+                let patience = self.config.answer;
+                let gives_up = patience.is_some();
+                group.operation = Operation::Joining { group: wire, role, overtaken: false, gives_up };
+                if let Some(patience) = patience {
+                    self.table.set_deadline(id, Some(now + patience));
+                }
                 Some(Action::Join { group: wire, role, before })
             }
         }
     }
 
-    pub(super) fn joined(&mut self, now: Instant, wire: Mgid, result: Result<Joined<G>, JoinError>) {
+    pub(super) fn joined(
+        &mut self,
+        now: Instant,
+        wire: Mgid,
+        role: Roles,
+        result: Result<Joined<G>, JoinError>,
+    ) {
         let Some(id) = self.table.find(&wire.canonical()) else { return };
         let Some(group) = self.table.get_mut(id) else { return };
-        let Operation::Joining { group: joined, role, overtaken } = group.operation else { return };
-        group.operation = Operation::None;
-        self.in_flight -= 1;
-        match result {
-            Ok(grant) => self.granted(now, id, joined, role, grant, overtaken),
-            Err(error) => self.refused(now, id, joined, role, error),
+        let asked = match group.operation {
+            Operation::Joining { group, role: wanted, overtaken, gives_up }
+                if (group, wanted) == (wire, role) =>
+            {
+                Some((overtaken, gives_up))
+            }
+            _ => None,
+        };
+        let late = group.late.filter(|late| (late.group, late.role) == (wire, role));
+        match (result, asked) {
+            // Of two that ask for the same, one that is granted is as good as the other, unless the first may be of no use; one
+            // that fails is the first.
+            (Ok(grant), Some((overtaken, _))) if late.is_none_or(|late| !late.overtaken) => {
+                self.end_operation(id);
+                self.granted(now, id, wire, role, grant, overtaken);
+            }
+            (Err(error), Some((_, gives_up))) if late.is_none() => {
+                self.end_operation(id);
+                if gives_up {
+                    self.watch(now, id);
+                }
+                self.refused(now, id, wire, role, error);
+            }
+            (result, _) if late.is_some() => {
+                group.late = None;
+                self.late -= 1;
+                if let Ok(grant) = result {
+                    self.granted_late(id, wire, role, grant);
+                }
+            }
+            // Nobody asked for it.
+            _ => return,
         }
         self.work(id);
+    }
+
+    fn end_operation(&mut self, id: Id) {
+        if let Some(group) = self.table.get_mut(id) {
+            group.operation = Operation::None;
+            self.in_flight -= 1;
+        }
+    }
+
+    /// Nobody has answered in time: as if nobody ever would. What comes all the same is waited for beside what is asked next.
+    pub(super) fn give_up(&mut self, now: Instant, id: Id, late: Late) {
+        let most = self.config.operations.max(1);
+        let Some(group) = self.table.get_mut(id) else { return };
+        if group.late.is_some() || self.late >= most {
+            // Enough questions are out: this one goes on waiting.
+            let patience = self.config.answer.unwrap_or(self.config.retry.longest);
+            return self.table.set_deadline(id, Some(now + patience));
+        }
+        group.late = Some(late);
+        self.late += 1;
+        self.end_operation(id);
+        self.watch(now, id);
+        self.refused(now, id, late.group, late.role, JoinError::Unanswered);
+        self.work(id);
+    }
+
+    /// A join that was given up was granted all the same: IBTF counts it.
+    fn granted_late(&mut self, id: Id, wire: Mgid, role: Roles, grant: Joined<G>) {
+        let Some(group) = self.table.get_mut(id) else { return };
+        match &mut group.held {
+            Some(held) => {
+                held.joins = held.joins.saturating_add(1);
+                held.roles = held.roles.and(role);
+            }
+            // Joined again if it is wanted, left if not: much may have happened since it was asked for.
+            None => {
+                let info = grant.info;
+                group.held = Some(Membership {
+                    group: wire,
+                    roles: role,
+                    joins: 1,
+                    info,
+                    stale: true,
+                    leaves_failed: 0,
+                });
+            }
+        }
+    }
+
+    /// Looks at what is held again some time, as before the join that was given up.
+    fn watch(&mut self, now: Instant, id: Id) {
+        let Some(group) = self.table.get(id) else { return };
+        let after = if group.full || group.non { self.config.verify } else { self.config.idle };
+        let at = group.held.is_some().then_some(now + after);
+        self.table.set_deadline(id, at);
     }
 
     fn granted(&mut self, now: Instant, id: Id, wire: Mgid, role: Roles, grant: Joined<G>, overtaken: bool) {
@@ -91,7 +190,7 @@ where
         group.failures = if attached { 0 } else { group.failures.saturating_add(1) };
         group.waiting = !attached && self.mode != Mode::Stopped;
         let after = match (group.waiting, role) {
-            (true, _) => self.config.retry.delay(group.failures, &mut self.jitter),
+            (true, _) => self.config.retry.delay(pauses(group.failures, self.config.quick), &mut self.jitter),
             (false, Roles::SEND_ONLY) => self.config.idle,
             (false, _) => self.jitter.shorten(self.config.verify),
         };
@@ -134,7 +233,8 @@ where
         } else {
             group.failures = group.failures.saturating_add(1);
             group.waiting = true;
-            let delay = self.config.retry.delay(group.failures, &mut self.jitter);
+            let pauses = pauses(group.failures, self.config.quick);
+            let delay = self.config.retry.delay(pauses, &mut self.jitter);
             self.table.set_deadline(id, Some(now + delay));
         }
         if !down {
@@ -190,6 +290,11 @@ where
         self.notice(id);
         self.work(id);
     }
+}
+
+/// The failures that count for the length of a pause, of which there is one at least.
+fn pauses(failures: u32, quick: u32) -> u32 {
+    failures.saturating_sub(quick).max(1)
 }
 
 fn leave<G: Clone>(held: &Membership<G>) -> Action<G> {

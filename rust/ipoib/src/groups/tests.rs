@@ -28,19 +28,19 @@ fn at(seconds: u64) -> Instant {
 }
 
 fn actions(m: &mut Machine) -> Vec<Action<u32>> {
-    core::iter::from_fn(|| m.poll_action()).collect()
+    core::iter::from_fn(|| m.poll_action(at(0))).collect()
 }
 
 fn join(n: u8, role: Roles, before: Option<u32>) -> Action<u32> {
     Action::Join { group: group(n), role, before }
 }
 
-fn granted(n: u8, info: u32) -> Event<u32> {
-    Event::Joined(group(n), Ok(Joined { info, attached: true }))
+fn granted(n: u8, role: Roles, info: u32) -> Event<u32> {
+    Event::Joined(group(n), role, Ok(Joined { info, attached: true }))
 }
 
-fn refused(n: u8) -> Event<u32> {
-    Event::Joined(group(n), Err(JoinError::Refused))
+fn refused(n: u8, role: Roles) -> Event<u32> {
+    Event::Joined(group(n), role, Err(JoinError::Refused))
 }
 
 fn resolved(n: u8, info: u32) -> Action<u32> {
@@ -54,7 +54,7 @@ fn groups_asked_for_before_start_are_joined_when_the_link_comes_up() {
     assert_eq!(actions(&mut m), []);
     m.handle_event(at(1), Event::Up(SCOPE, PKEY));
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, None)]);
-    m.handle_event(at(1), granted(5, 7));
+    m.handle_event(at(1), granted(5, Roles::FULL, 7));
     assert!(m.hears(group(5)));
 }
 
@@ -63,12 +63,119 @@ fn a_failed_join_is_reported_and_tried_again_after_its_back_off() {
     let mut m = up(8);
     m.want(group(5)).unwrap();
     actions(&mut m);
-    m.handle_event(at(1), refused(5));
+    m.handle_event(at(1), refused(5, Roles::FULL));
     let failed = Action::Failed { group: group(5), role: Roles::FULL, again: false };
     assert_eq!(actions(&mut m), [failed]);
     assert_eq!(actions(&mut m), []);
     m.handle_timeout(at(2));
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, None)]);
+}
+
+/// A machine that waits ten seconds for the answer to a join, and repeats one at short intervals once.
+fn impatient() -> Machine {
+    let mut m = up(8);
+    m.set_patience(Some(Duration::from_secs(10)), 1);
+    m
+}
+
+#[test]
+fn pauses_grow_only_after_as_many_failures_as_were_asked_for() {
+    let mut m = up(8);
+    m.set_patience(None, 3);
+    m.want(group(5)).unwrap();
+    let mut now = at(0);
+    for failure in 1..6u32 {
+        assert!(actions(&mut m).contains(&join(5, Roles::FULL, None)), "after {failure} failures");
+        m.handle_event(now, refused(5, Roles::FULL));
+        actions(&mut m);
+        let pause = m.poll_timeout().unwrap() - now;
+        let short = Duration::from_secs(1);
+        assert_eq!(pause <= short, failure <= 4, "{pause:?} after {failure} failures");
+        now = now + pause;
+        m.handle_timeout(now);
+    }
+}
+
+#[test]
+fn join_that_is_not_answered_in_time_is_told_and_repeated_beside_the_first() {
+    let mut m = impatient();
+    m.want(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, None)]);
+    m.handle_timeout(at(9));
+    assert_eq!(actions(&mut m), []);
+    m.handle_timeout(at(10));
+    let failed = Action::Failed { group: group(5), role: Roles::FULL, again: false };
+    assert_eq!(actions(&mut m), [failed]);
+    m.handle_timeout(at(11));
+    assert_eq!(m.poll_action(at(11)), Some(join(5, Roles::FULL, None)));
+    m.handle_timeout(at(60));
+    assert_eq!(actions(&mut m), [], "two are out at most");
+    m.handle_event(at(60), granted(5, Roles::FULL, 7));
+    assert!(m.hears(group(5)));
+    m.handle_event(at(61), granted(5, Roles::FULL, 7));
+    m.unwant(group(5));
+    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 2, info: 7 };
+    assert_eq!(actions(&mut m), [leave], "both were granted, and IBTF counts both");
+}
+
+#[test]
+fn first_join_that_fails_late_does_not_end_the_second() {
+    let mut m = impatient();
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_timeout(at(10));
+    actions(&mut m);
+    m.handle_timeout(at(11));
+    assert_eq!(m.poll_action(at(11)), Some(join(5, Roles::FULL, None)));
+    m.handle_event(at(12), refused(5, Roles::FULL));
+    assert_eq!(actions(&mut m), []);
+    m.handle_event(at(13), granted(5, Roles::FULL, 7));
+    assert!(m.hears(group(5)));
+    assert_eq!(m.operations_in_flight(), 0);
+}
+
+#[test]
+fn late_grant_of_before_a_renewal_does_not_count_as_one_of_after_it() {
+    let mut m = impatient();
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_timeout(at(10));
+    actions(&mut m);
+    m.handle_event(at(11), Event::Renew);
+    assert_eq!(m.poll_action(at(11)), Some(join(5, Roles::FULL, None)));
+    m.handle_event(at(12), granted(5, Roles::FULL, 7));
+    assert!(!m.hears(group(5)), "which of the two is granted cannot be told");
+    assert_eq!(actions(&mut m), []);
+    m.handle_event(at(12), granted(5, Roles::FULL, 7));
+    assert!(m.hears(group(5)));
+}
+
+#[test]
+fn join_granted_after_nobody_wants_it_any_more_is_left() {
+    let mut m = impatient();
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_timeout(at(10));
+    actions(&mut m);
+    m.unwant(group(5));
+    assert_eq!(actions(&mut m), []);
+    assert!(!m.is_idle(), "an answer is still to come");
+    m.handle_event(at(20), granted(5, Roles::FULL, 7));
+    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 1, info: 7 };
+    assert_eq!(actions(&mut m), [leave]);
+}
+
+#[test]
+fn sender_to_a_group_about_which_nobody_answers_is_told_in_time() {
+    let mut m = impatient();
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
+    m.handle_timeout(at(10));
+    assert_eq!(actions(&mut m), [Action::Resolved(group(5).canonical(), Err(JoinError::Unanswered))]);
+    m.resolve(group(5)).unwrap();
+    assert_eq!(m.poll_action(at(12)), Some(join(5, Roles::SEND_ONLY, None)));
+    m.handle_event(at(13), granted(5, Roles::SEND_ONLY, 7));
+    assert_eq!(actions(&mut m), [resolved(5, 7)]);
 }
 
 #[test]
@@ -78,7 +185,7 @@ fn joins_run_side_by_side_up_to_the_limit() {
         m.want(group(n)).unwrap();
     }
     assert_eq!(actions(&mut m).len(), 3);
-    m.handle_event(at(0), granted(2, 1));
+    m.handle_event(at(0), granted(2, Roles::FULL, 1));
     assert_eq!(actions(&mut m), [join(4, Roles::FULL, None)]);
 }
 
@@ -87,10 +194,10 @@ fn an_sm_restart_joins_again_without_leaving() {
     let mut m = up(8);
     m.want(group(5)).unwrap();
     actions(&mut m);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_event(at(1), Event::Renew);
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
-    m.handle_event(at(1), granted(5, 8));
+    m.handle_event(at(1), granted(5, Roles::FULL, 8));
     assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
     m.unwant(group(5));
     let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 2, info: 8 };
@@ -106,7 +213,7 @@ fn a_renewal_during_a_join_joins_once_more() {
     m.want(group(5)).unwrap();
     actions(&mut m);
     m.handle_event(at(0), Event::Renew);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
     assert!(!m.hears(group(5)));
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
 }
@@ -116,7 +223,7 @@ fn sending_to_a_group_joins_it_for_sending_and_ages_out() {
     let mut m = up(8);
     m.resolve(group(5)).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
     m.resolve(group(5)).unwrap();
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
@@ -133,10 +240,10 @@ fn packets_for_a_group_nobody_created_go_to_the_routers() {
     m.resolve(group(5)).unwrap();
     m.resolve(group(6)).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None), join(6, Roles::SEND_ONLY, None)]);
-    m.handle_event(at(0), refused(5));
-    m.handle_event(at(0), refused(6));
+    m.handle_event(at(0), refused(5, Roles::SEND_ONLY));
+    m.handle_event(at(0), refused(6, Roles::SEND_ONLY));
     assert_eq!(actions(&mut m), [join(2, Roles::SEND_ONLY, None)]);
-    m.handle_event(at(0), granted(2, 9));
+    m.handle_event(at(0), granted(2, Roles::SEND_ONLY, 9));
     let stand_in = |n| {
         let resolved = Resolved { info: 9, refresh: Some(Duration::from_secs(30)) };
         Action::Resolved(group(n).canonical(), Ok(resolved))
@@ -150,9 +257,9 @@ fn without_routers_the_sender_is_refused() {
     let mut m = up(8);
     m.resolve(group(5)).unwrap();
     actions(&mut m);
-    m.handle_event(at(0), refused(5));
+    m.handle_event(at(0), refused(5, Roles::SEND_ONLY));
     actions(&mut m);
-    m.handle_event(at(0), refused(2));
+    m.handle_event(at(0), refused(2, Roles::SEND_ONLY));
     assert_eq!(actions(&mut m), [Action::Resolved(group(5).canonical(), Err(JoinError::Refused))]);
     assert!(m.is_empty());
 }
@@ -162,11 +269,11 @@ fn a_sender_that_also_wants_to_hear_becomes_a_full_member() {
     let mut m = up(8);
     m.resolve(group(5)).unwrap();
     actions(&mut m);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
     actions(&mut m);
     m.want(group(5)).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.unwant(group(5));
     let roles = Roles::FULL.and(Roles::SEND_ONLY);
     assert_eq!(actions(&mut m), [Action::Leave { group: group(5), roles, joins: 2, info: 7 }]);
@@ -178,12 +285,12 @@ fn stopping_leaves_everything_and_starting_again_brings_it_back() {
     m.want(group(5)).unwrap();
     m.resolve(group(6)).unwrap();
     actions(&mut m);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_event(at(0), Event::Stop);
     let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 1, info: 7 };
     let down = Action::Resolved(group(6).canonical(), Err(JoinError::LinkDown));
     assert_eq!(actions(&mut m), [down, leave]);
-    m.handle_event(at(1), granted(6, 8));
+    m.handle_event(at(1), granted(6, Roles::SEND_ONLY, 8));
     m.handle_event(at(1), Event::Left(group(5), Left::Confirmed));
     let late = Action::Leave { group: group(6), roles: Roles::SEND_ONLY, joins: 1, info: 8 };
     assert!(actions(&mut m).contains(&late));
@@ -198,7 +305,7 @@ fn a_group_that_was_deleted_is_joined_again_by_who_hears_it() {
     let mut m = up(8);
     m.want(group(5)).unwrap();
     actions(&mut m);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_event(at(1), Event::Gone(group(5)));
     assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical()), join(5, Roles::FULL, Some(7))]);
 }
@@ -208,7 +315,7 @@ fn a_full_membership_is_verified_from_time_to_time() {
     let mut m = up(8);
     m.want(group(5)).unwrap();
     actions(&mut m);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_timeout(at(900));
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
 }
@@ -225,7 +332,7 @@ fn promiscuous_mode_hears_the_partitions_groups_and_no_others() {
     }
     m.handle_event(at(0), Event::Listed(Ok(())));
     assert_eq!(actions(&mut m), [join(5, Roles::NON, None)]);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::NON, 7));
     m.handle_event(at(1), Event::Promiscuous(false));
     assert_eq!(actions(&mut m), [Action::Leave { group: group(5), roles: Roles::NON, joins: 1, info: 7 }]);
 }
@@ -289,7 +396,8 @@ struct World {
     now: Instant,
     wanted: BTreeSet<Mgid>,
     asked: BTreeSet<Mgid>,
-    joining: BTreeMap<Mgid, Roles>,
+    /// Joins out; two of a group once the machine has given the first one up.
+    joining: Vec<(Mgid, Roles)>,
     /// Groups of which a leave could not be asked for.
     not_asked: BTreeSet<Mgid>,
     leaving: BTreeSet<Mgid>,
@@ -302,11 +410,15 @@ const CAPACITY: usize = 6;
 impl World {
     fn new() -> Self {
         Self {
-            machine: machine(CAPACITY),
+            machine: {
+                let mut machine = machine(CAPACITY);
+                machine.set_patience(Some(Duration::from_secs(300)), 2);
+                machine
+            },
             now: Instant::ZERO,
             wanted: BTreeSet::new(),
             asked: BTreeSet::new(),
-            joining: BTreeMap::new(),
+            joining: Vec::new(),
             not_asked: BTreeSet::new(),
             leaving: BTreeSet::new(),
             listing: false,
@@ -342,8 +454,8 @@ impl World {
         }
         let out = self.joining.len() + self.leaving.len();
         let Some(index) = index.checked_rem(out) else { return };
-        if let Some((&group, _)) = self.joining.iter().nth(index) {
-            self.joining.remove(&group);
+        if index < self.joining.len() {
+            let (group, role) = self.joining.remove(index);
             let result = match answer {
                 0 => Err(JoinError::Refused),
                 1 => Err(JoinError::Unanswered),
@@ -352,7 +464,7 @@ impl World {
             if result.is_ok() {
                 *self.joins.entry(group).or_default() += 1;
             }
-            return self.event(Event::Joined(group, result));
+            return self.event(Event::Joined(group, role, result));
         }
         let group = *self.leaving.iter().nth(index - self.joining.len()).unwrap();
         self.leaving.remove(&group);
@@ -368,14 +480,19 @@ impl World {
     }
 
     fn poll(&mut self) -> bool {
-        match self.machine.poll_action() {
+        match self.machine.poll_action(self.now) {
             None => return false,
             Some(Action::Join { group, role, .. }) => {
                 assert!(!self.leaving.contains(&group), "join while a leave is out: {group:?}");
-                assert!(self.joining.insert(group, role).is_none(), "two joins out: {group:?}");
+                let others = self.joining.iter().filter(|(other, _)| *other == group).count();
+                assert!(others <= 1, "three joins out: {group:?}");
+                self.joining.push((group, role));
             }
             Some(Action::Leave { group, joins, .. }) => {
-                assert!(!self.joining.contains_key(&group), "leave while a join is out: {group:?}");
+                assert!(
+                    self.joining.iter().all(|(other, _)| *other != group),
+                    "leave while a join is out: {group:?}"
+                );
                 assert!(self.leaving.insert(group), "two leaves out: {group:?}");
                 let held = self.joins.insert(group, 0).unwrap_or(0);
                 // What could not be undone is undone with the next leave, unless the machine has given up on it.
@@ -421,7 +538,7 @@ impl World {
         }
         assert!(self.machine.len() <= CAPACITY);
         assert_eq!(self.machine.operations_in_flight(), self.joining.len() + self.leaving.len());
-        assert!(self.machine.operations_in_flight() <= 3);
+        assert!(self.machine.operations_in_flight() <= 2 * 3);
     }
 
     /// Every request is granted until the machine comes to rest.
@@ -480,10 +597,10 @@ fn joins_that_nobody_could_be_asked_to_undo_are_undone_later() {
     let mut m = up(8);
     m.want(group(5)).unwrap();
     actions(&mut m);
-    m.handle_event(at(0), granted(5, 7));
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_event(at(1), Event::Renew);
     actions(&mut m);
-    m.handle_event(at(1), granted(5, 7));
+    m.handle_event(at(1), granted(5, Roles::FULL, 7));
     m.unwant(group(5));
     let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 2, info: 7 };
     assert_eq!(actions(&mut m).as_slice(), core::slice::from_ref(&leave));
