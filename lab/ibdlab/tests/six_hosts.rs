@@ -257,7 +257,7 @@ fn a_minute_of_datagrams_in_two_partitions_is_accounted_for_to_the_last_packet()
 
     let (file, words) = (six.lab.path("heard"), six.lab.path("words"));
     let snoop = format!("snoop -q -o {file} -d p8001.ibp0 2>{words}");
-    let mut listener = six.lab.start("frank", &["sh", "-c", &format!("exec {snoop}")]);
+    let mut listener = six.lab.start_at("frank", &["sh", "-c", &format!("exec {snoop}")]);
     six.lab.until("frank listens", || fs::read_to_string(&words).is_ok_and(|text| text.contains("Using")));
 
     let datagrams = six.a_minute_of_datagrams(|| {

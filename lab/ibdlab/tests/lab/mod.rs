@@ -77,7 +77,7 @@ impl Lab {
     }
 
     /// A program at a host that goes on until it is interrupted.
-    pub fn start(&self, host: &str, words: &[&str]) -> Listener {
+    pub fn start_at(&self, host: &str, words: &[&str]) -> Listener {
         let command = Command::new(env!("CARGO_BIN_EXE_ibdlab"));
         let mut command = self.here(command, &[&["exec", host, "--"], words].concat());
         Listener(command.process_group(0).spawn().expect("ibdlab starts"))
