@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::scenario::Scenario;
 use crate::scenario::trouble::{Event, Malformed, SaRequest};
+use crate::scenario::{HostSpec, PropertyText, Scenario};
 
 use super::timeline::{Timeline, failing_sa, slow, slow_sa, starts, stops, timelines};
 
@@ -42,7 +42,7 @@ pub enum Seen {
 use Seen::{Always, Beyond, In, Line};
 
 const ONE_SENDER: &str = "the lab's IP layer sends from one thread per link";
-const NO_LSO: &str = "a campaign's traffic has no large sends";
+const STAGE: &str = "rust/ibd/src/link/transmit/stage.rs";
 const TRANSMIT: &str = "rust/ibd/src/link/transmit/mod.rs";
 
 /// All of them.
@@ -72,7 +72,7 @@ pub const CONDITIONS: [Condition; 69] = [
     c("D7", "several threads send at once", Beyond(ONE_SENDER)),
     c("D8", "others send while one thread posts", Beyond(ONE_SENDER)),
     c("D9", "packets of many sizes, in one block and in several", Always),
-    c("D10", "packets too large to copy", Beyond(NO_LSO)),
+    c("D10", "packets too large to copy", Line(STAGE, "match self.map(&dest, packet, frame) {")),
     c("D11", "completions of sends come late", In(|_, t| t.has(late))),
     c("D12", "more received packets than one processor can take", Beyond("virtual time has no load")),
     c(
@@ -120,7 +120,11 @@ pub const CONDITIONS: [Condition; 69] = [
             )
         }),
     ),
-    c("A3", "no large buffer for a packet whose headers are consumed", Beyond(NO_LSO)),
+    c(
+        "A3",
+        "no large buffer for a packet whose headers are consumed",
+        Line(TRANSMIT, "if matches!(open.large, LargePool::Absent) {"),
+    ),
     c(
         "A4",
         "a neighbour solicitation that is short or odd",
@@ -135,7 +139,11 @@ pub const CONDITIONS: [Condition; 69] = [
     c("A7", "the P_Key moves under a sender", In(|_, t| t.has(|e| matches!(e, Event::PkeyAdded(_))))),
     c("A8", "buffers come back while the link starts again", In(|_, t| t.follows(stops, starts, LATER_US))),
     c("A9", "buffers are kept over a change of the MTU", Beyond("no event changes the MTU")),
-    c("A10", "LSO is off or without memory", Beyond(NO_LSO)),
+    c(
+        "A10",
+        "LSO is off or without memory",
+        In(|s, _| s.host.iter().any(|h| h.get_ref().offloads && lso_is_off(h.get_ref()))),
+    ),
     c("A11", "a start is given up with requests queued", In(|_, t| t.during(starts, slow) && t.has(stops))),
     c("A12", "a post of buffers to the adapter fails", In(|_, t| t.has(|e| fails(e, "ibt_post")))),
     c(
@@ -266,6 +274,12 @@ pub const CONDITIONS: [Condition; 69] = [
 
 const fn c(number: &'static str, what: &'static str, seen: Seen) -> Condition {
     Condition { number, what, seen }
+}
+
+/// An administrator does not want large sends.
+fn lso_is_off(host: &HostSpec) -> bool {
+    let off = |text: &PropertyText| matches!(text, PropertyText::Number(0));
+    host.properties.get("_ibd_lso_enable").is_some_and(|text| off(text.get_ref()))
 }
 
 fn late(event: &Event) -> bool {

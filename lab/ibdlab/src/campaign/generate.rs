@@ -13,7 +13,7 @@ use serde_spanned::Spanned;
 
 use crate::scenario::trouble::{
     AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, Malformed, OnHost,
-    PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack,
+    PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack,
     SmMoves, SubnetPrefix, TimedEvent,
 };
 use crate::scenario::{
@@ -75,6 +75,7 @@ pub fn generate(seed: u64, index: u64) -> Scenario {
     for host in &mut scenario.host {
         host.get_mut().conf = rings(&mut rng);
     }
+    break_rings(&mut scenario, &mut rng);
     scenario
 }
 
@@ -85,6 +86,29 @@ fn rings(rng: &mut ChaCha8Rng) -> BTreeMap<String, i32> {
     }
     let transmit = *[0, 1, 2, 4, 8].choose(rng).unwrap_or(&0);
     [("ibd_rx_rings", 1), ("ibd_tx_rings", transmit)].map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Breaks one queue pair or two of hosts that have several.
+fn break_rings(scenario: &mut Scenario, rng: &mut ChaCha8Rng) {
+    let several = |host: &HostSpec| host.conf.get("ibd_tx_rings").is_some_and(|rings| *rings > 1);
+    let hosts: Vec<String> = scenario
+        .host
+        .iter()
+        .map(Spanned::get_ref)
+        .filter(|host| several(host))
+        .map(|host| host.name.get_ref().clone())
+        .collect();
+    for step in &mut scenario.step {
+        let Step::Trouble(trouble) = step.get_mut() else { continue };
+        for host in &hosts {
+            for _ in 0..*[0, 0, 1, 2].choose(rng).unwrap_or(&0) {
+                let when = rng.random_range(0..=trouble.within_ms * 1_000);
+                let of = QpOf { host: at(host.clone()), number: rng.random_range(0..8) };
+                trouble.event.push(TimedEvent::new(when, Event::OneQpBreaks(of)));
+            }
+        }
+        trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
+    }
 }
 
 struct Generator<'a> {

@@ -11,6 +11,7 @@ pub mod layer;
 pub mod link_addr;
 pub mod nd;
 pub mod neighbours;
+mod offload;
 pub mod stack;
 
 #[cfg(test)]

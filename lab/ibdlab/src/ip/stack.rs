@@ -10,6 +10,7 @@ use smoltcp::wire::{HardwareAddress, IpCidr};
 
 use super::device::Device;
 use super::layer::{Frame, IpLink, LinkInfo, Wanted};
+use super::offload;
 
 /// See the module's documentation.
 pub struct Stack {
@@ -114,7 +115,7 @@ impl Stack {
         loop {
             let result = self.iface.poll(instant(now), &mut self.device, &mut self.sockets);
             let sent = !self.device.tx.is_empty();
-            while let Some(packet) = self.device.tx.pop_front() {
+            for packet in offload::to_the_link(self.device.tx.drain(..), self.link.info().offload) {
                 self.link.send(now, packet);
             }
             if result == PollResult::None && !sent {

@@ -48,6 +48,10 @@ pub struct HostRun {
     /// The link has its properties.
     configured: bool,
     ip: Option<IpThread>,
+    /// Its adapter computes checksums and cuts large sends.
+    pub cuts_large_sends: bool,
+    /// Queue pairs that its link sends from.
+    pub senders: usize,
     /// The adapter while it is pulled.
     pulled: Option<HcaConfig>,
     tun: bool,
@@ -76,6 +80,11 @@ impl HostRun {
             partitioned: false,
             configured: false,
             ip: None,
+            cuts_large_sends: spec.offloads,
+            senders: spec
+                .conf
+                .get("ibd_tx_rings")
+                .map_or(1, |rings| usize::try_from(*rings).unwrap_or(1).max(1)),
             pulled: None,
             tun: spec.tun,
             linux: None,

@@ -1,5 +1,6 @@
 //! What the hosts of a scenario do over IP: ping, TCP transfer, multicast. Pure machines over [`Stack`].
 
+mod bulk;
 mod group;
 mod ping;
 mod tcp;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use super::stack::Stack;
 
+pub use bulk::{Bulk, Sink};
 pub use group::{GroupHear, GroupSay};
 pub use ping::Ping;
 pub use tcp::{TcpReceive, TcpSend};

@@ -51,6 +51,8 @@ pub enum Event {
     SendsHang(HostForMs),
     /// A host's queue pair goes to the error state, as failing hardware has it.
     QpBreaks(OnHost),
+    /// One of the host's queue pairs does so, counted round among those of its adapter.
+    OneQpBreaks(QpOf),
     /// A packet arrives that nobody should send.
     Packet(PacketTo),
     /// A packet of any content arrives.
@@ -97,6 +99,7 @@ impl Event {
             | Self::Load(on)
             | Self::PropertyRead(on)
             | Self::PathAsk(on) => Some(&on.host),
+            Self::OneQpBreaks(of) => Some(&of.host),
             Self::PropertySet(set) => Some(&set.host),
             Self::SendsHang(hang) => Some(&hang.host),
             Self::PkeyAdded(at) => Some(&at.host),
@@ -131,6 +134,13 @@ impl OnHost {
     pub fn named(host: &str) -> Self {
         Self { host: Spanned::new(0..0, host.to_owned()) }
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct QpOf {
+    pub host: Spanned<String>,
+    pub number: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

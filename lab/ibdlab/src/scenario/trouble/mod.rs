@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 pub use event::{
     AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, OnHost, PacketTo,
-    PkeyAt, PromiscuousMode, PropertyTo, RawPacketTo, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack,
-    SmMoves, SubnetPrefix,
+    PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo, SaDoes, SaRequest, SaStatus, SaTrouble,
+    SmComesBack, SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;
 pub use timed::TimedEvent;

@@ -12,7 +12,7 @@ use lab_ibtf::InfiniBand;
 
 use super::paths;
 use crate::host::AppId;
-use crate::ip::apps::{GroupHear, GroupSay, Ping, Until};
+use crate::ip::apps::{App, Bulk, GroupHear, GroupSay, Ping, Sink, Until};
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::trouble::Event;
@@ -23,6 +23,8 @@ const SIZES: [usize; 4] = [0, 64, 700, 1900];
 const GROUP: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 1)), 7001);
 const GROUP_INTERVAL: Duration = Duration::from_millis(5);
 const ECHO_INTERVAL: Duration = Duration::from_micros(100);
+/// Where hosts take the TCP of others: each sender has a port of its own, this and the last byte of its address.
+const BULK_PORT: u16 = 7100;
 /// Where hosts that join a group listen.
 const LISTEN_PORT: u16 = 7002;
 
@@ -286,10 +288,31 @@ impl Owner {
         let now = Duration::from_nanos(fakekernel::now().0);
         let say = GroupSay::new(GROUP, u32::MAX, GROUP_INTERVAL, now);
         apps.push(ip.start(Box::new(Until::new(say, self.quiet))));
+        for app in self.bulk() {
+            apps.push(ip.start(app));
+        }
         self.apps = apps;
         for group in self.groups.clone() {
             self.listen(group);
         }
+    }
+
+    /// TCP in large sends, from hosts whose adapters cut them.
+    fn bulk(&self) -> Vec<Box<dyn App>> {
+        let port = |address: &IpAddr| match address {
+            IpAddr::V4(address) => Some(BULK_PORT + u16::from(address.octets()[3])),
+            IpAddr::V6(_) => None,
+        };
+        let sinks = self.targets.iter().filter_map(port).map(Sink::new);
+        let mut apps: Vec<Box<dyn App>> =
+            sinks.map(|sink| Box::new(Until::new(sink, self.quiet)) as Box<dyn App>).collect();
+        let to = self.targets.iter().find(|target| target.is_ipv4());
+        if let (true, Some(to)) = (self.host.cuts_large_sends, to)
+            && let Some(port) = self.host.source_for(*to).ok().as_ref().and_then(port)
+        {
+            apps.push(Box::new(Until::new(Bulk::new((*to, port)), self.quiet)));
+        }
+        apps
     }
 
     fn stop_traffic(&mut self) {

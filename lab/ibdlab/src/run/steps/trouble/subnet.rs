@@ -135,6 +135,14 @@ impl Subnet {
                     }
                 }
             }
+            (Event::OneQpBreaks(of), Some(host)) => {
+                if let Some(hca) = self.infiniband.fabric().hca(adapter(host.port)) {
+                    let qpns = hca.qpns();
+                    if let Some(which) = usize::from(of.number).checked_rem(qpns.len()) {
+                        hca.break_qpn(qpns[which]);
+                    }
+                }
+            }
             (Event::Packet(packet), Some(host)) => {
                 let content = packets::Content::Malformed(packet.kind);
                 packets::inject(&self.infiniband, &self.sm, target(host), &content);
