@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use lab_gldv3::LinkState;
 
 use crate::session::{Exit, Failure, Outcome, Session};
-use crate::system::Interface;
+use crate::system::{Class, Interface};
 
 const USAGE: &str = "usage: ifconfig <interface> | -a [ 4 | 6 | D ] [ <addr_family> ]\n";
 
@@ -18,7 +18,9 @@ const MULTICAST: u64 = 0x800;
 const IPV4: u64 = 0x0100_0000;
 const IPV6: u64 = 0x0200_0000;
 const VIRTUAL: u64 = 0x20_0100_0000 & !IPV4;
-const NAMES: [(u64, &str); 8] = [
+const FAILED: u64 = 0x1000_0000;
+const IPMP: u64 = 0x80_0000_0000;
+const NAMES: [(u64, &str); 10] = [
     (UP, "UP"),
     (BROADCAST, "BROADCAST"),
     (LOOPBACK, "LOOPBACK"),
@@ -26,7 +28,9 @@ const NAMES: [(u64, &str); 8] = [
     (MULTICAST, "MULTICAST"),
     (IPV4, "IPv4"),
     (IPV6, "IPv6"),
+    (FAILED, "FAILED"),
     (VIRTUAL, "VIRTUAL"),
+    (IPMP, "IPMP"),
 ];
 
 pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
@@ -94,7 +98,21 @@ fn common(interface: &Interface, up: bool) -> u64 {
     let mut flags = MULTICAST;
     flags |= if up { UP } else { 0 };
     flags |= if running { RUNNING } else { 0 };
-    flags | if interface.is_loopback() { LOOPBACK | VIRTUAL } else { 0 }
+    flags
+        | match interface.class {
+            Class::Loopback => LOOPBACK | VIRTUAL,
+            Class::Ipmp { .. } => IPMP,
+            Class::Under { .. } if !running => FAILED,
+            Class::Ip | Class::Under { .. } => 0,
+        }
+}
+
+fn group_line(interface: &Interface) -> String {
+    match &interface.class {
+        Class::Under { group: name } => format!("\tgroupname {name}\n"),
+        Class::Ipmp { .. } => format!("\tgroupname {}\n", interface.name),
+        Class::Loopback | Class::Ip => String::new(),
+    }
 }
 
 fn link_line(interface: &Interface, privileged: bool) -> String {
@@ -131,6 +149,7 @@ fn ipv4(interface: &Interface, privileged: bool) -> String {
         }
         text.push('\n');
         if number == 0 {
+            text += &group_line(interface);
             text += &link_line(interface, privileged);
         }
     }
@@ -152,6 +171,7 @@ fn ipv6(interface: &Interface, privileged: bool) -> String {
         text += &heading(interface, number, common(interface, up) | IPV6);
         text += &format!("\tinet6 {address} \n");
         if number == 0 {
+            text += &group_line(interface);
             text += &link_line(interface, privileged);
         }
     }

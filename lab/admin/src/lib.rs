@@ -13,6 +13,7 @@ mod dladm;
 mod getopt;
 mod ifconfig;
 mod ipadm;
+mod ipmpstat;
 mod kstat;
 mod netstat;
 mod ofmt;
@@ -27,8 +28,8 @@ pub use ipadm::{boot as boot_interfaces, first_configuration};
 pub use session::{Exit, Session, Terminal};
 pub use snoop::{describe as describe_frame, read as read_capture};
 pub use system::{
-    Address, AddressKind, AddressState, Capture, Echo, FileError, Frame, Interface, Kstat, Neighbour,
-    NeighbourState, PingSpec, Port, System,
+    Address, AddressKind, AddressState, Capture, Class, Echo, FileError, Frame, Group, GroupAddress,
+    GroupMember, Interface, Kstat, Neighbour, NeighbourState, PingSpec, Port, System,
 };
 
 pub use dladm::{boot_links, boot_partitions};
@@ -37,12 +38,13 @@ pub use dladm::{boot_links, boot_partitions};
 type Command = (&'static str, fn(&mut Session<'_>, &[String]) -> Exit);
 
 /// Every command there is.
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     ("arp", arp::main),
     ("cfgadm", cfgadm::main),
     ("dladm", dladm::main),
     ("ifconfig", ifconfig::main),
     ("ipadm", ipadm::main),
+    ("ipmpstat", ipmpstat::main),
     ("kstat", kstat::main),
     ("netstat", netstat::main),
     ("ping", ping::main),

@@ -136,6 +136,32 @@ pub trait System {
     ///
     /// ENOENT when no interface has an address of that name; EPERM.
     fn remove_address(&self, object: &str, release: bool) -> Result<(), Errno>;
+    /// Makes an IPMP interface without members.
+    ///
+    /// # Errors
+    ///
+    /// EEXIST, ENOTSUP when the host cannot have one, EPERM.
+    fn create_group(&self, name: &str) -> Result<(), Errno>;
+    /// Takes it away.
+    ///
+    /// # Errors
+    ///
+    /// ENXIO when there is none, EBUSY while it has members, EPERM.
+    fn delete_group(&self, name: &str) -> Result<(), Errno>;
+    /// Puts an interface under it.
+    ///
+    /// # Errors
+    ///
+    /// ENXIO when there is no such group or interface, EBUSY when the interface has addresses or is in a group, EPERM.
+    fn add_to_group(&self, group: &str, interface: &str) -> Result<(), Errno>;
+    /// Lets it go.
+    ///
+    /// # Errors
+    ///
+    /// ENXIO when the interface is not in the group, EPERM.
+    fn remove_from_group(&self, group: &str, interface: &str) -> Result<(), Errno>;
+    /// Every IPMP group, as its daemon has them.
+    fn groups(&self) -> Vec<Group>;
     /// Whom the interfaces know, by interface and address, their own addresses and the groups they hear among them.
     fn neighbours(&self) -> Vec<Neighbour>;
     /// Sends one echo request and waits for the answer.
@@ -213,7 +239,9 @@ pub struct Interface {
     pub index: u32,
     /// Carrier.
     pub link: LinkState,
-    /// The link's address; `None` for `lo0`.
+    /// What kind of interface.
+    pub class: Class,
+    /// The link's address; `None` for `lo0`, for a group, and while the link has none.
     pub link_address: Option<LinkAddress>,
     /// Greatest packet, bytes.
     pub mtu: u32,
@@ -226,8 +254,60 @@ pub struct Interface {
 impl Interface {
     /// Is it the loopback interface?
     pub fn is_loopback(&self) -> bool {
-        self.link_address.is_none()
+        self.class == Class::Loopback
     }
+}
+
+/// What kind of interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `lo0`.
+    Loopback,
+    /// On a link.
+    Ip,
+    /// On a link, in an IPMP group.
+    Under {
+        /// The group's interface.
+        group: String,
+    },
+    /// An IPMP group's.
+    Ipmp {
+        /// Those under it.
+        members: Vec<String>,
+    },
+}
+
+/// An IPMP group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its interface, and its name.
+    pub name: String,
+    /// Its members, in the order they came.
+    pub members: Vec<GroupMember>,
+    /// Its data addresses.
+    pub addresses: Vec<GroupAddress>,
+}
+
+/// A member of an IPMP group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    /// The interface.
+    pub name: String,
+    /// Its carrier.
+    pub link: LinkState,
+    /// It sends and receives.
+    pub active: bool,
+    /// It hears groups and broadcasts for all.
+    pub nominated: bool,
+}
+
+/// A data address of an IPMP group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Who serves it.
+    pub member: Option<String>,
 }
 
 /// An address object.

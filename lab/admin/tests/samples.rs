@@ -310,3 +310,59 @@ fn a_header_comes_again_on_each_page() {
     // 23 rows fit a window of 24 with their header.
     assert_eq!(headers, [0, 24]);
 }
+
+#[test]
+fn ipmpstat_lists_addresses_groups_and_interfaces() {
+    use admin::{Group, GroupAddress, GroupMember};
+    let mut system = Scripted::new();
+    let member =
+        |name: &str, link, active, nominated| GroupMember { name: name.into(), link, active, nominated };
+    let address = |ip: &str, member: Option<&str>| GroupAddress {
+        address: ip.parse().expect("an address"),
+        member: member.map(str::to_owned),
+    };
+    let names = ["pFFFF.ibp0", "pFFFF.ibp1"];
+    system.groups = vec![
+        Group {
+            name: "ipmp0".into(),
+            members: vec![
+                member(names[0], LinkState::Down, false, false),
+                member(names[1], LinkState::Up, true, true),
+            ],
+            addresses: vec![address("10.0.0.1", Some(names[1])), address("fd00::1", Some(names[1]))],
+        },
+        Group { name: "ipmp1".into(), members: Vec::new(), addresses: vec![address("10.1.0.1", None)] },
+    ];
+    prints(
+        &system,
+        "ipmpstat -g",
+        "
+GROUP       GROUPNAME   STATE     FDT       INTERFACES
+ipmp0       ipmp0       degraded  --        pFFFF.ibp1 [pFFFF.ibp0]
+ipmp1       ipmp1       failed    --        --
+",
+    );
+    prints(
+        &system,
+        "ipmpstat -i",
+        "
+INTERFACE   ACTIVE  GROUP       FLAGS     LINK      PROBE     STATE
+pFFFF.ibp0  no      ipmp0       -------   down      disabled  failed
+pFFFF.ibp1  yes     ipmp0       --mbM--   up        disabled  ok
+",
+    );
+    prints(
+        &system,
+        "ipmpstat -an",
+        "
+ADDRESS                   STATE  GROUP       INBOUND     OUTBOUND
+10.0.0.1                  up     ipmp0       pFFFF.ibp1  pFFFF.ibp1
+fd00::1                   up     ipmp0       pFFFF.ibp1  pFFFF.ibp1
+10.1.0.1                  up     ipmp1       --          --
+",
+    );
+    prints(&system, "ipmpstat -gP -o group,state", "ipmp0:degraded\nipmp1:failed\n");
+    for line in ["ipmpstat", "ipmpstat -g -a", "ipmpstat -gP", "ipmpstat -x"] {
+        assert_eq!(run(&system, line).2, 1, "{line}");
+    }
+}

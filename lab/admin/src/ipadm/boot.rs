@@ -17,6 +17,18 @@ pub fn boot(system: &dyn System) -> Vec<String> {
             troubles.push(format!("{name}: {}: {errno}", super::NO_LINK));
         }
     }
+    for line in &lines {
+        let Line::Group { name, members } = line else { continue };
+        if let Err(errno) = system.create_group(name) {
+            troubles.push(format!("{name}: {errno}"));
+            continue;
+        }
+        for member in members {
+            if let Err(errno) = system.add_to_group(name, member) {
+                troubles.push(format!("{name}: {member}: {errno}"));
+            }
+        }
+    }
     for line in lines {
         if let Line::Address { interface, object, kind } = line
             && let Err(errno) = system.add_address(&interface, &object, kind)

@@ -11,12 +11,16 @@ const FILE: &str = "etc/ipadm/ipadm.conf";
 pub(super) enum Line {
     /// An interface, for each of its families.
     Interface { name: String, ipv6: bool },
+    /// An IPMP interface, and those under it.
+    Group { name: String, members: Vec<String> },
     /// An address object.
     Address { interface: String, object: String, kind: AddressKind },
 }
 
 const IPV4: &str = "2";
 const IPV6: &str = "26";
+/// The class of an IPMP interface.
+const IPMP: &str = "1";
 
 impl Line {
     fn parse(line: &str) -> Option<Self> {
@@ -24,6 +28,11 @@ impl Line {
             line.split_terminator(';').find_map(|item| item.strip_prefix(name)?.strip_prefix('='))
         };
         let interface = part("_ifname")?.to_owned();
+        if part("_ifclass") == Some(IPMP) {
+            let members = part("_mifnames").unwrap_or_default();
+            let members = members.split_terminator(',').map(str::to_owned).collect();
+            return Some(Self::Group { name: interface, members });
+        }
         let Some(object) = part("_aobjname") else {
             return Some(Self::Interface { name: interface, ipv6: part("_family")? == IPV6 });
         };
@@ -43,6 +52,10 @@ impl Line {
             Self::Interface { name, ipv6 } => {
                 format!("_ifname={name};_family={};", if *ipv6 { IPV6 } else { IPV4 })
             }
+            Self::Group { name, members } => {
+                let members: String = members.iter().map(|member| format!("{member},")).collect();
+                format!("_ifname={name};_ifclass={IPMP};_families={IPV4},{IPV6};_mifnames={members};")
+            }
             Self::Address { interface, object, kind: AddressKind::Addrconf } => {
                 format!("_ifname={interface};_aobjname={object};_intfid=::/0;")
             }
@@ -58,7 +71,7 @@ impl Line {
 
     pub(super) fn interface(&self) -> &str {
         match self {
-            Self::Interface { name, .. } => name,
+            Self::Interface { name, .. } | Self::Group { name, .. } => name,
             Self::Address { interface, .. } => interface,
         }
     }
@@ -113,6 +126,11 @@ mod tests {
         }
         let line = Line::Interface { name: "ibd0".into(), ipv6: true };
         assert_eq!(Line::parse(&line.text()), Some(line));
+        for members in [&[][..], &["ibd0"], &["ibd0", "ibd1"]] {
+            let members = members.iter().map(|member| (*member).to_owned()).collect();
+            let line = Line::Group { name: "ipmp0".into(), members };
+            assert_eq!(Line::parse(&line.text()), Some(line));
+        }
         assert_eq!(Line::parse("_ifname=ibd0;_aobjname=ibd0/x;_ipv4addr=10.0.0.1;"), None);
     }
 }

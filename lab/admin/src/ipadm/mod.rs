@@ -6,6 +6,7 @@ mod create_addr;
 mod create_if;
 mod delete_addr;
 mod delete_if;
+mod ipmp;
 mod show_addr;
 mod show_if;
 mod shown;
@@ -24,7 +25,7 @@ struct Subcommand {
     usage: &'static str,
 }
 
-const SUBCOMMANDS: [Subcommand; 6] = [
+const SUBCOMMANDS: [Subcommand; 10] = [
     Subcommand {
         names: &["create-if", "create-ip"],
         main: create_if::main,
@@ -34,6 +35,22 @@ const SUBCOMMANDS: [Subcommand; 6] = [
         names: &["delete-if", "delete-ip"],
         main: delete_if::main,
         usage: "\tdelete-if\t<interface>\n",
+    },
+    Subcommand {
+        names: &["create-ipmp"],
+        main: ipmp::create,
+        usage: "\tcreate-ipmp\t[-t] [-i <interface>[,<interface>]...] <ipmp-interface>\n",
+    },
+    Subcommand { names: &["delete-ipmp"], main: ipmp::delete, usage: "\tdelete-ipmp\t<ipmp-interface>\n" },
+    Subcommand {
+        names: &["add-ipmp"],
+        main: ipmp::add,
+        usage: "\tadd-ipmp\t[-t] -i <interface>[,<interface>]... <ipmp-interface>\n",
+    },
+    Subcommand {
+        names: &["remove-ipmp"],
+        main: ipmp::remove,
+        usage: "\tremove-ipmp\t[-t] -i <interface>[,<interface>]... <ipmp-interface>\n",
     },
     Subcommand {
         names: &["show-if"],
@@ -107,6 +124,7 @@ fn text(errno: Errno) -> &'static str {
         Errno::ENXIO => NO_INTERFACE,
         Errno::ENOENT => NOT_FOUND,
         Errno::EBUSY => "Interface already in use",
+        Errno::ENOTSUP => "Operation not supported",
         _ => FAILED,
     }
 }

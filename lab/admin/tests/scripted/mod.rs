@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use admin::{
-    Address, AddressKind, AddressState, Capture, Echo, FileError, Interface, Kstat, Neighbour,
+    Address, AddressKind, AddressState, Capture, Class, Echo, FileError, Group, Interface, Kstat, Neighbour,
     NeighbourState, PingSpec, Port, Session, System, Terminal,
 };
 use fakekernel::Errno;
@@ -58,6 +58,7 @@ pub struct Scripted {
     pub ioctls: RefCell<Vec<(u32, Vec<u8>)>>,
     pub interfaces: Vec<Interface>,
     pub neighbours: Vec<Neighbour>,
+    pub groups: Vec<Group>,
 }
 
 pub fn link_address(qpn: u32, port: u64) -> LinkAddress {
@@ -97,6 +98,7 @@ impl Scripted {
             ioctls: RefCell::default(),
             interfaces: vec![loopback(), partition_interface()],
             neighbours: neighbours(),
+            groups: Vec::new(),
         }
     }
 
@@ -179,6 +181,7 @@ fn loopback() -> Interface {
         name: "lo0".into(),
         index: 1,
         link: LinkState::Up,
+        class: Class::Loopback,
         link_address: None,
         mtu: 8232,
         addresses: vec![static_address("lo0/v4", "127.0.0.1", 8), static_address("lo0/v6", "::1", 128)],
@@ -197,6 +200,7 @@ fn partition_interface() -> Interface {
         name: "pFFFF.ibp0".into(),
         index: 2,
         link: LinkState::Up,
+        class: Class::Ip,
         link_address: Some(link_address(0x8000_0048, HCA + 1)),
         mtu: 65520,
         addresses: vec![static_address("pFFFF.ibp0/v4", "10.0.0.1", 24), link_local],
@@ -403,6 +407,26 @@ impl System for Scripted {
     fn remove_address(&self, object: &str, _release: bool) -> Result<(), Errno> {
         let mut all = self.interfaces.iter().flat_map(|interface| &interface.addresses);
         if all.any(|address| address.object == object) { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
+    fn create_group(&self, _name: &str) -> Result<(), Errno> {
+        Err(Errno::ENOTSUP)
+    }
+
+    fn delete_group(&self, _name: &str) -> Result<(), Errno> {
+        Err(Errno::ENXIO)
+    }
+
+    fn add_to_group(&self, _group: &str, _interface: &str) -> Result<(), Errno> {
+        Err(Errno::ENXIO)
+    }
+
+    fn remove_from_group(&self, _group: &str, _interface: &str) -> Result<(), Errno> {
+        Err(Errno::ENXIO)
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.groups.clone()
     }
 
     fn neighbours(&self) -> Vec<Neighbour> {

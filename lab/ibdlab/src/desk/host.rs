@@ -210,7 +210,7 @@ impl DeskHost {
 
 /// What a command said when nobody sat at it.
 #[derive(Default)]
-struct Words(String);
+pub struct Words(pub String);
 
 impl Terminal for Words {
     fn out(&mut self, text: &str) {

@@ -1,20 +1,19 @@
-//! The IP layer of a host: its interfaces, each an [`IpThread`] on an open link, and their addresses.
+//! The IP layer of a host: its interfaces and their addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
-use admin::{Address, AddressKind, AddressState, Echo, Interface, Neighbour, NeighbourState, PingSpec};
+use admin::{Address, AddressKind, AddressState, Class, Echo, Interface, Neighbour, PingSpec};
 use fakekernel::{Errno, HostMutex, Kernel, Nanos, SleepMutex};
-use lab_gldv3::{LinkAddress, LinkState};
-use smoltcp::wire::{IpAddress, IpCidr};
+use lab_gldv3::LinkState;
+use smoltcp::wire::IpAddress;
 
+use super::plumbed::{Plumbed, Role};
 use super::status::IpStatus;
-use crate::host::{DEVICE_NAME, IpThread, LinuxSide, TunBridge, Upper};
-use crate::ip::apps::{Outcome, Ping};
-use crate::ip::layer::{IpLink, LINK_LOCAL_PREFIX, Wanted};
-use crate::ip::link_addr::LinkAddr;
+use crate::host::{AppId, DEVICE_NAME, IpThread, LinuxSide, TunBridge, Upper};
+use crate::ip::apps::{App, Outcome, Ping};
 use crate::ip::stack::Stack;
 use crate::linux::Namespace;
 
@@ -23,20 +22,18 @@ const UNREACHABLE: Errno = Errno(128);
 const TOO_LONG: Errno = Errno(97);
 /// Headers of an echo: IPv4 or IPv6, and ICMP.
 const HEADERS: [usize; 2] = [28, 48];
-/// How long a DHCP server may take to say where it is when an address is given back.
-const RELEASE_PATIENCE: Nanos = Nanos::from_secs(3);
 const LOOPBACK_MTU: u32 = 8232;
 /// Largest IP packet until the link says better.
 const DEFAULT_SDU: usize = 2044;
 
 /// A host's interfaces.
 pub struct HostIp {
-    kernel: Kernel,
-    seed: u64,
+    pub(super) kernel: Kernel,
+    pub(super) seed: u64,
     /// Where Linux's programs use the interfaces, if they do.
-    namespace: Option<Arc<Namespace>>,
+    pub(super) namespace: Option<Arc<Namespace>>,
     /// Held while an interface comes or goes or is given an address: those wait for the driver.
-    changing: SleepMutex<()>,
+    pub(super) changing: SleepMutex<()>,
     state: HostMutex<State>,
 }
 
@@ -46,14 +43,6 @@ struct State {
     last_index: u32,
 }
 
-struct Plumbed {
-    name: String,
-    ip: IpThread,
-    /// The TUN device in front of it, and the addresses Linux has given it. Gone before the interface is.
-    linux: HostMutex<Option<LinuxSide>>,
-    objects: HostMutex<Vec<(String, AddressKind)>>,
-}
-
 impl HostIp {
     pub fn new(kernel: &Kernel, seed: u64, namespace: Option<Arc<Namespace>>) -> Self {
         let state = State { plumbed: BTreeMap::new(), last_index: 1 };
@@ -61,11 +50,11 @@ impl HostIp {
         Self { kernel: kernel.clone(), seed, namespace, changing, state }
     }
 
-    fn all(&self) -> Vec<(u32, Arc<Plumbed>)> {
+    pub(super) fn all(&self) -> Vec<(u32, Arc<Plumbed>)> {
         self.state.lock().plumbed.iter().map(|(index, plumbed)| (*index, plumbed.clone())).collect()
     }
 
-    fn find(&self, name: &str) -> Option<(u32, Arc<Plumbed>)> {
+    pub(super) fn find(&self, name: &str) -> Option<(u32, Arc<Plumbed>)> {
         self.all().into_iter().find(|(_, plumbed)| plumbed.name == name)
     }
 
@@ -75,12 +64,16 @@ impl HostIp {
             return Err(Errno::EEXIST);
         }
         let (ip, linux) = self.open(link)?;
-        let (linux, objects) = (HostMutex::new(linux), HostMutex::new(Vec::new()));
+        self.enter(Plumbed::new(link, ip, linux, Role::Alone));
+        Ok(())
+    }
+
+    /// Gives an interface the next index.
+    pub(super) fn enter(&self, plumbed: Plumbed) {
         let mut state = self.state.lock();
         state.last_index += 1;
         let index = state.last_index;
-        state.plumbed.insert(index, Arc::new(Plumbed { name: link.to_owned(), ip, linux, objects }));
-        Ok(())
+        state.plumbed.insert(index, Arc::new(plumbed));
     }
 
     /// The layer of an interface: the lab's own stack, or a TUN device with Linux's.
@@ -111,18 +104,30 @@ impl HostIp {
     pub fn unplumb(&self, name: &str) -> Result<(), Errno> {
         let _alone = self.changing.lock();
         let (index, plumbed) = self.find(name).ok_or(Errno::ENXIO)?;
+        match plumbed.role() {
+            Role::Alone => {}
+            // It leaves its group first.
+            Role::Member { .. } => return Err(Errno::EBUSY),
+            Role::Group(_) => return Err(Errno::ENXIO),
+        }
+        self.take_away(index, &plumbed);
+        Ok(())
+    }
+
+    pub(super) fn take_away(&self, index: u32, plumbed: &Plumbed) {
         self.state.lock().plumbed.remove(&index);
         let linux = plumbed.linux.lock().take();
         drop(linux);
         plumbed.ip.close();
-        Ok(())
     }
 
-    /// Takes every interface away.
+    /// Takes every interface away, groups first.
     pub fn close(&self) {
-        for (_, plumbed) in self.all() {
-            // Somebody else may have been quicker.
-            let _ = self.unplumb(&plumbed.name);
+        let _alone = self.changing.lock();
+        let (groups, others): (Vec<_>, Vec<_>) =
+            self.all().into_iter().partition(|(_, plumbed)| matches!(plumbed.role(), Role::Group(_)));
+        for (index, plumbed) in groups.into_iter().chain(others) {
+            self.take_away(index, &plumbed);
         }
     }
 
@@ -137,8 +142,14 @@ impl HostIp {
         if objects.iter().any(|(name, known)| name == object || same(known)) {
             return Err(Errno::EEXIST);
         }
-        if kind == AddressKind::Dhcp && self.namespace.is_some() {
+        let possible = match (plumbed.role(), &kind) {
             // The lab's client is in the lab's own stack; Linux has clients of its own.
+            (Role::Alone, AddressKind::Dhcp) => self.namespace.is_none(),
+            (Role::Alone, _) | (Role::Group(_), AddressKind::Static(..)) => true,
+            // A group has no link to make an address of; its members have no test addresses, as nobody probes.
+            (Role::Group(_) | Role::Member { .. }, _) => false,
+        };
+        if !possible {
             return Err(Errno::ENOTSUP);
         }
         if objects.len() >= smoltcp::config::IFACE_MAX_ADDR_COUNT {
@@ -222,9 +233,27 @@ impl HostIp {
         }
     }
 
+    /// Starts an application on an interface.
+    ///
+    /// # Errors
+    ///
+    /// ENXIO when there is no such interface.
+    pub fn start(&self, interface: &str, app: Box<dyn App>) -> Result<AppId, Errno> {
+        let (_, plumbed) = self.find(interface).ok_or(Errno::ENXIO)?;
+        Ok(plumbed.ip.start(app))
+    }
+
+    /// Waits for its end; see [`IpThread::finish`].
+    pub fn finish(&self, interface: &str, app: AppId, deadline: Nanos) -> Option<Outcome> {
+        self.find(interface)?.1.ip.finish(app, deadline)
+    }
+
     /// The interface whose subnet the address is in, and its address there. There are no routers on the fabric.
     fn route(&self, spec: &PingSpec) -> Option<(Arc<Plumbed>, IpAddr)> {
-        let wanted = |plumbed: &Plumbed| spec.interface.as_ref().is_none_or(|name| *name == plumbed.name);
+        let wanted = |plumbed: &Plumbed| {
+            let asked = spec.interface.as_ref().is_none_or(|name| *name == plumbed.name);
+            asked && !matches!(plumbed.role(), Role::Member { .. })
+        };
         self.all().into_iter().filter(|(_, plumbed)| wanted(plumbed)).find_map(|(_, plumbed)| {
             let to = IpAddress::from(spec.to);
             let cidrs = plumbed.cidrs();
@@ -259,6 +288,7 @@ fn loopback() -> Interface {
         name: "lo0".into(),
         index: 1,
         link: LinkState::Up,
+        class: Class::Loopback,
         link_address: None,
         mtu: LOOPBACK_MTU,
         addresses: vec![
@@ -266,152 +296,5 @@ fn loopback() -> Interface {
             address("lo0/v6", Ipv6Addr::LOCALHOST.into(), 128),
         ],
         counters: [0; 4],
-    }
-}
-
-impl Plumbed {
-    fn own(&self) -> LinkAddr {
-        self.ip.with_upper(|upper| upper.link().info().own)
-    }
-
-    /// The addresses that are known now.
-    fn cidrs(&self) -> Vec<IpCidr> {
-        self.ip.with_upper(|upper| upper.link().addresses().to_vec())
-    }
-
-    fn kind_of(&self, object: &str) -> Option<AddressKind> {
-        let objects = self.objects.lock();
-        objects.iter().find(|(name, _)| name == object).map(|(_, kind)| kind.clone())
-    }
-
-    /// Tells the DHCP server that its address is not needed any more, and waits until that has left.
-    fn release(&self) {
-        let now = std::time::Duration::from_nanos(fakekernel::now().0);
-        let Some(server) = self.ip.change(|upper| upper.link_mut().release(now)) else { return };
-        let deadline = fakekernel::now() + RELEASE_PATIENCE;
-        let waits = || self.ip.with_upper(|upper| upper.link().is_asking(server.into()));
-        while waits() && fakekernel::now() < deadline {
-            fakekernel::sleep(Nanos::from_millis(10));
-        }
-    }
-
-    /// Has the layer below use the address objects.
-    fn apply(&self, seed: u64) {
-        let mut wanted = Wanted::default();
-        for (_, kind) in &*self.objects.lock() {
-            match kind {
-                AddressKind::Static(ip, length) => wanted.fixed.push(IpCidr::new((*ip).into(), *length)),
-                AddressKind::Addrconf => wanted.link_local = true,
-                AddressKind::Dhcp => wanted.dhcp = Some(seed),
-            }
-        }
-        let before = self.cidrs();
-        self.ip.set_addresses(wanted);
-        self.tell_linux(&before);
-    }
-
-    /// Has the TUN device follow the interface's addresses, and its size.
-    fn tell_linux(&self, before: &[IpCidr]) {
-        let Some(linux) = self.linux.lock().take() else { return };
-        let now = self.cidrs();
-        let gone = before.iter().filter(|address| !now.contains(address)).map(|address| (address, false));
-        let come = now.iter().filter(|address| !before.contains(address)).map(|address| (address, true));
-        let changed = gone.chain(come).try_for_each(|(address, add)| linux.change_address(address, add));
-        let info = self.ip.with_upper(|upper| upper.link().info());
-        if let Err(error) = changed.and_then(|()| linux.follow(info)) {
-            eprintln!("{}: {error:#}", self.name);
-        }
-        *self.linux.lock() = Some(linux);
-    }
-
-    fn interface(&self, index: u32) -> Interface {
-        let info = self.ip.with_upper(|upper| upper.link().info());
-        let (counters, lost) = self.ip.counters();
-        let link = self.ip.link_state();
-        let objects = self.objects.lock().clone();
-        let address_of = |(object, kind): (String, AddressKind)| {
-            let address = self.ip.with_upper(|upper| address(&kind, upper.link()));
-            let state = match address {
-                None if kind == AddressKind::Dhcp => AddressState::Down,
-                Some(_) if link != LinkState::Down => AddressState::Ok,
-                _ => AddressState::Inaccessible,
-            };
-            Address { object, kind, address, state }
-        };
-        Interface {
-            name: self.name.clone(),
-            index,
-            link,
-            link_address: Some(LinkAddress(info.own.0)),
-            mtu: u32::try_from(info.sdu).unwrap_or(u32::MAX),
-            addresses: objects.into_iter().map(address_of).collect(),
-            counters: [
-                counters.received,
-                lost.receive_queue_full,
-                counters.transmitted,
-                lost.transmit_refused,
-            ],
-        }
-    }
-
-    fn counts(&self) -> IpStatus {
-        let (counters, lost) = self.ip.counters();
-        let (unresolved, device_refused) =
-            self.ip.with_upper(|upper| (upper.link().neighbours().counters().unresolved, upper.refused()));
-        IpStatus {
-            received: counters.received,
-            resolution: counters.resolution,
-            unknown_sap: counters.unknown_sap,
-            device_refused,
-            queue_full: lost.receive_queue_full,
-            transmitted: counters.transmitted,
-            transmit_refused: lost.transmit_refused,
-            unresolved,
-            unsendable: counters.unsendable,
-        }
-    }
-
-    fn neighbours(&self) -> Vec<Neighbour> {
-        let own = self.own();
-        let row = |address: IpAddr, link: Option<LinkAddr>, state| Neighbour {
-            interface: self.name.clone(),
-            address,
-            link: link.map(|link| LinkAddress(link.0)),
-            state,
-        };
-        let mut rows: Vec<Neighbour> = self
-            .cidrs()
-            .iter()
-            .map(|cidr| row(IpAddr::from(cidr.address()), Some(own), NeighbourState::Local))
-            .collect();
-        let now = std::time::Duration::from_nanos(fakekernel::now().0);
-        self.ip.with_upper(|upper| {
-            let link = upper.link();
-            for (address, place, fresh) in link.neighbours().rows(now) {
-                let state = match (place, fresh) {
-                    (None, _) => NeighbourState::Incomplete,
-                    (Some(_), true) => NeighbourState::Reachable,
-                    (Some(_), false) => NeighbourState::Stale,
-                };
-                rows.push(row(address, place, state));
-            }
-            rows.extend(link.mappings().map(|(group, place)| row(group, Some(place), NeighbourState::Group)));
-        });
-        rows.sort_by_key(|row| row.address);
-        rows
-    }
-}
-
-/// The address that an object stands for on a link.
-fn address(kind: &AddressKind, link: &IpLink) -> Option<(IpAddr, u8)> {
-    let own = link.info().own;
-    match kind {
-        AddressKind::Static(ip, length) => Some((*ip, *length)),
-        AddressKind::Addrconf if own == LinkAddr::ZERO => None,
-        AddressKind::Addrconf => Some((own.link_local().into(), LINK_LOCAL_PREFIX)),
-        AddressKind::Dhcp => {
-            let address = link.lease()?.address;
-            Some((address.address().into(), address.prefix_len()))
-        }
     }
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::{AddressKind, Capture, Echo, FileError, Interface, Kstat, Neighbour, PingSpec, Port, System};
+use admin::{
+    AddressKind, Capture, Echo, FileError, Group, Interface, Kstat, Neighbour, PingSpec, Port, System,
+};
 use fakekernel::genunix::{Cred, KstatId};
 use fakekernel::{Errno, Nanos};
 use lab_gldv3::{
@@ -200,6 +202,30 @@ impl System for Process {
     fn remove_address(&self, object: &str, release: bool) -> Result<(), Errno> {
         self.allowed()?;
         self.host.ip.remove_address(object, release)
+    }
+
+    fn create_group(&self, name: &str) -> Result<(), Errno> {
+        self.allowed()?;
+        self.host.ip.create_group(name)
+    }
+
+    fn delete_group(&self, name: &str) -> Result<(), Errno> {
+        self.allowed()?;
+        self.host.ip.delete_group(name)
+    }
+
+    fn add_to_group(&self, group: &str, interface: &str) -> Result<(), Errno> {
+        self.allowed()?;
+        self.host.ip.add_to_group(group, interface)
+    }
+
+    fn remove_from_group(&self, group: &str, interface: &str) -> Result<(), Errno> {
+        self.allowed()?;
+        self.host.ip.remove_from_group(group, interface)
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.host.ip.groups()
     }
 
     fn neighbours(&self) -> Vec<Neighbour> {

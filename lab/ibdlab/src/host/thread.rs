@@ -3,17 +3,20 @@
 //! The link delivers in interrupt and worker threads; there a frame is only queued. This thread does the rest: it gives
 //! frames to the layer, runs the applications, and sends.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue};
 use lab_gldv3::{LinkState, Notification, OffloadCapability, Received};
+use smoltcp::wire::IpCidr;
 
+use super::below::Below;
+use super::group::{Member, Members, Membership};
 use super::streams::Streams;
 use super::upper::Upper;
 use crate::ip::apps::{App, Outcome};
-use crate::ip::layer::{Counters, LinkInfo, Wanted};
+use crate::ip::layer::{Counters, Frame, LinkInfo, Wanted};
 use crate::ip::link_addr::LinkAddr;
 
 /// Frames that may wait for this thread; more are dropped and counted, as IP's own queues would.
@@ -67,9 +70,7 @@ impl IpThread {
         link: &str,
         upper: impl FnOnce(LinkInfo) -> Box<dyn Upper>,
     ) -> Result<Self, Errno> {
-        let offload = OffloadCapability::default();
-        let placeholder = LinkInfo { own: LinkAddr::ZERO, broadcast: LinkAddr::ZERO, sdu: 2044, offload };
-        let shared = Arc::new(Shared::new(upper(placeholder)));
+        let shared = Arc::new(Shared::new(upper(placeholder())));
         let (receiver, notified) = (shared.clone(), shared.clone());
         let streams = Streams::open(
             kernel,
@@ -77,9 +78,49 @@ impl IpThread {
             move |frame| receiver.queue(frame),
             move |notification| notified.notified(&notification),
         )?;
+        Ok(Self::start_thread(kernel, shared, streams))
+    }
+
+    /// The same over the members of a group.
+    pub fn over_members(
+        kernel: &Kernel,
+        members: Arc<Membership>,
+        upper: impl FnOnce(LinkInfo) -> Box<dyn Upper>,
+    ) -> Self {
+        Self::start_thread(kernel, Arc::new(Shared::new(upper(placeholder()))), Members::new(members))
+    }
+
+    fn start_thread(kernel: &Kernel, shared: Arc<Shared>, below: impl Below + 'static) -> Self {
         let run = shared.clone();
-        let thread = kernel.spawn("ip", Ctx::Kernel, move || run.run(streams));
-        Ok(Self { shared, thread })
+        let thread = kernel.spawn("ip", Ctx::Kernel, move || run.run(below));
+        Self { shared, thread }
+    }
+
+    /// Puts another layer on the link, which is asked for all it has to say. Applications of the old one end.
+    pub fn replace(&self, upper: Box<dyn Upper>) {
+        let mut state = self.shared.state.lock();
+        let state = &mut *state;
+        if let Some(stack) = state.upper.stack() {
+            std::mem::take(&mut state.apps).into_values().for_each(|mut app| app.abandon(stack));
+        }
+        state.upper = upper;
+        state.rx.clear();
+        (state.stale, state.kicked) = (true, true);
+        self.shared.work.wake_all();
+    }
+
+    /// Has a link's thread give what it receives to this one, a group's, and tell it of its carrier.
+    pub fn take_in(&self, member: &Self) {
+        let (received, changed) = (self.shared.clone(), self.shared.clone());
+        let info = member.with_upper(|upper| upper.link().info());
+        let up = member.link_state() == LinkState::Up;
+        let upper = Member::new(info, up, move |frame| received.queue(frame), move || changed.refresh());
+        member.replace(Box::new(upper));
+    }
+
+    /// Has this thread ask anew what is below it.
+    pub fn refresh(&self) {
+        self.shared.refresh();
     }
 
     /// Starts an application; what it opens is open when this returns.
@@ -194,6 +235,11 @@ impl Shared {
         }
     }
 
+    fn refresh(&self) {
+        self.state.lock().stale = true;
+        self.work.wake_all();
+    }
+
     fn queue(&self, frame: Received) {
         let mut state = self.state.lock();
         if state.rx.len() >= RX_LIMIT {
@@ -233,19 +279,15 @@ impl Shared {
         }
     }
 
-    fn run(&self, mut streams: Streams) {
+    fn run(&self, mut below: impl Below) {
         loop {
             let stale = std::mem::take(&mut self.state.lock().stale);
             if stale {
-                let info = streams.info();
-                let mut state = self.state.lock();
-                let up = state.link == LinkState::Up;
-                state.upper.set_info(info);
-                state.upper.set_up(up);
+                self.ask(&below);
             }
-            let (frames, groups) = self.turn();
-            let refused = streams.enable_exactly(&groups);
-            let lost = self.send(&streams, frames);
+            let Turn { frames, addresses, groups } = self.turn();
+            let refused = below.follow(&addresses, &groups);
+            let lost = send(&mut below, frames);
             let mut state = self.state.lock();
             state.refused_groups.extend(refused);
             state.lost.transmit_refused += lost;
@@ -259,32 +301,60 @@ impl Shared {
         }
     }
 
+    /// Asks what is below how it is.
+    fn ask(&self, below: &impl Below) {
+        let (info, carrier) = (below.info(), below.carrier());
+        let mut state = self.state.lock();
+        let changed = carrier.is_some_and(|carrier| std::mem::replace(&mut state.link, carrier) != carrier);
+        let up = state.link == LinkState::Up;
+        state.upper.set_info(info);
+        state.upper.set_up(up);
+        drop(state);
+        if changed {
+            self.changed.wake_all();
+        }
+    }
+
     /// Gives the layer what came, runs the applications, and takes what is to be sent.
-    fn turn(&self) -> (Vec<crate::ip::layer::Frame>, std::collections::BTreeSet<LinkAddr>) {
+    fn turn(&self) -> Turn {
         let now = now();
         let mut state = self.state.lock();
         state.kicked = false;
         let finished = state.turn(now);
         let frames = std::iter::from_fn(|| state.upper.transmit()).collect();
         let groups = state.upper.link_groups();
+        let addresses = state.upper.link().addresses().to_vec();
         drop(state);
         if finished {
             self.changed.wake_all();
         }
-        (frames, groups)
+        Turn { frames, addresses, groups }
     }
+}
 
-    /// Sends the frames; how many the link refused.
-    fn send(&self, streams: &Streams, frames: Vec<crate::ip::layer::Frame>) -> u64 {
-        let mut refused = 0;
-        for frame in frames {
-            let deadline = fakekernel::now() + TX_PATIENCE;
-            if streams.transmit(&frame, deadline).is_err() {
-                refused += 1;
-            }
+/// What a turn wants of what is below.
+struct Turn {
+    frames: Vec<Frame>,
+    addresses: Vec<IpCidr>,
+    groups: BTreeSet<LinkAddr>,
+}
+
+/// Sends the frames; how many were refused.
+fn send(below: &mut impl Below, frames: Vec<Frame>) -> u64 {
+    let mut refused = 0;
+    for frame in frames {
+        let deadline = fakekernel::now() + TX_PATIENCE;
+        if below.transmit(frame, deadline).is_err() {
+            refused += 1;
         }
-        refused
     }
+    refused
+}
+
+/// What is known of a link before it is asked.
+fn placeholder() -> LinkInfo {
+    let offload = OffloadCapability::default();
+    LinkInfo { own: LinkAddr::ZERO, broadcast: LinkAddr::ZERO, sdu: 2044, offload }
 }
 
 impl State {
@@ -320,7 +390,8 @@ impl State {
     }
 }
 
-fn now() -> Duration {
+/// Since the boot of the machine, as the layers have it.
+pub(super) fn now() -> Duration {
     Duration::from_nanos(fakekernel::now().0)
 }
 

@@ -17,6 +17,8 @@ pub trait Upper: Send {
     fn set_up(&mut self, up: bool) {
         self.link_mut().set_up(up);
     }
+    /// A member of a group hears these for it, and if nominated takes what is for all.
+    fn hear(&mut self, _groups: BTreeSet<LinkAddr>, _nominated: bool) {}
     /// The interface has these addresses now; see [`IpLink::set_addresses`].
     fn set_addresses(&mut self, wanted: Wanted);
     /// A frame came up.

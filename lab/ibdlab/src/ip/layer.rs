@@ -108,6 +108,8 @@ pub struct IpLink {
     wanted: Wanted,
     dhcp: Option<Client>,
     up: bool,
+    /// Packets go down as they are: somebody else knows their next hops.
+    delegated: bool,
     groups: BTreeSet<IpAddr>,
     neighbours: Neighbours<Packet>,
     out: VecDeque<Frame>,
@@ -122,6 +124,7 @@ impl IpLink {
             addresses,
             dhcp: None,
             up: false,
+            delegated: false,
             groups: BTreeSet::new(),
             neighbours: Neighbours::default(),
             out: VecDeque::new(),
@@ -141,6 +144,17 @@ impl IpLink {
 
     pub fn info(&self) -> LinkInfo {
         self.info
+    }
+
+    /// The same of a group's interface, whose members resolve next hops: its packets go down as they are.
+    pub fn delegated(info: LinkInfo) -> Self {
+        Self { delegated: true, ..Self::new(info, Vec::new()) }
+    }
+
+    /// Drops what waits to go out, and whom it knows.
+    pub fn forget(&mut self) {
+        self.out.clear();
+        self.neighbours.clear();
     }
 
     /// Whether the link has a carrier, as far as it has said.
@@ -293,7 +307,9 @@ impl IpLink {
             self.counters.unsendable += 1;
             return;
         };
-        if matches!(dst, IpAddr::V4(ip) if ip.is_broadcast() || self.is_subnet_broadcast(ip)) {
+        if self.delegated {
+            self.push(LinkAddr::ZERO, sap, [packet]);
+        } else if matches!(dst, IpAddr::V4(ip) if ip.is_broadcast() || self.is_subnet_broadcast(ip)) {
             self.push(self.info.broadcast, sap, [packet]);
         } else if dst.is_multicast() {
             self.push(self.group_addr(dst), sap, [packet]);

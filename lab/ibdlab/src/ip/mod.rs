@@ -7,6 +7,7 @@ pub mod apps;
 pub mod arp;
 mod device;
 pub mod dhcp;
+pub mod ipmp;
 pub mod layer;
 pub mod link_addr;
 pub mod nd;

@@ -122,6 +122,12 @@ impl<P: Default> Neighbours<P> {
         }
     }
 
+    /// Forgets everybody; what waited is dropped.
+    pub fn clear(&mut self) {
+        self.counters.unresolved += self.entries.values().map(|entry| entry.queue.len() as u64).sum::<u64>();
+        self.entries.clear();
+    }
+
     /// The addresses to ask for now. Gives up after three unanswered questions and drops what waited.
     pub fn poll(&mut self, now: Duration) -> Vec<IpAddr> {
         let mut ask = Vec::new();

@@ -37,9 +37,17 @@ impl Stack {
 
     /// `seed` feeds what smoltcp wants to be unpredictable (ports, sequence numbers).
     pub fn new(info: LinkInfo, addresses: Vec<IpCidr>, seed: u64) -> Self {
-        let mut device = Device::new(info.sdu);
-        let iface = interface(&mut device, &addresses, &BTreeSet::new(), seed);
-        let link = IpLink::new(info, addresses);
+        Self::on(IpLink::new(info, addresses), seed)
+    }
+
+    /// The stack of a group; see [`IpLink::delegated`].
+    pub fn of_group(info: LinkInfo, seed: u64) -> Self {
+        Self::on(IpLink::delegated(info), seed)
+    }
+
+    fn on(link: IpLink, seed: u64) -> Self {
+        let mut device = Device::new(link.info().sdu);
+        let iface = interface(&mut device, link.addresses(), &BTreeSet::new(), seed);
         Self { iface, device, sockets: SocketSet::new(Vec::new()), link, seed, echo_ident: FIRST_ECHO_IDENT }
     }
 

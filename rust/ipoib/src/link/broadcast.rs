@@ -211,7 +211,11 @@ impl Link {
                     Note::CreateFailed(error)
                 });
                 match error {
-                    SaError::Refused(_) => self.search_again(now),
+                    SaError::Refused(_) => {
+                        // A refusal alone may be that of an SM which does not know its subnet yet.
+                        self.membership = self.membership.filter(|membership| !membership.gone);
+                        self.search_again(now);
+                    }
                     SaError::Unanswered(_) => self.sa_retry.failed(now, &mut self.jitter),
                 }
             }
@@ -223,7 +227,7 @@ impl Link {
             // The port's GID changed while the join was out: this membership is not the one we need.
             return;
         }
-        self.membership = Some(Membership { group, gid, stale: false });
+        self.membership = Some(Membership { group, gid, stale: false, gone: false });
         self.verify_at = Some(now + self.config.verify);
         self.search.restart();
         self.sa_retry.reset();
@@ -263,6 +267,9 @@ impl Link {
     pub(super) fn gone(&mut self, mgid: Mgid) {
         let ours = mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full());
         if ours || self.membership.is_some_and(|membership| membership.group.mgid == mgid) {
+            if let Some(membership) = &mut self.membership {
+                membership.gone = true;
+            }
             self.stale();
             self.sa_retry.reset();
         }

@@ -10,7 +10,8 @@
 //! | the queue pair | build it; tear down one that does not fit | after back-off |
 //!
 //! A membership that may have been lost (SM restart, reregistration) is renewed while the link stays up: unicast needs no
-//! broadcast group. An SA that does not answer is not an SA without a group: nothing is created then.
+//! broadcast group. A group that the SM reports as gone and then refuses takes the link down, so that whoever has another link
+//! (IPMP) uses that. An SA that does not answer is not an SA without a group: nothing is created then.
 //!
 //! A stopped link forgets what it asked for; answers that come late are recognised by their [`Ticket`], and a join granted too
 //! late is left again.
@@ -277,6 +278,8 @@ struct Membership {
     gid: Gid,
     /// The SM may have forgotten it.
     stale: bool,
+    /// The SM says that the whole group is gone.
+    gone: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -578,6 +578,52 @@ fn joins_that_are_owed_with_one_gid_are_kept_while_there_is_another() {
     assert_eq!(world.joins, world.leaves);
 }
 
+/// The SM reports the broadcast group as gone, and does not let it be made again.
+fn without_its_group() -> World {
+    let mut world = started();
+    (world.group, world.may_create) = (None, false);
+    world.event(Event::Gone(group(Scope::LinkLocal).mgid));
+    world.settle();
+    world
+}
+
+#[test]
+fn a_group_that_is_gone_and_refused_takes_the_link_down_until_it_is_back() {
+    let mut world = without_its_group();
+    assert_eq!(world.status, Status::Down(WaitsFor::BroadcastGroup));
+    world.group = Some(group(Scope::LinkLocal));
+    world.event(Event::Appeared(group(Scope::LinkLocal).mgid));
+    world.settle();
+    assert!(world.is_up());
+    world.stop();
+    world.settle();
+    assert_eq!(world.joins, world.leaves);
+}
+
+#[test]
+fn a_group_that_is_gone_and_made_again_leaves_the_link_up() {
+    let mut world = started();
+    world.group = None;
+    world.event(Event::Gone(group(Scope::LinkLocal).mgid));
+    while !world.link.is_broadcast_current() {
+        assert!(world.is_up());
+        assert!(world.poll() || !world.pending.is_empty(), "at rest without its group");
+        if !world.pending.is_empty() {
+            world.answer(0);
+        }
+    }
+    assert!(world.is_up());
+}
+
+#[test]
+fn a_refusal_without_a_report_leaves_the_link_up() {
+    let mut world = started();
+    (world.group, world.may_create) = (None, false);
+    world.event(Event::Renew);
+    world.settle();
+    assert!(world.is_up(), "an SM that has just begun may refuse what it will grant");
+}
+
 #[test]
 fn a_membership_that_was_lost_while_its_answer_was_on_the_way_is_asked_for_again() {
     let lost: [fn(&mut World); 3] = [
