@@ -131,6 +131,14 @@ impl Hca {
         Ok(self.0.ports.iter().map(|p| p.attr()).collect())
     }
 
+    /// Sets or clears IsSM in a port's CapabilityMask, as whoever runs a subnet manager behind it does.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] if there is no such port.
+    pub fn set_is_sm(&self, port: PortNum, is_sm: bool) -> Result<(), Error> {
+        self.port(port).map(|port| port.set_is_sm(is_sm)).ok_or(Error::InvalidParam)
+    }
+
     /// Packet counters of a port; `None` if there is no such port.
     #[must_use]
     pub fn port_counters(&self, port: PortNum) -> Option<PortCounters> {

@@ -67,6 +67,8 @@ pub struct PortCounters {
 
 /// CapabilityMask: trap capability, automatic migration, SL mapping, client reregistration, other local changes notice.
 const CAPABILITIES: u32 = 0x0259_0868;
+/// CapabilityMask: a subnet manager is behind the port.
+const IS_SM: u32 = 1 << 1;
 
 pub(crate) struct Port {
     pub(crate) num: PortNum,
@@ -99,6 +101,7 @@ struct Inner {
     pkeys: Vec<PKey>,
     subnet_timeout: u8,
     init_type_reply: u8,
+    is_sm: bool,
 }
 
 /// What a subnet manager may set on a port; `None` leaves it.
@@ -158,6 +161,7 @@ impl Port {
             pkeys,
             subnet_timeout: 18,
             init_type_reply: 0,
+            is_sm: false,
         };
         Port {
             num,
@@ -196,7 +200,7 @@ impl Port {
             gids,
             subnet_timeout: s.subnet_timeout,
             init_type_reply: s.init_type_reply,
-            capabilities: CAPABILITIES,
+            capabilities: CAPABILITIES | if s.is_sm { IS_SM } else { 0 },
             max_msg: 1 << 30,
             pkey_violations: self.pkey_violations.load(Ordering::Relaxed),
             qkey_violations: self.qkey_violations.load(Ordering::Relaxed),
@@ -238,6 +242,10 @@ impl Port {
 
     pub(crate) fn owns_gid(&self, gid: Gid) -> bool {
         self.gid(0) == Some(gid)
+    }
+
+    pub(crate) fn set_is_sm(&self, is_sm: bool) {
+        self.inner.lock().unwrap().is_sm = is_sm;
     }
 
     /// Cable in or out, or port switched off; returns the event of it.

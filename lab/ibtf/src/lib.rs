@@ -12,6 +12,7 @@ mod ptr;
 pub mod saa;
 mod status;
 mod tasks;
+pub mod umad;
 mod world;
 
 pub use bare::BareLoop;

@@ -53,6 +53,11 @@ pub trait SaTransport: Send + Sync {
 
     /// Sends `mad` from QP 1 of `port`. Does not wait; the answer, if any, comes through the port's [`Inbound`]s.
     fn send(&self, port: Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused>;
+
+    /// `port` has other capabilities than it had (trap 144 tells a manager so).
+    fn capabilities_changed(&self, port: Guid) {
+        let _ = port;
+    }
 }
 
 /// Takes what a subnet administrator sends to a port: answers and unsolicited reports.

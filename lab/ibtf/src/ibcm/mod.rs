@@ -101,6 +101,11 @@ impl Ibcm {
         }
     }
 
+    /// How the host's ports reach subnet administration, if they do.
+    pub(crate) fn transport(&self) -> Option<Arc<dyn SaTransport>> {
+        self.transport.lock().clone()
+    }
+
     /// The ACTIVE port with this GID.
     fn local(&self, gid: Gid) -> Result<Local, ibt_status_t> {
         for device in Ibtl::of(&self.kernel).all_devices() {
@@ -193,7 +198,8 @@ impl CmHooks for Ibcm {
         }
     }
 
-    fn hca_removed(&self, _kernel: &Kernel, guid: u64) {
+    fn hca_removed(&self, kernel: &Kernel, guid: u64) {
+        crate::umad::hca_removed(kernel, guid);
         let mut sessions = self.sessions.lock();
         let gone: Vec<Arc<Session>> = sessions
             .extract_if(.., |_, session| session.port().hca == guid)

@@ -216,6 +216,10 @@ impl SaTransport for EmbeddedSm {
         self.state.lock().inbound.detach(port, inbound);
     }
 
+    fn capabilities_changed(&self, _port: sm::Guid) {
+        self.links_changed();
+    }
+
     fn send(&self, port: sm::Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused> {
         let ports = self.fabric.subnet_ports();
         let from = ports.iter().find(|view| view.attr.guid.0 == port.0);

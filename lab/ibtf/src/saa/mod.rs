@@ -12,7 +12,7 @@ pub use embedded::EmbeddedSm;
 pub(crate) use manager::Manager;
 pub use manager::{GroupMembers, SubnetError, SubnetManager};
 pub use opensm::OpenSmManager;
-pub(crate) use session::{Listener, PortId, Request, SaError, Session, port_id};
+pub(crate) use session::{Listener, PortId, Request, SaError, Session, administrator, port_id};
 
 use std::sync::Arc;
 

@@ -311,6 +311,7 @@ impl Sa {
                     redirect_lid: lid,
                     redirect_qpn: Qpn::GSI,
                     redirect_q_key: QKey::GSI,
+                    redirect_p_key: PKey::DEFAULT_FULL,
                     ..ClassPortInfo::default()
                 };
                 let mad = mad.respond(Status::REDIRECT).with_record(&info).emit();
