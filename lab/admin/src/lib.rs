@@ -23,22 +23,26 @@ mod session;
 mod snoop;
 mod status;
 mod system;
+mod zoneadm;
+mod zonecfg;
+mod zones;
 
 pub use ipadm::{boot as boot_interfaces, first_configuration};
 pub use session::{Exit, Session, Terminal};
 pub use snoop::{describe as describe_frame, read as read_capture};
 pub use system::{
     Address, AddressKind, AddressState, Capture, Class, Echo, FileError, Frame, Group, GroupAddress,
-    GroupMember, Interface, Kstat, Neighbour, NeighbourState, PingSpec, Port, System,
+    GroupMember, Interface, Kstat, Neighbour, NeighbourState, PingSpec, Port, System, Zone,
 };
 
 pub use dladm::{boot_links, boot_partitions};
+pub use zoneadm::boot_all as boot_zones;
 
 /// A command's name and what it does with its arguments, the command's own name not among them.
 type Command = (&'static str, fn(&mut Session<'_>, &[String]) -> Exit);
 
 /// Every command there is.
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 12] = [
     ("arp", arp::main),
     ("cfgadm", cfgadm::main),
     ("dladm", dladm::main),
@@ -49,6 +53,8 @@ const COMMANDS: [Command; 10] = [
     ("netstat", netstat::main),
     ("ping", ping::main),
     ("snoop", snoop::main),
+    ("zoneadm", zoneadm::main),
+    ("zonecfg", zonecfg::main),
 ];
 
 /// The names of the commands.
@@ -67,6 +73,7 @@ pub fn read_host_files(text: &str) {
         assert_eq!(again, [line], "a line is read back as written");
     }
     ipadm::read_back(text);
+    zones::read_back(text);
 }
 
 /// Runs a command to its end; `None` when there is none of that name.

@@ -176,11 +176,49 @@ pub trait System {
     /// The name of the host of the lab that has an address.
     fn name_of(&self, address: IpAddr) -> Option<String>;
 
+    /// The zone the process is in.
+    fn zone(&self) -> Zone;
+    /// The zones that run, as the process may see them.
+    fn zones(&self) -> Vec<Zone>;
+    /// Starts a zone with an IP instance of its own and gives it these links.
+    ///
+    /// # Errors
+    ///
+    /// EEXIST when it runs, ENOENT when there is no such link, EBUSY when somebody has a link open, EPERM.
+    fn boot_zone(&self, name: &str, links: &[String]) -> Result<(), Errno>;
+    /// Ends a zone: its interfaces go, and its links are the global zone's again.
+    ///
+    /// # Errors
+    ///
+    /// ENXIO when it does not run, EPERM.
+    fn halt_zone(&self, name: &str) -> Result<(), Errno>;
+
     /// Number of this process.
     fn process_id(&self) -> u32;
 
     /// Waits; true when the command was interrupted.
     fn wait(&self, span: Duration) -> bool;
+}
+
+/// A zone that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// 0 is the global zone's.
+    pub id: i32,
+    /// Its name.
+    pub name: String,
+}
+
+impl Zone {
+    /// The zone that every host has.
+    pub fn global() -> Self {
+        Self { id: 0, name: "global".to_owned() }
+    }
+
+    /// Is it that one?
+    pub fn is_global(&self) -> bool {
+        self.id == 0
+    }
 }
 
 /// A listener on a link.

@@ -205,10 +205,18 @@ pub(super) fn shown(system: &dyn System, link: &Known, name: &str) -> Result<Sho
         return Err(Why::Status(status::BAD_ARGUMENT));
     }
     let own = |text: &str| text.to_owned();
+    if link.active.as_ref().is_some_and(|active| active.owner != system.zone().id) {
+        // Whoever made a link may look at its properties, and nobody else.
+        return Err(Why::Status(status::NOT_FOUND));
+    }
     let Some(asked) = property.asked else {
+        let zone = || {
+            let active = link.active.as_ref().filter(|active| active.zone != active.owner)?;
+            system.zones().into_iter().find(|zone| zone.id == active.zone).map(|zone| zone.name)
+        };
         return Ok(Shown {
             permission: own(property.permission),
-            value: own(property.value),
+            value: if name == "zone" { zone().unwrap_or_default() } else { own(property.value) },
             default: own(property.default),
             possible: own(property.possible),
         });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use admin::{
     Address, AddressKind, AddressState, Capture, Class, Echo, FileError, Group, Interface, Kstat, Neighbour,
-    NeighbourState, PingSpec, Port, Session, System, Terminal,
+    NeighbourState, PingSpec, Port, Session, System, Terminal, Zone,
 };
 use fakekernel::Errno;
 use fakekernel::genunix::{KstatId, KstatValue};
@@ -250,6 +250,7 @@ impl System for Scripted {
             id: link.id,
             partition: link.part.is_some(),
             zone: 0,
+            owner: 0,
             state: link.state,
             instance: link.instance,
             max_sdu: link.mtu,
@@ -422,6 +423,22 @@ impl System for Scripted {
     }
 
     fn remove_from_group(&self, _group: &str, _interface: &str) -> Result<(), Errno> {
+        Err(Errno::ENXIO)
+    }
+
+    fn zone(&self) -> Zone {
+        Zone::global()
+    }
+
+    fn zones(&self) -> Vec<Zone> {
+        vec![Zone::global()]
+    }
+
+    fn boot_zone(&self, _name: &str, _links: &[String]) -> Result<(), Errno> {
+        Err(Errno::ENOTSUP)
+    }
+
+    fn halt_zone(&self, _name: &str) -> Result<(), Errno> {
         Err(Errno::ENXIO)
     }
 

@@ -27,7 +27,8 @@ pub fn links(kernel: &Kernel) -> Vec<LinkSummary> {
                 mac: link.mac.name.clone(),
                 id,
                 partition: link.class == Class::Partition,
-                zone: link.zone,
+                zone: Gldv3::of(kernel).devnets.zone(link.id).unwrap_or(link.owner),
+                owner: link.owner,
                 state,
                 instance: link.mac.instance,
                 max_sdu,
@@ -40,6 +41,16 @@ pub fn links(kernel: &Kernel) -> Vec<LinkSummary> {
 
 fn mac(kernel: &Kernel, link: &str) -> Result<Arc<Mac>, Errno> {
     find_link(kernel, link).map(|(_, link)| link.mac.clone())
+}
+
+/// Gives a link to a zone, as the link property `zone` does.
+///
+/// # Errors
+///
+/// ENOENT for a link that is not there, EBUSY while somebody has it open.
+pub fn set_link_zone(kernel: &Kernel, link: &str, zone: i32) -> Result<(), Errno> {
+    let (id, _) = find_link(kernel, link)?;
+    Gldv3::of(kernel).devnets.set_zone(id, zone)
 }
 
 /// The statistics of a link, asked from the driver now.

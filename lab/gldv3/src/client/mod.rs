@@ -10,7 +10,7 @@ mod types;
 
 pub use admin::{
     MacReference, dld_ioctl, dld_ioctl_as, get_property, keep_property, links, mac_statistics,
-    private_properties, property_info, set_property, transmit_ring_statistics,
+    private_properties, property_info, set_link_zone, set_property, transmit_ring_statistics,
 };
 pub use datalink::{
     PointedTo, create_datalink, datalinks, destroy_datalink, dld_ioctl_with, rename_datalink,

@@ -26,8 +26,10 @@ pub struct LinkSummary {
     pub id: u32,
     /// Whether it is a partition object rather than an attached instance.
     pub partition: bool,
-    /// The zone it belongs to; 0 is the global one.
+    /// The zone that has it; 0 is the global one.
     pub zone: i32,
+    /// The zone that made it, and alone may look at its properties and change them.
+    pub owner: i32,
     /// Carrier.
     pub state: LinkState,
     /// The driver's instance, or what GLDv3 chose for a partition.

@@ -30,10 +30,18 @@ struct Devnet {
     link: Arc<Link>,
     /// Streams open on it.
     holds: u32,
+    /// The zone that has it; while that is not the one that made it, it can neither be renamed nor destroyed.
+    zone: i32,
     /// The daemon is setting its properties.
     property_task: bool,
     /// It is being destroyed: nobody may open it.
     going: bool,
+}
+
+impl Devnet {
+    fn is_in_use(&self) -> bool {
+        self.holds > 0 || self.zone != self.link.owner
+    }
 }
 
 impl Devnets {
@@ -44,6 +52,26 @@ impl Devnets {
     /// Every link, by id.
     pub(crate) fn all(&self) -> Vec<(u32, Arc<Link>)> {
         self.links.lock().iter().map(|(id, devnet)| (*id, devnet.link.clone())).collect()
+    }
+
+    /// The zone that has a link.
+    pub(crate) fn zone(&self, id: u32) -> Option<i32> {
+        self.links.lock().get(&id).map(|devnet| devnet.zone)
+    }
+
+    /// What `dls_devnet_setzid` does: gives a link that nobody has open to a zone.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT when there is no such link, EBUSY when a stream is open.
+    pub(crate) fn set_zone(&self, id: u32, zone: i32) -> Result<(), Errno> {
+        let mut links = self.links.lock();
+        let devnet = links.get_mut(&id).ok_or(Errno::ENOENT)?;
+        if devnet.holds > 0 || devnet.going {
+            return Err(Errno::EBUSY);
+        }
+        devnet.zone = zone;
+        Ok(())
     }
 
     /// A stream opens the link.
@@ -100,7 +128,7 @@ pub(crate) fn create(mac: &Arc<Mac>, id: u32, zone: i32) -> Result<(), Errno> {
     mac.open()?;
     mac.device.hold();
     let link = Link::new(mac.clone(), id, entry.name, zone, entry.class);
-    let devnet = Devnet { link: link.clone(), holds: 0, property_task: true, going: false };
+    let devnet = Devnet { link: link.clone(), holds: 0, zone, property_task: true, going: false };
     gldv3.devnets.links.lock().insert(id, devnet);
     *mac.link.lock() = Some(link.clone());
     install_kstat(&link);
@@ -150,7 +178,7 @@ pub(crate) fn rename(kernel: &Kernel, id: u32, name: &str) -> Result<(), Errno> 
     let link = {
         let mut links = gldv3.devnets.links.lock();
         let devnet = links.get_mut(&id).ok_or(Errno::ENOENT)?;
-        if devnet.holds > 0 || devnet.going || devnet.property_task {
+        if devnet.is_in_use() || devnet.going || devnet.property_task {
             return Err(Errno::EBUSY);
         }
         // Nobody opens it meanwhile.
@@ -193,7 +221,7 @@ fn leave(devnets: &Devnets, id: u32, wait: bool) -> Result<(), Errno> {
     let mut links = devnets.links.lock();
     loop {
         let devnet = links.get_mut(&id).ok_or(Errno::ENOENT)?;
-        if devnet.holds > 0 || devnet.going || devnet.property_task && !wait {
+        if devnet.is_in_use() || devnet.going || devnet.property_task && !wait {
             return Err(Errno::EBUSY);
         }
         if !devnet.property_task {

@@ -19,7 +19,8 @@ pub(crate) struct Link {
     pub(crate) mac: Arc<Mac>,
     pub(crate) id: u32,
     name: HostMutex<String>,
-    pub(crate) zone: i32,
+    /// The zone that made it.
+    pub(crate) owner: i32,
     pub(crate) class: Class,
     pub(crate) transmit: Transmit,
     pub(super) state: HostMutex<LinkState>,
@@ -61,13 +62,13 @@ impl ReceiveSide {
 }
 
 impl Link {
-    pub(super) fn new(mac: Arc<Mac>, id: u32, name: String, zone: i32, class: Class) -> Arc<Self> {
+    pub(super) fn new(mac: Arc<Mac>, id: u32, name: String, owner: i32, class: Class) -> Arc<Self> {
         let transmit = Transmit::new(&mac.rings().transmit);
         Arc::new(Self {
             mac,
             id,
             name: HostMutex::new(name),
-            zone,
+            owner,
             class,
             transmit,
             state: HostMutex::new(LinkState::default()),

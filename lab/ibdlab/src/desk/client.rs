@@ -26,6 +26,8 @@ use super::status::Status;
 const LAB: &str = "IBDLAB_LAB";
 /// Names the host.
 const HOST: &str = "IBDLAB_HOST";
+/// Names the zone that programs of a host are in, if not the global one.
+const ZONE: &str = "IBDLAB_ZONE";
 /// What a lab is called that nobody gave a name.
 pub const DEFAULT: &str = "lab";
 /// How long a lab may take to end.
@@ -247,10 +249,13 @@ pub fn exec(place: &Place, host: &str, program: &[OsString]) -> Result<i32> {
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
+/// Commands that start another one with something changed; they need no host to do that.
+pub const CLIENTS: [&str; 2] = ["ppriv", "zlogin"];
+
 /// The name of a command, if this process was started by one's link.
 pub fn called_as(argument: &OsString) -> Option<String> {
     let name = Path::new(argument).file_name()?.to_str()?;
-    let known = name == "ppriv" || admin::names().any(|command| command == name);
+    let known = CLIENTS.contains(&name) || admin::names().any(|command| command == name);
     known.then(|| name.to_owned())
 }
 
@@ -270,6 +275,9 @@ pub fn command(name: &str, arguments: Vec<String>) -> Result<i32> {
         // Only a failure comes back.
         return Err(less.exec()).with_context(|| command[0].clone());
     }
+    if name == "zlogin" {
+        return zlogin(&arguments);
+    }
     let host = std::env::var(HOST).context("on which host? `ibdlab exec HOST -- COMMAND` says it")?;
     let place = find(None)?;
     let run = Run {
@@ -277,6 +285,7 @@ pub fn command(name: &str, arguments: Vec<String>) -> Result<i32> {
         arguments: std::iter::once(name.to_owned()).chain(arguments).collect(),
         rows: rows(),
         privileged: privilege::is_privileged(),
+        zone: std::env::var(ZONE).ok(),
         directory: std::env::current_dir()?.to_string_lossy().into_owned(),
     };
     let mut code = 1;
@@ -289,6 +298,30 @@ pub fn command(name: &str, arguments: Vec<String>) -> Result<i32> {
         Answer::Status(_) | Answer::Refused(_) => {}
     })?;
     Ok(code)
+}
+
+/// A program in a zone, a shell if none is named. Only a failure comes back.
+fn zlogin(arguments: &[String]) -> Result<i32> {
+    let Some((zone, program)) = arguments.split_first() else {
+        bail!("usage: zlogin <zonename> [<utility> [<argument>...]]");
+    };
+    let host = std::env::var(HOST).context("on which host? `ibdlab exec HOST -- COMMAND` says it")?;
+    if std::env::var_os(ZONE).is_some() {
+        bail!("can only be used from the global zone");
+    }
+    if !privilege::is_privileged() {
+        bail!("You lack sufficient privilege to run this command (all privs required)");
+    }
+    let Some(found) = status(&find(None)?)?.hosts.into_iter().find(|known| known.name == host) else {
+        bail!("there is no host `{host}`");
+    };
+    if !found.zones.contains(zone) {
+        bail!("login allowed only to running zones ({zone} does not run)");
+    }
+    let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    let mut command = Command::new(program.first().map_or_else(shell, Into::into));
+    command.args(program.iter().skip(1)).env(ZONE, zone).env("PS1", format!("{host}:{zone}# "));
+    Err(command.exec()).with_context(|| format!("cannot run {}", command.get_program().display()))
 }
 
 /// Rows of the terminal on standard output.

@@ -9,6 +9,7 @@ use fakekernel::{Config, Machine};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::client;
 use super::host::DeskHost;
 use super::jobs::Jobs;
 use super::place::Place;
@@ -52,7 +53,7 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
     let seed = scenario.seed;
     let options = Options { sm, live: true, modules, ..Options::new(seed, proto) };
     let objects = Objects::find(&scenario, &options)?;
-    place.make_commands(&std::env::current_exe()?, admin::names().chain(["ppriv"]))?;
+    place.make_commands(&std::env::current_exe()?, admin::names().chain(client::CLIENTS))?;
     // SIGTERM and its like are kept from here on; the lab ends in its own time.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals")?;
     let machine = Machine::new(Config::live());

@@ -14,6 +14,7 @@ use smoltcp::wire::IpCidr;
 
 use super::ip::HostIp;
 use super::system::Process;
+use super::zones::Zones;
 use crate::linux::Namespace;
 use crate::scenario::{Driver, HostSpec, PropertyText};
 
@@ -27,6 +28,7 @@ pub struct DeskHost {
     pub name: String,
     pub kernel: Kernel,
     pub ip: HostIp,
+    pub zones: Zones,
     /// The root of its files.
     pub root: PathBuf,
     pub driver: Driver,
@@ -56,6 +58,7 @@ impl DeskHost {
         Ok(Self {
             name,
             ip: HostIp::new(&kernel, seed, namespace.clone()),
+            zones: Zones::new(&kernel, root.clone(), seed),
             namespace,
             kernel,
             root,
@@ -87,6 +90,9 @@ impl DeskHost {
         // Properties are for links that nobody has open yet.
         lab_gldv3::wait_for_properties(&self.kernel);
         for trouble in admin::boot_interfaces(&root) {
+            eprintln!("{}: {trouble}", self.name);
+        }
+        for trouble in admin::boot_zones(&root) {
             eprintln!("{}: {trouble}", self.name);
         }
         Ok(())
@@ -159,6 +165,19 @@ impl DeskHost {
         }
     }
 
+    /// Starts a zone, whose files say what its interfaces are.
+    ///
+    /// # Errors
+    ///
+    /// See [`Zones::boot`].
+    pub fn boot_zone(self: &Arc<Self>, name: &str, links: &[String]) -> Result<(), Errno> {
+        let zone = self.zones.boot(name, links)?;
+        for trouble in admin::boot_interfaces(&Process::root(self.clone()).in_zone(Some(zone))) {
+            eprintln!("{}: {name}: {trouble}", self.name);
+        }
+        Ok(())
+    }
+
     /// Waits until each cabled port is up, or for as long as that may take.
     pub fn wait_for_ports(&self) {
         let machine = self.kernel.machine();
@@ -175,6 +194,7 @@ impl DeskHost {
     ///
     /// What would not go, or was left behind.
     pub fn halt(&self) -> Result<()> {
+        self.zones.halt_all();
         self.ip.close();
         for link in lab_gldv3::links(&self.kernel).iter().filter(|link| link.partition) {
             self.while_busy(|| {

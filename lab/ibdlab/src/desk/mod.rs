@@ -25,6 +25,7 @@ pub mod rehearsal;
 mod server;
 mod status;
 mod system;
+mod zones;
 
 pub use frames::parse as read_frames;
 pub use place::Place;

@@ -45,6 +45,9 @@ pub struct Run {
     pub rows: usize,
     /// Has the process the privileges of root?
     pub privileged: bool,
+    /// The zone it is in, if not the global one.
+    #[serde(default)]
+    pub zone: Option<String>,
     /// The directory that relative names of files are meant from.
     pub directory: String,
 }

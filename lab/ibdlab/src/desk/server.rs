@@ -166,11 +166,16 @@ fn start(
     answers: Sender<Answer>,
 ) -> Result<bool, String> {
     let host = find_host(lab, &run.host)?;
+    let zone = run.zone.as_ref().map(|name| {
+        host.zones.find(name).ok_or_else(|| format!("{} has no zone `{name}` that runs", host.name))
+    });
+    let zone = zone.transpose()?;
     let interrupted = Arc::new(AtomicBool::new(false));
     listen(reader, interrupted.clone());
     let kernel = host.kernel.clone();
     let process =
-        Process::new(host, lab.hosts.clone(), run.privileged, run.directory.into(), interrupted.clone());
+        Process::new(host, lab.hosts.clone(), run.privileged, run.directory.into(), interrupted.clone())
+            .in_zone(zone);
     let rows = run.rows;
     Ok(lab.jobs.put(&kernel, move || {
         let mut terminal = Remote { answers, rows, interrupted };

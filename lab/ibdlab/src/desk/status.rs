@@ -21,6 +21,8 @@ pub struct HostStatus {
     pub driver: String,
     /// The network namespace whose programs use its links.
     pub namespace: Option<String>,
+    /// Its zones that run, the global one not among them.
+    pub zones: Vec<String>,
     pub links: Vec<LinkStatus>,
 }
 
@@ -80,7 +82,8 @@ pub fn of(lab: &Lab) -> Status {
 fn of_host(host: &DeskHost) -> HostStatus {
     let links = lab_gldv3::links(&host.kernel).into_iter().map(|link| of_link(host, link)).collect();
     let namespace = host.namespace.as_ref().map(|namespace| namespace.name().to_owned());
-    HostStatus { name: host.name.clone(), driver: host.driver.name().to_owned(), namespace, links }
+    let zones = host.zones.all().iter().map(|zone| zone.name.clone()).collect();
+    HostStatus { name: host.name.clone(), driver: host.driver.name().to_owned(), namespace, zones, links }
 }
 
 fn of_link(host: &DeskHost, link: LinkSummary) -> LinkStatus {
@@ -187,8 +190,13 @@ mod tests {
             groups: vec!["224.0.0.1".into()],
             ip: None,
         };
-        let host =
-            HostStatus { name: "alice".into(), driver: "ibd".into(), namespace: None, links: vec![link] };
+        let host = HostStatus {
+            name: "alice".into(),
+            driver: "ibd".into(),
+            namespace: None,
+            zones: Vec::new(),
+            links: vec![link],
+        };
         Status { lab: "lab".into(), subnet_manager: "embedded".into(), at_ns, hosts: vec![host] }
     }
 

@@ -19,7 +19,9 @@ use lab_gldv3::{
 use lab_ibtf::nexus::{self, Service};
 
 use super::host::DeskHost;
+use super::ip::HostIp;
 use super::listener::Listener;
+use super::zones::Zone;
 
 /// How soon a sleeping command notices that it was interrupted.
 const ATTENTION: Duration = Duration::from_millis(20);
@@ -33,6 +35,8 @@ pub struct Process {
     /// Where it is.
     directory: PathBuf,
     interrupted: Arc<AtomicBool>,
+    /// The zone it is in, if not the global one.
+    zone: Option<Arc<Zone>>,
     id: u32,
 }
 
@@ -55,11 +59,51 @@ impl Process {
         interrupted: Arc<AtomicBool>,
     ) -> Self {
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { host, others, privileged, directory, interrupted, id }
+        Self { host, others, privileged, directory, interrupted, zone: None, id }
+    }
+
+    /// The same process in a zone.
+    #[must_use]
+    pub fn in_zone(self, zone: Option<Arc<Zone>>) -> Self {
+        Self { zone, ..self }
     }
 
     fn allowed(&self) -> Result<(), Errno> {
         if self.privileged { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// May it configure data links (`sys_dl_config`)? No process of a zone has that privilege.
+    fn may_configure_links(&self) -> Result<(), Errno> {
+        if self.zone.is_none() { self.allowed() } else { Err(Errno::EPERM) }
+    }
+
+    /// The IP instance of its zone.
+    fn ip(&self) -> &HostIp {
+        self.zone.as_ref().map_or(&self.host.ip, |zone| &zone.ip)
+    }
+
+    fn zone_id(&self) -> i32 {
+        self.zone.as_ref().map_or(0, |zone| zone.id)
+    }
+
+    fn sees(&self, link: &LinkSummary) -> bool {
+        self.zone.as_ref().is_none_or(|zone| zone.sees(link))
+    }
+
+    /// A link is opened in the zone that has it.
+    fn may_open(&self, link: &str) -> Result<(), Errno> {
+        let found = self.links().into_iter().find(|known| known.name == link).ok_or(Errno::ENOENT)?;
+        if found.zone == self.zone_id() { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
+    /// Its properties are for the zone that made it.
+    fn owns(&self, link: &str) -> Result<(), Errno> {
+        let found = self.links().into_iter().find(|known| known.name == link).ok_or(Errno::ENOENT)?;
+        if found.owner == self.zone_id() { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
+    fn sees_kstat(&self, id: &KstatId) -> bool {
+        self.zone.is_none() || id.module == "link" && self.links().iter().any(|link| link.name == id.name)
     }
 
     /// A path below the host's root; `None` for one that leads out of it.
@@ -69,7 +113,8 @@ impl Process {
             .filter(|part| !matches!(part, Component::RootDir | Component::CurDir))
             .map(|part| if let Component::Normal(name) = part { Some(name) } else { None })
             .collect();
-        Some(self.host.root.join(inside?))
+        let root = self.zone.as_ref().map_or(&self.host.root, |zone| &zone.root);
+        Some(root.join(inside?))
     }
 }
 
@@ -79,11 +124,17 @@ impl System for Process {
     }
 
     fn datalinks(&self) -> Vec<Datalink> {
-        datalinks(&self.host.kernel)
+        let links = self.links();
+        let mut all = datalinks(&self.host.kernel);
+        // Only a link that is there can be another zone's.
+        all.retain(|entry| self.zone.is_none() || links.iter().any(|link| link.id == entry.id));
+        all
     }
 
     fn links(&self) -> Vec<LinkSummary> {
-        lab_gldv3::links(&self.host.kernel)
+        let mut links = lab_gldv3::links(&self.host.kernel);
+        links.retain(|link| self.sees(link));
+        links
     }
 
     fn create_datalink(
@@ -92,7 +143,7 @@ impl System for Process {
         partition: bool,
         properties: &[(PropertyId, PropertyValue)],
     ) -> Result<u32, Errno> {
-        self.allowed()?;
+        self.may_configure_links()?;
         lab_gldv3::create_datalink(&self.host.kernel, name, partition, properties)
     }
 
@@ -101,7 +152,7 @@ impl System for Process {
     }
 
     fn rename_datalink(&self, id: u32, name: &str) -> Result<(), Errno> {
-        self.allowed()?;
+        self.may_configure_links()?;
         lab_gldv3::rename_datalink(&self.host.kernel, id, name)
     }
 
@@ -111,29 +162,36 @@ impl System for Process {
         argument: &mut [u8],
         pointed_to: Option<PointedTo<'_>>,
     ) -> Result<i32, Errno> {
-        let cred = if self.privileged { Cred::ROOT } else { Cred::USER };
+        let cred = if self.may_configure_links().is_ok() { Cred::ROOT } else { Cred::USER };
         dld_ioctl_with(&self.host.kernel, cred, command, argument, pointed_to)
     }
 
     fn get_property(&self, link: &str, id: &PropertyId) -> Result<PropertyValue, Errno> {
+        self.owns(link)?;
         lab_gldv3::get_property(&self.host.kernel, link, id)
     }
 
     fn set_property(&self, link: &str, id: &PropertyId, value: &PropertyValue) -> Result<(), Errno> {
-        self.allowed()?;
+        self.may_configure_links()?;
         lab_gldv3::set_property(&self.host.kernel, link, id, value)
     }
 
     fn property_info(&self, link: &str, id: &PropertyId) -> Result<PropertyInfo, Errno> {
+        self.owns(link)?;
         lab_gldv3::property_info(&self.host.kernel, link, id)
     }
 
     fn kstats(&self) -> Vec<KstatId> {
-        self.host.kernel.kstats()
+        let mut kstats = self.host.kernel.kstats();
+        kstats.retain(|id| self.sees_kstat(id));
+        kstats
     }
 
     fn read_kstat(&self, id: &KstatId) -> Result<Kstat, Errno> {
         let kernel = &self.host.kernel;
+        if !self.sees_kstat(id) {
+            return Err(Errno::ENOENT);
+        }
         let origin = kernel.kstat_origin(id).ok_or(Errno::ENOENT)?;
         let values = kernel.scope(|| kernel.read_kstat(id))?;
         Ok(Kstat {
@@ -145,6 +203,9 @@ impl System for Process {
     }
 
     fn ports(&self) -> Vec<Port> {
+        if self.zone.is_some() {
+            return Vec::new();
+        }
         let nodes = nexus::nodes(&self.host.kernel).into_iter().filter(|node| node.service == Service::Ibp);
         let attached = self.host.kernel.attached_instances(Service::Ibp.driver());
         let port = |node: nexus::PortNode| Port {
@@ -177,63 +238,65 @@ impl System for Process {
 
     fn listen(&self, link: &str, promiscuous: bool) -> Result<Box<dyn Capture>, Errno> {
         self.allowed()?;
+        self.may_open(link)?;
         Ok(Box::new(Listener::open(&self.host.kernel, link, promiscuous)?))
     }
 
     fn interfaces(&self) -> Vec<Interface> {
-        self.host.ip.interfaces()
+        self.ip().interfaces()
     }
 
     fn plumb(&self, link: &str) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.plumb(link)
+        self.may_open(link)?;
+        self.ip().plumb(link)
     }
 
     fn unplumb(&self, interface: &str) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.unplumb(interface)
+        self.ip().unplumb(interface)
     }
 
     fn add_address(&self, interface: &str, object: &str, kind: AddressKind) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.add_address(interface, object, kind)
+        self.ip().add_address(interface, object, kind)
     }
 
     fn remove_address(&self, object: &str, release: bool) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.remove_address(object, release)
+        self.ip().remove_address(object, release)
     }
 
     fn create_group(&self, name: &str) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.create_group(name)
+        self.ip().create_group(name)
     }
 
     fn delete_group(&self, name: &str) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.delete_group(name)
+        self.ip().delete_group(name)
     }
 
     fn add_to_group(&self, group: &str, interface: &str) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.add_to_group(group, interface)
+        self.ip().add_to_group(group, interface)
     }
 
     fn remove_from_group(&self, group: &str, interface: &str) -> Result<(), Errno> {
         self.allowed()?;
-        self.host.ip.remove_from_group(group, interface)
+        self.ip().remove_from_group(group, interface)
     }
 
     fn groups(&self) -> Vec<Group> {
-        self.host.ip.groups()
+        self.ip().groups()
     }
 
     fn neighbours(&self) -> Vec<Neighbour> {
-        self.host.ip.neighbours()
+        self.ip().neighbours()
     }
 
     fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno> {
-        self.host.ip.echo(spec)
+        self.ip().echo(spec)
     }
 
     fn resolve(&self, name: &str) -> Option<IpAddr> {
@@ -247,6 +310,32 @@ impl System for Process {
     fn name_of(&self, address: IpAddr) -> Option<String> {
         let mut all = std::iter::once(&self.host).chain(&self.others);
         Some(all.find(|host| host.ip.has(address))?.name.clone())
+    }
+
+    fn zone(&self) -> admin::Zone {
+        self.zone.as_ref().map_or_else(admin::Zone::global, |zone| name_of(zone))
+    }
+
+    fn zones(&self) -> Vec<admin::Zone> {
+        match &self.zone {
+            Some(zone) => vec![name_of(zone)],
+            None => {
+                let running = self.host.zones.all();
+                std::iter::once(admin::Zone::global())
+                    .chain(running.iter().map(|zone| name_of(zone)))
+                    .collect()
+            }
+        }
+    }
+
+    fn boot_zone(&self, name: &str, links: &[String]) -> Result<(), Errno> {
+        self.may_configure_links()?;
+        self.host.boot_zone(name, links)
+    }
+
+    fn halt_zone(&self, name: &str) -> Result<(), Errno> {
+        self.may_configure_links()?;
+        self.host.zones.halt(name)
     }
 
     fn process_id(&self) -> u32 {
@@ -266,6 +355,10 @@ impl System for Process {
             fakekernel::sleep(Nanos(left.as_nanos() as u64));
         }
     }
+}
+
+fn name_of(zone: &Zone) -> admin::Zone {
+    admin::Zone { id: zone.id, name: zone.name.clone() }
 }
 
 /// Writes beside the file and puts that in its place, so that whoever reads sees the one or the other.
