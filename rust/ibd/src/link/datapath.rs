@@ -323,7 +323,7 @@ impl Pools {
 
     /// Frees those whose buffers are all home. **May block.**
     #[inline(never)]
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         for place in &mut self.0 {
             *place = place.take().and_then(|pool| pool.close().err());
         }

@@ -70,6 +70,7 @@ fn suspend(shared: &Shared, ring: usize, channel: UdChannel) {
     let mut pools = Pools::default();
     shared.transmitters.suspend(ring, &mut pools);
     drop(channel);
+    pools.close();
     shared.retire(pools);
 }
 
@@ -120,5 +121,6 @@ fn discard(shared: &Shared, side: Open, channel: Option<UdChannel>) {
     let mut pools = Pools::default();
     side.into_pools(&mut pools);
     drop(channel);
+    pools.close();
     shared.retire(pools);
 }
