@@ -11,7 +11,7 @@ use ipoib::link::{self, BroadcastState, WaitsFor};
 use ipoib::paths;
 use kernel::counter::{CacheLine, Counter, sum};
 use kernel::kstat::Source;
-use kernel::{AllocError, KVec};
+use kernel::{AllocError, KArc, KVec};
 
 use crate::probes;
 
@@ -328,12 +328,16 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// Those of the link with this number, which sends from so many rings; a link without rings sends from one.
-    pub(crate) fn of(link: i32, rings: usize) -> Result<Self, AllocError> {
+    #[inline(never)]
+    pub(crate) fn of(link: i32, rings: usize) -> Result<KArc<Self>, AllocError> {
         let sent = KVec::from_fn(rings.max(1), |_| CacheLine::default())?;
-        let mut counters = Self { sent, ..Self::default() };
-        counters.tx.0.link = link;
-        counters.rx.0.link = link;
-        Ok(counters)
+        KArc::new(Self {
+            state: State::default(),
+            sent,
+            tx: CacheLine(TxCounters { link, ..TxCounters::default() }),
+            rx: CacheLine(RxCounters { link, ..RxCounters::default() }),
+            sa: CacheLine::default(),
+        })
     }
 
     /// The adapter has taken packets from a ring.

@@ -102,9 +102,15 @@ impl core::fmt::Display for Name {
     }
 }
 
+/// The machines, made on a stack frame of their own.
+#[inline(never)]
+fn new_control(pkey: PKey, seed: u64) -> Result<KArc<Monitor<Control>>, AllocError> {
+    KArc::new(Monitor::new(Control::new(pkey, seed)?)?)
+}
+
 impl Shared {
-    #[inline(never)]
     /// A link that does nothing yet. `seed` keys hashes and jitter.
+    #[inline(never)]
     pub(crate) fn new(
         dip: DevInfo,
         node: Node,
@@ -114,8 +120,8 @@ impl Shared {
         number: i32,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
-        let counters = KArc::new(Counters::of(number, rings.transmit)?)?;
-        let control = KArc::new(Monitor::new(Control::new(pkey, seed)?)?)?;
+        let counters = Counters::of(number, rings.transmit)?;
+        let control = new_control(pkey, seed)?;
         let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, seed)?;
         KArc::new(Self {
             node,

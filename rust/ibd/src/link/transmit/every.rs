@@ -34,6 +34,7 @@ impl Closed {
 
 impl Transmitters {
     /// A queue for each of so many rings; one, if there are none.
+    #[inline(never)]
     pub(crate) fn new(
         rings: usize,
         mac: &Mac,
