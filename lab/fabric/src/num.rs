@@ -330,16 +330,44 @@ pub enum LinkWidth {
     X12 = 8,
 }
 
-/// Link speed code of PortInfo, per lane.
+/// How fast a lane signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum LinkSpeed {
     /// 2.5 Gb/s.
-    Sdr = 1,
+    Sdr,
     /// 5 Gb/s.
-    Ddr = 2,
+    Ddr,
     /// 10 Gb/s.
-    Qdr = 4,
+    Qdr,
+    /// 14.0625 Gb/s.
+    Fdr,
+    /// 25.78125 Gb/s.
+    Edr,
+    /// 53.125 Gb/s.
+    Hdr,
+}
+
+impl LinkSpeed {
+    /// `LinkSpeedActive` of PortInfo, which ends at 10 Gb/s: what is faster says that.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            LinkSpeed::Sdr => 1,
+            LinkSpeed::Ddr => 2,
+            LinkSpeed::Qdr | LinkSpeed::Fdr | LinkSpeed::Edr | LinkSpeed::Hdr => 4,
+        }
+    }
+
+    /// `LinkSpeedExtActive`; 0 for what the other code says.
+    #[must_use]
+    pub const fn extended_code(self) -> u8 {
+        match self {
+            LinkSpeed::Sdr | LinkSpeed::Ddr | LinkSpeed::Qdr => 0,
+            LinkSpeed::Fdr => 1,
+            LinkSpeed::Edr => 2,
+            LinkSpeed::Hdr => 4,
+        }
+    }
 }
 
 /// Logical state of a port (PortInfo.PortState).

@@ -348,9 +348,12 @@ impl RateCode {
         slower.max_by_key(|(_, speed)| *speed).map(|(code, _)| Self(*code))
     }
 
-    /// The rate of a link: lanes (1, 4, 8 or 12) times signalling speed (1 = 2.5, 2 = 5, 4 = 10 Gb/s per lane).
-    /// `None` for a combination that does not exist.
-    pub const fn of_link(width: LinkWidth, speed_active: u8) -> Option<Self> {
+    /// The rate of a link: lanes (1, 4, 8 or 12) times signalling speed (1 = 2.5, 2 = 5, 4 = 10 Gb/s per lane, unless the
+    /// extended code is one of 1 = 14, 2 = 25, 4 = 50). `None` for a combination that does not exist.
+    pub const fn of_link(width: LinkWidth, speed_active: u8, extended: u8) -> Option<Self> {
+        if extended != 0 {
+            return Self::of_extended_link(width, extended);
+        }
         Some(Self(match (width, speed_active) {
             (LinkWidth::X1, 1) => 2,
             (LinkWidth::X1, 2) => 5,
@@ -364,6 +367,24 @@ impl RateCode {
             (LinkWidth::X12, 1) => 4,
             (LinkWidth::X12, 2) => 8,
             (LinkWidth::X12, 4) => 10,
+            _ => return None,
+        }))
+    }
+
+    const fn of_extended_link(width: LinkWidth, extended: u8) -> Option<Self> {
+        Some(Self(match (width, extended) {
+            (LinkWidth::X1, 1) => 11,
+            (LinkWidth::X4, 1) => 12,
+            (LinkWidth::X8, 1) => 13,
+            (LinkWidth::X12, 1) => 14,
+            (LinkWidth::X1, 2) => 15,
+            (LinkWidth::X4, 2) => 16,
+            (LinkWidth::X8, 2) => 17,
+            (LinkWidth::X12, 2) => 18,
+            (LinkWidth::X1, 4) => 20,
+            (LinkWidth::X4, 4) => 17,
+            (LinkWidth::X8, 4) => 21,
+            (LinkWidth::X12, 4) => 22,
             _ => return None,
         }))
     }
@@ -566,7 +587,7 @@ mod tests {
         assert!(RateCode(5).cmp_speed(RateCode(3)).is_lt(), "5 Gb/s is slower than 10 Gb/s");
         assert_eq!(RateCode(3).next_slower(), Some(RateCode(5)));
         assert_eq!(RateCode(2).next_slower(), None);
-        assert_eq!(RateCode::of_link(LinkWidth::X4, 1), Some(RateCode::G10));
+        assert_eq!(RateCode::of_link(LinkWidth::X4, 1, 0), Some(RateCode::G10));
         assert!(!RateCode(0).is_valid());
     }
 

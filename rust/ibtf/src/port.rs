@@ -101,6 +101,11 @@ impl PortInfo {
         }
     }
 
+    /// Whether a lane may be faster than [`PortInfo::lane_speed`]: the codes that IBTF passes on end at 10 Gb/s.
+    pub fn lane_speed_is_least(&self) -> bool {
+        self.lane_speed() == 10_000_000_000
+    }
+
     /// What the subnet manager said about the initialisation it did; bit 2 (4): memberships were preserved.
     pub fn init_type_reply(&self) -> u8 {
         self.info().p_init_type_reply

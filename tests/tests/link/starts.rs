@@ -336,3 +336,41 @@ fn a_port_is_heard_of_while_the_administrator_is_silent() {
         });
     });
 }
+
+/// Ports whose codes end below what they do.
+fn fast(test: fn(&Bench)) {
+    fn fdr(config: &mut fabric::HcaConfig) {
+        config.ports[0].speed = fabric::LinkSpeed::Fdr;
+    }
+    Setup { hca: fdr, ..Setup::default() }.run(test);
+}
+
+/// Four lanes of 14.0625 Gb/s, of which 64 bits in 66 are payload, and of 10 Gb/s with 8 in 10.
+const FDR: u64 = 54_545_454_545;
+const QDR: u64 = 32_000_000_000;
+
+#[test]
+fn a_port_that_is_faster_than_its_codes_can_say_has_the_speed_that_the_administrator_knows() {
+    fast(|bench| {
+        let (_alpha, _) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        assert_eq!(bench.alpha.statistics().ifspeed, FDR, "bits per second of four FDR lanes");
+    });
+}
+
+#[test]
+fn a_fast_port_is_up_before_its_speed_is_known_and_asked_about_again_after_an_event() {
+    fast(|bench| {
+        bench.settle();
+        bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Refuse(sm::Status::REQ_INVALID));
+        let (_alpha, _) = bench.alpha.open(PLAIN);
+        bench.wait_for("up", SECOND, || bench.alpha.state() == LinkState::Up);
+        bench.settle();
+        assert_eq!(bench.alpha.statistics().ifspeed, QDR);
+        bench.no_faults();
+        bench.world.set_cable(bench.alpha.port(), false);
+        bench.wait_for("down", SECOND, || bench.alpha.state() == LinkState::Down);
+        bench.world.set_cable(bench.alpha.port(), true);
+        bench.wait_for("its speed", SECOND, || bench.alpha.statistics().ifspeed == FDR);
+    });
+}

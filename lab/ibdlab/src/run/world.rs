@@ -155,6 +155,9 @@ fn add_host(
             Speed::Sdr => LinkSpeed::Sdr,
             Speed::Ddr => LinkSpeed::Ddr,
             Speed::Qdr => LinkSpeed::Qdr,
+            Speed::Fdr => LinkSpeed::Fdr,
+            Speed::Edr => LinkSpeed::Edr,
+            Speed::Hdr => LinkSpeed::Hdr,
         };
     }
     let port = config.ports[0].guid;

@@ -116,7 +116,7 @@ pub enum Driver {
     Ibp,
 }
 
-/// How fast a lane signals: 2.5, 5 or 10 Gb/s.
+/// How fast a lane signals: 2.5, 5, 10, 14, 25 or 53 Gb/s.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Speed {
@@ -124,6 +124,9 @@ pub enum Speed {
     #[default]
     Ddr,
     Qdr,
+    Fdr,
+    Edr,
+    Hdr,
 }
 
 /// What happens, in order. A step that does not end well ends the run.

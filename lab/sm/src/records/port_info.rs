@@ -100,6 +100,8 @@ pub struct PortInfo {
     pub subnet_timeout: u8,
     /// An `ib_time_t` of five bits.
     pub resp_time_value: u8,
+    /// Four bits: 0 if `link_speed_active` says it, 1 (14.0625 Gb/s a lane), 2 (25.78125), 4 (53.125).
+    pub link_speed_ext_active: u8,
 }
 
 impl PortInfo {
@@ -139,7 +141,9 @@ struct Wire {
     guid_cap: u8,
     reregister_timeout: u8,
     resp_time_value: u8,
-    reserved: [u8; 11],
+    reserved: [u8; 9],
+    ext_speed_active_supported: u8,
+    ext_speed_enabled: u8,
 }
 
 const fn nibbles(high: u8, low: u8) -> u8 {
@@ -184,6 +188,7 @@ impl From<&Wire> for PortInfo {
             client_reregister: wire.reregister_timeout & 0x80 != 0,
             subnet_timeout: wire.reregister_timeout & 31,
             resp_time_value: wire.resp_time_value & 31,
+            link_speed_ext_active: wire.ext_speed_active_supported >> 4,
         }
     }
 }
@@ -218,7 +223,9 @@ impl From<&PortInfo> for Wire {
             guid_cap: info.guid_cap,
             reregister_timeout: u8::from(info.client_reregister) << 7 | (info.subnet_timeout & 31),
             resp_time_value: info.resp_time_value & 31,
-            reserved: [0; 11],
+            reserved: [0; 9],
+            ext_speed_active_supported: nibbles(info.link_speed_ext_active, info.link_speed_ext_active),
+            ext_speed_enabled: info.link_speed_ext_active & 0xf,
         }
     }
 }
@@ -306,6 +313,7 @@ mod tests {
             client_reregister: true,
             subnet_timeout: 18,
             resp_time_value: 16,
+            link_speed_ext_active: 2,
             ..PortInfo::default()
         };
         let bytes = info.emit();
@@ -315,5 +323,6 @@ mod tests {
         assert_eq!((bytes[35], bytes[36], bytes[41]), (0x10, 0x40, 0x05));
         assert_eq!(bytes[46..48], [0, 3]);
         assert_eq!(bytes[50..53], [32, 0x80 | 18, 16]);
+        assert_eq!(bytes[62..], [0x22, 2]);
     }
 }

@@ -41,7 +41,9 @@ impl Endport {
     /// How fast its link is; the slowest rate if the link's width and speed make no rate.
     pub fn rate(&self) -> RateCode {
         LinkWidth::from_wire(self.info.link_width_active)
-            .and_then(|width| RateCode::of_link(width, self.info.link_speed_active))
+            .and_then(|width| {
+                RateCode::of_link(width, self.info.link_speed_active, self.info.link_speed_ext_active)
+            })
             .unwrap_or(RateCode(2))
     }
 

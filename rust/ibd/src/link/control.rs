@@ -320,6 +320,7 @@ impl Control {
             link::Action::Leave { mgid, gid, joins } => Job::LeaveBroadcast { mgid, gid, joins },
             link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group, self.broadcast?),
             link::Action::Attach(ticket, _, group) => return Some(self.attach(now, ticket, group)),
+            link::Action::AskRate(gid) => Job::AskRate(gid),
             link::Action::TearDown => return Some(Effect::TearDown(self.take_datapath())),
             link::Action::Invalidate(severity) => {
                 self.invalidate(now, severity);

@@ -100,8 +100,10 @@ fn announce(shared: &Shared, state: LinkState) {
 #[inline(never)]
 fn carry_out(shared: &KArc<Shared>, effect: Effect) {
     match effect {
-        // These two only ask; the answer calls back.
-        Effect::Job(job @ (Job::Lookup(_) | Job::JoinGroup(..) | Job::JoinBroadcast(..))) => run(shared, job),
+        // These only ask; the answer calls back.
+        Effect::Job(
+            job @ (Job::Lookup(_) | Job::AskRate(_) | Job::JoinGroup(..) | Job::JoinBroadcast(..)),
+        ) => run(shared, job),
         Effect::Job(job) => queue(shared, job),
         Effect::Packets => shared.transmitters.send_resolved(),
         Effect::Unbind(to) => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind(&to)),

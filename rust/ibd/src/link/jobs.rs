@@ -41,6 +41,8 @@ pub(crate) enum Job {
     /// As often as was joined, with the port GID of the joins: the port may have another one by now.
     LeaveGroup(Mgid, Roles, u32, Gid),
     ListGroups,
+    /// How fast the port with this GID is.
+    AskRate(Gid),
     MakeDest(LinkAddr, McgInfo, Option<Duration>),
     Lookup(LinkAddr),
     /// Free address handles and pools that nobody uses any more.

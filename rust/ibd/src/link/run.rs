@@ -8,7 +8,7 @@ use ibtf::{
 use ipoib::groups::{self, JoinError, Joined, Left, Roles};
 use ipoib::link::{self, BroadcastGroup, Plan, Port, SaError, Ticket};
 use ipoib::paths::{LookupError, Resolution};
-use ipoib::{Gid, LinkAddr, Mgid, Mtu, QKey, Qpn};
+use ipoib::{Gid, LinkAddr, Mgid, Mtu, QKey, Qpn, Rate};
 use kernel::{KArc, log};
 
 use super::Shared;
@@ -46,6 +46,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::JoinGroup(mgid, role) => join_group(shared, mgid, role, role == Roles::FULL),
         Job::LeaveGroup(mgid, roles, joins, port) => leave_group(shared, mgid, roles, joins, port),
+        Job::AskRate(gid) => ask_rate(shared, gid),
         Job::ListGroups => list_groups(shared),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
         Job::Lookup(to) => lookup(shared, to),
@@ -77,6 +78,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         Job::LeaveGroup(mgid, _, joins, _) => {
             control.groups.handle_event(now, groups::Event::Left(mgid, Left::NotAsked(joins)));
         }
+        Job::AskRate(gid) => control.link.handle_event(now, link::Event::Rate(gid, None)),
         Job::ListGroups => {
             control.groups.handle_event(now, groups::Event::Listed(Err(JoinError::Unanswered)));
         }
@@ -117,6 +119,7 @@ fn read_port(shared: &Shared, info: &PortInfo) -> Option<Port> {
         mtu: Mtu::from_code(info.mtu_code())?,
         // 8b/10b: what the speed codes of PortInfo can say.
         speed: u64::from(info.width()) * info.lane_speed() * 8 / 10,
+        speed_is_least: info.lane_speed_is_least(),
     })
 }
 
@@ -410,6 +413,34 @@ fn lookup(shared: &KArc<Shared>, to: LinkAddr) {
     if let Err(status) = asked {
         path_found(shared, to, Err(status));
     }
+}
+
+/// Asks how fast the way from the port to itself is, without waiting.
+#[inline(never)]
+fn ask_rate(shared: &KArc<Shared>, port: Gid) {
+    shared.asks(Asked::Path, port);
+    let answer = shared.clone();
+    let then = move |result: Result<PathInfo, Status>| rate_told(&answer, port, &result);
+    let request = PathRequest {
+        sgid: ibtf_gid(port),
+        dgid: ibtf_gid(port),
+        pkey: Some(shared.pkey.get()),
+        ..Default::default()
+    };
+    let asked = match shared.hardware() {
+        Some((hca, _)) => hca.client().path_then(&request, then),
+        None => Err(Status::HCA_INVALID),
+    };
+    if let Err(status) = asked {
+        rate_told(shared, port, &Err(status));
+    }
+}
+
+fn rate_told(shared: &Shared, port: Gid, result: &Result<PathInfo, Status>) {
+    shared.answered(Asked::Path, port, result);
+    let code = result.as_ref().ok().and_then(|path| u8::try_from(path.address.rate).ok());
+    let rate = code.and_then(Rate::from_code);
+    shared.tell(|control| control.link.handle_event(now(), link::Event::Rate(port, rate)));
 }
 
 #[inline(never)]

@@ -17,6 +17,7 @@
 //! late is left again.
 
 mod broadcast;
+mod speed;
 #[cfg(test)]
 mod tests;
 
@@ -77,6 +78,8 @@ pub struct Port {
     pub mtu: Mtu,
     /// Payload bits per second; 0 if the port does not tell, and the broadcast group's rate counts.
     pub speed: u64,
+    /// It may be faster than it can tell: the SA is asked.
+    pub speed_is_least: bool,
 }
 
 impl Port {
@@ -162,13 +165,15 @@ pub enum Event {
     Broken,
     /// The queue pair takes sends and does not complete them.
     Stalled,
+    /// Answers [`Action::AskRate`]; `None` if the SA does not tell.
+    Rate(Gid, Option<Rate>),
     /// A trap says that a group exists.
     Appeared(Mgid),
     /// A trap says that a group is gone.
     Gone(Mgid),
 }
 
-/// What to do. Every request but the last four is answered, always and once.
+/// What to do. Every request but the last five is answered, always and once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ask the port.
@@ -190,6 +195,8 @@ pub enum Action {
     Build(Ticket, Plan, BroadcastGroup),
     /// The broadcast group has moved: detach the queue pair from the first, attach it to the second.
     Attach(Ticket, BroadcastGroup, BroadcastGroup),
+    /// Ask the SA how fast the way from the port with this GID to itself is. No answer is waited for.
+    AskRate(Gid),
     /// Take the queue pair down.
     TearDown,
     /// Tell paths and groups.
@@ -386,6 +393,7 @@ pub struct Link {
     running: bool,
     tickets: u32,
     port: Option<Port>,
+    speed: speed::Speed,
     port_query: Request<()>,
     /// The port must be asked again.
     port_in_doubt: bool,
@@ -424,6 +432,7 @@ impl Link {
             running: false,
             tickets: 0,
             port: None,
+            speed: speed::Speed::default(),
             port_query: Request::NONE,
             port_in_doubt: true,
             poll: Retry::new(config.poll),
@@ -476,7 +485,7 @@ impl Link {
             Some(qp) if Some(qp.plan) == self.plan() => Status::Up(Up {
                 address: LinkAddr::unicast(qp.qpn, port.gid),
                 mtu: qp.plan.mtu,
-                speed: match (port.speed, membership.group.rate) {
+                speed: match (self.speed.of(&port), membership.group.rate) {
                     (0, Some(rate)) => rate.bits_per_second(),
                     (speed, _) => speed,
                 },
@@ -547,6 +556,7 @@ impl Link {
             Event::Built(ticket, qpn) => self.built(now, ticket, qpn),
             Event::Broken => self.broken(now, Note::Broken),
             Event::Stalled => self.broken(now, Note::Stalled),
+            Event::Rate(gid, rate) => self.speed.answered(gid, rate),
             Event::Appeared(mgid) => self.appeared(mgid),
             Event::Gone(mgid) => self.gone(mgid),
         }
@@ -571,7 +581,8 @@ impl Link {
         if !self.running {
             return self.leave_except(None);
         }
-        self.next_port_query().or_else(|| self.next_broadcast_step(now)).or_else(|| self.next_build())
+        let next = self.next_port_query().or_else(|| self.next_broadcast_step(now));
+        next.or_else(|| self.next_build()).or_else(|| self.next_rate_question(status))
     }
 
     /// When [`Link::handle_timeout`] wants to be called next.
@@ -669,6 +680,7 @@ impl Link {
             return;
         }
         let before = core::mem::replace(&mut self.port, port);
+        self.speed.port_answered(port.as_ref());
         match port {
             Some(port) if port.is_usable() => {
                 self.poll.reset();
@@ -714,6 +726,12 @@ impl Link {
         if self.running {
             self.invalidate(severity);
         }
+    }
+
+    /// Once the link is up: nothing waits for the answer.
+    fn next_rate_question(&mut self, status: Status) -> Option<Action> {
+        let port = self.port.as_ref().filter(|_| matches!(status, Status::Up(_)))?;
+        self.speed.question(port).map(Action::AskRate)
     }
 
     fn next_build(&mut self) -> Option<Action> {

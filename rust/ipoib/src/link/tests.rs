@@ -15,6 +15,7 @@ fn port() -> Port {
         pkey_index: Some(0),
         mtu: Mtu::B4096,
         speed: 32_000_000_000,
+        speed_is_least: true,
     }
 }
 
@@ -127,6 +128,8 @@ impl World {
                 Event::Found(ticket, self.find(mgid))
             }
             Action::Join(ticket, gid, mgid, _) => Event::Joined(ticket, gid, self.join(mgid)),
+            // As fast as the port says, if anybody says so.
+            Action::AskRate(gid) => Event::Rate(gid, self.answers.then_some(Rate::from_code(7)).flatten()),
             Action::Leave { mgid, gid, joins } => {
                 let owed = if self.port.is_some() { 0 } else { joins };
                 self.leaves += joins - owed;

@@ -34,7 +34,7 @@ const SENDER: &str = "alpha";
 const RECEIVER: &str = "beta";
 
 /// In the order of the page.
-pub const ROWS: [Row; 67] = [
+pub const ROWS: [Row; 68] = [
     row(
         "D1",
         "fails: a packet to the known peer is not there after a second",
@@ -535,6 +535,15 @@ pub const ROWS: [Row; 67] = [
             RECEIVER,
             "wire::a_packet_counts_as_many_bytes_where_it_arrives_as_where_it_left",
             &["bytes sent and received", "left: (208, 288)"],
+        ),
+    ),
+    row(
+        "E3",
+        "fails: FDR reads as 2 Gb/s",
+        fails(
+            SENDER,
+            "starts::a_port_that_is_faster_than_its_codes_can_say_has_the_speed_that_the_administrator_knows",
+            &["bits per second of four FDR lanes", "left: 2000000000"],
         ),
     ),
     row(
