@@ -128,6 +128,7 @@ impl Administrator for Embedded {
 /// - LIDs are the manager's choice: a unicast one is replaced by the number of its port.
 /// - The lower half of an MGID that the administrator makes is a number of its own.
 /// - The order of a table's records is that of the administrator's own list.
+/// - The number of a block of P_Keys is in OpenSM's machine's order, where the standard has network order.
 /// - ClassPortInfo offers what there is: the embedded administrator has no MultiPathRecord and does not say so.
 fn comparable(answer: Option<Answer>, attribute: Attribute, lids: &BTreeMap<Guid, Lid>) -> Option<Answer> {
     let mut answer = answer?;
@@ -139,6 +140,10 @@ fn comparable(answer: Option<Answer>, attribute: Attribute, lids: &BTreeMap<Guid
     for record in &mut records {
         match attribute {
             Attribute::PATH_RECORD => [40, 42].into_iter().for_each(|at| name_lid(record, at, lids)),
+            Attribute::P_KEY_TABLE_RECORD => {
+                name_lid(record, 0, lids);
+                record[2..4].sort_unstable();
+            }
             Attribute::CLASS_PORT_INFO => record[2] &= !MULTIPATH,
             Attribute::MC_MEMBER_RECORD if record[2..4] == [0xa0, 0x1b] && record[1] == 0x12 => {
                 record[8..16].fill(0);

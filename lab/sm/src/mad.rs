@@ -106,6 +106,7 @@ impl Attribute {
     pub const NODE_RECORD: Self = Self(0x0011);
     pub const PORT_INFO_RECORD: Self = Self(0x0012);
     pub const SERVICE_RECORD: Self = Self(0x0031);
+    pub const P_KEY_TABLE_RECORD: Self = Self(0x0033);
     pub const PATH_RECORD: Self = Self(0x0035);
     pub const MC_MEMBER_RECORD: Self = Self(0x0038);
     pub const MULTI_PATH_RECORD: Self = Self(0x003a);
@@ -121,6 +122,7 @@ impl fmt::Debug for Attribute {
             Self::NODE_RECORD => "NodeRecord",
             Self::PORT_INFO_RECORD => "PortInfoRecord",
             Self::SERVICE_RECORD => "ServiceRecord",
+            Self::P_KEY_TABLE_RECORD => "P_KeyTableRecord",
             Self::PATH_RECORD => "PathRecord",
             Self::MC_MEMBER_RECORD => "MCMemberRecord",
             Self::MULTI_PATH_RECORD => "MultiPathRecord",

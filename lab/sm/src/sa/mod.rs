@@ -351,6 +351,9 @@ impl Sa {
             (Attribute::PORT_INFO_RECORD, Method::GET | Method::GET_TABLE) => {
                 self.query_ports(requester, mad)
             }
+            (Attribute::P_KEY_TABLE_RECORD, Method::GET | Method::GET_TABLE) => {
+                self.query_p_keys(requester, mad)
+            }
             (Attribute::SERVICE_RECORD, Method::SET) => self.set_service(now, requester, mad),
             (Attribute::SERVICE_RECORD, Method::DELETE) => self.delete_service(requester, mad),
             (Attribute::SERVICE_RECORD, Method::GET | Method::GET_TABLE) => {

@@ -1,9 +1,11 @@
 //! What the administrator says of itself, of nodes and of ports.
 
-use super::{Endport, Found, Refusal, Sa, Verdict, record_of};
-use crate::mad::SaMad;
-use crate::records::{ClassPortInfo, NodeRecord, PortInfoRecord, node_mask, port_info_mask};
-use crate::types::{Guid, QKey, Qpn};
+use super::{Endport, Found, Refusal, Sa, Verdict, record_of, require};
+use crate::mad::{SaMad, Status};
+use crate::records::{
+    ClassPortInfo, NodeRecord, PKeyTableRecord, PortInfoRecord, node_mask, p_key_table_mask, port_info_mask,
+};
+use crate::types::{Guid, PKey, QKey, Qpn};
 
 impl Sa {
     /// `Get(ClassPortInfo)`.
@@ -69,11 +71,42 @@ impl Sa {
         Ok(Found::records(&records))
     }
 
+    /// `Get` and `GetTable(P_KeyTableRecord)`, for the trusted. Any block that is asked for by its number is there, if need be empty.
+    pub(super) fn query_p_keys(&self, requester: Guid, mad: &SaMad) -> Verdict {
+        require(mad.sm_key != 0, Status::REQ_INVALID)?;
+        let asked: PKeyTableRecord = record_of(mad)?;
+        let given = |bit: u64| mad.mask & bit != 0;
+        let matches = |port: &&Endport| {
+            (!given(p_key_table_mask::LID) || port.has_lid(asked.lid))
+                && (!given(p_key_table_mask::PORT_NUM) || port.node.local_port_num == asked.port_num)
+        };
+        let blocks = |port: &Endport| {
+            let all = port.p_keys.len().div_ceil(PKeyTableRecord::BLOCK) as u16;
+            let numbers = if given(p_key_table_mask::BLOCK) {
+                asked.block..=asked.block
+            } else {
+                0..=all.saturating_sub(1)
+            };
+            numbers.map(|number| p_key_block(port, number)).collect::<Vec<_>>()
+        };
+        let seen = self.seen_by(requester)?.into_iter().filter(matches);
+        Ok(Found::records(&seen.flat_map(blocks).collect::<Vec<_>>()))
+    }
+
     /// The ports that share a partition with the requester.
     fn seen_by(&self, requester: Guid) -> Result<Vec<&Endport>, Refusal> {
         let requester = self.ports.get(&requester).ok_or(Refusal::Silence)?;
         Ok(self.ports.values().filter(|port| port.is_reachable_from(requester)).collect())
     }
+}
+
+fn p_key_block(port: &Endport, number: u16) -> PKeyTableRecord {
+    let mut p_keys = [PKey(0); PKeyTableRecord::BLOCK];
+    let from = port.p_keys.iter().skip(usize::from(number) * PKeyTableRecord::BLOCK);
+    for (to, key) in p_keys.iter_mut().zip(from) {
+        *to = *key;
+    }
+    PKeyTableRecord { lid: port.info.lid, block: number, port_num: port.node.local_port_num, p_keys }
 }
 
 /// What OpenSM 3.3.23 announces, less MultiPathRecord: it is not implemented here, and clients that see it missing ask for one

@@ -1,7 +1,9 @@
 //! Paths, queries of groups, subscriptions, and what nobody answers.
 
 use super::*;
-use sm::records::{ClassPortInfo, InformInfo, mc_member_mask, path_mask as mask};
+use sm::records::{
+    ClassPortInfo, InformInfo, PKeyTableRecord, mc_member_mask, p_key_table_mask, path_mask as mask,
+};
 
 const INVALID: Status = Status::REQ_INVALID;
 
@@ -14,6 +16,7 @@ pub fn rows() -> Vec<Row> {
     all.extend(multicast_paths());
     all.extend(group_queries());
     all.extend(others());
+    all.extend(p_key_tables());
     all
 }
 
@@ -175,6 +178,28 @@ fn group_queries() -> Vec<Row> {
         ),
         Row::new("a Get that finds two", get(0, &join(ipv4(9), A)), Expect::Status(Status::TOO_MANY_RECORDS))
             .after([created()]),
+    ]
+}
+
+/// Of B, whose LID stands where the record begins.
+fn p_key_tables() -> Vec<Row> {
+    let block = |number| PKeyTableRecord { block: number, ..PKeyTableRecord::default() };
+    let of_b = |mask, record: &PKeyTableRecord| Request {
+        lid: Some((0, B)),
+        ..table(A, p_key_table_mask::LID | mask, record).trusted()
+    };
+    let first = of_b(p_key_table_mask::BLOCK, &block(0));
+    let asked = |mask| table(A, mask, &PKeyTableRecord { lid: Lid(0x77), ..block(0) }).trusted();
+    vec![
+        Row::new("the P_Keys of a port", first.clone(), Expect::Records(1)),
+        Row::new("the P_Keys of a port", first.clone(), Expect::Records(1)).of(Subnet::Partitioned),
+        Row::new(
+            "a block of P_Keys that no port has",
+            of_b(p_key_table_mask::BLOCK, &block(9)),
+            Expect::Records(1),
+        ),
+        Row::new("P_Keys for the untrusted", Request { sm_key: 0, ..first }, Expect::Status(INVALID)),
+        Row::new("P_Keys at a LID nobody has", asked(p_key_table_mask::LID), Expect::Records(0)),
     ]
 }
 
