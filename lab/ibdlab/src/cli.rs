@@ -13,6 +13,7 @@ use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
 use crate::report::SmKind;
+use crate::sa::{Question, What};
 use crate::scenario::ModuleOverride;
 
 /// illumos hosts with real kernel modules on a software InfiniBand fabric.
@@ -41,6 +42,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Pull and plug cables, restart the subnet manager, list the groups.
     Fabric(FabricArgs),
+    /// Ask the subnet administrator, by MADs from a host's port: groups, members, paths, ports, nodes, partitions.
+    Sa(SaArgs),
     /// Capture the frames of the fabric, or the packets of a link, in a file that tshark and Wireshark read.
     Capture(CaptureArgs),
     /// Send frames from a file as they are: destination, IPoIB header, payload.
@@ -278,6 +281,40 @@ pub struct FabricArgs {
     pub host: Option<String>,
     /// The port, 1 if not said.
     pub port: Option<u8>,
+}
+
+#[derive(Debug, Args)]
+pub struct SaArgs {
+    /// The lab, if several are up.
+    #[arg(long, value_name = "NAME")]
+    pub lab: Option<String>,
+    /// The host that asks; the first one if not said.
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// Its port, or that of the adapter.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub port: u8,
+    /// No lab's: an adapter of this machine asks, through libibumad.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "host"])]
+    pub adapter: Option<String>,
+    /// The administrator's key, 1 if not said: who knows it is told of members and P_Keys.
+    #[arg(long, value_name = "KEY")]
+    pub sm_key: Option<u64>,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// What to ask for.
+    #[arg(value_enum)]
+    pub what: What,
+    /// members: a group. paths: from where and to where. Names of hosts and ports, or GIDs.
+    pub about: Vec<String>,
+}
+
+impl SaArgs {
+    /// What they ask.
+    pub fn question(&self) -> Question {
+        Question { what: self.what, about: self.about.clone(), sm_key: self.sm_key }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@
 //! - [`packets`]: frames that nobody should send.
 //! - [`report`]: what a run found.
 //! - [`run`]: carries a scenario out.
+//! - [`sa`]: questions to subnet administration.
 
 #![forbid(unsafe_code)]
 // An application's insides, public for its own tests: a comment where a name does not say it all.
@@ -31,5 +32,6 @@ pub mod packets;
 pub mod probes;
 pub mod report;
 pub mod run;
+pub mod sa;
 pub mod scenario;
 pub mod suppress;

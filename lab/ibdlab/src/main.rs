@@ -3,21 +3,25 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Parser;
 use ibdlab::cli::{
-    BenchArgs, CampaignArgs, CaptureArgs, Cli, Command, DebugArgs, FabricArgs, RunArgs, UpArgs,
+    BenchArgs, CampaignArgs, CaptureArgs, Cli, Command, DebugArgs, FabricArgs, RunArgs, SaArgs, UpArgs,
 };
 use ibdlab::coverage::Lines;
 use ibdlab::debug;
 use ibdlab::desk::capture::Capture;
 use ibdlab::desk::daemon::{self, Plan};
 use ibdlab::desk::fabric::Order;
+use ibdlab::desk::sa::Asked;
 use ibdlab::desk::{Place, client};
 use ibdlab::linux;
 use ibdlab::run::{Options, run};
+use ibdlab::sa;
 use ibdlab::scenario::load;
 use ibdlab::suppress;
+use lab_ibtf::umad::LibIbUmad;
+use umad::SaClient;
 
 fn main() -> ExitCode {
     debug::obey_environment();
@@ -65,6 +69,7 @@ fn obey(command: Command) -> Result<i32> {
             let FabricArgs { action, host, port, .. } = args;
             client::fabric(&place, Order { action, host, port }).map(|()| 0)
         }
+        Command::Sa(args) => sa_command(args).map(|()| 0),
         Command::Capture(args) => {
             let place = client::find(args.lab.as_deref())?;
             let CaptureArgs { count, file, host, link, .. } = args;
@@ -76,6 +81,19 @@ fn obey(command: Command) -> Result<i32> {
         }
         Command::Down(args) => client::down(&client::find(args.lab.as_deref())?).map(|()| 0),
     }
+}
+
+fn sa_command(args: SaArgs) -> Result<()> {
+    let question = args.question();
+    let SaArgs { lab, host, port, adapter, json, .. } = args;
+    let Some(adapter) = adapter else {
+        return client::sa(&client::find(lab.as_deref())?, Asked { host, port, json, question });
+    };
+    let mut asking = SaClient::new(LibIbUmad::open(&adapter, port)?)?;
+    let answer = sa::ask(&mut asking, &question, &[]).map_err(|why| anyhow!(why))?;
+    print!("{}", if json { answer.json() } else { answer.text() });
+    eprint!("{}", answer.warning().unwrap_or_default());
+    Ok(())
 }
 
 fn up_command(args: UpArgs) -> Result<()> {

@@ -1,5 +1,11 @@
-//! MADs for programs of a host: a umad and an issm device for each of its ports, with the semantics of the crate `umad`.
-#![forbid(unsafe_code)]
+//! MADs for programs of a host: a umad and an issm device for each of its ports, with the semantics of the crate `umad`. And the
+//! real ones of this machine, if it has any.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)] // The border to libibumad.
+mod libibumad;
+
+pub use libibumad::{LibIbUmad, NoPort};
 
 use std::collections::BTreeMap;
 use std::ptr::addr_eq;

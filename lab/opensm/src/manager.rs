@@ -1,6 +1,7 @@
 //! OpenSM on ibsim, from its start to its end.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,6 +119,21 @@ impl OpenSm {
     /// The subnet as it was asked for.
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// What a program has in its environment that reaches this subnet through umad2sim, as another client of an adapter: libibumad
+    /// then finds one adapter, `ibsim0`. Its working directory has to be writable.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPort`].
+    pub fn client_environment(&self, port: Guid) -> Result<[(&'static str, OsString); 3], Error> {
+        let adapters = self.topology.adapters();
+        let adapter = adapters.iter().find(|adapter| adapter.port == port).ok_or(Error::UnknownPort(port))?;
+        Ok([
+            ("LD_PRELOAD", self.tools.umad2sim.clone().into()),
+            ("IBSIM_SOCKNAME", self.socket.clone().into()),
+            ("SIM_HOST", adapter.name.clone().into()),
+        ])
     }
 
     /// Where subnet administration's MADs go from now on.

@@ -82,10 +82,9 @@ impl<D: Device> SaClient<D> {
         Ok(Self { device, agent, next: 0, sm_key: 0 })
     }
 
-    /// The administrator's key, for what only trusted clients are told.
-    #[must_use]
-    pub fn trusted(self, sm_key: u64) -> Self {
-        Self { sm_key, ..self }
+    /// The administrator's key from now on, for what only trusted clients are told; 0: not trusted.
+    pub const fn set_sm_key(&mut self, sm_key: u64) {
+        self.sm_key = sm_key;
     }
 
     /// What the port knows of itself.

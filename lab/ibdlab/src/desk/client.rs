@@ -20,6 +20,7 @@ use super::frame_files;
 use super::place::{Place, Presence};
 use super::privilege;
 use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, Send, VERSION};
+use super::sa::Asked;
 use super::status::Status;
 
 /// Names the lab whose hosts a command is for.
@@ -187,6 +188,20 @@ pub fn fabric(place: &Place, order: Order) -> Result<()> {
             // Whoever reads may have had enough.
             let _ = out.write_all(text.as_bytes());
         }
+    })
+}
+
+/// Asks subnet administration from a port of a host, and prints the answer.
+///
+/// # Errors
+///
+/// What is wrong with the question, or why there is no answer.
+pub fn sa(place: &Place, asked: Asked) -> Result<()> {
+    ask(place, Request::Sa(asked), |answer| match answer {
+        // Whoever reads may have had enough.
+        Answer::Out(text) => drop(std::io::stdout().write_all(text.as_bytes())),
+        Answer::Err(text) => drop(std::io::stderr().write_all(text.as_bytes())),
+        Answer::Exit(_) | Answer::Status(_) | Answer::Refused(_) => {}
     })
 }
 

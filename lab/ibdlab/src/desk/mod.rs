@@ -22,6 +22,7 @@ mod plumbed;
 mod privilege;
 mod protocol;
 pub mod rehearsal;
+pub mod sa;
 mod server;
 mod status;
 mod system;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;
 use super::fabric::Order;
+use super::sa::Asked;
 use super::status::Status;
 
 /// Both sides are of one build, or say so.
@@ -28,6 +29,8 @@ pub enum Request {
     Send(Send),
     /// Capture the fabric's frames or a link's packets.
     Capture(Capture),
+    /// Ask subnet administration.
+    Sa(Asked),
     /// Do something to the fabric.
     Fabric(Order),
     /// How is everybody?

@@ -17,6 +17,7 @@ use super::frames;
 use super::host::DeskHost;
 use super::jobs::Jobs;
 use super::protocol::{self, Answer, INTERRUPT, Request, Run};
+use super::sa;
 use super::status;
 use super::system::Process;
 
@@ -83,6 +84,10 @@ fn converse(stream: &UnixStream, lab: &Arc<Lab>) -> Result<()> {
                 };
             })
         }
+        Request::Sa(asked) => match start_question(asked, lab, answers) {
+            Ok(accepted) => accepted,
+            Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
+        },
         Request::Send(send) => match send_frames(&send, lab, answers) {
             Ok(accepted) => accepted,
             Err(why) => return protocol::send(&mut writer, &Answer::Refused(why)),
@@ -121,6 +126,26 @@ fn send_frames(send: &protocol::Send, lab: &Lab, answers: Sender<Answer>) -> Res
         };
         // The client may have left.
         let _ = answers.send(answer);
+    }))
+}
+
+fn start_question(asked: sa::Asked, lab: &Arc<Lab>, answers: Sender<Answer>) -> Result<bool, String> {
+    let host = match &asked.host {
+        Some(host) => find_host(lab, host)?,
+        None => lab.hosts.first().cloned().ok_or("there is no host")?,
+    };
+    let (kernel, lab) = (host.kernel.clone(), lab.clone());
+    Ok(lab.clone().jobs.put(&kernel, move || {
+        // The client may have left.
+        let _ = match sa::ask(&lab, &host, &asked) {
+            Err(why) => answers.send(Answer::Refused(why)),
+            Ok(found) => {
+                let text = if asked.json { found.json() } else { found.text() };
+                let warning = found.warning().unwrap_or_default().to_owned();
+                let told = answers.send(Answer::Out(text)).and_then(|()| answers.send(Answer::Err(warning)));
+                told.and_then(|()| answers.send(Answer::Exit(0)))
+            }
+        };
     }))
 }
 
