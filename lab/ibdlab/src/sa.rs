@@ -273,7 +273,9 @@ impl<D: Device> Asker<'_, D> {
                 state(&port.info).into(),
                 json!(port.info.neighbor_mtu.bytes()),
                 LinkWidth::from_wire(port.info.link_width_active)
-                    .and_then(|width| RateCode::of_link(width, port.info.link_speed_active))
+                    .and_then(|width| {
+                        RateCode::of_link(width, port.info.link_speed_active, port.info.link_speed_ext_active)
+                    })
                     .map_or(Value::Null, gigabits),
                 format!("{:#010x}", port.info.capability_mask).into(),
             ]
