@@ -6,7 +6,7 @@ use ipoib::{Qpn, Scope};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::datapath::{Design, Pools, next_serial};
+use super::datapath::{Design, Pools, moderate, next_serial};
 use super::receive::Receiver;
 use super::senders::Why;
 use super::transmit::Open;
@@ -107,6 +107,10 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: Open) {
     if let Some(channel) = unused {
         return discard(shared, side, Some(channel));
     }
+    // Who changes moderation from now on finds this one among the link's.
+    let settings = *shared.settings.lock();
+    let channel = side.queue.channel();
+    moderate(channel.pd().hca(), channel.send_cq(), settings.transmit_moderation());
     // Before anything is sent from it that could come back.
     common.receiver.replace_sender(ring - 1, qpn);
     if let Some(side) = shared.transmitters.reopen(ring, epoch, serial, side) {

@@ -70,7 +70,8 @@ impl Transmitters {
         self.closed.count()
     }
 
-    /// Opens them all, with the serial number of what they send from; the buffers of those that were closed since `epoch` come back, to be closed.
+    /// Opens them all, with the serial number of what they send from; the buffers of those that were closed since `epoch` come
+    /// back, to be closed.
     #[inline(never)]
     pub(crate) fn open(&self, epoch: u64, serial: u64, sides: KVec<Open>) -> Pools {
         let mut unused = Pools::default();

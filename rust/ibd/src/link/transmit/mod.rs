@@ -52,7 +52,7 @@ pub(crate) struct Transmitter {
     ring: Option<usize>,
     closed: KArc<Closed>,
     /// How often this one alone was closed, to be opened again.
-    suspended: AtomicU64,
+    suspensions: AtomicU64,
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
@@ -127,8 +127,8 @@ impl Transmitter {
             behind: false,
             waits: None,
         };
-        let (state, suspended) = (Mutex::new(state)?, AtomicU64::new(0));
-        KArc::new(Self { state, ring, closed, suspended, mac, counters, control, seed })
+        let (state, suspensions) = (Mutex::new(state)?, AtomicU64::new(0));
+        KArc::new(Self { state, ring, closed, suspensions, mac, counters, control, seed })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
@@ -143,7 +143,7 @@ impl Transmitter {
 
     /// Which send side this is: another number after every close.
     pub(crate) fn epoch(&self) -> u64 {
-        self.closed.count() + self.suspended.load(Ordering::SeqCst)
+        self.closed.count() + self.suspensions.load(Ordering::SeqCst)
     }
 
     /// Whether large sends wait for buffers that were asked for.
@@ -200,7 +200,7 @@ impl Transmitter {
         // As for a close.
         self.reclaim(&mut state, &mut after);
         let open = state.open.take()?;
-        self.suspended.fetch_add(1, Ordering::SeqCst);
+        self.suspensions.fetch_add(1, Ordering::SeqCst);
         state.suspended = true;
         // There is room when it is opened again.
         state.refused |= after.resume;
