@@ -379,6 +379,10 @@ pub enum AddressState {
     Ok,
     /// Nobody has given it yet.
     Down,
+    /// It is not known yet whether somebody else has it.
+    Tentative,
+    /// Somebody else has it.
+    Duplicate,
     /// The link is down, or has no address of its own yet.
     Inaccessible,
 }

@@ -88,7 +88,8 @@ fn what_is_configured_for_good_outlives_the_lab_and_what_is_not_does_not() {
     assert_eq!(shown(properties), "_ibd_num_ah:1024\n_ibd_hash_size:32\n");
     assert_eq!(shown("dladm show-phys -p -o link,device spare1"), "spare1:ibp1\n");
     let addresses = "ipadm show-addr -p -o addrobj,type,state ib0/";
-    assert_eq!(shown(addresses), "ib0/v4:static:ok\nib0/v6:addrconf:ok\n");
+    let good = "ib0/v4:static:ok\nib0/v6:addrconf:ok\n";
+    lab.until("nobody else has the addresses", || shown(addresses) == good);
     let line = "dladm delete-part ib0";
     assert_eq!(lab.run("alice", line).1, 1, "it is in use");
     assert_eq!(lab.run("alice", "ipadm delete-if ib0"), (String::new(), 0));
@@ -109,6 +110,42 @@ fn a_first_boot_gives_the_scenario_s_addresses_and_hosts_reach_each_other() {
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     assert_eq!(status["hosts"][1]["links"][1]["addresses"][0], "10.0.0.2/24");
     assert!(status["hosts"][0]["links"][2]["packets_in"].as_u64() > Some(0), "{status}");
+    lab.down();
+}
+
+#[test]
+fn an_address_that_another_host_has_is_a_duplicate_until_it_is_free() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
+    let create = "ipadm create-addr -T static -a 10.0.0.2/24 pFFFF.ibp0/more";
+    assert_eq!(lab.run("alice", create), (String::new(), 0));
+    let shown = |host: &str, object: &str| {
+        lab.run(host, &format!("ipadm show-addr -p -o state,current pFFFF.ibp0/{object}")).0
+    };
+    lab.until("it is known", || !shown("alice", "more").starts_with("tentative"));
+    assert_eq!(shown("alice", "more"), "duplicate:--p--\n");
+    assert_eq!(shown("bob", "v4"), "ok:U-p--\n", "whoever had it keeps it");
+    assert_eq!(lab.run("alice", "ping 10.0.0.2 1").1, 0, "and answers");
+    assert_eq!(lab.run("alice", "ipadm delete-addr pFFFF.ibp0/more"), (String::new(), 0));
+    assert_eq!(lab.run("bob", "ipadm delete-addr pFFFF.ibp0/v4"), (String::new(), 0));
+    assert_eq!(lab.run("alice", create), (String::new(), 0));
+    lab.until("alice has it", || shown("alice", "more") == "ok:U-p--\n");
+    lab.down();
+}
+
+#[test]
+fn a_ping_of_more_than_a_packet_holds_goes_in_fragments() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
+    for size in [2016, 2017, 10_000, 65_507] {
+        let (said, code) = lab.run("alice", &format!("ping -s bob {size} 1"));
+        let answer = format!("{} bytes from bob (10.0.0.2): icmp_seq=0.", size + 8);
+        assert!(code == 0 && said.contains(&answer), "{said}");
+    }
+    let (said, code) = lab.run("alice", "ping -s bob 65508 1");
+    assert!(code == 1 && said.contains("Message too long"), "{said}");
     lab.down();
 }
 

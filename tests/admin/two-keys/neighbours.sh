@@ -5,6 +5,8 @@ run ipadm create-if pFFFF.ibp0
 run ipadm create-addr -T static -a 10.0.0.1/24 pFFFF.ibp0/v4
 run ipadm create-addr -T addrconf pFFFF.ibp0/v6
 until [ "$(dladm show-part -p -o state pFFFF.ibp0)" = up ]; do sleep 1; done
+until [ "$(ipadm show-addr -p -o state pFFFF.ibp0/v4)" = ok ]; do sleep 1; done
+until [ "$(ipadm show-addr -p -o state pFFFF.ibp0/v6)" = ok ]; do sleep 1; done
 run ipadm show-if
 run ipadm show-addr
 ipadm show-addr -p -o addrobj,addr pFFFF.ibp0/v4

@@ -9,7 +9,7 @@ use super::conf::{self, Line};
 use super::{FAILED, INVALID, die, parse, text, usage};
 use crate::getopt::Options;
 use crate::session::{Failure, Outcome, Session};
-use crate::system::{AddressKind, System};
+use crate::system::{AddressKind, AddressState, System};
 
 const OPTIONS: Options = Options {
     short: "tT:a:di:p:w:",
@@ -82,7 +82,7 @@ fn parse_patience(text: &str) -> Option<Patience> {
     }
 }
 
-/// Waits until the object has an address; false if it has none in time, or nobody waits any more. The agent goes on.
+/// Waits until the object has an address that nobody else has; false if it has none in time, or nobody waits any more. The agent goes on.
 fn wait(system: &dyn System, object: &str, patience: Patience) -> bool {
     let mut left = match patience {
         Patience::For(span) => span,
@@ -91,7 +91,7 @@ fn wait(system: &dyn System, object: &str, patience: Patience) -> bool {
     let given = || {
         let interfaces = system.interfaces();
         let mut all = interfaces.iter().flat_map(|interface| &interface.addresses);
-        all.any(|address| address.object == object && address.address.is_some())
+        all.any(|address| address.object == object && address.state == AddressState::Ok)
     };
     loop {
         if given() {

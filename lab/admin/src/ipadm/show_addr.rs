@@ -55,6 +55,8 @@ impl Row {
             state: match address.state {
                 AddressState::Ok => "ok",
                 AddressState::Down => "down",
+                AddressState::Tentative => "tentative",
+                AddressState::Duplicate => "duplicate",
                 AddressState::Inaccessible => "inaccessible",
             },
             persistent: lines.iter().any(|line| line.object() == Some(&address.object)),
@@ -66,8 +68,8 @@ impl Row {
     fn cells(self) -> [Cell; 6] {
         let current = match self.state {
             "disabled" => "-----",
-            "down" if self.persistent => "--p--",
-            "down" => "-----",
+            "down" | "duplicate" if self.persistent => "--p--",
+            "down" | "duplicate" => "-----",
             _ if self.persistent => "U-p--",
             _ => "U----",
         };

@@ -54,7 +54,7 @@ pub fn place(packet: Packet<'_>, triples: usize) -> Option<Place> {
         return Some(Place::FIRST);
     }
     let Some(flow) = Flow::of(packet) else { return Some(Place::FIRST) };
-    if flow.payload < 8 {
+    if flow.payload.is_some_and(|payload| payload < 8) {
         return None;
     }
     let index = if triples > 1 { flow.hash() as usize % triples } else { 0 };
@@ -90,8 +90,8 @@ struct Flow {
     protocol: u8,
     /// The two ports or the SPI; absent in fragments and beyond the first block.
     ports: Option<[u8; 4]>,
-    /// Bytes behind the IP headers, by the IP length field.
-    payload: usize,
+    /// Bytes behind the first IP header, by the IP length field; a fragment of IPv4 may have as few as it likes.
+    payload: Option<usize>,
 }
 
 impl Flow {
@@ -114,7 +114,7 @@ impl Flow {
             ends: [word(ip, 12)?, word(ip, 16)?],
             protocol: if fragment { 0 } else { protocol },
             ports,
-            payload: total.saturating_sub(header.max(20)),
+            payload: (!fragment).then(|| total.saturating_sub(header.max(20))),
         })
     }
 
@@ -126,7 +126,7 @@ impl Flow {
             ends: [word(ip, 20)?, word(ip, 36)?],
             protocol,
             ports: ports(protocol, ip.get(header..).unwrap_or(&[])),
-            payload: (length + 40).saturating_sub(header),
+            payload: Some(length),
         })
     }
 
@@ -235,6 +235,18 @@ mod tests {
         assert_eq!(placed(&ip, true, 8), None);
         ip[3] = 28;
         assert!(placed(&ip, true, 8).is_some());
+    }
+
+    #[test]
+    fn a_last_fragment_of_a_few_bytes_is_none_of_them() {
+        let mut ip = v4(1, [1, 1, 1, 1], [2, 2, 2, 2], [1, 2, 3, 4]);
+        (ip[3], ip[6], ip[7]) = (21, 0, 253);
+        assert!(placed(&ip, true, 8).is_some());
+        let mut last = vec![0x60, 0, 0, 0, 0, 9, 44, 64];
+        last.extend([0u8; 32]);
+        last.extend([UDP, 0, 0x07, 0xe8, 0, 0, 0, 1, 99]);
+        let packet = Packet { sap: SAP_IPV6, ip: &last, aligned: true, bypass: false };
+        assert!(place(packet, 8).is_some());
     }
 
     #[test]

@@ -117,6 +117,7 @@ fn boot(lab: &Arc<Lab>, place: &Place, ready: impl FnOnce(&Lab)) -> Result<()> {
         host.boot().with_context(|| host.name.clone())?;
     }
     lab.hosts.iter().for_each(|host| host.wait_for_ports());
+    lab.hosts.iter().for_each(|host| host.wait_for_addresses());
     let socket = place.socket();
     let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
     server::serve(listener, lab.clone());

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use admin::{Exit, Session, System, Terminal};
+use admin::{AddressState, Exit, Session, System, Terminal};
 use anyhow::{Context, Result, anyhow, bail};
 use fakekernel::{Errno, Kernel, Module, Nanos, SleepMutex};
 use lab_gldv3::LinkState;
@@ -20,6 +20,8 @@ use crate::scenario::{Driver, HostSpec, PropertyText};
 
 /// How long ports may take to come up before hosts go on without them.
 const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
+/// How long links and probes may take until hosts go on without them.
+const ADDRESS_PATIENCE: Nanos = Nanos::from_secs(3);
 /// How long a driver may answer busy when it is to go.
 const BUSY_PATIENCE: Nanos = Nanos::from_secs(300);
 
@@ -184,6 +186,20 @@ impl DeskHost {
         let deadline = machine.now() + PORT_PATIENCE;
         let up = || lab_gldv3::links(&self.kernel).iter().any(|link| link.state == LinkState::Up);
         while !up() && machine.now() < deadline {
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+    }
+
+    /// Waits until it is known of each address whether somebody else has it, as far as its link is there to ask.
+    pub fn wait_for_addresses(&self) {
+        let machine = self.kernel.machine();
+        let deadline = machine.now() + ADDRESS_PATIENCE;
+        let tentative = || {
+            let interfaces = self.ip.interfaces();
+            let mut all = interfaces.iter().flat_map(|interface| &interface.addresses);
+            all.any(|address| address.state == AddressState::Tentative)
+        };
+        while tentative() && machine.now() < deadline {
             fakekernel::sleep(Nanos::from_millis(10));
         }
     }

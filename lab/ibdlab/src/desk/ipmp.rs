@@ -83,7 +83,7 @@ impl HostIp {
         }
         membership.remove(interface);
         let info = member.ip.with_upper(|upper| upper.link().info());
-        member.ip.replace(Box::new(Stack::new(info, Vec::new(), self.seed)));
+        member.ip.replace(Box::new(Stack::new(info, Vec::new(), self.seed).probing()));
         member.set_role(Role::Alone);
         group.ip.refresh();
         Ok(())

@@ -10,6 +10,7 @@ use smoltcp::wire::IpCidr;
 
 use super::status::IpStatus;
 use crate::host::{IpThread, LinuxSide, Membership};
+use crate::ip::dad::Standing;
 use crate::ip::layer::{IpLink, LINK_LOCAL_PREFIX, Wanted};
 use crate::ip::link_addr::LinkAddr;
 
@@ -118,10 +119,14 @@ impl Plumbed {
         let objects = self.objects.lock().clone();
         let address_of = |(object, kind): (String, AddressKind)| {
             let address = self.ip.with_upper(|upper| address(&kind, upper.link()));
-            let state = match address {
+            let standing = |ip| self.ip.with_upper(|upper| upper.link().standing(ip));
+            let state = match address.map(|(ip, _)| standing(ip)) {
                 None if kind == AddressKind::Dhcp => AddressState::Down,
-                Some(_) if link != LinkState::Down => AddressState::Ok,
-                _ => AddressState::Inaccessible,
+                Some(Standing::Duplicate) => AddressState::Duplicate,
+                Some(_) | None if link == LinkState::Down => AddressState::Inaccessible,
+                Some(Standing::Tentative) => AddressState::Tentative,
+                Some(Standing::Good) => AddressState::Ok,
+                None => AddressState::Inaccessible,
             };
             Address { object, kind, address, state }
         };

@@ -51,6 +51,7 @@ pub fn rehearse<R: Send + Sync + 'static>(
             host.boot().with_context(|| host.name.clone())?;
         }
         hosts.iter().for_each(|host| host.wait_for_ports());
+        hosts.iter().for_each(|host| host.wait_for_addresses());
         let rehearsal = Rehearsal { hosts, infiniband: world.infiniband.clone() };
         let result = script(&rehearsal);
         let halted = rehearsal.hosts.iter().try_for_each(|host| host.halt().context(host.name.clone()));

@@ -29,6 +29,16 @@ impl Arp {
         Self { operation: Operation::Request, sender, target: (target, LinkAddr::ZERO) }
     }
 
+    /// Does anybody have `target`? Asked by somebody without an address (RFC 5227).
+    pub fn probe(own: LinkAddr, target: Ipv4Addr) -> Self {
+        Self::request((Ipv4Addr::UNSPECIFIED, own), target)
+    }
+
+    /// The address that the sender says is its own, or would like to have.
+    pub fn claimed(&self) -> Ipv4Addr {
+        if self.sender.0.is_unspecified() { self.target.0 } else { self.sender.0 }
+    }
+
     /// Our answer to a request for `own`.
     pub fn reply(&self, own: (Ipv4Addr, LinkAddr)) -> Self {
         Self { operation: Operation::Reply, sender: own, target: self.sender }

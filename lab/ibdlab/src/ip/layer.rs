@@ -10,6 +10,7 @@ use lab_gldv3::{Offload, OffloadCapability};
 use smoltcp::wire::{IpCidr, Ipv4Packet, Ipv6Packet};
 
 use super::arp::{Arp, Operation};
+use super::dad::{Dad, Standing};
 use super::dhcp::{self, Client, ClientId, Lease};
 use super::link_addr::LinkAddr;
 use super::nd::{self, Kind, Nd};
@@ -103,8 +104,10 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct IpLink {
     info: LinkInfo,
-    /// All of them, as they are now.
+    /// Those in use, as they are now.
     addresses: Vec<IpCidr>,
+    /// Those that nobody else must have, if that is looked after; `addresses` are the good ones of them.
+    dad: Option<Dad>,
     wanted: Wanted,
     dhcp: Option<Client>,
     up: bool,
@@ -122,6 +125,7 @@ impl IpLink {
             info,
             wanted: Wanted { fixed: addresses.clone(), ..Wanted::default() },
             addresses,
+            dad: None,
             dhcp: None,
             up: false,
             delegated: false,
@@ -144,6 +148,18 @@ impl IpLink {
 
     pub fn info(&self) -> LinkInfo {
         self.info
+    }
+
+    /// The same, and an address is used once nobody has answered for it.
+    #[must_use]
+    pub fn probing(self) -> Self {
+        Self { dad: Some(Dad::default()), ..self }
+    }
+
+    /// How an address is that the interface shall have. Without probes every address is good.
+    pub fn standing(&self, address: IpAddr) -> Standing {
+        let tentative = |dad: &Dad| dad.standing(&address).unwrap_or(Standing::Tentative);
+        self.dad.as_ref().map_or(Standing::Good, tentative)
     }
 
     /// The same of a group's interface, whose members resolve next hops: its packets go down as they are.
@@ -188,7 +204,13 @@ impl IpLink {
             (true, own) => Some(IpCidr::new(own.link_local().into(), LINK_LOCAL_PREFIX)),
         };
         let leased = self.lease().map(|lease| IpCidr::Ipv4(lease.address));
-        let addresses: Vec<IpCidr> = self.wanted.fixed.iter().copied().chain(made).chain(leased).collect();
+        let mut addresses: Vec<IpCidr> =
+            self.wanted.fixed.iter().copied().chain(made).chain(leased).collect();
+        if let Some(dad) = &mut self.dad {
+            let wanted: Vec<IpAddr> = addresses.iter().map(|cidr| cidr.address().into()).collect();
+            dad.want(&wanted);
+            addresses.retain(|cidr| dad.standing(&cidr.address().into()) == Some(Standing::Good));
+        }
         let new = addresses.iter().any(|address| !self.addresses.contains(address));
         self.addresses = addresses;
         new
@@ -226,6 +248,43 @@ impl IpLink {
         self.refresh_and_announce();
     }
 
+    /// Probes for addresses that are not known to be ours alone, and uses those that are.
+    fn poll_dad(&mut self, now: Duration) {
+        if !self.up || self.info.own == LinkAddr::ZERO {
+            return;
+        }
+        let probes = self.dad.as_mut().map_or_else(Vec::new, |dad| dad.poll(now));
+        for address in probes {
+            match address {
+                IpAddr::V4(ip) => {
+                    let probe = Arp::probe(self.info.own, ip).emit().to_vec();
+                    self.push(self.info.broadcast, SAP_ARP, [probe.into()]);
+                }
+                IpAddr::V6(ip) => {
+                    let probe = Nd::probe(ip);
+                    self.push(self.group_addr(probe.destination.into()), SAP_IPV6, [probe.emit().into()]);
+                }
+            }
+        }
+        if self.dad.is_some() {
+            self.refresh_and_announce();
+        }
+    }
+
+    /// Somebody at another place says that it has this address, or wants it; true if we therefore do not take it.
+    fn is_conflict(&mut self, now: Duration, address: IpAddr, place: Option<LinkAddr>) -> bool {
+        let Some(dad) = self.dad.as_mut().filter(|_| place != Some(self.info.own)) else { return false };
+        if !dad.conflict(now, &address) {
+            return false;
+        }
+        let leased = self.lease().map(|lease| IpAddr::from(lease.address.address()));
+        if let Some(client) = self.dhcp.as_mut().filter(|_| leased == Some(address)) {
+            client.decline(now);
+            self.poll_dhcp(now);
+        }
+        true
+    }
+
     /// Gives a DHCP server's answer to the client; other packets come back.
     fn receive_dhcp(&mut self, now: Duration, packet: Vec<u8>) -> Option<Vec<u8>> {
         let Some((client, message)) = self.dhcp.as_mut().zip(dhcp::for_client(&packet)) else {
@@ -239,7 +298,10 @@ impl IpLink {
     /// The groups this interface hears, and where each is on the link.
     pub fn mappings(&self) -> impl Iterator<Item = (IpAddr, LinkAddr)> {
         let mut groups = self.groups.clone();
-        for address in self.addresses.iter().map(|cidr| IpAddr::from(cidr.address())) {
+        // Answers to probes come by groups as well.
+        let probed = self.dad.iter().flat_map(Dad::addresses);
+        let used = self.addresses.iter().map(|cidr| IpAddr::from(cidr.address()));
+        for address in used.chain(probed) {
             match address {
                 IpAddr::V4(_) => groups.extend([IpAddr::from(ALL_HOSTS)]),
                 IpAddr::V6(ip) => groups.extend([nd::ALL_NODES, nd::solicited_node(ip)].map(IpAddr::from)),
@@ -329,6 +391,7 @@ impl IpLink {
     /// Asks again for neighbours that did not answer, and for an address that is wanted or ends.
     pub fn poll(&mut self, now: Duration) {
         self.poll_dhcp(now);
+        self.poll_dad(now);
         for ip in self.neighbours.poll(now) {
             self.ask(ip);
         }
@@ -337,7 +400,9 @@ impl IpLink {
     /// When `poll` wants to be called if nothing else happens.
     pub fn poll_at(&self) -> Option<Duration> {
         let dhcp = self.dhcp.as_ref().and_then(Client::poll_at);
-        [self.neighbours.next_timeout(), dhcp].into_iter().flatten().min()
+        let probes = self.dad.as_ref().filter(|_| self.up && self.info.own != LinkAddr::ZERO);
+        let dad = probes.and_then(Dad::poll_at);
+        [self.neighbours.next_timeout(), dhcp, dad].into_iter().flatten().min()
     }
 
     /// The next frame for the link.
@@ -373,7 +438,11 @@ impl IpLink {
     }
 
     fn receive_arp(&mut self, now: Duration, payload: &[u8]) {
-        let Some(arp) = Arp::parse(payload).filter(|_| self.ipv4s().next().is_some()) else {
+        let arp = Arp::parse(payload);
+        if arp.is_some_and(|arp| self.is_conflict(now, arp.claimed().into(), Some(arp.sender.1))) {
+            return;
+        }
+        let Some(arp) = arp.filter(|_| self.ipv4s().next().is_some()) else {
             self.counters.ignored += 1;
             return;
         };
@@ -384,8 +453,10 @@ impl IpLink {
         }
         let own = arp.target.0;
         let for_us = self.ipv4s().any(|known| known == own);
-        let waiting = self.neighbours.learn(now, arp.sender.0.into(), arp.sender.1, for_us);
-        self.push(arp.sender.1, SAP_IPV4, waiting);
+        if !arp.sender.0.is_unspecified() {
+            let waiting = self.neighbours.learn(now, arp.sender.0.into(), arp.sender.1, for_us);
+            self.push(arp.sender.1, SAP_IPV4, waiting);
+        }
         if for_us && arp.operation == Operation::Request {
             let reply = arp.reply((own, self.info.own)).emit().to_vec();
             self.push(arp.sender.1, SAP_ARP, [reply.into()]);
@@ -397,7 +468,16 @@ impl IpLink {
             self.counters.ignored += 1;
             return;
         };
+        let claims = matches!(nd.kind, Kind::Advert { .. }) || nd.source.is_unspecified();
+        if claims && self.is_conflict(now, nd.target.into(), nd.link) {
+            return;
+        }
         match (nd.kind, nd.link) {
+            // Somebody probes for an address of ours: everybody is told whose it is.
+            (Kind::Solicit, _) if self.owns(nd.target) && nd.source.is_unspecified() => {
+                let advert = nd.advert((nd.target, self.info.own));
+                self.push(self.group_addr(advert.destination.into()), SAP_IPV6, [advert.emit().into()]);
+            }
             (Kind::Solicit, Some(link)) if self.owns(nd.target) && !self.owns(nd.source) => {
                 let waiting = self.neighbours.learn(now, nd.source.into(), link, true);
                 self.push(link, SAP_IPV6, waiting);

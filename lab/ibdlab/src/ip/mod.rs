@@ -5,8 +5,10 @@
 
 pub mod apps;
 pub mod arp;
+pub mod dad;
 mod device;
 pub mod dhcp;
+mod fragments;
 pub mod ipmp;
 pub mod layer;
 pub mod link_addr;

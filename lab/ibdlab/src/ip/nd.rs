@@ -47,6 +47,12 @@ impl Nd {
         }
     }
 
+    /// Does anybody have `target`? Asked by somebody without an address (RFC 4862 section 5.4.2).
+    pub fn probe(target: Ipv6Addr) -> Self {
+        let destination = solicited_node(target);
+        Self { kind: Kind::Solicit, source: Ipv6Addr::UNSPECIFIED, destination, target, link: None }
+    }
+
     /// Our answer to a solicitation of `own`.
     pub fn advert(&self, own: (Ipv6Addr, LinkAddr)) -> Self {
         let duplicate_probe = self.source.is_unspecified();

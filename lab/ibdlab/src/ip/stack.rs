@@ -9,6 +9,7 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr};
 
 use super::device::Device;
+use super::fragments::Fragments;
 use super::layer::{Frame, IpLink, LinkInfo, Wanted};
 use super::offload;
 
@@ -16,6 +17,7 @@ use super::offload;
 pub struct Stack {
     iface: Interface,
     device: Device,
+    fragments: Fragments,
     /// The sockets of the applications; they survive a change of the link.
     pub sockets: SocketSet<'static>,
     link: IpLink,
@@ -40,6 +42,12 @@ impl Stack {
         Self::on(IpLink::new(info, addresses), seed)
     }
 
+    /// The same, and an address is used once nobody has answered for it.
+    #[must_use]
+    pub fn probing(self) -> Self {
+        Self { link: self.link.probing(), ..self }
+    }
+
     /// The stack of a group; see [`IpLink::delegated`].
     pub fn of_group(info: LinkInfo, seed: u64) -> Self {
         Self::on(IpLink::delegated(info), seed)
@@ -48,7 +56,16 @@ impl Stack {
     fn on(link: IpLink, seed: u64) -> Self {
         let mut device = Device::new(link.info().sdu);
         let iface = interface(&mut device, link.addresses(), &BTreeSet::new(), seed);
-        Self { iface, device, sockets: SocketSet::new(Vec::new()), link, seed, echo_ident: FIRST_ECHO_IDENT }
+        let fragments = Fragments::default();
+        Self {
+            iface,
+            device,
+            fragments,
+            sockets: SocketSet::new(Vec::new()),
+            link,
+            seed,
+            echo_ident: FIRST_ECHO_IDENT,
+        }
     }
 
     /// The link has this address and size now. Neighbours are told at once if the address is new.
@@ -56,6 +73,7 @@ impl Stack {
         if info.sdu != self.link.info().sdu {
             self.device.sdu = info.sdu;
             self.iface = interface(&mut self.device, self.link.addresses(), self.link.groups(), self.seed);
+            self.fragments = Fragments::default();
         }
         self.link.set_info(info);
         self.follow_addresses();
@@ -124,7 +142,9 @@ impl Stack {
             let result = self.iface.poll(instant(now), &mut self.device, &mut self.sockets);
             let sent = !self.device.tx.is_empty();
             for packet in offload::to_the_link(self.device.tx.drain(..), self.link.info().offload) {
-                self.link.send(now, packet);
+                for packet in self.fragments.pass(packet) {
+                    self.link.send(now, packet);
+                }
             }
             if result == PollResult::None && !sent {
                 break;

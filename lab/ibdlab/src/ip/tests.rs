@@ -7,7 +7,8 @@ use lab_gldv3::OffloadCapability;
 use smoltcp::wire::IpCidr;
 
 use super::apps::{App, GroupHear, GroupSay, Outcome, Ping, TcpReceive, TcpSend};
-use super::layer::LinkInfo;
+use super::dad::Standing;
+use super::layer::{LinkInfo, Wanted};
 use super::link_addr::LinkAddr;
 use super::stack::Stack;
 
@@ -139,6 +140,79 @@ fn a_new_link_address_is_announced_and_learned() {
     let mut again = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 3, vec![100]);
     let outcome = pair.run([Some(&mut again), None]);
     assert_eq!(outcome[0], Some(Outcome::Ping { sent: 3, answered: 3 }));
+}
+
+/// A stack that shall have these addresses and looks whether somebody else does.
+fn newcomer(n: u8, addresses: &[&str]) -> Stack {
+    let mut stack = Stack::new(link(n), Vec::new(), 1).probing();
+    stack.link_mut().set_up(true);
+    let fixed = addresses.iter().map(|a| a.parse().expect("an address")).collect();
+    stack.set_addresses(Wanted { fixed, ..Wanted::default() });
+    stack
+}
+
+impl Pair {
+    /// Lets a second pass.
+    fn pass(&mut self) {
+        for _ in 0..20 {
+            self.settle();
+            self.now += Duration::from_millis(50);
+        }
+    }
+}
+
+const SHARED: [&str; 2] = ["10.0.0.2/24", "fd00::2/64"];
+
+#[test]
+fn an_address_that_somebody_has_is_not_used_in_either_family() {
+    let mut pair = Pair::new();
+    pair.stacks[0] = newcomer(1, &[&SHARED[..], &["10.0.0.1/24"]].concat());
+    assert!(pair.stacks[0].link().addresses().is_empty(), "nothing is used before it is known");
+    pair.pass();
+    let link = pair.stacks[0].link();
+    assert_eq!(link.standing(ip("10.0.0.2")), Standing::Duplicate);
+    assert_eq!(link.standing(ip("fd00::2")), Standing::Duplicate);
+    assert_eq!(link.standing(ip("10.0.0.1")), Standing::Good);
+    assert_eq!(link.addresses(), ["10.0.0.1/24".parse().expect("an address")]);
+    let owner = pair.stacks[1].link();
+    assert_eq!(owner.addresses().len(), 2, "whoever had it keeps it");
+    assert!(owner.neighbours().get(&ip("0.0.0.0")).is_none(), "nobody is at no address");
+    let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 3, vec![100]);
+    let outcome = pair.run([Some(&mut ping), None]);
+    assert_eq!(outcome[0], Some(Outcome::Ping { sent: 3, answered: 3 }));
+}
+
+#[test]
+fn of_two_that_want_an_address_at_once_one_has_it_at_most() {
+    let mut pair = Pair::new();
+    pair.stacks = [1, 2].map(|n| newcomer(n, &SHARED));
+    pair.pass();
+    for address in ["10.0.0.2", "fd00::2"] {
+        let standings = pair.stacks.each_ref().map(|stack| stack.link().standing(ip(address)));
+        assert!(standings.contains(&Standing::Duplicate), "{address}: {standings:?}");
+        assert!(!standings.contains(&Standing::Tentative), "{address}: {standings:?}");
+    }
+}
+
+#[test]
+fn an_address_that_is_free_is_used_and_announced() {
+    let mut pair = Pair::new();
+    pair.stacks[0] = newcomer(1, &["10.0.0.1/24", "fd00::1/64"]);
+    pair.pass();
+    for (from, to) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+        let mut ping = Ping::new(ip(from), ip(to), 1, vec![0]);
+        let outcome = pair.run([Some(&mut ping), None]);
+        assert_eq!(outcome[0], Some(Outcome::Ping { sent: 1, answered: 1 }), "{to}");
+    }
+}
+
+#[test]
+fn ipv4_pings_of_more_than_the_sdu_go_in_fragments() {
+    let mut pair = Pair::new();
+    let sizes = vec![2017, 4096, 10_000, 65_507];
+    let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 8, sizes);
+    let outcome = pair.run([Some(&mut ping), None]);
+    assert_eq!(outcome[0], Some(Outcome::Ping { sent: 8, answered: 8 }));
 }
 
 #[test]

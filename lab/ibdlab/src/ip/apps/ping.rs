@@ -12,6 +12,8 @@ use super::{App, Outcome};
 use crate::ip::stack::Stack;
 
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Room for the largest echo at whatever place in the buffer the one before ended.
+const ROOM: usize = 2 << 16;
 /// ICMP header of an echo.
 const ECHO_HEADER: usize = 8;
 
@@ -81,7 +83,7 @@ impl Ping {
     }
 
     fn open(&mut self, stack: &mut Stack) -> SocketHandle {
-        let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; 64 * 1024]);
+        let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; ROOM]);
         let mut socket = icmp::Socket::new(buffer(), buffer());
         // A fresh socket with a non-zero identifier always binds.
         if self.ident == 0 {

@@ -18,6 +18,8 @@ const LAST_WAIT: Duration = Duration::from_secs(64);
 const SPREAD_MS: u64 = 1_000;
 /// How often an address is asked for that nobody gives.
 const REQUESTS: u32 = 4;
+/// How long a client pauses after an address that somebody else had already (section 3.1).
+const DECLINE_PAUSE: Duration = Duration::from_secs(10);
 /// The least time between two requests to renew a lease (section 4.4.5).
 const LEAST_RETRY: Duration = Duration::from_secs(60);
 
@@ -252,6 +254,25 @@ impl Client {
         };
         self.out.push_back(from_client(own, lease.server, &question.emit()));
         Some(lease.server)
+    }
+
+    /// Somebody else has the address: the server is told, and after a pause another one is asked for.
+    pub fn decline(&mut self, now: Duration) {
+        let (Some(lease), Some(client)) = (self.lease(), self.id) else { return };
+        let mut exchange = self.exchange(now);
+        let question = Question {
+            kind: Kind::Decline,
+            transaction: exchange.transaction,
+            seconds: 0,
+            broadcast: false,
+            own: Ipv4Addr::UNSPECIFIED,
+            client,
+            requested: Some(lease.address.address()),
+            server: Some(lease.server),
+        };
+        self.out.push_back(from_client(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, &question.emit()));
+        exchange.next = now + DECLINE_PAUSE;
+        (self.begun, self.state) = (exchange.next, State::Selecting(exchange));
     }
 
     fn select(&mut self, now: Duration) {

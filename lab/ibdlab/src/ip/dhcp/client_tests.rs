@@ -235,6 +235,21 @@ fn a_release_goes_to_the_server_of_the_lease() {
 }
 
 #[test]
+fn an_address_that_somebody_has_is_declined_and_another_asked_for_after_a_pause() {
+    let mut client = bound(120);
+    client.decline(at(1));
+    let decline = heard(&mut client).expect("a DECLINE");
+    assert_eq!((decline.kind, decline.destination), (Kind::Decline, Ipv4Addr::BROADCAST));
+    assert_eq!(
+        (decline.requested, decline.server, decline.own),
+        (Some(ADDRESS), Some(SERVER), [0; 4].into())
+    );
+    assert_eq!(client.lease(), None);
+    let (now, discover) = next(&mut client);
+    assert_eq!((now, discover.kind), (at(11), Kind::Discover));
+}
+
+#[test]
 fn answers_that_nobody_waits_for_do_nothing() {
     let mut client = bound(120);
     let before = client.lease();
