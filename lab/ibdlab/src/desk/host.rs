@@ -190,16 +190,16 @@ impl DeskHost {
         }
     }
 
-    /// Waits until it is known of each address whether somebody else has it, as far as its link is there to ask.
+    /// Waits until it is known of each address whether somebody else has it. One on a link that stays down is not waited for long.
     pub fn wait_for_addresses(&self) {
         let machine = self.kernel.machine();
         let deadline = machine.now() + ADDRESS_PATIENCE;
-        let tentative = || {
+        let undecided = || {
             let interfaces = self.ip.interfaces();
             let mut all = interfaces.iter().flat_map(|interface| &interface.addresses);
-            all.any(|address| address.state == AddressState::Tentative)
+            all.any(|address| matches!(address.state, AddressState::Tentative | AddressState::Inaccessible))
         };
-        while tentative() && machine.now() < deadline {
+        while undecided() && machine.now() < deadline {
             fakekernel::sleep(Nanos::from_millis(10));
         }
     }
