@@ -295,6 +295,32 @@ fn the_page_of_weaknesses_tells_what_the_c_driver_does_in_the_tests_of_closed_ro
     }
 }
 
+/// `a/{b,c}.rs` as `a/b.rs` and `a/c.rs`.
+fn each_of(path: &str) -> Vec<String> {
+    let Some((before, rest)) = path.split_once('{') else { return vec![path.to_owned()] };
+    let (names, after) = rest.split_once('}').expect("a closing brace");
+    names.split(',').map(|name| format!("{before}{name}{after}")).collect()
+}
+
+#[test]
+fn every_place_that_the_page_of_proofs_names_exists() {
+    let root = workspace_root();
+    let page = fs::read_to_string(root.join("docs/proof.md")).expect("the page");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 20, "the page has lost its claims");
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, claim, shown, rung, _] = cells[..] else { panic!("{row}: three cells") };
+        assert!(!claim.is_empty() && !shown.is_empty() && !rung.is_empty(), "{row}");
+        let named =
+            shown.split('`').skip(1).step_by(2).filter(|name| name.contains('/') && !name.contains(' '));
+        for place in named.flat_map(each_of) {
+            let found = ["", ".rs", "/main.rs"].iter().any(|end| root.join(format!("{place}{end}")).exists());
+            assert!(found, "{place}: not there");
+        }
+    }
+}
+
 #[test]
 fn every_test_that_the_page_of_weaknesses_names_exists() {
     let root = workspace_root();
