@@ -35,7 +35,6 @@ wanted() {
 			missing iputils-ping ping
 			missing curl curl
 			missing busybox busybox
-			[ "$for_what" = run ] || missing dnsmasq-base dnsmasq
 		fi
 		;;
 	esac
@@ -46,8 +45,9 @@ wanted() {
 		missing git git
 		missing gdb gdb
 		if [ "$(id -u)" -eq 0 ]; then
-			missing iperf3 iperf3
+			missing dnsmasq-base dnsmasq
 			missing dropbear-bin dropbear
+			missing iperf3 iperf3
 		fi
 		;;
 	lint) missing shellcheck shellcheck ;;
