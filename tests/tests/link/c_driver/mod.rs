@@ -16,8 +16,6 @@ use rows::{Outcome, ROWS};
 
 /// How long a test may take; with our objects the longest of them takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// After which a test that does not end is said to hang.
-const HANGS: Duration = Duration::from_secs(60);
 /// What the C driver can do: were these to fail, the failures of the others would mean nothing.
 const CONTROLS: [(&str, &str); 6] = [
     ("alpha", "offloads::a_checksum_the_adapter_was_asked_for_arrives_right"),
@@ -31,7 +29,7 @@ const CONTROLS: [(&str, &str); 6] = [
 /// How a test ended; `None` is that it did not. And what it said.
 struct Ended(Option<ExitStatus>, String);
 
-fn run(test: &str, on: &str, held_to: &str, patience: Duration) -> Ended {
+fn run(test: &str, on: &str, held_to: &str) -> Ended {
     let mut said = tempfile::tempfile().expect("a file");
     let to = |file: &File| file.try_clone().expect("another handle");
     let mut child = Command::new(env::current_exe().expect("this binary"))
@@ -44,7 +42,7 @@ fn run(test: &str, on: &str, held_to: &str, patience: Duration) -> Ended {
         .stderr(to(&said))
         .spawn()
         .expect("this binary runs");
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + PATIENCE;
     let status = loop {
         match child.try_wait().expect("it is our child") {
             Some(status) => break Some(status),
@@ -63,25 +61,23 @@ fn run(test: &str, on: &str, held_to: &str, patience: Duration) -> Ended {
 }
 
 fn check(outcome: &Outcome) -> Result<(), String> {
-    let (test, on, held_to, patience) = match outcome {
-        Outcome::Fails { test, on, held_to, .. } => (test, on, *held_to, PATIENCE),
-        Outcome::Hangs { test, on } => (test, on, "", HANGS),
-        Outcome::Uncounted { test, on } => (test, on, "", PATIENCE),
+    let (test, on, held_to) = match outcome {
+        Outcome::Fails { test, on, held_to, .. } => (test, on, *held_to),
+        Outcome::Uncounted { test, on } => (test, on, ""),
         Outcome::Latent => return Ok(()),
     };
-    let Ended(status, said) = run(test, on, held_to, patience);
+    let Ended(status, said) = run(test, on, held_to);
     let wanted: &[&str] = match outcome {
         Outcome::Fails { says, .. } => says,
         Outcome::Uncounted { .. } => &[NOTHING_TO_COMPARE],
-        Outcome::Hangs { .. } | Outcome::Latent => &[],
+        Outcome::Latent => &[],
     };
-    let hangs = matches!(outcome, Outcome::Hangs { .. });
     let missing = wanted.iter().find(|text| !said.contains(**text));
     let began = said.contains("running 1 test");
     // A test that our own driver alone can pass fails for no reason that counts.
     let uncounted = said.contains(NOTHING_TO_COMPARE) && !matches!(outcome, Outcome::Uncounted { .. });
     let failed = status.is_some_and(|status| !status.success());
-    if began && !uncounted && missing.is_none() && (if hangs { status.is_none() } else { failed }) {
+    if began && !uncounted && missing.is_none() && failed {
         return Ok(());
     }
     let ended = status.map_or("did not end".to_owned(), |status| status.to_string());
@@ -91,7 +87,7 @@ fn check(outcome: &Outcome) -> Result<(), String> {
 #[test]
 fn every_closed_weakness_shows_in_the_c_driver_or_is_latent() {
     for (on, test) in CONTROLS {
-        let Ended(status, said) = run(test, on, "", PATIENCE);
+        let Ended(status, said) = run(test, on, "");
         assert!(status.is_some_and(|status| status.success()), "{test} on {on}:\n{said}");
     }
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -14,8 +14,6 @@ pub struct Row {
 pub enum Outcome {
     /// This test fails with the C objects on a host, and its output has all of these texts.
     Fails { test: &'static str, on: &'static str, held_to: &'static str, says: &'static [&'static str] },
-    /// This test does not come to an end.
-    Hangs { test: &'static str, on: &'static str },
     /// The test looks at what only our driver counts.
     Uncounted { test: &'static str, on: &'static str },
     /// Cannot be provoked on demand.
