@@ -7,7 +7,7 @@ mod lab;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lab::{Lab, root};
+use lab::{Lab, root, without_linux};
 
 /// The directory of scripts that have a lab of their own.
 fn scripts(kind: &str) -> PathBuf {
@@ -281,8 +281,7 @@ fn a_pulled_cable_and_a_new_subnet_manager_are_seen_at_the_desk() {
 
 #[test]
 fn programs_of_linux_use_the_links_of_hosts_with_tun_devices() {
-    if let Some(why) = ibdlab::linux::missing() {
-        println!("left out: {why}");
+    if without_linux() {
         return;
     }
     let lab = Lab::new();
@@ -322,8 +321,7 @@ addresses = ["192.168.77.2/24"]
 
 #[test]
 fn linux_s_large_sends_are_off_after_a_restart_without_the_link_s_and_on_after_one_with_them() {
-    if let Some(why) = ibdlab::linux::missing() {
-        println!("left out: {why}");
+    if without_linux() {
         return;
     }
     let lab = Lab::new();

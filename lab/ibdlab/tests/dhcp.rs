@@ -7,7 +7,7 @@ mod lab;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use lab::{Lab, root};
+use lab::{Lab, root, without_linux};
 
 /// Where alice's identifier comes from: type 0, four octets of zero, her port's GID.
 const CLIENT: &str = "00:00:00:00:00:fe:80:00:00:00:00:00:00:00:02:c9:03:00:0a:1b:2d";
@@ -91,8 +91,7 @@ fn decoded(file: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn a_real_server_gives_renews_and_takes_back_an_address() {
-    if let Some(why) = ibdlab::linux::missing() {
-        println!("left out: {why}");
+    if without_linux() {
         return;
     }
     let lab = Lab::new();

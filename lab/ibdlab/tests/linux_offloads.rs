@@ -1,8 +1,11 @@
 //! Linux's own TCP over the drivers, with as much left to the adapters as they offer.
 
+mod lab;
+
 use std::path::Path;
 use std::process::Command;
 
+use lab::without_linux;
 use serde_json::Value;
 
 fn root() -> std::path::PathBuf {
@@ -46,8 +49,7 @@ struct Seen {
 
 /// `None` where Linux's programs cannot take part.
 fn fetched(offloads: [bool; 2]) -> Option<Seen> {
-    if let Some(why) = ibdlab::linux::missing() {
-        println!("left out: {why}");
+    if without_linux() {
         return None;
     }
     let directory = tempfile::tempdir().expect("a directory");

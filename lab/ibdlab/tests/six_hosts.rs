@@ -8,7 +8,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use ibdlab::desk::{IpStatus, LinkStatus, Status};
-use lab::{Lab, root};
+use lab::{Lab, root, without_linux};
 
 const SCENARIO: &str = "scenarios/six-hosts.toml";
 const SECONDS: &str = "60";
@@ -248,8 +248,7 @@ fn heard(file: &str, filter: &str) -> u64 {
 
 #[test]
 fn a_minute_of_datagrams_in_two_partitions_is_accounted_for_to_the_last_packet() {
-    if let Some(why) = ibdlab::linux::missing() {
-        println!("left out: {why}");
+    if without_linux() {
         return;
     }
     let six = Six::up();

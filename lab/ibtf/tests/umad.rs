@@ -187,15 +187,7 @@ fn reports_come_to_the_agent_that_takes_them_and_the_kernel_hears_them_too() {
         let agent = file.register(&wanted).expect("an agent");
         let mut other = open(&world.hosts[0], port(ALICE)).expect("another file");
         assert_eq!(other.register(&wanted), Err(Errno::INVAL), "one agent a method");
-        let inform = InformInfo {
-            lid_range_begin: Lid::PERMISSIVE,
-            is_generic: true,
-            subscribe: true,
-            kind: 0xffff,
-            trap_number: 0xffff,
-            producer_type: 4,
-            ..InformInfo::default()
-        };
+        let inform = InformInfo::every_trap(4);
         let lid = file.administrator().expect("it is there").lid;
         let mut header = Header {
             agent: agent.0,

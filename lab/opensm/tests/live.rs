@@ -162,15 +162,7 @@ fn a_table_ibsim_cuts_is_marked_and_three_records_are_whole() {
 #[test]
 fn reports_arrive_at_ports_that_say_they_are_managers_and_opensm_still_sweeps() {
     let mut subnet = Subnet::new(2);
-    let everything = InformInfo {
-        lid_range_begin: Lid::PERMISSIVE,
-        is_generic: true,
-        subscribe: true,
-        kind: 0xffff,
-        trap_number: 0xffff,
-        producer_type: 4,
-        ..InformInfo::default()
-    };
+    let everything = InformInfo::every_trap(4);
     let request = SaMad::request(Method::SET, Attribute::INFORM_INFO, 0, 0).with_record(&everything);
     assert_eq!(subnet.ask(port(0), request).status, Status::SUCCESS);
     // The sweep after this ends only if every port that is marked as a manager's answers Get(SMInfo).

@@ -12,23 +12,10 @@ use sm::records::{
 use sm::*;
 use world::*;
 
-/// What ibmf subscribes with.
-fn everything(producer_type: u32) -> InformInfo {
-    InformInfo {
-        lid_range_begin: Lid::PERMISSIVE,
-        is_generic: true,
-        subscribe: true,
-        kind: 0xffff,
-        trap_number: 0xffff,
-        producer_type,
-        ..InformInfo::default()
-    }
-}
-
 fn subscribe(world: &mut World, port: Guid) {
     for producer in [4, 1, 2, 3] {
-        let answer = world.ask_one(port, Method::SET, 0, &everything(producer)).unwrap();
-        assert_eq!(answer, everything(producer), "answered with a copy");
+        let answer = world.ask_one(port, Method::SET, 0, &InformInfo::every_trap(producer)).unwrap();
+        assert_eq!(answer, InformInfo::every_trap(producer), "answered with a copy");
     }
 }
 
@@ -132,7 +119,7 @@ fn subscribers_hear_nothing_of_groups_in_partitions_they_are_not_in() {
 fn unsubscribing_needs_the_queue_pair_number() {
     let mut world = World::open();
     subscribe(&mut world, C);
-    let without = InformInfo { subscribe: false, ..everything(4) };
+    let without = InformInfo { subscribe: false, ..InformInfo::every_trap(4) };
     assert_eq!(world.ask_one(C, Method::SET, 0, &without), Err(Status::REQ_INVALID));
     let with = InformInfo { qpn: Qpn::GSI, ..without };
     assert_eq!(world.ask_one(C, Method::SET, 0, &with), Ok(with));

@@ -1,23 +1,21 @@
 //! `ibdlab capture`: the frames of the fabric, or the packets of a link, in a file, for as long as somebody wants them.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use fakekernel::{HostMutex, Kernel, Nanos, WaitQueue};
+use fakekernel::{Kernel, Nanos};
 use lab_gldv3::{Promiscuity, Received, Stream};
 use lab_ibtf::InfiniBand;
 use serde::{Deserialize, Serialize};
 
+use super::heard::{Heard, boot_time};
 use super::ipoib_pcap;
 
 /// How often somebody looks whether the capture was ended.
 const ATTENTION: Nanos = Nanos::from_millis(50);
-/// Packets that may wait for a slow file; more are lost, and counted.
-const ROOM: usize = 4096;
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Capture {
@@ -81,7 +79,7 @@ pub fn link(
     started: impl FnOnce(),
 ) -> Result<Taken, String> {
     let said = |error: &dyn std::fmt::Display| format!("{}: {error}", wanted.file.display());
-    let heard = Heard::listen(kernel, link).map_err(|errno| format!("{link}: {errno}"))?;
+    let (stream, heard) = listen(kernel, link).map_err(|errno| format!("{link}: {errno}"))?;
     let file = File::create(&wanted.file).map_err(|error| said(&error))?;
     // Whoever looks on sees every packet: nothing is kept back in a buffer.
     let mut writer = ipoib_pcap::writer(file).map_err(|error| said(&error))?;
@@ -89,74 +87,23 @@ pub fn link(
     let boot = boot_time();
     let mut packets = 0;
     while wanted.count.is_none_or(|count| packets < count) && !interrupted.load(Ordering::Relaxed) {
-        let Some((at, packet)) = heard.next() else { continue };
-        let own = heard.stream.details().address;
+        let Some((at, packet)) = heard.next(ATTENTION) else { continue };
+        let own = stream.details().address;
         let packet = ipoib_pcap::packet(own, &packet, boot + Duration::from_nanos(at.0));
         writer.write_packet(&packet).map_err(|error| said(&error))?;
         packets += 1;
     }
-    let lost = heard.queue.waiting.lock().lost;
-    Ok(Taken { packets, lost })
+    Ok(Taken { packets, lost: heard.lost() })
 }
 
-/// The wall clock at the boot of the machine, since 1970.
-fn boot_time() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(Duration::from_nanos(fakekernel::now().0))
-}
-
-/// A passive stream that is told the addresses of what passes.
-struct Heard {
-    stream: Stream,
-    queue: Arc<Queue>,
-}
-
-struct Queue {
-    waiting: HostMutex<Waiting>,
-    arrived: WaitQueue,
-}
-
-#[derive(Default)]
-struct Waiting {
-    packets: VecDeque<(Nanos, Received)>,
-    lost: u64,
-}
-
-impl Heard {
-    fn listen(kernel: &Kernel, link: &str) -> Result<Self, fakekernel::Errno> {
-        let stream = Stream::open_passive(kernel, link)?;
-        let queue = Arc::new(Queue {
-            waiting: HostMutex::new(Waiting::default()),
-            arrived: WaitQueue::new("packets to capture"),
-        });
-        let fed = queue.clone();
-        stream.on_receive(move |packet| fed.put(packet));
-        stream.bind(0)?;
-        stream.set_promiscuous(Promiscuity::Physical, true)?;
-        stream.set_promiscuous(Promiscuity::Sap, true)?;
-        Ok(Self { stream, queue })
-    }
-
-    /// The next packet, if one comes soon.
-    fn next(&self) -> Option<(Nanos, Received)> {
-        let mut waiting = self.queue.waiting.lock();
-        if waiting.packets.is_empty() {
-            waiting = self.queue.arrived.wait_until(waiting, fakekernel::now() + ATTENTION).0;
-        }
-        waiting.packets.pop_front()
-    }
-}
-
-impl Queue {
-    fn put(&self, packet: Received) {
-        let now = fakekernel::now();
-        let mut waiting = self.waiting.lock();
-        if waiting.packets.len() >= ROOM {
-            waiting.lost += 1;
-            return;
-        }
-        waiting.packets.push_back((now, packet));
-        drop(waiting);
-        self.arrived.wake_all();
-    }
+/// A passive stream that is told the addresses of what passes, and what it hears.
+fn listen(kernel: &Kernel, link: &str) -> Result<(Stream, Arc<Heard<Received>>), fakekernel::Errno> {
+    let stream = Stream::open_passive(kernel, link)?;
+    let heard = Arc::new(Heard::new());
+    let fed = heard.clone();
+    stream.on_receive(move |packet| fed.put(packet));
+    stream.bind(0)?;
+    stream.set_promiscuous(Promiscuity::Physical, true)?;
+    stream.set_promiscuous(Promiscuity::Sap, true)?;
+    Ok((stream, heard))
 }

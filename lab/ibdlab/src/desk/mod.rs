@@ -11,6 +11,7 @@ pub mod daemon;
 pub mod fabric;
 pub mod frame_files;
 mod frames;
+mod heard;
 mod host;
 mod ip;
 mod ipmp;

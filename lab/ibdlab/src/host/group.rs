@@ -23,7 +23,6 @@ use super::upper::Upper;
 use crate::ip::ipmp::{Spread, Standing};
 use crate::ip::layer::{Frame, IpLink, LinkInfo, Packet, Wanted};
 use crate::ip::link_addr::LinkAddr;
-use crate::ip::stack::Stack;
 
 /// Largest IP packet of a group without members.
 const DEFAULT_SDU: usize = 2044;
@@ -237,10 +236,6 @@ impl Upper for Member {
 
     fn link_mut(&mut self) -> &mut IpLink {
         &mut self.link
-    }
-
-    fn stack(&mut self) -> Option<&mut Stack> {
-        None
     }
 
     fn link_groups(&self) -> BTreeSet<LinkAddr> {

@@ -9,7 +9,6 @@ use smoltcp::wire::IpCidr;
 
 use super::upper::Upper;
 use crate::ip::layer::{Frame, IpLink, LinkInfo, Wanted};
-use crate::ip::stack::Stack;
 use crate::linux::{Tun, virtio};
 
 /// See the module's documentation.
@@ -71,10 +70,6 @@ impl Upper for TunBridge {
 
     fn link_mut(&mut self) -> &mut IpLink {
         &mut self.link
-    }
-
-    fn stack(&mut self) -> Option<&mut Stack> {
-        None
     }
 
     fn refused(&self) -> u64 {

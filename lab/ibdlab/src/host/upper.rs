@@ -34,7 +34,9 @@ pub trait Upper: Send {
     /// The same, to be changed.
     fn link_mut(&mut self) -> &mut IpLink;
     /// The IP stack, if this is one that applications can run on.
-    fn stack(&mut self) -> Option<&mut Stack>;
+    fn stack(&mut self) -> Option<&mut Stack> {
+        None
+    }
     /// Packets that came up and that Linux's device did not take.
     fn refused(&self) -> u64 {
         0

@@ -13,6 +13,15 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Whether Linux's programs cannot take part here, which is said: they need root and `/dev/net/tun`.
+pub fn without_linux() -> bool {
+    let missing = ibdlab::linux::missing();
+    if let Some(why) = &missing {
+        println!("left out: {why}");
+    }
+    missing.is_some()
+}
+
 /// Its labs end with it.
 pub struct Lab {
     directory: tempfile::TempDir,

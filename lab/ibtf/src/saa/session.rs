@@ -263,18 +263,9 @@ impl Session {
 
     /// Subscribes to everything; whether all went well.
     fn subscribe(&self) -> bool {
-        let inform = |producer_type| InformInfo {
-            lid_range_begin: Lid::PERMISSIVE,
-            is_generic: true,
-            subscribe: true,
-            kind: 0xffff,
-            trap_number: 0xffff,
-            producer_type,
-            ..InformInfo::default()
-        };
         let mut all = true;
         for producer in PRODUCERS {
-            all &= self.call(&Request::of(Method::SET, 0, &inform(producer))).is_ok();
+            all &= self.call(&Request::of(Method::SET, 0, &InformInfo::every_trap(producer))).is_ok();
         }
         all
     }

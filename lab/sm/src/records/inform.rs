@@ -83,6 +83,21 @@ struct InformWire {
     producer_type: U32,
 }
 
+impl InformInfo {
+    /// A subscription to every generic trap of such producers, from whatever port: what ibmf asks for.
+    pub fn every_trap(producer_type: u32) -> Self {
+        Self {
+            lid_range_begin: Lid::PERMISSIVE,
+            is_generic: true,
+            subscribe: true,
+            kind: 0xffff,
+            trap_number: 0xffff,
+            producer_type,
+            ..Self::default()
+        }
+    }
+}
+
 impl Record for InformInfo {
     const ATTRIBUTE: Attribute = Attribute::INFORM_INFO;
     const LEN: usize = size_of::<InformWire>();

@@ -204,16 +204,7 @@ fn p_key_tables() -> Vec<Row> {
 }
 
 fn others() -> Vec<Row> {
-    let inform = |subscribe, qpn| InformInfo {
-        lid_range_begin: Lid::PERMISSIVE,
-        is_generic: true,
-        subscribe,
-        kind: 0xffff,
-        trap_number: 0xffff,
-        qpn,
-        producer_type: 4,
-        ..InformInfo::default()
-    };
+    let inform = |subscribe, qpn| InformInfo { subscribe, qpn, ..InformInfo::every_trap(4) };
     let ask = |inform: InformInfo| Request::of(C, Method::SET, 0, &inform);
     let nothing = Qpn::truncating(0);
     let unknown = |method| Request {
