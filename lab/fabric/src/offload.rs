@@ -106,7 +106,8 @@ pub(crate) fn insert(frame: &mut [u8]) {
     }
     put16(frame, layout.checksum_at(), 0);
     let check = match !layout.transport_sum(frame) {
-        0 => 0xffff,
+        // Of UDP alone does zero say that there is none (RFC 768).
+        0 if layout.protocol == UDP => 0xffff,
         other => other,
     };
     put16(frame, layout.checksum_at(), check);
@@ -267,6 +268,25 @@ mod tests {
         assert_eq!(verify(&frame), Some(DETAIL_IPV4 | DETAIL_TCP));
         *frame.last_mut().unwrap() ^= 1;
         assert_eq!(verify(&frame), None);
+    }
+
+    #[test]
+    fn a_sum_of_zero_is_written_as_such_for_tcp_and_in_the_other_notation_for_udp() {
+        for (protocol, checksum_at, len, written) in [(TCP, 16, 20, 0), (UDP, 6, 8, 0xffff)] {
+            let mut frame = tcp_header(false);
+            let transport = frame.len() - 20;
+            frame.truncate(transport + len);
+            frame[IPOIB_LEN + 9] = protocol;
+            put16(&mut frame, IPOIB_LEN + 2, (20 + len) as u16);
+            put16(&mut frame, transport, 0);
+            // With its checksum in the place of the source port, the frame's sum is zero.
+            insert(&mut frame);
+            let balance = be16(&frame, transport + checksum_at).unwrap();
+            put16(&mut frame, transport, balance);
+            insert(&mut frame);
+            assert_eq!(be16(&frame, transport + checksum_at), Some(written), "protocol {protocol}");
+            assert!(verify(&frame).is_some());
+        }
     }
 
     #[test]

@@ -98,9 +98,9 @@ impl Checksum {
         let words = bytes[self.start..].chunks(2);
         let sum: u64 =
             words.map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |low| u64::from(*low))).sum();
-        // Zero says of UDP that there is no checksum; the same number in the other notation says it of nothing.
+        // Of UDP, the only one with its checksum there, does zero say that there is none (RFC 768).
         let value = match !fold(sum) {
-            0 => 0xffff,
+            0 if self.at - self.start == UDP_CHECKSUM => 0xffff,
             value => value,
         };
         self.put(bytes, value);
@@ -219,6 +219,17 @@ mod tests {
             assert_eq!(packet.offload, Offload::default());
             let tcp = TcpPacket::new_checked(&packet.bytes[start..]).expect("TCP");
             assert!(tcp.verify_checksum(&from, &to), "{from}");
+        }
+    }
+
+    #[test]
+    fn a_sum_of_zero_is_written_as_such_for_tcp_and_in_the_other_notation_for_udp() {
+        for (at, written) in [(16, 0), (UDP_CHECKSUM, 0xffff)] {
+            let mut bytes = [0; 20];
+            let checksum = Checksum { start: 0, at };
+            checksum.put(&mut bytes, 0xffff);
+            checksum.compute(&mut bytes);
+            assert_eq!(bytes[at..at + 2], u16::to_be_bytes(written));
         }
     }
 
