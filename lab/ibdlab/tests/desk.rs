@@ -5,6 +5,7 @@
 mod lab;
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use lab::{Lab, root, without_linux};
@@ -205,6 +206,29 @@ fn several_labs_are_told_apart_and_a_dead_one_is_cleared_away() {
     }
     let (said, code) = lab.ibdlab(&["status"]);
     assert!(code == 1 && said.contains("no lab is up"), "{said}");
+}
+
+#[test]
+fn a_lab_that_dies_while_it_is_asked_is_said_to_be_gone() {
+    let lab = Lab::new();
+    for (heard, answer) in [(0, ""), (1, ""), (1, "{\"Out\":\"ha"), (4096, "")] {
+        let (_lock, socket) = lab.stand_in("one");
+        let dying = std::thread::spawn(move || {
+            let (mut client, _) = socket.accept().expect("a client");
+            let _ = client.read(&mut vec![0; heard]).expect("a request");
+            client.write_all(answer.as_bytes()).expect("it listens");
+        });
+        let (said, code) = lab.ibdlab(&["exec", "--lab", "one", "alice", "--", "dladm", "show-ib"]);
+        assert_eq!((said.as_str(), code), ("ibdlab: the lab `one` is not up any more\n", 1), "{heard}");
+        dying.join().expect("it died as it should");
+    }
+    let (_lock, socket) = lab.stand_in("two");
+    drop(socket);
+    let (said, _) = lab.ibdlab(&["status", "--lab", "two"]);
+    assert_eq!(said, "ibdlab: the lab `two` is not up any more\n");
+    fs::remove_file(lab.socket("two")).expect("it was there");
+    let (said, _) = lab.ibdlab(&["status", "--lab", "two"]);
+    assert_eq!(said, "ibdlab: the lab `two` is not ready yet\n");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Seek, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Seek, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -44,7 +44,7 @@ pub fn find(name: Option<&str>) -> Result<Place> {
         let place = Place::of(&name)?;
         return match place.presence() {
             Presence::Up => Ok(place),
-            Presence::Stale => bail!("the lab `{name}` is not up any more{}", last_words(&place)),
+            Presence::Stale => bail!(died(&place)),
             Presence::Absent => bail!("the lab `{name}` is not up: `ibdlab up SCENARIO --lab {name}`"),
         };
     }
@@ -52,10 +52,7 @@ pub fn find(name: Option<&str>) -> Result<Place> {
         Place::all()?.into_iter().partition(|place| place.presence() == Presence::Up);
     match &up[..] {
         [] => {
-            let dead: Vec<String> = dead
-                .iter()
-                .map(|place| format!("; `{}` is not up any more{}", place.name(), last_words(place)))
-                .collect();
+            let dead: Vec<String> = dead.iter().map(|place| format!("; {}", died(place))).collect();
             bail!("no lab is up: `ibdlab up SCENARIO` starts one{}", dead.concat())
         }
         [place] => Ok(place.clone()),
@@ -66,10 +63,11 @@ pub fn find(name: Option<&str>) -> Result<Place> {
     }
 }
 
-/// What a daemon wrote last.
-fn last_words(place: &Place) -> String {
+/// That a daemon is gone, with what it wrote last.
+fn died(place: &Place) -> String {
     let log = fs::read_to_string(place.log()).unwrap_or_default();
-    if log.trim().is_empty() { String::new() } else { format!(":\n{}", log.trim_end()) }
+    let words = if log.trim().is_empty() { String::new() } else { format!(":\n{}", log.trim_end()) };
+    format!("the lab `{}` is not up any more{words}", place.name())
 }
 
 /// Starts the daemon with these arguments and waits until it is ready or has ended.
@@ -347,13 +345,17 @@ fn rows() -> usize {
 /// Sends a request and passes every answer on. While a command runs, or a capture, an interrupt is told to the
 /// daemon, which ends it.
 fn ask(place: &Place, request: Request, heard: impl FnMut(&Answer)) -> Result<()> {
-    let gone = || format!("the lab `{}` does not answer", place.name());
-    let stream = UnixStream::connect(place.socket()).with_context(gone)?;
+    let stream = match UnixStream::connect(place.socket()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("the lab `{}` is not ready yet", place.name())
+        }
+        connected => connected.map_err(|_| anyhow!(died(place)))?,
+    };
     let mut writer = stream.try_clone()?;
     let interruptible = matches!(request, Request::Run(_) | Request::Capture(_));
-    protocol::send(&mut writer, &Hello { version: VERSION, request }).with_context(gone)?;
+    protocol::send(&mut writer, &Hello { version: VERSION, request }).map_err(|_| anyhow!(died(place)))?;
     if !interruptible {
-        return hear(stream, heard);
+        return hear(place, stream, heard);
     }
     let mut signals = Signals::new([SIGINT]).context("signals")?;
     let handle = signals.handle();
@@ -363,16 +365,16 @@ fn ask(place: &Place, request: Request, heard: impl FnMut(&Answer)) -> Result<()
             let _ = writer.write_all(format!("{INTERRUPT}\n").as_bytes());
         }
     });
-    let result = hear(stream, heard);
+    let result = hear(place, stream, heard);
     handle.close();
     result
 }
 
 /// Passes answers on until the last one.
-fn hear(stream: UnixStream, mut heard: impl FnMut(&Answer)) -> Result<()> {
+fn hear(place: &Place, stream: UnixStream, mut heard: impl FnMut(&Answer)) -> Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
-        let answer = protocol::receive(&mut reader)?.ok_or_else(|| anyhow!("the lab is gone"))?;
+        let answer = protocol::receive(&mut reader)?.ok_or_else(|| anyhow!(died(place)))?;
         heard(&answer);
         match answer {
             Answer::Out(_) | Answer::Err(_) => {}

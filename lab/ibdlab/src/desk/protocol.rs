@@ -1,6 +1,6 @@
 //! What goes over a lab's socket: one request, then answers, each a line of JSON.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, ErrorKind, Write};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -91,15 +91,18 @@ pub fn send(to: &mut impl Write, what: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Reads a line; `None` at the end.
+/// Reads a line; `None` at the end, wherever the other side has left off.
 ///
 /// # Errors
 ///
 /// What the socket says, or that the line is not what was expected.
 pub fn receive<T: for<'de> Deserialize<'de>>(from: &mut impl BufRead) -> Result<Option<T>> {
     let mut line = String::new();
-    if from.read_line(&mut line)? == 0 {
-        return Ok(None);
+    match from.read_line(&mut line) {
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => return Err(error.into()),
+        // A process that dies leaves half a line, or what it has not read.
+        _ if !line.ends_with('\n') => return Ok(None),
+        _ => {}
     }
     serde_json::from_str(&line).map(Some).with_context(|| format!("not understood: {}", line.trim_end()))
 }

@@ -2,6 +2,8 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -122,6 +124,20 @@ impl Lab {
         fs::read_to_string(self.file(host, file)).unwrap_or_default()
     }
 
+    pub fn socket(&self, lab: &str) -> PathBuf {
+        self.runtime().join(lab).join("socket")
+    }
+
+    /// Another process in the place of a lab's daemon: its claim and its socket.
+    pub fn stand_in(&self, lab: &str) -> (File, UnixListener) {
+        let directory = self.runtime().join(lab);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).expect("made");
+        let lock = File::create(directory.join("lock")).expect("made");
+        lock.lock().expect("nobody else has it");
+        let _ = fs::remove_file(self.socket(lab));
+        (lock, UnixListener::bind(self.socket(lab)).expect("bound"))
+    }
+
     pub fn log(&self, lab: &str) -> File {
         File::open(self.runtime().join(lab).join("log")).expect("the log")
     }
@@ -157,7 +173,9 @@ impl Lab {
 
     pub fn kill(&self, lab: &str) {
         self.signal(lab, "-KILL");
-        self.until("it is dead", || self.daemon(lab).is_none());
+        // A process that dies loses its command line first and its claim last.
+        let claimed = File::open(self.runtime().join(lab).join("lock")).expect("the claim");
+        self.until("it is dead", || claimed.try_lock().is_ok());
     }
 }
 
