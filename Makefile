@@ -29,7 +29,7 @@ help:
 	@echo 'make miri      the pure crates under Miri (nightly)'
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
 	@echo 'make bindings  regenerate the Rust bindings from the C headers of rust/illumos-sys-hdrs'
-	@echo 'make lint      formatting, and clippy for the workstation and for the kernel'
+	@echo 'make lint      formatting, clippy for the workstation and for the kernel, rustdoc'
 	@echo 'make install-gate GATE=dir     put the sources into an illumos gate; uninstall-gate takes them out'
 	@echo 'make try-gate GATE=dir         both, on a copy of that gate, with every name resolved'
 	@echo 'make abi-check GATE=dir        compare the kernel interface we assume with the headers of that gate'
@@ -94,6 +94,7 @@ lint:
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	CLIPPY_CONF_DIR=$(CURDIR)/tools/clippy-kernel $(CARGO) clippy --quiet --target $(KERNEL_TARGET) \
 		$(addprefix -p ,$(KERNEL_CRATES)) -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --workspace --no-deps --document-private-items
 
 GATE_TOOL = $(CARGO) run --quiet -p gate --
 THE_GATE = $(or $(GATE),$(error say which gate: make $@ GATE=directory))

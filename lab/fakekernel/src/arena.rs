@@ -5,7 +5,7 @@
 //! the start itself is the lowest free one of a fixed list, so two runs of one process agree too. Pages are reserved
 //! without swap and cost memory only once touched.
 //!
-//! The arena is not the allocator: it knows neither callers nor rules. [`crate::genunix::kmem`] keeps the table of what is
+//! The arena is not the allocator: it knows neither callers nor rules. `genunix::kmem` keeps the table of what is
 //! allocated and decides when a block may be used again.
 
 use std::collections::BTreeMap;

@@ -26,7 +26,7 @@ pub enum ExportKind {
 
 impl Export {
     /// A function export whose prototype nobody checks: variadic ones and those written in assembly or C.
-    /// Others use [`export!`](crate::export).
+    /// Others use [`export!`](crate::export!).
     pub const fn raw(name: &'static str, addr: usize, contexts: Contexts) -> Self {
         Self { name, addr, kind: ExportKind::Func(contexts), leaf: false }
     }

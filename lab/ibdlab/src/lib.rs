@@ -1,6 +1,6 @@
 //! `ibdlab`: illumos hosts with real kernel module objects on a software InfiniBand fabric.
 //!
-//! - [`bench`]: what a packet costs.
+//! - [`mod@bench`]: what a packet costs.
 //! - [`scenario`]: the file that says which hosts there are and what they do.
 //! - [`ip`]: a host's IP layer, pure.
 //! - [`desk`]: a lab that stays up, and the commands of its hosts.

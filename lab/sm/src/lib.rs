@@ -4,9 +4,9 @@
 //! - [`mad`]: 256 bytes in, a typed header and 200 bytes of attribute data out, and back.
 //! - [`records`]: the attributes subnet administration speaks of.
 //! - [`rmpp`]: answers longer than one MAD, both directions.
-//! - [`Sa`](sa::Sa): the subnet administrator. A machine without clock or I/O: MADs and the time in, MADs out. It answers
+//! - [`sa::Sa`]: the subnet administrator. A machine without clock or I/O: MADs and the time in, MADs out. It answers
 //!   as OpenSM 3.3.23 answers, refusals included.
-//! - [`Sm`](manager::Sm): the subnet manager beside it: LIDs, port states, P_Key tables and multicast routes, through
+//! - [`manager::Sm`]: the subnet manager beside it: LIDs, port states, P_Key tables and multicast routes, through
 //!   [`Subnet`].
 //! - [`SaTransport`]: how a client's MADs reach a subnet administrator, this one or another.
 //!

@@ -1,7 +1,7 @@
 //! The desk: a lab that stays up, and illumos's administration commands on its hosts.
 //!
 //! `ibdlab up` starts a daemon ([`daemon`]) with a live machine whose hosts boot as illumos does: what their files say is made
-//! again. A command runs inside that process, on a thread of its host ([`host`], [`system`]), because the kernel objects are
+//! again. A command runs inside that process, on a thread of its host (`host`, `system`), because the kernel objects are
 //! there; what a person or a script starts is a link to `ibdlab` under the command's name, which sends its arguments through a
 //! socket and passes on what comes back ([`client`]). The words of the commands are the crate `admin`'s.
 

@@ -23,7 +23,7 @@ const ENUMERATIONS: [&str; 1] = ["sys/mac_impl.h"];
 /// gcc for one gate.
 pub struct Compiler<'a> {
     gate: &'a Gate,
-    /// All `#include`s, on as many lines as [`Self::first_line`] says.
+    /// All `#include`s, a line each: what comes behind them has its own line numbers.
     preamble: String,
     scratch: TempDir,
 }
