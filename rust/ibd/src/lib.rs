@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+mod adapter;
 mod cache;
 mod counters;
 mod directory;

@@ -8,9 +8,9 @@ use ipoib::LinkAddr;
 use kernel::counter::Counter;
 use kernel::ddi::DevInfo;
 use kernel::mblk::MblkChain;
-use kernel::sync::Mutex;
 use kernel::{Errno, KArc};
 
+use crate::adapter::Held;
 use crate::node::Node;
 
 /// The payloads GLDv3 is told about: what a partition may have, in either mode.
@@ -36,7 +36,7 @@ struct Shared {
     speed: AtomicU64,
     /// Packets that somebody wanted sent although nobody can start a port.
     refused: Counter,
-    hca: Mutex<Option<Hca>>,
+    hca: Held<Hca>,
 }
 
 impl Port {
@@ -53,9 +53,8 @@ impl Port {
         };
         let mut adapter = None;
         let registration = Registration::register(&config, |mac| {
-            let hca = Mutex::new(None)?;
-            let shared =
-                KArc::new(Shared { node, mac, speed: AtomicU64::new(0), refused: Counter::new(), hca })?;
+            let (speed, refused) = (AtomicU64::new(0), Counter::new());
+            let shared = KArc::new(Shared { node, mac, speed, refused, hca: Held::new()? })?;
             let made = adapter.insert(Adapter { shared, client: None });
             made.open(dip)?;
             Ok(Provider(made.shared.clone()))
@@ -93,15 +92,13 @@ impl Adapter {
         let events = KArc::new(Events(self.shared.clone()))?;
         let client = Client::attach(dip, c"IPIB", events)?;
         self.client = Some(client.clone());
-        *self.shared.hca.lock() = Some(Hca::open(&client, self.shared.node.hca.get())?);
-        Ok(())
+        self.shared.hca.open(|| Ok(Hca::open(&client, self.shared.node.hca.get())?))
     }
 }
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        let hca = self.shared.hca.lock().take();
-        drop(hca);
+        let _ = self.shared.hca.withdraw().close(|| ());
         // The events keep `shared`, and detaching ends them.
         self.client = None;
     }
@@ -109,7 +106,7 @@ impl Drop for Adapter {
 
 impl Shared {
     fn query(&self) -> Result<PortInfo, Errno> {
-        let hca = self.hca.lock().clone().ok_or(Errno::ENXIO)?;
+        let hca = self.hca.get().ok_or(Errno::ENXIO)?;
         Ok(hca.port(self.node.port)?)
     }
 
@@ -136,8 +133,8 @@ impl ClientHandler for Events {
                 self.0.refresh();
             }
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == node.hca.get() => {
-                let hca = self.0.hca.lock().take();
-                drop(hca);
+                // An ioctl may be asking the port.
+                let _ = self.0.hca.withdraw().close(|| ());
                 self.0.mac.link_update(LinkState::Down);
             }
             _ => {}

@@ -138,11 +138,6 @@ impl BufferPool {
         self.inner.as_ref().map_or(0, |pool| pool.size)
     }
 
-    /// Whether the adapter still has a right to the memory.
-    pub fn is_registered(&self) -> bool {
-        self.registration.is_some()
-    }
-
     /// Deregisters the memory if no queue uses the pool, whatever is lent, and then frees it if all buffers are home. Hands
     /// back what is left. **May block.**
     pub fn close(mut self) -> Result<(), Self> {

@@ -72,6 +72,11 @@ impl Hca {
         &self.0.client
     }
 
+    /// How many clones there are at this moment, this one included; what was made of it has one each.
+    pub fn clones(&self) -> usize {
+        KArc::count(&self.0)
+    }
+
     pub(crate) fn handle(&self) -> sys::ibt_hca_hdl_t {
         self.0.handle
     }

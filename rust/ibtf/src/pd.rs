@@ -62,6 +62,11 @@ impl Pd {
         &self.0.hca
     }
 
+    /// How many clones there are at this moment, this one included; what was made of it has one each.
+    pub fn clones(&self) -> usize {
+        KArc::count(&self.0)
+    }
+
     pub(crate) fn handle(&self) -> sys::ibt_pd_hdl_t {
         self.0.handle
     }

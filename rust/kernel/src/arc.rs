@@ -107,7 +107,7 @@ impl<T: ?Sized> KArc<T> {
 
     /// How many references there are at this moment.
     pub fn count(this: &Self) -> usize {
-        this.inner().strong.load(Ordering::Relaxed)
+        this.inner().strong.load(Ordering::Acquire)
     }
 
     /// Whether both point at the same value.

@@ -19,6 +19,7 @@ mod offloads;
 mod opensm;
 mod paths;
 mod properties;
+mod pulled;
 mod rings;
 mod starts;
 mod suspend;

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use gldv3::{Config, InstanceNumber, Registration};
-use ibtf::{BufferPool, Client, Hca, Pd, Status};
+use ibtf::{Client, Hca, Pd, Status};
 use ipoib::link::Event;
 use ipoib::{Gid, LinkAddr, PKey};
 use kernel::ddi::DevInfo;
@@ -19,7 +19,7 @@ use super::events::Events;
 use super::jobs::Queue;
 use super::rings::RingCount;
 use super::settings::Key;
-use super::{Name, Provider, Shared, effects, upward};
+use super::{Name, Outstanding, Provider, Shared, effects, upward};
 use crate::counters::{Asked, Counters};
 use crate::directory::{Directory, Identity, Listing};
 use crate::node::Node;
@@ -150,7 +150,7 @@ impl Link {
     #[inline(never)]
     fn say_why_busy(&self) {
         let name = self.inner.shared.name;
-        kernel::log!(note, name, "busy, still out: {}", self.inner.shared.outstanding());
+        log!(note, name, "busy, still out: {}", self.inner.outstanding());
     }
 
     pub(crate) fn registration(&self) -> &Registration<Provider> {
@@ -169,9 +169,11 @@ impl Inner {
             .and_then(|events| Client::attach(dip, c"IBPART", events));
         let client = named(&name, "IBTF client", client)?;
         self.client = Some(client.clone());
-        let hca = named(&name, "adapter", Hca::open(&client, shared.node.hca.get()))?;
-        let pd = named(&name, "protection domain", Pd::new(&hca))?;
-        *shared.hardware.lock() = Some((hca, pd));
+        shared.hardware.open(|| {
+            let hca = named(&name, "adapter", Hca::open(&client, shared.node.hca.get()))?;
+            let pd = named(&name, "protection domain", Pd::new(&hca))?;
+            Ok((hca, pd))
+        })?;
         shared.configure(dip);
         client.subscribe();
         let counters = shared.counters.clone();
@@ -187,9 +189,14 @@ impl Inner {
         }
     }
 
+    /// What is out. A call to IBTF outlives the adapter it was made for. **May block.**
+    fn outstanding(&self) -> Outstanding {
+        self.shared.outstanding(self.client.as_ref().map_or(0, Client::outstanding))
+    }
+
     /// Waits until the link is at rest, at most until `deadline`; whether it is. **May block.**
     fn rest(&self, deadline: Option<Instant>) -> bool {
-        while !self.shared.is_idle() {
+        while !self.outstanding().is_nothing() {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
@@ -208,8 +215,7 @@ impl Drop for Inner {
         self.listing = None;
         self.counters = None;
         self.threads = None;
-        let hardware = self.shared.hardware.lock().take();
-        drop(hardware);
+        let _ = self.shared.hardware.withdraw().close(|| self.shared.tidy());
         // The events keep `shared`, and detaching ends them.
         self.client = None;
     }
@@ -257,21 +263,20 @@ impl Shared {
         }
     }
 
-    /// The adapter goes: everything on it is freed before this returns. What is lent is memory of ours, which no adapter has a
-    /// right to any more; it is freed when it comes home.
+    /// The adapter goes: everything on it is freed before this returns, whoever has it: a worker, a callback that brings an
+    /// answer, or whoever is closing the link. What is lent is memory of ours, which no adapter has a right to any more; it is
+    /// freed when it comes home.
     pub(super) fn hca_removed(&self) {
         log!(warn, self.name, "the adapter was removed");
-        let hardware = self.hardware.lock().take();
+        let hardware = self.hardware.withdraw();
         self.tell(|control| {
             control.removed = true;
             control.link.handle_event(now(), Event::PortEvent);
         });
         self.stop();
-        while !self.jobs.is_idle() || self.retired.lock().iter().any(BufferPool::is_registered) {
-            self.tidy();
-            kernel::time::sleep(Duration::from_millis(10));
+        if !hardware.close(|| self.tidy()) {
+            log!(warn, self.name, "the adapter that was removed is still in use");
         }
-        drop(hardware);
     }
 }
 

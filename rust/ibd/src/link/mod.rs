@@ -57,6 +57,7 @@ use settings::Settings;
 use transmit::Transmitters;
 use upward::Upward;
 
+use crate::adapter::Held;
 use crate::counters::Counters;
 use crate::node::Node;
 use crate::now;
@@ -82,7 +83,7 @@ pub(crate) struct Shared {
     transmitters: Transmitters,
     settings: Mutex<Settings>,
     /// `None` before it is opened and once it is given back.
-    hardware: Mutex<Option<Hardware>>,
+    hardware: Held<Hardware>,
     /// Buffers of queue pairs that are gone, some of them still lent.
     retired: Mutex<KVec<BufferPool>>,
 }
@@ -138,7 +139,7 @@ impl Shared {
             upward: Upward::new()?,
             transmitters,
             settings: Mutex::new(Settings::default())?,
-            hardware: Mutex::new(None)?,
+            hardware: Held::new()?,
             retired: Mutex::new(KVec::new())?,
         })
     }
@@ -153,7 +154,7 @@ impl Shared {
 
     /// The adapter; `None` once it is gone.
     fn hardware(&self) -> Option<Hardware> {
-        self.hardware.lock().clone()
+        self.hardware.get()
     }
 
     /// The port's GID as it was asked last.
@@ -261,18 +262,12 @@ impl Shared {
         }
     }
 
-    /// What is held, awaited or lent. **May block.**
-    fn outstanding(&self) -> Outstanding {
+    /// What is held, awaited or lent, with so many calls to IBTF. **May block.**
+    fn outstanding(&self, calls: usize) -> Outstanding {
         self.tidy();
-        let calls = self.hardware().map_or(0, |(hca, _)| hca.client().outstanding());
         let pools = self.retired.lock().len();
         let control = self.control.lock().outstanding();
         Outstanding { control, calls, pools, jobs: !self.jobs.is_idle(), news: !self.announcer.is_idle() }
-    }
-
-    /// Whether nothing is held, no answer is awaited, and no buffer is lent. **May block.**
-    fn is_idle(&self) -> bool {
-        self.outstanding().is_nothing()
     }
 }
 

@@ -1,0 +1,70 @@
+//! An adapter that is pulled while something on it is in use: all of it is freed before IBTF is told to go on.
+
+use fakekernel::{Ctx, Nanos};
+use lab_gldv3::{LinkAddress, Offload};
+use sm::Attribute;
+use sm::fault::FaultAction;
+
+use crate::bench::{Bench, Driver, PLAIN, Setup, address_of, group};
+
+/// Pulls alpha's adapter while `meanwhile` runs on a thread of alpha's.
+#[track_caller]
+fn pull_while(bench: &Bench, meanwhile: impl FnOnce() + Send + 'static) {
+    let other = bench.alpha.kernel.spawn("meanwhile", Ctx::User, meanwhile);
+    pull(bench);
+    other.join();
+}
+
+#[track_caller]
+fn pull(bench: &Bench) {
+    let pulled = bench.world.remove_hca(&bench.alpha.kernel, bench.alpha.adapter());
+    assert!(pulled.is_ok(), "{}", pulled.unwrap_err());
+}
+
+#[test]
+fn an_adapter_that_is_pulled_while_the_link_on_it_is_closed_is_let_go_in_time() {
+    for driver in [Driver::Ibd, Driver::Ibp] {
+        Setup { seeds: 24, driver, ..Setup::default() }.run(|bench| {
+            let (stream, _) = bench.alpha.open_up(PLAIN);
+            stream.enable_multicast(group(0xe003_0001)).unwrap();
+            fakekernel::sleep(Nanos::from_millis(20));
+            pull_while(bench, move || drop(stream));
+        });
+    }
+}
+
+#[test]
+fn an_adapter_that_is_pulled_while_paths_are_told_is_let_go_in_time() {
+    Setup { seeds: 24, ..Setup::default() }.run(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        let (beta, _) = bench.beta.open_up(PLAIN);
+        let slow = FaultAction::Delay(sm::Nanos(2_000_000));
+        bench.fault(Attribute::PATH_RECORD, None, None, slow);
+        let LinkAddress(known) = address_of(&beta);
+        for n in 0..16 {
+            // Queue pairs that beta does not have: a path to its port is found for each.
+            let mut bytes = known;
+            bytes[3] = bytes[3].wrapping_add(16 + n);
+            stream.transmit(LinkAddress(bytes), b"to whom", Offload::default()).unwrap();
+        }
+        fakekernel::sleep(Nanos::from_micros(1900 + bench.machine.now().0 % 200));
+        pull(bench);
+        bench.no_faults();
+    });
+}
+
+#[test]
+fn an_adapter_that_is_pulled_while_partitions_are_made_on_it_is_let_go_in_time() {
+    Setup { seeds: 24, driver: Driver::Ibp, ..Setup::default() }.run(|bench| {
+        let kernel = bench.alpha.kernel.clone();
+        pull_while(bench, move || {
+            for n in 0..8 {
+                let name = format!("part{n}");
+                // Asks the port; in time, or not.
+                if lab_gldv3::create_partition(&kernel, "ibp0", 0xffff, &name, n % 2 == 0).is_ok() {
+                    lab_gldv3::delete_partition(&kernel, &name).expect("nobody uses it");
+                }
+            }
+        });
+    });
+}
