@@ -1,6 +1,6 @@
 //! Memberships of groups: how they come, how they are kept, and when they end.
 
-use fakekernel::Nanos;
+use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{Offload, Stream};
 use sm::fault::FaultAction;
 use sm::{Attribute, Lid, Method};
@@ -148,5 +148,42 @@ fn twenty_groups_refused_in_a_second_are_told_in_one_line() {
         let (stream, _) = bench.alpha.open_up(PLAIN);
         let lines = joins_refused(bench, &stream, 20);
         assert!((1..=21).contains(&lines), "{lines} lines in 20 s: {:?}", bench.alpha.console().last());
+    });
+}
+
+#[test]
+fn groups_that_cannot_be_heard_can_be_sent_to_and_keep_nobody_from_a_path() {
+    /// More than there may be lookups at once.
+    const MANY: u32 = 20;
+    holds(|bench| {
+        let (alpha, heard_by_alpha) = bench.alpha.open_up(PLAIN);
+        let (beta, heard) = bench.beta.open_up(PLAIN);
+        for n in 0..MANY {
+            beta.enable_multicast(group(GROUP + n)).unwrap();
+        }
+        bench.settle();
+        let driver = Some(bench.alpha.driver().name());
+        bench.alpha.kernel.set_fault(FaultKind("ibt_attach_mcg"), driver, FaultPlan::From(0));
+        for n in 0..MANY {
+            alpha.enable_multicast(group(GROUP + n)).unwrap();
+        }
+        bench.settle();
+        for n in 0..MANY {
+            alpha.transmit(group(GROUP + n), b"to the group", Offload::default()).unwrap();
+        }
+        bench.settle();
+        alpha.transmit(address_of(&beta), b"to the port", Offload::default()).unwrap();
+        bench.settle();
+        let got: Vec<_> = std::iter::from_fn(|| heard.try_next()).map(|packet| packet.payload).collect();
+        assert_eq!(got.iter().filter(|payload| *payload == b"to the port").count(), 1);
+        assert_eq!(got.iter().filter(|payload| *payload == b"to the group").count(), MANY as usize);
+        let told = bench.alpha.console();
+        assert!(told.iter().any(|line| line.contains("cannot be heard")), "{told:?}");
+        bench.alpha.kernel.clear_fault(FaultKind("ibt_attach_mcg"), driver);
+        let last = || beta.transmit(group(GROUP + MANY - 1), b"now", Offload::default()).unwrap();
+        bench.wait_for("the groups are heard", MINUTE, || {
+            last();
+            heard_by_alpha.try_next().is_some_and(|packet| packet.payload == b"now")
+        });
     });
 }

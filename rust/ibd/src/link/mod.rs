@@ -201,7 +201,7 @@ impl Shared {
         drop(control);
         drop(before);
         mgid?;
-        let attachment = channel.attach(group)?;
+        let attachment = channel.attach(group).inspect_err(|status| self.not_attached(group, *status))?;
         let mut control = self.control.lock();
         let left = match &mut control.datapath {
             Some(datapath) if datapath.serial() == serial => datapath.keep(group, attachment).err(),
@@ -210,6 +210,12 @@ impl Shared {
         drop(control);
         // Detached, and the queue pair freed if this was its last user, without the lock.
         if left.is_some() { Err(Status::CHAN_HDL_INVALID) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn not_attached(&self, group: &McgInfo, status: Status) {
+        let gid = crate::node::gid(group.address.dgid);
+        kernel::log!(note, self.name, "group {gid:?} cannot be heard: {status}");
     }
 
     /// Buffers of one kind, as for [`Shared::retire`].

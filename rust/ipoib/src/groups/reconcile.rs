@@ -198,7 +198,8 @@ where
         if moved {
             self.changed(id, wire.canonical());
         }
-        if good {
+        // Whoever only sends need not hear the group, and must not wait until it can be heard.
+        if !overtaken {
             self.conclude(id, Ok(StandIn::No));
         }
     }
