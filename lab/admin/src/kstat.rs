@@ -47,18 +47,31 @@ impl Wanted {
     }
 }
 
-/// A pattern of the shell, `*` and `?`.
 fn matches(pattern: &Option<String>, text: &str) -> bool {
-    fn glob(pattern: &[u8], text: &[u8]) -> bool {
-        match (pattern, text) {
-            ([], text) => text.is_empty(),
-            ([b'*', rest @ ..], text) => (0..=text.len()).any(|at| glob(rest, &text[at..])),
-            ([b'?', rest @ ..], [_, text @ ..]) => glob(rest, text),
-            ([one, rest @ ..], [other, text @ ..]) => one == other && glob(rest, text),
-            _ => false,
+    pattern.as_ref().is_none_or(|pattern| is_like(pattern.as_bytes(), text.as_bytes()))
+}
+
+/// Whether a text is like a pattern of the shell, with `*` and `?`.
+fn is_like(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut to) = (0, 0);
+    // Behind the last `*`, and where what stands there was tried. An earlier `*` need not be tried again: the last one can take
+    // whatever it would have taken more.
+    let mut last: Option<(usize, usize)> = None;
+    while to < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                at += 1;
+                last = Some((at, to));
+            }
+            Some(one) if *one == b'?' || *one == text[to] => (at, to) = (at + 1, to + 1),
+            _ => {
+                let Some((behind, tried)) = last else { return false };
+                (at, to) = (behind, tried + 1);
+                last = Some((at, to));
+            }
         }
     }
-    pattern.as_ref().is_none_or(|pattern| pattern.len() < 128 && glob(pattern.as_bytes(), text.as_bytes()))
+    pattern[at..].iter().all(|one| *one == b'*')
 }
 
 #[derive(Clone, Copy, Default)]
@@ -192,4 +205,29 @@ fn plain(id: &KstatId, kstat: &Kstat, values: &[(String, String)]) -> String {
         text += &format!("\t{name:<30}  {value}\n");
     }
     text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_of_many_stars_is_answered_at_once() {
+        let like = |pattern: &str, text: &str| is_like(pattern.as_bytes(), text.as_bytes());
+        for (pattern, text) in [
+            ("", ""),
+            ("*", ""),
+            ("ibp", "ibp"),
+            ("i*p?000", "ibp1000"),
+            ("*.ibp0", "p8001.ibp0.ibp0"),
+            ("link_*a*", "link_state"),
+            ("**?**", "x"),
+        ] {
+            assert!(like(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("", "x"), ("?", ""), ("ibp", "ibp0"), ("*0", "ibp1"), ("i?p*1", "ibbp1")] {
+            assert!(!like(pattern, text), "{pattern} {text}");
+        }
+        assert!(!like(&("*a".repeat(60) + "b"), &"a".repeat(120)));
+    }
 }

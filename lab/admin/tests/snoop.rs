@@ -265,6 +265,16 @@ fn filters_take_what_they_name() {
 }
 
 #[test]
+fn a_filter_without_end_is_refused_and_the_longest_one_is_taken() {
+    let system = conversation();
+    // The capture has ARP, so every term is looked at.
+    let filter = |terms: usize| format!("snoop -i file {}", vec!["ip6"; terms].join(" or "));
+    assert_eq!(run(&system, &filter(512)).2, 0);
+    let (_, err, exit) = run(&system, &filter(100_000));
+    assert_eq!((err.as_str(), exit), ("snoop: expression too long\n", 1));
+}
+
+#[test]
 fn a_damaged_file_or_frame_is_told_and_nothing_more() {
     let system = conversation();
     let whole = system.captures.borrow()["file"].clone();

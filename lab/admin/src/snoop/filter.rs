@@ -29,6 +29,8 @@ type Resolve<'a> = &'a dyn Fn(&str) -> Option<IpAddr>;
 
 /// Parentheses may be nested so deep.
 const DEPTH: usize = 32;
+/// An expression may have so many words (`MAXOPS` of the original). Each nests what stands before it.
+const WORDS: usize = 1024;
 
 struct Parser<'a> {
     words: std::iter::Peekable<std::vec::IntoIter<String>>,
@@ -39,7 +41,10 @@ struct Parser<'a> {
 impl Filter {
     pub(super) fn parse(operands: &[String], resolve: Resolve<'_>) -> Result<Self, String> {
         let text = operands.join(" ").replace('(', " ( ").replace(')', " ) ");
-        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let words: Vec<String> = text.split_whitespace().take(WORDS + 1).map(str::to_owned).collect();
+        if words.len() > WORDS {
+            return Err("expression too long".into());
+        }
         if words.is_empty() {
             return Ok(Self::All);
         }

@@ -205,7 +205,8 @@ impl HostIp {
             .any(|(_, plumbed)| plumbed.cidrs().iter().any(|cidr| IpAddr::from(cidr.address()) == address))
     }
 
-    pub fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno> {
+    /// An echo, until it is answered, the patience is over, or nobody waits any more.
+    pub fn echo(&self, spec: &PingSpec, given_up: &dyn Fn() -> bool) -> Result<Echo, Errno> {
         let own = |interface: &Interface| {
             interface.addresses.iter().any(|address| address.address.is_some_and(|(ip, _)| ip == spec.to))
         };
@@ -230,7 +231,7 @@ impl HostIp {
         let begun = fakekernel::now();
         let patience = Nanos(u64::try_from(spec.patience.as_nanos()).unwrap_or(u64::MAX / 2));
         let id = plumbed.ip.start(Box::new(ping));
-        match plumbed.ip.finish(id, begun + patience) {
+        match plumbed.ip.finish_unless(id, begun + patience, given_up) {
             Some(Outcome::Ping { answered: 1.., .. }) => {
                 Ok(Echo::Answered(std::time::Duration::from_nanos(fakekernel::now().since(begun).0)))
             }

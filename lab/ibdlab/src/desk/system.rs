@@ -77,6 +77,10 @@ impl Process {
         if self.zone.is_none() { self.allowed() } else { Err(Errno::EPERM) }
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
     /// The IP instance of its zone.
     fn ip(&self) -> &HostIp {
         self.zone.as_ref().map_or(&self.host.ip, |zone| &zone.ip)
@@ -296,7 +300,7 @@ impl System for Process {
     }
 
     fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno> {
-        self.ip().echo(spec)
+        self.ip().echo(spec, &|| self.is_interrupted())
     }
 
     fn resolve(&self, name: &str) -> Option<IpAddr> {
@@ -343,12 +347,14 @@ impl System for Process {
     }
 
     fn wait(&self, span: Duration) -> bool {
-        let end = Instant::now() + span;
+        // A span may be longer than there is time.
+        let end = Instant::now().checked_add(span);
         loop {
-            if self.interrupted.load(Ordering::Relaxed) {
+            if self.is_interrupted() {
                 return true;
             }
-            let left = end.saturating_duration_since(Instant::now()).min(ATTENTION);
+            let left =
+                end.map_or(ATTENTION, |end| end.saturating_duration_since(Instant::now()).min(ATTENTION));
             if left.is_zero() {
                 return false;
             }

@@ -23,6 +23,8 @@ use crate::ip::link_addr::LinkAddr;
 const RX_LIMIT: usize = 4096;
 /// How long a frame may wait for room in the link's queue.
 const TX_PATIENCE: Nanos = Nanos::from_secs(1);
+/// How soon it is noticed that nobody waits any more.
+const ATTENTION: Nanos = Nanos::from_millis(50);
 
 /// A running application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,6 +145,21 @@ impl IpThread {
             self.stop(id);
             None
         })
+    }
+
+    /// The same, and the application is taken away once nobody wants it any more, which is asked now and again.
+    pub fn finish_unless(&self, id: AppId, deadline: Nanos, given_up: &dyn Fn() -> bool) -> Option<Outcome> {
+        loop {
+            let look = deadline.min(fakekernel::now() + ATTENTION);
+            let outcome = self.shared.wait_for(look, |state| state.outcomes.remove(&id));
+            if outcome.is_none() && look < deadline && !given_up() {
+                continue;
+            }
+            return outcome.or_else(|| {
+                self.stop(id);
+                None
+            });
+        }
     }
 
     /// Takes an application away before its end.

@@ -2,11 +2,12 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -92,6 +93,15 @@ impl Lab {
         let command = Command::new(env!("CARGO_BIN_EXE_ibdlab"));
         let mut command = self.here(command, &[&["exec", host, "--"], words].concat());
         Listener(command.process_group(0).spawn().expect("ibdlab starts"))
+    }
+
+    /// Starts it as a terminal does, in a process group of its own, and goes on.
+    pub fn talk(&self, arguments: &[&str]) -> Talk {
+        let mut command = self.here(Command::new(env!("CARGO_BIN_EXE_ibdlab")), arguments);
+        command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("ibdlab starts");
+        let said = child.stdout.take().map(BufReader::new).expect("a pipe");
+        Talk { child, said }
     }
 
     /// A command line whose words are divided by blanks.
@@ -188,6 +198,35 @@ impl Listener {
         let group = format!("-{}", self.0.id());
         let _ = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill");
         let _ = self.0.wait().expect("it was started");
+    }
+}
+
+/// See [`Lab::talk`].
+pub struct Talk {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    /// The next line on its standard output.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).expect("text");
+        line
+    }
+
+    /// A signal to its group, as the terminal sends one.
+    pub fn signal(&self, signal: &str) {
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args([signal, "--", &group]).status().expect("kill");
+    }
+
+    /// Waits for its end: the rest of what it says, to either stream, and its exit code, -1 if a signal ended it.
+    pub fn end(mut self) -> (String, i32) {
+        let mut said = String::new();
+        self.said.read_to_string(&mut said).expect("text");
+        let output = self.child.wait_with_output().expect("it was started");
+        (said + &String::from_utf8_lossy(&output.stderr), output.status.code().unwrap_or(-1))
     }
 }
 
