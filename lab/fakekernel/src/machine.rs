@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::Write;
 use std::ops::DerefMut;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -309,7 +310,9 @@ impl Shared {
         let mut slot = self.outcome();
         while !thread.ended.load(Ordering::Acquire) {
             if begun.elapsed() > LIVE_PATIENCE {
-                eprintln!("fakekernel: thread {} does not end with its machine; left behind", thread.name);
+                let why = "does not end with its machine; left behind";
+                // Nobody may be there to read it.
+                let _ = writeln!(std::io::stderr(), "fakekernel: thread {} {why}", thread.name);
                 return;
             }
             let waited = self.changed.wait_timeout(slot, Duration::from_millis(50));

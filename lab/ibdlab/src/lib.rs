@@ -13,6 +13,7 @@
 //! - [`report`]: what a run found.
 //! - [`run`]: carries a scenario out.
 //! - [`sa`]: questions to subnet administration.
+//! - [`words`]: what the process says, whoever listens.
 
 #![forbid(unsafe_code)]
 // An application's insides, public for its own tests: a comment where a name does not say it all.
@@ -35,3 +36,4 @@ pub mod run;
 pub mod sa;
 pub mod scenario;
 pub mod suppress;
+pub mod words;

@@ -1,9 +1,10 @@
 //! The `ibdlab` command.
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use ibdlab::cli::{
     BenchArgs, CampaignArgs, CaptureArgs, Cli, Command, DebugArgs, FabricArgs, RunArgs, SaArgs, UpArgs,
@@ -16,10 +17,12 @@ use ibdlab::desk::fabric::Order;
 use ibdlab::desk::sa::Asked;
 use ibdlab::desk::{Place, client};
 use ibdlab::linux;
+use ibdlab::report::Report;
 use ibdlab::run::{Options, run};
 use ibdlab::sa;
 use ibdlab::scenario::load;
 use ibdlab::suppress;
+use ibdlab::words::{Speaker, complain, say};
 use lab_ibtf::umad::LibIbUmad;
 use umad::SaClient;
 
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Err(error) => {
-            eprintln!("ibdlab: {error:#}");
+            complain(&format!("ibdlab: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -91,8 +94,10 @@ fn sa_command(args: SaArgs) -> Result<()> {
     };
     let mut asking = SaClient::new(LibIbUmad::open(&adapter, port)?)?;
     let answer = sa::ask(&mut asking, &question, &[]).map_err(|why| anyhow!(why))?;
-    print!("{}", if json { answer.json() } else { answer.text() });
-    eprint!("{}", answer.warning().unwrap_or_default());
+    say(&if json { answer.json() } else { answer.text() })?;
+    if let Some(warning) = answer.warning() {
+        complain(warning.trim_end());
+    }
     Ok(())
 }
 
@@ -105,7 +110,8 @@ fn up_command(args: UpArgs) -> Result<()> {
     let UpArgs { sm, modules, proto, .. } = args;
     daemon::run(Plan { place, scenario, sm, proto, modules }, |lab| {
         let hosts: Vec<&str> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
-        println!("lab {} is up: {}", lab.name, hosts.join(", "));
+        let mut out = std::io::stdout();
+        writeln!(out, "lab {} is up: {}", lab.name, hosts.join(", ")).context("whoever started it is gone")
     })
 }
 
@@ -119,12 +125,15 @@ fn debug_command(args: DebugArgs) -> Result<()> {
 fn run_command(args: RunArgs) -> Result<bool> {
     let scenario = load(&args.scenario)?;
     if let Some(reason) = scenario.uses_linux().then(linux::missing).flatten() {
-        println!("{}: left out, {reason}", scenario.name);
+        say(&format!("{}: left out, {reason}\n", scenario.name))?;
         return Ok(true);
     }
     let seed = args.seed.unwrap_or(scenario.seed);
-    println!("{} (seed {seed})", scenario.name);
+    let speaker = Speaker::default();
+    speaker.line(&format!("{} (seed {seed})", scenario.name));
     let proto = args.proto();
+    // Before all the work, not behind it.
+    args.report.as_deref().map(Report::is_writable).transpose()?;
     let suppress = args.suppress.as_deref().map(suppress::load).transpose()?.unwrap_or_default();
     let options = Options {
         seed,
@@ -136,26 +145,27 @@ fn run_command(args: RunArgs) -> Result<bool> {
         capture: args.capture,
         probes: args.probes,
     };
-    let report = run(scenario, options, |step| println!("{}", step.line()))?;
-    report.probes.iter().for_each(|line| println!("{line}"));
+    let report = run(scenario, options, |step| speaker.line(&step.line()))?;
+    report.probes.iter().for_each(|line| speaker.line(line));
     if let Some(file) = &args.report {
         report.write(file)?;
     }
     if let Some(directory) = &args.coverage {
         let lines = Lines::reached(&proto, &report.blocks.clone().unwrap_or_default())?;
         lines.write(directory)?;
-        println!("{}; {}", lines.summary(), directory.join("lines.txt").display());
+        speaker.line(&format!("{}; {}", lines.summary(), directory.join("lines.txt").display()));
     }
     for note in &report.notes {
-        println!("note: {note}");
+        speaker.line(&format!("note: {note}"));
     }
     for unused in &report.unused_suppressions {
-        println!("unused suppression: {unused}");
+        speaker.line(&format!("unused suppression: {unused}"));
     }
     match report.steps.iter().find(|step| !step.ok) {
-        Some(failed) => eprintln!("ibdlab: the step `{}` failed", failed.step),
-        None => println!("{} steps, all well", report.steps.len()),
+        Some(failed) => complain(&format!("ibdlab: the step `{}` failed", failed.step)),
+        None => speaker.line(&format!("{} steps, all well", report.steps.len())),
     }
+    speaker.end()?;
     Ok(report.ok)
 }
 
@@ -164,16 +174,18 @@ fn bench_command(args: BenchArgs) -> Result<()> {
     if let Some(way) = args.drive {
         return args.bench().drive(way);
     }
-    let report = args.bench().run(|line| println!("{line}"))?;
+    let speaker = Speaker::default();
+    let report = args.bench().run(|line| speaker.line(line))?;
     std::fs::create_dir_all(&out)?;
     report.write(&out)?;
-    println!("figures in {}", out.display());
-    Ok(())
+    speaker.line(&format!("figures in {}", out.display()));
+    speaker.end()
 }
 
 /// False if something was found.
 fn campaign_command(args: CampaignArgs) -> Result<bool> {
-    let summary = args.campaign().run(|line| println!("{line}"))?;
-    print!("{}", summary.text());
+    let speaker = Speaker::default();
+    let summary = args.campaign().run(|line| speaker.line(line))?;
+    speaker.end().and_then(|()| say(&summary.text()))?;
     Ok(summary.is_clean())
 }

@@ -3,6 +3,7 @@
 //! In virtual time everything in here follows from the scenario and the seed, so two runs write equal reports.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -108,9 +109,22 @@ impl StepReport {
 impl Report {
     pub fn write(&self, file: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).context("the report is plain data")?;
-        std::fs::write(file, text + "\n")
-            .with_context(|| format!("cannot write the report {}", file.display()))
+        std::fs::write(file, text + "\n").with_context(|| unwritable(file))
     }
+
+    /// Whether a report can be written there, which makes the file.
+    ///
+    /// # Errors
+    ///
+    /// What is in the way.
+    pub fn is_writable(file: &Path) -> Result<()> {
+        let opened = File::options().create(true).append(true).open(file);
+        opened.map(drop).with_context(|| unwritable(file))
+    }
+}
+
+fn unwritable(file: &Path) -> String {
+    format!("cannot write the report {}", file.display())
 }
 
 fn seconds(us: u64) -> String {

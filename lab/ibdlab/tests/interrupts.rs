@@ -2,19 +2,27 @@
 
 mod lab;
 
-use lab::{Lab, root};
+use std::fs::{self, File};
+use std::io;
+use std::process::{Command, Stdio};
+
+use lab::{Lab, root, without_linux};
+
+/// A run of a fraction of a second.
+const SHORT: &str = "lab/ibdlab/tests/data/one-ping.toml";
+const DESK: &str = "scenarios/desk.toml";
 
 /// Numbers that are no time any more, and times that nobody waits for.
 #[test]
 fn a_command_that_waits_for_ever_ends_at_an_interrupt_and_its_lab_does_not() {
     let lab = Lab::new();
-    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    lab.up(&root().join(DESK), &[]);
     lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
     assert_eq!(lab.ibdlab(&["fabric", "unplug", "bob"]), (String::new(), 0));
     for line in [
         "dladm show-link -s -i 18446744073709551615 ibp0",
         "kstat -p -s link_state 18446744073709551615",
-        "ping -s -I 18446744073709551615 10.0.0.1",
+        "ping -s -I 1e19 10.0.0.1",
         "ping -s -I 18446744073 10.0.0.2",
         "ping -s -I 86400 10.0.0.2",
     ] {
@@ -26,4 +34,112 @@ fn a_command_that_waits_for_ever_ends_at_an_interrupt_and_its_lab_does_not() {
         assert!(!said.contains("ibdlab:"), "{line}: {said}");
     }
     lab.down();
+}
+
+#[test]
+fn a_program_at_a_host_is_not_left_behind_by_what_started_it() {
+    let lab = Lab::new();
+    lab.up(&root().join(DESK), &[]);
+    let mut ping = lab.talk(&["exec", "alice", "--", "ping", "-s", "bob"]);
+    assert_eq!(ping.line(), "PING bob: 56 data bytes\n");
+    ping.signal_alone("-TERM");
+    // Whoever is left has our pipe.
+    assert_eq!(ping.end().1, -1);
+    lab.down();
+}
+
+#[test]
+fn a_lab_whose_start_is_interrupted_does_not_come_up() {
+    let lab = Lab::new();
+    // The client reads its scenario; the daemon waits for somebody to write it once more.
+    let scenario = lab.path("scenario.toml");
+    assert!(Command::new("mkfifo").arg(&scenario).status().expect("mkfifo").success());
+    let starting = lab.talk(&["up", &scenario]);
+    fs::write(&scenario, fs::read_to_string(root().join(DESK)).expect("a scenario")).expect("written");
+    lab.until("there is a daemon", || lab.daemon("lab").is_some());
+    starting.signal("-INT");
+    let (said, code) = starting.end();
+    assert_eq!((said.as_str(), code), ("ibdlab: interrupted: the lab `lab` is not up\n", 1));
+    assert!(!lab.directory_of("lab").exists());
+    assert!(lab.ibdlab(&["status"]).0.starts_with("ibdlab: no lab is up"));
+}
+
+#[test]
+fn a_lab_whose_starter_is_gone_when_it_is_up_ends() {
+    let lab = Lab::new();
+    let mut starting = lab.command(&["up", "--foreground", DESK]);
+    let output = starting.stdout(nobody()).output().expect("ibdlab starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = "ibdlab: whoever started it is gone: Broken pipe (os error 32)\n";
+    assert_eq!((said.as_ref(), output.status.code()), (expected, Some(1)));
+    lab.up(&root().join(DESK), &[]);
+    lab.down();
+}
+
+/// A pipe that nobody reads.
+fn nobody() -> io::PipeWriter {
+    io::pipe().expect("a pipe").1
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_failure_and_a_full_disk_is_one() {
+    let lab = Lab::new();
+    let mut run = lab.command(&["run", SHORT]);
+    let output = run.stdout(nobody()).output().expect("ibdlab starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((said.as_ref(), output.status.code()), ("", Some(0)));
+
+    let full = || File::options().write(true).open("/dev/full").expect("/dev/full");
+    let output = lab.command(&["run", SHORT]).stdout(full()).output().expect("ibdlab starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = "ibdlab: standard output: No space left on device (os error 28)\n";
+    assert_eq!((said.as_ref(), output.status.code()), (expected, Some(1)));
+
+    let status = lab.command(&["run", "nowhere"]).stderr(full()).status().expect("ibdlab starts");
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn what_a_run_is_to_write_is_tried_before_the_run() {
+    let lab = Lab::new();
+    let (said, code) = lab.ibdlab(&["run", SHORT, "--report", "/nowhere/report.json"]);
+    assert!(!said.contains("attach"), "{said}");
+    assert!(said.contains("cannot write the report /nowhere/report.json: No such file"), "{said}");
+    assert_eq!(code, 1);
+    let expected = "ibdlab: nowhere.toml: No such file or directory (os error 2)\n";
+    assert_eq!(lab.ibdlab(&["run", "nowhere.toml"]), (expected.to_owned(), 1));
+}
+
+/// Processes whose arguments have this in them.
+fn processes(with: &str) -> usize {
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let arguments = all.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    arguments.filter(|arguments| String::from_utf8_lossy(arguments).contains(with)).count()
+}
+
+#[test]
+fn a_run_with_programs_of_linux_leaves_nothing_when_it_is_interrupted_or_killed() {
+    if without_linux() {
+        return;
+    }
+    let lab = Lab::new();
+    let temporary = lab.path("tmp");
+    fs::create_dir(&temporary).expect("made");
+    for signal in ["-INT", "-KILL"] {
+        let run = ["run", "--live", "scenarios/linux-programs.toml"];
+        let mut run = lab.talk_in(&run, &[("TMPDIR", &temporary)]);
+        // The web server and who cleans up behind it.
+        lab.until("the last step has begun", || run.is_over() || processes(&temporary) >= 2);
+        let name = format!("ibdlab-{}-", run.id());
+        run.signal(signal);
+        run.end();
+        let namespaces = || {
+            let list = Command::new("ip").args(["netns", "list"]).stdin(Stdio::null()).output().expect("ip");
+            String::from_utf8_lossy(&list.stdout).matches(&name).count()
+        };
+        lab.until("the namespaces are gone", || namespaces() == 0);
+        lab.until("the programs are gone", || processes(&name) == 0);
+        let left = || fs::read_dir(&temporary).expect("it is there").count();
+        lab.until("the files are gone", || left() == 0);
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -166,7 +167,12 @@ impl Workplace {
         let mut janitor = Command::new("sh");
         janitor.args(["-c", JANITOR, "janitor"]).arg(directory.path());
         // Not in what it removes, nor in what somebody else may want to.
-        janitor.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        janitor
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let janitor = janitor.spawn().map_err(Error::io("sh"))?;
         Ok(Self { directory: Some(directory), janitor })
     }

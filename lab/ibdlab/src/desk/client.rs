@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Seek, Write};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use signal_hook::consts::SIGINT;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::capture::Capture;
@@ -22,6 +22,7 @@ use super::privilege;
 use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, Send, VERSION};
 use super::sa::Asked;
 use super::status::Status;
+use crate::words::say;
 
 /// Names the lab whose hosts a command is for.
 const LAB: &str = "IBDLAB_LAB";
@@ -70,11 +71,11 @@ fn died(place: &Place) -> String {
     format!("the lab `{}` is not up any more{words}", place.name())
 }
 
-/// Starts the daemon with these arguments and waits until it is ready or has ended.
+/// Starts the daemon with these arguments and waits until it is ready or has ended. An interrupt meanwhile ends the daemon, too.
 ///
 /// # Errors
 ///
-/// What it said when it could not come up.
+/// What it said when it could not come up; an interrupt.
 pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()> {
     if place.presence() == Presence::Up {
         bail!("the lab `{}` is up already: `ibdlab down --lab {0}` ends it", place.name());
@@ -85,11 +86,30 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
     let mut words = log.try_clone()?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments).arg("--foreground");
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals")?;
+    let handle = signals.handle();
     let mut daemon =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0).spawn()?;
+    let id = Pid::from_child(&daemon);
+    let watching = std::thread::spawn(move || {
+        let interrupted = signals.forever().next().is_some();
+        if interrupted {
+            // It may have ended by itself.
+            let _ = kill_process(id, Signal::TERM);
+        }
+        interrupted
+    });
     let mut line = String::new();
     if let Some(said) = daemon.stdout.take() {
         BufReader::new(said).read_line(&mut line)?;
+    }
+    handle.close();
+    if watching.join().unwrap_or(false) {
+        daemon.wait()?;
+        if place.presence() == Presence::Stale {
+            place.remove();
+        }
+        bail!("interrupted: the lab `{}` is not up", place.name());
     }
     if line.is_empty() {
         daemon.wait()?;
@@ -98,8 +118,7 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
         words.rewind()?;
         bail!("the lab did not come up: {}", std::io::read_to_string(words)?.trim_end());
     }
-    print!("{line}");
-    Ok(())
+    say(&line)
 }
 
 /// Ends a lab and waits until it has ended.
@@ -147,7 +166,7 @@ fn status(place: &Place) -> Result<Status> {
 pub fn show_status(place: &Place, json: bool) -> Result<()> {
     let status = status(place)?;
     let text = if json { serde_json::to_string_pretty(&status)? + "\n" } else { status.lines(None) };
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    say(&text)
 }
 
 /// The state of a lab once a second, with rates, until it ends, an interrupt comes, or nobody looks any more.
@@ -231,7 +250,8 @@ pub fn send(place: &Place, host: &str, link: &str, file: &Path, to: Option<[u8; 
     ask(place, Request::Send(send), |_| {}).with_context(name)
 }
 
-/// Runs a program with the commands of a host on its path; its exit code.
+/// Becomes a program with the commands of a host on its path, so that signals and exit code are the program's. Only a failure
+/// comes back.
 ///
 /// # Errors
 ///
@@ -256,10 +276,7 @@ pub fn exec(place: &Place, host: &str, program: &[OsString]) -> Result<i32> {
     };
     command.args(arguments).env("PATH", path).env(LAB, place.name()).env(HOST, host);
     command.env("PS1", format!("{host}# "));
-    // ^C is for the program, which may have something to bring to an end.
-    signal_hook::flag::register(SIGINT, Arc::default())?;
-    let status = command.status().with_context(|| format!("cannot run {}", name.display()))?;
-    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+    Err(command.exec()).with_context(|| format!("cannot run {}", name.display()))
 }
 
 /// Commands that start another one with something changed; they need no host to do that.

@@ -33,8 +33,8 @@ pub struct Plan {
 ///
 /// # Errors
 ///
-/// What kept it from coming up; a halt of the machine, in its words; what hosts left behind when they halted.
-pub fn run(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
+/// What kept it from coming up, `ready` included; a halt of the machine, in its words; what hosts left behind when they halted.
+pub fn run(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) -> Result<()> {
     let _claim = plan.place.claim()?;
     let place = plan.place.clone();
     let result = serve(plan, ready);
@@ -45,7 +45,7 @@ pub fn run(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> 
     result
 }
 
-fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
+fn serve(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) -> Result<()> {
     let Plan { place, scenario, sm, proto, modules } = plan;
     if let Some(why) = scenario.uses_linux().then(linux::missing).flatten() {
         bail!("hosts with a TUN device cannot come up: {why}");
@@ -112,15 +112,15 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) + Send + 'static) -> Result<()> {
     }
 }
 
-fn boot(lab: &Arc<Lab>, place: &Place, ready: impl FnOnce(&Lab)) -> Result<()> {
+fn boot(lab: &Arc<Lab>, place: &Place, ready: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     for host in &lab.hosts {
         host.boot().with_context(|| host.name.clone())?;
     }
-    lab.hosts.iter().for_each(|host| host.wait_for_ports());
-    lab.hosts.iter().for_each(|host| host.wait_for_addresses());
+    let given_up = || lab.jobs.are_closed();
+    lab.hosts.iter().for_each(|host| host.wait_for_ports(&given_up));
+    lab.hosts.iter().for_each(|host| host.wait_for_addresses(&given_up));
     let socket = place.socket();
     let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
     server::serve(listener, lab.clone());
-    ready(lab);
-    Ok(())
+    ready(lab)
 }

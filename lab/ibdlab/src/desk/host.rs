@@ -17,6 +17,7 @@ use super::system::Process;
 use super::zones::Zones;
 use crate::linux::Namespace;
 use crate::scenario::{Driver, HostSpec, PropertyText};
+use crate::words::complain;
 
 /// How long ports may take to come up before hosts go on without them.
 const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
@@ -87,15 +88,15 @@ impl DeskHost {
             return Ok(());
         }
         for (link, why) in admin::boot_partitions(&root) {
-            eprintln!("{}: {link}: {why}", self.name);
+            complain(&format!("{}: {link}: {why}", self.name));
         }
         // Properties are for links that nobody has open yet.
         lab_gldv3::wait_for_properties(&self.kernel);
         for trouble in admin::boot_interfaces(&root) {
-            eprintln!("{}: {trouble}", self.name);
+            complain(&format!("{}: {trouble}", self.name));
         }
         for trouble in admin::boot_zones(&root) {
-            eprintln!("{}: {trouble}", self.name);
+            complain(&format!("{}: {trouble}", self.name));
         }
         Ok(())
     }
@@ -175,23 +176,23 @@ impl DeskHost {
     pub fn boot_zone(self: &Arc<Self>, name: &str, links: &[String]) -> Result<(), Errno> {
         let zone = self.zones.boot(name, links)?;
         for trouble in admin::boot_interfaces(&Process::root(self.clone()).in_zone(Some(zone))) {
-            eprintln!("{}: {name}: {trouble}", self.name);
+            complain(&format!("{}: {name}: {trouble}", self.name));
         }
         Ok(())
     }
 
-    /// Waits until each cabled port is up, or for as long as that may take.
-    pub fn wait_for_ports(&self) {
+    /// Waits until a port is up, for as long as that may take, or until nobody wants the lab any more.
+    pub fn wait_for_ports(&self, given_up: &dyn Fn() -> bool) {
         let machine = self.kernel.machine();
         let deadline = machine.now() + PORT_PATIENCE;
         let up = || lab_gldv3::links(&self.kernel).iter().any(|link| link.state == LinkState::Up);
-        while !up() && machine.now() < deadline {
+        while !up() && machine.now() < deadline && !given_up() {
             fakekernel::sleep(Nanos::from_millis(10));
         }
     }
 
     /// Waits until it is known of each address whether somebody else has it. One on a link that stays down is not waited for long.
-    pub fn wait_for_addresses(&self) {
+    pub fn wait_for_addresses(&self, given_up: &dyn Fn() -> bool) {
         let machine = self.kernel.machine();
         let deadline = machine.now() + ADDRESS_PATIENCE;
         let undecided = || {
@@ -199,7 +200,7 @@ impl DeskHost {
             let mut all = interfaces.iter().flat_map(|interface| &interface.addresses);
             all.any(|address| matches!(address.state, AddressState::Tentative | AddressState::Inaccessible))
         };
-        while undecided() && machine.now() < deadline {
+        while undecided() && machine.now() < deadline && !given_up() {
             fakekernel::sleep(Nanos::from_millis(10));
         }
     }

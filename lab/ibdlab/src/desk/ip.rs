@@ -16,6 +16,7 @@ use crate::host::{AppId, DEVICE_NAME, IpThread, LinuxSide, TunBridge, Upper};
 use crate::ip::apps::{App, Outcome, Ping};
 use crate::ip::stack::Stack;
 use crate::linux::Namespace;
+use crate::words::complain;
 
 /// `ENETUNREACH` and `EMSGSIZE` of `sys/errno.h`.
 const UNREACHABLE: Errno = Errno(128);
@@ -90,7 +91,7 @@ impl HostIp {
         let machine = self.kernel.machine();
         let linux = LinuxSide::inside(namespace.clone(), link, &[], DEFAULT_SDU, machine);
         let mut linux = linux.map_err(|error| {
-            eprintln!("{link}: {error:#}");
+            complain(&format!("{link}: {error:#}"));
             Errno::EIO
         })?;
         let (sender, receiver) = mpsc::channel();

@@ -42,6 +42,10 @@ impl Jobs {
         self.arrived.wake_all();
     }
 
+    pub fn are_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// Starts a thread for each job until they are closed, then waits for every thread. On a thread of the machine.
     pub fn serve(&self) {
         let mut running: Vec<Thread> = Vec::new();

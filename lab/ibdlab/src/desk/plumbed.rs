@@ -13,6 +13,7 @@ use crate::host::{IpThread, LinuxSide, Membership};
 use crate::ip::dad::Standing;
 use crate::ip::layer::{IpLink, LINK_LOCAL_PREFIX, Wanted};
 use crate::ip::link_addr::LinkAddr;
+use crate::words::complain;
 
 /// How long a DHCP server may take to say where it is when an address is given back.
 const RELEASE_PATIENCE: Nanos = Nanos::from_secs(3);
@@ -107,7 +108,7 @@ impl Plumbed {
         let changed = gone.chain(come).try_for_each(|(address, add)| linux.change_address(address, add));
         let info = self.ip.with_upper(|upper| upper.link().info());
         if let Err(error) = changed.and_then(|()| linux.follow(info)) {
-            eprintln!("{}: {error:#}", self.name);
+            complain(&format!("{}: {error:#}", self.name));
         }
         *self.linux.lock() = Some(linux);
     }

@@ -50,8 +50,8 @@ pub fn rehearse<R: Send + Sync + 'static>(
         for host in &hosts {
             host.boot().with_context(|| host.name.clone())?;
         }
-        hosts.iter().for_each(|host| host.wait_for_ports());
-        hosts.iter().for_each(|host| host.wait_for_addresses());
+        hosts.iter().for_each(|host| host.wait_for_ports(&|| false));
+        hosts.iter().for_each(|host| host.wait_for_addresses(&|| false));
         let rehearsal = Rehearsal { hosts, infiniband: world.infiniband.clone() };
         let result = script(&rehearsal);
         let halted = rehearsal.hosts.iter().try_for_each(|host| host.halt().context(host.name.clone()));

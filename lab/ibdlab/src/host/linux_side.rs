@@ -12,6 +12,7 @@ use smoltcp::wire::IpCidr;
 
 use crate::ip::layer::LinkInfo;
 use crate::linux::{BUFFER, Namespace, Tun};
+use crate::words::complain;
 
 /// How soon the reader notices that it shall end, and what the link offers now.
 const POLL: Duration = Duration::from_millis(50);
@@ -66,7 +67,7 @@ impl LinuxSide {
             let mut buffer = vec![0; BUFFER];
             while !stop.load(Ordering::Relaxed) {
                 if let Err(error) = tun.follow(&namespace) {
-                    eprintln!("{error:#}");
+                    complain(&format!("{error:#}"));
                     return;
                 }
                 match tun.receive(&mut buffer, POLL) {

@@ -1,11 +1,13 @@
 //! The Linux side of a live run: network namespaces, TUN devices, and Linux's own programs in them.
 
+mod janitor;
 mod namespace;
 mod tun;
 pub mod virtio;
 
 use std::sync::OnceLock;
 
+pub use janitor::Janitor;
 pub use namespace::{Namespace, run};
 pub use tun::{BUFFER, Tun};
 

@@ -1,21 +1,27 @@
-//! A network namespace of our own, gone when dropped.
+//! A network namespace of our own, gone when dropped, and when this process is killed.
 
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail};
 
+use super::janitor::Janitor;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
+    /// Takes it away.
+    janitor: Janitor,
 }
 
 impl Namespace {
     /// A fresh namespace for `host`, named after this process so that two labs do not meet.
     pub fn create(host: &str) -> Result<Self> {
         let name = format!("ibdlab-{}-{host}", std::process::id());
+        // Before there is anything to take away.
+        let janitor = Janitor::new(r#"exec ip netns del "$1""#, &name).context("cannot start `sh`")?;
         run(Command::new("ip").args(["netns", "add", &name]))?;
-        let namespace = Self { name };
+        let namespace = Self { name, janitor };
         namespace.ip(&["link", "set", "lo", "up"])?;
         Ok(namespace)
     }
@@ -24,10 +30,10 @@ impl Namespace {
         &self.name
     }
 
-    /// `program` in this namespace, not yet started.
+    /// `program` in this namespace, not yet started. It is killed when the thread that starts it ends.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name, program]);
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "ip", "netns", "exec", &self.name, program]);
         command
     }
 
@@ -41,13 +47,7 @@ impl Namespace {
     /// Takes it away before its time; once is enough.
     pub fn remove(&self) {
         // Nothing can be done about a namespace that will not go; `ip netns` lists it by our name.
-        let _ = run(Command::new("ip").args(["netns", "del", &self.name]));
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        self.remove();
+        self.janitor.work();
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use fakekernel::genunix::{PropertyValue, parse_conf};
 
 use super::Options;
+use crate::cli::COUNTING;
 use crate::scenario::{Driver, Scenario};
 
 /// Paths by host and module name; every one of them was there when the run began.
@@ -36,7 +37,8 @@ impl Objects {
             path.clone_from(&change.path);
         }
         if let Some(path) = objects.values().find(|path| !path.is_file()) {
-            bail!("{}: no such object; `make modules` builds ours", path.display());
+            let target = if path.starts_with(COUNTING) { "coverage" } else { "modules" };
+            bail!("{}: no such object; `make {target}` builds ours", path.display());
         }
         Ok(Self(objects))
     }

@@ -1,10 +1,11 @@
 //! The capture of a run: where somebody asked for it, or in a temporary file if a step reads it.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use lab_ibtf::{Capture, InfiniBand};
-use tempfile::TempPath;
 
 use crate::scenario::{Scenario, Step};
 
@@ -17,8 +18,8 @@ pub struct Recording {
 
 enum Place {
     Kept(PathBuf),
-    /// Removed with the value, however the run ends.
-    Temporary(TempPath),
+    /// It has no name, so it goes with the process, however that ends.
+    Temporary(File),
 }
 
 impl Recording {
@@ -31,25 +32,20 @@ impl Recording {
         let read = scenario.step.iter().any(|step| matches!(step.get_ref(), Step::Counts(_)));
         let file = match asked {
             Some(path) => Place::Kept(path),
-            None if read => Place::Temporary(
-                tempfile::Builder::new()
-                    .prefix("ibdlab-")
-                    .suffix(".pcapng")
-                    .tempfile()
-                    .context("a temporary file for the capture")?
-                    .into_temp_path(),
-            ),
+            None if read => {
+                Place::Temporary(tempfile::tempfile().context("a temporary file for the capture")?)
+            }
             None => return Ok(None),
         };
         let path = file.path();
         let running = infiniband
-            .capture(path)
+            .capture(&path)
             .with_context(|| format!("cannot write the capture {}", path.display()))?;
         Ok(Some(Self { running: Some(running), file }))
     }
 
     /// Ends the capture, unless it has ended, so that it can be read; frames from now on are not in it.
-    pub fn end(&mut self) -> Result<&Path> {
+    pub fn end(&mut self) -> Result<PathBuf> {
         let path = self.file.path();
         if let Some(capture) = self.running.take() {
             capture.finish().with_context(|| format!("the capture {}", path.display()))?;
@@ -59,10 +55,11 @@ impl Recording {
 }
 
 impl Place {
-    fn path(&self) -> &Path {
+    /// A name by which this process can open it.
+    fn path(&self) -> PathBuf {
         match self {
-            Self::Kept(path) => path,
-            Self::Temporary(path) => path,
+            Self::Kept(path) => path.clone(),
+            Self::Temporary(file) => format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
         }
     }
 }

@@ -9,8 +9,8 @@ use super::check::check;
 /// Why a scenario cannot be run: `FILE:LINE: what is wrong and what was expected`.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    #[error("{}: {source}", .file.display())]
-    Unreadable { file: PathBuf, source: std::io::Error },
+    #[error("{}: {why}", .file.display())]
+    Unreadable { file: PathBuf, why: std::io::Error },
     #[error("{}:{line}: {message}", .file.display())]
     Wrong { file: PathBuf, line: usize, message: String },
 }
@@ -18,7 +18,7 @@ pub enum ScenarioError {
 /// Reads and checks a scenario file.
 pub fn load(file: &Path) -> Result<Scenario, ScenarioError> {
     let text = std::fs::read_to_string(file)
-        .map_err(|source| ScenarioError::Unreadable { file: file.to_owned(), source })?;
+        .map_err(|why| ScenarioError::Unreadable { file: file.to_owned(), why })?;
     parse(file, &text)
 }
 

@@ -39,7 +39,12 @@ impl Lab {
         self.directory.path().join("run")
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// Where a lab of that name has its socket and its log while it is up.
+    pub fn directory_of(&self, lab: &str) -> PathBuf {
+        self.runtime().join(lab)
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args([&PATIENCE.as_secs().to_string(), env!("CARGO_BIN_EXE_ibdlab")]);
         self.here(command, arguments)
@@ -97,7 +102,13 @@ impl Lab {
 
     /// Starts it as a terminal does, in a process group of its own, and goes on.
     pub fn talk(&self, arguments: &[&str]) -> Talk {
+        self.talk_in(arguments, &[])
+    }
+
+    /// The same with something in its environment.
+    pub fn talk_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Talk {
         let mut command = self.here(Command::new(env!("CARGO_BIN_EXE_ibdlab")), arguments);
+        command.envs(environment.iter().copied());
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("ibdlab starts");
         let said = child.stdout.take().map(BufReader::new).expect("a pipe");
@@ -162,7 +173,7 @@ impl Lab {
     }
 
     /// The daemon of a lab: its command line has the name, its environment this directory.
-    fn daemon(&self, lab: &str) -> Option<String> {
+    pub fn daemon(&self, lab: &str) -> Option<String> {
         let mine = format!("IBDLAB_RUNTIME={}", self.runtime().display());
         fs::read_dir("/proc").expect("/proc").flatten().find_map(|process| {
             let text = |name: &str| fs::read_to_string(process.path().join(name)).unwrap_or_default();
@@ -215,9 +226,24 @@ impl Talk {
         line
     }
 
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("it was started").is_some()
+    }
+
+    /// Number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A signal to it alone.
+    pub fn signal_alone(&self, signal: &str) {
+        let _ = Command::new("kill").args([signal, &self.id().to_string()]).status().expect("kill");
+    }
+
     /// A signal to its group, as the terminal sends one.
     pub fn signal(&self, signal: &str) {
-        let group = format!("-{}", self.child.id());
+        let group = format!("-{}", self.id());
         let _ = Command::new("kill").args([signal, "--", &group]).status().expect("kill");
     }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
 use super::traffic::owner;
-use crate::linux::{Namespace, run};
+use crate::linux::{Janitor, Namespace, run};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
@@ -44,6 +44,8 @@ pub fn linux_fetch(world: &mut World, step: &LinuxFetchStep) -> Result<Findings>
     let from = world.host(step.from.get_ref())?;
     let server = owner(world, *step.to.get_ref())?;
     let directory = tempfile::tempdir().context("a directory for the web server")?;
+    // It is as large as what is fetched, and an interrupt runs no destructor.
+    let _janitor = Janitor::new(r#"rm -rf "$1""#, directory.path()).context("cannot start `sh`")?;
     let (offered, fetched) = (directory.path().join("file"), directory.path().join("fetched"));
     make_file(&offered, step.bytes.get_ref().0)?;
     let _server = WebServer::start(server.namespace()?, directory.path())?;
