@@ -18,6 +18,13 @@ pub enum FaultAction {
     Redirect(Lid),
     /// Answered with success and no record: a query finds nothing, a join is not made. A leave is, as nobody could know better.
     Empty,
+    /// The request takes effect and is answered, with other bytes in every record.
+    Overwrite {
+        /// Where in the record, as it is on the wire.
+        at: usize,
+        /// What stands there. Nothing is written where it does not fit.
+        bytes: &'static [u8],
+    },
 }
 
 /// One thing to do wrong. What is `None` matches anything.

@@ -246,6 +246,10 @@ fn faults_do_what_they_say() {
     assert_eq!(world.take(A, |_| true), []);
     world.run(Nanos::from_millis(1));
     assert_eq!(world.take(A, |_| true).len(), 1);
+    fault(&mut world, FaultAction::Overwrite { at: 36, bytes: &[0x12, 0x34] }, 2);
+    let answered = world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).map(|group| group.mlid);
+    assert_eq!(answered, Ok(Lid(0x1234)));
+    assert_eq!(world.ask_table(A, 0, &request).unwrap()[0].mlid, Lid(0x1234));
     fault(&mut world, FaultAction::Empty, 1);
     assert_eq!(world.ask_table(A, 0, &request), Ok(vec![]));
     assert_eq!(world.ask_table(A, 0, &request).unwrap().len(), 1, "the fault has worn out");

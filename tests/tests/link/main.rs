@@ -14,6 +14,7 @@ mod ibdpath;
 mod late;
 mod lent;
 mod malformed;
+mod nonsense;
 mod object;
 mod offloads;
 mod opensm;

@@ -117,6 +117,20 @@ impl Found {
     fn records<R: Record>(records: &[R]) -> Self {
         Self { attribute_offset: attribute_offset::<R>(), count: records.len(), data: emit_table(records) }
     }
+
+    fn overwritten(mut self, at: usize, bytes: &[u8]) -> Self {
+        // In units of eight bytes; a record alone may come without.
+        let len = match usize::from(self.attribute_offset) * 8 {
+            0 => self.data.len().max(1),
+            len => len,
+        };
+        for record in self.data.chunks_mut(len) {
+            if let Some(place) = record.get_mut(at..at + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+        }
+        self
+    }
 }
 
 type Verdict = Result<Found, Refusal>;
@@ -306,6 +320,10 @@ impl Sa {
                 self.respond(now.after(span), from, mad, verdict);
             }
             Some(FaultAction::Refuse(status)) => self.respond(now, from, mad, Err(status.into())),
+            Some(FaultAction::Overwrite { at, bytes }) => {
+                let verdict = self.process(now, from, mad).map(|found| found.overwritten(at, bytes));
+                self.respond(now, from, mad, verdict);
+            }
             Some(FaultAction::Redirect(lid)) => {
                 let info = ClassPortInfo {
                     redirect_lid: lid,

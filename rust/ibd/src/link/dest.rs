@@ -1,7 +1,7 @@
 //! [`Dest`]: what a transmit queue needs to send to an address.
 
 use ibtf::{AddressVector, McgInfo, PathInfo, Pd, Status, UdDest};
-use ipoib::{Mtu, QKey, Qpn};
+use ipoib::{Mlid, Mtu, QKey, Qpn};
 use kernel::KArc;
 
 /// An address handle and where it leads. Cheap to clone.
@@ -22,8 +22,9 @@ impl Dest {
         Ok(Self { handle, to: path.address, mtu: path.mtu_code, lifetime: Some(path.packet_lifetime) })
     }
 
-    /// To a group. **May block.**
+    /// To a group. `MC_MLID_INVALID` if its LID is none of a group. **May block.**
     pub(crate) fn group(pd: &Pd, info: &McgInfo) -> Result<Self, Status> {
+        Mlid::new(info.address.dlid).ok_or(Status::MC_MLID_INVALID)?;
         let handle = KArc::new(UdDest::new(pd, Qpn::MULTICAST.get(), info.qkey, &info.address)?)?;
         Ok(Self { handle, to: info.address, mtu: info.mtu_code, lifetime: None })
     }

@@ -172,5 +172,7 @@ fn print(shared: &Shared, note: Note) {
 fn status(error: SaError) -> i32 {
     match error {
         SaError::Refused(status) | SaError::Unanswered(status) => status,
+        // The log has what is wrong with the record.
+        SaError::Unusable(_) => 0,
     }
 }

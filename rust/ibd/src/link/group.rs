@@ -25,9 +25,9 @@ impl Group {
     }
 }
 
-/// The record of a broadcast group, if every field of it makes sense.
-pub(crate) fn broadcast(info: &McgInfo) -> Option<BroadcastGroup> {
-    let mgid = Mgid::new(node::gid(info.address.dgid))?;
+/// The record of the broadcast group that was asked for, if every field of it makes sense.
+pub(crate) fn broadcast(info: &McgInfo, asked: Mgid) -> Option<BroadcastGroup> {
+    let mgid = Mgid::new(node::gid(info.address.dgid)).filter(|mgid| *mgid == asked)?;
     Some(BroadcastGroup {
         mgid,
         scope: mgid.scope().or_else(|| Scope::from_nibble(info.scope))?,

@@ -8,7 +8,7 @@ use ibtf::{
 use ipoib::groups::{self, JoinError, Joined, Left, Roles};
 use ipoib::link::{self, BroadcastGroup, Plan, Port, SaError, Ticket};
 use ipoib::paths::{LookupError, Resolution};
-use ipoib::{Gid, LinkAddr, Mgid, Mtu, QKey, Qpn, Rate};
+use ipoib::{Gid, Lid, LinkAddr, Mgid, Mlid, Mtu, QKey, Qpn, Rate};
 use kernel::{KArc, log};
 
 use super::Shared;
@@ -133,7 +133,14 @@ fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) {
     };
     let answer = query(shared, &attributes, 1);
     let result = match answer {
-        Ok(list) => Ok(list.iter().find_map(|info| group::broadcast(&info))),
+        Ok(list) => match list.iter().find_map(|info| group::broadcast(&info, mgid)) {
+            Some(group) => Ok(Some(group)),
+            // There is one. Without this it would be created.
+            None => {
+                senseless(shared, mgid, list.iter().next());
+                Err(SaError::Unanswered(0))
+            }
+        },
         Err(Status::MCG_RECORDS_NOT_FOUND) => Ok(None),
         Err(status) => {
             log!(note, shared.name, "search for the IPoIB broadcast group failed: {status}");
@@ -191,9 +198,12 @@ fn broadcast_joined(
     result: Result<McgInfo, Status>,
 ) {
     shared.answered(Asked::Join, mgid.gid(), &result);
-    let joined = result.map_err(sa_error).and_then(|info| {
-        let group = group::broadcast(&info).ok_or(SaError::Refused(0))?;
-        Ok((group, info))
+    let joined = result.map_err(sa_error).and_then(|info| match group::broadcast(&info, mgid) {
+        Some(group) => Ok((group, info)),
+        None => {
+            senseless(shared, mgid, Some(info));
+            Err(SaError::Unusable(mgid))
+        }
     });
     shared.tell(|control| {
         if let Ok((_, info)) = &joined {
@@ -202,6 +212,18 @@ fn broadcast_joined(
         let group = joined.map(|(group, _)| group);
         control.link.handle_event(now(), link::Event::Joined(ticket, port, group));
     });
+}
+
+/// What the SA says of a group is of no use.
+#[inline(never)]
+fn senseless(shared: &Shared, asked: Mgid, record: Option<McgInfo>) {
+    let McgInfo { address, mtu_code, .. } = record.unwrap_or_default();
+    let (dgid, dlid) = (address.dgid, address.dlid);
+    log!(
+        warn,
+        shared.name,
+        "the SA's record of group {asked:?} makes no sense: MGID {dgid}, MLID {dlid:#06x}, MTU code {mtu_code}"
+    );
 }
 
 fn join_attributes(
@@ -317,25 +339,40 @@ fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
     let answer = shared.clone();
     let then = move |result: Result<McgInfo, Status>| match result {
         Err(Status::MCG_RECORDS_NOT_FOUND) if exact => join_group(&answer, mgid, role, false),
-        result => group_joined(&answer, mgid, role, result),
+        result => group_joined(&answer, mgid, role, port, result),
     };
     let asked = match (shared.hardware(), port) {
         (Some((hca, _)), Some(port)) => hca.client().join_then(ibtf_gid(port), &attributes, then),
         _ => Err(Status::HCA_PORT_NOT_ACTIVE),
     };
     if let Err(status) = asked {
-        group_joined(shared, mgid, role, Err(status));
+        group_joined(shared, mgid, role, port, Err(status));
     }
 }
 
 #[inline(never)]
-fn group_joined(shared: &KArc<Shared>, mgid: Mgid, role: Roles, result: Result<McgInfo, Status>) {
+fn group_joined(
+    shared: &KArc<Shared>,
+    mgid: Mgid,
+    role: Roles,
+    port: Option<Gid>,
+    result: Result<McgInfo, Status>,
+) {
     shared.answered(Asked::Join, mgid.gid(), &result);
     let result = match result {
         // An answer about something else: what it says of the membership means nothing.
-        Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => Err(JoinError::Unanswered),
-        Ok(info) => {
-            let attached = !role.hears() || shared.attach(&info).is_ok();
+        Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => {
+            senseless(shared, mgid, Some(info));
+            Err(JoinError::Unanswered)
+        }
+        Ok(mut info) => {
+            let usable = Mlid::new(info.address.dlid).is_some();
+            if !usable {
+                senseless(shared, mgid, Some(info));
+            }
+            // The port that has to leave is the one that has joined, whatever the record says.
+            info.address.sgid = port.map_or(info.address.sgid, ibtf_gid);
+            let attached = usable && (!role.hears() || shared.attach(&info).is_ok());
             Ok(Joined { info: Group::new(info), attached })
         }
         Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
@@ -448,6 +485,16 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
     shared.answered(Asked::Path, to.gid(), &result);
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
+        _ if Lid::new(path.address.dlid).is_none() => {
+            log!(
+                warn,
+                shared.name,
+                "the SA's path to {:?} leads to LID {:#06x}, which no port has",
+                to.gid(),
+                path.address.dlid
+            );
+            Err(Status::INVALID_PARAM)
+        }
         (Some((_, pd)), Some(group)) => {
             let made = Dest::port(&pd, to.qpn(), group.qkey, &path);
             made.inspect_err(|status| no_handle(shared, *status))

@@ -196,8 +196,11 @@ impl Link {
         result: Result<BroadcastGroup, SaError>,
     ) {
         let step = self.sa.answered(ticket);
-        if let Ok(group) = &result {
-            self.joins.add(group.mgid, gid, 1, false);
+        match &result {
+            Ok(BroadcastGroup { mgid, .. }) | Err(SaError::Unusable(mgid)) => {
+                self.joins.add(*mgid, gid, 1, false);
+            }
+            Err(_) => {}
         }
         let Some(Step::Join(candidate)) = step else { return };
         self.give_up_at = None;
@@ -216,7 +219,9 @@ impl Link {
                         self.membership = self.membership.filter(|membership| !membership.gone);
                         self.search_again(now);
                     }
-                    SaError::Unanswered(_) => self.sa_retry.failed(now, &mut self.jitter),
+                    SaError::Unanswered(_) | SaError::Unusable(_) => {
+                        self.sa_retry.failed(now, &mut self.jitter);
+                    }
                 }
             }
         }

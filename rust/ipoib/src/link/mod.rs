@@ -129,8 +129,10 @@ pub struct Plan {
 pub enum SaError {
     /// The SA said no.
     Refused(i32),
-    /// The SA said nothing, or the request never reached it.
+    /// The SA said nothing that makes sense, or the request never reached it.
     Unanswered(i32),
+    /// The SA granted the join of this group in a record that makes no sense: what it did has to be undone one day.
+    Unusable(Mgid),
 }
 
 /// Something happened.

@@ -1,0 +1,112 @@
+//! A subnet administrator whose records make no sense, or contradict what was asked.
+
+use fakekernel::Nanos;
+use lab_gldv3::{LinkState, Offload};
+use sm::fault::FaultAction;
+use sm::{Attribute, Method};
+
+use crate::bench::{Bench, PLAIN, address_of, group, holds};
+
+const MINUTE: Nanos = Nanos::from_secs(60);
+const GROUP: u32 = 0x0006_0001;
+
+/// Where in an MCMemberRecord, and in a PathRecord.
+const MGID: usize = 0;
+const PORT_GID: usize = 16;
+const MLID: usize = 36;
+const MTU: usize = 38;
+const PATH_DLID: usize = 40;
+
+/// An IPoIB group of the partition that is not the broadcast group.
+const ANOTHER: &[u8] = &[0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+/// A port nobody has.
+const NOBODY: &[u8] = &[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+
+fn records_with(bench: &Bench, attribute: Attribute, method: Method, at: usize, bytes: &'static [u8]) {
+    bench.fault(attribute, Some(method), None, FaultAction::Overwrite { at, bytes });
+}
+
+/// Alpha is started under these records, does not come up, and does once they make sense; nothing is left when it is closed.
+fn keeps_alpha_down(bench: &Bench, method: Method, at: usize, bytes: &'static [u8]) {
+    records_with(bench, Attribute::MC_MEMBER_RECORD, method, at, bytes);
+    let (stream, _) = bench.alpha.open(PLAIN);
+    fakekernel::sleep(Nanos::from_secs(20));
+    assert_eq!(bench.alpha.state(), LinkState::Down, "{method:?} {at} {bytes:x?}");
+    bench.no_faults();
+    bench.wait_for("up", MINUTE, || bench.alpha.state() == LinkState::Up);
+    bench.settle();
+    assert_eq!(bench.memberships_of_alpha(), 1, "{method:?} {at} {bytes:x?}");
+    drop(stream);
+    bench.wait_for("left", MINUTE, || bench.memberships_of_alpha() == 0);
+}
+
+#[test]
+fn a_link_does_not_come_up_on_a_record_of_its_broadcast_group_that_makes_no_sense() {
+    holds(|bench| {
+        for method in [Method::GET_TABLE, Method::SET] {
+            keeps_alpha_down(bench, method, MGID, ANOTHER);
+            keeps_alpha_down(bench, method, MGID, NOBODY);
+            for mlid in [&[0, 0], &[0, 5], &[0xbf, 0xff], &[0xff, 0xff]] {
+                keeps_alpha_down(bench, method, MLID, mlid);
+            }
+            for mtu in [&[0x80], &[0x86], &[0xbf]] {
+                keeps_alpha_down(bench, method, MTU, mtu);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_link_leaves_its_groups_although_they_were_granted_to_another_port() {
+    holds(|bench| {
+        records_with(bench, Attribute::MC_MEMBER_RECORD, Method::SET, PORT_GID, NOBODY);
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        stream.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("both groups", MINUTE, || bench.memberships_of_alpha() == 2);
+        bench.settle();
+        drop(stream);
+        bench.wait_for("left", MINUTE, || bench.memberships_of_alpha() == 0);
+        bench.no_faults();
+    });
+}
+
+#[test]
+fn nothing_is_sent_to_a_group_at_an_address_that_is_none_and_it_is_reached_when_it_has_one() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        beta.enable_multicast(group(GROUP)).unwrap();
+        bench.settle();
+        records_with(bench, Attribute::MC_MEMBER_RECORD, Method::SET, MLID, &[0, 2]);
+        let sent = bench.alpha.counter("tx_drop_lookup_failed");
+        alpha.transmit(group(GROUP), b"too early", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(bench.alpha.counter("tx_drop_lookup_failed"), sent + 1);
+        bench.no_faults();
+        bench.wait_for("it arrives", MINUTE, || {
+            alpha.transmit(group(GROUP), b"now", Offload::default()).unwrap();
+            heard.try_next().is_some_and(|packet| packet.payload == b"now")
+        });
+        drop((alpha, beta));
+        bench.wait_for("left", MINUTE, || bench.memberships_of_alpha() == 0);
+    });
+}
+
+#[test]
+fn nothing_is_sent_to_a_port_at_an_address_that_is_none() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard) = bench.beta.open_up(PLAIN);
+        for dlid in [&[0, 0], &[0xc0, 0], &[0xff, 0xff]] {
+            records_with(bench, Attribute::PATH_RECORD, Method::GET_TABLE, PATH_DLID, dlid);
+            let dropped = bench.alpha.counter("tx_drop_lookup_failed");
+            alpha.transmit(address_of(&beta), b"to whom", Offload::default()).unwrap();
+            bench.settle();
+            assert_eq!(bench.alpha.counter("tx_drop_lookup_failed"), dropped + 1, "{dlid:x?}");
+            bench.no_faults();
+            fakekernel::sleep(MINUTE);
+        }
+        alpha.transmit(address_of(&beta), b"at last", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(heard.try_next().map(|packet| packet.payload), Some(b"at last".to_vec()));
+    });
+}
