@@ -32,7 +32,7 @@ mod zones;
 pub use frames::parse as read_frames;
 pub use place::Place;
 pub use protocol::Request;
-pub use status::{IpStatus, LinkStatus, Status};
+pub use status::{HostStatus, IpStatus, LinkStatus, Status};
 
 /// A client's first line.
 ///
