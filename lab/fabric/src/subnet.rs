@@ -2,8 +2,10 @@
 
 pub use crate::port::PortSet;
 
+use crate::port::Port;
 use crate::{Fabric, Guid, Hca, Lid, Lmc, PKey, PortAttr, PortCounters, PortNum};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// An HCA port as the subnet manager finds it by sweeping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,20 +25,30 @@ pub struct PortView {
 #[error("no port with GUID {0}")]
 pub struct UnknownPort(pub Guid);
 
+fn view((hca, port): &(Hca, Arc<Port>)) -> PortView {
+    let description = hca.config().description.clone();
+    PortView { node: hca.guid(), description, num: port.num, attr: port.attr() }
+}
+
 impl Fabric {
     /// All HCA ports in GUID order, whatever their state.
     #[must_use]
     pub fn subnet_ports(&self) -> Vec<PortView> {
         let ports: Vec<_> = self.0.switch.lock().unwrap().ports.values().cloned().collect();
-        ports
-            .into_iter()
-            .map(|(hca, port)| PortView {
-                node: hca.guid(),
-                description: hca.config().description.clone(),
-                num: port.num,
-                attr: port.attr(),
-            })
-            .collect()
+        ports.iter().map(view).collect()
+    }
+
+    /// The HCA port of this GUID, whatever its state.
+    #[must_use]
+    pub fn subnet_port(&self, guid: Guid) -> Option<PortView> {
+        self.find(guid).ok().as_ref().map(view)
+    }
+
+    /// The HCA port that the switch sends packets for a unicast LID to.
+    #[must_use]
+    pub fn subnet_port_at(&self, lid: Lid) -> Option<PortView> {
+        let guid = *self.0.switch.lock().unwrap().unicast.get(&lid)?;
+        self.subnet_port(guid)
     }
 
     /// The HCA of a node GUID.
@@ -55,7 +67,7 @@ impl Fabric {
         Ok(port.counters())
     }
 
-    fn find(&self, guid: Guid) -> Result<(Hca, std::sync::Arc<crate::port::Port>), UnknownPort> {
+    fn find(&self, guid: Guid) -> Result<(Hca, Arc<Port>), UnknownPort> {
         self.0.switch.lock().unwrap().ports.get(&guid).cloned().ok_or(UnknownPort(guid))
     }
 

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fabric::Fabric;
-use fabric::subnet::PortView;
 use fakekernel::{Ctx, HostMutex, Kernel, Nanos, WaitQueue};
 use sm::sa::{Address, Outgoing};
 use sm::{
@@ -13,8 +12,8 @@ use sm::{
 };
 
 use super::shown::{show_received, show_sent};
-use super::sm_guid;
 use super::subnet::FabricSubnet;
+use super::{linked, sm_guid};
 
 /// A fabric's subnet manager and administrator, without anything to install. Clones of the `Arc` are the same manager.
 ///
@@ -175,9 +174,8 @@ impl EmbeddedSm {
             }
             state.sm.poll_timeout().map_or(Nanos::NEVER, |due| Nanos(due.0))
         };
-        let ports = if arrivals.is_empty() { Vec::new() } else { self.fabric.subnet_ports() };
-        let parcel = |(lid, arrival)| {
-            let port = sm_guid(linked(&ports, lid)?.attr.guid);
+        let parcel = |(lid, arrival): (Lid, Arrival)| {
+            let port = sm_guid(linked(self.fabric.subnet_port_at(fabric::Lid(lid.0)))?.attr.guid);
             Some((port, state.inbound.of(port), arrival))
         };
         (arrivals.into_iter().filter_map(parcel).collect(), due)
@@ -193,12 +191,6 @@ impl EmbeddedSm {
             let _ = self.work.wait_until(state, due);
         }
     }
-}
-
-/// The port at this LID, if it has a link.
-fn linked(ports: &[PortView], lid: Lid) -> Option<&PortView> {
-    let mut at_lid = ports.iter().filter(|port| lid.is_unicast() && port.attr.lid.0 == lid.0);
-    at_lid.find(|port| port.attr.phys == fabric::PhysState::LinkUp)
 }
 
 /// What the manager at `lid` sends, as it arrives.
@@ -221,10 +213,8 @@ impl SaTransport for EmbeddedSm {
     }
 
     fn send(&self, port: sm::Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused> {
-        let ports = self.fabric.subnet_ports();
-        let from = ports.iter().find(|view| view.attr.guid.0 == port.0);
-        let from =
-            from.filter(|view| view.attr.phys == fabric::PhysState::LinkUp).ok_or(Refused::NoPort(port))?;
+        let from = self.fabric.subnet_port(fabric::Guid(port.0));
+        let from = linked(from).ok_or(Refused::NoPort(port))?;
         let address = Address { lid: Lid(from.attr.lid.0), qpn: Qpn::GSI };
         let now = self.now();
         show_sent(&self.fabric, from.attr.guid, to, mad);

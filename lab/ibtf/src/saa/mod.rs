@@ -16,6 +16,7 @@ pub(crate) use session::{Listener, PortId, Request, SaError, Session, administra
 
 use std::sync::Arc;
 
+use fabric::subnet::PortView;
 use fakekernel::Kernel;
 use sm::SaTransport;
 
@@ -33,6 +34,11 @@ pub fn connect(kernel: &Kernel, transport: Arc<dyn SaTransport>) {
 }
 
 /// The fabric's number for a port in the administration's terms.
+/// The port, if it has a link.
+fn linked(port: Option<PortView>) -> Option<PortView> {
+    port.filter(|port| port.attr.phys == fabric::PhysState::LinkUp)
+}
+
 pub(crate) const fn sm_guid(guid: fabric::Guid) -> sm::Guid {
     sm::Guid(guid.0)
 }

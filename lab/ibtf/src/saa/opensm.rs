@@ -22,7 +22,7 @@ use sm::{Arrival, Gid, Guid, Inbound, Inbounds, Mad, Qpn, Refused, SaTransport, 
 
 use super::manager::{GroupMembers, SubnetError, SubnetManager};
 use super::shown::show_sent;
-use super::sm_guid;
+use super::{linked, sm_guid};
 
 /// See the module's documentation.
 pub struct OpenSmManager {
@@ -212,10 +212,8 @@ impl SaTransport for OpenSmManager {
     }
 
     fn send(&self, port: Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused> {
-        let ports = self.shared.fabric.subnet_ports();
-        let from = ports.iter().find(|view| view.attr.guid.0 == port.0);
         let from =
-            from.filter(|view| view.attr.phys == fabric::PhysState::LinkUp).ok_or(Refused::NoPort(port))?;
+            linked(self.shared.fabric.subnet_port(fabric::Guid(port.0))).ok_or(Refused::NoPort(port))?;
         show_sent(&self.shared.fabric, from.attr.guid, to, mad);
         let opensm = self.shared.mail.lock().opensm.clone();
         // Packets to another queue pair than the administrator's are lost, as on a wire.
