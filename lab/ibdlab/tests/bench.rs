@@ -41,6 +41,19 @@ fn every_packet_of_the_bench_arrives_or_is_in_the_table_as_lost() {
 }
 
 #[test]
+fn rows_without_a_delay_of_the_administrator_are_measured_with_every_path_found() {
+    let report = Bench { most_addresses: 10_000, packets: 1024, rounds: 1, ..tiny() }
+        .run(|_| ())
+        .expect("the bench ends well");
+    let rows: Vec<_> = report.rows.iter().filter(|row| row.sa_delay_ns == 0).collect();
+    assert!(rows.iter().any(|row| row.load.addresses == 10_000));
+    for row in rows {
+        assert_eq!(row.calls_by_name.get("ibt_aget_paths"), None, "{row:?}");
+        assert_eq!(row.lost, 0, "{row:?}");
+    }
+}
+
+#[test]
 fn the_figures_of_the_bench_are_json() {
     let directory = tempfile::tempdir().expect("a directory");
     let report = Bench { most_addresses: 1, ..tiny() }.run(|_| ()).expect("the bench ends well");

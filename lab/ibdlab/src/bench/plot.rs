@@ -3,16 +3,31 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use indicatif::HumanCount;
+use plotters::coord::Shift;
 use plotters::prelude::{
-    BLUE, ChartBuilder, Color as _, IntoDrawingArea as _, IntoSegmentedCoord as _, RED, RGBColor, Rectangle,
-    SVGBackend, SegmentValue, WHITE,
+    ChartBuilder, Color as _, DrawingArea, IntoDrawingArea as _, IntoFont as _, IntoLogRange as _, RGBColor,
+    Rectangle, SVGBackend, Text, WHITE,
 };
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{IntoTextStyle as _, TextStyle};
 
 use super::report::Report;
 use super::rows::Row;
 use super::traffic::Way;
 
-const COLOURS: [RGBColor; 2] = [BLUE, RED];
+const WIDTH: u32 = 960;
+/// Pixels of a load: two bars and a gap.
+const LOAD_HEIGHT: u32 = 34;
+/// Pixels above and below the bars: title and scale.
+const FRAME_HEIGHT: u32 = 110;
+/// Pixels for the names of the loads.
+const NAME_WIDTH: u32 = 250;
+/// The driver's own and, in turn with it, another.
+const COLOURS: [RGBColor; 2] = [RGBColor(9, 105, 218), RGBColor(140, 149, 159)];
+const INK: RGBColor = RGBColor(31, 35, 40);
+/// Packets per second that the scale begins at.
+const LEAST: f64 = 100.0;
 
 /// Writes `bench.svg`: a bar for each driver and load without a delay of the subnet administrator.
 pub fn write(report: &Report, directory: &Path) -> Result<()> {
@@ -20,80 +35,92 @@ pub fn write(report: &Report, directory: &Path) -> Result<()> {
     draw(report, &file).map_err(|error| anyhow!("{}: {error}", file.display()))
 }
 
+/// Where a bar is: its middle in units of loads from the bottom, and the half of its thickness.
+fn place(load: usize, loads: usize, driver: usize, drivers: usize) -> (f64, f64) {
+    let half = 0.38 / drivers as f64;
+    let top = (loads - load) as f64 - 0.12;
+    (top - half * (2 * driver + 1) as f64, half)
+}
+
 fn draw(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.sa_delay_ns == 0).collect();
-    let drivers = drivers(&rows);
-    let mut loads: Vec<String> = Vec::new();
-    for row in &rows {
-        let name = name(row);
-        if !loads.contains(&name) {
-            loads.push(name);
-        }
-    }
-    let most = rows.iter().map(|row| row.packets_per_second / 1e6).fold(0.1, f64::max);
-    let root = SVGBackend::new(file, (1100, 520)).into_drawing_area();
+    let drivers = distinct(rows.iter().map(|row| row.driver.clone()));
+    let loads = distinct(rows.iter().map(|row| name(row)));
+    let most = rows.iter().map(|row| row.packets_per_second).fold(10.0 * LEAST, f64::max);
+    let root =
+        SVGBackend::new(file, (WIDTH, FRAME_HEIGHT + LOAD_HEIGHT * loads.len() as u32)).into_drawing_area();
     root.fill(&WHITE)?;
-    let places = loads.len() as i32;
     let mut chart = ChartBuilder::on(&root)
-        .caption("packets per second, counted at the receiver", ("sans-serif", 20))
+        .caption("packets per second, counted at the receiver", ("sans-serif", 18).into_font().color(&INK))
         .margin(12)
-        .x_label_area_size(110)
-        .y_label_area_size(60)
-        .build_cartesian_2d((0..places - 1).into_segmented(), 0.0..most * 1.1)?;
-    let label = |at: &SegmentValue<i32>| match at {
-        SegmentValue::CenterOf(at) => loads.get(*at as usize).cloned().unwrap_or_default(),
-        _ => String::new(),
-    };
+        .margin_right(70)
+        .x_label_area_size(30)
+        .y_label_area_size(NAME_WIDTH)
+        .build_cartesian_2d((LEAST..most).log_scale(), 0.0..loads.len() as f64)?;
     chart
         .configure_mesh()
-        .disable_x_mesh()
-        .y_desc("million packets per second")
-        .x_labels(loads.len())
-        .x_label_formatter(&label)
-        .x_label_style(
-            plotters::style::IntoTextStyle::into_text_style(("sans-serif", 11), &root)
-                .transform(plotters::style::FontTransform::Rotate90),
-        )
+        .disable_y_mesh()
+        .y_labels(0)
+        .light_line_style(WHITE)
+        .x_label_formatter(&|rate| HumanCount(*rate as u64).to_string())
+        .label_style(("sans-serif", 12).into_font().color(&INK))
         .draw()?;
-    for (n, driver) in drivers.iter().enumerate() {
-        let colour = COLOURS[n % COLOURS.len()];
-        let mine = rows.iter().filter(|row| row.driver == *driver);
-        let bars = mine.filter_map(|row| {
-            let at = loads.iter().position(|load| *load == name(row))? as i32;
-            let mut bar = Rectangle::new(
-                [(SegmentValue::Exact(at), 0.0), (SegmentValue::Exact(at + 1), row.packets_per_second / 1e6)],
-                colour.mix(0.8).filled(),
-            );
-            let (left, right) = if n == 0 { (4, 22) } else { (22, 4) };
-            bar.set_margin(0, 0, left, right);
-            Some(bar)
-        });
-        chart
-            .draw_series(bars)?
-            .label(driver.clone())
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.mix(0.8).filled()));
+    for row in &rows {
+        let position = |list: &[String], what: &str| list.iter().position(|known| known == what).unwrap_or(0);
+        let driver = position(&drivers, &row.driver);
+        let (middle, half) = place(position(&loads, &name(row)), loads.len(), driver, drivers.len());
+        let (rate, colour) = (row.packets_per_second.max(LEAST), COLOURS[driver % COLOURS.len()]);
+        let corners = [(LEAST, middle - half), (rate, middle + half)];
+        chart.draw_series([Rectangle::new(corners, colour.filled())])?;
+        let (x, y) = chart.backend_coord(&(rate, middle));
+        write_at(&root, &HumanCount(row.packets_per_second as u64).to_string(), (x + 6, y), HPos::Left, 11)?;
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).draw()?;
+    for (n, load) in loads.iter().enumerate() {
+        let (x, y) = chart.backend_coord(&(LEAST, (loads.len() - n) as f64 - 0.5));
+        write_at(&root, load, (x - 10, y), HPos::Right, 13)?;
+    }
+    for (n, driver) in drivers.iter().enumerate() {
+        let (x, y) = (16 + 70 * n as i32, 24);
+        root.draw(&Rectangle::new([(x, y - 6), (x + 12, y + 6)], COLOURS[n % COLOURS.len()].filled()))?;
+        write_at(&root, driver, (x + 18, y), HPos::Left, 13)?;
+    }
     root.present()?;
     Ok(())
 }
 
-fn drivers(rows: &[&Row]) -> Vec<String> {
-    let mut drivers: Vec<String> = Vec::new();
-    for row in rows {
-        if !drivers.contains(&row.driver) {
-            drivers.push(row.driver.clone());
+/// A line of text at a pixel, which is in the middle of its height.
+fn write_at(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    text: &str,
+    at: (i32, i32),
+    side: HPos,
+    size: i32,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let style: TextStyle<'_> = ("sans-serif", size).with_color(INK).into_text_style(root);
+    root.draw(&Text::new(text.to_owned(), at, style.pos(Pos::new(side, VPos::Center))))?;
+    Ok(())
+}
+
+/// Each name once, in the order of its first appearance.
+fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut known = Vec::new();
+    for name in names {
+        if !known.contains(&name) {
+            known.push(name);
         }
     }
-    drivers
+    known
 }
 
 fn name(row: &Row) -> String {
     let way = match row.load.way {
-        Way::Transmit => "tx",
-        Way::Receive => "rx",
+        Way::Transmit => "sent",
+        Way::Receive => "received",
     };
-    let flows = if row.load.flows > 1 { format!(" {} flows", row.load.flows) } else { String::new() };
-    let chain = if row.load.chain == 1 { " alone" } else { "" };
-    format!("{way} {} B, {} addr{flows}{chain}", row.load.len, row.load.addresses)
+    let several = |n: usize, what: &str| {
+        if n > 1 { format!(", {} {what}", HumanCount(n as u64)) } else { String::new() }
+    };
+    let alone = if row.load.chain == 1 { ", one by one" } else { "" };
+    let (to, flows) = (several(row.load.addresses, "peers"), several(row.load.flows, "flows"));
+    format!("{} bytes {way}{to}{flows}{alone}", row.load.len)
 }
