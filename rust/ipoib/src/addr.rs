@@ -319,10 +319,11 @@ impl LinkAddr {
     }
 
     /// A destination as it goes on the wire of a link: flags cleared and scope and P_Key filled in if it is a group, else
-    /// unchanged. `None` if it has the multicast queue pair without a multicast GID: nothing can be sent there.
+    /// unchanged. `None` if it is neither a group's nor [a port's](LinkAddr::is_port): nothing can be sent there, whatever a
+    /// neighbour says.
     pub fn on_link(self, scope: Scope, pkey: PKey) -> Option<Self> {
         if !self.is_multicast() {
-            return Some(self);
+            return self.is_port().then_some(self);
         }
         Some(Self::multicast(self.mgid()?.on_link(scope, pkey)))
     }

@@ -2,7 +2,7 @@
 
 use lab_gldv3::{LinkAddress, Offload};
 
-use crate::bench::{Bench, PLAIN, Setup, address_of};
+use crate::bench::{Bench, PLAIN, Setup, address_of, holds};
 
 /// As many addresses of beta's port as queue pairs could have: the GID is beta's, the queue pair number is `n`'s.
 fn stranger(beta: LinkAddress, n: u32) -> LinkAddress {
@@ -39,4 +39,25 @@ fn four_thousand_addresses_cost_one_lookup_each_at_most() {
 #[test]
 fn sixty_five_thousand_addresses_are_remembered() {
     Setup { seeds: 1, ..Setup::default() }.run(|bench| send_to_each(bench, 65_000));
+}
+
+#[test]
+fn a_packet_to_an_address_that_no_port_can_have_goes_nowhere_and_nobody_is_asked_about_it() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        let LinkAddress(good) = address_of(&beta);
+        // As a neighbour may claim to have it: the queue pairs of management, a group's GID, a GID of no port.
+        let mut wrong = [good; 4];
+        wrong[0][1..4].copy_from_slice(&[0, 0, 0]);
+        wrong[1][1..4].copy_from_slice(&[0, 0, 1]);
+        wrong[2][4..8].copy_from_slice(&[0xff, 0x12, 0x40, 0x1b]);
+        wrong[3][12..].fill(0);
+        let (asked, sent) = (bench.alpha.counter("sa_paths"), bench.alpha.statistics().opackets);
+        for (n, address) in (1..).zip(wrong) {
+            alpha.transmit(LinkAddress(address), b"to whom", Offload::default()).unwrap();
+            bench.settle();
+            assert_eq!(bench.alpha.counter("tx_drop_bad_destination"), n, "{address:x?}");
+        }
+        assert_eq!((bench.alpha.counter("sa_paths"), bench.alpha.statistics().opackets), (asked, sent));
+    });
 }

@@ -16,6 +16,7 @@ const PORT_GID: usize = 16;
 const MLID: usize = 36;
 const MTU: usize = 38;
 const PATH_DLID: usize = 40;
+const PATH_MTU: usize = 54;
 
 /// An IPoIB group of the partition that is not the broadcast group.
 const ANOTHER: &[u8] = &[0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
@@ -108,5 +109,22 @@ fn nothing_is_sent_to_a_port_at_an_address_that_is_none() {
         alpha.transmit(address_of(&beta), b"at last", Offload::default()).unwrap();
         bench.settle();
         assert_eq!(heard.try_next().map(|packet| packet.payload), Some(b"at last".to_vec()));
+    });
+}
+
+#[test]
+fn a_way_that_carries_less_than_the_link_is_in_the_log() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard) = bench.beta.open_up(PLAIN);
+        // Exactly 1024 bytes.
+        records_with(bench, Attribute::PATH_RECORD, Method::GET_TABLE, PATH_MTU, &[0x83]);
+        alpha.transmit(address_of(&beta), b"short", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(heard.try_next().map(|packet| packet.payload), Some(b"short".to_vec()));
+        let told = bench.alpha.console();
+        let narrow = |line: &String| line.contains("carries 1024 bytes") && line.contains("2048");
+        assert_eq!(told.iter().filter(|line| narrow(line)).count(), 1, "{told:?}");
+        bench.no_faults();
     });
 }

@@ -20,6 +20,7 @@ use super::dest::Dest;
 use super::group::Group;
 use super::jobs::Job;
 use super::questions::{Answered, Questions};
+use super::receive::Receiver;
 use super::senders::{Senders, Verdict, Why};
 use super::settings::Key;
 
@@ -158,10 +159,23 @@ impl Control {
     /// The queue pair of a transmit queue, or of the link if there are no rings, has failed. `serial` names it.
     pub(crate) fn send_side_failed(&mut self, now: Instant, ring: usize, serial: u64, why: Why) {
         let verdict = match ring {
-            0 => Verdict::Link,
+            0 if self.stands(|datapath| datapath.serial() == serial) => Verdict::Link,
+            // One that is gone.
+            0 => Verdict::Nothing,
             ring => self.senders.failed(now, ring, serial, why),
         };
         self.replace(now, verdict, why);
+    }
+
+    /// The receive side has failed.
+    pub(crate) fn receive_side_failed(&mut self, now: Instant, receiver: &Receiver) {
+        if self.stands(|datapath| core::ptr::eq(&raw const **datapath.receiver(), receiver)) {
+            self.replace(now, Verdict::Link, Why::Failed);
+        }
+    }
+
+    fn stands(&self, is_it: impl Fn(&Datapath) -> bool) -> bool {
+        self.datapath.as_ref().is_some_and(is_it)
     }
 
     /// IBTF tells about a queue pair.

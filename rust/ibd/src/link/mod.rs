@@ -60,7 +60,6 @@ use upward::Upward;
 use crate::adapter::Held;
 use crate::counters::Counters;
 use crate::node::Node;
-use crate::now;
 
 pub(crate) use instance::Link;
 pub(crate) use provider::Provider;
@@ -308,10 +307,4 @@ impl core::fmt::Display for Outstanding {
             u8::from(self.news)
         )
     }
-}
-
-/// The queue pair no longer works.
-fn tell_broken(control: &Monitor<Control>) {
-    control.lock().link.handle_event(now(), ipoib::link::Event::Broken);
-    control.notify_all();
 }

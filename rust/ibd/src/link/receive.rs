@@ -149,7 +149,8 @@ impl Receiver {
     }
 
     fn broken(&self) {
-        super::tell_broken(&self.control);
+        self.control.lock().receive_side_failed(now(), self);
+        self.control.notify_all();
     }
 
     /// One pass: up to [`BUDGET`] completions, and no more than `room` bytes of them, which it lessens. `None` if the receive side

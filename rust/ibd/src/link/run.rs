@@ -419,6 +419,7 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
         None => Err(Status::HCA_INVALID),
     };
     let made = made.inspect_err(|status| no_handle(shared, *status));
+    let made = made.inspect(|dest| tell_narrow(shared, to, dest));
     let result = made.map(|handle| Resolution { handle, refresh }).map_err(|_| LookupError::Unanswered);
     shared.tell(|control| control.looked_up(now(), to, result));
 }
@@ -427,6 +428,18 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
 #[inline(never)]
 fn no_handle(shared: &Shared, status: Status) {
     log!(note, shared.name, "no address handle: {status}");
+}
+
+/// What the link's MTU allows and the way there does not is lost in a switch, where nobody tells.
+#[inline(never)]
+fn tell_narrow(shared: &Shared, to: LinkAddr, dest: &Dest) {
+    let (group, _) = shared.broadcast_and_port();
+    if let (Some(link), Some(way)) = (group.map(|group| group.mtu), dest.mtu())
+        && way < link
+    {
+        let (way, link) = (way.bytes(), link.bytes());
+        log!(note, shared.name, "the way to {:?} carries {way} bytes, the link {link}", to.gid());
+    }
 }
 
 /// Asks for the path to a port, without waiting.
@@ -501,6 +514,7 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
         }
         _ => Err(Status::HCA_INVALID),
     });
+    let made = made.inspect(|dest| tell_narrow(shared, to, dest));
     let result = match made {
         Ok(handle) => Ok(Resolution { handle, refresh: None }),
         Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),
