@@ -115,9 +115,9 @@ fn large_sends(facts: &Value) -> u64 {
 #[test]
 fn large_sends_of_linux_are_cut_by_the_adapter_and_every_segment_has_its_checksum() {
     let Some(seen) = fetched([true, true]) else { return };
-    // Each may be of 64 KiB; half of that on average leaves room for the beginning of a connection.
+    // Each is of two segments at least and of 64 KiB at most; the slower the machine the smaller Linux makes them.
     let large = large_sends(&seen.over_ipv4);
-    assert!((300..BYTES / 4_000).contains(&large), "{large} large sends for {BYTES} bytes");
+    assert!((BYTES / 65_536..BYTES / 2_044).contains(&large), "{large} large sends for {BYTES} bytes");
     assert_eq!(large_sends(&seen.over_ipv6), 0, "no link offers them over IPv6");
     // Each of two million bytes and more in packets of 2,044, seen out and in.
     assert_eq!(seen.bad, 0, "of {}", seen.good);
@@ -135,7 +135,7 @@ fn without_offloads_linux_sends_small_and_complete_packets() {
 #[test]
 fn an_adapter_with_offloads_and_one_without_understand_each_other() {
     let Some(seen) = fetched([false, true]) else { return };
-    assert!(large_sends(&seen.over_ipv4) > 300);
+    assert!(large_sends(&seen.over_ipv4) >= BYTES / 65_536);
     let Some(other) = fetched([true, false]) else { return };
     assert_eq!(large_sends(&other.over_ipv4), 0, "the server's adapter has none");
     assert_eq!([seen.bad, other.bad], [0, 0]);
