@@ -199,6 +199,18 @@ impl Host {
         self.kernel.resume(&self.module, &self.device)
     }
 
+    /// Detaches the instance and attaches it again, a few times, as far as the system lets it.
+    pub fn comes_and_goes(&self) -> impl FnOnce() + Send + 'static {
+        let (kernel, module, device) = (self.kernel.clone(), self.module.clone(), self.device.clone());
+        move || {
+            for _ in 0..3 {
+                if kernel.detach(&module, &device).is_ok() && kernel.attach(&module, &device).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
     /// One attempt to unload the driver.
     pub fn try_unload(&self) -> Result<(), fakekernel::Errno> {
         self.module.unload()
