@@ -304,7 +304,11 @@ where
         let limit = self.config.packets_per_address;
         let submitted = match self.packets.enqueue(&mut path.packets, to, (lane, packet), limit) {
             Ok(gave_way) => Submitted::Queued(gave_way),
-            Err(packet) => Submitted::Dropped(packet, DropReason::QueueFull),
+            Err(packet) => {
+                // Whoever sent it sends it again; by then there may be a path.
+                path.asked = true;
+                Submitted::Dropped(packet, DropReason::QueueFull)
+            }
         };
         self.want_lookup(id);
         submitted

@@ -282,6 +282,16 @@ fn packets_are_looked_up_before_what_is_only_asked_about() {
 }
 
 #[test]
+fn an_address_whose_packet_found_no_room_is_looked_up_after_those_whose_packets_wait() {
+    let mut m = machine(Config::default(), 8, 1);
+    assert_eq!(m.submit(at(0), peer(2), 20), Submitted::Queued(None));
+    assert_eq!(m.submit(at(0), peer(1), 10), Submitted::Dropped(10, DropReason::QueueFull));
+    assert_eq!(actions(&mut m), [peer(2), peer(1)].map(Action::Lookup));
+    m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
+    assert_eq!(m.submit(at(1), peer(1), 10), Submitted::Ready(10, 7));
+}
+
+#[test]
 fn a_path_that_is_asked_about_is_refreshed_before_it_is_stale_and_one_that_is_not_ages_out() {
     let mut m = machine(Config::default(), 4, 8);
     for n in [1, 2] {
