@@ -1,7 +1,7 @@
 //! `/etc/dladm/datalink.conf`: what the link management daemon keeps for good. One line a link: name, tab, and
 //! `key=type,value;` for each attribute.
 
-use crate::system::{FileError, System};
+use crate::system::{FileError, System, change_both};
 
 const FILE: &str = "etc/dladm/datalink.conf";
 
@@ -113,14 +113,30 @@ pub(crate) fn lines(system: &dyn System) -> Vec<Line> {
     system.read_file(FILE).map_or_else(Vec::new, |text| parse(&text))
 }
 
-/// Changes the lines as one step; comments stay.
+/// Changes the lines as one step; comments, and what is no line of a link, stay.
 pub(crate) fn change(system: &dyn System, change: impl Fn(&mut Vec<Line>)) -> Result<(), FileError> {
-    system.change_file(FILE, &mut |text| {
-        let mut lines = parse(&text);
-        change(&mut lines);
-        let comments = text.lines().filter(|line| line.starts_with('#')).map(str::to_owned);
-        comments.chain(lines.iter().map(Line::text)).map(|line| line + "\n").collect()
-    })
+    system.change_file(FILE, &mut |text| changed(&text, &change))
+}
+
+/// Changes the lines and does `act`: both, or neither.
+///
+/// # Errors
+///
+/// Those of `act`, or `unwritable`.
+pub(crate) fn change_and<E>(
+    system: &dyn System,
+    change: impl Fn(&mut Vec<Line>),
+    act: impl FnOnce() -> Result<(), E>,
+    unwritable: E,
+) -> Result<(), E> {
+    change_both(system, FILE, &mut |text| changed(&text, &change), act, unwritable)
+}
+
+fn changed(text: &str, change: impl Fn(&mut Vec<Line>)) -> String {
+    let mut lines = parse(text);
+    change(&mut lines);
+    let others = text.lines().filter(|line| line.starts_with('#') || Line::parse(line).is_none());
+    others.map(str::to_owned).chain(lines.iter().map(Line::text)).map(|line| line + "\n").collect()
 }
 
 /// Puts a line in the place of the one with its name, or at the end.
@@ -129,11 +145,6 @@ pub(crate) fn put(system: &dyn System, line: &Line) -> Result<(), FileError> {
         Some(known) => known.clone_from(line),
         None => lines.push(line.clone()),
     })
-}
-
-/// Removes a line; nothing to do if there is none.
-pub(crate) fn remove(system: &dyn System, name: &str) -> Result<(), FileError> {
-    change(system, |lines| lines.retain(|line| line.name != name))
 }
 
 #[cfg(test)]
@@ -164,5 +175,12 @@ mod tests {
         for bad in ["x0", "x0\tclass", "x0\tclass=int,zwei;", "x0\tclass=float,1.0;", "x0\tclass=int;"] {
             assert_eq!(Line::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_link_is_kept() {
+        let text = format!("# mine\n{PLAIN}\n\nx0\tclass=float,1.0;\n");
+        let kept = changed(&text, |lines| lines.retain(|line| line.name != "pFFFF.ibp0"));
+        assert_eq!(kept, "# mine\n\nx0\tclass=float,1.0;\n");
     }
 }

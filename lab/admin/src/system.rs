@@ -88,7 +88,22 @@ pub trait System {
     /// # Errors
     ///
     /// What the file system says.
-    fn change_file(&self, path: &str, change: &mut dyn FnMut(String) -> String) -> Result<(), FileError>;
+    fn change_file(&self, path: &str, change: &mut dyn FnMut(String) -> String) -> Result<(), FileError> {
+        self.change_file_and(path, change, &mut || true)
+    }
+
+    /// The same, with something done once the new text is known to have its place on the disk. If that says that it failed,
+    /// the file stays as it was, which is no error.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says; nothing was done then.
+    fn change_file_and(
+        &self,
+        path: &str,
+        change: &mut dyn FnMut(String) -> String,
+        act: &mut dyn FnMut() -> bool,
+    ) -> Result<(), FileError>;
 
     /// The content of a file that a person names, from where they are.
     ///
@@ -198,6 +213,26 @@ pub trait System {
 
     /// Waits; true when the command was interrupted.
     fn wait(&self, span: Duration) -> bool;
+}
+
+/// Changes a file, and the host with it: both, or neither.
+///
+/// # Errors
+///
+/// Those of `act`, or `unwritable`.
+pub(crate) fn change_both<E>(
+    system: &dyn System,
+    path: &str,
+    change: &mut dyn FnMut(String) -> String,
+    act: impl FnOnce() -> Result<(), E>,
+    unwritable: E,
+) -> Result<(), E> {
+    let (mut act, mut done) = (Some(act), Ok(()));
+    let written = system.change_file_and(path, change, &mut || {
+        done = act.take().map_or(Ok(()), |act| act());
+        done.is_ok()
+    });
+    done.and(written.map_err(|_| unwritable))
 }
 
 /// A zone that runs.

@@ -40,16 +40,20 @@ pub(super) fn delete(system: &dyn System, name: &str, persistent: bool) -> Resul
     if !system.privileged() {
         return Err(status::DENIED);
     }
-    match known.id {
+    let active = || match known.id {
         Some(id) => {
             match part_ioctl::delete(system, id) {
                 Err(status::NOT_FOUND) if known.line.is_some() => {}
                 other => other?,
             }
             system.destroy_datalink(id);
+            Ok(())
         }
-        None if persistent => {}
-        None => return Err(status::NOT_FOUND),
+        None if persistent => Ok(()),
+        None => Err(status::NOT_FOUND),
+    };
+    if !persistent {
+        return active();
     }
-    if persistent { conf::remove(system, name).map_err(|_| status::FAILED) } else { Ok(()) }
+    conf::change_and(system, |lines| lines.retain(|line| line.name != name), active, status::FAILED)
 }

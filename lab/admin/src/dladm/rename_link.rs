@@ -30,11 +30,12 @@ fn rename(system: &dyn System, old: &str, new: &str) -> Result<(), &'static str>
     if !system.privileged() {
         return Err(status::DENIED);
     }
-    if let Some(id) = known.id {
-        system.rename_datalink(id, new).map_err(status::of_errno)?;
-    }
+    let active = || match known.id {
+        Some(id) => system.rename_datalink(id, new).map_err(status::of_errno),
+        None => Ok(()),
+    };
     let device = known.active.as_ref().filter(|_| known.physical).map(|active| active.mac.clone());
-    conf::change(system, |lines| {
+    let change = |lines: &mut Vec<conf::Line>| {
         if let Some(device) = &device
             && !lines.iter().any(|line| line.name == old)
         {
@@ -50,6 +51,6 @@ fn rename(system: &dyn System, old: &str, new: &str) -> Result<(), &'static str>
                 line.set("linkover", conf::Value::Text(new.to_owned()));
             }
         }
-    })
-    .map_err(|_| status::FAILED)
+    };
+    conf::change_and(system, change, active, status::FAILED)
 }

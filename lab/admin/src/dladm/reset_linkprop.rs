@@ -31,10 +31,8 @@ pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) 
     }
     let mut good = true;
     for name in &names {
-        let reset = linkprop::reset_active(session.system, &found, name).and_then(|()| match persistent {
-            true => keep(session.system, link, name, None),
-            false => Ok(()),
-        });
+        let active = || linkprop::reset_active(session.system, &found, name);
+        let reset = if persistent { keep(session.system, link, name, None, active) } else { active() };
         match reset {
             // What cannot be set has nothing to go back to.
             Err(Why::Status("read-only property" | status::NOT_SUPPORTED)) if all => {}

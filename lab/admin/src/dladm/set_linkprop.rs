@@ -45,26 +45,36 @@ pub(super) fn complaint(verb: &str, link: &str, name: &str, why: Why) -> String 
 }
 
 fn set(system: &dyn System, link: &str, name: &str, text: &str, persistent: bool) -> Result<(), Why> {
-    linkprop::set_active(system, link, name, text)?;
-    if persistent { keep(system, link, name, Some(text)) } else { Ok(()) }
+    let active = || linkprop::set_active(system, link, name, text);
+    if persistent { keep(system, link, name, Some(text), active) } else { active() }
 }
 
-/// Writes a property into the link's line, or takes it out. A partition without a line is a temporary one and gets none.
-pub(super) fn keep(system: &dyn System, link: &str, name: &str, text: Option<&str>) -> Result<(), Why> {
+/// Does `act`, and writes the property into the link's line or takes it out. A partition without a line is a temporary one and gets
+/// none.
+pub(super) fn keep(
+    system: &dyn System,
+    link: &str,
+    name: &str,
+    text: Option<&str>,
+    act: impl FnOnce() -> Result<(), Why>,
+) -> Result<(), Why> {
     let known = known::find(system, link).map_err(Why::Status)?;
+    if known.partition && known.line.is_none() {
+        return act();
+    }
     let device = known.active.as_ref().map(|active| active.mac.clone());
-    let mut line = match known.line {
-        Some(line) => line,
-        None if known.partition => return Ok(()),
-        None => {
+    let change = |lines: &mut Vec<Line>| {
+        if !lines.iter().any(|line| line.name == link) && known.physical {
             let mut line = Line::new(link, CLASS_PHYSICAL);
-            device.into_iter().for_each(|device| line.set("devname", Value::Text(device)));
-            line
+            device.iter().for_each(|device| line.set("devname", Value::Text(device.clone())));
+            lines.push(line);
+        }
+        for line in lines.iter_mut().filter(|line| line.name == link) {
+            match text {
+                Some(text) => line.set(name, Value::Text(text.to_owned())),
+                None => line.clear(name),
+            }
         }
     };
-    match text {
-        Some(text) => line.set(name, Value::Text(text.to_owned())),
-        None => line.clear(name),
-    }
-    conf::put(system, &line).map_err(|_| Why::Status(status::FAILED))
+    conf::change_and(system, change, act, Why::Status(status::FAILED))
 }

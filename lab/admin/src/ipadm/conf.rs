@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::system::{AddressKind, FileError, System};
+use crate::system::{AddressKind, FileError, System, change_both};
 
 const FILE: &str = "etc/ipadm/ipadm.conf";
 
@@ -100,12 +100,27 @@ pub(super) fn is_there(system: &dyn System) -> bool {
 
 /// Changes the lines as one step; what is no line of ours stays.
 pub(super) fn change(system: &dyn System, change: impl Fn(&mut Vec<Line>)) -> Result<(), FileError> {
-    system.change_file(FILE, &mut |text| {
-        let other = text.lines().filter(|line| Line::parse(line).is_none()).map(str::to_owned);
-        let mut lines: Vec<Line> = text.lines().filter_map(Line::parse).collect();
-        change(&mut lines);
-        other.chain(lines.iter().map(Line::text)).map(|line| line + "\n").collect()
-    })
+    system.change_file(FILE, &mut |text| changed(&text, &change))
+}
+
+/// Changes the lines and does `act`: both, or neither.
+///
+/// # Errors
+///
+/// Those of `act`, or that the file cannot be written.
+pub(super) fn change_and(
+    system: &dyn System,
+    change: impl Fn(&mut Vec<Line>),
+    act: impl FnOnce() -> Result<(), &'static str>,
+) -> Result<(), &'static str> {
+    change_both(system, FILE, &mut |text| changed(&text, &change), act, super::FAILED)
+}
+
+fn changed(text: &str, change: impl Fn(&mut Vec<Line>)) -> String {
+    let other = text.lines().filter(|line| Line::parse(line).is_none()).map(str::to_owned);
+    let mut lines: Vec<Line> = text.lines().filter_map(Line::parse).collect();
+    change(&mut lines);
+    other.chain(lines.iter().map(Line::text)).map(|line| line + "\n").collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use fakekernel::Errno;
 
-use super::{FAILED, conf, die, parse, text, usage};
+use super::{conf, die, parse, text, usage};
 use crate::getopt::Options;
 use crate::session::{Outcome, Session};
 use crate::system::System;
@@ -21,9 +21,9 @@ fn delete(system: &dyn System, object: &str, release: bool) -> Result<(), &'stat
         return Err(text(Errno::EPERM));
     }
     let kept = conf::lines(system).iter().any(|line| line.object() == Some(object));
-    match system.remove_address(object, release) {
-        Err(Errno::ENOENT) if kept => {}
-        other => other.map_err(text)?,
-    }
-    conf::change(system, |lines| lines.retain(|line| line.object() != Some(object))).map_err(|_| FAILED)
+    let active = || match system.remove_address(object, release) {
+        Err(Errno::ENOENT) if kept => Ok(()),
+        other => other.map_err(text),
+    };
+    conf::change_and(system, |lines| lines.retain(|line| line.object() != Some(object)), active)
 }

@@ -2,7 +2,7 @@
 
 use fakekernel::Errno;
 
-use super::{FAILED, NO_INTERFACE, conf, die, parse, text, usage};
+use super::{NO_INTERFACE, conf, die, parse, text, usage};
 use crate::getopt::Options;
 use crate::session::{Outcome, Session};
 use crate::system::System;
@@ -21,10 +21,10 @@ fn delete(system: &dyn System, name: &str) -> Result<(), &'static str> {
         return Err(text(Errno::EPERM));
     }
     let kept = conf::lines(system).iter().any(|line| line.interface() == name);
-    match system.unplumb(name) {
-        Err(Errno::ENXIO) if kept => {}
-        Err(Errno::ENXIO) => return Err(NO_INTERFACE),
-        other => other.map_err(text)?,
-    }
-    conf::change(system, |lines| lines.retain(|line| line.interface() != name)).map_err(|_| FAILED)
+    let active = || match system.unplumb(name) {
+        Err(Errno::ENXIO) if kept => Ok(()),
+        Err(Errno::ENXIO) => Err(NO_INTERFACE),
+        other => other.map_err(text),
+    };
+    conf::change_and(system, |lines| lines.retain(|line| line.interface() != name), active)
 }

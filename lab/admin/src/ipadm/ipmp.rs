@@ -79,11 +79,11 @@ pub(super) fn delete(session: &mut Session<'_>, arguments: &[String], line: &str
     let kept = conf::lines(system)
         .iter()
         .any(|line| matches!(line, Line::Group { name: known, .. } if known == name));
-    match system.delete_group(name) {
-        Err(Errno::ENXIO) if kept && !is_there(system, name) => {}
-        other => other.map_err(|errno| refused(text(errno)))?,
-    }
-    conf::change(system, |lines| lines.retain(|line| line.interface() != name)).map_err(|_| refused(FAILED))
+    let active = || match system.delete_group(name) {
+        Err(Errno::ENXIO) if kept && !is_there(system, name) => Ok(()),
+        other => other.map_err(text),
+    };
+    conf::change_and(system, |lines| lines.retain(|line| line.interface() != name), active).map_err(refused)
 }
 
 fn is_there(system: &dyn System, name: &str) -> bool {
@@ -117,9 +117,10 @@ fn add_all(system: &dyn System, asked: &Asked) -> Outcome {
     if *temporary || interfaces.is_empty() {
         return Ok(());
     }
-    change_members(system, group, |members| members.extend(interfaces.iter().cloned())).map_err(|why| {
+    let more = |members: &mut Vec<String>| members.extend(interfaces.iter().cloned());
+    conf::change(system, |lines| change_members(lines, group, more)).map_err(|_| {
         undo(interfaces.len());
-        refused(&interfaces[0], why)
+        refused(&interfaces[0], FAILED)
     })
 }
 
@@ -140,31 +141,25 @@ pub(super) fn remove(session: &mut Session<'_>, arguments: &[String], line: &str
     if let Some(stranger) = interfaces.iter().find(|name| !under(name)) {
         return Err(refused(stranger, if system.privileged() { NO_INTERFACE } else { text(Errno::EPERM) }));
     }
-    for name in interfaces {
-        system.remove_from_group(group, name).map_err(|errno| refused(name, text(errno)))?;
-    }
-    if *temporary {
-        return Ok(());
-    }
-    change_members(system, group, |members| members.retain(|name| !interfaces.contains(name)))
-        .map_err(|why| refused(&interfaces[0], why))
+    let active =
+        || interfaces.iter().try_for_each(|name| system.remove_from_group(group, name)).map_err(text);
+    let left = |members: &mut Vec<String>| members.retain(|name| !interfaces.contains(name));
+    let removed = if *temporary {
+        active()
+    } else {
+        conf::change_and(system, |lines| change_members(lines, group, left), active)
+    };
+    removed.map_err(|why| refused(&interfaces[0], why))
 }
 
 /// Changes who is in a group for good, if the group itself is.
-fn change_members(
-    system: &dyn System,
-    group: &str,
-    change: impl Fn(&mut Vec<String>),
-) -> Result<(), &'static str> {
-    let changed = conf::change(system, |lines| {
-        for line in lines {
-            match line {
-                Line::Group { name, members } if name == group => change(members),
-                _ => {}
-            }
+fn change_members(lines: &mut [Line], group: &str, change: impl Fn(&mut Vec<String>)) {
+    for line in lines {
+        match line {
+            Line::Group { name, members } if name == group => change(members),
+            _ => {}
         }
-    });
-    changed.map_err(|_| FAILED)
+    }
 }
 
 #[cfg(test)]

@@ -379,9 +379,16 @@ impl System for Scripted {
         self.files.borrow().get(path).cloned()
     }
 
-    fn change_file(&self, path: &str, change: &mut dyn FnMut(String) -> String) -> Result<(), FileError> {
-        let old = self.read_file(path).unwrap_or_default();
-        self.files.borrow_mut().insert(path.to_owned(), change(old));
+    fn change_file_and(
+        &self,
+        path: &str,
+        change: &mut dyn FnMut(String) -> String,
+        act: &mut dyn FnMut() -> bool,
+    ) -> Result<(), FileError> {
+        let new = change(self.read_file(path).unwrap_or_default());
+        if act() {
+            self.files.borrow_mut().insert(path.to_owned(), new);
+        }
         Ok(())
     }
 

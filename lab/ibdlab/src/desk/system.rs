@@ -1,7 +1,7 @@
 //! [`admin::System`] on a host of the lab, as one process of it sees it.
 
 use std::fs;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use super::host::DeskHost;
 use super::ip::HostIp;
 use super::listener::Listener;
 use super::zones::Zone;
+use crate::words::complain;
 
 /// How soon a sleeping command notices that it was interrupted.
 const ATTENTION: Duration = Duration::from_millis(20);
@@ -224,10 +225,20 @@ impl System for Process {
         fs::read_to_string(self.path(path)?).ok()
     }
 
-    fn change_file(&self, path: &str, change: &mut dyn FnMut(String) -> String) -> Result<(), FileError> {
+    fn change_file_and(
+        &self,
+        path: &str,
+        change: &mut dyn FnMut(String) -> String,
+        act: &mut dyn FnMut() -> bool,
+    ) -> Result<(), FileError> {
         let path = self.path(path).ok_or_else(|| FileError(format!("{path}: outside the host's files")))?;
         let _alone = self.host.files.lock();
-        replace(&path, change).map_err(|error| FileError(format!("{}: {error}", path.display())))
+        replace(&path, change, act).map_err(|error| {
+            let why = format!("{}: {error}", path.display());
+            // Commands of illumos do not say it.
+            complain(&format!("{}: {why}", self.host.name));
+            FileError(why)
+        })
     }
 
     fn open_file(&self, path: &str) -> Result<Vec<u8>, FileError> {
@@ -367,16 +378,28 @@ fn name_of(zone: &Zone) -> admin::Zone {
     admin::Zone { id: zone.id, name: zone.name.clone() }
 }
 
-/// Writes beside the file and puts that in its place, so that whoever reads sees the one or the other.
-fn replace(path: &Path, change: &mut dyn FnMut(String) -> String) -> std::io::Result<()> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        other => other?,
+/// Writes beside the file, acts, and puts that in its place, so that whoever reads sees the one or the other. What failed leaves
+/// nothing behind.
+fn replace(
+    path: &Path,
+    change: &mut dyn FnMut(String) -> String,
+    act: &mut dyn FnMut() -> bool,
+) -> io::Result<()> {
+    let before = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        other => Some(other?),
     };
+    let after = change(before.clone().unwrap_or_default());
+    if before.as_ref() == Some(&after) {
+        act();
+        return Ok(());
+    }
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
     let new = path.with_extension("new");
-    fs::write(&new, change(text))?;
-    fs::rename(&new, path)
+    let written = fs::write(&new, after).and_then(|()| if act() { fs::rename(&new, path) } else { Ok(()) });
+    // It is gone if it has taken its place.
+    let _ = fs::remove_file(&new);
+    written
 }
