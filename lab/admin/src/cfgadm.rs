@@ -3,9 +3,9 @@
 use crate::getopt::Options;
 use crate::session::{Exit, Failure, Outcome, Session};
 
-const OPTIONS: Options = Options { short: "alvs:", long: &[], operands_end: true };
+const OPTIONS: Options = Options { short: "al", long: &[], operands_end: true };
 
-const USAGE: &str = "Usage:\n\tcfgadm [-a] [-l] [-v] [ap_id...]\n";
+const USAGE: &str = "Usage:\n\tcfgadm [-a] [-l] [ap_id...]\n";
 
 pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
     let result = run(session, arguments);
@@ -17,11 +17,7 @@ fn run(session: &mut Session<'_>, arguments: &[String]) -> Outcome {
     let usage = || Failure { text: USAGE.to_owned(), exit: Exit::USAGE };
     let mut all = false;
     for option in parsed {
-        match option.map_err(|_| usage())?.0 {
-            'a' => all = true,
-            'l' => {}
-            _ => return Err(usage()),
-        }
+        all |= option.map_err(|_| usage())?.0 == 'a';
     }
     let points = points(session, all || !operands.is_empty());
     let mut text =

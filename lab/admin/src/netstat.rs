@@ -129,8 +129,8 @@ fn counters(session: &mut Session<'_>, only: Option<&str>, v4: bool, v6: bool) {
                     }
                     _ => None,
                 },
-                13,
-                14,
+                [13, 14],
+                " 0     ",
             );
         }
         text.push('\n');
@@ -147,8 +147,8 @@ fn counters(session: &mut Session<'_>, only: Option<&str>, v4: bool, v6: bool) {
                     }
                     _ => None,
                 },
-                27,
-                27,
+                [27, 27],
+                "",
             );
         }
         text.push('\n');
@@ -156,20 +156,20 @@ fn counters(session: &mut Session<'_>, only: Option<&str>, v4: bool, v6: bool) {
     session.out(text);
 }
 
-/// A row for each address of a family; the counters are the interface's.
+/// A row for each address of a family; the counters are the interface's. IPv4 has a last column of its own, for a queue.
 fn row(
     interface: &Interface,
     of_family: impl Fn((IpAddr, u8)) -> Option<(String, String)>,
-    net_width: usize,
-    address_width: usize,
+    [net_width, address_width]: [usize; 2],
+    queue: &str,
 ) -> String {
     let [received, bad, sent, refused] = interface.counters;
     let addresses = interface.addresses.iter().filter_map(|address| of_family(address.address?));
     addresses
         .map(|(net, address)| {
             format!(
-                "{:<5} {:<4} {net:<net_width$} {address:<address_width$} {received:<6} {bad:<5} {sent:<6} {refused:<5} {:<6} {:<6}\n",
-                interface.name, interface.mtu, 0, 0
+                "{:<5} {:<4} {net:<net_width$} {address:<address_width$} {received:<6} {bad:<5} {sent:<6} {refused:<5} {:<6}{queue}\n",
+                interface.name, interface.mtu, 0
             )
         })
         .collect()

@@ -27,6 +27,10 @@ fn run(session: &mut Session<'_>, arguments: &[String]) -> Outcome {
     let (verb, rest) = rest.split_first().ok_or_else(usage)?;
     match (name, verb.as_str()) {
         (_, "list") => list(session, name, rest),
+        (None, "help") => {
+            session.out(USAGE);
+            Ok(())
+        }
         (Some(name), verb) => change(session.system, name, verb).map_err(|why| complaint(name, &why)),
         (None, _) => Err(usage()),
     }

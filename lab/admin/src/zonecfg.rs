@@ -88,8 +88,14 @@ impl<'a> Change<'a> {
         let (name, value) = assignment.split_once('=').ok_or("syntax error")?;
         let value = value.trim_matches('"');
         self.config()?;
+        if value.is_empty() || !zones::is_plain(value) {
+            return Err(format!("{name}: Invalid argument."));
+        }
         match (name, &mut self.adding, &mut self.config) {
             ("physical", Some(link), _) => *link = Some(value.to_owned()),
+            ("zonepath", None, _) if !value.starts_with('/') => {
+                return Err(format!("{value} is not an absolute path."));
+            }
             ("zonepath", None, Some(config)) => value.clone_into(&mut config.path),
             ("autoboot", None, Some(config)) => {
                 config.autoboot = value.parse().map_err(|_| "autoboot: Invalid argument.")?;

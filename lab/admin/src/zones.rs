@@ -41,7 +41,12 @@ pub(crate) fn is_name(name: &str) -> bool {
         && !name.starts_with("SYS")
 }
 
-/// The text of an attribute of an XML element, which none of ours needs to escape.
+/// Whether a text can stand in an attribute of an XML element as it is.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text.contains(['"', '<', '>', '&']) && !text.contains(char::is_control)
+}
+
+/// The text of an attribute of an XML element; see [`is_plain`].
 fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
     let start = element.find(&format!(" {name}=\""))? + name.len() + 3;
     let rest = &element[start..];

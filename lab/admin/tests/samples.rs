@@ -366,3 +366,15 @@ fd00::1                   up     ipmp0       pFFFF.ibp1  pFFFF.ibp1
         assert_eq!(run(&system, line).2, 1, "{line}");
     }
 }
+
+#[test]
+fn netstat_has_a_value_for_each_column_of_its_interfaces() {
+    let (out, _, exit) = run(&Scripted::new(), "netstat -i");
+    assert_eq!(exit, 0);
+    let mut columns = 0;
+    for line in out.lines().filter(|line| !line.is_empty()) {
+        let words = line.split_whitespace().count();
+        columns = if line.starts_with("Name") { words } else { columns };
+        assert_eq!(words, columns, "{out}");
+    }
+}

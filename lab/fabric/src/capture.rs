@@ -7,12 +7,12 @@
 
 use crate::subnet::PortView;
 use crate::{Direction, Guid, Nanos, Reason, Tap};
-use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
+use pcap_file::{DataLink, PcapError};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
@@ -48,10 +48,10 @@ impl<W: Write> ErfPcapng<W> {
     /// # Errors
     /// What the writer says.
     pub fn new(out: W, ports: &[PortView]) -> std::io::Result<Self> {
-        let mut writer = PcapNgWriter::new(out).map_err(std::io::Error::other)?;
+        let mut writer = PcapNgWriter::new(out).map_err(io_error)?;
         let mut interfaces = BTreeMap::new();
         for port in ports {
-            writer.write_pcapng_block(interface(port)).map_err(std::io::Error::other)?;
+            writer.write_pcapng_block(interface(port)).map_err(io_error)?;
             interfaces.insert(port.attr.guid, interfaces.len() as u32);
         }
         Ok(ErfPcapng {
@@ -116,9 +116,17 @@ impl<W: Write + Send> Tap for ErfPcapng<W> {
         match writer.write_pcapng_block(block) {
             Ok(_) => state.frames += 1,
             Err(e) => {
-                state.failed.get_or_insert_with(|| e.to_string());
+                state.failed.get_or_insert_with(|| io_error(e).to_string());
             }
         }
+    }
+}
+
+/// The error of the writer below, of which the format's own says nothing.
+pub fn io_error(error: PcapError) -> std::io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => std::io::Error::other(other),
     }
 }
 

@@ -29,7 +29,10 @@ use umad::SaClient;
 fn main() -> ExitCode {
     debug::obey_environment();
     let mut arguments = std::env::args_os();
-    let result = match arguments.next().as_ref().and_then(client::called_as) {
+    let name = arguments.next().as_ref().and_then(client::called_as);
+    // Those that start another command speak for themselves.
+    let speaker = name.clone().filter(|name| client::CLIENTS.contains(&name.as_str()));
+    let result = match name {
         Some(name) => {
             let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
             client::command(&name, arguments.collect())
@@ -39,7 +42,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Err(error) => {
-            complain(&format!("ibdlab: {error:#}"));
+            complain(&format!("{}: {error:#}", speaker.as_deref().unwrap_or("ibdlab")));
             ExitCode::FAILURE
         }
     }
@@ -82,7 +85,10 @@ fn obey(command: Command) -> Result<i32> {
             let place = client::find(args.lab.as_deref())?;
             client::send(&place, &args.host, &args.link, &args.file, args.to).map(|()| 0)
         }
-        Command::Down(args) => client::down(&client::find(args.lab.as_deref())?).map(|()| 0),
+        Command::Down(args) => {
+            let place = client::find(args.lab.as_deref());
+            client::down(&place.inspect_err(|_| client::clear_away(args.lab.as_deref()))?).map(|()| 0)
+        }
     }
 }
 

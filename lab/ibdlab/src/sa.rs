@@ -79,7 +79,13 @@ pub fn ask<D: Device>(
     let about = match (question.what, &question.about[..]) {
         (What::Paths, [from, to]) => vec![resolve(from, known)?, resolve(to, known)?],
         (What::Paths, _) => return Err("from where to where? `sa paths SRC DST`".into()),
-        (What::Members, [group]) => vec![resolve(group, known)?],
+        (What::Members, [group]) => {
+            let mgid = resolve(group, known)?;
+            if mgid.prefix >> 56 != 0xff {
+                return Err(format!("`{group}` is no group: its GID begins with ff"));
+            }
+            vec![mgid]
+        }
         (_, []) => Vec::new(),
         (_, [.., last]) => return Err(format!("`{last}`: nothing more to say")),
     };

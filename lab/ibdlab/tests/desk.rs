@@ -201,9 +201,11 @@ fn several_labs_are_told_apart_and_a_dead_one_is_cleared_away() {
     let (said, code) = lab.ibdlab(&["exec", "--lab", "one", "alice", "--", "dladm", "show-ib"]);
     assert!(code == 1 && said.contains("the lab `one` is not up any more"), "{said}");
     lab.up(&scenario, &["--lab", "one"]);
-    for name in ["one", "two"] {
-        assert_eq!(lab.ibdlab(&["down", "--lab", name]), (String::new(), 0));
-    }
+    lab.kill("one");
+    let (said, code) = lab.ibdlab(&["down", "--lab", "one"]);
+    assert!(code == 1 && said.contains("the lab `one` is not up any more"), "{said}");
+    assert!(!lab.directory_of("one").exists());
+    assert_eq!(lab.ibdlab(&["down"]), (String::new(), 0));
     let (said, code) = lab.ibdlab(&["status"]);
     assert!(code == 1 && said.contains("no lab is up"), "{said}");
 }
@@ -296,6 +298,7 @@ fn a_pulled_cable_and_a_new_subnet_manager_are_seen_at_the_desk() {
         (&["fabric", "unplug"][..], "of which host?"),
         (&["fabric", "unplug", "carol"], "there is no host `carol`"),
         (&["fabric", "unplug", "alice", "3"], "alice has no port 3"),
+        (&["fabric", "restart-sm", "alice"], "`alice`: nothing more to say"),
     ] {
         let (said, code) = lab.ibdlab(words);
         assert!(code == 1 && said.contains(why), "{said}");
@@ -570,6 +573,59 @@ fn what_is_refused_says_why_and_leaves_everything_as_it_was() {
         let (said, code) = lab.run("alice", line);
         assert!(code != 0 && said.to_lowercase().contains("usage:"), "{line}: {said}");
         assert_eq!(state(), before, "{line}");
+    }
+    lab.down();
+}
+
+#[test]
+fn what_cannot_be_written_down_is_not_done() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    for line in [
+        "dladm create-part -l ibp0 -P 8001 spare1",
+        "dladm set-linkprop -p _ibd_num_ah=64 spare1",
+        "dladm create-part -t -l ibp0 -P 8001 once1",
+        "ipadm create-if -t once1",
+        "ipadm create-addr -T static -a 10.3.0.1/24 once1/v4",
+    ] {
+        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
+    }
+    // Where the new text is written before it takes the file's place.
+    lab.write("alice", "etc/dladm/datalink.new/in the way", "");
+    lab.write("alice", "etc/ipadm/ipadm.new/in the way", "");
+    let state = || {
+        [
+            "dladm show-link -p -o link,class,over",
+            "dladm show-part -P -p -o link,pkey,over",
+            "dladm show-linkprop -c -o property,value -p _ibd_num_ah spare1",
+            "ipadm show-addr -p -o addrobj,type,addr,persistent",
+        ]
+        .map(|line| lab.run("alice", line))
+    };
+    let before = state();
+    for line in [
+        "dladm create-part -l ibp0 -P 8001 more1",
+        "dladm set-linkprop -p _ibd_num_ah=128 spare1",
+        "dladm reset-linkprop -p _ibd_num_ah spare1",
+        "dladm rename-link spare1 other1",
+        "dladm rename-link ibp1 other1",
+        "dladm delete-part spare1",
+        "ipadm create-if spare1",
+        "ipadm create-addr -T static -a 10.2.0.1/24 pFFFF.ibp0/more",
+        "ipadm delete-addr pFFFF.ibp0/v4",
+        "ipadm delete-if pFFFF.ibp0",
+        "ipadm create-ipmp ipmp0",
+    ] {
+        let (said, code) = lab.run("alice", line);
+        assert_eq!((said.to_lowercase().contains("operation failed"), code), (true, 1), "{line}: {said}");
+        assert_eq!(state(), before, "{line}");
+    }
+    let mut log = String::new();
+    lab.log("lab").read_to_string(&mut log).expect("text");
+    assert!(log.contains("etc/dladm/datalink.conf: Is a directory"), "{log}");
+    // What is for now alone needs no file.
+    for line in ["ipadm delete-addr once1/v4", "ipadm delete-if once1", "dladm delete-part -t once1"] {
+        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
     }
     lab.down();
 }

@@ -37,6 +37,28 @@ fn a_command_that_waits_for_ever_ends_at_an_interrupt_and_its_lab_does_not() {
 }
 
 #[test]
+fn a_lab_that_is_to_end_ends_what_goes_on_in_it() {
+    let lab = Lab::new();
+    lab.up(&root().join(DESK), &[]);
+    let capture = lab.path("link.pcap");
+    let mut running = Vec::new();
+    for line in ["exec alice -- ping -s bob", "exec bob -- kstat -p -s link_state 3600"] {
+        let mut command = lab.talk(&line.split(' ').collect::<Vec<_>>());
+        assert_ne!(command.line(), "", "{line}");
+        running.push(command);
+    }
+    let capturing = lab.talk(&["capture", &capture, "alice", "pFFFF.ibp0"]);
+    lab.until("the capture goes on", || fs::metadata(&capture).is_ok_and(|file| file.len() > 24));
+    lab.down();
+    for command in running {
+        let (said, _) = command.end();
+        assert!(!said.contains("ibdlab:"), "{said}");
+    }
+    let (said, code) = capturing.end();
+    assert!(code == 0 && said.ends_with(" packets\n"), "{said}");
+}
+
+#[test]
 fn a_program_at_a_host_is_not_left_behind_by_what_started_it() {
     let lab = Lab::new();
     lab.up(&root().join(DESK), &[]);
@@ -97,6 +119,29 @@ fn a_reader_that_has_had_enough_is_no_failure_and_a_full_disk_is_one() {
 
     let status = lab.command(&["run", "nowhere"]).stderr(full()).status().expect("ibdlab starts");
     assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn a_capture_on_a_full_disk_says_so() {
+    let lab = Lab::new();
+    lab.up(&root().join(DESK), &[]);
+    for what in [&["/dev/full"][..], &["/dev/full", "alice", "pFFFF.ibp0"]] {
+        let (said, code) = lab.ibdlab(&[&["capture"], what].concat());
+        assert!(said.ends_with("ibdlab: /dev/full: No space left on device (os error 28)\n"), "{said}");
+        assert_eq!(code, 1);
+    }
+    lab.down();
+}
+
+#[test]
+fn a_user_without_a_home_keeps_the_hosts_files_beside_the_labs() {
+    let lab = Lab::new();
+    let mut up = lab.command(&["up", DESK]);
+    up.env_remove("IBDLAB_STATE").env("XDG_STATE_HOME", "").env("HOME", "");
+    assert!(up.output().expect("ibdlab starts").status.success());
+    lab.down();
+    assert!(lab.directory_of(".state").join("lab/alice/etc/dladm/datalink.conf").exists());
+    assert!(lab.ibdlab(&["status"]).0.ends_with("`ibdlab up SCENARIO` starts one\n"), "it is no lab");
 }
 
 #[test]

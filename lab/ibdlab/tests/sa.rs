@@ -84,10 +84,11 @@ fn questions(sm: &str) {
 
     let (said, code) = lab.ibdlab(&["sa", "members", BROADCAST]);
     assert_eq!((said.lines().next(), code), (Some("MGID                       MEMBER   JOINED"), 0));
-    let refusals: [(&[&str], &str); 7] = [
+    let refusals: [(&[&str], &str); 8] = [
         (&["sa", "paths", "alice"], "from where to where? `sa paths SRC DST`"),
         (&["sa", "paths", "alice", "carol"], "`carol` is neither a GID nor one of alice/1, alice/2, bob/1"),
         (&["sa", "groups", "alice"], "`alice`: nothing more to say"),
+        (&["sa", "members", "alice"], "`alice` is no group: its GID begins with ff"),
         (&["sa", "--host", "carol", "groups"], "there is no host `carol`"),
         (&["sa", "--port", "3", "groups"], "alice has no port 3"),
         // The second port has no cable.

@@ -79,6 +79,9 @@ fn the_global_zone_keeps_the_properties_of_a_link_it_lends_and_gets_it_back() {
         ("zoneadm -z web boot", "zone is already booted"),
         ("zoneadm -z other boot", "No such zone configured"),
         ("zonecfg -z web delete", "installed"),
+        ("zonecfg -z web set zonepath=web", "web is not an absolute path."),
+        ("zonecfg -z web set zonepath=/web\"autoboot=\"true", "zonepath: Invalid argument."),
+        ("zonecfg -z web add net; set physical=<a>0; end", "physical: Invalid argument."),
         ("ppriv -e -s A-all zlogin web true", "privilege"),
     ] {
         let (said, code) = lab.run("alice", line);

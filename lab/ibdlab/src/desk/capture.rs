@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fabric::capture::io_error;
 use fakekernel::{Kernel, Nanos};
 use lab_gldv3::{Promiscuity, Received, Stream};
 use lab_ibtf::InfiniBand;
@@ -82,7 +83,7 @@ pub fn link(
     let (stream, heard) = listen(kernel, link).map_err(|errno| format!("{link}: {errno}"))?;
     let file = File::create(&wanted.file).map_err(|error| said(&error))?;
     // Whoever looks on sees every packet: nothing is kept back in a buffer.
-    let mut writer = ipoib_pcap::writer(file).map_err(|error| said(&error))?;
+    let mut writer = ipoib_pcap::writer(file).map_err(|error| said(&io_error(error)))?;
     started();
     let boot = boot_time();
     let mut packets = 0;
@@ -90,7 +91,7 @@ pub fn link(
         let Some((at, packet)) = heard.next(ATTENTION) else { continue };
         let own = stream.details().address;
         let packet = ipoib_pcap::packet(own, &packet, boot + Duration::from_nanos(at.0));
-        writer.write_packet(&packet).map_err(|error| said(&error))?;
+        writer.write_packet(&packet).map_err(|error| said(&io_error(error)))?;
         packets += 1;
     }
     Ok(Taken { packets, lost: heard.lost() })

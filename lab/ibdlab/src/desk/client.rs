@@ -64,6 +64,19 @@ pub fn find(name: Option<&str>) -> Result<Place> {
     }
 }
 
+/// Removes what the labs have left that [`find`] has just said to be not up any more.
+pub fn clear_away(name: Option<&str>) {
+    let named = name.map(str::to_owned).or_else(|| std::env::var(LAB).ok());
+    let places = match named {
+        Some(name) => Place::of(&name).into_iter().collect(),
+        None => Place::all().unwrap_or_default(),
+    };
+    // With one that is up, nothing was said of the others.
+    if places.iter().all(|place| place.presence() != Presence::Up) {
+        places.iter().filter(|place| place.presence() == Presence::Stale).for_each(Place::remove);
+    }
+}
+
 /// That a daemon is gone, with what it wrote last.
 fn died(place: &Place) -> String {
     let log = fs::read_to_string(place.log()).unwrap_or_default();
@@ -116,7 +129,10 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
         place.remove();
         // The file is gone with its directory; what is open can be read.
         words.rewind()?;
-        bail!("the lab did not come up: {}", std::io::read_to_string(words)?.trim_end());
+        let words = std::io::read_to_string(words)?;
+        let words: Vec<&str> =
+            words.lines().map(|line| line.strip_prefix("ibdlab: ").unwrap_or(line)).collect();
+        bail!("the lab did not come up: {}", words.join("\n"));
     }
     say(&line)
 }

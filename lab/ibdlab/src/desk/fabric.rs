@@ -35,6 +35,9 @@ pub struct Order {
 /// What is missing in the order, or cannot be done.
 pub fn obey(lab: &Lab, infiniband: &InfiniBand, order: &Order) -> Result<String, String> {
     let manager = infiniband.subnet_manager().ok_or("there is no subnet manager")?;
+    if let (Action::Groups | Action::RestartSm, Some(host)) = (order.action, &order.host) {
+        return Err(format!("`{host}`: nothing more to say"));
+    }
     match order.action {
         Action::Groups => {
             let groups = manager.groups().map_err(|error| error.to_string())?;

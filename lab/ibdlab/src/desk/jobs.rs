@@ -1,6 +1,8 @@
 //! From outside the machine to its hosts: what is to be done on a thread of one.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use fakekernel::{Ctx, HostMutex, Kernel, Thread, WaitQueue};
 
@@ -15,12 +17,14 @@ pub struct Jobs {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(Kernel, Work)>,
+    /// How those that may go on without end are told to come to one.
+    interrupts: Vec<Weak<AtomicBool>>,
     closed: bool,
 }
 
 impl Jobs {
     pub const fn new() -> Self {
-        let state = State { waiting: VecDeque::new(), closed: false };
+        let state = State { waiting: VecDeque::new(), interrupts: Vec::new(), closed: false };
         Self { state: HostMutex::new(state), arrived: WaitQueue::new("a job from outside") }
     }
 
@@ -36,9 +40,28 @@ impl Jobs {
         true
     }
 
-    /// No more from now on.
+    /// The same for work that goes on until it is interrupted, at the latest when there are no more jobs.
+    pub fn put_until(
+        &self,
+        interrupted: &Arc<AtomicBool>,
+        kernel: &Kernel,
+        work: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        let mut state = self.state.lock();
+        state.interrupts.retain(|known| known.strong_count() > 0);
+        state.interrupts.push(Arc::downgrade(interrupted));
+        drop(state);
+        self.put(kernel, work)
+    }
+
+    /// No more from now on, and those that go on until they are interrupted are.
     pub fn close(&self) {
-        self.state.lock().closed = true;
+        let mut state = self.state.lock();
+        state.closed = true;
+        for interrupted in state.interrupts.drain(..).filter_map(|known| known.upgrade()) {
+            interrupted.store(true, Ordering::Relaxed);
+        }
+        drop(state);
         self.arrived.wake_all();
     }
 

@@ -45,7 +45,7 @@ impl Place {
             bail!("`{name}` is no name for a lab: expected up to 32 letters, digits, `-`, `_`, `.`");
         }
         let directory = root()?.join(name);
-        Ok(Self { name: name.to_owned(), state: state_root().join(name), directory })
+        Ok(Self { name: name.to_owned(), state: state_root()?.join(name), directory })
     }
 
     /// The labs that there are, up or stale.
@@ -157,21 +157,24 @@ fn private(directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A directory that the environment names; one without a text is not named.
+fn named(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 fn root() -> Result<PathBuf> {
-    let root = match (std::env::var_os(RUNTIME), std::env::var_os("XDG_RUNTIME_DIR")) {
-        (Some(own), _) => PathBuf::from(own),
-        (None, Some(session)) if Path::new(&session).is_dir() => Path::new(&session).join("ibdlab"),
-        _ => std::env::temp_dir().join(format!("ibdlab-{}", user()?)),
+    let session = || named("XDG_RUNTIME_DIR").filter(|session| session.is_dir());
+    let root = match named(RUNTIME).or_else(|| Some(session()?.join("ibdlab"))) {
+        Some(root) => root,
+        None => std::env::temp_dir().join(format!("ibdlab-{}", user()?)),
     };
     private(&root)?;
     Ok(root)
 }
 
-fn state_root() -> PathBuf {
-    let home = || std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
-    match (std::env::var_os(STATE), std::env::var_os("XDG_STATE_HOME")) {
-        (Some(own), _) => own.into(),
-        (None, Some(state)) => Path::new(&state).join("ibdlab"),
-        _ => home().join(".local/state/ibdlab"),
-    }
+/// Whoever has no home keeps what they have where the labs are, under a name that is no lab's.
+fn state_root() -> Result<PathBuf> {
+    let of_user = || Some(named("XDG_STATE_HOME")?.join("ibdlab"));
+    let at_home = || Some(named("HOME")?.join(".local/state/ibdlab"));
+    named(STATE).or_else(of_user).or_else(at_home).map_or_else(|| Ok(root()?.join(".state")), Ok)
 }

@@ -161,8 +161,8 @@ fn start_capture(
         Some((host, _)) => find_host(lab, host)?,
         None => lab.hosts.first().cloned().ok_or("there is no host")?,
     };
-    let (kernel, asked) = (host.kernel.clone(), lab.clone());
-    Ok(lab.jobs.put(&host.kernel, move || {
+    let (kernel, asked, until) = (host.kernel.clone(), lab.clone(), interrupted.clone());
+    Ok(lab.jobs.put_until(&until, &host.kernel, move || {
         let started = || {
             // The client may have left.
             let _ = answers.send(Answer::Err(format!("capturing in {}\n", wanted.file.display())));
@@ -201,8 +201,8 @@ fn start(
     let process =
         Process::new(host, lab.hosts.clone(), run.privileged, run.directory.into(), interrupted.clone())
             .in_zone(zone);
-    let rows = run.rows;
-    Ok(lab.jobs.put(&kernel, move || {
+    let (rows, until) = (run.rows, interrupted.clone());
+    Ok(lab.jobs.put_until(&until, &kernel, move || {
         let mut terminal = Remote { answers, rows, interrupted };
         let mut session = Session { system: &process, terminal: &mut terminal };
         let (name, arguments) = run.arguments.split_first().map_or(("", &[][..]), |(n, a)| (n, a));
