@@ -23,7 +23,7 @@ pub(crate) enum TxDrop {
     LinkDown,
     /// Less than a pseudo header in front, or nothing behind it that could be a packet.
     Malformed,
-    /// The multicast queue pair with a GID that is no group.
+    /// An address that neither a group nor a port can have.
     BadDestination,
     /// Longer than the link's SDU.
     TooLong,

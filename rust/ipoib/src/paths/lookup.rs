@@ -3,7 +3,8 @@
 use core::ops::DerefMut;
 
 use super::{
-    BACKGROUND, DropReason, Lookup, LookupError, PacketSlot, PathSlot, Paths, Resolution, State, URGENT,
+    BACKGROUND, DropReason, GROUPS, Lookup, LookupError, PacketSlot, PathSlot, Paths, Resolution, State,
+    URGENT,
 };
 use crate::addr::LinkAddr;
 use crate::table::Id;
@@ -15,15 +16,22 @@ where
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P, H>]>,
 {
-    /// Lists the address for a lookup unless one is out: urgently if packets wait, in the background if it has a handle or is
-    /// only asked about.
+    /// Lists the address for a lookup unless one is out; a port urgently if packets wait, in the background if it has a handle or
+    /// is only asked about.
     pub(super) fn want_lookup(&mut self, id: Id) {
+        let is_group = self.table.key(id).is_some_and(|to| to.is_multicast());
         let Some(path) = self.table.get_mut(id) else { return };
         if matches!(path.lookup, Lookup::None | Lookup::Wanted) {
             path.lookup = Lookup::Wanted;
             let background = matches!(path.state, State::Ready(_)) || path.packets.is_empty();
-            let (list, other) = if background { (BACKGROUND, URGENT) } else { (URGENT, BACKGROUND) };
-            self.table.unlist(other, id);
+            let (list, other) = match (is_group, background) {
+                (true, _) => (GROUPS, GROUPS),
+                (false, true) => (BACKGROUND, URGENT),
+                (false, false) => (URGENT, BACKGROUND),
+            };
+            if list != other {
+                self.table.unlist(other, id);
+            }
             if !self.table.is_listed(list, id) {
                 self.table.push_back(list, id);
             }
@@ -31,24 +39,44 @@ where
         self.settle(id);
     }
 
-    /// Takes the next address to look up, if another lookup may start. Refreshing leaves half of the room to addresses whose
-    /// packets wait.
+    /// Takes the next address to look up, if another lookup may start: ports first.
     pub(super) fn next_lookup(&mut self) -> Option<LinkAddr> {
-        let limit = self.config.lookups.max(1);
-        if self.in_flight >= limit {
-            return None;
-        }
-        let mut next = self.table.pop_front(URGENT);
-        if next.is_none() && self.in_flight < limit.div_ceil(2) {
-            next = self.table.pop_front(BACKGROUND);
-        }
-        let id = next?;
+        let id = match self.next_port() {
+            Some(id) => {
+                self.ports_out += 1;
+                id
+            }
+            None => {
+                let id = self.next_group()?;
+                self.groups_out += 1;
+                id
+            }
+        };
         self.table.get_mut(id)?.lookup = Lookup::Out;
-        self.in_flight += 1;
         // Ageing must not remove an entry whose answer is on its way; the answer sets the next deadline.
         self.table.set_deadline(id, None);
         self.settle(id);
         self.table.key(id)
+    }
+
+    /// Refreshing leaves half of the room to ports whose packets wait.
+    fn next_port(&mut self) -> Option<Id> {
+        let limit = self.config.lookups.max(1);
+        if self.ports_out >= limit {
+            return None;
+        }
+        let urgent = self.table.pop_front(URGENT);
+        if urgent.is_none() && self.ports_out < limit.div_ceil(2) {
+            return self.table.pop_front(BACKGROUND);
+        }
+        urgent
+    }
+
+    fn next_group(&mut self) -> Option<Id> {
+        if self.groups_out >= self.config.lookups.max(1) {
+            return None;
+        }
+        self.table.pop_front(GROUPS)
     }
 
     pub(super) fn looked_up(
@@ -65,7 +93,10 @@ where
             Lookup::None | Lookup::Wanted => return,
         };
         path.lookup = Lookup::None;
-        self.in_flight -= 1;
+        match to.is_multicast() {
+            true => self.groups_out -= 1,
+            false => self.ports_out -= 1,
+        }
         let again = !path.packets.is_empty() || path.asked || matches!(path.state, State::Ready(_));
         match result {
             _ if !current && again => self.want_lookup(id),

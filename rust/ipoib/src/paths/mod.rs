@@ -37,20 +37,22 @@ use unbind::Unbinds;
 /// Room for one address.
 pub type PathSlot<H> = Slot<LinkAddr, Path<H>, LISTS>;
 
-const LISTS: usize = 3;
+const LISTS: usize = 4;
 /// Addresses that may be evicted, the one used longest ago first.
 const IDLE: usize = 0;
-/// Addresses whose packets wait for a lookup.
+/// Ports whose packets wait for a lookup.
 const URGENT: usize = 1;
-/// Addresses to look up again while their handle stays in use.
+/// Ports to look up again while their handle stays in use.
 const BACKGROUND: usize = 2;
+/// Groups to look up. Ports do not wait behind them: a group is joined for it, which can take minutes.
+const GROUPS: usize = 3;
 
 /// What bounds the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Lookups in flight at once.
+    /// Lookups of ports in flight at once, and of groups as many again.
     pub lookups: u16,
-    /// Packets waiting per address.
+    /// Packets waiting per address. Those for groups leave half of all the room to those for ports.
     pub packets_per_address: u16,
     /// Silence after a lookup that found no path.
     pub retry: Backoff,
@@ -198,7 +200,7 @@ enum State<H> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lookup {
     None,
-    /// On the list `URGENT` or `BACKGROUND`.
+    /// On the list `URGENT`, `BACKGROUND` or `GROUPS`.
     Wanted,
     Out,
     /// Out, but what it will answer is out of date.
@@ -220,7 +222,9 @@ pub struct Paths<P, H, S, T> {
     table: Table<LinkAddr, Path<H>, S, LISTS>,
     packets: Packets<P, H, T>,
     config: Config,
-    in_flight: u16,
+    /// Lookups that are out: of ports, and of groups.
+    ports_out: u16,
+    groups_out: u16,
     unbinds: Unbinds,
     jitter: Jitter,
 }
@@ -238,7 +242,8 @@ where
             table: Table::new(addresses, seed),
             packets: Packets::new(packets),
             config,
-            in_flight: 0,
+            ports_out: 0,
+            groups_out: 0,
             unbinds: Unbinds::default(),
             jitter: Jitter::new(seed),
         }
@@ -272,7 +277,7 @@ where
 
     /// How many lookups are out.
     pub fn lookups_in_flight(&self) -> usize {
-        usize::from(self.in_flight)
+        usize::from(self.ports_out) + usize::from(self.groups_out)
     }
 
     /// Takes a packet that no transmit queue could place; it goes on by the first lane.

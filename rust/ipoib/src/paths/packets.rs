@@ -144,7 +144,12 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
         (lane, packet): (Lane, P),
         limit: u16,
     ) -> Result<Option<P>, P> {
-        let full = queue.len >= limit.max(1) || self.free == NONE;
+        // Groups nobody answers about must not take the room of ports.
+        let crowded = to.is_multicast() && self.held >= self.slots.len() / 2;
+        let full = queue.len >= limit.max(1) || self.free == NONE || crowded;
+        if crowded && queue.is_empty() {
+            return Err(packet);
+        }
         let gave_way = if full { self.take_first(queue).map(|held| held.packet) } else { None };
         let at = self.free;
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };

@@ -19,7 +19,11 @@ fn peer(n: u8) -> LinkAddr {
 }
 
 fn group() -> LinkAddr {
-    LinkAddr::multicast(Mgid::ipv4([224, 0, 0, 5], Scope::LinkLocal, PKey::new(0xffff).unwrap()))
+    group_of(5)
+}
+
+fn group_of(last: u8) -> LinkAddr {
+    LinkAddr::multicast(Mgid::ipv4([224, 0, 0, last], Scope::LinkLocal, PKey::new(0xffff).unwrap()))
 }
 
 fn at(seconds: u64) -> Instant {
@@ -78,6 +82,22 @@ fn packets_of_a_lane_without_room_hold_those_of_no_other() {
     let sent = [(1, 10), (1, 12), (2, 20)].map(|(n, packet)| Action::Send(peer(n), packet, n.into()));
     assert_eq!(taken(2), sent);
     assert_eq!(m.packets_out(), Lanes::NONE);
+}
+
+#[test]
+fn groups_that_are_not_answered_about_leave_lookups_and_room_to_ports() {
+    let mut m = machine(Config { lookups: 2, ..Config::default() }, 16, 8);
+    for n in 0..8 {
+        m.submit(at(0), group_of(n), n.into());
+    }
+    assert_eq!(actions(&mut m), [0, 1].map(|n| Action::Lookup(group_of(n))));
+    assert_eq!(m.packets_held(), 4, "half of the room");
+    for n in 0..4 {
+        assert_eq!(m.submit(at(1), peer(n), 10 + u32::from(n)), Submitted::Queued(None));
+    }
+    assert_eq!(actions(&mut m), [0, 1].map(|n| Action::Lookup(peer(n))));
+    m.handle_event(at(2), Event::LookedUp(group_of(0), ok(5)));
+    assert_eq!(actions(&mut m), [Action::Send(group_of(0), 0, 5), Action::Lookup(group_of(2))]);
 }
 
 #[test]
@@ -414,7 +434,7 @@ impl World {
     }
 
     fn address(n: u8) -> LinkAddr {
-        if n == 8 { group() } else { peer(n) }
+        if n >= 5 { group_of(n) } else { peer(n) }
     }
 
     fn left(&mut self, packet: u32) {
@@ -454,7 +474,8 @@ impl World {
             None => return false,
             Some(Action::Lookup(to)) => {
                 assert!(self.out.insert(to), "two lookups out for {to:?}");
-                assert!(self.out.len() <= usize::from(LOOKUPS));
+                let alike = self.out.iter().filter(|out| out.is_multicast() == to.is_multicast());
+                assert!(alike.count() <= usize::from(LOOKUPS));
             }
             Some(Action::Send(to, packet, handle)) => {
                 self.left(packet);
