@@ -33,15 +33,10 @@ const WORK: usize = 0;
 /// Groups about which somebody has to be told.
 const NOTICES: usize = 1;
 
-/// Joins and leaves that go out before any is answered. Communication managers have a few requests out at once for the whole system
-/// (`ibcm`: eight), and lookups want some of them.
-const FIRST: u16 = 3;
-
 /// What bounds the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Joins and leaves in flight at once, while they are answered. The first few go out alone: what nobody answers takes the
-    /// place of somebody else's question for minutes.
+    /// Joins and leaves in flight at once.
     pub operations: u16,
     /// After a failed join or leave.
     pub retry: Backoff,
@@ -385,9 +380,7 @@ pub struct Groups<G, S> {
     config: Config,
     mode: Mode,
     in_flight: u16,
-    /// How many may be in flight now: one more with every answer, and few again after silence or rest.
-    window: u16,
-    /// Joins that were given up and are not answered yet; a few at most, beside those in flight.
+    /// Joins that were given up and are not answered yet; as many as may be in flight beside them.
     late: u16,
     promiscuous: bool,
     listing: Listing,
@@ -410,7 +403,6 @@ where
             config,
             mode: Mode::Stopped,
             in_flight: 0,
-            window: FIRST,
             late: 0,
             promiscuous: false,
             listing: Listing::Off,

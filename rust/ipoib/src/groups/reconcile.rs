@@ -3,8 +3,8 @@
 use core::ops::DerefMut;
 
 use super::{
-    Action, Asker, FIRST, GroupSlot, Groups, JoinError, Joined, Late, Left, Membership, Mode, Operation,
-    Roles, StandIn, WORK,
+    Action, Asker, GroupSlot, Groups, JoinError, Joined, Late, Left, Membership, Mode, Operation, Roles,
+    StandIn, WORK,
 };
 use crate::addr::Mgid;
 use crate::table::Id;
@@ -16,13 +16,8 @@ where
     S: DerefMut<Target = [GroupSlot<G>]>,
 {
     pub(super) fn next_operation(&mut self, now: Instant) -> Option<Action<G>> {
-        while self.in_flight < self.window.min(self.config.operations).max(1) {
-            let Some(id) = self.table.pop_front(WORK) else {
-                if self.in_flight == 0 {
-                    self.window = FIRST;
-                }
-                return None;
-            };
+        while self.in_flight < self.config.operations.max(1) {
+            let id = self.table.pop_front(WORK)?;
             if let Some(action) = self.reconcile(now, id) {
                 self.in_flight += 1;
                 return Some(action);
@@ -105,11 +100,11 @@ where
             // Of two that ask for the same, one that is granted is as good as the other, unless the first may be of no use; one
             // that fails is the first.
             (Ok(grant), Some((overtaken, _))) if late.is_none_or(|late| !late.overtaken) => {
-                self.end_operation(id, true);
+                self.end_operation(id);
                 self.granted(now, id, wire, role, grant, overtaken);
             }
             (Err(error), Some((_, gives_up))) if late.is_none() => {
-                self.end_operation(id, error == JoinError::Refused);
+                self.end_operation(id);
                 if gives_up {
                     self.watch(now, id);
                 }
@@ -128,17 +123,16 @@ where
         self.work(id);
     }
 
-    fn end_operation(&mut self, id: Id, answered: bool) {
-        let Some(group) = self.table.get_mut(id) else { return };
-        group.operation = Operation::None;
-        self.in_flight -= 1;
-        let grown = self.window.saturating_add(1).min(self.config.operations.max(FIRST));
-        self.window = if answered { grown } else { FIRST };
+    fn end_operation(&mut self, id: Id) {
+        if let Some(group) = self.table.get_mut(id) {
+            group.operation = Operation::None;
+            self.in_flight -= 1;
+        }
     }
 
     /// Nobody has answered in time: as if nobody ever would. What comes all the same is waited for beside what is asked next.
     pub(super) fn give_up(&mut self, now: Instant, id: Id, late: Late) {
-        let most = self.config.operations.clamp(1, FIRST);
+        let most = self.config.operations.max(1);
         let Some(group) = self.table.get_mut(id) else { return };
         if group.late.is_some() || self.late >= most {
             // Enough questions are out: this one goes on waiting.
@@ -147,7 +141,7 @@ where
         }
         group.late = Some(late);
         self.late += 1;
-        self.end_operation(id, false);
+        self.end_operation(id);
         self.watch(now, id);
         self.refused(now, id, late.group, late.role, JoinError::Unanswered);
         self.work(id);
@@ -271,9 +265,9 @@ where
         if group.operation != Operation::Leaving {
             return;
         }
-        self.end_operation(id, end == Left::Confirmed);
+        group.operation = Operation::None;
+        self.in_flight -= 1;
         let attempts = self.config.leave_attempts;
-        let Some(group) = self.table.get_mut(id) else { return };
         let Some(held) = &mut group.held else { return };
         held.leaves_failed += 1;
         if end == Left::Confirmed || held.leaves_failed >= attempts {

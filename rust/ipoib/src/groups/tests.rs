@@ -71,31 +71,6 @@ fn a_failed_join_is_reported_and_tried_again_after_its_back_off() {
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, None)]);
 }
 
-#[test]
-fn few_joins_go_out_until_they_are_answered_and_few_again_after_silence() {
-    let slots = (0..64).map(|_| GroupSlot::default()).collect();
-    let mut m: Machine = Groups::new(Config { operations: 8, ..Config::default() }, slots, 5);
-    m.handle_event(at(0), Event::Up(SCOPE, PKEY));
-    (0..40).for_each(|n| m.want(group(n)).unwrap());
-    let mut out = BTreeSet::new();
-    let mut poll = |m: &mut Machine| {
-        for action in actions(m) {
-            let Action::Join { group, .. } = action else { continue };
-            out.insert(group.gid().guid as u8);
-        }
-        core::mem::take(&mut out)
-    };
-    let mut round = poll(&mut m);
-    for expected in [3, 6, 8, 8] {
-        assert_eq!(round.len(), expected);
-        round.iter().for_each(|n| m.handle_event(at(1), granted(*n, Roles::FULL, 7)));
-        round = poll(&mut m);
-    }
-    let unanswered = |n: &u8| Event::Joined(group(*n), Roles::FULL, Err(JoinError::Unanswered));
-    round.iter().for_each(|n| m.handle_event(at(1), unanswered(n)));
-    assert_eq!(poll(&mut m).len(), 3);
-}
-
 /// A machine that waits ten seconds for the answer to a join, and repeats one at short intervals once.
 fn impatient() -> Machine {
     let mut m = up(8);
