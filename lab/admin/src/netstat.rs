@@ -75,7 +75,7 @@ pub(crate) fn media(session: &mut Session<'_>, v4: bool, v6: bool) {
             "\nNet to Media Table: IPv6\n If   Physical Address    Type      State      Destination/Mask\n";
         text += "----- -----------------  ------- ------------ ---------------------------\n";
         let rows = neighbours.iter().filter(|neighbour| neighbour.address.is_ipv6());
-        rows.filter_map(nd).for_each(|row| text += &row);
+        rows.for_each(|row| text += &nd(row));
         text.push('\n');
     }
     session.out(text);
@@ -99,7 +99,7 @@ fn arp(neighbour: &Neighbour) -> String {
     format!("{interface:<6} {address:<20} {mask:<15} {flags:<8} {}\n", octets(neighbour.link))
 }
 
-fn nd(neighbour: &Neighbour) -> Option<String> {
+fn nd(neighbour: &Neighbour) -> String {
     let (kind, state) = match neighbour.state {
         NeighbourState::Local => ("local", "REACHABLE"),
         NeighbourState::Group => ("other", "REACHABLE"),
@@ -109,7 +109,7 @@ fn nd(neighbour: &Neighbour) -> Option<String> {
     };
     let (interface, link, address) =
         (&neighbour.interface, octets(neighbour.link), neighbour.address.to_string());
-    Some(format!("{interface:<5} {link:<17}  {kind:<7} {state:<12} {address:<27}\n"))
+    format!("{interface:<5} {link:<17}  {kind:<7} {state:<12} {address:<27}\n")
 }
 
 fn counters(session: &mut Session<'_>, only: Option<&str>, v4: bool, v6: bool) {

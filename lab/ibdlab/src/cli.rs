@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::bench::traffic::Way;
 use crate::bench::{Bench, sa};
@@ -56,6 +56,9 @@ pub enum Command {
 
 /// What OpenSM 3.3.23 on ibsim took on the machine this was written on.
 const DEFAULT_SA_DELAY: Duration = Duration::from_micros(150);
+
+/// The longest campaign: a year.
+const MINUTES: u64 = 365 * 24 * 60;
 
 /// Objects as they ship, and objects with block counters.
 const SHIPPED: &str = "proto/kernel";
@@ -143,10 +146,10 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Packets of a measurement.
-    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = value_parser!(u64).range(1..))]
     pub packets: u64,
     /// Measurements of each kind; the best one counts.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// MTU of the subnet.
     #[arg(long, value_name = "BYTES", default_value_t = 2048)]
@@ -203,7 +206,7 @@ pub struct CampaignArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// How long to go on; without it and `--schedules`, ten minutes.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(..=MINUTES))]
     pub minutes: Option<u64>,
     /// The number of the first scenario: with `--schedules 1`, one that was found before.
     #[arg(long, value_name = "N", default_value_t = 0)]

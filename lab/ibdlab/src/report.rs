@@ -19,7 +19,7 @@ pub enum SmKind {
     /// The lab's own.
     #[default]
     Embedded,
-    /// A real OpenSM on a real ibsim; in real time, so this implies --live.
+    /// A real OpenSM on a real ibsim, in real time: a run is live with it.
     Opensm,
 }
 

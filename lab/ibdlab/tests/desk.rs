@@ -629,3 +629,13 @@ fn what_cannot_be_written_down_is_not_done() {
     }
     lab.down();
 }
+
+#[test]
+fn what_does_not_come_as_a_hosts_files_have_it_is_told_when_the_lab_is_up() {
+    let lab = Lab::new();
+    let line = "p1\tclass=int,256;media=int,26;pkey=int,65535;linkover=string,ibp9;\n";
+    lab.write("alice", "etc/dladm/datalink.conf", line);
+    let (said, code) = lab.ibdlab(&["up", "scenarios/desk.toml"]);
+    assert_eq!((said.as_str(), code), ("lab lab is up: alice, bob\nalice: p1: object not found\n", 0));
+    lab.down();
+}

@@ -87,6 +87,21 @@ fn a_lab_whose_start_is_interrupted_does_not_come_up() {
 }
 
 #[test]
+fn of_two_that_start_a_lab_at_once_one_does_and_the_other_leaves_it_alone() {
+    let lab = Lab::new();
+    for _ in 0..3 {
+        let both = [lab.talk(&["up", DESK]), lab.talk(&["up", DESK])];
+        let mut ended = both.map(lab::Talk::end);
+        ended.sort_by_key(|(_, code)| *code);
+        let [(up, good), (refused, bad)] = ended;
+        assert_eq!((up.as_str(), good), ("lab lab is up: alice, bob\n", 0));
+        assert!(bad == 1 && refused.contains("the lab `lab` is up already"), "{refused}");
+        assert_eq!(lab.run("alice", "ping alice"), ("alice is alive\n".into(), 0));
+        lab.down();
+    }
+}
+
+#[test]
 fn a_lab_whose_starter_is_gone_when_it_is_up_ends() {
     let lab = Lab::new();
     let mut starting = lab.command(&["up", "--foreground", DESK]);
@@ -186,5 +201,15 @@ fn a_run_with_programs_of_linux_leaves_nothing_when_it_is_interrupted_or_killed(
         lab.until("the programs are gone", || processes(&name) == 0);
         let left = || fs::read_dir(&temporary).expect("it is there").count();
         lab.until("the files are gone", || left() == 0);
+    }
+}
+
+#[test]
+fn numbers_that_nobody_can_mean_are_wrong_command_lines() {
+    let lab = Lab::new();
+    for line in ["campaign --minutes 9999999999999999999", "bench --rounds 0", "bench --packets 0"] {
+        let (said, code) = lab.ibdlab(&line.split(' ').collect::<Vec<_>>());
+        assert!(said.starts_with("error: invalid value"), "{line}: {said}");
+        assert_eq!(code, 2, "{line}");
     }
 }

@@ -22,7 +22,7 @@ use super::privilege;
 use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, Send, VERSION};
 use super::sa::Asked;
 use super::status::Status;
-use crate::words::say;
+use crate::words::{complain, say};
 
 /// Names the lab whose hosts a command is for.
 const LAB: &str = "IBDLAB_LAB";
@@ -73,7 +73,7 @@ pub fn clear_away(name: Option<&str>) {
     };
     // With one that is up, nothing was said of the others.
     if places.iter().all(|place| place.presence() != Presence::Up) {
-        places.iter().filter(|place| place.presence() == Presence::Stale).for_each(Place::remove);
+        places.iter().for_each(Place::remove_if_stale);
     }
 }
 
@@ -90,11 +90,13 @@ fn died(place: &Place) -> String {
 ///
 /// What it said when it could not come up; an interrupt.
 pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()> {
+    let _turn = place.turn()?;
     if place.presence() == Presence::Up {
         bail!("the lab `{}` is up already: `ibdlab down --lab {0}` ends it", place.name());
     }
-    drop(place.claim()?);
-    let log = fs::File::options().create(true).truncate(true).read(true).write(true).open(place.log());
+    place.make()?;
+    let log = fs::File::options().create(true).read(true).append(true).open(place.log());
+    let log = log.and_then(|log| log.set_len(0).map(|()| log));
     let log = log.with_context(|| place.log().display().to_string())?;
     let mut words = log.try_clone()?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -119,14 +121,12 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
     handle.close();
     if watching.join().unwrap_or(false) {
         daemon.wait()?;
-        if place.presence() == Presence::Stale {
-            place.remove();
-        }
+        place.remove_if_stale();
         bail!("interrupted: the lab `{}` is not up", place.name());
     }
     if line.is_empty() {
         daemon.wait()?;
-        place.remove();
+        place.remove_if_stale();
         // The file is gone with its directory; what is open can be read.
         words.rewind()?;
         let words = std::io::read_to_string(words)?;
@@ -134,7 +134,10 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
             words.lines().map(|line| line.strip_prefix("ibdlab: ").unwrap_or(line)).collect();
         bail!("the lab did not come up: {}", words.join("\n"));
     }
-    say(&line)
+    say(&line)?;
+    // What did not come as the hosts' files have it.
+    fs::read_to_string(place.log()).unwrap_or_default().lines().for_each(complain);
+    Ok(())
 }
 
 /// Ends a lab and waits until it has ended.
@@ -158,7 +161,7 @@ pub fn down(place: &Place) -> Result<()> {
     match said.lines().rev().find(|line| line.starts_with("ibdlab: ")) {
         None => Ok(()),
         Some(line) => {
-            place.remove();
+            place.remove_if_stale();
             Err(anyhow!("the lab `{}` did not end well: {}", place.name(), &line[8..]))
         }
     }

@@ -4,6 +4,7 @@
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -93,18 +94,45 @@ impl Place {
         }
     }
 
+    /// Waits until no other lab of this user is being started; none is while the result is kept.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    pub fn turn(&self) -> Result<File> {
+        let labs = self.directory.parent().unwrap_or(&self.directory);
+        let labs = File::open(labs).with_context(|| labs.display().to_string())?;
+        labs.lock().context("waiting for another lab to start")?;
+        Ok(labs)
+    }
+
+    /// Makes the directory, unless it is there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, or is somebody else's.
+    pub fn make(&self) -> Result<()> {
+        private(&self.directory)
+    }
+
     /// Takes the lab for this process; what a dead daemon left is cleared away. The claim ends with the process at the latest.
     ///
     /// # Errors
     ///
     /// The lab is up; the directory cannot be made.
     pub fn claim(&self) -> Result<Claim> {
-        private(&self.directory)?;
+        self.make()?;
         let lock = self.directory.join("lock");
         let file = File::options().create(true).append(true).open(&lock);
         let file = file.with_context(|| lock.display().to_string())?;
-        if file.try_lock().is_err() {
-            bail!("the lab `{}` is up already: `ibdlab down --lab {}` ends it", self.name, self.name);
+        // Whoever looks whether it is up has it for a moment.
+        let mut patience = 10;
+        while file.try_lock().is_err() {
+            if patience == 0 {
+                bail!("the lab `{}` is up already: `ibdlab down --lab {}` ends it", self.name, self.name);
+            }
+            patience -= 1;
+            std::thread::sleep(Duration::from_millis(20));
         }
         for left in [self.socket(), self.commands()] {
             if left.is_dir() {
@@ -128,6 +156,13 @@ impl Place {
             symlink(program, directory.join(name)).with_context(|| format!("the link {name}"))?;
         }
         Ok(())
+    }
+
+    /// Takes away what a daemon has left, unless there is another one by now.
+    pub fn remove_if_stale(&self) {
+        if self.presence() == Presence::Stale {
+            self.remove();
+        }
     }
 
     /// Takes the directory away. The hosts' files stay.

@@ -43,6 +43,10 @@ pub fn check(scenario: &Scenario) -> Checked {
 fn check_hosts(scenario: &Scenario) -> Checked {
     let mut names = BTreeSet::new();
     for host in scenario.host.iter().map(Spanned::get_ref) {
+        if !is_name(host.name.get_ref()) {
+            let expected = "expected up to 32 letters, digits, `-`, `_`, `.`, no sign first";
+            return fault(&host.name, format!("`{}` is no name for a host: {expected}", host.name));
+        }
         if !names.insert(host.name.get_ref()) {
             return fault(&host.name, format!("there are two hosts named `{}`", host.name));
         }
@@ -152,6 +156,12 @@ fn check_group(scenario: &Scenario, hosts: &[&Spanned<String>], group: &Spanned<
         return Ok(());
     }
     fault(group, format!("{group} is no multicast group"))
+}
+
+/// A host's name is also that of its directory, and a part of its namespace's.
+fn is_name(name: &str) -> bool {
+    let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.len() <= 32 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(inside)
 }
 
 fn check_host(scenario: &Scenario, name: &Spanned<String>, tun: bool) -> Checked {

@@ -79,7 +79,7 @@ ping = { from = "alice", to = "10.0.0.2", count = 3 }
 
     #[test]
     fn errors_name_file_line_and_what_was_expected() {
-        let cases: [(&str, &str, &str); 10] = [
+        let cases: [(&str, &str, &str); 11] = [
             ("count = 3", "cuont = 3", "s.toml:15: unknown field `cuont`, expected one of"),
             (
                 "from = \"alice\"",
@@ -89,6 +89,11 @@ ping = { from = "alice", to = "10.0.0.2", count = 3 }
             ("to = \"10.0.0.2\"", "to = \"10.0.0.9\"", "s.toml:15: no host has the address 10.0.0.9"),
             ("attach = {}", "atach = {}", "s.toml:12: unknown variant `atach`, expected one of `attach`"),
             ("name = \"bob\"", "name = \"alice\"", "s.toml:8: there are two hosts named `alice`"),
+            (
+                "name = \"bob\"",
+                "name = \"../bob\"",
+                "s.toml:8: `../bob` is no name for a host: expected up to 32 letters, digits, `-`, `_`, `.`, no sign first",
+            ),
             (
                 "name = \"bob\"",
                 "name = \"bob\"\npkey = 0x8000",
