@@ -40,7 +40,7 @@ impl AddressVector {
     pub const PLACEHOLDER: AddressVector = AddressVector {
         port: PortNum(1),
         dlid: Lid::NONE,
-        sl: Sl::truncate(0),
+        sl: Sl::truncating(0),
         src_path: 0,
         rate: match Rate::new(2) {
             Some(rate) => rate,

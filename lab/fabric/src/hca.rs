@@ -402,7 +402,7 @@ impl Objects {
     /// The next number not in use; 24 bits wrap, special numbers are skipped.
     fn fresh_qpn(&mut self) -> Qpn {
         loop {
-            let qpn = Qpn::truncate(self.next_qpn);
+            let qpn = Qpn::truncating(self.next_qpn);
             self.next_qpn = if self.next_qpn >= 0x00ff_fffe { FIRST_QPN } else { self.next_qpn + 1 };
             if !self.qps.contains_key(&qpn) {
                 return qpn;

@@ -48,12 +48,10 @@ pub use error::Error;
 pub use far::{Arrivals, Datagram, FarEnd, FarSend, NearEnd};
 pub use fault::{Drops, LinkFaults, Probability, Reason};
 pub use hca::{Census, Hca};
+pub use iba::{Gid, Guid, Lid, PKey, QKey, Qpn, Sl};
 pub use management::ManagementPeer;
 pub use memory::{Access, Mr};
-pub use num::{
-    Gid, Guid, Lid, LinkSpeed, LinkWidth, Lmc, Mtu, Nanos, PKey, PhysState, PortNum, PortState, QKey, Qpn,
-    Rate, Sl,
-};
+pub use num::{LinkSpeed, LinkWidth, Lmc, Mtu, Nanos, PhysState, PortNum, PortState, Rate};
 pub use pd::Pd;
 pub use port::{PortAttr, PortCounters};
 pub use qp::{Qp, QpAttr, QpSizes, QpState, Signalling, UdConfig};

@@ -157,7 +157,7 @@ impl Port {
             sm_lid: Lid::NONE,
             sm_sl: Sl::default(),
             mtu: config.mtu.min(Mtu::M2048),
-            prefix: Gid::LINK_LOCAL_PREFIX,
+            prefix: Gid::DEFAULT_PREFIX,
             pkeys,
             subnet_timeout: 18,
             init_type_reply: 0,

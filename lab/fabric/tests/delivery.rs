@@ -29,14 +29,14 @@ fn a_grh_sender_leaves_a_valid_grh_even_across_scatter_entries() {
     let (a, b) = (&w.hosts[0], &w.hosts[1]);
     let sgl = vec![b.sge(slot(0), 10), b.sge(slot(1), 33), b.sge(slot(2), 100)];
     b.hca.post_recv(&b.qp, RecvWr { id: 1, sgl }).unwrap();
-    let dgid = Gid { prefix: Gid::LINK_LOCAL_PREFIX, guid: b.port.0 };
+    let dgid = Gid { prefix: Gid::DEFAULT_PREFIX, guid: b.port.0 };
     a.send(1, b"abcdef", a.dest(b.lid, Some(dgid), b.qp.num())).unwrap();
     let got = b.received();
     assert!(got[0].recv.unwrap().grh);
     let whole: Vec<u8> =
         [b.memory.get(slot(0), 10), b.memory.get(slot(1), 33), b.memory.get(slot(2), 3)].concat();
     assert_eq!(whole[0] >> 4, 6);
-    let sgid = Gid { prefix: Gid::LINK_LOCAL_PREFIX, guid: a.port.0 };
+    let sgid = Gid { prefix: Gid::DEFAULT_PREFIX, guid: a.port.0 };
     assert_eq!(whole[8..24], sgid.to_bytes());
     assert_eq!(whole[24..40], dgid.to_bytes());
     assert_eq!(u16::from_be_bytes([whole[4], whole[5]]), 20 + 8 + 4, "BTH, DETH, padded payload, ICRC");
@@ -263,7 +263,7 @@ fn immediate_data_service_level_and_payload_padding_arrive() {
     b.post(0, 200);
     let dest = a.to(b);
     let vector = dest.ah.vector().unwrap();
-    a.hca.modify_ah(&dest.ah, AddressVector { sl: Sl::truncate(5), ..vector }).unwrap();
+    a.hca.modify_ah(&dest.ah, AddressVector { sl: Sl::truncating(5), ..vector }).unwrap();
     let mut wr = a.request(1, b"abcde", dest);
     wr.immediate = Some(0xdead_beef);
     a.hca.post_send(&a.qp, wr).unwrap();

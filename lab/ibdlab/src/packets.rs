@@ -61,18 +61,16 @@ pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, target: Target, content:
     };
     let Some(hca) = fabric.hca(target.hca) else { return };
     let Some(own_gid) = view.attr.gids.first().copied() else { return };
-    let (sm_lid, sm_gid) =
-        sm.inspect(|sm| (sm.lid(), sm::Gid::of_port(sm.config().sa.prefix, sm.config().guid)));
-    let sm_gid = Gid { prefix: sm_gid.prefix, guid: sm_gid.guid };
+    let (sm_lid, sm_gid) = sm.inspect(|sm| (sm.lid(), Gid::of_port(sm.config().sa.prefix, sm.config().guid)));
     let groups = Groups { sm, pkey: target.pkey };
     for qpn in hca.qpns() {
         let draft = Draft {
-            slid: Lid(sm_lid.0),
+            slid: sm_lid,
             dlid: view.attr.lid,
             dest: qpn,
-            src: Qpn::truncate(STRANGER),
+            src: Qpn::truncating(STRANGER),
             pkey: PKey(target.pkey),
-            qkey: QKey(sm::QKey::IPOIB.0),
+            qkey: QKey::IPOIB,
             grh: None,
             payload: ipoib(IPV4, &ipv4(20, 20)),
             lie: None,
@@ -96,8 +94,7 @@ struct Groups<'a> {
 
 impl Groups<'_> {
     fn broadcast(&self, pkey: u16, scope: u8) -> Gid {
-        let mgid = broadcast_mgid(sm::PKey(pkey), scope);
-        Gid { prefix: mgid.prefix, guid: mgid.guid }
+        broadcast_mgid(PKey(pkey), scope)
     }
 
     fn own(&self) -> Gid {
@@ -106,7 +103,7 @@ impl Groups<'_> {
 
     /// The link's own broadcast group, if there is one.
     fn record(&self) -> Option<McMemberRecord> {
-        let own = broadcast_mgid(sm::PKey(self.pkey), SCOPE);
+        let own = broadcast_mgid(PKey(self.pkey), SCOPE);
         self.sm.inspect(|sm| {
             sm.sa().groups().map(|(record, _)| record).find(|record| record.mgid == own).cloned()
         })
@@ -114,7 +111,7 @@ impl Groups<'_> {
 
     /// Where packets to it go.
     fn mlid(&self) -> Lid {
-        self.record().map_or(Lid(sm::Lid::FIRST_MULTICAST.0), |record| Lid(record.mlid.0))
+        self.record().map_or(Lid::FIRST_MULTICAST, |record| record.mlid)
     }
 
     /// The link's MTU in bytes, IPoIB header included; 2048 if there is no link.

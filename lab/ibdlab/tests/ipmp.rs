@@ -154,7 +154,7 @@ fn broadcast_group(desk: &Rehearsal, port: Guid, there: bool) {
     let refuse = Fault {
         attribute: Some(Attribute::MC_MEMBER_RECORD),
         method: Some(Method::SET),
-        from: Some(sm::Lid(view.attr.lid.0)),
+        from: Some(view.attr.lid),
         ..Fault::always(FaultAction::Refuse(Status::REQ_DENIED))
     };
     sm.faults(|script| script.push_front(refuse));
@@ -189,7 +189,7 @@ fn a_transfer_and_a_listener_live_through_it_there_and_back() {
             let port = port_of(&server(desk, "alice"));
             fails_over(desk, "alice", "10.0.0.2", &|works| cable(desk, port, works))?;
             let hears = || {
-                let nominated = nominated(desk, "alice").map(|link| sm::Guid(port_of(&link).0));
+                let nominated = nominated(desk, "alice").map(|link| port_of(&link));
                 nominated.is_some_and(|port| manager.is_member(mgid, port).unwrap_or(false))
             };
             ensure!(desk.until(HEARS_WITHIN, hears).is_some(), "nobody hears for the group");

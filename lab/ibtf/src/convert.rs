@@ -35,7 +35,7 @@ pub(crate) fn vector_from_c(av: &ibt_adds_vect_t) -> Option<AddressVector> {
     Some(AddressVector {
         port: PortNum(av.av_port_num),
         dlid: Lid(av.av_opaque2),
-        sl: Sl::truncate(av.av_srvl()),
+        sl: Sl::truncating(av.av_srvl()),
         src_path: av.av_opaque3,
         rate,
         grh,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fabric::PortNum;
 use fakekernel::{Ctx, HostMutex, Kernel, Nanos, WaitQueue, now};
-use sm::{Arrival, Gid, Guid, Inbound, PKey, SaTransport};
+use sm::{Arrival, Guid, Inbound, PKey, SaTransport};
 use umad::{Administrator, AgentId, Errno, FileId, Layout, Port, Registration};
 
 use crate::ibcm::Ibcm;
@@ -37,7 +37,7 @@ pub fn open(kernel: &Kernel, port: fabric::Guid) -> Result<File, Errno> {
 /// # Errors
 /// As for [`open`].
 pub fn open_old(kernel: &Kernel, port: fabric::Guid) -> Result<File, Errno> {
-    let port = PortMads::of(kernel, Guid(port.0))?;
+    let port = PortMads::of(kernel, port)?;
     let mut state = port.state.lock();
     let id = state.port.open()?;
     let start = !std::mem::replace(&mut state.running, true);
@@ -55,7 +55,7 @@ pub fn open_old(kernel: &Kernel, port: fabric::Guid) -> Result<File, Errno> {
 /// # Errors
 /// As for [`open`]; `EAGAIN` if it would wait and may not; `ENODEV` once the port is gone.
 pub fn open_issm(kernel: &Kernel, port: fabric::Guid, wait: bool) -> Result<IsSm, Errno> {
-    let port = PortMads::of(kernel, Guid(port.0))?;
+    let port = PortMads::of(kernel, port)?;
     let mut state = port.state.lock();
     while state.is_sm {
         if !wait {
@@ -169,7 +169,7 @@ impl PortMads {
 
     fn p_keys(&self) -> Vec<PKey> {
         let attr = self.attr();
-        attr.iter().flat_map(|attr| &attr.pkeys).map(|key| PKey(key.0)).collect()
+        attr.iter().flat_map(|attr| &attr.pkeys).copied().collect()
     }
 
     /// Until no file is open.
@@ -277,8 +277,8 @@ impl umad::Device for File {
         Ok(Administrator {
             lid: to.lid,
             sl: to.sl,
-            own_lid: sm::Lid(attr.lid.0),
-            own_gid: Gid { prefix: gid.prefix, guid: gid.guid },
+            own_lid: attr.lid,
+            own_gid: gid,
             p_keys: self.port.p_keys(),
         })
     }

@@ -314,7 +314,7 @@ impl Bench {
 
     /// How many groups alpha's port is a member of.
     pub fn memberships_of_alpha(&self) -> usize {
-        let port = sm::Guid(self.alpha.port().0);
+        let port = self.alpha.port();
         self.sm.inspect(|sm| sm.sa().memberships().filter(|(_, member, _)| *member == port).count())
     }
 }

@@ -151,7 +151,7 @@ fn malformed(bench: &Bench, done: &mut Done) {
 
 fn from_a_broken_queue_pair(bench: &Bench, done: &mut Done, alpha: &Stream, to: LinkAddress) {
     let qpn = u32::from_be_bytes(address_of(alpha).0[..4].try_into().expect("four bytes"));
-    assert!(hca(bench, &bench.alpha).break_qpn(fabric::Qpn::truncate(qpn)), "alpha's has another number");
+    assert!(hca(bench, &bench.alpha).break_qpn(fabric::Qpn::truncating(qpn)), "alpha's has another number");
     done.send(alpha, to, 100, 50);
     bench.settle();
     up_again(bench);

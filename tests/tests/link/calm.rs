@@ -200,7 +200,7 @@ fn a_send_that_fails_is_recovered_from_without_an_administrator() {
             address_of(&alpha).0[2],
             address_of(&alpha).0[3],
         ]);
-        assert!(hca.break_qpn(fabric::Qpn::truncate(qpn)), "alpha's queue pair has another number");
+        assert!(hca.break_qpn(fabric::Qpn::truncating(qpn)), "alpha's queue pair has another number");
         send(&alpha, address_of(&beta), b"into the void");
         bench.settle();
         back_in_business(bench, &alpha, &beta);

@@ -175,7 +175,7 @@ fn a_link_closed_while_its_queue_pair_is_replaced_hands_nothing_up_any_more() {
         for n in 0..200_u8 {
             beta.transmit(own, &[n; 600], Offload::default()).unwrap();
         }
-        assert!(hca.break_qpn(fabric::Qpn::truncate(qpn)), "alpha's queue pair has another number");
+        assert!(hca.break_qpn(fabric::Qpn::truncating(qpn)), "alpha's queue pair has another number");
         drop((alpha, heard));
         let notes = bench.machine.notes();
         assert!(notes.is_empty(), "{notes:?}");

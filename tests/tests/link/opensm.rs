@@ -48,7 +48,7 @@ fn talking(bench: &Bench) -> (Stream, Stream, lab_gldv3::ReceiveQueue) {
 }
 
 fn groups_of_alpha(bench: &Bench) -> usize {
-    let port = sm::Guid(bench.alpha.port().0);
+    let port = bench.alpha.port();
     let groups = bench.sm.groups().expect("OpenSM's own dump");
     groups.iter().filter(|group| group.members.iter().any(|member| member.0 == port.0)).count()
 }

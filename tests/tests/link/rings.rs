@@ -176,7 +176,7 @@ fn own_multicast_is_known_by_every_queue_pair_it_may_come_from() {
 }
 
 pub fn qpn(address: &LinkAddress) -> fabric::Qpn {
-    fabric::Qpn::truncate(u32::from_be_bytes([0, address.0[1], address.0[2], address.0[3]]))
+    fabric::Qpn::truncating(u32::from_be_bytes([0, address.0[1], address.0[2], address.0[3]]))
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn comes_from(bench: &Bench, source: Qpn, sgid: Gid, to: Option<(Gid, fabric::Li
         dest: if to.is_some() { Qpn::MULTICAST } else { own },
         source,
         pkey: fabric::PKey(0xffff),
-        qkey: fabric::QKey(sm::QKey::IPOIB.0),
+        qkey: sm::QKey::IPOIB,
         grh: Some((sgid, dgid)),
         payload: &payload,
     };
@@ -201,10 +201,10 @@ fn only_what_we_sent_to_a_group_is_taken_for_our_own_multicast() {
         let us = address_of(&beta).0;
         let word = |at: usize| u64::from_be_bytes(us[at..at + 8].try_into().expect("eight bytes"));
         let (own, own_gid) = (qpn_of(bench), Gid { prefix: word(4), guid: word(12) });
-        let (stranger, other_gid) = (Qpn::truncate(0x1234), Gid { guid: 0x77, ..own_gid });
+        let (stranger, other_gid) = (Qpn::truncating(0x1234), Gid { guid: 0x77, ..own_gid });
         let broadcast = bench.sm.inspect(|sm| {
             let (group, _) = sm.sa().groups().next().expect("the broadcast group");
-            (Gid { prefix: group.mgid.prefix, guid: group.mgid.guid }, fabric::Lid(group.mlid.0))
+            (group.mgid, group.mlid)
         });
         let heard = || std::iter::from_fn(|| heard.try_next()).count();
         comes_from(bench, own, own_gid, None);

@@ -189,10 +189,10 @@ impl<'a> Packet<'a> {
             bth: Bth {
                 solicited: t[1] & 0x80 != 0,
                 pkey: PKey(be16(t, 2)),
-                dest: Qpn::truncate(be32(t, 4)),
+                dest: Qpn::truncating(be32(t, 4)),
                 psn: be32(t, 8) & 0x00ff_ffff,
             },
-            deth: Deth { qkey: QKey(be32(t, 12)), src: Qpn::truncate(be32(t, 16)) },
+            deth: Deth { qkey: QKey(be32(t, 12)), src: Qpn::truncating(be32(t, 16)) },
             immediate: has_immediate.then(|| be32(t, 20)),
             payload: &t[header_len..end],
         })
@@ -221,7 +221,7 @@ impl Lrh {
         }
         let lrh = Lrh {
             vl: body[0] >> 4,
-            sl: Sl::truncate(body[1] >> 4),
+            sl: Sl::truncating(body[1] >> 4),
             dlid: Lid(be16(body, 2)),
             slid: Lid(be16(body, 6)),
         };
@@ -304,16 +304,16 @@ mod tests {
 
     fn packet(payload: &[u8], grh: bool, immediate: Option<u32>) -> Packet<'_> {
         Packet {
-            lrh: Lrh { vl: 0, sl: Sl::truncate(3), dlid: Lid(0xc001), slid: Lid(7) },
+            lrh: Lrh { vl: 0, sl: Sl::truncating(3), dlid: Lid(0xc001), slid: Lid(7) },
             grh: grh.then_some(Grh {
                 tclass: 0xab,
                 flow_label: 0x54321,
                 hop_limit: 9,
-                sgid: Gid { prefix: Gid::LINK_LOCAL_PREFIX, guid: 0x10 },
+                sgid: Gid { prefix: Gid::DEFAULT_PREFIX, guid: 0x10 },
                 dgid: Gid { prefix: 0xff12_401b_ffff_0000, guid: 0xffff_ffff },
             }),
             bth: Bth { solicited: true, pkey: PKey(0x8001), dest: Qpn::MULTICAST, psn: 0x12_3456 },
-            deth: Deth { qkey: QKey(0xb1b), src: Qpn::truncate(0x99) },
+            deth: Deth { qkey: QKey(0xb1b), src: Qpn::truncating(0x99) },
             immediate,
             payload,
         }

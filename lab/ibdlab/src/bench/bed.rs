@@ -172,7 +172,7 @@ impl Bed {
             dlid: subject.lid,
             slid: peer.lid,
             dest: subject.qpn(),
-            source: Qpn::truncate(FIRST_QPN + (from / self.peers.len()) as u32),
+            source: Qpn::truncating(FIRST_QPN + (from / self.peers.len()) as u32),
             pkey: PKey(0xffff),
             qkey: QKEY,
             grh: None,
@@ -184,7 +184,7 @@ impl Bed {
 impl Subject {
     fn qpn(&self) -> Qpn {
         let [_, a, b, c, ..] = self.own.0;
-        Qpn::truncate(u32::from_be_bytes([0, a, b, c]))
+        Qpn::truncating(u32::from_be_bytes([0, a, b, c]))
     }
 }
 

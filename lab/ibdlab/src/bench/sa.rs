@@ -122,7 +122,7 @@ pub fn rejoin(bench: &Bench, driver: &Driver, delay: Duration) -> Result<Fact> {
 fn rejoining(bed: &Bed, delay: Duration) -> Result<Nanos> {
     let sm = bed.world.infiniband.sm().context("the embedded subnet manager")?;
     let subject = &bed.subjects[0];
-    let port = sm::Guid(subject.host.port.0);
+    let port = subject.host.port;
     let joined = || sm.inspect(|sm| sm.sa().memberships().filter(|(_, member, _)| *member == port).count());
     let every = joined() + GROUPS;
     for n in 0..GROUPS {

@@ -3,7 +3,6 @@
 use lab_ibtf::InfiniBand;
 use lab_ibtf::nexus::{self, Service};
 use serde::{Deserialize, Serialize};
-use sm::{Gid, Lid};
 use umad::SaClient;
 
 use super::host::DeskHost;
@@ -42,11 +41,7 @@ fn known(lab: &Lab, infiniband: &InfiniBand) -> Vec<Known> {
         let port = |node: nexus::PortNode| {
             let view = views.iter().find(|view| view.attr.guid == node.port_guid)?;
             let gid = view.attr.gids.first()?;
-            Some(Known {
-                name: format!("{}/{}", host.name, node.port.0),
-                gid: Gid { prefix: gid.prefix, guid: gid.guid },
-                lid: Lid(view.attr.lid.0),
-            })
+            Some(Known { name: format!("{}/{}", host.name, node.port.0), gid: *gid, lid: view.attr.lid })
         };
         nodes.filter_map(port).collect::<Vec<_>>()
     };

@@ -16,7 +16,7 @@ use sm::{Bound, JoinState, Lid, Method, PKey, QKey, Sl};
 
 use super::{Ibcm, Local, status, units};
 use crate::convert::{gid_from_c, gid_to_c};
-use crate::saa::{Request, fabric_gid, sm_gid};
+use crate::saa::Request;
 
 /// Who has joined what how often, and in which states altogether.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl Join {
         if record.mgid.is_multicast() {
             given |= mask::MGID;
         }
-        let port_gid = fabric_gid(record.port_gid);
+        let port_gid = record.port_gid;
         let request = Request::of(Method::SET, given, &record);
         Ok(Self { local, request, port_gid, state: record.join_state })
     }
@@ -101,8 +101,8 @@ impl Join {
     pub fn run(&self, ibcm: &Ibcm) -> Result<ibt_mcg_info_t, ibt_status_t> {
         let answer = ibcm.ask(&self.local, &self.request).map_err(status::of_group)?;
         let record: McMemberRecord = answer.header.record().ok_or(IBT_MCG_RECORDS_NOT_FOUND)?;
-        ibcm.joins.add(fabric_gid(record.mgid), self.port_gid, self.state);
-        Ok(info(&self.local, &record, fabric_gid(record.port_gid)))
+        ibcm.joins.add(record.mgid, self.port_gid, self.state);
+        Ok(info(&self.local, &record, record.port_gid))
     }
 }
 
@@ -136,12 +136,7 @@ impl Ibcm {
         let local = self.local(rgid).inspect_err(|_| self.joins.strand(mgid, port))?;
         self.joins.strand_former(mgid, port);
         let Some(join_state) = self.joins.take(mgid, port, state) else { return Ok(()) };
-        let record = McMemberRecord {
-            mgid: sm_gid(mgid),
-            port_gid: sm_gid(port),
-            join_state,
-            ..McMemberRecord::default()
-        };
+        let record = McMemberRecord { mgid, port_gid: port, join_state, ..McMemberRecord::default() };
         let request = Request::of(Method::DELETE, mask::JOIN, &record);
         self.ask(&local, &request).map(|_| ()).map_err(status::of_leave)
     }
@@ -183,8 +178,8 @@ fn asked(rgid: Gid, attr: &ibt_mcg_attr_t) -> McMemberRecord {
         usec => bound(units::usec_to_ib(usec).into(), attr.mc_pkt_lt_req.p_selector),
     };
     McMemberRecord {
-        mgid: sm_gid(gid_from_c(attr.mc_mgid)),
-        port_gid: sm_gid(if is_port(port) { port } else { rgid }),
+        mgid: gid_from_c(attr.mc_mgid),
+        port_gid: if is_port(port) { port } else { rgid },
         q_key: QKey(attr.mc_qkey),
         mlid: Lid(attr.mc_opaque1),
         mtu: bound(attr.mc_mtu_req.r_mtu.0, attr.mc_mtu_req.r_selector),
@@ -230,7 +225,7 @@ fn given(record: &McMemberRecord) -> u64 {
 /// What a client is told of a group. The P_Key's index is 0 if the port's table does not have it, as in ibcm.
 fn info(local: &Local, record: &McMemberRecord, member: Gid) -> ibt_mcg_info_t {
     let mut vector = ibt_adds_vect_t {
-        av_dgid: gid_to_c(fabric_gid(record.mgid)),
+        av_dgid: gid_to_c(record.mgid),
         av_sgid: gid_to_c(member),
         av_srate: ibt_srate_e(record.rate.value.into()),
         av_tclass: record.t_class,
@@ -260,7 +255,7 @@ mod tests {
     use super::*;
 
     const MGID: Gid = Gid { prefix: 0xff12_401b_ffff_0000, guid: 1 };
-    const PORT: Gid = Gid { prefix: Gid::LINK_LOCAL_PREFIX, guid: 0xa };
+    const PORT: Gid = Gid { prefix: Gid::DEFAULT_PREFIX, guid: 0xa };
 
     #[test]
     fn only_the_last_leave_is_passed_on_and_with_all_states() {

@@ -4,7 +4,7 @@ use fakekernel::Kernel;
 use sm::records::Trap;
 
 use crate::ibtl::{Ibtl, SubnetEvent, notify};
-use crate::saa::{PortId, fabric_gid};
+use crate::saa::PortId;
 
 /// The port's subscriptions work again, or do not any more.
 pub(super) fn availability(kernel: &Kernel, port: PortId, available: bool) {
@@ -20,7 +20,7 @@ pub(super) fn report(kernel: &Kernel, port: PortId, trap: Trap, subject: sm::Gid
         Trap::GroupCreated => SubnetEvent::GroupCreated,
         Trap::GroupDeleted => SubnetEvent::GroupDeleted,
     };
-    notify(kernel, gid0(kernel, port), event, fabric_gid(subject));
+    notify(kernel, gid0(kernel, port), event, subject);
 }
 
 /// GID index 0 of a port; zero if the port has gone.

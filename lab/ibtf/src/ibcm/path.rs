@@ -14,7 +14,7 @@ use super::service::{SrvData, to_srv_data};
 use super::{Ibcm, Local, status};
 use crate::convert::gid_to_c;
 use crate::ibtl::Ibtl;
-use crate::saa::{Request, fabric_gid, sm_gid};
+use crate::saa::Request;
 
 /// What a client wants a path to, and how. Zero and `None` mean that it does not matter.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,8 +94,8 @@ impl Wanted {
     /// The query for a pair of ports, with the components that matter.
     fn request(&self, source: Gid, destination: Gid, paths: usize) -> Request {
         let record = PathRecord {
-            dgid: sm_gid(destination),
-            sgid: sm_gid(source),
+            dgid: destination,
+            sgid: source,
             flow_label: self.flow_label,
             hop_limit: self.hop_limit,
             t_class: self.t_class,
@@ -236,7 +236,7 @@ impl Ibcm {
         let records: Vec<ServiceRecord> = parse_table(&answer.data, answer.header.attribute_offset);
         let named = |gid: Gid| wanted.dgids.is_empty() || wanted.dgids.contains(&gid);
         let all = records.iter().map(|record| Destination {
-            gid: fabric_gid(record.service_gid),
+            gid: record.service_gid,
             service: Some((record.service_id, to_srv_data(&record.data))),
         });
         let all = all.filter(|destination| named(destination.gid));
@@ -293,8 +293,8 @@ impl Path {
         let record = &self.record;
         let routed = record.sgid.prefix != record.dgid.prefix;
         let mut vector = ibt_adds_vect_t {
-            av_dgid: gid_to_c(fabric_gid(record.dgid)),
-            av_sgid: gid_to_c(fabric_gid(record.sgid)),
+            av_dgid: gid_to_c(record.dgid),
+            av_sgid: gid_to_c(record.sgid),
             av_srate: ibt_srate_e(record.rate.value.into()),
             av_tclass: record.t_class,
             av_hop: record.hop_limit,

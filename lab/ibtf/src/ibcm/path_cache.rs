@@ -47,10 +47,7 @@ mod tests {
     use super::*;
 
     fn to(guid: u64) -> Wanted {
-        Wanted {
-            dgids: vec![fabric::Gid { prefix: fabric::Gid::LINK_LOCAL_PREFIX, guid }],
-            ..Wanted::default()
-        }
+        Wanted { dgids: vec![fabric::Gid { prefix: fabric::Gid::DEFAULT_PREFIX, guid }], ..Wanted::default() }
     }
 
     fn path(guid: u64) -> Path {

@@ -13,7 +13,7 @@ use sm::{Method, PKey};
 
 use super::{Ibcm, Local, status};
 use crate::ibtl::{Client, Device};
-use crate::saa::{Request, sm_gid};
+use crate::saa::Request;
 
 /// A host's services and bindings.
 pub(super) struct Services {
@@ -243,7 +243,7 @@ impl Default for Announcement {
 fn to_wire(service_id: u64, gid: Gid, record: &Announcement) -> ServiceRecord {
     ServiceRecord {
         service_id,
-        service_gid: sm_gid(gid),
+        service_gid: gid,
         p_key: record.p_key,
         lease: record.lease,
         key: record.key,

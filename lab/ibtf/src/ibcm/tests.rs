@@ -34,7 +34,7 @@ fn port(host: usize) -> Guid {
 }
 
 fn gid(host: usize) -> Gid {
-    Gid { prefix: Gid::LINK_LOCAL_PREFIX, guid: port(host).0 }
+    Gid { prefix: Gid::DEFAULT_PREFIX, guid: port(host).0 }
 }
 
 /// Runs `test` once the manager has brought both ports up.
@@ -64,8 +64,7 @@ fn open() -> SmConfig {
 }
 
 fn broadcast() -> Gid {
-    let mgid = broadcast_mgid(PKey::DEFAULT_FULL, 2);
-    Gid { prefix: mgid.prefix, guid: mgid.guid }
+    broadcast_mgid(PKey::DEFAULT_FULL, 2)
 }
 
 fn ipv4(group: u64) -> Gid {
@@ -294,7 +293,7 @@ fn a_late_answer_is_not_taken_for_that_of_the_next_request() {
 fn a_limited_member_joins_without_a_p_key_index_and_finds_no_path() {
     let partition = Partition::new("p", PKey(1))
         .with_members(Ports::All, Membership::Full)
-        .with_members(Ports::One(sm::Guid(port(0).0)), Membership::Limited)
+        .with_members(Ports::One(port(0)), Membership::Limited)
         .with_ipoib(GroupParams::default());
     let config = SmConfig { partitions: vec![Partition::default_open(), partition], ..SmConfig::default() };
     run(config, |world| {

@@ -93,7 +93,7 @@ unsafe extern "C" fn ibt_modify_reply_ud_dest(
     let vector = AddressVector {
         port,
         dlid: Lid(wc.wc_opaque1),
-        sl: Sl::truncate(wc.wc_sl()),
+        sl: Sl::truncating(wc.wc_sl()),
         src_path: wc.wc_opaque4,
         rate: Rate::default(),
         grh,

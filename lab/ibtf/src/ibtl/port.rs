@@ -119,7 +119,7 @@ impl Layout {
 
 fn port_info(attr: &PortAttr, p_pkey_tbl: *mut ib_pkey_t, p_sgid_tbl: *mut ib_gid_t) -> ibt_hca_portinfo_t {
     let configured = attr.state >= PortState::Armed;
-    let default = attr.pkeys.iter().position(|p| p.is_valid() && p.is_full_member());
+    let default = attr.pkeys.iter().position(|p| p.is_valid() && p.is_full());
     let mut info = ibt_hca_portinfo_t {
         p_opaque1: if configured { attr.lid.0 } else { 0 },
         p_qkey_violations: saturate(attr.qkey_violations),

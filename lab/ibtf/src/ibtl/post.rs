@@ -136,7 +136,7 @@ fn large_send(wr: &ibt_send_wr_t, channel: &Channel) -> Result<(SendOp, ibt_ud_d
 
 fn target(dest: &Destination) -> UdDest {
     let target = *dest.target.lock();
-    UdDest { ah: dest.ah.clone(), qpn: Qpn::truncate(target.qpn), qkey: QKey(target.qkey) }
+    UdDest { ah: dest.ah.clone(), qpn: Qpn::truncating(target.qpn), qkey: QKey(target.qkey) }
 }
 
 /// The scatter/gather list of a request.

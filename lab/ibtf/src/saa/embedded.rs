@@ -11,9 +11,9 @@ use sm::{
     SmAddress, SmConfig,
 };
 
+use super::linked;
 use super::shown::{show_received, show_sent};
 use super::subnet::FabricSubnet;
-use super::{linked, sm_guid};
 
 /// A fabric's subnet manager and administrator, without anything to install. Clones of the `Arc` are the same manager.
 ///
@@ -175,7 +175,7 @@ impl EmbeddedSm {
             state.sm.poll_timeout().map_or(Nanos::NEVER, |due| Nanos(due.0))
         };
         let parcel = |(lid, arrival): (Lid, Arrival)| {
-            let port = sm_guid(linked(self.fabric.subnet_port_at(fabric::Lid(lid.0)))?.attr.guid);
+            let port = linked(self.fabric.subnet_port_at(lid))?.attr.guid;
             Some((port, state.inbound.of(port), arrival))
         };
         (arrivals.into_iter().filter_map(parcel).collect(), due)
@@ -213,9 +213,9 @@ impl SaTransport for EmbeddedSm {
     }
 
     fn send(&self, port: sm::Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused> {
-        let from = self.fabric.subnet_port(fabric::Guid(port.0));
+        let from = self.fabric.subnet_port(port);
         let from = linked(from).ok_or(Refused::NoPort(port))?;
-        let address = Address { lid: Lid(from.attr.lid.0), qpn: Qpn::GSI };
+        let address = Address { lid: from.attr.lid, qpn: Qpn::GSI };
         let now = self.now();
         show_sent(&self.fabric, from.attr.guid, to, mad);
         let mut state = self.state.lock();

@@ -33,22 +33,7 @@ pub fn connect(kernel: &Kernel, transport: Arc<dyn SaTransport>) {
     Ibcm::of(kernel).connect(transport);
 }
 
-/// The fabric's number for a port in the administration's terms.
 /// The port, if it has a link.
 fn linked(port: Option<PortView>) -> Option<PortView> {
     port.filter(|port| port.attr.phys == fabric::PhysState::LinkUp)
-}
-
-pub(crate) const fn sm_guid(guid: fabric::Guid) -> sm::Guid {
-    sm::Guid(guid.0)
-}
-
-/// A GID in the administration's terms.
-pub(crate) const fn sm_gid(gid: fabric::Gid) -> sm::Gid {
-    sm::Gid { prefix: gid.prefix, guid: gid.guid }
-}
-
-/// A GID in the fabric's terms.
-pub(crate) const fn fabric_gid(gid: sm::Gid) -> fabric::Gid {
-    fabric::Gid { prefix: gid.prefix, guid: gid.guid }
 }

@@ -20,9 +20,9 @@ use opensm::{Adapter, OpenSm, Snapshot, Tools, Topology};
 use sm::partition::Partition;
 use sm::{Arrival, Gid, Guid, Inbound, Inbounds, Mad, Qpn, Refused, SaTransport, SmAddress};
 
+use super::linked;
 use super::manager::{GroupMembers, SubnetError, SubnetManager};
 use super::shown::show_sent;
-use super::{linked, sm_guid};
 
 /// See the module's documentation.
 pub struct OpenSmManager {
@@ -134,20 +134,19 @@ impl OpenSmManager {
 
     /// Changes the link of a port on both sides, so that nothing read before is taken for after.
     fn relink(&self, port: fabric::Guid, change: impl FnOnce(&mut (bool, bool))) -> bool {
-        let guid = sm_guid(port);
         let (cabled, enabled) = {
             let mut mail = self.shared.mail.lock();
             mail.relinking += 1;
             while mail.applying {
                 mail = self.shared.done.wait(mail);
             }
-            let link = mail.links.entry(guid).or_insert((true, true));
+            let link = mail.links.entry(port).or_insert((true, true));
             change(link);
             *link
         };
         let done = self.shared.fabric.set_cable(port, cabled).is_ok()
             && self.shared.fabric.set_port_enabled(port, enabled).is_ok()
-            && self.tell(move |opensm| opensm.set_link(guid, cabled && enabled)).is_ok();
+            && self.tell(move |opensm| opensm.set_link(port, cabled && enabled)).is_ok();
         let mut mail = self.shared.mail.lock();
         mail.relinking -= 1;
         mail.snapshot = None;
@@ -186,8 +185,8 @@ fn topology(fabric: &Fabric) -> Result<Topology, SubnetError> {
     }
     let adapter = |port: &fabric::subnet::PortView| Adapter {
         name: port.description.clone(),
-        node: sm_guid(port.node),
-        port: sm_guid(port.attr.guid),
+        node: port.node,
+        port: port.attr.guid,
     };
     Topology::new(ports.iter().map(adapter)).map_err(failed)
 }
@@ -212,8 +211,7 @@ impl SaTransport for OpenSmManager {
     }
 
     fn send(&self, port: Guid, to: SmAddress, mad: &Mad) -> Result<(), Refused> {
-        let from =
-            linked(self.shared.fabric.subnet_port(fabric::Guid(port.0))).ok_or(Refused::NoPort(port))?;
+        let from = linked(self.shared.fabric.subnet_port(port)).ok_or(Refused::NoPort(port))?;
         show_sent(&self.shared.fabric, from.attr.guid, to, mad);
         let opensm = self.shared.mail.lock().opensm.clone();
         // Packets to another queue pair than the administrator's are lost, as on a wire.
@@ -240,7 +238,7 @@ impl SubnetManager for OpenSmManager {
     /// An adapter that was taken away takes its link along, and one that is there again has it back.
     fn links_changed(&self) {
         let present: BTreeSet<Guid> =
-            self.shared.fabric.subnet_ports().iter().map(|view| sm_guid(view.attr.guid)).collect();
+            self.shared.fabric.subnet_ports().iter().map(|view| view.attr.guid).collect();
         let order = move |opensm: Option<&OpenSm>, shared: &Shared| {
             let Some(opensm) = opensm else { return };
             for port in opensm.topology().adapters().iter().map(|adapter| adapter.port) {

@@ -10,9 +10,8 @@ use std::sync::{Arc, Weak};
 use fakekernel::{HostMutex, Nanos, WaitQueue, now, sleep};
 use sm::records::{ClassPortInfo, InformInfo, Notice, Record, Trap};
 use sm::rmpp::{Message, Received, Receiver};
-use sm::{Arrival, Attribute, Inbound, Lid, Mad, Method, PKey, Qpn, SaMad, SaTransport, SmAddress, Status};
+use sm::{Arrival, Attribute, Inbound, Mad, Method, PKey, Qpn, SaMad, SaTransport, SmAddress, Status};
 
-use super::sm_guid;
 use crate::ibtl::Device;
 
 /// Whose session it is.
@@ -386,11 +385,10 @@ fn redirection(answer: &Message) -> Option<SmAddress> {
 
 /// Where a port's administrator is: asked in the default partition, as full a member of it as the port is.
 pub(crate) fn administrator(attr: &fabric::PortAttr) -> SmAddress {
-    let member =
-        attr.pkeys.iter().map(|key| PKey(key.0)).filter(|key| key.base() == PKey::DEFAULT_FULL.base());
+    let member = attr.pkeys.iter().copied().filter(|key| key.base() == PKey::DEFAULT_FULL.base());
     SmAddress {
-        lid: Lid(attr.sm_lid.0),
-        sl: sm::Sl::truncating(attr.sm_sl.get()),
+        lid: attr.sm_lid,
+        sl: attr.sm_sl,
         qpn: Qpn::GSI,
         p_key: member.max().unwrap_or(PKey::DEFAULT_FULL),
     }
@@ -398,5 +396,5 @@ pub(crate) fn administrator(attr: &fabric::PortAttr) -> SmAddress {
 
 /// The session of a port.
 pub(crate) fn port_id(device: &Device, attr: &fabric::PortAttr) -> PortId {
-    PortId { hca: device.guid, num: attr.num.0, guid: sm_guid(attr.guid) }
+    PortId { hca: device.guid, num: attr.num.0, guid: attr.guid }
 }

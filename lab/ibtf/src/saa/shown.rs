@@ -10,14 +10,9 @@ pub(super) fn show_sent(fabric: &Fabric, port: fabric::Guid, to: SmAddress, mad:
 
 /// A port's QP 1 receives.
 pub(super) fn show_received(fabric: &Fabric, port: Guid, arrival: &Arrival) {
-    fabric.show_management(fabric::Guid(port.0), Direction::FromSwitch, &peer(arrival.from), &arrival.mad.0);
+    fabric.show_management(port, Direction::FromSwitch, &peer(arrival.from), &arrival.mad.0);
 }
 
 fn peer(address: SmAddress) -> ManagementPeer {
-    ManagementPeer {
-        lid: fabric::Lid(address.lid.0),
-        qpn: fabric::Qpn::truncate(address.qpn.get()),
-        sl: fabric::Sl::truncate(address.sl.get()),
-        pkey: fabric::PKey(address.p_key.0),
-    }
+    ManagementPeer { lid: address.lid, qpn: address.qpn, sl: address.sl, pkey: address.p_key }
 }

@@ -17,11 +17,11 @@ impl Subnet for FabricSubnet {
 
     fn set_port(&mut self, port: sm::Guid, settings: &PortSettings) {
         let set = PortSet {
-            lid: Some(fabric::Lid(settings.lid.0)),
+            lid: Some(settings.lid),
             lmc: Lmc::new(settings.lmc),
             state: Some(port_state(settings.state)),
-            sm_lid: Some(fabric::Lid(settings.sm_lid.0)),
-            sm_sl: fabric::Sl::new(settings.sm_sl.get()),
+            sm_lid: Some(settings.sm_lid),
+            sm_sl: Some(settings.sm_sl),
             mtu: Mtu::from_code(settings.neighbor_mtu.0),
             prefix: Some(settings.gid_prefix),
             subnet_timeout: Some(settings.subnet_timeout),
@@ -29,18 +29,17 @@ impl Subnet for FabricSubnet {
             client_reregister: settings.client_reregister,
         };
         // A port that has gone since it was found is missed by the next sweep.
-        let _ = self.0.program_port(fabric::Guid(port.0), &set);
+        let _ = self.0.program_port(port, &set);
     }
 
     fn set_p_keys(&mut self, port: sm::Guid, table: &[sm::PKey]) {
-        let table: Vec<fabric::PKey> = table.iter().map(|key| fabric::PKey(key.0)).collect();
         // As above.
-        let _ = self.0.set_pkeys(fabric::Guid(port.0), &table);
+        let _ = self.0.set_pkeys(port, table);
     }
 
     fn set_multicast_route(&mut self, mlid: sm::Lid, ports: &[sm::Guid]) {
-        let ports = ports.iter().map(|port| fabric::Guid(port.0)).collect();
-        self.0.set_multicast_route(fabric::Lid(mlid.0), &ports);
+        let ports = ports.iter().copied().collect();
+        self.0.set_multicast_route(mlid, &ports);
     }
 }
 
@@ -52,12 +51,12 @@ fn endport(port: &PortView, all: &[PortView]) -> Endport {
     description[..shown].copy_from_slice(&text[..shown]);
     let attr = &port.attr;
     let node = NodeRecord {
-        lid: sm::Lid(attr.lid.0),
+        lid: attr.lid,
         node_type: NodeType::ChannelAdapter,
         num_ports: u8::try_from(ports_of_node).unwrap_or(u8::MAX),
-        system_image_guid: sm::Guid(port.node.0),
-        node_guid: sm::Guid(port.node.0),
-        port_guid: sm::Guid(attr.guid.0),
+        system_image_guid: port.node,
+        node_guid: port.node,
+        port_guid: attr.guid,
         partition_cap: u16::try_from(attr.pkeys.len()).unwrap_or(u16::MAX),
         device_id: 0,
         revision: 0,
@@ -65,8 +64,7 @@ fn endport(port: &PortView, all: &[PortView]) -> Endport {
         vendor_id: 0,
         description,
     };
-    let p_keys = attr.pkeys.iter().map(|key| sm::PKey(key.0)).collect();
-    Endport { node, info: port_info(port), p_keys }
+    Endport { node, info: port_info(port), p_keys: attr.pkeys.clone() }
 }
 
 fn port_info(port: &PortView) -> PortInfo {
@@ -74,8 +72,8 @@ fn port_info(port: &PortView) -> PortInfo {
     let prefix = attr.gids.first().map_or(0, |gid| gid.prefix);
     PortInfo {
         gid_prefix: prefix,
-        lid: sm::Lid(attr.lid.0),
-        master_sm_lid: sm::Lid(attr.sm_lid.0),
+        lid: attr.lid,
+        master_sm_lid: attr.sm_lid,
         capability_mask: attr.capabilities,
         local_port_num: port.num.0,
         link_width_enabled: attr.width as u8,
@@ -89,7 +87,7 @@ fn port_info(port: &PortView) -> PortInfo {
         link_speed_enabled: attr.speed.code(),
         link_speed_ext_active: attr.speed.extended_code(),
         neighbor_mtu: sm::MtuCode(attr.mtu.code()),
-        master_sm_sl: sm::Sl::truncating(attr.sm_sl.get()),
+        master_sm_sl: attr.sm_sl,
         init_type_reply: attr.init_type_reply,
         mtu_cap: sm::MtuCode(attr.mtu_cap.code()),
         guid_cap: u8::try_from(attr.gids.len()).unwrap_or(u8::MAX),

@@ -59,7 +59,7 @@ pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
         host.link_is_up()?;
         let speed = host.statistics()?.ifspeed / 1_000_000_000;
         let (manager, broadcast) = (manager(world)?, broadcast_mgid(sm::PKey(host.pkey), SCOPE));
-        while !manager.is_member(broadcast, sm::Guid(host.port.0))? {
+        while !manager.is_member(broadcast, host.port)? {
             ensure!(
                 world.machine.now() < deadline,
                 "{}: port {} is no member of {broadcast} at the SA",

@@ -22,8 +22,8 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
     let manager = manager(world)?;
     let mut memberships = 0;
     for host in &world.hosts {
-        for mgid in wanted(host)? {
-            let member = manager.is_member(mgid, sm::Guid(host.port.0))?;
+        for mgid in wanted_groups(host)? {
+            let member = manager.is_member(mgid, host.port)?;
             ensure!(member, "{}: port {} is no member of {mgid} at the SA", host.name, host.port);
             memberships += 1;
         }
@@ -56,7 +56,7 @@ pub fn no_memberships(world: &World) -> Result<()> {
         .hosts
         .iter()
         .flat_map(|host| lab_ibtf::stranded_joins(&host.kernel))
-        .map(|(mgid, port)| (port.guid, sm::Gid { prefix: mgid.prefix, guid: mgid.guid }))
+        .map(|(mgid, port)| (port.guid, mgid))
         .collect();
     until(world, || {
         let groups = manager.groups()?;
@@ -76,9 +76,9 @@ fn one_by_one(group: &GroupMembers) -> impl Iterator<Item = (u64, sm::Gid)> + '_
 pub fn first_missing(world: &World) -> Result<Option<String>> {
     let manager = manager(world)?;
     for host in &world.hosts {
-        for mgid in wanted(host)? {
+        for mgid in wanted_groups(host)? {
             // A manager that has just come may take its time to answer.
-            if !manager.is_member(mgid, sm::Guid(host.port.0)).unwrap_or(false) {
+            if !manager.is_member(mgid, host.port).unwrap_or(false) {
                 return Ok(Some(format!("{} is not in {mgid}", host.name)));
             }
         }
@@ -90,18 +90,13 @@ pub fn manager(world: &World) -> Result<Arc<dyn SubnetManager>> {
     world.infiniband.subnet_manager().ok_or_else(|| anyhow!("there is no subnet manager"))
 }
 
-fn wanted(host: &HostRun) -> Result<BTreeSet<sm::Gid>> {
-    let sm_gid = |gid: fabric::Gid| sm::Gid { prefix: gid.prefix, guid: gid.guid };
-    Ok(wanted_groups(host)?.into_iter().map(sm_gid).collect())
-}
-
 /// The first group of a host that a list does not have it in.
 fn not_listed(host: &HostRun, groups: &[GroupMembers]) -> Result<Option<String>> {
     let has = |mgid: &sm::Gid| {
         let mut group = groups.iter().filter(|group| group.mgid == *mgid);
         group.any(|group| group.members.iter().any(|port| port.0 == host.port.0))
     };
-    let absent = wanted(host)?.into_iter().find(|mgid| !has(mgid));
+    let absent = wanted_groups(host)?.into_iter().find(|mgid| !has(mgid));
     Ok(absent.map(|mgid| format!("{} is not listed in {mgid}", host.name)))
 }
 

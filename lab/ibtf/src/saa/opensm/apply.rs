@@ -71,7 +71,7 @@ impl Shared {
         let new = snapshot.unwrap_or_else(|| applied.clone());
         self.apply_routes(applied, &new);
         for view in self.fabric.subnet_ports() {
-            if let Some(port) = new.ports.get(&super::sm_guid(view.attr.guid)) {
+            if let Some(port) = new.ports.get(&view.attr.guid) {
                 self.apply_port(&view, port, reregister);
             }
         }
@@ -82,7 +82,7 @@ impl Shared {
     fn apply_port(&self, view: &PortView, port: &PortSnapshot, reregister: bool) {
         let linked = view.attr.phys == PhysState::LinkUp && port.info.port_physical_state == LINK_UP;
         let Some(state) = PortState::from_wire(port.info.port_state).filter(|_| linked) else { return };
-        let mut p_keys: Vec<fabric::PKey> = port.p_keys.iter().map(|key| fabric::PKey(key.0)).collect();
+        let mut p_keys = port.p_keys.clone();
         p_keys.resize(view.attr.pkeys.len(), fabric::PKey(0));
         // The port may go while this is done; then there is nobody to tell.
         if p_keys != view.attr.pkeys {
@@ -90,11 +90,11 @@ impl Shared {
         }
         let info = &port.info;
         let set = PortSet {
-            lid: Some(fabric::Lid(info.lid.0)),
+            lid: Some(info.lid),
             lmc: Lmc::new(info.lmc()),
             state: Some(port_state(state)),
-            sm_lid: Some(fabric::Lid(info.master_sm_lid.0)),
-            sm_sl: fabric::Sl::new(info.master_sm_sl.get()),
+            sm_lid: Some(info.master_sm_lid),
+            sm_sl: Some(info.master_sm_sl),
             mtu: Mtu::from_code(info.neighbor_mtu.0),
             prefix: Some(info.gid_prefix).filter(|prefix| *prefix != 0),
             subnet_timeout: Some(info.subnet_timeout),
@@ -109,12 +109,11 @@ impl Shared {
         let Some(routes) = &new.multicast else { return };
         let old = applied.multicast.iter().flat_map(|routes| routes.keys());
         for gone in old.filter(|mlid| !routes.contains_key(mlid)) {
-            self.fabric.set_multicast_route(fabric::Lid(gone.0), &BTreeSet::new());
+            self.fabric.set_multicast_route(*gone, &BTreeSet::new());
         }
         for (mlid, ports) in routes {
             if applied.multicast.as_ref().and_then(|old| old.get(mlid)) != Some(ports) {
-                let ports = ports.iter().map(|port| fabric::Guid(port.0)).collect();
-                self.fabric.set_multicast_route(fabric::Lid(mlid.0), &ports);
+                self.fabric.set_multicast_route(*mlid, ports);
             }
         }
     }

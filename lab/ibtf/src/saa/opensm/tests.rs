@@ -11,7 +11,7 @@ use sm::{Arrival, Attribute, Gid, Inbound, JoinState, Method, PKey, Partition, Q
 
 use super::OpenSmManager;
 use crate::InfiniBand;
-use crate::saa::{SubnetManager, sm_guid};
+use crate::saa::SubnetManager;
 use sm::SaTransport;
 
 const NODES: [u64; 2] = [0x0002_c903_0000_1000, 0x0002_c903_0000_1010];
@@ -116,10 +116,10 @@ impl World {
     fn join(&self, n: usize) {
         let answers = Arc::new(Answers::default());
         let inbound: Arc<dyn Inbound> = answers.clone();
-        self.manager.attach(sm_guid(port(n)), &inbound);
+        self.manager.attach(port(n), &inbound);
         let record = McMemberRecord {
             mgid: broadcast(),
-            port_gid: Gid::of_port(Gid::DEFAULT_PREFIX, sm_guid(port(n))),
+            port_gid: Gid::of_port(Gid::DEFAULT_PREFIX, port(n)),
             q_key: QKey::IPOIB,
             join_state: JoinState::FULL,
             ..McMemberRecord::default()
@@ -129,12 +129,12 @@ impl World {
         let view = self.fabric.subnet_ports().into_iter().find(|view| view.attr.guid == port(n)).unwrap();
         let to = super::super::session::administrator(&view.attr);
         let mad = request.with_record(&record).emit();
-        self.manager.send(sm_guid(port(n)), to, &mad).unwrap();
+        self.manager.send(port(n), to, &mad).unwrap();
         self.until("the join is answered", || {
             let answers = answers.0.lock().unwrap();
             answers.iter().any(|mad| mad.transaction == 0xabcd << 48 && mad.status == Status::SUCCESS)
         });
-        self.manager.detach(sm_guid(port(n)), &inbound);
+        self.manager.detach(port(n), &inbound);
     }
 }
 
@@ -166,11 +166,11 @@ fn the_fabric_follows_what_opensm_decides() {
 fn a_pulled_cable_is_pulled_for_opensm_too() {
     run(|world| {
         world.join(1);
-        assert!(world.manager.is_member(broadcast(), sm_guid(port(1))).unwrap());
+        assert!(world.manager.is_member(broadcast(), port(1)).unwrap());
         assert!(world.manager.set_cable(port(1), false));
         assert_eq!(world.state(1), PortState::Down);
         world.until("OpenSM takes the port out", || {
-            world.manager.is_member(broadcast(), sm_guid(port(1))) == Ok(false)
+            world.manager.is_member(broadcast(), port(1)) == Ok(false)
         });
         assert_eq!(world.state(1), PortState::Down, "whatever was read before");
         assert!(world.manager.set_cable(port(1), true));
@@ -191,7 +191,7 @@ fn clients_are_told_to_register_anew_when_another_opensm_comes_and_only_then() {
         world.manager.restart().unwrap();
         world.until("every port is told", || told(0) && told(1));
         assert_eq!(
-            world.manager.is_member(broadcast(), sm_guid(port(0))),
+            world.manager.is_member(broadcast(), port(0)),
             Ok(false),
             "the new one answers, and knows nobody"
         );

@@ -169,7 +169,7 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
             let mine = sm.sa().memberships().filter(|(_, port, state)| {
                 port.0 == host.port.0 && state.intersects(JoinState::FULL.union(JoinState::NON))
             });
-            mine.map(|(mgid, ..)| Gid { prefix: mgid.prefix, guid: mgid.guid }).collect()
+            mine.map(|(mgid, ..)| mgid).collect()
         });
         // What could not be left while the port was down or the adapter gone, IBTF keeps.
         let stranded: BTreeSet<Gid> = lab_ibtf::stranded_joins(&host.kernel)
@@ -192,7 +192,7 @@ pub fn wanted_groups(host: &HostRun) -> Result<BTreeSet<Gid>> {
     let broadcast = broadcast_mgid(sm::PKey(host.pkey), SCOPE);
     let groups = host.ip()?.with_upper(|upper| upper.link_groups());
     let mut wanted: BTreeSet<Gid> = groups.iter().map(|group| on_link(group, host.pkey)).collect();
-    wanted.insert(Gid { prefix: broadcast.prefix, guid: broadcast.guid });
+    wanted.insert(broadcast);
     Ok(wanted)
 }
 

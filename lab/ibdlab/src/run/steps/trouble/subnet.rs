@@ -238,7 +238,7 @@ impl Subnet {
                 // A port without a LID asks nobody.
                 let view = ports.into_iter().find(|view| view.attr.guid == host.port);
                 let Some(view) = view else { return Ok(()) };
-                Some(Lid(view.attr.lid.0))
+                Some(view.attr.lid)
             }
         };
         let (attribute, method) = trouble.to.map(what).unzip();
