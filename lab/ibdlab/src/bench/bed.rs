@@ -194,8 +194,9 @@ fn overrides(drivers: &[Driver]) -> Vec<ModuleOverride> {
 
 /// One host for each driver; what a host's addresses are does not matter, nobody resolves them.
 fn scenario(drivers: &[Driver], mtu: u32) -> Result<Scenario> {
-    let mut text =
-        format!("name = \"bench\"\n[fabric]\nmtu = {mtu}\n[[partition]]\npkey = 0xffff\nmtu = {mtu}\n");
+    let mut text = format!(
+        "name = \"bench\"\n[fabric]\nmtu = {mtu}\nsa_delay_ms = 0\n[[partition]]\npkey = 0xffff\nmtu = {mtu}\n"
+    );
     for (n, driver) in drivers.iter().enumerate() {
         let properties = if driver.foreign { "properties = { linkmode = \"ud\" }\n" } else { "" };
         text += &format!(
@@ -207,4 +208,30 @@ fn scenario(drivers: &[Driver], mtu: u32) -> Result<Scenario> {
     }
     text += "[[step]]\nattach = {}\n";
     Ok(parse(Path::new("bench"), &text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use fakekernel::Config;
+
+    use super::super::traffic::{Load, Way, measure};
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_the_administrator_before_it_is_made_slow() {
+        let machine = Machine::new(Config::timed(1));
+        let inner = machine.clone();
+        let proto = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/kernel"));
+        let waited = machine.run(move || {
+            let bed = Bed::build(&inner, &[Driver::ours()], &Options::new(1, proto), 2048).expect("a bed");
+            let load = Load { way: Way::Transmit, addresses: 10_000, flows: 1, len: 64, chain: 1 };
+            let measured = measure(&bed, &bed.subjects[0], load, 256);
+            assert!(measured.by_name().contains_key("ibt_aget_paths"), "paths were asked for");
+            assert_eq!(measured.arrived, measured.sent);
+            measured.waited
+        });
+        assert!(waited.expect("it ends well").is_zero());
+    }
 }
