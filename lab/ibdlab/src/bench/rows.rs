@@ -25,9 +25,9 @@ pub struct Row {
     /// Counted at the far end for transmit, at the MAC client for receive; all rounds.
     pub arrived: u64,
     pub lost: u64,
-    /// Of the best round, waiting included.
+    /// The median of the rounds, waiting included.
     pub ns_per_packet: f64,
-    /// The same of every round.
+    /// The same of every round, without the first, a short one that tells how long the others may be.
     pub rounds_ns: Vec<f64>,
     pub packets_per_second: f64,
     /// Kernel calls per packet.
@@ -58,7 +58,7 @@ pub fn row(bed: &Bed, bench: &Bench, load: Load, sa_delay_ns: u64) -> Vec<Row> {
     for subject in &bed.subjects {
         warm_up(bed, subject, load);
     }
-    for _ in 0..bench.rounds {
+    for _ in 0..=bench.rounds {
         for (subject, measured) in bed.subjects.iter().zip(&mut rounds) {
             let packets = budget(bench, measured);
             measured.push(measure(bed, subject, load, packets));
@@ -100,8 +100,8 @@ fn budget(bench: &Bench, before: &[Measured]) -> u64 {
 impl Row {
     fn new(driver: String, load: Load, sa_delay_ns: u64, rounds: &[Measured]) -> Self {
         let (sent, arrived) = rounds.iter().fold((0, 0), |(s, a), m| (s + m.sent, a + m.arrived));
-        let rounds_ns: Vec<f64> = rounds.iter().map(Measured::ns_per_packet).collect();
-        let ns_per_packet = rounds_ns.iter().copied().fold(f64::INFINITY, f64::min);
+        let rounds_ns: Vec<f64> = rounds.iter().skip(1).map(Measured::ns_per_packet).collect();
+        let ns_per_packet = median(&rounds_ns);
         let last = rounds.last().cloned().unwrap_or_default();
         Self {
             driver,
@@ -116,5 +116,30 @@ impl Row {
             calls: last.calls.per(last.arrived),
             calls_by_name: last.by_name(),
         }
+    }
+}
+
+/// The middle one, or the mean of the two in the middle; not a number if there are none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.get(middle.saturating_sub(1)..=middle) {
+        Some([below, above]) if sorted.len().is_multiple_of(2) => f64::midpoint(*below, *above),
+        Some([.., one]) => *one,
+        _ => f64::NAN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 9.0]), 3.0);
+        assert_eq!(median(&[4.0, 1.0, 9.0, 2.0]), 3.0);
+        assert_eq!(median(&[5.0]), 5.0);
+        assert!(median(&[]).is_nan());
     }
 }
