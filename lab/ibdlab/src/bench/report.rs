@@ -100,7 +100,7 @@ impl Report {
 }
 
 pub const HEAD: &str = "driver  way       bytes  addresses  flows  chain  SA us   ns/pkt      pkt/s      sent      lost  \
-                        locks atomics  kmem  mblk   dma   hca other";
+                        locks atomics  kmem  mblk   dma   hca    other";
 
 /// A row as a line below [`HEAD`].
 pub fn line(row: &Row) -> String {
@@ -119,18 +119,9 @@ pub fn line(row: &Row) -> String {
         row.lost,
     );
     let calls = &row.calls;
-    let figures = [
-        calls.locks,
-        calls.atomics,
-        calls.memory,
-        calls.messages,
-        calls.mappings,
-        calls.adapter,
-        calls.other,
-    ];
-    for figure in figures {
-        // A string takes whatever is written to it.
-        let _ = write!(line, "{figure:>6.2}");
-    }
+    let figures = [calls.locks, calls.atomics, calls.memory, calls.messages, calls.mappings, calls.adapter];
+    // A string takes whatever is written to it.
+    figures.iter().for_each(|figure| drop(write!(line, "{figure:>6.2}")));
+    let _ = write!(line, "{:>9.2}", calls.other);
     line
 }
