@@ -1,6 +1,5 @@
 //! What was found: a table for people, JSON for programs.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -120,8 +119,7 @@ pub fn line(row: &Row) -> String {
     );
     let calls = &row.calls;
     let figures = [calls.locks, calls.atomics, calls.memory, calls.messages, calls.mappings, calls.adapter];
-    // A string takes whatever is written to it.
-    figures.iter().for_each(|figure| drop(write!(line, "{figure:>6.2}")));
-    let _ = write!(line, "{:>9.2}", calls.other);
+    let figures: String = figures.iter().map(|figure| format!("{figure:>6.2}")).collect();
+    line += &format!("{figures}{:>9.2}", calls.other);
     line
 }
