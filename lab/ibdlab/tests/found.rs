@@ -2,7 +2,7 @@
 
 mod rig;
 
-use rig::failures;
+use rig::{data, failures, one};
 
 #[test]
 fn a_queue_pair_that_breaks_while_it_is_installed_is_taken_down() {
@@ -20,4 +20,9 @@ fn groups_are_left_with_the_gid_they_were_joined_with() {
 fn an_answer_about_no_group_is_no_membership() {
     let failures = failures("found/empty-join-answer.toml", 20);
     assert!(failures.is_empty(), "{} of 20 seeds failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn a_connection_that_never_was_does_not_keep_a_host_busy() {
+    assert_eq!(one(&data("found/connection-that-never-was.toml"), 3_655_294_435), Ok(()));
 }

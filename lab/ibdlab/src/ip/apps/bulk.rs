@@ -7,15 +7,13 @@ use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
 use smoltcp::wire::IpAddress;
 
-use super::{App, Outcome};
+use super::{App, Outcome, PAUSE};
 use crate::ip::stack::Stack;
 
 const BUFFER: usize = 64 * 1024;
 /// As much as one large send can carry, more or less.
 const BURST: usize = 48 * 1024;
 const INTERVAL: Duration = Duration::from_millis(5);
-/// Before another connection is tried.
-const PAUSE: Duration = Duration::from_millis(10);
 /// A connection on which nothing comes for so long is given up: its peer may be another one by now.
 const IDLE: Duration = Duration::from_millis(30);
 /// Where the sender's ports begin.
@@ -132,6 +130,8 @@ impl App for Sink {
         let listens = socket.state() == tcp::State::Listen;
         let over = !socket.is_open() || socket.state() == tcp::State::CloseWait;
         if listens {
+            // Also after a connection that was given up before it was one.
+            self.heard = None;
             return None;
         }
         let heard = *self.heard.get_or_insert(now);

@@ -7,7 +7,7 @@ use smoltcp::iface::SocketHandle;
 use smoltcp::socket::udp;
 use smoltcp::wire::{IpAddress, IpListenEndpoint};
 
-use super::{App, Outcome};
+use super::{App, Outcome, PAUSE};
 use crate::ip::stack::Stack;
 
 /// Sends `count` numbered datagrams to a group, one every `interval`.
@@ -41,11 +41,17 @@ impl App for GroupSay {
         while self.next.0 < self.count && self.next.1 <= now {
             let group = (IpAddress::from(self.group.0), self.group.1);
             if socket.send_slice(&self.next.0.to_be_bytes(), group).is_err() {
+                // The link takes nothing at present.
+                self.next.1 = now + self.interval.max(PAUSE);
                 return None;
             }
             self.next = (self.next.0 + 1, self.next.1 + self.interval);
         }
-        if self.next.0 < self.count || socket.send_queue() > 0 {
+        if self.next.0 < self.count {
+            return None;
+        }
+        if socket.send_queue() > 0 {
+            self.next.1 = self.next.1.max(now + PAUSE);
             return None;
         }
         stack.sockets.remove(handle);

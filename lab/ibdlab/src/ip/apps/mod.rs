@@ -16,13 +16,16 @@ pub use ping::Ping;
 pub use tcp::{TcpReceive, TcpSend};
 pub use until::Until;
 
+/// Until something that the link does not take now is tried again.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Something that a host does over IP until it is done.
 pub trait App: Send {
     /// Goes on as far as possible. `Some` once, when finished.
     fn run(&mut self, now: Duration, stack: &mut Stack) -> Option<Outcome>;
     /// Gives back what it holds of the stack, unfinished.
     fn abandon(&mut self, stack: &mut Stack);
-    /// When to be run again if nothing else happens.
+    /// When to be run again if nothing else happens. Never what was `now` in the run before, or the host does nothing else.
     fn wake_at(&self) -> Option<Duration>;
 }
 

@@ -8,7 +8,7 @@ use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::socket::icmp;
 use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr};
 
-use super::{App, Outcome};
+use super::{App, Outcome, PAUSE};
 use crate::ip::stack::Stack;
 
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -96,7 +96,11 @@ impl Ping {
     fn send(&mut self, now: Duration, stack: &mut Stack, handle: SocketHandle) {
         let data = pattern(self.sent, self.size(self.sent));
         let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
-        let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else { return };
+        let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else {
+            // The link takes nothing at present.
+            self.next = now + self.every.max(PAUSE);
+            return;
+        };
         let sequence = self.sequence(self.sent);
         emit_echo(buffer, (self.source, self.destination), self.ident, sequence, &data);
         self.sent += 1;
