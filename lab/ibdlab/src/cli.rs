@@ -148,7 +148,7 @@ pub struct BenchArgs {
     /// Packets of a measurement.
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = value_parser!(u64).range(1..))]
     pub packets: u64,
-    /// Measurements of each kind; the best one counts.
+    /// Measurements of each kind; their median counts.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// MTU of the subnet.

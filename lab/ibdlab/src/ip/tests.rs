@@ -6,7 +6,7 @@ use std::time::Duration;
 use lab_gldv3::OffloadCapability;
 use smoltcp::wire::IpCidr;
 
-use super::apps::{App, GroupHear, GroupSay, Outcome, Ping, TcpReceive, TcpSend};
+use super::apps::{App, Bulk, GroupHear, GroupSay, Outcome, Ping, Sink, TcpReceive, TcpSend};
 use super::dad::Standing;
 use super::layer::{LinkInfo, Wanted};
 use super::link_addr::LinkAddr;
@@ -69,7 +69,7 @@ impl Pair {
         for _ in 0..200_000 {
             for (n, app) in apps.iter_mut().enumerate() {
                 if let (Some(app), None) = (app, &outcomes[n]) {
-                    outcomes[n] = app.run(self.now, &mut self.stacks[n]);
+                    outcomes[n] = run(*app, self.now, &mut self.stacks[n]);
                 }
             }
             self.settle();
@@ -82,8 +82,52 @@ impl Pair {
     }
 }
 
+/// As a host runs it: what is not done is run again later, never at once.
+fn run(app: &mut dyn App, now: Duration, stack: &mut Stack) -> Option<Outcome> {
+    let outcome = app.run(now, stack);
+    if outcome.is_none() {
+        assert!(app.wake_at().is_none_or(|at| at > now), "{:?} at {now:?}", app.wake_at());
+    }
+    outcome
+}
+
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
+}
+
+#[test]
+fn what_a_link_does_not_take_is_tried_again_after_a_pause() {
+    let mut stack = stack(1);
+    let mut say = GroupSay::new((ip("239.1.2.3"), 7000), 100, Duration::ZERO, Duration::ZERO);
+    let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 10, vec![56]);
+    for second in 0..20 {
+        let now = Duration::from_secs(second);
+        assert_eq!(run(&mut say, now, &mut stack), None);
+        assert_eq!(run(&mut ping, now, &mut stack), None);
+    }
+}
+
+#[test]
+fn a_sink_whose_connection_never_was_listens_on() {
+    let mut pair = Pair::new();
+    let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 1, vec![0]);
+    pair.run([Some(&mut ping), None]);
+    let (mut bulk, mut sink) = (Bulk::new((ip("10.0.0.2"), 9)), Sink::new(9));
+    assert_eq!(run(&mut sink, pair.now, &mut pair.stacks[1]), None);
+    assert_eq!(run(&mut bulk, pair.now, &mut pair.stacks[0]), None);
+    pair.stacks[0].poll(pair.now);
+    let syn = pair.stacks[0].transmit().expect("a SYN");
+    pair.stacks[1].receive(pair.now, syn.sap, syn.payload);
+    pair.stacks[1].poll(pair.now);
+    assert_eq!(run(&mut sink, pair.now, &mut pair.stacks[1]), None);
+    assert!(sink.wake_at().is_some(), "somebody begins to connect");
+    bulk.abandon(&mut pair.stacks[0]);
+    pair.settle();
+    for _ in 0..10 {
+        pair.now += Duration::from_millis(10);
+        assert_eq!(run(&mut sink, pair.now, &mut pair.stacks[1]), None);
+    }
+    assert_eq!(sink.wake_at(), None);
 }
 
 #[test]

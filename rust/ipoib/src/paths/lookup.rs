@@ -24,12 +24,12 @@ where
         if matches!(path.lookup, Lookup::None | Lookup::Wanted) {
             path.lookup = Lookup::Wanted;
             let background = matches!(path.state, State::Ready(_)) || path.packets.is_empty();
-            let (list, other) = match (is_group, background) {
-                (true, _) => (GROUPS, GROUPS),
-                (false, true) => (BACKGROUND, URGENT),
-                (false, false) => (URGENT, BACKGROUND),
+            let list = match (is_group, background) {
+                (true, _) => GROUPS,
+                (false, true) => BACKGROUND,
+                (false, false) => URGENT,
             };
-            if list != other {
+            for other in [URGENT, BACKGROUND].into_iter().filter(|other| *other != list) {
                 self.table.unlist(other, id);
             }
             if !self.table.is_listed(list, id) {
@@ -93,9 +93,10 @@ where
             Lookup::None | Lookup::Wanted => return,
         };
         path.lookup = Lookup::None;
-        match to.is_multicast() {
-            true => self.groups_out -= 1,
-            false => self.ports_out -= 1,
+        if to.is_multicast() {
+            self.groups_out -= 1;
+        } else {
+            self.ports_out -= 1;
         }
         let again = !path.packets.is_empty() || path.asked || matches!(path.state, State::Ready(_));
         match result {
