@@ -16,6 +16,7 @@ pub mod umad;
 mod world;
 
 pub use bare::BareLoop;
+pub use ibcm::arp::{LinkPort, port_of_link};
 pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
 
 use fakekernel::{FaultKind, Kernel};

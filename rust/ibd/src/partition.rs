@@ -58,8 +58,8 @@ impl fmt::Display for PortName {
 
 struct Made {
     link: LinkId,
-    /// The port's link, as the creator named it.
-    physical: u32,
+    /// The link of the port instance, as the creator named it.
+    device_link: u32,
     instance: i32,
     node: Node,
     pkey: PKey,
@@ -142,8 +142,8 @@ impl Ports {
         }
         let link = LinkId(record.partition_link);
         let node = Node { pkey: Some(pkey), ..*port.node() };
-        let physical = record.header.link;
-        self.reserve(Made { link, physical, instance, node, pkey, forced, value: None })?;
+        let device_link = record.header.link;
+        self.reserve(Made { link, device_link, instance, node, pkey, forced, value: None })?;
         match self.make(dip, node, pkey, link, zone) {
             Ok(made) => {
                 self.put(link, made);
@@ -222,7 +222,7 @@ impl Ports {
         let made = lists.partitions.iter().find(|made| made.link == link).ok_or(Errno::ENOENT)?;
         Ok(PartitionRecord {
             header: Header {
-                link: made.physical,
+                link: made.device_link,
                 port_instance: made.instance,
                 port: u32::from(made.node.port),
                 hca_guid: made.node.hca.get(),
@@ -423,8 +423,8 @@ impl PartitionSource for Ports {
 impl Made {
     fn describe(&self) -> Partition {
         Partition {
-            link: self.link.0,
-            physical_link: self.physical,
+            partition_link: self.link.0,
+            device_link: self.device_link,
             port: self.node.port,
             hca_guid: self.node.hca.get(),
             port_guid: self.node.port_guid.get(),

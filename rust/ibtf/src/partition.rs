@@ -15,10 +15,11 @@ use crate::status::Status;
 /// A partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Data-link id of the partition's link.
-    pub link: u32,
-    /// Data-link id of the physical link.
-    pub physical_link: u32,
+    /// Data-link id of the partition's link, the one that IP is plumbed on (`pa_plinkid`, where the p is for partition): what
+    /// ibcm looks an IP interface's link up by.
+    pub partition_link: u32,
+    /// Data-link id of the link that stands for the device, on which the partition was made (`pa_dlinkid`).
+    pub device_link: u32,
     /// Port, from 1.
     pub port: u8,
     /// The adapter.
@@ -126,8 +127,8 @@ unsafe extern "C" fn get_all<S: PartitionSource>(
 impl Partition {
     fn raw(&self) -> sys::ibt_part_attr_t {
         sys::ibt_part_attr_t {
-            pa_dlinkid: self.link,
-            pa_plinkid: self.physical_link,
+            pa_dlinkid: self.device_link,
+            pa_plinkid: self.partition_link,
             pa_port: self.port,
             pa_hca_guid: self.hca_guid,
             pa_port_guid: self.port_guid,

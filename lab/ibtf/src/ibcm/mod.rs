@@ -2,6 +2,7 @@
 //!
 //! Connections are not there: `ibt_open_rc_channel` and `ibt_close_rc_channel` refuse what they are given.
 
+pub(crate) mod arp;
 mod group;
 mod group_ffi;
 mod notice;

@@ -23,6 +23,7 @@ pub(crate) use device::Device;
 pub(crate) use events::{CmHooks, HostEvents, PortEvent, add_device, call, remove_device};
 pub(crate) use notices::{SubnetEvent, notify};
 pub(crate) use objects::{Client, Opaque};
+pub(crate) use partition::all_partitions;
 
 use crate::tasks::Tasks;
 use events::AsyncQueue;

@@ -4,7 +4,7 @@ use super::events::call;
 use super::{Ibtl, out};
 use crate::os;
 use crate::status::*;
-use fakekernel::{Export, SleepMutex, cx, export};
+use fakekernel::{Export, Kernel, SleepMutex, cx, export};
 use illumos_sys_hdrs::{datalink_id_t, ibt_part_attr_t, ibt_status_t};
 use std::ffi::c_int;
 
@@ -64,6 +64,24 @@ unsafe extern "C" fn ibt_get_all_part_attr(attrs: *mut *mut ibt_part_attr_t, n: 
             IBT_SUCCESS
         }
     }
+}
+
+/// Every partition that the driver tells of, for the lab's own communication manager. May block.
+pub(crate) fn all_partitions(kernel: &Kernel) -> Vec<ibt_part_attr_t> {
+    let ibtl = Ibtl::of(kernel);
+    let callbacks = ibtl.partitions.0.lock();
+    let Some(get_all) = callbacks.1 else { return Vec::new() };
+    let (mut attrs, mut n) = (std::ptr::null_mut(), 0);
+    if call(kernel, get_all, (&raw mut attrs, &raw mut n), "all partition attributes") != IBT_SUCCESS {
+        return Vec::new();
+    }
+    let n = usize::try_from(n).unwrap_or(0);
+    // SAFETY: the driver answered with an array of `n` records that is the caller's from now on, or with NULL.
+    let found = unsafe { crate::ptr::elements(attrs.cast_const(), n) };
+    if !attrs.is_null() {
+        kernel.genunix().kmem_free_for_module(attrs.addr(), n * size_of::<ibt_part_attr_t>());
+    }
+    found
 }
 
 unsafe extern "C" fn ibt_free_part_attr(attrs: *mut ibt_part_attr_t, n: c_int) -> ibt_status_t {
