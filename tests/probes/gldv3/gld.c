@@ -58,6 +58,7 @@ static uint32_t rx_sap = 0x0800;
 static unsigned char last_sent[256];
 static size_t last_sent_len;
 static unsigned char last_group[ADDRESS_LEN];
+static int address_told;
 static unsigned char address[ADDRESS_LEN] = {
 	0, 0, 0, 0x48, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 0, 0, 0, 0, 1
 };
@@ -91,7 +92,10 @@ gld_start(void *drv)
 	count(C_START);
 	if (start_error != 0)
 		return (start_error);
-	mac_unicst_update(mh, address);
+	/* The framework tells everybody, changed or not. */
+	if (!address_told)
+		mac_unicst_update(mh, address);
+	address_told = 1;
 	return (mac_maxsdu_update2(mh, MAX_SDU, MAX_SDU));
 }
 

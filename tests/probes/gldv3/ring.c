@@ -70,6 +70,7 @@ static mblk_t *waiting;
 static event_t events[MAX_EVENTS];
 static int nevents;
 static uint32_t next_sequence[8];
+static int address_told;
 static unsigned char address[ADDRESS_LEN] = {
 	0, 0, 0, 0x48, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 0, 0, 0, 0, 1
 };
@@ -184,7 +185,10 @@ static int
 ring_start(void *drv)
 {
 	note(E_START);
-	mac_unicst_update(mh, address);
+	/* The framework tells everybody, changed or not. */
+	if (!address_told)
+		mac_unicst_update(mh, address);
+	address_told = 1;
 	return (mac_maxsdu_update2(mh, MAX_SDU, MAX_SDU));
 }
 

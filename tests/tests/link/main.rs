@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod announced;
 mod bench;
 mod books;
 mod broken_ring;

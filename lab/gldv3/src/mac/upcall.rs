@@ -157,7 +157,11 @@ unsafe extern "C" fn mac_unicst_update(handle: mac_handle_t, address: *const u8)
     // SAFETY: mac_unicst_update(9F): an address.
     let address = unsafe { read(&mac, address) };
     let _inside = mac.perimeter.enter();
-    mac.state.lock().address = address;
+    let before = std::mem::replace(&mut mac.state.lock().address, address);
+    // Every stream is told all the same, and IP takes all its addresses down and up again (`ip_if.c:ill_set_phys_addr`).
+    cx.check(before != address, Rule::AbsurdArgument, || {
+        format!("{}: mac_unicst_update with the address it has", mac.name)
+    });
     mac.post(Note::Unicst);
 }
 

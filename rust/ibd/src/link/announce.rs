@@ -1,4 +1,4 @@
-//! Telling the MAC layer: address, MTU and state, in that order, always the latest.
+//! Telling the MAC layer: address, MTU and state, in that order, always the latest, and only what has changed.
 //!
 //! On a thread of its own, because announcing an address waits for the MAC perimeter, whose owner may be stopping this very
 //! link. Stop does not wait for this thread.
@@ -6,6 +6,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::{LinkState, Mac};
+use ipoib::LinkAddr;
 use ipoib::link::Status;
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
@@ -57,6 +58,7 @@ impl Announcer {
 }
 
 fn live(parker: &Parker<'_, News>, mac: &Mac, speed: &AtomicU64) {
+    let mut told = Told::default();
     let mut news = parker.lock();
     while !parker.should_stop() {
         let Some(status) = news.latest.take() else {
@@ -65,32 +67,54 @@ fn live(parker: &Parker<'_, News>, mac: &Mac, speed: &AtomicU64) {
         };
         news.busy = true;
         drop(news);
-        prepare(mac, speed, &status);
+        told.prepare(mac, speed, &status);
         news = parker.lock();
         // Announcing the address may have taken long: what has become old meanwhile is not said.
         let outdated = news.latest.is_some();
         drop(news);
         if !outdated {
-            mac.link_update(state_of(&status));
+            told.link(mac, &status);
         }
         news = parker.lock();
         news.busy = false;
     }
 }
 
-fn prepare(mac: &Mac, speed: &AtomicU64, status: &Status) {
-    let Status::Up(up) = status else { return };
-    speed.store(up.speed, Ordering::Relaxed);
-    let sdu = up.mtu.sdu();
-    // Refused only if it were below the minimum, which is 0.
-    let _ = mac.sdu_update(sdu, sdu);
-    mac.address_update(up.address.as_bytes());
+/// What the MAC layer was told last. It passes on whatever it is told, and IP takes its addresses down and up for an address that
+/// has not changed.
+#[derive(Default)]
+struct Told {
+    address: Option<LinkAddr>,
+    sdu: Option<u32>,
+    /// The state, and the speed that went with it.
+    link: Option<(LinkState, u64)>,
 }
 
-fn state_of(status: &Status) -> LinkState {
-    match status {
-        Status::Stopped => LinkState::Unknown,
-        Status::Down(_) => LinkState::Down,
-        Status::Up(_) => LinkState::Up,
+impl Told {
+    fn prepare(&mut self, mac: &Mac, speed: &AtomicU64, status: &Status) {
+        let Status::Up(up) = status else { return };
+        speed.store(up.speed, Ordering::Relaxed);
+        let sdu = up.mtu.sdu();
+        if self.sdu != Some(sdu) {
+            // Refused only if it were below the minimum, which is 0.
+            let _ = mac.sdu_update(sdu, sdu);
+            self.sdu = Some(sdu);
+        }
+        if self.address != Some(up.address) {
+            mac.address_update(up.address.as_bytes());
+            self.address = Some(up.address);
+        }
+    }
+
+    fn link(&mut self, mac: &Mac, status: &Status) {
+        let (state, speed) = match status {
+            Status::Stopped => (LinkState::Unknown, 0),
+            Status::Down(_) => (LinkState::Down, 0),
+            Status::Up(up) => (LinkState::Up, up.speed),
+        };
+        if self.link != Some((state, speed)) {
+            mac.link_update(state);
+            self.link = Some((state, speed));
+        }
     }
 }
