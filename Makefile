@@ -8,6 +8,7 @@ SCENARIO ?= scenarios/two-hosts.toml
 SEED ?=
 FOREIGN ?=
 PEER ?=
+REQUIRE ?=
 SM ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
 KERNEL_TARGET := x86_64-unknown-none
@@ -19,7 +20,8 @@ help:
 	@echo '               (SCENARIO=file.toml, SEED=number, SM=opensm for a real OpenSM),'
 	@echo '               then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
-	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too)'
+	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too;'
+	@echo '               REQUIRE=linux,opensm: a test that this machine would have to leave out fails)'
 	@echo 'make bench     what a packet costs, into target/bench (PEER=directory with another driver, to measure in turn)'
 	@echo 'make modules   build the kernel modules into proto/kernel'
 	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
@@ -49,7 +51,7 @@ run:
 
 test:
 	@sh tools/setup.sh test
-	@CARGO='$(CARGO)' FOREIGN='$(if $(FOREIGN),$(abspath $(FOREIGN)))' sh tools/test.sh
+	@CARGO='$(CARGO)' FOREIGN='$(if $(FOREIGN),$(abspath $(FOREIGN)))' REQUIRE='$(REQUIRE)' sh tools/test.sh
 
 bench: modules
 	$(CARGO) run --release --quiet -p ibdlab -- bench $(if $(PEER),--peer '$(PEER)') $(if $(SEED),--seed $(SEED))

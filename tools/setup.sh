@@ -1,65 +1,96 @@
 #!/bin/sh
-# Makes sure that what a make target needs is there: setup.sh run|test|modules|bindings|lint
+# Makes sure that what a make target needs is there: setup.sh run|test|modules|bindings|lint [--list]
 #
-# Debian packages are installed when run by root, without a question; otherwise one line says which are missing.
+# Debian packages are installed when run by root, without a question; otherwise one line says which are missing. With --list
+# they are printed, and nothing is installed.
 set -eu
 
 for_what=${1:?run, test, modules, bindings or lint}
+usr=${SYSROOT:-}/usr
 
-# Prints the package unless what it is for is there. $1: package; the rest: one command, or a pattern of files.
-missing() {
+# Prints the package unless the command after it succeeds.
+need() {
 	package=$1
 	shift
-	for candidate in "$@"; do
-		case $candidate in
-		/*) [ -e "$candidate" ] && return ;;
-		*) command -v "$candidate" >/dev/null && return ;;
-		esac
+	"$@" || printf ' %s' "$package"
+}
+
+# All of these commands are there.
+have() {
+	for name; do
+		command -v "$name" >/dev/null || return 1
 	done
-	printf ' %s' "$package"
+}
+
+# The command calls itself by this word: others have the same name and other options. $1: word; the rest: how it is asked.
+is() {
+	word=$1
+	shift
+	"$@" 2>&1 | grep -q "$word"
+}
+
+# One of these files is there. SYSROOT is empty but in a test of this script.
+file() {
+	for candidate; do
+		[ -e "$candidate" ] && return
+	done
+	return 1
+}
+
+# The C interface to clang, as bindgen looks for it. libclang-cpp is another library.
+libclang() {
+	[ -n "${LIBCLANG_PATH:-}" ] && return
+	for directory in "$usr"/lib "$usr"/lib64 "$usr"/lib/*-linux-gnu "$usr"/lib/llvm-*/lib "$usr"/local/lib; do
+		file "$directory"/libclang.so "$directory"/libclang.so.[0-9]* "$directory"/libclang-[0-9]*.so* && return
+	done
+	return 1
 }
 
 wanted() {
-	missing gcc gcc
-	missing binutils objcopy
-	missing libc6-dev /usr/include/stdio.h
+	need gcc have gcc cc
+	need binutils have ld objcopy
+	need libc6-dev file "$usr"/include/stdio.h
 	case $for_what in
-	test | bindings | lint) missing libclang-dev /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* ;;
+	test | bindings | lint) need libclang-dev libclang ;;
 	esac
 	case $for_what in
 	run | test)
 		# Only root can lay cables to Linux's own programs.
 		if [ "$(id -u)" -eq 0 ]; then
-			missing iproute2 ip
-			missing ethtool ethtool
-			missing iputils-ping ping
-			missing curl curl
-			missing busybox busybox
+			need iproute2 is iproute2 ip -V
+			need ethtool have ethtool
+			need iputils-ping is iputils ping -V
+			need curl have curl
+			need busybox is httpd busybox --list
 		fi
 		;;
 	esac
 	case $for_what in
 	test)
-		missing tshark tshark
-		missing mandoc mandoc
-		missing git git
-		missing gdb gdb
+		need tshark have tshark
+		need mandoc have mandoc
+		need git have git
+		need gdb have gdb
 		if [ "$(id -u)" -eq 0 ]; then
-			missing dnsmasq-base dnsmasq
-			missing dropbear-bin dropbear
-			missing iperf3 iperf3
+			need dnsmasq-base have dnsmasq
+			need dropbear-bin have dropbear dropbearkey dbclient
+			need iperf3 have iperf3
 		fi
 		;;
-	lint) missing shellcheck shellcheck ;;
+	lint) need shellcheck have shellcheck ;;
 	esac
 	if [ "$for_what" = test ] || [ "${SM:-}" = opensm ]; then
-		missing opensm opensm
-		missing ibsim-utils ibsim
-		missing libumad2sim0 /usr/lib/*/umad2sim/libumad2sim.so /usr/lib*/umad2sim/libumad2sim.so
+		need opensm have opensm
+		need ibsim-utils have ibsim
+		need libumad2sim0 file "$usr"/lib/*/umad2sim/libumad2sim.so "$usr"/lib*/umad2sim/libumad2sim.so
 	fi
 }
 
 packages=$(wanted)
+if [ "${2:-}" = --list ]; then
+	echo "$packages"
+	exit
+fi
 if [ -n "$packages" ]; then
 	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 		echo "make $for_what needs these Debian packages: apt-get install$packages" >&2

@@ -47,10 +47,11 @@ pub fn workspace_root() -> &'static Path {
 ///
 /// # Panics
 ///
-/// It has not been built.
+/// It has not been built, or from other sources than these.
 pub fn shipped(class: &str, name: &str) -> PathBuf {
     let path = workspace_root().join("proto/kernel").join(class).join("amd64").join(name);
     assert!(path.exists(), "{} is missing: run `make modules`", path.display());
+    sources::check(&path).unwrap_or_else(|error| panic!("{error:#}"));
     path
 }
 

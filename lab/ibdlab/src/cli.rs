@@ -13,6 +13,7 @@ use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
 use crate::report::SmKind;
+use crate::run::objects::{COUNTING, SHIPPED};
 use crate::sa::{Question, What};
 use crate::scenario::ModuleOverride;
 
@@ -59,10 +60,6 @@ const DEFAULT_SA_DELAY: Duration = Duration::from_micros(150);
 
 /// The longest campaign: a year.
 const MINUTES: u64 = 365 * 24 * 60;
-
-/// Objects as they ship, and objects with block counters.
-const SHIPPED: &str = "proto/kernel";
-pub const COUNTING: &str = "proto/coverage";
 
 #[derive(Debug, Args)]
 pub struct RunArgs {

@@ -1,13 +1,12 @@
 //! What `make run` shows, held to its word: the command, its report, its capture.
 
-use std::path::{Path, PathBuf};
+mod lab;
+
+use std::path::Path;
 use std::process::{Command, Output};
 
+use lab::{root, without_linux};
 use serde_json::Value;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 fn ibdlab(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ibdlab")).current_dir(root()).args(args).output().expect("ibdlab starts")
@@ -176,11 +175,58 @@ fn all_threads_on_the_wall_clock_end_as_well() {
     );
 }
 
-/// Runs what root can run and says so otherwise; either way the command ends well.
+/// The 100 MB of `curl` and the echoes of `ping`, on the wall clock.
 #[test]
-fn linux_programs_use_the_drivers_or_the_reason_is_said() {
-    let run = ibdlab(&["run", "--live", "scenarios/linux-programs.toml"]);
+fn linux_programs_use_the_drivers() {
+    if without_linux() {
+        return;
+    }
+    let said = linux_programs(&[]);
+    assert!(said.contains("100000000 bytes"), "{said}");
+}
+
+/// Where they cannot, the command says why in one line and ends well: `make run` is for everybody.
+#[test]
+fn without_network_namespaces_linux_programs_are_left_out_with_the_reason() {
+    let without = ["setpriv", "--bounding-set=-net_admin,-sys_admin", "--inh-caps=-net_admin,-sys_admin"];
+    // Only who can take part has anything to give up.
+    let said = linux_programs(if ibdlab::linux::missing().is_none() { &without } else { &[] });
+    assert!(said.contains("left out, "), "{said}");
+    assert!(!said.contains("100000000 bytes"), "{said}");
+}
+
+/// What `make run` prints of them, started with these words in front.
+fn linux_programs(with: &[&str]) -> String {
+    let words =
+        [with, &[env!("CARGO_BIN_EXE_ibdlab"), "run", "--live", "scenarios/linux-programs.toml"]].concat();
+    let run = Command::new(words[0]).args(&words[1..]).current_dir(root()).output().expect("it starts");
     let said = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
-    assert!(said.contains("100000000 bytes") || said.contains("left out, "), "{said}");
+    said
+}
+
+#[test]
+fn an_object_built_from_other_sources_than_its_trees_is_not_run() {
+    let tree = tempfile::tempdir().expect("a directory");
+    let place = |file: &str| {
+        let file = tree.path().join(file);
+        std::fs::create_dir_all(file.parent().expect("below the tree")).expect("made");
+        file
+    };
+    for source in
+        ["rust/lib.rs", "usr/src/uts/shim.c", "tools/kmod/modules.toml", "Cargo.toml", "rust-toolchain.toml"]
+    {
+        std::fs::write(place(source), "changed since").expect("written");
+    }
+    for object in ["mac/amd64/mac_ib", "drv/amd64/ibd"] {
+        for file in [object.to_owned(), format!("{object}.sources")] {
+            let from = root().join("proto/kernel").join(&file);
+            std::fs::copy(from, place(&format!("proto/kernel/{file}"))).expect("built");
+        }
+    }
+    let proto = text(&tree.path().join("proto/kernel"));
+    let run = ibdlab(&["run", "scenarios/two-hosts.toml", "--proto", &proto]);
+    assert_eq!(run.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.contains("not built from the sources as they are now; `make modules` builds it"), "{said}");
 }

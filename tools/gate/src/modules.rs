@@ -19,6 +19,7 @@ use crate::gate::Gate;
 /// A shim does not compile against the headers of `gate`, or a tool is missing.
 pub fn build(tree: &Path, gate: &Gate, kernel: &Path) -> Result<Vec<PathBuf>> {
     let scratch = tempfile::tempdir().context("creating a scratch directory")?;
+    let digest = sources::digest(tree)?;
     let mut paths = Vec::new();
     for module in Manifest::read(tree)?.modules {
         let shim = scratch.path().join("shim.o");
@@ -33,6 +34,7 @@ pub fn build(tree: &Path, gate: &Gate, kernel: &Path) -> Result<Vec<PathBuf>> {
         rust_part(tree, &module.package, &part)?;
         let output = kernel.join(&module.class).join("amd64").join(&module.name);
         Link { inputs: &[part, shim], globals: None, scratch: scratch.path(), output: &output }.run()?;
+        sources::record(&output, &digest)?;
         paths.push(output);
     }
     Ok(paths)

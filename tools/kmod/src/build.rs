@@ -32,6 +32,8 @@ pub fn build_for_coverage(root: &Path, modules: &[&Module]) -> Result<Vec<PathBu
 }
 
 fn build_as(root: &Path, modules: &[&Module], flavour: Flavour) -> Result<Vec<PathBuf>> {
+    // Before the compiler reads them: what changes meanwhile makes the object one of yesterday's.
+    let digest = sources::digest(root)?;
     let mut objects = BTreeMap::new();
     let mut paths = Vec::new();
     for module in modules {
@@ -40,9 +42,10 @@ fn build_as(root: &Path, modules: &[&Module], flavour: Flavour) -> Result<Vec<Pa
             None => rust_object::build(root, &module.package, flavour)?,
         };
         objects.insert(module.package.clone(), object.clone());
-        paths.push(
-            assemble(root, module, object, flavour).with_context(|| format!("module {}", module.name))?,
-        );
+        let path =
+            assemble(root, module, object, flavour).with_context(|| format!("module {}", module.name))?;
+        sources::record(&path, &digest)?;
+        paths.push(path);
     }
     Ok(paths)
 }

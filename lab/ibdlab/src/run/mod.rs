@@ -1,7 +1,7 @@
 //! Runs a scenario on a machine and reports what happened.
 
 pub(crate) mod host_run;
-mod objects;
+pub mod objects;
 mod recording;
 mod steps;
 pub(crate) mod world;

@@ -8,8 +8,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use fakekernel::genunix::{PropertyValue, parse_conf};
 
 use super::Options;
-use crate::cli::COUNTING;
 use crate::scenario::{Driver, Scenario};
+
+/// Objects as they ship, from the root of the tree.
+pub const SHIPPED: &str = "proto/kernel";
+/// Objects with block counters.
+pub const COUNTING: &str = "proto/coverage";
 
 /// Paths by host and module name; every one of them was there when the run began.
 #[derive(Clone, Debug)]
@@ -18,7 +22,7 @@ pub struct Objects(BTreeMap<(String, String), PathBuf>);
 impl Objects {
     /// # Errors
     ///
-    /// An object that is missing, or an override for a host or module that the scenario does not have.
+    /// An object that is missing or was built from other sources than its tree's, or an override for a host or module that the scenario does not have.
     pub fn find(scenario: &Scenario, options: &Options) -> Result<Self> {
         let mut objects = BTreeMap::new();
         for host in scenario.host.iter().map(serde_spanned::Spanned::get_ref) {
@@ -40,6 +44,7 @@ impl Objects {
             let target = if path.starts_with(COUNTING) { "coverage" } else { "modules" };
             bail!("{}: no such object; `make {target}` builds ours", path.display());
         }
+        objects.values().try_for_each(|path| sources::check(path))?;
         Ok(Self(objects))
     }
 

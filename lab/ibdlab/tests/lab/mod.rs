@@ -1,8 +1,8 @@
 //! A lab of a test: `ibdlab` with directories of its own.
 #![allow(dead_code)] // Each test file uses its part.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -16,13 +16,32 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Whether Linux's programs cannot take part here, which is said: they need root and `/dev/net/tun`.
-pub fn without_linux() -> bool {
-    let missing = ibdlab::linux::missing();
-    if let Some(why) = &missing {
-        println!("left out: {why}");
+/// Leaves the test that calls this out, if there is a reason why this machine cannot run it. `make test` names the test and the
+/// reason in its last line.
+///
+/// # Panics
+///
+/// `REQUIRE` names `part`: then a machine that has it not is a failure.
+pub fn left_out(part: &str, why: Option<String>) -> bool {
+    let Some(why) = why else { return false };
+    let required = std::env::var("REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == part), "REQUIRE names {part}: {why}");
+    println!("left out: {why}");
+    if let Some(list) = std::env::var_os("LEFT_OUT") {
+        let binary = std::env::current_exe().expect("this binary");
+        let binary = binary.file_stem().unwrap_or_default().to_string_lossy();
+        let binary = binary.rsplit_once('-').map_or(&*binary, |(name, _)| name);
+        let test = std::thread::current().name().unwrap_or("?").to_owned();
+        let line = format!("{binary}::{test}\t{why}\ttest\n");
+        let mut list = OpenOptions::new().append(true).open(list).expect("the list of what is left out");
+        list.write_all(line.as_bytes()).expect("written");
     }
-    missing.is_some()
+    true
+}
+
+/// Leaves a test of Linux's programs out where they cannot take part: they need root and `/dev/net/tun`.
+pub fn without_linux() -> bool {
+    left_out("linux", ibdlab::linux::missing())
 }
 
 /// Its labs end with it.

@@ -1,0 +1,49 @@
+//! What `tools/setup.sh` takes for there: by what a machine has, not by a name that looks like it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use conformance::probe::workspace_root;
+
+/// The Debian packages that `make WHAT` misses on a machine with these files below `/usr` and this machine's commands.
+fn missing(what: &str, files: &[&str]) -> Vec<String> {
+    let machine = tempfile::tempdir().expect("a directory");
+    for file in files {
+        let file = machine.path().join("usr").join(file);
+        fs::create_dir_all(file.parent().unwrap_or(Path::new("/"))).expect("made");
+        fs::write(file, "").expect("written");
+    }
+    let mut setup = Command::new("sh");
+    setup.arg(workspace_root().join("tools/setup.sh")).args([what, "--list"]);
+    let output = setup.env("SYSROOT", machine.path()).env_remove("LIBCLANG_PATH").output().expect("sh");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn clangs_cpp_library_is_not_taken_for_its_c_interface() {
+    let cpp = ["lib/x86_64-linux-gnu/libclang-cpp.so.14", "lib/llvm-14/lib/libclang-cpp.so.14"];
+    assert!(missing("bindings", &cpp).contains(&"libclang-dev".to_owned()));
+    for c in [
+        "lib/llvm-14/lib/libclang.so.1",
+        "lib/x86_64-linux-gnu/libclang-14.so.1",
+        "lib/llvm-19/lib/libclang-19.so",
+        "lib64/libclang.so",
+    ] {
+        assert!(!missing("bindings", &[c]).contains(&"libclang-dev".to_owned()), "{c}");
+    }
+}
+
+#[test]
+fn a_machine_without_headers_and_libraries_is_told_the_packages() {
+    let bare = missing("test", &[]);
+    for package in ["libc6-dev", "libclang-dev", "libumad2sim0"] {
+        assert!(bare.contains(&package.to_owned()), "{bare:?}");
+    }
+    let there =
+        ["include/stdio.h", "lib/llvm-14/lib/libclang.so", "lib/x86_64-linux-gnu/umad2sim/libumad2sim.so"];
+    for package in missing("test", &there) {
+        assert!(!["libc6-dev", "libclang-dev", "libumad2sim0"].contains(&&*package), "{package}");
+    }
+}

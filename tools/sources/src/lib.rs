@@ -1,0 +1,150 @@
+//! Which sources a built kernel module is made of, so that nobody tests an object of yesterday's.
+//!
+//! Who builds a module below `proto/` of the tree takes the [`digest`] of the sources before it begins and [`record`]s it beside
+//! the object, as `NAME.sources`. Who loads one asks [`check`].
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Error, Result, bail};
+use sha2::{Digest, Sha256};
+
+/// All that ends up in a module, or decides how it is compiled; from the root of the tree.
+const SOURCES: [&str; 5] = ["rust", "usr/src/uts", "tools/kmod", "Cargo.toml", "rust-toolchain.toml"];
+
+/// Names the sources of the modules as they are: SHA-256 over the names and contents of all files, in hexadecimal.
+///
+/// # Errors
+///
+/// A file that cannot be read.
+pub fn digest(root: &Path) -> Result<String> {
+    let mut files = Vec::new();
+    for source in SOURCES {
+        collect(&root.join(source), &mut files)?;
+    }
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        let text = fs::read(&file).with_context(|| file.display().to_string())?;
+        let name = file.strip_prefix(root).unwrap_or(&file).as_os_str().as_encoded_bytes();
+        for part in [name, &text] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    if path.is_file() {
+        files.push(path.to_owned());
+    }
+    if !path.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(path).with_context(|| path.display().to_string())? {
+        collect(&entry?.path(), files)?;
+    }
+    Ok(())
+}
+
+/// Notes beside `object` that it was made of the sources with this digest.
+///
+/// # Errors
+///
+/// The note cannot be written.
+pub fn record(object: &Path, digest: &str) -> Result<()> {
+    let note = note(object);
+    fs::write(&note, format!("{digest}\n")).with_context(|| note.display().to_string())
+}
+
+/// Whether `object` is made of the sources that lie around it. An object that is not below a tree's `proto/` is somebody else's,
+/// and passes. The sources are read once in a process, however often it asks.
+///
+/// # Errors
+///
+/// It is made of others, or does not say of which.
+pub fn check(object: &Path) -> Result<()> {
+    static KNOWN: Mutex<BTreeMap<PathBuf, Result<(), String>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known =
+        known.entry(object.to_owned()).or_insert_with(|| compare(object).map_err(|e| format!("{e:#}")));
+    known.clone().map_err(Error::msg)
+}
+
+fn compare(object: &Path) -> Result<()> {
+    let Some(root) = tree_of(object) else { return Ok(()) };
+    let said = fs::read_to_string(note(object)).unwrap_or_default();
+    if said.trim() != digest(&root)? {
+        bail!("{}: not built from the sources as they are now; `make modules` builds it", object.display());
+    }
+    Ok(())
+}
+
+fn note(object: &Path) -> PathBuf {
+    let mut name = object.as_os_str().to_owned();
+    name.push(".sources");
+    name.into()
+}
+
+/// The tree in whose `proto/` the object lies.
+fn tree_of(object: &Path) -> Option<PathBuf> {
+    let object = fs::canonicalize(object).ok()?;
+    let proto = object.ancestors().find(|above| above.file_name().is_some_and(|name| name == "proto"))?;
+    let root = proto.parent()?;
+    SOURCES.iter().all(|source| root.join(source).exists()).then(|| root.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree with one source in each place and a module built from them.
+    fn tree() -> (tempfile::TempDir, PathBuf) {
+        let tree = tempfile::tempdir().expect("a directory");
+        let write = |file: &str| {
+            let file = tree.path().join(file);
+            fs::create_dir_all(file.parent().expect("below the tree")).expect("made");
+            fs::write(&file, "as it was").expect("written");
+            file
+        };
+        for file in ["rust/ibd/src/lib.rs", "usr/src/uts/shim.c", "tools/kmod/modules.toml"] {
+            write(file);
+        }
+        write("Cargo.toml");
+        write("rust-toolchain.toml");
+        let object = write("proto/kernel/drv/amd64/ibd");
+        record(&object, &digest(tree.path()).expect("a digest")).expect("noted");
+        (tree, object)
+    }
+
+    #[test]
+    fn an_object_of_these_sources_is_told_from_one_of_others() {
+        let (tree, object) = tree();
+        compare(&object).expect("just built");
+        for file in ["rust/ibd/src/lib.rs", "usr/src/uts/shim.c", "tools/kmod/modules.toml", "Cargo.toml"] {
+            let file = tree.path().join(file);
+            fs::write(&file, "changed").expect("written");
+            let error = compare(&object).expect_err("it is older").to_string();
+            assert!(error.contains("ibd: not built from the sources as they are now"), "{error}");
+            fs::write(&file, "as it was").expect("written");
+            compare(&object).expect("as it was");
+        }
+        fs::write(tree.path().join("rust/ibd/src/new.rs"), "").expect("written");
+        compare(&object).expect_err("one more file");
+    }
+
+    #[test]
+    fn an_object_that_does_not_say_of_what_it_is_made_is_of_no_use_and_a_foreign_one_is_nobodys_business() {
+        let (tree, object) = tree();
+        fs::remove_file(note(&object)).expect("removed");
+        compare(&object).expect_err("unknown");
+        let foreign = tree.path().join("ibp");
+        fs::write(&foreign, "").expect("written");
+        compare(&foreign).expect("somebody else's");
+    }
+}
