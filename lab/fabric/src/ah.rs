@@ -29,7 +29,7 @@ pub struct AddressVector {
     pub sl: Sl,
     /// Source path bits, masked with the port's LMC when sent.
     pub src_path: u8,
-    /// Static rate; accepted and not simulated.
+    /// Static rate: taken or refused as the HCA's attributes say, and not simulated.
     pub rate: Rate,
     /// Present: a GRH is sent.
     pub grh: Option<GlobalRoute>,

@@ -53,6 +53,8 @@ pub struct HcaAttr {
     pub max_mcg: u32,
     /// QPs per multicast group.
     pub max_qp_per_mcg: u32,
+    /// Codes of the static rates that an address handle may have; another is refused.
+    pub static_rates: &'static [u8],
     /// Shared receive queues.
     pub max_srq: u32,
     /// Work requests per SRQ.
@@ -91,6 +93,7 @@ impl Default for HcaAttr {
             max_mr_len: 1 << 40,
             max_mcg: 256,
             max_qp_per_mcg: 248,
+            static_rates: &HcaAttr::HERMON_RATES,
             max_srq: 256,
             max_srq_sz: 16 * 1024 - 1,
             max_srq_sgl: 31,
@@ -103,6 +106,11 @@ impl Default for HcaAttr {
 }
 
 impl HcaAttr {
+    /// What hermon knows (`hermon_set_addr_path`): IBTF's codes, which end at 120 Gb/s, and none.
+    pub const HERMON_RATES: [u8; 10] = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+    /// What tavor knows of an adapter whose ports do DDR (`tavor_set_addr_path`).
+    pub const TAVOR_RATES: [u8; 5] = [0, 2, 3, 5, 6];
+
     /// Everything IPoIB can use: checksum, reserved key, LSO.
     #[must_use]
     pub fn with_offloads() -> Self {

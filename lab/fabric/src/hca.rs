@@ -14,7 +14,7 @@ use crate::qp::Effects;
 use crate::switch::FabricInner;
 use crate::{
     AsyncEvent, Cq, CqNum, Dma, Error, Guid, HcaConfig, HcaEvents, Moderation, Nanos, Notify, Pd, PortAttr,
-    PortCounters, PortNum, Qp, Qpn, Reason, Sge,
+    PortCounters, PortNum, Qp, Qpn, Rate, Reason, Sge,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -38,6 +38,7 @@ struct HcaInner {
     groups: Groups,
     objects: Mutex<Objects>,
     ahs: AtomicU32,
+    rates_asked: Mutex<BTreeMap<Rate, u64>>,
     gone: AtomicBool,
     late_interrupts: Mutex<Option<(Nanos, Nanos)>>,
     sends_hang: AtomicBool,
@@ -90,6 +91,7 @@ impl Hca {
             groups: Groups::default(),
             objects: Mutex::new(Objects { next_qpn: FIRST_QPN, ..Default::default() }),
             ahs: AtomicU32::new(0),
+            rates_asked: Mutex::default(),
             gone: AtomicBool::new(false),
             late_interrupts: Mutex::new(None),
             sends_hang: AtomicBool::new(false),

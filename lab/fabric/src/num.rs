@@ -83,15 +83,16 @@ impl Mtu {
     }
 }
 
-/// A static rate code: 0 unspecified, 2..=10 as the architecture numbers them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A static rate code of six bits: 0 unspecified, 2..=24 as the architecture numbers them. Which of them an HCA takes is in its
+/// [attributes](crate::HcaAttr::static_rates).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(u8);
 
 impl Rate {
-    /// `None` for codes the HCA does not know (1 and everything above 10).
+    /// `None` above six bits.
     #[must_use]
     pub const fn new(code: u8) -> Option<Rate> {
-        if code == 0 || (code >= 2 && code <= 10) { Some(Rate(code)) } else { None }
+        if code < 64 { Some(Rate(code)) } else { None }
     }
 
     /// The code.

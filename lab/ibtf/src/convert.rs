@@ -22,7 +22,7 @@ pub(crate) fn boolean(value: bool) -> boolean_t {
     if value { B_TRUE } else { B_FALSE }
 }
 
-/// The address vector a client gave; `None` if its static rate is none the HCA knows.
+/// The address vector a client gave; `None` if its static rate is no code.
 pub(crate) fn vector_from_c(av: &ibt_adds_vect_t) -> Option<AddressVector> {
     let rate = Rate::new(u8::try_from(av.av_srate.0).ok()?)?;
     let grh = (av.av_opaque1 != B_FALSE).then(|| GlobalRoute {

@@ -54,8 +54,8 @@ impl MtuCode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RateCode(pub u8);
 
-/// Every rate code with its speed in units of 0.1 Gb/s.
-const RATES: [(u8, u16); 22] = [
+/// Every rate code with its speed in units of 0.1 Gb/s. OpenSM knows the last two from 3.3.24 on.
+const RATES: [(u8, u16); 24] = [
     (2, 25),
     (5, 50),
     (3, 100),
@@ -77,6 +77,8 @@ const RATES: [(u8, u16); 22] = [
     (21, 4000),
     (22, 6000),
     (18, 3000),
+    (23, 8000),
+    (24, 12000),
     (0, 0),
 ];
 

@@ -24,20 +24,18 @@ unsafe impl Send for UdDest {}
 unsafe impl Sync for UdDest {}
 
 impl UdDest {
-    /// Allocates a handle and sets it. `qpn` has 24 bits; a `qkey` with bit 31 means the sender's own. **May block.**
-    pub fn new(pd: &Pd, qpn: u32, qkey: u32, to: &AddressVector) -> Result<Self, Status> {
+    /// Allocates a handle, which leads nowhere until it is [set](UdDest::modify). **May block.**
+    pub fn new(pd: &Pd) -> Result<Self, Status> {
         let mut grave = KBox::new(Grave::new(ptr::null_mut()))?;
         // SAFETY: adapter and protection domain belong together.
         Status::check(unsafe {
             sys::ibt_alloc_ud_dest(pd.hca().handle(), sys::IBT_UD_DEST_NO_FLAGS, pd.handle(), &mut grave.dest)
         })?;
-        // If setting it fails the value is dropped, which frees it again.
-        let mut dest = Self { grave: Some(grave), pd: pd.clone() };
-        dest.modify(qpn, qkey, to)?;
-        Ok(dest)
+        Ok(Self { grave: Some(grave), pd: pd.clone() })
     }
 
-    /// Changes where it points, for what is posted from now on (`ibt_modify_ud_dest`). On an error nothing changes.
+    /// Sets where it leads, for what is posted from now on (`ibt_modify_ud_dest`). `qpn` has 24 bits; a `qkey` with bit 31 means
+    /// the sender's own. `STATIC_RATE_INVALID` if the adapter does not know the rate's code. On an error nothing changes.
     /// **Any** context.
     pub fn modify(&mut self, qpn: u32, qkey: u32, to: &AddressVector) -> Result<(), Status> {
         let mut vector = to.raw();

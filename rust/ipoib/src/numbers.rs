@@ -144,7 +144,7 @@ impl Mtu {
     }
 }
 
-/// Static rate, by its code in path and member records.
+/// Static rate, by its code in path and member records. The codes are not in order of speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate(u8);
 
@@ -157,6 +157,43 @@ impl Rate {
     /// The code.
     pub const fn code(self) -> u8 {
         self.0
+    }
+
+    /// What the code names, in tenths of Gb/s, line code included: 25 to 12,000 (InfiniBand Architecture volume 1, PathRecord, and
+    /// its annexes for the codes from 11 on).
+    pub const fn tenths_of_gbps(self) -> u16 {
+        match self.0 {
+            2 => 25,
+            3 => 100,
+            4 => 300,
+            5 => 50,
+            6 => 200,
+            7 => 400,
+            8 => 600,
+            9 => 800,
+            10 => 1_200,
+            11 => 140,
+            12 => 560,
+            13 => 1_120,
+            14 => 1_680,
+            15 => 250,
+            16 => 1_000,
+            17 => 2_000,
+            18 => 3_000,
+            19 => 280,
+            20 => 500,
+            21 => 4_000,
+            22 => 6_000,
+            23 => 8_000,
+            _ => 12_000,
+        }
+    }
+
+    /// The fastest rate that is slower than this one.
+    pub fn next_slower(self) -> Option<Self> {
+        let slower =
+            (2..=24).filter_map(Self::from_code).filter(|rate| rate.tenths_of_gbps() < self.tenths_of_gbps());
+        slower.max_by_key(|rate| rate.tenths_of_gbps())
     }
 
     /// Payload bits per second: the signalling rate less the line code (8b/10b up to 4x QDR lanes, 64b/66b from FDR on).
@@ -196,6 +233,15 @@ impl Rate {
             22 => edr(24),
             23 => edr(32),
             _ => edr(48),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.tenths_of_gbps() / 10, self.tenths_of_gbps() % 10) {
+            (gbps, 0) => write!(f, "{gbps} Gb/s"),
+            (gbps, tenths) => write!(f, "{gbps}.{tenths} Gb/s"),
         }
     }
 }
@@ -275,7 +321,26 @@ mod tests {
         for (code, want) in newer {
             assert_eq!(gbps(code), Some(want), "rate code {code}");
         }
+        let newest = [(19, 27), (20, 50), (21, 400), (22, 600), (23, 800), (24, 1200)];
+        for (code, want) in newest {
+            assert_eq!(gbps(code), Some(want), "rate code {code}");
+        }
         assert_eq!(gbps(0), None);
         assert_eq!(gbps(25), None);
+    }
+
+    #[test]
+    fn from_the_fastest_rate_down_every_code_comes_up_once_in_order_of_speed() {
+        let mut codes = std::vec::Vec::new();
+        let mut next = Rate::from_code(24);
+        while let Some(rate) = next {
+            codes.push(rate.code());
+            next = rate.next_slower();
+        }
+        let order = [24, 23, 22, 21, 18, 17, 14, 10, 13, 16, 9, 8, 12, 20, 7, 4, 19, 15, 6, 11, 3, 5, 2];
+        assert_eq!(codes, order);
+        assert_eq!(Rate::from_code(19).unwrap().tenths_of_gbps(), 280, "two lanes of FDR");
+        let said = |code| std::string::ToString::to_string(&Rate::from_code(code).unwrap());
+        assert_eq!((said(2), said(7)), ("2.5 Gb/s".into(), "40 Gb/s".into()));
     }
 }

@@ -364,9 +364,9 @@ impl Default for Setup {
 
 impl Setup {
     /// Runs a test with several seeds. At the end both drivers are unloaded and have left nothing.
-    pub fn run(self, test: fn(&Bench)) {
+    pub fn run(self, test: impl Fn(&Bench) + Clone + Send + 'static) {
         for seed in 1..=self.seeds {
-            self.once(Config::seeded(seed), seed, test, move |world| {
+            self.once(Config::seeded(seed), seed, test.clone(), move |world| {
                 let config = SmConfig { partitions: vec![partition(self.ipoib)], ..SmConfig::default() };
                 world.start_sm(config, self.sm_after)
             });
@@ -384,7 +384,7 @@ impl Setup {
         self,
         config: Config,
         seed: u64,
-        test: fn(&Bench<S>),
+        test: impl FnOnce(&Bench<S>) + Send + 'static,
         start_sm: impl FnOnce(&InfiniBand) -> Arc<S> + Send + 'static,
     ) {
         let machine = Machine::new(Config { suppress: suppressions(), ..config });

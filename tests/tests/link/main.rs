@@ -23,6 +23,7 @@ mod paths;
 mod properties;
 mod pulled;
 mod rings;
+mod speeds;
 mod starts;
 mod suspend;
 mod thrift;

@@ -29,10 +29,15 @@ impl Hca {
     /// Takes effect for requests posted from now on.
     ///
     /// # Errors
-    /// [`Error::HcaPortInvalid`], [`Error::SgidInvalid`], [`Error::AhHdlInvalid`]; nothing changed then.
+    /// [`Error::HcaPortInvalid`], [`Error::StaticRateInvalid`], [`Error::SgidInvalid`], [`Error::AhHdlInvalid`]; nothing changed
+    /// then.
     pub fn modify_ah(&self, ah: &Ah, vector: AddressVector) -> Result<(), Error> {
         self.check(Call::ModifyAh)?;
         let port = self.port(vector.port).ok_or(Error::HcaPortInvalid)?;
+        *self.0.rates_asked.lock().unwrap().entry(vector.rate).or_default() += 1;
+        if !self.0.config.attr.static_rates.contains(&vector.rate.code()) {
+            return Err(Error::StaticRateInvalid);
+        }
         if let Some(grh) = vector.grh {
             port.gid(grh.sgid_ix).ok_or(Error::SgidInvalid)?;
         }

@@ -1,6 +1,8 @@
 //! Looking at queue pairs from outside, by number, as a test of their owner does.
 
-use crate::{Hca, Qpn, Sge};
+use std::collections::BTreeMap;
+
+use crate::{Hca, Qpn, Rate, Sge};
 
 impl Hca {
     /// Numbers of the queue pairs that exist now, ascending.
@@ -30,5 +32,14 @@ impl Hca {
     #[must_use]
     pub fn sends_completed(&self, qpn: Qpn) -> Option<u64> {
         self.find_qp(qpn).map(|qp| qp.0.core.lock().unwrap().sq.reported())
+    }
+
+    /// Static rates that address handles were to have so far, refused ones too, and how often.
+    ///
+    /// # Panics
+    /// If another thread panicked in here.
+    #[must_use]
+    pub fn rates_asked(&self) -> BTreeMap<Rate, u64> {
+        self.0.rates_asked.lock().unwrap().clone()
     }
 }

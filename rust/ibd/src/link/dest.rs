@@ -1,13 +1,19 @@
 //! [`Dest`]: what a transmit queue needs to send to an address.
 
+use core::iter;
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use ibtf::{AddressVector, McgInfo, PathInfo, Pd, Status, UdDest};
-use ipoib::{Mlid, Mtu, QKey, Qpn};
-use kernel::KArc;
+use ipoib::{Mlid, Mtu, QKey, Qpn, Rate};
+use kernel::{KArc, log};
+
+use super::Name;
 
 /// An address handle and where it leads. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Dest {
     handle: KArc<UdDest>,
+    /// As the SA says it; the handle's rate may be another one.
     to: AddressVector,
     /// MTU code of the path.
     mtu: u8,
@@ -17,15 +23,21 @@ pub(crate) struct Dest {
 
 impl Dest {
     /// To a port. **May block.**
-    pub(crate) fn port(pd: &Pd, qpn: Qpn, qkey: QKey, path: &PathInfo) -> Result<Self, Status> {
-        let handle = KArc::new(UdDest::new(pd, qpn.get(), qkey.get(), &path.address)?)?;
+    pub(crate) fn port(
+        pd: &Pd,
+        rates: &StaticRates,
+        qpn: Qpn,
+        qkey: QKey,
+        path: &PathInfo,
+    ) -> Result<Self, Status> {
+        let handle = rates.handle(pd, qpn, qkey, &path.address)?;
         Ok(Self { handle, to: path.address, mtu: path.mtu_code, lifetime: Some(path.packet_lifetime) })
     }
 
     /// To a group. `MC_MLID_INVALID` if its LID is none of a group. **May block.**
-    pub(crate) fn group(pd: &Pd, info: &McgInfo) -> Result<Self, Status> {
+    pub(crate) fn group(pd: &Pd, rates: &StaticRates, info: &McgInfo) -> Result<Self, Status> {
         Mlid::new(info.address.dlid).ok_or(Status::MC_MLID_INVALID)?;
-        let handle = KArc::new(UdDest::new(pd, Qpn::MULTICAST.get(), info.qkey, &info.address)?)?;
+        let handle = rates.handle(pd, Qpn::MULTICAST, QKey::new(info.qkey), &info.address)?;
         Ok(Self { handle, to: info.address, mtu: info.mtu_code, lifetime: None })
     }
 
@@ -60,4 +72,78 @@ impl core::fmt::Debug for Dest {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Dest({:?})", self.to)
     }
+}
+
+/// Which static rates the link's adapter knows, as far as it was asked. An adapter may know fewer than the SA: IBTF's own codes
+/// end at 120 Gb/s (`ibt_srate_t`), and hermon refuses every other one.
+pub(crate) struct StaticRates {
+    name: Name,
+    /// The codes that it has refused, a bit each.
+    refused: AtomicU64,
+}
+
+impl StaticRates {
+    /// Of an adapter that was not asked yet. `name` is whose log tells.
+    pub(crate) const fn new(name: Name) -> Self {
+        Self { name, refused: AtomicU64::new(0) }
+    }
+
+    /// A handle that sends as fast as the way allows, or at the next slower rate that the adapter knows; at the port's own, which
+    /// is to limit nothing, if it knows none. **May block.**
+    fn handle(&self, pd: &Pd, qpn: Qpn, qkey: QKey, to: &AddressVector) -> Result<KArc<UdDest>, Status> {
+        let mut handle = UdDest::new(pd)?;
+        let mut news = false;
+        let rate = loop {
+            let rate = self.known(to.rate);
+            match handle.modify(qpn.get(), qkey.get(), &AddressVector { rate, ..*to }) {
+                Err(Status::STATIC_RATE_INVALID) if rate != NO_LIMIT => {
+                    news |= self.refuse(rate) && rate == to.rate
+                }
+                result => {
+                    result?;
+                    break rate;
+                }
+            }
+        };
+        if news {
+            self.tell(to.rate, rate);
+        }
+        Ok(KArc::new(handle)?)
+    }
+
+    /// This rate, or the next slower one that was not refused.
+    fn known(&self, code: u32) -> u32 {
+        let refused = self.refused.load(Ordering::Relaxed);
+        let slower = iter::successors(rate_of(code).and_then(Rate::next_slower), |rate| rate.next_slower());
+        let mut codes = iter::once(code).chain(slower.map(|rate| rate.code().into()));
+        codes.find(|code| refused & bit(*code) == 0).unwrap_or(NO_LIMIT)
+    }
+
+    /// Remembers a code that the adapter has refused; whether that was not known.
+    fn refuse(&self, code: u32) -> bool {
+        self.refused.fetch_or(bit(code), Ordering::Relaxed) & bit(code) == 0
+    }
+
+    #[inline(never)]
+    fn tell(&self, wanted: u32, taken: u32) {
+        let name = self.name;
+        match (rate_of(wanted), rate_of(taken)) {
+            (Some(wanted), Some(taken)) => {
+                log!(note, name, "the adapter has no static rate of {wanted}; {taken} is used for it");
+            }
+            _ => log!(note, name, "the adapter has no static rate for code {wanted}; none is used for it"),
+        }
+    }
+}
+
+/// `IBT_SRATE_NOT_SPECIFIED`.
+const NO_LIMIT: u32 = 0;
+
+fn rate_of(code: u32) -> Option<Rate> {
+    u8::try_from(code).ok().and_then(Rate::from_code)
+}
+
+/// Records have six bits for a code.
+const fn bit(code: u32) -> u64 {
+    1 << (code & 0x3f)
 }

@@ -50,6 +50,7 @@ use announce::Announcer;
 use backlog::Backlog;
 use control::Control;
 use datapath::{Parts, Pools};
+use dest::StaticRates;
 use jobs::Jobs;
 use rings::RingCount;
 use run::Hardware;
@@ -83,6 +84,7 @@ pub(crate) struct Shared {
     settings: Mutex<Settings>,
     /// `None` before it is opened and once it is given back.
     hardware: Held<Hardware>,
+    rates: StaticRates,
     /// Buffers of queue pairs that are gone, some of them still lent.
     retired: Mutex<KVec<BufferPool>>,
 }
@@ -120,6 +122,7 @@ impl Shared {
         number: i32,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
+        let name = Name { dip, node, pkey };
         let counters = Counters::of(number, rings.transmit)?;
         let control = new_control(pkey, seed)?;
         let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, seed)?;
@@ -127,7 +130,7 @@ impl Shared {
             node,
             pkey,
             number,
-            name: Name { dip, node, pkey },
+            name,
             rings,
             mac,
             counters,
@@ -139,6 +142,7 @@ impl Shared {
             transmitters,
             settings: Mutex::new(Settings::default())?,
             hardware: Held::new()?,
+            rates: StaticRates::new(name),
             retired: Mutex::new(KVec::new())?,
         })
     }

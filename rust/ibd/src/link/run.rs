@@ -415,7 +415,7 @@ fn list_groups(shared: &KArc<Shared>) {
 #[inline(never)]
 fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Option<Duration>) {
     let made = match shared.hardware() {
-        Some((_, pd)) => Dest::group(&pd, info),
+        Some((_, pd)) => Dest::group(&pd, &shared.rates, info),
         None => Err(Status::HCA_INVALID),
     };
     let made = made.inspect_err(|status| no_handle(shared, *status));
@@ -509,7 +509,7 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
             Err(Status::INVALID_PARAM)
         }
         (Some((_, pd)), Some(group)) => {
-            let made = Dest::port(&pd, to.qpn(), group.qkey, &path);
+            let made = Dest::port(&pd, &shared.rates, to.qpn(), group.qkey, &path);
             made.inspect_err(|status| no_handle(shared, *status))
         }
         _ => Err(Status::HCA_INVALID),
