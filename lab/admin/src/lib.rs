@@ -31,8 +31,8 @@ pub use ipadm::{boot as boot_interfaces, first_configuration};
 pub use session::{Exit, Session, Terminal};
 pub use snoop::{describe as describe_frame, read as read_capture};
 pub use system::{
-    Address, AddressKind, AddressState, Capture, Class, Echo, FileError, Frame, Group, GroupAddress,
-    GroupMember, Interface, Kstat, Neighbour, NeighbourState, PingSpec, Port, System, Zone,
+    Address, AddressKind, AddressState, Capture, Class, EchoAnswer, FileError, Frame, Group, GroupAddress,
+    GroupMember, Interface, Kstat, Neighbour, NeighbourState, PingSpec, Pinger, Port, System, Zone,
 };
 
 pub use dladm::{boot_links, boot_partitions};

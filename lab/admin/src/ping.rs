@@ -1,13 +1,13 @@
 //! `ping(8)`.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fakekernel::Errno;
 
 use crate::getopt::Options;
 use crate::session::{Exit, Failure, Session};
-use crate::system::{Echo, PingSpec};
+use crate::system::{EchoAnswer, PingSpec, Pinger};
 
 const OPTIONS: Options = Options { short: "sadlLnrRvA:c:g:i:I:N:p:P:t:", long: &[], operands_end: true };
 
@@ -15,6 +15,8 @@ const USAGE: &str = "usage: ping host [timeout]\nusage: ping -s [-l | U] [-abdLn
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long the last answers are waited for when there was none at all; otherwise twice the longest round trip, a second at least.
+const LAST_ANSWER: Duration = Duration::from_secs(10);
 const SIZE: usize = 56;
 /// Bytes of an ICMP header.
 const HEADER: usize = 8;
@@ -95,10 +97,6 @@ fn run(session: &mut Session<'_>, arguments: &[String]) -> Result<bool, Failure>
     }
 }
 
-fn spec(wanted: &Wanted, to: IpAddr, size: usize, sequence: u16, patience: Duration) -> PingSpec {
-    PingSpec { to, interface: wanted.interface.clone(), ident: wanted.ident, size, sequence, patience }
-}
-
 fn refused(errno: Errno) -> Failure {
     let why = match errno.0 {
         128 => "Network is unreachable".to_owned(),
@@ -106,6 +104,11 @@ fn refused(errno: Errno) -> Failure {
         _ => errno.to_string(),
     };
     Failure::line(format!("ping: sendto {why}"))
+}
+
+fn open<'a>(session: &Session<'a>, wanted: &Wanted, to: IpAddr) -> Result<Box<dyn Pinger + 'a>, Failure> {
+    let spec = PingSpec { to, interface: wanted.interface.clone(), ident: wanted.ident };
+    session.system.pinger(&spec).map_err(refused)
 }
 
 /// Once a second until the first answer.
@@ -116,23 +119,24 @@ fn once(
     to: IpAddr,
     timeout: Duration,
 ) -> Result<bool, Failure> {
-    let begun = Instant::now();
+    let mut pinger = open(session, wanted, to)?;
+    let end = session.system.now().saturating_add(timeout);
     for sequence in 0.. {
-        let left = timeout.saturating_sub(begun.elapsed());
-        let answer = session.system.echo(&spec(wanted, to, SIZE, sequence, left.min(INTERVAL)));
-        match answer.map_err(refused)? {
-            Echo::Answered(_) => {
-                session.out(format!("{host} is alive\n"));
-                return Ok(true);
-            }
-            Echo::Silence if left <= INTERVAL || session.terminal.interrupted() => break,
-            Echo::Silence => {}
+        let sent = session.system.now();
+        if sent >= end || session.terminal.interrupted() {
+            break;
+        }
+        pinger.send(sequence, SIZE).map_err(refused)?;
+        if pinger.answer(end.min(sent + INTERVAL)).is_some() {
+            session.out(format!("{host} is alive\n"));
+            return Ok(true);
         }
     }
     session.out(format!("no answer from {host}\n"));
     Ok(false)
 }
 
+/// A request each interval, however late the answers are.
 fn statistics(
     session: &mut Session<'_>,
     wanted: &Wanted,
@@ -141,30 +145,50 @@ fn statistics(
     count: Option<u64>,
 ) -> Result<bool, Failure> {
     session.out(format!("PING {host}: {size} data bytes\n"));
+    let mut pinger = open(session, wanted, to)?;
     let interval = wanted.interval.unwrap_or(INTERVAL);
     let (mut sent, mut times) = (0, Vec::new());
     while count.is_none_or(|count| sent < count) && !session.terminal.interrupted() {
-        let begun = Instant::now();
-        let answer = session.system.echo(&spec(wanted, to, size, sent as u16, interval)).map_err(refused)?;
+        let next = session.system.now().saturating_add(interval);
+        pinger.send(sent as u16, size).map_err(refused)?;
         sent += 1;
-        if let Echo::Answered(after) = answer {
-            let milliseconds = after.as_secs_f64() * 1e3;
-            times.push(milliseconds);
-            let sequence = (sent - 1) as u16;
-            session.out(format!(
-                "{} bytes from {shown}: icmp_seq={sequence}. time={milliseconds:.3} ms\n",
-                size + HEADER
-            ));
+        let all = |times: &Vec<Duration>| count.is_some_and(|count| times.len() as u64 >= count);
+        while !all(&times)
+            && let Some(answer) = pinger.answer(next)
+        {
+            times.push(answered(session, shown, answer));
         }
-        if count.is_none_or(|count| sent < count) {
-            session.system.wait(interval.saturating_sub(begun.elapsed()));
-        }
+    }
+    while (times.len() as u64) < sent
+        && let Some(answer) = pinger.answer(session.system.now() + patience(&times))
+    {
+        times.push(answered(session, shown, answer));
     }
     session.out(summary(host, sent, &times));
     Ok(!times.is_empty())
 }
 
-fn summary(host: &str, sent: u64, times: &[f64]) -> String {
+fn answered(session: &mut Session<'_>, shown: &str, answer: EchoAnswer) -> Duration {
+    let EchoAnswer { sequence, size, after } = answer;
+    let milliseconds = milliseconds(&after);
+    session.out(format!(
+        "{} bytes from {shown}: icmp_seq={sequence}. time={milliseconds:.3} ms\n",
+        size + HEADER
+    ));
+    after
+}
+
+/// For the answers that are out once all requests are sent.
+fn patience(times: &[Duration]) -> Duration {
+    times.iter().max().map_or(LAST_ANSWER, |longest| (2 * *longest).max(INTERVAL))
+}
+
+fn milliseconds(span: &Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+fn summary(host: &str, sent: u64, times: &[Duration]) -> String {
+    let times: Vec<f64> = times.iter().map(milliseconds).collect();
     let received = times.len() as u64;
     let loss = (sent - received) * 100 / sent.max(1);
     let mut text = format!(

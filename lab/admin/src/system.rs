@@ -179,12 +179,12 @@ pub trait System {
     fn groups(&self) -> Vec<Group>;
     /// Whom the interfaces know, by interface and address, their own addresses and the groups they hear among them.
     fn neighbours(&self) -> Vec<Neighbour>;
-    /// Sends one echo request and waits for the answer.
+    /// Opens a socket for echoes.
     ///
     /// # Errors
     ///
     /// ENETUNREACH (128) when no interface leads there.
-    fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno>;
+    fn pinger(&self, spec: &PingSpec) -> Result<Box<dyn Pinger + '_>, Errno>;
     /// The address of a host of the lab by that name.
     fn resolve(&self, name: &str) -> Option<IpAddr>;
 
@@ -211,8 +211,22 @@ pub trait System {
     /// Number of this process.
     fn process_id(&self) -> u32;
 
+    /// The system's clock, which never goes back; spans are differences of it.
+    fn now(&self) -> Duration;
     /// Waits; true when the command was interrupted.
     fn wait(&self, span: Duration) -> bool;
+}
+
+/// A socket for echoes to one address; closed when dropped.
+pub trait Pinger {
+    /// Sends a request with so many bytes behind the ICMP header, and does not wait.
+    ///
+    /// # Errors
+    ///
+    /// EMSGSIZE (97) when the interface does not take so much.
+    fn send(&mut self, sequence: u16, size: usize) -> Result<(), Errno>;
+    /// The next answer; waits for it until then by [`System::now`], or until the command is interrupted.
+    fn answer(&mut self, deadline: Duration) -> Option<EchoAnswer>;
 }
 
 /// Changes a file, and the host with it: both, or neither.
@@ -450,7 +464,7 @@ pub enum NeighbourState {
     Incomplete,
 }
 
-/// An echo request.
+/// Where echoes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PingSpec {
     /// To whom.
@@ -459,19 +473,15 @@ pub struct PingSpec {
     pub interface: Option<String>,
     /// ICMP identifier.
     pub ident: u16,
-    /// Bytes behind the ICMP header.
-    pub size: usize,
-    /// ICMP sequence number.
-    pub sequence: u16,
-    /// How long to wait for the answer.
-    pub patience: Duration,
 }
 
-/// What came of an echo request.
+/// The answer to an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Echo {
-    /// It was answered after so long.
-    Answered(Duration),
-    /// It was not.
-    Silence,
+pub struct EchoAnswer {
+    /// Its sequence number.
+    pub sequence: u16,
+    /// Bytes behind the ICMP header.
+    pub size: usize,
+    /// From the request to the answer.
+    pub after: Duration,
 }

@@ -4,6 +4,8 @@
 
 mod scripted;
 
+use std::time::Duration;
+
 use lab_gldv3::LinkState;
 use scripted::{Scripted, run};
 
@@ -294,6 +296,26 @@ fn ping_tells_who_is_alive() {
     assert!(out.contains(
         "\n----bob PING Statistics----\n2 packets transmitted, 2 packets received, 0% packet loss\n"
     ));
+}
+
+#[test]
+fn ping_counts_answers_that_come_after_the_next_request() {
+    let system = Scripted { round_trip: Duration::from_millis(180), ..Scripted::new() };
+    let (out, _, exit) = run(&system, "ping -s -I 0.05 bob 56 5");
+    assert_eq!(exit, 0);
+    assert_eq!(out.matches("time=180.000 ms").count(), 5, "{out}");
+    assert!(out.contains("5 packets transmitted, 5 packets received, 0% packet loss"), "{out}");
+    // The last request was sent after 200 ms.
+    assert_eq!(system.now.get(), Duration::from_millis(380));
+}
+
+#[test]
+fn ping_waits_ten_seconds_for_somebody_who_never_answered_and_a_second_for_the_rest() {
+    let system = Scripted::new();
+    let (out, _, exit) = run(&system, "ping -s -I 0.5 10.0.0.9 56 2");
+    assert_eq!((exit, system.now.get()), (1, Duration::from_secs(11)), "{out}");
+    let (_, _, exit) = run(&system, "ping 10.0.0.9 3");
+    assert_eq!((exit, system.now.get()), (1, Duration::from_secs(14)));
 }
 
 #[test]

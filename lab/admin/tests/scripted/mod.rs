@@ -2,14 +2,14 @@
 //! the kernel's headers lay it out, so the commands' own reading and writing of it is what is tried.
 #![allow(dead_code)] // Each test file uses its part.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use admin::{
-    Address, AddressKind, AddressState, Capture, Class, Echo, FileError, Group, Interface, Kstat, Neighbour,
-    NeighbourState, PingSpec, Port, Session, System, Terminal, Zone,
+    Address, AddressKind, AddressState, Capture, Class, EchoAnswer, FileError, Group, Interface, Kstat,
+    Neighbour, NeighbourState, PingSpec, Pinger, Port, Session, System, Terminal, Zone,
 };
 use fakekernel::Errno;
 use fakekernel::genunix::{KstatId, KstatValue};
@@ -59,6 +59,10 @@ pub struct Scripted {
     pub interfaces: Vec<Interface>,
     pub neighbours: Vec<Neighbour>,
     pub groups: Vec<Group>,
+    /// The clock, which goes on where a command waits.
+    pub now: Cell<Duration>,
+    /// How long bob takes to answer an echo.
+    pub round_trip: Duration,
 }
 
 pub fn link_address(qpn: u32, port: u64) -> LinkAddress {
@@ -99,6 +103,8 @@ impl Scripted {
             interfaces: vec![loopback(), partition_interface()],
             neighbours: neighbours(),
             groups: Vec::new(),
+            now: Cell::default(),
+            round_trip: Duration::from_micros(412),
         }
     }
 
@@ -457,11 +463,15 @@ impl System for Scripted {
         self.neighbours.clone()
     }
 
-    fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno> {
-        if spec.to == IpAddr::from([10, 0, 0, 2]) {
-            return Ok(Echo::Answered(Duration::from_micros(412)));
+    fn pinger(&self, spec: &PingSpec) -> Result<Box<dyn Pinger + '_>, Errno> {
+        if spec.to.is_ipv6() {
+            return Err(Errno(128));
         }
-        if spec.to.is_ipv6() { Err(Errno(128)) } else { Ok(Echo::Silence) }
+        Ok(Box::new(Peer {
+            system: self,
+            answers: spec.to == IpAddr::from([10, 0, 0, 2]),
+            out: VecDeque::new(),
+        }))
     }
 
     fn resolve(&self, name: &str) -> Option<IpAddr> {
@@ -488,8 +498,37 @@ impl System for Scripted {
         1234
     }
 
-    fn wait(&self, _span: Duration) -> bool {
+    fn now(&self) -> Duration {
+        self.now.get()
+    }
+
+    fn wait(&self, span: Duration) -> bool {
+        self.now.set(self.now.get() + span);
         false
+    }
+}
+
+/// Somebody who may answer, each echo after [`Scripted::round_trip`].
+struct Peer<'a> {
+    system: &'a Scripted,
+    answers: bool,
+    out: VecDeque<(Duration, EchoAnswer)>,
+}
+
+impl Pinger for Peer<'_> {
+    fn send(&mut self, sequence: u16, size: usize) -> Result<(), Errno> {
+        let after = self.system.round_trip;
+        if self.answers {
+            self.out.push_back((self.system.now() + after, EchoAnswer { sequence, size, after }));
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, deadline: Duration) -> Option<EchoAnswer> {
+        let now = &self.system.now;
+        let due = self.out.front().map(|(at, _)| *at).filter(|at| *at <= deadline);
+        now.set(due.unwrap_or(deadline).max(now.get()));
+        due.and_then(|_| self.out.pop_front()).map(|(_, answer)| answer)
     }
 }
 

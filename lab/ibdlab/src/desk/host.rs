@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use admin::{AddressState, Exit, Session, System, Terminal};
 use anyhow::{Context, Result, anyhow, bail};
@@ -26,6 +27,9 @@ const ADDRESS_PATIENCE: Nanos = Nanos::from_secs(3);
 /// How long a driver may answer busy when it is to go.
 const BUSY_PATIENCE: Nanos = Nanos::from_secs(300);
 
+/// What the machine's own processes have taken.
+const FIRST_PROCESS: u32 = 100;
+
 /// See the module's documentation.
 pub struct DeskHost {
     pub name: String,
@@ -39,6 +43,7 @@ pub struct DeskHost {
     pub namespace: Option<Arc<Namespace>>,
     /// Held while one of its files is changed.
     pub files: SleepMutex<()>,
+    last_process: AtomicU32,
     object: PathBuf,
     pkey: u16,
     addresses: Vec<(IpAddr, u8)>,
@@ -67,11 +72,17 @@ impl DeskHost {
             root,
             driver: spec.driver,
             files: SleepMutex::new("the host's files", ()),
+            last_process: AtomicU32::new(FIRST_PROCESS),
             object,
             pkey: *spec.pkey.get_ref(),
             addresses: spec.addresses.get_ref().iter().map(|address| cidr(&address.0)).collect(),
             properties: properties.collect(),
         })
+    }
+
+    /// The number of a new process of this host.
+    pub fn next_process_id(&self) -> u32 {
+        self.last_process.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Drivers, links of the files, partitions, interfaces; on the first boot what the scenario says. On a thread of the machine.

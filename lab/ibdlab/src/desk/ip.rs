@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
 
-use admin::{Address, AddressKind, AddressState, Class, Echo, Interface, Neighbour, PingSpec};
+use admin::{Address, AddressKind, AddressState, Class, Interface, Neighbour, PingSpec};
 use fakekernel::{Errno, HostMutex, Kernel, Nanos, SleepMutex};
 use lab_gldv3::LinkState;
 use smoltcp::wire::IpAddress;
@@ -13,16 +12,11 @@ use smoltcp::wire::IpAddress;
 use super::plumbed::{Plumbed, Role};
 use super::status::IpStatus;
 use crate::host::{AppId, DEVICE_NAME, IpThread, LinuxSide, TunBridge, Upper};
-use crate::ip::apps::{App, Outcome, Ping};
+use crate::ip::apps::{App, Outcome};
 use crate::ip::stack::Stack;
 use crate::linux::Namespace;
 use crate::words::complain;
 
-/// `ENETUNREACH` and `EMSGSIZE` of `sys/errno.h`.
-const UNREACHABLE: Errno = Errno(128);
-const TOO_LONG: Errno = Errno(97);
-/// Headers of an echo: IPv4 or IPv6, and ICMP.
-const HEADERS: [usize; 2] = [28, 48];
 const LOOPBACK_MTU: u32 = 8232;
 /// Largest IP packet until the link says better.
 const DEFAULT_SDU: usize = 2044;
@@ -206,40 +200,6 @@ impl HostIp {
             .any(|(_, plumbed)| plumbed.cidrs().iter().any(|cidr| IpAddr::from(cidr.address()) == address))
     }
 
-    /// An echo, until it is answered, the patience is over, or nobody waits any more.
-    pub fn echo(&self, spec: &PingSpec, given_up: &dyn Fn() -> bool) -> Result<Echo, Errno> {
-        let own = |interface: &Interface| {
-            interface.addresses.iter().any(|address| address.address.is_some_and(|(ip, _)| ip == spec.to))
-        };
-        if self.interfaces().iter().any(own) {
-            return Ok(Echo::Answered(std::time::Duration::ZERO));
-        }
-        let (plumbed, source) = self.route(spec).ok_or(UNREACHABLE)?;
-        // The lab's stack divides what IPv4 may; IPv6 of it does not.
-        let most = match spec.to {
-            IpAddr::V4(_) => usize::from(u16::MAX),
-            IpAddr::V6(_) => plumbed.ip.with_upper(|upper| upper.link().info().sdu),
-        };
-        if spec.size + HEADERS[usize::from(spec.to.is_ipv6())] > most {
-            return Err(TOO_LONG);
-        }
-        if let Some(namespace) = &self.namespace {
-            return Ok(linux_echo(namespace, spec));
-        }
-        let ping = Ping::new(source, spec.to, 1, vec![spec.size])
-            .numbered_from(spec.sequence)
-            .identified(spec.ident);
-        let begun = fakekernel::now();
-        let patience = Nanos(u64::try_from(spec.patience.as_nanos()).unwrap_or(u64::MAX / 2));
-        let id = plumbed.ip.start(Box::new(ping));
-        match plumbed.ip.finish_unless(id, begun + patience, given_up) {
-            Some(Outcome::Ping { answered: 1.., .. }) => {
-                Ok(Echo::Answered(std::time::Duration::from_nanos(fakekernel::now().since(begun).0)))
-            }
-            _ => Ok(Echo::Silence),
-        }
-    }
-
     /// Starts an application on an interface.
     ///
     /// # Errors
@@ -256,7 +216,7 @@ impl HostIp {
     }
 
     /// The interface whose subnet the address is in, and its address there. There are no routers on the fabric.
-    fn route(&self, spec: &PingSpec) -> Option<(Arc<Plumbed>, IpAddr)> {
+    pub(super) fn route(&self, spec: &PingSpec) -> Option<(Arc<Plumbed>, IpAddr)> {
         let wanted = |plumbed: &Plumbed| {
             let asked = spec.interface.as_ref().is_none_or(|name| *name == plumbed.name);
             asked && !matches!(plumbed.role(), Role::Member { .. })
@@ -268,18 +228,6 @@ impl HostIp {
             let source = IpAddr::from(subnet.address());
             Some((plumbed, source))
         })
-    }
-}
-
-/// An echo by Linux's own `ping`, whose stack it is.
-fn linux_echo(namespace: &Namespace, spec: &PingSpec) -> Echo {
-    let begun = Instant::now();
-    let mut ping = namespace.command("ping");
-    let patience = spec.patience.as_secs_f64().max(0.1).to_string();
-    ping.args(["-n", "-q", "-c", "1", "-W", &patience, "-s", &spec.size.to_string(), &spec.to.to_string()]);
-    match ping.output() {
-        Ok(output) if output.status.success() => Echo::Answered(begun.elapsed()),
-        _ => Echo::Silence,
     }
 }
 

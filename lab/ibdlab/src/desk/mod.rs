@@ -18,6 +18,7 @@ mod ipmp;
 mod ipoib_pcap;
 mod jobs;
 mod listener;
+mod pinger;
 mod place;
 mod plumbed;
 mod privilege;

@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use admin::{
-    AddressKind, Capture, Echo, FileError, Group, Interface, Kstat, Neighbour, PingSpec, Port, System,
+    AddressKind, Capture, FileError, Group, Interface, Kstat, Neighbour, PingSpec, Pinger, Port, System,
 };
 use fakekernel::genunix::{Cred, KstatId};
 use fakekernel::{Errno, Nanos};
@@ -41,9 +41,6 @@ pub struct Process {
     id: u32,
 }
 
-/// Processes of all hosts are numbered from here.
-static LAST_ID: AtomicU32 = AtomicU32::new(100);
-
 impl Process {
     /// One of the machine's own, as the boot methods are.
     pub fn root(host: Arc<DeskHost>) -> Self {
@@ -59,7 +56,7 @@ impl Process {
         directory: PathBuf,
         interrupted: Arc<AtomicBool>,
     ) -> Self {
-        let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = host.next_process_id();
         Self { host, others, privileged, directory, interrupted, zone: None, id }
     }
 
@@ -310,8 +307,8 @@ impl System for Process {
         self.ip().neighbours()
     }
 
-    fn echo(&self, spec: &PingSpec) -> Result<Echo, Errno> {
-        self.ip().echo(spec, &|| self.is_interrupted())
+    fn pinger(&self, spec: &PingSpec) -> Result<Box<dyn Pinger + '_>, Errno> {
+        self.ip().pinger(spec, Box::new(|| self.is_interrupted()))
     }
 
     fn resolve(&self, name: &str) -> Option<IpAddr> {
@@ -357,15 +354,18 @@ impl System for Process {
         self.id
     }
 
+    fn now(&self) -> Duration {
+        Duration::from_nanos(fakekernel::now().0)
+    }
+
     fn wait(&self, span: Duration) -> bool {
         // A span may be longer than there is time.
-        let end = Instant::now().checked_add(span);
+        let end = self.now().saturating_add(span);
         loop {
             if self.is_interrupted() {
                 return true;
             }
-            let left =
-                end.map_or(ATTENTION, |end| end.saturating_duration_since(Instant::now()).min(ATTENTION));
+            let left = end.saturating_sub(self.now()).min(ATTENTION);
             if left.is_zero() {
                 return false;
             }

@@ -23,8 +23,6 @@ use crate::ip::link_addr::LinkAddr;
 const RX_LIMIT: usize = 4096;
 /// How long a frame may wait for room in the link's queue.
 const TX_PATIENCE: Nanos = Nanos::from_secs(1);
-/// How soon it is noticed that nobody waits any more.
-const ATTENTION: Nanos = Nanos::from_millis(50);
 
 /// A running application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,21 +145,6 @@ impl IpThread {
         })
     }
 
-    /// The same, and the application is taken away once nobody wants it any more, which is asked now and again.
-    pub fn finish_unless(&self, id: AppId, deadline: Nanos, given_up: &dyn Fn() -> bool) -> Option<Outcome> {
-        loop {
-            let look = deadline.min(fakekernel::now() + ATTENTION);
-            let outcome = self.shared.wait_for(look, |state| state.outcomes.remove(&id));
-            if outcome.is_none() && look < deadline && !given_up() {
-                continue;
-            }
-            return outcome.or_else(|| {
-                self.stop(id);
-                None
-            });
-        }
-    }
-
     /// Takes an application away before its end.
     pub fn stop(&self, id: AppId) {
         let mut state = self.shared.state.lock();
@@ -213,13 +196,15 @@ impl IpThread {
         self.shared.state.lock().refused_groups.clone()
     }
 
+    /// Has the applications run: there is something new for one of them.
+    pub fn kick(&self) {
+        self.shared.kick();
+    }
+
     /// What wakes this thread from outside the machine.
     pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = self.shared.clone();
-        move || {
-            shared.state.lock().kicked = true;
-            shared.work.wake_all();
-        }
+        move || shared.kick()
     }
 
     /// Closes the link and waits until it is closed; once is enough.
@@ -254,6 +239,11 @@ impl Shared {
 
     fn refresh(&self) {
         self.state.lock().stale = true;
+        self.work.wake_all();
+    }
+
+    fn kick(&self) {
+        self.state.lock().kicked = true;
         self.work.wake_all();
     }
 

@@ -1,6 +1,7 @@
 //! What the hosts of a scenario do over IP: ping, TCP transfer, multicast. Pure machines over [`Stack`].
 
 mod bulk;
+mod echoes;
 mod group;
 mod ping;
 mod tcp;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use super::stack::Stack;
 
 pub use bulk::{Bulk, Sink};
+pub use echoes::{Answer, Echoes, Mailbox, Request};
 pub use group::{GroupHear, GroupSay};
 pub use ping::Ping;
 pub use tcp::{TcpReceive, TcpSend};

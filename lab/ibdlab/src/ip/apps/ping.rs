@@ -15,7 +15,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Room for the largest echo at whatever place in the buffer the one before ended.
 const ROOM: usize = 2 << 16;
 /// ICMP header of an echo.
-const ECHO_HEADER: usize = 8;
+pub(super) const ECHO_HEADER: usize = 8;
 
 /// Sends `count` echo requests, each when the one before was answered or has timed out.
 pub struct Ping {
@@ -165,11 +165,11 @@ impl App for Ping {
 }
 
 /// Bytes that differ from packet to packet, so that a stale answer is not taken for a fresh one.
-fn pattern(sequence: u32, len: usize) -> Vec<u8> {
+pub(super) fn pattern(sequence: u32, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32 ^ sequence.wrapping_mul(0x9e37_79b9) >> 8) as u8).collect()
 }
 
-fn emit_echo(
+pub(super) fn emit_echo(
     buffer: &mut [u8],
     (source, destination): (IpAddr, IpAddr),
     ident: u16,
@@ -189,7 +189,7 @@ fn emit_echo(
     }
 }
 
-fn parse_echo_reply(bytes: &[u8], source: IpAddr, destination: IpAddr) -> Option<(u16, &[u8])> {
+pub(super) fn parse_echo_reply(bytes: &[u8], source: IpAddr, destination: IpAddr) -> Option<(u16, &[u8])> {
     let checksums = ChecksumCapabilities::default();
     match (source, destination) {
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
