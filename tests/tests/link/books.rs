@@ -2,6 +2,7 @@
 //! the way, to the last packet.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use fabric::{LinkFaults, Probability};
 use fakekernel::genunix::KstatValue;
@@ -158,6 +159,21 @@ fn from_a_broken_queue_pair(bench: &Bench, done: &mut Done, alpha: &Stream, to: 
     done.send(alpha, to, 100, 50);
 }
 
+/// What the packets of this test are lost to.
+const CAUSES: [&str; 9] = [
+    "alpha tx_drop_link_down",
+    "alpha tx_drop_unreachable",
+    "alpha tx_drop_queue_full",
+    "alpha tx_failed",
+    "beta rx_drop_no_memory",
+    "beta rx_drop_short",
+    "beta rx_drop_completion",
+    "fabric loss",
+    "fabric no_receive",
+];
+/// How often each was met, in all runs.
+static SEEN: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+
 /// Everything at rest.
 fn comes_to_rest(bench: &Bench, alpha: &Stream) {
     up_again(bench);
@@ -196,19 +212,11 @@ fn every_packet_is_read_or_in_a_counter_that_says_why_not() {
         comes_to_rest(bench, &alpha);
         let books = Books::of(bench, &beta).since(&before);
         the_books_balance(&done, &books, &heard);
-        // Nothing of this was for show.
-        for name in [
-            "alpha tx_drop_link_down",
-            "alpha tx_drop_unreachable",
-            "alpha tx_drop_queue_full",
-            "alpha tx_failed",
-            "beta rx_drop_no_memory",
-            "beta rx_drop_short",
-            "beta rx_drop_completion",
-            "fabric loss",
-            "fabric no_receive",
-        ] {
-            assert_ne!(books.get(name), 0, "{name}: {books:?}");
+        for name in CAUSES {
+            *SEEN.lock().expect("nobody panics").entry(name).or_default() += books.get(name);
         }
     });
+    // Nothing of this was for show. In one run the driver may hear of a broken queue pair before the first packet does.
+    let seen = SEEN.lock().expect("nobody panics");
+    assert!(CAUSES.iter().all(|name| seen[name] != 0), "{seen:?}");
 }

@@ -28,4 +28,5 @@ mod starts;
 mod suspend;
 mod thrift;
 mod tunables;
+mod waiting;
 mod wire;

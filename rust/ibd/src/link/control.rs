@@ -40,8 +40,7 @@ const NEIGHBOURS: usize = 512;
 
 pub(crate) type Memberships = Groups<Group, KVec<groups::GroupSlot<Group>>>;
 /// The transmit queue that a packet goes on from is its lane.
-pub(crate) type Addresses =
-    Paths<Mblk, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Mblk, Dest>>>;
+pub(crate) type Addresses = Paths<Mblk, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Mblk>>>;
 
 /// What the control thread does next, without the lock.
 pub(crate) enum Effect {

@@ -15,7 +15,7 @@ use super::run::{refuse, run};
 use crate::counters::LinkState;
 use crate::{kernel_instant, now, probes};
 
-/// How often the transmit queue's cache is asked which addresses were used, and unused memory is given back.
+/// How often, at least, the transmit queues' caches are asked which addresses were used, and unused memory is given back.
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// Starts the control thread. **May block.**
@@ -29,12 +29,16 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
     let mut control = parker.lock();
     while !parker.should_stop() {
         let time = now();
-        if time >= sweep {
-            sweep = time + SWEEP;
+        let (tidy, report) = (time >= sweep, control.paths.asks_for_use());
+        if tidy || report {
             drop(control);
             shared.transmitters.iter().for_each(|transmitter| transmitter.report_used());
-            carry_out(shared, Effect::Job(Job::Tidy));
+            if tidy {
+                sweep = time + SWEEP;
+                carry_out(shared, Effect::Job(Job::Tidy));
+            }
             control = parker.lock();
+            control.paths.use_told();
         }
         if time >= watch && control.datapath.is_some() {
             drop(control);

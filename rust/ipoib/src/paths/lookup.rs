@@ -14,7 +14,7 @@ impl<P, H, S, T> Paths<P, H, S, T>
 where
     H: Clone + PartialEq,
     S: DerefMut<Target = [PathSlot<H>]>,
-    T: DerefMut<Target = [PacketSlot<P, H>]>,
+    T: DerefMut<Target = [PacketSlot<P>]>,
 {
     /// Lists the address for a lookup unless one is out; a port urgently if packets wait, in the background if it has a handle or
     /// is only asked about.
@@ -115,9 +115,8 @@ where
         path.failures = 0;
         path.asked = false;
         path.since = now;
-        path.leaving = path.leaving.saturating_add(path.packets.len());
-        self.packets.send_all(&mut path.packets, &resolution.handle);
         path.state = State::Ready(resolution.handle);
+        self.send_packets(id);
         let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));
         self.table.set_deadline(id, Some(now + after));
         self.settle(id);
@@ -128,24 +127,26 @@ where
         path.failures = path.failures.saturating_add(1);
         path.asked = false;
         let until = now + self.config.retry.delay(path.failures, &mut self.jitter);
-        let reason = match (error, &path.state) {
+        let works = matches!(path.state, State::Ready(_));
+        let reason = match error {
             // No answer says nothing about a handle that works: keep it and ask again later.
-            (LookupError::Unanswered, State::Ready(_)) => {
+            LookupError::Unanswered if works => {
                 path.used = true;
                 self.table.set_deadline(id, Some(until));
                 self.settle(id);
                 return;
             }
-            (LookupError::Unanswered, _) => DropReason::LookupFailed,
-            (LookupError::Absent, state) => {
-                if matches!(state, State::Ready(_)) {
-                    self.unbinds.one(to);
-                }
-                DropReason::Unreachable
-            }
+            LookupError::Unanswered => DropReason::LookupFailed,
+            LookupError::Absent => DropReason::Unreachable,
         };
-        self.packets.drop_all(&mut path.packets, reason);
-        path.state = State::Failed { until, reason };
+        if works {
+            self.unbinds.one(to);
+            self.take_back_for(id);
+        }
+        self.drop_packets(id, reason);
+        if let Some(path) = self.table.get_mut(id) {
+            path.state = State::Failed { until, reason };
+        }
         self.table.set_deadline(id, Some(until + self.config.forget));
         self.settle(id);
     }

@@ -17,6 +17,7 @@
 //! Whatever goes in as a packet comes out exactly once: from [`Paths::submit`] itself, or as [`Action::Send`] or
 //! [`Action::Drop`].
 
+mod leaving;
 mod lookup;
 mod packets;
 #[cfg(test)]
@@ -184,7 +185,8 @@ pub struct Path<H> {
     /// When the handle was looked up.
     since: Instant,
     packets: Queue,
-    /// Packets decided to be sent that have not been taken by [`Paths::poll_action`]; no later packet may overtake them.
+    /// Packets decided to be sent that have not been taken by [`Paths::next_packet`]; no later packet may overtake them. None unless
+    /// there is a handle.
     leaving: u16,
     failures: u32,
     used: bool,
@@ -220,20 +222,22 @@ impl Key for LinkAddr {
 #[derive(Debug)]
 pub struct Paths<P, H, S, T> {
     table: Table<LinkAddr, Path<H>, S, LISTS>,
-    packets: Packets<P, H, T>,
+    packets: Packets<P, T>,
     config: Config,
     /// Lookups that are out: of ports, and of groups.
     ports_out: u16,
     groups_out: u16,
     unbinds: Unbinds,
     jitter: Jitter,
+    /// Addresses that came since use was told last.
+    newcomers: usize,
 }
 
 impl<P, H, S, T> Paths<P, H, S, T>
 where
     H: Clone + PartialEq,
     S: DerefMut<Target = [PathSlot<H>]>,
-    T: DerefMut<Target = [PacketSlot<P, H>]>,
+    T: DerefMut<Target = [PacketSlot<P>]>,
 {
     /// A machine that knows at most `addresses.len()` addresses and holds at most `packets.len()` packets. `seed` keys the
     /// hash and the jitter.
@@ -246,6 +250,7 @@ where
             groups_out: 0,
             unbinds: Unbinds::default(),
             jitter: Jitter::new(seed),
+            newcomers: 0,
         }
     }
 
@@ -270,6 +275,17 @@ where
         self.len() == 0
     }
 
+    /// Whether so many addresses are new that others might be evicted although a transmit queue uses them: [`Event::Used`] is to be
+    /// told of those, then [`Paths::use_told`].
+    pub fn asks_for_use(&self) -> bool {
+        self.newcomers > self.capacity() / 2
+    }
+
+    /// [`Event::Used`] has been told of every address that a transmit queue has used.
+    pub fn use_told(&mut self) {
+        self.newcomers = 0;
+    }
+
     /// How many packets are inside.
     pub fn packets_held(&self) -> usize {
         self.packets.held()
@@ -280,13 +296,8 @@ where
         usize::from(self.ports_out) + usize::from(self.groups_out)
     }
 
-    /// Takes a packet that no transmit queue could place; it goes on by the first lane.
-    pub fn submit(&mut self, now: Instant, to: LinkAddr, packet: P) -> Submitted<P, H> {
-        self.submit_by(now, to, Lane::default(), packet)
-    }
-
-    /// The same; the packet goes on by `lane`.
-    pub fn submit_by(&mut self, now: Instant, to: LinkAddr, lane: Lane, packet: P) -> Submitted<P, H> {
+    /// Takes a packet that no transmit queue knows the way of; it goes on by `lane`.
+    pub fn submit(&mut self, now: Instant, to: LinkAddr, lane: Lane, packet: P) -> Submitted<P, H> {
         let Some(id) = self.find_or_add(to) else { return Submitted::Dropped(packet, DropReason::TableFull) };
         let Some(path) = self.table.get_mut(id) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
@@ -294,10 +305,15 @@ where
         path.used = true;
         match &path.state {
             State::Ready(handle) => {
-                let handle = handle.clone();
-                let submitted = match self.packets.follow(&mut path.leaving, to, (lane, packet), handle) {
-                    Ok(()) => Submitted::Queued(None),
-                    Err((packet, handle)) => Submitted::Ready(packet, handle),
+                let submitted = match path.leaving {
+                    0 => Submitted::Ready(packet, handle.clone()),
+                    _ => match self.packets.follow(to, (lane, packet)) {
+                        Ok(()) => {
+                            path.leaving += 1;
+                            Submitted::Queued(None)
+                        }
+                        Err(packet) => Submitted::Dropped(packet, DropReason::QueueFull),
+                    },
                 };
                 self.settle(id);
                 return submitted;
@@ -356,6 +372,7 @@ where
             Event::Invalidate(Severity::Light) => self.for_each(|paths, id| paths.doubt(id)),
             Event::Invalidate(severity) => {
                 self.unbinds.everything();
+                self.take_back(|_| true);
                 self.for_each(|paths, id| {
                     if severity == Severity::Heavy {
                         paths.drop_packets(id, DropReason::LinkReset);
@@ -367,11 +384,13 @@ where
             Event::Forget(to) => {
                 if let Some(id) = self.table.find(&to) {
                     self.unbinds.one(to);
+                    self.take_back_for(id);
                     self.forget(id);
                 }
             }
             Event::ForgetGroups => {
                 self.unbinds.everything();
+                self.take_back(LinkAddr::is_multicast);
                 self.for_each(|paths, id| {
                     if paths.table.key(id).is_some_and(|to| to.is_multicast()) {
                         paths.forget(id);
@@ -386,38 +405,14 @@ where
         }
     }
 
-    /// The next thing to do; call until `None` after every [`Paths::submit`], event and timeout.
-    pub fn poll_action(&mut self) -> Option<Action<P, H>> {
-        self.next_unbind()
-            .or_else(|| self.packets_out().first().and_then(|lane| self.next_packet(lane)))
-            .or_else(|| self.next_lookup().map(Action::Lookup))
-    }
-
-    /// The same without packets, for a caller that has no room for them now.
+    /// The next thing to ask of others; call until `None` after every [`Paths::submit`], event and timeout. No packets: they are taken
+    /// with [`Paths::next_packet`], by whoever has room.
     pub fn next_request(&mut self) -> Option<Action<P, H>> {
         self.next_unbind().or_else(|| self.next_lookup().map(Action::Lookup))
     }
 
     fn next_unbind(&mut self) -> Option<Action<P, H>> {
         Some(self.unbinds.next()?.map_or(Action::UnbindAll, Action::Unbind))
-    }
-
-    /// The lanes for which [`Paths::next_packet`] has one.
-    pub fn packets_out(&self) -> Lanes {
-        self.packets.out()
-    }
-
-    /// Only [`Action::Send`] and [`Action::Drop`], which a caller may want to take while it holds the transmit queue. In the order in
-    /// which the packets of a lane were submitted for one address.
-    pub fn next_packet(&mut self, lane: Lane) -> Option<Action<P, H>> {
-        let action = self.packets.next_out(lane)?;
-        if let Action::Send(to, ..) = &action
-            && let Some(id) = self.table.find(to)
-            && let Some(path) = self.table.get_mut(id)
-        {
-            path.leaving = path.leaving.saturating_sub(1);
-        }
-        Some(action)
     }
 
     /// When [`Paths::handle_timeout`] wants to be called next.
@@ -432,7 +427,8 @@ where
             let Some(path) = self.table.get_mut(id) else { continue };
             let used = core::mem::take(&mut path.used);
             match path.state {
-                State::Ready(_) if used => self.want_lookup(id),
+                // What leaves counts as use.
+                State::Ready(_) if used || path.leaving != 0 => self.want_lookup(id),
                 State::Unresolved => {}
                 State::Ready(_) | State::Failed { .. } => self.evict(id),
             }
@@ -465,6 +461,7 @@ where
             failures: 0,
             used: false,
         };
+        self.newcomers += 1;
         self.table.insert(to, path)
     }
 
@@ -479,7 +476,8 @@ where
     /// Moves the entry to the recent end of `IDLE` if it may be evicted, off it if not, and removes it if nothing is known.
     fn settle(&mut self, id: Id) {
         let Some(path) = self.table.get(id) else { return };
-        let idle = path.packets.is_empty() && matches!(path.lookup, Lookup::None | Lookup::Wanted);
+        let packets = !path.packets.is_empty() || path.leaving != 0;
+        let idle = !packets && matches!(path.lookup, Lookup::None | Lookup::Wanted);
         match (&path.state, idle) {
             (State::Unresolved, true) if !path.asked => {
                 self.table.remove(id);
@@ -511,7 +509,8 @@ where
         }
     }
 
-    /// Drops the handle or the verdict; packets that wait are looked up afresh. Unbinding is the caller's.
+    /// Drops the handle or the verdict; packets that wait are looked up afresh. The caller has unbound the address and taken back what
+    /// leaves.
     fn forget(&mut self, id: Id) {
         let Some(path) = self.table.get_mut(id) else { return };
         path.state = State::Unresolved;
@@ -519,19 +518,14 @@ where
         if path.lookup == Lookup::Out {
             path.lookup = Lookup::OutOfDate;
         }
+        let packets_wait = !path.packets.is_empty();
         self.table.set_deadline(id, None);
-        self.settle(id);
+        if packets_wait { self.want_lookup(id) } else { self.settle(id) }
     }
 
     fn nobody_asks(&mut self, id: Id) {
         if let Some(path) = self.table.get_mut(id) {
             path.asked = false;
-        }
-    }
-
-    fn drop_packets(&mut self, id: Id, reason: DropReason) {
-        if let Some(path) = self.table.get_mut(id) {
-            self.packets.drop_all(&mut path.packets, reason);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::ops::DerefMut;
 
-use super::{Action, DropReason};
+use super::DropReason;
 use crate::addr::LinkAddr;
 
 const NONE: u32 = u32::MAX;
@@ -50,31 +50,54 @@ impl Lanes {
         Self(self.0 & !others.0)
     }
 
+    /// All there are.
+    pub fn all() -> impl Iterator<Item = Lane> {
+        (0..LANES).map(Lane::new)
+    }
+
     /// The one with the least number.
     pub fn first(self) -> Option<Lane> {
-        (0..LANES).map(Lane::new).find(|lane| self.contains(*lane))
+        Self::all().find(|lane| self.contains(*lane))
     }
 }
 
 /// Room for one waiting packet.
 #[derive(Debug)]
-pub struct PacketSlot<P, H> {
+pub struct PacketSlot<P> {
     next: u32,
-    held: Option<Held<P, H>>,
+    held: Option<Held<P>>,
 }
 
-impl<P, H> Default for PacketSlot<P, H> {
+impl<P> Default for PacketSlot<P> {
     fn default() -> Self {
         Self { next: NONE, held: None }
     }
 }
 
 #[derive(Debug)]
-struct Held<P, H> {
+struct Held<P> {
     to: LinkAddr,
     lane: Lane,
     packet: P,
-    verdict: Option<Result<H, DropReason>>,
+    verdict: Option<Verdict>,
+}
+
+/// What is to become of a packet. Which handle it is sent with is the address's to say when it leaves: a handle kept with the packet
+/// would outlive what is known about the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Send,
+    Drop(DropReason),
+}
+
+/// A packet between two lists.
+pub(super) struct Taken(u32);
+
+/// A packet that leaves.
+pub(super) struct Leaving<P> {
+    pub(super) to: LinkAddr,
+    pub(super) packet: P,
+    pub(super) verdict: Verdict,
 }
 
 /// A list through the pool.
@@ -102,15 +125,15 @@ impl Queue {
 }
 
 #[derive(Debug)]
-pub(super) struct Packets<P, H, T> {
+pub(super) struct Packets<P, T> {
     slots: T,
     free: u32,
     held: usize,
     out: [Queue; LANES],
-    marker: core::marker::PhantomData<(P, H)>,
+    marker: core::marker::PhantomData<P>,
 }
 
-impl<P, H, T> Packets<P, H, T> {
+impl<P, T> Packets<P, T> {
     pub(super) fn held(&self) -> usize {
         self.held
     }
@@ -125,7 +148,7 @@ impl<P, H, T> Packets<P, H, T> {
     }
 }
 
-impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
+impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
     pub(super) fn new(mut slots: T) -> Self {
         let mut free = NONE;
         for (i, slot) in (0..NONE).zip(slots.iter_mut()) {
@@ -160,71 +183,67 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
         Ok(gave_way)
     }
 
-    /// Sends behind `leaving` packets of the same address that are on their way out. Without any, or without room, the
-    /// packet comes back to be sent at once.
-    pub(super) fn follow(
-        &mut self,
-        leaving: &mut u16,
-        to: LinkAddr,
-        (lane, packet): (Lane, P),
-        handle: H,
-    ) -> Result<(), (P, H)> {
+    /// Sends a packet behind those of its lane that are on their way out. It comes back if the pool is full.
+    pub(super) fn follow(&mut self, to: LinkAddr, (lane, packet): (Lane, P)) -> Result<(), P> {
         let at = self.free;
-        let Some(slot) = self.slots.get_mut(at as usize).filter(|_| *leaving != 0) else {
-            return Err((packet, handle));
-        };
+        let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
         self.free = slot.next;
-        slot.held = Some(Held { to, lane, packet, verdict: Some(Ok(handle)) });
+        slot.held = Some(Held { to, lane, packet, verdict: Some(Verdict::Send) });
         self.held += 1;
-        *leaving = leaving.saturating_add(1);
         append(&mut self.slots, &mut self.out[lane.number()], at);
         Ok(())
     }
 
-    pub(super) fn send_all(&mut self, queue: &mut Queue, handle: &H) {
-        self.decide(queue, |_| Ok(handle.clone()));
-    }
-
-    pub(super) fn drop_all(&mut self, queue: &mut Queue, reason: DropReason) {
-        self.decide(queue, |_| Err(reason));
-    }
-
-    fn decide(&mut self, queue: &mut Queue, verdict: impl Fn(&LinkAddr) -> Result<H, DropReason>) {
-        while queue.first != NONE {
-            let at = queue.first;
-            let Some(slot) = self.slots.get_mut(at as usize) else { return };
-            queue.first = slot.next;
+    /// Puts all of an address's packets on their way out.
+    pub(super) fn decide(&mut self, queue: &mut Queue, verdict: Verdict) {
+        while let Some(at) = next_of(&self.slots, queue) {
             let mut lane = Lane::default();
-            if let Some(held) = &mut slot.held {
-                held.verdict = Some(verdict(&held.to));
+            if let Some(held) = self.slots.get_mut(at as usize).and_then(|slot| slot.held.as_mut()) {
+                held.verdict = Some(verdict);
                 lane = held.lane;
             }
             append(&mut self.slots, &mut self.out[lane.number()], at);
         }
-        *queue = Queue::default();
     }
 
-    pub(super) fn next_out(&mut self, lane: Lane) -> Option<Action<P, H>> {
-        let mut out = core::mem::take(&mut self.out[lane.number()]);
+    /// Takes a whole lane, to be looked through with [`Packets::take_on`].
+    pub(super) fn take_lane(&mut self, lane: Lane) -> Queue {
+        core::mem::take(&mut self.out[lane.number()])
+    }
+
+    /// Takes the next one of a lane's, whose it is, and what is to become of it; it goes on in [`Packets::wait_again`] or
+    /// [`Packets::leave`].
+    pub(super) fn take_on(&mut self, lane: &mut Queue) -> Option<(Taken, LinkAddr, Verdict)> {
+        let at = next_of(&self.slots, lane)?;
+        let held = self.slots.get(at as usize)?.held.as_ref()?;
+        Some((Taken(at), held.to, held.verdict?))
+    }
+
+    /// It waits at the end of its address's queue, undecided.
+    pub(super) fn wait_again(&mut self, queue: &mut Queue, Taken(at): Taken) {
+        if let Some(held) = self.slots.get_mut(at as usize).and_then(|slot| slot.held.as_mut()) {
+            held.verdict = None;
+        }
+        append(&mut self.slots, queue, at);
+    }
+
+    /// It goes to the end of its lane.
+    pub(super) fn leave(&mut self, lane: Lane, Taken(at): Taken) {
+        append(&mut self.slots, &mut self.out[lane.number()], at);
+    }
+
+    pub(super) fn next_out(&mut self, lane: Lane) -> Option<Leaving<P>> {
+        let mut out = self.take_lane(lane);
         let held = self.take_first(&mut out);
         self.out[lane.number()] = out;
         let Held { to, packet, verdict, .. } = held?;
-        Some(match verdict {
-            Some(Ok(handle)) => Action::Send(to, packet, handle),
-            Some(Err(reason)) => Action::Drop(to, packet, reason),
-            // Only decided packets are on this list.
-            None => Action::Drop(to, packet, DropReason::LinkReset),
-        })
+        // Only decided packets are on this list.
+        Some(Leaving { to, packet, verdict: verdict.unwrap_or(Verdict::Drop(DropReason::LinkReset)) })
     }
 
-    fn take_first(&mut self, queue: &mut Queue) -> Option<Held<P, H>> {
-        let at = queue.first;
+    fn take_first(&mut self, queue: &mut Queue) -> Option<Held<P>> {
+        let at = next_of(&self.slots, queue)?;
         let slot = self.slots.get_mut(at as usize)?;
-        queue.first = slot.next;
-        queue.len = queue.len.saturating_sub(1);
-        if queue.first == NONE {
-            queue.last = NONE;
-        }
         slot.next = self.free;
         self.free = at;
         self.held -= 1;
@@ -232,7 +251,18 @@ impl<P, H: Clone, T: DerefMut<Target = [PacketSlot<P, H>]>> Packets<P, H, T> {
     }
 }
 
-fn append<P, H>(slots: &mut [PacketSlot<P, H>], queue: &mut Queue, at: u32) {
+/// Takes the first one off a list.
+fn next_of<P>(slots: &[PacketSlot<P>], queue: &mut Queue) -> Option<u32> {
+    let at = queue.first;
+    queue.first = slots.get(at as usize)?.next;
+    queue.len = queue.len.saturating_sub(1);
+    if queue.first == NONE {
+        queue.last = NONE;
+    }
+    Some(at)
+}
+
+fn append<P>(slots: &mut [PacketSlot<P>], queue: &mut Queue, at: u32) {
     if let Some(slot) = slots.get_mut(at as usize) {
         slot.next = NONE;
     }

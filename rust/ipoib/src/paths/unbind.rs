@@ -36,4 +36,10 @@ impl Unbinds {
         self.len = self.len.checked_sub(1)?;
         self.named.get(self.len).copied().map(Some)
     }
+
+    /// Whether every transmit queue is still to be told to forget the address.
+    #[cfg(test)]
+    pub(super) fn tells_of(&self, to: &LinkAddr) -> bool {
+        self.all || self.named.iter().take(self.len).any(|named| named == to)
+    }
 }

@@ -325,9 +325,8 @@ impl Transmitter {
             let action = control.paths.next_packet(self.lane());
             drop(control);
             match action {
-                Some(Action::Send(to, packet, dest)) => {
-                    self.send_to(&mut state, to, packet, dest, &mut after)
-                }
+                // Not for the cache: the next packet asks, and comes behind those that still wait.
+                Some(Action::Send(_, packet, dest)) => self.send_to(&mut state, packet, &dest, &mut after),
                 Some(Action::Drop(_, packet, reason)) => self.drop_packet(packet, reason.into(), &mut after),
                 _ => break,
             }
@@ -342,7 +341,7 @@ impl Transmitter {
         Lane::new(self.ring.unwrap_or(0))
     }
 
-    fn send_to(&self, state: &mut State, to: LinkAddr, packet: Mblk, dest: Dest, after: &mut After) {
+    fn send_to(&self, state: &mut State, packet: Mblk, dest: &Dest, after: &mut After) {
         let Some((_, frame)) = Frame::read(&packet) else {
             return self.drop_packet(packet, TxDrop::Malformed, after);
         };
@@ -350,9 +349,7 @@ impl Transmitter {
         if let Some(reason) = refused {
             return self.drop_packet(packet, reason, after);
         }
-        let handle = dest.handle();
-        state.cache.insert(to, dest);
-        match self.stage(state, handle, packet, &frame, after) {
+        match self.stage(state, dest.handle(), packet, &frame, after) {
             Ok(()) | Err(Stopped::Waits) => {}
             Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
             Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
@@ -397,6 +394,8 @@ impl Transmitter {
         }
         let (packet, dest) = match state.cache.get(&to) {
             Some(dest) => (packet, dest.handle()),
+            // Those before it wait for room, and completions are to come.
+            None if state.behind => return Err(Stopped::Full(packet)),
             None => self.ask_for_path(state, to, packet, after)?,
         };
         self.stage(state, dest, packet, &frame, after)
@@ -427,7 +426,7 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<(Mblk, KArc<UdDest>), Stopped> {
         let mut control = self.control.lock();
-        let submitted = control.paths.submit_by(now(), to, self.lane(), packet);
+        let submitted = control.paths.submit(now(), to, self.lane(), packet);
         drop(control);
         match submitted {
             Submitted::Ready(packet, dest) => {

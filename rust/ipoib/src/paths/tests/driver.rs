@@ -1,0 +1,297 @@
+//! The machine with what the driver puts around it: transmit queues with little room and caches of their own, and a control thread
+//! that may be late. Whatever happens, packets come out once and in order, and no queue keeps a handle that has been withdrawn.
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// IP sends to an address, on the transmit queues in turn.
+    Send(u8),
+    Ask(u8),
+    Answer(u8, Result<u32, LookupError>),
+    Used(u8),
+    Invalidate(Severity),
+    Forget(u8),
+    ForgetGroups,
+    Gid(u8),
+    Sleep(u64),
+    /// The control thread gets so far.
+    Control(usize),
+    /// So many sends of a transmit queue complete.
+    Complete(usize, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = 0u8..9;
+    let answer = prop_oneof![
+        3 => (0u32..3).prop_map(Ok),
+        1 => Just(Err(LookupError::Absent)),
+        1 => Just(Err(LookupError::Unanswered)),
+    ];
+    let severity = prop_oneof![Just(Severity::Light), Just(Severity::Normal), Just(Severity::Heavy)];
+    prop_oneof![
+        12 => n.clone().prop_map(Step::Send),
+        3 => n.clone().prop_map(Step::Ask),
+        6 => (n.clone(), answer).prop_map(|(n, a)| Step::Answer(n, a)),
+        1 => n.clone().prop_map(Step::Used),
+        1 => severity.prop_map(Step::Invalidate),
+        1 => n.clone().prop_map(Step::Forget),
+        1 => Just(Step::ForgetGroups),
+        1 => n.prop_map(Step::Gid),
+        2 => (0u64..400).prop_map(Step::Sleep),
+        6 => (1usize..8).prop_map(Step::Control),
+        4 => (0..QUEUES, 1..=RING).prop_map(|(queue, sends)| Step::Complete(queue, sends)),
+    ]
+}
+
+const ADDRESSES: usize = 5;
+const PACKETS: usize = 6;
+const LOOKUPS: u16 = 3;
+const QUEUES: usize = 3;
+/// Sends that a transmit queue has room for.
+const RING: usize = 2;
+
+/// A transmit queue as the driver has it.
+#[derive(Default)]
+struct Queue {
+    in_flight: usize,
+    /// Packets whose path was found wait for room.
+    behind: bool,
+    cache: BTreeMap<LinkAddr, u32>,
+    /// The last packet sent to an address.
+    sent: BTreeMap<LinkAddr, u32>,
+}
+
+impl Queue {
+    fn is_full(&self) -> bool {
+        self.in_flight == RING
+    }
+
+    fn send(&mut self, to: LinkAddr, packet: u32) {
+        self.in_flight += 1;
+        let before = self.sent.insert(to, packet);
+        assert!(before < Some(packet), "{packet} was overtaken by {before:?}");
+    }
+}
+
+struct World {
+    machine: Machine,
+    now: Instant,
+    next: u32,
+    /// Packets inside the machine.
+    inside: BTreeSet<u32>,
+    /// Lookups that are out.
+    out: BTreeSet<LinkAddr>,
+    queues: [Queue; QUEUES],
+}
+
+/// The transmit queue that a packet goes by.
+fn queue_of(packet: u32) -> usize {
+    packet as usize % QUEUES
+}
+
+impl World {
+    fn new() -> Self {
+        let config = Config { lookups: LOOKUPS, packets_per_address: 3, ..Config::default() };
+        Self {
+            machine: machine(config, ADDRESSES, PACKETS),
+            now: Instant::ZERO,
+            next: 0,
+            inside: BTreeSet::new(),
+            out: BTreeSet::new(),
+            queues: Default::default(),
+        }
+    }
+
+    fn address(n: u8) -> LinkAddr {
+        if n >= 5 { group_of(n) } else { peer(n) }
+    }
+
+    fn left(&mut self, packet: u32) {
+        assert!(self.inside.remove(&packet), "packet {packet} came out twice");
+    }
+
+    /// As the driver sends a packet that IP brings. One for which there is no room is given back, and comes as another one here.
+    fn send(&mut self, to: LinkAddr) {
+        let packet = self.next;
+        self.next += 1;
+        let queue = &mut self.queues[queue_of(packet)];
+        if queue.cache.contains_key(&to) {
+            if !queue.is_full() {
+                queue.send(to, packet);
+            }
+            return;
+        }
+        if queue.behind {
+            return;
+        }
+        match self.machine.submit(self.now, to, Lane::new(queue_of(packet)), packet) {
+            Submitted::Ready(packet, handle) => {
+                queue.cache.insert(to, handle);
+                if !queue.is_full() {
+                    queue.send(to, packet);
+                }
+            }
+            Submitted::Dropped(dropped, _) => assert_eq!(dropped, packet),
+            Submitted::Queued(gave_way) => {
+                self.inside.insert(packet);
+                gave_way.into_iter().for_each(|packet| self.left(packet));
+            }
+        }
+    }
+
+    /// As the driver's control thread sends what waited on one queue.
+    fn send_resolved(&mut self, number: usize) {
+        loop {
+            if self.queues[number].is_full() {
+                self.queues[number].behind = true;
+                return;
+            }
+            match self.machine.next_packet(Lane::new(number)) {
+                Some(Action::Send(to, packet, handle)) => {
+                    let known = self.machine.known(self.now, &to);
+                    assert!(matches!(known, Known::Ready(now, _) if now == handle), "{handle}: {known:?}");
+                    self.left(packet);
+                    self.queues[number].send(to, packet);
+                }
+                Some(Action::Drop(_, packet, _)) => self.left(packet),
+                Some(other) => panic!("{other:?} is no packet"),
+                None => return,
+            }
+        }
+    }
+
+    /// One thing that the control thread does; false if there is none.
+    fn control(&mut self) -> bool {
+        let full = (0..QUEUES).filter(|number| self.queues[*number].behind);
+        let mut behind = Lanes::NONE;
+        full.for_each(|number| behind.set(Lane::new(number), true));
+        if let Some(lane) = self.machine.packets_out().without(behind).first() {
+            self.send_resolved(lane.number());
+            return true;
+        }
+        match self.machine.next_request() {
+            None => return false,
+            Some(Action::Lookup(to)) => {
+                assert!(self.out.insert(to), "two lookups out for {to:?}");
+                let alike = self.out.iter().filter(|out| out.is_multicast() == to.is_multicast());
+                assert!(alike.count() <= usize::from(LOOKUPS));
+            }
+            Some(Action::Unbind(to)) => self.queues.iter_mut().for_each(|queue| {
+                queue.cache.remove(&to);
+            }),
+            Some(Action::UnbindAll) => self.queues.iter_mut().for_each(|queue| queue.cache.clear()),
+            Some(other) => panic!("{other:?} is no request"),
+        }
+        true
+    }
+
+    fn complete(&mut self, number: usize, sends: usize) {
+        let queue = &mut self.queues[number];
+        queue.in_flight = queue.in_flight.saturating_sub(sends);
+        queue.behind = false;
+    }
+
+    fn answer(&mut self, n: u8, answer: Result<u32, LookupError>) {
+        let to = Self::address(n);
+        if self.out.remove(&to) {
+            let result = answer.map(|handle| Resolution { handle, refresh: None });
+            self.event(Event::LookedUp(to, result));
+        }
+    }
+
+    fn event(&mut self, event: Event<u32>) {
+        self.machine.handle_event(self.now, event);
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Send(n) => self.send(Self::address(n)),
+            Step::Ask(n) => {
+                self.machine.ask(self.now, Self::address(n));
+            }
+            Step::Answer(n, answer) => self.answer(n, answer),
+            Step::Used(n) => self.event(Event::Used(Self::address(n))),
+            Step::Invalidate(severity) => self.event(Event::Invalidate(severity)),
+            Step::Forget(n) => self.event(Event::Forget(Self::address(n))),
+            Step::ForgetGroups => self.event(Event::ForgetGroups),
+            Step::Gid(n) => self.event(Event::GidChanged(peer(n).gid())),
+            Step::Sleep(seconds) => {
+                self.now = self.now + Duration::from_secs(seconds);
+                self.machine.handle_timeout(self.now);
+            }
+            Step::Control(times) => {
+                for _ in 0..times {
+                    self.control();
+                }
+            }
+            Step::Complete(queue, sends) => self.complete(queue, sends),
+        }
+        assert!(self.machine.len() <= ADDRESSES && self.machine.packets_held() <= PACKETS);
+        assert_eq!(self.machine.packets_held(), self.inside.len());
+        assert_eq!(self.machine.lookups_in_flight(), self.out.len());
+        assert!(
+            self.machine.poll_timeout().is_none_or(|t| t >= self.now || matches!(self.now, Instant::ZERO))
+        );
+    }
+
+    /// Everything that a queue remembers is known to the machine, or is about to be taken from it.
+    fn check_caches(&self) {
+        let all = self.queues.iter().flat_map(|queue| &queue.cache);
+        for (to, handle) in all.filter(|(to, _)| !self.machine.unbinds.tells_of(to)) {
+            let known = self.machine.known(self.now, to);
+            assert!(
+                matches!(known, Known::Ready(now, _) if now == *handle),
+                "a queue keeps {handle} for {to:?}, which is {known:?}"
+            );
+        }
+    }
+
+    /// The fabric is well again: every send completes, every lookup is answered.
+    fn heal(&mut self) {
+        for round in 0.. {
+            assert!(round < 100, "the machine does not come to rest");
+            loop {
+                (0..QUEUES).for_each(|number| self.complete(number, RING));
+                if !self.control() {
+                    break;
+                }
+            }
+            let Some(to) = self.out.pop_first() else { return };
+            self.event(Event::LookedUp(to, ok(99)));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 2000 }))]
+
+    #[test]
+    fn packets_come_out_once_and_every_peer_resolves_when_the_sa_answers(steps in prop::collection::vec(step(), 0..120)) {
+        let mut world = World::new();
+        for step in steps {
+            world.apply(step);
+        }
+        world.heal();
+        prop_assert!(world.inside.is_empty(), "packets left behind: {:?}", world.inside);
+        for n in 0..9 {
+            prop_assert!(world.machine.known(world.now, &World::address(n)) != Known::Unresolved, "{n} is not answered");
+        }
+        world.now = world.now + Duration::from_secs(31);
+        for n in 0..9 {
+            let to = World::address(n);
+            world.send(to);
+            world.heal();
+            prop_assert!(matches!(submit(&mut world.machine, world.now, to, u32::MAX), Submitted::Ready(u32::MAX, _)));
+        }
+    }
+
+    #[test]
+    fn what_a_queue_remembers_is_what_the_machine_knows(steps in prop::collection::vec(step(), 0..120)) {
+        let mut world = World::new();
+        for step in steps {
+            world.apply(step);
+            world.check_caches();
+        }
+    }
+}
