@@ -30,6 +30,11 @@ pub struct Config {
     pub cpus: u32,
     /// Virtual mode: at one in this many scheduling points the seed may hand the baton on. 1 tries at every one, 0 at none.
     pub switch_one_in: u32,
+    /// Virtual mode: one in this many of those times the thread that runs is taken off its processor for a while, whatever it is
+    /// doing and whatever locks it holds. 0 is never.
+    pub preempt_one_in: u32,
+    /// The longest such while.
+    pub preempt_at_most: Nanos,
     /// Virtual mode: one in this many waits on a condition variable ends without a signal (rule 11). 0 is never.
     pub spurious_one_in: u32,
     /// Virtual mode: what one kernel call costs on the clock. Non-zero, so that who polls sees time pass.
@@ -52,6 +57,8 @@ impl Default for Config {
             checks: true,
             cpus: 2,
             switch_one_in: 32,
+            preempt_one_in: 0,
+            preempt_at_most: Nanos::from_millis(100),
             spurious_one_in: 16,
             call_cost: Nanos(100),
             real_work: false,

@@ -183,6 +183,12 @@ impl Shared {
             me.end_here();
         }
         sched.fire_due(now);
+        if let Some(until) = self.preemption(&mut sched, me, now) {
+            drop(sched);
+            me.prepare("its processor", 0);
+            me.block(until);
+            return;
+        }
         let choices = sched.runnable.len();
         if choices == 0 {
             return;
@@ -197,6 +203,15 @@ impl Shared {
         me.note_parked();
         next.parker.give();
         me.wait_for_baton();
+    }
+
+    /// Until when the thread that runs is off its processor, if the seed takes it off now.
+    fn preemption(&self, sched: &mut Sched, me: &ThreadInner, now: Nanos) -> Option<Nanos> {
+        let one_in = self.config.preempt_one_in;
+        if one_in == 0 || sched.rng.random_range(0..one_in) != 0 || me.wait().phase != Phase::Idle {
+            return None;
+        }
+        Some(now + Nanos(sched.rng.random_range(0..=self.config.preempt_at_most.0)))
     }
 
     /// Virtual mode: lets everybody else run until all of them wait. One thread at a time may do that.

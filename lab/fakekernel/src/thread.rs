@@ -57,7 +57,7 @@ pub(crate) struct Wait {
     pub phase: Phase,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
     /// On a queue, not yet asleep.

@@ -1,11 +1,11 @@
 //! The module's links by number, for those who ask about neighbours: `ibp`'s by data-link id, `ibd`'s by instance.
 
 use ibtf::{Asker, PathRecord, PathService};
+use kernel::list::{List, Room};
 use kernel::sync::Mutex;
 use kernel::{AllocError, Errno, KArc};
 
 use crate::link::Shared;
-use crate::list::{List, Room};
 
 /// All links that can be asked.
 pub(crate) struct Directory {

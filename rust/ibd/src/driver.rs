@@ -8,7 +8,8 @@ use kernel::ddi::DevInfo;
 use kernel::module::{Driver, Env, Module};
 use kernel::{Errno, KArc, log};
 
-use crate::directory::{Directory, Identity};
+use crate::common::Common;
+use crate::directory::Identity;
 use crate::link::Link;
 use crate::node::Node;
 use crate::partition::{self, Ports};
@@ -16,7 +17,7 @@ use crate::partition::{self, Ports};
 /// The module, under either name.
 pub struct Ibd {
     ports: Option<PortDriver>,
-    directory: KArc<Directory>,
+    common: KArc<Common>,
     _questions: PathServiceRegistration,
     // Last: mac's until after everything else has gone.
     _ops: DriverOps,
@@ -33,17 +34,16 @@ impl Module for Ibd {
     fn init(env: &Env) -> Result<Self, Errno> {
         let ops = DriverOps::register(env)?;
         // dld dispatches the partition ioctls to the driver of this name.
-        let directory = Directory::new()?;
-        let ports =
-            if env.driver_name() == c"ibp" { Some(PortDriver::new(directory.clone())?) } else { None };
-        let questions = PathServiceRegistration::new(directory.clone())?;
-        Ok(Self { ports, directory, _questions: questions, _ops: ops })
+        let common = Common::new()?;
+        let ports = if env.driver_name() == c"ibp" { Some(PortDriver::new(common.clone())?) } else { None };
+        let questions = PathServiceRegistration::new(common.directory.clone())?;
+        Ok(Self { ports, common, _questions: questions, _ops: ops })
     }
 }
 
 impl PortDriver {
-    fn new(directory: KArc<Directory>) -> Result<Self, Errno> {
-        let ports = Ports::new(directory)?;
+    fn new(common: KArc<Common>) -> Result<Self, Errno> {
+        let ports = Ports::new(common)?;
         let ioctls = IoctlRegistration::register(MODULE_ID, ports.clone(), partition::ioctls()?)?;
         let questions = PartitionRegistration::new(ports.clone())?;
         Ok(Self { ports, _ioctls: ioctls, _questions: questions })
@@ -77,7 +77,7 @@ impl Driver for Ibd {
             Errno::EINVAL
         })?;
         let identity = Identity { number: dip.instance(), zone: 0 };
-        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, &self.directory, identity)?;
+        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, &self.common, identity)?;
         Ok(Instance::Link(LinkInstance(link)))
     }
 

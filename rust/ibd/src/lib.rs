@@ -10,11 +10,11 @@
 
 mod adapter;
 mod cache;
+mod common;
 mod counters;
 mod directory;
 mod driver;
 mod link;
-mod list;
 mod node;
 mod partition;
 mod port;

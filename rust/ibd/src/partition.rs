@@ -11,19 +11,20 @@ use gldv3::{InstanceNumber, LinkId};
 use ibtf::{Partition, PartitionSource, PathRecord, PortState};
 use ipoib::PKey;
 use kernel::ddi::DevInfo;
+use kernel::list::{List, Room};
 use kernel::sync::Mutex;
 use kernel::user::{Cred, UserMemory};
 use kernel::{AllocError, ArcRoom, Errno, KArc, KVec, log};
 
-use crate::directory::{Directory, Identity};
+use crate::common::Common;
+use crate::directory::Identity;
 use crate::link::Link;
-use crate::list::{List, Room};
 use crate::node::Node;
 use crate::port::Port;
 
 /// All ports and partitions of the driver.
 pub(crate) struct Ports {
-    directory: KArc<Directory>,
+    common: KArc<Common>,
     lists: Mutex<Lists>,
 }
 
@@ -69,18 +70,15 @@ struct Made {
 }
 
 impl Ports {
-    pub(crate) fn new(directory: KArc<Directory>) -> Result<KArc<Self>, AllocError> {
-        KArc::new(Self {
-            directory,
-            lists: Mutex::new(Lists { ports: List::new(), partitions: List::new() })?,
-        })
+    pub(crate) fn new(common: KArc<Common>) -> Result<KArc<Self>, AllocError> {
+        KArc::new(Self { common, lists: Mutex::new(Lists { ports: List::new(), partitions: List::new() })? })
     }
 
     /// Attaches a port. **May block.**
     pub(crate) fn attach(&self, dip: DevInfo, node: Node) -> Result<(), Errno> {
         let (shared, room) = spare()?;
         let spare = Some(spare()?);
-        let port = shared.fill(Port::attach(dip, node)?);
+        let port = shared.fill(Port::attach(&self.common.clients, dip, node)?);
         self.lists.lock().ports.put(room, Attached { instance: dip.instance(), dip, port, spare });
         Ok(())
     }
@@ -159,7 +157,7 @@ impl Ports {
 
     fn make(&self, dip: DevInfo, node: Node, pkey: PKey, link: LinkId, zone: i32) -> Result<Link, Refusal> {
         let identity = Identity { number: link.0 as i32, zone };
-        let made = Link::attach(dip, node, pkey, InstanceNumber::Allocate, &self.directory, identity);
+        let made = Link::attach(dip, node, pkey, InstanceNumber::Allocate, &self.common, identity);
         let made = made.map_err(|error| match error {
             Errno::EIO => (error, Some(PartitionError::NoResource)),
             other => (other, None),
@@ -351,7 +349,7 @@ impl Ioctl<Ports> for Path {
     type Record = PathRecord;
 
     fn call(ports: &Ports, record: &mut PathRecord, _: UserMemory<'_>, cred: Cred<'_>) -> Result<(), Errno> {
-        ports.directory.tell_path(cred.zone_id(), record)
+        ports.common.directory.tell_path(cred.zone_id(), record)
     }
 }
 

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::{Address, Config, InstanceNumber, LinkState, Mac, PropertyId, PropertyInfo, Registration, Stat};
-use ibtf::{AsyncEvent, Client, ClientHandler, Hca, PortInfo, PortState};
+use ibtf::{AsyncEvent, Client, ClientHandler, ClientInfo, Clients, Hca, PortInfo, PortState};
 use ipoib::LinkAddr;
 use kernel::counter::Counter;
 use kernel::ddi::DevInfo;
@@ -16,6 +16,9 @@ use crate::node::Node;
 /// The payloads GLDv3 is told about: what a partition may have, in either mode.
 const SDU: [u32; 2] = [1500, 65520];
 const MULTICAST_SDU: u32 = ipoib::Mtu::B2048.sdu();
+
+/// As IBTL knows it.
+static CLIENT: ClientInfo = ClientInfo::network(c"IPIB");
 
 /// An attached port.
 pub(crate) struct Port {
@@ -41,7 +44,7 @@ struct Shared {
 
 impl Port {
     /// Opens the adapter and registers the port. **May block.**
-    pub(crate) fn attach(dip: DevInfo, node: Node) -> Result<Self, Errno> {
+    pub(crate) fn attach(clients: &Clients, dip: DevInfo, node: Node) -> Result<Self, Errno> {
         let config = Config {
             dip,
             instance: InstanceNumber::Device,
@@ -56,7 +59,7 @@ impl Port {
             let (speed, refused) = (AtomicU64::new(0), Counter::new());
             let shared = KArc::new(Shared { node, mac, speed, refused, hca: Held::new()? })?;
             let made = adapter.insert(Adapter { shared, client: None });
-            made.open(dip)?;
+            made.open(clients, dip)?;
             Ok(Provider(made.shared.clone()))
         })?;
         // Set by the closure above, or it would not have succeeded.
@@ -88,9 +91,8 @@ impl Port {
 }
 
 impl Adapter {
-    fn open(&mut self, dip: DevInfo) -> Result<(), Errno> {
-        let events = KArc::new(Events(self.shared.clone()))?;
-        let client = Client::attach(dip, c"IPIB", events)?;
+    fn open(&mut self, clients: &Clients, dip: DevInfo) -> Result<(), Errno> {
+        let client = Client::attach(clients, dip, &CLIENT, Events(self.shared.clone()))?;
         self.client = Some(client.clone());
         self.shared.hca.open(|| Ok(Hca::open(&client, self.shared.node.hca.get())?))
     }

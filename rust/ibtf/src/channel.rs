@@ -7,7 +7,6 @@ use kernel::module::Pin;
 use kernel::sync::Mutex;
 use kernel::{AllocError, KArc, KBox, KVec};
 
-use crate::client::Keep;
 use crate::cq::Cq;
 use crate::event::ChannelId;
 use crate::multicast::McgInfo;
@@ -62,6 +61,11 @@ struct Inner {
     receive_cq: Cq,
     pd: Pd,
 }
+
+/// Something that only has to be kept.
+pub(crate) trait Keep: Send + Sync {}
+
+impl<T: Send + Sync> Keep for T {}
 
 #[derive(Default)]
 struct Remains {

@@ -10,6 +10,7 @@ use kernel::module::Pin;
 use kernel::{KArc, KBox};
 
 use crate::Gid;
+use crate::clients::{self, Clients, Number, Registry};
 use crate::event::{AsyncEvent, SubnetEvent};
 use crate::status::Status;
 
@@ -33,61 +34,70 @@ pub struct Client(KArc<Inner>);
 
 struct Inner {
     handle: sys::ibt_clnt_hdl_t,
-    cookie: *mut c_void,
-    notice: sys::ibt_sm_notice_handler_t,
+    number: Number,
+    registry: KArc<Registry>,
     outstanding: KArc<AtomicUsize>,
-    /// What IBTL uses until the client is detached: its description, and the handler behind the cookie.
-    kept: Option<(KBox<sys::ibt_clnt_modinfo_t>, KBox<dyn Keep>)>,
 }
 
-// SAFETY: handle and cookie are used by IBTF, from any thread; the handler is Send + Sync.
+// SAFETY: the handle is used by IBTF, from any thread.
 unsafe impl Send for Inner {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Inner {}
 
-/// Something that only has to be kept.
-pub(crate) trait Keep: Send + Sync {}
+/// What IBTL is told of a client. A static, because IBTL may look at it shortly after the client was detached.
+#[repr(transparent)]
+pub struct ClientInfo(sys::ibt_clnt_modinfo_t);
 
-impl<T: Send + Sync> Keep for T {}
+// SAFETY: never written; what it points to is a string and code of this module.
+unsafe impl Sync for ClientInfo {}
+
+impl ClientInfo {
+    /// A network client of this name, of which IBTL shows seven letters.
+    pub const fn network(name: &'static CStr) -> Self {
+        Self(sys::ibt_clnt_modinfo_t {
+            mi_ibt_version: sys::IBTI_V_CURR as _,
+            mi_clnt_class: sys::IBT_NETWORK,
+            mi_async_handler: Some(async_event),
+            mi_reserved: None,
+            mi_clnt_name: name.as_ptr().cast_mut(),
+        })
+    }
+}
 
 impl Client {
-    /// Attaches a network client (`ibt_attach`). The node must be a child of the IB nexus. **May block.**
+    /// Attaches a client (`ibt_attach`). The node must be a child of the IB nexus. **May block.**
     ///
     /// `handler` must not own a [`Client`], or neither ever goes: give it what it records events in, and nothing else.
     pub fn attach<H: ClientHandler>(
+        clients: &Clients,
         dip: DevInfo,
-        name: &'static CStr,
-        handler: KArc<H>,
+        info: &'static ClientInfo,
+        handler: H,
     ) -> Result<Self, Status> {
-        let mut module = KBox::new(sys::ibt_clnt_modinfo_t {
-            mi_ibt_version: sys::IBTI_V_CURR as _,
-            mi_clnt_class: sys::IBT_NETWORK,
-            mi_async_handler: Some(async_event::<H>),
-            mi_reserved: None,
-            mi_clnt_name: name.as_ptr().cast_mut(),
-        })?;
-        let cookie = KArc::as_ptr(&handler).as_ptr().cast();
         let handler = KBox::new(handler)?.map_unsized(|handler| handler as _);
         let outstanding = KArc::new(AtomicUsize::new(0))?;
+        let registry = clients.registry().clone();
+        let number = registry.enter(handler)?;
         let mut handle = ptr::null_mut();
-        // SAFETY: description and handler stay until the client is detached (`kept`).
-        Status::check(unsafe { sys::ibt_attach(&mut *module, dip.as_raw(), cookie, &mut handle) })?;
-        let attached = Inner {
-            handle,
-            cookie,
-            notice: Some(subnet_event::<H>),
-            outstanding,
-            kept: Some((module, handler)),
+        // SAFETY: IBTL reads the description, which is a static; the argument is a number.
+        let attached = unsafe {
+            sys::ibt_attach((&raw const info.0).cast_mut(), dip.as_raw(), number.cookie(), &mut handle)
         };
+        if let Err(status) = Status::check(attached) {
+            registry.leave(number);
+            return Err(status);
+        }
         // If this fails the value is dropped, which detaches again.
-        Ok(Self(KArc::new(attached)?))
+        Ok(Self(KArc::new(Inner { handle, number, registry, outstanding })?))
     }
 
     /// Asks for the subnet manager's notices (`ibt_register_subnet_notices`), until the client is detached.
     /// **May block.**
     pub fn subscribe(&self) {
-        // SAFETY: attached; the cookie's handler stays until detached.
-        unsafe { sys::ibt_register_subnet_notices(self.handle(), self.0.notice, self.0.cookie) };
+        // SAFETY: attached; the argument is a number.
+        unsafe {
+            sys::ibt_register_subnet_notices(self.handle(), Some(subnet_event), self.0.number.cookie())
+        };
     }
 
     /// How many callbacks of this client are still to come (joins and path look-ups that were not made to wait).
@@ -109,13 +119,15 @@ impl Client {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: attached; NULL takes the subscription back, if there was one.
-        unsafe { sys::ibt_register_subnet_notices(self.handle, None, ptr::null_mut()) };
+        // SAFETY: attached; takes the subscription back, if there was one. The argument stays what it was.
+        unsafe { sys::ibt_register_subnet_notices(self.handle, None, self.number.cookie()) };
         // SAFETY: attached, and every adapter it opened keeps a clone, so all are closed.
         if Status::check(unsafe { sys::ibt_detach(self.handle) }).is_err() {
-            // IBTL will go on calling: neither handler nor text may go.
-            core::mem::forget((self.kept.take(), Pin::new()));
+            // IBTL will go on calling: the text may not go.
+            core::mem::forget(Pin::new());
         }
+        // Also for the calls that IBTL does not count.
+        self.registry.leave(self.number);
     }
 }
 
@@ -133,33 +145,31 @@ impl Drop for Outstanding {
 
 /// # Safety
 ///
-/// Called by IBTL with the cookie given to `ibt_attach`, before the client is detached.
-unsafe extern "C" fn async_event<H: ClientHandler>(
+/// Called by IBTL, with its record of an event; with an argument that is no client's, too.
+unsafe extern "C" fn async_event(
     cookie: *mut c_void,
     _hca: sys::ibt_hca_hdl_t,
     code: sys::ibt_async_code_t,
     event: *mut sys::ibt_async_event_t,
 ) {
-    // SAFETY: the handler lives until the client is detached.
-    let handler = unsafe { &*cookie.cast::<H>() };
     // SAFETY: IBTL's record, during the call.
     let event = unsafe { &*event };
-    handler.async_event(AsyncEvent::from_raw(code, event));
+    clients::call(cookie, |handler| handler.async_event(AsyncEvent::from_raw(code, event)));
 }
 
 /// # Safety
 ///
-/// Called by IBTF with the cookie given to `ibt_register_subnet_notices`, before the client is detached.
-unsafe extern "C" fn subnet_event<H: ClientHandler>(
+/// Called by IBTF, with its record of a notice or NULL; with an argument that is no client's, too.
+unsafe extern "C" fn subnet_event(
     cookie: *mut c_void,
     port: sys::ib_gid_t,
     code: sys::ibt_subnet_event_code_t,
     event: *mut sys::ibt_subnet_event_t,
 ) {
-    // SAFETY: the handler lives until the client is detached.
-    let handler = unsafe { &*cookie.cast::<H>() };
     // SAFETY: IBTF's record, during the call.
     let subject =
         unsafe { event.as_ref() }.map(|event| Gid::from_raw(&event.sm_notice_gid)).unwrap_or_default();
-    handler.subnet_event(Gid::from_raw(&port), SubnetEvent::from_raw(code, subject));
+    clients::call(cookie, |handler| {
+        handler.subnet_event(Gid::from_raw(&port), SubnetEvent::from_raw(code, subject));
+    });
 }

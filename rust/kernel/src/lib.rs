@@ -24,6 +24,7 @@ pub mod counter;
 pub mod ddi;
 mod errno;
 pub mod kstat;
+pub mod list;
 pub mod log;
 pub mod mblk;
 mod mem;

@@ -347,6 +347,8 @@ pub struct Setup {
     pub driver: Driver,
     /// What the driver's configuration file says.
     pub conf: &'static [(&'static str, i32)],
+    /// Changes the machine.
+    pub machine: fn(&mut Config),
 }
 
 impl Default for Setup {
@@ -358,6 +360,7 @@ impl Default for Setup {
             ipoib: true,
             driver: Driver::Ibd,
             conf: &[],
+            machine: |_| (),
         }
     }
 }
@@ -387,7 +390,9 @@ impl Setup {
         test: impl FnOnce(&Bench<S>) + Send + 'static,
         start_sm: impl FnOnce(&InfiniBand) -> Arc<S> + Send + 'static,
     ) {
-        let machine = Machine::new(Config { suppress: suppressions(), ..config });
+        let mut config = Config { suppress: suppressions(), ..config };
+        (self.machine)(&mut config);
+        let machine = Machine::new(config);
         let world = InfiniBand::new(&machine, seed);
         let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
         let inner = machine.clone();

@@ -10,6 +10,7 @@ mod broken_ring;
 #[cfg(feature = "foreign")]
 mod c_driver;
 mod calm;
+mod events;
 mod groups;
 mod ibdpath;
 mod late;

@@ -1,6 +1,6 @@
 //! Clients and their HCAs: `ibt_attach`, `ibt_detach`, `ibt_open_hca`, `ibt_close_hca`.
 
-use super::objects::{Client, Kind, Opaque, OpenHca, OpenState, drop_hold, hold};
+use super::objects::{Client, Kind, NoticeHandler, Opaque, OpenHca, OpenState, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, take};
 use crate::os;
 use crate::status::*;
@@ -71,7 +71,7 @@ unsafe extern "C" fn ibt_attach(
         handler: info.mi_async_handler,
         private: Opaque::of(clnt_private),
         opens: HostMutex::new(BTreeMap::new()),
-        notices: HostMutex::new((None, Opaque::default())),
+        notices: NoticeHandler::default(),
         services: AtomicU32::new(0),
         callbacks: HostMutex::new(0),
         idle: WaitQueue::new("callbacks of a detaching IBTF client"),
@@ -94,7 +94,6 @@ unsafe extern "C" fn ibt_detach(ibt_hdl: ibt_clnt_hdl_t) -> ibt_status_t {
     }
     // Out of the table first: no new callback begins.
     let Some(client) = take(&cx, &ibtl.clients, ibt_hdl) else { return IBT_INVALID_PARAM };
-    *client.notices.lock() = (None, Opaque::default());
     client.wait_for_callbacks();
     drop_hold(cx.kernel(), "ibt client", ibt_hdl);
     IBT_SUCCESS

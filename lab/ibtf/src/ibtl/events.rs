@@ -4,10 +4,10 @@
 //! re-registration of its port. Delivery is in a fixed order, first to the communication manager, then to the clients, IBMA
 //! before DM and CM before the rest; all are waited for, so no client has two port events of one HCA in its hands at once.
 
-use super::objects::{Channel, Client, CqObject, Dispatch};
+use super::objects::{Client, CqObject, Dispatch};
 use super::{Device, Ibtl};
 use crate::tasks::{Latch, Tasks};
-use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, PortChange, PortNum};
+use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, PortChange, PortNum, Qpn};
 use fakekernel::{Ctx, EntryKind, Kernel, ModuleFn};
 use illumos_sys_hdrs::{
     IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CQ,
@@ -16,7 +16,6 @@ use illumos_sys_hdrs::{
     ibt_hca_hdl_t, ibt_port_change_e,
 };
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The priority HCAs interrupt at.
@@ -161,14 +160,10 @@ impl HcaEvents for HostEvents {
         let kernel = self.kernel.clone();
         match event {
             AsyncEvent::CatastrophicChannel(qpn) => {
-                if let Some(channel) = device.channel(qpn) {
-                    ibtl.events.0.run(&self.kernel, move || deliver_channel_error(&kernel, &channel));
-                }
+                ibtl.events.0.run(&self.kernel, move || deliver_channel_error(&kernel, &device, qpn));
             }
             AsyncEvent::CqError(num) => {
-                if let Some(cq) = device.cq(num) {
-                    ibtl.events.0.run(&self.kernel, move || deliver_cq_error(&kernel, &cq));
-                }
+                ibtl.events.0.run(&self.kernel, move || deliver_cq_error(&kernel, &device, num));
             }
             // Whoever removes the HCA delivers and waits.
             AsyncEvent::Detach => {}
@@ -312,32 +307,20 @@ fn tell(
     }
 }
 
-fn deliver_channel_error(kernel: &Kernel, channel: &Channel) {
+// Errors of a channel or a CQ are not told once it is freed. A call that has begun is not counted: neither freeing nor closing
+// nor detaching waits for it.
+
+fn deliver_channel_error(kernel: &Kernel, device: &Device, qpn: Qpn) {
+    let Some(channel) = device.channel(qpn) else { return };
     let mut event = ibt_async_event_t { ev_chan_hdl: channel.handle.get(), ..Default::default() };
-    tell_owner(
-        kernel,
-        &channel.open.client,
-        channel.open.handle.get(),
-        IBT_ERROR_CATASTROPHIC_CHAN,
-        &mut event,
-    );
+    let open = &channel.open;
+    tell(kernel, &open.client, open.handle.get(), IBT_ERROR_CATASTROPHIC_CHAN, &mut event);
 }
 
-fn deliver_cq_error(kernel: &Kernel, cq: &CqObject) {
+fn deliver_cq_error(kernel: &Kernel, device: &Device, num: CqNum) {
+    let Some(cq) = device.cq(num) else { return };
     let mut event = ibt_async_event_t { ev_cq_hdl: cq.handle.get(), ..Default::default() };
-    tell_owner(kernel, &cq.open.client, cq.open.handle.get(), IBT_ERROR_CQ, &mut event);
-}
-
-fn tell_owner(
-    kernel: &Kernel,
-    client: &Client,
-    hca: *mut c_void,
-    code: ibt_async_code_e,
-    event: &mut ibt_async_event_t,
-) {
-    client.begin_callback();
-    tell(kernel, client, hca.cast(), code, event);
-    client.end_callback();
+    tell(kernel, &cq.open.client, cq.open.handle.get(), IBT_ERROR_CQ, &mut event);
 }
 
 // HCAs that come and go.

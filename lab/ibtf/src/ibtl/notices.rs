@@ -1,7 +1,7 @@
 //! Subnet notices: who wants them, and handing them out. What they say comes from the SA access layer.
 
 use super::events::call;
-use super::objects::{Client, Opaque};
+use super::objects::Client;
 use super::{Ibtl, hdl};
 use crate::convert::gid_to_c;
 use fabric::Gid;
@@ -51,7 +51,7 @@ unsafe extern "C" fn ibt_register_subnet_notices(
     cx.may_block();
     let ibtl = Ibtl::of(cx.kernel());
     let client = hdl!(cx, ibtl.clients, ibt_hdl);
-    *client.notices.lock() = (handler, Opaque::of(private));
+    client.notices.set(handler, private);
     if handler.is_none() {
         return;
     }
@@ -65,7 +65,7 @@ unsafe extern "C" fn ibt_register_subnet_notices(
 /// Tells every registered client. Each call is a task of its own: order is not kept and calls may overlap.
 pub(crate) fn notify(kernel: &Kernel, port_gid: Gid, event: SubnetEvent, subject: Gid) {
     for client in Ibtl::of(kernel).clients.all() {
-        if client.notices.lock().0.is_some() {
+        if client.notices.is_set() {
             queue(kernel, &client, port_gid, event, subject);
         }
     }
@@ -75,11 +75,11 @@ fn queue(kernel: &Kernel, client: &Arc<Client>, port_gid: Gid, event: SubnetEven
     client.begin_callback();
     let (kernel2, client2) = (kernel.clone(), client.clone());
     Ibtl::of(kernel).system_tasks.run(kernel, move || {
-        // Looked up when it runs: a cancelled registration hears no more.
-        let (handler, private) = *client2.notices.lock();
+        // Looked up when it runs: a cancelled registration hears no more, unless it is cancelled at this moment.
+        let (handler, private) = client2.notices.get();
         if let Some(handler) = handler {
             let mut body = ibt_subnet_event_t { sm_notice_gid: gid_to_c(subject) };
-            let args = (private.get(), gid_to_c(port_gid), event.code(), &raw mut body);
+            let args = (private, gid_to_c(port_gid), event.code(), &raw mut body);
             call(&kernel2, handler, args, "subnet notice handler");
         }
         client2.end_callback();

@@ -59,12 +59,40 @@ pub(crate) struct Client {
     pub(crate) handler: ibt_async_handler_t,
     pub(crate) private: Opaque,
     pub(crate) opens: HostMutex<BTreeMap<u64, OpenState>>,
-    pub(crate) notices: HostMutex<(ibt_sm_notice_handler_t, Opaque)>,
+    pub(crate) notices: NoticeHandler,
     /// Registered services.
     pub(crate) services: AtomicU32,
     /// Callbacks that are out.
     pub(crate) callbacks: HostMutex<usize>,
     pub(crate) idle: WaitQueue,
+}
+
+/// Who hears subnet notices. The function and its argument are two words that nothing keeps together: between the store of the
+/// one and that of the other, and between the two loads, another thread may run.
+#[derive(Default)]
+pub(crate) struct NoticeHandler {
+    function: HostMutex<ibt_sm_notice_handler_t>,
+    argument: Private,
+}
+
+impl NoticeHandler {
+    /// The function first (`ibtl_cm_set_sm_notice_handler`).
+    pub(crate) fn set(&self, function: ibt_sm_notice_handler_t, argument: *mut c_void) {
+        *self.function.lock() = function;
+        fakekernel::reschedule();
+        self.argument.set(argument);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.function.lock().is_some()
+    }
+
+    /// The function first (`ibtl_sm_notice_task`).
+    pub(crate) fn get(&self) -> (ibt_sm_notice_handler_t, *mut c_void) {
+        let function = *self.function.lock();
+        fakekernel::reschedule();
+        (function, self.argument.get())
+    }
 }
 
 /// What a client's open of one HCA has come to.

@@ -1,6 +1,6 @@
 //! What IBTF tells a link on its own initiative: recorded, and left to the control thread.
 
-use ibtf::{AsyncEvent, ClientHandler, Gid, SubnetEvent, UdChannel};
+use ibtf::{AsyncEvent, ClientHandler, Gid, PortState, SubnetEvent, UdChannel};
 use ipoib::Mgid;
 use ipoib::{groups, link, paths};
 use kernel::{KArc, log};
@@ -54,7 +54,7 @@ impl ClientHandler for Events {
 
     fn subnet_event(&self, port: Gid, event: SubnetEvent) {
         let name = self.0.name;
-        if self.0.control.lock().link.port().is_some_and(|known| known.gid != gid(port)) {
+        if !self.is_from_own_port(port) {
             return;
         }
         match event {
@@ -69,6 +69,8 @@ impl ClientHandler for Events {
                 // What happened meanwhile was not heard.
                 self.0.tell(|control| control.groups.handle_event(now(), groups::Event::Renew));
             }
+            // Whoever subscribes is told so of every port that has no traps, those that are down among them.
+            SubnetEvent::NoticesUnavailable if !self.is_port_active() => {}
             SubnetEvent::NoticesUnavailable => {
                 log!(note, name, "IBA multicast support degraded due to unavailability of multicast traps");
             }
@@ -78,6 +80,20 @@ impl ClientHandler for Events {
 }
 
 impl Events {
+    /// By the whole GID, once that is known.
+    fn is_from_own_port(&self, port: Gid) -> bool {
+        match self.0.control.lock().link.port() {
+            Some(known) => known.gid == gid(port),
+            None => port.guid == self.0.node.port_guid.get(),
+        }
+    }
+
+    /// Asks the adapter, which is all that is waited for.
+    fn is_port_active(&self) -> bool {
+        let port = self.0.hardware().and_then(|(hca, _)| hca.port(self.0.node.port).ok());
+        port.is_some_and(|port| port.state() == PortState::Active)
+    }
+
     fn group(&self, group: Gid, exists: bool) {
         let Some(mgid) = Mgid::new(gid(group)) else {
             log!(note, self.0.name, "notice of a group {:?}, which is none", gid(group));

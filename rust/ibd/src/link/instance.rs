@@ -3,7 +3,7 @@
 use core::fmt;
 
 use gldv3::{Config, InstanceNumber, Registration};
-use ibtf::{Client, Hca, Pd, Status};
+use ibtf::{Client, ClientInfo, Hca, Pd, Status};
 use ipoib::link::Event;
 use ipoib::{Gid, LinkAddr, PKey};
 use kernel::ddi::DevInfo;
@@ -20,11 +20,14 @@ use super::jobs::Queue;
 use super::rings::RingCount;
 use super::settings::Key;
 use super::{Name, Outstanding, Provider, Shared, effects, upward};
+use crate::common::Common;
 use crate::counters::{Asked, Counters};
 use crate::directory::{Directory, Identity, Listing};
 use crate::node::Node;
 use crate::{now, probes};
 
+/// As IBTL knows it.
+static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 /// The SDU announced before the broadcast group's MTU is known.
 const FIRST_SDU: u32 = ipoib::Mtu::B2048.sdu();
 /// How long detach waits for what a stop has left to do before it says that the link is busy.
@@ -81,7 +84,7 @@ impl Link {
         node: Node,
         pkey: PKey,
         number: InstanceNumber,
-        directory: &KArc<Directory>,
+        common: &Common,
         identity: Identity,
     ) -> Result<Self, Errno> {
         let config = Config {
@@ -99,7 +102,7 @@ impl Link {
             let shared = Shared::new(dip, node, pkey, rings, mac, identity.number, seed(&node, pkey))?;
             let made =
                 inner.insert(Inner { listing: None, shared, counters: None, threads: None, client: None });
-            made.open(dip, directory, identity)?;
+            made.open(dip, common, identity)?;
             Ok(Provider(made.shared.clone()))
         };
         let registration = if rings.receive {
@@ -160,13 +163,11 @@ impl Link {
 
 impl Inner {
     #[inline(never)]
-    fn open(&mut self, dip: DevInfo, directory: &KArc<Directory>, identity: Identity) -> Result<(), Errno> {
+    fn open(&mut self, dip: DevInfo, common: &Common, identity: Identity) -> Result<(), Errno> {
         let Self { shared, .. } = self;
-        self.listing = Some(Directory::list(directory, identity, shared.clone())?);
+        self.listing = Some(Directory::list(&common.directory, identity, shared.clone())?);
         let name = shared.name;
-        let client = KArc::new(Events(shared.clone()))
-            .map_err(Status::from)
-            .and_then(|events| Client::attach(dip, c"IBPART", events));
+        let client = Client::attach(&common.clients, dip, &CLIENT, Events(shared.clone()));
         let client = named(&name, "IBTF client", client)?;
         self.client = Some(client.clone());
         shared.hardware.open(|| {

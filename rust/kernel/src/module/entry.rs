@@ -9,6 +9,7 @@ use illumos_sys_hdrs as sys;
 use super::{Driver, Env, Module, pins};
 use crate::ddi::DevInfo;
 use crate::errno::Errno;
+use crate::list::{List, Room};
 use crate::mem::AllocError;
 use crate::sync::Mutex;
 use crate::{KBox, Vacant, log};
@@ -68,46 +69,18 @@ impl InstanceTable for () {
 
 /// A driver's instances: one block of memory for each, taken in its attach and gone with its detach.
 #[doc(hidden)]
-pub struct Instances<I>(Mutex<Option<KBox<Slot<I>>>>);
+pub struct Instances<I>(Mutex<List<Slot<I>>>);
 
 impl<I: Send> InstanceTable for Instances<I> {
     fn new() -> Result<Self, AllocError> {
-        Mutex::new(None).map(Self)
+        Mutex::new(List::new()).map(Self)
     }
 }
 
-/// One instance, in a list.
-#[doc(hidden)]
-pub struct Slot<I> {
+struct Slot<I> {
     number: i32,
     /// `None` while attach or detach works on it.
     instance: Option<I>,
-    next: Option<KBox<Slot<I>>>,
-}
-
-impl<I> Slot<I> {
-    fn find(mut list: &mut Option<KBox<Self>>, number: i32) -> Option<&mut Self> {
-        while let Some(slot) = list {
-            if slot.number == number {
-                return Some(slot);
-            }
-            list = &mut slot.next;
-        }
-        None
-    }
-
-    /// Takes the slot of `number` out of the list.
-    fn unlink(mut list: &mut Option<KBox<Self>>, number: i32) -> Option<KBox<Self>> {
-        while list.as_ref().is_some_and(|slot| slot.number != number) {
-            match list {
-                Some(slot) => list = &mut slot.next,
-                None => return None,
-            }
-        }
-        let mut slot = list.take()?;
-        *list = slot.next.take();
-        Some(slot)
-    }
 }
 
 impl<M: Module, T: InstanceTable> Loaded<M, T> {
@@ -258,7 +231,7 @@ impl<M: Driver> State<M, Instances<M::Instance>> {
 
     fn is_attached(&self, dip: DevInfo) -> bool {
         let number = dip.instance();
-        Slot::find(&mut self.instances.0.lock(), number).is_some_and(|slot| slot.instance.is_some())
+        self.instances.0.lock().iter().any(|slot| slot.number == number && slot.instance.is_some())
     }
 
     fn refuse_suspend(&self, dip: DevInfo) {
@@ -270,54 +243,27 @@ impl<M: Driver> State<M, Instances<M::Instance>> {
     }
 
     fn reserve(&self, number: i32) -> Result<(), AllocError> {
-        let room = Vacant::new()?;
-        let mut list = self.instances.0.lock();
-        let next = list.take();
-        *list = Some(room.fill(Slot { number, instance: None, next }));
+        let room = Room::new()?;
+        self.instances.0.lock().put(room, Slot { number, instance: None });
         Ok(())
     }
 
     fn put(&self, number: i32, instance: M::Instance) {
-        if let Some(slot) = Slot::find(&mut self.instances.0.lock(), number) {
+        if let Some(slot) = self.instances.0.lock().find_mut(|slot| slot.number == number) {
             slot.instance = Some(instance);
         }
     }
 
     fn take(&self, number: i32) -> Option<M::Instance> {
-        Slot::find(&mut self.instances.0.lock(), number)?.instance.take()
+        self.instances.0.lock().find_mut(|slot| slot.number == number)?.instance.take()
     }
 
     fn forget(&self, number: i32) {
-        let slot = Slot::unlink(&mut self.instances.0.lock(), number);
+        let slot = self.instances.0.lock().take(|slot| slot.number == number);
         drop(slot);
     }
 }
 
 fn answer(ok: bool) -> c_int {
     if ok { sys::DDI_SUCCESS as c_int } else { sys::DDI_FAILURE as c_int }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Slot;
-    use crate::KBox;
-
-    fn list(numbers: &[i32]) -> Option<KBox<Slot<char>>> {
-        numbers
-            .iter()
-            .rev()
-            .fold(None, |next, &number| Some(KBox::new(Slot { number, instance: Some('i'), next }).unwrap()))
-    }
-
-    #[test]
-    fn an_instance_leaves_and_the_others_stay() {
-        for gone in [1, 2, 3] {
-            let mut list = list(&[1, 2, 3]);
-            assert_eq!(Slot::unlink(&mut list, gone).unwrap().number, gone);
-            for number in [1, 2, 3] {
-                assert_eq!(Slot::find(&mut list, number).is_some(), number != gone);
-            }
-        }
-        assert!(Slot::unlink(&mut list(&[1]), 2).is_none());
-    }
 }

@@ -1,9 +1,10 @@
-//! A list with a block of memory per element, so that what an instance adds goes with it.
+//! [`List`]: a list with a block of memory per element, so that what an instance adds goes with it.
 
-use kernel::{AllocError, KBox, Vacant};
+use crate::boxed::{KBox, Vacant};
+use crate::mem::AllocError;
 
-/// Elements, the last one added first.
-pub(crate) struct List<T> {
+/// Elements, the last one added first. **Any** context, as far as the elements' own drop allows.
+pub struct List<T> {
     first: Link<T>,
 }
 
@@ -15,26 +16,28 @@ struct Node<T> {
 }
 
 /// Memory for an element. Made before a lock is taken or anything is begun: what is at hand then need not be given up.
-pub(crate) struct Room<T>(Vacant<Node<T>>);
+pub struct Room<T>(Vacant<Node<T>>);
 
 impl<T> Room<T> {
-    pub(crate) fn new() -> Result<Self, AllocError> {
+    /// Room for one element.
+    pub fn new() -> Result<Self, AllocError> {
         Vacant::new().map(Self)
     }
 }
 
 impl<T> List<T> {
     /// No elements.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { first: None }
     }
 
     /// Adds an element, for which there is room.
-    pub(crate) fn put(&mut self, room: Room<T>, value: T) {
+    pub fn put(&mut self, room: Room<T>, value: T) {
         self.first = Some(room.0.fill(Node { value, next: self.first.take() }));
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    /// The elements.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         let mut next = self.first.as_deref();
         core::iter::from_fn(move || {
             let node = next?;
@@ -44,7 +47,7 @@ impl<T> List<T> {
     }
 
     /// The first element that `wanted` accepts.
-    pub(crate) fn find_mut(&mut self, wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
+    pub fn find_mut(&mut self, wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
         let mut next = self.first.as_deref_mut();
         while let Some(node) = next {
             if wanted(&node.value) {
@@ -56,7 +59,7 @@ impl<T> List<T> {
     }
 
     /// Takes out the first element that `wanted` accepts.
-    pub(crate) fn take(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+    pub fn take(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let mut passed = Self::new();
         let mut taken = None;
         while let Some(mut node) = self.first.take() {
@@ -74,6 +77,12 @@ impl<T> List<T> {
             self.first = Some(node);
         }
         taken
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
