@@ -208,6 +208,8 @@ fn every_packet_is_read_or_in_a_counter_that_says_why_not() {
         while_the_cable_is_out(bench, &mut done, &alpha, to());
         without_memory(bench, &mut done, &alpha, to());
         malformed(bench, &mut done);
+        // The second one is replaced after a pause.
+        from_a_broken_queue_pair(bench, &mut done, &alpha, to());
         from_a_broken_queue_pair(bench, &mut done, &alpha, to());
         comes_to_rest(bench, &alpha);
         let books = Books::of(bench, &beta).since(&before);

@@ -23,6 +23,7 @@ mod opensm;
 mod paths;
 mod properties;
 mod pulled;
+mod replaced;
 mod rings;
 mod speeds;
 mod starts;

@@ -6,18 +6,20 @@
 
 use core::time::Duration;
 
-use ibtf::{McgInfo, UdChannel};
+use ibtf::{Attachment, McgInfo};
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Link, Status, Ticket, Up};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
 use ipoib::paths::{self, Lane, Lanes, Paths, Resolution, Severity};
-use ipoib::{Cast, Instant, LinkAddr, Mgid, PKey, Scope};
+use ipoib::{Cast, Instant, LinkAddr, Mgid, PKey, Qpn, Scope};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KBox, KVec};
 
 use super::datapath::Datapath;
 use super::dest::Dest;
+use super::failures::{Early, Failure};
 use super::group::Group;
+use super::heard::Heard;
 use super::jobs::Job;
 use super::questions::{Answered, Questions};
 use super::receive::Receiver;
@@ -80,8 +82,11 @@ pub(crate) struct Control {
     pub(super) questions: Questions,
     /// What stands between start and stop, once it is built.
     pub(crate) datapath: Option<Datapath>,
+    /// The groups that it is to be attached to.
+    pub(super) heard: Heard<Attachment>,
+    pub(super) early: Early,
     /// Its queue pairs that only send.
-    pub(crate) senders: Senders,
+    pub(crate) senders: KBox<Senders>,
     /// The broadcast group as it was joined last.
     broadcast: Option<McgInfo>,
     scope: Option<Scope>,
@@ -113,7 +118,9 @@ impl Control {
             neighbours: Neighbours::new(KVec::from_fn(NEIGHBOURS, |_| NeighbourSlot::default())?, seed),
             questions: Questions::new()?,
             datapath: None,
-            senders: Senders::default(),
+            heard: Heard::new(),
+            early: Early::new()?,
+            senders: KBox::new(Senders::default())?,
             broadcast: None,
             scope: None,
             pkey,
@@ -146,6 +153,7 @@ impl Control {
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
         self.neighbours.clear();
+        self.heard.remove_all();
         self.full = Lanes::NONE;
         self.take_datapath()
     }
@@ -173,20 +181,34 @@ impl Control {
         }
     }
 
-    fn stands(&self, is_it: impl Fn(&Datapath) -> bool) -> bool {
+    pub(super) fn stands(&self, is_it: impl Fn(&Datapath) -> bool) -> bool {
         self.datapath.as_ref().is_some_and(is_it)
     }
 
     /// IBTF tells about a queue pair.
-    pub(crate) fn channel_failed(&mut self, now: Instant, is_it: impl Fn(&UdChannel) -> bool) {
-        let verdict = match self.datapath.as_ref().map(|datapath| datapath.ring_of(is_it)) {
-            // Perhaps one that is being built.
-            None | Some(Some(0)) => Verdict::Link,
+    pub(crate) fn channel_failed(&mut self, now: Instant, failure: Failure) {
+        let verdict = match self.datapath.as_ref().map(|datapath| datapath.ring_of(failure)) {
+            None => {
+                // Of one that is being built, or of the one before.
+                if self.link.is_building() {
+                    self.early.keep(failure);
+                }
+                Verdict::Nothing
+            }
+            Some(Some(0)) => Verdict::Link,
             Some(Some(ring)) => self.senders.failed_as_it_is(now, ring),
             // One that is gone.
             Some(None) => Verdict::Nothing,
         };
         self.replace(now, verdict, Why::Failed);
+    }
+
+    /// A queue pair is built: what it was told to have done meanwhile counts now.
+    pub(crate) fn built(&mut self, now: Instant, ticket: Ticket, qpn: Option<Qpn>) {
+        self.link.handle_event(now, link::Event::Built(ticket, qpn));
+        while let Some(failure) = self.early.take() {
+            self.channel_failed(now, failure);
+        }
     }
 
     fn replace(&mut self, now: Instant, verdict: Verdict, why: Why) {
@@ -355,11 +377,7 @@ impl Control {
 
     fn invalidate(&mut self, now: Instant, severity: Severity) {
         self.paths.handle_event(now, paths::Event::Invalidate(severity));
-        let event = match severity {
-            Severity::Light | Severity::Normal => groups::Event::Renew,
-            Severity::Heavy => groups::Event::Reset,
-        };
-        self.groups.handle_event(now, event);
+        self.groups.handle_event(now, groups::Event::Renew);
     }
 
     fn announced(&mut self, now: Instant, status: Status) {
@@ -368,6 +386,8 @@ impl Control {
                 self.scope = Some(scope);
                 groups::Event::Up(scope, self.pkey)
             }
+            // Port and SA are there: who joins or leaves need not wait for the next queue pair, which hears what this one heard.
+            Status::Down(link::WaitsFor::QueuePair) => return,
             Status::Down(_) => groups::Event::Down,
             Status::Stopped => groups::Event::Stop,
         };

@@ -8,12 +8,13 @@ use ibtf::{
     SendQueue, Status, UdChannel, UdChannelConfig,
 };
 use ipoib::link::Plan;
-use ipoib::{LinkAddr, Mgid, PKey, Qpn, Scope};
+use ipoib::{LinkAddr, PKey, Qpn, Scope};
 use kernel::sync::Monitor;
 use kernel::{KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
+use super::failures::Failure;
 use super::receive::Receiver;
 use super::replacement::Common;
 use super::rings::MOST_TRANSMIT_RINGS;
@@ -21,7 +22,6 @@ use super::settings::{Key, LSO_UNIT, Moderation, Settings};
 use super::transmit::{self, Abilities, LargePool, Transmitters};
 use super::upward::Upward;
 use crate::counters::Counters;
-use crate::node;
 
 /// Pieces of a large send that is sent from where it is: 64 KiB in pages, and one for an odd start.
 const PIECES: u32 = 18;
@@ -34,7 +34,6 @@ pub(crate) struct Datapath {
     channel: UdChannel,
     /// `None`: being replaced.
     senders: KVec<Option<UdChannel>>,
-    attachments: KVec<(Mgid, u16, Attachment)>,
     receiver: KArc<Receiver>,
     receive_pool: BufferPool,
     serial: u64,
@@ -47,6 +46,8 @@ pub(crate) struct Built {
     receive: ReceiveQueue,
     own: LinkAddr,
     sender_qpns: KVec<Qpn>,
+    /// To the broadcast group.
+    attachment: Attachment,
 }
 
 /// What a queue pair is made from.
@@ -98,10 +99,8 @@ impl Built {
         let receive = ReceiveQueue::new(&channel, &receive_pool)?;
         let own = LinkAddr::unicast(qpn(&channel), plan.gid);
         let attachment = channel.attach(broadcast)?;
-        let (serial, attachments) = (next_serial(), KVec::new());
-        let mut datapath = Datapath { channel, senders, attachments, receiver, receive_pool, serial };
-        datapath.keep(broadcast, attachment).map_err(|_| Status::INSUFF_KERNEL_RESOURCE)?;
-        Ok(Self { datapath, send, receive, own, sender_qpns })
+        let datapath = Datapath { channel, senders, receiver, receive_pool, serial: next_serial() };
+        Ok(Self { datapath, send, receive, own, sender_qpns, attachment })
     }
 
     pub(crate) fn qpn(&self) -> Qpn {
@@ -109,20 +108,20 @@ impl Built {
     }
 
     /// Splits into what the link keeps and what starts the traffic.
-    pub(crate) fn split(self) -> (Datapath, Idle) {
-        let Self { datapath, send, receive, own, sender_qpns } = self;
+    pub(crate) fn split(self) -> (Datapath, Attachment, Idle) {
+        let Self { datapath, send, receive, own, sender_qpns, attachment } = self;
         let cq = datapath.channel.receive_cq().clone();
         let (serial, receiver) = (datapath.serial, datapath.receiver.clone());
         let idle = Idle { send, receive, cq, own, sender_qpns, receiver, serial };
-        (datapath, idle)
+        (datapath, attachment, idle)
     }
 
     /// Undoes a build that nobody wants any more. **May block.**
     #[inline(never)]
     pub(crate) fn discard(self) -> Pools {
-        let (datapath, idle) = self.split();
+        let (datapath, attachment, idle) = self.split();
         let Idle { send, receive, receiver, .. } = idle;
-        drop((receive, receiver));
+        drop((attachment, receive, receiver));
         let mut pools = Pools::default();
         send.into_iter().for_each(|side| side.into_pools(&mut pools));
         datapath.undo(&mut pools);
@@ -223,13 +222,13 @@ impl Datapath {
         core::iter::once(&self.channel).chain(self.senders.iter().flatten())
     }
 
-    /// The transmit ring of a queue pair.
-    pub(crate) fn ring_of(&self, is_it: impl Fn(&UdChannel) -> bool) -> Option<usize> {
-        if is_it(&self.channel) {
+    /// The transmit ring of the queue pair that something concerns: of the first one, before all, what happens to the receive CQ.
+    pub(crate) fn ring_of(&self, failure: Failure) -> Option<usize> {
+        if failure.concerns(&self.channel) {
             return Some(0);
         }
-        let sender = self.senders.iter().position(|sender| sender.as_ref().is_some_and(&is_it))?;
-        Some(sender + 1)
+        let concerned = |sender: &Option<UdChannel>| sender.as_ref().is_some_and(|s| failure.concerns(s));
+        Some(self.senders.iter().position(concerned)? + 1)
     }
 
     /// Hands out the queue pair of a ring beside the first, to be replaced, and what the new one has to fit.
@@ -254,32 +253,8 @@ impl Datapath {
         }
     }
 
-    /// Whether a group is let in as it is now.
-    pub(crate) fn lets_in(&self, group: &McgInfo) -> bool {
-        let mgid = Mgid::new(node::gid(group.address.dgid));
-        self.attachments
-            .iter()
-            .any(|(attached, mlid, _)| Some(*attached) == mgid && *mlid == group.address.dlid)
-    }
-
-    /// Keeps an attachment for as long as the queue pair stands, or hands it back.
-    pub(crate) fn keep(&mut self, group: &McgInfo, attachment: Attachment) -> Result<(), Attachment> {
-        let Some(mgid) = Mgid::new(node::gid(group.address.dgid)) else { return Err(attachment) };
-        if self.attachments.reserve(1).is_err() {
-            return Err(attachment);
-        }
-        let kept = self.attachments.push_within_capacity((mgid, group.address.dlid, attachment));
-        kept.map_err(|(.., attachment)| attachment)
-    }
-
-    /// What must be dropped, without a lock, so that a group is let in no more.
-    pub(crate) fn detach(&mut self, mgid: Mgid) -> Option<Attachment> {
-        let at = self.attachments.iter().position(|(attached, ..)| *attached == mgid)?;
-        self.attachments.swap_remove(at).map(|(.., attachment)| attachment)
-    }
-
-    /// Ends the traffic and frees everything; pools whose buffers are still lent come back, to be closed later. **May
-    /// block**, with no lock held.
+    /// Ends the traffic and frees everything; pools whose buffers are still lent come back, to be closed later. Whatever it is
+    /// attached to has to be detached first ([`Shared::attach`](super::Shared::attach)). **May block**, with no lock held.
     #[inline(never)]
     pub(crate) fn take_down(self, transmitters: &Transmitters) -> Pools {
         let mut pools = transmitters.close();
@@ -290,9 +265,8 @@ impl Datapath {
     /// `pools` are its send sides'.
     #[inline(never)]
     fn undo(self, pools: &mut Pools) {
-        let Self { channel, senders, attachments, receiver, receive_pool, .. } = self;
+        let Self { channel, senders, receiver, receive_pool, .. } = self;
         receiver.close();
-        drop(attachments);
         // The last clones, unless somebody is attaching a group just now: frees queue pairs and CQs, and what the adapter had
         // comes home.
         drop((channel, senders));

@@ -1,11 +1,12 @@
 //! What IBTF tells a link on its own initiative: recorded, and left to the control thread.
 
-use ibtf::{AsyncEvent, ClientHandler, Gid, PortState, SubnetEvent, UdChannel};
+use ibtf::{AsyncEvent, ClientHandler, Gid, PortState, SubnetEvent};
 use ipoib::Mgid;
 use ipoib::{groups, link, paths};
 use kernel::{KArc, log};
 
 use super::Shared;
+use super::failures::Failure;
 use crate::node::gid;
 use crate::now;
 
@@ -38,15 +39,11 @@ impl ClientHandler for Events {
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.0.hca_removed(),
             AsyncEvent::ChannelFailed(id) => {
                 log!(note, self.0.name, "catastrophic channel error");
-                self.0.tell(|control| control.channel_failed(now(), |channel| channel.id() == id));
+                self.0.tell(|control| control.channel_failed(now(), Failure::Channel(id)));
             }
             AsyncEvent::CqFailed(id) => {
                 log!(note, self.0.name, "completion queue error");
-                // The receive CQ is first of all that of the first.
-                let is_its = |channel: &UdChannel| {
-                    [channel.receive_cq(), channel.send_cq()].iter().any(|cq| cq.id() == id)
-                };
-                self.0.tell(|control| control.channel_failed(now(), is_its));
+                self.0.tell(|control| control.channel_failed(now(), Failure::Cq(id)));
             }
             _ => {}
         }

@@ -254,6 +254,8 @@ impl Shared {
         self.control.notify_all();
         // Also for a queue pair that a worker is taking down.
         upward::shut(&self.upward);
+        // No group is heard any more: nothing is attached by this.
+        let _ = self.attach(None);
         match datapath {
             Some(datapath) => {
                 self.retire(datapath.take_down(&self.transmitters));

@@ -23,7 +23,9 @@ mod datapath;
 mod dest;
 mod effects;
 mod events;
+mod failures;
 mod group;
+mod heard;
 mod instance;
 mod jobs;
 mod properties;
@@ -39,7 +41,7 @@ mod transmit;
 mod upward;
 
 use gldv3::Mac;
-use ibtf::{BufferPool, McgInfo, Pd, Status};
+use ibtf::{BufferPool, Pd};
 use ipoib::link::BroadcastGroup;
 use ipoib::{Gid, PKey};
 use kernel::ddi::DevInfo;
@@ -184,41 +186,6 @@ impl Shared {
     fn broadcast_and_port(&self) -> (Option<BroadcastGroup>, Option<Gid>) {
         let control = self.control.lock();
         (control.link.broadcast_group().copied(), control.link.port().map(|port| port.gid))
-    }
-
-    /// Lets a group in. `CHAN_HDL_INVALID` if no queue pair stands, or not the same one any more. **May block.**
-    fn attach(&self, group: &McgInfo) -> Result<(), Status> {
-        let mut control = self.control.lock();
-        let Some(datapath) = &mut control.datapath else {
-            drop(control);
-            return Err(Status::CHAN_HDL_INVALID);
-        };
-        if datapath.lets_in(group) {
-            drop(control);
-            return Ok(());
-        }
-        let (channel, serial) = (datapath.channel().clone(), datapath.serial());
-        // Attached under another multicast LID: that has to go first.
-        let mgid = ipoib::Mgid::new(crate::node::gid(group.address.dgid)).ok_or(Status::MC_MGID_INVALID);
-        let before = mgid.as_ref().ok().and_then(|mgid| datapath.detach(*mgid));
-        drop(control);
-        drop(before);
-        mgid?;
-        let attachment = channel.attach(group).inspect_err(|status| self.not_attached(group, *status))?;
-        let mut control = self.control.lock();
-        let left = match &mut control.datapath {
-            Some(datapath) if datapath.serial() == serial => datapath.keep(group, attachment).err(),
-            _ => Some(attachment),
-        };
-        drop(control);
-        // Detached, and the queue pair freed if this was its last user, without the lock.
-        if left.is_some() { Err(Status::CHAN_HDL_INVALID) } else { Ok(()) }
-    }
-
-    #[inline(never)]
-    fn not_attached(&self, group: &McgInfo, status: Status) {
-        let gid = crate::node::gid(group.address.dgid);
-        kernel::log!(note, self.name, "group {gid:?} cannot be heard: {status}");
     }
 
     /// Buffers of one kind, as for [`Shared::retire`].

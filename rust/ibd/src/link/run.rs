@@ -30,6 +30,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
             join_broadcast(shared, ticket, gid, mgid, group, group.is_some())
         }
         Job::LeaveBroadcast { mgid, gid, joins } => {
+            stop_hearing_broadcast(shared, mgid);
             let owed = match leave(shared, gid, mgid, Roles::FULL, joins) {
                 Left::NotAsked(owed) => owed,
                 Left::Confirmed | Left::Unconfirmed => 0,
@@ -40,7 +41,10 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::Build(ticket, plan, group, info) => build(shared, ticket, &plan, &group, &info),
         Job::AttachBroadcast(ticket, mgid, info) => attach_broadcast(shared, ticket, mgid, info),
         Job::TakeDown(datapath) => {
+            // Nothing is attached by this.
+            let _ = shared.attach(None);
             shared.retire(datapath.take_down(&shared.transmitters));
+            shared.control.lock().early.forget();
             probes::qp_down(shared.number);
         }
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
@@ -279,7 +283,7 @@ fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGr
     let settings = *shared.settings.lock();
     let parts = shared.parts(&pd, &settings);
     match Built::new(&parts, plan, info, group.scope) {
-        Ok(built) => install(shared, ticket, built),
+        Ok(built) => install(shared, ticket, built, info),
         Err(status) => {
             log!(note, shared.name, "queue pair or buffers could not be had: {status}");
             refuse_build(shared, ticket);
@@ -287,39 +291,63 @@ fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGr
     }
 }
 
+/// Unless it is the group that the link is in now, by another port GID.
+fn stop_hearing_broadcast(shared: &Shared, mgid: Mgid) {
+    let (current, _) = shared.broadcast_and_port();
+    if current.is_none_or(|group| group.mgid != mgid) {
+        shared.stop_hearing(mgid);
+    }
+}
+
 fn refuse_build(shared: &Shared, ticket: Ticket) {
-    shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, None)));
+    shared.tell(|control| control.built(now(), ticket, None));
 }
 
 #[inline(never)]
-fn install(shared: &Shared, ticket: Ticket, built: Built) {
+fn install(shared: &Shared, ticket: Ticket, built: Built, broadcast: &McgInfo) {
     let qpn = built.qpn();
     let mut control = shared.control.lock();
     if !control.link.is_wanted(ticket) {
-        control.link.handle_event(now(), link::Event::Built(ticket, None));
+        control.built(now(), ticket, None);
         drop(control);
         shared.control.notify_all();
-        return shared.retire(built.discard());
+        return discard(shared, built);
     }
     let epoch = shared.transmitters.epoch();
-    let (datapath, idle) = built.split();
+    let (datapath, attachment, idle) = built.split();
+    let adopted = control.heard.adopt(broadcast, datapath.serial(), attachment);
     control.senders.all_stand(datapath.serial());
     let before = control.datapath.replace(datapath);
     // In one step with its place: a queue pair that breaks before the machine knows of it would never be taken down.
-    control.link.handle_event(now(), link::Event::Built(ticket, Some(qpn)));
+    control.built(now(), ticket, Some(qpn));
+    if adopted.is_err() {
+        control.link.handle_event(now(), link::Event::Broken);
+    }
     drop(control);
-    // There is none: the machine builds only when nothing stands.
-    drop(before);
-    shared.retire(idle.open(&shared.transmitters, epoch));
+    // There is none of before: the machine builds only when nothing stands.
+    drop((before, adopted));
+    open(shared, idle, epoch);
     probes::qp_up(shared.number, qpn.get());
     shared.control.notify_all();
+    // The groups of the one before. Each that fails is told of.
+    let _ = shared.attach(None);
+}
+
+#[inline(never)]
+fn open(shared: &Shared, idle: datapath::Idle, epoch: u64) {
+    shared.retire(idle.open(&shared.transmitters, epoch));
+}
+
+#[inline(never)]
+fn discard(shared: &Shared, built: Built) {
+    shared.retire(built.discard());
 }
 
 #[inline(never)]
 fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid, info: Option<McgInfo>) {
     let attached = info.is_some_and(|info| {
         let right = Mgid::new(gid(info.address.dgid)) == Some(mgid);
-        right && shared.attach(&info).is_ok()
+        right && shared.hear(&info).is_ok()
     });
     // Which number is told does not matter: the queue pair stays the one it is.
     let qpn = attached.then_some(Qpn::MULTICAST);
@@ -372,7 +400,7 @@ fn group_joined(
             }
             // The port that has to leave is the one that has joined, whatever the record says.
             info.address.sgid = port.map_or(info.address.sgid, ibtf_gid);
-            let attached = usable && (!role.hears() || shared.attach(&info).is_ok());
+            let attached = usable && (!role.hears() || shared.hear(&info).is_ok());
             Ok(Joined { info: Group::new(info), attached })
         }
         Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
@@ -384,10 +412,7 @@ fn group_joined(
 
 #[inline(never)]
 fn leave_group(shared: &KArc<Shared>, mgid: Mgid, roles: Roles, joins: u32, port: Gid) {
-    let mut control = shared.control.lock();
-    let attachment = control.datapath.as_mut().and_then(|datapath| datapath.detach(mgid));
-    drop(control);
-    drop(attachment);
+    shared.stop_hearing(mgid);
     let end = leave(shared, port, mgid, roles, joins);
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, end)));
 }

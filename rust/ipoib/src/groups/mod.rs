@@ -142,10 +142,11 @@ pub struct Joined<G> {
 pub enum Event<G> {
     /// The link is up: groups carry this scope and P_Key.
     Up(Scope, PKey),
-    /// The link is down but its queue pair stands; memberships may still be there.
+    /// The link is down; memberships may still be there. Not told while only its queue pair is replaced: whoever attaches it to the
+    /// groups does the same with the next one.
     Down,
-    /// The queue pair is gone: nothing is attached any more.
-    Reset,
+    /// The queue pair cannot be attached to a group that was joined. MGID as on the wire.
+    Deaf(Mgid),
     /// The SM forgot or may have forgotten everything: join again, without leaving.
     Renew,
     /// The link stops: leave everything, keep what the MAC layer wants.
@@ -293,7 +294,7 @@ struct Membership<G> {
     roles: Roles,
     joins: u32,
     info: G,
-    /// The SM may have forgotten it, or the queue pair is not attached.
+    /// The SM may have forgotten it, or the queue pair cannot be attached.
     stale: bool,
     leaves_failed: u32,
 }
@@ -489,10 +490,7 @@ where
         match event {
             Event::Up(scope, pkey) => self.up(scope, pkey),
             Event::Down => self.down(Mode::Down),
-            Event::Reset => {
-                self.down(if self.mode == Mode::Stopped { Mode::Stopped } else { Mode::Down });
-                self.for_each(Self::renew);
-            }
+            Event::Deaf(group) => self.deaf(now, group),
             Event::Renew => {
                 self.for_each(Self::renew);
                 self.list_again();

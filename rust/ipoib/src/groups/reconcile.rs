@@ -204,6 +204,26 @@ where
         }
     }
 
+    /// What is held cannot be heard: joined and attached again after a pause, and so is what a join that is out brings.
+    pub(super) fn deaf(&mut self, now: Instant, wire: Mgid) {
+        let Some(id) = self.table.find(&wire.canonical()) else { return };
+        let Some(group) = self.table.get_mut(id) else { return };
+        match (&mut group.operation, &mut group.held) {
+            (Operation::Joining { overtaken, .. }, _) => *overtaken = true,
+            (Operation::None, Some(held)) if held.group == wire && held.roles.hears() => {
+                held.stale = true;
+                group.failures = group.failures.saturating_add(1);
+                let waits = self.mode != Mode::Stopped;
+                group.waiting = waits;
+                let delay =
+                    self.config.retry.delay(pauses(group.failures, self.config.quick), &mut self.jitter);
+                self.table.set_deadline(id, waits.then_some(now + delay));
+                self.work(id);
+            }
+            _ => {}
+        }
+    }
+
     /// Where the group is reached has changed: whoever remembers it must ask again.
     fn changed(&mut self, id: Id, key: Mgid) {
         if let Some(group) = self.table.get_mut(id) {

@@ -71,6 +71,25 @@ fn a_failed_join_is_reported_and_tried_again_after_its_back_off() {
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, None)]);
 }
 
+#[test]
+fn a_group_that_cannot_be_attached_to_the_next_queue_pair_is_joined_again_after_a_pause() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    m.want(group(6)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
+    m.handle_event(at(0), Event::Deaf(group(5)));
+    assert!(!m.hears(group(5)));
+    assert_eq!(actions(&mut m), []);
+    m.handle_timeout(at(1));
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
+    // A join that is out was answered before that, or after.
+    m.handle_event(at(1), Event::Deaf(group(6)));
+    m.handle_event(at(1), granted(6, Roles::FULL, 8));
+    assert!(!m.hears(group(6)));
+    assert_eq!(actions(&mut m), [join(6, Roles::FULL, Some(8))]);
+}
+
 /// A machine that waits ten seconds for the answer to a join, and repeats one at short intervals once.
 fn impatient() -> Machine {
     let mut m = up(8);
@@ -435,7 +454,7 @@ impl World {
             0 | 1 => Event::Up(SCOPE, PKEY),
             2 => Event::Down,
             3 => Event::Renew,
-            4 => Event::Reset,
+            4 => Event::Deaf(group(3)),
             _ => Event::Stop,
         });
     }

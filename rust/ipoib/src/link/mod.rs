@@ -124,6 +124,14 @@ pub struct Plan {
     pub gid: Gid,
 }
 
+impl Plan {
+    /// Whether what is known about the ways to others is of no use for the other plan. Where the P_Key is in the port's table is
+    /// nobody else's concern.
+    fn leads_elsewhere(&self, other: &Self) -> bool {
+        Self { pkey_index: other.pkey_index, ..*self } != *other
+    }
+}
+
 /// Why a request failed; the number is the status for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaError {
@@ -163,9 +171,9 @@ pub enum Event {
     },
     /// Answers [`Action::Build`] and [`Action::Attach`]; `None` if it failed.
     Built(Ticket, Option<Qpn>),
-    /// The queue pair no longer works.
+    /// The queue pair that was reported with [`Event::Built`] no longer works.
     Broken,
-    /// The queue pair takes sends and does not complete them.
+    /// It takes sends and does not complete them.
     Stalled,
     /// Answers [`Action::AskRate`]; `None` if the SA does not tell.
     Rate(Gid, Option<Rate>),
@@ -411,8 +419,6 @@ pub struct Link {
     queue_pair: Option<QueuePair>,
     building: Request<Building>,
     build_retry: Retry,
-    /// The queue pair that is being built failed before it was reported.
-    broken_meanwhile: bool,
     /// When the request to the SA that is out is given up.
     give_up_at: Option<Instant>,
     /// When the queue pair was built.
@@ -448,7 +454,6 @@ impl Link {
             queue_pair: None,
             building: Request::NONE,
             build_retry: Retry::new(config.retry),
-            broken_meanwhile: false,
             give_up_at: None,
             stands_since: Instant::from_nanos(0),
             verify_at: None,
@@ -532,6 +537,11 @@ impl Link {
     /// down again.
     pub fn is_wanted(&self, ticket: Ticket) -> bool {
         self.building.out.is_some_and(|(out, _)| out == ticket)
+    }
+
+    /// Whether a queue pair is being built.
+    pub fn is_building(&self) -> bool {
+        matches!(self.building.out, Some((_, Building::QueuePair(..))))
     }
 
     /// Whether nothing is held and no answer is awaited: true some time after a stop.
@@ -648,7 +658,6 @@ impl Link {
         self.give_up_at = None;
         self.queue_pair = None;
         self.tear_down = false;
-        self.broken_meanwhile = false;
         self.membership = None;
         self.sa.abandon();
         self.building.abandon();
@@ -745,7 +754,9 @@ impl Link {
         let (building, action): (_, fn(Ticket, Building, BroadcastGroup) -> Action) = match self.queue_pair {
             Some(qp) if qp.plan != plan => {
                 self.queue_pair = None;
-                self.invalidate(Severity::Heavy);
+                if qp.plan.leads_elsewhere(&plan) {
+                    self.invalidate(Severity::Heavy);
+                }
                 return Some(Action::TearDown);
             }
             Some(qp) if qp.attached.mlid == group.mlid && qp.attached.mgid == group.mgid => return None,
@@ -759,12 +770,7 @@ impl Link {
 
     fn built(&mut self, now: Instant, ticket: Ticket, qpn: Option<Qpn>) {
         let Some(building) = self.building.answered(ticket) else { return };
-        let broken = core::mem::take(&mut self.broken_meanwhile);
         match (building, qpn) {
-            (Building::QueuePair(..), Some(_)) if broken => {
-                self.stands_since = now;
-                self.replace(now, Note::Broken);
-            }
             (Building::QueuePair(plan, attached), Some(qpn)) => {
                 self.queue_pair = Some(QueuePair { plan, qpn, attached });
                 self.stands_since = now;
@@ -783,13 +789,9 @@ impl Link {
     }
 
     fn broken(&mut self, now: Instant, note: Note) {
-        // It carries traffic, and can fail, before the answer that it is there.
-        if let Some((_, Building::QueuePair(..))) = self.building.out {
-            self.broken_meanwhile = true;
-            return;
-        }
-        self.building.abandon();
         if self.queue_pair.take().is_some() {
+            // It may be being attached.
+            self.building.abandon();
             self.replace(now, note);
         }
     }
@@ -797,7 +799,6 @@ impl Link {
     /// The queue pair goes and another one comes: at once the first time in a while, then after pauses that grow.
     fn replace(&mut self, now: Instant, note: Note) {
         self.tear_down = true;
-        self.invalidate(Severity::Heavy);
         self.note(note);
         if now - self.stands_since >= STEADY {
             self.build_retry.reset();

@@ -1,0 +1,277 @@
+//! The groups that the link hears, whichever queue pair it has: what its queue pair is attached to is brought in line with that.
+//!
+//! An adapter keeps one attachment of a queue pair to a group, however often it was asked for, and forgets it at the first
+//! detach. So at most one thread attaches or detaches a group at a time; whoever finds it busy leaves the rest to that one.
+
+use ibtf::{Attachment, McgInfo, Status};
+use ipoib::{Mgid, groups};
+use kernel::{AllocError, KVec, log};
+
+use super::Shared;
+use crate::{node, now};
+
+/// The groups, and the attachments to them. `A` is an attachment, which detaches when it is dropped: never under a lock.
+pub(crate) struct Heard<A>(KVec<Entry<A>>);
+
+struct Entry<A> {
+    mgid: Mgid,
+    /// How the group is reached; `None` if it is to be heard no more.
+    wanted: Option<McgInfo>,
+    /// The queue pair that is attached, by its serial number, and the group's multicast LID then.
+    attached: Option<(u64, u16, A)>,
+    /// A thread is attaching or detaching it.
+    busy: bool,
+}
+
+/// What brings a group in line. Report the end of it with [`Heard::ended`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step<A> {
+    /// Attach the queue pair that stands.
+    Attach(Mgid, McgInfo),
+    /// Drop this.
+    Detach(Mgid, A),
+}
+
+/// The group of a record.
+fn group_of(info: &McgInfo) -> Option<Mgid> {
+    Mgid::new(node::gid(info.address.dgid))
+}
+
+impl<A> Heard<A> {
+    pub(crate) fn new() -> Self {
+        Self(KVec::new())
+    }
+
+    /// The group is to be heard, as this record says. `false` if it names no group.
+    pub(crate) fn add(&mut self, info: &McgInfo) -> Result<bool, AllocError> {
+        let Some(mgid) = group_of(info) else { return Ok(false) };
+        match self.find(mgid) {
+            Some(entry) => entry.wanted = Some(*info),
+            None => self.0.push(Entry { mgid, wanted: Some(*info), attached: None, busy: false })?,
+        }
+        Ok(true)
+    }
+
+    /// The group is to be heard no more.
+    pub(crate) fn remove(&mut self, mgid: Mgid) {
+        if let Some(entry) = self.find(mgid) {
+            entry.wanted = None;
+        }
+    }
+
+    /// No group is to be heard any more.
+    pub(crate) fn remove_all(&mut self) {
+        self.0.iter_mut().for_each(|entry| entry.wanted = None);
+    }
+
+    /// What is to be done about a group, or about any, so that the queue pair with this serial number is attached to what is to
+    /// be heard, and no other one to anything; `None` if nothing, or if somebody else does it.
+    pub(crate) fn next(&mut self, queue_pair: Option<u64>, only: Option<Mgid>) -> Option<Step<A>> {
+        loop {
+            let at = self.0.iter().position(|entry| {
+                only.is_none_or(|mgid| entry.mgid == mgid) && entry.has_a_step(queue_pair)
+            })?;
+            let entry = self.0.get_mut(at)?;
+            let step = match (entry.attached.take(), entry.wanted) {
+                (Some((.., attachment)), _) => Step::Detach(entry.mgid, attachment),
+                (None, Some(info)) => Step::Attach(entry.mgid, info),
+                (None, None) => {
+                    self.0.swap_remove(at);
+                    continue;
+                }
+            };
+            entry.busy = true;
+            return Some(step);
+        }
+    }
+
+    /// A step has ended: with an attachment of that queue pair to the group under that multicast LID, or with none. What comes back is
+    /// to be dropped without a lock.
+    pub(crate) fn ended(&mut self, mgid: Mgid, attached: Option<(u64, u16, A)>) -> Option<A> {
+        let Some(entry) = self.find(mgid) else { return attached.map(|(.., attachment)| attachment) };
+        entry.busy = false;
+        match attached {
+            Some(attached) => entry.attached.replace(attached).map(|(.., before)| before),
+            None => None,
+        }
+    }
+
+    /// The group is to be heard, and a queue pair that does not stand yet is attached to it already. What comes back is to be dropped
+    /// without a lock; an error has the attachment itself.
+    pub(crate) fn adopt(&mut self, info: &McgInfo, queue_pair: u64, attachment: A) -> Result<Option<A>, A> {
+        if !matches!(self.add(info), Ok(true)) {
+            return Err(attachment);
+        }
+        match group_of(info).and_then(|mgid| self.find(mgid)) {
+            Some(entry) => {
+                let attached = (queue_pair, info.address.dlid, attachment);
+                Ok(entry.attached.replace(attached).map(|(.., before)| before))
+            }
+            None => Err(attachment),
+        }
+    }
+
+    fn find(&mut self, mgid: Mgid) -> Option<&mut Entry<A>> {
+        self.0.iter_mut().find(|entry| entry.mgid == mgid)
+    }
+}
+
+impl<A> Entry<A> {
+    fn has_a_step(&self, queue_pair: Option<u64>) -> bool {
+        match (&self.wanted, &self.attached) {
+            _ if self.busy => false,
+            (None, _) => true,
+            (Some(info), Some((serial, mlid, _))) => {
+                queue_pair != Some(*serial) || *mlid != info.address.dlid
+            }
+            (Some(_), None) => queue_pair.is_some(),
+        }
+    }
+}
+
+impl Shared {
+    /// Lets a group in from now on, whatever queue pair the link has or gets. **May block.**
+    pub(super) fn hear(&self, group: &McgInfo) -> Result<(), Status> {
+        let mgid = group_of(group).ok_or(Status::MC_MGID_INVALID)?;
+        let mut control = self.control.lock();
+        let added = control.heard.add(group);
+        drop(control);
+        added?;
+        self.attach(Some(mgid))
+    }
+
+    /// Lets a group in no more. **May block.**
+    pub(super) fn stop_hearing(&self, mgid: Mgid) {
+        self.control.lock().heard.remove(mgid);
+        if self.attach(Some(mgid)).is_err() {
+            // Wanted again meanwhile, and left to this thread.
+            self.tell(|control| control.groups.handle_event(now(), groups::Event::Deaf(mgid)));
+        }
+    }
+
+    /// Attaches the queue pair that stands to what is to be heard, and detaches what is not, or not by that one: for one group,
+    /// whose failure is the result, or for all, and whoever wants one that cannot be attached is told. **May block.**
+    #[inline(never)]
+    pub(super) fn attach(&self, only: Option<Mgid>) -> Result<(), Status> {
+        let mut result = Ok(());
+        loop {
+            let mut control = self.control.lock();
+            let standing = control.datapath.as_ref();
+            let standing = standing.map(|datapath| (datapath.serial(), datapath.channel().clone()));
+            let serial = standing.as_ref().map(|(serial, _)| *serial);
+            let step = control.heard.next(serial, only);
+            drop(control);
+            match (step, standing) {
+                (None, _) => return result,
+                (Some(Step::Detach(mgid, attachment)), _) => {
+                    drop(attachment);
+                    self.ended(mgid, None);
+                }
+                (Some(Step::Attach(mgid, info)), Some((serial, channel))) => match channel.attach(&info) {
+                    Ok(attachment) => self.ended(mgid, Some((serial, info.address.dlid, attachment))),
+                    Err(status) => {
+                        self.cannot_hear(mgid, serial, status, only.is_none());
+                        result = Err(status);
+                    }
+                },
+                // There is no such step without a queue pair.
+                (Some(Step::Attach(mgid, _)), None) => self.ended(mgid, None),
+            }
+        }
+    }
+
+    fn ended(&self, mgid: Mgid, attached: Option<(u64, u16, Attachment)>) {
+        let left = self.control.lock().heard.ended(mgid, attached);
+        // Without the lock.
+        drop(left);
+    }
+
+    /// The adapter has no room for the group, or another reason: it is tried again when it is joined again.
+    #[inline(never)]
+    fn cannot_hear(&self, mgid: Mgid, serial: u64, status: Status, tell: bool) {
+        log!(note, self.name, "group {mgid:?} cannot be heard: {status}");
+        self.tell(|control| {
+            // A queue pair that is gone by now says nothing about the next one.
+            if control.stands(|datapath| datapath.serial() == serial) {
+                control.heard.remove(mgid);
+                if tell {
+                    control.groups.handle_event(now(), groups::Event::Deaf(mgid));
+                }
+            }
+            // Nothing was attached that could come back.
+            let _ = control.heard.ended(mgid, None);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(n: u64, mlid: u16) -> (Mgid, McgInfo) {
+        let gid = ibtf::Gid { prefix: 0xff12_401b_ffff_0000, guid: n };
+        let mut info = McgInfo::default();
+        (info.address.dgid, info.address.dlid) = (gid, mlid);
+        (group_of(&info).unwrap(), info)
+    }
+
+    fn attached(heard: &mut Heard<u32>, mgid: Mgid, serial: u64, mlid: u16, attachment: u32) {
+        assert_eq!(heard.ended(mgid, Some((serial, mlid, attachment))), None);
+    }
+
+    #[test]
+    fn groups_of_a_queue_pair_that_is_gone_are_those_of_the_next_one() {
+        let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
+        assert_eq!(heard.add(&info), Ok(true));
+        assert_eq!(heard.next(None, None), None, "there is nothing to attach");
+        assert_eq!(heard.next(Some(7), None), Some(Step::Attach(mgid, info)));
+        assert_eq!(heard.next(Some(7), None), None, "somebody is at it");
+        attached(&mut heard, mgid, 7, 0xc001, 70);
+        assert_eq!(heard.next(Some(7), None), None);
+        assert_eq!(heard.next(None, None), Some(Step::Detach(mgid, 70)));
+        assert_eq!(heard.ended(mgid, None), None);
+        assert_eq!(heard.next(None, None), None);
+        assert_eq!(heard.next(Some(8), None), Some(Step::Attach(mgid, info)));
+    }
+
+    #[test]
+    fn whoever_finds_a_group_busy_leaves_what_is_wanted_to_that_one() {
+        let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
+        heard.add(&info).unwrap();
+        assert_eq!(heard.next(Some(7), Some(mgid)), Some(Step::Attach(mgid, info)));
+        heard.remove(mgid);
+        assert_eq!(heard.next(Some(7), Some(mgid)), None);
+        attached(&mut heard, mgid, 7, 0xc001, 70);
+        assert_eq!(heard.next(Some(7), Some(mgid)), Some(Step::Detach(mgid, 70)));
+        heard.add(&info).unwrap();
+        assert_eq!(heard.next(Some(7), Some(mgid)), None, "a detach under way would undo it");
+        assert_eq!(heard.ended(mgid, None), None);
+        assert_eq!(heard.next(Some(7), Some(mgid)), Some(Step::Attach(mgid, info)));
+    }
+
+    #[test]
+    fn a_group_that_moves_is_detached_where_it_was() {
+        let (mut heard, (mgid, before)) = (Heard::new(), group(1, 0xc001));
+        assert_eq!(heard.adopt(&before, 7, 70), Ok(None));
+        let (_, after) = group(1, 0xc002);
+        heard.add(&after).unwrap();
+        assert_eq!(heard.next(Some(7), None), Some(Step::Detach(mgid, 70)));
+        heard.ended(mgid, None);
+        assert_eq!(heard.next(Some(7), None), Some(Step::Attach(mgid, after)));
+    }
+
+    #[test]
+    fn groups_that_are_wanted_no_more_leave_nothing_behind() {
+        let mut heard = Heard::new();
+        for n in 1..=3 {
+            assert_eq!(heard.adopt(&group(n, 0xc001).1, 7, n), Ok(None));
+        }
+        heard.remove_all();
+        let mut detached = 0;
+        while let Some(Step::Detach(mgid, _)) = heard.next(Some(7), None) {
+            heard.ended(mgid, None);
+            detached += 1;
+        }
+        assert_eq!((detached, heard.0.len()), (3, 0));
+    }
+}
