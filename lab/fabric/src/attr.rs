@@ -1,6 +1,6 @@
 //! What an HCA is and can do (`ibt_hca_attr_t`; section names follow `sys/ib/ibtl/ibtl_types.h`).
 
-use crate::{Guid, LinkSpeed, LinkWidth, Mtu, Nanos};
+use crate::{Arithmetic, Guid, LinkSpeed, LinkWidth, Mtu, Nanos};
 
 /// What arming a CQ does about completions that are already there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -15,6 +15,8 @@ pub enum ArmSemantics {
 /// Attributes fixed when the HCA appears. Counts are maxima per HCA unless said otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HcaAttr {
+    /// How it counts the room in its queues, and what it does with a mapping that does not fit.
+    pub arithmetic: Arithmetic,
     /// Checksum insertion and verification for IPoIB frames (`CKSUM_FULL`).
     pub cksum_full: bool,
     /// SGL entries may carry [`HcaAttr::reserved_lkey`] and a DMA address (`RES_LKEY`).
@@ -74,15 +76,18 @@ pub struct HcaAttr {
 impl Default for HcaAttr {
     fn default() -> Self {
         HcaAttr {
+            arithmetic: Arithmetic::default(),
             cksum_full: false,
             res_lkey: false,
             reserved_lkey: 0x0000_ff00,
             max_lso_size: 0,
             max_lso_hdr_size: 0,
             max_inline: 0,
-            max_chan_sz: 16 * 1024,
+            // 16384 less what may be fetched ahead of the shortest requests.
+            max_chan_sz: 16 * 1024 - 33,
             max_sgl: 32,
-            ud_send_sgl: 28,
+            // 1008 bytes, less the 64 of the headers.
+            ud_send_sgl: 59,
             recv_sgl: 32,
             max_cq: 4096,
             max_cq_sz: 4 * 1024 * 1024 - 1,
@@ -118,7 +123,7 @@ impl HcaAttr {
             cksum_full: true,
             res_lkey: true,
             max_lso_size: 65_536,
-            max_lso_hdr_size: 140,
+            max_lso_hdr_size: 924,
             ..Default::default()
         }
     }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod ah;
+mod arithmetic;
 mod attr;
 mod calls;
 pub mod capture;
@@ -41,6 +42,7 @@ mod traits;
 pub mod wire;
 
 pub use ah::{AddressVector, Ah, GlobalRoute};
+pub use arithmetic::Arithmetic;
 pub use attr::{ArmSemantics, HcaAttr, HcaConfig, PortConfig};
 pub use calls::{Call, Injection};
 pub use cq::{Completion, CompletionKind, CompletionStatus, Cq, CqNum, Moderation, Notify, RecvInfo};

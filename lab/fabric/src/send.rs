@@ -1,5 +1,6 @@
 //! Posting sends: what is checked when, and how a request becomes frames.
 
+use crate::arithmetic::carries;
 use crate::calls::Call;
 use crate::cq::{CompletionKind, CompletionStatus};
 use crate::delay::Later;
@@ -129,7 +130,7 @@ impl Hca {
             return Err(Error::AhHdlInvalid);
         }
         self.check_operation(wr, core.config.uses_lso)?;
-        if wr.sgl.len() > core.config.sizes.sq_sgl as usize {
+        if !self.config().attr.arithmetic.admits(wr, core.config.sizes.sq_sgl) {
             return Err(Error::ChanSglLenInvalid);
         }
         let seq = core.sq.reserve(wr.id)?;
@@ -147,6 +148,13 @@ impl Hca {
             all_signalled: core.config.signalling == Signalling::All,
             reserved_lkey: core.config.uses_reserved_lkey,
         }))
+    }
+
+    /// Whether a send that [`Hca::post_send`] lets in is too long for its place in the queue, so that it writes over the next one.
+    #[must_use]
+    pub fn overruns(&self, qp: &Qp, wr: &SendWr) -> bool {
+        let pieces = qp.0.core.lock().unwrap().config.sizes.sq_sgl;
+        self.config().attr.arithmetic.overruns(wr, pieces)
     }
 
     fn check_operation(&self, wr: &SendWr, uses_lso: bool) -> Result<(), Error> {
@@ -189,7 +197,7 @@ impl Hca {
         sender: &Sender,
     ) -> Result<Vec<Vec<u8>>, CompletionStatus> {
         let port = self.port(sender.port).ok_or(CompletionStatus::LocalChannelOp)?;
-        if vector.port != sender.port {
+        if vector.port != sender.port || !carries(wr, self.config().attr.ud_send_sgl) {
             return Err(CompletionStatus::LocalChannelOp);
         }
         let mtu = port.route().mtu.bytes();

@@ -37,8 +37,10 @@ pub(crate) enum TxDrop {
     TableFull,
     /// See [`paths::DropReason::LinkReset`].
     LinkReset,
-    /// The adapter refused the work request.
+    /// The adapter takes no sends: the queue pair has failed, or is full.
     PostFailed,
+    /// The adapter refused this one, and takes others.
+    Refused,
     /// A large send that must be copied, and no memory for that.
     NoLargeBuffer,
 }
@@ -393,6 +395,7 @@ impl Source for Counters {
         c"tx_drop_table_full",
         c"tx_drop_link_reset",
         c"tx_drop_post_failed",
+        c"tx_drop_refused",
         c"tx_drop_no_large_buffer",
         c"rx_drop_own_multicast",
         c"rx_drop_short",

@@ -115,7 +115,7 @@ impl UdChannel {
         let mut inner = Inner {
             handle,
             qpn: 0,
-            sizes: ChannelSizes::from_raw(&real),
+            sizes: config.sizes.at_most(&real),
             remains,
             send_cq: send_cq.clone(),
             receive_cq: receive_cq.clone(),
@@ -136,7 +136,8 @@ impl UdChannel {
         ChannelId(self.handle().addr())
     }
 
-    /// How large its queues are; at least what was asked for.
+    /// How large its queues are, as far as was asked for. What an adapter's driver says beyond that is not to be relied on: `hermon`
+    /// counts three pieces of a send that do not fit (`hermon_qp_sgl_to_logwqesz`), and makes a receive queue longer than its CQ.
     pub fn sizes(&self) -> ChannelSizes {
         self.0.sizes
     }
@@ -227,8 +228,13 @@ impl ChannelSizes {
         }
     }
 
-    fn from_raw(raw: &sys::ibt_chan_sizes_t) -> Self {
-        Self { send: raw.cs_sq, receive: raw.cs_rq, send_sgl: raw.cs_sq_sgl, receive_sgl: raw.cs_rq_sgl }
+    fn at_most(self, real: &sys::ibt_chan_sizes_t) -> Self {
+        Self {
+            send: self.send.min(real.cs_sq),
+            receive: self.receive.min(real.cs_rq),
+            send_sgl: self.send_sgl.min(real.cs_sq_sgl),
+            receive_sgl: self.receive_sgl.min(real.cs_rq_sgl),
+        }
     }
 }
 

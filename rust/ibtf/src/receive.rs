@@ -16,7 +16,8 @@ pub struct ReceiveQueue {
     channel: UdChannel,
     pool: KArc<Pool>,
     id: QueueId,
-    /// How many more the adapter's queue takes.
+    /// How many the adapter may have at most, and how many more it takes.
+    capacity: u32,
     room: u32,
     /// Buffers that were given back, to be posted before any that are at home: they need no locked operation.
     spare: KVec<Buffer>,
@@ -60,18 +61,21 @@ pub struct Received {
 const BATCH: usize = 8;
 
 impl ReceiveQueue {
-    /// A queue of `channel` with buffers of `pool`, which must be registered for receiving in the channel's protection
+    /// A queue of `channel`, as long as was asked for and its CQ holds, with buffers of `pool`, which must be registered for receiving in the channel's protection
     /// domain. One queue per channel. **May block.**
     pub fn new(channel: &UdChannel, pool: &BufferPool) -> Result<Self, Status> {
         let pool = pool.pool().ok_or(Status::INVALID_PARAM)?;
         let id = QueueId::next();
+        // A CQ that is overrun is lost, and an adapter rounds it to fewer places than the queue.
+        let capacity = channel.sizes().receive.min(channel.receive_cq().size());
         let reclaim = KBox::new(Reclaim { pool: pool.clone(), id })?;
         channel.promise()?;
         Ok(Self {
             channel: channel.clone(),
             pool: pool.clone(),
             id,
-            room: channel.sizes().receive,
+            capacity,
+            room: capacity,
             spare: KVec::new(),
             reclaim: Some(reclaim),
         })
@@ -84,7 +88,7 @@ impl ReceiveQueue {
 
     /// How many buffers the adapter has.
     pub fn posted(&self) -> u32 {
-        self.channel.sizes().receive.saturating_sub(self.room)
+        self.capacity.saturating_sub(self.room)
     }
 
     /// Whether another buffer may be lent: at most half of the pool is, so that the adapter's queue never runs dry.

@@ -69,6 +69,26 @@ impl<E> Ring<E> {
         }
     }
 
+    /// Takes one out of the newest; those behind it move up and get the numbers before theirs.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<E> {
+        if !self.is_among(number, self.len()) {
+            return None;
+        }
+        let removed = self.place(number)?.take();
+        let last = self.tail.wrapping_sub(1);
+        let mut at = number;
+        while at != last {
+            let next = at.wrapping_add(1);
+            let element = self.place(next).and_then(Option::take);
+            if let Some(place) = self.place(at) {
+                *place = element;
+            }
+            at = next;
+        }
+        self.tail = last;
+        removed
+    }
+
     fn place(&mut self, number: u32) -> Option<&mut Option<E>> {
         let index = number as usize & self.places.len().wrapping_sub(1);
         self.places.get_mut(index)
@@ -111,6 +131,19 @@ mod tests {
         ring.take_back(2, |element| back.push(element));
         assert_eq!((back, ring.len(), ring.next_number()), (Vec::from([2, 3]), 2, 2));
         assert!(ring.is_among(1, 4) && !ring.is_among(2, 4) && !ring.is_among(u32::MAX, 4));
+    }
+
+    #[test]
+    fn one_is_taken_out_and_those_behind_it_move_up() {
+        let mut ring = Ring { head: u32::MAX, tail: u32::MAX, ..Ring::new(4).unwrap() };
+        for element in 0..4 {
+            ring.push(element).unwrap();
+        }
+        assert_eq!((ring.remove(3), ring.remove(u32::MAX - 1)), (None, None), "numbers that nobody has");
+        assert_eq!(ring.remove(0), Some(1));
+        assert_eq!((ring.len(), ring.next_number()), (3, 2));
+        assert_eq!(ring.remove(1), Some(3));
+        assert_eq!([ring.pop(), ring.pop(), ring.pop()], [Some((u32::MAX, 0)), Some((0, 2)), None]);
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub struct Sent<T> {
     pub status: CompletionStatus,
 }
 
+/// Bytes of a page. A piece of memory ends there, if the page behind it is elsewhere.
+const PAGE: usize = 4096;
+
 /// A send that could not be staged or posted.
 #[derive(Debug)]
 pub struct Refused<T> {
@@ -63,12 +66,12 @@ pub struct Refused<T> {
     pub payload: Payload,
     /// What it was to be staged with.
     pub cookie: T,
-    /// Why: `CHAN_FULL` without room (try again after a completion), `SGL_TOO_SMALL` for a packet of too many pieces
-    /// (copy it), `INSUFF_RESOURCE` without DMA resources.
+    /// Why: `CHAN_FULL` without room (try again after a completion), `SGL_TOO_SMALL` for a packet of too many pages
+    /// (copy it), `INSUFF_RESOURCE` without DMA resources; when it was posted, what the adapter says.
     pub why: Status,
 }
 
-/// Posting stopped: what was refused, in order.
+/// Posting stopped.
 #[derive(Debug)]
 pub struct PostFailure {
     /// Why it stopped.
@@ -97,6 +100,8 @@ pub struct SendQueue<T: Send + Sync + 'static> {
     completed: u32,
     signal_every: u32,
     sgl: usize,
+    /// Elements that a packet may take where it is, with its header; fewer than `sgl` once the adapter has refused as many.
+    most: usize,
     capacity: u32,
     id: QueueId,
     channel: UdChannel,
@@ -117,12 +122,14 @@ struct InFlight<T> {
 }
 
 impl<T: Send + Sync + 'static> SendQueue<T> {
-    /// A queue of `channel` for at most `capacity` sends, `batch` of which can be staged. On a channel that does not
+    /// A queue of `channel` for at most `capacity` sends, as many as the channel and its CQ hold, `batch` of which can be staged. On a channel that does not
     /// signal all, every `signal_every`th send is signalled, and the end of every batch with a packet or a large send
     /// in it.
     /// **May block.**
     pub fn new(channel: &UdChannel, capacity: u32, batch: u32, signal_every: u32) -> Result<Self, Status> {
         let sgl = channel.sizes().send_sgl as usize;
+        // Each may complete, and a CQ that is overrun is lost.
+        let capacity = capacity.min(channel.sizes().send).min(channel.send_cq().size());
         if capacity == 0 || capacity > 1 << 20 || batch == 0 || sgl == 0 {
             return Err(Status::INVALID_PARAM);
         }
@@ -143,6 +150,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
             // A full queue must always have a completion to wait for.
             signal_every: signal_every.clamp(1, capacity.div_ceil(2)),
             sgl,
+            most: sgl,
             capacity,
             id: QueueId::next(),
             channel: channel.clone(),
@@ -237,43 +245,124 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         }
     }
 
-    /// Posts what is staged, in one call (`ibt_post_send`); how many. If the adapter refuses one, that and all behind it
-    /// are given to `refused`, in order, and are not in the queue any more.
-    pub fn post(&mut self, mut refused: impl FnMut(Refused<T>)) -> Result<u32, PostFailure> {
-        let count = self.staged;
+    /// Posts what is staged, in one call (`ibt_post_send`) unless one is refused; how many. A send whose own request makes no sense to
+    /// the adapter is given to `refused`, with its place among those that were staged, and those behind it are posted. Anything else
+    /// that the adapter says is a failure: that send and all behind it are given to `refused`, in order, and none of them is in the
+    /// queue any more.
+    pub fn post(&mut self, mut refused: impl FnMut(usize, Refused<T>)) -> Result<u32, PostFailure> {
+        let count = self.staged as usize;
         if count == 0 {
             return Ok(0);
         }
         self.staged = 0;
-        self.unsignalled += count;
+        self.sign(count);
+        let (mut next, mut total) = (0, 0);
+        while next < count {
+            let (posted, result) = self.post_from(next, count);
+            (next, total) = (next + posted as usize, total + posted);
+            match result {
+                Ok(()) => break,
+                Err(why) if why.is_of_one_request() => {
+                    self.take_out(next, count, why, &mut refused);
+                    next += 1;
+                }
+                Err(why) => {
+                    self.take_back(next, count, why, &mut refused);
+                    return Err(PostFailure { why, posted: total });
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// Has the last of so many staged sends signalled, if it is time for one.
+    fn sign(&mut self, count: usize) {
+        self.unsignalled += count as u32;
         if self.unsignalled >= self.signal_every || self.must_signal {
-            if let Some(last) = self.requests.get_mut(count as usize - 1) {
+            if let Some(last) = self.requests.get_mut(count - 1) {
                 last.wr_flags |= sys::IBT_WR_SEND_SIGNAL;
             }
             self.unsignalled = 0;
             self.must_signal = false;
             self.expected += 1;
         }
+    }
+
+    /// The last staged send was not taken, and no signal went with it: it goes with the next batch.
+    fn unsign(&mut self) {
+        self.expected -= u32::from(self.unsignalled == 0);
+        self.unsignalled = self.signal_every;
+    }
+
+    /// Posts the staged sends from one place on; how many were taken.
+    fn post_from(&mut self, first: usize, count: usize) -> (u32, Result<(), Status>) {
         let elements = self.elements.as_mut_ptr();
-        for (index, request) in self.requests.iter_mut().take(count as usize).enumerate() {
+        for (index, request) in self.requests.iter_mut().enumerate().take(count).skip(first) {
             request.wr_sgl = elements.wrapping_add(index * self.sgl);
         }
+        let Some(rest) = self.requests.get_mut(first..count) else { return (0, Ok(())) };
         let mut posted = 0;
         // SAFETY: requests and elements are copied by the call; what they point at is kept by the ring until it
         // completes, or until the channel is freed.
-        let result = Status::check(unsafe {
-            sys::ibt_post_send(self.channel.handle(), self.requests.as_mut_ptr(), count, &mut posted)
-        });
-        let Err(why) = result else { return Ok(count) };
-        let Some(ring) = &mut self.ring else { return Ok(0) };
-        // The signal went with the last request of the batch, which was not taken.
-        self.expected -= u32::from(self.unsignalled == 0);
-        self.unsignalled = self.signal_every;
-        ring.take_back(count.saturating_sub(posted), |InFlight { mapping, payload, cookie, .. }| {
+        let result = unsafe {
+            sys::ibt_post_send(self.channel.handle(), rest.as_mut_ptr(), rest.len() as u32, &mut posted)
+        };
+        match Status::check(result) {
+            Ok(()) => (rest.len() as u32, Ok(())),
+            why => (posted.min(rest.len() as u32), why),
+        }
+    }
+
+    /// Takes the staged send at `place`, which the adapter has refused, out of the queue; those behind it get the numbers before theirs.
+    #[inline(never)]
+    fn take_out(
+        &mut self,
+        place: usize,
+        count: usize,
+        why: Status,
+        refused: &mut impl FnMut(usize, Refused<T>),
+    ) {
+        let Some((request, behind)) =
+            self.requests.get_mut(place..count).and_then(|requests| requests.split_first_mut())
+        else {
+            return;
+        };
+        let number = request.wr_id as u32;
+        for (n, request) in behind.iter_mut().enumerate() {
+            request.wr_id = self.id.work_request(number.wrapping_add(n as u32));
+        }
+        let (pieces, is_last) = (request.wr_nds as usize, behind.is_empty());
+        let taken = self.ring.as_mut().and_then(|ring| ring.remove(number));
+        if let Some(InFlight { mapping, payload, cookie, .. }) = taken {
+            if mapping.is_some() && why == Status::CHAN_SGL_LEN_INVALID {
+                // The same packet would be refused again: one of as many pieces is copied from now on.
+                self.most = self.most.min(pieces.saturating_sub(1));
+            }
             drop(mapping);
-            refused(Refused { payload, cookie, why });
+            refused(place, Refused { payload, cookie, why });
+        }
+        if is_last {
+            self.unsign();
+        }
+    }
+
+    /// Takes all staged sends from one place on out of the queue.
+    #[inline(never)]
+    fn take_back(
+        &mut self,
+        first: usize,
+        count: usize,
+        why: Status,
+        refused: &mut impl FnMut(usize, Refused<T>),
+    ) {
+        self.unsign();
+        let Some(ring) = &mut self.ring else { return };
+        let mut place = first;
+        ring.take_back((count - first) as u32, |InFlight { mapping, payload, cookie, .. }| {
+            drop(mapping);
+            refused(place, Refused { payload, cookie, why });
+            place += 1;
         });
-        Err(PostFailure { why, posted })
     }
 
     /// Takes a completion of this queue: everything up to and including the send it names is over and given to `each`, in
@@ -368,13 +457,14 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
             .filter(|rest| rest.len() >= header_len as usize)
             .ok_or(Status::CHAN_SGL_LEN_INVALID)?
             .as_ptr();
-        let pieces = list_pieces(&mut self.pieces, packet, skip as usize + header_len as usize)?;
+        let most = self.most.saturating_sub(elements_of_header(header_len));
+        let pieces = list_pieces(&mut self.pieces, packet, skip as usize + header_len as usize, most)?;
         let mut attributes = sys::ibt_iov_attr_t {
             iov_as: ptr::null_mut(),
             iov: self.pieces.as_mut_ptr(),
             iov_buf: ptr::null_mut(),
             iov_list_len: pieces,
-            iov_wr_nds: self.sgl as u32,
+            iov_wr_nds: self.most as u32,
             iov_lso_hdr_sz: header_len,
             iov_alt_lkey: 0,
             iov_flags: sys::IBT_IOV_NOSLEEP,
@@ -405,17 +495,29 @@ impl<T: Send + Sync + 'static> Drop for SendQueue<T> {
     }
 }
 
-/// Lists the packet's bytes from `skip` on; how many pieces.
-fn list_pieces(pieces: &mut [sys::ibt_iov_t], packet: &Mblk, skip: usize) -> Result<u32, Status> {
-    let mut skip = skip;
-    let mut count = 0;
+/// Elements of a request that the header of a large send takes, with the four bytes of its length: an adapter's driver takes them off the
+/// list when it maps a packet.
+fn elements_of_header(len: u32) -> usize {
+    if len == 0 { 0 } else { (len as usize + 4).div_ceil(size_of::<sys::ibt_wr_ds_t>()) }
+}
+
+/// Lists the packet's bytes from `skip` on; how many pieces. `SGL_TOO_SMALL` if they lie in more than `most` pages: each may be a piece
+/// for the adapter, and `hermon` loses memory when it finds that out itself (`hermon_ci_map_mem_iov`).
+fn list_pieces(
+    pieces: &mut [sys::ibt_iov_t],
+    packet: &Mblk,
+    skip: usize,
+    most: usize,
+) -> Result<u32, Status> {
+    let (mut skip, mut count, mut pages) = (skip, 0, 0);
     for block in packet.blocks() {
         let rest = block.get(skip..).unwrap_or_default();
         skip = skip.saturating_sub(block.len());
         if rest.is_empty() {
             continue;
         }
-        let piece = pieces.get_mut(count).ok_or(Status::SGL_TOO_SMALL)?;
+        pages += (rest.as_ptr().addr() % PAGE + rest.len()).div_ceil(PAGE);
+        let piece = pieces.get_mut(count).filter(|_| pages <= most).ok_or(Status::SGL_TOO_SMALL)?;
         *piece = sys::ibt_iov_t { iov_addr: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
         count += 1;
     }

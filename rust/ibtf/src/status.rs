@@ -133,6 +133,21 @@ impl Status {
         ) || self.0 & MODULE_FAILURE != 0
     }
 
+    /// Whether `ibt_post_send` says with it that this one request makes no sense to the adapter. Others may follow it: the queue pair is
+    /// well.
+    pub const fn is_of_one_request(self) -> bool {
+        matches!(
+            self,
+            Self::CHAN_SGL_LEN_INVALID
+                | Self::CHAN_SGL_FORMAT_INVALID
+                | Self::CHAN_OP_TYPE_INVALID
+                | Self::CHAN_SRV_TYPE_INVALID
+                | Self::CHAN_WQE_SZ_INSUFF
+                | Self::UD_DEST_HDL_INVALID
+                | Self::INVALID_PARAM
+        )
+    }
+
     pub(crate) fn raw(self) -> sys::ibt_status_t {
         sys::ibt_status_e(self.0)
     }

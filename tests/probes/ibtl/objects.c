@@ -147,7 +147,7 @@ PROBE(channel_born_ready)
 	OK(ibt_free_channel(chan));
 	OK(ibt_query_ud_channel(copy, &attr));
 	WANT(attr.ud_scq == client.c_scq && attr.ud_qkey == CLIENT_QKEY);
-	WANT(attr.ud_chan_sizes.cs_sq == sizes.cs_sq);
+	WANT(attr.ud_chan_sizes.cs_sq >= sizes.cs_sq);
 	OK(ibt_free_channel(copy));
 	return (0);
 }
@@ -427,6 +427,34 @@ PROBE(mappings)
 }
 
 /* What comes below breaks a rule. */
+
+/* A mapping of three blocks, one of them empty if arg says so, for one piece. */
+PROBE(map_too_much)
+{
+	ibt_iov_attr_t attr;
+	ibt_iov_t iov[3];
+	ibt_all_wr_t wr;
+	ibt_wr_ds_t sgl[1];
+	ibt_mi_hdl_t mi;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		iov[i].iov_addr = client.c_buf + i * SLOT;
+		iov[i].iov_len = 100;
+	}
+	if (arg != 0)
+		iov[1].iov_len = 0;
+	bzero(&attr, sizeof (attr));
+	bzero(&wr, sizeof (wr));
+	attr.iov = iov;
+	attr.iov_list_len = 3;
+	attr.iov_wr_nds = 1;
+	attr.iov_flags = IBT_IOV_NOSLEEP;
+	wr.send.wr_sgl = sgl;
+	WANT_STATUS(ibt_map_mem_iov(client.c_hca, &attr, &wr, &mi),
+	    IBT_SGL_TOO_SMALL);
+	return (0);
+}
 
 PROBE(poll_freed_cq)
 {

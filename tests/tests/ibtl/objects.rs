@@ -1,6 +1,6 @@
 //! Objects and their references, refusals, and handles that are used when they should not be.
 
-use fabric::{HcaAttr, HcaConfig};
+use fabric::{Arithmetic, HcaAttr, HcaConfig};
 use fakekernel::{Ctx, FaultKind, FaultPlan, Rule};
 
 use crate::bench::{ALPHA, Bench, Setup, with};
@@ -9,6 +9,12 @@ const OBJECTS: Setup = with("objects");
 
 fn offloads(config: &mut HcaConfig) {
     config.attr = HcaAttr::with_offloads();
+}
+
+/// The same, whose numbers are right, and which loses nothing.
+fn exact(config: &mut HcaConfig) {
+    offloads(config);
+    config.attr.arithmetic = Arithmetic::Exact;
 }
 
 /// Starts a client on alpha, calls one probe, stops it.
@@ -54,12 +60,29 @@ fn without_the_reserved_key_nothing_is_mapped() {
 
 #[test]
 fn mappings_carry_the_reserved_key_or_the_callers() {
-    holds(OBJECTS.hca(offloads), |b| {
+    holds(OBJECTS.hca(exact), |b| {
         b.alpha.run("probe_start", ALPHA);
         let key = i64::from(b.alpha.hca.config().attr.reserved_lkey);
         b.alpha.run("probe_mappings", key);
         b.alpha.run_in_interrupt("probe_mappings", key);
         b.alpha.run("probe_stop", 0);
+    });
+}
+
+#[test]
+fn a_mapping_that_does_not_fit_loses_what_was_bound_last() {
+    OBJECTS.hca(offloads).breaks(Rule::Leak, "_fini", "lost by ibt_map_mem_iov", |b| {
+        b.alpha.run("probe_start", ALPHA);
+        b.alpha.run("probe_map_too_much", 0);
+        b.alpha.run("probe_stop", 0);
+    });
+}
+
+#[test]
+fn a_mapping_that_does_not_fit_and_has_an_empty_block_frees_more_than_there_is() {
+    OBJECTS.hca(offloads).breaks(Rule::HeapCorruption, "ibt_map_mem_iov", "empty blocks", |b| {
+        b.alpha.run("probe_start", ALPHA);
+        b.alpha.run("probe_map_too_much", 1);
     });
 }
 

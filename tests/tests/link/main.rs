@@ -5,6 +5,7 @@
 mod addresses;
 mod announced;
 mod bench;
+mod blocks;
 mod books;
 mod broken_ring;
 #[cfg(feature = "foreign")]

@@ -1,7 +1,7 @@
 //! Checksums and large sends, on adapters that can do all, some or none of it.
 
 use fabric::HcaConfig;
-use lab_gldv3::{Offload, Received, transmit_ring_statistics};
+use lab_gldv3::{Layout, Offload, Received, transmit_ring_statistics};
 
 use crate::bench::{Bench, IPV4, LINK, Setup, address_of, holds};
 
@@ -33,6 +33,9 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
 
 const LARGE: Offload = Offload { ip_checksum: false, full_checksum: true, large_send: Some(MSS as u16) };
 
+/// Of an application that writes 8 KiB at a time, behind the room that TCP has left for headers.
+const WRITES: Layout = Layout { headers: HEADERS, block: 8192, offset: 132 };
+
 /// Sends `count` large segments and checks that every byte arrives, in order, in frames that fit and verify.
 fn large_sends_arrive(bench: &Bench, count: usize, len: usize) {
     bench.alpha.set("_ibd_num_lso_bufs", "512").unwrap();
@@ -43,7 +46,7 @@ fn large_sends_arrive(bench: &Bench, count: usize, len: usize) {
     let mut sent = Vec::new();
     for n in 0..count {
         let payload = bytes(n, len);
-        alpha.transmit(to, &segment(sent.len() as u32, &payload), LARGE).unwrap();
+        alpha.transmit_in_blocks(to, &segment(sent.len() as u32, &payload), LARGE, WRITES).unwrap();
         sent.extend_from_slice(&payload);
     }
     bench.settle();

@@ -45,14 +45,7 @@ impl Hca {
         if asked.sq_sgl > attr.ud_send_sgl || asked.rq_sgl > attr.recv_sgl {
             return Err(Error::HcaSglExceeded);
         }
-        let receives = config.srq.is_none();
-        Ok(QpSizes {
-            sq: asked.sq.max(1).next_power_of_two(),
-            rq: if receives { asked.rq.max(1).next_power_of_two() } else { 0 },
-            // A send descriptor is a power of two of 16-byte units of which 4 are not for data, a receive one has all.
-            sq_sgl: ((asked.sq_sgl.max(1) + 4).next_power_of_two() - 4).min(attr.ud_send_sgl),
-            rq_sgl: if receives { asked.rq_sgl.max(1).next_power_of_two().min(attr.recv_sgl) } else { 0 },
-        })
+        Ok(attr.arithmetic.sizes(asked, config.srq.is_none(), attr.ud_send_sgl))
     }
 
     /// Moves the QP to ERROR; everything outstanding completes with status 14.

@@ -3,6 +3,7 @@
 mod admin;
 mod datalink;
 mod held;
+mod layout;
 mod partition;
 mod snoop;
 mod stream;
@@ -17,6 +18,7 @@ pub use datalink::{
     wait_for_properties,
 };
 pub use held::Held;
+pub use layout::Layout;
 pub use partition::{create_partition, delete_partition};
 pub use snoop::Snoop;
 pub use stream::{ReceiveQueue, Stream};

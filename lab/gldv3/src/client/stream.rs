@@ -7,6 +7,7 @@ use fakekernel::genunix::{Checksums, Cred};
 use fakekernel::{Errno, HostMutex, Kernel, Nanos, WaitQueue, cx};
 
 use super::Held;
+use super::layout::Layout;
 use super::types::{Backpressure, LinkDetails, Notification, Offload, Promiscuity, Received, TransmitError};
 use crate::address::{Destination, LinkAddress};
 use crate::dls::Open;
@@ -208,6 +209,23 @@ impl Stream {
         self.send(sap, destination, payload, offload, Keep::Nothing)
     }
 
+    /// As [`Stream::transmit`], with the payload in blocks of the caller's choice. Otherwise a large send is in blocks as TCP makes
+    /// them, of a size that the seed decides, and what is not large in one.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransmitError`].
+    pub fn transmit_in_blocks(
+        &self,
+        destination: LinkAddress,
+        payload: &[u8],
+        offload: Offload,
+        layout: Layout,
+    ) -> Result<Backpressure, TransmitError> {
+        let sap = self.open.bound_sap().ok_or(TransmitError::NotBound)?;
+        self.send(sap, destination, payload, offload, Keep::Blocks(layout))
+    }
+
     /// As [`Stream::transmit`], while the stack keeps a duplicate of the payload, as TCP does of what is not acknowledged yet: the
     /// driver may read it, not write to it (rule 22).
     ///
@@ -270,7 +288,15 @@ impl Stream {
             let cx = cx();
             let genunix = self.kernel.genunix();
             let messages = Messages { cx: &cx, genunix: &genunix };
-            let data = Message::new(genunix.message(&cx, 0, payload)).ok_or(TransmitError::NoMemory)?;
+            let layout = match keep {
+                Keep::Blocks(layout) => Some(layout),
+                _ => offload.large_send.map(|_| Layout::of_large_send(payload)),
+            };
+            let data = match layout {
+                Some(layout) => messages.laid_out(payload, layout),
+                None => Message::new(genunix.message(&cx, 0, payload)),
+            };
+            let data = data.ok_or(TransmitError::NoMemory)?;
             let Some(header) = link.mac.plugin.header(&messages, &destination, sap, Some(data)) else {
                 messages.free(data);
                 return Err(TransmitError::NoMemory);
@@ -280,7 +306,7 @@ impl Stream {
             let kept = match keep {
                 Keep::Payload => Message::new(genunix.dupmsg(&cx, data.raw())),
                 Keep::Whole => Message::new(genunix.dupmsg(&cx, header.raw())),
-                Keep::Nothing => None,
+                Keep::Nothing | Keep::Blocks(_) => None,
             };
             let pressure = link.transmit(&messages, header);
             messages.free_all(kept);
@@ -320,6 +346,8 @@ impl Stream {
 /// What the stack keeps of a payload while the driver has it.
 enum Keep {
     Nothing,
+    /// Nothing, and it lies in these blocks.
+    Blocks(Layout),
     Payload,
     Whole,
 }

@@ -4,7 +4,7 @@ use super::objects::{Kind, Mapping, Opaque, OpenHca, Region, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, take};
 use crate::os;
 use crate::status::*;
-use fabric::Access;
+use fabric::{Access, Arithmetic};
 use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
 use illumos_sys_hdrs::{
     B_FALSE, IBT_IOV_ALT_LKEY, IBT_IOV_BUF, IBT_IOV_NOSLEEP, IBT_IOV_RECV, IBT_IOV_USER_BUF,
@@ -13,6 +13,9 @@ use illumos_sys_hdrs::{
     ibt_mi_hdl_t, ibt_mr_attr_t, ibt_mr_desc_t, ibt_mr_flags_t, ibt_mr_hdl_t, ibt_mr_query_attr_t,
     ibt_mr_sync_t, ibt_pd_hdl_t, ibt_status_t, ibt_wr_ds_t,
 };
+
+/// Bytes of a page, where pieces of memory end.
+const PAGE: u64 = 4096;
 
 pub(super) fn exports() -> Vec<Export> {
     export! {
@@ -151,33 +154,74 @@ unsafe extern "C" fn ibt_map_mem_iov(
     if flag(IBT_IOV_NOSLEEP) && cx.fault(FaultKind("ibt_map_mem_iov")) {
         return IBT_INSUFF_RESOURCE;
     }
-    let pieces = pieces(&attr);
-    if pieces.len() > usable_sgl(&attr) {
-        return IBT_SGL_TOO_SMALL;
-    }
-    if !all_memory(&cx, &pieces) {
+    let blocks = blocks(&attr);
+    if !all_memory(&cx, &blocks) {
         return illumos_sys_hdrs::ibt_status_e(fabric::Error::CiFailure.status());
     }
+    let pieces = match broken_at_pages(&blocks, usable_sgl(&cx, &attr)) {
+        Ok(pieces) => pieces,
+        Err(one_too_many) => {
+            refuse(&cx, &ibtl, &open, &attr, one_too_many);
+            return IBT_SGL_TOO_SMALL;
+        }
+    };
     let key = if flag(IBT_IOV_ALT_LKEY) { attr.iov_alt_lkey } else { hca.reserved_lkey };
     fill_request(wr, flag(IBT_IOV_RECV), &pieces, key);
     bind(&cx, &ibtl, &open, pieces, mi_hdl);
     IBT_SUCCESS
 }
 
-/// Address and length of the pieces that are not empty.
-fn pieces(attr: &ibt_iov_attr_t) -> Vec<(u64, u64)> {
-    // SAFETY: the interface wants an array of that many pieces.
+/// Address and length of the blocks that are not empty.
+fn blocks(attr: &ibt_iov_attr_t) -> Vec<(u64, u64)> {
+    // SAFETY: the interface wants an array of that many blocks.
     let iov = unsafe { crate::ptr::elements(attr.iov, attr.iov_list_len as usize) };
     iov.iter().filter(|p| p.iov_len > 0).map(|p| (p.iov_addr.addr() as u64, p.iov_len as u64)).collect()
 }
 
+/// The pieces that the adapter is given: a block ends at each page, as if no two pages of it lay side by side in physical memory. The
+/// first block that exceeds `most`, if one does.
+fn broken_at_pages(blocks: &[(u64, u64)], most: usize) -> Result<Vec<(u64, u64)>, (u64, u64)> {
+    let mut pieces = Vec::new();
+    for &(start, len) in blocks {
+        let (mut at, end) = (start, start + len);
+        while at < end {
+            let next = end.min((at / PAGE + 1) * PAGE);
+            pieces.push((at, next - at));
+            at = next;
+        }
+        if pieces.len() > most {
+            return Err((start, len));
+        }
+    }
+    Ok(pieces)
+}
+
+/// What `hermon` does with a list that is too short (`hermon_ci.c`, `hermon_ci_map_mem_iov`): it gives back what it had bound for the
+/// blocks before and forgets the one it has just bound for this one. It frees its record of them with the size for all blocks, and has
+/// allocated that for those that are not empty.
+fn refuse(cx: &Cx, ibtl: &Ibtl, open: &OpenHca, attr: &ibt_iov_attr_t, block: (u64, u64)) {
+    if open.hca().config().attr.arithmetic != Arithmetic::Hermon {
+        return;
+    }
+    cx.check(blocks(attr).len() == attr.iov_list_len as usize, Rule::HeapCorruption, || {
+        "ibt_map_mem_iov refuses a list with empty blocks, and frees more memory than it has allocated".into()
+    });
+    let lost = Mapping { device: open.device.clone(), pieces: vec![block] };
+    let detail = format!("lost by ibt_map_mem_iov at IBT_SGL_TOO_SMALL, bound to {} bytes", block.1);
+    hold(cx.kernel(), "ddi_dma_handle_t", ibtl.mappings.insert(lost), detail);
+}
+
 /// An LSO header takes room from the scatter/gather list: 16 bytes per entry, 4 bytes of its own length.
-fn usable_sgl(attr: &ibt_iov_attr_t) -> usize {
+fn usable_sgl(cx: &Cx, attr: &ibt_iov_attr_t) -> usize {
     let header = match attr.iov_lso_hdr_sz {
         0 => 0,
         size => (size as usize + 4).div_ceil(16),
     };
-    (attr.iov_wr_nds as usize).saturating_sub(header)
+    let list = attr.iov_wr_nds as usize;
+    cx.check(header <= list, Rule::AbsurdArgument, || {
+        format!("ibt_map_mem_iov with a list of {list} and a header that takes {header}: no bound is left")
+    });
+    list.saturating_sub(header)
 }
 
 fn all_memory(cx: &Cx, pieces: &[(u64, u64)]) -> bool {

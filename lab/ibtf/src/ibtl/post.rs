@@ -112,7 +112,13 @@ fn post_send_one(cx: &Cx, ibtl: &Ibtl, channel: &Channel, wr: &ibt_send_wr_t) ->
     if flag(IBT_WR_SEND_INLINE) && inline > u64::from(channel.open.hca().config().attr.max_inline) {
         return Err(error(Error::ChanSglLenInvalid));
     }
-    channel.open.hca().post_send(&channel.qp, request).map_err(error)
+    let hca = channel.open.hca();
+    let (overruns, pieces) = (hca.overruns(&channel.qp, &request), request.sgl.len());
+    hca.post_send(&channel.qp, request).map_err(error)?;
+    cx.check(!overruns, Rule::HeapCorruption, || {
+        format!("a send of {pieces} pieces is longer than its place in the queue, and nothing looks: it wrote over the next one")
+    });
+    Ok(())
 }
 
 /// Immediate data and destination of a plain datagram.

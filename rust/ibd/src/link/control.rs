@@ -71,6 +71,8 @@ pub(crate) enum Note {
     JoinFailed(Mgid, bool),
     /// Promiscuous mode could not join a group.
     Missed(Mgid),
+    /// The adapter refused to send a packet.
+    SendRefused(ibtf::Status),
 }
 
 pub(crate) struct Control {
@@ -97,6 +99,8 @@ pub(crate) struct Control {
     full: Lanes,
     /// A large send waits for buffers.
     pub(crate) large_buffers_wanted: bool,
+    /// The adapter refused to send a packet, and takes others; for the log.
+    pub(crate) send_refused: Option<ibtf::Status>,
     growth: Growth,
 }
 
@@ -127,6 +131,7 @@ impl Control {
             removed: false,
             full: Lanes::NONE,
             large_buffers_wanted: false,
+            send_refused: None,
             growth: Growth::Idle,
         })
     }
@@ -294,6 +299,9 @@ impl Control {
             }
             if core::mem::take(&mut self.large_buffers_wanted) {
                 return Some(Effect::Job(Job::LargeBuffers));
+            }
+            if let Some(status) = self.send_refused.take() {
+                return Some(Effect::Note(Note::SendRefused(status)));
             }
             if let Some((ring, why)) = self.senders.next() {
                 return Some(Effect::Job(Job::ReplaceSender(ring, why)));

@@ -23,8 +23,9 @@ use super::transmit::{self, Abilities, LargePool, Transmitters};
 use super::upward::Upward;
 use crate::counters::Counters;
 
-/// Pieces of a large send that is sent from where it is: 64 KiB in pages, and one for an odd start.
-const PIECES: u32 = 18;
+/// Pieces of a large send that is sent from where it is: as many as fit the longest request of a ConnectX. 64 KiB are 16 pages, and one
+/// more for each write of an application's that begins within a page.
+const PIECES: u32 = 59;
 /// Payload of the largest send, whatever the adapter could cut: an IPv4 packet's length field ends there.
 const LARGEST_SEND: u32 = 65_535;
 
@@ -170,7 +171,7 @@ impl<'a> Design<'a> {
             sizes,
             signal_all: false,
             large_sends: abilities.large != 0,
-            mapped_sends: sizes.send_sgl > 1,
+            mapped_sends: abilities.maps(),
         };
         let channel = new_channel(pd, &send_cq, receive_cq, &config)?;
         let queue = new_queue(&channel, sizes.send)?;
@@ -332,11 +333,11 @@ pub(crate) fn large_pool(pd: &Pd, settings: &Settings) -> Result<BufferPool, Sta
 fn sizes(hca: &Hca, settings: &Settings, abilities: &Abilities) -> ChannelSizes {
     let hca = hca.attributes();
     let most = hca.max_channel_size().min(hca.max_cq_size()).max(1);
-    let mapped = abilities.copy_up_to != u32::MAX && abilities.large != 0;
     ChannelSizes {
         send: settings.get(Key::NumSwqe).min(most),
         receive: settings.get(Key::NumRwqe).min(most),
-        send_sgl: if mapped { hca.max_ud_send_sgl().min(PIECES) } else { 1 },
+        // The header of a large send takes as much room as several pieces, also if the rest is copied into one.
+        send_sgl: if abilities.large != 0 { hca.max_ud_send_sgl().min(PIECES) } else { 1 },
         receive_sgl: 1,
     }
 }

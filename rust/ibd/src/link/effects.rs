@@ -169,6 +169,7 @@ fn print(shared: &Shared, note: Note) {
         Note::JoinFailed(group, true) => {
             log!(note, name, "Failure on port up to rejoin multicast gid {group:?}");
         }
+        Note::SendRefused(status) => log!(note, name, "the adapter refused to send a packet: {status}"),
         Note::Missed(group) => log!(note, name, "IBA promiscuous mode missed multicast gid {group:?}"),
     }
 }

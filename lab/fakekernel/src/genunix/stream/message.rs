@@ -28,6 +28,20 @@ impl Genunix {
         mb.raw()
     }
 
+    /// The same, with its first byte `offset` bytes into a page of 4096.
+    pub fn message_at(&self, cx: &Cx, offset: usize, payload: &[u8]) -> *mut mblk_t {
+        const PAGE: usize = 4096;
+        let Some(mb) = self.make_message(cx, PAGE + payload.len(), Owner::Framework) else {
+            return ptr::null_mut();
+        };
+        let ahead = (offset % PAGE + PAGE - mb.rptr().addr() % PAGE) % PAGE;
+        let start = mb.rptr().wrapping_add(ahead);
+        mb.set_rptr(start);
+        mb.set_wptr(start.wrapping_add(payload.len()));
+        self.bytes(mb).put(payload);
+        mb.raw()
+    }
+
     /// The data of a message in one piece, from `offset` on.
     pub fn message_bytes(&self, cx: &Cx, mp: *mut mblk_t, offset: usize) -> Vec<u8> {
         let mut skip = offset;

@@ -13,7 +13,8 @@ use core::time::Duration;
 
 use gldv3::{Mac, Stat};
 use ibtf::{
-    BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure, UdDest,
+    BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure, Refused,
+    Status, UdDest,
 };
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
@@ -105,6 +106,8 @@ struct After {
     resume: bool,
     /// A large send waits for buffers.
     want_large: bool,
+    /// The adapter has refused a packet, and takes others.
+    refused: Option<Status>,
 }
 
 impl Transmitter {
@@ -485,23 +488,38 @@ impl Transmitter {
 
     /// Posts what is staged and counts it.
     fn post(&self, state: &mut State, after: &mut After) {
-        let Some(open) = &mut state.open else { return };
-        let refused = open.queue.post(|refused| free_packet(refused.payload, &mut after.free));
-        let posted = match refused {
-            Ok(posted) => posted,
-            Err(PostFailure { posted, .. }) => {
-                after.broken = Some(state.serial);
-                posted
-            }
-        };
-        let (sent, refused) = state.staged.split_at((posted as usize).min(state.staged.len()));
+        let State { open: Some(open), staged, serial, .. } = state else { return };
         let mut tally = Tally::default();
-        for Wire { cast, packets, bytes } in sent {
-            tally.add(*cast, *packets, *bytes);
+        let mut next = 0;
+        let mut sent_before = |place: usize| {
+            let sent = staged.get(next..place).unwrap_or_default();
+            sent.iter().for_each(|wire| tally.add(wire.cast, wire.packets, wire.bytes));
+            next = place + 1;
+        };
+        let result = open.queue.post(|place, refused| {
+            sent_before(place);
+            self.refused(refused, after);
+        });
+        sent_before(staged.len());
+        // A queue that is full and has sends out will have room.
+        if let Err(PostFailure { why, .. }) = result
+            && (why != Status::CHAN_FULL || open.queue.outstanding() == 0)
+        {
+            after.broken = Some(*serial);
         }
         self.counters.sent(self.ring.unwrap_or(0), &tally);
-        self.counters.tx.dropped_many(TxDrop::PostFailed, refused.len());
-        state.staged.clear();
+        staged.clear();
+    }
+
+    /// The adapter did not take a packet.
+    fn refused(&self, refused: Refused<()>, after: &mut After) {
+        let of_this_one = refused.why.is_of_one_request();
+        let reason = if of_this_one { TxDrop::Refused } else { TxDrop::PostFailed };
+        self.counters.tx.dropped(reason);
+        if of_this_one {
+            after.refused = Some(refused.why);
+        }
+        free_packet(refused.payload, &mut after.free);
     }
 
     /// Takes the completions there are; how many.
@@ -549,10 +567,14 @@ impl Transmitter {
 
     /// With no lock held.
     fn finish(&self, after: After) {
-        let After { free, wake_control, broken, resume, want_large } = after;
+        let After { free, wake_control, broken, resume, want_large, refused } = after;
         drop(free);
         if want_large {
             self.control.lock().large_buffers_wanted = true;
+            self.control.notify_all();
+        }
+        if refused.is_some() {
+            self.control.lock().send_refused = refused;
             self.control.notify_all();
         }
         if wake_control {

@@ -37,7 +37,8 @@ pub(crate) struct Abilities {
 }
 
 impl Abilities {
-    fn maps(&self) -> bool {
+    /// Whether packets can be sent from where they are.
+    pub(crate) fn maps(&self) -> bool {
         self.copy_up_to != u32::MAX
     }
 }
