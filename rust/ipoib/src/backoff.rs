@@ -35,9 +35,17 @@ impl Jitter {
 
     /// `full` less up to a quarter.
     pub fn shorten(&mut self, full: Duration) -> Duration {
+        full - full / 1000 * (self.next() % 250) as u32
+    }
+
+    /// Evenly from nothing to just below `full`.
+    pub fn below(&mut self, full: Duration) -> Duration {
+        full / (1 << 16) * (self.next() % (1 << 16)) as u32
+    }
+
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let permille = (mix(self.0, 1) % 250) as u32;
-        full - full / 1000 * permille
+        mix(self.0, 1)
     }
 }
 
@@ -54,5 +62,13 @@ mod tests {
             let delay = backoff.delay(failures, &mut jitter);
             assert!(delay <= full && delay >= full * 3 / 4, "{failures}: {delay:?} of {full:?}");
         }
+    }
+
+    #[test]
+    fn hosts_that_spread_over_a_minute_come_about_as_many_in_each_second() {
+        let mut jitter = Jitter::new(5);
+        let mut came = [0; 60];
+        (0..6_000).for_each(|_| came[jitter.below(Duration::from_secs(60)).as_secs() as usize] += 1);
+        assert!(came.iter().all(|second| (60..=150).contains(second)), "{came:?}");
     }
 }

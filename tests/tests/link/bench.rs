@@ -216,7 +216,8 @@ impl Host {
         self.module.unload()
     }
 
-    fn unload(&self) {
+    /// Unloads the driver, as soon as the system lets it.
+    pub fn unload(&self) {
         let deadline = self.kernel.machine().now() + Nanos::from_secs(300);
         loop {
             match self.delete_partition().and_then(|()| self.module.unload()) {
@@ -284,6 +285,13 @@ impl<S> Bench<S> {
 }
 
 impl Bench {
+    /// Another host with the driver attached, whose adapter has this node GUID; the test unloads it.
+    pub fn another_host(&self, name: &str, node: Guid) -> Host {
+        let kernel = self.machine.add_host(name);
+        let port = plug(&self.world, &kernel, HcaConfig::new(node, 1));
+        Host::attach(kernel, port, self.alpha.driver(), &[])
+    }
+
     /// The administrator does this with requests of an attribute and, if one is given, a method, in front of what it did
     /// before; `count` of them, or all.
     pub fn fault(

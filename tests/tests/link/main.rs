@@ -28,6 +28,7 @@ mod replaced;
 mod rings;
 mod speeds;
 mod starts;
+mod storm;
 mod suspend;
 mod thrift;
 mod tunables;

@@ -2,7 +2,7 @@
 
 use ibtf::{AsyncEvent, ClientHandler, Gid, PortState, SubnetEvent};
 use ipoib::Mgid;
-use ipoib::{groups, link, paths};
+use ipoib::{link, paths};
 use kernel::{KArc, log};
 
 use super::Shared;
@@ -18,9 +18,8 @@ impl Events {
         self.0.node.hca.get() == hca && self.0.node.port == port
     }
 
-    fn port_event(&self, hca: u64, port: u8, renew: bool) {
+    fn port_event(&self, hca: u64, port: u8, event: link::Event) {
         if self.is_ours(hca, port) {
-            let event = if renew { link::Event::Renew } else { link::Event::PortEvent };
             self.0.tell(|control| control.link.handle_event(now(), event));
         }
     }
@@ -29,13 +28,19 @@ impl Events {
 impl ClientHandler for Events {
     fn async_event(&self, event: AsyncEvent) {
         match event {
-            AsyncEvent::PortDown { hca_guid, port } => self.port_event(hca_guid, port, false),
-            // IBTL merges a quick down and up into the up, and while it was down the SM has forgotten the port.
-            AsyncEvent::PortUp { hca_guid, port } => self.port_event(hca_guid, port, true),
-            AsyncEvent::PortChange { hca_guid, port, what } => {
-                self.port_event(hca_guid, port, what.reregister() || what.subnet_manager());
+            AsyncEvent::PortDown { hca_guid, port } => {
+                self.port_event(hca_guid, port, link::Event::PortEvent);
             }
-            AsyncEvent::Reregister { hca_guid, port } => self.port_event(hca_guid, port, true),
+            // IBTL merges a quick down and up into the up, and while it was down the SM has forgotten the port.
+            AsyncEvent::PortUp { hca_guid, port } => self.port_event(hca_guid, port, link::Event::Renew),
+            AsyncEvent::PortChange { hca_guid, port, what } => {
+                let sm = what.reregister() || what.subnet_manager();
+                let event = if sm { link::Event::SmChanged } else { link::Event::PortEvent };
+                self.port_event(hca_guid, port, event);
+            }
+            AsyncEvent::Reregister { hca_guid, port } => {
+                self.port_event(hca_guid, port, link::Event::SmChanged);
+            }
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.0.hca_removed(),
             AsyncEvent::ChannelFailed(id) => {
                 log!(note, self.0.name, "catastrophic channel error");
@@ -64,7 +69,7 @@ impl ClientHandler for Events {
             SubnetEvent::NoticesAvailable => {
                 log!(note, name, "IBA multicast support restored due to availability of multicast traps");
                 // What happened meanwhile was not heard.
-                self.0.tell(|control| control.groups.handle_event(now(), groups::Event::Renew));
+                self.0.tell(|control| control.link.handle_event(now(), link::Event::SmChanged));
             }
             // Whoever subscribes is told so of every port that has no traps, those that are down among them.
             SubnetEvent::NoticesUnavailable if !self.is_port_active() => {}

@@ -42,6 +42,9 @@ pub struct Config {
     pub poll: Backoff,
     /// How often the broadcast group is joined again, because an SM that lost the membership need not say so.
     pub verify: Duration,
+    /// How long after a change of the SM a link that is in its broadcast group joins again, and at least half of it: a new SM makes
+    /// itself known in several ways, one behind the other, and to every host. Short, as the SM may have forgotten the memberships.
+    pub renew: Duration,
     /// How long an answer about the broadcast group is waited for; `None`: as long as whoever asks waits.
     pub answer: Option<Duration>,
     /// Failed searches and joins that are followed by the shortest pause before the pauses grow.
@@ -53,7 +56,8 @@ impl Config {
     pub const fn new(pkey: PKey) -> Self {
         let retry = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
         let poll = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
-        Self { pkey, create: true, retry, poll, verify: Duration::from_secs(900), answer: None, quick: 0 }
+        let (verify, renew) = (Duration::from_secs(900), Duration::from_millis(8));
+        Self { pkey, create: true, retry, poll, verify, renew, answer: None, quick: 0 }
     }
 }
 
@@ -152,8 +156,10 @@ pub enum Event {
     Stop,
     /// Something about the port may have changed.
     PortEvent,
-    /// The SM asks for registrations anew, or changed.
+    /// The port came up, after a time in which the SM may have forgotten it.
     Renew,
+    /// The SM asks for registrations anew, or changed; often both, one after the other.
+    SmChanged,
     /// Answers [`Action::QueryPort`]; `None` if the query failed.
     Port(Ticket, Option<Port>),
     /// Answers [`Action::Find`]; `Ok(None)` if there is no such group.
@@ -425,6 +431,8 @@ pub struct Link {
     stands_since: Instant,
     /// When the broadcast group is joined again though nothing speaks against the membership.
     verify_at: Option<Instant>,
+    /// When what a changed SM may have forgotten is renewed.
+    renew_at: Option<Instant>,
     tear_down: bool,
     invalidate: Option<Severity>,
     notes: [Option<Note>; NOTES],
@@ -457,6 +465,7 @@ impl Link {
             give_up_at: None,
             stands_since: Instant::from_nanos(0),
             verify_at: None,
+            renew_at: None,
             tear_down: false,
             invalidate: None,
             notes: [None; NOTES],
@@ -556,10 +565,17 @@ impl Link {
         match event {
             Event::Start => self.start(),
             Event::Stop => self.stop(),
-            Event::PortEvent => self.doubt_port(),
+            Event::PortEvent => {
+                self.doubt_port();
+                self.sa_retry.reset();
+            }
             Event::Renew => {
                 self.doubt_port();
                 self.renew(Severity::Light);
+            }
+            Event::SmChanged => {
+                self.doubt_port();
+                self.renew_soon(now);
             }
             Event::Port(ticket, port) => self.port_answered(now, ticket, port),
             Event::Found(ticket, result) => self.found(now, ticket, result),
@@ -600,7 +616,7 @@ impl Link {
     /// When [`Link::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let retries = [self.poll.at, self.sa_retry.at, self.build_retry.at];
-        retries.into_iter().chain([self.verify_at, self.give_up_at]).flatten().min()
+        retries.into_iter().chain([self.verify_at, self.renew_at, self.give_up_at]).flatten().min()
     }
 
     /// Time has passed. Early and spurious calls are harmless.
@@ -612,6 +628,9 @@ impl Link {
         self.build_retry.fire(now);
         if self.verify_at.is_some_and(|at| at <= now) {
             self.stale();
+        }
+        if self.renew_at.is_some_and(|at| at <= now) {
+            self.renew(Severity::Light);
         }
         if self.give_up_at.is_some_and(|at| at <= now) {
             self.give_up(now);
@@ -655,6 +674,7 @@ impl Link {
     fn stop(&mut self) {
         self.running = false;
         self.verify_at = None;
+        self.renew_at = None;
         self.give_up_at = None;
         self.queue_pair = None;
         self.tear_down = false;
@@ -670,7 +690,6 @@ impl Link {
     fn doubt_port(&mut self) {
         self.port_in_doubt = true;
         self.poll.reset();
-        self.sa_retry.reset();
         self.build_retry.reset();
     }
 
@@ -695,7 +714,7 @@ impl Link {
         match port {
             Some(port) if port.is_usable() => {
                 self.poll.reset();
-                self.port_changed(before, port);
+                self.port_changed(now, before, port);
             }
             _ => {
                 self.poll.failed(now, &mut self.jitter);
@@ -705,7 +724,7 @@ impl Link {
     }
 
     /// A usable port: what differs from before says how much has to be done again.
-    fn port_changed(&mut self, before: Option<Port>, port: Port) {
+    fn port_changed(&mut self, now: Instant, before: Option<Port>, port: Port) {
         let moved = self.membership.is_some_and(|membership| membership.gid != port.gid);
         if moved {
             // The membership was another GID's.
@@ -714,7 +733,7 @@ impl Link {
         }
         match before {
             Some(before) if !before.is_usable() || before.lid != port.lid => self.renew(Severity::Normal),
-            Some(before) if before.sm_lid != port.sm_lid => self.renew(Severity::Light),
+            Some(before) if before.sm_lid != port.sm_lid => self.renew_soon(now),
             None => self.renew(Severity::Normal),
             Some(_) => {}
         }
@@ -730,8 +749,20 @@ impl Link {
         }
     }
 
+    /// The SM has changed, for every port of the subnet. Whoever has a broadcast group takes a moment of its own; the others wait for
+    /// it.
+    fn renew_soon(&mut self, now: Instant) {
+        if self.membership.is_none() {
+            return self.renew(Severity::Light);
+        }
+        let half = self.config.renew / 2;
+        let soon = now + half + self.jitter.below(half);
+        self.renew_at.get_or_insert(soon);
+    }
+
     /// The SM may have forgotten what it knew about this port.
     fn renew(&mut self, severity: Severity) {
+        self.renew_at = None;
         self.stale();
         self.sa_retry.reset();
         if self.running {

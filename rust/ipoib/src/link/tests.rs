@@ -55,8 +55,12 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::seeded(9)
+    }
+
+    fn seeded(seed: u64) -> Self {
         Self {
-            link: Link::new(Config::new(PKEY), 9),
+            link: Link::new(Config::new(PKEY), seed),
             now: Instant::ZERO,
             port: Some(port()),
             group: Some(group(Scope::LinkLocal)),
@@ -298,6 +302,52 @@ fn sm_restart_keeps_the_link_up() {
     assert!(world.link.is_broadcast_current());
     assert_eq!((world.joins, world.leaves), (2, 0));
     assert_eq!(world.severities, [Severity::Light]);
+}
+
+#[test]
+fn a_new_sm_that_tells_of_itself_twice_is_asked_once_and_by_every_host_at_a_moment_of_its_own() {
+    let mut moments = Vec::new();
+    for seed in 0..100 {
+        let mut world = World::seeded(seed);
+        world.event(Event::Start);
+        world.settle();
+        assert!(world.is_up());
+        world.severities.clear();
+        // PortInfo changes, and then the call to register anew.
+        world.port = Some(Port { sm_lid: 2, ..port() });
+        for _ in 0..2 {
+            world.event(Event::SmChanged);
+            world.settle();
+            assert_eq!((world.joins, world.severities.len()), (1, 0), "all at once");
+        }
+        let began = world.now;
+        assert!(world.wait() && world.link.is_broadcast_current());
+        moments.push(world.now - began);
+        assert_eq!((world.joins, &*world.severities), (2, &[Severity::Light][..]));
+        assert_eq!(
+            world.link.poll_timeout(),
+            Some(world.now + Config::new(PKEY).verify),
+            "nothing more is asked"
+        );
+    }
+    moments.sort();
+    let half = Config::new(PKEY).renew / 2;
+    assert!(moments[0] >= half && moments[0] < half * 11 / 10, "{moments:?}");
+    assert!((half * 13 / 10..half * 17 / 10).contains(&moments[50]), "{moments:?}");
+    assert!(moments[99] > half * 19 / 10 && moments[99] < half * 2, "{moments:?}");
+}
+
+#[test]
+fn a_link_without_a_broadcast_group_asks_a_new_sm_at_once() {
+    let mut world = World::new();
+    world.answers = false;
+    world.event(Event::Start);
+    world.settle();
+    (0..5).for_each(|_| assert!(world.wait()));
+    world.answers = true;
+    world.event(Event::SmChanged);
+    world.settle();
+    assert!(world.is_up());
 }
 
 #[test]
@@ -691,6 +741,7 @@ enum Step {
     PortEvent,
     Renew,
     Broken,
+    SmChanged,
     Appeared,
     Gone,
     Port(u8),
@@ -708,6 +759,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Stop),
         2 => Just(Step::PortEvent),
         1 => Just(Step::Renew),
+        1 => Just(Step::SmChanged),
         1 => Just(Step::Broken),
         1 => Just(Step::Appeared),
         1 => Just(Step::Gone),
@@ -728,6 +780,7 @@ impl World {
             Step::Stop => self.stop(),
             Step::PortEvent => self.event(Event::PortEvent),
             Step::Renew => self.event(Event::Renew),
+            Step::SmChanged => self.event(Event::SmChanged),
             Step::Broken => self.event(Event::Broken),
             Step::Appeared => self.event(Event::Appeared(group(Scope::LinkLocal).mgid)),
             Step::Gone => self.event(Event::Gone(group(Scope::LinkLocal).mgid)),

@@ -4,7 +4,7 @@ use core::ops::DerefMut;
 
 use super::{
     BACKGROUND, DropReason, GROUPS, Lookup, LookupError, PacketSlot, PathSlot, Paths, Resolution, State,
-    URGENT,
+    Trust, URGENT,
 };
 use crate::addr::LinkAddr;
 use crate::table::Id;
@@ -100,6 +100,9 @@ where
         }
         let again = !path.packets.is_empty() || path.asked || matches!(path.state, State::Ready(_));
         match result {
+            _ if !current && path.trust != Trust::Full && matches!(path.state, State::Ready(_)) => {
+                self.look_soon(now, id);
+            }
             _ if !current && again => self.want_lookup(id),
             _ if !current => self.settle(id),
             Ok(resolution) => self.resolved(now, id, to, resolution),
@@ -115,6 +118,7 @@ where
         path.failures = 0;
         path.asked = false;
         path.since = now;
+        path.trust = Trust::Full;
         path.state = State::Ready(resolution.handle);
         self.send_packets(id);
         let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));
@@ -124,10 +128,15 @@ where
 
     fn failed(&mut self, now: Instant, id: Id, to: LinkAddr, error: LookupError) {
         let Some(path) = self.table.get_mut(id) else { return };
-        path.failures = path.failures.saturating_add(1);
         path.asked = false;
-        let until = now + self.config.retry.delay(path.failures, &mut self.jitter);
         let works = matches!(path.state, State::Ready(_));
+        if works && error == LookupError::Absent && path.trust == Trust::Doubted {
+            path.trust = Trust::Missed;
+            let spread = self.config.spread;
+            return self.look_within(now, id, spread / 2, spread);
+        }
+        path.failures = path.failures.saturating_add(1);
+        let until = now + self.config.retry.delay(path.failures, &mut self.jitter);
         let reason = match error {
             // No answer says nothing about a handle that works: keep it and ask again later.
             LookupError::Unanswered if works => {

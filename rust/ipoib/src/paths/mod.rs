@@ -61,6 +61,11 @@ pub struct Config {
     pub refresh: Duration,
     /// How long failures are remembered after their back-off.
     pub forget: Duration,
+    /// Handles that are in doubt after a change of the SM are looked up again one in this time, on average: every host of the subnet
+    /// does so then, when the SM has most to do.
+    pub pace: Duration,
+    /// But all of them within this time.
+    pub spread: Duration,
 }
 
 impl Default for Config {
@@ -71,6 +76,8 @@ impl Default for Config {
             retry: Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) },
             refresh: Duration::from_secs(300),
             forget: Duration::from_secs(60),
+            pace: Duration::from_millis(100),
+            spread: Duration::from_secs(60),
         }
     }
 }
@@ -78,7 +85,7 @@ impl Default for Config {
 /// How much an event undoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The SM changed: handles are good until looked up again, failures may be retried at once.
+    /// The SM changed: handles are good until looked up again, which takes [`Config::spread`] at most; failures may be retried at once.
     Light,
     /// Paths may be wrong: every handle is dropped, packets that wait are looked up afresh.
     Normal,
@@ -179,6 +186,7 @@ pub enum Known<H> {
 #[derive(Debug)]
 pub struct Path<H> {
     state: State<H>,
+    trust: Trust,
     lookup: Lookup,
     /// Somebody asked without a packet: looked up, then kept, although none waits.
     asked: bool,
@@ -197,6 +205,17 @@ enum State<H> {
     Unresolved,
     Ready(H),
     Failed { until: Instant, reason: DropReason },
+}
+
+/// What is thought of a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// The SM that is there has told it.
+    Full,
+    /// The SM has changed since.
+    Doubted,
+    /// The new SM knew no path when it was asked: perhaps it had not looked around yet. The next such answer counts.
+    Missed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -369,7 +388,7 @@ where
         match event {
             Event::LookedUp(to, result) => self.looked_up(now, to, result),
             Event::Used(to) => self.used(to),
-            Event::Invalidate(Severity::Light) => self.for_each(|paths, id| paths.doubt(id)),
+            Event::Invalidate(Severity::Light) => self.for_each(|paths, id| paths.doubt(now, id)),
             Event::Invalidate(severity) => {
                 self.unbinds.everything();
                 self.take_back(|_| true);
@@ -399,7 +418,7 @@ where
             }
             Event::GidChanged(gid) => self.for_each(|paths, id| {
                 if paths.table.key(id).is_some_and(|to| to.gid() == gid) {
-                    paths.doubt(id);
+                    paths.look_again(id);
                 }
             }),
         }
@@ -453,6 +472,7 @@ where
         }
         let path = Path {
             state: State::Unresolved,
+            trust: Trust::Full,
             lookup: Lookup::None,
             asked: false,
             since: Instant::ZERO,
@@ -494,18 +514,59 @@ where
         }
     }
 
-    /// Trusts a handle no longer than it takes to look it up again; forgives a failure.
-    fn doubt(&mut self, id: Id) {
+    /// The SM has changed: looks a handle up again some time soon, and uses it until then; forgives a failure.
+    fn doubt(&mut self, now: Instant, id: Id) {
         let Some(path) = self.table.get_mut(id) else { return };
         path.failures = 0;
         match &mut path.state {
-            State::Ready(_) if path.lookup == Lookup::None => self.want_lookup(id),
-            State::Ready(_) | State::Unresolved => {
-                if path.lookup == Lookup::Out && matches!(path.state, State::Ready(_)) {
-                    path.lookup = Lookup::OutOfDate;
+            State::Failed { until, .. } => *until = Instant::ZERO,
+            State::Unresolved => {}
+            State::Ready(_) => {
+                let trusted = core::mem::replace(&mut path.trust, Trust::Doubted) == Trust::Full;
+                match path.lookup {
+                    Lookup::Out => path.lookup = Lookup::OutOfDate,
+                    // The SM that answers it is the new one.
+                    Lookup::Wanted | Lookup::OutOfDate => {}
+                    Lookup::None if trusted => self.look_soon(now, id),
+                    Lookup::None => {}
                 }
             }
+        }
+    }
+
+    /// Looks a handle up again in its turn, which chance gives.
+    fn look_soon(&mut self, now: Instant, id: Id) {
+        let known = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        let most = self.config.pace.saturating_mul(known).min(self.config.spread);
+        self.look_within(now, id, Duration::ZERO, most);
+    }
+
+    /// Looks a handle up again at a moment between `least` and `most` from now, or before that if it has to be anyway.
+    fn look_within(&mut self, now: Instant, id: Id, least: Duration, most: Duration) {
+        let Some(path) = self.table.get_mut(id) else { return };
+        // Transmit queues tell only from time to time.
+        path.used = true;
+        let at = now + least + self.jitter.below(most - least);
+        let before = self.table.deadline(id);
+        self.table.set_deadline(id, Some(before.map_or(at, |before| at.min(before))));
+        self.settle(id);
+    }
+
+    /// The SM knows better about this address by now: looks a handle up again at once, and uses it until then; forgives a failure.
+    fn look_again(&mut self, id: Id) {
+        let Some(path) = self.table.get_mut(id) else { return };
+        path.failures = 0;
+        match &mut path.state {
             State::Failed { until, .. } => *until = Instant::ZERO,
+            State::Unresolved => {}
+            State::Ready(_) => {
+                path.trust = Trust::Full;
+                match path.lookup {
+                    Lookup::None => self.want_lookup(id),
+                    Lookup::Out => path.lookup = Lookup::OutOfDate,
+                    Lookup::Wanted | Lookup::OutOfDate => {}
+                }
+            }
         }
     }
 

@@ -198,6 +198,41 @@ fn use_is_asked_for_before_newcomers_evict_an_address_that_a_queue_uses() {
     assert_eq!(submit(&mut m, at(0), peer(0), 50), Submitted::Ready(50, 7));
 }
 
+/// A machine that has just looked up `peers` peers, and what each is reached by.
+fn knows(peers: u16) -> Machine {
+    let mut m = machine(Config::default(), peers.into(), 8);
+    for n in 0..peers {
+        submit(&mut m, at(0), peer_of(n), n.into());
+        actions(&mut m);
+        m.handle_event(at(0), Event::LookedUp(peer_of(n), ok(n.into())));
+        actions(&mut m);
+    }
+    m
+}
+
+fn peer_of(n: u16) -> LinkAddr {
+    LinkAddr::unicast(Qpn::new(0x48).unwrap(), Gid { prefix: 0xfe80 << 48, guid: u64::from(n) + 1 })
+}
+
+/// Lets time pass second by second; what was looked up in each, and answered in this way.
+fn looked_up_by_second(
+    m: &mut Machine,
+    seconds: core::ops::Range<u64>,
+    answer: impl Fn(LinkAddr) -> Result<Resolution<u32>, LookupError>,
+) -> Vec<Vec<LinkAddr>> {
+    let one = |second| {
+        m.handle_timeout(at(second));
+        let mut asked = Vec::new();
+        while let Some(action) = next(m) {
+            let Action::Lookup(to) = action else { panic!("{action:?} at {second} s") };
+            m.handle_event(at(second), Event::LookedUp(to, answer(to)));
+            asked.push(to);
+        }
+        asked
+    };
+    seconds.map(one).collect()
+}
+
 #[test]
 fn an_sm_restart_keeps_handles_and_looks_them_up_in_the_background() {
     let mut m = machine(Config::default(), 4, 8);
@@ -207,14 +242,77 @@ fn an_sm_restart_keeps_handles_and_looks_them_up_in_the_background() {
     actions(&mut m);
     m.handle_event(at(1), Event::Invalidate(Severity::Light));
     assert_eq!(submit(&mut m, at(1), peer(1), 11), Submitted::Ready(11, 7));
+    assert_eq!(actions(&mut m), []);
+    m.handle_timeout(at(61));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
-    m.handle_event(at(9), Event::LookedUp(peer(1), Err(LookupError::Unanswered)));
-    assert_eq!(submit(&mut m, at(9), peer(1), 12), Submitted::Ready(12, 7));
-    m.handle_timeout(at(11));
+    m.handle_event(at(69), Event::LookedUp(peer(1), Err(LookupError::Unanswered)));
+    assert_eq!(submit(&mut m, at(69), peer(1), 12), Submitted::Ready(12, 7));
+    m.handle_timeout(at(71));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
-    m.handle_event(at(12), Event::LookedUp(peer(1), ok(8)));
+    m.handle_event(at(72), Event::LookedUp(peer(1), ok(8)));
     assert_eq!(actions(&mut m), [Action::Unbind(peer(1))]);
-    assert_eq!(submit(&mut m, at(12), peer(1), 13), Submitted::Ready(13, 8));
+    assert_eq!(submit(&mut m, at(72), peer(1), 13), Submitted::Ready(13, 8));
+}
+
+#[test]
+fn a_thousand_paths_are_looked_up_once_each_in_the_minute_after_an_sm_restart_and_few_in_each_second() {
+    let mut m = knows(1_000);
+    // The port's new SM and its call to register anew, a moment apart.
+    m.handle_event(at(10), Event::Invalidate(Severity::Light));
+    let mut asked = looked_up_by_second(&mut m, 10..12, |to| ok(to.gid().guid as u32 - 1));
+    m.handle_event(at(12), Event::Invalidate(Severity::Light));
+    asked.extend(looked_up_by_second(&mut m, 12..75, |to| ok(to.gid().guid as u32 - 1)));
+    let busiest = asked.iter().map(Vec::len).max();
+    assert!(busiest <= Some(40), "{busiest:?} lookups in one second");
+    let (all, each) = (asked.iter().flatten().count(), asked.iter().flatten().collect::<BTreeSet<_>>().len());
+    assert_eq!(each, 1_000);
+    assert!(all < 1_000 + 3 * 40, "{all} lookups: more than those of the first two seconds were repeated");
+    assert!((0..1_000).all(|n| submit(&mut m, at(75), peer_of(n), 9) == Submitted::Ready(9, n.into())));
+}
+
+#[test]
+fn a_few_paths_are_looked_up_soon_after_an_sm_restart() {
+    let mut m = knows(10);
+    m.handle_event(at(10), Event::Invalidate(Severity::Light));
+    assert_eq!(actions(&mut m), []);
+    let asked = looked_up_by_second(&mut m, 11..12, |to| ok(to.gid().guid as u32 - 1));
+    assert_eq!(asked[0].len(), 10);
+}
+
+#[test]
+fn an_sm_that_has_not_looked_around_yet_takes_no_path_that_works() {
+    let mut m = knows(100);
+    m.handle_event(at(10), Event::Invalidate(Severity::Light));
+    let absent = |_| Err(LookupError::Absent);
+    let early = looked_up_by_second(&mut m, 10..40, absent);
+    assert_eq!(early.iter().flatten().count(), 100, "each was asked about once");
+    let late = looked_up_by_second(&mut m, 40..140, |to| ok(to.gid().guid as u32 - 1));
+    assert_eq!(late.iter().flatten().collect::<BTreeSet<_>>().len(), 100, "each is asked about again");
+    assert!((0..100).all(|n| submit(&mut m, at(140), peer_of(n), 9) == Submitted::Ready(9, n.into())));
+}
+
+#[test]
+fn a_path_that_the_new_sm_denies_twice_is_gone() {
+    let mut m = knows(1);
+    m.handle_event(at(10), Event::Invalidate(Severity::Light));
+    m.handle_timeout(at(70));
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(0))]);
+    m.handle_event(at(70), Event::LookedUp(peer(0), Err(LookupError::Absent)));
+    assert_eq!(submit(&mut m, at(70), peer(0), 9), Submitted::Ready(9, 0));
+    m.handle_timeout(at(130));
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(0))]);
+    m.handle_event(at(131), Event::LookedUp(peer(0), Err(LookupError::Absent)));
+    assert_eq!(actions(&mut m), [Action::Unbind(peer(0))]);
+    assert_eq!(submit(&mut m, at(131), peer(0), 9), Submitted::Dropped(9, DropReason::Unreachable));
+}
+
+#[test]
+fn a_path_denied_by_an_sm_that_has_not_changed_is_gone_at_once() {
+    let mut m = knows(1);
+    m.handle_event(at(10), Event::GidChanged(peer(0).gid()));
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(0))]);
+    m.handle_event(at(10), Event::LookedUp(peer(0), Err(LookupError::Absent)));
+    assert_eq!(submit(&mut m, at(10), peer(0), 9), Submitted::Dropped(9, DropReason::Unreachable));
 }
 
 #[test]
@@ -261,6 +359,7 @@ fn an_address_does_not_age_out_while_its_lookup_is_out() {
     actions(&mut m);
     m.handle_event(at(300), Event::LookedUp(peer(1), ok(7)));
     m.handle_event(at(300), Event::Invalidate(Severity::Light));
+    m.handle_timeout(at(360));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
     m.handle_timeout(at(700));
     assert_eq!((m.len(), m.lookups_in_flight()), (1, 1));
