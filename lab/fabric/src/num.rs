@@ -102,7 +102,7 @@ impl Rate {
     }
 }
 
-/// Link width code of PortInfo: 1, 2 = 4x, 4 = 8x, 8 = 12x.
+/// Link width code of PortInfo: 1, 2 = 4x, 4 = 8x, 8 = 12x, 16 = 2x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LinkWidth {
@@ -114,6 +114,35 @@ pub enum LinkWidth {
     X8 = 4,
     /// Twelve lanes.
     X12 = 8,
+    /// Two lanes.
+    X2 = 16,
+}
+
+impl LinkWidth {
+    /// From the number of lanes; `None` if no link has so many.
+    #[must_use]
+    pub const fn of_lanes(lanes: u8) -> Option<LinkWidth> {
+        Some(match lanes {
+            1 => LinkWidth::X1,
+            2 => LinkWidth::X2,
+            4 => LinkWidth::X4,
+            8 => LinkWidth::X8,
+            12 => LinkWidth::X12,
+            _ => return None,
+        })
+    }
+
+    /// 1, 2, 4, 8 or 12.
+    #[must_use]
+    pub const fn lanes(self) -> u8 {
+        match self {
+            LinkWidth::X1 => 1,
+            LinkWidth::X2 => 2,
+            LinkWidth::X4 => 4,
+            LinkWidth::X8 => 8,
+            LinkWidth::X12 => 12,
+        }
+    }
 }
 
 /// How fast a lane signals.
@@ -125,22 +154,27 @@ pub enum LinkSpeed {
     Ddr,
     /// 10 Gb/s.
     Qdr,
+    /// 10.3125 Gb/s; as far as PortInfo tells, 10.
+    Fdr10,
     /// 14.0625 Gb/s.
     Fdr,
     /// 25.78125 Gb/s.
     Edr,
     /// 53.125 Gb/s.
     Hdr,
+    /// 106.25 Gb/s.
+    Ndr,
 }
 
 impl LinkSpeed {
-    /// `LinkSpeedActive` of PortInfo, which ends at 10 Gb/s: what is faster says that.
+    /// `LinkSpeedActive` of PortInfo, which ends at 10 Gb/s: what is faster says that, or that another field has it.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
             LinkSpeed::Sdr => 1,
             LinkSpeed::Ddr => 2,
-            LinkSpeed::Qdr | LinkSpeed::Fdr | LinkSpeed::Edr | LinkSpeed::Hdr => 4,
+            LinkSpeed::Qdr | LinkSpeed::Fdr10 | LinkSpeed::Fdr | LinkSpeed::Edr | LinkSpeed::Hdr => 4,
+            LinkSpeed::Ndr => 0,
         }
     }
 
@@ -148,10 +182,11 @@ impl LinkSpeed {
     #[must_use]
     pub const fn extended_code(self) -> u8 {
         match self {
-            LinkSpeed::Sdr | LinkSpeed::Ddr | LinkSpeed::Qdr => 0,
+            LinkSpeed::Sdr | LinkSpeed::Ddr | LinkSpeed::Qdr | LinkSpeed::Fdr10 => 0,
             LinkSpeed::Fdr => 1,
             LinkSpeed::Edr => 2,
             LinkSpeed::Hdr => 4,
+            LinkSpeed::Ndr => 8,
         }
     }
 }

@@ -67,6 +67,8 @@ pub struct PortCounters {
 
 /// CapabilityMask: trap capability, automatic migration, SL mapping, client reregistration, other local changes notice.
 const CAPABILITIES: u32 = 0x0259_0868;
+/// CapabilityMask: the extended speeds mean something.
+const EXTENDED_SPEEDS: u32 = 1 << 14;
 /// CapabilityMask: a subnet manager is behind the port.
 const IS_SM: u32 = 1 << 1;
 
@@ -200,11 +202,16 @@ impl Port {
             gids,
             subnet_timeout: s.subnet_timeout,
             init_type_reply: s.init_type_reply,
-            capabilities: CAPABILITIES | if s.is_sm { IS_SM } else { 0 },
+            capabilities: self.capabilities(s.is_sm),
             max_msg: 1 << 30,
             pkey_violations: self.pkey_violations.load(Ordering::Relaxed),
             qkey_violations: self.qkey_violations.load(Ordering::Relaxed),
         }
+    }
+
+    fn capabilities(&self, is_sm: bool) -> u32 {
+        let extended = self.config.speed.extended_code() != 0;
+        CAPABILITIES | if is_sm { IS_SM } else { 0 } | if extended { EXTENDED_SPEEDS } else { 0 }
     }
 
     pub(crate) fn counters(&self) -> PortCounters {

@@ -143,7 +143,12 @@ const MANY: [Guid; 4] = [Guid(0x1001), Guid(0x2001), Guid(0x3001), Guid(0x4001)]
 
 /// Four members of the broadcast group.
 fn opensm_with_many_members() -> OpenSm {
-    let adapter = |port: Guid| Adapter { name: format!("{port}"), node: Guid(port.0 - 1), port };
+    let adapter = |port: Guid| Adapter {
+        name: format!("{port}"),
+        node: Guid(port.0 - 1),
+        port,
+        link: opensm::Link::default(),
+    };
     let tools = Tools::find().expect("make test installs OpenSM and ibsim");
     let topology = Topology::new(MANY.map(adapter)).expect("a subnet");
     let opensm = OpenSm::start(tools, topology, &[Partition::default_open()]).expect("OpenSM");
@@ -167,7 +172,12 @@ fn through_libibumad(environment: &[(&str, std::ffi::OsString)], words: &[&str])
 
 #[test]
 fn libibumad_asks_a_real_opensm_and_a_cut_answer_is_told_apart() {
-    let adapter = |port: Guid| Adapter { name: format!("{port}"), node: Guid(port.0 - 1), port };
+    let adapter = |port: Guid| Adapter {
+        name: format!("{port}"),
+        node: Guid(port.0 - 1),
+        port,
+        link: opensm::Link::default(),
+    };
     let tools = Tools::find().expect("make test installs OpenSM and ibsim");
     let topology = Topology::new(PORTS.map(adapter)).expect("a subnet");
     let opensm = OpenSm::start(tools, topology, &[Partition::default_open()]).expect("OpenSM");

@@ -33,5 +33,5 @@ pub use manager::{OpenSm, Sink};
 pub use smp::SmpError;
 pub use snapshot::{PortSnapshot, Snapshot};
 pub use tools::Tools;
-pub use topology::{Adapter, MAX_ADAPTERS, Topology};
+pub use topology::{Adapter, Link, MAX_ADAPTERS, Speed, Topology};
 pub use watch::{Poll, SmEvent, SmWatch};

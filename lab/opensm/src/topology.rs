@@ -25,6 +25,58 @@ pub struct Adapter {
     pub node: Guid,
     /// Its port's.
     pub port: Guid,
+    /// Its cable to the switch.
+    pub link: Link,
+}
+
+/// What a cable carries at most; both its ends are set to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Lanes: 1, 2, 4, 8 or 12.
+    pub lanes: u8,
+    /// How fast each signals.
+    pub speed: Speed,
+}
+
+/// The speeds that ibsim 0.10 knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the field's own words")]
+pub enum Speed {
+    Sdr,
+    Ddr,
+    Qdr,
+    Fdr10,
+    Fdr,
+    Edr,
+    Hdr,
+}
+
+impl Speed {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sdr => "SDR",
+            Self::Ddr => "DDR",
+            Self::Qdr => "QDR",
+            Self::Fdr10 => "FDR10",
+            Self::Fdr => "FDR",
+            Self::Edr => "EDR",
+            Self::Hdr => "HDR",
+        }
+    }
+}
+
+/// Four lanes of 10 Gb/s.
+impl Default for Link {
+    fn default() -> Self {
+        Self { lanes: 4, speed: Speed::Qdr }
+    }
+}
+
+/// As ibnetdiscover writes it, which is how ibsim is told: `4xQDR`.
+impl std::fmt::Display for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.lanes, self.speed.name())
+    }
 }
 
 /// One switch, OpenSM's host at its port 1, adapters from port 2 on.
@@ -92,16 +144,18 @@ impl Topology {
     pub fn netfile(&self) -> String {
         let count = self.adapters.len() + FIRST_ADAPTER;
         let mut text = format!("switchguids={:#x}\nSwitch {count} \"{SWITCH}\"\n", self.switch_node().0);
-        let manager = Adapter { name: MANAGER.to_owned(), node: self.manager_node(), port: self.manager() };
+        let (name, link) = (MANAGER.to_owned(), Link::default());
+        let manager = Adapter { name, node: self.manager_node(), port: self.manager(), link };
         let hosts: Vec<&Adapter> = std::iter::once(&manager).chain(&self.adapters).collect();
         // Writing to a String cannot fail.
         for (n, host) in hosts.iter().enumerate() {
-            let _ = writeln!(text, "[{}] \"{}\"[1]", n + 1, host.name);
+            let _ =
+                writeln!(text, "[{}] \"{}\"[1] # \"{}\" lid 0 {}", n + 1, host.name, host.name, host.link);
         }
-        for (n, Adapter { name, node, port }) in hosts.iter().enumerate() {
+        for (n, Adapter { name, node, port, link }) in hosts.iter().enumerate() {
             let _ = write!(
                 text,
-                "\ncaguid={:#x}\nHca 1 \"{name}\"\n[1]({:x}) \"{SWITCH}\"[{}]\n",
+                "\ncaguid={:#x}\nHca 1 \"{name}\"\n[1]({:x}) \"{SWITCH}\"[{}] # lid 0 lmc 0 \"{SWITCH}\" lid 0 {link}\n",
                 node.0,
                 port.0,
                 n + 1
@@ -126,7 +180,8 @@ mod tests {
     use super::*;
 
     fn adapter(name: &str, n: u64) -> Adapter {
-        Adapter { name: name.to_owned(), node: Guid(0x100 + n * 0x10), port: Guid(0x101 + n * 0x10) }
+        let link = Link { lanes: 2, speed: Speed::Edr };
+        Adapter { name: name.to_owned(), node: Guid(0x100 + n * 0x10), port: Guid(0x101 + n * 0x10), link }
     }
 
     #[test]
@@ -149,15 +204,23 @@ mod tests {
     fn the_netfile_cables_every_adapter_to_the_switch_with_its_own_guids() {
         let topology = Topology::new([adapter("alice", 0), adapter("bob", 1)]).unwrap();
         let text = topology.netfile();
-        assert!(text.contains("Switch 4 \"switch\"\n[1] \"manager\"[1]\n[2] \"alice\"[1]\n[3] \"bob\"[1]\n"));
-        assert!(text.contains("caguid=0x110\nHca 1 \"bob\"\n[1](111) \"switch\"[3]\n"));
+        let of_switch = [
+            "Switch 4 \"switch\"",
+            "[1] \"manager\"[1] # \"manager\" lid 0 4xQDR",
+            "[2] \"alice\"[1] # \"alice\" lid 0 2xEDR",
+            "[3] \"bob\"[1] # \"bob\" lid 0 2xEDR",
+        ];
+        assert!(text.contains(&of_switch.join("\n")), "{text}");
+        let of_bob =
+            "caguid=0x110\nHca 1 \"bob\"\n[1](111) \"switch\"[3] # lid 0 lmc 0 \"switch\" lid 0 2xEDR\n";
+        assert!(text.contains(of_bob), "{text}");
         assert_eq!(topology.behind(3), Some(Guid(0x111)));
         assert_eq!(topology.behind(1), None, "OpenSM's own");
     }
 
     #[test]
     fn the_manager_takes_guids_nobody_has() {
-        let clash = Adapter { name: "x".to_owned(), node: Guid(0xf000), port: Guid(0xf001) };
+        let clash = Adapter { node: Guid(0xf000), port: Guid(0xf001), ..adapter("x", 0) };
         assert_eq!(Topology::new([clash]).unwrap().manager(), Guid(0xf003));
     }
 }

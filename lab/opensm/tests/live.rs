@@ -21,7 +21,12 @@ fn port(n: u64) -> Guid {
 }
 
 fn topology(adapters: u64) -> Topology {
-    let adapter = |n| Adapter { name: format!("host{n}"), node: Guid(port(n).0 - 1), port: port(n) };
+    let adapter = |n| Adapter {
+        name: format!("host{n}"),
+        node: Guid(port(n).0 - 1),
+        port: port(n),
+        link: opensm::Link::default(),
+    };
     Topology::new((0..adapters).map(adapter)).unwrap()
 }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use opensm::{Adapter, OpenSm, Tools, Topology};
+use opensm::{Adapter, Link, OpenSm, Speed, Tools, Topology};
 use sm::records::{ClassPortInfo, Notice};
 use sm::rmpp::{Received, Receiver as Segments};
 use sm::{Attribute, Guid, Lid, Mad, Method, SaMad, SmConfig, Status};
@@ -27,6 +27,8 @@ struct Real {
     next: u64,
 }
 
+/// As slow as the embedded administrator's ports.
+const LINK: Link = Link { lanes: 4, speed: Speed::Sdr };
 /// More than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A request without an answer counts as unanswered once so many later ones have been answered.
@@ -34,7 +36,7 @@ const LATER: u32 = 3;
 
 impl Real {
     fn new(subnet: Subnet) -> Self {
-        let adapter = |port: Guid| Adapter { name: String::new(), node: Guid(port.0 - 1), port };
+        let adapter = |port: Guid| Adapter { name: String::new(), node: Guid(port.0 - 1), port, link: LINK };
         let topology = Topology::new([A, B, C].map(adapter)).unwrap();
         let tools = Tools::find().expect("make test installs OpenSM and ibsim");
         let sm = OpenSm::start(tools, topology, &subnet.partitions()).unwrap();

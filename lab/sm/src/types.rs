@@ -113,8 +113,8 @@ impl RateCode {
         slower.max_by_key(|(_, speed)| *speed).map(|(code, _)| Self(*code))
     }
 
-    /// The rate of a link: lanes (1, 4, 8 or 12) times signalling speed (1 = 2.5, 2 = 5, 4 = 10 Gb/s per lane, unless the
-    /// extended code is one of 1 = 14, 2 = 25, 4 = 50). `None` for a combination that does not exist.
+    /// The rate of a link: lanes (1, 2, 4, 8 or 12) times signalling speed (1 = 2.5, 2 = 5, 4 = 10 Gb/s per lane, unless the
+    /// extended code is one of 1 = 14, 2 = 25, 4 = 50, 8 = 100). `None` for a combination that does not exist.
     pub const fn of_link(width: LinkWidth, speed_active: u8, extended: u8) -> Option<Self> {
         if extended != 0 {
             return Self::of_extended_link(width, extended);
@@ -123,6 +123,9 @@ impl RateCode {
             (LinkWidth::X1, 1) => 2,
             (LinkWidth::X1, 2) => 5,
             (LinkWidth::X1, 4) => 3,
+            (LinkWidth::X2, 1) => 5,
+            (LinkWidth::X2, 2) => 3,
+            (LinkWidth::X2, 4) => 6,
             (LinkWidth::X4, 1) => 3,
             (LinkWidth::X4, 2) => 6,
             (LinkWidth::X4, 4) => 7,
@@ -139,17 +142,25 @@ impl RateCode {
     const fn of_extended_link(width: LinkWidth, extended: u8) -> Option<Self> {
         Some(Self(match (width, extended) {
             (LinkWidth::X1, 1) => 11,
+            (LinkWidth::X2, 1) => 19,
             (LinkWidth::X4, 1) => 12,
             (LinkWidth::X8, 1) => 13,
             (LinkWidth::X12, 1) => 14,
             (LinkWidth::X1, 2) => 15,
+            (LinkWidth::X2, 2) => 20,
             (LinkWidth::X4, 2) => 16,
             (LinkWidth::X8, 2) => 17,
             (LinkWidth::X12, 2) => 18,
             (LinkWidth::X1, 4) => 20,
+            (LinkWidth::X2, 4) => 16,
             (LinkWidth::X4, 4) => 17,
             (LinkWidth::X8, 4) => 21,
             (LinkWidth::X12, 4) => 22,
+            (LinkWidth::X1, 8) => 16,
+            (LinkWidth::X2, 8) => 17,
+            (LinkWidth::X4, 8) => 21,
+            (LinkWidth::X8, 8) => 23,
+            (LinkWidth::X12, 8) => 24,
             _ => return None,
         }))
     }
@@ -160,6 +171,8 @@ impl RateCode {
 pub enum LinkWidth {
     /// One lane.
     X1,
+    /// Two lanes.
+    X2,
     /// Four lanes.
     X4,
     /// Eight lanes.
@@ -169,13 +182,14 @@ pub enum LinkWidth {
 }
 
 impl LinkWidth {
-    /// From the wire: 1, 2, 4, 8.
+    /// From the wire: 1, 2 = 4x, 4 = 8x, 8 = 12x, 16 = 2x.
     pub const fn from_wire(raw: u8) -> Option<Self> {
         Some(match raw {
             1 => Self::X1,
             2 => Self::X4,
             4 => Self::X8,
             8 => Self::X12,
+            16 => Self::X2,
             _ => return None,
         })
     }
@@ -187,6 +201,7 @@ impl LinkWidth {
             Self::X4 => 2,
             Self::X8 => 4,
             Self::X12 => 8,
+            Self::X2 => 16,
         }
     }
 }

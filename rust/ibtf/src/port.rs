@@ -80,18 +80,20 @@ impl PortInfo {
         self.info().p_mtu.0 as u8
     }
 
-    /// Active link width, in lanes: 1, 4, 8, 12; 0 if unknown.
+    /// Active link width, in lanes: 1, 2, 4, 8, 12; 0 if unknown.
     pub fn width(&self) -> u8 {
         match self.info().p_width_active {
             1 => 1,
             2 => 4,
             4 => 8,
             8 => 12,
+            16 => 2,
             _ => 0,
         }
     }
 
-    /// Active signalling rate of a lane, in bits per second; 0 if unknown.
+    /// Active signalling rate of a lane, in bits per second; 0 if unknown, or if it has an extended code, which IBTF does not
+    /// pass on.
     pub fn lane_speed(&self) -> u64 {
         match self.info().p_speed_active {
             1 => 2_500_000_000,
@@ -103,7 +105,7 @@ impl PortInfo {
 
     /// Whether a lane may be faster than [`PortInfo::lane_speed`]: the codes that IBTF passes on end at 10 Gb/s.
     pub fn lane_speed_is_least(&self) -> bool {
-        self.lane_speed() == 10_000_000_000
+        matches!(self.info().p_speed_active, 0 | 4)
     }
 
     /// What the subnet manager said about the initialisation it did; bit 2 (4): memberships were preserved.

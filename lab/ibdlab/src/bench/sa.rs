@@ -33,8 +33,12 @@ const LONGEST: Nanos = Nanos::from_secs(60);
 /// What is missing, or what did not come up.
 pub fn measure_opensm() -> Result<Duration> {
     let port = |n: u64| Guid(0x0002_c903_0000_1001 + n * 0x10);
-    let adapters =
-        (0..PORTS).map(|n| Adapter { name: format!("host{n}"), node: Guid(port(n).0 - 1), port: port(n) });
+    let adapters = (0..PORTS).map(|n| Adapter {
+        name: format!("host{n}"),
+        node: Guid(port(n).0 - 1),
+        port: port(n),
+        link: opensm::Link::default(),
+    });
     let sm = OpenSm::start(Tools::find()?, Topology::new(adapters)?, &[Partition::default_open()])?;
     let (sender, answers) = channel();
     let sender = Mutex::new(sender);

@@ -123,7 +123,7 @@ impl Generator<'_> {
         self.hosts = NAMES[..count].iter().map(|&name| name.to_owned()).collect();
         let mtu = self.pick(&[2048, 2048, 2048, 4096, 1024]);
         let pkey = self.pick(&[0xffff, 0xffff, 0x8001, 0x8abc]);
-        let partition = PartitionSpec { pkey: at(pkey), ipoib: true, mtu: at(mtu) };
+        let partition = PartitionSpec { pkey: at(pkey), ipoib: true, mtu: at(mtu), rate: at(3) };
         let host = (0..count).map(|n| at(self.host(n, pkey, mtu))).collect();
         let fabric = FabricSpec {
             mtu: at(mtu),
@@ -170,6 +170,8 @@ impl Generator<'_> {
             ports: at(1),
             unplugged: Vec::new(),
             speed: Speed::Ddr,
+            width: at(4),
+            mtu: None,
         }
     }
 

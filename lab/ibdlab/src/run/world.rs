@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use fabric::{HcaAttr, HcaConfig, LinkSpeed, Mtu};
+use fabric::{HcaAttr, HcaConfig, LinkSpeed, LinkWidth, Mtu};
 use fakekernel::genunix::PropertyValue;
 use fakekernel::{Machine, Nanos};
 use lab_ibtf::InfiniBand;
+use serde_spanned::Spanned;
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
 use sm::{Fault, MtuCode, Partition, SmConfig};
@@ -149,15 +150,19 @@ fn add_host(
     }
     config.loopback_block = !scenario.fabric.multicast_loopback;
     for (port, number) in config.ports.iter_mut().zip(1..) {
-        port.mtu = mtu_of(*scenario.fabric.mtu.get_ref());
+        port.mtu = mtu_of(*spec.mtu.as_ref().unwrap_or(&scenario.fabric.mtu).get_ref());
+        // Scenarios are checked when read.
+        port.width = LinkWidth::of_lanes(*spec.width.get_ref()).unwrap_or(port.width);
         port.cabled = !spec.unplugged.iter().any(|unplugged| *unplugged.get_ref() == number);
         port.speed = match spec.speed {
             Speed::Sdr => LinkSpeed::Sdr,
             Speed::Ddr => LinkSpeed::Ddr,
             Speed::Qdr => LinkSpeed::Qdr,
+            Speed::Fdr10 => LinkSpeed::Fdr10,
             Speed::Fdr => LinkSpeed::Fdr,
             Speed::Edr => LinkSpeed::Edr,
             Speed::Hdr => LinkSpeed::Hdr,
+            Speed::Ndr => LinkSpeed::Ndr,
         };
     }
     let port = config.ports[0].guid;
@@ -191,6 +196,13 @@ fn within_opensm(scenario: &Scenario) -> Result<()> {
             partition.get_ref().pkey.get_ref()
         );
     }
+    let smaller = scenario.host.iter().map(Spanned::get_ref).find_map(|host| {
+        let mtu = *host.mtu.as_ref()?.get_ref();
+        (mtu < IBSIM_MTU).then_some((host.name.get_ref(), mtu))
+    });
+    if let Some((name, mtu)) = smaller {
+        bail!("ibsim's ports all have an MTU of {IBSIM_MTU} bytes, `{name}` is to have {mtu}");
+    }
     Ok(())
 }
 
@@ -202,7 +214,8 @@ fn partition(spec: &PartitionSpec) -> Partition {
         return partition;
     }
     let mtu = MtuCode(mtu_of(*spec.mtu.get_ref()).code());
-    partition.with_ipoib(GroupParams { mtu, ..GroupParams::default() })
+    let rate = sm::RateCode(*spec.rate.get_ref());
+    partition.with_ipoib(GroupParams { mtu, rate, ..GroupParams::default() })
 }
 
 /// A scenario's MTU is checked when it is read.

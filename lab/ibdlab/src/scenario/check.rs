@@ -30,7 +30,8 @@ pub fn check(scenario: &Scenario) -> Checked {
         let partition = partition.get_ref();
         check_pkey(&partition.pkey)?;
         check_mtu(&partition.mtu)?;
-        if partition.mtu.get_ref() > scenario.fabric.mtu.get_ref() {
+        check_rate(&partition.rate)?;
+        if partition.ipoib && partition.mtu.get_ref() > scenario.fabric.mtu.get_ref() {
             let message =
                 format!("MTU {} is larger than the fabric's {}", partition.mtu, scenario.fabric.mtu);
             return fault(&partition.mtu, message);
@@ -50,6 +51,7 @@ fn check_hosts(scenario: &Scenario) -> Checked {
         if !names.insert(host.name.get_ref()) {
             return fault(&host.name, format!("there are two hosts named `{}`", host.name));
         }
+        check_ports(scenario, host)?;
         check_pkey(&host.pkey)?;
         let pkey = *host.pkey.get_ref();
         if pkey & 0x8000 == 0 {
@@ -197,6 +199,27 @@ fn check_mtu(mtu: &Spanned<u32>) -> Checked {
         256 | 512 | 1024 | 2048 | 4096 => Ok(()),
         other => fault(mtu, format!("MTU {other} is not one of 256, 512, 1024, 2048, 4096")),
     }
+}
+
+fn check_rate(rate: &Spanned<u8>) -> Checked {
+    match rate.get_ref() {
+        2..=24 => Ok(()),
+        other => fault(rate, format!("rate code {other} is not one of 2 to 24")),
+    }
+}
+
+/// The lanes and the MTU of a host's ports.
+fn check_ports(scenario: &Scenario, host: &HostSpec) -> Checked {
+    let width = &host.width;
+    if fabric::LinkWidth::of_lanes(*width.get_ref()).is_none() {
+        return fault(width, format!("a port has 1, 2, 4, 8 or 12 lanes, not {width}"));
+    }
+    let Some(mtu) = &host.mtu else { return Ok(()) };
+    check_mtu(mtu)?;
+    if mtu.get_ref() > scenario.fabric.mtu.get_ref() {
+        return fault(mtu, format!("MTU {mtu} is larger than the fabric's {}", scenario.fabric.mtu));
+    }
+    Ok(())
 }
 
 fn check_pkey(pkey: &Spanned<u16>) -> Checked {

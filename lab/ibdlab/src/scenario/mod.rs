@@ -46,7 +46,7 @@ pub struct Scenario {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FabricSpec {
-    /// MTU of ports and links in bytes: 256, 512, 1024, 2048 or 4096.
+    /// MTU of ports and links in bytes: 256, 512, 1024, 2048 or 4096. A host may have a smaller one.
     pub mtu: Spanned<u32>,
     /// Do adapters hand a sender's own multicast back to it?
     pub multicast_loopback: bool,
@@ -63,9 +63,12 @@ pub struct PartitionSpec {
     /// Does the subnet manager create the broadcast group?
     #[serde(default = "yes")]
     pub ipoib: bool,
-    /// MTU of the broadcast group in bytes.
+    /// MTU of that broadcast group in bytes.
     #[serde(default = "default_mtu")]
     pub mtu: Spanned<u32>,
+    /// Rate of that broadcast group, by its code in the SA's records: 3 is 10 Gb/s, 16 is 100.
+    #[serde(default = "default_rate")]
+    pub rate: Spanned<u8>,
 }
 
 /// One illumos host with one adapter port.
@@ -91,9 +94,15 @@ pub struct HostSpec {
     /// Ports without a cable, from 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unplugged: Vec<Spanned<u8>>,
-    /// Signalling of the ports, over four lanes.
+    /// Signalling of the ports' lanes.
     #[serde(default)]
     pub speed: Speed,
+    /// Lanes of the ports: 1, 2, 4, 8 or 12.
+    #[serde(default = "default_width")]
+    pub width: Spanned<u8>,
+    /// The largest MTU of the ports in bytes; the fabric's if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Spanned<u32>>,
     /// Does the adapter verify and make checksums, cut large sends, and have a reserved key for all memory?
     #[serde(default)]
     pub offloads: bool,
@@ -116,7 +125,7 @@ pub enum Driver {
     Ibp,
 }
 
-/// How fast a lane signals: 2.5, 5, 10, 14, 25 or 53 Gb/s.
+/// How fast a lane signals: 2.5, 5, 10, 10.3, 14, 25, 53 or 106 Gb/s.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Speed {
@@ -124,9 +133,11 @@ pub enum Speed {
     #[default]
     Ddr,
     Qdr,
+    Fdr10,
     Fdr,
     Edr,
     Hdr,
+    Ndr,
 }
 
 /// What happens, in order. A step that does not end well ends the run.
@@ -394,7 +405,10 @@ fn default_seed() -> u64 {
 }
 
 fn default_partitions() -> Vec<Spanned<PartitionSpec>> {
-    vec![Spanned::new(0..0, PartitionSpec { pkey: default_pkey(), ipoib: true, mtu: default_mtu() })]
+    vec![Spanned::new(
+        0..0,
+        PartitionSpec { pkey: default_pkey(), ipoib: true, mtu: default_mtu(), rate: default_rate() },
+    )]
 }
 
 fn default_pkey() -> Spanned<u16> {
@@ -415,6 +429,14 @@ fn no_addresses(addresses: &Spanned<Vec<Cidr>>) -> bool {
 
 fn default_ports() -> Spanned<u8> {
     Spanned::new(0..0, 1)
+}
+
+fn default_rate() -> Spanned<u8> {
+    Spanned::new(0..0, 3)
+}
+
+fn default_width() -> Spanned<u8> {
+    Spanned::new(0..0, 4)
 }
 
 fn default_points() -> u64 {

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 
-use fabric::Fabric;
+use fabric::{Fabric, LinkSpeed, LinkWidth};
 use fakekernel::{Ctx, HostMutex, Kernel, OutsideWaker, WaitQueue};
-use opensm::{Adapter, OpenSm, Snapshot, Tools, Topology};
+use opensm::{Adapter, Link, OpenSm, Snapshot, Speed, Tools, Topology};
 use sm::partition::Partition;
 use sm::{Arrival, Gid, Guid, Inbound, Inbounds, Mad, Qpn, Refused, SaTransport, SmAddress};
 
@@ -183,12 +183,32 @@ fn topology(fabric: &Fabric) -> Result<Topology, SubnetError> {
             second.node
         )));
     }
-    let adapter = |port: &fabric::subnet::PortView| Adapter {
-        name: port.description.clone(),
-        node: port.node,
-        port: port.attr.guid,
+    let adapter = |port: &fabric::subnet::PortView| {
+        Ok(Adapter {
+            name: port.description.clone(),
+            node: port.node,
+            port: port.attr.guid,
+            link: link(port.attr.width, port.attr.speed)?,
+        })
     };
-    Topology::new(ports.iter().map(adapter)).map_err(failed)
+    let adapters: Vec<Adapter> = ports.iter().map(adapter).collect::<Result<_, SubnetError>>()?;
+    Topology::new(adapters).map_err(failed)
+}
+
+fn link(width: LinkWidth, speed: LinkSpeed) -> Result<Link, SubnetError> {
+    let speed = match speed {
+        LinkSpeed::Sdr => Speed::Sdr,
+        LinkSpeed::Ddr => Speed::Ddr,
+        LinkSpeed::Qdr => Speed::Qdr,
+        LinkSpeed::Fdr10 => Speed::Fdr10,
+        LinkSpeed::Fdr => Speed::Fdr,
+        LinkSpeed::Edr => Speed::Edr,
+        LinkSpeed::Hdr => Speed::Hdr,
+        LinkSpeed::Ndr => {
+            return Err(SubnetError("ibsim's fastest speed is HDR; a port here has NDR".to_owned()));
+        }
+    };
+    Ok(Link { lanes: width.lanes(), speed })
 }
 
 impl OpenSmManager {

@@ -86,6 +86,8 @@ fn port_info(port: &PortView) -> PortInfo {
         link_speed_active: attr.speed.code(),
         link_speed_enabled: attr.speed.code(),
         link_speed_ext_active: attr.speed.extended_code(),
+        link_speed_ext_supported: attr.speed.extended_code(),
+        link_speed_ext_enabled: attr.speed.extended_code(),
         neighbor_mtu: sm::MtuCode(attr.mtu.code()),
         master_sm_sl: attr.sm_sl,
         init_type_reply: attr.init_type_reply,

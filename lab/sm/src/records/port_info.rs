@@ -21,6 +21,8 @@ pub mod port_capability {
     pub const IS_SM: u32 = 0x2;
     /// It sends traps.
     pub const IS_TRAP: u32 = 0x8;
+    /// The extended speeds mean something.
+    pub const EXTENDED_SPEEDS: u32 = 0x4000;
     /// Its capability mask can change.
     pub const CAP_MASK_TRAP: u32 = 0x40_0000;
     /// It can be told to register its clients anew.
@@ -50,7 +52,7 @@ pub struct PortInfo {
     pub link_width_enabled: u8,
     /// Widths possible.
     pub link_width_supported: u8,
-    /// 1, 2 = 4x, 4 = 8x, 8 = 12x.
+    /// 1, 2 = 4x, 4 = 8x, 8 = 12x, 16 = 2x.
     pub link_width_active: u8,
     /// Four bits: 1 = 2.5, 2 = 5, 4 = 10 Gb/s per lane.
     pub link_speed_supported: u8,
@@ -62,7 +64,7 @@ pub struct PortInfo {
     pub link_down_default_state: u8,
     /// `MKeyProtectBits` and LMC: one byte.
     pub m_key_protect_lmc: u8,
-    /// Four bits: 1, 2, 4.
+    /// Four bits: 1, 2, 4; 0 if only the extended speed says it.
     pub link_speed_active: u8,
     /// Four bits.
     pub link_speed_enabled: u8,
@@ -100,8 +102,12 @@ pub struct PortInfo {
     pub subnet_timeout: u8,
     /// An `ib_time_t` of five bits.
     pub resp_time_value: u8,
-    /// Four bits: 0 if `link_speed_active` says it, 1 (14.0625 Gb/s a lane), 2 (25.78125), 4 (53.125).
+    /// Four bits: 0 if `link_speed_active` says it, 1 (14.0625 Gb/s a lane), 2 (25.78125), 4 (53.125), 8 (106.25).
     pub link_speed_ext_active: u8,
+    /// Four bits, one for each of these.
+    pub link_speed_ext_supported: u8,
+    /// Five bits.
+    pub link_speed_ext_enabled: u8,
 }
 
 impl PortInfo {
@@ -189,6 +195,8 @@ impl From<&Wire> for PortInfo {
             subnet_timeout: wire.reregister_timeout & 31,
             resp_time_value: wire.resp_time_value & 31,
             link_speed_ext_active: wire.ext_speed_active_supported >> 4,
+            link_speed_ext_supported: wire.ext_speed_active_supported & 0xf,
+            link_speed_ext_enabled: wire.ext_speed_enabled & 31,
         }
     }
 }
@@ -224,8 +232,8 @@ impl From<&PortInfo> for Wire {
             reregister_timeout: u8::from(info.client_reregister) << 7 | (info.subnet_timeout & 31),
             resp_time_value: info.resp_time_value & 31,
             reserved: [0; 9],
-            ext_speed_active_supported: nibbles(info.link_speed_ext_active, info.link_speed_ext_active),
-            ext_speed_enabled: info.link_speed_ext_active & 0xf,
+            ext_speed_active_supported: nibbles(info.link_speed_ext_active, info.link_speed_ext_supported),
+            ext_speed_enabled: info.link_speed_ext_enabled & 31,
         }
     }
 }
@@ -314,6 +322,8 @@ mod tests {
             subnet_timeout: 18,
             resp_time_value: 16,
             link_speed_ext_active: 2,
+            link_speed_ext_supported: 7,
+            link_speed_ext_enabled: 3,
             ..PortInfo::default()
         };
         let bytes = info.emit();
@@ -323,6 +333,6 @@ mod tests {
         assert_eq!((bytes[35], bytes[36], bytes[41]), (0x10, 0x40, 0x05));
         assert_eq!(bytes[46..48], [0, 3]);
         assert_eq!(bytes[50..53], [32, 0x80 | 18, 16]);
-        assert_eq!(bytes[62..], [0x22, 2]);
+        assert_eq!(bytes[62..], [0x27, 3]);
     }
 }

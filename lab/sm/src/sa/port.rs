@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::records::{NodeRecord, PortInfo};
+use crate::records::{NodeRecord, PortInfo, port_capability};
 use crate::types::{Gid, Guid, Lid, LinkWidth, MtuCode, PKey, RateCode};
 
 /// A port with a link, as discovered and configured.
@@ -42,7 +42,9 @@ impl Endport {
     pub fn rate(&self) -> RateCode {
         LinkWidth::from_wire(self.info.link_width_active)
             .and_then(|width| {
-                RateCode::of_link(width, self.info.link_speed_active, self.info.link_speed_ext_active)
+                let extended = self.info.capability_mask & port_capability::EXTENDED_SPEEDS != 0;
+                let extended = if extended { self.info.link_speed_ext_active } else { 0 };
+                RateCode::of_link(width, self.info.link_speed_active, extended)
             })
             .unwrap_or(RateCode(2))
     }
