@@ -26,3 +26,24 @@ fn an_answer_about_no_group_is_no_membership() {
 fn a_connection_that_never_was_does_not_keep_a_host_busy() {
     assert_eq!(one(&data("found/connection-that-never-was.toml"), 3_655_294_435), Ok(()));
 }
+
+/// Each seed of `file` ends well.
+fn ends_well(file: &str, seeds: u64) {
+    let failures = failures(file, seeds);
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn a_fast_host_that_makes_the_broadcast_group_lets_a_slow_one_in() {
+    ends_well("found/fast-host-makes-the-group.toml", 6);
+}
+
+#[test]
+fn a_host_that_makes_the_broadcast_group_lets_one_with_a_smaller_mtu_in() {
+    ends_well("found/large-mtu-makes-the-group.toml", 6);
+}
+
+#[test]
+fn a_host_slower_than_ten_gigabits_makes_the_broadcast_group_it_can_be_in() {
+    ends_well("found/thin-host-makes-the-group.toml", 6);
+}

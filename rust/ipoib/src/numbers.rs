@@ -149,6 +149,9 @@ impl Mtu {
 pub struct Rate(u8);
 
 impl Rate {
+    /// Four lanes of 2.5 Gb/s: 10 Gb/s.
+    pub const SDR_4X: Self = Self(3);
+
     /// `None` for 0 ("not specified"), 1 and codes that name no rate.
     pub const fn from_code(code: u8) -> Option<Self> {
         if matches!(code, 2..=24) { Some(Self(code)) } else { None }

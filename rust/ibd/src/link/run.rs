@@ -27,7 +27,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::QueryPort(ticket) => query_port(shared, ticket),
         Job::Find(ticket, mgid) => find(shared, ticket, mgid),
         Job::JoinBroadcast(ticket, gid, mgid, group) => {
-            join_broadcast(shared, ticket, gid, mgid, group, group.is_some())
+            join_broadcast(shared, ticket, gid, mgid, group, true)
         }
         Job::LeaveBroadcast { mgid, gid, joins } => {
             stop_hearing_broadcast(shared, mgid);
@@ -164,8 +164,9 @@ fn query(shared: &Shared, attributes: &McgAttributes, most: u32) -> Result<McgLi
     answer
 }
 
-/// Joins without waiting. `exact` asks for MTU and rate too, so that a group created by this has the link's; a group that is
-/// there with others is joined as it is.
+/// Joins without waiting. `exact` asks for MTU and rate too, so that a group created by this has those it had before, or the usual
+/// ones. If the SA refuses that, because a group is there with others or the port cannot have these, the group is joined as it
+/// is, or created as the SA likes.
 #[inline(never)]
 fn join_broadcast(
     shared: &KArc<Shared>,
@@ -175,7 +176,8 @@ fn join_broadcast(
     group: Option<BroadcastGroup>,
     exact: bool,
 ) {
-    let attributes = join_attributes(shared, mgid, group.as_ref(), JoinState::Full, exact);
+    let carries = exact.then(|| group.as_ref().map_or_else(|| Carries::usual(shared), Carries::of));
+    let attributes = join_attributes(shared, mgid, group.as_ref(), JoinState::Full, carries);
     shared.asks(Asked::Join, mgid.gid());
     let answer = shared.clone();
     let then = move |result: Result<McgInfo, Status>| match result {
@@ -230,14 +232,36 @@ fn senseless(shared: &Shared, asked: Mgid, record: Option<McgInfo>) {
     );
 }
 
+/// What goes through a group: named by whoever creates it, and by whoever wants no other.
+#[derive(Clone, Copy)]
+struct Carries {
+    mtu: Mtu,
+    rate: Option<Rate>,
+}
+
+impl Carries {
+    fn of(group: &BroadcastGroup) -> Self {
+        Self { mtu: group.mtu, rate: group.rate }
+    }
+
+    /// What OpenSM gives the broadcast groups it makes. Who names nothing gets a group of his own port's MTU and rate, which every
+    /// slower port is refused.
+    fn usual(shared: &Shared) -> Self {
+        let port = shared.control.lock().link.port().map(|port| port.mtu);
+        Self { mtu: port.map_or(Mtu::B2048, |mtu| mtu.min(Mtu::B2048)), rate: Some(Rate::SDR_4X) }
+    }
+}
+
 fn join_attributes(
     shared: &Shared,
     mgid: Mgid,
     like: Option<&BroadcastGroup>,
     state: JoinState,
-    exact: bool,
+    carries: Option<Carries>,
 ) -> McgAttributes {
     let common = McgAttributes {
+        mtu_code: carries.map(|carries| carries.mtu.code()),
+        rate: carries.and_then(|carries| carries.rate).map(|rate| rate.code().into()),
         mgid: ibtf_gid(mgid.gid()),
         pkey: shared.pkey.get(),
         scope: mgid.scope().map_or(0, ipoib::Scope::nibble),
@@ -246,15 +270,7 @@ fn join_attributes(
         ..Default::default()
     };
     let Some(like) = like else { return common };
-    McgAttributes {
-        qkey: like.qkey.get(),
-        sl: like.sl,
-        flow: like.flow_label,
-        tclass: like.tclass,
-        mtu_code: exact.then(|| like.mtu.code()),
-        rate: like.rate.filter(|_| exact).map(|rate| u32::from(rate.code())),
-        ..common
-    }
+    McgAttributes { qkey: like.qkey.get(), sl: like.sl, flow: like.flow_label, tclass: like.tclass, ..common }
 }
 
 fn leave(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> Left {
@@ -363,7 +379,8 @@ fn join_group(shared: &KArc<Shared>, mgid: Mgid, role: Roles, exact: bool) {
     };
     shared.asks(Asked::Join, mgid.gid());
     let (like, port) = shared.broadcast_and_port();
-    let attributes = join_attributes(shared, mgid, like.as_ref(), state, exact);
+    let carries = like.as_ref().filter(|_| exact).map(Carries::of);
+    let attributes = join_attributes(shared, mgid, like.as_ref(), state, carries);
     let answer = shared.clone();
     let then = move |result: Result<McgInfo, Status>| match result {
         Err(Status::MCG_RECORDS_NOT_FOUND) if exact => join_group(&answer, mgid, role, false),
