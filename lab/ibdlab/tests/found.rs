@@ -47,3 +47,8 @@ fn a_host_that_makes_the_broadcast_group_lets_one_with_a_smaller_mtu_in() {
 fn a_host_slower_than_ten_gigabits_makes_the_broadcast_group_it_can_be_in() {
     ends_well("found/thin-host-makes-the-group.toml", 6);
 }
+
+#[test]
+fn a_group_that_appears_while_its_scope_was_being_asked_about_is_found_at_once() {
+    ends_well("found/group-appears-during-the-search.toml", 20);
+}

@@ -12,10 +12,12 @@ pub(super) struct Search {
     candidate: Option<BroadcastGroup>,
     /// Index into [`Scope::SEARCH_ORDER`] of the scope to look in next; past the end, nobody has the group.
     scope: usize,
+    /// The search was begun anew while a question was out: that nobody has the group then says nothing about `scope`.
+    overtaken: bool,
 }
 
 impl Search {
-    pub(super) const START: Self = Self { candidate: None, scope: 0 };
+    pub(super) const START: Self = Self { candidate: None, scope: 0, overtaken: false };
 
     pub(super) fn restart(&mut self) {
         *self = Self::START;
@@ -133,6 +135,7 @@ impl Link {
         self.give_up_at = None;
         let Some((_, step)) = self.sa.out else { return };
         self.sa.abandon();
+        self.search.overtaken = false;
         match step {
             Step::Find => {}
             Step::Join(None) => self.note(Note::CreateFailed(SaError::Unanswered(0))),
@@ -158,9 +161,11 @@ impl Link {
             return;
         }
         self.give_up_at = None;
+        let overtaken = core::mem::take(&mut self.search.overtaken);
         match result {
             Ok(Some(group)) if !self.fits_port(now, &group) => {}
             Ok(Some(group)) => self.search.known(group),
+            Ok(None) if overtaken => {}
             Ok(None) => {
                 self.search.scope += 1;
                 if self.search.scope >= Scope::SEARCH_ORDER.len() && !self.config.create {
@@ -170,6 +175,12 @@ impl Link {
             }
             Err(_) => self.search_again(now),
         }
+    }
+
+    /// From the first scope on, whatever is being asked now.
+    pub(super) fn search_anew(&mut self) {
+        self.search.restart();
+        self.search.overtaken = matches!(self.sa.out, Some((_, Step::Find)));
     }
 
     fn fits_port(&mut self, now: Instant, group: &BroadcastGroup) -> bool {
@@ -263,7 +274,7 @@ impl Link {
     pub(super) fn appeared(&mut self, mgid: Mgid) {
         let ours = mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full());
         if ours && self.membership.is_none() {
-            self.search.restart();
+            self.search_anew();
             self.sa_retry.reset();
         }
     }

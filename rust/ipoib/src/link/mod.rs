@@ -729,7 +729,7 @@ impl Link {
         if moved {
             // The membership was another GID's.
             self.membership = None;
-            self.search.restart();
+            self.search_anew();
         }
         match before {
             Some(before) if !before.is_usable() || before.lid != port.lid => self.renew(Severity::Normal),

@@ -236,6 +236,32 @@ fn without_leave_to_create_the_link_waits_for_the_group_to_appear() {
 }
 
 #[test]
+fn a_group_that_appears_in_the_scope_being_asked_about_is_found_without_a_pause() {
+    for asked in 0..4 {
+        let mut world = World::new();
+        world.group = None;
+        world.link.set_create(false);
+        world.event(Event::Start);
+        let find = |action: &Action| matches!(action, Action::Find(..));
+        while world.finds < asked || !world.pending.iter().any(find) {
+            assert!(world.poll() || !world.pending.is_empty(), "at rest before it has asked {asked} times");
+            match world.pending.iter().position(|action| !find(action) || world.finds < asked) {
+                Some(answer) => world.answer(answer),
+                None => continue,
+            }
+        }
+        // The answer to the question that is out was decided before.
+        let Some(Action::Find(ticket, _)) = world.pending.pop() else { panic!("no question is out") };
+        world.group = Some(group(Scope::LinkLocal));
+        world.event(Event::Appeared(group(Scope::LinkLocal).mgid));
+        world.event(Event::Found(ticket, Ok(None)));
+        world.settle();
+        assert!(world.is_up(), "asked about scope {asked}: {:?}", world.status);
+        assert_eq!((world.notes.len(), world.finds), (0, asked + 1), "asked about scope {asked}");
+    }
+}
+
+#[test]
 fn a_silent_sa_is_asked_again_and_no_group_is_created() {
     let mut world = World::new();
     world.answers = false;
