@@ -17,6 +17,7 @@ mod ibdpath;
 mod late;
 mod lent;
 mod malformed;
+mod narrow;
 mod nonsense;
 mod object;
 mod offloads;

@@ -46,7 +46,7 @@ impl Dest {
         &self.to
     }
 
-    /// What fits through.
+    /// What fits through; `None` if the SA's code for it means nothing.
     pub(crate) fn mtu(&self) -> Option<Mtu> {
         Mtu::from_code(self.mtu)
     }
@@ -56,8 +56,10 @@ impl Dest {
         self.lifetime
     }
 
-    pub(crate) fn handle(&self) -> KArc<UdDest> {
-        self.handle.clone()
+    /// To send a packet by, if one of so many bytes, IPoIB header included, fits through: a switch would lose another one.
+    pub(crate) fn handle(&self, longest: usize) -> Option<KArc<UdDest>> {
+        let fits = self.mtu().is_none_or(|mtu| longest <= mtu.bytes() as usize);
+        fits.then(|| self.handle.clone())
     }
 }
 

@@ -472,7 +472,7 @@ fn no_handle(shared: &Shared, status: Status) {
     log!(note, shared.name, "no address handle: {status}");
 }
 
-/// What the link's MTU allows and the way there does not is lost in a switch, where nobody tells.
+/// What the link's MTU allows and the way there does not is dropped; IP is told of the link's MTU only.
 #[inline(never)]
 fn tell_narrow(shared: &Shared, to: LinkAddr, dest: &Dest) {
     let (group, _) = shared.broadcast_and_port();

@@ -50,6 +50,12 @@ impl Frame {
             && (self.ethertype == EtherType::ARP || short && self.ethertype == EtherType::IPV6)
     }
 
+    /// Bytes of the longest packet that goes on the wire, IPoIB header included.
+    pub(super) fn longest(&self) -> usize {
+        let Some(LargeSend { header_len, mss }) = self.options.large else { return self.len };
+        header_len.saturating_add(mss) as usize
+    }
+
     /// How many packets, and bytes of IPoIB header and payload in all, go on the wire.
     pub(super) fn on_the_wire(&self) -> (usize, usize) {
         let Some(LargeSend { header_len, mss }) = self.options.large else { return (1, self.len) };

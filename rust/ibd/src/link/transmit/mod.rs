@@ -352,7 +352,10 @@ impl Transmitter {
         if let Some(reason) = refused {
             return self.drop_packet(packet, reason, after);
         }
-        match self.stage(state, dest.handle(), packet, &frame, after) {
+        let Some(handle) = dest.handle(frame.longest()) else {
+            return self.drop_packet(packet, TxDrop::TooLong, after);
+        };
+        match self.stage(state, handle, packet, &frame, after) {
             Ok(()) | Err(Stopped::Waits) => {}
             Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
             Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
@@ -395,13 +398,17 @@ impl Transmitter {
         if frame.may_tell_neighbour() {
             self.learn(&packet, frame.ethertype, to);
         }
+        let longest = frame.longest();
         let (packet, dest) = match state.cache.get(&to) {
-            Some(dest) => (packet, dest.handle()),
+            Some(dest) => (packet, dest.handle(longest)),
             // Those before it wait for room, and completions are to come.
             None if state.behind => return Err(Stopped::Full(packet)),
-            None => self.ask_for_path(state, to, packet, after)?,
+            None => self.ask_for_path(state, to, packet, longest, after)?,
         };
-        self.stage(state, dest, packet, &frame, after)
+        match dest {
+            Some(dest) => self.stage(state, dest, packet, &frame, after),
+            None => Err(Stopped::Dropped(packet, TxDrop::TooLong)),
+        }
     }
 
     /// ARP and neighbour discovery say who has which address.
@@ -421,19 +428,21 @@ impl Transmitter {
         }
     }
 
+    /// The handle is `None` if the packet does not fit through.
     fn ask_for_path(
         &self,
         state: &mut State,
         to: LinkAddr,
         packet: Mblk,
+        longest: usize,
         after: &mut After,
-    ) -> Result<(Mblk, KArc<UdDest>), Stopped> {
+    ) -> Result<(Mblk, Option<KArc<UdDest>>), Stopped> {
         let mut control = self.control.lock();
         let submitted = control.paths.submit(now(), to, self.lane(), packet);
         drop(control);
         match submitted {
             Submitted::Ready(packet, dest) => {
-                let handle = dest.handle();
+                let handle = dest.handle(longest);
                 state.cache.insert(to, dest);
                 Ok((packet, handle))
             }

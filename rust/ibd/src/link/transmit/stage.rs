@@ -93,8 +93,8 @@ impl Open {
         if self.abilities.large == 0 || frame.len > self.abilities.large as usize {
             return Some(TxDrop::TooLong);
         }
-        let segment = large.header_len.saturating_add(large.mss);
-        let wrong = large.header_len > self.abilities.large_header || segment > self.pool.buffer_size();
+        let too_long = frame.longest() > self.pool.buffer_size() as usize;
+        let wrong = large.header_len > self.abilities.large_header || too_long;
         wrong.then_some(TxDrop::Malformed)
     }
 
