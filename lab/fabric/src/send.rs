@@ -298,14 +298,14 @@ impl Hca {
             return fabric.drop_frame(Reason::HcaGone);
         }
         let route = port.route();
-        if route.state != PortState::Active {
-            return fabric.drop_frame(Reason::SenderPortDown);
-        }
         let Some(pkey) = port.pkey(job.pkey_ix).filter(|p| p.is_valid()) else {
             return fabric.drop_frame(Reason::SenderPkey);
         };
         let src_path = u16::from(job.vector.src_path) & (route.lmc.lids() - 1);
         let packet = job.packet(qp, port, Lid(route.lid.0 | src_path), pkey, payload);
+        if route.state != PortState::Active {
+            return fabric.refuse_to_send(port, &packet.emit(), Reason::SenderPortDown);
+        }
         if route.owns(job.vector.dlid) {
             // What nobody took has been counted; no link is there to show it on.
             let _ = self.accept(port, &packet, true);

@@ -193,6 +193,12 @@ impl FabricInner {
         self.faults.lock().unwrap().between(min, max)
     }
 
+    /// A port discards a frame that it should put on its link. Captures have it, with the reason: its sender does not know.
+    pub(crate) fn refuse_to_send(&self, from: &Arc<Port>, frame: &[u8], reason: Reason) {
+        self.show_tap(from.guid, Direction::ToSwitch, Some(reason), frame);
+        self.drop_frame(reason);
+    }
+
     /// A port puts a frame on its link.
     pub(crate) fn transmit(&self, from: &Arc<Port>, frame: Vec<u8>) {
         from.sent.fetch_add(1, Ordering::Relaxed);

@@ -203,7 +203,7 @@ fn guids_are_unique() {
 }
 
 #[test]
-fn a_capture_holds_each_frame_at_each_port_it_passes() {
+fn a_capture_holds_each_frame_at_each_port_it_passes_and_the_one_that_a_port_discards() {
     let w = world(3);
     let tap = Arc::new(ErfPcapng::new(Vec::new(), &w.fabric.subnet_ports()).unwrap());
     w.fabric.set_tap(Some(tap.clone()));
@@ -212,6 +212,8 @@ fn a_capture_holds_each_frame_at_each_port_it_passes() {
     w.hosts[1].join();
     w.hosts[1].post(0, 200);
     a.send(1, b"to all", a.to_group()).unwrap();
+    w.fabric.set_cable(a.port, false).unwrap();
+    a.send(2, b"to all", a.to_group()).unwrap();
     w.fabric.set_tap(None);
     let file = Arc::into_inner(tap).unwrap().finish().unwrap();
     let mut reader = PcapNgReader::new(&file[..]).unwrap();
@@ -228,12 +230,14 @@ fn a_capture_holds_each_frame_at_each_port_it_passes() {
         seen.push((packet.interface_id, packet.options.clone()));
     }
     let inbound = EnhancedPacketOption::Flags(1);
-    let refused = EnhancedPacketOption::Comment("refused: no_qp".into());
+    let refused = |why: &str| EnhancedPacketOption::Comment(format!("refused: {why}").into());
     let expected = [
         (0, vec![EnhancedPacketOption::Flags(2)]),
         (1, vec![inbound.clone()]),
         // Routed there, but nobody is attached.
-        (2, vec![inbound, refused]),
+        (2, vec![inbound, refused("no_qp")]),
+        // It has no link to go to.
+        (0, vec![EnhancedPacketOption::Flags(2), refused("sender_port_down")]),
     ];
     assert_eq!(seen, expected, "outbound at the sender, inbound at each other port");
     assert!(reader.interfaces().iter().all(|interface| interface.linktype == DataLink::ERF));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue};
-use lab_gldv3::{LinkState, Notification, OffloadCapability, Received};
+use lab_gldv3::{Destination, LinkState, Notification, OffloadCapability, Received};
 use smoltcp::wire::IpCidr;
 
 use super::below::Below;
@@ -16,8 +16,9 @@ use super::group::{Member, Members, Membership};
 use super::streams::Streams;
 use super::upper::Upper;
 use crate::ip::apps::{App, Outcome};
-use crate::ip::layer::{Counters, Frame, LinkInfo, Wanted};
+use crate::ip::layer::{Counters, Frame, LinkInfo, SAP_IPV6, Wanted};
 use crate::ip::link_addr::LinkAddr;
+use crate::ip::nd;
 
 /// Frames that may wait for this thread; more are dropped and counted, as IP's own queues would.
 const RX_LIMIT: usize = 4096;
@@ -56,10 +57,14 @@ struct State {
     link: LinkState,
     /// The link said that its address, size or offloads changed; ask it.
     stale: bool,
+    /// The link was asked after the last thing it said.
+    asked: bool,
     /// There is work that shows nowhere else: an application was started, the outside called.
     kicked: bool,
     closing: bool,
     lost: Lost,
+    /// Packets of neighbour discovery that came by a group.
+    discovery: u64,
     refused_groups: Vec<(LinkAddr, Errno)>,
 }
 
@@ -156,9 +161,9 @@ impl IpThread {
         self.shared.work.wake_all();
     }
 
-    /// Waits until the link is in that state; false at the deadline.
+    /// Waits until the link is in that state and the IP layer knows its address and size; false at the deadline.
     pub fn wait_link(&self, wanted: LinkState, deadline: Nanos) -> bool {
-        self.shared.wait_for(deadline, |state| (state.link == wanted).then_some(())).is_some()
+        self.shared.wait_for(deadline, |state| (state.link == wanted && state.asked).then_some(())).is_some()
     }
 
     /// The link's carrier as it told last.
@@ -189,6 +194,11 @@ impl IpThread {
     pub fn counters(&self) -> (Counters, Lost) {
         let state = self.shared.state.lock();
         (state.upper.link().counters(), state.lost)
+    }
+
+    /// Packets of neighbour discovery that came by a group: hosts announce their addresses when they want.
+    pub fn discovery_by_group(&self) -> u64 {
+        self.shared.state.lock().discovery
     }
 
     /// Groups that the link refused to enable or disable, with the reason.
@@ -225,9 +235,11 @@ impl Shared {
             next_app: 0,
             link: LinkState::Unknown,
             stale: true,
+            asked: false,
             kicked: false,
             closing: false,
             lost: Lost::default(),
+            discovery: 0,
             refused_groups: Vec::new(),
         };
         Self {
@@ -266,10 +278,9 @@ impl Shared {
             Notification::Address(_) | Notification::Sdu { .. } | Notification::Capabilities => {}
             Notification::Promiscuous(_) | Notification::FastpathFlush | Notification::Writable => return,
         }
-        state.stale = true;
+        (state.stale, state.asked) = (true, false);
         drop(state);
         self.work.wake_all();
-        self.changed.wake_all();
     }
 
     fn wait_for<T>(&self, deadline: Nanos, mut done: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
@@ -312,14 +323,13 @@ impl Shared {
     fn ask(&self, below: &impl Below) {
         let (info, carrier) = (below.info(), below.carrier());
         let mut state = self.state.lock();
-        let changed = carrier.is_some_and(|carrier| std::mem::replace(&mut state.link, carrier) != carrier);
+        state.link = carrier.unwrap_or(state.link);
         let up = state.link == LinkState::Up;
         state.upper.set_info(info);
         state.upper.set_up(up);
+        state.asked = !state.stale;
         drop(state);
-        if changed {
-            self.changed.wake_all();
-        }
+        self.changed.wake_all();
     }
 
     /// Gives the layer what came, runs the applications, and takes what is to be sent.
@@ -368,6 +378,8 @@ impl State {
     /// True if an application finished.
     fn turn(&mut self, now: Duration) -> bool {
         while let Some(frame) = self.rx.pop_front() {
+            let by_group = frame.kind == Destination::Multicast;
+            self.discovery += u64::from(by_group && frame.sap == SAP_IPV6 && nd::is_nd(&frame.payload));
             self.upper.receive(now, frame);
         }
         self.upper.poll(now);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lab_gldv3::{Offload, OffloadCapability};
 use smoltcp::wire::{IpCidr, Ipv4Packet, Ipv6Packet};
 
+use super::announce::Announcements;
 use super::arp::{Arp, Operation};
 use super::dad::{Dad, Standing};
 use super::dhcp::{self, Client, ClientId, Lease};
@@ -115,6 +116,7 @@ pub struct IpLink {
     delegated: bool,
     groups: BTreeSet<IpAddr>,
     neighbours: Neighbours<Packet>,
+    announcements: Announcements,
     out: VecDeque<Frame>,
     counters: Counters,
 }
@@ -131,12 +133,13 @@ impl IpLink {
             delegated: false,
             groups: BTreeSet::new(),
             neighbours: Neighbours::default(),
+            announcements: Announcements::default(),
             out: VecDeque::new(),
             counters: Counters::default(),
         }
     }
 
-    /// The link has this address and size now. Neighbours are told at once if the address is new.
+    /// The link has this address and size now. Neighbours are told if the address is new.
     pub fn set_info(&mut self, info: LinkInfo) {
         let announce = info.own != self.info.own;
         self.info = info;
@@ -213,6 +216,8 @@ impl IpLink {
         }
         let new = addresses.iter().any(|address| !self.addresses.contains(address));
         self.addresses = addresses;
+        let has = |ip: &IpAddr| self.addresses.iter().any(|cidr| IpAddr::from(cidr.address()) == *ip);
+        self.announcements.keep(has);
         new
     }
 
@@ -388,10 +393,13 @@ impl IpLink {
         }
     }
 
-    /// Asks again for neighbours that did not answer, and for an address that is wanted or ends.
+    /// Asks again for neighbours that did not answer, and for an address that is wanted or ends; announces new ones.
     pub fn poll(&mut self, now: Duration) {
         self.poll_dhcp(now);
         self.poll_dad(now);
+        for ip in self.announcements.poll(now) {
+            self.tell_neighbours(ip);
+        }
         for ip in self.neighbours.poll(now) {
             self.ask(ip);
         }
@@ -402,7 +410,7 @@ impl IpLink {
         let dhcp = self.dhcp.as_ref().and_then(Client::poll_at);
         let probes = self.dad.as_ref().filter(|_| self.up && self.info.own != LinkAddr::ZERO);
         let dad = probes.and_then(Dad::poll_at);
-        [self.neighbours.next_timeout(), dhcp, dad].into_iter().flatten().min()
+        [self.neighbours.next_timeout(), self.announcements.poll_at(), dhcp, dad].into_iter().flatten().min()
     }
 
     /// The next frame for the link.
@@ -516,18 +524,24 @@ impl IpLink {
         }
     }
 
-    /// Tells the neighbours our link address: a gratuitous request per IPv4 address, an advert per IPv6 address.
+    /// Tells the neighbours our link address from now on, for every address.
     fn announce(&mut self) {
-        for own in self.ipv4s().collect::<Vec<_>>() {
-            let request = Arp::request((own, self.info.own), own).emit().to_vec();
-            self.push(self.info.broadcast, SAP_ARP, [request.into()]);
-        }
-        let owned: Vec<Ipv6Addr> = self.addresses.iter().filter_map(ipv6_of).collect();
-        for own in owned {
-            let kind = Kind::Advert { solicited: false, overrides: true };
-            let advert =
-                Nd { kind, source: own, destination: nd::ALL_NODES, target: own, link: Some(self.info.own) };
-            self.push(self.group_addr(nd::ALL_NODES.into()), SAP_IPV6, [advert.emit().into()]);
+        self.announcements.begin(self.addresses.iter().map(|cidr| IpAddr::from(cidr.address())));
+    }
+
+    /// A gratuitous request for an IPv4 address, an advert for an IPv6 address.
+    fn tell_neighbours(&mut self, own: IpAddr) {
+        match own {
+            IpAddr::V4(own) => {
+                let request = Arp::request((own, self.info.own), own).emit().to_vec();
+                self.push(self.info.broadcast, SAP_ARP, [request.into()]);
+            }
+            IpAddr::V6(own) => {
+                let kind = Kind::Advert { solicited: false, overrides: true };
+                let link = Some(self.info.own);
+                let advert = Nd { kind, source: own, destination: nd::ALL_NODES, target: own, link };
+                self.push(self.group_addr(nd::ALL_NODES.into()), SAP_IPV6, [advert.emit().into()]);
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! Everything here is pure: frames and the time go in, frames and the next wake-up come out. What connects it to a
 //! link and a thread is `host`.
 
+pub mod announce;
 pub mod apps;
 pub mod arp;
 pub mod dad;

@@ -26,7 +26,12 @@ pub struct Stack {
 }
 
 /// The first identifier of echoes; zero is none.
-const FIRST_ECHO_IDENT: u16 = 0x1b0d;
+const FIRST_ECHO_IDENT: u16 = 0x0b0d;
+/// From one host's first identifier to the next host's.
+const ECHO_IDENTS: u16 = 0x1000;
+
+/// How long the fragments of a packet wait for each other (`_reassembly_timeout` of illumos's IPv4).
+const REASSEMBLY: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(15);
 
 impl Stack {
     /// An identifier for the echoes of one application: an answer goes to every socket with its identifier, and would crowd
@@ -40,6 +45,14 @@ impl Stack {
     /// `seed` feeds what smoltcp wants to be unpredictable (ports, sequence numbers).
     pub fn new(info: LinkInfo, addresses: Vec<IpCidr>, seed: u64) -> Self {
         Self::on(IpLink::new(info, addresses), seed)
+    }
+
+    /// The same, of the host with this number: hosts with different numbers give their echoes different identifiers. smoltcp
+    /// puts the requests of others into a socket with the same identifier.
+    #[must_use]
+    pub fn of_host(self, number: u16) -> Self {
+        let first = FIRST_ECHO_IDENT.wrapping_add(number.wrapping_mul(ECHO_IDENTS));
+        Self { echo_ident: first.max(1), ..self }
     }
 
     /// The same, and an address is used once nobody has answered for it.
@@ -169,6 +182,7 @@ fn interface(device: &mut Device, addresses: &[IpCidr], groups: &BTreeSet<IpAddr
     let mut config = Config::new(HardwareAddress::Ip);
     config.random_seed = seed;
     let mut iface = Interface::new(config, device, Instant::ZERO);
+    iface.set_reassembly_timeout(REASSEMBLY);
     iface.update_ip_addrs(|list| {
         for address in addresses {
             // The table holds `IFACE_MAX_ADDR_COUNT`; a scenario is checked against that when it is read.

@@ -56,11 +56,20 @@ pub struct HostRun {
     pulled: Option<HcaConfig>,
     tun: bool,
     linux: Option<LinuxSide>,
+    /// Which of the scenario's hosts it is, from 0.
+    number: u16,
     seed: u64,
 }
 
 impl HostRun {
-    pub fn new(spec: &HostSpec, kernel: Kernel, port: fabric::Guid, object: PathBuf, seed: u64) -> Self {
+    pub fn new(
+        spec: &HostSpec,
+        number: u16,
+        kernel: Kernel,
+        port: fabric::Guid,
+        object: PathBuf,
+        seed: u64,
+    ) -> Self {
         Self {
             name: spec.name.get_ref().clone(),
             kernel,
@@ -88,6 +97,7 @@ impl HostRun {
             pulled: None,
             tun: spec.tun,
             linux: None,
+            number,
             seed,
         }
     }
@@ -216,6 +226,11 @@ impl HostRun {
         self.ip.is_some()
     }
 
+    /// The partition of its link: the P_Key without the membership bit.
+    pub const fn partition(&self) -> u16 {
+        self.pkey & 0x7fff
+    }
+
     /// Node GUID of the adapter.
     pub const fn adapter(&self) -> fabric::Guid {
         fabric::Guid(self.port.0 - 1)
@@ -248,8 +263,8 @@ impl HostRun {
     }
 
     fn open_stack(&mut self) -> Result<()> {
-        let (addresses, seed) = (self.addresses.clone(), self.seed);
-        self.open(move |info| Box::new(Stack::new(info, addresses, seed)))
+        let (addresses, seed, number) = (self.addresses.clone(), self.seed, self.number);
+        self.open(move |info| Box::new(Stack::new(info, addresses, seed).of_host(number)))
     }
 
     fn open_tun(&mut self) -> Result<()> {

@@ -1,6 +1,10 @@
 //! The machine of a scenario: a fabric, its subnet manager, and the hosts.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use fabric::{HcaAttr, HcaConfig, LinkSpeed, LinkWidth, Mtu};
@@ -16,6 +20,7 @@ use super::host_run::HostRun;
 use super::objects::Objects;
 use super::recording::Recording;
 use super::steps;
+use crate::ip::apps::Ping;
 use crate::report::{Findings, SmKind, StepReport};
 use crate::scenario::{HostSpec, PartitionSpec, Scenario, Speed, Step};
 
@@ -23,6 +28,16 @@ use crate::scenario::{HostSpec, PartitionSpec, Scenario, Speed, Step};
 const IBSIM_MTU: u32 = 2048;
 /// Node GUIDs of the hosts' adapters count up from here; a port's is its node's plus one.
 const FIRST_GUID: u64 = 0x0002_c903_0000_1000;
+
+/// What [`World::head_start`] is when the SA answers at once.
+const HEAD_START: Duration = Duration::from_secs(1);
+/// A leave that is still out, the join, and a sender's join; as many again for others that the SA has in hand.
+const GROUP_ROUND_TRIPS: u32 = 6;
+/// A join to send a question to a group, a path for each direction, and before them what IBTF does once a port is active: the
+/// class port information and four subscriptions, one after the other, up to twice.
+const ECHO_ROUND_TRIPS: u32 = 13;
+/// UDP ports of talks to groups count up from here.
+const FIRST_GROUP_PORT: u16 = 20_000;
 
 /// See the module's documentation.
 pub struct World {
@@ -33,6 +48,10 @@ pub struct World {
     pub recording: Option<Recording>,
     /// What the SA does wrong as a matter of course.
     pub sa_habit: Option<Fault>,
+    /// How long it takes to answer.
+    sa_delay: Duration,
+    /// The UDP port of the next talk to a group.
+    next_port: Cell<u16>,
 }
 
 impl World {
@@ -47,12 +66,20 @@ impl World {
     ) -> Result<Self> {
         let infiniband = InfiniBand::new(machine, seed);
         let mut hosts = Vec::new();
-        for (n, spec) in scenario.host.iter().enumerate() {
-            hosts.push(add_host(machine, &infiniband, scenario, spec.get_ref(), n as u64, &objects, seed)?);
+        for (n, spec) in (0..).zip(&scenario.host) {
+            hosts.push(add_host(machine, &infiniband, scenario, spec.get_ref(), n, &objects, seed)?);
         }
         let recording = Recording::begin(&infiniband, scenario, capture)?;
         let sa_habit = start_sm(&infiniband, scenario, sm)?;
-        Ok(Self { machine: machine.clone(), infiniband, hosts, recording, sa_habit })
+        Ok(Self {
+            machine: machine.clone(),
+            infiniband,
+            hosts,
+            recording,
+            sa_habit,
+            sa_delay: Duration::from_millis(scenario.fabric.sa_delay_ms),
+            next_port: Cell::new(FIRST_GROUP_PORT),
+        })
     }
 
     /// The host of this name. Scenarios are checked when read, so it is there.
@@ -66,6 +93,50 @@ impl World {
             .iter_mut()
             .find(|host| host.name == name)
             .ok_or_else(|| anyhow!("there is no host `{name}`"))
+    }
+
+    /// Echoes between two hosts. Before the first answer both may have to look up a path, after they sent to a group.
+    pub fn ping(&self, from: &HostRun, to: IpAddr, count: u32, sizes: Vec<usize>) -> Result<Ping> {
+        let ping = Ping::new(from.source_for(to)?, to, count, sizes);
+        Ok(ping.with_patience_for(self.sa_delay * ECHO_ROUND_TRIPS))
+    }
+
+    /// From a join until the first datagram to the group: for the SA's answers and the switch's routes.
+    pub fn head_start(&self) -> Duration {
+        HEAD_START + self.sa_delay * GROUP_ROUND_TRIPS
+    }
+
+    /// A UDP port that nobody listens to yet: what one talk to a group has left in a sender's queue is not heard in the next.
+    pub fn group_port(&self) -> u16 {
+        let port = self.next_port.get();
+        self.next_port.set(port.checked_add(1).unwrap_or(FIRST_GROUP_PORT));
+        port
+    }
+
+    /// The hosts whose adapter is in its place.
+    pub fn present(&self) -> impl Iterator<Item = &HostRun> {
+        self.hosts.iter().filter(|host| !host.is_pulled())
+    }
+
+    /// The hosts that can reach each other, link by link: those of one partition, but for those whose adapter is pulled.
+    pub fn links(&self) -> Vec<Vec<&HostRun>> {
+        let mut links: BTreeMap<u16, Vec<&HostRun>> = BTreeMap::new();
+        for host in self.present() {
+            links.entry(host.partition()).or_default().push(host);
+        }
+        links.into_values().collect()
+    }
+
+    /// The hosts that `host` can reach; none if its own adapter is pulled.
+    pub fn peers(&self, host: &HostRun) -> impl Iterator<Item = &HostRun> {
+        let (name, partition, pulled) = (host.name.clone(), host.partition(), host.is_pulled());
+        let others = self.present().filter(move |other| other.name != name && !pulled);
+        others.filter(move |other| other.partition() == partition)
+    }
+
+    /// Each host with each that it can reach.
+    pub fn pairs(&self) -> impl Iterator<Item = (&HostRun, &HostRun)> {
+        self.hosts.iter().flat_map(|from| self.peers(from).map(move |to| (from, to)))
     }
 
     /// Carries out one step.
@@ -130,7 +201,7 @@ fn add_host(
     infiniband: &InfiniBand,
     scenario: &Scenario,
     spec: &HostSpec,
-    n: u64,
+    n: u16,
     objects: &Objects,
     seed: u64,
 ) -> Result<HostRun> {
@@ -142,7 +213,7 @@ fn add_host(
     let conf = spec.conf.iter().map(|(property, value)| (property.clone(), PropertyValue::from(*value)));
     let shipped = objects.conf(name, spec.driver.name())?;
     kernel.configure_driver(spec.driver.name(), shipped.into_iter().chain(conf));
-    let guid = spec.guid.as_ref().map_or(FIRST_GUID + n * 0x10, |guid| *guid.get_ref());
+    let guid = spec.guid.as_ref().map_or(FIRST_GUID + u64::from(n) * 0x10, |guid| *guid.get_ref());
     let mut config = HcaConfig::new(fabric::Guid(guid), *spec.ports.get_ref());
     config.description.clone_from(name);
     if spec.offloads {
@@ -167,7 +238,7 @@ fn add_host(
     }
     let port = config.ports[0].guid;
     infiniband.add_hca(&kernel, config).map_err(|error| anyhow!("{name}: the adapter: {error}"))?;
-    Ok(HostRun::new(spec, kernel, port, objects.path(name, spec.driver.name()).to_owned(), seed))
+    Ok(HostRun::new(spec, n, kernel, port, objects.path(name, spec.driver.name()).to_owned(), seed))
 }
 
 fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Result<Option<Fault>> {

@@ -148,12 +148,28 @@ fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>,
         Some(host) if host.name.get_ref() == from.get_ref() => {
             fault(to, format!("{to} is an address of `{from}` itself"))
         }
-        Some(host) => check_tun(host, to, tun),
+        Some(host) => {
+            let sender = known_host(scenario, from)?;
+            if partition(sender) != partition(host) {
+                let message =
+                    format!("{to} is an address of `{}`, in another partition than `{from}`", host.name);
+                return fault(to, message);
+            }
+            check_tun(host, to, tun)
+        }
     }
 }
 
 fn check_group(scenario: &Scenario, hosts: &[&Spanned<String>], group: &Spanned<IpAddr>) -> Checked {
     hosts.iter().try_for_each(|host| check_host(scenario, host, false))?;
+    let hosts: Vec<&HostSpec> =
+        hosts.iter().map(|name| known_host(scenario, name)).collect::<Result<_, _>>()?;
+    if let [first, others @ ..] = hosts.as_slice()
+        && let Some(other) = others.iter().find(|other| partition(other) != partition(first))
+    {
+        let message = format!("`{}` and `{}` are in different partitions", first.name, other.name);
+        return fault(group, message);
+    }
     if group.get_ref().is_multicast() {
         return Ok(());
     }
@@ -188,6 +204,11 @@ fn known_host<'a>(scenario: &'a Scenario, name: &Spanned<String>) -> Result<&'a 
     let known: Vec<String> = hosts.by_ref().map(|host| format!("`{}`", host.name)).collect();
     let message = format!("host `{name}` is not defined, expected one of {}", known.join(", "));
     Err(Fault { span: name.span(), message })
+}
+
+/// Which partition its link is in: the P_Key without the membership bit.
+fn partition(host: &HostSpec) -> u16 {
+    *host.pkey.get_ref() & 0x7fff
 }
 
 fn owns(host: &HostSpec, ip: IpAddr) -> bool {

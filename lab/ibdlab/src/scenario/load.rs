@@ -79,7 +79,7 @@ ping = { from = "alice", to = "10.0.0.2", count = 3 }
 
     #[test]
     fn errors_name_file_line_and_what_was_expected() {
-        let cases: [(&str, &str, &str); 11] = [
+        let cases: [(&str, &str, &str); 12] = [
             ("count = 3", "cuont = 3", "s.toml:15: unknown field `cuont`, expected one of"),
             (
                 "from = \"alice\"",
@@ -93,6 +93,11 @@ ping = { from = "alice", to = "10.0.0.2", count = 3 }
                 "name = \"bob\"",
                 "name = \"../bob\"",
                 "s.toml:8: `../bob` is no name for a host: expected up to 32 letters, digits, `-`, `_`, `.`, no sign first",
+            ),
+            (
+                "\"fd00::2/64\"]",
+                "\"fd00::2/64\"]\npkey = 0x8001\n[[partition]]\npkey = 0x8001\n[[partition]]\npkey = 0xffff",
+                "s.toml:20: 10.0.0.2 is an address of `bob`, in another partition than `alice`",
             ),
             (
                 "name = \"bob\"",

@@ -148,7 +148,8 @@ pub enum Step {
     Attach(AttachStep),
     /// Wait until every link is up, its broadcast group joined.
     Up(Within),
-    /// Each host resolves each other host's first address.
+    /// Each host resolves the first address of each host that it can reach: of its partition, with the adapter in its place. No
+    /// step asks more of hosts than that.
     Resolve(Nothing),
     Ping(PingStep),
     Tcp(TcpStep),
@@ -156,9 +157,10 @@ pub enum Step {
     Flap(FlapStep),
     /// A third host in promiscuous mode hears a group it has not joined; afterwards it does not.
     Eavesdrop(EavesdropStep),
-    /// The subnet manager dies and another one takes over, which knows nobody; unicast flows all the while.
+    /// The subnet manager dies and another one takes over, which knows nobody. Whoever can reach each other has sent an echo
+    /// before, and unicast flows all the while.
     SmRestart(SmRestartStep),
-    /// A host's P_Key goes from its port's table and comes back at another index.
+    /// A host's P_Key goes from its port's table and comes back at another index, where the subnet manager then keeps it.
     PkeyMoves(PkeyMovesStep),
     /// A host's adapter is pulled while it is in use.
     HcaRemoval(HcaRemovalStep),

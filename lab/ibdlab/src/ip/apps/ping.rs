@@ -11,9 +11,13 @@ use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr};
 use super::{App, Outcome, PAUSE};
 use crate::ip::stack::Stack;
 
-const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an echo may take.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Room for the largest echo at whatever place in the buffer the one before ended.
 const ROOM: usize = 2 << 16;
+/// Packets that may wait in a socket between two runs: one answer, and what others send with the same identifier, whose
+/// requests smoltcp hands to the socket, too.
+const PACKETS: usize = 64;
 /// ICMP header of an echo.
 pub(super) const ECHO_HEADER: usize = 8;
 
@@ -24,6 +28,8 @@ pub struct Ping {
     /// Payload sizes in bytes, used round-robin.
     sizes: Vec<usize>,
     count: u32,
+    /// How long each request may take.
+    patience: Duration,
     /// The least time from one request to the next.
     every: Duration,
     next: Duration,
@@ -45,6 +51,7 @@ impl Ping {
             source,
             sizes,
             count,
+            patience: PATIENCE,
             every,
             next,
             first: 0,
@@ -60,6 +67,12 @@ impl Ping {
     #[must_use]
     pub fn numbered_from(self, first: u16) -> Self {
         Self { first, ..self }
+    }
+
+    /// The same, and an answer may take so much longer.
+    #[must_use]
+    pub fn with_patience_for(self, longer: Duration) -> Self {
+        Self { patience: PATIENCE + longer, ..self }
     }
 
     /// The same, with this identifier, which no other echo of the stack may have; not 0.
@@ -83,7 +96,7 @@ impl Ping {
     }
 
     fn open(&mut self, stack: &mut Stack) -> SocketHandle {
-        let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; ROOM]);
+        let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; PACKETS], vec![0; ROOM]);
         let mut socket = icmp::Socket::new(buffer(), buffer());
         // A fresh socket with a non-zero identifier always binds.
         if self.ident == 0 {
@@ -104,24 +117,22 @@ impl Ping {
         let sequence = self.sequence(self.sent);
         emit_echo(buffer, (self.source, self.destination), self.ident, sequence, &data);
         self.sent += 1;
-        self.outstanding = Some(now + PING_TIMEOUT);
+        self.outstanding = Some(now + self.patience);
     }
 
-    /// Takes an answer off the socket; true if it is the one waited for, byte for byte.
+    /// Takes everything off the socket; true if the answer waited for was there, byte for byte.
     fn answered(&mut self, stack: &mut Stack, handle: SocketHandle) -> bool {
         let expected_sequence = self.sent.wrapping_sub(1);
         let expected = pattern(expected_sequence, self.size(expected_sequence));
         let (source, destination) = (self.source, self.destination);
         let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
+        let mut found = false;
         while let Ok((bytes, from)) = socket.recv() {
             let answer = parse_echo_reply(bytes, source, destination);
-            if IpAddr::from(from) == destination
-                && answer == Some((self.sequence(expected_sequence), &expected[..]))
-            {
-                return true;
-            }
+            found |= IpAddr::from(from) == destination
+                && answer == Some((self.sequence(expected_sequence), &expected[..]));
         }
-        false
+        found
     }
 }
 

@@ -200,7 +200,7 @@ fn traffic(world: &World, name: &str) -> Result<()> {
         Ok(())
     };
     let host = world.host(name)?;
-    for other in world.hosts.iter().filter(|other| other.name != name) {
+    for other in world.peers(host) {
         pairs(host, other)?;
         pairs(other, host)?;
     }

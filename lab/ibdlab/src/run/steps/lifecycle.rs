@@ -7,7 +7,7 @@ use lab_gldv3::LinkState;
 use sm::partition::broadcast_mgid;
 
 use super::memberships::{manager, no_memberships};
-use crate::ip::apps::{Outcome, Ping};
+use crate::ip::apps::Outcome;
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::{AttachStep, FlapStep, Within};
@@ -103,17 +103,16 @@ pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
     Ok(Findings::new(text).fact("recovery_us", took.0 / 1_000))
 }
 
-/// One echo from the host to each other one.
+/// One echo at least from the host to every address that it can reach, in both families.
 pub fn reachable(world: &World, name: &str) -> Result<()> {
     let from = world.host(name)?;
-    for to in world.hosts.iter().filter(|to| to.name != name) {
-        let address = to.first_address();
-        let ping = Ping::new(from.source_for(address)?, address, 3, vec![100]);
-        let id = from.ip()?.start(Box::new(ping));
+    let addresses = world.peers(from).flat_map(|to| &to.addresses).map(|cidr| cidr.address().into());
+    for address in addresses.filter(|address| from.source_for(*address).is_ok()) {
+        let id = from.ip()?.start(Box::new(world.ping(from, address, 3, vec![100])?));
         let deadline = world.machine.now() + Nanos::from_secs(30);
         match from.ip()?.finish(id, deadline) {
             Some(Outcome::Ping { answered: 1.., .. }) => {}
-            other => bail!("{address} does not answer {name} after the flap: {other:?}"),
+            other => bail!("{address} does not answer {name}: {other:?}"),
         }
     }
     Ok(())

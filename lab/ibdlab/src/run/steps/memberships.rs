@@ -12,7 +12,7 @@ use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
 
-/// A subnet administrator's own list may lag behind.
+/// For joins that are under way; and a subnet administrator's own list may lag behind.
 const PATIENCE: Nanos = Nanos::from_secs(30);
 const POLL: Nanos = Nanos::from_millis(50);
 
@@ -20,22 +20,28 @@ const POLL: Nanos = Nanos::from_millis(50);
 /// list. That may have the host in more groups, those it sends to.
 pub fn memberships(world: &mut World) -> Result<Findings> {
     let manager = manager(world)?;
-    let mut memberships = 0;
-    for host in &world.hosts {
-        for mgid in wanted_groups(host)? {
-            let member = manager.is_member(mgid, host.port)?;
-            ensure!(member, "{}: port {} is no member of {mgid} at the SA", host.name, host.port);
-            memberships += 1;
+    // A link is up once it is in its broadcast group; the other groups are joined then.
+    let memberships = until(world, || {
+        let mut memberships = 0;
+        for host in world.present() {
+            for mgid in wanted_groups(host)? {
+                if !manager.is_member(mgid, host.port)? {
+                    let (name, port) = (&host.name, host.port);
+                    return Ok(Err(format!("{name}: port {port} is no member of {mgid} at the SA")));
+                }
+                memberships += 1;
+            }
         }
-    }
+        Ok(Ok(memberships))
+    })?;
     let groups = until(world, || {
         let groups = manager.groups()?;
-        let absent = world.hosts.iter().find_map(|host| not_listed(host, &groups).transpose()).transpose()?;
+        let absent = world.present().find_map(|host| not_listed(host, &groups).transpose()).transpose()?;
         Ok(absent.map_or(Ok(groups), Err))
     })?;
     let text = format!(
         "{memberships} memberships of {} hosts asked for one by one and found in the list of {}: {} groups",
-        world.hosts.len(),
+        world.present().count(),
         manager.name(),
         groups.len()
     );
@@ -75,7 +81,7 @@ fn one_by_one(group: &GroupMembers) -> impl Iterator<Item = (u64, sm::Gid)> + '_
 /// Whether every host's port is in all groups that IP enabled on it; the first that is not.
 pub fn first_missing(world: &World) -> Result<Option<String>> {
     let manager = manager(world)?;
-    for host in &world.hosts {
+    for host in world.present() {
         for mgid in wanted_groups(host)? {
             // A manager that has just come may take its time to answer.
             if !manager.is_member(mgid, host.port).unwrap_or(false) {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use fakekernel::Nanos;
 
+use super::lifecycle::reachable;
 use super::memberships::{first_missing, manager};
 use crate::host::AppId;
-use crate::ip::apps::{GroupHear, GroupSay, Outcome, Ping};
+use crate::ip::apps::{GroupHear, GroupSay, Outcome};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
@@ -30,11 +31,13 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     let manager = manager(world)?;
     let listeners = listen(world)?;
     wait_for_memberships(world, Nanos::from_millis(step.within_ms))?;
-    let mut echoes = 0;
+    // Without a manager nobody finds anybody new.
+    world.hosts.iter().try_for_each(|host| reachable(world, &host.name))?;
+    let mut echoes = Echoes::default();
     manager.stop();
     let back = world.machine.now() + Nanos::from_millis(step.away_ms);
     while world.machine.now() < back {
-        echoes += echo_everywhere(world)?;
+        echo_everywhere(world, &mut echoes)?;
         fakekernel::sleep(Nanos::from_millis(100));
     }
     manager.restart()?;
@@ -46,21 +49,23 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
             "{} ms after the new manager came: {absent}",
             step.within_ms
         );
-        echoes += echo_everywhere(world)?;
+        echo_everywhere(world, &mut echoes)?;
         fakekernel::sleep(POLL);
     }
     let rejoined = world.machine.now().since(since);
     hear(world, listeners, since + within)?;
     let heard = world.machine.now().since(since);
-    echoes += echo_everywhere(world)?;
+    echo_everywhere(world, &mut echoes)?;
+    let Echoes { sent, answered } = echoes;
     let text = format!(
-        "{}: {echoes} of {echoes} echoes answered while it was away and came back; all groups joined again {rejoined} \
+        "{}: {answered} of {sent} echoes answered while it was away and came back; all groups joined again {rejoined} \
          after, {DATAGRAMS} datagrams to {} heard by every listener of before {heard} after",
         manager.name(),
         GROUP.0
     );
     Ok(Findings::new(text)
-        .fact("echoes", echoes)
+        .fact("echoes", sent)
+        .fact("answered", answered)
         .fact("rejoined_us", rejoined.0 / 1_000)
         .fact("heard_us", heard.0 / 1_000))
 }
@@ -69,14 +74,17 @@ fn now(world: &World) -> Duration {
     Duration::from_nanos(world.machine.now().0)
 }
 
-/// Every host but the first joins the group; it stays in it until it has heard enough.
-fn listen(world: &World) -> Result<Vec<(usize, AppId)>> {
+/// Somebody who listens: the host's name, and the application.
+type Listener = (String, AppId);
+
+/// Every host but the first of each link joins the group; it stays in it until it has heard enough.
+fn listen(world: &World) -> Result<Vec<Listener>> {
     const LONG: Duration = Duration::from_secs(100_000);
-    let join = |(n, host): (usize, &HostRun)| {
+    let join = |host: &HostRun| {
         let listener = GroupHear::new(GROUP, DATAGRAMS, now(world) + LONG);
-        Ok((n, host.ip()?.start(Box::new(listener))))
+        Ok((host.name.clone(), host.ip()?.start(Box::new(listener))))
     };
-    world.hosts.iter().enumerate().skip(1).map(join).collect()
+    world.links().iter().flat_map(|link| link.iter().skip(1)).map(|host| join(host)).collect()
 }
 
 fn wait_for_memberships(world: &World, within: Nanos) -> Result<()> {
@@ -88,40 +96,50 @@ fn wait_for_memberships(world: &World, within: Nanos) -> Result<()> {
     Ok(())
 }
 
-/// Each host sends to each other one; every echo has to come back. How many did.
-fn echo_everywhere(world: &World) -> Result<u32> {
-    let mut asked: Vec<(&HostRun, IpAddr, AppId)> = Vec::new();
-    for from in &world.hosts {
-        for to in world.hosts.iter().filter(|to| to.name != from.name) {
-            let address = to.first_address();
-            let ping = Ping::new(from.source_for(address)?, address, ROUND, vec![100]);
-            asked.push((from, address, from.ip()?.start(Box::new(ping))));
-        }
-    }
-    let deadline = world.machine.now() + ECHOES;
-    let mut answered = 0;
-    for (from, address, id) in asked {
-        match from.ip()?.finish(id, deadline) {
-            Some(Outcome::Ping { answered: ROUND, .. }) => answered += ROUND,
-            other => bail!("{} to {address} without a manager: {other:?}, expected {ROUND}", from.name),
-        }
-    }
-    Ok(answered)
+/// Echo requests sent, and answers to them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Echoes {
+    sent: u32,
+    answered: u32,
 }
 
-/// The first host says until everybody has heard enough, or the time is over.
-fn hear(world: &World, listeners: Vec<(usize, AppId)>, deadline: Nanos) -> Result<()> {
-    let Some(speaker) = world.hosts.first() else { return Ok(()) };
-    let left = deadline.since(world.machine.now()).max(Nanos::from_secs(1));
-    let count = u32::try_from(left.0 / 1_000_000 / INTERVAL.as_millis() as u64).unwrap_or(u32::MAX);
-    let saying = speaker.ip()?.start(Box::new(GroupSay::new(GROUP, count, INTERVAL, now(world))));
-    for (n, id) in listeners {
-        let host = &world.hosts[n];
-        match host.ip()?.finish(id, deadline) {
-            Some(Outcome::Heard(heard)) if heard.len() >= DATAGRAMS as usize => {}
-            other => bail!("{} does not hear {} again: {other:?}", host.name, GROUP.0),
+/// Each host sends to each that it can reach; every echo has to come back.
+fn echo_everywhere(world: &World, echoes: &mut Echoes) -> Result<()> {
+    let mut asked: Vec<(&HostRun, IpAddr, AppId)> = Vec::new();
+    for (from, to) in world.pairs() {
+        let address = to.first_address();
+        let ping = world.ping(from, address, ROUND, vec![100])?;
+        asked.push((from, address, from.ip()?.start(Box::new(ping))));
+    }
+    let deadline = world.machine.now() + ECHOES;
+    for (from, address, id) in asked {
+        let outcome = from.ip()?.finish(id, deadline);
+        if let Some(Outcome::Ping { sent, answered }) = outcome {
+            echoes.sent += sent;
+            echoes.answered += answered;
+        }
+        if !matches!(outcome, Some(Outcome::Ping { answered: ROUND, .. })) {
+            bail!("{} to {address} without a manager: {outcome:?}, expected {ROUND}", from.name);
         }
     }
-    speaker.ip()?.stop(saying);
+    Ok(())
+}
+
+/// The first host of each link says until everybody has heard enough, or the time is over.
+fn hear(world: &World, listeners: Vec<Listener>, deadline: Nanos) -> Result<()> {
+    let left = deadline.since(world.machine.now()).max(Nanos::from_secs(1));
+    let count = u32::try_from(left.0 / 1_000_000 / INTERVAL.as_millis() as u64).unwrap_or(u32::MAX);
+    let mut speakers = Vec::new();
+    for speaker in world.links().iter().filter_map(|link| link.first()) {
+        let ip = speaker.ip()?;
+        speakers.push((ip, ip.start(Box::new(GroupSay::new(GROUP, count, INTERVAL, now(world))))));
+    }
+    for (name, id) in listeners {
+        match world.host(&name)?.ip()?.finish(id, deadline) {
+            Some(Outcome::Heard(heard)) if heard.len() >= DATAGRAMS as usize => {}
+            other => bail!("{name} does not hear {} again: {other:?}", GROUP.0),
+        }
+    }
+    speakers.into_iter().for_each(|(ip, saying)| ip.stop(saying));
     Ok(())
 }

@@ -5,6 +5,9 @@ use fabric::{Guid, PKey};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
 
+use sm::Partition;
+use sm::partition::{Membership, Ports};
+
 use super::lifecycle::reachable;
 use crate::report::Findings;
 use crate::run::world::World;
@@ -19,10 +22,7 @@ fn all_reachable(world: &World) -> Result<()> {
 
 /// See [`crate::scenario::Step::PkeyMoves`].
 pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
-    ensure!(
-        world.infiniband.sm().is_some(),
-        "only the embedded subnet manager leaves other hands' P_Keys alone"
-    );
+    ensure!(world.infiniband.sm().is_some(), "the embedded subnet manager alone is told where a P_Key goes");
     let name = step.host.get_ref();
     let (port, pkey) = {
         let host = world.host(name)?;
@@ -34,6 +34,7 @@ pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
     ensure!(down, "{name}: the link is still up without its P_Key");
     fakekernel::sleep(back.since(world.machine.now()));
     set_pkeys(world, port, &[PKey(FILLER), PKey(0), pkey])?;
+    give_index_0_to_the_filler(world, port);
     let since = world.machine.now();
     let up = world.host(name)?.ip()?.wait_link(LinkState::Up, since + Nanos::from_millis(step.within_ms));
     ensure!(up, "{name}: the link is not up {} ms after its P_Key came back", step.within_ms);
@@ -43,6 +44,19 @@ pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
         "{name}: down without its P_Key, up {took} after it came back at index 2, every neighbour reachable"
     );
     Ok(Findings::new(text).fact("recovery_us", took.0 / 1_000))
+}
+
+/// The subnet manager is configured so that its next sweep leaves the table as it is: keys keep their places, but index 0 is the
+/// default partition's unless another one claims it.
+fn give_index_0_to_the_filler(world: &World, port: Guid) {
+    let Some(manager) = world.infiniband.sm() else { return };
+    let mut partitions = manager.inspect(|sm| sm.config().partitions.clone());
+    let filler = partitions.iter().position(|partition| partition.p_key.0 == FILLER).unwrap_or_else(|| {
+        partitions.push(Partition { index0: true, ..Partition::new("filler", sm::PKey(FILLER)) });
+        partitions.len() - 1
+    });
+    partitions[filler].members.push((Ports::One(sm::Guid(port.0)), Membership::Limited));
+    manager.set_partitions(partitions);
 }
 
 fn set_pkeys(world: &World, port: Guid, pkeys: &[PKey]) -> Result<()> {

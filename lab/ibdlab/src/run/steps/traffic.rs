@@ -8,7 +8,7 @@ use fakekernel::Nanos;
 use lab_gldv3::{Promiscuity, Stream};
 
 use crate::host::IpThread;
-use crate::ip::apps::{App, GroupHear, GroupSay, Outcome, Ping, TcpReceive, TcpSend};
+use crate::ip::apps::{App, GroupHear, GroupSay, Outcome, TcpReceive, TcpSend};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
@@ -16,30 +16,26 @@ use crate::scenario::{EavesdropStep, MulticastStep, PingStep, TcpStep};
 
 const TCP_PORT: u16 = 5001;
 const FIRST_LOCAL_PORT: u16 = 49152;
-const GROUP_PORT: u16 = 7000;
 const GROUP_INTERVAL: Duration = Duration::from_millis(10);
-/// From the listener's join until the first datagram: the SA's answer and the switch's routes.
-const GROUP_HEAD_START: Duration = Duration::from_secs(1);
+/// What came up has been looked at by IP after so long.
+const IP_LOOKS: Nanos = Nanos::from_millis(20);
 /// No step that sends may take longer, in the machine's time.
 const PATIENCE: Nanos = Nanos::from_secs(300);
 
-/// Every host resolves every other host's first address.
+/// Every host resolves the first address of every host that it can reach.
 pub fn resolve(world: &mut World) -> Result<Findings> {
     let mut lines = Vec::new();
     let mut findings = Findings::default();
-    for from in &world.hosts {
-        for to in world.hosts.iter().filter(|to| to.name != from.name) {
-            let address = to.first_address();
-            let source = from.source_for(address)?;
-            let ping = Ping::new(source, address, 1, vec![0]);
-            expect_pings(&finish(world, from.ip()?, Box::new(ping))?, 1)?;
-            let link = from
-                .ip()?
-                .with_upper(|upper| upper.link().neighbours().get(&address))
-                .ok_or_else(|| anyhow!("{}: {address} answered but is in no neighbour table", from.name))?;
-            lines.push(format!("{}: {address} is at {link}", from.name));
-            findings = findings.fact(format!("{} -> {address}", from.name), link.to_string());
-        }
+    for (from, to) in world.pairs() {
+        let address = to.first_address();
+        let ping = world.ping(from, address, 1, vec![0])?;
+        expect_pings(&finish(world, from.ip()?, Box::new(ping))?, 1)?;
+        let link = from
+            .ip()?
+            .with_upper(|upper| upper.link().neighbours().get(&address))
+            .ok_or_else(|| anyhow!("{}: {address} answered but is in no neighbour table", from.name))?;
+        lines.push(format!("{}: {address} is at {link}", from.name));
+        findings = findings.fact(format!("{} -> {address}", from.name), link.to_string());
     }
     findings.text = lines.join("\n");
     Ok(findings)
@@ -49,12 +45,11 @@ pub fn resolve(world: &mut World) -> Result<Findings> {
 pub fn ping(world: &mut World, step: &PingStep) -> Result<Findings> {
     let from = world.host(step.from.get_ref())?;
     let to = *step.to.get_ref();
-    let source = from.source_for(to)?;
     let sizes =
         if step.sizes.is_empty() { spread(step.count, largest(from, to)?) } else { step.sizes.clone() };
     let (least, most) = (sizes.iter().min().copied(), sizes.iter().max().copied());
     let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
-    let outcome = finish(world, from.ip()?, Box::new(Ping::new(source, to, step.count, sizes)))?;
+    let outcome = finish(world, from.ip()?, Box::new(world.ping(from, to, step.count, sizes)?))?;
     expect_pings(&outcome, step.count)?;
     let text =
         format!("{} -> {to}: {} of {} answered, {least} to {most} bytes", from.name, step.count, step.count);
@@ -113,7 +108,7 @@ pub fn tcp(world: &mut World, step: &TcpStep) -> Result<Findings> {
 /// A group is joined and heard, then left and not heard any more.
 pub fn multicast(world: &mut World, step: &MulticastStep) -> Result<Findings> {
     let (from, to) = (world.host(step.from.get_ref())?, world.host(step.to.get_ref())?);
-    let group = (*step.group.get_ref(), GROUP_PORT);
+    let group = (*step.group.get_ref(), world.group_port());
     let heard = hear(world, from, to, group, step.count)?;
     let expected: Vec<u32> = (0..step.count).collect();
     ensure!(
@@ -122,10 +117,11 @@ pub fn multicast(world: &mut World, step: &MulticastStep) -> Result<Findings> {
         to.name,
         step.count
     );
-    let before = to.statistics()?.multircv;
-    say(world, from, group, 3)?;
-    fakekernel::sleep(Nanos::from_millis(100));
-    let late = to.statistics()?.multircv - before;
+    let late = group_packets(to, || {
+        say(world, from, group, 3)?;
+        fakekernel::sleep(Nanos::from_millis(100));
+        Ok(())
+    })?;
     ensure!(late == 0, "{} still received {late} datagrams of a group it has left", to.name);
     let text = format!(
         "{} -> {}: {} of {} heard by {}, none after it left",
@@ -138,40 +134,45 @@ pub fn multicast(world: &mut World, step: &MulticastStep) -> Result<Findings> {
 pub fn eavesdrop(world: &mut World, step: &EavesdropStep) -> Result<Findings> {
     let (from, to) = (world.host(step.from.get_ref())?, world.host(step.to.get_ref())?);
     let by = world.host(step.by.get_ref())?;
-    let group = (*step.group.get_ref(), GROUP_PORT);
+    let talk = || hear(world, from, to, (*step.group.get_ref(), world.group_port()), step.count).map(drop);
     let errno = |errno| anyhow!("{}: {errno}", by.name);
     let stream = Stream::open_passive(&by.kernel, &by.link()).map_err(errno)?;
     stream.set_promiscuous(Promiscuity::Physical, true).map_err(errno)?;
-    let overheard = group_packets(by, || hear(world, from, to, group, step.count).map(drop))?;
+    let overheard = group_packets(by, talk)?;
     ensure!(
         overheard >= u64::from(step.count),
         "{} received {overheard} group packets in promiscuous mode, expected the {} of {}",
         by.name,
         step.count,
-        group.0
+        step.group
     );
     stream.set_promiscuous(Promiscuity::Physical, false).map_err(errno)?;
     drop(stream);
     // The memberships of promiscuous mode are given back first.
-    fakekernel::sleep(Nanos::from_secs(1));
-    let after = group_packets(by, || hear(world, from, to, group, step.count).map(drop))?;
+    fakekernel::sleep(Nanos(world.head_start().as_nanos() as u64));
+    let after = group_packets(by, talk)?;
     ensure!(after == 0, "{} still received {after} group packets after promiscuous mode", by.name);
     let text = format!(
         "{} overheard {overheard} group packets, those to {} among them, and none once promiscuous mode was off",
-        by.name, group.0
+        by.name, step.group
     );
     Ok(Findings::new(text).fact("overheard", overheard))
 }
 
-/// Group packets that `by` receives while the others talk.
+/// Group packets that `by` receives while the others talk, but for those of neighbour discovery.
 fn group_packets(by: &HostRun, talk: impl FnOnce() -> Result<()>) -> Result<u64> {
-    let before = by.statistics()?.multircv;
+    let count = || Ok::<_, anyhow::Error>((by.statistics()?.multircv, by.ip()?.discovery_by_group()));
+    // What the link has counted and IP has not looked at yet.
+    fakekernel::sleep(IP_LOOKS);
+    let (received, discovery) = count()?;
     talk()?;
-    Ok(by.statistics()?.multircv - before)
+    fakekernel::sleep(IP_LOOKS);
+    let (received_now, discovery_now) = count()?;
+    Ok((received_now - received).saturating_sub(discovery_now - discovery))
 }
 
 fn hear(world: &World, from: &HostRun, to: &HostRun, group: (IpAddr, u16), count: u32) -> Result<Vec<u32>> {
-    let deadline = now(world) + GROUP_HEAD_START * 3 + GROUP_INTERVAL * count;
+    let deadline = now(world) + world.head_start() * 3 + GROUP_INTERVAL * count;
     let listen = to.ip()?.start(Box::new(GroupHear::new(group, count + 1, deadline)));
     // With the first one the speaker becomes a member. The switch's routes follow the SA's answer, so it may be lost.
     say(world, from, group, 1)?;
@@ -183,7 +184,7 @@ fn hear(world: &World, from: &HostRun, to: &HostRun, group: (IpAddr, u16), count
 }
 
 fn say(world: &World, from: &HostRun, group: (IpAddr, u16), count: u32) -> Result<()> {
-    let first = now(world) + GROUP_HEAD_START;
+    let first = now(world) + world.head_start();
     match finish(world, from.ip()?, Box::new(GroupSay::new(group, count, GROUP_INTERVAL, first)))? {
         Outcome::Said => Ok(()),
         other => bail!("{}: the speaker ended with {other:?}", from.name),

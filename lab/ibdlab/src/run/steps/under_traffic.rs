@@ -4,8 +4,9 @@ use anyhow::{Context, Result, ensure};
 use fakekernel::{Machine, Nanos};
 use rand::RngExt;
 
-use crate::ip::apps::Ping;
+use crate::host::AppId;
 use crate::report::Findings;
+use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::UnderTrafficStep;
 
@@ -24,7 +25,7 @@ enum Event {
 
 /// See the module's documentation.
 pub fn unload_under_traffic(world: &mut World, step: &UnderTrafficStep) -> Result<Findings> {
-    start_traffic(world)?;
+    let traffic = start_traffic(world)?;
     let begun = world.machine.now();
     let plan = plan(&world.machine, Nanos::from_millis(step.within_ms));
     let mut told = Vec::new();
@@ -35,18 +36,22 @@ pub fn unload_under_traffic(world: &mut World, step: &UnderTrafficStep) -> Resul
         told.push(format!("{event:?} after {at}"));
     }
     fakekernel::sleep(AFTERMATH);
+    for (host, app) in traffic {
+        // Those of the unloaded host ended with its link.
+        if let Ok(ip) = world.host(&host)?.ip() {
+            ip.stop(app);
+        }
+    }
     Ok(Findings::new(format!("{}: {}", step.host, told.join(", "))))
 }
 
-fn start_traffic(world: &World) -> Result<()> {
-    for from in &world.hosts {
-        for to in world.hosts.iter().filter(|to| to.name != from.name) {
-            let address = to.first_address();
-            let ping = Ping::new(from.source_for(address)?, address, u32::MAX, SIZES.to_vec());
-            from.ip()?.start(Box::new(ping));
-        }
-    }
-    Ok(())
+/// Echoes without a pause from every host to every other one; which application of which host.
+fn start_traffic(world: &World) -> Result<Vec<(String, AppId)>> {
+    let start = |(from, to): (&HostRun, &HostRun)| {
+        let ping = world.ping(from, to.first_address(), u32::MAX, SIZES.to_vec())?;
+        Ok((from.name.clone(), from.ip()?.start(Box::new(ping))))
+    };
+    world.pairs().map(start).collect()
 }
 
 fn plan(machine: &Machine, within: Nanos) -> Vec<(Nanos, Event)> {

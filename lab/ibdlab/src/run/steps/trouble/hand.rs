@@ -96,21 +96,13 @@ struct State {
 
 /// Takes every host of the world, and starts its traffic, which goes on until `quiet`.
 pub fn take_over(world: &mut World, quiet: Nanos) -> Vec<Hand> {
-    let hosts = std::mem::take(&mut world.hosts);
-    let all: Vec<(String, Vec<IpAddr>)> = hosts
-        .iter()
-        .map(|host| {
-            (host.name.clone(), host.addresses.iter().map(|cidr| IpAddr::from(cidr.address())).collect())
-        })
-        .collect();
-    hosts
-        .into_iter()
-        .map(|host| {
-            let others = all.iter().filter(|(name, _)| *name != host.name);
-            let targets = others.flat_map(|(_, addresses)| addresses.clone()).collect();
-            Hand::new(host, targets, world.infiniband.clone(), Duration::from_nanos(quiet.0))
-        })
-        .collect()
+    let addresses = |host: &HostRun| -> Vec<IpAddr> {
+        world.peers(host).flat_map(|peer| &peer.addresses).map(|cidr| cidr.address().into()).collect()
+    };
+    let targets: Vec<Vec<IpAddr>> = world.hosts.iter().map(addresses).collect();
+    let hosts = std::mem::take(&mut world.hosts).into_iter().zip(targets);
+    let quiet = Duration::from_nanos(quiet.0);
+    hosts.map(|(host, targets)| Hand::new(host, targets, world.infiniband.clone(), quiet)).collect()
 }
 
 /// Gives the hosts back to the world, each with its link open; what was refused on the way.
@@ -204,7 +196,7 @@ fn must_succeed(task: &Task) -> bool {
 
 struct Owner {
     host: HostRun,
-    /// Addresses of the other hosts.
+    /// Addresses of the other hosts of its link.
     targets: Vec<IpAddr>,
     infiniband: InfiniBand,
     /// When the background traffic ends.
