@@ -160,6 +160,13 @@ impl Qp {
 }
 
 impl QpCore {
+    /// Requests of its own queues, not yet given back by a poll, that may complete in this CQ: of sends each, as an error is reported
+    /// unasked.
+    pub(crate) fn completing_in(&self, cq: &Cq) -> u32 {
+        let of = |own: &Cq, used: u32| if own.num() == cq.num() { used } else { 0 };
+        of(&self.config.scq, self.sq.used()) + of(&self.config.rcq, self.rq.used())
+    }
+
     pub(crate) fn report_sends(&mut self, effects: &mut Effects) {
         let cq = self.config.scq.clone();
         self.sq.report(&cq, |added| effects.note(&cq, added));

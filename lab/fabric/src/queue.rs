@@ -203,6 +203,11 @@ impl<W> WorkQueue<W> {
         })
     }
 
+    /// Slots not yet given back by a poll.
+    pub(crate) fn used(&self) -> u32 {
+        self.used.load(Ordering::Acquire)
+    }
+
     /// Completions made so far.
     pub(crate) fn reported(&self) -> u64 {
         self.reported

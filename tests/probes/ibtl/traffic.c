@@ -543,15 +543,16 @@ PROBE(told_of_the_channel)
 static ibt_cq_hdl_t small;
 static ibt_channel_hdl_t small_chan;
 
-PROBE(start_small)
+/* Eight receives that complete in a queue for so many. */
+static long
+start_small(uint_t places)
 {
 	ibt_ud_chan_alloc_args_t args;
-	ibt_ud_chan_query_attr_t attr;
 	ibt_recv_wr_t wr;
 	ibt_wr_ds_t ds;
 	int i;
 
-	OK(client_alloc_cq(3, IBT_CQ_NO_FLAGS, &small, NULL));
+	OK(client_alloc_cq(places, IBT_CQ_NO_FLAGS, &small, NULL));
 	client_chan_args(&args);
 	args.ud_rcq = small;
 	OK(ibt_alloc_ud_channel(client.c_hca, IBT_ACHAN_NO_FLAGS, &args,
@@ -565,8 +566,25 @@ PROBE(start_small)
 		wr.wr_sgl = &ds;
 		OK(ibt_post_recv(small_chan, &wr, 1, NULL));
 	}
+	return (0);
+}
+
+/* The queue is made too small when they are posted. */
+PROBE(start_small)
+{
+	ibt_ud_chan_query_attr_t attr;
+	uint_t real;
+
+	WANT(start_small(15) == 0);
+	OK(ibt_resize_cq(small, 3, &real));
 	OK(ibt_query_ud_channel(small_chan, &attr));
 	return (attr.ud_qpn);
+}
+
+/* Breaks a rule. */
+PROBE(crowd)
+{
+	return (start_small(3));
 }
 
 /* The first overrun is told, three completions are there, and no more come. */

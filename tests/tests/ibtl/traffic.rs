@@ -382,6 +382,14 @@ fn an_overrun_queue_is_told_to_its_owner_and_takes_no_more() {
 }
 
 #[test]
+fn more_requests_than_their_completion_queue_has_places_break_rule_41() {
+    TRAFFIC.breaks(Rule::AbsurdArgument, "ibt_post_recv", "4 requests are posted that may complete", |b| {
+        b.alpha.run("probe_start", ALPHA);
+        b.alpha.ask("probe_crowd", 0);
+    });
+}
+
+#[test]
 fn path_bits_and_service_level_are_those_of_the_address() {
     TRAFFIC.holds(|b| {
         let set = |lid| fabric::subnet::PortSet {

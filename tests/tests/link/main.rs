@@ -27,6 +27,7 @@ mod properties;
 mod pulled;
 mod replaced;
 mod rings;
+mod sizes;
 mod speeds;
 mod starts;
 mod storm;

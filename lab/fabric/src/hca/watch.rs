@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Hca, Qpn, Rate, Sge};
+use crate::{Hca, Qp, Qpn, Rate, Sge};
 
 impl Hca {
     /// Numbers of the queue pairs that exist now, ascending.
@@ -26,6 +26,21 @@ impl Hca {
         let qp = self.find_qp(qpn)?;
         let core = qp.0.core.lock().unwrap();
         Some(core.rq.waiting().map(|receive| receive.sgl.clone()).collect())
+    }
+
+    /// Requests that may complete in a CQ of this queue pair, and its places, if they are more: a reader that sleeps until the queues are
+    /// empty, or a flush of those who complete there, overruns it.
+    #[must_use]
+    pub fn overcommitted(&self, qp: &Qp) -> Option<(u32, u32)> {
+        let [send, receive] = {
+            let core = qp.0.core.lock().unwrap();
+            [core.config.scq.clone(), core.config.rcq.clone()]
+        };
+        let qps: Vec<Qp> = self.0.objects.lock().unwrap().qps.values().cloned().collect();
+        [send, receive].into_iter().find_map(|cq| {
+            let requests = qps.iter().map(|qp| qp.0.core.lock().unwrap().completing_in(&cq)).sum();
+            (requests > cq.size()).then(|| (requests, cq.size()))
+        })
     }
 
     /// Completions that the sends of a queue pair have made so far; `None` if there is no such queue pair.

@@ -46,8 +46,20 @@ unsafe extern "C" fn ibt_post_send(
         }
         done += 1;
     }
+    check_places(&cx, &channel);
     out!(posted, done);
     status
+}
+
+/// A CQ that is overrun is lost, with every channel on it.
+fn check_places(cx: &Cx, channel: &Channel) {
+    if !cx.checks() {
+        return;
+    }
+    if let Some((requests, places)) = channel.open.hca().overcommitted(&channel.qp) {
+        let what = format!("{requests} requests are posted that may complete in a CQ with {places} places");
+        cx.violate(Rule::AbsurdArgument, what);
+    }
 }
 
 /// A plain datagram to a far end, in a machine that is measured; `None` if it is anything else.
@@ -188,7 +200,11 @@ unsafe extern "C" fn ibt_post_recv(
     check_count(&cx, num_wr);
     let device = &channel.open.device;
     // SAFETY: passed on from this call.
-    unsafe { post_receives(&cx, device, wr_list, num_wr, posted, |wr| device.hca.post_recv(&channel.qp, wr)) }
+    let status = unsafe {
+        post_receives(&cx, device, wr_list, num_wr, posted, |wr| device.hca.post_recv(&channel.qp, wr))
+    };
+    check_places(&cx, &channel);
+    status
 }
 
 unsafe extern "C" fn ibt_post_srq(
