@@ -153,6 +153,26 @@ fn moderation_changes_while_traffic_flows_and_not_while_coalescing_is_fixed() {
 }
 
 #[test]
+fn the_adapter_interrupts_after_as_many_sends_as_the_administrator_says() {
+    holds(|bench| {
+        let (alpha, beta, _heard) = bench.talking(PLAIN);
+        let hca = bench.world.fabric().hca(bench.alpha.adapter()).expect("it is plugged in");
+        let qpn = u32::from_be_bytes(address_of(&alpha).0[..4].try_into().unwrap());
+        let qpn = fabric::Qpn::truncating(qpn);
+        let (completed, sends) = (|| hca.sends_completed(qpn).expect("it stands"), 256_u64);
+        bench.alpha.set("_ibd_ud_tx_comp_count", &sends.to_string()).unwrap();
+        let before = completed();
+        for _ in 0..10 * sends {
+            alpha.transmit(address_of(&beta), &[0; 64], Offload::default()).unwrap();
+        }
+        bench.settle();
+        let completions = u64::from(hca.send_moderation(qpn).expect("it stands").count);
+        let sent = completions * 10 * sends / (completed() - before);
+        assert!((sends / 2..=sends).contains(&sent), "an interrupt after {sent} sends, not {sends}");
+    });
+}
+
+#[test]
 fn rings_of_another_size_carry_more_than_they_hold() {
     holds(|bench| {
         for host in [&bench.alpha, &bench.beta] {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Hca, Qp, Qpn, Rate, Sge};
+use crate::{Hca, Moderation, Qp, Qpn, Rate, Sge};
 
 impl Hca {
     /// Numbers of the queue pairs that exist now, ascending.
@@ -41,6 +41,12 @@ impl Hca {
             let requests = qps.iter().map(|qp| qp.0.core.lock().unwrap().completing_in(&cq)).sum();
             (requests > cq.size()).then(|| (requests, cq.size()))
         })
+    }
+
+    /// The interrupt moderation of the CQ in which the sends of a queue pair complete; `None` if there is no such queue pair.
+    #[must_use]
+    pub fn send_moderation(&self, qpn: Qpn) -> Option<Moderation> {
+        self.find_qp(qpn).map(|qp| qp.0.core.lock().unwrap().config.scq.moderation())
     }
 
     /// Completions that the sends of a queue pair have made so far; `None` if there is no such queue pair.

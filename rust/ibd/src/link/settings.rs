@@ -7,6 +7,8 @@ use core::time::Duration;
 
 use kernel::Errno;
 
+use super::transmit::SIGNAL_EVERY;
+
 /// A property that can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -39,7 +41,7 @@ pub(crate) enum Key {
     RxCompCount,
     /// so many microseconds.
     RxCompUsec,
-    /// Transmit interrupt after so many completions, or
+    /// Transmit interrupt after so many sends, one in [`SIGNAL_EVERY`] of which completes, or
     TxCompCount,
     /// so many microseconds.
     TxCompUsec,
@@ -250,9 +252,10 @@ impl Settings {
         Moderation { count: self.get(Key::RxCompCount), micros: self.get(Key::RxCompUsec) }
     }
 
-    /// Of the transmit interrupt.
+    /// Of the transmit interrupt: as many completions as come of so many sends, and one at least.
     pub(crate) fn transmit_moderation(&self) -> Moderation {
-        Moderation { count: self.get(Key::TxCompCount), micros: self.get(Key::TxCompUsec) }
+        let count = (self.get(Key::TxCompCount) / SIGNAL_EVERY).max(1);
+        Moderation { count, micros: self.get(Key::TxCompUsec) }
     }
 }
 
@@ -332,6 +335,18 @@ mod tests {
         settings.set(Key::NumRwqe, 600, false).unwrap();
         assert_eq!(settings.receive_moderation(), Moderation { count: 600, micros: 10 });
         assert_eq!(settings.set(Key::RxCompCount, 601, false), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn the_transmit_interrupt_counts_sends_of_which_one_in_sixty_four_completes() {
+        let mut settings = Settings::default();
+        let after = |settings: &mut Settings, sends: u32| {
+            settings.set(Key::TxCompCount, sends.into(), true).unwrap();
+            settings.transmit_moderation().count
+        };
+        assert_eq!(settings.transmit_moderation().count, 1);
+        let counts = [1, 63, 64, 127, 128, 512].map(|sends| after(&mut settings, sends));
+        assert_eq!(counts, [1, 1, 1, 1, 2, 8]);
     }
 
     #[test]
