@@ -318,14 +318,14 @@ impl LinkAddr {
         }
     }
 
-    /// A destination as it goes on the wire of a link: flags cleared and scope and P_Key filled in if it is a group, else
-    /// unchanged. `None` if it is neither a group's nor [a port's](LinkAddr::is_port): nothing can be sent there, whatever a
-    /// neighbour says.
-    pub fn on_link(self, scope: Scope, pkey: PKey) -> Option<Self> {
+    /// A destination as a link knows it, whatever scope and P_Key its groups have: without flags, and without those two if it is a
+    /// group. `None` if it is neither a group's nor [a port's](LinkAddr::is_port): nothing can be sent there, whatever a neighbour
+    /// says.
+    pub fn canonical(self) -> Option<Self> {
         if !self.is_multicast() {
             return self.is_port().then_some(self);
         }
-        Some(Self::multicast(self.mgid()?.on_link(scope, pkey)))
+        Some(Self::multicast(self.mgid()?.canonical()))
     }
 }
 
@@ -385,12 +385,14 @@ mod tests {
         bytes[0] = 0x80;
         let addr = LinkAddr::from_bytes(bytes);
         assert_eq!(addr.cast(), Cast::Broadcast);
-        assert_eq!(addr.on_link(Scope::LinkLocal, PKEY).unwrap().flags(), 0);
+        let canonical = addr.canonical().unwrap();
+        assert_eq!((canonical.flags(), canonical.cast()), (0, Cast::Broadcast));
+        assert_eq!(canonical.mgid(), Some(Mgid::broadcast(Scope::Global, PKEY).canonical()));
     }
 
     #[test]
     fn the_multicast_queue_pair_with_a_unicast_gid_leads_nowhere() {
         let addr = LinkAddr::unicast(Qpn::MULTICAST, Gid { prefix: 0xfe80 << 48, guid: 1 });
-        assert_eq!(addr.on_link(Scope::LinkLocal, PKEY), None);
+        assert_eq!(addr.canonical(), None);
     }
 }

@@ -209,3 +209,44 @@ fn groups_that_nobody_answers_about_keep_no_path_from_being_asked_for() {
         bench.no_faults();
     });
 }
+
+/// The same partition, whose broadcast group has the scope of a site.
+fn in_a_site() -> sm::Partition {
+    let mgid = sm::partition::broadcast_mgid(sm::PKey(0xffff), 5);
+    let group = sm::partition::PermanentGroup { mgid, params: sm::partition::GroupParams::default() };
+    sm::Partition { groups: vec![group], ..crate::bench::partition(false) }
+}
+
+#[test]
+fn a_broadcast_group_that_comes_back_in_another_scope_takes_every_group_along() {
+    /// More than lookups may be out at once.
+    const MANY: u32 = 20;
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        for n in 0..MANY {
+            beta.enable_multicast(group(GROUP + n)).unwrap();
+            alpha.transmit(group(GROUP + n), b"before", Offload::default()).unwrap();
+        }
+        bench.settle();
+        bench.sm.stop();
+        bench.sm.set_partitions(vec![in_a_site()]);
+        // The old broadcast group is refused to both, until they look for another one.
+        refuse_joins(bench);
+        bench.sm.restart(Lid(Lid::FIRST_MULTICAST.0 + 16));
+        fakekernel::sleep(Nanos::from_secs(2));
+        bench.no_faults();
+        let scopes = |last| mgids(bench, last).iter().map(|mgid| mgid.prefix >> 48 & 0xf).collect::<Vec<_>>();
+        bench.wait_for("every group in the site's scope", MINUTE, || {
+            scopes(0xffff_ffff).contains(&5) && (0..MANY).all(|n| scopes(GROUP + n).contains(&5))
+        });
+        for n in 0..MANY {
+            bench.wait_for("alpha reaches the group", MINUTE, || {
+                std::iter::from_fn(|| heard.try_next()).for_each(drop);
+                alpha.transmit(group(GROUP + n), &n.to_be_bytes(), Offload::default()).unwrap();
+                bench.settle();
+                std::iter::from_fn(|| heard.try_next()).any(|packet| packet.payload == n.to_be_bytes())
+            });
+        }
+        // Unloading, in the end, waits for every lookup.
+    });
+}

@@ -11,7 +11,7 @@ use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Link, Status, Ticket, Up};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
 use ipoib::paths::{self, Lane, Lanes, Paths, Resolution, Severity};
-use ipoib::{Cast, Instant, LinkAddr, Mgid, PKey, Qpn, Scope};
+use ipoib::{Instant, LinkAddr, Mgid, PKey, Qpn};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KBox, KVec};
 
@@ -77,7 +77,7 @@ pub(crate) enum Note {
 
 pub(crate) struct Control {
     // Each in a block of its own: together they would not fit on a kernel stack while they are made.
-    pub(crate) link: KBox<Link>,
+    pub(crate) link: KBox<Link<McgInfo>>,
     pub(crate) paths: KBox<Addresses>,
     pub(crate) groups: KBox<Memberships>,
     pub(crate) neighbours: Neighbours<KVec<NeighbourSlot>>,
@@ -89,9 +89,6 @@ pub(crate) struct Control {
     pub(super) early: Early,
     /// Its queue pairs that only send.
     pub(crate) senders: KBox<Senders>,
-    /// The broadcast group as it was joined last.
-    broadcast: Option<McgInfo>,
-    scope: Option<Scope>,
     pub(super) pkey: PKey,
     /// The adapter is gone: nothing will ever be asked of it again.
     pub(crate) removed: bool,
@@ -125,8 +122,6 @@ impl Control {
             heard: Heard::new(),
             early: Early::new()?,
             senders: KBox::new(Senders::default())?,
-            broadcast: None,
-            scope: None,
             pkey,
             removed: false,
             full: Lanes::NONE,
@@ -226,16 +221,6 @@ impl Control {
         }
     }
 
-    /// The broadcast group was joined; whoever remembers another one must ask again.
-    pub(crate) fn broadcast_joined(&mut self, now: Instant, info: &McgInfo) {
-        if self.broadcast.as_ref().is_some_and(|before| before != info)
-            && let Some(group) = self.link.broadcast_group()
-        {
-            self.paths.handle_event(now, paths::Event::Forget(LinkAddr::multicast(group.mgid)));
-        }
-        self.broadcast = Some(*info);
-    }
-
     pub(crate) fn looked_up(
         &mut self,
         now: Instant,
@@ -250,7 +235,7 @@ impl Control {
         self.link.handle_event(now, link::Event::Appeared(mgid));
         self.groups.handle_event(now, groups::Event::Exists(mgid));
         if !self.groups.hears(mgid) {
-            self.paths.handle_event(now, paths::Event::Forget(LinkAddr::multicast(mgid)));
+            self.paths.handle_event(now, paths::Event::Forget(address(mgid)));
         }
     }
 
@@ -355,14 +340,14 @@ impl Control {
         self.growth = if made { Growth::Idle } else { Growth::NotBefore(now + GROWTH_PAUSE) };
     }
 
-    fn link_action(&mut self, now: Instant, action: link::Action) -> Option<Effect> {
+    fn link_action(&mut self, now: Instant, action: link::Action<McgInfo>) -> Option<Effect> {
         let job = match action {
             link::Action::QueryPort(ticket) => Job::QueryPort(ticket),
             link::Action::Find(ticket, mgid) => Job::Find(ticket, mgid),
             link::Action::Join(ticket, gid, mgid, group) => Job::JoinBroadcast(ticket, gid, mgid, group),
             link::Action::Leave { mgid, gid, joins } => Job::LeaveBroadcast { mgid, gid, joins },
-            link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group, self.broadcast?),
-            link::Action::Attach(ticket, _, group) => return Some(self.attach(now, ticket, group)),
+            link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group),
+            link::Action::Attach(ticket, group) => return Some(self.attach(now, ticket, group)),
             link::Action::AskRate(gid) => Job::AskRate(gid),
             link::Action::TearDown => return Some(Effect::TearDown(self.take_datapath())),
             link::Action::Invalidate(severity) => {
@@ -378,9 +363,12 @@ impl Control {
         Some(Effect::Job(job))
     }
 
-    fn attach(&mut self, now: Instant, ticket: Ticket, group: link::BroadcastGroup) -> Effect {
-        self.paths.handle_event(now, paths::Event::Forget(LinkAddr::multicast(group.mgid)));
-        Effect::Job(Job::AttachBroadcast(ticket, group.mgid, self.broadcast))
+    /// Whoever remembers the broadcast group as it was before must ask again.
+    fn attach(&mut self, now: Instant, ticket: Ticket, group: McgInfo) -> Effect {
+        if let Some(mgid) = self.link.broadcast_group().map(|group| group.mgid) {
+            self.paths.handle_event(now, paths::Event::Forget(address(mgid)));
+        }
+        Effect::Job(Job::AttachBroadcast(ticket, group))
     }
 
     fn invalidate(&mut self, now: Instant, severity: Severity) {
@@ -390,10 +378,7 @@ impl Control {
 
     fn announced(&mut self, now: Instant, status: Status) {
         let event = match status {
-            Status::Up(Up { scope, .. }) => {
-                self.scope = Some(scope);
-                groups::Event::Up(scope, self.pkey)
-            }
+            Status::Up(Up { scope, .. }) => groups::Event::Up(scope, self.pkey),
             // Port and SA are there: who joins or leaves need not wait for the next queue pair, which hears what this one heard.
             Status::Down(link::WaitsFor::QueuePair) => return,
             Status::Down(_) => groups::Event::Down,
@@ -419,8 +404,7 @@ impl Control {
             groups::Action::List => Job::ListGroups,
             groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),
             groups::Action::Forget(group) => {
-                let to = self.on_link(group)?;
-                self.paths.handle_event(now, paths::Event::Forget(to));
+                self.paths.handle_event(now, paths::Event::Forget(address(group)));
                 return None;
             }
             groups::Action::ForgetAll => {
@@ -442,7 +426,7 @@ impl Control {
         group: Mgid,
         result: Result<groups::Resolved<Group>, groups::JoinError>,
     ) -> Option<Effect> {
-        let to = self.on_link(group)?;
+        let to = address(group);
         match result {
             Ok(resolved) => Some(Effect::Job(Job::MakeDest(to, resolved.info.into_info(), resolved.refresh))),
             Err(error) => {
@@ -455,9 +439,8 @@ impl Control {
     /// The job that answers a lookup, unless it is answered here.
     fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Job> {
         let Some(group) = to.mgid() else { return Some(Job::Lookup(to)) };
-        let broadcast =
-            to.cast() == Cast::Broadcast && self.link.broadcast_group().is_some_and(|g| g.mgid == group);
-        if broadcast && let Some(info) = &self.broadcast {
+        let broadcast = self.link.broadcast_group().is_some_and(|known| address(known.mgid) == to);
+        if broadcast && let Some(info) = self.link.broadcast_info() {
             return Some(Job::MakeDest(to, *info, None));
         }
         if let Err(error) = self.groups.resolve(group) {
@@ -465,11 +448,11 @@ impl Control {
         }
         None
     }
+}
 
-    /// The address of a group in the MAC layer's form, as it goes on this link's wire.
-    fn on_link(&self, group: Mgid) -> Option<LinkAddr> {
-        Some(LinkAddr::multicast(group.on_link(self.scope?, self.pkey)))
-    }
+/// By which a group is known to those who send: without the scope and P_Key that the link's groups have now.
+fn address(group: Mgid) -> LinkAddr {
+    LinkAddr::multicast(group.canonical())
 }
 
 /// What of a link's machines is not at rest.
@@ -505,7 +488,7 @@ impl core::fmt::Display for Outstanding {
 }
 
 #[inline(never)]
-fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link>, AllocError> {
+fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link<McgInfo>>, AllocError> {
     KBox::new(Link::new(link::Config::new(pkey), seed))
 }
 

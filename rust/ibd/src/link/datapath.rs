@@ -8,7 +8,7 @@ use ibtf::{
     SendQueue, Status, UdChannel, UdChannelConfig,
 };
 use ipoib::link::Plan;
-use ipoib::{LinkAddr, PKey, Qpn, Scope};
+use ipoib::{LinkAddr, Qpn};
 use kernel::sync::Monitor;
 use kernel::{KArc, KVec};
 
@@ -55,7 +55,6 @@ pub(crate) struct Built {
 pub(crate) struct Parts<'a> {
     pub(crate) pd: &'a Pd,
     pub(crate) port: u8,
-    pub(crate) pkey: PKey,
     pub(crate) mac: &'a Mac,
     pub(crate) counters: &'a KArc<Counters>,
     pub(crate) control: &'a KArc<Monitor<Control>>,
@@ -68,14 +67,9 @@ pub(crate) struct Parts<'a> {
 impl Built {
     /// Makes everything; what was made before a failure undoes itself. **May block.**
     #[inline(never)]
-    pub(crate) fn new(
-        parts: &Parts<'_>,
-        plan: &Plan,
-        broadcast: &McgInfo,
-        scope: Scope,
-    ) -> Result<Self, Status> {
+    pub(crate) fn new(parts: &Parts<'_>, plan: &Plan, broadcast: &McgInfo) -> Result<Self, Status> {
         let Parts { pd, settings, .. } = *parts;
-        let design = Design::new(parts, plan, scope);
+        let design = Design::new(parts, plan);
         let sizes = design.sizes;
         // As many again as the adapter holds can be lent.
         let receive_pool = new_pool(pd, 2 * sizes.receive, plan.mtu.receive_buffer(), BufferUse::Receive)?;
@@ -140,24 +134,23 @@ pub(crate) fn next_serial() -> u64 {
 pub(crate) struct Design<'a> {
     parts: &'a Parts<'a>,
     plan: &'a Plan,
-    scope: Scope,
     abilities: Abilities,
     sizes: ChannelSizes,
 }
 
 impl<'a> Design<'a> {
-    pub(crate) fn new(parts: &'a Parts<'a>, plan: &'a Plan, scope: Scope) -> Self {
+    pub(crate) fn new(parts: &'a Parts<'a>, plan: &'a Plan) -> Self {
         let (hca, settings) = (parts.pd.hca(), parts.settings);
         let abilities = abilities(hca, settings);
-        Self { parts, plan, scope, abilities, sizes: sizes(hca, settings, &abilities) }
+        Self { parts, plan, abilities, sizes: sizes(hca, settings, &abilities) }
     }
 
     /// The queue pair of a transmit ring, and what it sends from. That of the first one receives as well; the others have the link's
     /// receive CQ because they must have one, and no buffers: nobody knows their numbers as an address.
     #[inline(never)]
     pub(crate) fn send_side(&self, ring: usize, receive_cq: &Cq) -> Result<transmit::Open, Status> {
-        let Self { parts, plan, scope, abilities, .. } = *self;
-        let Parts { pd, pkey, settings, .. } = *parts;
+        let Self { parts, plan, abilities, .. } = *self;
+        let Parts { pd, settings, .. } = *parts;
         let receive = if ring == 0 { self.sizes.receive } else { 1 };
         let sizes = ChannelSizes { receive, ..self.sizes };
         let transmitter = parts.transmitters.of(ring).ok_or(Status::INVALID_PARAM)?;
@@ -176,7 +169,7 @@ impl<'a> Design<'a> {
         let channel = new_channel(pd, &send_cq, receive_cq, &config)?;
         let queue = new_queue(&channel, sizes.send)?;
         let (spare, large) = (KVec::new(), LargePool::Absent);
-        Ok(transmit::Open { queue, pool, spare, scope, pkey, abilities, large })
+        Ok(transmit::Open { queue, pool, spare, abilities, large })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What IBTF tells a link on its own initiative: recorded, and left to the control thread.
 
-use ibtf::{AsyncEvent, ClientHandler, Gid, PortState, SubnetEvent};
+use ibtf::{AsyncEvent, ClientHandler, Gid, McgInfo, PortState, SubnetEvent};
 use ipoib::Mgid;
 use ipoib::{link, paths};
 use kernel::{KArc, log};
@@ -18,7 +18,7 @@ impl Events {
         self.0.node.hca.get() == hca && self.0.node.port == port
     }
 
-    fn port_event(&self, hca: u64, port: u8, event: link::Event) {
+    fn port_event(&self, hca: u64, port: u8, event: link::Event<McgInfo>) {
         if self.is_ours(hca, port) {
             self.0.tell(|control| control.link.handle_event(now(), event));
         }

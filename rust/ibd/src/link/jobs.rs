@@ -32,8 +32,8 @@ pub(crate) enum Job {
         gid: Gid,
         joins: u32,
     },
-    Build(Ticket, Plan, BroadcastGroup, McgInfo),
-    AttachBroadcast(Ticket, Mgid, Option<McgInfo>),
+    Build(Ticket, Plan, McgInfo),
+    AttachBroadcast(Ticket, McgInfo),
     TakeDown(Datapath),
     /// Replace the queue pair of this transmit ring, which only sends.
     ReplaceSender(usize, Why),

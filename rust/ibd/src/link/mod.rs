@@ -173,7 +173,6 @@ impl Shared {
             settings,
             pd,
             port: self.node.port,
-            pkey: self.pkey,
             mac: &self.mac,
             counters: &self.counters,
             control: &self.control,

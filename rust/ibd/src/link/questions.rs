@@ -99,10 +99,12 @@ impl Control {
     fn begin(&mut self, now: Instant, question: &PathRecord) -> Result<(LinkAddr, PathRecord), Errno> {
         let about = About::read(question)?;
         let Status::Up(Up { scope, .. }) = self.link.status() else { return Err(Errno::ENETDOWN) };
-        let to = self.address(now, about, scope)?;
+        let neighbour = self.address(now, about, scope)?;
+        // An address of the neighbours', or of whoever asks: one that leads somewhere.
+        let to = neighbour.canonical().ok_or(Errno::EINVAL)?;
         self.paths.ask(now, to);
         let PathRecord { version, link, kind, address, .. } = *question;
-        let neighbour = *to.as_bytes();
+        let neighbour = *neighbour.as_bytes();
         Ok((to, PathRecord { version, link, kind, address, neighbour, ..PathRecord::default() }))
     }
 

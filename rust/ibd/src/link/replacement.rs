@@ -1,8 +1,8 @@
 //! Replaces one queue pair that only sends. The worker's part; [`super::senders`] says when.
 
 use ibtf::{Cq, Pd, Status, UdChannel};
+use ipoib::Qpn;
 use ipoib::link::{self, Plan};
-use ipoib::{Qpn, Scope};
 use kernel::{KArc, log};
 
 use super::Shared;
@@ -29,11 +29,11 @@ pub(crate) fn replace_sender(shared: &KArc<Shared>, ring: usize, why: Why) {
     let standing = control.datapath.as_mut().and_then(|datapath| datapath.take_sender(ring));
     drop(control);
     // Without these the link is being taken down, and the ring with it.
-    let (Some((common, channel)), Some((plan, scope))) = (standing, fits) else { return };
+    let (Some((common, channel)), Some(plan)) = (standing, fits) else { return };
     suspend(shared, ring, channel);
     probes::qp_down(shared.number);
     let built = match shared.hardware() {
-        Some((_, pd)) => build(shared, &pd, ring, &plan, scope, &common.receive_cq),
+        Some((_, pd)) => build(shared, &pd, ring, &plan, &common.receive_cq),
         None => Err(Status::HCA_INVALID),
     };
     match built {
@@ -75,17 +75,10 @@ fn suspend(shared: &Shared, ring: usize, channel: UdChannel) {
 }
 
 #[inline(never)]
-fn build(
-    shared: &Shared,
-    pd: &Pd,
-    ring: usize,
-    plan: &Plan,
-    scope: Scope,
-    receive_cq: &Cq,
-) -> Result<Open, Status> {
+fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, receive_cq: &Cq) -> Result<Open, Status> {
     let settings = *shared.settings.lock();
     let parts = shared.parts(pd, &settings);
-    Design::new(&parts, plan, scope).send_side(ring, receive_cq)
+    Design::new(&parts, plan).send_side(ring, receive_cq)
 }
 
 #[inline(never)]

@@ -38,8 +38,8 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
             let left = link::Event::Left { mgid, gid, owed };
             shared.tell(|control| control.link.handle_event(now(), left));
         }
-        Job::Build(ticket, plan, group, info) => build(shared, ticket, &plan, &group, &info),
-        Job::AttachBroadcast(ticket, mgid, info) => attach_broadcast(shared, ticket, mgid, info),
+        Job::Build(ticket, plan, info) => build(shared, ticket, &plan, &info),
+        Job::AttachBroadcast(ticket, info) => attach_broadcast(shared, ticket, &info),
         Job::TakeDown(datapath) => {
             // Nothing is attached by this.
             let _ = shared.attach(None);
@@ -212,11 +212,7 @@ fn broadcast_joined(
         }
     });
     shared.tell(|control| {
-        if let Ok((_, info)) = &joined {
-            control.broadcast_joined(now(), info);
-        }
-        let group = joined.map(|(group, _)| group);
-        control.link.handle_event(now(), link::Event::Joined(ticket, port, group));
+        control.link.handle_event(now(), link::Event::Joined(ticket, port, joined));
     });
 }
 
@@ -294,11 +290,11 @@ fn leave(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> Le
 }
 
 #[inline(never)]
-fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, group: &BroadcastGroup, info: &McgInfo) {
+fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, info: &McgInfo) {
     let Some((_, pd)) = shared.hardware() else { return refuse_build(shared, ticket) };
     let settings = *shared.settings.lock();
     let parts = shared.parts(&pd, &settings);
-    match Built::new(&parts, plan, info, group.scope) {
+    match Built::new(&parts, plan, info) {
         Ok(built) => install(shared, ticket, built, info),
         Err(status) => {
             log!(note, shared.name, "queue pair or buffers could not be had: {status}");
@@ -360,13 +356,9 @@ fn discard(shared: &Shared, built: Built) {
 }
 
 #[inline(never)]
-fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid, info: Option<McgInfo>) {
-    let attached = info.is_some_and(|info| {
-        let right = Mgid::new(gid(info.address.dgid)) == Some(mgid);
-        right && shared.hear(&info).is_ok()
-    });
+fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, info: &McgInfo) {
     // Which number is told does not matter: the queue pair stays the one it is.
-    let qpn = attached.then_some(Qpn::MULTICAST);
+    let qpn = shared.hear(info).is_ok().then_some(Qpn::MULTICAST);
     shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, qpn)));
 }
 
@@ -461,7 +453,7 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
         None => Err(Status::HCA_INVALID),
     };
     let made = made.inspect_err(|status| no_handle(shared, *status));
-    let made = made.inspect(|dest| tell_narrow(shared, to, dest));
+    let made = made.inspect(|dest| tell_narrow(shared, dest));
     let result = made.map(|handle| Resolution { handle, refresh }).map_err(|_| LookupError::Unanswered);
     shared.tell(|control| control.looked_up(now(), to, result));
 }
@@ -474,13 +466,13 @@ fn no_handle(shared: &Shared, status: Status) {
 
 /// What the link's MTU allows and the way there does not is dropped; IP is told of the link's MTU only.
 #[inline(never)]
-fn tell_narrow(shared: &Shared, to: LinkAddr, dest: &Dest) {
+fn tell_narrow(shared: &Shared, dest: &Dest) {
     let (group, _) = shared.broadcast_and_port();
     if let (Some(link), Some(way)) = (group.map(|group| group.mtu), dest.mtu())
         && way < link
     {
-        let (way, link) = (way.bytes(), link.bytes());
-        log!(note, shared.name, "the way to {:?} carries {way} bytes, the link {link}", to.gid());
+        let (way, link, to) = (way.bytes(), link.bytes(), dest.address().dgid);
+        log!(note, shared.name, "the way to {to} carries {way} bytes, the link {link}");
     }
 }
 
@@ -556,7 +548,7 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
         }
         _ => Err(Status::HCA_INVALID),
     });
-    let made = made.inspect(|dest| tell_narrow(shared, to, dest));
+    let made = made.inspect(|dest| tell_narrow(shared, dest));
     let result = match made {
         Ok(handle) => Ok(Resolution { handle, refresh: None }),
         Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),

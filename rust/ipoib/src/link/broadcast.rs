@@ -96,8 +96,8 @@ pub(super) enum Step {
 /// Abandoned requests to wait for before a new one goes out: a stop and start in quick succession must not pile them up.
 const ABANDONED: u8 = 2;
 
-impl Link {
-    pub(super) fn next_broadcast_step(&mut self, now: Instant) -> Option<Action> {
+impl<G: Copy + PartialEq> Link<G> {
+    pub(super) fn next_broadcast_step(&mut self, now: Instant) -> Option<Action<G>> {
         let port = self.port.filter(|port| port.is_usable())?;
         if let (Some(Membership { group, gid, .. }), true) = (self.membership, self.sa.out.is_none())
             && let Some(leave) = self.leave_except(Some((group.mgid, gid)))
@@ -144,7 +144,7 @@ impl Link {
         self.sa_retry.failed(now, &mut self.jitter);
     }
 
-    fn join(&mut self, now: Instant, gid: Gid, mgid: Mgid, group: Option<BroadcastGroup>) -> Action {
+    fn join(&mut self, now: Instant, gid: Gid, mgid: Mgid, group: Option<BroadcastGroup>) -> Action<G> {
         let ticket = self.ticket();
         self.ask(now, ticket, Step::Join(group));
         self.doubted = false;
@@ -204,11 +204,11 @@ impl Link {
         now: Instant,
         ticket: Ticket,
         gid: Gid,
-        result: Result<BroadcastGroup, SaError>,
+        result: Result<(BroadcastGroup, G), SaError>,
     ) {
         let step = self.sa.answered(ticket);
         match &result {
-            Ok(BroadcastGroup { mgid, .. }) | Err(SaError::Unusable(mgid)) => {
+            Ok((BroadcastGroup { mgid, .. }, _)) | Err(SaError::Unusable(mgid)) => {
                 self.joins.add(*mgid, gid, 1, false);
             }
             Err(_) => {}
@@ -216,7 +216,7 @@ impl Link {
         let Some(Step::Join(candidate)) = step else { return };
         self.give_up_at = None;
         match result {
-            Ok(group) if self.fits_port(now, &group) => self.member(now, group, gid),
+            Ok((group, info)) if self.fits_port(now, &group) => self.member(now, group, info, gid),
             Ok(_) => {}
             Err(error) => {
                 self.note(if candidate.is_some() {
@@ -238,12 +238,12 @@ impl Link {
         }
     }
 
-    fn member(&mut self, now: Instant, group: BroadcastGroup, gid: Gid) {
+    fn member(&mut self, now: Instant, group: BroadcastGroup, info: G, gid: Gid) {
         if self.port.is_some_and(|port| port.gid != gid) {
             // The port's GID changed while the join was out: this membership is not the one we need.
             return;
         }
-        self.membership = Some(Membership { group, gid, stale: false, gone: false });
+        self.membership = Some(Membership { group, info, gid, stale: false, gone: false });
         self.verify_at = Some(now + self.config.verify);
         self.search.restart();
         self.sa_retry.reset();
@@ -253,7 +253,7 @@ impl Link {
     }
 
     /// Undoes joins other than those of `keep`, one group at a time.
-    pub(super) fn leave_except(&mut self, keep: Option<(Mgid, Gid)>) -> Option<Action> {
+    pub(super) fn leave_except(&mut self, keep: Option<(Mgid, Gid)>) -> Option<Action<G>> {
         if self.leaving {
             return None;
         }

@@ -118,6 +118,8 @@ pub struct BroadcastGroup {
 /// What a queue pair must fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// The broadcast group, whose scope every group of the link has.
+    pub mgid: Mgid,
     /// Index of the P_Key in the port's table.
     pub pkey_index: u16,
     /// Queue key.
@@ -149,7 +151,7 @@ pub enum SaError {
 
 /// Something happened.
 #[derive(Clone, Copy, Debug)]
-pub enum Event {
+pub enum Event<G> {
     /// The MAC layer starts the link.
     Start,
     /// The MAC layer stops the link. Its queue pair is taken down by whoever says so.
@@ -164,8 +166,8 @@ pub enum Event {
     Port(Ticket, Option<Port>),
     /// Answers [`Action::Find`]; `Ok(None)` if there is no such group.
     Found(Ticket, Result<Option<BroadcastGroup>, SaError>),
-    /// Answers [`Action::Join`], with the GID it named.
-    Joined(Ticket, Gid, Result<BroadcastGroup, SaError>),
+    /// Answers [`Action::Join`], with the GID it named: the group, and what is needed to hear it and to send there.
+    Joined(Ticket, Gid, Result<(BroadcastGroup, G), SaError>),
     /// Answers [`Action::Leave`].
     Left {
         /// As in the action.
@@ -191,7 +193,7 @@ pub enum Event {
 
 /// What to do. Every request but the last five is answered, always and once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum Action<G> {
     /// Ask the port.
     QueryPort(Ticket),
     /// Ask the SA for the broadcast group with this MGID.
@@ -208,9 +210,9 @@ pub enum Action {
         joins: u32,
     },
     /// Build a queue pair with its buffers and attach it to the broadcast group.
-    Build(Ticket, Plan, BroadcastGroup),
-    /// The broadcast group has moved: detach the queue pair from the first, attach it to the second.
-    Attach(Ticket, BroadcastGroup, BroadcastGroup),
+    Build(Ticket, Plan, G),
+    /// The broadcast group is reached in another way than before: attach the queue pair to it as it is now.
+    Attach(Ticket, G),
     /// Ask the SA how fast the way from the port with this GID to itself is. No answer is waited for.
     AskRate(Gid),
     /// Take the queue pair down.
@@ -296,8 +298,9 @@ pub enum Note {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Membership {
+struct Membership<G> {
     group: BroadcastGroup,
+    info: G,
     gid: Gid,
     /// The SM may have forgotten it.
     stale: bool,
@@ -306,16 +309,16 @@ struct Membership {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct QueuePair {
+struct QueuePair<G> {
     plan: Plan,
     qpn: Qpn,
-    attached: BroadcastGroup,
+    attached: G,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Building {
-    QueuePair(Plan, BroadcastGroup),
-    Attachment(BroadcastGroup),
+enum Building<G> {
+    QueuePair(Plan, G),
+    Attachment(G),
 }
 
 /// A request out, or answers of abandoned ones still to come.
@@ -402,9 +405,9 @@ const NOTES: usize = 4;
 /// After a queue pair that lasted so long the next one is replaced without a pause.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// The machine.
+/// The machine. `G` is what a join returns; equal if the group is reached in the same way.
 #[derive(Debug)]
-pub struct Link {
+pub struct Link<G> {
     config: Config,
     running: bool,
     tickets: u32,
@@ -415,15 +418,15 @@ pub struct Link {
     port_in_doubt: bool,
     poll: Retry,
     search: broadcast::Search,
-    membership: Option<Membership>,
+    membership: Option<Membership<G>>,
     /// Something has spoken against what the join that is out will bring.
     doubted: bool,
     joins: broadcast::Joins,
     leaving: bool,
     sa: Request<broadcast::Step>,
     sa_retry: Retry,
-    queue_pair: Option<QueuePair>,
-    building: Request<Building>,
+    queue_pair: Option<QueuePair<G>>,
+    building: Request<Building<G>>,
     build_retry: Retry,
     /// When the request to the SA that is out is given up.
     give_up_at: Option<Instant>,
@@ -440,7 +443,7 @@ pub struct Link {
     jitter: Jitter,
 }
 
-impl Link {
+impl<G: Copy + PartialEq> Link<G> {
     /// A stopped link. `seed` keys the jitter.
     pub fn new(config: Config, seed: u64) -> Self {
         Self {
@@ -521,9 +524,14 @@ impl Link {
         self.membership.as_ref().map(|membership| &membership.group)
     }
 
-    /// What the queue pair that stands was built for, and the scope of the groups it sends to.
-    pub fn standing(&self) -> Option<(Plan, Scope)> {
-        self.queue_pair.map(|qp| (qp.plan, qp.attached.scope))
+    /// How the broadcast group is reached, while a membership is held.
+    pub fn broadcast_info(&self) -> Option<&G> {
+        self.membership.as_ref().map(|membership| &membership.info)
+    }
+
+    /// What the queue pair that stands was built for.
+    pub fn standing(&self) -> Option<Plan> {
+        self.queue_pair.map(|qp| qp.plan)
     }
 
     /// Whether the membership is held and nothing speaks against it.
@@ -561,7 +569,7 @@ impl Link {
     }
 
     /// Takes an event.
-    pub fn handle_event(&mut self, now: Instant, event: Event) {
+    pub fn handle_event(&mut self, now: Instant, event: Event<G>) {
         match event {
             Event::Start => self.start(),
             Event::Stop => self.stop(),
@@ -591,7 +599,7 @@ impl Link {
     }
 
     /// The next thing to do; call until `None` after every event and timeout.
-    pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
+    pub fn poll_action(&mut self, now: Instant) -> Option<Action<G>> {
         if core::mem::take(&mut self.tear_down) {
             return Some(Action::TearDown);
         }
@@ -656,7 +664,8 @@ impl Link {
     fn plan(&self) -> Option<Plan> {
         let port = self.port.as_ref().filter(|port| port.is_usable())?;
         let group = self.membership.as_ref()?.group;
-        Some(Plan { pkey_index: port.pkey_index?, qkey: group.qkey, mtu: group.mtu, gid: port.gid })
+        let BroadcastGroup { mgid, qkey, mtu, .. } = group;
+        Some(Plan { mgid, pkey_index: port.pkey_index?, qkey, mtu, gid: port.gid })
     }
 
     fn start(&mut self) {
@@ -693,7 +702,7 @@ impl Link {
         self.build_retry.reset();
     }
 
-    fn next_port_query(&mut self) -> Option<Action> {
+    fn next_port_query(&mut self) -> Option<Action<G>> {
         if !self.port_in_doubt || !self.port_query.is_free(1) {
             return None;
         }
@@ -771,18 +780,17 @@ impl Link {
     }
 
     /// Once the link is up: nothing waits for the answer.
-    fn next_rate_question(&mut self, status: Status) -> Option<Action> {
+    fn next_rate_question(&mut self, status: Status) -> Option<Action<G>> {
         let port = self.port.as_ref().filter(|_| matches!(status, Status::Up(_)))?;
         self.speed.question(port).map(Action::AskRate)
     }
 
-    fn next_build(&mut self) -> Option<Action> {
+    fn next_build(&mut self) -> Option<Action<G>> {
         if !self.building.is_free(1) || self.build_retry.is_waiting() {
             return None;
         }
-        let plan = self.plan()?;
-        let group = self.membership?.group;
-        let (building, action): (_, fn(Ticket, Building, BroadcastGroup) -> Action) = match self.queue_pair {
+        let (plan, info) = (self.plan()?, self.membership?.info);
+        let building = match self.queue_pair {
             Some(qp) if qp.plan != plan => {
                 self.queue_pair = None;
                 if qp.plan.leads_elsewhere(&plan) {
@@ -790,13 +798,16 @@ impl Link {
                 }
                 return Some(Action::TearDown);
             }
-            Some(qp) if qp.attached.mlid == group.mlid && qp.attached.mgid == group.mgid => return None,
-            Some(_) => (Building::Attachment(group), attach),
-            None => (Building::QueuePair(plan, group), build),
+            Some(qp) if qp.attached == info => return None,
+            Some(_) => Building::Attachment(info),
+            None => Building::QueuePair(plan, info),
         };
         let ticket = self.ticket();
         self.building.out = Some((ticket, building));
-        Some(action(ticket, building, self.queue_pair.map_or(group, |qp| qp.attached)))
+        Some(match building {
+            Building::QueuePair(plan, info) => Action::Build(ticket, plan, info),
+            Building::Attachment(info) => Action::Attach(ticket, info),
+        })
     }
 
     fn built(&mut self, now: Instant, ticket: Ticket, qpn: Option<Qpn>) {
@@ -806,9 +817,9 @@ impl Link {
                 self.queue_pair = Some(QueuePair { plan, qpn, attached });
                 self.stands_since = now;
             }
-            (Building::Attachment(group), Some(_)) => {
+            (Building::Attachment(info), Some(_)) => {
                 if let Some(qp) = &mut self.queue_pair {
-                    qp.attached = group;
+                    qp.attached = info;
                 }
                 self.build_retry.reset();
             }
@@ -835,19 +846,5 @@ impl Link {
             self.build_retry.reset();
         }
         self.build_retry.failed_again(now, &mut self.jitter);
-    }
-}
-
-fn build(ticket: Ticket, building: Building, _: BroadcastGroup) -> Action {
-    match building {
-        Building::QueuePair(plan, group) => Action::Build(ticket, plan, group),
-        Building::Attachment(group) => Action::Attach(ticket, group, group),
-    }
-}
-
-fn attach(ticket: Ticket, building: Building, before: BroadcastGroup) -> Action {
-    match building {
-        Building::QueuePair(plan, group) => Action::Build(ticket, plan, group),
-        Building::Attachment(group) => Action::Attach(ticket, before, group),
     }
 }

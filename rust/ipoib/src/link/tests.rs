@@ -35,7 +35,7 @@ fn group(scope: Scope) -> BroadcastGroup {
 
 /// The fabric a link meets, and what it has done there.
 struct World {
-    link: Link,
+    link: Link<u16>,
     now: Instant,
     port: Option<Port>,
     /// Where the group is; `None`: nobody has it.
@@ -46,7 +46,7 @@ struct World {
     joins: u32,
     leaves: u32,
     queue_pairs: u32,
-    pending: Vec<Action>,
+    pending: Vec<Action<u16>>,
     status: Status,
     notes: Vec<Note>,
     severities: Vec<Severity>,
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: Event<u16>) {
         self.link.handle_event(self.now, event);
     }
 
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    fn join(&mut self, mgid: Mgid) -> Result<BroadcastGroup, SaError> {
+    fn join(&mut self, mgid: Mgid) -> Result<(BroadcastGroup, u16), SaError> {
         if !self.answers {
             return Err(SaError::Unanswered(10));
         }
@@ -121,7 +121,7 @@ impl World {
         }
         let group = self.group.filter(|group| group.mgid == mgid).ok_or(SaError::Refused(15))?;
         self.joins += 1;
-        Ok(group)
+        Ok((group, group.mlid.get()))
     }
 
     fn answer(&mut self, index: usize) {
@@ -242,7 +242,7 @@ fn a_group_that_appears_in_the_scope_being_asked_about_is_found_without_a_pause(
         world.group = None;
         world.link.set_create(false);
         world.event(Event::Start);
-        let find = |action: &Action| matches!(action, Action::Find(..));
+        let find = |action: &Action<u16>| matches!(action, Action::Find(..));
         while world.finds < asked || !world.pending.iter().any(find) {
             assert!(world.poll() || !world.pending.is_empty(), "at rest before it has asked {asked} times");
             match world.pending.iter().position(|action| !find(action) || world.finds < asked) {
@@ -511,6 +511,42 @@ fn a_stop_during_a_join_leaves_what_the_join_brings() {
     world.settle();
     assert_eq!((world.joins, world.leaves), (1, 1));
     assert!(world.link.is_idle());
+}
+
+#[test]
+fn what_the_answer_to_an_abandoned_join_says_of_the_group_counts_for_nothing() {
+    let mut world = World::new();
+    world.event(Event::Start);
+    let late = with_a_join_out(&mut world);
+    let Action::Join(ticket, gid, ..) = world.pending.remove(late) else { unreachable!() };
+    world.stop();
+    world.event(Event::Start);
+    while !matches!(world.pending.first(), Some(Action::Build(..))) {
+        while world.poll() {}
+        match world.pending.first() {
+            Some(Action::Build(..)) => {}
+            _ => world.answer(0),
+        }
+    }
+    world.event(Event::Joined(ticket, gid, Ok((group(Scope::LinkLocal), 0xdead))));
+    assert!(matches!(world.pending.first(), Some(Action::Build(.., 0xc000))), "{:?}", world.pending);
+    world.settle();
+    assert_eq!((world.is_up(), world.link.broadcast_info()), (true, Some(&0xc000)));
+}
+
+#[test]
+fn a_group_in_another_scope_is_another_link_for_the_queue_pair() {
+    let mut world = started();
+    world.group = Some(group(Scope::SiteLocal));
+    world.event(Event::Renew);
+    while !matches!(world.status, Status::Up(Up { scope: Scope::SiteLocal, .. })) {
+        world.settle();
+        assert!(world.is_up() || world.wait());
+        world.wait();
+    }
+    assert_eq!(world.link.standing().map(|plan| plan.mgid), Some(group(Scope::SiteLocal).mgid));
+    assert!(world.severities.contains(&Severity::Heavy), "{:?}", world.severities);
+    assert_eq!(world.queue_pairs, 1);
 }
 
 /// Polls and answers until a join is out; its place among what is pending.

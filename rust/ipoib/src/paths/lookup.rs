@@ -85,7 +85,9 @@ where
         to: LinkAddr,
         result: Result<Resolution<H>, LookupError>,
     ) {
-        let Some(id) = self.table.find(&to) else { return };
+        let found = self.table.find(&to);
+        debug_assert!(found.is_some(), "an answer about {to:?}, which nobody was asked about");
+        let Some(id) = found else { return };
         let Some(path) = self.table.get_mut(id) else { return };
         let current = match path.lookup {
             Lookup::Out => true,

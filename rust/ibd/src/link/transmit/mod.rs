@@ -389,7 +389,7 @@ impl Transmitter {
             return Err(Stopped::Dropped(packet, TxDrop::Malformed));
         };
         let Some(open) = &state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
-        let Some(to) = header.destination.on_link(open.scope, open.pkey) else {
+        let Some(to) = header.destination.canonical() else {
             return Err(Stopped::Dropped(packet, TxDrop::BadDestination));
         };
         if let Some(reason) = open.refuses(&frame) {

@@ -2,7 +2,7 @@
 
 use ibtf::{Buffer, BufferPool, Payload, Refused, SendOptions, SendQueue, Status, UdDest};
 use ipoib::header::PSEUDO_HEADER_LEN;
-use ipoib::{EtherType, PKey, Scope, nd};
+use ipoib::{EtherType, nd};
 use kernel::mblk::Mblk;
 use kernel::{KArc, KVec};
 
@@ -17,8 +17,6 @@ pub(crate) struct Open {
     pub(crate) pool: BufferPool,
     /// Some of them, kept at hand: they need no locked operation.
     pub(crate) spare: KVec<Buffer>,
-    pub(crate) scope: Scope,
-    pub(crate) pkey: PKey,
     pub(crate) abilities: Abilities,
     pub(crate) large: LargePool,
 }
