@@ -86,6 +86,33 @@ fn a_membership_that_the_subnet_manager_lost_is_found_missing_and_made_again() {
     });
 }
 
+#[test]
+fn a_group_wanted_again_while_it_is_left_is_heard_as_soon_as_the_leave_has_failed() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let (alpha, heard) = bench.alpha.open_up(PLAIN);
+        let (beta, _) = bench.beta.open_up(PLAIN);
+        alpha.enable_multicast(group(GROUP)).unwrap();
+        bench.settle();
+        let hears = |what: &[u8]| {
+            beta.transmit(group(GROUP), what, Offload::default()).unwrap();
+            fakekernel::sleep(Nanos::from_millis(100));
+            std::iter::from_fn(|| heard.try_next()).any(|packet| packet.payload == what)
+        };
+        // The first one is sent before beta may send.
+        hears(b"to be allowed to");
+        assert!(hears(b"before"));
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::DELETE), None, FaultAction::Silent);
+        alpha.disable_multicast(group(GROUP)).unwrap();
+        bench.settle();
+        assert!(!hears(b"meanwhile"));
+        alpha.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the leave is given up", MINUTE, || bench.alpha.counter("sa_leaves_failed") == 1);
+        bench.no_faults();
+        fakekernel::sleep(Nanos::from_millis(100));
+        assert!(hears(b"after"), "joined again");
+    });
+}
+
 /// How many groups, and how long the administrator takes for each.
 const MANY: u32 = 1_000;
 const ROUND_TRIP: Nanos = Nanos::from_millis(1);

@@ -281,6 +281,7 @@ where
 
     pub(super) fn left(&mut self, now: Instant, wire: Mgid, end: Left) {
         let Some(id) = self.table.find(&wire.canonical()) else { return };
+        let on_wire = self.on_wire(wire.canonical());
         let Some(group) = self.table.get_mut(id) else { return };
         if group.operation != Operation::Leaving {
             return;
@@ -288,6 +289,7 @@ where
         group.operation = Operation::None;
         self.in_flight -= 1;
         let attempts = self.config.leave_attempts;
+        let role = group.role();
         let Some(held) = &mut group.held else { return };
         held.leaves_failed += 1;
         if end == Left::Confirmed || held.leaves_failed >= attempts {
@@ -301,9 +303,11 @@ where
                 Left::Confirmed | Left::Unconfirmed => 0,
             };
             held.stale = true;
-            group.waiting = true;
+            // Wanted again by now: a join of what is still held is not for the leave's pause to put off.
+            let joins_next = role != Roles::NONE && held.group == on_wire && !held.is_too_much_for(role);
+            group.waiting = !joins_next;
             let delay = self.config.retry.delay(held.leaves_failed, &mut self.jitter);
-            self.table.set_deadline(id, Some(now + delay));
+            self.table.set_deadline(id, (!joins_next).then_some(now + delay));
         }
         if let Some(group) = self.table.get_mut(id) {
             group.forget = true;

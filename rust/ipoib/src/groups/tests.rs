@@ -90,6 +90,40 @@ fn a_group_that_cannot_be_attached_to_the_next_queue_pair_is_joined_again_after_
     assert_eq!(actions(&mut m), [join(6, Roles::FULL, Some(8))]);
 }
 
+#[test]
+fn a_group_wanted_again_while_its_leave_is_out_is_joined_as_soon_as_that_has_failed() {
+    for end in [Left::Unconfirmed, Left::Confirmed] {
+        let mut m = up(8);
+        m.want(group(5)).unwrap();
+        actions(&mut m);
+        m.handle_event(at(0), granted(5, Roles::FULL, 7));
+        m.unwant(group(5));
+        assert!(matches!(actions(&mut m)[..], [Action::Leave { .. }]));
+        m.want(group(5)).unwrap();
+        assert_eq!(actions(&mut m), []);
+        m.handle_event(at(1), Event::Left(group(5), end));
+        assert!(actions(&mut m).iter().any(|action| matches!(action, Action::Join { .. })), "after {end:?}");
+    }
+}
+
+#[test]
+fn a_leave_that_failed_is_repeated_after_its_back_off_before_anything_less_is_joined() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
+    m.unwant(group(5));
+    actions(&mut m);
+    // A sender must not keep the group alive.
+    m.resolve(group(5)).unwrap();
+    m.handle_event(at(1), Event::Left(group(5), Left::Unconfirmed));
+    assert!(
+        !actions(&mut m).iter().any(|action| matches!(action, Action::Join { .. } | Action::Leave { .. }))
+    );
+    m.handle_timeout(at(2));
+    assert!(matches!(actions(&mut m)[..], [Action::Leave { .. }]));
+}
+
 /// A machine that waits ten seconds for the answer to a join, and repeats one at short intervals once.
 fn impatient() -> Machine {
     let mut m = up(8);
