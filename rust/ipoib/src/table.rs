@@ -8,6 +8,8 @@ use core::ops::DerefMut;
 
 use crate::time::Instant;
 
+mod kin;
+
 const NONE: u32 = u32::MAX;
 
 /// Room for one entry. Create as many as the map shall hold at most, with [`Slot::default`].
@@ -19,6 +21,10 @@ pub struct Slot<K, V, const LISTS: usize> {
     heap: u32,
     /// Next in the hash chain, or next free slot.
     next: u32,
+    /// First entry whose kin's hash selects this slot's number.
+    kin_bucket: u32,
+    /// The entry's place in that chain.
+    kin: Link,
     links: [Option<Link>; LISTS],
     deadline: Option<Deadline>,
     entry: Option<(K, V)>,
@@ -26,7 +32,16 @@ pub struct Slot<K, V, const LISTS: usize> {
 
 impl<K, V, const LISTS: usize> Default for Slot<K, V, LISTS> {
     fn default() -> Self {
-        Self { bucket: NONE, heap: NONE, next: NONE, links: [None; LISTS], deadline: None, entry: None }
+        Self {
+            bucket: NONE,
+            heap: NONE,
+            next: NONE,
+            kin_bucket: NONE,
+            kin: Link::ALONE,
+            links: [None; LISTS],
+            deadline: None,
+            entry: None,
+        }
     }
 }
 
@@ -34,6 +49,10 @@ impl<K, V, const LISTS: usize> Default for Slot<K, V, LISTS> {
 struct Link {
     before: u32,
     after: u32,
+}
+
+impl Link {
+    const ALONE: Self = Self { before: NONE, after: NONE };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +74,11 @@ pub(crate) struct Id(u32);
 /// What a key must offer: 64 bits that depend on all of it and on `seed`, so that nobody outside can choose keys that collide.
 pub(crate) trait Key: Copy + Eq {
     fn hash(&self, seed: u64) -> u64;
+
+    /// The same of what a key has in common with its kin, which [`Table::kin`] finds; all there is, if keys have none.
+    fn kin_hash(&self, seed: u64) -> u64 {
+        self.hash(seed)
+    }
 }
 
 /// Folds a word into a hash: the two halves of a 128-bit product, which depend on every bit of both factors.
@@ -72,6 +96,9 @@ pub(crate) struct Table<K, V, S, const LISTS: usize> {
     timers: u32,
     lists: [Ends; LISTS],
     holds: PhantomData<(K, V)>,
+    /// Slots looked at.
+    #[cfg(test)]
+    visits: core::cell::Cell<usize>,
 }
 
 impl<K: Key, V, S, const LISTS: usize> Table<K, V, S, LISTS>
@@ -86,7 +113,17 @@ where
         }
         let free = if capacity == 0 { NONE } else { 0 };
         let lists = [Ends { first: NONE, last: NONE }; LISTS];
-        Self { slots, seed, free, len: 0, timers: 0, lists, holds: PhantomData }
+        Self {
+            slots,
+            seed,
+            free,
+            len: 0,
+            timers: 0,
+            lists,
+            holds: PhantomData,
+            #[cfg(test)]
+            visits: core::cell::Cell::new(0),
+        }
     }
 
     /// Moves everything into an array that is longer, or gives the array back unused. Lists, deadlines and [`Id`]s stay. Takes
@@ -97,7 +134,7 @@ where
         }
         let mut old = core::mem::replace(&mut self.slots, slots);
         for (place, slot) in self.slots.iter_mut().zip(old.iter_mut()) {
-            *place = Slot { bucket: NONE, ..core::mem::take(slot) };
+            *place = Slot { bucket: NONE, kin_bucket: NONE, ..core::mem::take(slot) };
         }
         self.chain_anew();
         old
@@ -121,6 +158,7 @@ where
         let bucket = self.bucket_of(key);
         self.slot_mut(at).next = self.slot(bucket).bucket;
         self.slot_mut(bucket).bucket = at;
+        self.chain_kin(at, key);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -131,16 +169,31 @@ where
         self.slots.len()
     }
 
+    /// Slots looked at so far: what something costs, whatever the machine.
+    #[cfg(test)]
+    pub(crate) fn visits(&self) -> usize {
+        self.visits.get()
+    }
+
     fn slot(&self, at: u32) -> &Slot<K, V, LISTS> {
+        #[cfg(test)]
+        self.visits.set(self.visits.get() + 1);
         &self.slots[at as usize]
     }
 
     fn slot_mut(&mut self, at: u32) -> &mut Slot<K, V, LISTS> {
+        #[cfg(test)]
+        self.visits.set(self.visits.get() + 1);
         &mut self.slots[at as usize]
     }
 
     fn bucket_of(&self, key: &K) -> u32 {
-        (key.hash(self.seed) % self.slots.len().max(1) as u64) as u32
+        self.number_of(key.hash(self.seed))
+    }
+
+    /// The slot that a hash selects.
+    fn number_of(&self, hash: u64) -> u32 {
+        (hash % self.slots.len().max(1) as u64) as u32
     }
 
     pub(crate) fn find(&self, key: &K) -> Option<Id> {
@@ -179,6 +232,7 @@ where
         }
         let (key, value) = self.slot_mut(id.0).entry.take()?;
         self.unchain(self.bucket_of(&key), id.0);
+        self.unchain_kin(id.0, &key);
         self.slot_mut(id.0).next = self.free;
         self.free = id.0;
         self.len -= 1;
@@ -216,7 +270,9 @@ where
 
     /// The first entry at or behind place `from` of the array, and its place; walks the whole map by `from = place + 1`.
     pub(crate) fn next_from(&self, from: usize) -> Option<(usize, Id)> {
-        (from..self.slots.len()).find(|&at| self.slots[at].entry.is_some()).map(|at| (at, Id(at as u32)))
+        let slots = self.slots.len() as u32;
+        let at = (from as u32..slots).find(|&at| self.slot(at).entry.is_some())?;
+        Some((at as usize, Id(at)))
     }
 
     pub(crate) fn is_listed(&self, list: usize, id: Id) -> bool {
@@ -351,142 +407,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-    use std::vec::Vec;
-
-    impl Key for u8 {
-        fn hash(&self, seed: u64) -> u64 {
-            // Three buckets only, so that chains are walked.
-            mix(seed, u64::from(*self)) % 3
-        }
-    }
-
-    type Small = Table<u8, u32, Vec<Slot<u8, u32, 2>>, 2>;
-
-    fn table(capacity: usize) -> Small {
-        Table::new((0..capacity).map(|_| Slot::default()).collect(), 7)
-    }
-
-    #[derive(Clone, Debug)]
-    enum Op {
-        Insert(u8),
-        Remove(u8),
-        Deadline(u8, Option<u64>),
-        Push(usize, u8),
-        Unlist(usize, u8),
-        Pop(usize),
-        Due(u64),
-        Grow(usize),
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        let key = 0u8..12;
-        prop_oneof![
-            key.clone().prop_map(Op::Insert),
-            key.clone().prop_map(Op::Remove),
-            (key.clone(), prop::option::of(0u64..50)).prop_map(|(k, t)| Op::Deadline(k, t)),
-            (0usize..2, key.clone()).prop_map(|(l, k)| Op::Push(l, k)),
-            (0usize..2, key).prop_map(|(l, k)| Op::Unlist(l, k)),
-            (0usize..2).prop_map(Op::Pop),
-            (0u64..50).prop_map(Op::Due),
-            (0usize..12).prop_map(Op::Grow),
-        ]
-    }
-
-    #[derive(Default)]
-    struct Model {
-        entries: BTreeMap<u8, Option<u64>>,
-        lists: [Vec<u8>; 2],
-    }
-
-    impl Model {
-        fn forget(&mut self, key: u8) {
-            self.entries.remove(&key);
-            self.lists.iter_mut().for_each(|l| l.retain(|k| *k != key));
-        }
-    }
-
-    fn apply(table: &mut Small, model: &mut Model, op: Op) -> Result<(), TestCaseError> {
-        match op {
-            Op::Insert(key) if table.find(&key).is_none() => {
-                let fits = model.entries.len() < table.capacity();
-                prop_assert_eq!(table.insert(key, u32::from(key)).is_some(), fits);
-                if fits {
-                    model.entries.insert(key, None);
-                }
-            }
-            Op::Insert(_) => {}
-            Op::Remove(key) => {
-                let removed = table.find(&key).and_then(|id| table.remove(id));
-                prop_assert_eq!(removed.map(|(k, _)| k), model.entries.contains_key(&key).then_some(key));
-                model.forget(key);
-            }
-            Op::Deadline(key, at) => {
-                if let Some(id) = table.find(&key) {
-                    table.set_deadline(id, at.map(Instant::from_nanos));
-                    model.entries.insert(key, at);
-                }
-            }
-            Op::Push(list, key) => {
-                if let Some(id) = table.find(&key) {
-                    table.push_back(list, id);
-                    model.lists[list].retain(|k| *k != key);
-                    model.lists[list].push(key);
-                }
-            }
-            Op::Unlist(list, key) => {
-                if let Some(id) = table.find(&key) {
-                    table.unlist(list, id);
-                    model.lists[list].retain(|k| *k != key);
-                }
-            }
-            Op::Pop(list) => {
-                let got = table.pop_front(list).and_then(|id| table.key(id));
-                let want = (!model.lists[list].is_empty()).then(|| model.lists[list].remove(0));
-                prop_assert_eq!(got, want);
-            }
-            Op::Due(now) => {
-                while let Some(id) = table.pop_due(Instant::from_nanos(now)) {
-                    let key = table.key(id).unwrap();
-                    let at = model.entries.insert(key, None).flatten();
-                    prop_assert!(at.is_some_and(|at| at <= now));
-                }
-                prop_assert!(model.entries.values().flatten().all(|at| *at > now));
-            }
-            Op::Grow(capacity) => {
-                let before = table.capacity();
-                let left = table.grow((0..capacity).map(|_| Slot::default()).collect());
-                prop_assert_eq!(table.capacity(), before.max(capacity));
-                prop_assert_eq!(left.len(), before.min(capacity));
-            }
-        }
-        Ok(())
-    }
-
-    proptest! {
-        #[test]
-        fn the_table_behaves_as_a_map_with_lists_and_deadlines(ops in prop::collection::vec(op(), 0..200)) {
-            let (mut table, mut model) = (table(4), Model::default());
-            for op in ops {
-                apply(&mut table, &mut model, op)?;
-                prop_assert_eq!(table.len(), model.entries.len());
-                let earliest = model.entries.values().flatten().min().copied();
-                prop_assert_eq!(table.next_deadline().map(Instant::as_nanos), earliest);
-                for key in 0..12 {
-                    prop_assert_eq!(table.find(&key).is_some(), model.entries.contains_key(&key));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_table_without_slots_holds_nothing() {
-        let mut none = table(0);
-        assert_eq!(none.insert(1, 1), None);
-        assert_eq!(none.find(&1), None);
-        assert_eq!(none.next_deadline(), None);
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@
 //! Whatever goes in as a packet comes out exactly once: from [`Paths::submit`] itself, or as [`Action::Send`] or
 //! [`Action::Drop`].
 
+mod doubt;
 mod leaving;
 mod lookup;
 mod packets;
@@ -234,6 +235,12 @@ impl Key for LinkAddr {
         let first = u64::from(self.flags()) << 24 | u64::from(self.qpn().get());
         mix(mix(mix(seed, first), gid.prefix), gid.guid)
     }
+
+    /// Addresses of one GID, whatever their queue pairs.
+    fn kin_hash(&self, seed: u64) -> u64 {
+        let gid = self.gid();
+        mix(mix(seed, gid.prefix), gid.guid)
+    }
 }
 
 /// The machine. `P` is a packet, `H` a handle (cheap to clone; equal if it leads the same way), `S` and `T` the memory for
@@ -416,11 +423,7 @@ where
                     }
                 });
             }
-            Event::GidChanged(gid) => self.for_each(|paths, id| {
-                if paths.table.key(id).is_some_and(|to| to.gid() == gid) {
-                    paths.look_again(id);
-                }
-            }),
+            Event::GidChanged(gid) => self.gid_changed(gid),
         }
     }
 
@@ -511,82 +514,6 @@ where
     fn evict(&mut self, id: Id) {
         if let Some((to, Path { state: State::Ready(_), .. })) = self.table.remove(id) {
             self.unbinds.one(to);
-        }
-    }
-
-    /// The SM has changed: looks a handle up again some time soon, and uses it until then; forgives a failure.
-    fn doubt(&mut self, now: Instant, id: Id) {
-        let Some(path) = self.table.get_mut(id) else { return };
-        path.failures = 0;
-        match &mut path.state {
-            State::Failed { until, .. } => *until = Instant::ZERO,
-            State::Unresolved => {}
-            State::Ready(_) => {
-                let trusted = core::mem::replace(&mut path.trust, Trust::Doubted) == Trust::Full;
-                match path.lookup {
-                    Lookup::Out => path.lookup = Lookup::OutOfDate,
-                    // The SM that answers it is the new one.
-                    Lookup::Wanted | Lookup::OutOfDate => {}
-                    Lookup::None if trusted => self.look_soon(now, id),
-                    Lookup::None => {}
-                }
-            }
-        }
-    }
-
-    /// Looks a handle up again in its turn, which chance gives.
-    fn look_soon(&mut self, now: Instant, id: Id) {
-        let known = u32::try_from(self.len()).unwrap_or(u32::MAX);
-        let most = self.config.pace.saturating_mul(known).min(self.config.spread);
-        self.look_within(now, id, Duration::ZERO, most);
-    }
-
-    /// Looks a handle up again at a moment between `least` and `most` from now, or before that if it has to be anyway.
-    fn look_within(&mut self, now: Instant, id: Id, least: Duration, most: Duration) {
-        let Some(path) = self.table.get_mut(id) else { return };
-        // Transmit queues tell only from time to time.
-        path.used = true;
-        let at = now + least + self.jitter.below(most - least);
-        let before = self.table.deadline(id);
-        self.table.set_deadline(id, Some(before.map_or(at, |before| at.min(before))));
-        self.settle(id);
-    }
-
-    /// The SM knows better about this address by now: looks a handle up again at once, and uses it until then; forgives a failure.
-    fn look_again(&mut self, id: Id) {
-        let Some(path) = self.table.get_mut(id) else { return };
-        path.failures = 0;
-        match &mut path.state {
-            State::Failed { until, .. } => *until = Instant::ZERO,
-            State::Unresolved => {}
-            State::Ready(_) => {
-                path.trust = Trust::Full;
-                match path.lookup {
-                    Lookup::None => self.want_lookup(id),
-                    Lookup::Out => path.lookup = Lookup::OutOfDate,
-                    Lookup::Wanted | Lookup::OutOfDate => {}
-                }
-            }
-        }
-    }
-
-    /// Drops the handle or the verdict; packets that wait are looked up afresh. The caller has unbound the address and taken back what
-    /// leaves.
-    fn forget(&mut self, id: Id) {
-        let Some(path) = self.table.get_mut(id) else { return };
-        path.state = State::Unresolved;
-        path.failures = 0;
-        if path.lookup == Lookup::Out {
-            path.lookup = Lookup::OutOfDate;
-        }
-        let packets_wait = !path.packets.is_empty();
-        self.table.set_deadline(id, None);
-        if packets_wait { self.want_lookup(id) } else { self.settle(id) }
-    }
-
-    fn nobody_asks(&mut self, id: Id) {
-        if let Some(path) = self.table.get_mut(id) {
-            path.asked = false;
         }
     }
 }

@@ -200,7 +200,7 @@ fn use_is_asked_for_before_newcomers_evict_an_address_that_a_queue_uses() {
 
 /// A machine that has just looked up `peers` peers, and what each is reached by.
 fn knows(peers: u16) -> Machine {
-    let mut m = machine(Config::default(), peers.into(), 8);
+    let mut m = machine(Config::default(), usize::from(peers) + 2, 8);
     for n in 0..peers {
         submit(&mut m, at(0), peer_of(n), n.into());
         actions(&mut m);
@@ -386,6 +386,49 @@ fn a_gid_back_in_service_is_tried_at_once() {
     actions(&mut m);
     m.handle_event(at(0), Event::GidChanged(peer(1).gid()));
     assert_eq!(submit(&mut m, at(0), peer(1), 11), Submitted::Queued(None));
+}
+
+#[test]
+fn a_gid_that_changed_is_found_without_a_walk_through_all_addresses() {
+    let mut m = knows(20_000);
+    // Another queue pair of the same port, and a group.
+    let other = LinkAddr::unicast(Qpn::new(0x49).unwrap(), peer_of(7).gid());
+    for to in [other, group()] {
+        submit(&mut m, at(0), to, 1);
+        actions(&mut m);
+        m.handle_event(at(0), Event::LookedUp(to, ok(1)));
+        actions(&mut m);
+    }
+    let before = m.table.visits();
+    m.handle_event(at(1), Event::GidChanged(peer_of(7).gid()));
+    let visits = m.table.visits() - before;
+    assert!(visits < 200, "{visits} slots of 20,002 were looked at");
+    let asked = actions(&mut m).into_iter().map(|action| match action {
+        Action::Lookup(to) => to,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(asked.collect::<BTreeSet<_>>(), BTreeSet::from([other, peer_of(7)]));
+}
+
+#[test]
+fn ten_thousand_queue_pairs_of_one_port_cost_no_more_than_those_of_as_many() {
+    let mut m = machine(Config::default(), 10_000, 8);
+    let nth = |n: u32| LinkAddr::unicast(Qpn::new(n + 1).unwrap(), peer(1).gid());
+    let ask_all = |m: &mut Machine| {
+        let before = m.table.visits();
+        (0..10_000).for_each(|n| drop(m.ask(at(0), nth(n))));
+        m.table.visits() - before
+    };
+    let (first, again) = (ask_all(&mut m), ask_all(&mut m));
+    assert!(
+        first < 500_000 && again < 300_000,
+        "{first} slots looked at for 10,000 new addresses, {again} for known ones"
+    );
+    // Each gives way to the next.
+    let before = m.table.visits();
+    (10_000..11_000).for_each(|n| drop(m.ask(at(0), nth(n))));
+    let evicting = m.table.visits() - before;
+    assert!(evicting < 100_000, "{evicting} slots looked at for 1,000 that evict another one");
 }
 
 #[test]
