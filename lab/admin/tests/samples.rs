@@ -1,4 +1,5 @@
-//! What the original prints for the same host: tables, lists, states. A `·` stands for a blank at the end of a line.
+//! What the original prints for the same host: tables, lists, states. No machine was asked: the lines follow from the format
+//! strings and field widths of the commands' sources. A `·` stands for a blank at the end of a line.
 
 #![forbid(unsafe_code)]
 
