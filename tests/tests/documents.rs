@@ -320,7 +320,7 @@ fn every_place_that_the_page_of_proofs_names_exists() {
 }
 
 /// The functions of a source file that are tests: their attribute stands before them, with no more than comments and other
-/// attributes between.
+/// attributes between, or a smoke test is made of them.
 fn tests_of(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).expect("readable");
     let mut tests = Vec::new();
@@ -328,6 +328,8 @@ fn tests_of(file: &Path) -> Vec<String> {
     for line in text.lines().map(str::trim) {
         if line == "#[test]" {
             is_test = true;
+        } else if let Some(targets) = line.strip_prefix("smoke!(") {
+            tests.extend(targets.trim_end_matches(");").split(' ').map(str::to_owned));
         } else if !(line.starts_with("#[") || line.starts_with("//")) {
             let name = line.strip_prefix("fn ").and_then(|rest| rest.split_once('('));
             tests.extend(name.filter(|_| is_test).map(|(name, _)| name.to_owned()));

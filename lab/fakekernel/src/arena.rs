@@ -18,6 +18,10 @@ use crate::mem::Mem;
 const FIRST: usize = 0x1000_0000_0000;
 /// One arena's share of the address space.
 const SPAN: usize = 16 << 30;
+/// The upper half is for whole pages ([`Arena::take_pages`]).
+const BLOCKS: usize = SPAN / 2;
+/// Size of a page of the machine below.
+pub const PAGE: usize = 4096;
 /// How many arenas one process can have at a time.
 const SLOTS: usize = 1024;
 
@@ -44,6 +48,8 @@ pub struct Arena {
     base: usize,
     /// Bytes handed out so far for the first time.
     used: usize,
+    /// Bytes of whole pages handed out so far, behind [`BLOCKS`].
+    paged: usize,
     /// Free blocks by (size, alignment), last freed first used.
     free: BTreeMap<(usize, usize), Vec<usize>>,
 }
@@ -60,7 +66,7 @@ impl Arena {
             let base = FIRST + slot * SPAN;
             if reserve(base) {
                 *busy = true;
-                return Ok(Self { slot, base, used: 0, free: BTreeMap::new() });
+                return Ok(Self { slot, base, used: 0, paged: 0, free: BTreeMap::new() });
             }
         }
         Err(ArenaError::NoSlot)
@@ -77,7 +83,7 @@ impl Arena {
             return Ok(self.mem(addr, size));
         }
         let start = (self.base + self.used).next_multiple_of(align);
-        let end = start.checked_add(size).filter(|end| *end <= self.base + SPAN);
+        let end = start.checked_add(size).filter(|end| *end <= self.base + BLOCKS);
         let end = end.ok_or(ArenaError::Exhausted { base: self.base })?;
         self.used = end - self.base;
         Ok(self.mem(start, size))
@@ -88,10 +94,39 @@ impl Arena {
         self.free.entry((size.next_multiple_of(8), align)).or_default().push(addr);
     }
 
+    /// Whole pages, never handed out before; `None` when there are no more.
+    pub fn take_pages(&mut self, pages: usize) -> Option<usize> {
+        let start = self.base + BLOCKS + self.paged;
+        let end = start.checked_add(pages.checked_mul(PAGE)?).filter(|end| *end <= self.base + SPAN)?;
+        self.paged = end - self.base - BLOCKS;
+        Some(start)
+    }
+
+    /// Has every access to these bytes of [`Arena::take_pages`] fault.
+    pub fn close(&self, addr: usize, len: usize) {
+        self.protect(addr, len, libc::PROT_NONE);
+    }
+
+    /// Makes them memory again; what was in them is there.
+    pub fn open(&self, addr: usize, len: usize) {
+        self.protect(addr, len, libc::PROT_READ | libc::PROT_WRITE);
+    }
+
+    fn protect(&self, addr: usize, len: usize, access: libc::c_int) {
+        let pages = self.base + BLOCKS..=self.base + BLOCKS + self.paged;
+        assert!(pages.contains(&addr) && pages.contains(&(addr + len)), "pages of this arena");
+        let start: *mut libc::c_void = std::ptr::with_exposed_provenance_mut(addr);
+        // SAFETY: the range lies in this arena's mapping, where no Rust object lies; whoever closes pages does not use a `Mem` of them.
+        let done = unsafe { libc::mprotect(start, len, access) };
+        assert_eq!(done, 0, "mprotect of {len} bytes: {}", std::io::Error::last_os_error());
+    }
+
     /// `len` bytes of this arena; cut to what was handed out.
     pub fn mem(&self, addr: usize, len: usize) -> Mem {
-        let end = self.base + self.used;
-        let addr = addr.clamp(self.base, end);
+        let pages = self.base + BLOCKS;
+        let (start, end) =
+            if addr < pages { (self.base, self.base + self.used) } else { (pages, pages + self.paged) };
+        let addr = addr.clamp(start, end);
         let start = NonNull::new(std::ptr::with_exposed_provenance_mut(addr)).unwrap_or(NonNull::dangling());
         // SAFETY: the range lies in this arena's mapping, which is readable and writable until the arena is dropped and in
         // which no Rust object lives.
@@ -161,8 +196,10 @@ mod tests {
     #[test]
     fn an_arena_that_is_full_says_so() {
         let mut arena = Arena::new().unwrap();
-        arena.take(SPAN - 4096, 8).unwrap();
+        arena.take(BLOCKS - 4096, 8).unwrap();
         assert!(matches!(arena.take(8192, 8), Err(ArenaError::Exhausted { .. })));
         assert!(arena.take(4096, 8).is_ok());
+        assert!(arena.take_pages(BLOCKS / PAGE).is_some());
+        assert!(arena.take_pages(1).is_none());
     }
 }

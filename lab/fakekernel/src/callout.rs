@@ -158,7 +158,7 @@ fn run(kernel: &Kernel, job: Job, seen: SeenLocks) {
     let me = Thread::current();
     me.0.local().handler_locks = Some(seen);
     let arg = std::ptr::with_exposed_provenance_mut(job.arg);
-    let kind = EntryKind { name: "timeout handler", ctx: Some(HANDLER_CTX), role: Role::TimeoutHandler };
+    let kind = EntryKind::callback_in("timeout handler", HANDLER_CTX).in_role(Role::TimeoutHandler);
     // SAFETY: the module gave handler and argument for each other.
     unsafe { kernel.enter(job.handler, (arg,), kind) };
     me.0.local().handler_locks = None;

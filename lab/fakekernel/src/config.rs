@@ -35,6 +35,9 @@ pub struct Config {
     pub preempt_one_in: u32,
     /// The longest such while.
     pub preempt_at_most: Nanos,
+    /// One allocation in this many ends where a page ends, with nothing readable behind it, and cannot be read once it is freed
+    /// (rule 16). 0 is none.
+    pub wall_one_in: u32,
     /// Virtual mode: one in this many waits on a condition variable ends without a signal (rule 11). 0 is never.
     pub spurious_one_in: u32,
     /// Virtual mode: what one kernel call costs on the clock. Non-zero, so that who polls sees time pass.
@@ -59,6 +62,7 @@ impl Default for Config {
             switch_one_in: 32,
             preempt_one_in: 0,
             preempt_at_most: Nanos::from_millis(100),
+            wall_one_in: 32,
             spurious_one_in: 16,
             call_cost: Nanos(100),
             real_work: false,

@@ -37,10 +37,12 @@ pub(crate) struct Stack {
     pub outer: usize,
     /// How many entries.
     pub depth: u32,
+    /// Bytes that frames of this one may take.
+    pub limit: usize,
 }
 
 impl Stack {
-    const NONE: Self = Self { base: 0, outer: 0, depth: 0 };
+    const NONE: Self = Self { base: 0, outer: 0, depth: 0, limit: 0 };
 }
 
 pub(crate) struct Current {

@@ -24,7 +24,16 @@ pub struct EntryKind {
     pub ctx: Option<Ctx>,
     /// What kind of caller, for the rules that depend on it.
     pub role: Role,
+    /// Bytes that the callee's frames may take of the stack (rule 38).
+    pub stack: usize,
 }
+
+/// Of a kernel stack of 20 KiB, what a module's frames may take in one call chain, however often it was entered.
+pub(crate) const CHAIN_STACK: usize = 12 << 10;
+/// What they may take of one entry.
+const ENTRY_STACK: usize = 6 << 10;
+/// What they may take where sockets, IP and a file system, or an adapter's driver, have taken theirs before.
+const PACKET_STACK: usize = 3 << 10;
 
 /// Roles of entries that rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +51,27 @@ pub enum Role {
 impl EntryKind {
     /// An entry point or callback in the caller's context.
     pub const fn callback(name: &'static str) -> Self {
-        Self { name, ctx: None, role: Role::Callback }
+        Self { name, ctx: None, role: Role::Callback, stack: ENTRY_STACK }
     }
 
     /// The same in another context.
     pub const fn callback_in(name: &'static str, ctx: Ctx) -> Self {
-        Self { name, ctx: Some(ctx), role: Role::Callback }
+        Self { ctx: Some(ctx), ..Self::callback(name) }
+    }
+
+    /// The same in another role.
+    pub const fn in_role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// The start routine of a thread, which has the stack for itself.
+    pub const fn thread_start() -> Self {
+        Self { stack: CHAIN_STACK, ..Self::callback("thread").in_role(Role::ThreadStart) }
+    }
+
+    /// The same where packets pass: much of the stack is in use.
+    pub const fn on_packet_path(self) -> Self {
+        Self { stack: PACKET_STACK, ..self }
     }
 }
 
@@ -118,7 +142,7 @@ impl<'a> Unrecorded<'a> {
         let ctx = kind.ctx.map(|ctx| me.set_ctx(ctx));
         let home = current::set_home(Arc::as_ptr(&kernel.genunix()));
         let entry = Self { me, call: current::call(), stack, ctx, kernel: before, home };
-        current::set_stack(Stack { base: sp, outer: stack.outer, depth: stack.depth + 1 });
+        current::set_stack(Stack { base: sp, outer: stack.outer, depth: stack.depth + 1, limit: kind.stack });
         current::set_call(Call::NONE);
         entry
     }
@@ -163,7 +187,7 @@ fn begin(me: &ThreadInner, module: Option<&Module>, kernel: &Kernel, kind: Entry
     drop(local);
     let outer = outer_stack.outer
         + if outer_stack.depth > 0 { outer_stack.base.saturating_sub(outer_call.sp) } else { 0 };
-    current::set_stack(Stack { base: sp, outer, depth: outer_stack.depth + 1 });
+    current::set_stack(Stack { base: sp, outer, depth: outer_stack.depth + 1, limit: kind.stack });
     current::set_call(Call::NONE);
 }
 

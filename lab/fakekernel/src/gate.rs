@@ -9,16 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::context::{Contexts, Ctx};
-use crate::current::{self, Call};
+use crate::current::{self, Call, Stack};
 use crate::cx::Cx;
+use crate::entry::CHAIN_STACK;
 use crate::host_mutex::abort_saying;
 use crate::kernel::Kernel;
 use crate::module::ModuleInner;
 use crate::rule::Rule;
 use crate::thread::ThreadInner;
-
-/// What module frames may use of a kernel stack in one call chain (rule 38).
-const MODULE_STACK: usize = 12 << 10;
 
 /// One import of one loaded module.
 pub(crate) struct Import {
@@ -124,9 +122,9 @@ fn pass(me: &ThreadInner, import: &Import, sp: usize) {
             wrong_context(me, import);
         }
         let stack = current::stack();
-        let used = stack.outer + stack.base.saturating_sub(sp);
-        if used > MODULE_STACK && stack.base != 0 {
-            too_deep(used);
+        let used = stack.base.saturating_sub(sp);
+        if stack.base != 0 && (used > stack.limit || stack.outer + used > CHAIN_STACK) {
+            too_deep(stack, used);
         }
     }
     if !shared.is_live() {
@@ -171,10 +169,14 @@ fn wrong_context(me: &ThreadInner, import: &Import) {
 }
 
 #[cold]
-fn too_deep(used: usize) {
+fn too_deep(stack: Stack, used: usize) {
+    let (outer, limit) = (stack.outer, stack.limit);
     Cx::of_current().violate(
         Rule::StackUse,
-        format!("{used} bytes of stack in module frames of this call chain, of {MODULE_STACK} allowed"),
+        format!(
+            "{used} bytes of stack in module frames of this entry, of {limit} allowed, and {outer} in those around it, of \
+             {CHAIN_STACK} together"
+        ),
     );
 }
 

@@ -355,7 +355,7 @@ impl Kernel {
     ///
     /// When the process has no address range left for another host's heap.
     pub fn genunix(&self) -> Arc<Genunix> {
-        let make = || Arc::new(Genunix::new(self.0.machine.config().checks));
+        let make = || Arc::new(Genunix::new(self.0.machine.config()));
         self.0.genunix.lock().get_or_insert_with(make).clone()
     }
 
@@ -431,8 +431,12 @@ impl Kernel {
 
     pub(crate) fn trap_at(&self, addr: usize) -> Option<(Rule, String)> {
         let traps = self.0.traps.lock();
-        let hit = traps.iter().find(|(from, to, ..)| (*from..*to).contains(&addr))?;
-        Some((hit.2, hit.3.clone()))
+        if let Some((_, _, rule, what)) = traps.iter().find(|(from, to, ..)| (*from..*to).contains(&addr)) {
+            return Some((*rule, what.clone()));
+        }
+        drop(traps);
+        let genunix = self.0.genunix.lock().clone()?;
+        Some((Rule::HeapCorruption, genunix.explain_wall(self, addr)?))
     }
 
     /// How an unload detaches the instances of a driver; an error keeps the module loaded. Set by whoever attaches them.

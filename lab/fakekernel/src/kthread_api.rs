@@ -7,7 +7,7 @@ use illumos_sys_hdrs::{caddr_t, clock_t, hrtime_t, kt_did_t, kthread_t, pri_t, p
 use crate::context::Ctx;
 use crate::current;
 use crate::cx::cx;
-use crate::entry::{self, EntryKind, Role};
+use crate::entry::{self, EntryKind};
 use crate::export;
 use crate::export::Export;
 use crate::nanos::{HZ, Nanos};
@@ -56,7 +56,7 @@ unsafe extern "C" fn thread_create(
     let host = kernel.clone();
     let body = move || {
         let arg = if len > 0 { copy.as_mut_ptr().cast() } else { std::ptr::with_exposed_provenance_mut(arg) };
-        let kind = EntryKind { name: "thread", ctx: None, role: Role::ThreadStart };
+        let kind = EntryKind::thread_start();
         drop(module);
         // SAFETY: the module gave start routine and argument for each other; a copy lives until the routine returns.
         unsafe { host.enter(start, (arg,), kind) };

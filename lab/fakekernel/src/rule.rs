@@ -66,7 +66,7 @@ rules! {
     13 CvTwoMutexes Defect "two waiters of one condition variable with different mutexes";
     14 BadRwlock Panic "a readers/writer lock entered recursively, left by a stranger or destroyed while active";
     15 BadFree Panic "kmem_free with another size or an unknown pointer, or to the wrong cache";
-    16 HeapCorruption Panic "a write outside an allocation, or a use after free";
+    16 HeapCorruption Panic "an access outside an allocation, or after its free";
     17 CacheNotEmpty Defect "kmem_cache_destroy with live objects";
     18 NotConstructed Defect "kmem_cache_free of an object not in its constructed state";
     19 Leak Defect "something left behind by _fini, a failed _init, detach or a failed attach";
@@ -88,7 +88,7 @@ rules! {
     35 CallAfterUnload Panic "a callback into a module that is gone or going";
     36 LockBalance Defect "an entry point that returns with other locks than it was called with";
     37 PilBalance Defect "an entry point that returns with its PIL raised or preemption disabled";
-    38 StackUse Defect "more than 12 KiB of stack in module frames of one call chain";
+    38 StackUse Defect "more stack in module frames than what lies above them leaves: 3 KiB where packets pass, 6 elsewhere, 12 in a chain";
     39 FloatingPoint Defect "floating-point or flag state changed by module code";
     40 BadObject Defect "an object file the kernel's loader would mishandle";
     41 AbsurdArgument Defect "an absurd argument: zero, negative or overlapping where that has no meaning";

@@ -22,7 +22,7 @@ use crate::parker::Parker;
 use crate::sched::Wake;
 use crate::wait::WaitQueue;
 
-/// Host stack of a kernel thread. Module frames may use 12 KiB of it (rule 38); the rest is for the lab's own frames.
+/// Host stack of a kernel thread. Module frames may use part of it (rule 38); the rest is for the lab's own frames.
 const STACK_SIZE: usize = 512 << 10;
 
 /// A thread of the machine; cheap clone.

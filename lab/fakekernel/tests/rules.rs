@@ -478,3 +478,27 @@ fn a_call_through_a_null_function_pointer_shows_who_called() {
         other => panic!("{other}"),
     }
 }
+
+#[test]
+fn where_packets_pass_a_module_has_three_kilobytes_of_stack() {
+    let deep = "static int deep(int n) { volatile char room[512]; room[0] = n; \
+                return (n == 0 ? (int)ddi_get_lbolt() : deep(n - 1) + room[0]); }";
+    for (depth, broken) in [(4, false), (8, true)] {
+        let probe = Probe::build("deep", "", &format!("{deep} int go(void) {{ return (deep({depth})); }}"));
+        let machine = Machine::new(Config::default());
+        let host = machine.add_host("alpha");
+        let path = probe.path();
+        let run = machine.run(move || {
+            host.scope(|| {
+                let module = install(&host, &path, "deep");
+                // SAFETY: the probe's `go` takes nothing and returns an int.
+                let go: probe::Int = unsafe { probe::function(&module, "go") };
+                let kind = fakekernel::EntryKind::callback("mc_tx").on_packet_path();
+                // SAFETY: as above.
+                unsafe { module.enter(go, (), kind) };
+                module.unload().unwrap();
+            })
+        });
+        assert_eq!(run.err().and_then(|halt| halt.rule()), broken.then_some(Rule::StackUse), "{depth}");
+    }
+}

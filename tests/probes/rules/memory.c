@@ -227,6 +227,23 @@ PROBE(write_after_free)
 	return (0);
 }
 
+PROBE(read_after_free)
+{
+	volatile char *p = kmem_alloc(64, KM_SLEEP);
+
+	kmem_free((void *)p, 64);
+	return (p[5]);
+}
+
+PROBE(read_behind_the_end)
+{
+	volatile char *p = kmem_alloc(64, KM_SLEEP);
+	long got = p[80];
+
+	kmem_free((void *)p, 64);
+	return (got);
+}
+
 PROBE(write_within_bounds)
 {
 	char *p = kmem_alloc(13, KM_SLEEP);

@@ -143,6 +143,11 @@ PROBE(stack_of_16_kib)
 	return (descend(32));
 }
 
+PROBE(stack_of_8_kib)
+{
+	return (descend(16));
+}
+
 PROBE(stack_of_4_kib)
 {
 	return (descend(8) == 0);

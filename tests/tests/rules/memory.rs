@@ -1,7 +1,7 @@
 //! Kernel memory, messages, user memory and what lies in them.
 
 use fakekernel::genunix::UserBuffer;
-use fakekernel::{Ctx, FaultKind, Rule};
+use fakekernel::{Config, Ctx, FaultKind, Rule};
 
 use crate::bench::Bench;
 use crate::case::{broken, cases, kept, noted};
@@ -20,6 +20,11 @@ fn check_counter(bench: &Bench) {
 fn with_user_buffer(bench: &Bench, ctx: Ctx, probe: &'static str) -> i64 {
     let buffer = UserBuffer::new(&bench.kernel, b"from the user...");
     bench.module.call_probe(probe, Some(ctx), buffer.as_ptr().addr() as i64)
+}
+
+/// Memory as most of it is: what is written where it must not be is found later.
+fn unwalled(config: &mut Config) {
+    config.wall_one_in = 0;
 }
 
 cases! {
@@ -55,11 +60,21 @@ cases! {
         kept(Rule::BadFree, MEMORY).calls("probe_free_with_its_size");
 
     rule_16_write_behind_the_end:
-        broken(Rule::HeapCorruption, MEMORY, "kmem_free").calls("probe_write_behind_the_end").saying("byte 13");
+        broken(Rule::HeapCorruption, MEMORY, "kmem_free").configured(unwalled).calls("probe_write_behind_the_end").saying("byte 13");
     rule_16_write_before_the_start:
-        broken(Rule::HeapCorruption, MEMORY, "kmem_free").calls("probe_write_before_the_start").saying("before its start");
+        broken(Rule::HeapCorruption, MEMORY, "kmem_free").configured(unwalled).calls("probe_write_before_the_start").saying("before its start");
     rule_16_write_after_free_found_at_unload:
-        broken(Rule::HeapCorruption, MEMORY, "_fini").calls("probe_write_after_free").saying("byte 5");
+        broken(Rule::HeapCorruption, MEMORY, "_fini").configured(unwalled).calls("probe_write_after_free").saying("byte 5");
+    rule_16_read_after_free:
+        broken(Rule::HeapCorruption, MEMORY, "probe_read_after_free")
+            .configured(|config| config.wall_one_in = 1)
+            .calls("probe_read_after_free")
+            .saying("was freed by");
+    rule_16_read_behind_the_end:
+        broken(Rule::HeapCorruption, MEMORY, "probe_read_behind_the_end")
+            .configured(|config| config.wall_one_in = 1)
+            .calls("probe_read_behind_the_end")
+            .saying("byte 80 is beyond kmem_alloc memory of 64 bytes");
     rule_16_write_within_bounds_is_kept:
         kept(Rule::HeapCorruption, MEMORY).calls("probe_write_within_bounds");
 

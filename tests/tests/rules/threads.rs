@@ -131,6 +131,8 @@ cases! {
 
     rule_38_stack_of_16_kib:
         broken(Rule::StackUse, THREAD, "bzero").calls("probe_stack_of_16_kib").saying("bytes of stack");
+    rule_38_stack_of_8_kib:
+        broken(Rule::StackUse, THREAD, "bzero").calls("probe_stack_of_8_kib").saying("of 6144 allowed");
     rule_38_stack_of_4_kib_is_kept:
         kept(Rule::StackUse, THREAD).calls("probe_stack_of_4_kib");
 

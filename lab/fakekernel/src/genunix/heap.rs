@@ -2,12 +2,14 @@
 //!
 //! Each block lies between two red zones. A fresh block is filled with `0xbaddcafe`, a freed one with `0xdeadbeef` and
 //! kept in quarantine for a while: whoever writes to it in the meantime is found when the block leaves quarantine, or at
-//! the next sweep. Sizes are exact: freeing anything but what was allocated is a [`Fault`].
+//! the next sweep. Sizes are exact: freeing anything but what was allocated is a [`Fault`]. One block in so many stands before a
+//! wall ([`Firewall`]): there reading is found, too.
 //!
 //! No rule is judged here; [`super::kmem`] turns a fault into a broken rule and knows who called.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::firewall::{Firewall, Walled};
 use crate::arena::{Arena, ArenaError};
 use crate::mem::Mem;
 
@@ -64,6 +66,7 @@ pub struct Block<O> {
     /// Who asked.
     pub origin: O,
     align: usize,
+    walled: Option<Walled>,
 }
 
 #[derive(Debug)]
@@ -123,6 +126,7 @@ pub enum Fill {
 #[derive(Debug)]
 pub struct Heap<O> {
     arena: Arena,
+    firewall: Firewall,
     live: BTreeMap<usize, Block<O>>,
     quarantine: VecDeque<Freed<O>>,
     quarantined: usize,
@@ -135,9 +139,10 @@ impl<O: Clone> Heap<O> {
     /// # Errors
     ///
     /// When the process has no address range left.
-    pub fn new() -> Result<Self, ArenaError> {
+    pub fn new(firewall: Firewall) -> Result<Self, ArenaError> {
         Ok(Self {
             arena: Arena::new()?,
+            firewall,
             live: BTreeMap::new(),
             quarantine: VecDeque::new(),
             quarantined: 0,
@@ -159,20 +164,44 @@ impl<O: Clone> Heap<O> {
         fill: Fill,
         origin: O,
     ) -> Result<Mem, ArenaError> {
-        let layout = Layout::new(size, align);
-        let raw = self.arena.take(layout.total, layout.align)?;
-        let mem = raw.part(layout.front, size);
+        let walled = self.wall(size, align, kind);
+        let mem = match walled {
+            Some(walled) => self.before_wall(walled, size, align),
+            None => self.between_red_zones(size, align)?,
+        };
         let addr = mem.addr();
-        raw.part(layout.front - ZONE, ZONE).fill(RED_ZONE);
-        raw.part(layout.front + size, layout.slack()).set(RED_ZONE_BYTE);
-        raw.part(layout.front + size + layout.slack(), ZONE).fill(RED_ZONE);
         match fill {
             Fill::Uninitialised => mem.fill(UNINITIALISED),
             Fill::Zero => mem.set(0),
         }
         self.live_bytes += size;
-        self.live.insert(addr, Block { addr, size, kind, origin, align });
+        self.live.insert(addr, Block { addr, size, kind, origin, align, walled });
         Ok(mem)
+    }
+
+    fn between_red_zones(&mut self, size: usize, align: usize) -> Result<Mem, ArenaError> {
+        let layout = Layout::new(size, align);
+        let raw = self.arena.take(layout.total, layout.align)?;
+        raw.part(layout.front - ZONE, ZONE).fill(RED_ZONE);
+        raw.part(layout.front + size, layout.slack()).set(RED_ZONE_BYTE);
+        raw.part(layout.front + size + layout.slack(), ZONE).fill(RED_ZONE);
+        Ok(raw.part(layout.front, size))
+    }
+
+    /// Pages of its own for a block that is chosen to have them.
+    fn wall(&mut self, size: usize, align: usize, kind: Kind) -> Option<Walled> {
+        // What is the lab's own the lab reads.
+        let chosen = kind != Kind::Lab && self.firewall.chooses(size);
+        chosen.then(|| self.firewall.build(&mut self.arena, ZONE + size + align.max(16)))?
+    }
+
+    /// As near to the wall as the alignment allows; a block that asks for 8 does not get 16 here either.
+    fn before_wall(&self, walled: Walled, size: usize, align: usize) -> Mem {
+        let last = walled.end() - size;
+        let addr = if align <= 8 { (last - 8) / 16 * 16 + 8 } else { last / align * align };
+        self.arena.mem(addr - ZONE, ZONE).fill(RED_ZONE);
+        self.arena.mem(addr + size, walled.end() - addr - size).set(RED_ZONE_BYTE);
+        self.arena.mem(addr, size)
     }
 
     /// Ends a block's life. The memory is poisoned and goes to quarantine.
@@ -199,7 +228,10 @@ impl<O: Clone> Heap<O> {
         }
         let damage = damaged(&self.arena, block);
         let Some(block) = self.live.remove(&addr) else { return Err(Fault::Unknown) };
-        self.arena.mem(addr, block.size).fill(FREED);
+        match block.walled {
+            Some(walled) => Firewall::close(&self.arena, walled),
+            None => self.arena.mem(addr, block.size).fill(FREED),
+        }
         self.live_bytes -= block.size;
         self.quarantined += block.size;
         self.quarantine.push_back(Freed { block: block.clone(), by });
@@ -224,8 +256,12 @@ impl<O: Clone> Heap<O> {
             let Some(freed) = self.quarantine.pop_front() else { break };
             self.quarantined -= freed.block.size;
             found = found.or_else(|| written_after_free(&self.arena, &freed));
-            let layout = Layout::new(freed.block.size, freed.block.align);
-            self.arena.give(freed.block.addr - layout.front, layout.total, layout.align);
+            let Block { addr, size, align, walled, .. } = freed.block;
+            let layout = Layout::new(size, align);
+            match walled {
+                Some(walled) => self.firewall.reuse(&self.arena, walled),
+                None => self.arena.give(addr - layout.front, layout.total, layout.align),
+            }
         }
         found
     }
@@ -251,6 +287,14 @@ impl<O: Clone> Heap<O> {
         let held =
             |freed: &&Freed<O>| (freed.block.addr..freed.block.addr + freed.block.size).contains(&addr);
         self.quarantine.iter().rev().find(held).map(|freed| (&freed.block, &freed.by))
+    }
+
+    /// Whose walled pages these are, if they are any: the block, and who freed it if it is not live.
+    pub fn walled(&self, addr: usize) -> Option<(&Block<O>, Option<&O>)> {
+        let is_its = |block: &Block<O>| block.walled.is_some_and(|walled| walled.contains(addr));
+        let live = self.live.range(..=addr).next_back().map(|(_, block)| (block, None));
+        let freed = self.quarantine.iter().rev().map(|freed| (&freed.block, Some(&freed.by)));
+        live.into_iter().chain(freed).find(|(block, _)| is_its(block))
     }
 
     /// The live block that starts at `addr`.
@@ -303,15 +347,25 @@ fn damaged<O>(arena: &Arena, block: &Block<O>) -> Option<Fault<O>> {
     if arena.mem(block.addr - ZONE, ZONE).first_not(RED_ZONE).is_some() {
         return Some(Fault::Before);
     }
+    let end = block.addr + block.size;
+    if let Some(walled) = block.walled {
+        let behind = arena.mem(end, walled.end() - end);
+        let byte = behind.get().iter().position(|byte| *byte != RED_ZONE_BYTE);
+        return byte.map(|at| Fault::Behind(block.size + at));
+    }
     let slack = Layout::new(block.size, block.align).slack();
-    let behind = arena.mem(block.addr + block.size, slack + ZONE);
+    let behind = arena.mem(end, slack + ZONE);
     let byte = behind.part(0, slack).get().iter().position(|byte| *byte != RED_ZONE_BYTE);
     let byte = byte.or_else(|| behind.part(slack, ZONE).first_not(RED_ZONE).map(|at| at + slack));
     byte.map(|at| Fault::Behind(block.size + at))
 }
 
 fn written_after_free<O: Clone>(arena: &Arena, freed: &Freed<O>) -> Option<Fault<O>> {
-    let Block { addr, size, .. } = freed.block;
+    let Block { addr, size, walled, .. } = freed.block;
+    if walled.is_some() {
+        // It could not be.
+        return None;
+    }
     let at = arena.mem(addr, size).first_not(FREED)?;
     Some(Fault::AfterFree(addr, size, at, freed.by.clone()))
 }
@@ -332,7 +386,7 @@ mod tests {
 
     #[test]
     fn eight_byte_alignment_is_all_one_gets_unless_one_asks() {
-        let mut heap = Named::new().unwrap();
+        let mut heap = Named::new(Firewall::new(0, 0)).unwrap();
         for size in [1, 8, 24, 100] {
             assert_eq!(addr(block(&mut heap, size, 8)) % 16, 8);
         }
@@ -342,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_block_is_freed_with_its_own_size_once() {
-        let mut heap = Named::new().unwrap();
+        let mut heap = Named::new(Firewall::new(0, 0)).unwrap();
         let one = addr(block(&mut heap, 100, 8));
         assert_eq!(heap.free(one, Some(104), Kind::Kmem, "bob").unwrap_err(), Fault::Size(100));
         assert_eq!(heap.free(one + 4, Some(96), Kind::Kmem, "bob").unwrap_err(), Fault::Interior(one, 100));
@@ -354,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_write_past_either_end_is_found() {
-        let mut heap = Named::new().unwrap();
+        let mut heap = Named::new(Firewall::new(0, 0)).unwrap();
         for (size, at, fault) in [
             (13, 13isize, Fault::Behind(13)),
             (16, 16, Fault::Behind(16)),
@@ -374,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_write_after_free_is_found_when_the_block_leaves_quarantine() {
-        let mut heap = Named::new().unwrap();
+        let mut heap = Named::new(Firewall::new(0, 0)).unwrap();
         let start = addr(block(&mut heap, 64, 64));
         heap.free(start, Some(64), Kind::Kmem, "bob").unwrap();
         heap.arena.mem(start + 5, 1).set(0);
@@ -388,8 +442,43 @@ mod tests {
     }
 
     #[test]
+    fn a_walled_block_ends_at_the_wall_as_near_as_its_alignment_lets_it() {
+        let mut heap = Named::new(Firewall::new(1, 7)).unwrap();
+        for (size, align) in [(1, 8), (8, 8), (24, 8), (100, 8), (64, 64), (4096, 64), (5000, 4096), (0, 8)] {
+            let mem = block(&mut heap, size, align);
+            let walled = heap.block(mem.addr()).and_then(|block| block.walled).expect("one in one");
+            assert!(walled.end() - (mem.addr() + size) < align.max(16) + 8, "{size} bytes at {align}");
+            assert_eq!(mem.addr() % align.max(16), if align <= 8 { 8 } else { 0 });
+            mem.set(0x5a);
+            assert!(heap.sweep().is_none());
+            assert_eq!(
+                heap.walled(walled.end()).map(|(block, by)| (block.addr, by)),
+                Some((mem.addr(), None))
+            );
+            heap.free(mem.addr(), Some(size), Kind::Kmem, "bob").unwrap();
+            assert_eq!(heap.walled(mem.addr()).map(|(_, by)| by), Some(Some(&"bob")));
+        }
+        assert!(heap.sweep().is_none());
+    }
+
+    #[test]
+    fn walled_pages_serve_again_after_quarantine_and_a_write_behind_the_end_is_found() {
+        let mut heap = Named::new(Firewall::new(1, 7)).unwrap();
+        let first = addr(block(&mut heap, 100, 8));
+        heap.free(first, None, Kind::Kmem, "bob").unwrap();
+        for _ in 0..=QUARANTINE_BLOCKS {
+            let other = addr(block(&mut heap, 100, 8));
+            heap.free(other, None, Kind::Kmem, "carol").unwrap();
+        }
+        let again = block(&mut heap, 100, 8);
+        assert!(heap.block(again.addr()).is_some_and(|block| block.walled.is_some()));
+        heap.arena.mem(again.addr() + 100, 1).set(0);
+        assert_eq!(heap.free(again.addr(), None, Kind::Kmem, "dave").unwrap_err(), Fault::Behind(100));
+    }
+
+    #[test]
     fn the_holder_of_an_address_is_found_by_range() {
-        let mut heap = Named::new().unwrap();
+        let mut heap = Named::new(Firewall::new(0, 0)).unwrap();
         let one = addr(block(&mut heap, 40, 8));
         assert_eq!(heap.holder(one + 39).map(|b| b.addr), Some(one));
         assert!(heap.holder(one + 40).is_none());

@@ -6,9 +6,10 @@ use std::ptr;
 use illumos_sys_hdrs::{KM_NOSLEEP, KM_PANIC, KM_SLEEP};
 
 use super::bare::Bare;
+use super::firewall::Firewall;
 use super::heap::{Block, Fault, Fill, Heap, Kind};
 use super::origin::Origin;
-use crate::config::FaultKind;
+use crate::config::{Config, FaultKind, Mode};
 use crate::cx::{Cx, cx};
 use crate::export;
 use crate::export::Export;
@@ -33,9 +34,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(checks: bool) -> Self {
-        let heap = Heap::new().unwrap_or_else(|error| panic!("{error}"));
-        Self { heap: HostMutex::new(heap), bare: (!checks).then(Bare::new) }
+    pub(super) fn new(config: &Config) -> Self {
+        let seed = match config.mode {
+            Mode::Virtual { seed } => seed,
+            Mode::Live => 0,
+        };
+        let heap =
+            Heap::new(Firewall::new(config.wall_one_in, seed)).unwrap_or_else(|error| panic!("{error}"));
+        Self { heap: HostMutex::new(heap), bare: (!config.checks).then(Bare::new) }
     }
 
     /// The heap of a machine without checks.
@@ -132,6 +138,19 @@ impl Memory {
         }
     }
 
+    /// What lies behind a wall at this address, in words: an access there faulted.
+    fn explain_wall(&self, kernel: &Kernel, addr: usize) -> Option<String> {
+        let heap = self.heap.lock();
+        let (block, by) = heap.walled(addr).map(|(block, by)| (block.clone(), by.copied()))?;
+        drop(heap);
+        let whose =
+            format!("{} of {} bytes, allocated by {}", block.kind, block.size, block.origin.describe(kernel));
+        Some(match by {
+            Some(by) => format!("{whose}, was freed by {}", by.describe(kernel)),
+            None => format!("byte {} is beyond {whose}", addr.wrapping_sub(block.addr)),
+        })
+    }
+
     /// Looks at every red zone and all of quarantine (rule 16).
     pub(super) fn sweep(&self, cx: &Cx) {
         let found = {
@@ -176,6 +195,11 @@ impl super::Genunix {
         if let Err(fault) = self.memory.free(structure.addr(), None, Kind::Lab, Origin::of(cx)) {
             report(cx, what, &fault);
         }
+    }
+
+    /// Why an access to an address of the heap faulted, if a wall stands there.
+    pub(crate) fn explain_wall(&self, kernel: &Kernel, addr: usize) -> Option<String> {
+        self.memory.explain_wall(kernel, addr)
     }
 
     /// What lies at an address of the heap, in words: the allocation, its size and who made it.

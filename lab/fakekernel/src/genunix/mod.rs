@@ -10,6 +10,7 @@ mod cache;
 mod console;
 mod cred;
 mod ddi;
+mod firewall;
 mod hash;
 mod heap;
 mod kmem;
@@ -31,6 +32,7 @@ pub use kstat::{KstatEntry, KstatId, KstatOrigin, KstatValue};
 pub use stream::{Chain, Checksums, Owner, SharedSnapshot};
 pub use user::UserBuffer;
 
+use crate::config::Config;
 use crate::kernel::Kernel;
 
 /// What one host's kernel knows beside locks, threads and time.
@@ -49,11 +51,11 @@ pub struct Genunix {
 }
 
 impl Genunix {
-    pub(crate) fn new(checks: bool) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
-            memory: kmem::Memory::new(checks),
+            memory: kmem::Memory::new(config),
             caches: cache::Caches::new(),
-            streams: stream::Streams::new(checks),
+            streams: stream::Streams::new(config.checks),
             hashes: hash::Hashes::new(),
             linked: list::Linked::default(),
             devices: ddi::Devices::new(),

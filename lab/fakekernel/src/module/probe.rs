@@ -3,7 +3,7 @@
 use std::ffi::c_long;
 
 use crate::context::Ctx;
-use crate::entry::{EntryKind, Role};
+use crate::entry::EntryKind;
 use crate::module::Module;
 
 /// What every function that is called this way looks like.
@@ -25,7 +25,7 @@ impl Module {
         let pointer = std::ptr::with_exposed_provenance::<()>(addr);
         // SAFETY: a function in the module's text; functions of that name have this prototype by convention.
         let probe: Probe = unsafe { std::mem::transmute(pointer) };
-        let kind = EntryKind { name, ctx, role: Role::Callback };
+        let kind = EntryKind { ctx, ..EntryKind::callback(name) };
         // SAFETY: as above, and it takes any number.
         unsafe { self.enter(probe, (arg,), kind) }
     }

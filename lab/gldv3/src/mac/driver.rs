@@ -85,7 +85,7 @@ impl Mac {
     pub(super) fn call_tx(&self, chain: *mut mblk_t) -> *mut mblk_t {
         let Some(f) = self.callbacks().mc_tx else { return chain };
         // SAFETY: as above; the chain is the driver's from here on.
-        unsafe { self.module.enter(f, (self.cookie(), chain), EntryKind::callback("mc_tx")) }
+        unsafe { self.module.enter(f, (self.cookie(), chain), EntryKind::callback("mc_tx").on_packet_path()) }
     }
 
     /// `mc_getcapab`, with `data` as the capability wants it (null for boolean ones).

@@ -412,7 +412,7 @@ impl Mac {
         let args = (pointer(calls.driver), c_int::try_from(bytes).unwrap_or(c_int::MAX));
         let chain = self.in_ring_call(|| {
             // SAFETY: mac(9E): the driver's function for its ring.
-            unsafe { self.module.enter(f, args, EntryKind::callback("mri_poll")) }
+            unsafe { self.module.enter(f, args, EntryKind::callback("mri_poll").on_packet_path()) }
         });
         let packets = messages.take_back(chain, &self.module, "mri_poll");
         let fetched: usize = packets.iter().map(|packet| messages.size(*packet)).sum();
@@ -427,7 +427,13 @@ impl Mac {
         let calls = ring.calls();
         let Some(f) = calls.send else { return message };
         // SAFETY: as above; the message is the driver's, except for what it returns.
-        unsafe { self.module.enter(f, (pointer(calls.driver), message), EntryKind::callback("mri_tx")) }
+        unsafe {
+            self.module.enter(
+                f,
+                (pointer(calls.driver), message),
+                EntryKind::callback("mri_tx").on_packet_path(),
+            )
+        }
     }
 
     /// A statistic of a ring (`MAC_STAT_*`), as its kstat has it; 0 for what the driver does not count.
