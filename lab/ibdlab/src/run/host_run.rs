@@ -310,13 +310,25 @@ impl HostRun {
 
     /// A counter of the driver's kstat; `None` if it has no such counter.
     pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counters().into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Packets that the driver has dropped so far, either way. Its own multicasts, which come back, are none.
+    pub fn drops(&self) -> u64 {
+        let is_drop = |name: &str| name.contains("_drop_") && name != "rx_drop_own_multicast";
+        self.counters().into_iter().filter(|(name, _)| is_drop(name)).map(|(_, count)| count).sum()
+    }
+
+    /// The counters of the driver's kstat; none if it has none.
+    fn counters(&self) -> Vec<(String, u64)> {
         let ids = self.kernel.kstats();
-        let id = ids.iter().find(|id| id.name == "datagram")?;
-        let values = self.kernel.scope(|| self.kernel.read_kstat(id)).ok()?;
-        values.into_iter().find_map(|(known, value)| match value {
-            KstatValue::U64(value) if known == name => Some(value),
+        let id = ids.iter().find(|id| id.name == "datagram");
+        let values = id.and_then(|id| self.kernel.scope(|| self.kernel.read_kstat(id)).ok());
+        let number = |(name, value)| match value {
+            KstatValue::U64(value) => Some((name, value)),
             _ => None,
-        })
+        };
+        values.into_iter().flatten().filter_map(number).collect()
     }
 
     /// Counters and console of the host, as far as they can be had now.

@@ -38,6 +38,7 @@ pub fn counts(world: &mut World) -> Result<Findings> {
             }
             findings = findings.fact(format!("{}.{}", host.name, row.name), row.driver);
         }
+        findings = findings.fact(format!("{}.ifspeed", host.name), statistics.ifspeed);
         lines.push(format!(
             "{}: {} packets out, {} in, {} refused by the adapter",
             host.name, seen.out.packets, seen.into.packets, seen.refused

@@ -49,11 +49,19 @@ pub fn ping(world: &mut World, step: &PingStep) -> Result<Findings> {
         if step.sizes.is_empty() { spread(step.count, largest(from, to)?) } else { step.sizes.clone() };
     let (least, most) = (sizes.iter().min().copied(), sizes.iter().max().copied());
     let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
+    let before = drops(world);
     let outcome = finish(world, from.ip()?, Box::new(world.ping(from, to, step.count, sizes)?))?;
     expect_pings(&outcome, step.count)?;
+    let dropped = drops(world) - before;
     let text =
         format!("{} -> {to}: {} of {} answered, {least} to {most} bytes", from.name, step.count, step.count);
-    Ok(Findings::new(text).fact("answered", step.count).fact("least", least).fact("most", most))
+    let findings = Findings::new(text).fact("answered", step.count).fact("dropped", dropped);
+    Ok(findings.fact("least", least).fact("most", most))
+}
+
+/// What all drivers have dropped so far.
+fn drops(world: &World) -> u64 {
+    world.hosts.iter().map(HostRun::drops).sum()
 }
 
 fn expect_pings(outcome: &Outcome, count: u32) -> Result<()> {
@@ -109,7 +117,10 @@ pub fn tcp(world: &mut World, step: &TcpStep) -> Result<Findings> {
 pub fn multicast(world: &mut World, step: &MulticastStep) -> Result<Findings> {
     let (from, to) = (world.host(step.from.get_ref())?, world.host(step.to.get_ref())?);
     let group = (*step.group.get_ref(), world.group_port());
+    // The listener's own driver drops what says that it leaves, because nobody has the routers' group.
+    let before = from.drops();
     let heard = hear(world, from, to, group, step.count)?;
+    let dropped = from.drops() - before;
     let expected: Vec<u32> = (0..step.count).collect();
     ensure!(
         heard == expected || heard.strip_prefix(&[0]) == Some(&expected),
@@ -127,7 +138,7 @@ pub fn multicast(world: &mut World, step: &MulticastStep) -> Result<Findings> {
         "{} -> {}: {} of {} heard by {}, none after it left",
         from.name, group.0, step.count, step.count, to.name
     );
-    Ok(Findings::new(text).fact("heard", step.count))
+    Ok(Findings::new(text).fact("heard", step.count).fact("dropped", dropped))
 }
 
 /// Promiscuous mode: groups of the link that the host has not joined are heard while it is on, and only then.
