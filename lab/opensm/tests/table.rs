@@ -16,7 +16,7 @@ use sm::records::{ClassPortInfo, Notice};
 use sm::rmpp::{Received, Receiver as Segments};
 use sm::{Attribute, Guid, Lid, Mad, Method, SaMad, SmConfig, Status};
 use table::{A, Administrator, Answer, B, C, Request, Row, Subnet};
-use world::World;
+use world::{Lane, World};
 
 /// OpenSM, asked by A, B and C.
 struct Real {
@@ -27,8 +27,14 @@ struct Real {
     next: u64,
 }
 
-/// As slow as the embedded administrator's ports.
-const LINK: Link = Link { lanes: 4, speed: Speed::Sdr };
+fn speed(lane: Lane) -> Speed {
+    match lane {
+        Lane::Sdr => Speed::Sdr,
+        Lane::Qdr => Speed::Qdr,
+        Lane::Edr => Speed::Edr,
+    }
+}
+
 /// More than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A request without an answer counts as unanswered once so many later ones have been answered.
@@ -36,7 +42,12 @@ const LATER: u32 = 3;
 
 impl Real {
     fn new(subnet: Subnet) -> Self {
-        let adapter = |port: Guid| Adapter { name: String::new(), node: Guid(port.0 - 1), port, link: LINK };
+        let adapter = |port: Guid| Adapter {
+            name: String::new(),
+            node: Guid(port.0 - 1),
+            port,
+            link: Link { lanes: 4, speed: speed(subnet.lane(port)) },
+        };
         let topology = Topology::new([A, B, C].map(adapter)).unwrap();
         let tools = Tools::find().expect("make test installs OpenSM and ibsim");
         let sm = OpenSm::start(tools, topology, &subnet.partitions()).unwrap();
@@ -175,7 +186,7 @@ fn every_row_of_the_request_table_is_answered_by_opensm_and_by_the_embedded_admi
     for subnet in Subnet::ALL {
         let mut real = Real::new(subnet);
         let config = SmConfig { partitions: subnet.partitions(), ..SmConfig::default() };
-        let mut embedded = Embedded(World::with(config));
+        let mut embedded = Embedded(World::with_lanes(config, |port| subnet.lane(port)));
         let theirs = real.lids.clone();
         let ours: BTreeMap<Guid, Lid> = [A, B, C].map(|port| (port, embedded.0.lid(port))).into();
         for row in rows.iter().filter(|row| row.subnet == subnet) {

@@ -54,51 +54,56 @@ impl MtuCode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RateCode(pub u8);
 
-/// Every rate code with its speed in units of 0.1 Gb/s. OpenSM knows the last two from 3.3.24 on.
-const RATES: [(u8, u16); 24] = [
+/// Every rate code, from the least payload to the most, with its name in units of 0.1 Gb/s. What is older than FDR has two bits of
+/// line code in ten, so that 120 Gb/s are less than 100. OpenSM has the same order, and the last two from 3.3.24 on.
+const RATES: [(u8, u16); 23] = [
     (2, 25),
     (5, 50),
     (3, 100),
     (11, 140),
     (6, 200),
+    (4, 300),
     (15, 250),
     (19, 280),
-    (4, 300),
     (7, 400),
+    (8, 600),
     (20, 500),
     (12, 560),
-    (8, 600),
     (9, 800),
+    (10, 1200),
     (16, 1000),
     (13, 1120),
-    (10, 1200),
     (14, 1680),
     (17, 2000),
+    (18, 3000),
     (21, 4000),
     (22, 6000),
-    (18, 3000),
     (23, 8000),
     (24, 12000),
-    (0, 0),
 ];
 
 impl RateCode {
     /// 10 Gb/s: four lanes of 2.5 Gb/s.
     pub const G10: Self = Self(3);
 
-    /// Speed in units of 0.1 Gb/s, `None` for a code that names none.
+    /// What the code names in units of 0.1 Gb/s, line code included; `None` for a code that names none.
     pub fn tenths_of_gbps(self) -> Option<u16> {
-        RATES.iter().find(|(code, speed)| *code == self.0 && *speed != 0).map(|(_, speed)| *speed)
+        self.rank().map(|rank| RATES[rank].1)
+    }
+
+    /// Its place among all rates.
+    fn rank(self) -> Option<usize> {
+        RATES.iter().position(|(code, _)| *code == self.0)
     }
 
     /// Whether the code names a rate.
     pub fn is_valid(self) -> bool {
-        self.tenths_of_gbps().is_some()
+        self.rank().is_some()
     }
 
-    /// Compares by speed; a code that names no rate is slower than any.
+    /// Compares by payload; a code that names no rate is slower than any.
     pub fn cmp_speed(self, other: Self) -> std::cmp::Ordering {
-        self.tenths_of_gbps().cmp(&other.tenths_of_gbps())
+        self.rank().cmp(&other.rank())
     }
 
     /// The slower of the two.
@@ -108,9 +113,8 @@ impl RateCode {
 
     /// The next slower rate there is.
     pub fn next_slower(self) -> Option<Self> {
-        let own = self.tenths_of_gbps()?;
-        let slower = RATES.iter().filter(|(_, speed)| *speed != 0 && *speed < own);
-        slower.max_by_key(|(_, speed)| *speed).map(|(code, _)| Self(*code))
+        let slower = self.rank()?.checked_sub(1)?;
+        Some(Self(RATES[slower].0))
     }
 
     /// The rate of a link: lanes (1, 2, 4, 8 or 12) times signalling speed (1 = 2.5, 2 = 5, 4 = 10 Gb/s per lane, unless the
@@ -352,6 +356,7 @@ mod tests {
         assert_eq!(RateCode(2).next_slower(), None);
         assert_eq!(RateCode::of_link(LinkWidth::X4, 1, 0), Some(RateCode::G10));
         assert!(!RateCode(0).is_valid());
+        assert!(RateCode(10).cmp_speed(RateCode(16)).is_lt(), "120 Gb/s carry 96, 100 carry 100");
     }
 
     #[test]

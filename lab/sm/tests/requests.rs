@@ -4,7 +4,7 @@ mod table;
 mod world;
 
 use sm::rmpp::{Received, Receiver};
-use sm::{SaMad, Status};
+use sm::{SaMad, SmConfig, Status};
 use table::{Administrator, Answer, Request, Subnet};
 use world::World;
 
@@ -40,7 +40,8 @@ fn every_row_of_the_request_table_is_answered_as_it_says() {
     let rows = table::rows();
     let mut wrong = Vec::new();
     for subnet in Subnet::ALL {
-        let mut world = World::new(subnet.partitions());
+        let config = SmConfig { partitions: subnet.partitions(), ..SmConfig::default() };
+        let mut world = World::with_lanes(config, |port| subnet.lane(port));
         for row in rows.iter().filter(|row| row.subnet == subnet) {
             let answer = table::play(&mut world, row);
             if !Answer::meets(answer.as_ref(), row.expect) {

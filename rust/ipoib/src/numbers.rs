@@ -192,11 +192,12 @@ impl Rate {
         }
     }
 
-    /// The fastest rate that is slower than this one.
+    /// The fastest rate that carries less than this one: 120 Gb/s are less than 100, because of the line code. OpenSM compares
+    /// rates in the same way.
     pub fn next_slower(self) -> Option<Self> {
-        let slower =
-            (2..=24).filter_map(Self::from_code).filter(|rate| rate.tenths_of_gbps() < self.tenths_of_gbps());
-        slower.max_by_key(|rate| rate.tenths_of_gbps())
+        let all = (2..=24).filter_map(Self::from_code);
+        let slower = all.filter(|rate| rate.bits_per_second() < self.bits_per_second());
+        slower.max_by_key(|rate| rate.bits_per_second())
     }
 
     /// Payload bits per second: the signalling rate less the line code (8b/10b up to 4x QDR lanes, 64b/66b from FDR on).
@@ -333,14 +334,14 @@ mod tests {
     }
 
     #[test]
-    fn from_the_fastest_rate_down_every_code_comes_up_once_in_order_of_speed() {
+    fn from_the_fastest_rate_down_every_code_comes_up_once_in_order_of_payload() {
         let mut codes = std::vec::Vec::new();
         let mut next = Rate::from_code(24);
         while let Some(rate) = next {
             codes.push(rate.code());
             next = rate.next_slower();
         }
-        let order = [24, 23, 22, 21, 18, 17, 14, 10, 13, 16, 9, 8, 12, 20, 7, 4, 19, 15, 6, 11, 3, 5, 2];
+        let order = [24, 23, 22, 21, 18, 17, 14, 13, 16, 10, 9, 12, 20, 8, 7, 19, 15, 4, 6, 11, 3, 5, 2];
         assert_eq!(codes, order);
         assert_eq!(Rate::from_code(19).unwrap().tenths_of_gbps(), 280, "two lanes of FDR");
         let said = |code| std::string::ToString::to_string(&Rate::from_code(code).unwrap());

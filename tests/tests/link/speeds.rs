@@ -78,12 +78,9 @@ fn what_the_adapter_refuses_is_asked_once_and_told_once() {
             bench.settle();
             assert!(heard.try_next().is_none());
             let asked = asked(bench);
-            // 200 Gb/s, then 168, then 120, which it has; twenty-one handles of ports.
-            assert_eq!(
-                (asked.get(&17), asked.get(&14), asked.get(&10)),
-                (Some(&1), Some(&1), Some(&21)),
-                "{asked:?}"
-            );
+            // 200 Gb/s, then 168, 112, 100, and 120, which carry less and which it has; twenty-one handles of ports.
+            let fast: Vec<_> = asked.iter().filter(|(code, _)| **code >= 10).map(|(c, n)| (*c, *n)).collect();
+            assert_eq!(fast, [(10, 21), (13, 1), (14, 1), (16, 1), (17, 1)]);
             let lines: Vec<_> =
                 bench.alpha.console().into_iter().filter(|line| line.contains("static rate")).collect();
             assert_eq!(lines.len(), 1, "{lines:?}");

@@ -7,6 +7,7 @@
 
 mod groups;
 mod queries;
+mod speeds;
 
 pub use crate::world::records::*;
 
@@ -30,18 +31,36 @@ pub enum Subnet {
     Three,
     /// A site-local broadcast group beside the usual one.
     SiteLocal,
+    /// A has an EDR port, B a QDR one, C one of SDR; in the others all are SDR.
+    Mixed,
 }
 
 impl Subnet {
-    pub const ALL: [Self; 6] =
-        [Self::Open, Self::Demanding, Self::Partitioned, Self::NoGroup, Self::Three, Self::SiteLocal];
+    pub const ALL: [Self; 7] = [
+        Self::Open,
+        Self::Demanding,
+        Self::Partitioned,
+        Self::NoGroup,
+        Self::Three,
+        Self::SiteLocal,
+        Self::Mixed,
+    ];
+
+    /// What each of the four lanes of a port does.
+    pub fn lane(self, port: Guid) -> Lane {
+        match (self, port) {
+            (Self::Mixed, A) => Lane::Edr,
+            (Self::Mixed, B) => Lane::Qdr,
+            _ => Lane::Sdr,
+        }
+    }
 
     pub fn partitions(self) -> Vec<Partition> {
         let named = |p_key| Partition::new("p", PKey(p_key));
         let all = |p_key| named(p_key).with_members(Ports::All, Membership::Full);
         let usual = GroupParams::default();
         match self {
-            Self::Open => vec![Partition::default_open()],
+            Self::Open | Self::Mixed => vec![Partition::default_open()],
             Self::Demanding => vec![
                 all(1).with_ipoib(GroupParams { mtu: MtuCode::B4096, ..usual }),
                 all(2).with_ipoib(GroupParams { rate: RateCode(7), ..usual }),
@@ -148,7 +167,7 @@ pub fn set(from: Guid, mask: u64, record: &McMemberRecord) -> Request {
 
 /// All rows.
 pub fn rows() -> Vec<Row> {
-    groups::rows().into_iter().chain(queries::rows()).collect()
+    groups::rows().into_iter().chain(queries::rows()).chain(speeds::rows()).collect()
 }
 
 /// An answer, put together.

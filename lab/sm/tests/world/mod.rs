@@ -49,6 +49,22 @@ pub struct World {
     transaction: u64,
 }
 
+/// A port of four lanes.
+pub fn endport_with(guid: Guid, lane: Lane) -> Endport {
+    let mut port = endport(guid);
+    let (active, extended) = match lane {
+        Lane::Sdr => (1, 0),
+        Lane::Qdr => (4, 0),
+        Lane::Edr => (4, 2),
+    };
+    port.info.link_speed_active = active;
+    port.info.link_speed_ext_active = extended;
+    if extended != 0 {
+        port.info.capability_mask |= port_capability::EXTENDED_SPEEDS;
+    }
+    port
+}
+
 pub fn endport(guid: Guid) -> Endport {
     let node = NodeRecord {
         lid: Lid::NONE,
@@ -86,7 +102,12 @@ impl World {
     }
 
     pub fn with(config: SmConfig) -> Self {
-        let ports = [A, B, C].map(|guid| (guid, endport(guid))).into();
+        Self::with_lanes(config, |_| Lane::Sdr)
+    }
+
+    /// The same, with ports of these speeds.
+    pub fn with_lanes(config: SmConfig, lane: impl Fn(Guid) -> Lane) -> Self {
+        let ports = [A, B, C].map(|guid| (guid, endport_with(guid, lane(guid)))).into();
         let subnet =
             SubnetOfValues { ports, unplugged: BTreeMap::new(), set: Vec::new(), routes: BTreeMap::new() };
         let mut world =

@@ -11,6 +11,14 @@ pub const C: Guid = Guid(0x0002_c903_0000_1021);
 /// A port nobody has.
 pub const NOBODY: Guid = Guid(0xdead);
 
+/// How fast a lane of a port signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Sdr,
+    Qdr,
+    Edr,
+}
+
 /// What IBTF asks for one path.
 pub const ONE_PATH: u64 =
     path_mask::DGID | path_mask::SGID | path_mask::REVERSIBLE | path_mask::NUMB_PATH | path_mask::P_KEY;
