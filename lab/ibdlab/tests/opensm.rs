@@ -42,6 +42,13 @@ fn two_hosts_live_on_opensm_through_a_flap_and_a_restart() {
     assert_eq!(members.as_array().map(Vec::len), Some(2), "{said}");
 }
 
+#[test]
+fn a_fast_host_that_makes_the_broadcast_group_lets_a_slow_one_in() {
+    let run = ibdlab(&data("found/fast-host-makes-the-group.toml")).output().expect("ibdlab starts");
+    let said = [&run.stdout, &run.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+    assert!(run.status.success(), "{said}");
+}
+
 /// Processes that work in a directory below this one.
 fn processes_in(directory: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
