@@ -5,6 +5,8 @@ ipadm create-if pFFFF.ibp0
 ipadm create-addr -T static -a 10.0.0.1/24 pFFFF.ibp0/v4
 until [ "$(dladm show-part -p -o state pFFFF.ibp0)" = up ]; do sleep 1; done
 until [ "$(ipadm show-addr -p -o state pFFFF.ibp0/v4)" = ok ]; do sleep 1; done
+# IP announces a new address five times in eight seconds.
+sleep 10
 file=$(mktemp)
 words=$(mktemp)
 snoop -q -c 4 -o $file -d pFFFF.ibp0 arp or icmp 2>$words &
