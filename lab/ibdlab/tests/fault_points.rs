@@ -11,8 +11,8 @@ use rig::{data, options};
 
 const PHASES: [&str; 7] = ["attach", "start", "traffic", "flap", "sm-restart", "stop", "detach"];
 
-/// Points tried and recovered from.
-fn sweep(driver: &str, phase: &str, seed: u64) -> Result<(u64, u64), String> {
+/// How many calls failed, one in each try; the step fails at the first after which the link is not well again.
+fn sweep(driver: &str, phase: &str, seed: u64) -> Result<u64, String> {
     let mut scenario = load(&data("fault-points.toml")).map_err(|error| error.to_string())?;
     let text = scenario.to_toml().map_err(|error| error.to_string())?;
     let text = text.replace("phase = \"attach\"", &format!("phase = \"{phase}\""));
@@ -23,8 +23,7 @@ fn sweep(driver: &str, phase: &str, seed: u64) -> Result<(u64, u64), String> {
         return Err(format!("{driver}, {phase}: {}: {}", step.step, step.text));
     }
     let step = report.steps.iter().find(|step| step.step == "fault-points").ok_or("the step is missing")?;
-    let number = |name: &str| step.facts[name].as_u64().unwrap_or(0);
-    Ok((number("tried"), number("recovered")))
+    step.facts["tried"].as_u64().ok_or_else(|| "the step does not say how many".to_owned())
 }
 
 #[test]
@@ -45,8 +44,8 @@ fn every_fallible_call_fails_in_turn_and_every_link_recovers() {
     let results = results.into_inner().expect("no worker panics with it");
     let failures: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     assert!(failures.is_empty(), "{failures:#?}");
-    let sums = results.iter().flatten().fold((0, 0), |sum, case| (sum.0 + case.0, sum.1 + case.1));
-    println!("fault points: {} tried in {} phases, {} recovered", sums.0, PHASES.len(), sums.1);
-    assert_eq!(sums.0, sums.1);
-    assert!(sums.0 > 100, "only {} points were reached: nothing was injected", sums.0);
+    let tried: u64 = results.iter().flatten().sum();
+    println!("fault points: {tried} tried in {} phases", PHASES.len());
+    assert!(results.iter().flatten().all(|&tried| tried > 0), "a phase without a failure: {results:?}");
+    assert!(tried > 500, "only {tried} points were reached");
 }

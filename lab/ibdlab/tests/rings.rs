@@ -6,6 +6,9 @@ mod rig;
 use ibdlab::scenario::{Phase, Scenario, Step};
 use rig::failures_of;
 
+/// None is the one queue pair of a link without rings; eight are the most.
+const TRANSMIT_RINGS: [i32; 5] = [0, 1, 2, 4, 8];
+
 /// Rings for every host by its driver's `.conf` file; one in four seeds leaves the last host without.
 fn rings(scenario: &mut Scenario, seed: u64) {
     let hosts = scenario.host.len();
@@ -13,7 +16,8 @@ fn rings(scenario: &mut Scenario, seed: u64) {
         if n + 1 == hosts && seed.is_multiple_of(4) {
             continue;
         }
-        let conf = [("ibd_rx_rings", 1), ("ibd_tx_rings", (seed % 5) as i32)];
+        let conf =
+            [("ibd_rx_rings", 1), ("ibd_tx_rings", TRANSMIT_RINGS[seed as usize % TRANSMIT_RINGS.len()])];
         host.get_mut().conf = conf.map(|(name, value)| (name.to_owned(), value)).into();
     }
 }
@@ -55,6 +59,41 @@ fn promiscuous_mode_hears_every_group_of_the_link_while_it_is_on() {
 }
 
 #[test]
+fn a_link_that_opens_while_the_sa_is_silent_comes_up_when_it_speaks() {
+    all_is_well("sa-silent.toml", 10);
+}
+
+#[test]
+fn answers_that_come_four_minutes_late_bring_the_link_up_and_confuse_nobody() {
+    all_is_well("sa-late.toml", 10);
+}
+
+#[test]
+fn lost_answers_of_the_sa_leave_no_membership_behind() {
+    all_is_well("sa-loses-answers.toml", 10);
+}
+
+#[test]
+fn every_status_the_sa_can_refuse_with_is_survived() {
+    all_is_well("sa-refuses.toml", 10);
+}
+
+#[test]
+fn a_broadcast_group_that_was_absent_is_joined_when_it_is_created() {
+    all_is_well("group-absent.toml", 5);
+}
+
+#[test]
+fn a_pkey_that_goes_comes_and_moves_takes_the_link_with_it() {
+    all_is_well("pkey-comes-and-goes.toml", 10);
+}
+
+#[test]
+fn a_subnet_manager_that_dies_fails_over_and_forgets_gets_every_membership_again() {
+    all_is_well("sm-moves.toml", 10);
+}
+
+#[test]
 fn trouble_of_every_kind_is_survived() {
     all_is_well("trouble.toml", 10);
 }
@@ -74,18 +113,21 @@ fn tcp_over_a_link_that_loses_doubles_reorders_and_damages_arrives_intact() {
     all_is_well("tcp-over-a-faulty-link.toml", 10);
 }
 
+const PHASES: [Phase; 7] =
+    [Phase::Attach, Phase::Start, Phase::Traffic, Phase::Flap, Phase::SmRestart, Phase::Stop, Phase::Detach];
+
 /// The host whose calls fail has rings, whatever the seed, which says when they fail.
 fn faults(scenario: &mut Scenario, seed: u64) {
     rings(scenario, 3);
     for step in &mut scenario.step {
         if let Step::FaultPoints(points) = step.get_mut() {
-            points.phase = [Phase::Attach, Phase::Start, Phase::Traffic, Phase::Flap][seed as usize % 4];
+            points.phase = PHASES[seed as usize % PHASES.len()];
         }
     }
 }
 
 #[test]
 fn every_fallible_call_fails_in_turn_and_every_link_recovers() {
-    let failures = failures_of("fault-points.toml", 4, faults);
-    assert!(failures.is_empty(), "{} of 4 phases failed:\n{}", failures.len(), failures.join("\n"));
+    let failures = failures_of("fault-points.toml", PHASES.len() as u64, faults);
+    assert!(failures.is_empty(), "{} phases failed:\n{}", failures.len(), failures.join("\n"));
 }

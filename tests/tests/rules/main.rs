@@ -1,4 +1,4 @@
-//! The 50 rules of the kernel's discipline, each broken by a small C module (`probes/rules`) that the lab must catch, and kept by
+//! The rules of the kernel's discipline, each broken by a small C module (`probes/rules`) that the lab must catch, and kept by
 //! a twin that it must not.
 //!
 //! One table has a line per case, and a test is made of each: what is built, which function of it is called and in which

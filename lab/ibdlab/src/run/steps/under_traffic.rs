@@ -1,4 +1,6 @@
-//! A flap and an unload in the middle of traffic, at instants that the seed chooses.
+//! A flap and an unload in the middle of echoes of every size, to each address of each host, at instants that the seed chooses.
+
+use std::net::IpAddr;
 
 use anyhow::{Context, Result, ensure};
 use fakekernel::{Machine, Nanos};
@@ -6,7 +8,6 @@ use rand::RngExt;
 
 use crate::host::AppId;
 use crate::report::Findings;
-use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::UnderTrafficStep;
 
@@ -45,13 +46,16 @@ pub fn unload_under_traffic(world: &mut World, step: &UnderTrafficStep) -> Resul
     Ok(Findings::new(format!("{}: {}", step.host, told.join(", "))))
 }
 
-/// Echoes without a pause from every host to every other one; which application of which host.
+/// Echoes without a pause from every host to each address of every other one; which application of which host.
 fn start_traffic(world: &World) -> Result<Vec<(String, AppId)>> {
-    let start = |(from, to): (&HostRun, &HostRun)| {
-        let ping = world.ping(from, to.first_address(), u32::MAX, SIZES.to_vec())?;
-        Ok((from.name.clone(), from.ip()?.start(Box::new(ping))))
-    };
-    world.pairs().map(start).collect()
+    let mut started = Vec::new();
+    for (from, to) in world.pairs() {
+        for address in to.addresses.iter().map(|cidr| IpAddr::from(cidr.address())) {
+            let ping = world.ping(from, address, u32::MAX, SIZES.to_vec())?;
+            started.push((from.name.clone(), from.ip()?.start(Box::new(ping))));
+        }
+    }
+    Ok(started)
 }
 
 fn plan(machine: &Machine, within: Nanos) -> Vec<(Nanos, Event)> {
