@@ -1,11 +1,13 @@
 //! `cfgadm(8)` with the attachment points of InfiniBand.
 
 use crate::getopt::Options;
+use crate::services;
 use crate::session::{Exit, Failure, Outcome, Session};
 
-const OPTIONS: Options = Options { short: "al", long: &[], operands_end: true };
+const OPTIONS: Options = Options { short: "alo:x:", long: &[], operands_end: true };
 
-const USAGE: &str = "Usage:\n\tcfgadm [-a] [-l] [ap_id...]\n";
+const USAGE: &str =
+    "Usage:\n\tcfgadm [-o hardware_opts] -x function ap_id [ap_id...]\n\tcfgadm [-a] [-l] [ap_id...]\n";
 
 pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
     let result = run(session, arguments);
@@ -15,9 +17,22 @@ pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
 fn run(session: &mut Session<'_>, arguments: &[String]) -> Outcome {
     let (parsed, operands) = OPTIONS.parse(arguments);
     let usage = || Failure { text: USAGE.to_owned(), exit: Exit::USAGE };
-    let mut all = false;
+    let (mut all, mut function, mut hardware) = (false, None, String::new());
     for option in parsed {
-        all |= option.map_err(|_| usage())?.0 == 'a';
+        match option.map_err(|_| usage())? {
+            ('x', name) => function = Some(name),
+            ('o', options) => hardware = options,
+            (letter, _) => all |= letter == 'a',
+        }
+    }
+    if let Some(function) = function {
+        if operands.is_empty() {
+            return Err(usage());
+        }
+        if operands != ["ib"] {
+            return Err(Failure::line("cfgadm: Attachment point not found"));
+        }
+        return services::run(session, &function, &hardware);
     }
     let points = points(session, all || !operands.is_empty());
     let mut text =

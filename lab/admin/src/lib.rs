@@ -19,6 +19,7 @@ mod netstat;
 mod ofmt;
 mod part_ioctl;
 mod ping;
+mod services;
 mod session;
 mod snoop;
 mod status;
@@ -28,6 +29,7 @@ mod zonecfg;
 mod zones;
 
 pub use ipadm::{boot as boot_interfaces, first_configuration};
+pub use services::IB_CONF;
 pub use session::{Exit, Session, Terminal};
 pub use snoop::{describe as describe_frame, read as read_capture};
 pub use system::{
@@ -42,9 +44,10 @@ pub use zoneadm::boot_all as boot_zones;
 type Command = (&'static str, fn(&mut Session<'_>, &[String]) -> Exit);
 
 /// Every command there is.
-const COMMANDS: [Command; 12] = [
+const COMMANDS: [Command; 13] = [
     ("arp", arp::main),
     ("cfgadm", cfgadm::main),
+    ("devfsadm", services::devfsadm),
     ("dladm", dladm::main),
     ("ifconfig", ifconfig::main),
     ("ipadm", ipadm::main),

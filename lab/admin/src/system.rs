@@ -81,6 +81,19 @@ pub trait System {
     /// The adapters' ports, as the nexus has them.
     fn ports(&self) -> Vec<Port>;
 
+    /// What `devfsadm` has the kernel do: device nodes that are to be there by now are made and get their drivers.
+    ///
+    /// # Errors
+    ///
+    /// EPERM.
+    fn walk_devices(&self) -> Result<(), Errno>;
+    /// Tells the IB nexus that its configuration file has changed.
+    ///
+    /// # Errors
+    ///
+    /// EPERM.
+    fn reread_services(&self) -> Result<(), Errno>;
+
     /// A file below the host's root; `None` when there is none.
     fn read_file(&self, path: &str) -> Option<String>;
     /// Replaces a file by what `change` makes of it, as one step.

@@ -80,9 +80,11 @@ impl InfiniBand {
         // What was reported before is in here.
         device.refresh_ports();
         self.0.hosts.lock().push(host.clone());
-        self.connect(host);
+        // Not again for a second adapter: what is out of the first one's ports would stay without an answer.
+        if Ibcm::of(host).transport().is_none() {
+            self.connect(host);
+        }
         ibtl::add_device(host, &device);
-        nexus::configure(host);
         if let Some(manager) = self.subnet_manager() {
             manager.links_changed();
         }

@@ -73,7 +73,7 @@ impl Driver for Ibd {
             return Ok(Instance::Port);
         }
         let pkey = node.pkey.ok_or_else(|| {
-            log!(warn, dip, "property port-pkey is missing");
+            log!(warn, dip, "no property port-pkey: ibd belongs into vppa-svc-list of ib.conf");
             Errno::EINVAL
         })?;
         let identity = Identity { number: dip.instance(), zone: 0 };

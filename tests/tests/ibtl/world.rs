@@ -4,38 +4,113 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use fabric::{PKey, Reason};
+use fakekernel::genunix::PropertyValue;
 use fakekernel::{Ctx, Mode, Nanos};
-use lab_ibtf::nexus::{self, Service};
+use lab_ibtf::nexus::{self, PortNode};
 
 use crate::bench::{ALPHA, BETA, Bench, Side, with};
 
+/// The nodes of P_Keys: key and instance.
 fn pkeys_of_nodes(side: &Side) -> Vec<(u16, u32)> {
     let nodes = nexus::nodes(&side.kernel);
-    let links = nodes.iter().filter(|n| n.service == Service::Ibd);
-    links.map(|n| (n.pkey.unwrap().0, n.device.instance())).collect()
+    nodes.iter().filter_map(|node| Some((node.pkey?.0, node.device.instance()))).collect()
+}
+
+fn node(side: &Side, service: &str, pkey: Option<PKey>) -> Option<PortNode> {
+    nexus::open(&side.kernel, side.port(), service, pkey)
 }
 
 #[test]
-fn device_nodes_follow_the_pkey_table_and_keep_their_instance_numbers() {
+fn as_illumos_comes_there_are_nodes_of_ports_alone() {
     with("attachment").holds(|b| {
+        assert!(nexus::nodes(&b.alpha.kernel).is_empty(), "nobody has looked");
+        nexus::look(&b.alpha.kernel);
+        let paths: Vec<String> = nexus::nodes(&b.alpha.kernel).iter().map(PortNode::path).collect();
+        assert_eq!(paths, ["ibport@1,0,ipib"]);
+        assert!(node(&b.alpha, "ibd", Some(PKey(0xffff))).is_none(), "a service that the file does not have");
+        let in_vppa = "port-svc-list=\"\";\nvppa-svc-list=\"ipib\";\n";
+        nexus::set_conf(&b.beta.kernel, in_vppa).expect("a driver.conf");
+        assert!(node(&b.beta, "ipib", Some(PKey(0xffff))).is_none(), "the nexus passes over this one");
+        nexus::look(&b.beta.kernel);
+        assert!(nexus::nodes(&b.beta.kernel).is_empty());
+    });
+}
+
+#[test]
+fn a_node_carries_what_the_nexus_says_of_its_port() {
+    with("attachment").holds(|b| {
+        nexus::use_ibd(&b.alpha.kernel);
+        let node = node(&b.alpha, "ibd", Some(PKey(0xffff))).expect("the port is up");
+        assert_eq!((node.path().as_str(), node.device.driver()), ("ibport@1,ffff,ibd", "ibd"));
+        node.device.with_properties(|properties| {
+            let attr = b.alpha.hca.config().attr.clone();
+            let value = |name: &str| properties.get(name).cloned().unwrap_or_else(|| panic!("{name}"));
+            let PropertyValue::Strings(compatible) = value("compatible") else { panic!("strings") };
+            let id = format!("V{:06x}P{:08x}", attr.vendor_id, attr.device_id);
+            let best = format!("ib.{id}v{:04x}.ibd", attr.version_id);
+            assert_eq!(compatible, [best, format!("ib.{id}.ibd"), "ib.ibd".to_owned()]);
+            assert_eq!(value("port-pkey"), PropertyValue::from(0xffff));
+            assert_eq!(value("port-number"), PropertyValue::from(1));
+            assert_eq!(value("port-guid"), PropertyValue::from(ALPHA + 1));
+            assert_eq!(value("hca-guid"), PropertyValue::from(ALPHA));
+            assert_eq!(value("vendor-id"), PropertyValue::from(attr.vendor_id as i32));
+        });
+    });
+}
+
+#[test]
+fn a_node_of_a_pkey_is_made_for_whoever_looks_while_the_port_is_up_and_stays_when_the_pkey_goes() {
+    with("attachment").holds(|b| {
+        nexus::use_ibd(&b.alpha.kernel);
         let port = b.alpha.port();
-        let node = nexus::node(&b.alpha.kernel, port, None).expect("a port has a node");
-        assert_eq!((node.path().as_str(), node.device.instance()), ("ibport@1,0,ipib", 0));
-        assert_eq!(pkeys_of_nodes(&b.alpha), [(0xffff, 0)]);
         let set = |table: &[PKey]| {
             b.world.fabric().set_pkeys(port, table).unwrap();
             b.settle();
         };
+        nexus::look(&b.alpha.kernel);
+        assert_eq!(pkeys_of_nodes(&b.alpha), [(0xffff, 0)]);
         set(&[PKey(0xffff), PKey(0x8001)]);
+        assert_eq!(pkeys_of_nodes(&b.alpha), [(0xffff, 0)], "nobody has looked since");
+        nexus::look(&b.alpha.kernel);
         assert_eq!(pkeys_of_nodes(&b.alpha), [(0x8001, 1), (0xffff, 0)]);
-        let link = nexus::node(&b.alpha.kernel, port, Some(PKey(0x8001))).unwrap();
-        assert_eq!(link.path(), "ibport@1,8001,ibd");
         set(&[PKey(0x8002), PKey(0xffff)]);
-        assert_eq!(pkeys_of_nodes(&b.alpha), [(0x8002, 2), (0xffff, 0)]);
-        set(&[PKey(0x8001), PKey(0xffff)]);
-        assert_eq!(pkeys_of_nodes(&b.alpha), [(0x8001, 1), (0xffff, 0)], "the old node's number");
+        b.world.set_cable(port, false);
+        b.settle();
+        nexus::look(&b.alpha.kernel);
+        assert_eq!(
+            pkeys_of_nodes(&b.alpha),
+            [(0x8001, 1), (0xffff, 0)],
+            "a port that is down has no new ones"
+        );
+        b.world.set_cable(port, true);
+        b.settle();
+        set(&[PKey(0x8002), PKey(0xffff)]);
+        assert!(node(&b.alpha, "ibd", Some(PKey(0x8002))).is_some());
+        assert!(node(&b.alpha, "ibd", Some(PKey(0x8003))).is_none());
+        assert_eq!(pkeys_of_nodes(&b.alpha), [(0x8001, 1), (0x8002, 2), (0xffff, 0)]);
         b.world.remove_hca(&b.alpha.kernel, b.alpha.hca.guid()).unwrap();
         assert!(nexus::nodes(&b.alpha.kernel).is_empty());
+    });
+}
+
+#[test]
+fn instance_numbers_belong_to_paths() {
+    with("attachment").holds(|b| {
+        nexus::use_ibd(&b.alpha.kernel);
+        b.world.fabric().set_pkeys(b.alpha.port(), &[PKey(0xffff), PKey(0x8001)]).unwrap();
+        b.settle();
+        // The one that is opened first gets the first number.
+        assert_eq!(node(&b.alpha, "ibd", Some(PKey(0xffff))).unwrap().device.instance(), 0);
+        nexus::look(&b.alpha.kernel);
+        assert_eq!(pkeys_of_nodes(&b.alpha), [(0x8001, 1), (0xffff, 0)]);
+        let config = b.alpha.hca.config().clone();
+        b.world.remove_hca(&b.alpha.kernel, config.guid).unwrap();
+        b.world.add_hca(&b.alpha.kernel, config).unwrap();
+        b.settle();
+        b.world.fabric().set_pkeys(b.alpha.port(), &[PKey(0x8001), PKey(0xffff)]).unwrap();
+        b.settle();
+        nexus::look(&b.alpha.kernel);
+        assert_eq!(pkeys_of_nodes(&b.alpha), [(0x8001, 1), (0xffff, 0)], "as before");
     });
 }
 

@@ -149,16 +149,19 @@ impl Host {
         // The C objects are `ibp`, which makes the same link.
         let driver = if origin == Origin::Ours { driver } else { Driver::Ibp };
         let name = driver.name();
+        if driver == Driver::Ibd {
+            nexus::use_ibd(&kernel);
+        }
         let module = kernel.load(&origin.object("drv", name), name, "drv").expect("the driver loads");
         module.install().expect("the driver installs");
         let pkey = (driver == Driver::Ibd).then_some(PKey(0xffff));
-        let node = nexus::node(&kernel, port, pkey).expect("the nexus has the node");
+        let node = nexus::open(&kernel, port, driver.service(), pkey).expect("the nexus has the node");
         node.device.with_properties(|properties| {
             for (name, value) in conf {
                 properties.set_system(name, (*value).into());
             }
         });
-        kernel.attach(&module, &node.device).expect("the driver attaches");
+        nexus::attach(&kernel, &module, &node).expect("the driver attaches");
         let host = Self { kernel, driver, origin, port, module, device: node.device };
         host.create_partition();
         host
@@ -339,6 +342,14 @@ impl Driver {
         match self {
             Self::Ibd => "ibd",
             Self::Ibp => "ibp",
+        }
+    }
+
+    /// The service of the nexus that its nodes are for.
+    fn service(self) -> &'static str {
+        match self {
+            Self::Ibd => "ibd",
+            Self::Ibp => "ipib",
         }
     }
 }

@@ -5,7 +5,7 @@ use lab_gldv3::{LinkState, Offload};
 use sm::fault::FaultAction;
 use sm::{Attribute, Lid, Method};
 
-use crate::bench::{Bench, PLAIN, Setup, address_of, group, holds, partition};
+use crate::bench::{Bench, Driver, PLAIN, Setup, address_of, group, holds, partition};
 
 const MINUTE: Nanos = Nanos::from_secs(60);
 /// Groups that alpha wants in these tests, beside the broadcast group.
@@ -23,7 +23,7 @@ fn alpha_has_all(bench: &Bench) -> bool {
 
 #[test]
 fn a_link_plumbed_before_the_sm_comes_up_with_every_group_it_was_asked_for() {
-    Setup { sm_after: MINUTE, ..Setup::default() }.run(|bench| {
+    Setup { sm_after: MINUTE, driver: Driver::Ibp, ..Setup::default() }.run(|bench| {
         let (stream, _) = bench.alpha.open(PLAIN);
         want_groups(&stream);
         fakekernel::sleep(Nanos::from_secs(30));

@@ -381,6 +381,14 @@ impl System for Scripted {
         self.guids.1.iter().map(|guid| Port { hca: self.guids.0, guid: *guid, configured: true }).collect()
     }
 
+    fn walk_devices(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn reread_services(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn read_file(&self, path: &str) -> Option<String> {
         self.files.borrow().get(path).cloned()
     }

@@ -65,8 +65,7 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) ->
         let world = World::build(&on, &scenario, objects.clone(), seed, None, sm)?;
         let specs = scenario.host.iter().map(|spec| spec.get_ref());
         let hosts = specs.zip(&world.hosts).map(|(spec, host)| {
-            let object = objects.path(&host.name, host.driver_name()).to_owned();
-            DeskHost::new(spec, host.kernel.clone(), object, place.state(&host.name), seed).map(Arc::new)
+            DeskHost::new(spec, host.kernel.clone(), &objects, place.state(&host.name), seed).map(Arc::new)
         });
         let hosts: Vec<Arc<DeskHost>> = hosts.collect::<Result<_>>()?;
         let lab_now = Arc::new(Lab {

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use lab_ibtf::InfiniBand;
-use lab_ibtf::nexus::{self, Service};
+use lab_ibtf::nexus;
 use serde::{Deserialize, Serialize};
 
 use super::server::Lab;
@@ -65,7 +65,7 @@ pub fn obey(lab: &Lab, infiniband: &InfiniBand, order: &Order) -> Result<String,
 /// Host and number of a port, or its GUID.
 fn owner(lab: &Lab, guid: u64) -> String {
     let found = lab.hosts.iter().find_map(|host| {
-        let nodes = nexus::nodes(&host.kernel);
+        let nodes = nexus::ports(&host.kernel);
         let node = nodes.iter().find(|node| node.port_guid.0 == guid)?;
         Some(format!("{}/{}", host.name, node.port.0))
     });
@@ -76,7 +76,6 @@ fn port(lab: &Lab, order: &Order) -> Result<fabric::Guid, String> {
     let name = order.host.as_ref().ok_or("of which host? `fabric unplug HOST [PORT]`")?;
     let number = order.port.unwrap_or(1);
     let host = super::server::find_host(lab, name)?;
-    let mut nodes = nexus::nodes(&host.kernel).into_iter().filter(|node| node.service == Service::Ibp);
-    let node = nodes.find(|node| node.port.0 == number);
+    let node = nexus::ports(&host.kernel).into_iter().find(|node| node.port.0 == number);
     node.map(|node| node.port_guid).ok_or_else(|| format!("{name} has no port {number}"))
 }

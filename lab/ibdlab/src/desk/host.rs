@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use admin::{AddressState, Exit, Session, System, Terminal};
+use admin::{AddressState, Exit, FileError, Session, System, Terminal};
 use anyhow::{Context, Result, anyhow, bail};
 use fakekernel::{Errno, Kernel, Module, Nanos, SleepMutex};
 use lab_gldv3::LinkState;
-use lab_ibtf::nexus::{self, Service};
+use lab_ibtf::nexus;
 use smoltcp::wire::IpCidr;
 
 use super::ip::HostIp;
 use super::system::Process;
 use super::zones::Zones;
 use crate::linux::Namespace;
+use crate::run::Objects;
 use crate::scenario::{Driver, HostSpec, PropertyText};
 use crate::words::complain;
 
@@ -53,9 +54,19 @@ pub struct DeskHost {
 impl DeskHost {
     /// # Errors
     ///
-    /// A host with a TUN device on a machine that has no namespaces for it.
-    pub fn new(spec: &HostSpec, kernel: Kernel, object: PathBuf, root: PathBuf, seed: u64) -> Result<Self> {
+    /// A host with a TUN device on a machine that has no namespaces for it; a driver's configuration file that cannot be read.
+    pub fn new(spec: &HostSpec, kernel: Kernel, objects: &Objects, root: PathBuf, seed: u64) -> Result<Self> {
         let name = spec.name.get_ref().clone();
+        let object = objects.path(&name, spec.driver.name()).to_owned();
+        let ibd = Driver::Ibd.name();
+        if let Some(beside) = objects.beside(&name, ibd) {
+            nexus::install_package(&kernel, nexus::IBD_PACKAGE);
+            kernel.add_object("drv/ibd", beside);
+            nexus::load_drivers(&kernel);
+            if spec.driver != Driver::Ibd {
+                kernel.configure_driver(ibd, objects.conf(&name, ibd)?);
+            }
+        }
         let namespace = if spec.tun { Some(Arc::new(Namespace::create(&name)?)) } else { None };
         let cidr = |cidr: &IpCidr| (IpAddr::from(cidr.address()), cidr.prefix_len());
         let text = |text: &PropertyText| match text {
@@ -94,6 +105,10 @@ impl DeskHost {
         let root = Process::root(self.clone());
         admin::boot_links(&root);
         let driver = self.load()?;
+        let services =
+            &mut |text: String| if text.is_empty() { self.first_services().to_owned() } else { text };
+        root.change_file(admin::IB_CONF, services).map_err(|FileError(why)| anyhow!(why))?;
+        self.read_services();
         self.attach(&driver)?;
         if self.first_boot(&root)? {
             return Ok(());
@@ -119,24 +134,46 @@ impl DeskHost {
         Ok(module)
     }
 
-    /// Every node of the driver: ports for `ibp`, the P_Keys of ports for `ibd`.
+    /// Every node of the driver: ports for `ibp`, the P_Keys of ports for `ibd`, which are there once a port is up.
     fn attach(&self, module: &Module) -> Result<()> {
-        let service = match self.driver {
-            Driver::Ibd => Service::Ibd,
-            Driver::Ibp => Service::Ibp,
-        };
         let machine = self.kernel.machine();
         let deadline = machine.now() + PORT_PATIENCE;
-        let nodes = || nexus::nodes(&self.kernel).into_iter().filter(|node| node.service == service);
-        while nodes().next().is_none() && machine.now() < deadline {
+        let mine = || {
+            let mut nodes = nexus::nodes(&self.kernel);
+            nodes.retain(|node| node.device.driver() == self.driver.name());
+            nodes
+        };
+        self.walk_devices();
+        while mine().is_empty() && machine.now() < deadline {
             fakekernel::sleep(Nanos::from_millis(10));
+            self.walk_devices();
         }
-        for node in nodes() {
-            self.kernel
-                .attach(module, &node.device)
+        for node in mine().iter().filter(|node| !node.device.is_attached()) {
+            nexus::attach(&self.kernel, module, node)
                 .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
         }
         Ok(())
+    }
+
+    /// What `devfsadm` does: nodes that are to be there by now are made, and those of P_Keys get their driver.
+    pub fn walk_devices(&self) {
+        nexus::look(&self.kernel);
+    }
+
+    /// The IB nexus reads its configuration file.
+    pub fn read_services(&self) {
+        let read = std::fs::read_to_string(self.root.join(admin::IB_CONF)).map_err(|error| error.to_string());
+        if let Err(why) = read.and_then(|text| nexus::set_conf(&self.kernel, &text)) {
+            complain(&format!("{}: {}: {why}", self.name, admin::IB_CONF));
+        }
+    }
+
+    /// What `ib.conf` says on a host that nobody has configured: as it comes, or with what a scenario with `ibd` needs.
+    fn first_services(&self) -> &'static str {
+        match self.driver {
+            Driver::Ibd => nexus::CONF_WITH_IBD,
+            Driver::Ibp => nexus::ILLUMOS_CONF,
+        }
     }
 
     /// Name of the link that the scenario's addresses are for.
@@ -230,7 +267,7 @@ impl DeskHost {
             })
             .map_err(|errno| anyhow!("dladm delete-part {}: {errno}", link.name))?;
         }
-        for name in [self.driver.name(), "mac_ib"] {
+        for name in [Driver::Ibp.name(), Driver::Ibd.name(), "mac_ib"] {
             let Some(module) = self.kernel.module(name) else { continue };
             self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {name}: {errno}"))?;
             let left = self.kernel.resources().of(name, None);

@@ -43,8 +43,7 @@ pub fn rehearse<R: Send + Sync + 'static>(
         let world = World::build(&on, &scenario, objects.clone(), seed, None, SmKind::Embedded)?;
         let specs = scenario.host.iter().map(|spec| spec.get_ref());
         let hosts = specs.zip(&world.hosts).map(|(spec, host)| {
-            let object = objects.path(&host.name, host.driver_name()).to_owned();
-            DeskHost::new(spec, host.kernel.clone(), object, root.join(&host.name), seed).map(Arc::new)
+            DeskHost::new(spec, host.kernel.clone(), &objects, root.join(&host.name), seed).map(Arc::new)
         });
         let hosts: Vec<Arc<DeskHost>> = hosts.collect::<Result<_>>()?;
         for host in &hosts {

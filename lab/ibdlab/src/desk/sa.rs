@@ -1,7 +1,7 @@
 //! `ibdlab sa` in a lab: asked from a port of a host, by a program's MADs.
 
 use lab_ibtf::InfiniBand;
-use lab_ibtf::nexus::{self, Service};
+use lab_ibtf::nexus;
 use serde::{Deserialize, Serialize};
 use umad::SaClient;
 
@@ -25,8 +25,7 @@ pub struct Asked {
 ///
 /// What is wrong with the question, or why there is no answer.
 pub fn ask(lab: &Lab, host: &DeskHost, asked: &Asked) -> Result<Answer, String> {
-    let ports = nexus::nodes(&host.kernel).into_iter().filter(|node| node.service == Service::Ibp);
-    let port = ports.into_iter().find(|node| node.port.0 == asked.port);
+    let port = nexus::ports(&host.kernel).into_iter().find(|node| node.port.0 == asked.port);
     let port = port.ok_or_else(|| format!("{} has no port {}", host.name, asked.port))?;
     let device = lab_ibtf::umad::open(&host.kernel, port.port_guid);
     let mut client = device.and_then(SaClient::new).map_err(|errno| format!("{}: {errno}", host.name))?;
@@ -37,13 +36,12 @@ pub fn ask(lab: &Lab, host: &DeskHost, asked: &Asked) -> Result<Answer, String> 
 fn known(lab: &Lab, infiniband: &InfiniBand) -> Vec<Known> {
     let views = infiniband.fabric().subnet_ports();
     let of_host = |host: &DeskHost| {
-        let nodes = nexus::nodes(&host.kernel).into_iter().filter(|node| node.service == Service::Ibp);
         let port = |node: nexus::PortNode| {
             let view = views.iter().find(|view| view.attr.guid == node.port_guid)?;
             let gid = view.attr.gids.first()?;
             Some(Known { name: format!("{}/{}", host.name, node.port.0), gid: *gid, lid: view.attr.lid })
         };
-        nodes.filter_map(port).collect::<Vec<_>>()
+        nexus::ports(&host.kernel).into_iter().filter_map(port).collect::<Vec<_>>()
     };
     lab.hosts.iter().flat_map(|host| of_host(host)).collect()
 }

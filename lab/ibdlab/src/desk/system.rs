@@ -16,7 +16,7 @@ use fakekernel::{Errno, Nanos};
 use lab_gldv3::{
     Datalink, LinkSummary, PointedTo, PropertyId, PropertyInfo, PropertyValue, datalinks, dld_ioctl_with,
 };
-use lab_ibtf::nexus::{self, Service};
+use lab_ibtf::nexus;
 
 use super::host::DeskHost;
 use super::ip::HostIp;
@@ -208,14 +208,25 @@ impl System for Process {
         if self.zone.is_some() {
             return Vec::new();
         }
-        let nodes = nexus::nodes(&self.host.kernel).into_iter().filter(|node| node.service == Service::Ibp);
-        let attached = self.host.kernel.attached_instances(Service::Ibp.driver());
+        let attached = self.host.kernel.attached_instances("ibp");
         let port = |node: nexus::PortNode| Port {
             hca: node.hca.0,
             guid: node.port_guid.0,
             configured: attached.contains(&node.device.instance()),
         };
-        nodes.map(port).collect()
+        nexus::ports(&self.host.kernel).into_iter().map(port).collect()
+    }
+
+    fn walk_devices(&self) -> Result<(), Errno> {
+        self.may_configure_links()?;
+        self.host.walk_devices();
+        Ok(())
+    }
+
+    fn reread_services(&self) -> Result<(), Errno> {
+        self.may_configure_links()?;
+        self.host.read_services();
+        Ok(())
     }
 
     fn read_file(&self, path: &str) -> Option<String> {

@@ -154,19 +154,19 @@ impl HostRun {
             .node(pkey)
             .ok_or_else(|| anyhow!("the nexus has no node for {} on this port", self.driver.name()))?;
         self.instance = node.device.instance();
-        self.kernel
-            .attach(module, &node.device)
+        nexus::attach(&self.kernel, module, &node)
             .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
         self.attached = true;
         Ok(())
     }
 
-    /// The nexus makes a partition's node once the subnet manager has put the P_Key into the port's table.
+    /// The nexus makes a partition's node for whoever looks once the subnet manager has put the P_Key into the table of the port,
+    /// and the port is up.
     fn node(&self, pkey: Option<fabric::PKey>) -> Option<nexus::PortNode> {
         let machine = self.kernel.machine();
         let deadline = machine.now() + PORT_PATIENCE;
         loop {
-            let node = nexus::node(&self.kernel, self.port, pkey);
+            let node = nexus::open(&self.kernel, self.port, self.driver.service(), pkey);
             if node.is_some() || machine.now() >= deadline {
                 return node;
             }

@@ -40,6 +40,14 @@ impl Objects {
             };
             path.clone_from(&change.path);
         }
+        for host in scenario.host.iter().map(serde_spanned::Spanned::get_ref) {
+            // A driver that an administrator may want beside the scenario's.
+            let (name, beside) = (host.name.get_ref().clone(), Driver::Ibd.name());
+            let path = options.proto.join("drv/amd64").join(beside);
+            if path.is_file() {
+                objects.entry((name, beside.to_owned())).or_insert(path);
+            }
+        }
         if let Some(path) = objects.values().find(|path| !path.is_file()) {
             let target = if path.starts_with(COUNTING) { "coverage" } else { "modules" };
             bail!("{}: no such object; `make {target}` builds ours", path.display());
@@ -51,6 +59,11 @@ impl Objects {
     /// The file of a module that [`Objects::find`] knows of this host.
     pub fn path(&self, host: &str, module: &str) -> &Path {
         &self.0[&(host.to_owned(), module.to_owned())]
+    }
+
+    /// The file of a module that may be there for a host beside those of its scenario.
+    pub fn beside(&self, host: &str, module: &str) -> Option<&Path> {
+        self.0.get(&(host.to_owned(), module.to_owned())).map(PathBuf::as_path)
     }
 
     /// What the configuration file of a driver says, which lies a directory above its object; nothing if there is none.
@@ -73,6 +86,14 @@ impl Driver {
         match self {
             Self::Ibd => "ibd",
             Self::Ibp => "ibp",
+        }
+    }
+
+    /// The service of the IB nexus that its nodes are for.
+    pub fn service(self) -> &'static str {
+        match self {
+            Self::Ibd => "ibd",
+            Self::Ibp => "ipib",
         }
     }
 }

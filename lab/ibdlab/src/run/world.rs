@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use fabric::{HcaAttr, HcaConfig, LinkSpeed, LinkWidth, Mtu};
 use fakekernel::genunix::PropertyValue;
 use fakekernel::{Machine, Nanos};
-use lab_ibtf::InfiniBand;
+use lab_ibtf::{InfiniBand, nexus};
 use serde_spanned::Spanned;
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
@@ -22,7 +22,7 @@ use super::recording::Recording;
 use super::steps;
 use crate::ip::apps::Ping;
 use crate::report::{Findings, SmKind, StepReport};
-use crate::scenario::{HostSpec, PartitionSpec, Scenario, Speed, Step};
+use crate::scenario::{Driver, HostSpec, PartitionSpec, Scenario, Speed, Step};
 
 /// What every port of ibsim has as its NeighborMTU.
 const IBSIM_MTU: u32 = 2048;
@@ -213,6 +213,9 @@ fn add_host(
     let conf = spec.conf.iter().map(|(property, value)| (property.clone(), PropertyValue::from(*value)));
     let shipped = objects.conf(name, spec.driver.name())?;
     kernel.configure_driver(spec.driver.name(), shipped.into_iter().chain(conf));
+    if spec.driver == Driver::Ibd {
+        nexus::use_ibd(&kernel);
+    }
     let guid = spec.guid.as_ref().map_or(FIRST_GUID + u64::from(n) * 0x10, |guid| *guid.get_ref());
     let mut config = HcaConfig::new(fabric::Guid(guid), *spec.ports.get_ref());
     config.description.clone_from(name);

@@ -231,9 +231,6 @@ fn deliver_pending(kernel: &Kernel, device: &Arc<Device>) {
         let Some(batch) = device.pending.lock().take() else { return };
         for delivery in batch {
             device.refresh_ports();
-            if matches!(delivery.event, Some(PortEvent::Up | PortEvent::Change(_))) {
-                crate::nexus::configure(kernel);
-            }
             tell_cm(kernel, device, &delivery);
             tell_clients(kernel, device, delivery);
         }

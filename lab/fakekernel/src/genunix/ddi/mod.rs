@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use attach::AttachHook;
-pub use conf::parse as parse_conf;
+pub use conf::{parse as parse_conf, parse_beside_nodes};
 pub use node::{DevInfo, DevInfoSpec, MinorNode};
 pub use property::{Properties, Value as PropertyValue};
 

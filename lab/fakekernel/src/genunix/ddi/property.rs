@@ -21,6 +21,8 @@ pub enum Value {
     Int64(Vec<i64>),
     /// A string.
     String(String),
+    /// Several strings.
+    Strings(Vec<String>),
 }
 
 impl From<i32> for Value {
@@ -86,7 +88,7 @@ pub fn as_int(value: &Value) -> Option<i32> {
     match value {
         Value::Boolean => Some(1),
         Value::Int(values) => values.first().copied(),
-        Value::Int64(_) | Value::String(_) => None,
+        Value::Int64(_) | Value::String(_) | Value::Strings(_) => None,
     }
 }
 
@@ -95,7 +97,7 @@ pub fn as_int64(value: &Value) -> Option<i64> {
     match value {
         Value::Boolean => Some(1),
         Value::Int64(values) => values.first().copied(),
-        Value::Int(_) | Value::String(_) => None,
+        Value::Int(_) | Value::String(_) | Value::Strings(_) => None,
     }
 }
 

@@ -146,7 +146,12 @@ unsafe extern "C" fn ddi_prop_lookup_string(
 ) -> c_int {
     // SAFETY: ddi_prop_lookup_string(9F): a string.
     let request = unsafe { Request::new(dip, name) };
-    match request.find(flags) {
+    let text = match request.find(flags) {
+        // Of several the first one.
+        Some(Value::Strings(texts)) => texts.into_iter().next().map(Value::String),
+        other => other,
+    };
+    match text {
         Some(Value::String(text)) => {
             let copy = request.give(&[text.as_bytes(), b"\0"].concat());
             // SAFETY: ddi_prop_lookup_string(9F): a place for the pointer.
