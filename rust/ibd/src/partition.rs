@@ -50,6 +50,8 @@ struct PortName {
     links: usize,
 }
 
+impl kernel::log::Source for PortName {}
+
 impl fmt::Display for PortName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { dip, node, links } = self;

@@ -323,7 +323,7 @@ impl LinkAddr {
     /// says.
     pub fn canonical(self) -> Option<Self> {
         if !self.is_multicast() {
-            return self.is_port().then_some(self);
+            return self.is_port().then(|| self.without_flags());
         }
         Some(Self::multicast(self.mgid()?.canonical()))
     }
@@ -388,6 +388,14 @@ mod tests {
         let canonical = addr.canonical().unwrap();
         assert_eq!((canonical.flags(), canonical.cast()), (0, Cast::Broadcast));
         assert_eq!(canonical.mgid(), Some(Mgid::broadcast(Scope::Global, PKEY).canonical()));
+    }
+
+    #[test]
+    fn a_station_that_takes_connected_mode_has_one_address() {
+        let plain = LinkAddr::unicast(Qpn::new(0x48).unwrap(), Gid { prefix: 0xfe80 << 48, guid: 1 });
+        let mut bytes = *plain.as_bytes();
+        bytes[0] = LinkAddr::FLAG_CONNECTED;
+        assert_eq!(LinkAddr::from_bytes(bytes).canonical(), Some(plain));
     }
 
     #[test]

@@ -103,6 +103,8 @@ impl DevInfo {
 }
 
 /// Driver and instance, as in `ibd0`.
+impl crate::log::Source for DevInfo {}
+
 impl fmt::Display for DevInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.driver_name().to_str() {

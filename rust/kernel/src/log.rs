@@ -1,12 +1,13 @@
-//! Messages to the system log (`cmn_err(9F)`), bounded per cause.
+//! Messages to the system log (`cmn_err(9F)`), bounded per source and cause.
 
 use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use illumos_sys_hdrs as sys;
 
 use crate::time::{Duration, Instant};
+use crate::{AllocError, KVec};
 
 /// How grave a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,22 +18,67 @@ pub enum Level {
     Warn,
 }
 
-/// Logs `$prefix: message`, at most once per second from this place in the source.
+/// Who logs: its [`Display`](fmt::Display) is what each of its lines begins with.
+pub trait Source: fmt::Display {
+    /// When it has logged what; `None` if it shares that with everybody who logs from the same place.
+    fn causes(&self) -> Option<&Causes> {
+        None
+    }
+}
+
+impl<S: Source + ?Sized> Source for &S {
+    fn causes(&self) -> Option<&Causes> {
+        (**self).causes()
+    }
+}
+
+impl Source for str {}
+
+/// Logs `$source: message`, at most once per second for each [`Source`] from this place in the code.
 ///
-/// `log!(warn, dip, "join of {} failed: {}", mgid, status)`; the prefix is anything that can be displayed, usually the
-/// [`DevInfo`](crate::ddi::DevInfo). What is suppressed is counted, and the next message says how many there were.
-/// The message goes to the log only, not to the console. **Any** context.
+/// `log!(warn, dip, "join of {} failed: {}", mgid, status)`. What is suppressed is counted, and the next message says how many there
+/// were. The message goes to the log only, not to the console. **Any** context.
 #[macro_export]
 macro_rules! log {
     (note, $($rest:tt)+) => { $crate::log!(@ Note, $($rest)+) };
     (warn, $($rest:tt)+) => { $crate::log!(@ Warn, $($rest)+) };
-    (@ $level:ident, $prefix:expr, $($message:tt)+) => {{
+    (@ $level:ident, $source:expr, $($message:tt)+) => {{
         static CAUSE: $crate::log::Cause = $crate::log::Cause::new();
-        $crate::log::emit(&CAUSE, $crate::log::Level::$level, &$prefix, ::core::format_args!($($message)+));
+        $crate::log::emit(&CAUSE, $crate::log::Level::$level, &$source, ::core::format_args!($($message)+));
     }};
 }
 
-/// One place in the source that logs.
+/// When one source has logged from each place in the code: so that of several that meet the same trouble in the same second each is
+/// named.
+pub struct Causes(KVec<Entry>);
+
+/// Places that one source logs from, at most; what comes from another one counts for all sources together.
+const PLACES: usize = 64;
+
+struct Entry {
+    /// Address of the place's own [`Cause`]; 0 while free.
+    place: AtomicUsize,
+    cause: Cause,
+}
+
+impl Causes {
+    /// Nothing has been logged. `AllocError` if there is no memory for it.
+    pub fn new() -> Result<Self, AllocError> {
+        Ok(Self(KVec::from_fn(PLACES, |_| Entry { place: AtomicUsize::new(0), cause: Cause::new() })?))
+    }
+
+    /// The cause that counts for a place.
+    fn of<'a>(&'a self, place: &'a Cause) -> &'a Cause {
+        let name = core::ptr::from_ref(place).addr();
+        let mine = |entry: &&Entry| {
+            let taken = entry.place.compare_exchange(0, name, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok() || taken == Err(name)
+        };
+        self.0.iter().find(mine).map_or(place, |entry| &entry.cause)
+    }
+}
+
+/// Something that is logged once per second at most.
 pub struct Cause {
     last: AtomicU64,
     suppressed: AtomicU32,
@@ -70,11 +116,12 @@ impl Default for Cause {
 
 /// Behind [`log!`](crate::log!).
 #[doc(hidden)]
-pub fn emit(cause: &Cause, level: Level, prefix: &dyn fmt::Display, message: fmt::Arguments<'_>) {
+pub fn emit(place: &Cause, level: Level, source: &dyn Source, message: fmt::Arguments<'_>) {
+    let cause = source.causes().map_or(place, |causes| causes.of(place));
     let Some(swallowed) = cause.admit(Instant::now()) else { return };
     let mut line = Line::<200>::new();
     // A message that does not fit is cut.
-    let _ = write!(line, "{prefix}: {message}");
+    let _ = write!(line, "{source}: {message}");
     if swallowed != 0 {
         let _ = write!(line, " ({swallowed} more like this not shown)");
     }
@@ -135,7 +182,7 @@ impl<const N: usize> Write for Line<N> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, Line};
+    use super::{Cause, Causes, Line, PLACES};
     use crate::time::Instant;
     use core::fmt::Write;
 
@@ -148,6 +195,28 @@ mod tests {
         assert_eq!(cause.admit(at(1009)), None);
         assert_eq!(cause.admit(at(1010)), Some(2));
         assert_eq!(cause.admit(at(2010)), Some(0));
+    }
+
+    #[test]
+    fn two_sources_with_one_trouble_are_both_heard_and_one_with_two_troubles_twice() {
+        static PLACES_OF_CODE: [Cause; 2] = [const { Cause::new() }; 2];
+        let sources = [Causes::new().unwrap(), Causes::new().unwrap()];
+        for source in &sources {
+            for place in &PLACES_OF_CODE {
+                assert_eq!(source.of(place).admit(Instant::from_nanos(1)), Some(0));
+                assert_eq!(source.of(place).admit(Instant::from_nanos(2)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn more_places_than_one_source_can_tell_apart_are_bounded_all_the_same() {
+        static MANY: [Cause; PLACES + 1] = [const { Cause::new() }; PLACES + 1];
+        let source = Causes::new().unwrap();
+        for place in &MANY {
+            assert_eq!(source.of(place).admit(Instant::from_nanos(1)), Some(0));
+        }
+        assert!(MANY.iter().all(|place| source.of(place).admit(Instant::from_nanos(2)).is_none()));
     }
 
     #[test]

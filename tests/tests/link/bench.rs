@@ -21,7 +21,7 @@ use crate::object::{Origin, suppressions};
 /// The link of either host.
 pub const LINK: &str = "ibd0";
 /// The link that partitions are made on.
-const PORT_LINK: &str = "ibp0";
+pub const PORT_LINK: &str = "ibp0";
 /// EtherType of IPv4, whose packets the MAC layer looks into.
 pub const IPV4: u32 = 0x0800;
 /// An EtherType nobody looks into (IEEE 802's for local experiments).

@@ -3,9 +3,10 @@
 use fakekernel::Nanos;
 use lab_gldv3::{LinkAddress, Offload, Stream};
 use sm::fault::FaultAction;
-use sm::{Attribute, Method};
+use sm::partition::{Membership, Ports};
+use sm::{Attribute, Method, Partition};
 
-use crate::bench::{Bench, PLAIN, Setup, address_of, group, holds};
+use crate::bench::{self, Bench, Driver, PLAIN, Setup, address_of, group, holds};
 
 /// A peer nobody has: beta's address with another GUID.
 fn nobody(beta: LinkAddress, n: u8) -> LinkAddress {
@@ -137,6 +138,47 @@ fn a_peer_in_use_is_not_forgotten_for_a_thousand_that_were_used_once() {
         send(&alpha, stranger(1), &[0; 40]);
         bench.settle();
         assert_eq!(bench.alpha.counter("sa_paths") - before, 1, "the one used longest ago was not forgotten");
+    });
+}
+
+/// Links that one port has, each in a partition of its own.
+const PARTITIONS: u16 = 16;
+
+#[test]
+fn each_of_sixteen_links_that_meet_the_same_trouble_is_named() {
+    let setup = Setup { driver: Driver::Ibp, conf: &[("ibd_create_broadcast_group", 0)], ..Setup::default() };
+    setup.run(|bench| {
+        // The subnet manager is there.
+        let (_up, _) = bench.alpha.open_up(PLAIN);
+        let pkeys = || 0x8001..0x8001 + PARTITIONS;
+        let partition =
+            |key| Partition::new("one of many", sm::PKey(key)).with_members(Ports::All, Membership::Full);
+        let all = [bench::partition(true)].into_iter().chain(pkeys().map(partition)).collect();
+        bench.sm.set_partitions(all);
+        bench.settle();
+        let streams: Vec<Stream> = pkeys()
+            .map(|pkey| {
+                let link = format!("part{pkey}");
+                lab_gldv3::create_partition(&bench.alpha.kernel, bench::PORT_LINK, pkey, &link, true)
+                    .expect("a partition");
+                let stream = Stream::open(&bench.alpha.kernel, &link).expect("the link opens");
+                stream.bind(PLAIN).expect("the stream binds");
+                stream
+            })
+            .collect();
+        fakekernel::sleep(Nanos::from_secs(3));
+        let console = bench.alpha.console();
+        for pkey in pkeys() {
+            let named = format!("PKEY {pkey:02x}: IPoIB broadcast group absent");
+            assert!(console.iter().any(|line| line.contains(&named)), "not {pkey:#x}: {console:?}");
+        }
+        drop(streams);
+        for pkey in pkeys() {
+            let link = format!("part{pkey}");
+            bench.wait_for("deleted", Nanos::from_secs(60), || {
+                lab_gldv3::delete_partition(&bench.alpha.kernel, &link).is_ok()
+            });
+        }
     });
 }
 

@@ -159,6 +159,24 @@ fn a_path_is_looked_up_when_it_is_asked_for_and_both_ends_tell_the_same() {
 }
 
 #[test]
+fn a_neighbour_that_takes_connected_mode_is_one_to_senders_and_to_those_who_ask() {
+    with_partitions(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard) = bench.beta.open_up(PLAIN);
+        let plain = address_of(&beta);
+        let mut flagged = plain;
+        flagged.0[0] = 0x80;
+        for to in [plain, flagged] {
+            alpha.transmit(to, b"a packet to a neighbour", Offload::default()).unwrap();
+            bench.settle();
+            assert!(heard.try_next().is_some());
+            answer(&bench.alpha, BY_LINK_ADDRESS, &to.0);
+        }
+        assert_eq!(bench.alpha.counter("sa_paths"), 1, "paths to one neighbour that were asked for");
+    });
+}
+
+#[test]
 fn the_broadcast_group_and_others_are_told_with_their_multicast_lid() {
     with_partitions(|bench| {
         let (_alpha, _) = bench.alpha.open_up(PLAIN);

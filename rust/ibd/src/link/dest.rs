@@ -128,7 +128,7 @@ impl StaticRates {
 
     #[inline(never)]
     fn tell(&self, wanted: u32, taken: u32) {
-        let name = self.name;
+        let name = &self.name;
         match (rate_of(wanted), rate_of(taken)) {
             (Some(wanted), Some(taken)) => {
                 log!(note, name, "the adapter has no static rate of {wanted}; {taken} is used for it");

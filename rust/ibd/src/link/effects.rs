@@ -88,7 +88,7 @@ fn announce(shared: &Shared, state: LinkState) {
     probes::link_state(shared.number, state.name());
     if shared.is_talkative(1) {
         // One place each: of two states within a second both are told.
-        let name = shared.name;
+        let name = &shared.name;
         match state {
             LinkState::Stopped => log!(note, name, "link: stopped"),
             LinkState::Port => log!(note, name, "link: waits for port"),
@@ -137,7 +137,7 @@ fn queue(shared: &KArc<Shared>, job: Job) {
 
 #[inline(never)]
 fn print(shared: &Shared, note: Note) {
-    let name = shared.name;
+    let name = &shared.name;
     match note {
         Note::Link(link::Note::BroadcastAbsent) => log!(note, name, "IPoIB broadcast group absent"),
         Note::Link(link::Note::CreateFailed(error)) => {

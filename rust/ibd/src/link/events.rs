@@ -55,7 +55,7 @@ impl ClientHandler for Events {
     }
 
     fn subnet_event(&self, port: Gid, event: SubnetEvent) {
-        let name = self.0.name;
+        let name = &self.0.name;
         if !self.is_from_own_port(port) {
             return;
         }

@@ -96,10 +96,11 @@ impl Link {
             max_sdu: FIRST_SDU,
             multicast_sdu: FIRST_SDU,
         };
-        let rings = RingCount::read(dip, &Name { dip, node, pkey });
+        let name = Name::new(dip, node, pkey)?;
+        let rings = RingCount::read(dip, &name);
         let mut inner = None;
         let make = |mac| {
-            let shared = Shared::new(dip, node, pkey, rings, mac, identity.number, seed(&node, pkey))?;
+            let shared = Shared::new(&name, node, pkey, rings, mac, identity.number, seed(&node, pkey))?;
             let made =
                 inner.insert(Inner { listing: None, shared, counters: None, threads: None, client: None });
             made.open(dip, common, identity)?;
@@ -145,14 +146,14 @@ impl Link {
     /// One line for whoever wants the system suspended. **Any** context.
     #[inline(never)]
     pub(crate) fn refuse_suspend(&self) {
-        let name = self.inner.shared.name;
+        let name = &self.inner.shared.name;
         log!(warn, name, "cannot be suspended: the adapter would lose its queue pairs, memory and groups");
     }
 
     /// One line for whoever wonders why the link does not go.
     #[inline(never)]
     fn say_why_busy(&self) {
-        let name = self.inner.shared.name;
+        let name = &self.inner.shared.name;
         log!(note, name, "busy, still out: {}", self.inner.outstanding());
     }
 
@@ -166,21 +167,21 @@ impl Inner {
     fn open(&mut self, dip: DevInfo, common: &Common, identity: Identity) -> Result<(), Errno> {
         let Self { shared, .. } = self;
         self.listing = Some(Directory::list(&common.directory, identity, shared.clone())?);
-        let name = shared.name;
+        let name = &shared.name;
         let client = Client::attach(&common.clients, dip, &CLIENT, Events(shared.clone()));
-        let client = named(&name, "IBTF client", client)?;
+        let client = named(name, "IBTF client", client)?;
         self.client = Some(client.clone());
         shared.hardware.open(|| {
-            let hca = named(&name, "adapter", Hca::open(&client, shared.node.hca.get()))?;
-            let pd = named(&name, "protection domain", Pd::new(&hca))?;
+            let hca = named(name, "adapter", Hca::open(&client, shared.node.hca.get()))?;
+            let pd = named(name, "protection domain", Pd::new(&hca))?;
             Ok((hca, pd))
         })?;
         shared.configure(dip);
         client.subscribe();
         let counters = shared.counters.clone();
         let counters = Kstat::new(dip.driver_name(), identity.number, c"datagram", c"net", counters);
-        self.counters = Some(named(&name, "statistics", counters)?);
-        self.threads = Some(named(&name, "threads", Threads::start(shared))?);
+        self.counters = Some(named(name, "statistics", counters)?);
+        self.threads = Some(named(name, "threads", Threads::start(shared))?);
         Ok(())
     }
 

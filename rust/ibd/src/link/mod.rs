@@ -45,6 +45,7 @@ use ibtf::{BufferPool, Pd};
 use ipoib::link::BroadcastGroup;
 use ipoib::{Gid, PKey};
 use kernel::ddi::DevInfo;
+use kernel::log::{Causes, Source};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
@@ -91,17 +92,30 @@ pub(crate) struct Shared {
     retired: Mutex<KVec<BufferPool>>,
 }
 
-/// The link in log lines.
-#[derive(Clone, Copy)]
+/// The link in log lines, and when it has logged what.
+#[derive(Clone)]
 pub(crate) struct Name {
     dip: DevInfo,
     node: Node,
     pkey: PKey,
+    causes: KArc<Causes>,
+}
+
+impl Name {
+    pub(crate) fn new(dip: DevInfo, node: Node, pkey: PKey) -> Result<Self, AllocError> {
+        Ok(Self { dip, node, pkey, causes: KArc::new(Causes::new()?)? })
+    }
+}
+
+impl Source for Name {
+    fn causes(&self) -> Option<&Causes> {
+        Some(&self.causes)
+    }
 }
 
 impl core::fmt::Display for Name {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { dip, node, pkey } = self;
+        let Self { dip, node, pkey, .. } = self;
         write!(f, "{dip}: HCA GUID {:016x} port {} PKEY {:02x}", node.hca.get(), node.port, pkey.get())
     }
 }
@@ -116,7 +130,7 @@ impl Shared {
     /// A link that does nothing yet. `seed` keys hashes and jitter.
     #[inline(never)]
     pub(crate) fn new(
-        dip: DevInfo,
+        name: &Name,
         node: Node,
         pkey: PKey,
         rings: RingCount,
@@ -124,7 +138,6 @@ impl Shared {
         number: i32,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
-        let name = Name { dip, node, pkey };
         let counters = Counters::of(number, rings.transmit)?;
         let control = new_control(pkey, seed)?;
         let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, seed)?;
@@ -132,7 +145,7 @@ impl Shared {
             node,
             pkey,
             number,
-            name,
+            name: name.clone(),
             rings,
             mac,
             counters,
@@ -144,7 +157,7 @@ impl Shared {
             transmitters,
             settings: Mutex::new(Settings::default())?,
             hardware: Held::new()?,
-            rates: StaticRates::new(name),
+            rates: StaticRates::new(name.clone()),
             retired: Mutex::new(KVec::new())?,
         })
     }

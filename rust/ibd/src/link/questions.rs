@@ -223,7 +223,7 @@ impl About {
     fn link(address: LinkAddr) -> Option<Self> {
         match address.mgid() {
             Some(mgid) => Some(Self::Group(mgid)),
-            None => address.is_port().then(|| Self::Port(address.without_flags())),
+            None => address.canonical().map(Self::Port),
         }
     }
 }

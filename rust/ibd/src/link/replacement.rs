@@ -51,7 +51,7 @@ pub(crate) fn replace_sender(shared: &KArc<Shared>, ring: usize, why: Why) {
 
 #[inline(never)]
 fn tell(shared: &Shared, ring: usize, why: Why) {
-    let name = shared.name;
+    let name = &shared.name;
     match why {
         Why::Failed => {
             probes::qp_broken(shared.number, c"failed");
