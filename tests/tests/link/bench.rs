@@ -124,6 +124,11 @@ impl Host {
         self.module.calls().iter().map(|(_, count)| count).sum()
     }
 
+    /// The same to one function.
+    pub fn calls(&self, function: &str) -> u64 {
+        self.module.calls_of(function)
+    }
+
     /// The words of its driver's own memory, by address.
     pub fn words(&self) -> BTreeMap<usize, u64> {
         let words = |(start, bytes): (usize, Vec<u8>)| {

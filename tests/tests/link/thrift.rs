@@ -81,6 +81,38 @@ impl Tap for OnTheWay {
     }
 }
 
+/// A lock that every ring's misses and every ARP packet take.
+#[test]
+fn a_flood_at_a_peer_that_is_gone_takes_no_more_locks_than_one_at_a_peer_that_is_there() {
+    holds(|bench| {
+        const PACKETS: u32 = 500;
+        let (alpha, beta, _heard) = bench.talking(PLAIN);
+        let there = address_of(&beta);
+        let mut gone = there;
+        gone.0[12..].fill(0xee);
+        // Until its path is denied, so long that no second question falls into what is counted.
+        for _ in 0..6 {
+            send_all(&alpha, |_| gone, 1);
+            fakekernel::sleep(Nanos::from_secs(40));
+        }
+        send_all(&alpha, |_| gone, 1);
+        bench.settle();
+        let locks = |to: LinkAddress| {
+            let (before, dropped) =
+                (bench.alpha.calls("mutex_enter"), bench.alpha.counter("tx_drop_unreachable"));
+            (0..PACKETS).for_each(|_| send_all(&alpha, |_| to, 1));
+            let dropped = bench.alpha.counter("tx_drop_unreachable") - dropped;
+            assert_eq!(dropped, if to == there { 0 } else { u64::from(PACKETS) });
+            bench.alpha.calls("mutex_enter") - before
+        };
+        let (to_nobody, to_beta) = (locks(gone), locks(there));
+        assert!(
+            to_nobody <= to_beta + 20,
+            "{to_nobody} locks for {PACKETS} packets to nobody, {to_beta} to beta"
+        );
+    });
+}
+
 #[test]
 fn nobody_posts_the_packets_of_others() {
     Setup { seeds: 8, ..Setup::default() }.run(|bench| {

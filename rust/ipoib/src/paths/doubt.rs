@@ -26,10 +26,13 @@ where
 
     /// The SM has changed: looks a handle up again some time soon, and uses it until then; forgives a failure.
     pub(super) fn doubt(&mut self, now: Instant, id: Id) {
-        let Some(path) = self.table.get_mut(id) else { return };
+        let Some((to, path)) = self.table.entry_mut(id) else { return };
         path.failures = 0;
         match &mut path.state {
-            State::Failed { until, .. } => *until = Instant::ZERO,
+            State::Failed { until, .. } => {
+                *until = Instant::ZERO;
+                self.unbinds.one(to);
+            }
             State::Unresolved => {}
             State::Ready(_) => {
                 let trusted = core::mem::replace(&mut path.trust, Trust::Doubted) == Trust::Full;
@@ -64,10 +67,13 @@ where
 
     /// The SM knows better about this address by now: looks a handle up again at once, and uses it until then; forgives a failure.
     pub(super) fn look_again(&mut self, id: Id) {
-        let Some(path) = self.table.get_mut(id) else { return };
+        let Some((to, path)) = self.table.entry_mut(id) else { return };
         path.failures = 0;
         match &mut path.state {
-            State::Failed { until, .. } => *until = Instant::ZERO,
+            State::Failed { until, .. } => {
+                *until = Instant::ZERO;
+                self.unbinds.one(to);
+            }
             State::Unresolved => {}
             State::Ready(_) => {
                 path.trust = Trust::Full;

@@ -168,6 +168,8 @@ pub enum Submitted<P, H> {
     Queued(Option<P>),
     /// It does not go.
     Dropped(P, DropReason),
+    /// It does not go, and nor does any other until then: the queue may remember that.
+    Denied(P, DropReason, Instant),
 }
 
 /// What is known about an address that somebody asks about.
@@ -324,7 +326,9 @@ where
 
     /// Takes a packet that no transmit queue knows the way of; it goes on by `lane`.
     pub fn submit(&mut self, now: Instant, to: LinkAddr, lane: Lane, packet: P) -> Submitted<P, H> {
-        let Some(id) = self.find_or_add(to) else { return Submitted::Dropped(packet, DropReason::TableFull) };
+        let Some(id) = self.find_or_add(now, to) else {
+            return Submitted::Dropped(packet, DropReason::TableFull);
+        };
         let Some(path) = self.table.get_mut(id) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
         };
@@ -344,7 +348,9 @@ where
                 self.settle(id);
                 return submitted;
             }
-            State::Failed { until, reason } if now < *until => return Submitted::Dropped(packet, *reason),
+            State::Failed { until, reason } if now < *until => {
+                return Submitted::Denied(packet, *reason, *until);
+            }
             State::Failed { .. } => path.state = State::Unresolved,
             State::Unresolved => {}
         }
@@ -364,7 +370,7 @@ where
     /// What is known about an address, for somebody without a packet; looks it up as [`Paths::submit`] would, but behind the
     /// addresses whose packets wait. Counts as use.
     pub fn ask(&mut self, now: Instant, to: LinkAddr) -> Known<H> {
-        let Some(id) = self.find_or_add(to) else { return Known::Nothing };
+        let Some(id) = self.find_or_add(now, to) else { return Known::Nothing };
         let Some(path) = self.table.get_mut(id) else { return Known::Nothing };
         path.used = true;
         match &path.state {
@@ -452,7 +458,7 @@ where
                 // What leaves counts as use.
                 State::Ready(_) if used || path.leaving != 0 => self.want_lookup(id),
                 State::Unresolved => {}
-                State::Ready(_) | State::Failed { .. } => self.evict(id),
+                State::Ready(_) | State::Failed { .. } => self.evict(now, id),
             }
         }
     }
@@ -465,13 +471,13 @@ where
         }
     }
 
-    fn find_or_add(&mut self, to: LinkAddr) -> Option<Id> {
+    fn find_or_add(&mut self, now: Instant, to: LinkAddr) -> Option<Id> {
         if let Some(id) = self.table.find(&to) {
             return Some(id);
         }
         if self.table.len() == self.table.capacity() {
             let idle = self.table.front(IDLE)?;
-            self.evict(idle);
+            self.evict(now, idle);
         }
         let path = Path {
             state: State::Unresolved,
@@ -511,8 +517,14 @@ where
     }
 
     /// Removes an entry that has neither packets nor a lookup out.
-    fn evict(&mut self, id: Id) {
-        if let Some((to, Path { state: State::Ready(_), .. })) = self.table.remove(id) {
+    fn evict(&mut self, now: Instant, id: Id) {
+        let Some((to, path)) = self.table.remove(id) else { return };
+        let remembered = match path.state {
+            State::Ready(_) => true,
+            State::Failed { until, .. } => now < until,
+            State::Unresolved => false,
+        };
+        if remembered {
             self.unbinds.one(to);
         }
     }

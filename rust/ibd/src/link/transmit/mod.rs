@@ -41,6 +41,8 @@ use stage::{Staged, Unstaged};
 pub(crate) const BATCH: u32 = 32;
 /// Every so many sends one completes, and tells about those before it.
 pub(crate) const SIGNAL_EVERY: u32 = 64;
+/// Addresses, at most, that a queue knows to be out of reach.
+const DENIED: usize = 64;
 /// Completions taken at once.
 const COMPLETIONS: usize = 16;
 /// Room that must have come back before the MAC layer is told, as a fraction of the ring.
@@ -67,6 +69,8 @@ struct State {
     /// It is being replaced: packets wait for the next one.
     suspended: bool,
     cache: AddressCache<Dest>,
+    /// Addresses that nothing goes to for a while: a flood at a peer that is gone keeps off the machines' lock.
+    denied: AddressCache<Denial>,
     completions: CompletionBatch,
     /// What is staged: for the counters, once it is posted.
     staged: KVec<Wire>,
@@ -76,6 +80,13 @@ struct State {
     behind: bool,
     /// Completions that were due when [`Transmitter::watch`] looked, and since when none has come.
     waits: Option<(u32, Instant)>,
+}
+
+/// Why nothing goes to an address, and until when.
+#[derive(Clone, Copy)]
+struct Denial {
+    reason: TxDrop,
+    until: Instant,
 }
 
 /// One send as it goes on the wire.
@@ -110,6 +121,24 @@ struct After {
     refused: Option<Status>,
 }
 
+impl State {
+    /// Why a packet to an address does not go, as far as this queue knows.
+    fn denial(&mut self, to: &LinkAddr) -> Option<TxDrop> {
+        let denial = *self.denied.get(to)?;
+        (now() < denial.until).then_some(denial.reason)
+    }
+
+    fn forget(&mut self, to: &LinkAddr) {
+        self.cache.remove(to);
+        self.denied.remove(to);
+    }
+
+    fn forget_all(&mut self) {
+        self.cache.clear();
+        self.denied.clear();
+    }
+}
+
 impl Transmitter {
     fn new(
         ring: Option<usize>,
@@ -124,6 +153,7 @@ impl Transmitter {
             serial: 0,
             suspended: false,
             cache: new_cache(Key::HashSize.default_value(), seed)?,
+            denied: AddressCache::new(DENIED, seed)?,
             completions: CompletionBatch::new(COMPLETIONS)?,
             staged: KVec::with_capacity(BATCH as usize)?,
             refused: false,
@@ -209,7 +239,7 @@ impl Transmitter {
         state.refused |= after.resume;
         state.behind |= after.wake_control;
         state.waits = None;
-        state.cache.clear();
+        state.forget_all();
         drop(state);
         drop(after);
         Some(open)
@@ -229,7 +259,7 @@ impl Transmitter {
         let open = state.open.take();
         state.suspended = false;
         state.waits = None;
-        state.cache.clear();
+        state.forget_all();
         after.resume |= core::mem::take(&mut state.refused);
         after.wake_control |= core::mem::take(&mut state.behind);
         drop(state);
@@ -364,12 +394,12 @@ impl Transmitter {
 
     /// Takes an address out of the cache.
     pub(crate) fn unbind(&self, to: &LinkAddr) {
-        self.state.lock().cache.remove(to);
+        self.state.lock().forget(to);
     }
 
     /// Empties the cache.
     pub(crate) fn unbind_all(&self) {
-        self.state.lock().cache.clear();
+        self.state.lock().forget_all();
     }
 
     /// Tells the machines which addresses were used since this was last called.
@@ -399,10 +429,11 @@ impl Transmitter {
             self.learn(&packet, frame.ethertype, to);
         }
         let longest = frame.longest();
-        let (packet, dest) = match state.cache.get(&to) {
-            Some(dest) => (packet, dest.handle(longest)),
+        let (packet, dest) = match state.cache.get(&to).map(|dest| dest.handle(longest)) {
+            Some(handle) => (packet, handle),
             // Those before it wait for room, and completions are to come.
             None if state.behind => return Err(Stopped::Full(packet)),
+            None if let Some(reason) = state.denial(&to) => return Err(Stopped::Dropped(packet, reason)),
             None => self.ask_for_path(state, to, packet, longest, after)?,
         };
         match dest {
@@ -454,6 +485,11 @@ impl Transmitter {
                 Err(Stopped::Waits)
             }
             Submitted::Dropped(packet, reason) => Err(Stopped::Dropped(packet, reason.into())),
+            Submitted::Denied(packet, reason, until) => {
+                let reason = reason.into();
+                state.denied.insert(to, Denial { reason, until });
+                Err(Stopped::Dropped(packet, reason))
+            }
         }
     }
 

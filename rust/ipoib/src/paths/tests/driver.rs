@@ -58,6 +58,8 @@ struct Queue {
     /// Packets whose path was found wait for room.
     behind: bool,
     cache: BTreeMap<LinkAddr, u32>,
+    /// Until when nothing goes to an address.
+    denied: BTreeMap<LinkAddr, Instant>,
     /// The last packet sent to an address.
     sent: BTreeMap<LinkAddr, u32>,
 }
@@ -122,7 +124,7 @@ impl World {
             }
             return;
         }
-        if queue.behind {
+        if queue.behind || queue.denied.get(&to).is_some_and(|until| self.now < *until) {
             return;
         }
         match self.machine.submit(self.now, to, Lane::new(queue_of(packet)), packet) {
@@ -133,6 +135,10 @@ impl World {
                 }
             }
             Submitted::Dropped(dropped, _) => assert_eq!(dropped, packet),
+            Submitted::Denied(dropped, _, until) => {
+                assert_eq!(dropped, packet);
+                queue.denied.insert(to, until);
+            }
             Submitted::Queued(gave_way) => {
                 self.inside.insert(packet);
                 gave_way.into_iter().for_each(|packet| self.left(packet));
@@ -179,8 +185,12 @@ impl World {
             }
             Some(Action::Unbind(to)) => self.queues.iter_mut().for_each(|queue| {
                 queue.cache.remove(&to);
+                queue.denied.remove(&to);
             }),
-            Some(Action::UnbindAll) => self.queues.iter_mut().for_each(|queue| queue.cache.clear()),
+            Some(Action::UnbindAll) => self.queues.iter_mut().for_each(|queue| {
+                queue.cache.clear();
+                queue.denied.clear();
+            }),
             Some(other) => panic!("{other:?} is no request"),
         }
         true
@@ -243,6 +253,15 @@ impl World {
             assert!(
                 matches!(known, Known::Ready(now, _) if now == *handle),
                 "a queue keeps {handle} for {to:?}, which is {known:?}"
+            );
+        }
+        let denied = self.queues.iter().flat_map(|queue| &queue.denied);
+        let denied = denied.filter(|(to, until)| self.now < **until && !self.machine.unbinds.tells_of(to));
+        for (to, until) in denied {
+            let known = self.machine.known(self.now, to);
+            assert!(
+                matches!(known, Known::Failed(_)),
+                "a queue drops until {until:?} what goes to {to:?}: {known:?}"
             );
         }
     }
