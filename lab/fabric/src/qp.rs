@@ -100,6 +100,11 @@ pub(crate) struct QpCore {
     /// Groups it is attached to.
     pub(crate) attached: u32,
     pub(crate) freed: bool,
+    /// A receive was posted since it was made or recycled; and before it was recycled, but not since.
+    pub(crate) posted: bool,
+    pub(crate) stale: bool,
+    /// See [`Qp::strayed`].
+    pub(crate) strayed: u64,
 }
 
 /// Events to be raised once no lock is held.
@@ -129,6 +134,9 @@ impl Qp {
             psn: 0,
             attached: 0,
             freed: false,
+            posted: false,
+            stale: false,
+            strayed: 0,
         };
         Qp(Arc::new(QpInner { num, core: Mutex::new(core) }))
     }
@@ -150,6 +158,13 @@ impl Qp {
     pub fn query(&self) -> QpAttr {
         let core = self.0.core.lock().unwrap();
         QpAttr { config: core.config.clone(), state: core.state }
+    }
+
+    /// Datagrams that it let in after it was recycled and before a receive was posted. An adapter whose driver leaves it the count of
+    /// receives that were posted before (`hermon`) writes them where those were posted.
+    #[must_use]
+    pub fn strayed(&self) -> u64 {
+        self.0.core.lock().unwrap().strayed
     }
 
     /// Multicast groups it is attached to.

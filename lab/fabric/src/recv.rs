@@ -47,6 +47,7 @@ impl Hca {
                 })
             } else {
                 let id = wr.id;
+                (core.posted, core.stale) = (true, false);
                 core.rq.post(wr, id).map(|_| ())
             }
         };
@@ -257,7 +258,10 @@ impl Qp {
             return Err(Reason::Qkey);
         }
         let (seq, wr) = match core.config.srq.clone() {
-            None => core.rq.take().ok_or(Reason::NoReceive)?,
+            None => {
+                core.strayed += u64::from(core.stale);
+                core.rq.take().ok_or(Reason::NoReceive)?
+            }
             Some(srq) => {
                 let wr = srq.take().ok_or(Reason::NoReceive)?;
                 (core.rq.adopt(wr.id, srq.0.used.clone()), wr)

@@ -274,3 +274,36 @@ fn too_many_scatter_entries_are_refused_at_the_post() {
     let recv = RecvWr { id: 1, sgl: vec![a.sge(slot(0), 100); 5] };
     assert_eq!(a.hca.post_recv(&a.qp, recv), Err(Error::ChanSglLenInvalid));
 }
+
+#[test]
+fn a_recycled_queue_pair_keeps_number_and_groups_and_forgets_the_rest() {
+    let w = world(2);
+    let (a, b) = (&w.hosts[0], &w.hosts[1]);
+    assert_eq!(b.hca.recycle_qp(&b.qp, PortNum(1), 0, QKey(7)), Err(Error::ChanStateInvalid), "not in ERROR");
+    b.join();
+    let (number, groups) = (b.qp.num(), b.qp.groups());
+    b.post(0, 200);
+    b.hca.flush_qp(&b.qp).unwrap();
+    // Nobody looks what is in the table there.
+    b.hca.recycle_qp(&b.qp, PortNum(1), 1, QKey(7)).unwrap();
+    assert_eq!(b.hca.recycle_qp(&b.qp, PortNum(1), 0, QKey(7)), Err(Error::ChanStateInvalid));
+    assert_eq!((b.qp.state(), b.qp.num(), b.qp.groups()), (QpState::Rts, number, groups));
+    assert_eq!(b.received().len(), 0, "completions of before are gone");
+    b.hca.set_qkey(&b.qp, QKEY).unwrap();
+    b.hca.flush_qp(&b.qp).unwrap();
+    b.hca.recycle_qp(&b.qp, PortNum(1), 0, QKEY).unwrap();
+    a.send(1, b"early", a.to(b)).unwrap();
+    assert_eq!(b.qp.strayed(), 1, "into what was posted before");
+    b.post(2, 200);
+    a.send(3, b"in time", a.to(b)).unwrap();
+    assert_eq!((b.qp.strayed(), b.received().len()), (1, 1));
+}
+
+#[test]
+fn a_queue_pair_in_error_takes_another_queue_key_without_effect() {
+    let w = world(1);
+    let b = &w.hosts[0];
+    b.hca.flush_qp(&b.qp).unwrap();
+    b.hca.set_qkey(&b.qp, QKey(7)).unwrap();
+    assert_eq!(b.qp.query().config.qkey, QKEY);
+}

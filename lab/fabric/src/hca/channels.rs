@@ -79,15 +79,21 @@ impl Hca {
         Ok(())
     }
 
-    /// From ERROR through RESET to RTS with a new address. Work and completions of before are gone.
+    /// From ERROR through RESET to RTS with a new address. Work and completions of before are gone; its number and the groups it is
+    /// attached to are not.
     ///
     /// # Errors
-    /// As [`Hca::alloc_qp`] for port and P_Key index; [`Error::ChanStateInvalid`] unless in ERROR.
+    /// [`Error::HcaPortInvalid`]; [`Error::PkeyIxIllegal`] beyond the port's table, whatever is in it (nobody looks, as nobody looks
+    /// when a table changes under a QP); [`Error::ChanStateInvalid`] unless in ERROR.
     pub fn recycle_qp(&self, qp: &Qp, port: PortNum, pkey_ix: u16, qkey: QKey) -> Result<(), Error> {
-        self.check_address(port, pkey_ix)?;
+        match self.check_address(port, pkey_ix) {
+            Ok(()) | Err(Error::PkeyIxInvalid) => {}
+            Err(error) => return Err(error),
+        }
         self.quiesce(qp, |core| (core.state == QpState::Error).then_some(()).ok_or(Error::ChanStateInvalid))?;
         let mut core = qp.0.core.lock().unwrap();
         core.reset(qp.num());
+        core.stale |= std::mem::take(&mut core.posted);
         core.config.port = port;
         core.config.pkey_ix = pkey_ix;
         core.config.qkey = qkey;
@@ -95,17 +101,21 @@ impl Hca {
         Ok(())
     }
 
-    /// Changes the queue key of a QP.
+    /// Changes the queue key of a QP; of one in ERROR nothing, without a word (IBTL asks for no change of state, and that is granted).
     ///
     /// # Errors
-    /// [`Error::ChanHdlInvalid`] if it was freed.
+    /// [`Error::ChanHdlInvalid`] if it was freed; [`Error::ChanStateInvalid`] in any other state than RTS and ERROR.
     pub fn set_qkey(&self, qp: &Qp, qkey: QKey) -> Result<(), Error> {
         let mut core = qp.0.core.lock().unwrap();
-        if core.freed {
-            return Err(Error::ChanHdlInvalid);
+        match core.state {
+            _ if core.freed => Err(Error::ChanHdlInvalid),
+            QpState::Rts => {
+                core.config.qkey = qkey;
+                Ok(())
+            }
+            QpState::Error => Ok(()),
+            _ => Err(Error::ChanStateInvalid),
         }
-        core.config.qkey = qkey;
-        Ok(())
     }
 
     /// Waits until no request of the QP is being carried out, checking `may` each time. In the deterministic mode there is

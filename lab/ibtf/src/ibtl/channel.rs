@@ -4,7 +4,7 @@ use super::objects::{Channel, Kind, Opaque, OpenHca, Private, SelfHandle, drop_h
 use super::{Ibtl, arg, hdl, out, resolve, take};
 use crate::status::*;
 use fabric::{PortNum, QKey, QpSizes, Signalling, UdConfig};
-use fakekernel::{Cx, Export, FaultKind, cx, export};
+use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
 use illumos_sys_hdrs::{
     IBT_ACHAN_CLONE, IBT_ACHAN_USER_MAP, IBT_ACHAN_USES_FCMD, IBT_ACHAN_USES_FEXCH, IBT_ACHAN_USES_RFCI,
     IBT_ACHAN_USES_RSS, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_QKEY, IBT_FAST_REG_RES_LKEY, IBT_USES_LSO,
@@ -254,6 +254,9 @@ unsafe extern "C" fn ibt_modify_ud_channel(
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_modify_ud_channel")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     // Queue sizes are fixed (the HCA does not claim RESIZE_CHAN); the queue key is what may change.
     if flags.0 & !IBT_CEP_SET_QKEY.0 != 0 {
         return IBT_NOT_SUPPORTED;
@@ -284,9 +287,12 @@ unsafe extern "C" fn ibt_recycle_ud(
     qkey: ib_qkey_t,
 ) -> ibt_status_t {
     let cx = cx();
-    cx.may_block();
+    super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_recycle_ud")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     of(channel.open.hca().recycle_qp(&channel.qp, PortNum(hca_port_num), pkey_ix, QKey(qkey)))
 }
 
@@ -308,7 +314,18 @@ unsafe extern "C" fn ibt_flush_channel(chan: ibt_channel_hdl_t) -> ibt_status_t 
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
+    if cx.fault(FaultKind("ibt_flush_channel")) {
+        return IBT_INSUFF_RESOURCE;
+    }
     of(channel.open.hca().flush_qp(&channel.qp))
+}
+
+/// See [`fabric::Qp::strayed`].
+pub(super) fn nothing_strayed(cx: &Cx, channel: &Channel) {
+    let strayed = channel.qp.strayed();
+    cx.check(strayed == 0, Rule::HeapCorruption, || {
+        format!("{strayed} datagrams came into buffers that were posted before the channel was recycled")
+    });
 }
 
 unsafe extern "C" fn ibt_free_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
@@ -319,6 +336,7 @@ unsafe extern "C" fn ibt_free_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
     if let Err(e) = channel.open.hca().free_qp(&channel.qp) {
         return error(e);
     }
+    nothing_strayed(&cx, &channel);
     let _ = take(&cx, &ibtl.channels, chan);
     channel.open.device.forget_channel(channel.qp.num());
     channel.open.lost(Kind::Qp);

@@ -1,5 +1,6 @@
 //! Posting work requests. Interrupt level allowed; each array is posted in order up to the first bad request.
 
+use super::channel::nothing_strayed;
 use super::objects::{Channel, Destination};
 use super::{Device, Ibtl, hdl, out, resolve};
 use crate::status::*;
@@ -204,6 +205,7 @@ unsafe extern "C" fn ibt_post_recv(
         post_receives(&cx, device, wr_list, num_wr, posted, |wr| device.hca.post_recv(&channel.qp, wr))
     };
     check_places(&cx, &channel);
+    nothing_strayed(&cx, &channel);
     status
 }
 
