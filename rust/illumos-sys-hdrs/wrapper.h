@@ -50,6 +50,7 @@
 #include <sys/list.h>
 #include <sys/mac.h>
 #include <sys/mac_client.h>
+#include <sys/mac_client_priv.h>
 #include <sys/mac_ib.h>
 #include <sys/mac_provider.h>
 #include <sys/machlock.h>

@@ -1,5 +1,6 @@
 //! [`Mac`]: the way up, open while the link is registered.
 
+use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
@@ -123,13 +124,14 @@ impl Mac {
         }
     }
 
-    /// Announces the station's address (`mac_unicst_update`). **Enters the perimeter.** Normal from
-    /// [`Provider::start`](crate::Provider::start), which is inside it already.
-    pub fn address_update(&self, address: &Address) {
-        if let Some(inside) = self.0.enter() {
-            // SAFETY: registered; the address is copied.
-            unsafe { sys::mac_unicst_update(inside.handle(), address.as_ptr()) };
-        }
+    /// Enters the perimeter (`mac_perim_enter_by_mh`), which whoever is inside may do again: start and stop are. `None` behind a
+    /// closed gate. **May block**, for as long as others are inside; no locks.
+    pub fn perimeter(&self) -> Option<Perimeter<'_>> {
+        let inside = self.0.enter()?;
+        let mut entered = ptr::null_mut();
+        // SAFETY: registered.
+        unsafe { sys::mac_perim_enter_by_mh(inside.handle(), &mut entered) };
+        Some(Perimeter { inside, entered, not_send: PhantomData })
     }
 
     /// Announces the largest payload, in general and for multicast, in bytes behind the link header
@@ -189,6 +191,29 @@ impl Mac {
         while !*registered {
             registered.wait();
         }
+    }
+}
+
+/// The MAC perimeter: while this lives, nobody else starts or stops the link or changes what it is. Belongs to its thread.
+pub struct Perimeter<'a> {
+    inside: Inside<'a>,
+    entered: sys::mac_perim_handle_t,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl Perimeter<'_> {
+    /// Announces the station's address (`mac_unicst_update`). Whoever has the link open is told, also of an address that has not
+    /// changed.
+    pub fn address_update(&self, address: &Address) {
+        // SAFETY: registered; the address is copied.
+        unsafe { sys::mac_unicst_update(self.inside.handle(), address.as_ptr()) };
+    }
+}
+
+impl Drop for Perimeter<'_> {
+    fn drop(&mut self) {
+        // SAFETY: entered by this thread.
+        unsafe { sys::mac_perim_exit(self.entered) };
     }
 }
 

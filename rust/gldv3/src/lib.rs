@@ -30,7 +30,7 @@ mod stream_ioctl;
 mod table;
 
 pub use devnet::{LinkId, LinkInfo, link_info};
-pub use gate::{LinkState, Mac};
+pub use gate::{LinkState, Mac, Perimeter};
 pub use ops::DriverOps;
 pub use plugin::{DestinationClass, HeaderInfo, LinkStats, Plugin, PluginRegistration};
 pub use property::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};

@@ -7,7 +7,7 @@
 //! From the receive ring packets come up as from a link without one, until the framework has more of them than it can handle. Then
 //! it switches the ring's interrupt off and fetches packets when it likes; once it has caught up it switches the interrupt on.
 //!
-//! What it is told about a link's address it takes from [`Mac::address_update`](crate::Mac::address_update), as it does without
+//! What it is told about a link's address it takes from [`Perimeter::address_update`](crate::Perimeter::address_update), as it does without
 //! rings, and does not tell the group: the group goes on with the one it took. It takes another when the link is used again.
 
 use core::ffi::{c_int, c_void};

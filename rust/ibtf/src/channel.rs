@@ -7,7 +7,7 @@ use kernel::module::Pin;
 use kernel::sync::Mutex;
 use kernel::{AllocError, KArc, KBox, KVec};
 
-use crate::cq::Cq;
+use crate::cq::{CompletionBatch, Cq};
 use crate::event::ChannelId;
 use crate::multicast::McgInfo;
 use crate::pd::Pd;
@@ -32,6 +32,9 @@ pub struct UdChannelConfig {
     pub mapped_sends: bool,
 }
 
+/// Completions taken at once when a channel is recycled.
+const DRAINED: usize = 64;
+
 /// Queue sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelSizes {
@@ -54,7 +57,7 @@ struct Inner {
     handle: sys::ibt_channel_hdl_t,
     qpn: u32,
     sizes: ChannelSizes,
-    /// What the adapter may still be using; goes when the channel is freed. In front of `pd`, which keeps the adapter
+    /// What the adapter may still be using; goes when the channel is freed or recycled. In front of `pd`, which keeps the adapter
     /// that this is given back to.
     remains: Mutex<Remains>,
     send_cq: Cq,
@@ -157,11 +160,48 @@ impl UdChannel {
         &self.0.receive_cq
     }
 
-    /// Makes every outstanding work request complete as flushed (`ibt_flush_channel`). CQs that are armed call their
-    /// handlers. **May block.**
-    pub fn flush(&self) -> Result<(), Status> {
+    /// Ends all that is under way and makes the queue pair ready again, under the number it has and attached to the groups it is
+    /// attached to, with another place of its P_Key and another Q_Key (`ibt_flush_channel`, `ibt_recycle_ud`). What queues that were
+    /// dropped had posted is given back: the adapter passes through a state in which it has forgotten everything. After a failure
+    /// nothing is, and the channel is good for being dropped. Nobody may post to it or poll its CQs meanwhile. **May block.**
+    ///
+    /// Use a Q_Key that nobody knows until buffers are posted ([`UdChannel::set_qkey`]): `hermon` leaves the number of buffers of
+    /// before to the adapter, which may take their old descriptors for new ones until then.
+    pub fn recycle(&self, port: u8, pkey_index: u16, qkey: u32) -> Result<(), Status> {
+        let mut batch = CompletionBatch::new(DRAINED)?;
         // SAFETY: allocated.
-        Status::check(unsafe { sys::ibt_flush_channel(self.handle()) })
+        Status::check(unsafe { sys::ibt_flush_channel(self.handle()) })?;
+        // An adapter need not take flushed requests out of a CQ. They name queues that are gone.
+        for cq in [self.send_cq(), self.receive_cq()] {
+            while matches!(cq.poll(&mut batch), Ok(1..)) {}
+        }
+        // SAFETY: allocated.
+        Status::check(unsafe { sys::ibt_recycle_ud(self.handle(), port, pkey_index, qkey) })?;
+        loop {
+            let mut remains = self.0.remains.lock();
+            let kept = remains.kept.pop();
+            drop(remains);
+            if kept.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Changes the Q_Key of what is accepted (`ibt_modify_ud_channel`). **May block.**
+    pub fn set_qkey(&self, qkey: u32) -> Result<(), Status> {
+        let mut attributes = KBox::new(sys::ibt_ud_chan_modify_attr_t::default())?;
+        attributes.ud_qkey = qkey;
+        let mut sizes = sys::ibt_queue_sizes_t::default();
+        // SAFETY: allocated.
+        Status::check(unsafe {
+            sys::ibt_modify_ud_channel(self.handle(), sys::IBT_CEP_SET_QKEY, &mut *attributes, &mut sizes)
+        })
+    }
+
+    /// Whether it is in a state of error, asked of the adapter. **May block.**
+    pub fn has_failed(&self) -> Result<bool, Status> {
+        let attributes = self.0.query()?;
+        Ok(attributes.ud_state != sys::IBT_STATE_RTS)
     }
 
     /// Lets packets to a group in (`ibt_attach_mcg`), until the attachment is dropped. Local to the adapter: packets
@@ -186,7 +226,13 @@ impl UdChannel {
         Ok(())
     }
 
-    /// Drops `what` when the channel is freed. Needs a promise.
+    /// A promise is not needed.
+    pub(crate) fn keep_nothing(&self) {
+        let mut remains = self.0.remains.lock();
+        remains.promised = remains.promised.saturating_sub(1);
+    }
+
+    /// Drops `what` when the channel is freed, or recycled. Needs a promise.
     pub(crate) fn keep_until_freed(&self, what: KBox<dyn Keep>) {
         let mut remains = self.0.remains.lock();
         remains.promised = remains.promised.saturating_sub(1);
@@ -199,10 +245,14 @@ impl UdChannel {
 
 impl Inner {
     fn query_qpn(&self) -> Result<u32, Status> {
+        Ok(self.query()?.ud_qpn & sys::IB_QPN_MASK)
+    }
+
+    fn query(&self) -> Result<KBox<sys::ibt_ud_chan_query_attr_t>, Status> {
         let mut attributes = KBox::new(sys::ibt_ud_chan_query_attr_t::default())?;
         // SAFETY: allocated.
         Status::check(unsafe { sys::ibt_query_ud_channel(self.handle, &mut *attributes) })?;
-        Ok(attributes.ud_qpn & sys::IB_QPN_MASK)
+        Ok(attributes)
     }
 }
 

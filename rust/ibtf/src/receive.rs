@@ -210,8 +210,11 @@ impl ReceiveQueue {
 
 impl Drop for ReceiveQueue {
     fn drop(&mut self) {
-        if let Some(reclaim) = self.reclaim.take() {
-            self.channel.keep_until_freed(reclaim.map_unsized(|reclaim| reclaim as _));
+        match self.reclaim.take() {
+            // The adapter has nothing of it.
+            Some(_) if self.posted() == 0 => self.channel.keep_nothing(),
+            Some(reclaim) => self.channel.keep_until_freed(reclaim.map_unsized(|reclaim| reclaim as _)),
+            None => {}
         }
     }
 }

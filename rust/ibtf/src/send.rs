@@ -489,8 +489,11 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
 
 impl<T: Send + Sync + 'static> Drop for SendQueue<T> {
     fn drop(&mut self) {
-        if let Some(ring) = self.ring.take() {
-            self.channel.keep_until_freed(ring.map_unsized(|ring| ring as _));
+        match self.ring.take() {
+            // The adapter has nothing of it.
+            Some(ring) if ring.len() == self.staged => self.channel.keep_nothing(),
+            Some(ring) => self.channel.keep_until_freed(ring.map_unsized(|ring| ring as _)),
+            None => {}
         }
     }
 }

@@ -8442,6 +8442,12 @@ impl Default for list {
     }
 }
 #[repr(C)]
+#[derive(Debug)]
+pub struct __mac_perim_handle {
+    _unused: [u8; 0],
+}
+pub type mac_perim_handle_t = *mut __mac_perim_handle;
+#[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct ipoib_mac {
     pub ipoib_qpn: u32,
@@ -10557,6 +10563,8 @@ unsafe extern "C" {
     pub fn list_remove_tail(arg1: *mut list_t) -> *mut ::core::ffi::c_void;
     pub fn list_tail(arg1: *mut list_t) -> *mut ::core::ffi::c_void;
     pub fn mac_stat_get(arg1: mac_handle_t, arg2: uint_t) -> u64;
+    pub fn mac_perim_enter_by_mh(arg1: mac_handle_t, arg2: *mut mac_perim_handle_t);
+    pub fn mac_perim_exit(arg1: mac_perim_handle_t);
     pub fn mac_alloc(arg1: uint_t) -> *mut mac_register_t;
     pub fn mac_capab_update(arg1: mac_handle_t);
     pub fn mac_devt_to_instance(arg1: dev_t) -> ::core::ffi::c_int;

@@ -181,6 +181,9 @@ impl Qpn {
     /// Where every multicast datagram is addressed (`IB_MC_QPN`).
     pub const MULTICAST: Self = Self(0x00ff_ffff);
 
+    /// That of management, which no link has: an address without a queue pair.
+    pub const NONE: Self = Self(0);
+
     /// `None` if `raw` does not fit in 24 bits.
     pub const fn new(raw: u32) -> Option<Self> {
         if raw <= 0x00ff_ffff { Some(Self(raw)) } else { None }

@@ -10,7 +10,7 @@ use crate::rings::{BOTH, all, flow_and_number, qpn, ring_of_each, rings, send, s
 
 const FLOWS: u16 = 32;
 const ALONE: &str = "the queue pair of transmit ring";
-const LINK: &str = "the queue pair failed; building another";
+const LINK: &str = "the queue pair failed; making it ready again";
 
 fn adapter(bench: &Bench) -> fabric::Hca {
     bench.world.fabric().hca(bench.alpha.adapter()).expect("alpha's")

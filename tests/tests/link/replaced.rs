@@ -1,10 +1,14 @@
 //! A link whose queue pair is replaced: it broke, or the P_Key moved. Nobody else has to do anything about it.
 
 use fabric::{PKey, Qpn};
-use fakekernel::Nanos;
+use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkAddress, LinkState, Offload, ReceiveQueue, Stream};
+use sm::partition::GroupParams;
+use sm::{Lid, MtuCode};
 
-use crate::bench::{Bench, PLAIN, address_of, group, holds};
+use crate::announced::{Heard, addresses};
+use crate::bench::{Bench, PLAIN, Setup, address_of, group, holds, partition};
+use crate::rings::{BOTH, rings};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 const GROUP: u32 = 0x0008_0001;
@@ -95,6 +99,8 @@ fn groups_go_on_without_a_subnet_manager(bench: &Bench, blow: Blow) {
     assert!(took <= SOON, "{blow:?}: alpha reaches its group after {took}");
     let took = heard_after(bench, &alpha, address_of(&beta), &at_beta);
     assert!(took <= SOON, "{blow:?}: alpha reaches beta after {took}");
+    let took = heard_after(bench, &beta, address_of(&alpha), &at_alpha);
+    assert!(took <= SOON, "{blow:?}: beta reaches alpha, where it was, after {took}");
 }
 
 #[test]
@@ -105,4 +111,135 @@ fn a_queue_pair_that_breaks_without_a_subnet_manager_leaves_its_groups_as_they_a
 #[test]
 fn a_p_key_that_moves_without_a_subnet_manager_leaves_groups_as_they_are() {
     holds(|bench| groups_go_on_without_a_subnet_manager(bench, Blow::PKeyMoved));
+}
+
+/// Two hosts that talk, and what alpha's IP is told from now on.
+fn talking(bench: &Bench) -> (Stream, Stream, ReceiveQueue, Heard) {
+    let (alpha, beta, heard) = bench.talking(PLAIN);
+    bench.settle();
+    let told = Heard::of(&alpha);
+    (alpha, beta, heard, told)
+}
+
+fn keeps_its_address(bench: &Bench, blows: &[Blow]) {
+    let (alpha, _beta, _, told) = talking(bench);
+    let before = address_of(&alpha);
+    for blow in blows {
+        blow.falls(bench, &alpha);
+        bench.settle();
+        assert_eq!((address_of(&alpha), addresses(&told.take())), (before, vec![]), "{blow:?}");
+        fakekernel::sleep(Nanos::from_secs(11));
+    }
+}
+
+#[test]
+fn a_link_keeps_its_address_whenever_its_queue_pair_breaks_and_when_its_p_key_moves() {
+    holds(|bench| keeps_its_address(bench, &[Blow::Broken, Blow::PKeyMoved, Blow::Broken, Blow::Broken]));
+}
+
+#[test]
+fn a_link_with_rings_keeps_its_address_too() {
+    rings(BOTH, 4, |bench| keeps_its_address(bench, &[Blow::Broken, Blow::PKeyMoved, Blow::Broken]));
+}
+
+/// The subnet manager starts again with a broadcast group of other parameters.
+fn another_group(bench: &Bench, params: GroupParams) {
+    bench.sm.stop();
+    bench.sm.set_partitions(vec![partition(false).with_ipoib(params)]);
+    bench.sm.restart(Lid(Lid::FIRST_MULTICAST.0 + 16));
+}
+
+/// Alpha has the address it had after the group has changed, and either reaches the other.
+fn keeps_its_address_with(bench: &Bench, params: GroupParams) {
+    let (alpha, at_alpha) = bench.alpha.open_up(PLAIN);
+    let (beta, at_beta) = bench.beta.open_up(PLAIN);
+    bench.settle();
+    let (told, before) = (Heard::of(&alpha), [address_of(&alpha), address_of(&beta)]);
+    another_group(bench, params);
+    for (from, to, heard) in [(&alpha, &beta, &at_beta), (&beta, &alpha, &at_alpha)] {
+        bench.wait_for("a packet arrives", Nanos::from_secs(60), || {
+            send(from, address_of(to), b"changed");
+            bench.settle();
+            std::iter::from_fn(|| heard.try_next()).any(|packet| packet.payload == b"changed")
+        });
+    }
+    assert_eq!([address_of(&alpha), address_of(&beta)], before);
+    assert_eq!(addresses(&told.take()), []);
+}
+
+#[test]
+fn a_link_keeps_its_address_when_its_q_key_changes() {
+    holds(|bench| {
+        keeps_its_address_with(bench, GroupParams { q_key: sm::QKey(0x1234), ..GroupParams::default() });
+    });
+}
+
+#[test]
+fn a_link_keeps_its_address_when_its_mtu_changes() {
+    fn large(config: &mut fabric::HcaConfig) {
+        config.ports[0].mtu = fabric::Mtu::M4096;
+    }
+    Setup { hca: large, ..Setup::default() }.run(|bench| {
+        keeps_its_address_with(bench, GroupParams { mtu: MtuCode::B4096, ..GroupParams::default() });
+        let (alpha, _) = bench.alpha.open(PLAIN);
+        assert_eq!(alpha.details().max_sdu, 4_092);
+    });
+}
+
+/// Whether alpha's link gets well with a number of its own, which is told once.
+fn gets_another_number(bench: &Bench, blow: impl FnOnce(&Stream)) {
+    let (alpha, beta, heard, told) = talking(bench);
+    let before = address_of(&alpha);
+    blow(&alpha);
+    bench.wait_for("up", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
+    bench.settle();
+    let now = address_of(&alpha);
+    assert_ne!(now, before);
+    assert_eq!(addresses(&told.take()), [now]);
+    assert!(heard_after(bench, &alpha, address_of(&beta), &heard) <= SOON);
+}
+
+fn without(bench: &Bench, call: &'static str, plan: FaultPlan) {
+    bench.alpha.kernel.set_fault(FaultKind(call), Some(bench.alpha.driver().name()), plan);
+}
+
+#[test]
+fn a_queue_pair_that_breaks_again_soon_is_replaced_by_another_one() {
+    holds(|bench| {
+        gets_another_number(bench, |alpha| {
+            Blow::Broken.falls(bench, alpha);
+            assert!(adapter(bench).break_qpn(qpn(address_of(alpha))), "it has the number it had");
+            bench.settle();
+        });
+    });
+}
+
+#[test]
+fn a_queue_pair_that_cannot_be_made_ready_again_is_replaced_by_another_one() {
+    holds(|bench| refused(bench, "ibt_flush_channel"));
+    holds(|bench| refused(bench, "ibt_recycle_ud"));
+}
+
+fn refused(bench: &Bench, call: &'static str) {
+    gets_another_number(bench, |alpha| {
+        without(bench, call, FaultPlan::Nth(0));
+        assert!(adapter(bench).break_qpn(qpn(address_of(alpha))));
+        bench.settle();
+    });
+}
+
+#[test]
+fn an_adapter_that_changes_no_q_key_of_a_queue_pair_has_links_all_the_same() {
+    holds(|bench| {
+        bench.settle();
+        without(bench, "ibt_modify_ud_channel", FaultPlan::From(0));
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard) = bench.beta.open_up(PLAIN);
+        bench.settle();
+        assert!(heard_after(bench, &alpha, address_of(&beta), &heard) <= Nanos::from_millis(20));
+        assert!(adapter(bench).break_qpn(qpn(address_of(&alpha))));
+        bench.settle();
+        bench.wait_for("up again", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
+        assert!(heard_after(bench, &alpha, address_of(&beta), &heard) <= Nanos::from_millis(20));
+    });
 }

@@ -7,7 +7,7 @@ use sm::{Attribute, Method};
 
 use crate::bench::{Bench, Driver, Host, PLAIN, Setup, address_of, group, holds};
 
-const STALLED: &str = "building another queue pair";
+const STALLED: &str = "no send has completed";
 
 fn sends_hang(bench: &Bench, host: &Host, hang: bool) {
     bench.world.fabric().hca(host.adapter()).expect("the adapter is there").set_sends_hang(hang);

@@ -1,6 +1,10 @@
 //! The perimeter of a mac: one thread at a time, which may enter again.
 
+use std::sync::Arc;
+
 use fakekernel::{SleepGuard, SleepMutex};
+
+use super::Mac;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -12,6 +16,22 @@ pub(crate) struct Perimeter {
 #[derive(Debug)]
 pub(crate) struct Inside<'a> {
     _held: Option<SleepGuard<'a, ()>>,
+}
+
+/// A driver that is inside, until it says that it leaves (`mac_perim_exit`).
+pub(crate) struct Entered {
+    // In front of the mac it is in.
+    _inside: Inside<'static>,
+    _mac: Arc<Mac>,
+}
+
+impl Entered {
+    /// Enters, waiting for another owner without end.
+    pub(crate) fn new(mac: Arc<Mac>) -> Self {
+        // SAFETY: the perimeter is the mac's, which is kept for as long.
+        let perimeter = unsafe { &*std::ptr::from_ref(&mac.perimeter) };
+        Self { _inside: perimeter.enter(), _mac: mac }
+    }
 }
 
 impl Perimeter {

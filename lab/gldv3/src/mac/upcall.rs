@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use fakekernel::mem::Mem;
 use fakekernel::{Cx, Errno, Export, Rule, cx, export};
 use illumos_sys_hdrs::{
-    link_state_t, mac_handle_t, mac_resource_handle_t, mac_ring_handle_t, mblk_t, uint_t,
+    link_state_t, mac_handle_t, mac_perim_handle_t, mac_resource_handle_t, mac_ring_handle_t, mblk_t, uint_t,
 };
 
+use super::perimeter::Entered;
 use super::{Mac, Note, Ring, mac_of};
 use crate::address::LinkAddress;
 use crate::client::LinkState;
@@ -20,7 +21,7 @@ pub(crate) fn exports() -> Vec<Export> {
     export! {
         UKS: mac_rx, mac_rx_ring, mac_tx_update, mac_tx_ring_update, mac_link_update, mac_maxsdu_update, mac_maxsdu_update2,
             mac_capab_update, mac_sdu_get, mac_sdu_get2, mac_addr_len, mac_type, mac_nativetype;
-        UK: mac_unicst_update, mac_dst_update, mac_pdata_update;
+        UK: mac_unicst_update, mac_dst_update, mac_pdata_update, mac_perim_enter_by_mh, mac_perim_exit;
     }
 }
 
@@ -163,6 +164,21 @@ unsafe extern "C" fn mac_unicst_update(handle: mac_handle_t, address: *const u8)
         format!("{}: mac_unicst_update with the address it has", mac.name)
     });
     mac.post(Note::Unicst);
+}
+
+unsafe extern "C" fn mac_perim_enter_by_mh(handle: mac_handle_t, entered: *mut mac_perim_handle_t) {
+    let cx = cx();
+    cx.may_block();
+    cx.no_locks();
+    let Some(mac) = mac_of(&cx, handle) else { return };
+    let inside = Box::new(Entered::new(mac));
+    // SAFETY: the caller's place for it.
+    unsafe { entered.write(Box::into_raw(inside).cast()) };
+}
+
+unsafe extern "C" fn mac_perim_exit(entered: mac_perim_handle_t) {
+    // SAFETY: given out by `mac_perim_enter_by_mh`, which a driver undoes once.
+    drop(unsafe { Box::from_raw(entered.cast::<Entered>()) });
 }
 
 unsafe extern "C" fn mac_dst_update(handle: mac_handle_t, _address: *const u8) {

@@ -1,7 +1,7 @@
 //! Telling the MAC layer: address, MTU and state, in that order, always the latest, and only what has changed.
 //!
-//! On a thread of its own, because announcing an address waits for the MAC perimeter, whose owner may be stopping this very
-//! link. Stop does not wait for this thread.
+//! On a thread of its own, because an address is told inside the MAC perimeter, whose owner may be stopping this very link. Stop
+//! does not wait for this thread. Start, which is inside, tells the address itself: who opens the link is answered with it.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,15 +19,21 @@ pub(crate) struct Announcer {
     speed: KArc<AtomicU64>,
 }
 
-/// The latest status, and whether it is being announced.
+/// What is to be told, what was told last, and whether somebody is telling.
+///
+/// Whatever the MAC layer is told it passes on, and IP takes its addresses down and up for an address that has not changed.
 pub(crate) struct News {
     latest: Option<Status>,
     busy: bool,
+    /// The link's address.
+    address: Option<LinkAddr>,
+    /// What the MAC layer has; read and changed inside the perimeter.
+    told: Option<LinkAddr>,
 }
 
 impl Announcer {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        let news = News { latest: None, busy: false };
+        let news = News { latest: None, busy: false, address: None, told: None };
         Ok(Self { news: KArc::new(Monitor::new(news)?)?, speed: KArc::new(AtomicU64::new(0))? })
     }
 
@@ -39,10 +45,24 @@ impl Announcer {
         self.news.notify_all();
     }
 
+    /// Announces an address soon, and before any status that comes after it.
+    pub(crate) fn announce_address(&self, address: LinkAddr) {
+        let mut news = self.news.lock();
+        news.address = Some(address);
+        drop(news);
+        self.news.notify_all();
+    }
+
+    /// Announces an address before this returns. **Perimeter**, or it **may block** until others have left it.
+    pub(crate) fn tell_address(&self, mac: &Mac, address: LinkAddr) {
+        self.news.lock().address = Some(address);
+        tell_address(&self.news, mac);
+    }
+
     /// Whether everything has been said.
     pub(crate) fn is_idle(&self) -> bool {
         let news = self.news.lock();
-        news.latest.is_none() && !news.busy
+        news.latest.is_none() && news.address == news.told && !news.busy
     }
 
     /// Bits per second.
@@ -52,39 +72,58 @@ impl Announcer {
 
     /// Starts the thread. **May block.**
     pub(crate) fn spawn(&self, mac: Mac) -> Result<Worker<News>, AllocError> {
-        let speed = self.speed.clone();
-        Worker::spawn(c"ibd_announce", self.news.clone(), move |parker| live(parker, &mac, &speed))
+        let (news, speed) = (self.news.clone(), self.speed.clone());
+        Worker::spawn(c"ibd_announce", self.news.clone(), move |parker| live(parker, &news, &mac, &speed))
     }
 }
 
-fn live(parker: &Parker<'_, News>, mac: &Mac, speed: &AtomicU64) {
+/// One thread at a time is in the perimeter, so what it finds there is what it leaves there. `false` if the link is not registered: the
+/// next start tells.
+fn tell_address(news: &Monitor<News>, mac: &Mac) -> bool {
+    let Some(perimeter) = mac.perimeter() else { return false };
+    let mut state = news.lock();
+    let address = state.address.filter(|address| state.told != Some(*address));
+    state.told = state.address;
+    drop(state);
+    if let Some(address) = address {
+        perimeter.address_update(address.as_bytes());
+    }
+    true
+}
+
+fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, speed: &AtomicU64) {
     let mut told = Told::default();
-    let mut news = parker.lock();
+    let mut state = parker.lock();
     while !parker.should_stop() {
-        let Some(status) = news.latest.take() else {
-            parker.wait(&mut news);
+        let (status, new_address) = (state.latest.take(), state.address != state.told);
+        if status.is_none() && !new_address {
+            parker.wait(&mut state);
             continue;
-        };
-        news.busy = true;
-        drop(news);
-        told.prepare(mac, speed, &status);
-        news = parker.lock();
+        }
+        state.busy = true;
+        drop(state);
+        if let Some(status) = &status {
+            told.prepare(mac, speed, status);
+        }
+        let can_tell = !new_address || tell_address(news, mac);
+        state = parker.lock();
         // Announcing the address may have taken long: what has become old meanwhile is not said.
-        let outdated = news.latest.is_some();
-        drop(news);
-        if !outdated {
+        let outdated = state.latest.is_some();
+        drop(state);
+        if let Some(status) = status.filter(|_| !outdated) {
             told.link(mac, &status);
         }
-        news = parker.lock();
-        news.busy = false;
+        state = parker.lock();
+        state.busy = false;
+        if !can_tell && state.latest.is_none() {
+            parker.wait(&mut state);
+        }
     }
 }
 
-/// What the MAC layer was told last. It passes on whatever it is told, and IP takes its addresses down and up for an address that
-/// has not changed.
+/// What else the MAC layer was told last.
 #[derive(Default)]
 struct Told {
-    address: Option<LinkAddr>,
     sdu: Option<u32>,
     /// The state, and the speed that went with it.
     link: Option<(LinkState, u64)>,
@@ -99,10 +138,6 @@ impl Told {
             // Refused only if it were below the minimum, which is 0.
             let _ = mac.sdu_update(sdu, sdu);
             self.sdu = Some(sdu);
-        }
-        if self.address != Some(up.address) {
-            mac.address_update(up.address.as_bytes());
-            self.address = Some(up.address);
         }
     }
 

@@ -40,7 +40,7 @@ fn live(parker: &Parker<'_, Backlog>, shared: &Shared) {
         }
         drop(backlog);
         // A link that was stopped meanwhile has none, or one that is shut.
-        let receiver = shared.control.lock().datapath.as_ref().map(|datapath| datapath.receiver().clone());
+        let receiver = shared.control.lock().pairs.as_ref().map(|pairs| pairs.receiver().clone());
         if let Some(receiver) = receiver {
             receiver.go_on();
         }

@@ -6,23 +6,23 @@
 
 use core::time::Duration;
 
-use ibtf::{Attachment, McgInfo};
+use ibtf::{Attachment, McgInfo, UdChannel};
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Link, Status, Ticket, Up};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
 use ipoib::paths::{self, Lane, Lanes, Paths, Resolution, Severity};
-use ipoib::{Instant, LinkAddr, Mgid, PKey, Qpn};
+use ipoib::{Instant, LinkAddr, Mgid, PKey};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KBox, KVec};
 
-use super::datapath::Datapath;
+use super::datapath::Traffic;
 use super::dest::Dest;
-use super::failures::{Early, Failure};
+use super::failures::{Failure, Failures};
 use super::group::Group;
 use super::heard::Heard;
 use super::jobs::Job;
+use super::pairs::Pairs;
 use super::questions::{Answered, Questions};
-use super::receive::Receiver;
 use super::senders::{Senders, Verdict, Why};
 use super::settings::Key;
 
@@ -54,12 +54,14 @@ pub(crate) enum Effect {
     Unbind(LinkAddr),
     /// Empty those caches.
     UnbindAll,
+    /// Tell the MAC layer the link's address.
+    Address(LinkAddr),
     /// Tell the MAC layer.
     Announce(Status),
     /// Tell somebody who has asked about a neighbour.
     Answer(Answered),
-    /// Take the queue pair down.
-    TearDown(Option<Datapath>),
+    /// End the traffic.
+    TearDown(Option<Traffic>),
     /// Tell the log.
     Note(Note),
 }
@@ -82,11 +84,13 @@ pub(crate) struct Control {
     pub(crate) groups: KBox<Memberships>,
     pub(crate) neighbours: Neighbours<KVec<NeighbourSlot>>,
     pub(super) questions: Questions,
-    /// What stands between start and stop, once it is built.
-    pub(crate) datapath: Option<Datapath>,
+    /// The queue pairs, from the first one that is made to the stop.
+    pub(super) pairs: Option<Pairs>,
+    /// What they carry, once that is built.
+    pub(super) traffic: Option<Traffic>,
     /// The groups that it is to be attached to.
     pub(super) heard: Heard<Attachment>,
-    pub(super) early: Early,
+    pub(super) failures: Failures,
     /// Its queue pairs that only send.
     pub(crate) senders: KBox<Senders>,
     pub(super) pkey: PKey,
@@ -118,9 +122,10 @@ impl Control {
             groups: new_groups(seed)?,
             neighbours: Neighbours::new(KVec::from_fn(NEIGHBOURS, |_| NeighbourSlot::default())?, seed),
             questions: Questions::new()?,
-            datapath: None,
+            pairs: None,
+            traffic: None,
             heard: Heard::new(),
-            early: Early::new()?,
+            failures: Failures::new()?,
             senders: KBox::new(Senders::default())?,
             pkey,
             removed: false,
@@ -139,7 +144,7 @@ impl Control {
             lookups: self.paths.lookups_in_flight(),
             packets: self.paths.packets_held(),
             questions: self.questions.open(),
-            queue_pair: self.datapath.is_some(),
+            queue_pair: self.pairs.is_some() || self.traffic.is_some(),
         }
     }
 
@@ -147,26 +152,26 @@ impl Control {
         self.link.handle_event(now, link::Event::Start);
     }
 
-    /// Hands out the queue pair for whoever stops the link to take down.
-    pub(crate) fn stop(&mut self, now: Instant) -> Option<Datapath> {
+    /// Hands out the queue pairs, and what they carry, for whoever stops the link to free.
+    pub(crate) fn stop(&mut self, now: Instant) -> (Option<Pairs>, Option<Traffic>) {
         self.link.handle_event(now, link::Event::Stop);
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
         self.neighbours.clear();
         self.heard.remove_all();
         self.full = Lanes::NONE;
-        self.take_datapath()
+        (self.pairs.take(), self.take_traffic())
     }
 
-    fn take_datapath(&mut self) -> Option<Datapath> {
+    fn take_traffic(&mut self) -> Option<Traffic> {
         self.senders.clear();
-        self.datapath.take()
+        self.traffic.take()
     }
 
     /// The queue pair of a transmit queue, or of the link if there are no rings, has failed. `serial` names it.
     pub(crate) fn send_side_failed(&mut self, now: Instant, ring: usize, serial: u64, why: Why) {
         let verdict = match ring {
-            0 if self.stands(|datapath| datapath.serial() == serial) => Verdict::Link,
+            0 if self.flows(serial) => Verdict::Link,
             // One that is gone.
             0 => Verdict::Nothing,
             ring => self.senders.failed(now, ring, serial, why),
@@ -174,41 +179,55 @@ impl Control {
         self.replace(now, verdict, why);
     }
 
-    /// The receive side has failed.
-    pub(crate) fn receive_side_failed(&mut self, now: Instant, receiver: &Receiver) {
-        if self.stands(|datapath| core::ptr::eq(&raw const **datapath.receiver(), receiver)) {
+    /// The receive side of the traffic with this serial number has failed.
+    pub(crate) fn receive_side_failed(&mut self, now: Instant, serial: u64) {
+        if self.flows(serial) {
             self.replace(now, Verdict::Link, Why::Failed);
         }
     }
 
-    pub(super) fn stands(&self, is_it: impl Fn(&Datapath) -> bool) -> bool {
-        self.datapath.as_ref().is_some_and(is_it)
+    /// Whether the traffic with this serial number flows.
+    pub(super) fn flows(&self, serial: u64) -> bool {
+        self.traffic.as_ref().is_some_and(|traffic| traffic.serial() == serial)
     }
 
-    /// IBTF tells about a queue pair.
-    pub(crate) fn channel_failed(&mut self, now: Instant, failure: Failure) {
-        let verdict = match self.datapath.as_ref().map(|datapath| datapath.ring_of(failure)) {
-            None => {
-                // Of one that is being built, or of the one before.
-                if self.link.is_building() {
-                    self.early.keep(failure);
-                }
-                Verdict::Nothing
-            }
-            Some(Some(0)) => Verdict::Link,
-            Some(Some(ring)) => self.senders.failed_as_it_is(now, ring),
-            // One that is gone.
-            Some(None) => Verdict::Nothing,
-        };
-        self.replace(now, verdict, Why::Failed);
-    }
-
-    /// A queue pair is built: what it was told to have done meanwhile counts now.
-    pub(crate) fn built(&mut self, now: Instant, ticket: Ticket, qpn: Option<Qpn>) {
-        self.link.handle_event(now, link::Event::Built(ticket, qpn));
-        while let Some(failure) = self.early.take() {
-            self.channel_failed(now, failure);
+    /// The next look at what IBTF has told of, or what follows at once. Of what does not carry anything nothing follows.
+    fn next_failure(&mut self, now: Instant) -> Option<Job> {
+        if self.link.is_building() {
+            return None;
         }
+        while let Some(failure) = self.failures.take() {
+            let Some(pairs) = &mut self.pairs else { continue };
+            // Otherwise of one that is gone.
+            let Some((ring, channel)) = pairs.ring_of(failure) else { continue };
+            match (failure, &self.traffic) {
+                (Failure::Channel(_), Some(traffic)) => {
+                    return Some(Job::Inspect(ring, channel.clone(), traffic.serial()));
+                }
+                // It will be made ready again before it carries anything.
+                (Failure::Channel(_), None) => {}
+                (Failure::Cq(_), Some(_)) if ring != 0 => {
+                    let verdict = self.senders.failed_as_it_is(now, ring);
+                    self.replace(now, verdict, Why::Failed);
+                }
+                (Failure::Cq(_), _) => {
+                    pairs.lost();
+                    self.replace(now, Verdict::Link, Why::Failed);
+                }
+            }
+        }
+        None
+    }
+
+    /// A queue pair has failed, if it still is that of the ring.
+    pub(crate) fn channel_has_failed(&mut self, now: Instant, ring: usize, channel: &UdChannel, serial: u64) {
+        let failure = Failure::Channel(channel.id());
+        let stands = |pairs: &Pairs| pairs.ring_of(failure).is_some_and(|(at, _)| at == ring);
+        if !self.flows(serial) || !self.pairs.as_ref().is_some_and(stands) {
+            return;
+        }
+        let verdict = if ring == 0 { Verdict::Link } else { self.senders.failed_as_it_is(now, ring) };
+        self.replace(now, verdict, Why::Failed);
     }
 
     fn replace(&mut self, now: Instant, verdict: Verdict, why: Why) {
@@ -217,6 +236,10 @@ impl Control {
             Why::Stalled => link::Event::Stalled,
         };
         if verdict == Verdict::Link {
+            // A failure is told in several ways; the first one counts.
+            if let Some(pairs) = self.pairs.as_mut().filter(|_| self.link.standing().is_some()) {
+                pairs.failed(now);
+            }
             self.link.handle_event(now, event);
         }
     }
@@ -288,6 +311,9 @@ impl Control {
             if let Some(status) = self.send_refused.take() {
                 return Some(Effect::Note(Note::SendRefused(status)));
             }
+            if let Some(job) = self.next_failure(now) {
+                return Some(Effect::Job(job));
+            }
             if let Some((ring, why)) = self.senders.next() {
                 return Some(Effect::Job(Job::ReplaceSender(ring, why)));
             }
@@ -346,14 +372,16 @@ impl Control {
             link::Action::Find(ticket, mgid) => Job::Find(ticket, mgid),
             link::Action::Join(ticket, gid, mgid, group) => Job::JoinBroadcast(ticket, gid, mgid, group),
             link::Action::Leave { mgid, gid, joins } => Job::LeaveBroadcast { mgid, gid, joins },
+            link::Action::Make(ticket, pkey_index) => Job::Make(ticket, pkey_index),
             link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group),
             link::Action::Attach(ticket, group) => return Some(self.attach(now, ticket, group)),
             link::Action::AskRate(gid) => Job::AskRate(gid),
-            link::Action::TearDown => return Some(Effect::TearDown(self.take_datapath())),
+            link::Action::TearDown => return Some(Effect::TearDown(self.take_traffic())),
             link::Action::Invalidate(severity) => {
                 self.invalidate(now, severity);
                 return None;
             }
+            link::Action::Address(address) => return Some(Effect::Address(address)),
             link::Action::Announce(status) => {
                 self.announced(now, status);
                 return Some(Effect::Announce(self.as_the_mac_layer_sees(status)));

@@ -40,7 +40,7 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
             control = parker.lock();
             control.paths.use_told();
         }
-        if time >= watch && control.datapath.is_some() {
+        if time >= watch && control.traffic.is_some() {
             drop(control);
             watch = time + watch_sends(shared, time);
             control = parker.lock();
@@ -68,7 +68,7 @@ fn wait<'a>(
     // nothing to watch.
     let idle = control.outstanding().is_nothing() && shared.retired.lock().is_empty();
     let sweep = (!idle).then_some(sweep);
-    let watch = control.datapath.is_some().then_some(watch);
+    let watch = control.traffic.is_some().then_some(watch);
     let next = [control.deadline(), sweep, watch].into_iter().flatten().min();
     parker.wait_until(control, next.map(kernel_instant));
 }
@@ -112,12 +112,13 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         Effect::Packets => shared.transmitters.send_resolved(),
         Effect::Unbind(to) => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind(&to)),
         Effect::UnbindAll => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind_all()),
+        Effect::Address(address) => shared.announcer.announce_address(address),
         Effect::Announce(status) => {
             announce(shared, status.into());
             shared.announcer.announce(status);
         }
         Effect::TearDown(None) => {}
-        Effect::TearDown(Some(datapath)) => queue(shared, Job::TakeDown(datapath)),
+        Effect::TearDown(Some(traffic)) => queue(shared, Job::End(traffic)),
         Effect::Answer(answered) => shared.answer(answered),
         Effect::Note(note) => print(shared, note),
     }
@@ -127,7 +128,7 @@ fn queue(shared: &KArc<Shared>, job: Job) {
     match shared.jobs.push(job) {
         Ok(()) => {}
         // Nobody can refuse these: done here, at the price of waiting for the adapter.
-        Err(job @ (Job::TakeDown(_) | Job::LargeBuffers)) => run(shared, job),
+        Err(job @ (Job::End(_) | Job::LargeBuffers)) => run(shared, job),
         Err(job) => {
             log!(note, shared.name, "too many requests wait for a thread; one will be made again");
             refuse(shared, job);
@@ -159,11 +160,11 @@ fn print(shared: &Shared, note: Note) {
         Note::Link(link::Note::Stalled) => {
             let timeout = shared.settings.lock().transmit_timeout().unwrap_or_default().as_secs();
             probes::qp_broken(shared.number, c"stalled");
-            log!(warn, name, "no send has completed for {timeout} s; building another queue pair");
+            log!(warn, name, "no send has completed for {timeout} s; making the queue pair ready again");
         }
         Note::Link(link::Note::Broken) => {
             probes::qp_broken(shared.number, c"failed");
-            log!(warn, name, "the queue pair failed; building another");
+            log!(warn, name, "the queue pair failed; making it ready again");
         }
         Note::JoinFailed(group, false) => log!(note, name, "Join multicast group failed :{group:?}"),
         Note::JoinFailed(group, true) => {

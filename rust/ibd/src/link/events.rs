@@ -44,11 +44,11 @@ impl ClientHandler for Events {
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.0.hca_removed(),
             AsyncEvent::ChannelFailed(id) => {
                 log!(note, self.0.name, "catastrophic channel error");
-                self.0.tell(|control| control.channel_failed(now(), Failure::Channel(id)));
+                self.0.tell(|control| control.failures.keep(Failure::Channel(id)));
             }
             AsyncEvent::CqFailed(id) => {
                 log!(note, self.0.name, "completion queue error");
-                self.0.tell(|control| control.channel_failed(now(), Failure::Cq(id)));
+                self.0.tell(|control| control.failures.keep(Failure::Cq(id)));
             }
             _ => {}
         }

@@ -1,10 +1,10 @@
-//! What IBTF tells of queue pairs and CQs that fail, which may be late: of one that was replaced since; or early: of one that is not in
-//! its place yet.
+//! What IBTF tells of queue pairs and CQs that fail, which may be late: of a failure that was dealt with; or early: of one that does
+//! not carry anything yet.
 
 use ibtf::{ChannelId, CqId, UdChannel};
 use kernel::{AllocError, KVec};
 
-/// Failures kept while a queue pair is being built; each of a link's queue pairs and CQs tells once.
+/// Failures kept while queue pairs are being built; each of a link's queue pairs and CQs tells once.
 const MOST: usize = 32;
 
 /// What has failed.
@@ -24,26 +24,26 @@ impl Failure {
     }
 }
 
-/// Failures of what does not stand, in the order in which they were told.
-pub(crate) struct Early(KVec<Failure>);
+/// Failures nobody has looked at.
+pub(crate) struct Failures(KVec<Failure>);
 
-impl Early {
+impl Failures {
     pub(crate) fn new() -> Result<Self, AllocError> {
         Ok(Self(KVec::with_capacity(MOST)?))
     }
 
-    /// Keeps one until the queue pair that is being built stands.
+    /// Keeps one until somebody looks.
     pub(crate) fn keep(&mut self, failure: Failure) {
-        // More than there are queue pairs are of queue pairs of before.
+        // More than a link has are told twice.
         let _ = self.0.push_within_capacity(failure);
     }
 
-    /// A queue pair is freed: what was told until now was about that one, and the next one may be called the same.
+    /// Queue pairs are freed: what was told until now was about them, and the next ones may be called the same.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// The last one, and so on.
+    /// The one that was told last.
     pub(crate) fn take(&mut self) -> Option<Failure> {
         self.0.pop()
     }

@@ -156,8 +156,7 @@ impl Shared {
         let mut result = Ok(());
         loop {
             let mut control = self.control.lock();
-            let standing = control.datapath.as_ref();
-            let standing = standing.map(|datapath| (datapath.serial(), datapath.channel().clone()));
+            let standing = control.pairs.as_ref().map(|pairs| (pairs.serial(), pairs.first().clone()));
             let serial = standing.as_ref().map(|(serial, _)| *serial);
             let step = control.heard.next(serial, only);
             drop(control);
@@ -192,7 +191,7 @@ impl Shared {
         log!(note, self.name, "group {mgid:?} cannot be heard: {status}");
         self.tell(|control| {
             // A queue pair that is gone by now says nothing about the next one.
-            if control.stands(|datapath| datapath.serial() == serial) {
+            if control.pairs.as_ref().is_some_and(|pairs| pairs.serial() == serial) {
                 control.heard.remove(mgid);
                 if tell {
                     control.groups.handle_event(now(), groups::Event::Deaf(mgid));

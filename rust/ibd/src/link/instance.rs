@@ -5,7 +5,7 @@ use core::fmt;
 use gldv3::{Config, InstanceNumber, Registration};
 use ibtf::{Client, ClientInfo, Hca, Pd, Status};
 use ipoib::link::Event;
-use ipoib::{Gid, LinkAddr, PKey};
+use ipoib::{Gid, LinkAddr, PKey, Qpn};
 use kernel::ddi::DevInfo;
 use kernel::kstat::Kstat;
 use kernel::thread::Worker;
@@ -30,6 +30,8 @@ use crate::{now, probes};
 static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 /// The SDU announced before the broadcast group's MTU is known.
 const FIRST_SDU: u32 = ipoib::Mtu::B2048.sdu();
+/// How long a start waits for the address: a port query and a queue pair.
+const ADDRESS: Duration = Duration::from_secs(1);
 /// How long detach waits for what a stop has left to do before it says that the link is busy.
 const PATIENCE: Duration = Duration::from_millis(2000);
 
@@ -247,24 +249,51 @@ impl Shared {
         }
     }
 
+    /// Waits until the link has its address, at most [`ADDRESS`], and tells the MAC layer, which has answered nobody yet who opens the
+    /// link. Without an address it is told the GID with queue pair 0, if the port has told that much: IP makes its own addresses of
+    /// that part. **Perimeter**; **may block**.
+    pub(super) fn wait_for_address(&self) {
+        let deadline = Instant::now() + ADDRESS;
+        let mut control = self.control.lock();
+        while control.link.address().is_none() && !control.removed && Instant::now() < deadline {
+            control.wait_until(deadline);
+        }
+        let known = control.link.address().or_else(|| {
+            let gid = control.link.gid()?;
+            Some(LinkAddr::unicast(Qpn::NONE, gid))
+        });
+        drop(control);
+        if let Some(address) = known {
+            self.announcer.tell_address(&self.mac, address);
+        }
+    }
+
     /// Ends the traffic. When this returns no thread hands packets up any more. **May block**, for the adapter only.
     pub(super) fn stop(&self) {
         let mut control = self.control.lock();
-        let datapath = control.stop(now());
+        let (pairs, traffic) = control.stop(now());
         drop(control);
         self.control.notify_all();
         // Also for a queue pair that a worker is taking down.
         upward::shut(&self.upward);
         // No group is heard any more: nothing is attached by this.
         let _ = self.attach(None);
-        match datapath {
-            Some(datapath) => {
-                self.retire(datapath.take_down(&self.transmitters));
+        let mut pools = match traffic {
+            Some(traffic) => {
                 probes::qp_down(self.number);
+                traffic.end(&self.transmitters)
             }
-            // Not built, or a worker is taking it down: what it sent from is given back when the adapter is done with it.
-            None => self.retire(self.transmitters.close()),
+            // Not built, or a worker is at it: what it sent from is given back when the adapter is done with it.
+            None => self.transmitters.close(),
+        };
+        if let Some(pairs) = pairs {
+            pairs.receiver().close();
+            // Freed here, unless somebody is attaching a group or a worker is at it just now.
+            drop(pairs);
+            self.control.lock().failures.forget();
         }
+        pools.close();
+        self.retire(pools);
     }
 
     /// The adapter goes: everything on it is freed before this returns, whoever has it: a worker, a callback that brings an

@@ -1,10 +1,11 @@
 //! What can only be asked by waiting: a queue of jobs, and the threads that wait.
 //!
-//! Two queues, so that a silent SA never stands in the way of a question to the adapter.
+//! Two queues, so that a silent SA never stands in the way of a question to the adapter. The adapter's has one thread, so traffic has
+//! ended before the next is built on the same queue pairs.
 
 use core::time::Duration;
 
-use ibtf::McgInfo;
+use ibtf::{McgInfo, UdChannel};
 use ipoib::groups::Roles;
 use ipoib::link::{BroadcastGroup, Plan, Ticket};
 use ipoib::{Gid, LinkAddr, Mgid};
@@ -13,7 +14,7 @@ use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, KVec};
 
 use super::Shared;
-use super::datapath::Datapath;
+use super::datapath::Traffic;
 use super::senders::Why;
 use crate::ring::Ring;
 
@@ -32,9 +33,12 @@ pub(crate) enum Job {
         gid: Gid,
         joins: u32,
     },
+    Make(Ticket, u16),
     Build(Ticket, Plan, McgInfo),
     AttachBroadcast(Ticket, McgInfo),
-    TakeDown(Datapath),
+    End(Traffic),
+    /// Look whether this queue pair of a ring has failed, under the traffic with this serial number.
+    Inspect(usize, UdChannel, u64),
     /// Replace the queue pair of this transmit ring, which only sends.
     ReplaceSender(usize, Why),
     JoinGroup(Mgid, Roles),

@@ -18,6 +18,7 @@
 
 mod announce;
 mod backlog;
+mod build;
 mod control;
 mod datapath;
 mod dest;
@@ -28,6 +29,7 @@ mod group;
 mod heard;
 mod instance;
 mod jobs;
+mod pairs;
 mod properties;
 mod provider;
 mod questions;

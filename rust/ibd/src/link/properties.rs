@@ -6,7 +6,7 @@ use kernel::ddi::{DevInfo, Scope};
 use kernel::{Errno, log};
 
 use super::Shared;
-use super::datapath::moderate;
+use super::pairs::moderate;
 use super::settings::{BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_STATE, SA_STATUS, Settings, is_read_only};
 use crate::counters::LinkState;
 
@@ -88,7 +88,7 @@ impl Shared {
                 }
             }
             Key::RxCompCount | Key::RxCompUsec | Key::TxCompCount | Key::TxCompUsec => {
-                let channel = |n| self.control.lock().datapath.as_ref()?.channels().nth(n).cloned();
+                let channel = |n| self.control.lock().pairs.as_ref()?.channels().nth(n).cloned();
                 for channel in (0..self.transmitters.len()).map_while(channel) {
                     let hca = channel.pd().hca();
                     // All queue pairs have one receive CQ.

@@ -13,7 +13,7 @@ use kernel::mblk::MblkChain;
 use kernel::user::{self, Cred};
 use kernel::{Errno, KArc};
 
-use super::datapath::abilities;
+use super::pairs::abilities;
 use super::settings::NAMES;
 use super::transmit::Abilities;
 use super::{Shared, properties, upward};
@@ -41,7 +41,8 @@ impl gldv3::Provider for Provider {
         }
     }
 
-    /// Asks for the link and returns; address, MTU and state are announced when they are known.
+    /// Asks for the link and returns as soon as it has its address, which needs the port and no subnet administrator, or a second
+    /// later. MTU and state are announced when they are known, and so is an address that comes late.
     fn start(&self) -> Result<(), Errno> {
         let mut control = self.0.control.lock();
         if control.removed {
@@ -55,6 +56,7 @@ impl gldv3::Provider for Provider {
             upward::open(&self.0.upward, None);
         }
         self.0.control.notify_all();
+        self.0.wait_for_address();
         Ok(())
     }
 

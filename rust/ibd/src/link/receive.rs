@@ -1,5 +1,7 @@
 //! From the receive CQ to the MAC layer.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use gldv3::Mac;
 use ibtf::{
     Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, ReceiveQueue, Received, Status,
@@ -24,11 +26,13 @@ pub(crate) const INTERRUPT_BUDGET: usize = 8 * BUDGET;
 /// Frames up to this length are copied, so that the buffer stays where it is.
 const COPY_UP_TO: u32 = 256;
 
-/// The receive side of one queue pair: opened at most once, closed once.
+/// The receive side of a link's queue pairs: opened when traffic starts, closed when it ends.
 ///
 /// It is the handler of the receive CQ and, while open, owns the CQ: the circle is cut by [`Receiver::close`].
 pub(crate) struct Receiver {
     state: Mutex<State>,
+    /// How often it was closed: what was made ready before must not be opened after it.
+    closed: AtomicU64,
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
@@ -37,18 +41,14 @@ pub(crate) struct Receiver {
 }
 
 struct State {
-    side: Side,
+    open: Option<Open>,
     /// Empty, but for what did not fit when the MAC layer fetched packets.
     batch: CompletionBatch,
 }
 
-enum Side {
-    New,
-    Open(Open),
-    Closed,
-}
-
 struct Open {
+    /// Of the traffic.
+    serial: u64,
     queue: ReceiveQueue,
     cq: Cq,
     own: LinkAddr,
@@ -65,8 +65,9 @@ impl Receiver {
         upward: KArc<Monitor<Upward>>,
     ) -> Result<KArc<Self>, AllocError> {
         let batch = CompletionBatch::new(BUDGET)?;
-        let state = State { side: Side::New, batch };
-        KArc::new(Self { state: Mutex::new(state)?, mac, counters, control, backlog, upward })
+        let state = State { open: None, batch };
+        let closed = AtomicU64::new(0);
+        KArc::new(Self { state: Mutex::new(state)?, closed, mac, counters, control, backlog, upward })
     }
 
     /// Takes what there is. On the backlog's thread.
@@ -84,7 +85,7 @@ impl Receiver {
 
     fn has_more(&self) -> bool {
         let mut state = self.state.lock();
-        let State { side: Side::Open(open), batch } = &mut *state else { return false };
+        let State { open: Some(open), batch } = &mut *state else { return false };
         // A poll that fails fails again for whoever takes the rest, who says so.
         !matches!(open.available(batch), Ok(0))
     }
@@ -98,7 +99,7 @@ impl Receiver {
             self.counters.rx.fetched.add(pass.packets.len() as u64);
             packets.append(pass.packets);
             if pass.broken {
-                self.broken();
+                self.broken(pass.serial);
                 break;
             }
             if pass.taken == 0 {
@@ -111,26 +112,38 @@ impl Receiver {
         packets
     }
 
-    /// Gives the adapter its buffers and arms the CQ. Does nothing if it was closed meanwhile.
-    pub(crate) fn open(&self, mut queue: ReceiveQueue, cq: Cq, own: LinkAddr, senders: KVec<Qpn>) {
+    /// How often it was closed.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Takes what comes in for buffers that are posted already, from now on. Does nothing if it was closed since `epoch`.
+    pub(crate) fn open(
+        &self,
+        epoch: u64,
+        serial: u64,
+        queue: ReceiveQueue,
+        cq: Cq,
+        own: LinkAddr,
+        senders: KVec<Qpn>,
+    ) {
         let mut state = self.state.lock();
-        if matches!(state.side, Side::Closed) {
+        if self.epoch() != epoch {
             drop(state);
             return;
         }
-        let filled = queue.refill();
-        let armed = cq.arm(Notify::Any);
-        state.side = Side::Open(Open { queue, cq, own, senders });
+        let before = state.open.replace(Open { serial, queue, cq, own, senders });
         drop(state);
-        if filled.is_err() || armed.is_err() {
-            self.broken();
-        }
+        // There is none: what was open was closed.
+        drop(before);
+        // The first may have come before.
+        self.call_again();
     }
 
     /// A queue pair that only sends has another one's place. What was sent from the one before may still come back.
     pub(crate) fn replace_sender(&self, sender: usize, qpn: Qpn) {
         let mut state = self.state.lock();
-        let Side::Open(open) = &mut state.side else { return };
+        let Some(open) = &mut state.open else { return };
         let known = open.senders.len() / 2;
         let before = open.senders.get_mut(sender).map(|place| core::mem::replace(place, qpn));
         if let Some((before, place)) = before.zip(open.senders.get_mut(known + sender)) {
@@ -140,16 +153,18 @@ impl Receiver {
 
     /// Ends it: what comes in from now on is not taken, nor what was left when the MAC layer fetched packets.
     pub(crate) fn close(&self) {
+        // Before the lock: who opens after this sees it.
+        self.closed.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state.lock();
-        let side = core::mem::replace(&mut state.side, Side::Closed);
+        let open = state.open.take();
         let left = state.batch.by_ref().count();
         drop(state);
-        drop(side);
+        drop(open);
         self.counters.rx.dropped_many(RxDrop::LinkReset, left);
     }
 
-    fn broken(&self) {
-        self.control.lock().receive_side_failed(now(), self);
+    fn broken(&self, serial: u64) {
+        self.control.lock().receive_side_failed(now(), serial);
         self.control.notify_all();
     }
 
@@ -157,9 +172,10 @@ impl Receiver {
     /// is not open. The caller is on the way up.
     fn pass(&self, room: &mut usize) -> Option<Pass> {
         let mut state = self.state.lock();
-        let State { side: Side::Open(open), batch } = &mut *state else { return None };
+        let State { open: Some(open), batch } = &mut *state else { return None };
         let available = open.available(batch);
         let mut pass = Pass {
+            serial: open.serial,
             packets: MblkChain::new(),
             tally: Tally::default(),
             copied: 0,
@@ -241,17 +257,19 @@ impl Receiver {
     /// Arms the CQ; `false` if that failed, and then nobody would call again, or if the receive side is not open.
     fn arm(&self) -> bool {
         let state = self.state.lock();
-        let Side::Open(open) = &state.side else { return false };
-        let armed = open.cq.arm(Notify::Any).is_ok();
+        let Some(open) = &state.open else { return false };
+        let (armed, serial) = (open.cq.arm(Notify::Any).is_ok(), open.serial);
         drop(state);
         if !armed {
-            self.broken();
+            self.broken(serial);
         }
         armed
     }
 }
 
 struct Pass {
+    /// Of the traffic that was open.
+    serial: u64,
     packets: MblkChain,
     tally: Tally,
     /// Packets that are copies.
@@ -289,7 +307,7 @@ impl Receiver {
             let Some(pass) = self.pass(&mut { usize::MAX }) else { return true };
             inside.hand_up(&self.mac, pass.packets);
             if pass.broken {
-                self.broken();
+                self.broken(pass.serial);
                 return true;
             }
             match (pass.taken, armed) {

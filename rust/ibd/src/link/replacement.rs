@@ -1,22 +1,22 @@
 //! Replaces one queue pair that only sends. The worker's part; [`super::senders`] says when.
 
-use ibtf::{Cq, Pd, Status, UdChannel};
+use ibtf::{Pd, Status, UdChannel};
 use ipoib::Qpn;
 use ipoib::link::{self, Plan};
-use kernel::{KArc, log};
+use kernel::{AllocError, KArc, log};
 
 use super::Shared;
-use super::datapath::{Design, Pools, moderate, next_serial};
-use super::receive::Receiver;
+use super::datapath::{Pools, next_serial, send_side};
+use super::pairs::{Place, View, moderate};
 use super::senders::Why;
 use super::transmit::Open;
 use crate::{now, probes};
 
 /// What a queue pair has in common with the others of its link.
-pub(crate) struct Common {
-    pub(crate) serial: u64,
-    pub(crate) receive_cq: Cq,
-    pub(crate) receiver: KArc<Receiver>,
+struct Common {
+    /// Of the traffic.
+    serial: u64,
+    view: Result<View, AllocError>,
 }
 
 /// Takes the queue pair of a transmit ring down and builds another one. The ring gives packets back meanwhile; the others go on.
@@ -24,29 +24,35 @@ pub(crate) struct Common {
 #[inline(never)]
 pub(crate) fn replace_sender(shared: &KArc<Shared>, ring: usize, why: Why) {
     tell(shared, ring, why);
-    let mut control = shared.control.lock();
-    let fits = control.link.standing();
-    let standing = control.datapath.as_mut().and_then(|datapath| datapath.take_sender(ring));
-    drop(control);
-    // Without these the link is being taken down, and the ring with it.
-    let (Some((common, channel)), Some(plan)) = (standing, fits) else { return };
+    let Some((common, channel, plan)) = take(shared, ring) else { return };
     suspend(shared, ring, channel);
     probes::qp_down(shared.number);
-    let built = match shared.hardware() {
-        Some((_, pd)) => build(shared, &pd, ring, &plan, &common.receive_cq),
-        None => Err(Status::HCA_INVALID),
+    let built = match (shared.hardware(), &common.view) {
+        (Some((_, pd)), Ok(view)) => build(shared, &pd, ring, &plan, view),
+        (Some(_), Err(error)) => Err((*error).into()),
+        (None, _) => Err(Status::HCA_INVALID),
     };
     match built {
         Ok(side) => install(shared, ring, &common, side),
         Err(status) => {
             log!(note, shared.name, "queue pair of transmit ring {ring} could not be had: {status}");
             shared.tell(|control| {
-                if control.datapath.as_ref().is_some_and(|datapath| datapath.serial() == common.serial) {
+                if control.flows(common.serial) {
                     control.link.handle_event(now(), link::Event::Broken);
                 }
             });
         }
     }
+}
+
+/// Without these the link is being taken down, and the ring with it.
+fn take(shared: &Shared, ring: usize) -> Option<(Common, UdChannel, Plan)> {
+    let mut control = shared.control.lock();
+    let plan = control.link.standing()?;
+    let serial = control.traffic.as_ref()?.serial();
+    let pairs = control.pairs.as_mut()?;
+    let channel = pairs.take_sender(ring)?;
+    Some((Common { serial, view: pairs.view() }, channel, plan))
 }
 
 #[inline(never)]
@@ -75,10 +81,12 @@ fn suspend(shared: &Shared, ring: usize, channel: UdChannel) {
 }
 
 #[inline(never)]
-fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, receive_cq: &Cq) -> Result<Open, Status> {
+fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, view: &View) -> Result<Open, Status> {
     let settings = *shared.settings.lock();
     let parts = shared.parts(pd, &settings);
-    Design::new(&parts, plan).send_side(ring, receive_cq)
+    let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
+    let channel = view.recipe.channel(&parts, ring, view.first()?.receive_cq(), place)?;
+    send_side(&parts, &view.recipe, &channel, plan.mtu)
 }
 
 #[inline(never)]
@@ -86,9 +94,9 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: Open) {
     let channel = side.queue.channel().clone();
     let (qpn, serial) = (Qpn::from_low_bits(channel.qpn()), next_serial());
     let mut control = shared.control.lock();
-    let place = control.datapath.as_mut().filter(|datapath| datapath.serial() == common.serial);
-    let unused = match place {
-        Some(datapath) => datapath.put_sender(ring, channel),
+    let flows = control.flows(common.serial);
+    let unused = match control.pairs.as_mut().filter(|_| flows) {
+        Some(pairs) => pairs.put_sender(ring, channel),
         // Stopped or taken down meanwhile.
         None => Some(channel),
     };
@@ -105,7 +113,9 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: Open) {
     let channel = side.queue.channel();
     moderate(channel.pd().hca(), channel.send_cq(), settings.transmit_moderation());
     // Before anything is sent from it that could come back.
-    common.receiver.replace_sender(ring - 1, qpn);
+    if let Ok(view) = &common.view {
+        view.receiver.replace_sender(ring - 1, qpn);
+    }
     if let Some(side) = shared.transmitters.reopen(ring, epoch, serial, side) {
         return discard(shared, side, None);
     }

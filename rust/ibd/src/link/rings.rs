@@ -63,7 +63,7 @@ impl Property {
 impl Shared {
     /// The receive side of the queue pair that stands.
     fn receiver(&self) -> Option<KArc<Receiver>> {
-        self.control.lock().datapath.as_ref().map(|datapath| datapath.receiver().clone())
+        self.control.lock().pairs.as_ref().map(|pairs| pairs.receiver().clone())
     }
 
     /// Whether frames for this unicast address reach the link. No adapter filters by address: what comes in is what was sent to

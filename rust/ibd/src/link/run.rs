@@ -6,20 +6,21 @@ use ibtf::{
     Hca, JoinState, McgAttributes, McgInfo, McgList, PathInfo, PathRequest, Pd, PortInfo, PortState, Status,
 };
 use ipoib::groups::{self, JoinError, Joined, Left, Roles};
-use ipoib::link::{self, BroadcastGroup, Plan, Port, SaError, Ticket};
+use ipoib::link::{self, BroadcastGroup, Port, SaError, Ticket};
 use ipoib::paths::{LookupError, Resolution};
 use ipoib::{Gid, Lid, LinkAddr, Mgid, Mlid, Mtu, QKey, Qpn, Rate};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::datapath::{self, Built};
+use super::build;
+use super::datapath;
 use super::dest::Dest;
 use super::group::{self, Group};
 use super::jobs::Job;
 use super::replacement::replace_sender;
 use crate::counters::Asked;
 use crate::node::{gid, ibtf_gid};
-use crate::{now, probes};
+use crate::now;
 
 /// Does one job. **May block.**
 pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
@@ -38,15 +39,11 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
             let left = link::Event::Left { mgid, gid, owed };
             shared.tell(|control| control.link.handle_event(now(), left));
         }
-        Job::Build(ticket, plan, info) => build(shared, ticket, &plan, &info),
+        Job::Make(ticket, pkey_index) => build::make(shared, ticket, pkey_index),
+        Job::Build(ticket, plan, info) => build::build(shared, ticket, &plan, &info),
         Job::AttachBroadcast(ticket, info) => attach_broadcast(shared, ticket, &info),
-        Job::TakeDown(datapath) => {
-            // Nothing is attached by this.
-            let _ = shared.attach(None);
-            shared.retire(datapath.take_down(&shared.transmitters));
-            shared.control.lock().early.forget();
-            probes::qp_down(shared.number);
-        }
+        Job::End(traffic) => build::end(shared, traffic),
+        Job::Inspect(ring, channel, serial) => build::inspect(shared, ring, &channel, serial),
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::JoinGroup(mgid, role) => join_group(shared, mgid, role, role == Roles::FULL),
         Job::LeaveGroup(mgid, roles, joins, port) => leave_group(shared, mgid, roles, joins, port),
@@ -72,7 +69,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         Job::LeaveBroadcast { mgid, gid, joins } => {
             control.link.handle_event(now, link::Event::Left { mgid, gid, owed: joins });
         }
-        Job::Build(ticket, ..) | Job::AttachBroadcast(ticket, ..) => {
+        Job::Make(ticket, _) | Job::Build(ticket, ..) | Job::AttachBroadcast(ticket, ..) => {
             control.link.handle_event(now, link::Event::Built(ticket, None));
         }
         Job::JoinGroup(mgid, role) => {
@@ -89,7 +86,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         Job::MakeDest(to, ..) | Job::Lookup(to) => control.looked_up(now, to, Err(LookupError::Unanswered)),
         Job::MakeRoom(_) => control.room_made(now, false),
         Job::ReplaceSender(..) => control.link.handle_event(now, link::Event::Broken),
-        Job::TakeDown(_) | Job::LargeBuffers | Job::Tidy => {}
+        Job::End(_) | Job::Inspect(..) | Job::LargeBuffers | Job::Tidy => {}
     });
 }
 
@@ -289,70 +286,12 @@ fn leave(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> Le
     end
 }
 
-#[inline(never)]
-fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, info: &McgInfo) {
-    let Some((_, pd)) = shared.hardware() else { return refuse_build(shared, ticket) };
-    let settings = *shared.settings.lock();
-    let parts = shared.parts(&pd, &settings);
-    match Built::new(&parts, plan, info) {
-        Ok(built) => install(shared, ticket, built, info),
-        Err(status) => {
-            log!(note, shared.name, "queue pair or buffers could not be had: {status}");
-            refuse_build(shared, ticket);
-        }
-    }
-}
-
 /// Unless it is the group that the link is in now, by another port GID.
 fn stop_hearing_broadcast(shared: &Shared, mgid: Mgid) {
     let (current, _) = shared.broadcast_and_port();
     if current.is_none_or(|group| group.mgid != mgid) {
         shared.stop_hearing(mgid);
     }
-}
-
-fn refuse_build(shared: &Shared, ticket: Ticket) {
-    shared.tell(|control| control.built(now(), ticket, None));
-}
-
-#[inline(never)]
-fn install(shared: &Shared, ticket: Ticket, built: Built, broadcast: &McgInfo) {
-    let qpn = built.qpn();
-    let mut control = shared.control.lock();
-    if !control.link.is_wanted(ticket) {
-        control.built(now(), ticket, None);
-        drop(control);
-        shared.control.notify_all();
-        return discard(shared, built);
-    }
-    let epoch = shared.transmitters.epoch();
-    let (datapath, attachment, idle) = built.split();
-    let adopted = control.heard.adopt(broadcast, datapath.serial(), attachment);
-    control.senders.all_stand(datapath.serial());
-    let before = control.datapath.replace(datapath);
-    // In one step with its place: a queue pair that breaks before the machine knows of it would never be taken down.
-    control.built(now(), ticket, Some(qpn));
-    if adopted.is_err() {
-        control.link.handle_event(now(), link::Event::Broken);
-    }
-    drop(control);
-    // There is none of before: the machine builds only when nothing stands.
-    drop((before, adopted));
-    open(shared, idle, epoch);
-    probes::qp_up(shared.number, qpn.get());
-    shared.control.notify_all();
-    // The groups of the one before. Each that fails is told of.
-    let _ = shared.attach(None);
-}
-
-#[inline(never)]
-fn open(shared: &Shared, idle: datapath::Idle, epoch: u64) {
-    shared.retire(idle.open(&shared.transmitters, epoch));
-}
-
-#[inline(never)]
-fn discard(shared: &Shared, built: Built) {
-    shared.retire(built.discard());
 }
 
 #[inline(never)]

@@ -19,6 +19,8 @@
 #include <sys/mac.h>
 #include <sys/types.h>
 
+typedef struct __mac_perim_handle *mac_perim_handle_t;
+
 extern uint64_t mac_stat_get(mac_handle_t, uint_t);
 
 #endif	/* _SYS_MAC_CLIENT_H */

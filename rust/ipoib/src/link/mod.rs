@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | the port | nothing; ask the port | on an event, or when the poll timer fires |
 //! | the broadcast group | find it by scope, create it if nobody has, join it | on a trap, or after back-off |
-//! | the queue pair | build it; tear down one that does not fit | after back-off |
+//! | the queue pair | make it, as soon as the port tells its GID and where the P_Key is; have it carry the group | after back-off |
 //!
 //! A membership that may have been lost (SM restart, reregistration) is renewed while the link stays up: unicast needs no
 //! broadcast group. A group that the SM reports as gone and then refuses takes the link down, so that whoever has another link
@@ -177,7 +177,7 @@ pub enum Event<G> {
         /// Joins that IBTF still counts, because nobody could be asked.
         owed: u32,
     },
-    /// Answers [`Action::Build`] and [`Action::Attach`]; `None` if it failed.
+    /// Answers [`Action::Make`], [`Action::Build`] and [`Action::Attach`]; `None` if it failed.
     Built(Ticket, Option<Qpn>),
     /// The queue pair that was reported with [`Event::Built`] no longer works.
     Broken,
@@ -209,16 +209,21 @@ pub enum Action<G> {
         /// Successful joins to undo.
         joins: u32,
     },
-    /// Build a queue pair with its buffers and attach it to the broadcast group.
+    /// Make a queue pair at this index of the P_Key, which carries nothing yet: its number is the link's, whatever comes.
+    Make(Ticket, u16),
+    /// Have the queue pair that is made, or another one if it is of no use, carry this: give it buffers and attach it to the broadcast
+    /// group.
     Build(Ticket, Plan, G),
     /// The broadcast group is reached in another way than before: attach the queue pair to it as it is now.
     Attach(Ticket, G),
     /// Ask the SA how fast the way from the port with this GID to itself is. No answer is waited for.
     AskRate(Gid),
-    /// Take the queue pair down.
+    /// End the traffic of the queue pair; keep it.
     TearDown,
     /// Tell paths and groups.
     Invalidate(Severity),
+    /// Tell the MAC layer the link's address. In front of the status that goes with it.
+    Address(LinkAddr),
     /// Tell the MAC layer.
     Announce(Status),
     /// Tell the log.
@@ -291,7 +296,7 @@ pub enum Note {
     MtuTooLarge(Mtu, Mtu),
     /// Queue pair or buffers could not be had.
     BuildFailed,
-    /// The queue pair failed and another one is built.
+    /// The queue pair failed; it is made ready again, or replaced.
     Broken,
     /// The same, because it did not complete sends.
     Stalled,
@@ -317,6 +322,7 @@ struct QueuePair<G> {
 
 #[derive(Clone, Copy, Debug)]
 enum Building<G> {
+    Number,
     QueuePair(Plan, G),
     Attachment(G),
 }
@@ -425,6 +431,10 @@ pub struct Link<G> {
     leaving: bool,
     sa: Request<broadcast::Step>,
     sa_retry: Retry,
+    /// Of the queue pair that is made, whether or not it carries anything.
+    number: Option<Qpn>,
+    /// Of the port when it was active last, or since the start.
+    gid: Option<Gid>,
     queue_pair: Option<QueuePair<G>>,
     building: Request<Building<G>>,
     build_retry: Retry,
@@ -439,6 +449,7 @@ pub struct Link<G> {
     tear_down: bool,
     invalidate: Option<Severity>,
     notes: [Option<Note>; NOTES],
+    told: Option<LinkAddr>,
     announced: Status,
     jitter: Jitter,
 }
@@ -462,6 +473,8 @@ impl<G: Copy + PartialEq> Link<G> {
             leaving: false,
             sa: Request::NONE,
             sa_retry: Retry::new(config.retry),
+            number: None,
+            gid: None,
             queue_pair: None,
             building: Request::NONE,
             build_retry: Retry::new(config.retry),
@@ -472,6 +485,7 @@ impl<G: Copy + PartialEq> Link<G> {
             tear_down: false,
             invalidate: None,
             notes: [None; NOTES],
+            told: None,
             announced: Status::Stopped,
             jitter: Jitter::new(seed),
         }
@@ -512,6 +526,16 @@ impl<G: Copy + PartialEq> Link<G> {
             }),
             _ => Status::Down(WaitsFor::QueuePair),
         }
+    }
+
+    /// The link's address, which it has as soon as it has a queue pair, up or not. A port that goes down takes none away.
+    pub fn address(&self) -> Option<LinkAddr> {
+        Some(LinkAddr::unicast(self.number?, self.gid?))
+    }
+
+    /// The port's GID in the link's address, known before there is one.
+    pub fn gid(&self) -> Option<Gid> {
+        self.gid
     }
 
     /// The port as it was asked last.
@@ -556,9 +580,9 @@ impl<G: Copy + PartialEq> Link<G> {
         self.building.out.is_some_and(|(out, _)| out == ticket)
     }
 
-    /// Whether a queue pair is being built.
+    /// Whether a queue pair is being made or built.
     pub fn is_building(&self) -> bool {
-        matches!(self.building.out, Some((_, Building::QueuePair(..))))
+        matches!(self.building.out, Some((_, Building::Number | Building::QueuePair(..))))
     }
 
     /// Whether nothing is held and no answer is awaited: true some time after a stop.
@@ -608,6 +632,10 @@ impl<G: Copy + PartialEq> Link<G> {
         }
         if let Some(note) = self.notes.iter_mut().find_map(Option::take) {
             return Some(Action::Note(note));
+        }
+        if let Some(address) = self.address().filter(|address| self.told != Some(*address)) {
+            self.told = Some(address);
+            return Some(Action::Address(address));
         }
         let status = self.status();
         if status != self.announced {
@@ -685,6 +713,10 @@ impl<G: Copy + PartialEq> Link<G> {
         self.verify_at = None;
         self.renew_at = None;
         self.give_up_at = None;
+        self.number = None;
+        self.gid = None;
+        // Whoever opens the link next may be told something else first.
+        self.told = None;
         self.queue_pair = None;
         self.tear_down = false;
         self.membership = None;
@@ -719,6 +751,9 @@ impl<G: Copy + PartialEq> Link<G> {
             return;
         }
         let before = core::mem::replace(&mut self.port, port);
+        if let Some(port) = port.filter(|port| port.active || self.gid.is_none()) {
+            self.gid = Some(port.gid);
+        }
         self.speed.port_answered(port.as_ref());
         match port {
             Some(port) if port.is_usable() => {
@@ -789,7 +824,9 @@ impl<G: Copy + PartialEq> Link<G> {
         if !self.building.is_free(1) || self.build_retry.is_waiting() {
             return None;
         }
-        let (plan, info) = (self.plan()?, self.membership?.info);
+        let (Some(plan), Some(Membership { info, .. })) = (self.plan(), self.membership) else {
+            return self.next_make();
+        };
         let building = match self.queue_pair {
             Some(qp) if qp.plan != plan => {
                 self.queue_pair = None;
@@ -807,13 +844,29 @@ impl<G: Copy + PartialEq> Link<G> {
         Some(match building {
             Building::QueuePair(plan, info) => Action::Build(ticket, plan, info),
             Building::Attachment(info) => Action::Attach(ticket, info),
+            Building::Number => return None,
         })
+    }
+
+    /// Nothing can be carried yet; but the link can have its address.
+    fn next_make(&mut self) -> Option<Action<G>> {
+        // What is known of the port may be of an earlier start.
+        let is_current = !self.port_in_doubt && self.port_query.out.is_none();
+        let index = self.port?.pkey_index.filter(|_| self.number.is_none() && is_current)?;
+        let ticket = self.ticket();
+        self.building.out = Some((ticket, Building::Number));
+        Some(Action::Make(ticket, index))
     }
 
     fn built(&mut self, now: Instant, ticket: Ticket, qpn: Option<Qpn>) {
         let Some(building) = self.building.answered(ticket) else { return };
         match (building, qpn) {
+            (Building::Number, Some(qpn)) => {
+                self.number = Some(qpn);
+                self.build_retry.reset();
+            }
             (Building::QueuePair(plan, attached), Some(qpn)) => {
+                self.number = Some(qpn);
                 self.queue_pair = Some(QueuePair { plan, qpn, attached });
                 self.stands_since = now;
             }

@@ -50,6 +50,7 @@ struct World {
     status: Status,
     notes: Vec<Note>,
     severities: Vec<Severity>,
+    addresses: Vec<LinkAddr>,
     finds: u32,
 }
 
@@ -74,6 +75,7 @@ impl World {
             status: Status::Stopped,
             notes: Vec::new(),
             severities: Vec::new(),
+            addresses: Vec::new(),
             finds: 0,
         }
     }
@@ -90,6 +92,10 @@ impl World {
                 self.queue_pairs = 0;
             }
             Action::Invalidate(severity) => self.severities.push(severity),
+            Action::Address(address) => {
+                assert_ne!(self.addresses.last(), Some(&address), "told twice");
+                self.addresses.push(address);
+            }
             Action::Announce(status) => {
                 assert_ne!(status, self.status, "announced twice");
                 self.status = status;
@@ -102,6 +108,7 @@ impl World {
 
     fn stop(&mut self) {
         self.queue_pairs = 0;
+        self.addresses.clear();
         self.event(Event::Stop);
     }
 
@@ -139,6 +146,7 @@ impl World {
                 self.leaves += joins - owed;
                 Event::Left { mgid, gid, owed }
             }
+            Action::Make(ticket, _) => Event::Built(ticket, self.builds.then_some(QPN)),
             Action::Build(ticket, ..) => {
                 if self.builds && self.link.is_wanted(ticket) {
                     assert_eq!(self.queue_pairs, 0, "a second queue pair");
@@ -199,6 +207,77 @@ fn a_link_with_everything_in_place_comes_up_at_once() {
     assert_eq!(world.status, Status::Up(up));
     let verify = world.now + Config::new(PKEY).verify;
     assert_eq!((world.joins, world.link.poll_timeout()), (1, Some(verify)));
+}
+
+/// A link that has just been started, without a subnet administrator; what of its address is known.
+fn address_without_an_administrator(port: Option<Port>) -> (World, Option<LinkAddr>) {
+    let mut world = World::new();
+    (world.answers, world.port) = (false, port);
+    world.event(Event::Start);
+    world.settle();
+    let address = world.link.address();
+    (world, address)
+}
+
+#[test]
+fn the_address_is_known_without_a_subnet_administrator_and_stays_what_it_is() {
+    let own = LinkAddr::unicast(QPN, port().gid);
+    for active in [true, false] {
+        let (mut world, address) = address_without_an_administrator(Some(Port { active, ..port() }));
+        assert_eq!((address, world.is_up(), world.addresses.as_slice()), (Some(own), false, &[own][..]));
+        (world.answers, world.port) = (true, Some(port()));
+        while !world.is_up() {
+            assert!(world.wait());
+        }
+        world.port = Some(Port { active: false, gid: Gid { prefix: 0xfe80 << 48, guid: 99 }, ..port() });
+        world.event(Event::PortEvent);
+        world.settle();
+        assert_eq!((world.link.address(), world.addresses.len()), (Some(own), 1), "a port that is down");
+        world.event(Event::Broken);
+        world.port = Some(port());
+        world.event(Event::PortEvent);
+        world.settle();
+        assert_eq!((world.is_up(), world.addresses.len()), (true, 1));
+    }
+}
+
+#[test]
+fn a_port_without_the_p_key_or_without_an_answer_gives_no_address_until_it_has_one() {
+    let own = LinkAddr::unicast(QPN, port().gid);
+    for port in [None, Some(Port { pkey_index: None, ..port() })] {
+        let (mut world, address) = address_without_an_administrator(port);
+        assert_eq!((address, world.link.gid()), (None, port.map(|port| port.gid)));
+        world.port = Some(self::port());
+        world.event(Event::PortEvent);
+        world.settle();
+        assert_eq!((world.link.address(), world.addresses.as_slice()), (Some(own), &[own][..]));
+    }
+}
+
+#[test]
+fn a_link_that_is_started_again_says_its_address_also_if_it_is_the_one_of_before() {
+    let mut world = started();
+    world.settle();
+    let own = LinkAddr::unicast(QPN, port().gid);
+    assert_eq!(world.addresses, [own]);
+    world.stop();
+    world.settle();
+    world.event(Event::Start);
+    world.settle();
+    assert_eq!(world.addresses, [own]);
+}
+
+#[test]
+fn what_was_known_of_the_port_at_an_earlier_start_makes_no_address() {
+    let mut world = started();
+    world.stop();
+    world.settle();
+    world.port = Some(Port { gid: Gid { prefix: 0xfec0 << 48, guid: 7 }, ..port() });
+    world.event(Event::Start);
+    while world.poll() {}
+    assert_eq!(world.link.address(), None);
+    world.settle();
+    assert_eq!(world.link.address().map(|address| address.gid().prefix), Some(0xfec0 << 48));
 }
 
 #[test]

@@ -1,0 +1,246 @@
+//! What a worker does with the queue pairs of a link: makes them, has them carry something, ends that, and makes them ready again.
+
+use ibtf::{McgInfo, Pd, Status, UdChannel};
+use ipoib::Qpn;
+use ipoib::link::{Event, Plan, Ticket};
+use kernel::log;
+
+use super::Shared;
+use super::datapath::{Built, Parts, Pools, Start, Traffic};
+use super::pairs::{Pairs, Place, View};
+use crate::{now, probes};
+
+/// The answer to a job whose queue pairs nobody wants any more, or cannot be had.
+fn refuse(shared: &Shared, ticket: Ticket) {
+    shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, None)));
+}
+
+#[inline(never)]
+fn tell(shared: &Shared, status: Status) {
+    log!(note, shared.name, "queue pair or buffers could not be had: {status}");
+}
+
+/// Does something with the adapter; answers the job if it is gone.
+fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &Parts<'_>)) {
+    let Some((_, pd)) = shared.hardware() else { return refuse(shared, ticket) };
+    let settings = *shared.settings.lock();
+    work(&pd, &shared.parts(&pd, &settings));
+}
+
+/// Makes the queue pairs, closed: the link has its number then. **May block.**
+#[inline(never)]
+pub(crate) fn make(shared: &Shared, ticket: Ticket, pkey_index: u16) {
+    with_parts(shared, ticket, |_, parts| match pairs(shared, parts, ticket, Place::closed(pkey_index)) {
+        Ok(Some(view)) => {
+            let qpn = view.first().map(|channel| Qpn::from_low_bits(channel.qpn())).ok();
+            shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, qpn)));
+        }
+        Ok(None) => refuse(shared, ticket),
+        Err(status) => {
+            tell(shared, status);
+            refuse(shared, ticket);
+        }
+    });
+}
+
+/// The queue pairs there are, or else new ones in this place; `None` if nobody wants them any more. **May block.**
+#[inline(never)]
+fn pairs(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, place: Place) -> Result<Option<View>, Status> {
+    let control = shared.control.lock();
+    let known = control.pairs.as_ref().map(|pairs| (pairs.are_spent(), pairs.serial(), pairs.view()));
+    drop(control);
+    match known {
+        Some((false, _, view)) => return Ok(Some(view?)),
+        Some((true, serial, view)) => {
+            drop(view);
+            give_up(shared, serial, Status::CHAN_STATE_INVALID);
+        }
+        None => {}
+    }
+    let made = Pairs::new(parts, place)?;
+    let view = made.view()?;
+    let mut control = shared.control.lock();
+    if control.link.is_wanted(ticket) {
+        control.pairs = Some(made);
+        drop(control);
+        return Ok(Some(view));
+    }
+    drop(control);
+    // Freed here.
+    drop((made, view));
+    Ok(None)
+}
+
+/// Has the queue pairs carry what the plan says. **May block.**
+#[inline(never)]
+pub(crate) fn build(shared: &Shared, ticket: Ticket, plan: &Plan, broadcast: &McgInfo) {
+    with_parts(shared, ticket, |_, parts| match view_for(shared, parts, ticket, plan) {
+        Ok(Some(view)) => build_on(shared, parts, ticket, &view, plan, broadcast),
+        Ok(None) => refuse(shared, ticket),
+        Err(status) => {
+            tell(shared, status);
+            refuse(shared, ticket);
+        }
+    });
+}
+
+/// Queue pairs where the plan wants them.
+fn view_for(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, plan: &Plan) -> Result<Option<View>, Status> {
+    let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
+    match pairs(shared, parts, ticket, place)? {
+        Some(view) if view.place.pkey_index != plan.pkey_index => {
+            drop(view);
+            make_ready(shared, parts);
+            pairs(shared, parts, ticket, place)
+        }
+        view => Ok(view),
+    }
+}
+
+#[inline(never)]
+fn build_on(
+    shared: &Shared,
+    parts: &Parts<'_>,
+    ticket: Ticket,
+    view: &View,
+    plan: &Plan,
+    broadcast: &McgInfo,
+) {
+    let mut built = match Built::new(parts, view, plan, broadcast) {
+        Ok(built) => built,
+        Err(status) => {
+            tell(shared, status);
+            return refuse(shared, ticket);
+        }
+    };
+    if let Err(status) = built.let_in(view, plan) {
+        tell(shared, status);
+        let mut control = shared.control.lock();
+        if let Some(pairs) = &mut control.pairs {
+            pairs.failed(now());
+        }
+        drop(control);
+        discard(shared, Some(parts), built);
+        return refuse(shared, ticket);
+    }
+    install(shared, ticket, view, built, plan, broadcast);
+}
+
+#[inline(never)]
+fn install(shared: &Shared, ticket: Ticket, view: &View, built: Built, plan: &Plan, broadcast: &McgInfo) {
+    let qpn = built.qpn();
+    let mut control = shared.control.lock();
+    let pairs = control.pairs.as_mut().filter(|pairs| pairs.serial() == view.serial);
+    let Some(pairs) = pairs else {
+        drop(control);
+        // Stopped: whoever did that has freed them, or it is done with the view.
+        discard(shared, None, built);
+        return refuse(shared, ticket);
+    };
+    pairs.moved(Place { pkey_index: plan.pkey_index, qkey: plan.qkey });
+    let (traffic, attachment, start) = built.split(&shared.transmitters);
+    let adopted = control.heard.adopt(broadcast, view.serial, attachment);
+    control.senders.all_stand(traffic.serial());
+    let before = control.traffic.replace(traffic);
+    // In one step with its place: what breaks before the machine knows of it would never be ended.
+    control.link.handle_event(now(), Event::Built(ticket, Some(qpn)));
+    if adopted.is_err() {
+        control.link.handle_event(now(), Event::Broken);
+    }
+    drop(control);
+    // There is none of before: the machine builds only when nothing stands.
+    drop((before, adopted));
+    open(shared, start);
+    probes::qp_up(shared.number, qpn.get());
+    shared.control.notify_all();
+    // The groups that others were attached to. Each that fails is told of.
+    let _ = shared.attach(None);
+}
+
+/// Undoes what nobody wants, and makes the queue pairs ready again if they are to be used.
+#[inline(never)]
+fn discard(shared: &Shared, parts: Option<&Parts<'_>>, built: Built) {
+    let pools = built.discard();
+    if let Some(parts) = parts {
+        make_ready(shared, parts);
+    }
+    put_away(shared, pools);
+}
+
+#[inline(never)]
+fn open(shared: &Shared, start: Start) {
+    shared.retire(start.open(&shared.transmitters));
+}
+
+/// Ends the traffic, and makes the queue pairs ready for the next, or frees them. **May block.**
+#[inline(never)]
+pub(crate) fn end(shared: &Shared, traffic: Traffic) {
+    let pools = traffic.end(&shared.transmitters);
+    probes::qp_down(shared.number);
+    if let Some((_, pd)) = shared.hardware() {
+        let settings = *shared.settings.lock();
+        make_ready(shared, &shared.parts(&pd, &settings));
+    }
+    put_away(shared, pools);
+}
+
+/// Frees buffers that are home, and remembers others.
+#[inline(never)]
+fn put_away(shared: &Shared, mut pools: Pools) {
+    pools.close();
+    shared.retire(pools);
+}
+
+/// Has the adapter forget what the queue pairs have, and closes them; frees those that this does not help. **May block.**
+#[inline(never)]
+fn make_ready(shared: &Shared, parts: &Parts<'_>) {
+    let control = shared.control.lock();
+    let Some(pairs) = &control.pairs else { return };
+    let (serial, spent, view) = (pairs.serial(), pairs.are_spent(), pairs.view());
+    let index = control.link.port().and_then(|port| port.pkey_index);
+    drop(control);
+    let ready = match view {
+        Ok(view) if !spent => {
+            let place = Place::closed(index.unwrap_or(view.place.pkey_index));
+            view.make_ready(parts, place).map(|missing| (place, missing))
+        }
+        Ok(_) => Err(Status::CHAN_STATE_INVALID),
+        Err(error) => Err(error.into()),
+    };
+    let (place, mut missing) = match ready {
+        Ok(ready) => ready,
+        Err(status) => return give_up(shared, serial, status),
+    };
+    let mut left = None;
+    let mut control = shared.control.lock();
+    if let Some(pairs) = control.pairs.as_mut().filter(|pairs| pairs.serial() == serial) {
+        pairs.moved(place);
+        while let Some((ring, channel)) = missing.pop() {
+            left = pairs.put_sender(ring, channel);
+        }
+    }
+    drop(control);
+    // Freed here, if others have taken them down.
+    drop((left, missing));
+}
+
+/// Frees queue pairs that are of no use: the link has another number afterwards.
+#[inline(never)]
+fn give_up(shared: &Shared, serial: u64, why: Status) {
+    log!(note, shared.name, "the queue pair is of no use any more, and its number goes with it: {why}");
+    let mut control = shared.control.lock();
+    let pairs = control.pairs.take_if(|pairs| pairs.serial() == serial);
+    drop(control);
+    // Nothing is attached by this.
+    let _ = shared.attach(None);
+    drop(pairs);
+    shared.control.lock().failures.forget();
+}
+
+/// Looks whether a queue pair has failed, as IBTF says: what it told may be about a failure that was dealt with. **May block.**
+#[inline(never)]
+pub(crate) fn inspect(shared: &Shared, ring: usize, channel: &UdChannel, serial: u64) {
+    if channel.has_failed().unwrap_or(true) {
+        shared.tell(|control| control.channel_has_failed(now(), ring, channel, serial));
+    }
+}

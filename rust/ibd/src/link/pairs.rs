@@ -1,0 +1,279 @@
+//! The queue pairs of a link, with their CQs: made as soon as the port tells where the P_Key is, and freed when the link stops.
+//!
+//! The number of the first one is in the link's address. So they outlive what they carry ([`super::datapath`]): a queue pair that has
+//! failed, or has to carry something else, passes through a state in which the adapter forgets everything but its number and the
+//! groups it is attached to. Only what that does not help is freed and made anew.
+//!
+//! Until they carry something they are closed: no buffers are posted, and their Q_Key is one that nobody knows.
+
+use core::time::Duration;
+
+use ibtf::{ChannelSizes, Cq, CqHandler, Hca, Status, UdChannel, UdChannelConfig};
+use ipoib::{Instant, QKey};
+use kernel::{AllocError, KArc, KVec};
+
+use super::datapath::{Parts, next_serial};
+use super::failures::Failure;
+use super::receive::Receiver;
+use super::settings::{Key, Moderation, Settings};
+use super::transmit::Abilities;
+use crate::now;
+
+/// Pieces of a large send that is sent from where it is: as many as fit the longest request of a ConnectX. 64 KiB are 16 pages, and one
+/// more for each write of an application's that begins within a page.
+const PIECES: u32 = 59;
+/// Payload of the largest send, whatever the adapter could cut: an IPv4 packet's length field ends there.
+pub(crate) const LARGEST_SEND: u32 = 65_535;
+/// A queue pair that fails sooner after it was made ready again is of no use.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// See the module's text.
+pub(crate) struct Pairs {
+    /// It alone receives, and is attached to groups.
+    first: UdChannel,
+    /// Those that only send, of the transmit rings beside the first; `None`: being replaced.
+    senders: KVec<Option<UdChannel>>,
+    receiver: KArc<Receiver>,
+    recipe: Recipe,
+    place: Place,
+    serial: u64,
+    /// When one of them failed that was made ready again.
+    failed: Option<Instant>,
+    spent: bool,
+}
+
+/// How large the queues are, and what is done with them.
+#[derive(Clone, Copy)]
+pub(crate) struct Recipe {
+    pub(crate) sizes: ChannelSizes,
+    pub(crate) abilities: Abilities,
+}
+
+/// In which partition they are, and who may send to them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) pkey_index: u16,
+    pub(crate) qkey: QKey,
+}
+
+impl Place {
+    /// Where nobody can send to. The upper bit keeps out every sender without privileges, wherever it is; the rest is not a secret,
+    /// only not known outside this host.
+    pub(crate) fn closed(pkey_index: u16) -> Self {
+        let time = now().as_nanos().wrapping_add(next_serial() << 40);
+        let mixed = (time ^ time >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { pkey_index, qkey: QKey::new(1 << 31 | (mixed >> 33) as u32) }
+    }
+}
+
+/// What to do with the queue pairs, for whoever does it without a lock.
+pub(crate) struct View {
+    /// In the order of the rings; the first is there.
+    pub(crate) channels: KVec<Option<UdChannel>>,
+    pub(crate) receiver: KArc<Receiver>,
+    pub(crate) recipe: Recipe,
+    pub(crate) place: Place,
+    pub(crate) serial: u64,
+}
+
+impl Recipe {
+    pub(crate) fn new(hca: &Hca, settings: &Settings) -> Self {
+        let abilities = abilities(hca, settings);
+        Self { sizes: sizes(hca, settings, &abilities), abilities }
+    }
+
+    /// The queue pair of a transmit ring, with its CQ. That of the first one receives as well; the others have the link's receive CQ
+    /// because they must have one, and no buffers: nobody knows their numbers as an address. **May block.**
+    #[inline(never)]
+    pub(crate) fn channel(
+        &self,
+        parts: &Parts<'_>,
+        ring: usize,
+        receive_cq: &Cq,
+        place: Place,
+    ) -> Result<UdChannel, Status> {
+        let Parts { pd, settings, .. } = *parts;
+        let receive = if ring == 0 { self.sizes.receive } else { 1 };
+        let sizes = ChannelSizes { receive, ..self.sizes };
+        let transmitter = parts.transmitters.of(ring).ok_or(Status::INVALID_PARAM)?;
+        let send_cq = new_cq(pd.hca(), sizes.send, transmitter.clone())?;
+        moderate(pd.hca(), &send_cq, settings.transmit_moderation());
+        let config = UdChannelConfig {
+            port: parts.port,
+            pkey_index: place.pkey_index,
+            qkey: place.qkey.get(),
+            sizes,
+            signal_all: false,
+            large_sends: self.abilities.large != 0,
+            mapped_sends: self.abilities.maps(),
+        };
+        UdChannel::new(pd, &send_cq, receive_cq, &config)
+    }
+}
+
+impl Pairs {
+    /// Makes them; what was made before a failure undoes itself. **May block.**
+    #[inline(never)]
+    pub(crate) fn new(parts: &Parts<'_>, place: Place) -> Result<Self, Status> {
+        let Parts { pd, settings, .. } = *parts;
+        let recipe = Recipe::new(pd.hca(), settings);
+        let receiver = Receiver::new(
+            parts.mac.clone(),
+            parts.counters.clone(),
+            parts.control.clone(),
+            parts.backlog.clone(),
+            parts.upward.clone(),
+        )?;
+        let receive_cq = new_cq(pd.hca(), recipe.sizes.receive, receiver.clone())?;
+        moderate(pd.hca(), &receive_cq, settings.receive_moderation());
+        let first = recipe.channel(parts, 0, &receive_cq, place)?;
+        let sender = |n| recipe.channel(parts, n + 1, &receive_cq, place).map(Some);
+        let senders = KVec::try_from_fn(parts.transmitters.len() - 1, sender)?;
+        Ok(Self {
+            first,
+            senders,
+            receiver,
+            recipe,
+            place,
+            serial: next_serial(),
+            failed: None,
+            spent: false,
+        })
+    }
+
+    /// Which queue pairs these are: a number no others of this module have.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// To attach groups to, without a lock.
+    pub(crate) fn first(&self) -> &UdChannel {
+        &self.first
+    }
+
+    /// The receive side.
+    pub(crate) fn receiver(&self) -> &KArc<Receiver> {
+        &self.receiver
+    }
+
+    /// All of them, the one that receives first, but for one that is being replaced.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &UdChannel> {
+        core::iter::once(&self.first).chain(self.senders.iter().flatten())
+    }
+
+    /// The transmit ring of the queue pair that something concerns: of the first one, before all, what happens to the receive CQ.
+    pub(crate) fn ring_of(&self, failure: Failure) -> Option<(usize, &UdChannel)> {
+        let all = core::iter::once(Some(&self.first)).chain(self.senders.iter().map(Option::as_ref));
+        let mut all = all.enumerate().filter_map(|(ring, channel)| Some((ring, channel?)));
+        all.find(|(_, channel)| failure.concerns(channel))
+    }
+
+    /// Hands out the queue pair of a ring beside the first, to be replaced.
+    pub(crate) fn take_sender(&mut self, ring: usize) -> Option<UdChannel> {
+        self.senders.get_mut(ring.checked_sub(1)?)?.take()
+    }
+
+    /// Its successor; comes back if there is no place for it.
+    pub(crate) fn put_sender(&mut self, ring: usize, channel: UdChannel) -> Option<UdChannel> {
+        match ring.checked_sub(1).and_then(|sender| self.senders.get_mut(sender)) {
+            Some(place) if place.is_none() => {
+                *place = Some(channel);
+                None
+            }
+            _ => Some(channel),
+        }
+    }
+
+    pub(crate) fn view(&self) -> Result<View, AllocError> {
+        let channel = |ring: usize| match ring.checked_sub(1) {
+            None => Some(self.first.clone()),
+            Some(sender) => self.senders.get(sender).cloned().flatten(),
+        };
+        let (receiver, serial) = (self.receiver.clone(), self.serial);
+        let channels = KVec::from_fn(self.senders.len() + 1, channel)?;
+        Ok(View { channels, receiver, recipe: self.recipe, place: self.place, serial })
+    }
+
+    /// They are in another place now.
+    pub(crate) fn moved(&mut self, place: Place) {
+        self.place = place;
+    }
+
+    /// One of them has failed, and the link with it.
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.spent |= self.failed.is_some_and(|at| now - at < STEADY);
+        self.failed = Some(now);
+    }
+
+    /// They cannot be made ready again: a CQ is lost.
+    pub(crate) fn lost(&mut self) {
+        self.spent = true;
+    }
+
+    /// Whether others have to be made.
+    pub(crate) fn are_spent(&self) -> bool {
+        self.spent
+    }
+}
+
+impl View {
+    pub(crate) fn first(&self) -> Result<&UdChannel, Status> {
+        self.channels.first().and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)
+    }
+
+    /// Has the adapter forget what it has, and makes what is missing: afterwards all are closed. Nobody uses them any more. Those that
+    /// were missing. **May block.**
+    #[inline(never)]
+    pub(crate) fn make_ready(
+        &self,
+        parts: &Parts<'_>,
+        place: Place,
+    ) -> Result<KVec<(usize, UdChannel)>, Status> {
+        let mut missing = KVec::new();
+        for (ring, channel) in self.channels.iter().enumerate() {
+            match channel {
+                Some(channel) => channel.recycle(parts.port, place.pkey_index, place.qkey.get())?,
+                None => {
+                    let channel = self.recipe.channel(parts, ring, self.first()?.receive_cq(), place)?;
+                    missing.push((ring, channel))?;
+                }
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// What the adapter does for a sender, as far as the administrator lets it.
+pub(crate) fn abilities(hca: &Hca, settings: &Settings) -> Abilities {
+    let hca = hca.attributes();
+    let checksum = hca.checksum_offload();
+    let cuts = checksum && settings.is_on(Key::LsoEnable) && hca.max_lso_size() > 0;
+    let large = if cuts { hca.max_lso_size().min(LARGEST_SEND) } else { 0 };
+    let maps = hca.maps_memory() && hca.max_ud_send_sgl() > 1;
+    let copy_up_to = if maps { settings.get(Key::TxCopyThresh) } else { u32::MAX };
+    Abilities { checksum, large, large_header: hca.max_lso_header(), copy_up_to }
+}
+
+/// How large the queues shall be, as far as the adapter goes along.
+fn sizes(hca: &Hca, settings: &Settings, abilities: &Abilities) -> ChannelSizes {
+    let hca = hca.attributes();
+    let most = hca.max_channel_size().min(hca.max_cq_size()).max(1);
+    ChannelSizes {
+        send: settings.get(Key::NumSwqe).min(most),
+        receive: settings.get(Key::NumRwqe).min(most),
+        // The header of a large send takes as much room as several pieces, also if the rest is copied into one.
+        send_sgl: if abilities.large != 0 { hca.max_ud_send_sgl().min(PIECES) } else { 1 },
+        receive_sgl: 1,
+    }
+}
+
+/// Sets a CQ's interrupt moderation, within the adapter's bounds; one without moderation interrupts more often. **May block.**
+pub(crate) fn moderate(hca: &Hca, cq: &Cq, moderation: Moderation) {
+    let (count, micros) = hca.attributes().max_moderation();
+    let _ = cq.moderate(moderation.count.min(count), moderation.micros.min(micros));
+}
+
+#[inline(never)]
+fn new_cq<H: CqHandler>(hca: &Hca, ring: u32, handler: KArc<H>) -> Result<Cq, Status> {
+    Cq::new(hca, ring, true, handler)
+}
