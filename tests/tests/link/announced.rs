@@ -128,7 +128,7 @@ fn open(bench: &Bench) -> (Stream, Heard, Nanos) {
     let took = bench.machine.now().since(before);
     let bound = address_of(&alpha);
     // What was told before the bind was answered is on its way to whoever asked to be told by then.
-    fakekernel::sleep(Nanos::from_millis(1));
+    fakekernel::sleep(Nanos::from_millis(100));
     assert_eq!(address_of(&alpha), bound);
     let heard = Heard::of(&alpha);
     (alpha, heard, took)

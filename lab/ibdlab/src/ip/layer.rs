@@ -176,9 +176,14 @@ impl IpLink {
         self.neighbours.clear();
     }
 
-    /// Whether the link has a carrier, as far as it has said.
+    /// Whether the link has a carrier, as far as it has said. Neighbours are told when it comes, as by illumos (`ill_restart_dad`): what
+    /// they were told before nobody heard.
     pub fn set_up(&mut self, up: bool) {
+        let comes = up && !self.up;
         self.up = up;
+        if comes && self.info.own != LinkAddr::ZERO {
+            self.announce();
+        }
     }
 
     /// Replaces the interface's addresses. Those that are made of the link's address or given by a server come when they can.
