@@ -4,6 +4,7 @@ use ibtf::Clients;
 use kernel::{Errno, KArc};
 
 use crate::directory::Directory;
+use crate::pool::Pool;
 
 /// Made when the module is loaded, gone when it is unloaded.
 pub(crate) struct Common {
@@ -11,10 +12,12 @@ pub(crate) struct Common {
     pub(crate) clients: Clients,
     /// Where those who ask about neighbours find them.
     pub(crate) directory: KArc<Directory>,
+    /// What asks the SA for them. Its threads end in `_fini`.
+    pub(crate) pool: KArc<Pool>,
 }
 
 impl Common {
     pub(crate) fn new() -> Result<KArc<Self>, Errno> {
-        Ok(KArc::new(Self { clients: Clients::new()?, directory: Directory::new()? })?)
+        Ok(KArc::new(Self { clients: Clients::new()?, directory: Directory::new()?, pool: Pool::new()? })?)
     }
 }

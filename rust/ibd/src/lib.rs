@@ -17,6 +17,7 @@ mod driver;
 mod link;
 mod node;
 mod partition;
+mod pool;
 mod port;
 mod probes;
 mod ring;

@@ -2,7 +2,6 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::ddi::DevInfo;
@@ -36,7 +35,6 @@ struct Inner {
     handle: sys::ibt_clnt_hdl_t,
     number: Number,
     registry: KArc<Registry>,
-    outstanding: KArc<AtomicUsize>,
 }
 
 // SAFETY: the handle is used by IBTF, from any thread.
@@ -75,7 +73,6 @@ impl Client {
         handler: H,
     ) -> Result<Self, Status> {
         let handler = KBox::new(handler)?.map_unsized(|handler| handler as _);
-        let outstanding = KArc::new(AtomicUsize::new(0))?;
         let registry = clients.registry().clone();
         let number = registry.enter(handler)?;
         let mut handle = ptr::null_mut();
@@ -88,7 +85,7 @@ impl Client {
             return Err(status);
         }
         // If this fails the value is dropped, which detaches again.
-        Ok(Self(KArc::new(Inner { handle, number, registry, outstanding })?))
+        Ok(Self(KArc::new(Inner { handle, number, registry })?))
     }
 
     /// Asks for the subnet manager's notices (`ibt_register_subnet_notices`), until the client is detached.
@@ -100,20 +97,8 @@ impl Client {
         };
     }
 
-    /// How many callbacks of this client are still to come (joins and path look-ups that were not made to wait).
-    ///
-    /// Nothing in IBTF waits for them: detach must refuse while there are any.
-    pub fn outstanding(&self) -> usize {
-        self.0.outstanding.load(Ordering::Acquire)
-    }
-
     pub(crate) fn handle(&self) -> sys::ibt_clnt_hdl_t {
         self.0.handle
-    }
-
-    pub(crate) fn expect_callback(&self) -> Outstanding {
-        self.0.outstanding.fetch_add(1, Ordering::Relaxed);
-        Outstanding { count: self.0.outstanding.clone(), _pin: Pin::new() }
     }
 }
 
@@ -128,18 +113,6 @@ impl Drop for Inner {
         }
         // Also for the calls that IBTL does not count.
         self.registry.leave(self.number);
-    }
-}
-
-/// One callback to come. Dropped as the last thing the callback does.
-pub(crate) struct Outstanding {
-    count: KArc<AtomicUsize>,
-    _pin: Pin,
-}
-
-impl Drop for Outstanding {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Release);
     }
 }
 

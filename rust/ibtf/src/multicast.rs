@@ -1,13 +1,10 @@
 //! Multicast groups at the subnet administrator (`ibt_join_mcg` and friends).
 
-use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 
 use illumos_sys_hdrs as sys;
-use kernel::KBox;
 
 use crate::address::{AddressVector, Gid};
-use crate::client::{Client, Outstanding};
 use crate::status::Status;
 
 /// What kind of member one is.
@@ -179,51 +176,6 @@ impl Drop for McgList {
         // SAFETY: list and count are those of the query, freed once.
         unsafe { sys::ibt_free_mcg_info(self.list.as_ptr(), self.count) };
     }
-}
-
-struct JoinCall<F> {
-    info: sys::ibt_mcg_info_t,
-    then: F,
-    outstanding: Outstanding,
-}
-
-impl Client {
-    /// Joins a group without waiting: `then` gets the answer on a system task queue, where it **may block** but holds a
-    /// shared thread. An error here means that `then` will not be called. **May block** briefly.
-    pub fn join_then<F>(&self, port: Gid, attributes: &McgAttributes, then: F) -> Result<(), Status>
-    where
-        F: FnOnce(Result<McgInfo, Status>) + Send + 'static,
-    {
-        let mut attributes = attributes.raw();
-        let outstanding = self.expect_callback();
-        let call = KBox::new(JoinCall { info: Default::default(), then, outstanding })?.into_raw();
-        // SAFETY: the address of a field of a live box.
-        let info = unsafe { &raw mut (*call.as_ptr()).info };
-        // SAFETY: the box stays until the callback, which is made once if and only if this succeeds.
-        let result = unsafe {
-            sys::ibt_join_mcg(port.raw(), &mut attributes, info, Some(joined::<F>), call.as_ptr().cast())
-        };
-        let queued = Status::check(result);
-        if queued.is_err() {
-            // SAFETY: refused, so nobody else has the box.
-            drop(unsafe { KBox::from_raw(call) });
-        }
-        queued
-    }
-}
-
-/// # Safety
-///
-/// Called by IBTF once for a join that was accepted, with its `JoinCall<F>`.
-unsafe extern "C" fn joined<F>(call: *mut c_void, status: sys::ibt_status_t, _info: *mut sys::ibt_mcg_info_t)
-where
-    F: FnOnce(Result<McgInfo, Status>) + Send + 'static,
-{
-    let Some(call) = NonNull::new(call.cast::<JoinCall<F>>()) else { return };
-    // SAFETY: by this function's contract.
-    let JoinCall { info, then, outstanding } = unsafe { KBox::from_raw(call) }.into_inner();
-    then(Status::check(status).map(|()| McgInfo::from_raw(&info)));
-    drop(outstanding);
 }
 
 #[cfg(test)]

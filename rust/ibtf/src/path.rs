@@ -1,13 +1,10 @@
-//! Paths to ports and groups (`ibt_get_paths`, `ibt_aget_paths`).
-
-use core::ffi::c_void;
-use core::ptr::NonNull;
+//! Paths to ports and groups (`ibt_get_paths`).
 
 use illumos_sys_hdrs as sys;
 use kernel::KBox;
 
 use crate::address::{AddressVector, Gid};
-use crate::client::{Client, Outstanding};
+use crate::client::Client;
 use crate::status::Status;
 
 /// From where to where.
@@ -84,82 +81,4 @@ impl Client {
             Err(status) => Err(status),
         }
     }
-
-    /// Asks for a path without waiting: `then` gets the answer on the system task queue, where it **may block** but holds
-    /// a shared thread; at most sixteen of these should be in flight. An error here means that `then` will not be
-    /// called.
-    pub fn path_then<F>(&self, request: &PathRequest, then: F) -> Result<(), Status>
-    where
-        F: FnOnce(Result<PathInfo, Status>) + Send + 'static,
-    {
-        let mut destination = Default::default();
-        let (flags, attributes) = request.raw(&mut destination);
-        let mut attributes = KBox::new(attributes)?;
-        let call = KBox::new(PathCall { then, outstanding: self.expect_callback() })?.into_raw();
-        // SAFETY: attached; the request is copied; the box stays until the callback, which is made once if and only if
-        // this succeeds.
-        let result = unsafe {
-            sys::ibt_aget_paths(
-                self.handle(),
-                flags,
-                &mut *attributes,
-                1,
-                Some(found::<F>),
-                call.as_ptr().cast(),
-            )
-        };
-        let queued = Status::check(result);
-        if queued.is_err() {
-            // SAFETY: refused, so nobody else has the box.
-            drop(unsafe { KBox::from_raw(call) });
-        }
-        queued
-    }
-}
-
-struct PathCall<F> {
-    then: F,
-    outstanding: Outstanding,
-}
-
-/// # Safety
-///
-/// Called by IBTF once for a request that was accepted, with its `PathCall<F>`; on success `count` paths at `paths` are
-/// the client's to free.
-unsafe extern "C" fn found<F>(
-    call: *mut c_void,
-    status: sys::ibt_status_t,
-    paths: *mut sys::ibt_path_info_t,
-    count: u8,
-) where
-    F: FnOnce(Result<PathInfo, Status>) + Send + 'static,
-{
-    let Some(call) = NonNull::new(call.cast::<PathCall<F>>()) else { return };
-    // SAFETY: by this function's contract.
-    let PathCall { then, outstanding } = unsafe { KBox::from_raw(call) }.into_inner();
-    // SAFETY: by this function's contract.
-    let first = unsafe { take_first(paths, count) };
-    then(match (Status::check(status), first) {
-        (Ok(()) | Err(Status::INSUFF_DATA), Some(path)) => Ok(path),
-        (Ok(()), None) => Err(Status::PATH_RECORDS_NOT_FOUND),
-        (Err(status), _) => Err(status),
-    });
-    drop(outstanding);
-}
-
-/// Reads the first path and frees the array.
-///
-/// # Safety
-///
-/// `paths` is null or an array of `count` that the caller gives up.
-unsafe fn take_first(paths: *mut sys::ibt_path_info_t, count: u8) -> Option<PathInfo> {
-    if paths.is_null() || count == 0 {
-        return None;
-    }
-    // SAFETY: at least one.
-    let first = PathInfo::from_raw(unsafe { &*paths });
-    let size = usize::from(count) * size_of::<sys::ibt_path_info_t>();
-    // SAFETY: allocated by IBTF with exactly this size.
-    unsafe { sys::kmem_free(paths.cast(), size) };
-    Some(first)
 }

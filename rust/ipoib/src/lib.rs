@@ -1,5 +1,5 @@
 //! The IPoIB protocol and nothing else: numbers and addresses of the fabric, the bytes of RFC 4391, and the machines that
-//! resolve paths, keep memberships and bring a link up.
+//! resolve paths, keep memberships, bring a link up and bound what is asked of the subnet administrator.
 //!
 //! Nothing here reads a clock, allocates, or talks to anybody. Machines are told events and the time and answer with
 //! actions; memory is handed in by whoever creates them, so that what they may hold is bounded before they start.
@@ -21,6 +21,7 @@ pub mod nd;
 pub mod neighbours;
 pub mod paths;
 pub mod time;
+pub mod window;
 
 pub use addr::{Cast, Gid, Guid, LinkAddr, Mgid, Qpn, Signature};
 pub use backoff::{Backoff, Jitter};

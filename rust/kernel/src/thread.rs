@@ -231,6 +231,11 @@ impl<'a, S> Parker<'a, S> {
         self.shared.monitor.lock()
     }
 
+    /// The monitor itself, for whoever is handed what the body works on.
+    pub fn monitor(&self) -> &'a Monitor<S> {
+        &self.shared.monitor
+    }
+
     /// Whether the worker is being dropped. Look at it with the lock held, before every wait.
     pub fn should_stop(&self) -> bool {
         self.shared.stop.load(Ordering::Relaxed)

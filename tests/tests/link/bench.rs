@@ -172,6 +172,14 @@ impl Host {
         host
     }
 
+    /// Has another port of the adapter driven as well.
+    pub fn attach_port(&self, port: Guid) {
+        let pkey = (self.driver == Driver::Ibd).then_some(PKey(0xffff));
+        let node =
+            nexus::open(&self.kernel, port, self.driver.service(), pkey).expect("the nexus has the node");
+        nexus::attach(&self.kernel, &self.module, &node).expect("the driver attaches");
+    }
+
     pub fn driver(&self) -> Driver {
         self.driver
     }
@@ -239,11 +247,16 @@ impl Host {
     }
 }
 
-/// An illumos host with an adapter, and no driver yet. The GUID of its port.
-fn plug(world: &InfiniBand, kernel: &Kernel, config: HcaConfig) -> Guid {
+/// Gives a host the frameworks and the plugin.
+pub fn provide(kernel: &Kernel) {
     lab_gldv3::provide(kernel);
     lab_ibtf::provide(kernel);
     kernel.add_object("mac/mac_ib", &Origin::of(kernel.name()).object("mac", "mac_ib"));
+}
+
+/// An illumos host with an adapter, and no driver yet. The GUID of its port.
+fn plug(world: &InfiniBand, kernel: &Kernel, config: HcaConfig) -> Guid {
+    provide(kernel);
     let port = config.ports[0].guid;
     world.add_hca(kernel, config).expect("GUIDs are unique");
     port

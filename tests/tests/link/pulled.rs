@@ -2,8 +2,8 @@
 
 use fakekernel::{Ctx, Nanos};
 use lab_gldv3::{LinkAddress, Offload};
-use sm::Attribute;
 use sm::fault::FaultAction;
+use sm::{Attribute, Fault};
 
 use crate::bench::{Bench, Driver, PLAIN, Setup, address_of, group};
 
@@ -48,6 +48,22 @@ fn an_adapter_that_is_pulled_while_paths_are_told_is_let_go_in_time() {
             stream.transmit(LinkAddress(bytes), b"to whom", Offload::default()).unwrap();
         }
         fakekernel::sleep(Nanos::from_micros(1900 + bench.machine.now().0 % 200));
+        pull(bench);
+        bench.no_faults();
+    });
+}
+
+#[test]
+fn an_adapter_that_is_pulled_while_the_administrator_answers_nothing_is_let_go_in_time() {
+    Setup { seeds: 4, ..Setup::default() }.run(|bench| {
+        let (beta, _) = bench.beta.open_up(PLAIN);
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        bench.sm.faults(|script| script.push(Fault::always(FaultAction::Silent)));
+        stream.transmit(address_of(&beta), b"to whom", Offload::default()).unwrap();
+        stream.enable_multicast(group(0xe003_0001)).unwrap();
+        fakekernel::sleep(Nanos::from_millis(20));
+        let asked = [bench.alpha.counter("sa_joins"), bench.alpha.counter("sa_paths")];
+        assert_eq!(asked, [2, 1], "both calls are out");
         pull(bench);
         bench.no_faults();
     });

@@ -52,6 +52,9 @@ pub struct Subject {
 }
 
 /// A port that peers are at.
+/// Groups that each adapter can hear: more than the bench joins.
+const GROUPS: u32 = 2048;
+
 #[derive(Clone, Copy)]
 struct Peer {
     gid: Gid,
@@ -200,7 +203,7 @@ fn scenario(drivers: &[Driver], mtu: u32) -> Result<Scenario> {
     for (n, driver) in drivers.iter().enumerate() {
         let properties = if driver.foreign { "properties = { linkmode = \"ud\" }\n" } else { "" };
         text += &format!(
-            "[[host]]\nname = \"{}\"\ndriver = \"{}\"\naddresses = [\"192.168.76.{}/24\"]\n{properties}",
+            "[[host]]\nname = \"{}\"\ndriver = \"{}\"\naddresses = [\"192.168.76.{}/24\"]\ngroups = {GROUPS}\n{properties}",
             driver.name,
             driver.module,
             n + 1
@@ -228,7 +231,7 @@ mod tests {
             let bed = Bed::build(&inner, &[Driver::ours()], &Options::new(1, proto), 2048).expect("a bed");
             let load = Load { way: Way::Transmit, addresses: 10_000, flows: 1, len: 64, chain: 1 };
             let measured = measure(&bed, &bed.subjects[0], load, 256);
-            assert!(measured.by_name().contains_key("ibt_aget_paths"), "paths were asked for");
+            assert!(measured.by_name().contains_key("ibt_get_paths"), "paths were asked for");
             assert_eq!(measured.arrived, measured.sent);
             measured.waited
         });

@@ -163,6 +163,7 @@ impl Generator<'_> {
             pkey: at(pkey),
             addresses: at(addresses),
             offloads: self.rng.random_range(0..3) == 0,
+            groups: fabric::HcaAttr::default().max_mcg,
             properties: self.properties(),
             conf: BTreeMap::new(),
             tun: false,

@@ -222,6 +222,7 @@ fn add_host(
     if spec.offloads {
         config.attr = HcaAttr::with_offloads();
     }
+    config.attr.max_mcg = spec.groups;
     config.loopback_block = !scenario.fabric.multicast_loopback;
     for (port, number) in config.ports.iter_mut().zip(1..) {
         port.mtu = mtu_of(*spec.mtu.as_ref().unwrap_or(&scenario.fabric.mtu).get_ref());

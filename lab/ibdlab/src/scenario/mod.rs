@@ -106,6 +106,9 @@ pub struct HostSpec {
     /// Does the adapter verify and make checksums, cut large sends, and have a reserved key for all memory?
     #[serde(default)]
     pub offloads: bool,
+    /// Multicast groups that the adapter can hear; hermon's `hermon_log_num_mcg` makes it 256.
+    #[serde(default = "default_groups", skip_serializing_if = "is_default_groups")]
+    pub groups: u32,
     /// Properties of the link, set before it is opened, as `dladm set-linkprop` does: `{ linkmode = "ud" }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, Spanned<PropertyText>>,
@@ -435,6 +438,15 @@ fn default_ports() -> Spanned<u8> {
 
 fn default_rate() -> Spanned<u8> {
     Spanned::new(0..0, 3)
+}
+
+fn default_groups() -> u32 {
+    fabric::HcaAttr::default().max_mcg
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_default_groups(groups: &u32) -> bool {
+    *groups == default_groups()
 }
 
 fn default_width() -> Spanned<u8> {

@@ -15,6 +15,7 @@ use ipoib::{Instant, LinkAddr, Mgid, PKey};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KBox, KVec};
 
+use super::calls::Call;
 use super::datapath::Traffic;
 use super::dest::Dest;
 use super::failures::{Failure, Failures};
@@ -34,8 +35,8 @@ const GROWTH_PAUSE: Duration = Duration::from_secs(10);
 const PACKETS: usize = 512;
 /// Groups at once.
 const GROUPS: usize = 1280;
-/// Joins and leaves in flight at once: IBTF has each join wait on a thread of the queue that the whole system shares.
-const OPERATIONS: u16 = 16;
+/// Joins and leaves in flight at once: twice what can be out, so that the next is at hand when an answer comes.
+const OPERATIONS: u16 = 2 * ipoib::window::MOST as u16;
 
 /// Neighbours remembered at once.
 const NEIGHBOURS: usize = 512;
@@ -46,8 +47,10 @@ pub(crate) type Addresses = Paths<Mblk, Dest, KVec<paths::PathSlot<Dest>>, KVec<
 
 /// What the control thread does next, without the lock.
 pub(crate) enum Effect {
-    /// Something a worker has to do.
+    /// Something the link's worker has to do.
     Job(Job),
+    /// Something the SA has to be asked.
+    Call(Call),
     /// Packets have their path, or lost it.
     Packets,
     /// Take an address out of the transmit queues' caches.
@@ -336,8 +339,8 @@ impl Control {
                 paths::Action::Unbind(to) => return Some(Effect::Unbind(to)),
                 paths::Action::UnbindAll => return Some(Effect::UnbindAll),
                 paths::Action::Lookup(to) => {
-                    if let Some(job) = self.lookup(now, to) {
-                        return Some(Effect::Job(job));
+                    if let Some(effect) = self.lookup(now, to) {
+                        return Some(effect);
                     }
                 }
                 // No requests.
@@ -369,13 +372,17 @@ impl Control {
     fn link_action(&mut self, now: Instant, action: link::Action<McgInfo>) -> Option<Effect> {
         let job = match action {
             link::Action::QueryPort(ticket) => Job::QueryPort(ticket),
-            link::Action::Find(ticket, mgid) => Job::Find(ticket, mgid),
-            link::Action::Join(ticket, gid, mgid, group) => Job::JoinBroadcast(ticket, gid, mgid, group),
-            link::Action::Leave { mgid, gid, joins } => Job::LeaveBroadcast { mgid, gid, joins },
+            link::Action::Find(ticket, mgid) => return Some(Effect::Call(Call::Find(ticket, mgid))),
+            link::Action::Join(ticket, gid, mgid, group) => {
+                return Some(Effect::Call(Call::JoinBroadcast(ticket, gid, mgid, group)));
+            }
+            link::Action::Leave { mgid, gid, joins } => {
+                return Some(Effect::Call(Call::LeaveBroadcast { mgid, gid, joins }));
+            }
             link::Action::Make(ticket, pkey_index) => Job::Make(ticket, pkey_index),
             link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group),
             link::Action::Attach(ticket, group) => return Some(self.attach(now, ticket, group)),
-            link::Action::AskRate(gid) => Job::AskRate(gid),
+            link::Action::AskRate(gid) => return Some(Effect::Call(Call::AskRate(gid))),
             link::Action::TearDown => return Some(Effect::TearDown(self.take_traffic())),
             link::Action::Invalidate(severity) => {
                 self.invalidate(now, severity);
@@ -424,12 +431,12 @@ impl Control {
     }
 
     fn groups_action(&mut self, now: Instant, action: groups::Action<Group>) -> Option<Effect> {
-        let job = match action {
-            groups::Action::Join { group, role, .. } => Job::JoinGroup(group, role),
+        let call = match action {
+            groups::Action::Join { group, role, .. } => Call::JoinGroup(group, role),
             groups::Action::Leave { group, roles, joins, info } => {
-                Job::LeaveGroup(group, roles, joins, info.port())
+                Call::LeaveGroup(group, roles, joins, info.port())
             }
-            groups::Action::List => Job::ListGroups,
+            groups::Action::List => Call::ListGroups,
             groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),
             groups::Action::Forget(group) => {
                 self.paths.handle_event(now, paths::Event::Forget(address(group)));
@@ -445,7 +452,7 @@ impl Control {
                 return Some(Effect::Note(note));
             }
         };
-        Some(Effect::Job(job))
+        Some(Effect::Call(call))
     }
 
     fn group_resolved(
@@ -464,12 +471,12 @@ impl Control {
         }
     }
 
-    /// The job that answers a lookup, unless it is answered here.
-    fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Job> {
-        let Some(group) = to.mgid() else { return Some(Job::Lookup(to)) };
+    /// What answers a lookup, unless it is answered here.
+    fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Effect> {
+        let Some(group) = to.mgid() else { return Some(Effect::Call(Call::Lookup(to))) };
         let broadcast = self.link.broadcast_group().is_some_and(|known| address(known.mgid) == to);
         if broadcast && let Some(info) = self.link.broadcast_info() {
-            return Some(Job::MakeDest(to, *info, None));
+            return Some(Effect::Job(Job::MakeDest(to, *info, None)));
         }
         if let Err(error) = self.groups.resolve(group) {
             self.looked_up(now, to, Err(lookup_error(error)));

@@ -9,6 +9,7 @@ use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, log};
 
 use super::Shared;
+use super::calls::Call;
 use super::control::{Control, Effect, Note};
 use super::jobs::Job;
 use super::run::{refuse, run};
@@ -104,11 +105,8 @@ fn announce(shared: &Shared, state: LinkState) {
 #[inline(never)]
 fn carry_out(shared: &KArc<Shared>, effect: Effect) {
     match effect {
-        // These only ask; the answer calls back.
-        Effect::Job(
-            job @ (Job::Lookup(_) | Job::AskRate(_) | Job::JoinGroup(..) | Job::JoinBroadcast(..)),
-        ) => run(shared, job),
         Effect::Job(job) => queue(shared, job),
+        Effect::Call(call) => ask(shared, call),
         Effect::Packets => shared.transmitters.send_resolved(),
         Effect::Unbind(to) => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind(&to)),
         Effect::UnbindAll => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind_all()),
@@ -133,6 +131,13 @@ fn queue(shared: &KArc<Shared>, job: Job) {
             log!(note, shared.name, "too many requests wait for a thread; one will be made again");
             refuse(shared, job);
         }
+    }
+}
+
+fn ask(shared: &Shared, call: Call) {
+    if let Err(call) = shared.pool.push(shared.number, call) {
+        log!(note, shared.name, "too many questions to the SA wait; one will be asked again");
+        call.refuse(shared);
     }
 }
 

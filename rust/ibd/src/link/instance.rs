@@ -10,7 +10,7 @@ use kernel::ddi::DevInfo;
 use kernel::kstat::Kstat;
 use kernel::thread::Worker;
 use kernel::time::{Duration, Instant};
-use kernel::{AllocError, Errno, KArc, KVec, log};
+use kernel::{AllocError, Errno, KArc, log};
 
 use super::announce::News;
 use super::backlog::{self, Backlog};
@@ -24,6 +24,7 @@ use crate::common::Common;
 use crate::counters::{Asked, Counters};
 use crate::directory::{Directory, Identity, Listing};
 use crate::node::Node;
+use crate::pool::{Member, Pool};
 use crate::{now, probes};
 
 /// As IBTL knows it.
@@ -44,6 +45,7 @@ pub(crate) struct Link {
 /// What is left of a link when GLDv3 has let go of it.
 struct Inner {
     listing: Option<Listing>,
+    member: Option<Member>,
     shared: KArc<Shared>,
     counters: Option<Kstat<Counters>>,
     threads: Option<Threads>,
@@ -53,7 +55,7 @@ struct Inner {
 /// In the order in which they stop.
 struct Threads {
     _control: Worker<Control>,
-    _workers: KVec<Worker<Queue>>,
+    _worker: Worker<Queue>,
     _backlog: Worker<Backlog>,
     _announcer: Worker<News>,
 }
@@ -63,7 +65,7 @@ impl Threads {
     fn start(shared: &KArc<Shared>) -> Result<Self, AllocError> {
         Ok(Self {
             _control: effects::spawn(shared)?,
-            _workers: shared.jobs.spawn(shared)?,
+            _worker: shared.jobs.spawn(shared)?,
             _backlog: backlog::spawn(shared)?,
             _announcer: shared.announcer.spawn(shared.mac.clone())?,
         })
@@ -102,9 +104,16 @@ impl Link {
         let rings = RingCount::read(dip, &name);
         let mut inner = None;
         let make = |mac| {
-            let shared = Shared::new(&name, node, pkey, rings, mac, identity.number, seed(&node, pkey))?;
-            let made =
-                inner.insert(Inner { listing: None, shared, counters: None, threads: None, client: None });
+            let pool = common.pool.clone();
+            let shared = Shared::new(&name, rings, mac, identity.number, pool, seed(&node, pkey))?;
+            let made = inner.insert(Inner {
+                listing: None,
+                member: None,
+                shared,
+                counters: None,
+                threads: None,
+                client: None,
+            });
             made.open(dip, common, identity)?;
             Ok(Provider(made.shared.clone()))
         };
@@ -169,6 +178,7 @@ impl Inner {
     fn open(&mut self, dip: DevInfo, common: &Common, identity: Identity) -> Result<(), Errno> {
         let Self { shared, .. } = self;
         self.listing = Some(Directory::list(&common.directory, identity, shared.clone())?);
+        self.member = Some(Pool::admit(&common.pool, &shared.node, shared.number, shared.clone())?);
         let name = &shared.name;
         let client = Client::attach(&common.clients, dip, &CLIENT, Events(shared.clone()));
         let client = named(name, "IBTF client", client)?;
@@ -193,9 +203,9 @@ impl Inner {
         }
     }
 
-    /// What is out. A call to IBTF outlives the adapter it was made for. **May block.**
+    /// What is out. A call to the SA outlives the adapter it was made for. **May block.**
     fn outstanding(&self) -> Outstanding {
-        self.shared.outstanding(self.client.as_ref().map_or(0, Client::outstanding))
+        self.shared.outstanding()
     }
 
     /// Waits until the link is at rest, at most until `deadline`; whether it is. **May block.**
@@ -217,6 +227,7 @@ impl Drop for Inner {
             self.rest(None);
         }
         self.listing = None;
+        self.member = None;
         self.counters = None;
         self.threads = None;
         let _ = self.shared.hardware.withdraw().close(|| self.shared.tidy());
@@ -274,6 +285,7 @@ impl Shared {
         let (pairs, traffic) = control.stop(now());
         drop(control);
         self.control.notify_all();
+        self.take_calls_back();
         // Also for a queue pair that a worker is taking down.
         upward::shut(&self.upward);
         // No group is heard any more: nothing is attached by this.

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | control thread | turns the machines' actions into effects | nothing but short locks |
 //! | local worker | asks the adapter: port queries, building and taking down queue pairs, address handles | the adapter |
-//! | SA workers | the SA calls that have no callback form: queries, leaves | the SA, for minutes |
+//! | the module's pool | asks the SA: searches, joins, leaves, paths | the SA, for minutes |
 //! | backlog | goes on receiving where an interrupt has taken its share | the receive side's lock; IP |
 //! | announcer | tells the MAC layer about address, MTU and state | the MAC perimeter |
 //! | `mc_tx` | copies and posts | the queue's lock |
@@ -19,6 +19,7 @@
 mod announce;
 mod backlog;
 mod build;
+mod calls;
 mod control;
 mod datapath;
 mod dest;
@@ -66,7 +67,9 @@ use upward::Upward;
 use crate::adapter::Held;
 use crate::counters::Counters;
 use crate::node::Node;
+use crate::pool::Pool;
 
+pub(crate) use calls::Call;
 pub(crate) use instance::Link;
 pub(crate) use provider::Provider;
 
@@ -82,6 +85,8 @@ pub(crate) struct Shared {
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
     jobs: Jobs,
+    /// Asks the SA for all links of the module.
+    pool: KArc<Pool>,
     announcer: Announcer,
     backlog: KArc<Monitor<Backlog>>,
     upward: KArc<Monitor<Upward>>,
@@ -133,13 +138,13 @@ impl Shared {
     #[inline(never)]
     pub(crate) fn new(
         name: &Name,
-        node: Node,
-        pkey: PKey,
         rings: RingCount,
         mac: Mac,
         number: i32,
+        pool: KArc<Pool>,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
+        let Name { node, pkey, .. } = *name;
         let counters = Counters::of(number, rings.transmit)?;
         let control = new_control(pkey, seed)?;
         let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, seed)?;
@@ -153,6 +158,7 @@ impl Shared {
             counters,
             control,
             jobs: Jobs::new()?,
+            pool,
             announcer: Announcer::new()?,
             backlog: Backlog::new()?,
             upward: Upward::new()?,
@@ -252,11 +258,12 @@ impl Shared {
         }
     }
 
-    /// What is held, awaited or lent, with so many calls to IBTF. **May block.**
-    fn outstanding(&self, calls: usize) -> Outstanding {
+    /// What is held, awaited or lent. **May block.**
+    fn outstanding(&self) -> Outstanding {
         self.tidy();
         let pools = self.retired.lock().len();
         let control = self.control.lock().outstanding();
+        let calls = !self.pool.is_idle(self.number);
         Outstanding { control, calls, pools, jobs: !self.jobs.is_idle(), news: !self.announcer.is_idle() }
     }
 }
@@ -264,11 +271,11 @@ impl Shared {
 /// Why a link cannot go yet.
 pub(crate) struct Outstanding {
     control: control::Outstanding,
-    /// Calls to IBTF whose callback has not come.
-    calls: usize,
+    /// A call to the SA waits or is out.
+    calls: bool,
     /// Receive pools with buffers lent.
     pools: usize,
-    /// A worker has something to do.
+    /// The worker has something to do.
     jobs: bool,
     /// The MAC layer is being told something.
     news: bool,
@@ -276,7 +283,7 @@ pub(crate) struct Outstanding {
 
 impl Outstanding {
     fn is_nothing(&self) -> bool {
-        self.control.is_nothing() && self.calls == 0 && self.pools == 0 && !self.jobs && !self.news
+        self.control.is_nothing() && !self.calls && self.pools == 0 && !self.jobs && !self.news
     }
 }
 
@@ -284,9 +291,9 @@ impl core::fmt::Display for Outstanding {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(
             f,
-            "{}, {} calls, {} pools with buffers lent, {} job, {} announcement",
+            "{}, {} call, {} pools with buffers lent, {} job, {} announcement",
             self.control,
-            self.calls,
+            u8::from(self.calls),
             self.pools,
             u8::from(self.jobs),
             u8::from(self.news)

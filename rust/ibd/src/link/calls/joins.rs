@@ -1,0 +1,190 @@
+//! Joins.
+
+use ibtf::{JoinState, McgAttributes, McgInfo, Status};
+use ipoib::groups::{self, JoinError, Joined, Roles};
+use ipoib::link::{self, BroadcastGroup, SaError, Ticket};
+use ipoib::window::End;
+use ipoib::{Gid, Mgid, Mlid, Mtu, QKey, Rate};
+use kernel::{KArc, log};
+
+use super::{end, sa_error};
+use crate::counters::Asked;
+use crate::link::Shared;
+use crate::link::group::{self, Group};
+use crate::node::{gid, ibtf_gid};
+use crate::now;
+use crate::pool::Turn;
+
+/// A join, but for what goes through the group.
+struct Join<'a> {
+    port: Gid,
+    mgid: Mgid,
+    like: Option<&'a BroadcastGroup>,
+    state: JoinState,
+}
+
+impl Join<'_> {
+    /// Asks for a group with what `carries` names, so that one created by this has that. If the SA refuses, because a group is there
+    /// with others or the port cannot have these, the group is joined as it is, or created as the SA likes.
+    fn ask(&self, shared: &Shared, turn: &Turn<'_>, carries: Option<Carries>) -> Result<McgInfo, Status> {
+        match self.ask_once(shared, carries) {
+            Err(Status::MCG_RECORDS_NOT_FOUND) if carries.is_some() => {
+                turn.again();
+                self.ask_once(shared, None)
+            }
+            answer => answer,
+        }
+    }
+
+    fn ask_once(&self, shared: &Shared, carries: Option<Carries>) -> Result<McgInfo, Status> {
+        shared.asks(Asked::Join, self.mgid.gid());
+        let Self { port, mgid, like, state } = *self;
+        // No clone of the adapter is kept: whoever removes it does not wait for the SA.
+        if shared.hardware().is_none() {
+            return Err(Status::HCA_INVALID);
+        }
+        ibtf::join(ibtf_gid(port), &join_attributes(shared, mgid, like, state, carries))
+    }
+}
+
+#[inline(never)]
+pub(super) fn join_broadcast(
+    shared: &KArc<Shared>,
+    turn: &Turn<'_>,
+    ticket: Ticket,
+    port: Gid,
+    mgid: Mgid,
+    group: Option<BroadcastGroup>,
+) -> End {
+    // Those that the group had before, or the usual ones.
+    let carries = group.as_ref().map_or_else(|| Carries::usual(shared), Carries::of);
+    let join = Join { port, mgid, like: group.as_ref(), state: JoinState::Full };
+    let joined = join.ask(shared, turn, Some(carries));
+    let end = end(&joined);
+    broadcast_joined(shared, ticket, port, mgid, joined);
+    end
+}
+
+#[inline(never)]
+fn broadcast_joined(
+    shared: &KArc<Shared>,
+    ticket: Ticket,
+    port: Gid,
+    mgid: Mgid,
+    result: Result<McgInfo, Status>,
+) {
+    shared.answered(Asked::Join, mgid.gid(), &result);
+    let joined = result.map_err(sa_error).and_then(|info| match group::broadcast(&info, mgid) {
+        Some(group) => Ok((group, info)),
+        None => {
+            senseless(shared, mgid, Some(info));
+            Err(SaError::Unusable(mgid))
+        }
+    });
+    shared.tell(|control| {
+        control.link.handle_event(now(), link::Event::Joined(ticket, port, joined));
+    });
+}
+
+/// What the SA says of a group is of no use.
+#[inline(never)]
+pub(super) fn senseless(shared: &Shared, asked: Mgid, record: Option<McgInfo>) {
+    let McgInfo { address, mtu_code, .. } = record.unwrap_or_default();
+    let (dgid, dlid) = (address.dgid, address.dlid);
+    log!(
+        warn,
+        shared.name,
+        "the SA's record of group {asked:?} makes no sense: MGID {dgid}, MLID {dlid:#06x}, MTU code {mtu_code}"
+    );
+}
+
+/// What goes through a group: named by whoever creates it, and by whoever wants no other.
+#[derive(Clone, Copy)]
+struct Carries {
+    mtu: Mtu,
+    rate: Option<Rate>,
+}
+
+impl Carries {
+    fn of(group: &BroadcastGroup) -> Self {
+        Self { mtu: group.mtu, rate: group.rate }
+    }
+
+    /// What OpenSM gives the broadcast groups it makes. Who names nothing gets a group of his own port's MTU and rate, which every
+    /// slower port is refused.
+    fn usual(shared: &Shared) -> Self {
+        let port = shared.control.lock().link.port().map(|port| port.mtu);
+        Self { mtu: port.map_or(Mtu::B2048, |mtu| mtu.min(Mtu::B2048)), rate: Some(Rate::SDR_4X) }
+    }
+}
+
+fn join_attributes(
+    shared: &Shared,
+    mgid: Mgid,
+    like: Option<&BroadcastGroup>,
+    state: JoinState,
+    carries: Option<Carries>,
+) -> McgAttributes {
+    let common = McgAttributes {
+        mtu_code: carries.map(|carries| carries.mtu.code()),
+        rate: carries.and_then(|carries| carries.rate).map(|rate| rate.code().into()),
+        mgid: ibtf_gid(mgid.gid()),
+        pkey: shared.pkey.get(),
+        scope: mgid.scope().map_or(0, ipoib::Scope::nibble),
+        join_state: Some(state),
+        qkey: QKey::IPOIB_DEFAULT.get(),
+        ..Default::default()
+    };
+    let Some(like) = like else { return common };
+    McgAttributes { qkey: like.qkey.get(), sl: like.sl, flow: like.flow_label, tclass: like.tclass, ..common }
+}
+
+#[inline(never)]
+pub(super) fn join_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, role: Roles) -> End {
+    let state = match role {
+        Roles::FULL => JoinState::Full,
+        Roles::NON => JoinState::NonMember,
+        _ => JoinState::SendOnlyNonMember,
+    };
+    let (like, port) = shared.broadcast_and_port();
+    let carries = like.as_ref().filter(|_| role == Roles::FULL).map(Carries::of);
+    let joined = match port {
+        Some(port) => Join { port, mgid, like: like.as_ref(), state }.ask(shared, turn, carries),
+        None => Err(Status::HCA_PORT_NOT_ACTIVE),
+    };
+    let end = end(&joined);
+    group_joined(shared, mgid, role, port, joined);
+    end
+}
+
+#[inline(never)]
+fn group_joined(
+    shared: &KArc<Shared>,
+    mgid: Mgid,
+    role: Roles,
+    port: Option<Gid>,
+    result: Result<McgInfo, Status>,
+) {
+    shared.answered(Asked::Join, mgid.gid(), &result);
+    let result = match result {
+        // An answer about something else: what it says of the membership means nothing.
+        Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => {
+            senseless(shared, mgid, Some(info));
+            Err(JoinError::Unanswered)
+        }
+        Ok(mut info) => {
+            let usable = Mlid::new(info.address.dlid).is_some();
+            if !usable {
+                senseless(shared, mgid, Some(info));
+            }
+            // The port that has to leave is the one that has joined, whatever the record says.
+            info.address.sgid = port.map_or(info.address.sgid, ibtf_gid);
+            let attached = usable && (!role.hears() || shared.hear(&info).is_ok());
+            Ok(Joined { info: Group::new(info), attached })
+        }
+        Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
+        Err(Status::HCA_PORT_NOT_ACTIVE) => Err(JoinError::LinkDown),
+        Err(_) => Err(JoinError::Unanswered),
+    };
+    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Joined(mgid, role, result)));
+}

@@ -1,0 +1,118 @@
+//! What a link asks subnet administration, and the answers it brings to the machines. The module's pool makes the calls
+//! ([`crate::pool`]): each waits for its answer.
+
+mod groups;
+mod joins;
+mod paths;
+
+use ibtf::Status;
+use ipoib::groups::{JoinError, Left, Roles};
+use ipoib::link::{self, BroadcastGroup, SaError, Ticket};
+use ipoib::paths::LookupError;
+use ipoib::window::{End, Kind};
+use ipoib::{Gid, LinkAddr, Mgid};
+use kernel::KArc;
+
+use super::Shared;
+use crate::now;
+use crate::pool::Turn;
+
+/// One call.
+pub(crate) enum Call {
+    Find(Ticket, Mgid),
+    JoinBroadcast(Ticket, Gid, Mgid, Option<BroadcastGroup>),
+    LeaveBroadcast {
+        mgid: Mgid,
+        gid: Gid,
+        joins: u32,
+    },
+    JoinGroup(Mgid, Roles),
+    /// As often as was joined, with the port GID of the joins: the port may have another one by now.
+    LeaveGroup(Mgid, Roles, u32, Gid),
+    ListGroups,
+    /// How fast the port with this GID is.
+    AskRate(Gid),
+    Lookup(LinkAddr),
+}
+
+impl Call {
+    /// What it is about.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Find(..) | Self::JoinBroadcast(..) => Kind::Broadcast,
+            Self::JoinGroup(..) | Self::ListGroups => Kind::Group,
+            Self::LeaveBroadcast { .. } | Self::LeaveGroup(..) => Kind::Leave,
+            Self::Lookup(_) => Kind::Path,
+            Self::AskRate(_) => Kind::Rate,
+        }
+    }
+
+    /// Makes the call. **May block**, for minutes.
+    pub(crate) fn make(self, shared: &KArc<Shared>, turn: &Turn<'_>) -> End {
+        match self {
+            Self::Find(ticket, mgid) => groups::find(shared, ticket, mgid),
+            Self::JoinBroadcast(ticket, gid, mgid, group) => {
+                joins::join_broadcast(shared, turn, ticket, gid, mgid, group)
+            }
+            Self::LeaveBroadcast { mgid, gid, joins } => {
+                groups::leave_broadcast(shared, turn, gid, mgid, joins)
+            }
+            Self::JoinGroup(mgid, role) => joins::join_group(shared, turn, mgid, role),
+            Self::LeaveGroup(mgid, roles, joins, port) => {
+                groups::leave_group(shared, turn, mgid, roles, joins, port)
+            }
+            Self::ListGroups => groups::list(shared),
+            Self::AskRate(gid) => paths::ask_rate(shared, gid),
+            Self::Lookup(to) => paths::lookup(shared, to),
+        }
+    }
+
+    /// Answers a call that is not made.
+    pub(crate) fn refuse(self, shared: &Shared) {
+        let (now, lost) = (now(), SaError::Unanswered(0));
+        shared.tell(|control| match self {
+            Self::Find(ticket, _) => control.link.handle_event(now, link::Event::Found(ticket, Err(lost))),
+            Self::JoinBroadcast(ticket, gid, ..) => {
+                control.link.handle_event(now, link::Event::Joined(ticket, gid, Err(lost)));
+            }
+            Self::LeaveBroadcast { mgid, gid, joins } => {
+                control.link.handle_event(now, link::Event::Left { mgid, gid, owed: joins });
+            }
+            Self::JoinGroup(mgid, role) => {
+                let event = ipoib::groups::Event::Joined(mgid, role, Err(JoinError::Unanswered));
+                control.groups.handle_event(now, event);
+            }
+            Self::LeaveGroup(mgid, _, joins, _) => {
+                control.groups.handle_event(now, ipoib::groups::Event::Left(mgid, Left::NotAsked(joins)));
+            }
+            Self::AskRate(gid) => control.link.handle_event(now, link::Event::Rate(gid, None)),
+            Self::ListGroups => {
+                let event = ipoib::groups::Event::Listed(Err(JoinError::Unanswered));
+                control.groups.handle_event(now, event);
+            }
+            Self::Lookup(to) => control.looked_up(now, to, Err(LookupError::Unanswered)),
+        });
+    }
+}
+
+impl Shared {
+    /// Calls that wait for their turn make no sense any more: they are answered here. Leaves are still owed.
+    pub(super) fn take_calls_back(&self) {
+        while let Some(call) = self.pool.take_back(self.number) {
+            call.refuse(self);
+        }
+    }
+}
+
+/// Whether the administrator has answered.
+fn end<T>(result: &Result<T, Status>) -> End {
+    match result {
+        Ok(_) | Err(Status::MCG_RECORDS_NOT_FOUND | Status::PATH_RECORDS_NOT_FOUND) => End::Answered,
+        Err(_) => End::Unanswered,
+    }
+}
+
+fn sa_error(status: Status) -> SaError {
+    let raw = status.get() as i32;
+    if status == Status::MCG_RECORDS_NOT_FOUND { SaError::Refused(raw) } else { SaError::Unanswered(raw) }
+}

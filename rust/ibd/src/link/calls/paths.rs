@@ -1,0 +1,86 @@
+//! Path queries.
+
+use ibtf::{PathInfo, PathRequest, Status};
+use ipoib::paths::{LookupError, Resolution};
+use ipoib::window::End;
+use ipoib::{Gid, Lid, LinkAddr, Rate, link};
+use kernel::{KArc, log};
+
+use super::end;
+use crate::counters::Asked;
+use crate::link::Shared;
+use crate::link::dest::Dest;
+use crate::link::run::{no_handle, tell_narrow};
+use crate::node::ibtf_gid;
+use crate::now;
+
+/// Asks for the path between two GIDs in the link's partition.
+fn path(shared: &Shared, from: Gid, to: Gid) -> Result<PathInfo, Status> {
+    // The adapter itself is let go of before the wait: whoever removes it does not wait for the SA.
+    let client = shared.hardware().map(|(hca, _)| hca.client().clone()).ok_or(Status::HCA_INVALID)?;
+    client.path(&PathRequest {
+        sgid: ibtf_gid(from),
+        dgid: ibtf_gid(to),
+        pkey: Some(shared.pkey.get()),
+        ..Default::default()
+    })
+}
+
+/// Asks for the path to a port.
+#[inline(never)]
+pub(super) fn lookup(shared: &KArc<Shared>, to: LinkAddr) -> End {
+    shared.asks(Asked::Path, to.gid());
+    let found = match shared.port_gid() {
+        Some(port) => path(shared, port, to.gid()),
+        None => Err(Status::HCA_PORT_NOT_ACTIVE),
+    };
+    let end = end(&found);
+    path_found(shared, to, found);
+    end
+}
+
+/// Asks how fast the way from the port to itself is.
+#[inline(never)]
+pub(super) fn ask_rate(shared: &KArc<Shared>, port: Gid) -> End {
+    shared.asks(Asked::Path, port);
+    let told = path(shared, port, port);
+    rate_told(shared, port, &told);
+    end(&told)
+}
+
+fn rate_told(shared: &Shared, port: Gid, result: &Result<PathInfo, Status>) {
+    shared.answered(Asked::Path, port, result);
+    let code = result.as_ref().ok().and_then(|path| u8::try_from(path.address.rate).ok());
+    let rate = code.and_then(Rate::from_code);
+    shared.tell(|control| control.link.handle_event(now(), link::Event::Rate(port, rate)));
+}
+
+#[inline(never)]
+fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>) {
+    shared.answered(Asked::Path, to.gid(), &result);
+    let (group, _) = shared.broadcast_and_port();
+    let made = result.and_then(|path| match (shared.hardware(), group) {
+        _ if Lid::new(path.address.dlid).is_none() => {
+            log!(
+                warn,
+                shared.name,
+                "the SA's path to {:?} leads to LID {:#06x}, which no port has",
+                to.gid(),
+                path.address.dlid
+            );
+            Err(Status::INVALID_PARAM)
+        }
+        (Some((_, pd)), Some(group)) => {
+            let made = Dest::port(&pd, &shared.rates, to.qpn(), group.qkey, &path);
+            made.inspect_err(|status| no_handle(shared, *status))
+        }
+        _ => Err(Status::HCA_INVALID),
+    });
+    let made = made.inspect(|dest| tell_narrow(shared, dest));
+    let result = match made {
+        Ok(handle) => Ok(Resolution { handle, refresh: None }),
+        Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),
+        Err(_) => Err(LookupError::Unanswered),
+    };
+    shared.tell(|control| control.looked_up(now(), to, result));
+}

@@ -1,0 +1,234 @@
+use std::vec::Vec;
+
+use super::*;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_nanos(millis * 1_000_000)
+}
+
+/// A port alone in its driver, which has as many joins out as it may.
+struct Port {
+    window: Window,
+    out: Vec<Call>,
+}
+
+impl Port {
+    fn new() -> Self {
+        Self { window: Window::new(), out: Vec::new() }
+    }
+
+    fn fill(&mut self, now: Instant, kind: Kind) -> usize {
+        self.fill_beside(now, kind, &[])
+    }
+
+    fn fill_beside(&mut self, now: Instant, kind: Kind, others: &[&Window]) -> usize {
+        loop {
+            let all = others
+                .iter()
+                .fold(Load::default().with(now, &self.window), |all, other| all.with(now, other));
+            if !self.window.admits(now, kind, false, &all) {
+                return self.out.len();
+            }
+            self.out.push(self.window.begin(now, kind).unwrap());
+        }
+    }
+
+    fn end_first(&mut self, now: Instant, end: End) {
+        let first = self.out.remove(0);
+        self.window.end(now, first, end);
+    }
+
+    /// The window of a port that answers.
+    fn trusted() -> Self {
+        let mut port = Self::new();
+        for _ in FIRST..MOST {
+            port.fill(at(0), Kind::Group);
+            port.end_first(at(1), End::Answered);
+        }
+        while !port.out.is_empty() {
+            port.end_first(at(1), End::Answered);
+        }
+        port
+    }
+}
+
+#[test]
+fn a_port_begins_with_four_calls_and_has_one_more_out_for_each_answer_until_there_are_eight() {
+    let mut port = Port::new();
+    for most in FIRST..=MOST {
+        assert_eq!(port.fill(at(10), Kind::Group), most);
+        port.end_first(at(20), End::Answered);
+    }
+    assert_eq!(port.fill(at(20), Kind::Group), MOST, "and never more");
+}
+
+#[test]
+fn a_port_is_back_at_four_as_soon_as_a_call_is_out_for_more_than_a_second() {
+    let mut port = Port::trusted();
+    assert_eq!(port.fill(at(10), Kind::Group), MOST);
+    assert_eq!(port.window.limit(at(1_010)), MOST, "exactly a second is in time");
+    assert_eq!(port.window.limit(at(1_011)), FIRST);
+    for left in (FIRST..MOST).rev() {
+        port.end_first(at(1_100), End::Answered);
+        assert_eq!(port.out.len(), left);
+        assert_eq!(port.fill(at(1_100), Kind::Group), left, "as many or more than four are out");
+    }
+    // The late answers are there; new ones in time have it grow again.
+    while !port.out.is_empty() {
+        port.end_first(at(1_200), End::Answered);
+    }
+    assert_eq!(port.fill(at(1_200), Kind::Group), FIRST);
+    port.end_first(at(1_300), End::Answered);
+    assert_eq!(port.fill(at(1_300), Kind::Group), FIRST + 1);
+}
+
+#[test]
+fn answers_to_others_do_not_open_the_window_while_one_call_is_late() {
+    let mut port = Port::trusted();
+    let late = port.window.begin(at(0), Kind::Leave).unwrap();
+    for _ in 0..10 {
+        port.fill(at(2_000), Kind::Path);
+        port.end_first(at(2_010), End::Answered);
+        assert_eq!(port.window.limit(at(2_010)), FIRST);
+    }
+    port.window.end(at(2_020), late, End::Answered);
+    assert_eq!(port.window.limit(at(2_020)), FIRST);
+}
+
+#[test]
+fn a_port_that_left_a_call_unanswered_has_one_alone_out_until_it_answers() {
+    let mut port = Port::new();
+    assert_eq!(port.fill(at(0), Kind::Group), FIRST);
+    for _ in 0..FIRST {
+        port.end_first(at(60_000), End::Unanswered);
+    }
+    assert_eq!(port.fill(at(60_000), Kind::Group), 1);
+    port.end_first(at(120_000), End::Unanswered);
+    assert_eq!(port.fill(at(120_000), Kind::Group), 1);
+    port.end_first(at(120_010), End::Answered);
+    assert_eq!(port.fill(at(120_010), Kind::Group), FIRST + 1);
+}
+
+#[test]
+fn a_call_that_was_refused_without_being_asked_says_nothing_of_the_administrator() {
+    let mut fresh = Port::new();
+    let mut trusted = Port::trusted();
+    for (port, most) in [(&mut fresh, FIRST), (&mut trusted, MOST)] {
+        assert_eq!(port.fill(at(0), Kind::Group), most);
+        for _ in 0..most {
+            port.end_first(at(0), End::Unanswered);
+        }
+        assert_eq!(port.fill(at(1), Kind::Group), most);
+    }
+}
+
+#[test]
+fn a_second_question_of_one_call_has_its_own_second() {
+    let mut port = Port::trusted();
+    let call = port.window.begin(at(0), Kind::Group).unwrap();
+    port.window.again(at(800), &call);
+    assert_eq!(port.window.limit(at(1_700)), MOST);
+    port.window.end(at(1_700), call, End::Answered);
+    assert_eq!(port.window.limit(at(1_700)), MOST);
+}
+
+#[test]
+fn silent_ports_leave_places_to_one_that_answers_from_the_start() {
+    let mut silent = [Port::new(), Port::new(), Port::new()];
+    let mut out = 0;
+    for n in 0..silent.len() {
+        let (before, rest) = silent.split_at_mut(n);
+        let (port, after) = rest.split_first_mut().unwrap();
+        let others: Vec<&Window> = before.iter().chain(after.iter()).map(|port| &port.window).collect();
+        out += port.fill_beside(at(0), Kind::Broadcast, &others);
+    }
+    assert_eq!(out, FIRST + 2, "four between them, and one each beyond");
+    let others: Vec<&Window> = silent.iter().map(|port| &port.window).collect();
+    let mut healthy = Port::new();
+    assert_eq!(healthy.fill_beside(at(100), Kind::Broadcast, &others), 1);
+    healthy.end_first(at(101), End::Answered);
+    assert_eq!(healthy.fill_beside(at(101), Kind::Group, &others), MOST - out);
+}
+
+#[test]
+fn a_port_that_answers_leaves_the_last_place_to_others() {
+    let mut busy = Port::trusted();
+    let mut other = Port::new();
+    assert_eq!(busy.fill_beside(at(0), Kind::Group, &[&other.window]), MOST - 1);
+    assert_eq!(other.fill_beside(at(0), Kind::Broadcast, &[&busy.window]), 1);
+}
+
+#[test]
+fn paths_leave_a_place_to_groups_and_groups_to_a_path_that_waits() {
+    let alone = |window: &Window| Load::default().with(at(0), window);
+    let mut port = Port::trusted();
+    assert_eq!(port.fill(at(0), Kind::Path), MOST - 1);
+    assert!(port.window.admits(at(0), Kind::Group, true, &alone(&port.window)));
+    assert!(port.window.admits(at(0), Kind::Broadcast, true, &alone(&port.window)));
+
+    let mut port = Port::trusted();
+    while port.window.admits(at(0), Kind::Group, true, &alone(&port.window)) {
+        port.out.push(port.window.begin(at(0), Kind::Group).unwrap());
+    }
+    assert_eq!(port.out.len(), MOST - 1);
+    assert!(port.window.admits(at(0), Kind::Path, true, &alone(&port.window)));
+    assert!(port.window.admits(at(0), Kind::Group, false, &alone(&port.window)), "no path waits");
+}
+
+#[test]
+fn the_one_call_of_a_silent_port_is_by_turns_a_path_and_something_else_if_both_wait() {
+    let mut port = Port::new();
+    port.fill(at(0), Kind::Group);
+    while !port.out.is_empty() {
+        port.end_first(at(60_000), End::Unanswered);
+    }
+    for minute in 1..5 {
+        let now = at(60_000 * minute);
+        let all = Load::default().with(now, &port.window);
+        let group = port.window.admits(now, Kind::Group, true, &all);
+        assert_eq!(group, minute % 2 == 0);
+        assert!(
+            port.window.admits(now, Kind::Path, true, &all),
+            "groups are more urgent when it is their turn"
+        );
+        let kind = if group { Kind::Group } else { Kind::Path };
+        let call = port.window.begin(now, kind).unwrap();
+        port.window.end(at(60_000 * (minute + 1)), call, End::Unanswered);
+    }
+}
+
+#[test]
+fn half_of_the_calls_at_most_are_leaves() {
+    assert_eq!(Port::new().fill(at(0), Kind::Leave), FIRST / 2);
+    assert_eq!(Port::trusted().fill(at(0), Kind::Leave), MOST / 2);
+}
+
+/// Whatever happens, the bounds hold, and a driver with anything to ask and nothing out may ask.
+#[test]
+fn no_course_of_events_exceeds_the_bounds_or_ends_with_nobody_admitted() {
+    let mut seed = 7_u64;
+    let mut draw = move |below: usize| {
+        seed = crate::table::mix(seed, 3);
+        (seed % below as u64) as usize
+    };
+    let mut ports = [Port::new(), Port::new(), Port::new()];
+    let mut now = at(0);
+    for step in 0..100_000 {
+        now = now + Duration::from_millis([0, 1, 30, 700, 61_000][draw(5)]);
+        let (n, kind) = (draw(ports.len()), Kind::ALL[draw(Kind::ALL.len())]);
+        let all = ports.iter().fold(Load::default(), |all, port| all.with(now, &port.window));
+        let port = &mut ports[n];
+        if draw(3) == 0 && !port.out.is_empty() {
+            let end = if draw(3) == 0 { End::Unanswered } else { End::Answered };
+            port.end_first(now, end);
+        } else if port.window.admits(now, kind, draw(2) == 0, &all) {
+            port.out.push(port.window.begin(now, kind).unwrap());
+        }
+        let out: usize = ports.iter().map(|port| port.window.out()).sum();
+        assert!(out <= MOST, "step {step}: {out} out");
+        let all = ports.iter().fold(Load::default(), |all, port| all.with(now, &port.window));
+        for port in ports.iter().filter(|port| port.out.is_empty() && out < MOST) {
+            assert!(Kind::ALL.iter().any(|kind| port.window.admits(now, *kind, true, &all)), "step {step}");
+        }
+    }
+}
