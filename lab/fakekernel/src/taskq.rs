@@ -16,6 +16,7 @@ use crate::handles::Handles;
 use crate::host_mutex::HostMutex;
 use crate::kernel::Kernel;
 use crate::rule::Rule;
+use crate::system_taskq::{Account, TaskFlag, system_taskq};
 use crate::thread::Thread;
 use crate::wait::WaitQueue;
 
@@ -23,6 +24,9 @@ type Task = unsafe extern "C" fn(*mut c_void);
 
 const TQ_NOSLEEP: c_uint = 1;
 const DDI_SUCCESS: c_int = 0;
+/// What `system_taskq` points to: no address, and no handle of the table's.
+const SYSTEM: usize = 0x5a << 56 | 0x10;
+static SYSTEM_TASKQ: [u8; 8] = SYSTEM.to_le_bytes();
 const DDI_FAILURE: c_int = -1;
 
 struct Taskq {
@@ -44,11 +48,13 @@ struct State {
 struct Table(Handles<Taskq>);
 
 pub(crate) fn exports() -> Vec<Export> {
-    export! {
+    let mut all = export! {
         UK: taskq_create, taskq_wait, taskq_destroy;
         UK: ddi_taskq_create, ddi_taskq_wait, ddi_taskq_destroy;
         UKS: taskq_dispatch, ddi_taskq_dispatch;
-    }
+    };
+    all.push(Export::data("system_taskq", &SYSTEM_TASKQ));
+    all
 }
 
 fn table(kernel: &Kernel) -> Arc<Table> {
@@ -121,10 +127,24 @@ fn dispatch(cx: &Cx, handle: *mut c_void, task: task_func_t, arg: *mut c_void, f
     } else if cx.fault(FaultKind::TASKQ) {
         return false;
     }
+    if handle.addr() == SYSTEM {
+        dispatch_to_system(cx, task, arg, flags);
+        return true;
+    }
     let Some(taskq) = find(cx, handle) else { return false };
     taskq.state.lock().queue.push_back((task, arg.expose_provenance()));
     taskq.work.wake_one();
     true
+}
+
+fn dispatch_to_system(cx: &Cx, task: Task, arg: *mut c_void, flags: c_uint) {
+    let (kernel, arg) = (cx.kernel().clone(), arg.expose_provenance());
+    let how = if flags & TQ_NOSLEEP == 0 { TaskFlag::Sleep } else { TaskFlag::NoSleep };
+    system_taskq(cx.kernel()).dispatch(how, Account::of(cx, "taskq_dispatch"), move || {
+        let arg = std::ptr::with_exposed_provenance_mut(arg);
+        // SAFETY: the module gave task and argument for each other.
+        unsafe { kernel.enter(task, (arg,), EntryKind::callback("task")) };
+    });
 }
 
 fn wait(cx: &Cx, handle: *mut c_void) -> Option<Arc<Taskq>> {

@@ -1,4 +1,4 @@
-//! A task queue: the system task queue on which IBTF runs what may block, and IBTL's pool for CQ handlers in threads.
+//! A pool of threads: IBTL's for asynchronous events, and the one for CQ handlers in threads.
 
 use fakekernel::{Ctx, HostMutex, Kernel, WaitQueue};
 use std::collections::VecDeque;

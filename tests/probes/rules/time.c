@@ -10,7 +10,7 @@
  */
 
 /*
- * Timeouts and sleeping: rules 1, 4, 24, 25 and 42.
+ * Timeouts and sleeping: rules 1, 4, 24, 25, 42 and 51.
  */
 
 #include <sys/taskq.h>
@@ -318,5 +318,58 @@ PROBE(delay_of_a_tick)
 {
 	delay(1);
 	delay(drv_usectohz(1));
+	return (0);
+}
+
+/*
+ * Tasks that take two seconds each, on the queue that everybody shares or on
+ * one of the probe's own.
+ */
+#define	LONG_TASKS	8
+
+extern taskq_t *system_taskq;
+
+static int tasks_out;
+
+static void
+long_task(void *arg __attribute__((unused)))
+{
+	delay(2 * hz);
+	mutex_enter(&lock);
+	tasks_out--;
+	cv_broadcast(&cv);
+	mutex_exit(&lock);
+}
+
+static void
+run_long_tasks(taskq_t *tq)
+{
+	int n;
+
+	init_all();
+	tasks_out = LONG_TASKS;
+	for (n = 0; n < LONG_TASKS; n++) {
+		while (taskq_dispatch(tq, long_task, NULL, TQ_NOSLEEP) == 0)
+			delay(1);
+	}
+	mutex_enter(&lock);
+	while (tasks_out > 0)
+		cv_wait(&cv, &lock);
+	mutex_exit(&lock);
+	destroy_all();
+}
+
+PROBE(long_tasks_on_system_taskq)
+{
+	run_long_tasks(system_taskq);
+	return (-1);
+}
+
+PROBE(long_tasks_on_a_queue_of_its_own)
+{
+	taskq_t *tq = taskq_create("probe", 2, minclsyspri, 1, LONG_TASKS, 0);
+
+	run_long_tasks(tq);
+	taskq_destroy(tq);
 	return (0);
 }

@@ -153,4 +153,11 @@ cases! {
         noted(Rule::BadDelay, TIME, "delay").calls("probe_delay_of_negative_ticks").saying("-5");
     rule_42_delay_of_a_tick_is_kept:
         kept(Rule::BadDelay, TIME).calls("probe_delay_of_a_tick");
+
+    rule_51_task_that_keeps_the_thread_of_the_whole_system:
+        broken(Rule::SystemTaskqHeld, TIME, "taskq_dispatch")
+            .calls("probe_long_tasks_on_system_taskq")
+            .saying("of its one backing thread; behind it: taskq_dispatch");
+    rule_51_long_tasks_on_a_queue_of_their_own_are_kept:
+        kept(Rule::SystemTaskqHeld, TIME).calls("probe_long_tasks_on_a_queue_of_its_own");
 }

@@ -1,6 +1,7 @@
 //! What a host may do with its links, without touching a kernel pointer.
 
 mod admin;
+mod control;
 mod datalink;
 mod held;
 mod layout;

@@ -7,6 +7,7 @@ use fakekernel::genunix::{Checksums, Cred};
 use fakekernel::{Errno, HostMutex, Kernel, Nanos, WaitQueue, cx};
 
 use super::Held;
+use super::control::control;
 use super::layout::Layout;
 use super::types::{Backpressure, LinkDetails, Notification, Offload, Promiscuity, Received, TransmitError};
 use crate::address::{Destination, LinkAddress};
@@ -28,7 +29,7 @@ const LARGE_SEND: u32 = 0x10;
 #[derive(Debug)]
 pub struct Stream {
     kernel: Kernel,
-    open: Open,
+    open: Arc<Open>,
 }
 
 impl Stream {
@@ -52,7 +53,12 @@ impl Stream {
 
     fn new(kernel: &Kernel, link: &str, passive: bool) -> Result<Self, Errno> {
         let open = kernel.scope(|| Open::new(kernel, link, passive))?;
-        Ok(Self { kernel: kernel.clone(), open })
+        Ok(Self { kernel: kernel.clone(), open: Arc::new(open) })
+    }
+
+    /// See [`control`].
+    fn control<R: Send + 'static>(&self, request: impl FnOnce(&Open) -> R + Send + 'static) -> R {
+        control(&self.kernel, &self.open, request)
     }
 
     /// What the link is now.
@@ -72,7 +78,7 @@ impl Stream {
 
     /// What the driver offers to compute, as `DL_CAPABILITY_REQ` finds out.
     pub fn offload_capability(&self) -> OffloadCapability {
-        self.kernel.scope(|| self.open.link.mac.offload_capability())
+        self.control(|open| open.link.mac.offload_capability())
     }
 
     /// Over how many soft ring triples received packets are spread; 0 while nobody receives.
@@ -109,7 +115,7 @@ impl Stream {
 
     /// Calls `receiver` for every notification; at once for the state as it is now (carrier, address, SDU).
     pub fn on_notify(&self, receiver: impl Fn(Notification) + Send + Sync + 'static) {
-        self.kernel.scope(|| self.open.notify(Arc::new(receiver)));
+        self.control(move |open| open.notify(Arc::new(receiver)));
     }
 
     /// `DL_BIND_REQ`: packets of this type come here from now on.
@@ -118,7 +124,7 @@ impl Stream {
     ///
     /// EINVAL for a SAP the plugin refuses; EBUSY when already bound, or when the link cannot be activated.
     pub fn bind(&self, sap: u32) -> Result<(), Errno> {
-        self.kernel.scope(|| self.open.bind(sap))
+        self.control(move |open| open.bind(sap))
     }
 
     /// `DL_UNBIND_REQ`.
@@ -127,7 +133,7 @@ impl Stream {
     ///
     /// EINVAL when not bound.
     pub fn unbind(&self) -> Result<(), Errno> {
-        self.kernel.scope(|| self.open.unbind())
+        self.control(move |open| open.unbind())
     }
 
     /// The DLD capability as IP negotiates it: DLS bypass for this stream, bound to 0x800.
@@ -136,7 +142,7 @@ impl Stream {
     ///
     /// EINVAL when bound to something else or in raw mode.
     pub fn enable_bypass(&self) -> Result<(), Errno> {
-        self.kernel.scope(|| self.open.enable_bypass())
+        self.control(move |open| open.enable_bypass())
     }
 
     /// `ioctl(2)` with `I_STR` on the stream, of a command that dld leaves to the driver: the driver's number and the bytes that
@@ -146,7 +152,8 @@ impl Stream {
     ///
     /// EINVAL from a driver that has none; what it refused with.
     pub fn ioctl(&self, cred: Cred, command: i32, argument: &[u8]) -> Result<(i32, Vec<u8>), Errno> {
-        self.kernel.scope(|| self.open.link.mac.ioctl(cred, command, argument))
+        let argument = argument.to_vec();
+        self.control(move |open| open.link.mac.ioctl(cred, command, &argument))
     }
 
     /// `DLIOCRAW`: see the header too.
@@ -155,7 +162,7 @@ impl Stream {
     ///
     /// EPROTO (71) once bypass is on.
     pub fn set_raw(&self) -> Result<(), Errno> {
-        self.kernel.scope(|| self.open.set_raw())
+        self.control(move |open| open.set_raw())
     }
 
     /// `DL_ENABMULTI_REQ`.
@@ -164,7 +171,7 @@ impl Stream {
     ///
     /// EINVAL for what the plugin does not call a group; what the driver refused with.
     pub fn enable_multicast(&self, group: LinkAddress) -> Result<(), Errno> {
-        self.kernel.scope(|| self.open.enable_group(group))
+        self.control(move |open| open.enable_group(group))
     }
 
     /// `DL_DISABMULTI_REQ`.
@@ -173,7 +180,7 @@ impl Stream {
     ///
     /// ENOENT when the stream has not enabled it.
     pub fn disable_multicast(&self, group: LinkAddress) -> Result<(), Errno> {
-        self.kernel.scope(|| self.open.disable_group(group))
+        self.control(move |open| open.disable_group(group))
     }
 
     /// `DL_PROMISCON_REQ`, `DL_PROMISCOFF_REQ`.
@@ -182,7 +189,7 @@ impl Stream {
     ///
     /// EINVAL when the level is off already; what the driver refused with.
     pub fn set_promiscuous(&self, level: Promiscuity, on: bool) -> Result<(), Errno> {
-        self.kernel.scope(|| self.open.set_promiscuous(level, on))
+        self.control(move |open| open.set_promiscuous(level, on))
     }
 
     /// `DL_SET_PHYS_ADDR_REQ`.
@@ -191,7 +198,7 @@ impl Stream {
     ///
     /// EINVAL when the plugin does not call it a unicast address; what the driver refused with.
     pub fn set_address(&self, address: LinkAddress) -> Result<(), Errno> {
-        self.kernel.scope(|| self.open.link.mac.set_address(address))
+        self.control(move |open| open.link.mac.set_address(address))
     }
 
     /// Sends `payload` to `destination` with the type this stream is bound to. Any context up to soft interrupts.

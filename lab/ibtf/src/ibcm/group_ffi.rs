@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use fakekernel::{Export, FaultKind, cx, export};
+use fakekernel::{Account, Export, FaultKind, TaskFlag, cx, export, system_taskq};
 use illumos_sys_hdrs::{
     IBT_INSUFF_KERNEL_RESOURCE, IBT_INSUFF_RESOURCE, IBT_INVALID_PARAM, IBT_MCG_RECORDS_NOT_FOUND,
     IBT_SUCCESS, ib_gid_t, ibt_mcg_attr_t, ibt_mcg_handler_t, ibt_mcg_info_t, ibt_status_t, uint_t,
@@ -12,7 +12,7 @@ use sm::JoinState;
 use super::Ibcm;
 use super::group::Join;
 use crate::convert::gid_from_c;
-use crate::ibtl::{Ibtl, Opaque, call};
+use crate::ibtl::{Opaque, call};
 use crate::os;
 use crate::ptr::{load, set_element, store};
 
@@ -51,7 +51,8 @@ unsafe extern "C" fn ibt_join_mcg(
         return IBT_INSUFF_KERNEL_RESOURCE;
     }
     let (info, arg, kernel) = (Opaque::of(mcg_info_p), Opaque::of(arg), cx.kernel().clone());
-    Ibtl::of(cx.kernel()).system_tasks.run(cx.kernel(), move || {
+    let account = Account::of(&cx, "ibt_join_mcg");
+    system_taskq(cx.kernel()).dispatch(TaskFlag::NoSleep, account, move || {
         let info: *mut ibt_mcg_info_t = info.get().cast();
         // SAFETY: the interface has the client keep `mcg_info_p` valid until its handler is called.
         let status = unsafe { finish(join.run(&ibcm), info) };

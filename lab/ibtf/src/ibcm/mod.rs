@@ -3,6 +3,7 @@
 //! Connections are not there: `ibt_open_rc_channel` and `ibt_close_rc_channel` refuse what they are given.
 
 pub(crate) mod arp;
+mod flow;
 mod group;
 mod group_ffi;
 mod notice;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use fabric::{Gid, PortAttr, PortChange, PortState};
-use fakekernel::{HostMutex, Kernel, WaitQueue};
+use fakekernel::{HostMutex, Kernel};
 use illumos_sys_hdrs::{IBT_HCA_BUSY_DETACHING, IBT_INVALID_PARAM, ibt_status_t};
 use sm::SaTransport;
 use sm::records::Trap;
@@ -29,6 +30,7 @@ use sm::rmpp::Message;
 
 use crate::ibtl::{CmHooks, Device, Ibtl, PortEvent};
 use crate::saa::{Listener, PortId, Request, SaError, Session, port_id};
+use flow::Flow;
 use group::Joins;
 use path_cache::PathCache;
 use service::Services;
@@ -40,14 +42,11 @@ pub(crate) struct Ibcm {
     transport: HostMutex<Option<Arc<dyn SaTransport>>>,
     /// By port GUID.
     sessions: HostMutex<BTreeMap<sm::Guid, Arc<Session>>>,
-    calls: Limit,
+    flow: Flow,
     joins: Joins,
     paths: HostMutex<PathCache>,
     services: Services,
 }
-
-/// Calls to subnet administration that are out at a time.
-const CALLS: usize = 8;
 
 /// Adds `misc/ibcm` to a host.
 pub(crate) fn provide(kernel: &Kernel) {
@@ -81,7 +80,7 @@ impl Ibcm {
             me: me.clone(),
             transport: HostMutex::new(None),
             sessions: HostMutex::new(BTreeMap::new()),
-            calls: Limit::new(CALLS),
+            flow: Flow::new(),
             joins: Joins::default(),
             paths: HostMutex::new(PathCache::default()),
             services: Services::new(),
@@ -158,7 +157,7 @@ impl Ibcm {
     /// Asks the port's subnet administration; waits for its turn and for the answer.
     fn ask(&self, local: &Local, request: &Request) -> Result<Message, SaError> {
         let session = self.session(&local.device, &local.attr)?;
-        let _turn = self.calls.enter();
+        let _turn = self.flow.enter();
         session.call(request)
     }
 }
@@ -233,39 +232,5 @@ impl Listener for Ibcm {
             self.paths.lock().clear();
         }
         notice::report(&self.kernel, port, trap, subject);
-    }
-}
-
-/// Lets so many threads in at a time; the others wait their turn.
-struct Limit {
-    free: HostMutex<usize>,
-    freed: WaitQueue,
-}
-
-/// A thread that was let in.
-struct Turn<'a>(&'a Limit);
-
-impl Limit {
-    const fn new(limit: usize) -> Self {
-        Self {
-            free: HostMutex::new(limit),
-            freed: WaitQueue::new("one of the calls to subnet administration"),
-        }
-    }
-
-    fn enter(&self) -> Turn<'_> {
-        let mut free = self.free.lock();
-        while *free == 0 {
-            free = self.freed.wait(free);
-        }
-        *free -= 1;
-        Turn(self)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *self.0.free.lock() += 1;
-        self.0.freed.wake_one();
     }
 }

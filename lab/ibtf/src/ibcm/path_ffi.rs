@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use fakekernel::{Export, FaultKind, Kernel, cx, export};
+use fakekernel::{Account, Export, FaultKind, Kernel, TaskFlag, cx, export, system_taskq};
 use illumos_sys_hdrs::{
     IBT_INSUFF_KERNEL_RESOURCE, IBT_INVALID_PARAM, IBT_PATH_HOP, IBT_SUCCESS, ibt_clnt_hdl_t,
     ibt_path_attr_t, ibt_path_flags_t, ibt_path_handler_t, ibt_path_info_t, ibt_status_t,
@@ -69,7 +69,8 @@ unsafe extern "C" fn ibt_aget_paths(
         return IBT_INSUFF_KERNEL_RESOURCE;
     }
     let (arg, kernel) = (Opaque::of(arg), cx.kernel().clone());
-    ibtl.system_tasks.run(cx.kernel(), move || {
+    let account = Account::of(&cx, "ibt_aget_paths");
+    system_taskq(cx.kernel()).dispatch(TaskFlag::NoSleep, account, move || {
         let (status, found) = Ibcm::of(&kernel).get_paths(&wanted);
         let array = hand_over(&kernel, &found);
         call(&kernel, func, (arg.get(), status, array, found.len() as u8), "path handler");

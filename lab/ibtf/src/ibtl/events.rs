@@ -8,7 +8,7 @@ use super::objects::{Client, CqObject, Dispatch};
 use super::{Device, Ibtl};
 use crate::tasks::{Latch, Tasks};
 use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, PortChange, PortNum, Qpn};
-use fakekernel::{Ctx, EntryKind, Kernel, ModuleFn};
+use fakekernel::{Account, Ctx, EntryKind, Kernel, ModuleFn, TaskFlag, system_taskq};
 use illumos_sys_hdrs::{
     IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CQ,
     IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT,
@@ -261,13 +261,14 @@ fn waves(kernel: &Kernel, attaching: bool) -> [Vec<Arc<Client>>; 4] {
 }
 
 fn tell_clients(kernel: &Kernel, device: &Arc<Device>, delivery: Delivery) {
-    let tasks = Ibtl::of(kernel).system_tasks.clone();
+    let tasks = system_taskq(kernel);
     for wave in waves(kernel, delivery.code == IBT_HCA_ATTACH_EVENT) {
         let latch = Latch::new(wave.len());
         for client in wave {
             client.begin_callback();
             let (kernel2, device, latch2) = (kernel.clone(), device.clone(), latch.clone());
-            tasks.run(kernel, move || {
+            let account = Account::kernel("asynchronous event");
+            tasks.dispatch(TaskFlag::Sleep, account, move || {
                 tell_client(&kernel2, &client, &device, delivery);
                 client.end_callback();
                 latch2.count_down();

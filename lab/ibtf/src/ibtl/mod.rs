@@ -46,8 +46,6 @@ pub(crate) struct Ibtl {
     pub(crate) mappings: Handles<Mapping>,
     /// HCAs by node GUID.
     pub(crate) devices: HostMutex<BTreeMap<u64, Arc<Device>>>,
-    /// Runs what IBTF dispatches to the system task queue.
-    pub(crate) system_tasks: Arc<Tasks>,
     cq_threads: Arc<Tasks>,
     events: AsyncQueue,
     cm: HostMutex<Option<Arc<dyn CmHooks>>>,
@@ -69,7 +67,6 @@ impl Ibtl {
             srqs: Handles::new("ibt_srq_hdl_t"),
             mappings: Handles::new("ibt_mi_hdl_t"),
             devices: HostMutex::new(BTreeMap::new()),
-            system_tasks: Tasks::new("system_taskq", 64),
             cq_threads: Tasks::new("ibtl_cq_thread", 1),
             events: AsyncQueue::new(),
             cm: HostMutex::new(None),

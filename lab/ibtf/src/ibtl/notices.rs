@@ -5,7 +5,7 @@ use super::objects::Client;
 use super::{Ibtl, hdl};
 use crate::convert::gid_to_c;
 use fabric::Gid;
-use fakekernel::{Export, Kernel, cx, export};
+use fakekernel::{Account, Export, Kernel, TaskFlag, cx, export, system_taskq};
 use illumos_sys_hdrs::{
     ibt_clnt_hdl_t, ibt_sm_notice_handler_t, ibt_subnet_event_code_e, ibt_subnet_event_code_t,
     ibt_subnet_event_t,
@@ -74,7 +74,8 @@ pub(crate) fn notify(kernel: &Kernel, port_gid: Gid, event: SubnetEvent, subject
 fn queue(kernel: &Kernel, client: &Arc<Client>, port_gid: Gid, event: SubnetEvent, subject: Gid) {
     client.begin_callback();
     let (kernel2, client2) = (kernel.clone(), client.clone());
-    Ibtl::of(kernel).system_tasks.run(kernel, move || {
+    let account = Account::kernel("subnet notice");
+    system_taskq(kernel).dispatch(TaskFlag::Sleep, account, move || {
         // Looked up when it runs: a cancelled registration hears no more, unless it is cancelled at this moment.
         let (handler, private) = client2.notices.get();
         if let Some(handler) = handler {
