@@ -186,6 +186,18 @@ fn a_new_link_address_is_announced_and_learned() {
     assert_eq!(outcome[0], Some(Outcome::Ping { sent: 3, answered: 3 }));
 }
 
+#[test]
+fn a_link_that_gets_a_carrier_says_where_its_addresses_are() {
+    let mut pair = Pair::new();
+    pair.settle();
+    let mut announced = |up| {
+        pair.stacks[1].link_mut().set_up(up);
+        pair.stacks[1].poll(pair.now);
+        std::iter::from_fn(|| pair.stacks[1].transmit()).filter(|frame| frame.dst == BROADCAST).count()
+    };
+    assert_eq!([true, true, false, true].map(&mut announced), [1, 0, 0, 1]);
+}
+
 /// A stack that shall have these addresses and looks whether somebody else does.
 fn newcomer(n: u8, addresses: &[&str]) -> Stack {
     let mut stack = Stack::new(link(n), Vec::new(), 1).probing();
