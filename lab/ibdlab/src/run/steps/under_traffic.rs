@@ -46,11 +46,13 @@ pub fn unload_under_traffic(world: &mut World, step: &UnderTrafficStep) -> Resul
     Ok(Findings::new(format!("{}: {}", step.host, told.join(", "))))
 }
 
-/// Echoes without a pause from every host to each address of every other one; which application of which host.
+/// Echoes without a pause from every host to each address of every other one that is of a family of its own; which application of
+/// which host.
 fn start_traffic(world: &World) -> Result<Vec<(String, AppId)>> {
     let mut started = Vec::new();
     for (from, to) in world.pairs() {
-        for address in to.addresses.iter().map(|cidr| IpAddr::from(cidr.address())) {
+        let addresses = to.addresses.iter().map(|cidr| IpAddr::from(cidr.address()));
+        for address in addresses.filter(|address| from.source_for(*address).is_ok()) {
             let ping = world.ping(from, address, u32::MAX, SIZES.to_vec())?;
             started.push((from.name.clone(), from.ip()?.start(Box::new(ping))));
         }
