@@ -51,7 +51,8 @@ const INT128_HELPERS: &[&str] = &[
 pub enum Flavour {
     /// The kernel.
     Shipped,
-    /// The lab: each basic block counts how often it was run, in a table of the module itself, and there is line information.
+    /// The lab: each basic block counts how often it was run, in a table of the module itself, there is line information, and
+    /// arithmetic that overflows panics, which wraps where it ships.
     Coverage,
 }
 
@@ -65,6 +66,7 @@ const COVERAGE_FLAGS: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-prune-blocks=0",
     "-Cdebuginfo=line-tables-only",
     "-Copt-level=1",
+    "-Coverflow-checks=yes",
 ];
 
 impl Flavour {
