@@ -54,7 +54,7 @@ fn two_runs_of_one_scenario_make_the_same_kernel_calls() {
         let scenario = generate(11, index);
         let [one, other] = [(); 2].map(|()| trials.run(&scenario).expect("a run"));
         assert_eq!(one.failure, other.failure);
-        assert!(!one.hash.is_empty());
+        assert!(!one.hash.is_empty(), "{:?}", one.failure);
         assert_eq!(one.hash, other.hash, "scenario {index}");
     }
 }
