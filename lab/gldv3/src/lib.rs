@@ -27,9 +27,10 @@ pub use client::{
     Backpressure, Datalink, Layout, LinkDetails, LinkState, LinkSummary, MacReference, MacStatistics,
     Notification, Offload, PartitionError, Permission, PointedTo, Promiscuity, PropertyId, PropertyInfo,
     PropertyValue, ReceiveQueue, Received, RingStatistics, Snoop, Stream, TransmitError, create_datalink,
-    create_partition, datalinks, delete_partition, destroy_datalink, dld_ioctl, dld_ioctl_as, dld_ioctl_with,
-    get_property, keep_property, links, mac_statistics, private_properties, property_info, rename_datalink,
-    set_link_zone, set_property, transmit_ring_statistics, wait_for_properties,
+    create_partition, create_partition_as, datalinks, delete_partition, destroy_datalink, dld_ioctl,
+    dld_ioctl_as, dld_ioctl_with, get_property, keep_property, links, mac_statistics, private_properties,
+    property_info, rename_datalink, set_link_zone, set_property, transmit_ring_statistics,
+    wait_for_properties,
 };
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};
@@ -38,7 +39,7 @@ pub use timed::{Chain, Sent, TimedLink};
 use fakekernel::{FaultKind, Kernel};
 
 /// The calls of mac that can be made to fail.
-pub const FAULT_KINDS: [FaultKind; 1] = [FaultKind("mac_register")];
+pub const FAULT_KINDS: [FaultKind; 2] = [FaultKind("dls_devnet_create"), FaultKind("mac_register")];
 
 /// Adds `misc/mac`, `misc/dls` and `drv/dld` to a host, and has every network driver's instance become a link when it attaches.
 /// Before any module is loaded.

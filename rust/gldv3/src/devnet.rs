@@ -43,3 +43,11 @@ pub fn link_info(id: LinkId) -> Result<LinkInfo, Errno> {
     Errno::check(result)?;
     Ok(LinkInfo { name, class: class.0 })
 }
+
+/// Whether a zone may see a link (`dls_devnet_islinkvisible`): it made the link, or has it. That is false in the global zone too, of
+/// a link that another made and has. **May block.**
+pub fn is_visible(id: LinkId, zone: i32) -> bool {
+    // SAFETY: two numbers; an id that is no link's is not visible.
+    let visible = unsafe { sys::dls_devnet_islinkvisible(id.0, zone) };
+    visible != sys::B_FALSE
+}

@@ -29,7 +29,7 @@ mod stat;
 mod stream_ioctl;
 mod table;
 
-pub use devnet::{LinkId, LinkInfo, link_info};
+pub use devnet::{LinkId, LinkInfo, is_visible, link_info};
 pub use gate::{LinkState, Mac, Perimeter};
 pub use ops::DriverOps;
 pub use plugin::{DestinationClass, HeaderInfo, LinkStats, Plugin, PluginRegistration};

@@ -162,6 +162,11 @@ impl<P: Provider> Registration<P> {
         &self.link().provider
     }
 
+    /// Whether the framework has the link started. **Any** context; it may change any time.
+    pub fn is_started(&self) -> bool {
+        self.link().started.load(Ordering::SeqCst)
+    }
+
     /// The link's upcalls.
     pub fn mac(&self) -> &Mac {
         &self.link().mac

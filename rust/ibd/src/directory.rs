@@ -12,17 +12,9 @@ pub(crate) struct Directory {
     links: Mutex<List<Entry>>,
 }
 
-/// Who a link is, to those who ask.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Identity {
-    /// The number it has in kstats and questions.
-    pub(crate) number: i32,
-    /// The zone it was made in.
-    pub(crate) zone: i32,
-}
-
 struct Entry {
-    identity: Identity,
+    /// The number it has in kstats and questions.
+    number: i32,
     shared: KArc<Shared>,
     /// Whether it takes questions.
     open: bool,
@@ -42,24 +34,23 @@ impl Directory {
     /// A place for a link, which takes no questions yet.
     pub(crate) fn list(
         directory: &KArc<Self>,
-        identity: Identity,
+        number: i32,
         shared: KArc<Shared>,
     ) -> Result<Listing, AllocError> {
         let room = Room::new()?;
-        directory.links.lock().put(room, Entry { identity, shared, open: false });
-        Ok(Listing { directory: directory.clone(), number: identity.number })
+        directory.links.lock().put(room, Entry { number, shared, open: false });
+        Ok(Listing { directory: directory.clone(), number })
     }
 
-    /// What a link knows of a neighbour, for a caller in this zone. `ENOENT` if there is no such link, or it is another zone's.
-    pub(crate) fn tell_path(&self, zone: i32, record: &mut PathRecord) -> Result<(), Errno> {
+    /// What a link knows of a neighbour. `ENOENT` if there is no such link.
+    pub(crate) fn tell_path(&self, record: &mut PathRecord) -> Result<(), Errno> {
         let links = self.links.lock();
-        let found = find(&links, record).filter(|entry| zone == 0 || entry.identity.zone == zone);
-        found.ok_or(Errno::ENOENT)?.shared.tell_path(record)
+        find(&links, record).ok_or(Errno::ENOENT)?.shared.tell_path(record)
     }
 }
 
 fn find<'a>(links: &'a List<Entry>, record: &PathRecord) -> Option<&'a Entry> {
-    links.iter().find(|entry| entry.open && entry.identity.number as u32 == record.link)
+    links.iter().find(|entry| entry.open && entry.number as u32 == record.link)
 }
 
 impl PathService for Directory {
@@ -75,9 +66,7 @@ impl PathService for Directory {
 impl Listing {
     /// Whether questions are taken from now on.
     pub(crate) fn take_questions(&self, open: bool) {
-        if let Some(entry) =
-            self.directory.links.lock().find_mut(|entry| entry.identity.number == self.number)
-        {
+        if let Some(entry) = self.directory.links.lock().find_mut(|entry| entry.number == self.number) {
             entry.open = open;
         }
     }
@@ -85,7 +74,7 @@ impl Listing {
 
 impl Drop for Listing {
     fn drop(&mut self) {
-        let entry = self.directory.links.lock().take(|entry| entry.identity.number == self.number);
+        let entry = self.directory.links.lock().take(|entry| entry.number == self.number);
         drop(entry);
     }
 }

@@ -9,7 +9,6 @@ use kernel::module::{Driver, Env, Module};
 use kernel::{Errno, KArc, log};
 
 use crate::common::Common;
-use crate::directory::Identity;
 use crate::link::Link;
 use crate::node::Node;
 use crate::partition::{self, Ports};
@@ -76,8 +75,7 @@ impl Driver for Ibd {
             log!(warn, dip, "no property port-pkey: ibd belongs into vppa-svc-list of ib.conf");
             Errno::EINVAL
         })?;
-        let identity = Identity { number: dip.instance(), zone: 0 };
-        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, &self.common, identity)?;
+        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, &self.common, dip.instance())?;
         Ok(Instance::Link(LinkInstance(link)))
     }
 

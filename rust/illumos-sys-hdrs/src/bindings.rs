@@ -9868,6 +9868,7 @@ unsafe extern "C" {
         arg2: *mut datalink_id_t,
         arg3: boolean_t,
     ) -> ::core::ffi::c_int;
+    pub fn dls_devnet_islinkvisible(arg1: datalink_id_t, arg2: zoneid_t) -> boolean_t;
     pub fn dls_devnet_macname2linkid(
         arg1: *const ::core::ffi::c_char,
         arg2: *mut datalink_id_t,

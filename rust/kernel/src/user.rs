@@ -107,6 +107,9 @@ impl UserMemory<'_> {
     }
 }
 
+/// The zone that is always there, and whose administrators may configure what is another's.
+pub const GLOBAL_ZONE: i32 = sys::GLOBAL_ZONEID;
+
 /// Who made the call.
 #[derive(Clone, Copy)]
 pub struct Cred<'a> {
@@ -122,7 +125,7 @@ impl Cred<'_> {
         NonNull::new(raw.cast_mut()).map(|raw| Self { raw, call: PhantomData })
     }
 
-    /// The zone; 0 is the global one. **Any** context.
+    /// The zone; see [`GLOBAL_ZONE`]. **Any** context.
     pub fn zone_id(self) -> i32 {
         // SAFETY: the credential is held.
         unsafe { sys::crgetzoneid(self.raw.as_ptr()) }

@@ -23,6 +23,7 @@ mod nonsense;
 mod object;
 mod offloads;
 mod opensm;
+mod partitions;
 mod paths;
 mod properties;
 mod pulled;

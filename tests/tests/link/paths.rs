@@ -338,6 +338,21 @@ fn only_an_administrator_of_the_links_own_zone_may_ask() {
     });
 }
 
+#[test]
+fn a_zone_that_was_given_a_link_may_ask_it() {
+    with_partitions(|bench| {
+        let kernel = &bench.alpha.kernel;
+        let asked = |zone| {
+            let cred = Cred { id: 0, zone, privilege: Privilege::All };
+            ask_as(&bench.alpha, cred, BY_IPV4, &[10, 0, 0, 2]).0
+        };
+        lab_gldv3::set_link_zone(kernel, LINK, 7).expect("nobody has it open");
+        assert_eq!((asked(7), asked(8)), (Err(ENETDOWN), Err(Errno::ENOENT)), "it is closed");
+        lab_gldv3::set_link_zone(kernel, LINK, 0).expect("nobody has it open");
+        assert_eq!(asked(7), Err(Errno::ENOENT), "taken back");
+    });
+}
+
 /// Another IB client on alpha.
 struct Asker(Module);
 

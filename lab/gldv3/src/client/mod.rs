@@ -20,7 +20,7 @@ pub use datalink::{
 };
 pub use held::Held;
 pub use layout::Layout;
-pub use partition::{create_partition, delete_partition};
+pub use partition::{create_partition, create_partition_as, delete_partition};
 pub use snoop::Snoop;
 pub use stream::{ReceiveQueue, Stream};
 pub use types::{

@@ -28,8 +28,8 @@ impl Argument {
         i32::from_ne_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
     }
 
-    fn run(&mut self, kernel: &Kernel, command: u32) -> Result<(), PartitionError> {
-        let result = kernel.scope(|| dld::ioctl(kernel, Cred::ROOT, command, &mut self.0));
+    fn run(&mut self, kernel: &Kernel, command: u32, cred: Cred) -> Result<(), PartitionError> {
+        let result = kernel.scope(|| dld::ioctl(kernel, cred, command, &mut self.0));
         result.map(drop).map_err(|errno| PartitionError { errno, status: self.status() })
     }
 }
@@ -50,6 +50,22 @@ pub fn create_partition(
     name: &str,
     force: bool,
 ) -> Result<(), PartitionError> {
+    create_partition_as(kernel, Cred::ROOT, port, pkey, name, force)
+}
+
+/// The same by somebody who may configure links, in whichever zone.
+///
+/// # Errors
+///
+/// As there.
+pub fn create_partition_as(
+    kernel: &Kernel,
+    cred: Cred,
+    port: &str,
+    pkey: u16,
+    name: &str,
+    force: bool,
+) -> Result<(), PartitionError> {
     let (port_id, port) = find_link(kernel, port).map_err(refused)?;
     let management = &Gldv3::of(kernel).management;
     let id = management.create(name, Class::Partition).map_err(refused)?;
@@ -59,7 +75,7 @@ pub fn create_partition(
     argument.put(offset_of!(ibpart_ioctl_s, ioc_partid), &id.to_ne_bytes());
     argument.put(offset_of!(ibpart_ioctl_s, ioc_pkey), &pkey.to_ne_bytes());
     argument.put(offset_of!(ibpart_ioctl_s, ioc_force_create), &u32::from(force).to_ne_bytes());
-    let result = argument.run(kernel, IBD_CREATE_IBPART);
+    let result = argument.run(kernel, IBD_CREATE_IBPART, cred);
     if result.is_err() {
         management.destroy(id);
     }
@@ -78,7 +94,7 @@ pub fn delete_partition(kernel: &Kernel, name: &str) -> Result<(), PartitionErro
     }
     let mut argument = Argument::new();
     argument.put(offset_of!(ibpart_ioctl_s, ioc_partid), &id.to_ne_bytes());
-    argument.run(kernel, IBD_DELETE_IBPART)?;
+    argument.run(kernel, IBD_DELETE_IBPART, Cred::ROOT)?;
     Gldv3::of(kernel).management.destroy(id);
     Ok(())
 }

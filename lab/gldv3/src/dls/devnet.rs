@@ -1,26 +1,31 @@
 //! `dls_devnet_create` and `dls_devnet_destroy`: the association of a mac with a datalink id (`DLS/dls_mgmt.c`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use fakekernel::genunix::KstatId;
 use fakekernel::mem::c_string;
-use fakekernel::{Ctx, Errno, Export, HostMutex, Kernel, WaitQueue, cx, export};
-use illumos_sys_hdrs::{B_FALSE, boolean_t, datalink_id_t, mac_handle_t, zoneid_t};
+use fakekernel::{Ctx, Errno, Export, FaultKind, HostMutex, Kernel, WaitQueue, cx, export};
+use illumos_sys_hdrs::{B_FALSE, B_TRUE, boolean_t, datalink_id_t, mac_handle_t, zoneid_t};
 
 use super::link::Link;
+use super::management::Class;
 use crate::mac::{Mac, Property, mac_of};
 use crate::state::Gldv3;
 
 pub(crate) fn exports() -> Vec<Export> {
-    export! { UK: dls_devnet_create, dls_devnet_destroy, dls_devnet_macname2linkid; }
+    export! {
+        UK: dls_devnet_create, dls_devnet_destroy, dls_devnet_islinkvisible, dls_devnet_macname2linkid;
+    }
 }
 
 /// The links of a host.
 #[derive(Debug)]
 pub(crate) struct Devnets {
     links: HostMutex<BTreeMap<u32, Devnet>>,
+    /// Names of macs that have an entry without an id: what destroying a link leaves behind that there is not.
+    without_id: HostMutex<BTreeSet<String>>,
     /// For those who wait for a property task to end.
     changed: WaitQueue,
 }
@@ -46,12 +51,21 @@ impl Devnet {
 
 impl Devnets {
     pub(crate) fn new() -> Self {
-        Self { links: HostMutex::new(BTreeMap::new()), changed: WaitQueue::new("a link's property task") }
+        Self {
+            links: HostMutex::new(BTreeMap::new()),
+            without_id: HostMutex::new(BTreeSet::new()),
+            changed: WaitQueue::new("a link's property task"),
+        }
     }
 
     /// Every link, by id.
     pub(crate) fn all(&self) -> Vec<(u32, Arc<Link>)> {
         self.links.lock().iter().map(|(id, devnet)| (*id, devnet.link.clone())).collect()
+    }
+
+    /// Whether a zone made a link or has it.
+    fn is_visible(&self, id: u32, zone: i32) -> bool {
+        self.links.lock().get(&id).is_some_and(|devnet| devnet.zone == zone || devnet.link.owner == zone)
     }
 
     /// The zone that has a link.
@@ -116,7 +130,8 @@ pub(crate) fn find_link(kernel: &Kernel, name: &str) -> Result<(u32, Arc<Link>),
 ///
 /// # Errors
 ///
-/// ENOENT when the daemon does not know the id; EEXIST when id or mac has a link; what opening the mac failed with.
+/// ENOENT when the daemon does not know the id; EEXIST when id or mac has a link; EINVAL when the mac has an entry without an id and is no
+/// physical link's; what opening the mac failed with.
 pub(crate) fn create(mac: &Arc<Mac>, id: u32, zone: i32) -> Result<(), Errno> {
     let gldv3 = Gldv3::of(&mac.kernel);
     let _inside = mac.perimeter.enter();
@@ -124,6 +139,12 @@ pub(crate) fn create(mac: &Arc<Mac>, id: u32, zone: i32) -> Result<(), Errno> {
     let taken = gldv3.devnets.all().iter().any(|(known, link)| *known == id || link.mac.name == mac.name);
     if taken {
         return Err(Errno::EEXIST);
+    }
+    if gldv3.devnets.without_id.lock().contains(&mac.name) {
+        if entry.class != Class::Physical {
+            return Err(Errno::EINVAL);
+        }
+        gldv3.devnets.without_id.lock().remove(&mac.name);
     }
     mac.open()?;
     mac.device.hold();
@@ -197,14 +218,18 @@ pub(crate) fn rename(kernel: &Kernel, id: u32, name: &str) -> Result<(), Errno> 
     renamed
 }
 
-/// What `dls_devnet_destroy` does; the id the mac had.
+/// What `dls_devnet_destroy` does; the id the mac had. A mac without a link is left with an entry that has no id, under its name, which
+/// nobody but another such call for a physical link ever takes away.
 ///
 /// # Errors
 ///
 /// ENOENT when the mac has no link; EBUSY when a stream is open, or without `wait` when its properties are being set.
 pub(crate) fn destroy(mac: &Arc<Mac>, wait: bool) -> Result<u32, Errno> {
     let gldv3 = Gldv3::of(&mac.kernel);
-    let link = mac.link.lock().clone().ok_or(Errno::ENOENT)?;
+    let Some(link) = mac.link.lock().clone() else {
+        gldv3.devnets.without_id.lock().insert(mac.name.clone());
+        return Err(Errno::ENOENT);
+    };
     leave(&gldv3.devnets, link.id, wait)?;
     let _inside = mac.perimeter.enter();
     gldv3.devnets.links.lock().remove(&link.id);
@@ -240,7 +265,17 @@ unsafe extern "C" fn dls_devnet_create(handle: mac_handle_t, id: datalink_id_t, 
     let cx = cx();
     cx.may_block();
     cx.no_locks();
+    if cx.fault(FaultKind("dls_devnet_create")) {
+        // The daemon that knows the link's name does not answer.
+        return Errno(9).0;
+    }
     mac_of(&cx, handle).map_or(Errno::EINVAL.0, |mac| code(create(&mac, id, zone)))
+}
+
+unsafe extern "C" fn dls_devnet_islinkvisible(id: datalink_id_t, zone: zoneid_t) -> boolean_t {
+    let cx = cx();
+    cx.may_block();
+    if Gldv3::of(cx.kernel()).devnets.is_visible(id, zone) { B_TRUE } else { B_FALSE }
 }
 
 unsafe extern "C" fn dls_devnet_destroy(

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use gldv3::{Config, InstanceNumber, Registration};
+use gldv3::{Config, InstanceNumber, LinkId, Registration};
 use ibtf::{Client, ClientInfo, Hca, Pd, Status};
 use ipoib::link::Event;
 use ipoib::{Gid, LinkAddr, PKey, Qpn};
@@ -22,7 +22,7 @@ use super::settings::Key;
 use super::{Name, Outstanding, Provider, Shared, effects, upward};
 use crate::common::Common;
 use crate::counters::{Asked, Counters};
-use crate::directory::{Directory, Identity, Listing};
+use crate::directory::{Directory, Listing};
 use crate::node::Node;
 use crate::pool::{Member, Pool};
 use crate::{now, probes};
@@ -81,19 +81,19 @@ fn named<T, E: fmt::Display + Into<Errno>>(name: &Name, what: &str, made: Result
 }
 
 impl Link {
-    /// Opens the adapter, starts the threads, and registers the link as the last step. `identity` is the number
+    /// Opens the adapter, starts the threads, and registers the link as the last step. `number` is the one
     /// under which its counters are published and it is asked about neighbours. **May block.**
     pub(crate) fn attach(
         dip: DevInfo,
         node: Node,
         pkey: PKey,
-        number: InstanceNumber,
+        instance: InstanceNumber,
         common: &Common,
-        identity: Identity,
+        number: i32,
     ) -> Result<Self, Errno> {
         let config = Config {
             dip,
-            instance: number,
+            instance,
             plugin: c"mac_ib",
             address: [0; LinkAddr::LEN],
             min_sdu: 0,
@@ -105,7 +105,7 @@ impl Link {
         let mut inner = None;
         let make = |mac| {
             let pool = common.pool.clone();
-            let shared = Shared::new(&name, rings, mac, identity.number, pool, seed(&node, pkey))?;
+            let shared = Shared::new(&name, rings, mac, number, pool, seed(&node, pkey))?;
             let made = inner.insert(Inner {
                 listing: None,
                 member: None,
@@ -114,7 +114,7 @@ impl Link {
                 threads: None,
                 client: None,
             });
-            made.open(dip, common, identity)?;
+            made.open(dip, common, number)?;
             Ok(Provider(made.shared.clone()))
         };
         let registration = if rings.receive {
@@ -128,8 +128,30 @@ impl Link {
         Ok(Self { registration, inner })
     }
 
+    /// Whether nobody uses the link: it is closed, and nothing is out. Says so if something is. **May block.**
+    pub(crate) fn is_unused(&self) -> bool {
+        if self.registration.is_started() {
+            return false;
+        }
+        let idle = self.is_idle();
+        if !idle {
+            self.say_why_busy();
+        }
+        idle
+    }
+
+    /// Shows the link to dls again, in a zone; whether dls has it now. **May block.**
+    pub(crate) fn give_back(&self, id: LinkId, zone: i32) -> bool {
+        let result = self.registration.create_devnet(id, zone);
+        if let Err(error) = result {
+            let name = &self.inner.shared.name;
+            log!(warn, name, "busy, and no longer a datalink ({error}): delete it again");
+        }
+        result.is_ok()
+    }
+
     /// Whether nothing is out: no answer awaited, no buffer lent. Waits a little for what a stop has left. **May block.**
-    pub(crate) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.inner.rest(Some(Instant::now() + PATIENCE))
     }
 
@@ -175,9 +197,9 @@ impl Link {
 
 impl Inner {
     #[inline(never)]
-    fn open(&mut self, dip: DevInfo, common: &Common, identity: Identity) -> Result<(), Errno> {
+    fn open(&mut self, dip: DevInfo, common: &Common, number: i32) -> Result<(), Errno> {
         let Self { shared, .. } = self;
-        self.listing = Some(Directory::list(&common.directory, identity, shared.clone())?);
+        self.listing = Some(Directory::list(&common.directory, number, shared.clone())?);
         self.member = Some(Pool::admit(&common.pool, &shared.node, shared.number, shared.clone())?);
         let name = &shared.name;
         let client = Client::attach(&common.clients, dip, &CLIENT, Events(shared.clone()));
@@ -191,7 +213,7 @@ impl Inner {
         shared.configure(dip);
         client.subscribe();
         let counters = shared.counters.clone();
-        let counters = Kstat::new(dip.driver_name(), identity.number, c"datagram", c"net", counters);
+        let counters = Kstat::new(dip.driver_name(), number, c"datagram", c"net", counters);
         self.counters = Some(named(name, "statistics", counters)?);
         self.threads = Some(named(name, "threads", Threads::start(shared))?);
         Ok(())

@@ -25,6 +25,7 @@
 
 extern int dls_devnet_create(mac_handle_t, datalink_id_t, zoneid_t);
 extern int dls_devnet_destroy(mac_handle_t, datalink_id_t *, boolean_t);
+extern boolean_t dls_devnet_islinkvisible(datalink_id_t, zoneid_t);
 extern int dls_devnet_macname2linkid(const char *, datalink_id_t *);
 extern int dls_mgmt_get_linkid(const char *, datalink_id_t *);
 extern int dls_mgmt_get_linkinfo(datalink_id_t, char *, datalink_class_t *,

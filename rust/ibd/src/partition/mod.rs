@@ -3,24 +3,27 @@
 //! The list's lock is held for looking and for marking, never while a link is made or unmade: an entry that is being worked on
 //! stays in the list without its value.
 
+mod ioctl;
+mod link;
+
+pub(crate) use ioctl::ioctls;
+
 use core::fmt;
 
-use gldv3::ibpart::{self, Header, PartitionError, PartitionRecord, PortRecord, PortRecord32};
-use gldv3::ioctl::{Copy, Entry, Ioctl};
-use gldv3::{InstanceNumber, LinkId};
-use ibtf::{Partition, PartitionSource, PathRecord, PortState};
+use gldv3::LinkId;
+use gldv3::ibpart::{Header, PartitionError, PartitionRecord};
+use ibtf::{Partition, PartitionSource, PortState};
 use ipoib::PKey;
 use kernel::ddi::DevInfo;
 use kernel::list::{List, Room};
 use kernel::sync::Mutex;
-use kernel::user::{Cred, UserMemory};
+use kernel::user::GLOBAL_ZONE;
 use kernel::{AllocError, ArcRoom, Errno, KArc, KVec, log};
 
 use crate::common::Common;
-use crate::directory::Identity;
-use crate::link::Link;
 use crate::node::Node;
 use crate::port::Port;
+use link::PartitionLink;
 
 /// All ports and partitions of the driver.
 pub(crate) struct Ports {
@@ -67,8 +70,10 @@ struct Made {
     node: Node,
     pkey: PKey,
     forced: bool,
+    /// The zone that made it: no zone but this and the global one unmakes it, and dls has it as this one's.
+    zone: i32,
     /// `None` while it is being made or unmade.
-    value: Option<Link>,
+    value: Option<PartitionLink>,
 }
 
 impl Ports {
@@ -143,8 +148,8 @@ impl Ports {
         let link = LinkId(record.partition_link);
         let node = Node { pkey: Some(pkey), ..*port.node() };
         let device_link = record.header.link;
-        self.reserve(Made { link, device_link, instance, node, pkey, forced, value: None })?;
-        match self.make(dip, node, pkey, link, zone) {
+        self.reserve(Made { link, device_link, instance, node, pkey, forced, zone, value: None })?;
+        match PartitionLink::make(&self.common, dip, node, pkey, link, zone) {
             Ok(made) => {
                 self.put(link, made);
                 Ok(())
@@ -153,23 +158,6 @@ impl Ports {
                 self.forget(link);
                 log!(warn, dip, "no link for P_Key {:04x}: {}", pkey.get(), refusal.0);
                 Err(refusal)
-            }
-        }
-    }
-
-    fn make(&self, dip: DevInfo, node: Node, pkey: PKey, link: LinkId, zone: i32) -> Result<Link, Refusal> {
-        let identity = Identity { number: link.0 as i32, zone };
-        let made = Link::attach(dip, node, pkey, InstanceNumber::Allocate, &self.common, identity);
-        let made = made.map_err(|error| match error {
-            Errno::EIO => (error, Some(PartitionError::NoResource)),
-            other => (other, None),
-        })?;
-        match made.registration().create_devnet(link, zone) {
-            Ok(()) => Ok(made),
-            Err(error) => {
-                // Nobody has seen the link yet, so nobody holds it.
-                let _ = made.detach();
-                Err((error, None))
             }
         }
     }
@@ -184,7 +172,7 @@ impl Ports {
         Ok(())
     }
 
-    fn put(&self, link: LinkId, value: Link) {
+    fn put(&self, link: LinkId, value: PartitionLink) {
         let mut lists = self.lists.lock();
         if let Some(made) = lists.partitions.find_mut(|made| made.link == link) {
             made.value = Some(value);
@@ -198,14 +186,16 @@ impl Ports {
         drop(made);
     }
 
-    /// Unmakes a partition's link, if nobody uses it. **May block.**
+    /// Unmakes a partition's link for somebody of `zone`. `ENOENT` if there is none that this zone may unmake, `EBUSY` while somebody
+    /// uses it. **May block.**
     fn delete(&self, link: LinkId, zone: i32) -> Result<(), Errno> {
-        let value = {
+        let (value, owner) = {
             let mut lists = self.lists.lock();
-            let made = lists.partitions.find_mut(|made| made.link == link).ok_or(Errno::ENOENT)?;
-            made.value.take().ok_or(Errno::EBUSY)?
+            let may = |made: &Made| made.link == link && (zone == GLOBAL_ZONE || zone == made.zone);
+            let made = lists.partitions.find_mut(may).ok_or(Errno::ENOENT)?;
+            (made.value.take().ok_or(Errno::EBUSY)?, made.zone)
         };
-        match unmake(value, link, zone) {
+        match value.unmake(link, owner) {
             Ok(()) => {
                 self.forget(link);
                 Ok(())
@@ -253,154 +243,6 @@ fn check_port(port: &Port, pkey: PKey) -> Result<(), Refusal> {
         return Err((Errno::EINVAL, Some(PartitionError::PkeyNotPresent)));
     }
     Ok(())
-}
-
-fn unmake(link: Link, id: LinkId, zone: i32) -> Result<(), (Link, Errno)> {
-    if let Err(error) = link.registration().destroy_devnet(true) {
-        return Err((link, error));
-    }
-    let (link, error) = match link.detach() {
-        Ok(()) => return Ok(()),
-        Err(left) => left,
-    };
-    match link.registration().create_devnet(id, zone) {
-        Ok(()) => Err((link, error)),
-        Err(again) => Err((link, again)),
-    }
-}
-
-/// The rows dld is told.
-pub(crate) fn ioctls() -> Result<KVec<Entry<Ports>>, AllocError> {
-    let mut rows = KVec::with_capacity(4)?;
-    for row in [Entry::of::<Create>(), Entry::of::<Delete>(), Entry::of::<Info>(), Entry::of::<Path>()] {
-        rows.push(row)?;
-    }
-    Ok(rows)
-}
-
-struct Create;
-
-impl Ioctl<Ports> for Create {
-    const COMMAND: u32 = ibpart::CREATE;
-    const COPY: Copy = Copy::InOut;
-    const PRIVILEGED: bool = true;
-    type Record = PartitionRecord;
-
-    fn call(
-        ports: &Ports,
-        record: &mut PartitionRecord,
-        _: UserMemory<'_>,
-        cred: Cred<'_>,
-    ) -> Result<(), Errno> {
-        record.header.status = 0;
-        ports.create(record, cred.zone_id()).map_err(|(error, status)| {
-            record.header.status = status.map_or(0, |status| status as i32);
-            error
-        })
-    }
-}
-
-struct Delete;
-
-impl Ioctl<Ports> for Delete {
-    const COMMAND: u32 = ibpart::DELETE;
-    const COPY: Copy = Copy::In;
-    const PRIVILEGED: bool = true;
-    type Record = PartitionRecord;
-
-    fn call(
-        ports: &Ports,
-        record: &mut PartitionRecord,
-        _: UserMemory<'_>,
-        cred: Cred<'_>,
-    ) -> Result<(), Errno> {
-        ports.delete(LinkId(record.partition_link), cred.zone_id())
-    }
-}
-
-struct Info;
-
-impl Ioctl<Ports> for Info {
-    const COMMAND: u32 = ibpart::INFO;
-    const COPY: Copy = Copy::In;
-    const PRIVILEGED: bool = false;
-    type Record = Header;
-
-    fn call(ports: &Ports, header: &mut Header, user: UserMemory<'_>, _: Cred<'_>) -> Result<(), Errno> {
-        match header.command {
-            ibpart::INFO_PARTITION => {
-                let asked: PartitionRecord = user.read()?;
-                let mut answer = ports.partition(LinkId(asked.header.link))?;
-                answer.header.command = header.command;
-                user.write(&[answer])
-            }
-            ibpart::INFO_PORT => ports.tell_port(header, user, true),
-            ibpart::INFO_TABLE_SIZE => ports.tell_port(header, user, false),
-            _ => Err(Errno::EINVAL),
-        }
-    }
-}
-
-struct Path;
-
-impl Ioctl<Ports> for Path {
-    const COMMAND: u32 = ibtf::PATH_INFO;
-    const COPY: Copy = Copy::InOut;
-    /// A question makes the SA work, and tells where others are.
-    const PRIVILEGED: bool = true;
-    type Record = PathRecord;
-
-    fn call(ports: &Ports, record: &mut PathRecord, _: UserMemory<'_>, cred: Cred<'_>) -> Result<(), Errno> {
-        ports.common.directory.tell_path(cred.zone_id(), record)
-    }
-}
-
-impl Ports {
-    /// Answers about a port; the P_Keys too if `keys`.
-    fn tell_port(&self, header: &Header, user: UserMemory<'_>, keys: bool) -> Result<(), Errno> {
-        let Some((_, port)) = self.port(header.port_instance) else {
-            return refuse(header, user, PartitionError::InvalidPort);
-        };
-        let info = port.query().map_err(|_| Errno::EINVAL)?;
-        let table = info.pkeys();
-        let size = u32::try_from(table.len()).map_err(|_| Errno::EINVAL)?;
-        let mut asked = read_port(user)?;
-        if !keys {
-            asked.table_size = size;
-            return write_port(user, &asked);
-        }
-        if asked.table_size != size {
-            return refuse(header, user, PartitionError::InvalidTableSize);
-        }
-        user.at(asked.pkeys).write(table)?;
-        asked.header.port = u32::from(port.node().port);
-        asked.header.hca_guid = port.node().hca.get();
-        asked.header.port_guid = port.node().port_guid.get();
-        asked.header.status = 0;
-        write_port(user, &asked)
-    }
-}
-
-fn refuse(header: &Header, user: UserMemory<'_>, status: PartitionError) -> Result<(), Errno> {
-    user.write(&[Header { status: status as i32, ..*header }])?;
-    Err(Errno::EINVAL)
-}
-
-fn read_port(user: UserMemory<'_>) -> Result<PortRecord, Errno> {
-    if !user.is_ilp32() {
-        return user.read();
-    }
-    let PortRecord32 { header, table_size, pkeys } = user.read()?;
-    Ok(PortRecord { header, table_size, pad: 0, pkeys: u64::from(pkeys) })
-}
-
-fn write_port(user: UserMemory<'_>, record: &PortRecord) -> Result<(), Errno> {
-    if !user.is_ilp32() {
-        return user.write(&[*record]);
-    }
-    let PortRecord { header, table_size, pkeys, .. } = *record;
-    // Came from such a caller, so it fits.
-    user.write(&[PortRecord32 { header, table_size, pkeys: pkeys as u32 }])
 }
 
 /// What other IB clients ask.
