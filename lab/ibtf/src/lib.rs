@@ -56,8 +56,8 @@ pub fn set_command_time(host: &Kernel, time: Option<(fakekernel::Nanos, fakekern
     ibtl::set_command_time(host, time);
 }
 
-/// Groups (MGID) and ports (GID) of a host that IBTF still counts as joined although the driver has left: a leave is refused
-/// while the port is down or gone, and the count stays, so the last leave never reaches the administrator.
-pub fn stranded_joins(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {
-    ibcm::Ibcm::of(host).stranded_joins()
+/// Groups (MGID) and ports (GID) of a host that the administrator may still have as members although the driver has left: a leave is
+/// counted even while the port is down or gone, and then nobody can tell the administrator, now or later.
+pub fn untold_leaves(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {
+    ibcm::Ibcm::of(host).untold_leaves()
 }

@@ -80,6 +80,22 @@ fn joins_are_counted_and_only_the_last_leave_reaches_the_administrator() {
 }
 
 #[test]
+fn a_leave_is_counted_even_when_there_is_no_port_to_tell_the_administrator_from() {
+    with("groups").holds(|b| {
+        b.alpha.run("probe_join", FULL);
+        b.world.set_cable(b.alpha.port(), false);
+        b.settle();
+        b.alpha.expect("probe_leave", FULL, INVALID_PARAM);
+        b.world.set_cable(b.alpha.port(), true);
+        b.settle();
+        b.alpha.run("probe_join", FULL);
+        assert_eq!(b.members(BROADCAST), 1);
+        b.alpha.run("probe_leave", FULL);
+        assert_eq!(b.members(BROADCAST), 0, "it is the last one");
+    });
+}
+
+#[test]
 fn refusals_arrive_as_ibcm_translates_them() {
     with("groups").holds(|b| {
         let rows = [

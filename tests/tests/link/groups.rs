@@ -113,6 +113,32 @@ fn a_group_wanted_again_while_it_is_left_is_heard_as_soon_as_the_leave_has_faile
     });
 }
 
+#[test]
+fn a_link_closed_while_its_port_is_down_and_opened_again_leaves_each_group_once() {
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        stream.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+        bench.world.set_cable(bench.alpha.port(), false);
+        bench.settle();
+        drop(stream);
+        bench.settle();
+        bench.world.set_cable(bench.alpha.port(), true);
+        bench.settle();
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        stream.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+        let failed = bench.alpha.counter("sa_leaves_failed");
+        // Nothing is done to leaves but that they are counted.
+        let at_once = FaultAction::Delay(sm::Nanos(0));
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::DELETE), None, at_once);
+        drop(stream);
+        bench.wait_for("the groups are left", MINUTE, || bench.memberships_of_alpha() == 0);
+        fakekernel::sleep(MINUTE);
+        assert_eq!((bench.faulted(), bench.alpha.counter("sa_leaves_failed")), (2, failed));
+    });
+}
+
 /// How many groups, and how long the administrator takes for each.
 const MANY: u32 = 1_000;
 const ROUND_TRIP: Nanos = Nanos::from_millis(1);

@@ -3,7 +3,7 @@
 //! Joins are counted per group and port; each of them goes to the administrator all the same. Only the last leave does, with
 //! the join state of all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fabric::Gid;
 use fakekernel::HostMutex;
@@ -18,55 +18,53 @@ use super::{Ibcm, Local, status, units};
 use crate::convert::{gid_from_c, gid_to_c};
 use crate::saa::Request;
 
-/// Who has joined what how often, and in which states altogether.
+/// What clients have joined and left.
 #[derive(Default)]
-pub(super) struct Joins(HostMutex<BTreeMap<(Gid, Gid), Joined>>);
+pub(super) struct Joins(HostMutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By group and GUID of the port: whichever prefix the port's GID had, its joins are counted together.
+    joined: BTreeMap<(Gid, u64), Joined>,
+    /// Groups and ports (GIDs) whose last leave found no port to tell the administrator from.
+    untold: BTreeSet<(Gid, Gid)>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Joined {
     count: u32,
+    /// All in which it was joined.
     state: JoinState,
-    /// A leave was refused because there was no port to leave from: the count stays, for good.
-    stranded: bool,
 }
 
 impl Joins {
     fn add(&self, mgid: Gid, port: Gid, state: JoinState) {
-        let mut joins = self.0.lock();
+        let mut all = self.0.lock();
+        all.untold.retain(|(group, known)| (*group, known.guid) != (mgid, port.guid));
         let joined =
-            joins.entry((mgid, port)).or_insert(Joined { count: 0, state: JoinState::NONE, stranded: false });
+            all.joined.entry((mgid, port.guid)).or_insert(Joined { count: 0, state: JoinState::NONE });
         joined.count += 1;
         joined.state = joined.state.union(state);
     }
 
-    fn strand(&self, mgid: Gid, port: Gid) {
-        if let Some(joined) = self.0.lock().get_mut(&(mgid, port)) {
-            joined.stranded = true;
-        }
+    /// Groups and ports that the administrator may still have as members although every join has been undone.
+    pub(super) fn untold(&self) -> Vec<(Gid, Gid)> {
+        self.0.lock().untold.iter().copied().collect()
     }
 
-    /// Joins of the same port under a GID that it had before: nobody can leave with that one any more.
-    fn strand_former(&self, mgid: Gid, port: Gid) {
-        for ((group, former), joined) in self.0.lock().iter_mut() {
-            joined.stranded |= *group == mgid && former.guid == port.guid && former.prefix != port.prefix;
-        }
-    }
-
-    /// Groups and ports whose last leave can never come, because an earlier one was refused.
-    pub(super) fn stranded(&self) -> Vec<(Gid, Gid)> {
-        let joins = self.0.lock();
-        joins.iter().filter(|(_, joined)| joined.stranded).map(|(key, _)| *key).collect()
+    fn cannot_tell(&self, mgid: Gid, port: Gid) {
+        self.0.lock().untold.insert((mgid, port));
     }
 
     /// One join less. The state to leave with if that was the last, or if there never was one.
     fn take(&self, mgid: Gid, port: Gid, state: JoinState) -> Option<JoinState> {
-        let mut joins = self.0.lock();
-        let Some(joined) = joins.get_mut(&(mgid, port)) else { return Some(state) };
+        let mut all = self.0.lock();
+        let Some(joined) = all.joined.get_mut(&(mgid, port.guid)) else { return Some(state) };
         joined.count -= 1;
         if joined.count > 0 {
             return None;
         }
-        joins.remove(&(mgid, port)).map(|joined| joined.state)
+        all.joined.remove(&(mgid, port.guid)).map(|joined| joined.state)
     }
 }
 
@@ -118,7 +116,8 @@ const OPTIONAL: u64 = mask::MTU_SELECTOR
     | mask::MLID;
 
 impl Ibcm {
-    /// One leave; the administrator hears of the last one only, and is not asked again if it refuses.
+    /// One leave, counted before the port is looked for. The administrator hears of the last one only, and is not asked again if
+    /// it refuses.
     pub(super) fn leave(
         &self,
         rgid: Gid,
@@ -133,9 +132,8 @@ impl Ibcm {
             return Err(IBT_MC_MGID_INVALID);
         }
         let port = if is_port(port) { port } else { rgid };
-        let local = self.local(rgid).inspect_err(|_| self.joins.strand(mgid, port))?;
-        self.joins.strand_former(mgid, port);
         let Some(join_state) = self.joins.take(mgid, port, state) else { return Ok(()) };
+        let local = self.local(rgid).inspect_err(|_| self.joins.cannot_tell(mgid, port))?;
         let record = McMemberRecord { mgid, port_gid: port, join_state, ..McMemberRecord::default() };
         let request = Request::of(Method::DELETE, mask::JOIN, &record);
         self.ask(&local, &request).map(|_| ()).map_err(status::of_leave)

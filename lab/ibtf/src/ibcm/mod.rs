@@ -121,9 +121,9 @@ impl Ibcm {
         Err(IBT_INVALID_PARAM)
     }
 
-    /// See [`crate::stranded_joins`].
-    pub(crate) fn stranded_joins(&self) -> Vec<(Gid, Gid)> {
-        self.joins.stranded()
+    /// See [`crate::untold_leaves`].
+    pub(crate) fn untold_leaves(&self) -> Vec<(Gid, Gid)> {
+        self.joins.untold()
     }
 
     /// The port's session, open. May wait for its first requests.

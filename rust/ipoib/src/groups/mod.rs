@@ -107,11 +107,11 @@ impl Roles {
 /// How a leave ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing is left of the membership.
+    /// Nothing is left of the membership that anybody could undo.
     Confirmed,
     /// IBTF counts no join any more, but the SA did not confirm.
     Unconfirmed,
-    /// Nobody could be asked, and IBTF still counts so many joins.
+    /// IBTF was not asked, and still counts so many joins.
     NotAsked(u32),
 }
 

@@ -37,7 +37,7 @@ struct Entry {
     mgid: Mgid,
     gid: Gid,
     joins: u32,
-    /// Nobody could be asked to undo them: they wait for the next join or the next start.
+    /// IBTF could not be asked to undo them: they wait for the next join or the next start.
     owed: bool,
 }
 
@@ -262,7 +262,7 @@ impl<G: Copy + PartialEq> Link<G> {
         Some(Action::Leave { mgid, gid, joins })
     }
 
-    /// A leave has ended; `owed` of the joins it was to undo still count, because there was no port to leave from.
+    /// A leave has ended; `owed` of the joins it was to undo still count, because IBTF was not asked.
     pub(super) fn left(&mut self, mgid: Mgid, gid: Gid, owed: u32) {
         self.leaving = false;
         if owed > 0 {

@@ -174,7 +174,7 @@ pub enum Event<G> {
         mgid: Mgid,
         /// As in the action.
         gid: Gid,
-        /// Joins that IBTF still counts, because nobody could be asked.
+        /// Joins that IBTF still counts, because it was not asked.
         owed: u32,
     },
     /// Answers [`Action::Make`], [`Action::Build`] and [`Action::Attach`]; `None` if it failed.

@@ -54,19 +54,19 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
     Ok(Findings::new(text).fact("memberships", memberships).fact("groups", listed))
 }
 
-/// No port of ours is in any group, but for what a driver could not leave, because its port was down when it went: that is
-/// IBTF's to keep.
+/// No port of ours is in any group, but for those of which IBTF could not tell the administrator that they were left, because the
+/// port was down.
 pub fn no_memberships(world: &World) -> Result<()> {
     let Some(manager) = world.infiniband.subnet_manager() else { return Ok(()) };
-    let stranded: BTreeSet<(u64, sm::Gid)> = world
+    let untold: BTreeSet<(u64, sm::Gid)> = world
         .hosts
         .iter()
-        .flat_map(|host| lab_ibtf::stranded_joins(&host.kernel))
+        .flat_map(|host| lab_ibtf::untold_leaves(&host.kernel))
         .map(|(mgid, port)| (port.guid, mgid))
         .collect();
     until(world, || {
         let groups = manager.groups()?;
-        let left = groups.iter().flat_map(one_by_one).filter(|member| !stranded.contains(member));
+        let left = groups.iter().flat_map(one_by_one).filter(|member| !untold.contains(member));
         let left: Vec<String> = left.map(|(port, mgid)| format!("{port:016x} in {mgid}")).collect();
         let left = left.join(", ");
         Ok(if left.is_empty() { Ok(()) } else { Err(format!("memberships left at the SA: {left}")) })

@@ -174,8 +174,8 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
             });
             mine.map(|(mgid, ..)| mgid).collect()
         });
-        // What could not be left while the port was down or the adapter gone, IBTF keeps.
-        let stranded: BTreeSet<Gid> = lab_ibtf::stranded_joins(&host.kernel)
+        // What was left while the port was down or the adapter gone: the administrator was not told.
+        let untold: BTreeSet<Gid> = lab_ibtf::untold_leaves(&host.kernel)
             .into_iter()
             .filter(|(_, port)| port.guid == host.port.0)
             .map(|(mgid, _)| mgid)
@@ -183,7 +183,7 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
         let lacks = wanted.difference(&actual).map(|mgid| format!("not a member of {mgid} at the SA"));
         let extra = actual
             .difference(&wanted)
-            .filter(|mgid| !stranded.contains(mgid))
+            .filter(|mgid| !untold.contains(mgid))
             .map(|mgid| format!("still a member of {mgid} at the SA"));
         missing.extend(lacks.chain(extra).map(|what| host.lacks(what)));
     }
