@@ -38,6 +38,9 @@ pub enum Copy {
     InOut,
 }
 
+/// To how many bytes kmem_alloc(9F) aligns everything.
+const RECORD_ALIGN: usize = 8;
+
 /// One row of the table.
 #[repr(transparent)]
 pub struct Entry<S> {
@@ -48,6 +51,7 @@ pub struct Entry<S> {
 impl<S: Send + Sync + 'static> Entry<S> {
     /// The row of command `I`.
     pub fn of<I: Ioctl<S>>() -> Self {
+        const { assert!(align_of::<I::Record>() <= RECORD_ALIGN, "dld allocates the record with kmem_alloc(9F)") };
         let copy = match I::COPY {
             Copy::None => 0,
             Copy::In => sys::DLDCOPYIN,
@@ -156,7 +160,7 @@ unsafe extern "C" fn call<S: Send + Sync + 'static, I: Ioctl<S>>(
     cred: *mut sys::cred_t,
     _value: *mut c_int,
 ) -> c_int {
-    // SAFETY: by this function's contract.
+    // SAFETY: by this function's contract; `Entry::of` has seen to the alignment.
     let Some(record) = (unsafe { record.cast::<I::Record>().as_mut() }) else { return Errno::EINVAL.get() };
     // SAFETY: used during this call.
     let user = unsafe { UserMemory::new(user as u64, mode) };

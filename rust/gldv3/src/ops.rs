@@ -17,9 +17,9 @@ unsafe impl Send for DriverOps {}
 unsafe impl Sync for DriverOps {}
 
 impl DriverOps {
-    /// From [`kernel::module::Module::init`]. `ENXIO` in a module without devices. **May block.**
+    /// From [`kernel::module::Module::init`], once. `ENXIO` the second time, and in a module without devices. **May block.**
     pub fn register(env: &Env) -> Result<Self, Errno> {
-        let ops = env.dev_ops().ok_or(Errno::ENXIO)?;
+        let ops = env.take_dev_ops().ok_or(Errno::ENXIO)?;
         // SAFETY: the shim's ops and name are static, and the driver is not installed yet.
         unsafe { sys::mac_init_ops(ops.as_ptr(), env.driver_name().as_ptr()) };
         Ok(Self(ops))

@@ -5,11 +5,12 @@ use core::fmt::{self, Write};
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::Errno;
 use kernel::mblk::Mblk;
+use kernel::module::Pin;
+use kernel::sync::Mutex;
 
 use crate::stat::Stat;
 use crate::{ADDRESS_LEN, Address};
@@ -98,15 +99,17 @@ impl LinkStats {
     }
 }
 
-/// A plugin the framework knows.
+/// A plugin the framework knows. The module stays loaded until [`PluginRegistration::unregister`] has succeeded.
 pub struct PluginRegistration<P: Plugin> {
-    registered: AtomicBool,
+    /// Until the framework has no pointers into the module any more.
+    registered: Mutex<Option<Pin>>,
     plugin: PhantomData<fn() -> P>,
 }
 
 impl<P: Plugin> PluginRegistration<P> {
     /// Makes the media type known (`mactype_register`). `EEXIST` if it is already. From `_init`. **May block.**
     pub fn register() -> Result<Self, Errno> {
+        let registered = Mutex::new(Some(Pin::new()))?;
         // SAFETY: allocates a record, or answers NULL to a version it does not know.
         let record = unsafe { sys::mactype_alloc(sys::MACTYPE_VERSION as sys::uint_t) };
         let record = NonNull::new(record).ok_or(Errno::ENOTSUP)?;
@@ -127,18 +130,18 @@ impl<P: Plugin> PluginRegistration<P> {
         // SAFETY: allocated above; the caller frees it, whatever the result.
         unsafe { sys::mactype_free(record.as_ptr()) };
         Errno::check(result)?;
-        Ok(Self { registered: AtomicBool::new(true), plugin: PhantomData })
+        Ok(Self { registered, plugin: PhantomData })
     }
 
     /// Takes the media type back; `EBUSY` while a link of it is registered. From
     /// [`kernel::module::Module::prepare_unload`]. **May block.**
     pub fn unregister(&self) -> Result<(), Errno> {
-        if !self.registered.load(Ordering::Relaxed) {
-            return Ok(());
+        let mut registered = self.registered.lock();
+        if registered.is_some() {
+            // SAFETY: the ident is static.
+            Errno::check(unsafe { sys::mactype_unregister(P::IDENT.as_ptr()) })?;
+            *registered = None;
         }
-        // SAFETY: the ident is static.
-        Errno::check(unsafe { sys::mactype_unregister(P::IDENT.as_ptr()) })?;
-        self.registered.store(false, Ordering::Relaxed);
         Ok(())
     }
 
@@ -159,7 +162,8 @@ impl<P: Plugin> PluginRegistration<P> {
 }
 
 impl<P: Plugin> Drop for PluginRegistration<P> {
-    /// For a module that could not be installed, where nobody can use the type yet.
+    /// For a module that could not be installed, where nobody can use the type yet: `_fini` does not come here before
+    /// [`PluginRegistration::unregister`] has succeeded.
     fn drop(&mut self) {
         let _ = self.unregister();
     }

@@ -94,7 +94,7 @@ impl<T: Opened> Held<T> {
     }
 }
 
-/// What was open and is to be closed.
+/// What was open and is to be closed. Dropped instead, it is there for the next one who withdraws it.
 #[must_use]
 pub(crate) struct Withdrawn<'a, T> {
     from: &'a Held<T>,
@@ -104,20 +104,28 @@ pub(crate) struct Withdrawn<'a, T> {
 impl<T: Opened> Withdrawn<'_, T> {
     /// Closes it, once nobody else has a clone; `meanwhile` may help others to let go. False if somebody does not: then it stays
     /// open. **May block.**
-    pub(crate) fn close(self, mut meanwhile: impl FnMut()) -> bool {
-        let Some(open) = self.open else { return true };
+    pub(crate) fn close(mut self, mut meanwhile: impl FnMut()) -> bool {
         let deadline = Instant::now() + PATIENCE;
-        while !open.is_alone() {
+        while self.open.as_ref().is_some_and(|open| !open.is_alone()) {
             if Instant::now() >= deadline {
-                // The last clone must not be dropped just anywhere: closing may block.
-                *self.from.held.lock() = State::Stuck(open);
                 return false;
             }
             meanwhile();
             sleep(AGAIN);
         }
-        drop(open);
-        *self.from.held.lock() = State::Nothing;
+        if let Some(open) = self.open.take() {
+            drop(open);
+            *self.from.held.lock() = State::Nothing;
+        }
         true
+    }
+}
+
+impl<T> Drop for Withdrawn<'_, T> {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            // The last clone must not be dropped just anywhere: closing may block.
+            *self.from.held.lock() = State::Stuck(open);
+        }
     }
 }

@@ -165,7 +165,8 @@ impl BufferPool {
         if KArc::count(pool) > 1 + self.lent() as usize {
             return;
         }
-        // SAFETY: registered once; no queue is left, so no work request refers to it, and none can.
+        // SAFETY: registered once, and no queue is left whose work requests refer to it. Whoever takes a buffer of a pool that was
+        // handed back by `close` names a key that the adapter does not know any more, and the adapter refuses it.
         let result = unsafe { sys::ibt_deregister_mr(pd.hca().handle(), *region) };
         if Status::check(result).is_ok() {
             self.registration = None;

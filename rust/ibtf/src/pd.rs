@@ -93,7 +93,8 @@ impl Inner {
         while let Some(grave) = ptr::NonNull::new(next) {
             // SAFETY: pushed by `bury`, taken by this thread alone.
             let Grave { dest, next: following } = unsafe { KBox::from_raw(grave) }.into_inner();
-            // SAFETY: nobody has the handle any more, and what was posted with it was copied by the post.
+            // SAFETY: nobody has the handle any more. That includes the adapter, which may read what is behind it until a send is
+            // complete: a send queue keeps the `UdDest` of each send until then.
             let _ = unsafe { sys::ibt_free_ud_dest(dest) };
             next = following;
             freed += 1;

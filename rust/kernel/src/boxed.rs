@@ -2,15 +2,27 @@
 
 use alloc::boxed::Box;
 use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use crate::mem::{self, AllocError};
 
-/// A `Box` whose construction reports failure instead of aborting.
+/// A `Box` whose construction reports failure instead of aborting, and whose value C may have a pointer to: unlike a `Box`, it may be
+/// moved without that pointer losing its validity.
 ///
 /// **Any** context for creation (never sleeps) and drop (as far as `T`'s own drop allows).
-pub struct KBox<T: ?Sized>(Box<T>);
+///
+/// # Invariants
+///
+/// The pointer came from [`Box::into_raw`], and the value is this one's.
+pub struct KBox<T: ?Sized>(NonNull<T>, PhantomData<T>);
+
+// SAFETY: whoever has the box has the value, and nobody else has.
+unsafe impl<T: ?Sized + Send> Send for KBox<T> {}
+// SAFETY: a shared box gives out shared references only.
+unsafe impl<T: ?Sized + Sync> Sync for KBox<T> {}
 
 impl<T> KBox<T> {
     /// Moves `value` to the heap. On failure `value` is dropped; see [`KBox::try_new`] to keep it.
@@ -28,7 +40,7 @@ impl<T> KBox<T> {
 
     /// Takes the value out and frees the block.
     pub fn into_inner(self) -> T {
-        *self.0
+        *self.into_box()
     }
 }
 
@@ -46,11 +58,11 @@ impl<T> Vacant<T> {
 
     /// Moves `value` in.
     pub fn fill(self, value: T) -> KBox<T> {
-        let memory = core::mem::ManuallyDrop::new(self).0;
+        let memory = ManuallyDrop::new(self).0;
         // SAFETY: the room is valid for a `T` and nobody else's.
         unsafe { memory.as_ptr().write(value) };
-        // SAFETY: the block came from the global allocator with `T`'s layout and holds an initialised `T`.
-        KBox(unsafe { Box::from_raw(memory.as_ptr()) })
+        // The block came from the global allocator with `T`'s layout, as that of a box, and holds a `T`.
+        KBox(memory, PhantomData)
     }
 }
 
@@ -66,13 +78,12 @@ impl<T: ?Sized> KBox<T> {
     ///
     /// `CoerceUnsized` is not stable, so the coercion happens on the plain `Box` inside.
     pub fn map_unsized<U: ?Sized>(self, coerce: impl FnOnce(Box<T>) -> Box<U>) -> KBox<U> {
-        KBox(coerce(self.0))
+        KBox::from_box(coerce(self.into_box()))
     }
 
     /// Gives up ownership; [`KBox::from_raw`] takes it back.
     pub fn into_raw(self) -> NonNull<T> {
-        // SAFETY: a box is never null.
-        unsafe { NonNull::new_unchecked(Box::into_raw(self.0)) }
+        ManuallyDrop::new(self).0
     }
 
     /// Takes ownership back.
@@ -81,8 +92,24 @@ impl<T: ?Sized> KBox<T> {
     ///
     /// `raw` came from [`KBox::into_raw`] and is given back once.
     pub unsafe fn from_raw(raw: NonNull<T>) -> Self {
-        // SAFETY: by this function's contract.
-        Self(unsafe { Box::from_raw(raw.as_ptr()) })
+        Self(raw, PhantomData)
+    }
+
+    fn into_box(self) -> Box<T> {
+        // SAFETY: the invariants.
+        unsafe { Box::from_raw(self.into_raw().as_ptr()) }
+    }
+
+    fn from_box(boxed: Box<T>) -> Self {
+        // SAFETY: a box is never null.
+        Self(unsafe { NonNull::new_unchecked(Box::into_raw(boxed)) }, PhantomData)
+    }
+}
+
+impl<T: ?Sized> Drop for KBox<T> {
+    fn drop(&mut self) {
+        // SAFETY: the invariants; the pointer is not used any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
@@ -90,18 +117,20 @@ impl<T: ?Sized> Deref for KBox<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        // SAFETY: the value is this box's, which is borrowed as long as the reference lives.
+        unsafe { self.0.as_ref() }
     }
 }
 
 impl<T: ?Sized> DerefMut for KBox<T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+        // SAFETY: the value is this box's, which is borrowed as long as the reference lives.
+        unsafe { self.0.as_mut() }
     }
 }
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for KBox<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        (**self).fmt(f)
     }
 }

@@ -8,7 +8,8 @@ use illumos_sys_hdrs as sys;
 
 /// A node of the device tree.
 ///
-/// Valid from attach to the end of a successful detach; keep it in the instance and nowhere else.
+/// Valid from attach to the end of a successful detach; keep it in the instance and nowhere else. What may live longer keeps
+/// its [`NodeName`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DevInfo(NonNull<sys::dev_info_t>);
 
@@ -62,6 +63,11 @@ impl DevInfo {
         unsafe { CStr::from_ptr(name) }
     }
 
+    /// The node by name. **Any** context.
+    pub fn name(self) -> NodeName {
+        NodeName { driver: self.driver_name(), instance: self.instance() }
+    }
+
     /// An integer property; `None` if there is none of that name or it is not an integer. **May block.**
     ///
     /// A boolean property (no value) reads as 1.
@@ -102,15 +108,24 @@ impl DevInfo {
     }
 }
 
-/// Driver and instance, as in `ibd0`.
+/// A node's driver and instance, as in `ibd0`: for whoever names a node and may live longer than it.
+#[derive(Clone, Copy)]
+pub struct NodeName {
+    driver: &'static CStr,
+    instance: i32,
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.driver.to_str().unwrap_or("?"), self.instance)
+    }
+}
+
 impl crate::log::Source for DevInfo {}
 
 impl fmt::Display for DevInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.driver_name().to_str() {
-            Ok(name) => write!(f, "{name}{}", self.instance()),
-            Err(_) => write!(f, "?{}", self.instance()),
-        }
+        self.name().fmt(f)
     }
 }
 

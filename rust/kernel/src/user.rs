@@ -12,7 +12,7 @@ use crate::errno::Errno;
 ///
 /// # Safety
 ///
-/// Every bit pattern is a valid value, and there is no padding (it would carry kernel memory out).
+/// Every bit pattern is a valid value, and there is no padding (it would carry kernel memory out). Nothing is said of its alignment.
 pub unsafe trait Plain: Copy {}
 
 // SAFETY: an integer.

@@ -47,7 +47,7 @@ use gldv3::Mac;
 use ibtf::{BufferPool, Pd};
 use ipoib::link::BroadcastGroup;
 use ipoib::{Gid, PKey};
-use kernel::ddi::DevInfo;
+use kernel::ddi::{DevInfo, NodeName};
 use kernel::log::{Causes, Source};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
@@ -102,7 +102,7 @@ pub(crate) struct Shared {
 /// The link in log lines, and when it has logged what.
 #[derive(Clone)]
 pub(crate) struct Name {
-    dip: DevInfo,
+    device: NodeName,
     node: Node,
     pkey: PKey,
     causes: KArc<Causes>,
@@ -110,7 +110,7 @@ pub(crate) struct Name {
 
 impl Name {
     pub(crate) fn new(dip: DevInfo, node: Node, pkey: PKey) -> Result<Self, AllocError> {
-        Ok(Self { dip, node, pkey, causes: KArc::new(Causes::new()?)? })
+        Ok(Self { device: dip.name(), node, pkey, causes: KArc::new(Causes::new()?)? })
     }
 }
 
@@ -122,8 +122,8 @@ impl Source for Name {
 
 impl core::fmt::Display for Name {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { dip, node, pkey, .. } = self;
-        write!(f, "{dip}: HCA GUID {:016x} port {} PKEY {:02x}", node.hca.get(), node.port, pkey.get())
+        let Self { device, node, pkey, .. } = self;
+        write!(f, "{device}: HCA GUID {:016x} port {} PKEY {:02x}", node.hca.get(), node.port, pkey.get())
     }
 }
 

@@ -156,20 +156,6 @@ impl Mblk {
         n
     }
 
-    /// Takes back `n` bytes in front of the first block that [`Mblk::advance`] dropped.
-    ///
-    /// On a buffer with less headroom, nothing changes. For a buffer whose contents in front of the read pointer are
-    /// initialised: a header that was stripped, or memory an adapter has filled.
-    pub fn retreat(&mut self, n: usize) -> Result<(), NoRoom> {
-        if self.headroom() < n {
-            return Err(NoRoom);
-        }
-        // SAFETY: so many bytes in front of the read pointer are in the buffer. Kernel buffers are allocated memory
-        // that was handed out by STREAMS; reading stale bytes of it yields stale bytes.
-        unsafe { block::move_read_back(self.0, n) };
-        Ok(())
-    }
-
     /// Cuts the packet to `len` bytes; longer than it is, it stays as it is (`adjmsg(9F)`).
     pub fn truncate(&mut self, len: usize) {
         let Some(excess) = self.len().checked_sub(len) else { return };
@@ -191,7 +177,7 @@ impl Mblk {
         if unsafe { sys::pullupmsg(self.0.as_ptr(), len) } == 0 {
             return Err(AllocError);
         }
-        // pullupmsg puts a fresh data block in, whose metadata says nothing.
+        // pullupmsg puts a fresh data block in, whose metadata says nothing, or leaves what there was, shared or not.
         self.set_offload(offload);
         Ok(())
     }

@@ -89,8 +89,12 @@ impl Mblk {
         offload
     }
 
-    /// Replaces the metadata.
+    /// Replaces the metadata. In a buffer that is shared with another message it stays as it is: whoever has that one may be
+    /// reading it.
     pub fn set_offload(&mut self, offload: Offload) {
+        if self.is_shared() {
+            return;
+        }
         // SAFETY: the message is alive.
         let data = unsafe { block::data_block(self.0) };
         let lso = if offload.lso_mss.is_some() { LSO } else { 0 };
@@ -99,7 +103,7 @@ impl Mblk {
         checksum.flags = (offload.flags & sys::HCK_FLAGS as u16) | lso;
         checksum.pad = offload.lso_mss.map_or(0, NonZeroU16::get);
         let union = sys::datab__bindgen_ty_1 { cksum: checksum };
-        // SAFETY: the metadata is the owner's, and `&mut self` is the owner.
+        // SAFETY: the buffer and its metadata are this message's alone, and `&mut self` makes this the only reference.
         unsafe { (*data).db_struioun = union };
         // SAFETY: as above.
         unsafe { (*data).db_cksumstart = offload.partial.start as isize };

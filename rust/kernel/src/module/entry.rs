@@ -24,12 +24,12 @@ pub struct Linkage {
 impl Linkage {
     /// A module without a device.
     pub fn misc(linkage: *mut sys::modlinkage) -> Self {
-        Self { linkage, env: Env { name: None, dev_ops: None } }
+        Self { linkage, env: Env { name: None, dev_ops: AtomicPtr::default() } }
     }
 
     /// A driver.
     pub fn driver(linkage: *mut sys::modlinkage, ops: *mut sys::dev_ops, name: &'static CStr) -> Self {
-        Self { linkage, env: Env { name: Some(name), dev_ops: NonNull::new(ops) } }
+        Self { linkage, env: Env { name: Some(name), dev_ops: AtomicPtr::new(ops) } }
     }
 
     /// `_info`.
@@ -131,13 +131,13 @@ impl<M: Module, T: InstanceTable> Loaded<M, T> {
     ///
     /// Called by the kernel as `_fini`, with the shim's linkage.
     pub unsafe fn fini(&self, linkage: &Linkage) -> c_int {
-        if pins() != 0 {
-            return Errno::EBUSY.get();
-        }
         let Some(state) = NonNull::new(self.state.load(Ordering::Acquire)) else { return Errno::EBUSY.get() };
         // SAFETY: published by `init`, taken away only below.
         if let Err(error) = unsafe { state.as_ref() }.module.prepare_unload() {
             return error.get();
+        }
+        if pins() != 0 {
+            return Errno::EBUSY.get();
         }
         // SAFETY: the linkage is the one that was installed.
         let result = unsafe { sys::mod_remove(linkage.linkage) };

@@ -12,7 +12,8 @@ pub use entry::{Instances, Linkage, Loaded};
 pub use pin::{Pin, pins};
 
 use core::ffi::CStr;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use illumos_sys_hdrs as sys;
 
@@ -24,8 +25,8 @@ pub trait Module: Sized + Send + Sync + 'static {
     /// `_init`, before `mod_install`: makes the module's global state. An error undoes the load. **May block.**
     fn init(env: &Env) -> Result<Self, Errno>;
 
-    /// `_fini`, before `mod_remove`: an error (`EBUSY`) keeps the module loaded and in use. Outstanding [`Pin`]s have
-    /// been looked at already. **May block.**
+    /// `_fini`, before `mod_remove`: an error (`EBUSY`) keeps the module loaded and in use. Takes back what can be refused. A [`Pin`]
+    /// that is left after this keeps the module loaded, too. **May block.**
     fn prepare_unload(&self) -> Result<(), Errno> {
         Ok(())
     }
@@ -52,7 +53,8 @@ pub trait Driver: Module {
 /// What `_init` knows about its module.
 pub struct Env {
     pub(crate) name: Option<&'static CStr>,
-    pub(crate) dev_ops: Option<NonNull<sys::dev_ops>>,
+    /// NULL in a module without devices, and once taken.
+    pub(crate) dev_ops: AtomicPtr<sys::dev_ops>,
 }
 
 impl Env {
@@ -63,9 +65,9 @@ impl Env {
         self.name.unwrap_or_default()
     }
 
-    /// The shim's `dev_ops`, for `gldv3`. Lives as long as the module.
-    pub fn dev_ops(&self) -> Option<NonNull<sys::dev_ops>> {
-        self.dev_ops
+    /// The shim's `dev_ops`, for `gldv3`: once. Lives as long as the module.
+    pub fn take_dev_ops(&self) -> Option<NonNull<sys::dev_ops>> {
+        NonNull::new(self.dev_ops.swap(ptr::null_mut(), Ordering::Relaxed))
     }
 }
 

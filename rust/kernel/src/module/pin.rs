@@ -7,7 +7,8 @@ static PINS: AtomicUsize = AtomicUsize::new(0);
 /// While one exists, `_fini` answers `EBUSY`.
 ///
 /// For everything that will call into the module at a time of its own choosing: a message block lent to STREAMS, an
-/// IBTF callback that nothing waits for. Let go of it as the very last thing. **Any** context.
+/// IBTF callback that nothing waits for. Let go of it as the very last thing: what is left of the callback then is its way back to
+/// the caller, a few instructions of this module that no count of its own can cover. **Any** context.
 #[derive(Debug)]
 pub struct Pin(());
 

@@ -138,13 +138,8 @@ impl Open {
         }
         let header = frame.options.large.map_or(0, |large| large.header_len as usize);
         let contiguous = ADDRESSES_LEN + header;
-        if packet.first().len() < contiguous {
-            let offload = packet.offload();
-            if packet.pull_up(contiguous).is_err() {
-                return Err(packet);
-            }
-            // It may come back, and must say the same about itself then.
-            packet.set_offload(offload);
+        if packet.first().len() < contiguous && packet.pull_up(contiguous).is_err() {
+            return Err(packet);
         }
         match self.queue.stage_packet(dest, packet, ADDRESSES_LEN as u32, frame.options, ()) {
             Err(Refused { payload: Payload::Packet(packet), .. }) => Err(packet),
