@@ -2,7 +2,7 @@
 
 use kmod::audit::{MAX_SYMBOLS, Rule};
 
-use super::{CLEAN, Module, asm_function};
+use super::{CLEAN, Module, asm_function, framed};
 
 /// `CLEAN` with one thing changed.
 fn clean_but(old: &str, new: &str) -> Module {
@@ -90,6 +90,18 @@ fn common_symbol_is_refused() {
 fn too_many_symbols_are_refused() {
     let asm: String = (0..MAX_SYMBOLS).map(|number| format!("s{number}=0\n")).collect();
     Module::with_asm(&asm).breaks(Rule::SymbolCount, "symbols");
+}
+
+#[test]
+fn function_with_a_longer_name_than_a_probe_holds_is_refused() {
+    let renamed = format!("--redefine-sym=planted={}", "t".repeat(128));
+    Module::with_asm(&framed("")).objcopy(&[&renamed]).breaks(Rule::FunctionName, "has 128 letters");
+}
+
+#[test]
+fn a_module_s_functions_have_names_that_a_probe_holds() {
+    let long = "t".repeat(200);
+    assert_eq!(Module::with(&format!("int {long}(int n) {{ return (n); }}")).findings(), []);
 }
 
 #[test]

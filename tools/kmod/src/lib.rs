@@ -14,6 +14,7 @@ mod elf;
 mod gotfix;
 pub mod link;
 pub mod manifest;
+mod names;
 mod rust_object;
 pub mod shim;
 mod tool;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
 
-use crate::{gotfix, tool};
+use crate::elf::Elf;
+use crate::{gotfix, names, tool};
 
 /// Section layout of a module, for `ld -r -T`.
 pub const LINKER_SCRIPT: &str = include_str!("../kmod.lds");
@@ -25,8 +26,8 @@ pub struct Link<'a> {
 }
 
 impl Link<'_> {
-    /// Links, rewrites GOT relocations, localises symbols, and strips debug sections (never the symbol table: krtld
-    /// refuses a module without one, and DTrace wants the local functions).
+    /// Links, rewrites GOT relocations, localises symbols, shortens the names of functions, and strips debug sections (never the
+    /// symbol table: krtld refuses a module without one, and DTrace wants the local functions).
     ///
     /// The output appears whole or not at all.
     ///
@@ -61,7 +62,10 @@ impl Link<'_> {
             self.globals.unwrap_or_default().iter().map(|symbol| format!("--keep-global-symbol={symbol}"));
         // An assembler that saw a GOT access leaves this symbol behind; nothing refers to it any more.
         let unneeded = "--strip-unneeded-symbol=_GLOBAL_OFFSET_TABLE_";
-        tool::run(tool::binutil("objcopy").args(["--strip-debug", unneeded]).args(keep).arg(linked))?;
+        let renamed = format!("--redefine-syms={}", self.list_new_names(linked)?.display());
+        tool::run(
+            tool::binutil("objcopy").args(["--strip-debug", unneeded, &renamed]).args(keep).arg(linked),
+        )?;
 
         let dir = self.output.parent().context("a module has a directory")?;
         fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
@@ -70,5 +74,15 @@ impl Link<'_> {
         fs::copy(linked, beside.path()).with_context(|| format!("writing {}", beside.path().display()))?;
         beside.persist(self.output).with_context(|| format!("writing {}", self.output.display()))?;
         Ok(())
+    }
+
+    /// Writes down for objcopy which functions are renamed, and to what.
+    fn list_new_names(&self, linked: &Path) -> Result<PathBuf> {
+        let image = fs::read(linked).with_context(|| format!("reading {}", linked.display()))?;
+        let pairs = names::shorter(&Elf::parse(&image)?);
+        let lines: String = pairs.iter().map(|(old, new)| format!("{old} {new}\n")).collect();
+        let list = self.scratch.join("names");
+        fs::write(&list, lines).with_context(|| format!("writing {}", list.display()))?;
+        Ok(list)
     }
 }

@@ -54,6 +54,8 @@ pub enum Rule {
     SymbolKind,
     /// krtld counts symbols in 16 bits.
     SymbolCount,
+    /// No function's name is longer than a DTrace probe can hold.
+    FunctionName,
     /// Every import is exported by unix, genunix or a direct dependency.
     Imports,
     /// No allocation that aborts when memory is short.
@@ -96,6 +98,7 @@ impl Rule {
         Rule::DependsOn,
         Rule::SymbolKind,
         Rule::SymbolCount,
+        Rule::FunctionName,
         Rule::Imports,
         Rule::InfallibleAllocation,
         Rule::Undecodable,
@@ -126,6 +129,7 @@ impl Rule {
             Rule::DependsOn => "depends-on",
             Rule::SymbolKind => "symbol-kind",
             Rule::SymbolCount => "symbol-count",
+            Rule::FunctionName => "function-name",
             Rule::Imports => "imports",
             Rule::InfallibleAllocation => "infallible-allocation",
             Rule::Undecodable => "undecodable",

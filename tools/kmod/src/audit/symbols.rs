@@ -8,6 +8,7 @@ use object::elf::{
 
 use super::{Finding, Intent, Report, Rule};
 use crate::elf::{Elf, Symbol};
+use crate::names;
 
 /// The most symbols a module may have; krtld's limit is 65,535.
 pub const MAX_SYMBOLS: usize = 60_000;
@@ -31,6 +32,7 @@ pub(super) fn check(elf: &Elf, image: &[u8], intent: Intent<'_>, report: &mut Re
     }
     for symbol in &elf.symbols {
         kind(symbol, findings);
+        function_name(symbol, findings);
     }
     globals(elf, intent.globals, findings);
     depends_on(elf, image, intent.depends, findings);
@@ -50,6 +52,13 @@ fn kind(symbol: &Symbol, findings: &mut Vec<Finding>) {
         return;
     };
     findings.push(Finding::new(Rule::SymbolKind, format!("{} {wrong}", super::readable(&symbol.name))));
+}
+
+fn function_name(symbol: &Symbol, findings: &mut Vec<Finding>) {
+    if symbol.kind == STT_FUNC.0 && symbol.name.len() > names::LONGEST {
+        let what = format!("{} has {} letters", super::readable(&symbol.name), symbol.name.len());
+        findings.push(Finding::new(Rule::FunctionName, what));
+    }
 }
 
 fn globals(elf: &Elf, intended: &[String], findings: &mut Vec<Finding>) {
