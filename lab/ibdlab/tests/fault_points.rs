@@ -36,16 +36,20 @@ fn every_fallible_call_fails_in_turn_and_every_link_recovers() {
             scope.spawn(|| {
                 while let Some((driver, phase)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = sweep(driver, phase, 1);
-                    results.lock().expect("no worker panics with it").push(result);
+                    results.lock().expect("no worker panics with it").push((*driver, *phase, result));
                 }
             });
         }
     });
     let results = results.into_inner().expect("no worker panics with it");
-    let failures: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    let failures: Vec<&String> = results.iter().filter_map(|(.., result)| result.as_ref().err()).collect();
     assert!(failures.is_empty(), "{failures:#?}");
-    let tried: u64 = results.iter().flatten().sum();
+    let tried: u64 = results.iter().filter_map(|(.., result)| result.as_ref().ok()).sum();
     println!("fault points: {tried} tried in {} phases", PHASES.len());
-    assert!(results.iter().flatten().all(|&tried| tried > 0), "a phase without a failure: {results:?}");
+    // Nothing that a stop or the end of a link of ibd calls can fail: leaves are the SA's to refuse.
+    let none = |(driver, phase): (&str, &str)| phase == "stop" || (driver, phase) == ("ibd", "detach");
+    for (driver, phase, result) in &results {
+        assert_eq!(*result == Ok(0), none((driver, phase)), "{driver}, {phase}: {result:?}");
+    }
     assert!(tried > 500, "only {tried} points were reached");
 }

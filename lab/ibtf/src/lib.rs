@@ -22,7 +22,7 @@ pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
 use fakekernel::{FaultKind, Kernel};
 
 /// The calls of IBTF that can be made to fail, beside what they allocate.
-pub const FAULT_KINDS: [FaultKind; 18] = [
+pub const FAULT_KINDS: [FaultKind; 20] = [
     FaultKind("ibt_alloc_cq"),
     FaultKind("ibt_alloc_pd"),
     FaultKind("ibt_alloc_srq"),
@@ -31,6 +31,8 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
     FaultKind("ibt_attach"),
     FaultKind("ibt_attach_mcg"),
     FaultKind("ibt_enable_cq_notify"),
+    FaultKind("ibt_get_paths"),
+    FaultKind("ibt_join_mcg"),
     FaultKind("ibt_map_mem_iov"),
     FaultKind("ibt_modify_cq"),
     FaultKind("ibt_modify_ud_dest"),

@@ -44,6 +44,9 @@ unsafe extern "C" fn ibt_join_mcg(
         Err(status) => return status,
     };
     let Some(func) = func else {
+        if cx.fault(FaultKind("ibt_join_mcg")) {
+            return IBT_INSUFF_RESOURCE;
+        }
         // SAFETY: the caller waits in this call for `mcg_info_p` to be filled.
         return unsafe { finish(join.run(&ibcm), mcg_info_p) };
     };

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_void};
 
 use fakekernel::{Account, Export, FaultKind, Kernel, TaskFlag, cx, export, system_taskq};
 use illumos_sys_hdrs::{
-    IBT_INSUFF_KERNEL_RESOURCE, IBT_INVALID_PARAM, IBT_PATH_HOP, IBT_SUCCESS, ibt_clnt_hdl_t,
-    ibt_path_attr_t, ibt_path_flags_t, ibt_path_handler_t, ibt_path_info_t, ibt_status_t,
+    IBT_INSUFF_KERNEL_RESOURCE, IBT_INSUFF_RESOURCE, IBT_INVALID_PARAM, IBT_PATH_HOP, IBT_SUCCESS,
+    ibt_clnt_hdl_t, ibt_path_attr_t, ibt_path_flags_t, ibt_path_handler_t, ibt_path_info_t, ibt_status_t,
 };
 
 use super::group::bound;
@@ -40,7 +40,10 @@ unsafe extern "C" fn ibt_get_paths(
         Ok(_) => return IBT_INVALID_PARAM,
         Err(status) => return status,
     };
-    let (status, found) = Ibcm::of(cx.kernel()).get_paths(&wanted);
+    let (status, found) = match cx.fault(FaultKind("ibt_get_paths")) {
+        true => (IBT_INSUFF_RESOURCE, Vec::new()),
+        false => Ibcm::of(cx.kernel()).get_paths(&wanted),
+    };
     // SAFETY: the caller's array has room for `max_paths`, and no more are found.
     unsafe { fill(paths, &found) };
     // SAFETY: the caller's own variable, or NULL.
