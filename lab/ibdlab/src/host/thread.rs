@@ -57,6 +57,8 @@ struct State {
     link: LinkState,
     /// The link said that its address, size or offloads changed; ask it.
     stale: bool,
+    /// The link told an address; the interface's are to go down.
+    readdressed: bool,
     /// The link was asked after the last thing it said.
     asked: bool,
     /// There is work that shows nowhere else: an application was started, the outside called.
@@ -235,6 +237,7 @@ impl Shared {
             next_app: 0,
             link: LinkState::Unknown,
             stale: true,
+            readdressed: false,
             asked: false,
             kicked: false,
             closing: false,
@@ -275,7 +278,8 @@ impl Shared {
         match notification {
             Notification::LinkUp { .. } => state.link = LinkState::Up,
             Notification::LinkDown => state.link = LinkState::Down,
-            Notification::Address(_) | Notification::Sdu { .. } | Notification::Capabilities => {}
+            Notification::Address(_) => state.readdressed = true,
+            Notification::Sdu { .. } | Notification::Capabilities => {}
             Notification::Promiscuous(_) | Notification::FastpathFlush | Notification::Writable => return,
         }
         (state.stale, state.asked) = (true, false);
@@ -299,8 +303,10 @@ impl Shared {
 
     fn run(&self, mut below: impl Below) {
         loop {
-            let stale = std::mem::take(&mut self.state.lock().stale);
-            if stale {
+            if std::mem::take(&mut self.state.lock().readdressed) {
+                self.take_down(&mut below);
+            }
+            if std::mem::take(&mut self.state.lock().stale) {
                 self.ask(&below);
             }
             let Turn { frames, addresses, groups } = self.turn();
@@ -312,11 +318,21 @@ impl Shared {
             if state.closing {
                 break;
             }
-            if state.rx.is_empty() && !state.stale && !state.kicked {
+            if state.rx.is_empty() && !state.stale && !state.readdressed && !state.kicked {
                 let deadline = state.wake_at(now());
                 let _ = self.work.wait_until(state, deadline);
             }
         }
+    }
+
+    /// See [`IpLink::take_down`](crate::ip::layer::IpLink::take_down).
+    fn take_down(&self, below: &mut impl Below) {
+        let mut state = self.state.lock();
+        state.upper.link_mut().take_down();
+        let groups = state.upper.link_groups();
+        drop(state);
+        let refused = below.follow(&[], &groups);
+        self.state.lock().refused_groups.extend(refused);
     }
 
     /// Asks what is below how it is.

@@ -170,6 +170,18 @@ impl IpLink {
         Self { delegated: true, ..Self::new(info, Vec::new()) }
     }
 
+    /// The link has told an address, be it a new one or not: illumos's IP takes the interface's addresses down, with the groups
+    /// that are theirs and everybody it knew on the link (`ill_set_phys_addr` in `ip_if.c`). They come up by
+    /// [`IpLink::set_info`], are probed for again where that is done, and neighbours hear of them.
+    pub fn take_down(&mut self) {
+        self.addresses.clear();
+        self.announcements.keep(|_| false);
+        if let Some(dad) = &mut self.dad {
+            *dad = Dad::default();
+        }
+        self.forget();
+    }
+
     /// Drops what waits to go out, and whom it knows.
     pub fn forget(&mut self) {
         self.out.clear();

@@ -1,6 +1,6 @@
 //! The IP stack of one host on one link: smoltcp over [`IpLink`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub struct Stack {
     /// The sockets of the applications; they survive a change of the link.
     pub sockets: SocketSet<'static>,
     link: IpLink,
+    /// How many listen to each group.
+    listeners: BTreeMap<IpAddr, u32>,
     seed: u64,
     echo_ident: u16,
 }
@@ -76,6 +78,7 @@ impl Stack {
             fragments,
             sockets: SocketSet::new(Vec::new()),
             link,
+            listeners: BTreeMap::new(),
             seed,
             echo_ident: FIRST_ECHO_IDENT,
         }
@@ -126,15 +129,24 @@ impl Stack {
         (&mut self.iface, &mut self.sockets)
     }
 
-    /// Adds `group` to those this host listens to; IGMP or MLD reports it.
+    /// One more listens to `group`; IGMP or MLD reports it.
     pub fn join(&mut self, group: IpAddr) {
-        // The interface's table has room for 64 groups; a scenario has one at a time.
+        // The interface's table has room for 64 groups; a scenario has fewer at a time.
         if self.iface.join_multicast_group(group).is_ok() {
+            *self.listeners.entry(group).or_default() += 1;
             self.link.join(group);
         }
     }
 
+    /// One listens to `group` no longer; the host does not once nobody does.
     pub fn leave(&mut self, group: IpAddr) {
+        match self.listeners.get_mut(&group) {
+            Some(listeners @ 2..) => {
+                *listeners -= 1;
+                return;
+            }
+            _ => drop(self.listeners.remove(&group)),
+        }
         self.link.leave(group);
         // Refused only for an address that is no group, which `join` has not let in.
         let _ = self.iface.leave_multicast_group(group);

@@ -108,6 +108,42 @@ fn what_a_link_does_not_take_is_tried_again_after_a_pause() {
 }
 
 #[test]
+fn a_group_is_left_once_nobody_of_the_host_listens_to_it() {
+    let mut stack = stack(1);
+    let group = ip("239.1.2.3");
+    let mut hear = [7000, 7001].map(|port| GroupHear::new((group, port), 1, Duration::from_secs(9)));
+    for app in &mut hear {
+        assert_eq!(run(app, Duration::ZERO, &mut stack), None);
+    }
+    let [one, other] = &mut hear;
+    one.abandon(&mut stack);
+    assert!(stack.link().groups().contains(&group));
+    other.abandon(&mut stack);
+    assert!(!stack.link().groups().contains(&group));
+}
+
+/// As illumos's IP does it at each DL_NOTE_PHYS_ADDR.
+#[test]
+fn addresses_groups_and_neighbours_go_down_when_the_link_tells_an_address_and_come_back_announced() {
+    let mut pair = Pair::new();
+    let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 1, vec![0]);
+    pair.run([Some(&mut ping), None]);
+    let [stack, peer] = &mut pair.stacks;
+    stack.join(ip("239.1.2.3"));
+    let (own, groups) = (stack.link().addresses().to_vec(), stack.link().link_groups());
+    stack.link_mut().take_down();
+    assert_eq!(stack.link().addresses(), []);
+    assert_eq!(stack.link().link_groups().len(), 1, "what applications joined stays");
+    assert_eq!(stack.link().neighbours().iter().count(), 0);
+    stack.set_info(LinkInfo { own: LinkAddr([9; 20]), ..link(1) });
+    assert_eq!(stack.link().addresses(), own);
+    assert_eq!(stack.link().link_groups(), groups);
+    assert_eq!(peer.link().neighbours().get(&ip("10.0.0.1")), Some(LinkAddr([1; 20])));
+    pair.settle();
+    assert_eq!(pair.stacks[1].link().neighbours().get(&ip("10.0.0.1")), Some(LinkAddr([9; 20])));
+}
+
+#[test]
 fn a_sink_whose_connection_never_was_listens_on() {
     let mut pair = Pair::new();
     let mut ping = Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 1, vec![0]);
