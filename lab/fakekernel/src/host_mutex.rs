@@ -72,6 +72,7 @@ impl<T: ?Sized> HostMutex<T> {
     }
 
     #[cold]
+    #[expect(clippy::disallowed_methods, reason = "a machine that has stopped has no time of its own")]
     fn lock_contended(&self) -> MutexGuard<'_, T> {
         let mut stopped_since = None;
         loop {

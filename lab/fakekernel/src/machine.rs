@@ -81,6 +81,7 @@ const LIVE_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Machine {
     /// A machine without hosts.
+    #[expect(clippy::disallowed_methods, reason = "live runs are on the wall clock")]
     pub fn new(config: Config) -> Self {
         fault::install_handlers();
         let seed = match config.mode {
@@ -305,6 +306,7 @@ impl Shared {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "threads outside virtual time end")]
     fn await_end(&self, thread: &ThreadInner) {
         let begun = Instant::now();
         let mut slot = self.outcome();

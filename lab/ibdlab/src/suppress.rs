@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(list.0[0].call.as_deref(), Some("list_remove"));
         let cases = [
             ("call = \"list_remove\"\n", "", "neither `call` nor `function`"),
-            ("rule = 44", "rule = 51", "there is no rule 51"),
+            ("rule = 44", "rule = 99", "there is no rule 99"),
             ("\"seen\"", "\" \"", "without evidence"),
             ("call", "cal", "unknown field `cal`"),
         ];

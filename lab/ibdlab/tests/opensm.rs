@@ -58,6 +58,7 @@ fn processes_in(directory: &Path) -> Vec<String> {
     inside.map(|process| std::fs::read_to_string(process.path().join("comm")).unwrap_or_default()).collect()
 }
 
+#[expect(clippy::disallowed_methods, reason = "a real OpenSM lives on the wall clock")]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {

@@ -14,6 +14,7 @@ const ALICE: u64 = 0x0002_c903_0000_1000;
 const BOB: u64 = 0x0002_c903_0000_2000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
+#[expect(clippy::disallowed_methods, reason = "a real OpenSM lives on the wall clock")]
 fn run(test: impl FnOnce(&dyn Fn() -> File, &OpenSmManager) + Send + 'static) {
     let machine = Machine::new(Config::live());
     let infiniband = InfiniBand::new(&machine, 1);

@@ -110,6 +110,7 @@ impl Process {
     }
 
     /// Waits until `ready` has an answer, for `patience` at most and as long as the program lives.
+    #[expect(clippy::disallowed_methods, reason = "a real OpenSM lives on the wall clock")]
     pub fn wait_ready<T>(
         &mut self,
         patience: Duration,

@@ -57,6 +57,7 @@ impl Subnet {
     }
 
     /// The answer to a request of `from`; reports that come before it are answered and passed over.
+    #[expect(clippy::disallowed_methods, reason = "a real OpenSM lives on the wall clock")]
     fn ask(&mut self, from: Guid, request: SaMad) -> SaMad {
         self.next += 1;
         let (to, transaction) = (self.manager_lid(), self.next);
@@ -96,6 +97,7 @@ impl Subnet {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a real OpenSM lives on the wall clock")]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {

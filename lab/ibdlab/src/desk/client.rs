@@ -145,6 +145,7 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
 /// # Errors
 ///
 /// It did not end, or not cleanly: what it said.
+#[expect(clippy::disallowed_methods, reason = "the patience of a person")]
 pub fn down(place: &Place) -> Result<()> {
     let log = place.log();
     let mut words = fs::File::open(&log).ok();

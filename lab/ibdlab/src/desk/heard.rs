@@ -54,6 +54,7 @@ impl<T> Heard<T> {
 }
 
 /// The wall clock at the boot of the machine, since 1970.
+#[expect(clippy::disallowed_methods, reason = "a capture has the time of day")]
 pub fn boot_time() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_nanos(fakekernel::now().0))

@@ -183,6 +183,7 @@ impl Lab {
     }
 
     /// Waits until it holds.
+    #[expect(clippy::disallowed_methods, reason = "a lab that is up lives on the wall clock")]
     pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !holds() {

@@ -29,6 +29,7 @@ const CONTROLS: [(&str, &str); 6] = [
 /// How a test ended; `None` is that it did not. And what it said.
 struct Ended(Option<ExitStatus>, String);
 
+#[expect(clippy::disallowed_methods, reason = "the patience with a process")]
 fn run(test: &str, on: &str, held_to: &str) -> Ended {
     let mut said = tempfile::tempfile().expect("a file");
     let to = |file: &File| file.try_clone().expect("another handle");

@@ -40,6 +40,7 @@ pub fn linux_ping(world: &mut World, step: &LinuxPingStep) -> Result<Findings> {
 }
 
 /// A web server in one namespace, curl in the other; the file must arrive as it was.
+#[expect(clippy::disallowed_methods, reason = "Linux's programs live on the wall clock")]
 pub fn linux_fetch(world: &mut World, step: &LinuxFetchStep) -> Result<Findings> {
     let from = world.host(step.from.get_ref())?;
     let server = owner(world, *step.to.get_ref())?;

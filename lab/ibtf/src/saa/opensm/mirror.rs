@@ -62,6 +62,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[expect(clippy::disallowed_methods, reason = "a real OpenSM lives on the wall clock")]
     fn new(shared: &'a Shared) -> Self {
         Self {
             shared,
@@ -95,6 +96,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One poll, and what follows from it.
+    #[expect(clippy::disallowed_methods, reason = "a real OpenSM lives on the wall clock")]
     fn look(&mut self, opensm: &OpenSm) {
         let poll = opensm.poll_manager();
         if let Some(SmEvent::New(_)) = self.watch.poll(poll) {
