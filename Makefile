@@ -6,6 +6,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 CARGO ?= cargo
 SCENARIO ?= scenarios/two-hosts.toml
 SEED ?=
+FABRICS ?=
 FOREIGN ?=
 PEER ?=
 REQUIRE ?=
@@ -25,7 +26,8 @@ help:
 	@echo 'make bench     what a packet costs, into target/bench (PEER=directory with another driver, to measure in turn)'
 	@echo 'make modules   build the kernel modules into proto/kernel'
 	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
-	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1), into target/campaign'
+	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1), into target/campaign;'
+	@echo '               FABRICS=1: random fabrics and what is done on them (SM=opensm: on a real OpenSM)'
 	@echo 'make campaign-proof  the same on modules with planted faults, which must be found'
 	@echo 'make fuzz      libFuzzer on one TARGET of tests/fuzz for MINUTES=5'
 	@echo 'make miri      the pure crates under Miri (nightly)'
@@ -67,7 +69,8 @@ coverage:
 
 campaign: modules
 	@$(CARGO) run --quiet -p kmod -- build --coverage >/dev/null
-	$(CARGO) run --quiet -p ibdlab -- campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+	$(CARGO) run --quiet -p ibdlab -- campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
+		$(if $(FABRICS),--fabrics $(if $(SM),--sm $(SM)))
 
 campaign-proof:
 	@sh tools/setup.sh modules

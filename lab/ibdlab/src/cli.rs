@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::bench::traffic::Way;
 use crate::bench::{Bench, sa};
-use crate::campaign::Campaign;
+use crate::campaign::{Campaign, Search};
 use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
@@ -202,6 +202,12 @@ pub struct CampaignArgs {
     /// Chooses the scenarios.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Random fabrics and what is done on them, instead of schedules.
+    #[arg(long)]
+    pub fabrics: bool,
+    /// The subnet manager of random fabrics.
+    #[arg(long, value_enum, default_value_t, requires = "fabrics")]
+    pub sm: SmKind,
     /// How long to go on; without it and `--schedules`, ten minutes.
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(..=MINUTES))]
     pub minutes: Option<u64>,
@@ -214,6 +220,9 @@ pub struct CampaignArgs {
     /// Stop at the first failure.
     #[arg(long)]
     pub until_found: bool,
+    /// Runs that making one failure small may take.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub shrink_runs: usize,
     /// Processes at a time; as many as there are processors if not said.
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
@@ -377,12 +386,14 @@ impl CampaignArgs {
         let minutes = self.minutes.or(self.schedules.is_none().then_some(10));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Campaign {
+            search: if self.fabrics { Search::Fabrics(self.sm) } else { Search::Schedules },
             seed: self.seed,
             time: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
             first: self.first,
             scenarios: self.schedules,
             until_found: self.until_found,
             workers: self.workers.unwrap_or(processors),
+            shrink_runs: self.shrink_runs,
             out: self.out,
             proto: self.proto,
             counting: Some(self.counting).filter(|counting| counting.is_dir()),

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ibdlab::campaign::{Campaign, Trials, events, generate, shrink};
+use ibdlab::campaign::{Campaign, Search, Trials, events, shrink};
 use ibdlab::scenario::trouble::Event;
-use ibdlab::scenario::{Scenario, Step, Within, load};
+use ibdlab::scenario::{Scenario, Step, UpStep, load};
 
 fn proto() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/kernel")
@@ -13,6 +13,10 @@ fn proto() -> PathBuf {
 fn trials(directory: &Path) -> Trials {
     let trials = Trials::new(&proto(), directory).expect("a directory to write in");
     trials.with_program(Path::new(env!("CARGO_BIN_EXE_ibdlab")))
+}
+
+fn generate(seed: u64, index: u64) -> Scenario {
+    Search::Schedules.scenario(seed, index)
 }
 
 /// The events of all timelines.
@@ -97,7 +101,7 @@ fn a_failure_is_kept_as_a_scenario_that_fails_again() {
     let mut scenario = generate(1, 0);
     for step in &mut scenario.step {
         if let Step::Up(up) = step.as_mut() {
-            *up = Within { within_ms: 0 };
+            *up = UpStep { within_ms: 0, after_first_ms: None };
         }
     }
     let first = trials.run(&scenario).expect("a run");
@@ -119,12 +123,14 @@ fn a_failure_is_kept_as_a_scenario_that_fails_again() {
 fn a_process_that_dies_is_a_finding_and_not_the_end() {
     let directory = tempfile::tempdir().expect("a directory");
     let campaign = Campaign {
+        search: Search::Schedules,
         first: 0,
         seed: 1,
         time: None,
         scenarios: Some(3),
         until_found: false,
         workers: 1,
+        shrink_runs: 400,
         out: directory.path().to_owned(),
         proto: proto(),
         counting: None,

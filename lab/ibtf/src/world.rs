@@ -149,6 +149,15 @@ impl InfiniBand {
         }
     }
 
+    /// IBTL of some host is still about an event of a port: it asks subnet administration before it tells its clients, of each port in
+    /// turn, and what happens meanwhile they hear afterwards.
+    #[must_use]
+    pub fn is_telling(&self) -> bool {
+        let hosts = self.0.hosts.lock().clone();
+        let devices = |host: &Kernel| Ibtl::of(host).all_devices();
+        hosts.iter().flat_map(devices).any(|device| device.pending.lock().is_queued())
+    }
+
     fn connect(&self, host: &Kernel) {
         if let Some(manager) = self.subnet_manager() {
             Ibcm::of(host).connect(manager);

@@ -19,20 +19,20 @@ use anyhow::{Context, Result};
 use crate::scenario::Scenario;
 
 pub use conditions::{CONDITIONS, Condition, Provoked, Seen};
-pub use generate::generate;
+pub use generate::Search;
 pub use shrink::{Shrunk, events, shrink};
 pub use summary::{Finding, Summary};
 pub use trial::{Failure, Outcome, Trials};
 
 /// One in so many scenarios is run on the objects that count, the others on those that ship.
 const COUNTING_ONE_IN: u64 = 4;
-/// Runs that making one failure small may take, and the wall-clock time after which it is kept as small as it is.
-const SHRINK_RUNS: usize = 400;
+/// The wall-clock time after which a failure is kept as small as it is.
 const SHRINK_TIME: Duration = Duration::from_secs(120);
 
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Campaign {
+    pub search: Search,
     pub seed: u64,
     /// Wall-clock time after which no scenario is begun.
     pub time: Option<Duration>,
@@ -43,6 +43,8 @@ pub struct Campaign {
     /// Ends with the first failure.
     pub until_found: bool,
     pub workers: usize,
+    /// Runs that making one failure small may take.
+    pub shrink_runs: usize,
     /// Where findings, summary and working files go.
     pub out: PathBuf,
     /// The objects to test.
@@ -59,6 +61,7 @@ impl Campaign {
     /// # Errors
     ///
     /// What keeps scenarios from being run at all.
+    #[expect(clippy::disallowed_methods, reason = "a campaign has so many minutes of a person's time")]
     pub fn run(&self, progress: impl Fn(&str) + Sync) -> Result<Summary> {
         let state = State {
             campaign: self,
@@ -108,7 +111,7 @@ struct State<'a> {
 impl State<'_> {
     fn work(&self, worker: usize) -> Result<()> {
         while let Some(index) = self.take() {
-            let scenario = generate(self.campaign.seed, index);
+            let scenario = self.campaign.search.scenario(self.campaign.seed, index);
             let trials = self.trials(worker, self.campaign.proto_of(index))?;
             let outcome = trials.run(&scenario)?;
             let failure = {
@@ -137,7 +140,8 @@ impl State<'_> {
     }
 
     fn trials(&self, worker: usize, proto: &Path) -> Result<Trials> {
-        let trials = Trials::new(proto, &self.campaign.out.join(format!("worker-{worker}")))?;
+        let directory = self.campaign.out.join(format!("worker-{worker}"));
+        let trials = Trials::new(proto, &directory)?.with_manager(self.campaign.search.sm());
         Ok(match &self.campaign.program {
             Some(program) => trials.with_program(program),
             None => trials,
@@ -156,12 +160,13 @@ impl State<'_> {
     }
 
     /// A failure of a new kind: made small, and kept.
+    #[expect(clippy::disallowed_methods, reason = "a campaign has so many minutes of a person's time")]
     fn found(&self, trials: &Trials, index: u64, scenario: Scenario, failure: Failure) -> Result<()> {
         (self.progress)(&format!("scenario {index}: {}", failure.signature));
         let proto = self.campaign.proto_of(index);
         let mut last = None;
         // Each run of one that hangs takes the whole patience.
-        let budget = if failure.is_hang() { 0 } else { SHRINK_RUNS };
+        let budget = if failure.is_hang() { 0 } else { self.campaign.shrink_runs };
         let begun = Instant::now();
         let shrunk = shrink(scenario, budget, |candidate| {
             if begun.elapsed() > SHRINK_TIME {
@@ -190,6 +195,7 @@ impl State<'_> {
             shrink_runs: shrunk.runs,
             hash,
             proto: proto.to_owned(),
+            sm: self.campaign.search.sm(),
             after_s: self.begun.elapsed().as_secs(),
             times: 1,
             file: PathBuf::new(),

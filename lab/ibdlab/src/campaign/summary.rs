@@ -12,8 +12,9 @@ use serde_json::json;
 
 use super::conditions::{CONDITIONS, Provoked, Seen};
 use super::kinds;
-use super::trial::{Failure, Outcome};
+use super::trial::{Failure, Outcome, of_manager};
 use crate::coverage::{Blocks, Lines};
+use crate::report::SmKind;
 use crate::scenario::Scenario;
 
 /// A failure of one kind.
@@ -29,6 +30,7 @@ pub struct Finding {
     /// Of the kernel calls of the scenario that was kept.
     pub hash: String,
     pub proto: PathBuf,
+    pub sm: SmKind,
     /// Seconds since the campaign began.
     pub after_s: u64,
     /// Scenarios that failed so.
@@ -49,7 +51,9 @@ impl Finding {
             let _ = writeln!(text, "#   {line}");
         }
         let _ = writeln!(text, "# kernel calls in the order of {}", self.hash);
-        let _ = writeln!(text, "#   ibdlab run {} --proto {}\n", self.file.display(), self.proto.display());
+        let how: String = of_manager(self.sm).iter().map(|word| format!(" {word}")).collect();
+        let (file, proto) = (self.file.display(), self.proto.display());
+        let _ = writeln!(text, "#   ibdlab run {file} --proto {proto}{how}\n");
         text += &scenario.to_toml().context("a scenario in TOML")?;
         fs::write(&self.file, text).with_context(|| self.file.display().to_string())?;
         Ok(self)

@@ -10,7 +10,9 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::generate::NAMES;
 use crate::coverage::Blocks;
+use crate::report::SmKind;
 use crate::scenario::Scenario;
 
 /// Processor time after which a run counts as hung; wall-clock time would call a busy machine a hang. Virtual time has its own
@@ -32,6 +34,7 @@ pub struct Trials {
     program: PathBuf,
     proto: PathBuf,
     directory: PathBuf,
+    sm: SmKind,
 }
 
 /// How a run ended.
@@ -69,13 +72,20 @@ impl Trials {
     pub fn new(proto: &Path, directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let program = std::env::current_exe().context("the path of ibdlab")?;
-        Ok(Self { program, proto: proto.to_owned(), directory: directory.to_owned() })
+        Ok(Self { program, proto: proto.to_owned(), directory: directory.to_owned(), sm: SmKind::Embedded })
     }
 
     /// With another program that takes `ibdlab run`'s arguments.
     #[must_use]
     pub fn with_program(mut self, program: &Path) -> Self {
         self.program = program.to_owned();
+        self
+    }
+
+    /// Under another subnet manager; a real one makes the runs live.
+    #[must_use]
+    pub fn with_manager(mut self, sm: SmKind) -> Self {
+        self.sm = sm;
         self
     }
 
@@ -96,6 +106,7 @@ impl Trials {
             .arg(&self.proto)
             .arg("--report")
             .arg(&report)
+            .args(of_manager(self.sm))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)
@@ -119,7 +130,16 @@ impl Trials {
     }
 }
 
+/// What `ibdlab run` is told of a subnet manager.
+pub(super) fn of_manager(sm: SmKind) -> &'static [&'static str] {
+    match sm {
+        SmKind::Embedded => &[],
+        SmKind::Opensm => &["--live", "--sm", "opensm"],
+    }
+}
+
 /// False for a process that had to be killed.
+#[expect(clippy::disallowed_methods, reason = "the patience with a process")]
 fn wait(child: &mut Child) -> Result<bool> {
     let begun = Instant::now();
     while child.try_wait().context("waiting for a run")?.is_none() {
@@ -210,7 +230,7 @@ fn signature(text: &str) -> String {
         let (word, rest) =
             word.split_at(word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_').len());
         match word {
-            "alice" | "bob" | "carol" | "dave" => short.push_str("HOST"),
+            host if NAMES.contains(&host) => short.push_str("HOST"),
             word if word.starts_with(|c: char| c.is_ascii_digit()) || is_hex(word) => short.push('#'),
             word => short.extend(word.chars().map(|c| if c.is_ascii_digit() { '#' } else { c })),
         }

@@ -367,16 +367,24 @@ impl HostRun {
     pub fn unload(&mut self) -> Result<()> {
         self.close_link();
         let Some(module) = self.module.clone() else { return Ok(()) };
-        if self.partitioned {
-            self.while_busy(|| {
-                lab_gldv3::delete_partition(&self.kernel, &self.link()).map_err(|error| error.errno)
-            })
-            .map_err(|errno| anyhow!("dladm delete-part {}: {errno}", self.link()))?;
-            self.partitioned = false;
-        }
+        self.delete_partition()?;
         self.unload_module(&module)?;
         (self.module, self.attached, self.configured) = (None, false, false);
         self.kernel.module("mac_ib").map_or(Ok(()), |plugin| self.unload_module(&plugin))
+    }
+
+    /// Closes the link and deletes its partition. Nothing to do if there is none.
+    pub fn delete_partition(&mut self) -> Result<()> {
+        self.close_link();
+        if !self.partitioned {
+            return Ok(());
+        }
+        self.while_busy(|| {
+            lab_gldv3::delete_partition(&self.kernel, &self.link()).map_err(|error| error.errno)
+        })
+        .map_err(|errno| anyhow!("dladm delete-part {}: {errno}", self.link()))?;
+        (self.partitioned, self.configured) = (false, false);
+        Ok(())
     }
 
     fn unload_module(&self, module: &Module) -> Result<()> {

@@ -31,11 +31,18 @@ const FIRST_GUID: u64 = 0x0002_c903_0000_1000;
 
 /// What [`World::head_start`] is when the SA answers at once.
 const HEAD_START: Duration = Duration::from_secs(1);
+/// What [`World::shortest_head_start`] is then: less than a driver waits before it repeats what was refused.
+const SHORTEST_HEAD_START: Duration = Duration::from_millis(100);
 /// A leave that is still out, the join, and a sender's join; as many again for others that the SA has in hand.
 const GROUP_ROUND_TRIPS: u32 = 6;
-/// A join to send a question to a group, a path for each direction, and before them what IBTF does once a port is active: the
-/// class port information and four subscriptions, one after the other, up to twice.
+/// A join to send a question to a group, a path for each direction, and what IBTF may have to do before: the class port information
+/// and four subscriptions, one after the other, up to twice.
 const ECHO_ROUND_TRIPS: u32 = 13;
+/// Until IBTF has begun to ask about what has just happened, and how often is looked whether it is done.
+const IBTF_BEGINS: Nanos = Nanos::from_millis(10);
+const IBTF_LOOK: Nanos = Nanos::from_millis(1);
+/// Requests of a session to an administrator that is silent: four minutes, and more than one.
+const IBTF_PATIENCE: Nanos = Nanos::from_secs(1_200);
 /// UDP ports of talks to groups count up from here.
 const FIRST_GROUP_PORT: u16 = 20_000;
 
@@ -101,9 +108,24 @@ impl World {
         Ok(ping.with_patience_for(self.sa_delay * ECHO_ROUND_TRIPS))
     }
 
+    /// IBTF subscribes anew after each change of the subnet, one port of an adapter after the other, and tells nothing meanwhile: of a
+    /// port that goes down just then once all these requests have timed out, after minutes.
+    pub fn let_ibtf_subscribe(&self) {
+        fakekernel::sleep(IBTF_BEGINS);
+        let deadline = self.machine.now() + IBTF_PATIENCE;
+        while self.infiniband.is_telling() && self.machine.now() < deadline {
+            fakekernel::sleep(IBTF_LOOK);
+        }
+    }
+
     /// From a join until the first datagram to the group: for the SA's answers and the switch's routes.
     pub fn head_start(&self) -> Duration {
         HEAD_START + self.sa_delay * GROUP_ROUND_TRIPS
+    }
+
+    /// The same where nothing else is under way: a leave that is still out, and the join.
+    pub fn shortest_head_start(&self) -> Duration {
+        SHORTEST_HEAD_START + self.sa_delay * 2
     }
 
     /// A UDP port that nobody listens to yet: what one talk to a group has left in a sender's queue is not heard in the next.
@@ -139,6 +161,16 @@ impl World {
         self.hosts.iter().flat_map(|from| self.peers(from).map(move |to| (from, to)))
     }
 
+    /// Every queue pair of a host goes to the error state, as failing hardware has it.
+    pub fn break_queue_pairs(&self, name: &str) -> Result<()> {
+        if let Some(hca) = self.infiniband.fabric().hca(self.host(name)?.adapter()) {
+            for qpn in hca.qpns() {
+                hca.break_qpn(qpn);
+            }
+        }
+        Ok(())
+    }
+
     /// Carries out one step.
     pub fn step(&mut self, step: &Step) -> StepReport {
         let at = self.machine.now();
@@ -149,7 +181,9 @@ impl World {
             Step::Ping(ping) => steps::ping(self, ping),
             Step::Tcp(tcp) => steps::tcp(self, tcp),
             Step::Multicast(multicast) => steps::multicast(self, multicast),
+            Step::Turns(turns) => steps::turns(self, turns),
             Step::Flap(flap) => steps::flap(self, flap),
+            Step::Idle(idle) => steps::idle(idle),
             Step::Eavesdrop(step) => steps::eavesdrop(self, step),
             Step::SmRestart(step) => steps::sm_restart(self, step),
             Step::PkeyMoves(step) => steps::pkey_moves(self, step),

@@ -97,16 +97,26 @@ fn check_step(scenario: &Scenario, step: &Step) -> Checked {
         Step::LinuxPing(ping) => check_pair(scenario, &ping.from, &ping.to, true),
         Step::LinuxFetch(fetch) => check_pair(scenario, &fetch.from, &fetch.to, true),
         Step::Multicast(step) => check_group(scenario, &[&step.from, &step.to], &step.group),
+        Step::Turns(step) => check_group(scenario, &[], &step.group),
         Step::Eavesdrop(step) => check_group(scenario, &[&step.by, &step.from, &step.to], &step.group),
-        Step::Flap(flap) => known_host(scenario, &flap.host).map(drop),
+        Step::Flap(flap) => {
+            known_host(scenario, &flap.host)?;
+            flap.breaks.iter().try_for_each(|host| check_host(scenario, host, false))
+        }
         Step::UnloadUnderTraffic(step) => check_host(scenario, &step.host, false),
         Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
         Step::HcaRemoval(step) => check_host(scenario, &step.host, false),
         Step::FaultPoints(step) => check_host(scenario, &step.host, false),
         Step::Link(link) => known_host(scenario, &link.host).map(drop),
         Step::Trouble(step) => check_trouble(scenario, step),
-        Step::SmRestart(_) | Step::Memberships(_) => Ok(()),
-        Step::Attach(_) | Step::Up(_) | Step::Resolve(_) | Step::Counts(_) | Step::Unload(_) => Ok(()),
+        Step::SmRestart(step) => step.breaks.iter().try_for_each(|host| check_host(scenario, host, false)),
+        Step::Idle(_)
+        | Step::Memberships(_)
+        | Step::Attach(_)
+        | Step::Up(_)
+        | Step::Resolve(_)
+        | Step::Counts(_)
+        | Step::Unload(_) => Ok(()),
     }
 }
 

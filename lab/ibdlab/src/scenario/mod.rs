@@ -150,14 +150,18 @@ pub enum Step {
     /// Load plugin and driver, attach every instance, open the links.
     Attach(AttachStep),
     /// Wait until every link is up, its broadcast group joined.
-    Up(Within),
+    Up(UpStep),
     /// Each host resolves the first address of each host that it can reach: of its partition, with the adapter in its place. No
     /// step asks more of hosts than that.
     Resolve(Nothing),
     Ping(PingStep),
     Tcp(TcpStep),
     Multicast(MulticastStep),
+    /// Each host of each link in turn says something to a group that all others join for it and then leave, without a pause.
+    Turns(TurnsStep),
     Flap(FlapStep),
+    /// Nothing is done for a time: what waits, renews or expires does so.
+    Idle(IdleStep),
     /// A third host in promiscuous mode hears a group it has not joined; afterwards it does not.
     Eavesdrop(EavesdropStep),
     /// The subnet manager dies and another one takes over, which knows nobody. Whoever can reach each other has sent an echo
@@ -201,9 +205,18 @@ pub struct AttachStep {
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Within {
+pub struct UpStep {
     #[serde(default = "default_within")]
     pub within_ms: u64,
+    /// Once a host is up, the others that it can reach are so long after, whoever has made the broadcast group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_first_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdleStep {
+    pub for_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -237,9 +250,18 @@ pub struct MulticastStep {
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
+pub struct TurnsStep {
+    pub group: Spanned<std::net::IpAddr>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct FlapStep {
     pub host: Spanned<String>,
     pub down_ms: u64,
+    /// The queue pairs of another host, which it can reach, break while the cable is out; it is found all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaks: Option<Spanned<String>>,
     /// The link must be up again so long after the port is.
     #[serde(default = "default_within")]
     pub within_ms: u64,
@@ -260,6 +282,9 @@ pub struct EavesdropStep {
 pub struct SmRestartStep {
     /// How long nobody answers.
     pub away_ms: u64,
+    /// The queue pairs of this host break meanwhile: unicast and the groups it is in need no manager.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaks: Option<Spanned<String>>,
     /// Every host must be a member of its broadcast group again so long after.
     #[serde(default = "default_within")]
     pub within_ms: u64,

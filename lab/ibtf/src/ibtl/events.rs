@@ -60,6 +60,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// An IBTL thread is about to look or looking.
+    pub(crate) const fn is_queued(&self) -> bool {
+        self.queued
+    }
+
     fn port(&mut self, num: PortNum) -> &mut PortPending {
         self.ports.entry(num.0).or_default()
     }

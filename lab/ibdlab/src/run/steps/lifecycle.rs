@@ -1,7 +1,7 @@
 //! Steps in the life of drivers and links.
 
 use anyhow::{Context, Result, bail, ensure};
-use fabric::PortState;
+use fabric::{PhysState, PortState};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
 use sm::partition::broadcast_mgid;
@@ -9,12 +9,15 @@ use sm::partition::broadcast_mgid;
 use super::memberships::{manager, no_memberships};
 use crate::ip::apps::Outcome;
 use crate::report::Findings;
+use crate::run::host_run::HostRun;
 use crate::run::world::World;
-use crate::scenario::{AttachStep, FlapStep, Within};
+use crate::scenario::{AttachStep, FlapStep, IdleStep, UpStep};
 
 /// Link-local: where a subnet manager makes the broadcast group.
 const SCOPE: u8 = 2;
 
+/// How often the wait for links looks again.
+const LOOK: Nanos = Nanos::from_millis(1);
 /// How long a subnet manager may take to bring the ports up.
 const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
 
@@ -35,7 +38,9 @@ fn wait_for_ports(world: &World) -> Result<()> {
     let deadline = world.machine.now() + PORT_PATIENCE;
     let down = || {
         let ports = world.infiniband.fabric().subnet_ports();
-        ports.into_iter().find(|port| port.attr.state != PortState::Active)
+        ports
+            .into_iter()
+            .find(|port| port.attr.phys == PhysState::LinkUp && port.attr.state != PortState::Active)
     };
     while let Some(port) = down() {
         ensure!(
@@ -50,8 +55,13 @@ fn wait_for_ports(world: &World) -> Result<()> {
 }
 
 /// Every link is up within the time, its broadcast group joined at the subnet administrator.
-pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
+pub fn up(world: &mut World, step: &UpStep) -> Result<Findings> {
     let deadline = world.machine.now() + Nanos::from_millis(step.within_ms);
+    if let Some(millis) = step.after_first_ms {
+        for link in world.links() {
+            up_together(world, &link, deadline, Nanos::from_millis(millis))?;
+        }
+    }
     let mut lines = Vec::new();
     for host in &world.hosts {
         let up = host.ip()?.wait_link(LinkState::Up, deadline);
@@ -73,8 +83,38 @@ pub fn up(world: &mut World, step: &Within) -> Result<Findings> {
     Ok(Findings::new(lines.join("\n")))
 }
 
+/// Once one of these hosts is up, the others are so in the time; until the deadline for the first.
+fn up_together(world: &World, hosts: &[&HostRun], deadline: Nanos, within: Nanos) -> Result<()> {
+    let down = || -> Result<Vec<&&HostRun>> {
+        let mut down = Vec::new();
+        for host in hosts {
+            if host.ip()?.link_state() != LinkState::Up {
+                down.push(host);
+            }
+        }
+        Ok(down)
+    };
+    while down()?.len() == hosts.len() && world.machine.now() < deadline {
+        fakekernel::sleep(LOOK);
+    }
+    let last = deadline.min(world.machine.now() + within);
+    while world.machine.now() < last && !down()?.is_empty() {
+        fakekernel::sleep(LOOK);
+    }
+    let names: Vec<&str> = down()?.iter().map(|host| host.name.as_str()).collect();
+    ensure!(names.is_empty(), "not up {within} after the first host of their link: {}", names.join(", "));
+    Ok(())
+}
+
+/// Lets time pass.
+pub fn idle(step: &IdleStep) -> Result<Findings> {
+    fakekernel::sleep(Nanos::from_millis(step.for_ms));
+    Ok(Findings::new(format!("{} ms", step.for_ms)))
+}
+
 /// A port goes down and up again; the link follows, and what was resolved still works.
 pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
+    world.let_ibtf_subscribe();
     let host = world.host(step.host.get_ref())?;
     let port = host.port;
     ensure!(world.infiniband.set_cable(port, false), "{}: no port {port}", host.name);
@@ -84,6 +124,9 @@ pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
         "{}: the link did not go down with its port",
         host.name
     );
+    if let Some(other) = &step.breaks {
+        world.break_queue_pairs(other.get_ref())?;
+    }
     fakekernel::sleep(deadline.since(world.machine.now()));
     ensure!(world.infiniband.set_cable(port, true), "{}: no port {port}", host.name);
     let plugged = world.machine.now();

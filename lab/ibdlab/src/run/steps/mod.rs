@@ -10,15 +10,17 @@ mod sm_restart;
 mod subnet;
 mod traffic;
 mod trouble;
+mod turns;
 mod under_traffic;
 
 pub use counts::counts;
 pub use fault_points::fault_points;
-pub use lifecycle::{attach, flap, unload, up};
+pub use lifecycle::{attach, flap, idle, unload, up};
 pub use linux::{linux_fetch, linux_ping};
 pub use memberships::memberships;
 pub use sm_restart::sm_restart;
 pub use subnet::{hca_removal, pkey_moves};
 pub use traffic::{eavesdrop, multicast, ping, resolve, tcp};
 pub use trouble::{faulty_link, trouble};
+pub use turns::turns;
 pub use under_traffic::unload_under_traffic;

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fakekernel::Nanos;
 
 use super::lifecycle::reachable;
 use super::memberships::{first_missing, manager};
-use crate::host::AppId;
+use crate::host::{AppId, IpThread};
 use crate::ip::apps::{GroupHear, GroupSay, Outcome};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
@@ -25,6 +25,9 @@ const ROUND: u32 = 10;
 const GROUP: (IpAddr, u16) = (IpAddr::V4(Ipv4Addr::new(239, 76, 0, 1)), 7001);
 const DATAGRAMS: u32 = 20;
 const INTERVAL: Duration = Duration::from_millis(10);
+/// What is heard of the group while there is no manager: where, and how many datagrams.
+const GO_ON_PORT: u16 = 7005;
+const GO_ON: u32 = 5;
 
 /// See [`crate::scenario::Step::SmRestart`].
 pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
@@ -34,7 +37,13 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     // Without a manager nobody finds anybody new.
     world.hosts.iter().try_for_each(|host| reachable(world, &host.name))?;
     let mut echoes = Echoes::default();
+    let speaking = if step.breaks.is_some() { speak(world)? } else { Vec::new() };
     manager.stop();
+    if let Some(host) = &step.breaks {
+        world.break_queue_pairs(host.get_ref())?;
+        goes_on_without_a_manager(world).with_context(|| format!("{host}'s queue pairs broke meanwhile"))?;
+    }
+    speaking.into_iter().for_each(|(ip, saying)| ip.stop(saying));
     let back = world.machine.now() + Nanos::from_millis(step.away_ms);
     while world.machine.now() < back {
         echo_everywhere(world, &mut echoes)?;
@@ -85,6 +94,37 @@ fn listen(world: &World) -> Result<Vec<Listener>> {
         Ok((host.name.clone(), host.ip()?.start(Box::new(listener))))
     };
     world.links().iter().flat_map(|link| link.iter().skip(1)).map(|host| join(host)).collect()
+}
+
+/// The first host of each link says something to the group again and again: it becomes a member, and stays one.
+fn speak(world: &World) -> Result<Vec<(&IpThread, AppId)>> {
+    let mut speaking = Vec::new();
+    for speaker in world.links().iter().filter_map(|link| link.first()) {
+        let ip = speaker.ip()?;
+        speaking.push((
+            ip,
+            ip.start(Box::new(GroupSay::new((GROUP.0, GO_ON_PORT), u32::MAX, INTERVAL, now(world)))),
+        ));
+    }
+    fakekernel::sleep(Nanos(world.head_start().as_nanos() as u64));
+    Ok(speaking)
+}
+
+/// Every host answers in both families, and every listener hears the group.
+fn goes_on_without_a_manager(world: &World) -> Result<()> {
+    world.hosts.iter().try_for_each(|host| reachable(world, &host.name))?;
+    let mut ears = Vec::new();
+    for host in world.links().iter().flat_map(|link| link.iter().skip(1)) {
+        let ear = GroupHear::new((GROUP.0, GO_ON_PORT), GO_ON, now(world) + INTERVAL * GO_ON * 10);
+        ears.push((host.name.clone(), host.ip()?.start(Box::new(ear))));
+    }
+    for (name, ear) in ears {
+        match world.host(&name)?.ip()?.finish(ear, world.machine.now() + ECHOES) {
+            Some(Outcome::Heard(heard)) if heard.len() >= GO_ON as usize => {}
+            other => bail!("{name} does not hear {} without a manager: {other:?}", GROUP.0),
+        }
+    }
+    Ok(())
 }
 
 fn wait_for_memberships(world: &World, within: Nanos) -> Result<()> {

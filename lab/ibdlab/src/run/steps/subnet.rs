@@ -23,6 +23,7 @@ fn all_reachable(world: &World) -> Result<()> {
 /// See [`crate::scenario::Step::PkeyMoves`].
 pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
     ensure!(world.infiniband.sm().is_some(), "the embedded subnet manager alone is told where a P_Key goes");
+    world.let_ibtf_subscribe();
     let name = step.host.get_ref();
     let (port, pkey) = {
         let host = world.host(name)?;

@@ -69,6 +69,11 @@ pub enum Event {
     Unload(OnHost),
     /// The modules are loaded and attached again, the link opened.
     Load(OnHost),
+    /// The link is closed and its partition deleted (`dladm delete-part`), while others go on sending to it; of an `ibd` only the
+    /// former.
+    PartDeleted(OnHost),
+    /// The partition is created again, and the link opened.
+    PartCreated(OnHost),
     /// A second reader of the link turns promiscuous mode on or off.
     Promiscuous(PromiscuousMode),
     /// A host listens to a group.
@@ -97,6 +102,8 @@ impl Event {
             | Self::LinkOpen(on)
             | Self::Unload(on)
             | Self::Load(on)
+            | Self::PartDeleted(on)
+            | Self::PartCreated(on)
             | Self::PropertyRead(on)
             | Self::PathAsk(on) => Some(&on.host),
             Self::OneQpBreaks(of) => Some(&of.host),

@@ -36,8 +36,15 @@ pub struct TroubleStep {
     /// How long links, addresses and memberships may take afterwards, in milliseconds of machine time.
     #[serde(default = "default_settle")]
     pub settle_ms: u64,
+    /// The least time from one echo between two addresses to the next, in microseconds of machine time.
+    #[serde(default = "default_echo_every")]
+    pub echo_every_us: u64,
     /// In any order; events of one instant happen in the order of the file.
     pub event: Vec<TimedEvent>,
+}
+
+fn default_echo_every() -> u64 {
+    100
 }
 
 /// One call to a silent SA takes IBTF up to 240 s, and a link may have one out when the trouble ends.

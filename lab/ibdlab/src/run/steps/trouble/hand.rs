@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fakekernel::{Ctx, HostMutex, Nanos, Thread, WaitQueue};
+use fakekernel::{Ctx, HostMutex, Thread, WaitQueue};
 use lab_gldv3::{Promiscuity, PropertyId, PropertyValue, Stream};
 use lab_ibtf::InfiniBand;
 
@@ -22,7 +22,6 @@ const SIZES: [usize; 4] = [0, 64, 700, 1900];
 /// Where every host sends datagrams all the time.
 const GROUP: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 1)), 7001);
 const GROUP_INTERVAL: Duration = Duration::from_millis(5);
-const ECHO_INTERVAL: Duration = Duration::from_micros(100);
 /// Where hosts take the TCP of others: each sender has a port of its own, this and the last byte of its address.
 const BULK_PORT: u16 = 7100;
 /// Where hosts that join a group listen.
@@ -35,6 +34,7 @@ pub enum Task {
     Open,
     Unload,
     Load,
+    DeletePart,
     Promiscuous(bool),
     Join(IpAddr),
     Leave(IpAddr),
@@ -53,7 +53,8 @@ impl Task {
             Event::LinkClose(_) => Self::Close,
             Event::LinkOpen(_) => Self::Open,
             Event::Unload(_) => Self::Unload,
-            Event::Load(_) => Self::Load,
+            Event::Load(_) | Event::PartCreated(_) => Self::Load,
+            Event::PartDeleted(_) => Self::DeletePart,
             Event::Promiscuous(mode) => Self::Promiscuous(mode.on),
             Event::GroupJoin(of) => Self::Join(*of.group.get_ref()),
             Event::GroupLeave(of) => Self::Leave(*of.group.get_ref()),
@@ -94,15 +95,23 @@ struct State {
     failed: Option<anyhow::Error>,
 }
 
-/// Takes every host of the world, and starts its traffic, which goes on until `quiet`.
-pub fn take_over(world: &mut World, quiet: Nanos) -> Vec<Hand> {
+/// The traffic in the background.
+#[derive(Clone, Copy, Debug)]
+pub struct Background {
+    /// When it ends.
+    pub quiet: Duration,
+    /// The least time from one echo between two addresses to the next.
+    pub echo_every: Duration,
+}
+
+/// Takes every host of the world, and starts its traffic.
+pub fn take_over(world: &mut World, background: Background) -> Vec<Hand> {
     let addresses = |host: &HostRun| -> Vec<IpAddr> {
         world.peers(host).flat_map(|peer| &peer.addresses).map(|cidr| cidr.address().into()).collect()
     };
     let targets: Vec<Vec<IpAddr>> = world.hosts.iter().map(addresses).collect();
     let hosts = std::mem::take(&mut world.hosts).into_iter().zip(targets);
-    let quiet = Duration::from_nanos(quiet.0);
-    hosts.map(|(host, targets)| Hand::new(host, targets, world.infiniband.clone(), quiet)).collect()
+    hosts.map(|(host, targets)| Hand::new(host, targets, world.infiniband.clone(), background)).collect()
 }
 
 /// Gives the hosts back to the world, each with its link open; what was refused on the way.
@@ -131,14 +140,15 @@ pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Vec<String>> {
 }
 
 impl Hand {
-    fn new(host: HostRun, targets: Vec<IpAddr>, infiniband: InfiniBand, quiet: Duration) -> Self {
+    fn new(host: HostRun, targets: Vec<IpAddr>, infiniband: InfiniBand, background: Background) -> Self {
         let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
         let state =
             State { tasks: VecDeque::new(), done: false, host: Some(host), told: Vec::new(), failed: None };
         let shared =
             Arc::new(Shared { state: HostMutex::new(state), work: WaitQueue::new("things to do to a host") });
         let body = shared.clone();
-        let thread = kernel.spawn("administrator", Ctx::User, move || body.run(targets, infiniband, quiet));
+        let thread =
+            kernel.spawn("administrator", Ctx::User, move || body.run(targets, infiniband, background));
         Self { name, port, kernel, pkey, shared, thread }
     }
 
@@ -149,13 +159,13 @@ impl Hand {
 }
 
 impl Shared {
-    fn run(&self, targets: Vec<IpAddr>, infiniband: InfiniBand, quiet: Duration) {
+    fn run(&self, targets: Vec<IpAddr>, infiniband: InfiniBand, background: Background) {
         let Some(host) = self.state.lock().host.take() else { return };
         let mut owner = Owner {
             host,
             targets,
             infiniband,
-            quiet,
+            background,
             apps: Vec::new(),
             groups: BTreeSet::new(),
             ears: BTreeMap::new(),
@@ -191,7 +201,7 @@ impl Shared {
 
 /// Nothing that fails may keep a host from letting go.
 fn must_succeed(task: &Task) -> bool {
-    matches!(task, Task::Unload | Task::Pull | Task::Leave(_) | Task::AskPaths)
+    matches!(task, Task::Unload | Task::DeletePart | Task::Pull | Task::Leave(_) | Task::AskPaths)
 }
 
 struct Owner {
@@ -199,9 +209,8 @@ struct Owner {
     /// Addresses of the other hosts of its link.
     targets: Vec<IpAddr>,
     infiniband: InfiniBand,
-    /// When the background traffic ends.
-    quiet: Duration,
-    /// The background traffic.
+    background: Background,
+    /// What makes the background traffic.
     apps: Vec<AppId>,
     /// Groups that the host listens to, open or not.
     groups: BTreeSet<IpAddr>,
@@ -221,6 +230,11 @@ impl Owner {
                 self.close();
                 self.promiscuous = None;
                 self.host.unload()?;
+            }
+            Task::DeletePart => {
+                self.close();
+                self.promiscuous = None;
+                self.host.delete_partition()?;
             }
             Task::Promiscuous(on) => self.set_promiscuous(on)?,
             Task::Join(group) => {
@@ -273,13 +287,14 @@ impl Owner {
         let mut apps = Vec::new();
         for target in &self.targets {
             if let Ok(source) = self.host.source_for(*target) {
-                let ping = Ping::new(source, *target, u32::MAX, SIZES.to_vec()).paced(ECHO_INTERVAL);
-                apps.push(ip.start(Box::new(Until::new(ping, self.quiet))));
+                let ping =
+                    Ping::new(source, *target, u32::MAX, SIZES.to_vec()).paced(self.background.echo_every);
+                apps.push(ip.start(Box::new(Until::new(ping, self.background.quiet))));
             }
         }
         let now = Duration::from_nanos(fakekernel::now().0);
-        let say = GroupSay::new(GROUP, u32::MAX, GROUP_INTERVAL, now);
-        apps.push(ip.start(Box::new(Until::new(say, self.quiet))));
+        let say = GroupSay::new(GROUP, u32::MAX, GROUP_INTERVAL.max(self.background.echo_every), now);
+        apps.push(ip.start(Box::new(Until::new(say, self.background.quiet))));
         for app in self.bulk() {
             apps.push(ip.start(app));
         }
@@ -297,12 +312,12 @@ impl Owner {
         };
         let sinks = self.targets.iter().filter_map(port).map(Sink::new);
         let mut apps: Vec<Box<dyn App>> =
-            sinks.map(|sink| Box::new(Until::new(sink, self.quiet)) as Box<dyn App>).collect();
+            sinks.map(|sink| Box::new(Until::new(sink, self.background.quiet)) as Box<dyn App>).collect();
         let to = self.targets.iter().find(|target| target.is_ipv4());
         if let (true, Some(to)) = (self.host.cuts_large_sends, to)
             && let Some(port) = self.host.source_for(*to).ok().as_ref().and_then(port)
         {
-            apps.push(Box::new(Until::new(Bulk::new((*to, port)), self.quiet)));
+            apps.push(Box::new(Until::new(Bulk::new((*to, port)), self.background.quiet)));
         }
         apps
     }

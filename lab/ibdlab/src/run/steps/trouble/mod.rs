@@ -9,6 +9,7 @@ pub mod settle;
 mod subnet;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fakekernel::Nanos;
@@ -20,7 +21,7 @@ use crate::scenario::trouble::Event;
 
 pub(super) use settle::wanted_groups;
 
-use hand::{Hand, Task};
+use hand::{Background, Hand, Task};
 pub use subnet::faulty_link;
 use subnet::{Subnet, Undo};
 
@@ -29,7 +30,11 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let before = settle::Before::of(world);
     let mut subnet = Subnet::new(world)?;
     let quiet = world.machine.now() + Nanos::from_millis(step.within_ms);
-    let hands = hand::take_over(world, quiet);
+    let background = Background {
+        quiet: Duration::from_nanos(quiet.0),
+        echo_every: Duration::from_micros(step.echo_every_us),
+    };
+    let hands = hand::take_over(world, background);
     let played = Player::new(world, &mut subnet, &hands, step).play(step);
     // Also after an event that could not be carried out: the hosts have to come back for the report.
     subnet.heal();

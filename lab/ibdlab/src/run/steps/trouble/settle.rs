@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use fabric::{Census, Gid};
@@ -12,9 +11,10 @@ use lab_gldv3::LinkState;
 use sm::JoinState;
 use sm::partition::broadcast_mgid;
 
+use super::super::turns::turn;
 use super::subnet::adapter;
 use crate::host::AppId;
-use crate::ip::apps::{App, GroupHear, GroupSay, Outcome, Ping};
+use crate::ip::apps::{Outcome, Ping};
 use crate::ip::link_addr::LinkAddr;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
@@ -26,9 +26,6 @@ const ECHO: Nanos = Nanos::from_secs(3);
 const SCOPE: u8 = 2;
 /// Whether every host hears every other: a group of its own, so that each host has to join it now.
 const GROUP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 2));
-/// With the first one the speaker becomes a member. The switch's routes follow the SA's answer, so it may be lost.
-const DATAGRAMS: u32 = 4;
-const INTERVAL: Duration = Duration::from_millis(10);
 
 /// What there was before the trouble, to compare with.
 pub struct Before {
@@ -125,41 +122,16 @@ fn unicast(world: &World) -> Result<Vec<Missing>> {
     Ok(missing)
 }
 
-/// What one host says to a group, every other one of its link hears.
+/// What one host says to a group, every other one of its link hears: a group of its own, so that each has to join it now.
 fn multicast(world: &World) -> Result<Vec<Missing>> {
     let mut missing = Vec::new();
-    for from in &world.hosts {
-        let group = (GROUP, world.group_port());
-        let now = Duration::from_nanos(world.machine.now().0);
-        let over = now + world.head_start() * 2 + INTERVAL * DATAGRAMS;
-        let mut ears = Vec::new();
-        for to in world.peers(from) {
-            let hear: Box<dyn App> = Box::new(GroupHear::new(group, DATAGRAMS, over));
-            ears.push((to, to.ip()?.start(hear)));
-        }
-        let say = GroupSay::new(group, DATAGRAMS, INTERVAL, now + world.head_start());
-        let say = from.ip()?.start(Box::new(say));
-        let patience = nanos(over) + Nanos::from_secs(10);
-        from.ip()?.finish(say, patience);
-        for (to, ear) in ears {
-            let heard = match to.ip()?.finish(ear, patience) {
-                Some(Outcome::Heard(heard)) => heard,
-                _ => Vec::new(),
-            };
-            let all: Vec<u32> = (1..DATAGRAMS).collect();
-            if heard.strip_prefix(&[0]).unwrap_or(&heard) != all {
-                missing.push(to.lacks(format!(
-                    "heard {heard:?} of {DATAGRAMS} datagrams that {} sent to {}, of which the first may be lost",
-                    from.name, GROUP
-                )));
-            }
+    for speaker in &world.hosts {
+        for (listener, heard) in turn(world, speaker, GROUP, world.head_start())? {
+            let why = format!("heard {heard:?} of the datagrams that {} sent to {GROUP}", speaker.name);
+            missing.push(listener.lacks(why));
         }
     }
     Ok(missing)
-}
-
-fn nanos(since_boot: Duration) -> Nanos {
-    Nanos(since_boot.as_nanos() as u64)
 }
 
 /// The SA has each host in exactly the groups that IP enabled and the broadcast group.

@@ -1,0 +1,86 @@
+//! Random fabrics and what is done on them: each follows from its number, and together they have every dimension.
+
+use std::collections::BTreeSet;
+
+use ibdlab::campaign::Search;
+use ibdlab::report::SmKind;
+use ibdlab::scenario::{Scenario, Step, load};
+
+fn fabric(index: u64) -> Scenario {
+    Search::Fabrics(SmKind::Embedded).scenario(1, index)
+}
+
+#[test]
+fn a_fabric_follows_from_its_seed_and_number_and_reads_back_as_it_was_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("fabric.toml");
+    for sm in [SmKind::Embedded, SmKind::Opensm] {
+        for index in 0..300 {
+            let scenario = Search::Fabrics(sm).scenario(3, index);
+            assert_eq!(scenario, Search::Fabrics(sm).scenario(3, index));
+            std::fs::write(&file, scenario.to_toml().expect("TOML")).expect("written");
+            let read = load(&file).unwrap_or_else(|error| panic!("fabric {index}: {error}"));
+            assert_eq!(read.to_toml(), scenario.to_toml(), "fabric {index}");
+        }
+    }
+}
+
+/// The scenarios for which each of these holds.
+fn count(holds: impl Fn(&Scenario) -> bool) -> usize {
+    (0..1_000).map(fabric).filter(|scenario| holds(scenario)).count()
+}
+
+/// Values that the scenarios have.
+fn values<T: Ord>(of: impl Fn(&Scenario) -> Vec<T>) -> BTreeSet<T> {
+    (0..1_000).map(fabric).flat_map(|scenario| of(&scenario)).collect()
+}
+
+#[test]
+fn a_thousand_fabrics_have_every_number_of_hosts_ports_and_bytes_and_every_delay() {
+    let hosts = values(|s| vec![s.host.len()]);
+    assert_eq!(hosts, BTreeSet::from([2, 3, 4, 5, 6, 8, 10]));
+    assert_eq!(
+        values(|s| s.host.iter().map(|host| *host.get_ref().ports.get_ref()).collect()),
+        [1, 2, 4, 8].into()
+    );
+    assert_eq!(
+        values(|s| s.partition.iter().map(|p| *p.get_ref().mtu.get_ref()).collect()),
+        [1024, 2048, 4096].into()
+    );
+    assert_eq!(values(|s| vec![s.fabric.sa_delay_ms]), [0, 1, 5, 20, 100, 300, 700, 1500].into());
+    assert_eq!(values(|s| vec![s.partition.len()]), [1, 2, 3].into());
+    let idle = |step: &Step| if let Step::Idle(idle) = step { Some(idle.for_ms) } else { None };
+    let longest = values(|s| s.step.iter().filter_map(|step| idle(step.get_ref())).collect());
+    assert_eq!(longest.last(), Some(&7_200_000));
+}
+
+#[test]
+fn a_thousand_fabrics_have_mixed_speeds_host_made_groups_rings_offloads_and_every_trouble() {
+    let mixed = count(|s| {
+        let speeds = |pkey: u16| -> BTreeSet<String> {
+            let members = s.host.iter().map(|host| host.get_ref()).filter(|h| *h.pkey.get_ref() == pkey);
+            members.map(|host| format!("{:?} {}", host.speed, host.width.get_ref())).collect()
+        };
+        s.partition.iter().any(|partition| speeds(*partition.get_ref().pkey.get_ref()).len() > 1)
+    });
+    assert!(mixed > 500, "{mixed} with mixed speeds in a partition");
+    let some = [
+        ("a group that a host makes", count(|s| s.partition.iter().any(|p| !p.get_ref().ipoib))),
+        ("rings", count(|s| s.host.iter().any(|host| !host.get_ref().conf.is_empty()))),
+        ("offloads", count(|s| s.host.iter().any(|host| host.get_ref().offloads))),
+        ("an MTU of a port's own", count(|s| s.host.iter().any(|host| host.get_ref().mtu.is_some()))),
+        ("a pulled cable", steps(|step| matches!(step, Step::Flap(_)))),
+        ("a P_Key that moves", steps(|step| matches!(step, Step::PkeyMoves(_)))),
+        ("a manager that is gone", steps(|step| matches!(step, Step::SmRestart(_)))),
+        ("an adapter that is gone", steps(|step| matches!(step, Step::HcaRemoval(_)))),
+        ("trouble", steps(|step| matches!(step, Step::Trouble(_)))),
+    ];
+    for (what, times) in some {
+        assert!(times >= 50, "{what}: {times} of 1000 fabrics");
+    }
+}
+
+/// The scenarios that have such a step.
+fn steps(wanted: impl Fn(&Step) -> bool) -> usize {
+    count(|scenario| scenario.step.iter().any(|step| wanted(step.get_ref())))
+}
