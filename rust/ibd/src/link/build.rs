@@ -106,7 +106,9 @@ fn build_on(
     plan: &Plan,
     broadcast: &McgInfo,
 ) {
-    let mut built = match Built::new(parts, view, plan, broadcast) {
+    let held = shared.control.lock().heard.take(broadcast, view.serial);
+    let held = held.filter(|(mlid, _)| *mlid == broadcast.address.dlid).map(|(_, attachment)| attachment);
+    let mut built = match Built::new(parts, view, plan, broadcast, held) {
         Ok(built) => built,
         Err(status) => {
             tell(shared, status);

@@ -53,14 +53,15 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Built {
-    /// Makes everything, and attaches the first queue pair to the broadcast group; what was made before a failure undoes itself.
-    /// **May block.**
+    /// Makes everything, and attaches the first queue pair to the broadcast group unless it is `held` already; what was made before a
+    /// failure undoes itself. **May block.**
     #[inline(never)]
     pub(crate) fn new(
         parts: &Parts<'_>,
         view: &View,
         plan: &Plan,
         broadcast: &McgInfo,
+        held: Option<Attachment>,
     ) -> Result<Self, Status> {
         let first = view.first()?;
         // As many again as the adapter holds can be lent.
@@ -77,7 +78,10 @@ impl Built {
         let place = |n: usize| send.get(n % senders + 1).map_or(own.qpn(), qpn);
         let sender_qpns = KVec::from_fn(2 * senders, place)?;
         let receive = ReceiveQueue::new(first, &receive_pool)?;
-        let attachment = first.attach(broadcast)?;
+        let attachment = match held {
+            Some(attachment) => attachment,
+            None => first.attach(broadcast)?,
+        };
         let (receiver, serial) = (view.receiver.clone(), next_serial());
         let traffic = Traffic { receiver, receive_pool, serial };
         let cq = first.receive_cq().clone();

@@ -96,6 +96,14 @@ impl<A> Heard<A> {
         }
     }
 
+    /// The attachment of that queue pair to the group, and the group's multicast LID then. Whoever attaches it without having taken this
+    /// has two for one of the adapter's, which the first detach ends. To be dropped, or given back ([`Heard::adopt`]), without a lock.
+    pub(crate) fn take(&mut self, info: &McgInfo, queue_pair: u64) -> Option<(u16, A)> {
+        let entry = group_of(info).and_then(|mgid| self.find(mgid))?;
+        let attached = entry.attached.take_if(|(serial, ..)| *serial == queue_pair);
+        attached.map(|(_, mlid, attachment)| (mlid, attachment))
+    }
+
     /// The group is to be heard, and a queue pair that does not stand yet is attached to it already. What comes back is to be dropped
     /// without a lock; an error has the attachment itself.
     pub(crate) fn adopt(&mut self, info: &McgInfo, queue_pair: u64, attachment: A) -> Result<Option<A>, A> {
@@ -246,6 +254,17 @@ mod tests {
         assert_eq!(heard.next(Some(7), Some(mgid)), None, "a detach under way would undo it");
         assert_eq!(heard.ended(mgid, None), None);
         assert_eq!(heard.next(Some(7), Some(mgid)), Some(Step::Attach(mgid, info)));
+    }
+
+    #[test]
+    fn what_a_queue_pair_is_attached_to_already_is_taken_and_given_back_when_it_is_made_ready_again() {
+        let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
+        assert_eq!(heard.take(&info, 7), None);
+        assert_eq!(heard.adopt(&info, 7, 70), Ok(None));
+        assert_eq!(heard.take(&info, 8), None, "of another queue pair");
+        assert_eq!(heard.take(&info, 7), Some((0xc001, 70)));
+        assert_eq!(heard.adopt(&info, 7, 70), Ok(None), "nothing is left to be detached");
+        assert_eq!(heard.next(Some(7), Some(mgid)), None);
     }
 
     #[test]
