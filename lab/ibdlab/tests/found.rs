@@ -52,3 +52,13 @@ fn a_host_slower_than_ten_gigabits_makes_the_broadcast_group_it_can_be_in() {
 fn a_group_that_appears_while_its_scope_was_being_asked_about_is_found_at_once() {
     ends_well("found/group-appears-during-the-search.toml", 20);
 }
+
+#[test]
+fn a_queue_pair_that_was_made_ready_again_hears_broadcasts() {
+    ends_well("found/broken-queue-pair-hears-broadcasts.toml", 6);
+}
+
+#[test]
+fn a_group_that_a_fast_host_joins_while_a_new_manager_looks_around_is_made_for_slower_ones_too() {
+    ends_well("found/fast-host-joins-during-a-sweep.toml", 3);
+}

@@ -45,7 +45,7 @@ pub(super) fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) -> End {
 }
 
 /// Asks for the groups there are; for all of them if `most` is 0. **May block**, for minutes.
-fn query(shared: &Shared, attributes: &McgAttributes, most: u32) -> Result<McgList, Status> {
+pub(super) fn query(shared: &Shared, attributes: &McgAttributes, most: u32) -> Result<McgList, Status> {
     let port = shared.port_gid().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
     let like = gid(attributes.mgid);
     shared.asks(Asked::Query, like);

@@ -7,6 +7,7 @@ use ipoib::window::End;
 use ipoib::{Gid, Mgid, Mlid, Mtu, QKey, Rate};
 use kernel::{KArc, log};
 
+use super::groups::query;
 use super::{end, sa_error};
 use crate::counters::Asked;
 use crate::link::Shared;
@@ -21,24 +22,37 @@ struct Join<'a> {
     mgid: Mgid,
     like: Option<&'a BroadcastGroup>,
     state: JoinState,
+    /// A group that the SA refuses to make with what was named may be made as the SA likes.
+    as_the_sa_likes: bool,
 }
 
 impl Join<'_> {
-    /// Asks for a group with what `carries` names, so that one created by this has that. If the SA refuses, because a group is there
-    /// with others or the port cannot have these, the group is joined as it is, or created as the SA likes.
+    /// Asks for a group with what `carries` names, so that one created by this has that. If the SA refuses, because the group is there
+    /// with others, it is joined as it is. One that is not there is not made by that: the SA would like it as fast as this port, and
+    /// refuse every slower one; a new SA refuses for a while whatever it is asked, and is asked again later.
     fn ask(&self, shared: &Shared, turn: &Turn<'_>, carries: Option<Carries>) -> Result<McgInfo, Status> {
-        match self.ask_once(shared, carries) {
-            Err(Status::MCG_RECORDS_NOT_FOUND) if carries.is_some() => {
-                turn.again();
-                self.ask_once(shared, None)
-            }
-            answer => answer,
+        let answer = self.ask_once(shared, carries);
+        if carries.is_none() || !matches!(answer, Err(Status::MCG_RECORDS_NOT_FOUND)) {
+            return answer;
         }
+        turn.again();
+        if !self.as_the_sa_likes {
+            if !self.is_there(shared) {
+                return answer;
+            }
+            turn.again();
+        }
+        self.ask_once(shared, None)
+    }
+
+    fn is_there(&self, shared: &Shared) -> bool {
+        let attributes = McgAttributes { mgid: ibtf_gid(self.mgid.gid()), ..Default::default() };
+        query(shared, &attributes, 1).is_ok()
     }
 
     fn ask_once(&self, shared: &Shared, carries: Option<Carries>) -> Result<McgInfo, Status> {
         shared.asks(Asked::Join, self.mgid.gid());
-        let Self { port, mgid, like, state } = *self;
+        let Self { port, mgid, like, state, .. } = *self;
         // No clone of the adapter is kept: whoever removes it does not wait for the SA.
         if shared.hardware().is_none() {
             return Err(Status::HCA_INVALID);
@@ -56,9 +70,9 @@ pub(super) fn join_broadcast(
     mgid: Mgid,
     group: Option<BroadcastGroup>,
 ) -> End {
-    // Those that the group had before, or the usual ones.
+    // Those that the group had before, or the usual ones; a port that is slower than those has to make it as it can.
     let carries = group.as_ref().map_or_else(|| Carries::usual(shared), Carries::of);
-    let join = Join { port, mgid, like: group.as_ref(), state: JoinState::Full };
+    let join = Join { port, mgid, like: group.as_ref(), state: JoinState::Full, as_the_sa_likes: true };
     let joined = join.ask(shared, turn, Some(carries));
     let end = end(&joined);
     broadcast_joined(shared, ticket, port, mgid, joined);
@@ -149,7 +163,10 @@ pub(super) fn join_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, rol
     let (like, port) = shared.broadcast_and_port();
     let carries = like.as_ref().filter(|_| role == Roles::FULL).map(Carries::of);
     let joined = match port {
-        Some(port) => Join { port, mgid, like: like.as_ref(), state }.ask(shared, turn, carries),
+        Some(port) => {
+            let join = Join { port, mgid, like: like.as_ref(), state, as_the_sa_likes: false };
+            join.ask(shared, turn, carries)
+        }
         None => Err(Status::HCA_PORT_NOT_ACTIVE),
     };
     let end = end(&joined);
