@@ -234,7 +234,7 @@ impl Asked {
 
 const QUESTIONS: usize = Asked::Query as usize + 1;
 
-/// Calls to the SA, a few of which the communication manager answers from memory.
+/// Calls to the SA; some questions about paths and groups the communication manager answers from memory.
 #[derive(Default)]
 pub(crate) struct SaCounters {
     asked: [Counter; QUESTIONS],

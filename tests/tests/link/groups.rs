@@ -48,6 +48,38 @@ fn a_group_that_a_link_makes_has_the_mtu_and_rate_of_the_broadcast_group() {
 }
 
 #[test]
+fn every_join_and_leave_that_the_administrator_sees_is_counted_once_with_its_answer() {
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        let counts = || {
+            ["sa_joins", "sa_joins_failed", "sa_leaves", "sa_leaves_failed"]
+                .map(|name| bench.alpha.counter(name))
+        };
+        let before = counts();
+        let since = |before: [u64; 4]| std::array::from_fn(|n| counts()[n] - before[n]);
+        // The first attempt names MTU and rate; the second takes what there is.
+        bench.fault(
+            Attribute::MC_MEMBER_RECORD,
+            Some(Method::SET),
+            Some(1),
+            FaultAction::Refuse(sm::Status::REQ_INVALID),
+        );
+        stream.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+        bench.settle();
+        assert_eq!(since(before), [2, 1, 0, 0]);
+        // Each look after the membership joins once more, and is to be left once more; the SA hears of the last leave alone.
+        fakekernel::sleep(Nanos::from_secs(2 * 3600));
+        let before = counts();
+        stream.disable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is left", MINUTE, || bench.memberships_of_alpha() == 1);
+        bench.settle();
+        assert_eq!(since(before), [0, 0, 1, 0]);
+    });
+}
+
+#[test]
 fn a_group_that_is_only_sent_to_is_left_when_nothing_is_sent_any_more() {
     holds(|bench| {
         let (alpha, beta, heard) = bench.talking(PLAIN);

@@ -85,11 +85,17 @@ fn leave(shared: &Shared, turn: &Turn<'_>, port: Gid, mgid: Mgid, roles: Roles, 
         .find(|state| roles.bits() & state.bits() != 0)
         .unwrap_or(JoinState::Full);
     let mut left_as = (Left::Confirmed, End::Unanswered);
-    for _ in 0..joins {
+    for left in (1..=joins).rev() {
         turn.again();
-        shared.asks(Asked::Leave, mgid.gid());
+        // Those before it are IBTF's own bookkeeping.
+        let last = left == 1;
+        if last {
+            shared.asks(Asked::Leave, mgid.gid());
+        }
         let answer = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state);
-        shared.answered(Asked::Leave, mgid.gid(), &answer);
+        if last {
+            shared.answered(Asked::Leave, mgid.gid(), &answer);
+        }
         let end = end(&answer);
         left_as = match answer {
             // Or no ACTIVE port has the GID: the SA ends the membership of a port that is gone by itself.

@@ -51,13 +51,17 @@ impl Join<'_> {
     }
 
     fn ask_once(&self, shared: &Shared, carries: Option<Carries>) -> Result<McgInfo, Status> {
-        shared.asks(Asked::Join, self.mgid.gid());
         let Self { port, mgid, like, state, .. } = *self;
+        shared.asks(Asked::Join, mgid.gid());
         // No clone of the adapter is kept: whoever removes it does not wait for the SA.
-        if shared.hardware().is_none() {
-            return Err(Status::HCA_INVALID);
-        }
-        ibtf::join(ibtf_gid(port), &join_attributes(shared, mgid, like, state, carries))
+        let present = shared.hardware().is_some();
+        let answer = if present {
+            ibtf::join(ibtf_gid(port), &join_attributes(shared, mgid, like, state, carries))
+        } else {
+            Err(Status::HCA_INVALID)
+        };
+        shared.answered(Asked::Join, mgid.gid(), &answer);
+        answer
     }
 }
 
@@ -87,7 +91,6 @@ fn broadcast_joined(
     mgid: Mgid,
     result: Result<McgInfo, Status>,
 ) {
-    shared.answered(Asked::Join, mgid.gid(), &result);
     let joined = result.map_err(sa_error).and_then(|info| match group::broadcast(&info, mgid) {
         Some(group) => Ok((group, info)),
         None => {
@@ -182,7 +185,6 @@ fn group_joined(
     port: Option<Gid>,
     result: Result<McgInfo, Status>,
 ) {
-    shared.answered(Asked::Join, mgid.gid(), &result);
     let result = match result {
         // An answer about something else: what it says of the membership means nothing.
         Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => {
