@@ -59,6 +59,8 @@ struct Calls {
     port: PortKey,
     shared: KArc<Shared>,
     lines: KBox<Lines>,
+    /// For the port, should the link go whose memory that is in; `None` if it is this one.
+    spare: Option<Room<Port>>,
     /// Calls that are out.
     out: usize,
     /// Which call was its last.
@@ -98,21 +100,17 @@ impl Pool {
     ) -> Result<Member, AllocError> {
         let port = (node.hca, node.port);
         let (port_room, link_room) = (Room::new()?, Room::new()?);
-        let calls = Calls { number, port, shared, lines: lines()?, out: 0, last: 0 };
+        let mut calls = Calls { number, port, shared, lines: lines()?, spare: None, out: 0, last: 0 };
         let mut state = pool.state.lock();
-        let unused = match state.port(port) {
+        match state.port(port) {
             Some(known) => {
                 known.links += 1;
-                Some(port_room)
+                calls.spare = Some(port_room);
             }
-            None => {
-                state.ports.put(port_room, Port { key: port, links: 1, window: Window::new(), last: 0 });
-                None
-            }
-        };
+            None => state.ports.put(port_room, Port { key: port, links: 1, window: Window::new(), last: 0 }),
+        }
         state.links.put(link_room, calls);
         drop(state);
-        drop(unused);
         Ok(Member { pool: pool.clone(), number })
     }
 
@@ -183,7 +181,19 @@ impl State {
             port.links == 0
         });
         let port = if last { self.ports.take(|port| port.key == calls.port) } else { None };
+        if !last && calls.spare.is_none() {
+            self.move_port(calls.port);
+        }
         Some((calls, port))
+    }
+
+    /// Into the memory that another of its links has for it: a link leaves none behind.
+    fn move_port(&mut self, key: PortKey) {
+        let heir = self.links.find_mut(|calls| calls.port == key && calls.spare.is_some());
+        let Some(room) = heir.and_then(|calls| calls.spare.take()) else { return };
+        if let Some(port) = self.ports.take(|port| port.key == key) {
+            self.ports.put(room, port);
+        }
     }
 
     fn load(&self, now: Instant) -> Load {
