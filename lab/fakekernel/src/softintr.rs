@@ -148,7 +148,8 @@ fn serve(soft: &SoftIntr, bit: u64) {
         }
         me.0.local().handler_locks = Some(soft.seen.clone());
         let kind = EntryKind::callback_in("soft interrupt handler", Ctx::Soft { pil: soft.pil })
-            .in_role(Role::SoftInterrupt);
+            .in_role(Role::SoftInterrupt)
+            .on_packet_path();
         let arg = std::ptr::with_exposed_provenance_mut(soft.arg);
         // SAFETY: the module gave handler and argument for each other.
         unsafe { soft.kernel.enter(soft.handler, (arg,), kind) };

@@ -502,3 +502,34 @@ fn where_packets_pass_a_module_has_three_kilobytes_of_stack() {
         assert_eq!(run.err().and_then(|halt| halt.rule()), broken.then_some(Rule::StackUse), "{depth}");
     }
 }
+
+#[test]
+fn a_soft_interrupt_has_three_kilobytes_of_stack() {
+    for (depth, broken) in [(4, false), (8, true)] {
+        let probe = Probe::build(
+            "dig",
+            "",
+            &format!(
+                r#"
+                static void *id; static volatile int ran;
+                static int __attribute__((noinline)) deep(int n) {{
+                    volatile char room[512]; room[0] = n;
+                    return (n == 0 ? (int)ddi_get_lbolt() : deep(n - 1) + room[0]);
+                }}
+                static unsigned handler(char *arg) {{ (void) deep({depth}); ran = 1; return (1); }}
+                int go(void) {{
+                    if (ddi_add_softintr(NULL, 8, &id, NULL, NULL, handler, NULL) != 0) return (-1);
+                    ddi_trigger_softintr(id);
+                    while (!ran) delay(1);
+                    ddi_remove_softintr(id);
+                    return (0);
+                }}"#
+            ),
+        );
+        assert_eq!(
+            go(0, &probe).err().and_then(|halt| halt.rule()),
+            broken.then_some(Rule::StackUse),
+            "{depth}"
+        );
+    }
+}

@@ -17,6 +17,7 @@ mod world;
 
 pub use bare::BareLoop;
 pub use ibcm::arp::{LinkPort, port_of_link};
+pub use ibtl::Stranger;
 pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
 
 use fakekernel::{FaultKind, Kernel};
@@ -56,6 +57,12 @@ pub fn provide(kernel: &Kernel) {
 /// queues, protection domains and memory regions, attaching to groups, asking for ports. `None`: no time.
 pub fn set_command_time(host: &Kernel, time: Option<(fakekernel::Nanos, fakekernel::Nanos)>) {
     ibtl::set_command_time(host, time);
+}
+
+/// Another client of IBTL's comes to a host, whose slow handlers run in IBTL's threads (`IBT_CQ_HANDLER_IN_THREAD`) in front of those of
+/// whoever else has them there; it takes the place of the one before. `None`: it goes.
+pub fn set_stranger(host: &Kernel, stranger: Option<Stranger>) {
+    ibtl::set_stranger(host, stranger);
 }
 
 /// Groups (MGID) and ports (GID) of a host that the administrator may still have as members although the driver has left: a leave is

@@ -1,4 +1,4 @@
-//! A pool of threads: IBTL's for asynchronous events, and the one for CQ handlers in threads.
+//! A pool of threads: IBTL's for asynchronous events.
 
 use fakekernel::{Ctx, HostMutex, Kernel, WaitQueue};
 use std::collections::VecDeque;
@@ -25,12 +25,6 @@ impl Tasks {
     pub(crate) fn new(name: &'static str, limit: usize) -> Arc<Self> {
         let state = State { jobs: VecDeque::new(), idle: 0, threads: 0, limit };
         Arc::new(Tasks { name, state: HostMutex::new(state), work: WaitQueue::new(name) })
-    }
-
-    /// Raises the limit.
-    pub(crate) fn allow(&self, limit: usize) {
-        let mut state = self.state.lock();
-        state.limit = state.limit.max(limit);
     }
 
     /// Queues a job. Any context; does not wait.

@@ -15,9 +15,9 @@ use crate::status::Status;
 
 /// What happens when an armed CQ gets a completion.
 pub trait CqHandler: Send + Sync + 'static {
-    /// At interrupt level (or on an IBTL thread, if the CQ was made so): must not block. Poll until empty, arm, poll
-    /// again: completions between the last poll and the arming may not call again. Never runs twice at once for one
-    /// CQ; may run without a completion being there.
+    /// In the adapter's interrupt, in front of the handlers of every other CQ of its vector: must not block, and should leave the work to
+    /// a soft interrupt. That polls until empty, arms, and polls again: completions between the last poll and the arming may not call
+    /// again. Never runs twice at once for one CQ; may run without a completion being there.
     fn completion(&self);
 }
 
@@ -73,22 +73,13 @@ impl CqSlot {
 impl Cq {
     /// Allocates a CQ for at least `size` completions (`ibt_alloc_cq`), not armed. **May block.**
     ///
-    /// With `in_thread` the handler runs on a thread of IBTL instead of at interrupt level. `handler` must not own what
-    /// owns this CQ, or neither ever goes.
-    pub fn new<H: CqHandler>(
-        hca: &Hca,
-        size: u32,
-        in_thread: bool,
-        handler: KArc<H>,
-    ) -> Result<Self, Status> {
+    /// `handler` must not own what owns this CQ, or neither ever goes.
+    pub fn new<H: CqHandler>(hca: &Hca, size: u32, handler: KArc<H>) -> Result<Self, Status> {
         let handler = KBox::new(handler)?.map_unsized(|handler| handler as _);
         let mut target = KBox::new(handler)?;
         let slot = hca.take_slot()?;
-        let mut attributes = sys::ibt_cq_attr_t {
-            cq_size: size,
-            cq_flags: if in_thread { sys::IBT_CQ_HANDLER_IN_THREAD } else { sys::IBT_CQ_NO_FLAGS },
-            ..Default::default()
-        };
+        let mut attributes =
+            sys::ibt_cq_attr_t { cq_size: size, cq_flags: sys::IBT_CQ_NO_FLAGS, ..Default::default() };
         let (mut handle, mut real) = (ptr::null_mut(), 0);
         // SAFETY: open.
         let allocated = Status::check(unsafe {

@@ -411,6 +411,41 @@ PROBE(free_while_napping)
 	return (0);
 }
 
+PROBE(free_threaded)
+{
+	OK(ibt_free_channel(threaded_chan));
+	OK(ibt_free_cq(threaded));
+	return (0);
+}
+
+PROBE(naps)
+{
+	return (naps_in);
+}
+
+/* A handler at interrupt level that takes arg frames of half a kilobyte of the stack. */
+static int __attribute__((noinline))
+deep(long frames)
+{
+	volatile char room[512];
+
+	room[0] = (char)frames;
+	return (frames == 0 ? (int)ddi_get_lbolt() : deep(frames - 1) + room[0]);
+}
+
+static void
+digger(ibt_cq_hdl_t cq __attribute__((unused)), void *frames)
+{
+	(void) deep((long)frames);
+}
+
+PROBE(watch_with_frames)
+{
+	ibt_set_cq_handler(client.c_rcq, digger, (void *)arg);
+	OK(ibt_enable_cq_notify(client.c_rcq, IBT_NEXT_COMPLETION));
+	return (0);
+}
+
 /* A handler at interrupt level that waits: a broken rule. */
 PROBE(watch_with_a_nap)
 {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use fabric::{ArmSemantics, Guid, HcaAttr, HcaConfig, Lid, Qpn, Reason};
 use fakekernel::{Nanos, Rule};
+use lab_ibtf::Stranger;
 
 use crate::bench::{ALPHA, BETA, Bench, Setup, Side, with};
 
@@ -306,6 +307,43 @@ fn a_handler_in_a_thread_may_wait_and_is_waited_for() {
         b.beta.run("probe_free_while_napping", 0);
         stop(b);
     });
+}
+
+#[test]
+fn a_handler_in_a_thread_waits_behind_those_of_another_client() {
+    TRAFFIC.holds(|b| {
+        let hold = Nanos::from_millis(100);
+        b.alpha.run("probe_start", ALPHA);
+        b.beta.run("probe_start", BETA);
+        let qpn = b.beta.ask("probe_start_threaded", 0);
+        b.alpha.run("probe_aim", b.beta.lid() << 32 | qpn);
+        lab_ibtf::set_stranger(&b.beta.kernel, Some(Stranger { cqs: 32, hold, every: hold }));
+        fakekernel::sleep(Nanos::from_millis(10));
+        b.alpha.run("probe_send", 8);
+        fakekernel::sleep(Nanos::from_millis(50));
+        assert_eq!(b.beta.ask("probe_naps", 0), 0, "every thread is the stranger's");
+        lab_ibtf::set_stranger(&b.beta.kernel, None);
+        fakekernel::sleep(Nanos::from_secs(1));
+        assert_eq!(b.beta.ask("probe_naps", 0), 1);
+        b.beta.run("probe_free_threaded", 0);
+        stop(b);
+    });
+}
+
+#[test]
+fn a_handler_has_three_kilobytes_of_the_interrupt_s_stack() {
+    TRAFFIC.holds(|b| dig(b, 4));
+    TRAFFIC.breaks(Rule::StackUse, "ddi_get_lbolt", "", |b| dig(b, 8));
+}
+
+/// Beta's handler takes so many frames of half a kilobyte.
+fn dig(b: &Bench, frames: i64) {
+    start(b);
+    b.beta.run("probe_post", 0);
+    b.beta.run("probe_watch_with_frames", frames);
+    b.alpha.run("probe_send", 8);
+    b.settle();
+    stop(b);
 }
 
 #[test]

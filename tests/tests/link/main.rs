@@ -14,6 +14,7 @@ mod calm;
 mod events;
 mod groups;
 mod ibdpath;
+mod interrupts;
 mod late;
 mod lent;
 mod loaded;

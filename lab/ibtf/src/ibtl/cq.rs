@@ -14,9 +14,6 @@ use illumos_sys_hdrs::{
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// With this many CQs whose handlers run in threads, the pool has one more thread (`ibtl_handlers.c`).
-const THREAD_STEPS: [usize; 8] = [1, 2, 4, 6, 10, 16, 24, 32];
-
 pub(super) fn exports() -> Vec<Export> {
     export! {
         UK: ibt_alloc_cq, ibt_free_cq, ibt_resize_cq, ibt_modify_cq, ibt_query_cq, ibt_alloc_cq_sched,
@@ -61,8 +58,7 @@ unsafe extern "C" fn ibt_alloc_cq(
     object.handle.set(handle);
     open.device.know_cq(&object);
     if in_thread {
-        let threaded = ibtl.cqs.all().iter().filter(|c| c.in_thread).count();
-        ibtl.cq_threads.allow(THREAD_STEPS.iter().filter(|&&step| threaded >= step).count());
+        ibtl.cq_threads.gained(cx.kernel());
     }
     hold(cx.kernel(), "ibt_cq_hdl_t", handle, format!("completion queue of {size}"));
     out!(ibt_cq_p, handle.cast());
@@ -79,8 +75,10 @@ unsafe extern "C" fn ibt_free_cq(ibt_cq: ibt_cq_hdl_t) -> ibt_status_t {
     object.handler.lock().0 = None;
     if object.in_thread {
         cx.no_locks();
+        ibtl.cq_threads.lost();
+        // Also for a call that is still in the list, behind those of others. One in an adapter's interrupt is not waited for.
         let mut d = object.dispatch.lock();
-        while d.running {
+        while d.running || d.queued {
             d = object.idle.wait(d);
         }
     }

@@ -4,6 +4,7 @@ mod address;
 mod attach;
 mod channel;
 mod cq;
+mod cq_threads;
 mod device;
 mod events;
 mod hca;
@@ -19,13 +20,15 @@ mod rc;
 mod srq;
 mod util;
 
+pub use cq_threads::Stranger;
+pub(crate) use cq_threads::set_stranger;
 pub(crate) use device::Device;
 pub(crate) use events::{CmHooks, HostEvents, PortEvent, add_device, call, remove_device};
 pub(crate) use notices::{SubnetEvent, notify};
 pub(crate) use objects::{Client, Opaque};
 pub(crate) use partition::all_partitions;
 
-use crate::tasks::Tasks;
+use cq_threads::CqThreads;
 use events::AsyncQueue;
 use fakekernel::{Cx, HandleError, Handles, HostMutex, Kernel, Nanos, Rule};
 use objects::{Channel, CqObject, Destination, Mapping, OpenHca, PdObject, Region, SrqObject};
@@ -46,7 +49,7 @@ pub(crate) struct Ibtl {
     pub(crate) mappings: Handles<Mapping>,
     /// HCAs by node GUID.
     pub(crate) devices: HostMutex<BTreeMap<u64, Arc<Device>>>,
-    cq_threads: Arc<Tasks>,
+    cq_threads: Arc<CqThreads>,
     events: AsyncQueue,
     cm: HostMutex<Option<Arc<dyn CmHooks>>>,
     partitions: partition::Callbacks,
@@ -67,7 +70,7 @@ impl Ibtl {
             srqs: Handles::new("ibt_srq_hdl_t"),
             mappings: Handles::new("ibt_mi_hdl_t"),
             devices: HostMutex::new(BTreeMap::new()),
-            cq_threads: Tasks::new("ibtl_cq_thread", 1),
+            cq_threads: CqThreads::new(),
             events: AsyncQueue::new(),
             cm: HostMutex::new(None),
             partitions: partition::Callbacks::new(),

@@ -22,9 +22,11 @@ fn tell(shared: &Shared, status: Status) {
 
 /// Does something with the adapter; answers the job if it is gone.
 fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &Parts<'_>)) {
-    let Some((_, pd)) = shared.hardware() else { return refuse(shared, ticket) };
+    let (Some((_, pd)), Some(interrupts)) = (shared.hardware(), shared.interrupts()) else {
+        return refuse(shared, ticket);
+    };
     let settings = *shared.settings.lock();
-    work(&pd, &shared.parts(&pd, &settings));
+    work(&pd, &shared.parts(&pd, &interrupts, &settings));
 }
 
 /// Makes the queue pairs, closed: the link has its number then. **May block.**
@@ -179,9 +181,9 @@ fn open(shared: &Shared, start: Start) {
 pub(crate) fn end(shared: &Shared, traffic: Traffic) {
     let pools = traffic.end(&shared.transmitters);
     probes::qp_down(shared.number);
-    if let Some((_, pd)) = shared.hardware() {
+    if let (Some((_, pd)), Some(interrupts)) = (shared.hardware(), shared.interrupts()) {
         let settings = *shared.settings.lock();
-        make_ready(shared, &shared.parts(&pd, &settings));
+        make_ready(shared, &shared.parts(&pd, &interrupts, &settings));
     }
     put_away(shared, pools);
 }

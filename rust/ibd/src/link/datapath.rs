@@ -12,6 +12,7 @@ use kernel::{KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
+use super::interrupts::{Interrupts, Standing};
 use super::pairs::{LARGEST_SEND, Recipe, View};
 use super::receive::Receiver;
 use super::rings::MOST_TRANSMIT_RINGS;
@@ -49,6 +50,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
     pub(crate) upward: &'a KArc<Monitor<Upward>>,
     pub(crate) transmitters: &'a Transmitters,
+    pub(crate) interrupts: &'a Interrupts,
+    pub(crate) standing: &'a KArc<Standing>,
     pub(crate) settings: &'a Settings,
 }
 
@@ -161,7 +164,7 @@ impl Start {
     pub(crate) fn open(self, transmitters: &Transmitters) -> Pools {
         let Self { send, receive, cq, own, sender_qpns, receiver, serial, epochs } = self;
         let unused = transmitters.open(epochs.0, serial, send);
-        receiver.open(epochs.1, serial, receive, cq, own, sender_qpns);
+        Receiver::open(&receiver, epochs.1, serial, receive, cq, own, sender_qpns);
         unused
     }
 }

@@ -16,6 +16,7 @@ use super::announce::News;
 use super::backlog::{self, Backlog};
 use super::control::Control;
 use super::events::Events;
+use super::interrupts::Interrupts;
 use super::jobs::Queue;
 use super::rings::RingCount;
 use super::settings::Key;
@@ -210,6 +211,9 @@ impl Inner {
             let pd = named(name, "protection domain", Pd::new(&hca))?;
             Ok((hca, pd))
         })?;
+        let interrupts = Interrupts::new(dip, &shared.standing, &shared.transmitters);
+        let interrupts = KArc::new(named(name, "soft interrupts", interrupts)?)?;
+        *shared.interrupts.lock() = Some(interrupts);
         shared.configure(dip);
         client.subscribe();
         let counters = shared.counters.clone();
@@ -253,6 +257,9 @@ impl Drop for Inner {
         self.counters = None;
         self.threads = None;
         let _ = self.shared.hardware.withdraw().close(|| self.shared.tidy());
+        // No CQ is left that triggers them.
+        let interrupts = self.shared.interrupts.lock().take();
+        drop(interrupts);
         // The events keep `shared`, and detaching ends them.
         self.client = None;
     }

@@ -29,6 +29,7 @@ mod failures;
 mod group;
 mod heard;
 mod instance;
+mod interrupts;
 mod jobs;
 mod pairs;
 mod properties;
@@ -57,6 +58,7 @@ use backlog::Backlog;
 use control::Control;
 use datapath::{Parts, Pools};
 use dest::StaticRates;
+use interrupts::{Interrupts, Standing};
 use jobs::Jobs;
 use rings::RingCount;
 use run::Hardware;
@@ -91,6 +93,9 @@ pub(crate) struct Shared {
     backlog: KArc<Monitor<Backlog>>,
     upward: KArc<Monitor<Upward>>,
     transmitters: Transmitters,
+    standing: KArc<Standing>,
+    /// `None` before it is opened and once it goes.
+    interrupts: Mutex<Option<KArc<Interrupts>>>,
     settings: Mutex<Settings>,
     /// `None` before it is opened and once it is given back.
     hardware: Held<Hardware>,
@@ -163,6 +168,8 @@ impl Shared {
             backlog: Backlog::new()?,
             upward: Upward::new()?,
             transmitters,
+            standing: Standing::new()?,
+            interrupts: Mutex::new(None)?,
             settings: Mutex::new(Settings::default())?,
             hardware: Held::new()?,
             rates: StaticRates::new(name.clone()),
@@ -183,15 +190,22 @@ impl Shared {
         self.hardware.get()
     }
 
+    /// The soft interrupts, from attach to detach.
+    fn interrupts(&self) -> Option<KArc<Interrupts>> {
+        self.interrupts.lock().clone()
+    }
+
     /// The port's GID as it was asked last.
     fn port_gid(&self) -> Option<Gid> {
         self.control.lock().link.port().filter(|port| port.active).map(|port| port.gid)
     }
 
     /// What a queue pair is made from.
-    fn parts<'a>(&'a self, pd: &'a Pd, settings: &'a Settings) -> Parts<'a> {
+    fn parts<'a>(&'a self, pd: &'a Pd, interrupts: &'a Interrupts, settings: &'a Settings) -> Parts<'a> {
         Parts {
             settings,
+            interrupts,
+            standing: &self.standing,
             pd,
             port: self.node.port,
             mac: &self.mac,

@@ -95,8 +95,8 @@ impl Recipe {
         let Parts { pd, settings, .. } = *parts;
         let receive = if ring == 0 { self.sizes.receive } else { 1 };
         let sizes = ChannelSizes { receive, ..self.sizes };
-        let transmitter = parts.transmitters.of(ring).ok_or(Status::INVALID_PARAM)?;
-        let send_cq = new_cq(pd.hca(), sizes.send, transmitter.clone())?;
+        let interrupt = parts.interrupts.transmit(ring).ok_or(Status::INVALID_PARAM)?;
+        let send_cq = new_cq(pd.hca(), sizes.send, interrupt.clone())?;
         moderate(pd.hca(), &send_cq, settings.transmit_moderation());
         let config = UdChannelConfig {
             port: parts.port,
@@ -123,8 +123,9 @@ impl Pairs {
             parts.control.clone(),
             parts.backlog.clone(),
             parts.upward.clone(),
+            parts.standing.clone(),
         )?;
-        let receive_cq = new_cq(pd.hca(), recipe.sizes.receive, receiver.clone())?;
+        let receive_cq = new_cq(pd.hca(), recipe.sizes.receive, parts.interrupts.receive().clone())?;
         moderate(pd.hca(), &receive_cq, settings.receive_moderation());
         let first = recipe.channel(parts, 0, &receive_cq, place)?;
         let sender = |n| recipe.channel(parts, n + 1, &receive_cq, place).map(Some);
@@ -275,5 +276,5 @@ pub(crate) fn moderate(hca: &Hca, cq: &Cq, moderation: Moderation) {
 
 #[inline(never)]
 fn new_cq<H: CqHandler>(hca: &Hca, ring: u32, handler: KArc<H>) -> Result<Cq, Status> {
-    Cq::new(hca, ring, true, handler)
+    Cq::new(hca, ring, handler)
 }

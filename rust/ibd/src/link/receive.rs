@@ -3,9 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::Mac;
-use ibtf::{
-    Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, ReceiveQueue, Received, Status,
-};
+use ibtf::{Completion, CompletionBatch, CompletionStatus, Cq, Notify, ReceiveQueue, Received, Status};
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::neighbours::{self, Direction};
 use ipoib::{EtherType, LinkAddr, Qpn, nd};
@@ -15,6 +13,7 @@ use kernel::{AllocError, KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
+use super::interrupts::Standing;
 use super::upward::{self, By, Inside, Upward};
 use crate::counters::{Counters, RxDrop, Tally};
 use crate::now;
@@ -28,7 +27,7 @@ const COPY_UP_TO: u32 = 256;
 
 /// The receive side of a link's queue pairs: opened when traffic starts, closed when it ends.
 ///
-/// It is the handler of the receive CQ and, while open, owns the CQ: the circle is cut by [`Receiver::close`].
+/// While open it owns the CQ and stands for the link's interrupt ([`super::interrupts::Standing`]).
 pub(crate) struct Receiver {
     state: Mutex<State>,
     /// How often it was closed: what was made ready before must not be opened after it.
@@ -38,6 +37,8 @@ pub(crate) struct Receiver {
     control: KArc<Monitor<Control>>,
     backlog: KArc<Monitor<Backlog>>,
     upward: KArc<Monitor<Upward>>,
+    /// Where it stands while it is open.
+    standing: KArc<Standing>,
 }
 
 struct State {
@@ -63,11 +64,21 @@ impl Receiver {
         control: KArc<Monitor<Control>>,
         backlog: KArc<Monitor<Backlog>>,
         upward: KArc<Monitor<Upward>>,
+        standing: KArc<Standing>,
     ) -> Result<KArc<Self>, AllocError> {
         let batch = CompletionBatch::new(BUDGET)?;
         let state = State { open: None, batch };
         let closed = AtomicU64::new(0);
-        KArc::new(Self { state: Mutex::new(state)?, closed, mac, counters, control, backlog, upward })
+        KArc::new(Self {
+            state: Mutex::new(state)?,
+            closed,
+            mac,
+            counters,
+            control,
+            backlog,
+            upward,
+            standing,
+        })
     }
 
     /// Takes what there is. On the backlog's thread.
@@ -119,7 +130,7 @@ impl Receiver {
 
     /// Takes what comes in for buffers that are posted already, from now on. Does nothing if it was closed since `epoch`.
     pub(crate) fn open(
-        &self,
+        this: &KArc<Self>,
         epoch: u64,
         serial: u64,
         queue: ReceiveQueue,
@@ -127,17 +138,18 @@ impl Receiver {
         own: LinkAddr,
         senders: KVec<Qpn>,
     ) {
-        let mut state = self.state.lock();
-        if self.epoch() != epoch {
+        let mut state = this.state.lock();
+        if this.epoch() != epoch {
             drop(state);
             return;
         }
+        this.standing.put(this);
         let before = state.open.replace(Open { serial, queue, cq, own, senders });
         drop(state);
         // There is none: what was open was closed.
         drop(before);
         // The first may have come before.
-        self.call_again();
+        this.call_again();
     }
 
     /// A queue pair that only sends has another one's place. What was sent from the one before may still come back.
@@ -158,6 +170,8 @@ impl Receiver {
         let mut state = self.state.lock();
         let open = state.open.take();
         let left = state.batch.by_ref().count();
+        // With the lock held, or it would undo what the next opening does.
+        self.standing.remove(self);
         drop(state);
         drop(open);
         self.counters.rx.dropped_many(RxDrop::LinkReset, left);
@@ -328,8 +342,9 @@ impl Receiver {
     }
 }
 
-impl CqHandler for Receiver {
-    fn completion(&self) {
+impl Receiver {
+    /// Takes what there is, up to a budget. In a soft interrupt.
+    pub(crate) fn interrupted(&self) {
         if !self.take_all(INTERRUPT_BUDGET) {
             self.counters.rx.left.increment();
             Backlog::leave(&self.backlog);

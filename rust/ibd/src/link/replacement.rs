@@ -83,7 +83,8 @@ fn suspend(shared: &Shared, ring: usize, channel: UdChannel) {
 #[inline(never)]
 fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, view: &View) -> Result<Open, Status> {
     let settings = *shared.settings.lock();
-    let parts = shared.parts(pd, &settings);
+    let interrupts = shared.interrupts().ok_or(Status::HCA_HDL_INVALID)?;
+    let parts = shared.parts(pd, &interrupts, &settings);
     let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
     let channel = view.recipe.channel(&parts, ring, view.first()?.receive_cq(), place)?;
     send_side(&parts, &view.recipe, &channel, plan.mtu)

@@ -13,14 +13,14 @@ use core::time::Duration;
 
 use gldv3::{Mac, Stat};
 use ibtf::{
-    BufferPool, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, Payload, PostFailure, Refused,
-    Status, UdDest,
+    BufferPool, CompletionBatch, CompletionStatus, Cq, Notify, Payload, PostFailure, Refused, Status, UdDest,
 };
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Lane, Submitted};
 use ipoib::{Cast, EtherType, Instant, LinkAddr, nd};
 use kernel::mblk::{Mblk, MblkChain};
+use kernel::softint::SoftHandler;
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
@@ -48,7 +48,8 @@ const COMPLETIONS: usize = 16;
 /// Room that must have come back before the MAC layer is told, as a fraction of the ring.
 const RESUME: u32 = 8;
 
-/// One transmit queue; lives as long as the link is attached. It is the handler of its queue pair's send CQ.
+/// One transmit queue; lives as long as the link is attached. A soft interrupt of its own runs it when sends have
+/// completed.
 pub(crate) struct Transmitter {
     state: Mutex<State>,
     /// Which transmit ring this is, if the link has some.
@@ -653,9 +654,9 @@ impl Transmitter {
     }
 }
 
-impl CqHandler for Transmitter {
+impl SoftHandler for Transmitter {
     /// Takes everything there is, arms, and looks once more.
-    fn completion(&self) {
+    fn run(&self) {
         let mut armed = false;
         loop {
             let mut after = After::default();

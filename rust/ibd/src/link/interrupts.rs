@@ -1,0 +1,100 @@
+//! From the adapter's interrupts to soft interrupts of the link's own: one for what is received, one for each transmit queue.
+//!
+//! A CQ's handler runs in the adapter's interrupt, in front of those of every other CQ that the vector serves, so it does nothing but
+//! trigger. IBTL's threads for handlers (`IBT_CQ_HANDLER_IN_THREAD`) are eight at most for all clients of the system, with one list in
+//! front of them, and `ibt_free_cq` waits for what is in that list.
+//!
+//! They are made at attach and removed at detach, not with each queue pair: removing one spins until no processor has a soft interrupt of
+//! that level under way, whoever's it is (`wait_till_seen`, `uts/common/io/avintr.c`). One that waits for a lock is under way, so whoever
+//! holds a lock that a soft interrupt takes must never sleep.
+
+use ibtf::CqHandler;
+use kernel::ddi::DevInfo;
+use kernel::softint::{SoftHandler, SoftInterrupt};
+use kernel::sync::Mutex;
+use kernel::{AllocError, Errno, KArc, KVec};
+
+use super::receive::Receiver;
+use super::transmit::{Transmitter, Transmitters};
+
+/// Those of a link. The last clone waits for handlers that run: **may block**, with no lock held and never in a handler.
+pub(crate) struct Interrupts {
+    receive: KArc<Trigger<Standing>>,
+    transmit: KVec<KArc<Trigger<Transmitter>>>,
+}
+
+/// What CQs call.
+pub(crate) struct Trigger<H: SoftHandler>(SoftInterrupt<H>);
+
+impl<H: SoftHandler> CqHandler for Trigger<H> {
+    fn completion(&self) {
+        self.0.trigger();
+    }
+}
+
+impl<H: SoftHandler> Trigger<H> {
+    fn new(dip: DevInfo, handler: KArc<H>) -> Result<KArc<Self>, Errno> {
+        KArc::new(Self(SoftInterrupt::new(dip, handler)?)).map_err(Errno::from)
+    }
+}
+
+impl Interrupts {
+    /// **May block**; from attach.
+    pub(crate) fn new(
+        dip: DevInfo,
+        standing: &KArc<Standing>,
+        transmitters: &Transmitters,
+    ) -> Result<Self, Errno> {
+        let receive = Trigger::new(dip, standing.clone())?;
+        let mut transmit = KVec::new();
+        for transmitter in transmitters.iter() {
+            transmit.push(Trigger::new(dip, transmitter.clone())?).map_err(|_| Errno::ENOMEM)?;
+        }
+        Ok(Self { receive, transmit })
+    }
+
+    /// For the receive CQ.
+    pub(crate) fn receive(&self) -> &KArc<Trigger<Standing>> {
+        &self.receive
+    }
+
+    /// For the send CQ of a transmit ring.
+    pub(crate) fn transmit(&self, ring: usize) -> Option<&KArc<Trigger<Transmitter>>> {
+        self.transmit.get(ring)
+    }
+}
+
+/// Which receive side takes what comes in: that of the queue pair that stands.
+pub(crate) struct Standing {
+    receiver: Mutex<Option<KArc<Receiver>>>,
+}
+
+impl Standing {
+    /// None.
+    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
+        KArc::new(Self { receiver: Mutex::new(None)? })
+    }
+
+    /// This one, from now on. **Any** context.
+    pub(crate) fn put(&self, receiver: &KArc<Receiver>) {
+        let before = self.receiver.lock().replace(receiver.clone());
+        drop(before);
+    }
+
+    /// Not this one any more. **Any** context.
+    pub(crate) fn remove(&self, receiver: &Receiver) {
+        let mut standing = self.receiver.lock();
+        let gone = standing.take_if(|standing| core::ptr::eq(&raw const **standing, receiver));
+        drop(standing);
+        drop(gone);
+    }
+}
+
+impl SoftHandler for Standing {
+    fn run(&self) {
+        let receiver = self.receiver.lock().clone();
+        if let Some(receiver) = receiver {
+            receiver.interrupted();
+        }
+    }
+}
