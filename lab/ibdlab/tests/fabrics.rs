@@ -1,13 +1,44 @@
-//! Random fabrics and what is done on them: each follows from its number, and together they have every dimension.
+//! Random fabrics and what is done on them: each follows from its number, together they have every dimension, and all end well.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
-use ibdlab::campaign::Search;
+use ibdlab::campaign::{Campaign, Search};
 use ibdlab::report::SmKind;
 use ibdlab::scenario::{Scenario, Step, load};
 
+/// `make campaign FABRICS=1` runs as many as there is time for.
+const RUNS: u64 = 60;
+
 fn fabric(index: u64) -> Scenario {
     Search::Fabrics(SmKind::Embedded).scenario(1, index)
+}
+
+fn proto() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/kernel")
+}
+
+#[test]
+fn whatever_is_done_on_a_random_fabric_ends_well() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let campaign = Campaign {
+        search: Search::Fabrics(SmKind::Embedded),
+        first: 0,
+        seed: 1,
+        time: None,
+        scenarios: Some(RUNS),
+        until_found: false,
+        workers: available_parallelism().map_or(2, usize::from),
+        shrink_runs: 0,
+        out: directory.path().to_owned(),
+        proto: proto(),
+        counting: None,
+        program: Some(env!("CARGO_BIN_EXE_ibdlab").into()),
+    };
+    let summary = campaign.run(|_| {}).expect("a campaign");
+    assert_eq!(summary.scenarios, RUNS);
+    assert!(summary.is_clean(), "{}", summary.text());
 }
 
 #[test]

@@ -43,6 +43,8 @@ const IBTF_BEGINS: Nanos = Nanos::from_millis(10);
 const IBTF_LOOK: Nanos = Nanos::from_millis(1);
 /// Requests of a session to an administrator that is silent: four minutes, and more than one.
 const IBTF_PATIENCE: Nanos = Nanos::from_secs(1_200);
+/// A driver may give up a queue pair that fails again so soon, and its number with it.
+const STEADY: Nanos = Nanos::from_secs(11);
 /// UDP ports of talks to groups count up from here.
 const FIRST_GROUP_PORT: u16 = 20_000;
 
@@ -56,7 +58,7 @@ pub struct World {
     /// What the SA does wrong as a matter of course.
     pub sa_habit: Option<Fault>,
     /// How long it takes to answer.
-    sa_delay: Duration,
+    pub(super) sa_delay: Duration,
     /// The UDP port of the next talk to a group.
     next_port: Cell<u16>,
 }
@@ -159,6 +161,11 @@ impl World {
     /// Each host with each that it can reach.
     pub fn pairs(&self) -> impl Iterator<Item = (&HostRun, &HostRun)> {
         self.hosts.iter().flat_map(|from| self.peers(from).map(move |to| (from, to)))
+    }
+
+    /// What breaks after this has been well for a while, and a driver has no reason to give it up.
+    pub fn let_queue_pairs_be_steady(&self) {
+        fakekernel::sleep(STEADY);
     }
 
     /// Every queue pair of a host goes to the error state, as failing hardware has it.

@@ -91,6 +91,9 @@ impl Generator<'_> {
         for (number, link) in links.iter().enumerate() {
             self.settle_in(number, link, &mut hosts);
         }
+        if sm == SmKind::Opensm {
+            hosts.iter_mut().for_each(as_ibsim_has_it);
+        }
         let partition = links.iter().map(|link| at(partition(link))).collect();
         let step = Steps::new(self, &links, &hosts, fabric.sa_delay_ms, sm).draw();
         Scenario {
@@ -227,6 +230,15 @@ impl Generator<'_> {
                 host.properties.insert("_ibd_create_broadcast_group".to_owned(), value);
             }
         }
+    }
+}
+
+/// ibsim's adapters have one port, of one MTU and no faster than HDR.
+fn as_ibsim_has_it(host: &mut HostSpec) {
+    host.unplugged = (2..=*host.ports.get_ref()).map(at).collect();
+    host.mtu = None;
+    if host.speed == Speed::Ndr {
+        host.speed = Speed::Hdr;
     }
 }
 

@@ -114,6 +114,9 @@ pub fn idle(step: &IdleStep) -> Result<Findings> {
 
 /// A port goes down and up again; the link follows, and what was resolved still works.
 pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
+    if step.breaks.is_some() {
+        world.let_queue_pairs_be_steady();
+    }
     world.let_ibtf_subscribe();
     let host = world.host(step.host.get_ref())?;
     let port = host.port;

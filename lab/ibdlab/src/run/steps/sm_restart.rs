@@ -15,7 +15,7 @@ use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::SmRestartStep;
 
-/// How often the wait for a state looks again.
+/// How often the wait for a state looks again, unless the SA is slow.
 const POLL: Nanos = Nanos::from_millis(10);
 /// More than the echoes of one round take, lost ones included.
 const ECHOES: Nanos = Nanos::from_secs(60);
@@ -31,6 +31,9 @@ const GO_ON: u32 = 5;
 
 /// See [`crate::scenario::Step::SmRestart`].
 pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
+    if step.breaks.is_some() {
+        world.let_queue_pairs_be_steady();
+    }
     let manager = manager(world)?;
     let listeners = listen(world)?;
     wait_for_memberships(world, Nanos::from_millis(step.within_ms))?;
@@ -59,7 +62,8 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
             step.within_ms
         );
         echo_everywhere(world, &mut echoes)?;
-        fakekernel::sleep(POLL);
+        // Nothing happens between two answers of the SA.
+        fakekernel::sleep(POLL.max(Nanos((world.sa_delay / 2).as_nanos() as u64)));
     }
     let rejoined = world.machine.now().since(since);
     hear(world, listeners, since + within)?;
