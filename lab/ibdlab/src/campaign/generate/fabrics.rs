@@ -23,30 +23,31 @@ const OPENSM_HOSTS: usize = 9;
 const OPENSM_MTU: u32 = 2048;
 /// What the driver gives the group that it makes, if its port can.
 const MADE_MTU: u32 = 2048;
-/// Rates by their code in the SA's records, in Mb/s, as far as a group is likely to have them.
+/// Rates by their code in the SA's records, with the payload in Mb/s, as far as a group is likely to have them.
 const RATES: [(u8, u32); 8] =
-    [(2, 2_500), (5, 5_000), (3, 10_000), (6, 20_000), (4, 30_000), (7, 40_000), (12, 56_000), (16, 100_000)];
-const TEN_GIGABIT: u32 = 10_000;
-/// Ports: signalling, lanes, rate in Mb/s.
+    [(2, 2_000), (5, 4_000), (3, 8_000), (6, 16_000), (4, 24_000), (7, 32_000), (12, 54_500), (16, 100_000)];
+/// The payload of 10 Gb/s, four lanes of SDR.
+const TEN_GIGABIT: u32 = 8_000;
+/// Ports: signalling, lanes, payload in Mb/s. Lanes of up to 10 Gb/s carry eight bits in ten, others 64 in 66; FDR10 says QDR.
 const PORTS: [(Speed, u8, u32); 18] = [
-    (Speed::Sdr, 4, 10_000),
-    (Speed::Sdr, 8, 20_000),
-    (Speed::Sdr, 12, 30_000),
-    (Speed::Ddr, 4, 20_000),
-    (Speed::Ddr, 12, 60_000),
-    (Speed::Qdr, 1, 10_000),
-    (Speed::Qdr, 4, 40_000),
-    (Speed::Fdr10, 4, 40_000),
-    (Speed::Fdr, 1, 14_000),
-    (Speed::Fdr, 4, 56_000),
+    (Speed::Sdr, 4, 8_000),
+    (Speed::Sdr, 8, 16_000),
+    (Speed::Sdr, 12, 24_000),
+    (Speed::Ddr, 4, 16_000),
+    (Speed::Ddr, 12, 48_000),
+    (Speed::Qdr, 1, 8_000),
+    (Speed::Qdr, 4, 32_000),
+    (Speed::Fdr10, 4, 32_000),
+    (Speed::Fdr, 1, 13_600),
+    (Speed::Fdr, 4, 54_500),
     (Speed::Edr, 1, 25_000),
     (Speed::Edr, 4, 100_000),
     (Speed::Hdr, 2, 100_000),
     (Speed::Hdr, 4, 200_000),
     (Speed::Ndr, 4, 400_000),
-    (Speed::Ddr, 2, 10_000),
-    (Speed::Sdr, 1, 2_500),
-    (Speed::Ddr, 1, 5_000),
+    (Speed::Ddr, 2, 8_000),
+    (Speed::Sdr, 1, 2_000),
+    (Speed::Ddr, 1, 4_000),
 ];
 
 /// A partition and who is in it.
@@ -175,7 +176,7 @@ impl Generator<'_> {
         Link { pkey, ready_made, mtu, rate: self.rate_up_to(slowest), members }
     }
 
-    /// Gives a host's ports a speed and lanes; their rate in Mb/s. Only where groups are so slow they have less than 10 Gb/s.
+    /// Gives a host's ports a speed and lanes; their payload in Mb/s. Only where groups are so slow they have less than 10 Gb/s.
     fn port(&mut self, host: &mut HostSpec, slow: bool) -> u32 {
         let fits: Vec<(Speed, u8, u32)> =
             PORTS.into_iter().filter(|(.., rate)| slow || *rate >= TEN_GIGABIT).collect();
