@@ -62,3 +62,8 @@ fn a_queue_pair_that_was_made_ready_again_hears_broadcasts() {
 fn a_group_that_a_fast_host_joins_while_a_new_manager_looks_around_is_made_for_slower_ones_too() {
     ends_well("found/fast-host-joins-during-a-sweep.toml", 3);
 }
+
+#[test]
+fn a_join_that_waits_while_the_link_loses_its_broadcast_group_makes_no_group() {
+    assert_eq!(one(&data("found/join-waits-while-the-link-goes.toml"), 3_430_938_309), Ok(()));
+}

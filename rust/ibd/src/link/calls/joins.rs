@@ -163,14 +163,15 @@ pub(super) fn join_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, rol
         Roles::NON => JoinState::NonMember,
         _ => JoinState::SendOnlyNonMember,
     };
+    // A link that has lost its broadcast group meanwhile knows no Q_Key, and no MTU and rate for a group that this would make.
     let (like, port) = shared.broadcast_and_port();
-    let carries = like.as_ref().filter(|_| role == Roles::FULL).map(Carries::of);
-    let joined = match port {
-        Some(port) => {
-            let join = Join { port, mgid, like: like.as_ref(), state, as_the_sa_likes: false };
+    let joined = match (&like, port) {
+        (Some(like), Some(port)) => {
+            let carries = (role == Roles::FULL).then(|| Carries::of(like));
+            let join = Join { port, mgid, like: Some(like), state, as_the_sa_likes: false };
             join.ask(shared, turn, carries)
         }
-        None => Err(Status::HCA_PORT_NOT_ACTIVE),
+        _ => Err(Status::HCA_PORT_NOT_ACTIVE),
     };
     let end = end(&joined);
     group_joined(shared, mgid, role, port, joined);
