@@ -1,6 +1,7 @@
 //! Campaigns: reproducible by seed; what fails is found, made small, and written as a scenario that fails in the same way.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use ibdlab::campaign::{Campaign, Search, Trials, events, shrink};
 use ibdlab::scenario::trouble::Event;
@@ -141,4 +142,24 @@ fn a_process_that_dies_is_a_finding_and_not_the_end() {
     assert!(summary.findings[0].failure.signature.contains("died"), "{:?}", summary.findings);
     assert!(directory.path().join("summary.txt").is_file());
     assert!(summary.findings[0].file.is_file());
+}
+
+/// `make campaign-proof` takes an hour and more; that its faults can still be planted is seen at once.
+#[test]
+fn every_planted_fault_still_fits_the_sources() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut patches = 0;
+    for search in ["schedules", "fabrics"] {
+        let faults = std::fs::read_dir(root.join("tests/planted").join(search)).expect("planted faults");
+        for fault in faults {
+            let fault = fault.expect("a planted fault").path();
+            let applied =
+                Command::new("git").args(["apply", "--check"]).arg(&fault).current_dir(&root).output();
+            let applied = applied.expect("git");
+            let said = String::from_utf8_lossy(&applied.stderr);
+            assert!(applied.status.success(), "{}: {said}", fault.display());
+            patches += 1;
+        }
+    }
+    assert!(patches >= 9, "{patches} planted faults");
 }
