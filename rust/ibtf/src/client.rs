@@ -88,6 +88,10 @@ impl Client {
         Ok(Self(KArc::new(Inner { handle, number, registry })?))
     }
 
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
     /// Asks for the subnet manager's notices (`ibt_register_subnet_notices`), until the client is detached.
     /// **May block.**
     pub fn subscribe(&self) {

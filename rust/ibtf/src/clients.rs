@@ -6,13 +6,14 @@
 //! lock, and a number that is nobody's any more leads nowhere.
 
 use core::ffi::c_void;
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 use kernel::list::{List, Room};
-use kernel::sync::{Monitor, Shutter};
-use kernel::{AllocError, Errno, KArc, KBox};
+use kernel::sync::{Monitor, Mutex, Shutter};
+use kernel::{AllocError, Errno, KArc, KBox, KVec};
 
 use crate::client::ClientHandler;
+use crate::cq::CqSlot;
 
 /// The clients of a module. One value of the module's own state: make it in `_init`, keep it until after `mod_remove`.
 ///
@@ -24,6 +25,9 @@ static REGISTRY: Shutter<Registry> = Shutter::new();
 
 pub(crate) struct Registry {
     clients: Monitor<Table>,
+    /// The arguments of CQ handlers. IBTL and the adapter's driver wait for no call of a handler, neither when its CQ is freed nor when
+    /// the adapter is closed, so an argument stays as long as the module; one whose CQ is gone is used for the next.
+    slots: Mutex<KVec<KBox<CqSlot>>>,
 }
 
 struct Table {
@@ -44,7 +48,8 @@ impl Clients {
     /// No clients yet; `EBUSY` if this module has a registry already.
     pub fn new() -> Result<Self, Errno> {
         let table = Table { entries: List::new(), last: 0 };
-        let registry = KArc::new(Registry { clients: Monitor::new(table)? })?;
+        let slots = Mutex::new(KVec::new())?;
+        let registry = KArc::new(Registry { clients: Monitor::new(table)?, slots })?;
         // SAFETY: this value keeps the registry and shuts the way to it first; a registry may be used by any thread.
         if !unsafe { REGISTRY.open(KArc::as_ptr(&registry)) } {
             return Err(Errno::EBUSY);
@@ -79,6 +84,18 @@ pub(crate) fn call(cookie: *mut c_void, call: impl FnOnce(&dyn ClientHandler)) {
 }
 
 impl Registry {
+    /// An argument for the handler of a new CQ.
+    pub(crate) fn take_slot(&self) -> Result<NonNull<CqSlot>, AllocError> {
+        let mut slots = self.slots.lock();
+        if let Some(free) = slots.iter().find(|slot| slot.claim()) {
+            return Ok(NonNull::from(&**free));
+        }
+        let slot = KBox::new(CqSlot::claimed())?;
+        let address = NonNull::from(&*slot);
+        slots.push(slot)?;
+        Ok(address)
+    }
+
     /// From now on calls reach `handler`.
     pub(crate) fn enter(&self, handler: KBox<dyn ClientHandler>) -> Result<Number, AllocError> {
         let room = Room::new()?;

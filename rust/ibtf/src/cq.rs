@@ -49,12 +49,12 @@ struct Inner {
     _hca: Hca,
 }
 
-// SAFETY: the handle is used by IBTF, from any thread; the slot belongs to the adapter, which `_hca` keeps.
+// SAFETY: the handle is used by IBTF, from any thread; the slot belongs to the module's registry, which the client of `_hca` keeps.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-/// The argument of a CQ's handler; lives as long as the adapter is open.
+/// The argument of a CQ's handler; lives as long as the module's [`crate::Clients`].
 pub(crate) struct CqSlot {
     shutter: Shutter<KBox<dyn CqHandler>>,
     taken: AtomicBool,
@@ -85,7 +85,7 @@ impl Cq {
         let allocated = Status::check(unsafe {
             sys::ibt_alloc_cq(hca.handle(), &mut attributes, &mut handle, &mut real)
         });
-        // SAFETY: the slot lives as long as the adapter is open.
+        // SAFETY: the slot lives as long as the module's registry.
         let taken = unsafe { slot.as_ref() };
         if let Err(status) = allocated {
             taken.taken.store(false, Ordering::Release);
@@ -157,7 +157,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: allocated. A call that has begun already finds the slot, which stays.
         unsafe { sys::ibt_set_cq_handler(self.handle, None, ptr::null_mut()) };
-        // SAFETY: the slot lives as long as the adapter is open, and `_hca` keeps it open.
+        // SAFETY: the slot lives as long as the registry, which the client of `_hca` keeps.
         let slot = unsafe { self.slot.as_ref() };
         slot.shutter.shut();
         // SAFETY: every channel on it keeps a clone, so none is left.
@@ -171,9 +171,9 @@ impl Drop for Inner {
 
 /// # Safety
 ///
-/// Called by IBTL with the slot given to `ibt_set_cq_handler`, while the adapter is open.
+/// Called by IBTL with the slot given to `ibt_set_cq_handler`, while the module is loaded.
 unsafe extern "C" fn completion(_cq: sys::ibt_cq_hdl_t, slot: *mut c_void) {
-    // SAFETY: slots live as long as the adapter is open.
+    // SAFETY: slots live as long as the module's registry.
     if let Some(slot) = unsafe { slot.cast::<CqSlot>().as_ref() } {
         slot.shutter.call(|handler| handler.completion());
     }

@@ -4,8 +4,7 @@ use core::ptr::{self, NonNull};
 
 use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
-use kernel::sync::Mutex;
-use kernel::{AllocError, KArc, KBox, KVec};
+use kernel::{AllocError, KArc, KBox};
 
 use crate::client::Client;
 use crate::cq::CqSlot;
@@ -19,9 +18,6 @@ pub struct Hca(KArc<Inner>);
 struct Inner {
     handle: sys::ibt_hca_hdl_t,
     attributes: KBox<sys::ibt_hca_attr_t>,
-    /// The arguments of CQ handlers. They stay while the adapter is open, because a call that has begun may look at its
-    /// argument at any time; a slot whose CQ is gone is used for the next one.
-    slots: Mutex<KVec<KBox<CqSlot>>>,
     client: Client,
 }
 
@@ -35,13 +31,12 @@ impl Hca {
     /// `HCA_BUSY_DETACHING` while it is being removed. **May block.**
     pub fn open(client: &Client, guid: u64) -> Result<Self, Status> {
         let mut attributes = KBox::new(sys::ibt_hca_attr_t::default())?;
-        let slots = Mutex::new(KVec::new())?;
         let mut handle = ptr::null_mut();
         // SAFETY: attached.
         Status::check(unsafe { sys::ibt_open_hca(client.handle(), guid, &mut handle) })?;
         // SAFETY: open, and the record has room for all attributes. Always succeeds.
         let queried = Status::check(unsafe { sys::ibt_query_hca(handle, &mut *attributes) });
-        let opened = Inner { handle, attributes, slots, client: client.clone() };
+        let opened = Inner { handle, attributes, client: client.clone() };
         queried?;
         // If this fails the value is dropped, which closes again.
         Ok(Self(KArc::new(opened)?))
@@ -83,14 +78,7 @@ impl Hca {
 
     /// A slot for the handler of a new CQ.
     pub(crate) fn take_slot(&self) -> Result<NonNull<CqSlot>, AllocError> {
-        let mut slots = self.0.slots.lock();
-        if let Some(free) = slots.iter().find(|slot| slot.claim()) {
-            return Ok(NonNull::from(&**free));
-        }
-        let slot = KBox::new(CqSlot::claimed())?;
-        let address = NonNull::from(&*slot);
-        slots.push(slot)?;
-        Ok(address)
+        self.0.client.registry().take_slot()
     }
 }
 
@@ -98,9 +86,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: open, and everything made on it keeps a clone, so all is freed.
         if Status::check(unsafe { sys::ibt_close_hca(self.handle) }).is_err() {
-            // Something of ours is still known to the adapter: keep the arguments of its handlers, and the text.
-            let slots = core::mem::take(&mut *self.slots.lock());
-            core::mem::forget((slots, Pin::new()));
+            // Something of ours is still known to the adapter: keep the module, and with it the arguments of its handlers.
+            core::mem::forget(Pin::new());
         }
     }
 }
