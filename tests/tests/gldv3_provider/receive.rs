@@ -117,14 +117,12 @@ fn packet_shorter_than_its_header_is_dropped() {
 fn packets_for_nobody_are_freed() {
     examine(|host| {
         let driver = host.driver();
-        driver.call("probe_rx", 5);
         let (stream, seen) = listening(&driver, IP);
         stream.unbind().unwrap();
         driver.call("probe_rx", 5);
         settle();
         assert!(seen.lock().unwrap().is_empty());
         drop(stream);
-        driver.call("probe_rx", 5);
         driver.leave();
     });
 }

@@ -68,6 +68,18 @@ cases! {
     rule_04_message_freed_after_the_mutex_is_kept:
         kept(Rule::UpcallWithMutex, GLD).over_gldv3().does(|bench| send(bench, NOTHING_UNDER_MUTEX));
 
+    rule_52_packets_handed_up_by_a_driver_that_is_stopped:
+        broken(Rule::PacketsAfterStop, GLD, "mac_rx").over_gldv3().does(|bench| {
+            let stopped = with_link(bench, |_, _| ());
+            let _node = bench.attached();
+            bench.call_with("probe_rx", 1);
+            stopped
+        }).saying("gld0 is not started");
+    rule_52_packets_handed_up_by_a_driver_that_runs_are_kept:
+        kept(Rule::PacketsAfterStop, GLD).over_gldv3().does(|bench| with_link(bench, |bench, _| {
+            bench.call_with("probe_rx", 1);
+        }));
+
     rule_22_payload_of_shared_message_written:
         broken(Rule::SharedMessageWrite, GLD, "mc_tx").over_gldv3().does(|bench| send_kept(bench, SCRIBBLE));
     rule_22_payload_of_shared_message_read_is_kept:

@@ -47,6 +47,8 @@ unsafe extern "C" fn mac_rx(handle: mac_handle_t, ring: mac_resource_handle_t, c
     cx.no_locks();
     let Some(mac) = mac_of(&cx, handle) else { return };
     let _upcall = Upcall::new(&cx, &mac);
+    // By mac_rx_ring a ring that is stopped has a rule of its own.
+    cx.check(mac.state.lock().running, Rule::PacketsAfterStop, || format!("{} is not started", mac.name));
     receive(&cx, &mac, ring.cast(), None, chain);
 }
 
@@ -79,9 +81,6 @@ fn receive(cx: &Cx, mac: &Mac, ring: mac_ring_handle_t, generation: Option<u64>,
     let ring = if ring.is_null() { None } else { mac.ring_of(cx, ring) };
     if ring.as_ref().is_some_and(|ring| !ring.takes(cx, generation)) {
         return messages.free_all(received);
-    }
-    if !mac.state.lock().running {
-        cx.note(Rule::CallAfterUnload, format!("mac_rx for {}, which is not started", mac.name));
     }
     let link = mac.link.lock().clone();
     match link {
