@@ -29,20 +29,21 @@ struct Join<'a> {
 impl Join<'_> {
     /// Asks for a group with what `carries` names, so that one created by this has that. If the SA refuses, because the group is there
     /// with others, it is joined as it is. One that is not there is not made by that: the SA would like it as fast as this port, and
-    /// refuse every slower one; a new SA refuses for a while whatever it is asked, and is asked again later.
+    /// refuse every slower one; it is made with the usual ones, because the port may have less than its broadcast group says. A new SA
+    /// refuses for a while whatever it is asked, and is asked again later.
     fn ask(&self, shared: &Shared, turn: &Turn<'_>, carries: Option<Carries>) -> Result<McgInfo, Status> {
         let answer = self.ask_once(shared, carries);
-        if carries.is_none() || !matches!(answer, Err(Status::MCG_RECORDS_NOT_FOUND)) {
+        let (Some(named), Err(Status::MCG_RECORDS_NOT_FOUND)) = (carries, &answer) else { return answer };
+        turn.again();
+        if self.as_the_sa_likes {
+            return self.ask_once(shared, None);
+        }
+        let next = if self.is_there(shared) { None } else { Some(named.at_most(Carries::usual(shared))) };
+        if next == carries {
             return answer;
         }
         turn.again();
-        if !self.as_the_sa_likes {
-            if !self.is_there(shared) {
-                return answer;
-            }
-            turn.again();
-        }
-        self.ask_once(shared, None)
+        self.ask_once(shared, next)
     }
 
     fn is_there(&self, shared: &Shared) -> bool {
@@ -116,7 +117,7 @@ pub(super) fn senseless(shared: &Shared, asked: Mgid, record: Option<McgInfo>) {
 }
 
 /// What goes through a group: named by whoever creates it, and by whoever wants no other.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Carries {
     mtu: Mtu,
     rate: Option<Rate>,
@@ -132,6 +133,12 @@ impl Carries {
     fn usual(shared: &Shared) -> Self {
         let port = shared.control.lock().link.port().map(|port| port.mtu);
         Self { mtu: port.map_or(Mtu::B2048, |mtu| mtu.min(Mtu::B2048)), rate: Some(Rate::SDR_4X) }
+    }
+
+    /// The less of each.
+    fn at_most(self, other: Self) -> Self {
+        let rates = [self.rate, other.rate].into_iter().flatten();
+        Self { mtu: self.mtu.min(other.mtu), rate: rates.min_by_key(|rate| rate.bits_per_second()) }
     }
 }
 
