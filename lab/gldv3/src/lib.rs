@@ -34,7 +34,7 @@ pub use client::{
 };
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};
-pub use timed::{Chain, Sent, TimedLink};
+pub use timed::{Packets, Sent, TimedLink};
 
 use fakekernel::{FaultKind, Kernel};
 

@@ -1,4 +1,5 @@
-//! A link as a benchmark uses it: chains straight into `mc_tx`, and what comes up is counted and freed.
+//! A link as a benchmark uses it: packets straight into `mc_tx`, one a call as `mac` hands them out (`mac_tx_send` cuts every chain, in
+//! each of its modes), and what comes up is counted and freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,50 +75,44 @@ impl TimedLink {
         (self.counting.packets.load(Ordering::Relaxed), self.counting.bytes.load(Ordering::Relaxed))
     }
 
-    /// An empty chain.
-    pub fn chain(&self) -> Chain {
-        Chain { kernel: self.kernel.clone(), messages: Vec::new(), bytes: Vec::new() }
+    /// No packets yet.
+    pub fn packets(&self) -> Packets {
+        Packets { kernel: self.kernel.clone(), messages: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Sends a chain. What is given back is sent again after the next `mac_tx_update`, unless there is none for `patience`.
-    pub fn send(&self, chain: Chain, patience: Nanos) -> Sent {
-        let packets = chain.messages.len() as u64;
-        let head = chain.into_raw();
-        self.kernel.scope(|| self.offer(head, packets, patience))
+    /// Sends packets, one after the other. What is given back is sent again after the next `mac_tx_update`, unless there is none for
+    /// `patience`: then it is freed, and what is behind it.
+    pub fn send(&self, mut packets: Packets, patience: Nanos) -> Sent {
+        self.kernel.scope(|| {
+            let mut sent = Sent::default();
+            let mut left = std::mem::take(&mut packets.messages).into_iter();
+            for message in left.by_ref() {
+                if !self.offer(message, patience, &mut sent) {
+                    packets.messages = left.collect();
+                    sent.abandoned += packets.messages.len() as u64;
+                    break;
+                }
+            }
+            sent
+        })
     }
 
-    fn offer(&self, chain: *mut mblk_t, packets: u64, patience: Nanos) -> Sent {
-        let mut sent = Sent::default();
-        let mut chain = chain;
-        let mut left = packets;
+    /// Whether the driver has taken it in the end.
+    fn offer(&self, message: *mut mblk_t, patience: Nanos, sent: &mut Sent) -> bool {
         loop {
             let before = *self.counting.updates.lock();
-            chain = self.mac.send(chain, None);
-            let back = self.length(chain);
-            sent.taken += left - back;
-            left = back;
-            if back == 0 {
-                return sent;
+            if self.mac.send(message, None).is_null() {
+                sent.taken += 1;
+                return true;
             }
             sent.refusals += 1;
             if !self.wait_for_update(before, patience) {
                 let cx = cx();
-                self.kernel.genunix().freemsgchain(&cx, chain);
-                sent.abandoned = left;
-                return sent;
+                self.kernel.genunix().freemsg(&cx, message);
+                sent.abandoned += 1;
+                return false;
             }
         }
-    }
-
-    fn length(&self, chain: *mut mblk_t) -> u64 {
-        if chain.is_null() {
-            return 0;
-        }
-        let cx = cx();
-        let genunix = self.kernel.genunix();
-        let messages = genunix.take_chain(&cx, chain);
-        genunix.make_chain(&cx, &messages);
-        messages.len() as u64
     }
 
     fn wait_for_update(&self, before: u64, patience: Nanos) -> bool {
@@ -134,15 +129,15 @@ impl TimedLink {
     }
 }
 
-/// Packets to be sent together; they are freed with it if they are not.
+/// Packets to be sent; they are freed with it if they are not.
 #[derive(Debug)]
-pub struct Chain {
+pub struct Packets {
     kernel: Kernel,
     messages: Vec<*mut mblk_t>,
     bytes: Vec<u8>,
 }
 
-impl Chain {
+impl Packets {
     /// Appends a packet of this type and payload.
     pub fn push(&mut self, to: LinkAddress, ethertype: u16, payload: &[u8]) {
         self.bytes.clear();
@@ -154,14 +149,9 @@ impl Chain {
         let message = kernel.scope(|| kernel.genunix().message(&cx(), 0, bytes));
         self.messages.push(message);
     }
-
-    fn into_raw(mut self) -> *mut mblk_t {
-        let messages = std::mem::take(&mut self.messages);
-        self.kernel.scope(|| self.kernel.genunix().make_chain(&cx(), &messages))
-    }
 }
 
-impl Drop for Chain {
+impl Drop for Packets {
     fn drop(&mut self) {
         let messages = std::mem::take(&mut self.messages);
         if !messages.is_empty() {

@@ -229,7 +229,7 @@ mod tests {
         let proto = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/kernel"));
         let waited = machine.run(move || {
             let bed = Bed::build(&inner, &[Driver::ours()], &Options::new(1, proto), 2048).expect("a bed");
-            let load = Load { way: Way::Transmit, addresses: 10_000, flows: 1, len: 64, chain: 1 };
+            let load = Load { way: Way::Transmit, addresses: 10_000, flows: 1, len: 64 };
             let measured = measure(&bed, &bed.subjects[0], load, 256);
             assert!(measured.by_name().contains_key("ibt_get_paths"), "paths were asked for");
             assert_eq!(measured.arrived, measured.sent);

@@ -98,7 +98,7 @@ impl Bench {
         let outcome = machine.run(move || -> Result<()> {
             let options = Options::new(bench.seed, bench.proto.clone());
             let bed = Bed::build(&inner, &[driver], &options, bench.mtu)?;
-            let load = traffic::Load { way, addresses: 1, flows: 1, len: 64, chain: 16 };
+            let load = traffic::Load { way, addresses: 1, flows: 1, len: 64 };
             traffic::measure(&bed, &bed.subjects[0], load, bench.packets);
             Ok(())
         });
@@ -193,13 +193,7 @@ impl Bench {
         report.sa_delay = format!("{} us: {}", delay.as_micros(), self.sa_delay_source);
         bed.delay_sa(delay)?;
         if self.most_addresses >= 10_000 {
-            let load = traffic::Load {
-                way: traffic::Way::Transmit,
-                addresses: 10_000,
-                flows: 1,
-                len: 64,
-                chain: 16,
-            };
+            let load = traffic::Load { way: traffic::Way::Transmit, addresses: 10_000, flows: 1, len: 64 };
             measure_row(bed, self, load, delay.as_nanos() as u64, report, say);
         }
         Ok(())

@@ -120,7 +120,6 @@ fn name(row: &Row) -> String {
     let several = |n: usize, what: &str| {
         if n > 1 { format!(", {} {what}", HumanCount(n as u64)) } else { String::new() }
     };
-    let alone = if row.load.chain == 1 { ", one by one" } else { "" };
     let (to, flows) = (several(row.load.addresses, "peers"), several(row.load.flows, "flows"));
-    format!("{} bytes {way}{to}{flows}{alone}", row.load.len)
+    format!("{} bytes {way}{to}{flows}", row.load.len)
 }

@@ -85,7 +85,6 @@ impl Report {
                 && row.load.addresses == addresses
                 && row.load.flows == 1
                 && row.load.len == len
-                && row.load.chain > 1
                 && row.sa_delay_ns == sa_delay_ns
         })
     }
@@ -98,19 +97,18 @@ impl Report {
     }
 }
 
-pub const HEAD: &str = "driver  way       bytes  addresses  flows  chain  SA us   ns/pkt      pkt/s      sent      lost  \
+pub const HEAD: &str = "driver  way       bytes  addresses  flows  SA us   ns/pkt      pkt/s      sent      lost  \
                         locks atomics  kmem  mblk   dma   hca    other";
 
 /// A row as a line below [`HEAD`].
 pub fn line(row: &Row) -> String {
     let way = row.load.way.name();
     let mut line = format!(
-        "{:<6}  {way:<8} {:>6} {:>10} {:>6} {:>6} {:>6} {:>8.1} {:>10.0} {:>9} {:>9}  ",
+        "{:<6}  {way:<8} {:>6} {:>10} {:>6} {:>6} {:>8.1} {:>10.0} {:>9} {:>9}  ",
         row.driver,
         row.load.len,
         row.load.addresses,
         row.load.flows,
-        row.load.chain,
         row.sa_delay_ns / 1000,
         row.ns_per_packet,
         row.packets_per_second,

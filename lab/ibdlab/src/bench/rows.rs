@@ -42,12 +42,11 @@ pub fn loads(bench: &Bench) -> Vec<Load> {
     for way in [Way::Transmit, Way::Receive] {
         for len in [64, bench.mtu as usize - 4] {
             for addresses in [1, 256, 10_000, MOST] {
-                loads.push(Load { way, addresses, flows: 1, len, chain: 16 });
+                loads.push(Load { way, addresses, flows: 1, len });
             }
         }
-        loads.push(Load { way, addresses: 1, flows: 10_000, len: 64, chain: 16 });
+        loads.push(Load { way, addresses: 1, flows: 10_000, len: 64 });
     }
-    loads.push(Load { way: Way::Transmit, addresses: 1, flows: 1, len: 64, chain: 1 });
     loads.retain(|load| load.addresses <= bench.most_addresses);
     loads
 }
@@ -77,7 +76,7 @@ fn warm_up(bed: &Bed, subject: &Subject, load: Load) {
     let needed = if load.way == Way::Transmit { load.addresses } else { 1 };
     for first in (0..needed).step_by(STEP) {
         loop {
-            let measured = measure_from(bed, subject, Load { chain: 1, ..load }, STEP as u64, first);
+            let measured = measure_from(bed, subject, load, STEP as u64, first);
             spent += measured.work;
             if spent > LONGEST {
                 return;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use fakekernel::{Machine, Nanos};
-use lab_gldv3::{Chain, LinkAddress};
+use lab_gldv3::{LinkAddress, Packets};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -51,8 +51,6 @@ pub struct Load {
     pub flows: usize,
     /// Bytes of an IP packet.
     pub len: usize,
-    /// Packets handed to `mc_tx` at once.
-    pub chain: usize,
 }
 
 /// What a measurement found.
@@ -144,24 +142,22 @@ impl Source {
 
     /// One burst.
     fn transmit(&mut self, subject: &Subject, clock: &mut Clock) {
-        let chains: Vec<Chain> = (0..BURST / self.load.chain).map(|_| self.chain(subject)).collect();
+        let packets = self.packets(subject);
         clock.run(|| {
-            for chain in chains {
-                subject.link.send(chain, PATIENCE);
-            }
+            subject.link.send(packets, PATIENCE);
             fakekernel::idle();
         });
     }
 
-    fn chain(&mut self, subject: &Subject) -> Chain {
-        let mut chain = subject.link.chain();
-        for _ in 0..self.load.chain {
+    fn packets(&mut self, subject: &Subject) -> Packets {
+        let mut packets = subject.link.packets();
+        for _ in 0..BURST {
             let flow = self.flow();
             self.payload[20..22].copy_from_slice(&flow.to_be_bytes());
-            chain.push(self.to[self.next % self.to.len()], IPV4, &self.payload);
+            packets.push(self.to[self.next % self.to.len()], IPV4, &self.payload);
             self.next += 1;
         }
-        chain
+        packets
     }
 
     /// One burst.
