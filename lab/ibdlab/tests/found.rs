@@ -67,3 +67,8 @@ fn a_group_that_a_fast_host_joins_while_a_new_manager_looks_around_is_made_for_s
 fn a_join_that_waits_while_the_link_loses_its_broadcast_group_makes_no_group() {
     assert_eq!(one(&data("found/join-waits-while-the-link-goes.toml"), 3_430_938_309), Ok(()));
 }
+
+#[test]
+fn an_adapter_that_comes_back_while_a_query_of_before_is_out_reaches_the_administrator() {
+    ends_well("found/adapter-comes-back-during-a-query.toml", 10);
+}

@@ -136,21 +136,29 @@ impl Ibcm {
         Ok(session)
     }
 
-    /// The port's session, in whatever phase; `None` without a way to subnet administration.
+    /// The port's session, in whatever phase; `None` without a way to subnet administration, or if the adapter is gone.
     fn known_session(&self, device: &Arc<Device>, attr: &PortAttr) -> Option<Arc<Session>> {
         let transport = self.transport.lock().clone()?;
         let port = port_id(device, attr);
-        let listener: Weak<dyn Listener> = self.me.clone();
-        let (session, is_new) = {
-            let mut sessions = self.sessions.lock();
-            let is_new = !sessions.contains_key(&port.guid);
-            let make = || Session::new(port, device, transport.clone(), listener);
-            (sessions.entry(port.guid).or_insert_with(make).clone(), is_new)
-        };
-        if is_new {
-            let inbound: Arc<dyn sm::Inbound> = session.clone();
-            transport.attach(port.guid, &inbound);
+        if !Ibtl::of(&self.kernel).all_devices().iter().any(|known| Arc::ptr_eq(known, device)) {
+            return None;
         }
+        let (session, former) = {
+            let mut sessions = self.sessions.lock();
+            match sessions.get(&port.guid) {
+                Some(session) if session.is_for(device) => return Some(session.clone()),
+                // An event of the adapter that was here before came after it was pulled.
+                Some(_) | None => {
+                    let session = Session::new(port, device, transport.clone(), self.me.clone());
+                    (session.clone(), sessions.insert(port.guid, session))
+                }
+            }
+        };
+        if let Some(former) = former {
+            former.end();
+        }
+        let inbound: Arc<dyn sm::Inbound> = session.clone();
+        transport.attach(port.guid, &inbound);
         Some(session)
     }
 

@@ -191,6 +191,12 @@ impl Session {
     }
 
     /// The port is gone for good.
+    /// Whether this is the adapter that the session began with.
+    pub fn is_for(&self, device: &Arc<Device>) -> bool {
+        std::ptr::eq(self.device.as_ptr(), Arc::as_ptr(device))
+    }
+
+    /// The port is gone for good.
     pub fn end(self: &Arc<Self>) {
         let inbound: Arc<dyn Inbound> = self.clone();
         self.transport.detach(self.port.guid, &inbound);

@@ -201,10 +201,11 @@ fn kept(census: Census) -> Census {
     Census { ahs: 0, ..census }
 }
 
-/// `None` for an adapter that is pulled, or whose link is not up and has nothing to compare.
+/// `None` for an adapter that is pulled, or whose link is not up and has nothing to compare: a queue pair without buffers waits for its
+/// broadcast group.
 fn census(world: &World, host: &HostRun) -> Option<Census> {
     let census = world.infiniband.fabric().hca(adapter(host.port))?.census();
-    (census.qps > 0).then_some(census)
+    (census.qps > 0 && census.mrs > 0).then_some(census)
 }
 
 impl HostRun {
