@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 
 use ibdlab::campaign::{Campaign, Search};
 use ibdlab::report::SmKind;
+use ibdlab::scenario::trouble::Event;
 use ibdlab::scenario::{Scenario, Step, load};
 
 /// `make campaign FABRICS=1` runs as many as there is time for.
@@ -114,4 +115,22 @@ fn a_thousand_fabrics_have_mixed_speeds_host_made_groups_rings_offloads_and_ever
 /// The scenarios that have such a step.
 fn steps(wanted: impl Fn(&Step) -> bool) -> usize {
     count(|scenario| scenario.step.iter().any(|step| wanted(step.get_ref())))
+}
+
+#[test]
+fn no_link_is_told_to_give_up_a_join_before_the_sa_can_have_answered() {
+    let hasty = count(|scenario| {
+        let timelines = scenario.step.iter().filter_map(|step| match step.get_ref() {
+            Step::Trouble(trouble) => Some(&trouble.event),
+            _ => None,
+        });
+        timelines.flatten().any(|timed| match &timed.event {
+            Event::PropertySet(set) if set.name == "_ibd_join_timeout" => {
+                let seconds: u64 = set.value.parse().expect("seconds");
+                seconds != 0 && seconds * 1_000 < 10 * scenario.fabric.sa_delay_ms
+            }
+            _ => false,
+        })
+    });
+    assert_eq!(hasty, 0, "of 1000 fabrics");
 }

@@ -49,6 +49,11 @@ fn echoes_and_groups_wait_for_a_slow_subnet_administrator() {
 }
 
 #[test]
+fn an_echo_is_sent_again_when_ip_gives_up_a_neighbour_before_the_sa_has_answered() {
+    all_is_well("ip-gives-up-before-the-sa-answers.toml", 5);
+}
+
+#[test]
 fn pkey_moves_ends_once_both_families_answer() {
     all_is_well("ipv6-right-behind-a-pkey-that-moved.toml", 5);
 }

@@ -82,11 +82,14 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
         candidate
     }
 
-    /// Every step but the first, which attaches, may go.
+    /// Every step may go but for those without which the others wait in vain: the hosts attach, and their links come up.
     fn drop_steps(&mut self) {
         let mut n = self.best.step.len();
         while n > 1 {
             n -= 1;
+            if matches!(self.best.step[n].get_ref(), Step::Up(_)) {
+                continue;
+            }
             let candidate = self.with(|scenario| drop(scenario.step.remove(n)));
             self.consider(candidate);
             n = n.min(self.best.step.len());

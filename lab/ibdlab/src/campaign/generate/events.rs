@@ -20,6 +20,8 @@ const GROUPS: [IpAddr; 4] = [
 ];
 const REQUESTS: [SaRequest; 5] =
     [SaRequest::Path, SaRequest::Join, SaRequest::Leave, SaRequest::ListGroups, SaRequest::Subscribe];
+/// Requests that the SA may have in hand before the one for a group: those of all hosts.
+const JOIN_ROUND_TRIPS: u64 = 10;
 /// What administrators set while a link is up.
 const PROPERTIES: [(&str, &str); 9] = [
     ("_ibd_tx_timeout", "1"),
@@ -96,7 +98,14 @@ impl Generator<'_> {
 
     /// Only such values that a link recovers by itself from whatever happens.
     fn property_set(&mut self, host: String) -> Event {
-        let (name, value) = self.pick(&PROPERTIES);
+        let join_ms = JOIN_ROUND_TRIPS * self.sa_delay_ms;
+        // Whoever waits for a shorter time than the SA takes joins nothing, as asked.
+        let impatient = |name, value: &str| {
+            name == "_ibd_join_timeout" && value.parse().is_ok_and(|s: u64| s != 0 && s * 1_000 < join_ms)
+        };
+        let allowed: Vec<_> =
+            PROPERTIES.into_iter().filter(|&(name, value)| !impatient(name, value)).collect();
+        let (name, value) = self.pick(&allowed);
         Event::PropertySet(PropertyTo { host: at(host), name: name.into(), value: value.into() })
     }
 

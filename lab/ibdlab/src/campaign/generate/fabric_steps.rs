@@ -30,7 +30,6 @@ pub(super) struct Steps<'a, 'g> {
     draw: &'a mut Generator<'g>,
     links: &'a [Link],
     hosts: &'a [HostSpec],
-    sa_delay_ms: u64,
     sm: SmKind,
     /// Hosts whose adapter is gone.
     gone: Vec<usize>,
@@ -38,19 +37,13 @@ pub(super) struct Steps<'a, 'g> {
 }
 
 impl<'a, 'g> Steps<'a, 'g> {
-    pub fn new(
-        draw: &'a mut Generator<'g>,
-        links: &'a [Link],
-        hosts: &'a [HostSpec],
-        sa_delay_ms: u64,
-        sm: SmKind,
-    ) -> Self {
-        Self { draw, links, hosts, sa_delay_ms, sm, gone: Vec::new(), steps: Vec::new() }
+    pub fn new(draw: &'a mut Generator<'g>, links: &'a [Link], hosts: &'a [HostSpec], sm: SmKind) -> Self {
+        Self { draw, links, hosts, sm, gone: Vec::new(), steps: Vec::new() }
     }
 
     pub fn draw(mut self) -> Vec<Step> {
         let after_ports = self.draw.rng.random();
-        let together = TOGETHER_MS + TOGETHER_ROUND_TRIPS * self.sa_delay_ms;
+        let together = TOGETHER_MS + TOGETHER_ROUND_TRIPS * self.draw.sa_delay_ms;
         self.steps.push(Step::Attach(AttachStep { after_ports }));
         self.steps.push(Step::Up(UpStep {
             within_ms: self.within_ms(),
@@ -69,7 +62,7 @@ impl<'a, 'g> Steps<'a, 'g> {
 
     /// How long a link may take to come up.
     fn within_ms(&self) -> u64 {
-        60_000 + UP_ROUND_TRIPS * self.sa_delay_ms
+        60_000 + UP_ROUND_TRIPS * self.draw.sa_delay_ms
     }
 
     fn step(&mut self) {

@@ -72,7 +72,7 @@ impl Link {
 pub fn generate(seed: u64, index: u64, sm: SmKind) -> Scenario {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ FABRICS);
     rng.set_stream(index);
-    let mut generator = Generator { rng: &mut rng, hosts: Vec::new(), within_us: 0 };
+    let mut generator = Generator { rng: &mut rng, hosts: Vec::new(), within_us: 0, sa_delay_ms: 0 };
     generator.fabric(seed, index, sm)
 }
 
@@ -82,6 +82,7 @@ impl Generator<'_> {
         let count = if sm == SmKind::Opensm { count.min(OPENSM_HOSTS) } else { count };
         self.hosts = NAMES[..count].iter().map(|&name| name.to_owned()).collect();
         let fabric = self.fabric_spec(sm);
+        self.sa_delay_ms = fabric.sa_delay_ms;
         let most = *fabric.mtu.get_ref();
         let mut hosts: Vec<HostSpec> = (0..count).map(|n| self.plain_host(n)).collect();
         let mut links = Vec::new();
@@ -96,7 +97,7 @@ impl Generator<'_> {
             hosts.iter_mut().for_each(as_ibsim_has_it);
         }
         let partition = links.iter().map(|link| at(partition(link))).collect();
-        let step = Steps::new(self, &links, &hosts, fabric.sa_delay_ms, sm).draw();
+        let step = Steps::new(self, &links, &hosts, sm).draw();
         Scenario {
             name: format!("fabrics {seed}, scenario {index}"),
             // What TOML can write.

@@ -58,6 +58,8 @@ struct Generator<'a> {
     hosts: Vec<String>,
     /// How long the timeline is that is drawn.
     within_us: u64,
+    /// How long the SA takes for one request.
+    sa_delay_ms: u64,
 }
 
 impl Generator<'_> {

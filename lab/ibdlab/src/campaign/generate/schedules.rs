@@ -34,7 +34,8 @@ const TUNINGS: [(&str, &[i64]); 7] = [
 pub fn generate(seed: u64, index: u64) -> Scenario {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(index);
-    let mut scenario = Generator { rng: &mut rng, hosts: Vec::new(), within_us: 0 }.scenario(seed, index);
+    let mut scenario =
+        Generator { rng: &mut rng, hosts: Vec::new(), within_us: 0, sa_delay_ms: 0 }.scenario(seed, index);
     // Drawn apart, so that the same troubles meet hosts with and without.
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ RINGS);
     rng.set_stream(index);
@@ -85,12 +86,10 @@ impl Generator<'_> {
         let pkey = self.pick(&[0xffff, 0xffff, 0x8001, 0x8abc]);
         let partition = PartitionSpec { pkey: at(pkey), ipoib: true, mtu: at(mtu), rate: at(3) };
         let host = (0..count).map(|n| at(self.host(n, pkey, mtu))).collect();
-        let fabric = FabricSpec {
-            mtu: at(mtu),
-            multicast_loopback: self.rng.random(),
-            // Without a delay the answer to a join overtakes the switch's tables, and the first packet to a group may be lost.
-            sa_delay_ms: self.pick(&[1, 1, 5, 20]),
-        };
+        let multicast_loopback = self.rng.random();
+        // Without a delay the answer to a join overtakes the switch's tables, and the first packet to a group may be lost.
+        self.sa_delay_ms = self.pick(&[1, 1, 5, 20]);
+        let fabric = FabricSpec { mtu: at(mtu), multicast_loopback, sa_delay_ms: self.sa_delay_ms };
         let mut steps = vec![
             Step::Attach(AttachStep { after_ports: self.rng.random() }),
             Step::Up(UpStep { within_ms: 20_000, after_first_ms: None }),

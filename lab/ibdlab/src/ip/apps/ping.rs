@@ -13,6 +13,8 @@ use crate::ip::stack::Stack;
 
 /// How long an echo may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// IP has given up a neighbour that did not answer, and with it the packets that waited.
+const IP_GIVES_UP: Duration = Duration::from_secs(4);
 /// Room for the largest echo at whatever place in the buffer the one before ended.
 const ROOM: usize = 2 << 16;
 /// Packets that may wait in a socket between two runs: one answer, and what others send with the same identifier, whose
@@ -38,6 +40,8 @@ pub struct Ping {
     sent: u32,
     answered: u32,
     outstanding: Option<Duration>,
+    /// When the first request is sent again, unless somebody has answered: as `ping -s` goes on until IP has found the neighbour.
+    again: Option<Duration>,
     socket: Option<SocketHandle>,
     /// Of the socket, once there is one.
     ident: u16,
@@ -58,6 +62,7 @@ impl Ping {
             sent: 0,
             answered: 0,
             outstanding: None,
+            again: None,
             socket: None,
             ident: 0,
         }
@@ -69,7 +74,7 @@ impl Ping {
         Self { first, ..self }
     }
 
-    /// The same, and an answer may take so much longer.
+    /// The same, and an answer may take so much longer: the first one longer than IP asks for a neighbour.
     #[must_use]
     pub fn with_patience_for(self, longer: Duration) -> Self {
         Self { patience: PATIENCE + longer, ..self }
@@ -107,17 +112,31 @@ impl Ping {
     }
 
     fn send(&mut self, now: Duration, stack: &mut Stack, handle: SocketHandle) {
-        let data = pattern(self.sent, self.size(self.sent));
-        let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
-        let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else {
+        if !self.request(self.sent, stack, handle) {
             // The link takes nothing at present.
             self.next = now + self.every.max(PAUSE);
             return;
-        };
-        let sequence = self.sequence(self.sent);
-        emit_echo(buffer, (self.source, self.destination), self.ident, sequence, &data);
+        }
+        self.again = (self.sent == 0).then_some(now + IP_GIVES_UP);
         self.sent += 1;
         self.outstanding = Some(now + self.patience);
+    }
+
+    /// False if the socket has no room.
+    fn request(&self, number: u32, stack: &mut Stack, handle: SocketHandle) -> bool {
+        let data = pattern(number, self.size(number));
+        let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
+        let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else { return false };
+        emit_echo(buffer, (self.source, self.destination), self.ident, self.sequence(number), &data);
+        true
+    }
+
+    /// Sends the first request again if it is time to.
+    fn ask_again(&mut self, now: Duration, stack: &mut Stack, handle: SocketHandle) {
+        if self.again.is_some_and(|at| at <= now) {
+            self.request(0, stack, handle);
+            self.again = Some(now + IP_GIVES_UP);
+        }
     }
 
     /// Takes everything off the socket; true if the answer waited for was there, byte for byte.
@@ -151,8 +170,10 @@ impl App for Ping {
             }
         }
         if self.outstanding.is_some() {
+            self.ask_again(now, stack, handle);
             return None;
         }
+        self.again = None;
         if self.sent < self.count {
             if self.next <= now {
                 self.next = now + self.every;
@@ -171,7 +192,10 @@ impl App for Ping {
     }
 
     fn wake_at(&self) -> Option<Duration> {
-        self.outstanding.or((self.sent < self.count).then_some(self.next))
+        match self.outstanding {
+            Some(timeout) => Some(self.again.map_or(timeout, |again| again.min(timeout))),
+            None => (self.sent < self.count).then_some(self.next),
+        }
     }
 }
 
