@@ -1,0 +1,1 @@
+//! From a gate's sources to a root file system that boots.

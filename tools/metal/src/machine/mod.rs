@@ -1,0 +1,1 @@
+//! A kernel that runs: QEMU, the console, and the init that does what it is asked.

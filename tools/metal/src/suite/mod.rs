@@ -1,0 +1,1 @@
+//! What is tried on a kernel, case by case.
