@@ -54,6 +54,11 @@ fn an_echo_is_sent_again_when_ip_gives_up_a_neighbour_before_the_sa_has_answered
 }
 
 #[test]
+fn trouble_ends_once_no_queue_pair_hangs() {
+    all_is_well("a-queue-pair-that-hangs.toml", 3);
+}
+
+#[test]
 fn pkey_moves_ends_once_both_families_answer() {
     all_is_well("ipv6-right-behind-a-pkey-that-moved.toml", 5);
 }
@@ -61,6 +66,11 @@ fn pkey_moves_ends_once_both_families_answer() {
 #[test]
 fn sm_restart_looks_everybody_up_before_the_manager_goes() {
     all_is_well("sm-restart-unresolved.toml", 3);
+}
+
+#[test]
+fn sm_restart_asks_nobody_whom_ip_has_forgotten_until_all_have_joined_again() {
+    all_is_well("ibtf-tells-of-a-new-manager-after-a-minute.toml", 2);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Hca, Moderation, Qp, Qpn, Rate, Sge};
+use crate::{Hca, Moderation, Qp, QpState, Qpn, Rate, Sge};
 
 impl Hca {
     /// Numbers of the queue pairs that exist now, ascending.
@@ -53,6 +53,17 @@ impl Hca {
     #[must_use]
     pub fn sends_completed(&self, qpn: Qpn) -> Option<u64> {
         self.find_qp(qpn).map(|qp| qp.0.core.lock().unwrap().sq.reported())
+    }
+
+    /// Queue pairs with sends that left and will never complete ([`Hca::set_sends_hang`]), ascending.
+    #[must_use]
+    pub fn hanging(&self) -> Vec<Qpn> {
+        let objects = self.0.objects.lock().unwrap();
+        let hangs = |qp: &Qp| {
+            let core = qp.0.core.lock().unwrap();
+            core.state == QpState::Rts && core.sq.waiting().next().is_some()
+        };
+        objects.qps.iter().filter(|(_, qp)| hangs(qp)).map(|(&qpn, _)| qpn).collect()
     }
 
     /// Static rates that address handles were to have so far, refused ones too, and how often.

@@ -99,6 +99,11 @@ impl<P: Default> Neighbours<P> {
         self.entries.get(ip)?.link
     }
 
+    /// Is `ip` known, and not asked for again before `at`?
+    pub fn is_fresh(&self, ip: &IpAddr, at: Duration) -> bool {
+        self.entries.get(ip).is_some_and(|entry| entry.link.is_some() && at < entry.fresh_until)
+    }
+
     /// Do packets wait until `ip` answers?
     pub fn is_asking(&self, ip: &IpAddr) -> bool {
         self.entries.get(ip).is_some_and(|entry| !entry.queue.is_empty())
@@ -203,6 +208,14 @@ mod tests {
         table.learn(at(0), PEER, LINK, true);
         assert_eq!(table.lookup(at(61), PEER, vec![1]), Lookup::SendAndAsk(LINK, vec![1]));
         assert_eq!(table.lookup(at(61), PEER, vec![2]), Lookup::Send(LINK, vec![2]));
+    }
+
+    #[test]
+    fn a_neighbour_is_fresh_for_a_minute() {
+        let mut table = Neighbours::<Vec<u8>>::default();
+        assert!(!table.is_fresh(&PEER, at(0)));
+        table.learn(at(5), PEER, LINK, true);
+        assert!(table.is_fresh(&PEER, at(64)) && !table.is_fresh(&PEER, at(65)));
     }
 
     #[test]
