@@ -27,12 +27,27 @@ enum Action {
         #[arg(long)]
         debug: bool,
     },
+    /// Boot a kernel and try the modules on it.
+    Run(metal::machine::Options),
 }
 
 fn main() -> ExitCode {
     match Args::parse().command {
         Action::Build { .. } => {
             eprintln!("metal: not yet");
+            ExitCode::FAILURE
+        }
+        Action::Run(options) => ended(metal::suite::run(&options)),
+    }
+}
+
+/// 0 if all was well, and one line about what was not.
+fn ended(outcome: anyhow::Result<bool>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("metal: {e:#}");
             ExitCode::FAILURE
         }
     }

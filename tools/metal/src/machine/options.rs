@@ -1,0 +1,95 @@
+//! What a person says about the machine, on every command that boots one.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::archive::Identity;
+use super::{Machine, Setup, agent};
+
+/// Whose driver it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Driver {
+    /// The modules of this workspace.
+    #[default]
+    Rust,
+    /// The gate's own, as a control.
+    C,
+}
+
+/// Which machine is booted.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// The root file system of a kernel, as `metal build` leaves it.
+    #[arg(long, value_name = "DIR", default_value = "target/metal/debug/root")]
+    pub root: PathBuf,
+    /// The modules under test: a directory with kernel/drv and kernel/mac.
+    #[arg(long, value_name = "DIR", default_value = "proto")]
+    pub modules: PathBuf,
+    /// An InfiniBand adapter: a directory that is laid over the root.
+    #[arg(long, value_name = "DIR", env = "METAL_ADAPTER")]
+    pub adapter: Option<PathBuf>,
+    /// Whose driver: ours, or the gate's as a control.
+    #[arg(long, value_enum, default_value_t)]
+    pub driver: Driver,
+    /// Which driver attaches to the adapter's ports.
+    #[arg(long, value_enum, default_value_t)]
+    pub identity: Identity,
+    /// Processors of the machine.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub cpus: u32,
+    /// A line for /etc/system, besides kmem_flags; may be repeated.
+    #[arg(long, value_name = "LINE")]
+    pub system: Vec<String>,
+    /// Where console, archive and report go.
+    #[arg(long, value_name = "DIR", default_value = "target/metal/run")]
+    pub work: PathBuf,
+}
+
+impl Options {
+    /// Builds the agent and boots.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, or why the kernel does not come up.
+    pub fn boot(&self, debugger: Option<u16>) -> Result<Machine> {
+        Machine::boot(&self.setup(debugger)?)
+    }
+
+    fn setup(&self, debugger: Option<u16>) -> Result<Setup> {
+        let mut overlays = Vec::new();
+        if self.driver == Driver::Rust {
+            let modules = self.modules.canonicalize();
+            overlays.push(
+                modules.with_context(|| format!("no modules in {}: make modules", self.modules.display()))?,
+            );
+        }
+        if let Some(adapter) = &self.adapter {
+            overlays.push(
+                adapter.canonicalize().with_context(|| format!("no adapter in {}", adapter.display()))?,
+            );
+        }
+        let mut system = String::from("set kmem_flags=0xf\n");
+        for line in &self.system {
+            system.push_str(line);
+            system.push('\n');
+        }
+        Ok(Setup {
+            root: self.root.clone(),
+            overlays,
+            agent: agent::build(workspace())?,
+            identity: self.identity,
+            cpus: self.cpus,
+            system,
+            work: self.work.clone(),
+            debugger,
+        })
+    }
+}
+
+/// The workspace this tool was built from.
+fn workspace() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here)
+}
