@@ -49,6 +49,11 @@ fn echoes_and_groups_wait_for_a_slow_subnet_administrator() {
 }
 
 #[test]
+fn the_first_echo_to_a_host_is_answered_however_many_fragments_it_has() {
+    all_is_well("large-echoes-right-behind-up.toml", 3);
+}
+
+#[test]
 fn an_echo_is_sent_again_when_ip_gives_up_a_neighbour_before_the_sa_has_answered() {
     all_is_well("ip-gives-up-before-the-sa-answers.toml", 5);
 }

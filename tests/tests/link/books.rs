@@ -10,6 +10,8 @@ use fakekernel::{FaultKind, FaultPlan, Nanos};
 use ibdlab::packets::{Content, Target, inject};
 use ibdlab::scenario::trouble::Malformed;
 use lab_gldv3::{LinkAddress, LinkState, Offload, ReceiveQueue, Stream};
+use sm::Attribute;
+use sm::fault::FaultAction;
 
 use crate::bench::{Bench, Host, PLAIN, Setup, address_of, group};
 
@@ -65,6 +67,13 @@ struct Done {
 }
 
 impl Done {
+    fn burst(&mut self, from: &Stream, to: LinkAddress, count: u64) {
+        for _ in 0..count {
+            from.transmit(to, &[0; 40], Offload::default()).expect("the stream is bound");
+            self.given += 1;
+        }
+    }
+
     fn send(&mut self, from: &Stream, to: LinkAddress, len: usize, count: u64) {
         for n in 0..count {
             from.transmit(to, &vec![n as u8; len], Offload::default()).expect("the stream is bound");
@@ -106,6 +115,13 @@ fn to_nobody(bench: &Bench, done: &mut Done, alpha: &Stream, to: LinkAddress) {
         stranger.0[19] = n;
         done.send(alpha, stranger, 40, 200);
     }
+    // More than wait for one path.
+    bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Delay(sm::Nanos(100_000_000)));
+    let mut stranger = to;
+    stranger.0[12..].fill(0xed);
+    done.burst(alpha, stranger, 100);
+    bench.settle();
+    bench.no_faults();
     done.send(alpha, group(0x000a_0001), 40, 100);
     fakekernel::sleep(Nanos::from_secs(5));
     bench.settle();

@@ -32,7 +32,7 @@ const MOST_ADDRESSES: usize = 65_536;
 /// How long memory that could not be had is not asked for again.
 const GROWTH_PAUSE: Duration = Duration::from_secs(10);
 /// Packets waiting for a path at once, in all.
-const PACKETS: usize = 512;
+const PACKETS: usize = 1024;
 /// Groups at once.
 const GROUPS: usize = 1280;
 /// Joins and leaves in flight at once: twice what can be out, so that the next is at hand when an answer comes.

@@ -54,8 +54,10 @@ const GROUPS: usize = 3;
 pub struct Config {
     /// Lookups of ports in flight at once, and of groups as many again.
     pub lookups: u16,
-    /// Packets waiting per address. Those for groups leave half of all the room to those for ports.
+    /// Packets waiting per address while half of all the room is free: one IP datagram at least, in as many fragments as it may have.
     pub packets_per_address: u16,
+    /// Packets waiting per address that others get while less is free. Those for groups get none then.
+    pub packets_when_crowded: u16,
     /// Silence after a lookup that found no path.
     pub retry: Backoff,
     /// How long a handle is used before it is looked up again; an address not used for that long is forgotten.
@@ -73,7 +75,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             lookups: 16,
-            packets_per_address: 8,
+            // 65,515 bytes behind an IPv4 header, 1,000 in each fragment at the MTU of 1,020 bytes, and what else is said.
+            packets_per_address: 72,
+            packets_when_crowded: 8,
             retry: Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) },
             refresh: Duration::from_secs(300),
             forget: Duration::from_secs(60),
@@ -354,7 +358,10 @@ where
             State::Failed { .. } => path.state = State::Unresolved,
             State::Unresolved => {}
         }
-        let limit = self.config.packets_per_address;
+        let limit = match self.packets.is_crowded() {
+            true => self.config.packets_when_crowded.min(self.config.packets_per_address),
+            false => self.config.packets_per_address,
+        };
         let submitted = match self.packets.enqueue(&mut path.packets, to, (lane, packet), limit) {
             Ok(gave_way) => Submitted::Queued(gave_way),
             Err(packet) => {

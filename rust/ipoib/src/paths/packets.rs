@@ -158,6 +158,11 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         Self { slots, free, held: 0, out: Default::default(), marker: core::marker::PhantomData }
     }
 
+    /// Whether half of the room, or more, is taken.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.held >= self.slots.len() / 2
+    }
+
     /// Appends to an address's queue. `Ok` brings back the oldest packet if it had to give way, `Err` the packet itself if the
     /// pool is full of others' packets.
     pub(super) fn enqueue(
@@ -168,7 +173,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         limit: u16,
     ) -> Result<Option<P>, P> {
         // Groups nobody answers about must not take the room of ports.
-        let crowded = to.is_multicast() && self.held >= self.slots.len() / 2;
+        let crowded = to.is_multicast() && self.is_crowded();
         let full = queue.len >= limit.max(1) || self.free == NONE || crowded;
         if crowded && queue.is_empty() {
             return Err(packet);

@@ -130,10 +130,6 @@ impl<'a, 'g> Steps<'a, 'g> {
         } else {
             Vec::new()
         };
-        if fragments {
-            // More than a driver keeps for a neighbour whose path it does not know.
-            self.steps.push(Step::Resolve(Nothing {}));
-        }
         let count = self.draw.pick(&[3, 11, 48, 189]);
         self.steps.push(Step::Ping(PingStep { from: name(from), to: at(to), count, sizes }));
     }

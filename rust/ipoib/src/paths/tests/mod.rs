@@ -123,6 +123,23 @@ fn the_oldest_packet_gives_way() {
 }
 
 #[test]
+fn all_fragments_of_a_datagram_wait_while_half_of_the_room_is_free_and_few_of_each_beyond() {
+    let mut m = machine(Config::default(), 4, 200);
+    for n in 0..72 {
+        assert_eq!(submit(&mut m, at(0), peer(1), n), Submitted::Queued(None));
+    }
+    assert_eq!(submit(&mut m, at(0), peer(1), 72), Submitted::Queued(Some(0)));
+    for n in 0..28 {
+        assert_eq!(submit(&mut m, at(0), peer(2), 100 + n), Submitted::Queued(None));
+    }
+    for n in 0..8 {
+        assert_eq!(submit(&mut m, at(0), peer(3), 200 + n), Submitted::Queued(None));
+    }
+    assert_eq!(submit(&mut m, at(0), peer(3), 208), Submitted::Queued(Some(200)));
+    assert_eq!(submit(&mut m, at(0), peer(1), 73), Submitted::Queued(Some(1)), "what waits already stays");
+}
+
+#[test]
 fn a_table_that_grows_forgets_nobody_and_takes_more_in() {
     let mut m = machine(Config::default(), 2, 8);
     for n in [1, 2] {
