@@ -69,14 +69,29 @@ pub fn install(tree: &Path, gate: &Gate) -> Result<Plan> {
             foreign.len()
         );
     }
-    let mut plan = Plan { writes: base.files.clone(), kept: Vec::new() };
-    let mut record = Record { version: env!("CARGO_PKG_VERSION").into(), files: Vec::new() };
-    for item in items(tree, gate)? {
-        land(&base, item, &mut plan, &mut record)?;
-    }
+    let (mut plan, record) = landed(&base, tree, gate)?;
     let (path, text) = record.file()?;
     plan.writes.insert(path, Some(text));
     settle(gate, plan)
+}
+
+/// What differs from `gate` in a gate with our tree at `tree` installed, for a copy of it: nobody commits there or takes it out
+/// again, so the gate may have any changes and need not be under git.
+///
+/// # Errors
+///
+/// As [`install`], but for changes that are not committed.
+pub fn copied(tree: &Path, gate: &Gate) -> Result<Plan> {
+    settle(gate, landed(&base(gate)?, tree, gate)?.0)
+}
+
+fn landed(base: &Base<'_>, tree: &Path, gate: &Gate) -> Result<(Plan, Record)> {
+    let mut plan = Plan { writes: base.files.clone(), kept: Vec::new() };
+    let mut record = Record { version: env!("CARGO_PKG_VERSION").into(), files: Vec::new() };
+    for item in items(tree, gate)? {
+        land(base, item, &mut plan, &mut record)?;
+    }
+    Ok((plan, record))
 }
 
 /// What removing an installation from `gate` comes to.
