@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes sure that what a make target needs is there: setup.sh run|test|modules|bindings|lint [--list]
+# Makes sure that what a make target needs is there: setup.sh run|test|metal|modules|bindings|lint [--list]
 #
 # Debian packages are installed when run by root, without a question; otherwise one line says which are missing. With --list
 # they are printed, and nothing is installed.
 set -eu
 
-for_what=${1:?run, test, modules, bindings or lint}
+for_what=${1:?run, test, metal, modules, bindings or lint}
 usr=${SYSROOT:-}/usr
 
 # Prints the package unless the command after it succeeds.
@@ -78,6 +78,18 @@ wanted() {
 		fi
 		;;
 	lint) need shellcheck have shellcheck ;;
+	metal)
+		# What a gate is made with, and what runs it.
+		need mawk have awk
+		need perl have perl
+		need ksh have ksh
+		need rpcsvc-proto have rpcgen
+		need qemu-system-x86 have qemu-system-x86_64
+		need gdb have gdb
+		;;
+	esac
+	case $for_what in
+	test | metal) need genisoimage have genisoimage isoinfo ;;
 	esac
 	if [ "$for_what" = test ] || [ "${SM:-}" = opensm ]; then
 		need opensm have opensm

@@ -10,7 +10,7 @@
 pub mod audit;
 pub mod build;
 pub mod coverage;
-mod elf;
+pub mod elf;
 mod gotfix;
 pub mod link;
 pub mod manifest;

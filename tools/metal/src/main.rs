@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use metal::build::{Options, build};
+use metal::machine::options::{Driver, workspace};
 
 /// The shipped modules on a real illumos kernel.
 #[derive(Parser)]
@@ -26,6 +28,9 @@ enum Action {
         /// With the kernel's own checks (ASSERT).
         #[arg(long)]
         debug: bool,
+        /// Also whose driver: the gate's own C driver goes to DIR/debug/driver-c, to be laid over the root.
+        #[arg(long, value_enum, default_value_t)]
+        driver: Driver,
     },
     /// Boot a kernel and try the modules on it.
     Run(metal::machine::Options),
@@ -33,9 +38,10 @@ enum Action {
 
 fn main() -> ExitCode {
     match Args::parse().command {
-        Action::Build { .. } => {
-            eprintln!("metal: not yet");
-            ExitCode::FAILURE
+        Action::Build { gate, out, debug, driver } => {
+            let options =
+                Options { tree: workspace().into(), gate, out, debug, c_driver: driver == Driver::C };
+            ended(build(&options).map(|_| true))
         }
         Action::Run(options) => ended(metal::suite::run(&options)),
     }

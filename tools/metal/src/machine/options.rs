@@ -89,7 +89,7 @@ impl Options {
 }
 
 /// The workspace this tool was built from.
-fn workspace() -> &'static Path {
+pub fn workspace() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here)
 }

@@ -1,0 +1,238 @@
+//! A directory of the gate in which a module is made: what its makefile says.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use gate::make::{Makefile, Rules};
+
+use super::compile::Job;
+use super::flags::{self, translated};
+use super::generate;
+use super::place::{Place, plain};
+
+/// Stands for the root in makefiles' values.
+const ROOT: &str = "/ROOT";
+
+/// A makefile with the directory it is for.
+#[derive(Debug)]
+pub struct Unit {
+    /// The directory below `usr/src/uts`: `intel/ip`.
+    pub name: String,
+    dir: PathBuf,
+    makefile: Makefile,
+}
+
+/// A file that is copied into the root: where from, and where to below it.
+pub type Copied = (PathBuf, PathBuf);
+
+impl Unit {
+    /// Reads the makefile of `name`.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or is not understood.
+    pub fn read(place: &Place, name: &str) -> Result<Unit> {
+        let (src, uts) = (place.src(), place.uts());
+        let utf8 = "the gate's path is not UTF-8";
+        let given = [
+            ("SRC", src.to_str().context(utf8)?),
+            ("UTSBASE", uts.to_str().context(utf8)?),
+            ("ROOT", ROOT),
+            ("MACH", "i386"),
+            ("MACH64", "amd64"),
+            ("CLASS", "64"),
+            ("BUILD_TYPE", if place.debug { "DBG64" } else { "OBJ64" }),
+            ("OBJS_DIR", "OBJ"),
+            ("POUND_SIGN", "#"),
+            ("PRE_POUND", "pre#"),
+            ("RELEASE_BUILD", ""),
+            ("NOT_RELEASE_BUILD", "#"),
+        ];
+        let dir = uts.join(name);
+        let makefile = Makefile::read(&dir.join("Makefile"), &given).with_context(|| name.to_string())?;
+        Ok(Unit { name: name.into(), dir, makefile })
+    }
+
+    /// The words of a macro; none if it is not defined.
+    pub fn words(&self, name: &str) -> Result<Vec<String>> {
+        split(&self.makefile.expand(&format!("$({name})"))?)
+    }
+
+    /// The names of the objects that `list` lists, without directory and `.o`, each once.
+    pub fn objects(&self, list: &str) -> Result<Vec<String>> {
+        let mut seen = HashSet::new();
+        let words = self.words(list)?;
+        let names = words.iter().filter_map(|word| Path::new(word).file_name()?.to_str()?.strip_suffix(".o"));
+        Ok(names.filter(|name| seen.insert(name.to_string())).map(String::from).collect())
+    }
+
+    /// The modules that this one needs, in the order in which krtld searches them: `misc/mac`.
+    pub fn needs(&self) -> Result<Vec<String>> {
+        let words = self.words("LDFLAGS")?;
+        let mut needs = Vec::new();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.strip_prefix("-N") {
+                Some("") => needs.extend(words.next().cloned()),
+                Some(name) => needs.push(name.to_string()),
+                None => {}
+            }
+        }
+        Ok(needs)
+    }
+
+    /// Where the module goes, from the root.
+    pub fn module(&self) -> Result<PathBuf> {
+        let words = self.words("ROOTMODULE")?;
+        let place = words.first().and_then(|word| below_root(word));
+        place.with_context(|| format!("{}: no ROOTMODULE", self.name))
+    }
+
+    /// Its other names, from the root.
+    pub fn links(&self) -> Result<Vec<PathBuf>> {
+        let words = [self.words("ROOTLINK")?, self.words("ROOTSOFTLINKS")?].concat();
+        Ok(words.iter().filter_map(|word| below_root(word)).collect())
+    }
+
+    /// Its driver.conf(5).
+    pub fn conf(&self) -> Result<Option<Copied>> {
+        if self.words("CONF_SRCDIR")?.is_empty() {
+            return Ok(None);
+        }
+        let source = self.words("SRC_CONFFILE")?.first().map(|word| plain(&self.dir.join(word)));
+        let to = self.words("ROOT_CONFFILE")?.first().and_then(|word| below_root(word));
+        Ok(source.zip(to).filter(|(source, _)| source.is_file()))
+    }
+
+    /// Whether it has a Rust part: it is ours, and kmod makes it.
+    pub fn is_ours(&self) -> bool {
+        self.makefile.defines("RUST_CRATE")
+    }
+
+    /// The makefile's rules, to make jobs with.
+    pub fn sources(&self) -> Result<Sources<'_>> {
+        Ok(Sources { unit: self, rules: self.makefile.rules()? })
+    }
+}
+
+fn split(text: &str) -> Result<Vec<String>> {
+    shlex::split(text).with_context(|| format!("not a shell's words: {text}"))
+}
+
+fn below_root(path: &str) -> Option<PathBuf> {
+    path.strip_prefix(ROOT)?.strip_prefix('/').map(|path| plain(Path::new(path)))
+}
+
+/// How a unit's objects are made.
+#[derive(Debug)]
+pub struct Sources<'a> {
+    unit: &'a Unit,
+    rules: Rules<'a>,
+}
+
+impl Sources<'_> {
+    /// The job that makes object `name` of kernel code.
+    ///
+    /// # Errors
+    ///
+    /// No source is found for it, or a program that makes it fails.
+    pub fn job(&self, place: &Place, known: &Known, name: &str) -> Result<Job> {
+        let base: Vec<String> = flags::KERNEL.iter().map(|flag| flag.to_string()).collect();
+        let dir = place.objects(&self.unit.name);
+        self.job_in(place, known, &dir, "$(OBJS_DIR)", name, false, base)
+    }
+
+    /// The job that makes object `name` of dboot.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::job`].
+    pub fn dboot_job(&self, place: &Place, known: &Known, name: &str) -> Result<Job> {
+        let base: Vec<String> = flags::DBOOT.iter().map(|flag| flag.to_string()).collect();
+        self.job_in(place, known, &place.objects("dboot"), "$(DBOOT_OBJS_DIR)", name, true, base)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what the two kinds of jobs differ in")]
+    fn job_in(
+        &self,
+        place: &Place,
+        known: &Known,
+        dir: &Path,
+        objects: &str,
+        name: &str,
+        bits32: bool,
+        base: Vec<String>,
+    ) -> Result<Job> {
+        let Unit { dir: home, makefile, name: unit } = self.unit;
+        let target = makefile.expand(&format!("{objects}/{name}.o"))?;
+        let there = |path: &Path| known.there(path);
+        let found =
+            self.rules.recipe(&target, home, &there).filter(|found| super::compile::is_source(&found.source));
+        let (source, lines) = match found {
+            Some(found) => (plain(&found.source), found.lines),
+            None => {
+                let made = self.made(place, known, name)?;
+                (made.with_context(|| format!("{unit}: nothing makes {name}.o"))?, &[][..])
+            }
+        };
+        let scope = makefile.at(&target)?;
+        let assembly = source.extension().is_some_and(|extension| extension == "s");
+        let standard = if assembly { "$(COMPILE.s) -o $@ $<" } else { "$(COMPILE.c) -o $@ $<" };
+        let recipe = lines.iter().find(|line| line.contains(" -o ")).map_or(standard, String::as_str);
+        let words = split(&scope.expand(recipe)?)?;
+        let mut flags = if assembly { vec!["-D_ASM".into()] } else { base };
+        flags.extend(translated(&words, home));
+        flags.push(format!("-I{}", place.generated().display()));
+        Ok(Job { source, object: dir.join(name).with_extension("o"), flags, bits32 })
+    }
+
+    /// A source that is made: by this tool, or by a program of the gate's for which the makefile has a rule.
+    fn made(&self, place: &Place, known: &Known, name: &str) -> Result<Option<PathBuf>> {
+        let generated = place.generated();
+        let c = generated.join(name).with_extension("c");
+        if c.is_file() {
+            return Ok(Some(c));
+        }
+        let assembly = format!("{name}.s");
+        let there = |path: &Path| known.there(path);
+        let Some(program) = self.rules.recipe(&assembly, &self.unit.dir, &there) else { return Ok(None) };
+        if program.source.extension().is_none_or(|extension| extension != "pl") {
+            bail!("{assembly} would be made of {}", program.source.display());
+        }
+        let output = generated.join(assembly);
+        generate::by_perl(&plain(&program.source), &output, &known.times)?;
+        Ok(Some(output))
+    }
+}
+
+/// Which files are there. A gate has 700 patterns that each object is held to, so a directory is read once.
+#[derive(Debug, Default)]
+pub struct Known {
+    dirs: Mutex<HashMap<PathBuf, HashSet<String>>>,
+    /// When files were changed.
+    pub times: super::fresh::Times,
+}
+
+impl Known {
+    fn there(&self, path: &Path) -> bool {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+            return false;
+        };
+        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(names) = dirs.get(dir) {
+            return names.contains(name);
+        }
+        let names = names_in(&plain(dir));
+        let there = names.contains(name);
+        dirs.insert(dir.to_path_buf(), names);
+        there
+    }
+}
+
+fn names_in(dir: &Path) -> HashSet<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
