@@ -91,3 +91,6 @@ for name in ibd ibp; do
 	module drv $name ibd $driver_shim misc/mac misc/ibtl misc/ibcm misc/dls drv/dld
 	run cp "usr/src/uts/common/io/ib/clients/ibd/$name.conf" "$to/kernel/drv/$name.conf"
 done
+adapter=usr/src/uts/common/io/ib/adapters/swhca
+module drv swhca swhca $adapter/swhca_linkage.c drv/ib misc/ibtl
+run cp "$adapter/swhca.conf" "$to/kernel/drv/swhca.conf"

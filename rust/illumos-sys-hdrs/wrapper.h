@@ -39,9 +39,11 @@
 #include <sys/ethernet.h>
 #include <sys/file.h>
 #include <sys/ib/ib_types.h>
+#include <sys/ib/ibtl/ibci.h>
 #include <sys/ib/ibtl/ibti.h>
 #include <sys/ib/ibtl/ibti_cm.h>
 #include <sys/ib/ibtl/ibti_common.h>
+#include <sys/ib/ibtl/ibtl_ci_types.h>
 #include <sys/ib/ibtl/ibtl_status.h>
 #include <sys/ib/ibtl/ibtl_types.h>
 #include <sys/ibpart.h>

@@ -44,7 +44,7 @@ fn the_locking_page_has_every_lock() {
     let root = workspace_root();
     let page = fs::read_to_string(root.join("docs/locking.md")).expect("the page");
     let mut files = Vec::new();
-    for part in ["kernel", "gldv3", "ibtf", "ibd", "mac_ib"] {
+    for part in ["kernel", "gldv3", "ibtf", "ibtf-provider", "ibd", "mac_ib", "swhca"] {
         sources(&root.join("rust").join(part).join("src"), &mut files);
     }
     let mut found = 0;

@@ -1068,6 +1068,33 @@ pub const IBT_SBIND_NO_CLEANUP: u32 = 1;
 pub const IBT_NODE_TYPE_SWITCH: u32 = 2;
 pub const IBT_NODE_TYPE_ROUTER: u32 = 3;
 pub const IBT_TEST_DEV: u32 = 999;
+pub const IBT_CEP_SET_MTU: u32 = 512;
+pub const IBT_CEP_SET_RESET_INIT: u32 = 65536;
+pub const IBT_CEP_SET_INIT_RTR: u32 = 131072;
+pub const IBT_CEP_SET_RTR_RTS: u32 = 262144;
+pub const IBT_CEP_SET_STATE: u32 = 524288;
+pub const IBT_CEP_SET_TIMEOUT: u32 = 2097152;
+pub const IBT_CEP_SET_PKEY_IX: u32 = 4194304;
+pub const IBT_CEP_SET_MIG: u32 = 8388608;
+pub const MI_INFO_ONE: ::core::ffi::c_int = 1;
+pub const MI_LOADED: ::core::ffi::c_int = 1;
+pub const MI_INFO_ALL: ::core::ffi::c_int = 2;
+pub const MI_INSTALLED: ::core::ffi::c_int = 2;
+pub const MI_INFO_CNT: ::core::ffi::c_int = 4;
+pub const MI_INFO_LINKAGE: ::core::ffi::c_int = 8;
+pub const MI_INFO_NOBASE: ::core::ffi::c_int = 16;
+pub const MODMAXLINK: u32 = 10;
+pub const MODMAXLINK32: u32 = 10;
+pub const MODMAXLINKINFOLEN: u32 = 32;
+pub const MODMAXLINKINFOLEN32: u32 = 32;
+pub const MODMAXNAMELEN: u32 = 32;
+pub const MODMAXNAMELEN32: u32 = 32;
+pub const MODREV_1: ::core::ffi::c_int = 1;
+pub const MOD_NOAUTOUNLOAD: u32 = 1;
+pub const IBCI_V1: u32 = 1;
+pub const IBCI_V2: u32 = 2;
+pub const IBCI_V3: u32 = 3;
+pub const IBCI_V4: u32 = 4;
 pub const IBD_CREATE_IBPART: u32 = 1634795521;
 pub const IBD_DELETE_IBPART: u32 = 1634795522;
 pub const IBD_INFO_CMD_IBPART: u32 = 1;
@@ -1136,21 +1163,6 @@ pub const MC_PROPINFO: u32 = 128;
 pub const MC_PROPERTIES: u32 = 224;
 pub const LOCK_LEVEL: ::core::ffi::c_int = 10;
 pub const PIL_MAX: ::core::ffi::c_int = 15;
-pub const MI_INFO_ONE: ::core::ffi::c_int = 1;
-pub const MI_LOADED: ::core::ffi::c_int = 1;
-pub const MI_INFO_ALL: ::core::ffi::c_int = 2;
-pub const MI_INSTALLED: ::core::ffi::c_int = 2;
-pub const MI_INFO_CNT: ::core::ffi::c_int = 4;
-pub const MI_INFO_LINKAGE: ::core::ffi::c_int = 8;
-pub const MI_INFO_NOBASE: ::core::ffi::c_int = 16;
-pub const MODMAXLINK: u32 = 10;
-pub const MODMAXLINK32: u32 = 10;
-pub const MODMAXLINKINFOLEN: u32 = 32;
-pub const MODMAXLINKINFOLEN32: u32 = 32;
-pub const MODMAXNAMELEN: u32 = 32;
-pub const MODMAXNAMELEN32: u32 = 32;
-pub const MODREV_1: ::core::ffi::c_int = 1;
-pub const MOD_NOAUTOUNLOAD: u32 = 1;
 pub const DATAMODEL_ILP32: model_t = 1048576;
 pub const DATAMODEL_LP64: model_t = 2097152;
 pub const FMODELS: model_t = 267386880;
@@ -7932,6 +7944,1405 @@ impl Default for ibt_ud_returns_s {
         }
     }
 }
+pub use self::ibt_qp_alloc_flags_e as ibt_qp_alloc_flags_t;
+pub use self::ibt_qp_type_e as ibt_qp_type_t;
+pub use self::ibt_sqp_type_e as ibt_sqp_type_t;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibc_cq_s {
+    _unused: [u8; 0],
+}
+pub type ibt_opaque1_t = *mut ibc_cq_s;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibc_srq_s {
+    _unused: [u8; 0],
+}
+pub type ibt_opaque2_t = *mut ibc_srq_s;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibc_rdd_s {
+    _unused: [u8; 0],
+}
+pub type ibt_rdd_hdl_t = *mut ibc_rdd_s;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ibt_qp_alloc_attr_s {
+    pub qp_alloc_flags: ibt_qp_alloc_flags_t,
+    pub qp_scq_hdl: ibt_cq_hdl_t,
+    pub qp_rcq_hdl: ibt_cq_hdl_t,
+    pub qp_rdd_hdl: ibt_rdd_hdl_t,
+    pub qp_pd_hdl: ibt_pd_hdl_t,
+    pub qp_sizes: ibt_chan_sizes_t,
+    pub qp_flags: ibt_attr_flags_t,
+    pub qp_opaque1: ibt_opaque1_t,
+    pub qp_opaque2: ibt_opaque1_t,
+    pub qp_srq_hdl: ibt_srq_hdl_t,
+    pub qp_opaque3: ibt_opaque2_t,
+    pub qp_fc: ibt_fc_attr_t,
+}
+impl Default for ibt_qp_alloc_attr_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type ibt_qp_alloc_attr_t = ibt_qp_alloc_attr_s;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibt_qp_rc_attr_s {
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 7usize]>,
+    pub rc_dst_qpn: ib_qpn_t,
+    pub rc_mig_state: ibt_cep_cmstate_t,
+    pub rc_rnr_retry_cnt: ibt_rnr_retry_cnt_t,
+    pub _bitfield_2: __BindgenBitfieldUnit<[u8; 1usize]>,
+    pub rc_rdma_ra_out: u8,
+    pub rc_rdma_ra_in: u8,
+    pub rc_min_rnr_nak: ibt_rnr_nak_time_t,
+    pub rc_path_mtu: ib_mtu_t,
+    pub rc_path: ibt_cep_path_t,
+    pub rc_alt_path: ibt_cep_path_t,
+}
+impl Default for ibt_qp_rc_attr_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl ibt_qp_rc_attr_s {
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn rc_sq_psn(&self) -> u32 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get_const::<0usize, 24u8>() as u32) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_rc_sq_psn(&mut self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            self._bitfield_1.set_const::<0usize, 24u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn rc_sq_psn_raw(this: *const Self) -> u32 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 7usize]>>::raw_get_const::<0usize, 24u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_rc_sq_psn_raw(this: *mut Self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 7usize]>>::raw_set_const::<0usize, 24u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn rc_rq_psn(&self) -> u32 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get_const::<32usize, 24u8>() as u32) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_rc_rq_psn(&mut self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            self._bitfield_1.set_const::<32usize, 24u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn rc_rq_psn_raw(this: *const Self) -> u32 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 7usize]>>::raw_get_const::<32usize, 24u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_rc_rq_psn_raw(this: *mut Self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 7usize]>>::raw_set_const::<32usize, 24u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_1(rc_sq_psn: u32, rc_rq_psn: u32) -> __BindgenBitfieldUnit<[u8; 7usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 7usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 24u8>({
+            let rc_sq_psn: u32 = unsafe { ::core::mem::transmute(rc_sq_psn) };
+            rc_sq_psn as u64
+        });
+        __bindgen_bitfield_unit.set_const::<32usize, 24u8>({
+            let rc_rq_psn: u32 = unsafe { ::core::mem::transmute(rc_rq_psn) };
+            rc_rq_psn as u64
+        });
+        __bindgen_bitfield_unit
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn rc_retry_cnt(&self) -> u8 {
+        unsafe { ::core::mem::transmute(self._bitfield_2.get_const::<0usize, 3u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_rc_retry_cnt(&mut self, val: u8) {
+        unsafe {
+            let val: u8 = ::core::mem::transmute(val);
+            self._bitfield_2.set_const::<0usize, 3u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn rc_retry_cnt_raw(this: *const Self) -> u8 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<0usize, 3u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_2),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_rc_retry_cnt_raw(this: *mut Self, val: u8) {
+        unsafe {
+            let val: u8 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<0usize, 3u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_2),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_2(rc_retry_cnt: u8) -> __BindgenBitfieldUnit<[u8; 1usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 1usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 3u8>({
+            let rc_retry_cnt: u8 = unsafe { ::core::mem::transmute(rc_retry_cnt) };
+            rc_retry_cnt as u64
+        });
+        __bindgen_bitfield_unit
+    }
+}
+pub type ibt_qp_rc_attr_t = ibt_qp_rc_attr_s;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibt_qp_uc_attr_s {
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 7usize]>,
+    pub uc_dst_qpn: ib_qpn_t,
+    pub uc_mig_state: ibt_cep_cmstate_t,
+    pub uc_path_mtu: ib_mtu_t,
+    pub uc_path: ibt_cep_path_t,
+    pub uc_alt_path: ibt_cep_path_t,
+}
+impl Default for ibt_qp_uc_attr_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl ibt_qp_uc_attr_s {
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn uc_sq_psn(&self) -> u32 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get_const::<0usize, 24u8>() as u32) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_uc_sq_psn(&mut self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            self._bitfield_1.set_const::<0usize, 24u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn uc_sq_psn_raw(this: *const Self) -> u32 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 7usize]>>::raw_get_const::<0usize, 24u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_uc_sq_psn_raw(this: *mut Self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 7usize]>>::raw_set_const::<0usize, 24u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn uc_rq_psn(&self) -> u32 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get_const::<32usize, 24u8>() as u32) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_uc_rq_psn(&mut self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            self._bitfield_1.set_const::<32usize, 24u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn uc_rq_psn_raw(this: *const Self) -> u32 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 7usize]>>::raw_get_const::<32usize, 24u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_uc_rq_psn_raw(this: *mut Self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 7usize]>>::raw_set_const::<32usize, 24u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_1(uc_sq_psn: u32, uc_rq_psn: u32) -> __BindgenBitfieldUnit<[u8; 7usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 7usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 24u8>({
+            let uc_sq_psn: u32 = unsafe { ::core::mem::transmute(uc_sq_psn) };
+            uc_sq_psn as u64
+        });
+        __bindgen_bitfield_unit.set_const::<32usize, 24u8>({
+            let uc_rq_psn: u32 = unsafe { ::core::mem::transmute(uc_rq_psn) };
+            uc_rq_psn as u64
+        });
+        __bindgen_bitfield_unit
+    }
+}
+pub type ibt_qp_uc_attr_t = ibt_qp_uc_attr_s;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ibt_qp_rd_attr_s {
+    pub rd_qkey: ib_qkey_t,
+    pub rd_min_rnr_nak: ibt_rnr_nak_time_t,
+}
+impl Default for ibt_qp_rd_attr_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type ibt_qp_rd_attr_t = ibt_qp_rd_attr_s;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ibt_qp_ud_attr_s {
+    pub ud_qkey: ib_qkey_t,
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 3usize]>,
+    pub ud_pkey_ix: u16,
+    pub ud_port: u8,
+    pub ud_rss: ibt_rss_attr_t,
+    pub ud_fc: ibt_fc_attr_t,
+}
+impl Default for ibt_qp_ud_attr_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl ibt_qp_ud_attr_s {
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn ud_sq_psn(&self) -> u32 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get_const::<0usize, 24u8>() as u32) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_ud_sq_psn(&mut self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            self._bitfield_1.set_const::<0usize, 24u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn ud_sq_psn_raw(this: *const Self) -> u32 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 3usize]>>::raw_get_const::<0usize, 24u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_ud_sq_psn_raw(this: *mut Self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 3usize]>>::raw_set_const::<0usize, 24u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_1(ud_sq_psn: u32) -> __BindgenBitfieldUnit<[u8; 3usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 3usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 24u8>({
+            let ud_sq_psn: u32 = unsafe { ::core::mem::transmute(ud_sq_psn) };
+            ud_sq_psn as u64
+        });
+        __bindgen_bitfield_unit
+    }
+}
+pub type ibt_qp_ud_attr_t = ibt_qp_ud_attr_s;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibt_qp_info_s {
+    pub qp_sq_sz: uint_t,
+    pub qp_rq_sz: uint_t,
+    pub qp_state: ibt_cep_state_t,
+    pub qp_current_state: ibt_cep_state_t,
+    pub qp_flags: ibt_cep_flags_t,
+    pub qp_trans: ibt_tran_srv_t,
+    pub qp_transport: ibt_qp_info_s__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union ibt_qp_info_s__bindgen_ty_1 {
+    pub rc: ibt_qp_rc_attr_t,
+    pub rd: ibt_qp_rd_attr_t,
+    pub uc: ibt_qp_uc_attr_t,
+    pub ud: ibt_qp_ud_attr_t,
+}
+impl Default for ibt_qp_info_s__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl Default for ibt_qp_info_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type ibt_qp_info_t = ibt_qp_info_s;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibt_qp_query_attr_s {
+    pub qp_sq_cq: ibt_cq_hdl_t,
+    pub qp_rq_cq: ibt_cq_hdl_t,
+    pub qp_rdd_hdl: ibt_rdd_hdl_t,
+    pub qp_qpn: ib_qpn_t,
+    pub qp_sq_sgl: uint_t,
+    pub qp_rq_sgl: uint_t,
+    pub qp_info: ibt_qp_info_t,
+    pub qp_srq: ibt_srq_hdl_t,
+    pub qp_flags: ibt_attr_flags_t,
+    pub qp_query_fexch: ibt_fexch_query_attr_t,
+}
+impl Default for ibt_qp_query_attr_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type ibt_qp_query_attr_t = ibt_qp_query_attr_s;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibt_eec_info_s {
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 7usize]>,
+    pub eec_dst_eecn: ib_eecn_t,
+    pub eec_state: ibt_cep_state_t,
+    pub eec_mig: ibt_cep_cmstate_t,
+    pub eec_rdma_ra_out: u8,
+    pub eec_rdma_ra_in: u8,
+    pub _bitfield_2: __BindgenBitfieldUnit<[u8; 1usize]>,
+    pub eec_rnr_retry_cnt: ibt_rnr_retry_cnt_t,
+    pub eec_path_mtu: ib_mtu_t,
+    pub eec_prim_path: ibt_cep_path_t,
+    pub eec_alt_path: ibt_cep_path_t,
+}
+impl Default for ibt_eec_info_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl ibt_eec_info_s {
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn eec_sq_psn(&self) -> u32 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get_const::<0usize, 24u8>() as u32) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_eec_sq_psn(&mut self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            self._bitfield_1.set_const::<0usize, 24u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn eec_sq_psn_raw(this: *const Self) -> u32 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 7usize]>>::raw_get_const::<0usize, 24u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_eec_sq_psn_raw(this: *mut Self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 7usize]>>::raw_set_const::<0usize, 24u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn eec_rq_psn(&self) -> u32 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get_const::<32usize, 24u8>() as u32) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_eec_rq_psn(&mut self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            self._bitfield_1.set_const::<32usize, 24u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn eec_rq_psn_raw(this: *const Self) -> u32 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 7usize]>>::raw_get_const::<32usize, 24u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_eec_rq_psn_raw(this: *mut Self, val: u32) {
+        unsafe {
+            let val: u32 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 7usize]>>::raw_set_const::<32usize, 24u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_1(eec_sq_psn: u32, eec_rq_psn: u32) -> __BindgenBitfieldUnit<[u8; 7usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 7usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 24u8>({
+            let eec_sq_psn: u32 = unsafe { ::core::mem::transmute(eec_sq_psn) };
+            eec_sq_psn as u64
+        });
+        __bindgen_bitfield_unit.set_const::<32usize, 24u8>({
+            let eec_rq_psn: u32 = unsafe { ::core::mem::transmute(eec_rq_psn) };
+            eec_rq_psn as u64
+        });
+        __bindgen_bitfield_unit
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn eec_retry_cnt(&self) -> u8 {
+        unsafe { ::core::mem::transmute(self._bitfield_2.get_const::<0usize, 3u8>() as u8) }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn set_eec_retry_cnt(&mut self, val: u8) {
+        unsafe {
+            let val: u8 = ::core::mem::transmute(val);
+            self._bitfield_2.set_const::<0usize, 3u8>(val as u64)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn eec_retry_cnt_raw(this: *const Self) -> u8 {
+        unsafe {
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 1usize]>>::raw_get_const::<0usize, 3u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_2),
+            ) as u8)
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub unsafe fn set_eec_retry_cnt_raw(this: *mut Self, val: u8) {
+        unsafe {
+            let val: u8 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<[u8; 1usize]>>::raw_set_const::<0usize, 3u8>(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_2),
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    #[allow(unnecessary_transmutes)]
+    pub fn new_bitfield_2(eec_retry_cnt: u8) -> __BindgenBitfieldUnit<[u8; 1usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 1usize]> = Default::default();
+        __bindgen_bitfield_unit.set_const::<0usize, 3u8>({
+            let eec_retry_cnt: u8 = unsafe { ::core::mem::transmute(eec_retry_cnt) };
+            eec_retry_cnt as u64
+        });
+        __bindgen_bitfield_unit
+    }
+}
+pub type ibt_eec_info_t = ibt_eec_info_s;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibt_eec_query_attr_s {
+    pub eec_eecn: ib_eecn_t,
+    pub eec_rdd_hdl: ibt_rdd_hdl_t,
+    pub eec_info: ibt_eec_info_t,
+}
+impl Default for ibt_eec_query_attr_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type ibt_eec_query_attr_t = ibt_eec_query_attr_s;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mod_ops {
+    pub modm_install: ::core::option::Option<unsafe extern "C" fn() -> ::core::ffi::c_int>,
+    pub modm_remove: ::core::option::Option<unsafe extern "C" fn() -> ::core::ffi::c_int>,
+    pub modm_info: ::core::option::Option<unsafe extern "C" fn() -> ::core::ffi::c_int>,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct modspecific_info {
+    pub msi_linkinfo: [::core::ffi::c_char; 32usize],
+    pub msi_p0: ::core::ffi::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct modinfo {
+    pub mi_info: ::core::ffi::c_int,
+    pub mi_state: ::core::ffi::c_int,
+    pub mi_id: ::core::ffi::c_int,
+    pub mi_nextid: ::core::ffi::c_int,
+    pub mi_base: caddr_t,
+    pub mi_size: usize,
+    pub mi_rev: ::core::ffi::c_int,
+    pub mi_loadcnt: ::core::ffi::c_int,
+    pub mi_name: [::core::ffi::c_char; 32usize],
+    pub mi_msinfo: [modspecific_info; 10usize],
+}
+impl Default for modinfo {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct modldrv {
+    pub drv_modops: *mut mod_ops,
+    pub drv_linkinfo: *mut ::core::ffi::c_char,
+    pub drv_dev_ops: *mut dev_ops,
+}
+impl Default for modldrv {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct modlinkage {
+    pub ml_rev: ::core::ffi::c_int,
+    pub ml_linkage: [*mut ::core::ffi::c_void; 7usize],
+}
+impl Default for modlinkage {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct modlmisc {
+    pub misc_modops: *mut mod_ops,
+    pub misc_linkinfo: *mut ::core::ffi::c_char,
+}
+impl Default for modlmisc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const IBC_SUCCESS: ibc_status_e = ibc_status_e(0);
+pub const IBC_FAILURE: ibc_status_e = ibc_status_e(1);
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq, Default)]
+pub struct ibc_status_e(pub ::core::ffi::c_uint);
+pub use self::ibc_status_e as ibc_status_t;
+pub const IBC_FREE_QP_AND_QPN: ibc_free_qp_flags_e = ibc_free_qp_flags_e(0);
+pub const IBC_FREE_QP_ONLY: ibc_free_qp_flags_e = ibc_free_qp_flags_e(1);
+impl ::core::ops::BitOr<ibc_free_qp_flags_e> for ibc_free_qp_flags_e {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        ibc_free_qp_flags_e(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for ibc_free_qp_flags_e {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: ibc_free_qp_flags_e) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<ibc_free_qp_flags_e> for ibc_free_qp_flags_e {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        ibc_free_qp_flags_e(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for ibc_free_qp_flags_e {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: ibc_free_qp_flags_e) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq, Default)]
+pub struct ibc_free_qp_flags_e(pub ::core::ffi::c_uint);
+pub use self::ibc_free_qp_flags_e as ibc_free_qp_flags_t;
+pub const IBT_RDD_NO_FLAGS: ibc_rdd_flags_e = ibc_rdd_flags_e(0);
+pub const IBT_RDD_USER_MAP: ibc_rdd_flags_e = ibc_rdd_flags_e(1);
+pub const IBT_RDD_DEFER_ALLOC: ibc_rdd_flags_e = ibc_rdd_flags_e(2);
+impl ::core::ops::BitOr<ibc_rdd_flags_e> for ibc_rdd_flags_e {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        ibc_rdd_flags_e(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for ibc_rdd_flags_e {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: ibc_rdd_flags_e) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<ibc_rdd_flags_e> for ibc_rdd_flags_e {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        ibc_rdd_flags_e(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for ibc_rdd_flags_e {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: ibc_rdd_flags_e) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq, Default)]
+pub struct ibc_rdd_flags_e(pub ::core::ffi::c_uint);
+pub use self::ibc_rdd_flags_e as ibc_rdd_flags_t;
+pub const IBT_EEC_NO_FLAGS: ibc_eec_flags_e = ibc_eec_flags_e(0);
+pub const IBT_EEC_USER_MAP: ibc_eec_flags_e = ibc_eec_flags_e(1);
+pub const IBT_EEC_DEFER_ALLOC: ibc_eec_flags_e = ibc_eec_flags_e(2);
+impl ::core::ops::BitOr<ibc_eec_flags_e> for ibc_eec_flags_e {
+    type Output = Self;
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        ibc_eec_flags_e(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitOrAssign for ibc_eec_flags_e {
+    #[inline]
+    fn bitor_assign(&mut self, rhs: ibc_eec_flags_e) {
+        self.0 |= rhs.0;
+    }
+}
+impl ::core::ops::BitAnd<ibc_eec_flags_e> for ibc_eec_flags_e {
+    type Output = Self;
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        ibc_eec_flags_e(self.0 & other.0)
+    }
+}
+impl ::core::ops::BitAndAssign for ibc_eec_flags_e {
+    #[inline]
+    fn bitand_assign(&mut self, rhs: ibc_eec_flags_e) {
+        self.0 &= rhs.0;
+    }
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq, Default)]
+pub struct ibc_eec_flags_e(pub ::core::ffi::c_uint);
+pub use self::ibc_eec_flags_e as ibc_eec_flags_t;
+pub type ibc_version_t = ::core::ffi::c_int;
+pub type ibc_ah_hdl_t = *mut ibc_ah_s;
+pub type ibc_cq_hdl_t = *mut ibc_cq_s;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibc_eec_s {
+    _unused: [u8; 0],
+}
+pub type ibc_eec_hdl_t = *mut ibc_eec_s;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibc_hca_s {
+    _unused: [u8; 0],
+}
+pub type ibc_hca_hdl_t = *mut ibc_hca_s;
+pub type ibc_mem_alloc_hdl_t = *mut ibc_mem_alloc_s;
+pub type ibc_pd_hdl_t = *mut ibc_pd_s;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibc_qp_s {
+    _unused: [u8; 0],
+}
+pub type ibc_qp_hdl_t = *mut ibc_qp_s;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibc_qpn_s {
+    _unused: [u8; 0],
+}
+pub type ibc_qpn_hdl_t = *mut ibc_qpn_s;
+pub type ibc_rdd_hdl_t = *mut ibc_rdd_s;
+pub type ibc_srq_hdl_t = *mut ibc_srq_s;
+pub type ibtl_eec_hdl_t = *mut ibtl_eec_s;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibtl_hca_devinfo_s {
+    _unused: [u8; 0],
+}
+pub type ibc_clnt_hdl_t = *mut ibtl_hca_devinfo_s;
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibtl_qp_s {
+    _unused: [u8; 0],
+}
+pub type ibtl_qp_hdl_t = *mut ibtl_qp_s;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ibc_async_event_s {
+    pub ev_fma_ena: u64,
+    pub ev_qp_hdl: ibtl_qp_hdl_t,
+    pub ev_eec_hdl: ibtl_eec_hdl_t,
+    pub ev_cq_hdl: ibt_cq_hdl_t,
+    pub ev_srq_hdl: ibt_srq_hdl_t,
+    pub ev_port_flags: ibt_port_change_t,
+    pub ev_port: u8,
+    pub ev_fc: ibt_fc_syndrome_t,
+}
+impl Default for ibc_async_event_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type ibc_async_event_t = ibc_async_event_s;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct ibc_operations_s {
+    pub ibc_query_hca_ports: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: u8, arg3: *mut ibt_hca_portinfo_t) -> ibt_status_t,
+    >,
+    pub ibc_modify_ports: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: u8,
+            arg3: ibt_port_modify_flags_t,
+            arg4: u8,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_modify_system_image:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ib_guid_t) -> ibt_status_t>,
+    pub ibc_alloc_pd: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_pd_flags_t,
+            arg3: *mut ibc_pd_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_pd:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibc_pd_hdl_t) -> ibt_status_t>,
+    pub ibc_alloc_rdd: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_rdd_flags_t,
+            arg3: *mut ibc_rdd_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_rdd: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibc_rdd_hdl_t) -> ibt_status_t,
+    >,
+    pub ibc_alloc_ah: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_ud_dest_flags_t,
+            arg3: ibc_pd_hdl_t,
+            arg4: *mut ibt_adds_vect_t,
+            arg5: *mut ibc_ah_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_ah:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibc_ah_hdl_t) -> ibt_status_t>,
+    pub ibc_query_ah: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_ah_hdl_t,
+            arg3: *mut ibc_pd_hdl_t,
+            arg4: *mut ibt_adds_vect_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_modify_ah: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_ah_hdl_t,
+            arg3: *mut ibt_adds_vect_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_alloc_qp: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibtl_qp_hdl_t,
+            arg3: ibt_qp_type_t,
+            arg4: *mut ibt_qp_alloc_attr_t,
+            arg5: *mut ibt_chan_sizes_t,
+            arg6: *mut ib_qpn_t,
+            arg7: *mut ibc_qp_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_alloc_special_qp: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: u8,
+            arg3: ibtl_qp_hdl_t,
+            arg4: ibt_sqp_type_t,
+            arg5: *mut ibt_qp_alloc_attr_t,
+            arg6: *mut ibt_chan_sizes_t,
+            arg7: *mut ibc_qp_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_alloc_qp_range: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: uint_t,
+            arg3: *mut ibtl_qp_hdl_t,
+            arg4: ibt_qp_type_t,
+            arg5: *mut ibt_qp_alloc_attr_t,
+            arg6: *mut ibt_chan_sizes_t,
+            arg7: *mut ibc_cq_hdl_t,
+            arg8: *mut ibc_cq_hdl_t,
+            arg9: *mut ib_qpn_t,
+            arg10: *mut ibc_qp_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_qp: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_qp_hdl_t,
+            arg3: ibc_free_qp_flags_t,
+            arg4: *mut ibc_qpn_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_release_qpn: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibc_qpn_hdl_t) -> ibt_status_t,
+    >,
+    pub ibc_query_qp: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_qp_hdl_t,
+            arg3: *mut ibt_qp_query_attr_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_modify_qp: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_qp_hdl_t,
+            arg3: ibt_cep_modify_flags_t,
+            arg4: *mut ibt_qp_info_t,
+            arg5: *mut ibt_queue_sizes_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_alloc_cq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_cq_hdl_t,
+            arg3: *mut ibt_cq_attr_t,
+            arg4: *mut ibc_cq_hdl_t,
+            arg5: *mut uint_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_cq:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibc_cq_hdl_t) -> ibt_status_t>,
+    pub ibc_query_cq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_cq_hdl_t,
+            arg3: *mut uint_t,
+            arg4: *mut uint_t,
+            arg5: *mut uint_t,
+            arg6: *mut ibt_cq_handler_id_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_resize_cq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_cq_hdl_t,
+            arg3: uint_t,
+            arg4: *mut uint_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_modify_cq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_cq_hdl_t,
+            arg3: uint_t,
+            arg4: uint_t,
+            arg5: ibt_cq_handler_id_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_alloc_cq_sched: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: *mut ibt_cq_sched_attr_t,
+            arg3: *mut ibt_sched_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_cq_sched: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibt_sched_hdl_t) -> ibt_status_t,
+    >,
+    pub ibc_query_cq_handler_id: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_cq_handler_id_t,
+            arg3: *mut ibt_cq_handler_attr_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_alloc_eec: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_eec_flags_t,
+            arg3: ibtl_eec_hdl_t,
+            arg4: ibc_rdd_hdl_t,
+            arg5: *mut ibc_eec_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_eec: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibc_eec_hdl_t) -> ibt_status_t,
+    >,
+    pub ibc_query_eec: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_eec_hdl_t,
+            arg3: *mut ibt_eec_query_attr_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_modify_eec: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_eec_hdl_t,
+            arg3: ibt_cep_modify_flags_t,
+            arg4: *mut ibt_eec_info_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_register_mr: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_pd_hdl_t,
+            arg3: *mut ibt_mr_attr_t,
+            arg4: *mut ::core::ffi::c_void,
+            arg5: *mut ibt_mr_hdl_t,
+            arg6: *mut ibt_mr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_register_buf: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_pd_hdl_t,
+            arg3: *mut ibt_smr_attr_t,
+            arg4: *mut buf,
+            arg5: *mut ::core::ffi::c_void,
+            arg6: *mut ibt_mr_hdl_t,
+            arg7: *mut ibt_mr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_register_shared_mr: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_mr_hdl_t,
+            arg3: ibc_pd_hdl_t,
+            arg4: *mut ibt_smr_attr_t,
+            arg5: *mut ::core::ffi::c_void,
+            arg6: *mut ibt_mr_hdl_t,
+            arg7: *mut ibt_mr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_deregister_mr:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibt_mr_hdl_t) -> ibt_status_t>,
+    pub ibc_query_mr: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_mr_hdl_t,
+            arg3: *mut ibt_mr_query_attr_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_reregister_mr: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_mr_hdl_t,
+            arg3: ibc_pd_hdl_t,
+            arg4: *mut ibt_mr_attr_t,
+            arg5: *mut ::core::ffi::c_void,
+            arg6: *mut ibt_mr_hdl_t,
+            arg7: *mut ibt_mr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_reregister_buf: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_mr_hdl_t,
+            arg3: ibc_pd_hdl_t,
+            arg4: *mut ibt_smr_attr_t,
+            arg5: *mut buf,
+            arg6: *mut ::core::ffi::c_void,
+            arg7: *mut ibt_mr_hdl_t,
+            arg8: *mut ibt_mr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_sync_mr: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: *mut ibt_mr_sync_t, arg3: usize) -> ibt_status_t,
+    >,
+    pub ibc_alloc_mw: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_pd_hdl_t,
+            arg3: ibt_mw_flags_t,
+            arg4: *mut ibt_mw_hdl_t,
+            arg5: *mut ibt_rkey_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_mw:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibt_mw_hdl_t) -> ibt_status_t>,
+    pub ibc_query_mw: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_mw_hdl_t,
+            arg3: *mut ibt_mw_query_attr_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_attach_mcg: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_qp_hdl_t,
+            arg3: ib_gid_t,
+            arg4: ib_lid_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_detach_mcg: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_qp_hdl_t,
+            arg3: ib_gid_t,
+            arg4: ib_lid_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_post_send: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_qp_hdl_t,
+            arg3: *mut ibt_send_wr_t,
+            arg4: uint_t,
+            arg5: *mut uint_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_post_recv: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_qp_hdl_t,
+            arg3: *mut ibt_recv_wr_t,
+            arg4: uint_t,
+            arg5: *mut uint_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_poll_cq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_cq_hdl_t,
+            arg3: *mut ibt_wc_t,
+            arg4: uint_t,
+            arg5: *mut uint_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_notify_cq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_cq_hdl_t,
+            arg3: ibt_cq_notify_flags_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_ci_data_in: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_ci_data_flags_t,
+            arg3: ibt_object_type_t,
+            arg4: *mut ::core::ffi::c_void,
+            arg5: *mut ::core::ffi::c_void,
+            arg6: usize,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_ci_data_out: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_ci_data_flags_t,
+            arg3: ibt_object_type_t,
+            arg4: *mut ::core::ffi::c_void,
+            arg5: *mut ::core::ffi::c_void,
+            arg6: usize,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_alloc_srq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_srq_flags_t,
+            arg3: ibt_srq_hdl_t,
+            arg4: ibc_pd_hdl_t,
+            arg5: *mut ibt_srq_sizes_t,
+            arg6: *mut ibc_srq_hdl_t,
+            arg7: *mut ibt_srq_sizes_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_srq: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibc_srq_hdl_t) -> ibt_status_t,
+    >,
+    pub ibc_query_srq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_srq_hdl_t,
+            arg3: *mut ibc_pd_hdl_t,
+            arg4: *mut ibt_srq_sizes_t,
+            arg5: *mut uint_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_modify_srq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_srq_hdl_t,
+            arg3: ibt_srq_modify_flags_t,
+            arg4: uint_t,
+            arg5: uint_t,
+            arg6: *mut uint_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_post_srq: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_srq_hdl_t,
+            arg3: *mut ibt_recv_wr_t,
+            arg4: uint_t,
+            arg5: *mut uint_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_map_mem_area: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: *mut ibt_va_attr_t,
+            arg3: *mut ::core::ffi::c_void,
+            arg4: uint_t,
+            arg5: *mut ibt_reg_req_t,
+            arg6: *mut ibt_ma_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_unmap_mem_area:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibt_ma_hdl_t) -> ibt_status_t>,
+    pub ibc_map_mem_iov: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: *mut ibt_iov_attr_t,
+            arg3: *mut ibt_all_wr_t,
+            arg4: *mut ibt_mi_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_unmap_mem_iov:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibt_mi_hdl_t) -> ibt_status_t>,
+    pub ibc_alloc_lkey: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_pd_hdl_t,
+            arg3: ibt_lkey_flags_t,
+            arg4: uint_t,
+            arg5: *mut ibt_mr_hdl_t,
+            arg6: *mut ibt_pmr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_register_physical_mr: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_pd_hdl_t,
+            arg3: *mut ibt_pmr_attr_t,
+            arg4: *mut ::core::ffi::c_void,
+            arg5: *mut ibt_mr_hdl_t,
+            arg6: *mut ibt_pmr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_reregister_physical_mr: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_mr_hdl_t,
+            arg3: ibc_pd_hdl_t,
+            arg4: *mut ibt_pmr_attr_t,
+            arg5: *mut ::core::ffi::c_void,
+            arg6: *mut ibt_mr_hdl_t,
+            arg7: *mut ibt_pmr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_create_fmr_pool: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_pd_hdl_t,
+            arg3: *mut ibt_fmr_pool_attr_t,
+            arg4: *mut ibt_fmr_pool_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_destroy_fmr_pool: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibt_fmr_pool_hdl_t) -> ibt_status_t,
+    >,
+    pub ibc_flush_fmr_pool: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibt_fmr_pool_hdl_t) -> ibt_status_t,
+    >,
+    pub ibc_register_physical_fmr: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibt_fmr_pool_hdl_t,
+            arg3: *mut ibt_pmr_attr_t,
+            arg4: *mut ::core::ffi::c_void,
+            arg5: *mut ibt_mr_hdl_t,
+            arg6: *mut ibt_pmr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_deregister_fmr:
+        ::core::option::Option<unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibt_mr_hdl_t) -> ibt_status_t>,
+    pub ibc_alloc_io_mem: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: usize,
+            arg3: ibt_mr_flags_t,
+            arg4: *mut caddr_t,
+            arg5: *mut ibc_mem_alloc_hdl_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_free_io_mem: ::core::option::Option<
+        unsafe extern "C" fn(arg1: ibc_hca_hdl_t, arg2: ibc_mem_alloc_hdl_t) -> ibt_status_t,
+    >,
+    pub ibc_alloc_xrc_domain: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_free_xrc_domain: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_alloc_xrc_srq: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_free_xrc_srq: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_query_xrc_srq: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_modify_xrc_srq: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_alloc_xrc_tgt_qp: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_free_xrc_tgt_qp: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_query_xrc_tgt_qp: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_modify_xrc_tgt_qp: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_register_dma_mr: ::core::option::Option<
+        unsafe extern "C" fn(
+            arg1: ibc_hca_hdl_t,
+            arg2: ibc_pd_hdl_t,
+            arg3: *mut ibt_dmr_attr_t,
+            arg4: *mut ::core::ffi::c_void,
+            arg5: *mut ibt_mr_hdl_t,
+            arg6: *mut ibt_mr_desc_t,
+        ) -> ibt_status_t,
+    >,
+    pub ibc_enhancement1: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_enhancement2: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_enhancement3: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+    pub ibc_enhancement4: ::core::option::Option<unsafe extern "C" fn() -> ibt_status_t>,
+}
+pub type ibc_operations_t = ibc_operations_s;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ibc_hca_info_s {
+    pub hca_ci_vers: ibc_version_t,
+    pub hca_handle: ibc_hca_hdl_t,
+    pub hca_ops: *mut ibc_operations_t,
+    pub hca_attr: *mut ibt_hca_attr_t,
+}
+impl Default for ibc_hca_info_s {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type ibc_hca_info_t = ibc_hca_info_s;
 pub const IBT_ACHAN_NO_FLAGS: ibt_chan_alloc_flags_e = ibt_chan_alloc_flags_e(0);
 pub const IBT_ACHAN_CLONE: ibt_chan_alloc_flags_e = ibt_chan_alloc_flags_e(1);
 pub const IBT_ACHAN_USER_MAP: ibt_chan_alloc_flags_e = ibt_chan_alloc_flags_e(2);
@@ -8963,88 +10374,6 @@ impl Default for mac_ring_info_s__bindgen_ty_1 {
     }
 }
 impl Default for mac_ring_info_s {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct mod_ops {
-    pub modm_install: ::core::option::Option<unsafe extern "C" fn() -> ::core::ffi::c_int>,
-    pub modm_remove: ::core::option::Option<unsafe extern "C" fn() -> ::core::ffi::c_int>,
-    pub modm_info: ::core::option::Option<unsafe extern "C" fn() -> ::core::ffi::c_int>,
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct modspecific_info {
-    pub msi_linkinfo: [::core::ffi::c_char; 32usize],
-    pub msi_p0: ::core::ffi::c_int,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct modinfo {
-    pub mi_info: ::core::ffi::c_int,
-    pub mi_state: ::core::ffi::c_int,
-    pub mi_id: ::core::ffi::c_int,
-    pub mi_nextid: ::core::ffi::c_int,
-    pub mi_base: caddr_t,
-    pub mi_size: usize,
-    pub mi_rev: ::core::ffi::c_int,
-    pub mi_loadcnt: ::core::ffi::c_int,
-    pub mi_name: [::core::ffi::c_char; 32usize],
-    pub mi_msinfo: [modspecific_info; 10usize],
-}
-impl Default for modinfo {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug)]
-pub struct modldrv {
-    pub drv_modops: *mut mod_ops,
-    pub drv_linkinfo: *mut ::core::ffi::c_char,
-    pub drv_dev_ops: *mut dev_ops,
-}
-impl Default for modldrv {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug)]
-pub struct modlinkage {
-    pub ml_rev: ::core::ffi::c_int,
-    pub ml_linkage: [*mut ::core::ffi::c_void; 7usize],
-}
-impl Default for modlinkage {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug)]
-pub struct modlmisc {
-    pub misc_modops: *mut mod_ops,
-    pub misc_linkinfo: *mut ::core::ffi::c_char,
-}
-impl Default for modlmisc {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -10440,6 +11769,25 @@ unsafe extern "C" {
     pub fn ibt_unmap_mem_iov(hca_hdl: ibt_hca_hdl_t, mi_hdl: ibt_mi_hdl_t) -> ibt_status_t;
     pub fn ibt_unpause_sendq(chan: ibt_channel_hdl_t) -> ibt_status_t;
     pub fn ibt_unregister_part_attr_cb();
+    pub fn _fini() -> ::core::ffi::c_int;
+    pub fn _info(arg1: *mut modinfo) -> ::core::ffi::c_int;
+    pub fn _init() -> ::core::ffi::c_int;
+    pub static mut mod_driverops: mod_ops;
+    pub fn mod_info(arg1: *mut modlinkage, arg2: *mut modinfo) -> ::core::ffi::c_int;
+    pub fn mod_install(arg1: *mut modlinkage) -> ::core::ffi::c_int;
+    pub static mut mod_miscops: mod_ops;
+    pub fn mod_modname(arg1: *mut modlinkage) -> *const ::core::ffi::c_char;
+    pub fn mod_remove(arg1: *mut modlinkage) -> ::core::ffi::c_int;
+    pub fn modload(arg1: *const ::core::ffi::c_char, arg2: *const ::core::ffi::c_char) -> ::core::ffi::c_int;
+    pub fn ibc_async_handler(arg1: ibc_clnt_hdl_t, arg2: ibt_async_code_t, arg3: *mut ibc_async_event_t);
+    pub fn ibc_attach(arg1: *mut ibc_clnt_hdl_t, arg2: *mut ibc_hca_info_t) -> ibc_status_t;
+    pub fn ibc_cq_handler(arg1: ibc_clnt_hdl_t, arg2: ibt_cq_hdl_t);
+    pub fn ibc_detach(arg1: ibc_clnt_hdl_t);
+    pub fn ibc_fini(arg1: *mut modlinkage);
+    pub fn ibc_get_ci_failure(arg1: u64) -> ibt_status_t;
+    pub fn ibc_init(arg1: *mut modlinkage) -> ::core::ffi::c_int;
+    pub fn ibc_post_attach(arg1: ibc_clnt_hdl_t);
+    pub fn ibc_pre_detach(arg1: ibc_clnt_hdl_t, arg2: ddi_detach_cmd_t) -> ibc_status_t;
     pub fn ibt_alloc_rc_channel(
         hca_hdl: ibt_hca_hdl_t,
         flags: ibt_chan_alloc_flags_t,
@@ -10635,16 +11983,6 @@ unsafe extern "C" {
     pub fn mactype_free(arg1: *mut mactype_register_t);
     pub fn mactype_register(arg1: *mut mactype_register_t) -> ::core::ffi::c_int;
     pub fn mactype_unregister(arg1: *const ::core::ffi::c_char) -> ::core::ffi::c_int;
-    pub fn _fini() -> ::core::ffi::c_int;
-    pub fn _info(arg1: *mut modinfo) -> ::core::ffi::c_int;
-    pub fn _init() -> ::core::ffi::c_int;
-    pub static mut mod_driverops: mod_ops;
-    pub fn mod_info(arg1: *mut modlinkage, arg2: *mut modinfo) -> ::core::ffi::c_int;
-    pub fn mod_install(arg1: *mut modlinkage) -> ::core::ffi::c_int;
-    pub static mut mod_miscops: mod_ops;
-    pub fn mod_modname(arg1: *mut modlinkage) -> *const ::core::ffi::c_char;
-    pub fn mod_remove(arg1: *mut modlinkage) -> ::core::ffi::c_int;
-    pub fn modload(arg1: *const ::core::ffi::c_char, arg2: *const ::core::ffi::c_char) -> ::core::ffi::c_int;
     pub fn mod_hash_byid(arg1: *mut ::core::ffi::c_void, arg2: mod_hash_key_t) -> uint_t;
     pub fn mod_hash_byptr(arg1: *mut ::core::ffi::c_void, arg2: mod_hash_key_t) -> uint_t;
     pub fn mod_hash_bystr(arg1: *mut ::core::ffi::c_void, arg2: mod_hash_key_t) -> uint_t;

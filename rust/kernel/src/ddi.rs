@@ -6,6 +6,8 @@ use core::ptr::NonNull;
 
 use illumos_sys_hdrs as sys;
 
+use crate::errno::Errno;
+
 /// A node of the device tree.
 ///
 /// Valid from attach to the end of a successful detach; keep it in the instance and nowhere else. What may live longer keeps
@@ -105,6 +107,74 @@ impl DevInfo {
         };
         let value = get(-1);
         (value != -1 || get(-2) == -1).then_some(value)
+    }
+
+    /// An array of integers of the node itself, as many as `values` has room for; how many there are, 0 if there is no such
+    /// property. **May block.**
+    pub fn prop_int_array(self, name: &CStr, values: &mut [i32]) -> usize {
+        let (mut array, mut count) = (core::ptr::null_mut(), 0);
+        // SAFETY: the node is attached, the name is only read, and the answer is ours to free.
+        let result = unsafe {
+            sys::ddi_prop_lookup_int_array(
+                sys::DDI_DEV_T_ANY,
+                self.as_raw(),
+                Scope::Node.flags(),
+                name.as_ptr().cast_mut(),
+                &mut array,
+                &mut count,
+            )
+        };
+        if result != sys::DDI_PROP_SUCCESS as c_int || array.is_null() {
+            return 0;
+        }
+        let count = usize::try_from(count).unwrap_or(0);
+        // SAFETY: the framework answers an array of so many integers.
+        let found = unsafe { core::slice::from_raw_parts(array, count) };
+        for (value, found) in values.iter_mut().zip(found) {
+            *value = *found;
+        }
+        // SAFETY: from the look-up above; nobody uses it any more.
+        unsafe { sys::ddi_prop_free(array.cast()) };
+        count
+    }
+}
+
+/// A device file below `/devices`: `NODE:NAME`.
+///
+/// Gone with the value. Creation and drop **may block**.
+pub struct MinorNode {
+    dip: DevInfo,
+    name: &'static CStr,
+}
+
+/// A character device in the terms of `stat(2)` (`sys/stat.h`).
+const S_IFCHR: c_int = 0x2000;
+/// `DDI_PSEUDO` (`sys/sunddi.h`).
+const DDI_PSEUDO: &CStr = c"ddi_pseudo";
+
+impl MinorNode {
+    /// Makes the file of the device's own minor number, which is its instance: `ddi_getinfo_1to1(9F)` finds the device by it.
+    pub fn new(dip: DevInfo, name: &'static CStr) -> Result<Self, Errno> {
+        let minor = sys::minor_t::try_from(dip.instance()).map_err(|_| Errno::EINVAL)?;
+        // SAFETY: attaching or attached; both strings are only read.
+        let result = unsafe {
+            sys::ddi_create_minor_node(
+                dip.as_raw(),
+                name.as_ptr().cast_mut(),
+                S_IFCHR,
+                minor,
+                DDI_PSEUDO.as_ptr().cast_mut(),
+                0,
+            )
+        };
+        if result == sys::DDI_SUCCESS as c_int { Ok(Self { dip, name }) } else { Err(Errno::ENOMEM) }
+    }
+}
+
+impl Drop for MinorNode {
+    fn drop(&mut self) {
+        // SAFETY: attached, or detaching; the name is only read.
+        unsafe { sys::ddi_remove_minor_node(self.dip.as_raw(), self.name.as_ptr().cast_mut()) };
     }
 }
 

@@ -51,6 +51,8 @@ errnos! {
     ENODEV,
     /// Invalid argument.
     EINVAL,
+    /// Not a command of this device.
+    ENOTTY,
     /// No space left.
     ENOSPC,
     /// Not supported.

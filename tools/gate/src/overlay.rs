@@ -39,7 +39,7 @@ const REPLACED: [&str; 3] = [
 ];
 
 /// The packages of what only we have.
-const MANIFESTS: [&str; 2] = ["driver-network-ibd", "diagnostic-ibdpath"];
+const MANIFESTS: [&str; 3] = ["driver-network-ibd", "diagnostic-ibdpath", "driver-infiniband-swhca"];
 
 const OFFERED: [&str; 1] = ["usr/src/uts/common/sys/mac_ib.h"];
 

@@ -146,7 +146,7 @@ fn a_gate_whose_headers_cannot_be_compiled_is_said_to_be_one() {
 fn the_shims_compile_against_a_gates_headers_and_join_the_rust_parts() {
     let kernel = tempfile::tempdir().unwrap();
     let built = gate::modules::build(&tree(), &gate().gate(), kernel.path()).unwrap();
-    let names = ["mac/amd64/mac_ib", "drv/amd64/ibd", "drv/amd64/ibp"];
+    let names = ["mac/amd64/mac_ib", "drv/amd64/ibd", "drv/amd64/ibp", "drv/amd64/swhca"];
     assert_eq!(built, names.map(|name| kernel.path().join(name)));
     let image = fs::read(&built[2]).unwrap();
     let text = String::from_utf8_lossy(&image);

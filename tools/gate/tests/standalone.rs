@@ -98,6 +98,7 @@ fn the_shims_compile_with_its_flags_and_join_with_the_rust_parts() {
         ("mac/amd64/mac_ib", "mac_ib", "Infiniband MAC Type plugin"),
         ("drv/amd64/ibd", "ibd", "InfiniBand GLDv3 Driver"),
         ("drv/amd64/ibp", "ibd", "InfiniBand GLDv3 Driver"),
+        ("drv/amd64/swhca", "swhca", "Software InfiniBand Adapter"),
     ] {
         let bytes = fs::read(machine.path("out/kernel").join(module)).unwrap();
         let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
@@ -106,7 +107,7 @@ fn the_shims_compile_with_its_flags_and_join_with_the_rust_parts() {
     }
     assert!(machine.path("out/kernel/drv/ibp.conf").is_file());
     let needed = fs::read_to_string(machine.path("needed")).unwrap();
-    assert_eq!(needed.lines().count(), 1 + 5 + 5, "{needed}");
+    assert_eq!(needed.lines().count(), 1 + 5 + 5 + 2, "{needed}");
 }
 
 #[test]

@@ -6,12 +6,13 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use illumos_sys_hdrs as sys;
 
-use super::{Driver, Env, Module, pins};
+use super::{Control, Driver, Env, Module, pins};
 use crate::ddi::DevInfo;
 use crate::errno::Errno;
 use crate::list::{List, Room};
 use crate::mem::AllocError;
 use crate::sync::Mutex;
+use crate::user::{Cred, UserMemory};
 use crate::{KBox, Vacant, log};
 
 /// What the C shim supplies. Made by [`module!`](crate::module!) only.
@@ -24,12 +25,18 @@ pub struct Linkage {
 impl Linkage {
     /// A module without a device.
     pub fn misc(linkage: *mut sys::modlinkage) -> Self {
-        Self { linkage, env: Env { name: None, dev_ops: AtomicPtr::default() } }
+        Self {
+            linkage,
+            env: Env { name: None, linkage: AtomicPtr::new(linkage), dev_ops: AtomicPtr::default() },
+        }
     }
 
     /// A driver.
     pub fn driver(linkage: *mut sys::modlinkage, ops: *mut sys::dev_ops, name: &'static CStr) -> Self {
-        Self { linkage, env: Env { name: Some(name), dev_ops: AtomicPtr::new(ops) } }
+        Self {
+            linkage,
+            env: Env { name: Some(name), linkage: AtomicPtr::new(linkage), dev_ops: AtomicPtr::new(ops) },
+        }
     }
 
     /// `_info`.
@@ -194,6 +201,40 @@ impl<M: Driver> Loaded<M, Instances<M::Instance>> {
             _ => false,
         };
         answer(detached)
+    }
+}
+
+impl<M: Control> Loaded<M, Instances<M::Instance>> {
+    /// `ioctl(9E)`.
+    ///
+    /// # Safety
+    ///
+    /// Called by the kernel as ioctl.
+    pub unsafe fn ioctl(
+        &self,
+        dev: sys::dev_t,
+        command: c_int,
+        argument: isize,
+        mode: c_int,
+        cred: *mut sys::cred_t,
+        answer: *mut c_int,
+    ) -> c_int {
+        // SAFETY: the kernel holds the caller's credential for the call.
+        let cred = unsafe { Cred::from_raw(cred) };
+        let (Some(state), Some(cred)) = (self.state(), cred) else { return Errno::EINVAL.get() };
+        // SAFETY: plain arithmetic on the device number.
+        let minor = unsafe { sys::getminor(dev) };
+        // SAFETY: the mode is the call's, and the value ends with it.
+        let argument = unsafe { UserMemory::new(argument as u64, mode) };
+        let Ok(instance) = i32::try_from(minor) else { return Errno::EINVAL.get() };
+        match state.module.ioctl(instance, command, argument, cred) {
+            Ok(value) => {
+                // SAFETY: the kernel passes room for the answer.
+                unsafe { answer.write(value) };
+                0
+            }
+            Err(error) => error.get(),
+        }
     }
 }
 

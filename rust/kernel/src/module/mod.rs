@@ -19,6 +19,7 @@ use illumos_sys_hdrs as sys;
 
 use crate::ddi::DevInfo;
 use crate::errno::Errno;
+use crate::user::{Cred, UserMemory};
 
 /// A kernel module.
 pub trait Module: Sized + Send + Sync + 'static {
@@ -50,9 +51,24 @@ pub trait Driver: Module {
     fn refuse_suspend(&self, dip: DevInfo, instance: &Self::Instance);
 }
 
+/// A driver whose minor nodes ([`crate::ddi::MinorNode`]) can be asked and told things by `ioctl(2)`.
+pub trait Control: Driver {
+    /// An ioctl on the minor node of the device with that instance number. Answers what `ioctl` returns; `ENOTTY` for a command
+    /// that it does not know. The device stays attached as long as the node is open. **May block.**
+    fn ioctl(
+        &self,
+        instance: i32,
+        command: i32,
+        argument: UserMemory<'_>,
+        caller: Cred<'_>,
+    ) -> Result<i32, Errno>;
+}
+
 /// What `_init` knows about its module.
 pub struct Env {
     pub(crate) name: Option<&'static CStr>,
+    /// NULL once taken.
+    pub(crate) linkage: AtomicPtr<sys::modlinkage>,
     /// NULL in a module without devices, and once taken.
     pub(crate) dev_ops: AtomicPtr<sys::dev_ops>,
 }
@@ -69,13 +85,18 @@ impl Env {
     pub fn take_dev_ops(&self) -> Option<NonNull<sys::dev_ops>> {
         NonNull::new(self.dev_ops.swap(ptr::null_mut(), Ordering::Relaxed))
     }
+
+    /// The shim's `modlinkage`, for `ibtf-provider`: once. Lives as long as the module.
+    pub fn take_linkage(&self) -> Option<NonNull<sys::modlinkage>> {
+        NonNull::new(self.linkage.swap(ptr::null_mut(), Ordering::Relaxed))
+    }
 }
 
 /// Defines the entry points of a kernel module. Exactly one per object.
 ///
 /// `kernel::module!(misc MacIb);` makes `_init`, `_fini` and `_info`; `kernel::module!(driver Ibd);` makes
-/// `kmod_attach` and `kmod_detach` as well. The C shim supplies `kmod_linkage`, and for a driver `kmod_dev_ops` and
-/// `kmod_name`.
+/// `kmod_attach` and `kmod_detach` as well, and `kernel::module!(control Swhca);` beside them `kmod_ioctl`. The C shim supplies
+/// `kmod_linkage`, and for a driver `kmod_dev_ops` and `kmod_name`.
 ///
 /// For `target_os = "none"` only, so that a host can link the crate's tests. No expression of the caller ends up in
 /// unsafe code: the type's name is all that is taken.
@@ -96,6 +117,29 @@ macro_rules! module {
     (driver $module:ty) => {
         #[cfg(target_os = "none")]
         const _: () = {
+            $crate::module!(@driver $module);
+        };
+    };
+    (control $module:ty) => {
+        #[cfg(target_os = "none")]
+        const _: () = {
+            $crate::module!(@driver $module);
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn kmod_ioctl(
+                dev: $crate::sys::dev_t,
+                command: ::core::ffi::c_int,
+                argument: isize,
+                mode: ::core::ffi::c_int,
+                cred: *mut $crate::sys::cred_t,
+                answer: *mut ::core::ffi::c_int,
+            ) -> ::core::ffi::c_int {
+                // SAFETY: the kernel calls ioctl(9E) on an open minor node, hence with its device attached.
+                unsafe { LOADED.ioctl(dev, command, argument, mode, cred, answer) }
+            }
+        };
+    };
+    (@driver $module:ty) => {
             static LOADED: $crate::module::Loaded<
                 $module,
                 $crate::module::Instances<<$module as $crate::module::Driver>::Instance>,
@@ -131,7 +175,6 @@ macro_rules! module {
             }
 
     $crate::module!(@common $module);
-        };
     };
     (@common $module:ty) => {
         unsafe extern "C" {

@@ -9,11 +9,12 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 use super::{Finding, Rule};
 
 /// The crates that may hold unsafe code: the borders to C, and the program that makes system calls without a libc.
-const BORDERS: [&str; 8] = [
+const BORDERS: [&str; 9] = [
     "rust/illumos-sys-hdrs",
     "rust/kernel",
     "rust/gldv3",
     "rust/ibtf",
+    "rust/ibtf-provider",
     "lab/fakekernel",
     "lab/gldv3",
     "lab/ibtf",
@@ -111,8 +112,8 @@ fn may_use(dir: &str, on: &str) -> bool {
     match dir {
         INTERFACE => false,
         "rust/kernel" => on == INTERFACE,
-        "rust/gldv3" | "rust/ibtf" => on == INTERFACE || on == "rust/kernel",
-        _ => !["rust/mac_ib", "rust/ibd"].contains(&on),
+        "rust/gldv3" | "rust/ibtf" | "rust/ibtf-provider" => on == INTERFACE || on == "rust/kernel",
+        _ => !["rust/mac_ib", "rust/ibd", "rust/swhca"].contains(&on),
     }
 }
 

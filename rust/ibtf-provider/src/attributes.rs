@@ -1,0 +1,92 @@
+//! [`Attributes`]: what an adapter can do (`ibt_hca_attr_t`).
+
+use illumos_sys_hdrs as sys;
+use kernel::ddi::DevInfo;
+
+/// Fixed from attach on: `ibtl` copies them, and clients keep their copies.
+///
+/// What is not here is not offered: no shared receive queues, reliable connections, reserved key, checksums, large sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes {
+    /// Node GUID, unlike that of any other adapter of the fabric, the same after a reboot.
+    pub node_guid: u64,
+    /// 24 bits. Neither 0x15b3 nor 0x05ad, for which `ibmf` and `ibcm` have special cases.
+    pub vendor_id: u32,
+    /// The vendor's number of the device.
+    pub device_id: u16,
+    /// Number of ports, from 1.
+    pub ports: u8,
+    /// Entries of each port's P_Key table: what [`Provider::query_port`](crate::Provider::query_port) is given room for.
+    pub pkeys: u16,
+    /// Entries of each port's GID table, the same way.
+    pub gids: u16,
+    /// Queue pairs. `ibmf` needs a queue of 512.
+    pub max_qps: u32,
+    /// Work requests in a queue.
+    pub max_queue: u32,
+    /// Scatter/gather entries of a send. IPoIB prints a warning for each port below 59.
+    pub max_send_segments: u32,
+    /// Scatter/gather entries of a receive.
+    pub max_receive_segments: u32,
+    /// Completion queues.
+    pub max_cqs: u32,
+    /// Completions in a CQ, at least 1024 for each port.
+    pub max_cq: u32,
+    /// Memory regions.
+    pub max_regions: u32,
+    /// Address handles; `ibmf` takes 512 of each adapter.
+    pub max_address_handles: u32,
+    /// Protection domains.
+    pub max_pds: u32,
+    /// Groups that queue pairs can be attached to.
+    pub max_groups: u32,
+    /// Queue pairs in one group.
+    pub max_qps_of_group: u32,
+}
+
+impl Attributes {
+    pub(crate) fn raw(&self, dip: DevInfo) -> sys::ibt_hca_attr_t {
+        let mut raw = sys::ibt_hca_attr_t {
+            hca_flags: sys::IBT_HCA_UD_MULTICAST
+                | sys::IBT_HCA_PORT_UP
+                | sys::IBT_HCA_CURRENT_QP_STATE
+                | sys::IBT_HCA_PKEY_CNTR
+                | sys::IBT_HCA_QKEY_CNTR
+                | sys::IBT_HCA_AH_PORT_CHECK
+                | sys::IBT_HCA_SI_GUID
+                | sys::IBT_HCA_WQE_SIZE_INFO,
+            hca_flags2: sys::IBT_HCA2_PORT_CHANGE,
+            hca_device_id: self.device_id,
+            hca_version_id: 1,
+            hca_max_chans: self.max_qps,
+            hca_max_chan_sz: self.max_queue,
+            hca_max_sgl: self.max_send_segments.min(self.max_receive_segments),
+            hca_ud_send_sgl_sz: self.max_send_segments,
+            hca_conn_send_sgl_sz: self.max_send_segments,
+            hca_recv_sgl_sz: self.max_receive_segments,
+            hca_max_cq: self.max_cqs,
+            hca_max_cq_sz: self.max_cq,
+            hca_page_sz: sys::IBT_PAGE_4K,
+            hca_max_memr: self.max_regions,
+            hca_max_memr_len: 1 << 40,
+            hca_max_rdma_in_chan: 16,
+            hca_max_rdma_out_chan: 16,
+            hca_max_mcg_chans: self.max_groups.saturating_mul(self.max_qps_of_group),
+            hca_max_mcg: self.max_groups,
+            hca_max_chan_per_mcg: self.max_qps_of_group,
+            hca_max_partitions: self.pkeys.saturating_mul(u16::from(self.ports)),
+            hca_nports: self.ports,
+            hca_node_guid: self.node_guid,
+            hca_si_guid: self.node_guid,
+            hca_max_port_sgid_tbl_sz: u32::from(self.gids),
+            hca_max_port_pkey_tbl_sz: self.pkeys,
+            hca_max_pd: self.max_pds,
+            hca_max_ud_dest: self.max_address_handles,
+            hca_max_cq_handlers: 1,
+            hca_dip: dip.as_raw(),
+            ..Default::default()
+        };
+        raw.set_hca_vendor_id(self.vendor_id & 0xff_ffff);
+        raw
+    }
+}

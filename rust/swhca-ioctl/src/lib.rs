@@ -1,0 +1,101 @@
+//! What a test, or an administrator, can do to the software adapter `swhca`: pull a cable, move a P_Key, silence the SA.
+//!
+//! By `ioctl(2)` on `/devices/swhca@N,0:ctl` (N is the adapter's number, see `swhca.conf`), with a command of [`command`] and the
+//! address of an [`Argument`]. Needs the privilege to configure data links. Numbers only, no type of the kernel's: the driver and
+//! whoever talks to it share this crate and nothing else.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// The argument of every command: four numbers. What a command does not name is ignored.
+pub type Argument = [u64; 4];
+
+/// Commands. Ports are counted from 1; `ENXIO` for one that there is not, `EINVAL` for a value that makes no sense, `ENOTTY` for a
+/// command that there is not.
+pub mod command {
+    /// `[port]`: the cable is pulled. Raises PORT_DOWN, unless the port is down already.
+    pub const PORT_DOWN: i32 = 0x4601;
+    /// `[port]`: and plugged in. Raises PORT_UP, unless the port is up already.
+    pub const PORT_UP: i32 = 0x4602;
+    /// `[port, index, P_Key]`: the subnet manager sets an entry of the P_Key table; 0 empties it. Raises PORT_CHANGE.
+    pub const SET_PKEY: i32 = 0x4603;
+    /// `[port, LID]`: the port's subnet manager moves to another LID. Raises PORT_CHANGE and CLNT_REREG.
+    pub const MOVE_MANAGER: i32 = 0x4604;
+    /// `[port, 0 or 1]`: the SA does not answer what comes from the port.
+    pub const SILENCE_SA: i32 = 0x4605;
+    /// `[port, 0 or 1]`: what the port sends is lost, but for what goes to the SA.
+    pub const LOSE_PACKETS: i32 = 0x4606;
+    /// `[port, prefix]`: the subnet prefix changes. Raises PORT_CHANGE.
+    pub const SET_PREFIX: i32 = 0x4607;
+    /// `[port, rate code]`: the rate that the SA tells the port for groups and paths (3 is 10 Gb/s); 0 for the usual one.
+    pub const SET_RATE: i32 = 0x4608;
+    /// `[port]`: an error on every completion queue of a datagram queue pair of the port that is attached to a group. Answers how
+    /// many there were.
+    pub const FAIL_CQS: i32 = 0x4609;
+    /// `[port, speed code]`: the speed of the port's lanes (4 QDR, 16 FDR, 32 EDR).
+    pub const SET_SPEED: i32 = 0x460a;
+    /// `[port]`: every datagram queue pair of the port that is attached to a group goes to the error state by itself. Answers how
+    /// many there were.
+    pub const FAIL_QPS: i32 = 0x460b;
+    /// `[port, milliseconds]`: the SA answers what comes from the port so much later; 10,000 at most.
+    pub const DELAY_SA: i32 = 0x460c;
+    /// `[]`: the subnet manager is restarted: groups but the configured ones, members and subscriptions are forgotten. Raises
+    /// CLNT_REREG on every active port.
+    pub const RESTART_MANAGER: i32 = 0x460d;
+    /// `[]`: writes the counters to the system log.
+    pub const LOG_STATISTICS: i32 = 0x4610;
+    /// `[address, count]`: copies as many of the counters of [`Counter`](super::Counter), 64-bit numbers, to that address of the caller's. Answers
+    /// how many there are.
+    pub const READ_STATISTICS: i32 = 0x4620;
+}
+
+/// What is counted, in the order in which the counters are copied out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Counter {
+    /// Datagrams that were sent.
+    Sent,
+    /// Bytes of them.
+    SentBytes,
+    /// Datagrams that were put into a buffer: of a multicast one each copy.
+    Received,
+    /// Datagrams that nobody received: no port, no queue pair, no buffer, or lost on request.
+    Dropped,
+    /// Datagrams with a P_Key that the receiver has not.
+    PkeyViolations,
+    /// Datagrams with another Q_Key than the receiver's.
+    QkeyViolations,
+    /// Requests to the SA.
+    SaRequests,
+    /// Requests to the SA that were dropped: it has been told to be silent, or was too busy.
+    SaDropped,
+    /// Protection domains that there are.
+    Pds,
+    /// Address handles that there are.
+    AddressHandles,
+    /// Completion queues that there are.
+    Cqs,
+    /// Queue pairs that there are.
+    Qps,
+    /// Memory regions that there are.
+    Regions,
+}
+
+impl Counter {
+    /// All of them, in order, by the names that the log has.
+    pub const NAMES: [(Self, &'static str); 13] = [
+        (Self::Sent, "sent"),
+        (Self::SentBytes, "sent-bytes"),
+        (Self::Received, "received"),
+        (Self::Dropped, "dropped"),
+        (Self::PkeyViolations, "pkey-violations"),
+        (Self::QkeyViolations, "qkey-violations"),
+        (Self::SaRequests, "sa-requests"),
+        (Self::SaDropped, "sa-dropped"),
+        (Self::Pds, "pds"),
+        (Self::AddressHandles, "address-handles"),
+        (Self::Cqs, "cqs"),
+        (Self::Qps, "qps"),
+        (Self::Regions, "regions"),
+    ];
+}

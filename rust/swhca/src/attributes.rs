@@ -1,0 +1,38 @@
+//! What the adapter can do.
+
+use ibtf_provider::Attributes;
+
+use crate::keys;
+use crate::numbers;
+use crate::port::{GIDS, node_guid};
+use crate::sa::{DEVICE, PKEYS, VENDOR};
+
+/// Work requests in a queue.
+pub(crate) const MAX_QUEUE: u32 = 16_384;
+/// Entries of a scatter/gather list.
+pub(crate) const MAX_SEGMENTS: u32 = 60;
+/// Completions in a CQ.
+pub(crate) const MAX_CQ: u32 = 65_536;
+
+/// The attributes of adapter `unit` with so many ports.
+pub(crate) fn of(unit: u32, ports: u8) -> Attributes {
+    Attributes {
+        node_guid: node_guid(unit),
+        vendor_id: VENDOR,
+        device_id: DEVICE,
+        ports,
+        pkeys: PKEYS as u16,
+        gids: GIDS,
+        max_qps: numbers::MAX as u32,
+        max_queue: MAX_QUEUE,
+        max_send_segments: MAX_SEGMENTS,
+        max_receive_segments: MAX_SEGMENTS,
+        max_cqs: 4096,
+        max_cq: MAX_CQ,
+        max_regions: keys::MAX_REGIONS as u32,
+        max_address_handles: 65_536,
+        max_pds: 32_768,
+        max_groups: 4096,
+        max_qps_of_group: 1024,
+    }
+}

@@ -1,0 +1,172 @@
+//! The ioctls: what a cable, a subnet manager or a fault does. The interface is the crate `swhca-ioctl`.
+
+use ibtf_provider::{PortChange, PortEvent};
+use kernel::counter::Counter as Cell;
+use kernel::user::{Cred, Plain, UserMemory};
+use kernel::{Errno, KArc, log};
+use swhca_ioctl::{Argument, Counter, command};
+
+use crate::node::Node;
+use crate::port::Port;
+use crate::qp::Qp;
+use crate::sa::PKEYS;
+
+/// The longest delay of the SA.
+const MAX_DELAY: u64 = 10_000;
+
+/// Does what is asked, on the thread of whoever asks. **May block.**
+pub(crate) fn ioctl(
+    node: &KArc<Node>,
+    number: i32,
+    argument: UserMemory<'_>,
+    caller: Cred<'_>,
+) -> Result<i32, Errno> {
+    caller.may_configure_links()?;
+    let values = read(argument)?;
+    match number {
+        command::LOG_STATISTICS => log_statistics(node),
+        command::READ_STATISTICS => return read_statistics(node, argument, values),
+        command::RESTART_MANAGER => node.subnet.restart()?,
+        _ => return of_port(node, number, values),
+    }
+    Ok(0)
+}
+
+fn read(argument: UserMemory<'_>) -> Result<Argument, Errno> {
+    let mut values = Argument::default();
+    for (value, at) in values.iter_mut().zip((0u64..).step_by(size_of::<u64>())) {
+        *value = argument.at(argument.address().wrapping_add(at)).read()?;
+    }
+    Ok(values)
+}
+
+fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errno> {
+    let [port, value, other, _] = values;
+    let port = u8::try_from(port).ok().filter(|port| node.port(*port).is_some()).ok_or(Errno::ENXIO)?;
+    let small = |value: u64| u16::try_from(value).map_err(|_| Errno::EINVAL);
+    let code = |value: u64| u8::try_from(value).map_err(|_| Errno::EINVAL);
+    let set = |change: &dyn Fn(&mut Port)| {
+        node.with_port(port, |state| change(state));
+    };
+    match number {
+        command::PORT_DOWN => cable(node, port, false),
+        command::PORT_UP => cable(node, port, true),
+        command::SET_PKEY => set_pkey(node, port, value, small(other)?)?,
+        command::MOVE_MANAGER => {
+            let lid = small(value)?;
+            set(&|state| state.manager = lid);
+            node.raise(port, PortEvent::Changed(PortChange::SM_LID));
+            node.raise(port, PortEvent::Reregister);
+        }
+        command::SILENCE_SA => set(&|state| state.unheard = value != 0),
+        command::LOSE_PACKETS => set(&|state| state.loses = value != 0),
+        command::SET_PREFIX => {
+            set(&|state| state.gid.prefix = value);
+            node.raise(port, PortEvent::Changed(PortChange::GID));
+        }
+        command::SET_RATE => {
+            let rate = code(value)?;
+            set(&|state| state.told_rate = (rate != 0).then_some(rate));
+        }
+        command::SET_SPEED => {
+            let speed = code(value)?;
+            set(&|state| state.speed = speed);
+        }
+        command::DELAY_SA => {
+            let delay = if value <= MAX_DELAY { value as u32 } else { return Err(Errno::EINVAL) };
+            set(&|state| state.sa_delay = delay);
+        }
+        command::FAIL_CQS => return each_link(node, port, |qp| qp.parts().receive_cq.fail()),
+        command::FAIL_QPS => return each_link(node, port, |qp| qp.fail()),
+        _ => return Err(Errno::ENOTTY),
+    }
+    Ok(0)
+}
+
+/// Pulls a port's cable, or plugs it in: events are of true changes only, since clients count them.
+fn cable(node: &Node, port: u8, up: bool) {
+    let changed = node.with_port(port, |state| {
+        let changed = state.active != up;
+        state.active = up;
+        changed.then_some(state.gid)
+    });
+    if let Some(gid) = changed.flatten() {
+        node.subnet.port_changed(gid, up);
+        node.raise(port, if up { PortEvent::Up } else { PortEvent::Down });
+    }
+}
+
+fn set_pkey(node: &Node, port: u8, index: u64, pkey: u16) -> Result<(), Errno> {
+    let index = usize::try_from(index).ok().filter(|index| *index < PKEYS).ok_or(Errno::EINVAL)?;
+    if pkey & 0x7fff != 0 {
+        node.subnet.make_broadcast_group(pkey)?;
+    }
+    node.with_port(port, |state| {
+        if let Some(entry) = state.pkeys.get_mut(index) {
+            *entry = pkey;
+        }
+    });
+    node.raise(port, PortEvent::Changed(PortChange::PKEY));
+    Ok(())
+}
+
+/// Does something to each queue pair of a port that hears a group: to links, that is, and to nobody of the management.
+fn each_link(node: &Node, port: u8, act: impl Fn(&KArc<Qp>)) -> Result<i32, Errno> {
+    let mut count = 0;
+    for qp in &node.queue_pairs()? {
+        if qp.port() == port && node.subnet.hears_group(qp) {
+            act(qp);
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn value(node: &Node, counter: Counter) -> u64 {
+    let (cells, census) = (&node.counters, node.census());
+    let cell = |cell: &Cell| cell.get();
+    match counter {
+        Counter::Sent => cell(&cells.sent),
+        Counter::SentBytes => cell(&cells.sent_bytes),
+        Counter::Received => cell(&cells.received),
+        Counter::Dropped => cell(&cells.dropped),
+        Counter::PkeyViolations => cell(&cells.pkey_violations),
+        Counter::QkeyViolations => cell(&cells.qkey_violations),
+        Counter::SaRequests => cell(&cells.sa_requests),
+        Counter::SaDropped => cell(&cells.sa_dropped),
+        Counter::Pds => census.pds.into(),
+        Counter::AddressHandles => census.address_handles.into(),
+        Counter::Cqs => census.cqs.into(),
+        Counter::Qps => census.qps.into(),
+        Counter::Regions => census.regions.into(),
+    }
+}
+
+fn log_statistics(node: &Node) {
+    let values = Counter::NAMES.map(|(counter, name)| Named(name, value(node, counter)));
+    let (traffic, objects) = values.split_at(8);
+    log!(note, "swhca", "adapter {}: {}", node.unit, List(traffic));
+    log!(note, "swhca", "adapter {}: {}", node.unit, List(objects));
+}
+
+struct Named(&'static str, u64);
+
+struct List<'a>(&'a [Named]);
+
+impl core::fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.iter().try_for_each(|Named(name, value)| write!(f, "{name} {value} "))
+    }
+}
+
+fn read_statistics(node: &Node, argument: UserMemory<'_>, values: Argument) -> Result<i32, Errno> {
+    let [address, count, ..] = values;
+    let all = Counter::NAMES.map(|(counter, _)| value(node, counter));
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(all.len());
+    copy_out(argument.at(address), all.get(..count).unwrap_or_default())?;
+    i32::try_from(all.len()).map_err(|_| Errno::EINVAL)
+}
+
+fn copy_out<T: Plain>(to: UserMemory<'_>, values: &[T]) -> Result<(), Errno> {
+    if values.is_empty() { Ok(()) } else { to.write(values) }
+}

@@ -1,0 +1,196 @@
+//! The module and its instances: an adapter each.
+
+use ibtf_provider::{Attachment, Framework};
+use kernel::ddi::{DevInfo, MinorNode, Scope};
+use kernel::module::{Control, Driver, Env, Module, Pin};
+use kernel::sync::Mutex;
+use kernel::thread::Worker;
+use kernel::time::{Duration, Instant, sleep};
+use kernel::user::{Cred, UserMemory};
+use kernel::{Errno, KArc, KVec, log};
+
+use crate::attributes;
+use crate::control;
+use crate::cq::Calls;
+use crate::node::Node;
+use crate::port::{MAX_ADAPTERS, MAX_PORTS, Port};
+use crate::sa::PKEYS;
+use crate::subnet::{Inbox, Subnet};
+
+/// The module.
+pub struct Swhca {
+    nodes: Mutex<KVec<(i32, KArc<Node>)>>,
+    subnet: KArc<Subnet>,
+    _administrator: Worker<Inbox>,
+    // Last: ibtl's until after everything else has gone.
+    _framework: Framework,
+}
+
+impl Module for Swhca {
+    fn init(env: &Env) -> Result<Self, Errno> {
+        let framework = Framework::register(env)?;
+        let subnet = KArc::new(Subnet::new()?)?;
+        let administrator = Subnet::serve(&subnet)?;
+        let nodes = Mutex::new(KVec::new())?;
+        Ok(Self { nodes, subnet, _administrator: administrator, _framework: framework })
+    }
+}
+
+/// An attached adapter.
+pub struct Adapter {
+    minor: MinorNode,
+    attachment: Attachment<Node>,
+    node: KArc<Node>,
+    calls: KArc<Calls>,
+}
+
+impl Driver for Swhca {
+    type Instance = Adapter;
+
+    fn attach(&self, dip: DevInfo) -> Result<Adapter, Errno> {
+        let config = Config::read(dip)?;
+        let calls = KArc::new(Calls::new(dip)?)?;
+        let ports = config.ports()?;
+        let node = KArc::new(Node::new(config.unit, ports, calls.clone(), self.subnet.clone())?)?;
+        self.nodes.lock().reserve(1)?;
+        // The subnet manager has brought the ports up before anybody asks.
+        self.subnet
+            .join(&node)
+            .inspect_err(|_| log!(warn, dip, "there is an adapter {} already", config.unit))?;
+        let attached = MinorNode::new(dip, c"ctl").and_then(|minor| {
+            let attributes = attributes::of(config.unit, config.count);
+            Ok((minor, Attachment::attach(dip, attributes, node.clone())?))
+        });
+        let (minor, attachment) = attached.inspect_err(|_| self.subnet.leave(&node))?;
+        node.set_client(attachment.client().clone());
+        // There is room, unless another adapter has come meanwhile: then it has no ioctls.
+        let _ = self.nodes.lock().push((dip.instance(), node.clone()));
+        attachment.announce();
+        Ok(Adapter { minor, attachment, node, calls })
+    }
+
+    fn detach(&self, dip: DevInfo, instance: Adapter) -> Result<(), Adapter> {
+        let Adapter { minor, attachment, node, calls } = instance;
+        wait_for_listeners(&node);
+        if let Err(attachment) = attachment.detach() {
+            return Err(Adapter { minor, attachment, node, calls });
+        }
+        self.subnet.leave(&node);
+        let mut nodes = self.nodes.lock();
+        let mine = nodes.iter().position(|(instance, _)| *instance == dip.instance());
+        let taken = mine.and_then(|index| nodes.swap_remove(index));
+        drop(nodes);
+        drop(taken);
+        let census = node.census();
+        if census != crate::node::Census::default() {
+            log!(warn, dip, "clients have left behind {census:?}");
+        }
+        drop(minor);
+        drop_alone(dip, node);
+        drop_alone(dip, calls);
+        Ok(())
+    }
+
+    fn refuse_suspend(&self, dip: DevInfo, _instance: &Adapter) {
+        log!(warn, dip, "a suspend is refused: what a client has posted would be forgotten");
+    }
+}
+
+impl Control for Swhca {
+    fn ioctl(
+        &self,
+        instance: i32,
+        command: i32,
+        argument: UserMemory<'_>,
+        caller: Cred<'_>,
+    ) -> Result<i32, Errno> {
+        let nodes = self.nodes.lock();
+        let mine = nodes.iter().find(|(number, _)| *number == instance);
+        let node = mine.map(|(_, node)| node.clone()).ok_or(Errno::ENXIO)?;
+        drop(nodes);
+        control::ioctl(&node, command, argument, caller)
+    }
+}
+
+/// Before an adapter is detached its events have been heard: `ibtl` would deliver the rest to what it has freed. A second is enough,
+/// and this narrows it only: clients query for reasons of their own, too.
+fn wait_for_listeners(node: &Node) {
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while node.has_unread_event() && Instant::now() < deadline {
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Drops the last reference here and not where a datagram was under way, which can be an interrupt.
+fn drop_alone<T>(dip: DevInfo, shared: KArc<T>) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !KArc::is_unique(&shared) {
+        if Instant::now() >= deadline {
+            log!(
+                warn,
+                dip,
+                "{} others still use what was detached: the module stays",
+                KArc::count(&shared) - 1
+            );
+            core::mem::forget(Pin::new());
+            core::mem::forget(shared);
+            return;
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// What `swhca.conf` says of an adapter.
+struct Config {
+    unit: u32,
+    count: u8,
+    pkeys: [u16; PKEYS],
+    speed: u8,
+}
+
+impl Config {
+    /// A value that makes no sense is told to the log, and the adapter is not attached.
+    #[inline(never)]
+    fn read(dip: DevInfo) -> Result<Self, Errno> {
+        let mut reg = [0; 3];
+        dip.prop_int_array(c"reg", &mut reg);
+        let unit = u32::try_from(reg[1]).ok().filter(|unit| *unit < MAX_ADAPTERS);
+        let unit = unit.ok_or_else(|| wrong(dip, "reg"))?;
+        let int = |name, default| dip.prop_int(name, Scope::Node).unwrap_or(default);
+        let count = u8::try_from(int(c"ports", 2)).ok().filter(|count| (1..=MAX_PORTS).contains(count));
+        let count = count.ok_or_else(|| wrong(dip, "ports"))?;
+        let speed = u8::try_from(int(c"speed", 4)).ok().filter(|speed| [1, 2, 4, 16, 32].contains(speed));
+        let speed = speed.ok_or_else(|| wrong(dip, "speed"))?;
+        Ok(Self { unit, count, pkeys: Self::pkeys(dip)?, speed })
+    }
+
+    #[inline(never)]
+    fn pkeys(dip: DevInfo) -> Result<[u16; PKEYS], Errno> {
+        let mut values = [0; PKEYS];
+        let count = dip.prop_int_array(c"pkeys", &mut values);
+        let mut pkeys = [0; PKEYS];
+        if count == 0 {
+            pkeys[0] = 0xffff;
+        }
+        for (to, value) in pkeys.iter_mut().zip(values).take(count) {
+            *to = u16::try_from(value).map_err(|_| wrong(dip, "pkeys"))?;
+        }
+        // The first one is there before a subnet manager is: ibmf asks for no other.
+        if pkeys[0] & 0x7fff != 0x7fff || count > PKEYS { Err(wrong(dip, "pkeys")) } else { Ok(pkeys) }
+    }
+
+    #[inline(never)]
+    fn ports(&self) -> Result<KVec<Port>, Errno> {
+        let ports = (1..=self.count).map(|number| Port::new(self.unit, number, &self.pkeys, self.speed));
+        let mut all = KVec::with_capacity(usize::from(self.count))?;
+        for port in ports {
+            all.push(port)?;
+        }
+        Ok(all)
+    }
+}
+
+fn wrong(dip: DevInfo, property: &str) -> Errno {
+    log!(warn, dip, "property {property} makes no sense");
+    Errno::EINVAL
+}

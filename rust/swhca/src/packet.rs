@@ -1,0 +1,154 @@
+//! A datagram between two ports: what its headers would say, and where its bytes are.
+
+use ibtf_provider::{Gid, Region, Segment};
+use kernel::KArc;
+
+use crate::node::Node;
+
+/// What a receiver sees of a sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub(crate) source_lid: u16,
+    pub(crate) source_qpn: u32,
+    pub(crate) pkey: u16,
+    pub(crate) qkey: u32,
+    pub(crate) sl: u8,
+    pub(crate) grh: Option<Grh>,
+    pub(crate) immediate: Option<u32>,
+    pub(crate) solicited: bool,
+    /// Bytes of the payload.
+    pub(crate) len: u32,
+}
+
+/// Bytes in front of every payload.
+pub(crate) const GRH_LEN: u32 = 40;
+
+/// The global route (IBA 8.3).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grh {
+    pub(crate) source: Gid,
+    pub(crate) destination: Gid,
+    pub(crate) tclass: u8,
+    pub(crate) flow: u32,
+    pub(crate) hop_limit: u8,
+}
+
+impl Grh {
+    /// As it is on the wire. What follows it there and is not payload: 12 bytes BTH, 8 DETH, 4 ICRC.
+    pub(crate) fn bytes(&self, payload: u32) -> [u8; GRH_LEN as usize] {
+        let mut bytes = [0; GRH_LEN as usize];
+        let first = 6 << 28 | u32::from(self.tclass) << 20 | self.flow & 0xf_ffff;
+        crate::mad::put32(&mut bytes, 0, first);
+        crate::mad::put16(&mut bytes, 4, u16::try_from(payload.saturating_add(24)).unwrap_or(u16::MAX));
+        (bytes[6], bytes[7]) = (0x1b, self.hop_limit);
+        crate::mad::put_gid(&mut bytes, 8, self.source);
+        crate::mad::put_gid(&mut bytes, 24, self.destination);
+        bytes
+    }
+}
+
+/// Where the bytes are.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    /// In a client's memory.
+    Client(Memory<'a>),
+    /// Here.
+    Bytes(&'a [u8]),
+}
+
+/// Pieces of registered memory, for work in a protection domain.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) pd: u32,
+    pub(crate) segments: &'a [Segment],
+}
+
+impl Memory<'_> {
+    pub(crate) fn region(&self, segment: &Segment) -> Option<KArc<Region>> {
+        self.node.region(self.pd, segment)
+    }
+
+    /// Whether all keys are good.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.segments.iter().all(|segment| segment.len == 0 || self.region(segment).is_some())
+    }
+}
+
+/// Whose memory it was that could not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Sender,
+    Receiver,
+    /// It was too short.
+    TooLong,
+}
+
+/// A receiver's buffer, filled from its start.
+pub(crate) struct Buffer<'a> {
+    memory: Memory<'a>,
+    index: usize,
+    offset: u32,
+}
+
+impl<'a> Buffer<'a> {
+    pub(crate) fn new(memory: Memory<'a>) -> Self {
+        Self { memory, index: 0, offset: 0 }
+    }
+
+    /// Leaves bytes as they are.
+    pub(crate) fn skip(&mut self, len: u32) -> Result<(), Fault> {
+        self.fill(len, |_, _, _| {})
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let len = u32::try_from(bytes.len()).map_err(|_| Fault::TooLong)?;
+        self.fill(len, |window, done, len| {
+            let from = bytes.get(done as usize..).unwrap_or_default();
+            let from = from.get(..len as usize).unwrap_or(from);
+            window.write(from);
+        })
+    }
+
+    /// Copies a payload, which is all there is to copying.
+    pub(crate) fn copy(&mut self, payload: &Payload<'_>) -> Result<(), Fault> {
+        let memory = match payload {
+            Payload::Bytes(bytes) => return self.write(bytes),
+            Payload::Client(memory) => memory,
+        };
+        for segment in memory.segments.iter().filter(|segment| segment.len != 0) {
+            let region = memory.region(segment).ok_or(Fault::Sender)?;
+            let from = region.window(segment.address, segment.len).ok_or(Fault::Sender)?;
+            self.fill(segment.len, |to, done, _| {
+                from.skip(done).copy_to(to);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Hands the next `len` bytes to `put`, piece by piece, with how many were handed before and how many these are.
+    fn fill(
+        &mut self,
+        len: u32,
+        mut put: impl FnMut(ibtf_provider::Window<'_>, u32, u32),
+    ) -> Result<(), Fault> {
+        let mut done = 0;
+        while done < len {
+            let segment = self.memory.segments.get(self.index).ok_or(Fault::TooLong)?;
+            let room = segment.len - self.offset;
+            if room == 0 {
+                self.index += 1;
+                self.offset = 0;
+                continue;
+            }
+            let piece = room.min(len - done);
+            let region = self.memory.region(segment).ok_or(Fault::Receiver)?;
+            let address = segment.address + u64::from(self.offset);
+            let window = region.window(address, piece).filter(|_| region.access().local_write);
+            put(window.ok_or(Fault::Receiver)?, done, piece);
+            self.offset += piece;
+            done += piece;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! Codes of MTUs and rates (IBA 15.2.5.16), and how a request asks for one.
+
+/// Tenths of Gb/s of a rate; 0 for a code that there is not. The codes are in no order.
+pub(crate) fn speed(code: u8) -> u32 {
+    match code {
+        2 => 25,
+        3 => 100,
+        4 => 300,
+        5 => 50,
+        6 => 200,
+        7 => 400,
+        8 => 600,
+        9 => 800,
+        10 => 1200,
+        11 => 140,
+        12 => 560,
+        13 => 1120,
+        14 => 1680,
+        15 => 250,
+        16 => 1000,
+        17 => 2000,
+        18 => 3000,
+        _ => 0,
+    }
+}
+
+/// The rate of a 4x port by the speed of its lanes; 10 Gb/s for a speed that there is not.
+pub(crate) fn of_port(speed: u8) -> u8 {
+    match speed {
+        2 => 6,
+        4 => 7,
+        16 => 12,
+        32 => 16,
+        _ => 3,
+    }
+}
+
+/// The slower of two.
+pub(crate) fn slower(one: u8, other: u8) -> u8 {
+    if speed(one) <= speed(other) { one } else { other }
+}
+
+/// Bytes of an MTU code; 0 for one that there is not.
+pub(crate) fn mtu_bytes(code: u8) -> u32 {
+    if (1..=5).contains(&code) { 128 << code } else { 0 }
+}
+
+/// What a request says of a value: a selector (greater, less, exactly, the largest there is) and a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    selector: u8,
+    pub(crate) code: u8,
+}
+
+impl Wish {
+    /// From its byte in a record, if the request means it: the selector has bit `mask`, the code the next one.
+    pub(crate) fn read(byte: u8, mask: u64, selector_bit: u64) -> Option<Self> {
+        (mask & selector_bit << 1 != 0).then(|| {
+            let selector = if mask & selector_bit != 0 { byte >> 6 } else { 2 };
+            Self { selector, code: byte & 0x3f }
+        })
+    }
+
+    /// Whether a value, of which `measure` says how much it is, is what is wished.
+    pub(crate) fn accepts(self, value: u8, measure: fn(u8) -> u32) -> bool {
+        let (value, code) = (measure(value), measure(self.code));
+        match self.selector {
+            0 => value > code,
+            1 => value < code,
+            2 => value == code,
+            _ => true,
+        }
+    }
+
+    /// Whether it leaves the choice to the SA.
+    pub(crate) fn is_exact(self) -> bool {
+        self.selector == 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wish, slower, speed};
+
+    #[test]
+    fn rates_compare_by_what_they_carry_and_not_by_their_codes() {
+        assert_eq!(slower(5, 3), 5);
+        assert_eq!(slower(2, 5), 2);
+        let more_than_ten = Wish::read(3, 0x300, 0x100).unwrap();
+        assert!(more_than_ten.accepts(6, speed) && !more_than_ten.accepts(5, speed));
+        assert_eq!(Wish::read(3, 0x100, 0x100), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! The subnet administrator (IBA 15): one request in, at most one answer out. Knows no lock, no clock and no wire.
+//!
+//! Refuses with the statuses that OpenSM has: clients cannot tell them apart, but they take some as a reason to try again and others
+//! not.
+
+mod group;
+mod inform;
+mod node;
+mod path;
+
+use ibtf_provider::Gid;
+use kernel::{AllocError, KVec};
+
+use crate::mad::{self, Mad, Refusal};
+use crate::rate;
+use group::Groups;
+use inform::Subscribers;
+use inform::{Notice, Trap};
+pub(crate) use node::{DEVICE, VENDOR};
+
+/// Entries of a P_Key table.
+pub(crate) const PKEYS: usize = 32;
+/// What the SA says of how long a packet is under way: 4.096 us x 2^12.
+pub(crate) const PACKET_LIFE: u8 = 12;
+/// How long it takes for an answer, and how long a trap has to get through, as such codes.
+const RESPONSE_TIME: u8 = 14;
+/// The time-out code of the subnet.
+pub(crate) const SUBNET_TIMEOUT: u8 = 14;
+
+/// A port of the subnet, as it is at the moment of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortView {
+    pub(crate) gid: Gid,
+    pub(crate) lid: u16,
+    /// Where it finds its subnet manager.
+    pub(crate) manager: u16,
+    pub(crate) node_guid: u64,
+    /// Which of how many ports of its adapter.
+    pub(crate) number: u8,
+    pub(crate) ports: u8,
+    pub(crate) active: bool,
+    pub(crate) pkeys: [u16; PKEYS],
+    /// Code of its largest MTU.
+    pub(crate) mtu: u8,
+    /// Code of its speed.
+    pub(crate) speed: u8,
+    /// The rate that it is told, whatever is true.
+    pub(crate) told_rate: Option<u8>,
+}
+
+impl PortView {
+    fn rate(&self) -> u8 {
+        rate::of_port(self.speed)
+    }
+
+    /// The P_Key of this port's table for the partition of `pkey`.
+    fn pkey_for(&self, pkey: u16) -> Option<u16> {
+        self.pkeys.iter().copied().find(|own| *own & 0x7fff == pkey & 0x7fff && pkey & 0x7fff != 0)
+    }
+}
+
+/// Whether two P_Keys may talk: one partition, and not both limited members.
+pub(crate) fn may_talk(one: u16, other: u16) -> bool {
+    one & 0x7fff == other & 0x7fff && one & 0x7fff != 0 && (one | other) & 0x8000 != 0
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Requester {
+    pub(crate) lid: u16,
+    pub(crate) qpn: u32,
+}
+
+/// What the SA knows.
+pub(crate) struct Administrator {
+    groups: Groups,
+    subscribers: Subscribers,
+    notices: KVec<Notice>,
+    /// Subscribers that have been told the oldest notice, or do not want to know.
+    told: usize,
+}
+
+/// Notices that wait; more are lost, as traps are.
+const NOTICES: usize = 32;
+
+impl Administrator {
+    /// Knows of no group.
+    pub(crate) fn new() -> Result<Self, AllocError> {
+        let notices = KVec::with_capacity(NOTICES)?;
+        Ok(Self { groups: Groups::new(), subscribers: Subscribers::new()?, notices, told: 0 })
+    }
+
+    /// Makes the broadcast group of IPoIB in a partition (RFC 4391, 4), which stays; nothing if it is there.
+    pub(crate) fn make_broadcast_group(&mut self, pkey: u16) -> Result<(), AllocError> {
+        self.groups.make_broadcast(pkey)
+    }
+
+    /// Forgets everything but the groups that stay.
+    pub(crate) fn restart(&mut self) {
+        self.groups.restart();
+        self.subscribers.clear();
+        self.notices.clear();
+        self.told = 0;
+    }
+
+    /// A port has gone: its memberships go with it.
+    pub(crate) fn port_down(&mut self, port: Gid) {
+        let Self { groups, notices, .. } = self;
+        groups.leave_all(port.guid, &mut |group| {
+            note(notices, Notice { trap: Trap::GroupDeleted, gid: group })
+        });
+        note(notices, Notice { trap: Trap::OutOfService, gid: port });
+    }
+
+    /// A port has come.
+    pub(crate) fn port_up(&mut self, port: Gid) {
+        note(&mut self.notices, Notice { trap: Trap::InService, gid: port });
+    }
+
+    /// Writes the answer to a request; false if there is none.
+    pub(crate) fn answer(
+        &mut self,
+        request: &Mad,
+        from: Requester,
+        ports: &[PortView],
+        answer: &mut Mad,
+    ) -> bool {
+        if request.class() != mad::CLASS_SA || request.method() & mad::RESPONSE != 0 || request.is_transfer()
+        {
+            return false;
+        }
+        answer.begin(request);
+        if let Err(refusal) = self.dispatch(request, from, ports, answer) {
+            // An error is told with the data of the request.
+            answer.begin(request);
+            answer.refuse(refusal);
+        }
+        true
+    }
+
+    fn dispatch(
+        &mut self,
+        request: &Mad,
+        from: Requester,
+        ports: &[PortView],
+        answer: &mut Mad,
+    ) -> Result<(), Refusal> {
+        use mad::{DELETE, GET, GET_TABLE, SET};
+        let asker = ports.iter().find(|port| port.lid == from.lid).ok_or(Refusal::INVALID)?;
+        match (request.attribute(), request.method()) {
+            (0x0001, GET) => class_port_info(answer),
+            (0x0003, SET) => self.subscribers.set(request, from),
+            (0x0011, GET | GET_TABLE) => node::nodes(request, ports, asker, answer),
+            (0x0012, GET | GET_TABLE) => node::ports(request, ports, answer),
+            // Services are accepted and forgotten: nobody here looks for one.
+            (0x0031, SET | DELETE) => Ok(()),
+            (0x0031, GET | GET_TABLE) => mad::Records::new(answer, 176).finish(),
+            (0x0035, GET | GET_TABLE) => path::paths(request, ports, asker, &self.groups, answer),
+            (0x0038, SET) => self.join(request, ports, answer),
+            (0x0038, DELETE) => self.leave(request, ports, answer),
+            (0x0038, GET | GET_TABLE) => self.groups.query(request, asker, answer),
+            _ => Err(Refusal::UNSUPPORTED),
+        }
+    }
+
+    fn join(&mut self, request: &Mad, ports: &[PortView], answer: &mut Mad) -> Result<(), Refusal> {
+        let created = self.groups.join(request, ports, answer)?;
+        if let Some(group) = created {
+            note(&mut self.notices, Notice { trap: Trap::GroupCreated, gid: group });
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, request: &Mad, ports: &[PortView], answer: &mut Mad) -> Result<(), Refusal> {
+        let deleted = self.groups.leave(request, ports, answer)?;
+        if let Some(group) = deleted {
+            note(&mut self.notices, Notice { trap: Trap::GroupDeleted, gid: group });
+        }
+        Ok(())
+    }
+
+    /// Writes the next report, and says whom it is for; `None` when everybody has been told everything.
+    pub(crate) fn next_report(&mut self, report: &mut Mad) -> Option<Requester> {
+        while let Some(notice) = self.notices.first() {
+            if let Some(to) = self.subscribers.tell(notice, &mut self.told, report) {
+                return Some(to);
+            }
+            self.told = 0;
+            // In order: the oldest is first.
+            for index in 1..self.notices.len() {
+                self.notices.swap(index - 1, index);
+            }
+            self.notices.pop();
+        }
+        None
+    }
+}
+
+fn note(notices: &mut KVec<Notice>, notice: Notice) {
+    // One too many is lost.
+    let _ = notices.push_within_capacity(notice);
+}
+
+/// The SA can do optional records and UD multicast; without the latter `ibmf` asks for no group.
+fn class_port_info(answer: &mut Mad) -> Result<(), Refusal> {
+    let mut info = [0; 72];
+    (info[0], info[1]) = (1, 2);
+    mad::put16(&mut info, 2, 0x0300);
+    info[7] = RESPONSE_TIME;
+    answer.put_record(&info);
+    Ok(())
+}
