@@ -14,39 +14,58 @@ use super::tools;
 /// What a build knows of drivers, beside its root.
 pub const DRIVERS: &str = "drivers.json";
 
-/// Packs `root` (as a build leaves it) and, over it, each of `overlays` (a later one wins) into the image `file`. The files of
-/// /etc that list drivers are made for those that are in it then, unless an overlay has its own.
+/// A root file system to boot.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    /// As a build leaves it.
+    pub root: &'a Path,
+    /// Laid over it; a later one wins.
+    pub overlays: &'a [&'a Path],
+    /// Paths that are left out, from the root.
+    pub without: &'a [&'a str],
+}
+
+/// Packs `layout` into the image `file`.
 ///
 /// # Errors
 ///
 /// A file cannot be read or written, or genisoimage fails.
-pub fn archive(root: &Path, overlays: &[&Path], file: &Path) -> Result<()> {
+pub fn archive(layout: &Layout<'_>, file: &Path) -> Result<()> {
     let dir = file.parent().context("an archive has a directory")?;
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let stage = tempfile::tempdir_in(dir).with_context(|| dir.display().to_string())?;
+    lay_out(layout, stage.path())?;
+    image(stage.path(), file)
+}
+
+/// Lays `layout` out in the directory `stage`. The files of /etc that list drivers are made for those that are in it then, unless
+/// an overlay has its own.
+fn lay_out(layout: &Layout<'_>, stage: &Path) -> Result<()> {
+    copy_tree(layout.root, stage, &mut BTreeSet::new(), Path::new(""))?;
     let mut own = BTreeSet::new();
-    for overlay in [root].iter().chain(overlays) {
-        copy_tree(overlay, stage.path(), &mut own, Path::new(""))?;
-        if *overlay == root {
-            own.clear();
-        }
+    for overlay in layout.overlays {
+        copy_tree(overlay, stage, &mut own, Path::new(""))?;
     }
-    let known = root.with_file_name(DRIVERS);
+    for path in layout.without.iter().map(|path| stage.join(path)).filter(|path| path.exists()) {
+        fs::remove_file(&path).with_context(|| path.display().to_string())?;
+    }
+    let known = layout.root.with_file_name(DRIVERS);
+    let drivers = fs::read(&known);
     let drivers =
-        fs::read(&known).with_context(|| format!("{}: not a root that was built", root.display()))?;
+        drivers.with_context(|| format!("{}: no root that metal build made", layout.root.display()))?;
     let drivers: Drivers = serde_json::from_slice(&drivers).with_context(|| known.display().to_string())?;
-    for (path, text) in drivers.files(&etc::drivers_in(stage.path())) {
+    for (path, text) in drivers.files(&etc::drivers_in(stage)) {
         if !own.contains(Path::new(path)) {
-            put(&stage.path().join(path), &text)?;
+            put(&stage.join(path), &text)?;
         }
     }
-    for path in facts::EMPTY.iter().filter(|path| !stage.path().join(path).exists()) {
-        put(&stage.path().join(path), "")?;
+    for path in facts::EMPTY.iter().filter(|path| !stage.join(path).exists()) {
+        put(&stage.join(path), "")?;
     }
     for path in facts::DIRECTORIES {
-        fs::create_dir_all(stage.path().join(path)).with_context(|| path.to_string())?;
+        fs::create_dir_all(stage.join(path)).with_context(|| path.to_string())?;
     }
-    image(stage.path(), file)
+    Ok(())
 }
 
 /// An image of `dir`. hsfs as a root goes without Rock Ridge, so the plain names have to be those that the kernel looks for:
@@ -115,7 +134,8 @@ mod tests {
             &[("kernel/drv/amd64/a_driver_with_quite_a_name", "x"), ("etc/driver_aliases", "mine\n")],
         );
         let image = dir.path().join("out/boot_archive");
-        archive(&root, &[&one, &two], &image).unwrap();
+        let layout = Layout { root: &root, overlays: &[&one, &two], without: &["kernel/drv/amd64/other"] };
+        archive(&layout, &image).unwrap();
 
         let names = isoinfo(&image, &["-f"]);
         let names: Vec<&str> = names.lines().collect();
@@ -130,5 +150,13 @@ mod tests {
         assert_eq!(text("/etc/driver_aliases"), "mine\n");
         assert_eq!(text("/etc/mach"), "root");
         assert_eq!(text("/etc/name_to_major"), "a_driver_with_quite_a_name 1\nibp 2\n");
+    }
+    #[test]
+    fn a_root_that_nobody_built_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &[("root/kernel/drv/amd64/ibp", "")]);
+        let layout = Layout { root: &dir.path().join("root"), overlays: &[], without: &[] };
+        let error = archive(&layout, &dir.path().join("image")).unwrap_err();
+        assert!(error.to_string().contains("no root that metal build made"), "{error}");
     }
 }

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-pub use archive::archive;
+pub use archive::{Layout, archive};
 use compile::{Compiler, Job};
 use module::Module;
 use place::Place;

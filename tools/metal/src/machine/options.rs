@@ -59,12 +59,12 @@ impl Options {
 
     fn setup(&self, debugger: Option<u16>) -> Result<Setup> {
         let mut overlays = Vec::new();
-        if self.driver == Driver::Rust {
-            let modules = self.modules.canonicalize();
-            overlays.push(
-                modules.with_context(|| format!("no modules in {}: make modules", self.modules.display()))?,
-            );
-        }
+        let (modules, how) = match self.driver {
+            Driver::Rust => (self.modules.clone(), "make modules"),
+            Driver::C => (self.root.with_file_name("driver-c"), "metal build --driver c"),
+        };
+        let there = modules.canonicalize();
+        overlays.push(there.with_context(|| format!("no modules in {}: {how}", modules.display()))?);
         if let Some(adapter) = &self.adapter {
             overlays.push(
                 adapter.canonicalize().with_context(|| format!("no adapter in {}", adapter.display()))?,
