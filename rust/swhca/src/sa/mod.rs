@@ -7,6 +7,8 @@ mod group;
 mod inform;
 mod node;
 mod path;
+#[cfg(test)]
+mod tests;
 
 use ibtf_provider::Gid;
 use kernel::{AllocError, KVec};
