@@ -8,7 +8,7 @@ use ibtf_provider::{
     UdAttributes,
 };
 use kernel::counter::Counter;
-use kernel::sync::{Mutex, Once};
+use kernel::sync::Mutex;
 use kernel::{Errno, KArc, KVec};
 
 use crate::attributes::{MAX_CQ, MAX_QUEUE, MAX_SEGMENTS};
@@ -30,8 +30,8 @@ pub(crate) struct Node {
     objects: Mutex<Objects>,
     keys: Mutex<KeyTable>,
     calls: KArc<Calls>,
-    /// From attach on.
-    client: Once<KArc<Client>>,
+    /// `None` until attached.
+    client: Mutex<Option<KArc<Client>>>,
     /// Protection domains are told apart by number.
     next_pd: AtomicU32,
 }
@@ -96,15 +96,14 @@ impl Node {
             objects: Mutex::new(objects)?,
             keys: Mutex::new(KeyTable::new())?,
             calls,
-            client: Once::new(),
+            client: Mutex::new(None)?,
             next_pd: AtomicU32::new(1),
         })
     }
 
     /// Whom events are for.
     pub(crate) fn set_client(&self, client: KArc<Client>) {
-        // Attached once.
-        let _ = self.client.set(client);
+        *self.client.lock() = Some(client);
     }
 
     /// A port as it is now.
@@ -130,7 +129,8 @@ impl Node {
 
     /// Raises an event of a port. In none of the operations.
     pub(crate) fn raise(&self, number: u8, event: PortEvent) {
-        if let Some(client) = self.client.get() {
+        let client = self.client.lock().clone();
+        if let Some(client) = client {
             self.with_port(number, |port| port.unread = true);
             client.raise(number, event);
         }
