@@ -98,7 +98,7 @@ lint:
 		tests/illumos/compare tests/illumos/cases/*
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	CLIPPY_CONF_DIR=$(CURDIR)/tools/clippy-kernel $(CARGO) clippy --quiet --target $(KERNEL_TARGET) \
-		$(addprefix -p ,$(KERNEL_CRATES)) -- -D warnings
+		$(addprefix -p ,$(KERNEL_CRATES)) -p metal-agent -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --workspace --no-deps --document-private-items
 
 GATE_TOOL = $(CARGO) run --quiet -p gate --

@@ -33,7 +33,9 @@ enum Action {
         driver: Driver,
     },
     /// Boot a kernel and try the modules on it.
-    Run(metal::machine::Options),
+    Run(metal::suite::RunOptions),
+    /// Boot a kernel and do what a person types.
+    Shell(metal::machine::Options),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             ended(build(&options).map(|_| true))
         }
         Action::Run(options) => ended(metal::suite::run(&options)),
+        Action::Shell(options) => ended(metal::machine::shell::run(&options)),
     }
 }
 

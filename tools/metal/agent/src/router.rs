@@ -54,6 +54,25 @@ pub fn run() -> ! {
     router.serve()
 }
 
+/// A contract that nobody gives up outlives its processes, and the kernel's memory for it.
+fn abandon_contracts() {
+    let mut control = Text::<64>::default();
+    let _ = names(c"/system/contract/process", |name| {
+        if !name.first().is_some_and(u8::is_ascii_digit) {
+            return;
+        }
+        control.clear();
+        for part in [b"/system/contract/process/".as_slice(), name, b"/ctl\0"] {
+            control.push(part);
+        }
+        let path = CStr::from_bytes_until_nul(control.bytes()).unwrap_or_default();
+        if let Ok(contract) = open(path, Open::Write) {
+            let _ = plain(contract, Plain::AbandonContract, 0);
+            let _ = close(contract);
+        }
+    });
+}
+
 /// A line on the console.
 fn complain(what: &str) {
     if let Ok(console) = open(CONSOLE, Open::Write) {
@@ -129,6 +148,21 @@ impl Router {
         reap();
     }
 
+    /// Ends a process by closing its commands, and waits until it has closed its answers.
+    fn end(&mut self, name: &str) {
+        let named =
+            |process: &Option<Process>| process.as_ref().is_some_and(|process| process.name.text() == name);
+        let Some(index) = self.processes.iter().position(named) else { return };
+        let Some(process) = self.processes[index].take() else { return };
+        let _ = close(process.commands);
+        let mut rest = [0; 64];
+        while matches!(read(process.answers, &mut rest), Ok(1..)) {}
+        let _ = close(process.answers);
+        // It is a zombie, and of its zone, until it is collected.
+        sleep(100);
+        reap();
+    }
+
     fn send(&mut self, line: core::fmt::Arguments<'_>) {
         let mut text = Text::<512>::default();
         // Writing to a Text cannot fail.
@@ -148,6 +182,10 @@ impl Router {
                 Ok(()) => self.send(format_args!("{id} ok")),
                 Err(e) => self.send(format_args!("{id} no {e} cannot start a process")),
             },
+            ("end", name) => {
+                self.end(name);
+                self.send(format_args!("{id} ok"));
+            }
             ("off", _) => {
                 self.send(format_args!("{id} ok"));
                 // The last octets leave the port before the machine does.
@@ -198,6 +236,7 @@ impl Router {
             let _ = plain(template, Plain::ClearTemplate, 0);
             let _ = close(template);
         }
+        abandon_contracts();
         let _ = close(command_end);
         let _ = close(answer_end);
         self.processes[free] = Some(Process { name: Text::of(name), commands, answers, pending: None });

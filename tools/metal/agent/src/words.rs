@@ -49,6 +49,15 @@ impl<'a> Words<'a> {
         (!word.is_empty()).then_some(word)
     }
 
+    /// Takes the next word if it is this one.
+    pub fn maybe_is(&mut self, expected: &str) -> bool {
+        let found = self.rest.split(' ').next() == Some(expected);
+        if found {
+            self.maybe();
+        }
+        found
+    }
+
     /// Everything that is left.
     pub fn rest(&mut self) -> &'a str {
         core::mem::take(&mut self.rest)

@@ -26,11 +26,19 @@ fn one(line: &str, to: Fd) {
     let mut answer = Answer::default();
     // Writing to a Text cannot fail, here and below.
     let _ = write!(answer, "{id} ok");
-    let outcome = commands::run(&mut words, &mut answer);
+    let outcome = if words.maybe_is("dls-serve") {
+        let _ = writeln!(answer);
+        commands::serve_dls(|| {
+            let _ = write_all(to, answer.bytes());
+        })
+    } else {
+        commands::run(&mut words, &mut answer)
+    };
     if let Err(failure) = outcome {
         answer.clear();
         let _ = match failure {
             Failure::Call(what, errno) => write!(answer, "{id} no {errno} {what}"),
+            Failure::Status(what, errno, status) => write!(answer, "{id} no {errno} {what} status={status}"),
             Failure::Words(why) => write!(answer, "{id} no 0 {why}"),
         };
     }

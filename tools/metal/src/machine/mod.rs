@@ -9,8 +9,9 @@ pub mod console;
 pub mod options;
 pub mod qemu;
 pub mod session;
+pub mod shell;
 pub mod symbols;
 
 pub use options::Options;
 pub use qemu::{Machine, Setup};
-pub use session::{Fields, Refusal, Session, Ticket, Trouble};
+pub use session::{Fields, Outcome, Refusal, Session, Ticket, Trouble};

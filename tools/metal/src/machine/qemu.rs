@@ -46,7 +46,7 @@ pub struct Machine {
     /// The line to the agent.
     pub session: Session,
     /// Sockets of QEMU; removed at the end.
-    _sockets: tempfile::TempDir,
+    sockets: tempfile::TempDir,
 }
 
 impl Machine {
@@ -84,7 +84,12 @@ impl Machine {
         // A kernel that waits for a debugger has all the time there is.
         let quiet = if setup.debugger.is_some() { Duration::from_hours(24) } else { BOOT };
         session.greeting(quiet).map_err(|trouble| boot_failed(&trouble, session.console()))?;
-        Ok(Self { session, _sockets: sockets })
+        Ok(Self { session, sockets })
+    }
+
+    /// The line, and what must not be dropped before it.
+    pub fn apart(self) -> (Session, tempfile::TempDir) {
+        (self.session, self.sockets)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Questions to the agent and its answers, with an eye on the console.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
@@ -103,6 +104,9 @@ pub struct Session {
     machine: Option<Child>,
     /// The greeting has come.
     greeted: bool,
+    /// What was asked and answered, with the time, for whoever has to find out what happened.
+    transcript: Option<File>,
+    began: Instant,
 }
 
 impl Session {
@@ -111,6 +115,7 @@ impl Session {
     /// # Errors
     ///
     /// The stream cannot be shared with the thread that reads it.
+    #[expect(clippy::disallowed_methods, reason = "a machine in QEMU lives in real time")]
     pub fn new(stream: UnixStream, console: Console, machine: Option<Child>) -> std::io::Result<Self> {
         let from = stream.try_clone()?;
         let (sender, lines) = channel();
@@ -122,7 +127,9 @@ impl Session {
                 }
             }
         });
-        Ok(Self { to: stream, lines, answers: BTreeMap::new(), last: 0, console, machine, greeted: false })
+        let transcript = File::create(console.file().with_extension("transcript")).ok();
+        let (answers, began) = (BTreeMap::new(), Instant::now());
+        Ok(Self { to: stream, lines, answers, last: 0, console, machine, greeted: false, transcript, began })
     }
 
     /// The console.
@@ -147,6 +154,7 @@ impl Session {
     pub fn begin(&mut self, process: &str, words: &str) -> Result<Ticket, Trouble> {
         self.last += 1;
         let line = format!("{} {process} {words}\n", self.last);
+        self.note(">", line.trim());
         self.to.write_all(line.as_bytes()).map_err(|e| self.gone(&e.to_string()))?;
         Ok(Ticket { id: self.last, process: process.to_owned(), words: words.to_owned() })
     }
@@ -211,6 +219,7 @@ impl Session {
         if line.is_empty() {
             return Ok(());
         }
+        self.note("<", line);
         let (id, rest) = line.split_once(' ').ok_or_else(nonsense)?;
         let id: u32 = id.parse().map_err(|_| nonsense())?;
         if id == 0 {
@@ -228,6 +237,14 @@ impl Session {
         };
         self.answers.insert(id, outcome);
         Ok(())
+    }
+
+    /// A line of the transcript; a run does not end because it cannot be written.
+    fn note(&mut self, way: &str, line: &str) {
+        let passed = self.began.elapsed().as_millis();
+        if let Some(file) = &mut self.transcript {
+            let _ = writeln!(file, "{passed:>8} {way} {line}");
+        }
     }
 
     fn has_panicked(&self) -> bool {

@@ -1,21 +1,168 @@
 //! What is tried on a kernel, case by case.
 
-use std::time::Duration;
+pub mod bench;
+mod cases;
+pub mod report;
+
+use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::Result;
+use serde::Serialize;
 
-use crate::machine::Options;
+use crate::machine::archive::Identity;
+use crate::machine::symbols::readable;
+use crate::machine::{Options, Trouble};
+use bench::{Bench, CASE};
+use cases::{ip, life, link, trouble};
+use report::{Findings, Report, StepReport};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Suite {
+    /// Every case once, and small.
+    #[default]
+    Quick,
+    /// Every size, 64 MiB, 100 cycles.
+    Full,
+}
+
+/// What is run, besides the machine.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    machine: Options,
+    /// How much is tried.
+    #[arg(long, value_enum, default_value_t)]
+    suite: Suite,
+    /// Only this case, besides those it needs; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Where the report goes; DIR/report.json of --work if not given.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// A case: its name, whether the cases after it need it, who can have it, and what it does.
+struct Case {
+    name: &'static str,
+    base: bool,
+    identities: &'static [Identity],
+    run: fn(&mut Bench) -> Result<Findings>,
+}
+
+const BOTH: &[Identity] = &[Identity::Ibp, Identity::Ibd];
+const IBP: &[Identity] = &[Identity::Ibp];
+const IBD: &[Identity] = &[Identity::Ibd];
+
+/// All cases, in an order in which each finds what it needs.
+const CASES: &[Case] = &[
+    Case { name: "attach", base: true, identities: BOTH, run: link::attach },
+    Case { name: "partitions", base: true, identities: IBP, run: link::partitions },
+    Case { name: "links", base: true, identities: IBD, run: link::ready },
+    Case { name: "properties", base: false, identities: BOTH, run: link::properties },
+    Case { name: "bind", base: false, identities: BOTH, run: link::bind },
+    Case { name: "unicast", base: false, identities: BOTH, run: link::unicast },
+    Case { name: "raw", base: false, identities: BOTH, run: link::raw },
+    Case { name: "setup", base: true, identities: BOTH, run: ip::setup },
+    Case { name: "ping", base: false, identities: BOTH, run: ip::ping },
+    Case { name: "ipv6", base: false, identities: BOTH, run: ip::ipv6 },
+    Case { name: "fragments", base: false, identities: BOTH, run: ip::fragments },
+    Case { name: "mtu", base: false, identities: BOTH, run: ip::mtu },
+    Case { name: "kstats", base: false, identities: BOTH, run: ip::kstats },
+    Case { name: "tcp", base: false, identities: BOTH, run: ip::tcp },
+    Case { name: "multicast", base: false, identities: BOTH, run: ip::multicast },
+    Case { name: "snoop", base: false, identities: BOTH, run: ip::snoop },
+    Case { name: "plumb", base: false, identities: BOTH, run: ip::plumb_again },
+    Case { name: "in-use", base: false, identities: IBP, run: trouble::in_use },
+    Case { name: "second-partition", base: false, identities: IBP, run: trouble::second_partition },
+    Case { name: "port-bounce", base: false, identities: BOTH, run: trouble::port_bounce },
+    Case { name: "sm-restart", base: false, identities: BOTH, run: trouble::sm_restart },
+    Case { name: "pkey-moves", base: false, identities: BOTH, run: trouble::pkey_moves },
+    Case { name: "silent-sa", base: false, identities: BOTH, run: trouble::silent_sa },
+    Case { name: "suspend", base: false, identities: BOTH, run: trouble::suspend },
+    Case { name: "unload", base: false, identities: BOTH, run: life::unload },
+    Case { name: "cycles", base: false, identities: BOTH, run: life::cycles },
+];
 
 /// Boots, tries, reports; whether all was well.
 ///
 /// # Errors
 ///
-/// The machine could not be booted, or came into trouble.
-pub fn run(options: &Options) -> Result<bool> {
-    let mut machine = options.boot(None)?;
-    let answer = machine.session.ask("0", "modules", Duration::from_secs(30))?;
-    let modules = answer.map_or(0, |fields| fields.pairs().count());
-    println!("the kernel runs, {modules} modules are loaded");
-    machine.session.end();
-    Ok(modules > 0)
+/// There is no such case, or the machine could not be booted.
+#[expect(clippy::disallowed_methods, reason = "a machine in QEMU lives in real time")]
+pub fn run(options: &RunOptions) -> Result<bool> {
+    let RunOptions { machine: setup, suite, case, report: file } = options;
+    if let Some(unknown) = case.iter().find(|name| CASES.iter().all(|case| case.name != name.as_str())) {
+        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        anyhow::bail!("there is no case {unknown}; there are {}", names.join(", "));
+    }
+    let began = Instant::now();
+    let since = |then: Instant| u64::try_from(then.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let machine = setup.boot(None)?;
+    let boot = StepReport::new(
+        "boot",
+        0,
+        since(began),
+        Ok(Findings::new("the kernel runs, its first program answers")),
+    );
+    println!("{}", boot.line());
+    let mut steps = vec![boot];
+    let (session, _sockets) = machine.apart();
+    let mut bench = Bench::new(session, setup.driver, setup.identity, *suite);
+    let console = bench.session.console().file().display().to_string();
+    let wanted = |name: &str| case.is_empty() || case.iter().any(|wanted| wanted == name);
+    let of_identity = CASES.iter().filter(|case| case.identities.contains(&setup.identity));
+    for case in of_identity.filter(|case| case.base || wanted(case.name)) {
+        let at = since(began);
+        let outcome = one(&mut bench, case);
+        let over = outcome.as_ref().err().is_some_and(|e| e.is::<Trouble>());
+        let outcome = outcome.map_err(explained);
+        let step = StepReport::new(case.name, at, since(began) - at, outcome);
+        println!("{}", step.line());
+        let failed = !step.ok;
+        steps.push(step);
+        if over || failed && case.base {
+            break;
+        }
+    }
+    bench.session.end();
+    let ok = steps.iter().all(|step| step.ok);
+    let report = Report {
+        suite: *suite,
+        driver: setup.driver,
+        identity: setup.identity,
+        cpus: setup.cpus,
+        ok,
+        took_ms: since(began),
+        steps,
+        console,
+    };
+    let file = file.clone().unwrap_or_else(|| setup.work.join("report.json"));
+    report.write(&file)?;
+    println!("{}", report.verdict());
+    Ok(ok)
+}
+
+/// A case, with a process of its own. The console says where it begins.
+fn one(bench: &mut Bench, case: &Case) -> Result<Findings> {
+    bench.must("0", &format!("say metal: {}", case.name))?;
+    bench.must("router", &format!("spawn {CASE}"))?;
+    let outcome = (case.run)(bench);
+    if outcome.as_ref().err().is_none_or(|e| !e.is::<Trouble>()) {
+        bench.must("router", &format!("end {CASE}"))?;
+    }
+    outcome
+}
+
+/// A panic with its stack, as a person reads it.
+fn explained(error: anyhow::Error) -> anyhow::Error {
+    let Some(Trouble::Panic(panic)) = error.downcast_ref::<Trouble>() else { return error };
+    let mut text = error.to_string();
+    for frame in &panic.stack {
+        text.push_str("\n  ");
+        text.push_str(&readable(frame));
+    }
+    anyhow::anyhow!(text)
 }

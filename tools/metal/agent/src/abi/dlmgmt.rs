@@ -138,11 +138,15 @@ impl Links {
         }
     }
 
-    /// The same device keeps its id when it comes again, as with the daemon of illumos.
+    /// The same device keeps its id when it comes again, as with the daemon of illumos. `ibp2` gets 3 if that is free, so that
+    /// ids do not depend on the order of attaching.
     fn create(&mut self, name: &str, class: u32, media: u32) -> Link {
+        let digits = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        let own =
+            digits.parse::<usize>().ok().filter(|&number| matches!(self.devices.get(number), Some(None)));
         let name = super::name(name);
         let known = |device: &Option<Device>| device.is_some_and(|device| device.name == name);
-        let place = self.devices.iter().position(known);
+        let place = self.devices.iter().position(known).or(own);
         let Some(index) = place.or_else(|| self.devices.iter().position(Option::is_none)) else {
             return Link { error: ENOENT, ..Link::default() };
         };
@@ -226,7 +230,8 @@ mod tests {
     fn a_device_keeps_its_id_when_it_comes_again() {
         let mut links = Links::default();
         let create = |links: &mut Links, name| link(links.answer(&question(1, &[1, 0x1a], 32, name))).id;
-        assert_eq!((create(&mut links, "ibp0"), create(&mut links, "ibp1")), (1, 2));
+        assert_eq!((create(&mut links, "ibp1"), create(&mut links, "ibp0")), (2, 1));
+        assert_eq!((create(&mut links, "ibd1"), create(&mut links, "other")), (3, 4));
         assert!(matches!(links.answer(&question(3, &[1], 16, "")), Reply::Verdict(Verdict { error: 0 })));
         assert_eq!(link(links.answer(&question(5, &[], 4, "ibp0"))).error, ENOENT);
         assert_eq!(create(&mut links, "ibp0"), 1);

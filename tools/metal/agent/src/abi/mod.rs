@@ -2,6 +2,8 @@
 
 pub mod dld;
 pub mod dlmgmt;
+pub mod dlpi;
+pub mod ip;
 pub mod system;
 
 /// A name of `N` octets with zeros behind it; what is too long is cut so that one zero stays.

@@ -1,19 +1,29 @@
-//! The words a process understands. Each group has a module; [`HELP`] lists them all.
+//! The words a process understands. Each group has a module; `metal shell` explains them.
+
+mod dlpi;
+mod ip;
+mod kstats;
+mod links;
+mod traffic;
+mod zones;
 
 use core::ffi::CStr;
 use core::fmt::Write as _;
 
 use crate::abi::text;
 use crate::answer::{Answer, Text};
+use crate::packet::Family;
 use crate::router::CONSOLE;
 use crate::sys::files::{Open, close, names, open, write_all};
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, Fd};
 use crate::words::{Unreadable, Words};
 
 /// Why a command was not done.
 pub enum Failure {
     /// A call that was refused: which, and its errno.
     Call(&'static str, Errno),
+    /// The same, with a reason of the driver's or of DLPI beside it.
+    Status(&'static str, Errno, u32),
     /// What was asked cannot be read, or what came cannot be understood.
     Words(&'static str),
 }
@@ -73,16 +83,90 @@ pub fn run(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     match words.word()? {
         "hello" => Ok(()),
         "say" => say(words.rest()),
-        "sleep" => {
-            sys::sleep(words.number()?);
-            Ok(())
-        }
+        "sleep" => traffic::pause(words),
+        "suspend" => suspend(),
         "load" => load(words, answer),
         "unload" => unload(words),
         "modules" => modules(answer),
         "list" => list(words, answer),
-        _ => Err(Failure::Words("no such word; see metal shell, help")),
+        "open" => dlpi::open_device(words, answer),
+        "close" => close_descriptor(words),
+        "sockets" => ip::sockets(),
+        word => run_on_links(word, words, answer),
     }
+}
+
+/// Words about links and what is on them.
+fn run_on_links(word: &str, words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    match word {
+        "dls-start" => links::start_dls(),
+        "part-create" => links::partition(words, answer, true),
+        "part-delete" => links::partition(words, answer, false),
+        "prop-get" => links::get_property(words, answer),
+        "prop-set" => links::set_property(words),
+        "prop-zone" => links::set_zone(words),
+        "adapter" => links::adapter(words, answer),
+        "dl-bind" => dlpi::bind(words, answer),
+        "dl-unbind" => dlpi::unbind(words),
+        "dl-address" => dlpi::address(words, answer),
+        "dl-info" => dlpi::info(words, answer),
+        "dl-raw" => dlpi::raw(words),
+        "dl-promisc" => dlpi::promiscuous(words),
+        "dl-group" => dlpi::group(words),
+        "dl-notify" => dlpi::notify(words),
+        "dl-send" => dlpi::send(words, answer),
+        "dl-receive" => dlpi::receive(words, answer),
+        "dl-count" => dlpi::count(words, answer),
+        "kstats" => kstats::list(words, answer),
+        "kstat" => kstats::values(words, answer),
+        "memory" => kstats::memory(answer),
+        word => run_on_ip(word, words, answer),
+    }
+}
+
+/// Words about IP and zones.
+fn run_on_ip(word: &str, words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    match word {
+        "plumb" => ip::plumb(words),
+        "unplumb" => ip::unplumb(words),
+        "address" => ip::address(words),
+        "up" => ip::set_up(words, true),
+        "down" => ip::set_up(words, false),
+        "interface" => ip::show(words, answer),
+        "ping4" => traffic::ping(words, answer, Family::V4),
+        "ping6" => traffic::ping(words, answer, Family::V6),
+        "reach4" => traffic::reach(words, answer, Family::V4),
+        "reach6" => traffic::reach(words, answer, Family::V6),
+        "ping-paced" => traffic::paced(words, answer),
+        "tcp-listen" => traffic::tcp_listen(words, answer),
+        "tcp-receive" => traffic::tcp_receive(words, answer),
+        "tcp-send" => traffic::tcp_send(words, answer),
+        "udp-open" => traffic::udp_open(words, answer),
+        "udp-member" => traffic::udp_member(words),
+        "udp-send" => traffic::udp_send(words),
+        "udp-receive" => traffic::udp_receive(words, answer),
+        "zone-create" => zones::create(words, answer),
+        "zone-link" => zones::link(words),
+        "zone-shutdown" => zones::shut_down(words),
+        "zone-destroy" => zones::destroy(words),
+        "enter" => zones::enter(words),
+        "node" => zones::node(words),
+        _ => Err(Failure::Words("no such word")),
+    }
+}
+
+pub use links::serve_dls;
+
+/// `close FD`.
+fn close_descriptor(words: &mut Words<'_>) -> Outcome {
+    close(Fd(words.number::<u16>()?.into())).named("close")?;
+    Ok(())
+}
+
+/// `suspend`: would the machine suspend to memory?
+fn suspend() -> Outcome {
+    sys::check_suspend().named("uadmin")?;
+    Ok(())
 }
 
 fn say(what: &str) -> Outcome {

@@ -13,11 +13,16 @@ use core::marker::PhantomData;
 use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes};
 
 use crate::abi::dld::{self, Partition, Property};
+use crate::abi::ip::Interface;
 use crate::abi::system::{ModuleInfo, Poll, Termios};
 
 pub mod door;
 pub mod files;
+pub mod kstats;
+pub mod sockets;
 mod start;
+pub mod streams;
+pub mod zones;
 
 /// An errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +239,38 @@ controls! {
     CREATE_PARTITION: Partition = dld::CREATE_PARTITION;
     /// Deletes one.
     DELETE_PARTITION: Partition = dld::DELETE_PARTITION;
+    /// `SIOCGLIFFLAGS` and its relatives: flags, name, the streams below, address, mask, MTU and index of an interface.
+    GET_FLAGS: Interface = 0xc078_6975;
+    /// `SIOCSLIFFLAGS`.
+    SET_FLAGS: Interface = 0x8078_6974;
+    /// `SIOCSLIFNAME`.
+    SET_NAME: Interface = 0xc078_6981;
+    /// `SIOCGLIFMUXID`.
+    GET_STREAMS: Interface = 0xc078_6983;
+    /// `SIOCSLIFMUXID`.
+    SET_STREAMS: Interface = 0x8078_6984;
+    /// `SIOCGLIFADDR`.
+    GET_ADDRESS: Interface = 0xc078_6971;
+    /// `SIOCSLIFADDR`.
+    SET_ADDRESS: Interface = 0x8078_6970;
+    /// `SIOCSLIFNETMASK`.
+    SET_MASK: Interface = 0x8078_697e;
+    /// `SIOCGLIFMTU`.
+    GET_MTU: Interface = 0xc078_697a;
+    /// `SIOCGLIFINDEX`.
+    GET_INDEX: Interface = 0xc078_6985;
+}
+
+/// Tells an adapter for tests what happens to it: an event's code with four numbers, which it may change.
+///
+/// The adapter is one that a person put there; its control device copies four numbers in and out, whatever the code.
+///
+/// # Errors
+///
+/// What it says.
+pub fn adapter(fd: Fd, code: u32, numbers: &mut [u64; 4]) -> Result<usize> {
+    // SAFETY: as the contract with such an adapter says.
+    unsafe { call(54, [fd.argument(), code as usize, numbers.as_mut_ptr() as usize]) }
 }
 
 /// The ioctls whose argument is a number.
@@ -244,6 +281,8 @@ pub enum Plain {
     ActivateTemplate = 0x6374_7400,
     /// `CT_TCLEAR`: no longer.
     ClearTemplate = 0x6374_7401,
+    /// `CT_CABANDON`: a contract of ours is of no interest any more.
+    AbandonContract = 0x6374_6300,
     /// `I_POP`: takes the topmost module off a stream.
     Pop = 0x5303,
     /// `I_PLINK`: links a stream below a multiplexer for good.

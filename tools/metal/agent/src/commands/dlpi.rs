@@ -1,0 +1,201 @@
+//! Streams of the data-link provider interface, by their descriptors.
+
+use core::fmt::Write as _;
+
+use super::{Failure, Named as _, Outcome, Path};
+use crate::abi::dlpi::{ADDRESS, Message, PROMISCUOUS, Request, note};
+use crate::abi::system::{Poll, READABLE};
+use crate::answer::{Answer, Hex};
+use crate::packet::{Sum, fill};
+use crate::sys::files::{Open, open};
+use crate::sys::{Errno, Fd, Plain, now, plain, poll, streams};
+use crate::words::Words;
+
+/// `ETIME`, of which poll knows nothing.
+const TOO_LATE: Errno = Errno(62);
+
+/// How long an answer to a request may take.
+const PATIENCE: u64 = 60_000;
+
+/// The largest packet, and what surrounds it.
+const ROOM: usize = 66_000;
+
+/// What has come on a stream.
+struct Inbox {
+    control: [u8; 1024],
+    control_length: usize,
+    data: [u8; ROOM],
+    data_length: usize,
+}
+
+impl Inbox {
+    fn new() -> Self {
+        Self { control: [0; 1024], control_length: 0, data: [0; ROOM], data_length: 0 }
+    }
+
+    fn receive(&mut self, from: Fd, milliseconds: u64) -> Result<(), Errno> {
+        let mut polls = [Poll { fd: from.0, events: READABLE, found: 0 }];
+        if poll(&mut polls, milliseconds)? == 0 {
+            return Err(TOO_LATE);
+        }
+        let (control, data) = streams::receive(from, &mut self.control, &mut self.data)?;
+        (self.control_length, self.data_length) = (control.unwrap_or(0), data);
+        Ok(())
+    }
+
+    fn message(&self) -> Message<'_> {
+        Message::read(&self.control[..self.control_length])
+    }
+
+    fn data(&self) -> &[u8] {
+        &self.data[..self.data_length]
+    }
+}
+
+/// Sends a request and waits for its answer; packets and notes that come before it are dropped.
+fn request(fd: Fd, what: &'static str, request: Request, inbox: &mut Inbox) -> Outcome {
+    streams::send(fd, request.bytes(), None).named(what)?;
+    loop {
+        inbox.receive(fd, PATIENCE).named(what)?;
+        match inbox.message() {
+            Message::Packet { .. } | Message::Note { .. } => {}
+            Message::Other(0) if inbox.control_length == 0 => {}
+            Message::Error(4, errno) => return Err(Failure::Call(what, Errno(errno))),
+            Message::Error(error, _) => return Err(Failure::Status(what, Errno(71), error)),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn fd(words: &mut Words<'_>) -> Result<Fd, Failure> {
+    Ok(Fd(words.number::<u16>()?.into()))
+}
+
+/// `open PATH`: a descriptor that stays open.
+pub fn open_device(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let began = now();
+    let fd = open(Path::new(words.word()?)?.c(), Open::Both).named("open")?;
+    // Writing to a Text cannot fail, here and below.
+    let _ = write!(answer, " fd={} us={}", fd.0, now() - began);
+    Ok(())
+}
+
+/// `dl-bind FD SAP`: the address that the acknowledgement tells.
+pub fn bind(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let (fd, began) = (fd(words)?, now());
+    let mut inbox = Inbox::new();
+    request(fd, "DL_BIND_REQ", Request::bind(words.number()?), &mut inbox)?;
+    let Message::Address(address) = inbox.message() else { return Err(Failure::Words("no DL_BIND_ACK")) };
+    let address = address.get(..ADDRESS).unwrap_or(address);
+    let _ = write!(answer, " address={} us={}", Hex(address), now() - began);
+    Ok(())
+}
+
+/// `dl-unbind FD`.
+pub fn unbind(words: &mut Words<'_>) -> Outcome {
+    request(fd(words)?, "DL_UNBIND_REQ", Request::unbind(), &mut Inbox::new())
+}
+
+/// `dl-address FD`: the address in use.
+pub fn address(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let mut inbox = Inbox::new();
+    request(fd(words)?, "DL_PHYS_ADDR_REQ", Request::address(), &mut inbox)?;
+    let Message::Address(address) = inbox.message() else {
+        return Err(Failure::Words("no DL_PHYS_ADDR_ACK"));
+    };
+    let _ = write!(answer, " address={}", Hex(address));
+    Ok(())
+}
+
+/// `dl-info FD`.
+pub fn info(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let mut inbox = Inbox::new();
+    request(fd(words)?, "DL_INFO_REQ", Request::info(), &mut inbox)?;
+    let Message::Info { max_sdu, media, state, broadcast } = inbox.message() else {
+        return Err(Failure::Words("no DL_INFO_ACK"));
+    };
+    let _ = write!(answer, " sdu={max_sdu} media={media} state={state} broadcast={}", Hex(broadcast));
+    Ok(())
+}
+
+/// `dl-raw FD`: what is sent and received has the link's header.
+pub fn raw(words: &mut Words<'_>) -> Outcome {
+    plain(fd(words)?, Plain::Raw, 0).named("DLIOCRAW")?;
+    Ok(())
+}
+
+/// `dl-promisc FD phys|sap|multi on|off`.
+pub fn promiscuous(words: &mut Words<'_>) -> Outcome {
+    let fd = fd(words)?;
+    let level = words.word()?;
+    let known = PROMISCUOUS.iter().find(|(name, _)| *name == level);
+    let &(_, level) = known.ok_or(Failure::Words("phys, sap or multi?"))?;
+    let on = words.word()? == "on";
+    request(fd, "DL_PROMISC_REQ", Request::promiscuous(level, on), &mut Inbox::new())
+}
+
+/// `dl-group FD ADDRESS on|off`.
+pub fn group(words: &mut Words<'_>) -> Outcome {
+    let (fd, address) = (fd(words)?, words.hex()?);
+    let on = words.word()? == "on";
+    request(fd, "DL_ENABMULTI_REQ", Request::group(&address, on), &mut Inbox::new())
+}
+
+/// `dl-notify FD [MASK]`: the stream tells what happens to the link.
+pub fn notify(words: &mut Words<'_>) -> Outcome {
+    let fd = fd(words)?;
+    request(fd, "DL_NOTIFY_REQ", Request::notify(words.number_or(u32::MAX)?), &mut Inbox::new())
+}
+
+/// `dl-send FD ADDRESS SAP SIZE SEED [COUNT]`: packets whose data follows from the seed.
+pub fn send(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let (fd, address, sap) = (fd(words)?, words.hex()?, words.number()?);
+    let (size, seed, count): (usize, u32, u32) = (words.number()?, words.number()?, words.number_or(1)?);
+    let mut data = [0; ROOM];
+    let packet = data.get_mut(..size).ok_or(Failure::Words("that is too large"))?;
+    for index in 0..count {
+        fill(packet, seed.wrapping_add(index));
+        streams::send(fd, Request::data(&address, sap).bytes(), Some(packet)).named("putmsg")?;
+    }
+    let mut sum = Sum::default();
+    sum.add(packet);
+    let _ = write!(answer, " sent={count} sum={:x}", sum.0);
+    Ok(())
+}
+
+/// `dl-receive FD MS`: the next packet or note, with the beginning of its data.
+pub fn receive(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let (fd, milliseconds) = (fd(words)?, words.number()?);
+    let mut inbox = Inbox::new();
+    inbox.receive(fd, milliseconds).named("getmsg")?;
+    let _ = match inbox.message() {
+        Message::Packet { to, from, group } => {
+            write!(answer, " packet to={} from={} group={}", Hex(to), Hex(from), u8::from(group))
+        }
+        Message::Note { what, data, address } => {
+            write!(answer, " note={} data={data} address={}", note(what), Hex(address))
+        }
+        Message::Other(_) if inbox.control_length == 0 => write!(answer, " raw"),
+        _ => write!(answer, " other"),
+    };
+    let mut sum = Sum::default();
+    sum.add(inbox.data());
+    let begin = inbox.data().get(..96).unwrap_or(inbox.data());
+    let _ = write!(answer, " length={} sum={:x} begin={}", inbox.data().len(), sum.0, Hex(begin));
+    Ok(())
+}
+
+/// `dl-count FD MS`: how many packets come until none has come for so long.
+pub fn count(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let (fd, milliseconds) = (fd(words)?, words.number()?);
+    let (mut packets, mut octets, mut notes) = (0_u64, 0_u64, 0_u64);
+    let mut inbox = Inbox::new();
+    while inbox.receive(fd, milliseconds).is_ok() {
+        match inbox.message() {
+            Message::Note { .. } => notes += 1,
+            _ => (packets, octets) = (packets + 1, octets + inbox.data().len() as u64),
+        }
+    }
+    let _ = write!(answer, " packets={packets} octets={octets} notes={notes}");
+    Ok(())
+}

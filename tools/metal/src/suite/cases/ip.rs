@@ -1,0 +1,309 @@
+//! IP over the links: two zones with a stack of their own, so that packets have to cross.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::machine::Fields;
+use crate::suite::Suite;
+use crate::suite::bench::{Bench, Sizes};
+use crate::suite::report::Findings;
+
+const MANY_SECONDS: Duration = Duration::from_secs(900);
+
+/// Two zones, each with a link of its own, an IPv4 address and an IPv6 one.
+pub fn setup(bench: &mut Bench) -> Result<Findings> {
+    for side in 0..2 {
+        make_zone(bench, side)?;
+        plumb(bench, side)?;
+    }
+    let mut findings = Findings::new("two zones with an exclusive IP stack");
+    for side in bench.sides.clone() {
+        let shown = bench.until(side.name, "interface ib0", 10_000, is_running)?;
+        let address = side.v6.map(|(address, _)| address).unwrap_or_default();
+        findings = findings.and(format!(
+            "{}: {} and {address}, mtu {}",
+            side.name,
+            side.address,
+            shown.get("mtu").unwrap_or_default()
+        ));
+    }
+    Ok(findings)
+}
+
+/// Up, running, and the address is nobody else's.
+fn is_running(fields: &Fields) -> bool {
+    fields.number("up") == Some(1)
+        && fields.number("running") == Some(1)
+        && fields.number("duplicate") == Some(0)
+}
+
+/// A zone with the side's link, and a process in it.
+pub fn make_zone(bench: &mut Bench, side: usize) -> Result<()> {
+    let (name, link) = (bench.sides[side].name, bench.sides[side].link);
+    let device = bench.sides[side].device.clone();
+    let root = format!("/etc/svc/volatile/{name}");
+    let zone = Bench::number(&bench.must("0", &format!("zone-create {name} {root}"))?, "zone")?;
+    bench.sides[side].zone = Some(zone);
+    bench.must("0", &format!("zone-link {zone} {link} on"))?;
+    bench.must("0", &format!("node {root}/link /dev/net/{device}"))?;
+    bench.must("0", &format!("prop-zone {link} {zone}"))?;
+    bench.must("0", &format!("node {root}/udp /devices/pseudo/udp@0:udp"))?;
+    bench.must("0", &format!("node {root}/udp6 /devices/pseudo/udp6@0:udp6"))?;
+    bench.must("0", &format!("node {root}/kstat /devices/pseudo/kstat@0:kstat"))?;
+    bench.must("router", &format!("spawn {name}"))?;
+    bench.must(name, &format!("enter {zone}")).map(drop)
+}
+
+/// Both families on the side's link.
+pub fn plumb(bench: &mut Bench, side: usize) -> Result<()> {
+    let (name, address) = (bench.sides[side].name, bench.sides[side].address);
+    bench.must(name, "plumb ib0 /link")?;
+    bench.must(name, &format!("address ib0 {address} 24"))?;
+    bench.must(name, "plumb ib0 /link 6")?;
+    bench.must(name, "up ib0 6")?;
+    let local = |fields: &Fields| fields.get("hex").is_some_and(|address| address.starts_with("fe80"));
+    let shown = bench.until(name, "interface ib0 6", 5_000, local)?;
+    let address = shown.get("address").context("no IPv6 address")?.to_owned();
+    bench.sides[side].v6 = Some((address, Bench::number(&shown, "index")?));
+    Ok(())
+}
+
+/// Takes both families off it.
+pub fn unplumb(bench: &mut Bench, side: usize) -> Result<()> {
+    let name = bench.sides[side].name;
+    bench.must(name, "unplumb ib0 6")?;
+    bench.must(name, "unplumb ib0")?;
+    bench.sides[side].v6 = None;
+    Ok(())
+}
+
+/// The zone ends; its link is the global zone's again.
+pub fn end_zone(bench: &mut Bench, side: usize) -> Result<()> {
+    let (name, link) = (bench.sides[side].name, bench.sides[side].link);
+    let zone = bench.sides[side].zone.take().context("no zone")?;
+    bench.must("router", &format!("end {name}"))?;
+    bench.must("0", &format!("zone-shutdown {zone}"))?;
+    bench.must("0", &format!("zone-link {zone} {link} off"))?;
+    bench.must("0", &format!("prop-zone {link} 0"))?;
+    bench.must("0", &format!("zone-destroy {zone}")).map(drop)
+}
+
+/// How long it may take until a neighbour is found.
+const NEIGHBOUR: u64 = 20_000;
+
+/// Every echo over IPv4 is answered, from none to as many bytes as a packet holds, both ways.
+pub fn ping(bench: &mut Bench) -> Result<Findings> {
+    echoes(bench, 4, 2016)
+}
+
+/// The same over IPv6; who answers was found by neighbour discovery.
+pub fn ipv6(bench: &mut Bench) -> Result<Findings> {
+    echoes(bench, 6, 1996)
+}
+
+fn echoes(bench: &mut Bench, family: u8, full: u32) -> Result<Findings> {
+    let (step, each) = if bench.suite == Suite::Full { (1, 2) } else { (16, 1) };
+    let mut count = 0;
+    for from in 0..2 {
+        answers_in(bench, from, family, NEIGHBOUR)?;
+        count += bench.all_answered(from, family, Sizes { from: 0, to: full, step, each })?;
+        count += bench.all_answered(from, family, Sizes::one(full, 4))?;
+    }
+    Ok(Findings::new(format!("{count} of {count} answered, 0 to {full} bytes, both ways"))
+        .fact("echoes", count))
+}
+
+/// What does not fit is cut by IP and put together again.
+pub fn fragments(bench: &mut Bench) -> Result<Findings> {
+    let step = if bench.suite == Suite::Full { 7 } else { 499 };
+    let mut count = 0;
+    for family in [4, 6] {
+        let full = if family == 4 { 2016 } else { 1996 };
+        for from in 0..2 {
+            count += bench.all_answered(from, family, Sizes { from: full + 1, to: 9000, step, each: 1 })?;
+            count += bench.all_answered(from, family, Sizes::one(9000, 1))?;
+        }
+    }
+    Ok(Findings::new(format!("{count} of {count} answered, up to 9000 bytes, both families, both ways"))
+        .fact("echoes", count))
+}
+
+/// The interface has the group's MTU, and an echo that fills a packet is one packet.
+pub fn mtu(bench: &mut Bench) -> Result<Findings> {
+    let name = bench.sides[0].name;
+    let mtu = Bench::number(&bench.must(name, "interface ib0")?, "mtu")?;
+    ensure!([2044, 4092, 1020].contains(&mtu), "{mtu} is 4 less than no MTU of InfiniBand");
+    let before = sent_packets(bench, 0)?;
+    bench.all_answered(0, 4, Sizes::one(u32::try_from(mtu)? - 28, 100))?;
+    let sent = sent_packets(bench, 0)? - before;
+    ensure!((100..150).contains(&sent), "100 full packets went out as {sent}");
+    Ok(Findings::new(format!("{mtu}; 100 full echoes went out as {sent} packets")).fact("mtu", mtu))
+}
+
+/// What a link's own statistics say of a side.
+pub fn link_kstat(bench: &mut Bench, side: usize) -> Result<Fields> {
+    let (name, device) = (bench.sides[side].name, bench.sides[side].device.clone());
+    // A link that was given to a zone has a statistic there.
+    bench.must(name, &format!("kstat link 0 {device}"))
+}
+
+fn sent_packets(bench: &mut Bench, side: usize) -> Result<u64> {
+    Bench::number(&link_kstat(bench, side)?, "opackets64")
+}
+
+/// Statistics count what passed: at both ends the same.
+pub fn kstats(bench: &mut Bench) -> Result<Findings> {
+    let before = [link_kstat(bench, 0)?, link_kstat(bench, 1)?];
+    bench.all_answered(0, 4, Sizes::one(1000, 50))?;
+    let after = [link_kstat(bench, 0)?, link_kstat(bench, 1)?];
+    let moved = |side: usize, name: &str| -> Result<u64> {
+        Ok(Bench::number(&after[side], name)? - Bench::number(&before[side], name)?)
+    };
+    for (sender, receiver) in [(0, 1), (1, 0)] {
+        let (out, into) = (moved(sender, "opackets64")?, moved(receiver, "ipackets64")?);
+        ensure!(out >= 50 && out.abs_diff(into) <= 4, "{out} packets went out and {into} came in");
+        let octets = moved(sender, "obytes64")?;
+        ensure!(octets >= 50 * 1028, "{octets} bytes for 50 echoes of 1000");
+    }
+    for name in ["ierrors", "oerrors", "norcvbuf", "noxmtbuf"] {
+        if let Some(errors) = after[0].number(name) {
+            ensure!(errors == 0, "{name} is {errors}");
+        }
+    }
+    let names: Vec<&str> = after[0].pairs().map(|(name, _)| name).collect();
+    Ok(Findings::new(format!("both ends count the same; {} numbers", names.len()))
+        .fact("names", names.join(" ")))
+}
+
+/// Random data arrives as it was sent, both ways.
+pub fn tcp(bench: &mut Bench) -> Result<Findings> {
+    let mib = 1 << 20;
+    let plan: &[(usize, u64, u32)] = match bench.suite {
+        Suite::Quick => &[(0, 4 * mib, 65_536), (1, 2 * mib, 8_192)],
+        Suite::Full => &[(0, 64 * mib, 65_536), (1, 64 * mib, 65_536), (0, mib, 100)],
+    };
+    let mut findings = Findings::default();
+    for (turn, &(from, octets, chunk)) in plan.iter().enumerate() {
+        let (sender, receiver) = (bench.sides[from].name, bench.sides[1 - from].name);
+        let port = 5001 + turn;
+        let fd = Bench::number(&bench.must(receiver, &format!("tcp-listen {port}"))?, "fd")?;
+        let receiving = bench.begin(receiver, &format!("tcp-receive {fd}"))?;
+        let to = bench.sides[1 - from].address;
+        let sent = bench.must_within(
+            sender,
+            &format!("tcp-send {to} {port} {octets} {chunk} {port}"),
+            MANY_SECONDS,
+        )?;
+        let came = bench.end(receiving, MANY_SECONDS)?;
+        ensure!(
+            came.number("octets") == Some(octets) && came.get("sum") == sent.get("sum"),
+            "sent '{}', came '{}'",
+            sent.text,
+            came.text
+        );
+        let us = Bench::number(&came, "us")?.max(1);
+        let line = format!(
+            "{sender} -> {to}: {octets} bytes in writes of {chunk}, equal sums, {:.1} MB/s",
+            octets as f64 / us as f64
+        );
+        findings =
+            if turn == 0 { Findings::new(line) } else { findings.and(line) }.fact(format!("us_{turn}"), us);
+    }
+    Ok(findings)
+}
+
+/// Who is in a group hears it, of both families; who left does not.
+pub fn multicast(bench: &mut Bench) -> Result<Findings> {
+    let mut heard = 0;
+    for (family, group) in [("4", "239.1.2.3"), ("6", "ff02::1:76")] {
+        for from in 0..2 {
+            heard += one_group(bench, from, family, group)?;
+        }
+    }
+    Ok(Findings::new(format!("{heard} of {heard} heard in groups of both families, none after leaving"))
+        .fact("heard", heard))
+}
+
+fn one_group(bench: &mut Bench, from: usize, family: &str, group: &str) -> Result<u64> {
+    let (sender, receiver) = (bench.sides[from].name, bench.sides[1 - from].name);
+    let interface = |side: usize| -> Result<String> {
+        let side = &bench.sides[side];
+        let index = || side.v6.as_ref().map(|(_, index)| index.to_string()).context("without IPv6");
+        if family == "4" { Ok(side.address.to_owned()) } else { index() }
+    };
+    let (out, into) = (interface(from)?, interface(1 - from)?);
+    let to = Bench::number(&bench.must(sender, &format!("udp-open {family} 0"))?, "fd")?;
+    let at = Bench::number(&bench.must(receiver, &format!("udp-open {family} 7600"))?, "fd")?;
+    bench.must(receiver, &format!("udp-member {at} {group} {into} on"))?;
+    // The receiver joins at the subnet administrator, and the sender learns where the group is.
+    bench.pause(500)?;
+    for _ in 0..10 {
+        bench.must(sender, &format!("udp-send {to} {group} 7600 {out} 700 9"))?;
+    }
+    let came = bench.must(receiver, &format!("udp-receive {at} 1000 700 9"))?;
+    ensure!(came.number("right") == Some(10), "{group}: of 10 datagrams '{}'", came.text);
+    bench.must(receiver, &format!("udp-member {at} {group} {into} off"))?;
+    bench.must(sender, &format!("udp-send {to} {group} 7600 {out} 700 9"))?;
+    let late = bench.must(receiver, &format!("udp-receive {at} 500 700 9"))?;
+    ensure!(late.number("came") == Some(0), "{group} is heard after leaving");
+    bench.must(sender, &format!("close {to}"))?;
+    bench.must(receiver, &format!("close {at}"))?;
+    Ok(10)
+}
+
+/// A promiscuous stream sees both ways of an echo; the link works on while it looks and after it.
+pub fn snoop(bench: &mut Bench) -> Result<Findings> {
+    let name = bench.sides[1].name;
+    let fd = Bench::number(&bench.must(name, "open /link")?, "fd")?;
+    bench.must(name, &format!("dl-raw {fd}"))?;
+    for level in ["phys", "sap", "multi"] {
+        bench.must(name, &format!("dl-promisc {fd} {level} on"))?;
+    }
+    bench.must(name, &format!("dl-bind {fd} 0x4000"))?;
+    bench.all_answered(0, 4, Sizes::one(56, 10))?;
+    let seen = bench.must(name, &format!("dl-count {fd} 500"))?;
+    let packets = Bench::number(&seen, "packets")?;
+    ensure!(packets >= 20, "of 10 echoes {packets} packets were seen, not both ways");
+    bench.must(name, &format!("dl-promisc {fd} phys off"))?;
+    bench.must(name, &format!("close {fd}"))?;
+    bench.all_answered(0, 4, Sizes::one(56, 20))?;
+    Ok(Findings::new(format!("{packets} packets of 10 echoes were seen")).fact("packets", packets))
+}
+
+/// An interface goes and comes; the other side is reached every time.
+pub fn plumb_again(bench: &mut Bench) -> Result<Findings> {
+    let rounds = if bench.suite == Suite::Full { 10 } else { 2 };
+    let before = bench.sides[1].v6.clone();
+    for round in 1..=rounds {
+        unplumb(bench, 1)?;
+        let to = bench.sides[1].address;
+        let answer = bench.must(bench.sides[0].name, &format!("ping4 {to} 56 56 1 1 300"))?;
+        ensure!(answer.number("answered") == Some(0), "round {round}: without an interface it answers");
+        plumb(bench, 1)?;
+        let running = bench.sides[1].name;
+        bench.until(running, "interface ib0", 10_000, is_running)?;
+        let address = |v6: &Option<(String, u64)>| v6.as_ref().map(|(address, _)| address.clone());
+        ensure!(
+            address(&bench.sides[1].v6) == address(&before),
+            "round {round}: another interface identifier"
+        );
+        answers(bench, 0, 20_000).with_context(|| format!("round {round}"))?;
+        answers(bench, 1, 20_000).with_context(|| format!("round {round}"))?;
+    }
+    Ok(Findings::new(format!("{rounds} times; both sides are reached again")).fact("rounds", rounds))
+}
+
+/// The other side answers within so long.
+pub fn answers(bench: &mut Bench, from: usize, milliseconds: u64) -> Result<()> {
+    answers_in(bench, from, 4, milliseconds).map(drop)
+}
+
+/// After how many milliseconds the other side answers over IPv4 or IPv6; the kernel's clock.
+pub fn answers_in(bench: &mut Bench, from: usize, family: u8, milliseconds: u64) -> Result<u64> {
+    let name = bench.sides[from].name;
+    let words = format!("{} 56 {milliseconds}", bench.echo_to(from, family)?.replacen("ping", "reach", 1));
+    let answer = bench.must(name, &words)?;
+    ensure!(answer.number("answered") == Some(1), "{name} {words}: nobody answers within {milliseconds} ms");
+    Bench::number(&answer, "ms")
+}

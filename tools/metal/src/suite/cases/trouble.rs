@@ -1,0 +1,152 @@
+//! What happens to ports, subnet managers and partitions while traffic flows.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::ip::answers;
+use super::link::partition;
+use crate::machine::archive::Identity;
+use crate::suite::Suite;
+use crate::suite::bench::{Bench, CASE, Event, Sizes};
+use crate::suite::report::Findings;
+
+/// A port goes down and comes up: the interface says so both times, and traffic flows again by itself.
+pub fn port_bounce(bench: &mut Bench) -> Result<Findings> {
+    let rounds = if bench.suite == Suite::Full { 10 } else { 2 };
+    let name = bench.sides[0].name;
+    for _ in 0..rounds {
+        bench.event(Event::PortDown, &[1])?;
+        bench.until(name, "interface ib0", 10_000, |fields| fields.number("running") == Some(0))?;
+        bench.event(Event::PortUp, &[1])?;
+        bench.until(name, "interface ib0", 20_000, |fields| fields.number("running") == Some(1))?;
+        answers(bench, 0, 20_000)?;
+        answers(bench, 1, 20_000)?;
+        bench.all_answered(0, 4, Sizes::one(56, 20))?;
+    }
+    let flap = paced(bench, 0, Event::PortDown, &[1], Some((Event::PortUp, &[1])))?;
+    Ok(Findings::new(format!("{rounds} times; a flap under echoes every 10 ms: {flap}")).fact("flap", flap))
+}
+
+/// Echoes every 10 ms, something happens meanwhile; how many were lost, and the longest time without an answer.
+fn paced(
+    bench: &mut Bench,
+    from: usize,
+    event: Event,
+    with: &[u64],
+    then: Option<(Event, &[u64])>,
+) -> Result<String> {
+    let (name, to) = (bench.sides[from].name, bench.sides[1 - from].address);
+    let pinging = bench.begin(name, &format!("ping-paced {to} 56 300 10"))?;
+    bench.pause(500)?;
+    bench.event(event, with)?;
+    if let Some((event, with)) = then {
+        bench.event(event, with)?;
+    }
+    let answer = bench.end(pinging, Duration::from_secs(60))?;
+    let (sent, answered) = (Bench::number(&answer, "sent")?, Bench::number(&answer, "answered")?);
+    ensure!(answered > 0, "none of {sent} echoes was answered");
+    Ok(format!("{answered} of {sent}, longest hole {} ms", answer.get("hole_ms").unwrap_or_default()))
+}
+
+/// Another subnet manager takes over: memberships are made again and no echo is lost for long.
+pub fn sm_restart(bench: &mut Bench) -> Result<Findings> {
+    let mut findings = Findings::new("memberships are made again");
+    for (port, lid) in [(1_u64, 78_u64), (2, 79)] {
+        let said = paced(bench, 0, Event::MoveManager, &[port, lid], None)?;
+        answers(bench, 0, 20_000)?;
+        answers(bench, 1, 20_000)?;
+        findings = findings.and(format!("port {port}: {said}")).fact(format!("port{port}"), said);
+    }
+    bench.all_answered(0, 6, Sizes::one(1000, 10))?;
+    Ok(findings)
+}
+
+/// The partition's P_Key moves to another place in the port's table, goes and comes back.
+pub fn pkey_moves(bench: &mut Bench) -> Result<Findings> {
+    bench.event(Event::SetPkey, &[1, 2, 0xffff])?;
+    bench.event(Event::SetPkey, &[1, 0, 0x8003])?;
+    answers(bench, 0, 20_000)?;
+    answers(bench, 1, 20_000)?;
+    bench.all_answered(0, 4, Sizes::one(500, 20))?;
+    let name = bench.sides[0].name;
+    bench.event(Event::SetPkey, &[1, 2, 0])?;
+    bench.until(name, "interface ib0", 10_000, |fields| fields.number("running") == Some(0))?;
+    bench.event(Event::SetPkey, &[1, 0, 0xffff])?;
+    bench.until(name, "interface ib0", 20_000, |fields| fields.number("running") == Some(1))?;
+    answers(bench, 0, 20_000)?;
+    bench.all_answered(1, 4, Sizes::one(500, 20))?;
+    Ok(Findings::new("moved, gone and come back; traffic flows each time"))
+}
+
+/// The SA of one port is silent: a new link on the other port is bound all the same, soon, and when it answers again both work.
+pub fn silent_sa(bench: &mut Bench) -> Result<Findings> {
+    bench.event(Event::SilenceSa, &[1, 1])?;
+    bench.event(Event::PortDown, &[1])?;
+    bench.event(Event::PortUp, &[1])?;
+    // Whatever happens to the other port, the SA must answer again.
+    let other = bind_on_second_port(bench);
+    bench.event(Event::SilenceSa, &[1, 0])?;
+    let us = other?;
+    answers(bench, 0, 60_000)?;
+    answers(bench, 1, 20_000)?;
+    ensure!(us < 5_000_000, "with a silent SA on port 1, a bind on port 2 took {} ms", us / 1000);
+    Ok(Findings::new(format!("a link on the other port was opened and bound in {us} us")).fact("us", us))
+}
+
+fn bind_on_second_port(bench: &mut Bench) -> Result<u64> {
+    if bench.identity == Identity::Ibd {
+        // The nexus made a second link on that port.
+        return bind_once(bench, "ibd3");
+    }
+    bench.event(Event::SetPkey, &[2, 5, 0x8007])?;
+    bench.must("0", "part-create 120 2 1 0x8007")?;
+    if bench.driver == crate::machine::options::Driver::C {
+        bench.must("0", "prop-set 120 linkmode 0")?;
+    }
+    let us = bind_once(bench, "part120")?;
+    bench.must("0", "part-delete 120 2 1 0x8007")?;
+    bench.event(Event::SetPkey, &[2, 5, 0])?;
+    Ok(us)
+}
+
+fn bind_once(bench: &mut Bench, device: &str) -> Result<u64> {
+    let opened = bench.must(CASE, &format!("open /dev/net/{device}"))?;
+    let fd = Bench::number(&opened, "fd")?;
+    let bound = bench.must(CASE, &format!("dl-bind {fd} 0x800"))?;
+    bench.must(CASE, &format!("close {fd}"))?;
+    Ok(Bench::number(&opened, "us")? + Bench::number(&bound, "us")?)
+}
+
+/// A second partition of a port comes and goes while the first one carries traffic, and loses nothing.
+pub fn second_partition(bench: &mut Bench) -> Result<Findings> {
+    let rounds = if bench.suite == Suite::Full { 20 } else { 3 };
+    let (name, to) = (bench.sides[0].name, bench.sides[1].address);
+    bench.event(Event::SetPkey, &[1, 5, 0x8005])?;
+    let pinging = bench.begin(name, &format!("ping-paced {to} 56 {} 20", rounds * 50))?;
+    for _ in 0..rounds {
+        bench.must("0", "part-create 121 1 0 0x8005")?;
+        bench.must("0", "part-delete 121 1 0 0x8005")?;
+    }
+    let answer = bench.end(pinging, Duration::from_secs(120))?;
+    bench.event(Event::SetPkey, &[1, 5, 0])?;
+    let (sent, answered) = (Bench::number(&answer, "sent")?, Bench::number(&answer, "answered")?);
+    ensure!(sent == answered, "the first partition lost packets: {}", answer.text);
+    Ok(Findings::new(format!("{rounds} times; {answered} of {sent} echoes of the first one answered"))
+        .fact("rounds", rounds))
+}
+
+/// A link that is in use cannot be deleted, and works on.
+pub fn in_use(bench: &mut Bench) -> Result<Findings> {
+    let delete = partition(bench, 0, "delete", 0xffff);
+    let refusal = bench.refused("0", &delete)?;
+    bench.all_answered(0, 4, Sizes::one(56, 10))?;
+    Ok(Findings::new(format!("deleting is refused: {refusal}")).fact("errno", refusal.errno))
+}
+
+/// A machine with the driver attached does not suspend to memory.
+pub fn suspend(bench: &mut Bench) -> Result<Findings> {
+    let refusal = bench.refused("0", "suspend")?;
+    bench.all_answered(0, 4, Sizes::one(56, 10))?;
+    Ok(Findings::new(format!("refused: {refusal}; traffic flows on")).fact("errno", refusal.errno))
+}
