@@ -89,6 +89,7 @@ pub const MODULES: &[&str] = &[
     "intel/dld",
     "intel/mac_ether",
     "intel/mac_ib",
+    // What the IB nexus takes for plumbing as soon as a node of its own is attached.
     "intel/softmac",
     "intel/net_dacf",
     "intel/neti",
@@ -120,9 +121,7 @@ pub const MODULES: &[&str] = &[
     "intel/ibp",
 ];
 
-/// What our sources add to a gate, or take the place of in it.
-pub const OURS: &[&str] = &["intel/mac_ib", "intel/ibp", "intel/ibd"];
-/// The gate's C sources for the same.
+/// The gate's C sources for what ours take the place of.
 pub const THEIRS: &[&str] = &["intel/mac_ib", "intel/ibp"];
 
 /// Where modules may be needed that no `-N` names: consconfig_dacf loads usbser by itself.
@@ -173,5 +172,5 @@ pub const FILES: &[(&str, &str)] = &[
     ("uts/intel/os/master", "boot/solaris/devicedb/master"),
 ];
 
-/// Files that are there and empty.
+/// Files that are there and empty. A machine with more than one processor has `pcplusmp` in etc/mach.
 pub const EMPTY: &[&str] = &["etc/mach", "etc/system", "etc/mnttab", "etc/dfs/sharetab"];

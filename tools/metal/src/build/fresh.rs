@@ -37,14 +37,14 @@ impl Times {
         let Ok(list) = fs::read_to_string(beside(made, "d")) else { return true };
         !same_key(made, key) || self.older(made, prerequisites(&list).iter().map(String::as_str))
     }
+}
 
-    /// As [`Self::stale`], from `inputs`.
-    pub fn stale_from<P: AsRef<Path>>(&self, made: &Path, key: &str, inputs: &[P]) -> bool {
-        // Inputs are made in the same run: no old answer will do.
-        let then = changed(made);
-        let newer = |input: &P| changed(input.as_ref()).is_none_or(|time| Some(time) > then);
-        !same_key(made, key) || inputs.iter().any(newer)
-    }
+/// Whether `made` has to be made (again): by the command `key`, from `inputs`. They may be made in the same run, so each is
+/// looked at.
+pub fn stale_from<P: AsRef<Path>>(made: &Path, key: &str, inputs: &[P]) -> bool {
+    let then = changed(made);
+    let newer = |input: &P| changed(input.as_ref()).is_none_or(|time| Some(time) > then);
+    !same_key(made, key) || inputs.iter().any(newer)
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::fresh::{self, Times};
+use super::fresh;
 use super::place::Place;
 use super::tools;
 
@@ -39,7 +39,7 @@ const FONT: &str = "#include <sys/types.h>\n#include <sys/font.h>\n\
 /// # Errors
 ///
 /// A program fails, or a file of the gate is not there.
-pub fn all(place: &Place, times: &Times) -> Result<()> {
+pub fn all(place: &Place) -> Result<()> {
     let generated = place.generated();
     fresh::write(&generated.join("8x16.c"), FONT.as_bytes())?;
     fresh::write(&generated.join("rpc/pmap_prot.h"), PMAP.as_bytes())?;
@@ -47,10 +47,10 @@ pub fn all(place: &Place, times: &Times) -> Result<()> {
     for (source, flags, header) in XDR {
         let source = place.uts().join("common").join(source);
         if source.is_file() {
-            xdr(&source, flags, &generated.join(header), times)?;
+            xdr(&source, flags, &generated.join(header))?;
         }
     }
-    tokens(place, times)
+    tokens(place)
 }
 
 /// The privileges' names and numbers, by the gate's own awk program.
@@ -76,9 +76,9 @@ fn privileges(place: &Place) -> Result<()> {
 }
 
 /// A header from an XDR description.
-fn xdr(source: &Path, flags: &[&str], header: &Path, times: &Times) -> Result<()> {
+fn xdr(source: &Path, flags: &[&str], header: &Path) -> Result<()> {
     let key = flags.join(" ");
-    if header.is_file() && !times.stale_from(header, &key, &[source]) {
+    if header.is_file() && !fresh::stale_from(header, &key, &[source]) {
         return Ok(());
     }
     let (dir, name) = (source.parent().unwrap_or(source), source.file_name().unwrap_or_default());
@@ -115,12 +115,12 @@ fn for_illumos(header: &str) -> String {
 }
 
 /// The tokens of sockfs's HTTP cache, by the gate's own ksh program.
-fn tokens(place: &Place, times: &Times) -> Result<()> {
+fn tokens(place: &Place) -> Result<()> {
     let dir = place.uts().join("common/fs/sockfs");
     let inputs = ["nl7ctokgen", "nl7ctokreq.txt", "nl7ctokres.txt"].map(|name| dir.join(name));
     let header = place.generated().join("nl7ctokgen.h");
     // Gates after 2020 may be without it.
-    if !inputs[0].is_file() || !times.stale_from(&header, "ksh", &inputs) {
+    if !inputs[0].is_file() || !fresh::stale_from(&header, "ksh", &inputs) {
         return Ok(());
     }
     let text = tools::run(Command::new("ksh").args(&inputs).current_dir(place.generated()))?;
@@ -132,13 +132,13 @@ fn tokens(place: &Place, times: &Times) -> Result<()> {
 /// # Errors
 ///
 /// perl fails.
-pub fn by_perl(program: &Path, output: &Path, times: &Times) -> Result<()> {
-    if !times.stale_from(output, "perl", &[program]) {
+pub fn by_perl(program: &Path, output: &Path) -> Result<()> {
+    if !fresh::stale_from(output, "perl", &[program]) {
         return Ok(());
     }
     let mut perl = Command::new("perl");
     let said = tools::run(perl.arg(program).arg(output).current_dir(output.parent().unwrap_or(output)))?;
-    // Some write to the file they are given, which says them what to make, and some to standard output.
+    // Some write to the file that they are given, and some only take from its name what to write to standard output.
     if fs::metadata(output).is_ok_and(|metadata| metadata.len() > 0) {
         return fresh::made(output, "perl");
     }

@@ -89,12 +89,12 @@ pub fn build(options: &Options) -> Result<Built> {
 
     stage("sources", || {
         shadow::make(&options.tree, &gate, &place.gate)?;
-        generate::all(&place, &compiler.times)?;
+        generate::all(&place)?;
         assym::make(&place, &compiler)?;
         Ok(((), "the gate with ours in it, headers".into()))
     })?;
     let plan = stage("makefiles", || {
-        let plan = Plan::read(&place, &theirs, options.c_driver)?;
+        let plan = Plan::read(&place, &theirs, &options.tree, options.c_driver)?;
         let said = format!("unix, {} modules, {} objects", plan.modules.len(), plan.jobs().count());
         Ok((plan, said))
     })?;
@@ -124,9 +124,12 @@ struct Plan {
 }
 
 impl Plan {
-    fn read(place: &Place, theirs: &Place, c_driver: bool) -> Result<Plan> {
+    fn read(place: &Place, theirs: &Place, tree: &Path, c_driver: bool) -> Result<Plan> {
         let known = Known::default();
-        let wanted: Vec<&str> = facts::MODULES.iter().chain(facts::OURS).copied().collect();
+        let ours = kmod::manifest::Manifest::read(tree)?.modules;
+        let ours: Vec<String> = ours.iter().map(|module| format!("intel/{}", module.name)).collect();
+        let wanted: Vec<&str> =
+            facts::MODULES.iter().copied().chain(ours.iter().map(String::as_str)).collect();
         let modules = |place: &Place, names: &[&str]| -> Result<Vec<Module>> {
             module::closure(place, names)?.into_iter().map(|unit| Module::new(place, &known, unit)).collect()
         };

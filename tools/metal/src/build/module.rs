@@ -13,7 +13,7 @@ use super::fresh;
 use super::place::Place;
 use super::pool;
 use super::tools;
-use super::unit::{Known, Unit};
+use super::unit::{Code, Known, Unit};
 
 /// The layout.
 const SCRIPT: &str = include_str!("module.ld");
@@ -76,7 +76,10 @@ impl Module {
             bail!("{}: nothing in OBJECTS", unit.name);
         }
         let sources = unit.sources()?;
-        let jobs = objects.iter().map(|name| sources.job(place, known, name)).collect::<Result<_>>()?;
+        let jobs = objects
+            .iter()
+            .map(|name| sources.job(place, known, Code::Kernel, name))
+            .collect::<Result<_>>()?;
         drop(sources);
         Ok(Module { unit, jobs })
     }
@@ -118,7 +121,7 @@ impl Module {
         let dir = place.objects(&self.unit.name);
         let stamp = dir.join("module");
         let key = [compiler.identity.as_str(), &needs.join(" "), SCRIPT].concat();
-        if module.is_file() && !compiler.times.stale_from(&stamp, &key, &objects) {
+        if module.is_file() && !fresh::stale_from(&stamp, &key, &objects) {
             return Ok(());
         }
         fresh::forget(&stamp);

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, bail};
 use gate::make::{Makefile, Rules};
 
-use super::compile::Job;
+use super::compile::{Job, is_source};
 use super::flags::{self, translated};
 use super::generate;
 use super::place::{Place, plain};
@@ -133,60 +133,79 @@ pub struct Sources<'a> {
     rules: Rules<'a>,
 }
 
+/// What code a job is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The kernel's.
+    Kernel,
+    /// dboot's: before the processor is in 64-bit mode.
+    Dboot,
+}
+
+impl Code {
+    /// Where a makefile has its objects.
+    fn objects(self) -> &'static str {
+        match self {
+            Self::Kernel => "$(OBJS_DIR)",
+            Self::Dboot => "$(DBOOT_OBJS_DIR)",
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Kernel => flags::KERNEL,
+            Self::Dboot => flags::DBOOT,
+        }
+    }
+}
+
 impl Sources<'_> {
-    /// The job that makes object `name` of kernel code.
+    /// The job that makes object `name`.
     ///
     /// # Errors
     ///
     /// No source is found for it, or a program that makes it fails.
-    pub fn job(&self, place: &Place, known: &Known, name: &str) -> Result<Job> {
-        let base: Vec<String> = flags::KERNEL.iter().map(|flag| flag.to_string()).collect();
-        let dir = place.objects(&self.unit.name);
-        self.job_in(place, known, &dir, "$(OBJS_DIR)", name, false, base)
+    pub fn job(&self, place: &Place, known: &Known, code: Code, name: &str) -> Result<Job> {
+        let Unit { dir, makefile, name: unit } = self.unit;
+        let there = |path: &Path| known.there(path);
+        let target = makefile.expand(&format!("{}/{name}.o", code.objects()))?;
+        let found = self.rules.recipe(&target, dir, &there).filter(|found| is_source(&found.source));
+        if let Some(found) = found {
+            return self.job_by(place, code, name, plain(&found.source), found.lines);
+        }
+        let made = self.made(place, known, name)?;
+        self.job_by(place, code, name, made.with_context(|| format!("{unit}: nothing makes {name}.o"))?, &[])
     }
 
-    /// The job that makes object `name` of dboot.
+    /// The job that makes object `name` of `source`, whatever the makefile takes for it.
     ///
     /// # Errors
     ///
-    /// As [`Self::job`].
-    pub fn dboot_job(&self, place: &Place, known: &Known, name: &str) -> Result<Job> {
-        let base: Vec<String> = flags::DBOOT.iter().map(|flag| flag.to_string()).collect();
-        self.job_in(place, known, &place.objects("dboot"), "$(DBOOT_OBJS_DIR)", name, true, base)
+    /// Macros refer to each other in a circle.
+    pub fn job_from(&self, place: &Place, name: &str, source: PathBuf) -> Result<Job> {
+        self.job_by(place, Code::Kernel, name, source, &[])
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what the two kinds of jobs differ in")]
-    fn job_in(
+    fn job_by(
         &self,
         place: &Place,
-        known: &Known,
-        dir: &Path,
-        objects: &str,
+        code: Code,
         name: &str,
-        bits32: bool,
-        base: Vec<String>,
+        source: PathBuf,
+        lines: &[String],
     ) -> Result<Job> {
-        let Unit { dir: home, makefile, name: unit } = self.unit;
-        let target = makefile.expand(&format!("{objects}/{name}.o"))?;
-        let there = |path: &Path| known.there(path);
-        let found =
-            self.rules.recipe(&target, home, &there).filter(|found| super::compile::is_source(&found.source));
-        let (source, lines) = match found {
-            Some(found) => (plain(&found.source), found.lines),
-            None => {
-                let made = self.made(place, known, name)?;
-                (made.with_context(|| format!("{unit}: nothing makes {name}.o"))?, &[][..])
-            }
-        };
-        let scope = makefile.at(&target)?;
+        let Unit { dir, makefile, name: unit } = self.unit;
+        let scope = makefile.at(&makefile.expand(&format!("{}/{name}.o", code.objects()))?)?;
         let assembly = source.extension().is_some_and(|extension| extension == "s");
         let standard = if assembly { "$(COMPILE.s) -o $@ $<" } else { "$(COMPILE.c) -o $@ $<" };
         let recipe = lines.iter().find(|line| line.contains(" -o ")).map_or(standard, String::as_str);
-        let words = split(&scope.expand(recipe)?)?;
-        let mut flags = if assembly { vec!["-D_ASM".into()] } else { base };
-        flags.extend(translated(&words, home));
+        let base = if assembly { &["-D_ASM"] } else { code.flags() };
+        let mut flags: Vec<String> = base.iter().map(|flag| flag.to_string()).collect();
+        flags.extend(translated(&split(&scope.expand(recipe)?)?, dir));
         flags.push(format!("-I{}", place.generated().display()));
-        Ok(Job { source, object: dir.join(name).with_extension("o"), flags, bits32 })
+        let objects = place.objects(if code == Code::Dboot { "dboot" } else { unit });
+        let object = objects.join(format!("{name}.o"));
+        Ok(Job { source, object, flags, bits32: code == Code::Dboot })
     }
 
     /// A source that is made: by this tool, or by a program of the gate's for which the makefile has a rule.
@@ -203,7 +222,7 @@ impl Sources<'_> {
             bail!("{assembly} would be made of {}", program.source.display());
         }
         let output = generated.join(assembly);
-        generate::by_perl(&plain(&program.source), &output, &known.times)?;
+        generate::by_perl(&plain(&program.source), &output)?;
         Ok(Some(output))
     }
 }
@@ -212,8 +231,6 @@ impl Sources<'_> {
 #[derive(Debug, Default)]
 pub struct Known {
     dirs: Mutex<HashMap<PathBuf, HashSet<String>>>,
-    /// When files were changed.
-    pub times: super::fresh::Times,
 }
 
 impl Known {

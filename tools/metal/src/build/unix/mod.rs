@@ -17,7 +17,10 @@ use super::facts;
 use super::fresh;
 use super::place::Place;
 use super::tools;
-use super::unit::{Known, Unit};
+use super::unit::{Code, Known, Unit};
+
+/// What `uname` says.
+const VERSION: [&str; 3] = ["-DUTS_RELEASE=\"5.11\"", "-DUTS_VERSION=\"metal\"", "-DUTS_PLATFORM=\"i86pc\""];
 
 /// What unix is made of, before anything is compiled.
 #[derive(Debug)]
@@ -41,34 +44,21 @@ impl Unix {
         let special =
             |name: &String| *name == facts::LIBRARY.0 || facts::BLOBS.iter().any(|(blob, _)| name == blob);
         let names: Vec<String> = unit.objects("OBJECTS")?.into_iter().filter(|name| !special(name)).collect();
-        let jobs = |names: &[String]| -> Result<Vec<Job>> {
-            names.iter().map(|name| sources.job(place, known, name)).collect()
+        let jobs = |code: Code, names: &[String]| -> Result<Vec<Job>> {
+            names.iter().map(|name| sources.job(place, known, code, name)).collect()
         };
-        let mut objects = jobs(&names)?;
-        // What the recipes for these name is not their source.
-        let named = |name: &str, source: &str, defines: &[&str]| -> Result<Job> {
-            let mut job = sources.job(place, known, facts::FIRST_OBJECT)?;
-            if source.ends_with(".c") {
-                job = sources.job(place, known, "main")?;
-            }
-            job.source = place.uts().join(source);
-            job.object.set_file_name(format!("{name}.o"));
-            job.flags.extend(defines.iter().map(|define| format!("-D{define}")));
-            Ok(job)
-        };
-        let version = ["UTS_RELEASE=\"5.11\"", "UTS_VERSION=\"metal\"", "UTS_PLATFORM=\"i86pc\""];
-        objects.push(named("vers", "common/os/vers.c", &version)?);
-        objects.push(named("modstubs", "intel/ia32/ml/modstubs.s", &[])?);
-        let blobs = facts::BLOBS.iter().map(|(name, _)| {
-            let source = format!("{name}_src");
-            named(&source, &format!("i86pc/ml/{source}.s"), &[])
-        });
-        let dboot = unit.objects("DBOOT_OBJS")?;
+        let mut objects = jobs(Code::Kernel, &names)?;
+        // The first prerequisite of these is not their source.
+        let from = |name: &str, source: &str| sources.job_from(place, name, place.uts().join(source));
+        let mut version = from("vers", "common/os/vers.c")?;
+        version.flags.extend(VERSION.map(String::from));
+        objects.extend([version, from("modstubs", "intel/ia32/ml/modstubs.s")?]);
+        let blob = |name: &str| from(&format!("{name}_src"), &format!("i86pc/ml/{name}_src.s"));
         Ok(Unix {
             objects,
-            dboot: dboot.iter().map(|name| sources.dboot_job(place, known, name)).collect::<Result<_>>()?,
-            blobs: blobs.collect::<Result<_>>()?,
-            library: jobs(&unit.objects("ZLIB_OBJS")?)?,
+            dboot: jobs(Code::Dboot, &unit.objects("DBOOT_OBJS")?)?,
+            blobs: facts::BLOBS.iter().map(|(name, _)| blob(name)).collect::<Result<_>>()?,
+            library: jobs(Code::Kernel, &unit.objects("ZLIB_OBJS")?)?,
             dir: place.objects(&unit.name),
         })
     }
@@ -88,7 +78,7 @@ impl Unix {
         let inputs: Vec<&Path> = self.jobs().map(|job| job.object.as_path()).collect();
         let stamp = self.dir.join("unix");
         let key = [compiler.identity.as_str(), link::SCRIPT, carried::SCRIPTS].concat();
-        if unix.is_file() && !compiler.times.stale_from(&stamp, &key, &inputs) {
+        if unix.is_file() && !fresh::stale_from(&stamp, &key, &inputs) {
             return Ok(false);
         }
         fresh::forget(&stamp);
