@@ -11,7 +11,7 @@ FOREIGN ?=
 PEER ?=
 REQUIRE ?=
 SM ?=
-KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd
+KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd ibtf-provider swhca swhca-ioctl
 KERNEL_TARGET := x86_64-unknown-none
 
 .PHONY: help run test bench modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package

@@ -1,11 +1,13 @@
 //! What a test, or an administrator, can do to the software adapter `swhca`: pull a cable, move a P_Key, silence the SA.
 //!
-//! By `ioctl(2)` on `/devices/swhca@N,0:ctl` (N is the adapter's number, see `swhca.conf`), with a command of [`command`] and the
+//! By `ioctl(2)` on `/devices/swhca@0,N:ctl` (N is the adapter's number, see `swhca.conf`), with a command of [`command`] and the
 //! address of an [`Argument`]. Needs the privilege to configure data links. Numbers only, no type of the kernel's: the driver and
 //! whoever talks to it share this crate and nothing else.
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+use core::ffi::CStr;
 
 /// The argument of every command: four numbers. What a command does not name is ignored.
 pub type Argument = [u64; 4];
@@ -82,20 +84,20 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// All of them, in order, by the names that the log has.
-    pub const NAMES: [(Self, &'static str); 13] = [
-        (Self::Sent, "sent"),
-        (Self::SentBytes, "sent-bytes"),
-        (Self::Received, "received"),
-        (Self::Dropped, "dropped"),
-        (Self::PkeyViolations, "pkey-violations"),
-        (Self::QkeyViolations, "qkey-violations"),
-        (Self::SaRequests, "sa-requests"),
-        (Self::SaDropped, "sa-dropped"),
-        (Self::Pds, "pds"),
-        (Self::AddressHandles, "address-handles"),
-        (Self::Cqs, "cqs"),
-        (Self::Qps, "qps"),
-        (Self::Regions, "regions"),
+    /// All of them, in order, by the names that the log and the kstat `swhca:N:statistics` have.
+    pub const NAMED: [(Self, &'static CStr); 13] = [
+        (Self::Sent, c"sent"),
+        (Self::SentBytes, c"sent-bytes"),
+        (Self::Received, c"received"),
+        (Self::Dropped, c"dropped"),
+        (Self::PkeyViolations, c"pkey-violations"),
+        (Self::QkeyViolations, c"qkey-violations"),
+        (Self::SaRequests, c"sa-requests"),
+        (Self::SaDropped, c"sa-dropped"),
+        (Self::Pds, c"pds"),
+        (Self::AddressHandles, c"address-handles"),
+        (Self::Cqs, c"cqs"),
+        (Self::Qps, c"qps"),
+        (Self::Regions, c"regions"),
     ];
 }

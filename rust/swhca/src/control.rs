@@ -1,7 +1,8 @@
 //! The ioctls: what a cable, a subnet manager or a fault does. The interface is the crate `swhca-ioctl`.
 
+use core::ffi::CStr;
+
 use ibtf_provider::{PortChange, PortEvent};
-use kernel::counter::Counter as Cell;
 use kernel::user::{Cred, Plain, UserMemory};
 use kernel::{Errno, KArc, log};
 use swhca_ioctl::{Argument, Counter, command};
@@ -10,6 +11,7 @@ use crate::node::Node;
 use crate::port::Port;
 use crate::qp::Qp;
 use crate::sa::PKEYS;
+use crate::statistics::value;
 
 /// The longest delay of the SA.
 const MAX_DELAY: u64 = 10_000;
@@ -122,46 +124,28 @@ fn each_link(node: &Node, port: u8, act: impl Fn(&KArc<Qp>)) -> Result<i32, Errn
     Ok(count)
 }
 
-fn value(node: &Node, counter: Counter) -> u64 {
-    let (cells, census) = (&node.counters, node.census());
-    let cell = |cell: &Cell| cell.get();
-    match counter {
-        Counter::Sent => cell(&cells.sent),
-        Counter::SentBytes => cell(&cells.sent_bytes),
-        Counter::Received => cell(&cells.received),
-        Counter::Dropped => cell(&cells.dropped),
-        Counter::PkeyViolations => cell(&cells.pkey_violations),
-        Counter::QkeyViolations => cell(&cells.qkey_violations),
-        Counter::SaRequests => cell(&cells.sa_requests),
-        Counter::SaDropped => cell(&cells.sa_dropped),
-        Counter::Pds => census.pds.into(),
-        Counter::AddressHandles => census.address_handles.into(),
-        Counter::Cqs => census.cqs.into(),
-        Counter::Qps => census.qps.into(),
-        Counter::Regions => census.regions.into(),
-    }
-}
-
 fn log_statistics(node: &Node) {
-    let values = Counter::NAMES.map(|(counter, name)| Named(name, value(node, counter)));
+    let values = Counter::NAMED.map(|(counter, name)| Named(name, value(node, counter)));
     let (traffic, objects) = values.split_at(8);
     log!(note, "swhca", "adapter {}: {}", node.unit, List(traffic));
     log!(note, "swhca", "adapter {}: {}", node.unit, List(objects));
 }
 
-struct Named(&'static str, u64);
+struct Named(&'static CStr, u64);
 
 struct List<'a>(&'a [Named]);
 
 impl core::fmt::Display for List<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.0.iter().try_for_each(|Named(name, value)| write!(f, "{name} {value} "))
+        self.0
+            .iter()
+            .try_for_each(|Named(name, value)| write!(f, "{} {value} ", name.to_str().unwrap_or("?")))
     }
 }
 
 fn read_statistics(node: &Node, argument: UserMemory<'_>, values: Argument) -> Result<i32, Errno> {
     let [address, count, ..] = values;
-    let all = Counter::NAMES.map(|(counter, _)| value(node, counter));
+    let all = Counter::NAMED.map(|(counter, _)| value(node, counter));
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(all.len());
     copy_out(argument.at(address), all.get(..count).unwrap_or_default())?;
     i32::try_from(all.len()).map_err(|_| Errno::EINVAL)

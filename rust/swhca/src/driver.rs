@@ -2,6 +2,7 @@
 
 use ibtf_provider::{Attachment, Framework};
 use kernel::ddi::{DevInfo, MinorNode, Scope};
+use kernel::kstat::Kstat;
 use kernel::module::{Control, Driver, Env, Module, Pin};
 use kernel::sync::Mutex;
 use kernel::thread::Worker;
@@ -15,6 +16,7 @@ use crate::cq::Calls;
 use crate::node::Node;
 use crate::port::{MAX_ADAPTERS, MAX_PORTS, Port};
 use crate::sa::PKEYS;
+use crate::statistics::Statistics;
 use crate::subnet::{Inbox, Subnet};
 
 /// The module.
@@ -38,6 +40,7 @@ impl Module for Swhca {
 
 /// An attached adapter.
 pub struct Adapter {
+    statistics: Kstat<Statistics>,
     minor: MinorNode,
     attachment: Attachment<Node>,
     node: KArc<Node>,
@@ -58,22 +61,23 @@ impl Driver for Swhca {
             .join(&node)
             .inspect_err(|_| log!(warn, dip, "there is an adapter {} already", config.unit))?;
         let attached = MinorNode::new(dip, c"ctl").and_then(|minor| {
+            let statistics = publish(dip, &node)?;
             let attributes = attributes::of(config.unit, config.count);
-            Ok((minor, Attachment::attach(dip, attributes, node.clone())?))
+            Ok((statistics, minor, Attachment::attach(dip, attributes, node.clone())?))
         });
-        let (minor, attachment) = attached.inspect_err(|_| self.subnet.leave(&node))?;
+        let (statistics, minor, attachment) = attached.inspect_err(|_| self.subnet.leave(&node))?;
         node.set_client(attachment.client().clone());
         // There is room, unless another adapter has come meanwhile: then it has no ioctls.
         let _ = self.nodes.lock().push((dip.instance(), node.clone()));
         attachment.announce();
-        Ok(Adapter { minor, attachment, node, calls })
+        Ok(Adapter { statistics, minor, attachment, node, calls })
     }
 
     fn detach(&self, dip: DevInfo, instance: Adapter) -> Result<(), Adapter> {
-        let Adapter { minor, attachment, node, calls } = instance;
+        let Adapter { statistics, minor, attachment, node, calls } = instance;
         wait_for_listeners(&node);
         if let Err(attachment) = attachment.detach() {
-            return Err(Adapter { minor, attachment, node, calls });
+            return Err(Adapter { statistics, minor, attachment, node, calls });
         }
         self.subnet.leave(&node);
         let mut nodes = self.nodes.lock();
@@ -85,7 +89,7 @@ impl Driver for Swhca {
         if census != crate::node::Census::default() {
             log!(warn, dip, "clients have left behind {census:?}");
         }
-        drop(minor);
+        drop((statistics, minor));
         drop_alone(dip, node);
         drop_alone(dip, calls);
         Ok(())
@@ -110,6 +114,12 @@ impl Control for Swhca {
         drop(nodes);
         control::ioctl(&node, command, argument, caller)
     }
+}
+
+/// The kstat `swhca:N:statistics`.
+fn publish(dip: DevInfo, node: &KArc<Node>) -> Result<Kstat<Statistics>, Errno> {
+    let source = KArc::new(Statistics(node.clone()))?;
+    Kstat::new(dip.driver_name(), dip.instance(), c"statistics", c"ib", source)
 }
 
 /// Before an adapter is detached its events have been heard: `ibtl` would deliver the rest to what it has freed. A second is enough,

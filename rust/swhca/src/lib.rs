@@ -26,6 +26,7 @@ mod ring;
 mod sa;
 mod send;
 mod states;
+mod statistics;
 mod subnet;
 
 pub use driver::Swhca;

@@ -40,6 +40,15 @@ fn border_crate_that_looks_upwards_is_refused() {
 }
 
 #[test]
+fn driver_and_software_adapter_that_share_code_are_refused() {
+    refused("rust/ibd", &["rust/swhca"], &[]);
+    refused("rust/ibd", &["rust/ibtf-provider"], &[]);
+    refused("rust/swhca", &["rust/ibtf"], &[]);
+    refused("rust/swhca", &["rust/ipoib"], &[]);
+    refused("rust/swhca-ioctl", &["rust/kernel"], &[]);
+}
+
+#[test]
 fn lab_crate_that_shares_code_with_the_modules_is_refused() {
     refused("lab/fabric", &["rust/ipoib"], &[]);
     refused("lab/ibtf", &["rust/kernel"], &[]);
@@ -50,6 +59,7 @@ fn downward_dependencies_are_allowed() {
     let packages = [
         package("rust/kernel", &["rust/illumos-sys-hdrs"], &[]),
         package("rust/ibd", &["rust/kernel", "rust/gldv3", "rust/ibtf", "rust/ipoib"], &[]),
+        package("rust/swhca", &["rust/kernel", "rust/ibtf-provider", "rust/swhca-ioctl"], &[]),
         package("lab/ibtf", &["rust/illumos-sys-hdrs", "lab/fakekernel", "lab/fabric", "lab/sm"], &["libc"]),
         package("tests", &["rust/ipoib", "lab/fabric", "tools/kmod"], &[]),
     ];

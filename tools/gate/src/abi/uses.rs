@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// The crates that ship and are written by hand; `illumos-sys-hdrs` declares everything and uses nothing.
-const SHIPPED: [&str; 5] = ["kernel", "gldv3", "ibtf", "mac_ib", "ibd"];
+const SHIPPED: [&str; 7] = ["kernel", "gldv3", "ibtf", "ibtf-provider", "mac_ib", "ibd", "swhca"];
 
 /// How many users a message names.
 const NAMED: usize = 3;

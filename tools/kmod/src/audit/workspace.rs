@@ -113,7 +113,12 @@ fn may_use(dir: &str, on: &str) -> bool {
         INTERFACE => false,
         "rust/kernel" => on == INTERFACE,
         "rust/gldv3" | "rust/ibtf" | "rust/ibtf-provider" => on == INTERFACE || on == "rust/kernel",
-        _ => !["rust/mac_ib", "rust/ibd", "rust/swhca"].contains(&on),
+        // The driver and the software adapter are on two sides of IBTF: what both had would be wrong on both.
+        "rust/swhca" => ["rust/kernel", "rust/ibtf-provider", "rust/swhca-ioctl"].contains(&on),
+        "rust/swhca-ioctl" => false,
+        _ => {
+            !["rust/mac_ib", "rust/ibd", "rust/swhca", "rust/swhca-ioctl", "rust/ibtf-provider"].contains(&on)
+        }
     }
 }
 
