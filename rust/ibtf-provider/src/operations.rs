@@ -24,6 +24,9 @@ use crate::refuse::{refuse0, refuse2, refuse3, refuse4, refuse5, refuse6, refuse
 use crate::status::{Status, answer};
 use crate::work::{ReceiveRequest, SendRequest};
 
+#[cfg(test)]
+mod tests;
+
 type Raw = sys::ibt_status_t;
 
 /// The lowest address of the kernel; below are users' and those that there are not.

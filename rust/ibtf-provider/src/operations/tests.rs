@@ -1,0 +1,425 @@
+//! The operations, called as `ibtl` calls them, on an adapter that does next to nothing.
+
+use core::ffi::c_void;
+use core::ptr::{null_mut, without_provenance_mut};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use illumos_sys_hdrs as sys;
+use kernel::KArc;
+
+use super::{KEPT_NUMBER, Table};
+use crate::objects::Adapter;
+use crate::{
+    AddressVector, Arm, Attributes, ClientCq, Completion, CompletionStatus, CqSizes, Gid, Keys, LinkState,
+    Opcode, PortReport, Provider, QpChange, QpQuery, QpRequest, QpState, QueueSizes, ReceiveRequest, Region,
+    SendRequest, Speed, Status, UdAttributes,
+};
+
+/// What of the kernel the operations call; none of it comes to be called here.
+mod kernel_calls {
+    use core::ffi::{c_long, c_void};
+
+    macro_rules! never {
+        ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+            $(
+                // SAFETY: nothing else in this program has the name.
+                #[unsafe(no_mangle)]
+                extern "C" fn $name($(_: $argument),*) $(-> $result)? {
+                    panic!(stringify!($name));
+                }
+            )*
+        };
+    }
+
+    never! {
+        ibc_cq_handler(*mut c_void, *mut c_void);
+        ibc_async_handler(*mut c_void, u32, *mut c_void);
+        delay(c_long);
+        drv_usectohz(c_long) -> c_long;
+        bcopy(*const c_void, *mut c_void, usize);
+    }
+}
+
+/// Counts what it is asked for.
+#[derive(Default)]
+struct Fake {
+    freed: AtomicU32,
+    released: AtomicU32,
+    /// A CQ in use is not freed.
+    busy: AtomicU32,
+}
+
+impl Provider for Fake {
+    type Pd = u8;
+    type AddressHandle = AddressVector;
+    type Cq = u16;
+    type Qp = QueueSizes;
+    type Mr = KArc<Region>;
+
+    fn query_port(&self, port: u8, report: &mut PortReport<'_>) {
+        report.set_link(port, LinkState::Active, 7, Speed(4));
+        report.set_pkeys(&[0xffff]);
+        report.set_gid(Gid { prefix: 1, guid: port.into() });
+    }
+    fn alloc_pd(&self) -> Result<KArc<u8>, Status> {
+        Ok(KArc::new(0)?)
+    }
+    fn free_pd(&self, _: &KArc<u8>) -> Result<(), Status> {
+        self.freed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn alloc_ah(&self, _: &KArc<u8>, vector: AddressVector) -> Result<KArc<AddressVector>, Status> {
+        Ok(KArc::new(vector)?)
+    }
+    fn free_ah(&self, _: &KArc<AddressVector>) -> Result<(), Status> {
+        self.freed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn query_ah(&self, handle: &AddressVector) -> AddressVector {
+        *handle
+    }
+    fn modify_ah(&self, _: &AddressVector, _: AddressVector) -> Result<(), Status> {
+        Ok(())
+    }
+    fn alloc_cq(&self, entries: u32, _: KArc<ClientCq>) -> Result<(KArc<u16>, u32), Status> {
+        Ok((KArc::new(0)?, entries + 1))
+    }
+    fn free_cq(&self, _: &KArc<u16>) -> Result<(), Status> {
+        if self.busy.load(Ordering::Relaxed) != 0 { Err(Status::CQ_BUSY) } else { Ok(()) }
+    }
+    fn query_cq(&self, _: &u16) -> CqSizes {
+        CqSizes { entries: 8, count: 1, micros: 2 }
+    }
+    fn modify_cq(&self, _: &u16, _: u32, _: u32) -> Result<(), Status> {
+        Ok(())
+    }
+    fn poll_cq(&self, _: &u16, place: &mut dyn FnMut(&Completion) -> bool) -> bool {
+        let one = Completion::of(5, Opcode::Send, CompletionStatus::Flushed, 9);
+        place(&one) && !place(&one)
+    }
+    fn arm_cq(&self, _: &KArc<u16>, _: Arm) -> Result<(), Status> {
+        Ok(())
+    }
+    fn alloc_qp(_: &KArc<Self>, request: QpRequest<'_, Self>) -> Result<KArc<QueueSizes>, Status> {
+        Ok(KArc::new(request.sizes)?)
+    }
+    fn free_qp(&self, _: &KArc<QueueSizes>, keep_number: bool) {
+        self.freed.fetch_add(if keep_number { 100 } else { 1 }, Ordering::Relaxed);
+    }
+    fn release_qpn(&self, qpn: u32) {
+        self.released.store(qpn, Ordering::Relaxed);
+    }
+    fn query_qp(&self, qp: &QueueSizes) -> QpQuery {
+        let ud = UdAttributes { port: 1, pkey_index: 0, qkey: 0xb1b };
+        QpQuery { qpn: 0x1234, state: QpState::Error, sizes: *qp, ud }
+    }
+    fn modify_qp(&self, qp: &QueueSizes, _: &QpChange) -> Result<QueueSizes, Status> {
+        Ok(*qp)
+    }
+    fn attach_group(&self, _: &KArc<QueueSizes>, group: Gid, _: u16) -> Result<(), Status> {
+        if group.is_multicast() { Ok(()) } else { Err(Status::MC_MGID_INVALID) }
+    }
+    fn detach_group(&self, _: &KArc<QueueSizes>, _: Gid, _: u16) -> Result<(), Status> {
+        Ok(())
+    }
+    fn register(&self, _: &KArc<u8>, region: KArc<Region>) -> Result<(KArc<KArc<Region>>, Keys), Status> {
+        Ok((KArc::new(region)?, Keys { local: 3, remote: 4 }))
+    }
+    fn deregister(&self, _: &KArc<KArc<Region>>) -> Result<(), Status> {
+        Err(Status::MR_HDL_INVALID)
+    }
+    fn post_sends<'a>(
+        &self,
+        _: &QueueSizes,
+        requests: &mut dyn Iterator<Item = SendRequest<'a>>,
+    ) -> (u32, Result<(), Status>) {
+        (requests.count() as u32, Ok(()))
+    }
+    fn post_receives<'a>(
+        &self,
+        _: &QueueSizes,
+        requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
+    ) -> (u32, Result<(), Status>) {
+        (requests.take(1).count() as u32, Err(Status::CHAN_FULL))
+    }
+}
+
+const OPERATIONS: &sys::ibc_operations_t = Table::<Fake>::OPERATIONS;
+
+/// Calls an operation.
+macro_rules! call {
+    ($operation:ident($($argument:expr),* $(,)?)) => {{
+        let operation = OPERATIONS.$operation.expect("every operation is there");
+        // SAFETY: the handles are of the adapter of the test and not freed, and the records are on its stack.
+        unsafe { operation($($argument),*) }
+    }};
+}
+
+fn adapter() -> Adapter<Fake> {
+    let attributes = Attributes {
+        node_guid: 1,
+        vendor_id: 2,
+        device_id: 3,
+        ports: 2,
+        pkeys: 2,
+        gids: 1,
+        max_qps: 4,
+        max_queue: 4,
+        max_send_segments: 4,
+        max_receive_segments: 4,
+        max_cqs: 4,
+        max_cq: 4,
+        max_regions: 4,
+        max_address_handles: 4,
+        max_pds: 4,
+        max_groups: 4,
+        max_qps_of_group: 4,
+    };
+    let provider = KArc::new(Fake::default()).unwrap();
+    Adapter { provider, attributes, client: AtomicPtr::new(without_provenance_mut(8)) }
+}
+
+fn handle(adapter: &Adapter<Fake>) -> sys::ibc_hca_hdl_t {
+    core::ptr::from_ref(adapter).cast_mut().cast()
+}
+
+fn freed(adapter: &Adapter<Fake>) -> u32 {
+    adapter.provider.freed.load(Ordering::Relaxed)
+}
+
+#[test]
+fn no_operation_is_missing() {
+    // SAFETY: the record is nothing but function pointers that may be NULL.
+    let slots = unsafe { core::mem::transmute_copy::<sys::ibc_operations_t, [Option<fn()>; 83]>(OPERATIONS) };
+    assert_eq!(slots.iter().position(Option::is_none), None);
+    assert_eq!(size_of_val(&slots), size_of::<sys::ibc_operations_t>());
+}
+
+#[test]
+fn what_is_not_offered_is_not_supported() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    assert_eq!(call!(ibc_alloc_rdd(hca, sys::IBT_RDD_NO_FLAGS, null_mut())), sys::IBT_NOT_SUPPORTED);
+    assert_eq!(call!(ibc_resize_cq(hca, null_mut(), 1, null_mut())), sys::IBT_NOT_SUPPORTED);
+    assert_eq!(call!(ibc_map_mem_iov(hca, null_mut(), null_mut(), null_mut())), sys::IBT_NOT_SUPPORTED);
+    assert_eq!(call!(ibc_post_srq(hca, null_mut(), null_mut(), 1, null_mut())), sys::IBT_NOT_SUPPORTED);
+    assert_eq!(call!(ibc_alloc_xrc_domain()), sys::IBT_NOT_SUPPORTED);
+    assert_eq!(call!(ibc_enhancement4()), sys::IBT_NOT_SUPPORTED);
+    assert_eq!(call!(ibc_sync_mr(hca, null_mut(), 0)), sys::IBT_SUCCESS);
+}
+
+#[test]
+fn one_port_or_all_are_queried_and_one_too_many_is_refused() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let (mut pkeys, mut gids) = ([[0u16; 2]; 2], [[sys::ib_gid_t::default()]; 2]);
+    let mut info = [sys::ibt_hca_portinfo_t::default(); 2];
+    for index in 0..2 {
+        info[index].p_pkey_tbl = pkeys[index].as_mut_ptr();
+        info[index].p_sgid_tbl = gids[index].as_mut_ptr();
+    }
+    assert_eq!(call!(ibc_query_hca_ports(hca, 0, info.as_mut_ptr())), sys::IBT_SUCCESS);
+    assert_eq!(
+        info.map(|port| (port.p_port_num, port.p_pkey_tbl_sz, port.p_sgid_tbl_sz)),
+        [(1, 2, 1), (2, 2, 1)]
+    );
+    info[0].p_pkey_tbl_sz = 0;
+    assert_eq!(call!(ibc_query_hca_ports(hca, 2, info.as_mut_ptr())), sys::IBT_SUCCESS);
+    assert_eq!((info[0].p_port_num, info[0].p_pkey_tbl_sz), (2, 2));
+    assert_eq!(call!(ibc_query_hca_ports(hca, 3, info.as_mut_ptr())), sys::IBT_HCA_PORT_INVALID);
+    let nothing = sys::ibt_port_modify_flags_e(0);
+    assert_eq!(call!(ibc_modify_ports(hca, 2, nothing, 0)), sys::IBT_SUCCESS);
+    assert_eq!(call!(ibc_modify_ports(hca, 0, nothing, 0)), sys::IBT_HCA_PORT_INVALID);
+}
+
+/// A protection domain, a CQ and a queue pair, made without a result that nobody needs.
+struct Objects {
+    pd: sys::ibc_pd_hdl_t,
+    cq: sys::ibc_cq_hdl_t,
+    qp: sys::ibc_qp_hdl_t,
+}
+
+impl Objects {
+    fn new(hca: sys::ibc_hca_hdl_t) -> Self {
+        let (mut pd, mut cq, mut qp) = (null_mut(), null_mut(), null_mut());
+        assert_eq!(call!(ibc_alloc_pd(hca, sys::IBT_PD_NO_FLAGS, &mut pd)), sys::IBT_SUCCESS);
+        let mut size = sys::ibt_cq_attr_t { cq_size: 4, ..Default::default() };
+        assert_eq!(call!(ibc_alloc_cq(hca, null_mut(), &mut size, &mut cq, null_mut())), sys::IBT_SUCCESS);
+        let mut wanted = Self::wanted(pd, cq);
+        let made = call!(ibc_alloc_qp(
+            hca,
+            null_mut(),
+            sys::IBT_UD_RQP,
+            &mut wanted,
+            null_mut(),
+            null_mut(),
+            &mut qp
+        ));
+        assert_eq!(made, sys::IBT_SUCCESS);
+        Self { pd, cq, qp }
+    }
+
+    /// As `ibmf` fills it: what no flag says to be read is garbage.
+    fn wanted(pd: sys::ibc_pd_hdl_t, cq: sys::ibc_cq_hdl_t) -> sys::ibt_qp_alloc_attr_t {
+        let mut wanted = sys::ibt_qp_alloc_attr_t { qp_pd_hdl: pd, ..Default::default() };
+        (wanted.qp_opaque1, wanted.qp_opaque2) = (cq, cq);
+        (wanted.qp_scq_hdl, wanted.qp_rcq_hdl) = (without_provenance_mut(0x50), without_provenance_mut(0x60));
+        (wanted.qp_opaque3, wanted.qp_rdd_hdl) =
+            (without_provenance_mut(0x111), without_provenance_mut(0x112));
+        wanted.qp_sizes.cs_sq = 3;
+        wanted
+    }
+
+    fn free(self, hca: sys::ibc_hca_hdl_t) {
+        let all = sys::IBC_FREE_QP_AND_QPN;
+        assert_eq!(call!(ibc_free_qp(hca, self.qp, all, null_mut())), sys::IBT_SUCCESS);
+        assert_eq!(call!(ibc_free_cq(hca, self.cq)), sys::IBT_SUCCESS);
+        assert_eq!(call!(ibc_free_pd(hca, self.pd)), sys::IBT_SUCCESS);
+    }
+}
+
+#[test]
+fn objects_live_from_alloc_to_free_and_results_that_nobody_wants_are_not_written() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    let mut vector = AddressVector { dlid: 9, ..Default::default() }.raw();
+    let mut ah = null_mut();
+    let none = sys::IBT_UD_DEST_NO_FLAGS;
+    assert_eq!(call!(ibc_alloc_ah(hca, none, objects.pd, &mut vector, &mut ah)), sys::IBT_SUCCESS);
+    let mut told = sys::ibt_adds_vect_t::default();
+    assert_eq!(call!(ibc_query_ah(hca, ah, null_mut(), &mut told)), sys::IBT_SUCCESS);
+    assert_eq!(told.av_dlid(), 9);
+    assert_eq!(call!(ibc_modify_ah(hca, ah, &mut vector)), sys::IBT_SUCCESS);
+    assert_eq!(call!(ibc_free_ah(hca, ah)), sys::IBT_SUCCESS);
+    let (mut size, null) = (0, null_mut());
+    assert_eq!(call!(ibc_query_cq(hca, objects.cq, &mut size, null, null, null_mut())), sys::IBT_SUCCESS);
+    assert_eq!((size, call!(ibc_modify_cq(hca, objects.cq, 1, 1, 0))), (8, sys::IBT_SUCCESS));
+    objects.free(hca);
+    assert_eq!(freed(&adapter), 3, "the address handle, the queue pair and the protection domain");
+}
+
+#[test]
+fn a_queue_pair_is_queried_with_the_names_that_ibtl_has_for_its_cqs() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    let mut told = sys::ibt_qp_query_attr_t::default();
+    assert_eq!(call!(ibc_query_qp(hca, objects.qp, &mut told)), sys::IBT_SUCCESS);
+    assert_eq!((told.qp_sq_cq.addr(), told.qp_rq_cq.addr()), (0x50, 0x60));
+    assert_eq!(
+        (told.qp_qpn, told.qp_info.qp_state, told.qp_info.qp_sq_sz),
+        (0x1234, sys::IBT_STATE_ERROR, 3)
+    );
+    let mut info = told.qp_info;
+    info.qp_state = sys::IBT_STATE_RESET;
+    let state = sys::ibt_cep_modify_flags_e(sys::IBT_CEP_SET_STATE);
+    assert_eq!(call!(ibc_modify_qp(hca, objects.qp, state, &mut info, null_mut())), sys::IBT_SUCCESS);
+    objects.free(hca);
+}
+
+#[test]
+fn other_kinds_of_queue_pairs_and_what_they_could_ask_for_are_not_supported() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    let mut wanted = Objects::wanted(objects.pd, objects.cq);
+    let (mut qp, null) = (null_mut(), null_mut());
+    let mut make = |kind, wanted: &mut sys::ibt_qp_alloc_attr_t| {
+        call!(ibc_alloc_qp(hca, null_mut(), kind, wanted, null, null_mut(), &mut qp))
+    };
+    assert_eq!(make(sys::IBT_RC_RQP, &mut wanted), sys::IBT_NOT_SUPPORTED);
+    wanted.qp_alloc_flags = sys::IBT_QP_USES_SRQ;
+    assert_eq!(make(sys::IBT_UD_RQP, &mut wanted), sys::IBT_NOT_SUPPORTED);
+    objects.free(hca);
+}
+
+#[test]
+fn a_number_is_kept_for_whoever_releases_it_later() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    let mut number = null_mut();
+    assert_eq!(call!(ibc_free_qp(hca, objects.qp, sys::IBC_FREE_QP_ONLY, &mut number)), sys::IBT_SUCCESS);
+    assert_eq!((number.addr(), freed(&adapter)), (0x1234 | KEPT_NUMBER, 100));
+    assert_eq!(call!(ibc_release_qpn(hca, number)), sys::IBT_SUCCESS);
+    assert_eq!(adapter.provider.released.load(Ordering::Relaxed), 0x1234);
+    assert_eq!(call!(ibc_free_cq(hca, objects.cq)), sys::IBT_SUCCESS);
+    assert_eq!(call!(ibc_free_pd(hca, objects.pd)), sys::IBT_SUCCESS);
+}
+
+#[test]
+fn a_cq_in_use_stays_what_it_is() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    adapter.provider.busy.store(1, Ordering::Relaxed);
+    assert_eq!(call!(ibc_free_cq(hca, objects.cq)), sys::IBT_CQ_BUSY);
+    adapter.provider.busy.store(0, Ordering::Relaxed);
+    let mut completions = [sys::ibt_wc_t::default(); 2];
+    let mut polled = 0;
+    assert_eq!(
+        call!(ibc_poll_cq(hca, objects.cq, completions.as_mut_ptr(), 1, &mut polled)),
+        sys::IBT_SUCCESS
+    );
+    assert_eq!((polled, completions[0].wc_id, completions[0].wc_status), (1, 5, sys::IBT_WC_WR_FLUSHED_ERR));
+    assert_eq!(
+        call!(ibc_poll_cq(hca, objects.cq, completions.as_mut_ptr(), 0, null_mut())),
+        sys::IBT_CQ_EMPTY
+    );
+    let (next, nonsense) = (sys::IBT_NEXT_SOLICITED, sys::ibt_cq_notify_flags_e(7));
+    assert_eq!(call!(ibc_notify_cq(hca, objects.cq, next)), sys::IBT_SUCCESS);
+    assert_eq!(call!(ibc_notify_cq(hca, objects.cq, nonsense)), sys::IBT_CQ_NOTIFY_TYPE_INVALID);
+    objects.free(hca);
+}
+
+#[test]
+fn posts_say_how_many_were_taken_if_anybody_asks() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    let mut sends = [sys::ibt_send_wr_t::default(); 3];
+    let mut receives = [sys::ibt_recv_wr_t::default(); 3];
+    let mut posted = 0;
+    assert_eq!(call!(ibc_post_send(hca, objects.qp, sends.as_mut_ptr(), 3, null_mut())), sys::IBT_SUCCESS);
+    assert_eq!(call!(ibc_post_send(hca, objects.qp, sends.as_mut_ptr(), 3, &mut posted)), sys::IBT_SUCCESS);
+    assert_eq!(posted, 3);
+    assert_eq!(
+        call!(ibc_post_recv(hca, objects.qp, receives.as_mut_ptr(), 3, &mut posted)),
+        sys::IBT_CHAN_FULL
+    );
+    assert_eq!(posted, 1);
+    let group = Gid { prefix: 0xff12 << 48, guid: 1 }.raw();
+    assert_eq!(call!(ibc_attach_mcg(hca, objects.qp, group, 0xc000)), sys::IBT_SUCCESS);
+    assert_eq!(call!(ibc_detach_mcg(hca, objects.qp, group, 0xc000)), sys::IBT_SUCCESS);
+    objects.free(hca);
+}
+
+#[test]
+fn only_kernel_memory_that_makes_sense_is_registered() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    let mut mr = null_mut();
+    let mut description = sys::ibt_mr_desc_t::default();
+    let mut register = |vaddr: u64, len: u64, space: usize, flags: sys::ibt_mr_flags_t| {
+        let mut wanted = sys::ibt_mr_attr_t {
+            mr_vaddr: vaddr,
+            mr_len: len,
+            mr_as: without_provenance_mut(space),
+            mr_flags: flags,
+        };
+        let reserved = null_mut::<c_void>();
+        call!(ibc_register_mr(hca, objects.pd, &mut wanted, reserved, &mut mr, &mut description))
+    };
+    let (here, write) = (0xffff_ff01_0000_0000, sys::IBT_MR_ENABLE_LOCAL_WRITE);
+    assert_eq!(register(here, 0, 0, write), sys::IBT_MR_LEN_INVALID);
+    assert_eq!(register(u64::MAX, 2, 0, write), sys::IBT_MR_LEN_INVALID);
+    assert_eq!(register(0x1000, 2, 0, write), sys::IBT_MR_VA_INVALID);
+    assert_eq!(register(here, 2, 0x10, write), sys::IBT_NOT_SUPPORTED);
+    assert_eq!(register(here, 2, 0, sys::IBT_MR_ENABLE_REMOTE_WRITE), sys::IBT_MR_ACCESS_REQ_INVALID);
+    assert_eq!(register(here, 2, 0, write), sys::IBT_SUCCESS);
+    assert_eq!((description.md_vaddr, description.md_lkey, description.md_rkey), (here, 3, 4));
+    assert_eq!(call!(ibc_deregister_mr(hca, mr)), sys::IBT_MR_HDL_INVALID, "the provider says no");
+    objects.free(hca);
+}
