@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::process::{Command, Stdio};
 
-use lab::{Lab, root, without_linux};
+use lab::{Lab, Signal, root, without_linux};
 
 /// A run of a fraction of a second.
 const SHORT: &str = "lab/ibdlab/tests/data/one-ping.toml";
@@ -29,7 +29,7 @@ fn a_command_that_waits_for_ever_ends_at_an_interrupt_and_its_lab_does_not() {
         let mut command =
             lab.talk(&[&["exec", "alice", "--"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
         assert_ne!(command.line(), "", "{line}");
-        command.signal("-INT");
+        command.signal(Signal::INT);
         let (said, _) = command.end();
         assert!(!said.contains("ibdlab:"), "{line}: {said}");
     }
@@ -64,7 +64,7 @@ fn a_program_at_a_host_is_not_left_behind_by_what_started_it() {
     lab.up(&root().join(DESK), &[]);
     let mut ping = lab.talk(&["exec", "alice", "--", "ping", "-s", "bob"]);
     assert_eq!(ping.line(), "PING bob: 56 data bytes\n");
-    ping.signal_alone("-TERM");
+    ping.signal_alone(Signal::TERM);
     // Whoever is left has our pipe.
     assert_eq!(ping.end().1, -1);
     lab.down();
@@ -79,7 +79,7 @@ fn a_lab_whose_start_is_interrupted_does_not_come_up() {
     let starting = lab.talk(&["up", &scenario]);
     fs::write(&scenario, fs::read_to_string(root().join(DESK)).expect("a scenario")).expect("written");
     lab.until("there is a daemon", || lab.daemon("lab").is_some());
-    starting.signal("-INT");
+    starting.signal(Signal::INT);
     let (said, code) = starting.end();
     assert_eq!((said.as_str(), code), ("ibdlab: interrupted: the lab `lab` is not up\n", 1));
     assert!(!lab.directory_of("lab").exists());
@@ -185,7 +185,7 @@ fn a_run_with_programs_of_linux_leaves_nothing_when_it_is_interrupted_or_killed(
     let lab = Lab::new();
     let temporary = lab.path("tmp");
     fs::create_dir(&temporary).expect("made");
-    for signal in ["-INT", "-KILL"] {
+    for signal in [Signal::INT, Signal::KILL] {
         let run = ["run", "--live", "scenarios/linux-programs.toml"];
         let mut run = lab.talk_in(&run, &[("TMPDIR", &temporary)]);
         // The web server and who cleans up behind it.

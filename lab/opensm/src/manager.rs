@@ -276,12 +276,23 @@ impl OpenSm {
         self.poll_manager();
     }
 
-    /// OpenSM hangs, or goes on: it is there and does nothing.
+    /// OpenSM hangs, or goes on: it is there and does nothing. When this returns none of its threads runs any more.
     ///
     /// # Errors
     /// [`Error::Unanswered`] if it was stopped.
     pub fn hang_manager(&self, hung: bool) -> Result<(), Error> {
-        self.signal(if hung { Signal::STOP } else { Signal::CONT })
+        if !hung {
+            return self.signal(Signal::CONT).map(drop);
+        }
+        let pid = self.signal(Signal::STOP)?;
+        // The signal reaches a thread that runs on another processor a moment later.
+        for _ in 0..LOOKS {
+            if is_stopped(pid) {
+                return Ok(());
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        Err(Error::Unanswered("it does not stop".to_owned()))
     }
 
     /// Starts OpenSM, in the place of the one that may run. Does not wait for it.
@@ -382,20 +393,32 @@ impl OpenSm {
 
     /// Makes OpenSM read its files again and sweep.
     fn hang_up(&self) -> Result<(), Error> {
-        self.signal(Signal::HUP)
+        self.signal(Signal::HUP).map(drop)
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), Error> {
+    fn signal(&self, signal: Signal) -> Result<Pid, Error> {
         self.check()?;
         let id = locked(&self.programs).opensm.as_ref().map(Process::id);
         let pid = id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| Error::Unanswered("it was stopped".to_owned()))?;
-        kill_process(pid, signal).map_err(|errno| Error::io("opensm")(errno.into()))
+        kill_process(pid, signal).map_err(|errno| Error::io("opensm")(errno.into()))?;
+        Ok(pid)
     }
 
     fn client(&self, port: Guid) -> Result<&Client, Error> {
         self.clients.iter().find(|client| client.port == port).ok_or(Error::UnknownPort(port))
     }
+}
+
+/// Whether a stopped program is stopped is looked at so often.
+const LOOKS: u32 = 10_000;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// Whether all threads of a program are stopped, or gone (proc(5): the state follows the name in parentheses).
+fn is_stopped(pid: Pid) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut states = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    states.all(|stat| stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['R', 'S', 'D'])))
 }
 
 /// PortInfo's physical state of a port with a link.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkAddress, LinkState, ReceiveQueue, Stream};
+use sm::Attribute;
+use sm::fault::FaultAction;
 
 use crate::bench::{Bench, IPV4, address_of};
 use crate::rings::{BOTH, all, flow_and_number, qpn, ring_of_each, rings, send, senders};
@@ -126,6 +128,32 @@ fn queue_pair_that_cannot_be_had_again_has_the_link_built_anew() {
             fakekernel::sleep(Nanos::from_secs(60));
         }
         assert_eq!(lines(bench, LINK), KINDS.len(), "{:?}", bench.alpha.console());
+    });
+}
+
+#[test]
+fn queue_pairs_that_fail_before_the_link_is_up_carry_all_flows_once_it_is() {
+    rings(BOTH, 4, |bench| {
+        bench.fault(Attribute::MC_MEMBER_RECORD, None, None, FaultAction::Silent);
+        let (alpha, _) = bench.alpha.open(IPV4);
+        bench.settle();
+        let made = adapter(bench).qpns();
+        assert_eq!(made.len(), 4, "made before the group is known");
+        // The first one receives: the link would learn of that.
+        for qpn in made.into_iter().skip(1) {
+            assert!(adapter(bench).break_qpn(qpn));
+        }
+        bench.settle();
+        bench.no_faults();
+        let (beta, heard) = bench.beta.open_up(IPV4);
+        bench.wait_for("the link is up", Nanos::from_secs(600), || bench.alpha.state() == LinkState::Up);
+        bench.wait_for("every flow arrives", Nanos::from_secs(120), || {
+            all(&heard);
+            (0..FLOWS).for_each(|flow| send(&alpha, address_of(&beta), flow, 1));
+            bench.settle();
+            all(&heard).len() == usize::from(FLOWS)
+        });
+        assert_eq!(bench.alpha.counter("tx_failed"), 0, "{:?}", bench.alpha.counters());
     });
 }
 

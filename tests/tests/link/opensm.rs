@@ -9,6 +9,8 @@ use crate::bench::{PLAIN, Setup, address_of, group};
 
 type Bench = crate::bench::Bench<OpenSmManager>;
 
+/// For an answer of the SA, at least.
+const IBTF_WAITS: Nanos = Nanos::from_secs(4);
 const SECOND: Nanos = Nanos::from_secs(1);
 /// OpenSM sweeps every ten seconds at most, and a busy machine is slow.
 const PATIENCE: Nanos = Nanos::from_secs(120);
@@ -60,6 +62,7 @@ fn traffic_flows_and_other_peers_wait_while_opensm_hangs() {
         bench.settle();
         while heard.try_next().is_some() {}
         bench.sm.hang(true).expect("OpenSM is there");
+        let since = bench.machine.now();
         for n in 0..200_u32 {
             send(&alpha, neighbour(address_of(&beta), n % 4), &[0; 100]);
             send(&alpha, address_of(&beta), &n.to_be_bytes());
@@ -67,7 +70,13 @@ fn traffic_flows_and_other_peers_wait_while_opensm_hangs() {
             assert_eq!(packet.payload, n.to_be_bytes());
         }
         bench.sm.hang(false).expect("OpenSM is there");
-        assert_eq!(bench.alpha.counter("sa_paths"), 1 + 4, "one question for each address");
+        // On a busy machine this takes longer than IBTF waits for an answer.
+        let rounds = 1 + bench.machine.now().since(since).0 / IBTF_WAITS.0;
+        let asked = bench.alpha.counter("sa_paths");
+        assert!(
+            (5..=1 + 4 * rounds).contains(&asked),
+            "{asked} questions for 5 addresses in {rounds} rounds"
+        );
         assert_eq!(bench.alpha.statistics().noxmtbuf, 0, "nothing was given back to the MAC layer");
     });
 }

@@ -10,7 +10,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process, kill_process_group};
+
 const PATIENCE: Duration = Duration::from_secs(120);
+
+fn process(id: u32) -> Pid {
+    i32::try_from(id).ok().and_then(Pid::from_raw).expect("the number of a process")
+}
+
+/// To one process, which may have ended.
+fn send(to: Pid, signal: Signal) {
+    let sent = kill_process(to, signal);
+    assert!(matches!(sent, Ok(()) | Err(Errno::SRCH)), "{signal:?} to {to:?}: {sent:?}");
+}
+
+/// To a group of processes, all of which may have ended.
+fn send_group(to: Pid, signal: Signal) {
+    let sent = kill_process_group(to, signal);
+    assert!(matches!(sent, Ok(()) | Err(Errno::SRCH)), "{signal:?} to the group {to:?}: {sent:?}");
+}
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -95,7 +115,7 @@ impl Lab {
 
     /// As ^C does, to what was started.
     pub fn interrupt(&self, child: &Child) {
-        let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        send(process(child.id()), Signal::INT);
     }
 
     pub fn up(&self, scenario: &Path, more: &[&str]) {
@@ -193,27 +213,27 @@ impl Lab {
     }
 
     /// The daemon of a lab: its command line has the name, its environment this directory.
-    pub fn daemon(&self, lab: &str) -> Option<String> {
+    pub fn daemon(&self, lab: &str) -> Option<Pid> {
         let mine = format!("IBDLAB_RUNTIME={}", self.runtime().display());
         fs::read_dir("/proc").expect("/proc").flatten().find_map(|process| {
             let text = |name: &str| fs::read_to_string(process.path().join(name)).unwrap_or_default();
             let serves = text("cmdline").contains("--foreground") && text("environ").contains(&mine);
             let named = lab == "lab" || text("cmdline").contains(&format!("\0{lab}\0"));
-            (serves && named).then(|| process.file_name().to_string_lossy().into_owned())
+            let number = || Pid::from_raw(process.file_name().to_str()?.parse().ok()?);
+            if serves && named { number() } else { None }
         })
     }
 
-    fn signal(&self, lab: &str, signal: &str) {
-        let daemon = self.daemon(lab).expect("the lab is up");
-        let _ = Command::new("kill").args([signal, &daemon]).status().expect("kill");
+    fn signal(&self, lab: &str, signal: Signal) {
+        send(self.daemon(lab).expect("the lab is up"), signal);
     }
 
     pub fn terminate(&self, lab: &str) {
-        self.signal(lab, "-TERM");
+        self.signal(lab, Signal::TERM);
     }
 
     pub fn kill(&self, lab: &str) {
-        self.signal(lab, "-KILL");
+        self.signal(lab, Signal::KILL);
         // A process that dies loses its command line first and its claim last.
         let claimed = File::open(self.runtime().join(lab).join("lock")).expect("the claim");
         self.until("it is dead", || claimed.try_lock().is_ok());
@@ -226,8 +246,7 @@ pub struct Listener(Child);
 impl Listener {
     /// As a terminal does on ^C; waits for its end.
     pub fn interrupt(&mut self) {
-        let group = format!("-{}", self.0.id());
-        let _ = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill");
+        send_group(process(self.0.id()), Signal::INT);
         let _ = self.0.wait().expect("it was started");
     }
 }
@@ -257,14 +276,13 @@ impl Talk {
     }
 
     /// A signal to it alone.
-    pub fn signal_alone(&self, signal: &str) {
-        let _ = Command::new("kill").args([signal, &self.id().to_string()]).status().expect("kill");
+    pub fn signal_alone(&self, signal: Signal) {
+        send(process(self.id()), signal);
     }
 
     /// A signal to its group, as the terminal sends one.
-    pub fn signal(&self, signal: &str) {
-        let group = format!("-{}", self.id());
-        let _ = Command::new("kill").args([signal, "--", &group]).status().expect("kill");
+    pub fn signal(&self, signal: Signal) {
+        send_group(process(self.id()), signal);
     }
 
     /// Waits for its end: the rest of what it says, to either stream, and its exit code, -1 if a signal ended it.
@@ -281,7 +299,7 @@ impl Drop for Lab {
         for lab in fs::read_dir(self.runtime()).into_iter().flatten().flatten() {
             let name = lab.file_name().to_string_lossy().into_owned();
             if let Some(daemon) = self.daemon(&name) {
-                let _ = Command::new("kill").args(["-KILL", &daemon]).status();
+                send(daemon, Signal::KILL);
             }
         }
     }

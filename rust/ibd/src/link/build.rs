@@ -90,7 +90,7 @@ pub(crate) fn build(shared: &Shared, ticket: Ticket, plan: &Plan, broadcast: &Mc
 fn view_for(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, plan: &Plan) -> Result<Option<View>, Status> {
     let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
     match pairs(shared, parts, ticket, place)? {
-        Some(view) if view.place.pkey_index != plan.pkey_index => {
+        Some(view) if view.stale || view.place.pkey_index != plan.pkey_index => {
             drop(view);
             make_ready(shared, parts);
             pairs(shared, parts, ticket, place)
@@ -218,7 +218,7 @@ fn make_ready(shared: &Shared, parts: &Parts<'_>) {
     let mut left = None;
     let mut control = shared.control.lock();
     if let Some(pairs) = control.pairs.as_mut().filter(|pairs| pairs.serial() == serial) {
-        pairs.moved(place);
+        pairs.readied(place);
         while let Some((ring, channel)) = missing.pop() {
             left = pairs.put_sender(ring, channel);
         }

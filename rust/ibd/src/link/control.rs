@@ -194,7 +194,7 @@ impl Control {
         self.traffic.as_ref().is_some_and(|traffic| traffic.serial() == serial)
     }
 
-    /// The next look at what IBTF has told of, or what follows at once. Of what does not carry anything nothing follows.
+    /// The next look at what IBTF has told of, or what follows at once.
     fn next_failure(&mut self, now: Instant) -> Option<Job> {
         if self.link.is_building() {
             return None;
@@ -207,8 +207,8 @@ impl Control {
                 (Failure::Channel(_), Some(traffic)) => {
                     return Some(Job::Inspect(ring, channel.clone(), traffic.serial()));
                 }
-                // It will be made ready again before it carries anything.
-                (Failure::Channel(_), None) => {}
+                // Nothing follows until they are to carry something.
+                (Failure::Channel(_), None) => pairs.failed_idle(),
                 (Failure::Cq(_), Some(_)) if ring != 0 => {
                     let verdict = self.senders.failed_as_it_is(now, ring);
                     self.replace(now, verdict, Why::Failed);

@@ -40,6 +40,8 @@ pub(crate) struct Pairs {
     /// When one of them failed that was made ready again.
     failed: Option<Instant>,
     spent: bool,
+    /// One of them has failed while they carried nothing: to be made ready again before they do.
+    stale: bool,
 }
 
 /// How large the queues are, and what is done with them.
@@ -74,6 +76,8 @@ pub(crate) struct View {
     pub(crate) recipe: Recipe,
     pub(crate) place: Place,
     pub(crate) serial: u64,
+    /// They have to be made ready again before they carry anything.
+    pub(crate) stale: bool,
 }
 
 impl Recipe {
@@ -139,6 +143,7 @@ impl Pairs {
             serial: next_serial(),
             failed: None,
             spent: false,
+            stale: false,
         })
     }
 
@@ -190,14 +195,25 @@ impl Pairs {
             None => Some(self.first.clone()),
             Some(sender) => self.senders.get(sender).cloned().flatten(),
         };
-        let (receiver, serial) = (self.receiver.clone(), self.serial);
+        let (receiver, serial, stale) = (self.receiver.clone(), self.serial, self.stale);
         let channels = KVec::from_fn(self.senders.len() + 1, channel)?;
-        Ok(View { channels, receiver, recipe: self.recipe, place: self.place, serial })
+        Ok(View { channels, receiver, recipe: self.recipe, place: self.place, serial, stale })
     }
 
-    /// They are in another place now.
+    /// They carry something, in another place perhaps.
     pub(crate) fn moved(&mut self, place: Place) {
         self.place = place;
+    }
+
+    /// They are ready again, in another place perhaps.
+    pub(crate) fn readied(&mut self, place: Place) {
+        self.place = place;
+        self.stale = false;
+    }
+
+    /// One of them has failed while none carried anything.
+    pub(crate) fn failed_idle(&mut self) {
+        self.stale = true;
     }
 
     /// One of them has failed, and the link with it.
