@@ -73,28 +73,34 @@ impl Window<'_> {
     /// Copies as many bytes as both have, and says how many. **Any** context.
     pub fn copy_to(self, to: Window<'_>) -> u32 {
         let len = self.len.min(to.len);
-        copy(self.start as *const c_void, to.start as *mut c_void, len);
+        // SAFETY: so many bytes are in both windows.
+        unsafe { copy(self.start as *const c_void, to.start as *mut c_void, len) };
         len
     }
 
     /// Copies as many bytes as both have out of it. **Any** context.
     pub fn read(self, to: &mut [u8]) -> u32 {
         let len = self.len.min(u32::try_from(to.len()).unwrap_or(u32::MAX));
-        copy(self.start as *const c_void, to.as_mut_ptr().cast(), len);
+        // SAFETY: so many bytes are in the window and in the slice.
+        unsafe { copy(self.start as *const c_void, to.as_mut_ptr().cast(), len) };
         len
     }
 
     /// Copies as many bytes as both have into it. **Any** context.
     pub fn write(self, from: &[u8]) -> u32 {
         let len = self.len.min(u32::try_from(from.len()).unwrap_or(u32::MAX));
-        copy(from.as_ptr().cast(), self.start as *mut c_void, len);
+        // SAFETY: so many bytes are in the slice and in the window.
+        unsafe { copy(from.as_ptr().cast(), self.start as *mut c_void, len) };
         len
     }
 }
 
-/// Only for [`Window`]: `len` bytes are inside a window, or inside a slice, at both ends.
-fn copy(from: *const c_void, to: *mut c_void, len: u32) {
-    // SAFETY: by this function's contract, and a window lives no longer than the region its bytes are of. C copies, as it would for
-    // a client that changes the bytes meanwhile.
+/// Copies as an adapter would: a client that changes the bytes meanwhile changes what arrives, and nothing else.
+///
+/// # Safety
+///
+/// So many bytes are in a window, or in a slice, at both ends. (A window lives no longer than the region its bytes are of.)
+unsafe fn copy(from: *const c_void, to: *mut c_void, len: u32) {
+    // SAFETY: by this function's contract.
     unsafe { sys::bcopy(from, to, len as usize) };
 }

@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use illumos_sys_hdrs as sys;
 use kernel::KArc;
 
-use super::{KEPT_NUMBER, Table};
+use super::Table;
+use super::queue_pair::KEPT_NUMBER;
 use crate::objects::Adapter;
 use crate::{
     AddressVector, Arm, Attributes, ClientCq, Completion, CompletionStatus, CqSizes, Gid, Keys, LinkState,

@@ -1,0 +1,213 @@
+//! Queue pairs, and the groups they hear.
+
+use core::sync::atomic::Ordering;
+
+use illumos_sys_hdrs as sys;
+use kernel::{KArc, Vacant};
+
+use super::{Raw, adapter, provider, store};
+use crate::address::Gid;
+use crate::event::ClientQp;
+use crate::objects::{CqRecord, QpRecord, behind, share, take};
+use crate::provider::Provider;
+use crate::qp::{Purpose, QpChange, QpRequest, QueueSizes};
+use crate::status::{Status, answer};
+
+pub(super) unsafe extern "C" fn alloc_qp<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    client: sys::ibtl_qp_hdl_t,
+    kind: sys::ibt_qp_type_t,
+    attributes: *mut sys::ibt_qp_alloc_attr_t,
+    sizes: *mut sys::ibt_chan_sizes_t,
+    qpn: *mut sys::ib_qpn_t,
+    qp: *mut sys::ibc_qp_hdl_t,
+) -> Raw {
+    if kind != sys::IBT_UD_RQP {
+        return sys::IBT_NOT_SUPPORTED;
+    }
+    // SAFETY: the contract of the operation.
+    answer(unsafe { make_qp::<P>(hca, client, Purpose::Datagram, attributes, sizes, qpn, qp) })
+}
+
+pub(super) unsafe extern "C" fn alloc_special_qp<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    port: u8,
+    client: sys::ibtl_qp_hdl_t,
+    kind: sys::ibt_sqp_type_t,
+    attributes: *mut sys::ibt_qp_alloc_attr_t,
+    sizes: *mut sys::ibt_chan_sizes_t,
+    qp: *mut sys::ibc_qp_hdl_t,
+) -> Raw {
+    let purpose = match kind {
+        sys::IBT_SMI_SQP => Purpose::SubnetManagement(port),
+        sys::IBT_GSI_SQP => Purpose::GeneralServices(port),
+        _ => return sys::IBT_NOT_SUPPORTED,
+    };
+    // SAFETY: the contract of the operation.
+    answer(unsafe { make_qp::<P>(hca, client, purpose, attributes, sizes, core::ptr::null_mut(), qp) })
+}
+
+/// What a queue pair may not ask for: user memory, later allocation, shared receive queues, receive side scaling, Fibre Channel.
+const ONLY_PLAIN: u32 = 0x7f;
+
+/// # Safety
+///
+/// As the two operations above.
+unsafe fn make_qp<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    client: sys::ibtl_qp_hdl_t,
+    purpose: Purpose,
+    attributes: *mut sys::ibt_qp_alloc_attr_t,
+    sizes: *mut sys::ibt_chan_sizes_t,
+    qpn: *mut sys::ib_qpn_t,
+    handle: *mut sys::ibc_qp_hdl_t,
+) -> Result<(), Status> {
+    // SAFETY: the contract of the operation.
+    let adapter = unsafe { adapter::<P>(hca) }.ok_or(Status::INVALID_PARAM)?;
+    // SAFETY: the contract of the operation.
+    let attributes = unsafe { attributes.as_ref() }.ok_or(Status::INVALID_PARAM)?;
+    if attributes.qp_alloc_flags.0 & ONLY_PLAIN != 0 {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    // SAFETY: `ibtl` puts the adapter's own handles of the CQs there.
+    let send_cq = unsafe { behind::<CqRecord<P>, _>(attributes.qp_opaque1) }.ok_or(Status::CQ_HDL_INVALID)?;
+    // SAFETY: as above.
+    let receive_cq =
+        unsafe { behind::<CqRecord<P>, _>(attributes.qp_opaque2) }.ok_or(Status::CQ_HDL_INVALID)?;
+    // SAFETY: a client's handle of a protection domain is the adapter's own.
+    let pd = unsafe { share::<P::Pd, _>(attributes.qp_pd_hdl) }.ok_or(Status::PD_HDL_INVALID)?;
+    let room = Vacant::new()?;
+    let client = KArc::new(ClientQp::new(adapter.client.load(Ordering::Acquire), client))?;
+    let wanted = &attributes.qp_sizes;
+    let request = QpRequest {
+        purpose,
+        send_cq: &send_cq.cq,
+        receive_cq: &receive_cq.cq,
+        pd: &pd,
+        sizes: QueueSizes {
+            send: wanted.cs_sq,
+            receive: wanted.cs_rq,
+            send_segments: wanted.cs_sq_sgl,
+            receive_segments: wanted.cs_rq_sgl,
+        },
+        all_signaled: attributes.qp_flags.0 & sys::IBT_WR_SIGNALED.0 == 0,
+        client: client.clone(),
+    };
+    let qp = P::alloc_qp(&adapter.provider, request)?;
+    let query = adapter.provider.query_qp(&qp);
+    let real = sys::ibt_chan_sizes_t {
+        cs_sq: query.sizes.send,
+        cs_rq: query.sizes.receive,
+        cs_sq_sgl: query.sizes.send_segments,
+        cs_rq_sgl: query.sizes.receive_segments,
+        cs_inline: 0,
+    };
+    client.open();
+    let (send_cq, receive_cq) = (attributes.qp_scq_hdl, attributes.qp_rcq_hdl);
+    let record = room.fill(QpRecord::<P> { qp, client, send_cq, receive_cq, flags: attributes.qp_flags });
+    // SAFETY: NULL or the caller's.
+    unsafe { store(sizes, real) };
+    // SAFETY: as above.
+    unsafe { store(qpn, query.qpn) };
+    // SAFETY: as above.
+    unsafe { store(handle, record.into_raw().as_ptr().cast()) };
+    Ok(())
+}
+
+/// The handle of a kept number is the number itself, with a bit that makes it no NULL.
+pub(super) const KEPT_NUMBER: usize = 1 << 31;
+
+pub(super) unsafe extern "C" fn free_qp<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    qp: sys::ibc_qp_hdl_t,
+    flags: sys::ibc_free_qp_flags_t,
+    number: *mut sys::ibc_qpn_hdl_t,
+) -> Raw {
+    // SAFETY: the contract of the operation.
+    let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
+    // SAFETY: the contract of the operation.
+    let Some(record) = (unsafe { behind::<QpRecord<P>, _>(qp) }) else { return sys::IBT_CHAN_HDL_INVALID };
+    let qpn = provider.query_qp(&record.qp).qpn;
+    provider.free_qp(&record.qp, flags == sys::IBC_FREE_QP_ONLY);
+    record.client.shut();
+    // SAFETY: NULL or the caller's.
+    unsafe { store(number, core::ptr::without_provenance_mut(qpn as usize | KEPT_NUMBER)) };
+    // SAFETY: freed: the client does not use it any more.
+    unsafe { take::<QpRecord<P>, _>(qp) };
+    sys::IBT_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn release_qpn<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    number: sys::ibc_qpn_hdl_t,
+) -> Raw {
+    // SAFETY: the contract of the operation.
+    let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
+    provider.release_qpn((number.addr() & 0xff_ffff) as u32);
+    sys::IBT_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn query_qp<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    qp: sys::ibc_qp_hdl_t,
+    attributes: *mut sys::ibt_qp_query_attr_t,
+) -> Raw {
+    // SAFETY: the contract of the operation.
+    let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
+    // SAFETY: the contract of the operation.
+    let Some(record) = (unsafe { behind::<QpRecord<P>, _>(qp) }) else { return sys::IBT_CHAN_HDL_INVALID };
+    // SAFETY: the contract of the operation; what is there is overwritten, and any bytes are a value of it.
+    let Some(attributes) = (unsafe { attributes.as_mut() }) else { return sys::IBT_INVALID_PARAM };
+    provider.query_qp(&record.qp).fill(attributes);
+    attributes.qp_sq_cq = record.send_cq;
+    attributes.qp_rq_cq = record.receive_cq;
+    attributes.qp_flags = record.flags;
+    sys::IBT_SUCCESS
+}
+
+pub(super) unsafe extern "C" fn modify_qp<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    qp: sys::ibc_qp_hdl_t,
+    flags: sys::ibt_cep_modify_flags_t,
+    info: *mut sys::ibt_qp_info_t,
+    sizes: *mut sys::ibt_queue_sizes_t,
+) -> Raw {
+    // SAFETY: the contract of the operation.
+    let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
+    // SAFETY: the contract of the operation.
+    let Some(record) = (unsafe { behind::<QpRecord<P>, _>(qp) }) else { return sys::IBT_CHAN_HDL_INVALID };
+    // SAFETY: the contract of the operation.
+    let Some(info) = (unsafe { info.as_ref() }) else { return sys::IBT_INVALID_PARAM };
+    let changed =
+        QpChange::from_raw(flags.0, info).and_then(|change| provider.modify_qp(&record.qp, &change));
+    answer(changed.map(|real| {
+        // SAFETY: NULL or the caller's.
+        unsafe { store(sizes, sys::ibt_queue_sizes_t { qs_sq: real.send, qs_rq: real.receive }) }
+    }))
+}
+
+pub(super) unsafe extern "C" fn attach_mcg<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    qp: sys::ibc_qp_hdl_t,
+    gid: sys::ib_gid_t,
+    lid: sys::ib_lid_t,
+) -> Raw {
+    // SAFETY: the contract of the operation.
+    let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
+    // SAFETY: the contract of the operation.
+    let Some(record) = (unsafe { behind::<QpRecord<P>, _>(qp) }) else { return sys::IBT_CHAN_HDL_INVALID };
+    answer(provider.attach_group(&record.qp, Gid::from_raw(&gid), lid))
+}
+
+pub(super) unsafe extern "C" fn detach_mcg<P: Provider>(
+    hca: sys::ibc_hca_hdl_t,
+    qp: sys::ibc_qp_hdl_t,
+    gid: sys::ib_gid_t,
+    lid: sys::ib_lid_t,
+) -> Raw {
+    // SAFETY: the contract of the operation.
+    let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
+    // SAFETY: the contract of the operation.
+    let Some(record) = (unsafe { behind::<QpRecord<P>, _>(qp) }) else { return sys::IBT_CHAN_HDL_INVALID };
+    answer(provider.detach_group(&record.qp, Gid::from_raw(&gid), lid))
+}
