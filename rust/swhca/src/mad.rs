@@ -1,6 +1,7 @@
 //! Management datagrams: 256 bytes, big-endian (IBA 13.4, 15.2).
 
 use ibtf_provider::Gid;
+use kernel::KVec;
 
 /// Bytes in one.
 pub(crate) const LEN: usize = 256;
@@ -109,13 +110,11 @@ impl Mad {
         put(data, 0, record);
     }
 
-    /// `count` records of `len` bytes, which are at their places already, as the answer to GetTable: one segment of a transfer.
-    pub(crate) fn finish_table(&mut self, len: usize, count: usize) {
-        let len = padded(len);
-        put16(&mut self.0, 44, if count == 0 { 0 } else { len / 8 });
-        (self.0[24], self.0[25], self.0[26]) = (1, 1, 7);
-        put32(&mut self.0, 28, 1);
-        let bytes = 20 + u32::from(len) * u32::try_from(count).unwrap_or(0);
+    /// Says which segment of a transfer this is, and how many bytes of payload it tells of: of all in the first one.
+    pub(crate) fn set_segment(&mut self, number: u32, first: bool, last: bool, bytes: u32) {
+        let flags = 1 | u8::from(first) << 1 | u8::from(last) << 2;
+        (self.0[24], self.0[25], self.0[26]) = (1, 1, flags);
+        put32(&mut self.0, 28, number);
         put32(&mut self.0, 32, bytes);
     }
 }
@@ -128,42 +127,56 @@ fn padded(len: usize) -> u16 {
 /// Records of an answer to GetTable, or the one of an answer to Get.
 pub(crate) struct Records<'a> {
     answer: &'a mut Mad,
+    /// All of them, one behind the other; what does not fit the answer is sent in further segments.
+    all: &'a mut KVec<u8>,
     len: usize,
     count: usize,
+    lost: bool,
 }
+
+/// Bytes of all records of an answer.
+const MAX_RECORDS: usize = 64 * 1024;
 
 impl<'a> Records<'a> {
     /// None yet, of `len` bytes each.
-    pub(crate) fn new(answer: &'a mut Mad, len: usize) -> Self {
-        answer.data_mut().fill(0);
-        Self { answer, len, count: 0 }
+    pub(crate) fn new(answer: &'a mut Mad, all: &'a mut KVec<u8>, len: usize) -> Self {
+        all.clear();
+        Self { answer, all, len, count: 0, lost: false }
     }
 
-    /// One more; it counts, though there may be no room for it.
+    /// One more.
     pub(crate) fn push(&mut self, record: &[u8]) {
-        let at = self.count * usize::from(padded(self.len));
-        if at + self.len <= DATA_LEN {
-            put(self.answer.data_mut(), at, record);
-        }
+        let len = usize::from(padded(self.len));
         self.count += 1;
+        if self.all.len() + len > MAX_RECORDS || self.all.reserve(len).is_err() {
+            self.lost = true;
+            return;
+        }
+        for byte in record.iter().copied().chain(core::iter::repeat(0)).take(len) {
+            // There is room.
+            let _ = self.all.push_within_capacity(byte);
+        }
     }
 
-    /// Makes the answer of them. More than one segment is refused for want of resources.
+    /// Makes the answer of them, or its first segment.
     pub(crate) fn finish(self) -> Result<(), Refusal> {
         let table = self.answer.method() == GET_TABLE | RESPONSE;
         match self.count {
-            _ if table && self.count * usize::from(padded(self.len)) > DATA_LEN => Err(Refusal::NO_RESOURCES),
-            count if table => {
-                self.answer.finish_table(self.len, count);
-                Ok(())
-            }
-            0 => Err(Refusal::NO_RECORDS),
-            1 => {
-                put16(&mut self.answer.0, 44, padded(self.len) / 8);
-                Ok(())
-            }
-            _ => Err(Refusal::TOO_MANY_RECORDS),
+            _ if self.lost => return Err(Refusal::NO_RESOURCES),
+            0 if !table => return Err(Refusal::NO_RECORDS),
+            1.. if !table && self.count > 1 => return Err(Refusal::TOO_MANY_RECORDS),
+            _ => {}
         }
+        put16(&mut self.answer.0, 44, if self.count == 0 { 0 } else { padded(self.len) / 8 });
+        let data = self.answer.data_mut();
+        data.fill(0);
+        put(data, 0, self.all);
+        if table {
+            let segments = self.all.len().div_ceil(DATA_LEN).max(1);
+            let bytes = self.all.len() + 20 * segments;
+            self.answer.set_segment(1, true, segments == 1, u32::try_from(bytes).unwrap_or(0));
+        }
+        Ok(())
     }
 }
 

@@ -265,6 +265,8 @@ impl Subnet {
             log!(warn, "swhca", "there is no memory for subnet administration");
             return;
         };
+        // When something is to be done though nobody asks.
+        let mut alarm = None;
         let mut inbox = parker.lock();
         while !parker.should_stop() {
             let now = Instant::now();
@@ -274,14 +276,14 @@ impl Subnet {
             let due = first.filter(|(_, due)| *due <= now).map(|(index, _)| index);
             if due.is_some_and(|index| inbox.take(index, &mut desk.request)) {
                 drop(inbox);
-                self.answer(&mut desk);
+                alarm = self.answer(&mut desk);
                 inbox = parker.lock();
-            } else if poked {
+            } else if poked || alarm.is_some_and(|alarm| alarm <= now) {
                 drop(inbox);
-                self.report(&mut desk.answer);
+                alarm = self.report(&mut desk.answer);
                 inbox = parker.lock();
             } else {
-                parker.wait_until(&mut inbox, first.map(|(_, due)| due));
+                parker.wait_until(&mut inbox, first.map(|(_, due)| due).into_iter().chain(alarm).min());
             }
         }
     }
@@ -296,25 +298,31 @@ impl Subnet {
         Ok(views)
     }
 
-    fn answer(&self, desk: &mut Desk) {
+    /// Answers, and says when it has to go on.
+    fn answer(&self, desk: &mut Desk) -> Option<Instant> {
         let Desk { request, answer } = desk;
         let Ok(views) = self.views() else {
             // As a busy SA: the client asks again.
             log!(warn, "swhca", "a request to the SA is not answered for want of memory");
-            return;
+            return None;
         };
-        if self.administrator.lock().answer(&request.mad, request.from, &views, answer) {
+        let now = Instant::now().as_nanos();
+        if self.administrator.lock().answer(&request.mad, request.from, &views, now, answer) {
             self.send(request.from, answer);
         }
-        self.report(answer);
+        self.report(answer)
     }
 
-    /// Tells subscribers what has happened: one by one, without the lock.
-    fn report(&self, report: &mut Mad) {
+    /// Tells subscribers what has happened, and goes on with what takes more than one segment: one by one, without the lock. Says when
+    /// it has to go on.
+    fn report(&self, mad: &mut Mad) -> Option<Instant> {
         loop {
-            let to = self.administrator.lock().next_report(report);
-            let Some(to) = to else { return };
-            self.send(to, report);
+            let mut administrator = self.administrator.lock();
+            let now = Instant::now().as_nanos();
+            let to = administrator.next_report(mad).or_else(|| administrator.next_segment(now, mad));
+            let Some(to) = to else { return administrator.next_due().map(Instant::from_nanos) };
+            drop(administrator);
+            self.send(to, mad);
         }
     }
 

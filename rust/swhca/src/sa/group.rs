@@ -326,9 +326,15 @@ impl Groups {
     }
 
     /// Get and GetTable: one record of each group that is asked for and that the asker's port can see.
-    pub(super) fn query(&self, request: &Mad, asker: &PortView, answer: &mut Mad) -> Result<(), Refusal> {
+    pub(super) fn query(
+        &self,
+        request: &Mad,
+        asker: &PortView,
+        answer: &mut Mad,
+        all: &mut KVec<u8>,
+    ) -> Result<(), Refusal> {
         let (data, mask) = (request.data(), request.mask());
-        let mut records = Records::new(answer, LEN);
+        let mut records = Records::new(answer, all, LEN);
         let wanted = |group: &&Group| {
             (mask & MGID == 0 || mad::gid(data, 0) == group.gid)
                 && (mask & PORT_GID == 0 || group.has(mad::gid(data, 16).guid))

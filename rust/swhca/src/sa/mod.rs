@@ -9,6 +9,7 @@ mod node;
 mod path;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 use ibtf_provider::Gid;
 use kernel::{AllocError, KVec};
@@ -19,6 +20,7 @@ use group::Groups;
 use inform::Subscribers;
 use inform::{Notice, Trap};
 pub(crate) use node::{DEVICE, VENDOR};
+use transfer::Transfer;
 
 /// Entries of a P_Key table.
 pub(crate) const PKEYS: usize = 32;
@@ -80,16 +82,24 @@ pub(crate) struct Administrator {
     notices: KVec<Notice>,
     /// Subscribers that have been told the oldest notice, or do not want to know.
     told: usize,
+    /// The records of the answer in the making.
+    records: KVec<u8>,
+    /// Answers that take more than one segment.
+    transfers: KVec<Transfer>,
 }
 
 /// Notices that wait; more are lost, as traps are.
 const NOTICES: usize = 32;
+/// Answers in more than one segment that can be on their way.
+const TRANSFERS: usize = 16;
 
 impl Administrator {
     /// Knows of no group.
     pub(crate) fn new() -> Result<Self, AllocError> {
         let notices = KVec::with_capacity(NOTICES)?;
-        Ok(Self { groups: Groups::new(), subscribers: Subscribers::new()?, notices, told: 0 })
+        let transfers = KVec::with_capacity(TRANSFERS)?;
+        let (groups, subscribers) = (Groups::new(), Subscribers::new()?);
+        Ok(Self { groups, subscribers, notices, told: 0, records: KVec::new(), transfers })
     }
 
     /// Makes the broadcast group of IPoIB in a partition (RFC 4391, 4), which stays; nothing if it is there.
@@ -103,6 +113,7 @@ impl Administrator {
         self.subscribers.clear();
         self.notices.clear();
         self.told = 0;
+        self.transfers.clear();
     }
 
     /// A port has gone: its memberships go with it.
@@ -119,25 +130,62 @@ impl Administrator {
         note(&mut self.notices, Notice { trap: Trap::InService, gid: port });
     }
 
-    /// Writes the answer to a request; false if there is none.
+    /// Writes the answer to a request, or the first segment of it; false if there is none. `now` is in nanoseconds.
     pub(crate) fn answer(
         &mut self,
         request: &Mad,
         from: Requester,
         ports: &[PortView],
+        now: u64,
         answer: &mut Mad,
     ) -> bool {
-        if request.class() != mad::CLASS_SA || request.method() & mad::RESPONSE != 0 || request.is_transfer()
-        {
+        if request.class() != mad::CLASS_SA {
+            return false;
+        }
+        if request.is_transfer() {
+            self.hear(request, from, now);
+            return false;
+        }
+        if request.method() & mad::RESPONSE != 0 {
             return false;
         }
         answer.begin(request);
-        if let Err(refusal) = self.dispatch(request, from, ports, answer) {
+        self.records.clear();
+        let done = self.dispatch(request, from, ports, answer);
+        if let Err(refusal) = done.and_then(|()| self.keep_the_rest(from, answer, now)) {
             // An error is told with the data of the request.
             answer.begin(request);
             answer.refuse(refusal);
         }
         true
+    }
+
+    /// Further segments are sent when the receiver asks for them.
+    fn keep_the_rest(&mut self, to: Requester, first: &Mad, now: u64) -> Result<(), Refusal> {
+        if self.records.len() <= mad::DATA_LEN {
+            return Ok(());
+        }
+        let transfer = Transfer::new(to, first, core::mem::take(&mut self.records), now);
+        self.transfers.push_within_capacity(transfer).map_err(|_| Refusal::NO_RESOURCES)
+    }
+
+    fn hear(&mut self, message: &Mad, from: Requester, now: u64) {
+        if let Some(transfer) = self.transfers.iter_mut().find(|transfer| transfer.is_meant(message, from)) {
+            transfer.hear(message, now);
+        }
+    }
+
+    /// Writes a segment that is to be sent now, and says whom it is for.
+    pub(crate) fn next_segment(&mut self, now: u64, mad: &mut Mad) -> Option<Requester> {
+        while let Some(over) = self.transfers.iter().position(Transfer::is_over) {
+            self.transfers.swap_remove(over);
+        }
+        self.transfers.iter_mut().find_map(|transfer| transfer.next(now, mad).then_some(transfer.to))
+    }
+
+    /// When a segment is to be sent again if nobody says anything.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.transfers.iter().map(Transfer::due).min()
     }
 
     fn dispatch(
@@ -152,15 +200,17 @@ impl Administrator {
         match (request.attribute(), request.method()) {
             (0x0001, GET) => class_port_info(answer),
             (0x0003, SET) => self.subscribers.set(request, from),
-            (0x0011, GET | GET_TABLE) => node::nodes(request, ports, asker, answer),
-            (0x0012, GET | GET_TABLE) => node::ports(request, ports, answer),
+            (0x0011, GET | GET_TABLE) => node::nodes(request, ports, asker, answer, &mut self.records),
+            (0x0012, GET | GET_TABLE) => node::ports(request, ports, answer, &mut self.records),
             // Services are accepted and forgotten: nobody here looks for one.
             (0x0031, SET | DELETE) => Ok(()),
-            (0x0031, GET | GET_TABLE) => mad::Records::new(answer, 176).finish(),
-            (0x0035, GET | GET_TABLE) => path::paths(request, ports, asker, &self.groups, answer),
+            (0x0031, GET | GET_TABLE) => mad::Records::new(answer, &mut self.records, 176).finish(),
+            (0x0035, GET | GET_TABLE) => {
+                path::paths(request, ports, asker, &self.groups, answer, &mut self.records)
+            }
             (0x0038, SET) => self.join(request, ports, answer),
             (0x0038, DELETE) => self.leave(request, ports, answer),
-            (0x0038, GET | GET_TABLE) => self.groups.query(request, asker, answer),
+            (0x0038, GET | GET_TABLE) => self.groups.query(request, asker, answer, &mut self.records),
             _ => Err(Refusal::UNSUPPORTED),
         }
     }

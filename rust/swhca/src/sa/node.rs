@@ -1,5 +1,7 @@
 //! Nodes and ports (NodeRecord, PortInfoRecord, IBA 15.2.5.2 and 15.2.5.3). The subnet manager is a switch of its own.
 
+use kernel::KVec;
+
 use super::{PortView, RESPONSE_TIME, SUBNET_TIMEOUT};
 use crate::mad::{self, Mad, Records, Refusal};
 
@@ -49,6 +51,7 @@ pub(super) fn nodes(
     ports: &[PortView],
     asker: &PortView,
     answer: &mut Mad,
+    all: &mut KVec<u8>,
 ) -> Result<(), Refusal> {
     let (data, mask) = (request.data(), request.mask());
     let switch = Node {
@@ -74,16 +77,21 @@ pub(super) fn nodes(
             && (mask & NODE_GUID == 0 || mad::be64(data, 16) == node.guid)
             && (mask & PORT_GUID == 0 || mad::be64(data, 24) == node.port_guid)
     };
-    let mut records = Records::new(answer, NODE_LEN);
+    let mut records = Records::new(answer, all, NODE_LEN);
     for node in adapters.chain([switch]).filter(wanted) {
         records.push(&node.record());
     }
     records.finish()
 }
 
-pub(super) fn ports(request: &Mad, ports: &[PortView], answer: &mut Mad) -> Result<(), Refusal> {
+pub(super) fn ports(
+    request: &Mad,
+    ports: &[PortView],
+    answer: &mut Mad,
+    all: &mut KVec<u8>,
+) -> Result<(), Refusal> {
     let (data, mask) = (request.data(), request.mask());
-    let mut records = Records::new(answer, PORT_LEN);
+    let mut records = Records::new(answer, all, PORT_LEN);
     for port in ports.iter().filter(|port| mask & LID == 0 || mad::be16(data, 0) == port.lid) {
         records.push(&port_record(port));
     }

@@ -1,6 +1,7 @@
 //! Ways to ports and to groups (PathRecord, IBA 15.2.5.16).
 
 use ibtf_provider::Gid;
+use kernel::KVec;
 
 use super::group::Groups;
 use super::{PACKET_LIFE, PortView, may_talk};
@@ -58,6 +59,7 @@ pub(super) fn paths(
     asker: &PortView,
     groups: &Groups,
     answer: &mut Mad,
+    all: &mut KVec<u8>,
 ) -> Result<(), Refusal> {
     let (data, mask) = (request.data(), request.mask());
     let from = if mask & SGID == 0 {
@@ -75,7 +77,7 @@ pub(super) fn paths(
         }
     });
     let wish = |at: usize, bit| Wish::read(data.get(at).copied().unwrap_or(0), mask, bit);
-    let mut records = Records::new(answer, LEN);
+    let mut records = Records::new(answer, all, LEN);
     if let Some(mut path) = found
         && wish(54, MTU_SELECTOR).is_none_or(|wish| wish.accepts(path.mtu, rate::mtu_bytes))
         && wish(55, RATE_SELECTOR).is_none_or(|wish| wish.accepts(path.rate, rate::speed))

@@ -67,7 +67,7 @@ impl Subnet {
     fn ask_from(&mut self, lid: u16, request: &Mad) -> Option<Answer> {
         let mut mad = Mad::new();
         let from = Requester { lid, qpn: 0x1234 };
-        self.sa.answer(request, from, &self.ports, &mut mad).then(|| {
+        self.sa.answer(request, from, &self.ports, 0, &mut mad).then(|| {
             let len = 8 * usize::from(mad::be16(&mad.0, 44));
             let bytes = mad::be32(&mad.0, 32) as usize;
             let records = (bytes.saturating_sub(20)).checked_div(len).unwrap_or(0);
@@ -266,11 +266,71 @@ fn the_subnet_manager_is_a_node_that_can_be_asked_for_by_its_lid() {
     assert_eq!((answer.byte(6), answer.byte(40), mad::be64(&answer.mad.0, DATA + 24)), (1, 2, 0x12));
 }
 
+/// What a receiver of segments says: that it has all up to `last`, and how far it can take more.
+fn acknowledge(last: u32, window: u32) -> Mad {
+    let mut mad = request(GET_TABLE, 0x11, 0);
+    (mad.0[24], mad.0[25], mad.0[26]) = (1, 2, 1);
+    mad::put32(&mut mad.0, 28, last);
+    mad::put32(&mut mad.0, 32, window);
+    mad
+}
+
+impl Subnet {
+    /// The segments that are sent at a moment: number, flags and payload length of each.
+    fn segments(&mut self, now: u64, data: &mut Vec<u8>) -> Vec<(u32, u8, u32)> {
+        let mut mad = Mad::new();
+        core::iter::from_fn(|| {
+            self.sa.next_segment(now, &mut mad)?;
+            data.extend_from_slice(mad.data());
+            Some((mad::be32(&mad.0, 28), mad.0[26], mad::be32(&mad.0, 32)))
+        })
+        .collect()
+    }
+}
+
 #[test]
-fn what_does_not_fit_one_segment_is_refused_and_not_cut() {
+fn a_long_answer_goes_in_segments_as_far_as_the_receiver_can_take_them() {
     let mut subnet = Subnet::new();
-    let answer = subnet.ask(&request(GET_TABLE, 0x11, 0));
-    assert_eq!(answer.status, 0x0100, "three nodes of 112 bytes");
+    let first = subnet.ask(&request(GET_TABLE, 0x11, 0));
+    let mut data = first.mad.data().to_vec();
+    // Three nodes of 112 bytes.
+    assert_eq!((first.status, first.mad.0[26], mad::be32(&first.mad.0, 32)), (0, 1 | 2, 3 * 112 + 2 * 20));
+    assert_eq!(subnet.segments(0, &mut data), [], "one until it is heard of");
+    assert!(subnet.ask_from(1, &acknowledge(1, 5)).is_none());
+    assert_eq!(subnet.segments(0, &mut data), [(2, 1 | 4, 3 * 112 - 200 + 20)]);
+    assert!(subnet.ask_from(1, &acknowledge(2, 5)).is_none());
+    assert_eq!(
+        (subnet.segments(u64::MAX / 2, &mut data), subnet.sa.next_due()),
+        (vec![], None),
+        "it is over"
+    );
+    let lids: Vec<u16> = (0..3).map(|node| mad::be16(&data, node * 112)).collect();
+    assert_eq!(lids, [1, 2, 0x400]);
+}
+
+#[test]
+fn a_segment_that_nobody_acknowledges_is_sent_again_and_not_for_ever() {
+    let mut subnet = Subnet::new();
+    subnet.ask(&request(GET_TABLE, 0x11, 0));
+    let mut times = 0;
+    while let Some(due) = subnet.sa.next_due() {
+        let again = subnet.segments(due, &mut Vec::new());
+        assert!(again.iter().all(|(number, ..)| *number == 1), "{again:?}");
+        times += again.len();
+    }
+    assert_eq!(times, 3);
+}
+
+#[test]
+fn an_answer_that_its_receiver_stops_is_not_gone_on_with() {
+    let mut subnet = Subnet::new();
+    subnet.ask(&request(GET_TABLE, 0x11, 0));
+    assert!(subnet.ask_from(2, &acknowledge(1, 5)).is_none(), "somebody else");
+    assert_eq!(subnet.segments(0, &mut Vec::new()), []);
+    let mut stop = acknowledge(1, 5);
+    stop.0[25] = 3;
+    assert!(subnet.ask_from(1, &stop).is_none());
+    assert_eq!((subnet.segments(0, &mut Vec::new()), subnet.sa.next_due()), (vec![], None));
 }
 
 #[test]
