@@ -53,6 +53,19 @@ fn installing_again_changes_nothing() {
 }
 
 #[test]
+fn a_copy_takes_the_modules_whether_the_gate_is_clean_and_under_git_or_not() {
+    let small = Small::new();
+    small.write("usr/src/uts/common/os/new.c", "not committed");
+    fs::remove_dir_all(small.root().join(".git")).unwrap();
+    let before = small.files();
+    let gate = Gate::headers(small.root()).unwrap();
+    let plan = plan::copied(&tree(), &gate).unwrap();
+    assert_same(&small.files(), &before, "afterwards");
+    go(&gate, &plan);
+    assert_eq!(check(&tree(), &gate).unwrap(), Vec::<String>::new());
+}
+
+#[test]
 fn a_committed_installation_can_be_repeated_and_removed() {
     let small = Small::new();
     let before = small.files();

@@ -80,6 +80,18 @@ fn a_macro_of_a_target_holds_for_that_target_alone() {
 }
 
 #[test]
+fn a_macro_in_front_of_a_target_names_its_directory_or_switches_the_line_off() {
+    let text = "IF_DEBUG = $(POUND_$(KIND))OBJ/\nPOUND_plain = #\nPOUND_debug =\nFLAGS = $(DEFS)\n\
+                $(IF_DEBUG)trap.o := DEFS += -DTRACE\n";
+    let flags = |kind: &str| {
+        // A `#` in a makefile's value would begin a comment: gates hand it in.
+        let (_dir, makefile) = made(&[("Makefile", text)], &[("KIND", kind), ("POUND_plain", "#")]);
+        makefile.at("OBJ/trap.o").unwrap().value("FLAGS").unwrap()
+    };
+    assert_eq!((flags("debug").trim(), flags("plain").trim()), ("-DTRACE", ""));
+}
+
+#[test]
 fn a_rule_that_names_the_target_goes_before_a_pattern_and_a_pattern_needs_its_source() {
     let text = "O = obj\nCC = cc $(F)\n\
                 $(O)/%.o: none/%.c\n\t$(CC) nowhere\n\

@@ -15,7 +15,10 @@ impl Stage {
     /// Begins a stage of `steps`, or of one if it has none to count.
     pub fn begin(name: &'static str, steps: usize) -> Stage {
         let bar = ProgressBar::new(steps as u64).with_prefix(name);
-        let template = "{prefix:10} {bar:30} {pos}/{len} {wide_msg}";
+        let template = match steps {
+            0 | 1 => "{prefix:10} {spinner} {wide_msg}",
+            _ => "{prefix:10} {bar:30} {pos}/{len}, {eta} left  {wide_msg}",
+        };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }

@@ -57,11 +57,19 @@ impl Unit {
     }
 
     /// The words of a macro; none if it is not defined.
+    ///
+    /// # Errors
+    ///
+    /// The makefile's macros refer to each other in a circle, or are not words.
     pub fn words(&self, name: &str) -> Result<Vec<String>> {
         split(&self.makefile.expand(&format!("$({name})"))?)
     }
 
     /// The names of the objects that `list` lists, without directory and `.o`, each once.
+    ///
+    /// # Errors
+    ///
+    /// The makefile's macros refer to each other in a circle, or are not words.
     pub fn objects(&self, list: &str) -> Result<Vec<String>> {
         let mut seen = HashSet::new();
         let words = self.words(list)?;
@@ -70,6 +78,10 @@ impl Unit {
     }
 
     /// The modules that this one needs, in the order in which krtld searches them: `misc/mac`.
+    ///
+    /// # Errors
+    ///
+    /// The makefile's macros refer to each other in a circle, or are not words.
     pub fn needs(&self) -> Result<Vec<String>> {
         let words = self.words("LDFLAGS")?;
         let mut needs = Vec::new();
@@ -85,6 +97,10 @@ impl Unit {
     }
 
     /// Where the module goes, from the root.
+    ///
+    /// # Errors
+    ///
+    /// The makefile does not say.
     pub fn module(&self) -> Result<PathBuf> {
         let words = self.words("ROOTMODULE")?;
         let place = words.first().and_then(|word| below_root(word));
@@ -92,12 +108,20 @@ impl Unit {
     }
 
     /// Its other names, from the root.
+    ///
+    /// # Errors
+    ///
+    /// The makefile's macros refer to each other in a circle, or are not words.
     pub fn links(&self) -> Result<Vec<PathBuf>> {
         let words = [self.words("ROOTLINK")?, self.words("ROOTSOFTLINKS")?].concat();
         Ok(words.iter().filter_map(|word| below_root(word)).collect())
     }
 
     /// Its driver.conf(5).
+    ///
+    /// # Errors
+    ///
+    /// The makefile's macros refer to each other in a circle, or are not words.
     pub fn conf(&self) -> Result<Option<Copied>> {
         if self.words("CONF_SRCDIR")?.is_empty() {
             return Ok(None);
@@ -113,6 +137,10 @@ impl Unit {
     }
 
     /// The makefile's rules, to make jobs with.
+    ///
+    /// # Errors
+    ///
+    /// The makefile's macros refer to each other in a circle, or are not words.
     pub fn sources(&self) -> Result<Sources<'_>> {
         Ok(Sources { unit: self, rules: self.makefile.rules()? })
     }
