@@ -11,10 +11,15 @@ FOREIGN ?=
 PEER ?=
 REQUIRE ?=
 SM ?=
+SUITE ?=
+DEBUG ?=
+CPUS ?=
+DRIVER ?=
+IDENTITY ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd ibtf-provider swhca swhca-ioctl
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test bench modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package
+.PHONY: help run test bench modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -38,6 +43,9 @@ help:
 	@echo 'make try-gate GATE=dir         both, on a copy of that gate, with every name resolved'
 	@echo 'make abi-check GATE=dir        compare the kernel interface we assume with the headers of that gate'
 	@echo 'make run-gate GATE=dir         make run, through modules with shims compiled against those headers'
+	@echo 'make metal GATE=dir            build the kernel of that gate, boot it in QEMU with our modules and try them there'
+	@echo '               (SUITE=full, DEBUG=1 for its ASSERTs, CPUS=4, IDENTITY=ibd, DRIVER=c for its own driver);'
+	@echo '               make metal-shell GATE=dir: the same kernel, to be asked by hand'
 	@echo 'make package   an archive that puts the driver on an illumos machine and takes it away again'
 	@echo 'make help      this list'
 
@@ -125,6 +133,22 @@ run-gate:
 	@sh tools/setup.sh run
 	@$(GATE_TOOL) modules '$(THE_GATE)' --kernel proto/gate/kernel
 	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED)) --proto proto/gate/kernel
+
+METAL = $(CARGO) run --quiet -p metal --
+METAL_RUN = --root target/metal/$(if $(DEBUG),debug,plain)/root \
+	$(if $(CPUS),--cpus $(CPUS)) $(if $(DRIVER),--driver $(DRIVER)) $(if $(IDENTITY),--identity $(IDENTITY))
+
+METAL_BUILD = $(METAL) build '$(THE_GATE)' $(if $(DEBUG),--debug) $(if $(DRIVER),--driver $(DRIVER))
+
+metal:
+	@sh tools/setup.sh metal
+	@$(METAL_BUILD)
+	@$(METAL) run $(METAL_RUN) $(if $(SUITE),--suite $(SUITE))
+
+metal-shell:
+	@sh tools/setup.sh metal
+	@$(METAL_BUILD)
+	@$(METAL) shell $(METAL_RUN)
 
 package: audit
 	@$(GATE_TOOL) manifests
