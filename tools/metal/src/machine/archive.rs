@@ -43,6 +43,8 @@ pub struct Contents<'a> {
     pub root: &'a Path,
     /// Laid over it in this order: our modules, an adapter.
     pub overlays: &'a [PathBuf],
+    /// Paths that are left out.
+    pub without: &'a [&'a str],
     /// The first program.
     pub init: &'a Path,
     /// Who attaches.
@@ -68,7 +70,8 @@ pub fn pack(contents: &Contents<'_>, edits: &Path, archive: &Path) -> Result<()>
     // Whatever attaches to a port under the other name would take it first.
     let other = if contents.identity == Identity::Ibp { "ibd" } else { "ibp" };
     let without = [format!("kernel/drv/amd64/{other}"), format!("kernel/drv/{other}.conf")];
-    let without = [without[0].as_str(), without[1].as_str()];
+    let without: Vec<&str> =
+        without.iter().map(String::as_str).chain(contents.without.iter().copied()).collect();
     build::archive(&Layout { root: contents.root, overlays: &overlays, without: &without }, archive)
 }
 
@@ -104,6 +107,7 @@ mod tests {
         let contents = Contents {
             root: place.path(),
             overlays: &[],
+            without: &[],
             init: &init,
             identity: Identity::Ibd,
             cpus: 4,

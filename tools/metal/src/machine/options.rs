@@ -27,7 +27,7 @@ pub struct Options {
     /// The modules under test: a directory with kernel/drv and kernel/mac.
     #[arg(long, value_name = "DIR", default_value = "proto")]
     pub modules: PathBuf,
-    /// An InfiniBand adapter: a directory that is laid over the root.
+    /// Another InfiniBand adapter than swhca: a directory that is laid over the root.
     #[arg(long, value_name = "DIR", env = "METAL_ADAPTER")]
     pub adapter: Option<PathBuf>,
     /// Whose driver: ours, or the gate's as a control.
@@ -58,17 +58,20 @@ impl Options {
     }
 
     fn setup(&self, debugger: Option<u16>) -> Result<Setup> {
-        let mut overlays = Vec::new();
-        let (modules, how) = match self.driver {
-            Driver::Rust => (self.modules.clone(), "make modules"),
-            Driver::C => (self.root.with_file_name("driver-c"), "metal build --driver c"),
+        let there = |dir: &Path, how: &str| {
+            dir.canonicalize().with_context(|| format!("no modules in {}: {how}", dir.display()))
         };
-        let there = modules.canonicalize();
-        overlays.push(there.with_context(|| format!("no modules in {}: {how}", modules.display()))?);
+        let mut overlays = vec![there(&self.modules, "make modules")?];
+        let mut without = Vec::new();
+        if self.driver == Driver::C {
+            // Over ours, of which the adapter stays.
+            overlays.push(there(&self.root.with_file_name("driver-c"), "metal build makes the gate's own")?);
+        }
         if let Some(adapter) = &self.adapter {
             overlays.push(
                 adapter.canonicalize().with_context(|| format!("no adapter in {}", adapter.display()))?,
             );
+            without.extend(["kernel/drv/amd64/swhca", "kernel/drv/swhca.conf"]);
         }
         let mut system = String::from("set kmem_flags=0xf\n");
         for line in &self.system {
@@ -78,6 +81,7 @@ impl Options {
         Ok(Setup {
             root: self.root.clone(),
             overlays,
+            without,
             agent: agent::build(workspace())?,
             identity: self.identity,
             cpus: self.cpus,

@@ -27,6 +27,8 @@ pub struct Setup {
     pub root: PathBuf,
     /// Laid over it in this order.
     pub overlays: Vec<PathBuf>,
+    /// Paths that are left out, below the root.
+    pub without: Vec<&'static str>,
     /// The agent, as a program.
     pub agent: PathBuf,
     /// Which driver attaches.
@@ -66,6 +68,7 @@ impl Machine {
         let contents = Contents {
             root: &setup.root,
             overlays: &setup.overlays,
+            without: &setup.without,
             init: &setup.agent,
             identity: setup.identity,
             cpus: setup.cpus,

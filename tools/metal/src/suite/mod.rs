@@ -39,6 +39,9 @@ pub struct RunOptions {
     /// Only this case, besides those it needs; may be repeated.
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
+    /// How many cycles of loading and unloading, instead of the suite's number.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(3..))]
+    cycles: Option<u32>,
     /// Where the report goes; DIR/report.json of --work if not given.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -63,6 +66,7 @@ const CASES: &[Case] = &[
     Case { name: "links", base: true, identities: IBD, run: link::ready },
     Case { name: "properties", base: false, identities: BOTH, run: link::properties },
     Case { name: "bind", base: false, identities: BOTH, run: link::bind },
+    Case { name: "first-packet", base: false, identities: BOTH, run: link::first_packet },
     Case { name: "unicast", base: false, identities: BOTH, run: link::unicast },
     Case { name: "raw", base: false, identities: BOTH, run: link::raw },
     Case { name: "setup", base: true, identities: BOTH, run: ip::setup },
@@ -93,7 +97,7 @@ const CASES: &[Case] = &[
 /// There is no such case, or the machine could not be booted.
 #[expect(clippy::disallowed_methods, reason = "a machine in QEMU lives in real time")]
 pub fn run(options: &RunOptions) -> Result<bool> {
-    let RunOptions { machine: setup, suite, case, report: file } = options;
+    let RunOptions { machine: setup, suite, case, cycles, report: file } = options;
     if let Some(unknown) = case.iter().find(|name| CASES.iter().all(|case| case.name != name.as_str())) {
         let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
         anyhow::bail!("there is no case {unknown}; there are {}", names.join(", "));
@@ -111,6 +115,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     let mut steps = vec![boot];
     let (session, _sockets) = machine.apart();
     let mut bench = Bench::new(session, setup.driver, setup.identity, *suite);
+    bench.cycles = cycles.unwrap_or(if *suite == Suite::Full { 102 } else { 3 });
     let console = bench.session.console().file().display().to_string();
     let wanted = |name: &str| case.is_empty() || case.iter().any(|wanted| wanted == name);
     let of_identity = CASES.iter().filter(|case| case.identities.contains(&setup.identity));

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::machine::Fields;
 use crate::machine::archive::Identity;
 use crate::machine::options::Driver;
+use crate::suite::Suite;
 use crate::suite::bench::{Bench, CASE};
 use crate::suite::report::Findings;
 
@@ -181,6 +182,33 @@ pub fn unicast(bench: &mut Bench) -> Result<Findings> {
         .fact("packets", packets))
 }
 
+/// The first packet right behind a bind arrives, each time two links are opened.
+pub fn first_packet(bench: &mut Bench) -> Result<Findings> {
+    let rounds = if bench.suite == Suite::Full { 100 } else { 10 };
+    let devices = bench.sides.clone().map(|side| side.device);
+    let mut lost = Vec::new();
+    for round in 0..rounds {
+        let (sender, receiver) = (open(bench, &devices[0])?, open(bench, &devices[1])?);
+        bench.must(CASE, &format!("dl-bind {sender} 0x800"))?;
+        let to = address(&bench.must(CASE, &format!("dl-bind {receiver} 0x800"))?)?;
+        bench.must(CASE, &format!("dl-send {sender} {to} 0x800 64 {round}"))?;
+        let came = bench.must(CASE, &format!("dl-count {receiver} 300"))?;
+        if came.number("packets") != Some(1) {
+            lost.push(round.to_string());
+        }
+        for fd in [sender, receiver] {
+            bench.must(CASE, &format!("close {fd}"))?;
+        }
+    }
+    ensure!(
+        lost.is_empty(),
+        "of {rounds} first packets {} were lost, in rounds {}",
+        lost.len(),
+        lost.join(" ")
+    );
+    Ok(Findings::new(format!("{rounds} of {rounds} arrived")).fact("rounds", rounds))
+}
+
 /// A stream in raw mode sees the link's header; what is sent to the broadcast address arrives.
 pub fn raw(bench: &mut Bench) -> Result<Findings> {
     let devices = bench.sides.clone().map(|side| side.device);
@@ -241,6 +269,6 @@ pub fn properties(bench: &mut Bench) -> Result<Findings> {
 /// The nexus made the links; the C driver is told to use datagrams.
 pub fn ready(bench: &mut Bench) -> Result<Findings> {
     make_links(bench)?;
-    let listed = bench.must("0", "list /dev/net")?;
-    Ok(Findings::new(listed.text.trim().to_owned()).fact("links", listed.text.trim()))
+    let names = bench.sides.clone().map(|side| side.device).join(", ");
+    Ok(Findings::new(format!("{names}, made by the nexus")).fact("links", names))
 }
