@@ -98,10 +98,11 @@ const KEPT_OF_A_ZONE: [(&str, i64); 2] = [("arena/kstat", 3760), ("cache/kmem_al
 const LOG_LINE: [&str; 2] = ["cache/streams_dblk_80", "cache/streams_dblk_208"];
 
 /// What moves with the load and not with a driver: memory of the allocators for themselves, page tables, timers, cached files.
-const OF_THE_KERNEL: [&str; 11] = [
+const OF_THE_KERNEL: [&str; 12] = [
     "arena/heap",
     "arena/kmem_",
     "arena/vmem_",
+    "arena/hat_",
     "arena/segkp",
     "cache/kmem_bufctl",
     "cache/kmem_magazine_",
