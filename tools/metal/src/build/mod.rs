@@ -1,8 +1,8 @@
 //! From a gate's sources to a root file system that boots.
 //!
-//! A gate is made by illumos's dmake, compilers and linker; none of them runs here. Its makefiles are read ([`unit`]) by
-//! our own reading of dmake's language, gcc compiles ([`compile`], [`flags`]) and GNU ld links ([`module`], [`unix`]).
-//! Nothing in the gate is changed: our sources go into a shadow of it ([`shadow`]).
+//! A gate is made by illumos's dmake, compilers and linker; none of them runs here. Its makefiles are read (`unit`) by
+//! our own reading of dmake's language, gcc compiles (`compile`, `flags`) and GNU ld links (`module`, `unix`).
+//! Nothing in the gate is changed: our sources go into a shadow of it (`shadow`).
 
 mod archive;
 mod assym;
