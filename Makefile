@@ -19,7 +19,7 @@ IDENTITY ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd ibtf-provider swhca swhca-ioctl
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test bench modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell
+.PHONY: help run test bench modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell metal-debug
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -45,7 +45,7 @@ help:
 	@echo 'make run-gate GATE=dir         make run, through modules with shims compiled against those headers'
 	@echo 'make metal GATE=dir            build the kernel of that gate, boot it in QEMU with our modules and try them there'
 	@echo '               (SUITE=full, DEBUG=1 for its ASSERTs, CPUS=4, IDENTITY=ibd, DRIVER=c for its own driver);'
-	@echo '               make metal-shell GATE=dir: the same kernel, to be asked by hand'
+	@echo '               make metal-shell GATE=dir: the same kernel, to be asked by hand; make metal-debug: in gdb'
 	@echo 'make package   an archive that puts the driver on an illumos machine and takes it away again'
 	@echo 'make help      this list'
 
@@ -149,6 +149,11 @@ metal-shell:
 	@sh tools/setup.sh metal
 	@$(METAL_BUILD)
 	@$(METAL) shell $(METAL_RUN)
+
+metal-debug:
+	@sh tools/setup.sh metal
+	@$(METAL_BUILD)
+	@$(METAL) debug $(METAL_RUN)
 
 package: audit
 	@$(GATE_TOOL) manifests

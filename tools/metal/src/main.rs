@@ -36,6 +36,8 @@ enum Action {
     Run(metal::suite::RunOptions),
     /// Boot a kernel and do what a person types.
     Shell(metal::machine::Options),
+    /// Boot a kernel, load the driver, and give a person gdb with the symbols of all modules.
+    Debug(metal::machine::Options),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
             ended(build(&options).map(|_| true))
         }
         Action::Run(options) => ended(metal::suite::run(&options)),
+        Action::Debug(options) => ended(metal::machine::debugger::run(&options)),
         Action::Shell(options) => ended(metal::machine::shell::run(&options)),
     }
 }

@@ -65,6 +65,8 @@ pub fn panic_in(text: &str) -> Option<Panic> {
         let line = line.trim();
         if let Some(frame) = frame_of(line) {
             found.stack.push(frame.to_owned());
+        } else if line.starts_with("Warning - stack not written") {
+            // Of the dump, which nobody asked for.
         } else if found.stack.is_empty() && !line.is_empty() && message.len() < 400 {
             // The message wraps, and may begin on the next line.
             let gap = if message.is_empty() { "" } else { " " };

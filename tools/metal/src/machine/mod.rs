@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod archive;
 pub mod console;
+pub mod debugger;
 pub mod options;
 pub mod qemu;
 pub mod session;

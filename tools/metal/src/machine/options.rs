@@ -53,11 +53,11 @@ impl Options {
     /// # Errors
     ///
     /// What is missing, or why the kernel does not come up.
-    pub fn boot(&self, debugger: Option<u16>) -> Result<Machine> {
-        Machine::boot(&self.setup(debugger)?)
+    pub fn boot(&self) -> Result<Machine> {
+        Machine::boot(&self.setup()?)
     }
 
-    fn setup(&self, debugger: Option<u16>) -> Result<Setup> {
+    fn setup(&self) -> Result<Setup> {
         let there = |dir: &Path, how: &str| {
             dir.canonicalize().with_context(|| format!("no modules in {}: {how}", dir.display()))
         };
@@ -87,7 +87,6 @@ impl Options {
             cpus: self.cpus,
             system,
             work: self.work.clone(),
-            debugger,
         })
     }
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::archive::{Contents, Identity, pack};
 use super::console::Console;
+use super::debugger::Debugger;
 use super::session::{Session, Trouble};
 
 /// How long a kernel may say nothing while it boots.
@@ -16,6 +17,9 @@ const BOOT: Duration = Duration::from_secs(90);
 
 /// The console is the first serial port, the root is the archive.
 const BOOT_PROPERTIES: &str = "-B console=ttya,fstype=hsfs";
+
+/// The socket at which a debugger may attach.
+const DEBUGGER: &str = "debugger";
 
 /// The kernel below a root, as multiboot wants it.
 const KERNEL: &str = "platform/i86pc/kernel/amd64/unix";
@@ -39,8 +43,6 @@ pub struct Setup {
     pub system: String,
     /// Where the archive, the console's log and the rest of this run go.
     pub work: PathBuf,
-    /// A port of this machine at which a debugger may attach; the kernel waits for it.
-    pub debugger: Option<u16>,
 }
 
 /// A kernel that runs, with an agent that listens.
@@ -49,6 +51,8 @@ pub struct Machine {
     pub session: Session,
     /// Sockets of QEMU; removed at the end.
     sockets: tempfile::TempDir,
+    /// Where the files of the modules are, the last ones first.
+    trees: Vec<PathBuf>,
 }
 
 impl Machine {
@@ -84,15 +88,14 @@ impl Machine {
         let mut child = start(setup, &kernel.canonicalize()?, &archive, &log, &control)?;
         let stream = accept(&listener, &mut child)?;
         let mut session = Session::new(stream, Console::new(&log), Some(child))?;
-        // A kernel that waits for a debugger has all the time there is.
-        let quiet = if setup.debugger.is_some() { Duration::from_hours(24) } else { BOOT };
-        session.greeting(quiet).map_err(|trouble| boot_failed(&trouble, session.console()))?;
-        Ok(Self { session, sockets })
+        session.greeting(BOOT).map_err(|trouble| boot_failed(&trouble, session.console()))?;
+        let trees = setup.overlays.iter().rev().chain([&setup.root]).cloned().collect();
+        Ok(Self { session, sockets, trees })
     }
 
-    /// The line, and what must not be dropped before it.
-    pub fn apart(self) -> (Session, tempfile::TempDir) {
-        (self.session, self.sockets)
+    /// The line, and for a debugger what must not be dropped before it.
+    pub fn apart(self) -> (Session, Debugger) {
+        (self.session, Debugger::new(self.sockets, DEBUGGER, self.trees))
     }
 }
 
@@ -132,9 +135,9 @@ fn start(setup: &Setup, kernel: &Path, archive: &Path, log: &Path, control: &Pat
     qemu.args(["-serial", "chardev:control"]);
     qemu.arg("-kernel").arg(kernel).arg("-append").arg(BOOT_PROPERTIES);
     qemu.arg("-initrd").arg(format!("{} type=rootfs", archive.display()));
-    if let Some(port) = setup.debugger {
-        qemu.arg("-gdb").arg(format!("tcp:127.0.0.1:{port}")).arg("-S");
-    }
+    let debugger = control.with_file_name(DEBUGGER);
+    qemu.arg("-chardev").arg(format!("socket,id=debugger,path={},server=on,wait=off", debugger.display()));
+    qemu.args(["-gdb", "chardev:debugger"]);
     qemu.stdin(Stdio::null()).stdout(Stdio::null());
     qemu.spawn().context("qemu-system-x86_64 is not there: tools/setup.sh metal installs it")
 }

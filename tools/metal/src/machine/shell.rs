@@ -80,7 +80,7 @@ const QUIET: Duration = Duration::from_secs(120);
 ///
 /// The machine could not be booted, or came into trouble.
 pub fn run(options: &Options) -> Result<bool> {
-    let (mut session, _sockets) = options.boot(None)?.apart();
+    let (mut session, mut debugger) = options.boot()?.apart();
     println!("The kernel runs; its console is kept in {}.", session.console().file().display());
     println!("PROCESS WORD ARGUMENT..., the process 0 is there; help lists the words, quit ends.");
     let prompt = std::io::stdin().is_terminal();
@@ -97,6 +97,10 @@ pub fn run(options: &Options) -> Result<bool> {
             "" => {}
             "quit" | "exit" => break,
             "help" => help(),
+            "where" => {
+                debugger.learn(&mut session)?;
+                println!("{}", debugger.stacks()?);
+            }
             "console" => println!("{}", session.console().tail(30)),
             line => one(&mut session, line)?,
         }
@@ -107,6 +111,7 @@ pub fn run(options: &Options) -> Result<bool> {
 
 fn help() {
     println!("{:<52} the last lines of the console", "console");
+    println!("{:<52} the stack of each processor", "where");
     println!("{:<52} a further process; router end NAME ends it", "router spawn NAME");
     for (words, what) in HELP {
         println!("{words:<52} {what}");

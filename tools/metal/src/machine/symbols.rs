@@ -9,6 +9,13 @@ pub fn readable(frame: &str) -> String {
     format!("{module}:{:#}+{offset}", demangle(function))
 }
 
+/// A line with the names of the source in place of the mangled ones.
+pub fn demangled(line: &str) -> String {
+    let word =
+        |word: &str| if word.starts_with("_R") { format!("{:#}", demangle(word)) } else { word.to_owned() };
+    line.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -18,5 +25,11 @@ mod tests {
         assert_eq!(readable("ibp:_RNvNtCs1_3ibd4ring5close+1c"), "ibp:ibd::ring::close+1c");
         assert_eq!(readable("mac:mac_close+41"), "mac:mac_close+41");
         assert_eq!(readable("nonsense"), "nonsense");
+    }
+
+    #[test]
+    fn a_line_of_gdb_is_read_with_the_names_of_the_source() {
+        let line = "#1  0xfffffffff7 in _RNvNtCs1_3ibd4ring5close ()";
+        assert_eq!(demangled(line), "#1  0xfffffffff7 in ibd::ring::close ()");
     }
 }

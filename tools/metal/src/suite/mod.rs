@@ -11,6 +11,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::machine::archive::Identity;
+use crate::machine::debugger::Debugger;
 use crate::machine::symbols::readable;
 use crate::machine::{Options, Trouble};
 use bench::{Bench, CASE};
@@ -104,7 +105,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     }
     let began = Instant::now();
     let since = |then: Instant| u64::try_from(then.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let machine = setup.boot(None)?;
+    let machine = setup.boot()?;
     let boot = StepReport::new(
         "boot",
         0,
@@ -113,7 +114,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     );
     println!("{}", boot.line());
     let mut steps = vec![boot];
-    let (session, _sockets) = machine.apart();
+    let (session, mut debugger) = machine.apart();
     let mut bench = Bench::new(session, setup.driver, setup.identity, *suite);
     bench.cycles = cycles.unwrap_or(if *suite == Suite::Full { 102 } else { 3 });
     let console = bench.session.console().file().display().to_string();
@@ -123,7 +124,11 @@ pub fn run(options: &RunOptions) -> Result<bool> {
         let at = since(began);
         let outcome = one(&mut bench, case);
         let over = outcome.as_ref().err().is_some_and(|e| e.is::<Trouble>());
-        let outcome = outcome.map_err(explained);
+        let outcome = outcome.map_err(|error| explained(error, &debugger));
+        if !over {
+            // Where the modules are now, for the case that the next one hangs.
+            debugger.learn(&mut bench.session)?;
+        }
         let step = StepReport::new(case.name, at, since(began) - at, outcome);
         println!("{}", step.line());
         let failed = !step.ok;
@@ -161,13 +166,14 @@ fn one(bench: &mut Bench, case: &Case) -> Result<Findings> {
     outcome
 }
 
-/// A panic with its stack, as a person reads it.
-fn explained(error: anyhow::Error) -> anyhow::Error {
-    let Some(Trouble::Panic(panic)) = error.downcast_ref::<Trouble>() else { return error };
-    let mut text = error.to_string();
-    for frame in &panic.stack {
-        text.push_str("\n  ");
-        text.push_str(&readable(frame));
-    }
-    anyhow::anyhow!(text)
+/// A panic with its stack, as a person reads it, and a hang with the places where the processors are.
+fn explained(error: anyhow::Error, debugger: &Debugger) -> anyhow::Error {
+    let more = match error.downcast_ref::<Trouble>() {
+        Some(Trouble::Panic(panic)) => {
+            panic.stack.iter().map(|frame| readable(frame)).collect::<Vec<_>>().join("\n")
+        }
+        Some(Trouble::Silence { .. }) => debugger.stacks().unwrap_or_else(|e| format!("{e:#}")),
+        _ => return error,
+    };
+    anyhow::anyhow!("{error}\n{more}")
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::machine::Fields;
+use crate::machine::options::Driver;
 use crate::suite::Suite;
 use crate::suite::bench::{Bench, Sizes};
 use crate::suite::report::Findings;
@@ -98,8 +99,11 @@ pub fn ping(bench: &mut Bench) -> Result<Findings> {
 }
 
 /// The same over IPv6; who answers was found by neighbour discovery.
+///
+/// An echo that fills a packet panics a kernel with its checks on through the C driver (`id_lso != NULL`, where the adapter has no
+/// large sends), so the control stays below it.
 pub fn ipv6(bench: &mut Bench) -> Result<Findings> {
-    echoes(bench, 6, 1996)
+    echoes(bench, 6, if bench.driver == Driver::C { 1984 } else { 1996 })
 }
 
 fn echoes(bench: &mut Bench, family: u8, full: u32) -> Result<Findings> {
@@ -167,13 +171,12 @@ pub fn kstats(bench: &mut Bench) -> Result<Findings> {
         ensure!(octets >= 50 * 1028, "{octets} bytes for 50 echoes of 1000");
     }
     for name in ["ierrors", "oerrors", "norcvbuf", "noxmtbuf"] {
-        if let Some(errors) = after[0].number(name) {
-            ensure!(errors == 0, "{name} is {errors}");
-        }
+        ensure!(moved(0, name)? == 0, "{name} moved from {:?}", before[0].get(name));
     }
     let names: Vec<&str> = after[0].pairs().map(|(name, _)| name).collect();
     Ok(Findings::new(format!("both ends count the same; {} numbers", names.len()))
-        .fact("names", names.join(" ")))
+        .fact("names", names.join(" "))
+        .fact("oerrors_before", before[0].number("oerrors").unwrap_or_default()))
 }
 
 /// Random data arrives as it was sent, both ways.

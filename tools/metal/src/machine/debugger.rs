@@ -1,0 +1,175 @@
+//! gdb at a kernel that runs or hangs, with the symbols of unix and of every module that is loaded.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::session::{Fields, Session};
+use super::symbols::demangled;
+use super::{Options, Trouble};
+
+/// How long the agent may take to list the modules, and gdb to walk the stacks.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// Directories of a root in which modules lie.
+const PLACES: [&str; 14] = [
+    "kernel/drv/amd64",
+    "kernel/misc/amd64",
+    "kernel/mac/amd64",
+    "kernel/strmod/amd64",
+    "kernel/fs/amd64",
+    "kernel/sys/amd64",
+    "kernel/sched/amd64",
+    "kernel/dacf/amd64",
+    "kernel/exec/amd64",
+    "kernel/amd64",
+    "usr/kernel/drv/amd64",
+    "platform/i86pc/kernel/misc/amd64",
+    "platform/i86pc/kernel/drv/amd64",
+    "platform/i86pc/kernel/mach/amd64",
+];
+
+/// What gdb needs to know of a machine.
+pub struct Debugger {
+    /// Keeps the sockets.
+    sockets: tempfile::TempDir,
+    socket: &'static str,
+    trees: Vec<PathBuf>,
+    /// What gdb is told about symbols, as of the last list of modules.
+    symbols: String,
+}
+
+impl Debugger {
+    pub(super) fn new(sockets: tempfile::TempDir, socket: &'static str, trees: Vec<PathBuf>) -> Self {
+        Self { sockets, socket, trees, symbols: String::new() }
+    }
+
+    /// Learns which modules are loaded and where; a kernel that hangs cannot be asked any more.
+    ///
+    /// # Errors
+    ///
+    /// The machine is in trouble.
+    pub fn learn(&mut self, session: &mut Session) -> Result<(), Trouble> {
+        if let Ok(modules) = session.ask("0", "modules", QUIET)? {
+            self.symbols = symbols(&modules, &self.trees);
+        }
+        Ok(())
+    }
+
+    /// Everything gdb has to be told before it can be used.
+    fn commands(&self) -> String {
+        let socket = self.sockets.path().join(self.socket);
+        let mut text = String::from("set pagination off\nset confirm off\nset architecture i386:x86-64\n");
+        if let Some(unix) = find(&self.trees, "platform/i86pc/kernel/amd64/unix") {
+            // Writing to a String cannot fail, here and below.
+            let _ = writeln!(text, "file {}", unix.display());
+        }
+        text.push_str(&self.symbols);
+        let _ = writeln!(text, "target remote {}", socket.display());
+        text
+    }
+
+    /// The stack of each processor, as gdb prints them with the names of the source.
+    ///
+    /// # Errors
+    ///
+    /// gdb is not there, or cannot read the machine.
+    pub fn stacks(&self) -> Result<String> {
+        let file = self.sockets.path().join("stacks.gdb");
+        fs::write(&file, self.commands() + "thread apply all bt 25\ndetach\n")?;
+        let output = Command::new("timeout")
+            .args(["30", "gdb", "-q", "-batch", "-nx", "-x"])
+            .arg(&file)
+            .output()
+            .context("gdb is not there: tools/setup.sh metal installs it")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let frames: Vec<String> = said.lines().filter(|line| is_of_a_stack(line)).map(demangled).collect();
+        ensure!(!frames.is_empty(), "gdb: {}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(frames.join("\n"))
+    }
+}
+
+/// A frame, or the line that says whose frames follow.
+fn is_of_a_stack(line: &str) -> bool {
+    line.starts_with('#') || line.starts_with("Thread ")
+}
+
+/// The first of the trees that has the file.
+fn find(trees: &[PathBuf], file: &str) -> Option<PathBuf> {
+    trees.iter().map(|tree| tree.join(file)).find(|path| path.is_file())
+}
+
+/// A command for each module whose file is found. A module's text is one section, loaded where the kernel says.
+fn symbols(modules: &Fields, trees: &[PathBuf]) -> String {
+    let mut text = String::new();
+    for (name, place) in modules.pairs().filter(|(name, _)| *name != "unix") {
+        let base = place.split_once(':').and_then(|(_, place)| place.split_once('+')).map(|(base, _)| base);
+        let file = PLACES.iter().find_map(|directory| find(trees, &format!("{directory}/{name}")));
+        if let (Some(base), Some(file)) = (base, file) {
+            let _ = writeln!(text, "add-symbol-file {} 0x{base}", file.display());
+        }
+    }
+    text
+}
+
+/// Boots, lets the driver attach, and gives a person gdb.
+///
+/// # Errors
+///
+/// The machine could not be booted, or gdb is not there.
+pub fn run(options: &Options) -> Result<bool> {
+    let (mut session, mut debugger) = options.boot()?.apart();
+    let driver = options.identity.name();
+    for words in ["router spawn dls", "dls dls-serve", "0 dls-start", &format!("0 load drv/{driver}")] {
+        let (process, words) = words.split_once(' ').unwrap_or_default();
+        session.ask(process, words, QUIET)?.with_context(|| words.to_owned())?;
+    }
+    debugger.learn(&mut session)?;
+    let file = options.work.join("commands.gdb");
+    fs::write(&file, debugger.commands()).with_context(|| file.display().to_string())?;
+    println!("The kernel is stopped; its console is kept in {}.", session.console().file().display());
+    println!("continue lets it run, ^C stops it, quit ends it.");
+    let ended = Command::new("gdb").args(["-q", "-nx", "-x"]).arg(&file).status();
+    session.end();
+    Ok(ended.context("gdb is not there: tools/setup.sh metal installs it")?.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn each_module_that_has_a_file_is_told_where_its_text_is() -> Result<()> {
+        let place = tempfile::tempdir()?;
+        let (over, root) = (place.path().join("over"), place.path().join("root"));
+        for file in [
+            over.join("kernel/drv/amd64/ibp"),
+            root.join("kernel/drv/amd64/ibp"),
+            root.join("kernel/amd64/genunix"),
+        ] {
+            fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
+            fs::write(file, "")?;
+        }
+        let modules = Fields { text: "unix=0:ff00+10 genunix=1:ff10+20 ibp=7:ff80+300 gone=8:ff90+1".into() };
+        let told = symbols(&modules, &[over.clone(), root.clone()]);
+        let ours = format!("add-symbol-file {} 0xff80\n", over.join("kernel/drv/amd64/ibp").display());
+        let genunix = format!("add-symbol-file {} 0xff10\n", root.join("kernel/amd64/genunix").display());
+        assert_eq!(told, genunix + &ours);
+        Ok(())
+    }
+
+    #[test]
+    fn of_what_gdb_says_the_frames_are_kept() {
+        assert!(
+            is_of_a_stack("#0  0xffff in _RNvNtCs1_3ibd4ring5close ()")
+                && is_of_a_stack("Thread 1 (Thread 1.1):")
+        );
+        assert!(!is_of_a_stack("Reading symbols from unix..."));
+    }
+}
