@@ -60,6 +60,8 @@ pub struct Bench {
     pub identity: Identity,
     /// How much is tried.
     pub suite: Suite,
+    /// Processors of the machine.
+    pub cpus: u32,
     /// How often everything is loaded and unloaded; at least three times.
     pub cycles: u32,
     /// The adapter's directory below /devices, once it is found.
@@ -89,7 +91,7 @@ impl Bench {
         };
         let sides =
             [side("za", 1, first, of_first, "10.0.0.1"), side("zb", 2, second, of_second, "10.0.0.2")];
-        Self { session, driver, identity, suite, cycles: 3, adapter: String::new(), sides }
+        Self { session, driver, identity, suite, cpus: 1, cycles: 3, adapter: String::new(), sides }
     }
 
     /// Asks; what was refused is for the caller to judge.

@@ -116,6 +116,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     let mut steps = vec![boot];
     let (session, mut debugger) = machine.apart();
     let mut bench = Bench::new(session, setup.driver, setup.identity, *suite);
+    bench.cpus = setup.cpus;
     bench.cycles = cycles.unwrap_or(if *suite == Suite::Full { 102 } else { 3 });
     let console = bench.session.console().file().display().to_string();
     let wanted = |name: &str| case.is_empty() || case.iter().any(|wanted| wanted == name);

@@ -154,7 +154,11 @@ pub fn unicast(bench: &mut Bench) -> Result<Findings> {
         ends.push((fd, address(&bound)?));
     }
     let mut packets = 0;
-    for size in [0_u32, 1, 46, 64, 500, 1000, 1499, 2043, 2044] {
+    // On more than one processor mac spreads packets by their headers, and drops those that have none, whatever the driver.
+    let sizes = u32::from(bench.cpus > 1)..;
+    for size in
+        [0_u32, 1, 46, 64, 500, 1000, 1499, 2043, 2044].into_iter().filter(|size| sizes.contains(size))
+    {
         for (from, to) in [(0, 1), (1, 0)] {
             let ((sender, _), (receiver, to_address)) = (&ends[from], &ends[to]);
             let seed = size + from as u32;
@@ -178,7 +182,7 @@ pub fn unicast(bench: &mut Bench) -> Result<Findings> {
     for (fd, _) in &ends {
         bench.must(CASE, &format!("close {fd}"))?;
     }
-    Ok(Findings::new(format!("{packets} packets of 0 to 2044 bytes both ways, none of 2045"))
+    Ok(Findings::new(format!("{packets} packets of {} to 2044 bytes both ways, none of 2045", sizes.start))
         .fact("packets", packets))
 }
 
