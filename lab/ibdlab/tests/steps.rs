@@ -74,6 +74,11 @@ fn sm_restart_looks_everybody_up_before_the_manager_goes() {
 }
 
 #[test]
+fn sm_restart_waits_until_the_group_is_heard_before_the_manager_goes() {
+    all_is_well("the-first-word-to-a-group-takes-long.toml", 2);
+}
+
+#[test]
 fn sm_restart_asks_nobody_whom_ip_has_forgotten_until_all_have_joined_again() {
     all_is_well("ibtf-tells-of-a-new-manager-after-a-minute.toml", 2);
 }

@@ -42,7 +42,8 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     // Without a manager nobody finds anybody new.
     world.hosts.iter().try_for_each(|host| reachable(world, &host.name))?;
     let mut echoes = Echoes::default();
-    let speaking = if step.breaks.is_some() { speak(world)? } else { Vec::new() };
+    let within = Nanos::from_millis(step.within_ms);
+    let speaking = if step.breaks.is_some() { speak(world, within)? } else { Vec::new() };
     manager.stop();
     if let Some(host) = &step.breaks {
         world.break_queue_pairs(host.get_ref())?;
@@ -56,7 +57,6 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     }
     manager.restart()?;
     let since = world.machine.now();
-    let within = Nanos::from_millis(step.within_ms);
     while let Some(absent) = first_missing(world)? {
         ensure!(
             world.machine.now().since(since) < within,
@@ -102,8 +102,9 @@ fn listen(world: &World) -> Result<Vec<Listener>> {
     world.links().iter().flat_map(|link| link.iter().skip(1)).map(|host| join(host)).collect()
 }
 
-/// The first host of each link says something to the group again and again: it becomes a member, and stays one.
-fn speak(world: &World) -> Result<Vec<(&IpThread, AppId)>> {
+/// The first host of each link says something to the group again and again: it becomes a member, and stays one. Until all others of its
+/// link hear it.
+fn speak(world: &World, within: Nanos) -> Result<Vec<(&IpThread, AppId)>> {
     let mut speaking = Vec::new();
     for speaker in world.links().iter().filter_map(|link| link.first()) {
         let ip = speaker.ip()?;
@@ -113,21 +114,29 @@ fn speak(world: &World) -> Result<Vec<(&IpThread, AppId)>> {
         ));
     }
     fakekernel::sleep(Nanos(world.head_start().as_nanos() as u64));
+    everybody_hears(world, within).context("before the manager died")?;
     Ok(speaking)
 }
 
 /// Every host answers in both families, and every listener hears the group.
 fn goes_on_without_a_manager(world: &World) -> Result<()> {
     world.hosts.iter().try_for_each(|host| reachable(world, &host.name))?;
+    everybody_hears(world, Nanos::from_millis(INTERVAL.as_millis() as u64 * u64::from(GO_ON) * 10))
+        .context("without a manager")
+}
+
+/// Every host but the first of each link hears what that one goes on saying.
+fn everybody_hears(world: &World, within: Nanos) -> Result<()> {
     let mut ears = Vec::new();
     for host in world.links().iter().flat_map(|link| link.iter().skip(1)) {
-        let ear = GroupHear::new((GROUP.0, GO_ON_PORT), GO_ON, now(world) + INTERVAL * GO_ON * 10);
+        let until = now(world) + Duration::from_nanos(within.0);
+        let ear = GroupHear::new((GROUP.0, GO_ON_PORT), GO_ON, until);
         ears.push((host.name.clone(), host.ip()?.start(Box::new(ear))));
     }
     for (name, ear) in ears {
-        match world.host(&name)?.ip()?.finish(ear, world.machine.now() + ECHOES) {
+        match world.host(&name)?.ip()?.finish(ear, world.machine.now() + within + ECHOES) {
             Some(Outcome::Heard(heard)) if heard.len() >= GO_ON as usize => {}
-            other => bail!("{name} does not hear {} without a manager: {other:?}", GROUP.0),
+            other => bail!("{name} does not hear {}: {other:?}", GROUP.0),
         }
     }
     Ok(())
