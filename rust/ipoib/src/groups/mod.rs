@@ -327,6 +327,8 @@ enum Operation {
         role: Roles,
         /// What it brings is stale by the time it comes.
         overtaken: bool,
+        /// The group was said to exist since it was asked for: a refusal may be older than the group.
+        announced: bool,
         /// The group's timer is for giving it up.
         gives_up: bool,
     },
@@ -538,7 +540,7 @@ where
         if core::mem::take(&mut group.waiting) {
             return self.work(id);
         }
-        if let Operation::Joining { group, role, overtaken, gives_up: true } = group.operation {
+        if let Operation::Joining { group, role, overtaken, gives_up: true, .. } = group.operation {
             return self.give_up(now, id, Late { group, role, overtaken });
         }
         let used = core::mem::take(&mut group.used);
@@ -690,6 +692,9 @@ where
         };
         if let Some(entry) = self.table.get_mut(id) {
             entry.non |= self.promiscuous;
+            if let Operation::Joining { announced, .. } = &mut entry.operation {
+                *announced = true;
+            }
         }
         self.try_now(id);
     }
@@ -699,6 +704,10 @@ where
         let Some(id) = self.table.find(&group.canonical()) else { return };
         let Some(entry) = self.table.get_mut(id) else { return };
         if entry.held.as_ref().is_none_or(|held| held.group != group) {
+            // A join that is out may have been granted before.
+            if let Operation::Joining { group: joining, overtaken, .. } = &mut entry.operation {
+                *overtaken |= *joining == group;
+            }
             return;
         }
         entry.non = false;

@@ -69,7 +69,8 @@ where
                 let before = held.as_ref().map(|held| held.info.clone());
                 let patience = self.config.answer;
                 let gives_up = patience.is_some();
-                group.operation = Operation::Joining { group: wire, role, overtaken: false, gives_up };
+                group.operation =
+                    Operation::Joining { group: wire, role, overtaken: false, announced: false, gives_up };
                 if let Some(patience) = patience {
                     self.table.set_deadline(id, Some(now + patience));
                 }
@@ -88,10 +89,10 @@ where
         let Some(id) = self.table.find(&wire.canonical()) else { return };
         let Some(group) = self.table.get_mut(id) else { return };
         let asked = match group.operation {
-            Operation::Joining { group, role: wanted, overtaken, gives_up }
+            Operation::Joining { group, role: wanted, overtaken, announced, gives_up }
                 if (group, wanted) == (wire, role) =>
             {
-                Some((overtaken, gives_up))
+                Some((overtaken, announced, gives_up))
             }
             _ => None,
         };
@@ -99,16 +100,18 @@ where
         match (result, asked) {
             // Of two that ask for the same, one that is granted is as good as the other, unless the first may be of no use; one
             // that fails is the first.
-            (Ok(grant), Some((overtaken, _))) if late.is_none_or(|late| !late.overtaken) => {
+            (Ok(grant), Some((overtaken, ..))) if late.is_none_or(|late| !late.overtaken) => {
                 self.end_operation(id);
                 self.granted(now, id, wire, role, grant, overtaken);
             }
-            (Err(error), Some((_, gives_up))) if late.is_none() => {
+            (Err(error), Some((_, announced, gives_up))) if late.is_none() => {
                 self.end_operation(id);
                 if gives_up {
                     self.watch(now, id);
                 }
-                self.refused(now, id, wire, role, error);
+                if !(announced && error == JoinError::Refused) {
+                    self.refused(now, id, wire, role, error);
+                }
             }
             (result, _) if late.is_some() => {
                 group.late = None;
@@ -248,7 +251,7 @@ where
         if !down {
             group.failed = Some((role, again));
         }
-        if role == Roles::NON {
+        if role == Roles::NON && error == JoinError::Refused {
             // The listing was out of date, or the group is not for us; the next listing or trap brings it back.
             group.non = false;
         } else {

@@ -390,6 +390,57 @@ fn promiscuous_mode_hears_the_partitions_groups_and_no_others() {
     assert_eq!(actions(&mut m), [Action::Leave { group: group(5), roles: Roles::NON, joins: 1, info: 7 }]);
 }
 
+/// A group that promiscuous mode has just asked to hear.
+fn eavesdropping() -> Machine {
+    let mut m = up(8);
+    m.handle_event(at(0), Event::Promiscuous(true));
+    assert_eq!(actions(&mut m), [Action::List]);
+    m.handle_event(at(0), Event::Exists(group(5)));
+    m.handle_event(at(0), Event::Listed(Ok(())));
+    assert_eq!(actions(&mut m), [join(5, Roles::NON, None)]);
+    m
+}
+
+#[test]
+fn a_refusal_older_than_the_group_is_followed_by_another_join() {
+    let mut m = eavesdropping();
+    m.handle_event(at(1), Event::Gone(group(5)));
+    m.handle_event(at(1), Event::Exists(group(5)));
+    m.handle_event(at(1), refused(5, Roles::NON));
+    assert_eq!(actions(&mut m), [join(5, Roles::NON, None)]);
+    m.handle_event(at(2), refused(5, Roles::NON));
+    assert!(!actions(&mut m).iter().any(|action| matches!(action, Action::Join { .. })));
+}
+
+#[test]
+fn a_sender_is_not_redirected_for_a_refusal_older_than_the_group() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
+    m.handle_event(at(1), Event::Exists(group(5)));
+    m.handle_event(at(1), refused(5, Roles::SEND_ONLY));
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
+    m.handle_event(at(1), granted(5, Roles::SEND_ONLY, 7));
+    assert_eq!(actions(&mut m), [resolved(5, 7)]);
+}
+
+#[test]
+fn a_join_granted_before_the_group_was_deleted_is_repeated() {
+    let mut m = eavesdropping();
+    m.handle_event(at(1), Event::Gone(group(5)));
+    m.handle_event(at(1), granted(5, Roles::NON, 7));
+    assert_eq!(actions(&mut m), [join(5, Roles::NON, Some(7))]);
+}
+
+#[test]
+fn a_group_about_which_nobody_answers_is_not_given_up_by_promiscuous_mode() {
+    let mut m = eavesdropping();
+    m.handle_event(at(0), Event::Joined(group(5), Roles::NON, Err(JoinError::Unanswered)));
+    actions(&mut m);
+    m.handle_timeout(at(1));
+    assert_eq!(actions(&mut m), [join(5, Roles::NON, None)]);
+}
+
 #[test]
 fn a_failed_listing_is_repeated() {
     let mut m = up(8);
