@@ -72,3 +72,8 @@ fn a_join_that_waits_while_the_link_loses_its_broadcast_group_makes_no_group() {
 fn an_adapter_that_comes_back_while_a_query_of_before_is_out_reaches_the_administrator() {
     ends_well("found/adapter-comes-back-during-a-query.toml", 10);
 }
+
+#[test]
+fn a_group_that_comes_back_while_promiscuous_mode_asks_for_it_is_heard() {
+    ends_well("found/group-comes-back-while-its-join-is-refused.toml", 12);
+}

@@ -248,7 +248,10 @@ where
         }
         let again = group.held.is_some();
         let down = !matches!(self.mode, Mode::Up(..)) || error == JoinError::LinkDown;
-        if !down {
+        // A port too slow for a group is refused each time: what promiscuous mode misses is told once.
+        let told = role == Roles::NON && group.failures > 0;
+        let tells = !down && !told;
+        if tells {
             group.failed = Some((role, again));
         }
         if role == Roles::NON && error == JoinError::Refused {
@@ -261,7 +264,7 @@ where
             let delay = self.config.retry.delay(pauses, &mut self.jitter);
             self.table.set_deadline(id, Some(now + delay));
         }
-        if !down {
+        if tells {
             self.notice(id);
         }
         self.conclude(id, Err(error));

@@ -433,12 +433,16 @@ fn a_join_granted_before_the_group_was_deleted_is_repeated() {
 }
 
 #[test]
-fn a_group_about_which_nobody_answers_is_not_given_up_by_promiscuous_mode() {
+fn promiscuous_mode_asks_again_for_a_group_about_which_nobody_answers_and_tells_it_once() {
     let mut m = eavesdropping();
-    m.handle_event(at(0), Event::Joined(group(5), Roles::NON, Err(JoinError::Unanswered)));
-    actions(&mut m);
+    let unanswered = || Event::Joined(group(5), Roles::NON, Err(JoinError::Unanswered));
+    m.handle_event(at(0), unanswered());
+    let told = Action::Failed { group: group(5), role: Roles::NON, again: false };
+    assert_eq!(actions(&mut m), [told]);
     m.handle_timeout(at(1));
     assert_eq!(actions(&mut m), [join(5, Roles::NON, None)]);
+    m.handle_event(at(1), unanswered());
+    assert_eq!(actions(&mut m), []);
 }
 
 #[test]
