@@ -77,3 +77,8 @@ fn an_adapter_that_comes_back_while_a_query_of_before_is_out_reaches_the_adminis
 fn a_group_that_comes_back_while_promiscuous_mode_asks_for_it_is_heard() {
     ends_well("found/group-comes-back-while-its-join-is-refused.toml", 12);
 }
+
+#[test]
+fn queries_that_an_absent_sm_never_saw_keep_nothing_waiting_once_it_is_back() {
+    ends_well("found/lost-lookups.toml", 40);
+}

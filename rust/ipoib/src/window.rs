@@ -8,6 +8,8 @@
 //!   soon as a call is out for more than [`LATE`], and one alone after a call has ended without an answer, until there is one.
 //!   The increase is additive: it takes four answers, which a healthy administrator gives within a few milliseconds, and a burst
 //!   that an administrator cannot take is cut short.
+//! - **A call that is lost** takes no place of its port's: one that is late although the administrator has answered, in time, what it
+//!   was asked after it. An administrator that was away for a moment never saw it, and IBTF asks again only seconds later.
 //! - **All ports** together have [`MOST`] calls out, as more would only wait in IBTF. Those that have given no answer in time since
 //!   they were late have [`FIRST`] between them, and one each beyond. Where there are several ports no port takes the last place.
 //! - **Of a port's calls** paths leave one place to groups, and groups leave one to a path that waits; one alone is by turns a path and
@@ -70,6 +72,12 @@ struct Out {
     since: Instant,
 }
 
+impl Out {
+    fn is_late(&self, now: Instant) -> bool {
+        now - self.since > LATE
+    }
+}
+
 /// What is known of a port's administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
@@ -86,6 +94,8 @@ enum Standing {
 pub struct Window {
     standing: Standing,
     calls: [Option<Out>; MOST],
+    /// When the call began that is the last one to begin of those that were answered in time.
+    heard: Instant,
     /// Whether the last call that began was one for a path.
     path_was_last: bool,
 }
@@ -117,7 +127,7 @@ impl Default for Window {
 impl Window {
     /// Of a port that was not asked yet.
     pub const fn new() -> Self {
-        Self { standing: Standing::Doubtful, calls: [None; MOST], path_was_last: false }
+        Self { standing: Standing::Doubtful, calls: [None; MOST], heard: Instant::ZERO, path_was_last: false }
     }
 
     /// How many calls are out.
@@ -125,16 +135,21 @@ impl Window {
         self.calls.iter().flatten().count()
     }
 
-    fn out_of(&self, is_it: impl Fn(Kind) -> bool) -> usize {
-        self.calls.iter().flatten().filter(|call| is_it(call.kind)).count()
+    fn out_of(&self, is_it: impl Fn(&Out) -> bool) -> usize {
+        self.calls.iter().flatten().filter(|call| is_it(call)).count()
     }
 
     fn is_late(&self, now: Instant) -> bool {
-        self.calls.iter().flatten().any(|call| now - call.since > LATE)
+        self.calls.iter().flatten().any(|call| call.is_late(now))
+    }
+
+    fn is_lost(&self, now: Instant, call: &Out) -> bool {
+        call.is_late(now) && call.since < self.heard
     }
 
     fn is_doubtful(&self, now: Instant) -> bool {
-        self.is_late(now) || !matches!(self.standing, Standing::Answers(_))
+        let unheard = self.out_of(|call| call.is_late(now) && !self.is_lost(now, call)) > 0;
+        unheard || !matches!(self.standing, Standing::Answers(_))
     }
 
     /// How many calls may be out now.
@@ -155,18 +170,22 @@ impl Window {
 
     /// Among the port's own calls.
     fn has_room(&self, now: Instant, kind: Kind, path_waits: bool) -> bool {
-        let limit = self.limit(now);
-        let paths = self.out_of(Kind::is_path);
-        let groups = self.out() - paths;
+        let lost = self.out_of(|call| self.is_lost(now, call));
+        let limit = self.limit(now).min(MOST - lost);
+        let live = |is_it: fn(Kind) -> bool| self.out_of(|call| is_it(call.kind) && !self.is_lost(now, call));
+        let paths = live(Kind::is_path);
+        let groups = live(|kind| !kind.is_path());
+        // Paths that are lost leave one place to groups as well.
+        let no_path = lost > 0 && self.out_of(|call| call.kind.is_path()) + 1 == MOST;
         let turn = limit == 1 && self.path_was_last;
-        let shared = !path_waits || paths > 0 || groups + 1 < limit || turn;
+        let shared = !path_waits || no_path || paths > 0 || groups + 1 < limit || turn;
         let own = match kind {
             Kind::Broadcast => true,
             Kind::Group => shared,
-            Kind::Leave => shared && self.out_of(|kind| kind == Kind::Leave) < (limit / 2).max(1),
-            Kind::Path | Kind::Rate => limit == 1 || paths + 1 < limit,
+            Kind::Leave => shared && live(|kind| kind == Kind::Leave) < (limit / 2).max(1),
+            Kind::Path | Kind::Rate => (limit == 1 || paths + 1 < limit) && !no_path,
         };
-        own && self.out() < limit
+        own && paths + groups < limit
     }
 
     /// Among those of all ports.
@@ -195,7 +214,11 @@ impl Window {
     /// The call has ended.
     pub fn end(&mut self, now: Instant, call: Call, end: End) {
         let Some(out) = self.calls.get_mut(call.0).and_then(Option::take) else { return };
-        let in_time = now - out.since <= LATE;
+        let in_time = !out.is_late(now);
+        if end == End::Answered && in_time {
+            self.heard = self.heard.max(out.since);
+        }
+        let lost = self.is_lost(now, &out);
         self.standing = match (end, in_time, self.standing) {
             // One that is out and late says more.
             (End::Answered, true, Standing::Answers(limit)) if self.is_late(now) => Standing::Answers(limit),
@@ -204,6 +227,7 @@ impl Window {
             (End::Answered, false, _) => Standing::Doubtful,
             // It was refused without being asked.
             (End::Unanswered, true, standing) => standing,
+            (End::Unanswered, false, standing) if lost => standing,
             (End::Unanswered, false, _) => Standing::Silent,
         };
     }

@@ -96,6 +96,36 @@ fn answers_to_others_do_not_open_the_window_while_one_call_is_late() {
 }
 
 #[test]
+fn calls_that_were_lost_while_the_administrator_was_away_keep_nobody_waiting() {
+    for lost in [FIRST, MOST - 1] {
+        let mut port = Port::trusted();
+        while port.out.len() < lost {
+            port.out.push(port.window.begin(at(100), Kind::Path).unwrap());
+        }
+        // It is back and answers: within the second as many go out as there is room for.
+        let answered = port.window.begin(at(500), Kind::Group).unwrap();
+        port.window.end(at(510), answered, End::Answered);
+        let all = Load::default().with(at(1_200), &port.window);
+        assert!(port.window.admits(at(1_200), Kind::Group, true, &all), "{lost} lost");
+        assert_eq!(port.window.admits(at(1_200), Kind::Path, true, &all), lost < MOST - 1, "{lost} lost");
+        // IBTF has given them up: that it answers was known.
+        while !port.out.is_empty() {
+            port.end_first(at(4_000), End::Unanswered);
+        }
+        assert_eq!(port.fill(at(4_000), Kind::Group), MOST);
+    }
+}
+
+#[test]
+fn calls_that_are_late_and_nothing_answered_since_keep_their_places() {
+    let mut port = Port::trusted();
+    for _ in 0..FIRST {
+        port.out.push(port.window.begin(at(100), Kind::Group).unwrap());
+    }
+    assert_eq!(port.fill(at(1_200), Kind::Group), FIRST);
+}
+
+#[test]
 fn a_port_that_left_a_call_unanswered_has_one_alone_out_until_it_answers() {
     let mut port = Port::new();
     assert_eq!(port.fill(at(0), Kind::Group), FIRST);
