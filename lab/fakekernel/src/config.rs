@@ -50,6 +50,8 @@ pub struct Config {
     pub faults: Faults,
     /// Every DTrace probe of every module is enabled ([`crate::Machine::probe_hits`]).
     pub probes: bool,
+    /// What frameworks and drivers ask of one another is written down ([`crate::Machine::journal`]).
+    pub journal: bool,
 }
 
 impl Default for Config {
@@ -69,6 +71,7 @@ impl Default for Config {
             time_limit: Nanos::from_secs(6 * 3600),
             faults: Faults::default(),
             probes: false,
+            journal: false,
         }
     }
 }

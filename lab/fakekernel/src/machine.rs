@@ -20,6 +20,7 @@ use crate::fault;
 use crate::halt::Halt;
 use crate::host_mutex::{HostGuard, HostMutex};
 use crate::inject::Injector;
+use crate::journal::Journal;
 use crate::kernel::Kernel;
 use crate::locks::Order;
 use crate::nanos::Nanos;
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub notes: Notes,
     /// What DTrace would see.
     pub probes: HostMutex<sdt::Log>,
+    pub journal: HostMutex<Journal>,
     order_count: AtomicU64,
     /// The lock-order graph of all hosts and of the lab.
     pub order: HostMutex<Order>,
@@ -100,6 +102,7 @@ impl Machine {
             crossings: AtomicU64::new(0),
             notes: Notes::default(),
             probes: HostMutex::default(),
+            journal: HostMutex::default(),
             order_count: AtomicU64::new(0),
             order: HostMutex::default(),
             injector,

@@ -95,6 +95,9 @@ pub struct RunArgs {
     /// Print every DTrace probe of the modules that fires, with its arguments.
     #[arg(long)]
     pub probes: bool,
+    /// Print every call between mac and the driver, those for packets left out.
+    #[arg(long)]
+    pub calls: bool,
 }
 
 #[derive(Debug, Args)]

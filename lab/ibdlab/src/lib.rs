@@ -20,6 +20,7 @@
 #![allow(missing_docs)]
 
 pub mod bench;
+pub mod calls;
 pub mod campaign;
 pub mod capture;
 pub mod cli;

@@ -150,9 +150,10 @@ fn run_command(args: RunArgs) -> Result<bool> {
         suppress,
         capture: args.capture,
         probes: args.probes,
+        calls: args.calls,
     };
     let report = run(scenario, options, |step| speaker.line(&step.line()))?;
-    report.probes.iter().for_each(|line| speaker.line(line));
+    report.probes.iter().chain(&report.calls).for_each(|line| speaker.line(line));
     if let Some(file) = &args.report {
         report.write(file)?;
     }

@@ -47,6 +47,9 @@ pub struct Report {
     /// The DTrace probes that fired, if they were enabled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<String>,
+    /// What mac and the driver asked of one another, if that was written down.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -1,7 +1,7 @@
 //! Calls of the driver's callbacks, one method each. Every one may be called from any thread the framework calls it from; the
 //! caller sees to the perimeter.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 
 use fakekernel::genunix::Cred;
 use fakekernel::{Ctx, EntryKind, Errno};
@@ -23,11 +23,25 @@ pub(super) mod flag {
     pub(in crate::mac) const PROPINFO: u32 = 0x80;
 }
 
+pub(super) fn digits(address: &LinkAddress) -> String {
+    address.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn boolean(value: bool) -> boolean_t {
     if value { B_TRUE } else { B_FALSE }
 }
 
+/// What a call returned, as a kernel's register has it.
+fn code(result: &Result<(), Errno>) -> i32 {
+    result.as_ref().map_or_else(|error| error.0, |()| 0)
+}
+
 impl Mac {
+    /// Writes a call down, once it has returned, in the words of `metal run --calls`.
+    fn called(&self, call: impl FnOnce() -> String) {
+        self.kernel.journal(|| format!("{} {}", self.name, call()));
+    }
+
     pub(super) fn has(&self, flag: u32) -> bool {
         self.callbacks().mc_callbacks & flag != 0
     }
@@ -45,13 +59,17 @@ impl Mac {
     pub(super) fn call_start(&self) -> Result<(), Errno> {
         let f = self.callbacks().mc_start.ok_or(Errno::ENOTSUP)?;
         // SAFETY: as above.
-        Errno::check(unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_start")) })
+        let result =
+            Errno::check(unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_start")) });
+        self.called(|| format!("mc_start() = {}", code(&result)));
+        result
     }
 
     pub(super) fn call_stop(&self) {
         if let Some(f) = self.callbacks().mc_stop {
             // SAFETY: as above.
             unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_stop")) };
+            self.called(|| "mc_stop()".to_owned());
         }
     }
 
@@ -59,7 +77,10 @@ impl Mac {
         let f = self.callbacks().mc_setpromisc.ok_or(Errno::ENOTSUP)?;
         let args = (self.cookie(), boolean(on));
         // SAFETY: as above.
-        Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setpromisc")) })
+        let result =
+            Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setpromisc")) });
+        self.called(|| format!("mc_setpromisc({}) = {}", u8::from(on), code(&result)));
+        result
     }
 
     /// `mc_multicst`, with the address at no particular alignment and gone after the call.
@@ -71,6 +92,7 @@ impl Mac {
         // SAFETY: as above, with 20 readable bytes.
         let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_multicst")) });
         place.fill(0xef);
+        self.called(|| format!("mc_multicst({}, {}) = {}", u8::from(add), digits(group), code(&result)));
         result
     }
 
@@ -78,7 +100,9 @@ impl Mac {
         let f = self.callbacks().mc_unicst.ok_or(Errno::ENOTSUP)?;
         let args = (self.cookie(), address.0.as_ptr());
         // SAFETY: as above, with 20 readable bytes.
-        Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_unicst")) })
+        let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_unicst")) });
+        self.called(|| format!("mc_unicst({}) = {}", digits(address), code(&result)));
+        result
     }
 
     /// `mc_tx`: what it hands back.
@@ -94,6 +118,7 @@ impl Mac {
         let args = (self.cookie(), mac_capab_t(capability), data);
         // SAFETY: as above; the callers pass what the capability is described with, with room to spare.
         let known: boolean_t = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getcapab")) };
+        self.called(|| format!("mc_getcapab({capability:#x}) = {}", u8::from(known == B_TRUE)));
         known == B_TRUE
     }
 
@@ -126,7 +151,9 @@ impl Mac {
         let args =
             (self.cookie(), name.as_ptr(), mac_prop_id_t(id), value.len() as uint_t, value.as_ptr().cast());
         // SAFETY: as above, with a string and as many bytes as are said.
-        Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setprop")) })
+        let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setprop")) });
+        self.property("mc_setprop", &name, id, Some((value.len(), code(&result))));
+        result
     }
 
     /// `mc_getprop` into a zeroed buffer.
@@ -138,6 +165,7 @@ impl Mac {
             (self.cookie(), name.as_ptr(), mac_prop_id_t(id), size as uint_t, value.as_mut_ptr().cast());
         // SAFETY: as above, with a string and a buffer of that size.
         let failed: c_int = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getprop")) };
+        self.property("mc_getprop", &name, id, Some((size, failed)));
         Errno::check(failed).map(|()| value)
     }
 
@@ -147,5 +175,15 @@ impl Mac {
         let args = (self.cookie(), name.as_ptr(), mac_prop_id_t(id), handle);
         // SAFETY: as above, with a string and a handle that is valid during the call.
         unsafe { self.module.enter(f, args, EntryKind::callback("mc_propinfo")) };
+        self.property("mc_propinfo", &name, id, None);
+    }
+
+    /// Writes a call about a property down: its size and what was returned, where it has these.
+    fn property(&self, call: &str, name: &CStr, id: i32, ended: Option<(usize, i32)>) {
+        let name = name.to_string_lossy();
+        self.called(|| match ended {
+            Some((size, code)) => format!("{call}({name}, {id:#x}, {size} bytes) = {code}"),
+            None => format!("{call}({name}, {id:#x})"),
+        });
     }
 }

@@ -11,6 +11,7 @@ use illumos_sys_hdrs::{
     link_state_t, mac_handle_t, mac_perim_handle_t, mac_resource_handle_t, mac_ring_handle_t, mblk_t, uint_t,
 };
 
+use super::driver::digits;
 use super::perimeter::Entered;
 use super::{Mac, Note, Ring, mac_of};
 use crate::address::LinkAddress;
@@ -135,6 +136,7 @@ unsafe extern "C" fn mac_link_update(handle: mac_handle_t, state: link_state_t) 
         _ => LinkState::Unknown,
     };
     cx.check((-1..=1).contains(&state.0), Rule::AbsurdArgument, || format!("link state {}", state.0));
+    mac.told(|| format!("mac_link_update({})", state.0));
     mac.state.lock().low_state = known;
     mac.post(Note::LowLink);
 }
@@ -156,6 +158,7 @@ unsafe extern "C" fn mac_unicst_update(handle: mac_handle_t, address: *const u8)
     let Some(mac) = mac_of(&cx, handle) else { return };
     // SAFETY: mac_unicst_update(9F): an address.
     let address = unsafe { read(&mac, address) };
+    mac.told(|| format!("mac_unicst_update({})", digits(&address)));
     let _inside = mac.perimeter.enter();
     let before = std::mem::replace(&mut mac.state.lock().address, address);
     // Every stream is told all the same, and IP takes all its addresses down and up again (`ip_if.c:ill_set_phys_addr`).
@@ -190,6 +193,11 @@ unsafe extern "C" fn mac_dst_update(handle: mac_handle_t, _address: *const u8) {
 }
 
 impl Mac {
+    /// Writes down what the driver says, in the words of `metal run --calls`.
+    fn told(&self, call: impl FnOnce() -> String) {
+        self.kernel.journal(|| format!("{} {}", self.name, call()));
+    }
+
     /// Changes the sizes; with no multicast size, that is lowered to the maximum if need be.
     pub(super) fn update_sdu(&self, max: u32, multicast: Option<u32>) -> Result<(), Errno> {
         let mut state = self.state.lock();
@@ -216,6 +224,7 @@ unsafe extern "C" fn mac_maxsdu_update(handle: mac_handle_t, max: uint_t) -> c_i
 unsafe extern "C" fn mac_maxsdu_update2(handle: mac_handle_t, max: uint_t, multicast: uint_t) -> c_int {
     let cx = cx();
     let Some(mac) = mac_of(&cx, handle) else { return Errno::EINVAL.0 };
+    mac.told(|| format!("mac_maxsdu_update2({max}, {multicast})"));
     let multicast = if multicast == 0 { max } else { multicast };
     let result = mac.update_sdu(max, Some(multicast));
     if result.is_err() {
@@ -232,6 +241,7 @@ unsafe extern "C" fn mac_capab_update(handle: mac_handle_t) {
     let cx = cx();
     cx.no_locks();
     if let Some(mac) = mac_of(&cx, handle) {
+        mac.told(|| "mac_capab_update()".to_owned());
         mac.post(Note::CapabChg);
     }
 }

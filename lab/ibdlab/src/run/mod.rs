@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use fakekernel::{Config, Halt, Machine, Suppression, Suppressions};
 use serde_json::json;
 
+use crate::calls;
 use crate::coverage::Blocks;
 use crate::probes;
 use crate::report::SmKind;
@@ -39,6 +40,8 @@ pub struct Options {
     pub capture: Option<PathBuf>,
     /// Every DTrace probe of the modules is enabled.
     pub probes: bool,
+    /// Also what mac and the driver ask of one another.
+    pub calls: bool,
 }
 
 impl Options {
@@ -54,6 +57,7 @@ impl Options {
             suppress,
             capture: None,
             probes: false,
+            calls: false,
         }
     }
 }
@@ -76,7 +80,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     let objects = Objects::find(&scenario, &options)?;
     let config = if options.live { Config::live() } else { Config::seeded(options.seed) };
     let suppress = for_objects(&options.suppress, &options.modules);
-    let machine = Machine::new(Config { suppress, probes: options.probes, ..config });
+    let machine = Machine::new(Config { suppress, probes: options.probes, journal: options.calls, ..config });
     let mut report = Report {
         scenario: scenario.name.clone(),
         seed: options.seed,
@@ -89,12 +93,14 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         blocks: None,
         unused_suppressions: Vec::new(),
         probes: Vec::new(),
+        calls: Vec::new(),
     };
     let steps = run_steps(&machine, scenario, &options, objects, progress)?;
     report.steps = steps;
     report.ok = report.steps.iter().all(|step| step.ok);
     report.notes = notes(&machine);
     report.probes = probes::lines(&machine);
+    report.calls = calls::lines(&machine);
     report.blocks = Some(Blocks::of_counters(machine.coverage())).filter(|blocks| !blocks.0.is_empty());
     report.unused_suppressions = machine.unused_suppressions().iter().map(in_words).collect();
     report.trace = (!options.live)

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use object::{Object as _, ObjectSection as _};
 
 use super::session::{Fields, Session};
 use super::symbols::demangled;
@@ -61,7 +62,7 @@ impl Debugger {
     }
 
     /// Everything gdb has to be told before it can be used.
-    fn commands(&self) -> String {
+    pub(super) fn commands(&self) -> String {
         let socket = self.sockets.path().join(self.socket);
         let mut text = String::from("set pagination off\nset confirm off\nset architecture i386:x86-64\n");
         if let Some(unix) = find(&self.trees, "platform/i86pc/kernel/amd64/unix") {
@@ -71,6 +72,11 @@ impl Debugger {
         text.push_str(&self.symbols);
         let _ = writeln!(text, "target remote {}", socket.display());
         text
+    }
+
+    /// The file of a module.
+    pub(super) fn object(&self, module: &str) -> Option<PathBuf> {
+        PLACES.iter().find_map(|directory| find(&self.trees, &format!("{directory}/{module}")))
     }
 
     /// The stack of each processor, as gdb prints them with the names of the source.
@@ -103,17 +109,27 @@ fn find(trees: &[PathBuf], file: &str) -> Option<PathBuf> {
     trees.iter().map(|tree| tree.join(file)).find(|path| path.is_file())
 }
 
-/// A command for each module whose file is found. A module's text is one section, loaded where the kernel says.
+/// A command for each module whose file is found. A module's text is one section; krtld says where the memory for it begins, and puts
+/// the section on the next address that is as aligned as it asks to be.
 fn symbols(modules: &Fields, trees: &[PathBuf]) -> String {
     let mut text = String::new();
     for (name, place) in modules.pairs().filter(|(name, _)| *name != "unix") {
         let base = place.split_once(':').and_then(|(_, place)| place.split_once('+')).map(|(base, _)| base);
         let file = PLACES.iter().find_map(|directory| find(trees, &format!("{directory}/{name}")));
+        let base = base.and_then(|base| u64::from_str_radix(base, 16).ok());
         if let (Some(base), Some(file)) = (base, file) {
-            let _ = writeln!(text, "add-symbol-file {} 0x{base}", file.display());
+            let begins = base.next_multiple_of(text_alignment(&file));
+            let _ = writeln!(text, "add-symbol-file {} {begins:#x}", file.display());
         }
     }
     text
+}
+
+fn text_alignment(module: &Path) -> u64 {
+    let read = fs::read(module).unwrap_or_default();
+    let object = object::File::parse(&*read).ok();
+    let section = object.as_ref().and_then(|object| object.section_by_name(".text"));
+    section.map_or(1, |text| text.align().max(1))
 }
 
 /// Boots, lets the driver attach, and gives a person gdb.
@@ -140,8 +156,6 @@ pub fn run(options: &Options) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]

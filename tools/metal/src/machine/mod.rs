@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod archive;
+pub mod calls;
 pub mod console;
 pub mod debugger;
 pub mod options;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::Suite;
 use crate::machine::archive::Identity;
+use crate::machine::calls::Tracer;
 use crate::machine::options::Driver;
 use crate::machine::{Fields, Outcome, Refusal, Session, Ticket};
 
@@ -68,6 +69,8 @@ pub struct Bench {
     pub adapter: String,
     /// The two ends.
     pub sides: [Side; 2],
+    /// What writes the calls between mac and the driver, if that is wanted.
+    pub tracer: Option<Tracer>,
 }
 
 impl Bench {
@@ -91,7 +94,17 @@ impl Bench {
         };
         let sides =
             [side("za", 1, first, of_first, "10.0.0.1"), side("zb", 2, second, of_second, "10.0.0.2")];
-        Self { session, driver, identity, suite, cpus: 1, cycles: 3, adapter: String::new(), sides }
+        Self {
+            session,
+            driver,
+            identity,
+            suite,
+            cpus: 1,
+            cycles: 3,
+            adapter: String::new(),
+            sides,
+            tracer: None,
+        }
     }
 
     /// Asks; what was refused is for the caller to judge.
@@ -182,6 +195,18 @@ impl Bench {
             self.pause(100)?;
         }
         bail!("{process} {words}: not as wished within {milliseconds} ms; at last {last:?}")
+    }
+
+    /// Says in the list of calls what is done next, once what was done before has had its effects.
+    ///
+    /// # Errors
+    ///
+    /// The machine is in trouble, or the list cannot be written.
+    pub fn mark(&mut self, what: &str) -> Result<()> {
+        if self.tracer.is_some() {
+            self.pause(500)?;
+        }
+        self.tracer.as_ref().map_or(Ok(()), |tracer| tracer.mark(what))
     }
 
     /// Lets something happen at the adapter.

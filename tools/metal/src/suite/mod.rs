@@ -4,13 +4,14 @@ pub mod bench;
 mod cases;
 pub mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::machine::archive::Identity;
+use crate::machine::calls::Tracer;
 use crate::machine::debugger::Debugger;
 use crate::machine::symbols::readable;
 use crate::machine::{Options, Trouble};
@@ -43,6 +44,9 @@ pub struct RunOptions {
     /// How many cycles of loading and unloading, instead of the suite's number.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(3..))]
     cycles: Option<u32>,
+    /// Write the calls between mac and the driver there, up to the case that unloads it.
+    #[arg(long, value_name = "FILE")]
+    calls: Option<PathBuf>,
     /// Where the report goes; DIR/report.json of --work if not given.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -53,6 +57,8 @@ struct Case {
     name: &'static str,
     base: bool,
     identities: &'static [Identity],
+    /// It takes the driver out of the kernel.
+    unloads: bool,
     run: fn(&mut Bench) -> Result<Findings>,
 }
 
@@ -62,33 +68,39 @@ const IBD: &[Identity] = &[Identity::Ibd];
 
 /// All cases, in an order in which each finds what it needs.
 const CASES: &[Case] = &[
-    Case { name: "attach", base: true, identities: BOTH, run: link::attach },
-    Case { name: "partitions", base: true, identities: IBP, run: link::partitions },
-    Case { name: "links", base: true, identities: IBD, run: link::ready },
-    Case { name: "properties", base: false, identities: BOTH, run: link::properties },
-    Case { name: "bind", base: false, identities: BOTH, run: link::bind },
-    Case { name: "first-packet", base: false, identities: BOTH, run: link::first_packet },
-    Case { name: "unicast", base: false, identities: BOTH, run: link::unicast },
-    Case { name: "raw", base: false, identities: BOTH, run: link::raw },
-    Case { name: "setup", base: true, identities: BOTH, run: ip::setup },
-    Case { name: "ping", base: false, identities: BOTH, run: ip::ping },
-    Case { name: "ipv6", base: false, identities: BOTH, run: ip::ipv6 },
-    Case { name: "fragments", base: false, identities: BOTH, run: ip::fragments },
-    Case { name: "mtu", base: false, identities: BOTH, run: ip::mtu },
-    Case { name: "kstats", base: false, identities: BOTH, run: ip::kstats },
-    Case { name: "tcp", base: false, identities: BOTH, run: ip::tcp },
-    Case { name: "multicast", base: false, identities: BOTH, run: ip::multicast },
-    Case { name: "snoop", base: false, identities: BOTH, run: ip::snoop },
-    Case { name: "plumb", base: false, identities: BOTH, run: ip::plumb_again },
-    Case { name: "in-use", base: false, identities: IBP, run: trouble::in_use },
-    Case { name: "second-partition", base: false, identities: IBP, run: trouble::second_partition },
-    Case { name: "port-bounce", base: false, identities: BOTH, run: trouble::port_bounce },
-    Case { name: "sm-restart", base: false, identities: BOTH, run: trouble::sm_restart },
-    Case { name: "pkey-moves", base: false, identities: BOTH, run: trouble::pkey_moves },
-    Case { name: "silent-sa", base: false, identities: BOTH, run: trouble::silent_sa },
-    Case { name: "suspend", base: false, identities: BOTH, run: trouble::suspend },
-    Case { name: "unload", base: false, identities: BOTH, run: life::unload },
-    Case { name: "cycles", base: false, identities: BOTH, run: life::cycles },
+    Case { name: "attach", base: true, identities: BOTH, unloads: false, run: link::attach },
+    Case { name: "partitions", base: true, identities: IBP, unloads: false, run: link::partitions },
+    Case { name: "links", base: true, identities: IBD, unloads: false, run: link::ready },
+    Case { name: "properties", base: false, identities: BOTH, unloads: false, run: link::properties },
+    Case { name: "bind", base: false, identities: BOTH, unloads: false, run: link::bind },
+    Case { name: "first-packet", base: false, identities: BOTH, unloads: false, run: link::first_packet },
+    Case { name: "unicast", base: false, identities: BOTH, unloads: false, run: link::unicast },
+    Case { name: "raw", base: false, identities: BOTH, unloads: false, run: link::raw },
+    Case { name: "setup", base: true, identities: BOTH, unloads: false, run: ip::setup },
+    Case { name: "ping", base: false, identities: BOTH, unloads: false, run: ip::ping },
+    Case { name: "ipv6", base: false, identities: BOTH, unloads: false, run: ip::ipv6 },
+    Case { name: "fragments", base: false, identities: BOTH, unloads: false, run: ip::fragments },
+    Case { name: "mtu", base: false, identities: BOTH, unloads: false, run: ip::mtu },
+    Case { name: "kstats", base: false, identities: BOTH, unloads: false, run: ip::kstats },
+    Case { name: "tcp", base: false, identities: BOTH, unloads: false, run: ip::tcp },
+    Case { name: "multicast", base: false, identities: BOTH, unloads: false, run: ip::multicast },
+    Case { name: "snoop", base: false, identities: BOTH, unloads: false, run: ip::snoop },
+    Case { name: "plumb", base: false, identities: BOTH, unloads: false, run: ip::plumb_again },
+    Case { name: "in-use", base: false, identities: IBP, unloads: false, run: trouble::in_use },
+    Case {
+        name: "second-partition",
+        base: false,
+        identities: IBP,
+        unloads: false,
+        run: trouble::second_partition,
+    },
+    Case { name: "port-bounce", base: false, identities: BOTH, unloads: false, run: trouble::port_bounce },
+    Case { name: "sm-restart", base: false, identities: BOTH, unloads: false, run: trouble::sm_restart },
+    Case { name: "pkey-moves", base: false, identities: BOTH, unloads: false, run: trouble::pkey_moves },
+    Case { name: "silent-sa", base: false, identities: BOTH, unloads: false, run: trouble::silent_sa },
+    Case { name: "suspend", base: false, identities: BOTH, unloads: false, run: trouble::suspend },
+    Case { name: "unload", base: false, identities: BOTH, unloads: true, run: life::unload },
+    Case { name: "cycles", base: false, identities: BOTH, unloads: true, run: life::cycles },
 ];
 
 /// Boots, tries, reports; whether all was well.
@@ -98,7 +110,7 @@ const CASES: &[Case] = &[
 /// There is no such case, or the machine could not be booted.
 #[expect(clippy::disallowed_methods, reason = "a machine in QEMU lives in real time")]
 pub fn run(options: &RunOptions) -> Result<bool> {
-    let RunOptions { machine: setup, suite, case, cycles, report: file } = options;
+    let RunOptions { machine: setup, suite, case, cycles, calls, report: file } = options;
     if let Some(unknown) = case.iter().find(|name| CASES.iter().all(|case| case.name != name.as_str())) {
         let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
         anyhow::bail!("there is no case {unknown}; there are {}", names.join(", "));
@@ -123,8 +135,13 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     let of_identity = CASES.iter().filter(|case| case.identities.contains(&setup.identity));
     for case in of_identity.filter(|case| case.base || wanted(case.name)) {
         let at = since(began);
+        trace(&mut bench, case, calls.as_deref(), &debugger)?;
         let outcome = one(&mut bench, case);
         let over = outcome.as_ref().err().is_some_and(|e| e.is::<Trouble>());
+        if over {
+            // One gdb at a time.
+            bench.tracer = None;
+        }
         let outcome = outcome.map_err(|error| explained(error, &debugger));
         if !over {
             // Where the modules are now, for the case that the next one hangs.
@@ -138,6 +155,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
             break;
         }
     }
+    bench.tracer = None;
     bench.session.end();
     let ok = steps.iter().all(|step| step.ok);
     let report = Report {
@@ -154,6 +172,17 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     report.write(&file)?;
     println!("{}", report.verdict());
     Ok(ok)
+}
+
+/// Has the calls of this case written, if they are wanted: from the first case after the driver is loaded until it is unloaded.
+fn trace(bench: &mut Bench, case: &Case, calls: Option<&Path>, debugger: &Debugger) -> Result<()> {
+    let Some(file) = calls else { return Ok(()) };
+    if case.unloads {
+        bench.tracer = None;
+    } else if bench.tracer.is_none() && case.name != "attach" {
+        bench.tracer = Some(Tracer::begin(debugger, bench.identity.name(), file)?);
+    }
+    bench.mark(case.name)
 }
 
 /// A case, with a process of its own. The console says where it begins.
