@@ -82,3 +82,8 @@ fn a_group_that_comes_back_while_promiscuous_mode_asks_for_it_is_heard() {
 fn queries_that_an_absent_sm_never_saw_keep_nothing_waiting_once_it_is_back() {
     ends_well("found/lost-lookups.toml", 40);
 }
+
+#[test]
+fn answers_that_take_longer_than_the_link_waits_for_them_bring_it_up_all_the_same() {
+    ends_well("found/answers-come-late.toml", 12);
+}

@@ -87,10 +87,20 @@ impl Joins {
 }
 
 /// A request to the SA.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    Find,
+    /// In the scope of this index into [`Scope::SEARCH_ORDER`].
+    Find(usize),
     Join(Option<BroadcastGroup>),
+}
+
+/// A request that was waited for as long as patience reached. Its answer is still good.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenUp {
+    ticket: Ticket,
+    step: Step,
+    /// How often it is out, all with this ticket.
+    out: u8,
 }
 
 /// Abandoned requests to wait for before a new one goes out: a stop and start in quick succession must not pile them up.
@@ -114,8 +124,7 @@ impl<G: Copy + PartialEq> Link<G> {
             (Some(_), _) | (None, None) if self.leaving => None,
             (Some(group), _) => Some(self.join(now, port.gid, group.mgid, Some(group))),
             (None, Some(scope)) => {
-                let ticket = self.ticket();
-                self.ask(now, ticket, Step::Find);
+                let ticket = self.ask(now, Step::Find(self.search.scope));
                 Some(Action::Find(ticket, Mgid::broadcast(*scope, self.config.pkey)))
             }
             (None, None) => {
@@ -125,19 +134,52 @@ impl<G: Copy + PartialEq> Link<G> {
         }
     }
 
-    fn ask(&mut self, now: Instant, ticket: Ticket, step: Step) {
+    /// A question that was given up and is repeated keeps its ticket: an answer to either will do.
+    fn ask(&mut self, now: Instant, step: Step) -> Ticket {
+        let repeated = self.given_up.take().filter(|given_up| given_up.step == step);
+        let ticket = repeated.map_or_else(|| self.ticket(), |given_up| given_up.ticket);
+        self.earlier = repeated.map_or(0, |given_up| given_up.out);
         self.sa.out = Some((ticket, step));
         self.give_up_at = self.config.answer.map(|patience| now + patience);
+        ticket
     }
 
-    /// Nobody has answered in time: as if nobody ever would. An answer that comes all the same is known by its ticket.
+    /// What an answer of the SA's is about, if that is still wanted; `unanswered` if the SA was silent as long as IBTF waits.
+    fn answered(&mut self, ticket: Ticket, unanswered: bool) -> Option<Step> {
+        let late =
+            self.given_up.as_mut().filter(|given_up| self.sa.out.is_none() && given_up.ticket == ticket);
+        if let Some(late) = late {
+            self.sa.abandoned = self.sa.abandoned.saturating_sub(1);
+            late.out -= 1;
+            let (step, none_left) = (late.step, late.out == 0);
+            if none_left || !unanswered {
+                self.given_up = None;
+            }
+            // An answer was waited for too short a time, and is as good as one in time.
+            return (!unanswered).then(|| {
+                self.sa_retry.reset();
+                step
+            });
+        }
+        let of_earlier =
+            unanswered && self.earlier > 0 && matches!(self.sa.out, Some((out, _)) if out == ticket);
+        if of_earlier {
+            self.earlier -= 1;
+            self.sa.abandoned = self.sa.abandoned.saturating_sub(1);
+            return None;
+        }
+        self.sa.answered(ticket)
+    }
+
+    /// Nobody has answered in time: as if nobody ever would.
     pub(super) fn give_up(&mut self, now: Instant) {
         self.give_up_at = None;
-        let Some((_, step)) = self.sa.out else { return };
+        let Some((ticket, step)) = self.sa.out else { return };
         self.sa.abandon();
+        self.given_up = Some(GivenUp { ticket, step, out: self.earlier + 1 });
         self.search.overtaken = false;
         match step {
-            Step::Find => {}
+            Step::Find(_) => {}
             Step::Join(None) => self.note(Note::CreateFailed(SaError::Unanswered(0))),
             Step::Join(Some(_)) => self.note(Note::JoinFailed(SaError::Unanswered(0))),
         }
@@ -145,8 +187,7 @@ impl<G: Copy + PartialEq> Link<G> {
     }
 
     fn join(&mut self, now: Instant, gid: Gid, mgid: Mgid, group: Option<BroadcastGroup>) -> Action<G> {
-        let ticket = self.ticket();
-        self.ask(now, ticket, Step::Join(group));
+        let ticket = self.ask(now, Step::Join(group));
         self.doubted = false;
         Action::Join(ticket, gid, mgid, group)
     }
@@ -157,7 +198,7 @@ impl<G: Copy + PartialEq> Link<G> {
         ticket: Ticket,
         result: Result<Option<BroadcastGroup>, SaError>,
     ) {
-        if self.sa.answered(ticket).is_none() {
+        if self.answered(ticket, matches!(result, Err(SaError::Unanswered(_)))).is_none() {
             return;
         }
         self.give_up_at = None;
@@ -180,7 +221,8 @@ impl<G: Copy + PartialEq> Link<G> {
     /// From the first scope on, whatever is being asked now.
     pub(super) fn search_anew(&mut self) {
         self.search.restart();
-        self.search.overtaken = matches!(self.sa.out, Some((_, Step::Find)));
+        self.search.overtaken = matches!(self.sa.out, Some((_, Step::Find(_))));
+        self.given_up = None;
     }
 
     fn fits_port(&mut self, now: Instant, group: &BroadcastGroup) -> bool {
@@ -206,7 +248,7 @@ impl<G: Copy + PartialEq> Link<G> {
         gid: Gid,
         result: Result<(BroadcastGroup, G), SaError>,
     ) {
-        let step = self.sa.answered(ticket);
+        let step = self.answered(ticket, matches!(result, Err(SaError::Unanswered(_))));
         match &result {
             Ok((BroadcastGroup { mgid, .. }, _)) | Err(SaError::Unusable(mgid)) => {
                 self.joins.add(*mgid, gid, 1, false);

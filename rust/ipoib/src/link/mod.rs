@@ -430,6 +430,10 @@ pub struct Link<G> {
     joins: broadcast::Joins,
     leaving: bool,
     sa: Request<broadcast::Step>,
+    /// The last question that was given up, while nothing has made its answer worthless.
+    given_up: Option<broadcast::GivenUp>,
+    /// How often the question that is out was asked before, with the same ticket and without an answer yet.
+    earlier: u8,
     sa_retry: Retry,
     /// Of the queue pair that is made, whether or not it carries anything.
     number: Option<Qpn>,
@@ -472,6 +476,8 @@ impl<G: Copy + PartialEq> Link<G> {
             joins: broadcast::Joins::default(),
             leaving: false,
             sa: Request::NONE,
+            given_up: None,
+            earlier: 0,
             sa_retry: Retry::new(config.retry),
             number: None,
             gid: None,
@@ -568,7 +574,7 @@ impl<G: Copy + PartialEq> Link<G> {
         match (&self.membership, &self.sa.out) {
             (Some(membership), _) if !membership.stale => BroadcastState::Joined,
             (Some(_), _) => BroadcastState::Renewing,
-            (None, Some((_, broadcast::Step::Find))) => BroadcastState::Searching,
+            (None, Some((_, broadcast::Step::Find(_)))) => BroadcastState::Searching,
             (None, Some((_, broadcast::Step::Join(_)))) => BroadcastState::Joining,
             (None, None) => BroadcastState::None,
         }
@@ -720,6 +726,7 @@ impl<G: Copy + PartialEq> Link<G> {
         self.queue_pair = None;
         self.tear_down = false;
         self.membership = None;
+        self.given_up = None;
         self.sa.abandon();
         self.building.abandon();
         self.poll.reset();
@@ -787,6 +794,8 @@ impl<G: Copy + PartialEq> Link<G> {
     fn stale(&mut self) {
         self.verify_at = None;
         self.doubted = true;
+        // What is answered to that is from before.
+        self.given_up = None;
         if let Some(membership) = &mut self.membership {
             membership.stale = true;
             self.search.known(membership.group);

@@ -666,6 +666,85 @@ fn a_join_that_is_not_answered_in_time_is_repeated_and_what_comes_late_is_undone
     assert_eq!((world.leaves, world.link.is_idle()), (2, true));
 }
 
+/// An administrator that takes longer than anybody waits for it: each question is given up, repeated perhaps, then answered.
+fn up_with_every_answer_late(repeated: bool) -> World {
+    let mut world = World::new();
+    world.link.set_patience(Some(Duration::from_secs(1)), 100);
+    world.event(Event::Start);
+    for _ in 0..40 {
+        while world.poll() {}
+        let is_late = |action: &Action<u16>| matches!(action, Action::Find(..) | Action::Join(..));
+        if let Some(at) = world.pending.iter().position(|action| !is_late(action)) {
+            world.answer(at);
+            continue;
+        }
+        if world.is_up() {
+            break;
+        }
+        world.now = world.now + Duration::from_secs(1);
+        world.link.handle_timeout(world.now);
+        if repeated {
+            world.now = world.link.poll_timeout().unwrap();
+            world.link.handle_timeout(world.now);
+            while world.poll() {}
+        }
+        world.answer(0);
+    }
+    world
+}
+
+#[test]
+fn an_answer_that_comes_while_the_question_waits_to_be_repeated_is_taken() {
+    assert!(up_with_every_answer_late(false).is_up());
+}
+
+#[test]
+fn an_answer_to_a_question_that_was_repeated_meanwhile_is_taken() {
+    let mut world = up_with_every_answer_late(true);
+    assert!(world.is_up());
+    world.settle();
+    world.stop();
+    world.settle();
+    assert!(world.link.is_idle(), "{:?}", world.pending);
+    assert_eq!(world.leaves, world.joins);
+}
+
+#[test]
+fn that_ibtf_gives_up_the_first_question_says_nothing_of_the_second() {
+    let mut world = World::new();
+    world.link.set_patience(Some(Duration::from_secs(1)), 100);
+    world.event(Event::Start);
+    let first = with_a_join_out(&mut world);
+    let Action::Join(ticket, gid, ..) = world.pending.remove(first) else { unreachable!() };
+    let second = with_a_join_out_after_waiting(&mut world);
+    world.event(Event::Joined(ticket, gid, Err(SaError::Unanswered(10))));
+    while world.poll() {}
+    assert_eq!(world.link.broadcast_state(), BroadcastState::Joining);
+    world.answer(second);
+    world.settle();
+    assert!(world.is_up());
+}
+
+#[test]
+fn a_late_grant_of_before_an_sm_change_is_not_taken_for_one_of_after_it() {
+    let mut world = World::new();
+    world.link.set_patience(Some(Duration::from_secs(1)), 100);
+    world.event(Event::Start);
+    let late = with_a_join_out(&mut world);
+    let late = world.pending.remove(late);
+    world.now = world.now + Duration::from_secs(1);
+    world.link.handle_timeout(world.now);
+    world.event(Event::Renew);
+    world.pending.push(late);
+    world.answer(world.pending.len() - 1);
+    assert!(!world.link.is_broadcast_current());
+    world.settle();
+    while !world.is_up() {
+        assert!(world.wait());
+    }
+    assert_eq!(world.joins, 2);
+}
+
 #[test]
 fn at_most_two_joins_that_nobody_answers_are_out() {
     let mut world = World::new();
@@ -892,6 +971,8 @@ enum Step {
     Answer(usize),
     Poll(usize),
     Sleep(u64),
+    /// Seconds that an answer is waited for; 0: as long as it takes.
+    Patience(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -911,6 +992,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (0usize..4).prop_map(Step::Answer),
         12 => (1usize..10).prop_map(Step::Poll),
         3 => (0u64..70).prop_map(Step::Sleep),
+        1 => (0u64..3).prop_map(Step::Patience),
     ]
 }
 
@@ -958,6 +1040,9 @@ impl World {
             Step::Sleep(seconds) => {
                 self.now = self.now + Duration::from_secs(seconds);
                 self.link.handle_timeout(self.now);
+            }
+            Step::Patience(seconds) => {
+                self.link.set_patience((seconds > 0).then(|| Duration::from_secs(seconds)), 2);
             }
         }
         assert!(self.pending.len() <= 8, "requests pile up: {:?}", self.pending);
@@ -1011,4 +1096,24 @@ proptest! {
         prop_assert_eq!(world.joins, world.leaves);
         prop_assert_eq!(world.queue_pairs, 0);
     }
+}
+
+#[test]
+fn an_answer_to_a_question_that_was_given_up_twice_is_taken() {
+    let mut world = World::new();
+    world.link.set_patience(Some(Duration::from_secs(1)), 0);
+    world.event(Event::Start);
+    let first = with_a_join_out(&mut world);
+    let first = world.pending.remove(first);
+    let second = with_a_join_out_after_waiting(&mut world);
+    let second = world.pending.remove(second);
+    for _ in 0..50 {
+        world.now = world.now + Duration::from_secs(1);
+        world.link.handle_timeout(world.now);
+        while world.poll() {}
+    }
+    world.pending.extend([first, second]);
+    world.settle();
+    assert!(world.is_up());
+    assert_eq!(world.joins, 2);
 }
