@@ -229,6 +229,7 @@ impl Open {
             link.mac.stop();
         }
         link.state.lock().streams.retain(|stream| !Arc::ptr_eq(stream, &self.stream));
+        link.mac.is_legacy();
         link.mac.stop();
     }
 }

@@ -102,6 +102,9 @@ impl Link {
     /// One more stream needs the address (`mac_unicast_add`): with the first the device has one more user and packets start to
     /// come. Inside the perimeter.
     pub(super) fn activate(self: &Arc<Self>) -> Result<(), Errno> {
+        if self.mac.is_anchor() {
+            return Err(Errno::ENXIO);
+        }
         if self.state.lock().activations > 0 {
             self.state.lock().activations += 1;
             return Ok(());

@@ -11,6 +11,7 @@ use fakekernel::mem::{Mem, c_string};
 use fakekernel::{Cx, Errno, Export, FaultKind, HostMutex, Module, Rule, cx, export};
 use illumos_sys_hdrs::{mac_callbacks_t, mac_handle_t, mac_register_t, uint_t};
 
+use super::capability::LEGACY;
 use super::notify::Notes;
 use super::rings::virtualisation;
 use super::{MOST_MINOR_INSTANCE, Mac, MacState, Perimeter, mac_of, stat};
@@ -231,7 +232,6 @@ fn private_properties(record: &mac_register_t) -> Vec<String> {
 /// The capabilities the framework asks for while registering, in its order. The answers matter for LEGACY and its like only,
 /// which no driver of the lab's has; that they are asked before the driver has its handle matters to the driver.
 fn ask_capabilities(mac: &Mac) {
-    const LEGACY: u32 = 0x0020_0000;
     const MULTIFACTADDR: u32 = 0x40;
     const TRANSCEIVER: u32 = 0x0100_0000;
     const LED: u32 = 0x0200_0000;

@@ -16,7 +16,7 @@ use super::group::{Member, Members, Membership};
 use super::streams::Streams;
 use super::upper::Upper;
 use crate::ip::apps::{App, Outcome};
-use crate::ip::layer::{Counters, Frame, LinkInfo, SAP_IPV6, Wanted};
+use crate::ip::layer::{Counters, Frame, LinkInfo, SAP_ARP, SAP_IPV6, Wanted};
 use crate::ip::link_addr::LinkAddr;
 use crate::ip::nd;
 
@@ -65,7 +65,7 @@ struct State {
     kicked: bool,
     closing: bool,
     lost: Lost,
-    /// Packets of neighbour discovery that came by a group.
+    /// Packets of ARP and neighbour discovery that came by a group or as broadcasts.
     discovery: u64,
     refused_groups: Vec<(LinkAddr, Errno)>,
 }
@@ -198,7 +198,7 @@ impl IpThread {
         (state.upper.link().counters(), state.lost)
     }
 
-    /// Packets of neighbour discovery that came by a group: hosts announce their addresses when they want.
+    /// Packets of ARP and neighbour discovery that came by a group or as broadcasts: hosts announce their addresses when they want.
     pub fn discovery_by_group(&self) -> u64 {
         self.shared.state.lock().discovery
     }
@@ -394,8 +394,8 @@ impl State {
     /// True if an application finished.
     fn turn(&mut self, now: Duration) -> bool {
         while let Some(frame) = self.rx.pop_front() {
-            let by_group = frame.kind == Destination::Multicast;
-            self.discovery += u64::from(by_group && frame.sap == SAP_IPV6 && nd::is_nd(&frame.payload));
+            let discovery = frame.sap == SAP_ARP || frame.sap == SAP_IPV6 && nd::is_nd(&frame.payload);
+            self.discovery += u64::from(discovery && frame.kind != Destination::Unicast);
             self.upper.receive(now, frame);
         }
         self.upper.poll(now);

@@ -170,9 +170,13 @@ pub fn eavesdrop(world: &mut World, step: &EavesdropStep) -> Result<Findings> {
     Ok(Findings::new(text).fact("overheard", overheard))
 }
 
-/// Group packets that `by` receives while the others talk, but for those of neighbour discovery.
+/// Group packets that `by` receives while the others talk, but for those of ARP and neighbour discovery. illumos's C driver takes
+/// broadcasts for multicasts: both are counted.
 fn group_packets(by: &HostRun, talk: impl FnOnce() -> Result<()>) -> Result<u64> {
-    let count = || Ok::<_, anyhow::Error>((by.statistics()?.multircv, by.ip()?.discovery_by_group()));
+    let count = || {
+        let statistics = by.statistics()?;
+        Ok::<_, anyhow::Error>((statistics.multircv + statistics.brdcstrcv, by.ip()?.discovery_by_group()))
+    };
     // What the link has counted and IP has not looked at yet.
     fakekernel::sleep(IP_LOOKS);
     let (received, discovery) = count()?;
