@@ -23,7 +23,7 @@ pub const SAP_IPV6: u16 = 0x86dd;
 
 /// illumos has this length for the link-local prefix.
 pub const LINK_LOCAL_PREFIX: u8 = 10;
-const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+pub const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
 /// A packet for the link: destination address, SAP (Ethertype), and what comes behind the link's header.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -260,8 +260,7 @@ fn add_host(
     if spec.driver == Driver::Ibd {
         nexus::use_ibd(&kernel);
     }
-    let guid = spec.guid.as_ref().map_or(FIRST_GUID + u64::from(n) * 0x10, |guid| *guid.get_ref());
-    let mut config = HcaConfig::new(fabric::Guid(guid), *spec.ports.get_ref());
+    let mut config = HcaConfig::new(fabric::Guid(guid_of(spec, n)), *spec.ports.get_ref());
     config.description.clone_from(name);
     if spec.offloads {
         config.attr = HcaAttr::with_offloads();
@@ -273,16 +272,7 @@ fn add_host(
         // Scenarios are checked when read.
         port.width = LinkWidth::of_lanes(*spec.width.get_ref()).unwrap_or(port.width);
         port.cabled = !spec.unplugged.iter().any(|unplugged| *unplugged.get_ref() == number);
-        port.speed = match spec.speed {
-            Speed::Sdr => LinkSpeed::Sdr,
-            Speed::Ddr => LinkSpeed::Ddr,
-            Speed::Qdr => LinkSpeed::Qdr,
-            Speed::Fdr10 => LinkSpeed::Fdr10,
-            Speed::Fdr => LinkSpeed::Fdr,
-            Speed::Edr => LinkSpeed::Edr,
-            Speed::Hdr => LinkSpeed::Hdr,
-            Speed::Ndr => LinkSpeed::Ndr,
-        };
+        port.speed = speed_of(spec.speed);
     }
     let port = config.ports[0].guid;
     infiniband.add_hca(&kernel, config).map_err(|error| anyhow!("{name}: the adapter: {error}"))?;
@@ -345,5 +335,24 @@ pub(crate) fn mtu_of(bytes: u32) -> Mtu {
         1024 => Mtu::M1024,
         2048 => Mtu::M2048,
         _ => Mtu::M4096,
+    }
+}
+
+/// Node GUID of a host's adapter; `number` is the host's place in the scenario, from 0.
+pub(crate) fn guid_of(spec: &HostSpec, number: u16) -> u64 {
+    spec.guid.as_ref().map_or(FIRST_GUID + u64::from(number) * 0x10, |guid| *guid.get_ref())
+}
+
+/// How fast a lane of this name is.
+pub(crate) const fn speed_of(speed: Speed) -> LinkSpeed {
+    match speed {
+        Speed::Sdr => LinkSpeed::Sdr,
+        Speed::Ddr => LinkSpeed::Ddr,
+        Speed::Qdr => LinkSpeed::Qdr,
+        Speed::Fdr10 => LinkSpeed::Fdr10,
+        Speed::Fdr => LinkSpeed::Fdr,
+        Speed::Edr => LinkSpeed::Edr,
+        Speed::Hdr => LinkSpeed::Hdr,
+        Speed::Ndr => LinkSpeed::Ndr,
     }
 }

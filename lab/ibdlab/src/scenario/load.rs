@@ -33,8 +33,9 @@ pub fn parse(file: &Path, text: &str) -> Result<Scenario, ScenarioError> {
         line: line_of(text, span.start),
         message,
     };
-    let scenario: Scenario = toml::from_str(text)
+    let mut scenario: Scenario = toml::from_str(text)
         .map_err(|error| wrong(error.span().unwrap_or(0..0), error.message().to_owned()))?;
+    scenario.fit_defaults();
     check(&scenario).map_err(|fault| wrong(fault.span, fault.message))?;
     Ok(scenario)
 }

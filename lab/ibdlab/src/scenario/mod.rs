@@ -5,7 +5,12 @@
 
 mod check;
 mod load;
+mod named;
+mod one_step;
 mod property;
+mod range;
+#[cfg(test)]
+mod refusals;
 mod size;
 pub mod trouble;
 
@@ -38,7 +43,7 @@ pub struct Scenario {
     pub partition: Vec<Spanned<PartitionSpec>>,
     pub host: Vec<Spanned<HostSpec>>,
     /// What `ibdlab run` does; `ibdlab up` does none of it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_step::read")]
     pub step: Vec<Spanned<Step>>,
 }
 
@@ -51,6 +56,7 @@ pub struct FabricSpec {
     /// Do adapters hand a sender's own multicast back to it?
     pub multicast_loopback: bool,
     /// How long the embedded subnet administrator takes to answer, in milliseconds; OpenSM takes its own time.
+    #[serde(deserialize_with = "range::sa_delay_ms")]
     pub sa_delay_ms: u64,
 }
 
@@ -59,15 +65,16 @@ pub struct FabricSpec {
 #[serde(deny_unknown_fields)]
 pub struct PartitionSpec {
     /// 15 significant bits; the membership bit is set for full members.
+    #[serde(deserialize_with = "range::pkey")]
     pub pkey: Spanned<u16>,
     /// Does the subnet manager create the broadcast group?
     #[serde(default = "yes")]
     pub ipoib: bool,
-    /// MTU of that broadcast group in bytes.
+    /// MTU of that broadcast group in bytes; 2048 if not said, or the fabric's if that is less.
     #[serde(default = "default_mtu")]
     pub mtu: Spanned<u32>,
     /// Rate of that broadcast group, by its code in the SA's records: 3 is 10 Gb/s, 16 is 100.
-    #[serde(default = "default_rate")]
+    #[serde(default = "default_rate", deserialize_with = "range::rate")]
     pub rate: Spanned<u8>,
 }
 
@@ -80,19 +87,19 @@ pub struct HostSpec {
     #[serde(default)]
     pub driver: Driver,
     /// The P_Key of the host's link.
-    #[serde(default = "default_pkey")]
+    #[serde(default = "default_pkey", deserialize_with = "range::pkey")]
     pub pkey: Spanned<u16>,
     /// Addresses with prefix length, for example `192.168.7.1/24`. A lab without steps needs none.
     #[serde(default = "default_addresses", skip_serializing_if = "no_addresses")]
     pub addresses: Spanned<Vec<Cidr>>,
     /// Node GUID of the adapter; one of the lab's own if not said. A port's is its node's plus the port's number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "range::guid")]
     pub guid: Option<Spanned<u64>>,
     /// Ports of the adapter. Steps use the first.
-    #[serde(default = "default_ports")]
+    #[serde(default = "default_ports", deserialize_with = "range::ports")]
     pub ports: Spanned<u8>,
     /// Ports without a cable, from 1.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "range::unplugged")]
     pub unplugged: Vec<Spanned<u8>>,
     /// Signalling of the ports' lanes.
     #[serde(default)]
@@ -107,7 +114,11 @@ pub struct HostSpec {
     #[serde(default)]
     pub offloads: bool,
     /// Multicast groups that the adapter can hear; hermon's `hermon_log_num_mcg` makes it 256.
-    #[serde(default = "default_groups", skip_serializing_if = "is_default_groups")]
+    #[serde(
+        default = "default_groups",
+        skip_serializing_if = "is_default_groups",
+        deserialize_with = "range::groups"
+    )]
     pub groups: u32,
     /// Properties of the link, set before it is opened, as `dladm set-linkprop` does: `{ linkmode = "ud" }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -206,16 +217,17 @@ pub struct AttachStep {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpStep {
-    #[serde(default = "default_within")]
+    #[serde(default = "default_within", deserialize_with = "range::within_ms")]
     pub within_ms: u64,
     /// Once a host is up, the others that it can reach are so long after, whoever has made the broadcast group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "range::after_first_ms")]
     pub after_first_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdleStep {
+    #[serde(deserialize_with = "range::idle_for_ms")]
     pub for_ms: u64,
 }
 
@@ -224,9 +236,10 @@ pub struct IdleStep {
 pub struct PingStep {
     pub from: Spanned<String>,
     pub to: Spanned<std::net::IpAddr>,
+    #[serde(deserialize_with = "range::ping_count")]
     pub count: u32,
     /// Payload sizes in bytes; spread evenly from `min` to the largest that fits the MTU when absent.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "range::sizes")]
     pub sizes: Vec<usize>,
 }
 
@@ -245,6 +258,7 @@ pub struct MulticastStep {
     pub from: Spanned<String>,
     pub to: Spanned<String>,
     pub group: Spanned<std::net::IpAddr>,
+    #[serde(deserialize_with = "range::group_count")]
     pub count: u32,
 }
 
@@ -258,12 +272,13 @@ pub struct TurnsStep {
 #[serde(deny_unknown_fields)]
 pub struct FlapStep {
     pub host: Spanned<String>,
+    #[serde(deserialize_with = "range::down_ms")]
     pub down_ms: u64,
     /// The queue pairs of another host, which it can reach, break while the cable is out; it is found all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<Spanned<String>>,
     /// The link must be up again so long after the port is.
-    #[serde(default = "default_within")]
+    #[serde(default = "default_within", deserialize_with = "range::within_ms")]
     pub within_ms: u64,
 }
 
@@ -274,6 +289,7 @@ pub struct EavesdropStep {
     pub from: Spanned<String>,
     pub to: Spanned<String>,
     pub group: Spanned<std::net::IpAddr>,
+    #[serde(deserialize_with = "range::group_count")]
     pub count: u32,
 }
 
@@ -281,12 +297,13 @@ pub struct EavesdropStep {
 #[serde(deny_unknown_fields)]
 pub struct SmRestartStep {
     /// How long nobody answers.
+    #[serde(deserialize_with = "range::sm_away_ms")]
     pub away_ms: u64,
     /// The queue pairs of this host break meanwhile: unicast and the groups it is in need no manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<Spanned<String>>,
     /// Every host must be a member of its broadcast group again so long after.
-    #[serde(default = "default_within")]
+    #[serde(default = "default_within", deserialize_with = "range::within_ms")]
     pub within_ms: u64,
 }
 
@@ -294,9 +311,10 @@ pub struct SmRestartStep {
 #[serde(deny_unknown_fields)]
 pub struct PkeyMovesStep {
     pub host: Spanned<String>,
+    #[serde(deserialize_with = "range::pkey_away_ms")]
     pub away_ms: u64,
     /// The link must be up again so long after.
-    #[serde(default = "default_within")]
+    #[serde(default = "default_within", deserialize_with = "range::within_ms")]
     pub within_ms: u64,
 }
 
@@ -312,6 +330,7 @@ pub struct UnderTrafficStep {
     /// The host whose port flaps and whose modules are unloaded; the others go on sending to it.
     pub host: Spanned<String>,
     /// Everything begins within this time.
+    #[serde(deserialize_with = "range::within_ms")]
     pub within_ms: u64,
 }
 
@@ -320,6 +339,7 @@ pub struct UnderTrafficStep {
 pub struct LinuxPingStep {
     pub from: Spanned<String>,
     pub to: Spanned<std::net::IpAddr>,
+    #[serde(deserialize_with = "range::ping_count")]
     pub count: u32,
 }
 
@@ -341,7 +361,7 @@ pub struct FaultPointsStep {
     /// What the host does meanwhile.
     pub phase: Phase,
     /// Points of one kind that are tried at most.
-    #[serde(default = "default_points")]
+    #[serde(default = "default_points", deserialize_with = "range::at_most")]
     pub at_most: u64,
 }
 
@@ -366,6 +386,17 @@ pub enum Phase {
 }
 
 impl Scenario {
+    /// What is said nowhere follows what is: no group has a larger MTU than the fabric.
+    fn fit_defaults(&mut self) {
+        let most = *self.fabric.mtu.get_ref();
+        for partition in &mut self.partition {
+            let mtu = &mut partition.get_mut().mtu;
+            if mtu.span().is_empty() && *mtu.get_ref() > most {
+                *mtu.get_mut() = most;
+            }
+        }
+    }
+
     /// The text of a file that reads as this scenario.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ pub fn linux_ping(world: &mut World, step: &LinuxPingStep) -> Result<Findings> {
 #[expect(clippy::disallowed_methods, reason = "Linux's programs live on the wall clock")]
 pub fn linux_fetch(world: &mut World, step: &LinuxFetchStep) -> Result<Findings> {
     let from = world.host(step.from.get_ref())?;
-    let server = owner(world, *step.to.get_ref())?;
+    let server = owner(world, from, *step.to.get_ref())?;
     let directory = tempfile::tempdir().context("a directory for the web server")?;
     // It is as large as what is fetched, and an interrupt runs no destructor.
     let _janitor = Janitor::new(r#"rm -rf "$1""#, directory.path()).context("cannot start `sh`")?;

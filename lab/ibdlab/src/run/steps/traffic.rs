@@ -91,7 +91,7 @@ fn spread(count: u32, most: usize) -> Vec<usize> {
 pub fn tcp(world: &mut World, step: &TcpStep) -> Result<Findings> {
     let from = world.host(step.from.get_ref())?;
     let address = *step.to.get_ref();
-    let to = owner(world, address)?;
+    let to = owner(world, from, address)?;
     let total = step.bytes.get_ref().0;
     let receive = to.ip()?.start(Box::new(TcpReceive::new(TCP_PORT)));
     let send = TcpSend::new((address, TCP_PORT), FIRST_LOCAL_PORT, total);
@@ -211,11 +211,10 @@ fn finish(world: &World, ip: &IpThread, app: Box<dyn App>) -> Result<Outcome> {
     ip.finish(id, world.machine.now() + PATIENCE).ok_or_else(|| anyhow!("not done after {PATIENCE}"))
 }
 
-pub fn owner(world: &World, address: IpAddr) -> Result<&HostRun> {
-    world
-        .hosts
-        .iter()
-        .find(|host| host.addresses.iter().any(|cidr| IpAddr::from(cidr.address()) == address))
+/// The host of the sender's partition that has the address.
+pub fn owner<'a>(world: &'a World, from: &HostRun, address: IpAddr) -> Result<&'a HostRun> {
+    let mut link = world.hosts.iter().filter(|host| host.partition() == from.partition());
+    link.find(|host| host.addresses.iter().any(|cidr| IpAddr::from(cidr.address()) == address))
         .ok_or_else(|| anyhow!("no host has the address {address}"))
 }
 

@@ -147,6 +147,7 @@ impl OnHost {
 #[serde(deny_unknown_fields)]
 pub struct QpOf {
     pub host: Spanned<String>,
+    #[serde(deserialize_with = "crate::scenario::range::number")]
     pub number: u8,
 }
 
@@ -164,6 +165,7 @@ pub struct PropertyTo {
 pub struct HostForMs {
     pub host: Spanned<String>,
     /// Milliseconds of machine time.
+    #[serde(deserialize_with = "crate::scenario::range::for_ms")]
     pub for_ms: u64,
 }
 
@@ -171,6 +173,7 @@ pub struct HostForMs {
 #[serde(deny_unknown_fields)]
 pub struct ForMs {
     /// Milliseconds of machine time.
+    #[serde(deserialize_with = "crate::scenario::range::for_ms")]
     pub for_ms: u64,
 }
 
@@ -178,7 +181,7 @@ pub struct ForMs {
 #[serde(deny_unknown_fields)]
 pub struct SmComesBack {
     /// It gives out multicast LIDs from so much later on than the standard begins.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::mlids_later")]
     pub mlids_later: u16,
 }
 
@@ -186,9 +189,10 @@ pub struct SmComesBack {
 #[serde(deny_unknown_fields)]
 pub struct SmMoves {
     /// Its LID: 1 to 0xbfff, and nobody else's.
+    #[serde(deserialize_with = "crate::scenario::range::lid")]
     pub lid: Spanned<u16>,
     /// As for [`SmComesBack`].
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::mlids_later")]
     pub mlids_later: u16,
 }
 
@@ -196,6 +200,7 @@ pub struct SmMoves {
 #[serde(deny_unknown_fields)]
 pub struct SubnetPrefix {
     /// The upper half of every GID; not zero.
+    #[serde(deserialize_with = "crate::scenario::range::prefix")]
     pub prefix: Spanned<u64>,
 }
 
@@ -211,8 +216,13 @@ pub struct SaTrouble {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Spanned<String>>,
     /// Only so many times.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::scenario::range::sa_times"
+    )]
     pub times: Option<u32>,
+    #[serde(deserialize_with = "crate::scenario::range::for_ms")]
     pub for_ms: u64,
 }
 
@@ -226,6 +236,7 @@ pub enum SaDoes {
     /// It says that there is nothing.
     Empty,
     /// It answers so many milliseconds later.
+    #[serde(deserialize_with = "crate::scenario::range::late")]
     Late(u64),
     /// It refuses with this status.
     Refuses(SaStatus),
@@ -284,6 +295,7 @@ pub enum SaRequest {
 pub struct PkeyAt {
     pub host: Spanned<String>,
     /// Place in the port's table, from 0.
+    #[serde(deserialize_with = "crate::scenario::range::index")]
     pub index: Spanned<u16>,
 }
 
@@ -297,9 +309,10 @@ pub struct AllocationFails {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
     /// Calls that succeed first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::after")]
     pub after: u64,
     /// Calls that fail then.
+    #[serde(deserialize_with = "crate::scenario::range::times")]
     pub times: u64,
 }
 
@@ -308,29 +321,30 @@ pub struct AllocationFails {
 pub struct LinkFaulty {
     pub host: Spanned<String>,
     /// Packets in a million that vanish.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::loss")]
     pub loss: u32,
     /// ... that come twice.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::duplicate")]
     pub duplicate: u32,
     /// ... that are damaged on the wire.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::corrupt")]
     pub corrupt: u32,
     /// ... that are damaged inside the switch, whose checksum then fits.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::corrupt_inside")]
     pub corrupt_inside: u32,
     /// ... that are held back while others pass.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::reorder")]
     pub reorder: u32,
     /// How long they are held back, in microseconds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::reorder_by_us")]
     pub reorder_by_us: u64,
     /// Latency of every packet, in microseconds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::delay_us")]
     pub delay_us: u64,
     /// Up to so much more.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::jitter_us")]
     pub jitter_us: u64,
+    #[serde(deserialize_with = "crate::scenario::range::for_ms")]
     pub for_ms: u64,
 }
 
@@ -339,10 +353,12 @@ pub struct LinkFaulty {
 pub struct Delayed {
     pub host: Spanned<String>,
     /// At least.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::scenario::range::from_us")]
     pub from_us: u64,
     /// At most.
+    #[serde(deserialize_with = "crate::scenario::range::to_us")]
     pub to_us: u64,
+    #[serde(deserialize_with = "crate::scenario::range::for_ms")]
     pub for_ms: u64,
 }
 
@@ -361,7 +377,7 @@ pub struct RawPacketTo {
     /// To the link's broadcast group instead of the host alone.
     #[serde(default)]
     pub broadcast: bool,
-    /// Bytes as hexadecimal digits, two each; what is no digit ends them.
+    /// Bytes as hexadecimal digits, two each.
     pub bytes: String,
 }
 

@@ -32,12 +32,13 @@ pub use timed::TimedEvent;
 #[serde(deny_unknown_fields)]
 pub struct TroubleStep {
     /// How long there is traffic and trouble, in milliseconds of machine time; every event begins within it.
+    #[serde(deserialize_with = "crate::scenario::range::trouble_within_ms")]
     pub within_ms: u64,
     /// How long links, addresses and memberships may take afterwards, in milliseconds of machine time.
-    #[serde(default = "default_settle")]
+    #[serde(default = "default_settle", deserialize_with = "crate::scenario::range::settle_ms")]
     pub settle_ms: u64,
     /// The least time from one echo between two addresses to the next, in microseconds of machine time.
-    #[serde(default = "default_echo_every")]
+    #[serde(default = "default_echo_every", deserialize_with = "crate::scenario::range::echo_every_us")]
     pub echo_every_us: u64,
     /// In any order; events of one instant happen in the order of the file.
     pub event: Vec<TimedEvent>,

@@ -1,0 +1,182 @@
+//! Hosts: names, adapters that can be in one fabric, links that can be in their partitions, addresses that an interface can have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use fabric::LinkWidth;
+use serde_spanned::Spanned;
+use sm::RateCode;
+use smoltcp::wire::IpCidr;
+
+use super::{Checked, Fault, check_mtu, check_pkey, fault, is_name, is_written, partition, place};
+use crate::run::world::{guid_of, speed_of};
+use crate::scenario::{HostSpec, PartitionSpec, Scenario};
+
+/// The IP layer's table of addresses per interface.
+const MAX_ADDRESSES: usize = smoltcp::config::IFACE_MAX_ADDR_COUNT;
+
+pub fn check(scenario: &Scenario) -> Checked {
+    let mut names = BTreeSet::new();
+    for host in scenario.host.iter().map(Spanned::get_ref) {
+        if !is_name(host.name.get_ref()) {
+            let expected = "expected up to 32 letters, digits, `-`, `_`, `.`, no sign first";
+            return fault(&host.name, format!("`{}` is no name for a host: {expected}", host.name));
+        }
+        if !names.insert(host.name.get_ref()) {
+            return fault(&host.name, format!("there are two hosts named `{}`", host.name));
+        }
+        check_ports(scenario, host)?;
+        check_partition(scenario, host)?;
+        for (name, text) in &host.properties {
+            text.get_ref().property(name).map_err(|message| Fault { span: text.span(), message })?;
+        }
+        check_addresses(scenario, host)?;
+    }
+    check_guids(scenario)?;
+    check_owners(scenario)
+}
+
+/// The lanes and the MTU of a host's ports, and which have a cable.
+fn check_ports(scenario: &Scenario, host: &HostSpec) -> Checked {
+    let (ports, width) = (*host.ports.get_ref(), &host.width);
+    if let Some(port) = host.unplugged.iter().find(|port| *port.get_ref() > ports) {
+        return fault(port, format!("there is no port {port}, expected 1 to {ports}"));
+    }
+    if LinkWidth::of_lanes(*width.get_ref()).is_none() {
+        return fault(width, format!("a port has 1, 2, 4, 8 or 12 lanes, not {width}"));
+    }
+    let Some(mtu) = &host.mtu else { return Ok(()) };
+    check_mtu(mtu)?;
+    if mtu.get_ref() > scenario.fabric.mtu.get_ref() {
+        return fault(mtu, format!("MTU {mtu} is larger than the fabric's {}", scenario.fabric.mtu));
+    }
+    Ok(())
+}
+
+/// The partition of a host's link, whose broadcast group the host's port must be able to join if the subnet manager makes it.
+fn check_partition(scenario: &Scenario, host: &HostSpec) -> Checked {
+    check_pkey(&host.pkey)?;
+    let pkey = *host.pkey.get_ref();
+    if pkey & 0x8000 == 0 {
+        return fault(
+            &host.pkey,
+            format!("P_Key {pkey:#06x} is a limited member, expected the full member bit 0x8000"),
+        );
+    }
+    let mut partitions = scenario.partition.iter().map(Spanned::get_ref);
+    let Some(partition) = partitions.find(|p| (p.pkey.get_ref() ^ pkey) & 0x7fff == 0) else {
+        let unsaid = if is_written(&host.pkey) { "" } else { ", which is a host's if nothing is said," };
+        let message = format!("P_Key {pkey:#06x}{unsaid} is in no partition of this file");
+        return Err(Fault { span: place(&host.pkey, &host.name), message });
+    };
+    if partition.ipoib { check_group(scenario, host, partition) } else { Ok(()) }
+}
+
+fn check_group(scenario: &Scenario, host: &HostSpec, partition: &PartitionSpec) -> Checked {
+    let (name, mtu) = (&host.name, host.mtu.as_ref().unwrap_or(&scenario.fabric.mtu));
+    if mtu.get_ref() < partition.mtu.get_ref() {
+        let message = format!(
+            "`{name}` has an MTU of {mtu} and cannot join the broadcast group of its partition, which has {}",
+            partition.mtu
+        );
+        return Err(Fault { span: place(mtu, name), message });
+    }
+    let (rate, port) = (RateCode(*partition.rate.get_ref()), rate_of(host));
+    if let Some(port) = port.filter(|port| port.cmp_speed(rate).is_lt()) {
+        let message = format!(
+            "`{name}` has ports of {} and cannot join the broadcast group of its partition, which has {}",
+            in_words(port),
+            in_words(rate)
+        );
+        return Err(Fault { span: place(&host.width, name), message });
+    }
+    Ok(())
+}
+
+/// How fast the host's ports are.
+fn rate_of(host: &HostSpec) -> Option<RateCode> {
+    let (width, speed) = (LinkWidth::of_lanes(*host.width.get_ref())?, speed_of(host.speed));
+    RateCode::of_link(sm::LinkWidth::from_wire(width as u8)?, speed.code(), speed.extended_code())
+}
+
+/// `20 Gb/s (rate 6)`.
+fn in_words(rate: RateCode) -> String {
+    let gbps = rate.tenths_of_gbps().map_or(0.0, |tenths| f64::from(tenths) / 10.0);
+    format!("{gbps} Gb/s (rate {})", rate.0)
+}
+
+fn check_addresses(scenario: &Scenario, host: &HostSpec) -> Checked {
+    let addresses = host.addresses.get_ref();
+    let (count, least) = (addresses.len(), usize::from(!scenario.step.is_empty()));
+    if count < least || count > MAX_ADDRESSES {
+        let message = format!("{count} addresses, expected {least} to {MAX_ADDRESSES}");
+        return Err(Fault { span: place(&host.addresses, &host.name), message });
+    }
+    for cidr in addresses {
+        if let Some(what) = unusable(&cidr.0) {
+            let message = format!("{} is {what}, which no interface can have", cidr.0);
+            return fault(&host.addresses, message);
+        }
+    }
+    Ok(())
+}
+
+/// What an address is, if it is not one for an interface.
+fn unusable(cidr: &IpCidr) -> Option<&'static str> {
+    let address = IpAddr::from(cidr.address());
+    match (address, cidr) {
+        _ if address.is_unspecified() => Some("the unspecified address"),
+        _ if address.is_loopback() => Some("a loopback address"),
+        _ if address.is_multicast() => Some("a multicast address"),
+        (IpAddr::V4(ip), _) if ip.octets()[0] == 0 => Some("an address of this network (0.0.0.0/8)"),
+        (IpAddr::V4(ip), _) if ip.octets()[0] >= 240 => Some("a reserved address (240.0.0.0/4)"),
+        (IpAddr::V4(ip), IpCidr::Ipv4(cidr)) if cidr.broadcast() == Some(ip) => {
+            Some("the broadcast address of its subnet")
+        }
+        _ => None,
+    }
+}
+
+/// An adapter has its node's GUID and one behind it for each port; none of them is another adapter's.
+fn check_guids(scenario: &Scenario) -> Checked {
+    let mut taken: Vec<(&HostSpec, RangeInclusive<u64>)> = Vec::new();
+    for (number, host) in (0..).zip(scenario.host.iter().map(Spanned::get_ref)) {
+        let first = guid_of(host, number);
+        let guids = first..=first + u64::from(*host.ports.get_ref());
+        let other =
+            taken.iter().find(|(_, other)| other.start() <= guids.end() && guids.start() <= other.end());
+        if let Some((other, theirs)) = other {
+            let message = format!(
+                "the adapter of `{}` has the GUIDs {:#x} to {:#x}, that of `{}` {:#x} to {:#x}: none can be in both",
+                host.name,
+                guids.start(),
+                guids.end(),
+                other.name,
+                theirs.start(),
+                theirs.end()
+            );
+            let said = host.guid.as_ref().or(other.guid.as_ref());
+            return Err(Fault { span: said.map_or_else(|| host.name.span(), Spanned::span), message });
+        }
+        taken.push((host, guids));
+    }
+    Ok(())
+}
+
+/// An address has one owner in its partition.
+fn check_owners(scenario: &Scenario) -> Checked {
+    let mut owners: BTreeMap<(u16, IpAddr), &HostSpec> = BTreeMap::new();
+    for host in scenario.host.iter().map(Spanned::get_ref) {
+        for address in super::addresses(host) {
+            let Some(other) = owners.insert((partition(host), address), host) else { continue };
+            let message = if other.name.get_ref() == host.name.get_ref() {
+                format!("{address} is there twice")
+            } else {
+                format!("{address} is an address of `{}` already, in the same partition", other.name)
+            };
+            return fault(&host.addresses, message);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Steps: hosts that are there, that can do what they are told, in an order that makes sense.
+
+use std::net::IpAddr;
+
+use serde_spanned::Spanned;
+
+use super::{Checked, check_host, check_tun, fault, groups, known_host, owns, partition, trouble};
+use crate::scenario::{HostSpec, PingStep, Scenario, Step};
+
+/// In front of an echo's payload: the headers of IPv6 and ICMPv6.
+const ECHO_HEADERS: u32 = 48;
+/// In front of an IP packet.
+const IPOIB_HEADER: u32 = 4;
+/// The largest file or transfer: with it a run ends within minutes.
+const MOST_BYTES: u64 = 16 << 30;
+
+pub fn check(scenario: &Scenario) -> Checked {
+    scenario.step.iter().try_for_each(|step| check_step(scenario, step))?;
+    let mut counts = scenario.step.iter().filter(|step| matches!(step.get_ref(), Step::Counts(_)));
+    match counts.nth(1) {
+        Some(second) => fault(second, "`counts` is there twice: the first one ends the capture".to_owned()),
+        None => Ok(()),
+    }
+}
+
+fn check_step(scenario: &Scenario, spanned: &Spanned<Step>) -> Checked {
+    match spanned.get_ref() {
+        Step::Ping(ping) => {
+            check_pair(scenario, &ping.from, &ping.to, false)?;
+            check_sizes(scenario, ping)
+        }
+        Step::Tcp(tcp) => {
+            check_bytes(&tcp.bytes)?;
+            check_pair(scenario, &tcp.from, &tcp.to, false)
+        }
+        Step::LinuxPing(ping) => check_pair(scenario, &ping.from, &ping.to, true),
+        Step::LinuxFetch(fetch) => {
+            check_bytes(&fetch.bytes)?;
+            check_pair(scenario, &fetch.from, &fetch.to, true)
+        }
+        Step::Multicast(step) => groups::check(scenario, [&step.from, &step.to], &[], &step.group),
+        Step::Turns(step) => groups::check_for_all(scenario, &step.group),
+        Step::Eavesdrop(step) => groups::check(scenario, [&step.from, &step.to], &[&step.by], &step.group),
+        Step::Flap(flap) => {
+            known_host(scenario, &flap.host)?;
+            flap.breaks.iter().try_for_each(|host| check_host(scenario, host, false))
+        }
+        Step::UnloadUnderTraffic(step) => check_host(scenario, &step.host, false),
+        Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
+        Step::HcaRemoval(step) => check_host(scenario, &step.host, false),
+        Step::FaultPoints(step) => check_host(scenario, &step.host, false),
+        Step::Link(link) => known_host(scenario, &link.host).map(drop),
+        Step::Trouble(step) => {
+            groups::check_shared_family(scenario, spanned)?;
+            trouble::check(scenario, step)
+        }
+        Step::SmRestart(step) => {
+            groups::check_shared_family(scenario, spanned)?;
+            step.breaks.iter().try_for_each(|host| check_host(scenario, host, false))
+        }
+        Step::Idle(_)
+        | Step::Memberships(_)
+        | Step::Attach(_)
+        | Step::Up(_)
+        | Step::Resolve(_)
+        | Step::Counts(_)
+        | Step::Unload(_) => Ok(()),
+    }
+}
+
+/// A sender and another host's address; both with TUN devices or both without.
+fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>, tun: bool) -> Checked {
+    check_host(scenario, from, tun)?;
+    let sender = known_host(scenario, from)?;
+    if owns(sender, *to.get_ref()) {
+        return fault(to, format!("{to} is an address of `{from}` itself"));
+    }
+    let Some(host) = owner(scenario, sender, *to.get_ref()) else {
+        return fault(to, format!("no host has the address {to}"));
+    };
+    if partition(sender) != partition(host) {
+        let message = format!("{to} is an address of `{}`, in another partition than `{from}`", host.name);
+        return fault(to, message);
+    }
+    if !groups::has_family(sender, *to.get_ref()) {
+        let family = groups::family(*to.get_ref());
+        return fault(to, format!("`{from}` has no {family} address and cannot send to {to}"));
+    }
+    check_tun(host, to, tun)
+}
+
+/// Whose address it is: rather a host's of the sender's partition.
+fn owner<'a>(scenario: &'a Scenario, sender: &HostSpec, to: IpAddr) -> Option<&'a HostSpec> {
+    let owners = || scenario.host.iter().map(Spanned::get_ref).filter(|host| owns(host, to));
+    owners().find(|host| partition(host) == partition(sender)).or_else(|| owners().next())
+}
+
+/// The lab's IP cuts no IPv6 packets: an echo must fit the link, whose MTU is the partition's if the subnet manager makes its group.
+fn check_sizes(scenario: &Scenario, ping: &PingStep) -> Checked {
+    let sender = known_host(scenario, &ping.from)?;
+    let mut partitions = scenario.partition.iter().map(Spanned::get_ref);
+    let made = partitions.find(|p| p.ipoib && (p.pkey.get_ref() & 0x7fff) == partition(sender));
+    let mtu = made.map_or(scenario.fabric.mtu.get_ref(), |made| made.mtu.get_ref());
+    let most = mtu.saturating_sub(IPOIB_HEADER + ECHO_HEADERS) as usize;
+    match ping.sizes.iter().find(|size| **size > most) {
+        Some(size) if ping.to.get_ref().is_ipv6() => fault(
+            &ping.to,
+            format!("sizes is {size}: expected 0 to {most}, what an IPv6 packet has room for on this link"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn check_bytes(bytes: &Spanned<crate::scenario::ByteSize>) -> Checked {
+    let number = bytes.get_ref().0;
+    if number <= MOST_BYTES {
+        return Ok(());
+    }
+    fault(bytes, format!("bytes is {number}: expected 0 to {MOST_BYTES}"))
+}

@@ -1,0 +1,68 @@
+//! Timelines: events of known hosts, within the time, that can happen.
+
+use super::{Checked, check_host, fault, groups, known_host};
+use crate::scenario::trouble::{AllocationFails, Delayed, Event, PropertyTo, RawPacketTo, TimedEvent};
+use crate::scenario::{Scenario, TroubleStep};
+
+/// The plugin; a host has it and its driver.
+const PLUGIN: &str = "mac_ib";
+
+pub fn check(scenario: &Scenario, step: &TroubleStep) -> Checked {
+    step.event.iter().try_for_each(|timed| check_event(scenario, step, timed))
+}
+
+fn check_event(scenario: &Scenario, step: &TroubleStep, timed: &TimedEvent) -> Checked {
+    if let Some(host) = timed.event.host() {
+        check_host(scenario, host, false)?;
+    }
+    let at_us = *timed.at_us.get_ref();
+    if at_us > step.within_ms.saturating_mul(1_000) {
+        return fault(&timed.at_us, format!("{at_us} us is later than within_ms = {}", step.within_ms));
+    }
+    match &timed.event {
+        Event::GroupJoin(of) | Event::GroupLeave(of) => groups::check_multicast(&of.group),
+        Event::InterruptsLate(late) | Event::CommandsSlow(late) => check_delay(late),
+        Event::PropertySet(set) => check_property(set),
+        Event::AllocationFails(fails) => check_module(scenario, fails),
+        Event::RawPacket(packet) => check_bytes(packet),
+        _ => Ok(()),
+    }
+}
+
+fn check_delay(late: &Delayed) -> Checked {
+    if late.from_us <= late.to_us {
+        return Ok(());
+    }
+    fault(&late.host, format!("from_us is {}: expected at most to_us, which is {}", late.from_us, late.to_us))
+}
+
+/// Whether the driver has such a property is for the driver to say.
+fn check_property(set: &PropertyTo) -> Checked {
+    if set.name.starts_with('_') {
+        return Ok(());
+    }
+    fault(&set.host, format!("`{}` is no private property: its name begins with `_`", set.name))
+}
+
+fn check_module(scenario: &Scenario, fails: &AllocationFails) -> Checked {
+    let driver = known_host(scenario, &fails.host)?.driver.name();
+    match &fails.module {
+        Some(module) if module != PLUGIN && module != driver => {
+            let message =
+                format!("`{}` has no module `{module}`, expected `{driver}` or `{PLUGIN}`", fails.host);
+            fault(&fails.host, message)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_bytes(packet: &RawPacketTo) -> Checked {
+    let digits = &packet.bytes;
+    if let Some(other) = digits.chars().find(|c| !c.is_ascii_hexdigit()) {
+        return fault(&packet.to, format!("`{other}` of bytes is no hexadecimal digit"));
+    }
+    if !digits.len().is_multiple_of(2) {
+        return fault(&packet.to, format!("bytes has {} digits, expected two for each byte", digits.len()));
+    }
+    Ok(())
+}
