@@ -102,3 +102,13 @@ fn unload_under_traffic_leaves_no_traffic_behind() {
     let calls = report.trace.expect("virtual time has a trace").kernel_calls;
     assert!(calls < 5_000_000, "{calls} kernel calls");
 }
+
+#[test]
+fn hosts_with_ipv6_addresses_only_hear_the_groups_of_the_steps() {
+    all_is_well("ipv6-only.toml", 2);
+}
+
+#[test]
+fn a_pkey_moves_in_the_highest_partition() {
+    all_is_well("pkey-moves-in-partition-7ffe.toml", 2);
+}

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use serde_spanned::Spanned;
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
 use sm::{Fault, MtuCode, Partition, SmConfig};
+use smoltcp::wire::IpVersion as Version;
 
 use super::host_run::HostRun;
 use super::objects::Objects;
@@ -138,6 +139,17 @@ impl World {
         let port = self.next_port.get();
         self.next_port.set(port.checked_add(1).unwrap_or(FIRST_GROUP_PORT));
         port
+    }
+
+    /// A group of the lab's own that all hosts of the link can be in: of IPv4 if all have such an address, else of IPv6, which is checked
+    /// when a scenario is read. Another one for each `number`.
+    pub fn group_of(&self, host: &HostRun, number: u8) -> IpAddr {
+        let mut link = self.hosts.iter().filter(|other| other.partition() == host.partition());
+        if link.all(|other| other.addresses.iter().any(|cidr| cidr.address().version() == Version::Ipv4)) {
+            IpAddr::V4(Ipv4Addr::new(239, 76, 0, number))
+        } else {
+            IpAddr::V6(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0x4c, number.into()))
+        }
     }
 
     /// The hosts whose adapter is in its place.

@@ -27,7 +27,7 @@ const MEANWHILE: Nanos = Nanos::from_millis(100);
 /// Payloads: copied, and lent.
 const SIZES: [usize; 3] = [10, 600, 1900];
 const ECHOES: u32 = 3;
-const GROUP: (std::net::IpAddr, u16) = (std::net::IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 3)), 7004);
+const GROUP: (u8, u16) = (3, 7004);
 /// Lasting failures begin at one of so many calls.
 const LASTING: u64 = 4;
 
@@ -194,7 +194,8 @@ fn traffic(world: &World, name: &str) -> Result<()> {
             }
         }
         let now = std::time::Duration::from_nanos(world.machine.now().0);
-        ip.start(Box::new(GroupSay::new(GROUP, ECHOES, std::time::Duration::from_millis(1), now)));
+        let group = (world.group_of(from, GROUP.0), GROUP.1);
+        ip.start(Box::new(GroupSay::new(group, ECHOES, std::time::Duration::from_millis(1), now)));
         Ok(())
     };
     let host = world.host(name)?;

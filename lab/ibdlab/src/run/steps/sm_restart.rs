@@ -1,6 +1,6 @@
 //! The subnet manager dies under traffic and another one comes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,8 +23,8 @@ const ECHOES: Nanos = Nanos::from_secs(60);
 const ROUND: u32 = 10;
 /// More than a round takes when every echo is answered.
 const ROUND_TAKES: Duration = Duration::from_secs(2);
-/// A group that is joined before the manager dies and heard after another one came.
-const GROUP: (IpAddr, u16) = (IpAddr::V4(Ipv4Addr::new(239, 76, 0, 1)), 7001);
+/// A group of each link that is joined before the manager dies and heard after another one came: its number, and the port.
+const GROUP: (u8, u16) = (1, 7001);
 const DATAGRAMS: u32 = 20;
 const INTERVAL: Duration = Duration::from_millis(10);
 /// What is heard of the group while there is no manager: where, and how many datagrams.
@@ -74,9 +74,8 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     let Echoes { sent, answered } = echoes;
     let text = format!(
         "{}: {answered} of {sent} echoes answered while it was away and came back; all groups joined again {rejoined} \
-         after, {DATAGRAMS} datagrams to {} heard by every listener of before {heard} after",
-        manager.name(),
-        GROUP.0
+         after, {DATAGRAMS} datagrams to a group heard by every listener of before {heard} after",
+        manager.name()
     );
     Ok(Findings::new(text)
         .fact("echoes", sent)
@@ -89,6 +88,11 @@ fn now(world: &World) -> Duration {
     Duration::from_nanos(world.machine.now().0)
 }
 
+/// The group of a host's link.
+fn group(world: &World, host: &HostRun, port: u16) -> (IpAddr, u16) {
+    (world.group_of(host, GROUP.0), port)
+}
+
 /// Somebody who listens: the host's name, and the application.
 type Listener = (String, AppId);
 
@@ -96,7 +100,7 @@ type Listener = (String, AppId);
 fn listen(world: &World) -> Result<Vec<Listener>> {
     const LONG: Duration = Duration::from_secs(100_000);
     let join = |host: &HostRun| {
-        let listener = GroupHear::new(GROUP, DATAGRAMS, now(world) + LONG);
+        let listener = GroupHear::new(group(world, host, GROUP.1), DATAGRAMS, now(world) + LONG);
         Ok((host.name.clone(), host.ip()?.start(Box::new(listener))))
     };
     world.links().iter().flat_map(|link| link.iter().skip(1)).map(|host| join(host)).collect()
@@ -110,7 +114,12 @@ fn speak(world: &World, within: Nanos) -> Result<Vec<(&IpThread, AppId)>> {
         let ip = speaker.ip()?;
         speaking.push((
             ip,
-            ip.start(Box::new(GroupSay::new((GROUP.0, GO_ON_PORT), u32::MAX, INTERVAL, now(world)))),
+            ip.start(Box::new(GroupSay::new(
+                group(world, speaker, GO_ON_PORT),
+                u32::MAX,
+                INTERVAL,
+                now(world),
+            ))),
         ));
     }
     fakekernel::sleep(Nanos(world.head_start().as_nanos() as u64));
@@ -130,13 +139,13 @@ fn everybody_hears(world: &World, within: Nanos) -> Result<()> {
     let mut ears = Vec::new();
     for host in world.links().iter().flat_map(|link| link.iter().skip(1)) {
         let until = now(world) + Duration::from_nanos(within.0);
-        let ear = GroupHear::new((GROUP.0, GO_ON_PORT), GO_ON, until);
+        let ear = GroupHear::new(group(world, host, GO_ON_PORT), GO_ON, until);
         ears.push((host.name.clone(), host.ip()?.start(Box::new(ear))));
     }
     for (name, ear) in ears {
         match world.host(&name)?.ip()?.finish(ear, world.machine.now() + within + ECHOES) {
             Some(Outcome::Heard(heard)) if heard.len() >= GO_ON as usize => {}
-            other => bail!("{name} does not hear {}: {other:?}", GROUP.0),
+            other => bail!("{name} does not hear the group: {other:?}"),
         }
     }
     Ok(())
@@ -204,12 +213,15 @@ fn hear(world: &World, listeners: Vec<Listener>, deadline: Nanos) -> Result<()> 
     let mut speakers = Vec::new();
     for speaker in world.links().iter().filter_map(|link| link.first()) {
         let ip = speaker.ip()?;
-        speakers.push((ip, ip.start(Box::new(GroupSay::new(GROUP, count, INTERVAL, now(world))))));
+        speakers.push((
+            ip,
+            ip.start(Box::new(GroupSay::new(group(world, speaker, GROUP.1), count, INTERVAL, now(world)))),
+        ));
     }
     for (name, id) in listeners {
         match world.host(&name)?.ip()?.finish(id, deadline) {
             Some(Outcome::Heard(heard)) if heard.len() >= DATAGRAMS as usize => {}
-            other => bail!("{name} does not hear {} again: {other:?}", GROUP.0),
+            other => bail!("{name} does not hear the group again: {other:?}"),
         }
     }
     speakers.into_iter().for_each(|(ip, saying)| ip.stop(saying));

@@ -13,8 +13,8 @@ use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::{HcaRemovalStep, PkeyMovesStep};
 
-/// A P_Key nobody has a use for, to fill the table in front of the one that moved.
-const FILLER: u16 = 0x7ffe;
+/// The partition that nobody has a use for, whose P_Key fills the table in front of the one that moved.
+const FILLER: &str = "filler";
 
 fn all_reachable(world: &World) -> Result<()> {
     world.hosts.iter().try_for_each(|host| reachable(world, &host.name))
@@ -29,13 +29,14 @@ pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
         let host = world.host(name)?;
         (host.port, PKey(host.pkey))
     };
-    set_pkeys(world, port, &[PKey(FILLER)])?;
+    let filler = filler(world)?;
+    set_pkeys(world, port, &[filler])?;
     let back = world.machine.now() + Nanos::from_millis(step.away_ms);
     let down = world.host(name)?.ip()?.wait_link(LinkState::Down, back);
     ensure!(down, "{name}: the link is still up without its P_Key");
     fakekernel::sleep(back.since(world.machine.now()));
-    set_pkeys(world, port, &[PKey(FILLER), PKey(0), pkey])?;
-    give_index_0_to_the_filler(world, port);
+    set_pkeys(world, port, &[filler, PKey(0), pkey])?;
+    give_index_0_to(world, filler, port);
     let since = world.machine.now();
     let up = world.host(name)?.ip()?.wait_link(LinkState::Up, since + Nanos::from_millis(step.within_ms));
     ensure!(up, "{name}: the link is not up {} ms after its P_Key came back", step.within_ms);
@@ -47,13 +48,26 @@ pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
     Ok(Findings::new(text).fact("recovery_us", took.0 / 1_000))
 }
 
+/// The P_Key of the filler partition: one of no partition of the scenario.
+fn filler(world: &World) -> Result<PKey> {
+    let partitions =
+        world.infiniband.sm().map(|manager| manager.inspect(|sm| sm.config().partitions.clone()));
+    let partitions = partitions.unwrap_or_default();
+    if let Some(known) = partitions.iter().find(|partition| partition.name == FILLER) {
+        return Ok(PKey(known.p_key.0));
+    }
+    let is_used = |key: u16| partitions.iter().any(|partition| partition.p_key.0 & 0x7fff == key);
+    let free = (1..0x7fff).rev().find(|key| !is_used(*key)).context("every P_Key is in use")?;
+    Ok(PKey(free))
+}
+
 /// The subnet manager is configured so that its next sweep leaves the table as it is: keys keep their places, but index 0 is the
 /// default partition's unless another one claims it.
-fn give_index_0_to_the_filler(world: &World, port: Guid) {
+fn give_index_0_to(world: &World, filler: PKey, port: Guid) {
     let Some(manager) = world.infiniband.sm() else { return };
     let mut partitions = manager.inspect(|sm| sm.config().partitions.clone());
-    let filler = partitions.iter().position(|partition| partition.p_key.0 == FILLER).unwrap_or_else(|| {
-        partitions.push(Partition { index0: true, ..Partition::new("filler", sm::PKey(FILLER)) });
+    let filler = partitions.iter().position(|partition| partition.name == FILLER).unwrap_or_else(|| {
+        partitions.push(Partition { index0: true, ..Partition::new(FILLER, sm::PKey(filler.0)) });
         partitions.len() - 1
     });
     partitions[filler].members.push((Ports::One(sm::Guid(port.0)), Membership::Limited));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fakekernel::{Ctx, HostMutex, Thread, WaitQueue};
+use fakekernel::{Ctx, Errno, HostMutex, Thread, WaitQueue};
 use lab_gldv3::{Promiscuity, PropertyId, PropertyValue, Stream};
 use lab_ibtf::InfiniBand;
 
@@ -20,7 +20,7 @@ use crate::scenario::trouble::Event;
 /// Payloads of the background traffic.
 const SIZES: [usize; 4] = [0, 64, 700, 1900];
 /// Where every host sends datagrams all the time.
-const GROUP: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 1)), 7001);
+const GROUP: (u8, u16) = (1, 7001);
 const GROUP_INTERVAL: Duration = Duration::from_millis(5);
 /// Where hosts take the TCP of others: each sender has a port of its own, this and the last byte of its address.
 const BULK_PORT: u16 = 7100;
@@ -110,8 +110,9 @@ pub fn take_over(world: &mut World, background: Background) -> Vec<Hand> {
         world.peers(host).flat_map(|peer| &peer.addresses).map(|cidr| cidr.address().into()).collect()
     };
     let targets: Vec<Vec<IpAddr>> = world.hosts.iter().map(addresses).collect();
-    let hosts = std::mem::take(&mut world.hosts).into_iter().zip(targets);
-    hosts.map(|(host, targets)| Hand::new(host, targets, world.infiniband.clone(), background)).collect()
+    let groups: Vec<IpAddr> = world.hosts.iter().map(|host| world.group_of(host, GROUP.0)).collect();
+    let hosts = std::mem::take(&mut world.hosts).into_iter().zip(targets.into_iter().zip(groups));
+    hosts.map(|(host, others)| Hand::new(host, others, world.infiniband.clone(), background)).collect()
 }
 
 /// Gives the hosts back to the world, each with its link open; what was refused on the way.
@@ -140,7 +141,12 @@ pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Vec<String>> {
 }
 
 impl Hand {
-    fn new(host: HostRun, targets: Vec<IpAddr>, infiniband: InfiniBand, background: Background) -> Self {
+    fn new(
+        host: HostRun,
+        others: (Vec<IpAddr>, IpAddr),
+        infiniband: InfiniBand,
+        background: Background,
+    ) -> Self {
         let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
         let state =
             State { tasks: VecDeque::new(), done: false, host: Some(host), told: Vec::new(), failed: None };
@@ -148,7 +154,7 @@ impl Hand {
             Arc::new(Shared { state: HostMutex::new(state), work: WaitQueue::new("things to do to a host") });
         let body = shared.clone();
         let thread =
-            kernel.spawn("administrator", Ctx::User, move || body.run(targets, infiniband, background));
+            kernel.spawn("administrator", Ctx::User, move || body.run(others, infiniband, background));
         Self { name, port, kernel, pkey, shared, thread }
     }
 
@@ -159,11 +165,12 @@ impl Hand {
 }
 
 impl Shared {
-    fn run(&self, targets: Vec<IpAddr>, infiniband: InfiniBand, background: Background) {
+    fn run(&self, others: (Vec<IpAddr>, IpAddr), infiniband: InfiniBand, background: Background) {
         let Some(host) = self.state.lock().host.take() else { return };
         let mut owner = Owner {
             host,
-            targets,
+            targets: others.0,
+            group: others.1,
             infiniband,
             background,
             apps: Vec::new(),
@@ -208,6 +215,8 @@ struct Owner {
     host: HostRun,
     /// Addresses of the other hosts of its link.
     targets: Vec<IpAddr>,
+    /// Where it sends datagrams all the time.
+    group: IpAddr,
     infiniband: InfiniBand,
     background: Background,
     /// What makes the background traffic.
@@ -251,8 +260,11 @@ impl Owner {
             Task::SetProperty(name, value) => {
                 let id = PropertyId::Private(name);
                 let value = PropertyValue::Text(value);
-                // A refusal is an answer, too: EBUSY, or no link.
-                let _ = lab_gldv3::set_property(&self.host.kernel, &self.host.link(), &id, &value);
+                let link = self.host.link();
+                // A refusal is an answer, too: EBUSY, or no link. A property that the driver does not have is the scenario's mistake.
+                if lab_gldv3::set_property(&self.host.kernel, &link, &id, &value) == Err(Errno::ENOTSUP) {
+                    return Err(anyhow!("the driver of {link} has no such property"));
+                }
             }
             Task::AskPaths => paths::ask(&self.host, &self.targets)?,
             Task::Pull => self.host.pull_adapter(&self.infiniband)?,
@@ -293,7 +305,8 @@ impl Owner {
             }
         }
         let now = Duration::from_nanos(fakekernel::now().0);
-        let say = GroupSay::new(GROUP, u32::MAX, GROUP_INTERVAL.max(self.background.echo_every), now);
+        let (group, pause) = ((self.group, GROUP.1), GROUP_INTERVAL.max(self.background.echo_every));
+        let say = GroupSay::new(group, u32::MAX, pause, now);
         apps.push(ip.start(Box::new(Until::new(say, self.background.quiet))));
         for app in self.bulk() {
             apps.push(ip.start(app));

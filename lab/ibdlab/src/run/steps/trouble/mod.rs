@@ -42,9 +42,12 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     played?;
     let told = told?;
     let recovery = settle::settle(world, &before, Nanos::from_millis(step.settle_ms))
-        .with_context(|| told.join("; "))?;
-    let text =
+        .map_err(|error| if told.is_empty() { error } else { error.context(told.join("; ")) })?;
+    let mut text =
         format!("{} events; everything well {recovery} after the last cause was gone", step.event.len());
+    if !told.is_empty() {
+        text += &format!("; refused meanwhile: {}", told.join("; "));
+    }
     Ok(Findings::new(text)
         .fact("events", step.event.len())
         .fact("recovery_us", recovery.0 / 1_000)

@@ -28,8 +28,8 @@ const BURST: u32 = 100;
 const BURSTS: u32 = 20;
 /// The scope of an IPoIB link's groups.
 const SCOPE: u8 = 2;
-/// Whether every host hears every other: a group of its own, so that each host has to join it now.
-const GROUP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 76, 0, 2));
+/// Whether every host hears every other: the number of a group of its own, so that each host has to join it now.
+const GROUP: u8 = 2;
 
 /// What there was before the trouble, to compare with.
 pub struct Before {
@@ -164,8 +164,9 @@ fn burst(world: &World, from: &HostRun) -> Result<()> {
 fn multicast(world: &World) -> Result<Vec<Missing>> {
     let mut missing = Vec::new();
     for speaker in &world.hosts {
-        for (listener, heard) in turn(world, speaker, GROUP, world.head_start())? {
-            let why = format!("heard {heard:?} of the datagrams that {} sent to {GROUP}", speaker.name);
+        let group = world.group_of(speaker, GROUP);
+        for (listener, heard) in turn(world, speaker, group, world.head_start())? {
+            let why = format!("heard {heard:?} of the datagrams that {} sent to {group}", speaker.name);
             missing.push(listener.lacks(why));
         }
     }

@@ -85,6 +85,7 @@ impl Subnet {
             (Event::SmStop(_), _) => self.sm.stop(),
             (Event::SmRestart(back), _) => self.sm.restart(mlids_from(back.mlids_later)),
             (Event::SmFailover(moves), _) => {
+                self.check_lid(*moves.lid.get_ref())?;
                 self.sm.fail_over(Lid(*moves.lid.get_ref()), mlids_from(moves.mlids_later));
             }
             (Event::RegistrationsLost(_), _) => self.sm.restart(mlids_from(0)),
@@ -209,6 +210,14 @@ impl Subnet {
         self.undo(Undo::Cables);
         // Brings permanent groups and P_Key tables back.
         self.sm.set_partitions(self.partitions.clone());
+    }
+
+    /// A LID that no host's port has.
+    fn check_lid(&self, lid: u16) -> Result<()> {
+        let ports = self.infiniband.fabric().subnet_ports();
+        let holder = ports.into_iter().find(|view| view.attr.lid.0 == lid);
+        let Some(holder) = holder else { return Ok(()) };
+        Err(anyhow!("LID {lid:#x} is taken: port {} has it", holder.attr.guid))
     }
 
     /// Puts the P_Key of a port's link at `index` of its table, or nowhere.
