@@ -87,3 +87,8 @@ fn queries_that_an_absent_sm_never_saw_keep_nothing_waiting_once_it_is_back() {
 fn answers_that_take_longer_than_the_link_waits_for_them_bring_it_up_all_the_same() {
     ends_well("found/answers-come-late.toml", 12);
 }
+
+#[test]
+fn the_first_ping_to_a_host_may_be_the_largest() {
+    ends_well("found/first-ping-in-fragments.toml", 4);
+}

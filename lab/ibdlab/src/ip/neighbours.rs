@@ -12,7 +12,8 @@ use super::link_addr::LinkAddr;
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const ASK_TIMES: u32 = 3;
 const FRESH_FOR: Duration = Duration::from_secs(60);
-const QUEUE: usize = 64;
+/// The largest datagram has 293 fragments at the smallest MTU.
+const QUEUE: usize = 320;
 
 /// What to do with a packet `P` for a neighbour.
 #[derive(Debug, PartialEq, Eq)]

@@ -152,7 +152,7 @@ impl HostRun {
         let pkey = (self.driver == Driver::Ibd).then_some(fabric::PKey(self.pkey));
         let node = self
             .node(pkey)
-            .ok_or_else(|| anyhow!("the nexus has no node for {} on this port", self.driver.name()))?;
+            .ok_or_else(|| anyhow!("the nexus has no node for {} on this port: does it have its cable?", self.driver.name()))?;
         self.instance = node.device.instance();
         nexus::attach(&self.kernel, module, &node)
             .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
