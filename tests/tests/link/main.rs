@@ -11,6 +11,7 @@ mod broken_ring;
 #[cfg(feature = "foreign")]
 mod c_driver;
 mod calm;
+mod contract;
 mod events;
 mod groups;
 mod ibdpath;

@@ -152,7 +152,7 @@ impl Mac {
             (self.cookie(), name.as_ptr(), mac_prop_id_t(id), value.len() as uint_t, value.as_ptr().cast());
         // SAFETY: as above, with a string and as many bytes as are said.
         let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setprop")) });
-        self.property("mc_setprop", &name, id, Some((value.len(), code(&result))));
+        self.property("mc_setprop", &name, id, Some(code(&result)));
         result
     }
 
@@ -165,7 +165,7 @@ impl Mac {
             (self.cookie(), name.as_ptr(), mac_prop_id_t(id), size as uint_t, value.as_mut_ptr().cast());
         // SAFETY: as above, with a string and a buffer of that size.
         let failed: c_int = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getprop")) };
-        self.property("mc_getprop", &name, id, Some((size, failed)));
+        self.property("mc_getprop", &name, id, Some(failed));
         Errno::check(failed).map(|()| value)
     }
 
@@ -178,12 +178,11 @@ impl Mac {
         self.property("mc_propinfo", &name, id, None);
     }
 
-    /// Writes a call about a property down: its size and what was returned, where it has these.
-    fn property(&self, call: &str, name: &CStr, id: i32, ended: Option<(usize, i32)>) {
-        let name = name.to_string_lossy();
-        self.called(|| match ended {
-            Some((size, code)) => format!("{call}({name}, {id:#x}, {size} bytes) = {code}"),
-            None => format!("{call}({name}, {id:#x})"),
+    /// Writes a call about a property down, with what it returned if it does.
+    fn property(&self, call: &str, name: &CStr, id: i32, returned: Option<i32>) {
+        self.called(|| {
+            let returned = returned.map(|code| format!(" = {code}")).unwrap_or_default();
+            format!("{call}({}, {id:#x}){returned}", name.to_string_lossy())
         });
     }
 }

@@ -55,6 +55,7 @@ unsafe extern "C" fn mac_register(record: *mut mac_register_t, handle: *mut mac_
     if cx.fault(FaultKind("mac_register")) {
         return Errno::ENOMEM.0;
     }
+    cx.kernel().journal(|| format!("{} mac_register()", cx.module_name()));
     match register(&cx, &record) {
         Ok(mac) => {
             // SAFETY: mac_register(9F): a place for the handle.
@@ -330,6 +331,7 @@ unsafe extern "C" fn mac_unregister(handle: mac_handle_t) -> c_int {
     cx.may_block();
     cx.no_locks();
     let Some(mac) = mac_of(&cx, handle) else { return Errno::EINVAL.0 };
+    mac.told(|| "mac_unregister()".to_owned());
     {
         let Some(_inside) = mac.perimeter.enter_nowait() else { return Errno::EBUSY.0 };
         if let Err(error) = mac.disable() {

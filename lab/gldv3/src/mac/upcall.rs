@@ -194,7 +194,7 @@ unsafe extern "C" fn mac_dst_update(handle: mac_handle_t, _address: *const u8) {
 
 impl Mac {
     /// Writes down what the driver says, in the words of `metal run --calls`.
-    fn told(&self, call: impl FnOnce() -> String) {
+    pub(super) fn told(&self, call: impl FnOnce() -> String) {
         self.kernel.journal(|| format!("{} {}", self.name, call()));
     }
 

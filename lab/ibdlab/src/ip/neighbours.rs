@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn the_queue_of_a_silent_peer_is_bounded() {
         let mut table = Neighbours::default();
-        for n in 0..100u8 {
+        for n in 0..QUEUE + 36 {
             table.lookup(at(0), PEER, vec![n]);
         }
         assert_eq!(table.counters().unresolved, 36);

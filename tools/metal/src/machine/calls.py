@@ -33,7 +33,8 @@ def argument(shape):
     if shape == "on":
         return str(register("rsi") & 0xFFFFFFFF)
     if shape == "number":
-        return "%d" % (register("rsi") & 0xFFFFFFFF)
+        value = register("rsi") & 0xFFFFFFFF
+        return "%d" % (value - (1 << 32) if value >> 31 else value)
     if shape == "numbers":
         return "%d, %d" % (register("rsi") & 0xFFFFFFFF, register("rdx") & 0xFFFFFFFF)
     if shape == "capability":
@@ -44,9 +45,6 @@ def argument(shape):
         return memory(register("rsi"), 20).hex()
     if shape == "property":
         return "%s, %#x" % (string(register("rsi")), register("rdx") & 0xFFFFFFFF)
-    if shape == "property-value":
-        size = register("rcx") & 0xFFFFFFFF
-        return "%s, %#x, %d bytes" % (string(register("rsi")), register("rdx") & 0xFFFFFFFF, size)
     return ""
 
 

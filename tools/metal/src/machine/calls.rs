@@ -28,8 +28,8 @@ const CALLBACKS: [(&str, &str, &str, &str, bool); 10] = [
     ("unicst", "ibd_m_unicst", "mc_unicst", "address", true),
     ("ioctl", "", "mc_ioctl", "", false),
     ("getcapab", "ibd_m_getcapab", "mc_getcapab", "capability", true),
-    ("setprop", "ibd_m_setprop", "mc_setprop", "property-value", true),
-    ("getprop", "ibd_m_getprop", "mc_getprop", "property-value", true),
+    ("setprop", "ibd_m_setprop", "mc_setprop", "property", true),
+    ("getprop", "ibd_m_getprop", "mc_getprop", "property", true),
     ("propinfo", "ibd_m_propinfo", "mc_propinfo", "property", false),
 ];
 
@@ -92,6 +92,15 @@ impl Tracer {
             std::thread::sleep(Duration::from_millis(100));
         }
         bail!("gdb does not reach the machine: {}", self.file.with_extension("gdb.log").display())
+    }
+
+    /// What was written so far.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn lines(&self) -> Result<Vec<String>> {
+        Ok(fs::read_to_string(&self.file)?.lines().map(str::to_owned).collect())
     }
 
     /// A line of its own: what is done next.

@@ -4,7 +4,7 @@ pub mod bench;
 mod cases;
 pub mod report;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -16,7 +16,7 @@ use crate::machine::debugger::Debugger;
 use crate::machine::symbols::readable;
 use crate::machine::{Options, Trouble};
 use bench::{Bench, CASE};
-use cases::{ip, life, link, trouble};
+use cases::{contract, ip, life, link, trouble};
 use report::{Findings, Report, StepReport};
 
 /// How much is tried.
@@ -66,6 +66,9 @@ const BOTH: &[Identity] = &[Identity::Ibp, Identity::Ibd];
 const IBP: &[Identity] = &[Identity::Ibp];
 const IBD: &[Identity] = &[Identity::Ibd];
 
+/// The case that compares calls.
+const CONTRACT: &str = "contract";
+
 /// All cases, in an order in which each finds what it needs.
 const CASES: &[Case] = &[
     Case { name: "attach", base: true, identities: BOTH, unloads: false, run: link::attach },
@@ -76,6 +79,7 @@ const CASES: &[Case] = &[
     Case { name: "first-packet", base: false, identities: BOTH, unloads: false, run: link::first_packet },
     Case { name: "unicast", base: false, identities: BOTH, unloads: false, run: link::unicast },
     Case { name: "raw", base: false, identities: BOTH, unloads: false, run: link::raw },
+    Case { name: CONTRACT, base: false, unloads: false, identities: IBP, run: contract::contract },
     Case { name: "setup", base: true, identities: BOTH, unloads: false, run: ip::setup },
     Case { name: "ping", base: false, identities: BOTH, unloads: false, run: ip::ping },
     Case { name: "ipv6", base: false, identities: BOTH, unloads: false, run: ip::ipv6 },
@@ -110,7 +114,7 @@ const CASES: &[Case] = &[
 /// There is no such case, or the machine could not be booted.
 #[expect(clippy::disallowed_methods, reason = "a machine in QEMU lives in real time")]
 pub fn run(options: &RunOptions) -> Result<bool> {
-    let RunOptions { machine: setup, suite, case, cycles, calls, report: file } = options;
+    let RunOptions { machine: setup, suite, case, cycles, report: file, .. } = options;
     if let Some(unknown) = case.iter().find(|name| CASES.iter().all(|case| case.name != name.as_str())) {
         let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
         anyhow::bail!("there is no case {unknown}; there are {}", names.join(", "));
@@ -135,7 +139,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     let of_identity = CASES.iter().filter(|case| case.identities.contains(&setup.identity));
     for case in of_identity.filter(|case| case.base || wanted(case.name)) {
         let at = since(began);
-        trace(&mut bench, case, calls.as_deref(), &debugger)?;
+        trace(&mut bench, case, options, &debugger)?;
         let outcome = one(&mut bench, case);
         let over = outcome.as_ref().err().is_some_and(|e| e.is::<Trouble>());
         if over {
@@ -174,13 +178,16 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     Ok(ok)
 }
 
-/// Has the calls of this case written, if they are wanted: from the first case after the driver is loaded until it is unloaded.
-fn trace(bench: &mut Bench, case: &Case, calls: Option<&Path>, debugger: &Debugger) -> Result<()> {
-    let Some(file) = calls else { return Ok(()) };
-    if case.unloads {
+/// Has the calls of this case written, if they are wanted or it compares them: not while the driver is loaded or unloaded.
+fn trace(bench: &mut Bench, case: &Case, options: &RunOptions, debugger: &Debugger) -> Result<()> {
+    let compares = case.name == CONTRACT;
+    if case.unloads || options.calls.is_none() && !compares {
         bench.tracer = None;
-    } else if bench.tracer.is_none() && case.name != "attach" {
-        bench.tracer = Some(Tracer::begin(debugger, bench.identity.name(), file)?);
+        return Ok(());
+    }
+    if bench.tracer.is_none() && case.name != "attach" {
+        let file = options.calls.clone().unwrap_or_else(|| options.machine.work.join("calls"));
+        bench.tracer = Some(Tracer::begin(debugger, bench.identity.name(), &file)?);
     }
     bench.mark(case.name)
 }

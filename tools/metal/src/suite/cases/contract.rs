@@ -1,0 +1,130 @@
+//! What mac asks of the driver, and the driver of mac, one act at a time, against a record to which the lab is held as well.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::link::open;
+use crate::suite::bench::{Bench, CASE};
+use crate::suite::report::Findings;
+
+/// See the file's first lines.
+const RECORD: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/kernel-calls.toml"));
+
+#[derive(Deserialize)]
+struct Record {
+    act: Vec<Act>,
+}
+
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+struct Act {
+    name: String,
+    /// Of mac's to the driver, in order.
+    calls: Vec<String>,
+    /// Of the driver's to mac, in order; how they fall between the others is the scheduler's business.
+    told: Vec<String>,
+}
+
+/// A link that nobody else has.
+const LINK: u32 = 140;
+const GROUP: &str = "00ffffffff10401b00000000000000000f010203";
+
+/// Does each act and compares the calls.
+pub fn contract(bench: &mut Bench) -> Result<Findings> {
+    let part = format!("{LINK} 1 0 0xffff");
+    act(bench, "create", "0", &format!("part-create {part}"))?;
+    bench.mark("open")?;
+    let device = format!("part{LINK}");
+    let fd = open(bench, &device)?;
+    act(bench, "bind", CASE, &format!("dl-bind {fd} 0x88b5"))?;
+    for (name, words) in [
+        ("promiscuous", format!("dl-promisc {fd} phys on")),
+        ("no longer promiscuous", format!("dl-promisc {fd} phys off")),
+        ("enable group", format!("dl-group {fd} {GROUP} on")),
+        ("disable group", format!("dl-group {fd} {GROUP} off")),
+    ] {
+        act(bench, name, CASE, &words)?;
+    }
+    act(bench, "set property", "0", &format!("prop-set {LINK} _ibd_debug 0"))?;
+    act(bench, "get property", "0", &format!("prop-get {LINK} _ibd_debug"))?;
+    act(bench, "close", CASE, &format!("close {fd}"))?;
+    act(bench, "delete", "0", &format!("part-delete {part}"))?;
+    bench.mark("end")?;
+    compare(bench)
+}
+
+fn act(bench: &mut Bench, name: &str, process: &str, words: &str) -> Result<()> {
+    bench.mark(name)?;
+    bench.must(process, words).map(drop)
+}
+
+fn compare(bench: &Bench) -> Result<Findings> {
+    let tracer = bench.tracer.as_ref().context("nobody wrote the calls down")?;
+    let seen = acts(&tracer.lines()?);
+    let record: Record = toml::from_str(RECORD).context("the record")?;
+    let mut differences = String::new();
+    for expected in &record.act {
+        match seen.iter().find(|act| act.name == expected.name) {
+            Some(act) if act == expected => {}
+            // Writing to a String cannot fail.
+            other => {
+                let _ = writeln!(differences, "expected {expected:#?}\nseen {other:#?}");
+            }
+        }
+    }
+    ensure!(differences.is_empty(), "{differences}");
+    let calls: usize = seen.iter().map(|act| act.calls.len() + act.told.len()).sum();
+    Ok(Findings::new(format!("{} acts, {calls} calls as in the record", record.act.len()))
+        .fact("calls", calls))
+}
+
+/// What was written between two marks; addresses of links, which differ from run to run, are named so.
+fn acts(lines: &[String]) -> Vec<Act> {
+    let mut acts: Vec<Act> = Vec::new();
+    for line in lines {
+        if let Some(name) = line.strip_prefix("== ") {
+            acts.push(Act { name: name.to_owned(), calls: Vec::new(), told: Vec::new() });
+            continue;
+        }
+        let Some(act) = acts.last_mut() else { continue };
+        match line.split_once(' ').filter(|(whose, _)| !whose.contains('(')) {
+            Some((_, call)) => act.calls.push(call.to_owned()),
+            None if line.starts_with("mac_unicst_update") => {
+                act.told.push("mac_unicst_update(ADDRESS)".into())
+            }
+            None => act.told.push(line.clone()),
+        }
+    }
+    acts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_either_side_are_told_apart_and_belong_to_the_act_before() {
+        let lines = [
+            "mac_register()",
+            "== open",
+            "link1 mc_start() = 0",
+            "mac_unicst_update(00002004fe80)",
+            "== close",
+        ];
+        let open = Act {
+            name: "open".into(),
+            calls: vec!["mc_start() = 0".into()],
+            told: vec!["mac_unicst_update(ADDRESS)".into()],
+        };
+        let close = Act { name: "close".into(), calls: Vec::new(), told: Vec::new() };
+        assert_eq!(acts(&lines.map(str::to_owned)), [open, close]);
+    }
+
+    #[test]
+    fn the_record_can_be_read() -> Result<()> {
+        let record: Record = toml::from_str(RECORD)?;
+        ensure!(record.act.iter().any(|act| act.name == "open"));
+        Ok(())
+    }
+}
