@@ -112,3 +112,8 @@ fn hosts_with_ipv6_addresses_only_hear_the_groups_of_the_steps() {
 fn a_pkey_moves_in_the_highest_partition() {
     all_is_well("pkey-moves-in-partition-7ffe.toml", 2);
 }
+
+#[test]
+fn hosts_that_have_one_family_in_common_use_it_whatever_they_list_first() {
+    all_is_well("mixed-families.toml", 2);
+}

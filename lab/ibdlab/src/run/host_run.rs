@@ -150,9 +150,9 @@ impl HostRun {
     fn attach_instance(&mut self) -> Result<()> {
         let Some(module) = self.module.as_ref().filter(|_| !self.attached) else { return Ok(()) };
         let pkey = (self.driver == Driver::Ibd).then_some(fabric::PKey(self.pkey));
-        let node = self
-            .node(pkey)
-            .ok_or_else(|| anyhow!("the nexus has no node for {} on this port: does it have its cable?", self.driver.name()))?;
+        let node = self.node(pkey).ok_or_else(|| {
+            anyhow!("the nexus has no node for {} on this port: does it have its cable?", self.driver.name())
+        })?;
         self.instance = node.device.instance();
         nexus::attach(&self.kernel, module, &node)
             .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
@@ -358,9 +358,12 @@ impl HostRun {
             .ok_or_else(|| anyhow!("{} has no address of the family of {like}", self.name))
     }
 
-    pub fn first_address(&self) -> IpAddr {
-        // A scenario's hosts have at least one address; that is checked when it is read.
-        IpAddr::from(self.addresses[0].address())
+    /// The first of its addresses that `peer` has a family for.
+    pub fn address_for(&self, peer: &Self) -> Option<IpAddr> {
+        let addresses =
+            |host: &Self| host.addresses.iter().map(|cidr| IpAddr::from(cidr.address())).collect();
+        let (own, others): (Vec<IpAddr>, Vec<IpAddr>) = (addresses(self), addresses(peer));
+        own.into_iter().find(|own| others.iter().any(|other| other.is_ipv4() == own.is_ipv4()))
     }
 
     /// Closes the link and unloads driver and plugin, waiting while they answer busy. Nothing to do if that was done before.

@@ -178,6 +178,11 @@ impl World {
         self.hosts.iter().flat_map(|from| self.peers(from).map(move |to| (from, to)))
     }
 
+    /// The same with an address to reach the other at, where they have a family of addresses in common.
+    pub fn ways(&self) -> impl Iterator<Item = (&HostRun, &HostRun, IpAddr)> {
+        self.pairs().filter_map(|(from, to)| Some((from, to, to.address_for(from)?)))
+    }
+
     /// What breaks after this has been well for a while, and a driver has no reason to give it up.
     pub fn let_queue_pairs_be_steady(&self) {
         fakekernel::sleep(STEADY);

@@ -52,7 +52,7 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     speaking.into_iter().for_each(|(ip, saying)| ip.stop(saying));
     let back = world.machine.now() + Nanos::from_millis(step.away_ms);
     while world.machine.now() < back {
-        echo(world, world.pairs().collect(), &mut echoes)?;
+        echo(world, everybody(world), &mut echoes)?;
         fakekernel::sleep(Nanos::from_millis(100));
     }
     manager.restart()?;
@@ -70,7 +70,7 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     let rejoined = world.machine.now().since(since);
     hear(world, listeners, since + within)?;
     let heard = world.machine.now().since(since);
-    echo(world, world.pairs().collect(), &mut echoes)?;
+    echo(world, everybody(world), &mut echoes)?;
     let Echoes { sent, answered } = echoes;
     let text = format!(
         "{}: {answered} of {sent} echoes answered while it was away and came back; all groups joined again {rejoined} \
@@ -167,28 +167,31 @@ struct Echoes {
     answered: u32,
 }
 
+/// Everybody, with the address of each that it can reach.
+fn everybody(world: &World) -> Vec<(&HostRun, IpAddr)> {
+    world.ways().map(|(from, _, address)| (from, address)).collect()
+}
+
 /// Pairs of hosts that need no broadcast to find each other: a new manager's routes lead to nobody who has not joined anew, and IBTF may
 /// tell a host that it has to only after a minute.
-fn acquainted(world: &World) -> Result<Vec<(&HostRun, &HostRun)>> {
+fn acquainted(world: &World) -> Result<Vec<(&HostRun, IpAddr)>> {
     let at = now(world) + ROUND_TAKES;
-    let knows = |from: &HostRun, to: &HostRun| -> Result<bool> {
-        let address = to.first_address();
-        Ok(from.ip()?.with_upper(|upper| upper.link().neighbours().is_fresh(&address, at)))
+    let knows = |from: &HostRun, address: &IpAddr| -> Result<bool> {
+        Ok(from.ip()?.with_upper(|upper| upper.link().neighbours().is_fresh(address, at)))
     };
     let mut pairs = Vec::new();
-    for (from, to) in world.pairs() {
-        if knows(from, to)? && knows(to, from)? {
-            pairs.push((from, to));
+    for (from, to, address) in world.ways() {
+        if knows(from, &address)? && knows(to, &from.source_for(address)?)? {
+            pairs.push((from, address));
         }
     }
     Ok(pairs)
 }
 
-/// The first of each pair sends to the second; every echo has to come back.
-fn echo(world: &World, pairs: Vec<(&HostRun, &HostRun)>, echoes: &mut Echoes) -> Result<()> {
+/// Each host sends to the address beside it; every echo has to come back.
+fn echo(world: &World, pairs: Vec<(&HostRun, IpAddr)>, echoes: &mut Echoes) -> Result<()> {
     let mut asked: Vec<(&HostRun, IpAddr, AppId)> = Vec::new();
-    for (from, to) in pairs {
-        let address = to.first_address();
+    for (from, address) in pairs {
         let ping = world.ping(from, address, ROUND, vec![100])?;
         asked.push((from, address, from.ip()?.start(Box::new(ping))));
     }

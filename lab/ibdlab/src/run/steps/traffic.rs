@@ -26,8 +26,7 @@ const PATIENCE: Nanos = Nanos::from_secs(300);
 pub fn resolve(world: &mut World) -> Result<Findings> {
     let mut lines = Vec::new();
     let mut findings = Findings::default();
-    for (from, to) in world.pairs() {
-        let address = to.first_address();
+    for (from, _, address) in world.ways() {
         let ping = world.ping(from, address, 1, vec![0])?;
         expect_pings(&finish(world, from.ip()?, Box::new(ping))?, 1)?;
         let link = from
