@@ -44,6 +44,9 @@ pub mod command {
     /// `[]`: the subnet manager is restarted: groups but the configured ones, members and subscriptions are forgotten. Raises
     /// CLNT_REREG on every active port.
     pub const RESTART_MANAGER: i32 = 0x460d;
+    /// `[trap, prefix, GUID]`: the subnet manager tells whoever subscribed that something happened elsewhere in the subnet: 64 a port
+    /// came, 65 a port went, 66 a group was made, 67 a group was deleted. Nothing that the SA knows changes. `EAGAIN` if 32 wait to be told.
+    pub const NOTICE: i32 = 0x460e;
     /// `[]`: writes the counters to the system log.
     pub const LOG_STATISTICS: i32 = 0x4610;
     /// `[address, count]`: copies as many of the counters of [`Counter`](super::Counter), 64-bit numbers, to that address of the caller's. Answers

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use ibtf_provider::{PortChange, PortEvent};
+use ibtf_provider::{Gid, PortChange, PortEvent};
 use kernel::user::{Cred, Plain, UserMemory};
 use kernel::{Errno, KArc, log};
 use swhca_ioctl::{Argument, Counter, command};
@@ -10,7 +10,7 @@ use swhca_ioctl::{Argument, Counter, command};
 use crate::node::Node;
 use crate::port::Port;
 use crate::qp::Qp;
-use crate::sa::PKEYS;
+use crate::sa::{Notice, PKEYS, Trap};
 use crate::statistics::value;
 
 /// The longest delay of the SA.
@@ -29,6 +29,7 @@ pub(crate) fn ioctl(
         command::LOG_STATISTICS => log_statistics(node),
         command::READ_STATISTICS => return read_statistics(node, argument, values),
         command::RESTART_MANAGER => node.subnet.restart()?,
+        command::NOTICE => tell(node, values)?,
         _ => return of_port(node, number, values),
     }
     Ok(0)
@@ -40,6 +41,13 @@ fn read(argument: UserMemory<'_>) -> Result<Argument, Errno> {
         *value = argument.at(argument.address().wrapping_add(at)).read()?;
     }
     Ok(values)
+}
+
+/// `EAGAIN` if the SM has too much to tell.
+fn tell(node: &Node, [trap, prefix, guid, _]: Argument) -> Result<(), Errno> {
+    let trap = Trap::of(trap).ok_or(Errno::EINVAL)?;
+    let kept = node.subnet.happened(Notice { trap, gid: Gid { prefix, guid } });
+    if kept { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
 fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errno> {

@@ -10,7 +10,7 @@ use crate::mad::{self, Mad};
 use crate::node::Node;
 use crate::packet::{Header, Payload};
 use crate::qp::{Delivery, Qp};
-use crate::sa::{Administrator, PortView, Requester};
+use crate::sa::{Administrator, Notice, PortView, Requester};
 
 /// The subnet.
 pub(crate) struct Subnet {
@@ -158,6 +158,13 @@ impl Subnet {
         }
         drop(administrator);
         self.poke();
+    }
+
+    /// The SM hears of something that happened elsewhere in the subnet; false if it has too much to tell.
+    pub(crate) fn happened(&self, notice: Notice) -> bool {
+        let kept = self.administrator.lock().happened(notice);
+        self.poke();
+        kept
     }
 
     /// The SM starts anew: clients have to register again. In none of the operations.

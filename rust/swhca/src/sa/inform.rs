@@ -17,6 +17,15 @@ pub(crate) enum Trap {
     GroupDeleted = 67,
 }
 
+impl Trap {
+    /// By its number (IBA 14.2.5.1).
+    pub(crate) fn of(number: u64) -> Option<Self> {
+        [Self::InService, Self::OutOfService, Self::GroupCreated, Self::GroupDeleted]
+            .into_iter()
+            .find(|trap| *trap as u64 == number)
+    }
+}
+
 /// Something that has happened to a port, or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {

@@ -18,7 +18,7 @@ use crate::mad::{self, Mad, Refusal};
 use crate::rate;
 use group::Groups;
 use inform::Subscribers;
-use inform::{Notice, Trap};
+pub(crate) use inform::{Notice, Trap};
 pub(crate) use node::{DEVICE, VENDOR};
 use transfer::Transfer;
 
@@ -128,6 +128,11 @@ impl Administrator {
     /// A port has come.
     pub(crate) fn port_up(&mut self, port: Gid) {
         note(&mut self.notices, Notice { trap: Trap::InService, gid: port });
+    }
+
+    /// Something has happened elsewhere; false if too much waits to be told.
+    pub(crate) fn happened(&mut self, notice: Notice) -> bool {
+        self.notices.push_within_capacity(notice).is_ok()
     }
 
     /// Writes the answer to a request, or the first segment of it; false if there is none. `now` is in nanoseconds.

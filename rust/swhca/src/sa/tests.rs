@@ -385,6 +385,21 @@ fn subscribers_hear_of_groups_and_ports_and_each_of_each_once() {
 }
 
 #[test]
+fn subscribers_hear_of_what_happened_elsewhere_and_what_is_too_much_to_tell_is_refused() {
+    use super::{NOTICES, Notice, Trap};
+    let mut subnet = Subnet::new();
+    assert_eq!(subnet.ask(&subscription(1, 4)).status, 0);
+    let elsewhere = Gid { prefix: PREFIX, guid: 0x99 };
+    let trap = Trap::of(65).expect("a port that went");
+    assert!((0..NOTICES).all(|_| subnet.sa.happened(Notice { trap, gid: elsewhere })));
+    assert!(!subnet.sa.happened(Notice { trap, gid: elsewhere }));
+    let told = subnet.traps();
+    assert_eq!(told.len(), NOTICES);
+    assert!(told.iter().all(|(trap, gid, to)| (*trap, *gid, to.lid) == (65, elsewhere, 1)));
+    assert_eq!((Trap::of(63), Trap::of(68)), (None, None));
+}
+
+#[test]
 fn a_restart_forgets_groups_members_and_subscribers_but_not_what_is_configured() {
     let mut subnet = Subnet::new();
     subnet.ask(&subscription(1, 4));
