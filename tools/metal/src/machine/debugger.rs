@@ -85,17 +85,29 @@ impl Debugger {
     ///
     /// gdb is not there, or cannot read the machine.
     pub fn stacks(&self) -> Result<String> {
-        let file = self.sockets.path().join("stacks.gdb");
-        fs::write(&file, self.commands() + "thread apply all bt 25\ndetach\n")?;
+        let said = self.ask_gdb("thread apply all bt 25\n")?;
+        let frames: Vec<String> = said.lines().filter(|line| is_of_a_stack(line)).map(demangled).collect();
+        ensure!(!frames.is_empty(), "gdb prints no stack");
+        Ok(frames.join("\n"))
+    }
+
+    /// Where files for gdb may be written.
+    pub(super) fn place(&self) -> &Path {
+        self.sockets.path()
+    }
+
+    /// Stops the machine, has gdb do this, and lets it run again; what gdb printed.
+    pub(super) fn ask_gdb(&self, commands: &str) -> Result<String> {
+        let file = self.place().join("commands.gdb");
+        fs::write(&file, self.commands() + commands + "detach\n")?;
         let output = Command::new("timeout")
-            .args(["30", "gdb", "-q", "-batch", "-nx", "-x"])
+            .args(["120", "gdb", "-q", "-batch", "-nx", "-x"])
             .arg(&file)
             .output()
             .context("gdb is not there: tools/setup.sh metal installs it")?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let frames: Vec<String> = said.lines().filter(|line| is_of_a_stack(line)).map(demangled).collect();
-        ensure!(!frames.is_empty(), "gdb: {}", String::from_utf8_lossy(&output.stderr).trim());
-        Ok(frames.join("\n"))
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "gdb: {}", errors.trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 

@@ -9,6 +9,7 @@ pub mod calls;
 pub mod console;
 pub mod debugger;
 pub mod options;
+mod owners;
 pub mod qemu;
 pub mod session;
 pub mod shell;

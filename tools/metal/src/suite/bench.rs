@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::Suite;
 use crate::machine::archive::Identity;
 use crate::machine::calls::Tracer;
+use crate::machine::debugger::Debugger;
 use crate::machine::options::Driver;
 use crate::machine::{Fields, Outcome, Refusal, Session, Ticket};
 
@@ -30,6 +31,12 @@ pub enum Event {
     MoveManager = 0x4604,
     /// Port, 0 or 1: the SA does not answer.
     SilenceSa = 0x4605,
+    /// Port: its links' completion queues fail.
+    FailCqs = 0x4609,
+    /// Port: its links' queue pairs fail.
+    FailQps = 0x460b,
+    /// Trap, prefix, GUID: a notice of the subnet manager's.
+    Notice = 0x460e,
 }
 
 /// One end of the traffic: a link on a port of its own, and the process of its zone.
@@ -55,6 +62,8 @@ pub struct Side {
 pub struct Bench {
     /// The line to the agent.
     pub session: Session,
+    /// gdb, for what the agent cannot know.
+    pub debugger: Debugger,
     /// Whose driver.
     pub driver: Driver,
     /// Under which name.
@@ -75,7 +84,13 @@ pub struct Bench {
 
 impl Bench {
     /// A bench with that machine.
-    pub fn new(session: Session, driver: Driver, identity: Identity, suite: Suite) -> Self {
+    pub fn new(
+        session: Session,
+        debugger: Debugger,
+        driver: Driver,
+        identity: Identity,
+        suite: Suite,
+    ) -> Self {
         let links = match identity {
             // Partitions that we make.
             Identity::Ibp => [(101, "part101".to_owned()), (102, "part102".to_owned())],
@@ -96,6 +111,7 @@ impl Bench {
             [side("za", 1, first, of_first, "10.0.0.1"), side("zb", 2, second, of_second, "10.0.0.2")];
         Self {
             session,
+            debugger,
             driver,
             identity,
             suite,
@@ -209,15 +225,15 @@ impl Bench {
         self.tracer.as_ref().map_or(Ok(()), |tracer| tracer.mark(what))
     }
 
-    /// Lets something happen at the adapter.
+    /// Lets something happen at the adapter; what it answers.
     ///
     /// # Errors
     ///
     /// It knows no such event.
-    pub fn event(&mut self, event: Event, numbers: &[u64]) -> Result<()> {
+    pub fn event(&mut self, event: Event, numbers: &[u64]) -> Result<u64> {
         let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
         let words = format!("adapter /devices/{}:ctl {} {}", self.adapter, event as u32, numbers.join(" "));
-        self.must("0", &words).map(drop)
+        Self::number(&self.must("0", &words)?, "value")
     }
 
     /// The modules that are loaded.

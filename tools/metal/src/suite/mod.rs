@@ -16,7 +16,7 @@ use crate::machine::debugger::Debugger;
 use crate::machine::symbols::readable;
 use crate::machine::{Options, Trouble};
 use bench::{Bench, CASE};
-use cases::{contract, ip, life, link, trouble};
+use cases::{adapter, contract, ip, life, link, trouble};
 use report::{Findings, Report, StepReport};
 
 /// How much is tried.
@@ -102,6 +102,9 @@ const CASES: &[Case] = &[
     Case { name: "sm-restart", base: false, identities: BOTH, unloads: false, run: trouble::sm_restart },
     Case { name: "pkey-moves", base: false, identities: BOTH, unloads: false, run: trouble::pkey_moves },
     Case { name: "silent-sa", base: false, identities: BOTH, unloads: false, run: trouble::silent_sa },
+    Case { name: "notices", base: false, identities: BOTH, unloads: false, run: adapter::notices },
+    Case { name: "cq-error", base: false, identities: BOTH, unloads: false, run: adapter::cq_error },
+    Case { name: "qp-error", base: false, identities: BOTH, unloads: false, run: adapter::qp_error },
     Case { name: "suspend", base: false, identities: BOTH, unloads: false, run: trouble::suspend },
     Case { name: "unload", base: false, identities: BOTH, unloads: true, run: life::unload },
     Case { name: "cycles", base: false, identities: BOTH, unloads: true, run: life::cycles },
@@ -130,8 +133,8 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     );
     println!("{}", boot.line());
     let mut steps = vec![boot];
-    let (session, mut debugger) = machine.apart();
-    let mut bench = Bench::new(session, setup.driver, setup.identity, *suite);
+    let (session, debugger) = machine.apart();
+    let mut bench = Bench::new(session, debugger, setup.driver, setup.identity, *suite);
     bench.cpus = setup.cpus;
     bench.cycles = cycles.unwrap_or(if *suite == Suite::Full { 102 } else { 3 });
     let console = bench.session.console().file().display().to_string();
@@ -139,17 +142,17 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     let of_identity = CASES.iter().filter(|case| case.identities.contains(&setup.identity));
     for case in of_identity.filter(|case| case.base || wanted(case.name)) {
         let at = since(began);
-        trace(&mut bench, case, options, &debugger)?;
+        trace(&mut bench, case, options)?;
         let outcome = one(&mut bench, case);
         let over = outcome.as_ref().err().is_some_and(|e| e.is::<Trouble>());
         if over {
             // One gdb at a time.
             bench.tracer = None;
         }
-        let outcome = outcome.map_err(|error| explained(error, &debugger));
+        let outcome = outcome.map_err(|error| explained(error, &bench.debugger));
         if !over {
             // Where the modules are now, for the case that the next one hangs.
-            debugger.learn(&mut bench.session)?;
+            bench.debugger.learn(&mut bench.session)?;
         }
         let step = StepReport::new(case.name, at, since(began) - at, outcome);
         println!("{}", step.line());
@@ -179,7 +182,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
 }
 
 /// Has the calls of this case written, if they are wanted or it compares them: not while the driver is loaded or unloaded.
-fn trace(bench: &mut Bench, case: &Case, options: &RunOptions, debugger: &Debugger) -> Result<()> {
+fn trace(bench: &mut Bench, case: &Case, options: &RunOptions) -> Result<()> {
     let compares = case.name == CONTRACT;
     if case.unloads || options.calls.is_none() && !compares {
         bench.tracer = None;
@@ -187,7 +190,7 @@ fn trace(bench: &mut Bench, case: &Case, options: &RunOptions, debugger: &Debugg
     }
     if bench.tracer.is_none() && case.name != "attach" {
         let file = options.calls.clone().unwrap_or_else(|| options.machine.work.join("calls"));
-        bench.tracer = Some(Tracer::begin(debugger, bench.identity.name(), &file)?);
+        bench.tracer = Some(Tracer::begin(&bench.debugger, bench.identity.name(), &file)?);
     }
     bench.mark(case.name)
 }

@@ -54,10 +54,11 @@ pub fn values(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     })
 }
 
-/// `memory`: what is in use of every kmem cache (buffers) and of every vmem arena (octets).
+/// `memory`: what is in use of every kmem cache (buffers) and of every vmem arena (octets), and when, in nanoseconds since the start.
 pub fn memory(answer: &mut Answer) -> Outcome {
     with_headers(|device, headers| {
         let mut values = [Named::new_zeroed(); VALUES];
+        let mut last = 0;
         for one in headers {
             let (kind, field) = match (text(&one.module), text(&one.class)) {
                 ("unix", "kmem_cache") => ("cache", "buf_inuse"),
@@ -65,12 +66,14 @@ pub fn memory(answer: &mut Answer) -> Outcome {
                 _ => continue,
             };
             // One that has gone meanwhile holds nothing.
-            let Ok((count, _)) = device.values(one, &mut values) else { continue };
+            let Ok((count, at)) = device.values(one, &mut values) else { continue };
+            last = at;
             let value = values[..count].iter().find(|value| text(&value.name) == field);
             if let Some(number) = value.and_then(Named::number) {
                 let _ = write!(answer, " {kind}/{}={number}", text(&one.name));
             }
         }
+        let _ = write!(answer, " at={last}");
         Ok(())
     })
 }

@@ -1,6 +1,6 @@
 //! From loading to unloading, and what is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -76,10 +76,19 @@ pub fn unload_modules(bench: &mut Bench) -> Result<()> {
 /// What the kernel's allocators hold, by name.
 type Memory = BTreeMap<String, i64>;
 
-fn memory(bench: &mut Bench) -> Result<Memory> {
+/// What they hold, and when that was, in nanoseconds since the start.
+fn memory(bench: &mut Bench) -> Result<(Memory, u64)> {
     let answer = bench.must("0", "memory")?;
-    ensure!(!answer.text.ends_with("..."), "the list of caches was cut");
-    Ok(answer.pairs().filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
+    let at = answer.number("at").context("the list of caches was cut")?;
+    let held = answer.pairs().filter(|(name, _)| name.contains('/'));
+    let held = held.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect();
+    Ok((held, at))
+}
+
+/// Who allocated what these caches and arenas hold more than at that time: a line for each stack.
+fn owners(bench: &Bench, grown: &[(String, i64)], since: u64) -> Result<Vec<String>> {
+    let names: BTreeSet<String> = grown.iter().map(|(name, _)| name.clone()).collect();
+    if names.is_empty() { Ok(Vec::new()) } else { bench.debugger.owners(&names, since) }
 }
 
 /// Caches and arenas that hold more than before.
@@ -115,6 +124,11 @@ const OF_THE_KERNEL: [&str; 12] = [
 
 /// What has grown by as much as one of something for each of `cycles`, and is not the kernel's own affair.
 fn leaks(before: &Memory, after: &Memory, cycles: i64) -> Vec<(String, i64)> {
+    unexplained(before, after, cycles).into_iter().filter(|(_, difference)| *difference >= cycles).collect()
+}
+
+/// What has grown at all, and is not the kernel's own affair.
+fn unexplained(before: &Memory, after: &Memory, cycles: i64) -> Vec<(String, i64)> {
     let more: Memory = grown(before, after).into_iter().collect();
     let of = |name: &str| more.get(name).copied().unwrap_or(0);
     let [first, second] = LOG_LINE.map(of);
@@ -134,7 +148,7 @@ fn leaks(before: &Memory, after: &Memory, cycles: i64) -> Vec<(String, i64)> {
     more.iter()
         .filter(|(name, _)| !OF_THE_KERNEL.iter().any(|part| name.starts_with(part)))
         .map(|(name, difference)| (name.clone(), difference - explained(name)))
-        .filter(|(_, difference)| *difference >= cycles)
+        .filter(|(_, difference)| *difference > 0)
         .collect()
 }
 
@@ -148,14 +162,15 @@ pub fn cycles(bench: &mut Bench) -> Result<Findings> {
     for number in 0..first {
         cycle(bench, number)?;
     }
-    let mut thirds = vec![memory(bench)?];
+    let (begin, since) = memory(bench)?;
+    let mut thirds = vec![begin];
     let mut slowest = [0, 0];
     for number in 1..=count {
         let first = cycle(bench, number).with_context(|| format!("cycle {number}"))?;
         slowest = [0, 1].map(|family: usize| slowest[family].max(first[family]));
         if number % (count / 3) == 0 && thirds.len() < 3 || number == count {
             bench.pause(1000)?;
-            thirds.push(memory(bench)?);
+            thirds.push(memory(bench)?.0);
         }
     }
     let named = |grown: Vec<(String, i64)>| {
@@ -170,7 +185,9 @@ pub fn cycles(bench: &mut Bench) -> Result<Findings> {
     let (before, after) = (&thirds[0], &thirds[3]);
     let leaks = leaks(before, after, count.into()).into_iter().filter(|(name, _)| always(name)).collect();
     let leaks = named(leaks);
-    ensure!(leaks.is_empty(), "after {count} cycles more is in use: {leaks}");
+    let more = unexplained(before, after, count.into());
+    let left = owners(bench, &more, since)?.join("\n");
+    ensure!(leaks.is_empty(), "after {count} cycles more is in use: {leaks}\n{left}");
     let text = format!("{count} cycles; of {} caches and arenas none grew with them", after.len());
     let [v4, v6] = slowest;
     build_up(bench)?;
@@ -178,7 +195,8 @@ pub fn cycles(bench: &mut Bench) -> Result<Findings> {
         .and(format!("the first echo was answered after {v4} ms at most over IPv4, {v6} ms over IPv6"))
         .fact("slowest_first_echo_ms", vec![v4, v6])
         .fact("cycles", count)
-        .fact("grew", named(grown(before, after))))
+        .fact("grew", named(grown(before, after)))
+        .fact("left", left))
 }
 
 fn cycle(bench: &mut Bench, number: u32) -> Result<[u64; 2]> {

@@ -1,5 +1,6 @@
 //! The cases, in groups; each is a function that asks the agent and asserts.
 
+pub mod adapter;
 pub mod contract;
 pub mod ip;
 pub mod life;

@@ -29,7 +29,7 @@ pub fn port_bounce(bench: &mut Bench) -> Result<Findings> {
 }
 
 /// Echoes every 10 ms, something happens meanwhile; how many were lost, and the longest time without an answer.
-fn paced(
+pub fn paced(
     bench: &mut Bench,
     from: usize,
     event: Event,
