@@ -83,6 +83,8 @@ pub const MODULES: &[&str] = &[
     // More than one processor.
     "i86pc/pcplusmp",
     "i86pc/apix",
+    // Suspend and resume, which uadmin(2) loads.
+    "i86pc/cpr",
     // The network. fs/dev takes misc/dls and misc/mac, whether there is a link or not.
     "intel/mac",
     "intel/dls",

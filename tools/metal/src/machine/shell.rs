@@ -13,6 +13,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("say TEXT", "a line on the console"),
     ("sleep MS", "wait"),
     ("suspend", "would the machine suspend to memory?"),
+    ("suspend-devices", "suspend and resume every device, and nothing else"),
     ("load PATH", "load a module, as drv/ibp"),
     ("unload NAME", "unload a module"),
     ("modules", "the modules: name=number:address+size"),

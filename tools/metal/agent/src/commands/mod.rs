@@ -85,6 +85,7 @@ pub fn run(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
         "say" => say(words.rest()),
         "sleep" => traffic::pause(words),
         "suspend" => suspend(),
+        "suspend-devices" => suspend_devices(),
         "load" => load(words, answer),
         "unload" => unload(words),
         "modules" => modules(answer),
@@ -166,6 +167,12 @@ fn close_descriptor(words: &mut Words<'_>) -> Outcome {
 /// `suspend`: would the machine suspend to memory?
 fn suspend() -> Outcome {
     sys::check_suspend().named("uadmin")?;
+    Ok(())
+}
+
+/// `suspend-devices`: all devices are suspended and resumed.
+fn suspend_devices() -> Outcome {
+    sys::suspend_devices().named("uadmin")?;
     Ok(())
 }
 

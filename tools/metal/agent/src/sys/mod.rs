@@ -163,6 +163,16 @@ pub fn check_suspend() -> Result<usize> {
     unsafe { call(55, [3, 21, 0]) }
 }
 
+/// Has every device suspended and resumed, and nothing else (`A_FREEZE`, `AD_CPR_SUSP_DEVICES` of `sys/cpr.h`): the kernel's own test.
+///
+/// # Errors
+///
+/// The kernel has no `cpr`.
+pub fn suspend_devices() -> Result<usize> {
+    // SAFETY: this uadmin takes no address.
+    unsafe { call(55, [3, 11, 0]) }
+}
+
 /// Loads a module by its path below `kernel`; its number.
 ///
 /// # Errors

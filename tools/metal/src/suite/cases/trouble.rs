@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use super::ip::answers;
 use super::link::partition;
 use crate::machine::archive::Identity;
+use crate::machine::options::Driver;
 use crate::suite::Suite;
 use crate::suite::bench::{Bench, CASE, Event, Sizes};
 use crate::suite::report::Findings;
@@ -101,7 +102,7 @@ fn bind_on_second_port(bench: &mut Bench) -> Result<u64> {
     }
     bench.event(Event::SetPkey, &[2, 5, 0x8007])?;
     bench.must("0", "part-create 120 2 1 0x8007")?;
-    if bench.driver == crate::machine::options::Driver::C {
+    if bench.driver == Driver::C {
         bench.must("0", "prop-set 120 linkmode 0")?;
     }
     let us = bind_once(bench, "part120")?;
@@ -144,9 +145,26 @@ pub fn in_use(bench: &mut Bench) -> Result<Findings> {
     Ok(Findings::new(format!("deleting is refused: {refusal}")).fact("errno", refusal.errno))
 }
 
-/// A machine with the driver attached does not suspend to memory.
+/// A machine with the driver attached does not suspend to memory: this one cannot, and when the kernel has all devices suspended and
+/// resumed as a test, the link refuses the one, takes the other, and loses nothing.
 pub fn suspend(bench: &mut Bench) -> Result<Findings> {
     let refusal = bench.refused("0", "suspend")?;
-    bench.all_answered(0, 4, Sizes::one(56, 10))?;
-    Ok(Findings::new(format!("refused: {refusal}; traffic flows on")).fact("errno", refusal.errno))
+    let before = bench.session.console().text()?.len();
+    bench.must("0", "suspend-devices")?;
+    let console = bench.session.console().text()?;
+    let said = console.get(before..).unwrap_or_default();
+    let refused = said.lines().filter(|line| line.contains("Unable to suspend device ibport@")).count();
+    ensure!(!said.contains("Unable to resume"), "a device could not be resumed:\n{said}");
+    if bench.driver == Driver::Rust {
+        ensure!(refused >= 2, "{refused} nodes were asked and refused:\n{said}");
+    }
+    for from in 0..2 {
+        bench.all_answered(from, 4, Sizes::one(56, 10))?;
+        bench.all_answered(from, 6, Sizes::one(56, 10))?;
+    }
+    Ok(Findings::new(format!(
+        "to memory: {refusal}; {refused} nodes refused when asked, and were resumed; traffic flows on"
+    ))
+    .fact("errno", refusal.errno)
+    .fact("refused", refused))
 }
