@@ -74,6 +74,16 @@ impl Debugger {
         text
     }
 
+    /// Where the text of a module is, as a number in hexadecimal.
+    pub(super) fn text_of(&self, module: &str) -> Option<&str> {
+        let end = format!("/{module}");
+        self.symbols
+            .lines()
+            .filter_map(|line| line.rsplit_once(' '))
+            .find(|(file, _)| file.ends_with(&end))
+            .map(|(_, at)| at)
+    }
+
     /// The file of a module.
     pub(super) fn object(&self, module: &str) -> Option<PathBuf> {
         PLACES.iter().find_map(|directory| find(&self.trees, &format!("{directory}/{module}")))

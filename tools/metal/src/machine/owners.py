@@ -3,7 +3,7 @@ import gdb
 import struct
 
 # Above this text stand WANTED, a set of names (cache/NAME, arena/NAME), and SINCE, nanoseconds
-# since the machine started.
+# since the machine started, and where in genunix's text the addresses of its two lists are.
 
 # Where amd64 has the fields of kmem_cache_t, kmem_bufctl_audit_t, kmem_buftag_t (sys/kmem_impl.h),
 # vmem_t and vmem_seg_t (sys/vmem_impl.h); the kernel is built without descriptions of its types.
@@ -33,8 +33,9 @@ def string(address, length):
     return memory(address, length).split(b"\0")[0].decode("ascii", "replace")
 
 
-def symbol(name):
-    return int(gdb.parse_and_eval("(unsigned long)&'%s'" % name))
+def variable(reference):
+    at, addend = reference
+    return (struct.unpack("<i", memory(TEXT + at, 4))[0] - addend) & (1 << 64) - 1
 
 
 def chains(table, mask, next_at):
@@ -45,7 +46,7 @@ def chains(table, mask, next_at):
 
 
 def caches():
-    head = symbol("kmem_caches") + 16
+    head = variable(CACHES) + 16
     node = word(head)
     while node != head:
         yield node - CACHE_LINK
@@ -53,7 +54,7 @@ def caches():
 
 
 def arenas():
-    arena = word(symbol("vmem_list"))
+    arena = word(variable(ARENAS))
     while arena != 0:
         yield arena
         arena = word(arena + ARENA_NEXT)
