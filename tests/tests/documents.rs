@@ -390,12 +390,13 @@ fn every_test_that_the_page_of_weaknesses_names_exists() {
 }
 
 #[test]
-fn rings_are_off_as_shipped() {
+fn as_shipped_rings_are_off_and_the_driver_is_asked_before_a_suspend() {
     for driver in ["ibd", "ibp"] {
         let file = workspace_root().join(format!("usr/src/uts/common/io/ib/clients/ibd/{driver}.conf"));
         let text = fs::read_to_string(&file).expect("the configuration file");
         let properties = fakekernel::genunix::parse_conf(&text).expect("global properties");
         let off = ["ibd_rx_rings", "ibd_tx_rings"].map(|name| (name.to_owned(), 0.into()));
-        assert_eq!(properties, off, "{driver}");
+        let asked = ("pm-hardware-state".to_owned(), "needs-suspend-resume".into());
+        assert_eq!(properties, [&off[..], &[asked]].concat(), "{driver}");
     }
 }
