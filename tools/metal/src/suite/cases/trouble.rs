@@ -25,36 +25,38 @@ pub fn port_bounce(bench: &mut Bench) -> Result<Findings> {
         answers(bench, 1, 20_000)?;
         bench.all_answered(0, 4, Sizes::one(56, 20))?;
     }
-    let flap = paced(bench, 0, Event::PortDown, &[1], Some((Event::PortUp, &[1])))?;
+    let (_, flap) = paced(bench, 0, Event::PortDown, &[1], Some((Event::PortUp, &[1])))?;
     Ok(Findings::new(format!("{rounds} times; a flap under echoes every 10 ms: {flap}")).fact("flap", flap))
 }
 
-/// Echoes every 10 ms, something happens meanwhile; how many were lost, and the longest time without an answer.
+/// Echoes every 10 ms, something happens meanwhile: to how many objects, how many echoes were lost, and the longest time without an
+/// answer.
 pub fn paced(
     bench: &mut Bench,
     from: usize,
     event: Event,
     with: &[u64],
     then: Option<(Event, &[u64])>,
-) -> Result<String> {
+) -> Result<(u64, String)> {
     let (name, to) = (bench.sides[from].name, bench.sides[1 - from].address);
     let pinging = bench.begin(name, &format!("ping-paced {to} 56 300 10"))?;
     bench.pause(500)?;
-    bench.event(event, with)?;
+    let hit = bench.event(event, with)?;
     if let Some((event, with)) = then {
         bench.event(event, with)?;
     }
     let answer = bench.end(pinging, Duration::from_secs(60))?;
     let (sent, answered) = (Bench::number(&answer, "sent")?, Bench::number(&answer, "answered")?);
     ensure!(answered > 0, "none of {sent} echoes was answered");
-    Ok(format!("{answered} of {sent}, longest hole {} ms", answer.get("hole_ms").unwrap_or_default()))
+    let hole = answer.get("hole_ms").unwrap_or_default();
+    Ok((hit, format!("{answered} of {sent}, longest hole {hole} ms")))
 }
 
 /// Another subnet manager takes over: memberships are made again and no echo is lost for long.
 pub fn sm_restart(bench: &mut Bench) -> Result<Findings> {
     let mut findings = Findings::new("memberships are made again");
     for (port, lid) in [(1_u64, 78_u64), (2, 79)] {
-        let said = paced(bench, 0, Event::MoveManager, &[port, lid], None)?;
+        let (_, said) = paced(bench, 0, Event::MoveManager, &[port, lid], None)?;
         answers(bench, 0, 20_000)?;
         answers(bench, 1, 20_000)?;
         findings = findings.and(format!("port {port}: {said}")).fact(format!("port{port}"), said);
