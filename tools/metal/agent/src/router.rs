@@ -122,17 +122,20 @@ impl Router {
         }
     }
 
-    /// Passes on what a process says; the ends of lines are its own.
+    /// Passes on what a process says, up to the end of a line: what another one says does not belong into it.
     fn pass_on(&mut self, index: usize, buffer: &mut [u8]) {
         let Some(process) = &mut self.processes[index] else { return };
-        match read(process.answers, buffer) {
-            Ok(length @ 1..) => {
-                if buffer[..length].contains(&b'\n') {
-                    process.pending = None;
+        loop {
+            match read(process.answers, buffer) {
+                Ok(length @ 1..) => {
+                    let _ = write_all(self.port, &buffer[..length]);
+                    if buffer[..length].ends_with(b"\n") {
+                        process.pending = None;
+                        return;
+                    }
                 }
-                let _ = write_all(self.port, &buffer[..length]);
+                _ => return self.bury(index),
             }
-            _ => self.bury(index),
         }
     }
 
