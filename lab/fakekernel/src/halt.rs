@@ -17,8 +17,8 @@ pub enum Halt {
     Panic(Box<KernelPanic>),
     /// Nobody can run and no timer is due: everybody waits for something that will not happen.
     Hang(Box<Hang>),
-    /// The virtual clock passed [`crate::Config::time_limit`].
-    TimeLimit(Box<Hang>),
+    /// The virtual clock passed [`crate::Config::time_limit`], which comes first.
+    TimeLimit(Nanos, Box<Hang>),
 }
 
 impl Halt {
@@ -203,7 +203,7 @@ impl fmt::Display for Halt {
             Self::Fault(v) => v.fmt(f),
             Self::Panic(v) => v.fmt(f),
             Self::Hang(v) => write!(f, "hang: nobody can run and no timer is due, {v}"),
-            Self::TimeLimit(v) => write!(f, "time limit of the run passed, {v}"),
+            Self::TimeLimit(limit, v) => write!(f, "time limit of the run passed, {limit}, {v}"),
         }
     }
 }

@@ -179,7 +179,7 @@ impl Shared {
         let now = self.now();
         if now > self.config.time_limit {
             drop(sched);
-            self.halt(Halt::TimeLimit(Box::new(self.dump())));
+            self.halt(Halt::TimeLimit(self.config.time_limit, Box::new(self.dump())));
             me.end_here();
         }
         sched.fire_due(now);
@@ -273,7 +273,11 @@ impl Shared {
                 let late = !sched.timers.is_empty();
                 drop(sched);
                 let dump = Box::new(self.dump());
-                self.halt(if late { Halt::TimeLimit(dump) } else { Halt::Hang(dump) });
+                self.halt(if late {
+                    Halt::TimeLimit(self.config.time_limit, dump)
+                } else {
+                    Halt::Hang(dump)
+                });
                 me.end_here();
             }
         }
@@ -387,7 +391,11 @@ impl Shared {
                 let late = !sched.timers.is_empty();
                 drop(sched);
                 let dump = Box::new(self.dump());
-                self.halt(if late { Halt::TimeLimit(dump) } else { Halt::Hang(dump) });
+                self.halt(if late {
+                    Halt::TimeLimit(self.config.time_limit, dump)
+                } else {
+                    Halt::Hang(dump)
+                });
             }
         }
     }

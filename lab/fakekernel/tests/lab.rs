@@ -215,7 +215,8 @@ fn a_run_that_never_ends_meets_the_time_limit() {
             }
         })
         .unwrap_err();
-    assert!(matches!(halt, Halt::TimeLimit(_)), "{halt}");
+    assert!(matches!(halt, Halt::TimeLimit(..)), "{halt}");
+    assert!(halt.to_string().starts_with("time limit of the run passed, 60.000000 s, "), "{halt}");
 }
 
 #[test]

@@ -70,6 +70,7 @@ fn a_number_outside_its_range_is_refused_with_its_name_and_the_range() {
             "11: groups is 4294967295: expected 0 to 16383",
         ),
         ("name = \"b\"", "name = \"b\"\nports = 300", "11: ports is 300: expected 1 to 8"),
+        ("name = \"b\"", "name = \"b\"\nports = 2\nunplugged = [2, 2]", "12: port 2 is named twice"),
         ("pkey = 0xffff", "pkey = 0x1ffff", "5: pkey is 0x1ffff: expected 0x1 to 0xffff"),
         (
             "mtu = 2048",

@@ -43,6 +43,11 @@ fn check_ports(scenario: &Scenario, host: &HostSpec) -> Checked {
     if let Some(port) = host.unplugged.iter().find(|port| *port.get_ref() > ports) {
         return fault(port, format!("there is no port {port}, expected 1 to {ports}"));
     }
+    for (index, port) in host.unplugged.iter().enumerate() {
+        if host.unplugged[..index].iter().any(|earlier| earlier.get_ref() == port.get_ref()) {
+            return fault(port, format!("port {port} is named twice"));
+        }
+    }
     if LinkWidth::of_lanes(*width.get_ref()).is_none() {
         return fault(width, format!("a port has 1, 2, 4, 8 or 12 lanes, not {width}"));
     }
