@@ -6,7 +6,7 @@ use core::fmt::Write as _;
 use crate::abi::system::{HUNG_UP, Poll, READABLE, Termios};
 use crate::answer::{Lines, Text};
 use crate::sys::files::{Open, close, names, open, pipe, read, write_all};
-use crate::sys::{Fd, Plain, Result, SET_TERMIOS, exit, fork, plain, poll, power_off, reap, sleep};
+use crate::sys::{Fd, Plain, Result, SET_TERMIOS, collect, exit, fork, plain, poll, power_off, sleep};
 use crate::words::{Line, line};
 use crate::worker;
 
@@ -27,6 +27,8 @@ const PROCESSES: usize = 12;
 /// A process that does what it is told.
 struct Process {
     name: Text<16>,
+    /// As the kernel numbers it.
+    number: u32,
     commands: Fd,
     answers: Fd,
     /// The command that it has not answered yet.
@@ -147,8 +149,8 @@ impl Router {
             if let Some(id) = process.pending {
                 self.send(format_args!("{id} no 0 the process has ended"));
             }
+            collect(process.number);
         }
-        reap();
     }
 
     /// Ends a process by closing its commands, and waits until it has closed its answers.
@@ -161,9 +163,8 @@ impl Router {
         let mut rest = [0; 64];
         while matches!(read(process.answers, &mut rest), Ok(1..)) {}
         let _ = close(process.answers);
-        // It is a zombie, and of its zone, until it is collected.
-        sleep(100);
-        reap();
+        // What it had open is closed last, and what a zone waits for is not over before that.
+        collect(process.number);
     }
 
     fn send(&mut self, line: core::fmt::Arguments<'_>) {
@@ -220,8 +221,7 @@ impl Router {
         if let Ok(template) = template {
             let _ = plain(template, Plain::ActivateTemplate, 0);
         }
-        let forked = fork()?;
-        if forked.is_none() {
+        let Some(number) = fork()? else {
             for process in self.processes.iter().flatten() {
                 let _ = close(process.commands);
                 let _ = close(process.answers);
@@ -234,7 +234,7 @@ impl Router {
             }
             worker::run(command_end, answer_end);
             exit(0)
-        }
+        };
         if let Ok(template) = template {
             let _ = plain(template, Plain::ClearTemplate, 0);
             let _ = close(template);
@@ -242,7 +242,8 @@ impl Router {
         abandon_contracts();
         let _ = close(command_end);
         let _ = close(answer_end);
-        self.processes[free] = Some(Process { name: Text::of(name), commands, answers, pending: None });
+        self.processes[free] =
+            Some(Process { name: Text::of(name), number, commands, answers, pending: None });
         Ok(())
     }
 }

@@ -105,17 +105,11 @@ pub fn exit(status: u8) -> ! {
     }
 }
 
-/// Collects the children that have ended.
-pub fn reap() {
+/// Waits until a child has ended, and collects it: until then it is a zombie, and of its zone.
+pub fn collect(child: u32) {
     let mut info = [0_u64; 32];
-    loop {
-        info[0] = 0;
-        // SAFETY: waitsys (P_ALL, WEXITED | WNOHANG) writes a siginfo_t of 256 octets.
-        let waited = unsafe { call(107, [7, 0, info.as_mut_ptr() as usize, 0o101, 0]) };
-        if waited.is_err() || info[0] as u32 == 0 {
-            return;
-        }
-    }
+    // SAFETY: waitsys (P_PID, WEXITED) writes a siginfo_t of 256 octets.
+    while unsafe { call(107, [0, child as usize, info.as_mut_ptr() as usize, 1, 0]) } == Err(Errno(4)) {}
 }
 
 /// Waits.
