@@ -14,6 +14,9 @@ use object::{I64, U16, U32, U64};
 const NEEDED: [&str; 2] = ["genunix", "dtracestubs"];
 /// Symbols that the linker makes and krtld looks for.
 const MADE: [&str; 7] = ["dboot_image", "_edata", "_end", "_etext", "edata", "etext", "end"];
+/// Calls of these krtld replaces as it comes to them, with functions of unix that may themselves call what genunix has (since 2020
+/// `memset`): they have to be relocated by then.
+const REPLACED: [&str; 3] = ["smap_enable", "smap_disable", "__dtrace_"];
 /// The entries of the dynamic section that there is room for.
 const ENTRIES: usize = 16;
 /// krtld takes the number of symbols from the hash table and nothing else.
@@ -139,8 +142,12 @@ impl Room {
     fn relocations(&self, image: &mut [u8], plain: &Elf, emitted: &Elf) -> Result<Vec<Rela64<LE>>> {
         let places: BTreeMap<&str, u64> = self.names.keys().map(String::as_str).zip(1..).collect();
         let mut table = Vec::new();
-        for relocation in against_nothing(emitted) {
-            let name = &emitted.symbols[relocation.symbol].name;
+        let named = |relocation: &kmod::elf::Relocation| emitted.symbols[relocation.symbol].name.as_str();
+        let is_replaced = |name: &str| REPLACED.iter().any(|replaced| name.starts_with(replaced));
+        let (last, first): (Vec<_>, Vec<_>) =
+            against_nothing(emitted).partition(|relocation| is_replaced(named(relocation)));
+        for relocation in first.into_iter().chain(last) {
+            let name = named(relocation);
             let (kind, length) = match elf::RelocationType(relocation.kind) {
                 elf::R_X86_64_64 => (elf::R_X86_64_64, 8),
                 // There are no procedure linkage tables in a kernel.
@@ -151,7 +158,7 @@ impl Room {
             let at = in_file(plain, relocation.offset)
                 .with_context(|| format!("{name} is referred to nowhere"))?;
             image.get_mut(at..at + length).context("unix is short")?.fill(0);
-            let symbol = places.get(name.as_str()).context("a name that was not there")?;
+            let symbol = places.get(name).context("a name that was not there")?;
             table.push(Rela64 {
                 r_offset: U64::new(LE, relocation.offset),
                 r_info: U64::new(LE, symbol << 32 | u64::from(kind.0)),

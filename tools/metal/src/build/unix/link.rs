@@ -74,7 +74,8 @@ mod tests {
 
     use super::*;
 
-    const FIRST: &str = "\t.text\n\t.globl _locore_start\n_locore_start:\n\tcall elsewhere\n\tret\n";
+    const FIRST: &str =
+        "\t.text\n\t.globl _locore_start\n_locore_start:\n\tcall smap_enable\n\tcall elsewhere\n\tret\n";
     const SECOND: &str = "\t.text\n\t.globl second\nsecond:\n\tret\n\
         \t.data\n\t.globl table\ntable:\t.quad elsewhere + 8\n\t.quad second\n\t.comm zeroes,64\n";
     const DBOOT: &str = "\t.section .dboot,\"aw\",@progbits\n\t.globl dboot_image\ndboot_image:\n\tjmp .\n\t.align 4\n\
@@ -157,13 +158,15 @@ mod tests {
                 (name(symbol), r.r_info.get(LE) as u32, r.r_offset.get(LE), r.r_addend.get(LE))
             })
             .collect();
-        let call = address(&elf, "_locore_start") + 1;
+        let call = address(&elf, "_locore_start") + 6;
         let table = address(&elf, "table");
         let mut expected = vec![
             ("elsewhere".to_string(), elf::R_X86_64_PC32.0, call, -4),
             ("elsewhere".to_string(), elf::R_X86_64_64.0, table, 8),
         ];
         expected.sort_by_key(|entry| seen.iter().position(|other| other == entry));
+        // The call that krtld replaces is the last, wherever it stands in the text.
+        expected.push(("smap_enable".to_string(), elf::R_X86_64_PC32.0, call - 5, -4));
         assert_eq!(seen, expected);
         let at = section(&elf, ".data").contents.start + (table - section(&elf, ".data").addr) as usize;
         assert_eq!(image[at..at + 8], [0; 8], "krtld adds to what is there");
@@ -183,6 +186,6 @@ mod tests {
         assert_eq!(value(6), section(&elf, ".dynsym").addr);
         assert_eq!(value(5), section(&elf, ".dynstr").addr);
         assert_eq!(value(10), section(&elf, ".dynstr").size);
-        assert_eq!((value(7), value(8)), (section(&elf, ".rela.dyn").addr, 48));
+        assert_eq!((value(7), value(8)), (section(&elf, ".rela.dyn").addr, 3 * 24));
     }
 }

@@ -22,6 +22,14 @@ use super::unit::{Code, Known, Unit};
 /// What `uname` says.
 const VERSION: [&str; 3] = ["-DUTS_RELEASE=\"5.11\"", "-DUTS_VERSION=\"metal\"", "-DUTS_PLATFORM=\"i86pc\""];
 
+/// What else decides how unix is linked: who has another one links again.
+const LINKER: &str = concat!(
+    include_str!("carried.rs"),
+    include_str!("dynamic.rs"),
+    include_str!("link.rs"),
+    include_str!("multiboot.rs")
+);
+
 /// What unix is made of, before anything is compiled.
 #[derive(Debug)]
 pub struct Unix {
@@ -77,7 +85,7 @@ impl Unix {
         let unix = place.root().join(facts::UNIX);
         let inputs: Vec<&Path> = self.jobs().map(|job| job.object.as_path()).collect();
         let stamp = self.dir.join("unix");
-        let key = [compiler.identity.as_str(), link::SCRIPT, carried::SCRIPTS].concat();
+        let key = [compiler.identity.as_str(), link::SCRIPT, carried::SCRIPTS, LINKER].concat();
         if unix.is_file() && !fresh::stale_from(&stamp, &key, &inputs) {
             return Ok(false);
         }
