@@ -17,7 +17,7 @@ mod place;
 mod pool;
 mod progress;
 mod shadow;
-mod tools;
+pub(crate) mod tools;
 mod unit;
 mod unix;
 

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use object::{Object as _, ObjectSection as _};
+use object::elf::{SHF_ALLOC, SHF_WRITE};
+use object::{Object as _, ObjectSection as _, SectionFlags};
 
 use super::session::{Fields, Session};
 use super::symbols::demangled;
@@ -132,7 +133,7 @@ fn find(trees: &[PathBuf], file: &str) -> Option<PathBuf> {
 }
 
 /// A command for each module whose file is found. A module's text is one section; krtld says where the memory for it begins, and puts
-/// the section on the next address that is as aligned as it asks to be.
+/// the section on the next address that is aligned enough.
 fn symbols(modules: &Fields, trees: &[PathBuf]) -> String {
     let mut text = String::new();
     for (name, place) in modules.pairs().filter(|(name, _)| *name != "unix") {
@@ -140,18 +141,22 @@ fn symbols(modules: &Fields, trees: &[PathBuf]) -> String {
         let file = PLACES.iter().find_map(|directory| find(trees, &format!("{directory}/{name}")));
         let base = base.and_then(|base| u64::from_str_radix(base, 16).ok());
         if let (Some(base), Some(file)) = (base, file) {
-            let begins = base.next_multiple_of(text_alignment(&file));
+            let begins = base.next_multiple_of(text_alignment(&fs::read(&file).unwrap_or_default()));
             let _ = writeln!(text, "add-symbol-file {} {begins:#x}", file.display());
         }
     }
     text
 }
 
-fn text_alignment(module: &Path) -> u64 {
-    let read = fs::read(module).unwrap_or_default();
-    let object = object::File::parse(&*read).ok();
-    let section = object.as_ref().and_then(|object| object.section_by_name(".text"));
-    section.map_or(1, |text| text.align().max(1))
+/// The text goes on an address that suits every section that is loaded with it: what is only read.
+fn text_alignment(module: &[u8]) -> u64 {
+    let Ok(object) = object::File::parse(module) else { return 1 };
+    let is_read_only = |flags| match flags {
+        SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & (SHF_ALLOC.0 | SHF_WRITE.0) == SHF_ALLOC.0,
+        _ => false,
+    };
+    let loaded = object.sections().filter(|section| is_read_only(section.flags()));
+    loaded.map(|section| section.align()).max().map_or(1, |align| align.max(1))
 }
 
 /// Boots, lets the driver attach, and gives a person gdb.
@@ -197,6 +202,21 @@ mod tests {
         let ours = format!("add-symbol-file {} 0xff80\n", over.join("kernel/drv/amd64/ibp").display());
         let genunix = format!("add-symbol-file {} 0xff10\n", root.join("kernel/amd64/genunix").display());
         assert_eq!(told, genunix + &ours);
+        Ok(())
+    }
+
+    #[test]
+    fn the_text_of_a_module_begins_where_its_constants_are_aligned_too() -> Result<()> {
+        let place = tempfile::tempdir()?;
+        let object = place.path().join("module.o");
+        let sections = [
+            "\t.text\n\t.balign 16\n\tret\n",
+            "\t.section .rodata\n\t.balign 32\n\t.long 1\n",
+            "\t.data\n\t.balign 128\n\t.long 1\n",
+        ];
+        crate::build::tools::assemble(&sections.concat(), &object)?;
+        assert_eq!(text_alignment(&fs::read(&object)?), 32);
+        assert_eq!(text_alignment(b"no object"), 1);
         Ok(())
     }
 
