@@ -7,6 +7,13 @@ use anyhow::{Context, Result};
 use super::archive::Identity;
 use super::{Machine, Setup, agent};
 
+/// Every kernel's /etc/system.
+///
+/// Not to follow the clock chip: a machine that waits for processors of its host finds the chip two seconds away, and turns its time
+/// back a little with every tick. When ticks that were late then come at once, the nanoseconds of `hrestime` become negative, and
+/// `pc_gethrestime`, which takes them for a huge number, counts them down for minutes at the clock's interrupt level.
+const SYSTEM: &str = "set kmem_flags=0xf\nset dosynctodr=0\n";
+
 /// Whose driver it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -39,7 +46,7 @@ pub struct Options {
     /// Processors of the machine.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub cpus: u32,
-    /// A line for /etc/system, besides kmem_flags; may be repeated.
+    /// A line for /etc/system, besides `kmem_flags` and `dosynctodr`; may be repeated.
     #[arg(long, value_name = "LINE")]
     pub system: Vec<String>,
     /// Where console, archive and report go.
@@ -73,7 +80,7 @@ impl Options {
             );
             without.extend(["kernel/drv/amd64/swhca", "kernel/drv/swhca.conf"]);
         }
-        let mut system = String::from("set kmem_flags=0xf\n");
+        let mut system = String::from(SYSTEM);
         for line in &self.system {
             system.push_str(line);
             system.push('\n');
