@@ -12,7 +12,7 @@ CACHE_LINK, CACHE_MASK, CACHE_TABLE = 224, 336, 440
 KMF_AUDIT = 1
 ALLOCATED = 0xA110C8EDA110C8ED
 ARENA_NEXT, ARENA_TABLE, ARENA_MASK = 104, 136, 144
-FRAMES = 12
+FRAMES = 20
 
 inferior = gdb.selected_inferior()
 
@@ -89,7 +89,9 @@ def named(address):
     said = gdb.execute("info symbol %#x" % (address - 1), to_string=True)
     if said.startswith("No symbol"):
         return "%#x" % address
-    return said.split(" in section")[0].split(" + ")[0]
+    function, place = said.split(" in section")[0].split(" + ")[0], said.split(" of ")
+    module = place[1].strip().rsplit("/", 1)[-1] if len(place) > 1 else "unix"
+    return function if module in ("unix", "genunix") else "%s`%s" % (module, function)
 
 
 def tell(what, found):

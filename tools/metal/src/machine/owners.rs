@@ -18,7 +18,7 @@ const SCRIPT: &str = include_str!("owners.py");
 
 impl Debugger {
     /// Who allocated what is left in these caches (`cache/kmem_alloc_32`) and arenas (`arena/heap`) since then, nanoseconds since the
-    /// machine started: a line for each stack. Stops the machine for as long as it takes.
+    /// machine started: a line for each stack, functions with their modules (``ip`arp_rput``) unless unix's or genunix's. Stops the machine for as long as it takes.
     ///
     /// Functions of a module that was unloaded have the names that they had where the module was last known to be.
     ///

@@ -11,8 +11,10 @@ pub fn readable(frame: &str) -> String {
 
 /// A line with the names of the source in place of the mangled ones.
 pub fn demangled(line: &str) -> String {
-    let word =
-        |word: &str| if word.starts_with("_R") { format!("{:#}", demangle(word)) } else { word.to_owned() };
+    let word = |word: &str| {
+        let (module, function) = word.split_at(word.find('`').map_or(0, |at| at + 1));
+        if function.starts_with("_R") { format!("{module}{:#}", demangle(function)) } else { word.to_owned() }
+    };
     line.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
@@ -31,5 +33,9 @@ mod tests {
     fn a_line_of_gdb_is_read_with_the_names_of_the_source() {
         let line = "#1  0xfffffffff7 in _RNvNtCs1_3ibd4ring5close ()";
         assert_eq!(demangled(line), "#1  0xfffffffff7 in ibd::ring::close ()");
+        assert_eq!(
+            demangled("kmem_alloc < ibp`_RNvNtCs1_3ibd4ring5close"),
+            "kmem_alloc < ibp`ibd::ring::close"
+        );
     }
 }

@@ -5,4 +5,5 @@ pub mod contract;
 pub mod ip;
 pub mod life;
 pub mod link;
+mod memory;
 pub mod trouble;
