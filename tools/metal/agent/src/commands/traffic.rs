@@ -202,11 +202,14 @@ fn gather(pinger: &mut Pinger, until: u64, packet: &mut [u8], seen: &mut [bool])
     }
 }
 
-/// The longest time without an answer.
+/// The longest time without an answer, and which echo was the first without one.
 fn holes(seen: &[bool], gap: u64, answer: &mut Answer) {
     let longest = seen.split(|answered| *answered).map(<[bool]>::len).max().unwrap_or(0);
-    // Writing to a Text cannot fail.
+    // Writing to a Text cannot fail, here and below.
     let _ = write!(answer, " hole_ms={}", longest as u64 * gap);
+    if let Some(first) = seen.iter().position(|answered| !answered) {
+        let _ = write!(answer, " first_lost={}", first + 1);
+    }
 }
 
 /// `tcp-listen PORT`: a socket that waits for connections, for `tcp-receive`.
