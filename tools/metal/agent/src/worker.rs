@@ -39,6 +39,7 @@ fn one(line: &str, to: Fd) {
         let _ = match failure {
             Failure::Call(what, errno) => write!(answer, "{id} no {errno} {what}"),
             Failure::Status(what, errno, status) => write!(answer, "{id} no {errno} {what} status={status}"),
+            Failure::Dlpi(what, reason) => write!(answer, "{id} no 71 {what} {reason}"),
             Failure::Words(why) => write!(answer, "{id} no 0 {why}"),
         };
     }

@@ -16,7 +16,7 @@ use crate::machine::debugger::Debugger;
 use crate::machine::symbols::readable;
 use crate::machine::{Options, Trouble};
 use bench::{Bench, CASE};
-use cases::{adapter, contract, ip, life, link, trouble};
+use cases::{adapter, answers, contract, ip, life, link, trouble};
 use report::{Findings, Report, StepReport};
 
 /// How much is tried.
@@ -80,6 +80,7 @@ const CASES: &[Case] = &[
     Case { name: "unicast", base: false, identities: BOTH, unloads: false, run: link::unicast },
     Case { name: "raw", base: false, identities: BOTH, unloads: false, run: link::raw },
     Case { name: CONTRACT, base: false, unloads: false, identities: IBP, run: contract::contract },
+    Case { name: "answers", base: false, unloads: false, identities: BOTH, run: answers::answers },
     Case { name: "setup", base: true, identities: BOTH, unloads: false, run: ip::setup },
     Case { name: "ping", base: false, identities: BOTH, unloads: false, run: ip::ping },
     Case { name: "ipv6", base: false, identities: BOTH, unloads: false, run: ip::ipv6 },

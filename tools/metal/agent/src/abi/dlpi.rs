@@ -14,15 +14,18 @@ const ERROR_ACK: u32 = 5;
 const OK_ACK: u32 = 6;
 const UNITDATA_REQ: u32 = 7;
 const UNITDATA_IND: u32 = 8;
+const UDERROR_IND: u32 = 9;
 const ENABMULTI_REQ: u32 = 0x1d;
 const DISABMULTI_REQ: u32 = 0x1e;
 const PROMISCON_REQ: u32 = 0x1f;
 const PROMISCOFF_REQ: u32 = 0x20;
 const PHYS_ADDR_REQ: u32 = 0x31;
 const PHYS_ADDR_ACK: u32 = 0x32;
+const SET_PHYS_ADDR_REQ: u32 = 0x33;
 const NOTIFY_REQ: u32 = 0x100;
 const NOTIFY_ACK: u32 = 0x101;
 const NOTIFY_IND: u32 = 0x102;
+const PASSIVE_REQ: u32 = 0x114;
 
 /// A request, as octets.
 #[derive(Clone, Copy)]
@@ -30,6 +33,9 @@ pub struct Request {
     bytes: [u8; 64],
     length: usize,
 }
+
+/// Which address is asked for (`DL_*_ADDR`).
+pub const ADDRESSES: [(&str, u32); 3] = [("current", 2), ("factory", 1), ("destination", 5)];
 
 /// What promiscuous mode is about (`DL_PROMISC_*`).
 pub const PROMISCUOUS: [(&str, u32); 3] = [("phys", 1), ("sap", 2), ("multi", 3)];
@@ -57,9 +63,9 @@ impl Request {
     }
 
     /// `DL_BIND_REQ` for connectionless service.
-    pub fn bind(sap: u16) -> Self {
+    pub fn bind(sap: u32) -> Self {
         // Service mode and connection management are two halves of a word: DL_CLDLS is 2.
-        Self::words(&[BIND_REQ, sap.into(), 0, 2, 0])
+        Self::words(&[BIND_REQ, sap, 0, 2, 0])
     }
 
     /// `DL_UNBIND_REQ`.
@@ -67,9 +73,19 @@ impl Request {
         Self::words(&[UNBIND_REQ])
     }
 
-    /// `DL_PHYS_ADDR_REQ` for the address in use.
-    pub fn address() -> Self {
-        Self::words(&[PHYS_ADDR_REQ, 2])
+    /// `DL_PHYS_ADDR_REQ` for one of [`ADDRESSES`].
+    pub fn address(which: u32) -> Self {
+        Self::words(&[PHYS_ADDR_REQ, which])
+    }
+
+    /// `DL_SET_PHYS_ADDR_REQ`.
+    pub fn set_address(address: &[u8; ADDRESS]) -> Self {
+        Self::words(&[SET_PHYS_ADDR_REQ, ADDRESS as u32, 12]).with(address)
+    }
+
+    /// `DL_PASSIVE_REQ`.
+    pub fn passive() -> Self {
+        Self::words(&[PASSIVE_REQ])
     }
 
     /// `DL_UNITDATA_REQ`.
@@ -102,8 +118,12 @@ impl Request {
 /// What a stream says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// `DL_OK_ACK` or `DL_NOTIFY_ACK`.
+    /// `DL_OK_ACK`.
     Done,
+    /// `DL_NOTIFY_ACK`: of what a stream can be told.
+    Notes(u32),
+    /// `DL_UDERROR_IND`: a packet was not sent; the DLPI error and the errno.
+    NotSent(u32, u32),
     /// `DL_ERROR_ACK`: the DLPI error, and the errno if that is `DL_SYSERR`.
     Error(u32, u32),
     /// `DL_BIND_ACK` or `DL_PHYS_ADDR_ACK`.
@@ -112,6 +132,16 @@ pub enum Message<'a> {
     Info {
         /// Octets of the largest packet.
         max_sdu: u32,
+        /// And of the smallest.
+        min_sdu: u32,
+        /// Octets of an address with its SAP.
+        address_length: u32,
+        /// Octets of the SAP, negative if it is behind the address.
+        sap_length: i32,
+        /// `DL_CLDLS` is 2.
+        service: u32,
+        /// `DL_STYLE1` is 0x500.
+        style: u32,
         /// `DL_IB` is 0x1a.
         media: u32,
         /// The state of the stream.
@@ -153,13 +183,23 @@ impl<'a> Message<'a> {
             control.get(begin..begin.saturating_add(word(length) as usize)).unwrap_or_default()
         };
         match word(0) {
-            OK_ACK | NOTIFY_ACK => Self::Done,
+            OK_ACK => Self::Done,
+            NOTIFY_ACK => Self::Notes(word(1)),
+            UDERROR_IND => Self::NotSent(word(4), word(3)),
             ERROR_ACK => Self::Error(word(2), word(3)),
             BIND_ACK => Self::Address(part(2, 3)),
             PHYS_ADDR_ACK => Self::Address(part(1, 2)),
-            INFO_ACK => {
-                Self::Info { max_sdu: word(1), media: word(4), state: word(6), broadcast: part(16, 17) }
-            }
+            INFO_ACK => Self::Info {
+                max_sdu: word(1),
+                min_sdu: word(2),
+                address_length: word(3),
+                media: word(4),
+                state: word(6),
+                sap_length: word(7).cast_signed(),
+                service: word(8),
+                style: word(13),
+                broadcast: part(16, 17),
+            },
             UNITDATA_IND => Self::Packet { to: part(1, 2), from: part(3, 4), group: word(5) != 0 },
             NOTIFY_IND => Self::Note { what: word(1), data: word(2), address: part(3, 4) },
             other => Self::Other(other),
@@ -179,7 +219,26 @@ pub fn note(what: u32) -> &'static str {
         0x100 => "speed",
         0x200 => "fastpath-flush",
         0x400 => "capab-reneg",
+        0x1000 => "allowed-ips",
+        0x2000 => "sdu-size2",
         _ => "other",
+    }
+}
+
+/// The name of a reason why a request was refused.
+pub fn reason(error: u32) -> &'static str {
+    match error {
+        0x01 => "DL_BADADDR",
+        0x03 => "DL_OUTSTATE",
+        0x06 => "DL_BADDATA",
+        0x07 => "DL_UNSUPPORTED",
+        0x09 => "DL_BADPRIM",
+        0x12 => "DL_NOTSUPPORTED",
+        0x13 => "DL_TOOMANY",
+        0x14 => "DL_NOTENAB",
+        0x15 => "DL_BUSY",
+        0x16 => "DL_NOAUTO",
+        _ => "another reason",
     }
 }
 

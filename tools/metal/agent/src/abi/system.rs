@@ -118,6 +118,19 @@ pub struct Named {
 }
 
 impl Named {
+    /// What kind of value it has (`KSTAT_DATA_*`).
+    pub fn type_name(&self) -> &'static str {
+        match self.kind {
+            0 => "char",
+            1 => "int32",
+            2 => "uint32",
+            3 => "int64",
+            4 => "uint64",
+            9 => "string",
+            _ => "other",
+        }
+    }
+
     /// The value of a number of any width.
     pub fn number(&self) -> Option<i128> {
         let low = self.value as u32;

@@ -3,12 +3,12 @@
 use core::fmt::Write as _;
 
 use super::{Failure, Named as _, Outcome, Path};
-use crate::abi::dlpi::{ADDRESS, Message, PROMISCUOUS, Request, note};
+use crate::abi::dlpi::{ADDRESS, ADDRESSES, Message, PROMISCUOUS, Request, note, reason};
 use crate::abi::system::{Poll, READABLE};
 use crate::answer::{Answer, Hex};
 use crate::packet::{Sum, fill};
 use crate::sys::files::{Open, open};
-use crate::sys::{Errno, Fd, Plain, now, plain, poll, streams};
+use crate::sys::{Errno, Fd, Plain, UNKNOWN, now, plain, poll, streams};
 use crate::words::Words;
 
 /// `ETIME`, of which poll knows nothing.
@@ -61,7 +61,7 @@ fn request(fd: Fd, what: &'static str, request: Request, inbox: &mut Inbox) -> O
             Message::Packet { .. } | Message::Note { .. } => {}
             Message::Other(0) if inbox.control_length == 0 => {}
             Message::Error(4, errno) => return Err(Failure::Call(what, Errno(errno))),
-            Message::Error(error, _) => return Err(Failure::Status(what, Errno(71), error)),
+            Message::Error(error, _) => return Err(Failure::Dlpi(what, reason(error))),
             _ => return Ok(()),
         }
     }
@@ -96,10 +96,13 @@ pub fn unbind(words: &mut Words<'_>) -> Outcome {
     request(fd(words)?, "DL_UNBIND_REQ", Request::unbind(), &mut Inbox::new())
 }
 
-/// `dl-address FD`: the address in use.
+/// `dl-address FD [current|factory|destination]`: an address of the link's, the one in use unless another is asked for.
 pub fn address(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
-    let mut inbox = Inbox::new();
-    request(fd(words)?, "DL_PHYS_ADDR_REQ", Request::address(), &mut inbox)?;
+    let (fd, mut inbox) = (fd(words)?, Inbox::new());
+    let which = words.maybe().unwrap_or("current");
+    let known = ADDRESSES.iter().find(|(name, _)| *name == which);
+    let &(_, which) = known.ok_or(Failure::Words("current, factory or destination?"))?;
+    request(fd, "DL_PHYS_ADDR_REQ", Request::address(which), &mut inbox)?;
     let Message::Address(address) = inbox.message() else {
         return Err(Failure::Words("no DL_PHYS_ADDR_ACK"));
     };
@@ -111,10 +114,40 @@ pub fn address(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
 pub fn info(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     let mut inbox = Inbox::new();
     request(fd(words)?, "DL_INFO_REQ", Request::info(), &mut inbox)?;
-    let Message::Info { max_sdu, media, state, broadcast } = inbox.message() else {
+    let Message::Info {
+        max_sdu,
+        min_sdu,
+        address_length,
+        sap_length,
+        service,
+        style,
+        media,
+        state,
+        broadcast,
+    } = inbox.message()
+    else {
         return Err(Failure::Words("no DL_INFO_ACK"));
     };
     let _ = write!(answer, " sdu={max_sdu} media={media} state={state} broadcast={}", Hex(broadcast));
+    let _ = write!(answer, " least={min_sdu} address={address_length} sap={sap_length}");
+    let _ = write!(answer, " service={service} style={style:#x}");
+    Ok(())
+}
+
+/// `dl-set-address FD ADDRESS`.
+pub fn set_address(words: &mut Words<'_>) -> Outcome {
+    let (fd, address) = (fd(words)?, words.hex()?);
+    request(fd, "DL_SET_PHYS_ADDR_REQ", Request::set_address(&address), &mut Inbox::new())
+}
+
+/// `dl-passive FD`: the stream does not count as a user of the link's address.
+pub fn passive(words: &mut Words<'_>) -> Outcome {
+    request(fd(words)?, "DL_PASSIVE_REQ", Request::passive(), &mut Inbox::new())
+}
+
+/// `dl-ioctl FD`: a command that no driver has.
+pub fn unknown_ioctl(words: &mut Words<'_>) -> Outcome {
+    streams::control(fd(words)?, &UNKNOWN, &mut 0).named("I_STR")?;
     Ok(())
 }
 
@@ -141,10 +174,32 @@ pub fn group(words: &mut Words<'_>) -> Outcome {
     request(fd, "DL_ENABMULTI_REQ", Request::group(&address, on), &mut Inbox::new())
 }
 
-/// `dl-notify FD [MASK]`: the stream tells what happens to the link.
-pub fn notify(words: &mut Words<'_>) -> Outcome {
-    let fd = fd(words)?;
-    request(fd, "DL_NOTIFY_REQ", Request::notify(words.number_or(u32::MAX)?), &mut Inbox::new())
+/// `dl-notify FD [MASK]`: the stream tells what happens to the link; what it can tell.
+pub fn notify(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let (fd, mut inbox) = (fd(words)?, Inbox::new());
+    request(fd, "DL_NOTIFY_REQ", Request::notify(words.number_or(u32::MAX)?), &mut inbox)?;
+    let Message::Notes(mask) = inbox.message() else { return Err(Failure::Words("no DL_NOTIFY_ACK")) };
+    let _ = write!(answer, " notes={mask:#x}");
+    Ok(())
+}
+
+/// `dl-notes FD MS`: what the stream tells until it has told nothing for so long, in order; packets are dropped.
+pub fn notes(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let (fd, milliseconds) = (fd(words)?, words.number()?);
+    let mut inbox = Inbox::new();
+    while inbox.receive(fd, milliseconds).is_ok() {
+        if let Message::Note { what, data, address } = inbox.message() {
+            let _ = match note(what) {
+                // Two sizes in one word: of packets to one, and to a group.
+                "sdu-size2" => write!(answer, " sdu-size2:{}:{}", data & 0xffff, data >> 16),
+                name => write!(answer, " {name}:{data}"),
+            };
+            if !address.is_empty() {
+                let _ = write!(answer, ":{}", Hex(address));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `dl-send FD ADDRESS SAP SIZE SEED [COUNT]`: packets whose data follows from the seed.
@@ -174,6 +229,10 @@ pub fn receive(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
         }
         Message::Note { what, data, address } => {
             write!(answer, " note={} data={data} address={}", note(what), Hex(address))
+        }
+        Message::NotSent(error, errno) | Message::Error(error, errno) => {
+            let _ = write!(answer, " refused={} errno={errno}", reason(error));
+            return Ok(());
         }
         Message::Other(_) if inbox.control_length == 0 => write!(answer, " raw"),
         _ => write!(answer, " other"),

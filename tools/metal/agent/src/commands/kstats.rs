@@ -54,6 +54,23 @@ pub fn values(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     })
 }
 
+/// `kstat-form MODULE INSTANCE NAME`: its class, and the names and types of its values in their order.
+pub fn form(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let (module, instance, name) = (words.word()?, words.number::<u32>()?, words.word()?);
+    let is_it =
+        |one: &&Kstat| text(&one.module) == module && one.instance == instance && text(&one.name) == name;
+    with_headers(|device, headers| {
+        let one = headers.iter().find(is_it).ok_or(Failure::Call("kstat", Errno(2)))?;
+        let mut values = [Named::new_zeroed(); VALUES];
+        let (count, _) = device.values(one, &mut values).named("kstat read")?;
+        let _ = write!(answer, " class={}", text(&one.class));
+        for value in &values[..count] {
+            let _ = write!(answer, " {}:{}", text(&value.name), value.type_name());
+        }
+        Ok(())
+    })
+}
+
 /// `memory`: what is in use of every kmem cache (buffers) and of every vmem arena (octets), and when, in nanoseconds since the start.
 pub fn memory(answer: &mut Answer) -> Outcome {
     with_headers(|device, headers| {

@@ -3,13 +3,14 @@
 use core::fmt::Write as _;
 
 use super::{Failure, Named as _, Outcome, Path};
-use crate::abi::dld::{self, PROPERTY_PRIVATE, Partition, Property};
+use crate::abi::dld::{self, PROPERTY_PRIVATE, Partition, Port, Property};
 use crate::abi::dlmgmt::{DIRECTORY, DOOR, Links, Reply};
 use crate::abi::text;
 use crate::answer::Answer;
 use crate::sys::files::{self, Open};
 use crate::sys::{
-    self, CREATE_PARTITION, DELETE_PARTITION, DOOR_SERVER, Fd, GET_PROPERTY, SET_PROPERTY, door,
+    self, CREATE_PARTITION, DELETE_PARTITION, DOOR_SERVER, Fd, GET_PROPERTY, PARTITION_INFORMATION,
+    SET_PROPERTY, door,
 };
 use crate::words::Words;
 
@@ -49,15 +50,81 @@ pub fn partition(words: &mut Words<'_>, answer: &mut Answer, create: bool) -> Ou
     Ok(())
 }
 
-/// `prop-get LINK NAME`.
-pub fn get_property(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
-    let mut property = named(words)?;
-    with_dld(|dld| GET_PROPERTY.call(dld, &mut property).named("get-property"))?;
+/// `part-info LINK`: what the driver says about a partition.
+pub fn partition_information(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let mut asked = Partition::default();
+    (asked.command, asked.port_link) = (dld::ABOUT_PARTITION, words.number()?);
+    with_dld(|dld| PARTITION_INFORMATION.call(dld, &mut asked).named("part-info"))?;
+    let Partition { port_link, port_instance, port_number, link, force, pkey, .. } = asked;
+    let _ = write!(answer, " port={port_link} instance={port_instance} number={port_number}");
+    let _ = write!(answer, " link={link} force={force} pkey={pkey:04x} adapter={:016x}", asked.hca_guid);
+    let _ = write!(answer, " guid={:016x}", asked.port_guid);
+    Ok(())
+}
+
+/// `port-info INSTANCE [SIZE]`: how many P_Keys a port's table has, or, told so, what they are.
+pub fn port_information(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let mut port = Port::default();
+    (port.command, port.instance) = (dld::TABLE_SIZE, words.number()?);
+    let mut keys = [0; 256];
+    if let Some(size) = words.maybe() {
+        port.command = dld::ABOUT_PORT;
+        port.table_size = size.parse().map_err(|_| Failure::Words("no number"))?;
+    }
+    let outcome = with_dld(|dld| sys::port_information(dld, &mut port, &mut keys).named("port-info"));
+    if let Err(Failure::Call(call, errno)) = outcome {
+        return Err(Failure::Status(call, errno, port.status));
+    }
+    outcome?;
+    let _ = write!(answer, " size={}", port.table_size);
+    if port.command == dld::ABOUT_PORT {
+        let _ = write!(answer, " number={} guid={:016x} keys=", port.number, port.port_guid);
+        for key in keys.iter().take(port.table_size as usize) {
+            let _ = write!(answer, "{key:04x}.");
+        }
+    }
+    Ok(())
+}
+
+fn write_value(property: &Property, answer: &mut Answer) {
     let _ = if property.number == PROPERTY_PRIVATE {
         write!(answer, " value={}", text(&property.value))
     } else {
         write!(answer, " value={}", property.number_value())
     };
+}
+
+/// `prop-get LINK NAME`.
+pub fn get_property(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let mut property = named(words)?;
+    with_dld(|dld| GET_PROPERTY.call(dld, &mut property).named("get-property"))?;
+    write_value(&property, answer);
+    let _ = write!(answer, " permission={}", property.permission());
+    Ok(())
+}
+
+/// `prop-default LINK NAME`.
+pub fn property_default(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let mut property = named(words)?;
+    property.flags = dld::DEFAULT;
+    with_dld(|dld| GET_PROPERTY.call(dld, &mut property).named("get-property"))?;
+    write_value(&property, answer);
+    Ok(())
+}
+
+/// `prop-possible LINK NAME`: ranges of values.
+pub fn property_values(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let mut property = named(words)?;
+    property.want_possible();
+    with_dld(|dld| GET_PROPERTY.call(dld, &mut property).named("get-property"))?;
+    let mut any = false;
+    for (least, most) in property.ranges() {
+        let _ = write!(answer, " {least}-{most}");
+        any = true;
+    }
+    if !any {
+        answer.push(b" none");
+    }
     Ok(())
 }
 

@@ -22,8 +22,10 @@ use crate::words::{Unreadable, Words};
 pub enum Failure {
     /// A call that was refused: which, and its errno.
     Call(&'static str, Errno),
-    /// The same, with a reason of the driver's or of DLPI beside it.
+    /// The same, with a reason of the driver's beside it.
     Status(&'static str, Errno, u32),
+    /// A refusal of DLPI's, by the name of its reason.
+    Dlpi(&'static str, &'static str),
     /// What was asked cannot be read, or what came cannot be understood.
     Words(&'static str),
 }
@@ -103,6 +105,10 @@ fn run_on_links(word: &str, words: &mut Words<'_>, answer: &mut Answer) -> Outco
         "dls-start" => links::start_dls(),
         "part-create" => links::partition(words, answer, true),
         "part-delete" => links::partition(words, answer, false),
+        "part-info" => links::partition_information(words, answer),
+        "port-info" => links::port_information(words, answer),
+        "prop-default" => links::property_default(words, answer),
+        "prop-possible" => links::property_values(words, answer),
         "prop-get" => links::get_property(words, answer),
         "prop-set" => links::set_property(words),
         "prop-zone" => links::set_zone(words),
@@ -110,15 +116,20 @@ fn run_on_links(word: &str, words: &mut Words<'_>, answer: &mut Answer) -> Outco
         "dl-bind" => dlpi::bind(words, answer),
         "dl-unbind" => dlpi::unbind(words),
         "dl-address" => dlpi::address(words, answer),
+        "dl-set-address" => dlpi::set_address(words),
+        "dl-passive" => dlpi::passive(words),
+        "dl-ioctl" => dlpi::unknown_ioctl(words),
+        "dl-notes" => dlpi::notes(words, answer),
         "dl-info" => dlpi::info(words, answer),
         "dl-raw" => dlpi::raw(words),
         "dl-promisc" => dlpi::promiscuous(words),
         "dl-group" => dlpi::group(words),
-        "dl-notify" => dlpi::notify(words),
+        "dl-notify" => dlpi::notify(words, answer),
         "dl-send" => dlpi::send(words, answer),
         "dl-receive" => dlpi::receive(words, answer),
         "dl-count" => dlpi::count(words, answer),
         "kstats" => kstats::list(words, answer),
+        "kstat-form" => kstats::form(words, answer),
         "kstat" => kstats::values(words, answer),
         "memory" => kstats::memory(answer),
         word => run_on_ip(word, words, answer),

@@ -12,7 +12,7 @@ use core::marker::PhantomData;
 
 use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes};
 
-use crate::abi::dld::{self, Partition, Property};
+use crate::abi::dld::{self, Partition, Port, Property};
 use crate::abi::ip::Interface;
 use crate::abi::system::{ModuleInfo, Poll, Termios};
 
@@ -243,6 +243,10 @@ controls! {
     CREATE_PARTITION: Partition = dld::CREATE_PARTITION;
     /// Deletes one.
     DELETE_PARTITION: Partition = dld::DELETE_PARTITION;
+    /// Asks about one ([`dld::ABOUT_PARTITION`]).
+    PARTITION_INFORMATION: Partition = dld::INFORMATION;
+    /// A command that no driver has, down a stream.
+    UNKNOWN: u32 = 0x7f01;
     /// `SIOCGLIFFLAGS` and its relatives: flags, name, the streams below, address, mask, MTU and index of an interface.
     GET_FLAGS: Interface = 0xc078_6975;
     /// `SIOCSLIFFLAGS`.
@@ -263,6 +267,20 @@ controls! {
     GET_MTU: Interface = 0xc078_697a;
     /// `SIOCGLIFINDEX`.
     GET_INDEX: Interface = 0xc078_6985;
+}
+
+/// Asks a driver about one of its ports, and for its P_Keys if that is the command; as many as `keys` are.
+///
+/// # Errors
+///
+/// What it says.
+pub fn port_information(fd: Fd, port: &mut Port, keys: &mut [u16]) -> Result<usize> {
+    if port.table_size as usize > keys.len() {
+        return Err(Errno(22));
+    }
+    port.keys = keys.as_mut_ptr() as u64;
+    // SAFETY: the driver writes a Port, and as many P_Keys as it says there is room for, which there is.
+    unsafe { call(54, [fd.argument(), dld::INFORMATION as usize, core::ptr::from_mut(port) as usize]) }
 }
 
 /// Tells an adapter for tests what happens to it: an event's code with four numbers, which it may change.

@@ -1,6 +1,7 @@
 //! The cases, in groups; each is a function that asks the agent and asserts.
 
 pub mod adapter;
+pub mod answers;
 pub mod contract;
 pub mod ip;
 pub mod life;
