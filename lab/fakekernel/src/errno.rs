@@ -37,6 +37,9 @@ errnos! {
     EINVAL 22 "invalid argument";
     ENOSPC 28 "no space";
     ENOTSUP 48 "not supported";
+    EPROTO 71 "protocol error";
+    ENETDOWN 127 "network is down";
+    ENOBUFS 132 "no buffer space";
     ETIMEDOUT 145 "timed out";
     EALREADY 149 "already";
 }

@@ -1,7 +1,7 @@
 //! Start and stop, groups, promiscuity, unregistering.
 
 use fakekernel::Errno;
-use lab_gldv3::{MacReference, Promiscuity, Stream};
+use lab_gldv3::{DlpiError, MacReference, Promiscuity, Stream};
 
 use crate::rig::Counter::{self, GetStat, GroupAdd, GroupRemove, PromiscOff, PromiscOn, Start, Stop};
 use crate::rig::{Driver, LINK, examine};
@@ -71,7 +71,7 @@ fn group_is_joined_once_and_left_once_however_many_want_it() {
         let seen: Vec<u8> = (0..20).map(|at| driver.call("probe_group_byte", at) as u8).collect();
         assert_eq!(seen, GROUP.0, "scope and P_Key are the driver's to fill in");
         one.disable_multicast(GROUP).unwrap();
-        assert_eq!(one.disable_multicast(GROUP), Err(Errno::ENOENT));
+        assert_eq!(one.disable_multicast(GROUP), Err(DlpiError::NotEnabled));
         assert_eq!(driver.count(GroupRemove), 0);
         two.disable_multicast(GROUP).unwrap();
         assert_eq!((driver.count(GroupAdd), driver.count(GroupRemove)), (1, 1));
@@ -100,7 +100,7 @@ fn broadcast_is_refused_by_the_plugin_and_the_driver_never_asked() {
         let driver = host.driver();
         let stream = open(&driver);
         stream.bind(IP).unwrap();
-        assert_eq!(stream.enable_multicast(BROADCAST), Err(Errno::EINVAL));
+        assert_eq!(stream.enable_multicast(BROADCAST), Err(DlpiError::BadAddress));
         assert_eq!(driver.count(GroupAdd), 0);
         drop(stream);
         driver.leave();
@@ -114,8 +114,8 @@ fn group_the_driver_refuses_is_not_kept() {
         let stream = open(&driver);
         stream.bind(IP).unwrap();
         driver.call("probe_group_error", Errno::ENOMEM.0.into());
-        assert_eq!(stream.enable_multicast(GROUP), Err(Errno::ENOMEM));
-        assert_eq!(stream.disable_multicast(GROUP), Err(Errno::ENOENT));
+        assert_eq!(stream.enable_multicast(GROUP), Err(DlpiError::System(Errno::ENOMEM)));
+        assert_eq!(stream.disable_multicast(GROUP), Err(DlpiError::NotEnabled));
         driver.call("probe_group_error", 0);
         stream.enable_multicast(GROUP).unwrap();
         drop(stream);
@@ -176,7 +176,7 @@ fn driver_that_refuses_promiscuity_is_believed() {
         let driver = host.driver();
         let stream = open(&driver);
         driver.call("probe_promisc_error", Errno::EIO.0.into());
-        assert_eq!(stream.set_promiscuous(Promiscuity::Physical, true), Err(Errno::EIO));
+        assert_eq!(stream.set_promiscuous(Promiscuity::Physical, true), Err(DlpiError::System(Errno::EIO)));
         driver.call("probe_promisc_error", 0);
         drop(stream);
         assert_eq!(driver.events(), [Start, Stop]);

@@ -174,7 +174,11 @@ impl Host {
 
     /// Has another port of the adapter driven as well.
     pub fn attach_port(&self, port: Guid) {
-        let pkey = (self.driver == Driver::Ibd).then_some(PKey(0xffff));
+        self.attach_node(port, (self.driver == Driver::Ibd).then_some(PKey(0xffff)));
+    }
+
+    /// Has a node of the nexus driven as well: a port's, or that of a P_Key of a port.
+    pub fn attach_node(&self, port: Guid, pkey: Option<PKey>) {
         let node =
             nexus::open(&self.kernel, port, self.driver.service(), pkey).expect("the nexus has the node");
         nexus::attach(&self.kernel, &self.module, &node).expect("the driver attaches");

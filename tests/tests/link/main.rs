@@ -4,6 +4,7 @@
 
 mod addresses;
 mod announced;
+mod answers;
 mod bench;
 mod blocks;
 mod books;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use fakekernel::genunix::Cred;
 use fakekernel::{Errno, Kernel};
 
-use super::types::{LinkSummary, MacStatistics, PropertyId, PropertyInfo, PropertyValue, RingStatistics};
+use super::types::{
+    LinkSummary, MacStatistics, Permission, PropertyId, PropertyInfo, PropertyValue, RingStatistics,
+};
 use crate::dld;
 use crate::dls::{Class, find_link};
 use crate::mac::{Mac, Property};
@@ -84,9 +86,15 @@ pub fn set_property(
     id: &PropertyId,
     value: &PropertyValue,
 ) -> Result<(), Errno> {
-    let mac = mac(kernel, link)?;
-    kernel.scope(|| mac.set_property(&Property::of(id), value))
+    let (_, link) = find_link(kernel, link)?;
+    if let (&TAG_MODE, PropertyValue::U64(mode)) = (id, value) {
+        return link.set_tag_mode(*mode);
+    }
+    kernel.scope(|| link.mac.set_property(&Property::of(id), value))
 }
+
+/// `MAC_PROP_TAGMODE`, which is dls's own: no driver is asked.
+const TAG_MODE: PropertyId = PropertyId::Numbered(48);
 
 /// Has a property set whenever the link comes (`dladm set-linkprop` without `-t`), and now.
 ///
@@ -110,7 +118,11 @@ pub fn keep_property(
 ///
 /// As for [`set_property`].
 pub fn get_property(kernel: &Kernel, link: &str, id: &PropertyId) -> Result<PropertyValue, Errno> {
-    let mac = mac(kernel, link)?;
+    let (_, link) = find_link(kernel, link)?;
+    if *id == TAG_MODE {
+        return Ok(PropertyValue::U64(link.tag_mode().into()));
+    }
+    let mac = &link.mac;
     kernel.scope(|| {
         // As the framework does for a value: what it is first, then what it is now.
         mac.property_info(&Property::of(id))?;
@@ -125,6 +137,9 @@ pub fn get_property(kernel: &Kernel, link: &str, id: &PropertyId) -> Result<Prop
 /// As for [`set_property`].
 pub fn property_info(kernel: &Kernel, link: &str, id: &PropertyId) -> Result<PropertyInfo, Errno> {
     let mac = mac(kernel, link)?;
+    if *id == TAG_MODE {
+        return Ok(PropertyInfo { permission: Permission::ReadWrite, default: None, ranges: Vec::new() });
+    }
     kernel.scope(|| mac.property_info(&Property::of(id)))
 }
 

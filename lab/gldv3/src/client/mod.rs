@@ -24,7 +24,7 @@ pub use partition::{create_partition, create_partition_as, delete_partition};
 pub use snoop::Snoop;
 pub use stream::{ReceiveQueue, Stream};
 pub use types::{
-    Backpressure, Datalink, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification, Offload,
-    PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, Received,
+    Backpressure, Datalink, DlpiError, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification,
+    Offload, PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, Received,
     RingStatistics, TransmitError,
 };

@@ -9,7 +9,9 @@ use fakekernel::{Errno, HostMutex, Kernel, Nanos, WaitQueue, cx};
 use super::Held;
 use super::control::control;
 use super::layout::Layout;
-use super::types::{Backpressure, LinkDetails, Notification, Offload, Promiscuity, Received, TransmitError};
+use super::types::{
+    Backpressure, DlpiError, LinkDetails, Notification, Offload, Promiscuity, Received, TransmitError,
+};
 use crate::address::{Destination, LinkAddress};
 use crate::dls::Open;
 use crate::mac::OffloadCapability;
@@ -122,17 +124,31 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// EINVAL for a SAP the plugin refuses; EBUSY when already bound, or when the link cannot be activated.
-    pub fn bind(&self, sap: u32) -> Result<(), Errno> {
+    /// A SAP that the plugin refuses is a bad address; a stream that is bound is out of state; EBUSY when the link cannot be activated.
+    pub fn bind(&self, sap: u32) -> Result<(), DlpiError> {
         self.control(move |open| open.bind(sap))
+    }
+
+    /// Whether it is bound to a SAP.
+    pub fn is_bound(&self) -> bool {
+        self.open.bound_sap().is_some()
+    }
+
+    /// `DL_PASSIVE_REQ`: from now on the stream never counts as a user of the address.
+    ///
+    /// # Errors
+    ///
+    /// Out of state when it does already.
+    pub fn make_passive(&self) -> Result<(), DlpiError> {
+        self.control(Open::make_passive)
     }
 
     /// `DL_UNBIND_REQ`.
     ///
     /// # Errors
     ///
-    /// EINVAL when not bound.
-    pub fn unbind(&self) -> Result<(), Errno> {
+    /// Out of state when not bound.
+    pub fn unbind(&self) -> Result<(), DlpiError> {
         self.control(move |open| open.unbind())
     }
 
@@ -169,8 +185,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// EINVAL for what the plugin does not call a group; what the driver refused with.
-    pub fn enable_multicast(&self, group: LinkAddress) -> Result<(), Errno> {
+    /// What the plugin does not call a group is a bad address, as is what the driver refuses with EINVAL; or what else it refused with.
+    pub fn enable_multicast(&self, group: LinkAddress) -> Result<(), DlpiError> {
         self.control(move |open| open.enable_group(group))
     }
 
@@ -178,8 +194,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// ENOENT when the stream has not enabled it.
-    pub fn disable_multicast(&self, group: LinkAddress) -> Result<(), Errno> {
+    /// Not enabled when the stream has not enabled it.
+    pub fn disable_multicast(&self, group: LinkAddress) -> Result<(), DlpiError> {
         self.control(move |open| open.disable_group(group))
     }
 
@@ -187,8 +203,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// EINVAL when the level is off already; what the driver refused with.
-    pub fn set_promiscuous(&self, level: Promiscuity, on: bool) -> Result<(), Errno> {
+    /// Not enabled when the level is off already; what the driver refused with.
+    pub fn set_promiscuous(&self, level: Promiscuity, on: bool) -> Result<(), DlpiError> {
         self.control(move |open| open.set_promiscuous(level, on))
     }
 
@@ -196,9 +212,9 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// EINVAL when the plugin does not call it a unicast address; what the driver refused with.
-    pub fn set_address(&self, address: LinkAddress) -> Result<(), Errno> {
-        self.control(move |open| open.link.mac.set_address(address))
+    /// What the plugin does not call a unicast address is a bad one; or what the driver refused with.
+    pub fn set_address(&self, address: LinkAddress) -> Result<(), DlpiError> {
+        self.control(move |open| open.set_address(address))
     }
 
     /// Sends `payload` to `destination` with the type this stream is bound to. Any context up to soft interrupts.

@@ -52,6 +52,10 @@ pub struct Datalink {
 /// What `DL_INFO_REQ` and the statistics tell about a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkDetails {
+    /// What kind of link it is, as DLPI numbers them: 0x1a is InfiniBand.
+    pub media: u32,
+    /// Bytes of an address.
+    pub address_length: usize,
     /// Current address; zeros until the driver published one.
     pub address: LinkAddress,
     /// What the driver registered as its address (`DL_FACT_PHYS_ADDR`).
@@ -125,6 +129,39 @@ pub enum TransmitError {
     NoMemory,
 }
 
+/// Why a request on a stream was refused: the error of `DL_ERROR_ACK`, and the errno that goes with `DL_SYSERR`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DlpiError {
+    /// `DL_BADADDR`: no address, group or SAP of this kind of link.
+    #[error("DL_BADADDR")]
+    BadAddress,
+    /// `DL_OUTSTATE`: not while the stream is as it is.
+    #[error("DL_OUTSTATE")]
+    OutOfState,
+    /// `DL_TOOMANY`.
+    #[error("DL_TOOMANY")]
+    TooMany,
+    /// `DL_NOTENAB`: what is to be undone was not done.
+    #[error("DL_NOTENAB")]
+    NotEnabled,
+    /// `DL_SYSERR`, for this reason.
+    #[error("{0}")]
+    System(Errno),
+}
+
+/// As a program sees it that knows no DLPI.
+impl From<DlpiError> for Errno {
+    fn from(error: DlpiError) -> Self {
+        match error {
+            DlpiError::BadAddress => Self::EINVAL,
+            DlpiError::OutOfState => Self::EPROTO,
+            DlpiError::TooMany => Self::ENOSPC,
+            DlpiError::NotEnabled => Self::ENOENT,
+            DlpiError::System(errno) => errno,
+        }
+    }
+}
+
 /// Receive more than what is addressed here (`DL_PROMISC_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promiscuity {
@@ -161,6 +198,8 @@ pub enum Notification {
     Capabilities,
     /// Cached headers are void.
     FastpathFlush,
+    /// Other IP addresses may be used.
+    AllowedIps,
     /// The queue that was full has room.
     Writable,
 }
@@ -212,6 +251,8 @@ pub enum PropertyId {
     Duplex,
     /// A name that starts with an underscore.
     Private(String),
+    /// Any other one, by its number (`mac_prop_id_t`), with room for a value of 256 bytes.
+    Numbered(i32),
 }
 
 impl PropertyId {
@@ -222,9 +263,9 @@ impl PropertyId {
 /// A property's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropertyValue {
-    /// Everything but private ones and the speed.
+    /// Everything but private ones, the speed and what has a number only.
     U32(u32),
-    /// The speed.
+    /// The speed, and the first eight bytes of what has a number only.
     U64(u64),
     /// Private ones.
     Text(String),

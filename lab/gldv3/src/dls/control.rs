@@ -6,12 +6,18 @@ use fakekernel::Errno;
 
 use super::stream::{IP_SAPS, Notified, Open};
 use crate::address::LinkAddress;
-use crate::client::Promiscuity;
+use crate::client::{DlpiError, Promiscuity};
 use crate::mac::Note;
 use crate::state::Gldv3;
 
-/// `EPROTO` of `sys/errno.h`.
-const EPROTO: Errno = Errno(71);
+/// What was the matter with an address (`proto_enabmulti_req`, `proto_setphysaddr_req`).
+fn of_an_address(error: Errno) -> DlpiError {
+    match error {
+        Errno::EINVAL => DlpiError::BadAddress,
+        Errno::ENOSPC => DlpiError::TooMany,
+        other => DlpiError::System(other),
+    }
+}
 
 impl Open {
     /// One more reason for the link to be active, unless the stream is passive.
@@ -42,12 +48,12 @@ impl Open {
         }
     }
 
-    pub(crate) fn bind(&self, sap: u32) -> Result<(), Errno> {
+    pub(crate) fn bind(&self, sap: u32) -> Result<(), DlpiError> {
         let _inside = self.link.mac.perimeter.enter();
         if self.stream.wants.lock().bound.is_some() {
-            return Err(Errno::EBUSY);
+            return Err(DlpiError::OutOfState);
         }
-        self.activate()?;
+        self.activate().map_err(DlpiError::System)?;
         let key = self.link.mac.plugin.bind_sap(&self.link.mac.kernel, sap);
         match key {
             Some(key) => {
@@ -56,21 +62,36 @@ impl Open {
             }
             None => {
                 self.deactivate();
-                Err(Errno::EINVAL)
+                Err(DlpiError::BadAddress)
             }
         }
     }
 
-    pub(crate) fn unbind(&self) -> Result<(), Errno> {
+    pub(crate) fn unbind(&self) -> Result<(), DlpiError> {
         let _inside = self.link.mac.perimeter.enter();
         {
             let mut wants = self.stream.wants.lock();
-            wants.bound.take().ok_or(Errno::EINVAL)?;
+            wants.bound.take().ok_or(DlpiError::OutOfState)?;
             wants.bypass = false;
             wants.raw = false;
         }
         self.deactivate();
         Ok(())
+    }
+
+    /// `DL_PASSIVE_REQ`.
+    pub(crate) fn make_passive(&self) -> Result<(), DlpiError> {
+        let mut wants = self.stream.wants.lock();
+        if wants.activations > 0 {
+            return Err(DlpiError::OutOfState);
+        }
+        wants.passive = true;
+        Ok(())
+    }
+
+    /// `DL_SET_PHYS_ADDR_REQ`.
+    pub(crate) fn set_address(&self, address: LinkAddress) -> Result<(), DlpiError> {
+        self.link.mac.set_address(address).map_err(of_an_address)
     }
 
     pub(crate) fn enable_bypass(&self) -> Result<(), Errno> {
@@ -87,13 +108,13 @@ impl Open {
         let _inside = self.link.mac.perimeter.enter();
         let mut wants = self.stream.wants.lock();
         if wants.bypass {
-            return Err(EPROTO);
+            return Err(Errno::EPROTO);
         }
         wants.raw = true;
         Ok(())
     }
 
-    pub(crate) fn enable_group(&self, group: LinkAddress) -> Result<(), Errno> {
+    pub(crate) fn enable_group(&self, group: LinkAddress) -> Result<(), DlpiError> {
         let mac = &self.link.mac;
         let _inside = mac.perimeter.enter();
         let (known, first) = {
@@ -104,7 +125,7 @@ impl Open {
             return Ok(());
         }
         if first {
-            self.activate()?;
+            self.activate().map_err(DlpiError::System)?;
         }
         let inactive = self.link.state.lock().activations == 0;
         let added = if inactive {
@@ -122,14 +143,14 @@ impl Open {
                 if first {
                     self.deactivate();
                 }
-                Err(error)
+                Err(of_an_address(error))
             }
         }
     }
 
-    pub(crate) fn disable_group(&self, group: LinkAddress) -> Result<(), Errno> {
+    pub(crate) fn disable_group(&self, group: LinkAddress) -> Result<(), DlpiError> {
         let _inside = self.link.mac.perimeter.enter();
-        let counted = self.stream.wants.lock().groups.remove(&group).ok_or(Errno::ENOENT)?;
+        let counted = self.stream.wants.lock().groups.remove(&group).ok_or(DlpiError::NotEnabled)?;
         if counted {
             self.link.mac.remove_group(group);
         }
@@ -139,13 +160,15 @@ impl Open {
         Ok(())
     }
 
-    pub(crate) fn set_promiscuous(&self, level: Promiscuity, on: bool) -> Result<(), Errno> {
+    pub(crate) fn set_promiscuous(&self, level: Promiscuity, on: bool) -> Result<(), DlpiError> {
         let _inside = self.link.mac.perimeter.enter();
         let before = self.stream.wants.lock().promiscuous.clone();
         if before.contains(&level) == on {
-            return if on { Ok(()) } else { Err(Errno::EINVAL) };
+            return if on { Ok(()) } else { Err(DlpiError::NotEnabled) };
         }
-        if on { self.promiscuous_on(level, before.is_empty()) } else { self.promiscuous_off(level) }
+        let done =
+            if on { self.promiscuous_on(level, before.is_empty()) } else { self.promiscuous_off(level) };
+        done.map_err(DlpiError::System)
     }
 
     /// A level other than SAP makes the device promiscuous; any level needs it running.
@@ -191,10 +214,10 @@ impl Open {
         wants.promiscuous.iter().copied().chain(more).any(|level| level != Promiscuity::Sap)
     }
 
-    /// `DL_NOTIFY_REQ`: from now on, and at once for the state as it is.
+    /// `DL_NOTIFY_REQ`: from now on, and at once for the state as it is, of each kind (`dld_str_notify_ind`).
     pub(crate) fn notify(&self, notified: Notified) {
         self.set_notified(notified);
-        for note in [Note::Link, Note::Unicst, Note::SduSize] {
+        for note in Note::ALL.into_iter().filter(|note| *note != Note::Tx) {
             if let Some(notification) = self.link.translated(note) {
                 self.stream.notify(notification);
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use fakekernel::{Errno, HostMutex};
 
@@ -25,6 +25,8 @@ pub(crate) struct Link {
     pub(crate) transmit: Transmit,
     pub(super) state: HostMutex<LinkState>,
     unknowns: AtomicU64,
+    /// Whether packets without a VLAN are tagged, which is a link's own affair (`dl_tagmode`).
+    tag_mode: AtomicU32,
 }
 
 impl fmt::Debug for Link {
@@ -73,6 +75,7 @@ impl Link {
             transmit,
             state: HostMutex::new(LinkState::default()),
             unknowns: AtomicU64::new(0),
+            tag_mode: AtomicU32::new(0),
         })
     }
 
@@ -84,6 +87,18 @@ impl Link {
     /// Another name; nobody has the link open.
     pub(super) fn rename(&self, name: &str) {
         name.clone_into(&mut self.name.lock());
+    }
+
+    /// The property `tagmode`.
+    pub(crate) fn tag_mode(&self) -> u32 {
+        self.tag_mode.load(Ordering::Relaxed)
+    }
+
+    /// Sets it; `EINVAL` for what is no mode.
+    pub(crate) fn set_tag_mode(&self, mode: u64) -> Result<(), Errno> {
+        let mode = u32::try_from(mode).ok().filter(|mode| *mode <= 1).ok_or(Errno::EINVAL)?;
+        self.tag_mode.store(mode, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Packets no stream wanted, or without a header.
@@ -197,6 +212,8 @@ impl Link {
         }
         let state = self.mac.state.lock();
         LinkDetails {
+            media: self.mac.plugin.mactype,
+            address_length: self.mac.plugin.addrlen,
             address: state.address,
             factory_address: state.factory,
             broadcast: crate::LinkAddress(broadcast),
@@ -236,7 +253,8 @@ impl Link {
             Note::CapabChg => Some(Notification::Capabilities),
             Note::FastpathFlush => Some(Notification::FastpathFlush),
             Note::Tx => Some(Notification::Writable),
-            Note::Dest | Note::Margin | Note::LowLink | Note::AllowedIps => None,
+            Note::AllowedIps => Some(Notification::AllowedIps),
+            Note::Dest | Note::Margin | Note::LowLink => None,
         }
     }
 }

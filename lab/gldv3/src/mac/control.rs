@@ -8,9 +8,6 @@ use illumos_sys_hdrs::mblk_t;
 use super::{Mac, Note, Ring};
 use crate::address::LinkAddress;
 
-/// `EPROTO` of `sys/errno.h`.
-pub(crate) const EPROTO: Errno = Errno(71);
-
 impl Mac {
     /// `mac_open`: a reference, and a hold on the device node.
     ///
@@ -136,7 +133,7 @@ impl Mac {
         let count = self.state.lock().promiscuous;
         let (new, changes) = match (on, count) {
             (true, count) => (count + 1, count == 0),
-            (false, 0) => return Err(EPROTO),
+            (false, 0) => return Err(Errno::EPROTO),
             (false, count) => (count - 1, count == 1),
         };
         if changes {

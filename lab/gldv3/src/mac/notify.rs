@@ -26,7 +26,7 @@ pub(crate) enum Note {
 }
 
 impl Note {
-    const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Link,
         Self::Unicst,
         Self::Tx,

@@ -82,13 +82,10 @@ unsafe extern "C" fn mac_prop_info_set_default_str(handle: mac_prop_info_handle_
         if text.len() < said.room {
             said.default = Some(PropertyValue::Text(String::from_utf8_lossy(&text).into_owned()));
         } else {
-            said.error = Some(ENOBUFS);
+            said.error = Some(Errno::ENOBUFS);
         }
     });
 }
-
-/// `ENOBUFS` of `sys/errno.h`.
-pub(crate) const ENOBUFS: Errno = Errno(132);
 
 unsafe extern "C" fn mac_prop_info_set_range_uint32(handle: mac_prop_info_handle_t, min: u32, max: u32) {
     say(handle, |said| {

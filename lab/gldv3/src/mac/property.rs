@@ -4,7 +4,7 @@ use fakekernel::Errno;
 
 use super::Mac;
 use super::driver::flag;
-use super::prop_info::{ENOBUFS, PropInfo};
+use super::prop_info::PropInfo;
 use crate::client::{LinkState, Permission, PropertyId, PropertyInfo, PropertyValue};
 use crate::state::Gldv3;
 
@@ -17,54 +17,61 @@ pub(crate) struct Property {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    U8,
     U32,
     U64,
+    /// Eight bytes and room.
+    Roomy,
     Text,
 }
 
 /// Room for the text of a private property (`DLD_PROP...` buffers of `dladm`).
 const TEXT: usize = 1024;
+/// And for one that is known by its number.
+const ROOM: usize = 256;
 const MTU: i32 = 6;
 const STATUS: i32 = 3;
 
 impl Property {
     pub(crate) fn of(id: &PropertyId) -> Self {
         let (number, name, kind) = match id {
-            PropertyId::Duplex => (1, "duplex", Kind::U8),
-            PropertyId::Speed => (2, "speed", Kind::U64),
-            PropertyId::Status => (STATUS, "state", Kind::U32),
-            PropertyId::Mtu => (MTU, "mtu", Kind::U32),
-            PropertyId::IbLinkMode => (62, "linkmode", Kind::U32),
-            PropertyId::Private(name) => (-1, name.as_str(), Kind::Text),
+            PropertyId::Duplex => (1, "duplex".to_owned(), Kind::U32),
+            PropertyId::Speed => (2, "speed".to_owned(), Kind::U64),
+            PropertyId::Status => (STATUS, "state".to_owned(), Kind::U32),
+            PropertyId::Mtu => (MTU, "mtu".to_owned(), Kind::U32),
+            PropertyId::IbLinkMode => (62, "linkmode".to_owned(), Kind::U32),
+            PropertyId::Numbered(number) => (*number, format!("#{number}"), Kind::Roomy),
+            PropertyId::Private(name) => (-1, name.clone(), Kind::Text),
         };
-        Self { id: number, name: name.to_owned(), kind }
+        Self { id: number, name, kind }
     }
 
     fn size(&self) -> usize {
         match self.kind {
-            Kind::U8 => 1,
             Kind::U32 => 4,
             Kind::U64 => 8,
+            Kind::Roomy => ROOM,
             Kind::Text => TEXT,
         }
     }
 
     fn encode(&self, value: &PropertyValue) -> Result<Vec<u8>, Errno> {
         match (self.kind, value) {
-            (Kind::U8, PropertyValue::U32(v)) => Ok(vec![u8::try_from(*v).map_err(|_| Errno::EINVAL)?]),
             (Kind::U32, PropertyValue::U32(v)) => Ok(v.to_ne_bytes().to_vec()),
             (Kind::U64, PropertyValue::U64(v)) => Ok(v.to_ne_bytes().to_vec()),
+            (Kind::Roomy, PropertyValue::U64(v)) => {
+                let mut bytes = v.to_ne_bytes().to_vec();
+                bytes.resize(ROOM, 0);
+                Ok(bytes)
+            }
             (Kind::Text, PropertyValue::Text(text)) => Ok([text.as_bytes(), b"\0"].concat()),
-            _ => Err(ENOBUFS),
+            _ => Err(Errno::ENOBUFS),
         }
     }
 
     fn decode(&self, bytes: &[u8]) -> PropertyValue {
         match (self.kind, bytes) {
-            (Kind::U8, [v, ..]) => PropertyValue::U32((*v).into()),
             (Kind::U32, [a, b, c, d, ..]) => PropertyValue::U32(u32::from_ne_bytes([*a, *b, *c, *d])),
-            (Kind::U64, [a, b, c, d, e, f, g, h, ..]) => {
+            (Kind::U64 | Kind::Roomy, [a, b, c, d, e, f, g, h, ..]) => {
                 PropertyValue::U64(u64::from_ne_bytes([*a, *b, *c, *d, *e, *f, *g, *h]))
             }
             _ => {
@@ -88,7 +95,7 @@ impl Mac {
 
     /// The order of the C framework's checks; the range the driver tells is not among them.
     fn set_mtu(&self, property: &Property, bytes: &[u8]) -> Result<(), Errno> {
-        let PropertyValue::U32(mtu) = property.decode(bytes) else { return Err(ENOBUFS) };
+        let PropertyValue::U32(mtu) = property.decode(bytes) else { return Err(Errno::ENOBUFS) };
         if !self.has(flag::SETPROP | flag::GETPROP) {
             return Err(Errno::ENOTSUP);
         }

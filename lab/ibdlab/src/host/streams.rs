@@ -63,12 +63,12 @@ impl Streams {
         let mut refused = Vec::new();
         for group in wanted.difference(&self.enabled) {
             if let Err(errno) = self.of_group(group).enable_multicast(LinkAddress(group.0)) {
-                refused.push((*group, errno));
+                refused.push((*group, errno.into()));
             }
         }
         for group in self.enabled.difference(wanted) {
             if let Err(errno) = self.of_group(group).disable_multicast(LinkAddress(group.0)) {
-                refused.push((*group, errno));
+                refused.push((*group, errno.into()));
             }
         }
         self.enabled.clone_from(wanted);

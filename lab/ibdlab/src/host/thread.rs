@@ -280,7 +280,10 @@ impl Shared {
             Notification::LinkDown => state.link = LinkState::Down,
             Notification::Address(_) => state.readdressed = true,
             Notification::Sdu { .. } | Notification::Capabilities => {}
-            Notification::Promiscuous(_) | Notification::FastpathFlush | Notification::Writable => return,
+            Notification::Promiscuous(_)
+            | Notification::FastpathFlush
+            | Notification::AllowedIps
+            | Notification::Writable => return,
         }
         (state.stale, state.asked) = (true, false);
         drop(state);

@@ -145,9 +145,10 @@ pub fn eavesdrop(world: &mut World, step: &EavesdropStep) -> Result<Findings> {
     let (from, to) = (world.host(step.from.get_ref())?, world.host(step.to.get_ref())?);
     let by = world.host(step.by.get_ref())?;
     let talk = || hear(world, from, to, (*step.group.get_ref(), world.group_port()), step.count).map(drop);
-    let errno = |errno| anyhow!("{}: {errno}", by.name);
-    let stream = Stream::open_passive(&by.kernel, &by.link()).map_err(errno)?;
-    stream.set_promiscuous(Promiscuity::Physical, true).map_err(errno)?;
+    let refused = |why| anyhow!("{}: {why}", by.name);
+    let stream =
+        Stream::open_passive(&by.kernel, &by.link()).map_err(|errno| anyhow!("{}: {errno}", by.name))?;
+    stream.set_promiscuous(Promiscuity::Physical, true).map_err(refused)?;
     let overheard = group_packets(by, talk)?;
     ensure!(
         overheard >= u64::from(step.count),
@@ -156,7 +157,7 @@ pub fn eavesdrop(world: &mut World, step: &EavesdropStep) -> Result<Findings> {
         step.count,
         step.group
     );
-    stream.set_promiscuous(Promiscuity::Physical, false).map_err(errno)?;
+    stream.set_promiscuous(Promiscuity::Physical, false).map_err(refused)?;
     drop(stream);
     // The memberships of promiscuous mode are given back first.
     fakekernel::sleep(Nanos(world.head_start().as_nanos() as u64));

@@ -350,12 +350,11 @@ impl Owner {
     }
 
     fn set_promiscuous(&mut self, on: bool) -> Result<()> {
-        let errno = |errno| anyhow!("{errno}");
         match (self.promiscuous.take(), on) {
-            (Some(stream), false) => stream.set_promiscuous(Promiscuity::Physical, false).map_err(errno)?,
+            (Some(stream), false) => stream.set_promiscuous(Promiscuity::Physical, false)?,
             (None, true) if self.host.has_link() && !self.host.is_pulled() => {
-                let stream = Stream::open_passive(&self.host.kernel, &self.host.link()).map_err(errno)?;
-                stream.set_promiscuous(Promiscuity::Physical, true).map_err(errno)?;
+                let stream = Stream::open_passive(&self.host.kernel, &self.host.link())?;
+                stream.set_promiscuous(Promiscuity::Physical, true)?;
                 self.promiscuous = Some(stream);
             }
             (stream, _) => self.promiscuous = stream,
