@@ -103,6 +103,15 @@ impl Tracer {
         Ok(fs::read_to_string(&self.file)?.lines().map(str::to_owned).collect())
     }
 
+    /// Octets written so far.
+    ///
+    /// # Errors
+    ///
+    /// The file is gone.
+    pub fn length(&self) -> Result<u64> {
+        Ok(fs::metadata(&self.file)?.len())
+    }
+
     /// A line of its own: what is done next.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("udp-open 4|6 PORT", "a socket for datagrams"),
     ("udp-member FD GROUP INTERFACE on|off", "join or leave; the interface is an address or an index"),
     ("udp-send FD GROUP PORT INTERFACE SIZE SEED", "a datagram to a group"),
-    ("udp-receive FD MS SIZE SEED", "count datagrams until none comes for so long"),
+    ("udp-receive FD MS SIZE SEED [COUNT]", "count datagrams until none comes for so long"),
     ("zone-create NAME ROOT", "a zone with an exclusive IP stack"),
     ("zone-link ZONE LINK on|off", "a link belongs to a zone"),
     ("zone-shutdown ZONE", "end what runs in it"),

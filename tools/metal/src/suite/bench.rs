@@ -219,10 +219,16 @@ impl Bench {
     ///
     /// The machine is in trouble, or the list cannot be written.
     pub fn mark(&mut self, what: &str) -> Result<()> {
-        if self.tracer.is_some() {
-            self.pause(500)?;
+        let mut before = None;
+        // Nothing is written any more.
+        while let Some(tracer) = &self.tracer {
+            let length = tracer.length()?;
+            if before.replace(length) == Some(length) {
+                return tracer.mark(what);
+            }
+            self.pause(150)?;
         }
-        self.tracer.as_ref().map_or(Ok(()), |tracer| tracer.mark(what))
+        Ok(())
     }
 
     /// Lets something happen at the adapter; what it answers.

@@ -323,13 +323,15 @@ pub fn udp_send(words: &mut Words<'_>) -> Outcome {
     Ok(())
 }
 
-/// `udp-receive FD MS SIZE SEED`: how many datagrams come until none has come for so long, and how many are as they were sent.
+/// `udp-receive FD MS SIZE SEED [COUNT]`: how many datagrams come until none has come for so long, or so many have, and how many are
+/// as they were sent.
 pub fn udp_receive(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     let socket = Fd(words.number::<u16>()?.into());
     let (milliseconds, size, seed): (u64, usize, u32) = (words.number()?, words.number()?, words.number()?);
+    let enough = words.number_or(u32::MAX)?;
     let (mut came, mut right) = (0, 0);
     let mut data = [0; ROOM];
-    while readable(socket, milliseconds) {
+    while came < enough && readable(socket, milliseconds) {
         let Ok(got) = receive(socket, &mut data) else { break };
         came += 1;
         right += u32::from(got == size && is_filled(&data[..got], seed));

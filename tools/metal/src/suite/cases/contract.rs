@@ -37,6 +37,8 @@ pub fn contract(bench: &mut Bench) -> Result<Findings> {
     bench.mark("open")?;
     let device = format!("part{LINK}");
     let fd = open(bench, &device)?;
+    // The administrator is asked, and answers.
+    bench.pause(500)?;
     act(bench, "bind", CASE, &format!("dl-bind {fd} 0x88b5"))?;
     for (name, words) in [
         ("promiscuous", format!("dl-promisc {fd} phys on")),

@@ -160,9 +160,12 @@ fn sent_packets(bench: &mut Bench, side: usize) -> Result<u64> {
 /// Statistics count what passed: at both ends the same.
 ///
 /// After plumbing IPv6 IP reports its groups to the routers' group a few times. Nobody is in that, so there is no such group in the
-/// subnet, the packets cannot be sent, and `oerrors` counts them: as it should, and so only what is counted later is judged.
+/// subnet, the packets cannot be sent, and `oerrors` counts them, as it should: our driver says of each why. For the C driver, which
+/// does not, only what is counted later is judged.
 pub fn kstats(bench: &mut Bench) -> Result<Findings> {
-    quiet(bench)?;
+    if bench.driver == Driver::C {
+        quiet(bench)?;
+    }
     let before = [link_kstat(bench, 0)?, link_kstat(bench, 1)?];
     bench.all_answered(0, 4, Sizes::one(1000, 50))?;
     let after = [link_kstat(bench, 0)?, link_kstat(bench, 1)?];
@@ -176,7 +179,8 @@ pub fn kstats(bench: &mut Bench) -> Result<Findings> {
         let octets = moved(sender, "obytes64")?;
         ensure!(octets >= 50 * 1028, "{octets} bytes for 50 echoes of 1000");
     }
-    for name in ["ierrors", "oerrors", "norcvbuf", "noxmtbuf"] {
+    ensure!(bench.driver == Driver::Rust || moved(0, "oerrors")? == 0, "packets were dropped");
+    for name in ["ierrors", "norcvbuf", "noxmtbuf"] {
         ensure!(moved(0, name)? == 0, "{name} moved from {:?}; dropped: {dropped}", before[0].get(name));
     }
     let names: Vec<&str> = after[0].pairs().map(|(name, _)| name).collect();
@@ -211,6 +215,8 @@ fn explained_drops(bench: &mut Bench) -> Result<String> {
     for side in 0..2 {
         let errors = Bench::number(&link_kstat(bench, side)?, "oerrors")?;
         let own = datagram(bench, side)?;
+        // One may be dropped while they are read.
+        let errors = errors..=Bench::number(&link_kstat(bench, side)?, "oerrors")?;
         let is_drop = |name: &str| name.starts_with("tx_drop_") || name == "tx_failed";
         let drops: Vec<(String, u64)> = own
             .pairs()
@@ -221,7 +227,7 @@ fn explained_drops(bench: &mut Bench) -> Result<String> {
             .collect();
         let named: u64 = drops.iter().map(|(_, count)| count).sum();
         let device = &bench.sides[side].device;
-        ensure!(named == errors, "{device}: oerrors is {errors}, its reasons are {drops:?}");
+        ensure!(errors.contains(&named), "{device}: oerrors is {errors:?}, its reasons are {drops:?}");
         let groups = drops.iter().all(|(name, _)| name == "tx_drop_unreachable");
         ensure!(groups, "{device}: only packets to groups without members may be dropped, not {drops:?}");
         said.extend(drops.iter().map(|(name, count)| format!("{device}: {name} {count}")));
@@ -286,11 +292,11 @@ fn one_group(bench: &mut Bench, from: usize, family: &str, group: &str) -> Resul
     for _ in 0..10 {
         pair.send(bench, group)?;
     }
-    let heard = pair.heard(bench)?;
+    let heard = pair.heard(bench, 10)?;
     ensure!(heard == 10, "{group}: of 10 datagrams {heard} were heard");
     pair.member(bench, group, false)?;
     pair.send(bench, group)?;
-    ensure!(pair.heard(bench)? == 0, "{group} is heard after leaving");
+    ensure!(pair.heard(bench, 1)? == 0, "{group} is heard after leaving");
     pair.close(bench)?;
     Ok(10)
 }
@@ -335,9 +341,9 @@ impl UdpPair {
         bench.must(receiver, &format!("udp-member {at} {group} {into} {on}")).map(drop)
     }
 
-    /// How many have come, each as it was sent, until none comes for a second.
-    pub fn heard(&self, bench: &mut Bench) -> Result<u64> {
-        let came = bench.must(self.receiver, &format!("udp-receive {} 1000 700 9", self.at))?;
+    /// How many have come, each as it was sent, until so many have or none comes for half a second.
+    pub fn heard(&self, bench: &mut Bench, enough: u32) -> Result<u64> {
+        let came = bench.must(self.receiver, &format!("udp-receive {} 500 700 9 {enough}", self.at))?;
         let (right, all) = (Bench::number(&came, "right")?, Bench::number(&came, "came")?);
         ensure!(right == all, "datagrams came that are not as they were sent: {}", came.text);
         Ok(right)

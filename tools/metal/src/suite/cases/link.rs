@@ -195,9 +195,9 @@ pub fn first_packet(bench: &mut Bench) -> Result<Findings> {
         let (sender, receiver) = (open(bench, &devices[0])?, open(bench, &devices[1])?);
         bench.must(CASE, &format!("dl-bind {sender} 0x800"))?;
         let to = address(&bench.must(CASE, &format!("dl-bind {receiver} 0x800"))?)?;
-        bench.must(CASE, &format!("dl-send {sender} {to} 0x800 64 {round}"))?;
-        let came = bench.must(CASE, &format!("dl-count {receiver} 300"))?;
-        if came.number("packets") != Some(1) {
+        let sent = bench.must(CASE, &format!("dl-send {sender} {to} 0x800 64 {round}"))?;
+        let came = bench.ask(CASE, &format!("dl-receive {receiver} 1000"))?;
+        if came.is_err() || came.is_ok_and(|came| came.get("sum") != sent.get("sum")) {
             lost.push(round.to_string());
         }
         for fd in [sender, receiver] {
