@@ -127,6 +127,37 @@ mod tests {
         assert_eq!(record.with(&[]), TEXT);
     }
 
+    /// What kind of question it is, as docs/metal.md counts them; nothing for what is merely done.
+    fn kind(ask: &str) -> Option<&'static str> {
+        let words = ask.split_once(" = ").map_or(ask, |(_, words)| words);
+        Some(match words.split(' ').next().unwrap_or_default() {
+            "statistics" | "kstat-form" => "statistics",
+            "nodes" => "names of nodes",
+            "dl-notify" | "dl-notes" => "notices",
+            "wait" | "cable" | "close" => return None,
+            word if word.starts_with("prop-") => "properties",
+            word if word.starts_with("part-") || word.starts_with("port-") => "ioctls",
+            _ => "requests of DLPI",
+        })
+    }
+
+    #[test]
+    fn the_page_says_how_much_is_compared_and_how_much_differs() {
+        let page = include_str!("../../../docs/metal.md");
+        let record = Record::read().expect("the record");
+        let questions: Vec<&Question> = record.subject.iter().flat_map(|subject| &subject.question).collect();
+        let rows = ["statistics", "names of nodes", "ioctls", "properties", "requests of DLPI", "notices"];
+        for row in rows {
+            let of_kind = questions.iter().filter(|question| kind(&question.ask) == Some(row));
+            let (all, differ) =
+                (of_kind.clone().count(), of_kind.filter(|question| question.lab.is_some()).count());
+            let line =
+                page.lines().find(|line| line.starts_with(&format!("| {row}"))).expect("a row of the page");
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            assert_eq!([cells[2], cells[5]], [all.to_string(), differ.to_string()], "{line}");
+        }
+    }
+
     #[test]
     fn the_lab_is_held_to_the_kernel_s_answer_unless_it_is_known_to_differ() {
         let question = |lab: Option<&str>| Question {
