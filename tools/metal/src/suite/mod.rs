@@ -99,6 +99,7 @@ const CASES: &[Case] = &[
         unloads: false,
         run: trouble::second_partition,
     },
+    Case { name: "made-again", base: false, identities: IBP, unloads: false, run: trouble::made_again },
     Case { name: "port-bounce", base: false, identities: BOTH, unloads: false, run: trouble::port_bounce },
     Case { name: "sm-restart", base: false, identities: BOTH, unloads: false, run: trouble::sm_restart },
     Case { name: "pkey-moves", base: false, identities: BOTH, unloads: false, run: trouble::pkey_moves },
@@ -107,6 +108,13 @@ const CASES: &[Case] = &[
     // Between the two, so that each port has been well for a while when its queues fail once more.
     Case { name: "notices", base: false, identities: BOTH, unloads: false, run: adapter::notices },
     Case { name: "qp-error", base: false, identities: BOTH, unloads: false, run: adapter::qp_error },
+    Case {
+        name: "adapter-in-use",
+        base: false,
+        identities: BOTH,
+        unloads: false,
+        run: adapter::adapter_in_use,
+    },
     Case { name: "suspend", base: false, identities: BOTH, unloads: false, run: trouble::suspend },
     Case { name: "unload", base: false, identities: BOTH, unloads: true, run: life::unload },
     Case { name: "cycles", base: false, identities: BOTH, unloads: true, run: life::cycles },

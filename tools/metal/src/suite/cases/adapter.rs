@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::ip::{answers, udp_pair};
 use super::trouble::paced;
@@ -42,21 +42,50 @@ fn queues_fail(bench: &mut Bench, event: Event) -> Result<Findings> {
             bench.all_answered(from, 6, Sizes::one(1000, 10))?;
         }
     }
-    // What was replaced is freed by a thread of the driver's.
-    for _ in 0..50 {
-        if objects(bench)? == before {
-            break;
-        }
-        bench.pause(100)?;
-    }
-    let after = objects(bench)?;
-    ensure!(after == before, "the adapter had {before:?} and has {after:?}");
+    as_many_objects(bench, before)?;
     let said = holes.join("; ");
     Ok(Findings::new(format!("{rounds} times, echoes every 10 ms meanwhile: {said}")).fact("holes", said))
 }
 
+/// The adapter has as many objects as before, soon: what is not needed any more is freed by a thread of the driver's.
+pub fn as_many_objects(bench: &mut Bench, before: [u64; 4]) -> Result<()> {
+    for _ in 0..50 {
+        if objects(bench)? == before {
+            return Ok(());
+        }
+        bench.pause(100)?;
+    }
+    let after = objects(bench)?;
+    bail!("the adapter had {before:?} and has {after:?}")
+}
+
+/// The adapter's own driver is asked to go while links on it carry traffic: it stays, and nothing is lost, as would be if a link were told
+/// that its HCA goes.
+///
+/// None is: the kernel detaches the nodes below an adapter, which the links hold, before the adapter itself.
+pub fn adapter_in_use(bench: &mut Bench) -> Result<Findings> {
+    answers(bench, 0, 20_000)?;
+    let before = objects(bench)?;
+    let (name, to) = (bench.sides[0].name, bench.sides[1].address);
+    let driver = bench.adapter.split('@').next().unwrap_or_default().to_owned();
+    let pinging = bench.begin(name, &format!("ping-paced {to} 56 50 20"))?;
+    let refusal = bench.refused("0", &format!("unload {driver}"))?;
+    let answer = bench.end(pinging, Duration::from_secs(60))?;
+    ensure!(answer.get("answered") == answer.get("sent"), "echoes were lost meanwhile: {}", answer.text);
+    ensure!(refusal.errno == EBUSY, "{driver} refused otherwise: {refusal}");
+    as_many_objects(bench, before)?;
+    for from in 0..2 {
+        bench.all_answered(from, 4, Sizes::one(1000, 10))?;
+        bench.all_answered(from, 6, Sizes::one(1000, 10))?;
+    }
+    Ok(Findings::new(format!("{driver} does not go ({refusal}); no echo was lost"))
+        .fact("errno", refusal.errno))
+}
+
+const EBUSY: u32 = 16;
+
 /// What clients have of the adapter: queue pairs, CQs, memory regions, protection domains. Address handles come and go with traffic.
-fn objects(bench: &mut Bench) -> Result<[u64; 4]> {
+pub fn objects(bench: &mut Bench) -> Result<[u64; 4]> {
     let shown = bench.must("0", "kstat swhca 0 statistics")?;
     let mut values = [0; 4];
     for (value, name) in values.iter_mut().zip(["qps", "cqs", "regions", "pds"]) {

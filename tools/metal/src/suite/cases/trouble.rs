@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
+use super::adapter::{as_many_objects, objects};
 use super::ip::answers;
 use super::link::partition;
 use crate::machine::archive::Identity;
@@ -147,6 +148,68 @@ pub fn in_use(bench: &mut Bench) -> Result<Findings> {
     let refusal = bench.refused("0", &delete)?;
     bench.all_answered(0, 4, Sizes::one(56, 10))?;
     Ok(Findings::new(format!("deleting is refused: {refusal}")).fact("errno", refusal.errno))
+}
+
+/// A partition that was there cannot be made again while something that it needs is not: it is refused for that reason, nothing is left
+/// of the attempt, and as soon as all is there again it is made and bound.
+pub fn made_again(bench: &mut Bench) -> Result<Findings> {
+    let before = objects(bench)?;
+    bench.event(Event::SetPkey, &[1, 6, 0x8009])?;
+    make_bind_delete(bench)?;
+    let mut said = Vec::new();
+    bench.event(Event::SetPkey, &[1, 6, 0])?;
+    said.push(not_made(bench, "its P_Key has gone", MADE, (EINVAL, PKEY_NOT_PRESENT))?);
+    bench.event(Event::SetPkey, &[1, 6, 0x8009])?;
+    bench.event(Event::PortDown, &[1])?;
+    said.push(not_made(bench, "its port is down", MADE, (ENETDOWN, PORT_DOWN))?);
+    bench.event(Event::PortUp, &[1])?;
+    // These two dls refuses, after the link has been made; so that is unmade.
+    said.push(not_made(bench, "its id is another link's", 1, (EEXIST, 0))?);
+    said.push(not_made(bench, "dlmgmtd does not know its id", 50, (ENOENT, 0))?);
+    make_bind_delete(bench)?;
+    bench.event(Event::SetPkey, &[1, 6, 0])?;
+    as_many_objects(bench, before)?;
+    answers(bench, 0, 20_000)?;
+    answers(bench, 1, 20_000)?;
+    let said = said.join("\n");
+    Ok(Findings::new("refused for four reasons, made again each time they were gone")
+        .and(&said)
+        .fact("refused", said))
+}
+
+/// The partition's id, and what dladm has words for (`ibd_part_err_t`).
+const MADE: u32 = 130;
+const PORT_DOWN: u32 = 2;
+const PKEY_NOT_PRESENT: u32 = 3;
+const ENOENT: u32 = 2;
+const EEXIST: u32 = 17;
+const EINVAL: u32 = 22;
+const ENETDOWN: u32 = 127;
+
+fn make_bind_delete(bench: &mut Bench) -> Result<()> {
+    bench.must("0", &format!("part-create {MADE} 1 0 0x8009"))?;
+    if bench.driver == Driver::C {
+        bench.must("0", &format!("prop-set {MADE} linkmode 0"))?;
+    }
+    bind_once(bench, &format!("part{MADE}"))?;
+    bench.must("0", &format!("part-delete {MADE} 1 0 0x8009")).map(drop)
+}
+
+fn not_made(bench: &mut Bench, why: &str, id: u32, (errno, status): (u32, u32)) -> Result<String> {
+    let refusal =
+        bench.refused("0", &format!("part-create {id} 1 0 0x8009")).with_context(|| why.to_owned())?;
+    let right = refusal.errno == errno && refusal.what.ends_with(&format!("status={status}"));
+    ensure!(right, "{why}: refused for another reason: {refusal}");
+    // Had it left something, there would be a partition that can be deleted.
+    let nothing =
+        bench.refused("0", &format!("part-delete {id} 1 0 0x8009")).with_context(|| why.to_owned())?;
+    ensure!(nothing.errno == ENOENT, "{why}: something is left: {nothing}");
+    let words = match status {
+        PORT_DOWN => ", for dladm 'port is down'",
+        PKEY_NOT_PRESENT => ", for dladm 'PKEY is not present on the port'",
+        _ => "",
+    };
+    Ok(format!("{why}: {refusal}{words}"))
 }
 
 /// A machine with the driver attached does not suspend to memory: this one cannot, and when the kernel has all devices suspended and
