@@ -72,9 +72,12 @@ impl Interview {
         if self.size.is_none() {
             self.size = field("size=");
         }
-        let lines = ask.starts_with("kstat-form") || ask == "nodes";
         let text = common(&given, &self.names());
-        Ok(if lines { text.replace(' ', "\n") } else { text })
+        Ok(match ask.split(' ').next() {
+            Some("kstat-form") => text.replace(' ', "\n"),
+            Some("tree") => tree(&text),
+            _ => text,
+        })
     }
 
     /// The question in words that are understood.
@@ -131,5 +134,45 @@ impl Interview {
         let mut lines: Vec<String> = changes.map(|(sign, name)| format!("{sign} {}", called(name))).collect();
         lines.sort();
         if lines.is_empty() { "none".to_owned() } else { lines.join("\n") }
+    }
+}
+
+/// Nodes of a device, a line for a node and one for each thing known of it: in the order of their names, as are their properties.
+fn tree(text: &str) -> String {
+    let mut nodes: Vec<Vec<&str>> = Vec::new();
+    for word in text.split(' ') {
+        match nodes.last_mut() {
+            Some(node) if word.contains('=') => node.push(word),
+            _ => nodes.push(vec![word]),
+        }
+    }
+    nodes.sort();
+    for node in &mut nodes {
+        let properties = |word: &&str| word.starts_with("property=");
+        let first = node.iter().position(properties).unwrap_or(node.len());
+        let length = node[first..].iter().take_while(|word| properties(word)).count();
+        node[first..first + length].sort_unstable();
+    }
+    nodes.concat().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tree;
+
+    #[test]
+    fn nodes_and_their_properties_are_in_order_and_nothing_else_is_moved() {
+        let text = "b@2 instance=1 property=y:int:4 property=x:int:4 minor=z:t a@1 compatible=q compatible=p";
+        let lines = [
+            "a@1",
+            "compatible=q",
+            "compatible=p",
+            "b@2",
+            "instance=1",
+            "property=x:int:4",
+            "property=y:int:4",
+            "minor=z:t",
+        ];
+        assert_eq!(tree(text), lines.join("\n"));
     }
 }

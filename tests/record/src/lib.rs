@@ -132,7 +132,7 @@ mod tests {
         let words = ask.split_once(" = ").map_or(ask, |(_, words)| words);
         Some(match words.split(' ').next().unwrap_or_default() {
             "statistics" | "kstat-form" => "statistics",
-            "nodes" => "names of nodes",
+            "tree" => "nodes",
             "dl-notify" | "dl-notes" => "notices",
             "wait" | "cable" | "close" => return None,
             word if word.starts_with("prop-") => "properties",
@@ -146,7 +146,7 @@ mod tests {
         let page = include_str!("../../../docs/metal.md");
         let record = Record::read().expect("the record");
         let questions: Vec<&Question> = record.subject.iter().flat_map(|subject| &subject.question).collect();
-        let rows = ["statistics", "names of nodes", "ioctls", "properties", "requests of DLPI", "notices"];
+        let rows = ["statistics", "nodes", "ioctls", "properties", "requests of DLPI", "notices"];
         for row in rows {
             let of_kind = questions.iter().filter(|question| kind(&question.ask) == Some(row));
             let (all, differ) =

@@ -290,7 +290,7 @@ fn add_minors(mac: &Mac) {
         minor,
         node_type: "ddi_network".to_owned(),
     };
-    // That of style 2, which the driver's name opens, is a node of the device `clone`.
+    mac.device.add_minor(minor(mac.driver_name(), 0));
     mac.device.add_minor(minor(&mac.name, mac.instance + 1));
 }
 
@@ -300,6 +300,7 @@ impl Mac {
         self.stop_notes();
         stat::remove(self);
         if self.instance <= MOST_MINOR_INSTANCE {
+            self.device.remove_minors(Some(self.driver_name()));
             self.device.remove_minors(Some(&self.name));
         }
     }

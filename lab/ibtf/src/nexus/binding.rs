@@ -31,7 +31,12 @@ impl Aliases {
 
     /// The driver for a node that is compatible with these names, the best first.
     pub(super) fn driver_of<'a>(&'a self, compatible: &[String]) -> Option<&'a str> {
-        compatible.iter().find_map(|name| self.0.get(name)).map(String::as_str)
+        self.binding_of(compatible).and_then(|name| self.0.get(name)).map(String::as_str)
+    }
+
+    /// The name that decides (`devi_binding_name`).
+    pub(super) fn binding_of<'a>(&self, compatible: &'a [String]) -> Option<&'a str> {
+        compatible.iter().find(|name| self.0.contains_key(*name)).map(String::as_str)
     }
 }
 

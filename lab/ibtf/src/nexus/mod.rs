@@ -34,6 +34,8 @@ const AGAIN: Nanos = Nanos::from_millis(10);
 pub struct PortNode {
     /// For attach and detach.
     pub device: DevInfo,
+    /// The name by which its driver was found, one of those that it is compatible with.
+    pub binding: String,
     /// What it is there for.
     pub kind: Kind,
     /// The service's name, as in the unit address.
@@ -282,14 +284,15 @@ fn keys(services: &Services, device: &Device) -> Vec<Key> {
 /// A node that was not there before; `None` if it was, or if no driver wants it.
 fn ensure(kernel: &Kernel, nexus: &Nexus, hca: &HcaNode, device: &Device, key: Key) -> Option<PortNode> {
     let compatible = compatible(device, &key.service);
-    let (driver, instance) = {
+    let (driver, binding, instance) = {
         let mut state = nexus.0.lock();
         if state.nodes.contains_key(&key) {
             return None;
         }
         let driver = state.aliases.driver_of(&compatible)?.to_owned();
+        let binding = state.aliases.binding_of(&compatible)?.to_owned();
         let next = state.instances.keys().filter(|(known, _)| *known == driver).count() as u32;
-        (driver.clone(), *state.instances.entry((driver, key.clone())).or_insert(next))
+        (driver.clone(), binding, *state.instances.entry((driver, key.clone())).or_insert(next))
     };
     let spec = DevInfoSpec {
         name: "ibport".into(),
@@ -300,6 +303,7 @@ fn ensure(kernel: &Kernel, nexus: &Nexus, hca: &HcaNode, device: &Device, key: K
     };
     let node = PortNode {
         device: kernel.add_device(spec),
+        binding,
         kind: key.kind,
         service: key.service.clone(),
         hca: Guid(key.hca),

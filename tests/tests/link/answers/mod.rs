@@ -49,7 +49,7 @@ impl Lab<'_> {
     fn answer(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let answer = match words[0] {
-            "kstats" | "kstat-form" | "nodes" => self.about_the_host(&words),
+            "kstats" | "kstat-form" | "tree" => self.about_the_host(&words),
             "cable" => Ok(self.cable(words[1] == "on")),
             "wait" => {
                 fakekernel::sleep(Nanos::from_millis(number(words[1]).into()));
@@ -100,8 +100,9 @@ fn hold(bench: &Bench, link: Link) {
     lab.forget_ids();
 }
 
-/// The adapter of the real kernel's machine: two ports, 4x QDR.
+/// The adapter of the real kernel's machine, `swhca`: two ports, 4x QDR.
 fn adapter(config: &mut fabric::HcaConfig) {
+    (config.attr.vendor_id, config.attr.device_id, config.attr.version_id) = (0x02_5357, 1, 1);
     let second = Guid(config.guid.0 + 2);
     config.ports.push(PortConfig::new(second));
     for port in &mut config.ports {

@@ -1,8 +1,8 @@
 //! Statistics and nodes.
 
 use fakekernel::Errno;
-use fakekernel::genunix::{KstatId, KstatValue};
-use lab_ibtf::nexus;
+use fakekernel::genunix::{KstatId, KstatValue, PropertyValue as Property};
+use lab_ibtf::nexus::{self, PortNode};
 
 use super::{Answer, Lab, of, unknown};
 
@@ -28,16 +28,7 @@ impl Lab<'_> {
                 let fields = values.iter().map(|(name, value)| format!(" {name}:{}", kind(value)));
                 Ok(format!("class={class}{}", fields.collect::<String>()))
             }
-            ["nodes"] => {
-                let mut names = Vec::new();
-                for node in nexus::nodes(kernel).into_iter().filter(|node| node.port.0 > 0) {
-                    let minors = node.device.minor_nodes();
-                    names.push(node.path());
-                    names.extend(minors.iter().map(|minor| format!("{}:{}", node.path(), minor.name)));
-                }
-                names.sort();
-                Ok(names.join(" "))
-            }
+            ["tree"] => Ok(nexus::nodes(kernel).iter().map(in_words).collect::<Vec<_>>().join(" ")),
             _ => unknown(words),
         }
     }
@@ -48,6 +39,35 @@ impl Lab<'_> {
             id.instance = self.shown(id.instance.cast_unsigned()).cast_signed();
         }
         id
+    }
+}
+
+/// What is known of a node.
+fn in_words(node: &PortNode) -> String {
+    let PortNode { device, binding, .. } = node;
+    let mut words =
+        vec![node.path(), format!("instance={}", device.instance()), format!("binding={binding}")];
+    device.with_properties(|properties| {
+        if let Some(Property::Strings(names)) = properties.get("compatible") {
+            words.extend(names.iter().map(|name| format!("compatible={name}")));
+        }
+        words.extend(properties.all().map(|(name, value)| format!("property={name}:{}", length(value))));
+    });
+    let minors = device.minor_nodes();
+    words.extend(minors.iter().map(|minor| format!("minor={}:{}", minor.name, minor.node_type)));
+    words.join(" ")
+}
+
+/// The type of a property, and octets of its value as it is kept.
+fn length(value: &Property) -> String {
+    match value {
+        Property::Boolean => "any:0".to_owned(),
+        Property::Int(values) => format!("int:{}", 4 * values.len()),
+        Property::Int64(values) => format!("int64:{}", 8 * values.len()),
+        Property::String(text) => format!("string:{}", text.len() + 1),
+        Property::Strings(texts) => {
+            format!("string:{}", texts.iter().map(|text| text.len() + 1).sum::<usize>())
+        }
     }
 }
 

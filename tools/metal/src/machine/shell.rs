@@ -18,6 +18,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("unload NAME", "unload a module"),
     ("modules", "the modules: name=number:address+size"),
     ("list DIRECTORY", "names in a directory; /devices/ADAPTER attaches what is below"),
+    ("nodes /ADAPTER", "what is known of each node below a device"),
     ("open PATH", "open a device; close FD closes it"),
     ("close FD", "close a descriptor"),
     ("sockets", "tell the kernel which module a kind of socket is"),

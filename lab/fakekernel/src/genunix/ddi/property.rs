@@ -61,6 +61,11 @@ impl Properties {
         self.driver.get(name).or_else(|| self.system.get(name))
     }
 
+    /// All of them: the driver's, then those that the node came with.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.driver.iter().chain(&self.system).map(|(name, value)| (name.as_str(), value))
+    }
+
     /// `ddi_prop_update_*`.
     pub fn update(&mut self, name: &str, value: Value) {
         self.driver.insert(name.to_owned(), value);

@@ -1,5 +1,6 @@
 //! What the kernel's calls take and give: numbers and layouts of 64-bit illumos, from the headers that each item names.
 
+pub mod devinfo;
 pub mod dld;
 pub mod dlmgmt;
 pub mod dlpi;

@@ -10,11 +10,12 @@ mod zones;
 use core::ffi::CStr;
 use core::fmt::Write as _;
 
+use crate::abi::devinfo::{self, Snapshot};
 use crate::abi::text;
 use crate::answer::{Answer, Text};
 use crate::packet::Family;
 use crate::router::CONSOLE;
-use crate::sys::files::{Open, close, names, open, write_all};
+use crate::sys::files::{Open, close, devices, names, open, write_all};
 use crate::sys::{self, Errno, Fd};
 use crate::words::{Unreadable, Words};
 
@@ -92,6 +93,7 @@ pub fn run(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
         "unload" => unload(words),
         "modules" => modules(answer),
         "list" => list(words, answer),
+        "nodes" => nodes(words, answer),
         "open" => dlpi::open_device(words, answer),
         "close" => close_descriptor(words),
         "sockets" => ip::sockets(),
@@ -223,6 +225,36 @@ fn modules(answer: &mut Answer) -> Outcome {
     while let Ok(info) = sys::module_after(previous) {
         let _ = write!(answer, " {}={}:{:x}+{:x}", text(&info.name), info.id, info.base, info.size);
         previous = Some(info.id);
+    }
+    Ok(())
+}
+
+/// `nodes PATH`: what is known of each node below a device: `/adapter@0,0`, without `/devices`.
+fn nodes(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let path = Path::new(words.word()?)?;
+    let tree = open(Path::new(devinfo::DEVICE)?.c(), Open::Read).named("open devinfo")?;
+    let mut room = [0; 1 << 18];
+    let taken = devices(tree, path.c(), &mut room).named("devinfo");
+    let _ = close(tree);
+    for node in Snapshot::top(taken?).into_iter().flat_map(|top| top.children()) {
+        // Writing to a Text cannot fail, here and below.
+        let _ = write!(
+            answer,
+            " {}@{} instance={} binding={}",
+            node.name(),
+            node.address(),
+            node.instance(),
+            node.binding()
+        );
+        for name in node.compatible() {
+            let _ = write!(answer, " compatible={name}");
+        }
+        for (name, kind, length) in node.properties() {
+            let _ = write!(answer, " property={name}:{kind}:{length}");
+        }
+        for (name, kind) in node.minors() {
+            let _ = write!(answer, " minor={name}:{kind}");
+        }
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 
 use super::{Errno, Fd, Result, at, call};
+use crate::abi::devinfo;
 
 /// `AT_FDCWD`: paths begin where the process is.
 const HERE: usize = 0xffd1_9553;
@@ -148,6 +149,23 @@ fn entries(mut rest: &[u8], each: &mut impl FnMut(&[u8])) {
         each(entry.split(|&octet| octet == 0).next().unwrap_or_default());
         rest = &rest[length..];
     }
+}
+
+/// A snapshot of a device and all below it, as long as fits.
+///
+/// # Errors
+///
+/// There is no such device, or the snapshot is larger.
+pub fn devices<'a>(tree: Fd, path: &CStr, into: &'a mut [u8]) -> Result<&'a [u8]> {
+    // SAFETY: the ioctl reads a path, and takes the snapshot in the kernel.
+    let length = unsafe { call(54, [tree.argument(), devinfo::TAKE as usize, at(path)]) }?;
+    // Whole pages are copied.
+    if length.next_multiple_of(4096) > into.len() {
+        return Err(Errno(12));
+    }
+    // SAFETY: the ioctl writes the snapshot that was just taken, in whole pages, for which there is room.
+    unsafe { call(54, [tree.argument(), devinfo::COPY as usize, into.as_mut_ptr() as usize]) }?;
+    Ok(&into[..length])
 }
 
 /// Lets a door be called by a path (fattach(3C)).

@@ -6,7 +6,6 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use record::{Interview, Link, Record, Who, refusal};
 
-use super::link::walk;
 use crate::machine::archive::Identity;
 use crate::machine::options::Driver;
 use crate::suite::bench::{Bench, CASE, Event};
@@ -70,9 +69,10 @@ fn answer(bench: &mut Bench, words: &str) -> Result<String> {
             bench.event(Event::PortUp, &[1])?;
             return bench.pause(500).map(|()| "ok".to_owned());
         }
-        "nodes" => return walk(bench),
         _ => {}
     }
+    let adapter = format!("nodes /{}", bench.adapter);
+    let words = if words == "tree" { &adapter } else { words };
     let of_a_stream = words.starts_with("dl-") || words.starts_with("open ") || words.starts_with("close ");
     let words = words.strip_prefix("wait ").map_or(words.to_owned(), |ms| format!("sleep {ms}"));
     Ok(match bench.ask(if of_a_stream { CASE } else { "0" }, &words)? {
