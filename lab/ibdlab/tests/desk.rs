@@ -401,7 +401,7 @@ fn a_capture_of_snoop_is_what_tshark_expects() {
     let file = lab.path("capture");
     let script = format!(
         "snoop -q -c 4 -o {file} -d pFFFF.ibp0 icmp 2>{file}.words & \
-         until grep -q Using {file}.words; do sleep 1; done; \
+         until grep -qs Using {file}.words; do sleep 1; done; \
          while kill -0 $! 2>/dev/null; do ping -s bob 1000 1 >/dev/null; done"
     );
     assert_eq!(lab.exec("alice", &["sh", "-c", &script]), (String::new(), 0));
