@@ -43,7 +43,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("dl-set-address FD ADDRESS", "give the link another address"),
     ("dl-passive FD", "do not count as a user of the link's address"),
     ("dl-ioctl FD", "an ioctl that no driver has"),
-    ("dl-notes FD MS", "what the stream tells until it tells nothing for so long"),
+    ("dl-notes FD MS [COUNT]", "what the stream tells until it tells nothing for so long"),
     ("dl-info FD", "largest packet, media, state, broadcast address"),
     ("dl-raw FD", "packets with their headers"),
     ("dl-promisc FD phys|sap|multi on|off", "promiscuous mode"),

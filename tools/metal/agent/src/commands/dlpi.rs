@@ -183,12 +183,13 @@ pub fn notify(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     Ok(())
 }
 
-/// `dl-notes FD MS`: what the stream tells until it has told nothing for so long, in order; packets are dropped.
+/// `dl-notes FD MS [COUNT]`: what the stream tells until it has told nothing for so long, or so much, in order; packets are dropped.
 pub fn notes(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
-    let (fd, milliseconds) = (fd(words)?, words.number()?);
-    let mut inbox = Inbox::new();
-    while inbox.receive(fd, milliseconds).is_ok() {
+    let (fd, milliseconds, enough): (_, _, u32) = (fd(words)?, words.number()?, words.number_or(u32::MAX)?);
+    let (mut inbox, mut told) = (Inbox::new(), 0);
+    while told < enough && inbox.receive(fd, milliseconds).is_ok() {
         if let Message::Note { what, data, address } = inbox.message() {
+            told += 1;
             let _ = match note(what) {
                 // Two sizes in one word: of packets to one, and to a group.
                 "sdu-size2" => write!(answer, " sdu-size2:{}:{}", data & 0xffff, data >> 16),

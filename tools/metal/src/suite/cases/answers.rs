@@ -65,10 +65,7 @@ pub fn answers(bench: &mut Bench) -> Result<Findings> {
 fn answer(bench: &mut Bench, words: &str) -> Result<String> {
     match words {
         "cable off" => return bench.event(Event::PortDown, &[1]).map(|_| "ok".to_owned()),
-        "cable on" => {
-            bench.event(Event::PortUp, &[1])?;
-            return bench.pause(500).map(|()| "ok".to_owned());
-        }
+        "cable on" => return bench.event(Event::PortUp, &[1]).map(|_| "ok".to_owned()),
         _ => {}
     }
     let adapter = format!("nodes /{}", bench.adapter);

@@ -166,6 +166,9 @@ pub fn kstats(bench: &mut Bench) -> Result<Findings> {
     if bench.driver == Driver::C {
         quiet(bench)?;
     }
+    for from in 0..2 {
+        answers(bench, from, NEIGHBOUR)?;
+    }
     let before = [link_kstat(bench, 0)?, link_kstat(bench, 1)?];
     bench.all_answered(0, 4, Sizes::one(1000, 50))?;
     let after = [link_kstat(bench, 0)?, link_kstat(bench, 1)?];

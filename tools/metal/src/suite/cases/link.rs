@@ -125,7 +125,7 @@ pub fn bind(bench: &mut Bench) -> Result<Findings> {
             let fd = open(bench, &device)?;
             let bound = bench.must(CASE, &format!("dl-bind {fd} 0x800"))?;
             let told = address(&bound)?;
-            bench.pause(300)?;
+            bench.pause(100)?;
             let later = address(&bench.must(CASE, &format!("dl-address {fd}"))?)?;
             ensure!(
                 is_address(&told) && told == later,

@@ -40,8 +40,9 @@ pub fn paced(
     then: Option<(Event, &[u64])>,
 ) -> Result<(u64, String)> {
     let (name, to) = (bench.sides[from].name, bench.sides[1 - from].address);
-    let pinging = bench.begin(name, &format!("ping-paced {to} 56 300 10"))?;
-    bench.pause(500)?;
+    let count = if bench.suite == Suite::Full { 300 } else { 150 };
+    let pinging = bench.begin(name, &format!("ping-paced {to} 56 {count} 10"))?;
+    bench.pause(300)?;
     let hit = bench.event(event, with)?;
     if let Some((event, with)) = then {
         bench.event(event, with)?;
