@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::ip::{answers, udp_pair};
+use super::link::walk;
 use super::trouble::paced;
 use crate::machine::Fields;
 use crate::machine::archive::Identity;
@@ -73,6 +74,8 @@ pub fn adapter_in_use(bench: &mut Bench) -> Result<Findings> {
     let answer = bench.end(pinging, Duration::from_secs(60))?;
     ensure!(answer.get("answered") == answer.get("sent"), "echoes were lost meanwhile: {}", answer.text);
     ensure!(refusal.errno == EBUSY, "{driver} refused otherwise: {refusal}");
+    // Nodes whose links nobody has open were detached on the way.
+    walk(bench)?;
     as_many_objects(bench, before)?;
     for from in 0..2 {
         bench.all_answered(from, 4, Sizes::one(1000, 10))?;
