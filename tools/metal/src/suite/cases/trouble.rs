@@ -69,19 +69,33 @@ pub fn sm_restart(bench: &mut Bench) -> Result<Findings> {
 
 /// The partition's P_Key moves to another place in the port's table, goes and comes back.
 pub fn pkey_moves(bench: &mut Bench) -> Result<Findings> {
-    bench.event(Event::SetPkey, &[1, 2, 0xffff])?;
-    bench.event(Event::SetPkey, &[1, 0, 0x8003])?;
-    answers(bench, 0, 20_000)?;
-    answers(bench, 1, 20_000)?;
-    bench.all_answered(0, 4, Sizes::one(500, 20))?;
-    let name = bench.sides[0].name;
+    let moved = pkey_at_another_place(bench);
+    // Whatever happened, the cases after this one find the table as it was.
     bench.event(Event::SetPkey, &[1, 2, 0])?;
-    bench.until(name, "interface ib0", 10_000, |fields| fields.number("running") == Some(0))?;
+    let gone = moved.and_then(|()| {
+        bench
+            .until(bench.sides[0].name, "interface ib0", 10_000, |fields| fields.number("running") == Some(0))
+    });
     bench.event(Event::SetPkey, &[1, 0, 0xffff])?;
+    gone?;
+    let name = bench.sides[0].name;
     bench.until(name, "interface ib0", 20_000, |fields| fields.number("running") == Some(1))?;
     answers(bench, 0, 20_000)?;
     bench.all_answered(1, 4, Sizes::one(500, 20))?;
     Ok(Findings::new("moved, gone and come back; traffic flows each time"))
+}
+
+fn pkey_at_another_place(bench: &mut Bench) -> Result<()> {
+    // With another P_Key in the first place ibmf does not reach the SA: what is known of the neighbours has to be known before.
+    answers(bench, 0, 20_000)?;
+    answers(bench, 1, 20_000)?;
+    bench.event(Event::SetPkey, &[1, 2, 0xffff])?;
+    bench.event(Event::SetPkey, &[1, 0, 0x8003])?;
+    // A machine with much to do hears of it late, and an echo on its way then is lost.
+    bench.pause(1000)?;
+    answers(bench, 0, 20_000)?;
+    answers(bench, 1, 20_000)?;
+    bench.all_answered(0, 4, Sizes::one(500, 20)).map(drop)
 }
 
 /// The SA of one port is silent: a new link on the other port is bound all the same, soon, and when it answers again both work.
