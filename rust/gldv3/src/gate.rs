@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::mblk::MblkChain;
@@ -10,6 +10,7 @@ use kernel::sync::Monitor;
 use kernel::{AllocError, Errno, KArc, KVec};
 
 use crate::Address;
+use crate::admission::{Admission, Admitted};
 use crate::rings::Generation;
 
 /// What a driver says about its link.
@@ -34,8 +35,7 @@ pub struct Mac(KArc<Gate>);
 
 struct Gate {
     handle: AtomicPtr<sys::__mac_handle>,
-    /// Calls inside, plus [`CLOSED`].
-    users: AtomicUsize,
+    admission: Admission,
     /// The last link state announced.
     link: AtomicI32,
     /// Whether the gate was opened for the first time.
@@ -44,14 +44,12 @@ struct Gate {
     transmit_rings: KVec<AtomicPtr<sys::__mac_ring_handle>>,
 }
 
-const CLOSED: usize = 1 << 63;
-
 impl Mac {
     /// The upcalls of a link with so many transmit rings.
     pub(crate) fn new(transmit_rings: usize) -> Result<Self, AllocError> {
         Ok(Self(KArc::new(Gate {
             handle: AtomicPtr::new(ptr::null_mut()),
-            users: AtomicUsize::new(CLOSED),
+            admission: Admission::closed(),
             link: AtomicI32::new(LinkState::Unknown as i32),
             registered: Monitor::new(false)?,
             receive_ring: AtomicPtr::new(ptr::null_mut()),
@@ -160,7 +158,7 @@ impl Mac {
     /// Opens the gate for a registered link and catches up on what was missed.
     pub(crate) fn open(&self, handle: sys::mac_handle_t) {
         self.0.handle.store(handle, Ordering::Relaxed);
-        self.0.users.fetch_and(!CLOSED, Ordering::SeqCst);
+        self.0.admission.open();
         let mut registered = self.0.registered.lock();
         let again = core::mem::replace(&mut *registered, true);
         self.0.registered.notify_all();
@@ -178,10 +176,7 @@ impl Mac {
 
     /// Closes the gate if nobody is inside, and gives the handle out.
     pub(crate) fn close(&self) -> Result<sys::mac_handle_t, Errno> {
-        match self.0.users.compare_exchange(0, CLOSED, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => Ok(self.0.handle.load(Ordering::Relaxed)),
-            Err(_) => Err(Errno::EBUSY),
-        }
+        if self.0.admission.close() { Ok(self.0.handle.load(Ordering::Relaxed)) } else { Err(Errno::EBUSY) }
     }
 
     /// Waits until the gate was opened: the framework may call back before `mac_register` has returned the handle.
@@ -219,23 +214,18 @@ impl Drop for Perimeter<'_> {
 
 impl Gate {
     fn enter(&self) -> Option<Inside<'_>> {
-        let inside = Inside(self);
-        // Counted first, then looked: a close that misses the count is seen here, and the other way round.
-        if self.users.fetch_add(1, Ordering::SeqCst) & CLOSED != 0 { None } else { Some(inside) }
+        self.admission.enter().map(|admitted| Inside { gate: self, _admitted: admitted })
     }
 }
 
 /// One call inside the gate.
-struct Inside<'a>(&'a Gate);
+struct Inside<'a> {
+    gate: &'a Gate,
+    _admitted: Admitted<'a>,
+}
 
 impl Inside<'_> {
     fn handle(&self) -> sys::mac_handle_t {
-        self.0.handle.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        self.0.users.fetch_sub(1, Ordering::SeqCst);
+        self.gate.handle.load(Ordering::Relaxed)
     }
 }

@@ -3,10 +3,11 @@
 use core::ptr;
 
 use illumos_sys_hdrs as sys;
-use kernel::KBox;
+use kernel::{KBox, Vacant};
 
 use crate::address::AddressVector;
 use crate::pd::{Grave, Pd};
+use crate::pile::Entry;
 use crate::status::Status;
 
 /// Where a datagram goes. Share it as a `KArc<UdDest>`: every send keeps one until it completes.
@@ -14,7 +15,7 @@ use crate::status::Status;
 /// Dropping it is legal in **any** context; [`Pd::reap`] frees the handle.
 pub struct UdDest {
     /// `None` only while dropping.
-    grave: Option<KBox<Grave>>,
+    grave: Option<KBox<Entry<Grave>>>,
     pd: Pd,
 }
 
@@ -26,12 +27,13 @@ unsafe impl Sync for UdDest {}
 impl UdDest {
     /// Allocates a handle, which leads nowhere until it is [set](UdDest::modify). **May block.**
     pub fn new(pd: &Pd) -> Result<Self, Status> {
-        let mut grave = KBox::new(Grave::new(ptr::null_mut()))?;
+        let room = Vacant::new()?;
+        let mut handle = ptr::null_mut();
         // SAFETY: adapter and protection domain belong together.
         Status::check(unsafe {
-            sys::ibt_alloc_ud_dest(pd.hca().handle(), sys::IBT_UD_DEST_NO_FLAGS, pd.handle(), &mut grave.dest)
+            sys::ibt_alloc_ud_dest(pd.hca().handle(), sys::IBT_UD_DEST_NO_FLAGS, pd.handle(), &mut handle)
         })?;
-        Ok(Self { grave: Some(grave), pd: pd.clone() })
+        Ok(Self { grave: Some(room.fill(Entry::new(Grave(handle)))), pd: pd.clone() })
     }
 
     /// Sets where it leads, for what is posted from now on (`ibt_modify_ud_dest`). `qpn` has 24 bits; a `qkey` with bit 31 means
@@ -44,7 +46,7 @@ impl UdDest {
     }
 
     pub(crate) fn handle(&self) -> sys::ibt_ud_dest_hdl_t {
-        self.grave.as_ref().map_or(ptr::null_mut(), |grave| grave.dest)
+        self.grave.as_ref().map_or(ptr::null_mut(), |grave| grave.value().0)
     }
 }
 

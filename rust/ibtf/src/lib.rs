@@ -18,6 +18,11 @@
 
 #![no_std]
 
+/// The processor's. Files that `tests/interleavings` compiles once more, with loom's, take them from here.
+mod atomic {
+    pub(crate) use core::sync::atomic::*;
+}
+
 mod address;
 mod buffer;
 mod channel;
@@ -32,6 +37,7 @@ mod neighbour;
 mod partition;
 mod path;
 mod pd;
+mod pile;
 mod port;
 mod receive;
 mod ring;

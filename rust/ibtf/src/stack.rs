@@ -1,6 +1,6 @@
 //! A stack of indices that any number of threads push and pop without a lock.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use kernel::{AllocError, KVec};
 

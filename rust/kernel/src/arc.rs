@@ -1,10 +1,10 @@
 //! [`KArc`]: a shared value, with an allocation that can fail.
 
+use crate::atomic::{AtomicUsize, Ordering, fence};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use crate::boxed::Vacant;
 use crate::mem::{self, AllocError};

@@ -18,6 +18,11 @@
 
 extern crate alloc;
 
+/// The processor's. Files that `tests/interleavings` compiles once more, with loom's, take them from here.
+mod atomic {
+    pub(crate) use core::sync::atomic::*;
+}
+
 mod arc;
 mod boxed;
 pub mod counter;

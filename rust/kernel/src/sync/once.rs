@@ -1,8 +1,8 @@
 //! [`Once`]: a static that is set once, before anybody can look.
 
+use crate::atomic::{AtomicU8, Ordering};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU8, Ordering};
 
 const EMPTY: u8 = 0;
 const BUSY: u8 = 1;

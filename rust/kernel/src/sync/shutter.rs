@@ -1,7 +1,7 @@
 //! [`Shutter`]: calls from outside, and a moment after which there are none.
 
+use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::time::{Duration, sleep};
 
