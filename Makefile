@@ -77,6 +77,7 @@ coverage:
 
 campaign: modules
 	@$(CARGO) run --quiet -p kmod -- build --coverage >/dev/null
+	@$(CARGO) run --quiet -p kmod -- build --atomics >/dev/null
 	$(CARGO) run --quiet -p ibdlab -- campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FABRICS),--fabrics $(if $(SM),--sm $(SM)))
 

@@ -79,7 +79,7 @@ fn dump_thread(thread: &ThreadInner) -> ThreadDump {
         crate::cx::import_of(parked.import).name.clone()
     };
     ThreadDump {
-        name: thread.name.clone(),
+        name: thread.name.to_string(),
         host: kernel.as_ref().map_or_else(String::new, |k| k.name().to_owned()),
         waits_for,
         holds: held.iter().map(|h| h.describe(kernel.as_ref())).collect(),

@@ -2,7 +2,7 @@
 
 use crate::export::Export;
 use crate::kernel::Kernel;
-use crate::{assert, callb, callout, kthread_api, linkage, softintr, sync, taskq};
+use crate::{assert, callb, callout, interleave, kthread_api, linkage, softintr, sync, taskq};
 
 static PAGESIZE: [u8; 8] = 4096u64.to_le_bytes();
 static HZ: [u8; 4] = 100i32.to_le_bytes();
@@ -31,6 +31,7 @@ pub(crate) fn provide(kernel: &Kernel) {
     genunix.extend(callout::exports());
     genunix.extend(softintr::exports());
     genunix.extend(linkage::exports());
+    genunix.extend(interleave::exports());
     kernel.provide("genunix", "genunix", genunix);
     crate::genunix::provide(kernel);
 }

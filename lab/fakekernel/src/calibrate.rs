@@ -54,7 +54,7 @@ impl Stubs {
                 trace_id: 0,
                 kernel: kernel.clone(),
                 module: OnceLock::new(),
-                module_name: String::new(),
+                module_name: "",
                 calls: AtomicU64::new(0),
                 direct: (leaf || plain.is_some()) && !kernel.machine().config().checks,
             }));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::nanos::Nanos;
+use crate::strategy::Strategy;
 use crate::suppress::Suppressions;
 
 /// How threads and the clock run.
@@ -17,17 +18,30 @@ pub enum Mode {
     Live,
 }
 
+/// What a thread of a virtual machine is to the workstation. The same seed gives the same run with either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// A coroutine: all threads share one operating-system thread.
+    Coroutine,
+    /// An operating-system thread, so that a debugger sees each: also where [`crate::debugger::tell_of`] was called.
+    OsThread,
+}
+
 /// Settings of one machine. `Config::default()` is virtual with seed 0 and every check on.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Virtual or live.
     pub mode: Mode,
+    /// Virtual mode: what threads are.
+    pub carrier: Carrier,
     /// Known violations that are counted instead of halting.
     pub suppress: Suppressions,
     /// Enforce the rules and keep the books they need. Off: neither, for measuring.
     pub checks: bool,
     /// Processors each host believes to have, at least 1: soft interrupts coalesce per processor.
     pub cpus: u32,
+    /// Virtual mode: how the next thread to run is chosen.
+    pub strategy: Strategy,
     /// Virtual mode: at one in this many scheduling points the seed may hand the baton on. 1 tries at every one, 0 at none.
     pub switch_one_in: u32,
     /// Virtual mode: one in this many of those times the thread that runs is taken off its processor for a while, whatever it is
@@ -58,9 +72,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             mode: Mode::Virtual { seed: 0 },
+            carrier: Carrier::Coroutine,
             suppress: Suppressions::default(),
             checks: true,
             cpus: 2,
+            strategy: Strategy::Random,
             switch_one_in: 32,
             preempt_one_in: 0,
             preempt_at_most: Nanos::from_millis(100),

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
 
+use crate::fiber::Turn;
 use crate::gate::Import;
 use crate::genunix::Genunix;
 use crate::thread::ThreadInner;
@@ -51,17 +52,35 @@ pub(crate) struct Current {
     pub stack: Cell<Stack>,
     /// Of the host whose module the thread is in, in a machine without checks.
     pub home: Cell<*const Genunix>,
+    /// How a coroutine gives its operating-system thread back.
+    pub turn: Cell<Option<Turn>>,
 }
 
-thread_local! {
-    pub(crate) static CURRENT: Current = const {
-        Current {
+impl Current {
+    /// No thread of a machine.
+    const fn nobody() -> Self {
+        Self {
             thread: Cell::new(ptr::null()),
             call: Cell::new(Call::NONE),
             stack: Cell::new(Stack::NONE),
             home: Cell::new(ptr::null()),
+            turn: Cell::new(None),
         }
-    };
+    }
+
+    fn replace(&self, with: &Self) -> Self {
+        Self {
+            thread: Cell::new(self.thread.replace(with.thread.get())),
+            call: Cell::new(self.call.replace(with.call.get())),
+            stack: Cell::new(self.stack.replace(with.stack.get())),
+            home: Cell::new(self.home.replace(with.home.get())),
+            turn: Cell::new(self.turn.replace(with.turn.get())),
+        }
+    }
+}
+
+thread_local! {
+    pub(crate) static CURRENT: Current = const { Current::nobody() };
 }
 
 /// Makes `thread` the calling thread's identity for the rest of its life.
@@ -71,11 +90,22 @@ pub(crate) fn set(thread: &Arc<ThreadInner>) {
 
 /// No longer a thread of a machine.
 pub(crate) fn clear() {
-    CURRENT.with(|c| {
-        c.thread.set(ptr::null());
-        c.call.set(Call::NONE);
-        c.stack.set(Stack::NONE);
-    });
+    take();
+}
+
+/// Takes the calling thread's identity off: another thread is about to be carried.
+pub(crate) fn take() -> Current {
+    CURRENT.with(|c| c.replace(&Current::nobody()))
+}
+
+/// Puts back what [`take`] took.
+pub(crate) fn put(current: Current) {
+    CURRENT.with(|c| c.replace(&current));
+}
+
+/// Says by what the coroutine that begins gives its operating-system thread back.
+pub(crate) fn set_turn(turn: Option<Turn>) {
+    CURRENT.with(|c| c.turn.set(turn));
 }
 
 /// Runs `f` with the calling thread; `None` outside a machine.

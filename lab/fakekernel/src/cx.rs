@@ -86,9 +86,9 @@ impl Cx {
     }
 
     /// Name of the module that called, empty if lab code did.
-    pub fn module_name(&self) -> &str {
+    pub fn module_name(&self) -> &'static str {
         match (&self.import, self.module()) {
-            (Some(import), _) => &import.module_name,
+            (Some(import), _) => import.module_name,
             (None, Some(module)) => module.name(),
             (None, None) => "",
         }

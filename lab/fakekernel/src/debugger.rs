@@ -70,6 +70,11 @@ pub fn tell_of(host: Option<String>) {
     WANTED.get_or_init(|| host);
 }
 
+/// Is there a debugger?
+pub(crate) fn is_told() -> bool {
+    WANTED.get().is_some()
+}
+
 /// A module the debugger knows of, until it is dropped: before its text goes.
 pub(crate) struct Told(Arc<Entry>);
 

@@ -28,7 +28,7 @@ pub(crate) struct Import {
     pub trace_id: u64,
     pub kernel: Kernel,
     pub module: OnceLock<Weak<ModuleInner>>,
-    pub module_name: String,
+    pub module_name: &'static str,
     pub calls: AtomicU64,
     /// Bound with no gate between ([`Export::leaf`](crate::Export::leaf)), in a machine without checks.
     pub direct: bool,

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::thread;
@@ -22,76 +23,85 @@ const STOPPED_PATIENCE: Duration = Duration::from_millis(200);
 /// Use it for state that threads of a host share; use [`crate::SleepMutex`] for what must be held longer.
 #[derive(Default)]
 pub struct HostMutex<T: ?Sized> {
-    inner: Mutex<T>,
+    inner: lock_api::Mutex<Leaf, T>,
 }
 
 /// A held [`HostMutex`].
 pub struct HostGuard<'a, T: ?Sized> {
     lock: &'a HostMutex<T>,
-    guard: MutexGuard<'a, T>,
-    _count: Counted,
+    guard: lock_api::MutexGuard<'a, Leaf, T>,
 }
 
-/// One unit of the thread's count of held leaf locks.
-struct Counted;
+/// The lock word: taken and given by one instruction each, since nearly always nobody else wants it.
+#[derive(Default)]
+struct Leaf(AtomicBool);
 
-impl Counted {
-    fn new() -> Self {
+// SAFETY: who finds the word false and makes it true has the lock, until that thread makes it false.
+unsafe impl lock_api::RawMutex for Leaf {
+    #[allow(clippy::declare_interior_mutable_const, reason = "as the trait has it")]
+    const INIT: Self = Self(AtomicBool::new(false));
+    /// A guard stays on its thread, whose count of held locks it is part of.
+    type GuardMarker = lock_api::GuardNoSend;
+
+    fn lock(&self) {
+        if self.0.swap(true, Ordering::Acquire) {
+            self.lock_contended();
+        }
         HELD.set(HELD.get() + 1);
-        Self
+    }
+
+    fn try_lock(&self) -> bool {
+        let taken = !self.0.swap(true, Ordering::Acquire);
+        HELD.set(HELD.get() + u32::from(taken));
+        taken
+    }
+
+    unsafe fn unlock(&self) {
+        HELD.set(HELD.get() - 1);
+        self.0.store(false, Ordering::Release);
     }
 }
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        HELD.set(HELD.get() - 1);
+impl Leaf {
+    #[cold]
+    #[expect(clippy::disallowed_methods, reason = "a machine that has stopped has no time of its own")]
+    fn lock_contended(&self) {
+        let mut stopped_since = None;
+        while self.0.swap(true, Ordering::Acquire) {
+            if thread::machine_stopped() {
+                let since = *stopped_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > STOPPED_PATIENCE {
+                    thread::abandon_here();
+                }
+            }
+            // The holder is running and will not wait, so this is short.
+            std::thread::yield_now();
+        }
     }
 }
 
 impl<T> HostMutex<T> {
     /// A lock around `value`.
     pub const fn new(value: T) -> Self {
-        Self { inner: Mutex::new(value) }
+        Self { inner: lock_api::Mutex::new(value) }
     }
 
     /// Takes the value out.
     pub fn into_inner(self) -> T {
-        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.inner.into_inner()
     }
 }
 
 impl<T: ?Sized> HostMutex<T> {
     /// Takes the lock. Not a scheduling point.
     pub fn lock(&self) -> HostGuard<'_, T> {
-        let guard = match self.inner.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => self.lock_contended(),
-        };
-        HostGuard { lock: self, guard, _count: Counted::new() }
-    }
-
-    #[cold]
-    #[expect(clippy::disallowed_methods, reason = "a machine that has stopped has no time of its own")]
-    fn lock_contended(&self) -> MutexGuard<'_, T> {
-        let mut stopped_since = None;
-        loop {
-            match self.inner.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if thread::machine_stopped() => {
-                    let since = *stopped_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > STOPPED_PATIENCE {
-                        thread::abandon_here();
-                    }
-                    std::thread::yield_now();
-                }
-                // The holder is running and will not wait, so this is short.
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-            }
-        }
+        HostGuard { lock: self, guard: self.inner.lock() }
     }
 }
+
+// A panic ends the machine; what is looked at afterwards is for a report.
+impl<T: ?Sized> UnwindSafe for HostMutex<T> {}
+impl<T: ?Sized> RefUnwindSafe for HostMutex<T> {}
 
 impl<'a, T: ?Sized> HostGuard<'a, T> {
     /// The lock this guards.
@@ -115,7 +125,10 @@ impl<T: ?Sized> DerefMut for HostGuard<'_, T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for HostMutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        match self.inner.try_lock() {
+            Some(value) => f.debug_tuple("HostMutex").field(&&*value).finish(),
+            None => f.write_str("HostMutex(held)"),
+        }
     }
 }
 

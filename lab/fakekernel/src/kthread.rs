@@ -1,7 +1,9 @@
 //! The parts of `kthread_t` and `cpu_t` that compiled module code reads.
 
+use std::arch::asm;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 /// Offsets in `kthread_t`.
 const T_PRI: usize = 48;
@@ -65,13 +67,26 @@ impl KThread {
         self.areas.get().addr()
     }
 
-    /// Points the calling thread's `%gs` at the `cpu_t`.
+    /// Points the calling operating-system thread's `%gs` at the `cpu_t`.
     pub(crate) fn become_cpu(&self) {
         let cpu = self.addr() + std::mem::offset_of!(Areas, cpu);
+        if user_may_set_gs() {
+            // SAFETY: the instruction is there, and changes only `%gs` of this thread, which neither Rust nor the C library uses.
+            return unsafe { asm!("wrgsbase {}", in(reg) cpu, options(nomem, nostack, preserves_flags)) };
+        }
         // SAFETY: changes only `%gs` of this thread, which neither Rust nor the C library uses.
         let failed = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, cpu) };
         assert_eq!(failed, 0, "arch_prctl(ARCH_SET_GS)");
     }
+}
+
+/// Does the processor have, and Linux allow, the instruction that sets `%gs` without a system call?
+fn user_may_set_gs() -> bool {
+    /// `HWCAP2_FSGSBASE` of `asm/hwcap2.h`.
+    const FSGSBASE: u64 = 1 << 1;
+    static MAY: OnceLock<bool> = OnceLock::new();
+    // SAFETY: reads the process's auxiliary vector.
+    *MAY.get_or_init(|| unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0)
 }
 
 fn put(area: &mut [u8], offset: usize, bytes: &[u8]) {

@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::config::{Config, FaultKind, FaultPlan, Mode};
+use crate::config::{Carrier, Config, FaultKind, FaultPlan, Mode};
 use crate::context::Ctx;
 use crate::current;
+use crate::debugger;
 use crate::fault;
+use crate::fiber::Carriage;
 use crate::halt::Halt;
 use crate::host_mutex::{HostGuard, HostMutex};
 use crate::inject::Injector;
@@ -27,6 +29,7 @@ use crate::nanos::Nanos;
 use crate::notes::{Note, Notes};
 use crate::sched::Sched;
 use crate::sdt;
+use crate::strategy::Decision;
 use crate::suppress::Suppression;
 use crate::thread::{Spawn, ThreadInner, spawn};
 
@@ -40,6 +43,8 @@ pub(crate) struct Shared {
     /// Virtual mode's clock, or with `real_work` the waiting it has skipped; moved by the holder of the baton.
     pub now: AtomicU64,
     pub sched: Mutex<Sched>,
+    /// The earliest deadline of a waiting thread, of a virtual machine.
+    pub next_due: AtomicU64,
     /// Scheduling points until the seed is asked again; touched by the holder of the baton.
     pub countdown: AtomicU32,
     pub next_did: AtomicU64,
@@ -84,8 +89,11 @@ const LIVE_PATIENCE: Duration = Duration::from_secs(3);
 impl Machine {
     /// A machine without hosts.
     #[expect(clippy::disallowed_methods, reason = "live runs are on the wall clock")]
-    pub fn new(config: Config) -> Self {
+    pub fn new(mut config: Config) -> Self {
         fault::install_handlers();
+        if debugger::is_told() {
+            config.carrier = Carrier::OsThread;
+        }
         let seed = match config.mode {
             Mode::Virtual { seed } => seed,
             // Live runs do not repeat anyway.
@@ -95,7 +103,8 @@ impl Machine {
         Self(Arc::new(Shared {
             boot: Instant::now(),
             now: AtomicU64::new(0),
-            sched: Mutex::new(Sched::new(seed)),
+            sched: Mutex::new(Sched::new(&config, seed)),
+            next_due: AtomicU64::new(u64::MAX),
             countdown: AtomicU32::new(1),
             next_did: AtomicU64::new(1),
             trace: AtomicU64::new(0xcbf2_9ce4_8422_2325),
@@ -148,8 +157,13 @@ impl Machine {
         };
         spawn(self, what, Box::new(body));
         self.0.start();
+        if self.0.carries() {
+            self.0.carry_all();
+        }
         let outcome = self.0.wait_for_outcome();
-        self.0.end_threads();
+        if !self.0.carries() {
+            self.0.end_threads();
+        }
         self.0.take_apart();
         match outcome {
             Outcome::Returned => {
@@ -185,6 +199,11 @@ impl Machine {
     /// A hash over (thread, import) of every kernel call so far: equal for two virtual runs of one seed.
     pub fn trace_hash(&self) -> u64 {
         self.0.trace.load(Ordering::Relaxed)
+    }
+
+    /// What was decided so far in virtual mode, in the order decided: [`Strategy::Replay`](crate::Strategy::Replay) does the same again.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.0.sched().chooser.log().to_vec()
     }
 
     /// Kernel calls so far.
@@ -297,23 +316,42 @@ impl Shared {
         }
     }
 
+    /// Carries the threads from the first one's beginning to the end of the last.
+    fn carry_all(&self) {
+        let carry = || {
+            let mut carriage = Carriage::new(self);
+            carriage.carry();
+            self.left_in_order().iter().for_each(|thread| carriage.end(thread));
+        };
+        let ended = std::thread::scope(|scope| {
+            let name = std::thread::current().name().unwrap_or("machine").to_owned();
+            let carrier = std::thread::Builder::new().name(name).spawn_scoped(scope, carry);
+            carrier.unwrap_or_else(|error| panic!("cannot start an operating-system thread: {error}")).join()
+        });
+        ended.unwrap_or_else(|payload| resume_unwind(payload));
+    }
+
     /// Ends the threads one after the other: first the one that stopped the run, which is going already, then the others in the
     /// order they were made. Each wakes, sees that the machine stops, and goes.
     fn end_threads(&self) {
-        let mut threads = self.sched().threads.clone();
-        let stopper = self.stopper.load(Ordering::Relaxed);
-        threads.sort_by_key(|t| (t.did != stopper, t.did));
-        for thread in threads {
+        for thread in self.left_in_order() {
             thread.parker.give();
             self.await_end(&thread);
         }
+    }
+
+    fn left_in_order(&self) -> Vec<Arc<ThreadInner>> {
+        let mut threads = self.sched().threads.clone();
+        let stopper = self.stopper.load(Ordering::Relaxed);
+        threads.sort_by_key(|t| (t.did != stopper, t.did));
+        threads
     }
 
     #[expect(clippy::disallowed_methods, reason = "threads outside virtual time end")]
     fn await_end(&self, thread: &ThreadInner) {
         let begun = Instant::now();
         let mut slot = self.outcome();
-        while !thread.ended.load(Ordering::Acquire) {
+        while !thread.has_ended() {
             if begun.elapsed() > LIVE_PATIENCE {
                 let why = "does not end with its machine; left behind";
                 // Nobody may be there to read it.

@@ -84,19 +84,22 @@ impl Mem {
 
     /// Offset of the first byte that is not what [`Mem::fill`] leaves.
     pub fn first_not(self, pattern: u32) -> Option<usize> {
-        let bytes = pattern.to_le_bytes();
-        let words = self.len / 4;
-        let word = (0..words).find(|word| self.word(*word) != bytes).unwrap_or(words);
-        let rest = self.part(word * 4, 4).get();
-        rest.iter().zip(bytes).position(|(have, want)| *have != want).map(|at| word * 4 + at)
-    }
-
-    fn word(self, word: usize) -> [u8; 4] {
-        debug_assert!(word * 4 + 4 <= self.len);
-        // SAFETY: callers stay below `len / 4`.
-        let from = unsafe { self.start.as_ptr().add(word * 4) };
-        // SAFETY: four bytes of the range.
-        unsafe { from.cast::<[u8; 4]>().read() }
+        let mut want = [0; Self::STEP];
+        want.chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&pattern.to_le_bytes()));
+        (0..self.len.div_ceil(Self::STEP)).find_map(|step| {
+            let mut have = [0; Self::STEP];
+            let size = Self::STEP.min(self.len - step * Self::STEP);
+            self.part(step * Self::STEP, size).copy_to(&mut have);
+            let same = have[..size].iter().zip(&want).fold(true, |same, (have, want)| same & (have == want));
+            if same {
+                return None;
+            }
+            have[..size]
+                .iter()
+                .zip(want)
+                .position(|(have, want)| *have != want)
+                .map(|at| step * Self::STEP + at)
+        })
     }
 
     /// The bytes, copied out.

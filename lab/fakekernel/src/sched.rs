@@ -9,33 +9,56 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-
-use crate::config::Mode;
+use crate::config::{Carrier, Config, Mode};
 use crate::halt::Halt;
 use crate::host_mutex;
 use crate::machine::Shared;
 use crate::nanos::Nanos;
+use crate::strategy::{At, Chooser};
 use crate::thread::{Phase, ThreadInner};
+
+/// In place of a number of scheduling points: the strategy is not asked at any.
+const NEVER: u32 = u32::MAX;
 
 /// Who can run, who waits until when.
 pub(crate) struct Sched {
     /// Alive, in order of creation.
     pub threads: Vec<Arc<ThreadInner>>,
-    /// Virtual: can run but have not the baton, in the order they became so.
-    runnable: Vec<Arc<ThreadInner>>,
+    /// Virtual: can run but have not the baton.
+    runnable: Runnable,
+    pub chooser: Chooser,
     timers: BTreeMap<(Nanos, u64), (Arc<ThreadInner>, u64)>,
     next_timer: u64,
     /// Virtual: runs when nobody else can, before the clock moves.
     idler: Option<Arc<ThreadInner>>,
-    rng: ChaCha8Rng,
+    /// Coroutines: who runs next.
+    next_up: Option<Arc<ThreadInner>>,
     /// Live: threads that do not wait.
     running: usize,
     /// Live: waits with a deadline.
     timed_waits: usize,
     /// Whoever may wake threads from outside the machine.
     pub outside: usize,
+}
+
+/// Threads in the order in which they could run.
+#[derive(Default)]
+struct Runnable {
+    threads: Vec<Arc<ThreadInner>>,
+    /// `t_did` of each.
+    dids: Vec<u64>,
+}
+
+impl Runnable {
+    fn push(&mut self, thread: Arc<ThreadInner>) {
+        self.dids.push(thread.did);
+        self.threads.push(thread);
+    }
+
+    fn remove(&mut self, index: usize) -> Arc<ThreadInner> {
+        self.dids.remove(index);
+        self.threads.remove(index)
+    }
 }
 
 /// Why a wait ended.
@@ -48,14 +71,15 @@ pub(crate) enum Wake {
 }
 
 impl Sched {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(config: &Config, seed: u64) -> Self {
         Self {
             threads: Vec::new(),
-            runnable: Vec::new(),
+            runnable: Runnable::default(),
+            chooser: Chooser::new(config, seed),
             timers: BTreeMap::new(),
             next_timer: 0,
             idler: None,
-            rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6261_746f_6e00_0000),
+            next_up: None,
             running: 0,
             timed_waits: 0,
             outside: 0,
@@ -67,6 +91,11 @@ impl Sched {
         self.next_timer += 1;
         self.timers.insert(key, (thread.clone(), seq));
         key
+    }
+
+    /// The earliest deadline.
+    fn next_due(&self) -> Nanos {
+        self.timers.first_key_value().map_or(Nanos::NEVER, |(key, _)| key.0)
     }
 
     /// Makes runnable whoever's deadline has come.
@@ -93,6 +122,24 @@ impl Shared {
 
     pub(crate) fn is_live(&self) -> bool {
         self.config.mode == Mode::Live
+    }
+
+    /// Are the threads coroutines of one operating-system thread?
+    pub(crate) fn carries(&self) -> bool {
+        self.config.carrier == Carrier::Coroutine && !self.is_live()
+    }
+
+    /// Virtual: `next` is to run once the calling thread has suspended, parked or ended.
+    fn hand_baton(&self, next: &Arc<ThreadInner>) {
+        if self.carries() {
+            self.sched().next_up = Some(next.clone());
+        } else {
+            next.parker.give();
+        }
+    }
+
+    pub(crate) fn take_next_up(&self) -> Option<Arc<ThreadInner>> {
+        self.sched().next_up.take()
     }
 
     /// Since boot.
@@ -126,28 +173,28 @@ impl Shared {
         if self.is_live() {
             return;
         }
-        let next = self.next_holder(&mut self.sched());
+        let next = self.next_holder(&mut self.sched(), At { thread: 0, step: 0 });
         if let Some(thread) = next {
-            thread.parker.give();
+            self.hand_baton(&thread);
         }
     }
 
-    /// Virtual: the next holder of the baton, moving the clock if need be. `None` when there can be none.
-    fn next_holder(&self, sched: &mut Sched) -> Option<Arc<ThreadInner>> {
+    /// Virtual: the next holder of the baton after the thread at `at`, moving the clock if need be. `None` when there can be none.
+    fn next_holder(&self, sched: &mut Sched, at: At) -> Option<Arc<ThreadInner>> {
         loop {
-            sched.fire_due(self.now());
-            if !sched.runnable.is_empty() {
-                let index = sched.rng.random_range(0..sched.runnable.len());
-                return Some(sched.runnable.remove(index));
+            self.fire_due(sched);
+            if !sched.runnable.dids.is_empty() {
+                let Sched { chooser, runnable, .. } = sched;
+                return Some(runnable.remove(chooser.next(at, &runnable.dids)));
             }
             if let Some(idler) = sched.idler.take() {
                 return Some(idler);
             }
-            let (at, _) = *sched.timers.first_key_value()?.0;
-            if at > self.config.time_limit {
+            let (due, _) = *sched.timers.first_key_value()?.0;
+            if due > self.config.time_limit {
                 return None;
             }
-            self.spend(at.since(self.now()));
+            self.spend(due.since(self.now()));
         }
     }
 
@@ -160,58 +207,53 @@ impl Shared {
         if self.is_live() {
             return;
         }
+        let at = me.step();
+        if self.now.load(Ordering::Relaxed) >= self.next_due.load(Ordering::Relaxed) {
+            self.fire_due(&mut self.sched());
+        }
         let left = self.countdown.load(Ordering::Relaxed);
-        if self.config.switch_one_in == 0 {
+        if left == NEVER {
             // Whoever runs goes on until it waits.
         } else if left > 1 {
             self.countdown.store(left - 1, Ordering::Relaxed);
         } else {
-            self.maybe_switch(me);
+            self.maybe_switch(me, at);
         }
     }
 
+    /// Whatever the strategy, a deadline that has passed counts from the next scheduling point on: so that a run can be repeated by
+    /// another one.
+    fn fire_due(&self, sched: &mut Sched) {
+        sched.fire_due(self.now());
+        self.next_due.store(sched.next_due().0, Ordering::Relaxed);
+    }
+
     #[cold]
-    fn maybe_switch(&self, me: &ThreadInner) {
+    fn maybe_switch(&self, me: &ThreadInner, at: At) {
         host_mutex::assert_none_held("this call");
         let mut sched = self.sched();
-        let mean = self.config.switch_one_in.max(1);
-        self.countdown.store(sched.rng.random_range(1..=mean.saturating_mul(2) - 1), Ordering::Relaxed);
+        self.countdown.store(sched.chooser.until_asked().unwrap_or(NEVER), Ordering::Relaxed);
         let now = self.now();
         if now > self.config.time_limit {
             drop(sched);
             self.halt(Halt::TimeLimit(self.config.time_limit, Box::new(self.dump())));
             me.end_here();
         }
-        sched.fire_due(now);
-        if let Some(until) = self.preemption(&mut sched, me, now) {
+        let idle = me.wait().phase == Phase::Idle;
+        if let Some(off) = sched.chooser.off(at, idle) {
             drop(sched);
             me.prepare("its processor", 0);
-            me.block(until);
+            me.block(now + off);
             return;
         }
-        let choices = sched.runnable.len();
-        if choices == 0 {
-            return;
-        }
-        let chosen = sched.rng.random_range(0..=choices);
-        if chosen == choices {
-            return;
-        }
-        let next = sched.runnable.remove(chosen);
+        let Sched { chooser, runnable, .. } = &mut *sched;
+        let Some(chosen) = chooser.at_point(at, &runnable.dids) else { return };
+        let next = runnable.remove(chosen);
         sched.runnable.push(me.arc());
         drop(sched);
         me.note_parked();
-        next.parker.give();
+        self.hand_baton(&next);
         me.wait_for_baton();
-    }
-
-    /// Until when the thread that runs is off its processor, if the seed takes it off now.
-    fn preemption(&self, sched: &mut Sched, me: &ThreadInner, now: Nanos) -> Option<Nanos> {
-        let one_in = self.config.preempt_one_in;
-        if one_in == 0 || sched.rng.random_range(0..one_in) != 0 || me.wait().phase != Phase::Idle {
-            return None;
-        }
-        Some(now + Nanos(sched.rng.random_range(0..=self.config.preempt_at_most.0)))
     }
 
     /// Virtual mode: lets everybody else run until all of them wait. One thread at a time may do that.
@@ -221,24 +263,22 @@ impl Shared {
         let mut sched = self.sched();
         assert!(sched.idler.is_none(), "one thread at a time waits for the others to be idle");
         sched.idler = Some(me.arc());
-        let next = self.next_holder(&mut sched);
+        let next = self.next_holder(&mut sched, me.step());
         drop(sched);
         if let Some(next) = next.filter(|next| !std::ptr::eq(&**next, me)) {
             me.note_parked();
-            next.parker.give();
+            self.hand_baton(&next);
             me.wait_for_baton();
         }
     }
 
     /// Virtual mode: when the wait about to begin shall end without a signal, if the seed says so (rule 11).
-    pub(crate) fn spurious_wakeup(&self) -> Option<Nanos> {
-        let one_in = self.config.spurious_one_in;
-        if self.is_live() || one_in == 0 || !self.config.checks {
+    pub(crate) fn spurious_wakeup(&self, me: &ThreadInner) -> Option<Nanos> {
+        if self.is_live() {
             return None;
         }
-        let mut sched = self.sched();
-        let chosen = sched.rng.random_range(0..one_in) == 0;
-        chosen.then(|| self.now() + Nanos(sched.rng.random_range(0..2_000_000)))
+        let span = self.sched().chooser.spurious(me.coming_step())?;
+        Some(self.now() + span)
     }
 
     /// Waits as prepared by [`ThreadInner::prepare`], until `deadline`.
@@ -262,11 +302,11 @@ impl Shared {
             let timer = (deadline < Nanos::NEVER).then(|| sched.add_timer(deadline, &me.arc(), wait.seq));
             wait.phase = Phase::Waiting { timer };
         }
-        match self.next_holder(&mut sched) {
+        match self.next_holder(&mut sched, me.step()) {
             Some(next) if std::ptr::eq(&*next, me) => drop(sched),
             Some(next) => {
                 drop(sched);
-                next.parker.give();
+                self.hand_baton(&next);
                 me.wait_for_baton();
             }
             None => {
@@ -382,10 +422,10 @@ impl Shared {
             }
             return;
         }
-        match self.next_holder(&mut sched) {
+        match self.next_holder(&mut sched, me.step()) {
             Some(next) => {
                 drop(sched);
-                next.parker.give();
+                self.hand_baton(&next);
             }
             None => {
                 let late = !sched.timers.is_empty();

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::abandon::{ReturnPoint, abandon_to, call_abandonable};
@@ -12,7 +12,8 @@ use crate::context::{Contexts, Ctx};
 use crate::current::{self, Call};
 use crate::entry::EntryRecord;
 use crate::fault;
-use crate::host_mutex::{self, HostMutex};
+use crate::fiber;
+use crate::host_mutex::{self, HostGuard, HostMutex};
 use crate::kernel::Kernel;
 use crate::kthread::KThread;
 use crate::locks::Held;
@@ -20,10 +21,11 @@ use crate::machine::{Machine, Outcome};
 use crate::nanos::Nanos;
 use crate::parker::Parker;
 use crate::sched::Wake;
+use crate::strategy::At;
 use crate::wait::WaitQueue;
 
 /// Host stack of a kernel thread. Module frames may use part of it (rule 38); the rest is for the lab's own frames.
-const STACK_SIZE: usize = 512 << 10;
+pub(crate) const STACK_SIZE: usize = 512 << 10;
 
 /// A thread of the machine; cheap clone.
 #[derive(Clone)]
@@ -34,14 +36,16 @@ pub(crate) struct ThreadInner {
     /// Itself, for handing out.
     me: Weak<ThreadInner>,
     pub did: u64,
-    pub name: String,
+    pub name: Arc<str>,
     pub cpu: AtomicU32,
     /// The context as one of [`Contexts`]' bits, a raised PIL taken into account.
     context: AtomicU8,
     pub parker: Parker,
+    /// Virtual mode: scheduling points passed and waits begun, by the thread itself.
+    steps: AtomicU64,
     pub wait: Mutex<Wait>,
     /// The thread's own; others look at it only for a dump.
-    local: Mutex<Local>,
+    local: HostMutex<Local>,
     pub kthread: KThread,
     /// Top of the host stack, once running.
     pub stack_top: OnceLock<usize>,
@@ -49,6 +53,8 @@ pub(crate) struct ThreadInner {
     finished: HostMutex<bool>,
     exit: WaitQueue,
     pub ended: AtomicBool,
+    /// What it is to do, until it begins.
+    body: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// The wait a thread is in. A wait has a number, so that a late wake-up of an earlier one does nothing.
@@ -115,8 +121,8 @@ impl ThreadInner {
         self.wait.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn local(&self) -> MutexGuard<'_, Local> {
-        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn local(&self) -> HostGuard<'_, Local> {
+        self.local.lock()
     }
 
     pub(crate) fn ctx(&self) -> Ctx {
@@ -172,15 +178,39 @@ impl ThreadInner {
         wake
     }
 
+    /// Counts one more step of the calling thread, which this is.
+    pub(crate) fn step(&self) -> At {
+        let step = self.steps.load(Ordering::Relaxed) + 1;
+        self.steps.store(step, Ordering::Relaxed);
+        At { thread: self.did, step }
+    }
+
+    /// Where the calling thread, which this is, will be with its next step.
+    pub(crate) fn coming_step(&self) -> At {
+        At { thread: self.did, step: self.steps.load(Ordering::Relaxed) + 1 }
+    }
+
     pub(crate) fn note_parked(&self) {
         self.local().parked = current::call();
     }
 
     pub(crate) fn wait_for_baton(&self) {
-        self.parker.wait();
+        if self.machine.0.carries() {
+            fiber::suspend()
+        } else {
+            self.parker.wait()
+        }
+        self.end_if_stopped();
+    }
+
+    fn end_if_stopped(&self) {
         if self.machine.0.is_stopping() {
             self.end_here();
         }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// The machine has stopped: the calling thread (this one) ends now.
@@ -232,12 +262,13 @@ pub(crate) fn spawn(machine: &Machine, what: Spawn, f: Box<dyn FnOnce() + Send>)
         machine: machine.clone(),
         me: me.clone(),
         did,
-        name: what.name,
+        name: what.name.into(),
         cpu: AtomicU32::new(cpu),
         context: AtomicU8::new(what.ctx.bit().bits()),
         parker: Parker::default(),
+        steps: AtomicU64::new(0),
         wait: Mutex::new(Wait { seq: 0, phase: Phase::Idle }),
-        local: Mutex::new(Local {
+        local: HostMutex::new(Local {
             ctx: what.ctx,
             raised: 0,
             kernel: what.kernel,
@@ -256,15 +287,26 @@ pub(crate) fn spawn(machine: &Machine, what: Spawn, f: Box<dyn FnOnce() + Send>)
         finished: HostMutex::new(false),
         exit: WaitQueue::new("a thread to end"),
         ended: AtomicBool::new(false),
+        body: Mutex::new(Some(f)),
     });
     machine.0.admit(&thread);
-    let body = thread.clone();
-    std::thread::Builder::new()
-        .name(thread.name.clone())
-        .stack_size(STACK_SIZE)
-        .spawn(move || first_frame(body, f))
-        .unwrap_or_else(|error| panic!("cannot start an operating-system thread: {error}"));
+    if !machine.0.carries() {
+        start_os_thread(thread.clone());
+    }
     thread
+}
+
+fn start_os_thread(thread: Arc<ThreadInner>) {
+    let begin = move |thread: Arc<ThreadInner>| {
+        let _signal_stack = fault::SignalStack::install();
+        thread.kthread.become_cpu();
+        first_frame(thread);
+    };
+    std::thread::Builder::new()
+        .name(thread.name.to_string())
+        .stack_size(STACK_SIZE)
+        .spawn(move || begin(thread))
+        .unwrap_or_else(|error| panic!("cannot start an operating-system thread: {error}"));
 }
 
 struct Body {
@@ -272,13 +314,13 @@ struct Body {
     result: Option<std::thread::Result<()>>,
 }
 
-fn first_frame(thread: Arc<ThreadInner>, f: Box<dyn FnOnce() + Send>) {
+/// A thread's life, on its own stack.
+pub(crate) fn first_frame(thread: Arc<ThreadInner>) {
     let top = 0u8;
     let _ = thread.stack_top.set((&raw const top).addr());
     current::set(&thread);
-    let signal_stack = fault::SignalStack::install();
-    thread.kthread.become_cpu();
-    let mut body = Body { f: Some(f), result: None };
+    let f = thread.body.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let mut body = Body { f, result: None };
     let mut point = ReturnPoint::default();
     *thread.return_point.lock().unwrap_or_else(PoisonError::into_inner) = (&raw mut point).addr();
     // SAFETY: `point` lives in this frame, and `run_body` takes a `Body`, which `body` is.
@@ -295,7 +337,6 @@ fn first_frame(thread: Arc<ThreadInner>, f: Box<dyn FnOnce() + Send>) {
     }
     thread.finish();
     current::clear();
-    drop(signal_stack);
     thread.machine.0.retire(&thread);
     thread.machine.0.thread_ended(&thread);
 }
@@ -305,7 +346,9 @@ unsafe extern "C" fn run_body(body: *mut c_void) {
     let body = unsafe { &mut *body.cast::<Body>() };
     let me = current::thread();
     let result = catch_unwind(AssertUnwindSafe(|| {
-        if !me.machine.0.is_live() {
+        if me.machine.0.carries() {
+            me.end_if_stopped();
+        } else if !me.machine.0.is_live() {
             me.wait_for_baton();
         }
         if let Some(f) = body.f.take() {

@@ -227,3 +227,37 @@ fn thread_exit_ends_a_thread_from_a_nested_function() {
     );
     assert_eq!(go(1, &probe).unwrap(), 1);
 }
+
+/// As an object built to call for its atomic operations: two threads each read a number and write one more.
+static LOST_UPDATE: LazyLock<Probe> = LazyLock::new(|| {
+    Probe::build(
+        "lostupdate",
+        "",
+        r"
+        unsigned __tsan_atomic32_load(const volatile unsigned *, int);
+        void __tsan_atomic32_store(volatile unsigned *, unsigned, int);
+        static volatile unsigned number;
+        static void bump(void *arg) {
+            unsigned seen = __tsan_atomic32_load(&number, 2);
+            __tsan_atomic32_store(&number, seen + 1, 3);
+        }
+        int go(void) {
+            unsigned long a, b;
+            __tsan_atomic32_store(&number, 0, 3);
+            a = SPAWN(bump, NULL); b = SPAWN(bump, NULL);
+            thread_join(a); thread_join(b);
+            return (__tsan_atomic32_load(&number, 2));
+        }",
+    )
+});
+
+#[test]
+fn threads_change_between_two_atomic_operations_of_an_object_that_calls_for_them() {
+    let count = |seed| {
+        let config = Config { switch_one_in: 2, ..Config::seeded(seed) };
+        go_with(config, &LOST_UPDATE).1.unwrap_or_else(|halt| panic!("seed {seed}: {halt}"))
+    };
+    let counts: Vec<i32> = (0..100).map(count).collect();
+    assert!(counts.contains(&1) && counts.contains(&2), "{counts:?}");
+    assert!(counts.iter().all(|count| [1, 2].contains(count)), "{counts:?}");
+}

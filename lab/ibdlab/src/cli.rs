@@ -13,7 +13,7 @@ use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
 use crate::report::SmKind;
-use crate::run::objects::{COUNTING, SHIPPED};
+use crate::run::objects::{ATOMICS, COUNTING, SHIPPED};
 use crate::sa::{Question, What};
 use crate::scenario::ModuleOverride;
 
@@ -98,6 +98,9 @@ pub struct RunArgs {
     /// Print every call between mac and the driver, those for packets left out.
     #[arg(long)]
     pub calls: bool,
+    /// Add to the report how threads were interleaved in virtual time: what `replay` of a scenario's `[schedule]` repeats.
+    #[arg(long, requires = "report")]
+    pub decisions: bool,
 }
 
 #[derive(Debug, Args)]
@@ -238,6 +241,9 @@ pub struct CampaignArgs {
     /// Where those of `kmod build --coverage` are; left out if they are not there.
     #[arg(long, value_name = "DIR", default_value = COUNTING)]
     pub counting: PathBuf,
+    /// Where those of `kmod build --atomics` are; left out if they are not there.
+    #[arg(long, value_name = "DIR", default_value = ATOMICS)]
+    pub atomics: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -400,6 +406,7 @@ impl CampaignArgs {
             out: self.out,
             proto: self.proto,
             counting: Some(self.counting).filter(|counting| counting.is_dir()),
+            atomics: Some(self.atomics).filter(|atomics| atomics.is_dir()),
             program: None,
         }
     }

@@ -151,6 +151,7 @@ fn run_command(args: RunArgs) -> Result<bool> {
         capture: args.capture,
         probes: args.probes,
         calls: args.calls,
+        decisions: args.decisions,
     };
     let report = run(scenario, options, |step| speaker.line(&step.line()))?;
     report.probes.iter().chain(&report.calls).for_each(|line| speaker.line(line));

@@ -50,6 +50,9 @@ pub struct Report {
     /// What mac and the driver asked of one another, if that was written down.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<String>,
+    /// How threads were interleaved, if that was asked for: `replay` of a scenario's `[schedule]` does the same again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ibdlab::campaign::{Campaign, Search, Trials, events, shrink};
+use fakekernel::{Choice, Decision};
+use ibdlab::campaign::{Campaign, Search, Trials, events, fewer_decisions, shrink};
 use ibdlab::scenario::trouble::Event;
-use ibdlab::scenario::{Scenario, Step, UpStep, load};
+use ibdlab::scenario::{DecisionText, Scenario, Schedule, Step, UpStep, load, parse};
 
 fn proto() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/kernel")
@@ -62,6 +63,38 @@ fn two_runs_of_one_scenario_make_the_same_kernel_calls() {
         assert!(!one.hash.is_empty(), "{:?}", one.failure);
         assert_eq!(one.hash, other.hash, "scenario {index}");
     }
+}
+
+#[test]
+fn a_run_is_repeated_from_what_was_decided_about_its_threads() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trials = trials(directory.path());
+    for index in 0..6 {
+        let scenario = generate(11, index);
+        let hash = trials.run(&scenario).expect("a run").hash;
+        let decisions = trials.decisions(&scenario).expect("a run");
+        assert!(decisions.len() > 10, "{} decisions", decisions.len());
+        let replay = Scenario { schedule: Some(Schedule::Replay(decisions)), ..scenario.clone() };
+        let kept = parse(Path::new("replay.toml"), &replay.to_toml().expect("TOML")).expect("a scenario");
+        assert_eq!(trials.run(&kept).expect("a run").hash, hash, "{:?}", scenario.schedule);
+    }
+}
+
+#[test]
+fn of_the_decisions_those_are_left_that_a_failure_needs() {
+    let needed = [12, 40, 77];
+    let steps = |scenario: &Scenario| match &scenario.schedule {
+        Some(Schedule::Replay(decisions)) => decisions.iter().map(|text| text.0.step).collect::<Vec<_>>(),
+        _ => Vec::new(),
+    };
+    let decision = |step| DecisionText(Decision { thread: 1, step, choice: Choice::Switch(2) });
+    let all: Vec<_> = (0..100).map(decision).collect();
+    let fails = |scenario: &Scenario| needed.iter().all(|step| steps(scenario).contains(step));
+    let few = fewer_decisions(&generate(5, 1), all.clone(), 1_000, fails).expect("all of them make it fail");
+    assert_eq!(steps(&few.scenario), needed);
+    assert!(few.runs < 200, "{} runs", few.runs);
+    assert!(fewer_decisions(&generate(5, 1), all[..50].to_vec(), 1_000, fails).is_none());
+    assert_eq!(fewer_decisions(&generate(5, 1), all, 10, fails).map(|few| few.runs), Some(10));
 }
 
 /// Two events of one host, in this order, among many others.
@@ -135,6 +168,7 @@ fn a_process_that_dies_is_a_finding_and_not_the_end() {
         out: directory.path().to_owned(),
         proto: proto(),
         counting: None,
+        atomics: None,
         program: Some("/bin/false".into()),
     };
     let summary = campaign.run(|_| {}).expect("a campaign");

@@ -35,6 +35,7 @@ fn whatever_is_done_on_a_random_fabric_ends_well() {
         out: directory.path().to_owned(),
         proto: proto(),
         counting: None,
+        atomics: None,
         program: Some(env!("CARGO_BIN_EXE_ibdlab").into()),
     };
     let summary = campaign.run(|_| {}).expect("a campaign");

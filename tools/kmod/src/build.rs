@@ -31,6 +31,16 @@ pub fn build_for_coverage(root: &Path, modules: &[&Module]) -> Result<Vec<PathBu
     build_as(root, modules, Flavour::Coverage)
 }
 
+/// Builds `modules` into `proto/atomics/`, for a lab that lets threads change at each of their atomic operations; returns their
+/// paths.
+///
+/// # Errors
+///
+/// As [`build`].
+pub fn build_with_atomics_called(root: &Path, modules: &[&Module]) -> Result<Vec<PathBuf>> {
+    build_as(root, modules, Flavour::Atomics)
+}
+
 fn build_as(root: &Path, modules: &[&Module], flavour: Flavour) -> Result<Vec<PathBuf>> {
     // Before the compiler reads them: what changes meanwhile makes the object one of yesterday's.
     let digest = sources::digest(root)?;
@@ -85,6 +95,7 @@ fn assemble(root: &Path, module: &Module, object: PathBuf, flavour: Flavour) -> 
     let output = match flavour {
         Flavour::Shipped => module.path(root),
         Flavour::Coverage => module.path_in(&root.join("proto/coverage")),
+        Flavour::Atomics => module.path_in(&root.join("proto/atomics")),
     };
     let link =
         Link { inputs: &inputs, globals: Some(&module.globals), scratch: scratch.path(), output: &output };
@@ -93,7 +104,7 @@ fn assemble(root: &Path, module: &Module, object: PathBuf, flavour: Flavour) -> 
         return Ok(output);
     }
     link.run()?;
-    if let Some(conf) = &module.conf {
+    if let Some(conf) = module.conf.as_ref().filter(|_| flavour == Flavour::Shipped) {
         let installed =
             root.join("proto/kernel").join(&module.class).join(conf.file_name().unwrap_or_default());
         fs::copy(root.join(conf), &installed).with_context(|| format!("copying {}", conf.display()))?;

@@ -27,6 +27,9 @@ enum Action {
         /// With block counters, for the lab, into proto/coverage.
         #[arg(long)]
         coverage: bool,
+        /// With a call for each atomic operation, for the lab, into proto/atomics.
+        #[arg(long, conflicts_with = "coverage")]
+        atomics: bool,
     },
     /// Write the Rust part of a module, without its C shim, for a gate's own linker.
     Object {
@@ -58,10 +61,12 @@ fn run(args: &Args) -> Result<bool> {
     let root = root()?;
     let manifest = Manifest::read(&root)?;
     match &args.command {
-        Action::Build { modules, coverage } => {
+        Action::Build { modules, coverage, atomics } => {
             let modules = manifest.select(modules)?;
             let built = if *coverage {
                 build::build_for_coverage(&root, &modules)
+            } else if *atomics {
+                build::build_with_atomics_called(&root, &modules)
             } else {
                 build::build(&root, &modules)
             };

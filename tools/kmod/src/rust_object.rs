@@ -54,7 +54,13 @@ pub enum Flavour {
     /// The lab: each basic block counts how often it was run, in a table of the module itself, there is line information, and
     /// arithmetic that overflows panics, which wraps where it ships.
     Coverage,
+    /// The lab: each atomic operation is a call of a function that the lab has, so that another thread may run between any two.
+    Atomics,
 }
+
+/// LLVM's pass for ThreadSanitizer, of which a function without the attribute `sanitize_thread` gets the calls for its atomic
+/// operations alone.
+const ATOMICS_FLAGS: &[&str] = &["-Cpasses=tsan", "-Cllvm-args=-tsan-instrument-func-entry-exit=0"];
 
 /// LLVM's inline counters: no call in the code, so a run goes through the same kernel calls as with the shipped object.
 /// Without pruning every basic block has its own counter. `opt-level=1` keeps what the source keeps apart.
@@ -74,11 +80,16 @@ impl Flavour {
         match self {
             Self::Shipped => "target/kmod",
             Self::Coverage => "target/kmod-coverage",
+            Self::Atomics => "target/kmod-atomics",
         }
     }
 
     fn flags(self) -> String {
-        let more = if self == Self::Coverage { COVERAGE_FLAGS } else { &[] };
+        let more = match self {
+            Self::Shipped => &[],
+            Self::Coverage => COVERAGE_FLAGS,
+            Self::Atomics => ATOMICS_FLAGS,
+        };
         [RUSTFLAGS, more].concat().join("\x1f")
     }
 }

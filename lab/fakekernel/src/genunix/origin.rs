@@ -22,9 +22,9 @@ impl Origin {
 
     /// Whoever made the call being served; the lab itself in a machine without checks, which does not ask.
     pub fn of(cx: &Cx) -> Self {
-        match cx.module().filter(|_| cx.thread().machine().config().checks) {
-            Some(module) => Self { module: interned(module.name()), pc: cx.caller_pc() },
-            None => Self::KERNEL,
+        match cx.module_name() {
+            module if !module.is_empty() && cx.checks() => Self { module, pc: cx.caller_pc() },
+            _ => Self::KERNEL,
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct MutexObject {
     /// PIL of a spin mutex, 0 for an adaptive one.
     pub pil: u8,
     /// Name of the thread that holds it.
-    pub owner: Option<String>,
+    pub owner: Option<Arc<str>>,
     pub queue: Arc<WaitQueue>,
 }
 

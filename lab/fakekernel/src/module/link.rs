@@ -9,6 +9,7 @@ use object::elf;
 use crate::context::Contexts;
 use crate::gate::{self, Import, STUB_SIZE};
 use crate::genunix;
+use crate::genunix::interned;
 use crate::kernel::{Kernel, Resolved};
 use crate::module::Module;
 use crate::module::elf::{ObjectFile, Place, Relocation, width};
@@ -203,7 +204,7 @@ impl Linker<'_> {
             trace_id: (self.kernel.index() << 32 | ordinal << 16 | position) as u64,
             kernel: self.kernel.clone(),
             module: OnceLock::new(),
-            module_name: self.name.to_owned(),
+            module_name: interned(self.name),
             calls: AtomicU64::new(0),
             direct,
         });

@@ -18,6 +18,7 @@ use crate::cx::Cx;
 use crate::debugger::{self, Told};
 use crate::entry::{self, EntryKind, ModuleFn};
 use crate::gate::Import;
+use crate::genunix::interned;
 use crate::halt::Frame;
 use crate::host_mutex::HostMutex;
 use crate::kernel::Kernel;
@@ -32,7 +33,7 @@ pub struct Module(pub(crate) Arc<ModuleInner>);
 
 pub(crate) struct ModuleInner {
     kernel: Kernel,
-    name: String,
+    name: &'static str,
     class: String,
     text: Window,
     data: Window,
@@ -105,7 +106,7 @@ impl Module {
         }
         let module = Self(Arc::new(ModuleInner {
             kernel: kernel.clone(),
-            name: name.to_owned(),
+            name: interned(name),
             class: class.to_owned(),
             text: linked.text,
             data: linked.data,
@@ -123,8 +124,8 @@ impl Module {
     }
 
     /// Module name.
-    pub fn name(&self) -> &str {
-        &self.0.name
+    pub fn name(&self) -> &'static str {
+        self.0.name
     }
 
     /// "mac", "drv", "misc" ...
@@ -168,7 +169,7 @@ impl Module {
             Some((name, offset)) => (name.to_owned(), offset),
             None => (String::new(), pc.wrapping_sub(self.0.text.start())),
         };
-        Frame { module: self.0.name.clone(), symbol, offset: offset as u64 }
+        Frame { module: self.0.name.to_owned(), symbol, offset: offset as u64 }
     }
 
     /// Unmaps it, at the end of its machine.

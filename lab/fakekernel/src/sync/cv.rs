@@ -84,7 +84,7 @@ fn check_alive(cx: &Cx, cv: *mut c_void) {
 fn wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void, deadline: Nanos) -> bool {
     check_wait(cx, cv, lock);
     let kernel = cx.kernel();
-    let (deadline, spurious) = match kernel.machine().0.spurious_wakeup() {
+    let (deadline, spurious) = match kernel.machine().0.spurious_wakeup(&cx.thread().0) {
         Some(at) if at < deadline => (at, true),
         _ => (deadline, false),
     };

@@ -16,16 +16,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Schedule};
 
 pub use conditions::{CONDITIONS, Condition, Provoked, Seen};
 pub use generate::Search;
-pub use shrink::{Shrunk, events, shrink};
+pub use shrink::{Shrunk, decisions, events, fewer_decisions, shrink};
 pub use summary::{Finding, Summary};
 pub use trial::{Failure, Outcome, Trials};
 
-/// One in so many scenarios is run on the objects that count, the others on those that ship.
-const COUNTING_ONE_IN: u64 = 4;
+/// Of so many scenarios one is run on the objects that count, one on those whose atomic operations are calls, the others on those
+/// that ship.
+const ROUND: u64 = 4;
 /// The wall-clock time after which a failure is kept as small as it is.
 const SHRINK_TIME: Duration = Duration::from_secs(120);
 
@@ -51,6 +52,8 @@ pub struct Campaign {
     pub proto: PathBuf,
     /// The same with block counters, if they are there.
     pub counting: Option<PathBuf>,
+    /// The same with calls for their atomic operations, if they are there.
+    pub atomics: Option<PathBuf>,
     /// Instead of this program.
     pub program: Option<PathBuf>,
 }
@@ -89,10 +92,11 @@ impl Campaign {
         Ok(summary)
     }
 
-    /// Shipped or counting objects: by the scenario's number, so that it stays the same.
+    /// Which objects: by the scenario's number, so that it stays the same.
     fn proto_of(&self, index: u64) -> &Path {
-        match &self.counting {
-            Some(counting) if index.is_multiple_of(COUNTING_ONE_IN) => counting,
+        match (index % ROUND, &self.counting, &self.atomics) {
+            (0, Some(counting), _) => counting,
+            (2, _, Some(atomics)) => atomics,
             _ => &self.proto,
         }
     }
@@ -167,6 +171,7 @@ impl State<'_> {
         let mut last = None;
         // Each run of one that hangs takes the whole patience.
         let budget = if failure.is_hang() { 0 } else { self.campaign.shrink_runs };
+        let strategy = scenario.schedule.as_ref().map(Schedule::kind);
         let begun = Instant::now();
         let shrunk = shrink(scenario, budget, |candidate| {
             if begun.elapsed() > SHRINK_TIME {
@@ -183,6 +188,7 @@ impl State<'_> {
                 Err(_) => false,
             }
         });
+        let shrunk = self.fewer_decisions(trials, shrunk, budget, &failure);
         let hash = match last {
             Some((scenario, outcome)) if scenario == shrunk.scenario => outcome.hash,
             _ => trials.run(&shrunk.scenario)?.hash,
@@ -190,6 +196,8 @@ impl State<'_> {
         let finding = Finding {
             index,
             failure,
+            strategy: strategy.unwrap_or_default(),
+            decisions: decisions(&shrunk.scenario),
             events: events(&shrunk.scenario),
             hosts: shrunk.scenario.host.len(),
             shrink_runs: shrunk.runs,
@@ -204,6 +212,21 @@ impl State<'_> {
         (self.progress)(&finding.line());
         self.summary().findings.push(finding);
         Ok(())
+    }
+
+    /// The same failure from fewer switches between threads, if it can be had.
+    fn fewer_decisions(&self, trials: &Trials, shrunk: Shrunk, budget: usize, failure: &Failure) -> Shrunk {
+        let same = |outcome: Outcome| outcome.failure.is_some_and(|f| f.signature == failure.signature);
+        let Some(decisions) = trials.decisions(&shrunk.scenario).ok().filter(|_| budget > 0) else {
+            return shrunk;
+        };
+        let fewer = fewer_decisions(&shrunk.scenario, decisions, budget, |candidate| {
+            trials.run(candidate).is_ok_and(same)
+        });
+        match fewer {
+            Some(fewer) => Shrunk { runs: shrunk.runs + fewer.runs, ..fewer },
+            None => shrunk,
+        }
     }
 
     fn summary(&self) -> std::sync::MutexGuard<'_, Summary> {

@@ -1,6 +1,8 @@
 //! Makes a failing scenario small: fewer events, fewer hosts, shorter times, a smaller seed.
 //!
 //! Every change makes another schedule too, so a candidate may fail in the same way only with another seed; a few are tried.
+//! When nothing more can go, the decisions are taken out that the failure does not need ([`fewer_decisions`]): what is left
+//! of the schedule are the switches between threads that make it.
 //! Greedy and in a fixed order: the same failure shrinks to the same scenario.
 
 use std::collections::BTreeSet;
@@ -8,7 +10,7 @@ use std::collections::BTreeSet;
 use serde_spanned::Spanned;
 
 use crate::scenario::trouble::Event;
-use crate::scenario::{FabricSpec, Scenario, Step, TroubleStep};
+use crate::scenario::{DecisionText, FabricSpec, Scenario, Schedule, Step, TroubleStep};
 
 /// Seeds tried for each candidate, after the one it has.
 const SEEDS: u64 = 6;
@@ -38,6 +40,45 @@ pub fn shrink(scenario: Scenario, budget: usize, fails: impl FnMut(&Scenario) ->
     }
     shrinker.small_seed();
     Shrunk { scenario: shrinker.best, runs: shrinker.runs }
+}
+
+/// `scenario` with as few of `decisions` as it takes for `fails` to hold, in at most `budget` runs; `None` if not even all of them
+/// make it fail, or there are none.
+pub fn fewer_decisions(
+    scenario: &Scenario,
+    decisions: Vec<DecisionText>,
+    budget: usize,
+    mut fails: impl FnMut(&Scenario) -> bool,
+) -> Option<Shrunk> {
+    let with = |decisions: &[DecisionText]| Scenario {
+        schedule: Some(Schedule::Replay(decisions.to_vec())),
+        ..scenario.clone()
+    };
+    let mut runs = 0;
+    let mut fail = |decisions: &[DecisionText]| {
+        runs += 1;
+        fails(&with(decisions))
+    };
+    if budget == 0 || decisions.is_empty() || !fail(&decisions) {
+        return None;
+    }
+    let mut needed = decisions;
+    let (mut left, mut size) = (budget - 1, needed.len());
+    while size > 0 {
+        let mut start = 0;
+        while start < needed.len() && left > 0 {
+            let mut fewer = needed.clone();
+            fewer.drain(start..(start + size).min(needed.len()));
+            left -= 1;
+            if fail(&fewer) {
+                needed = fewer;
+            } else {
+                start += size;
+            }
+        }
+        size /= 2;
+    }
+    Some(Shrunk { scenario: with(&needed), runs })
 }
 
 struct Shrinker<F> {
@@ -140,6 +181,14 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
         self.consider(candidate);
         let candidate = self.with(|scenario| scenario.fabric.multicast_loopback = true);
         self.consider(candidate);
+        for step in 0..self.best.step.len() {
+            let candidate = self.with(|scenario| {
+                if let Some(trouble) = trouble_of(scenario, step) {
+                    trouble.senders = 0;
+                }
+            });
+            self.consider(candidate);
+        }
         for n in 0..self.best.host.len() {
             let candidate = self.with(|scenario| scenario.host[n].as_mut().addresses.as_mut().truncate(1));
             self.consider(candidate);
@@ -223,4 +272,12 @@ pub fn events(scenario: &Scenario) -> usize {
         _ => 0,
     };
     scenario.step.iter().map(of).sum()
+}
+
+/// Decisions that a scenario repeats; `None` if its strategy makes them.
+pub fn decisions(scenario: &Scenario) -> Option<usize> {
+    match &scenario.schedule {
+        Some(Schedule::Replay(decisions)) => Some(decisions.len()),
+        _ => None,
+    }
 }

@@ -23,6 +23,10 @@ pub struct Finding {
     /// The first scenario that failed so.
     pub index: u64,
     pub failure: Failure,
+    /// How its threads were interleaved; empty if the seed alone said.
+    pub strategy: String,
+    /// Decisions about the interleaving that it takes; `None` if they could not be told apart.
+    pub decisions: Option<usize>,
     /// Events and hosts left.
     pub events: usize,
     pub hosts: usize,
@@ -61,11 +65,13 @@ impl Finding {
 
     /// One line for a person.
     pub fn line(&self) -> String {
+        let decisions = self.decisions.map_or_else(String::new, |number| format!("{number} decisions, "));
         format!(
-            "{}: {} events, {} hosts, after {} runs: {}",
+            "{}: {} events, {} hosts, {decisions}by {}, after {} runs: {}",
             self.file.display(),
             self.events,
             self.hosts,
+            if self.strategy.is_empty() { "the seed" } else { &self.strategy },
             self.shrink_runs,
             self.failure.signature
         )
@@ -82,6 +88,8 @@ pub struct Summary {
     pub failed: u64,
     pub kinds: BTreeMap<String, u64>,
     pub provoked: Provoked,
+    /// Of each strategy: schedules, and how many failed.
+    pub strategies: BTreeMap<String, (u64, u64)>,
     pub tolerated: BTreeMap<String, u64>,
     pub findings: Vec<Finding>,
     /// By signature: the first scenario, and how many.
@@ -101,6 +109,7 @@ impl Summary {
             failed: 0,
             kinds: BTreeMap::new(),
             provoked: Provoked::default(),
+            strategies: BTreeMap::new(),
             tolerated: BTreeMap::new(),
             findings: Vec::new(),
             seen: BTreeMap::new(),
@@ -119,6 +128,11 @@ impl Summary {
             *self.kinds.entry(kind).or_default() += times;
         }
         self.provoked.add(scenario);
+        if let Some(schedule) = &scenario.schedule {
+            let (runs, failed) = self.strategies.entry(schedule.kind()).or_default();
+            *runs += 1;
+            *failed += u64::from(outcome.failure.is_some());
+        }
         for (what, times) in &outcome.tolerated {
             *self.tolerated.entry(what.clone()).or_default() += times;
         }
@@ -187,6 +201,9 @@ impl Summary {
         if let Some(lines) = &self.lines {
             let _ = writeln!(text, "{}", lines.summary());
         }
+        for (strategy, (runs, failed)) in &self.strategies {
+            let _ = writeln!(text, "by {strategy}: {runs} schedules, {failed} failed");
+        }
         let _ = writeln!(text, "conditions of known weaknesses provoked: {there} of {all}");
         for (what, times) in &self.tolerated {
             let _ = writeln!(text, "tolerated {times} times: {what}");
@@ -230,6 +247,9 @@ impl Summary {
             "kernel_calls": self.kernel_calls,
             "machine_us": self.machine_us,
             "events": self.kinds,
+            "strategies": self.strategies.iter().map(|(strategy, (runs, failed))| {
+                json!({ "strategy": strategy, "schedules": runs, "failed": failed })
+            }).collect::<Vec<_>>(),
             "lines": self.lines.as_ref().map(Lines::share),
             "conditions": { "provoked": there, "of": all },
             "tolerated": self.tolerated,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::generate::NAMES;
 use crate::coverage::Blocks;
 use crate::report::SmKind;
-use crate::scenario::Scenario;
+use crate::scenario::{DecisionText, Scenario};
 
 /// Processor time after which a run counts as hung; wall-clock time would call a busy machine a hang. Virtual time has its own
 /// limit in the machine.
@@ -93,6 +93,31 @@ impl Trials {
     ///
     /// What keeps the process from being started at all.
     pub fn run(&self, scenario: &Scenario) -> Result<Outcome> {
+        let (ended, report, errors) = self.report(scenario, &[])?;
+        Ok(match (ended, report) {
+            (true, Some(report)) => Outcome::of_report(&report),
+            (true, None) => Outcome::crashed(&tail(&errors)),
+            (false, _) => {
+                let text =
+                    format!("the process has not ended after {} s of processor time", PATIENCE.as_secs());
+                Outcome::failed(Failure { signature: HUNG.to_owned(), text })
+            }
+        })
+    }
+
+    /// Runs the scenario and says how its threads were interleaved; nothing if its process did not live to say it.
+    ///
+    /// # Errors
+    ///
+    /// What keeps it from being run.
+    pub fn decisions(&self, scenario: &Scenario) -> Result<Vec<DecisionText>> {
+        let report = self.report(scenario, &["--decisions"])?.1.unwrap_or_default();
+        let lines = report["decisions"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        Ok(lines.filter_map(|line| DecisionText::try_from(line.to_owned()).ok()).collect())
+    }
+
+    /// Whether the process ended by itself, its report if it left one, and the file with what it said on standard error.
+    fn report(&self, scenario: &Scenario, more: &[&str]) -> Result<(bool, Option<Value>, PathBuf)> {
         let (file, report, errors) =
             (self.file("scenario.toml"), self.file("report.json"), self.file("stderr"));
         fs::write(&file, scenario.to_toml().context("a scenario in TOML")?)
@@ -107,6 +132,7 @@ impl Trials {
             .arg("--report")
             .arg(&report)
             .args(of_manager(self.sm))
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)
@@ -114,15 +140,7 @@ impl Trials {
             .with_context(|| format!("cannot start {}", self.program.display()))?;
         let ended = wait(&mut child)?;
         let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-        Ok(match (ended, report) {
-            (true, Some(report)) => Outcome::of_report(&report),
-            (true, None) => Outcome::crashed(&tail(&errors)),
-            (false, _) => {
-                let text =
-                    format!("the process has not ended after {} s of processor time", PATIENCE.as_secs());
-                Outcome::failed(Failure { signature: HUNG.to_owned(), text })
-            }
-        })
+        Ok((ended, report, errors))
     }
 
     fn file(&self, name: &str) -> PathBuf {

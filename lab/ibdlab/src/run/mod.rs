@@ -42,6 +42,8 @@ pub struct Options {
     pub probes: bool,
     /// Also what mac and the driver ask of one another.
     pub calls: bool,
+    /// Also what was decided about the interleaving of threads.
+    pub decisions: bool,
 }
 
 impl Options {
@@ -58,6 +60,7 @@ impl Options {
             capture: None,
             probes: false,
             calls: false,
+            decisions: false,
         }
     }
 }
@@ -74,11 +77,14 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     if scenario.uses_linux() && !options.live {
         bail!("this scenario has TUN devices, which need --live");
     }
+    if scenario.schedule.is_some() && options.live {
+        bail!("this scenario has a [schedule], which virtual time has and --live has not");
+    }
     if options.sm == SmKind::Opensm && !options.live {
         bail!("OpenSM does not live in virtual time: it needs --live");
     }
     let objects = Objects::find(&scenario, &options)?;
-    let config = if options.live { Config::live() } else { Config::seeded(options.seed) };
+    let config = config(&scenario, &options);
     let suppress = for_objects(&options.suppress, &options.modules);
     let machine = Machine::new(Config { suppress, probes: options.probes, journal: options.calls, ..config });
     let mut report = Report {
@@ -94,6 +100,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         unused_suppressions: Vec::new(),
         probes: Vec::new(),
         calls: Vec::new(),
+        decisions: Vec::new(),
     };
     let steps = run_steps(&machine, scenario, &options, objects, progress)?;
     report.steps = steps;
@@ -101,11 +108,24 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     report.notes = notes(&machine);
     report.probes = probes::lines(&machine);
     report.calls = calls::lines(&machine);
+    report.decisions = decisions(&machine, &options);
     report.blocks = Some(Blocks::of_counters(machine.coverage())).filter(|blocks| !blocks.0.is_empty());
     report.unused_suppressions = machine.unused_suppressions().iter().map(in_words).collect();
     report.trace = (!options.live)
         .then(|| Trace { kernel_calls: machine.crossings(), hash: format!("{:016x}", machine.trace_hash()) });
     Ok(report)
+}
+
+fn config(scenario: &Scenario, options: &Options) -> Config {
+    if options.live {
+        return Config::live();
+    }
+    let config = Config::seeded(options.seed);
+    scenario.schedule.iter().fold(config, |config, schedule| schedule.of(config))
+}
+
+fn decisions(machine: &Machine, options: &Options) -> Vec<String> {
+    if options.decisions { machine.decisions().iter().map(ToString::to_string).collect() } else { Vec::new() }
 }
 
 fn in_words(entry: &Suppression) -> String {

@@ -14,6 +14,8 @@ use crate::scenario::{Driver, Scenario};
 pub const SHIPPED: &str = "proto/kernel";
 /// Objects with block counters.
 pub const COUNTING: &str = "proto/coverage";
+/// Objects that call the lab for their atomic operations.
+pub const ATOMICS: &str = "proto/atomics";
 
 /// Paths by host and module name; every one of them was there when the run began.
 #[derive(Clone, Debug)]

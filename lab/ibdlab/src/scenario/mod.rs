@@ -11,6 +11,7 @@ mod property;
 mod range;
 #[cfg(test)]
 mod refusals;
+mod schedule;
 mod size;
 pub mod trouble;
 
@@ -24,6 +25,7 @@ use smoltcp::wire::IpCidr;
 pub(crate) use load::line_of;
 pub use load::{ScenarioError, load, parse};
 pub use property::PropertyText;
+pub use schedule::{DecisionText, PrioritySchedule, RandomSchedule, Schedule, TurnSchedule};
 pub use size::ByteSize;
 pub use trouble::TroubleStep;
 
@@ -36,6 +38,9 @@ pub struct Scenario {
     /// Seed of schedule, faults and payload; `--seed` overrides it.
     #[serde(default = "default_seed")]
     pub seed: u64,
+    /// How threads are interleaved in virtual time; at random if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
     #[serde(default)]
     pub fabric: FabricSpec,
     /// Partitions beyond those the subnet manager always has; none means the default partition with IPoIB.

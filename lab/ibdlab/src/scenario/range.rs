@@ -92,6 +92,10 @@ ranges! {
     unplugged: "unplugged" of "host", 1, 8;
     /// As many as there are multicast LIDs.
     groups: "groups" of "host", 0, 16_383;
+    one_in: "one_in" of "schedule", 1, 1_000_000;
+    changes: "changes" of "schedule", 0, 1_000;
+    within_calls: "within" of "schedule", 1, 1_000_000_000;
+    turn_calls: "calls" of "schedule", 1, 1_000_000;
     within_ms: "within_ms" of "up, flap, sm-restart, pkey-moves, unload-under-traffic", 0, RUN_MS;
     trouble_within_ms: "within_ms" of "trouble", 0, RUN_MS;
     after_first_ms: "after_first_ms" of "up", 0, RUN_MS;
@@ -107,6 +111,7 @@ ranges! {
     pkey_away_ms: "away_ms" of "pkey-moves", 1, RUN_MS;
     at_most: "at_most" of "fault-points", 0, MILLION;
     settle_ms: "settle_ms" of "trouble", 0, RUN_MS;
+    senders: "senders" of "trouble", 0, 8;
     echo_every_us: "echo_every_us" of "trouble", 0, RUN_US;
     at_us: "at_us" of "trouble's events", 0, RUN_US;
     for_ms: "for_ms" of "link, switch-reboot, sa, interrupts-late, commands-slow, sends-hang", 0, RUN_MS;

@@ -66,7 +66,7 @@ impl Genunix {
         let owner = Owner::of(cx);
         let dblk = self.memory.alloc(DBLK, 64, Kind::Dblk, Fill::Uninitialised, Self::origin(cx, owner))?;
         let db = Db::new(dblk.start().as_ptr().cast());
-        let lender = if self.streams.books { origin::interned(cx.module_name()) } else { "" };
+        let lender = if self.streams.books { cx.module_name() } else { "" };
         let mb = self.finish(cx, db, base, size, Storage::Loan { lender, synchronous }, owner)?;
         db.set_frtn(frtn);
         Some(mb)

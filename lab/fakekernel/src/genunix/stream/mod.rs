@@ -67,8 +67,10 @@ impl Owner {
 
     /// Whoever made the call being served; in a machine without checks everything is the framework's.
     pub fn of(cx: &Cx) -> Self {
-        let module = cx.module().filter(|_| cx.thread().machine().config().checks);
-        module.map_or(Self::Framework, |module| Self::module(module.name()))
+        match cx.module_name() {
+            module if !module.is_empty() && cx.checks() => Self::Module(module),
+            _ => Self::Framework,
+        }
     }
 }
 

@@ -245,7 +245,13 @@ impl<'a, 'g> Steps<'a, 'g> {
         }
         event.sort_by_key(|timed| *timed.at_us.get_ref());
         let echo_every_us = ECHO_EVERY_US.max(self.draw.within_us / ECHOES);
-        self.steps.push(Step::Trouble(TroubleStep { within_ms, settle_ms: SETTLE_MS, echo_every_us, event }));
+        self.steps.push(Step::Trouble(TroubleStep {
+            within_ms,
+            settle_ms: SETTLE_MS,
+            echo_every_us,
+            senders: 0,
+            event,
+        }));
         // Whatever was pulled is back.
         self.gone.clear();
     }

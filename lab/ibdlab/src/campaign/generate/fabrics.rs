@@ -102,6 +102,7 @@ impl Generator<'_> {
             name: format!("fabrics {seed}, scenario {index}"),
             // What TOML can write.
             seed: u64::from(self.rng.random::<u32>()),
+            schedule: None,
             fabric,
             partition,
             host: hosts.into_iter().map(at).collect(),

@@ -7,6 +7,7 @@ mod events;
 mod fabric_steps;
 mod fabrics;
 mod schedules;
+mod strategies;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -37,7 +38,10 @@ impl Search {
     /// Scenario `index` of the campaign with this seed.
     pub fn scenario(self, seed: u64, index: u64) -> Scenario {
         match self {
-            Self::Schedules => schedules::generate(seed, index),
+            Self::Schedules => {
+                let scenario = schedules::generate(seed, index);
+                strategies::interleave(scenario, seed, index)
+            }
             Self::Fabrics(sm) => fabrics::generate(seed, index, sm),
         }
     }

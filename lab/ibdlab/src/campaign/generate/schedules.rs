@@ -102,6 +102,7 @@ impl Generator<'_> {
             name: format!("campaign {seed}, scenario {index}"),
             // What TOML can write.
             seed: u64::from(self.rng.random::<u32>()),
+            schedule: None,
             fabric,
             partition: vec![at(partition)],
             host,
@@ -154,6 +155,6 @@ impl Generator<'_> {
         let count = self.pick(&[1, 2, 3, 4, 6, 8, 12, 16]);
         let mut event: Vec<TimedEvent> = (0..count).flat_map(|_| self.events()).collect();
         event.sort_by_key(|timed| *timed.at_us.get_ref());
-        TroubleStep { within_ms, settle_ms: SETTLE_MS, echo_every_us: 100, event }
+        TroubleStep { within_ms, settle_ms: SETTLE_MS, echo_every_us: 100, senders: 0, event }
     }
 }

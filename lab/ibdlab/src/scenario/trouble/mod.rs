@@ -40,8 +40,16 @@ pub struct TroubleStep {
     /// The least time from one echo between two addresses to the next, in microseconds of machine time.
     #[serde(default = "default_echo_every", deserialize_with = "crate::scenario::range::echo_every_us")]
     pub echo_every_us: u64,
+    /// Threads of each host that send frames of their own beside its IP, to addresses of now and of before.
+    #[serde(default, skip_serializing_if = "is_none", deserialize_with = "crate::scenario::range::senders")]
+    pub senders: u8,
     /// In any order; events of one instant happen in the order of the file.
     pub event: Vec<TimedEvent>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(senders: &u8) -> bool {
+    *senders == 0
 }
 
 fn default_echo_every() -> u64 {

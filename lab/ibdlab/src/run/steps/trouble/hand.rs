@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fakekernel::{Ctx, Errno, HostMutex, Thread, WaitQueue};
+use fakekernel::{Ctx, Errno, HostMutex, Nanos, Thread, WaitQueue};
 use lab_gldv3::{Promiscuity, PropertyId, PropertyValue, Stream};
 use lab_ibtf::InfiniBand;
 
 use super::paths;
+use super::senders::{Neighbours, Senders};
 use crate::host::AppId;
 use crate::ip::apps::{App, Bulk, GroupHear, GroupSay, Ping, Sink, Until};
 use crate::run::host_run::HostRun;
@@ -26,6 +27,9 @@ const GROUP_INTERVAL: Duration = Duration::from_millis(5);
 const BULK_PORT: u16 = 7100;
 /// Where hosts that join a group listen.
 const LISTEN_PORT: u16 = 7002;
+
+/// Of a P_Key: both kinds of members are in one partition.
+const FULL_MEMBER: u16 = 0x8000;
 
 /// Something to do to a host. What does not apply (to open what is open) does nothing, so that any part of a timeline is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +73,15 @@ impl Task {
     }
 }
 
+/// With whom a host talks.
+struct Others {
+    /// Addresses of the other hosts of its link.
+    targets: Vec<IpAddr>,
+    /// Where it sends datagrams all the time.
+    group: IpAddr,
+    neighbours: Neighbours,
+}
+
 /// The thread of one host. It owns the host meanwhile.
 pub struct Hand {
     pub name: String,
@@ -102,6 +115,8 @@ pub struct Background {
     pub quiet: Duration,
     /// The least time from one echo between two addresses to the next.
     pub echo_every: Duration,
+    /// Threads of a host that send beside its IP.
+    pub senders: u8,
 }
 
 /// Takes every host of the world, and starts its traffic.
@@ -109,10 +124,16 @@ pub fn take_over(world: &mut World, background: Background) -> Vec<Hand> {
     let addresses = |host: &HostRun| -> Vec<IpAddr> {
         world.peers(host).flat_map(|peer| &peer.addresses).map(|cidr| cidr.address().into()).collect()
     };
+    let mut links: BTreeMap<u16, Neighbours> = BTreeMap::new();
     let targets: Vec<Vec<IpAddr>> = world.hosts.iter().map(addresses).collect();
     let groups: Vec<IpAddr> = world.hosts.iter().map(|host| world.group_of(host, GROUP.0)).collect();
     let hosts = std::mem::take(&mut world.hosts).into_iter().zip(targets.into_iter().zip(groups));
-    hosts.map(|(host, others)| Hand::new(host, others, world.infiniband.clone(), background)).collect()
+    hosts
+        .map(|(host, (targets, group))| {
+            let neighbours = links.entry(host.pkey | FULL_MEMBER).or_default().clone();
+            Hand::new(host, Others { targets, group, neighbours }, world.infiniband.clone(), background)
+        })
+        .collect()
 }
 
 /// Gives the hosts back to the world, each with its link open; what was refused on the way.
@@ -141,12 +162,7 @@ pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Vec<String>> {
 }
 
 impl Hand {
-    fn new(
-        host: HostRun,
-        others: (Vec<IpAddr>, IpAddr),
-        infiniband: InfiniBand,
-        background: Background,
-    ) -> Self {
+    fn new(host: HostRun, others: Others, infiniband: InfiniBand, background: Background) -> Self {
         let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
         let state =
             State { tasks: VecDeque::new(), done: false, host: Some(host), told: Vec::new(), failed: None };
@@ -165,12 +181,14 @@ impl Hand {
 }
 
 impl Shared {
-    fn run(&self, others: (Vec<IpAddr>, IpAddr), infiniband: InfiniBand, background: Background) {
+    fn run(&self, others: Others, infiniband: InfiniBand, background: Background) {
         let Some(host) = self.state.lock().host.take() else { return };
         let mut owner = Owner {
             host,
-            targets: others.0,
-            group: others.1,
+            targets: others.targets,
+            group: others.group,
+            neighbours: others.neighbours,
+            senders: Senders::default(),
             infiniband,
             background,
             apps: Vec::new(),
@@ -217,6 +235,8 @@ struct Owner {
     targets: Vec<IpAddr>,
     /// Where it sends datagrams all the time.
     group: IpAddr,
+    neighbours: Neighbours,
+    senders: Senders,
     infiniband: InfiniBand,
     background: Background,
     /// What makes the background traffic.
@@ -279,6 +299,7 @@ impl Owner {
     }
 
     fn close(&mut self) {
+        self.senders.stop();
         self.apps.clear();
         self.ears.clear();
         self.host.close_link();
@@ -312,6 +333,9 @@ impl Owner {
             apps.push(ip.start(app));
         }
         self.apps = apps;
+        let until = Nanos(u64::try_from(self.background.quiet.as_nanos()).unwrap_or(u64::MAX));
+        let (kernel, link) = (&self.host.kernel, self.host.link());
+        self.senders = Senders::start(kernel, &link, self.background.senders, until, &self.neighbours);
         for group in self.groups.clone() {
             self.listen(group);
         }
@@ -336,6 +360,7 @@ impl Owner {
     }
 
     fn stop_traffic(&mut self) {
+        self.senders.stop();
         let Ok(ip) = self.host.ip() else { return };
         for app in self.apps.drain(..).chain(std::mem::take(&mut self.ears).into_values()) {
             ip.stop(app);

@@ -5,6 +5,7 @@
 
 mod hand;
 mod paths;
+mod senders;
 pub mod settle;
 mod subnet;
 
@@ -33,6 +34,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let background = Background {
         quiet: Duration::from_nanos(quiet.0),
         echo_every: Duration::from_micros(step.echo_every_us),
+        senders: step.senders,
     };
     let hands = hand::take_over(world, background);
     let played = Player::new(world, &mut subnet, &hands, step).play(step);

@@ -1,0 +1,75 @@
+//! Threads of a virtual machine as coroutines of one operating-system thread: a switch between two of them costs as much as a few
+//! calls, where the kernel would take microseconds, and their memory stays in one processor's caches.
+//!
+//! [`carry`] is the loop between them. Whoever gives the baton away names the next holder ([`Shared::hand_baton`]) and suspends; the
+//! loop goes on with whom was named, until nobody was: then the machine has stopped.
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, Yielder};
+
+use crate::current;
+use crate::fault::SignalStack;
+use crate::machine::Shared;
+use crate::thread::{STACK_SIZE, ThreadInner, first_frame};
+
+/// A thread between two turns.
+type Fiber = Coroutine<(), (), ()>;
+/// What a running fiber gives its operating-system thread back by.
+pub(crate) type Turn = NonNull<Yielder<(), ()>>;
+
+/// Carries the threads of a machine on the calling operating-system thread.
+pub(crate) struct Carriage<'a> {
+    shared: &'a Shared,
+    fibers: BTreeMap<u64, Fiber>,
+    _signal_stack: SignalStack,
+}
+
+impl<'a> Carriage<'a> {
+    pub(crate) fn new(shared: &'a Shared) -> Self {
+        Self { shared, fibers: BTreeMap::new(), _signal_stack: SignalStack::install() }
+    }
+
+    /// Lets threads run until none has been named as the next one.
+    pub(crate) fn carry(&mut self) {
+        while let Some(thread) = self.shared.take_next_up() {
+            self.turn(&thread);
+        }
+    }
+
+    fn turn(&mut self, thread: &Arc<ThreadInner>) {
+        let fiber = self.fibers.entry(thread.did).or_insert_with(|| fiber_of(thread.clone()));
+        thread.kthread.become_cpu();
+        if fiber.resume(()).as_return().is_some() {
+            self.fibers.remove(&thread.did);
+        }
+    }
+
+    /// Lets one thread run to its end: the machine has stopped.
+    pub(crate) fn end(&mut self, thread: &Arc<ThreadInner>) {
+        while !thread.has_ended() {
+            self.turn(thread);
+        }
+    }
+}
+
+fn fiber_of(thread: Arc<ThreadInner>) -> Fiber {
+    let stack =
+        DefaultStack::new(STACK_SIZE).unwrap_or_else(|error| panic!("no memory for a stack: {error}"));
+    Coroutine::with_stack(stack, move |yielder, ()| {
+        current::set_turn(Some(NonNull::from(yielder)));
+        first_frame(thread);
+    })
+}
+
+/// Gives the operating-system thread back to [`Carriage::carry`], until it is this thread's turn again.
+pub(crate) fn suspend() {
+    let saved = current::take();
+    let turn = saved.turn.get().expect("a thread that is carried has a turn");
+    // SAFETY: the yielder lives as long as the fiber, and the calling fiber is the one it was given to.
+    unsafe { turn.as_ref() }.suspend(());
+    current::put(saved);
+}
