@@ -19,7 +19,7 @@ IDENTITY ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd ibtf-provider swhca swhca-ioctl
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test bench modules coverage campaign campaign-proof fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell metal-debug
+.PHONY: help run test bench modules coverage campaign campaign-proof search-strength fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell metal-debug
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -34,6 +34,7 @@ help:
 	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1), into target/campaign;'
 	@echo '               FABRICS=1: random fabrics and what is done on them (SM=opensm: on a real OpenSM)'
 	@echo 'make campaign-proof  the same on modules with planted faults, which must be found'
+	@echo 'make search-strength how many schedules each of them takes, with three seeds (MINUTES=60; goes on where it was)'
 	@echo 'make fuzz      libFuzzer on one TARGET of tests/fuzz for MINUTES=5'
 	@echo 'make miri      the pure crates under Miri (nightly)'
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
@@ -83,7 +84,11 @@ campaign: modules
 
 campaign-proof:
 	@sh tools/setup.sh modules
-	@CARGO='$(CARGO)' sh tools/campaign-proof.sh $(or $(MINUTES),60)
+	@CARGO='$(CARGO)' sh tools/search-strength.sh --proof
+
+search-strength:
+	@sh tools/setup.sh modules
+	@CARGO='$(CARGO)' sh tools/search-strength.sh $(MINUTES)
 
 fuzz: modules
 	@CARGO='$(CARGO)' sh tools/fuzz.sh '$(TARGET)' $(or $(MINUTES),5)

@@ -1,0 +1,172 @@
+#!/bin/sh
+# Measures how strong the search of `ibdlab campaign` is: search-strength.sh [MINUTES | --proof]
+#
+# Plants the faults of tests/planted one at a time in a copy of the tree, builds the modules there, and searches for each of them
+# with several seeds: how many schedules it takes, by which strategy, and what is found. Faults of tests/planted/schedules are
+# searched for among schedules, those of tests/planted/fabrics among random fabrics. The copy's modules are judged by this tree's
+# ibdlab.
+#
+# What is measured of one commit is in target/search-strength/COMMIT: a directory for each fault and seed, table.md and table.json.
+# What is there already is not measured again, so a run that was ended, or has had its MINUTES, goes on where it was.
+#
+# With --proof one seed and 10,000 schedules, 2,000 fabrics, are spent on each fault, and it is a failure if one is not found,
+# but for those whose text begins with "Not found today".
+#
+# SEEDS, SCHEDULES and FAULTS (a pattern of names) say less or more; IBDLAB another program, LABEL another name for COMMIT.
+set -eu
+
+proof=
+minutes=${1:-0}
+[ "$minutes" != --proof ] || { proof=yes && minutes=0; }
+seeds=${SEEDS:-$([ "$proof" ] && echo 1 || echo '1 2 3')}
+schedules=${SCHEDULES:-$([ "$proof" ] && echo 10000 || echo 300)}
+cargo=${CARGO:-cargo}
+root=$(pwd)
+label=${LABEL:-$(git describe --always --dirty)}${proof:+-proof}
+out=$root/target/search-strength/$label
+tree=$root/target/search-strength/tree
+objects=$root/target/search-strength/objects
+mkdir -p "$out" "$objects"
+
+# The program stays the same for all faults, whatever is built meanwhile.
+if [ ! -x "$out/ibdlab" ]; then
+	[ "${IBDLAB:-}" ] || $cargo build --quiet -p ibdlab
+	cp "${IBDLAB:-${CARGO_TARGET_DIR:-$root/target}/debug/ibdlab}" "$out/ibdlab"
+fi
+$cargo build --quiet -p kmod
+kmod=${CARGO_TARGET_DIR:-$root/target}/debug/kmod
+
+# The tree that faults are planted in, with one target directory for all: only what a fault changes is compiled.
+rm -rf "$tree.new"
+mkdir -p "$tree/target" "$tree.new"
+git ls-files -z | tar --null --ignore-failed-read -T - -cf - | tar -C "$tree.new" -xf -
+mv "$tree/target" "$tree.new/target"
+rm -rf "$tree"
+mv "$tree.new" "$tree"
+sources=$(cd "$tree" && find rust usr tools/kmod Cargo.lock Cargo.toml -type f | sort | xargs sha256sum | sha256sum)
+
+# Builds the modules with a fault into objects/NAME. $1: patch.
+build() {
+	name=$(basename "$1" .patch)
+	key=$(printf '%s %s' "$sources" "$(sha256sum <"$1")")
+	[ "$(cat "$objects/$name/key" 2>/dev/null)" != "$key" ] || return 0
+	rm -rf "${objects:?}/$name"
+	(cd "$tree" && git apply "$1" &&
+		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build mac_ib ibd ibp >"$out/$name.build" 2>&1)
+	built=$?
+	(cd "$tree" && git apply -R "$1")
+	[ "$built" -eq 0 ] || return 1
+	! grep -q '^warning' "$out/$name.build" || return 1
+	rm "$out/$name.build"
+	cp -a "$tree/proto/kernel" "$objects/$name"
+	printf '%s' "$key" >"$objects/$name/key"
+}
+
+# A value of a campaign's summary: the first field of this name. $1: field, $2: directory.
+field() {
+	sed -n "s/^ *\"$1\": \"\{0,1\}\(.*[^\",]\)\"\{0,1\},\{0,1\}$/\1/p" "$2/summary.json" | head -n 1
+}
+
+# Searches for a fault with one seed. $1: patch, $2: seed.
+search() {
+	name=$(basename "$1" .patch)
+	found=$out/$name/$2
+	[ ! -e "$found/summary.json" ] || return 0
+	rm -rf "$found"
+	case $1 in
+	*/fabrics/*) among=--fabrics most=$((schedules < 2000 ? schedules : 2000)) ;;
+	*) among='' most=$schedules ;;
+	esac
+	# It ends with 1 if something is found.
+	# shellcheck disable=SC2086 # Perhaps no word.
+	"$out/ibdlab" campaign $among --until-found --seed "$2" --schedules "$most" --shrink-runs 0 \
+		--proto "$objects/$name" --counting /nonexistent --out "$found" >/dev/null 2>"$out/$name.search" || true
+	[ -e "$found/summary.json" ] || { cat "$out/$name.search" >&2 && exit 1; }
+	rm -rf "$out/$name.search" "$found"/worker-*
+}
+
+# A line for each fault and seed that is measured: family, name, seed, schedules, found (0 or 1), strategy, signature; by tabs.
+lines() {
+	for patch in "$root"/tests/planted/*/*.patch; do
+		name=$(basename "$patch" .patch)
+		family=$(sed -n '1s/.*weakness \([A-E][0-9]*\) .*/\1/p' "$patch")
+		family=${family:-mutant}
+		! head -n 1 "$patch" | grep -q '^Not found today' || family="$family, not found today"
+		for seed in $seeds; do
+			found=$out/$name/$seed
+			[ -e "$found/summary.json" ] || continue
+			index=$(field index "$found")
+			if [ "$index" ]; then
+				printf '%s\t%s\t%s\t%s\t1\t%s\t%s\n' "$family" "$name" "$seed" $((index + 1)) \
+					"$(sed -n '/"findings"/,$p' "$found/summary.json" | sed -n 's/^ *"strategy": "\(.*\)",$/\1/p' | head -n 1)" \
+					"$(field signature "$found")"
+			else
+				printf '%s\t%s\t%s\t%s\t0\t-\t-\n' "$family" "$name" "$seed" "$(field schedules "$found")"
+			fi
+		done
+	done
+}
+
+# Both tables, from what is measured so far.
+tables() {
+	lines | sed 's/\\"/"/g' | sort -t "$(printf '\t')" -k 2,2 -k 3,3n >"$out/lines.tsv"
+	awk -F '\t' '
+		function row() {
+			if (name == "") return
+			mean = found ? sprintf("%.0f", sum / found) : "more than " most
+			printf "| `%s` | %s | %d of %d | %s | %s | %s |\n", name, family, found, runs, mean, by, said
+			all++; some += (found > 0); total_runs += runs; total_found += found
+		}
+		BEGIN {
+			print "| Fault | Family | Found | Schedules | By | As |"
+			print "|---|---|---|---|---|---|"
+		}
+		$2 != name { row(); name = $2; family = $1; found = runs = sum = most = 0; by = said = "" }
+		{
+			runs++
+			if ($5) {
+				found++; sum += $4
+				if (index(by, $6) == 0) by = by (by ? "; " : "") $6
+				if (said == "") { said = $7; gsub(/\|/, "\\|", said) }
+			} else if ($4 > most) most = $4
+		}
+		END {
+			row()
+			printf "\n%d of %d faults were found, in %d of %d searches.\n", some, all, total_found, total_runs
+		}' "$out/lines.tsv" >"$out/table.md"
+	awk -F '\t' 'BEGIN { print "[" }
+		{
+			gsub(/\\/, "\\\\"); gsub(/"/, "\\\"")
+			printf "%s  {\"fault\": \"%s\", \"family\": \"%s\", \"seed\": %d, \"schedules\": %d, \"found\": %s, \"strategy\": \"%s\", \"signature\": \"%s\"}", \
+				(NR == 1 ? "" : ",\n"), $2, $1, $3, $4, $5 ? "true" : "false", $6, $7
+		}
+		END { print "\n]" }' "$out/lines.tsv" >"$out/table.json"
+}
+
+begun=$(date +%s)
+has_time() {
+	[ "$minutes" -eq 0 ] || [ $(($(date +%s) - begun)) -lt $((minutes * 60)) ]
+}
+
+# All faults with the first seed before any with the second: a table that is not finished says something about each.
+for seed in $seeds; do
+	for patch in "$root"/tests/planted/*/*.patch; do
+		name=$(basename "$patch" .patch)
+		# shellcheck disable=SC2254 # A pattern.
+		case $name in ${FAULTS:-*}) ;; *) continue ;; esac
+		[ ! -e "$out/$name/$seed/summary.json" ] || continue
+		has_time || break 2
+		build "$patch" || { echo "not built: $name, see $out/$name.build" >&2 && exit 1; }
+		search "$patch" "$seed"
+		tables
+		tail -n +3 "$out/table.md" | grep "^| .$name. " || true
+	done
+done
+tables
+tail -n 1 "$out/table.md"
+echo "$out/table.md"
+
+[ -z "$proof" ] || awk -F '\t' '
+	$1 !~ /not found today/ { wanted[$2] = 1 }
+	$5 { delete wanted[$2]; found[$2] = 1 }
+	END { for (name in wanted) if (!(name in found)) { print "not found: " name; missed = 1 } exit missed }' "$out/lines.tsv"
