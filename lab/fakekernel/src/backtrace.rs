@@ -3,6 +3,8 @@
 
 use crate::current::Call;
 use crate::halt::{Frame, Hang, ThreadDump};
+use crate::held::{Held, HeldKind};
+use crate::kernel::Kernel;
 use crate::machine::Shared;
 use crate::thread::ThreadInner;
 
@@ -82,8 +84,26 @@ fn dump_thread(thread: &ThreadInner) -> ThreadDump {
         name: thread.name.to_string(),
         host: kernel.as_ref().map_or_else(String::new, |k| k.name().to_owned()),
         waits_for,
-        holds: held.iter().map(|h| h.describe(kernel.as_ref())).collect(),
+        holds: held.iter().map(|h| lock_words(h, kernel.as_ref())).collect(),
         last_call,
         backtrace: of_thread(thread, parked),
+    }
+}
+
+/// A lock that a thread of `kernel` holds: what kind, where, and taken by whom.
+pub(crate) fn lock_words(lock: &Held, kernel: Option<&Kernel>) -> String {
+    let what = match lock.kind {
+        HeldKind::Lab(name) => return format!("{name} (lab lock)"),
+        HeldKind::Adaptive => "mutex",
+        HeldKind::Spin { .. } => "spin mutex",
+        HeldKind::Reader => "rwlock (reader)",
+        HeldKind::Writer => "rwlock (writer)",
+    };
+    match kernel {
+        Some(k) if lock.pc != 0 => {
+            format!("{what} {} taken at {}", k.locks().describe(lock.addr), k.machine().0.frame(lock.pc))
+        }
+        Some(k) => format!("{what} {}", k.locks().describe(lock.addr)),
+        None => format!("{what} {:#x}", lock.addr),
     }
 }

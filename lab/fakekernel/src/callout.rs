@@ -3,9 +3,8 @@
 //! Handlers run on callout threads under soft-interrupt rules. One idle callout thread, the leader, sleeps until the next is due; when it
 //! takes a handler on, another becomes leader, so that a handler that waits for a mutex holds nobody up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use illumos_sys_hdrs::{clock_t, timeout_id_t};
 
@@ -14,6 +13,7 @@ use crate::cx::{Cx, cx};
 use crate::entry::{EntryKind, Role};
 use crate::export;
 use crate::export::Export;
+use crate::held::{SeenLocks, driver_locks};
 use crate::host_mutex::{HostGuard, HostMutex};
 use crate::kernel::{Kernel, LiveObject};
 use crate::nanos::Nanos;
@@ -30,9 +30,6 @@ const MAX_THREADS: u32 = 16;
 /// A handler that takes longer breaks rule 25.
 const PATIENCE: Nanos = Nanos::from_millis(10);
 const HANDLER_CTX: Ctx = Ctx::Soft { pil: 1 };
-
-/// Lock addresses that a handler has been seen to take.
-pub(crate) type SeenLocks = Arc<HostMutex<BTreeSet<usize>>>;
 
 /// A host's pending and running timeouts.
 #[derive(Default)]
@@ -216,7 +213,7 @@ unsafe extern "C" fn untimeout(id: timeout_id_t) -> clock_t {
 /// Rules 24 and 4: whoever waits for a handler may not hold what the handler takes.
 fn check_locks(cx: &Cx, id: u64, handler: Option<usize>) {
     let me = Thread::current();
-    let held = crate::locks::driver_locks(&me.0.local().held);
+    let held = driver_locks(&me.0.local().held);
     let (seen, runner) = {
         let state = cx.kernel().callouts().state.lock();
         (handler.and_then(|h| state.seen_locks.get(&h).cloned()), state.running.get(&id).cloned())

@@ -163,7 +163,7 @@ impl Cx {
     /// The outermost driver mutex or rwlock the thread holds, in words.
     fn first_driver_lock(&self, except: usize) -> Option<String> {
         let held = self.thread.0.local().held.iter().find(|h| h.is_driver() && h.addr != except)?.clone();
-        Some(held.describe(self.try_kernel()))
+        Some(backtrace::lock_words(&held, self.try_kernel()))
     }
 
     fn spin_held(&self) -> bool {

@@ -8,9 +8,9 @@ use crate::context::Ctx;
 use crate::current::{self, Call, Stack};
 use crate::cx::Cx;
 use crate::genunix::Genunix;
+use crate::held::driver_locks;
 use crate::host_mutex;
 use crate::kernel::Kernel;
-use crate::locks;
 use crate::module::Module;
 use crate::rule::Rule;
 use crate::thread::ThreadInner;
@@ -180,7 +180,7 @@ fn begin(me: &ThreadInner, module: Option<&Module>, kernel: &Kernel, kind: Entry
         outer_kernel: local.kernel.replace(kernel.clone()),
         outer_ctx,
         raised: local.raised,
-        locks: locks::driver_locks(&local.held),
+        locks: driver_locks(&local.held),
         words: ControlWords::read(),
     };
     local.entries.push(record);
@@ -196,7 +196,7 @@ fn end(me: &ThreadInner) {
     let (record, now_locks, raised) = {
         let mut local = me.local();
         let record = local.entries.pop().expect("every entry that ends has begun");
-        (record, locks::driver_locks(&local.held), local.raised)
+        (record, driver_locks(&local.held), local.raised)
     };
     if me.machine.0.config.checks {
         check_return(&record, &now_locks, raised, words);

@@ -7,8 +7,9 @@ use std::ops::{Deref, DerefMut};
 
 use crate::current;
 use crate::cx::cx;
+use crate::held::{Held, HeldKind};
 use crate::host_mutex::HostMutex;
-use crate::locks::{ClassKey, Held, HeldKind};
+use crate::order::ClassKey;
 use crate::sync;
 use crate::wait::WaitQueue;
 

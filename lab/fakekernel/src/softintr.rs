@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use illumos_sys_hdrs::{caddr_t, ddi_iblock_cookie_t, ddi_idevice_cookie_t, ddi_softintr_t, dev_info_t};
 
-use crate::callout::SeenLocks;
 use crate::config::FaultKind;
 use crate::context::Ctx;
 use crate::cx::{Cx, cx};
@@ -16,6 +15,7 @@ use crate::entry::{EntryKind, Role};
 use crate::export;
 use crate::export::Export;
 use crate::handles::Handles;
+use crate::held::{SeenLocks, driver_locks};
 use crate::host_mutex::HostMutex;
 use crate::kernel::{Kernel, LiveObject};
 use crate::rule::Rule;
@@ -184,7 +184,7 @@ unsafe extern "C" fn ddi_remove_softintr(id: ddi_softintr_t) {
 
 /// Rule 26: removal waits for the handler, so the caller may not hold what the handler takes.
 fn check_locks(cx: &Cx, soft: &SoftIntr) {
-    let held = crate::locks::driver_locks(&cx.thread().0.local().held);
+    let held = driver_locks(&cx.thread().0.local().held);
     let runners = soft.state.lock().runners.clone();
     let waits = |addr: &usize| runners.iter().any(|t| t.0.local().waits_for.is_some_and(|w| w.addr == *addr));
     let taken = |addr: &&usize| soft.seen.lock().contains(addr) || waits(addr);

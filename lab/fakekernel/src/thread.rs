@@ -7,16 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::abandon::{ReturnPoint, abandon_to, call_abandonable};
-use crate::callout::SeenLocks;
 use crate::context::{Contexts, Ctx};
 use crate::current::{self, Call};
 use crate::entry::EntryRecord;
 use crate::fault;
 use crate::fiber;
+use crate::held::{Held, SeenLocks};
 use crate::host_mutex::{self, HostGuard, HostMutex};
 use crate::kernel::Kernel;
 use crate::kthread::KThread;
-use crate::locks::Held;
 use crate::machine::{Machine, Outcome};
 use crate::nanos::Nanos;
 use crate::parker::Parker;

@@ -31,7 +31,6 @@ pub use ddi::{
     AttachHook, DevInfo, DevInfoSpec, MinorNode, Properties, PropertyValue, parse_beside_nodes, parse_conf,
 };
 pub use kstat::{KstatEntry, KstatId, KstatOrigin, KstatValue};
-pub(crate) use origin::interned;
 pub use stream::{Chain, Checksums, Owner, SharedSnapshot};
 pub use user::UserBuffer;
 

@@ -1,8 +1,6 @@
 //! Who asked for a piece of memory: small enough to keep with every block.
 
-use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use crate::cx::Cx;
 use crate::kernel::Kernel;
@@ -41,16 +39,4 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.pc == 0 { f.write_str(self.module) } else { write!(f, "{}`{:#x}", self.module, self.pc) }
     }
-}
-
-/// One copy of each module name, for good: there are a handful.
-pub(crate) fn interned(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name) {
-        return known;
-    }
-    let kept: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    names.insert(kept);
-    kept
 }

@@ -4,6 +4,7 @@ mod coverage;
 mod elf;
 mod life;
 mod link;
+mod names;
 mod probe;
 mod symbols;
 mod window;
@@ -18,13 +19,13 @@ use crate::cx::Cx;
 use crate::debugger::{self, Told};
 use crate::entry::{self, EntryKind, ModuleFn};
 use crate::gate::Import;
-use crate::genunix::interned;
 use crate::halt::Frame;
 use crate::host_mutex::HostMutex;
 use crate::kernel::Kernel;
 use crate::rule::Rule;
 
 pub(crate) use link::Dependency;
+pub(crate) use names::interned;
 pub(crate) use window::{Access, Window, in_window_range};
 
 /// A loaded kernel module of one host; cheap clone.

@@ -8,10 +8,12 @@ mod sema;
 
 use std::ffi::c_void;
 
+use crate::backtrace::lock_words;
 use crate::cx::Cx;
 use crate::export::Export;
+use crate::held::Held;
 use crate::kernel::Kernel;
-use crate::locks::{Class, ClassKey, Held};
+use crate::order::{Class, ClassKey};
 use crate::rule::Rule;
 
 /// The part of `unix`.
@@ -58,7 +60,7 @@ pub(crate) fn check_order(cx: &Cx, class: Class, addr: usize, what: &str) {
         let inversion = machine.0.order.lock().take((lock.class, lock.addr), (class, addr)).err();
         if let Some(inversion) = inversion {
             let path: Vec<String> = inversion.path.iter().map(|class| class_words(cx, *class)).collect();
-            let holding = lock.describe(cx.try_kernel());
+            let holding = lock_words(&lock, cx.try_kernel());
             cx.violate(
                 Rule::LockOrder,
                 format!(

@@ -29,6 +29,7 @@ use crate::cx::Cx;
 use crate::export::Export;
 use crate::host_mutex::HostMutex;
 use crate::kernel::Kernel;
+use crate::module::interned;
 use crate::rule::Rule;
 
 pub use message::{Chain, Checksums, SharedSnapshot};
@@ -62,7 +63,7 @@ pub enum Owner {
 impl Owner {
     /// A module by name.
     pub fn module(name: &str) -> Self {
-        Self::Module(super::origin::interned(name))
+        Self::Module(interned(name))
     }
 
     /// Whoever made the call being served; in a machine without checks everything is the framework's.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::host_mutex::{HostGuard, HostMutex};
 use crate::kernel::LiveObject;
-use crate::locks::Class;
+use crate::order::Class;
 use crate::wait::WaitQueue;
 
 /// Every lock and condition variable that modules of a host have initialised and not destroyed.
