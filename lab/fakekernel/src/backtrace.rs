@@ -2,10 +2,9 @@
 //! those of the entry around it.
 
 use crate::current::Call;
-use crate::halt::{Frame, Hang, ThreadDump};
+use crate::halt::{Frame, ThreadDump};
 use crate::held::{Held, HeldKind};
 use crate::kernel::Kernel;
-use crate::machine::Shared;
 use crate::thread::ThreadInner;
 
 /// Frames of one walk at most.
@@ -36,7 +35,7 @@ pub(crate) fn pcs(thread: &ThreadInner, at: Call, depth: usize) -> Vec<usize> {
 
 /// The module frames of a thread that is at `at`, through all its entries.
 pub(crate) fn of_thread(thread: &ThreadInner, at: Call) -> Vec<Frame> {
-    let outer: Vec<Call> = thread.local().entries.iter().rev().map(|e| e.outer_call()).collect();
+    let outer: Vec<Call> = thread.local().work().entries.iter().rev().map(|e| e.outer_call()).collect();
     let mut frames = Vec::new();
     for call in std::iter::once(at).chain(outer) {
         frames.extend(pcs(thread, call, DEPTH).into_iter().map(|pc| thread.machine.0.frame(pc)));
@@ -44,34 +43,17 @@ pub(crate) fn of_thread(thread: &ThreadInner, at: Call) -> Vec<Frame> {
     frames
 }
 
-impl Shared {
-    /// The function at `pc`, in whichever host's module.
-    pub(crate) fn frame(&self, pc: usize) -> Frame {
-        let hosts = self.hosts.lock().clone();
-        match hosts.iter().find_map(|host| host.module_ever_at(pc)) {
-            // A return address may be the first byte after a function that ends in a call.
-            Some(module) => module.frame(pc),
-            None => Frame { module: "lab".to_owned(), symbol: String::new(), offset: pc as u64 },
-        }
-    }
-
-    /// What every thread is doing.
-    pub(crate) fn dump(&self) -> Hang {
-        let threads = self.sched().threads.clone();
-        Hang { now: self.now(), threads: threads.iter().map(|t| dump_thread(t)).collect() }
-    }
-}
-
-fn dump_thread(thread: &ThreadInner) -> ThreadDump {
+/// What a thread is doing.
+pub(crate) fn dump_thread(thread: &ThreadInner) -> ThreadDump {
     let (kernel, held, parked, waits_for) = {
         let local = thread.local();
-        (local.kernel.clone(), local.held.clone(), local.parked, local.waits_for)
+        (local.work().kernel.clone(), local.held.clone(), local.parked, local.waits_for)
     };
     let waits_for = match waits_for {
         None => "running".to_owned(),
         Some(w) if w.addr == 0 => w.what.to_owned(),
         Some(w) => match &kernel {
-            Some(kernel) => format!("{} {}", w.what, kernel.locks().describe(w.addr)),
+            Some(kernel) => format!("{} {}", w.what, kernel.services().describe_lock(w.addr)),
             None => format!("{} {:#x}", w.what, w.addr),
         },
     };
@@ -101,9 +83,13 @@ pub(crate) fn lock_words(lock: &Held, kernel: Option<&Kernel>) -> String {
     };
     match kernel {
         Some(k) if lock.pc != 0 => {
-            format!("{what} {} taken at {}", k.locks().describe(lock.addr), k.machine().0.frame(lock.pc))
+            format!(
+                "{what} {} taken at {}",
+                k.services().describe_lock(lock.addr),
+                k.machine().0.frame(lock.pc)
+            )
         }
-        Some(k) => format!("{what} {}", k.locks().describe(lock.addr)),
+        Some(k) => format!("{what} {}", k.services().describe_lock(lock.addr)),
         None => format!("{what} {:#x}", lock.addr),
     }
 }

@@ -82,7 +82,7 @@ impl Kernel {
     pub fn primitive_costs(&self) -> Vec<(&'static str, f64)> {
         let before = current::call();
         let genunix = self.genunix();
-        let home = current::set_home(Arc::as_ptr(&genunix));
+        let home = current::set_home(Arc::as_ptr(&genunix).cast());
         let costs = self.scope(|| Stubs::new(self).map(|stubs| (measure(&stubs), stubs)));
         // The imports of the stubs are on record as the last calls made.
         current::set_call(before);

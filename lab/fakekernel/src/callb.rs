@@ -11,7 +11,8 @@ use crate::entry::EntryKind;
 use crate::export;
 use crate::export::Export;
 use crate::host_mutex::HostMutex;
-use crate::kernel::{Kernel, LiveObject};
+use crate::kernel::Kernel;
+use crate::services::LiveObject;
 use crate::sync;
 
 type Callback = unsafe extern "C" fn(*mut c_void, c_int) -> boolean_t;

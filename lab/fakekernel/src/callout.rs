@@ -15,9 +15,10 @@ use crate::export;
 use crate::export::Export;
 use crate::held::{SeenLocks, driver_locks};
 use crate::host_mutex::{HostGuard, HostMutex};
-use crate::kernel::{Kernel, LiveObject};
+use crate::kernel::Kernel;
 use crate::nanos::Nanos;
 use crate::rule::Rule;
+use crate::services::LiveObject;
 use crate::thread::{self, Thread};
 use crate::wait::WaitQueue;
 

@@ -5,15 +5,13 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::fiber::Turn;
-use crate::gate::Import;
-use crate::genunix::Genunix;
 use crate::thread::ThreadInner;
 
 /// The module's call being served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
-    /// Null when lab code runs on its own.
-    pub import: *const Import,
+    /// Which of its imports, as the loader knows them; null when lab code runs on its own.
+    pub import: *const (),
     /// Return address in the module.
     pub pc: usize,
     /// The module's frame pointer.
@@ -50,8 +48,8 @@ pub(crate) struct Current {
     pub thread: Cell<*const ThreadInner>,
     pub call: Cell<Call>,
     pub stack: Cell<Stack>,
-    /// Of the host whose module the thread is in, in a machine without checks.
-    pub home: Cell<*const Genunix>,
+    /// The kernel functions of the host whose module the thread is in, in a machine without checks; their own affair.
+    pub home: Cell<*const ()>,
     /// How a coroutine gives its operating-system thread back.
     pub turn: Cell<Option<Turn>>,
 }
@@ -141,20 +139,14 @@ pub(crate) fn is_unchecked() -> bool {
     with(|me| me.is_some_and(|me| !me.machine.0.config.checks))
 }
 
-/// Says whose module the thread is in from now on; the host before.
-pub(crate) fn set_home(genunix: *const Genunix) -> *const Genunix {
-    CURRENT.with(|c| c.home.replace(genunix))
+/// Says whose module the thread is in from now on, as [`home`] gives it; whose it was before.
+pub(crate) fn set_home(home: *const ()) -> *const () {
+    CURRENT.with(|c| c.home.replace(home))
 }
 
-/// Runs `f` with the services of the host whose module the thread is in.
-///
-/// # Panics
-///
-/// Outside a module of a machine without checks.
-pub(crate) fn with_home<R>(f: impl FnOnce(&Genunix) -> R) -> R {
-    let home = CURRENT.with(|c| c.home.get());
-    // SAFETY: null, or set by an entry into a module of a host that keeps its services until every thread has ended.
-    f(unsafe { home.as_ref() }.expect("called by a module of a machine without checks"))
+/// Whose module the thread is in; null outside a module of a machine without checks.
+pub(crate) fn home() -> *const () {
+    CURRENT.with(|c| c.home.get())
 }
 
 pub(crate) fn call() -> Call {

@@ -275,7 +275,8 @@ impl Cx {
 }
 
 /// A counted reference to the import a call came through.
-pub(crate) fn import_of(import: *const Import) -> Arc<Import> {
+pub(crate) fn import_of(import: *const ()) -> Arc<Import> {
+    let import: *const Import = import.cast();
     // SAFETY: imports are `Arc`s that their module holds, and the machine keeps its modules until every thread has ended.
     unsafe { Arc::increment_strong_count(import) };
     // SAFETY: as above, and the count was raised for this one.

@@ -1,13 +1,11 @@
 //! From the lab into a module.
 
 use std::arch::asm;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::context::Ctx;
 use crate::current::{self, Call, Stack};
 use crate::cx::Cx;
-use crate::genunix::Genunix;
 use crate::held::driver_locks;
 use crate::host_mutex;
 use crate::kernel::Kernel;
@@ -128,7 +126,7 @@ struct Unrecorded<'a> {
     ctx: Option<Ctx>,
     /// The host the thread worked for, if it was another.
     kernel: Option<Option<Kernel>>,
-    home: *const Genunix,
+    home: *const (),
 }
 
 impl<'a> Unrecorded<'a> {
@@ -136,11 +134,11 @@ impl<'a> Unrecorded<'a> {
         me.machine.0.point(me);
         let stack = current::stack();
         let mut local = me.local();
-        let another = local.kernel.as_ref().is_none_or(|own| own.index() != kernel.index());
-        let before = another.then(|| local.kernel.replace(kernel.clone()));
+        let another = local.work().kernel.as_ref().is_none_or(|own| own.index() != kernel.index());
+        let before = another.then(|| local.work_mut().kernel.replace(kernel.clone()));
         drop(local);
         let ctx = kind.ctx.map(|ctx| me.set_ctx(ctx));
-        let home = current::set_home(Arc::as_ptr(&kernel.genunix()));
+        let home = current::set_home(kernel.services().home(kernel));
         let entry = Self { me, call: current::call(), stack, ctx, kernel: before, home };
         current::set_stack(Stack { base: sp, outer: stack.outer, depth: stack.depth + 1, limit: kind.stack });
         current::set_call(Call::NONE);
@@ -154,7 +152,7 @@ impl Drop for Unrecorded<'_> {
             self.me.set_ctx(ctx);
         }
         if let Some(kernel) = self.kernel.take() {
-            self.me.local().kernel = kernel;
+            self.me.local().work_mut().kernel = kernel;
         }
         current::set_home(self.home);
         current::set_stack(self.stack);
@@ -177,13 +175,13 @@ fn begin(me: &ThreadInner, module: Option<&Module>, kernel: &Kernel, kind: Entry
         kind,
         outer_call,
         outer_stack,
-        outer_kernel: local.kernel.replace(kernel.clone()),
+        outer_kernel: local.work_mut().kernel.replace(kernel.clone()),
         outer_ctx,
         raised: local.raised,
         locks: driver_locks(&local.held),
         words: ControlWords::read(),
     };
-    local.entries.push(record);
+    local.work_mut().entries.push(record);
     drop(local);
     let outer = outer_stack.outer
         + if outer_stack.depth > 0 { outer_stack.base.saturating_sub(outer_call.sp) } else { 0 };
@@ -195,7 +193,7 @@ fn end(me: &ThreadInner) {
     let words = ControlWords::read();
     let (record, now_locks, raised) = {
         let mut local = me.local();
-        let record = local.entries.pop().expect("every entry that ends has begun");
+        let record = local.work_mut().entries.pop().expect("every entry that ends has begun");
         (record, driver_locks(&local.held), local.raised)
     };
     if me.machine.0.config.checks {
@@ -213,7 +211,7 @@ fn leave(me: &ThreadInner, record: EntryRecord) {
     if record.kind.ctx.is_some() {
         me.set_ctx(record.outer_ctx);
     }
-    me.local().kernel = record.outer_kernel;
+    me.local().work_mut().kernel = record.outer_kernel;
     current::set_stack(record.outer_stack);
     current::set_call(record.outer_call);
 }
@@ -221,7 +219,7 @@ fn leave(me: &ThreadInner, record: EntryRecord) {
 /// Ends every entry of a thread that will not return through them (`thread_exit`).
 pub(crate) fn leave_all(me: &ThreadInner) {
     loop {
-        let Some(record) = me.local().entries.pop() else { return };
+        let Some(record) = me.local().work_mut().entries.pop() else { return };
         leave(me, record);
     }
 }
@@ -248,8 +246,7 @@ fn check_frames(me: &ThreadInner, record: &EntryRecord) {
     let Some(module) = &record.module else { return };
     let low = me.stack_bottom();
     let len = current::stack().base.saturating_sub(low);
-    let locks = module.kernel().locks();
-    if let Some(live) = locks.live_in(low, len) {
+    if let Some(live) = module.kernel().services().live_lock_in(low, len) {
         module.kernel().forget_memory(low, len);
         let detail = format!("returned with a live object on its stack: {} at {:#x}", live.what, live.addr);
         Cx::of_entry(Some(module), record.kind.name).violate(Rule::LiveObjectInFreedMemory, detail);

@@ -166,15 +166,15 @@ fn report(me: &ThreadInner, raw: Raw) -> Halt {
     let find = |addr: usize| hosts.iter().find_map(|h| h.module_ever_at(addr));
     let at = faulted_at(me, raw, call);
     let in_text = at.pc == raw.pc || raw.pc == raw.address;
-    let entered = || me.local().entries.iter().rev().find_map(|e| e.module.clone());
+    let entered = || me.local().work().entries.iter().rev().find_map(|e| e.module.clone());
     let module = find(at.pc).or_else(entered);
     let name = module.as_ref().map_or_else(String::new, |m| m.name().to_owned());
     let in_call =
         if in_text || call.import.is_null() { String::new() } else { import_of(call.import).name.clone() };
-    let host = me.local().kernel.as_ref().map_or_else(String::new, |k| k.name().to_owned());
+    let host = me.local().work().kernel.as_ref().map_or_else(String::new, |k| k.name().to_owned());
     let backtrace = backtrace::of_thread(me, at);
     // A broken rule is somebody's doing: that of the entry point, when no call of the kernel was in progress.
-    let entry = || me.local().entries.last().map_or_else(String::new, |e| e.kind.name.to_owned());
+    let entry = || me.local().work().entries.last().map_or_else(String::new, |e| e.kind.name.to_owned());
     let violation = |rule: Rule, call: String, detail: String| {
         let call = if call.is_empty() { entry() } else { call };
         Halt::Violation(Box::new(Violation {

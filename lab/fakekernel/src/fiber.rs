@@ -4,6 +4,7 @@
 //! [`carry`] is the loop between them. Whoever gives the baton away names the next holder ([`Shared::hand_baton`]) and suspends; the
 //! loop goes on with whom was named, until nobody was: then the machine has stopped.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 
 use crate::current;
-use crate::fault::SignalStack;
 use crate::machine::Shared;
 use crate::thread::{STACK_SIZE, ThreadInner, first_frame};
 
@@ -25,12 +25,12 @@ pub(crate) type Turn = NonNull<Yielder<(), ()>>;
 pub(crate) struct Carriage<'a> {
     shared: &'a Shared,
     fibers: BTreeMap<u64, Fiber>,
-    _signal_stack: SignalStack,
+    _while_it_carries: Box<dyn Any>,
 }
 
 impl<'a> Carriage<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Self {
-        Self { shared, fibers: BTreeMap::new(), _signal_stack: SignalStack::install() }
+        Self { shared, fibers: BTreeMap::new(), _while_it_carries: shared.hosts.carrier_begins() }
     }
 
     /// Lets threads run until none has been named as the next one.

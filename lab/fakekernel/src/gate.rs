@@ -102,7 +102,7 @@ unsafe extern "C" fn gate() {
 unsafe extern "C" fn gate_enter(import: *const Import, frame: *const [usize; 2]) -> usize {
     // SAFETY: by this function's contract.
     let [rbp, pc] = unsafe { *frame };
-    current::set_call(Call { import, pc, rbp, sp: frame.addr() + 16 });
+    current::set_call(Call { import: import.cast(), pc, rbp, sp: frame.addr() + 16 });
     // SAFETY: the machine keeps its modules, and they their imports, until every thread has ended.
     let import = unsafe { &*import };
     current::with(|me| match me {

@@ -6,7 +6,6 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::{FaultKind, FaultPlan, Faults};
-use crate::kernel::Kernel;
 
 /// Decides which fault points fail. Has random numbers of its own, so that switching a fault on does not change the rest of
 /// the run before its first failure.
@@ -86,22 +85,6 @@ impl Point {
             FaultPlan::From(n) => count >= n,
             FaultPlan::Some { first, times } => count >= first && count - first < times,
         }
-    }
-}
-
-impl Kernel {
-    /// Plans failures for this host's calls alone, those of `module` or of every module, and counts them from now on.
-    pub fn set_fault(&self, kind: FaultKind, module: Option<&str>, plan: FaultPlan) {
-        self.machine().0.injector.lock().watch(self.watch(kind, module), plan);
-    }
-
-    /// Ends such a plan; how often its calls were reached, `None` if there was none.
-    pub fn clear_fault(&self, kind: FaultKind, module: Option<&str>) -> Option<u64> {
-        self.machine().0.injector.lock().unwatch(&self.watch(kind, module))
-    }
-
-    fn watch(&self, kind: FaultKind, module: Option<&str>) -> Watch {
-        Watch { host: self.name().to_owned(), module: module.map(str::to_owned), kind }
     }
 }
 

@@ -36,8 +36,15 @@ impl Default for Interrupts {
     }
 }
 
+impl Kernel {
+    /// Runs `f` soon on one of the host's interrupt threads, in `ctx`, on processor `cpu`. Any context; does not wait.
+    pub fn interrupt(&self, name: &'static str, ctx: Ctx, cpu: u32, f: impl FnOnce() + Send + 'static) {
+        self.interrupts().post(self, name, ctx, cpu, Box::new(f));
+    }
+}
+
 impl Interrupts {
-    pub(crate) fn post(&self, kernel: &Kernel, name: &str, ctx: Ctx, cpu: u32, work: Work) {
+    fn post(&self, kernel: &Kernel, name: &str, ctx: Ctx, cpu: u32, work: Work) {
         let mut state = self.state.lock();
         state.queue.push_back(Job { ctx, cpu, work });
         if state.queue.len() <= state.idle {

@@ -29,7 +29,7 @@ pub(crate) struct Journal {
 impl Machine {
     /// All lines, in order, and how many more were not kept.
     pub fn journal(&self) -> (Vec<JournalLine>, u64) {
-        let journal = self.0.journal.lock();
+        let journal = self.kernels().journal.lock();
         (journal.lines.clone(), journal.lost)
     }
 }
@@ -42,7 +42,7 @@ impl Kernel {
             return;
         }
         let line = JournalLine { at: machine.now(), host: self.name().to_owned(), what: what() };
-        let mut journal = machine.0.journal.lock();
+        let mut journal = machine.kernels().journal.lock();
         if journal.lines.len() < MOST {
             journal.lines.push(line);
         } else {

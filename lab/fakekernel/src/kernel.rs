@@ -7,24 +7,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::builtin;
-use crate::callb;
-use crate::callout::Callouts;
 use crate::context::{Contexts, Ctx};
 use crate::current;
 use crate::cx::Cx;
 use crate::entry::{self, EntryKind, ModuleFn};
 use crate::errno::Errno;
 use crate::export::{Export, ExportKind};
-use crate::genunix::Genunix;
 use crate::host_mutex::HostMutex;
-use crate::interrupt::Interrupts;
-use crate::locks::Locks;
+use crate::kernels::Work;
 use crate::machine::Machine;
 use crate::module::{Dependency, LoadError, Module, Window, in_window_range};
 use crate::resources::Resources;
 use crate::rule::Rule;
-use crate::softintr;
+use crate::services::{LiveObject, Services};
 use crate::thread::{Spawn, Thread, spawn};
 
 /// Room for the data symbols of a host.
@@ -54,12 +49,9 @@ struct Inner {
     data_used: HostMutex<Vec<(String, usize)>>,
     states: HostMutex<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     resources: Resources,
-    locks: Locks,
-    callouts: Callouts,
-    interrupts: Interrupts,
+    services: Arc<dyn Services>,
     detach_all: HostMutex<Option<DetachAll>>,
     traps: HostMutex<Vec<Trap>>,
-    genunix: HostMutex<Option<Arc<Genunix>>>,
 }
 
 /// A kernel module the lab provides.
@@ -76,19 +68,15 @@ pub(crate) enum Resolved {
     Data(usize),
 }
 
-/// Something in memory that the kernel still knows.
-#[derive(Clone, Debug)]
-pub struct LiveObject {
-    /// Its address.
-    pub addr: usize,
-    /// What it is and in which state, e.g. "mutex held by ...".
-    pub what: String,
-    /// In use (rule 9, P); otherwise idle but never destroyed (rule 9 as a defect).
-    pub busy: bool,
-}
-
 impl Kernel {
-    pub(crate) fn new(machine: &Machine, name: &str, index: usize) -> Self {
+    /// Adds a host to `machine` whose kernel functions are `services`; `provide` lists them.
+    pub(crate) fn add(
+        machine: &Machine,
+        name: &str,
+        services: Arc<dyn Services>,
+        provide: fn(&Self),
+    ) -> Self {
+        let index = machine.kernels().all.lock().len();
         let kernel = Self(Arc::new(Inner {
             name: name.to_owned(),
             index,
@@ -103,14 +91,12 @@ impl Kernel {
             data_used: HostMutex::default(),
             states: HostMutex::default(),
             resources: Resources::new(machine),
-            locks: Locks::default(),
-            callouts: Callouts::default(),
-            interrupts: Interrupts::default(),
+            services,
             detach_all: HostMutex::default(),
             traps: HostMutex::default(),
-            genunix: HostMutex::default(),
         }));
-        builtin::provide(&kernel);
+        provide(&kernel);
+        machine.kernels().all.lock().push(kernel.clone());
         kernel
     }
 
@@ -323,16 +309,8 @@ impl Kernel {
         &self.0.resources
     }
 
-    pub(crate) fn locks(&self) -> &Locks {
-        &self.0.locks
-    }
-
-    pub(crate) fn callouts(&self) -> &Callouts {
-        &self.0.callouts
-    }
-
-    pub(crate) fn interrupts(&self) -> &Interrupts {
-        &self.0.interrupts
+    pub(crate) fn services(&self) -> &dyn Services {
+        &*self.0.services
     }
 
     /// Per-host state of a lab crate, created on first use.
@@ -349,33 +327,18 @@ impl Kernel {
         state.downcast().expect("the entry has the type it is filed under")
     }
 
-    /// Memory, messages, devices and the rest of what is in `genunix`.
-    ///
-    /// # Panics
-    ///
-    /// When the process has no address range left for another host's heap.
-    pub fn genunix(&self) -> Arc<Genunix> {
-        let make = || Arc::new(Genunix::new(self.0.machine.config()));
-        self.0.genunix.lock().get_or_insert_with(make).clone()
-    }
-
     /// A thread of this host.
     pub fn spawn(&self, name: &str, ctx: Ctx, f: impl FnOnce() + Send + 'static) -> Thread {
-        let what = Spawn { name: name.to_owned(), ctx, kernel: Some(self.clone()), cpu: None, pri: 60 };
+        let what = Spawn { name: name.to_owned(), ctx, work: Work::of(self), cpu: None, pri: 60 };
         Thread(spawn(&self.0.machine, what, Box::new(f)))
-    }
-
-    /// Runs `f` soon on one of the host's interrupt threads, in `ctx`, on processor `cpu`. Any context; does not wait.
-    pub fn interrupt(&self, name: &'static str, ctx: Ctx, cpu: u32, f: impl FnOnce() + Send + 'static) {
-        self.0.interrupts.post(self, name, ctx, cpu, Box::new(f));
     }
 
     /// Runs `f` with this host as the calling thread's host: for threads that serve several, like the first one.
     pub fn scope<R>(&self, f: impl FnOnce() -> R) -> R {
         let me = current::thread();
-        let before = me.local().kernel.replace(self.clone());
+        let before = me.local().work_mut().kernel.replace(self.clone());
         let value = f();
-        me.local().kernel = before;
+        me.local().work_mut().kernel = before;
         value
     }
 
@@ -402,20 +365,12 @@ impl Kernel {
 
     /// A live lock, condition variable, timeout ... in `[start, start + len)`: what rule 9 asks before memory is released.
     pub fn live_object_in(&self, start: usize, len: usize) -> Option<LiveObject> {
-        let busy = self.0.callouts.live_in(start, len);
-        let busy =
-            busy.or_else(|| softintr::live_in(self, start, len)).or_else(|| callb::live_in(self, start, len));
-        busy.or_else(|| self.0.locks.live_in(start, len))
+        self.services().live_object_in(self, start, len)
     }
 
     /// The memory is released: whatever the kernel knew in it is forgotten.
     pub fn forget_memory(&self, start: usize, len: usize) {
-        for addr in self.0.locks.forget_range(start, len) {
-            self.0.machine.0.order.lock().forget(addr);
-            for kind in ["mutex", "cv", "rwlock", "semaphore"] {
-                self.0.resources.remove(kind, addr as u64);
-            }
-        }
+        self.services().forget_memory(self, start, len);
     }
 
     /// An access of module code to `[start, start + len)`, which must be inaccessible memory, breaks `rule` with this text instead of
@@ -435,8 +390,7 @@ impl Kernel {
             return Some((*rule, what.clone()));
         }
         drop(traps);
-        let genunix = self.0.genunix.lock().clone()?;
-        Some((Rule::HeapCorruption, genunix.explain_wall(self, addr)?))
+        self.services().forbidden(self, addr)
     }
 
     /// How an unload detaches the instances of a driver; an error keeps the module loaded. Set by whoever attaches them.
@@ -452,9 +406,7 @@ impl Kernel {
     /// Drops everything, at the end of the run. With threads left behind in module text, the modules stay mapped for good.
     pub(crate) fn take_apart(&self, left_behind: bool) {
         let modules = std::mem::take(&mut *self.0.modules.lock());
-        let states = (std::mem::take(&mut *self.0.states.lock()), self.0.genunix.lock().take());
-        self.0.callouts.clear();
-        self.0.interrupts.clear();
+        let states = (std::mem::take(&mut *self.0.states.lock()), self.services().take_apart());
         *self.0.detach_all.lock() = None;
         modules.iter().for_each(Module::harvest);
         if left_behind {

@@ -10,6 +10,7 @@ use crate::cx::cx;
 use crate::entry::{self, EntryKind};
 use crate::export;
 use crate::export::Export;
+use crate::kernels::Work;
 use crate::nanos::{HZ, Nanos};
 use crate::rule::Rule;
 use crate::thread::{self, Spawn, Thread, spawn};
@@ -52,7 +53,7 @@ unsafe extern "C" fn thread_create(
     let arg = arg.expose_provenance();
     let module = kernel.module_at(start as *const () as usize);
     let name = format!("{}", kernel.machine().0.frame(start as *const () as usize));
-    let what = Spawn { name: name.clone(), ctx: Ctx::Kernel, kernel: Some(kernel.clone()), cpu: None, pri };
+    let what = Spawn { name: name.clone(), ctx: Ctx::Kernel, work: Work::of(&kernel), cpu: None, pri };
     let host = kernel.clone();
     let body = move || {
         let arg = if len > 0 { copy.as_mut_ptr().cast() } else { std::ptr::with_exposed_provenance_mut(arg) };

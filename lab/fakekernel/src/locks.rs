@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::host_mutex::{HostGuard, HostMutex};
-use crate::kernel::LiveObject;
 use crate::order::Class;
+use crate::services::LiveObject;
 use crate::wait::WaitQueue;
 
 /// Every lock and condition variable that modules of a host have initialised and not destroyed.

@@ -1,7 +1,7 @@
 //! One run.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write;
 use std::ops::DerefMut;
@@ -13,22 +13,18 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::config::{Carrier, Config, FaultKind, FaultPlan, Mode};
+use crate::config::{Config, FaultKind, FaultPlan, Mode};
 use crate::context::Ctx;
 use crate::current;
-use crate::debugger;
-use crate::fault;
 use crate::fiber::Carriage;
-use crate::halt::Halt;
+use crate::halt::{Halt, Hang};
 use crate::host_mutex::{HostGuard, HostMutex};
+use crate::hosts::Hosts;
 use crate::inject::Injector;
-use crate::journal::Journal;
-use crate::kernel::Kernel;
 use crate::nanos::Nanos;
 use crate::notes::{Note, Notes};
 use crate::order::Order;
 use crate::sched::Sched;
-use crate::sdt;
 use crate::strategy::Decision;
 use crate::suppress::Suppression;
 use crate::thread::{Spawn, ThreadInner, spawn};
@@ -51,17 +47,12 @@ pub(crate) struct Shared {
     pub trace: AtomicU64,
     pub crossings: AtomicU64,
     pub notes: Notes,
-    /// What DTrace would see.
-    pub probes: HostMutex<sdt::Log>,
-    pub journal: HostMutex<Journal>,
     order_count: AtomicU64,
     /// The lock-order graph of all hosts and of the lab.
     pub order: HostMutex<Order>,
     pub injector: HostMutex<Injector>,
     rng: HostMutex<ChaCha8Rng>,
-    pub hosts: HostMutex<Vec<Kernel>>,
-    /// Block counters by module name, over all hosts.
-    pub coverage: HostMutex<BTreeMap<String, Vec<u8>>>,
+    pub hosts: Box<dyn Hosts>,
     stopping: AtomicBool,
     /// The thread that stopped the run.
     stopper: AtomicU64,
@@ -87,13 +78,9 @@ pub struct OutsideWaker(Machine);
 const LIVE_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Machine {
-    /// A machine without hosts.
+    /// A machine on which these hosts run.
     #[expect(clippy::disallowed_methods, reason = "live runs are on the wall clock")]
-    pub fn new(mut config: Config) -> Self {
-        fault::install_handlers();
-        if debugger::is_told() {
-            config.carrier = Carrier::OsThread;
-        }
+    pub(crate) fn of(config: Config, hosts: Box<dyn Hosts>) -> Self {
         let seed = match config.mode {
             Mode::Virtual { seed } => seed,
             // Live runs do not repeat anyway.
@@ -110,14 +97,11 @@ impl Machine {
             trace: AtomicU64::new(0xcbf2_9ce4_8422_2325),
             crossings: AtomicU64::new(0),
             notes: Notes::default(),
-            probes: HostMutex::default(),
-            journal: HostMutex::default(),
             order_count: AtomicU64::new(0),
             order: HostMutex::default(),
             injector,
             rng: HostMutex::new(ChaCha8Rng::seed_from_u64(seed)),
-            hosts: HostMutex::new(Vec::new()),
-            coverage: HostMutex::default(),
+            hosts,
             stopping: AtomicBool::new(false),
             stopper: AtomicU64::new(0),
             outcome: Mutex::new(None),
@@ -131,25 +115,18 @@ impl Machine {
         &self.0.config
     }
 
-    /// Adds a host. Before or during [`run`](Self::run).
-    pub fn add_host(&self, name: &str) -> Kernel {
-        let index = self.0.hosts.lock().len();
-        let kernel = Kernel::new(self, name, index);
-        self.0.hosts.lock().push(kernel.clone());
-        kernel
-    }
-
-    /// The hosts in the order added.
-    pub fn hosts(&self) -> Vec<Kernel> {
-        self.0.hosts.lock().clone()
-    }
-
     /// Runs `main` as the first thread (user context, no host) until it returns or the machine halts. Then every other thread is ended
     /// and the hosts are taken apart. A panic of `main` or of another lab thread is continued here. Once per machine.
     pub fn run<R: Send + 'static>(&self, main: impl FnOnce() -> R + Send + 'static) -> Result<R, Halt> {
         let result = Arc::new(Mutex::new(None));
         let (slot, shared) = (result.clone(), self.0.clone());
-        let what = Spawn { name: "main".into(), ctx: Ctx::User, kernel: None, cpu: Some(0), pri: 60 };
+        let what = Spawn {
+            name: "main".into(),
+            ctx: Ctx::User,
+            work: self.0.hosts.no_work(),
+            cpu: Some(0),
+            pri: 60,
+        };
         let body = move || {
             let value = main();
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
@@ -164,7 +141,8 @@ impl Machine {
         if !self.0.carries() {
             self.0.end_threads();
         }
-        self.0.take_apart();
+        let left_behind = !self.0.sched().threads.is_empty();
+        self.0.hosts.take_apart(left_behind);
         match outcome {
             Outcome::Returned => {
                 let value = result.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -209,12 +187,6 @@ impl Machine {
     /// Kernel calls so far.
     pub fn crossings(&self) -> u64 {
         self.0.crossings.load(Ordering::Relaxed)
-    }
-
-    /// How often each block of each module was run, by module name and over all hosts: of objects built with counters, and
-    /// counted until their copies were unloaded or the machine was over. 255 means at least so often.
-    pub fn coverage(&self) -> BTreeMap<String, Vec<u8>> {
-        self.0.coverage.lock().clone()
     }
 
     /// Tolerated and suppressed cases, sorted.
@@ -365,12 +337,9 @@ impl Shared {
         }
     }
 
-    /// Drops what the hosts hold, which breaks the cycles between hosts, modules and threads.
-    fn take_apart(&self) {
-        let hosts = std::mem::take(&mut *self.hosts.lock());
-        let left_behind = !self.sched().threads.is_empty();
-        for host in hosts {
-            host.take_apart(left_behind);
-        }
+    /// What every thread is doing.
+    pub(crate) fn dump(&self) -> Hang {
+        let threads = self.sched().threads.clone();
+        Hang { now: self.now(), threads: threads.iter().map(|t| self.hosts.describe(t)).collect() }
     }
 }

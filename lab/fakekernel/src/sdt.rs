@@ -66,7 +66,7 @@ pub(crate) struct Site {
 impl Machine {
     /// Every probe that fired, in order, and how many more were not kept.
     pub fn probe_hits(&self) -> (Vec<ProbeHit>, u64) {
-        let log = self.0.probes.lock();
+        let log = self.kernels().probes.lock();
         (log.hits.clone(), log.lost)
     }
 }
@@ -82,7 +82,7 @@ pub(crate) fn enable(kernel: &Kernel, module: &str, symbol: &str, text: (usize, 
     code[10..16].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);
     code[16..24].copy_from_slice(&(entry as *const () as usize as u64).to_le_bytes());
     // Sites stay as long as the machine, and so longer than any thread that is in one.
-    kernel.machine().0.probes.lock().sites.push(site);
+    kernel.machine().kernels().probes.lock().sites.push(site);
     code
 }
 
@@ -109,7 +109,7 @@ unsafe extern "C" fn hit(a: u64, b: u64, c: u64, d: u64, site: *const Site) {
         name: site.name.clone(),
         arguments,
     };
-    let log: &HostMutex<Log> = &machine.0.probes;
+    let log: &HostMutex<Log> = &machine.kernels().probes;
     let mut log = log.lock();
     if log.hits.len() < MOST {
         log.hits.push(hit);

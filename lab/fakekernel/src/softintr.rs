@@ -17,8 +17,9 @@ use crate::export::Export;
 use crate::handles::Handles;
 use crate::held::{SeenLocks, driver_locks};
 use crate::host_mutex::HostMutex;
-use crate::kernel::{Kernel, LiveObject};
+use crate::kernel::Kernel;
 use crate::rule::Rule;
+use crate::services::LiveObject;
 use crate::thread::Thread;
 use crate::wait::WaitQueue;
 

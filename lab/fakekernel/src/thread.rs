@@ -9,12 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crate::abandon::{ReturnPoint, abandon_to, call_abandonable};
 use crate::context::{Contexts, Ctx};
 use crate::current::{self, Call};
-use crate::entry::EntryRecord;
-use crate::fault;
 use crate::fiber;
 use crate::held::{Held, SeenLocks};
 use crate::host_mutex::{self, HostGuard, HostMutex};
-use crate::kernel::Kernel;
+use crate::hosts::Work;
 use crate::kthread::KThread;
 use crate::machine::{Machine, Outcome};
 use crate::nanos::Nanos;
@@ -84,9 +82,9 @@ pub(crate) struct Local {
     pub ctx: Ctx,
     /// PIL a spin mutex or `splx` raised the thread to; 0 if none.
     pub raised: u8,
-    pub kernel: Option<Kernel>,
+    /// What it works on.
+    pub work: Work,
     pub held: Vec<Held>,
-    pub entries: Vec<EntryRecord>,
     pub instance: Option<u32>,
     /// The last call of a module that an injected fault made fail.
     pub injected: Option<String>,
@@ -106,7 +104,7 @@ struct MachineStopped;
 pub(crate) struct Spawn {
     pub name: String,
     pub ctx: Ctx,
-    pub kernel: Option<Kernel>,
+    pub work: Work,
     pub cpu: Option<u32>,
     pub pri: i16,
 }
@@ -270,9 +268,8 @@ pub(crate) fn spawn(machine: &Machine, what: Spawn, f: Box<dyn FnOnce() + Send>)
         local: HostMutex::new(Local {
             ctx: what.ctx,
             raised: 0,
-            kernel: what.kernel,
+            work: what.work,
             held: Vec::new(),
-            entries: Vec::new(),
             instance: None,
             injected: None,
             parked: Call::NONE,
@@ -297,7 +294,7 @@ pub(crate) fn spawn(machine: &Machine, what: Spawn, f: Box<dyn FnOnce() + Send>)
 
 fn start_os_thread(thread: Arc<ThreadInner>) {
     let begin = move |thread: Arc<ThreadInner>| {
-        let _signal_stack = fault::SignalStack::install();
+        let _while_it_carries = thread.machine.0.hosts.carrier_begins();
         thread.kthread.become_cpu();
         first_frame(thread);
     };
@@ -395,11 +392,6 @@ impl Thread {
     /// The processor it believes to run on, from 0.
     pub fn cpu(&self) -> u32 {
         self.0.cpu.load(Ordering::Relaxed)
-    }
-
-    /// The host whose code it runs, if any.
-    pub fn kernel(&self) -> Option<Kernel> {
-        self.0.local().kernel.clone()
     }
 
     /// The machine it belongs to.

@@ -16,7 +16,7 @@ impl Module {
             return;
         }
         let counted = self.0.data.read(start, stop.saturating_sub(start));
-        let mut account = self.kernel().machine().0.coverage.lock();
+        let mut account = self.kernel().machine().kernels().coverage.lock();
         let all = account.entry(self.name().to_owned()).or_default();
         all.resize(all.len().max(counted.len()), 0);
         for (sum, new) in all.iter_mut().zip(counted) {

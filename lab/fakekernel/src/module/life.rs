@@ -8,7 +8,6 @@ use illumos_sys_hdrs::{MI_INFO_ALL, MI_INFO_LINKAGE, modinfo};
 use crate::cx::Cx;
 use crate::entry::EntryKind;
 use crate::errno::Errno;
-use crate::genunix;
 use crate::module::Module;
 use crate::rule::Rule;
 
@@ -126,7 +125,7 @@ impl Module {
             cx.check(false, own.rule, || format!("left behind: {own}"));
         }
         let mut left: Vec<String> = taken.iter().map(ToString::to_string).collect();
-        left.extend(genunix::messages_of(self.kernel(), self.name()));
+        left.extend(self.kernel().services().unreturned_by(self.kernel(), self.name()));
         if !left.is_empty() {
             let total = left.len();
             let lines: Vec<String> = left.into_iter().take(LEAK_LINES).collect();
@@ -137,7 +136,7 @@ impl Module {
             let rule = if live.busy { Rule::LiveObjectInFreedMemory } else { Rule::Leak };
             cx.check(false, rule, || format!("module data still contains {}", live.what));
         }
-        self.kernel().genunix().sweep_heap(&cx);
+        self.kernel().services().examine_memory(self.kernel(), &cx);
     }
 
     pub(crate) fn data_range(&self) -> (usize, usize) {

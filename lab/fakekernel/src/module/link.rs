@@ -8,7 +8,6 @@ use object::elf;
 
 use crate::context::Contexts;
 use crate::gate::{self, Import, STUB_SIZE};
-use crate::genunix;
 use crate::kernel::{Kernel, Resolved};
 use crate::module::Module;
 use crate::module::elf::{ObjectFile, Place, Relocation, width};
@@ -179,7 +178,7 @@ impl Linker<'_> {
             Some(Resolved::Data(addr)) => addr,
             Some(Resolved::Function(addr, contexts, leaf)) => {
                 let checks = self.kernel.machine().config().checks;
-                let plain = if checks { None } else { genunix::plain(symbol) };
+                let plain = if checks { None } else { self.kernel.services().plain(symbol) };
                 let direct = !checks && (leaf || plain.is_some());
                 let addr = plain.unwrap_or(addr);
                 self.stub(symbol, ordinal, addr, contexts, direct)

@@ -116,7 +116,7 @@ fn wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void, deadline: Nanos) -> bool {
 }
 
 fn check_wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void) {
-    let role = cx.thread().0.local().entries.last().map(|e| e.kind.role);
+    let role = cx.thread().0.local().work().entries.last().map(|e| e.kind.role);
     if role == Some(Role::TimeoutHandler) {
         cx.check(false, Rule::TimeoutHandlerBlocks, || format!("{} in a timeout handler", cx.call()));
     }

@@ -88,7 +88,7 @@ fn take(cx: &Cx, sema: *mut c_void) -> Option<Arc<WaitQueue>> {
 }
 
 fn wait(cx: &Cx, sema: *mut c_void) {
-    let role = cx.thread().0.local().entries.last().map(|e| e.kind.role);
+    let role = cx.thread().0.local().work().entries.last().map(|e| e.kind.role);
     cx.check(role != Some(Role::TimeoutHandler), Rule::TimeoutHandlerBlocks, || {
         format!("{} in a timeout handler", cx.call())
     });
