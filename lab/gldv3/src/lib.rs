@@ -15,26 +15,27 @@ mod mac;
 mod message;
 mod plugin;
 mod rx;
-mod state;
 mod timed;
-mod tx;
+mod types;
 mod worker;
 
 use std::sync::Arc;
 
 pub use address::{Destination, LinkAddress};
 pub use client::{
-    Backpressure, Datalink, DlpiError, Layout, LinkDetails, LinkState, LinkSummary, MacReference,
-    MacStatistics, Notification, Offload, PartitionError, Permission, PointedTo, Promiscuity, PropertyId,
-    PropertyInfo, PropertyValue, ReceiveQueue, Received, RingStatistics, Snoop, Stream, TransmitError,
-    create_datalink, create_partition, create_partition_as, datalinks, delete_partition, destroy_datalink,
-    dld_ioctl, dld_ioctl_as, dld_ioctl_with, get_property, keep_property, links, mac_statistics,
-    private_properties, property_info, rename_datalink, set_link_zone, set_property,
-    transmit_ring_statistics, wait_for_properties,
+    Layout, MacReference, PointedTo, ReceiveQueue, Snoop, Stream, create_datalink, create_partition,
+    create_partition_as, datalinks, delete_partition, destroy_datalink, dld_ioctl, dld_ioctl_as,
+    dld_ioctl_with, get_property, keep_property, links, mac_statistics, private_properties, property_info,
+    rename_datalink, set_link_zone, set_property, transmit_ring_statistics, wait_for_properties,
 };
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};
 pub use timed::{Packets, Sent, TimedLink};
+pub use types::{
+    Backpressure, Datalink, DlpiError, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification,
+    Offload, PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, Received,
+    RingStatistics, TransmitError,
+};
 
 use fakekernel::{FaultKind, Kernel};
 

@@ -2,26 +2,15 @@
 //! each of its modes), and what comes up is counted and freed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use fakekernel::{HostMutex, Kernel, Nanos, WaitQueue, cx};
+use fakekernel::{Kernel, Nanos, cx};
 use illumos_sys_hdrs::mblk_t;
 
 use crate::address::LinkAddress;
-use crate::mac::Mac;
+use crate::mac::{Counting, Mac};
 
 /// Bytes in front of a packet's payload: 20 for the sender, which nobody fills in, the destination, the type, two of nothing.
 const HEADER: usize = 44;
-
-/// Packets and bytes.
-#[derive(Debug)]
-pub(crate) struct Counting {
-    packets: AtomicU64,
-    bytes: AtomicU64,
-    /// `mac_tx_update`s.
-    updates: HostMutex<u64>,
-    updated: WaitQueue,
-}
 
 /// A started link whose traffic is measured; while this lives, nothing goes up to its streams.
 #[derive(Debug)]
@@ -42,27 +31,6 @@ pub struct Sent {
     pub refusals: u64,
 }
 
-impl Counting {
-    fn new() -> Self {
-        Self {
-            packets: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            updates: HostMutex::new(0),
-            updated: WaitQueue::new("mac_tx_update"),
-        }
-    }
-
-    pub(crate) fn update(&self) {
-        *self.updates.lock() += 1;
-        self.updated.wake_all();
-    }
-
-    pub(crate) fn received(&self, packets: u64, bytes: u64) {
-        self.packets.fetch_add(packets, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
-
 impl TimedLink {
     pub(crate) fn new(kernel: &Kernel, mac: &Arc<Mac>) -> Self {
         let counting = Arc::new(Counting::new());
@@ -72,7 +40,7 @@ impl TimedLink {
 
     /// Packets and bytes that have come up.
     pub fn received(&self) -> (u64, u64) {
-        (self.counting.packets.load(Ordering::Relaxed), self.counting.bytes.load(Ordering::Relaxed))
+        self.counting.seen()
     }
 
     /// No packets yet.
@@ -100,7 +68,7 @@ impl TimedLink {
     /// Whether the driver has taken it in the end.
     fn offer(&self, message: *mut mblk_t, patience: Nanos, sent: &mut Sent) -> bool {
         loop {
-            let before = *self.counting.updates.lock();
+            let before = self.counting.updates();
             if self.mac.send(message, None).is_null() {
                 sent.taken += 1;
                 return true;
@@ -117,15 +85,7 @@ impl TimedLink {
 
     fn wait_for_update(&self, before: u64, patience: Nanos) -> bool {
         let deadline = self.kernel.machine().now() + patience;
-        let mut updates = self.counting.updates.lock();
-        while *updates == before {
-            let (guard, in_time) = self.counting.updated.wait_until(updates, deadline);
-            updates = guard;
-            if !in_time {
-                return *updates != before;
-            }
-        }
-        true
+        self.counting.wait_for_update(before, deadline)
     }
 }
 

@@ -5,18 +5,16 @@ use std::sync::Arc;
 use fakekernel::genunix::Cred;
 use fakekernel::{Errno, Kernel};
 
-use super::types::{
+use crate::dld;
+use crate::dls::{Class, Devnets, Management, find_link};
+use crate::mac::{Mac, Macs, Property};
+use crate::types::{
     LinkSummary, MacStatistics, Permission, PropertyId, PropertyInfo, PropertyValue, RingStatistics,
 };
-use crate::dld;
-use crate::dls::{Class, find_link};
-use crate::mac::{Mac, Property};
-use crate::state::Gldv3;
 
 /// Every link of the host, by name.
 pub fn links(kernel: &Kernel) -> Vec<LinkSummary> {
-    let mut links: Vec<LinkSummary> = Gldv3::of(kernel)
-        .devnets
+    let mut links: Vec<LinkSummary> = Devnets::of(kernel)
         .all()
         .into_iter()
         .map(|(id, link)| {
@@ -29,7 +27,7 @@ pub fn links(kernel: &Kernel) -> Vec<LinkSummary> {
                 mac: link.mac.name.clone(),
                 id,
                 partition: link.class == Class::Partition,
-                zone: Gldv3::of(kernel).devnets.zone(link.id).unwrap_or(link.owner),
+                zone: Devnets::of(kernel).zone(link.id).unwrap_or(link.owner),
                 owner: link.owner,
                 state,
                 instance: link.mac.instance,
@@ -52,7 +50,7 @@ fn mac(kernel: &Kernel, link: &str) -> Result<Arc<Mac>, Errno> {
 /// ENOENT for a link that is not there, EBUSY while somebody has it open.
 pub fn set_link_zone(kernel: &Kernel, link: &str, zone: i32) -> Result<(), Errno> {
     let (id, _) = find_link(kernel, link)?;
-    Gldv3::of(kernel).devnets.set_zone(id, zone)
+    Devnets::of(kernel).set_zone(id, zone)
 }
 
 /// The statistics of a link, asked from the driver now.
@@ -108,7 +106,7 @@ pub fn keep_property(
     value: &PropertyValue,
 ) -> Result<(), Errno> {
     let (link_id, found) = find_link(kernel, link)?;
-    Gldv3::of(kernel).management.keep_property(link_id, id, value);
+    Management::of(kernel).keep_property(link_id, id, value);
     kernel.scope(|| found.mac.set_property(&Property::of(id), value))
 }
 
@@ -183,7 +181,7 @@ impl MacReference {
     ///
     /// ENOENT when there is none, or when it is disabled; what `mc_open` refused with.
     pub fn open(kernel: &Kernel, name: &str) -> Result<Self, Errno> {
-        let mac = Gldv3::of(kernel).macs.find(name).ok_or(Errno::ENOENT)?;
+        let mac = Macs::of(kernel).find(name).ok_or(Errno::ENOENT)?;
         kernel.scope(|| mac.open())?;
         Ok(Self(mac))
     }

@@ -4,13 +4,12 @@ use fakekernel::genunix::{Cred, UserBuffer};
 use fakekernel::{Errno, Kernel};
 
 use super::admin::dld_ioctl_as;
-use super::types::{Datalink, PropertyId, PropertyValue};
-use crate::dls::Class;
-use crate::state::Gldv3;
+use crate::dls::{Class, Devnets, Management};
+use crate::types::{Datalink, PropertyId, PropertyValue};
 
 /// Every data link the daemon has an id for, in the order of their ids: those of macs, and those that are being made.
 pub fn datalinks(kernel: &Kernel) -> Vec<Datalink> {
-    let entries = Gldv3::of(kernel).management.entries();
+    let entries = Management::of(kernel).entries();
     let line = |(id, name, class)| Datalink { id, name, partition: class == Class::Partition };
     entries.into_iter().map(line).collect()
 }
@@ -26,7 +25,7 @@ pub fn create_datalink(
     partition: bool,
     properties: &[(PropertyId, PropertyValue)],
 ) -> Result<u32, Errno> {
-    let management = &Gldv3::of(kernel).management;
+    let management = &Management::of(kernel);
     let class = if partition { Class::Partition } else { Class::Physical };
     let id = management.create(name, class)?;
     for (property, value) in properties {
@@ -46,12 +45,12 @@ pub fn rename_datalink(kernel: &Kernel, id: u32, name: &str) -> Result<(), Errno
 
 /// `dladm_destroy_datalink_id`: the id is nobody's any more.
 pub fn destroy_datalink(kernel: &Kernel, id: u32) {
-    Gldv3::of(kernel).management.destroy(id);
+    Management::of(kernel).destroy(id);
 }
 
 /// Waits until every link that has come has the properties it was to have. User context.
 pub fn wait_for_properties(kernel: &Kernel) {
-    Gldv3::of(kernel).devnets.settle();
+    Devnets::of(kernel).settle();
 }
 
 /// A part of a process's memory that an ioctl's argument points to.

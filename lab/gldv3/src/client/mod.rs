@@ -6,9 +6,9 @@ mod datalink;
 mod held;
 mod layout;
 mod partition;
+mod plugin;
 mod snoop;
 mod stream;
-mod types;
 
 pub use admin::{
     MacReference, dld_ioctl, dld_ioctl_as, get_property, keep_property, links, mac_statistics,
@@ -23,8 +23,3 @@ pub use layout::Layout;
 pub use partition::{create_partition, create_partition_as, delete_partition};
 pub use snoop::Snoop;
 pub use stream::{ReceiveQueue, Stream};
-pub use types::{
-    Backpressure, Datalink, DlpiError, LinkDetails, LinkState, LinkSummary, MacStatistics, Notification,
-    Offload, PartitionError, Permission, Promiscuity, PropertyId, PropertyInfo, PropertyValue, Received,
-    RingStatistics, TransmitError,
-};

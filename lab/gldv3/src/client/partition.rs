@@ -6,10 +6,9 @@ use fakekernel::genunix::Cred;
 use fakekernel::{Errno, Kernel};
 use illumos_sys_hdrs::{IBD_CREATE_IBPART, IBD_DELETE_IBPART, ibd_ioctl_s, ibpart_ioctl_s};
 
-use super::types::PartitionError;
 use crate::dld;
-use crate::dls::{Class, find_link};
-use crate::state::Gldv3;
+use crate::dls::{Class, Management, find_link};
+use crate::types::PartitionError;
 
 /// `ibpart_ioctl_t` as bytes.
 struct Argument([u8; size_of::<ibpart_ioctl_s>()]);
@@ -67,7 +66,7 @@ pub fn create_partition_as(
     force: bool,
 ) -> Result<(), PartitionError> {
     let (port_id, port) = find_link(kernel, port).map_err(refused)?;
-    let management = &Gldv3::of(kernel).management;
+    let management = &Management::of(kernel);
     let id = management.create(name, Class::Partition).map_err(refused)?;
     let mut argument = Argument::new();
     argument.put(offset_of!(ibd_ioctl_s, ioc_linkid), &port_id.to_ne_bytes());
@@ -95,6 +94,6 @@ pub fn delete_partition(kernel: &Kernel, name: &str) -> Result<(), PartitionErro
     let mut argument = Argument::new();
     argument.put(offset_of!(ibpart_ioctl_s, ioc_partid), &id.to_ne_bytes());
     argument.run(kernel, IBD_DELETE_IBPART, Cred::ROOT)?;
-    Gldv3::of(kernel).management.destroy(id);
+    Management::of(kernel).destroy(id);
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fakekernel::{Errno, HostMutex, Kernel, Nanos};
 
 use super::stream::Stream;
-use super::types::Promiscuity;
+use crate::types::Promiscuity;
 
 /// Bytes that `bufmod` collects before it passes them on.
 const CHUNK: usize = 65536;

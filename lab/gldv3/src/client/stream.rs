@@ -9,14 +9,14 @@ use fakekernel::{Errno, HostMutex, Kernel, Nanos, WaitQueue, cx};
 use super::Held;
 use super::control::control;
 use super::layout::Layout;
-use super::types::{
-    Backpressure, DlpiError, LinkDetails, Notification, Offload, Promiscuity, Received, TransmitError,
-};
 use crate::address::{Destination, LinkAddress};
 use crate::dls::Open;
 use crate::mac::OffloadCapability;
 use crate::message::{Message, Messages};
 use crate::timed::TimedLink;
+use crate::types::{
+    Backpressure, DlpiError, LinkDetails, Notification, Offload, Promiscuity, Received, TransmitError,
+};
 
 /// `HCK_IPV4_HDRCKSUM`, `HCK_FULLCKSUM`, `HW_LSO`
 const IP_HEADER: u32 = 0x1;

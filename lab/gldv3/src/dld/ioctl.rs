@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 use fakekernel::genunix::{Cred, UserBuffer};
 use fakekernel::{Ctx, EntryKind, Errno, Export, FaultKind, HostMutex, Kernel, cx, export};
 use illumos_sys_hdrs::{dld_ioc_info_t, uint_t};
-
-use crate::state::Gldv3;
 
 pub(crate) fn exports() -> Vec<Export> {
     export! { UK: dld_ioc_register, dld_ioc_unregister; }
@@ -45,8 +44,8 @@ struct List {
 }
 
 impl Ioctls {
-    pub(crate) fn new() -> Self {
-        Self { lists: HostMutex::new(BTreeMap::new()) }
+    fn of(kernel: &Kernel) -> Arc<Self> {
+        kernel.state(|| Self { lists: HostMutex::new(BTreeMap::new()) })
     }
 }
 
@@ -56,13 +55,13 @@ unsafe extern "C" fn dld_ioc_register(module: u16, list: *mut dld_ioc_info_t, co
     if !TABLE.iter().any(|(known, _)| *known == module) {
         return Errno::ENOENT.0;
     }
-    let gldv3 = Gldv3::of(cx.kernel());
+    let ioctls = Ioctls::of(cx.kernel());
     if list.is_null() {
-        gldv3.ioctls.lists.lock().remove(&module);
+        ioctls.lists.lock().remove(&module);
         cx.kernel().resources().remove("dld ioctls", module.into());
     } else {
         let kept = List { addr: list.expose_provenance(), count: count as usize };
-        gldv3.ioctls.lists.lock().insert(module, kept);
+        ioctls.lists.lock().insert(module, kept);
         cx.kernel().resources().add("dld ioctls", module.into(), format!("{count} commands of {module:#x}"));
     }
     0
@@ -87,7 +86,7 @@ fn find(kernel: &Kernel, command: u32) -> Result<dld_ioc_info_t, Errno> {
     if !kernel.module(driver).is_some_and(|module| module.is_installed()) {
         return Err(Errno::ENODEV);
     }
-    let list = Gldv3::of(kernel).ioctls.lists.lock().get(&module).copied().ok_or(Errno::ENODEV)?;
+    let list = Ioctls::of(kernel).lists.lock().get(&module).copied().ok_or(Errno::ENODEV)?;
     let first: *const dld_ioc_info_t = ptr::with_exposed_provenance(list.addr);
     let entries = (0..list.count).map(|at| {
         // SAFETY: dld_ioc_register: that many entries in the driver's data, and the driver is installed.

@@ -2,4 +2,4 @@
 
 mod ioctl;
 
-pub(crate) use ioctl::{Ioctls, exports, ioctl};
+pub(crate) use ioctl::{exports, ioctl};

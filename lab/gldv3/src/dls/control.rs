@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use fakekernel::Errno;
 
+use super::devnet::Devnets;
 use super::stream::{IP_SAPS, Notified, Open};
 use crate::address::LinkAddress;
-use crate::client::{DlpiError, Promiscuity};
 use crate::mac::Note;
-use crate::state::Gldv3;
+use crate::types::{DlpiError, Promiscuity};
 
 /// What was the matter with an address (`proto_enabmulti_req`, `proto_setphysaddr_req`).
 fn of_an_address(error: Errno) -> DlpiError {
@@ -264,6 +264,6 @@ impl Drop for Open {
             return;
         }
         kernel.scope(|| self.close());
-        Gldv3::of(&kernel).devnets.release(self.link.id);
+        Devnets::of(&kernel).release(self.link.id);
     }
 }

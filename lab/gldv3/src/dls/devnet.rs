@@ -10,9 +10,8 @@ use fakekernel::{Ctx, Errno, Export, FaultKind, HostMutex, Kernel, WaitQueue, cx
 use illumos_sys_hdrs::{B_FALSE, B_TRUE, boolean_t, datalink_id_t, mac_handle_t, zoneid_t};
 
 use super::link::Link;
-use super::management::Class;
+use super::management::{Class, Management};
 use crate::mac::{Mac, Property, mac_of};
-use crate::state::Gldv3;
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
@@ -50,12 +49,16 @@ impl Devnet {
 }
 
 impl Devnets {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             links: HostMutex::new(BTreeMap::new()),
             without_id: HostMutex::new(BTreeSet::new()),
             changed: WaitQueue::new("a link's property task"),
         }
+    }
+
+    pub(crate) fn of(kernel: &Kernel) -> Arc<Self> {
+        kernel.state(Self::new)
     }
 
     /// Every link, by id.
@@ -121,8 +124,7 @@ impl Devnets {
 
 /// The link of a name.
 pub(crate) fn find_link(kernel: &Kernel, name: &str) -> Result<(u32, Arc<Link>), Errno> {
-    let gldv3 = Gldv3::of(kernel);
-    let links = gldv3.devnets.all();
+    let links = Devnets::of(kernel).all();
     links.into_iter().find(|(_, link)| link.name() == name).ok_or(Errno::ENOENT)
 }
 
@@ -133,25 +135,25 @@ pub(crate) fn find_link(kernel: &Kernel, name: &str) -> Result<(u32, Arc<Link>),
 /// ENOENT when the daemon does not know the id; EEXIST when id or mac has a link; EINVAL when the mac has an entry without an id and is no
 /// physical link's; what opening the mac failed with.
 pub(crate) fn create(mac: &Arc<Mac>, id: u32, zone: i32) -> Result<(), Errno> {
-    let gldv3 = Gldv3::of(&mac.kernel);
+    let devnets = Devnets::of(&mac.kernel);
     let _inside = mac.perimeter.enter();
-    let entry = gldv3.management.entry(id).ok_or(Errno::ENOENT)?;
-    let taken = gldv3.devnets.all().iter().any(|(known, link)| *known == id || link.mac.name == mac.name);
+    let entry = Management::of(&mac.kernel).entry(id).ok_or(Errno::ENOENT)?;
+    let taken = devnets.all().iter().any(|(known, link)| *known == id || link.mac.name == mac.name);
     if taken {
         return Err(Errno::EEXIST);
     }
-    if gldv3.devnets.without_id.lock().contains(&mac.name) {
+    if devnets.without_id.lock().contains(&mac.name) {
         if entry.class != Class::Physical {
             return Err(Errno::EINVAL);
         }
-        gldv3.devnets.without_id.lock().remove(&mac.name);
+        devnets.without_id.lock().remove(&mac.name);
     }
     mac.open()?;
     mac.device.hold();
     let link = Link::new(mac.clone(), id, entry.name, zone, entry.class);
     let devnet = Devnet { link: link.clone(), holds: 0, zone, property_task: true, going: false };
-    gldv3.devnets.links.lock().insert(id, devnet);
-    *mac.link.lock() = Some(link.clone());
+    devnets.links.lock().insert(id, devnet);
+    *mac.client.lock() = Some(link.clone());
     install_kstat(&link);
     load_properties(&link);
     Ok(())
@@ -172,9 +174,9 @@ fn install_kstat(link: &Arc<Link>) {
 /// Has the daemon set the link's persistent properties, on a thread of its own; it wants the perimeter, which the caller has.
 fn load_properties(link: &Arc<Link>) {
     let id = link.id;
-    let properties = Gldv3::of(&link.mac.kernel).management.properties(id);
+    let properties = Management::of(&link.mac.kernel).properties(id);
     if properties.is_empty() {
-        Gldv3::of(&link.mac.kernel).devnets.end_property_task(id);
+        Devnets::of(&link.mac.kernel).end_property_task(id);
         return;
     }
     let link = link.clone();
@@ -184,7 +186,7 @@ fn load_properties(link: &Arc<Link>) {
             // A property the driver refuses stays as it is; `dladm show-linkprop` shows which.
             let _ = link.mac.set_property(&Property::of(&property), &value);
         }
-        Gldv3::of(&link.mac.kernel).devnets.end_property_task(id);
+        Devnets::of(&link.mac.kernel).end_property_task(id);
     });
 }
 
@@ -195,9 +197,9 @@ fn load_properties(link: &Arc<Link>) {
 /// ENOENT when there is no such link; EEXIST when the name is another's; EBUSY when a stream is open; EINVAL for a name that is
 /// none.
 pub(crate) fn rename(kernel: &Kernel, id: u32, name: &str) -> Result<(), Errno> {
-    let gldv3 = Gldv3::of(kernel);
+    let devnets = Devnets::of(kernel);
     let link = {
-        let mut links = gldv3.devnets.links.lock();
+        let mut links = devnets.links.lock();
         let devnet = links.get_mut(&id).ok_or(Errno::ENOENT)?;
         if devnet.is_in_use() || devnet.going || devnet.property_task {
             return Err(Errno::EBUSY);
@@ -206,13 +208,13 @@ pub(crate) fn rename(kernel: &Kernel, id: u32, name: &str) -> Result<(), Errno> 
         devnet.going = true;
         devnet.link.clone()
     };
-    let renamed = gldv3.management.rename(id, name);
+    let renamed = Management::of(kernel).rename(id, name);
     if renamed.is_ok() {
         kernel.remove_kstat(&kstat_id(&link));
         link.rename(name);
         install_kstat(&link);
     }
-    if let Some(devnet) = gldv3.devnets.links.lock().get_mut(&id) {
+    if let Some(devnet) = devnets.links.lock().get_mut(&id) {
         devnet.going = false;
     }
     renamed
@@ -225,17 +227,17 @@ pub(crate) fn rename(kernel: &Kernel, id: u32, name: &str) -> Result<(), Errno> 
 ///
 /// ENOENT when the mac has no link; EBUSY when a stream is open, or without `wait` when its properties are being set.
 pub(crate) fn destroy(mac: &Arc<Mac>, wait: bool) -> Result<u32, Errno> {
-    let gldv3 = Gldv3::of(&mac.kernel);
-    let Some(link) = mac.link.lock().clone() else {
-        gldv3.devnets.without_id.lock().insert(mac.name.clone());
+    let devnets = Devnets::of(&mac.kernel);
+    let Some(link) = Link::of(mac) else {
+        devnets.without_id.lock().insert(mac.name.clone());
         return Err(Errno::ENOENT);
     };
-    leave(&gldv3.devnets, link.id, wait)?;
+    leave(&devnets, link.id, wait)?;
     let _inside = mac.perimeter.enter();
-    gldv3.devnets.links.lock().remove(&link.id);
+    devnets.links.lock().remove(&link.id);
     mac.kernel.remove_kstat(&kstat_id(&link));
     link.shut_down();
-    *mac.link.lock() = None;
+    *mac.client.lock() = None;
     mac.device.release();
     mac.close();
     Ok(link.id)
@@ -275,7 +277,7 @@ unsafe extern "C" fn dls_devnet_create(handle: mac_handle_t, id: datalink_id_t, 
 unsafe extern "C" fn dls_devnet_islinkvisible(id: datalink_id_t, zone: zoneid_t) -> boolean_t {
     let cx = cx();
     cx.may_block();
-    if Gldv3::of(cx.kernel()).devnets.is_visible(id, zone) { B_TRUE } else { B_FALSE }
+    if Devnets::of(cx.kernel()).is_visible(id, zone) { B_TRUE } else { B_FALSE }
 }
 
 unsafe extern "C" fn dls_devnet_destroy(
@@ -306,7 +308,7 @@ unsafe extern "C" fn dls_devnet_macname2linkid(name: *const c_char, id: *mut dat
     // SAFETY: dls_devnet_macname2linkid: a string.
     let name = unsafe { c_string(name, Some(32)) };
     let name = String::from_utf8_lossy(&name);
-    let links = Gldv3::of(cx.kernel()).devnets.all();
+    let links = Devnets::of(cx.kernel()).all();
     match links.iter().find(|(_, link)| link.mac.name == name) {
         Some((found, _)) => {
             // SAFETY: dls_devnet_macname2linkid: a place for the id.

@@ -1,5 +1,6 @@
 //! A link: a mac under a name, the client on it, and its streams (`DLS/dls_link.c`).
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,11 +9,12 @@ use fakekernel::{Errno, HostMutex};
 
 use super::management::Class;
 use super::stream::StreamState;
-use crate::client::{LinkDetails, Notification};
-use crate::mac::{Mac, Note};
+use super::tx::Transmit;
+use crate::address::LinkAddress;
+use crate::mac::{Client, Mac, Note, Ring};
 use crate::message::{Message, Messages};
 use crate::rx::Srs;
-use crate::tx::Transmit;
+use crate::types::{self, LinkDetails, Notification};
 
 /// See the module's text.
 pub(crate) struct Link {
@@ -63,6 +65,40 @@ impl ReceiveSide {
     }
 }
 
+impl Client for Link {
+    /// `mac_rx`: copies for the promiscuous, then the receive side if there is one. `ring` is the receive ring they came from.
+    fn receive(&self, messages: &Messages<'_>, packets: Vec<Message>, ring: Option<usize>) {
+        for packet in &packets {
+            self.show_promiscuous(messages, *packet, false);
+        }
+        let receive = self.state.lock().receive.clone();
+        match receive {
+            Some(receive) => receive.of(ring).process(messages, packets),
+            None => messages.free_all(packets),
+        }
+    }
+
+    fn woken_up(&self, ring: Option<&Arc<Ring>>) -> bool {
+        self.transmit.woken_up(ring)
+    }
+
+    fn recompute_fanout(&self) {
+        let receive = self.state.lock().receive.clone();
+        if let Some(receive) = receive {
+            let speed = self.mac.speed();
+            receive.sets().for_each(|set| set.recompute(speed));
+        }
+    }
+
+    /// Tells every stream.
+    fn notify(&self, note: Note) {
+        let Some(notification) = self.translated(note) else { return };
+        for stream in self.streams() {
+            stream.notify(notification.clone());
+        }
+    }
+}
+
 impl Link {
     pub(super) fn new(mac: Arc<Mac>, id: u32, name: String, owner: i32, class: Class) -> Arc<Self> {
         let transmit = Transmit::new(&mac.rings().transmit);
@@ -77,6 +113,12 @@ impl Link {
             unknowns: AtomicU64::new(0),
             tag_mode: AtomicU32::new(0),
         })
+    }
+
+    /// The link that uses a mac, if one does.
+    pub(super) fn of(mac: &Mac) -> Option<Arc<Self>> {
+        let client: Arc<dyn Any + Send + Sync> = mac.client.lock().clone()?;
+        client.downcast().ok()
     }
 
     /// Its name now.
@@ -170,15 +212,6 @@ impl Link {
         self.transmit.quiesce();
     }
 
-    /// The speed may have changed. Inside the perimeter.
-    pub(crate) fn recompute_fanout(&self) {
-        let receive = self.state.lock().receive.clone();
-        if let Some(receive) = receive {
-            let speed = self.mac.speed();
-            receive.sets().for_each(|set| set.recompute(speed));
-        }
-    }
-
     /// How many triples of soft rings packets are spread over; 0 while nobody receives.
     pub(crate) fn fanout(&self) -> usize {
         self.state.lock().receive.as_ref().map_or(0, |receive| receive.any.triples())
@@ -189,18 +222,6 @@ impl Link {
         let receive = self.state.lock().receive.clone();
         let received = receive.map_or(0, |receive| receive.sets().map(|set| set.drops()).sum());
         (received, self.transmit.drops())
-    }
-
-    /// `mac_rx`: copies for the promiscuous, then the receive side if there is one. `ring` is the receive ring they came from.
-    pub(crate) fn receive(&self, messages: &Messages<'_>, packets: Vec<Message>, ring: Option<usize>) {
-        for packet in &packets {
-            self.show_promiscuous(messages, *packet, false);
-        }
-        let receive = self.state.lock().receive.clone();
-        match receive {
-            Some(receive) => receive.of(ring).process(messages, packets),
-            None => messages.free_all(packets),
-        }
     }
 
     /// What `DL_INFO_REQ` and the statistics say now.
@@ -216,7 +237,7 @@ impl Link {
             address_length: self.mac.plugin.addrlen,
             address: state.address,
             factory_address: state.factory,
-            broadcast: crate::LinkAddress(broadcast),
+            broadcast: LinkAddress(broadcast),
             min_sdu: state.min_sdu,
             max_sdu: state.max_sdu,
             multicast_sdu: state.multicast_sdu,
@@ -225,22 +246,14 @@ impl Link {
         }
     }
 
-    /// Tells every stream.
-    pub(crate) fn notify(&self, note: Note) {
-        let Some(notification) = self.translated(note) else { return };
-        for stream in self.streams() {
-            stream.notify(notification.clone());
-        }
-    }
-
     /// The notification a note stands for now; several may have become one.
     pub(super) fn translated(&self, note: Note) -> Option<Notification> {
         let details = self.details();
         match note {
             Note::Link => match details.state {
-                crate::LinkState::Up => Some(Notification::LinkUp { speed: details.speed }),
-                crate::LinkState::Down => Some(Notification::LinkDown),
-                crate::LinkState::Unknown => None,
+                types::LinkState::Up => Some(Notification::LinkUp { speed: details.speed }),
+                types::LinkState::Down => Some(Notification::LinkDown),
+                types::LinkState::Unknown => None,
             },
             Note::Unicst => Some(Notification::Address(details.address)),
             Note::SduSize => {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
+use std::sync::Arc;
 
 use fakekernel::mem::{Mem, c_string};
-use fakekernel::{Errno, Export, HostMutex, cx, export};
+use fakekernel::{Errno, Export, HostMutex, Kernel, cx, export};
 use illumos_sys_hdrs::{datalink_class_t, datalink_id_t};
 
-use crate::client::{PropertyId, PropertyValue};
-use crate::state::Gldv3;
+use crate::types::{PropertyId, PropertyValue};
 
 pub(crate) fn exports() -> Vec<Export> {
     export! { UK: dls_mgmt_get_linkinfo, dls_mgmt_get_linkid; }
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 }
 
 /// The daemon of a host.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Management {
     state: HostMutex<State>,
 }
@@ -51,8 +51,8 @@ struct State {
 }
 
 impl Management {
-    pub(crate) fn new() -> Self {
-        Self { state: HostMutex::new(State::default()) }
+    pub(crate) fn of(kernel: &Kernel) -> Arc<Self> {
+        kernel.state(Self::default)
     }
 
     /// `dladm_create_datalink_id`: the id of a name, which keeps it for good if it is a physical link's.
@@ -140,7 +140,7 @@ unsafe extern "C" fn dls_mgmt_get_linkinfo(
 ) -> c_int {
     let cx = cx();
     cx.may_block();
-    let Some(entry) = Gldv3::of(cx.kernel()).management.entry(id) else { return Errno::ENOENT.0 };
+    let Some(entry) = Management::of(cx.kernel()).entry(id) else { return Errno::ENOENT.0 };
     if !name.is_null() {
         // SAFETY: dls_mgmt_get_linkinfo: room for a link name, not null.
         let place = unsafe { Mem::of(name, NAME) };
@@ -165,7 +165,7 @@ unsafe extern "C" fn dls_mgmt_get_linkid(name: *const c_char, id: *mut datalink_
     cx.may_block();
     // SAFETY: dls_mgmt_get_linkid: a string.
     let name = unsafe { c_string(name, Some(NAME)) };
-    match Gldv3::of(cx.kernel()).management.id_of(&String::from_utf8_lossy(&name)) {
+    match Management::of(cx.kernel()).id_of(&String::from_utf8_lossy(&name)) {
         Some(found) => {
             // SAFETY: dls_mgmt_get_linkid: a place for the id.
             unsafe { id.write(found) };
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_physical_link_keeps_its_id_and_names_are_unique() {
-        let daemon = Management::new();
+        let daemon = Management::default();
         let id = daemon.create("ibd0", Class::Physical).unwrap();
         assert_eq!(daemon.create("ibd0", Class::Physical), Ok(id));
         assert_eq!(daemon.create("ibd0", Class::Partition), Err(Errno::EEXIST));

@@ -7,11 +7,11 @@ mod management;
 mod receive;
 mod softmac;
 mod stream;
+mod tx;
 
 use fakekernel::Export;
 
 pub(crate) use devnet::{Devnets, find_link, rename as rename_link};
-pub(crate) use link::Link;
 pub(crate) use management::{Class, Management};
 pub(crate) use softmac::Softmac;
 pub(crate) use stream::{Kept, Open};

@@ -7,10 +7,10 @@ use fakekernel::Rule;
 use super::link::Link;
 use super::stream::{IP_SAPS, StreamState};
 use crate::address::{Destination, LinkAddress};
-use crate::client::Received;
 use crate::message::{Message, Messages};
 use crate::plugin::HeaderInfo;
 use crate::rx::{Look, Upper};
+use crate::types::Received;
 
 const ETHERTYPE_IP: u32 = IP_SAPS[0];
 /// `HCK_IPV4_HDRCKSUM_OK`, `HCK_FULLCKSUM_OK`

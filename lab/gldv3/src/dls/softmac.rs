@@ -5,8 +5,8 @@ use fakekernel::genunix::{AttachHook, DevInfo, Level};
 use fakekernel::{Errno, Kernel, cx};
 
 use super::devnet;
-use super::management::Class;
-use crate::state::Gldv3;
+use super::management::{Class, Management};
+use crate::mac::Macs;
 
 /// The DACF rules of network drivers.
 #[derive(Debug)]
@@ -14,13 +14,11 @@ pub(crate) struct Softmac;
 
 impl AttachHook for Softmac {
     fn attached(&self, kernel: &Kernel, device: &DevInfo) {
-        let gldv3 = Gldv3::of(kernel);
-        let Some(mac) = gldv3.macs.of_device(device) else { return };
-        if mac.link.lock().is_some() {
+        let Some(mac) = Macs::of(kernel).of_device(device) else { return };
+        if mac.client.lock().is_some() {
             return;
         }
-        let made = gldv3
-            .management
+        let made = Management::of(kernel)
             .create(&mac.name, Class::Physical)
             .and_then(|id| kernel.scope(|| devnet::create(&mac, id, 0)));
         if let Err(error) = made {
@@ -30,7 +28,7 @@ impl AttachHook for Softmac {
     }
 
     fn detaching(&self, kernel: &Kernel, device: &DevInfo) -> Result<(), Errno> {
-        let Some(mac) = Gldv3::of(kernel).macs.of_device(device) else { return Ok(()) };
+        let Some(mac) = Macs::of(kernel).of_device(device) else { return Ok(()) };
         match kernel.scope(|| devnet::destroy(&mac, false)) {
             Ok(_) | Err(Errno::ENOENT) => Ok(()),
             Err(error) => Err(error),

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use fakekernel::{Errno, HostMutex, Kernel};
 
+use super::devnet::Devnets;
 use super::link::Link;
 use crate::address::{Destination, LinkAddress};
-use crate::client::{Notification, Promiscuity, Received};
 use crate::message::Message;
 use crate::plugin::HeaderInfo;
+use crate::types::{Notification, Promiscuity, Received};
 
 /// Takes packets.
 pub(crate) type Receiver = Arc<dyn Fn(Received) + Send + Sync>;
@@ -142,8 +143,8 @@ impl Open {
     /// Opens the link of a name.
     pub(crate) fn new(kernel: &Kernel, name: &str, passive: bool) -> Result<Self, Errno> {
         let (id, _) = super::find_link(kernel, name)?;
-        let gldv3 = crate::state::Gldv3::of(kernel);
-        let link = gldv3.devnets.hold(id).ok_or(Errno::ENOENT)?;
+        let devnets = Devnets::of(kernel);
+        let link = devnets.hold(id).ok_or(Errno::ENOENT)?;
         let started = {
             let _inside = link.mac.perimeter.enter();
             // Those of legacy drivers start when they are needed; the lab has none.
@@ -151,7 +152,7 @@ impl Open {
             link.mac.start()
         };
         if let Err(error) = started {
-            gldv3.devnets.release(id);
+            devnets.release(id);
             return Err(error);
         }
         let stream = StreamState::new(passive);

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use super::Mac;
-use crate::client::Offload;
+use crate::types::Offload;
 
 const HCKSUM: u32 = 0x1;
 const LSO: u32 = 0x8;

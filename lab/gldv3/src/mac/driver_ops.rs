@@ -8,7 +8,7 @@ use fakekernel::mem::c_string;
 use fakekernel::{Cx, Export, Rule, cx, export};
 use illumos_sys_hdrs::{cb_ops, dev_info_t, dev_ops, streamtab};
 
-use crate::state::Gldv3;
+use crate::mac::Macs;
 
 pub(crate) fn exports() -> Vec<Export> {
     export! { UK: mac_init_ops, mac_fini_ops; }
@@ -38,7 +38,7 @@ unsafe extern "C" fn mac_init_ops(ops: *mut dev_ops, name: *const c_char) {
     if cx.kernel().major(&name).is_none() {
         return;
     }
-    Gldv3::of(cx.kernel()).drivers.lock().insert(name);
+    Macs::of(cx.kernel()).drivers.lock().insert(name);
     let Some(place) = stream_table_place(&cx, ops) else { return };
     // The stream is opened by the lab's own dld, not through this table; it is there because drivers see the pointer.
     let table = cx.kernel().genunix().lend_structure(&cx, size_of::<streamtab>(), TABLE);

@@ -1,7 +1,9 @@
 //! `mac`: macs of drivers, and what drivers may ask of the framework.
 
 mod capability;
+mod client;
 mod control;
+mod counting;
 mod driver;
 mod driver_ops;
 mod notify;
@@ -25,13 +27,12 @@ use fakekernel::{Cx, Export, Handles, HostMutex, Kernel, Module, Rule};
 use illumos_sys_hdrs::{mac_callbacks_t, mac_handle_t};
 
 use crate::address::LinkAddress;
-use crate::client::LinkState;
-use crate::dls::Link;
 use crate::plugin::MacType;
-use crate::state::Gldv3;
-use crate::timed::Counting;
+use crate::types::LinkState;
 
 pub use capability::OffloadCapability;
+pub(crate) use client::Client;
+pub(crate) use counting::Counting;
 pub(crate) use notify::Note;
 pub(crate) use perimeter::Perimeter;
 pub(crate) use prop_info::PropInfo;
@@ -50,19 +51,33 @@ pub(crate) fn exports() -> Vec<Export> {
     .concat()
 }
 
-/// The macs of a host.
+/// The macs of a host, and what its drivers have handles of.
 #[derive(Debug)]
 pub(crate) struct Macs {
     live: Handles<Mac>,
     by_name: HostMutex<BTreeMap<String, Arc<Mac>>>,
     /// Numbers given to macs without a minor node, from before they have their name until nothing is left of them.
     numbers: HostMutex<BTreeSet<u32>>,
+    rings: Handles<Ring>,
+    prop_infos: Handles<PropInfo>,
+    /// Names of drivers that `mac_init_ops` marked as GLDv3.
+    drivers: HostMutex<BTreeSet<String>>,
 }
 
 impl Macs {
-    pub(crate) fn new() -> Self {
-        let (by_name, numbers) = (HostMutex::new(BTreeMap::new()), HostMutex::new(BTreeSet::new()));
-        Self { live: Handles::new("mac_handle_t"), by_name, numbers }
+    fn new() -> Self {
+        Self {
+            live: Handles::new("mac_handle_t"),
+            by_name: HostMutex::new(BTreeMap::new()),
+            numbers: HostMutex::new(BTreeSet::new()),
+            rings: Handles::new("mac_ring_handle_t"),
+            prop_infos: Handles::new("mac_prop_info_handle_t"),
+            drivers: HostMutex::new(BTreeSet::new()),
+        }
+    }
+
+    pub(crate) fn of(kernel: &Kernel) -> Arc<Self> {
+        kernel.state(Self::new)
     }
 
     /// A number that no mac has; `None` when all are given. It is nobody else's until it is given back.
@@ -109,8 +124,8 @@ pub(crate) struct Mac {
     handle: OnceLock<usize>,
     pub(crate) perimeter: Perimeter,
     pub(crate) state: HostMutex<MacState>,
-    /// The link made of it by `dls_devnet_create`.
-    pub(crate) link: HostMutex<Option<Arc<Link>>>,
+    /// Who uses it: the link made of it by `dls_devnet_create`.
+    pub(crate) client: HostMutex<Option<Arc<dyn Client>>>,
     /// Somebody measures it: packets that come up end there.
     pub(crate) counting: HostMutex<Option<Arc<Counting>>>,
     notes: notify::Notes,
@@ -181,7 +196,7 @@ impl Mac {
 
 /// The mac behind a driver's handle; a stale one is a use of freed memory (rule 16), and there is none then.
 pub(crate) fn mac_of(cx: &Cx, handle: mac_handle_t) -> Option<Arc<Mac>> {
-    match Gldv3::of(cx.kernel()).macs.live.get(handle) {
+    match Macs::of(cx.kernel()).live.get(handle) {
         Ok(mac) => Some(mac),
         Err(error) => {
             cx.violate(Rule::HeapCorruption, error.to_string());

@@ -6,7 +6,7 @@ use fakekernel::genunix::Level;
 use fakekernel::{Ctx, HostMutex, Thread, WaitQueue, cx};
 
 use super::Mac;
-use crate::client::LinkState;
+use crate::types::LinkState;
 
 /// What a notification is about, by its number (`mac_notify_type_t`): the order of delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,13 +125,13 @@ impl Mac {
     }
 
     fn deliver(&self, note: Note) {
-        let link = self.link.lock().clone();
-        let Some(link) = link else { return };
+        let client = self.client.lock().clone();
+        let Some(client) = client else { return };
         if note == Note::Link && self.state.lock().link_state == LinkState::Up {
             let _inside = self.perimeter.enter();
-            link.recompute_fanout();
+            client.recompute_fanout();
         }
-        link.notify(note);
+        client.notify(note);
     }
 
     /// Copies the driver's link state to the clients'; logs the change; whether there was one.

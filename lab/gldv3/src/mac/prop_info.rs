@@ -6,8 +6,8 @@ use fakekernel::mem::c_string;
 use fakekernel::{Errno, Export, HostMutex, Rule, cx, export};
 use illumos_sys_hdrs::{link_flowctrl_t, mac_prop_info_handle_t};
 
-use crate::client::{Permission, PropertyValue};
-use crate::state::Gldv3;
+use crate::mac::Macs;
+use crate::types::{Permission, PropertyValue};
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
@@ -48,7 +48,7 @@ impl PropInfo {
 
 fn say(handle: mac_prop_info_handle_t, f: impl FnOnce(&mut Said)) {
     let cx = cx();
-    match Gldv3::of(cx.kernel()).prop_infos.get(handle) {
+    match Macs::of(cx.kernel()).prop_infos.get(handle) {
         Ok(info) => f(&mut info.0.lock()),
         Err(error) => {
             cx.violate(Rule::HeapCorruption, format!("{error}: it is valid inside mc_propinfo only"))

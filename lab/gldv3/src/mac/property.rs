@@ -2,11 +2,10 @@
 
 use fakekernel::Errno;
 
-use super::Mac;
 use super::driver::flag;
 use super::prop_info::PropInfo;
-use crate::client::{LinkState, Permission, PropertyId, PropertyInfo, PropertyValue};
-use crate::state::Gldv3;
+use super::{Mac, Macs};
+use crate::types::{LinkState, Permission, PropertyId, PropertyInfo, PropertyValue};
 
 /// A property's number and name, as drivers are asked.
 pub(crate) struct Property {
@@ -133,11 +132,11 @@ impl Mac {
         if property.id == STATUS {
             return Ok(PropertyInfo { permission: Permission::ReadOnly, default: None, ranges: Vec::new() });
         }
-        let gldv3 = Gldv3::of(&self.kernel);
-        let handle = gldv3.prop_infos.insert(PropInfo::new(property.size()));
+        let macs = Macs::of(&self.kernel);
+        let handle = macs.prop_infos.insert(PropInfo::new(property.size()));
         self.call_propinfo(&property.name, property.id, handle.cast());
         // It was inserted above, and drivers cannot remove it.
-        let said = gldv3.prop_infos.remove(handle).map_err(|_| Errno::EINVAL)?.said();
+        let said = macs.prop_infos.remove(handle).map_err(|_| Errno::EINVAL)?.said();
         if let Some(error) = said.error {
             return Err(error);
         }

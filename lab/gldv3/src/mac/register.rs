@@ -14,11 +14,10 @@ use illumos_sys_hdrs::{mac_callbacks_t, mac_handle_t, mac_register_t, uint_t};
 use super::capability::LEGACY;
 use super::notify::Notes;
 use super::rings::virtualisation;
-use super::{MOST_MINOR_INSTANCE, Mac, MacState, Perimeter, mac_of, stat};
+use super::{MOST_MINOR_INSTANCE, Mac, MacState, Macs, Perimeter, mac_of, stat};
 use crate::address::LinkAddress;
-use crate::client::LinkState;
-use crate::plugin::MacType;
-use crate::state::Gldv3;
+use crate::plugin::{MacType, Registry};
+use crate::types::LinkState;
 
 pub(crate) fn exports() -> Vec<Export> {
     export! { UK: mac_alloc, mac_free, mac_register, mac_disable, mac_unregister; }
@@ -69,16 +68,16 @@ unsafe extern "C" fn mac_register(record: *mut mac_register_t, handle: *mut mac_
 /// The checks in the order of the C framework, then the work.
 fn register(cx: &Cx, record: &mac_register_t) -> Result<Arc<Mac>, Errno> {
     let kernel = cx.kernel();
-    let gldv3 = Gldv3::of(kernel);
+    let macs = Macs::of(kernel);
     let device = kernel.device(cx, record.m_dip).ok_or(Errno::EINVAL)?;
-    if !gldv3.drivers.lock().contains(device.driver()) {
+    if !macs.drivers.lock().contains(device.driver()) {
         return Err(Errno::EINVAL);
     }
     let module = driver_of(cx, &device)?;
     // SAFETY: mac_register(9F): the plugin's name is a string.
     let ident = String::from_utf8_lossy(&unsafe { c_string(record.m_type_ident, None) }).into_owned();
-    let plugin = gldv3.types.get(kernel, &ident).ok_or(Errno::EINVAL)?;
-    match build(cx, &gldv3, record, device, module, plugin.clone()) {
+    let plugin = Registry::of(kernel).get(kernel, &ident).ok_or(Errno::EINVAL)?;
+    match build(cx, &macs, record, device, module, plugin.clone()) {
         Ok(mac) => Ok(mac),
         Err(error) => {
             plugin.release();
@@ -94,20 +93,20 @@ fn driver_of(cx: &Cx, device: &DevInfo) -> Result<Module, Errno> {
 
 fn build(
     cx: &Cx,
-    gldv3: &Gldv3,
+    macs: &Macs,
     record: &mac_register_t,
     device: DevInfo,
     module: Module,
     plugin: Arc<MacType>,
 ) -> Result<Arc<Mac>, Errno> {
-    let instance = instance_of(gldv3, record, &device)?;
-    let built = build_as(cx, gldv3, record, device, module, plugin, instance);
-    built.inspect_err(|_| gldv3.macs.give_back(instance))
+    let instance = instance_of(macs, record, &device)?;
+    let built = build_as(cx, macs, record, device, module, plugin, instance);
+    built.inspect_err(|_| macs.give_back(instance))
 }
 
 fn build_as(
     cx: &Cx,
-    gldv3: &Gldv3,
+    macs: &Macs,
     record: &mac_register_t,
     device: DevInfo,
     module: Module,
@@ -152,7 +151,7 @@ fn build_as(
             link_state: LinkState::Unknown,
             groups: BTreeMap::new(),
         }),
-        link: HostMutex::new(None),
+        client: HostMutex::new(None),
         counting: HostMutex::new(None),
         notes: Notes::new(),
         upcalls: AtomicU32::new(0),
@@ -161,14 +160,14 @@ fn build_as(
         private_properties: private_properties(record),
     });
     ask_capabilities(&mac);
-    let result = with_rings(cx, gldv3, record, &mac);
+    let result = with_rings(cx, macs, record, &mac);
     if result.is_err() {
         mac.forget_rings();
     }
     result.map(|()| mac)
 }
 
-fn with_rings(cx: &Cx, gldv3: &Gldv3, record: &mac_register_t, mac: &Arc<Mac>) -> Result<(), Errno> {
+fn with_rings(cx: &Cx, macs: &Macs, record: &mac_register_t, mac: &Arc<Mac>) -> Result<(), Errno> {
     let rings = virtualisation(record.m_v12n)?;
     if rings {
         mac.init_rings()?;
@@ -177,14 +176,14 @@ fn with_rings(cx: &Cx, gldv3: &Gldv3, record: &mac_register_t, mac: &Arc<Mac>) -
     if mac.callbacks().mc_unicst.is_none() != rings {
         return Err(Errno::EINVAL);
     }
-    publish(cx, gldv3, mac)
+    publish(cx, macs, mac)
 }
 
-fn instance_of(gldv3: &Gldv3, record: &mac_register_t, device: &DevInfo) -> Result<u32, Errno> {
+fn instance_of(macs: &Macs, record: &mac_register_t, device: &DevInfo) -> Result<u32, Errno> {
     const ANY: u32 = u32::MAX;
     match record.m_instance {
         0 => Ok(device.instance()),
-        ANY => gldv3.macs.take_number().ok_or(Errno::ENOSPC),
+        ANY => macs.take_number().ok_or(Errno::ENOSPC),
         explicit if explicit > MOST_MINOR_INSTANCE => Err(Errno::EINVAL),
         explicit => Ok(explicit),
     }
@@ -249,18 +248,18 @@ fn ask_capabilities(mac: &Mac) {
     }
 }
 
-fn publish(cx: &Cx, gldv3: &Gldv3, mac: &Arc<Mac>) -> Result<(), Errno> {
+fn publish(cx: &Cx, macs: &Macs, mac: &Arc<Mac>) -> Result<(), Errno> {
     // Looked at before anything of that name is made, which would be the other mac's too.
-    if gldv3.macs.by_name.lock().contains_key(&mac.name) {
+    if macs.by_name.lock().contains_key(&mac.name) {
         return Err(Errno::EEXIST);
     }
     mac.start_notes();
     stat::install(mac);
     add_minors(mac);
-    let handle = gldv3.macs.live.insert_arc(mac.clone());
+    let handle = macs.live.insert_arc(mac.clone());
     mac.handle.get_or_init(|| handle.addr());
     let taken = {
-        let mut names = gldv3.macs.by_name.lock();
+        let mut names = macs.by_name.lock();
         let taken = names.contains_key(&mac.name);
         if !taken {
             names.insert(mac.name.clone(), mac.clone());
@@ -269,7 +268,7 @@ fn publish(cx: &Cx, gldv3: &Gldv3, mac: &Arc<Mac>) -> Result<(), Errno> {
     };
     if taken {
         // The handle was inserted a few lines above and nobody else has it.
-        drop(gldv3.macs.live.remove(handle));
+        drop(macs.live.remove(handle));
         mac.take_down();
         return Err(Errno::EEXIST);
     }
@@ -343,16 +342,16 @@ unsafe extern "C" fn mac_unregister(handle: mac_handle_t) -> c_int {
     cx.check(upcalls == 0, Rule::HeapCorruption, || {
         format!("mac_unregister of {} while {upcalls} of its threads are inside an upcall", mac.name)
     });
-    let gldv3 = Gldv3::of(cx.kernel());
-    gldv3.macs.by_name.lock().remove(&mac.name);
+    let macs = Macs::of(cx.kernel());
+    macs.by_name.lock().remove(&mac.name);
     let _inside = mac.perimeter.enter();
     mac.take_down();
     mac.forget_rings();
     // Nothing of that name is left.
-    gldv3.macs.give_back(mac.instance);
+    macs.give_back(mac.instance);
     mac.plugin.release();
     // The handle was valid when this call looked it up; two racing calls are told apart here.
-    drop(gldv3.macs.live.remove(handle));
+    drop(macs.live.remove(handle));
     cx.kernel().resources().remove("mac handle", handle.addr() as u64);
     0
 }

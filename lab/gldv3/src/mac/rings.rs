@@ -17,8 +17,8 @@ use illumos_sys_hdrs::{
 
 use super::Mac;
 use crate::address::LinkAddress;
+use crate::mac::Macs;
 use crate::message::{Message, Messages};
-use crate::state::Gldv3;
 
 const RINGS: u32 = 0x10;
 /// As many as a driver may have of one kind.
@@ -210,7 +210,7 @@ impl Mac {
 
     fn ask_for_ring(&self, offer: &mac_capab_rings_t, ring: &Arc<Ring>) -> Result<(), Errno> {
         let f = offer.mr_rget.ok_or(Errno::EINVAL)?;
-        let handle = Gldv3::of(&self.kernel).rings.insert_arc(ring.clone());
+        let handle = Macs::of(&self.kernel).rings.insert_arc(ring.clone());
         ring.calls.lock().handle = handle.addr();
         let group = if ring.kind == Kind::Receive { 0 } else { -1 };
         let mut info = mac_ring_info_t::default();
@@ -248,7 +248,7 @@ impl Mac {
         let rings = self.rings();
         let own =
             |ring: &Arc<Ring>| rings.receive.iter().chain(&rings.transmit).any(|r| Arc::ptr_eq(r, ring));
-        let found = Gldv3::of(&self.kernel).rings.get(handle).ok().filter(own);
+        let found = Macs::of(&self.kernel).rings.get(handle).ok().filter(own);
         cx.check(found.is_some(), Rule::HeapCorruption, || format!("{handle:p} is no ring of {}", self.name));
         found
     }
@@ -256,7 +256,7 @@ impl Mac {
     /// Gives the handles back.
     pub(super) fn forget_rings(&self) {
         let rings = self.rings();
-        let known = &Gldv3::of(&self.kernel).rings;
+        let known = &Macs::of(&self.kernel).rings;
         for ring in rings.receive.iter().chain(&rings.transmit) {
             drop(known.remove(ring.handle()));
         }

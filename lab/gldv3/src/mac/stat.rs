@@ -8,7 +8,7 @@ use fakekernel::{Cx, Export, Rule, cx, export};
 use illumos_sys_hdrs::{mac_handle_t, uint_t};
 
 use super::{Mac, Ring, mac_of};
-use crate::client::{LinkState, MacStatistics, RingStatistics};
+use crate::types::{LinkState, MacStatistics, RingStatistics};
 
 pub(crate) fn exports() -> Vec<Export> {
     export! { UKS: mac_stat_get; }

@@ -15,8 +15,8 @@ use super::driver::digits;
 use super::perimeter::Entered;
 use super::{Mac, Note, Ring, mac_of};
 use crate::address::LinkAddress;
-use crate::client::LinkState;
 use crate::message::Messages;
+use crate::types::LinkState;
 
 pub(crate) fn exports() -> Vec<Export> {
     export! {
@@ -83,9 +83,9 @@ fn receive(cx: &Cx, mac: &Mac, ring: mac_ring_handle_t, generation: Option<u64>,
     if ring.as_ref().is_some_and(|ring| !ring.takes(cx, generation)) {
         return messages.free_all(received);
     }
-    let link = mac.link.lock().clone();
-    match link {
-        Some(link) => link.receive(&messages, received, ring.map(|ring| ring.index)),
+    let client = mac.client.lock().clone();
+    match client {
+        Some(client) => client.receive(&messages, received, ring.map(|ring| ring.index)),
         None => messages.free_all(received),
     }
 }
@@ -114,8 +114,8 @@ fn transmit_update(cx: &Cx, mac: &Mac, ring: Option<&Arc<Ring>>) {
     if let Some(counting) = mac.counting.lock().clone() {
         counting.update();
     }
-    let link = mac.link.lock().clone();
-    let woken = link.is_none_or(|link| link.transmit.woken_up(ring));
+    let client = mac.client.lock().clone();
+    let woken = client.is_none_or(|client| client.woken_up(ring));
     if !woken {
         // With transmit rings each is woken by its name.
         cx.note(

@@ -9,16 +9,15 @@ use std::sync::Arc;
 use fakekernel::genunix::Genunix;
 use fakekernel::mem::Mem;
 use fakekernel::{Cx, EntryKind, Errno, Kernel, cx};
-use illumos_sys_hdrs::{boolean_t, mac_header_info_t};
+use illumos_sys_hdrs::{boolean_t, mac_handle_t, mac_header_info_t};
 
 use super::ops::{NO_PDATA, Unaligned};
-use super::registry::MacType;
+use super::registry::{MacType, Registry};
 use crate::message::{Message, Messages};
-use crate::state::Gldv3;
 
 /// A registered plugin with one user more, this one, until it is dropped.
 pub struct Plugin {
-    kernel: Kernel,
+    pub(crate) kernel: Kernel,
     mac_type: Arc<MacType>,
 }
 
@@ -83,18 +82,18 @@ const UNTOUCHED: u16 = 0x5aa5;
 impl Plugin {
     /// Whether a plugin of that name is registered, without loading it.
     pub fn is_registered(kernel: &Kernel, ident: &str) -> bool {
-        Gldv3::of(kernel).types.is_known(ident)
+        Registry::of(kernel).is_known(ident)
     }
 
     /// Looks a plugin up as `mac_register` does, which loads `mac/IDENT` if need be. `None` when there is none then.
     pub fn hold(kernel: &Kernel, ident: &str) -> Option<Self> {
-        let mac_type = kernel.scope(|| Gldv3::of(kernel).types.get(kernel, ident))?;
+        let mac_type = kernel.scope(|| Registry::of(kernel).get(kernel, ident))?;
         Some(Self { kernel: kernel.clone(), mac_type })
     }
 
     /// As [`hold`](Self::hold) of one that is registered already. Any context.
     pub fn hold_registered(kernel: &Kernel, ident: &str) -> Option<Self> {
-        let mac_type = Gldv3::of(kernel).types.get_known(ident)?;
+        let mac_type = Registry::of(kernel).get_known(ident)?;
         Some(Self { kernel: kernel.clone(), mac_type })
     }
 
@@ -262,12 +261,11 @@ impl Plugin {
         })
     }
 
-    /// `link_details` of a link's mac into a buffer of `size` bytes. `None` when there is no such link.
-    pub fn link_details(&self, link: &str, size: usize) -> Option<String> {
-        let (_, link) = crate::dls::find_link(&self.kernel, link).ok()?;
+    /// `link_details` of a live mac into a buffer of `size` bytes. `None` when the plugin has no such operation.
+    pub(crate) fn details_of(&self, mac: mac_handle_t, size: usize) -> Option<String> {
         let op = self.mac_type.ops.mtops_link_details?;
         let mut buffer = vec![0x7f as c_char; size + 1];
-        let args = (buffer.as_mut_ptr(), size, link.mac.as_handle(), NO_PDATA);
+        let args = (buffer.as_mut_ptr(), size, mac, NO_PDATA);
         let kind = EntryKind::callback("mtops_link_details");
         // SAFETY: the plugin's operation on a buffer of that size and a live mac.
         self.kernel.scope(|| unsafe { self.kernel.enter(op, args, kind) });

@@ -12,8 +12,6 @@ use fakekernel::mem::{Mem, c_string};
 use fakekernel::{Errno, Export, HostMutex, Kernel, SleepMutex, cx, export};
 use illumos_sys_hdrs::{mactype_ops_t, mactype_register_t, uint_t};
 
-use crate::state::Gldv3;
-
 pub(crate) fn exports() -> Vec<Export> {
     export! { UK: mactype_alloc, mactype_free, mactype_register, mactype_unregister; }
 }
@@ -46,8 +44,12 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self { lock: SleepMutex::new("mac type registry", ()), types: HostMutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn of(kernel: &Kernel) -> Arc<Self> {
+        kernel.state(Self::new)
     }
 
     fn find(&self, ident: &str) -> Option<Arc<MacType>> {
@@ -142,9 +144,9 @@ unsafe extern "C" fn mactype_register(record: *mut mactype_register_t) -> c_int 
         mappings: record.mtr_mappingcount,
         users: AtomicU32::new(0),
     };
-    let gldv3 = Gldv3::of(cx.kernel());
+    let registry = Registry::of(cx.kernel());
     {
-        let mut types = gldv3.types.types.lock();
+        let mut types = registry.types.lock();
         if types.iter().any(|t| t.ident == ident) {
             return Errno::EEXIST.0;
         }
@@ -159,12 +161,12 @@ unsafe extern "C" fn mactype_unregister(ident: *const c_char) -> c_int {
     cx.may_block();
     // SAFETY: mactype_unregister: a string.
     let ident = String::from_utf8_lossy(&unsafe { c_string(ident, None) }).into_owned();
-    let gldv3 = Gldv3::of(cx.kernel());
-    if gldv3.types.lock.is_mine() {
+    let registry = Registry::of(cx.kernel());
+    if registry.lock.is_mine() {
         cx.panic("recursive mutex_enter: mactype_unregister while the plugin is being loaded");
     }
-    let _held = gldv3.types.lock.lock();
-    let mut types = gldv3.types.types.lock();
+    let _held = registry.lock.lock();
+    let mut types = registry.types.lock();
     let Some(at) = types.iter().position(|t| t.ident == ident) else { return Errno::ENXIO.0 };
     if types[at].users.load(Ordering::Acquire) > 0 {
         return Errno::EBUSY.0;

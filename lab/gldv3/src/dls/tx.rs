@@ -13,11 +13,11 @@ use std::sync::Arc;
 use fakekernel::genunix::SharedSnapshot;
 use fakekernel::{Cx, HostMutex, WaitQueue, cx};
 
-use crate::client::Backpressure;
-use crate::dls::Link;
+use super::link::Link;
 use crate::mac::{Note, Ring};
 use crate::message::{Message, Messages};
 use crate::rx::fanout;
+use crate::types::Backpressure;
 use crate::worker::Worker;
 
 /// More packets than this stop the sender.
