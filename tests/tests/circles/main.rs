@@ -1,0 +1,124 @@
+//! No circle of files leads through several modules of a crate: what is below can be read, tested and changed without what is above.
+//!
+//! Rust itself sees to that between crates. Inside one, a file may use any other; here every path, import and method of every file is
+//! read ([`source`]), and a circle is named with the files on it ([`graph`]). Files of one module may use each other in circles: they
+//! are to be read together.
+
+#![forbid(unsafe_code)]
+
+mod graph;
+mod source;
+
+use std::path::Path;
+
+use graph::Graph;
+
+/// The floors of fakekernel, from the ground up: threads and their clock, what loads modules, and the kernel's functions.
+const FLOORS: [(&str, &str); 3] = [
+    (
+        "sim",
+        "abandon config context current fiber halt held host_mutex hosts inject kthread machine nanos notes order parker rule sched \
+         strategy suppress thread wait",
+    ),
+    (
+        "loader",
+        "arena backtrace cx debugger entry errno export fault fault_plans gate handles journal kernel kernels mem module resources sdt \
+         services",
+    ),
+    (
+        "unix",
+        "assert calibrate callb callout genunix interleave interrupt kthread_api linkage locks sleep_mutex softintr sync system_taskq \
+         taskq unix",
+    ),
+];
+
+/// The module a file is in: the first directory below `src`, or the file itself if there is none.
+fn first_directory(file: &str) -> String {
+    file.split('/').next().unwrap_or(file).to_owned()
+}
+
+/// The floor a file of fakekernel is on.
+fn floor(file: &str) -> String {
+    let module = first_directory(file);
+    let module = module.trim_end_matches(".rs");
+    let on = FLOORS.iter().find(|(_, modules)| modules.split(' ').any(|known| known == module));
+    on.map_or(module, |(floor, _)| *floor).to_owned()
+}
+
+fn assert_no_circle(name: &str, src: &str, module: fn(&str) -> String) {
+    let graph = Graph::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(src)).expect(src);
+    let circles: Vec<String> = graph.circles(module).iter().map(|files| files.join(" -> ")).collect();
+    assert!(circles.is_empty(), "files of {name} use each other in a circle:\n{}", circles.join("\n"));
+}
+
+#[test]
+fn no_circle_of_files_leads_through_the_floors_of_fakekernel() {
+    assert_no_circle("fakekernel", "lab/fakekernel/src", floor);
+}
+
+#[test]
+fn no_circle_of_files_leads_through_the_modules_of_lab_gldv3() {
+    assert_no_circle("lab-gldv3", "lab/gldv3/src", first_directory);
+}
+
+fn circles(texts: &[(&str, &str)]) -> Vec<String> {
+    let graph = Graph::of_texts(texts).expect("Rust");
+    graph.circles(first_directory).iter().map(|files| files.join(" -> ")).collect()
+}
+
+const ROOT: (&str, &str) = ("lib.rs", "mod above; mod below; pub use above::Upper;");
+
+#[test]
+fn a_circle_over_an_import_and_a_path_in_a_macro_is_named() {
+    let texts = [
+        ROOT,
+        ("above.rs", "use crate::below::Lower; pub struct Upper(Lower);"),
+        ("below.rs", "pub struct Lower; fn f() { println!(\"{}\", crate::above::Upper::new()); }"),
+    ];
+    assert_eq!(circles(&texts), ["above.rs -> below.rs -> above.rs"]);
+}
+
+#[test]
+fn a_name_that_the_root_makes_known_leads_to_the_file_that_defines_it() {
+    let texts = [
+        ROOT,
+        ("above.rs", "use super::below::{self, Lower}; pub struct Upper(Lower);"),
+        ("below.rs", "use crate::Upper as Other; pub struct Lower;"),
+    ];
+    assert_eq!(circles(&texts), ["above.rs -> below.rs -> above.rs"]);
+}
+
+#[test]
+fn a_method_that_the_module_above_adds_is_a_way_up() {
+    let above = "use crate::below::Lower; impl Lower { pub fn raise(&self) {} }";
+    let texts = [ROOT, ("above.rs", above), ("below.rs", "pub struct Lower; fn f(l: &Lower) { l.raise(); }")];
+    assert_eq!(circles(&texts), ["above.rs -> below.rs -> above.rs"]);
+    // Unless the module below has one of that name itself: whose is meant nobody can tell from the name.
+    let below = "pub struct Lower; struct Own; impl Own { fn raise(&self) {} } fn f(o: &Own) { o.raise(); }";
+    assert!(circles(&[ROOT, ("above.rs", above), ("below.rs", below)]).is_empty());
+}
+
+#[test]
+fn a_circle_inside_one_module_and_a_way_down_are_none() {
+    let texts = [
+        ("lib.rs", "mod above; mod below;"),
+        ("above/mod.rs", "mod part; pub struct Whole(part::Part); use crate::below::Lower;"),
+        ("above/part.rs", "use super::Whole; pub struct Part; fn f() -> crate::below::Lower { todo!() }"),
+        ("below.rs", "pub struct Lower; mod tests { use super::Lower; }"),
+    ];
+    assert!(circles(&texts).is_empty());
+}
+
+#[test]
+fn a_circle_over_three_modules_is_found_and_comments_make_none() {
+    let texts = [
+        ("lib.rs", "mod a; mod b; mod c;"),
+        ("a.rs", "use crate::b; fn f() { b::g() }"),
+        ("b.rs", "/// See [`crate::a::f`].\npub fn g() { crate::c::h::<u8>() }"),
+        ("c.rs", "pub fn h<T>() {} // crate::a::f()\n"),
+    ];
+    assert!(circles(&texts).is_empty());
+    let closed =
+        [texts[0], texts[1], texts[2], ("c.rs", "pub fn h<T>() -> impl Fn() { move || super::a::f() }")];
+    assert_eq!(circles(&closed), ["a.rs -> b.rs -> c.rs -> a.rs"]);
+}
