@@ -2,7 +2,6 @@
 //!
 //! - [`mod@bench`]: what a packet costs.
 //! - [`scenario`]: the file that says which hosts there are and what they do.
-//! - [`ip`]: a host's IP layer, pure.
 //! - [`desk`]: a lab that stays up, and the commands of its hosts.
 //! - [`host`]: that layer on a link of the lab.
 //! - [`linux`]: the Linux side of a live run.
@@ -28,7 +27,6 @@ pub mod coverage;
 pub mod debug;
 pub mod desk;
 pub mod host;
-pub mod ip;
 pub mod linux;
 pub mod packets;
 pub mod probes;

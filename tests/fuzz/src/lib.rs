@@ -9,8 +9,8 @@ mod receive;
 
 use std::path::Path;
 
-use ibdlab::ip::{arp, dhcp, nd};
 use ipoib::{LinkAddr, Qpn};
+use lab_ip::{arp, dhcp, nd};
 use sm::records::{McMemberRecord, Record, emit_table, parse_table};
 use sm::{Lid, Mad, Nanos, SaMad, Sm, SmConfig, rmpp};
 

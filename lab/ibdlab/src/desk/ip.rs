@@ -7,13 +7,13 @@ use std::sync::{Arc, mpsc};
 use admin::{Address, AddressKind, AddressState, Class, Interface, Neighbour, PingSpec};
 use fakekernel::{Errno, HostMutex, Kernel, Nanos, SleepMutex};
 use lab_gldv3::LinkState;
+use lab_ip::apps::{App, Outcome};
+use lab_ip::stack::Stack;
 use smoltcp::wire::IpAddress;
 
 use super::plumbed::{Plumbed, Role};
 use super::status::IpStatus;
 use crate::host::{AppId, DEVICE_NAME, IpThread, LinuxSide, TunBridge, Upper};
-use crate::ip::apps::{App, Outcome};
-use crate::ip::stack::Stack;
 use crate::linux::Namespace;
 use crate::words::complain;
 

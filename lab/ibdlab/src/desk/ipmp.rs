@@ -6,12 +6,12 @@ use std::sync::Arc;
 use admin::{Group, GroupAddress, GroupMember};
 use fakekernel::Errno;
 use lab_gldv3::LinkState;
+use lab_ip::ipmp::Spread;
+use lab_ip::stack::Stack;
 
 use super::ip::HostIp;
 use super::plumbed::{Plumbed, Role};
 use crate::host::{IpThread, Membership, Upper};
-use crate::ip::ipmp::Spread;
-use crate::ip::stack::Stack;
 
 impl HostIp {
     /// An interface without members.

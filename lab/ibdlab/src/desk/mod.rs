@@ -8,6 +8,7 @@
 pub mod capture;
 pub mod client;
 pub mod daemon;
+mod echoes;
 pub mod fabric;
 pub mod frame_files;
 mod frames;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use admin::{EchoAnswer, Interface, PingSpec, Pinger};
 use fakekernel::{Errno, Nanos};
 
+use super::echoes::{Answer, Echoes, Mailbox, Request};
 use super::ip::HostIp;
 use super::plumbed::Plumbed;
 use crate::host::AppId;
-use crate::ip::apps::{Answer, Echoes, Mailbox, Request};
 use crate::linux::Namespace;
 
 /// `ENETUNREACH` and `EMSGSIZE` of `sys/errno.h`.

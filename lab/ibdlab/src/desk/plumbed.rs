@@ -6,13 +6,13 @@ use std::sync::Arc;
 use admin::{Address, AddressKind, AddressState, Class, Interface, Neighbour, NeighbourState};
 use fakekernel::{HostMutex, Nanos};
 use lab_gldv3::{LinkAddress, LinkState};
+use lab_ip::dad::Standing;
+use lab_ip::layer::{IpLink, LINK_LOCAL_PREFIX, Wanted};
+use lab_ip::link_addr::LinkAddr;
 use smoltcp::wire::IpCidr;
 
 use super::status::IpStatus;
 use crate::host::{IpThread, LinuxSide, Membership};
-use crate::ip::dad::Standing;
-use crate::ip::layer::{IpLink, LINK_LOCAL_PREFIX, Wanted};
-use crate::ip::link_addr::LinkAddr;
 use crate::words::complain;
 
 /// How long a DHCP server may take to say where it is when an address is given back.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use fakekernel::{Errno, Nanos};
 use lab_gldv3::{LinkState, TransmitError};
+use lab_ip::layer::{Frame, LinkInfo};
+use lab_ip::link_addr::LinkAddr;
 use smoltcp::wire::IpCidr;
 
 use super::streams::Streams;
-use crate::ip::layer::{Frame, LinkInfo};
-use crate::ip::link_addr::LinkAddr;
 
 /// See the module's documentation. Called with no lock held; it may wait.
 pub trait Below: Send {

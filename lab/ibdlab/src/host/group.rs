@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use fakekernel::{Errno, HostMutex, Nanos};
 use lab_gldv3::{LinkState, OffloadCapability, Received, TransmitError};
+use lab_ip::ipmp::{Spread, Standing};
+use lab_ip::layer::{Frame, IpLink, LinkInfo, Packet, Wanted};
+use lab_ip::link_addr::LinkAddr;
 use smoltcp::wire::{IpCidr, Ipv4Packet, Ipv6Packet};
 
 use super::below::Below;
 use super::thread::{IpThread, now};
 use super::upper::Upper;
-use crate::ip::ipmp::{Spread, Standing};
-use crate::ip::layer::{Frame, IpLink, LinkInfo, Packet, Wanted};
-use crate::ip::link_addr::LinkAddr;
 
 /// Largest IP packet of a group without members.
 const DEFAULT_SDU: usize = 2044;

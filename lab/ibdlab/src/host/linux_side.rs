@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fakekernel::{Machine, OutsideWaker};
+use lab_ip::layer::LinkInfo;
 use smoltcp::wire::IpCidr;
 
-use crate::ip::layer::LinkInfo;
 use crate::linux::{BUFFER, Namespace, Tun};
 use crate::words::complain;
 

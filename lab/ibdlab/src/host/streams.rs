@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use fakekernel::{Errno, Kernel, Nanos};
 use lab_gldv3::{Backpressure, LinkAddress, Notification, Received, Stream, TransmitError};
-
-use crate::ip::layer::{Frame, LinkInfo, SAP_ARP, SAP_IPV4, SAP_IPV6};
-use crate::ip::link_addr::LinkAddr;
+use lab_ip::layer::{Frame, LinkInfo, SAP_ARP, SAP_IPV4, SAP_IPV6};
+use lab_ip::link_addr::LinkAddr;
 
 /// Open streams; they close when dropped.
 pub struct Streams {

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue};
 use lab_gldv3::{Destination, LinkState, Notification, OffloadCapability, Received};
+use lab_ip::apps::{App, Outcome};
+use lab_ip::layer::{Counters, Frame, LinkInfo, SAP_ARP, SAP_IPV6, Wanted};
+use lab_ip::link_addr::LinkAddr;
+use lab_ip::nd;
 use smoltcp::wire::IpCidr;
 
 use super::below::Below;
 use super::group::{Member, Members, Membership};
 use super::streams::Streams;
 use super::upper::Upper;
-use crate::ip::apps::{App, Outcome};
-use crate::ip::layer::{Counters, Frame, LinkInfo, SAP_ARP, SAP_IPV6, Wanted};
-use crate::ip::link_addr::LinkAddr;
-use crate::ip::nd;
 
 /// Frames that may wait for this thread; more are dropped and counted, as IP's own queues would.
 const RX_LIMIT: usize = 4096;
@@ -173,7 +173,7 @@ impl IpThread {
         self.shared.state.lock().link
     }
 
-    /// The interface has these addresses now; see [`crate::ip::layer::IpLink::set_addresses`].
+    /// The interface has these addresses now; see [`lab_ip::layer::IpLink::set_addresses`].
     pub fn set_addresses(&self, wanted: Wanted) {
         self.change(|upper| upper.set_addresses(wanted));
     }
@@ -328,7 +328,7 @@ impl Shared {
         }
     }
 
-    /// See [`IpLink::take_down`](crate::ip::layer::IpLink::take_down).
+    /// See [`IpLink::take_down`](lab_ip::layer::IpLink::take_down).
     fn take_down(&self, below: &mut impl Below) {
         let mut state = self.state.lock();
         state.upper.link_mut().take_down();

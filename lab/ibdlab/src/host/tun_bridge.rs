@@ -5,10 +5,10 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use lab_gldv3::Received;
+use lab_ip::layer::{Frame, IpLink, LinkInfo, Wanted};
 use smoltcp::wire::IpCidr;
 
 use super::upper::Upper;
-use crate::ip::layer::{Frame, IpLink, LinkInfo, Wanted};
 use crate::linux::{Tun, virtio};
 
 /// See the module's documentation.

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lab_gldv3::Received;
-
-use crate::ip::layer::{Frame, IpLink, LinkInfo, Wanted};
-use crate::ip::link_addr::LinkAddr;
-use crate::ip::stack::Stack;
+use lab_ip::layer::{Frame, IpLink, LinkInfo, Wanted};
+use lab_ip::link_addr::LinkAddr;
+use lab_ip::stack::Stack;
 
 /// The IP layer above a link's streams. Called with a leaf lock held: it computes, it does not wait.
 pub trait Upper: Send {

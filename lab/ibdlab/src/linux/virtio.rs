@@ -1,9 +1,8 @@
 //! From what Linux leaves to a device (`struct virtio_net_hdr`) to what IP asks of a link.
 
 use lab_gldv3::{Offload, OffloadCapability};
+use lab_ip::layer::Packet;
 use tun_rs::{VIRTIO_NET_HDR_LEN, VirtioNetHdr};
-
-use crate::ip::layer::Packet;
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum field holds the sum of the pseudo header.
 const NEEDS_CSUM: u8 = 1;

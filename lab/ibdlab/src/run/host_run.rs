@@ -10,12 +10,12 @@ use fakekernel::genunix::KstatValue;
 use fakekernel::{Errno, Kernel, Module, Nanos};
 use lab_gldv3::{LinkState, MacStatistics, PropertyId, PropertyValue};
 use lab_ibtf::{InfiniBand, nexus};
+use lab_ip::layer::LinkInfo;
+use lab_ip::stack::Stack;
 use serde_json::{Value, json};
 use smoltcp::wire::IpCidr;
 
 use crate::host::{IpThread, LinuxSide, TunBridge, Upper};
-use crate::ip::layer::LinkInfo;
-use crate::ip::stack::Stack;
 use crate::linux::Namespace;
 use crate::scenario::{Driver, HostSpec};
 

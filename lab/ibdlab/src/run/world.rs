@@ -11,6 +11,7 @@ use fabric::{HcaAttr, HcaConfig, LinkSpeed, LinkWidth, Mtu};
 use fakekernel::genunix::PropertyValue;
 use fakekernel::{Machine, Nanos};
 use lab_ibtf::{InfiniBand, nexus};
+use lab_ip::apps::Ping;
 use serde_spanned::Spanned;
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
@@ -21,7 +22,6 @@ use super::host_run::HostRun;
 use super::objects::Objects;
 use super::recording::Recording;
 use super::steps;
-use crate::ip::apps::Ping;
 use crate::report::{Findings, SmKind, StepReport};
 use crate::scenario::{Driver, HostSpec, PartitionSpec, Scenario, Speed, Step};
 

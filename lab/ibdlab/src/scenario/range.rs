@@ -48,7 +48,7 @@ const RUN_MS: u64 = 6 * 3_600_000;
 const RUN_US: u64 = RUN_MS * 1_000;
 const MILLION: u64 = 1_000_000;
 
-/// A function for each field, which reads it (`#[serde(deserialize_with = "...")]`), and [`ALL`].
+/// A function for each field, which reads it (`#[serde(deserialize_with = "...")]`), and `ALL`.
 macro_rules! ranges {
     ($($(#[$doc:meta])* $function:ident: $name:literal of $of:literal, $least:expr, $most:expr $(, $hex:ident)?;)*) => {
         $(

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use fakekernel::{FaultPlan, Kernel, Nanos};
 use lab_gldv3::LinkState;
+use lab_ip::apps::{GroupSay, Ping};
 use sm::Lid;
 
 use super::trouble::settle::{Before, reachable, settle};
-use crate::ip::apps::{GroupSay, Ping};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;

@@ -4,10 +4,10 @@ use anyhow::{Context, Result, bail, ensure};
 use fabric::{PhysState, PortState};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
+use lab_ip::apps::Outcome;
 use sm::partition::broadcast_mgid;
 
 use super::memberships::{manager, no_memberships};
-use crate::ip::apps::Outcome;
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;

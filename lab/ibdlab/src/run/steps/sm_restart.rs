@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use fakekernel::Nanos;
+use lab_ip::apps::{GroupHear, GroupSay, Outcome};
 
 use super::lifecycle::reachable;
 use super::memberships::{first_missing, manager};
 use crate::host::{AppId, IpThread};
-use crate::ip::apps::{GroupHear, GroupSay, Outcome};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;

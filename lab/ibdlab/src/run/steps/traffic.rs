@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail, ensure};
 use fakekernel::Nanos;
 use lab_gldv3::{Promiscuity, Stream};
+use lab_ip::apps::{App, GroupHear, GroupSay, Outcome, TcpReceive, TcpSend};
 
 use crate::host::IpThread;
-use crate::ip::apps::{App, GroupHear, GroupSay, Outcome, TcpReceive, TcpSend};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fakekernel::Nanos;
+use lab_ip::apps::{App, GroupHear, GroupSay, Outcome};
 
 use crate::host::AppId;
-use crate::ip::apps::{App, GroupHear, GroupSay, Outcome};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;

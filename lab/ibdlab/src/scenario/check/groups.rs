@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use lab_ip::{layer::ALL_HOSTS, nd};
 use serde_spanned::Spanned;
 
 use super::{Checked, Fault, addresses, check_host, fault, known_host, partition};
-use crate::ip::{layer::ALL_HOSTS, nd};
 use crate::scenario::{HostSpec, Scenario};
 
 /// The family of a group or an address.

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, anyhow};
 use fakekernel::{Ctx, Errno, HostMutex, Nanos, Thread, WaitQueue};
 use lab_gldv3::{Promiscuity, PropertyId, PropertyValue, Stream};
 use lab_ibtf::InfiniBand;
+use lab_ip::apps::{App, Bulk, GroupHear, GroupSay, Ping, Sink, Until};
 
 use super::paths;
 use super::senders::{Neighbours, Senders};
 use crate::host::AppId;
-use crate::ip::apps::{App, Bulk, GroupHear, GroupSay, Ping, Sink, Until};
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::trouble::Event;

@@ -9,14 +9,14 @@ use anyhow::{Result, anyhow, ensure};
 use fabric::{Census, Gid};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
+use lab_ip::apps::{Outcome, Ping};
+use lab_ip::link_addr::LinkAddr;
 use sm::JoinState;
 use sm::partition::broadcast_mgid;
 
 use super::super::turns::turn;
 use super::subnet::adapter;
 use crate::host::AppId;
-use crate::ip::apps::{Outcome, Ping};
-use crate::ip::link_addr::LinkAddr;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
 

@@ -18,18 +18,30 @@ const OPTION_UNITS: u8 = 3;
 const FIXED_LEN: usize = 24;
 const IPV6_LEN: usize = 40;
 
+/// Question or answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Who has the target address?
     Solicit,
-    Advert { solicited: bool, overrides: bool },
+    /// The sender has it; with the flags S and O of RFC 4861, section 4.4.
+    Advert {
+        /// It answers a solicitation.
+        solicited: bool,
+        /// It replaces what is known of the target.
+        overrides: bool,
+    },
 }
 
 /// A neighbour solicitation or advertisement with its IPv6 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nd {
+    /// Solicitation or advertisement.
     pub kind: Kind,
+    /// Of the IPv6 header; unspecified if the sender only asks whether somebody has the target address.
     pub source: Ipv6Addr,
+    /// Of the IPv6 header; often a group.
     pub destination: Ipv6Addr,
+    /// The address that it is about.
     pub target: Ipv6Addr,
     /// Source (solicitation) or target (advertisement) link-layer address, when the option is there.
     pub link: Option<LinkAddr>,

@@ -9,7 +9,7 @@ use smoltcp::socket::icmp;
 use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr};
 
 use super::{App, Outcome, PAUSE};
-use crate::ip::stack::Stack;
+use crate::stack::Stack;
 
 /// How long an echo may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ const ROOM: usize = 2 << 16;
 /// requests smoltcp hands to the socket, too.
 const PACKETS: usize = 64;
 /// ICMP header of an echo.
-pub(super) const ECHO_HEADER: usize = 8;
+pub const ECHO_HEADER: usize = 8;
 
 /// Sends `count` echo requests, each when the one before was answered or has timed out.
 pub struct Ping {
@@ -48,6 +48,7 @@ pub struct Ping {
 }
 
 impl Ping {
+    /// `count` requests, whose payloads have these sizes in turn.
     pub fn new(source: IpAddr, destination: IpAddr, count: u32, sizes: Vec<usize>) -> Self {
         let (every, next) = (Duration::ZERO, Duration::ZERO);
         Self {
@@ -200,11 +201,12 @@ impl App for Ping {
 }
 
 /// Bytes that differ from packet to packet, so that a stale answer is not taken for a fresh one.
-pub(super) fn pattern(sequence: u32, len: usize) -> Vec<u8> {
+pub fn pattern(sequence: u32, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32 ^ sequence.wrapping_mul(0x9e37_79b9) >> 8) as u8).collect()
 }
 
-pub(super) fn emit_echo(
+/// Writes an echo request, header and `data`, over the whole of `buffer`.
+pub fn emit_echo(
     buffer: &mut [u8],
     (source, destination): (IpAddr, IpAddr),
     ident: u16,
@@ -224,7 +226,8 @@ pub(super) fn emit_echo(
     }
 }
 
-pub(super) fn parse_echo_reply(bytes: &[u8], source: IpAddr, destination: IpAddr) -> Option<(u16, &[u8])> {
+/// Sequence number and data of an answer that `destination` gave to `source`; `None` for anything else.
+pub fn parse_echo_reply(bytes: &[u8], source: IpAddr, destination: IpAddr) -> Option<(u16, &[u8])> {
     let checksums = ChecksumCapabilities::default();
     match (source, destination) {
         (IpAddr::V6(source), IpAddr::V6(destination)) => {

@@ -3,7 +3,7 @@
 use smoltcp::wire::{ArpHardware, DhcpOpCode, DhcpPacket, Ipv4Packet};
 
 use super::*;
-use crate::ip::link_addr::LinkAddr;
+use crate::link_addr::LinkAddr;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{App, Outcome};
-use crate::ip::stack::Stack;
+use crate::stack::Stack;
 
 /// Runs an application until it ends or a time has come.
 pub struct Until {
@@ -12,6 +12,7 @@ pub struct Until {
 }
 
 impl Until {
+    /// The application, taken away at `end`.
     pub fn new(app: impl App + 'static, end: Duration) -> Self {
         Self { app: Box::new(app), end }
     }

@@ -8,6 +8,7 @@ use smoltcp::wire::IpCidr;
 /// A member, as far as this matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
+    /// Of its IP interface.
     pub name: String,
     /// It has a carrier.
     pub active: bool,
@@ -62,10 +63,12 @@ impl Spread {
         self.loads().max_by_key(|(_, count)| *count)
     }
 
+    /// Members that have a carrier, in their order.
     pub fn active(&self) -> impl Iterator<Item = &str> {
         self.members.iter().filter(|member| member.active).map(|member| member.name.as_str())
     }
 
+    /// All members, in the order in which they came.
     pub fn members(&self) -> &[Standing] {
         &self.members
     }

@@ -116,10 +116,12 @@ impl Stack {
         });
     }
 
+    /// What is below smoltcp.
     pub fn link(&self) -> &IpLink {
         &self.link
     }
 
+    /// The same, to change.
     pub fn link_mut(&mut self) -> &mut IpLink {
         &mut self.link
     }

@@ -6,12 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fakekernel::{HostMutex, Nanos, WaitQueue};
+use lab_ip::apps::{App, ECHO_HEADER, Outcome, PAUSE, emit_echo, parse_echo_reply, pattern};
+use lab_ip::stack::Stack;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::icmp;
-
-use super::ping::{ECHO_HEADER, emit_echo, parse_echo_reply, pattern};
-use super::{App, Outcome, PAUSE};
-use crate::ip::stack::Stack;
 
 /// Requests and answers that the socket holds between two turns of the host.
 const PACKETS: usize = 64;

@@ -45,10 +45,12 @@ impl Dad {
         }
     }
 
+    /// All that are looked after, whatever their standing.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.0.keys().copied()
     }
 
+    /// What is known of an address; `None` if it is none of ours.
     pub fn standing(&self, address: &IpAddr) -> Option<Standing> {
         Some(match self.0.get(address)? {
             State::Probing { .. } => Standing::Tentative,

@@ -9,7 +9,7 @@ use smoltcp::socket::tcp;
 use smoltcp::wire::IpAddress;
 
 use super::{App, Outcome};
-use crate::ip::stack::Stack;
+use crate::stack::Stack;
 
 const TCP_BUFFER: usize = 256 * 1024;
 
@@ -46,6 +46,7 @@ impl TcpState {
 }
 
 impl TcpSend {
+    /// `total` bytes to this address and port.
     pub fn new(destination: (IpAddr, u16), local_port: u16, total: u64) -> Self {
         Self { destination, local_port, total, sent: 0, hash: Sha256::new(), state: TcpState::New }
     }
@@ -105,6 +106,7 @@ impl App for TcpSend {
 }
 
 impl TcpReceive {
+    /// Listens on this port.
     pub fn new(port: u16) -> Self {
         Self { port, received: 0, hash: Sha256::new(), state: TcpState::New }
     }

@@ -8,7 +8,7 @@ use smoltcp::socket::tcp;
 use smoltcp::wire::IpAddress;
 
 use super::{App, Outcome, PAUSE};
-use crate::ip::stack::Stack;
+use crate::stack::Stack;
 
 const BUFFER: usize = 64 * 1024;
 /// As much as one large send can carry, more or less.
@@ -35,6 +35,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
+    /// To this address and port.
     pub fn new(destination: (IpAddr, u16)) -> Self {
         Self { destination, connections: 0, socket: None, next: Some(Duration::ZERO) }
     }
@@ -105,6 +106,7 @@ pub struct Sink {
 }
 
 impl Sink {
+    /// Listens on this port.
     pub fn new(port: u16) -> Self {
         Self { port, socket: None, heard: None }
     }

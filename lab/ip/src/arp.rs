@@ -9,17 +9,23 @@ pub const LEN: usize = 56;
 const HTYPE_INFINIBAND: [u8; 2] = [0, 32];
 const PTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
+/// What a packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// Who has the target address?
     Request,
+    /// The sender has it.
     Reply,
 }
 
 /// A well-formed IPv4-over-IB ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arp {
+    /// Question or answer.
     pub operation: Operation,
+    /// Who sends it; without an IPv4 address if it only asks whether somebody has one.
     pub sender: (Ipv4Addr, LinkAddr),
+    /// Who is asked for, without a link address, or who is answered.
     pub target: (Ipv4Addr, LinkAddr),
 }
 
@@ -58,6 +64,7 @@ impl Arp {
         Some(Self { operation, sender: endpoint(&bytes[8..32]), target: endpoint(&bytes[32..56]) })
     }
 
+    /// The packet as it stands behind the link's header.
     pub fn emit(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[0..2].copy_from_slice(&HTYPE_INFINIBAND);

@@ -158,6 +158,7 @@ impl<P: Default> Neighbours<P> {
         self.entries.values().filter_map(|entry| Some(entry.asking?.0)).min()
     }
 
+    /// What has been asked for and given up since the interface was made.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -17,19 +17,26 @@ use super::link_addr::LinkAddr;
 use super::nd::{self, Kind, Nd};
 use super::neighbours::{Lookup, Neighbours};
 
+/// Ethertype of IPv4.
 pub const SAP_IPV4: u16 = 0x0800;
+/// Ethertype of ARP.
 pub const SAP_ARP: u16 = 0x0806;
+/// Ethertype of IPv6.
 pub const SAP_IPV6: u16 = 0x86dd;
 
 /// illumos has this length for the link-local prefix.
 pub const LINK_LOCAL_PREFIX: u8 = 10;
+/// Every host that hears IPv4 groups is in it (RFC 1112).
 pub const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
 /// A packet for the link: destination address, SAP (Ethertype), and what comes behind the link's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
+    /// Where it goes, or where it was sent to.
     pub dst: LinkAddr,
+    /// Ethertype, host byte order.
     pub sap: u16,
+    /// What comes behind the link's header.
     pub payload: Vec<u8>,
     /// What the link is to compute.
     pub offload: Offload,
@@ -38,6 +45,7 @@ pub struct Frame {
 /// An IP packet to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
+    /// The packet, from its IP header on.
     pub bytes: Vec<u8>,
     /// What the link is to compute.
     pub offload: Offload,
@@ -66,6 +74,7 @@ impl Frame {
 /// What the link says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
+    /// The link's own address.
     pub own: LinkAddr,
     /// With scope and P_Key as the link announces it (zero).
     pub broadcast: LinkAddr,
@@ -78,6 +87,7 @@ pub struct LinkInfo {
 /// Which addresses an interface is to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
+    /// Those that an administrator has given.
     pub fixed: Vec<IpCidr>,
     /// The one that is made of the link's address.
     pub link_local: bool,
@@ -88,6 +98,7 @@ pub struct Wanted {
 /// Frames that passed this layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// All that the link handed up.
     pub received: u64,
     /// As the link counts them: a large send as the packets it becomes.
     pub transmitted: u64,
@@ -122,6 +133,7 @@ pub struct IpLink {
 }
 
 impl IpLink {
+    /// On such a link, which is down, with addresses that need no test for duplicates.
     pub fn new(info: LinkInfo, addresses: Vec<IpCidr>) -> Self {
         Self {
             info,
@@ -149,6 +161,7 @@ impl IpLink {
         }
     }
 
+    /// The link as it was when it last came up or changed.
     pub fn info(&self) -> LinkInfo {
         self.info
     }
@@ -332,26 +345,32 @@ impl IpLink {
         groups.into_iter().map(|group| (group, self.group_addr(group)))
     }
 
+    /// Addresses in use now.
     pub fn addresses(&self) -> &[IpCidr] {
         &self.addresses
     }
 
+    /// Who is known on the link.
     pub fn neighbours(&self) -> &Neighbours<Packet> {
         &self.neighbours
     }
 
+    /// What has passed since the interface was made.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
+    /// Groups that applications hear.
     pub fn groups(&self) -> &BTreeSet<IpAddr> {
         &self.groups
     }
 
+    /// An application hears this group from now on.
     pub fn join(&mut self, group: IpAddr) {
         self.groups.insert(group);
     }
 
+    /// No application hears it any more.
     pub fn leave(&mut self, group: IpAddr) {
         self.groups.remove(&group);
     }

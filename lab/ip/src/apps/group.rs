@@ -8,7 +8,7 @@ use smoltcp::socket::udp;
 use smoltcp::wire::{IpAddress, IpListenEndpoint};
 
 use super::{App, Outcome, PAUSE};
-use crate::ip::stack::Stack;
+use crate::stack::Stack;
 
 /// Sends `count` numbered datagrams to a group, one every `interval`.
 pub struct GroupSay {
@@ -29,6 +29,7 @@ pub struct GroupHear {
 }
 
 impl GroupSay {
+    /// `count` datagrams to this address and port, the first at `first`, then one each `interval`.
     pub fn new(group: (IpAddr, u16), count: u32, interval: Duration, first: Duration) -> Self {
         Self { group, count, interval, next: (0, first), socket: None }
     }
@@ -70,6 +71,7 @@ impl App for GroupSay {
 }
 
 impl GroupHear {
+    /// Joins the group and hears until `expect` datagrams have come, or until `deadline`.
     pub fn new(group: (IpAddr, u16), expect: u32, deadline: Duration) -> Self {
         Self { group, expect, deadline, heard: Vec::new(), socket: None }
     }

@@ -26,7 +26,9 @@ const LEAST_RETRY: Duration = Duration::from_secs(60);
 /// An address that a server has given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
+    /// The address, with the mask that came with it.
     pub address: Ipv4Cidr,
+    /// Who gave it, and renews it.
     pub server: Ipv4Addr,
     /// When it is to be renewed, renewed by any server, and when it ends; `None` is never.
     times: Option<[Duration; 3]>,

@@ -7,7 +7,7 @@ use smoltcp::wire::{
     ArpHardware, DhcpFlags, DhcpMessageType as Kind, DhcpOpCode, DhcpOption, DhcpPacket, Ipv4Cidr,
 };
 
-use crate::ip::link_addr::LinkAddr;
+use crate::link_addr::LinkAddr;
 
 /// Hardware type of IP over InfiniBand (RFC 4390 section 2.1).
 const HTYPE_INFINIBAND: u16 = 32;
@@ -42,6 +42,7 @@ const PARAMETERS: [u8; 7] = [1, 3, 6, 12, 15, 28, 43];
 pub struct ClientId(pub [u8; 21]);
 
 impl ClientId {
+    /// That of the interface with this link address.
     pub fn of(own: &LinkAddr) -> Self {
         let mut id = [0; 21];
         id[5..].copy_from_slice(&own.0[4..]);
@@ -105,11 +106,26 @@ impl Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// An address that can be had.
-    Offer { transaction: u32, address: Ipv4Addr, server: Ipv4Addr },
+    Offer {
+        /// Of the question that it answers (xid).
+        transaction: u32,
+        /// The address.
+        address: Ipv4Addr,
+        /// Who offers it.
+        server: Ipv4Addr,
+    },
     /// It is the client's.
-    Ack { transaction: u32, grant: Grant },
+    Ack {
+        /// Of the question that it answers (xid).
+        transaction: u32,
+        /// What was given.
+        grant: Grant,
+    },
     /// It is not.
-    Nak { transaction: u32 },
+    Nak {
+        /// Of the question that it answers (xid).
+        transaction: u32,
+    },
 }
 
 /// What a client is given, and for how long.
