@@ -100,42 +100,49 @@ impl Graph {
 
 impl Crate {
     fn used_by(&self, place: &str, source: &Source, added: &BTreeMap<&str, &str>) -> BTreeSet<String> {
-        let named = source
-            .paths
-            .iter()
-            .chain(source.stars.iter().map(|(_, path)| path))
-            .map(|path| self.file_of(path));
+        let paths = source.paths.iter().chain(source.stars.iter().map(|(_, path)| path));
+        let named = paths.filter_map(|path| self.file_of(path));
         let called = source.calls.iter().filter_map(|name| added.get(name.as_str()).copied());
         named.chain(called).filter(|other| *other != place).map(str::to_owned).collect()
     }
 
-    /// The file that defines what a path names: the innermost module on its way, with names that stand for others followed.
-    fn file_of(&self, path: &[String]) -> &str {
+    /// The file that defines what a path names: the innermost module on its way, with names that stand for others followed. `None` when
+    /// one of those is another crate's.
+    fn file_of(&self, path: &[String]) -> Option<&str> {
         let mut path = path.to_vec();
         for _ in 0..ALIASES {
-            match self.step_of(&path) {
-                Some(other) => path = other,
-                None => break,
+            let Some((module, alias, rest)) = self.alias_on(&path) else { break };
+            if alias.starts_with(module)
+                && !alias[module.len()..].first().is_some_and(|name| self.knows(module, name))
+            {
+                return None;
             }
+            path = [alias, rest].concat();
         }
-        let known = (0..=path.len()).rev().find_map(|end| self.files.get(&path[..end]));
-        known.expect("every path begins at the root, which is a file")
+        (0..=path.len()).rev().find_map(|end| self.files.get(&path[..end])).map(String::as_str)
     }
 
-    /// What the first name on the way stands for that stands for something.
-    fn step_of(&self, path: &[String]) -> Option<Path> {
+    /// The first name on the way that stands for another path: its module, that path, and what comes behind the name.
+    fn alias_on<'a>(&'a self, path: &'a [String]) -> Option<(&'a [String], &'a [String], &'a [String])> {
         (0..path.len()).find_map(|end| {
             let (module, rest) = path.split_at(end);
             let (name, rest) = rest.split_first()?;
-            let child = [module, std::slice::from_ref(name)].concat();
-            if self.files.contains_key(&child) {
+            if self.files.contains_key(&path[..=end]) {
                 return None;
             }
             let key = (module.to_vec(), name.clone());
             let alias = self.sources.values().find_map(|source| source.names.get(&key))?;
-            // A name of its own, as in `use other::X as X` of another crate, stands for nothing.
-            (*alias != child).then(|| [&alias[..], rest].concat())
+            (*alias != path[..=end]).then_some((module, &alias[..], rest))
         })
+    }
+
+    /// Whether a module has something of that name that is of this crate.
+    fn knows(&self, module: &[String], name: &str) -> bool {
+        let child = [module, &[name.to_owned()]].concat();
+        let key = (module.to_vec(), name.to_owned());
+        let mut sources = self.sources.values();
+        self.files.contains_key(&child)
+            || sources.any(|source| source.inside.contains(&child) || source.names.contains_key(&key))
     }
 
     /// Methods that a file adds to a type of another, when no function of the crate has the same name: whoever calls one uses
@@ -149,7 +156,7 @@ impl Crate {
         for (place, source) in &self.sources {
             for methods in &source.methods {
                 let of = self.file_of(&[&methods.module[..], std::slice::from_ref(&methods.of)].concat());
-                if of != place {
+                if of.is_some_and(|of| of != place) {
                     let names = methods.names.iter().filter(|name| defined.get(name.as_str()) == Some(&1));
                     let names = names.filter(|name| !ELSEWHERE_TOO.contains(&name.as_str()));
                     added.extend(names.map(|name| (name.as_str(), place.as_str())));

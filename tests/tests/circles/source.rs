@@ -13,6 +13,8 @@ pub type Path = Vec<String>;
 pub struct Source {
     /// What each of its modules imports or makes known, by the name used there: (module, name) and what that is.
     pub names: BTreeMap<(Path, String), Path>,
+    /// Modules that it has inside itself.
+    pub inside: Vec<Path>,
     /// Modules that are imported whole, with a star.
     pub stars: Vec<(Path, Path)>,
     /// Every path of two names or more, `crate`, `self` and `super` followed.
@@ -83,7 +85,9 @@ impl Source {
             [Token::Word(key), Token::Word(name), Token::Group(Delimiter::Brace, inside), ..]
                 if key == "mod" =>
             {
-                self.scan(&[module, std::slice::from_ref(name)].concat(), inside);
+                let inner = [module, std::slice::from_ref(name)].concat();
+                self.scan(&inner, inside);
+                self.inside.push(inner);
                 3
             }
             // `impl Trait + use<'a>` imports nothing.
@@ -95,6 +99,12 @@ impl Source {
             [Token::Word(key), rest @ ..] if key == "impl" && before.is_none_or(begins_an_item) => {
                 self.implementation(module, rest);
                 1
+            }
+            // One that is exported is known at the root; of the others nobody speaks by a path.
+            [Token::Word(key), bang, Token::Word(name), ..] if key == "macro_rules" && bang.is('!') => {
+                let here = [module, &[format!("{name}!")]].concat();
+                self.names.insert((Path::new(), name.clone()), here);
+                3
             }
             [Token::Word(key), Token::Word(name), ..] if key == "fn" => {
                 self.functions.push(name.clone());

@@ -8,14 +8,15 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 
 use super::{Finding, Rule};
 
-/// The crates that may hold unsafe code: the borders to C, the program that makes system calls without a libc, and what compiles files
-/// of border crates for loom.
-const BORDERS: [&str; 10] = [
+/// The crates that may hold unsafe code: the borders to C, the threads below them, the program that makes system calls without a libc,
+/// and what compiles files of border crates for loom.
+const BORDERS: [&str; 11] = [
     "rust/illumos-sys-hdrs",
     "rust/kernel",
     "rust/gldv3",
     "rust/ibtf",
     "rust/ibtf-provider",
+    "lab/sim",
     "lab/fakekernel",
     "lab/gldv3",
     "lab/ibtf",

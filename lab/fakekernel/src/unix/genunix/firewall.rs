@@ -1,0 +1,84 @@
+//! Blocks that stand before a wall, as with KMF_FIREWALL of illumos: one in so many ends where a page ends, and the page behind
+//! cannot be read. Once freed the block itself cannot be read either. So reading too far and reading what is gone, which
+//! patterns in memory show only by luck, end the run at the instruction that does it.
+
+use std::collections::BTreeMap;
+
+use crate::loader::arena::{Arena, PAGE};
+
+/// Larger blocks are not walled: buffers for an adapter would take half of the address space's map.
+const LARGEST: usize = 64 << 10;
+/// Walled blocks of one heap at once, freed ones in quarantine among them: each divides the process's mappings.
+const MOST: usize = 512;
+
+/// Where a walled block lies: pages of its own, and the wall behind them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Walled {
+    base: usize,
+    pages: usize,
+}
+
+impl Walled {
+    /// End of the last page that can be read while the block lives.
+    pub fn end(self) -> usize {
+        self.base + self.pages * PAGE
+    }
+
+    /// Whether `addr` lies in its pages or in the wall.
+    pub fn contains(self, addr: usize) -> bool {
+        (self.base..self.end() + PAGE).contains(&addr)
+    }
+}
+
+/// Chooses the blocks, and keeps the pages that are free again, by how many they are.
+#[derive(Debug)]
+pub struct Firewall {
+    /// One block in so many; 0 is none.
+    one_in: u64,
+    /// State of the choice, by the seed.
+    choice: u64,
+    blocks: usize,
+    free: BTreeMap<usize, Vec<usize>>,
+}
+
+impl Firewall {
+    pub fn new(one_in: u32, seed: u64) -> Self {
+        let choice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Self { one_in: one_in.into(), choice, blocks: 0, free: BTreeMap::new() }
+    }
+
+    /// Whether the next block is to be walled. The sequence of questions decides, so two runs of one seed agree.
+    pub fn chooses(&mut self, size: usize) -> bool {
+        // Xorshift: any sequence will do that differs from seed to seed.
+        self.choice ^= self.choice << 13;
+        self.choice ^= self.choice >> 7;
+        self.choice ^= self.choice << 17;
+        let chosen = self.one_in > 0 && self.choice.is_multiple_of(self.one_in);
+        chosen && size <= LARGEST && self.blocks < MOST
+    }
+
+    /// Pages for `bytes` bytes and a wall; `None` if the arena has no room for them.
+    pub fn build(&mut self, arena: &mut Arena, bytes: usize) -> Option<Walled> {
+        let pages = bytes.div_ceil(PAGE).max(1);
+        let base = match self.free.get_mut(&pages).and_then(Vec::pop) {
+            Some(base) => base,
+            None => arena.take_pages(pages + 1)?,
+        };
+        let walled = Walled { base, pages };
+        arena.close(walled.end(), PAGE);
+        self.blocks += 1;
+        Some(walled)
+    }
+
+    /// Nobody can read the block any more.
+    pub fn close(arena: &Arena, walled: Walled) {
+        arena.close(walled.base, walled.pages * PAGE);
+    }
+
+    /// The pages can hold another block.
+    pub fn reuse(&mut self, arena: &Arena, walled: Walled) {
+        arena.open(walled.base, walled.pages * PAGE);
+        self.blocks -= 1;
+        self.free.entry(walled.pages).or_default().push(walled.base);
+    }
+}
