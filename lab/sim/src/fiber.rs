@@ -1,8 +1,8 @@
 //! Threads of a virtual machine as coroutines of one operating-system thread: a switch between two of them costs as much as a few
 //! calls, where the kernel would take microseconds, and their memory stays in one processor's caches.
 //!
-//! [`carry`] is the loop between them. Whoever gives the baton away names the next holder ([`Shared::hand_baton`]) and suspends; the
-//! loop goes on with whom was named, until nobody was: then the machine has stopped.
+//! [`Carriage::carry`] is the loop between them. Whoever gives the baton away names the next holder ([`Shared::hand_baton`]) and
+//! suspends; the loop goes on with whom was named, until nobody was: then the machine has stopped.
 
 use std::any::Any;
 use std::collections::BTreeMap;

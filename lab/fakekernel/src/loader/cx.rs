@@ -228,7 +228,7 @@ impl Cx {
         known
     }
 
-    /// Notes a tolerated case (severity T); see [`crate::Machine::notes`].
+    /// Notes a tolerated case (severity T); see [`sim::Machine::notes`].
     pub fn note(&self, rule: Rule, detail: impl Into<String>) {
         self.note_with(rule, || detail.into());
     }

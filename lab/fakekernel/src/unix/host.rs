@@ -33,7 +33,7 @@ struct Unix {
 }
 
 impl Machine {
-    /// Adds a host with `unix` and `genunix`. Before or during [`run`](Self::run).
+    /// Adds a host with `unix` and `genunix`. Before or during [`run`](sim::Machine::run).
     pub fn add_host(&self, name: &str) -> Kernel {
         Kernel::add(self, name, Arc::new(Unix::default()), provide)
     }
