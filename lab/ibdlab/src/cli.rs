@@ -12,8 +12,8 @@ use crate::campaign::{Campaign, Search};
 use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
+use crate::objects::{ATOMICS, COUNTING, SHIPPED};
 use crate::report::SmKind;
-use crate::run::objects::{ATOMICS, COUNTING, SHIPPED};
 use crate::sa::{Question, What};
 use crate::scenario::ModuleOverride;
 

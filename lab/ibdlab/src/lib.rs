@@ -8,10 +8,12 @@
 //! - [`campaign`]: a seeded search over schedules and faults.
 //! - [`capture`]: what a capture says, counted independently.
 //! - [`coverage`]: which lines of the modules were run.
+//! - [`objects`]: which file each host loads for each module.
 //! - [`packets`]: frames that nobody should send.
 //! - [`report`]: what a run found.
 //! - [`run`]: carries a scenario out.
 //! - [`sa`]: questions to subnet administration.
+//! - [`setup`]: from a scenario to its hosts and their fabric.
 //! - [`words`]: what the process says, whoever listens.
 
 #![forbid(unsafe_code)]
@@ -28,11 +30,13 @@ pub mod debug;
 pub mod desk;
 pub mod host;
 pub mod linux;
+pub mod objects;
 pub mod packets;
 pub mod probes;
 pub mod report;
 pub mod run;
 pub mod sa;
 pub mod scenario;
+pub mod setup;
 pub mod suppress;
 pub mod words;

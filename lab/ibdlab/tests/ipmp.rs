@@ -33,7 +33,7 @@ fn under_seeds(file: &str, script: fn(&Rehearsal) -> Result<()>) {
     for seed in SEEDS {
         let root = tempfile::tempdir().expect("a directory");
         let scenario = load(&rig::data(file)).expect("a scenario");
-        let done = rehearse(scenario, &rig::options(seed), root.path().to_owned(), script);
+        let done = rehearse(scenario, &rig::proto(), seed, root.path().to_owned(), script);
         done.unwrap_or_else(|why| panic!("seed {seed}: {why:#}"));
     }
 }

@@ -23,7 +23,7 @@ fn port_under(desk: &Rehearsal, host: &str, address: IpAddr) -> Result<Option<Li
 fn an_rdma_client_finds_port_and_partition_of_each_address_of_a_host() {
     let root = tempfile::tempdir().expect("a directory");
     let scenario = load(&rig::root().join("scenarios/desk.toml")).expect("a scenario");
-    let done = rehearse(scenario, &rig::options(1), root.path().to_owned(), |desk| {
+    let done = rehearse(scenario, &rig::proto(), 1, root.path().to_owned(), |desk| {
         for line in [
             "dladm create-part -l ibp0 -P 8001 p8001.ibp0",
             "ipadm create-if p8001.ibp0",

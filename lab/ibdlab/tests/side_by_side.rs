@@ -12,7 +12,7 @@ fn side_by_side(script: fn(&Rehearsal) -> Result<()>) {
     for seed in 1..=4 {
         let root = tempfile::tempdir().expect("a directory");
         let scenario = load(&rig::root().join("scenarios/side-by-side.toml")).expect("a scenario");
-        let done = rehearse(scenario, &rig::options(seed), root.path().to_owned(), script);
+        let done = rehearse(scenario, &rig::proto(), seed, root.path().to_owned(), script);
         done.unwrap_or_else(|why| panic!("seed {seed}: {why:#}"));
     }
 }

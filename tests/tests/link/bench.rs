@@ -1,27 +1,27 @@
 //! Two hosts on a fabric with its subnet manager, the shipped driver in each, and one stream on each link.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use fabric::{Guid, HcaConfig, PKey};
-use fakekernel::genunix::{DevInfo, KstatValue};
-use fakekernel::{Config, Kernel, Machine, Module, Nanos};
+use fakekernel::{Config, Machine, Module, Nanos};
 use lab_gldv3::{
-    LinkAddress, LinkState, MacStatistics, Offload, PropertyId, PropertyValue, ReceiveQueue, Stream, links,
-    mac_statistics,
+    LinkAddress, LinkState, MacStatistics, Offload, PropertyId, PropertyValue, ReceiveQueue, Stream,
 };
+use lab_ibtf::InfiniBand;
 use lab_ibtf::saa::{EmbeddedSm, OpenSmManager};
-use lab_ibtf::{InfiniBand, nexus};
+use lab_world::{Plan, World};
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
 use sm::{Attribute, Fault, Method, Partition, SmConfig};
 
 use crate::object::{Origin, suppressions};
 
+pub use lab_world::{Driver, PORT_LINK};
+
 /// The link of either host.
 pub const LINK: &str = "ibd0";
-/// The link that partitions are made on.
-pub const PORT_LINK: &str = "ibp0";
 /// EtherType of IPv4, whose packets the MAC layer looks into.
 pub const IPV4: u32 = 0x0800;
 /// An EtherType nobody looks into (IEEE 802's for local experiments).
@@ -32,14 +32,18 @@ const QUEUE: usize = 4096;
 /// Longest that a link takes to come up.
 const PATIENCE: Nanos = Nanos::from_secs(30);
 
-/// A host with the driver attached and the link closed.
+/// A host with the driver attached and the link closed. What can be asked of any host of the lab can be asked of it.
 pub struct Host {
-    pub kernel: Kernel,
-    driver: Driver,
+    host: Arc<lab_world::Host>,
     origin: Origin,
-    port: Guid,
-    module: Module,
-    device: DevInfo,
+}
+
+impl Deref for Host {
+    type Target = lab_world::Host;
+
+    fn deref(&self) -> &lab_world::Host {
+        &self.host
+    }
 }
 
 impl Host {
@@ -59,36 +63,22 @@ impl Host {
     /// The same, once the link is up.
     pub fn open_up(&self, sap: u32) -> (Stream, ReceiveQueue) {
         let (stream, queue) = self.open(sap);
-        let deadline = self.kernel.machine().now() + PATIENCE;
-        while self.state() != LinkState::Up {
-            assert!(
-                self.kernel.machine().now() < deadline,
-                "the link does not come up: {:?}",
-                self.console()
-            );
-            fakekernel::sleep(Nanos::from_millis(10));
-        }
+        assert!(self.wait_up(PATIENCE), "the link does not come up: {:?}", self.console());
         (stream, queue)
     }
 
     pub fn state(&self) -> LinkState {
-        links(&self.kernel).iter().find(|link| link.name == LINK).expect("the link is there").state
+        self.host.state().expect("the link is there")
     }
 
     pub fn statistics(&self) -> MacStatistics {
-        mac_statistics(&self.kernel, LINK).expect("the link is there")
+        self.host.statistics().expect("the link is there")
     }
 
     /// A named counter of the link's kstat.
     pub fn counter(&self, name: &str) -> u64 {
         self.origin.must_be_ours("a counter", name);
-        let ids = self.kernel.kstats();
-        let id = ids.iter().find(|id| id.name == "datagram").expect("the link has its kstat");
-        let values = self.kernel.read_kstat(id).expect("it can be read");
-        match values.iter().find(|(known, _)| known == name) {
-            Some((_, KstatValue::U64(value))) => *value,
-            other => panic!("{name}: {other:?}"),
-        }
+        self.host.counter(name).unwrap_or_else(|| panic!("there is no counter {name}"))
     }
 
     pub fn set(&self, name: &str, value: &str) -> Result<(), fakekernel::Errno> {
@@ -104,29 +94,23 @@ impl Host {
     }
 
     /// The counters of the link's kstat that are not zero.
-    pub fn counters(&self) -> Vec<(String, KstatValue)> {
-        if self.origin == Origin::Illumos {
-            return Vec::new();
-        }
-        let ids = self.kernel.kstats();
-        let id = ids.iter().find(|id| id.name == "datagram").expect("the link has its kstat");
-        let values = self.kernel.read_kstat(id).expect("it can be read");
-        values.into_iter().filter(|(_, value)| *value != KstatValue::U64(0)).collect()
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let ours = self.host.counters().into_iter().filter(|_| self.origin == Origin::Ours);
+        ours.filter(|(_, value)| *value != 0).collect()
     }
 
-    /// What the host has logged.
-    pub fn console(&self) -> Vec<String> {
-        self.kernel.genunix().messages().iter().map(|message| message.text.clone()).collect()
+    fn module(&self) -> Module {
+        self.driven().expect("the driver is attached").0
     }
 
     /// Calls of its driver into the kernel so far, whatever they do.
     pub fn kernel_calls(&self) -> u64 {
-        self.module.calls().iter().map(|(_, count)| count).sum()
+        self.module().calls().iter().map(|(_, count)| count).sum()
     }
 
     /// The same to one function.
     pub fn calls(&self, function: &str) -> u64 {
-        self.module.calls_of(function)
+        self.module().calls_of(function)
     }
 
     /// The words of its driver's own memory, by address.
@@ -136,92 +120,36 @@ impl Host {
             let values: Vec<u64> = bytes.chunks_exact(8).map(value).collect();
             values.into_iter().enumerate().map(move |(n, value)| (start + 8 * n, value))
         };
-        self.kernel.genunix().memory_of(self.module.name()).into_iter().flat_map(words).collect()
+        self.kernel.genunix().memory_of(self.driver_name()).into_iter().flat_map(words).collect()
     }
 
     /// Message blocks that its driver has and has not passed on or freed.
     pub fn messages_kept(&self) -> usize {
-        self.kernel.genunix().messages_held_by(self.module.name())
-    }
-
-    /// The GUID of its adapter.
-    pub fn adapter(&self) -> Guid {
-        Guid(self.port.0 - 1)
-    }
-
-    fn attach(kernel: Kernel, port: Guid, driver: Driver, conf: &[(&str, i32)]) -> Self {
-        let origin = Origin::of(kernel.name());
-        // The C objects are `ibp`, which makes the same link.
-        let driver = if origin == Origin::Ours { driver } else { Driver::Ibp };
-        let name = driver.name();
-        if driver == Driver::Ibd {
-            nexus::use_ibd(&kernel);
-        }
-        let module = kernel.load(&origin.object("drv", name), name, "drv").expect("the driver loads");
-        module.install().expect("the driver installs");
-        let pkey = (driver == Driver::Ibd).then_some(PKey(0xffff));
-        let node = nexus::open(&kernel, port, driver.service(), pkey).expect("the nexus has the node");
-        node.device.with_properties(|properties| {
-            for (name, value) in conf {
-                properties.set_system(name, (*value).into());
-            }
-        });
-        nexus::attach(&kernel, &module, &node).expect("the driver attaches");
-        let host = Self { kernel, driver, origin, port, module, device: node.device };
-        host.create_partition();
-        host
+        self.kernel.genunix().messages_held_by(self.driver_name())
     }
 
     /// Has another port of the adapter driven as well.
     pub fn attach_port(&self, port: Guid) {
-        self.attach_node(port, (self.driver == Driver::Ibd).then_some(PKey(0xffff)));
+        self.attach_node(port, PKey(0xffff));
     }
 
-    /// Has a node of the nexus driven as well: a port's, or that of a P_Key of a port.
-    pub fn attach_node(&self, port: Guid, pkey: Option<PKey>) {
-        let node =
-            nexus::open(&self.kernel, port, self.driver.service(), pkey).expect("the nexus has the node");
-        nexus::attach(&self.kernel, &self.module, &node).expect("the driver attaches");
-    }
-
-    pub fn driver(&self) -> Driver {
-        self.driver
+    /// Has a node of the nexus driven as well: a port's, or for `ibd` that of a P_Key of a port.
+    pub fn attach_node(&self, port: Guid, pkey: PKey) {
+        self.attach_another(port, pkey).expect("the nexus has the node, and the driver attaches");
     }
 
     /// Makes the link, if the driver is one whose links are made, whatever state the port is in.
     pub fn create_partition(&self) {
-        if self.driver == Driver::Ibp {
-            lab_gldv3::create_partition(&self.kernel, PORT_LINK, 0xffff, LINK, true).expect("a partition");
+        // The one before may have been deleted by the test itself, past the host.
+        if self.host.state().is_none() {
+            self.try_delete_partition().expect("it is gone");
         }
-        if self.origin == Origin::Illumos {
-            // It would begin in connected mode, where nothing here is about it.
-            let datagrams = PropertyValue::U32(0);
-            lab_gldv3::set_property(&self.kernel, LINK, &PropertyId::IbLinkMode, &datagrams).expect("a mode");
-        }
-    }
-
-    /// Unmakes it.
-    pub fn delete_partition(&self) -> Result<(), fakekernel::Errno> {
-        match self.driver {
-            Driver::Ibd => Ok(()),
-            Driver::Ibp if !links(&self.kernel).iter().any(|link| link.name == LINK) => Ok(()),
-            Driver::Ibp => lab_gldv3::delete_partition(&self.kernel, LINK).map_err(|error| error.errno),
-        }
-    }
-
-    /// One attempt to suspend it, as a system does that is about to be suspended.
-    pub fn suspend(&self) -> Result<(), fakekernel::Errno> {
-        self.kernel.suspend(&self.module, &self.device)
-    }
-
-    /// It is resumed.
-    pub fn resume(&self) -> Result<(), fakekernel::Errno> {
-        self.kernel.resume(&self.module, &self.device)
+        self.make_link().expect("a partition");
     }
 
     /// Detaches the instance and attaches it again, a few times, as far as the system lets it.
     pub fn comes_and_goes(&self) -> impl FnOnce() + Send + 'static {
-        let (kernel, module, device) = (self.kernel.clone(), self.module.clone(), self.device.clone());
+        let (kernel, (module, device)) = (self.kernel.clone(), self.driven().expect("it is attached"));
         move || {
             for _ in 0..3 {
                 if kernel.detach(&module, &device).is_ok() && kernel.attach(&module, &device).is_err() {
@@ -231,39 +159,31 @@ impl Host {
         }
     }
 
-    /// One attempt to unload the driver.
-    pub fn try_unload(&self) -> Result<(), fakekernel::Errno> {
-        self.module.unload()
-    }
-
-    /// Unloads the driver, as soon as the system lets it.
+    /// Unloads driver and plugin, as soon as the system lets them; ours leave nothing.
     pub fn unload(&self) {
-        let deadline = self.kernel.machine().now() + Nanos::from_secs(300);
-        loop {
-            match self.delete_partition().and_then(|()| self.module.unload()) {
-                Ok(()) => return,
-                Err(fakekernel::Errno::EBUSY) if self.kernel.machine().now() < deadline => {
-                    fakekernel::sleep(Nanos::from_millis(100));
-                }
-                Err(errno) => panic!("{errno}: {:?}", self.console()),
-            }
+        let left = |()| if self.origin == Origin::Ours { self.check_nothing_is_left() } else { Ok(()) };
+        if let Err(why) = self.host.unload().and_then(left) {
+            panic!("{why:#}: {:?}", self.console());
         }
     }
 }
 
-/// Gives a host the frameworks and the plugin.
-pub fn provide(kernel: &Kernel) {
-    lab_gldv3::provide(kernel);
-    lab_ibtf::provide(kernel);
-    kernel.add_object("mac/mac_ib", &Origin::of(kernel.name()).object("mac", "mac_ib"));
-}
-
-/// An illumos host with an adapter, and no driver yet. The GUID of its port.
-fn plug(world: &InfiniBand, kernel: &Kernel, config: HcaConfig) -> Guid {
-    provide(kernel);
-    let port = config.ports[0].guid;
-    world.add_hca(kernel, config).expect("GUIDs are unique");
-    port
+/// What the host of that name is to be.
+fn plan(name: &str, driver: Driver, adapter: HcaConfig, conf: &[(&str, i32)]) -> Plan {
+    let origin = Origin::of(name);
+    // The C objects are `ibp`, which makes the same link. It would begin in connected mode, where nothing here is about it.
+    let (driver, properties) = match origin {
+        Origin::Ours => (driver, Vec::new()),
+        Origin::Illumos => (Driver::Ibp, vec![(PropertyId::IbLinkMode, PropertyValue::U32(0))]),
+    };
+    let (object, plugin) = (origin.object("drv", driver.name()), origin.object("mac", "mac_ib"));
+    Plan {
+        conf: conf.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect(),
+        partition: Some(LINK.to_owned()),
+        forced: true,
+        properties,
+        ..Plan::new(name, driver, object, plugin, adapter)
+    }
 }
 
 /// What a test works with; `S` manages the subnet.
@@ -312,9 +232,9 @@ impl<S> Bench<S> {
 impl Bench {
     /// Another host with the driver attached, whose adapter has this node GUID; the test unloads it.
     pub fn another_host(&self, name: &str, node: Guid) -> Host {
-        let kernel = self.machine.add_host(name);
-        let port = plug(&self.world, &kernel, HcaConfig::new(node, 1));
-        Host::attach(kernel, port, self.alpha.driver(), &[])
+        let plan = plan(name, self.alpha.driver(), HcaConfig::new(node, 1), &[]);
+        let host = lab_world::Host::boot(&self.machine, &self.world, plan).expect("GUIDs are unique");
+        attached(Arc::new(host))
     }
 
     /// The administrator does this with requests of an attribute and, if one is given, a method, in front of what it did
@@ -349,30 +269,6 @@ impl Bench {
     pub fn memberships_of_alpha(&self) -> usize {
         let port = self.alpha.port();
         self.sm.inspect(|sm| sm.sa().memberships().filter(|(_, member, _)| *member == port).count())
-    }
-}
-
-/// Which of the two drivers the hosts have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
-    Ibd,
-    Ibp,
-}
-
-impl Driver {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ibd => "ibd",
-            Self::Ibp => "ibp",
-        }
-    }
-
-    /// The service of the nexus that its nodes are for.
-    fn service(self) -> &'static str {
-        match self {
-            Self::Ibd => "ibd",
-            Self::Ibp => "ipib",
-        }
     }
 }
 
@@ -434,21 +330,18 @@ impl Setup {
         let mut config = Config { suppress: suppressions(), ..config };
         (self.machine)(&mut config);
         let machine = Machine::new(config);
-        let world = InfiniBand::new(&machine, seed);
-        let hosts = ["alpha", "beta"].map(|name| machine.add_host(name));
         let inner = machine.clone();
         let outcome = machine.run(move || {
-            let mut nodes = NODES.into_iter();
-            let hosts = hosts.map(|kernel| {
-                let mut config = HcaConfig::new(Guid(nodes.next().expect("one each")), 1);
-                (self.hca)(&mut config);
-                (plug(&world, &kernel, config), kernel)
+            let mut world = World::new(&inner, seed);
+            let [alpha, beta] = [("alpha", NODES[0]), ("beta", NODES[1])].map(|(name, node)| {
+                let mut adapter = HcaConfig::new(Guid(node), 1);
+                (self.hca)(&mut adapter);
+                world.add_host(plan(name, self.driver, adapter, self.conf)).expect("GUIDs are unique")
             });
             // OpenSM wants to know all adapters when it starts.
-            let sm = start_sm(&world);
-            let [alpha, beta] =
-                hosts.map(|(port, kernel)| Host::attach(kernel, port, self.driver, self.conf));
-            let bench = Bench { machine: inner, world, sm, alpha, beta };
+            let sm = start_sm(&world.infiniband);
+            let (alpha, beta) = (attached(alpha), attached(beta));
+            let bench = Bench { machine: inner, world: world.infiniband, sm, alpha, beta };
             test(&bench);
             bench.alpha.unload();
             bench.beta.unload();
@@ -457,6 +350,12 @@ impl Setup {
             panic!("seed {seed}: {halt}");
         }
     }
+}
+
+/// The host with its link.
+fn attached(host: Arc<lab_world::Host>) -> Host {
+    host.make_link().expect("the driver attaches");
+    Host { origin: Origin::of(&host.name), host }
 }
 
 /// A test of two hosts with ordinary adapters.

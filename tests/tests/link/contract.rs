@@ -52,7 +52,7 @@ fn act(kernel: &Kernel, name: &str, what: impl FnOnce()) -> Act {
 fn acts(bench: &Bench) -> Vec<Act> {
     let host = &bench.alpha;
     let kernel = &host.kernel;
-    host.delete_partition().expect("nobody uses it");
+    host.try_delete_partition().expect("nobody uses it");
     let mut acts = vec![act(kernel, "create", || host.create_partition())];
     let mut stream = None;
     acts.push(act(kernel, "open", || stream = Some(Stream::open(kernel, LINK).expect("the link opens"))));
@@ -66,7 +66,7 @@ fn acts(bench: &Bench) -> Vec<Act> {
     acts.push(act(kernel, "set property", || host.set("_ibd_debug", "0").expect("a property")));
     acts.push(act(kernel, "get property", || assert_eq!(host.get("_ibd_debug"), "0")));
     acts.push(act(kernel, "close", || drop(stream)));
-    acts.push(act(kernel, "delete", || host.delete_partition().expect("nobody uses it")));
+    acts.push(act(kernel, "delete", || host.try_delete_partition().expect("nobody uses it")));
     acts
 }
 

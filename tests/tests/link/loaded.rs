@@ -3,7 +3,7 @@
 use conformance::probe::shipped;
 use fakekernel::{Config, Errno, FaultKind, FaultPlan, Machine};
 
-use crate::bench::{Driver, provide};
+use lab_world::{Driver, provide};
 
 /// The threads that ask the SA, which the module has from the start.
 const THREADS: u64 = 8;
@@ -14,7 +14,7 @@ fn a_driver_that_finds_no_memory_for_its_threads_is_not_loaded_and_leaves_nothin
         let machine = Machine::new(Config::seeded(1));
         let kernel = machine.add_host("alpha");
         let outcome = machine.run(move || {
-            provide(&kernel);
+            provide(&kernel, &shipped("mac", "mac_ib"));
             let name = driver.name();
             kernel.add_major(name);
             let mut refused = 0;

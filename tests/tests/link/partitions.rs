@@ -120,7 +120,7 @@ fn a_zone_neither_deletes_nor_asks_about_another_s_partition() {
 fn a_partition_that_is_not_deleted_after_all_stays_its_owner_s() {
     with_partitions(|bench| {
         let kernel = &bench.alpha.kernel;
-        bench.alpha.delete_partition().expect("nobody uses it");
+        bench.alpha.try_delete_partition().expect("nobody uses it");
         lab_gldv3::create_partition_as(kernel, administrator_of(5), "ibp0", 0xffff, LINK, true)
             .expect("a partition of zone 5");
         let link = partition(&bench.alpha).expect("a partition");

@@ -89,7 +89,7 @@ fn an_adapter_that_is_pulled_while_partitions_are_made_on_it_is_let_go_in_time()
 fn an_adapter_that_is_pulled_while_its_instance_comes_or_goes_is_let_go_in_time() {
     for driver in [Driver::Ibd, Driver::Ibp] {
         Setup { seeds: 32, driver, ..Setup::default() }.run(|bench| {
-            bench.alpha.delete_partition().unwrap();
+            bench.alpha.try_delete_partition().unwrap();
             let other = bench.alpha.kernel.spawn("meanwhile", Ctx::User, bench.alpha.comes_and_goes());
             // At another point for each seed.
             fakekernel::sleep(Nanos::from_micros(bench.machine.now().0 / 100 % 300));

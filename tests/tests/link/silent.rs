@@ -119,13 +119,13 @@ fn a_link_of_a_silent_administrator_closes_at_once_and_is_busy_until_its_calls_a
         drop(alpha);
         let took = bench.machine.now().since(begun);
         assert!(took < SECOND, "closing took {took}");
-        assert_eq!(bench.alpha.delete_partition(), Err(Errno::EBUSY));
+        assert_eq!(bench.alpha.try_delete_partition(), Err(Errno::EBUSY));
         assert_eq!(bench.alpha.try_unload(), Err(Errno::EBUSY));
         let console = bench.alpha.console();
         assert!(console.iter().any(|line| line.contains("busy, still out")), "{console:?}");
         bench.no_faults();
         // What waits for a turn was taken back; what is out is asked again by IBTF, or given up a minute after the last answer.
-        bench.wait_for("the link goes", MINUTE + SECOND, || bench.alpha.delete_partition().is_ok());
+        bench.wait_for("the link goes", MINUTE + SECOND, || bench.alpha.try_delete_partition().is_ok());
     });
 }
 

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use fabric::{FarEnd, Gid, Guid, HcaConfig, Lid, NearEnd, PKey, QKey, Qpn};
 use fakekernel::{Machine, Nanos};
-use lab_gldv3::{LinkAddress, LinkState, Stream, TimedLink};
+use lab_gldv3::{LinkAddress, Stream, TimedLink};
 use lab_ibtf::BareLoop;
+use lab_world::{Host, World};
 
 use super::Driver;
+use crate::objects::Objects;
 use crate::report::SmKind;
-use crate::run::host_run::HostRun;
-use crate::run::world::World;
-use crate::run::{Objects, Options};
 use crate::scenario::{ModuleOverride, Scenario, parse};
+use crate::setup::{self, mtu_of};
 
 /// Node GUID of the adapter whose ports are the peers'; a port's is its node's and its number.
 const PEERS: u64 = 0x0002_c903_0010_0000;
@@ -46,7 +46,7 @@ pub struct Subject {
     own: LinkAddress,
     /// Kernel memory in use before the driver was loaded, and once its link was up.
     pub memory: (usize, usize),
-    pub host: HostRun,
+    pub host: Arc<Host>,
     // Last: closing it stops the driver.
     pub stream: Stream,
 }
@@ -63,11 +63,11 @@ struct Peer {
 
 impl Bed {
     /// Everything, with every link up. On a thread of the machine.
-    pub fn build(machine: &Machine, drivers: &[Driver], options: &Options, mtu: u32) -> Result<Self> {
+    pub fn build(machine: &Machine, drivers: &[Driver], proto: &Path, seed: u64, mtu: u32) -> Result<Self> {
         let scenario = scenario(drivers, mtu)?;
-        let options = Options { modules: overrides(drivers), ..options.clone() };
-        let objects = Objects::find(&scenario, &options)?;
-        let world = World::build(machine, &scenario, objects, options.seed, None, SmKind::Embedded)?;
+        let objects = Objects::find(&scenario, proto, &overrides(drivers))?;
+        let world = setup::hosts(machine, &scenario, &objects, seed)?;
+        setup::start_sm(&world.infiniband, &scenario, SmKind::Embedded)?;
         let mut bed = Self { machine: machine.clone(), world, subjects: Vec::new(), peers: Vec::new() };
         bed.add_peers(mtu)?;
         for driver in drivers {
@@ -82,7 +82,7 @@ impl Bed {
         lab_ibtf::provide(&kernel);
         let mut config = HcaConfig::new(Guid(PEERS), PORTS);
         for port in &mut config.ports {
-            port.mtu = crate::run::world::mtu_of(mtu);
+            port.mtu = mtu_of(mtu);
         }
         let hca = self.world.infiniband.add_hca(&kernel, config)?;
         let deadline = self.machine.now() + PATIENCE;
@@ -98,15 +98,14 @@ impl Bed {
     }
 
     fn subject(&mut self, driver: &Driver) -> Result<Subject> {
-        let at = self.world.hosts.iter().position(|host| host.name == driver.name);
-        let mut host = self.world.hosts.remove(at.ok_or_else(|| anyhow!("no host {}", driver.name))?);
+        let host = self.world.hosts.iter().find(|host| host.name == driver.name).cloned();
+        let host = host.ok_or_else(|| anyhow!("no host {}", driver.name))?;
         let before = host.kernel.genunix().heap_use().0;
         host.make_link()?;
-        host.set_properties()?;
         let stream = Stream::open(&host.kernel, &host.link())
             .map_err(|errno| anyhow!("open {} on {}: {errno}", host.link(), host.name))?;
         stream.bind(0x0800).map_err(|errno| anyhow!("bind: {errno}"))?;
-        self.wait_until_up(&host)?;
+        ensure!(host.wait_up(PATIENCE), "the link of {} does not come up: {:?}", host.name, host.console());
         let details = stream.details();
         let fabric = self.world.infiniband.fabric();
         let far = FarEnd::new(self.peers.iter().map(|peer| peer.lid));
@@ -127,24 +126,6 @@ impl Bed {
             host,
             stream,
         })
-    }
-
-    fn wait_until_up(&self, host: &HostRun) -> Result<()> {
-        let deadline = self.machine.now() + PATIENCE;
-        let up = || {
-            let links = lab_gldv3::links(&host.kernel);
-            links.iter().any(|link| link.name == host.link() && link.state == LinkState::Up)
-        };
-        while !up() {
-            ensure!(
-                self.machine.now() < deadline,
-                "the link of {} does not come up: {}",
-                host.name,
-                host.examine()
-            );
-            fakekernel::sleep(Nanos::from_millis(10));
-        }
-        Ok(())
     }
 
     /// The bare loop, on the adapter of a subject.
@@ -215,8 +196,6 @@ fn scenario(drivers: &[Driver], mtu: u32) -> Result<Scenario> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use fakekernel::Config;
 
     use super::super::traffic::{Load, Way, measure};
@@ -226,9 +205,9 @@ mod tests {
     fn nobody_waits_for_the_administrator_before_it_is_made_slow() {
         let machine = Machine::new(Config::timed(1));
         let inner = machine.clone();
-        let proto = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/kernel"));
+        let proto = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/kernel"));
         let waited = machine.run(move || {
-            let bed = Bed::build(&inner, &[Driver::ours()], &Options::new(1, proto), 2048).expect("a bed");
+            let bed = Bed::build(&inner, &[Driver::ours()], proto, 1, 2048).expect("a bed");
             let load = Load { way: Way::Transmit, addresses: 10_000, flows: 1, len: 64 };
             let measured = measure(&bed, &bed.subjects[0], load, 256);
             assert!(measured.by_name().contains_key("ibt_get_paths"), "paths were asked for");

@@ -17,7 +17,6 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use fakekernel::{Config, Machine};
 
-use crate::run::Options;
 use crate::scenario::ModuleOverride;
 use bed::Bed;
 use report::{Fact, Primitive, Report};
@@ -96,8 +95,7 @@ impl Bench {
         let machine = Machine::new(Config::timed(self.seed));
         let (inner, bench) = (machine.clone(), self.clone());
         let outcome = machine.run(move || -> Result<()> {
-            let options = Options::new(bench.seed, bench.proto.clone());
-            let bed = Bed::build(&inner, &[driver], &options, bench.mtu)?;
+            let bed = Bed::build(&inner, &[driver], &bench.proto, bench.seed, bench.mtu)?;
             let load = traffic::Load { way, addresses: 1, flows: 1, len: 64 };
             traffic::measure(&bed, &bed.subjects[0], load, bench.packets);
             Ok(())
@@ -202,8 +200,7 @@ impl Bench {
     fn on_machine(&self, machine: &Machine, drivers: &[Driver], progress: &Sender<String>) -> Result<Report> {
         // Whoever listens does so until this ends.
         let say = |line: String| drop(progress.send(line));
-        let options = Options::new(self.seed, self.proto.clone());
-        let bed = Bed::build(machine, drivers, &options, self.mtu)?;
+        let bed = Bed::build(machine, drivers, &self.proto, self.seed, self.mtu)?;
         let mut report = Report { seed: self.seed, machine: about_machine(), ..Report::default() };
         for subject in &bed.subjects {
             let (before, after) = subject.memory;

@@ -15,7 +15,6 @@ use sm::{Attribute, Fault, Gid, Guid, Mad, Method, PKey, Partition, SaMad};
 use super::bed::Bed;
 use super::report::Fact;
 use super::{Bench, Driver};
-use crate::run::Options;
 
 /// Ports on the measured subnet, and questions asked.
 const PORTS: u64 = 2;
@@ -111,8 +110,7 @@ pub fn rejoin(bench: &Bench, driver: &Driver, delay: Duration) -> Result<Fact> {
     let machine = Machine::new(config);
     let (inner, bench, subject) = (machine.clone(), bench.clone(), driver.clone());
     let outcome = machine.run(move || -> Result<Nanos> {
-        let options = Options::new(bench.seed, bench.proto.clone());
-        let bed = Bed::build(&inner, &[subject], &options, bench.mtu)?;
+        let bed = Bed::build(&inner, &[subject], &bench.proto, bench.seed, bench.mtu)?;
         rejoining(&bed, delay)
     });
     let taken = outcome.map_err(|halt| anyhow!("{halt}"))??;

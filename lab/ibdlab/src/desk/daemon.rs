@@ -15,10 +15,10 @@ use super::jobs::Jobs;
 use super::place::Place;
 use super::server::{self, Lab};
 use crate::linux;
+use crate::objects::Objects;
 use crate::report::SmKind;
-use crate::run::world::World;
-use crate::run::{Objects, Options};
 use crate::scenario::{ModuleOverride, Scenario};
+use crate::setup;
 
 /// What a lab is made of.
 pub struct Plan {
@@ -51,8 +51,7 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) ->
         bail!("hosts with a TUN device cannot come up: {why}");
     }
     let seed = scenario.seed;
-    let options = Options { sm, live: true, modules, ..Options::new(seed, proto) };
-    let objects = Objects::find(&scenario, &options)?;
+    let objects = Objects::find(&scenario, &proto, &modules)?;
     place.make_commands(&std::env::current_exe()?, admin::names().chain(client::CLIENTS))?;
     // SIGTERM and its like are kept from here on; the lab ends in its own time.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals")?;
@@ -62,17 +61,19 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) ->
     let (on, shown): (_, Arc<OnceLock<Arc<Lab>>>) = (machine.clone(), Arc::default());
     let lab = shown.clone();
     let outcome = machine.run(move || -> Result<()> {
-        let world = World::build(&on, &scenario, objects.clone(), seed, None, sm)?;
+        let world = setup::hosts(&on, &scenario, &objects, seed)?;
+        setup::start_sm(&world.infiniband, &scenario, sm)?;
         let specs = scenario.host.iter().map(|spec| spec.get_ref());
-        let hosts = specs.zip(&world.hosts).map(|(spec, host)| {
-            DeskHost::new(spec, host.kernel.clone(), &objects, place.state(&host.name), seed).map(Arc::new)
+        let hosts = specs.zip(world.hosts).map(|(spec, host)| {
+            let root = place.state(&host.name);
+            DeskHost::new(spec, host, &objects, root, seed).map(Arc::new)
         });
         let hosts: Vec<Arc<DeskHost>> = hosts.collect::<Result<_>>()?;
         let lab_now = Arc::new(Lab {
             name: place.name().to_owned(),
             hosts,
             jobs: Jobs::new(),
-            infiniband: world.infiniband.clone(),
+            infiniband: world.infiniband,
             sm: if sm == SmKind::Opensm { "OpenSM" } else { "embedded" },
             captured: false.into(),
             halted: OnceLock::new(),
@@ -91,7 +92,7 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) ->
         }
         handle.close();
         let halted = lab_now.hosts.iter().try_for_each(|host| host.halt().with_context(|| host.name.clone()));
-        booted.and(halted).and(world.close())
+        booted.and(halted)
     });
     // Threads that serve clients keep the hosts until the process ends.
     for host in shown.get().iter().flat_map(|lab| &lab.hosts) {

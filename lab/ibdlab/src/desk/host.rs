@@ -1,73 +1,81 @@
-//! A host of the desk: from boot to halt as illumos does both.
+//! A host of the desk: from boot to halt as illumos does both, around the life that every host has ([`lab_world::Host`]).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use admin::{AddressState, Exit, FileError, Session, System, Terminal};
-use anyhow::{Context, Result, anyhow, bail};
-use fakekernel::{Errno, Kernel, Module, Nanos, SleepMutex};
+use anyhow::{Result, anyhow, bail};
+use fakekernel::{Errno, Nanos, SleepMutex};
 use lab_gldv3::LinkState;
 use lab_ibtf::nexus;
+use lab_world::{Driver, Host, shipped_conf};
 use smoltcp::wire::IpCidr;
 
 use super::ip::HostIp;
 use super::system::Process;
 use super::zones::Zones;
 use crate::linux::Namespace;
-use crate::run::Objects;
-use crate::scenario::{Driver, HostSpec, PropertyText};
+use crate::objects::Objects;
+use crate::scenario::{HostSpec, PropertyText};
 use crate::words::complain;
 
 /// How long ports may take to come up before hosts go on without them.
 const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
 /// How long links and probes may take until hosts go on without them.
 const ADDRESS_PATIENCE: Nanos = Nanos::from_secs(3);
-/// How long a driver may answer busy when it is to go.
-const BUSY_PATIENCE: Nanos = Nanos::from_secs(300);
 
 /// What the machine's own processes have taken.
 const FIRST_PROCESS: u32 = 100;
 
-/// See the module's documentation.
+/// See the module's documentation. What can be asked of a [`Host`] can be asked of it.
 pub struct DeskHost {
-    pub name: String,
-    pub kernel: Kernel,
+    host: Arc<Host>,
     pub ip: HostIp,
     pub zones: Zones,
     /// The root of its files.
     pub root: PathBuf,
-    pub driver: Driver,
     /// Where Linux's programs use its links, if they do.
     pub namespace: Option<Arc<Namespace>>,
     /// Held while one of its files is changed.
     pub files: SleepMutex<()>,
     last_process: AtomicU32,
-    object: PathBuf,
-    pkey: u16,
     addresses: Vec<(IpAddr, u8)>,
     properties: BTreeMap<String, String>,
+}
+
+impl Deref for DeskHost {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.host
+    }
 }
 
 impl DeskHost {
     /// # Errors
     ///
     /// A host with a TUN device on a machine that has no namespaces for it; a driver's configuration file that cannot be read.
-    pub fn new(spec: &HostSpec, kernel: Kernel, objects: &Objects, root: PathBuf, seed: u64) -> Result<Self> {
-        let name = spec.name.get_ref().clone();
-        let object = objects.path(&name, spec.driver.name()).to_owned();
-        let ibd = Driver::Ibd.name();
-        if let Some(beside) = objects.beside(&name, ibd) {
-            nexus::install_package(&kernel, nexus::IBD_PACKAGE);
+    pub fn new(
+        spec: &HostSpec,
+        host: Arc<Host>,
+        objects: &Objects,
+        root: PathBuf,
+        seed: u64,
+    ) -> Result<Self> {
+        let (kernel, ibd) = (&host.kernel, Driver::Ibd.name());
+        if let Some(beside) = objects.beside(&host.name, ibd) {
+            nexus::install_package(kernel, nexus::IBD_PACKAGE);
             kernel.add_object("drv/ibd", beside);
-            nexus::load_drivers(&kernel);
+            nexus::load_drivers(kernel);
             if spec.driver != Driver::Ibd {
-                kernel.configure_driver(ibd, objects.conf(&name, ibd)?);
+                kernel.configure_driver(ibd, shipped_conf(beside, Driver::Ibd)?);
             }
         }
-        let namespace = if spec.tun { Some(Arc::new(Namespace::create(&name)?)) } else { None };
+        let namespace = if spec.tun { Some(Arc::new(Namespace::create(&host.name)?)) } else { None };
         let cidr = |cidr: &IpCidr| (IpAddr::from(cidr.address()), cidr.prefix_len());
         let text = |text: &PropertyText| match text {
             PropertyText::Number(number) => number.to_string(),
@@ -75,19 +83,15 @@ impl DeskHost {
         };
         let properties = spec.properties.iter().map(|(name, value)| (name.clone(), text(value.get_ref())));
         Ok(Self {
-            name,
-            ip: HostIp::new(&kernel, seed, namespace.clone()),
-            zones: Zones::new(&kernel, root.clone(), seed),
+            ip: HostIp::new(kernel, seed, namespace.clone()),
+            zones: Zones::new(kernel, root.clone(), seed),
             namespace,
-            kernel,
             root,
-            driver: spec.driver,
             files: SleepMutex::new("the host's files", ()),
             last_process: AtomicU32::new(FIRST_PROCESS),
-            object,
-            pkey: *spec.pkey.get_ref(),
             addresses: spec.addresses.get_ref().iter().map(|address| cidr(&address.0)).collect(),
             properties: properties.collect(),
+            host,
         })
     }
 
@@ -104,12 +108,12 @@ impl DeskHost {
     pub fn boot(self: &Arc<Self>) -> Result<()> {
         let root = Process::root(self.clone());
         admin::boot_links(&root);
-        let driver = self.load()?;
+        self.install()?;
         let services =
             &mut |text: String| if text.is_empty() { self.first_services().to_owned() } else { text };
         root.change_file(admin::IB_CONF, services).map_err(|FileError(why)| anyhow!(why))?;
         self.read_services();
-        self.attach(&driver)?;
+        self.attach_all()?;
         if self.first_boot(&root)? {
             return Ok(());
         }
@@ -123,34 +127,6 @@ impl DeskHost {
         }
         for trouble in admin::boot_zones(&root) {
             complain(&format!("{}: {trouble}", self.name));
-        }
-        Ok(())
-    }
-
-    fn load(&self) -> Result<Module> {
-        let name = self.driver.name();
-        let module = self.kernel.load(&self.object, name, "drv").context("loading the driver")?;
-        module.install().map_err(|errno| anyhow!("{name} _init: {errno}"))?;
-        Ok(module)
-    }
-
-    /// Every node of the driver: ports for `ibp`, the P_Keys of ports for `ibd`, which are there once a port is up.
-    fn attach(&self, module: &Module) -> Result<()> {
-        let machine = self.kernel.machine();
-        let deadline = machine.now() + PORT_PATIENCE;
-        let mine = || {
-            let mut nodes = nexus::nodes(&self.kernel);
-            nodes.retain(|node| node.device.driver() == self.driver.name());
-            nodes
-        };
-        self.walk_devices();
-        while mine().is_empty() && machine.now() < deadline {
-            fakekernel::sleep(Nanos::from_millis(10));
-            self.walk_devices();
-        }
-        for node in mine().iter().filter(|node| !node.device.is_attached()) {
-            nexus::attach(&self.kernel, module, node)
-                .map_err(|errno| anyhow!("attach {}: {errno}", node.path()))?;
         }
         Ok(())
     }
@@ -170,7 +146,7 @@ impl DeskHost {
 
     /// What `ib.conf` says on a host that nobody has configured: as it comes, or with what a scenario with `ibd` needs.
     fn first_services(&self) -> &'static str {
-        match self.driver {
+        match self.driver() {
             Driver::Ibd => nexus::CONF_WITH_IBD,
             Driver::Ibp => nexus::ILLUMOS_CONF,
         }
@@ -178,7 +154,7 @@ impl DeskHost {
 
     /// Name of the link that the scenario's addresses are for.
     fn first_link(&self) -> String {
-        match self.driver {
+        match self.driver() {
             Driver::Ibd => "ibd0".to_owned(),
             Driver::Ibp => format!("p{:04X}.ibp0", self.pkey),
         }
@@ -192,7 +168,7 @@ impl DeskHost {
             return Ok(false);
         }
         let link = self.first_link();
-        if self.driver == Driver::Ibp {
+        if self.driver() == Driver::Ibp {
             self.run(root, "dladm", &format!("create-part -f -l ibp0 -P {:04x} {link}", self.pkey))?;
         }
         for (name, value) in &self.properties {
@@ -261,35 +237,8 @@ impl DeskHost {
     pub fn halt(&self) -> Result<()> {
         self.zones.halt_all();
         self.ip.close();
-        for link in lab_gldv3::links(&self.kernel).iter().filter(|link| link.partition) {
-            self.while_busy(|| {
-                lab_gldv3::delete_partition(&self.kernel, &link.name).map_err(|error| error.errno)
-            })
-            .map_err(|errno| anyhow!("dladm delete-part {}: {errno}", link.name))?;
-        }
-        for name in [Driver::Ibp.name(), Driver::Ibd.name(), "mac_ib"] {
-            let Some(module) = self.kernel.module(name) else { continue };
-            self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {name}: {errno}"))?;
-            let left = self.kernel.resources().of(name, None);
-            if !left.is_empty() {
-                bail!("{name} left {left:?}");
-            }
-        }
-        Ok(())
-    }
-
-    /// EBUSY is an honest answer while a call to the SA or a lent buffer is out; it must not be the last one.
-    fn while_busy(&self, mut attempt: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
-        let machine = self.kernel.machine();
-        let deadline = machine.now() + BUSY_PATIENCE;
-        loop {
-            match attempt() {
-                Err(Errno::EBUSY | Errno::ENOMEM) if machine.now() < deadline => {
-                    fakekernel::sleep(Nanos::from_millis(50));
-                }
-                other => return other,
-            }
-        }
+        self.unload()?;
+        self.check_nothing_is_left()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A desk in virtual time, for tests: hosts boot, a script runs, hosts halt. The seed decides every interleaving.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use admin::{Exit, Session};
@@ -10,10 +11,10 @@ use lab_ibtf::InfiniBand;
 use super::host::{DeskHost, Words};
 use super::ip::HostIp;
 use super::system::Process;
+use crate::objects::Objects;
 use crate::report::SmKind;
-use crate::run::world::World;
-use crate::run::{Objects, Options};
 use crate::scenario::Scenario;
+use crate::setup;
 
 /// The hosts, while the script runs.
 pub struct Rehearsal {
@@ -29,21 +30,23 @@ pub struct Rehearsal {
 /// What kept a host from booting, the script's own, what a host left behind, a halt of the machine.
 pub fn rehearse<R: Send + Sync + 'static>(
     scenario: Scenario,
-    options: &Options,
-    root: std::path::PathBuf,
+    proto: &Path,
+    seed: u64,
+    root: PathBuf,
     script: impl FnOnce(&Rehearsal) -> Result<R> + Send + 'static,
 ) -> Result<R> {
-    let objects = Objects::find(&scenario, options)?;
-    let seed = options.seed;
+    let objects = Objects::find(&scenario, proto, &[])?;
     let machine = Machine::new(Config::seeded(seed));
     let on = machine.clone();
     let said = Arc::new(OnceLock::new());
     let answer = said.clone();
     let outcome = machine.run(move || -> Result<()> {
-        let world = World::build(&on, &scenario, objects.clone(), seed, None, SmKind::Embedded)?;
+        let world = setup::hosts(&on, &scenario, &objects, seed)?;
+        setup::start_sm(&world.infiniband, &scenario, SmKind::Embedded)?;
         let specs = scenario.host.iter().map(|spec| spec.get_ref());
-        let hosts = specs.zip(&world.hosts).map(|(spec, host)| {
-            DeskHost::new(spec, host.kernel.clone(), &objects, root.join(&host.name), seed).map(Arc::new)
+        let hosts = specs.zip(world.hosts).map(|(spec, host)| {
+            let root = root.join(&host.name);
+            DeskHost::new(spec, host, &objects, root, seed).map(Arc::new)
         });
         let hosts: Vec<Arc<DeskHost>> = hosts.collect::<Result<_>>()?;
         for host in &hosts {
@@ -51,12 +54,12 @@ pub fn rehearse<R: Send + Sync + 'static>(
         }
         hosts.iter().for_each(|host| host.wait_for_ports(&|| false));
         hosts.iter().for_each(|host| host.wait_for_addresses(&|| false));
-        let rehearsal = Rehearsal { hosts, infiniband: world.infiniband.clone() };
+        let rehearsal = Rehearsal { hosts, infiniband: world.infiniband };
         let result = script(&rehearsal);
         let halted = rehearsal.hosts.iter().try_for_each(|host| host.halt().context(host.name.clone()));
         // The first one of its kind is the only one.
         let _ = answer.set(result?);
-        halted.and(world.close())
+        halted
     });
     outcome.map_err(|halt| anyhow!("the machine has halted: {halt}"))??;
     let said = Arc::try_unwrap(said).map_err(|_| anyhow!("the machine still runs"))?;

@@ -83,7 +83,7 @@ fn of_host(host: &DeskHost) -> HostStatus {
     let links = lab_gldv3::links(&host.kernel).into_iter().map(|link| of_link(host, link)).collect();
     let namespace = host.namespace.as_ref().map(|namespace| namespace.name().to_owned());
     let zones = host.zones.all().iter().map(|zone| zone.name.clone()).collect();
-    HostStatus { name: host.name.clone(), driver: host.driver.name().to_owned(), namespace, zones, links }
+    HostStatus { name: host.name.clone(), driver: host.driver_name().to_owned(), namespace, zones, links }
 }
 
 fn of_link(host: &DeskHost, link: LinkSummary) -> LinkStatus {

@@ -1,10 +1,9 @@
 //! Runs a scenario on a machine and reports what happened.
 
-pub(crate) mod host_run;
-pub mod objects;
+mod host_run;
 mod recording;
 mod steps;
-pub(crate) mod world;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -15,13 +14,13 @@ use serde_json::json;
 
 use crate::calls;
 use crate::coverage::Blocks;
+use crate::objects::Objects;
 use crate::probes;
 use crate::report::SmKind;
 use crate::report::{Report, StepReport, Trace};
 use crate::scenario::{ModuleOverride, Scenario, Step};
 use crate::suppress::for_objects;
 
-pub use objects::Objects;
 use world::World;
 
 /// How to run it.
@@ -83,7 +82,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     if options.sm == SmKind::Opensm && !options.live {
         bail!("OpenSM does not live in virtual time: it needs --live");
     }
-    let objects = Objects::find(&scenario, &options)?;
+    let objects = Objects::find(&scenario, &options.proto, &options.modules)?;
     let config = config(&scenario, &options);
     let suppress = for_objects(&options.suppress, &options.modules);
     let machine = Machine::new(Config { suppress, probes: options.probes, journal: options.calls, ..config });
@@ -183,7 +182,7 @@ fn run_steps(
         let running = scope.spawn(move || {
             let _ended = ended;
             on.clone().run(move || -> Result<()> {
-                let mut world = World::build(&on, &scenario, objects, seed, capture, sm)?;
+                let mut world = World::build(&on, &scenario, &objects, seed, capture, sm)?;
                 for step in &scenario.step {
                     let report = world.step(step.get_ref());
                     let failed = !report.ok;

@@ -6,29 +6,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
-use fabric::{HcaAttr, HcaConfig, LinkSpeed, LinkWidth, Mtu};
-use fakekernel::genunix::PropertyValue;
+use anyhow::{Result, anyhow};
 use fakekernel::{Machine, Nanos};
-use lab_ibtf::{InfiniBand, nexus};
+use lab_ibtf::InfiniBand;
 use lab_ip::apps::Ping;
-use serde_spanned::Spanned;
-use sm::fault::FaultAction;
-use sm::partition::{GroupParams, Membership, Ports};
-use sm::{Fault, MtuCode, Partition, SmConfig};
+use sm::Fault;
 use smoltcp::wire::IpVersion as Version;
 
 use super::host_run::HostRun;
-use super::objects::Objects;
 use super::recording::Recording;
 use super::steps;
+use crate::objects::Objects;
 use crate::report::{Findings, SmKind, StepReport};
-use crate::scenario::{Driver, HostSpec, PartitionSpec, Scenario, Speed, Step};
-
-/// What every port of ibsim has as its NeighborMTU.
-const IBSIM_MTU: u32 = 2048;
-/// Node GUIDs of the hosts' adapters count up from here; a port's is its node's plus one.
-const FIRST_GUID: u64 = 0x0002_c903_0000_1000;
+use crate::scenario::{Scenario, Step};
+use crate::setup;
 
 /// What [`World::head_start`] is when the SA answers at once.
 const HEAD_START: Duration = Duration::from_secs(1);
@@ -71,18 +62,17 @@ impl World {
     pub fn build(
         machine: &Machine,
         scenario: &Scenario,
-        objects: Objects,
+        objects: &Objects,
         seed: u64,
         capture: Option<PathBuf>,
         sm: SmKind,
     ) -> Result<Self> {
-        let infiniband = InfiniBand::new(machine, seed);
-        let mut hosts = Vec::new();
-        for (n, spec) in (0..).zip(&scenario.host) {
-            hosts.push(add_host(machine, &infiniband, scenario, spec.get_ref(), n, &objects, seed)?);
-        }
+        let lab_world::World { infiniband, hosts, .. } = setup::hosts(machine, scenario, objects, seed)?;
+        let specs = scenario.host.iter().map(|spec| spec.get_ref());
+        let hosts = (0..).zip(specs.zip(hosts));
+        let hosts = hosts.map(|(n, (spec, host))| HostRun::new(spec, n, host, seed)).collect();
         let recording = Recording::begin(&infiniband, scenario, capture)?;
-        let sa_habit = start_sm(&infiniband, scenario, sm)?;
+        let sa_habit = setup::start_sm(&infiniband, scenario, sm)?;
         Ok(Self {
             machine: machine.clone(),
             infiniband,
@@ -254,122 +244,5 @@ impl World {
     /// After the last step.
     pub fn close(mut self) -> Result<()> {
         self.end_recording()
-    }
-}
-
-fn add_host(
-    machine: &Machine,
-    infiniband: &InfiniBand,
-    scenario: &Scenario,
-    spec: &HostSpec,
-    n: u16,
-    objects: &Objects,
-    seed: u64,
-) -> Result<HostRun> {
-    let name = spec.name.get_ref();
-    let kernel = machine.add_host(name);
-    lab_gldv3::provide(&kernel);
-    lab_ibtf::provide(&kernel);
-    kernel.add_object("mac/mac_ib", objects.path(name, "mac_ib"));
-    let conf = spec.conf.iter().map(|(property, value)| (property.clone(), PropertyValue::from(*value)));
-    let shipped = objects.conf(name, spec.driver.name())?;
-    kernel.configure_driver(spec.driver.name(), shipped.into_iter().chain(conf));
-    if spec.driver == Driver::Ibd {
-        nexus::use_ibd(&kernel);
-    }
-    let mut config = HcaConfig::new(fabric::Guid(guid_of(spec, n)), *spec.ports.get_ref());
-    config.description.clone_from(name);
-    if spec.offloads {
-        config.attr = HcaAttr::with_offloads();
-    }
-    config.attr.max_mcg = spec.groups;
-    config.loopback_block = !scenario.fabric.multicast_loopback;
-    for (port, number) in config.ports.iter_mut().zip(1..) {
-        port.mtu = mtu_of(*spec.mtu.as_ref().unwrap_or(&scenario.fabric.mtu).get_ref());
-        // Scenarios are checked when read.
-        port.width = LinkWidth::of_lanes(*spec.width.get_ref()).unwrap_or(port.width);
-        port.cabled = !spec.unplugged.iter().any(|unplugged| *unplugged.get_ref() == number);
-        port.speed = speed_of(spec.speed);
-    }
-    let port = config.ports[0].guid;
-    infiniband.add_hca(&kernel, config).map_err(|error| anyhow!("{name}: the adapter: {error}"))?;
-    Ok(HostRun::new(spec, n, kernel, port, objects.path(name, spec.driver.name()).to_owned(), seed))
-}
-
-fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Result<Option<Fault>> {
-    let partitions = scenario.partition.iter().map(|spec| partition(spec.get_ref())).collect();
-    if sm == SmKind::Opensm {
-        within_opensm(scenario)?;
-        infiniband.start_opensm(partitions)?;
-        return Ok(None);
-    }
-    let config = SmConfig { partitions, ..SmConfig::default() };
-    let sm = infiniband.start_sm(config, Nanos::from_millis(1));
-    let delay = sm::Nanos::from_millis(scenario.fabric.sa_delay_ms);
-    let habit = (delay.0 > 0).then(|| Fault::always(FaultAction::Delay(delay)));
-    if let Some(habit) = habit {
-        sm.faults(|script| script.push(habit));
-    }
-    Ok(habit)
-}
-
-/// What ibsim's links and OpenSM cannot be asked for.
-fn within_opensm(scenario: &Scenario) -> Result<()> {
-    let larger = scenario.partition.iter().find(|spec| *spec.get_ref().mtu.get_ref() > IBSIM_MTU);
-    if let Some(partition) = larger {
-        bail!(
-            "ibsim's links carry {IBSIM_MTU} bytes, partition {:#06x} wants more",
-            partition.get_ref().pkey.get_ref()
-        );
-    }
-    let smaller = scenario.host.iter().map(Spanned::get_ref).find_map(|host| {
-        let mtu = *host.mtu.as_ref()?.get_ref();
-        (mtu < IBSIM_MTU).then_some((host.name.get_ref(), mtu))
-    });
-    if let Some((name, mtu)) = smaller {
-        bail!("ibsim's ports all have an MTU of {IBSIM_MTU} bytes, `{name}` is to have {mtu}");
-    }
-    Ok(())
-}
-
-fn partition(spec: &PartitionSpec) -> Partition {
-    let pkey = sm::PKey(*spec.pkey.get_ref());
-    let partition =
-        Partition::new(&format!("p{:04X}", pkey.0), pkey).with_members(Ports::All, Membership::Full);
-    if !spec.ipoib {
-        return partition;
-    }
-    let mtu = MtuCode(mtu_of(*spec.mtu.get_ref()).code());
-    let rate = sm::RateCode(*spec.rate.get_ref());
-    partition.with_ipoib(GroupParams { mtu, rate, ..GroupParams::default() })
-}
-
-/// A scenario's MTU is checked when it is read.
-pub(crate) fn mtu_of(bytes: u32) -> Mtu {
-    match bytes {
-        256 => Mtu::M256,
-        512 => Mtu::M512,
-        1024 => Mtu::M1024,
-        2048 => Mtu::M2048,
-        _ => Mtu::M4096,
-    }
-}
-
-/// Node GUID of a host's adapter; `number` is the host's place in the scenario, from 0.
-pub(crate) fn guid_of(spec: &HostSpec, number: u16) -> u64 {
-    spec.guid.as_ref().map_or(FIRST_GUID + u64::from(number) * 0x10, |guid| *guid.get_ref())
-}
-
-/// How fast a lane of this name is.
-pub(crate) const fn speed_of(speed: Speed) -> LinkSpeed {
-    match speed {
-        Speed::Sdr => LinkSpeed::Sdr,
-        Speed::Ddr => LinkSpeed::Ddr,
-        Speed::Qdr => LinkSpeed::Qdr,
-        Speed::Fdr10 => LinkSpeed::Fdr10,
-        Speed::Fdr => LinkSpeed::Fdr,
-        Speed::Edr => LinkSpeed::Edr,
-        Speed::Hdr => LinkSpeed::Hdr,
-        Speed::Ndr => LinkSpeed::Ndr,
     }
 }

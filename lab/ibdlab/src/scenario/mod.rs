@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 use smoltcp::wire::IpCidr;
 
+pub use lab_world::Driver;
 pub(crate) use load::line_of;
 pub use load::{ScenarioError, load, parse};
 pub use property::PropertyText;
@@ -134,14 +135,6 @@ pub struct HostSpec {
     /// A TUN device in a network namespace instead of the lab's own IP stack: Linux's programs use the link. Live runs only.
     #[serde(default)]
     pub tun: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Driver {
-    #[default]
-    Ibd,
-    Ibp,
 }
 
 /// How fast a lane signals: 2.5, 5, 10, 10.3, 14, 25, 53 or 106 Gb/s.

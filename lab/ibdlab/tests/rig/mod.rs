@@ -17,9 +17,14 @@ pub fn data(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file)
 }
 
+/// The modules of the build.
+pub fn proto() -> PathBuf {
+    root().join("proto/kernel")
+}
+
 /// Virtual time, with the modules of the build.
 pub fn options(seed: u64) -> Options {
-    Options::new(seed, root().join("proto/kernel"))
+    Options::new(seed, proto())
 }
 
 /// Runs seeds `1..=count`; the failures, each with what it said.

@@ -126,8 +126,8 @@ fn the_lab_answers_about_a_partition_as_a_kernel_was_seen_to() {
     setup(Driver::Ibp).run(|bench| {
         subnet(bench);
         let second = Guid(bench.alpha.port().0 + 1);
-        bench.alpha.attach_node(second, None);
-        bench.alpha.delete_partition().expect("nobody uses it");
+        bench.alpha.attach_port(second);
+        bench.alpha.try_delete_partition().expect("nobody uses it");
         hold(bench, Link { driver: "ibp".into(), id: 140, name: "part140".into(), instance: None, own: 140 });
     });
 }
@@ -138,7 +138,7 @@ fn the_lab_answers_about_a_link_of_the_nexus_as_a_kernel_was_seen_to() {
         subnet(bench);
         let (first, second) = (bench.alpha.port(), Guid(bench.alpha.port().0 + 1));
         for (port, pkey) in [(first, 0x8001), (second, 0xffff), (second, 0x8001)] {
-            bench.alpha.attach_node(port, Some(PKey(pkey)));
+            bench.alpha.attach_node(port, PKey(pkey));
         }
         hold(bench, Link { driver: "ibd".into(), id: 1, name: LINK.into(), instance: Some(0), own: 0 });
     });

@@ -171,10 +171,7 @@ pub fn unload(world: &mut World) -> Result<Findings> {
         host.unload().with_context(|| host.name.clone())?;
     }
     for host in &world.hosts {
-        for module in [host.driver_name(), "mac_ib"] {
-            let left = host.kernel.resources().of(module, None);
-            ensure!(left.is_empty(), "{}: {module} left {left:?}", host.name);
-        }
+        host.check_nothing_is_left()?;
     }
     no_memberships(world)?;
     Ok(Findings::new("modules unloaded; nothing left in the kernels or at the SA"))

@@ -60,7 +60,7 @@ pub fn ping(world: &mut World, step: &PingStep) -> Result<Findings> {
 
 /// What all drivers have dropped so far.
 fn drops(world: &World) -> u64 {
-    world.hosts.iter().map(HostRun::drops).sum()
+    world.hosts.iter().map(|host| host.drops()).sum()
 }
 
 fn expect_pings(outcome: &Outcome, count: u32) -> Result<()> {

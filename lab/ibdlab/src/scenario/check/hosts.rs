@@ -10,8 +10,8 @@ use sm::RateCode;
 use smoltcp::wire::IpCidr;
 
 use super::{Checked, Fault, check_mtu, check_pkey, fault, is_name, is_written, partition, place};
-use crate::run::world::{guid_of, speed_of};
 use crate::scenario::{HostSpec, PartitionSpec, Scenario};
+use crate::setup::{guid_of, speed_of};
 
 /// The IP layer's table of addresses per interface.
 const MAX_ADDRESSES: usize = smoltcp::config::IFACE_MAX_ADDR_COUNT;

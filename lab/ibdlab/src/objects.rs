@@ -1,14 +1,11 @@
 //! Which file each host loads for each module.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
-use fakekernel::genunix::{PropertyValue, parse_conf};
+use anyhow::{Result, bail};
 
-use super::Options;
-use crate::scenario::{Driver, Scenario};
+use crate::scenario::{Driver, ModuleOverride, Scenario};
 
 /// Objects as they ship, from the root of the tree.
 pub const SHIPPED: &str = "proto/kernel";
@@ -22,19 +19,21 @@ pub const ATOMICS: &str = "proto/atomics";
 pub struct Objects(BTreeMap<(String, String), PathBuf>);
 
 impl Objects {
+    /// Those below `proto`, but for the overrides.
+    ///
     /// # Errors
     ///
     /// An object that is missing or was built from other sources than its tree's, or an override for a host or module that the scenario does not have.
-    pub fn find(scenario: &Scenario, options: &Options) -> Result<Self> {
+    pub fn find(scenario: &Scenario, proto: &Path, overrides: &[ModuleOverride]) -> Result<Self> {
         let mut objects = BTreeMap::new();
         for host in scenario.host.iter().map(serde_spanned::Spanned::get_ref) {
             for module in ["mac_ib", host.driver.name()] {
                 let class = if module == "mac_ib" { "mac" } else { "drv" };
-                let path = options.proto.join(class).join("amd64").join(module);
+                let path = proto.join(class).join("amd64").join(module);
                 objects.insert((host.name.get_ref().clone(), module.to_owned()), path);
             }
         }
-        for change in &options.modules {
+        for change in overrides {
             let Some(path) = objects.get_mut(&(change.host.clone(), change.name.clone())) else {
                 let known: Vec<String> =
                     objects.keys().map(|(host, name)| format!("{host}/{name}")).collect();
@@ -45,7 +44,7 @@ impl Objects {
         for host in scenario.host.iter().map(serde_spanned::Spanned::get_ref) {
             // A driver that an administrator may want beside the scenario's.
             let (name, beside) = (host.name.get_ref().clone(), Driver::Ibd.name());
-            let path = options.proto.join("drv/amd64").join(beside);
+            let path = proto.join("drv/amd64").join(beside);
             if path.is_file() {
                 objects.entry((name, beside.to_owned())).or_insert(path);
             }
@@ -66,36 +65,5 @@ impl Objects {
     /// The file of a module that may be there for a host beside those of its scenario.
     pub fn beside(&self, host: &str, module: &str) -> Option<&Path> {
         self.0.get(&(host.to_owned(), module.to_owned())).map(PathBuf::as_path)
-    }
-
-    /// What the configuration file of a driver says, which lies a directory above its object; nothing if there is none.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read, or that has anything but global properties in it.
-    pub fn conf(&self, host: &str, driver: &str) -> Result<Vec<(String, PropertyValue)>> {
-        let object = self.path(host, driver);
-        let file = object.parent().and_then(Path::parent).map(|above| above.join(format!("{driver}.conf")));
-        let Some(file) = file.filter(|file| file.is_file()) else { return Ok(Vec::new()) };
-        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        parse_conf(&text).map_err(|error| anyhow!("{}: {error}", file.display()))
-    }
-}
-
-impl Driver {
-    /// Name of the module.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ibd => "ibd",
-            Self::Ibp => "ibp",
-        }
-    }
-
-    /// The service of the IB nexus that its nodes are for.
-    pub fn service(self) -> &'static str {
-        match self {
-            Self::Ibd => "ibd",
-            Self::Ibp => "ipib",
-        }
     }
 }

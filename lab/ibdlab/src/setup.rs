@@ -1,0 +1,149 @@
+//! From a scenario to its world: the fabric, its subnet manager, and the hosts.
+
+use anyhow::{Result, bail};
+use fabric::{HcaAttr, HcaConfig, LinkSpeed, LinkWidth, Mtu};
+use fakekernel::genunix::PropertyValue;
+use fakekernel::{Machine, Nanos};
+use lab_ibtf::InfiniBand;
+use lab_world::{Plan, World, shipped_conf};
+use serde_spanned::Spanned;
+use sm::fault::FaultAction;
+use sm::partition::{GroupParams, Membership, Ports};
+use sm::{Fault, MtuCode, Partition, SmConfig};
+
+use crate::objects::Objects;
+use crate::report::SmKind;
+use crate::scenario::{HostSpec, PartitionSpec, Scenario, Speed};
+
+/// What every port of ibsim has as its NeighborMTU.
+const IBSIM_MTU: u32 = 2048;
+/// Node GUIDs of the hosts' adapters count up from here; a port's is its node's plus one.
+const FIRST_GUID: u64 = 0x0002_c903_0000_1000;
+
+/// The hosts of a scenario on their fabric, without modules and without a subnet manager. On a thread of the machine.
+///
+/// # Errors
+///
+/// A driver's configuration file that cannot be read, or adapters that are no fabric.
+pub fn hosts(machine: &Machine, scenario: &Scenario, objects: &Objects, seed: u64) -> Result<World> {
+    let mut world = World::new(machine, seed);
+    for (n, spec) in (0..).zip(&scenario.host) {
+        world.add_host(plan(scenario, spec.get_ref(), n, objects)?)?;
+    }
+    Ok(world)
+}
+
+fn plan(scenario: &Scenario, spec: &HostSpec, n: u16, objects: &Objects) -> Result<Plan> {
+    let (name, driver) = (spec.name.get_ref(), spec.driver);
+    let (object, plugin) = (objects.path(name, driver.name()), objects.path(name, "mac_ib"));
+    let own = spec.conf.iter().map(|(property, value)| (property.clone(), PropertyValue::from(*value)));
+    let properties = spec.properties.iter().filter_map(|(name, text)| text.get_ref().property(name).ok());
+    let adapter = adapter(scenario, spec, n);
+    Ok(Plan {
+        conf: shipped_conf(object, driver)?.into_iter().chain(own).collect(),
+        pkey: fabric::PKey(*spec.pkey.get_ref()),
+        properties: properties.collect(),
+        ..Plan::new(name, driver, object.to_owned(), plugin.to_owned(), adapter)
+    })
+}
+
+fn adapter(scenario: &Scenario, spec: &HostSpec, n: u16) -> HcaConfig {
+    let mut config = HcaConfig::new(fabric::Guid(guid_of(spec, n)), *spec.ports.get_ref());
+    config.description.clone_from(spec.name.get_ref());
+    if spec.offloads {
+        config.attr = HcaAttr::with_offloads();
+    }
+    config.attr.max_mcg = spec.groups;
+    config.loopback_block = !scenario.fabric.multicast_loopback;
+    for (port, number) in config.ports.iter_mut().zip(1..) {
+        port.mtu = mtu_of(*spec.mtu.as_ref().unwrap_or(&scenario.fabric.mtu).get_ref());
+        // Scenarios are checked when read.
+        port.width = LinkWidth::of_lanes(*spec.width.get_ref()).unwrap_or(port.width);
+        port.cabled = !spec.unplugged.iter().any(|unplugged| *unplugged.get_ref() == number);
+        port.speed = speed_of(spec.speed);
+    }
+    config
+}
+
+/// The subnet manager, and what its SA does wrong as a matter of course.
+///
+/// # Errors
+///
+/// What ibsim or OpenSM cannot do, or lacks.
+pub fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Result<Option<Fault>> {
+    let partitions = scenario.partition.iter().map(|spec| partition(spec.get_ref())).collect();
+    if sm == SmKind::Opensm {
+        within_opensm(scenario)?;
+        infiniband.start_opensm(partitions)?;
+        return Ok(None);
+    }
+    let config = SmConfig { partitions, ..SmConfig::default() };
+    let sm = infiniband.start_sm(config, Nanos::from_millis(1));
+    let delay = sm::Nanos::from_millis(scenario.fabric.sa_delay_ms);
+    let habit = (delay.0 > 0).then(|| Fault::always(FaultAction::Delay(delay)));
+    if let Some(habit) = habit {
+        sm.faults(|script| script.push(habit));
+    }
+    Ok(habit)
+}
+
+/// What ibsim's links and OpenSM cannot be asked for.
+fn within_opensm(scenario: &Scenario) -> Result<()> {
+    let larger = scenario.partition.iter().find(|spec| *spec.get_ref().mtu.get_ref() > IBSIM_MTU);
+    if let Some(partition) = larger {
+        bail!(
+            "ibsim's links carry {IBSIM_MTU} bytes, partition {:#06x} wants more",
+            partition.get_ref().pkey.get_ref()
+        );
+    }
+    let smaller = scenario.host.iter().map(Spanned::get_ref).find_map(|host| {
+        let mtu = *host.mtu.as_ref()?.get_ref();
+        (mtu < IBSIM_MTU).then_some((host.name.get_ref(), mtu))
+    });
+    if let Some((name, mtu)) = smaller {
+        bail!("ibsim's ports all have an MTU of {IBSIM_MTU} bytes, `{name}` is to have {mtu}");
+    }
+    Ok(())
+}
+
+fn partition(spec: &PartitionSpec) -> Partition {
+    let pkey = sm::PKey(*spec.pkey.get_ref());
+    let partition =
+        Partition::new(&format!("p{:04X}", pkey.0), pkey).with_members(Ports::All, Membership::Full);
+    if !spec.ipoib {
+        return partition;
+    }
+    let mtu = MtuCode(mtu_of(*spec.mtu.get_ref()).code());
+    let rate = sm::RateCode(*spec.rate.get_ref());
+    partition.with_ipoib(GroupParams { mtu, rate, ..GroupParams::default() })
+}
+
+/// A scenario's MTU is checked when it is read.
+pub fn mtu_of(bytes: u32) -> Mtu {
+    match bytes {
+        256 => Mtu::M256,
+        512 => Mtu::M512,
+        1024 => Mtu::M1024,
+        2048 => Mtu::M2048,
+        _ => Mtu::M4096,
+    }
+}
+
+/// Node GUID of a host's adapter; `number` is the host's place in the scenario, from 0.
+pub fn guid_of(spec: &HostSpec, number: u16) -> u64 {
+    spec.guid.as_ref().map_or(FIRST_GUID + u64::from(number) * 0x10, |guid| *guid.get_ref())
+}
+
+/// How fast a lane of this name is.
+pub const fn speed_of(speed: Speed) -> LinkSpeed {
+    match speed {
+        Speed::Sdr => LinkSpeed::Sdr,
+        Speed::Ddr => LinkSpeed::Ddr,
+        Speed::Qdr => LinkSpeed::Qdr,
+        Speed::Fdr10 => LinkSpeed::Fdr10,
+        Speed::Fdr => LinkSpeed::Fdr,
+        Speed::Edr => LinkSpeed::Edr,
+        Speed::Hdr => LinkSpeed::Hdr,
+        Speed::Ndr => LinkSpeed::Ndr,
+    }
+}

@@ -1,0 +1,69 @@
+//! The fabric with its hosts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use fakekernel::{Kernel, Machine};
+use lab_ibtf::{InfiniBand, nexus};
+
+use super::{Driver, Host, Plan};
+
+/// A machine, the fabric on it, and the hosts at the fabric. Whoever makes it starts the subnet manager that it wants, on
+/// [`World::infiniband`].
+pub struct World {
+    /// What hosts and fabric run on.
+    pub machine: Machine,
+    /// The fabric, and what manages it.
+    pub infiniband: InfiniBand,
+    /// In the order in which they came.
+    pub hosts: Vec<Arc<Host>>,
+}
+
+impl World {
+    /// A fabric without hosts and without a subnet manager. The seed decides what the fabric's faults leave to chance.
+    pub fn new(machine: &Machine, seed: u64) -> Self {
+        let infiniband = InfiniBand::new(machine, seed);
+        Self { machine: machine.clone(), infiniband, hosts: Vec::new() }
+    }
+
+    /// Boots another host: the frameworks of its kernel, the driver's configuration, the adapter in its place. No module is loaded.
+    /// On a thread of the machine.
+    ///
+    /// # Errors
+    ///
+    /// A GUID that the fabric has already.
+    pub fn add_host(&mut self, plan: Plan) -> Result<Arc<Host>> {
+        let host = Arc::new(Host::boot(&self.machine, &self.infiniband, plan)?);
+        self.hosts.push(host.clone());
+        Ok(host)
+    }
+}
+
+impl Host {
+    /// As [`World::add_host`], on a fabric that is there.
+    ///
+    /// # Errors
+    ///
+    /// A GUID that the fabric has already.
+    pub fn boot(machine: &Machine, infiniband: &InfiniBand, plan: Plan) -> Result<Self> {
+        let kernel = machine.add_host(&plan.name);
+        provide(&kernel, &plan.plugin);
+        kernel.configure_driver(plan.driver.name(), plan.conf.clone());
+        if plan.driver == Driver::Ibd {
+            nexus::use_ibd(&kernel);
+        }
+        let adapter = plan.adapter.clone();
+        infiniband
+            .add_hca(&kernel, adapter)
+            .map_err(|error| anyhow!("{}: the adapter: {error}", plan.name))?;
+        Ok(Self::new(kernel, plan))
+    }
+}
+
+/// Gives a kernel the frameworks that the driver links with, and the object of the plugin, which is loaded with the driver.
+pub fn provide(kernel: &Kernel, plugin: &Path) {
+    lab_gldv3::provide(kernel);
+    lab_ibtf::provide(kernel);
+    kernel.add_object("mac/mac_ib", plugin);
+}
