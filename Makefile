@@ -146,17 +146,17 @@ METAL_RUN = --root target/metal/$(if $(DEBUG),debug,plain)/root \
 
 METAL_BUILD = $(METAL) build '$(THE_GATE)' $(if $(DEBUG),--debug) $(if $(DRIVER),--driver $(DRIVER))
 
-metal:
+metal: modules
 	@sh tools/setup.sh metal
 	@$(METAL_BUILD)
 	@$(METAL) run $(METAL_RUN) $(if $(SUITE),--suite $(SUITE))
 
-metal-shell:
+metal-shell: modules
 	@sh tools/setup.sh metal
 	@$(METAL_BUILD)
 	@$(METAL) shell $(METAL_RUN)
 
-metal-debug:
+metal-debug: modules
 	@sh tools/setup.sh metal
 	@$(METAL_BUILD)
 	@$(METAL) debug $(METAL_RUN)
