@@ -1,8 +1,9 @@
 //! Address handles.
 
 use crate::{Gid, Lid, Pd, PortNum, Rate, Sl};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use lab_lock::Mutex;
 /// The part of an address vector that makes a GRH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalRoute {
@@ -64,6 +65,6 @@ impl Ah {
     /// The vector now; `None` once freed.
     #[must_use]
     pub fn vector(&self) -> Option<AddressVector> {
-        *self.0.vector.lock().unwrap()
+        *self.0.vector.lock()
     }
 }

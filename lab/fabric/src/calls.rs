@@ -2,9 +2,10 @@
 
 use crate::Error;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use lab_lock::Mutex;
 /// A call that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // Each is the method of the same name.
@@ -55,7 +56,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn inject(&self, call: Call, injection: Injection) {
-        let mut calls = self.injected.lock().unwrap();
+        let mut calls = self.injected.lock();
         calls.insert(call, injection);
         self.waiting.store(calls.len(), Ordering::Release);
     }
@@ -64,7 +65,7 @@ impl Calls {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        let mut calls = self.injected.lock().unwrap();
+        let mut calls = self.injected.lock();
         let Some(injection) = calls.get_mut(&call) else { return Ok(()) };
         if injection.skip > 0 {
             injection.skip -= 1;

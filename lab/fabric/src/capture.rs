@@ -15,9 +15,10 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::{DataLink, PcapError};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::Mutex;
+
 use std::time::Duration;
 
+use lab_lock::Mutex;
 const ERF_LEN: usize = 16;
 const ERF_TYPE_INFINIBAND: u8 = 21;
 const ERF_VARYING_LENGTH: u8 = 0x04;
@@ -65,7 +66,7 @@ impl<W: Write> ErfPcapng<W> {
     /// # Errors
     /// The first write error; frames after it were not written.
     pub fn frames(&self) -> std::io::Result<u64> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         state.failed.as_ref().map_or(Ok(state.frames), |e| Err(std::io::Error::other(e.clone())))
     }
 
@@ -74,7 +75,7 @@ impl<W: Write> ErfPcapng<W> {
     /// # Errors
     /// The first write error.
     pub fn flush(&self) -> std::io::Result<()> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         match &state.failed {
             Some(e) => Err(std::io::Error::other(e.clone())),
             None => state.writer.as_mut().map_or(Ok(()), |writer| writer.get_mut().flush()),
@@ -86,7 +87,7 @@ impl<W: Write> ErfPcapng<W> {
     /// # Errors
     /// The first write error, or that it has ended before.
     pub fn finish(&self) -> std::io::Result<W> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let writer = state.writer.take();
         match &state.failed {
             Some(e) => Err(std::io::Error::other(e.clone())),
@@ -111,7 +112,7 @@ impl<W: Write + Send> Tap for ErfPcapng<W> {
             data: record.into(),
             options,
         };
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let Some(writer) = &mut state.writer else { return };
         match writer.write_pcapng_block(block) {
             Ok(_) => state.frames += 1,

@@ -2,9 +2,10 @@
 
 use crate::{ArmSemantics, Error, Lid, Qpn, Sl};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
+use lab_lock::Mutex;
 /// Number of a CQ, unique within its HCA for the HCA's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CqNum(pub u32);
@@ -174,13 +175,13 @@ impl Cq {
     /// Completions it can hold.
     #[must_use]
     pub fn size(&self) -> u32 {
-        self.0.state.lock().unwrap().size
+        self.0.state.lock().size
     }
 
     /// Completions in it now.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.state.lock().unwrap().entries.len()
+        self.0.state.lock().entries.len()
     }
 
     /// No completion waits.
@@ -192,17 +193,17 @@ impl Cq {
     /// Moderation as last set.
     #[must_use]
     pub fn moderation(&self) -> Moderation {
-        self.0.state.lock().unwrap().moderation
+        self.0.state.lock().moderation
     }
 
     /// An event is pending on the next completion.
     #[must_use]
     pub fn is_armed(&self) -> bool {
-        self.0.state.lock().unwrap().armed.is_some()
+        self.0.state.lock().armed.is_some()
     }
 
     pub(crate) fn hold(&self) -> Result<(), Error> {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         if s.freed {
             return Err(Error::CqHdlInvalid);
         }
@@ -211,12 +212,12 @@ impl Cq {
     }
 
     pub(crate) fn release(&self) {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         s.users = s.users.saturating_sub(1);
     }
 
     pub(crate) fn retire(&self) -> Result<(), Error> {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         match (s.freed, s.users) {
             (true, _) => Err(Error::CqHdlInvalid),
             (false, 0) => {
@@ -230,7 +231,7 @@ impl Cq {
     }
 
     pub(crate) fn add(&self, cqe: Cqe) -> Added {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         if s.overrun || s.freed {
             return Added::Quiet;
         }
@@ -253,7 +254,7 @@ impl Cq {
 
     /// Arms; true if it fires at once.
     pub(crate) fn arm(&self, notify: Notify) -> Result<bool, Error> {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         if s.freed {
             return Err(Error::CqHdlInvalid);
         }
@@ -273,7 +274,7 @@ impl Cq {
 
     pub(crate) fn poll(&self, max: usize, out: &mut Vec<Completion>) -> Result<usize, Error> {
         let taken: Vec<Cqe> = {
-            let mut s = self.0.state.lock().unwrap();
+            let mut s = self.0.state.lock();
             if s.freed {
                 return Err(Error::CqHdlInvalid);
             }
@@ -293,7 +294,7 @@ impl Cq {
     }
 
     pub(crate) fn resize(&self, requested: u32) -> Result<u32, Error> {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         let real = real_size(requested);
         if s.freed {
             return Err(Error::CqHdlInvalid);
@@ -306,14 +307,14 @@ impl Cq {
     }
 
     pub(crate) fn moderate(&self, moderation: Moderation) {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         let handler = if moderation.handler == 0 { s.moderation.handler } else { moderation.handler };
         s.moderation = Moderation { handler, ..moderation };
     }
 
     /// Removes what belongs to a QP that is going away.
     pub(crate) fn purge(&self, qpn: Qpn) {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         s.entries.retain(|c| {
             let keep = c.completion.qpn != qpn;
             if !keep {

@@ -8,8 +8,9 @@ use crate::wire::{Bth, Deth, Grh, Lrh, Packet};
 use crate::{
     Ah, Error, Fabric, Gid, Guid, Hca, Lid, PKey, QKey, Qp, QpState, Qpn, Reason, Sge, Signalling, Sl,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use lab_lock::Mutex;
 /// What a far end has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
@@ -55,12 +56,12 @@ impl FarEnd {
     /// What has arrived so far.
     #[must_use]
     pub fn arrivals(&self) -> Arrivals {
-        self.state.lock().unwrap().arrivals
+        self.state.lock().arrivals
     }
 
     /// A datagram of at most 4096 bytes arrives; `copy` fills the room it gets.
     pub fn take(&self, dlid: Lid, len: usize, copy: impl FnOnce(&mut [u8])) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         if !self.lids[usize::from(dlid.0)] || len > SLOT {
             state.arrivals.strays += 1;
             return;
@@ -90,7 +91,7 @@ impl Hca {
     /// Posts one plain datagram to the far end behind its port, if there is one and nothing else is under way: checked as
     /// [`Hca::post_send`] does, copied once, and over when this returns. `None`: it takes [`Hca::post_send`].
     pub fn post_far(&self, qp: &Qp, send: &FarSend<'_>) -> Option<Result<(), Error>> {
-        let mut core = qp.0.core.lock().unwrap();
+        let mut core = qp.0.core.lock();
         let far = self.port(core.config.port)?.far_end()?;
         let vector = send.ah.vector()?;
         let len: usize = send.sgl.iter().map(|sge| sge.len as usize).sum();
@@ -162,14 +163,14 @@ pub struct Datagram<'a> {
 impl Fabric {
     /// Puts a far end behind a port, in the switch's place for unicast, for good. False if there is no such port, or one already.
     pub fn set_far_end(&self, port: Guid, far: Arc<FarEnd>) -> bool {
-        let found = self.0.switch.lock().unwrap().ports.get(&port).cloned();
+        let found = self.0.switch.lock().ports.get(&port).cloned();
         found.is_some_and(|(_, port)| port.set_far_end(far))
     }
 
     /// The adapter and the port of a GUID, to be given datagrams.
     #[must_use]
     pub fn near_end(&self, port: Guid) -> Option<NearEnd> {
-        let found = self.0.switch.lock().unwrap().ports.get(&port).cloned();
+        let found = self.0.switch.lock().ports.get(&port).cloned();
         found.map(|(hca, port)| NearEnd { hca, port })
     }
 }

@@ -18,8 +18,9 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
+use lab_lock::Mutex;
 /// The first number an ordinary QP gets; below are the special and reserved ones.
 const FIRST_QPN: u32 = 0x48;
 
@@ -113,7 +114,7 @@ impl Hca {
     /// Objects that exist now.
     #[must_use]
     pub fn census(&self) -> Census {
-        let objects = self.0.objects.lock().unwrap();
+        let objects = self.0.objects.lock();
         Census {
             pds: objects.pds,
             cqs: objects.cqs,
@@ -166,14 +167,14 @@ impl Hca {
 
     /// Every completion interrupt comes late by `min..=max`; `None` restores prompt ones.
     pub fn set_late_interrupts(&self, delay: Option<(Nanos, Nanos)>) {
-        *self.0.late_interrupts.lock().unwrap() = delay;
+        *self.0.late_interrupts.lock() = delay;
     }
 
     /// Puts a QP in ERROR as failing hardware would, and says so.
     pub fn break_qp(&self, qp: &Qp) {
         let mut effects = Effects::default();
         {
-            let mut core = qp.0.core.lock().unwrap();
+            let mut core = qp.0.core.lock();
             core.fail(qp.num(), &mut effects);
         }
         effects.asyncs.push(AsyncEvent::CatastrophicChannel(qp.num()));
@@ -212,7 +213,7 @@ impl Hca {
     /// [`Error::InsuffResource`].
     pub fn alloc_pd(&self) -> Result<Pd, Error> {
         self.check(Call::AllocPd)?;
-        let mut objects = self.0.objects.lock().unwrap();
+        let mut objects = self.0.objects.lock();
         if objects.pds >= self.0.config.attr.max_pd {
             return Err(Error::InsuffResource);
         }
@@ -227,7 +228,7 @@ impl Hca {
     pub fn free_pd(&self, pd: &Pd) -> Result<(), Error> {
         self.check(Call::FreePd)?;
         pd.retire()?;
-        self.0.objects.lock().unwrap().pds -= 1;
+        self.0.objects.lock().pds -= 1;
         Ok(())
     }
 
@@ -246,7 +247,7 @@ impl Hca {
         if handler > attr.max_cq_handlers {
             return Err(Error::InvalidParam);
         }
-        let mut objects = self.0.objects.lock().unwrap();
+        let mut objects = self.0.objects.lock();
         if objects.cqs >= attr.max_cq {
             return Err(Error::InsuffResource);
         }
@@ -287,7 +288,7 @@ impl Hca {
     pub fn free_cq(&self, cq: &Cq) -> Result<(), Error> {
         self.check(Call::FreeCq)?;
         cq.retire()?;
-        self.0.objects.lock().unwrap().cqs -= 1;
+        self.0.objects.lock().cqs -= 1;
         Ok(())
     }
 
@@ -346,7 +347,7 @@ impl Hca {
     }
 
     pub(crate) fn find_qp(&self, qpn: Qpn) -> Option<Qp> {
-        self.0.objects.lock().unwrap().qps.get(&qpn).cloned()
+        self.0.objects.lock().qps.get(&qpn).cloned()
     }
 
     pub(crate) fn drop_frame(&self, reason: Reason) {
@@ -366,7 +367,7 @@ impl Hca {
     }
 
     fn interrupt(&self, cq: CqNum) {
-        let late = *self.0.late_interrupts.lock().unwrap();
+        let late = *self.0.late_interrupts.lock();
         match (late, self.fabric()) {
             (Some((min, max)), Some(fabric)) => {
                 let due = fabric.clock.now().after(fabric.between(min, max));

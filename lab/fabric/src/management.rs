@@ -25,7 +25,7 @@ impl Fabric {
         if self.0.tap().is_none() {
             return;
         }
-        let found = self.0.switch.lock().unwrap().ports.get(&port).map(|(_, port)| port.clone());
+        let found = self.0.switch.lock().ports.get(&port).map(|(_, port)| port.clone());
         let Some(found) = found else { return };
         let own = found.route().lid;
         let sent = direction == Direction::ToSwitch;

@@ -2,8 +2,8 @@
 
 use crate::{Error, Gid, Qp, Qpn};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
+use lab_lock::Mutex;
 /// The multicast table of one HCA. Membership is not counted: a second attach changes nothing.
 #[derive(Default)]
 pub(crate) struct Groups(Mutex<BTreeMap<Gid, BTreeMap<Qpn, Qp>>>);
@@ -11,7 +11,7 @@ pub(crate) struct Groups(Mutex<BTreeMap<Gid, BTreeMap<Qpn, Qp>>>);
 impl Groups {
     /// True if the QP was not in the group before.
     pub(crate) fn attach(&self, gid: Gid, qp: &Qp, max_groups: u32, max_qps: u32) -> Result<bool, Error> {
-        let mut groups = self.0.lock().unwrap();
+        let mut groups = self.0.lock();
         if !groups.contains_key(&gid) && groups.len() >= max_groups as usize {
             return Err(Error::InsuffResource);
         }
@@ -27,7 +27,7 @@ impl Groups {
     }
 
     pub(crate) fn detach(&self, gid: Gid, qpn: Qpn) -> Result<(), Error> {
-        let mut groups = self.0.lock().unwrap();
+        let mut groups = self.0.lock();
         let group = groups.get_mut(&gid).ok_or(Error::McMgidInvalid)?;
         group.remove(&qpn).ok_or(Error::ChanHdlInvalid)?;
         if group.is_empty() {
@@ -38,6 +38,6 @@ impl Groups {
 
     /// Members in QPN order; empty if the HCA knows no such group.
     pub(crate) fn members(&self, gid: Gid) -> Vec<Qp> {
-        self.0.lock().unwrap().get(&gid).map(|g| g.values().cloned().collect()).unwrap_or_default()
+        self.0.lock().get(&gid).map(|g| g.values().cloned().collect()).unwrap_or_default()
     }
 }

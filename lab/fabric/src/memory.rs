@@ -2,9 +2,10 @@
 
 use crate::{Error, Pd, Sge};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
+use lab_lock::Mutex;
 /// What a region may be used for besides local reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
@@ -97,7 +98,7 @@ impl Memory {
         access: Access,
         max: u32,
     ) -> Result<Mr, Error> {
-        let mut regions = self.0.lock().unwrap();
+        let mut regions = self.0.lock();
         if regions.by_key.len() >= max as usize {
             return Err(Error::InsuffResource);
         }
@@ -116,7 +117,7 @@ impl Memory {
 
     pub(crate) fn deregister(&self, mr: &Mr) -> Result<(), Error> {
         let removed = {
-            let mut regions = self.0.lock().unwrap();
+            let mut regions = self.0.lock();
             match regions.by_key.get(&mr.0.key) {
                 Some(known) if Arc::ptr_eq(known, &mr.0) => regions.by_key.remove(&mr.0.key),
                 _ => None,
@@ -136,7 +137,7 @@ impl Memory {
         if reserved == Some(sge.lkey) {
             return Some(Pin(None));
         }
-        let regions = self.0.lock().unwrap();
+        let regions = self.0.lock();
         let mr = regions.by_key.get(&sge.lkey)?;
         let end = sge.va.checked_add(u64::from(sge.len))?;
         let covered = sge.va >= mr.base && end <= mr.base + mr.len;
@@ -148,6 +149,6 @@ impl Memory {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.lock().unwrap().by_key.len()
+        self.0.lock().by_key.len()
     }
 }

@@ -1,8 +1,9 @@
 //! Protection domains.
 
 use crate::Error;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use lab_lock::Mutex;
 /// A protection domain. Clones name the same one.
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
@@ -19,20 +20,20 @@ impl Pd {
 
     /// One more QP, MR, AH or SRQ refers to it.
     pub(crate) fn hold(&self) -> Result<(), Error> {
-        let mut users = self.0.users.lock().unwrap();
+        let mut users = self.0.users.lock();
         let n = users.as_mut().ok_or(Error::PdHdlInvalid)?;
         *n += 1;
         Ok(())
     }
 
     pub(crate) fn release(&self) {
-        if let Some(n) = self.0.users.lock().unwrap().as_mut() {
+        if let Some(n) = self.0.users.lock().as_mut() {
             *n = n.saturating_sub(1);
         }
     }
 
     pub(crate) fn retire(&self) -> Result<(), Error> {
-        let mut users = self.0.users.lock().unwrap();
+        let mut users = self.0.users.lock();
         match *users {
             None => Err(Error::PdHdlInvalid),
             Some(0) => {

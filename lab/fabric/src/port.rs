@@ -5,8 +5,9 @@ use crate::{
     PortConfig, PortNum, PortState, Sl,
 };
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
+use lab_lock::Mutex;
 /// A port as a query shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortAttr {
@@ -182,7 +183,7 @@ impl Port {
     }
 
     pub(crate) fn attr(&self) -> PortAttr {
-        let s = self.inner.lock().unwrap().clone();
+        let s = self.inner.lock().clone();
         let mut gids = vec![Gid::default(); usize::from(self.config.gids.max(1))];
         gids[0] = Gid { prefix: s.prefix, guid: self.guid.0 };
         PortAttr {
@@ -224,18 +225,18 @@ impl Port {
     }
 
     pub(crate) fn route(&self) -> Route {
-        let s = self.inner.lock().unwrap();
+        let s = self.inner.lock();
         Route { state: s.state, lid: s.lid, lmc: s.lmc, mtu: s.mtu }
     }
 
     /// The P_Key at an index; `None` past the table.
     pub(crate) fn pkey(&self, ix: u16) -> Option<PKey> {
-        self.inner.lock().unwrap().pkeys.get(usize::from(ix)).copied()
+        self.inner.lock().pkeys.get(usize::from(ix)).copied()
     }
 
     /// The GID at an index; `None` for an empty entry or past the table.
     pub(crate) fn gid(&self, ix: u16) -> Option<Gid> {
-        (ix == 0).then(|| Gid { prefix: self.inner.lock().unwrap().prefix, guid: self.guid.0 })
+        (ix == 0).then(|| Gid { prefix: self.inner.lock().prefix, guid: self.guid.0 })
     }
 
     /// False if there is one already.
@@ -252,12 +253,12 @@ impl Port {
     }
 
     pub(crate) fn set_is_sm(&self, is_sm: bool) {
-        self.inner.lock().unwrap().is_sm = is_sm;
+        self.inner.lock().is_sm = is_sm;
     }
 
     /// Cable in or out, or port switched off; returns the event of it.
     pub(crate) fn set_link(&self, cabled: Option<bool>, disabled: Option<bool>) -> Vec<AsyncEvent> {
-        let mut s = self.inner.lock().unwrap();
+        let mut s = self.inner.lock();
         let before = s.state;
         s.cabled = cabled.unwrap_or(s.cabled);
         s.disabled = disabled.unwrap_or(s.disabled);
@@ -279,7 +280,7 @@ impl Port {
 
     /// Applies what the subnet manager says; returns the events of it in the order the host must hear them.
     pub(crate) fn program(&self, set: &PortSet) -> Vec<AsyncEvent> {
-        let mut s = self.inner.lock().unwrap();
+        let mut s = self.inner.lock();
         let before = s.clone();
         s.apply(set, self.config.mtu);
         let mut events = self.state_event(before.state, s.state);
@@ -295,7 +296,7 @@ impl Port {
 
     /// Writes the table; entries past the end of `pkeys` become empty, entries past the table are ignored.
     pub(crate) fn set_pkeys(&self, pkeys: &[PKey]) -> Vec<AsyncEvent> {
-        let mut s = self.inner.lock().unwrap();
+        let mut s = self.inner.lock();
         let mut table = vec![PKey::INVALID; s.pkeys.len()];
         for (entry, pkey) in table.iter_mut().zip(pkeys) {
             *entry = *pkey;

@@ -4,8 +4,9 @@ use crate::cq::{Added, Completion, CompletionKind, CompletionStatus};
 use crate::queue::{Done, WorkQueue};
 use crate::send::SendJob;
 use crate::{AsyncEvent, Cq, CqNum, Pd, PortNum, QKey, Qpn, RecvWr, Srq};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use lab_lock::Mutex;
 /// Queue pair state (`ibt_cep_state_t`, the same numbers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -150,13 +151,13 @@ impl Qp {
     /// State now.
     #[must_use]
     pub fn state(&self) -> QpState {
-        self.0.core.lock().unwrap().state
+        self.0.core.lock().state
     }
 
     /// Attributes and state now.
     #[must_use]
     pub fn query(&self) -> QpAttr {
-        let core = self.0.core.lock().unwrap();
+        let core = self.0.core.lock();
         QpAttr { config: core.config.clone(), state: core.state }
     }
 
@@ -164,13 +165,13 @@ impl Qp {
     /// receives that were posted before (`hermon`) writes them where those were posted.
     #[must_use]
     pub fn strayed(&self) -> u64 {
-        self.0.core.lock().unwrap().strayed
+        self.0.core.lock().strayed
     }
 
     /// Multicast groups it is attached to.
     #[must_use]
     pub fn groups(&self) -> u32 {
-        self.0.core.lock().unwrap().attached
+        self.0.core.lock().attached
     }
 }
 

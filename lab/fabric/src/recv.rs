@@ -30,7 +30,7 @@ impl Hca {
         self.check(Call::PostRecv)?;
         let mut effects = Effects::default();
         let posted = {
-            let mut core = qp.0.core.lock().unwrap();
+            let mut core = qp.0.core.lock();
             if core.freed {
                 Err(Error::ChanHdlInvalid)
             } else if core.config.srq.is_some() {
@@ -147,7 +147,7 @@ impl Hca {
         let done = self.receive_done(qp, &taken, status, route, packet);
         let mut effects = Effects::default();
         {
-            let mut core = qp.0.core.lock().unwrap();
+            let mut core = qp.0.core.lock();
             core.rq.finish(taken.seq, done);
             core.report_recvs(&mut effects);
             if status == CompletionStatus::LocalProtection && core.state != QpState::Error {
@@ -239,12 +239,12 @@ impl Hca {
 
 impl Qp {
     fn on_port(&self, port: &Port) -> bool {
-        self.0.core.lock().unwrap().config.port == port.num
+        self.0.core.lock().config.port == port.num
     }
 
     /// State, partition and queue key checks, then the oldest posted receive.
     fn take_receive(&self, port: &Port, packet: &Packet<'_>) -> Result<Taken, Reason> {
-        let mut core = self.0.core.lock().unwrap();
+        let mut core = self.0.core.lock();
         let receiving = matches!(core.state, QpState::Rtr | QpState::Rts | QpState::Sqe);
         if core.freed || !receiving || core.config.port != port.num {
             return Err(Reason::QpState);

@@ -119,7 +119,7 @@ impl Hca {
     }
 
     fn admit(&self, qp: &Qp, wr: &SendWr, ah_ok: bool, effects: &mut Effects) -> Result<Admission, Error> {
-        let mut core = qp.0.core.lock().unwrap();
+        let mut core = qp.0.core.lock();
         if core.freed {
             return Err(Error::ChanHdlInvalid);
         }
@@ -153,7 +153,7 @@ impl Hca {
     /// Whether a send that [`Hca::post_send`] lets in is too long for its place in the queue, so that it writes over the next one.
     #[must_use]
     pub fn overruns(&self, qp: &Qp, wr: &SendWr) -> bool {
-        let pieces = qp.0.core.lock().unwrap().config.sizes.sq_sgl;
+        let pieces = qp.0.core.lock().config.sizes.sq_sgl;
         self.config().attr.arithmetic.overruns(wr, pieces)
     }
 
@@ -245,7 +245,7 @@ impl Hca {
     fn put_off(&self, qp: &Qp, seq: u64, job: SendJob) {
         let mut effects = Effects::default();
         {
-            let mut core = qp.0.core.lock().unwrap();
+            let mut core = qp.0.core.lock();
             if core.state == QpState::Rts {
                 core.sq.park(seq, job);
             } else {
@@ -261,7 +261,7 @@ impl Hca {
     }
 
     pub(crate) fn run_delayed_send(&self, qp: &Qp, seq: u64) {
-        let job = qp.0.core.lock().unwrap().sq.take_at(seq);
+        let job = qp.0.core.lock().sq.take_at(seq);
         if let Some(job) = job {
             self.carry_out(qp, seq, job);
         }
@@ -276,12 +276,12 @@ impl Hca {
         }
         if self.sends_hang() {
             // Whoever flushes the queue pair finds it waiting.
-            qp.0.core.lock().unwrap().sq.park(seq, job);
+            qp.0.core.lock().sq.park(seq, job);
             return;
         }
         let mut effects = Effects::default();
         {
-            let mut core = qp.0.core.lock().unwrap();
+            let mut core = qp.0.core.lock();
             core.sq.finish(seq, ended(job.wr_id, job.status, job.kind, qp.num(), job.signalled));
             core.report_sends(&mut effects);
             if job.status != CompletionStatus::Success && core.state == QpState::Rts {
@@ -352,7 +352,7 @@ impl SendJob {
 }
 
 fn next_psn(qp: &Qp) -> u32 {
-    let mut core = qp.0.core.lock().unwrap();
+    let mut core = qp.0.core.lock();
     let psn = core.psn;
     core.psn = (psn + 1) & 0x00ff_ffff;
     psn

@@ -2,9 +2,10 @@
 
 use crate::{Error, Pd, RecvWr};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
+use lab_lock::Mutex;
 /// Sizes of a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqSizes {
@@ -54,7 +55,7 @@ impl Srq {
     }
 
     pub(crate) fn hold(&self) -> Result<(), Error> {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         if s.freed {
             return Err(Error::SrqHdlInvalid);
         }
@@ -63,12 +64,12 @@ impl Srq {
     }
 
     pub(crate) fn release(&self) {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         s.users = s.users.saturating_sub(1);
     }
 
     pub(crate) fn retire(&self) -> Result<(), Error> {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         match (s.freed, s.users) {
             (true, _) => Err(Error::SrqHdlInvalid),
             (false, 0) => {
@@ -81,7 +82,7 @@ impl Srq {
     }
 
     pub(crate) fn post(&self, wr: RecvWr) -> Result<(), Error> {
-        let mut s = self.0.state.lock().unwrap();
+        let mut s = self.0.state.lock();
         if s.freed {
             return Err(Error::SrqHdlInvalid);
         }
@@ -97,6 +98,6 @@ impl Srq {
     }
 
     pub(crate) fn take(&self) -> Option<RecvWr> {
-        self.0.state.lock().unwrap().waiting.pop_front()
+        self.0.state.lock().waiting.pop_front()
     }
 }

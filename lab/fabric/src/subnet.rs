@@ -34,7 +34,7 @@ impl Fabric {
     /// All HCA ports in GUID order, whatever their state.
     #[must_use]
     pub fn subnet_ports(&self) -> Vec<PortView> {
-        let ports: Vec<_> = self.0.switch.lock().unwrap().ports.values().cloned().collect();
+        let ports: Vec<_> = self.0.switch.lock().ports.values().cloned().collect();
         ports.iter().map(view).collect()
     }
 
@@ -47,14 +47,14 @@ impl Fabric {
     /// The HCA port that the switch sends packets for a unicast LID to.
     #[must_use]
     pub fn subnet_port_at(&self, lid: Lid) -> Option<PortView> {
-        let guid = *self.0.switch.lock().unwrap().unicast.get(&lid)?;
+        let guid = *self.0.switch.lock().unicast.get(&lid)?;
         self.subnet_port(guid)
     }
 
     /// The HCA of a node GUID.
     #[must_use]
     pub fn hca(&self, guid: Guid) -> Option<Hca> {
-        let switch = self.0.switch.lock().unwrap();
+        let switch = self.0.switch.lock();
         switch.ports.values().map(|(hca, _)| hca).find(|hca| hca.guid() == guid).cloned()
     }
 
@@ -68,7 +68,7 @@ impl Fabric {
     }
 
     fn find(&self, guid: Guid) -> Result<(Hca, Arc<Port>), UnknownPort> {
-        self.0.switch.lock().unwrap().ports.get(&guid).cloned().ok_or(UnknownPort(guid))
+        self.0.switch.lock().ports.get(&guid).cloned().ok_or(UnknownPort(guid))
     }
 
     /// Sets attributes of a port. A new LID is routed by the switch at once; the host hears the events that follow.
@@ -89,7 +89,7 @@ impl Fabric {
     }
 
     fn route_unicast(&self, guid: Guid, lid: Lid, lmc: Lmc) {
-        let mut switch = self.0.switch.lock().unwrap();
+        let mut switch = self.0.switch.lock();
         switch.unicast.retain(|_, port| *port != guid);
         if lid.is_unicast() {
             for bits in 0..lmc.lids() {
@@ -112,7 +112,7 @@ impl Fabric {
 
     /// Which ports hear a multicast LID; no port removes the entry.
     pub fn set_multicast_route(&self, mlid: Lid, ports: &BTreeSet<Guid>) {
-        let mut switch = self.0.switch.lock().unwrap();
+        let mut switch = self.0.switch.lock();
         if ports.is_empty() {
             switch.multicast.remove(&mlid);
         } else {
@@ -123,7 +123,7 @@ impl Fabric {
     /// Which ports hear a multicast LID now.
     #[must_use]
     pub fn multicast_route(&self, mlid: Lid) -> BTreeSet<Guid> {
-        self.0.switch.lock().unwrap().multicast.get(&mlid).cloned().unwrap_or_default()
+        self.0.switch.lock().multicast.get(&mlid).cloned().unwrap_or_default()
     }
 
     /// Pulls or plugs a port's cable. Down: the state is DOWN, the LID stays. Up: INIT, for the subnet manager to go on.

@@ -12,8 +12,9 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
+use lab_lock::Mutex;
 /// One subnet: a switch, the HCAs around it, the faults of their links. Clones name the same one.
 #[derive(Clone)]
 pub struct Fabric(pub(crate) Arc<FabricInner>);
@@ -97,7 +98,7 @@ impl Fabric {
         events: Arc<dyn HcaEvents>,
     ) -> Result<Hca, Error> {
         let guids: BTreeSet<Guid> = config.ports.iter().map(|p| p.guid).collect();
-        let mut switch = self.0.switch.lock().unwrap();
+        let mut switch = self.0.switch.lock();
         let taken = guids.iter().any(|g| switch.ports.contains_key(g))
             || switch.ports.values().any(|(hca, _)| hca.guid() == config.guid);
         let sane = (1..=254).contains(&config.ports.len()) && guids.len() == config.ports.len();
@@ -112,7 +113,7 @@ impl Fabric {
     }
 
     pub(crate) fn unplug(&self, hca: &Hca) {
-        let mut switch = self.0.switch.lock().unwrap();
+        let mut switch = self.0.switch.lock();
         for port in hca.ports() {
             switch.ports.remove(&port.guid);
             switch.unicast.retain(|_, guid| *guid != port.guid);
@@ -125,14 +126,14 @@ impl Fabric {
     /// Time of the earliest delayed delivery; `None` if nothing waits.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Nanos> {
-        self.0.delayed.lock().unwrap().next_due()
+        self.0.delayed.lock().next_due()
     }
 
     /// Carries out everything due at `now` or before, in order; returns how many things happened. One caller at a time.
     pub fn pump(&self, now: Nanos) -> usize {
         let mut done = 0;
         loop {
-            let Some(later) = self.0.delayed.lock().unwrap().pop_due(now) else { return done };
+            let Some(later) = self.0.delayed.lock().pop_due(now) else { return done };
             done += 1;
             match later {
                 Later::AtSwitch { from, frame } => self.0.at_switch(&from, &frame),
@@ -148,7 +149,7 @@ impl Fabric {
     /// # Errors
     /// [`UnknownPort`].
     pub fn deliver(&self, port: Guid, frame: &[u8]) -> Result<(), UnknownPort> {
-        let found = self.0.switch.lock().unwrap().ports.get(&port).cloned();
+        let found = self.0.switch.lock().ports.get(&port).cloned();
         let (hca, to) = found.ok_or(UnknownPort(port))?;
         self.0.at_port(&hca, &to, frame);
         Ok(())
@@ -156,7 +157,7 @@ impl Fabric {
 
     /// Sets the faults of a port's link: towards the switch and from it.
     pub fn set_faults(&self, port: Guid, to_switch: LinkFaults, from_switch: LinkFaults) {
-        let mut faults = self.0.faults.lock().unwrap();
+        let mut faults = self.0.faults.lock();
         faults.set(port, Direction::ToSwitch, to_switch);
         faults.set(port, Direction::FromSwitch, from_switch);
     }
@@ -164,7 +165,7 @@ impl Fabric {
     /// Frames dropped so far, by reason.
     #[must_use]
     pub fn drops(&self) -> Drops {
-        self.0.drops.lock().unwrap().clone()
+        self.0.drops.lock().clone()
     }
 
     /// Frames that entered the switch so far.
@@ -175,22 +176,22 @@ impl Fabric {
 
     /// Sets or removes the capture tap.
     pub fn set_tap(&self, tap: Option<Arc<dyn Tap>>) {
-        *self.0.tap.lock().unwrap() = tap;
+        *self.0.tap.lock() = tap;
     }
 }
 
 impl FabricInner {
     pub(crate) fn drop_frame(&self, reason: Reason) {
-        *self.drops.lock().unwrap().entry(reason).or_default() += 1;
+        *self.drops.lock().entry(reason).or_default() += 1;
     }
 
     pub(crate) fn later(&self, due: Nanos, later: Later) {
-        self.delayed.lock().unwrap().push(due, later);
+        self.delayed.lock().push(due, later);
         self.clock.wake_at(due);
     }
 
     pub(crate) fn between(&self, min: Nanos, max: Nanos) -> Nanos {
-        self.faults.lock().unwrap().between(min, max)
+        self.faults.lock().between(min, max)
     }
 
     /// A port discards a frame that it should put on its link. Captures have it, with the reason: its sender does not know.
@@ -214,7 +215,7 @@ impl FabricInner {
 
     /// Passes a frame through one direction of a link.
     fn carry(&self, port: Guid, direction: Direction, frame: &Arc<[u8]>) -> Vec<(Option<Nanos>, Arc<[u8]>)> {
-        let copies = self.faults.lock().unwrap().carry(port, direction, self.clock.now());
+        let copies = self.faults.lock().carry(port, direction, self.clock.now());
         if copies.is_empty() {
             self.drop_frame(Reason::Loss);
         }
@@ -224,7 +225,7 @@ impl FabricInner {
     fn at_switch(&self, from: &Arc<Port>, frame: &Arc<[u8]>) {
         self.switched.fetch_add(1, Ordering::Relaxed);
         let Some(dlid) = Packet::route(frame) else { return self.drop_frame(Reason::VcrcAtSwitch) };
-        let egress = self.switch.lock().unwrap().egress(dlid, from.guid);
+        let egress = self.switch.lock().egress(dlid, from.guid);
         // A multicast frame nobody else asked for is where it should be; a unicast one without a route is lost.
         if egress.is_empty() && !dlid.is_multicast() {
             return self.drop_frame(Reason::NoRoute);
@@ -253,7 +254,7 @@ impl FabricInner {
     }
 
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
-        self.tap.lock().unwrap().clone()
+        self.tap.lock().clone()
     }
 
     pub(crate) fn show_tap(&self, port: Guid, direction: Direction, refused: Option<Reason>, frame: &[u8]) {

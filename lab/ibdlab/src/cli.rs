@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::bench::traffic::Way;
 use crate::bench::{Bench, sa};
-use crate::campaign::{Campaign, Search};
+use crate::campaign::{Campaign, STARTER, Search};
 use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
@@ -53,6 +53,9 @@ pub enum Command {
     Down(LabArgs),
     /// Measure what a packet costs, counted at the receiver.
     Bench(BenchArgs),
+    /// What a campaign has its runs started by.
+    #[command(name = STARTER, hide = true)]
+    StartRuns,
 }
 
 /// What OpenSM 3.3.23 on ibsim took on the machine this was written on.
@@ -125,6 +128,25 @@ pub struct DebugArgs {
 }
 
 impl RunArgs {
+    /// A run of this scenario without any option.
+    pub fn of(scenario: PathBuf) -> Self {
+        Self {
+            scenario,
+            live: false,
+            sm: SmKind::default(),
+            modules: Vec::new(),
+            suppress: None,
+            proto: None,
+            coverage: None,
+            seed: None,
+            report: None,
+            capture: None,
+            probes: false,
+            calls: false,
+            decisions: false,
+        }
+    }
+
     /// Whether all threads run on the wall clock: asked for, or because a real subnet manager does.
     pub fn live(&self) -> bool {
         self.live || self.sm == SmKind::Opensm

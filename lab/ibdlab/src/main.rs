@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
+use ibdlab::campaign::{RunOrder, serve_runs};
 use ibdlab::cli::{
     BenchArgs, CampaignArgs, CaptureArgs, Cli, Command, DebugArgs, FabricArgs, RunArgs, SaArgs, UpArgs,
 };
@@ -55,6 +56,7 @@ fn obey(command: Command) -> Result<i32> {
         Command::Debug(args) => debug_command(args).map(|()| 0),
         Command::Campaign(args) => campaign_command(args).map(i32::from).map(|good| 1 - good),
         Command::Bench(args) => bench_command(args).map(|()| 0),
+        Command::StartRuns => serve_runs(ordered).map(|()| 0),
         Command::Up(args) => up_command(args).map(|()| 0),
         Command::Exec(args) => client::exec(&client::find(args.lab.as_deref())?, &args.host, &args.program),
         Command::Shell(args) => {
@@ -128,6 +130,23 @@ fn debug_command(args: DebugArgs) -> Result<()> {
 }
 
 /// False if a step failed.
+/// One run of a campaign; its exit code.
+fn ordered(order: RunOrder) -> u8 {
+    let args = RunArgs {
+        proto: Some(order.proto),
+        report: Some(order.report),
+        decisions: order.decisions,
+        ..RunArgs::of(order.scenario)
+    };
+    match run_command(args) {
+        Ok(good) => u8::from(!good),
+        Err(error) => {
+            complain(&format!("ibdlab: {error:#}"));
+            1
+        }
+    }
+}
+
 fn run_command(args: RunArgs) -> Result<bool> {
     let scenario = load(&args.scenario)?;
     if let Some(reason) = scenario.uses_linux().then(linux::missing).flatten() {

@@ -1,18 +1,14 @@
 //! The lab's own leaf locks.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::thread;
+use lab_lock::Word;
 
-thread_local! {
-    static HELD: Cell<u32> = const { Cell::new(0) };
-}
+use crate::thread;
 
 /// How long a thread of a stopped machine waits for a lock whose holder may have been abandoned.
 const STOPPED_PATIENCE: Duration = Duration::from_millis(200);
@@ -32,33 +28,29 @@ pub struct HostGuard<'a, T: ?Sized> {
     guard: lock_api::MutexGuard<'a, Leaf, T>,
 }
 
-/// The lock word: taken and given by one instruction each, since nearly always nobody else wants it.
+/// A [`Word`] for which a thread of a stopped machine does not wait for ever.
 #[derive(Default)]
-struct Leaf(AtomicBool);
+struct Leaf(Word);
 
-// SAFETY: who finds the word false and makes it true has the lock, until that thread makes it false.
+// SAFETY: it is the word's own, which is taken and given back as the trait wants it.
 unsafe impl lock_api::RawMutex for Leaf {
     #[allow(clippy::declare_interior_mutable_const, reason = "as the trait has it")]
-    const INIT: Self = Self(AtomicBool::new(false));
-    /// A guard stays on its thread, whose count of held locks it is part of.
-    type GuardMarker = lock_api::GuardNoSend;
+    const INIT: Self = Self(<Word as lock_api::RawMutex>::INIT);
+    type GuardMarker = <Word as lock_api::RawMutex>::GuardMarker;
 
     fn lock(&self) {
-        if self.0.swap(true, Ordering::Acquire) {
+        if !self.0.take() {
             self.lock_contended();
         }
-        HELD.set(HELD.get() + 1);
     }
 
     fn try_lock(&self) -> bool {
-        let taken = !self.0.swap(true, Ordering::Acquire);
-        HELD.set(HELD.get() + u32::from(taken));
-        taken
+        self.0.take()
     }
 
     unsafe fn unlock(&self) {
-        HELD.set(HELD.get() - 1);
-        self.0.store(false, Ordering::Release);
+        // SAFETY: the caller holds this lock, which is the word.
+        unsafe { lock_api::RawMutex::unlock(&self.0) };
     }
 }
 
@@ -67,7 +59,7 @@ impl Leaf {
     #[expect(clippy::disallowed_methods, reason = "a machine that has stopped has no time of its own")]
     fn lock_contended(&self) {
         let mut stopped_since = None;
-        while self.0.swap(true, Ordering::Acquire) {
+        while !self.0.take() {
             if thread::machine_stopped() {
                 let since = *stopped_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > STOPPED_PATIENCE {
@@ -134,9 +126,9 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for HostMutex<T> {
 
 /// Aborts if this thread holds a leaf lock.
 pub fn assert_none_held(at: &str) {
-    if HELD.get() != 0 {
+    let held = lab_lock::held();
+    if held != 0 {
         let trace = std::backtrace::Backtrace::force_capture();
-        let held = HELD.get();
         abort_saying(&format!("{at} is a scheduling point, reached with {held} HostMutex held\n{trace}"));
     }
 }
@@ -149,5 +141,5 @@ pub fn abort_saying(what: &str) -> ! {
 
 /// Forgets the guards of frames that were abandoned.
 pub(crate) fn forget_held() {
-    HELD.set(0);
+    lab_lock::forget_held();
 }

@@ -43,7 +43,7 @@ pub struct Shared {
     pub(crate) boot: Instant,
     /// Virtual mode's clock, or with `real_work` the waiting it has skipped; moved by the holder of the baton.
     pub now: AtomicU64,
-    pub(crate) sched: Mutex<Sched>,
+    pub(crate) sched: lab_lock::Mutex<Sched>,
     /// The earliest deadline of a waiting thread, of a virtual machine.
     pub(crate) next_due: AtomicU64,
     /// Scheduling points until the seed is asked again; touched by the holder of the baton.
@@ -100,7 +100,7 @@ impl Machine {
         Self(Arc::new(Shared {
             boot: Instant::now(),
             now: AtomicU64::new(0),
-            sched: Mutex::new(Sched::new(&config, seed)),
+            sched: lab_lock::Mutex::new(Sched::new(&config, seed)),
             next_due: AtomicU64::new(u64::MAX),
             countdown: AtomicU32::new(1),
             next_did: AtomicU64::new(1),
@@ -250,6 +250,9 @@ impl fmt::Debug for Machine {
     }
 }
 
+// A panic ends the machine; what is looked at afterwards is for a report.
+impl std::panic::RefUnwindSafe for Shared {}
+
 impl Shared {
     /// Virtual mode: the clock moves by `span` while the calling thread keeps the baton.
     pub fn spend(&self, span: Nanos) {
@@ -310,6 +313,9 @@ impl Shared {
             carriage.carry();
             self.left_in_order().iter().for_each(|thread| carriage.end(thread));
         };
+        if lab_lock::is_alone() {
+            return carry();
+        }
         let ended = std::thread::scope(|scope| {
             let name = std::thread::current().name().unwrap_or("machine").to_owned();
             let carrier = std::thread::Builder::new().name(name).spawn_scoped(scope, carry);
@@ -350,6 +356,11 @@ impl Shared {
             // A thread that was about to park when the first token came takes another.
             thread.parker.give();
         }
+    }
+
+    /// The name of the thread whose `kthread_t` lies there; `None` once it has ended.
+    pub fn name_of(&self, kthread: usize) -> Option<Arc<str>> {
+        self.sched().threads.iter().find(|t| t.kthread.addr() == kthread).map(|t| t.name.clone())
     }
 
     /// What every thread is doing.

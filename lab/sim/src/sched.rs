@@ -5,9 +5,11 @@
 //! baton, threads sleep until woken or until their deadline on the wall clock. Waiting and waking are the same calls in both.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use lab_lock::MutexGuard;
 
 use crate::config::{Carrier, Config, Mode};
 use crate::halt::Halt;
@@ -105,7 +107,7 @@ impl Sched {
                 return;
             }
             let (thread, seq) = entry.remove();
-            let mut wait = thread.wait.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut wait = thread.wait();
             if wait.seq == seq && matches!(wait.phase, Phase::Waiting { .. }) {
                 wait.phase = Phase::Woken(Wake::Deadline);
                 drop(wait);
@@ -117,7 +119,7 @@ impl Sched {
 
 impl Shared {
     pub(crate) fn sched(&self) -> MutexGuard<'_, Sched> {
-        self.sched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sched.lock()
     }
 
     /// Do threads run in parallel on the wall clock?
@@ -167,6 +169,7 @@ impl Shared {
             sched.running += 1;
         } else {
             sched.runnable.push(thread.clone());
+            self.ask_soon(&mut sched);
         }
     }
 
@@ -228,6 +231,14 @@ impl Shared {
     fn fire_due(&self, sched: &mut Sched) {
         sched.fire_due(self.now());
         self.next_due.store(sched.next_due().0, Ordering::Relaxed);
+        self.ask_soon(sched);
+    }
+
+    /// Virtual: another thread runs or is able to, so the strategy is asked at the next scheduling point if it wants to be.
+    fn ask_soon(&self, sched: &mut Sched) {
+        if sched.chooser.hurry(self.countdown.load(Ordering::Relaxed)) {
+            self.countdown.store(1, Ordering::Relaxed);
+        }
     }
 
     #[cold]
@@ -249,7 +260,12 @@ impl Shared {
             return;
         }
         let Sched { chooser, runnable, .. } = &mut *sched;
-        let Some(chosen) = chooser.at_point(at, &runnable.dids) else { return };
+        let Some(chosen) = chooser.at_point(at, &runnable.dids) else {
+            if let Some(points) = chooser.calm() {
+                self.countdown.store(points, Ordering::Relaxed);
+            }
+            return;
+        };
         let next = runnable.remove(chosen);
         sched.runnable.push(me.arc());
         drop(sched);
@@ -404,6 +420,7 @@ impl Shared {
                 sched.timers.remove(&key);
             }
             sched.runnable.push(thread.clone());
+            self.ask_soon(sched);
         }
     }
 

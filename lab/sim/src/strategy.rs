@@ -147,7 +147,8 @@ const PATIENCE: u32 = 20_000;
 const FIRST: u64 = 1 << 32;
 
 struct Priorities {
-    of: BTreeMap<u64, u64>,
+    /// By `t_did`; 0 for a thread that was not looked at yet.
+    of: Vec<u64>,
     /// Scheduling points at which the running thread falls, the next one last.
     changes: Vec<u64>,
     passed: u64,
@@ -156,6 +157,8 @@ struct Priorities {
     /// Scheduling points that the running thread has passed since another ran.
     alone: u32,
     running: u64,
+    /// Scheduling points from the last one that asked to the next one that will.
+    span: u32,
 }
 
 impl Chooser {
@@ -168,12 +171,13 @@ impl Chooser {
                     (0..*changes).map(|_| rng.random_range(0..(*within).max(1))).collect();
                 changes.sort_unstable_by(|a, b| b.cmp(a));
                 Plan::Priorities(Priorities {
-                    of: BTreeMap::new(),
+                    of: Vec::new(),
                     changes,
                     passed: 0,
                     lowest: FIRST,
                     alone: 0,
                     running: 0,
+                    span: 1,
                 })
             }
             Strategy::Turns(points) => Plan::Turns((*points).max(1)),
@@ -207,6 +211,26 @@ impl Chooser {
             Plan::Random => Some(self.rng.random_range(1..=self.switch_one_in.saturating_mul(2) - 1)),
             Plan::Turns(points) => Some(*points),
             Plan::Priorities(_) | Plan::Replay(_) => Some(1),
+        }
+    }
+
+    /// After an answer that changed nothing: scheduling points until the next one that may change something, if no thread becomes able
+    /// to run before ([`Self::hurry`]). `None` leaves it at [`Self::until_asked`].
+    pub(crate) fn calm(&mut self) -> Option<u32> {
+        match &mut self.plan {
+            Plan::Priorities(priorities) if self.preempt_one_in == 0 => Some(priorities.calm()),
+            _ => None,
+        }
+    }
+
+    /// The next scheduling point asks, although `left` were left of the calm: another thread runs or is able to. False if it asks anyway.
+    pub(crate) fn hurry(&mut self, left: u32) -> bool {
+        match &mut self.plan {
+            Plan::Priorities(priorities) if left > 1 => {
+                priorities.span -= left - 1;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -280,14 +304,16 @@ impl Chooser {
 
 impl Priorities {
     fn at_point(&mut self, rng: &mut ChaCha8Rng, me: u64, others: &[u64]) -> Option<usize> {
-        self.passed += 1;
-        self.alone = if self.running == me { self.alone + 1 } else { 0 };
+        let span = std::mem::replace(&mut self.span, 1);
+        self.passed += u64::from(span);
+        self.alone = if self.running == me { self.alone + span } else { 0 };
         self.running = me;
         let falls = self.changes.pop_if(|at| *at < self.passed).is_some() || self.alone > PATIENCE;
         if falls {
             self.alone = 0;
             self.lowest -= 1;
-            self.of.insert(me, self.lowest);
+            let lowest = self.lowest;
+            *self.slot(me) = lowest;
         }
         if others.is_empty() {
             return None;
@@ -297,17 +323,38 @@ impl Priorities {
         (self.of(rng, others[highest]) > own).then_some(highest)
     }
 
+    /// Points until the running thread may fall.
+    fn calm(&mut self) -> u32 {
+        let patience = PATIENCE + 1 - self.alone;
+        let change = self.changes.last().map_or(u64::MAX, |at| (at + 1).saturating_sub(self.passed));
+        self.span = u32::try_from(change).map_or(patience, |change| change.min(patience)).max(1);
+        self.span
+    }
+
     fn highest(&mut self, rng: &mut ChaCha8Rng, threads: &[u64]) -> usize {
-        let mut best = 0;
-        for index in 0..threads.len() {
-            if self.of(rng, threads[index]) > self.of(rng, threads[best]) {
-                best = index;
+        let mut best = (0, 0);
+        for (index, thread) in threads.iter().enumerate() {
+            let priority = self.of(rng, *thread);
+            if priority > best.1 {
+                best = (index, priority);
             }
         }
-        best
+        best.0
     }
 
     fn of(&mut self, rng: &mut ChaCha8Rng, thread: u64) -> u64 {
-        *self.of.entry(thread).or_insert_with(|| rng.random_range(FIRST..=u64::MAX))
+        let slot = self.slot(thread);
+        if *slot == 0 {
+            *slot = rng.random_range(FIRST..=u64::MAX);
+        }
+        *slot
+    }
+
+    fn slot(&mut self, thread: u64) -> &mut u64 {
+        let index = thread as usize;
+        if index >= self.of.len() {
+            self.of.resize(index + 1, 0);
+        }
+        &mut self.of[index]
     }
 }

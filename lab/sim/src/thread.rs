@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::abandon::{ReturnPoint, abandon_to, call_abandonable};
 use crate::context::{Contexts, Ctx};
@@ -48,7 +48,7 @@ pub struct ThreadInner {
     pub(crate) parker: Parker,
     /// Virtual mode: scheduling points passed and waits begun, by the thread itself.
     steps: AtomicU64,
-    pub(crate) wait: Mutex<Wait>,
+    pub(crate) wait: lab_lock::Mutex<Wait>,
     /// The thread's own; others look at it only for a dump.
     local: HostMutex<Local>,
     /// What compiled module code sees of it.
@@ -135,8 +135,8 @@ impl ThreadInner {
         self.me.upgrade().expect("a thread is alive while it runs")
     }
 
-    pub(crate) fn wait(&self) -> MutexGuard<'_, Wait> {
-        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn wait(&self) -> lab_lock::MutexGuard<'_, Wait> {
+        self.wait.lock()
     }
 
     /// What belongs to it. A leaf lock.
@@ -288,7 +288,7 @@ pub fn spawn(machine: &Machine, what: Spawn, f: Box<dyn FnOnce() + Send>) -> Arc
         context: AtomicU8::new(what.ctx.bit().bits()),
         parker: Parker::default(),
         steps: AtomicU64::new(0),
-        wait: Mutex::new(Wait { seq: 0, phase: Phase::Idle }),
+        wait: lab_lock::Mutex::new(Wait { seq: 0, phase: Phase::Idle }),
         local: HostMutex::new(Local {
             ctx: what.ctx,
             raised: 0,

@@ -1,7 +1,9 @@
 //! The one way to wait, in both modes.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use lab_lock::{Mutex, MutexGuard};
 
 use crate::current;
 use crate::host_mutex::HostGuard;
@@ -23,10 +25,13 @@ struct Waiter {
     seq: u64,
 }
 
+// A panic ends the machine; what is looked at afterwards is for a report.
+impl std::panic::RefUnwindSafe for WaitQueue {}
+
 impl WaitQueue {
     /// `name` says in a hang report what is waited for.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, waiters: Mutex::new(VecDeque::new()) }
+        Self { name, waiters: Mutex::const_new(lock_api::RawMutex::INIT, VecDeque::new()) }
     }
 
     /// Releases the lock, waits for a wake-up, takes the lock again.
@@ -91,7 +96,7 @@ impl WaitQueue {
     }
 
     fn waiters(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiters.lock()
     }
 }
 

@@ -16,7 +16,7 @@ impl Hca {
         let sizes = self.real_sizes(&config)?;
         self.check_address(config.port, config.pkey_ix)?;
         let config = UdConfig { sizes, ..config };
-        let mut objects = self.0.objects.lock().unwrap();
+        let mut objects = self.0.objects.lock();
         if objects.qps.len() >= self.0.config.attr.max_qp as usize {
             return Err(Error::InsuffResource);
         }
@@ -56,7 +56,7 @@ impl Hca {
         self.check(Call::FlushQp)?;
         let mut effects = Effects::default();
         {
-            let mut core = qp.0.core.lock().unwrap();
+            let mut core = qp.0.core.lock();
             if core.freed {
                 return Err(Error::ChanHdlInvalid);
             }
@@ -71,7 +71,7 @@ impl Hca {
     /// # Errors
     /// [`Error::ChanStateInvalid`] in any other state.
     pub fn recover_qp(&self, qp: &Qp) -> Result<(), Error> {
-        let mut core = qp.0.core.lock().unwrap();
+        let mut core = qp.0.core.lock();
         match core.state {
             QpState::Sqe | QpState::Rts if !core.freed => core.state = QpState::Rts,
             _ => return Err(Error::ChanStateInvalid),
@@ -91,7 +91,7 @@ impl Hca {
             Err(error) => return Err(error),
         }
         self.quiesce(qp, |core| (core.state == QpState::Error).then_some(()).ok_or(Error::ChanStateInvalid))?;
-        let mut core = qp.0.core.lock().unwrap();
+        let mut core = qp.0.core.lock();
         core.reset(qp.num());
         core.stale |= std::mem::take(&mut core.posted);
         core.config.port = port;
@@ -106,7 +106,7 @@ impl Hca {
     /// # Errors
     /// [`Error::ChanHdlInvalid`] if it was freed; [`Error::ChanStateInvalid`] in any other state than RTS and ERROR.
     pub fn set_qkey(&self, qp: &Qp, qkey: QKey) -> Result<(), Error> {
-        let mut core = qp.0.core.lock().unwrap();
+        let mut core = qp.0.core.lock();
         match core.state {
             _ if core.freed => Err(Error::ChanHdlInvalid),
             QpState::Rts => {
@@ -122,7 +122,7 @@ impl Hca {
     /// never anything to wait for; in the live mode it is the copy of one datagram.
     fn quiesce(&self, qp: &Qp, may: impl Fn(&QpCore) -> Result<(), Error>) -> Result<(), Error> {
         loop {
-            let mut core = qp.0.core.lock().unwrap();
+            let mut core = qp.0.core.lock();
             if core.freed {
                 return Err(Error::ChanHdlInvalid);
             }
@@ -145,7 +145,7 @@ impl Hca {
         self.check(Call::FreeQp)?;
         self.quiesce(qp, |core| if core.attached > 0 { Err(Error::CiFailure) } else { Ok(()) })?;
         let config = {
-            let mut core = qp.0.core.lock().unwrap();
+            let mut core = qp.0.core.lock();
             if core.freed {
                 return Err(Error::ChanHdlInvalid);
             }
@@ -153,7 +153,7 @@ impl Hca {
             core.freed = true;
             core.config.clone()
         };
-        self.0.objects.lock().unwrap().qps.remove(&qp.num());
+        self.0.objects.lock().qps.remove(&qp.num());
         release_all(&config);
         Ok(())
     }

@@ -4,9 +4,10 @@ use super::Hca;
 use crate::ah::AhInner;
 use crate::calls::Call;
 use crate::{Access, AddressVector, Ah, Error, Gid, Lid, Mr, Pd, Qp, Srq, SrqSizes, cq};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
+use lab_lock::Mutex;
 impl Hca {
     // Address handles.
 
@@ -34,14 +35,14 @@ impl Hca {
     pub fn modify_ah(&self, ah: &Ah, vector: AddressVector) -> Result<(), Error> {
         self.check(Call::ModifyAh)?;
         let port = self.port(vector.port).ok_or(Error::HcaPortInvalid)?;
-        *self.0.rates_asked.lock().unwrap().entry(vector.rate).or_default() += 1;
+        *self.0.rates_asked.lock().entry(vector.rate).or_default() += 1;
         if !self.0.config.attr.static_rates.contains(&vector.rate.code()) {
             return Err(Error::StaticRateInvalid);
         }
         if let Some(grh) = vector.grh {
             port.gid(grh.sgid_ix).ok_or(Error::SgidInvalid)?;
         }
-        let mut slot = ah.0.vector.lock().unwrap();
+        let mut slot = ah.0.vector.lock();
         if slot.is_none() {
             return Err(Error::AhHdlInvalid);
         }
@@ -55,7 +56,7 @@ impl Hca {
     /// [`Error::AhHdlInvalid`] if it was freed.
     pub fn free_ah(&self, ah: &Ah) -> Result<(), Error> {
         self.check(Call::FreeAh)?;
-        ah.0.vector.lock().unwrap().take().ok_or(Error::AhHdlInvalid)?;
+        ah.0.vector.lock().take().ok_or(Error::AhHdlInvalid)?;
         ah.0.pd.release();
         self.0.ahs.fetch_sub(1, Ordering::AcqRel);
         Ok(())
@@ -70,7 +71,7 @@ impl Hca {
     pub fn attach_mcg(&self, qp: &Qp, gid: Gid, mlid: Lid) -> Result<(), Error> {
         self.check(Call::AttachMcg)?;
         check_group(gid, mlid)?;
-        let mut core = qp.0.core.lock().unwrap();
+        let mut core = qp.0.core.lock();
         if core.freed {
             return Err(Error::ChanHdlInvalid);
         }
@@ -90,7 +91,7 @@ impl Hca {
         self.check(Call::DetachMcg)?;
         check_group(gid, mlid)?;
         self.0.groups.detach(gid, qp.num())?;
-        let mut core = qp.0.core.lock().unwrap();
+        let mut core = qp.0.core.lock();
         core.attached = core.attached.saturating_sub(1);
         Ok(())
     }
@@ -141,7 +142,7 @@ impl Hca {
         if sizes.sgl > attr.max_srq_sgl {
             return Err(Error::HcaSglExceeded);
         }
-        let mut objects = self.0.objects.lock().unwrap();
+        let mut objects = self.0.objects.lock();
         if objects.srqs >= attr.max_srq {
             return Err(Error::InsuffResource);
         }
@@ -159,7 +160,7 @@ impl Hca {
         self.check(Call::FreeSrq)?;
         srq.retire()?;
         srq.0.pd.release();
-        self.0.objects.lock().unwrap().srqs -= 1;
+        self.0.objects.lock().srqs -= 1;
         Ok(())
     }
 }

@@ -11,20 +11,20 @@ impl Hca {
     /// If another thread panicked in here.
     #[must_use]
     pub fn qpns(&self) -> Vec<Qpn> {
-        self.0.objects.lock().unwrap().qps.keys().copied().collect()
+        self.0.objects.lock().qps.keys().copied().collect()
     }
 
     /// Receives posted to a queue pair and not yet filled; `None` if there is no such queue pair.
     #[must_use]
     pub fn receives_posted(&self, qpn: Qpn) -> Option<usize> {
-        self.find_qp(qpn).map(|qp| qp.0.core.lock().unwrap().rq.waiting().count())
+        self.find_qp(qpn).map(|qp| qp.0.core.lock().rq.waiting().count())
     }
 
     /// The memory of those receives, in the order in which they will be filled, the pieces of each.
     #[must_use]
     pub fn receive_buffers(&self, qpn: Qpn) -> Option<Vec<Vec<Sge>>> {
         let qp = self.find_qp(qpn)?;
-        let core = qp.0.core.lock().unwrap();
+        let core = qp.0.core.lock();
         Some(core.rq.waiting().map(|receive| receive.sgl.clone()).collect())
     }
 
@@ -33,12 +33,12 @@ impl Hca {
     #[must_use]
     pub fn overcommitted(&self, qp: &Qp) -> Option<(u32, u32)> {
         let [send, receive] = {
-            let core = qp.0.core.lock().unwrap();
+            let core = qp.0.core.lock();
             [core.config.scq.clone(), core.config.rcq.clone()]
         };
-        let qps: Vec<Qp> = self.0.objects.lock().unwrap().qps.values().cloned().collect();
+        let qps: Vec<Qp> = self.0.objects.lock().qps.values().cloned().collect();
         [send, receive].into_iter().find_map(|cq| {
-            let requests = qps.iter().map(|qp| qp.0.core.lock().unwrap().completing_in(&cq)).sum();
+            let requests = qps.iter().map(|qp| qp.0.core.lock().completing_in(&cq)).sum();
             (requests > cq.size()).then(|| (requests, cq.size()))
         })
     }
@@ -46,21 +46,21 @@ impl Hca {
     /// The interrupt moderation of the CQ in which the sends of a queue pair complete; `None` if there is no such queue pair.
     #[must_use]
     pub fn send_moderation(&self, qpn: Qpn) -> Option<Moderation> {
-        self.find_qp(qpn).map(|qp| qp.0.core.lock().unwrap().config.scq.moderation())
+        self.find_qp(qpn).map(|qp| qp.0.core.lock().config.scq.moderation())
     }
 
     /// Completions that the sends of a queue pair have made so far; `None` if there is no such queue pair.
     #[must_use]
     pub fn sends_completed(&self, qpn: Qpn) -> Option<u64> {
-        self.find_qp(qpn).map(|qp| qp.0.core.lock().unwrap().sq.reported())
+        self.find_qp(qpn).map(|qp| qp.0.core.lock().sq.reported())
     }
 
     /// Queue pairs with sends that left and will never complete ([`Hca::set_sends_hang`]), ascending.
     #[must_use]
     pub fn hanging(&self) -> Vec<Qpn> {
-        let objects = self.0.objects.lock().unwrap();
+        let objects = self.0.objects.lock();
         let hangs = |qp: &Qp| {
-            let core = qp.0.core.lock().unwrap();
+            let core = qp.0.core.lock();
             core.state == QpState::Rts && core.sq.waiting().next().is_some()
         };
         objects.qps.iter().filter(|(_, qp)| hangs(qp)).map(|(&qpn, _)| qpn).collect()
@@ -72,6 +72,6 @@ impl Hca {
     /// If another thread panicked in here.
     #[must_use]
     pub fn rates_asked(&self) -> BTreeMap<Rate, u64> {
-        self.0.rates_asked.lock().unwrap().clone()
+        self.0.rates_asked.lock().clone()
     }
 }

@@ -72,6 +72,11 @@ impl Arena {
         Err(ArenaError::NoSlot)
     }
 
+    /// Its first address.
+    pub fn start(&self) -> usize {
+        self.base
+    }
+
     /// A block of `size` bytes at a multiple of `align` (a power of two, at least 8). Its content is whatever was there.
     ///
     /// # Errors
@@ -152,6 +157,9 @@ fn reserve(base: usize) -> bool {
         unsafe { libc::munmap(got, SPAN) };
         return false;
     }
+    // Two megabytes at a time, where the system allows it: a driver's buffers take thousands of page faults otherwise.
+    // SAFETY: advice about this function's own mapping; what is in it stays as it is.
+    unsafe { libc::madvise(got, BLOCKS, libc::MADV_HUGEPAGE) };
     true
 }
 

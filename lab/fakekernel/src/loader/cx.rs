@@ -85,10 +85,9 @@ impl Cx {
 
     /// Name of the module that called, empty if lab code did.
     pub fn module_name(&self) -> &'static str {
-        match (&self.import, self.module()) {
-            (Some(import), _) => import.module_name,
-            (None, Some(module)) => module.name(),
-            (None, None) => "",
+        match &self.import {
+            Some(import) => import.module_name,
+            None => self.module().map_or("", Module::name),
         }
     }
 

@@ -84,22 +84,27 @@ impl Mem {
 
     /// Offset of the first byte that is not what [`Mem::fill`] leaves.
     pub fn first_not(self, pattern: u32) -> Option<usize> {
-        let mut want = [0; Self::STEP];
-        want.chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&pattern.to_le_bytes()));
-        (0..self.len.div_ceil(Self::STEP)).find_map(|step| {
-            let mut have = [0; Self::STEP];
-            let size = Self::STEP.min(self.len - step * Self::STEP);
-            self.part(step * Self::STEP, size).copy_to(&mut have);
-            let same = have[..size].iter().zip(&want).fold(true, |same, (have, want)| same & (have == want));
-            if same {
-                return None;
-            }
-            have[..size]
-                .iter()
-                .zip(want)
-                .position(|(have, want)| *have != want)
-                .map(|at| step * Self::STEP + at)
+        let word = u64::from(pattern) << 32 | u64::from(pattern);
+        let words = self.len / 8;
+        // Words, since nearly always nothing has changed; the byte is looked for only then.
+        let same = (0..words).fold(0, |changed, at| changed | (self.word(at) ^ word)) == 0;
+        let from = if same { words * 8 } else { 0 };
+        let want = pattern.to_le_bytes();
+        let mut rest = [0; Self::STEP];
+        (from..self.len).step_by(Self::STEP).find_map(|at| {
+            let size = Self::STEP.min(self.len - at);
+            self.part(at, size).copy_to(&mut rest);
+            let changed = rest[..size].iter().zip(want.iter().cycle()).position(|(have, want)| have != want);
+            changed.map(|byte| at + byte)
         })
+    }
+
+    /// Eight bytes, the first at `at * 8`, which the caller knows to be there.
+    fn word(self, at: usize) -> u64 {
+        // SAFETY: the eight bytes lie in the range, by the caller's word.
+        let from = unsafe { self.start.as_ptr().add(at * 8) };
+        // SAFETY: they are mapped, by the type's invariants; byte arrays need no alignment.
+        u64::from_le_bytes(unsafe { from.cast::<[u8; 8]>().read() })
     }
 
     /// The bytes, copied out.

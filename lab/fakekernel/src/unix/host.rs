@@ -24,7 +24,6 @@ static MAXCLSYSPRI: [u8; 2] = 99i16.to_le_bytes();
 static P0: [u8; 4032] = [0; 4032];
 
 /// What they know.
-#[derive(Default)]
 struct Unix {
     locks: Locks,
     callouts: Callouts,
@@ -35,7 +34,18 @@ struct Unix {
 impl Machine {
     /// Adds a host with `unix` and `genunix`. Before or during [`run`](sim::Machine::run).
     pub fn add_host(&self, name: &str) -> Kernel {
-        Kernel::add(self, name, Arc::new(Unix::default()), provide)
+        Kernel::add(self, name, Arc::new(Unix::new(self)), provide)
+    }
+}
+
+impl Unix {
+    fn new(machine: &Machine) -> Self {
+        Self {
+            locks: Locks::new(machine),
+            callouts: Callouts::default(),
+            interrupts: Interrupts::default(),
+            genunix: HostMutex::default(),
+        }
     }
 }
 

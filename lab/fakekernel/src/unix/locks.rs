@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sim::{Class, HostGuard, HostMutex, WaitQueue};
+use sim::{Class, HostGuard, HostMutex, Machine, WaitQueue};
 
 use crate::loader::services::LiveObject;
+use crate::unix::sync;
 
 /// Every lock and condition variable that modules of a host have initialised and not destroyed.
-#[derive(Debug, Default)]
-pub(crate) struct Locks(HostMutex<Tables>);
+#[derive(Debug)]
+pub(crate) struct Locks {
+    machine: Machine,
+    tables: HostMutex<Tables>,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
@@ -33,8 +37,6 @@ pub(crate) struct MutexObject {
     pub origin: String,
     /// PIL of a spin mutex, 0 for an adaptive one.
     pub pil: u8,
-    /// Name of the thread that holds it.
-    pub owner: Option<Arc<str>>,
     pub queue: Arc<WaitQueue>,
 }
 
@@ -67,30 +69,44 @@ pub(crate) struct SemaObject {
 }
 
 impl Locks {
+    pub(crate) fn new(machine: &Machine) -> Self {
+        Self { machine: machine.clone(), tables: HostMutex::default() }
+    }
+
     pub(crate) fn lock(&self) -> HostGuard<'_, Tables> {
-        self.0.lock()
+        self.tables.lock()
     }
 
     /// "0x1234 (from module`function+0x10)".
     pub(crate) fn describe(&self, addr: usize) -> String {
-        match self.lock().objects.get(&addr) {
-            Some(object) => format!("{addr:#x} ({})", object.words()),
+        let seen = self.lock().objects.get(&addr).map(|object| object.seen(addr));
+        match seen {
+            Some(seen) => format!("{addr:#x} ({})", self.words(seen)),
             None => format!("{addr:#x}"),
         }
     }
 
     pub(crate) fn live_in(&self, start: usize, len: usize) -> Option<LiveObject> {
-        let tables = self.lock();
-        let range = tables.objects.range(start..start.saturating_add(len));
-        let mut idle = None;
-        for (addr, object) in range {
-            let live = LiveObject { addr: *addr, what: object.words(), busy: object.is_busy() };
-            if live.busy {
-                return Some(live);
-            }
-            idle = idle.or(Some(live));
+        let (addr, seen) = {
+            let tables = self.lock();
+            // Nearly always asked about a stack, which lies above everything that has locks.
+            tables.objects.last_key_value().filter(|(last, _)| **last >= start)?;
+            let mut all = tables.objects.range(start..start.saturating_add(len));
+            let first = all.clone().next()?;
+            let (addr, object) = all.find(|(addr, object)| object.seen(**addr).busy).unwrap_or(first);
+            (*addr, object.seen(*addr))
+        };
+        Some(LiveObject { addr, busy: seen.busy, what: self.words(seen) })
+    }
+
+    fn words(&self, seen: Seen) -> String {
+        match seen.owner {
+            Some(owner) => match self.machine.0.name_of(owner) {
+                Some(name) => format!("{}, held by {name}", seen.words),
+                None => format!("{}, held by a thread that has ended", seen.words),
+            },
+            None => seen.words,
         }
-        idle
     }
 
     /// Zeroed memory in this range is to be used as new condition variables.
@@ -111,27 +127,33 @@ impl Locks {
     }
 }
 
-impl Object {
-    fn is_busy(&self) -> bool {
-        match self {
-            Self::Mutex(m) => m.owner.is_some() || !m.queue.is_empty(),
-            Self::Cv(c) => c.waiters > 0,
-            Self::Rw(r) => r.writer != 0 || !r.readers.is_empty(),
-            Self::Sema(s) => !s.queue.is_empty(),
-        }
-    }
+/// What an object looks like now.
+struct Seen {
+    /// Somebody holds it or waits for it.
+    busy: bool,
+    words: String,
+    /// `kthread_t *` of a mutex's holder.
+    owner: Option<usize>,
+}
 
-    fn words(&self) -> String {
-        match self {
-            Self::Mutex(m) => match &m.owner {
-                Some(owner) => format!("mutex {}, held by {owner}", m.origin),
-                None => format!("mutex {}", m.origin),
-            },
-            Self::Cv(c) => format!("condition variable {}, {} waiters", c.origin, c.waiters),
-            Self::Rw(r) if r.writer != 0 => format!("rwlock {}, held by a writer", r.origin),
-            Self::Rw(r) => format!("rwlock {}, {} readers", r.origin, r.readers.len()),
-            Self::Sema(s) => format!("semaphore {}, {} waiters", s.origin, s.queue.len()),
-        }
+impl Object {
+    fn seen(&self, addr: usize) -> Seen {
+        let (busy, words) = match self {
+            Self::Mutex(m) => {
+                let owner = sync::mutex_owner(addr);
+                let busy = owner.is_some() || !m.queue.is_empty();
+                return Seen { busy, words: format!("mutex {}", m.origin), owner };
+            }
+            Self::Cv(c) => (c.waiters > 0, format!("condition variable {}, {} waiters", c.origin, c.waiters)),
+            Self::Rw(r) if r.writer != 0 => (true, format!("rwlock {}, held by a writer", r.origin)),
+            Self::Rw(r) => {
+                (!r.readers.is_empty(), format!("rwlock {}, {} readers", r.origin, r.readers.len()))
+            }
+            Self::Sema(s) => {
+                (!s.queue.is_empty(), format!("semaphore {}, {} waiters", s.origin, s.queue.len()))
+            }
+        };
+        Seen { busy, words, owner: None }
     }
 
     pub(crate) fn mutex(&mut self) -> Option<&mut MutexObject> {

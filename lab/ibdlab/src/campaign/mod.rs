@@ -4,6 +4,7 @@
 mod conditions;
 mod generate;
 mod shrink;
+mod starter;
 mod summary;
 mod timeline;
 mod trial;
@@ -21,6 +22,7 @@ use crate::scenario::{Scenario, Schedule};
 pub use conditions::{CONDITIONS, Condition, Provoked, Seen};
 pub use generate::Search;
 pub use shrink::{Shrunk, decisions, events, fewer_decisions, shrink};
+pub use starter::{COMMAND as STARTER, Order as RunOrder, serve as serve_runs};
 pub use summary::{Finding, Summary};
 pub use trial::{Failure, Outcome, Trials};
 
@@ -114,9 +116,10 @@ struct State<'a> {
 
 impl State<'_> {
     fn work(&self, worker: usize) -> Result<()> {
+        let workplace = self.trials(worker)?;
         while let Some(index) = self.take() {
             let scenario = self.campaign.search.scenario(self.campaign.seed, index);
-            let trials = self.trials(worker, self.campaign.proto_of(index))?;
+            let trials = workplace.on(self.campaign.proto_of(index));
             let outcome = trials.run(&scenario)?;
             let failure = {
                 let mut summary = self.summary();
@@ -143,9 +146,9 @@ impl State<'_> {
         }
     }
 
-    fn trials(&self, worker: usize, proto: &Path) -> Result<Trials> {
+    fn trials(&self, worker: usize) -> Result<Trials> {
         let directory = self.campaign.out.join(format!("worker-{worker}"));
-        let trials = Trials::new(proto, &directory)?.with_manager(self.campaign.search.sm());
+        let trials = Trials::new(&self.campaign.proto, &directory)?.with_manager(self.campaign.search.sm());
         Ok(match &self.campaign.program {
             Some(program) => trials.with_program(program),
             None => trials,

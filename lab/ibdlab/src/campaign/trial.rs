@@ -1,9 +1,11 @@
 //! One run of a scenario in a process of its own: whatever happens to that process is an outcome.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -11,9 +13,20 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::generate::NAMES;
+use super::starter::{Order, Starter};
 use crate::coverage::Blocks;
 use crate::report::SmKind;
 use crate::scenario::{DecisionText, Scenario};
+
+/// How long a run may take.
+pub(super) struct Patience;
+
+impl Patience {
+    /// Whether the process with this id, begun so long ago, counts as hung.
+    pub(super) fn is_over(pid: u32, age: Duration) -> bool {
+        age > WALL_PATIENCE || processor_time(pid) > PATIENCE
+    }
+}
 
 /// Processor time after which a run counts as hung; wall-clock time would call a busy machine a hang. Virtual time has its own
 /// limit in the machine.
@@ -29,12 +42,14 @@ const HUNG: &str = "hung process";
 const SIGNATURE: usize = 110;
 
 /// Runs scenarios one after the other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Trials {
-    program: PathBuf,
+    program: Option<PathBuf>,
     proto: PathBuf,
     directory: PathBuf,
     sm: SmKind,
+    /// Begun with the first run that can be a copy.
+    starter: Rc<RefCell<Option<Starter>>>,
 }
 
 /// How a run ended.
@@ -71,14 +86,20 @@ impl Trials {
     /// With the objects below `proto`; its files go into `directory`, which it makes.
     pub fn new(proto: &Path, directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        let program = std::env::current_exe().context("the path of ibdlab")?;
-        Ok(Self { program, proto: proto.to_owned(), directory: directory.to_owned(), sm: SmKind::Embedded })
+        let (proto, directory) = (proto.to_owned(), directory.to_owned());
+        Ok(Self { program: None, proto, directory, sm: SmKind::Embedded, starter: Rc::default() })
+    }
+
+    /// The same with the objects below `proto`.
+    #[must_use]
+    pub fn on(&self, proto: &Path) -> Self {
+        Self { proto: proto.to_owned(), ..self.clone() }
     }
 
     /// With another program that takes `ibdlab run`'s arguments.
     #[must_use]
     pub fn with_program(mut self, program: &Path) -> Self {
-        self.program = program.to_owned();
+        self.program = Some(program.to_owned());
         self
     }
 
@@ -93,7 +114,7 @@ impl Trials {
     ///
     /// What keeps the process from being started at all.
     pub fn run(&self, scenario: &Scenario) -> Result<Outcome> {
-        let (ended, report, errors) = self.report(scenario, &[])?;
+        let (ended, report, errors) = self.report(scenario, false)?;
         Ok(match (ended, report) {
             (true, Some(report)) => Outcome::of_report(&report),
             (true, None) => Outcome::crashed(&tail(&errors)),
@@ -111,41 +132,72 @@ impl Trials {
     ///
     /// What keeps it from being run.
     pub fn decisions(&self, scenario: &Scenario) -> Result<Vec<DecisionText>> {
-        let report = self.report(scenario, &["--decisions"])?.1.unwrap_or_default();
+        let report = self.report(scenario, true)?.1.unwrap_or_default();
         let lines = report["decisions"].as_array().into_iter().flatten().filter_map(Value::as_str);
         Ok(lines.filter_map(|line| DecisionText::try_from(line.to_owned()).ok()).collect())
     }
 
     /// Whether the process ended by itself, its report if it left one, and the file with what it said on standard error.
-    fn report(&self, scenario: &Scenario, more: &[&str]) -> Result<(bool, Option<Value>, PathBuf)> {
+    fn report(&self, scenario: &Scenario, decisions: bool) -> Result<(bool, Option<Value>, PathBuf)> {
         let (file, report, errors) =
             (self.file("scenario.toml"), self.file("report.json"), self.file("stderr"));
         fs::write(&file, scenario.to_toml().context("a scenario in TOML")?)
             .with_context(|| file.display().to_string())?;
         let _ = fs::remove_file(&report);
-        let stderr = fs::File::create(&errors).with_context(|| errors.display().to_string())?;
-        let mut child = Command::new(&self.program)
+        let ended = if self.program.is_none() && self.sm == SmKind::Embedded {
+            let order = Order {
+                scenario: file,
+                proto: self.proto.clone(),
+                report: report.clone(),
+                errors: errors.clone(),
+                decisions,
+            };
+            self.start(&order)?
+        } else {
+            self.spawn(&file, &report, &errors, decisions)?
+        };
+        let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        Ok((ended, report, errors))
+    }
+
+    /// A run in a copy of the starter.
+    fn start(&self, order: &Order) -> Result<bool> {
+        let mut starter = self.starter.borrow_mut();
+        let started = match starter.as_mut() {
+            Some(started) => started,
+            None => starter.insert(Starter::new(&this_program()?)?),
+        };
+        started.run(order)
+    }
+
+    /// A run in a process of its own from the beginning.
+    fn spawn(&self, file: &Path, report: &Path, errors: &Path, decisions: bool) -> Result<bool> {
+        let stderr = fs::File::create(errors).with_context(|| errors.display().to_string())?;
+        let program = self.program.clone().map_or_else(this_program, Ok)?;
+        let mut child = Command::new(&program)
             .arg("run")
-            .arg(&file)
+            .arg(file)
             .arg("--proto")
             .arg(&self.proto)
             .arg("--report")
-            .arg(&report)
+            .arg(report)
             .args(of_manager(self.sm))
-            .args(more)
+            .args(decisions.then_some("--decisions"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)
             .spawn()
-            .with_context(|| format!("cannot start {}", self.program.display()))?;
-        let ended = wait(&mut child)?;
-        let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-        Ok((ended, report, errors))
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        wait(&mut child)
     }
 
     fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
+}
+
+fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("the path of ibdlab")
 }
 
 /// What `ibdlab run` is told of a subnet manager.
@@ -161,7 +213,7 @@ pub(super) fn of_manager(sm: SmKind) -> &'static [&'static str] {
 fn wait(child: &mut Child) -> Result<bool> {
     let begun = Instant::now();
     while child.try_wait().context("waiting for a run")?.is_none() {
-        if begun.elapsed() > WALL_PATIENCE || processor_time(child.id()) > PATIENCE {
+        if Patience::is_over(child.id(), begun.elapsed()) {
             // It may have ended by itself meanwhile.
             let _ = child.kill();
             child.wait().context("waiting for a run")?;

@@ -177,33 +177,41 @@ fn run_steps(
     let (sender, receiver) = mpsc::channel();
     let names: Vec<&'static str> = scenario.step.iter().map(|step| step.get_ref().name()).collect();
     let (on, capture, seed, sm) = (machine.clone(), options.capture.clone(), options.seed, options.sm);
-    let outcome = std::thread::scope(|scope| {
-        let ended = AtEnd(sender.clone());
-        let running = scope.spawn(move || {
-            let _ended = ended;
-            on.clone().run(move || -> Result<()> {
-                let mut world = World::build(&on, &scenario, &objects, seed, capture, sm)?;
-                for step in &scenario.step {
-                    let report = world.step(step.get_ref());
-                    let failed = !report.ok;
-                    // The receiver lives until this thread is done.
-                    let _ = sender.send(Progress::Step(report));
-                    if failed {
-                        break;
-                    }
+    let ended = AtEnd(sender.clone());
+    let run = move || {
+        let _ended = ended;
+        on.clone().run(move || -> Result<()> {
+            let mut world = World::build(&on, &scenario, &objects, seed, capture, sm)?;
+            for step in &scenario.step {
+                let report = world.step(step.get_ref());
+                let failed = !report.ok;
+                // The receiver lives until this thread is done.
+                let _ = sender.send(Progress::Step(report));
+                if failed {
+                    break;
                 }
-                world.close()
-            })
-        });
-        let mut steps = Vec::new();
+            }
+            world.close()
+        })
+    };
+    let mut steps = Vec::new();
+    let mut hear = || {
         while let Ok(Progress::Step(report)) = receiver.recv() {
             progress(&report);
             steps.push(report);
         }
-        let end = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (steps, end)
-    });
-    let (mut steps, end) = outcome;
+    };
+    let end = if lab_lock::is_alone() {
+        let end = run();
+        hear();
+        end
+    } else {
+        std::thread::scope(|scope| {
+            let running = scope.spawn(run);
+            hear();
+            running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    };
     match end {
         Ok(result) => result.context("the run could not go on")?,
         Err(halt) => {

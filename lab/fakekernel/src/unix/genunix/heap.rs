@@ -7,9 +7,12 @@
 //!
 //! No rule is judged here; [`super::kmem`] turns a fault into a broken rule and knows who called.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+
+use slab::Slab;
 
 use super::firewall::{Firewall, Walled};
+use super::shadow::Shadow;
 use crate::loader::arena::{Arena, ArenaError};
 use crate::loader::mem::Mem;
 
@@ -127,7 +130,9 @@ pub enum Fill {
 pub struct Heap<O> {
     arena: Arena,
     firewall: Firewall,
-    live: BTreeMap<usize, Block<O>>,
+    live: Slab<Block<O>>,
+    /// Where each of them is among `live`.
+    shadow: Shadow,
     quarantine: VecDeque<Freed<O>>,
     quarantined: usize,
     live_bytes: usize,
@@ -140,10 +145,13 @@ impl<O: Clone> Heap<O> {
     ///
     /// When the process has no address range left.
     pub fn new(firewall: Firewall) -> Result<Self, ArenaError> {
+        let arena = Arena::new()?;
+        let shadow = Shadow::new(arena.start());
         Ok(Self {
-            arena: Arena::new()?,
+            arena,
             firewall,
-            live: BTreeMap::new(),
+            live: Slab::new(),
+            shadow,
             quarantine: VecDeque::new(),
             quarantined: 0,
             live_bytes: 0,
@@ -175,7 +183,8 @@ impl<O: Clone> Heap<O> {
             Fill::Zero => mem.set(0),
         }
         self.live_bytes += size;
-        self.live.insert(addr, Block { addr, size, kind, origin, align, walled });
+        let number = self.live.insert(Block { addr, size, kind, origin, align, walled });
+        self.shadow.set(addr, size, number);
         Ok(mem)
     }
 
@@ -217,9 +226,10 @@ impl<O: Clone> Heap<O> {
         kind: Kind,
         by: O,
     ) -> Result<Block<O>, Fault<O>> {
-        let Some(block) = self.live.get(&addr) else {
+        let Some(number) = self.number(addr) else {
             return Err(self.why_unknown(addr));
         };
+        let block = &self.live[number];
         if block.kind != kind {
             return Err(Fault::Kind(block.kind));
         }
@@ -227,7 +237,8 @@ impl<O: Clone> Heap<O> {
             return Err(Fault::Size(block.size));
         }
         let damage = damaged(&self.arena, block);
-        let Some(block) = self.live.remove(&addr) else { return Err(Fault::Unknown) };
+        let block = self.live.remove(number);
+        self.shadow.clear(addr, block.size);
         match block.walled {
             Some(walled) => Firewall::close(&self.arena, walled),
             None => self.arena.mem(addr, block.size).fill(FREED),
@@ -268,18 +279,16 @@ impl<O: Clone> Heap<O> {
 
     /// Looks at every red zone and every freed block; the first damage found.
     pub fn sweep(&self) -> Option<(Option<&Block<O>>, Fault<O>)> {
-        let live = self
-            .live
-            .values()
-            .find_map(|block| damaged(&self.arena, block).map(|fault| (Some(block), fault)));
+        let live =
+            self.blocks().find_map(|block| damaged(&self.arena, block).map(|fault| (Some(block), fault)));
         let freed = || self.quarantine.iter().find_map(|freed| written_after_free(&self.arena, freed));
         live.or_else(|| freed().map(|fault| (None, fault)))
     }
 
     /// The live block that holds the byte at `addr`.
     pub fn holder(&self, addr: usize) -> Option<&Block<O>> {
-        let (_, block) = self.live.range(..=addr).next_back()?;
-        (addr < block.addr + block.size.max(1)).then_some(block)
+        let block = &self.live[self.shadow.get(addr)?];
+        (block.addr..block.addr + block.size.max(1)).contains(&addr).then_some(block)
     }
 
     /// The freed block that held the byte at `addr` last, and who freed it, while it is in quarantine.
@@ -292,19 +301,30 @@ impl<O: Clone> Heap<O> {
     /// Whose walled pages these are, if they are any: the block, and who freed it if it is not live.
     pub fn walled(&self, addr: usize) -> Option<(&Block<O>, Option<&O>)> {
         let is_its = |block: &Block<O>| block.walled.is_some_and(|walled| walled.contains(addr));
-        let live = self.live.range(..=addr).next_back().map(|(_, block)| (block, None));
+        let live = self.live.iter().map(|(_, block)| (block, None));
         let freed = self.quarantine.iter().rev().map(|freed| (&freed.block, Some(&freed.by)));
-        live.into_iter().chain(freed).find(|(block, _)| is_its(block))
+        live.chain(freed).find(|(block, _)| is_its(block))
     }
 
     /// The live block that starts at `addr`.
     pub fn block(&self, addr: usize) -> Option<&Block<O>> {
-        self.live.get(&addr)
+        self.number(addr).map(|number| &self.live[number])
+    }
+
+    fn number(&self, addr: usize) -> Option<usize> {
+        self.shadow.get(addr).filter(|number| self.live[*number].addr == addr)
     }
 
     /// Every live block, by address.
     pub fn blocks(&self) -> impl Iterator<Item = &Block<O>> {
-        self.live.values()
+        let mut blocks: Vec<&Block<O>> = self.live.iter().map(|(_, block)| block).collect();
+        blocks.sort_unstable_by_key(|block| block.addr);
+        blocks.into_iter()
+    }
+
+    /// How many blocks are live.
+    pub fn live_blocks(&self) -> usize {
+        self.live.len()
     }
 
     /// Bytes in live blocks.
@@ -350,12 +370,12 @@ fn damaged<O>(arena: &Arena, block: &Block<O>) -> Option<Fault<O>> {
     let end = block.addr + block.size;
     if let Some(walled) = block.walled {
         let behind = arena.mem(end, walled.end() - end);
-        let byte = behind.get().iter().position(|byte| *byte != RED_ZONE_BYTE);
+        let byte = behind.first_not(u32::from_ne_bytes([RED_ZONE_BYTE; 4]));
         return byte.map(|at| Fault::Behind(block.size + at));
     }
     let slack = Layout::new(block.size, block.align).slack();
     let behind = arena.mem(end, slack + ZONE);
-    let byte = behind.part(0, slack).get().iter().position(|byte| *byte != RED_ZONE_BYTE);
+    let byte = behind.part(0, slack).first_not(u32::from_ne_bytes([RED_ZONE_BYTE; 4]));
     let byte = byte.or_else(|| behind.part(slack, ZONE).first_not(RED_ZONE).map(|at| at + slack));
     byte.map(|at| Fault::Behind(block.size + at))
 }

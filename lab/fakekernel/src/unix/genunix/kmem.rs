@@ -238,7 +238,7 @@ impl super::Genunix {
             return bare.usage();
         }
         let heap = self.memory.heap.lock();
-        (heap.live_bytes(), heap.blocks().count())
+        (heap.live_bytes(), heap.live_blocks())
     }
 }
 

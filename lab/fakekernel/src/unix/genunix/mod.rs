@@ -21,6 +21,7 @@ mod number;
 mod origin;
 mod plain;
 mod print;
+mod shadow;
 mod stream;
 mod string;
 mod user;

@@ -8,7 +8,7 @@ mod sema;
 
 use std::ffi::c_void;
 
-use sim::{Class, ClassKey, Held, Rule};
+use sim::{Class, ClassKey, Rule};
 
 use crate::loader::backtrace::frame;
 use crate::loader::backtrace::lock_words;
@@ -45,6 +45,11 @@ pub(crate) fn wake_all(cx: &Cx, cv: *mut c_void) {
     cv::wake(cx, cv, u16::MAX);
 }
 
+/// Who holds a mutex of a module; see [`mutex::owner`].
+pub(crate) fn mutex_owner(addr: usize) -> Option<usize> {
+    mutex::owner(addr)
+}
+
 /// Where a lock is initialised: its class, and in words.
 fn origin(cx: &Cx, kernel: &Kernel) -> (Class, String) {
     let key = ClassKey::InitAt(kernel.index(), cx.caller_pc());
@@ -55,21 +60,24 @@ fn origin(cx: &Cx, kernel: &Kernel) -> (Class, String) {
 /// Checks the order of taking a lock (rule 34) against everything the thread holds.
 pub(crate) fn check_order(cx: &Cx, class: Class, addr: usize, what: &str) {
     let machine = cx.thread().machine();
-    let held: Vec<Held> = cx.thread().0.local().held.clone();
-    for lock in held {
-        let inversion = machine.0.order.lock().take((lock.class, lock.addr), (class, addr)).err();
-        if let Some(inversion) = inversion {
-            let path: Vec<String> = inversion.path.iter().map(|class| class_words(cx, *class)).collect();
-            let holding = lock_words(&lock, cx.try_kernel());
-            cx.violate(
-                Rule::LockOrder,
-                format!(
-                    "{what} taken while holding {holding}; elsewhere the order is {}",
-                    path.join(", then ")
-                ),
-            );
+    let inversion = {
+        let local = cx.thread().0.local();
+        if local.held.is_empty() {
+            return;
         }
-    }
+        let mut order = machine.0.order.lock();
+        local.held.iter().find_map(|lock| {
+            let inversion = order.take((lock.class, lock.addr), (class, addr)).err()?;
+            Some((lock.clone(), inversion))
+        })
+    };
+    let Some((lock, inversion)) = inversion else { return };
+    let path: Vec<String> = inversion.path.iter().map(|class| class_words(cx, *class)).collect();
+    let holding = lock_words(&lock, cx.try_kernel());
+    cx.violate(
+        Rule::LockOrder,
+        format!("{what} taken while holding {holding}; elsewhere the order is {}", path.join(", then ")),
+    );
 }
 
 fn class_words(cx: &Cx, class: Class) -> String {

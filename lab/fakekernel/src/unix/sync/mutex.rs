@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use illumos_sys_hdrs::{MUTEX_SPIN, kmutex_t, kmutex_type_t};
-use sim::thread::ThreadInner;
 use sim::{ClassKey, Ctx, Held, HeldKind, Nanos, Rule, WaitQueue, current};
 
 use crate::export;
 use crate::loader::cx::{Cx, cx};
 use crate::loader::export::Export;
-use crate::loader::kernel::Kernel;
 use crate::unix::locks::{MutexObject, Object};
 use crate::unix::sync::{check_order, origin};
 
@@ -59,7 +57,7 @@ unsafe extern "C" fn mutex_init(
     let kernel = cx.kernel();
     let (class, origin) = origin(&cx, kernel);
     let queue = Arc::new(WaitQueue::new("mutex"));
-    let object = Object::Mutex(MutexObject { class, origin, pil, owner: None, queue });
+    let object = Object::Mutex(MutexObject { class, origin, pil, queue });
     kernel.locks().lock().objects.insert(lock.addr(), object);
     kernel.machine().0.order.lock().forget(lock.addr());
     kernel.resources().add("mutex", lock.addr() as u64, "");
@@ -125,7 +123,7 @@ fn known(cx: &Cx, lock: *mut c_void, call: &str) -> Known {
     let class = kernel.machine().0.order.lock().class(ClassKey::Zeroed(kernel.index(), lock.addr()));
     let queue = Arc::new(WaitQueue::new("mutex"));
     let origin = "never initialised".to_owned();
-    let object = Object::Mutex(MutexObject { class, origin, pil: 0, owner: None, queue });
+    let object = Object::Mutex(MutexObject { class, origin, pil: 0, queue });
     kernel.locks().lock().objects.insert(lock.addr(), object);
     Known { class, pil: 0 }
 }
@@ -159,7 +157,7 @@ fn acquire_slow(cx: &Cx, lock: *mut c_void) {
         let object = tables.objects.entry(lock.addr()).or_insert_with(|| {
             let queue = Arc::new(WaitQueue::new("mutex"));
             let origin = "never initialised".to_owned();
-            Object::Mutex(MutexObject { class: 0, origin, pil: 0, owner: None, queue })
+            Object::Mutex(MutexObject { class: 0, origin, pil: 0, queue })
         });
         let Some(queue) = object.mutex().map(|m| m.queue.clone()) else { return };
         queue.enter(lock.addr());
@@ -180,19 +178,12 @@ fn hold(cx: &Cx, lock: *mut c_void, known: &Known) {
             HeldKind::Spin { before }
         }
     };
-    set_owner(cx.kernel(), lock.addr(), Some(thread));
     let held = Held { addr: lock.addr(), kind, class: known.class, pc: cx.caller_pc() };
     let mut local = thread.local();
     if let Some(seen) = &local.handler_locks {
         seen.lock().insert(held.addr);
     }
     local.held.push(held);
-}
-
-fn set_owner(kernel: &Kernel, addr: usize, owner: Option<&ThreadInner>) {
-    if let Some(object) = kernel.locks().lock().objects.get_mut(&addr).and_then(Object::mutex) {
-        object.owner = owner.map(|t| t.name.clone());
-    }
 }
 
 unsafe extern "C" fn mutex_tryenter(lock: *mut kmutex_t) -> c_int {
@@ -244,7 +235,6 @@ fn let_go(cx: &Cx, addr: usize) {
 }
 
 fn take_off(cx: &Cx, addr: usize) -> Option<Held> {
-    set_owner(cx.kernel(), addr, None);
     let mut local = cx.thread().0.local();
     let position = local.held.iter().rposition(|h| h.addr == addr);
     position.map(|index| local.held.remove(index))
@@ -300,6 +290,12 @@ unsafe extern "C" fn mutex_owned(lock: *const kmutex_t) -> c_int {
 
 pub(super) fn owned(cx: &Cx, lock: *mut c_void) -> bool {
     word(lock).load(Ordering::Relaxed) & OWNER == me_addr(cx)
+}
+
+/// The `kthread_t *` of whoever holds a mutex that was initialised; `None` while it is free or destroyed.
+pub(super) fn owner(addr: usize) -> Option<usize> {
+    let value = word(std::ptr::with_exposed_provenance_mut(addr)).load(Ordering::Relaxed);
+    (value & DEAD != DEAD && value & OWNER != 0).then_some(value & OWNER)
 }
 
 /// Is it a spin mutex?

@@ -16,10 +16,10 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use illumos_sys_hdrs::{dblk_t, mblk_t};
+use rustc_hash::FxHashMap;
 use sim::{HostMutex, Rule};
 
 use self::block::{Db, Mb};
@@ -116,8 +116,8 @@ struct DataInfo {
 
 #[derive(Debug, Default)]
 struct Table {
-    messages: BTreeMap<usize, Owner>,
-    data: BTreeMap<usize, DataInfo>,
+    messages: FxHashMap<usize, Owner>,
+    data: FxHashMap<usize, DataInfo>,
 }
 
 /// One host's messages.
@@ -139,12 +139,14 @@ impl Streams {
         let (owned, lent) = {
             let table = self.table.lock();
             let mine = |owner: &Owner| matches!(owner, Owner::Module(name) if *name == module);
-            let owned: Vec<usize> =
+            let mut owned: Vec<usize> =
                 table.messages.iter().filter(|(_, owner)| mine(owner)).map(|(addr, _)| *addr).collect();
+            owned.sort_unstable();
             let lends =
                 |info: &DataInfo| matches!(info.storage, Storage::Loan { lender, .. } if lender == module);
-            let lent: Vec<usize> =
+            let mut lent: Vec<usize> =
                 table.data.iter().filter(|(_, info)| lends(info)).map(|(addr, _)| *addr).collect();
+            lent.sort_unstable();
             (owned, lent)
         };
         let memory = &kernel.genunix().memory;
