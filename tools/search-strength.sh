@@ -45,20 +45,23 @@ rm -rf "$tree"
 mv "$tree.new" "$tree"
 sources=$(cd "$tree" && find rust usr tools/kmod Cargo.lock Cargo.toml -type f | sort | xargs sha256sum | sha256sum)
 
-# Builds the modules with a fault into objects/NAME. $1: patch.
+# Builds the modules with a fault into objects/NAME/kernel, and with calls for their atomic operations into objects/NAME/atomics.
+# $1: patch.
 build() {
 	name=$(basename "$1" .patch)
 	key=$(printf '%s %s' "$sources" "$(sha256sum <"$1")")
 	[ "$(cat "$objects/$name/key" 2>/dev/null)" != "$key" ] || return 0
 	rm -rf "${objects:?}/$name"
 	(cd "$tree" && git apply "$1" &&
-		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build mac_ib ibd ibp >"$out/$name.build" 2>&1)
+		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build mac_ib ibd ibp >"$out/$name.build" 2>&1 &&
+		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --atomics mac_ib ibd ibp >>"$out/$name.build" 2>&1)
 	built=$?
 	(cd "$tree" && git apply -R "$1")
 	[ "$built" -eq 0 ] || return 1
 	! grep -q '^warning' "$out/$name.build" || return 1
 	rm "$out/$name.build"
-	cp -a "$tree/proto/kernel" "$objects/$name"
+	mkdir "$objects/$name"
+	cp -a "$tree/proto/kernel" "$tree/proto/atomics" "$objects/$name/"
 	printf '%s' "$key" >"$objects/$name/key"
 }
 
@@ -80,7 +83,7 @@ search() {
 	# It ends with 1 if something is found.
 	# shellcheck disable=SC2086 # Perhaps no word.
 	"$out/ibdlab" campaign $among --until-found --seed "$2" --schedules "$most" --shrink-runs 0 \
-		--proto "$objects/$name" --counting /nonexistent --out "$found" >/dev/null 2>"$out/$name.search" || true
+		--proto "$objects/$name/kernel" --atomics "$objects/$name/atomics" --counting /nonexistent --out "$found" >/dev/null 2>"$out/$name.search" || true
 	[ -e "$found/summary.json" ] || { cat "$out/$name.search" >&2 && exit 1; }
 	rm -rf "$out/$name.search" "$found"/worker-*
 }

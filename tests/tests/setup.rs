@@ -47,3 +47,19 @@ fn a_machine_without_headers_and_libraries_is_told_the_packages() {
         assert!(!["libc6-dev", "libclang-dev", "libumad2sim0"].contains(&&*package), "{package}");
     }
 }
+
+#[test]
+fn what_needs_the_modules_makes_them_before() {
+    for target in ["run", "bench", "campaign", "fuzz", "audit", "metal", "metal-shell", "metal-debug"] {
+        let mut make = Command::new("make");
+        make.args(["--dry-run", target, "GATE=a-gate"]).env_remove("MAKEFLAGS").current_dir(workspace_root());
+        let output = make.output().expect("make");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let built = said.find("-p kmod -- build");
+        let used = ["-p ibdlab", "-p metal", "fuzz.sh", "kmod -- audit"]
+            .iter()
+            .filter_map(|use_| said.find(use_))
+            .min();
+        assert!(built.is_some() && used > built, "make {target}:\n{said}");
+    }
+}
