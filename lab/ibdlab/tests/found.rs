@@ -92,3 +92,8 @@ fn answers_that_take_longer_than_the_link_waits_for_them_bring_it_up_all_the_sam
 fn the_first_ping_to_a_host_may_be_the_largest() {
     ends_well("found/first-ping-in-fragments.toml", 4);
 }
+
+#[test]
+fn a_property_of_what_is_off_is_refused_and_no_mistake() {
+    assert_eq!(one(&data("found/property-of-what-is-off.toml"), 1), Ok(()));
+}

@@ -278,11 +278,13 @@ impl Owner {
             }
             Task::ReadProperties => self.read_properties(),
             Task::SetProperty(name, value) => {
-                let id = PropertyId::Private(name);
-                let value = PropertyValue::Text(value);
-                let link = self.host.link();
-                // A refusal is an answer, too: EBUSY, or no link. A property that the driver does not have is the scenario's mistake.
-                if lab_gldv3::set_property(&self.host.kernel, &link, &id, &value) == Err(Errno::ENOTSUP) {
+                let (kernel, link) = (&self.host.kernel, self.host.link());
+                let id = PropertyId::Private(name.clone());
+                let refused = lab_gldv3::set_property(kernel, &link, &id, &PropertyValue::Text(value));
+                // A refusal is an answer, too: EBUSY, no link, or a property that means nothing while another is off. One that the
+                // driver does not have is the scenario's mistake.
+                let known = || lab_gldv3::private_properties(kernel, &link).is_ok_and(|all| all.contains(&name));
+                if refused == Err(Errno::ENOTSUP) && !known() {
                     return Err(anyhow!("the driver of {link} has no such property"));
                 }
             }
