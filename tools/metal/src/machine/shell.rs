@@ -24,6 +24,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("sockets", "tell the kernel which module a kind of socket is"),
     ("dls-serve", "be dlmgmtd; such a process does nothing else: router spawn dls, dls dls-serve"),
     ("dls-start", "let dls open the door of dlmgmtd"),
+    ("dls-names on|off", "tell dls the names of partitions, or that there are none"),
     (
         "part-create LINK PORT-LINK INSTANCE PKEY [FORCE]",
         "make partition LINK, from 64: its device is /dev/net/partLINK",

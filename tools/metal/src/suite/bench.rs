@@ -35,6 +35,8 @@ pub enum Event {
     FailCqs = 0x4609,
     /// Port: its links' queue pairs fail.
     FailQps = 0x460b,
+    /// Port, milliseconds: the SA answers so much later.
+    DelaySa = 0x460c,
     /// Trap, prefix, GUID: a notice of the subnet manager's.
     Notice = 0x460e,
 }

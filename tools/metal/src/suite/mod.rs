@@ -16,7 +16,7 @@ use crate::machine::debugger::Debugger;
 use crate::machine::symbols::readable;
 use crate::machine::{Options, Trouble};
 use bench::{Bench, CASE};
-use cases::{adapter, answers, contract, ip, life, link, trouble};
+use cases::{adapter, answers, contract, ip, life, link, patience, trouble};
 use report::{Findings, Report, StepReport};
 
 /// How much is tried.
@@ -92,6 +92,7 @@ const CASES: &[Case] = &[
     Case { name: "snoop", base: false, identities: BOTH, unloads: false, run: ip::snoop },
     Case { name: "plumb", base: false, identities: BOTH, unloads: false, run: ip::plumb_again },
     Case { name: "in-use", base: false, identities: IBP, unloads: false, run: trouble::in_use },
+    Case { name: "unread", base: false, identities: IBP, unloads: false, run: patience::unread },
     Case {
         name: "second-partition",
         base: false,
@@ -103,7 +104,29 @@ const CASES: &[Case] = &[
     Case { name: "port-bounce", base: false, identities: BOTH, unloads: false, run: trouble::port_bounce },
     Case { name: "sm-restart", base: false, identities: BOTH, unloads: false, run: trouble::sm_restart },
     Case { name: "pkey-moves", base: false, identities: BOTH, unloads: false, run: trouble::pkey_moves },
+    Case { name: "late-sa", base: false, identities: BOTH, unloads: false, run: patience::late_sa },
+    Case {
+        name: "many-neighbours",
+        base: false,
+        identities: BOTH,
+        unloads: false,
+        run: patience::many_known,
+    },
     Case { name: "silent-sa", base: false, identities: BOTH, unloads: false, run: trouble::silent_sa },
+    Case {
+        name: "silent-sa-asked",
+        base: false,
+        identities: BOTH,
+        unloads: false,
+        run: patience::many_unanswered,
+    },
+    Case {
+        name: "silent-sa-qp-error",
+        base: false,
+        identities: BOTH,
+        unloads: false,
+        run: patience::qp_error_unanswered,
+    },
     Case { name: "cq-error", base: false, identities: BOTH, unloads: false, run: adapter::cq_error },
     // Between the two, so that each port has been well for a while when its queues fail once more.
     Case { name: "notices", base: false, identities: BOTH, unloads: false, run: adapter::notices },

@@ -10,6 +10,9 @@ pub const DOOR: &str = "/etc/svc/volatile/dladm/dlmgmt_door";
 /// Its directory.
 pub const DIRECTORY: &str = "/etc/svc/volatile/dladm";
 
+/// While this file is there, no partition has a name.
+pub const NAMELESS: &str = "/etc/svc/volatile/dladm/nameless";
+
 /// The lowest id of a partition made by hand.
 pub const FIRST_PARTITION: u32 = 64;
 
@@ -98,6 +101,8 @@ impl Reply {
 
 /// The devices that have got an id: number `n` has id `n + 1`.
 pub struct Links {
+    /// Whether the partitions have names.
+    pub named: bool,
     devices: [Option<Device>; FIRST_PARTITION as usize - 1],
 }
 
@@ -111,7 +116,7 @@ struct Device {
 
 impl Default for Links {
     fn default() -> Self {
-        Self { devices: [None; FIRST_PARTITION as usize - 1] }
+        Self { named: true, devices: [None; FIRST_PARTITION as usize - 1] }
     }
 }
 
@@ -182,7 +187,7 @@ impl Links {
     }
 
     fn name_of(&self, id: u32) -> Name {
-        if id >= FIRST_PARTITION {
+        if id >= FIRST_PARTITION && self.named {
             let mut text = crate::answer::Text::<NAME>::default();
             // Ten digits fit.
             let _ = core::fmt::Write::write_fmt(&mut text, format_args!("part{id}"));
@@ -194,7 +199,8 @@ impl Links {
                 ..Name::default()
             };
         }
-        let device = (id as usize).checked_sub(1).and_then(|index| self.devices[index]);
+        let device =
+            (id as usize).checked_sub(1).and_then(|index| self.devices.get(index).copied().flatten());
         match device.filter(|device| device.active) {
             Some(Device { name, class, media, .. }) => Name { error: 0, name, class, media, flags: ACTIVE },
             None => Name { error: ENOENT, class: CLASS_PHYS, ..Name::default() },
@@ -246,6 +252,9 @@ mod tests {
         let found = link(links.answer(&question(5, &[], 4, "part101")));
         assert_eq!((found.error, found.id, found.class), (0, 101, CLASS_PART));
         assert_eq!(link(links.answer(&question(5, &[], 4, "part7"))).error, ENOENT);
+        links.named = false;
+        let Reply::Name(name) = links.answer(&question(4, &[101], 8, "")) else { panic!("another answer") };
+        assert_eq!(name.error, ENOENT);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use super::{Failure, Named as _, Outcome, Path};
 use crate::abi::dld::{self, PROPERTY_PRIVATE, Partition, Port, Property};
-use crate::abi::dlmgmt::{DIRECTORY, DOOR, Links, Reply};
+use crate::abi::dlmgmt::{DIRECTORY, DOOR, Links, NAMELESS, Reply};
 use crate::abi::text;
 use crate::answer::Answer;
 use crate::sys::files::{self, Open};
@@ -159,7 +159,22 @@ pub fn serve_dls(ready: impl FnOnce()) -> Outcome {
     door::create(path.c()).named("door-create")?;
     ready();
     let mut links = Links::default();
-    door::serve(|question| links.answer(question))
+    let nameless = Path::new(NAMELESS)?;
+    door::serve(|question| {
+        links.named = files::open(nameless.c(), Open::Read).and_then(files::close).is_err();
+        links.answer(question)
+    })
+}
+
+/// `dls-names on|off`: whether dls is told the names of partitions, from now on.
+pub fn name_partitions(words: &mut Words<'_>) -> Outcome {
+    let path = Path::new(NAMELESS)?;
+    if words.word()? == "on" {
+        files::remove(path.c()).named("unlink")?;
+    } else {
+        files::open(path.c(), Open::Make).and_then(files::close).named("create")?;
+    }
+    Ok(())
 }
 
 /// `dls-start`: dls opens the door.

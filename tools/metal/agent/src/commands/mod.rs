@@ -105,6 +105,7 @@ pub fn run(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
 fn run_on_links(word: &str, words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     match word {
         "dls-start" => links::start_dls(),
+        "dls-names" => links::name_partitions(words),
         "part-create" => links::partition(words, answer, true),
         "part-delete" => links::partition(words, answer, false),
         "part-info" => links::partition_information(words, answer),

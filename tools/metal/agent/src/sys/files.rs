@@ -96,14 +96,23 @@ pub fn make_directory(path: &CStr) -> Result<usize> {
     unsafe { call(102, [HERE, at(path), 0o755]) }
 }
 
+/// Removes a file.
+///
+/// # Errors
+///
+/// Those of unlink(2).
+pub fn remove(path: &CStr) -> Result<usize> {
+    // SAFETY: unlinkat reads a path.
+    unsafe { call(65, [HERE, at(path), 0]) }
+}
+
 /// Makes a node of a character device in place of what is there.
 ///
 /// # Errors
 ///
 /// Those of mknod(2).
 pub fn make_node(path: &CStr, device: u64) -> Result<usize> {
-    // SAFETY: unlinkat reads a path.
-    let _ = unsafe { call(65, [HERE, at(path), 0]) };
+    let _ = remove(path);
     // SAFETY: mknod reads a path.
     unsafe { call(14, [at(path), 0o020_666, device as usize]) }
 }

@@ -206,11 +206,12 @@ fn storm(bench: &mut Bench) -> Result<u64> {
 }
 
 /// How often a side's link has asked the SA for something; the C driver does not count it.
-fn asked(bench: &mut Bench, side: usize, what: &str) -> Result<u64> {
+pub fn asked(bench: &mut Bench, side: usize, what: &str) -> Result<u64> {
     if is_c(bench) { Ok(0) } else { Bench::number(&datagram(bench, side)?, what) }
 }
 
-fn is_c(bench: &Bench) -> bool {
+/// The control.
+pub fn is_c(bench: &Bench) -> bool {
     bench.driver == Driver::C
 }
 

@@ -105,12 +105,13 @@ pub fn open(bench: &mut Bench, device: &str) -> Result<u64> {
     Bench::number(&opened, "fd")
 }
 
-fn address(fields: &Fields) -> Result<String> {
+/// The address in an answer.
+pub fn address(fields: &Fields) -> Result<String> {
     Ok(fields.get("address").with_context(|| format!("no address in '{}'", fields.text))?.to_owned())
 }
 
 /// What an address says: a queue pair, and a GID that is not zero.
-fn is_address(text: &str) -> bool {
+pub fn is_address(text: &str) -> bool {
     text.len() == 40
         && text[2..8].bytes().any(|digit| digit != b'0')
         && text[8..].bytes().any(|digit| digit != b'0')

@@ -7,4 +7,5 @@ pub mod ip;
 pub mod life;
 pub mod link;
 mod memory;
+pub mod patience;
 pub mod trouble;

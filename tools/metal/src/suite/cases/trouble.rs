@@ -26,7 +26,17 @@ pub fn port_bounce(bench: &mut Bench) -> Result<Findings> {
         answers(bench, 1, 20_000)?;
         bench.all_answered(0, 4, Sizes::one(56, 20))?;
     }
+    let fd = Bench::number(&bench.must(name, "open /link")?, "fd")?;
+    bench.must(name, &format!("dl-notify {fd}"))?;
+    // How things are is told first.
+    bench.must(name, &format!("dl-notes {fd} 200"))?;
     let (_, flap) = paced(bench, 0, Event::PortDown, &[1], Some((Event::PortUp, &[1])))?;
+    let told = bench.must(name, &format!("dl-notes {fd} 200"))?.text;
+    bench.must(name, &format!("close {fd}"))?;
+    let told: Vec<&str> = told.split_whitespace().collect();
+    let flap = format!("{flap}; told {}", told.join(" "));
+    // IP takes all addresses of the interface down when it is told one, the same as before or not.
+    ensure!(!flap.contains("phys-addr"), "an address that has not changed was told: {flap}");
     Ok(Findings::new(format!("{rounds} times; a flap under echoes every 10 ms: {flap}")).fact("flap", flap))
 }
 
@@ -104,7 +114,7 @@ pub fn silent_sa(bench: &mut Bench) -> Result<Findings> {
     bench.event(Event::PortDown, &[1])?;
     bench.event(Event::PortUp, &[1])?;
     // Whatever happens to the other port, the SA must answer again.
-    let other = bind_on_second_port(bench);
+    let other = bind_on_spare_link(bench, 2);
     bench.event(Event::SilenceSa, &[1, 0])?;
     let us = other?;
     answers(bench, 0, 60_000)?;
@@ -113,20 +123,30 @@ pub fn silent_sa(bench: &mut Bench) -> Result<Findings> {
     Ok(Findings::new(format!("a link on the other port was opened and bound in {us} us")).fact("us", us))
 }
 
-fn bind_on_second_port(bench: &mut Bench) -> Result<u64> {
+/// A link on that port that nobody else uses; how long it takes to open and bind it, in microseconds.
+pub fn bind_on_spare_link(bench: &mut Bench, port: u64) -> Result<u64> {
+    with_spare_link(bench, port, bind_once)
+}
+
+/// Makes a link on that port, does something with it by its name below /dev/net, and takes it away.
+pub fn with_spare_link<T>(
+    bench: &mut Bench,
+    port: u64,
+    act: impl FnOnce(&mut Bench, &str) -> Result<T>,
+) -> Result<T> {
     if bench.identity == Identity::Ibd {
-        // The nexus made a second link on that port.
-        return bind_once(bench, "ibd3");
+        // The nexus made a second link on each port.
+        return act(bench, if port == 1 { "ibd1" } else { "ibd3" });
     }
-    bench.event(Event::SetPkey, &[2, 5, 0x8007])?;
-    bench.must("0", "part-create 120 2 1 0x8007")?;
+    bench.event(Event::SetPkey, &[port, 5, 0x8007])?;
+    bench.must("0", &format!("part-create 120 {port} {} 0x8007", port - 1))?;
     if bench.driver == Driver::C {
         bench.must("0", "prop-set 120 linkmode 0")?;
     }
-    let us = bind_once(bench, "part120")?;
-    bench.must("0", "part-delete 120 2 1 0x8007")?;
-    bench.event(Event::SetPkey, &[2, 5, 0])?;
-    Ok(us)
+    let done = act(bench, "part120")?;
+    bench.must("0", &format!("part-delete 120 {port} {} 0x8007", port - 1))?;
+    bench.event(Event::SetPkey, &[port, 5, 0])?;
+    Ok(done)
 }
 
 fn bind_once(bench: &mut Bench, device: &str) -> Result<u64> {
