@@ -1,6 +1,7 @@
 //! The lab's InfiniBand Transport Framework: `misc/ibtl`, `misc/ibcm` and `misc/ibmf` as an illumos driver finds them, over
 //! the software fabric, and the fabric with its subnet manager as the lab handles them.
 
+mod adapter;
 mod bare;
 mod convert;
 mod dma;
@@ -51,6 +52,7 @@ pub fn provide(kernel: &Kernel) {
     ibtl::provide(kernel);
     ibcm::provide(kernel);
     saa::provide(kernel);
+    adapter::driver::provide(kernel);
 }
 
 /// How long each command of a host to its adapters takes from now on, at least and at most: making, changing and freeing of

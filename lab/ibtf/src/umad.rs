@@ -12,7 +12,6 @@ use std::ptr::addr_eq;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fabric::PortNum;
 use fakekernel::{Ctx, HostMutex, Kernel, Nanos, WaitQueue, now};
 use sm::{Arrival, Guid, Inbound, PKey, SaTransport};
 use umad::{Administrator, AgentId, Errno, FileId, Layout, Port, Registration};
@@ -221,7 +220,7 @@ impl PortMads {
     fn say_is_sm(&self, is_sm: bool) {
         let Some(device) = self.device.upgrade() else { return };
         // A port that has gone says nothing any more.
-        if device.hca.set_is_sm(PortNum(self.num), is_sm).is_ok() {
+        if device.adapter.set_is_sm(self.num, is_sm) {
             self.transport.capabilities_changed(self.guid);
         }
     }

@@ -1,6 +1,7 @@
 //! The fabric of a machine as the lab handles it: HCAs into hosts, a subnet manager, cables, faults, captures.
 #![forbid(unsafe_code)]
 
+use crate::adapter::Adapter;
 use crate::dma::HostDma;
 use crate::ibcm::Ibcm;
 use crate::ibtl::{self, Device, HostEvents, Ibtl, Opaque};
@@ -75,7 +76,7 @@ impl InfiniBand {
         // Nodes of an adapter of this GUID that was pulled while their driver was attached, and which is detached now.
         nexus::remove_hca(host, hca.guid());
         let dip = nexus::add_hca(host, hca.guid(), "hermon");
-        let device = Arc::new(Device::new(hca.clone(), Opaque::of(dip.as_ptr())));
+        let device = Arc::new(Device::new(Adapter::Model(hca.clone()), Opaque::of(dip.as_ptr())));
         events.bind(&device);
         // What was reported before is in here.
         device.refresh_ports();
@@ -98,9 +99,10 @@ impl InfiniBand {
     pub fn remove_hca(&self, host: &Kernel, guid: Guid) -> Result<(), RemoveError> {
         let unknown = || RemoveError::Unknown(host.name().to_owned(), guid);
         let device = Ibtl::of(host).device(guid.0).ok_or_else(unknown)?;
-        device.hca.begin_removal();
+        let hca = device.adapter.model().ok_or_else(unknown)?.clone();
+        hca.begin_removal();
         ibtl::remove_device(host, &device).map_err(|names| RemoveError::Held(guid, names))?;
-        device.hca.remove();
+        hca.remove();
         nexus::remove_hca(host, guid);
         if let Some(manager) = self.subnet_manager() {
             manager.links_changed();

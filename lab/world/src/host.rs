@@ -1,12 +1,14 @@
 //! A host, and what can be asked about it.
 
+use std::sync::Arc;
+
 use anyhow::{Result, anyhow};
 use fabric::{Guid, HcaConfig};
 use fakekernel::genunix::{DevInfo, KstatValue};
 use fakekernel::{HostMutex, Kernel, Module, Nanos};
 use lab_gldv3::{LinkState, MacStatistics};
 
-use super::{Driver, Plan};
+use super::{Driver, Plan, Software};
 
 /// How often a state of the host is looked at by who waits for it.
 pub(crate) const LOOK: Nanos = Nanos::from_millis(10);
@@ -22,6 +24,8 @@ pub struct Host {
     pub port: Guid,
     /// The P_Key of its link.
     pub pkey: u16,
+    /// The adapter that is a module, and whose other ports are other hosts' of the same kernel.
+    pub(crate) software: Option<Arc<Software>>,
     pub(crate) plan: Plan,
     pub(crate) life: HostMutex<Life>,
 }
@@ -50,6 +54,7 @@ impl Host {
             kernel,
             port: plan.adapter.ports[0].guid,
             pkey: plan.pkey.0,
+            software: None,
             plan,
             life: HostMutex::default(),
         }
@@ -70,8 +75,13 @@ impl Host {
         match (self.plan.driver, &self.plan.partition) {
             (Driver::Ibd, _) => format!("ibd{}", self.life.lock().instance),
             (Driver::Ibp, Some(name)) => name.clone(),
-            (Driver::Ibp, None) => format!("p{:04X}.ibp0", self.pkey),
+            (Driver::Ibp, None) => format!("p{:04X}.{}", self.pkey, self.port_link()),
         }
+    }
+
+    /// The link of `ibp`'s port, which its partition is made on.
+    pub fn port_link(&self) -> String {
+        format!("ibp{}", self.life.lock().instance)
     }
 
     /// The partition of its link: the P_Key without the membership bit.
@@ -81,7 +91,7 @@ impl Host {
 
     /// Node GUID of the adapter.
     pub fn adapter(&self) -> Guid {
-        self.plan.adapter.guid
+        self.software.as_ref().map_or(self.plan.adapter.guid, |software| software.guid())
     }
 
     /// Is the adapter out of its place?

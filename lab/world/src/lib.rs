@@ -10,11 +10,13 @@ mod driver;
 mod host;
 mod life;
 mod plan;
+mod software;
 mod world;
 
 pub use driver::{Driver, shipped_conf};
 pub use host::Host;
 pub use plan::Plan;
+pub use software::{Software, SoftwarePlan};
 pub use world::{World, provide};
 
 /// The link of `ibp`'s first port, which partitions are made on.

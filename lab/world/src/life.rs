@@ -8,7 +8,7 @@ use lab_gldv3::LinkState;
 use lab_ibtf::{InfiniBand, nexus};
 
 use super::host::LOOK;
-use super::{Driver, Host, PORT_LINK};
+use super::{Driver, Host};
 
 /// How long a subnet manager may take to bring a port up.
 const PORT_PATIENCE: Nanos = Nanos::from_secs(10);
@@ -133,10 +133,16 @@ impl Host {
         }
         if !self.plan.forced {
             // One that stays down is refused below.
-            self.wait_for(PORT_PATIENCE, || self.state_of(PORT_LINK) == Some(LinkState::Up));
+            self.wait_for(PORT_PATIENCE, || self.state_of(&self.port_link()) == Some(LinkState::Up));
         }
-        lab_gldv3::create_partition(&self.kernel, PORT_LINK, self.pkey, &self.link(), self.plan.forced)
-            .with_context(|| format!("dladm create-part {}", self.link()))?;
+        lab_gldv3::create_partition(
+            &self.kernel,
+            &self.port_link(),
+            self.pkey,
+            &self.link(),
+            self.plan.forced,
+        )
+        .with_context(|| format!("dladm create-part {}", self.link()))?;
         self.life.lock().partitioned = true;
         Ok(())
     }
@@ -244,6 +250,9 @@ impl Host {
     pub fn unload(&self) -> Result<()> {
         let Some(module) = self.life.lock().module.clone() else { return Ok(()) };
         self.delete_partition()?;
+        if self.software.is_some() {
+            return self.detach_own(&module);
+        }
         for link in lab_gldv3::links(&self.kernel).iter().filter(|link| link.partition) {
             let delete =
                 || lab_gldv3::delete_partition(&self.kernel, &link.name).map_err(|error| error.errno);
@@ -260,6 +269,18 @@ impl Host {
         Ok(())
     }
 
+    /// The driver goes from the host's own node and stays for the other hosts of its kernel, until [`Software::unload`](super::Software).
+    fn detach_own(&self, module: &Module) -> Result<()> {
+        let attached = self.life.lock().attached.clone();
+        if let Some(device) = attached {
+            let detach = || self.kernel.detach(module, &device);
+            self.while_busy(detach).map_err(|errno| anyhow!("detaching {}: {errno}", self.driver_name()))?;
+        }
+        let mut life = self.life.lock();
+        (life.module, life.attached, life.configured) = (None, None, false);
+        Ok(())
+    }
+
     fn unload_module(&self, module: &Module) -> Result<()> {
         self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {}: {errno}", module.name()))
     }
@@ -270,6 +291,10 @@ impl Host {
     ///
     /// What is left, by module.
     pub fn check_nothing_is_left(&self) -> Result<()> {
+        if self.software.is_some() {
+            // Others of the kernel may have what is there.
+            return Ok(());
+        }
         for module in Driver::ALL.into_iter().map(Driver::name).chain([PLUGIN]) {
             let left = self.kernel.resources().of(module, None);
             if !left.is_empty() {

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use fakekernel::{Kernel, Machine};
 use lab_ibtf::{InfiniBand, nexus};
 
-use super::{Driver, Host, Plan};
+use super::{Driver, Host, Plan, Software};
 
 /// A machine, the fabric on it, and the hosts at the fabric. Whoever makes it starts the subnet manager that it wants, on
 /// [`World::infiniband`].
@@ -58,6 +58,23 @@ impl Host {
             .add_hca(&kernel, adapter)
             .map_err(|error| anyhow!("{}: the adapter: {error}", plan.name))?;
         Ok(Self::new(kernel, plan))
+    }
+
+    /// A host that is a link on the next free port of an adapter that is a module. All hosts of its kernel have one configuration file for
+    /// a driver; of the plan's adapter nothing counts.
+    ///
+    /// # Errors
+    ///
+    /// All ports have a host.
+    pub fn on_port(software: &Arc<Software>, plan: Plan) -> Result<Self> {
+        let number = software.take_port()?;
+        let kernel = software.kernel.clone();
+        kernel.configure_driver(plan.driver.name(), plan.conf.clone());
+        if plan.driver == Driver::Ibd {
+            nexus::use_ibd(&kernel);
+        }
+        let port = software.port(number);
+        Ok(Self { port, software: Some(software.clone()), ..Self::new(kernel, plan) })
     }
 }
 

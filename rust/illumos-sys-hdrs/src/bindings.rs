@@ -12086,6 +12086,7 @@ unsafe extern "C" {
         arg3: *mut ::core::ffi::c_void,
     );
     pub static _pagesize: ::core::ffi::c_ulong;
+    pub static mut _kernelbase: usize;
     pub fn secpolicy_dl_config(arg1: *const cred_t) -> ::core::ffi::c_int;
     pub fn secpolicy_net_config(arg1: *const cred_t, arg2: boolean_t) -> ::core::ffi::c_int;
     pub static mut p0: proc_t;

@@ -49,7 +49,7 @@ mod vec;
 pub use arc::{ArcRoom, KArc};
 pub use boxed::{KBox, Vacant};
 pub use errno::Errno;
-pub use mem::AllocError;
+pub use mem::{AllocError, kernel_base};
 pub use pages::Pages;
 pub use vec::KVec;
 

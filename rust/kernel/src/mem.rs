@@ -18,6 +18,20 @@ impl fmt::Display for AllocError {
     }
 }
 
+/// The lowest address that is the kernel's; below are users' and those that there are not. **Any** context.
+#[cfg(target_os = "none")]
+pub fn kernel_base() -> usize {
+    let at = &raw const illumos_sys_hdrs::_kernelbase;
+    // SAFETY: set when the system booted, and never written again.
+    unsafe { at.read() }
+}
+
+/// As amd64's kernel has it about there.
+#[cfg(not(target_os = "none"))]
+pub fn kernel_base() -> usize {
+    0xffff_8000_0000_0000
+}
+
 /// Memory for one `T`, uninitialised; dangling for a zero-sized `T`.
 pub(crate) fn alloc_for<T>() -> Result<NonNull<T>, AllocError> {
     let layout = Layout::new::<T>();

@@ -33,7 +33,7 @@ impl Module for Swhca {
         let framework = Framework::register(env)?;
         let subnet = KArc::new(Subnet::new()?)?;
         let administrator = Subnet::serve(&subnet)?;
-        let nodes = Mutex::new(KVec::new())?;
+        let nodes = Mutex::new(KVec::with_capacity(MAX_ADAPTERS as usize)?)?;
         Ok(Self { nodes, subnet, _administrator: administrator, _framework: framework })
     }
 }
@@ -55,7 +55,6 @@ impl Driver for Swhca {
         let calls = KArc::new(Calls::new(dip)?)?;
         let ports = config.ports()?;
         let node = KArc::new(Node::new(config.unit, ports, calls.clone(), self.subnet.clone())?)?;
-        self.nodes.lock().reserve(1)?;
         // The subnet manager has brought the ports up before anybody asks.
         self.subnet
             .join(&node)
@@ -67,8 +66,8 @@ impl Driver for Swhca {
         });
         let (statistics, minor, attachment) = attached.inspect_err(|_| self.subnet.leave(&node))?;
         node.set_client(attachment.client().clone());
-        // There is room, unless another adapter has come meanwhile: then it has no ioctls.
-        let _ = self.nodes.lock().push((dip.instance(), node.clone()));
+        // There is room for every adapter that there can be.
+        let _ = self.nodes.lock().push_within_capacity((dip.instance(), node.clone()));
         attachment.announce();
         Ok(Adapter { statistics, minor, attachment, node, calls })
     }

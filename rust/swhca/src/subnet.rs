@@ -9,6 +9,7 @@ use kernel::{AllocError, Errno, KArc, KBox, KVec, log};
 use crate::mad::{self, Mad};
 use crate::node::Node;
 use crate::packet::{Header, Payload};
+use crate::port::{MAX_ADAPTERS, MAX_PORTS};
 use crate::qp::{Delivery, Qp};
 use crate::sa::{Administrator, Notice, PortView, Requester};
 
@@ -88,7 +89,7 @@ impl Subnet {
     pub(crate) fn new() -> Result<Self, Errno> {
         let requests = KVec::with_capacity(INBOX)?;
         Ok(Self {
-            ports: Mutex::new(KVec::new())?,
+            ports: Mutex::new(KVec::with_capacity(MAX_ADAPTERS as usize * usize::from(MAX_PORTS))?)?,
             groups: Mutex::new(KVec::new())?,
             administrator: Mutex::new(Administrator::new()?)?,
             inbox: KArc::new(Monitor::new(Inbox { requests, poked: false })?)?,
@@ -108,7 +109,6 @@ impl Subnet {
         if ports.iter().any(|place| place.node.unit == node.unit) {
             return Err(Errno::EEXIST);
         }
-        ports.reserve(usize::from(count))?;
         for number in 1..=count {
             let Some(port) = node.port(number) else { continue };
             ports.push(Place { lid: port.lid, node: node.clone(), number })?;

@@ -52,6 +52,8 @@ fn driver_and_software_adapter_that_share_code_are_refused() {
 fn lab_crate_that_shares_code_with_the_modules_is_refused() {
     refused("lab/fabric", &["rust/ipoib"], &[]);
     refused("lab/ibtf", &["rust/kernel"], &[]);
+    refused("lab/ibtf", &["rust/ibtf-provider"], &[]);
+    refused("lab/world", &["rust/swhca"], &[]);
 }
 
 #[test]

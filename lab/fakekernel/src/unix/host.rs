@@ -20,6 +20,8 @@ static PAGESIZE: [u8; 8] = 4096u64.to_le_bytes();
 static HZ: [u8; 4] = 100i32.to_le_bytes();
 static MINCLSYSPRI: [u8; 2] = 60i16.to_le_bytes();
 static MAXCLSYSPRI: [u8; 2] = 99i16.to_le_bytes();
+/// Where the addresses of a host's memory may begin: nowhere in a process of Linux is below.
+static KERNELBASE: [u8; 8] = 0x1_0000_u64.to_le_bytes();
 /// `struct proc p0`: only its address is used.
 static P0: [u8; 4032] = [0; 4032];
 
@@ -137,6 +139,7 @@ fn provide(kernel: &Kernel) {
     let mut unix = sync::unix_exports();
     unix.extend([
         Export::data("hz", &HZ),
+        Export::data("_kernelbase", &KERNELBASE),
         Export::data("_pagesize", &PAGESIZE),
         Export::data("minclsyspri", &MINCLSYSPRI),
         Export::data("maxclsyspri", &MAXCLSYSPRI),

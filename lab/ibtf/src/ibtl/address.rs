@@ -2,7 +2,7 @@
 
 use super::objects::{Destination, Kind, Opaque, Target, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, take};
-use crate::convert::{boolean, gid_from_c, gid_to_c, vector_from_c};
+use crate::convert::{boolean, gid_from_c, gid_to_c};
 use crate::status::*;
 use fabric::{AddressVector, GlobalRoute, Lid, PortNum, Rate, Sl};
 use fakekernel::{Export, FaultKind, HostMutex, cx, export};
@@ -33,9 +33,9 @@ unsafe extern "C" fn ibt_alloc_ud_dest(
     if cx.fault(FaultKind("ibt_alloc_ud_dest")) {
         return IBT_INSUFF_RESOURCE;
     }
-    let ah = match open.hca().alloc_ah(&domain.pd) {
+    let ah = match open.adapter().alloc_ah(&domain.pd) {
         Ok(ah) => ah,
-        Err(e) => return error(e),
+        Err(e) => return e,
     };
     open.gained(Kind::Ah);
     let target = Target { qpn: 0, qkey: 0, vector: ibt_adds_vect_t { av_port_num: 1, ..Default::default() } };
@@ -60,11 +60,9 @@ unsafe extern "C" fn ibt_modify_ud_dest(
     }
     // SAFETY: NULL keeps the address; else the interface wants an address vector.
     let av = unsafe { crate::ptr::load(adds_vect) };
-    if let Some(av) = &av {
-        let Some(vector) = vector_from_c(av) else { return IBT_STATIC_RATE_INVALID };
-        if let Err(e) = dest.open.hca().modify_ah(&dest.ah, vector) {
-            return error(e);
-        }
+    let changed = av.as_ref().map_or(Ok(()), |av| dest.open.adapter().modify_ah(&dest.ah, av));
+    if let Err(status) = changed {
+        return status;
     }
     let mut target = dest.target.lock();
     target.qkey = qkey;
@@ -88,7 +86,11 @@ unsafe extern "C" fn ibt_modify_reply_ud_dest(
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
     let dest = hdl!(cx, ibtl.dests, ud_dest, IBT_UD_DEST_HDL_INVALID);
     let wc = arg!(cx, wc, "the ibt_wc_t of ibt_modify_reply_ud_dest");
-    let port = channel.qp.query().config.port;
+    let now = match channel.open.adapter().query_qp(&channel.qp) {
+        Ok(now) => now,
+        Err(status) => return status,
+    };
+    let port = now.port;
     let grh = if wc.wc_flags & IBT_WC_GRH_PRESENT != 0 { reply_route(recv_buf) } else { None };
     let vector = AddressVector {
         port,
@@ -98,14 +100,15 @@ unsafe extern "C" fn ibt_modify_reply_ud_dest(
         rate: Rate::default(),
         grh,
     };
-    if let Err(e) = dest.open.hca().modify_ah(&dest.ah, vector) {
-        return error(e);
+    let vector = to_c(&vector, port);
+    if let Err(e) = dest.open.adapter().modify_ah(&dest.ah, &vector) {
+        return e;
     }
     let mut target = dest.target.lock();
     // Q_Key 0 means the channel's own.
-    target.qkey = if qkey == 0 { channel.qp.query().config.qkey.0 } else { qkey };
+    target.qkey = if qkey == 0 { now.qkey.0 } else { qkey };
     target.qpn = wc.wc_qpn & 0x00ff_ffff;
-    target.vector = to_c(&vector, port);
+    target.vector = vector;
     IBT_SUCCESS
 }
 
@@ -179,7 +182,7 @@ unsafe extern "C" fn ibt_free_ud_dest(ud_dest: ibt_ud_dest_hdl_t) -> ibt_status_
     let Some(dest) = take(&cx, &ibtl.dests, ud_dest) else { return IBT_UD_DEST_HDL_INVALID };
     drop_hold(cx.kernel(), "ibt_ud_dest_hdl_t", ud_dest);
     dest.open.lost(Kind::Ah);
-    of(dest.open.hca().free_ah(&dest.ah))
+    of(dest.open.adapter().free_ah(&dest.ah))
 }
 
 unsafe extern "C" fn ibt_is_privileged_ud_dest(ud_dest: ibt_ud_dest_hdl_t) -> boolean_t {

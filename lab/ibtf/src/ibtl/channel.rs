@@ -2,16 +2,16 @@
 
 use super::objects::{Channel, Kind, Opaque, OpenHca, Private, SelfHandle, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, resolve, take};
+use crate::adapter::UdConfig;
 use crate::status::*;
-use fabric::{PortNum, QKey, QpSizes, Signalling, UdConfig};
+use fabric::{PortNum, QKey, QpSizes};
 use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
 use illumos_sys_hdrs::{
     IBT_ACHAN_CLONE, IBT_ACHAN_USER_MAP, IBT_ACHAN_USES_FCMD, IBT_ACHAN_USES_FEXCH, IBT_ACHAN_USES_RFCI,
-    IBT_ACHAN_USES_RSS, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_QKEY, IBT_FAST_REG_RES_LKEY, IBT_USES_LSO,
-    IBT_WR_SIGNALED, ib_guid_t, ib_qkey_t, ib_qpn_t, ibt_cep_modify_flags_t, ibt_cep_state_e,
-    ibt_chan_alloc_flags_t, ibt_chan_sizes_t, ibt_channel_hdl_t, ibt_cq_hdl_t, ibt_hca_hdl_t, ibt_qflags_t,
-    ibt_queue_sizes_t, ibt_status_t, ibt_ud_chan_alloc_args_t, ibt_ud_chan_modify_attr_t,
-    ibt_ud_chan_query_attr_t, ibt_ud_dest_hdl_t, uint_t,
+    IBT_ACHAN_USES_RSS, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_QKEY, ib_guid_t, ib_qkey_t, ib_qpn_t,
+    ibt_cep_modify_flags_t, ibt_cep_state_e, ibt_chan_alloc_flags_t, ibt_chan_sizes_t, ibt_channel_hdl_t,
+    ibt_cq_hdl_t, ibt_hca_hdl_t, ibt_qflags_t, ibt_queue_sizes_t, ibt_status_t, ibt_ud_chan_alloc_args_t,
+    ibt_ud_chan_modify_attr_t, ibt_ud_chan_query_attr_t, ibt_ud_dest_hdl_t, uint_t,
 };
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -64,11 +64,14 @@ unsafe extern "C" fn ibt_alloc_ud_channel(
     };
     match make(&cx, &ibtl, &open, recipe) {
         Ok(channel) => {
-            out!(sizes, c_sizes(channel.qp.query().config.sizes));
+            match open.adapter().query_qp(&channel.qp) {
+                Ok(now) => out!(sizes, c_sizes(now.sizes)),
+                Err(status) => return status,
+            }
             out!(ud_chan_p, channel.handle.get());
             IBT_SUCCESS
         }
-        Err(e) => error(e),
+        Err(e) => e,
     }
 }
 
@@ -113,7 +116,6 @@ fn recipe(cx: &Cx, ibtl: &Ibtl, flags: u32, args: &ibt_ud_chan_alloc_args_t) -> 
     } else {
         None
     };
-    let bit = |flag: illumos_sys_hdrs::ibt_attr_flags_t| args.ud_flags.0 & flag.0 != 0;
     let config = UdConfig {
         port: PortNum(args.ud_hca_port_num),
         pkey_ix: args.ud_pkey_ix,
@@ -128,9 +130,7 @@ fn recipe(cx: &Cx, ibtl: &Ibtl, flags: u32, args: &ibt_ud_chan_alloc_args_t) -> 
             sq_sgl: args.ud_sizes.cs_sq_sgl,
             rq_sgl: args.ud_sizes.cs_rq_sgl,
         },
-        signalling: if bit(IBT_WR_SIGNALED) { Signalling::PerRequest } else { Signalling::All },
-        uses_lso: bit(IBT_USES_LSO),
-        uses_reserved_lkey: bit(IBT_FAST_REG_RES_LKEY),
+        flags: args.ud_flags,
     };
     Ok(Recipe {
         config,
@@ -156,7 +156,7 @@ fn clone_of(
         return Err(IBT_INVALID_PARAM);
     }
     Ok(Recipe {
-        config: model.qp.query().config,
+        config: config_now(&model)?,
         flags: model.flags,
         scq: model.scq,
         rcq: model.rcq,
@@ -165,12 +165,20 @@ fn clone_of(
     })
 }
 
-fn make(cx: &Cx, ibtl: &Ibtl, open: &Arc<OpenHca>, recipe: Recipe) -> Result<Arc<Channel>, fabric::Error> {
-    let qp = open.hca().alloc_qp(recipe.config)?;
+/// What another one like `model` is made from: as that is now.
+fn config_now(model: &Channel) -> Result<UdConfig, ibt_status_t> {
+    let now = model.open.adapter().query_qp(&model.qp)?;
+    let (port, pkey_ix, qkey, sizes) = (now.port, now.pkey_ix, now.qkey, now.sizes);
+    Ok(UdConfig { port, pkey_ix, qkey, sizes, ..model.config.clone() })
+}
+
+fn make(cx: &Cx, ibtl: &Ibtl, open: &Arc<OpenHca>, recipe: Recipe) -> Result<Arc<Channel>, ibt_status_t> {
+    let qp = open.adapter().alloc_qp(&recipe.config)?;
     open.gained(Kind::Qp);
     let detail = format!("UD channel {:?}", qp.num());
     let channel = Arc::new(Channel {
         qp,
+        config: recipe.config,
         open: open.clone(),
         scq: recipe.scq,
         rcq: recipe.rcq,
@@ -224,18 +232,21 @@ unsafe extern "C" fn ibt_query_ud_channel(
     if cx.fault(FaultKind("ibt_query_ud_channel")) {
         return IBT_INSUFF_RESOURCE;
     }
-    let now = channel.qp.query();
+    let now = match channel.open.adapter().query_qp(&channel.qp) {
+        Ok(now) => now,
+        Err(status) => return status,
+    };
     let attr = ibt_ud_chan_query_attr_t {
         ud_qpn: channel.qp.num().get(),
         ud_hca_guid: channel.open.device.guid,
         ud_scq: channel.scq.get().cast(),
         ud_rcq: channel.rcq.get().cast(),
         ud_pd: channel.pd.get().cast(),
-        ud_hca_port_num: now.config.port.0,
+        ud_hca_port_num: now.port.0,
         ud_state: ibt_cep_state_e(now.state as u32),
-        ud_pkey_ix: now.config.pkey_ix,
-        ud_qkey: now.config.qkey.0,
-        ud_chan_sizes: c_sizes(now.config.sizes),
+        ud_pkey_ix: now.pkey_ix,
+        ud_qkey: now.qkey.0,
+        ud_chan_sizes: c_sizes(now.sizes),
         ud_flags: channel.flags,
         ud_srq: channel.srq.get().cast(),
         ..Default::default()
@@ -263,11 +274,14 @@ unsafe extern "C" fn ibt_modify_ud_channel(
     }
     let attrs = arg!(cx, attrs, "the ibt_ud_chan_modify_attr_t of ibt_modify_ud_channel");
     if flags.0 & IBT_CEP_SET_QKEY.0 != 0
-        && let Err(e) = channel.open.hca().set_qkey(&channel.qp, QKey(attrs.ud_qkey))
+        && let Err(e) = channel.open.adapter().set_qkey(&channel.qp, QKey(attrs.ud_qkey))
     {
-        return error(e);
+        return e;
     }
-    let sizes = channel.qp.query().config.sizes;
+    let sizes = match channel.open.adapter().query_qp(&channel.qp) {
+        Ok(now) => now.sizes,
+        Err(status) => return status,
+    };
     out!(actual_sz, ibt_queue_sizes_t { qs_sq: sizes.sq, qs_rq: sizes.rq });
     IBT_SUCCESS
 }
@@ -277,7 +291,7 @@ unsafe extern "C" fn ibt_recover_ud_channel(ud_chan: ibt_channel_hdl_t) -> ibt_s
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
-    of(channel.open.hca().recover_qp(&channel.qp))
+    of(channel.open.adapter().recover_qp(&channel.qp))
 }
 
 unsafe extern "C" fn ibt_recycle_ud(
@@ -293,7 +307,7 @@ unsafe extern "C" fn ibt_recycle_ud(
     if cx.fault(FaultKind("ibt_recycle_ud")) {
         return IBT_INSUFF_RESOURCE;
     }
-    of(channel.open.hca().recycle_qp(&channel.qp, PortNum(hca_port_num), pkey_ix, QKey(qkey)))
+    of(channel.open.adapter().recycle_qp(&channel.qp, PortNum(hca_port_num), pkey_ix, QKey(qkey)))
 }
 
 unsafe extern "C" fn ibt_update_channel_qkey(
@@ -306,7 +320,7 @@ unsafe extern "C" fn ibt_update_channel_qkey(
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
     let dest = hdl!(cx, ibtl.dests, ud_dest, IBT_UD_DEST_HDL_INVALID);
     let qkey = QKey(dest.target.lock().qkey);
-    of(channel.open.hca().set_qkey(&channel.qp, qkey))
+    of(channel.open.adapter().set_qkey(&channel.qp, qkey))
 }
 
 unsafe extern "C" fn ibt_flush_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
@@ -317,7 +331,7 @@ unsafe extern "C" fn ibt_flush_channel(chan: ibt_channel_hdl_t) -> ibt_status_t 
     if cx.fault(FaultKind("ibt_flush_channel")) {
         return IBT_INSUFF_RESOURCE;
     }
-    of(channel.open.hca().flush_qp(&channel.qp))
+    of(channel.open.adapter().flush_qp(&channel.qp))
 }
 
 /// See [`fabric::Qp::strayed`].
@@ -333,8 +347,8 @@ unsafe extern "C" fn ibt_free_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
-    if let Err(e) = channel.open.hca().free_qp(&channel.qp) {
-        return error(e);
+    if let Err(e) = channel.open.adapter().free_qp(&channel.qp) {
+        return e;
     }
     nothing_strayed(&cx, &channel);
     let _ = take(&cx, &ibtl.channels, chan);
@@ -352,7 +366,10 @@ unsafe extern "C" fn ibt_query_queues(
     cx.may_block();
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
-    let sizes = channel.qp.query().config.sizes;
+    let sizes = match channel.open.adapter().query_qp(&channel.qp) {
+        Ok(now) => now.sizes,
+        Err(status) => return status,
+    };
     out!(actual_sz, ibt_queue_sizes_t { qs_sq: sizes.sq, qs_rq: sizes.rq });
     IBT_SUCCESS
 }

@@ -2,6 +2,7 @@
 
 use super::objects::{CqObject, Dispatch, Kind, Opaque, Private, SelfHandle, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, take};
+use crate::adapter::{Adapter, Cq};
 use crate::status::*;
 use fabric::{Completion, CompletionKind, CompletionStatus, Moderation, Notify};
 use fakekernel::{Export, FaultKind, HostMutex, WaitQueue, cx, export};
@@ -37,9 +38,9 @@ unsafe extern "C" fn ibt_alloc_cq(
         return IBT_INSUFF_RESOURCE;
     }
     let hid = if attr.cq_flags.0 & IBT_CQ_HID.0 != 0 { attr.cq_hid } else { 0 };
-    let cq = match open.hca().alloc_cq(attr.cq_size, hid) {
+    let cq = match open.adapter().alloc_cq(&attr, hid) {
         Ok(cq) => cq,
-        Err(e) => return error(e),
+        Err(e) => return e,
     };
     let size = cq.size();
     let in_thread = attr.cq_flags.0 & IBT_CQ_HANDLER_IN_THREAD.0 != 0;
@@ -57,6 +58,14 @@ unsafe extern "C" fn ibt_alloc_cq(
     let handle = ibtl.cqs.insert_arc(object.clone());
     object.handle.set(handle);
     open.device.know_cq(&object);
+    if let Cq::Driver(cq) = &object.cq {
+        let (kernel, object) = (cx.kernel().clone(), Arc::downgrade(&object));
+        cq.set_owner(move || {
+            if let Some(object) = object.upgrade() {
+                super::events::fired(&kernel, &object);
+            }
+        });
+    }
     if in_thread {
         ibtl.cq_threads.gained(cx.kernel());
     }
@@ -82,8 +91,8 @@ unsafe extern "C" fn ibt_free_cq(ibt_cq: ibt_cq_hdl_t) -> ibt_status_t {
             d = object.idle.wait(d);
         }
     }
-    if let Err(e) = object.open.hca().free_cq(&object.cq) {
-        return error(e);
+    if let Err(e) = object.open.adapter().free_cq(&object.cq) {
+        return e;
     }
     let _ = take(&cx, &ibtl.cqs, ibt_cq);
     object.open.device.forget_cq(object.cq.num());
@@ -101,12 +110,12 @@ unsafe extern "C" fn ibt_resize_cq(
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.cqs, ibt_cq, IBT_CQ_HDL_INVALID);
-    match object.open.hca().resize_cq(&object.cq, new_sz) {
+    match object.open.adapter().resize_cq(&object.cq, new_sz) {
         Ok(size) => {
             out!(real_sz, size);
             IBT_SUCCESS
         }
-        Err(e) => error(e),
+        Err(e) => e,
     }
 }
 
@@ -123,7 +132,7 @@ unsafe extern "C" fn ibt_modify_cq(
     if cx.fault(FaultKind("ibt_modify_cq")) {
         return IBT_INSUFF_RESOURCE;
     }
-    of(object.open.hca().modify_cq(&object.cq, Moderation { count, usec, handler: hid }))
+    of(object.open.adapter().modify_cq(&object.cq, Moderation { count, usec, handler: hid }))
 }
 
 unsafe extern "C" fn ibt_query_cq(
@@ -178,7 +187,7 @@ unsafe extern "C" fn ibt_enable_cq_notify(
         IBT_NEXT_SOLICITED => Notify::NextSolicited,
         _ => return IBT_CQ_NOTIFY_TYPE_INVALID,
     };
-    of(object.open.hca().notify_cq(&object.cq, notify))
+    of(object.open.adapter().notify_cq(&object.cq, notify))
 }
 
 unsafe extern "C" fn ibt_poll_cq(
@@ -193,8 +202,18 @@ unsafe extern "C" fn ibt_poll_cq(
     if num_wc == 0 {
         return IBT_INVALID_PARAM;
     }
+    let (hca, cq) = match (object.open.adapter(), &object.cq) {
+        (Adapter::Model(hca), Cq::Model(cq)) => (hca, cq),
+        (Adapter::Driver(driver), Cq::Driver(cq)) => {
+            // SAFETY: the caller has room for `num_wc` completions.
+            let (count, result) = unsafe { driver.poll_cq(cq, work_completions, num_wc) };
+            out!(num_polled, count);
+            return of(result);
+        }
+        _ => return IBT_CQ_HDL_INVALID,
+    };
     let mut polled = Vec::new();
-    let result = object.open.hca().poll_cq(&object.cq, num_wc as usize, &mut polled);
+    let result = hca.poll_cq(cq, num_wc as usize, &mut polled);
     for (n, completion) in polled.iter().enumerate() {
         // SAFETY: the caller has room for `num_wc` completions, and no more were polled.
         unsafe { crate::ptr::set_element(work_completions, n, to_wc(completion)) };

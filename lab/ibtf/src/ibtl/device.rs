@@ -2,7 +2,8 @@
 
 use super::events::Pending;
 use super::objects::{Channel, CqObject};
-use fabric::{CqNum, Hca, PortAttr, Qpn};
+use crate::adapter::Adapter;
+use fabric::{CqNum, PortAttr, Qpn};
 use fakekernel::HostMutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Weak};
 /// One HCA of a host.
 pub(crate) struct Device {
     pub(crate) guid: u64,
-    pub(crate) hca: Hca,
+    pub(crate) adapter: Adapter,
     /// The HCA's own device node, for `hca_dip`.
     pub(crate) dip: super::objects::Opaque,
     ports: HostMutex<Vec<PortAttr>>,
@@ -24,14 +25,15 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn new(hca: Hca, dip: super::objects::Opaque) -> Self {
-        let ports = hca.query_ports().unwrap_or_default();
+    pub(crate) fn new(adapter: Adapter, dip: super::objects::Opaque) -> Self {
+        let ports = adapter.query_ports().unwrap_or_default();
+        let held = adapter.driver().is_some();
         Device {
-            guid: hca.guid().0,
-            hca,
+            guid: adapter.guid(),
+            adapter,
             dip,
             ports: HostMutex::new(ports),
-            pending: HostMutex::new(Pending::default()),
+            pending: HostMutex::new(if held { Pending::held() } else { Pending::default() }),
             detaching: HostMutex::new(false),
             cqs: HostMutex::new(BTreeMap::new()),
             channels: HostMutex::new(BTreeMap::new()),
@@ -41,12 +43,12 @@ impl Device {
 
     /// Number of ports.
     pub(crate) fn nports(&self) -> u8 {
-        self.hca.config().ports.len() as u8
+        self.adapter.nports()
     }
 
     /// Asks the HCA and remembers the answer; if it does not answer, what was remembered stays.
     pub(crate) fn refresh_ports(&self) {
-        if let Ok(fresh) = self.hca.query_ports() {
+        if let Some(fresh) = self.adapter.query_ports() {
             *self.ports.lock() = fresh;
         }
     }

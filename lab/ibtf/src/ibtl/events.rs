@@ -60,6 +60,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Of an adapter that clients have not heard of yet: what is added waits for [`deliver`].
+    pub(crate) fn held() -> Self {
+        Self { queued: true, ..Self::default() }
+    }
+
     /// An IBTL thread is about to look or looking.
     pub(crate) const fn is_queued(&self) -> bool {
         self.queued
@@ -160,26 +165,38 @@ impl HcaEvents for HostEvents {
     }
 
     fn async_event(&self, event: AsyncEvent) {
-        let Some(device) = self.device() else { return };
-        let ibtl = Ibtl::of(&self.kernel);
-        let kernel = self.kernel.clone();
-        match event {
-            AsyncEvent::CatastrophicChannel(qpn) => {
-                ibtl.events.0.run(&self.kernel, move || deliver_channel_error(&kernel, &device, qpn));
-            }
-            AsyncEvent::CqError(num) => {
-                ibtl.events.0.run(&self.kernel, move || deliver_cq_error(&kernel, &device, num));
-            }
-            // Whoever removes the HCA delivers and waits.
-            AsyncEvent::Detach => {}
-            _ => {
-                let look = device.pending.lock().add(event);
-                if look {
-                    ibtl.events.0.run(&self.kernel, move || deliver_pending(&kernel, &device));
-                }
+        if let Some(device) = self.device() {
+            happened(&self.kernel, &device, event);
+        }
+    }
+}
+
+/// An adapter reports something; IBTL's threads deliver it. Any context.
+pub(crate) fn happened(kernel: &Kernel, device: &Arc<Device>, event: AsyncEvent) {
+    let ibtl = Ibtl::of(kernel);
+    let (inner, device) = (kernel.clone(), device.clone());
+    match event {
+        AsyncEvent::CatastrophicChannel(qpn) => {
+            ibtl.events.0.run(kernel, move || deliver_channel_error(&inner, &device, qpn));
+        }
+        AsyncEvent::CqError(num) => {
+            ibtl.events.0.run(kernel, move || deliver_cq_error(&inner, &device, num));
+        }
+        // Whoever removes the HCA delivers and waits.
+        AsyncEvent::Detach => {}
+        _ => {
+            let look = device.pending.lock().add(event);
+            if look {
+                ibtl.events.0.run(kernel, move || deliver_pending(&inner, &device));
             }
         }
     }
+}
+
+/// What an adapter reported before its clients had heard of it is delivered: until then it waits ([`Pending::held`]).
+pub(crate) fn deliver(kernel: &Kernel, device: &Arc<Device>) {
+    let (inner, device) = (kernel.clone(), device.clone());
+    Ibtl::of(kernel).events.0.run(kernel, move || deliver_pending(&inner, &device));
 }
 
 // Completions.
@@ -203,6 +220,15 @@ fn dispatch_cq(kernel: &Kernel, cq: &Arc<CqObject>) {
     } else {
         let cpus = kernel.machine().config().cpus.max(1);
         kernel.interrupt("hca completion", Ctx::Soft { pil: HCA_PIL }, cq.cq.num().0 % cpus, job);
+    }
+}
+
+/// A loaded adapter calls, in its interrupt: the handler runs there, one of IBTL's threads' aside.
+pub(crate) fn fired(kernel: &Kernel, cq: &Arc<CqObject>) {
+    if cq.in_thread {
+        dispatch_cq(kernel, cq);
+    } else {
+        run_cq_handler(kernel, cq);
     }
 }
 
@@ -339,6 +365,11 @@ pub(crate) fn add_device(kernel: &Kernel, device: &Arc<Device>) {
     if let Some(hooks) = hooks {
         hooks.hca_added(kernel, device);
     }
+    tell_attached(kernel, device);
+}
+
+/// Every client hears of an HCA that is there: one that was to go and stays, too.
+pub(crate) fn tell_attached(kernel: &Kernel, device: &Arc<Device>) {
     tell_clients(kernel, device, Delivery { code: IBT_HCA_ATTACH_EVENT, port: 0, event: None });
 }
 

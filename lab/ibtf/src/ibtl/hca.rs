@@ -1,6 +1,7 @@
 //! What an HCA is: `ibt_query_hca` and the list of HCAs.
 
 use super::{Device, Ibtl, hdl, out};
+use crate::adapter::Adapter;
 use crate::os;
 use crate::status::*;
 use fakekernel::{Export, cx, export};
@@ -59,7 +60,14 @@ fn flags(attr: &fabric::HcaAttr) -> (ibt_hca_flags_e, ibt_hca_flags2_e) {
 
 /// The attributes an HCA driver hands in when it attaches. What the software HCA has none of is zero.
 fn attributes(device: &Device) -> ibt_hca_attr_t {
-    let config = device.hca.config();
+    match &device.adapter {
+        Adapter::Model(hca) => attributes_of_model(device, hca),
+        Adapter::Driver(driver) => driver.attributes(),
+    }
+}
+
+fn attributes_of_model(device: &Device, hca: &fabric::Hca) -> ibt_hca_attr_t {
+    let config = hca.config();
     let attr = &config.attr;
     let (hca_flags, hca_flags2) = flags(attr);
     let tables = config.ports.iter().map(|p| (p.pkeys, p.gids));

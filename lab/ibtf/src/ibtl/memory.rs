@@ -2,18 +2,22 @@
 
 use super::objects::{Kind, Mapping, Opaque, OpenHca, Region, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, take};
+use crate::adapter::driver::Mapped;
+use crate::adapter::{Adapter, Driver};
 use crate::os;
 use crate::status::*;
-use fabric::{Access, Arithmetic};
+use fabric::Arithmetic;
 use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
 use illumos_sys_hdrs::{
     B_FALSE, IBT_IOV_ALT_LKEY, IBT_IOV_BUF, IBT_IOV_NOSLEEP, IBT_IOV_RECV, IBT_IOV_USER_BUF,
-    IBT_MR_ENABLE_LOCAL_WRITE, IBT_MR_ENABLE_REMOTE_ATOMIC, IBT_MR_ENABLE_REMOTE_READ,
-    IBT_MR_ENABLE_REMOTE_WRITE, IBT_MR_NOSLEEP, ibt_all_wr_t, ibt_dmr_attr_t, ibt_hca_hdl_t, ibt_iov_attr_t,
-    ibt_mi_hdl_t, ibt_mr_attr_t, ibt_mr_desc_t, ibt_mr_flags_t, ibt_mr_hdl_t, ibt_mr_query_attr_t,
-    ibt_mr_sync_t, ibt_pd_hdl_t, ibt_status_t, ibt_wr_ds_t,
+    IBT_MR_ENABLE_REMOTE_ATOMIC, IBT_MR_ENABLE_REMOTE_READ, IBT_MR_ENABLE_REMOTE_WRITE, IBT_MR_NOSLEEP,
+    ibt_all_wr_t, ibt_dmr_attr_t, ibt_hca_hdl_t, ibt_iov_attr_t, ibt_mi_hdl_t, ibt_mr_attr_t, ibt_mr_desc_t,
+    ibt_mr_hdl_t, ibt_mr_query_attr_t, ibt_mr_sync_t, ibt_pd_hdl_t, ibt_status_t, ibt_wr_ds_t,
 };
 
+/// Others may reach a region that has any of these.
+const REMOTE: u32 =
+    IBT_MR_ENABLE_REMOTE_READ.0 | IBT_MR_ENABLE_REMOTE_WRITE.0 | IBT_MR_ENABLE_REMOTE_ATOMIC.0;
 /// Bytes of a page, where pieces of memory end.
 const PAGE: u64 = 4096;
 
@@ -46,13 +50,12 @@ unsafe extern "C" fn ibt_register_mr(
     if cx.fault(FaultKind("ibt_register_mr")) {
         return IBT_INSUFF_RESOURCE;
     }
-    let access = access(attr.mr_flags);
-    let mr = match open.hca().register_mr(&domain.pd, attr.mr_vaddr, attr.mr_len, access) {
+    let mr = match open.adapter().register_mr(&domain.pd, &attr) {
         Ok(mr) => mr,
-        Err(e) => return error(e),
+        Err(e) => return e,
     };
     open.gained(Kind::Mr);
-    let remote = access.remote_read || access.remote_write || access.remote_atomic;
+    let remote = attr.mr_flags.0 & REMOTE != 0;
     let desc = ibt_mr_desc_t {
         md_vaddr: mr.base(),
         md_lkey: mr.lkey(),
@@ -67,23 +70,13 @@ unsafe extern "C" fn ibt_register_mr(
     IBT_SUCCESS
 }
 
-fn access(flags: ibt_mr_flags_t) -> Access {
-    let bit = |flag: ibt_mr_flags_t| flags.0 & flag.0 != 0;
-    Access {
-        local_write: bit(IBT_MR_ENABLE_LOCAL_WRITE),
-        remote_read: bit(IBT_MR_ENABLE_REMOTE_READ),
-        remote_write: bit(IBT_MR_ENABLE_REMOTE_WRITE),
-        remote_atomic: bit(IBT_MR_ENABLE_REMOTE_ATOMIC),
-    }
-}
-
 unsafe extern "C" fn ibt_deregister_mr(_hca_hdl: ibt_hca_hdl_t, mr_hdl: ibt_mr_hdl_t) -> ibt_status_t {
     let cx = cx();
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let region = hdl!(cx, ibtl.regions, mr_hdl, IBT_MR_HDL_INVALID);
-    if let Err(e) = region.open.hca().deregister_mr(&region.mr) {
-        return error(e);
+    if let Err(e) = region.open.adapter().deregister_mr(&region.mr) {
+        return e;
     }
     let _ = take(&cx, &ibtl.regions, mr_hdl);
     region.open.lost(Kind::Mr);
@@ -147,7 +140,10 @@ unsafe extern "C" fn ibt_map_mem_iov(
     if !flag(IBT_IOV_NOSLEEP) {
         cx.may_block();
     }
-    let hca = &open.hca().config().attr;
+    if let Adapter::Driver(driver) = open.adapter() {
+        return map_by_driver(&cx, &ibtl, &open, driver, &attr, wr, mi_hdl);
+    }
+    let Some(hca) = open.adapter().model().map(|hca| &hca.config().attr) else { return IBT_NOT_SUPPORTED };
     if !hca.res_lkey || flag(IBT_IOV_BUF) || flag(IBT_IOV_USER_BUF) || !attr.iov_as.is_null() {
         return IBT_NOT_SUPPORTED;
     }
@@ -167,7 +163,7 @@ unsafe extern "C" fn ibt_map_mem_iov(
     };
     let key = if flag(IBT_IOV_ALT_LKEY) { attr.iov_alt_lkey } else { hca.reserved_lkey };
     fill_request(wr, flag(IBT_IOV_RECV), &pieces, key);
-    bind(&cx, &ibtl, &open, pieces, mi_hdl);
+    bind(&cx, &ibtl, &open, pieces, None, mi_hdl);
     IBT_SUCCESS
 }
 
@@ -200,13 +196,14 @@ fn broken_at_pages(blocks: &[(u64, u64)], most: usize) -> Result<Vec<(u64, u64)>
 /// blocks before and forgets the one it has just bound for this one. It frees its record of them with the size for all blocks, and has
 /// allocated that for those that are not empty.
 fn refuse(cx: &Cx, ibtl: &Ibtl, open: &OpenHca, attr: &ibt_iov_attr_t, block: (u64, u64)) {
-    if open.hca().config().attr.arithmetic != Arithmetic::Hermon {
+    let arithmetic = open.adapter().model().map(|hca| hca.config().attr.arithmetic);
+    if arithmetic != Some(Arithmetic::Hermon) {
         return;
     }
     cx.check(blocks(attr).len() == attr.iov_list_len as usize, Rule::HeapCorruption, || {
         "ibt_map_mem_iov refuses a list with empty blocks, and frees more memory than it has allocated".into()
     });
-    let lost = Mapping { device: open.device.clone(), pieces: vec![block] };
+    let lost = Mapping { device: open.device.clone(), pieces: vec![block], mapped: None };
     let detail = format!("lost by ibt_map_mem_iov at IBT_SGL_TOO_SMALL, bound to {} bytes", block.1);
     hold(cx.kernel(), "ddi_dma_handle_t", ibtl.mappings.insert(lost), detail);
 }
@@ -269,12 +266,45 @@ unsafe fn request_list(wr: *mut ibt_all_wr_t, receive: bool) -> (*mut ibt_wr_ds_
     (value.wr_sgl, nds.cast())
 }
 
-fn bind(cx: &Cx, ibtl: &Ibtl, open: &OpenHca, pieces: Vec<(u64, u64)>, mi_hdl: *mut ibt_mi_hdl_t) {
+/// A loaded adapter makes the list itself; what it is of is bound all the same, and has to be memory.
+fn map_by_driver(
+    cx: &Cx,
+    ibtl: &Ibtl,
+    open: &OpenHca,
+    driver: &Driver,
+    attr: &ibt_iov_attr_t,
+    wr: *mut ibt_all_wr_t,
+    mi_hdl: *mut ibt_mi_hdl_t,
+) -> ibt_status_t {
+    let blocks = blocks(attr);
+    if cx.fault(FaultKind("ibt_map_mem_iov")) {
+        return IBT_INSUFF_RESOURCE;
+    }
+    if !all_memory(cx, &blocks) {
+        return IBT_NOT_SUPPORTED;
+    }
+    match driver.map_mem_iov(*attr, wr) {
+        Ok(mapped) => {
+            bind(cx, ibtl, open, blocks, Some(mapped), mi_hdl);
+            IBT_SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+fn bind(
+    cx: &Cx,
+    ibtl: &Ibtl,
+    open: &OpenHca,
+    pieces: Vec<(u64, u64)>,
+    mapped: Option<Mapped>,
+    mi_hdl: *mut ibt_mi_hdl_t,
+) {
     for &(at, len) in &pieces {
         open.device.map(at, at + len);
     }
     let detail = format!("{} pieces", pieces.len());
-    let handle = ibtl.mappings.insert(Mapping { device: open.device.clone(), pieces });
+    let handle = ibtl.mappings.insert(Mapping { device: open.device.clone(), pieces, mapped });
     hold(cx.kernel(), "ibt_mi_hdl_t", handle, detail);
     out!(mi_hdl, handle.cast());
 }
@@ -287,5 +317,8 @@ unsafe extern "C" fn ibt_unmap_mem_iov(_hca_hdl: ibt_hca_hdl_t, mi_hdl: ibt_mi_h
         mapping.device.unmap(at, at + len);
     }
     drop_hold(cx.kernel(), "ibt_mi_hdl_t", mi_hdl);
+    if let (Some(driver), Some(mapped)) = (mapping.device.adapter.driver(), mapping.mapped) {
+        return of(driver.unmap_mem_iov(mapped));
+    }
     IBT_SUCCESS
 }

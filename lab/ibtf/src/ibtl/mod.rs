@@ -23,9 +23,11 @@ mod util;
 pub use cq_threads::Stranger;
 pub(crate) use cq_threads::set_stranger;
 pub(crate) use device::Device;
-pub(crate) use events::{CmHooks, HostEvents, PortEvent, add_device, call, remove_device};
+pub(crate) use events::{
+    CmHooks, HostEvents, PortEvent, add_device, call, deliver, happened, remove_device, tell_attached,
+};
 pub(crate) use notices::{SubnetEvent, notify};
-pub(crate) use objects::{Client, Opaque};
+pub(crate) use objects::{Client, Opaque, SelfHandle, drop_hold, hold};
 pub(crate) use partition::all_partitions;
 
 use cq_threads::CqThreads;

@@ -23,7 +23,7 @@ unsafe extern "C" fn ibt_attach_mcg(
         return IBT_INSUFF_RESOURCE;
     }
     let (gid, lid) = group_of(&info.mc_adds_vect);
-    of(channel.open.hca().attach_mcg(&channel.qp, gid, lid))
+    of(channel.open.adapter().attach_mcg(&channel.qp, gid, lid))
 }
 
 unsafe extern "C" fn ibt_detach_mcg(
@@ -36,5 +36,5 @@ unsafe extern "C" fn ibt_detach_mcg(
     let channel = hdl!(cx, ibtl.channels, ud_chan, IBT_CHAN_HDL_INVALID);
     let info = arg!(cx, mcg_info, "the ibt_mcg_info_t of ibt_detach_mcg");
     let (gid, lid) = group_of(&info.mc_adds_vect);
-    of(channel.open.hca().detach_mcg(&channel.qp, gid, lid))
+    of(channel.open.adapter().detach_mcg(&channel.qp, gid, lid))
 }

@@ -1,7 +1,9 @@
 //! What handles stand for.
 
 use super::Device;
-use fabric::{Ah, Cq, Mr, Pd, Qp, Srq};
+use crate::adapter::driver::Mapped;
+use crate::adapter::{Adapter, Ah, Cq, Mr, Pd, Qp, UdConfig};
+use fabric::Srq;
 use fakekernel::{HostMutex, Kernel, WaitQueue};
 use illumos_sys_hdrs::{ibt_adds_vect_t, ibt_async_handler_t, ibt_cq_handler_t, ibt_sm_notice_handler_t};
 use std::collections::BTreeMap;
@@ -180,8 +182,8 @@ impl OpenHca {
         }
     }
 
-    pub(crate) fn hca(&self) -> &fabric::Hca {
-        &self.device.hca
+    pub(crate) fn adapter(&self) -> &Adapter {
+        &self.device.adapter
     }
 
     fn count(&self, kind: Kind) -> &AtomicU32 {
@@ -233,6 +235,8 @@ pub(crate) struct Dispatch {
 
 pub(crate) struct Channel {
     pub(crate) qp: Qp,
+    /// What it was made from: what another one like it is.
+    pub(crate) config: UdConfig,
     pub(crate) open: Arc<OpenHca>,
     pub(crate) scq: Opaque,
     pub(crate) rcq: Opaque,
@@ -275,6 +279,8 @@ pub(crate) struct SrqObject {
 pub(crate) struct Mapping {
     pub(crate) device: Arc<Device>,
     pub(crate) pieces: Vec<(u64, u64)>,
+    /// A loaded adapter's own.
+    pub(crate) mapped: Option<Mapped>,
 }
 
 /// Enters an object in the host's ledger of what modules hold.

@@ -1,16 +1,19 @@
 //! Posting work requests. Interrupt level allowed; each array is posted in order up to the first bad request.
 
 use super::channel::nothing_strayed;
-use super::objects::{Channel, Destination};
+use super::objects::Destination;
 use super::{Device, Ibtl, hdl, out, resolve};
+use crate::adapter::driver::post::destination;
+use crate::adapter::{Adapter, Ah, Driver, Qp, driver};
 use crate::status::*;
 use fabric::{Error, FarSend, Lso, QKey, QpState, Qpn, RecvWr, SendOp, SendWr, Sge, UdDest};
 use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
 use illumos_sys_hdrs::{
     IBT_UD_SRV, IBT_WR_SEND_CKSUM, IBT_WR_SEND_IMMED, IBT_WR_SEND_INLINE, IBT_WR_SEND_SIGNAL,
     IBT_WR_SEND_SOLICIT, IBT_WRC_SEND, IBT_WRC_SEND_LSO, ibt_channel_hdl_t, ibt_recv_wr_t, ibt_send_wr_t,
-    ibt_srq_hdl_t, ibt_status_t, ibt_ud_dest_hdl_t, ibt_wr_ds_t, uint_t,
+    ibt_srq_hdl_t, ibt_status_t, ibt_ud_dest_hdl_t, ibt_ud_dest_t, ibt_wr_ds_t, uint_t,
 };
+use std::sync::Arc;
 
 pub(super) fn exports() -> Vec<Export> {
     export! { UKS: ibt_post_send, ibt_post_recv, ibt_post_srq; }
@@ -28,7 +31,17 @@ unsafe extern "C" fn ibt_post_send(
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
-    if matches!(channel.qp.state(), QpState::Reset | QpState::Init | QpState::Rtr) {
+    if let (Adapter::Driver(driver), Qp::Driver(qp)) = (channel.open.adapter(), &channel.qp) {
+        // SAFETY: the caller's array has `num_wr` requests.
+        let requests = unsafe { crate::ptr::elements(wr_list, num_wr as usize) };
+        let (done, result) = post_to_driver(&cx, &ibtl, driver, qp, requests);
+        out!(posted, done);
+        return of(result);
+    }
+    let (Adapter::Model(hca), Qp::Model(qp)) = (channel.open.adapter(), &channel.qp) else {
+        return IBT_CHAN_HDL_INVALID;
+    };
+    if matches!(qp.state(), QpState::Reset | QpState::Init | QpState::Rtr) {
         return IBT_CHAN_STATE_INVALID;
     }
     check_count(&cx, num_wr);
@@ -37,9 +50,9 @@ unsafe extern "C" fn ibt_post_send(
     while done < num_wr {
         // SAFETY: the caller's array has `num_wr` requests.
         let wr = unsafe { crate::ptr::element(wr_list, done as usize) };
-        let posted = match post_far(&cx, &ibtl, &channel, &wr) {
+        let posted = match post_far(&cx, &ibtl, (hca, qp), &wr) {
             Some(posted) => posted,
-            None => post_send_one(&cx, &ibtl, &channel, &wr),
+            None => post_send_one(&cx, &ibtl, &channel.open.device, (hca, qp), &wr),
         };
         if let Err(e) = posted {
             status = e;
@@ -47,24 +60,73 @@ unsafe extern "C" fn ibt_post_send(
         }
         done += 1;
     }
-    check_places(&cx, &channel);
+    check_places(&cx, (hca, qp));
     out!(posted, done);
     status
 }
 
+/// The client's requests go to a loaded adapter in one array, with what their destinations stand for in them.
+fn post_to_driver(
+    cx: &Cx,
+    ibtl: &Ibtl,
+    driver: &Driver,
+    qp: &Arc<driver::Qp>,
+    requests: Vec<ibt_send_wr_t>,
+) -> (u32, Result<(), ibt_status_t>) {
+    check_count(cx, requests.len() as uint_t);
+    if cx.fault(FaultKind("ibt_post_send")) {
+        return (0, Err(error(Error::ChanFull)));
+    }
+    let mut found = Vec::with_capacity(requests.len());
+    for request in &requests {
+        match found_dest(cx, ibtl, destination(request)) {
+            Ok(dest) => found.push(dest),
+            Err(status) => return (0, Err(status)),
+        }
+        // SAFETY: the request's list has as many entries as it says.
+        unsafe { driver.check_memory(cx, request.wr_sgl, request.wr_nds, "reads") };
+    }
+    // SAFETY: lists and headers are the caller's, for the time of the call.
+    unsafe { driver.post_send(qp, requests, found) }
+}
+
+/// What a client's destination stands for, as an adapter finds it behind the pointer in a request.
+fn found_dest(cx: &Cx, ibtl: &Ibtl, dest: ibt_ud_dest_hdl_t) -> Result<ibt_ud_dest_t, ibt_status_t> {
+    if dest.is_null() {
+        return Err(IBT_UD_DEST_HDL_INVALID);
+    }
+    let dest = resolve(cx, &ibtl.dests, dest).ok_or(IBT_UD_DEST_HDL_INVALID)?;
+    let Ah::Driver(ah) = &dest.ah else { return Err(IBT_UD_DEST_HDL_INVALID) };
+    let target = *dest.target.lock();
+    Ok(ibt_ud_dest_t {
+        ud_ah: ah.get().cast(),
+        ud_dst_qpn: target.qpn,
+        ud_qkey: target.qkey,
+        ..Default::default()
+    })
+}
+
+/// The lab's adapter, and a queue pair of it.
+type Model<'a> = (&'a fabric::Hca, &'a fabric::Qp);
+
 /// A CQ that is overrun is lost, with every channel on it.
-fn check_places(cx: &Cx, channel: &Channel) {
+fn check_places(cx: &Cx, (hca, qp): Model<'_>) {
     if !cx.checks() {
         return;
     }
-    if let Some((requests, places)) = channel.open.hca().overcommitted(&channel.qp) {
+    if let Some((requests, places)) = hca.overcommitted(qp) {
         let what = format!("{requests} requests are posted that may complete in a CQ with {places} places");
         cx.violate(Rule::AbsurdArgument, what);
     }
 }
 
 /// A plain datagram to a far end, in a machine that is measured; `None` if it is anything else.
-fn post_far(cx: &Cx, ibtl: &Ibtl, channel: &Channel, wr: &ibt_send_wr_t) -> Option<Result<(), ibt_status_t>> {
+fn post_far(
+    cx: &Cx,
+    ibtl: &Ibtl,
+    (hca, qp): Model<'_>,
+    wr: &ibt_send_wr_t,
+) -> Option<Result<(), ibt_status_t>> {
     const PLAIN: u8 = IBT_WR_SEND_SIGNAL | IBT_WR_SEND_SOLICIT;
     const MOST: usize = 4;
     let plain = wr.wr_opcode == IBT_WRC_SEND
@@ -81,26 +143,33 @@ fn post_far(cx: &Cx, ibtl: &Ibtl, channel: &Channel, wr: &ibt_send_wr_t) -> Opti
         let piece = unsafe { crate::ptr::element(wr.wr_sgl, n) };
         *sge = Sge { va: piece.ds_va, lkey: piece.ds_key, len: piece.ds_len };
     }
+    let Ah::Model(ah) = &dest.ah else { return None };
     let send = FarSend {
         id: wr.wr_id,
         signal: wr.wr_flags & IBT_WR_SEND_SIGNAL != 0,
-        ah: &dest.ah,
+        ah,
         sgl: &sgl[..wr.wr_nds as usize],
     };
-    channel.open.hca().post_far(&channel.qp, &send).map(|posted| posted.map_err(error))
+    hca.post_far(qp, &send).map(|posted| posted.map_err(error))
 }
 
 fn check_count(cx: &Cx, num_wr: uint_t) {
     cx.check(num_wr > 0, Rule::AbsurdArgument, || "a post of no work requests".into());
 }
 
-fn post_send_one(cx: &Cx, ibtl: &Ibtl, channel: &Channel, wr: &ibt_send_wr_t) -> Result<(), ibt_status_t> {
+fn post_send_one(
+    cx: &Cx,
+    ibtl: &Ibtl,
+    device: &Device,
+    (hca, qp): Model<'_>,
+    wr: &ibt_send_wr_t,
+) -> Result<(), ibt_status_t> {
     if wr.wr_trans != IBT_UD_SRV {
         return Err(IBT_CHAN_SRV_TYPE_INVALID);
     }
     let (op, dest) = match wr.wr_opcode {
         IBT_WRC_SEND => (SendOp::Send, plain_dest(wr).1),
-        IBT_WRC_SEND_LSO => large_send(wr, channel)?,
+        IBT_WRC_SEND_LSO => large_send(wr, hca)?,
         _ => return Err(IBT_CHAN_OP_TYPE_INVALID),
     };
     if dest.is_null() {
@@ -118,16 +187,15 @@ fn post_send_one(cx: &Cx, ibtl: &Ibtl, channel: &Channel, wr: &ibt_send_wr_t) ->
         cksum: flag(IBT_WR_SEND_CKSUM),
         immediate: flag(IBT_WR_SEND_IMMED).then_some(plain_dest(wr).0),
         op,
-        dest: target(&dest),
-        sgl: list(cx, &channel.open.device, wr.wr_sgl, wr.wr_nds)?,
+        dest: target(&dest)?,
+        sgl: list(cx, device, wr.wr_sgl, wr.wr_nds)?,
     };
     let inline: u64 = request.sgl.iter().map(|s| u64::from(s.len)).sum();
-    if flag(IBT_WR_SEND_INLINE) && inline > u64::from(channel.open.hca().config().attr.max_inline) {
+    if flag(IBT_WR_SEND_INLINE) && inline > u64::from(hca.config().attr.max_inline) {
         return Err(error(Error::ChanSglLenInvalid));
     }
-    let hca = channel.open.hca();
-    let (overruns, pieces) = (hca.overruns(&channel.qp, &request), request.sgl.len());
-    hca.post_send(&channel.qp, request).map_err(error)?;
+    let (overruns, pieces) = (hca.overruns(qp, &request), request.sgl.len());
+    hca.post_send(qp, request).map_err(error)?;
     cx.check(!overruns, Rule::HeapCorruption, || {
         format!("a send of {pieces} pieces is longer than its place in the queue, and nothing looks: it wrote over the next one")
     });
@@ -142,10 +210,10 @@ fn plain_dest(wr: &ibt_send_wr_t) -> (u32, ibt_ud_dest_hdl_t) {
     (ud.udwr_immed, ud.udwr_dest)
 }
 
-fn large_send(wr: &ibt_send_wr_t, channel: &Channel) -> Result<(SendOp, ibt_ud_dest_hdl_t), ibt_status_t> {
+fn large_send(wr: &ibt_send_wr_t, hca: &fabric::Hca) -> Result<(SendOp, ibt_ud_dest_hdl_t), ibt_status_t> {
     // SAFETY: as for a plain datagram.
     let lso = unsafe { wr.wr.ud_lso };
-    if lso.lso_hdr_sz > channel.open.hca().config().attr.max_lso_hdr_size {
+    if lso.lso_hdr_sz > hca.config().attr.max_lso_hdr_size {
         return Err(error(Error::ChanSglLenInvalid));
     }
     // SAFETY: the caller's header has that many bytes, which was just bounded, and is copied at post as the interface says.
@@ -153,9 +221,10 @@ fn large_send(wr: &ibt_send_wr_t, channel: &Channel) -> Result<(SendOp, ibt_ud_d
     Ok((SendOp::Lso(Lso { header, mss: lso.lso_mss }), lso.lso_ud_dest))
 }
 
-fn target(dest: &Destination) -> UdDest {
+fn target(dest: &Destination) -> Result<UdDest, ibt_status_t> {
+    let Ah::Model(ah) = &dest.ah else { return Err(IBT_UD_DEST_HDL_INVALID) };
     let target = *dest.target.lock();
-    UdDest { ah: dest.ah.clone(), qpn: Qpn::truncating(target.qpn), qkey: QKey(target.qkey) }
+    Ok(UdDest { ah: ah.clone(), qpn: Qpn::truncating(target.qpn), qkey: QKey(target.qkey) })
 }
 
 /// The scatter/gather list of a request.
@@ -166,8 +235,8 @@ fn list(cx: &Cx, device: &Device, sgl: *const ibt_wr_ds_t, nds: u32) -> Result<V
     // SAFETY: the caller's list has `nds` entries.
     let entries = unsafe { crate::ptr::elements(sgl, nds as usize) };
     let list: Vec<Sge> = entries.iter().map(|d| Sge { va: d.ds_va, lkey: d.ds_key, len: d.ds_len }).collect();
-    let attr = &device.hca.config().attr;
-    if attr.res_lkey {
+    let attr = device.adapter.model().map(|hca| &hca.config().attr);
+    if let Some(attr) = attr.filter(|attr| attr.res_lkey) {
         for sge in list.iter().filter(|s| s.lkey == attr.reserved_lkey && s.len > 0) {
             check_mapped(cx, device, sge);
         }
@@ -200,11 +269,24 @@ unsafe extern "C" fn ibt_post_recv(
     }
     check_count(&cx, num_wr);
     let device = &channel.open.device;
-    // SAFETY: passed on from this call.
-    let status = unsafe {
-        post_receives(&cx, device, wr_list, num_wr, posted, |wr| device.hca.post_recv(&channel.qp, wr))
+    if let (Adapter::Driver(driver), Qp::Driver(qp)) = (&device.adapter, &channel.qp) {
+        // SAFETY: the caller's array has `num_wr` requests.
+        let requests = unsafe { crate::ptr::elements(wr_list, num_wr as usize) };
+        for wr in &requests {
+            // SAFETY: the request's list has as many entries as it says.
+            unsafe { driver.check_memory(&cx, wr.wr_sgl, wr.wr_nds, "will write") };
+        }
+        // SAFETY: the lists are the caller's, for the time of the call.
+        let (done, result) = unsafe { driver.post_recv(qp, requests) };
+        out!(posted, done);
+        return of(result);
+    }
+    let (Adapter::Model(hca), Qp::Model(qp)) = (&device.adapter, &channel.qp) else {
+        return IBT_CHAN_HDL_INVALID;
     };
-    check_places(&cx, &channel);
+    // SAFETY: passed on from this call.
+    let status = unsafe { post_receives(&cx, device, wr_list, num_wr, posted, |wr| hca.post_recv(qp, wr)) };
+    check_places(&cx, (hca, qp));
     nothing_strayed(&cx, &channel);
     status
 }
@@ -220,8 +302,9 @@ unsafe extern "C" fn ibt_post_srq(
     let object = hdl!(cx, ibtl.srqs, srq, IBT_SRQ_HDL_INVALID);
     check_count(&cx, num_wr);
     let device = &object.open.device;
+    let Some(hca) = device.adapter.model() else { return IBT_SRQ_HDL_INVALID };
     // SAFETY: passed on from this call.
-    unsafe { post_receives(&cx, device, wr_list, num_wr, posted, |wr| device.hca.post_srq(&object.srq, wr)) }
+    unsafe { post_receives(&cx, device, wr_list, num_wr, posted, |wr| hca.post_srq(&object.srq, wr)) }
 }
 
 /// Posts an array of receives.

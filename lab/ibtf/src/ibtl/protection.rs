@@ -22,9 +22,9 @@ unsafe extern "C" fn ibt_alloc_pd(
     if cx.fault(FaultKind("ibt_alloc_pd")) {
         return IBT_INSUFF_RESOURCE;
     }
-    let made = match open.hca().alloc_pd() {
+    let made = match open.adapter().alloc_pd() {
         Ok(made) => made,
-        Err(e) => return error(e),
+        Err(e) => return e,
     };
     open.gained(Kind::Pd);
     let handle = ibtl.pds.insert(PdObject { pd: made, open });
@@ -38,8 +38,8 @@ unsafe extern "C" fn ibt_free_pd(_hca_hdl: ibt_hca_hdl_t, pd: ibt_pd_hdl_t) -> i
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.pds, pd, IBT_PD_HDL_INVALID);
-    if let Err(e) = object.open.hca().free_pd(&object.pd) {
-        return error(e);
+    if let Err(e) = object.open.adapter().free_pd(&object.pd) {
+        return e;
     }
     let _ = take(&cx, &ibtl.pds, pd);
     object.open.lost(Kind::Pd);

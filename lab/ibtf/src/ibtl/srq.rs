@@ -36,9 +36,9 @@ unsafe extern "C" fn ibt_alloc_srq(
         return IBT_INSUFF_RESOURCE;
     }
     let asked = SrqSizes { wrs: asked.srq_wr_sz, sgl: asked.srq_sgl_sz };
-    let srq = match open.hca().alloc_srq(&domain.pd, asked) {
+    let srq = match open.adapter().alloc_srq(&domain.pd, asked) {
         Ok(srq) => srq,
-        Err(e) => return error(e),
+        Err(e) => return e,
     };
     open.gained(Kind::Srq);
     let real = srq.sizes();
@@ -54,8 +54,8 @@ unsafe extern "C" fn ibt_free_srq(ibt_srq: ibt_srq_hdl_t) -> ibt_status_t {
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.srqs, ibt_srq, IBT_SRQ_HDL_INVALID);
-    if let Err(e) = object.open.hca().free_srq(&object.srq) {
-        return error(e);
+    if let Err(e) = object.open.adapter().free_srq(&object.srq) {
+        return e;
     }
     let _ = take(&cx, &ibtl.srqs, ibt_srq);
     object.open.lost(Kind::Srq);

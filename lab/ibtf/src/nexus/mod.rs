@@ -14,6 +14,7 @@ mod services;
 pub use binding::{IBD_PACKAGE, IBP_PACKAGE};
 pub use services::{CONF_WITH_IBD, ILLUMOS_CONF, Kind};
 
+use crate::adapter::Identity;
 use crate::ibtl::{Device, Ibtl};
 use binding::Aliases;
 use fabric::{Guid, PKey, PortNum, PortState};
@@ -177,20 +178,36 @@ pub(crate) fn add_hca(kernel: &Kernel, guid: Guid, nexus_driver: &str) -> DevInf
         ..Default::default()
     };
     let device = kernel.add_device(spec);
+    adopt_hca(kernel, guid.0, &device);
+    device
+}
+
+/// The node of an HCA whose driver has attached to it becomes one of the nexus's.
+pub(crate) fn adopt_hca(kernel: &Kernel, guid: u64, device: &DevInfo) {
     number_drivers(kernel);
     let entered = SleepMutex::new("the HCA's node", ());
     let node = HcaNode { device: device.clone(), came: kernel.machine().now(), entered };
-    nexus.0.lock().hcas.insert(guid.0, Arc::new(node));
-    device
+    of(kernel).0.lock().hcas.insert(guid, Arc::new(node));
+}
+
+/// And is none any more.
+pub(crate) fn disown_hca(kernel: &Kernel, guid: u64) {
+    of(kernel).0.lock().hcas.remove(&guid);
+}
+
+/// The nodes below an HCA are taken away (`cfgadm -c unconfigure`), as the framework does before it detaches the HCA's driver; false if
+/// a driver is still attached to one.
+pub fn unconfigure(kernel: &Kernel, guid: Guid) -> bool {
+    let nexus = of(kernel);
+    let mine: Vec<PortNode> = nexus.0.lock().nodes.values().filter(|n| n.hca == guid).cloned().collect();
+    mine.iter().all(|node| forget(kernel, &nexus, node))
 }
 
 /// Takes away the nodes of an HCA that went; false if a driver is still attached to one.
 pub(crate) fn remove_hca(kernel: &Kernel, guid: Guid) -> bool {
-    let nexus = of(kernel);
-    let mine: Vec<PortNode> = nexus.0.lock().nodes.values().filter(|n| n.hca == guid).cloned().collect();
-    let gone = mine.iter().all(|node| forget(kernel, &nexus, node));
+    let gone = unconfigure(kernel, guid);
     if gone {
-        let hca = nexus.0.lock().hcas.remove(&guid.0);
+        let hca = of(kernel).0.lock().hcas.remove(&guid.0);
         if let Some(hca) = hca {
             kernel.remove_device(&hca.device);
         }
@@ -347,8 +364,7 @@ pub fn attach(kernel: &Kernel, module: &Module, node: &PortNode) -> Result<(), E
 }
 
 fn compatible(device: &Device, service: &str) -> Vec<String> {
-    let attr = &device.hca.config().attr;
-    let (vendor, product, version) = (attr.vendor_id, attr.device_id, attr.version_id);
+    let Identity { vendor, device: product, version } = device.adapter.identity();
     vec![
         format!("ib.V{vendor:06x}P{product:08x}v{version:04x}.{service}"),
         format!("ib.V{vendor:06x}P{product:08x}.{service}"),
@@ -357,13 +373,13 @@ fn compatible(device: &Device, service: &str) -> Vec<String> {
 }
 
 fn properties(device: &Device, key: &Key, compatible: Vec<String>) -> Properties {
-    let attr = &device.hca.config().attr;
+    let Identity { vendor, device: product, version } = device.adapter.identity();
     let mut list = vec![
         ("compatible".to_owned(), PropertyValue::Strings(compatible)),
         ("hca-guid".to_owned(), PropertyValue::from(key.hca as i64)),
-        ("vendor-id".to_owned(), PropertyValue::from(attr.vendor_id as i32)),
-        ("product-id".to_owned(), PropertyValue::from(i32::from(attr.device_id))),
-        ("device-version".to_owned(), PropertyValue::from(attr.version_id as i32)),
+        ("vendor-id".to_owned(), PropertyValue::from(vendor as i32)),
+        ("product-id".to_owned(), PropertyValue::from(i32::from(product))),
+        ("device-version".to_owned(), PropertyValue::from(version as i32)),
     ];
     if key.pkey != 0 {
         list.push(("port-pkey".to_owned(), PropertyValue::from(i32::from(key.pkey))));

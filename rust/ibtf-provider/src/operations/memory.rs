@@ -2,16 +2,13 @@
 
 use illumos_sys_hdrs as sys;
 use kernel::time::{Duration, sleep};
-use kernel::{KArc, Vacant};
+use kernel::{KArc, Vacant, kernel_base};
 
 use super::{Raw, provider, store};
 use crate::memory::{Access, Region};
 use crate::objects::{MrRecord, behind, share, take};
 use crate::provider::Provider;
 use crate::status::{Status, answer};
-
-/// The lowest address of the kernel; below are users' and those that there are not.
-const KERNEL_BASE: u64 = 0xffff_8000_0000_0000;
 
 pub(super) unsafe extern "C" fn register_mr<P: Provider>(
     hca: sys::ibc_hca_hdl_t,
@@ -62,7 +59,7 @@ fn kernel_memory(attributes: &sys::ibt_mr_attr_t) -> Result<Access, Status> {
     if attributes.mr_len == 0 || end.is_none() {
         return Err(Status::MR_LEN_INVALID);
     }
-    if attributes.mr_vaddr < KERNEL_BASE {
+    if attributes.mr_vaddr < kernel_base() as u64 {
         return Err(Status::MR_VA_INVALID);
     }
     let access = Access {

@@ -16,7 +16,12 @@
 #ifndef	_SYS_PARAM_H
 #define	_SYS_PARAM_H
 
+#include <sys/types.h>
+
 extern const unsigned long _pagesize;
+
+/* The kernel's addresses begin here. */
+extern uintptr_t _kernelbase;
 
 /* A data link's name, with its NUL. */
 #define	MAXLINKNAMELEN	32

@@ -112,8 +112,9 @@ impl Group {
 pub(super) struct Groups(KVec<Group>);
 
 impl Groups {
-    pub(super) const fn new() -> Self {
-        Self(KVec::new())
+    /// None yet, and room for all that there can be: what an adapter's partitions need is no adapter's own, and stays when it goes.
+    pub(super) fn new() -> Result<Self, AllocError> {
+        Ok(Self(KVec::with_capacity(MAX_GROUPS)?))
     }
 
     pub(super) fn find(&self, gid: Gid) -> Option<&Group> {

@@ -98,7 +98,7 @@ impl Administrator {
     pub(crate) fn new() -> Result<Self, AllocError> {
         let notices = KVec::with_capacity(NOTICES)?;
         let transfers = KVec::with_capacity(TRANSFERS)?;
-        let (groups, subscribers) = (Groups::new(), Subscribers::new()?);
+        let (groups, subscribers) = (Groups::new()?, Subscribers::new()?);
         Ok(Self { groups, subscribers, notices, told: 0, records: KVec::new(), transfers })
     }
 

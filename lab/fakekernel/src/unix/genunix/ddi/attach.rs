@@ -34,14 +34,14 @@ pub trait AttachHook: Send + Sync {
 
 /// A driver's `struct dev_ops`, in its own data segment.
 #[derive(Clone, Copy)]
-struct Operations(*mut dev_ops);
+pub(super) struct Operations(*mut dev_ops);
 
 impl Operations {
-    fn of(module: &Module) -> Result<Self, Errno> {
+    pub(super) fn of(module: &Module) -> Result<Self, Errno> {
         module.dev_ops().map(|ops| Self(ops.cast())).ok_or(Errno::ENXIO)
     }
 
-    fn read(self) -> dev_ops {
+    pub(super) fn read(self) -> dev_ops {
         // SAFETY: mod_install published this pointer and the module is still installed, so its data is there.
         unsafe { self.0.read() }
     }

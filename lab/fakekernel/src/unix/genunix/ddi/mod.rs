@@ -2,6 +2,7 @@
 
 mod attach;
 mod conf;
+mod device_file;
 mod misc;
 mod node;
 mod property;

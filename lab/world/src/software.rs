@@ -1,0 +1,225 @@
+//! A kernel whose adapter is a module of its own, `swhca`.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use anyhow::{Context, Result, anyhow, bail};
+use fabric::Guid;
+use fakekernel::genunix::{Cred, DevInfo, DevInfoSpec, Properties, PropertyValue, UserBuffer};
+use fakekernel::{Errno, Kernel, Machine, Module, Nanos};
+use lab_ibtf::nexus;
+use swhca_ioctl::Argument;
+
+use super::provide;
+
+/// The adapter's driver, and the minor node that takes its ioctls.
+const DRIVER: &str = "swhca";
+const MINOR: &str = "ctl";
+/// How long a driver may answer busy when it is to go, and how often it is asked.
+const BUSY_PATIENCE: Nanos = Nanos::from_secs(300);
+const BUSY_PAUSE: Nanos = Nanos::from_millis(100);
+
+/// What a kernel with such an adapter is to be.
+#[derive(Clone, Debug)]
+pub struct SoftwarePlan {
+    /// Name of the kernel.
+    pub name: String,
+    /// The object of `swhca`.
+    pub object: PathBuf,
+    /// The object of the plugin, `mac_ib`.
+    pub plugin: PathBuf,
+    /// What a line of `swhca.conf` says beside the adapter's number: ports, P_Keys, the speed of a lane, and what else it has.
+    pub ports: u8,
+    /// See above.
+    pub pkeys: Vec<u16>,
+    /// See above; a code, 4 is QDR.
+    pub speed: u8,
+    /// See above.
+    pub conf: Vec<(String, i32)>,
+}
+
+impl SoftwarePlan {
+    /// An adapter as `swhca.conf` ships it.
+    pub fn new(name: &str, object: PathBuf, plugin: PathBuf) -> Self {
+        let pkeys = vec![0xffff, 0x8001];
+        Self { name: name.to_owned(), object, plugin, ports: 2, pkeys, speed: 4, conf: Vec::new() }
+    }
+}
+
+/// A kernel with the frameworks, below which `swhca` is loaded and has attached an adapter. Its hosts are links on the adapter's ports.
+/// Calls come from threads of the machine.
+pub struct Software {
+    /// The kernel of all of them.
+    pub kernel: Kernel,
+    module: Module,
+    device: DevInfo,
+    ports: u8,
+    /// Hosts that have taken a port.
+    taken: AtomicU8,
+}
+
+impl Software {
+    /// Boots the kernel, loads `swhca` and attaches its adapter.
+    ///
+    /// # Errors
+    ///
+    /// An object that does not load, or the driver's refusal.
+    pub fn boot(machine: &Machine, plan: &SoftwarePlan) -> Result<Self> {
+        let kernel = machine.add_host(&plan.name);
+        provide(&kernel, &plan.plugin);
+        let device = kernel.add_device(node(plan));
+        let module = kernel.scope(|| load(&kernel, &plan.object))?;
+        let software = Self { kernel, module, device, ports: plan.ports, taken: AtomicU8::new(0) };
+        software.attach().map_err(|errno| anyhow!("attach {DRIVER}: {errno}"))?;
+        Ok(software)
+    }
+
+    /// Attaches the adapter, as [`Software::boot`] has done.
+    ///
+    /// # Errors
+    ///
+    /// What the driver answers.
+    pub fn attach(&self) -> Result<(), Errno> {
+        self.kernel.scope(|| self.kernel.attach(&self.module, &self.device))
+    }
+
+    /// One attempt to detach the adapter, with the nodes below it.
+    ///
+    /// # Errors
+    ///
+    /// EBUSY while something has one of them or the driver refuses.
+    pub fn try_detach(&self) -> Result<(), Errno> {
+        self.kernel.scope(|| {
+            if !nexus::unconfigure(&self.kernel, self.guid()) {
+                return Err(Errno::EBUSY);
+            }
+            self.kernel.detach(&self.module, &self.device)
+        })
+    }
+
+    /// Node GUID of the adapter.
+    pub fn guid(&self) -> Guid {
+        Guid(FIRST_GUID)
+    }
+
+    /// GUID of a port, from 1.
+    pub fn port(&self, number: u8) -> Guid {
+        Guid(FIRST_GUID + u64::from(number))
+    }
+
+    /// The next port that no host has.
+    pub(crate) fn take_port(&self) -> Result<u8> {
+        let number = self.taken.fetch_add(1, Ordering::AcqRel) + 1;
+        if number > self.ports {
+            bail!(
+                "the adapter of {} has {} ports, and more hosts are to have one",
+                self.kernel.name(),
+                self.ports
+            );
+        }
+        Ok(number)
+    }
+
+    /// An ioctl on the adapter, by root. What it answers.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    pub fn ioctl(&self, command: i32, argument: Argument) -> Result<i32, Errno> {
+        let bytes: Vec<u8> = argument.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let buffer = UserBuffer::new(&self.kernel, &bytes);
+        let at = buffer.as_ptr().addr();
+        self.kernel.scope(|| self.kernel.ioctl(&self.module, &self.device, MINOR, (command, at), Cred::ROOT))
+    }
+
+    /// Its counters, in the order of [`swhca_ioctl::Counter`].
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    pub fn counters(&self) -> Result<Vec<u64>, Errno> {
+        const MOST: usize = 64;
+        let room = UserBuffer::new(&self.kernel, &[0; 8 * MOST]);
+        let argument = [room.as_ptr().addr() as u64, MOST as u64, 0, 0];
+        let count = self.ioctl(swhca_ioctl::command::READ_STATISTICS, argument)?;
+        let content = room.content();
+        let values = content.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
+        Ok(values.take(usize::try_from(count).unwrap_or(0)).collect())
+    }
+
+    /// Detaches the adapter and unloads everything that is loaded, as soon as nobody is in the way. Nothing to do if that was done.
+    ///
+    /// # Errors
+    ///
+    /// What would not go.
+    pub fn unload(&self) -> Result<()> {
+        for name in ["ibp", "ibd", "mac_ib"] {
+            if let Some(module) = self.kernel.module(name) {
+                self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {name}: {errno}"))?;
+            }
+        }
+        if self.kernel.module(DRIVER).is_none() {
+            return Ok(());
+        }
+        if self.device.is_attached() {
+            self.while_busy(|| self.try_detach()).map_err(|errno| anyhow!("detaching {DRIVER}: {errno}"))?;
+        }
+        self.while_busy(|| self.module.unload()).map_err(|errno| anyhow!("unloading {DRIVER}: {errno}"))
+    }
+
+    /// Nothing of any module is left in the kernel.
+    ///
+    /// # Errors
+    ///
+    /// What is left, by module.
+    pub fn check_nothing_is_left(&self) -> Result<()> {
+        for module in ["ibp", "ibd", "mac_ib", DRIVER] {
+            let left = self.kernel.resources().of(module, None);
+            if !left.is_empty() {
+                bail!("{}: {module} left {left:?}", self.kernel.name());
+            }
+        }
+        Ok(())
+    }
+
+    fn while_busy(&self, mut attempt: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+        let machine = self.kernel.machine();
+        let deadline = machine.now() + BUSY_PATIENCE;
+        loop {
+            match self.kernel.scope(&mut attempt) {
+                Err(Errno::EBUSY | Errno::ENOMEM) if machine.now() < deadline => {
+                    fakekernel::sleep(BUSY_PAUSE);
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+/// What adapter 0 calls itself; its ports have the next GUIDs.
+const FIRST_GUID: u64 = 0x0253_5700_0000_0000;
+
+/// As a line of `swhca.conf` makes it.
+fn node(plan: &SoftwarePlan) -> DevInfoSpec {
+    let ints = |values: &[u16]| PropertyValue::Int(values.iter().map(|value| i32::from(*value)).collect());
+    let mut properties = vec![
+        ("reg".to_owned(), ints(&[0, 0, 0])),
+        ("ports".to_owned(), PropertyValue::from(i32::from(plan.ports))),
+        ("pkeys".to_owned(), ints(&plan.pkeys)),
+        ("speed".to_owned(), PropertyValue::from(i32::from(plan.speed))),
+    ];
+    properties.extend(plan.conf.iter().map(|(name, value)| (name.clone(), PropertyValue::from(*value))));
+    DevInfoSpec {
+        name: DRIVER.to_owned(),
+        driver: DRIVER.to_owned(),
+        instance: 0,
+        properties: Properties::new(properties),
+        ..DevInfoSpec::default()
+    }
+}
+
+fn load(kernel: &Kernel, object: &Path) -> Result<Module> {
+    let module = kernel.load(object, DRIVER, "drv").with_context(|| format!("loading {DRIVER}"))?;
+    module.install().map_err(|errno| anyhow!("{DRIVER} _init: {errno}"))?;
+    Ok(module)
+}

@@ -1,0 +1,58 @@
+//! From the adapter's attach to a kernel with nothing in it.
+
+use fakekernel::Errno;
+use lab_world::Driver;
+
+use super::bench::Setup;
+
+#[test]
+fn adapter_attaches_and_goes_and_leaves_nothing() {
+    Setup::default().run(|_| ());
+}
+
+#[test]
+fn link_on_each_port_hears_the_other() {
+    for driver in Driver::ALL {
+        Setup { driver, ..Setup::default() }.run(|bench| {
+            let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
+            alpha.reaches(&beta, b"to beta");
+            beta.reaches(&alpha, b"and back");
+        });
+    }
+}
+
+#[test]
+fn packet_of_every_size_arrives_as_it_was_sent() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
+        for len in [1, 59, 60, 255, 1024, 2043, 2044] {
+            let payload: Vec<u8> = (0..len).map(|n| (n * 7 + len) as u8).collect();
+            alpha.reaches(&beta, &payload);
+        }
+    });
+}
+
+#[test]
+fn adapter_stays_as_long_as_a_driver_has_a_port_of_it() {
+    Setup::default().run(|bench| {
+        let alpha = bench.open(&bench.alpha);
+        assert_eq!(bench.software.try_detach(), Err(Errno::EBUSY));
+        let beta = bench.open(&bench.beta);
+        alpha.reaches(&beta, b"it is still there");
+    });
+}
+
+#[test]
+fn adapter_that_was_detached_attaches_again() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        for _ in 0..3 {
+            let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
+            alpha.reaches(&beta, b"here");
+            drop((alpha, beta));
+            bench.alpha.unload().expect("nobody has the link open");
+            bench.beta.unload().expect("nobody has the link open");
+            bench.software.try_detach().expect("nobody has the adapter");
+            bench.software.attach().expect("it attaches");
+        }
+    });
+}

@@ -1,0 +1,7 @@
+//! The software adapter `swhca`, the shipped object, below the lab's IBTL: attached, with the driver's links on its ports, and gone
+//! again with nothing left.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod life;
