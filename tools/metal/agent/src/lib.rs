@@ -15,6 +15,7 @@
 
 pub mod abi;
 pub mod answer;
+pub mod clock;
 pub mod packet;
 pub mod words;
 

@@ -16,13 +16,15 @@ pub enum Identity {
     Ibp,
     /// A node is a partition of a port.
     Ibd,
+    /// Nodes of both kinds, each name attaches to its own.
+    Both,
 }
 
 impl Identity {
-    /// The driver's name.
+    /// The driver's name; of both, the one whose links are made by hand.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Ibp => "ibp",
+            Self::Ibp | Self::Both => "ibp",
             Self::Ibd => "ibd",
         }
     }
@@ -31,6 +33,7 @@ impl Identity {
     fn services(self) -> &'static str {
         match self {
             Self::Ibp => "port-svc-list=\"ipib\";\nvppa-svc-list=\"\";\nhca-svc-list=\"\";\n",
+            Self::Both => "port-svc-list=\"ipib\";\nvppa-svc-list=\"ibd\";\nhca-svc-list=\"\";\n",
             Self::Ibd => "port-svc-list=\"\";\nvppa-svc-list=\"ibd\";\nhca-svc-list=\"\";\n",
         }
     }
@@ -68,10 +71,12 @@ pub fn pack(contents: &Contents<'_>, edits: &Path, archive: &Path) -> Result<()>
     let mut overlays: Vec<&Path> = contents.overlays.iter().map(PathBuf::as_path).collect();
     overlays.push(edits);
     // Whatever attaches to a port under the other name would take it first.
-    let other = if contents.identity == Identity::Ibp { "ibd" } else { "ibp" };
-    let without = [format!("kernel/drv/amd64/{other}"), format!("kernel/drv/{other}.conf")];
-    let without: Vec<&str> =
-        without.iter().map(String::as_str).chain(contents.without.iter().copied()).collect();
+    let others: &[&str] = match contents.identity {
+        Identity::Ibp => &["kernel/drv/amd64/ibd", "kernel/drv/ibd.conf"],
+        Identity::Ibd => &["kernel/drv/amd64/ibp", "kernel/drv/ibp.conf"],
+        Identity::Both => &[],
+    };
+    let without = [others, contents.without].concat();
     build::archive(&Layout { root: contents.root, overlays: &overlays, without: &without }, archive)
 }
 

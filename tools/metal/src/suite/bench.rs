@@ -95,7 +95,7 @@ impl Bench {
     ) -> Self {
         let links = match identity {
             // Partitions that we make.
-            Identity::Ibp => [(101, "part101".to_owned()), (102, "part102".to_owned())],
+            Identity::Ibp | Identity::Both => [(101, "part101".to_owned()), (102, "part102".to_owned())],
             // The nexus makes a node for each P_Key of each port: two of the first port, then those of the second.
             Identity::Ibd => [(1, "ibd0".to_owned()), (3, "ibd2".to_owned())],
         };

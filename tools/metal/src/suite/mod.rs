@@ -62,35 +62,47 @@ struct Case {
     run: fn(&mut Bench) -> Result<Findings>,
 }
 
-const BOTH: &[Identity] = &[Identity::Ibp, Identity::Ibd];
+const ONE: &[Identity] = &[Identity::Ibp, Identity::Ibd];
 const IBP: &[Identity] = &[Identity::Ibp];
 const IBD: &[Identity] = &[Identity::Ibd];
+const ALL: &[Identity] = &[Identity::Ibp, Identity::Ibd, Identity::Both];
+const PARTITIONS: &[Identity] = &[Identity::Ibp, Identity::Both];
+const BOTH: &[Identity] = &[Identity::Both];
 
 /// The case that compares calls.
 const CONTRACT: &str = "contract";
 
 /// All cases, in an order in which each finds what it needs.
 const CASES: &[Case] = &[
-    Case { name: "attach", base: true, identities: BOTH, unloads: false, run: link::attach },
-    Case { name: "partitions", base: true, identities: IBP, unloads: false, run: link::partitions },
+    Case { name: "attach", base: true, identities: ALL, unloads: false, run: link::attach },
+    Case { name: "partitions", base: true, identities: PARTITIONS, unloads: false, run: link::partitions },
     Case { name: "links", base: true, identities: IBD, unloads: false, run: link::ready },
-    Case { name: "properties", base: false, identities: BOTH, unloads: false, run: link::properties },
-    Case { name: "bind", base: false, identities: BOTH, unloads: false, run: link::bind },
-    Case { name: "first-packet", base: false, identities: BOTH, unloads: false, run: link::first_packet },
-    Case { name: "unicast", base: false, identities: BOTH, unloads: false, run: link::unicast },
-    Case { name: "raw", base: false, identities: BOTH, unloads: false, run: link::raw },
+    Case { name: "side-by-side", base: false, identities: BOTH, unloads: false, run: link::side_by_side },
+    Case { name: "properties", base: false, identities: ONE, unloads: false, run: link::properties },
+    Case { name: "bind", base: false, identities: ONE, unloads: false, run: link::bind },
+    Case { name: "first-packet", base: false, identities: ONE, unloads: false, run: link::first_packet },
+    Case { name: "unicast", base: false, identities: ONE, unloads: false, run: link::unicast },
+    Case { name: "raw", base: false, identities: ONE, unloads: false, run: link::raw },
     Case { name: CONTRACT, base: false, unloads: false, identities: IBP, run: contract::contract },
-    Case { name: "answers", base: false, unloads: false, identities: BOTH, run: answers::answers },
-    Case { name: "setup", base: true, identities: BOTH, unloads: false, run: ip::setup },
-    Case { name: "ping", base: false, identities: BOTH, unloads: false, run: ip::ping },
-    Case { name: "ipv6", base: false, identities: BOTH, unloads: false, run: ip::ipv6 },
-    Case { name: "fragments", base: false, identities: BOTH, unloads: false, run: ip::fragments },
-    Case { name: "mtu", base: false, identities: BOTH, unloads: false, run: ip::mtu },
-    Case { name: "kstats", base: false, identities: BOTH, unloads: false, run: ip::kstats },
-    Case { name: "tcp", base: false, identities: BOTH, unloads: false, run: ip::tcp },
-    Case { name: "multicast", base: false, identities: BOTH, unloads: false, run: ip::multicast },
-    Case { name: "snoop", base: false, identities: BOTH, unloads: false, run: ip::snoop },
-    Case { name: "plumb", base: false, identities: BOTH, unloads: false, run: ip::plumb_again },
+    Case { name: "answers", base: false, unloads: false, identities: ONE, run: answers::answers },
+    Case { name: "setup", base: true, identities: ONE, unloads: false, run: ip::setup },
+    Case { name: "ping", base: false, identities: ONE, unloads: false, run: ip::ping },
+    Case { name: "ipv6", base: false, identities: ONE, unloads: false, run: ip::ipv6 },
+    Case { name: "fragments", base: false, identities: ONE, unloads: false, run: ip::fragments },
+    Case { name: "mtu", base: false, identities: ONE, unloads: false, run: ip::mtu },
+    Case { name: "kstats", base: false, identities: ONE, unloads: false, run: ip::kstats },
+    Case { name: "tcp", base: false, identities: ONE, unloads: false, run: ip::tcp },
+    Case { name: "multicast", base: false, identities: ONE, unloads: false, run: ip::multicast },
+    Case { name: "snoop", base: false, identities: ONE, unloads: false, run: ip::snoop },
+    Case { name: "plumb", base: false, identities: ONE, unloads: false, run: ip::plumb_again },
+    // Long before the queues fail once more, for which a link has to have been well for ten seconds.
+    Case {
+        name: "silent-sa-qp-error",
+        base: false,
+        identities: ONE,
+        unloads: false,
+        run: patience::qp_error_unanswered,
+    },
     Case { name: "in-use", base: false, identities: IBP, unloads: false, run: trouble::in_use },
     Case { name: "unread", base: false, identities: IBP, unloads: false, run: patience::unread },
     Case {
@@ -101,46 +113,33 @@ const CASES: &[Case] = &[
         run: trouble::second_partition,
     },
     Case { name: "made-again", base: false, identities: IBP, unloads: false, run: trouble::made_again },
-    Case { name: "port-bounce", base: false, identities: BOTH, unloads: false, run: trouble::port_bounce },
-    Case { name: "sm-restart", base: false, identities: BOTH, unloads: false, run: trouble::sm_restart },
-    Case { name: "pkey-moves", base: false, identities: BOTH, unloads: false, run: trouble::pkey_moves },
-    Case { name: "late-sa", base: false, identities: BOTH, unloads: false, run: patience::late_sa },
-    Case {
-        name: "many-neighbours",
-        base: false,
-        identities: BOTH,
-        unloads: false,
-        run: patience::many_known,
-    },
-    Case { name: "silent-sa", base: false, identities: BOTH, unloads: false, run: trouble::silent_sa },
+    Case { name: "port-bounce", base: false, identities: ONE, unloads: false, run: trouble::port_bounce },
+    Case { name: "sm-restart", base: false, identities: ONE, unloads: false, run: trouble::sm_restart },
+    Case { name: "pkey-moves", base: false, identities: ONE, unloads: false, run: trouble::pkey_moves },
+    Case { name: "late-sa", base: false, identities: ONE, unloads: false, run: patience::late_sa },
+    Case { name: "many-neighbours", base: false, identities: ONE, unloads: false, run: patience::many_known },
+    Case { name: "silent-sa", base: false, identities: ONE, unloads: false, run: trouble::silent_sa },
     Case {
         name: "silent-sa-asked",
         base: false,
-        identities: BOTH,
+        identities: ONE,
         unloads: false,
         run: patience::many_unanswered,
     },
-    Case {
-        name: "silent-sa-qp-error",
-        base: false,
-        identities: BOTH,
-        unloads: false,
-        run: patience::qp_error_unanswered,
-    },
-    Case { name: "cq-error", base: false, identities: BOTH, unloads: false, run: adapter::cq_error },
+    Case { name: "cq-error", base: false, identities: ONE, unloads: false, run: adapter::cq_error },
     // Between the two, so that each port has been well for a while when its queues fail once more.
-    Case { name: "notices", base: false, identities: BOTH, unloads: false, run: adapter::notices },
-    Case { name: "qp-error", base: false, identities: BOTH, unloads: false, run: adapter::qp_error },
+    Case { name: "notices", base: false, identities: ONE, unloads: false, run: adapter::notices },
+    Case { name: "qp-error", base: false, identities: ONE, unloads: false, run: adapter::qp_error },
     Case {
         name: "adapter-in-use",
         base: false,
-        identities: BOTH,
+        identities: ONE,
         unloads: false,
         run: adapter::adapter_in_use,
     },
-    Case { name: "suspend", base: false, identities: BOTH, unloads: false, run: trouble::suspend },
-    Case { name: "unload", base: false, identities: BOTH, unloads: true, run: life::unload },
-    Case { name: "cycles", base: false, identities: BOTH, unloads: true, run: life::cycles },
+    Case { name: "suspend", base: false, identities: ONE, unloads: false, run: trouble::suspend },
+    Case { name: "unload", base: false, identities: ONE, unloads: true, run: life::unload },
+    Case { name: "cycles", base: false, identities: ONE, unloads: true, run: life::cycles },
 ];
 
 /// Boots, tries, reports; whether all was well.

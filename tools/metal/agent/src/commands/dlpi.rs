@@ -67,6 +67,17 @@ fn request(fd: Fd, what: &'static str, request: Request, inbox: &mut Inbox) -> O
     }
 }
 
+/// What came instead of an answer.
+fn unexpected(message: &Message<'_>) -> &'static str {
+    match message {
+        Message::Done => "DL_OK_ACK",
+        Message::Notes(_) => "DL_NOTIFY_ACK",
+        Message::Info { .. } => "DL_INFO_ACK",
+        Message::NotSent(..) => "DL_UDERROR_IND",
+        _ => "another message",
+    }
+}
+
 fn fd(words: &mut Words<'_>) -> Result<Fd, Failure> {
     Ok(Fd(words.number::<u16>()?.into()))
 }
@@ -85,7 +96,10 @@ pub fn bind(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     let (fd, began) = (fd(words)?, now());
     let mut inbox = Inbox::new();
     request(fd, "DL_BIND_REQ", Request::bind(words.number()?), &mut inbox)?;
-    let Message::Address(address) = inbox.message() else { return Err(Failure::Words("no DL_BIND_ACK")) };
+    let address = match inbox.message() {
+        Message::Address(address) => address,
+        other => return Err(Failure::Dlpi("DL_BIND_REQ", unexpected(&other))),
+    };
     let address = address.get(..ADDRESS).unwrap_or(address);
     let _ = write!(answer, " address={} us={}", Hex(address), now() - began);
     Ok(())

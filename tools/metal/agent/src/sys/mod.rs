@@ -15,6 +15,7 @@ use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes};
 use crate::abi::dld::{self, Partition, Port, Property};
 use crate::abi::ip::Interface;
 use crate::abi::system::{ModuleInfo, Poll, Termios};
+use crate::clock::Clock;
 
 pub mod door;
 pub mod files;
@@ -119,12 +120,13 @@ pub fn sleep(milliseconds: u64) {
     let _ = unsafe { call(199, [time.as_ptr() as usize, 0]) };
 }
 
-/// Microseconds since the machine started (`CLOCK_HIGHRES`).
+/// Microseconds since the machine started (`CLOCK_HIGHRES`), never less than before.
 pub fn now() -> u64 {
+    static CLOCK: Clock = Clock::new();
     let mut time = [0_u64; 2];
     // SAFETY: clock_gettime writes a timespec.
     let _ = unsafe { call(191, [4, time.as_mut_ptr() as usize]) };
-    time[0] * 1_000_000 + time[1] / 1000
+    CLOCK.tell(time[0] * 1_000_000 + time[1] / 1000)
 }
 
 /// Waits until one of the descriptors has something; how many have.

@@ -219,7 +219,7 @@ pub fn is_c(bench: &Bench) -> bool {
 pub fn datagram(bench: &mut Bench, side: usize) -> Result<Fields> {
     let side = &bench.sides[side];
     let instance = match bench.identity {
-        Identity::Ibp => side.link,
+        Identity::Ibp | Identity::Both => side.link,
         // The nexus numbers its nodes from 0, and dls its links from 1.
         Identity::Ibd => side.link - 1,
     };

@@ -17,7 +17,9 @@ const LINK: u32 = 140;
 fn link(bench: &Bench) -> Link {
     let driver = bench.identity.name().to_owned();
     match bench.identity {
-        Identity::Ibp => Link { driver, id: LINK, name: format!("part{LINK}"), instance: None, own: LINK },
+        Identity::Ibp | Identity::Both => {
+            Link { driver, id: LINK, name: format!("part{LINK}"), instance: None, own: LINK }
+        }
         Identity::Ibd => {
             let side = &bench.sides[0];
             Link { driver, id: side.link, name: side.device.clone(), instance: Some(0), own: 0 }
@@ -32,6 +34,7 @@ pub fn answers(bench: &mut Bench) -> Result<Findings> {
     let mut seen = Vec::new();
     for subject in record.subjects(bench.identity.name()) {
         let answers = interview.all(subject, |_| true, |words| answer(bench, words))?;
+        let answers: Vec<String> = answers.iter().map(|answer| of_one_processor(answer)).collect();
         seen.push((subject.name.clone(), answers));
     }
     let file = bench.session.console().file().with_file_name("answers.toml");
@@ -61,6 +64,15 @@ pub fn answers(bench: &mut Bench) -> Result<Findings> {
         .fact("different", differences))
 }
 
+/// Without what mac makes for each further processor: where packets that came are spread.
+fn of_one_processor(answer: &str) -> String {
+    let further = |line: &&str| {
+        let number = line.rsplit_once("_fanout").and_then(|(_, number)| number.parse::<u32>().ok());
+        number.is_some_and(|number| number > 0)
+    };
+    answer.lines().filter(|line| !further(line)).collect::<Vec<_>>().join("\n")
+}
+
 /// One question in the words of the record.
 fn answer(bench: &mut Bench, words: &str) -> Result<String> {
     match words {
@@ -77,4 +89,17 @@ fn answer(bench: &mut Bench, words: &str) -> Result<String> {
         // The call's name says nothing that was not asked.
         Err(no) => refusal(no.errno, no.what.split_once(' ').map_or("", |(_, besides)| besides)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_further_processors_are_left_out() {
+        let four = "+ NAME:0:mac_rx_swlane0\n+ NAME:0:mac_rx_swlane0_fanout0\n+ NAME:0:mac_rx_swlane0_fanout3\n+ NAME:0:link";
+        let one = "+ NAME:0:mac_rx_swlane0\n+ NAME:0:mac_rx_swlane0_fanout0\n+ NAME:0:link";
+        assert_eq!((of_one_processor(four), of_one_processor(one)), (one.to_owned(), one.to_owned()));
+        assert_eq!(of_one_processor("value=16 permission=rw"), "value=16 permission=rw");
+    }
 }

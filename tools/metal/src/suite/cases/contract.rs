@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::link::open;
+use crate::machine::options::Driver;
 use crate::suite::bench::{Bench, CASE};
 use crate::suite::report::Findings;
 
@@ -64,6 +65,9 @@ const GROUP: &str = "00ffffffff10401b00000000000000000f010203";
 pub fn contract(bench: &mut Bench) -> Result<Findings> {
     let part = format!("{LINK} 1 0 0xffff");
     act(bench, "create", "0", &format!("part-create {part}"))?;
+    if bench.driver == Driver::C {
+        bench.must("0", &format!("prop-set {LINK} linkmode 0"))?;
+    }
     bench.mark("open")?;
     let device = format!("part{LINK}");
     let fd = open(bench, &device)?;
@@ -88,7 +92,11 @@ pub fn contract(bench: &mut Bench) -> Result<Findings> {
 
 fn act(bench: &mut Bench, name: &str, process: &str, words: &str) -> Result<()> {
     bench.mark(name)?;
-    bench.must(process, words).map(drop)
+    let done = bench.ask(process, words)?;
+    // The other driver has not all of our properties.
+    let refused = done.err().filter(|_| bench.driver == Driver::Rust);
+    ensure!(refused.is_none(), "{process} {words}: {refused:?}");
+    Ok(())
 }
 
 fn compare(bench: &Bench) -> Result<Findings> {
@@ -106,7 +114,13 @@ fn compare(bench: &Bench) -> Result<Findings> {
             Match::No => writeln!(differences, "expected {expected:#?}\nseen {act:#?}"),
         };
     }
-    ensure!(differences.is_empty(), "{differences}");
+    let differ = differences.lines().filter(|line| line.starts_with("expected ")).count();
+    if bench.driver == Driver::C {
+        // The record is of our driver; what mac asks of the other one, and that of mac, is kept all the same.
+        let text = format!("{} of {} acts as in the record", record.act.len() - differ, record.act.len());
+        return Ok(Findings::new(text).fact("different", differences));
+    }
+    ensure!(differ == 0, "{differences}");
     let calls: usize = seen.iter().map(|act| act.calls.len() + act.told.len()).sum();
     let text = format!("{} acts, {calls} calls as in the record{others}", record.act.len());
     Ok(Findings::new(text).fact("calls", calls))

@@ -44,7 +44,7 @@ pub fn partition(bench: &Bench, side: usize, verb: &str, pkey: u32) -> String {
 /// Partitions on both ports; the C driver is told to use datagrams, before anybody opens them.
 pub fn make_links(bench: &mut Bench) -> Result<()> {
     for side in 0..2 {
-        if bench.identity == Identity::Ibp {
+        if bench.identity != Identity::Ibd {
             let words = partition(bench, side, "create", 0xffff);
             bench.must("0", &words)?;
         }
@@ -58,7 +58,7 @@ pub fn make_links(bench: &mut Bench) -> Result<()> {
 /// And takes them away.
 pub fn delete_links(bench: &mut Bench) -> Result<()> {
     for side in 0..2 {
-        if bench.identity == Identity::Ibp {
+        if bench.identity != Identity::Ibd {
             let words = partition(bench, side, "delete", 0xffff);
             bench.must("0", &words)?;
         }
@@ -94,7 +94,7 @@ pub fn partitions(bench: &mut Bench) -> Result<Findings> {
     bench.must("0", "part-create 111 1 0 0x8abc 1").context("by force a P_Key need not be there")?;
     bench.must("0", "part-delete 111 1 0 0x8abc")?;
     let text =
-        format!("{} made, {} refused", if bench.identity == Identity::Ibp { 3 } else { 1 }, refusals.len());
+        format!("{} made, {} refused", if bench.identity != Identity::Ibd { 3 } else { 1 }, refusals.len());
     let lines = refusals.join("\n");
     Ok(Findings::new(text).and(&lines).fact("refused", lines))
 }
@@ -276,4 +276,26 @@ pub fn ready(bench: &mut Bench) -> Result<Findings> {
     make_links(bench)?;
     let names = bench.sides.clone().map(|side| side.device).join(", ");
     Ok(Findings::new(format!("{names}, made by the nexus")).fact("links", names))
+}
+
+/// A link of the nexus's own on one port and a partition on the other reach each other: either name of the driver attaches to its nodes.
+pub fn side_by_side(bench: &mut Bench) -> Result<Findings> {
+    ensure!(bench.is_loaded("ibd")? && bench.is_loaded("ibp")?, "not both are loaded");
+    let made = bench.sides[1].device.clone();
+    let mut ends = Vec::new();
+    for device in ["ibd0", made.as_str()] {
+        let fd = open(bench, device)?;
+        ends.push((fd, address(&bench.must(CASE, &format!("dl-bind {fd} 0x800"))?)?));
+    }
+    for (from, to) in [(0, 1), (1, 0)] {
+        let ((sender, _), (receiver, to)) = (&ends[from], &ends[to]);
+        let sent = bench.must(CASE, &format!("dl-send {sender} {to} 0x800 1000 {from}"))?;
+        let came = bench.must(CASE, &format!("dl-receive {receiver} 5000"))?;
+        ensure!(came.get("sum") == sent.get("sum"), "sent '{}', came '{}'", sent.text, came.text);
+    }
+    for (fd, _) in &ends {
+        bench.must(CASE, &format!("close {fd}"))?;
+    }
+    let nodes = walk(bench)?;
+    Ok(Findings::new(format!("ibd0 and {made} reach each other; the nodes: {nodes}")).fact("nodes", nodes))
 }
