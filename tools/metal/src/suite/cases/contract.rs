@@ -66,6 +66,7 @@ pub fn contract(bench: &mut Bench) -> Result<Findings> {
     let part = format!("{LINK} 1 0 0xffff");
     act(bench, "create", "0", &format!("part-create {part}"))?;
     if bench.driver == Driver::C {
+        bench.mark("datagrams")?;
         bench.must("0", &format!("prop-set {LINK} linkmode 0"))?;
     }
     bench.mark("open")?;
