@@ -20,9 +20,13 @@ const PATIENCE: u64 = 60_000;
 /// The largest packet, and what surrounds it.
 const ROOM: usize = 66_000;
 
+/// The largest control part: a note about allowed addresses has all of a `mac_protect_t`, and what does not fit comes as a message of
+/// its own, before or after the next acknowledgement.
+const CONTROL: usize = 16_384;
+
 /// What has come on a stream.
 struct Inbox {
-    control: [u8; 1024],
+    control: [u8; CONTROL],
     control_length: usize,
     data: [u8; ROOM],
     data_length: usize,
@@ -30,7 +34,7 @@ struct Inbox {
 
 impl Inbox {
     fn new() -> Self {
-        Self { control: [0; 1024], control_length: 0, data: [0; ROOM], data_length: 0 }
+        Self { control: [0; CONTROL], control_length: 0, data: [0; ROOM], data_length: 0 }
     }
 
     fn receive(&mut self, from: Fd, milliseconds: u64) -> Result<(), Errno> {
@@ -67,15 +71,10 @@ fn request(fd: Fd, what: &'static str, request: Request, inbox: &mut Inbox) -> O
     }
 }
 
-/// What came instead of an answer.
-fn unexpected(message: &Message<'_>) -> &'static str {
-    match message {
-        Message::Done => "DL_OK_ACK",
-        Message::Notes(_) => "DL_NOTIFY_ACK",
-        Message::Info { .. } => "DL_INFO_ACK",
-        Message::NotSent(..) => "DL_UDERROR_IND",
-        _ => "another message",
-    }
+/// Another message than the answer came: its number (`sys/dlpi.h`) is the status. `EPROTO`.
+fn unexpected(what: &'static str, inbox: &Inbox) -> Failure {
+    let number = inbox.control.first_chunk().map_or(0, |octets| u32::from_ne_bytes(*octets));
+    Failure::Status(what, Errno(71), number)
 }
 
 fn fd(words: &mut Words<'_>) -> Result<Fd, Failure> {
@@ -98,7 +97,7 @@ pub fn bind(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
     request(fd, "DL_BIND_REQ", Request::bind(words.number()?), &mut inbox)?;
     let address = match inbox.message() {
         Message::Address(address) => address,
-        other => return Err(Failure::Dlpi("DL_BIND_REQ", unexpected(&other))),
+        _ => return Err(unexpected("DL_BIND_REQ", &inbox)),
     };
     let address = address.get(..ADDRESS).unwrap_or(address);
     let _ = write!(answer, " address={} us={}", Hex(address), now() - began);

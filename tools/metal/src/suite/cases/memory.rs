@@ -90,7 +90,8 @@ pub fn unexplained(before: &Memory, after: &Memory, cycles: i64) -> Vec<(String,
 /// called them is there, once for each of the kernel's threads that comes along: a client of doors, such as the threads that ask
 /// `dlmgmtd`, and a DEBUG `ip`'s list of what a thread refers to. The others make lines of the log, and events (of a link's state, since
 /// 2021) that wait for a `syseventd`, which is not there.
-const KEPT_BY_THE_KERNEL: [&str; 4] = ["door_my_data", "th_trace_gethash", "log_makemsg", "log_sysevent"];
+const KEPT_BY_THE_KERNEL: [&str; 5] =
+    ["door_my_data", "th_trace_gethash", "log_makemsg", "log_sendmsg", "log_sysevent"];
 
 /// The modules that were unloaded.
 const UNLOADED: [&str; 3] = ["ibp", "ibd", "mac_ib"];
