@@ -208,7 +208,8 @@ pub fn notes(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
                 "sdu-size2" => write!(answer, " sdu-size2:{}:{}", data & 0xffff, data >> 16),
                 name => write!(answer, " {name}:{data}"),
             };
-            if !address.is_empty() {
+            // Which addresses are allowed is no address.
+            if !address.is_empty() && address.len() < 64 {
                 let _ = write!(answer, ":{}", Hex(address));
             }
         }

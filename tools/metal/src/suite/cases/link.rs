@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::adapter::datagram;
 use crate::machine::Fields;
 use crate::machine::archive::Identity;
 use crate::machine::options::Driver;
@@ -199,7 +200,8 @@ pub fn first_packet(bench: &mut Bench) -> Result<Findings> {
         let sent = bench.must(CASE, &format!("dl-send {sender} {to} 0x800 64 {round}"))?;
         let came = bench.ask(CASE, &format!("dl-receive {receiver} 1000"))?;
         if came.is_err() || came.is_ok_and(|came| came.get("sum") != sent.get("sum")) {
-            lost.push(round.to_string());
+            let later = bench.ask(CASE, &format!("dl-receive {receiver} 3000"))?;
+            lost.push(format!("{round} ({later:?}; {})", counted(bench)?));
         }
         for fd in [sender, receiver] {
             bench.must(CASE, &format!("close {fd}"))?;
@@ -212,6 +214,23 @@ pub fn first_packet(bench: &mut Bench) -> Result<Findings> {
         lost.join(" ")
     );
     Ok(Findings::new(format!("{rounds} of {rounds} arrived")).fact("rounds", rounds))
+}
+
+/// What the two links and the adapter have counted, but for what is 0: where a packet was lost.
+fn counted(bench: &mut Bench) -> Result<String> {
+    let mut said = Vec::new();
+    for side in 0..2 {
+        let device = bench.sides[side].device.clone();
+        said.push((device.clone(), datagram(bench, side)?));
+        said.push((format!("link {device}"), bench.must("0", &format!("kstat link 0 {device}"))?));
+    }
+    said.push(("swhca".to_owned(), bench.must("0", "kstat swhca 0 statistics")?));
+    let some = said.iter().map(|(of, fields)| {
+        let some =
+            fields.pairs().filter(|(_, value)| *value != "0").map(|(name, value)| format!("{name} {value}"));
+        format!("{of}: {}", some.collect::<Vec<_>>().join(", "))
+    });
+    Ok(some.collect::<Vec<_>>().join("; "))
 }
 
 /// A stream in raw mode sees the link's header; what is sent to the broadcast address arrives.
