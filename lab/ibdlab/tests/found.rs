@@ -97,3 +97,8 @@ fn the_first_ping_to_a_host_may_be_the_largest() {
 fn a_property_of_what_is_off_is_refused_and_no_mistake() {
     assert_eq!(one(&data("found/property-of-what-is-off.toml"), 1), Ok(()));
 }
+
+#[test]
+fn a_group_is_left_in_every_role_although_a_new_sm_does_not_know_them_all() {
+    ends_well("found/roles-that-a-new-sm-does-not-know.toml", 10);
+}

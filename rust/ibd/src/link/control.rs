@@ -15,7 +15,7 @@ use ipoib::{Instant, LinkAddr, Mgid, PKey};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KBox, KVec};
 
-use super::calls::Call;
+use super::calls::{Call, Membership};
 use super::datapath::Traffic;
 use super::dest::Dest;
 use super::failures::{Failure, Failures};
@@ -433,8 +433,8 @@ impl Control {
     fn groups_action(&mut self, now: Instant, action: groups::Action<Group>) -> Option<Effect> {
         let call = match action {
             groups::Action::Join { group, role, .. } => Call::JoinGroup(group, role),
-            groups::Action::Leave { group, roles, joins, info } => {
-                Call::LeaveGroup(group, roles, joins, info.port())
+            groups::Action::Leave { group, roles, counted, joins, info } => {
+                Call::LeaveGroup(group, Membership { roles, counted, joins, port: info.port() })
             }
             groups::Action::List => Call::ListGroups,
             groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),

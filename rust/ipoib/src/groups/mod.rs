@@ -93,6 +93,11 @@ impl Roles {
         self.0 & other.0 == other.0
     }
 
+    /// These but not those of `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Both together.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -109,10 +114,10 @@ impl Roles {
 pub enum Left {
     /// Nothing is left of the membership that anybody could undo.
     Confirmed,
-    /// IBTF counts no join any more, but the SA did not confirm.
-    Unconfirmed,
-    /// IBTF was not asked, and still counts so many joins.
-    NotAsked(u32),
+    /// IBTF counts no join any more, but the SA did not confirm that these roles are over.
+    Unconfirmed(Roles),
+    /// IBTF was not asked, and still counts the joins.
+    NotAsked,
 }
 
 /// Why a group could not be joined or resolved.
@@ -178,14 +183,17 @@ pub enum Action<G> {
         /// What the last join returned, if the membership is being renewed.
         before: Option<G>,
     },
-    /// Detach, then leave as often as was joined (IBTF counts joins; only the last leave reaches the SA). Answer with
-    /// [`Event::Left`], always and once.
+    /// Detach, then leave as often as was joined (IBTF counts joins; the last leave asks the SA to end `counted`, all together), then end
+    /// the other roles one by one. Answer with [`Event::Left`], always and once.
     Leave {
         /// The group.
         group: Mgid,
-        /// All roles it was joined in.
+        /// All roles that the SA may have the port in.
         roles: Roles,
-        /// Successful joins to undo.
+        /// Those of the joins that IBTF counts. An SM that was restarted meanwhile may not know all of them, and refuses to end what it does
+        /// not know.
+        counted: Roles,
+        /// Successful joins to undo; 0 if that was done, and the SA did not confirm.
         joins: u32,
         /// What the last join returned.
         info: G,
@@ -292,6 +300,8 @@ struct Membership<G> {
     /// The group as it was joined.
     group: Mgid,
     roles: Roles,
+    /// Of the joins that IBTF counts, `joins` of them.
+    counted: Roles,
     joins: u32,
     info: G,
     /// The SM may have forgotten it, or the queue pair cannot be attached.

@@ -157,6 +157,9 @@ where
             Some(held) => {
                 held.joins = held.joins.saturating_add(1);
                 held.roles = held.roles.and(role);
+                held.counted = held.counted.and(role);
+                // Whatever was known of its leaves, this is another membership.
+                held.leaves_failed = 0;
             }
             // Joined again if it is wanted, left if not: much may have happened since it was asked for.
             None => {
@@ -164,6 +167,7 @@ where
                 group.held = Some(Membership {
                     group: wire,
                     roles: role,
+                    counted: role,
                     joins: 1,
                     info,
                     stale: true,
@@ -187,9 +191,10 @@ where
         let before = group.held.take();
         let moved = before.as_ref().is_some_and(|held| held.info != info);
         let joins = before.as_ref().map_or(0, |held| held.joins).saturating_add(1);
-        let roles = before.map_or(Roles::NONE, |held| held.roles).and(role);
-        let good = attached && !overtaken;
-        group.held = Some(Membership { group: wire, roles, joins, info, stale: !good, leaves_failed: 0 });
+        let (roles, counted) =
+            before.map_or((role, role), |held| (held.roles.and(role), held.counted.and(role)));
+        let stale = !attached || overtaken;
+        group.held = Some(Membership { group: wire, roles, counted, joins, info, stale, leaves_failed: 0 });
         group.failures = if attached { 0 } else { group.failures.saturating_add(1) };
         group.waiting = !attached && self.mode != Mode::Stopped;
         let after = match (group.waiting, role) {
@@ -297,22 +302,22 @@ where
         let attempts = self.config.leave_attempts;
         let role = group.role();
         let Some(held) = &mut group.held else { return };
-        held.leaves_failed += 1;
+        // The SA has failed only where it was asked. Who gives up before that leaves joins behind that IBTF counts for good.
+        held.leaves_failed += u32::from(end != Left::NotAsked);
         if end == Left::Confirmed || held.leaves_failed >= attempts {
             group.held = None;
             group.waiting = false;
             self.table.set_deadline(id, None);
         } else {
-            held.joins = match end {
-                Left::NotAsked(joins) => joins,
-                // IBTF has let go of its count even so: what is retried is one leave.
-                Left::Confirmed | Left::Unconfirmed => 0,
-            };
+            if let Left::Unconfirmed(roles) = end {
+                // IBTF has let go of its count even so.
+                (held.roles, held.counted, held.joins) = (roles, Roles::NONE, 0);
+            }
             held.stale = true;
             // Wanted again by now: a join of what is still held is not for the leave's pause to put off.
             let joins_next = role != Roles::NONE && held.group == on_wire && !held.is_too_much_for(role);
             group.waiting = !joins_next;
-            let delay = self.config.retry.delay(held.leaves_failed, &mut self.jitter);
+            let delay = self.config.retry.delay(held.leaves_failed.max(1), &mut self.jitter);
             self.table.set_deadline(id, (!joins_next).then_some(now + delay));
         }
         if let Some(group) = self.table.get_mut(id) {
@@ -329,5 +334,6 @@ fn pauses(failures: u32, quick: u32) -> u32 {
 }
 
 fn leave<G: Clone>(held: &Membership<G>) -> Action<G> {
-    Action::Leave { group: held.group, roles: held.roles, joins: held.joins.max(1), info: held.info.clone() }
+    let Membership { group, roles, counted, joins, ref info, .. } = *held;
+    Action::Leave { group, roles, counted, joins, info: info.clone() }
 }

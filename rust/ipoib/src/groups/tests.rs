@@ -92,7 +92,7 @@ fn a_group_that_cannot_be_attached_to_the_next_queue_pair_is_joined_again_after_
 
 #[test]
 fn a_group_wanted_again_while_its_leave_is_out_is_joined_as_soon_as_that_has_failed() {
-    for end in [Left::Unconfirmed, Left::Confirmed] {
+    for end in [Left::Unconfirmed(Roles::FULL), Left::Confirmed] {
         let mut m = up(8);
         m.want(group(5)).unwrap();
         actions(&mut m);
@@ -116,7 +116,7 @@ fn a_leave_that_failed_is_repeated_after_its_back_off_before_anything_less_is_jo
     actions(&mut m);
     // A sender must not keep the group alive.
     m.resolve(group(5)).unwrap();
-    m.handle_event(at(1), Event::Left(group(5), Left::Unconfirmed));
+    m.handle_event(at(1), Event::Left(group(5), Left::Unconfirmed(Roles::FULL)));
     assert!(
         !actions(&mut m).iter().any(|action| matches!(action, Action::Join { .. } | Action::Leave { .. }))
     );
@@ -167,7 +167,8 @@ fn join_that_is_not_answered_in_time_is_told_and_repeated_beside_the_first() {
     assert!(m.hears(group(5)));
     m.handle_event(at(61), granted(5, Roles::FULL, 7));
     m.unwant(group(5));
-    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 2, info: 7 };
+    let leave =
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: 7 };
     assert_eq!(actions(&mut m), [leave], "both were granted, and IBTF counts both");
 }
 
@@ -214,7 +215,8 @@ fn join_granted_after_nobody_wants_it_any_more_is_left() {
     assert_eq!(actions(&mut m), []);
     assert!(!m.is_idle(), "an answer is still to come");
     m.handle_event(at(20), granted(5, Roles::FULL, 7));
-    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 1, info: 7 };
+    let leave =
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 1, info: 7 };
     assert_eq!(actions(&mut m), [leave]);
 }
 
@@ -253,7 +255,8 @@ fn an_sm_restart_joins_again_without_leaving() {
     m.handle_event(at(1), granted(5, Roles::FULL, 8));
     assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
     m.unwant(group(5));
-    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 2, info: 8 };
+    let leave =
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: 8 };
     assert_eq!(actions(&mut m), [leave]);
     m.handle_event(at(2), Event::Left(group(5), Left::Confirmed));
     actions(&mut m);
@@ -283,7 +286,13 @@ fn sending_to_a_group_joins_it_for_sending_and_ages_out() {
     m.handle_timeout(at(900));
     assert_eq!(actions(&mut m), []);
     m.handle_timeout(at(1800));
-    let leave = Action::Leave { group: group(5), roles: Roles::SEND_ONLY, joins: 1, info: 7 };
+    let leave = Action::Leave {
+        group: group(5),
+        roles: Roles::SEND_ONLY,
+        counted: Roles::SEND_ONLY,
+        joins: 1,
+        info: 7,
+    };
     assert_eq!(actions(&mut m), [leave]);
 }
 
@@ -329,7 +338,10 @@ fn a_sender_that_also_wants_to_hear_becomes_a_full_member() {
     m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.unwant(group(5));
     let roles = Roles::FULL.and(Roles::SEND_ONLY);
-    assert_eq!(actions(&mut m), [Action::Leave { group: group(5), roles, joins: 2, info: 7 }]);
+    assert_eq!(
+        actions(&mut m),
+        [Action::Leave { group: group(5), roles, counted: roles, joins: 2, info: 7 }]
+    );
 }
 
 #[test]
@@ -340,12 +352,19 @@ fn stopping_leaves_everything_and_starting_again_brings_it_back() {
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_event(at(0), Event::Stop);
-    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 1, info: 7 };
+    let leave =
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 1, info: 7 };
     let down = Action::Resolved(group(6).canonical(), Err(JoinError::LinkDown));
     assert_eq!(actions(&mut m), [down, leave]);
     m.handle_event(at(1), granted(6, Roles::SEND_ONLY, 8));
     m.handle_event(at(1), Event::Left(group(5), Left::Confirmed));
-    let late = Action::Leave { group: group(6), roles: Roles::SEND_ONLY, joins: 1, info: 8 };
+    let late = Action::Leave {
+        group: group(6),
+        roles: Roles::SEND_ONLY,
+        counted: Roles::SEND_ONLY,
+        joins: 1,
+        info: 8,
+    };
     assert!(actions(&mut m).contains(&late));
     m.handle_event(at(1), Event::Left(group(6), Left::Confirmed));
     assert!(m.is_idle());
@@ -387,7 +406,10 @@ fn promiscuous_mode_hears_the_partitions_groups_and_no_others() {
     assert_eq!(actions(&mut m), [join(5, Roles::NON, None)]);
     m.handle_event(at(0), granted(5, Roles::NON, 7));
     m.handle_event(at(1), Event::Promiscuous(false));
-    assert_eq!(actions(&mut m), [Action::Leave { group: group(5), roles: Roles::NON, joins: 1, info: 7 }]);
+    assert_eq!(
+        actions(&mut m),
+        [Action::Leave { group: group(5), roles: Roles::NON, counted: Roles::NON, joins: 1, info: 7 }]
+    );
 }
 
 /// A group that promiscuous mode has just asked to hear.
@@ -488,7 +510,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => n.clone().prop_map(Step::Want),
         2 => n.clone().prop_map(Step::Unwant),
         4 => n.clone().prop_map(Step::Resolve),
-        2 => (0u8..6).prop_map(Step::Link),
+        2 => (0u8..7).prop_map(Step::Link),
         1 => any::<bool>().prop_map(Step::Promiscuous),
         8 => (0usize..8, 0u8..6).prop_map(|(i, a)| Step::Answer(i, a)),
         1 => n.clone().prop_map(Step::Exists),
@@ -506,11 +528,13 @@ struct World {
     asked: BTreeSet<Mgid>,
     /// Joins out; two of a group once the machine has given the first one up.
     joining: Vec<(Mgid, Roles)>,
-    /// Groups of which a leave could not be asked for.
-    not_asked: BTreeSet<Mgid>,
-    leaving: BTreeSet<Mgid>,
+    /// Leaves out: all roles, those that are counted, and joins.
+    leaving: BTreeMap<Mgid, (Roles, Roles, u32)>,
     listing: bool,
-    joins: BTreeMap<Mgid, u32>,
+    /// Joins that IBTF counts, and their roles.
+    counted: BTreeMap<Mgid, (u32, Roles)>,
+    /// In which roles the SA has the port.
+    members: BTreeMap<Mgid, Roles>,
 }
 
 const CAPACITY: usize = 6;
@@ -527,10 +551,10 @@ impl World {
             wanted: BTreeSet::new(),
             asked: BTreeSet::new(),
             joining: Vec::new(),
-            not_asked: BTreeSet::new(),
-            leaving: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             listing: false,
-            joins: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            members: BTreeMap::new(),
         }
     }
 
@@ -539,13 +563,19 @@ impl World {
     }
 
     fn link(&mut self, n: u8) {
-        self.event(match n {
+        let event = match n {
             0 | 1 => Event::Up(SCOPE, PKEY),
             2 => Event::Down,
             3 => Event::Renew,
+            // A manager that starts anew knows nobody.
+            6 => {
+                self.members.clear();
+                Event::Renew
+            }
             4 => Event::Deaf(group(3)),
             _ => Event::Stop,
-        });
+        };
+        self.event(event);
     }
 
     fn resolve(&mut self, n: u8) {
@@ -570,43 +600,74 @@ impl World {
                 n => Ok(Joined { info: u32::from(n % 2), attached: n != 2 }),
             };
             if result.is_ok() {
-                *self.joins.entry(group).or_default() += 1;
+                let (joins, roles) = self.counted.entry(group).or_default();
+                (*joins, *roles) = (*joins + 1, roles.and(role));
+                let roles = self.members.entry(group).or_default();
+                *roles = roles.and(role);
             }
             return self.event(Event::Joined(group, role, result));
         }
-        let group = *self.leaving.iter().nth(index - self.joining.len()).unwrap();
-        self.leaving.remove(&group);
+        let group = *self.leaving.keys().nth(index - self.joining.len()).unwrap();
+        let (roles, counted, joins) = self.leaving.remove(&group).unwrap();
         let end = match answer {
-            0 => {
-                self.not_asked.insert(group);
-                Left::NotAsked(2)
+            0 => Left::NotAsked,
+            // What the SA answers is lost.
+            1 => {
+                self.leave(group, roles, counted, joins);
+                Left::Unconfirmed(roles)
             }
-            1 => Left::Unconfirmed,
-            _ => Left::Confirmed,
+            _ => self.leave(group, roles, counted, joins),
         };
         self.event(Event::Left(group, end));
+    }
+
+    /// All joins are undone at once, which asks the SA to end what is counted, and then each other role by itself.
+    fn leave(&mut self, group: Mgid, roles: Roles, counted: Roles, joins: u32) -> Left {
+        if joins > 0 {
+            self.counted.remove(&group);
+            if !self.end(group, counted) {
+                return Left::Unconfirmed(roles);
+            }
+        }
+        let others = [Roles::FULL, Roles::NON, Roles::SEND_ONLY];
+        let others = others.into_iter().filter(|role| roles.without(counted).contains(*role));
+        let refused: Vec<Roles> = others.filter(|role| !self.end(group, *role)).collect();
+        match refused.into_iter().fold(Roles::NONE, Roles::and) {
+            Roles::NONE => Left::Confirmed,
+            roles => Left::Unconfirmed(roles),
+        }
+    }
+
+    /// The SA refuses to end what it does not know.
+    fn end(&mut self, group: Mgid, roles: Roles) -> bool {
+        let Some(has) = self.members.get_mut(&group).filter(|has| has.contains(roles)) else { return false };
+        *has = has.without(roles);
+        true
     }
 
     fn poll(&mut self) -> bool {
         match self.machine.poll_action(self.now) {
             None => return false,
             Some(Action::Join { group, role, .. }) => {
-                assert!(!self.leaving.contains(&group), "join while a leave is out: {group:?}");
+                assert!(!self.leaving.contains_key(&group), "join while a leave is out: {group:?}");
                 let others = self.joining.iter().filter(|(other, _)| *other == group).count();
                 assert!(others <= 1, "three joins out: {group:?}");
                 self.joining.push((group, role));
             }
-            Some(Action::Leave { group, joins, .. }) => {
+            Some(Action::Leave { group, roles, counted, joins, .. }) => {
                 assert!(
                     self.joining.iter().all(|(other, _)| *other != group),
                     "leave while a join is out: {group:?}"
                 );
-                assert!(self.leaving.insert(group), "two leaves out: {group:?}");
-                let held = self.joins.insert(group, 0).unwrap_or(0);
-                // What could not be undone is undone with the next leave, unless the machine has given up on it.
-                if !self.not_asked.contains(&group) {
-                    assert_eq!(joins, held.max(1), "{group:?}");
-                }
+                assert_eq!(
+                    (joins, counted),
+                    self.counted.get(&group).copied().unwrap_or_default(),
+                    "{group:?}"
+                );
+                assert!(
+                    self.leaving.insert(group, (roles, counted, joins)).is_none(),
+                    "two leaves out: {group:?}"
+                );
             }
             Some(Action::List) => assert!(!core::mem::replace(&mut self.listing, true)),
             Some(Action::Resolved(group, _)) => {
@@ -633,7 +694,10 @@ impl World {
             Step::Promiscuous(on) => self.event(Event::Promiscuous(on)),
             Step::Answer(index, answer) => self.answer(index, answer),
             Step::Exists(n) => self.event(Event::Exists(group(n))),
-            Step::Gone(n) => self.event(Event::Gone(group(n))),
+            Step::Gone(n) => {
+                self.members.remove(&group(n));
+                self.event(Event::Gone(group(n)));
+            }
             Step::Sleep(seconds) => {
                 self.now = self.now + Duration::from_secs(seconds);
                 self.machine.handle_timeout(self.now);
@@ -649,14 +713,20 @@ impl World {
         assert!(self.machine.operations_in_flight() <= 2 * 3);
     }
 
-    /// Every request is granted until the machine comes to rest.
+    /// Every request is granted until the machine comes to rest, and has nothing to repeat after a pause.
     fn heal(&mut self) {
+        let mut pauses = 0;
         for round in 0.. {
             assert!(round < 200, "the machine does not come to rest");
             while self.poll() {}
             match (self.joining.len() + self.leaving.len(), self.listing) {
                 (_, true) => self.answer(0, 5),
-                (0, false) => return,
+                (0, false) if pauses == 3 => return,
+                (0, false) => {
+                    self.now = self.now + Duration::from_secs(60);
+                    self.machine.handle_timeout(self.now);
+                    pauses += 1;
+                }
                 (_, false) => self.answer(1, 5),
             }
         }
@@ -694,7 +764,8 @@ proptest! {
         world.event(Event::Stop);
         world.heal();
         prop_assert!(world.machine.is_idle());
-        prop_assert!(world.joins.values().all(|joins| *joins == 0), "still joined: {:?}", world.joins);
+        prop_assert!(world.counted.is_empty(), "still counted: {:?}", world.counted);
+        prop_assert!(world.members.values().all(|roles| *roles == Roles::NONE), "still members: {:?}", world.members);
         prop_assert_eq!(world.machine.len(), world.wanted.len());
         prop_assert!(world.asked.is_empty(), "never answered: {:?}", world.asked);
     }
@@ -710,9 +781,10 @@ fn joins_that_nobody_could_be_asked_to_undo_are_undone_later() {
     actions(&mut m);
     m.handle_event(at(1), granted(5, Roles::FULL, 7));
     m.unwant(group(5));
-    let leave = Action::Leave { group: group(5), roles: Roles::FULL, joins: 2, info: 7 };
+    let leave =
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: 7 };
     assert_eq!(actions(&mut m).as_slice(), core::slice::from_ref(&leave));
-    m.handle_event(at(2), Event::Left(group(5), Left::NotAsked(2)));
+    m.handle_event(at(2), Event::Left(group(5), Left::NotAsked));
     actions(&mut m);
     m.handle_timeout(at(100));
     assert_eq!(actions(&mut m), [leave], "not one: IBTF counts both");

@@ -70,53 +70,81 @@ pub(super) fn leave_broadcast(
     joins: u32,
 ) -> End {
     stop_hearing_broadcast(shared, mgid);
-    let (_, end) = leave(shared, turn, gid, mgid, Roles::FULL, joins);
+    let membership = Membership { roles: Roles::FULL, counted: Roles::FULL, joins, port: gid };
+    let (_, end) = leave(shared, turn, mgid, &membership);
     let left = link::Event::Left { mgid, gid, owed: 0 };
     shared.tell(|control| control.link.handle_event(now(), left));
     end
 }
 
-/// As often as was joined; how the last leave ended, the only one for which the SA is asked. IBTF counts a leave before it looks for
-/// the port, and the joins of a port together, whichever prefix its GID had with them: a leave for which there is no port must
-/// not be repeated, it would undo somebody's next join.
-fn leave(shared: &Shared, turn: &Turn<'_>, port: Gid, mgid: Mgid, roles: Roles, joins: u32) -> (Left, End) {
+/// What there is to leave of a group.
+#[derive(Clone, Copy)]
+pub(crate) struct Membership {
+    /// In which the SA may have the port.
+    pub roles: Roles,
+    /// Of the joins that IBTF counts.
+    pub counted: Roles,
+    /// So many.
+    pub joins: u32,
+    /// The port GID of the joins: the port may have another one by now.
+    pub port: Gid,
+}
+
+/// As often as was joined, and then each role that IBTF does not count by itself: the SA refuses to end several if it does not know one of
+/// them.
+fn leave(shared: &Shared, turn: &Turn<'_>, mgid: Mgid, membership: &Membership) -> (Left, End) {
+    let Membership { roles, counted, joins, port } = *membership;
+    let mut end = End::Unanswered;
+    for left in (1..=joins).rev() {
+        turn.again();
+        // Those before the last are IBTF's own bookkeeping; with the last it asks for all roles that it counts.
+        let (over, answer) = leave_once(shared, port, mgid, counted, left == 1);
+        end = answer;
+        if left == 1 && !over {
+            return (Left::Unconfirmed(roles), end);
+        }
+    }
+    let mut unconfirmed = Roles::NONE;
+    for role in [Roles::FULL, Roles::NON, Roles::SEND_ONLY] {
+        if roles.without(counted).contains(role) {
+            turn.again();
+            let (over, answer) = leave_once(shared, port, mgid, role, true);
+            end = answer;
+            if !over {
+                unconfirmed = unconfirmed.and(role);
+            }
+        }
+    }
+    match unconfirmed {
+        Roles::NONE => (Left::Confirmed, end),
+        roles => (Left::Unconfirmed(roles), end),
+    }
+}
+
+/// One leave, in one of these roles; whether that is over. IBTF counts a leave before it looks for the port, and the joins of a port
+/// together, whichever prefix its GID had with them: a leave for which there is no port must not be repeated, it would undo
+/// somebody's next join.
+fn leave_once(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, asks: bool) -> (bool, End) {
     let state = [JoinState::Full, JoinState::NonMember, JoinState::SendOnlyNonMember]
         .into_iter()
         .find(|state| roles.bits() & state.bits() != 0)
         .unwrap_or(JoinState::Full);
-    let mut left_as = (Left::Confirmed, End::Unanswered);
-    for left in (1..=joins).rev() {
-        turn.again();
-        // Those before it are IBTF's own bookkeeping.
-        let last = left == 1;
-        if last {
-            shared.asks(Asked::Leave, mgid.gid());
-        }
-        let answer = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state);
-        if last {
-            shared.answered(Asked::Leave, mgid.gid(), &answer);
-        }
-        let end = end(&answer);
-        left_as = match answer {
-            // Or no ACTIVE port has the GID: the SA ends the membership of a port that is gone by itself.
-            Ok(()) | Err(Status::INVALID_PARAM | Status::HCA_BUSY_DETACHING) => (Left::Confirmed, end),
-            Err(_) => (Left::Unconfirmed, end),
-        };
+    if asks {
+        shared.asks(Asked::Leave, mgid.gid());
     }
-    left_as
+    let answer = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state);
+    if asks {
+        shared.answered(Asked::Leave, mgid.gid(), &answer);
+    }
+    // Or no ACTIVE port has the GID: the SA ends the membership of a port that is gone by itself.
+    let over = matches!(answer, Ok(()) | Err(Status::INVALID_PARAM | Status::HCA_BUSY_DETACHING));
+    (over, end(&answer))
 }
 
 #[inline(never)]
-pub(super) fn leave_group(
-    shared: &KArc<Shared>,
-    turn: &Turn<'_>,
-    mgid: Mgid,
-    roles: Roles,
-    joins: u32,
-    port: Gid,
-) -> End {
+pub(super) fn leave_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, membership: Membership) -> End {
     shared.stop_hearing(mgid);
-    let (left, end) = leave(shared, turn, port, mgid, roles, joins);
+    let (left, end) = leave(shared, turn, mgid, &membership);
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, left)));
     end
 }

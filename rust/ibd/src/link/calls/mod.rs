@@ -13,6 +13,8 @@ use ipoib::window::{End, Kind};
 use ipoib::{Gid, LinkAddr, Mgid};
 use kernel::KArc;
 
+pub(crate) use groups::Membership;
+
 use super::Shared;
 use crate::now;
 use crate::pool::Turn;
@@ -27,8 +29,7 @@ pub(crate) enum Call {
         joins: u32,
     },
     JoinGroup(Mgid, Roles),
-    /// As often as was joined, with the port GID of the joins: the port may have another one by now.
-    LeaveGroup(Mgid, Roles, u32, Gid),
+    LeaveGroup(Mgid, Membership),
     ListGroups,
     /// How fast the port with this GID is.
     AskRate(Gid),
@@ -58,9 +59,7 @@ impl Call {
                 groups::leave_broadcast(shared, turn, gid, mgid, joins)
             }
             Self::JoinGroup(mgid, role) => joins::join_group(shared, turn, mgid, role),
-            Self::LeaveGroup(mgid, roles, joins, port) => {
-                groups::leave_group(shared, turn, mgid, roles, joins, port)
-            }
+            Self::LeaveGroup(mgid, membership) => groups::leave_group(shared, turn, mgid, membership),
             Self::ListGroups => groups::list(shared),
             Self::AskRate(gid) => paths::ask_rate(shared, gid),
             Self::Lookup(to) => paths::lookup(shared, to),
@@ -82,8 +81,8 @@ impl Call {
                 let event = ipoib::groups::Event::Joined(mgid, role, Err(JoinError::Unanswered));
                 control.groups.handle_event(now, event);
             }
-            Self::LeaveGroup(mgid, _, joins, _) => {
-                control.groups.handle_event(now, ipoib::groups::Event::Left(mgid, Left::NotAsked(joins)));
+            Self::LeaveGroup(mgid, _) => {
+                control.groups.handle_event(now, ipoib::groups::Event::Left(mgid, Left::NotAsked));
             }
             Self::AskRate(gid) => control.link.handle_event(now, link::Event::Rate(gid, None)),
             Self::ListGroups => {
