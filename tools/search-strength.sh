@@ -43,20 +43,26 @@ git ls-files -z | tar --null --ignore-failed-read -T - -cf - | tar -C "$tree.new
 mv "$tree/target" "$tree.new/target"
 rm -rf "$tree"
 mv "$tree.new" "$tree"
-sources=$(cd "$tree" && find rust usr tools/kmod Cargo.lock Cargo.toml -type f | sort | xargs sha256sum | sha256sum)
+
+# A hash over what the modules in the tree are built from.
+sources() {
+	(cd "$tree" && find rust usr tools/kmod Cargo.lock Cargo.toml -type f | sort | xargs sha256sum | sha256sum)
+}
+healthy=$(sources)
 
 # Builds the modules with a fault into objects/NAME/kernel, and with calls for their atomic operations into objects/NAME/atomics.
 # $1: patch.
 build() {
 	name=$(basename "$1" .patch)
-	key=$(printf '%s %s' "$sources" "$(sha256sum <"$1")")
+	key=$(printf '%s %s' "$healthy" "$(sha256sum <"$1")")
 	[ "$(cat "$objects/$name/key" 2>/dev/null)" != "$key" ] || return 0
 	rm -rf "${objects:?}/$name"
-	(cd "$tree" && git apply "$1" &&
+	# Within a repository git takes the paths for the repository's own, and silently leaves out what is not below this directory.
+	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply "$1" && [ "$(sources)" != "$healthy" ] &&
 		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build mac_ib ibd ibp >"$out/$name.build" 2>&1 &&
 		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --atomics mac_ib ibd ibp >>"$out/$name.build" 2>&1)
 	built=$?
-	(cd "$tree" && git apply -R "$1")
+	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply -R "$1")
 	[ "$built" -eq 0 ] || return 1
 	! grep -q '^warning' "$out/$name.build" || return 1
 	rm "$out/$name.build"
