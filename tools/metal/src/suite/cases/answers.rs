@@ -83,7 +83,10 @@ fn answer(bench: &mut Bench, words: &str) -> Result<String> {
     let adapter = format!("nodes /{}", bench.adapter);
     let words = if words == "tree" { &adapter } else { words };
     let of_a_stream = words.starts_with("dl-") || words.starts_with("open ") || words.starts_with("close ");
-    let words = words.strip_prefix("wait ").map_or(words.to_owned(), |ms| format!("sleep {ms}"));
+    // A link takes longer to come up where several processors share those of the host.
+    let sleep =
+        |ms: &str| ms.parse::<u32>().map_or(words.to_owned(), |ms| format!("sleep {}", ms * bench.cpus));
+    let words = words.strip_prefix("wait ").map_or(words.to_owned(), sleep);
     Ok(match bench.ask(if of_a_stream { CASE } else { "0" }, &words)? {
         Ok(fields) => fields.text,
         // The call's name says nothing that was not asked.
