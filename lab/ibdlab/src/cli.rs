@@ -13,7 +13,7 @@ use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
 use crate::objects::{ATOMICS, COUNTING, SHIPPED};
-use crate::report::SmKind;
+use crate::report::{HcaKind, SmKind};
 use crate::sa::{Question, What};
 use crate::scenario::ModuleOverride;
 
@@ -74,6 +74,9 @@ pub struct RunArgs {
     /// The subnet manager.
     #[arg(long, value_enum, default_value_t)]
     pub sm: SmKind,
+    /// What the hosts' links are on.
+    #[arg(long, value_enum, default_value_t)]
+    pub hca: HcaKind,
     /// Another object for a module of one host.
     #[arg(long = "module", value_name = "HOST/NAME=PATH")]
     pub modules: Vec<ModuleOverride>,
@@ -134,6 +137,7 @@ impl RunArgs {
             scenario,
             live: false,
             sm: SmKind::default(),
+            hca: HcaKind::default(),
             modules: Vec::new(),
             suppress: None,
             proto: None,

@@ -39,4 +39,5 @@ pub mod sa;
 pub mod scenario;
 pub mod setup;
 pub mod suppress;
+mod swhca;
 pub mod words;

@@ -164,6 +164,7 @@ fn run_command(args: RunArgs) -> Result<bool> {
         seed,
         live: args.live(),
         sm: args.sm,
+        hca: args.hca,
         proto: proto.clone(),
         modules: args.modules,
         suppress,

@@ -23,6 +23,24 @@ pub enum SmKind {
     Opensm,
 }
 
+/// What the hosts' links are on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum HcaKind {
+    /// The lab's own adapters, on its fabric.
+    #[default]
+    Model,
+    /// Ports of `swhca`, the object that ships: one kernel, whose fabric is in the module.
+    Swhca,
+}
+
+impl HcaKind {
+    /// As ever.
+    pub fn is_model(&self) -> bool {
+        *self == Self::Model
+    }
+}
+
 /// The whole run.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -31,6 +49,9 @@ pub struct Report {
     /// `virtual` or `live`.
     pub mode: &'static str,
     pub sm: SmKind,
+    /// What the links are on.
+    #[serde(skip_serializing_if = "HcaKind::is_model")]
+    pub hca: HcaKind,
     pub ok: bool,
     pub steps: Vec<StepReport>,
     /// Kernel calls the modules made, and a hash over their order (virtual time only).

@@ -33,7 +33,7 @@ pub fn hosts(machine: &Machine, scenario: &Scenario, objects: &Objects, seed: u6
     Ok(world)
 }
 
-fn plan(scenario: &Scenario, spec: &HostSpec, n: u16, objects: &Objects) -> Result<Plan> {
+pub(crate) fn plan(scenario: &Scenario, spec: &HostSpec, n: u16, objects: &Objects) -> Result<Plan> {
     let (name, driver) = (spec.name.get_ref(), spec.driver);
     let (object, plugin) = (objects.path(name, driver.name()), objects.path(name, "mac_ib"));
     let own = spec.conf.iter().map(|(property, value)| (property.clone(), PropertyValue::from(*value)));

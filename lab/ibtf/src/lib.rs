@@ -67,6 +67,21 @@ pub fn set_stranger(host: &Kernel, stranger: Option<Stranger>) {
     ibtl::set_stranger(host, stranger);
 }
 
+/// How the ports of the loaded adapters of a host reach subnet administration: in datagrams over queue pairs of their own.
+pub fn wire(host: &Kernel) -> std::sync::Arc<dyn sm::SaTransport> {
+    adapter::Wire::of(host)
+}
+
+/// The groups that a port of the subnet is in, as the administrator tells a host that asks for them; its members other than that port are
+/// not in the answer. May block, for minutes.
+///
+/// # Errors
+///
+/// Why there is no answer.
+pub fn groups_of(host: &Kernel, port: fabric::Guid) -> Result<Vec<saa::GroupMembers>, String> {
+    ibcm::Ibcm::of(host).groups_of(port)
+}
+
 /// Groups (MGID) and ports (GID) of a host that the administrator may still have as members although the driver has left: a leave is
 /// counted even while the port is down or gone, and then nobody can tell the administrator, now or later.
 pub fn untold_leaves(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {

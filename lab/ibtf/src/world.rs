@@ -128,6 +128,12 @@ impl InfiniBand {
         Ok(manager)
     }
 
+    /// A host whose adapter is a module, with the subnet manager that is in it, which is the fabric's from now on.
+    pub fn supervise(&self, host: &Kernel, manager: Arc<dyn SubnetManager>) {
+        *self.0.manager.lock() = Some(Manager::Other(manager));
+        self.0.hosts.lock().push(host.clone());
+    }
+
     fn manage(&self, manager: Manager) {
         *self.0.manager.lock() = Some(manager);
         let hosts = self.0.hosts.lock().clone();

@@ -7,7 +7,8 @@ use anyhow::{Result, anyhow};
 use fakekernel::{Kernel, Machine};
 use lab_ibtf::{InfiniBand, nexus};
 
-use super::{Driver, Host, Plan, Software};
+use super::software::Manager;
+use super::{Driver, Host, Plan, Software, SoftwarePlan};
 
 /// A machine, the fabric on it, and the hosts at the fabric. Whoever makes it starts the subnet manager that it wants, on
 /// [`World::infiniband`].
@@ -18,13 +19,40 @@ pub struct World {
     pub infiniband: InfiniBand,
     /// In the order in which they came.
     pub hosts: Vec<Arc<Host>>,
+    /// The adapter that all hosts have a port of, if that is a module.
+    pub software: Option<Arc<Software>>,
 }
 
 impl World {
     /// A fabric without hosts and without a subnet manager. The seed decides what the fabric's faults leave to chance.
     pub fn new(machine: &Machine, seed: u64) -> Self {
         let infiniband = InfiniBand::new(machine, seed);
-        Self { machine: machine.clone(), infiniband, hosts: Vec::new() }
+        Self { machine: machine.clone(), infiniband, hosts: Vec::new(), software: None }
+    }
+
+    /// Boots the kernel that all hosts are links of, on the ports of an adapter that is a module. Its subnet manager is the fabric's.
+    ///
+    /// # Errors
+    ///
+    /// An object that does not load, or the driver's refusal.
+    pub fn boot_software(&mut self, plan: &SoftwarePlan) -> Result<Arc<Software>> {
+        let software = Arc::new(Software::boot(&self.machine, plan)?);
+        self.infiniband.supervise(&software.kernel, Arc::new(Manager(software.clone())));
+        self.software = Some(software.clone());
+        Ok(software)
+    }
+
+    /// Adds a host on the next free port of that adapter; see [`Host::on_port`].
+    ///
+    /// # Errors
+    ///
+    /// There is no such adapter, or all its ports have a host.
+    pub fn add_link(&mut self, plan: Plan) -> Result<Arc<Host>> {
+        let software =
+            self.software.as_ref().ok_or_else(|| anyhow!("there is no adapter that is a module"))?;
+        let host = Arc::new(Host::on_port(software, plan)?);
+        self.hosts.push(host.clone());
+        Ok(host)
     }
 
     /// Boots another host: the frameworks of its kernel, the driver's configuration, the adapter in its place. No module is loaded.

@@ -56,15 +56,25 @@ impl Driver for Swhca {
         let ports = config.ports()?;
         let node = KArc::new(Node::new(config.unit, ports, calls.clone(), self.subnet.clone())?)?;
         // The subnet manager has brought the ports up before anybody asks.
-        self.subnet
-            .join(&node)
-            .inspect_err(|_| log!(warn, dip, "there is an adapter {} already", config.unit))?;
+        self.subnet.join(&node).inspect_err(|error| match *error {
+            Errno::EEXIST => log!(warn, dip, "there is an adapter {} already", config.unit),
+            _ => log!(warn, dip, "its partitions cannot all have their groups"),
+        })?;
         let attached = MinorNode::new(dip, c"ctl").and_then(|minor| {
             let statistics = publish(dip, &node)?;
             let attributes = attributes::of(config.unit, config.count);
             Ok((statistics, minor, Attachment::attach(dip, attributes, node.clone())?))
         });
-        let (statistics, minor, attachment) = attached.inspect_err(|_| self.subnet.leave(&node))?;
+        let (statistics, minor, attachment) = match attached {
+            Ok(attached) => attached,
+            Err(error) => {
+                self.subnet.leave(&node);
+                // The SA may be at a datagram for it: a port that comes is told of to whoever had the ports before.
+                drop_alone(dip, node);
+                drop_alone(dip, calls);
+                return Err(error);
+            }
+        };
         node.set_client(attachment.client().clone());
         // There is room for every adapter that there can be.
         let _ = self.nodes.lock().push_within_capacity((dip.instance(), node.clone()));

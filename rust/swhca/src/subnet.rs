@@ -102,25 +102,27 @@ impl Subnet {
         Worker::spawn(c"swhca_sa", this.inbox.clone(), move |parker| subnet.run(parker))
     }
 
-    /// An adapter comes, with its ports. `EEXIST` if there is one with its LIDs, that is: with its number.
+    /// An adapter comes, with its ports. `EEXIST` if there is one with its LIDs, that is: with its number; `ENOMEM` if there are too many
+    /// groups. It is not there then.
     pub(crate) fn join(&self, node: &KArc<Node>) -> Result<(), Errno> {
-        let count = node.port_count();
-        let mut ports = self.ports.lock();
-        if ports.iter().any(|place| place.node.unit == node.unit) {
-            return Err(Errno::EEXIST);
-        }
-        for number in 1..=count {
-            let Some(port) = node.port(number) else { continue };
-            ports.push(Place { lid: port.lid, node: node.clone(), number })?;
-        }
-        drop(ports);
-        for number in 1..=count {
-            let Some(port) = node.port(number) else { continue };
+        let mine = || (1..=node.port_count()).filter_map(|number| Some((number, node.port(number)?)));
+        for (_, port) in mine() {
             let mut administrator = self.administrator.lock();
             for pkey in port.pkeys.iter().filter(|pkey| **pkey & 0x7fff != 0) {
                 administrator.make_broadcast_group(*pkey)?;
             }
-            administrator.port_up(port.gid);
+        }
+        let mut ports = self.ports.lock();
+        if ports.iter().any(|place| place.node.unit == node.unit) {
+            return Err(Errno::EEXIST);
+        }
+        for (number, port) in mine() {
+            // There is room for all that there can be.
+            let _ = ports.push_within_capacity(Place { lid: port.lid, node: node.clone(), number });
+        }
+        drop(ports);
+        for (_, port) in mine() {
+            self.administrator.lock().port_up(port.gid);
         }
         self.poke();
         Ok(())
@@ -167,9 +169,9 @@ impl Subnet {
         kept
     }
 
-    /// The SM starts anew: clients have to register again. In none of the operations.
+    /// The SM starts anew: clients have to register again. `ENOMEM` if they cannot be told; it has not happened then. In none of the
+    /// operations.
     pub(crate) fn restart(&self) -> Result<(), Errno> {
-        self.administrator.lock().restart();
         let mut places = KVec::new();
         let ports = self.ports.lock();
         places.reserve(ports.len())?;
@@ -177,6 +179,8 @@ impl Subnet {
             places.push((place.node.clone(), place.number))?;
         }
         drop(ports);
+        // What clients are not told of must not be forgotten.
+        self.administrator.lock().restart();
         for (node, number) in places {
             if node.port(number).is_some_and(|port| port.active) {
                 node.raise(number, PortEvent::Reregister);

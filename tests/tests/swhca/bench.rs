@@ -51,7 +51,7 @@ impl Setup {
     }
 
     fn bench(self, machine: &Machine) -> Bench {
-        let mut plan = SoftwarePlan::new("host", shipped("drv", "swhca"), shipped("mac", "mac_ib"));
+        let mut plan = plan();
         (self.adapter)(&mut plan);
         let software = Arc::new(Software::boot(machine, &plan).expect("swhca attaches"));
         let host = |name: &str| {
@@ -63,6 +63,11 @@ impl Setup {
         let (alpha, beta) = (host("alpha"), host("beta"));
         Bench { software, alpha, beta }
     }
+}
+
+/// An adapter as it ships.
+pub fn plan() -> SoftwarePlan {
+    SoftwarePlan::new("host", shipped("drv", "swhca"), shipped("mac", "mac_ib"))
 }
 
 /// A link that is open.

@@ -4,4 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod faults;
 mod life;
+mod several;

@@ -16,10 +16,11 @@ use crate::calls;
 use crate::coverage::Blocks;
 use crate::objects::Objects;
 use crate::probes;
-use crate::report::SmKind;
+use crate::report::{HcaKind, SmKind};
 use crate::report::{Report, StepReport, Trace};
 use crate::scenario::{ModuleOverride, Scenario, Step};
 use crate::suppress::for_objects;
+use crate::swhca;
 
 use world::World;
 
@@ -30,6 +31,8 @@ pub struct Options {
     pub live: bool,
     /// Which subnet manager; a real one needs `live`.
     pub sm: SmKind,
+    /// What the links are on; the subnet manager of a software adapter is its own.
+    pub hca: HcaKind,
     /// `proto/kernel` of the build.
     pub proto: PathBuf,
     pub modules: Vec<ModuleOverride>,
@@ -53,6 +56,7 @@ impl Options {
             seed,
             live: false,
             sm: SmKind::Embedded,
+            hca: HcaKind::Model,
             proto,
             modules,
             suppress,
@@ -82,6 +86,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     if options.sm == SmKind::Opensm && !options.live {
         bail!("OpenSM does not live in virtual time: it needs --live");
     }
+    let adapter = adapter(&scenario, &options)?;
     let objects = Objects::find(&scenario, &options.proto, &options.modules)?;
     let config = config(&scenario, &options);
     let suppress = for_objects(&options.suppress, &options.modules);
@@ -91,6 +96,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         seed: options.seed,
         mode: if options.live { "live" } else { "virtual" },
         sm: options.sm,
+        hca: options.hca,
         ok: false,
         steps: Vec::new(),
         trace: None,
@@ -101,7 +107,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         calls: Vec::new(),
         decisions: Vec::new(),
     };
-    let steps = run_steps(&machine, scenario, &options, objects, progress)?;
+    let steps = run_steps(&machine, scenario, &options, objects, adapter, progress)?;
     report.steps = steps;
     report.ok = report.steps.iter().all(|step| step.ok);
     report.notes = notes(&machine);
@@ -113,6 +119,21 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     report.trace = (!options.live)
         .then(|| Trace { kernel_calls: machine.crossings(), hash: format!("{:016x}", machine.trace_hash()) });
     Ok(report)
+}
+
+/// The software adapter's object, if the scenario is to run on it.
+fn adapter(scenario: &Scenario, options: &Options) -> Result<Option<PathBuf>> {
+    if options.hca == HcaKind::Model {
+        return Ok(None);
+    }
+    if options.sm != SmKind::Embedded {
+        bail!("--hca swhca: the subnet manager is the adapter's own");
+    }
+    if options.capture.is_some() {
+        bail!("--hca swhca: its packets are on no fabric of the lab's, so there is nothing to capture");
+    }
+    swhca::check(scenario)?;
+    swhca::object(&options.proto).map(Some)
 }
 
 fn config(scenario: &Scenario, options: &Options) -> Config {
@@ -172,6 +193,7 @@ fn run_steps(
     scenario: Scenario,
     options: &Options,
     objects: Objects,
+    adapter: Option<PathBuf>,
     mut progress: impl FnMut(&StepReport),
 ) -> Result<Vec<StepReport>> {
     let (sender, receiver) = mpsc::channel();
@@ -181,7 +203,10 @@ fn run_steps(
     let run = move || {
         let _ended = ended;
         on.clone().run(move || -> Result<()> {
-            let mut world = World::build(&on, &scenario, &objects, seed, capture, sm)?;
+            let mut world = match &adapter {
+                Some(adapter) => World::on_software(&on, &scenario, &objects, adapter, seed)?,
+                None => World::build(&on, &scenario, &objects, seed, capture, sm)?,
+            };
             for step in &scenario.step {
                 let report = world.step(step.get_ref());
                 let failed = !report.ok;
@@ -235,7 +260,8 @@ fn halted(step: &'static str, machine: &Machine, halt: &Halt) -> StepReport {
 }
 
 impl Step {
-    fn name(&self) -> &'static str {
+    /// As a scenario has it.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Step::Attach(_) => "attach",
             Step::Up(_) => "up",

@@ -3,15 +3,18 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use fakekernel::{Machine, Nanos};
 use lab_ibtf::InfiniBand;
 use lab_ip::apps::Ping;
+use lab_world::{Host, Software};
 use sm::Fault;
 use smoltcp::wire::IpVersion as Version;
+use swhca_ioctl::command;
 
 use super::host_run::HostRun;
 use super::recording::Recording;
@@ -20,6 +23,7 @@ use crate::objects::Objects;
 use crate::report::{Findings, SmKind, StepReport};
 use crate::scenario::{Scenario, Step};
 use crate::setup;
+use crate::swhca;
 
 /// What [`World::head_start`] is when the SA answers at once.
 const HEAD_START: Duration = Duration::from_secs(1);
@@ -47,6 +51,8 @@ pub struct World {
     pub machine: Machine,
     pub infiniband: InfiniBand,
     pub hosts: Vec<HostRun>,
+    /// The adapter that all of them have a port of, if that is a module.
+    pub software: Option<Arc<Software>>,
     /// What goes over the fabric, if somebody wants to know.
     pub recording: Option<Recording>,
     /// What the SA does wrong as a matter of course.
@@ -55,6 +61,12 @@ pub struct World {
     pub(super) sa_delay: Duration,
     /// The UDP port of the next talk to a group.
     next_port: Cell<u16>,
+}
+
+fn runs(scenario: &Scenario, hosts: Vec<Arc<Host>>, seed: u64) -> Vec<HostRun> {
+    let specs = scenario.host.iter().map(|spec| spec.get_ref());
+    let hosts = (0..).zip(specs.zip(hosts));
+    hosts.map(|(n, (spec, host))| HostRun::new(spec, n, host, seed)).collect()
 }
 
 impl World {
@@ -68,18 +80,46 @@ impl World {
         sm: SmKind,
     ) -> Result<Self> {
         let lab_world::World { infiniband, hosts, .. } = setup::hosts(machine, scenario, objects, seed)?;
-        let specs = scenario.host.iter().map(|spec| spec.get_ref());
-        let hosts = (0..).zip(specs.zip(hosts));
-        let hosts = hosts.map(|(n, (spec, host))| HostRun::new(spec, n, host, seed)).collect();
+        let hosts = runs(scenario, hosts, seed);
         let recording = Recording::begin(&infiniband, scenario, capture)?;
         let sa_habit = setup::start_sm(&infiniband, scenario, sm)?;
         Ok(Self {
             machine: machine.clone(),
             infiniband,
             hosts,
+            software: None,
             recording,
             sa_habit,
             sa_delay: Duration::from_millis(scenario.fabric.sa_delay_ms),
+            next_port: Cell::new(FIRST_GROUP_PORT),
+        })
+    }
+
+    /// The same on the ports of the software adapter, whose object is `adapter`.
+    pub fn on_software(
+        machine: &Machine,
+        scenario: &Scenario,
+        objects: &Objects,
+        adapter: &Path,
+        seed: u64,
+    ) -> Result<Self> {
+        let world = swhca::hosts(machine, scenario, objects, adapter, seed)?;
+        let lab_world::World { infiniband, hosts, software, .. } = world;
+        let sa_delay = Duration::from_millis(scenario.fabric.sa_delay_ms);
+        if let Some(software) = &software {
+            let late = sa_delay.as_millis() as u64;
+            for port in 1..=scenario.host.len() as u64 {
+                software.ioctl(command::DELAY_SA, [port, late, 0, 0]).context("a slow SA")?;
+            }
+        }
+        Ok(Self {
+            machine: machine.clone(),
+            infiniband,
+            hosts: runs(scenario, hosts, seed),
+            software,
+            recording: None,
+            sa_habit: None,
+            sa_delay,
             next_port: Cell::new(FIRST_GROUP_PORT),
         })
     }
@@ -180,7 +220,13 @@ impl World {
 
     /// Every queue pair of a host goes to the error state, as failing hardware has it.
     pub fn break_queue_pairs(&self, name: &str) -> Result<()> {
-        if let Some(hca) = self.infiniband.fabric().hca(self.host(name)?.adapter()) {
+        let host = self.host(name)?;
+        if let Some(port) = self.software.as_ref().and_then(|software| software.number_of(host.port)) {
+            let software = self.software.as_ref().context("it has a port")?;
+            software.ioctl(command::FAIL_QPS, [port.into(), 0, 0, 0]).context("failing queue pairs")?;
+            return Ok(());
+        }
+        if let Some(hca) = self.infiniband.fabric().hca(host.adapter()) {
             for qpn in hca.qpns() {
                 hca.break_qpn(qpn);
             }

@@ -5,18 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fabric::Gid;
+use fabric::{Gid, PortState};
 use fakekernel::HostMutex;
 use illumos_sys_hdrs::{
     B_TRUE, IBT_INVALID_PARAM, IBT_MC_MGID_INVALID, IBT_MCG_RECORDS_NOT_FOUND, ib_mtu_t, ibt_adds_vect_t,
     ibt_mcg_attr_t, ibt_mcg_info_t, ibt_selector_t, ibt_srate_e, ibt_status_t,
 };
 use sm::records::{McMemberRecord, mc_member_mask as mask, parse_table};
-use sm::{Bound, JoinState, Lid, Method, PKey, QKey, Sl};
+use sm::{Bound, JoinState, Lid, Method, PKey, QKey, Sl, Status};
 
 use super::{Ibcm, Local, status, units};
 use crate::convert::{gid_from_c, gid_to_c};
-use crate::saa::Request;
+use crate::ibtl::Ibtl;
+use crate::saa::{GroupMembers, Request, SaError};
 
 /// What clients have joined and left.
 #[derive(Default)]
@@ -137,6 +138,33 @@ impl Ibcm {
         let record = McMemberRecord { mgid, port_gid: port, join_state, ..McMemberRecord::default() };
         let request = Request::of(Method::DELETE, mask::JOIN, &record);
         self.ask(&local, &request).map(|_| ()).map_err(status::of_leave)
+    }
+
+    /// See [`crate::groups_of`]. Asks from the first port that is ACTIVE.
+    pub(crate) fn groups_of(&self, port: fabric::Guid) -> Result<Vec<GroupMembers>, String> {
+        let devices = Ibtl::of(&self.kernel).all_devices();
+        let ports = devices
+            .iter()
+            .flat_map(|device| device.cached_ports().into_iter().map(move |attr| (device, attr)));
+        let all: Vec<_> = ports.collect();
+        let prefix = all.iter().find(|(_, attr)| attr.guid == port).map(|(_, attr)| attr.gids[0].prefix);
+        let asker = all.into_iter().find(|(_, attr)| attr.state == PortState::Active);
+        let (device, attr) = asker.ok_or("no port is up")?;
+        let local = Local { device: device.clone(), attr, sgid_ix: 0 };
+        let port_gid = Gid { prefix: prefix.unwrap_or(Gid::DEFAULT_PREFIX), guid: port.0 };
+        let record = McMemberRecord { port_gid, ..McMemberRecord::default() };
+        let request = Request::of(Method::GET_TABLE, mask::PORT_GID, &record);
+        let records: Vec<McMemberRecord> = match self.ask(&local, &request) {
+            Ok(answer) => parse_table(&answer.data, answer.header.attribute_offset),
+            Err(SaError::Refused(status)) if status == Status::NO_RECORDS => Vec::new(),
+            Err(error) => return Err(format!("the groups of port {port}: {error:?}")),
+        };
+        let members = |record: &McMemberRecord| GroupMembers {
+            mgid: record.mgid,
+            mlid: record.mlid,
+            members: vec![port],
+        };
+        Ok(records.iter().map(members).collect())
     }
 
     /// The groups that match what is not zero in `attr`, at most `max` of them; 0 is all.

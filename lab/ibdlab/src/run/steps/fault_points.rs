@@ -12,6 +12,7 @@ use lab_gldv3::LinkState;
 use lab_ip::apps::{GroupSay, Ping};
 use sm::Lid;
 
+use super::memberships::manager;
 use super::trouble::settle::{Before, reachable, settle};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
@@ -54,7 +55,9 @@ pub fn fault_points(world: &mut World, step: &FaultPointsStep) -> Result<Finding
     let before = Before::of(world);
     let driver = world.host(name)?.driver_name();
     let mut tally = Tally::default();
-    for module in [driver, "mac_ib"] {
+    // Hosts on a software adapter are links of one kernel, so what fails in the driver fails for all of them; there it is the adapter's turn.
+    let modules = if world.software.is_some() { vec!["swhca"] } else { vec![driver, "mac_ib"] };
+    for module in modules {
         for kind in FaultPoint::all() {
             let tried = tally.tried;
             for first in 0..step.at_most {
@@ -116,10 +119,10 @@ impl Mark {
         Self(kernel.genunix().messages().len())
     }
 
-    /// What the driver and the plugin said since.
+    /// What the driver, the plugin and the adapter said since.
     fn messages(&self, kernel: &Kernel, driver: &str) -> Vec<String> {
         let since = kernel.genunix().messages().into_iter().skip(self.0);
-        let own = since.filter(|message| [driver, "mac_ib"].contains(&message.module.as_str()));
+        let own = since.filter(|message| [driver, "mac_ib", "swhca"].contains(&message.module.as_str()));
         own.map(|message| message.text).collect()
     }
 }
@@ -153,8 +156,11 @@ fn act(world: &mut World, name: &str, phase: Phase) -> Result<()> {
             wait_up(world, name)
         }
         Phase::SmRestart => {
-            let sm = world.infiniband.sm().context("there is no embedded subnet manager")?;
-            sm.restart(Lid(Lid::FIRST_MULTICAST.0 + 7));
+            match world.infiniband.sm() {
+                Some(sm) => sm.restart(Lid(Lid::FIRST_MULTICAST.0 + 7)),
+                // One that has no memory for it says so to whoever asked, and goes on.
+                None => drop(manager(world)?.restart()),
+            }
             fakekernel::sleep(MEANWHILE);
             Ok(())
         }
@@ -218,12 +224,11 @@ fn gives_groups_back(world: &mut World, name: &str) -> Result<()> {
     world.host_mut(name)?.close_link();
     let deadline = world.machine.now() + PATIENCE;
     let port = world.host(name)?.port;
-    let sm = world.infiniband.sm().context("there is no embedded subnet manager")?;
+    let manager = manager(world)?;
     loop {
-        let left: Vec<String> = sm.inspect(|sm| {
-            let mine = sm.sa().memberships().filter(|(_, member, _)| member.0 == port.0);
-            mine.map(|(mgid, ..)| mgid.to_string()).collect()
-        });
+        let groups = manager.groups()?;
+        let mine = groups.iter().filter(|group| group.members.iter().any(|member| member.0 == port.0));
+        let left: Vec<String> = mine.map(|group| group.mgid.to_string()).collect();
         if left.is_empty() {
             return recover(world, name);
         }

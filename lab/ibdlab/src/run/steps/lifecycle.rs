@@ -174,5 +174,9 @@ pub fn unload(world: &mut World) -> Result<Findings> {
         host.check_nothing_is_left()?;
     }
     no_memberships(world)?;
+    if let Some(software) = &world.software {
+        software.unload()?;
+        software.check_nothing_is_left()?;
+    }
     Ok(Findings::new("modules unloaded; nothing left in the kernels or at the SA"))
 }

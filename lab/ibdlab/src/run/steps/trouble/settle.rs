@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use fabric::{Census, Gid};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
@@ -13,7 +13,9 @@ use lab_ip::apps::{Outcome, Ping};
 use lab_ip::link_addr::LinkAddr;
 use sm::JoinState;
 use sm::partition::broadcast_mgid;
+use swhca_ioctl::Counter;
 
+use super::super::memberships::manager;
 use super::super::turns::turn;
 use super::subnet::adapter;
 use crate::host::AppId;
@@ -35,11 +37,14 @@ const GROUP: u8 = 2;
 pub struct Before {
     /// Objects on each host's adapter, in the order of the hosts.
     censuses: Vec<Option<Census>>,
+    /// Objects on the software adapter that all of them have a port of.
+    software: Option<Vec<u64>>,
 }
 
 impl Before {
     pub fn of(world: &World) -> Self {
-        Self { censuses: world.hosts.iter().map(|host| census(world, host)).collect() }
+        let censuses = world.hosts.iter().map(|host| census(world, host)).collect();
+        Self { censuses, software: software_objects(world) }
     }
 }
 
@@ -175,7 +180,7 @@ fn multicast(world: &World) -> Result<Vec<Missing>> {
 
 /// The SA has each host in exactly the groups that IP enabled and the broadcast group.
 fn memberships(world: &World) -> Result<Vec<Missing>> {
-    let sm = world.infiniband.sm().ok_or_else(|| anyhow!("there is no embedded subnet manager"))?;
+    let Some(sm) = world.infiniband.sm() else { return wanted_memberships(world) };
     let mut missing = Vec::new();
     for host in &world.hosts {
         let wanted = wanted_groups(host)?;
@@ -201,6 +206,20 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
     Ok(missing)
 }
 
+/// The same of an administrator that only answers queries: it tells no difference between a member and a port that only sends.
+fn wanted_memberships(world: &World) -> Result<Vec<Missing>> {
+    let manager = manager(world)?;
+    let mut missing = Vec::new();
+    for host in &world.hosts {
+        for mgid in wanted_groups(host)? {
+            if !manager.is_member(mgid, host.port).unwrap_or(false) {
+                missing.push(host.lacks(format!("not a member of {mgid} at the SA")));
+            }
+        }
+    }
+    Ok(missing)
+}
+
 /// The groups that IP enabled on a host's link, and its broadcast group.
 pub fn wanted_groups(host: &HostRun) -> Result<BTreeSet<Gid>> {
     let broadcast = broadcast_mgid(sm::PKey(host.pkey), SCOPE);
@@ -222,18 +241,29 @@ fn on_link(group: &LinkAddr, pkey: u16) -> Gid {
 
 /// As many objects on each adapter as before. Address handles come and go with the peers and are not compared.
 fn objects(world: &World, before: &Before) -> Vec<Missing> {
+    let software = software_objects(world);
+    let changed = (software != before.software).then(|| Missing {
+        host: "swhca".to_owned(),
+        what: format!("objects on the adapter: {software:?}, {:?} before", before.software),
+    });
     let pairs = world.hosts.iter().zip(&before.censuses);
-    pairs
-        .filter_map(|(host, before)| {
-            let (mut now, then) = (kept(census(world, host)?), kept((*before)?));
-            // Buffers for large sends that could not be sent from where they were are made once they are needed, and stay.
-            let large = if host.cuts_large_sends { host.senders as u32 } else { 0 };
-            if now.mrs.abs_diff(then.mrs) <= large {
-                now.mrs = then.mrs;
-            }
-            (now != then).then(|| host.lacks(format!("objects on the adapter: {now:?}, {then:?} before")))
-        })
-        .collect()
+    let models = pairs.filter_map(|(host, before)| {
+        let (mut now, then) = (kept(census(world, host)?), kept((*before)?));
+        // Buffers for large sends that could not be sent from where they were are made once they are needed, and stay.
+        let large = if host.cuts_large_sends { host.senders as u32 } else { 0 };
+        if now.mrs.abs_diff(then.mrs) <= large {
+            now.mrs = then.mrs;
+        }
+        (now != then).then(|| host.lacks(format!("objects on the adapter: {now:?}, {then:?} before")))
+    });
+    changed.into_iter().chain(models).collect()
+}
+
+/// Protection domains, CQs, queue pairs and regions of the software adapter, if there is one; address handles come and go.
+fn software_objects(world: &World) -> Option<Vec<u64>> {
+    const KEPT: [Counter; 4] = [Counter::Pds, Counter::Cqs, Counter::Qps, Counter::Regions];
+    let counters = world.software.as_ref()?.counters().ok()?;
+    Some(KEPT.iter().filter_map(|kind| counters.get(*kind as usize).copied()).collect())
 }
 
 fn kept(census: Census) -> Census {

@@ -1,6 +1,8 @@
 //! A kernel whose adapter is a module of its own, `swhca`.
 
-use std::path::{Path, PathBuf};
+mod manager;
+
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,6 +13,7 @@ use lab_ibtf::nexus;
 use swhca_ioctl::Argument;
 
 use super::provide;
+pub(crate) use manager::Manager;
 
 /// The adapter's driver, and the minor node that takes its ioctls.
 const DRIVER: &str = "swhca";
@@ -51,7 +54,7 @@ impl SoftwarePlan {
 pub struct Software {
     /// The kernel of all of them.
     pub kernel: Kernel,
-    module: Module,
+    object: PathBuf,
     device: DevInfo,
     ports: u8,
     /// Hosts that have taken a port.
@@ -65,22 +68,46 @@ impl Software {
     ///
     /// An object that does not load, or the driver's refusal.
     pub fn boot(machine: &Machine, plan: &SoftwarePlan) -> Result<Self> {
-        let kernel = machine.add_host(&plan.name);
-        provide(&kernel, &plan.plugin);
-        let device = kernel.add_device(node(plan));
-        let module = kernel.scope(|| load(&kernel, &plan.object))?;
-        let software = Self { kernel, module, device, ports: plan.ports, taken: AtomicU8::new(0) };
+        let software = Self::place(machine, plan);
+        software.install()?;
         software.attach().map_err(|errno| anyhow!("attach {DRIVER}: {errno}"))?;
         Ok(software)
     }
 
-    /// Attaches the adapter, as [`Software::boot`] has done.
+    /// The kernel with the frameworks and the adapter's node. Nothing is loaded.
+    pub fn place(machine: &Machine, plan: &SoftwarePlan) -> Self {
+        let kernel = machine.add_host(&plan.name);
+        provide(&kernel, &plan.plugin);
+        let device = kernel.add_device(plan.node(0));
+        let object = plan.object.clone();
+        Self { kernel, object, device, ports: plan.ports, taken: AtomicU8::new(0) }
+    }
+
+    /// Loads the driver and has it initialise itself. Nothing to do if that was done.
+    ///
+    /// # Errors
+    ///
+    /// An object that cannot be loaded, or the driver's own refusal.
+    pub fn install(&self) -> Result<()> {
+        self.kernel.scope(|| {
+            let module = self.kernel.load(&self.object, DRIVER, "drv");
+            let module = module.with_context(|| format!("loading {DRIVER}"))?;
+            module.install().map_err(|errno| anyhow!("{DRIVER} _init: {errno}"))
+        })
+    }
+
+    fn module(&self) -> Result<Module, Errno> {
+        self.kernel.module(DRIVER).ok_or(Errno::ENXIO)
+    }
+
+    /// Attaches the adapter to the installed driver.
     ///
     /// # Errors
     ///
     /// What the driver answers.
     pub fn attach(&self) -> Result<(), Errno> {
-        self.kernel.scope(|| self.kernel.attach(&self.module, &self.device))
+        let module = self.module()?;
+        self.kernel.scope(|| self.kernel.attach(&module, &self.device))
     }
 
     /// One attempt to detach the adapter, with the nodes below it.
@@ -93,7 +120,7 @@ impl Software {
             if !nexus::unconfigure(&self.kernel, self.guid()) {
                 return Err(Errno::EBUSY);
             }
-            self.kernel.detach(&self.module, &self.device)
+            self.kernel.detach(&self.module()?, &self.device)
         })
     }
 
@@ -105,6 +132,11 @@ impl Software {
     /// GUID of a port, from 1.
     pub fn port(&self, number: u8) -> Guid {
         Guid(FIRST_GUID + u64::from(number))
+    }
+
+    /// The number of a port of it.
+    pub fn number_of(&self, port: Guid) -> Option<u8> {
+        (1..=self.ports).find(|number| self.port(*number) == port)
     }
 
     /// The next port that no host has.
@@ -129,7 +161,8 @@ impl Software {
         let bytes: Vec<u8> = argument.iter().flat_map(|value| value.to_ne_bytes()).collect();
         let buffer = UserBuffer::new(&self.kernel, &bytes);
         let at = buffer.as_ptr().addr();
-        self.kernel.scope(|| self.kernel.ioctl(&self.module, &self.device, MINOR, (command, at), Cred::ROOT))
+        let module = self.module()?;
+        self.kernel.scope(|| self.kernel.ioctl(&module, &self.device, MINOR, (command, at), Cred::ROOT))
     }
 
     /// Its counters, in the order of [`swhca_ioctl::Counter`].
@@ -158,13 +191,15 @@ impl Software {
                 self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {name}: {errno}"))?;
             }
         }
-        if self.kernel.module(DRIVER).is_none() {
-            return Ok(());
-        }
+        let Ok(module) = self.module() else { return Ok(()) };
         if self.device.is_attached() {
             self.while_busy(|| self.try_detach()).map_err(|errno| anyhow!("detaching {DRIVER}: {errno}"))?;
         }
-        self.while_busy(|| self.module.unload()).map_err(|errno| anyhow!("unloading {DRIVER}: {errno}"))
+        self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {DRIVER}: {errno}"))?;
+        let messages = self.kernel.genunix().messages();
+        let left =
+            messages.iter().find(|message| message.module == DRIVER && message.text.contains("left behind"));
+        left.map_or(Ok(()), |left| bail!("{}", left.text))
     }
 
     /// Nothing of any module is left in the kernel.
@@ -199,11 +234,17 @@ impl Software {
 /// What adapter 0 calls itself; its ports have the next GUIDs.
 const FIRST_GUID: u64 = 0x0253_5700_0000_0000;
 
-/// As a line of `swhca.conf` makes it.
-fn node(plan: &SoftwarePlan) -> DevInfoSpec {
+impl SoftwarePlan {
+    /// A node as a line of `swhca.conf` makes it, of adapter `unit`. Each has an instance number of its own.
+    pub fn node(&self, unit: u16) -> DevInfoSpec {
+        node(self, unit)
+    }
+}
+
+fn node(plan: &SoftwarePlan, unit: u16) -> DevInfoSpec {
     let ints = |values: &[u16]| PropertyValue::Int(values.iter().map(|value| i32::from(*value)).collect());
     let mut properties = vec![
-        ("reg".to_owned(), ints(&[0, 0, 0])),
+        ("reg".to_owned(), ints(&[0, unit, 0])),
         ("ports".to_owned(), PropertyValue::from(i32::from(plan.ports))),
         ("pkeys".to_owned(), ints(&plan.pkeys)),
         ("speed".to_owned(), PropertyValue::from(i32::from(plan.speed))),
@@ -212,14 +253,8 @@ fn node(plan: &SoftwarePlan) -> DevInfoSpec {
     DevInfoSpec {
         name: DRIVER.to_owned(),
         driver: DRIVER.to_owned(),
-        instance: 0,
+        instance: unit.into(),
         properties: Properties::new(properties),
         ..DevInfoSpec::default()
     }
-}
-
-fn load(kernel: &Kernel, object: &Path) -> Result<Module> {
-    let module = kernel.load(object, DRIVER, "drv").with_context(|| format!("loading {DRIVER}"))?;
-    module.install().map_err(|errno| anyhow!("{DRIVER} _init: {errno}"))?;
-    Ok(module)
 }

@@ -1,0 +1,149 @@
+//! Scenarios on the software adapter: its object below each host's IBTL, instead of the lab's own adapter.
+//!
+//! Its switch is in the module, so all hosts are links of one kernel, each on a port of its own, and the subnet manager is the module's.
+//! What a scenario asks of the lab's fabric beyond that is refused before anything runs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use fakekernel::Machine;
+use lab_world::{SoftwarePlan, World};
+use serde_spanned::Spanned;
+
+use crate::objects::Objects;
+use crate::scenario::{HostSpec, Scenario, Speed, Step};
+use crate::setup;
+
+/// Ports that an adapter can have.
+const MOST_HOSTS: usize = 8;
+/// What the groups of its subnet manager carry.
+const MTU: u32 = 2048;
+const RATE: u8 = 3;
+/// Name of the one kernel.
+const KERNEL: &str = "swhca";
+
+/// The object of the adapter below `proto`.
+///
+/// # Errors
+///
+/// There is none, or it was built from other sources than its tree's.
+pub fn object(proto: &Path) -> Result<PathBuf> {
+    let path = proto.join("drv/amd64/swhca");
+    ensure!(path.is_file(), "{}: no such object; `make modules` builds ours", path.display());
+    sources::check(&path)?;
+    Ok(path)
+}
+
+/// Whether a scenario can be run on it.
+///
+/// # Errors
+///
+/// What the software adapter has not, in words.
+pub fn check(scenario: &Scenario) -> Result<()> {
+    let hosts = scenario.host.iter().map(Spanned::get_ref).collect::<Vec<_>>();
+    ensure!(
+        hosts.len() <= MOST_HOSTS,
+        "--hca swhca: all hosts are links of one kernel, on the {MOST_HOSTS} ports that an adapter can have: {} are too many",
+        hosts.len()
+    );
+    hosts.iter().try_for_each(|host| check_host(host))?;
+    one_configuration(&hosts)?;
+    let first = scenario.partition.first().map_or(0xffff, |spec| *spec.get_ref().pkey.get_ref());
+    ensure!(first & 0x7fff == 0x7fff, "--hca swhca: the first P_Key of its table is the default partition's");
+    for spec in scenario.partition.iter().map(Spanned::get_ref) {
+        let pkey = spec.pkey.get_ref();
+        let usual = spec.ipoib && *spec.mtu.get_ref() == MTU && *spec.rate.get_ref() == RATE;
+        ensure!(
+            usual,
+            "--hca swhca: its subnet manager makes groups of {MTU} bytes and 10 Gb/s; partition {pkey:#06x} is not so"
+        );
+    }
+    ensure!(scenario.fabric.multicast_loopback, "--hca swhca: multicast always comes back to its sender");
+    scenario.step.iter().try_for_each(|step| check_step(step.get_ref()))
+}
+
+fn check_host(host: &HostSpec) -> Result<()> {
+    let name = host.name.get_ref();
+    let what = if host.tun {
+        "a TUN device"
+    } else if *host.ports.get_ref() != 1 {
+        "an adapter with other ports than its own"
+    } else if host.guid.is_some() {
+        "a GUID of its own"
+    } else if !host.unplugged.is_empty() {
+        "a port without a cable"
+    } else if host.mtu.is_some() || *host.width.get_ref() != 4 {
+        "another MTU or width than the adapter's"
+    } else if host.offloads {
+        "offloads that are its own, where the adapter's are everybody's"
+    } else {
+        return Ok(());
+    };
+    bail!("--hca swhca: host `{name}` is to have {what}")
+}
+
+/// One kernel has one configuration file for a driver, and one speed for all ports.
+fn one_configuration(hosts: &[&HostSpec]) -> Result<()> {
+    for (one, other) in hosts.iter().zip(hosts.iter().skip(1)) {
+        let (one_name, other_name) = (one.name.get_ref(), other.name.get_ref());
+        ensure!(
+            one.driver != other.driver || one.conf == other.conf,
+            "--hca swhca: `{one_name}` and `{other_name}` are links of one kernel, with one {}.conf",
+            one.driver.name()
+        );
+        ensure!(
+            one.speed == other.speed,
+            "--hca swhca: `{one_name}` and `{other_name}` have ports of one adapter, with one speed"
+        );
+    }
+    Ok(())
+}
+
+fn check_step(step: &Step) -> Result<()> {
+    let reason = match step {
+        Step::PkeyMoves(_) => "moves P_Keys by the lab's subnet manager",
+        Step::HcaRemoval(_) => "pulls an adapter under attached instances",
+        Step::Link(_) => "has the lab's links damage packets",
+        Step::Trouble(_) => "is made of the lab's fabric",
+        Step::Counts(_) => "compares with a capture of the lab's fabric",
+        Step::LinuxPing(_) | Step::LinuxFetch(_) => "needs TUN devices",
+        _ => return Ok(()),
+    };
+    bail!("--hca swhca: the step `{}` {reason}", step.name())
+}
+
+/// The hosts of a scenario on the ports of one adapter, with its subnet manager. On a thread of the machine.
+///
+/// # Errors
+///
+/// An object that does not load, a refusal of the driver, or a configuration file that cannot be read.
+pub fn hosts(
+    machine: &Machine,
+    scenario: &Scenario,
+    objects: &Objects,
+    adapter: &Path,
+    seed: u64,
+) -> Result<World> {
+    let mut world = World::new(machine, seed);
+    let first = scenario.host.first().context("a scenario without hosts")?.get_ref();
+    let plugin = objects.path(first.name.get_ref(), "mac_ib");
+    let mut plan = SoftwarePlan::new(KERNEL, adapter.to_owned(), plugin.to_owned());
+    plan.ports = u8::try_from(scenario.host.len())?;
+    plan.pkeys = scenario.partition.iter().map(|spec| *spec.get_ref().pkey.get_ref() | 0x8000).collect();
+    plan.speed = speed(first.speed);
+    world.boot_software(&plan)?;
+    for (n, spec) in (0..).zip(&scenario.host) {
+        world.add_link(setup::plan(scenario, spec.get_ref(), n, objects)?)?;
+    }
+    Ok(world)
+}
+
+const fn speed(speed: Speed) -> u8 {
+    match speed {
+        Speed::Sdr => 1,
+        Speed::Ddr => 2,
+        Speed::Qdr | Speed::Fdr10 => 4,
+        Speed::Fdr => 16,
+        Speed::Edr | Speed::Hdr | Speed::Ndr => 32,
+    }
+}

@@ -1,0 +1,118 @@
+//! Scenarios on the software adapter, the object that ships: `ibdlab run --hca swhca`.
+
+mod rig;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ibdlab::report::HcaKind;
+use ibdlab::run::{Options, run};
+use ibdlab::scenario::{Scenario, load};
+use rig::{data, options};
+
+fn on_swhca(seed: u64) -> Options {
+    Options { hca: HcaKind::Swhca, ..options(seed) }
+}
+
+/// Runs a scenario; the first step that failed.
+fn failure(scenario: Scenario, seed: u64) -> Option<String> {
+    let report = run(scenario, on_swhca(seed), |_| {}).unwrap_or_else(|error| panic!("{error:#}"));
+    report.steps.iter().find(|step| !step.ok).map(|step| format!("seed {seed}: {}: {}", step.step, step.text))
+}
+
+/// Runs jobs on all processors; what they answer.
+fn on_all_processors<T: Send>(count: usize, job: impl Fn(usize) -> Option<T> + Sync) -> Vec<T> {
+    let (next, answers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let one = next.fetch_add(1, Ordering::Relaxed);
+                    if one >= count {
+                        return;
+                    }
+                    if let Some(answer) = job(one) {
+                        answers.lock().expect("no worker panics with it").push(answer);
+                    }
+                }
+            });
+        }
+    });
+    answers.into_inner().expect("no worker panics with it")
+}
+
+#[test]
+fn a_thousand_flaps_and_unloads_under_traffic_leave_nothing_in_the_adapter() {
+    let file = data("swhca/random-unload.toml");
+    let failures =
+        on_all_processors(1_000, |seed| failure(load(&file).expect("a scenario"), seed as u64 + 1));
+    assert!(failures.is_empty(), "{} of 1000 seeds failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn three_links_do_everything_that_needs_no_fabric_of_the_labs() {
+    let file = data("swhca/everything.toml");
+    let failures = on_all_processors(10, |seed| failure(load(&file).expect("a scenario"), seed as u64 + 1));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_call_of_the_adapter_fails_in_turn_and_every_link_recovers() {
+    const PHASES: [&str; 7] = ["attach", "start", "traffic", "flap", "sm-restart", "stop", "detach"];
+    let cases: Vec<(&str, &str)> =
+        ["ibd", "ibp"].into_iter().flat_map(|driver| PHASES.map(|phase| (driver, phase))).collect();
+    let results = on_all_processors(cases.len(), |one| {
+        let (driver, phase) = *cases.get(one)?;
+        Some((driver, phase, sweep(driver, phase)))
+    });
+    let failures: Vec<&String> = results.iter().filter_map(|(.., result)| result.as_ref().err()).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+    for (driver, phase, result) in &results {
+        // A datagram takes no memory of the adapter.
+        assert_eq!(*result == Ok(0), *phase == "traffic", "{driver}, {phase}: {result:?}");
+    }
+    let tried: u64 = results.iter().filter_map(|(.., result)| result.as_ref().ok()).sum();
+    assert!(tried > 400, "only {tried} points were reached");
+}
+
+/// How many calls failed, one in each try.
+fn sweep(driver: &str, phase: &str) -> Result<u64, String> {
+    let text = std::fs::read_to_string(data("swhca/fault-points.toml")).map_err(|error| error.to_string())?;
+    let text = text.replace("phase = \"attach\"", &format!("phase = \"{phase}\""));
+    let text = text.replace("driver = \"ibp\"", &format!("driver = \"{driver}\""));
+    let scenario = toml::from_str(&text).map_err(|error| error.to_string())?;
+    let report = run(scenario, on_swhca(1), |_| {}).map_err(|error| format!("{error:#}"))?;
+    if let Some(step) = report.steps.iter().find(|step| !step.ok) {
+        return Err(format!("{driver}, {phase}: {}: {}", step.step, step.text));
+    }
+    let step = report.steps.iter().find(|step| step.step == "fault-points").ok_or("the step is missing")?;
+    step.facts["tried"].as_u64().ok_or_else(|| "the step does not say how many".to_owned())
+}
+
+#[test]
+fn what_the_software_adapter_has_not_is_refused_before_anything_runs() {
+    let two = |change: &str| {
+        let text = std::fs::read_to_string(data("swhca/random-unload.toml")).expect("a scenario");
+        let text = text.replacen("driver = \"ibp\"", &format!("driver = \"ibp\"\n{change}"), 1);
+        let scenario: Scenario = toml::from_str(&text).expect("a scenario");
+        run(scenario, on_swhca(1), |_| {}).expect_err("it is refused").to_string()
+    };
+    for (change, why) in [
+        ("ports = 2", "host `alice` is to have an adapter with other ports than its own"),
+        ("guid = 0x0002_c903_000a_1b2c", "host `alice` is to have a GUID of its own"),
+        (
+            "offloads = true",
+            "host `alice` is to have offloads that are its own, where the adapter's are everybody's",
+        ),
+        ("conf = { ibd_tx_rings = 2 }", "`alice` and `bob` are links of one kernel, with one ibp.conf"),
+        ("speed = \"qdr\"", "`alice` and `bob` have ports of one adapter, with one speed"),
+    ] {
+        assert_eq!(two(change), format!("--hca swhca: {why}"));
+    }
+    let file = data("hca-removal.toml");
+    let refused = run(load(&file).expect("a scenario"), on_swhca(1), |_| {}).expect_err("it is refused");
+    assert_eq!(
+        refused.to_string(),
+        "--hca swhca: the step `hca-removal` pulls an adapter under attached instances"
+    );
+}
