@@ -5,7 +5,7 @@ use std::process::Command;
 
 use fakekernel::{Choice, Decision};
 use ibdlab::campaign::{Campaign, Search, Trials, events, fewer_decisions, shrink};
-use ibdlab::scenario::trouble::Event;
+use ibdlab::scenario::trouble::{Event, StallSpec};
 use ibdlab::scenario::{DecisionText, Scenario, Schedule, Step, UpStep, load, parse};
 
 fn proto() -> PathBuf {
@@ -78,6 +78,32 @@ fn a_run_is_repeated_from_what_was_decided_about_its_threads() {
         let kept = parse(Path::new("replay.toml"), &replay.to_toml().expect("TOML")).expect("a scenario");
         assert_eq!(trials.run(&kept).expect("a run").hash, hash, "{:?}", scenario.schedule);
     }
+}
+
+#[test]
+fn a_run_in_which_threads_stalled_is_repeated_from_its_decisions() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trials = trials(directory.path());
+    let stalls = Some(StallSpec { one_in: 20, longest_us: 10_000 });
+    let with = |stalls| {
+        let mut scenario = generate(5, 2);
+        scenario.step.iter_mut().for_each(|step| {
+            if let Step::Trouble(trouble) = step.as_mut() {
+                trouble.stalls = stalls;
+            }
+        });
+        scenario
+    };
+    let offs = |decisions: &[DecisionText]| {
+        decisions.iter().filter(|text| matches!(text.0.choice, Choice::Off(_))).count()
+    };
+    let scenario = with(stalls);
+    let decisions = trials.decisions(&scenario).expect("a run");
+    assert!(offs(&decisions) > 10, "{} stalls", offs(&decisions));
+    assert_eq!(offs(&trials.decisions(&with(None)).expect("a run")), 0);
+    let replay = Scenario { schedule: Some(Schedule::Replay(decisions)), ..scenario.clone() };
+    let hash = |scenario: &Scenario| trials.run(scenario).expect("a run").hash;
+    assert_eq!(hash(&replay), hash(&scenario));
 }
 
 #[test]

@@ -38,6 +38,8 @@ mod rule;
 #[forbid(unsafe_code)]
 mod sched;
 #[forbid(unsafe_code)]
+mod stall;
+#[forbid(unsafe_code)]
 mod strategy;
 #[forbid(unsafe_code)]
 mod suppress;
@@ -59,6 +61,7 @@ pub use notes::{Note, Notes};
 pub use order::{Class, ClassKey, Inversion, Order};
 pub use rule::{Rule, Severity};
 pub use sched::Wake;
+pub use stall::Stalls;
 pub use strategy::{Choice, Decision, DecisionError, Strategy};
 pub use suppress::{Suppression, Suppressions};
 pub use thread::Thread;

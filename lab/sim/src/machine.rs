@@ -25,6 +25,7 @@ use crate::nanos::Nanos;
 use crate::notes::{Note, Notes};
 use crate::order::Order;
 use crate::sched::Sched;
+use crate::stall::{Places, Stalls};
 use crate::strategy::Decision;
 use crate::suppress::Suppression;
 use crate::thread::{Spawn, Thread, ThreadInner, spawn};
@@ -49,6 +50,9 @@ pub struct Shared {
     /// Scheduling points until the seed is asked again; touched by the holder of the baton.
     pub(crate) countdown: AtomicU32,
     pub(crate) next_did: AtomicU64,
+    /// Do threads stall?
+    pub(crate) stalling: AtomicBool,
+    pub(crate) places: lab_lock::Mutex<Option<Places>>,
     /// A hash over the kernel calls so far ([`Machine::trace_hash`]).
     pub trace: AtomicU64,
     /// Kernel calls so far.
@@ -104,6 +108,8 @@ impl Machine {
             next_due: AtomicU64::new(u64::MAX),
             countdown: AtomicU32::new(1),
             next_did: AtomicU64::new(1),
+            stalling: AtomicBool::new(false),
+            places: lab_lock::Mutex::new(None),
             trace: AtomicU64::new(0xcbf2_9ce4_8422_2325),
             crossings: AtomicU64::new(0),
             notes: Notes::default(),
@@ -224,6 +230,19 @@ impl Machine {
     /// How often a fault point of this kind was reached since its plan was set.
     pub fn fault_points(&self, kind: FaultKind) -> u64 {
         self.0.injector.lock().reached(kind)
+    }
+
+    /// Virtual mode: from now on threads stall, or do not. What was passed before does not count.
+    pub fn set_stalls(&self, stalls: Option<Stalls>) {
+        let Mode::Virtual { seed } = self.0.config.mode else { return };
+        let mut places = self.0.places.lock();
+        *places = stalls.map(|stalls| Places::new(stalls, seed ^ self.now().0));
+        self.0.stalling.store(places.is_some(), Ordering::Relaxed);
+    }
+
+    /// What every thread is doing.
+    pub fn dump(&self) -> Hang {
+        self.0.dump()
     }
 
     /// Says that something outside the machine may wake its threads.

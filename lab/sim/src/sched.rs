@@ -206,16 +206,41 @@ impl Shared {
     /// A scheduling point of the calling thread.
     #[inline]
     pub fn point(&self, me: &ThreadInner) {
+        if let Some(at) = self.step(me) {
+            self.ask(me, at);
+        }
+    }
+
+    /// The same of a thread that passes a place in a module: the return address of its call.
+    #[inline]
+    pub fn point_at(&self, me: &ThreadInner, pc: usize) {
+        if let Some(at) = self.step(me) {
+            if self.stalling.load(Ordering::Relaxed) && self.stall(me, at, pc) {
+                return;
+            }
+            self.ask(me, at);
+        }
+    }
+
+    /// The step that a scheduling point is; `None` on the wall clock.
+    #[inline]
+    fn step(&self, me: &ThreadInner) -> Option<At> {
         if self.is_stopping() {
             me.end_here();
         }
         if self.is_live() {
-            return;
+            return None;
         }
         let at = me.step();
         if self.now.load(Ordering::Relaxed) >= self.next_due.load(Ordering::Relaxed) {
             self.fire_due(&mut self.sched());
         }
+        Some(at)
+    }
+
+    /// The strategy, if it is its time.
+    #[inline]
+    fn ask(&self, me: &ThreadInner, at: At) {
         let left = self.countdown.load(Ordering::Relaxed);
         if left == NEVER {
             // Whoever runs goes on until it waits.
@@ -241,6 +266,24 @@ impl Shared {
         }
     }
 
+    /// False if the thread goes on at once.
+    fn stall(&self, me: &ThreadInner, at: At, pc: usize) -> bool {
+        let Some(span) = self.places.lock().as_mut().and_then(|places| places.pass(pc)) else { return false };
+        let idle = me.wait().phase == Phase::Idle;
+        if !idle || !self.sched().chooser.stalls(at, span) {
+            return false;
+        }
+        self.take_off(me, span);
+        true
+    }
+
+    /// The thread has no processor for so long.
+    fn take_off(&self, me: &ThreadInner, span: Nanos) {
+        host_mutex::assert_none_held("this call");
+        me.prepare("its processor", 0);
+        me.block(self.now() + span);
+    }
+
     #[cold]
     fn maybe_switch(&self, me: &ThreadInner, at: At) {
         host_mutex::assert_none_held("this call");
@@ -255,8 +298,7 @@ impl Shared {
         let idle = me.wait().phase == Phase::Idle;
         if let Some(off) = sched.chooser.off(at, idle) {
             drop(sched);
-            me.prepare("its processor", 0);
-            me.block(now + off);
+            self.take_off(me, off);
             return;
         }
         let Sched { chooser, runnable, .. } = &mut *sched;

@@ -285,6 +285,15 @@ impl Chooser {
         Some(span)
     }
 
+    /// The thread at `at` stalls for so long; false if only what another run decided counts.
+    pub(crate) fn stalls(&mut self, at: At, span: Nanos) -> bool {
+        if matches!(self.plan, Plan::Replay(_)) {
+            return false;
+        }
+        self.decided(at, Choice::Off(span));
+        true
+    }
+
     /// After how long the wait that begins at `at` ends without a signal, if it does (rule 11).
     pub(crate) fn spurious(&mut self, at: At) -> Option<Nanos> {
         let span = match &self.plan {

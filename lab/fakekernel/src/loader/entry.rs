@@ -170,6 +170,9 @@ fn begin(me: &ThreadInner, module: Option<&Module>, kernel: &Kernel, kind: Entry
     let outer_call = current::call();
     let outer_stack = current::stack();
     let outer_ctx = kind.ctx.map_or_else(|| me.ctx(), |ctx| me.set_ctx(ctx));
+    if let Some(module) = module.filter(|_| !me.ctx().may_block()) {
+        module.0.interrupts.fetch_add(1, Ordering::AcqRel);
+    }
     let mut local = me.local();
     let record = EntryRecord {
         module: module.cloned(),
@@ -208,6 +211,9 @@ fn end(me: &ThreadInner) {
 fn leave(me: &ThreadInner, record: EntryRecord) {
     if let Some(module) = &record.module {
         module.0.inside.fetch_sub(1, Ordering::AcqRel);
+        if !me.ctx().may_block() {
+            module.0.interrupts.fetch_sub(1, Ordering::AcqRel);
+        }
     }
     if record.kind.ctx.is_some() {
         me.set_ctx(record.outer_ctx);

@@ -123,7 +123,7 @@ impl State<'_> {
             let outcome = trials.run(&scenario)?;
             let failure = {
                 let mut summary = self.summary();
-                summary.add(&scenario, &outcome);
+                summary.add(index, &scenario, &outcome);
                 outcome.failure.filter(|failure| summary.claim(failure, index))
             };
             if let Some(failure) = failure {

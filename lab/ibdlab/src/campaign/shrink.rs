@@ -188,6 +188,12 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
                 }
             });
             self.consider(candidate);
+            let candidate = self.with(|scenario| {
+                if let Some(trouble) = trouble_of(scenario, step) {
+                    trouble.stalls = None;
+                }
+            });
+            self.consider(candidate);
         }
         for n in 0..self.best.host.len() {
             let candidate = self.with(|scenario| scenario.host[n].as_mut().addresses.as_mut().truncate(1));

@@ -92,6 +92,9 @@ pub struct Summary {
     pub strategies: BTreeMap<String, (u64, u64)>,
     pub tolerated: BTreeMap<String, u64>,
     pub findings: Vec<Finding>,
+    /// The longest that it took until all was well again, and to close a link: microseconds of machine time, and the scenario.
+    slowest_recovery: (u64, u64),
+    slowest_close: (u64, u64),
     /// By signature: the first scenario, and how many.
     seen: BTreeMap<String, (u64, u64)>,
     blocks: Blocks,
@@ -112,6 +115,8 @@ impl Summary {
             strategies: BTreeMap::new(),
             tolerated: BTreeMap::new(),
             findings: Vec::new(),
+            slowest_recovery: (0, 0),
+            slowest_close: (0, 0),
             seen: BTreeMap::new(),
             blocks: Blocks::default(),
             lines: None,
@@ -119,8 +124,10 @@ impl Summary {
         }
     }
 
-    pub(super) fn add(&mut self, scenario: &Scenario, outcome: &Outcome) {
+    pub(super) fn add(&mut self, index: u64, scenario: &Scenario, outcome: &Outcome) {
         self.scenarios += 1;
+        self.slowest_recovery = self.slowest_recovery.max((outcome.recovery_us, index));
+        self.slowest_close = self.slowest_close.max((outcome.close_us, index));
         self.kernel_calls += outcome.kernel_calls;
         self.machine_us += outcome.machine_us;
         self.failed += u64::from(outcome.failure.is_some());
@@ -204,6 +211,13 @@ impl Summary {
         for (strategy, (runs, failed)) in &self.strategies {
             let _ = writeln!(text, "by {strategy}: {runs} schedules, {failed} failed");
         }
+        let ((recovery, of), (close, by)) = (self.slowest_recovery, self.slowest_close);
+        let _ = writeln!(
+            text,
+            "all was well again after {} ms at most (scenario {of}), a link closed in {} (scenario {by})",
+            recovery / 1_000,
+            close / 1_000
+        );
         let _ = writeln!(text, "conditions of known weaknesses provoked: {there} of {all}");
         for (what, times) in &self.tolerated {
             let _ = writeln!(text, "tolerated {times} times: {what}");
@@ -250,6 +264,8 @@ impl Summary {
             "strategies": self.strategies.iter().map(|(strategy, (runs, failed))| {
                 json!({ "strategy": strategy, "schedules": runs, "failed": failed })
             }).collect::<Vec<_>>(),
+            "slowest_recovery_us": self.slowest_recovery.0,
+            "slowest_close_us": self.slowest_close.0,
             "lines": self.lines.as_ref().map(Lines::share),
             "conditions": { "provoked": there, "of": all },
             "tolerated": self.tolerated,

@@ -62,6 +62,9 @@ pub struct Outcome {
     pub kernel_calls: u64,
     /// Microseconds of machine time.
     pub machine_us: u64,
+    /// Microseconds of machine time after which all was well again, the most of all troubles; and the longest that closing a link took.
+    pub recovery_us: u64,
+    pub close_us: u64,
     /// Hash of the order of all kernel calls; empty if the process did not live to say it.
     pub hash: String,
     pub blocks: Blocks,
@@ -252,6 +255,8 @@ impl Outcome {
             failure: Some(failure),
             kernel_calls: 0,
             machine_us: 0,
+            recovery_us: 0,
+            close_us: 0,
             hash: String::new(),
             blocks: Blocks::default(),
             tolerated: Vec::new(),
@@ -281,11 +286,15 @@ impl Outcome {
             let text = format!("tolerated, but not known: {}", new?.0);
             Some(Failure { signature: text.clone(), text })
         });
+        let most =
+            |fact: &str| steps.iter().filter_map(|step| step["facts"][fact].as_u64()).max().unwrap_or(0);
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         Self {
             failure,
             kernel_calls: number(&report["trace"]["kernel_calls"]),
             machine_us: steps.last().map_or(0, |step| number(&step["at_us"]) + number(&step["took_us"])),
+            recovery_us: most("recovery_us"),
+            close_us: most("slowest_close_us"),
             hash: text(&report["trace"]["hash"]),
             tolerated,
             blocks: serde_json::from_value(report["blocks"].clone()).unwrap_or_default(),

@@ -75,6 +75,11 @@ impl HostRun {
         if self.tun { self.open_tun() } else { self.open_stack() }
     }
 
+    /// Does it listen to the group of the background traffic, or only talk to it?
+    pub const fn listens(&self) -> bool {
+        self.number % 2 == 1
+    }
+
     /// Closes the link, which stops the driver. Nothing to do if it is closed.
     pub fn close_link(&mut self) {
         self.linux = None;

@@ -110,6 +110,8 @@ ranges! {
     sm_away_ms: "away_ms" of "sm-restart", 0, RUN_MS;
     pkey_away_ms: "away_ms" of "pkey-moves", 1, RUN_MS;
     at_most: "at_most" of "fault-points", 0, MILLION;
+    stall_one_in: "one_in" of "stalls of trouble", 1, MILLION;
+    longest_us: "longest_us" of "stalls of trouble", 1, RUN_US;
     settle_ms: "settle_ms" of "trouble", 0, RUN_MS;
     senders: "senders" of "trouble", 0, 8;
     echo_every_us: "echo_every_us" of "trouble", 0, RUN_US;

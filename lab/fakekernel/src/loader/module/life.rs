@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
 
 use illumos_sys_hdrs::{MI_INFO_ALL, MI_INFO_LINKAGE, modinfo};
-use sim::Rule;
+use sim::{Nanos, Rule};
 
 use crate::loader::cx::Cx;
 use crate::loader::entry::EntryKind;
@@ -16,6 +16,9 @@ type Info = unsafe extern "C" fn(*mut modinfo) -> c_int;
 
 /// Lines of a leak report.
 const LEAK_LINES: usize = 12;
+
+/// Longer than an interrupt lasts.
+const INTERRUPT: Nanos = Nanos::from_secs(10);
 
 impl Module {
     /// Calls `_info` for the linkage pointer, as every load does. A module without one loads, but cannot install a driver.
@@ -94,6 +97,7 @@ impl Module {
     }
 
     fn finish(&self) -> Result<(), Errno> {
+        self.wait_for_interrupts();
         match self.call_entry("_fini") {
             None => return Err(Errno::EBUSY),
             Some(0) => {}
@@ -109,11 +113,29 @@ impl Module {
         });
         let inside = self.0.inside.load(Ordering::Acquire);
         cx.check(inside == 0, Rule::BadThreadExit, || {
-            format!("returned 0 while {inside} threads are in the module's functions")
+            format!("returned 0 while {inside} threads are in the module's functions{}", self.who_is_inside())
         });
         self.check_nothing_left("_fini");
         self.0.state.lock().installed = false;
         Ok(())
+    }
+
+    /// An interrupt that has come and has not executed a handler's first instruction yet, or all but the last, is over before its module is
+    /// unloaded: nobody can wait for it, and a processor stays with an interrupt for less time than unloading takes.
+    fn wait_for_interrupts(&self) {
+        let deadline = sim::thread::now() + INTERRUPT;
+        while self.0.interrupts.load(Ordering::Acquire) > 0 && sim::thread::now() < deadline {
+            sim::thread::sleep(Nanos::from_millis(1));
+        }
+    }
+
+    /// A line for each thread with a frame of the module, and its frames.
+    fn who_is_inside(&self) -> String {
+        let mut dump = self.kernel().machine().dump();
+        dump.threads.retain(|thread| {
+            thread.host == self.kernel().name() && thread.backtrace.iter().any(|f| f.module == self.name())
+        });
+        format!(", {dump}")
     }
 
     /// Rules 9, 16 and 19 for the whole module.

@@ -42,6 +42,8 @@ pub(crate) struct ModuleInner {
     depends_on: Vec<Module>,
     /// Threads inside the module's functions.
     pub inside: AtomicU32,
+    /// Those of them that are interrupts.
+    pub interrupts: AtomicU32,
     /// Held while a debugger is to know of it.
     told: HostMutex<Option<Told>>,
     pub state: HostMutex<State>,
@@ -114,6 +116,7 @@ impl Module {
             symbols: linked.symbols,
             depends_on,
             inside: AtomicU32::new(0),
+            interrupts: AtomicU32::new(0),
             told: HostMutex::new(debugger::tell(kernel.name(), &data, &linked.addresses)),
             state: HostMutex::new(State::default()),
         }));

@@ -4,6 +4,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::scenario::trouble::StallSpec;
 use crate::scenario::{PrioritySchedule, RandomSchedule, Scenario, Schedule, Step, TurnSchedule};
 
 /// Makes the draw another one than that of what happens, so that the same troubles meet every strategy.
@@ -15,12 +16,21 @@ pub fn interleave(mut scenario: Scenario, seed: u64, index: u64) -> Scenario {
     rng.set_stream(index);
     scenario.schedule = Some(strategy(&mut rng));
     let senders = *[0, 0, 0, 1, 2, 3].choose(&mut rng).unwrap_or(&0);
+    let stalls = stalls(&mut rng);
     for step in &mut scenario.step {
         if let Step::Trouble(trouble) = step.as_mut() {
             trouble.senders = senders;
+            trouble.stalls = stalls;
         }
     }
     scenario
+}
+
+/// In two of three schedules threads lose their processor for long.
+fn stalls(rng: &mut ChaCha8Rng) -> Option<StallSpec> {
+    let one_in = *[0, 30, 100, 300, 300, 1_000, 0, 300, 100].choose(rng).filter(|one_in| **one_in > 0)?;
+    let longest_us = *[1_000, 100_000, 100_000, 2_000_000].choose(rng)?;
+    Some(StallSpec { one_in, longest_us })
 }
 
 fn strategy(rng: &mut ChaCha8Rng) -> Schedule {

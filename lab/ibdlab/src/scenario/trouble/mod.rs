@@ -43,8 +43,24 @@ pub struct TroubleStep {
     /// Threads of each host that send frames of their own beside its IP, to addresses of now and of before.
     #[serde(default, skip_serializing_if = "is_none", deserialize_with = "crate::scenario::range::senders")]
     pub senders: u8,
+    /// Threads lose their processor in the middle of a driver's work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<StallSpec>,
     /// In any order; events of one instant happen in the order of the file.
     pub event: Vec<TimedEvent>,
+}
+
+/// Threads that have no processor for a while, at places in the modules that are rarely passed as well as at those that are passed
+/// all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct StallSpec {
+    /// One in so many that pass a place first; of those who pass it as the `n`th, one in `n` times as many.
+    #[serde(deserialize_with = "crate::scenario::range::stall_one_in")]
+    pub one_in: u32,
+    /// In microseconds of machine time; the shortest has one, and there are as many of each order of magnitude.
+    #[serde(deserialize_with = "crate::scenario::range::longest_us")]
+    pub longest_us: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

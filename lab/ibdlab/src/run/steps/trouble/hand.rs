@@ -21,7 +21,7 @@ use crate::scenario::trouble::Event;
 /// Payloads of the background traffic.
 const SIZES: [usize; 4] = [0, 64, 700, 1900];
 /// Where every host sends datagrams all the time.
-const GROUP: (u8, u16) = (1, 7001);
+pub(super) const GROUP: (u8, u16) = (1, 7001);
 const GROUP_INTERVAL: Duration = Duration::from_millis(5);
 /// Where hosts take the TCP of others: each sender has a port of its own, this and the last byte of its address.
 const BULK_PORT: u16 = 7100;
@@ -105,6 +105,7 @@ struct State {
     host: Option<HostRun>,
     /// What went wrong and was no demand: a load that an injected failure kept from succeeding.
     told: Vec<String>,
+    slowest_close: Nanos,
     failed: Option<anyhow::Error>,
 }
 
@@ -117,6 +118,14 @@ pub struct Background {
     pub echo_every: Duration,
     /// Threads of a host that send beside its IP.
     pub senders: u8,
+}
+
+/// What the hosts say at the end.
+pub struct Told {
+    /// What was refused on the way.
+    pub refused: Vec<String>,
+    /// The longest time that it took to close a link.
+    pub slowest_close: Nanos,
 }
 
 /// Takes every host of the world, and starts its traffic.
@@ -141,31 +150,39 @@ pub fn take_over(world: &mut World, background: Background) -> Vec<Hand> {
 /// # Errors
 ///
 /// The first thing that must not go wrong and did.
-pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Vec<String>> {
+pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Told> {
     for task in [Task::Promiscuous(false), Task::Plug, Task::Load] {
         hands.iter().for_each(|hand| hand.queue(task.clone()));
     }
     let mut told = Vec::new();
     let mut first = Ok(());
+    let mut slowest = Nanos(0);
     for hand in hands {
         hand.shared.state.lock().done = true;
         hand.shared.work.wake_all();
         hand.thread.join();
         let mut state = hand.shared.state.lock();
         told.append(&mut state.told);
+        slowest = slowest.max(state.slowest_close);
         if let (Ok(()), Some(failed)) = (&first, state.failed.take()) {
             first = Err(failed);
         }
         world.hosts.extend(state.host.take());
     }
-    first.map(|()| told)
+    first.map(|()| Told { refused: told, slowest_close: slowest })
 }
 
 impl Hand {
     fn new(host: HostRun, others: Others, infiniband: InfiniBand, background: Background) -> Self {
         let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
-        let state =
-            State { tasks: VecDeque::new(), done: false, host: Some(host), told: Vec::new(), failed: None };
+        let state = State {
+            tasks: VecDeque::new(),
+            done: false,
+            host: Some(host),
+            told: Vec::new(),
+            slowest_close: Nanos(0),
+            failed: None,
+        };
         let shared =
             Arc::new(Shared { state: HostMutex::new(state), work: WaitQueue::new("things to do to a host") });
         let body = shared.clone();
@@ -195,7 +212,11 @@ impl Shared {
             groups: BTreeSet::new(),
             ears: BTreeMap::new(),
             promiscuous: None,
+            slowest_close: Nanos(0),
         };
+        if owner.host.listens() {
+            owner.groups.insert(owner.group);
+        }
         owner.start_traffic();
         while let Some(task) = self.next() {
             let what = task.clone();
@@ -209,7 +230,9 @@ impl Shared {
             }
         }
         owner.stop_traffic();
-        self.state.lock().host = Some(owner.host);
+        let mut state = self.state.lock();
+        state.slowest_close = owner.slowest_close;
+        state.host = Some(owner.host);
     }
 
     fn next(&self) -> Option<Task> {
@@ -245,6 +268,7 @@ struct Owner {
     groups: BTreeSet<IpAddr>,
     ears: BTreeMap<IpAddr, AppId>,
     promiscuous: Option<Stream>,
+    slowest_close: Nanos,
 }
 
 impl Owner {
@@ -283,7 +307,8 @@ impl Owner {
                 let refused = lab_gldv3::set_property(kernel, &link, &id, &PropertyValue::Text(value));
                 // A refusal is an answer, too: EBUSY, no link, or a property that means nothing while another is off. One that the
                 // driver does not have is the scenario's mistake.
-                let known = || lab_gldv3::private_properties(kernel, &link).is_ok_and(|all| all.contains(&name));
+                let known =
+                    || lab_gldv3::private_properties(kernel, &link).is_ok_and(|all| all.contains(&name));
                 if refused == Err(Errno::ENOTSUP) && !known() {
                     return Err(anyhow!("the driver of {link} has no such property"));
                 }
@@ -304,7 +329,9 @@ impl Owner {
         self.senders.stop();
         self.apps.clear();
         self.ears.clear();
+        let begun = fakekernel::now();
         self.host.close_link();
+        self.slowest_close = self.slowest_close.max(fakekernel::now().since(begun));
     }
 
     /// Loads and attaches whatever is not, too.
@@ -364,7 +391,9 @@ impl Owner {
     fn stop_traffic(&mut self) {
         self.senders.stop();
         let Ok(ip) = self.host.ip() else { return };
-        for app in self.apps.drain(..).chain(std::mem::take(&mut self.ears).into_values()) {
+        // In the group of the background a host that listens stays: it has to hear it when all is over.
+        let ears = std::mem::take(&mut self.ears).into_iter().filter(|(group, _)| *group != self.group);
+        for app in self.apps.drain(..).chain(ears.map(|(_, ear)| ear)) {
             ip.stop(app);
         }
     }

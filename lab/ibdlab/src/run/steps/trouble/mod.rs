@@ -12,19 +12,23 @@ mod subnet;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use fakekernel::Nanos;
+use anyhow::{Context, Result, anyhow, ensure};
+use fakekernel::{Nanos, Stalls};
 
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::TroubleStep;
-use crate::scenario::trouble::Event;
+use crate::scenario::trouble::{Event, StallSpec};
 
 pub(super) use settle::wanted_groups;
 
-use hand::{Background, Hand, Task};
+use hand::{Background, Hand, Task, Told};
 pub use subnet::faulty_link;
 use subnet::{Subnet, Undo};
+
+/// The longest that closing a link may take, whatever else goes on: it waits for the adapter, and for no answer of the SA. Each stall may
+/// come on top.
+const CLOSE: Nanos = Nanos::from_secs(2);
 
 /// See [`crate::scenario::trouble`].
 pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
@@ -37,12 +41,18 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
         senders: step.senders,
     };
     let hands = hand::take_over(world, background);
+    let longest = |stalls: StallSpec| Nanos::from_micros(stalls.longest_us);
+    let stalls = step.stalls.map(|stalls| Stalls { one_in: stalls.one_in, longest: longest(stalls) });
+    world.machine.set_stalls(stalls);
     let played = Player::new(world, &mut subnet, &hands, step).play(step);
+    world.machine.set_stalls(None);
     // Also after an event that could not be carried out: the hosts have to come back for the report.
     subnet.heal();
     let told = hand::give_back(world, hands);
     played?;
-    let told = told?;
+    let Told { refused: told, slowest_close } = told?;
+    let most = CLOSE + Nanos(step.stalls.map_or(0, |stalls| longest(stalls).0 * 3));
+    ensure!(slowest_close <= most, "closing a link took {slowest_close}, and {most} is the most");
     let recovery = settle::settle(world, &before, Nanos::from_millis(step.settle_ms))
         .map_err(|error| if told.is_empty() { error } else { error.context(told.join("; ")) })?;
     let mut text =
@@ -53,6 +63,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     Ok(Findings::new(text)
         .fact("events", step.event.len())
         .fact("recovery_us", recovery.0 / 1_000)
+        .fact("slowest_close_us", slowest_close.0 / 1_000)
         .fact("refused", told))
 }
 

@@ -30,7 +30,7 @@ const BURST: u32 = 100;
 const BURSTS: u32 = 20;
 /// The scope of an IPoIB link's groups.
 const SCOPE: u8 = 2;
-/// Whether every host hears every other: the number of a group of its own, so that each host has to join it now.
+/// The number of a group that nobody is in.
 const GROUP: u8 = 2;
 
 /// What there was before the trouble, to compare with.
@@ -67,10 +67,15 @@ impl fmt::Display for Missing {
 /// Who misses what when the time is over.
 pub fn settle(world: &World, before: &Before, patience: Nanos) -> Result<Nanos> {
     let bursts = Cell::new(0);
-    let checks: [Check<'_>; 5] =
-        [&|| links(world), &|| unicast(world), &|| hanging(world, &bursts), &|| multicast(world), &|| {
-            memberships(world).map(|missing| missing.into_iter().chain(objects(world, before)).collect())
-        }];
+    let checks: [Check<'_>; 7] = [
+        &|| links(world),
+        &|| unicast(world),
+        &|| hanging(world, &bursts),
+        &|| strangers(world),
+        &|| talk(world, super::hand::GROUP.0),
+        &|| talk(world, GROUP),
+        &|| memberships(world).map(|missing| missing.into_iter().chain(objects(world, before)).collect()),
+    ];
     wait_for(world, &checks, patience)
 }
 
@@ -133,6 +138,16 @@ fn unicast(world: &World) -> Result<Vec<Missing>> {
     Ok(missing)
 }
 
+/// The same among hosts that have forgotten each other: they ask the broadcast group, or that of the address.
+fn strangers(world: &World) -> Result<Vec<Missing>> {
+    for host in &world.hosts {
+        host.ip()?.change(|upper| upper.link_mut().forget());
+    }
+    let missing = unicast(world)?;
+    let ask = |missing: Missing| Missing { what: format!("asked anew, {}", missing.what), ..missing };
+    Ok(missing.into_iter().map(ask).collect())
+}
+
 /// A queue pair whose sends leave and never complete looks well until it is full. So it is filled: its driver finds out and makes another.
 fn hanging(world: &World, bursts: &Cell<u32>) -> Result<Vec<Missing>> {
     let mut missing = Vec::new();
@@ -165,11 +180,12 @@ fn burst(world: &World, from: &HostRun) -> Result<()> {
     Ok(())
 }
 
-/// What one host says to a group, every other one of its link hears: a group of its own, so that each has to join it now.
-fn multicast(world: &World) -> Result<Vec<Missing>> {
+/// What one host says to a group, every other one of its link hears: in that of the background traffic some have been members all the
+/// time, any other each has to join now.
+fn talk(world: &World, number: u8) -> Result<Vec<Missing>> {
     let mut missing = Vec::new();
     for speaker in &world.hosts {
-        let group = world.group_of(speaker, GROUP);
+        let group = world.group_of(speaker, number);
         for (listener, heard) in turn(world, speaker, group, world.head_start())? {
             let why = format!("heard {heard:?} of the datagrams that {} sent to {group}", speaker.name);
             missing.push(listener.lacks(why));
