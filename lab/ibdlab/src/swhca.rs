@@ -74,8 +74,6 @@ fn check_host(host: &HostSpec) -> Result<()> {
         "a port without a cable"
     } else if host.mtu.is_some() || *host.width.get_ref() != 4 {
         "another MTU or width than the adapter's"
-    } else if host.offloads {
-        "offloads that are its own, where the adapter's are everybody's"
     } else {
         return Ok(());
     };
@@ -92,8 +90,8 @@ fn one_configuration(hosts: &[&HostSpec]) -> Result<()> {
             one.driver.name()
         );
         ensure!(
-            one.speed == other.speed,
-            "--hca swhca: `{one_name}` and `{other_name}` have ports of one adapter, with one speed"
+            one.speed == other.speed && one.offloads == other.offloads,
+            "--hca swhca: `{one_name}` and `{other_name}` have ports of one adapter, with one speed and the same offloads"
         );
     }
     Ok(())
@@ -131,6 +129,8 @@ pub fn hosts(
     plan.ports = u8::try_from(scenario.host.len())?;
     plan.pkeys = scenario.partition.iter().map(|spec| *spec.get_ref().pkey.get_ref() | 0x8000).collect();
     plan.speed = speed(first.speed);
+    let on = i32::from(first.offloads);
+    plan.conf = ["checksum", "lso", "reserved-lkey"].map(|name| (name.to_owned(), on)).into();
     world.boot_software(&plan)?;
     for (n, spec) in (0..).zip(&scenario.host) {
         world.add_link(setup::plan(scenario, spec.get_ref(), n, objects)?)?;

@@ -57,6 +57,15 @@ fn three_links_do_everything_that_needs_no_fabric_of_the_labs() {
 }
 
 #[test]
+fn the_same_with_checksums_and_large_sends_of_the_adapter() {
+    let text = std::fs::read_to_string(data("swhca/everything.toml")).expect("a scenario");
+    let text = text.replace("driver = \"ibp\"", "driver = \"ibp\"\noffloads = true");
+    let failures =
+        on_all_processors(10, |seed| failure(toml::from_str(&text).expect("a scenario"), seed as u64 + 1));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
 fn every_call_of_the_adapter_fails_in_turn_and_every_link_recovers() {
     const PHASES: [&str; 7] = ["attach", "start", "traffic", "flap", "sm-restart", "stop", "detach"];
     let cases: Vec<(&str, &str)> =
@@ -102,10 +111,13 @@ fn what_the_software_adapter_has_not_is_refused_before_anything_runs() {
         ("guid = 0x0002_c903_000a_1b2c", "host `alice` is to have a GUID of its own"),
         (
             "offloads = true",
-            "host `alice` is to have offloads that are its own, where the adapter's are everybody's",
+            "`alice` and `bob` have ports of one adapter, with one speed and the same offloads",
         ),
         ("conf = { ibd_tx_rings = 2 }", "`alice` and `bob` are links of one kernel, with one ibp.conf"),
-        ("speed = \"qdr\"", "`alice` and `bob` have ports of one adapter, with one speed"),
+        (
+            "speed = \"qdr\"",
+            "`alice` and `bob` have ports of one adapter, with one speed and the same offloads",
+        ),
     ] {
         assert_eq!(two(change), format!("--hca swhca: {why}"));
     }

@@ -5,7 +5,7 @@ use kernel::ddi::DevInfo;
 
 /// Fixed from attach on: `ibtl` copies them, and clients keep their copies.
 ///
-/// What is not here is not offered: no shared receive queues, reliable connections, reserved key, checksums, large sends.
+/// What is not here is not offered: no shared receive queues, no reliable connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     /// Node GUID, unlike that of any other adapter of the fabric, the same after a reboot.
@@ -42,6 +42,14 @@ pub struct Attributes {
     pub max_groups: u32,
     /// Queue pairs in one group.
     pub max_qps_of_group: u32,
+    /// Checksums of IPoIB frames are computed.
+    pub checksums: bool,
+    /// Bytes of a large send's data, and of its header; 0 if there are none. Needs checksums and the reserved key.
+    pub large_send: u32,
+    /// See above.
+    pub large_send_header: u32,
+    /// The key of all kernel memory, which `ibc_map_mem_iov` gives out; `None` if there is none.
+    pub reserved_key: Option<u32>,
 }
 
 impl Attributes {
@@ -84,8 +92,18 @@ impl Attributes {
             hca_max_ud_dest: self.max_address_handles,
             hca_max_cq_handlers: 1,
             hca_dip: dip.as_raw(),
+            hca_max_lso_size: self.large_send,
+            hca_max_lso_hdr_size: self.large_send_header,
+            hca_reserved_lkey: self.reserved_key.unwrap_or(0),
             ..Default::default()
         };
+        if self.checksums {
+            raw.hca_flags |= sys::IBT_HCA_CKSUM_FULL;
+            raw.hca_flags2 |= sys::IBT_HCA2_IP_CLASS;
+        }
+        if self.reserved_key.is_some() {
+            raw.hca_flags2 |= sys::IBT_HCA2_RES_LKEY;
+        }
         raw.set_hca_vendor_id(self.vendor_id & 0xff_ffff);
         raw
     }

@@ -7,6 +7,7 @@ use illumos_sys_hdrs as sys;
 #[allow(missing_docs)]
 pub enum Opcode {
     Send,
+    LargeSend,
     Receive,
 }
 
@@ -53,6 +54,8 @@ pub struct Completion {
     pub pkey_index: u16,
     /// Whether the sender asked for an event.
     pub solicited: bool,
+    /// Whether the adapter vouches for the checksums of IP, TCP and UDP.
+    pub checksums: bool,
 }
 
 impl Completion {
@@ -71,6 +74,7 @@ impl Completion {
             sl: 0,
             pkey_index: 0,
             solicited: false,
+            checksums: false,
         }
     }
 
@@ -79,12 +83,18 @@ impl Completion {
         if self.immediate.is_some() {
             flags |= sys::IBT_WC_IMMED_DATA_PRESENT;
         }
+        if self.checksums {
+            flags |= sys::IBT_WC_CKSUM_OK;
+        }
         let mut raw = sys::ibt_wc_t {
             wc_id: self.id,
             wc_bytes_xfer: self.bytes,
             wc_flags: flags,
+            // What the driver believes, and nothing else.
+            wc_cksum: if self.checksums { 0xffff } else { 0 },
             wc_type: match self.opcode {
                 Opcode::Send => sys::IBT_WRC_SEND,
+                Opcode::LargeSend => sys::IBT_WRC_SEND_LSO,
                 Opcode::Receive => sys::IBT_WRC_RECV,
             } as _,
             wc_immed_data: self.immediate.unwrap_or(0),

@@ -36,4 +36,4 @@ pub use port::{LinkState, PortReport, Speed};
 pub use provider::{Arm, CqSizes, Keys, Provider};
 pub use qp::{Purpose, QpChange, QpQuery, QpRequest, QpState, QueueSizes, Transition, UdAttributes};
 pub use status::Status;
-pub use work::{Destination, ReceiveRequest, Segment, SendRequest};
+pub use work::{Destination, LargeSend, ReceiveRequest, Segment, SendRequest};

@@ -33,6 +33,14 @@ impl Region {
         Self { start, len, access }
     }
 
+    /// All of the kernel's memory, for addresses under the reserved key: clients have them from `ibc_map_mem_iov` and keep what is there
+    /// mapped until they have unmapped it.
+    pub fn everything() -> Self {
+        let start = kernel::kernel_base() as u64;
+        let access = Access { local_write: true, remote_write: false, remote_read: false };
+        Self { start, len: u64::MAX - start, access }
+    }
+
     /// What it may be used for.
     pub fn access(&self) -> Access {
         self.access

@@ -45,6 +45,10 @@ pub struct QpRequest<'a, P: Provider> {
     pub sizes: QueueSizes,
     /// Whether every send gives a completion.
     pub all_signaled: bool,
+    /// Whether large sends may be posted.
+    pub large_sends: bool,
+    /// Whether lists may have the reserved key.
+    pub reserved_key: bool,
     /// For events about it.
     pub client: KArc<ClientQp>,
 }

@@ -40,6 +40,15 @@ unsafe fn segments<'a>(list: *const sys::ibt_wr_ds_t, count: u32) -> &'a [Segmen
 #[derive(Clone, Copy)]
 pub struct SendRequest<'a>(&'a sys::ibt_send_wr_t);
 
+/// What each datagram of a large send begins with, and how many bytes are behind that at most.
+#[derive(Clone, Copy)]
+pub struct LargeSend<'a> {
+    /// The headers, as the first one has them.
+    pub header: &'a [u8],
+    /// Bytes of data in a datagram.
+    pub mss: u32,
+}
+
 /// Where a datagram goes.
 pub struct Destination<'a, P: Provider> {
     /// The way.
@@ -69,6 +78,25 @@ impl<'a> SendRequest<'a> {
             && u32::from(self.0.wr_opcode) == sys::IBT_WRC_SEND as u32
     }
 
+    /// What a large send is cut by; `None` of anything else.
+    pub fn large(self) -> Option<LargeSend<'a>> {
+        let is_one = self.0.wr_trans == sys::IBT_UD_SRV && self.0.wr_opcode == sys::IBT_WRC_SEND_LSO;
+        // SAFETY: all members of the union are plain integers and pointers.
+        let large = is_one.then_some(unsafe { self.0.wr.ud_lso })?;
+        let header = if large.lso_hdr.is_null() {
+            &[]
+        } else {
+            // SAFETY: by the contract of `new`: so many bytes of the caller's.
+            unsafe { slice::from_raw_parts(large.lso_hdr, large.lso_hdr_sz as usize) }
+        };
+        Some(LargeSend { header, mss: large.lso_mss })
+    }
+
+    /// Whether the adapter is to compute checksums.
+    pub fn wants_checksums(self) -> bool {
+        self.has(sys::IBT_WR_SEND_CKSUM as u32)
+    }
+
     /// Whether it wants a completion though the queue pair gives none by itself.
     pub fn is_signaled(self) -> bool {
         self.has(sys::IBT_WR_SEND_SIGNAL as u32)
@@ -92,10 +120,15 @@ impl<'a> SendRequest<'a> {
         unsafe { segments(self.0.wr_sgl, self.0.wr_nds) }
     }
 
-    /// Where it goes; `None` without a destination. Of a datagram.
+    /// Where it goes; `None` without a destination. Of a datagram, or a large send.
     pub fn destination<P: Provider>(self) -> Option<Destination<'a, P>> {
-        // SAFETY: all members of the union are plain integers and pointers.
-        let dest = unsafe { self.0.wr.ud }.udwr_dest;
+        let dest = if self.is_datagram() {
+            // SAFETY: all members of the union are plain integers and pointers.
+            unsafe { self.0.wr.ud }.udwr_dest
+        } else {
+            // SAFETY: as above.
+            unsafe { self.0.wr.ud_lso }.lso_ud_dest
+        };
         // SAFETY: by the contract of `new`.
         let dest = unsafe { dest.as_ref() }?;
         // SAFETY: the destination's address handle is one that `alloc_ah` has answered and that is not freed.

@@ -84,11 +84,15 @@ pub enum Counter {
     Qps,
     /// Memory regions that there are.
     Regions,
+    /// Large sends that were cut into datagrams.
+    LargeSends,
+    /// Datagrams whose checksums were computed.
+    Checksums,
 }
 
 impl Counter {
     /// All of them, in order, by the names that the log and the kstat `swhca:N:statistics` have.
-    pub const NAMED: [(Self, &'static CStr); 13] = [
+    pub const NAMED: [(Self, &'static CStr); 15] = [
         (Self::Sent, c"sent"),
         (Self::SentBytes, c"sent-bytes"),
         (Self::Received, c"received"),
@@ -102,5 +106,7 @@ impl Counter {
         (Self::Cqs, c"cqs"),
         (Self::Qps, c"qps"),
         (Self::Regions, c"regions"),
+        (Self::LargeSends, c"large-sends"),
+        (Self::Checksums, c"checksums"),
     ];
 }

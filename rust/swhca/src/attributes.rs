@@ -4,6 +4,7 @@ use ibtf_provider::Attributes;
 
 use crate::keys;
 use crate::numbers;
+use crate::offload;
 use crate::port::{GIDS, node_guid};
 use crate::sa::{DEVICE, PKEYS, VENDOR};
 
@@ -14,8 +15,20 @@ pub(crate) const MAX_SEGMENTS: u32 = 60;
 /// Completions in a CQ.
 pub(crate) const MAX_CQ: u32 = 65_536;
 
+/// What `swhca.conf` can switch off.
+#[derive(Clone, Copy)]
+pub(crate) struct Features {
+    pub(crate) checksum: bool,
+    /// With checksums and the reserved key only: a driver does not use them without.
+    pub(crate) large_send: bool,
+    pub(crate) reserved_key: bool,
+}
+
+/// The data of a large send.
+pub(crate) const MAX_LARGE_SEND: u32 = 65_536;
+
 /// The attributes of adapter `unit` with so many ports.
-pub(crate) fn of(unit: u32, ports: u8) -> Attributes {
+pub(crate) fn of(unit: u32, ports: u8, features: Features) -> Attributes {
     Attributes {
         node_guid: node_guid(unit),
         vendor_id: VENDOR,
@@ -34,5 +47,9 @@ pub(crate) fn of(unit: u32, ports: u8) -> Attributes {
         max_pds: 32_768,
         max_groups: 4096,
         max_qps_of_group: 1024,
+        checksums: features.checksum,
+        large_send: if features.large_send { MAX_LARGE_SEND } else { 0 },
+        large_send_header: if features.large_send { offload::HEAD as u32 } else { 0 },
+        reserved_key: features.reserved_key.then_some(keys::RESERVED_KEY),
     }
 }

@@ -10,7 +10,7 @@ use kernel::time::{Duration, Instant, sleep};
 use kernel::user::{Cred, UserMemory};
 use kernel::{Errno, KArc, KVec, log};
 
-use crate::attributes;
+use crate::attributes::{self, Features};
 use crate::control;
 use crate::cq::Calls;
 use crate::node::Node;
@@ -54,7 +54,8 @@ impl Driver for Swhca {
         let config = Config::read(dip)?;
         let calls = KArc::new(Calls::new(dip)?)?;
         let ports = config.ports()?;
-        let node = KArc::new(Node::new(config.unit, ports, calls.clone(), self.subnet.clone())?)?;
+        let node = Node::new(config.unit, ports, calls.clone(), self.subnet.clone(), config.features)?;
+        let node = KArc::new(node)?;
         // The subnet manager has brought the ports up before anybody asks.
         self.subnet.join(&node).inspect_err(|error| match *error {
             Errno::EEXIST => log!(warn, dip, "there is an adapter {} already", config.unit),
@@ -62,7 +63,7 @@ impl Driver for Swhca {
         })?;
         let attached = MinorNode::new(dip, c"ctl").and_then(|minor| {
             let statistics = publish(dip, &node)?;
-            let attributes = attributes::of(config.unit, config.count);
+            let attributes = attributes::of(config.unit, config.count, config.features);
             Ok((statistics, minor, Attachment::attach(dip, attributes, node.clone())?))
         });
         let (statistics, minor, attachment) = match attached {
@@ -165,6 +166,7 @@ struct Config {
     count: u8,
     pkeys: [u16; PKEYS],
     speed: u8,
+    features: Features,
 }
 
 impl Config {
@@ -180,7 +182,11 @@ impl Config {
         let count = count.ok_or_else(|| wrong(dip, "ports"))?;
         let speed = u8::try_from(int(c"speed", 4)).ok().filter(|speed| [1, 2, 4, 16, 32].contains(speed));
         let speed = speed.ok_or_else(|| wrong(dip, "speed"))?;
-        Ok(Self { unit, count, pkeys: Self::pkeys(dip)?, speed })
+        let on = |name| int(name, 1) != 0;
+        let (checksum, reserved_key) = (on(c"checksum"), on(c"reserved-lkey"));
+        let large_send = on(c"lso") && checksum && reserved_key;
+        let features = Features { checksum, large_send, reserved_key };
+        Ok(Self { unit, count, pkeys: Self::pkeys(dip)?, speed, features })
     }
 
     #[inline(never)]

@@ -6,6 +6,8 @@ use kernel::{KArc, KVec};
 /// Keys are 32 bits: an index, and above it how often the place has been used. Neither 0 nor the reserved key of other adapters,
 /// which has only the highest bit.
 const INDEX_BITS: u32 = 16;
+/// The key of all kernel memory, for queue pairs that may use it. No region has it: the highest bit of theirs is never set.
+pub(crate) const RESERVED_KEY: u32 = 1 << 31;
 /// Regions that there can be.
 pub(crate) const MAX_REGIONS: usize = 1 << INDEX_BITS;
 

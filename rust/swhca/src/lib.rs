@@ -18,6 +18,7 @@ mod keys;
 mod mad;
 mod node;
 mod numbers;
+mod offload;
 mod packet;
 mod port;
 mod qp;

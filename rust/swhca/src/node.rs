@@ -11,7 +11,7 @@ use kernel::counter::Counter;
 use kernel::sync::Mutex;
 use kernel::{Errno, KArc, KVec};
 
-use crate::attributes::{MAX_CQ, MAX_QUEUE, MAX_SEGMENTS};
+use crate::attributes::{Features, MAX_CQ, MAX_QUEUE, MAX_SEGMENTS};
 use crate::cq::{Calls, Cq};
 use crate::keys::KeyTable;
 use crate::numbers::Numbers;
@@ -29,6 +29,10 @@ pub(crate) struct Node {
     ports: Mutex<KVec<Port>>,
     objects: Mutex<Objects>,
     keys: Mutex<KeyTable>,
+    /// What it does of what it could.
+    pub(crate) features: Features,
+    /// Behind the reserved key, if there is one.
+    everything: Option<KArc<Region>>,
     calls: KArc<Calls>,
     /// `None` until attached.
     client: Mutex<Option<KArc<Client>>>,
@@ -47,6 +51,8 @@ pub(crate) struct Counters {
     pub(crate) qkey_violations: Counter,
     pub(crate) sa_requests: Counter,
     pub(crate) sa_dropped: Counter,
+    pub(crate) large_sends: Counter,
+    pub(crate) checksums: Counter,
 }
 
 struct Objects {
@@ -85,6 +91,7 @@ impl Node {
         ports: KVec<Port>,
         calls: KArc<Calls>,
         subnet: KArc<Subnet>,
+        features: Features,
     ) -> Result<Self, Errno> {
         let general = KVec::from_fn(ports.len(), |_| None)?;
         let objects = Objects { qps: Numbers::new(), general, census: Census::default() };
@@ -95,6 +102,8 @@ impl Node {
             ports: Mutex::new(ports)?,
             objects: Mutex::new(objects)?,
             keys: Mutex::new(KeyTable::new())?,
+            features,
+            everything: if features.reserved_key { Some(KArc::new(Region::everything())?) } else { None },
             calls,
             client: Mutex::new(None)?,
             next_pd: AtomicU32::new(1),
@@ -144,6 +153,13 @@ impl Node {
     /// The region that a segment of work in a protection domain is in.
     pub(crate) fn region(&self, pd: u32, segment: &Segment) -> Option<KArc<Region>> {
         self.keys.lock().find(pd, segment)
+    }
+
+    /// All of the kernel's memory, if the adapter has a key for it and the segment is in it.
+    pub(crate) fn everything(&self, segment: &Segment) -> Option<KArc<Region>> {
+        let everything = self.everything.as_ref()?;
+        everything.window(segment.address, segment.len)?;
+        Some(everything.clone())
     }
 
     /// The queue pair that a datagram to a port is for.
@@ -287,6 +303,8 @@ impl Provider for Node {
             pd: request.pd.0,
             sizes,
             all_signaled: request.all_signaled,
+            large_sends: request.large_sends,
+            reserved_key: request.reserved_key,
             send_cq: request.send_cq.clone(),
             receive_cq: request.receive_cq.clone(),
             client: request.client,

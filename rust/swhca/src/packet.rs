@@ -3,6 +3,7 @@
 use ibtf_provider::{Gid, Region, Segment};
 use kernel::KArc;
 
+use crate::keys::RESERVED_KEY;
 use crate::node::Node;
 
 /// What a receiver sees of a sender.
@@ -18,6 +19,8 @@ pub(crate) struct Header {
     pub(crate) solicited: bool,
     /// Bytes of the payload.
     pub(crate) len: u32,
+    /// Its checksums were computed here.
+    pub(crate) checksums: bool,
 }
 
 /// Bytes in front of every payload.
@@ -52,6 +55,17 @@ impl Grh {
 pub(crate) enum Payload<'a> {
     /// In a client's memory.
     Client(Memory<'a>),
+    /// A head that was made here, and behind it so many bytes of a client's memory from one on.
+    Headed {
+        /// See above.
+        head: &'a [u8],
+        /// See above.
+        memory: Memory<'a>,
+        /// The first byte.
+        from: u32,
+        /// How many.
+        len: u32,
+    },
     /// Here.
     Bytes(&'a [u8]),
 }
@@ -61,12 +75,41 @@ pub(crate) enum Payload<'a> {
 pub(crate) struct Memory<'a> {
     pub(crate) node: &'a Node,
     pub(crate) pd: u32,
+    /// The queue pair may use the reserved key.
+    pub(crate) reserved: bool,
     pub(crate) segments: &'a [Segment],
 }
 
 impl Memory<'_> {
     pub(crate) fn region(&self, segment: &Segment) -> Option<KArc<Region>> {
+        if self.reserved && segment.key == RESERVED_KEY {
+            return self.node.everything(segment);
+        }
         self.node.region(self.pd, segment)
+    }
+
+    /// Hands bytes from `from` on to `take`, piece by piece, until it has had `len`. False if a key is none.
+    pub(crate) fn pieces(
+        &self,
+        mut from: u32,
+        mut len: u32,
+        mut take: impl FnMut(ibtf_provider::Window<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        for segment in self.segments.iter().filter(|segment| segment.len != 0) {
+            if from >= segment.len {
+                from -= segment.len;
+                continue;
+            }
+            let piece = (segment.len - from).min(len);
+            if piece == 0 {
+                break;
+            }
+            let region = self.region(segment).ok_or(Fault::Sender)?;
+            let window = region.window(segment.address + u64::from(from), piece).ok_or(Fault::Sender)?;
+            take(window)?;
+            (from, len) = (0, len - piece);
+        }
+        Ok(())
     }
 
     /// Whether all keys are good.
@@ -112,18 +155,19 @@ impl<'a> Buffer<'a> {
 
     /// Copies a payload, which is all there is to copying.
     pub(crate) fn copy(&mut self, payload: &Payload<'_>) -> Result<(), Fault> {
-        let memory = match payload {
+        let (memory, from, len) = match payload {
             Payload::Bytes(bytes) => return self.write(bytes),
-            Payload::Client(memory) => memory,
+            Payload::Client(memory) => (memory, 0, u32::MAX),
+            Payload::Headed { head, memory, from, len } => {
+                self.write(head)?;
+                (memory, *from, *len)
+            }
         };
-        for segment in memory.segments.iter().filter(|segment| segment.len != 0) {
-            let region = memory.region(segment).ok_or(Fault::Sender)?;
-            let from = region.window(segment.address, segment.len).ok_or(Fault::Sender)?;
-            self.fill(segment.len, |to, done, _| {
-                from.skip(done).copy_to(to);
-            })?;
-        }
-        Ok(())
+        memory.pieces(from, len, |piece| {
+            self.fill(piece.len(), |to, done, _| {
+                piece.skip(done).copy_to(to);
+            })
+        })
     }
 
     /// Hands the next `len` bytes to `put`, piece by piece, with how many were handed before and how many these are.

@@ -25,6 +25,8 @@ pub(crate) struct Parts {
     pub(crate) pd: u32,
     pub(crate) sizes: QueueSizes,
     pub(crate) all_signaled: bool,
+    pub(crate) large_sends: bool,
+    pub(crate) reserved_key: bool,
     pub(crate) send_cq: KArc<Cq>,
     pub(crate) receive_cq: KArc<Cq>,
     pub(crate) client: KArc<ClientQp>,
@@ -99,6 +101,12 @@ impl Qp {
         *self.sends.lock()
     }
 
+    /// What a list of its means.
+    pub(crate) fn memory<'a>(&'a self, segments: &'a [Segment]) -> Memory<'a> {
+        let Parts { node, pd, reserved_key: reserved, .. } = &self.parts;
+        Memory { node, pd: *pd, reserved: *reserved, segments }
+    }
+
     /// The side that sends, to be held over a post.
     pub(crate) fn sends(&self) -> kernel::sync::MutexGuard<'_, Common> {
         self.sends.lock()
@@ -150,9 +158,9 @@ impl Qp {
     }
 
     /// A completion of a send, if one is due.
-    pub(crate) fn complete_send(&self, id: u64, signaled: bool, status: CompletionStatus) {
+    pub(crate) fn complete_send(&self, id: u64, opcode: Opcode, signaled: bool, status: CompletionStatus) {
         if signaled || self.parts.all_signaled || status != CompletionStatus::Success {
-            let completion = Completion::of(id, Opcode::Send, status, self.parts.number);
+            let completion = Completion::of(id, opcode, status, self.parts.number);
             Cq::complete(&self.parts.send_cq, completion);
         }
     }
@@ -220,8 +228,7 @@ impl Qp {
             return Delivery::BadQkey;
         }
         let Some((id, _)) = receives.buffers.first() else { return Delivery::Dropped };
-        let memory =
-            Memory { node: &self.parts.node, pd: self.parts.pd, segments: receives.buffers.first_segments() };
+        let memory = self.memory(receives.buffers.first_segments());
         let status = match fill(&mut Buffer::new(memory), header, payload) {
             Ok(()) => CompletionStatus::Success,
             Err(Fault::Sender) => return Delivery::SenderFault,
@@ -238,6 +245,7 @@ impl Qp {
             sl: header.sl,
             pkey_index,
             solicited: header.solicited,
+            checksums: header.checksums,
             ..Completion::of(id, Opcode::Receive, status, self.parts.number)
         };
         Cq::complete(&self.parts.receive_cq, completion);

@@ -1,9 +1,11 @@
 //! Sending: from a client's memory straight into the receivers', in the middle of the post.
 
-use ibtf_provider::{AddressVector, CompletionStatus, QpState, SendRequest, Status};
+use ibtf_provider::{AddressVector, CompletionStatus, LargeSend, Opcode, QpState, SendRequest, Status};
 
+use crate::attributes::MAX_LARGE_SEND;
 use crate::mad;
 use crate::node::Node;
+use crate::offload::{self, Large, Layout, Sum};
 use crate::packet::{Grh, Header, Memory, Payload};
 use crate::port::Port;
 use crate::qp::{Common, Delivery, Qp};
@@ -28,55 +30,191 @@ pub(crate) fn post<'a>(
         if request.segments().len() > qp.parts().sizes.send_segments as usize {
             return (taken, Err(Status::CHAN_SGL_LEN_INVALID));
         }
-        if !request.is_datagram() {
+        let large = request.large();
+        if !(request.is_datagram() || large.is_some() && qp.parts().large_sends && node.features.large_send) {
             return (taken, Err(Status::CHAN_OP_TYPE_INVALID));
         }
+        if large.is_some_and(|large| large.header.len() > offload::HEAD) {
+            return (taken, Err(Status::CHAN_SGL_LEN_INVALID));
+        }
         taken += 1;
-        let status = if side.state == QpState::ReadyToSend {
-            send(node, qp, &side, request)
-        } else {
-            CompletionStatus::Flushed
+        let status = match (side.state == QpState::ReadyToSend, &large) {
+            (false, _) => CompletionStatus::Flushed,
+            (true, None) => send(node, qp, &side, request),
+            (true, Some(large)) => send_large(node, qp, &side, request, large),
         };
         if status != CompletionStatus::Success && side.state == QpState::ReadyToSend {
             side.state = QpState::SendError;
         }
-        qp.complete_send(request.id(), request.is_signaled(), status);
+        let opcode = if large.is_some() { Opcode::LargeSend } else { Opcode::Send };
+        qp.complete_send(request.id(), opcode, request.is_signaled(), status);
     }
     (taken, Ok(()))
 }
 
-/// Sends one datagram. What is lost on the way is a success: nobody tells the sender.
+/// What all datagrams of a request have in common.
+struct Way<'a> {
+    node: &'a Node,
+    port: Port,
+    vector: AddressVector,
+    qpn: u32,
+    header: Header,
+    memory: Memory<'a>,
+}
+
+impl<'a> Way<'a> {
+    /// Of a request, whose data are so many bytes.
+    fn of(
+        node: &'a Node,
+        qp: &'a Qp,
+        side: &Common,
+        request: SendRequest<'a>,
+    ) -> Result<(Self, u32), CompletionStatus> {
+        let destination = request.destination::<Node>().ok_or(CompletionStatus::LocalOperation)?;
+        let port = node.port(side.ud.port).ok_or(CompletionStatus::LocalOperation)?;
+        let vector = destination.handle.vector();
+        let segments = request.segments();
+        let len = segments.iter().fold(0u32, |len, segment| len.saturating_add(segment.len));
+        let memory = qp.memory(segments);
+        let qkey = if destination.qkey & OWN_QKEY != 0 { side.ud.qkey } else { destination.qkey };
+        let header = Header {
+            source_lid: port.lid,
+            source_qpn: qp.wire_number(),
+            pkey: port.pkey(side.ud.pkey_index),
+            qkey,
+            sl: vector.sl,
+            grh: vector.send_grh.then(|| route(&vector, &port)),
+            immediate: request.immediate(),
+            solicited: request.is_solicited(),
+            checksums: false,
+            len,
+        };
+        Ok((Self { node, port, vector, qpn: destination.qpn, header, memory }, len))
+    }
+
+    /// Sends one datagram. What is lost on the way is a success: nobody tells the sender.
+    fn send(&self, payload: &Payload<'_>, len: u32, checksums: bool) -> CompletionStatus {
+        let header = Header { len, checksums, ..self.header };
+        self.node.counters.sent.increment();
+        self.node.counters.sent_bytes.add(u64::from(len));
+        match forward(self.node, &self.port, &header, &self.vector, self.qpn, payload) {
+            Delivery::SenderFault => CompletionStatus::LocalProtection,
+            _ => CompletionStatus::Success,
+        }
+    }
+
+    /// The same with checksums, computed over the head, which is in `head`, and `behind` bytes of the client's memory from `from` on.
+    fn send_summed(&self, head: &mut [u8], from: u32, behind: u32) -> CompletionStatus {
+        let len = head.len() as u32 + behind;
+        let layout = Layout::of(head, len as usize);
+        if let Some(layout) = layout {
+            let Some(rest) = sum(&self.memory, from, layout.behind(head.len()).min(behind as usize) as u32)
+            else {
+                return CompletionStatus::LocalProtection;
+            };
+            layout.finish(head, rest);
+            self.node.counters.checksums.increment();
+        }
+        let payload = Payload::Headed { head, memory: self.memory, from, len: behind };
+        self.send(&payload, len, layout.is_some())
+    }
+}
+
+/// The sum of a client's bytes; `None` if a key is none.
+#[inline(never)]
+fn sum(memory: &Memory<'_>, from: u32, len: u32) -> Option<Sum> {
+    const AT_ONCE: usize = 256;
+    let (mut sum, mut odd) = (Sum::default(), None);
+    let mut bytes = [0; AT_ONCE];
+    let done = memory.pieces(from, len, |mut piece| {
+        while piece.len() != 0 {
+            // A byte that was left is the first half of the next word.
+            let kept = usize::from(odd.is_some());
+            bytes[0] = odd.take().unwrap_or(0);
+            let room = bytes.get_mut(kept..).unwrap_or_default();
+            let read = piece.read(room);
+            piece = piece.skip(read);
+            let filled = kept + read as usize;
+            let even = filled & !1;
+            sum = sum.add(bytes.get(..even).unwrap_or_default());
+            odd = (filled != even).then(|| bytes.get(even).copied().unwrap_or(0));
+        }
+        Ok(())
+    });
+    done.ok().map(|()| odd.map_or(sum, |last| sum.add(&[last])))
+}
+
+/// Sends one datagram, with checksums if they are wanted.
 fn send(node: &Node, qp: &Qp, side: &Common, request: SendRequest<'_>) -> CompletionStatus {
-    let Some(destination) = request.destination::<Node>() else { return CompletionStatus::LocalOperation };
-    let Some(port) = node.port(side.ud.port) else { return CompletionStatus::LocalOperation };
-    let vector = destination.handle.vector();
-    let segments = request.segments();
-    let len = segments.iter().fold(0u32, |len, segment| len.saturating_add(segment.len));
-    if len > port.mtu_bytes() {
+    let (way, len) = match Way::of(node, qp, side, request) {
+        Ok(way) => way,
+        Err(status) => return status,
+    };
+    if len > way.port.mtu_bytes() {
         return CompletionStatus::LocalLength;
     }
-    let memory = Memory { node, pd: qp.parts().pd, segments };
-    if vector.port != side.ud.port || !memory.is_valid() {
+    if way.vector.port != side.ud.port || !way.memory.is_valid() {
         return CompletionStatus::LocalProtection;
     }
-    let qkey = if destination.qkey & OWN_QKEY != 0 { side.ud.qkey } else { destination.qkey };
-    let header = Header {
-        source_lid: port.lid,
-        source_qpn: qp.wire_number(),
-        pkey: port.pkey(side.ud.pkey_index),
-        qkey,
-        sl: vector.sl,
-        grh: vector.send_grh.then(|| route(&vector, &port)),
-        immediate: request.immediate(),
-        solicited: request.is_solicited(),
-        len,
+    if node.features.checksum && request.wants_checksums() {
+        return send_with_checksums(&way, len);
+    }
+    way.send(&Payload::Client(way.memory), len, false)
+}
+
+#[inline(never)]
+fn send_with_checksums(way: &Way<'_>, len: u32) -> CompletionStatus {
+    let mut head = [0; offload::HEAD];
+    let mut filled = 0;
+    let read = way.memory.pieces(0, offload::HEAD as u32, |piece| {
+        filled += piece.read(head.get_mut(filled..).unwrap_or_default()) as usize;
+        Ok(())
+    });
+    match head.get_mut(..filled).filter(|_| read.is_ok()) {
+        Some(head) => way.send_summed(head, filled as u32, len - filled as u32),
+        None => CompletionStatus::LocalProtection,
+    }
+}
+
+/// Cuts a large send into datagrams and sends them, in order. One that cannot be cut, or whose pieces are longer than the MTU, fails as a
+/// whole.
+#[inline(never)]
+fn send_large(
+    node: &Node,
+    qp: &Qp,
+    side: &Common,
+    request: SendRequest<'_>,
+    large: &LargeSend<'_>,
+) -> CompletionStatus {
+    let (way, len) = match Way::of(node, qp, side, request) {
+        Ok(way) => way,
+        Err(status) => return status,
     };
-    node.counters.sent.increment();
-    node.counters.sent_bytes.add(u64::from(len));
-    let payload = Payload::Client(memory);
-    match forward(node, &port, &header, &vector, destination.qpn, &payload) {
-        Delivery::SenderFault => CompletionStatus::LocalProtection,
-        _ => CompletionStatus::Success,
+    let header = large.header;
+    let Some(template) = Large::of(header).filter(|_| large.mss != 0) else {
+        return CompletionStatus::LocalOperation;
+    };
+    if len > MAX_LARGE_SEND || (header.len() as u32).saturating_add(large.mss.min(len)) > way.port.mtu_bytes()
+    {
+        return CompletionStatus::LocalLength;
+    }
+    if way.vector.port != side.ud.port || !way.memory.is_valid() {
+        return CompletionStatus::LocalProtection;
+    }
+    node.counters.large_sends.increment();
+    let mut room = [0; offload::HEAD];
+    let Some(head) = room.get_mut(..header.len()) else { return CompletionStatus::LocalOperation };
+    let (mut index, mut at) = (0, 0);
+    loop {
+        let piece = (len - at).min(large.mss);
+        let last = at + piece == len;
+        head.copy_from_slice(header);
+        template.segment(head, (index, at, piece), last);
+        let status = way.send_summed(head, at, piece);
+        if last || status != CompletionStatus::Success {
+            return status;
+        }
+        (index, at) = (index + 1, at + piece);
     }
 }
 

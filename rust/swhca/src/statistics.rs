@@ -48,5 +48,7 @@ pub(crate) fn value(node: &Node, counter: Counter) -> u64 {
         Counter::Cqs => census.cqs.into(),
         Counter::Qps => census.qps.into(),
         Counter::Regions => census.regions.into(),
+        Counter::LargeSends => cells.large_sends.get(),
+        Counter::Checksums => cells.checksums.get(),
     }
 }

@@ -353,6 +353,7 @@ impl Subnet {
             grh: None,
             immediate: None,
             solicited: false,
+            checksums: false,
             len: mad::LEN as u32,
         };
         self.unicast(to.lid, to.qpn, &header, &Payload::Bytes(&mad.0));

@@ -107,10 +107,16 @@ impl Bench {
     /// A host's link, once it is up.
     #[track_caller]
     pub fn open(&self, host: &Host) -> Open {
+        self.open_for(host, PLAIN)
+    }
+
+    /// The same, for packets of a type.
+    #[track_caller]
+    pub fn open_for(&self, host: &Host, sap: u32) -> Open {
         host.kernel.scope(|| host.make_link()).expect("a link");
         let stream = Stream::open(&host.kernel, &host.link()).expect("the link opens");
         let heard = stream.receive_queue(QUEUE);
-        stream.bind(PLAIN).expect("the stream binds");
+        stream.bind(sap).expect("the stream binds");
         assert!(host.wait_up(PATIENCE), "the link does not come up: {:?}", host.console());
         Open { stream, heard }
     }

@@ -6,4 +6,5 @@
 mod bench;
 mod faults;
 mod life;
+mod offloads;
 mod several;

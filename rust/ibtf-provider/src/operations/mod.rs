@@ -6,6 +6,7 @@
 
 mod completion;
 mod domain;
+mod mapping;
 mod memory;
 mod post;
 mod queue_pair;
@@ -25,6 +26,7 @@ use crate::refuse::{refuse0, refuse2, refuse3, refuse4, refuse5, refuse6, refuse
 use crate::status::{Status, answer};
 use completion::{alloc_cq, free_cq, modify_cq, notify_cq, poll_cq, query_cq};
 use domain::{alloc_ah, alloc_pd, free_ah, free_pd, modify_ah, query_ah};
+use mapping::{map_mem_iov, unmap_mem_iov};
 use memory::{deregister_mr, register_mr, sync_mr};
 use post::{post_recv, post_send};
 use queue_pair::{
@@ -95,8 +97,8 @@ impl<P: Provider> Table<P> {
         ibc_post_srq: Some(refuse5),
         ibc_map_mem_area: Some(refuse6),
         ibc_unmap_mem_area: Some(refuse2),
-        ibc_map_mem_iov: Some(refuse4),
-        ibc_unmap_mem_iov: Some(refuse2),
+        ibc_map_mem_iov: Some(map_mem_iov::<P>),
+        ibc_unmap_mem_iov: Some(unmap_mem_iov),
         ibc_alloc_lkey: Some(refuse6),
         ibc_register_physical_mr: Some(refuse6),
         ibc_reregister_physical_mr: Some(refuse7),

@@ -91,6 +91,8 @@ unsafe fn make_qp<P: Provider>(
             receive_segments: wanted.cs_rq_sgl,
         },
         all_signaled: attributes.qp_flags.0 & sys::IBT_WR_SIGNALED.0 == 0,
+        large_sends: attributes.qp_flags.0 & sys::IBT_USES_LSO.0 != 0,
+        reserved_key: attributes.qp_flags.0 & sys::IBT_FAST_REG_RES_LKEY.0 != 0,
         client: client.clone(),
     };
     let qp = P::alloc_qp(&adapter.provider, request)?;

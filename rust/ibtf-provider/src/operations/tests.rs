@@ -175,6 +175,10 @@ fn adapter() -> Adapter<Fake> {
         max_pds: 4,
         max_groups: 4,
         max_qps_of_group: 4,
+        checksums: false,
+        large_send: 0,
+        large_send_header: 0,
+        reserved_key: None,
     };
     let provider = KArc::new(Fake::default()).unwrap();
     Adapter { provider, attributes, client: AtomicPtr::new(without_provenance_mut(8)) }
@@ -423,4 +427,71 @@ fn only_kernel_memory_that_makes_sense_is_registered() {
     assert_eq!((description.md_vaddr, description.md_lkey, description.md_rkey), (here, 3, 4));
     assert_eq!(call!(ibc_deregister_mr(hca, mr)), sys::IBT_MR_HDL_INVALID, "the provider says no");
     objects.free(hca);
+}
+
+fn with_reserved_key() -> Adapter<Fake> {
+    let adapter = adapter();
+    let attributes = Attributes { reserved_key: Some(0x8000_0000), ..adapter.attributes };
+    Adapter { attributes, ..adapter }
+}
+
+/// Maps blocks into the list of a send with room for so many entries, behind a header of so many bytes.
+fn map(
+    adapter: &Adapter<Fake>,
+    blocks: &[(usize, usize)],
+    room: u32,
+    header: u32,
+) -> (u32, Vec<(u64, u32, u32)>) {
+    let mut iov: Vec<sys::ibt_iov_t> = blocks
+        .iter()
+        .map(|&(at, len)| sys::ibt_iov_t { iov_addr: without_provenance_mut(at), iov_len: len })
+        .collect();
+    let mut list = vec![sys::ibt_wr_ds_t::default(); room as usize];
+    let mut request = sys::ibt_all_wr_t::default();
+    request.send.wr_sgl = list.as_mut_ptr();
+    let mut attributes = sys::ibt_iov_attr_t {
+        iov: iov.as_mut_ptr(),
+        iov_list_len: iov.len() as u32,
+        iov_wr_nds: room,
+        iov_lso_hdr_sz: header,
+        iov_flags: sys::IBT_IOV_NOSLEEP,
+        ..Default::default()
+    };
+    let mut mapped = core::ptr::null_mut();
+    let status = call!(ibc_map_mem_iov(handle(adapter), &mut attributes, &mut request, &mut mapped));
+    assert_eq!(status == sys::IBT_SUCCESS, !mapped.is_null());
+    // SAFETY: it was written above, as a send.
+    let count = if mapped.is_null() { 0 } else { unsafe { request.send.wr_nds } };
+    let entries = list.iter().take(count as usize).map(|entry| (entry.ds_va, entry.ds_key, entry.ds_len));
+    (status.0, entries.collect())
+}
+
+#[test]
+fn blocks_of_kernel_memory_get_the_reserved_key_as_they_are() {
+    let adapter = with_reserved_key();
+    let (here, there) = (0xffff_ff01_0000_0100, 0xffff_ff02_0000_0000);
+    let (status, entries) = map(&adapter, &[(here, 100), (there, 0), (there, 5000)], 2, 0);
+    assert_eq!(
+        (status, entries),
+        (0, vec![(here as u64, 0x8000_0000, 100), (there as u64, 0x8000_0000, 5000)])
+    );
+}
+
+#[test]
+fn header_of_a_large_send_takes_room_from_the_list() {
+    let adapter = with_reserved_key();
+    let blocks = [(0xffff_ff01_0000_0000, 1), (0xffff_ff02_0000_0000, 1)];
+    // 44 bytes and their length: three entries.
+    assert_eq!(map(&adapter, &blocks, 5, 44).0, 0);
+    assert_eq!(map(&adapter, &blocks, 4, 44).0, sys::IBT_SGL_TOO_SMALL.0);
+    assert_eq!(map(&adapter, &blocks, 2, 44).0, sys::IBT_SGL_TOO_SMALL.0);
+}
+
+#[test]
+fn addresses_that_are_not_the_kernels_get_no_key() {
+    let adapter = with_reserved_key();
+    assert_eq!(map(&adapter, &[(0x1000, 8)], 2, 0).0, sys::IBT_MR_VA_INVALID.0);
+    let without = self::adapter();
+    assert_eq!(map(&without, &[(0xffff_ff01_0000_0000, 8)], 2, 0).0, sys::IBT_NOT_SUPPORTED.0);
+    assert_eq!(call!(ibc_unmap_mem_iov(handle(&without), core::ptr::null_mut())), sys::IBT_MI_HDL_INVALID);
 }
