@@ -272,7 +272,18 @@ pub fn tcp(bench: &mut Bench) -> Result<Findings> {
         findings =
             if turn == 0 { Findings::new(line) } else { findings.and(line) }.fact(format!("us_{turn}"), us);
     }
-    Ok(findings)
+    Ok(offloaded(bench, findings))
+}
+
+/// What the adapter has done of the stack's work, if it is one that says so.
+fn offloaded(bench: &mut Bench, findings: Findings) -> Findings {
+    let Ok(shown) = bench.must("0", "kstat swhca 0 statistics") else { return findings };
+    let (Some(cut), Some(sums)) = (shown.number("large-sends"), shown.number("checksums")) else {
+        return findings;
+    };
+    let line =
+        format!("so far the adapter has cut {cut} large sends, and computed checksums of {sums} packets");
+    findings.and(line).fact("large_sends", cut).fact("checksums", sums)
 }
 
 /// Who is in a group hears it, of both families; who left does not.
