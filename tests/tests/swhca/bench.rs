@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conformance::probe::shipped;
 use fabric::HcaConfig;
 use fakekernel::{Config, Machine, Nanos};
-use lab_gldv3::{LinkAddress, Offload, ReceiveQueue, Stream};
+use lab_gldv3::{LinkAddress, LinkState, Offload, ReceiveQueue, Stream};
 use lab_world::{Driver, Host, Plan, Software, SoftwarePlan};
 
 /// An EtherType nobody looks into (IEEE 802's for local experiments).
@@ -114,10 +114,28 @@ impl Bench {
     #[track_caller]
     pub fn open_for(&self, host: &Host, sap: u32) -> Open {
         host.kernel.scope(|| host.make_link()).expect("a link");
-        let stream = Stream::open(&host.kernel, &host.link()).expect("the link opens");
+        self.open_named(&host.link(), sap)
+    }
+
+    /// A link that somebody has made, once it is up.
+    #[track_caller]
+    pub fn open_link(&self, name: &str) -> Open {
+        self.open_named(name, PLAIN)
+    }
+
+    #[track_caller]
+    fn open_named(&self, name: &str, sap: u32) -> Open {
+        let kernel = &self.software.kernel;
+        let stream = Stream::open(kernel, name).expect("the link opens");
         let heard = stream.receive_queue(QUEUE);
         stream.bind(sap).expect("the stream binds");
-        assert!(host.wait_up(PATIENCE), "the link does not come up: {:?}", host.console());
+        let is_up =
+            || lab_gldv3::links(kernel).iter().any(|link| link.name == name && link.state == LinkState::Up);
+        let deadline = fakekernel::now() + PATIENCE;
+        while !is_up() {
+            assert!(fakekernel::now() < deadline, "{name} does not come up: {:?}", self.alpha.console());
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
         Open { stream, heard }
     }
 

@@ -2,6 +2,7 @@
 
 use fakekernel::Errno;
 use lab_world::Driver;
+use swhca_ioctl::Counter;
 
 use super::bench::Setup;
 
@@ -54,5 +55,15 @@ fn adapter_that_was_detached_attaches_again() {
             bench.software.try_detach().expect("nobody has the adapter");
             bench.software.attach().expect("it attaches");
         }
+    });
+}
+
+#[test]
+fn each_port_costs_subnet_administration_five_requests_at_the_start() {
+    Setup::default().run(|bench| {
+        let counters = bench.software.counters().expect("the adapter answers");
+        // ClassPortInfo, and a subscription for each of four kinds of producers.
+        assert_eq!(counters[Counter::SaRequests as usize], 2 * 5);
+        assert_eq!(counters[Counter::SaDropped as usize], 0);
     });
 }

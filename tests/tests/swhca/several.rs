@@ -1,7 +1,10 @@
 //! Several adapters in one kernel, on one subnet.
 
+use std::collections::BTreeSet;
+
 use fakekernel::genunix::DevInfoSpec;
 use fakekernel::{Errno, Module};
+use lab_ibtf::nexus;
 
 use super::bench::{Bench, Setup, plan};
 
@@ -40,5 +43,32 @@ fn three_adapters_come_and_go_a_hundred_times() {
             bench.software.install().expect("it loads again");
             bench.software.attach().expect("it attaches again");
         }
+    });
+}
+
+#[test]
+fn ports_of_two_adapters_have_instances_of_their_own_and_hear_each_other() {
+    Setup::default().run(|bench| {
+        let alpha = bench.open(&bench.alpha);
+        let kernel = &bench.software.kernel;
+        let second = kernel.add_device(plan().node(1));
+        kernel.attach(&module(bench), &second).expect("it attaches");
+        let ports = nexus::ports(kernel);
+        let instances: BTreeSet<u32> = ports.iter().map(|node| node.device.instance()).collect();
+        assert_eq!((ports.len(), instances.len()), (4, 4));
+        let other =
+            ports.iter().find(|node| node.hca != bench.software.guid()).expect("a port of the second");
+        let ibp = kernel.module("ibp").expect("alpha has it");
+        nexus::attach(kernel, &ibp, other).expect("it attaches");
+        let port = format!("ibp{}", other.device.instance());
+        lab_gldv3::create_partition(kernel, &port, 0xffff, "other0", true).expect("a partition");
+        let gamma = bench.open_link("other0");
+        alpha.reaches(&gamma, b"on another adapter");
+        gamma.reaches(&alpha, b"and back");
+        drop(gamma);
+        lab_gldv3::delete_partition(kernel, "other0").expect("nobody has it open");
+        kernel.detach(&ibp, &other.device).expect("nobody has it");
+        assert!(nexus::unconfigure(kernel, other.hca));
+        kernel.detach(&module(bench), &second).expect("nobody has it");
     });
 }
