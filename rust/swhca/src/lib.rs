@@ -20,6 +20,7 @@ mod node;
 mod numbers;
 mod offload;
 mod packet;
+mod pma;
 mod port;
 mod qp;
 mod rate;
@@ -29,6 +30,7 @@ mod send;
 mod states;
 mod statistics;
 mod subnet;
+mod traffic;
 
 pub use driver::Swhca;
 

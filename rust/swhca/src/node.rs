@@ -15,17 +15,20 @@ use crate::attributes::{Features, MAX_CQ, MAX_QUEUE, MAX_SEGMENTS};
 use crate::cq::{Calls, Cq};
 use crate::keys::KeyTable;
 use crate::numbers::Numbers;
+use crate::pma::Counts;
 use crate::port::Port;
 use crate::qp::{Parts, Qp};
 use crate::sa::PortView;
 use crate::send;
 use crate::subnet::Subnet;
+use crate::traffic::Traffic;
 
 /// An adapter.
 pub(crate) struct Node {
     pub(crate) unit: u32,
     pub(crate) subnet: KArc<Subnet>,
     pub(crate) counters: Counters,
+    traffic: KVec<Traffic>,
     ports: Mutex<KVec<Port>>,
     objects: Mutex<Objects>,
     keys: Mutex<KeyTable>,
@@ -94,11 +97,13 @@ impl Node {
         features: Features,
     ) -> Result<Self, Errno> {
         let general = KVec::from_fn(ports.len(), |_| None)?;
+        let traffic = KVec::from_fn(ports.len(), |_| Traffic::default())?;
         let objects = Objects { qps: Numbers::new(), general, census: Census::default() };
         Ok(Self {
             unit,
             subnet,
             counters: Counters::default(),
+            traffic,
             ports: Mutex::new(ports)?,
             objects: Mutex::new(objects)?,
             keys: Mutex::new(KeyTable::new())?,
@@ -118,6 +123,16 @@ impl Node {
     /// A port as it is now.
     pub(crate) fn port(&self, number: u8) -> Option<Port> {
         self.ports.lock().get(index(number)?).copied()
+    }
+
+    /// What is counted of a port.
+    pub(crate) fn traffic(&self, number: u8) -> Option<&Traffic> {
+        self.traffic.get(index(number)?)
+    }
+
+    /// What a port has counted; nothing of one that there is not.
+    pub(crate) fn counts(&self, number: u8) -> Counts {
+        self.traffic(number).map(Traffic::counts).unwrap_or_default()
     }
 
     /// How many ports it has.

@@ -23,6 +23,20 @@ pub(crate) struct Header {
     pub(crate) checksums: bool,
 }
 
+impl Header {
+    /// Octets of the packet that it would be: local route, transport headers, payload and check.
+    pub(crate) fn octets(&self) -> u64 {
+        let route = if self.grh.is_some() { GRH_LEN } else { 0 };
+        let immediate = if self.immediate.is_some() { 4 } else { 0 };
+        u64::from(self.len) + u64::from(8 + route + 12 + 8 + immediate + 4)
+    }
+
+    /// Whether it is for a group.
+    pub(crate) fn is_multicast(&self) -> bool {
+        self.grh.is_some_and(|grh| grh.destination.is_multicast())
+    }
+}
+
 /// Bytes in front of every payload.
 pub(crate) const GRH_LEN: u32 = 40;
 

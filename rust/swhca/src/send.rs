@@ -7,6 +7,7 @@ use crate::mad;
 use crate::node::Node;
 use crate::offload::{self, Large, Layout, Sum};
 use crate::packet::{Grh, Header, Memory, Payload};
+use crate::pma;
 use crate::port::Port;
 use crate::qp::{Common, Delivery, Qp};
 
@@ -55,6 +56,7 @@ pub(crate) fn post<'a>(
 /// What all datagrams of a request have in common.
 struct Way<'a> {
     node: &'a Node,
+    number: u8,
     port: Port,
     vector: AddressVector,
     qpn: u32,
@@ -89,7 +91,7 @@ impl<'a> Way<'a> {
             checksums: false,
             len,
         };
-        Ok((Self { node, port, vector, qpn: destination.qpn, header, memory }, len))
+        Ok((Self { node, number: side.ud.port, port, vector, qpn: destination.qpn, header, memory }, len))
     }
 
     /// Sends one datagram. What is lost on the way is a success: nobody tells the sender.
@@ -97,6 +99,9 @@ impl<'a> Way<'a> {
         let header = Header { len, checksums, ..self.header };
         self.node.counters.sent.increment();
         self.node.counters.sent_bytes.add(u64::from(len));
+        if let Some(traffic) = self.node.traffic(self.number) {
+            if self.port.active { traffic.leaves(&header) } else { traffic.discards() }
+        }
         match forward(self.node, &self.port, &header, &self.vector, self.qpn, payload) {
             Delivery::SenderFault => CompletionStatus::LocalProtection,
             _ => CompletionStatus::Success,
@@ -254,7 +259,27 @@ fn forward(
             None => Delivery::Dropped,
         };
     }
+    if qpn == 1 && perform(node, header, vector.dlid, payload) {
+        return Delivery::Received;
+    }
     node.subnet.unicast(vector.dlid, qpn, header, payload)
+}
+
+/// Performance management of a port is this module's own: whether it is a request to it.
+#[inline(never)]
+fn perform(node: &Node, header: &Header, lid: u16, payload: &Payload<'_>) -> bool {
+    let Payload::Client(memory) = payload else { return false };
+    let mut request = mad::Mad::new();
+    let mut at = 0;
+    let read = memory.pieces(0, mad::LEN as u32, |piece| {
+        at += piece.read(request.0.get_mut(at..).unwrap_or_default()) as usize;
+        Ok(())
+    });
+    if read.is_err() || at != mad::LEN || request.class() != pma::CLASS || header.qkey != mad::QKEY {
+        return false;
+    }
+    node.subnet.perform(lid, &request, header);
+    true
 }
 
 /// A request to the SA, which is copied: it is answered later.

@@ -9,6 +9,7 @@ use kernel::{AllocError, Errno, KArc, KBox, KVec, log};
 use crate::mad::{self, Mad};
 use crate::node::Node;
 use crate::packet::{Header, Payload};
+use crate::pma;
 use crate::port::{MAX_ADAPTERS, MAX_PORTS};
 use crate::qp::{Delivery, Qp};
 use crate::sa::{Administrator, Notice, PortView, Requester};
@@ -209,6 +210,22 @@ impl Subnet {
         give(&qp, Some(number), header, payload)
     }
 
+    /// A request to the performance management of the port at a LID, and its answer to whoever asks.
+    #[inline(never)]
+    pub(crate) fn perform(&self, lid: u16, request: &Mad, header: &Header) {
+        let ports = self.ports.lock();
+        let place = ports.iter().find(|place| place.lid == lid);
+        let Some((node, number)) = place.map(|place| (place.node.clone(), place.number)) else { return };
+        drop(ports);
+        let mut answer = Mad::new();
+        let is_up = node.port(number).is_some_and(|port| port.active);
+        if is_up && pma::answer(request, &node.counts(number), &mut answer) {
+            let (source_lid, len) = (lid, mad::LEN as u32);
+            let back = Header { source_lid, source_qpn: 1, grh: None, immediate: None, len, ..*header };
+            self.unicast(header.source_lid, header.source_qpn, &back, &Payload::Bytes(&answer.0));
+        }
+    }
+
     /// A datagram to a group: to every queue pair that hears it, on the sender's port, too. Bounded by how many those are.
     pub(crate) fn multicast(&self, group: Gid, header: &Header, payload: &Payload<'_>) -> Delivery {
         let groups = self.groups.lock();
@@ -372,7 +389,12 @@ fn give(qp: &KArc<Qp>, on: Option<u8>, header: &Header, payload: &Payload<'_>) -
     };
     let delivery = qp.receive(header, payload, &port.pkeys);
     match delivery {
-        Delivery::Received => counters.received.increment(),
+        Delivery::Received => {
+            counters.received.increment();
+            if let Some(traffic) = node.traffic(number) {
+                traffic.came(header);
+            }
+        }
         Delivery::Dropped => counters.dropped.increment(),
         Delivery::BadPkey => {
             counters.pkey_violations.increment();

@@ -6,5 +6,6 @@
 mod bench;
 mod faults;
 mod life;
+mod management;
 mod offloads;
 mod several;
