@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rand::RngExt;
 
 use super::fabrics::{Link, address, name};
-use super::{Generator, at, patience_ms};
+use super::{Generator, at};
 use crate::report::SmKind;
 use crate::scenario::trouble::{Event, GroupOf, LinkFaulty, OnHost, SmComesBack, TimedEvent};
 use crate::scenario::{
@@ -244,11 +244,10 @@ impl<'a, 'g> Steps<'a, 'g> {
             });
         }
         event.sort_by_key(|timed| *timed.at_us.get_ref());
-        let settle_ms = event.iter().map(|timed| patience_ms(&timed.event)).max().unwrap_or_default();
         let echo_every_us = ECHO_EVERY_US.max(self.draw.within_us / ECHOES);
         self.steps.push(Step::Trouble(TroubleStep {
             within_ms,
-            settle_ms,
+            settle_ms: 0,
             echo_every_us,
             senders: 0,
             stalls: None,

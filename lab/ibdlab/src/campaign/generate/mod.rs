@@ -6,6 +6,7 @@
 mod events;
 mod fabric_steps;
 mod fabrics;
+mod patience;
 mod schedules;
 mod strategies;
 
@@ -15,29 +16,12 @@ use serde_spanned::Spanned;
 
 use crate::report::SmKind;
 use crate::scenario::Scenario;
-use crate::scenario::trouble::Event;
 
 /// Who the hosts are.
 pub(super) const NAMES: [&str; 10] =
     ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy"];
 /// IPv6 asks for 1280 bytes of every link.
 const LEAST_MTU_OF_IPV6: u32 = 2048;
-/// How long all may take to be well again after an event, in milliseconds: longer than it was ever seen to, and shorter than until what a
-/// driver looks at now and then anyway heals what it has missed.
-const fn patience_ms(event: &Event) -> u64 {
-    match event {
-        // A membership that the SM lost without a word is asked for again after a quarter of an hour.
-        Event::RegistrationsLost(_) => 1_200_000,
-        // IBTF subscribes to a new SM's traps in the second minute, and asks a silent SA for up to four.
-        Event::SmStop(_)
-        | Event::SmRestart(_)
-        | Event::SmFailover(_)
-        | Event::SubnetPrefix(_)
-        | Event::Sa(_) => 300_000,
-        _ => 60_000,
-    }
-}
-
 /// What is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Search {
@@ -53,10 +37,10 @@ impl Search {
     pub fn scenario(self, seed: u64, index: u64) -> Scenario {
         match self {
             Self::Schedules => {
-                let scenario = schedules::generate(seed, index);
+                let scenario = patience::give(schedules::generate(seed, index));
                 strategies::interleave(scenario, seed, index)
             }
-            Self::Fabrics(sm) => fabrics::generate(seed, index, sm),
+            Self::Fabrics(sm) => patience::give(fabrics::generate(seed, index, sm)),
         }
     }
 

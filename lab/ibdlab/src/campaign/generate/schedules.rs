@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_spanned::Spanned;
 
-use super::{Generator, LEAST_MTU_OF_IPV6, NAMES, at, patience_ms};
+use super::{Generator, LEAST_MTU_OF_IPV6, NAMES, at};
 use crate::scenario::trouble::{Event, QpOf, TimedEvent};
 use crate::scenario::{
     AttachStep, Cidr, Driver, FabricSpec, HostSpec, Nothing, PartitionSpec, PropertyText, Scenario, Speed,
@@ -155,7 +155,6 @@ impl Generator<'_> {
         let count = self.pick(&[1, 2, 3, 4, 6, 8, 12, 16]);
         let mut event: Vec<TimedEvent> = (0..count).flat_map(|_| self.events()).collect();
         event.sort_by_key(|timed| *timed.at_us.get_ref());
-        let settle_ms = event.iter().map(|timed| patience_ms(&timed.event)).max().unwrap_or_default();
-        TroubleStep { within_ms, settle_ms, echo_every_us: 100, senders: 0, stalls: None, event }
+        TroubleStep { within_ms, settle_ms: 0, echo_every_us: 100, senders: 0, stalls: None, event }
     }
 }

@@ -1,0 +1,83 @@
+//! How long all may take to be well again after trouble: longer than it was ever seen to, and shorter than until what a driver looks at
+//! now and then anyway heals what it has missed.
+
+use crate::scenario::trouble::Event;
+use crate::scenario::{Scenario, Step};
+
+/// Milliseconds of machine time.
+const NEARBY_MS: u64 = 60_000;
+/// IBTF subscribes to a new SM's traps in the second minute, and asks a silent SA for up to four.
+const MANAGER_MS: u64 = 300_000;
+/// A membership that was lost without a word is asked for again after a quarter of an hour.
+const VERIFIED_MS: u64 = 1_200_000;
+
+/// Each trouble's patience by what happens in it, and in those before it.
+pub(super) fn give(mut scenario: Scenario) -> Scenario {
+    let mut untold = false;
+    for step in &mut scenario.step {
+        let Step::Trouble(trouble) = step.as_mut() else { continue };
+        let has = |what: fn(&Event) -> bool| trouble.event.iter().any(|timed| what(&timed.event));
+        untold |= has(forgets_subscribers);
+        trouble.settle_ms = if has(|event| matches!(event, Event::RegistrationsLost(_)))
+            || untold && has(|event| matches!(event, Event::GroupDeleted(_)))
+        {
+            VERIFIED_MS
+        } else if has(is_the_manager_s) {
+            MANAGER_MS
+        } else {
+            NEARBY_MS
+        };
+    }
+    scenario
+}
+
+/// Nobody hears of groups from then on, until all have subscribed again.
+fn forgets_subscribers(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::RegistrationsLost(_) | Event::SmStop(_) | Event::SmRestart(_) | Event::SmFailover(_)
+    )
+}
+
+fn is_the_manager_s(event: &Event) -> bool {
+    forgets_subscribers(event) || matches!(event, Event::SubnetPrefix(_) | Event::Sa(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MANAGER_MS, NEARBY_MS, VERIFIED_MS, give};
+    use crate::campaign::Search;
+    use crate::scenario::trouble::{Event, ForMs, OnHost, SmComesBack, TimedEvent};
+    use crate::scenario::{Nothing, Step};
+
+    #[test]
+    fn a_group_deleted_after_an_sm_restart_may_be_missed_until_memberships_are_verified() {
+        let restart = || Event::SmRestart(SmComesBack { mlids_later: 0 });
+        let deleted = || Event::GroupDeleted(Nothing {});
+        let port_down = || Event::PortDown(OnHost::named("alice"));
+        let reboot = || Event::SwitchReboot(ForMs { for_ms: 1 });
+        let patience = |troubles: Vec<Vec<Event>>| {
+            let mut scenario = Search::Schedules.scenario(1, 1);
+            let first = scenario.step.iter().find(|step| matches!(step.get_ref(), Step::Trouble(_))).cloned();
+            scenario.step = troubles
+                .into_iter()
+                .map(|events| {
+                    let mut step = first.clone().expect("a trouble in every schedule");
+                    if let Step::Trouble(trouble) = step.as_mut() {
+                        trouble.event = events.into_iter().map(|event| TimedEvent::new(1, event)).collect();
+                    }
+                    step
+                })
+                .collect();
+            let settle = |step: &serde_spanned::Spanned<Step>| match step.get_ref() {
+                Step::Trouble(trouble) => trouble.settle_ms,
+                _ => 0,
+            };
+            give(scenario).step.iter().map(settle).collect::<Vec<_>>()
+        };
+        assert_eq!(patience(vec![vec![port_down(), reboot(), deleted()]]), [NEARBY_MS]);
+        assert_eq!(patience(vec![vec![restart()], vec![port_down()]]), [MANAGER_MS, NEARBY_MS]);
+        assert_eq!(patience(vec![vec![restart()], vec![deleted()]]), [MANAGER_MS, VERIFIED_MS]);
+        assert_eq!(patience(vec![vec![deleted()], vec![restart()]]), [NEARBY_MS, MANAGER_MS]);
+    }
+}
