@@ -132,6 +132,31 @@ fn queue_pair_that_cannot_be_had_again_has_the_link_built_anew() {
 }
 
 #[test]
+fn queue_pair_that_fails_before_its_ring_has_it_is_found_out_all_the_same() {
+    rings(BOTH, 8, |bench| {
+        let (alpha, beta, heard) = bench.talking(IPV4);
+        let broken = sender(bench, &alpha, &heard);
+        let before = adapter(bench).qpns();
+        let slow = Nanos::from_millis(1);
+        lab_ibtf::set_command_time(&bench.alpha.kernel, Some((slow, slow)));
+        assert!(adapter(bench).break_qpn(qpn(&broken)));
+        let made = (0..100_000).find_map(|_| {
+            fakekernel::sleep(Nanos::from_micros(10));
+            adapter(bench).qpns().into_iter().find(|qpn| !before.contains(qpn))
+        });
+        assert!(adapter(bench).break_qpn(made.expect("another queue pair within a second")));
+        bench.settle();
+        lab_ibtf::set_command_time(&bench.alpha.kernel, None);
+        bench.wait_for("every flow arrives", Nanos::from_secs(60), || {
+            all(&heard);
+            (0..FLOWS).for_each(|flow| send(&alpha, address_of(&beta), flow, 1));
+            bench.settle();
+            all(&heard).len() == usize::from(FLOWS)
+        });
+    });
+}
+
+#[test]
 fn queue_pairs_that_fail_before_the_link_is_up_carry_all_flows_once_it_is() {
     rings(BOTH, 4, |bench| {
         bench.fault(Attribute::MC_MEMBER_RECORD, None, None, FaultAction::Silent);

@@ -196,7 +196,8 @@ impl Control {
 
     /// The next look at what IBTF has told of, or what follows at once.
     fn next_failure(&mut self, now: Instant) -> Option<Job> {
-        if self.link.is_building() {
+        // One of a queue pair that is being made is looked at when that has its place.
+        if self.link.is_building() || self.senders.is_replacing() {
             return None;
         }
         while let Some(failure) = self.failures.take() {

@@ -24,16 +24,24 @@ struct Common {
 #[inline(never)]
 pub(crate) fn replace_sender(shared: &KArc<Shared>, ring: usize, why: Why) {
     tell(shared, ring, why);
-    let Some((common, channel, plan)) = take(shared, ring) else { return };
+    if let Some((common, channel, plan)) = take(shared, ring) {
+        replace(shared, ring, &common, channel, &plan);
+    }
+    // A failure may have waited for this.
+    shared.tell(|control| control.senders.given_up(ring));
+}
+
+#[inline(never)]
+fn replace(shared: &KArc<Shared>, ring: usize, common: &Common, channel: UdChannel, plan: &Plan) {
     suspend(shared, ring, channel);
     probes::qp_down(shared.number);
     let built = match (shared.hardware(), &common.view) {
-        (Some((_, pd)), Ok(view)) => build(shared, &pd, ring, &plan, view),
+        (Some((_, pd)), Ok(view)) => build(shared, &pd, ring, plan, view),
         (Some(_), Err(error)) => Err((*error).into()),
         (None, _) => Err(Status::HCA_INVALID),
     };
     match built {
-        Ok(side) => install(shared, ring, &common, side),
+        Ok(side) => install(shared, ring, common, side),
         Err(status) => {
             log!(note, shared.name, "queue pair of transmit ring {ring} could not be had: {status}");
             shared.tell(|control| {

@@ -38,6 +38,8 @@ struct Sender {
     serial: Option<u64>,
     /// To be replaced.
     wanted: Option<Why>,
+    /// Somebody is at it: a queue pair that nobody knows yet may fail meanwhile.
+    underway: bool,
     /// When it was replaced last, since the link was built.
     replaced: Option<Instant>,
 }
@@ -80,14 +82,30 @@ impl Senders {
 
     /// The next one to replace.
     pub(crate) fn next(&mut self) -> Option<(usize, Why)> {
-        let wanted = |(ring, sender): (usize, &mut Sender)| Some((ring, sender.wanted.take()?));
+        let wanted = |(ring, sender): (usize, &mut Sender)| {
+            let why = sender.wanted.take()?;
+            sender.underway = true;
+            Some((ring, why))
+        };
         self.0.iter_mut().enumerate().find_map(wanted)
+    }
+
+    /// Whether one is being replaced.
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.0.iter().any(|sender| sender.underway)
+    }
+
+    /// It is not replaced after all.
+    pub(crate) fn given_up(&mut self, ring: usize) {
+        if let Some(sender) = self.0.get_mut(ring) {
+            sender.underway = false;
+        }
     }
 
     /// It is replaced, by a queue pair with this serial.
     pub(crate) fn replaced(&mut self, now: Instant, ring: usize, serial: u64) {
         if let Some(sender) = self.0.get_mut(ring) {
-            *sender = Sender { serial: Some(serial), wanted: None, replaced: Some(now) };
+            *sender = Sender { serial: Some(serial), replaced: Some(now), ..Sender::default() };
         }
     }
 }
@@ -107,9 +125,11 @@ mod tests {
         assert_eq!(senders.failed(at(0), 2, 7, Why::Failed), Verdict::Sender);
         assert_eq!(senders.failed(at(0), 2, 7, Why::Stalled), Verdict::Nothing, "known");
         assert_eq!(senders.failed_as_it_is(at(0), 2), Verdict::Nothing);
+        assert!(!senders.is_replacing());
         assert_eq!(senders.next(), Some((2, Why::Failed)));
-        assert_eq!(senders.next(), None);
+        assert_eq!((senders.next(), senders.is_replacing()), (None, true));
         senders.replaced(at(1), 2, 8);
+        assert!(!senders.is_replacing());
         assert_eq!(senders.failed(at(2), 2, 7, Why::Failed), Verdict::Nothing, "of the one before");
         assert_eq!(senders.failed(at(2), 3, 7, Why::Stalled), Verdict::Sender, "another one");
         assert_eq!(senders.failed(at(10), 2, 8, Why::Failed), Verdict::Link);

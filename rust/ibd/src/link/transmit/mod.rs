@@ -12,9 +12,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use gldv3::{Mac, Stat};
-use ibtf::{
-    BufferPool, CompletionBatch, CompletionStatus, Cq, Notify, Payload, PostFailure, Refused, Status, UdDest,
-};
+use ibtf::{BufferPool, CompletionBatch, Cq, Notify, Payload, PostFailure, Refused, Status, UdDest};
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Lane, Submitted};
@@ -586,9 +584,7 @@ impl Transmitter {
                 queue.complete(completion, |sent| {
                     if !sent.status.is_success() {
                         self.counters.tx.failed.increment();
-                        if sent.status != CompletionStatus::FLUSHED {
-                            after.broken = Some(*serial);
-                        }
+                        after.broken = Some(*serial);
                     }
                     match sent.payload {
                         Payload::Packet(packet) => after.free.push_back(packet),
