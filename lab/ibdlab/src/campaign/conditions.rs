@@ -41,7 +41,6 @@ pub enum Seen {
 
 use Seen::{Always, Beyond, In, Line};
 
-const ONE_SENDER: &str = "the lab's IP layer sends from one thread per link";
 const STAGE: &str = "rust/ibd/src/link/transmit/stage.rs";
 const TRANSMIT: &str = "rust/ibd/src/link/transmit/mod.rs";
 
@@ -69,8 +68,8 @@ pub const CONDITIONS: [Condition; 69] = [
     ),
     c("D5", "more peers than a fixed table holds", Beyond("ten hosts at most")),
     c("D6", "several peers with one queue pair number", In(|s, _| s.host.len() > 2)),
-    c("D7", "several threads send at once", Beyond(ONE_SENDER)),
-    c("D8", "others send while one thread posts", Beyond(ONE_SENDER)),
+    c("D7", "several threads send at once", In(|_, t| t.senders > 0)),
+    c("D8", "others send while one thread posts", In(|_, t| t.senders > 0)),
     c("D9", "packets of many sizes, in one block and in several", Always),
     c("D10", "packets too large to copy", Line(STAGE, "match self.map(&dest, packet, frame) {")),
     c("D11", "completions of sends come late", In(|_, t| t.has(late))),

@@ -19,6 +19,8 @@ pub struct Span {
 #[derive(Clone, Debug)]
 pub struct Timeline {
     pub spans: Vec<Span>,
+    /// Threads of each host that send beside its IP.
+    pub senders: u8,
 }
 
 /// The timelines of a scenario.
@@ -44,7 +46,7 @@ impl Timeline {
             };
             Span { event: (*event).clone(), from_us: *from_us, until_us }
         };
-        Self { spans: events.iter().enumerate().map(span).collect() }
+        Self { spans: events.iter().enumerate().map(span).collect(), senders: step.senders }
     }
 
     /// Is there such an event?

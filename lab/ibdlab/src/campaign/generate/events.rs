@@ -35,10 +35,13 @@ const PROPERTIES: [(&str, &str); 9] = [
     ("_ibd_ud_num_rwqe", "1024"),
 ];
 
+/// Kinds of events, some with several numbers.
+pub(super) const KINDS: u32 = 30;
+
 impl Generator<'_> {
     /// One event, and often the one that ends it.
     pub(super) fn events(&mut self) -> Vec<TimedEvent> {
-        let begin = self.rng.random_range(0..=self.within_us);
+        let begin = self.instant();
         // What is near in time races; what is far does not.
         let end = match self.rng.random_range(0..4) {
             0 => begin,
@@ -57,7 +60,12 @@ impl Generator<'_> {
     fn pair(&mut self) -> (Event, Option<Event>) {
         let host = self.any_host();
         let on = OnHost::named(&host);
-        match self.rng.random_range(0..30) {
+        let kind = if self.kinds.is_empty() {
+            self.rng.random_range(0..KINDS)
+        } else {
+            self.pick(&self.kinds.clone())
+        };
+        match kind {
             0 | 1 => (Event::PortDown(on.clone()), Some(Event::PortUp(on))),
             2 => (Event::SwitchReboot(ForMs { for_ms: self.short_ms() }), None),
             3 => (Event::SmStop(Nothing {}), Some(self.sm_restart())),

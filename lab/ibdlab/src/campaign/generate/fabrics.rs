@@ -72,7 +72,14 @@ impl Link {
 pub fn generate(seed: u64, index: u64, sm: SmKind) -> Scenario {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ FABRICS);
     rng.set_stream(index);
-    let mut generator = Generator { rng: &mut rng, hosts: Vec::new(), within_us: 0, sa_delay_ms: 0 };
+    let mut generator = Generator {
+        rng: &mut rng,
+        hosts: Vec::new(),
+        within_us: 0,
+        sa_delay_ms: 0,
+        focus: None,
+        kinds: Vec::new(),
+    };
     generator.fabric(seed, index, sm)
 }
 

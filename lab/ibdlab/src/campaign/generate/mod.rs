@@ -62,12 +62,57 @@ struct Generator<'a> {
     within_us: u64,
     /// How long the SA takes for one request.
     sa_delay_ms: u64,
+    focus: Option<Focus>,
+    /// Of which kinds events are; of all if none is named.
+    kinds: Vec<u32>,
+}
+
+/// Where and when most of a timeline happens: what races with each other has to meet.
+#[derive(Clone)]
+struct Focus {
+    host: String,
+    /// Around these instants.
+    moments_us: Vec<u64>,
+    /// How long after one.
+    spread_us: u64,
 }
 
 impl Generator<'_> {
     fn any_host(&mut self) -> String {
+        if let Some(focus) = self.focus.as_ref().filter(|_| self.rng.random_range(0..5) > 0) {
+            return focus.host.clone();
+        }
         let n = self.rng.random_range(0..self.hosts.len());
         self.hosts[n].clone()
+    }
+
+    /// When something begins.
+    fn instant(&mut self) -> u64 {
+        match self.focus.clone() {
+            Some(focus) if self.rng.random_range(0..5) > 0 => {
+                let moment = self.pick(&focus.moments_us);
+                (moment + self.rng.random_range(0..=focus.spread_us)).min(self.within_us)
+            }
+            _ => self.rng.random_range(0..=self.within_us),
+        }
+    }
+
+    /// For the next timeline: one host and a few moments, or nothing; a few kinds of events, or all. What is left out cannot hide what
+    /// the others do (Groce and others, "Swarm Testing", ISSTA 2012).
+    fn draw_focus(&mut self) {
+        (self.focus, self.kinds) = (None, Vec::new());
+        if self.rng.random() {
+            self.kinds =
+                (0..self.rng.random_range(2..=5)).map(|_| self.rng.random_range(0..events::KINDS)).collect();
+        }
+        if self.rng.random() {
+            let host = self.any_host();
+            let moments_us = (0..self.rng.random_range(1..=3))
+                .map(|_| self.rng.random_range(0..=self.within_us))
+                .collect();
+            let spread_us = self.pick(&[1, 20, 200, 1_000, 3_000]);
+            self.focus = Some(Focus { host, moments_us, spread_us });
+        }
     }
 
     fn pick<T: Clone>(&mut self, from: &[T]) -> T {

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_spanned::Spanned;
 
 use super::{Generator, LEAST_MTU_OF_IPV6, NAMES, at};
-use crate::scenario::trouble::{Event, QpOf, TimedEvent};
+use crate::scenario::trouble::{Delayed, Event, QpOf, TimedEvent};
 use crate::scenario::{
     AttachStep, Cidr, Driver, FabricSpec, HostSpec, Nothing, PartitionSpec, PropertyText, Scenario, Speed,
     Step, TroubleStep, UpStep,
@@ -34,8 +34,15 @@ const TUNINGS: [(&str, &[i64]); 7] = [
 pub fn generate(seed: u64, index: u64) -> Scenario {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(index);
-    let mut scenario =
-        Generator { rng: &mut rng, hosts: Vec::new(), within_us: 0, sa_delay_ms: 0 }.scenario(seed, index);
+    let mut scenario = Generator {
+        rng: &mut rng,
+        hosts: Vec::new(),
+        within_us: 0,
+        sa_delay_ms: 0,
+        focus: None,
+        kinds: Vec::new(),
+    }
+    .scenario(seed, index);
     // Drawn apart, so that the same troubles meet hosts with and without.
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ RINGS);
     rng.set_stream(index);
@@ -149,11 +156,26 @@ impl Generator<'_> {
         properties
     }
 
+    /// What makes moments of a host longer, from the beginning to the end.
+    fn slowness(&mut self, host: String, for_ms: u64) -> Event {
+        let (from_us, to_us) = self.pick(&[(0, 20), (20, 200), (100, 1_000)]);
+        let delayed = Delayed { host: at(host), from_us, to_us, for_ms };
+        if self.rng.random_range(0..3) > 0 {
+            Event::CommandsSlow(delayed)
+        } else {
+            Event::InterruptsLate(delayed)
+        }
+    }
+
     fn trouble(&mut self) -> TroubleStep {
         let within_ms = self.pick(&WITHIN_MS);
         self.within_us = within_ms * 1_000;
+        self.draw_focus();
         let count = self.pick(&[1, 2, 3, 4, 6, 8, 12, 16]);
         let mut event: Vec<TimedEvent> = (0..count).flat_map(|_| self.events()).collect();
+        if let Some(focus) = self.focus.clone().filter(|_| self.rng.random()) {
+            event.push(TimedEvent::new(0, self.slowness(focus.host, within_ms)));
+        }
         event.sort_by_key(|timed| *timed.at_us.get_ref());
         TroubleStep { within_ms, settle_ms: 0, echo_every_us: 100, senders: 0, stalls: None, event }
     }
