@@ -13,6 +13,7 @@ REQUIRE ?=
 SM ?=
 SUITE ?=
 DEBUG ?=
+COUNT ?=
 CPUS ?=
 DRIVER ?=
 IDENTITY ?=
@@ -28,7 +29,8 @@ help:
 	@echo 'make test      build the modules, run every test, audit the modules'
 	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too;'
 	@echo '               REQUIRE=linux,opensm: a test that this machine would have to leave out fails)'
-	@echo 'make bench     what a packet costs, into target/bench (PEER=directory with another driver, to measure in turn)'
+	@echo 'make bench     what a packet costs, into target/bench (PEER=directory with another driver, to measure in turn;'
+	@echo '               COUNT=1: only instructions and locks in the drivers'"'"' own text, with valgrind, in a few minutes)'
 	@echo 'make modules   build the kernel modules into proto/kernel'
 	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
 	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1), into target/campaign;'
@@ -65,7 +67,7 @@ test:
 	@CARGO='$(CARGO)' FOREIGN='$(if $(FOREIGN),$(abspath $(FOREIGN)))' REQUIRE='$(REQUIRE)' sh tools/test.sh
 
 bench: modules
-	$(CARGO) run --release --quiet -p ibdlab -- bench $(if $(PEER),--peer '$(PEER)') $(if $(SEED),--seed $(SEED))
+	$(CARGO) run --release --quiet -p ibdlab -- bench $(if $(PEER),--peer '$(PEER)') $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count)
 
 modules:
 	@sh tools/setup.sh modules
@@ -79,6 +81,7 @@ coverage:
 campaign: modules
 	@$(CARGO) run --quiet -p kmod -- build --coverage >/dev/null
 	@$(CARGO) run --quiet -p kmod -- build --atomics >/dev/null
+	@$(CARGO) run --quiet -p kmod -- build --races >/dev/null
 	$(CARGO) run --quiet -p ibdlab -- campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FABRICS),--fabrics $(if $(SM),--sm $(SM)))
 

@@ -50,7 +50,8 @@ sources() {
 }
 healthy=$(sources)
 
-# Builds the modules with a fault into objects/NAME/kernel, and with calls for their atomic operations into objects/NAME/atomics.
+# Builds the modules with a fault into objects/NAME/kernel, with calls for their atomic operations into objects/NAME/atomics, and
+# with calls for their loads and stores, too, into objects/NAME/races.
 # $1: patch.
 build() {
 	name=$(basename "$1" .patch)
@@ -60,14 +61,15 @@ build() {
 	# Within a repository git takes the paths for the repository's own, and silently leaves out what is not below this directory.
 	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply "$1" && [ "$(sources)" != "$healthy" ] &&
 		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build mac_ib ibd ibp >"$out/$name.build" 2>&1 &&
-		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --atomics mac_ib ibd ibp >>"$out/$name.build" 2>&1)
+		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --atomics mac_ib ibd ibp >>"$out/$name.build" 2>&1 &&
+		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --races mac_ib ibd ibp >>"$out/$name.build" 2>&1)
 	built=$?
 	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply -R "$1")
 	[ "$built" -eq 0 ] || return 1
 	! grep -q '^warning' "$out/$name.build" || return 1
 	rm "$out/$name.build"
 	mkdir "$objects/$name"
-	cp -a "$tree/proto/kernel" "$tree/proto/atomics" "$objects/$name/"
+	cp -a "$tree/proto/kernel" "$tree/proto/atomics" "$tree/proto/races" "$objects/$name/"
 	printf '%s' "$key" >"$objects/$name/key"
 }
 
@@ -89,7 +91,7 @@ search() {
 	# It ends with 1 if something is found.
 	# shellcheck disable=SC2086 # Perhaps no word.
 	"$out/ibdlab" campaign $among --until-found --seed "$2" --schedules "$most" --shrink-runs 0 \
-		--proto "$objects/$name/kernel" --atomics "$objects/$name/atomics" --counting /nonexistent --out "$found" >/dev/null 2>"$out/$name.search" || true
+		--proto "$objects/$name/kernel" --atomics "$objects/$name/atomics" --races "$objects/$name/races" --counting /nonexistent --out "$found" >/dev/null 2>"$out/$name.search" || true
 	[ -e "$found/summary.json" ] || { cat "$out/$name.search" >&2 && exit 1; }
 	rm -rf "$out/$name.search" "$found"/worker-*
 }

@@ -3,7 +3,7 @@
 # `N left out: ` with each test that could not run here, and why.
 #
 # FOREIGN names a directory with illumos's own objects `mac_ib` and `ibp`; the tests that need them run only then.
-# REQUIRE names, with commas, what this machine must have: linux (root, /dev/net/tun), opensm. A test that would be left out
+# REQUIRE names, with commas, what this machine must have: linux (root, /dev/net/tun), opensm, valgrind. A test that would be left out
 # for want of one of them fails.
 #
 # What a test binary reports is added up. One that crashed or did not build counts as one failure, and so does a failed
@@ -17,9 +17,9 @@ steps_failed=0
 
 for part in $(echo "${REQUIRE:-}" | tr , ' '); do
 	case $part in
-	linux | opensm) ;;
+	linux | opensm | valgrind) ;;
 	*)
-		echo "REQUIRE=$REQUIRE: expected linux, opensm, or both" >&2
+		echo "REQUIRE=$REQUIRE: expected some of linux, opensm, valgrind" >&2
 		exit 2
 		;;
 	esac

@@ -1,15 +1,16 @@
 //! What happens later, in order of time and, at one time, in order of arrival here.
 
 use crate::port::Port;
+use crate::wire::Frame;
 use crate::{CqNum, Hca, Nanos, Qp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) enum Later {
     /// A frame reaches the switch.
-    AtSwitch { from: Arc<Port>, frame: Arc<[u8]> },
+    AtSwitch { from: Arc<Port>, frame: Frame },
     /// A frame reaches a port.
-    AtPort { hca: Hca, port: Arc<Port>, frame: Arc<[u8]> },
+    AtPort { hca: Hca, port: Arc<Port>, frame: Frame },
     /// An HCA gets round to a posted send.
     Send { hca: Hca, qp: Qp, seq: u64 },
     /// A late completion interrupt.

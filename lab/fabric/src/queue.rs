@@ -17,6 +17,14 @@ pub struct Sge {
     pub len: u32,
 }
 
+impl Sge {
+    /// The address behind the last byte.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.va.saturating_add(self.len.into())
+    }
+}
+
 /// A receive work request. The first 40 bytes of the buffer are for the GRH.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecvWr {

@@ -6,7 +6,7 @@ use crate::port::{Port, Route};
 use crate::qp::{Effects, ended, flushed};
 use crate::queue::Done;
 use crate::srq::Srq;
-use crate::wire::{FrameError, GRH_LEN, Packet};
+use crate::wire::{Frame, FrameError, GRH_LEN, Packet};
 use crate::{Error, Hca, Pd, PortState, Qp, QpState, Qpn, Reason, RecvWr, offload};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,12 +65,12 @@ impl Hca {
     }
 
     /// A frame came off the link. The reason, if no QP took it.
-    pub(crate) fn receive(&self, port: &Arc<Port>, frame: &[u8]) -> Option<Reason> {
+    pub(crate) fn receive(&self, port: &Arc<Port>, frame: &Frame) -> Option<Reason> {
         port.received.fetch_add(1, Ordering::Relaxed);
         if self.is_gone() {
             return self.refuse(Reason::HcaGone);
         }
-        match Packet::parse(frame) {
+        match frame.parse() {
             Ok(packet) => self.accept(port, &packet, false),
             Err(FrameError::Icrc | FrameError::Vcrc) => self.refuse(Reason::CrcAtPort),
             Err(_) => self.refuse(Reason::Malformed),

@@ -6,7 +6,7 @@ use crate::cq::{CompletionKind, CompletionStatus};
 use crate::delay::Later;
 use crate::port::Port;
 use crate::qp::{Effects, ended, flushed};
-use crate::wire::{Bth, Deth, Grh, Lrh, Packet};
+use crate::wire::{Bth, Deth, Frame, Grh, Lrh, Packet};
 use crate::{
     AddressVector, Ah, Error, Hca, Lid, PKey, Pd, PortNum, PortState, QKey, Qp, QpState, Qpn, Reason, Sge,
 };
@@ -304,7 +304,7 @@ impl Hca {
         let src_path = u16::from(job.vector.src_path) & (route.lmc.lids() - 1);
         let packet = job.packet(qp, port, Lid(route.lid.0 | src_path), pkey, payload);
         if route.state != PortState::Active {
-            return fabric.refuse_to_send(port, &packet.emit(), Reason::SenderPortDown);
+            return fabric.refuse_to_send(port, &Frame::of(&packet), Reason::SenderPortDown);
         }
         if route.owns(job.vector.dlid) {
             // What nobody took has been counted; no link is there to show it on.
@@ -318,7 +318,7 @@ impl Hca {
             far.take(packet.lrh.dlid, payload.len(), |room| room.copy_from_slice(payload));
             return;
         }
-        fabric.transmit(port, packet.emit());
+        fabric.transmit(port, &Frame::of(&packet));
     }
 }
 

@@ -4,8 +4,7 @@ use crate::delay::{DelayQueue, Later};
 use crate::fault::{Carried, Faults};
 use crate::port::Port;
 use crate::subnet::UnknownPort;
-use crate::wire::Packet;
-use crate::wire::crc;
+use crate::wire::{Frame, crc};
 use crate::{
     Clock, Direction, Dma, Drops, Error, Guid, Hca, HcaConfig, HcaEvents, Lid, LinkFaults, Nanos, PortState,
     Reason, Tap,
@@ -151,7 +150,7 @@ impl Fabric {
     pub fn deliver(&self, port: Guid, frame: &[u8]) -> Result<(), UnknownPort> {
         let found = self.0.switch.lock().ports.get(&port).cloned();
         let (hca, to) = found.ok_or(UnknownPort(port))?;
-        self.0.at_port(&hca, &to, frame);
+        self.0.at_port(&hca, &to, &Frame::raw(frame.to_vec()));
         Ok(())
     }
 
@@ -195,17 +194,16 @@ impl FabricInner {
     }
 
     /// A port discards a frame that it should put on its link. Captures have it, with the reason: its sender does not know.
-    pub(crate) fn refuse_to_send(&self, from: &Arc<Port>, frame: &[u8], reason: Reason) {
-        self.show_tap(from.guid, Direction::ToSwitch, Some(reason), frame);
+    pub(crate) fn refuse_to_send(&self, from: &Arc<Port>, frame: &Frame, reason: Reason) {
+        self.show_frame(from.guid, Direction::ToSwitch, Some(reason), frame);
         self.drop_frame(reason);
     }
 
     /// A port puts a frame on its link.
-    pub(crate) fn transmit(&self, from: &Arc<Port>, frame: Vec<u8>) {
+    pub(crate) fn transmit(&self, from: &Arc<Port>, frame: &Frame) {
         from.sent.fetch_add(1, Ordering::Relaxed);
-        self.show_tap(from.guid, Direction::ToSwitch, None, &frame);
-        let frame: Arc<[u8]> = frame.into();
-        for (due, frame) in self.carry(from.guid, Direction::ToSwitch, &frame) {
+        self.show_frame(from.guid, Direction::ToSwitch, None, frame);
+        for (due, frame) in self.carry(from.guid, Direction::ToSwitch, frame) {
             match due {
                 None => self.at_switch(from, &frame),
                 Some(due) => self.later(due, Later::AtSwitch { from: from.clone(), frame }),
@@ -214,7 +212,7 @@ impl FabricInner {
     }
 
     /// Passes a frame through one direction of a link.
-    fn carry(&self, port: Guid, direction: Direction, frame: &Arc<[u8]>) -> Vec<(Option<Nanos>, Arc<[u8]>)> {
+    fn carry(&self, port: Guid, direction: Direction, frame: &Frame) -> Vec<(Option<Nanos>, Frame)> {
         let copies = self.faults.lock().carry(port, direction, self.clock.now());
         if copies.is_empty() {
             self.drop_frame(Reason::Loss);
@@ -222,9 +220,9 @@ impl FabricInner {
         copies.iter().map(|copy| (copy.due, damaged(frame, copy))).collect()
     }
 
-    fn at_switch(&self, from: &Arc<Port>, frame: &Arc<[u8]>) {
+    fn at_switch(&self, from: &Arc<Port>, frame: &Frame) {
         self.switched.fetch_add(1, Ordering::Relaxed);
-        let Some(dlid) = Packet::route(frame) else { return self.drop_frame(Reason::VcrcAtSwitch) };
+        let Some(dlid) = frame.route() else { return self.drop_frame(Reason::VcrcAtSwitch) };
         let egress = self.switch.lock().egress(dlid, from.guid);
         // A multicast frame nobody else asked for is where it should be; a unicast one without a route is lost.
         if egress.is_empty() && !dlid.is_multicast() {
@@ -248,9 +246,15 @@ impl FabricInner {
 }
 
 impl FabricInner {
-    fn at_port(&self, hca: &Hca, port: &Arc<Port>, frame: &[u8]) {
+    fn at_port(&self, hca: &Hca, port: &Arc<Port>, frame: &Frame) {
         let refused = hca.receive(port, frame);
-        self.show_tap(port.guid, Direction::FromSwitch, refused, frame);
+        self.show_frame(port.guid, Direction::FromSwitch, refused, frame);
+    }
+
+    fn show_frame(&self, port: Guid, direction: Direction, refused: Option<Reason>, frame: &Frame) {
+        if let Some(tap) = self.tap() {
+            tap.frame(self.clock.now(), port, direction, refused, &frame.bytes());
+        }
     }
 
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
@@ -265,22 +269,22 @@ impl FabricInner {
 }
 
 /// The frame after the bit flips of `copy`.
-fn damaged(frame: &Arc<[u8]>, copy: &Carried) -> Arc<[u8]> {
+fn damaged(frame: &Frame, copy: &Carried) -> Frame {
     if copy.flip.is_none() && copy.flip_inside.is_none() {
         return frame.clone();
     }
-    let mut bytes = frame.to_vec();
-    if let Some(bit) = copy.flip_inside {
-        // Past the LRH, so that the frame still finds its way and the receiver's ICRC has to notice.
-        let end = bytes.len() - 2;
-        flip(&mut bytes[8..end], bit);
-        let vcrc = crc::vcrc(&bytes[..end]);
-        bytes[end..].copy_from_slice(&vcrc);
-    }
-    if let Some(bit) = copy.flip {
-        flip(&mut bytes, bit);
-    }
-    bytes.into()
+    frame.changed(|bytes| {
+        if let Some(bit) = copy.flip_inside {
+            // Past the LRH, so that the frame still finds its way and the receiver's ICRC has to notice.
+            let end = bytes.len() - 2;
+            flip(&mut bytes[8..end], bit);
+            let vcrc = crc::vcrc(&bytes[..end]);
+            bytes[end..].copy_from_slice(&vcrc);
+        }
+        if let Some(bit) = copy.flip {
+            flip(bytes, bit);
+        }
+    })
 }
 
 fn flip(bytes: &mut [u8], bit: u32) {

@@ -27,10 +27,11 @@ pub use loader::handles::{HandleError, Handles};
 pub use loader::journal::JournalLine;
 pub use loader::kernel::Kernel;
 pub use loader::kernels::Machine;
-pub use loader::module::{LoadError, Module, object_is_acceptable};
+pub use loader::module::{Function, LoadError, Module, object_is_acceptable, preload};
 pub use loader::resources::{InstanceScope, Resource, Resources};
 pub use loader::sdt::{ProbeArgument, ProbeHit};
 pub use loader::services::LiveObject;
+pub use sim::race;
 pub use sim::thread::{idle, now, reschedule, sleep};
 pub use sim::{
     Carrier, Choice, Config, Contexts, Ctx, Decision, DecisionError, Fault, FaultKind, FaultPlan, Faults,

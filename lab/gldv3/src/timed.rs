@@ -50,14 +50,22 @@ impl TimedLink {
 
     /// Sends packets, one after the other. What is given back is sent again after the next `mac_tx_update`, unless there is none for
     /// `patience`: then it is freed, and what is behind it.
-    pub fn send(&self, mut packets: Packets, patience: Nanos) -> Sent {
+    pub fn send(&self, packets: Packets, patience: Nanos) -> Sent {
+        self.send_chains(packets, 1, patience)
+    }
+
+    /// The same, in chains of `each` packets: more than `mac` hands out at once, as a ring's owner may.
+    pub fn send_chains(&self, mut packets: Packets, each: usize, patience: Nanos) -> Sent {
+        let messages = std::mem::take(&mut packets.messages);
         self.kernel.scope(|| {
             let mut sent = Sent::default();
-            let mut left = std::mem::take(&mut packets.messages).into_iter();
-            for message in left.by_ref() {
-                if !self.offer(message, patience, &mut sent) {
-                    packets.messages = left.collect();
-                    sent.abandoned += packets.messages.len() as u64;
+            let mut chains = messages.chunks(each.max(1));
+            for chain in chains.by_ref() {
+                let left = self.offer(chain, patience, &mut sent);
+                sent.taken += (chain.len() - left) as u64;
+                if left != 0 {
+                    packets.messages = chains.flatten().copied().collect();
+                    sent.abandoned += (left + packets.messages.len()) as u64;
                     break;
                 }
             }
@@ -65,20 +73,24 @@ impl TimedLink {
         })
     }
 
-    /// Whether the driver has taken it in the end.
-    fn offer(&self, message: *mut mblk_t, patience: Nanos, sent: &mut Sent) -> bool {
+    /// How many the driver has not taken in the end; they are freed.
+    fn offer(&self, messages: &[*mut mblk_t], patience: Nanos, sent: &mut Sent) -> usize {
+        let mut chain = match messages {
+            [one] => *one,
+            several => self.kernel.genunix().make_chain(&cx(), several),
+        };
         loop {
             let before = self.counting.updates();
-            if self.mac.send(message, None).is_null() {
-                sent.taken += 1;
-                return true;
+            chain = self.mac.send(chain, None);
+            if chain.is_null() {
+                return 0;
             }
             sent.refusals += 1;
             if !self.wait_for_update(before, patience) {
-                let cx = cx();
-                self.kernel.genunix().freemsg(&cx, message);
-                sent.abandoned += 1;
-                return false;
+                let (cx, genunix) = (cx(), self.kernel.genunix());
+                let left = genunix.take_chain(&cx, chain);
+                left.iter().for_each(|message| genunix.freemsg(&cx, *message));
+                return left.len();
             }
         }
     }

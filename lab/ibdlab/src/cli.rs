@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, value_parser};
 
-use crate::bench::traffic::Way;
+use crate::bench::traffic::{BURST, Way};
 use crate::bench::{Bench, sa};
 use crate::campaign::{Campaign, STARTER, Search};
 use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
-use crate::objects::{ATOMICS, COUNTING, SHIPPED};
+use crate::objects::{ATOMICS, COUNTING, RACES, SHIPPED};
 use crate::report::{HcaKind, SmKind};
 use crate::sa::{Question, What};
 use crate::scenario::ModuleOverride;
@@ -189,9 +189,27 @@ pub struct BenchArgs {
     /// How long the subnet administrator takes in the rows where it takes its time; if not given, what a real OpenSM takes.
     #[arg(long, value_name = "N")]
     pub sa_delay_us: Option<u64>,
+    /// Only count instructions and locks in the drivers' own text, by valgrind.
+    #[arg(long)]
+    pub count: bool,
+    /// Of packets whose line has this in it.
+    #[arg(long, value_name = "WORDS", default_value = "", requires = "count")]
+    pub only: String,
     /// Do nothing but have one driver, the peer if there is one, carry the packets one way: for a program that watches.
-    #[arg(long, value_name = "WAY")]
+    #[arg(long, value_name = "WAY", conflicts_with = "count")]
     pub drive: Option<Way>,
+    /// Bytes of an IP packet that is driven.
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "drive")]
+    pub bytes: usize,
+    /// Packets of one call.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "drive")]
+    pub chain: usize,
+    /// Packets before everything that they set off is waited for.
+    #[arg(long, value_name = "N", default_value_t = BURST, requires = "drive")]
+    pub burst: usize,
+    /// Where to write, as JSON, which functions the driver has, and what it called.
+    #[arg(long, value_name = "FILE", requires = "drive")]
+    pub tell: Option<PathBuf>,
     /// Where the figures go.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     pub out: PathBuf,
@@ -201,7 +219,7 @@ impl BenchArgs {
     /// What they ask for.
     pub fn bench(self) -> Bench {
         let (sa_delay, sa_delay_source) = match self.sa_delay_us {
-            _ if self.drive.is_some() => (Duration::ZERO, "nobody asks".into()),
+            _ if self.drive.is_some() || self.count => (Duration::ZERO, "nobody asks".into()),
             Some(micros) => (Duration::from_micros(micros), "as asked for".to_owned()),
             None => measured_sa_delay(),
         };
@@ -270,6 +288,9 @@ pub struct CampaignArgs {
     /// Where those of `kmod build --atomics` are; left out if they are not there.
     #[arg(long, value_name = "DIR", default_value = ATOMICS)]
     pub atomics: PathBuf,
+    /// Where those of `kmod build --races` are; left out if they are not there.
+    #[arg(long, value_name = "DIR", default_value = RACES)]
+    pub races: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -433,6 +454,7 @@ impl CampaignArgs {
             proto: self.proto,
             counting: Some(self.counting).filter(|counting| counting.is_dir()),
             atomics: Some(self.atomics).filter(|atomics| atomics.is_dir()),
+            races: Some(self.races).filter(|races| races.is_dir()),
             program: None,
         }
     }

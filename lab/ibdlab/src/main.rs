@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
+use ibdlab::bench::own;
+use ibdlab::bench::traffic::{Handing, Load, Way};
 use ibdlab::campaign::{RunOrder, serve_runs};
 use ibdlab::cli::{
     BenchArgs, CampaignArgs, CaptureArgs, Cli, Command, DebugArgs, FabricArgs, RunArgs, SaArgs, UpArgs,
@@ -26,6 +28,10 @@ use ibdlab::suppress;
 use ibdlab::words::{Speaker, complain, say};
 use lab_ibtf::umad::LibIbUmad;
 use umad::SaClient;
+
+/// A run asks for memory fifty times for each packet.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     debug::obey_environment();
@@ -200,14 +206,28 @@ fn run_command(args: RunArgs) -> Result<bool> {
 fn bench_command(args: BenchArgs) -> Result<()> {
     let out = args.out.clone();
     if let Some(way) = args.drive {
-        return args.bench().drive(way);
+        return drive(way, args);
     }
     let speaker = Speaker::default();
-    let report = args.bench().run(|line| speaker.line(line))?;
     std::fs::create_dir_all(&out)?;
-    report.write(&out)?;
+    if args.count {
+        let (program, only) = (std::env::current_exe()?, args.only.clone());
+        let report = args.bench().count(&program, &only, |line| speaker.line(line))?;
+        report.write_figures(&out.join("count.json"))?;
+    } else {
+        args.bench().run(|line| speaker.line(line))?.write(&out)?;
+    }
     speaker.line(&format!("figures in {}", out.display()));
     speaker.end()
+}
+
+/// For a program that watches.
+fn drive(way: Way, args: BenchArgs) -> Result<()> {
+    let load = Load { way, addresses: 1, flows: 1, len: args.bytes };
+    let handing = Handing { burst: args.burst.max(1), chain: args.chain.max(1) };
+    let tell = args.tell.clone();
+    let told = own::drive(&args.bench(), load, handing)?;
+    tell.map_or(Ok(()), |file| told.write(&file))
 }
 
 /// False if something was found.

@@ -13,6 +13,8 @@ pub const SHIPPED: &str = "proto/kernel";
 pub const COUNTING: &str = "proto/coverage";
 /// Objects that call the lab for their atomic operations.
 pub const ATOMICS: &str = "proto/atomics";
+/// Objects that call it for their loads and stores, too.
+pub const RACES: &str = "proto/races";
 
 /// Paths by host and module name; every one of them was there when the run began.
 #[derive(Clone, Debug)]

@@ -1,10 +1,13 @@
 //! The bench with tiny counts: every packet arrives, and every row and target is in the table. No figure of time is judged; how many
 //! answers of the administrator groups wait for is, because no machine is faster at it.
 
-use std::path::PathBuf;
+mod lab;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ibdlab::bench::Bench;
+use ibdlab::bench::{Bench, own};
+use lab::left_out;
 
 fn tiny() -> Bench {
     let proto = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/kernel"));
@@ -68,4 +71,27 @@ fn the_figures_of_the_bench_are_json() {
     let rows = json["rows"].as_array().expect("it has rows");
     assert_eq!(rows.len(), report.rows.len());
     assert!(rows.iter().all(|row| row["ns_per_packet"].is_f64() && row["way"].is_string()));
+}
+
+/// The program says what it runs, valgrind how often: nothing of the machine's load is in it.
+#[test]
+fn what_a_packet_costs_in_the_drivers_own_text_is_counted_and_the_same_again() {
+    if left_out("valgrind", own::missing()) {
+        return;
+    }
+    let count = || {
+        let program = Path::new(env!("CARGO_BIN_EXE_ibdlab"));
+        let report =
+            tiny_with_instructions().count(program, own::SENT_IN_CHAINS, |_| ()).expect("it is counted");
+        report.own(&report.own[0].driver, own::SENT_IN_CHAINS).expect("a line").clone()
+    };
+    let (first, second) = (count(), count());
+    assert!(first.instructions > 100.0 && first.locked > 0.0, "{first:?}");
+    // One lock for sixteen packets, and what the completions take.
+    assert!((1.0 / 16.0..0.2).contains(&first.locks), "{first:?}");
+    assert_eq!(first, second);
+}
+
+fn tiny_with_instructions() -> Bench {
+    Bench { instructions: true, ..tiny() }
 }

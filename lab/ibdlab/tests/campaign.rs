@@ -195,6 +195,7 @@ fn a_process_that_dies_is_a_finding_and_not_the_end() {
         proto: proto(),
         counting: None,
         atomics: None,
+        races: None,
         program: Some("/bin/false".into()),
     };
     let summary = campaign.run(|_| {}).expect("a campaign");

@@ -36,6 +36,7 @@ fn whatever_is_done_on_a_random_fabric_ends_well() {
         proto: proto(),
         counting: None,
         atomics: None,
+        races: None,
         program: Some(env!("CARGO_BIN_EXE_ibdlab").into()),
     };
     let summary = campaign.run(|_| {}).expect("a campaign");

@@ -102,3 +102,8 @@ fn a_property_of_what_is_off_is_refused_and_no_mistake() {
 fn a_group_is_left_in_every_role_although_a_new_sm_does_not_know_them_all() {
     ends_well("found/roles-that-a-new-sm-does-not-know.toml", 10);
 }
+
+#[test]
+fn a_link_goes_although_there_is_no_memory_to_remember_the_buffers_that_a_slow_adapter_still_has() {
+    ends_well("found/unload-without-memory.toml", 20);
+}

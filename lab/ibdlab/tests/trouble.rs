@@ -52,6 +52,11 @@ fn a_subnet_manager_that_dies_fails_over_and_forgets_gets_every_membership_again
 }
 
 #[test]
+fn ports_that_get_the_lids_of_others_are_reached() {
+    all_is_well_again("lids-change.toml", 20);
+}
+
+#[test]
 fn an_hca_pulled_while_it_joins_and_resolves_under_load_comes_back() {
     all_is_well_again("hca-removal-in-use.toml", 50);
 }

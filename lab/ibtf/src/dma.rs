@@ -53,3 +53,25 @@ impl Dma for HostDma {
         os::is_live(&self.kernel, addr, len)
     }
 }
+
+/// A number for what the memory holds now, by which two looks at it are compared; `None` if not all of it is memory.
+pub(crate) fn digest(kernel: &Kernel, addr: u64, len: u64) -> Option<u64> {
+    if !os::is_live(kernel, addr, len) {
+        return None;
+    }
+    let mut bytes = vec![0u8; usize::try_from(len).ok()?];
+    let from: *const u8 = std::ptr::with_exposed_provenance(addr as usize);
+    // SAFETY: the range lies in a live allocation of the host's heap, and the buffer is as long.
+    unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+    Some(mix(&bytes))
+}
+
+/// Multiplications by an odd constant and rotations, eight bytes at a time.
+fn mix(bytes: &[u8]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    bytes.chunks(8).fold(bytes.len() as u64, |sum, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (sum ^ u64::from_le_bytes(word)).wrapping_mul(ODD).rotate_left(29)
+    })
+}

@@ -1,6 +1,6 @@
 //! A pool of threads: IBTL's for asynchronous events.
 
-use fakekernel::{Ctx, HostMutex, Kernel, WaitQueue};
+use fakekernel::{Ctx, HostMutex, Kernel, WaitQueue, race};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Tasks {
     pub(crate) fn run(self: &Arc<Self>, kernel: &Kernel, job: impl FnOnce() + Send + 'static) {
         let spawn = {
             let mut state = self.state.lock();
-            state.jobs.push_back(Box::new(job));
+            state.jobs.push_back(Box::new(race::carry(job)));
             let spawn = state.jobs.len() > state.idle && state.threads < state.limit;
             state.threads += usize::from(spawn);
             spawn
@@ -74,6 +74,7 @@ impl Latch {
     }
 
     pub(crate) fn count_down(&self) {
+        race::release(self.key());
         let mut open = self.open.lock();
         *open -= 1;
         let last = *open == 0;
@@ -88,5 +89,11 @@ impl Latch {
         while *open > 0 {
             open = self.done.wait(open);
         }
+        drop(open);
+        race::acquire(self.key());
+    }
+
+    fn key(&self) -> race::Key {
+        race::Key("latch", (&raw const *self).addr() as u64)
     }
 }

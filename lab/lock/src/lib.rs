@@ -42,6 +42,7 @@ pub fn settle() -> bool {
 }
 
 /// Is the calling thread alone in its process, and has said so?
+#[inline]
 pub fn is_alone() -> bool {
     HERE.with(|here| here.alone.get())
 }
@@ -62,6 +63,7 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, Word, T>;
 
 impl Word {
     /// Takes the lock if it is free.
+    #[inline]
     pub fn take(&self) -> bool {
         HERE.with(|here| {
             let taken = if here.alone.get() {
@@ -80,6 +82,7 @@ impl Word {
     }
 
     /// Gives back what [`Self::take`] took, on the same thread.
+    #[inline]
     fn give(&self) {
         HERE.with(|here| here.held.set(here.held.get() - 1));
         self.0.store(false, Ordering::Release);
@@ -95,6 +98,7 @@ unsafe impl lock_api::RawMutex for Word {
     /// A guard stays on its thread, whose count of held locks it is part of.
     type GuardMarker = lock_api::GuardNoSend;
 
+    #[inline]
     fn lock(&self) {
         while !self.take() {
             // The holder is running and will not wait, so this is short.
@@ -102,10 +106,12 @@ unsafe impl lock_api::RawMutex for Word {
         }
     }
 
+    #[inline]
     fn try_lock(&self) -> bool {
         self.take()
     }
 
+    #[inline]
     unsafe fn unlock(&self) {
         self.give();
     }
@@ -117,6 +123,7 @@ pub fn forget_held() {
 }
 
 /// How many locks the calling thread holds.
+#[inline]
 pub fn held() -> u32 {
     HERE.with(|here| here.held.get())
 }

@@ -36,6 +36,7 @@ impl Call {
 
     /// The same call as seen from elsewhere in the module.
     #[must_use]
+    #[inline]
     pub fn at(self, pc: usize, rbp: usize, sp: usize) -> Self {
         Self { pc, rbp, sp, ..self }
     }
@@ -53,6 +54,7 @@ impl Call {
     }
 
     /// The module's frame pointer.
+    #[inline]
     pub fn rbp(self) -> usize {
         self.rbp
     }
@@ -161,11 +163,13 @@ pub fn with<R>(f: impl FnOnce(Option<&ThreadInner>) -> R) -> R {
 /// # Panics
 ///
 /// Outside a machine.
+#[inline]
 pub fn thread() -> Arc<ThreadInner> {
     try_thread().expect("this is no thread of a machine: use Machine::run or Kernel::spawn")
 }
 
 /// The calling thread; `None` outside a machine.
+#[inline]
 pub fn try_thread() -> Option<Arc<ThreadInner>> {
     let thread = CURRENT.with(|c| c.thread.get());
     if thread.is_null() {

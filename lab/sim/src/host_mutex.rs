@@ -38,16 +38,19 @@ unsafe impl lock_api::RawMutex for Leaf {
     const INIT: Self = Self(<Word as lock_api::RawMutex>::INIT);
     type GuardMarker = <Word as lock_api::RawMutex>::GuardMarker;
 
+    #[inline]
     fn lock(&self) {
         if !self.0.take() {
             self.lock_contended();
         }
     }
 
+    #[inline]
     fn try_lock(&self) -> bool {
         self.0.take()
     }
 
+    #[inline]
     unsafe fn unlock(&self) {
         // SAFETY: the caller holds this lock, which is the word.
         unsafe { lock_api::RawMutex::unlock(&self.0) };
@@ -86,6 +89,7 @@ impl<T> HostMutex<T> {
 
 impl<T: ?Sized> HostMutex<T> {
     /// Takes the lock. Not a scheduling point.
+    #[inline]
     pub fn lock(&self) -> HostGuard<'_, T> {
         HostGuard { lock: self, guard: self.inner.lock() }
     }
@@ -104,12 +108,14 @@ impl<'a, T: ?Sized> HostGuard<'a, T> {
 
 impl<T: ?Sized> Deref for HostGuard<'_, T> {
     type Target = T;
+    #[inline]
     fn deref(&self) -> &T {
         &self.guard
     }
 }
 
 impl<T: ?Sized> DerefMut for HostGuard<'_, T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }

@@ -34,6 +34,8 @@ mod notes;
 mod order;
 mod parker;
 #[forbid(unsafe_code)]
+pub mod race;
+#[forbid(unsafe_code)]
 mod rule;
 #[forbid(unsafe_code)]
 mod sched;

@@ -24,6 +24,7 @@ use crate::inject::Injector;
 use crate::nanos::Nanos;
 use crate::notes::{Note, Notes};
 use crate::order::Order;
+use crate::race::Races;
 use crate::sched::Sched;
 use crate::stall::{Places, Stalls};
 use crate::strategy::Decision;
@@ -53,6 +54,9 @@ pub struct Shared {
     /// Do threads stall?
     pub(crate) stalling: AtomicBool,
     pub(crate) places: lab_lock::Mutex<Option<Places>>,
+    /// Are races looked for?
+    pub(crate) racing: AtomicBool,
+    pub(crate) races: lab_lock::Mutex<Option<Box<Races>>>,
     /// A hash over the kernel calls so far ([`Machine::trace_hash`]).
     pub trace: AtomicU64,
     /// Kernel calls so far.
@@ -110,6 +114,8 @@ impl Machine {
             next_did: AtomicU64::new(1),
             stalling: AtomicBool::new(false),
             places: lab_lock::Mutex::new(None),
+            racing: AtomicBool::new(false),
+            races: lab_lock::Mutex::new(None),
             trace: AtomicU64::new(0xcbf2_9ce4_8422_2325),
             crossings: AtomicU64::new(0),
             notes: Notes::default(),
@@ -127,6 +133,7 @@ impl Machine {
     }
 
     /// Its settings.
+    #[inline]
     pub fn config(&self) -> &Config {
         &self.0.config
     }

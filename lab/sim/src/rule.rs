@@ -35,7 +35,7 @@ macro_rules! rules {
 
         impl Rule {
             /// Every rule in order of its number.
-            pub const ALL: [Self; 52] = [$(Self::$name,)*];
+            pub const ALL: [Self; 54] = [$(Self::$name,)*];
 
             /// The usual severity (a case may differ: some rules are worse at interrupt level).
             pub const fn severity(self) -> Severity {
@@ -103,15 +103,17 @@ rules! {
     50 RingPoll Defect "a poll of a receive ring that brings more bytes than it was asked for";
     51 SystemTaskqHeld Defect "a task that keeps the backing thread of system_taskq from another task for more than a second";
     52 PacketsAfterStop Defect "packets handed up before mc_start is called or after mc_stop has returned";
+    53 PostedMemory Panic "memory that an adapter has is posted again, changed, freed or deregistered";
+    54 DataRace Panic "a data race";
 }
 
 impl Rule {
-    /// 1 to 52.
+    /// 1 to 54.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The rule with that number, `None` outside 1 to 52.
+    /// The rule with that number, `None` outside 1 to 54.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
@@ -128,12 +130,12 @@ mod tests {
     use super::Rule;
 
     #[test]
-    fn rules_are_numbered_from_1_to_52_without_a_gap() {
+    fn rules_are_numbered_from_1_to_54_without_a_gap() {
         for (index, rule) in Rule::ALL.iter().enumerate() {
             assert_eq!(usize::from(rule.number()), index + 1);
             assert_eq!(Rule::from_number(rule.number()), Some(*rule));
         }
         assert_eq!(Rule::from_number(0), None);
-        assert_eq!(Rule::from_number(53), None);
+        assert_eq!(Rule::from_number(55), None);
     }
 }

@@ -17,6 +17,7 @@ use crate::kthread::KThread;
 use crate::machine::{Machine, Outcome};
 use crate::nanos::Nanos;
 use crate::parker::Parker;
+use crate::race;
 use crate::sched::Wake;
 use crate::strategy::At;
 use crate::wait::WaitQueue;
@@ -51,6 +52,8 @@ pub struct ThreadInner {
     pub(crate) wait: lab_lock::Mutex<Wait>,
     /// The thread's own; others look at it only for a dump.
     local: HostMutex<Local>,
+    /// Its place in the clocks that races are looked for with, once it has one.
+    pub(crate) race_slot: AtomicU32,
     /// What compiled module code sees of it.
     pub kthread: KThread,
     /// Top of the host stack, once running.
@@ -135,21 +138,25 @@ impl ThreadInner {
         self.me.upgrade().expect("a thread is alive while it runs")
     }
 
+    #[inline]
     pub(crate) fn wait(&self) -> lab_lock::MutexGuard<'_, Wait> {
         self.wait.lock()
     }
 
     /// What belongs to it. A leaf lock.
+    #[inline]
     pub fn local(&self) -> HostGuard<'_, Local> {
         self.local.lock()
     }
 
     /// The context it runs in.
+    #[inline]
     pub fn ctx(&self) -> Ctx {
         self.local().ctx
     }
 
     /// The context that counts for what may be called.
+    #[inline]
     pub fn context_bit(&self) -> Contexts {
         Contexts::from_bits(self.context.load(Ordering::Relaxed))
     }
@@ -171,6 +178,7 @@ impl ThreadInner {
     }
 
     /// The processor interrupt level.
+    #[inline]
     pub fn pil(&self) -> u8 {
         let local = self.local();
         local.raised.max(local.ctx.pil())
@@ -260,6 +268,8 @@ impl ThreadInner {
         while !*finished {
             finished = self.exit.wait(finished);
         }
+        drop(finished);
+        race::joined(self.did);
     }
 
     /// The lowest address its stack can reach; 0 before it runs.
@@ -301,6 +311,7 @@ pub fn spawn(machine: &Machine, what: Spawn, f: Box<dyn FnOnce() + Send>) -> Arc
             handler_locks: None,
             on_exit: None,
         }),
+        race_slot: AtomicU32::new(race::NO_SLOT),
         kthread: KThread::new(did, cpu, what.pri, what.ctx == Ctx::User),
         stack_top: OnceLock::new(),
         return_point: Mutex::new(0),
@@ -309,6 +320,7 @@ pub fn spawn(machine: &Machine, what: Spawn, f: Box<dyn FnOnce() + Send>) -> Arc
         ended: AtomicBool::new(false),
         body: Mutex::new(Some(f)),
     });
+    race::begin(&thread);
     machine.0.admit(&thread);
     if !machine.0.carries() {
         start_os_thread(thread.clone());
@@ -355,6 +367,7 @@ pub(crate) fn first_frame(thread: Arc<ThreadInner>) {
     if let Some(on_exit) = on_exit.filter(|_| !thread.machine.0.is_stopping()) {
         on_exit();
     }
+    race::end();
     thread.finish();
     current::clear();
     thread.machine.0.retire(&thread);
@@ -384,11 +397,13 @@ impl Thread {
     /// # Panics
     ///
     /// Outside a machine.
+    #[inline]
     pub fn current() -> Self {
         Self(current::thread())
     }
 
     /// The calling thread; `None` outside a machine.
+    #[inline]
     pub fn try_current() -> Option<Self> {
         current::try_thread().map(Self)
     }
@@ -409,6 +424,7 @@ impl Thread {
     }
 
     /// Where it runs now.
+    #[inline]
     pub fn ctx(&self) -> Ctx {
         self.0.ctx()
     }
@@ -419,6 +435,7 @@ impl Thread {
     }
 
     /// The machine it belongs to.
+    #[inline]
     pub fn machine(&self) -> &Machine {
         &self.0.machine
     }

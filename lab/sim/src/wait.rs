@@ -8,6 +8,7 @@ use lab_lock::{Mutex, MutexGuard};
 use crate::current;
 use crate::host_mutex::HostGuard;
 use crate::nanos::Nanos;
+use crate::race;
 use crate::sched::Wake;
 use crate::thread::ThreadInner;
 
@@ -23,6 +24,17 @@ pub struct WaitQueue {
 struct Waiter {
     thread: Arc<ThreadInner>,
     seq: u64,
+}
+
+impl Waiter {
+    /// False if its wait is over already.
+    fn wake(&self) -> bool {
+        let woken = self.thread.machine.0.wake(&self.thread, self.seq);
+        if woken {
+            race::wake(&self.thread);
+        }
+        woken
+    }
 }
 
 // A panic ends the machine; what is looked at afterwards is for a report.
@@ -73,7 +85,7 @@ impl WaitQueue {
     pub fn wake_one(&self) -> bool {
         loop {
             let Some(waiter) = self.waiters().pop_front() else { return false };
-            if waiter.thread.machine.0.wake(&waiter.thread, waiter.seq) {
+            if waiter.wake() {
                 return true;
             }
         }
@@ -82,7 +94,7 @@ impl WaitQueue {
     /// Wakes every waiter; how many.
     pub fn wake_all(&self) -> usize {
         let all = std::mem::take(&mut *self.waiters());
-        all.into_iter().filter(|w| w.thread.machine.0.wake(&w.thread, w.seq)).count()
+        all.into_iter().filter(Waiter::wake).count()
     }
 
     /// How many wait.

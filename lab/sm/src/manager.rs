@@ -90,6 +90,8 @@ pub struct Sm {
     sa: Sa,
     /// LIDs once given, kept while the port is away and across restarts.
     lids: BTreeMap<Guid, Lid>,
+    /// Where it looks for a free one first.
+    first_lid: Lid,
     /// Ports of the last sweep.
     present: BTreeSet<Guid>,
     /// Multicast routes to be written, and when.
@@ -105,6 +107,7 @@ impl Sm {
             sa: Sa::new(config.sa.clone()),
             config,
             lids: own,
+            first_lid: FIRST_LID,
             present: BTreeSet::new(),
             routes_due: BTreeMap::new(),
             running: true,
@@ -172,6 +175,13 @@ impl Sm {
         self.running = true;
         self.start_administrator();
         self.sweep(now, subnet);
+    }
+
+    /// The manager that comes next does not know which LIDs the ports have had, and gives them others, from `first` on. It keeps its own.
+    pub fn forget_lids(&mut self, first: Lid) {
+        let own = self.config.guid;
+        self.lids.retain(|guid, _| *guid == own);
+        self.first_lid = first;
     }
 
     /// As [`restart`](Self::restart), but the new manager is at `lid`; ports that have that LID get another one.
@@ -293,13 +303,13 @@ impl Sm {
         }
     }
 
-    /// The port's LID: the one it had before, or the lowest nobody has.
+    /// The port's LID: the one it had before, or the next that nobody has.
     fn lid_for(&mut self, guid: Guid) -> Lid {
         if let Some(lid) = self.lids.get(&guid) {
             return *lid;
         }
         let taken: BTreeSet<Lid> = self.lids.values().copied().collect();
-        let mut all = (FIRST_LID.0..=Lid::LAST_UNICAST.0).map(Lid);
+        let mut all = (self.first_lid.0..=Lid::LAST_UNICAST.0).map(Lid);
         let lid = all.find(|lid| !taken.contains(lid)).unwrap_or(Lid::NONE);
         self.lids.insert(guid, lid);
         lid

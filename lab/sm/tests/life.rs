@@ -149,6 +149,21 @@ fn a_restart_forgets_what_was_dynamic_and_asks_to_register_anew() {
 }
 
 #[test]
+fn a_manager_that_does_not_know_the_lids_gives_others_and_routes_follow() {
+    let mut world = World::open();
+    let lids = |world: &World| [A, B, C].map(|port| world.lid(port));
+    let (own, before) = (world.sm.lid(), lids(&world));
+    world.sm.forget_lids(Lid(before[0].0 + 1));
+    world.sm.restart(world.now, &mut world.subnet, Lid(0xc000));
+    let after = lids(&world);
+    assert_eq!(after[0], before[1], "the first port has what was the second's");
+    assert!(before.iter().zip(&after).all(|(before, after)| before != after), "{before:?}, {after:?}");
+    assert_eq!(world.sm.lid(), own);
+    world.sm.restart(world.now, &mut world.subnet, Lid(0xc000));
+    assert_eq!(lids(&world), after, "known again");
+}
+
+#[test]
 fn nothing_is_answered_before_the_first_sweep_or_by_a_dead_manager() {
     let mut sm = Sm::new(SmConfig::default());
     let request = SaMad::request(Method::GET, Attribute::CLASS_PORT_INFO, 1, 0).emit();

@@ -1,4 +1,4 @@
-//! A transmit queue's own memory of how to reach an address.
+//! A transmit queue's own memory of what is known about an address.
 //!
 //! Lives under the queue's lock, so that a packet to a known peer takes that one lock and no other. Fixed size, four places
 //! per set: what does not fit is asked for again from [`ipoib::paths`], at the price of one more lock.
@@ -8,7 +8,7 @@ use kernel::{AllocError, KVec};
 
 const WAYS: usize = 4;
 
-/// Addresses and handles. `H` is cheap to clone.
+/// Addresses, and what is known about each.
 pub(crate) struct AddressCache<H> {
     places: KVec<Option<Place<H>>>,
     /// Sets minus one; a power of two minus one.
@@ -21,7 +21,7 @@ pub(crate) struct AddressCache<H> {
 struct Place<H> {
     to: LinkAddr,
     handle: H,
-    /// Hit since [`AddressCache::take_used`] last looked.
+    /// Hit since its set was last full.
     used: bool,
 }
 
@@ -40,15 +40,14 @@ impl<H> AddressCache<H> {
         Some(&place.handle)
     }
 
-    /// Remembers a handle, in place of another address's if the set is full.
+    /// Remembers a handle, in place of another address's if the set is full: one that was not used since the set was full before.
     pub(crate) fn insert(&mut self, to: LinkAddr, handle: H) {
         self.victim = (self.victim + 1) % WAYS;
         let victim = self.victim;
         let set = self.set(&to);
         let known = set.iter().position(|place| place.as_ref().is_some_and(|place| place.to == to));
         let free = || set.iter().position(Option::is_none);
-        let idle = || set.iter().position(|place| place.as_ref().is_some_and(|place| !place.used));
-        let at = known.or_else(free).or_else(idle).unwrap_or(victim);
+        let at = known.or_else(free).unwrap_or_else(|| idle(set, victim));
         if let Some(place) = set.get_mut(at) {
             *place = Some(Place { to, handle, used: true });
         }
@@ -66,17 +65,6 @@ impl<H> AddressCache<H> {
     /// Forgets every address.
     pub(crate) fn clear(&mut self) {
         self.places.iter_mut().for_each(|place| *place = None);
-    }
-
-    /// The next address at or behind place `from` that was used since it was last asked about, and where to go on.
-    pub(crate) fn take_used(&mut self, from: usize) -> Option<(LinkAddr, usize)> {
-        let rest = self.places.get_mut(from..)?;
-        let (at, place) = rest.iter_mut().enumerate().find_map(|(at, place)| {
-            let place = place.as_mut().filter(|place| place.used)?;
-            Some((at, place))
-        })?;
-        place.used = false;
-        Some((place.to, from + at + 1))
     }
 
     fn set(&mut self, to: &LinkAddr) -> &mut [Option<Place<H>>] {
@@ -100,6 +88,14 @@ impl<H> AddressCache<H> {
         let hash = mix(mix(mix(self.seed | 1, word(0)), word(6)), word(12));
         (hash ^ hash >> 32) as usize
     }
+}
+
+/// The place of a full set that goes; the others have to be used again.
+fn idle<H>(set: &mut [Option<Place<H>>], victim: usize) -> usize {
+    let used = |place: &Option<Place<H>>| place.as_ref().is_some_and(|place| place.used);
+    let idle = set.iter().position(|place| !used(place)).unwrap_or(victim);
+    set.iter_mut().flatten().for_each(|place| place.used = false);
+    idle
 }
 
 #[cfg(test)]
@@ -137,26 +133,11 @@ mod tests {
         for n in 0..4 {
             cache.insert(peer(n), n);
         }
-        let mut from = 0;
-        while let Some((_, next)) = cache.take_used(from) {
-            from = next;
+        // One of those that were all used goes for it.
+        cache.insert(peer(4), 4);
+        for n in 8..20 {
+            cache.insert(peer(n), n);
+            assert_eq!(cache.get(&peer(4)), Some(&4), "in use all the time");
         }
-        for n in [0, 1, 3] {
-            assert_eq!(cache.get(&peer(n)), Some(&n));
-        }
-        cache.insert(peer(9), 9);
-        assert_eq!(cache.get(&peer(2)), None);
-        assert_eq!(cache.get(&peer(9)), Some(&9));
-    }
-
-    #[test]
-    fn use_is_reported_once() {
-        let mut cache = AddressCache::new(8, 1).unwrap();
-        cache.insert(peer(1), 1);
-        let (to, from) = cache.take_used(0).unwrap();
-        assert_eq!(to, peer(1));
-        assert!(cache.take_used(from).is_none() && cache.take_used(0).is_none());
-        cache.get(&peer(1));
-        assert!(cache.take_used(0).is_some());
     }
 }

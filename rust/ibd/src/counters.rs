@@ -95,6 +95,7 @@ struct Traffic {
 }
 
 impl Traffic {
+    /// With the lock of the queue whose packets these are.
     fn count(&self, tally: &Tally) {
         let all = [
             (&self.packets, tally.packets),
@@ -103,7 +104,7 @@ impl Traffic {
             (&self.broadcast, tally.broadcast),
         ];
         for (counter, n) in all.into_iter().filter(|(_, n)| *n != 0) {
-            counter.add(n);
+            counter.add_alone(n);
         }
     }
 }
@@ -187,11 +188,11 @@ pub(crate) struct RxCounters {
 }
 
 impl RxCounters {
-    /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer.
+    /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer. With the receive side's lock.
     pub(crate) fn received(&self, tally: &Tally, copied: u64) {
         self.received.count(tally);
-        self.copied.add(copied);
-        self.lent.add(tally.packets.saturating_sub(copied));
+        self.copied.add_alone(copied);
+        self.lent.add_alone(tally.packets.saturating_sub(copied));
     }
 
     /// A frame that goes no further.

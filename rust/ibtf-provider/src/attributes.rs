@@ -32,6 +32,8 @@ pub struct Attributes {
     pub max_cqs: u32,
     /// Completions in a CQ, at least 1024 for each port.
     pub max_cq: u32,
+    /// Completions, and microseconds, that a CQ's handler can be told to wait for; 0 if it cannot.
+    pub max_moderation: u32,
     /// Memory regions.
     pub max_regions: u32,
     /// Address handles; `ibmf` takes 512 of each adapter.
@@ -74,6 +76,8 @@ impl Attributes {
             hca_recv_sgl_sz: self.max_receive_segments,
             hca_max_cq: self.max_cqs,
             hca_max_cq_sz: self.max_cq,
+            hca_max_cq_mod_count: self.max_moderation,
+            hca_max_cq_mod_usec: self.max_moderation,
             hca_page_sz: sys::IBT_PAGE_4K,
             hca_max_memr: self.max_regions,
             hca_max_memr_len: 1 << 40,

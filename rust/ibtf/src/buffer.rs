@@ -14,9 +14,9 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use illumos_sys_hdrs as sys;
-use kernel::mblk::{LoanHome, LoanSlot, Mblk};
+use kernel::mblk::{Home, LoanHome, LoanSlot, Mblk};
 use kernel::module::Pin;
-use kernel::{KArc, KVec, Pages};
+use kernel::{KArc, KBox, KVec, Pages};
 
 use crate::cq::QueueId;
 use crate::pd::Pd;
@@ -39,8 +39,56 @@ pub enum BufferUse {
 /// that is dropped while a queue uses it is never freed and keeps the module loaded.
 pub struct BufferPool {
     /// `None` only once closed.
-    inner: Option<KArc<Pool>>,
+    inner: Option<KArc<Home<Pool>>>,
+    end: KBox<End>,
+}
+
+/// What a pool needs at its end, allocated with it.
+struct End {
     registration: Option<Registration>,
+    /// The pool behind this one in a [`PoolList`].
+    next: Option<BufferPool>,
+}
+
+/// Pools that wait to be [closed](BufferPool::close). A pool is put in it without any memory.
+#[derive(Default)]
+pub struct PoolList {
+    first: Option<BufferPool>,
+    len: usize,
+}
+
+impl PoolList {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds one. **Any** context.
+    pub fn push(&mut self, mut pool: BufferPool) {
+        pool.end.next = self.first.take();
+        self.first = Some(pool);
+        self.len += 1;
+    }
+
+    /// Takes the one out that was added last. **Any** context.
+    pub fn pop(&mut self) -> Option<BufferPool> {
+        let mut pool = self.first.take()?;
+        self.first = pool.end.next.take();
+        self.len -= 1;
+        Some(pool)
+    }
+}
+
+impl Drop for PoolList {
+    fn drop(&mut self) {
+        // One after the other: each would drop the next on the same stack.
+        while self.pop().is_some() {}
+    }
 }
 
 /// The adapter's right to a pool's memory.
@@ -67,7 +115,6 @@ pub(crate) struct Pool {
     key: AtomicU32,
     cells: KVec<Cell>,
     free: IndexStack,
-    lent: AtomicU32,
 }
 
 struct Cell {
@@ -86,11 +133,11 @@ const LENT: u8 = 3;
 const ALIGN: usize = 64;
 
 impl BufferPool {
-    /// Allocates and registers `count` buffers of `size` bytes (rounded up to 64). **May block.**
+    /// Allocates and registers `count` buffers, 262,143 at most, of `size` bytes (rounded up to 64). **May block.**
     pub fn new(pd: &Pd, count: u32, size: u32, used_for: BufferUse) -> Result<Self, Status> {
         let stride = (size as usize).checked_next_multiple_of(ALIGN).ok_or(Status::INVALID_PARAM)?;
         let bytes = stride.checked_mul(count as usize).ok_or(Status::INVALID_PARAM)?;
-        if count == 0 || size == 0 {
+        if count == 0 || count > IndexStack::MOST || size == 0 {
             return Err(Status::INVALID_PARAM);
         }
         let memory = Pages::new(bytes).ok_or(Status::INSUFF_KERNEL_RESOURCE)?;
@@ -99,18 +146,19 @@ impl BufferPool {
             owner: AtomicU64::new(0),
             state: AtomicU8::new(HOME),
         })?;
-        let pool = KArc::new(Pool {
+        let pool = KArc::new(Home::new(Pool {
             memory,
             stride,
             size,
             key: AtomicU32::new(0),
             cells,
             free: IndexStack::full(count)?,
-            lent: AtomicU32::new(0),
-        })?;
+        }))?;
+        let mut end = KBox::new(End { registration: None, next: None })?;
         let (region, key) = register(pd, &pool.memory, used_for)?;
         pool.key.store(key, Ordering::Relaxed);
-        Ok(Self { inner: Some(pool), registration: Some(Registration { region, pd: pd.clone() }) })
+        end.registration = Some(Registration { region, pd: pd.clone() });
+        Ok(Self { inner: Some(pool), end })
     }
 
     /// Takes a free buffer. **Any** context.
@@ -125,10 +173,10 @@ impl BufferPool {
 
     /// How many are free.
     pub fn free(&self) -> u32 {
-        self.inner.as_ref().map_or(0, |pool| pool.free.len())
+        self.inner.as_ref().map_or(0, |pool| pool.free_count())
     }
 
-    /// How many are lent to STREAMS.
+    /// How many are lent to STREAMS. Looks at each.
     pub fn lent(&self) -> u32 {
         self.inner.as_ref().map_or(0, |pool| pool.lent_count())
     }
@@ -144,13 +192,13 @@ impl BufferPool {
         if self.try_close() { Ok(()) } else { Err(self) }
     }
 
-    pub(crate) fn pool(&self) -> Option<&KArc<Pool>> {
+    pub(crate) fn pool(&self) -> Option<&KArc<Home<Pool>>> {
         self.inner.as_ref()
     }
 
     fn try_close(&mut self) -> bool {
         self.deregister();
-        if self.registration.is_some() || self.inner.as_ref().is_some_and(|pool| !KArc::is_unique(pool)) {
+        if self.end.registration.is_some() || self.inner.as_ref().is_some_and(|pool| !KArc::is_unique(pool)) {
             return false;
         }
         self.inner = None;
@@ -158,10 +206,11 @@ impl BufferPool {
     }
 
     fn deregister(&mut self) {
-        let (Some(pool), Some(Registration { region, pd })) = (&self.inner, &self.registration) else {
+        let (Some(pool), Some(Registration { region, pd })) = (&self.inner, &self.end.registration) else {
             return;
         };
-        // Queues, and buffers in anybody's hands but STREAMS', have references of their own.
+        // Queues, and buffers in anybody's hands but STREAMS', have references of their own. One that comes home at this moment may have
+        // its reference still: then this is tried again.
         if KArc::count(pool) > 1 + self.lent() as usize {
             return;
         }
@@ -169,7 +218,7 @@ impl BufferPool {
         // handed back by `close` names a key that the adapter does not know any more, and the adapter refuses it.
         let result = unsafe { sys::ibt_deregister_mr(pd.hca().handle(), *region) };
         if Status::check(result).is_ok() {
-            self.registration = None;
+            self.end.registration = None;
         }
     }
 }
@@ -177,9 +226,9 @@ impl BufferPool {
 impl Drop for BufferPool {
     fn drop(&mut self) {
         self.deregister();
-        if self.registration.is_some() {
+        if self.end.registration.is_some() {
             // A queue still has memory of this pool: it must stay, and so must the text.
-            core::mem::forget((self.inner.take(), self.registration.take(), Pin::new()));
+            core::mem::forget((self.inner.take(), self.end.registration.take(), Pin::new()));
         }
     }
 }
@@ -203,7 +252,7 @@ fn register(pd: &Pd, memory: &Pages, used_for: BufferUse) -> Result<(sys::ibt_mr
 }
 
 /// Takes a free buffer of `pool`.
-pub(crate) fn take(pool: &KArc<Pool>) -> Option<Buffer> {
+pub(crate) fn take(pool: &KArc<Home<Pool>>) -> Option<Buffer> {
     let index = pool.free.pop()?;
     let cell = pool.cells.get(index as usize)?;
     cell.state.store(CPU, Ordering::Relaxed);
@@ -225,8 +274,14 @@ impl Pool {
     }
 
     /// How many are lent.
-    pub(crate) fn lent_count(&self) -> u32 {
-        self.lent.load(Ordering::Acquire)
+    fn lent_count(&self) -> u32 {
+        let lent = |cell: &&Cell| cell.state.load(Ordering::Acquire) == LENT;
+        self.cells.iter().filter(lent).count() as u32
+    }
+
+    /// How many are free.
+    pub(crate) fn free_count(&self) -> u32 {
+        self.free.len()
     }
 
     fn start(&self, index: u32) -> NonNull<u8> {
@@ -237,7 +292,7 @@ impl Pool {
 
     /// Takes back every buffer that is in a work request of `owner`. For a channel that is freed: the adapter has
     /// forgotten it.
-    pub(crate) fn reclaim(this: &KArc<Self>, owner: QueueId) {
+    pub(crate) fn reclaim(this: &KArc<Home<Self>>, owner: QueueId) {
         for index in 0..this.cells.len() as u32 {
             if let Some(buffer) = from_adapter(this, owner, index, 0) {
                 drop(buffer);
@@ -247,22 +302,25 @@ impl Pool {
 }
 
 /// Buffer `index` came back from the adapter; `None` unless it was in a work request of `owner`.
-pub(crate) fn from_adapter(pool: &KArc<Pool>, owner: QueueId, index: u32, len: u32) -> Option<Buffer> {
+pub(crate) fn from_adapter(pool: &KArc<Home<Pool>>, owner: QueueId, index: u32, len: u32) -> Option<Buffer> {
     let cell = pool.cells.get(index as usize)?;
+    // Who asks in the name of a queue is alone: the queue itself, through `&mut`, or what is left of it, so nothing has to be locked.
     if cell.owner.load(Ordering::Relaxed) != owner.work_request(index)
-        || cell.state.compare_exchange(ADAPTER, CPU, Ordering::Acquire, Ordering::Relaxed).is_err()
+        || cell.state.load(Ordering::Acquire) != ADAPTER
     {
         return None;
     }
+    cell.state.store(CPU, Ordering::Relaxed);
     // The reference that `into_adapter` gave up.
-    // SAFETY: into_raw was called once when this buffer was posted, and the exchange above lets one caller through.
+    // SAFETY: into_raw was called once when this buffer was posted, and the state above, which nobody else looks at in this queue's name,
+    // lets one caller through.
     let pool = unsafe { KArc::from_raw(KArc::as_ptr(pool)) };
     Some(Buffer { index, len: len.min(pool.size), pool })
 }
 
 /// A registered buffer in the CPU's hands. Dropping it sends it home (**any** context).
 pub struct Buffer {
-    pool: KArc<Pool>,
+    pool: KArc<Home<Pool>>,
     index: u32,
     len: u32,
 }
@@ -310,27 +368,25 @@ impl Buffer {
         // SAFETY: `start` is at most `len`, hence inside the buffer.
         let bytes = unsafe { self.pool.start(self.index).add(start as usize) };
         cell.state.store(LENT, Ordering::Relaxed);
-        self.pool.lent.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: this value gives the buffer up (`forget` below); bytes and slot stay as long as the pool; the slot is
-        // this buffer's, and was in the CPU's state until now.
-        match unsafe { cell.slot.lend(self.pool.clone(), self.index, bytes, len as usize) } {
-            Ok(packet) => {
-                self.give_up();
-                Ok(packet)
-            }
-            Err(_) => {
-                self.pool.lent.fetch_sub(1, Ordering::Relaxed);
+        let slot = NonNull::from(&cell.slot);
+        let (pool, index, whole) = self.give_up();
+        // SAFETY: `pool` keeps its cells where they are, and goes into the loan, or comes back.
+        let slot = unsafe { slot.as_ref() };
+        // SAFETY: the buffer was given up; bytes and slot stay as long as the pool; the slot is this buffer's, and was in the CPU's state
+        // until now.
+        unsafe { slot.lend(pool, index, bytes, len as usize) }.map_err(|pool| {
+            if let Some(cell) = pool.cells.get(index as usize) {
                 cell.state.store(CPU, Ordering::Relaxed);
-                Err(self)
             }
-        }
+            Self { pool, index, len: whole }
+        })
     }
 
-    /// Forgets the value without sending the buffer home; drops its reference to the pool.
-    fn give_up(self) {
+    /// Forgets the value without sending the buffer home: its reference to the pool, its index, and how many bytes count.
+    fn give_up(self) -> (KArc<Home<Pool>>, u32, u32) {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the reference is read out once.
-        drop(unsafe { ptr::read(&this.pool) });
+        (unsafe { ptr::read(&this.pool) }, this.index, this.len)
     }
 
     /// Hands the buffer to the adapter for work request `owner`/index; the pool's reference stays taken until
@@ -384,6 +440,5 @@ impl core::fmt::Debug for Buffer {
 impl LoanHome for Pool {
     fn returned(&self, index: u32) {
         self.push(index);
-        self.lent.fetch_sub(1, Ordering::Release);
     }
 }

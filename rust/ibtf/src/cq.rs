@@ -216,10 +216,15 @@ impl CompletionBatch {
 
     /// The next one, unless its message is longer than `bytes`: then it stays the next one.
     pub fn next_within(&mut self, bytes: usize) -> Option<Completion> {
-        if self.remaining() == 0 || Completion(*self.raw.get(self.next)?).bytes() > bytes {
+        if self.next >= self.len {
             return None;
         }
-        self.next()
+        let raw = self.raw.get(self.next)?;
+        if bytes_of(raw) > bytes {
+            return None;
+        }
+        self.next += 1;
+        Some(Completion(*raw))
     }
 }
 
@@ -256,9 +261,13 @@ impl Completion {
 
     /// Bytes received, a GRH's 40 included; 0 if it failed.
     pub fn bytes(&self) -> usize {
-        // Of a failed receive only id and status are defined.
-        if self.status().is_success() { self.0.wc_bytes_xfer as usize } else { 0 }
+        bytes_of(&self.0)
     }
+}
+
+/// Of a failed receive only id and status are defined.
+fn bytes_of(raw: &sys::ibt_wc_t) -> usize {
+    if CompletionStatus(raw.wc_status).is_success() { raw.wc_bytes_xfer as usize } else { 0 }
 }
 
 /// How a work request ended (`ibt_wc_status_t`).

@@ -10,30 +10,33 @@ use crate::pd::{Grave, Pd};
 use crate::pile::Entry;
 use crate::status::Status;
 
-/// Where a datagram goes. Share it as a `KArc<UdDest>`: every send keeps one until it completes.
+/// Where a datagram goes, and whatever its owner knows `about` that. Share it as a `KArc<UdDest<A>>`: a send queue keeps one until the
+/// last send by it has completed.
 ///
 /// Dropping it is legal in **any** context; [`Pd::reap`] frees the handle.
-pub struct UdDest {
+pub struct UdDest<A = ()> {
+    handle: sys::ibt_ud_dest_hdl_t,
+    about: A,
     /// `None` only while dropping.
     grave: Option<KBox<Entry<Grave>>>,
     pd: Pd,
 }
 
 // SAFETY: the handle is used by IBTF, from any thread.
-unsafe impl Send for UdDest {}
+unsafe impl<A: Send> Send for UdDest<A> {}
 // SAFETY: as above.
-unsafe impl Sync for UdDest {}
+unsafe impl<A: Sync> Sync for UdDest<A> {}
 
-impl UdDest {
+impl<A> UdDest<A> {
     /// Allocates a handle, which leads nowhere until it is [set](UdDest::modify). **May block.**
-    pub fn new(pd: &Pd) -> Result<Self, Status> {
+    pub fn new(pd: &Pd, about: A) -> Result<Self, Status> {
         let room = Vacant::new()?;
         let mut handle = ptr::null_mut();
         // SAFETY: adapter and protection domain belong together.
         Status::check(unsafe {
             sys::ibt_alloc_ud_dest(pd.hca().handle(), sys::IBT_UD_DEST_NO_FLAGS, pd.handle(), &mut handle)
         })?;
-        Ok(Self { grave: Some(room.fill(Entry::new(Grave(handle)))), pd: pd.clone() })
+        Ok(Self { handle, about, grave: Some(room.fill(Entry::new(Grave(handle)))), pd: pd.clone() })
     }
 
     /// Sets where it leads, for what is posted from now on (`ibt_modify_ud_dest`). `qpn` has 24 bits; a `qkey` with bit 31 means
@@ -45,12 +48,17 @@ impl UdDest {
         Status::check(unsafe { sys::ibt_modify_ud_dest(self.handle(), qkey, qpn, &mut vector) })
     }
 
+    /// What its owner knows.
+    pub fn about(&self) -> &A {
+        &self.about
+    }
+
     pub(crate) fn handle(&self) -> sys::ibt_ud_dest_hdl_t {
-        self.grave.as_ref().map_or(ptr::null_mut(), |grave| grave.value().0)
+        self.handle
     }
 }
 
-impl Drop for UdDest {
+impl<A> Drop for UdDest<A> {
     fn drop(&mut self) {
         if let Some(grave) = self.grave.take() {
             self.pd.bury(grave);

@@ -34,6 +34,7 @@ mod event;
 mod hca;
 mod multicast;
 mod neighbour;
+mod outgoing;
 mod partition;
 mod path;
 mod pd;
@@ -46,7 +47,7 @@ mod stack;
 mod status;
 
 pub use address::{AddressVector, Gid};
-pub use buffer::{Buffer, BufferPool, BufferUse};
+pub use buffer::{Buffer, BufferPool, BufferUse, PoolList};
 pub use channel::{Attachment, ChannelSizes, UdChannel, UdChannelConfig};
 pub use client::{Client, ClientHandler, ClientInfo};
 pub use clients::Clients;

@@ -26,10 +26,6 @@ impl<T> Entry<T> {
     pub(crate) fn new(value: T) -> Self {
         Self { value, below: ptr::null_mut() }
     }
-
-    pub(crate) fn value(&self) -> &T {
-        &self.value
-    }
 }
 
 impl<T> Pile<T> {

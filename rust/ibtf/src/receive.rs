@@ -1,6 +1,7 @@
 //! [`ReceiveQueue`]: buffers on their way through the adapter.
 
 use illumos_sys_hdrs as sys;
+use kernel::mblk::Home;
 use kernel::{KArc, KBox, KVec};
 
 use crate::buffer::{self, Buffer, BufferPool, Pool};
@@ -14,7 +15,7 @@ use crate::status::Status;
 /// still has come home as soon as the channel is freed.
 pub struct ReceiveQueue {
     channel: UdChannel,
-    pool: KArc<Pool>,
+    pool: KArc<Home<Pool>>,
     id: QueueId,
     /// How many the adapter may have at most, and how many more it takes.
     capacity: u32,
@@ -27,7 +28,7 @@ pub struct ReceiveQueue {
 
 /// Sends home, when dropped, what the adapter had when its channel was freed.
 struct Reclaim {
-    pool: KArc<Pool>,
+    pool: KArc<Home<Pool>>,
     id: QueueId,
 }
 
@@ -91,9 +92,12 @@ impl ReceiveQueue {
         self.capacity.saturating_sub(self.room)
     }
 
-    /// Whether another buffer may be lent: at most half of the pool is, so that the adapter's queue never runs dry.
+    /// Whether the one buffer that was [received](Self::complete) and not given back yet may be lent: at most half of the pool is, so
+    /// that the adapter's queue never runs dry.
     pub fn may_lend(&self) -> bool {
-        2 * (self.pool.lent_count() + 1) <= self.pool.count()
+        // Lent are those that are neither free nor the adapter's; this one is among them.
+        let here = self.pool.free_count() + self.posted() + self.spare.len() as u32;
+        2 * self.pool.count().saturating_sub(here) <= self.pool.count()
     }
 
     /// Posts free buffers of the pool until the adapter's queue is full or none is left; how many. An error says why it

@@ -89,6 +89,16 @@ impl<E> Ring<E> {
         removed
     }
 
+    /// The one that was appended last.
+    pub(crate) fn newest(&mut self) -> Option<&mut E> {
+        self.get(self.tail.wrapping_sub(1))
+    }
+
+    /// One that is in it.
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut E> {
+        if self.is_among(number, self.len()) { self.place(number)?.as_mut() } else { None }
+    }
+
     fn place(&mut self, number: u32) -> Option<&mut Option<E>> {
         let index = number as usize & self.places.len().wrapping_sub(1);
         self.places.get_mut(index)

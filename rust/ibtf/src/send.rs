@@ -13,7 +13,7 @@ use crate::buffer::Buffer;
 use crate::channel::UdChannel;
 use crate::cq::{Completion, CompletionStatus, QueueId};
 use crate::dest::UdDest;
-use crate::ring::Ring;
+use crate::outgoing::Outgoing;
 use crate::status::Status;
 
 /// What is sent.
@@ -80,13 +80,14 @@ pub struct PostFailure {
     pub posted: u32,
 }
 
-/// One transmit queue of a channel. `T` is whatever the driver wants to know again when a send is over.
+/// One transmit queue of a channel. `T` is whatever the driver wants to know again when a send is over, `A` what it knows about each
+/// [`UdDest`].
 ///
 /// **Any** context; under the driver's lock for this queue. When it is dropped, what the adapter still has is kept until
 /// the channel is freed.
-pub struct SendQueue<T: Send + Sync + 'static> {
+pub struct SendQueue<T: Send + Sync + 'static, A: Send + Sync + 'static = ()> {
     /// `None` only while dropping.
-    ring: Option<KBox<Ring<InFlight<T>>>>,
+    ring: Option<KBox<Outgoing<InFlight<T>, UdDest<A>>>>,
     /// One request per place of a batch, and `sgl` elements for each.
     requests: KVec<sys::ibt_send_wr_t>,
     elements: KVec<sys::ibt_wr_ds_t>,
@@ -108,20 +109,18 @@ pub struct SendQueue<T: Send + Sync + 'static> {
 }
 
 // SAFETY: requests and elements point into each other's heap blocks and at what the ring owns, and nowhere else.
-unsafe impl<T: Send + Sync> Send for SendQueue<T> {}
+unsafe impl<T: Send + Sync, A: Send + Sync> Send for SendQueue<T, A> {}
 // SAFETY: through a shared reference only numbers are read.
-unsafe impl<T: Send + Sync> Sync for SendQueue<T> {}
+unsafe impl<T: Send + Sync, A: Send + Sync> Sync for SendQueue<T, A> {}
 
 struct InFlight<T> {
     // Unmapped before the packet can be freed: fields drop in this order.
     mapping: Option<Mapping>,
     payload: Payload,
-    /// The address handle stays as long as the send.
-    dest: KArc<UdDest>,
     cookie: T,
 }
 
-impl<T: Send + Sync + 'static> SendQueue<T> {
+impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
     /// A queue of `channel` for at most `capacity` sends, as many as the channel and its CQ hold, `batch` of which can be staged. On a channel that does not
     /// signal all, every `signal_every`th send is signalled, and the end of every batch with a packet or a large send
     /// in it.
@@ -134,7 +133,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
             return Err(Status::INVALID_PARAM);
         }
         let batch = batch.min(capacity) as usize;
-        let ring = KBox::new(Ring::new(capacity)?)?;
+        let ring = KBox::new(Outgoing::new(capacity)?)?;
         let elements = batch.checked_mul(sgl).ok_or(Status::INVALID_PARAM)?;
         channel.promise()?;
         Ok(Self {
@@ -195,7 +194,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
     /// Stages the bytes of a buffer.
     pub fn stage_buffer(
         &mut self,
-        dest: KArc<UdDest>,
+        dest: &KArc<UdDest<A>>,
         buffer: Buffer,
         options: SendOptions,
         cookie: T,
@@ -208,7 +207,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         let Some(len) = buffer.len().checked_sub(header) else {
             return refuse(buffer, cookie, Status::CHAN_SGL_LEN_INVALID);
         };
-        let request = sys::ibt_send_wr_t { wr_nds: 1, ..self.new_request(&dest, options, buffer.start()) };
+        let request = sys::ibt_send_wr_t { wr_nds: 1, ..self.new_request(dest, options, buffer.start()) };
         let first = self.staged as usize * self.sgl;
         if let (Some(place), Some(element)) =
             (self.requests.get_mut(self.staged as usize), self.elements.get_mut(first))
@@ -218,14 +217,14 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         }
         // Buffers for large sends are few.
         self.must_signal |= options.large.is_some();
-        self.push(InFlight { mapping: None, payload: Payload::Buffer(buffer), dest, cookie })
+        self.push(InFlight { mapping: None, payload: Payload::Buffer(buffer), cookie }, dest)
     }
 
     /// Stages a packet from where it is, without its first `skip` bytes, which are in its first block (as is the header
     /// of a large send). Needs an adapter that [maps memory](crate::HcaAttributes::maps_memory).
     pub fn stage_packet(
         &mut self,
-        dest: &KArc<UdDest>,
+        dest: &KArc<UdDest<A>>,
         packet: Mblk,
         skip: u32,
         options: SendOptions,
@@ -239,7 +238,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
             Ok(mapping) => {
                 self.must_signal = true;
                 let payload = Payload::Packet(packet);
-                self.push(InFlight { mapping: Some(mapping), payload, dest: dest.clone(), cookie })
+                self.push(InFlight { mapping: Some(mapping), payload, cookie }, dest)
             }
             Err(why) => refuse(packet, cookie, why),
         }
@@ -333,7 +332,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         }
         let (pieces, is_last) = (request.wr_nds as usize, behind.is_empty());
         let taken = self.ring.as_mut().and_then(|ring| ring.remove(number));
-        if let Some(InFlight { mapping, payload, cookie, .. }) = taken {
+        if let Some(InFlight { mapping, payload, cookie }) = taken {
             if mapping.is_some() && why == Status::CHAN_SGL_LEN_INVALID {
                 // The same packet would be refused again: one of as many pieces is copied from now on.
                 self.most = self.most.min(pieces.saturating_sub(1));
@@ -358,7 +357,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         self.unsign();
         let Some(ring) = &mut self.ring else { return };
         let mut place = first;
-        ring.take_back((count - first) as u32, |InFlight { mapping, payload, cookie, .. }| {
+        ring.take_back((count - first) as u32, |InFlight { mapping, payload, cookie }| {
             drop(mapping);
             refused(place, Refused { payload, cookie, why });
             place += 1;
@@ -380,8 +379,8 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         // One in error counts too, signalled or not.
         self.expected = self.expected.saturating_sub(1);
         self.completed = self.completed.wrapping_add(1);
-        while let Some((this, InFlight { mapping, payload, cookie, dest })) = ring.pop() {
-            drop((mapping, dest));
+        while let Some((this, InFlight { mapping, payload, cookie })) = ring.pop() {
+            drop(mapping);
             let status = if this == number { completion.status() } else { CompletionStatus::SUCCESS };
             each(Sent { payload, cookie, status });
             if this == number {
@@ -391,9 +390,10 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
         true
     }
 
-    fn push(&mut self, send: InFlight<T>) -> Result<(), Refused<T>> {
+    /// The address handle stays as long as the send.
+    fn push(&mut self, send: InFlight<T>, dest: &KArc<UdDest<A>>) -> Result<(), Refused<T>> {
         let pushed = match &mut self.ring {
-            Some(ring) => ring.push(send),
+            Some(ring) => ring.push(send, dest),
             None => Err(send),
         };
         match pushed {
@@ -406,7 +406,12 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
     }
 
     /// A request to `dest` whose header, if the adapter needs it apart, is at `header`.
-    fn new_request(&self, dest: &KArc<UdDest>, options: SendOptions, header: *mut u8) -> sys::ibt_send_wr_t {
+    fn new_request(
+        &self,
+        dest: &KArc<UdDest<A>>,
+        options: SendOptions,
+        header: *mut u8,
+    ) -> sys::ibt_send_wr_t {
         let number = self.ring.as_ref().map_or(0, |ring| ring.next_number());
         let mut flags = sys::IBT_WR_NO_FLAGS;
         if options.checksum {
@@ -445,7 +450,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
     /// Binds the packet's memory and describes it in the next request.
     fn map(
         &mut self,
-        dest: &KArc<UdDest>,
+        dest: &KArc<UdDest<A>>,
         packet: &Mblk,
         skip: u32,
         options: SendOptions,
@@ -487,7 +492,7 @@ impl<T: Send + Sync + 'static> SendQueue<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for SendQueue<T> {
+impl<T: Send + Sync + 'static, A: Send + Sync + 'static> Drop for SendQueue<T, A> {
     fn drop(&mut self) {
         match self.ring.take() {
             // The adapter has nothing of it.

@@ -6,74 +6,84 @@ use kernel::{AllocError, KVec};
 
 /// Which of `0..len` are free. An index is in the stack at most once: whoever popped it may push it, once.
 pub(crate) struct IndexStack {
-    /// Top index in the low half (`END` for none); in the high half a count of changes, so that a stack that looks the
-    /// same is the same.
+    /// A [`Top`]: one exchange changes it and the number of those below, too.
     top: AtomicU64,
     below: KVec<AtomicU32>,
-    len: AtomicU32,
 }
 
-const END: u32 = u32::MAX;
+/// Bits of an index, and of a number of them.
+const BITS: u32 = 18;
+const MASK: u32 = (1 << BITS) - 1;
+/// Below the last one.
+const END: u32 = MASK;
+
+/// What is on top, how many there are, and how often both have changed, so that a stack that looks the same is the same: it would take
+/// 2^28 changes within one pop to mistake another one for it.
+#[derive(Clone, Copy)]
+struct Top(u64);
+
+impl Top {
+    fn index(self) -> u32 {
+        self.0 as u32 & MASK
+    }
+
+    fn len(self) -> u32 {
+        (self.0 >> BITS) as u32 & MASK
+    }
+
+    /// After one more change.
+    fn changed(self, index: u32, len: u32) -> Self {
+        let changes = (self.0 >> (2 * BITS)).wrapping_add(1);
+        Self(changes << (2 * BITS) | u64::from(len & MASK) << BITS | u64::from(index & MASK))
+    }
+}
 
 impl IndexStack {
-    /// All of `0..len`, 0 on top.
+    /// How many it has room for.
+    pub(crate) const MOST: u32 = END;
+
+    /// All of `0..len`, 0 on top; no more than [`IndexStack::MOST`].
     pub(crate) fn full(len: u32) -> Result<Self, AllocError> {
+        let len = len.min(Self::MOST);
         let below = KVec::from_fn(len as usize, |index| {
             let next = index as u32 + 1;
             AtomicU32::new(if next == len { END } else { next })
         })?;
-        let top = AtomicU64::new(u64::from(if len == 0 { END } else { 0 }));
-        Ok(Self { top, below, len: AtomicU32::new(len) })
+        let top = Top(0).changed(if len == 0 { END } else { 0 }, len);
+        Ok(Self { top: AtomicU64::new(top.0), below })
     }
 
-    /// How many are in it. Never more than there are at some moment between any push and the next pop.
+    /// How many are in it.
     pub(crate) fn len(&self) -> u32 {
-        self.len.load(Ordering::Acquire)
+        Top(self.top.load(Ordering::Acquire)).len()
     }
 
     pub(crate) fn pop(&self) -> Option<u32> {
-        let mut top = self.top.load(Ordering::Acquire);
+        let mut top = Top(self.top.load(Ordering::Acquire));
         loop {
-            let index = top as u32;
+            let index = top.index();
             // Somebody may be popping or pushing `index` now; then this is stale, and the exchange fails.
             let below = self.below.get(index as usize)?.load(Ordering::Relaxed);
-            match self.top.compare_exchange_weak(
-                top,
-                changed(top, below),
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => {
-                    self.len.fetch_sub(1, Ordering::Relaxed);
-                    return Some(index);
-                }
-                Err(now) => top = now,
+            let next = top.changed(below, top.len().wrapping_sub(1));
+            match self.top.compare_exchange_weak(top.0, next.0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(index),
+                Err(now) => top = Top(now),
             }
         }
     }
 
     pub(crate) fn push(&self, index: u32) {
         let Some(below) = self.below.get(index as usize) else { return };
-        // Counted first, so that a pop never finds the count at zero.
-        self.len.fetch_add(1, Ordering::Release);
-        let mut top = self.top.load(Ordering::Relaxed);
+        let mut top = Top(self.top.load(Ordering::Relaxed));
         loop {
-            below.store(top as u32, Ordering::Relaxed);
-            match self.top.compare_exchange_weak(
-                top,
-                changed(top, index),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
+            below.store(top.index(), Ordering::Relaxed);
+            let next = top.changed(index, top.len() + 1);
+            match self.top.compare_exchange_weak(top.0, next.0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
-                Err(now) => top = now,
+                Err(now) => top = Top(now),
             }
         }
     }
-}
-
-fn changed(top: u64, index: u32) -> u64 {
-    (top >> 32).wrapping_add(1) << 32 | u64::from(index)
 }
 
 #[cfg(test)]

@@ -268,10 +268,6 @@ where
         self.slot_mut(id.0).entry.as_mut().map(|(_, value)| value)
     }
 
-    pub(crate) fn entry_mut(&mut self, id: Id) -> Option<(K, &mut V)> {
-        self.slot_mut(id.0).entry.as_mut().map(|(key, value)| (*key, value))
-    }
-
     /// The first entry at or behind place `from` of the array, and its place; walks the whole map by `from = place + 1`.
     pub(crate) fn next_from(&self, from: usize) -> Option<(usize, Id)> {
         let slots = self.slots.len() as u32;

@@ -54,6 +54,21 @@ impl<T> KArc<T> {
         Ok(inner.value)
     }
 
+    /// Lets go of this reference; the value, if it was the last one, when its memory is free already.
+    pub fn into_inner(this: Self) -> Option<T> {
+        let this = core::mem::ManuallyDrop::new(this);
+        if this.inner().strong.fetch_sub(1, Ordering::Release) != 1 {
+            return None;
+        }
+        // As in `drop`.
+        fence(Ordering::Acquire);
+        // SAFETY: the count reached zero, so this is the only access left.
+        let inner = unsafe { this.inner.as_ptr().read() };
+        // SAFETY: the contents were moved out; the block came from `alloc_for::<Inner<T>>`.
+        unsafe { mem::free_for(this.inner) };
+        Some(inner.value)
+    }
+
     /// The value's address, for C to hold as a cookie; the count stays taken until [`KArc::from_raw`].
     pub fn into_raw(this: Self) -> NonNull<T> {
         let raw = Self::as_ptr(&this);

@@ -47,6 +47,9 @@ pub mod command {
     /// `[trap, prefix, GUID]`: the subnet manager tells whoever subscribed that something happened elsewhere in the subnet: 64 a port
     /// came, 65 a port went, 66 a group was made, 67 a group was deleted. Nothing that the SA knows changes. `EAGAIN` if 32 wait to be told.
     pub const NOTICE: i32 = 0x460e;
+    /// `[port, LID]`: the subnet manager gives the port another LID. A port that is up goes down and comes up. `EEXIST` if somebody has the
+    /// LID, `EINVAL` for one of a group or of nobody.
+    pub const SET_LID: i32 = 0x460f;
     /// `[]`: writes the counters to the system log.
     pub const LOG_STATISTICS: i32 = 0x4610;
     /// `[address, count]`: copies as many of the counters of [`Counter`](super::Counter), 64-bit numbers, to that address of the caller's. Answers
@@ -88,11 +91,15 @@ pub enum Counter {
     LargeSends,
     /// Datagrams whose checksums were computed.
     Checksums,
+    /// Bytes that were written into receivers' buffers: payloads, and 40 bytes in front of one that has a global route.
+    CopiedBytes,
+    /// Bytes of senders' memory that were read beside copying it: for checksums, and of management.
+    ReadBytes,
 }
 
 impl Counter {
     /// All of them, in order, by the names that the log and the kstat `swhca:N:statistics` have.
-    pub const NAMED: [(Self, &'static CStr); 15] = [
+    pub const NAMED: [(Self, &'static CStr); 17] = [
         (Self::Sent, c"sent"),
         (Self::SentBytes, c"sent-bytes"),
         (Self::Received, c"received"),
@@ -108,5 +115,7 @@ impl Counter {
         (Self::Regions, c"regions"),
         (Self::LargeSends, c"large-sends"),
         (Self::Checksums, c"checksums"),
+        (Self::CopiedBytes, c"copied-bytes"),
+        (Self::ReadBytes, c"read-bytes"),
     ];
 }

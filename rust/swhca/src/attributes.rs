@@ -15,6 +15,9 @@ pub(crate) const MAX_SEGMENTS: u32 = 60;
 /// Completions in a CQ.
 pub(crate) const MAX_CQ: u32 = 65_536;
 
+/// Completions, and microseconds, that a call of a CQ's owner can be told to wait for.
+pub(crate) const MAX_MODERATION: u32 = 0xffff;
+
 /// What `swhca.conf` can switch off.
 #[derive(Clone, Copy)]
 pub(crate) struct Features {
@@ -22,6 +25,33 @@ pub(crate) struct Features {
     /// With checksums and the reserved key only: a driver does not use them without.
     pub(crate) large_send: bool,
     pub(crate) reserved_key: bool,
+    /// Of management datagrams that queue pair 1 gets.
+    pub(crate) classes: Classes,
+}
+
+/// Classes of management: eight at most, and 0, which is none, for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Classes([u8; CLASSES]);
+
+pub(crate) const CLASSES: usize = 8;
+
+impl Classes {
+    /// Those that a module of the gate registers for: `ibmf` loads a module for each other one that comes, or tries to. Subnet
+    /// administration, device management, communication management.
+    pub(crate) const USUAL: Self = Self([3, 6, 7, 0, 0, 0, 0, 0]);
+
+    /// The first eight.
+    pub(crate) fn of(classes: impl Iterator<Item = u8>) -> Self {
+        let mut all = [0; CLASSES];
+        for (to, from) in all.iter_mut().zip(classes) {
+            *to = from;
+        }
+        Self(all)
+    }
+
+    pub(crate) fn has(self, class: u8) -> bool {
+        class != 0 && self.0.contains(&class)
+    }
 }
 
 /// The data of a large send.
@@ -42,6 +72,7 @@ pub(crate) fn of(unit: u32, ports: u8, features: Features) -> Attributes {
         max_receive_segments: MAX_SEGMENTS,
         max_cqs: 4096,
         max_cq: MAX_CQ,
+        max_moderation: MAX_MODERATION,
         max_regions: keys::MAX_REGIONS as u32,
         max_address_handles: 65_536,
         max_pds: 32_768,
@@ -51,5 +82,17 @@ pub(crate) fn of(unit: u32, ports: u8, features: Features) -> Attributes {
         large_send: if features.large_send { MAX_LARGE_SEND } else { 0 },
         large_send_header: if features.large_send { offload::HEAD as u32 } else { 0 },
         reserved_key: features.reserved_key.then_some(keys::RESERVED_KEY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Classes;
+
+    #[test]
+    fn only_the_classes_that_are_named_come_up() {
+        let all = |set: Classes| (0..=255).filter(|class| set.has(*class)).collect::<Vec<u8>>();
+        assert_eq!(all(Classes::USUAL), [3, 6, 7]);
+        assert_eq!(all(Classes::of([63, 64, 255].into_iter())), [63, 64, 255]);
     }
 }

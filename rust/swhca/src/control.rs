@@ -11,6 +11,7 @@ use crate::node::Node;
 use crate::port::Port;
 use crate::qp::Qp;
 use crate::sa::{Notice, PKEYS, Trap};
+use crate::send::FIRST_MLID;
 use crate::statistics::value;
 
 /// The longest delay of the SA.
@@ -62,6 +63,7 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
         command::PORT_DOWN => cable(node, port, false),
         command::PORT_UP => cable(node, port, true),
         command::SET_PKEY => set_pkey(node, port, value, small(other)?)?,
+        command::SET_LID => set_lid(node, port, small(value)?)?,
         command::MOVE_MANAGER => {
             let lid = small(value)?;
             set(&|state| state.manager = lid);
@@ -106,6 +108,22 @@ fn cable(node: &Node, port: u8, up: bool) {
     }
 }
 
+/// There is no event for another LID: the port goes and comes, and whoever hears of it asks for all of it.
+#[inline(never)]
+fn set_lid(node: &KArc<Node>, port: u8, lid: u16) -> Result<(), Errno> {
+    if !(1..FIRST_MLID).contains(&lid) {
+        return Err(Errno::EINVAL);
+    }
+    let was_active = node.port(port).is_some_and(|state| state.active);
+    cable(node, port, false);
+    let moved = node.subnet.set_lid(node, port, lid);
+    if was_active {
+        cable(node, port, true);
+    }
+    moved
+}
+
+#[inline(never)]
 fn set_pkey(node: &Node, port: u8, index: u64, pkey: u16) -> Result<(), Errno> {
     let index = usize::try_from(index).ok().filter(|index| *index < PKEYS).ok_or(Errno::EINVAL)?;
     if pkey & 0x7fff != 0 {
@@ -132,6 +150,7 @@ fn each_link(node: &Node, port: u8, act: impl Fn(&KArc<Qp>)) -> Result<i32, Errn
     Ok(count)
 }
 
+#[inline(never)]
 fn log_statistics(node: &Node) {
     let values = Counter::NAMED.map(|(counter, name)| Named(name, value(node, counter)));
     let (traffic, objects) = values.split_at(8);
@@ -151,6 +170,7 @@ impl core::fmt::Display for List<'_> {
     }
 }
 
+#[inline(never)]
 fn read_statistics(node: &Node, argument: UserMemory<'_>, values: Argument) -> Result<i32, Errno> {
     let [address, count, ..] = values;
     let all = Counter::NAMED.map(|(counter, _)| value(node, counter));

@@ -10,7 +10,7 @@ use kernel::time::{Duration, Instant, sleep};
 use kernel::user::{Cred, UserMemory};
 use kernel::{Errno, KArc, KVec, log};
 
-use crate::attributes::{self, Features};
+use crate::attributes::{self, CLASSES, Classes, Features};
 use crate::control;
 use crate::cq::Calls;
 use crate::node::Node;
@@ -185,7 +185,7 @@ impl Config {
         let on = |name| int(name, 1) != 0;
         let (checksum, reserved_key) = (on(c"checksum"), on(c"reserved-lkey"));
         let large_send = on(c"lso") && checksum && reserved_key;
-        let features = Features { checksum, large_send, reserved_key };
+        let features = Features { checksum, large_send, reserved_key, classes: Self::classes(dip)? };
         Ok(Self { unit, count, pkeys: Self::pkeys(dip)?, speed, features })
     }
 
@@ -200,8 +200,24 @@ impl Config {
         for (to, value) in pkeys.iter_mut().zip(values).take(count) {
             *to = u16::try_from(value).map_err(|_| wrong(dip, "pkeys"))?;
         }
-        // The first one is there before a subnet manager is: ibmf asks for no other.
-        if pkeys[0] & 0x7fff != 0x7fff || count > PKEYS { Err(wrong(dip, "pkeys")) } else { Ok(pkeys) }
+        if count > PKEYS {
+            return Err(wrong(dip, "pkeys"));
+        }
+        if !pkeys.iter().any(|pkey| pkey & 0x7fff == 0x7fff) {
+            log!(warn, dip, "no default P_Key among its pkeys: ibmf has no way to the subnet without one");
+        }
+        Ok(pkeys)
+    }
+
+    #[inline(never)]
+    fn classes(dip: DevInfo) -> Result<Classes, Errno> {
+        let mut values = [0; CLASSES];
+        let count = dip.prop_int_array(c"gsi-classes", &mut values);
+        let values = values.get(..count).ok_or_else(|| wrong(dip, "gsi-classes"))?;
+        if values.iter().any(|class| u8::try_from(*class).is_err()) {
+            return Err(wrong(dip, "gsi-classes"));
+        }
+        Ok(if count == 0 { Classes::USUAL } else { Classes::of(values.iter().map(|class| *class as u8)) })
     }
 
     #[inline(never)]

@@ -64,6 +64,13 @@ impl Mad {
         self.0[25] != 0
     }
 
+    /// The group that a port is to join or to leave.
+    pub(crate) fn group(&self) -> Option<Gid> {
+        const MC_MEMBER: u16 = 0x38;
+        let changes = self.class() == CLASS_SA && [SET, DELETE].contains(&self.method());
+        (changes && self.attribute() == MC_MEMBER).then(|| gid(self.data(), 0))
+    }
+
     /// Which fields of the data a request means.
     pub(crate) fn mask(&self) -> u64 {
         be64(&self.0, 48)

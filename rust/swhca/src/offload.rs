@@ -20,11 +20,23 @@ pub(crate) struct Sum(u64);
 
 impl Sum {
     /// Adds bytes; an odd number of them ends the data.
+    ///
+    /// Eight at a time, as this machine has them: the sum of swapped words is the swapped sum (RFC 1071, 2).
     pub(crate) fn add(self, bytes: &[u8]) -> Self {
-        let (pairs, rest) = bytes.as_chunks::<2>();
+        const ROW: usize = 32;
+        let (rows, rest) = bytes.as_chunks::<ROW>();
+        let mut sum = 0;
+        for row in rows {
+            let (words, _) = row.as_chunks::<8>();
+            sum = words.iter().fold(sum, |sum, word| with_carry(sum, u64::from_ne_bytes(*word)));
+        }
+        let (words, rest) = rest.as_chunks::<8>();
+        sum = words.iter().fold(sum, |sum, word| with_carry(sum, u64::from_ne_bytes(*word)));
+        let swapped = Self((sum >> 32) + (sum & 0xffff_ffff)).folded();
+        let (pairs, rest) = rest.as_chunks::<2>();
         let words = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum::<u64>();
         let last = rest.first().map_or(0, |last| u64::from(*last) << 8);
-        Self(self.0 + words + last)
+        Self(self.0 + u64::from(u16::from_be(swapped)) + words + last)
     }
 
     fn number(self, value: u32) -> Self {
@@ -38,6 +50,13 @@ impl Sum {
         }
         sum as u16
     }
+}
+
+/// A ones' complement sum of 64 bits.
+fn with_carry(sum: u64, word: u64) -> u64 {
+    let (sum, carry) = sum.overflowing_add(word);
+    // There is room: two numbers that overflow do not end at the highest one.
+    sum.wrapping_add(u64::from(carry))
 }
 
 /// Where the headers of a frame are that has TCP or UDP in one piece.
@@ -205,6 +224,21 @@ mod tests {
         }
         frame.extend(data);
         frame
+    }
+
+    #[test]
+    fn sum_of_eight_at_a_time_is_the_sum_of_words() {
+        let bytes: Vec<u8> = (0..300u32).map(|n| (n * 251 + 97) as u8).chain([0xff; 77]).collect();
+        for (from, to) in [(0, 0), (0, 1), (0, 7), (0, 8), (1, 32), (0, 63), (2, 259), (0, 377), (300, 377)] {
+            let data = &bytes[from..to];
+            let words = data
+                .chunks(2)
+                .map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u64::from(*low)));
+            let plain = Sum(words.sum()).folded();
+            let fast = Sum::default().add(data).folded();
+            // 0 and 0xffff are one number.
+            assert_eq!(fast % 0xffff, plain % 0xffff, "{from}..{to}");
+        }
     }
 
     /// As a receiver looks: both sums, over everything.

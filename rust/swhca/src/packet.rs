@@ -158,8 +158,13 @@ impl<'a> Buffer<'a> {
         self.fill(len, |_, _, _| {})
     }
 
+    fn copied(&self, len: u32) {
+        self.memory.node.counters.copied_bytes.add(u64::from(len));
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let len = u32::try_from(bytes.len()).map_err(|_| Fault::TooLong)?;
+        self.copied(len);
         self.fill(len, |window, done, len| {
             let from = bytes.get(done as usize..).unwrap_or_default();
             let from = from.get(..len as usize).unwrap_or(from);
@@ -178,6 +183,7 @@ impl<'a> Buffer<'a> {
             }
         };
         memory.pieces(from, len, |piece| {
+            self.copied(piece.len());
             self.fill(piece.len(), |to, done, _| {
                 piece.skip(done).copy_to(to);
             })

@@ -40,6 +40,25 @@ pub(crate) struct Port {
     pub(crate) qkey_violations: u64,
 }
 
+/// What a datagram that leaves needs to know of its port.
+#[derive(Clone, Copy)]
+pub(crate) struct Departure {
+    pub(crate) gid: Gid,
+    pub(crate) lid: u16,
+    pub(crate) active: bool,
+    pub(crate) manager: u16,
+    pub(crate) loses: bool,
+    pub(crate) unheard: bool,
+    pub(crate) sa_delay: u32,
+    /// Of the sender; 0 is none.
+    pub(crate) pkey: u16,
+}
+
+/// Bytes of the largest payload.
+pub(crate) fn mtu_bytes() -> u32 {
+    rate::mtu_bytes(MTU)
+}
+
 impl Port {
     /// Port `number` of adapter `unit`, active.
     pub(crate) fn new(unit: u32, number: u8, pkeys: &[u16], speed: u8) -> Self {
@@ -65,13 +84,18 @@ impl Port {
         }
     }
 
-    pub(crate) fn mtu_bytes(&self) -> u32 {
-        rate::mtu_bytes(MTU)
-    }
-
-    /// An entry of the P_Key table; 0 is none.
-    pub(crate) fn pkey(&self, index: u16) -> u16 {
-        self.pkeys.get(usize::from(index)).copied().unwrap_or(0)
+    /// For a queue pair with that entry of the P_Key table.
+    pub(crate) fn departure(&self, pkey_index: u16) -> Departure {
+        Departure {
+            gid: self.gid,
+            lid: self.lid,
+            active: self.active,
+            manager: self.manager,
+            loses: self.loses,
+            unheard: self.unheard,
+            sa_delay: self.sa_delay,
+            pkey: self.pkeys.get(usize::from(pkey_index)).copied().unwrap_or(0),
+        }
     }
 
     pub(crate) fn view(&self, unit: u32, number: u8, ports: u8) -> PortView {

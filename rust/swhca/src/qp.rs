@@ -13,6 +13,7 @@ use kernel::{AllocError, KArc, KVec};
 use crate::cq::Cq;
 use crate::node::Node;
 use crate::packet::{Buffer, Fault, GRH_LEN, Header, Memory, Payload};
+use crate::port::Port;
 use crate::sa::may_talk;
 use crate::states;
 
@@ -165,6 +166,24 @@ impl Qp {
         }
     }
 
+    /// Its completions go to these CQs from now on.
+    pub(crate) fn enter_cqs(this: &KArc<Self>) -> Result<(), AllocError> {
+        let Parts { send_cq, receive_cq, .. } = &this.parts;
+        send_cq.add_user(this)?;
+        receive_cq.add_user(this).inspect_err(|_| send_cq.remove_user(this))
+    }
+
+    /// And no more.
+    pub(crate) fn leave_cqs(&self) {
+        self.parts.send_cq.remove_user(self);
+        self.parts.receive_cq.remove_user(self);
+    }
+
+    /// Whether it has anything to lose by failing.
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self.receives.lock().common.state, QpState::Reset | QpState::Error)
+    }
+
     /// Puts it into the error state, as if by itself. In none of the operations.
     pub(crate) fn fail(&self) {
         let mut sends = self.sends.lock();
@@ -189,8 +208,7 @@ impl Qp {
         self.parts.receive_cq.forget(self.parts.number);
         drop(receives);
         drop(sends);
-        self.parts.send_cq.remove_user();
-        self.parts.receive_cq.remove_user();
+        self.leave_cqs();
     }
 
     pub(crate) fn post_receives<'a>(
@@ -213,15 +231,16 @@ impl Qp {
         (taken, Ok(()))
     }
 
-    /// Puts a datagram into the first buffer. `pkeys` is the table of the port.
-    pub(crate) fn receive(&self, header: &Header, payload: &Payload<'_>, pkeys: &[u16]) -> Delivery {
+    /// Puts a datagram into the first buffer.
+    pub(crate) fn receive(&self, header: &Header, payload: &Payload<'_>) -> Delivery {
         let mut receives = self.receives.lock();
         let Common { state, ud } = receives.common;
         use QpState::{ReadyToReceive, ReadyToSend, SendError};
         if receives.freed || !matches!(state, ReadyToReceive | ReadyToSend | SendError) {
             return Delivery::Dropped;
         }
-        let Some(pkey_index) = self.pkey_index(header.pkey, ud.pkey_index, pkeys) else {
+        let own = |port: &mut Port| self.pkey_index(header.pkey, ud.pkey_index, &port.pkeys);
+        let Some(pkey_index) = self.parts.node.with_port(ud.port, own).flatten() else {
             return Delivery::BadPkey;
         };
         if header.qkey != ud.qkey {

@@ -70,6 +70,11 @@ impl Ring {
         fire
     }
 
+    /// Completions that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
     /// The first one.
     pub(crate) fn first(&self) -> Option<&Completion> {
         if self.count == 0 { None } else { self.slots.get(self.head) }

@@ -7,12 +7,11 @@ use crate::mad;
 use crate::node::Node;
 use crate::offload::{self, Large, Layout, Sum};
 use crate::packet::{Grh, Header, Memory, Payload};
-use crate::pma;
-use crate::port::Port;
+use crate::port::{Departure, mtu_bytes};
 use crate::qp::{Common, Delivery, Qp};
 
 /// The first LID of a group.
-const FIRST_MLID: u16 = 0xc000;
+pub(crate) const FIRST_MLID: u16 = 0xc000;
 /// In a Q_Key: the queue pair's own is meant.
 const OWN_QKEY: u32 = 1 << 31;
 
@@ -22,6 +21,8 @@ pub(crate) fn post<'a>(
     qp: &Qp,
     requests: &mut dyn Iterator<Item = SendRequest<'a>>,
 ) -> (u32, Result<(), Status>) {
+    // Until after the lock is gone.
+    let _posting = node.posting();
     let mut side = qp.sends();
     let mut taken = 0;
     for request in requests {
@@ -57,7 +58,7 @@ pub(crate) fn post<'a>(
 struct Way<'a> {
     node: &'a Node,
     number: u8,
-    port: Port,
+    port: Departure,
     vector: AddressVector,
     qpn: u32,
     header: Header,
@@ -73,7 +74,9 @@ impl<'a> Way<'a> {
         request: SendRequest<'a>,
     ) -> Result<(Self, u32), CompletionStatus> {
         let destination = request.destination::<Node>().ok_or(CompletionStatus::LocalOperation)?;
-        let port = node.port(side.ud.port).ok_or(CompletionStatus::LocalOperation)?;
+        let index = side.ud.pkey_index;
+        let port = node.with_port(side.ud.port, |port| port.departure(index));
+        let port = port.ok_or(CompletionStatus::LocalOperation)?;
         let vector = destination.handle.vector();
         let segments = request.segments();
         let len = segments.iter().fold(0u32, |len, segment| len.saturating_add(segment.len));
@@ -82,7 +85,7 @@ impl<'a> Way<'a> {
         let header = Header {
             source_lid: port.lid,
             source_qpn: qp.wire_number(),
-            pkey: port.pkey(side.ud.pkey_index),
+            pkey: port.pkey,
             qkey,
             sl: vector.sl,
             grh: vector.send_grh.then(|| route(&vector, &port)),
@@ -102,7 +105,7 @@ impl<'a> Way<'a> {
         if let Some(traffic) = self.node.traffic(self.number) {
             if self.port.active { traffic.leaves(&header) } else { traffic.discards() }
         }
-        match forward(self.node, &self.port, &header, &self.vector, self.qpn, payload) {
+        match forward(self.node, (self.number, &self.port), &header, &self.vector, self.qpn, payload) {
             Delivery::SenderFault => CompletionStatus::LocalProtection,
             _ => CompletionStatus::Success,
         }
@@ -128,7 +131,7 @@ impl<'a> Way<'a> {
 /// The sum of a client's bytes; `None` if a key is none.
 #[inline(never)]
 fn sum(memory: &Memory<'_>, from: u32, len: u32) -> Option<Sum> {
-    const AT_ONCE: usize = 256;
+    const AT_ONCE: usize = 512;
     let (mut sum, mut odd) = (Sum::default(), None);
     let mut bytes = [0; AT_ONCE];
     let done = memory.pieces(from, len, |mut piece| {
@@ -146,6 +149,7 @@ fn sum(memory: &Memory<'_>, from: u32, len: u32) -> Option<Sum> {
         }
         Ok(())
     });
+    memory.node.counters.read_bytes.add(u64::from(len));
     done.ok().map(|()| odd.map_or(sum, |last| sum.add(&[last])))
 }
 
@@ -155,7 +159,7 @@ fn send(node: &Node, qp: &Qp, side: &Common, request: SendRequest<'_>) -> Comple
         Ok(way) => way,
         Err(status) => return status,
     };
-    if len > way.port.mtu_bytes() {
+    if len > mtu_bytes() {
         return CompletionStatus::LocalLength;
     }
     if way.vector.port != side.ud.port || !way.memory.is_valid() {
@@ -175,6 +179,7 @@ fn send_with_checksums(way: &Way<'_>, len: u32) -> CompletionStatus {
         filled += piece.read(head.get_mut(filled..).unwrap_or_default()) as usize;
         Ok(())
     });
+    way.node.counters.read_bytes.add(filled as u64);
     match head.get_mut(..filled).filter(|_| read.is_ok()) {
         Some(head) => way.send_summed(head, filled as u32, len - filled as u32),
         None => CompletionStatus::LocalProtection,
@@ -199,8 +204,7 @@ fn send_large(
     let Some(template) = Large::of(header).filter(|_| large.mss != 0) else {
         return CompletionStatus::LocalOperation;
     };
-    if len > MAX_LARGE_SEND || (header.len() as u32).saturating_add(large.mss.min(len)) > way.port.mtu_bytes()
-    {
+    if len > MAX_LARGE_SEND || (header.len() as u32).saturating_add(large.mss.min(len)) > mtu_bytes() {
         return CompletionStatus::LocalLength;
     }
     if way.vector.port != side.ud.port || !way.memory.is_valid() {
@@ -223,7 +227,7 @@ fn send_large(
     }
 }
 
-fn route(vector: &AddressVector, port: &Port) -> Grh {
+fn route(vector: &AddressVector, port: &Departure) -> Grh {
     Grh {
         source: port.gid,
         destination: vector.dgid,
@@ -236,7 +240,7 @@ fn route(vector: &AddressVector, port: &Port) -> Grh {
 /// Hands a datagram to whoever it is for.
 fn forward(
     node: &Node,
-    port: &Port,
+    (number, port): (u8, &Departure),
     header: &Header,
     vector: &AddressVector,
     qpn: u32,
@@ -255,19 +259,19 @@ fn forward(
     }
     if vector.dlid >= FIRST_MLID {
         return match &header.grh {
-            Some(grh) => node.subnet.multicast(grh.destination, header, payload),
+            Some(grh) => node.subnet.multicast((node, number), grh.destination, header, payload),
             None => Delivery::Dropped,
         };
     }
-    if qpn == 1 && perform(node, header, vector.dlid, payload) {
+    if qpn == 1 && manage(node, header, vector.dlid, payload) {
         return Delivery::Received;
     }
     node.subnet.unicast(vector.dlid, qpn, header, payload)
 }
 
-/// Performance management of a port is this module's own: whether it is a request to it.
+/// Whether queue pair 1 at a LID does not get what is for it. Performance management of a port is this module's own.
 #[inline(never)]
-fn perform(node: &Node, header: &Header, lid: u16, payload: &Payload<'_>) -> bool {
+fn manage(node: &Node, header: &Header, lid: u16, payload: &Payload<'_>) -> bool {
     let Payload::Client(memory) = payload else { return false };
     let mut request = mad::Mad::new();
     let mut at = 0;
@@ -275,16 +279,16 @@ fn perform(node: &Node, header: &Header, lid: u16, payload: &Payload<'_>) -> boo
         at += piece.read(request.0.get_mut(at..).unwrap_or_default()) as usize;
         Ok(())
     });
-    if read.is_err() || at != mad::LEN || request.class() != pma::CLASS || header.qkey != mad::QKEY {
+    node.counters.read_bytes.add(at as u64);
+    if read.is_err() || at != mad::LEN || header.qkey != mad::QKEY {
         return false;
     }
-    node.subnet.perform(lid, &request, header);
-    true
+    node.subnet.manage(lid, &request, header)
 }
 
 /// A request to the SA, which is copied: it is answered later.
 #[inline(never)]
-fn ask(node: &Node, port: &Port, header: &Header, payload: &Payload<'_>) -> Delivery {
+fn ask(node: &Node, port: &Departure, header: &Header, payload: &Payload<'_>) -> Delivery {
     let Payload::Client(memory) = payload else { return Delivery::Dropped };
     if port.unheard || header.qkey != mad::QKEY {
         node.counters.sa_dropped.increment();
@@ -297,6 +301,7 @@ fn ask(node: &Node, port: &Port, header: &Header, payload: &Payload<'_>) -> Deli
         let Some(window) = region.window(segment.address, segment.len) else { return Delivery::SenderFault };
         at += window.read(request.0.get_mut(at..).unwrap_or_default()) as usize;
     }
+    node.counters.read_bytes.add(at as u64);
     node.counters.sa_requests.increment();
     if !node.subnet.ask(&request, header, port.sa_delay) {
         node.counters.sa_dropped.increment();

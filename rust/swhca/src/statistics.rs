@@ -50,5 +50,7 @@ pub(crate) fn value(node: &Node, counter: Counter) -> u64 {
         Counter::Regions => census.regions.into(),
         Counter::LargeSends => cells.large_sends.get(),
         Counter::Checksums => cells.checksums.get(),
+        Counter::CopiedBytes => cells.copied_bytes.get(),
+        Counter::ReadBytes => cells.read_bytes.get(),
     }
 }

@@ -1,12 +1,14 @@
 //! What passes a port, counted.
 
+use kernel::AllocError;
 use kernel::counter::Counter;
+use kernel::sync::Mutex;
 
+use crate::mad::Mad;
 use crate::packet::Header;
-use crate::pma::Counts;
+use crate::pma::{self, Bases, Counts};
 
 /// What is counted of a port.
-#[derive(Default)]
 pub(crate) struct Traffic {
     sent: Counter,
     sent_octets: Counter,
@@ -15,9 +17,31 @@ pub(crate) struct Traffic {
     received_octets: Counter,
     received_multicast: Counter,
     discarded: Counter,
+    /// Where performance management has set the counters to.
+    bases: Mutex<Bases>,
 }
 
 impl Traffic {
+    /// Nothing yet.
+    pub(crate) fn new() -> Result<Self, AllocError> {
+        let zero = Counter::new;
+        Ok(Self {
+            sent: zero(),
+            sent_octets: zero(),
+            sent_multicast: zero(),
+            received: zero(),
+            received_octets: zero(),
+            received_multicast: zero(),
+            discarded: zero(),
+            bases: Mutex::new(Bases::default())?,
+        })
+    }
+
+    /// The answer of performance management; false if there is none.
+    pub(crate) fn answer(&self, request: &Mad, answer: &mut Mad) -> bool {
+        pma::answer(request, &self.counts(), &mut self.bases.lock(), answer)
+    }
+
     /// A datagram leaves.
     pub(crate) fn leaves(&self, header: &Header) {
         self.sent.increment();
@@ -41,8 +65,7 @@ impl Traffic {
         self.discarded.increment();
     }
 
-    /// All of it.
-    pub(crate) fn counts(&self) -> Counts {
+    fn counts(&self) -> Counts {
         Counts {
             sent: self.sent.get(),
             sent_octets: self.sent_octets.get(),

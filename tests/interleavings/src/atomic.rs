@@ -9,6 +9,7 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 /// An atomic that is loom's from its first use on.
 macro_rules! atomic {
     ($name:ident $(<$generic:ident>)?, $inner:ty, $value:ty; $($method:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        #[derive(Debug)]
         pub struct $name$(<$generic>)? {
             initial: $value,
             inner: OnceLock<$inner>,
@@ -48,6 +49,13 @@ macro_rules! number {
             compare_exchange_weak(old: $value, new: $value, done: Ordering, failed: Ordering) -> Result<$value, $value>;
         }
     };
+}
+
+atomic! {
+    AtomicBool, loom_atomic::AtomicBool, bool;
+    load(order: Ordering) -> bool;
+    store(value: bool, order: Ordering) -> ();
+    swap(value: bool, order: Ordering) -> bool;
 }
 
 number!(AtomicU8, u8);

@@ -41,6 +41,9 @@ mod shutter;
 #[path = "../../../rust/ibtf/src/stack.rs"]
 mod stack;
 #[allow(dead_code, reason = "as above")]
+#[path = "../../../rust/ipoib/src/paths/validity.rs"]
+mod validity;
+#[allow(dead_code, reason = "as above")]
 #[path = "../../../rust/kernel/src/vec.rs"]
 mod vec;
 

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::admission::Admission;
@@ -14,6 +14,7 @@ use crate::once::Once;
 use crate::pile::{Entry, Pile};
 use crate::shutter::Shutter;
 use crate::stack::IndexStack;
+use crate::validity::{Pardons, Validity};
 
 /// A value of one thread at a time, or of readers alone.
 struct Value(UnsafeCell<u32>);
@@ -64,20 +65,22 @@ pub fn an_index_is_one_threads_at_a_time() {
     });
 }
 
-/// One thread pops twice and pushes the first index back while another pops: the classic way in which a stack without a count of its
-/// changes takes the wrong one for the top.
+/// One thread pops all there is and pushes it back in another order while another pops: top and number are those of before, and what
+/// lies below is not. The classic way in which a stack without a count of its changes loses what it has.
 pub fn a_top_that_looks_the_same_is_the_same() {
     loom::model(|| {
         let stack = Arc::new(IndexStack::full(3).unwrap());
         let other = stack.clone();
         let thread = thread::spawn(move || other.pop());
-        let (first, second) = (stack.pop(), stack.pop());
-        stack.push(first.unwrap());
-        let held = [second, thread.join().unwrap()];
-        assert_ne!(held[0], held[1]);
-        let rest: Vec<_> = std::iter::from_fn(|| stack.pop()).collect();
-        assert_eq!(rest.len(), 1, "{held:?} {rest:?}");
-        assert!(!held.contains(&Some(rest[0])), "{held:?} {rest:?}");
+        let popped: Vec<u32> = std::iter::from_fn(|| stack.pop()).collect();
+        if let [first, rest @ ..] = popped.as_slice() {
+            rest.iter().chain([first]).for_each(|index| stack.push(*index));
+        }
+        let mut held = Vec::from_iter(thread.join().unwrap());
+        assert_eq!(stack.len() as usize + held.len(), 3);
+        held.extend(std::iter::from_fn(|| stack.pop()));
+        held.sort_unstable();
+        assert_eq!(held, [0, 1, 2]);
     });
 }
 
@@ -190,5 +193,86 @@ pub fn what_is_piled_up_is_taken_once_and_whole() {
         taken.extend(pile.take().map(|value| value.read()));
         taken.sort_unstable();
         assert_eq!(taken, [1, 2]);
+    });
+}
+
+/// What the table of paths knows about one address: a handle, by its number, or none. Under the table's lock.
+struct Table {
+    known: Option<usize>,
+}
+
+/// A queue that remembers a handle, while the table takes another one for the address and then loses that, too. A queue that finds its
+/// handle withdrawn gets another one from the table, or none; once it has, the handle that it had before never holds again; and who is
+/// told by the table sees what the table withdrew.
+pub fn a_handle_that_is_withdrawn_never_holds_again() {
+    loom::model(|| {
+        let handles = Arc::new([Validity::new(), Validity::new()]);
+        assert!(handles.iter().all(Validity::holds));
+        let table = Arc::new(Mutex::new(Table { known: Some(0) }));
+        let (theirs, known) = (handles.clone(), table.clone());
+        let thread = thread::spawn(move || {
+            for next in [Some(1), None] {
+                let mut table = known.lock().unwrap();
+                let before = std::mem::replace(&mut table.known, next);
+                before.into_iter().for_each(|handle| theirs[handle].withdraw());
+            }
+        });
+        let mut remembered = Some(0);
+        for _ in 0..2 {
+            let Some(handle) = remembered else { break };
+            if !handles[handle].holds() {
+                remembered = table.lock().unwrap().known;
+                assert_ne!(remembered, Some(handle), "the table told a handle that it had withdrawn");
+                assert!(!handles[handle].holds(), "it holds again");
+            }
+        }
+        thread.join().unwrap();
+        assert!(handles.iter().all(|handle| !handle.holds()));
+    });
+}
+
+/// A packet goes by a handle while the table asks whether one has: the use is in that answer or in the next.
+pub fn a_use_is_seen_by_one_look_or_the_next() {
+    loom::model(|| {
+        let handle = Arc::new(Validity::new());
+        handle.note_use();
+        let used = handle.clone();
+        let thread = thread::spawn(move || used.note_use());
+        let first = handle.take_use();
+        thread.join().unwrap();
+        assert!(first, "one was before");
+        let second = handle.take_use();
+        handle.note_use();
+        assert!(handle.take_use() && !handle.take_use(), "second was {second}");
+    });
+    loom::model(|| {
+        let handle = Arc::new(Validity::new());
+        assert!(!handle.take_use());
+        let used = handle.clone();
+        let thread = thread::spawn(move || used.note_use());
+        let first = handle.take_use();
+        thread.join().unwrap();
+        assert!(first != handle.take_use(), "a use is seen once");
+    });
+}
+
+/// A queue remembers that nothing goes to an address, as of so many pardons, while the table pardons it. A queue to which the table's
+/// word has come, by its lock, sees the pardon.
+pub fn a_denial_from_before_a_pardon_does_not_stand() {
+    loom::model(|| {
+        let pardons = Arc::new(Pardons::new());
+        let table = Arc::new(Mutex::new(Table { known: None }));
+        let denied = table.lock().map(|_table| pardons.count()).unwrap();
+        let (theirs, known) = (pardons.clone(), table.clone());
+        let thread = thread::spawn(move || {
+            let mut table = known.lock().unwrap();
+            theirs.add();
+            table.known = Some(1);
+        });
+        if table.lock().unwrap().known.is_some() {
+            assert_ne!(pardons.count(), denied);
+        }
+        thread.join().unwrap();
+        assert_ne!(pardons.count(), denied);
     });
 }

@@ -41,3 +41,18 @@ fn nobody_is_inside_a_gate_that_closed() {
 fn what_is_piled_up_is_taken_once_and_whole() {
     models::what_is_piled_up_is_taken_once_and_whole();
 }
+
+#[test]
+fn a_handle_that_is_withdrawn_never_holds_again() {
+    models::a_handle_that_is_withdrawn_never_holds_again();
+}
+
+#[test]
+fn a_use_is_seen_by_one_look_or_the_next() {
+    models::a_use_is_seen_by_one_look_or_the_next();
+}
+
+#[test]
+fn a_denial_from_before_a_pardon_does_not_stand() {
+    models::a_denial_from_before_a_pardon_does_not_stand();
+}

@@ -593,7 +593,7 @@ start_small(uint_t places)
 	OK(ibt_alloc_ud_channel(client.c_hca, IBT_ACHAN_NO_FLAGS, &args,
 	    &small_chan, NULL));
 	for (i = 0; i < 8; i++) {
-		ds.ds_va = (ib_vaddr_t)(uintptr_t)(client.c_buf + SLOT);
+		ds.ds_va = (ib_vaddr_t)(uintptr_t)(client.c_buf + (i + 1) * SLOT);
 		ds.ds_key = client.c_lkey;
 		ds.ds_len = 200;
 		wr.wr_id = (ibt_wrid_t)i;

@@ -361,8 +361,8 @@ fn a_handler_at_interrupt_level_that_waits_breaks_rule_1() {
 fn the_adapter_writing_to_memory_that_was_given_back_is_noticed() {
     TRAFFIC.breaks(Rule::HeapCorruption, "", "the HCA wrote", |b| {
         start(b);
-        b.beta.run("probe_post", 0);
         b.beta.run("probe_free_registered_memory", 0);
+        b.beta.run("probe_post", 0);
         b.alpha.run("probe_send", 8);
         b.settle();
     });

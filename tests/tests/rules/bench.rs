@@ -11,6 +11,9 @@ use fakekernel::{Ctx, Errno, Kernel, Module};
 /// The host every probe runs on.
 pub const HOST: &str = "probed";
 
+/// The node GUID of its adapter, if it has one.
+pub const ADAPTER: i64 = 0x0002_c903_0000_1000;
+
 /// What a case can do with its loaded probe.
 pub struct Bench {
     pub kernel: Kernel,
@@ -54,6 +57,11 @@ pub fn built(source: &'static str, defines: &'static [&'static str]) -> PathBuf 
 /// Builds `probes/gldv3/SOURCE.c` once.
 pub fn built_over_gldv3(source: &'static str, defines: &'static [&'static str]) -> PathBuf {
     once("gldv3", source, defines, &["misc/mac", "misc/dls", "drv/dld"])
+}
+
+/// Builds `probes/ibtl/SOURCE.c` once.
+pub fn built_over_ibtf(source: &'static str) -> PathBuf {
+    once("ibtl", source, &[], &["misc/ibtl", "misc/ibcm"])
 }
 
 fn once(

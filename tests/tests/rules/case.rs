@@ -3,8 +3,10 @@
 use fakekernel::{Config, Ctx, Errno, FaultKind, FaultPlan, Halt, LoadError, Machine, Note, Rule, Violation};
 
 use conformance::probe::shipped;
+use fabric::{Guid, HcaAttr, HcaConfig};
+use lab_ibtf::InfiniBand;
 
-use crate::bench::{Bench, HOST, built, built_over_gldv3};
+use crate::bench::{ADAPTER, Bench, HOST, built, built_over_gldv3, built_over_ibtf};
 
 /// Each case is run with this many seeds: no interleaving may hide what it does.
 const SEEDS: u64 = 4;
@@ -37,6 +39,8 @@ enum Kind {
     Kernel,
     /// `probes/gldv3`: a driver over mac, dls and dld, and the shipped plugin.
     Gldv3,
+    /// `probes/ibtl`: a client of IBTF on a host with an adapter.
+    Ibtf,
 }
 
 /// A case; made by [`broken`], [`noted`], [`refused`], [`panicked`] or [`kept`].
@@ -127,6 +131,12 @@ impl Case {
         self
     }
 
+    /// The probe is a client of IBTF.
+    pub const fn over_ibtf(mut self) -> Self {
+        self.kind = Kind::Ibtf;
+        self
+    }
+
     /// Builds the probe with macros.
     pub const fn with(mut self, defines: &'static [&'static str]) -> Self {
         self.defines = defines;
@@ -164,18 +174,25 @@ impl Case {
         let machine = Machine::new(config);
         let kernel = machine.add_host(HOST);
         let gldv3 = self.kind == Kind::Gldv3;
-        if gldv3 {
-            lab_gldv3::provide(&kernel);
-            kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
-        }
-        let path = if gldv3 {
-            built_over_gldv3(self.source, self.defines)
-        } else {
-            built(self.source, self.defines)
+        let path = match self.kind {
+            Kind::Kernel => built(self.source, self.defines),
+            Kind::Gldv3 => {
+                lab_gldv3::provide(&kernel);
+                kernel.add_object("mac/mac_ib", &shipped("mac", "mac_ib"));
+                built_over_gldv3(self.source, self.defines)
+            }
+            Kind::Ibtf => built_over_ibtf(self.source),
         };
+        let fabric = (self.kind == Kind::Ibtf).then(|| InfiniBand::new(&machine, seed));
         let case = *self;
         let class = if gldv3 || self.source == "driver" { "drv" } else { "misc" };
         let end = machine.run(move || {
+            if let Some(fabric) = &fabric {
+                lab_ibtf::provide(&kernel);
+                let mut config = HcaConfig::new(Guid(ADAPTER as u64), 1);
+                config.attr = HcaAttr::with_offloads();
+                fabric.add_hca(&kernel, config).expect("the only one");
+            }
             kernel.scope(|| {
                 kernel.add_major(case.source);
                 let module = match kernel.load(&path, case.source, class) {

@@ -12,8 +12,10 @@ mod framework;
 mod locks;
 mod memory;
 mod modules;
+mod races;
 mod rings;
 mod threads;
+mod transport;
 
 use std::io::Write as _;
 
@@ -23,9 +25,17 @@ use case::Case;
 
 /// Every case with its test's name.
 fn all() -> impl Iterator<Item = &'static (&'static str, Case)> {
-    [framework::CASES, locks::CASES, memory::CASES, modules::CASES, rings::CASES, threads::CASES]
-        .into_iter()
-        .flatten()
+    let all = [
+        framework::CASES,
+        locks::CASES,
+        memory::CASES,
+        modules::CASES,
+        races::CASES,
+        rings::CASES,
+        threads::CASES,
+        transport::CASES,
+    ];
+    all.into_iter().flatten()
 }
 
 /// Why no case of the table breaks a rule that has none.

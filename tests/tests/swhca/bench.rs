@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conformance::probe::shipped;
 use fabric::HcaConfig;
-use fakekernel::{Config, Machine, Nanos};
+use fakekernel::{Config, Machine, Nanos, Rule, Suppression};
 use lab_gldv3::{LinkAddress, LinkState, Offload, ReceiveQueue, Stream};
 use lab_world::{Driver, Host, Plan, Software, SoftwarePlan};
 
@@ -19,6 +19,8 @@ pub struct Bench {
     pub software: Arc<Software>,
     pub alpha: Host,
     pub beta: Host,
+    /// Which of the runs of the test this is.
+    pub seed: u64,
 }
 
 /// How the adapter and its links are made.
@@ -27,11 +29,13 @@ pub struct Setup {
     pub seeds: u64,
     pub driver: Driver,
     pub adapter: fn(&mut SoftwarePlan),
+    /// A rule that a client breaks to see what the adapter makes of it.
+    pub broken: Option<Rule>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { seeds: 4, driver: Driver::Ibp, adapter: |_| () }
+        Self { seeds: 4, driver: Driver::Ibp, adapter: |_| (), broken: None }
     }
 }
 
@@ -39,10 +43,19 @@ impl Setup {
     /// Runs a test with several seeds. At the end all modules are unloaded and have left nothing.
     pub fn run(self, test: impl Fn(&Bench) + Clone + Send + 'static) {
         for seed in 1..=self.seeds {
-            let machine = Machine::new(Config::seeded(seed));
+            let mut config = Config::seeded(seed);
+            config.suppress.0.extend(self.broken.map(|rule| Suppression {
+                host: None,
+                module: "client".into(),
+                rule,
+                call: None,
+                function: None,
+                evidence: "what the adapter makes of it is to be seen".into(),
+            }));
+            let machine = Machine::new(config);
             let (inner, test) = (machine.clone(), test.clone());
             let outcome = machine.run(move || {
-                let bench = self.bench(&inner);
+                let bench = Bench { seed, ..self.bench(&inner) };
                 test(&bench);
                 bench.end();
             });
@@ -61,7 +74,7 @@ impl Setup {
             Host::on_port(&software, plan).expect("there is a port for each")
         };
         let (alpha, beta) = (host("alpha"), host("beta"));
-        Bench { software, alpha, beta }
+        Bench { software, alpha, beta, seed: 0 }
     }
 }
 
@@ -86,6 +99,21 @@ impl Open {
     pub fn reaches(&self, to: &Open, payload: &[u8]) {
         self.stream.transmit(to.address(), payload, Offload::default()).expect("the stream is bound");
         assert_eq!(to.next().as_deref(), Some(payload));
+    }
+
+    /// Hears what `from` sends, soon: what is sent before either knows the way again is lost.
+    #[track_caller]
+    pub fn is_reached_by(&self, from: &Open, payload: &[u8]) {
+        let deadline = fakekernel::now() + PATIENCE;
+        while fakekernel::now() < deadline {
+            from.stream.transmit(self.address(), payload, Offload::default()).expect("the stream is bound");
+            fakekernel::sleep(Nanos::from_millis(100));
+            if self.heard.try_next().is_some_and(|packet| packet.payload == payload) {
+                while self.heard.try_next().is_some() {}
+                return;
+            }
+        }
+        panic!("nothing was heard for {PATIENCE:?}");
     }
 
     /// What comes next, if it comes in time.

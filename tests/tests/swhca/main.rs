@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod client;
 mod faults;
 mod life;
 mod management;

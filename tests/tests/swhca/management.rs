@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use sm::{Arrival, Inbound, Lid, Mad, PKey, Qpn, Sl, SmAddress};
+use fakekernel::Errno;
+use lab_world::SoftwarePlan;
+use sm::{Arrival, Guid, Inbound, Lid, Mad, PKey, Qpn, Sl, SmAddress};
+use swhca_ioctl::{Counter, command};
 
 use super::bench::{Bench, Setup};
 
@@ -16,22 +19,35 @@ impl Inbound for Heard {
     }
 }
 
-/// Asks queue pair 1 at a LID for an attribute of performance management, from alpha's port; the answer.
-fn ask(bench: &Bench, lid: u16, attribute: u16) -> Option<[u8; 256]> {
+/// Sends a management datagram from alpha's port to queue pair 1 at a LID; what the port `at` hears of its transaction.
+fn send(bench: &Bench, lid: u16, mad: [u8; 256], at: Guid) -> Option<[u8; 256]> {
     let wire = lab_ibtf::wire(&bench.software.kernel);
-    let (heard, mut mad) = (Arc::new(Heard::default()), [0; 256]);
+    let heard = Arc::new(Heard::default());
     let inbound: Arc<dyn Inbound> = heard.clone();
-    wire.attach(bench.alpha.port, &inbound);
-    mad[..4].copy_from_slice(&[1, 4, 1, 1]);
-    mad[8..16].fill(0x42);
-    mad[16..18].copy_from_slice(&attribute.to_be_bytes());
-    mad[65] = 1;
+    wire.attach(at, &inbound);
     let to = SmAddress { lid: Lid(lid), sl: Sl::truncating(0), qpn: Qpn::GSI, p_key: PKey(0xffff) };
     wire.send(bench.alpha.port, to, &Mad(mad)).expect("the port is up");
     fakekernel::sleep(fakekernel::Nanos::from_millis(10));
-    wire.detach(bench.alpha.port, &inbound);
+    wire.detach(at, &inbound);
     let answers = heard.0.lock().expect("nobody panics with it");
-    answers.iter().find(|mad| mad[1] == 4 && mad[8..16] == [0x42; 8]).copied()
+    answers.iter().find(|heard| heard[1] == mad[1] && heard[8..16] == TRANSACTION).copied()
+}
+
+const TRANSACTION: [u8; 8] = [0x42; 8];
+
+/// A datagram of a class.
+fn datagram(class: u8, method: u8, attribute: u16) -> [u8; 256] {
+    let mut mad = [0; 256];
+    mad[..4].copy_from_slice(&[1, class, 1, method]);
+    mad[8..16].copy_from_slice(&TRANSACTION);
+    mad[16..18].copy_from_slice(&attribute.to_be_bytes());
+    mad[65] = 1;
+    mad
+}
+
+/// Asks queue pair 1 at a LID for an attribute of performance management, from alpha's port; the answer.
+fn ask(bench: &Bench, lid: u16, attribute: u16) -> Option<[u8; 256]> {
+    send(bench, lid, datagram(4, 1, attribute), bench.alpha.port)
 }
 
 /// Packets that a port has sent and received, groups' left out.
@@ -59,4 +75,118 @@ fn each_port_answers_for_its_counters() {
         assert_eq!(ask(bench, 2, 0x99).expect("it is refused")[4..6], [0, 0x0c]);
         assert_eq!(ask(bench, 7, 0x12), None, "there is no such port");
     });
+}
+
+#[test]
+fn counter_of_a_port_is_set_back_and_counts_on() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
+        alpha.reaches(&beta, b"the way is known now");
+        let mut set = datagram(4, 2, 0x12);
+        // Received packets alone.
+        set[66..68].copy_from_slice(&0x8000_u16.to_be_bytes());
+        let received = |mad: [u8; 256]| u32::from_be_bytes(mad[100..104].try_into().expect("four bytes"));
+        let octets = |mad: [u8; 256]| u32::from_be_bytes(mad[92..96].try_into().expect("four bytes"));
+        let before = ask(bench, 2, 0x12).expect("performance management answers");
+        let told = send(bench, 2, set, bench.alpha.port).expect("performance management answers");
+        assert!(received(before) > 0 && received(told) == 0, "{} {}", received(before), received(told));
+        assert!(octets(told) >= octets(before), "nobody has named those");
+        for _ in 0..3 {
+            alpha.reaches(&beta, b"one more");
+        }
+        assert_eq!(received(ask(bench, 2, 0x12).expect("performance management answers")), 3);
+    });
+}
+
+#[test]
+fn management_of_a_class_that_nobody_is_there_for_does_not_come_up() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let dropped = || bench.software.counters().expect("the adapter answers")[Counter::Dropped as usize];
+        // Vendors', SNMP, device administration, baseboard.
+        for class in [0x09, 0x30, 0x4f, 0x08, 0x10, 0x05] {
+            let before = dropped();
+            assert_eq!(send(bench, 2, datagram(class, 1, 1), bench.beta.port), None, "{class:#x}");
+            assert_eq!(dropped(), before + 1, "{class:#x}");
+        }
+        // Communication and device management do.
+        for class in [7, 6] {
+            assert!(send(bench, 2, datagram(class, 3, 0x10), bench.beta.port).is_some(), "{class:#x}");
+        }
+    });
+}
+
+#[test]
+fn classes_that_swhca_conf_names_come_up_and_no_others() {
+    fn vendors(plan: &mut SoftwarePlan) {
+        plan.conf.push(("gsi-classes".into(), 0x30));
+    }
+    Setup { seeds: 1, adapter: vendors, ..Setup::default() }.run(|bench| {
+        assert!(send(bench, 2, datagram(0x30, 1, 1), bench.beta.port).is_some());
+        assert_eq!(send(bench, 2, datagram(7, 3, 0x10), bench.beta.port), None);
+    });
+}
+
+/// So many requests were made of the SA when the adapter attached with this table, and if any were, it is asked now, too.
+fn requests_with(table: fn(&mut SoftwarePlan), expected: u64) {
+    Setup { seeds: 2, adapter: table, ..Setup::default() }.run(move |bench| {
+        fakekernel::sleep(fakekernel::Nanos::from_secs(1));
+        let counters = bench.software.counters().expect("the adapter answers");
+        assert_eq!(counters[Counter::SaRequests as usize], expected);
+        let asked = lab_ibtf::groups_of(&bench.software.kernel, bench.alpha.port);
+        assert_eq!(asked.is_ok(), expected != 0, "{asked:?}");
+    });
+}
+
+#[test]
+fn management_finds_a_default_pkey_wherever_it_is_in_the_table() {
+    requests_with(|plan| plan.pkeys = vec![0xffff], 10);
+    requests_with(|plan| plan.pkeys = vec![0x7fff], 10);
+    requests_with(|plan| plan.pkeys = vec![0x8001, 0xffff], 10);
+}
+
+#[test]
+fn management_has_no_queue_pair_without_a_default_pkey_and_the_log_says_so() {
+    requests_with(|plan| plan.pkeys = vec![0x8001], 0);
+    Setup { seeds: 1, adapter: |plan| plan.pkeys = vec![0x8001], ..Setup::default() }.run(|bench| {
+        let log = bench.software.kernel.genunix().messages();
+        assert!(log.iter().any(|line| line.text.contains("no default P_Key among its pkeys")), "{log:?}");
+    });
+}
+
+#[test]
+fn port_with_another_lid_is_reached_there_and_nowhere_else() {
+    Setup::default().run(|bench| {
+        let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
+        alpha.reaches(&beta, b"at 2");
+        let move_to = |port: u64, lid: u64| bench.software.ioctl(command::SET_LID, [port, lid, 0, 0]);
+        assert_eq!(move_to(2, 1), Err(Errno::EEXIST), "alpha's port has it");
+        assert_eq!(move_to(2, 0x400), Err(Errno::EEXIST), "the subnet manager has it");
+        assert_eq!((move_to(2, 0), move_to(2, 0xc000)), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
+        move_to(2, 0x77).expect("nobody has it");
+        beta.is_reached_by(&alpha, b"wherever it is");
+        alpha.is_reached_by(&beta, b"and back");
+        let hears = |lid| send(bench, lid, datagram(7, 3, 0x10), bench.beta.port).is_some();
+        assert!(hears(0x77) && !hears(2));
+        // A datagram of communication management says whence it comes.
+        let (wire, heard) = (lab_ibtf::wire(&bench.software.kernel), Arc::new(Sources::default()));
+        let inbound: Arc<dyn Inbound> = heard.clone();
+        wire.attach(bench.alpha.port, &inbound);
+        let to = SmAddress { lid: Lid(1), sl: Sl::truncating(0), qpn: Qpn::GSI, p_key: PKey(0xffff) };
+        wire.send(bench.beta.port, to, &Mad(datagram(7, 3, 0x10))).expect("the port is up");
+        fakekernel::sleep(fakekernel::Nanos::from_millis(10));
+        wire.detach(bench.alpha.port, &inbound);
+        assert_eq!(*heard.0.lock().expect("nobody panics with it"), [0x77]);
+    });
+}
+
+/// Whence datagrams of communication management came.
+#[derive(Default)]
+struct Sources(Mutex<Vec<u16>>);
+
+impl Inbound for Sources {
+    fn receive(&self, arrival: &Arrival) {
+        if arrival.mad.0[1] == 7 {
+            self.0.lock().expect("nobody panics with it").push(arrival.from.lid.0);
+        }
+    }
 }

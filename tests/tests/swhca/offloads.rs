@@ -84,6 +84,10 @@ fn large_send_arrives_as_segments_that_hold() {
         let (alpha, beta) = talking(bench);
         let writes = Layout { headers: HEADERS, block: 8192, offset: 132 };
         let payload: Vec<u8> = (0..60_000u32).map(|n| ((n * 31) >> 3) as u8).collect();
+        let bytes = || {
+            [Counter::SentBytes, Counter::CopiedBytes, Counter::ReadBytes].map(|name| counter(bench, name))
+        };
+        let before = bytes();
         alpha
             .stream
             .transmit_in_blocks(beta.address(), &segment(0, &payload), LARGE, writes)
@@ -98,6 +102,12 @@ fn large_send_arrives_as_segments_that_hold() {
         }
         assert!(received == payload, "{} of {} bytes, or others", received.len(), payload.len());
         assert_eq!(counter(bench, Counter::LargeSends), 1);
+        let after = bytes();
+        let [sent, copied, read] = [0, 1, 2].map(|which| after[which] - before[which]);
+        let segments = payload.len().div_ceil(MSS);
+        assert_eq!(sent as usize, payload.len() + segments * (4 + HEADERS), "4 bytes of IPoIB each");
+        assert_eq!(copied, sent, "each byte once");
+        assert_eq!(read as usize, payload.len(), "and read once more, for the checksums");
         assert_eq!(bench.alpha.counter("tx_mapped"), Some(1), "from where it was");
     });
 }

@@ -41,6 +41,15 @@ pub fn build_with_atomics_called(root: &Path, modules: &[&Module]) -> Result<Vec
     build_as(root, modules, Flavour::Atomics)
 }
 
+/// Builds `modules` into `proto/races/`, for a lab that is told of each load and store, too; returns their paths.
+///
+/// # Errors
+///
+/// As [`build`].
+pub fn build_for_races(root: &Path, modules: &[&Module]) -> Result<Vec<PathBuf>> {
+    build_as(root, modules, Flavour::Races)
+}
+
 fn build_as(root: &Path, modules: &[&Module], flavour: Flavour) -> Result<Vec<PathBuf>> {
     // Before the compiler reads them: what changes meanwhile makes the object one of yesterday's.
     let digest = sources::digest(root)?;
@@ -96,6 +105,7 @@ fn assemble(root: &Path, module: &Module, object: PathBuf, flavour: Flavour) -> 
         Flavour::Shipped => module.path(root),
         Flavour::Coverage => module.path_in(&root.join("proto/coverage")),
         Flavour::Atomics => module.path_in(&root.join("proto/atomics")),
+        Flavour::Races => module.path_in(&root.join("proto/races")),
     };
     let link =
         Link { inputs: &inputs, globals: Some(&module.globals), scratch: scratch.path(), output: &output };

@@ -30,6 +30,9 @@ enum Action {
         /// With a call for each atomic operation, for the lab, into proto/atomics.
         #[arg(long, conflicts_with = "coverage")]
         atomics: bool,
+        /// With a call for each load and store as well, for the lab, into proto/races.
+        #[arg(long, conflicts_with_all = ["coverage", "atomics"])]
+        races: bool,
     },
     /// Write the Rust part of a module, without its C shim, for a gate's own linker.
     Object {
@@ -61,12 +64,14 @@ fn run(args: &Args) -> Result<bool> {
     let root = root()?;
     let manifest = Manifest::read(&root)?;
     match &args.command {
-        Action::Build { modules, coverage, atomics } => {
+        Action::Build { modules, coverage, atomics, races } => {
             let modules = manifest.select(modules)?;
             let built = if *coverage {
                 build::build_for_coverage(&root, &modules)
             } else if *atomics {
                 build::build_with_atomics_called(&root, &modules)
+            } else if *races {
+                build::build_for_races(&root, &modules)
             } else {
                 build::build(&root, &modules)
             };

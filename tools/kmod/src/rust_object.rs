@@ -56,11 +56,21 @@ pub enum Flavour {
     Coverage,
     /// The lab: each atomic operation is a call of a function that the lab has, so that another thread may run between any two.
     Atomics,
+    /// The same, and each other load and store is announced by a call, so that the lab sees which of them nothing orders.
+    Races,
 }
 
 /// LLVM's pass for ThreadSanitizer, of which a function without the attribute `sanitize_thread` gets the calls for its atomic
 /// operations alone.
 const ATOMICS_FLAGS: &[&str] = &["-Cpasses=tsan", "-Cllvm-args=-tsan-instrument-func-entry-exit=0"];
+
+/// The same pass, for functions that have the attribute: LLVM's option gives it to all. The pass runs once before link-time
+/// optimisation and once after it; the second announces what the first has announced already, which changes nothing.
+const RACES_FLAGS: &[&str] = &[
+    "-Cpasses=tsan",
+    "-Cllvm-args=-tsan-instrument-func-entry-exit=0",
+    "-Cllvm-args=-force-attribute=sanitize_thread",
+];
 
 /// LLVM's inline counters: no call in the code, so a run goes through the same kernel calls as with the shipped object.
 /// Without pruning every basic block has its own counter. `opt-level=1` keeps what the source keeps apart.
@@ -81,6 +91,7 @@ impl Flavour {
             Self::Shipped => "target/kmod",
             Self::Coverage => "target/kmod-coverage",
             Self::Atomics => "target/kmod-atomics",
+            Self::Races => "target/kmod-races",
         }
     }
 
@@ -89,6 +100,7 @@ impl Flavour {
             Self::Shipped => &[],
             Self::Coverage => COVERAGE_FLAGS,
             Self::Atomics => ATOMICS_FLAGS,
+            Self::Races => RACES_FLAGS,
         };
         [RUSTFLAGS, more].concat().join("\x1f")
     }

@@ -34,6 +34,8 @@ enum Action {
     },
     /// Boot a kernel and try the modules on it.
     Run(metal::suite::RunOptions),
+    /// Boot a kernel and count the instructions of a packet and of a large write, over the loopback and over the adapter.
+    Count(metal::suite::count::CountOptions),
     /// Boot a kernel and do what a person types.
     Shell(metal::machine::Options),
     /// Boot a kernel, load the driver, and give a person gdb with the symbols of all modules.
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
             ended(build(&options).map(|_| true))
         }
         Action::Run(options) => ended(metal::suite::run(&options)),
+        Action::Count(options) => ended(metal::suite::count::run(&options)),
         Action::Debug(options) => ended(metal::machine::debugger::run(&options)),
         Action::Shell(options) => ended(metal::machine::shell::run(&options)),
     }

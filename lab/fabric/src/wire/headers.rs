@@ -16,7 +16,7 @@ pub(super) const ICRC_LEN: usize = 4;
 pub(super) const VCRC_LEN: usize = 2;
 
 const LNH_BTH: u8 = 2;
-const LNH_GRH: u8 = 3;
+pub(super) const LNH_GRH: u8 = 3;
 /// GRH.NxtHdr of an InfiniBand transport packet.
 const NEXT_HEADER_BTH: u8 = 0x1b;
 
@@ -118,6 +118,13 @@ impl<'a> Packet<'a> {
     /// The frame, LRH through VCRC.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
+        let mut out = self.emit_without_sums();
+        crc::renew(&mut out, self.grh.is_some());
+        out
+    }
+
+    /// The same with zeros in place of the two check sums.
+    pub(super) fn emit_without_sums(&self) -> Vec<u8> {
         let pad = self.payload.len().wrapping_neg() & 3;
         let mut out =
             Vec::with_capacity(LRH_LEN + GRH_LEN + 24 + self.payload.len() + pad + ICRC_LEN + VCRC_LEN);
@@ -130,11 +137,7 @@ impl<'a> Packet<'a> {
         }
         self.emit_transport(&mut out, pad);
         out.extend_from_slice(self.payload);
-        out.resize(out.len() + pad, 0);
-        let icrc = crc::icrc(&out, self.grh.is_some());
-        out.extend_from_slice(&icrc);
-        let vcrc = crc::vcrc(&out);
-        out.extend_from_slice(&vcrc);
+        out.resize(out.len() + pad + ICRC_LEN + VCRC_LEN, 0);
         out
     }
 
@@ -168,18 +171,30 @@ impl<'a> Packet<'a> {
         let body = check_vcrc(frame)?;
         let (lrh, has_grh) = Lrh::parse(body)?;
         check_icrc(body, has_grh)?;
+        Self::parse_body(lrh, has_grh, body)
+    }
+
+    /// The same, its check sums taken for right.
+    pub(super) fn parse_trusted(frame: &'a [u8]) -> Result<Packet<'a>, FrameError> {
+        let body = without_vcrc(frame)?;
+        let (lrh, has_grh) = Lrh::parse(body)?;
+        Self::parse_body(lrh, has_grh, body)
+    }
+
+    /// `body` is the frame up to its VCRC.
+    fn parse_body(lrh: Lrh, has_grh: bool, body: &'a [u8]) -> Result<Packet<'a>, FrameError> {
         let transport = if has_grh { LRH_LEN + GRH_LEN } else { LRH_LEN };
         let grh = if has_grh { Some(Grh::parse(body)?) } else { None };
-        let t = body.get(transport..body.len() - ICRC_LEN).ok_or(FrameError::Short(frame.len()))?;
+        let t = body.get(transport..body.len() - ICRC_LEN).ok_or(FrameError::Short(body.len()))?;
         let has_immediate = match t.first() {
             Some(&UD_SEND_ONLY) => false,
             Some(&UD_SEND_ONLY_IMMEDIATE) => true,
             Some(&other) => return Err(FrameError::Opcode(other)),
-            None => return Err(FrameError::Short(frame.len())),
+            None => return Err(FrameError::Short(body.len())),
         };
         let header_len = BTH_LEN + DETH_LEN + if has_immediate { IMMEDIATE_LEN } else { 0 };
         if t.len() < header_len {
-            return Err(FrameError::Short(frame.len()));
+            return Err(FrameError::Short(body.len()));
         }
         let pad = usize::from(t[1] >> 4 & 3);
         let end = t.len().checked_sub(pad).filter(|&e| e >= header_len).ok_or(FrameError::Padding)?;
@@ -202,6 +217,11 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn route(frame: &[u8]) -> Option<Lid> {
         check_vcrc(frame).ok().map(|body| Lid(be16(body, 2)))
+    }
+
+    /// The same, its VCRC taken for right.
+    pub(super) fn route_trusted(frame: &[u8]) -> Option<Lid> {
+        without_vcrc(frame).ok().map(|body| Lid(be16(body, 2)))
     }
 }
 
@@ -268,11 +288,15 @@ impl Grh {
 }
 
 fn check_vcrc(frame: &[u8]) -> Result<&[u8], FrameError> {
+    let body = without_vcrc(frame)?;
+    if crc::vcrc(body) == frame[body.len()..] { Ok(body) } else { Err(FrameError::Vcrc) }
+}
+
+fn without_vcrc(frame: &[u8]) -> Result<&[u8], FrameError> {
     if frame.len() < LRH_LEN + ICRC_LEN + VCRC_LEN {
         return Err(FrameError::Short(frame.len()));
     }
-    let (body, vcrc) = frame.split_at(frame.len() - VCRC_LEN);
-    if crc::vcrc(body) == vcrc { Ok(body) } else { Err(FrameError::Vcrc) }
+    Ok(&frame[..frame.len() - VCRC_LEN])
 }
 
 fn check_icrc(body: &[u8], has_grh: bool) -> Result<(), FrameError> {
@@ -298,11 +322,11 @@ fn gid(b: &[u8], at: usize) -> Gid {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn packet(payload: &[u8], grh: bool, immediate: Option<u32>) -> Packet<'_> {
+    pub(in crate::wire) fn packet(payload: &[u8], grh: bool, immediate: Option<u32>) -> Packet<'_> {
         Packet {
             lrh: Lrh { vl: 0, sl: Sl::truncating(3), dlid: Lid(0xc001), slid: Lid(7) },
             grh: grh.then_some(Grh {

@@ -41,6 +41,11 @@ pub enum ArenaError {
     },
 }
 
+/// Could `addr` be in a host's kernel heap?
+pub(crate) fn in_arena_range(addr: usize) -> bool {
+    (FIRST..FIRST + SLOTS * SPAN).contains(&addr)
+}
+
 /// A reserved stretch of addresses and its free blocks.
 #[derive(Debug)]
 pub struct Arena {

@@ -65,11 +65,13 @@ impl Cx {
     /// # Panics
     ///
     /// On a thread of no host that no module called.
+    #[inline]
     pub fn kernel(&self) -> &Kernel {
         self.try_kernel().expect("a thread of no host: use Kernel::scope")
     }
 
     /// As [`kernel`](Self::kernel), `None` on a thread of no host.
+    #[inline]
     pub fn try_kernel(&self) -> Option<&Kernel> {
         match &self.import {
             Some(import) => Some(&import.kernel),
@@ -84,6 +86,7 @@ impl Cx {
     }
 
     /// Name of the module that called, empty if lab code did.
+    #[inline]
     pub fn module_name(&self) -> &'static str {
         match &self.import {
             Some(import) => import.module_name,
@@ -101,6 +104,7 @@ impl Cx {
     }
 
     /// The calling thread.
+    #[inline]
     pub fn thread(&self) -> &Thread {
         &self.thread
     }
@@ -168,6 +172,7 @@ impl Cx {
     }
 
     /// Does the machine enforce the rules?
+    #[inline]
     pub fn checks(&self) -> bool {
         self.thread.machine().config().checks
     }

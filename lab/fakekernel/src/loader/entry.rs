@@ -4,6 +4,7 @@ use std::arch::asm;
 use std::sync::atomic::Ordering;
 
 use sim::current::{self, Call, Stack};
+use sim::race::{self, Key};
 use sim::thread::ThreadInner;
 use sim::{Ctx, Rule, driver_locks};
 
@@ -23,6 +24,10 @@ pub struct EntryKind {
     pub role: Role,
     /// Bytes that the callee's frames may take of the stack (rule 38).
     pub stack: usize,
+    /// What it comes after, whichever thread did that (rule 54).
+    pub after: Option<Key>,
+    /// What comes after it.
+    pub before: Option<Key>,
 }
 
 /// Of a kernel stack of 20 KiB, what a module's frames may take in one call chain, however often it was entered.
@@ -48,7 +53,7 @@ pub enum Role {
 impl EntryKind {
     /// An entry point or callback in the caller's context.
     pub const fn callback(name: &'static str) -> Self {
-        Self { name, ctx: None, role: Role::Callback, stack: ENTRY_STACK }
+        Self { name, ctx: None, role: Role::Callback, stack: ENTRY_STACK, after: None, before: None }
     }
 
     /// The same in another context.
@@ -59,6 +64,24 @@ impl EntryKind {
     /// The same in another role.
     pub const fn in_role(self, role: Role) -> Self {
         Self { role, ..self }
+    }
+
+    /// The same after whatever was let go of under this key.
+    #[must_use]
+    pub const fn after(self, key: Key) -> Self {
+        Self { after: Some(key), ..self }
+    }
+
+    /// The same after whatever was let go of under this key, which it then lets go of itself.
+    #[must_use]
+    pub const fn in_turn(self, key: Key) -> Self {
+        Self { after: Some(key), before: Some(key), ..self }
+    }
+
+    /// The same with this let go of at its end.
+    #[must_use]
+    pub const fn leaving(self, key: Key) -> Self {
+        Self { before: Some(key), ..self }
     }
 
     /// The start routine of a thread, which has the stack for itself.
@@ -110,10 +133,12 @@ pub(crate) unsafe fn enter<F: ModuleFn>(
         // SAFETY: by this function's contract.
         return unsafe { f.call(args) };
     }
+    kind.after.into_iter().for_each(race::acquire);
     begin(&me, module, kernel, kind, stack_pointer());
     // SAFETY: by this function's contract.
     let value = unsafe { f.call(args) };
     end(&me);
+    kind.before.into_iter().for_each(race::release);
     value
 }
 
@@ -212,6 +237,7 @@ fn leave(me: &ThreadInner, record: EntryRecord) {
     if let Some(module) = &record.module {
         module.0.inside.fetch_sub(1, Ordering::AcqRel);
         if !me.ctx().may_block() {
+            race::release(module.interrupts());
             module.0.interrupts.fetch_sub(1, Ordering::AcqRel);
         }
     }

@@ -13,6 +13,8 @@ pub struct Export {
     pub kind: ExportKind,
     /// See [`Export::leaf`].
     pub leaf: bool,
+    /// See [`Export::ungated`].
+    pub ungated: bool,
 }
 
 /// Function or data.
@@ -28,12 +30,18 @@ impl Export {
     /// A function export whose prototype nobody checks: variadic ones and those written in assembly or C.
     /// Others use [`export!`](crate::export!).
     pub const fn raw(name: &'static str, addr: usize, contexts: Contexts) -> Self {
-        Self { name, addr, kind: ExportKind::Func(contexts), leaf: false }
+        Self { name, addr, kind: ExportKind::Func(contexts), leaf: false, ungated: false }
     }
 
     /// A data export, initialised for each host with `init`.
     pub fn data(name: &'static str, init: &'static [u8]) -> Self {
-        Self { name, addr: init.as_ptr().addr(), kind: ExportKind::Data(init.len()), leaf: false }
+        Self {
+            name,
+            addr: init.as_ptr().addr(),
+            kind: ExportKind::Data(init.len()),
+            leaf: false,
+            ungated: false,
+        }
     }
 
     /// Says that it never waits and does not mind which module calls: a machine without checks binds it with no gate between,
@@ -41,6 +49,13 @@ impl Export {
     #[must_use]
     pub fn leaf(self) -> Self {
         Self { leaf: true, ..self }
+    }
+
+    /// Says that it is no kernel call: every machine binds it with no gate between, so that it is no scheduling point, and
+    /// [`cx`](crate::cx) knows nothing of it.
+    #[must_use]
+    pub fn ungated(self) -> Self {
+        Self { ungated: true, ..self }
     }
 }
 

@@ -32,6 +32,7 @@ pub struct Kernel(Arc<Inner>);
 
 type DetachAll = Arc<dyn Fn(&Module) -> Result<(), Errno> + Send + Sync>;
 type Trap = (usize, usize, Rule, String);
+type Lent = fn(&Kernel, usize, usize) -> Option<String>;
 
 struct Inner {
     name: String,
@@ -51,6 +52,7 @@ struct Inner {
     services: Arc<dyn Services>,
     detach_all: HostMutex<Option<DetachAll>>,
     traps: HostMutex<Vec<Trap>>,
+    lent: HostMutex<Option<Lent>>,
 }
 
 /// A kernel module the lab provides.
@@ -62,9 +64,18 @@ struct Provided {
 
 /// What an undefined symbol is bound to.
 pub(crate) enum Resolved {
-    /// Address, where it may be called, and whether nothing need stand between.
-    Function(usize, Contexts, bool),
+    /// Address, where it may be called, and what stands between.
+    Function(usize, Contexts, Between),
     Data(usize),
+}
+
+/// What stands between a module and a function that it imports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Between {
+    Gate,
+    /// Nothing in a machine without checks.
+    GateIfChecked,
+    Nothing,
 }
 
 impl Kernel {
@@ -93,6 +104,7 @@ impl Kernel {
             services,
             detach_all: HostMutex::default(),
             traps: HostMutex::default(),
+            lent: HostMutex::default(),
         }));
         provide(&kernel);
         machine.kernels().all.lock().push(kernel.clone());
@@ -110,6 +122,7 @@ impl Kernel {
     }
 
     /// The machine it is part of.
+    #[inline]
     pub fn machine(&self) -> &Machine {
         &self.0.machine
     }
@@ -223,7 +236,7 @@ impl Kernel {
                 Dependency::Provided(path) => self.exported_by(path, symbol),
                 Dependency::Loaded(module) => module.exported(symbol).map(|(addr, function)| {
                     if function {
-                        Resolved::Function(addr, Contexts::ANY, false)
+                        Resolved::Function(addr, Contexts::ANY, Between::Gate)
                     } else {
                         Resolved::Data(addr)
                     }
@@ -242,7 +255,14 @@ impl Kernel {
             provided.iter().find(|p| p.path == path)?.exports.get(symbol)?.clone()
         };
         Some(match found.kind {
-            ExportKind::Func(contexts) => Resolved::Function(found.addr, contexts, found.leaf),
+            ExportKind::Func(contexts) => {
+                let between = match (found.ungated, found.leaf) {
+                    (true, _) => Between::Nothing,
+                    (false, true) => Between::GateIfChecked,
+                    (false, false) => Between::Gate,
+                };
+                Resolved::Function(found.addr, contexts, between)
+            }
             ExportKind::Data(_) => Resolved::Data(self.data(symbol)?.addr()),
         })
     }
@@ -381,6 +401,17 @@ impl Kernel {
     /// Takes a trap away again.
     pub fn untrap(&self, start: usize) {
         self.0.traps.lock().retain(|(from, ..)| *from != start);
+    }
+
+    /// Who knows what adapters have of this host's memory: `lent` says in words which of the bytes from an address on, so many, an
+    /// adapter has. Whoever frees such memory breaks rule 53. It may not wait.
+    pub fn set_lent(&self, lent: fn(&Kernel, usize, usize) -> Option<String>) {
+        *self.0.lent.lock() = Some(lent);
+    }
+
+    pub(crate) fn lent_at(&self, start: usize, len: usize) -> Option<String> {
+        let lent = (*self.0.lent.lock())?;
+        lent(self, start, len)
     }
 
     pub(crate) fn trap_at(&self, addr: usize) -> Option<(Rule, String)> {

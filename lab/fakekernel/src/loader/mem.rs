@@ -22,6 +22,7 @@ impl Mem {
     /// # Safety
     ///
     /// The invariants of the type hold for `len` bytes from `start`, as long as the value or a part of it is used.
+    #[inline]
     pub unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len }
     }
@@ -37,26 +38,31 @@ impl Mem {
     }
 
     /// First byte.
+    #[inline]
     pub fn start(self) -> NonNull<u8> {
         self.start
     }
 
     /// Address of the first byte.
+    #[inline]
     pub fn addr(self) -> usize {
         self.start.as_ptr().addr()
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn len(self) -> usize {
         self.len
     }
 
     /// Whether there are no bytes.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
     /// `len` bytes from `at`; both are cut to what is there.
+    #[inline]
     pub fn part(self, at: usize, len: usize) -> Self {
         let at = at.min(self.len);
         // SAFETY: `at` is at most `len`, so the result lies in the range or one past its end.
@@ -65,12 +71,14 @@ impl Mem {
     }
 
     /// Sets every byte to `value`.
+    #[inline]
     pub fn set(self, value: u8) {
         // SAFETY: the range is mapped and holds no Rust object, by the type's invariants.
         unsafe { self.start.as_ptr().write_bytes(value, self.len) }
     }
 
     /// Repeats a 32-bit pattern, lowest byte first; the last copy may be cut short.
+    #[inline]
     pub fn fill(self, pattern: u32) {
         let (bytes, words) = (pattern.to_le_bytes(), self.len / 4);
         for word in 0..words {
@@ -83,6 +91,7 @@ impl Mem {
     }
 
     /// Offset of the first byte that is not what [`Mem::fill`] leaves.
+    #[inline]
     pub fn first_not(self, pattern: u32) -> Option<usize> {
         let word = u64::from(pattern) << 32 | u64::from(pattern);
         let words = self.len / 8;
@@ -100,6 +109,7 @@ impl Mem {
     }
 
     /// Eight bytes, the first at `at * 8`, which the caller knows to be there.
+    #[inline]
     fn word(self, at: usize) -> u64 {
         // SAFETY: the eight bytes lie in the range, by the caller's word.
         let from = unsafe { self.start.as_ptr().add(at * 8) };
@@ -109,12 +119,16 @@ impl Mem {
 
     /// The bytes, copied out.
     pub fn get(self) -> Vec<u8> {
-        let mut out = vec![0; self.len];
-        self.copy_to(&mut out);
+        let mut out = Vec::with_capacity(self.len);
+        // SAFETY: the source is mapped by the type's invariants; the destination is new and has room for as much.
+        unsafe { self.start.as_ptr().copy_to_nonoverlapping(out.as_mut_ptr(), self.len) };
+        // SAFETY: the line above has written every byte.
+        unsafe { out.set_len(self.len) };
         out
     }
 
     /// Copies out as many bytes as both have.
+    #[inline]
     pub fn copy_to(self, out: &mut [u8]) {
         let len = out.len().min(self.len);
         // SAFETY: the source is mapped by the type's invariants; the destination is a Rust slice, disjoint by those too.
@@ -122,6 +136,7 @@ impl Mem {
     }
 
     /// Copies `data` in, as far as it fits.
+    #[inline]
     pub fn put(self, data: &[u8]) {
         let len = data.len().min(self.len);
         // SAFETY: the destination is mapped by the type's invariants; the source is a Rust slice, disjoint by those too.
@@ -129,6 +144,7 @@ impl Mem {
     }
 
     /// Copies as many bytes as both have; the ranges may overlap.
+    #[inline]
     pub fn copy_from(self, from: Self) {
         // SAFETY: both ranges are mapped by the type's invariants.
         unsafe { self.start.as_ptr().copy_from(from.start.as_ptr(), self.len.min(from.len)) };

@@ -11,7 +11,7 @@ use illumos_sys_hdrs::{frtn_t, kmutex_t, kmutex_type_t, mblk_t, uint_t};
 use sim::current;
 
 use crate::loader::gate::{Import, STUB_SIZE, stub};
-use crate::loader::kernel::{Kernel, Resolved};
+use crate::loader::kernel::{Between, Kernel, Resolved};
 use crate::loader::module::{Access, Window};
 use crate::unix::genunix;
 
@@ -43,7 +43,7 @@ impl Stubs {
         let window = Window::new(NAMES.len() * STUB_SIZE).ok()?;
         let mut imports = Vec::new();
         for name in NAMES {
-            let Some(Resolved::Function(addr, contexts, leaf)) = kernel.resolve(name, &[]) else {
+            let Some(Resolved::Function(addr, contexts, between)) = kernel.resolve(name, &[]) else {
                 return None;
             };
             let plain = if kernel.machine().config().checks { None } else { genunix::plain(name) };
@@ -56,7 +56,7 @@ impl Stubs {
                 module: OnceLock::new(),
                 module_name: "",
                 calls: AtomicU64::new(0),
-                direct: (leaf || plain.is_some()) && !kernel.machine().config().checks,
+                direct: (between != Between::Gate || plain.is_some()) && !kernel.machine().config().checks,
             }));
         }
         let code: Vec<u8> = imports.iter().flat_map(stub).collect();

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 
 use illumos_sys_hdrs::{clock_t, timeout_id_t};
+use sim::race::{self, Key, Moment};
 use sim::{Ctx, HostGuard, HostMutex, Nanos, Rule, SeenLocks, Thread, WaitQueue, driver_locks, thread};
 
 use crate::export;
@@ -49,10 +50,11 @@ struct State {
     led: bool,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Job {
     handler: Handler,
     arg: usize,
+    armed: Moment,
 }
 
 impl Default for Callouts {
@@ -118,6 +120,7 @@ fn work(kernel: &Kernel) {
         };
         run(kernel, job, seen);
         kernel.resources().remove("timeout", id);
+        race::release(Key("timeout handlers", kernel.index() as u64));
         callouts.state.lock().running.remove(&id);
         callouts.done.wake_all();
     }
@@ -151,6 +154,7 @@ fn run(kernel: &Kernel, job: Job, seen: SeenLocks) {
     let me = Thread::current();
     me.0.local().handler_locks = Some(seen);
     let arg = std::ptr::with_exposed_provenance_mut(job.arg);
+    job.armed.is_over();
     let kind = EntryKind::callback_in("timeout handler", HANDLER_CTX).in_role(Role::TimeoutHandler);
     // SAFETY: the module gave handler and argument for each other.
     unsafe { kernel.enter(job.handler, (arg,), kind) };
@@ -173,7 +177,7 @@ unsafe extern "C" fn timeout(handler: Option<Handler>, arg: *mut c_void, ticks: 
     state.last_id += 1;
     let id = ID_MARK | state.last_id;
     let first = state.pending.first_key_value().is_none_or(|((earliest, _), _)| due < *earliest);
-    state.pending.insert((due, id), Job { handler, arg: arg.expose_provenance() });
+    state.pending.insert((due, id), Job { handler, arg: arg.expose_provenance(), armed: Moment::now() });
     state.due.insert(id, due);
     if first {
         callouts.watch(kernel, state);
@@ -242,5 +246,7 @@ fn cancel(cx: &Cx, id: u64) -> clock_t {
     while state.running.get(&id).is_some_and(|runner| runner.did() != me) {
         state = callouts.done.wait(state);
     }
+    drop(state);
+    race::acquire(Key("timeout handlers", kernel.index() as u64));
     -1
 }

@@ -14,7 +14,7 @@ use crate::unix::callout::Callouts;
 use crate::unix::genunix::{self, Genunix};
 use crate::unix::interrupt::Interrupts;
 use crate::unix::locks::Locks;
-use crate::unix::{assert, callb, callout, interleave, kthread_api, linkage, softintr, sync, taskq};
+use crate::unix::{assert, callb, callout, interleave, kthread_api, linkage, races, softintr, sync, taskq};
 
 static PAGESIZE: [u8; 8] = 4096u64.to_le_bytes();
 static HZ: [u8; 4] = 100i32.to_le_bytes();
@@ -156,6 +156,7 @@ fn provide(kernel: &Kernel) {
     genunix.extend(softintr::exports());
     genunix.extend(linkage::exports());
     genunix.extend(interleave::exports());
+    genunix.extend(races::exports());
     kernel.provide("genunix", "genunix", genunix);
     genunix::provide(kernel);
 }

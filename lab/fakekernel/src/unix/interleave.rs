@@ -3,25 +3,49 @@
 //!
 //! The names are those that LLVM's pass for ThreadSanitizer gives (`compiler-rt/include/sanitizer/tsan_interface_atomic.h`); nothing
 //! of ThreadSanitizer runs here. As one thread runs at a time, what one has stored all others see: orders of the C++ memory model
-//! weaker than sequential consistency are not explored.
+//! weaker than sequential consistency are not explored. Where races are looked for, an operation orders what its own order says.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use sim::current;
+use sim::race::{self, Access, AtomicAct, AtomicOrder};
+
 use crate::export;
 use crate::loader::export::Export;
+use crate::unix::races;
+
+/// An atomic operation of the module that calls, with an order as LLVM numbers them.
+fn note(addr: usize, len: usize, act: AtomicAct, order: c_int) {
+    let access = Access { addr, len, pc: current::call().pc() };
+    if let Some(race) = race::atomic(access, act, order_of(order)) {
+        races::report(access, "an atomic operation", &race);
+    }
+}
+
+fn order_of(order: c_int) -> AtomicOrder {
+    match order {
+        0 => AtomicOrder::Relaxed,
+        1 | 2 => AtomicOrder::Acquire,
+        3 => AtomicOrder::Release,
+        _ => AtomicOrder::Both,
+    }
+}
 
 macro_rules! operations {
     ($atomic:ident $uint:ty; $load:ident $store:ident $exchange:ident $compare:ident; $($fetch:ident $method:ident)*) => {
-        unsafe extern "C" fn $load(target: *mut $uint, _order: c_int) -> $uint {
+        unsafe extern "C" fn $load(target: *mut $uint, order: c_int) -> $uint {
+            note(target.addr(), size_of::<$uint>(), AtomicAct::Load, order);
             // SAFETY: the module's own atomic operation, on an operand that it uses so.
             unsafe { $atomic::from_ptr(target) }.load(SeqCst)
         }
-        unsafe extern "C" fn $store(target: *mut $uint, value: $uint, _order: c_int) {
+        unsafe extern "C" fn $store(target: *mut $uint, value: $uint, order: c_int) {
+            note(target.addr(), size_of::<$uint>(), AtomicAct::Store, order);
             // SAFETY: as above.
             unsafe { $atomic::from_ptr(target) }.store(value, SeqCst);
         }
-        unsafe extern "C" fn $exchange(target: *mut $uint, value: $uint, _order: c_int) -> $uint {
+        unsafe extern "C" fn $exchange(target: *mut $uint, value: $uint, order: c_int) -> $uint {
+            note(target.addr(), size_of::<$uint>(), AtomicAct::Update, order);
             // SAFETY: as above.
             unsafe { $atomic::from_ptr(target) }.swap(value, SeqCst)
         }
@@ -29,14 +53,18 @@ macro_rules! operations {
             target: *mut $uint,
             old: $uint,
             new: $uint,
-            _order: c_int,
-            _failed: c_int,
+            order: c_int,
+            failed: c_int,
         ) -> $uint {
             // SAFETY: as above.
             let operand = unsafe { $atomic::from_ptr(target) };
-            operand.compare_exchange(old, new, SeqCst, SeqCst).unwrap_or_else(|seen| seen)
+            let result = operand.compare_exchange(old, new, SeqCst, SeqCst);
+            let (act, order) = if result.is_ok() { (AtomicAct::Update, order) } else { (AtomicAct::Load, failed) };
+            note(target.addr(), size_of::<$uint>(), act, order);
+            result.unwrap_or_else(|seen| seen)
         }
-        $(unsafe extern "C" fn $fetch(target: *mut $uint, value: $uint, _order: c_int) -> $uint {
+        $(unsafe extern "C" fn $fetch(target: *mut $uint, value: $uint, order: c_int) -> $uint {
+            note(target.addr(), size_of::<$uint>(), AtomicAct::Update, order);
             // SAFETY: as above.
             unsafe { $atomic::from_ptr(target) }.$method(value, SeqCst)
         })*
@@ -79,7 +107,8 @@ all_operations! {
 
 unsafe extern "C" fn __tsan_init() {}
 
-unsafe extern "C" fn __tsan_atomic_thread_fence(_order: c_int) {
+unsafe extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
+    race::fence(order_of(order));
     std::sync::atomic::fence(SeqCst);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use sim::{Ctx, HostMutex, Thread, WaitQueue};
+use sim::{Ctx, HostMutex, Thread, WaitQueue, race};
 
 use crate::loader::kernel::Kernel;
 
@@ -37,7 +37,7 @@ impl Default for Interrupts {
 impl Kernel {
     /// Runs `f` soon on one of the host's interrupt threads, in `ctx`, on processor `cpu`. Any context; does not wait.
     pub fn interrupt(&self, name: &'static str, ctx: Ctx, cpu: u32, f: impl FnOnce() + Send + 'static) {
-        self.interrupts().post(self, name, ctx, cpu, Box::new(f));
+        self.interrupts().post(self, name, ctx, cpu, Box::new(race::carry(f)));
     }
 }
 

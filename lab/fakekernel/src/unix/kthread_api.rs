@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use illumos_sys_hdrs::{caddr_t, clock_t, hrtime_t, kt_did_t, kthread_t, pri_t, proc_t, time_t};
 use sim::thread::{self, Spawn, spawn};
-use sim::{Ctx, HZ, Nanos, Rule, Thread, current};
+use sim::{Ctx, HZ, Nanos, Rule, Thread, current, race};
 
 use crate::export;
 use crate::loader::backtrace::frame;
@@ -81,6 +81,7 @@ unsafe extern "C" fn thread_join(did: kt_did_t) {
     if let Some(thread) = cx.thread().machine().thread(did) {
         thread.join();
     }
+    race::joined(did);
 }
 
 unsafe extern "C" fn thread_exit() -> ! {

@@ -11,6 +11,7 @@ pub(crate) mod interrupt;
 pub(crate) mod kthread_api;
 pub(crate) mod linkage;
 pub(crate) mod locks;
+pub(crate) mod races;
 pub(crate) mod sleep_mutex;
 pub(crate) mod softintr;
 pub(crate) mod sync;

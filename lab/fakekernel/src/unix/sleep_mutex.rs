@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use sim::race::{self, Key};
 use sim::{ClassKey, Held, HeldKind, HostMutex, WaitQueue, current};
 
 use crate::loader::cx::cx;
@@ -74,6 +75,7 @@ impl<T: ?Sized> SleepMutex<T> {
     }
 
     fn hold(&self, class: u32) -> SleepGuard<'_, T> {
+        race::acquire(Key("lab lock", self.addr() as u64));
         let held = Held { addr: self.addr(), kind: HeldKind::Lab(self.name), class, pc: 0 };
         current::thread().local().held.push(held);
         SleepGuard { lock: self, _not_send: PhantomData }
@@ -87,6 +89,7 @@ impl<T: ?Sized> SleepMutex<T> {
 impl<T: ?Sized> Drop for SleepGuard<'_, T> {
     fn drop(&mut self) {
         let addr = self.lock.addr();
+        race::release(Key("lab lock", addr as u64));
         if let Some(me) = current::try_thread() {
             let mut local = me.local();
             if let Some(index) = local.held.iter().rposition(|h| h.addr == addr) {

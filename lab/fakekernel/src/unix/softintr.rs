@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
 use illumos_sys_hdrs::{caddr_t, ddi_iblock_cookie_t, ddi_idevice_cookie_t, ddi_softintr_t, dev_info_t};
+use sim::race::{self, Key};
 use sim::{Ctx, FaultKind, HostMutex, Rule, SeenLocks, Thread, WaitQueue, driver_locks};
 
 use crate::export;
@@ -113,6 +114,7 @@ unsafe extern "C" fn ddi_trigger_softintr(id: ddi_softintr_t) {
         Ok(soft) => soft,
         Err(error) => return cx.violate(Rule::BadSoftintr, format!("triggered: {error}")),
     };
+    race::release(soft.key());
     let cpu = cx.thread().cpu();
     let bit = 1u64 << (cpu % 64);
     {
@@ -125,6 +127,13 @@ unsafe extern "C" fn ddi_trigger_softintr(id: ddi_softintr_t) {
     }
     let (kernel, pil) = (soft.kernel.clone(), soft.pil);
     kernel.interrupt("softint", Ctx::Soft { pil }, cpu, move || serve(&soft, bit));
+}
+
+impl SoftIntr {
+    /// What triggers leave for the handler, and calls of the handler for whoever removes it.
+    fn key(&self) -> Key {
+        Key("soft interrupt", (&raw const *self).addr() as u64)
+    }
 }
 
 /// Runs the handler on one processor until nothing is pending there.
@@ -145,6 +154,7 @@ fn serve(soft: &SoftIntr, bit: u64) {
         me.0.local().handler_locks = Some(soft.seen.clone());
         let kind = EntryKind::callback_in("soft interrupt handler", Ctx::Soft { pil: soft.pil })
             .in_role(Role::SoftInterrupt)
+            .in_turn(soft.key())
             .on_packet_path();
         let arg = std::ptr::with_exposed_provenance_mut(soft.arg);
         // SAFETY: the module gave handler and argument for each other.
@@ -171,6 +181,7 @@ unsafe extern "C" fn ddi_remove_softintr(id: ddi_softintr_t) {
         state = soft.idle.wait(state);
     }
     drop(state);
+    race::acquire(soft.key());
     // Somebody else may have removed it while this thread waited.
     if table(cx.kernel()).0.remove(id).is_err() {
         cx.violate(Rule::BadSoftintr, "removed twice at the same time");

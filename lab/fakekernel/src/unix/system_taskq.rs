@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sim::thread::now;
-use sim::{Ctx, HostMutex, Nanos, Rule, WaitQueue};
+use sim::{Ctx, HostMutex, Nanos, Rule, WaitQueue, race};
 
 use crate::loader::cx::Cx;
 use crate::loader::kernel::Kernel;
@@ -113,7 +113,7 @@ impl SystemTaskq {
 
     /// Has `job` run soon. [`TaskFlag::NoSleep`] is for any context.
     pub fn dispatch(self: &Arc<Self>, how: TaskFlag, account: Account, job: impl FnOnce() + Send + 'static) {
-        let task = Task { job: Box::new(job), account };
+        let task = Task { job: Box::new(race::carry(job)), account };
         // In illumos a hash of processor and argument.
         let bucket = self.dispatched.fetch_add(1, Ordering::Relaxed) % self.buckets;
         let Err(task) = self.give(task) else { return };

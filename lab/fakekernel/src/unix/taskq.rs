@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use illumos_sys_hdrs::{ddi_taskq_t, dev_info_t, pri_t, task_func_t, taskq_t, taskqid_t};
+use sim::race::{self, Key, Moment};
 use sim::{Ctx, FaultKind, HostMutex, Rule, Thread, WaitQueue};
 
 use crate::export;
@@ -35,7 +36,7 @@ struct Taskq {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<(Task, usize)>,
+    queue: VecDeque<(Task, usize, Moment)>,
     running: usize,
     closing: bool,
 }
@@ -81,7 +82,7 @@ fn create(cx: &Cx, name: *const c_char, threads: c_int) -> *mut c_void {
 
 fn work(taskq: &Taskq) {
     loop {
-        let (task, arg) = {
+        let (task, arg, dispatched) = {
             let mut state = taskq.state.lock();
             loop {
                 if let Some(task) = state.queue.pop_front() {
@@ -95,13 +96,22 @@ fn work(taskq: &Taskq) {
             }
         };
         let arg = std::ptr::with_exposed_provenance_mut(arg);
+        dispatched.is_over();
         // SAFETY: the module gave task and argument for each other.
         unsafe { taskq.kernel.enter(task, (arg,), EntryKind::callback("task")) };
+        race::release(taskq.key());
         let mut state = taskq.state.lock();
         state.running -= 1;
         if state.running == 0 && state.queue.is_empty() {
             taskq.drained.wake_all();
         }
+    }
+}
+
+impl Taskq {
+    /// What its tasks leave for whoever waits for them.
+    fn key(&self) -> Key {
+        Key("taskq", (&raw const *self).addr() as u64)
     }
 }
 
@@ -127,7 +137,7 @@ fn dispatch(cx: &Cx, handle: *mut c_void, task: task_func_t, arg: *mut c_void, f
         return true;
     }
     let Some(taskq) = find(cx, handle) else { return false };
-    taskq.state.lock().queue.push_back((task, arg.expose_provenance()));
+    taskq.state.lock().queue.push_back((task, arg.expose_provenance(), Moment::now()));
     taskq.work.wake_one();
     true
 }
@@ -151,6 +161,7 @@ fn wait(cx: &Cx, handle: *mut c_void) -> Option<Arc<Taskq>> {
         state = taskq.drained.wait(state);
     }
     drop(state);
+    race::acquire(taskq.key());
     Some(taskq)
 }
 

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 
 use fakekernel::genunix::Cred;
+use fakekernel::race::{self, Key};
 use fakekernel::{Ctx, EntryKind, Errno};
 use illumos_sys_hdrs::{
     B_FALSE, B_TRUE, boolean_t, mac_capab_t, mac_prop_id_t, mac_prop_info_handle_t, mblk_t, uint_t,
@@ -37,6 +38,31 @@ fn code(result: &Result<(), Errno>) -> i32 {
 }
 
 impl Mac {
+    /// What the registration and each control callback leave for every callback after them (rule 54): mac's own locks.
+    pub(crate) fn key(&self) -> Key {
+        Key("mac", (&raw const *self).addr() as u64)
+    }
+
+    /// What calls that transmit leave for whoever stops them.
+    fn transmissions(&self) -> Key {
+        Key("mac transmits", (&raw const *self).addr() as u64)
+    }
+
+    /// What the calling thread does from now on comes after every callback that is over.
+    pub(super) fn come_after_callbacks(&self) {
+        race::acquire(self.key());
+        race::acquire(self.transmissions());
+    }
+
+    pub(super) fn control(&self, name: &'static str) -> EntryKind {
+        EntryKind::callback(name).in_turn(self.key())
+    }
+
+    /// Two may run at once, whatever mac knows.
+    pub(super) fn transmission(&self, name: &'static str) -> EntryKind {
+        EntryKind::callback(name).on_packet_path().after(self.key()).leaving(self.transmissions())
+    }
+
     /// Writes a call down, once it has returned, in the words of `metal run --calls`.
     fn called(&self, call: impl FnOnce() -> String) {
         self.kernel.journal(|| format!("{} {}", self.name, call()));
@@ -52,7 +78,7 @@ impl Mac {
         let mut value = 0u64;
         let args = (self.cookie(), stat, &raw mut value);
         // SAFETY: the driver registered this callback for this cookie and is registered; the value has a place.
-        let failed = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getstat")) };
+        let failed = unsafe { self.module.enter(f, args, self.control("mc_getstat")) };
         (failed == 0).then_some(value)
     }
 
@@ -60,15 +86,17 @@ impl Mac {
         let f = self.callbacks().mc_start.ok_or(Errno::ENOTSUP)?;
         // SAFETY: as above.
         let result =
-            Errno::check(unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_start")) });
+            Errno::check(unsafe { self.module.enter(f, (self.cookie(),), self.control("mc_start")) });
         self.called(|| format!("mc_start() = {}", code(&result)));
         result
     }
 
     pub(super) fn call_stop(&self) {
         if let Some(f) = self.callbacks().mc_stop {
+            // mac waits for whoever is transmitting.
+            self.come_after_callbacks();
             // SAFETY: as above.
-            unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_stop")) };
+            unsafe { self.module.enter(f, (self.cookie(),), self.control("mc_stop")) };
             self.called(|| "mc_stop()".to_owned());
         }
     }
@@ -77,8 +105,7 @@ impl Mac {
         let f = self.callbacks().mc_setpromisc.ok_or(Errno::ENOTSUP)?;
         let args = (self.cookie(), boolean(on));
         // SAFETY: as above.
-        let result =
-            Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setpromisc")) });
+        let result = Errno::check(unsafe { self.module.enter(f, args, self.control("mc_setpromisc")) });
         self.called(|| format!("mc_setpromisc({}) = {}", u8::from(on), code(&result)));
         result
     }
@@ -90,7 +117,7 @@ impl Mac {
         place[1..21].copy_from_slice(&group.0);
         let args = (self.cookie(), boolean(add), place[1..].as_ptr());
         // SAFETY: as above, with 20 readable bytes.
-        let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_multicst")) });
+        let result = Errno::check(unsafe { self.module.enter(f, args, self.control("mc_multicst")) });
         place.fill(0xef);
         self.called(|| format!("mc_multicst({}, {}) = {}", u8::from(add), digits(group), code(&result)));
         result
@@ -100,7 +127,7 @@ impl Mac {
         let f = self.callbacks().mc_unicst.ok_or(Errno::ENOTSUP)?;
         let args = (self.cookie(), address.0.as_ptr());
         // SAFETY: as above, with 20 readable bytes.
-        let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_unicst")) });
+        let result = Errno::check(unsafe { self.module.enter(f, args, self.control("mc_unicst")) });
         self.called(|| format!("mc_unicst({}) = {}", digits(address), code(&result)));
         result
     }
@@ -109,7 +136,7 @@ impl Mac {
     pub(super) fn call_tx(&self, chain: *mut mblk_t) -> *mut mblk_t {
         let Some(f) = self.callbacks().mc_tx else { return chain };
         // SAFETY: as above; the chain is the driver's from here on.
-        unsafe { self.module.enter(f, (self.cookie(), chain), EntryKind::callback("mc_tx").on_packet_path()) }
+        unsafe { self.module.enter(f, (self.cookie(), chain), self.transmission("mc_tx")) }
     }
 
     /// `mc_getcapab`, with `data` as the capability wants it (null for boolean ones).
@@ -117,7 +144,7 @@ impl Mac {
         let Some(f) = self.callbacks().mc_getcapab.filter(|_| self.has(flag::GETCAPAB)) else { return false };
         let args = (self.cookie(), mac_capab_t(capability), data);
         // SAFETY: as above; the callers pass what the capability is described with, with room to spare.
-        let known: boolean_t = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getcapab")) };
+        let known: boolean_t = unsafe { self.module.enter(f, args, self.control("mc_getcapab")) };
         self.called(|| format!("mc_getcapab({capability:#x}) = {}", u8::from(known == B_TRUE)));
         known == B_TRUE
     }
@@ -128,20 +155,22 @@ impl Mac {
         self.kernel.stream_ioctl(self.module.name(), cred, command, argument, |queue, message| {
             let args = (self.cookie(), queue, message);
             // SAFETY: as above; the message is the driver's from here on, and the queue has it answered.
-            unsafe { self.module.enter(f, args, EntryKind::callback_in("mc_ioctl", Ctx::User)) };
+            unsafe {
+                self.module.enter(f, args, EntryKind::callback_in("mc_ioctl", Ctx::User).in_turn(self.key()))
+            };
         })
     }
 
     pub(super) fn call_open(&self) -> Result<(), Errno> {
         let Some(f) = self.callbacks().mc_open.filter(|_| self.has(flag::OPEN)) else { return Ok(()) };
         // SAFETY: as above.
-        Errno::check(unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_open")) })
+        Errno::check(unsafe { self.module.enter(f, (self.cookie(),), self.control("mc_open")) })
     }
 
     pub(super) fn call_close(&self) {
         if let Some(f) = self.callbacks().mc_close.filter(|_| self.has(flag::CLOSE)) {
             // SAFETY: as above.
-            unsafe { self.module.enter(f, (self.cookie(),), EntryKind::callback("mc_close")) };
+            unsafe { self.module.enter(f, (self.cookie(),), self.control("mc_close")) };
         }
     }
 
@@ -151,7 +180,7 @@ impl Mac {
         let args =
             (self.cookie(), name.as_ptr(), mac_prop_id_t(id), value.len() as uint_t, value.as_ptr().cast());
         // SAFETY: as above, with a string and as many bytes as are said.
-        let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mc_setprop")) });
+        let result = Errno::check(unsafe { self.module.enter(f, args, self.control("mc_setprop")) });
         self.property("mc_setprop", &name, id, Some(code(&result)));
         result
     }
@@ -164,7 +193,7 @@ impl Mac {
         let args =
             (self.cookie(), name.as_ptr(), mac_prop_id_t(id), size as uint_t, value.as_mut_ptr().cast());
         // SAFETY: as above, with a string and a buffer of that size.
-        let failed: c_int = unsafe { self.module.enter(f, args, EntryKind::callback("mc_getprop")) };
+        let failed: c_int = unsafe { self.module.enter(f, args, self.control("mc_getprop")) };
         self.property("mc_getprop", &name, id, Some(failed));
         Errno::check(failed).map(|()| value)
     }
@@ -174,7 +203,7 @@ impl Mac {
         let Ok(name) = CString::new(name) else { return };
         let args = (self.cookie(), name.as_ptr(), mac_prop_id_t(id), handle);
         // SAFETY: as above, with a string and a handle that is valid during the call.
-        unsafe { self.module.enter(f, args, EntryKind::callback("mc_propinfo")) };
+        unsafe { self.module.enter(f, args, self.control("mc_propinfo")) };
         self.property("mc_propinfo", &name, id, None);
     }
 

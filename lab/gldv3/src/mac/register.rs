@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use fakekernel::genunix::{DevInfo, Level, MinorNode};
 use fakekernel::mem::{Mem, c_string};
-use fakekernel::{Cx, Errno, Export, FaultKind, HostMutex, Module, Rule, cx, export};
+use fakekernel::{Cx, Errno, Export, FaultKind, HostMutex, Module, Rule, cx, export, race};
 use illumos_sys_hdrs::{mac_callbacks_t, mac_handle_t, mac_register_t, uint_t};
 
 use super::capability::LEGACY;
@@ -57,6 +57,7 @@ unsafe extern "C" fn mac_register(record: *mut mac_register_t, handle: *mut mac_
     cx.kernel().journal(|| format!("{} mac_register()", cx.module_name()));
     match register(&cx, &record) {
         Ok(mac) => {
+            race::release(mac.key());
             // SAFETY: mac_register(9F): a place for the handle.
             unsafe { handle.write(mac.as_handle()) };
             0
@@ -312,6 +313,8 @@ impl Mac {
         }
         state.disabled = true;
         drop(state);
+        // mac has waited for whoever was in a callback.
+        self.come_after_callbacks();
         self.ask_notes_to_stop();
         Ok(())
     }

@@ -193,7 +193,7 @@ impl Mac {
         let handle = pointer(self.callbacks);
         let args = (self.cookie(), Kind::Receive.raw(), 0, &raw mut info, handle);
         // SAFETY: mac(9E): the driver's function, for a place to fill in.
-        unsafe { self.module.enter(f, args, EntryKind::callback("mr_gget")) };
+        unsafe { self.module.enter(f, args, self.control("mr_gget")) };
         // Without these the framework could not tell the group of addresses.
         let complete = info.mgi_addmac.is_some() && info.mgi_remmac.is_some();
         if !complete || info.mgi_count as usize != rings {
@@ -216,7 +216,7 @@ impl Mac {
         let mut info = mac_ring_info_t::default();
         let args = (self.cookie(), ring.kind.raw(), group, ring.index as c_int, &raw mut info, ring.handle());
         // SAFETY: as above.
-        unsafe { self.module.enter(f, args, EntryKind::callback("mr_rget")) };
+        unsafe { self.module.enter(f, args, self.control("mr_rget")) };
         // SAFETY: both members are pointers to functions or null, and which it is follows from the ring's kind.
         let poll = unsafe { info.mrfunion.poll };
         // SAFETY: as above.
@@ -288,7 +288,7 @@ impl Mac {
         if let Some(f) = group.start {
             let args = (pointer(group.driver),);
             // SAFETY: mac(9E): the driver's function for its group.
-            Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mgi_start")) })?;
+            Errno::check(unsafe { self.module.enter(f, args, self.control("mgi_start")) })?;
         }
         for ring in &self.rings().receive {
             if let Err(error) = self.start_ring(ring) {
@@ -304,7 +304,7 @@ impl Mac {
         self.rings().receive.iter().for_each(|ring| self.stop_ring(ring));
         if let Some(f) = group.stop {
             // SAFETY: as above.
-            unsafe { self.module.enter(f, (pointer(group.driver),), EntryKind::callback("mgi_stop")) };
+            unsafe { self.module.enter(f, (pointer(group.driver),), self.control("mgi_stop")) };
         }
     }
 
@@ -337,8 +337,7 @@ impl Mac {
         if let Some(f) = calls.start {
             let args = (pointer(calls.driver), generation);
             // SAFETY: mac(9E): the driver's function for its ring.
-            let result =
-                Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback("mri_start")) });
+            let result = Errno::check(unsafe { self.module.enter(f, args, self.control("mri_start")) });
             if let Err(error) = result {
                 ring.state.lock().in_use = false;
                 return Err(error);
@@ -355,7 +354,7 @@ impl Mac {
         }
         if let Some(f) = calls.stop {
             // SAFETY: as above.
-            unsafe { self.module.enter(f, (pointer(calls.driver),), EntryKind::callback("mri_stop")) };
+            unsafe { self.module.enter(f, (pointer(calls.driver),), self.control("mri_stop")) };
         }
         let mut state = ring.state.lock();
         state.in_use = false;
@@ -376,7 +375,7 @@ impl Mac {
         place[1..21].copy_from_slice(&address.0);
         let args = (pointer(group.driver), place[1..].as_ptr());
         // SAFETY: as above, with 20 readable bytes.
-        let result = Errno::check(unsafe { self.module.enter(f, args, EntryKind::callback(name)) });
+        let result = Errno::check(unsafe { self.module.enter(f, args, self.control(name)) });
         place.fill(0xef);
         result
     }
@@ -391,8 +390,8 @@ impl Mac {
             ring.state.lock().quiet = false;
         }
         let kind = match cx().ctx() {
-            Ctx::Soft { .. } | Ctx::High { .. } => EntryKind::callback(name),
-            Ctx::User | Ctx::Kernel => EntryKind::callback_in(name, QUIET),
+            Ctx::Soft { .. } | Ctx::High { .. } => self.control(name),
+            Ctx::User | Ctx::Kernel => EntryKind::callback_in(name, QUIET).in_turn(self.key()),
         };
         self.in_ring_call(|| {
             // SAFETY: mac(9E): the driver's function for its ring's interrupt.
@@ -412,7 +411,7 @@ impl Mac {
         let args = (pointer(calls.driver), c_int::try_from(bytes).unwrap_or(c_int::MAX));
         let chain = self.in_ring_call(|| {
             // SAFETY: mac(9E): the driver's function for its ring.
-            unsafe { self.module.enter(f, args, EntryKind::callback("mri_poll").on_packet_path()) }
+            unsafe { self.module.enter(f, args, self.control("mri_poll").on_packet_path()) }
         });
         let packets = messages.take_back(chain, &self.module, "mri_poll");
         let fetched: usize = packets.iter().map(|packet| messages.size(*packet)).sum();
@@ -427,13 +426,7 @@ impl Mac {
         let calls = ring.calls();
         let Some(f) = calls.send else { return message };
         // SAFETY: as above; the message is the driver's, except for what it returns.
-        unsafe {
-            self.module.enter(
-                f,
-                (pointer(calls.driver), message),
-                EntryKind::callback("mri_tx").on_packet_path(),
-            )
-        }
+        unsafe { self.module.enter(f, (pointer(calls.driver), message), self.transmission("mri_tx")) }
     }
 
     /// A statistic of a ring (`MAC_STAT_*`), as its kstat has it; 0 for what the driver does not count.
@@ -443,7 +436,7 @@ impl Mac {
         let mut value = 0u64;
         let args = (pointer(calls.driver), stat, &raw mut value);
         // SAFETY: mac(9E): the driver's function for its ring, with a place for the value.
-        let failed = unsafe { self.module.enter(f, args, EntryKind::callback("mri_stat")) };
+        let failed = unsafe { self.module.enter(f, args, self.control("mri_stat")) };
         if failed == 0 { value } else { 0 }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fakekernel::mem::Mem;
-use fakekernel::{Cx, Errno, Export, Rule, cx, export};
+use fakekernel::{Cx, Errno, Export, Rule, cx, export, race};
 use illumos_sys_hdrs::{
     link_state_t, mac_handle_t, mac_perim_handle_t, mac_resource_handle_t, mac_ring_handle_t, mblk_t, uint_t,
 };
@@ -95,6 +95,7 @@ unsafe extern "C" fn mac_tx_update(handle: mac_handle_t) {
     cx.no_locks();
     let Some(mac) = mac_of(&cx, handle) else { return };
     let _upcall = Upcall::new(&cx, &mac);
+    race::release(mac.key());
     transmit_update(&cx, &mac, None);
 }
 
@@ -103,6 +104,7 @@ unsafe extern "C" fn mac_tx_ring_update(handle: mac_handle_t, ring: mac_ring_han
     cx.no_locks();
     let Some(mac) = mac_of(&cx, handle) else { return };
     let _upcall = Upcall::new(&cx, &mac);
+    race::release(mac.key());
     let ring = if ring.is_null() { None } else { mac.ring_of(&cx, ring) };
     transmit_update(&cx, &mac, ring.as_ref());
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 use fakekernel::mem::{Mem, c_string};
+use fakekernel::race::Key;
 use fakekernel::{Cx, EntryKind, Kernel, Module, Rule};
 use illumos_sys_hdrs::{boolean_t, mac_handle_t, mac_header_info_t, mblk_t};
 
@@ -129,8 +130,10 @@ impl MacType {
         let op = self.ops.mtops_header_info?;
         let mut info = mac_header_info_t::default();
         let args = (message.raw(), NO_PDATA, &raw mut info);
+        let kind =
+            EntryKind::callback("mtops_header_info").after(Key("message", message.raw().addr() as u64));
         // SAFETY: the plugin's operation on a live message, with a place for its answer.
-        let failed = unsafe { cx.kernel().enter(op, args, EntryKind::callback("mtops_header_info")) };
+        let failed = unsafe { cx.kernel().enter(op, args, kind) };
         if failed != 0 {
             return None;
         }

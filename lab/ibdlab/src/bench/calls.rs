@@ -39,9 +39,14 @@ pub fn named(subject: &Subject) -> BTreeMap<String, u64> {
 impl Calls {
     /// So far.
     pub fn of(subject: &Subject) -> Self {
+        Self::of_named(&named(subject))
+    }
+
+    /// What calls by name are.
+    pub fn of_named(named: &BTreeMap<String, u64>) -> Self {
         let mut calls = Self::default();
-        for (name, count) in named(subject) {
-            *calls.place(&name) += count as f64;
+        for (name, count) in named {
+            *calls.place(name) += *count as f64;
         }
         calls
     }

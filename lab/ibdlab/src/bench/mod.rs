@@ -2,7 +2,7 @@
 
 mod bed;
 mod calls;
-mod instructions;
+pub mod own;
 mod plot;
 pub mod report;
 mod rows;
@@ -85,54 +85,52 @@ impl Driver {
 }
 
 impl Bench {
-    /// Does nothing but have the last driver carry `packets` packets of 64 bytes, for a program that watches.
+    /// Counts what a packet costs in each driver's own text, where valgrind is there: of the kinds of packet with `only` in their names.
+    /// `program` is `ibdlab`.
     ///
     /// # Errors
     ///
-    /// As for [`Bench::run`].
-    pub fn drive(&self, way: traffic::Way) -> Result<()> {
-        let driver = self.peer.as_deref().map_or_else(|| Ok(Driver::ours()), Driver::at)?;
-        let machine = Machine::new(Config::timed(self.seed));
-        let (inner, bench) = (machine.clone(), self.clone());
-        let outcome = machine.run(move || -> Result<()> {
-            let bed = Bed::build(&inner, &[driver], &bench.proto, bench.seed, bench.mtu)?;
-            let load = traffic::Load { way, addresses: 1, flows: 1, len: 64 };
-            traffic::measure(&bed, &bed.subjects[0], load, bench.packets);
-            Ok(())
-        });
-        outcome.map_err(|halt| anyhow!("{halt}"))?
+    /// What is missing.
+    pub fn count(&self, program: &Path, only: &str, mut progress: impl FnMut(&str)) -> Result<Report> {
+        let drivers = self.drivers()?;
+        let mut report = Report { seed: self.seed, machine: about_machine(), ..Report::default() };
+        self.count_own(program, only, &drivers, &mut report, &mut progress);
+        report.targets = targets::of_own(&report, &drivers);
+        report.targets.iter().for_each(|target| progress(&target.line()));
+        Ok(report)
     }
 
-    /// Instructions per packet, as far as they can be counted here.
-    fn count_instructions(&self, drivers: &[Driver], report: &mut Report, progress: &mut impl FnMut(&str)) {
-        report.instructions = match instructions::missing() {
+    fn drivers(&self) -> Result<Vec<Driver>> {
+        let peer = self.peer.as_deref().map(Driver::at).transpose()?;
+        Ok([Driver::ours()].into_iter().chain(peer).collect())
+    }
+
+    fn count_own(
+        &self,
+        program: &Path,
+        only: &str,
+        drivers: &[Driver],
+        report: &mut Report,
+        progress: &mut impl FnMut(&str),
+    ) {
+        report.instructions = match own::missing() {
             Some(why) => why,
             None if !self.instructions => "not counted: not asked for".into(),
-            None => "callgrind, of the driver's own code: perf_event counters are not used".into(),
+            None => "counted by callgrind, of the driver's own text".into(),
         };
         progress(&format!("instructions: {}", report.instructions));
-        if instructions::missing().is_some() || !self.instructions {
+        if own::missing().is_some() || !self.instructions {
             return;
         }
-        for (driver, way) in drivers
-            .iter()
-            .flat_map(|driver| [(driver, traffic::Way::Transmit), (driver, traffic::Way::Receive)])
-        {
-            match instructions::per_packet(self, driver, way) {
-                Ok(value) => {
-                    let what = format!("instructions of the driver per {} of 64 bytes", way.name());
-                    progress(&format!("{what}: {} {value:.0}", driver.name));
-                    report.facts.push(Fact {
-                        what,
-                        driver: driver.name.clone(),
-                        value,
-                        unit: "instructions".into(),
-                    });
+        progress(own::HEAD);
+        let kinds = own::KINDS.iter().filter(|kind| kind.what.contains(only));
+        for (kind, driver) in kinds.flat_map(|kind| drivers.iter().map(move |driver| (kind, driver))) {
+            match own::count(self, program, driver, kind) {
+                Ok(own) => {
+                    progress(&own.line());
+                    report.own.push(own);
                 }
-                Err(error) => {
-                    report.instructions = format!("not counted: {error:#}");
-                    progress(&format!("instructions of {}: {}", driver.name, report.instructions));
-                }
+                Err(error) => progress(&format!("{}: {}: not counted: {error:#}", driver.name, kind.what)),
             }
         }
     }
@@ -143,10 +141,9 @@ impl Bench {
     ///
     /// What is missing, or what went wrong on the way.
     pub fn run(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
-        let mut drivers = vec![Driver::ours()];
-        match &self.peer {
-            Some(path) => drivers.push(Driver::at(path)?),
-            None => progress("PEER not given: our driver, the bare loop and the lab's own primitives"),
+        let drivers = self.drivers()?;
+        if self.peer.is_none() {
+            progress("PEER not given: our driver, the bare loop and the lab's own primitives");
         }
         progress(&format!("seed {}, {}", self.seed, about_machine()));
         let machine = Machine::new(Config::timed(self.seed));
@@ -164,7 +161,7 @@ impl Bench {
         let outcome = outcome.map_err(|_| anyhow!("the bench panicked"))?;
         let mut report = outcome.map_err(|halt| anyhow!("{halt}"))??;
         self.rejoin_groups(&drivers, &mut report, &mut progress);
-        self.count_instructions(&drivers, &mut report, &mut progress);
+        self.count_own(&std::env::current_exe()?, "", &drivers, &mut report, &mut progress);
         report.targets = targets::judge(&report, &drivers, self.mtu, self.sa_delay.as_nanos() as u64);
         report.targets.iter().for_each(|target| progress(&target.line()));
         Ok(report)

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use super::own::Own;
 use super::rows::Row;
 use super::traffic::Way;
 
@@ -15,6 +16,7 @@ pub struct Report {
     pub machine: String,
     /// How instructions were counted, or why they were not.
     pub instructions: String,
+    pub own: Vec<Own>,
     pub calibration: Vec<Primitive>,
     /// A copy and a post, with no driver around them.
     pub bare: Vec<Bare>,
@@ -89,10 +91,23 @@ impl Report {
         })
     }
 
-    pub fn write(&self, directory: &Path) -> Result<()> {
-        let file = directory.join("bench.json");
+    /// What was counted of one kind of packet.
+    pub fn own(&self, driver: &str, what: &str) -> Option<&Own> {
+        self.own.iter().find(|own| own.driver == driver && own.what == what)
+    }
+
+    /// As JSON.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be written.
+    pub fn write_figures(&self, file: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)?;
-        std::fs::write(&file, text).with_context(|| file.display().to_string())?;
+        std::fs::write(file, text).with_context(|| file.display().to_string())
+    }
+
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        self.write_figures(&directory.join("bench.json"))?;
         super::plot::write(self, directory)
     }
 }

@@ -1,8 +1,8 @@
 //! What was to be reached, and whether it was. None is left out.
 
-use super::Driver;
 use super::report::{Report, Target};
 use super::traffic::Way;
+use super::{Driver, own};
 
 /// Memory of a link at rest.
 const MEMORY_MIB: f64 = 4.0;
@@ -44,6 +44,34 @@ pub fn judge(report: &Report, drivers: &[Driver], mtu: u32, sa_delay_ns: u64) ->
         of_ours("waiting until"),
         "SA round trips",
     ));
+    targets.extend(of_own(report, drivers));
+    targets
+}
+
+/// What was to be reached in the driver's own text.
+pub fn of_own(report: &Report, drivers: &[Driver]) -> Vec<Target> {
+    let ours = &drivers[0].name;
+    let found = |what| report.own(ours, what);
+    let most_of = |what: &str, of: &str, limit: f64, figure: Option<f64>| {
+        most(format!("{what}: of our own per packet"), limit, figure, of)
+    };
+    let mut targets = vec![
+        most_of(own::SENT, "instructions", 450.0, found(own::SENT).map(|own| own.instructions)),
+        most_of(own::COPIED, "instructions", 250.0, found(own::COPIED).map(|own| own.instructions)),
+        most_of(
+            own::SENT_IN_CHAINS,
+            "locked instructions",
+            1.0,
+            found(own::SENT_IN_CHAINS).map(|own| own.locked),
+        ),
+        most_of(own::LENT, "locked instructions", 5.0, found(own::LENT).map(|own| own.locked)),
+        most_of(own::ALONE, "locks", 3.0, found(own::ALONE).map(|own| own.locks)),
+    ];
+    for what in [own::SENT, own::COPIED] {
+        let peer = drivers.get(1).and_then(|peer| report.own(&peer.name, what));
+        let ratio = peer.zip(found(what)).map(|(peer, ours)| peer.instructions / ours.instructions);
+        targets.push(target(format!("{what}: the peer's own instructions to ours"), 3.0, ratio, "times"));
+    }
     targets
 }
 

@@ -18,7 +18,7 @@ use super::report::Bare;
 use super::rows::median;
 
 const IPV4: u16 = 0x0800;
-/// Packets sent, or received, before everything they set off is waited for.
+/// Packets of a burst, if nobody says otherwise.
 pub const BURST: usize = 256;
 /// A driver that says nothing for so long has forgotten the packets it gave back.
 const PATIENCE: Nanos = Nanos::from_secs(5);
@@ -53,6 +53,22 @@ pub struct Load {
     pub len: usize,
 }
 
+/// How packets are handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handing {
+    /// Packets sent, or received, before everything they set off is waited for.
+    pub burst: usize,
+    /// Packets in one call of `mc_tx`.
+    pub chain: usize,
+}
+
+impl Default for Handing {
+    /// As `mac` does it.
+    fn default() -> Self {
+        Self { burst: BURST, chain: 1 }
+    }
+}
+
 /// What a measurement found.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
@@ -66,7 +82,7 @@ pub struct Measured {
     /// Kernel calls of the driver.
     pub calls: Calls,
     /// The same by name.
-    named: BTreeMap<String, u64>,
+    pub named: BTreeMap<String, u64>,
 }
 
 impl Measured {
@@ -87,20 +103,29 @@ pub fn measure(bed: &Bed, subject: &Subject, load: Load, packets: u64) -> Measur
     measure_from(bed, subject, load, packets, 0)
 }
 
+/// As [`measure`], with packets handed over in another way.
+pub fn measure_handed(bed: &Bed, subject: &Subject, load: Load, handing: Handing, packets: u64) -> Measured {
+    measure_source(bed, subject, Source { handing, ..Source::new(bed, load) }, packets)
+}
+
 /// As [`measure`], beginning with another address than the first.
 pub fn measure_from(bed: &Bed, subject: &Subject, load: Load, packets: u64, first: usize) -> Measured {
+    measure_source(bed, subject, Source { next: first, ..Source::new(bed, load) }, packets)
+}
+
+fn measure_source(bed: &Bed, subject: &Subject, mut source: Source, packets: u64) -> Measured {
+    let load = source.load;
     fakekernel::idle();
     let mut clock = Clock::new(&bed.machine);
     let (calls, named) = (Calls::of(subject), calls::named(subject));
     let before = arrived(subject, load.way);
-    let mut source = Source { next: first, ..Source::new(bed, load) };
     let mut sent = 0;
     while sent < packets {
         match load.way {
             Way::Transmit => source.transmit(subject, &mut clock),
             Way::Receive => source.receive(bed, subject, &mut clock),
         }
-        sent += BURST as u64;
+        sent += source.handing.burst as u64;
     }
     clock.run(|| settle(sent, || arrived(subject, load.way) - before));
     Measured {
@@ -126,6 +151,7 @@ fn arrived(subject: &Subject, way: Way) -> u64 {
 /// Where packets come from.
 struct Source {
     load: Load,
+    handing: Handing,
     to: Vec<LinkAddress>,
     payload: Vec<u8>,
     next: usize,
@@ -137,21 +163,21 @@ impl Source {
             Way::Transmit => (0..load.addresses).map(|n| bed.address(n)).collect(),
             Way::Receive => Vec::new(),
         };
-        Self { load, to, payload: payload(load.len), next: 0 }
+        Self { load, handing: Handing::default(), to, payload: payload(load.len), next: 0 }
     }
 
     /// One burst.
     fn transmit(&mut self, subject: &Subject, clock: &mut Clock) {
         let packets = self.packets(subject);
         clock.run(|| {
-            subject.link.send(packets, PATIENCE);
+            subject.link.send_chains(packets, self.handing.chain, PATIENCE);
             fakekernel::idle();
         });
     }
 
     fn packets(&mut self, subject: &Subject) -> Packets {
         let mut packets = subject.link.packets();
-        for _ in 0..BURST {
+        for _ in 0..self.handing.burst {
             let flow = self.flow();
             self.payload[20..22].copy_from_slice(&flow.to_be_bytes());
             packets.push(self.to[self.next % self.to.len()], IPV4, &self.payload);
@@ -164,7 +190,7 @@ impl Source {
     fn receive(&mut self, bed: &Bed, subject: &Subject, clock: &mut Clock) {
         let mut message = vec![(IPV4 >> 8) as u8, IPV4 as u8, 0, 0];
         message.extend(&self.payload);
-        for _ in 0..BURST {
+        for _ in 0..self.handing.burst {
             let flow = self.flow();
             message[24..26].copy_from_slice(&flow.to_be_bytes());
             // What finds no buffer is missing at the client.

@@ -26,9 +26,9 @@ pub use starter::{COMMAND as STARTER, Order as RunOrder, serve as serve_runs};
 pub use summary::{Finding, Summary};
 pub use trial::{Failure, Outcome, Trials};
 
-/// Of so many scenarios one is run on the objects that count, one on those whose atomic operations are calls, the others on those
-/// that ship.
-const ROUND: u64 = 4;
+/// Of so many scenarios two are run on the objects that count, one on those whose atomic operations are calls, one on those that tell of
+/// their loads and stores, too, the others on those that ship.
+const ROUND: u64 = 8;
 /// The wall-clock time after which a failure is kept as small as it is.
 const SHRINK_TIME: Duration = Duration::from_secs(120);
 
@@ -56,6 +56,8 @@ pub struct Campaign {
     pub counting: Option<PathBuf>,
     /// The same with calls for their atomic operations, if they are there.
     pub atomics: Option<PathBuf>,
+    /// The same with calls for their loads and stores as well, if they are there.
+    pub races: Option<PathBuf>,
     /// Instead of this program.
     pub program: Option<PathBuf>,
 }
@@ -96,11 +98,13 @@ impl Campaign {
 
     /// Which objects: by the scenario's number, so that it stays the same.
     fn proto_of(&self, index: u64) -> &Path {
-        match (index % ROUND, &self.counting, &self.atomics) {
-            (0, Some(counting), _) => counting,
-            (2, _, Some(atomics)) => atomics,
-            _ => &self.proto,
+        match index % ROUND {
+            0 | 4 => self.counting.as_ref(),
+            2 => self.atomics.as_ref(),
+            6 => self.races.as_ref().or(self.atomics.as_ref()),
+            _ => None,
         }
+        .unwrap_or(&self.proto)
     }
 }
 

@@ -88,19 +88,20 @@ impl Drop for Starter {
 pub fn serve(run: impl Fn(Order) -> u8) -> Result<()> {
     for line in io::stdin().lines() {
         let order: Order = serde_json::from_str(&line?).context("an order")?;
-        check_objects(&order.proto);
+        read_objects(&order.proto);
         let answer = start(order, &run).map_err(|why| format!("{why:#}"));
         println!("{}", serde_json::to_string(&answer)?);
     }
     Ok(())
 }
 
-/// The copies know what is found now, and say it.
-fn check_objects(proto: &Path) {
+/// The copies know what is found now: whether the objects are those of the sources, and what is in them.
+fn read_objects(proto: &Path) {
     for class in ["mac", "drv"] {
         let files = proto.join(class).join("amd64").read_dir().into_iter().flatten().flatten();
         files.map(|file| file.path()).filter(|path| path.extension().is_none()).for_each(|object| {
             let _ = sources::check(&object);
+            fakekernel::preload(&object);
         });
     }
 }

@@ -120,6 +120,8 @@ ranges! {
     number: "number" of "one-qp-breaks", 0, 255;
     /// A switch's routes have 16,383 multicast LIDs, and some must be left.
     mlids_later: "mlids_later" of "sm-restart, sm-failover", 0, 0x3000, hexadecimal;
+    /// A subnet manager that does not know which LIDs ports have had; 0 for one that does.
+    lids_later: "lids_later" of "sm-restart", 0, 0x3000, hexadecimal;
     /// Unicast LIDs.
     lid: "lid" of "sm-failover", 1, 0xbfff, hexadecimal;
     /// What begins with 0xff is a multicast address.

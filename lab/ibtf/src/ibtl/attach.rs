@@ -4,7 +4,7 @@ use super::objects::{Client, Kind, NoticeHandler, Opaque, OpenHca, OpenState, dr
 use super::{Ibtl, arg, hdl, out, take};
 use crate::os;
 use crate::status::*;
-use fakekernel::{Cx, Export, FaultKind, HostMutex, WaitQueue, cx, export};
+use fakekernel::{Cx, Export, FaultKind, HostMutex, WaitQueue, cx, export, race};
 use illumos_sys_hdrs::{
     IBT_CM, IBT_DM, IBT_DM_AGENT, IBT_GENERIC_MISC, IBT_IBMA, IBT_INSUFF_RESOURCE, IBT_TEST_DEV, IBTI_V_CURR,
     dev_info_t, ib_guid_t, ibt_clnt_hdl_t, ibt_clnt_modinfo_t, ibt_hca_hdl_t, ibt_status_t,
@@ -76,7 +76,9 @@ unsafe extern "C" fn ibt_attach(
         callbacks: HostMutex::new(0),
         idle: WaitQueue::new("callbacks of a detaching IBTF client"),
     };
-    let handle = ibtl.clients.insert(client);
+    let client = Arc::new(client);
+    race::release(client.key());
+    let handle = ibtl.clients.insert_arc(client);
     hold(kernel, "ibt client", handle, name);
     out!(ibt_hdl_p, handle.cast());
     IBT_SUCCESS

@@ -307,7 +307,11 @@ unsafe extern "C" fn ibt_recycle_ud(
     if cx.fault(FaultKind("ibt_recycle_ud")) {
         return IBT_INSUFF_RESOURCE;
     }
-    of(channel.open.adapter().recycle_qp(&channel.qp, PortNum(hca_port_num), pkey_ix, QKey(qkey)))
+    let recycled = channel.open.adapter().recycle_qp(&channel.qp, PortNum(hca_port_num), pkey_ix, QKey(qkey));
+    if recycled.is_ok() {
+        ibtl.posted.given_back(&channel);
+    }
+    of(recycled)
 }
 
 unsafe extern "C" fn ibt_update_channel_qkey(
@@ -350,6 +354,7 @@ unsafe extern "C" fn ibt_free_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
     if let Err(e) = channel.open.adapter().free_qp(&channel.qp) {
         return e;
     }
+    ibtl.posted.given_back(&channel);
     nothing_strayed(&cx, &channel);
     let _ = take(&cx, &ibtl.channels, chan);
     channel.open.device.forget_channel(channel.qp.num());

@@ -1,11 +1,12 @@
 //! Completion queues.
 
 use super::objects::{CqObject, Dispatch, Kind, Opaque, Private, SelfHandle, drop_hold, hold};
+use super::posted::Way;
 use super::{Ibtl, arg, hdl, out, take};
 use crate::adapter::{Adapter, Cq};
 use crate::status::*;
 use fabric::{Completion, CompletionKind, CompletionStatus, Moderation, Notify};
-use fakekernel::{Export, FaultKind, HostMutex, WaitQueue, cx, export};
+use fakekernel::{Export, FaultKind, HostMutex, WaitQueue, cx, export, race};
 use illumos_sys_hdrs::{
     IBT_CQ_HANDLER_IN_THREAD, IBT_CQ_HID, IBT_NEXT_COMPLETION, IBT_NEXT_SOLICITED, IBT_WC_CKSUM_OK,
     IBT_WC_GRH_PRESENT, IBT_WC_IMMED_DATA_PRESENT, ibt_cq_attr_t, ibt_cq_handler_id_t, ibt_cq_handler_t,
@@ -80,6 +81,7 @@ unsafe extern "C" fn ibt_free_cq(ibt_cq: ibt_cq_hdl_t) -> ibt_status_t {
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.cqs, ibt_cq, IBT_CQ_HDL_INVALID);
+    race::acquire(object.key());
     // The handler goes first and stays away even if the CQ then turns out to be busy.
     object.handler.lock().0 = None;
     if object.in_thread {
@@ -90,6 +92,8 @@ unsafe extern "C" fn ibt_free_cq(ibt_cq: ibt_cq_hdl_t) -> ibt_status_t {
         while d.running || d.queued {
             d = object.idle.wait(d);
         }
+        drop(d);
+        race::acquire(object.key());
     }
     if let Err(e) = object.open.adapter().free_cq(&object.cq) {
         return e;
@@ -157,7 +161,9 @@ unsafe extern "C" fn ibt_query_cq(
 unsafe extern "C" fn ibt_set_cq_handler(ibt_cq: ibt_cq_hdl_t, handler: ibt_cq_handler_t, arg: *mut c_void) {
     let cx = cx();
     let ibtl = Ibtl::of(cx.kernel());
-    *hdl!(cx, ibtl.cqs, ibt_cq).handler.lock() = (handler, Opaque::of(arg));
+    let object = hdl!(cx, ibtl.cqs, ibt_cq);
+    race::release(object.key());
+    *object.handler.lock() = (handler, Opaque::of(arg));
 }
 
 unsafe extern "C" fn ibt_set_cq_private(ibt_cq: ibt_cq_hdl_t, clnt_private: *mut c_void) {
@@ -187,6 +193,7 @@ unsafe extern "C" fn ibt_enable_cq_notify(
         IBT_NEXT_SOLICITED => Notify::NextSolicited,
         _ => return IBT_CQ_NOTIFY_TYPE_INVALID,
     };
+    race::release(object.key());
     of(object.open.adapter().notify_cq(&object.cq, notify))
 }
 
@@ -207,6 +214,11 @@ unsafe extern "C" fn ibt_poll_cq(
         (Adapter::Driver(driver), Cq::Driver(cq)) => {
             // SAFETY: the caller has room for `num_wc` completions.
             let (count, result) = unsafe { driver.poll_cq(cq, work_completions, num_wc) };
+            for n in 0..count as usize {
+                // SAFETY: the driver has just written it.
+                let completion = unsafe { crate::ptr::element(work_completions, n) };
+                ibtl.posted.polled(&cx, ibt_cq.addr(), completion.wc_id, None);
+            }
             out!(num_polled, count);
             return of(result);
         }
@@ -215,6 +227,12 @@ unsafe extern "C" fn ibt_poll_cq(
     let mut polled = Vec::new();
     let result = hca.poll_cq(cq, num_wc as usize, &mut polled);
     for (n, completion) in polled.iter().enumerate() {
+        ibtl.posted.polled(
+            &cx,
+            ibt_cq.addr(),
+            completion.wr_id,
+            Some((completion.qpn, way(completion.kind))),
+        );
         // SAFETY: the caller has room for `num_wc` completions, and no more were polled.
         unsafe { crate::ptr::set_element(work_completions, n, to_wc(completion)) };
     }
@@ -222,6 +240,13 @@ unsafe extern "C" fn ibt_poll_cq(
     match result {
         Ok(_) => IBT_SUCCESS,
         Err(e) => error(e),
+    }
+}
+
+fn way(kind: CompletionKind) -> Way {
+    match kind {
+        CompletionKind::Send | CompletionKind::SendLso => Way::Send,
+        CompletionKind::Recv => Way::Receive,
     }
 }
 

@@ -2,7 +2,7 @@
 //! of such CQs that all clients of the system have, with one list in front of them. An event at a thread that sleeps costs a switch.
 
 use super::Ibtl;
-use fakekernel::{Ctx, HostMutex, Kernel, Mode, Nanos, WaitQueue};
+use fakekernel::{Ctx, HostMutex, Kernel, Mode, Nanos, WaitQueue, race};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,7 +69,7 @@ impl CqThreads {
 
     /// Has a thread run a handler. Any context; does not wait.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
-        self.state.lock().list.push_back(Box::new(job));
+        self.state.lock().list.push_back(Box::new(race::carry(job)));
         self.work.wake_one();
     }
 

@@ -8,7 +8,7 @@ use super::objects::{Client, CqObject, Dispatch};
 use super::{Device, Ibtl};
 use crate::tasks::{Latch, Tasks};
 use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, PortChange, PortNum, Qpn};
-use fakekernel::{Account, Ctx, EntryKind, Kernel, ModuleFn, TaskFlag, system_taskq};
+use fakekernel::{Account, Ctx, EntryKind, Kernel, ModuleFn, TaskFlag, race, system_taskq};
 use illumos_sys_hdrs::{
     IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CQ,
     IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT,
@@ -237,7 +237,7 @@ fn run_cq_handler(kernel: &Kernel, cq: &Arc<CqObject>) {
     loop {
         let (handler, arg) = *cq.handler.lock();
         if let Some(handler) = handler {
-            let kind = EntryKind::callback("CQ handler").on_packet_path();
+            let kind = EntryKind::callback("CQ handler").on_packet_path().in_turn(cq.key());
             // SAFETY: the client gave the function for the handler of this queue and the argument with it, and has not taken them back
             // (`ibt_free_cq` waits for a call where the interface promises it).
             unsafe { kernel.enter(handler, (cq.handle.get(), arg.get()), kind) };
@@ -335,6 +335,7 @@ fn tell(
     event: &mut ibt_async_event_t,
 ) {
     if let Some(handler) = client.handler {
+        race::acquire(client.key());
         call(kernel, handler, (client.private.get(), hca, code, event), "async handler");
     }
 }

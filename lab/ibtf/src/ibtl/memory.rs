@@ -75,6 +75,7 @@ unsafe extern "C" fn ibt_deregister_mr(_hca_hdl: ibt_hca_hdl_t, mr_hdl: ibt_mr_h
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let region = hdl!(cx, ibtl.regions, mr_hdl, IBT_MR_HDL_INVALID);
+    ibtl.posted.unregistered(&cx, region.mr.base(), region.mr.len(), region.mr.lkey());
     if let Err(e) = region.open.adapter().deregister_mr(&region.mr) {
         return e;
     }
@@ -316,9 +317,18 @@ unsafe extern "C" fn ibt_unmap_mem_iov(_hca_hdl: ibt_hca_hdl_t, mi_hdl: ibt_mi_h
     for &(at, len) in &mapping.pieces {
         mapping.device.unmap(at, at + len);
     }
+    check_unmapped(&cx, &ibtl, &mapping);
     drop_hold(cx.kernel(), "ibt_mi_hdl_t", mi_hdl);
     if let (Some(driver), Some(mapped)) = (mapping.device.adapter.driver(), mapping.mapped) {
         return of(driver.unmap_mem_iov(mapped));
     }
     IBT_SUCCESS
+}
+
+/// What is mapped once more an adapter may still have.
+fn check_unmapped(cx: &Cx, ibtl: &Ibtl, mapping: &Mapping) {
+    let Some(attr) = mapping.device.adapter.model().map(|hca| &hca.config().attr) else { return };
+    for &(at, len) in mapping.pieces.iter().filter(|(at, len)| !mapping.device.is_mapped(*at, at + len)) {
+        ibtl.posted.unregistered(cx, at, len, attr.reserved_lkey);
+    }
 }

@@ -15,6 +15,7 @@ mod objects;
 mod partition;
 mod port;
 mod post;
+mod posted;
 mod protection;
 mod rc;
 mod srq;
@@ -51,6 +52,7 @@ pub(crate) struct Ibtl {
     pub(crate) mappings: Handles<Mapping>,
     /// HCAs by node GUID.
     pub(crate) devices: HostMutex<BTreeMap<u64, Arc<Device>>>,
+    pub(crate) posted: posted::Posted,
     cq_threads: Arc<CqThreads>,
     events: AsyncQueue,
     cm: HostMutex<Option<Arc<dyn CmHooks>>>,
@@ -72,6 +74,7 @@ impl Ibtl {
             srqs: Handles::new("ibt_srq_hdl_t"),
             mappings: Handles::new("ibt_mi_hdl_t"),
             devices: HostMutex::new(BTreeMap::new()),
+            posted: posted::Posted::default(),
             cq_threads: CqThreads::new(),
             events: AsyncQueue::new(),
             cm: HostMutex::new(None),
@@ -134,6 +137,7 @@ pub(crate) fn provide(kernel: &Kernel) {
         util::exports(),
     ];
     kernel.provide("ibtl", "misc/ibtl", exports.concat());
+    kernel.set_lent(posted::lent);
 }
 
 /// The object behind a handle. A handle that was released is a use after free on a real system, any other wrong one a wild

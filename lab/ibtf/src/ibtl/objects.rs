@@ -4,6 +4,7 @@ use super::Device;
 use crate::adapter::driver::Mapped;
 use crate::adapter::{Adapter, Ah, Cq, Mr, Pd, Qp, UdConfig};
 use fabric::Srq;
+use fakekernel::race::{self, Key};
 use fakekernel::{HostMutex, Kernel, WaitQueue};
 use illumos_sys_hdrs::{ibt_adds_vect_t, ibt_async_handler_t, ibt_cq_handler_t, ibt_sm_notice_handler_t};
 use std::collections::BTreeMap;
@@ -111,6 +112,7 @@ impl Client {
     }
 
     pub(crate) fn end_callback(&self) {
+        race::release(self.key());
         let mut out = self.callbacks.lock();
         *out -= 1;
         let none = *out == 0;
@@ -125,6 +127,13 @@ impl Client {
         while *out > 0 {
             out = self.idle.wait(out);
         }
+        drop(out);
+        race::acquire(self.key());
+    }
+
+    /// What `ibt_attach` and the calls of the client leave for those that come after them (rule 54).
+    pub(crate) fn key(&self) -> Key {
+        Key("IBTF client", (&raw const *self).addr() as u64)
     }
 
     /// Its handle of an HCA, if open.
@@ -220,6 +229,13 @@ pub(crate) struct CqObject {
     pub(crate) handle: SelfHandle,
     pub(crate) dispatch: HostMutex<Dispatch>,
     pub(crate) idle: WaitQueue,
+}
+
+impl CqObject {
+    /// What arming it and each call of its handler leave for the next call, and for whoever frees it (rule 54).
+    pub(crate) fn key(&self) -> Key {
+        Key("CQ", (&raw const *self).addr() as u64)
+    }
 }
 
 /// Where a CQ stands with its handler.

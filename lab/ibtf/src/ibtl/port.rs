@@ -298,24 +298,38 @@ unsafe extern "C" fn ibt_get_port_state_byguid(
     answer_state(by_guid(&cx, hca_guid).and_then(|d| state(&d, port)), sgid_p, base_lid_p)
 }
 
-// The software HCA has nothing that these could set.
-
 unsafe extern "C" fn ibt_modify_port(
-    _hca_hdl: ibt_hca_hdl_t,
-    _port: u8,
-    _flags: ibt_port_modify_flags_t,
-    _init_type: u8,
+    hca_hdl: ibt_hca_hdl_t,
+    port: u8,
+    flags: ibt_port_modify_flags_t,
+    init_type: u8,
 ) -> ibt_status_t {
-    cx().may_block();
-    IBT_NOT_SUPPORTED
+    let cx = cx();
+    cx.may_block();
+    match opened(&cx, hca_hdl) {
+        Ok(device) => modify(&device, port, flags, init_type),
+        Err(status) => status,
+    }
 }
 
 unsafe extern "C" fn ibt_modify_port_byguid(
-    _hca_guid: ib_guid_t,
-    _port: u8,
-    _flags: ibt_port_modify_flags_t,
-    _init_type: u8,
+    hca_guid: ib_guid_t,
+    port: u8,
+    flags: ibt_port_modify_flags_t,
+    init_type: u8,
 ) -> ibt_status_t {
-    cx().may_block();
-    IBT_NOT_SUPPORTED
+    let cx = cx();
+    cx.may_block();
+    match by_guid(&cx, hca_guid) {
+        Ok(device) => modify(&device, port, flags, init_type),
+        Err(status) => status,
+    }
+}
+
+/// The lab's own adapter has nothing that could be set.
+fn modify(device: &Device, port: u8, flags: ibt_port_modify_flags_t, init_type: u8) -> ibt_status_t {
+    match device.adapter.driver() {
+        Some(driver) => of(driver.modify_port(port, flags, init_type)),
+        None => IBT_NOT_SUPPORTED,
+    }
 }

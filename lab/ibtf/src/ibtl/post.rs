@@ -1,7 +1,8 @@
 //! Posting work requests. Interrupt level allowed; each array is posted in order up to the first bad request.
 
 use super::channel::nothing_strayed;
-use super::objects::Destination;
+use super::objects::{Channel, Destination};
+use super::posted::{Posting, Way};
 use super::{Device, Ibtl, hdl, out, resolve};
 use crate::adapter::driver::post::destination;
 use crate::adapter::{Adapter, Ah, Driver, Qp, driver};
@@ -34,7 +35,7 @@ unsafe extern "C" fn ibt_post_send(
     if let (Adapter::Driver(driver), Qp::Driver(qp)) = (channel.open.adapter(), &channel.qp) {
         // SAFETY: the caller's array has `num_wr` requests.
         let requests = unsafe { crate::ptr::elements(wr_list, num_wr as usize) };
-        let (done, result) = post_to_driver(&cx, &ibtl, driver, qp, requests);
+        let (done, result) = post_to_driver(&cx, &ibtl, &channel, (driver, qp), requests);
         out!(posted, done);
         return of(result);
     }
@@ -52,7 +53,7 @@ unsafe extern "C" fn ibt_post_send(
         let wr = unsafe { crate::ptr::element(wr_list, done as usize) };
         let posted = match post_far(&cx, &ibtl, (hca, qp), &wr) {
             Some(posted) => posted,
-            None => post_send_one(&cx, &ibtl, &channel.open.device, (hca, qp), &wr),
+            None => post_send_one(&cx, &ibtl, &channel, (hca, qp), &wr),
         };
         if let Err(e) = posted {
             status = e;
@@ -69,8 +70,8 @@ unsafe extern "C" fn ibt_post_send(
 fn post_to_driver(
     cx: &Cx,
     ibtl: &Ibtl,
-    driver: &Driver,
-    qp: &Arc<driver::Qp>,
+    channel: &Channel,
+    (driver, qp): (&Driver, &Arc<driver::Qp>),
     requests: Vec<ibt_send_wr_t>,
 ) -> (u32, Result<(), ibt_status_t>) {
     check_count(cx, requests.len() as uint_t);
@@ -86,8 +87,35 @@ fn post_to_driver(
         // SAFETY: the request's list has as many entries as it says.
         unsafe { driver.check_memory(cx, request.wr_sgl, request.wr_nds, "reads") };
     }
+    let noted: Vec<u64> = requests
+        .iter()
+        .map(|wr| {
+            // SAFETY: the request's list has as many entries as it says.
+            let pieces = if is_inline(wr) { Vec::new() } else { unsafe { pieces(wr.wr_sgl, wr.wr_nds) } };
+            ibtl.posted.post(cx, channel, &Posting { way: Way::Send, id: wr.wr_id, pieces: &pieces })
+        })
+        .collect();
     // SAFETY: lists and headers are the caller's, for the time of the call.
-    unsafe { driver.post_send(qp, requests, found) }
+    let (taken, result) = unsafe { driver.post_send(qp, requests, found) };
+    noted.iter().skip(taken as usize).for_each(|number| ibtl.posted.withdraw(*number));
+    (taken, result)
+}
+
+/// Is its memory read before the post returns?
+fn is_inline(wr: &ibt_send_wr_t) -> bool {
+    wr.wr_flags & IBT_WR_SEND_INLINE != 0
+}
+
+/// The scatter/gather list of a request; nothing if it is absurd.
+///
+/// # Safety
+///
+/// There are `nds` entries at `sgl`.
+unsafe fn pieces(sgl: *const ibt_wr_ds_t, nds: u32) -> Vec<Sge> {
+    let nds = if nds > ABSURD_SGL { 0 } else { nds };
+    // SAFETY: by this function's contract.
+    let entries = unsafe { crate::ptr::elements(sgl, nds as usize) };
+    entries.iter().map(|d| Sge { va: d.ds_va, lkey: d.ds_key, len: d.ds_len }).collect()
 }
 
 /// What a client's destination stands for, as an adapter finds it behind the pointer in a request.
@@ -160,7 +188,7 @@ fn check_count(cx: &Cx, num_wr: uint_t) {
 fn post_send_one(
     cx: &Cx,
     ibtl: &Ibtl,
-    device: &Device,
+    channel: &Channel,
     (hca, qp): Model<'_>,
     wr: &ibt_send_wr_t,
 ) -> Result<(), ibt_status_t> {
@@ -188,14 +216,16 @@ fn post_send_one(
         immediate: flag(IBT_WR_SEND_IMMED).then_some(plain_dest(wr).0),
         op,
         dest: target(&dest)?,
-        sgl: list(cx, device, wr.wr_sgl, wr.wr_nds)?,
+        sgl: list(cx, &channel.open.device, wr.wr_sgl, wr.wr_nds)?,
     };
     let inline: u64 = request.sgl.iter().map(|s| u64::from(s.len)).sum();
-    if flag(IBT_WR_SEND_INLINE) && inline > u64::from(hca.config().attr.max_inline) {
+    if is_inline(wr) && inline > u64::from(hca.config().attr.max_inline) {
         return Err(error(Error::ChanSglLenInvalid));
     }
     let (overruns, pieces) = (hca.overruns(qp, &request), request.sgl.len());
-    hca.post_send(qp, request).map_err(error)?;
+    let read_later = if is_inline(wr) { &[][..] } else { &request.sgl };
+    let number = ibtl.posted.post(cx, channel, &Posting { way: Way::Send, id: wr.wr_id, pieces: read_later });
+    hca.post_send(qp, request).map_err(error).inspect_err(|_| ibtl.posted.withdraw(number))?;
     cx.check(!overruns, Rule::HeapCorruption, || {
         format!("a send of {pieces} pieces is longer than its place in the queue, and nothing looks: it wrote over the next one")
     });
@@ -233,8 +263,7 @@ fn list(cx: &Cx, device: &Device, sgl: *const ibt_wr_ds_t, nds: u32) -> Result<V
         return Err(error(Error::ChanSglLenInvalid));
     }
     // SAFETY: the caller's list has `nds` entries.
-    let entries = unsafe { crate::ptr::elements(sgl, nds as usize) };
-    let list: Vec<Sge> = entries.iter().map(|d| Sge { va: d.ds_va, lkey: d.ds_key, len: d.ds_len }).collect();
+    let list = unsafe { pieces(sgl, nds) };
     let attr = device.adapter.model().map(|hca| &hca.config().attr);
     if let Some(attr) = attr.filter(|attr| attr.res_lkey) {
         for sge in list.iter().filter(|s| s.lkey == attr.reserved_lkey && s.len > 0) {
@@ -276,21 +305,39 @@ unsafe extern "C" fn ibt_post_recv(
             // SAFETY: the request's list has as many entries as it says.
             unsafe { driver.check_memory(&cx, wr.wr_sgl, wr.wr_nds, "will write") };
         }
+        let noted: Vec<u64> = requests
+            .iter()
+            .map(|wr| {
+                // SAFETY: the request's list has as many entries as it says.
+                let pieces = unsafe { pieces(wr.wr_sgl, wr.wr_nds) };
+                note_receive(&cx, &ibtl, &channel, wr.wr_id, &pieces)
+            })
+            .collect();
         // SAFETY: the lists are the caller's, for the time of the call.
         let (done, result) = unsafe { driver.post_recv(qp, requests) };
+        noted.iter().skip(done as usize).for_each(|number| ibtl.posted.withdraw(*number));
         out!(posted, done);
         return of(result);
     }
     let (Adapter::Model(hca), Qp::Model(qp)) = (&device.adapter, &channel.qp) else {
         return IBT_CHAN_HDL_INVALID;
     };
+    let post = |wr: RecvWr| {
+        let number = note_receive(&cx, &ibtl, &channel, wr.id, &wr.sgl);
+        hca.post_recv(qp, wr).inspect_err(|_| ibtl.posted.withdraw(number))
+    };
     // SAFETY: passed on from this call.
-    let status = unsafe { post_receives(&cx, device, wr_list, num_wr, posted, |wr| hca.post_recv(qp, wr)) };
+    let status = unsafe { post_receives(&cx, device, wr_list, num_wr, posted, post) };
     check_places(&cx, (hca, qp));
     nothing_strayed(&cx, &channel);
     status
 }
 
+fn note_receive(cx: &Cx, ibtl: &Ibtl, channel: &Channel, id: u64, pieces: &[Sge]) -> u64 {
+    ibtl.posted.post(cx, channel, &Posting { way: Way::Receive, id, pieces })
+}
+
+/// What a shared queue has is in no books: nobody here uses one.
 unsafe extern "C" fn ibt_post_srq(
     srq: ibt_srq_hdl_t,
     wr_list: *mut ibt_recv_wr_t,

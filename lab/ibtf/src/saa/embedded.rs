@@ -101,6 +101,12 @@ impl EmbeddedSm {
         self.work.wake_all();
     }
 
+    /// As [`restart`](Self::restart), and every port but the manager's gets another LID, from `first_lid` on.
+    pub fn restart_with_other_lids(&self, first_mlid: Lid, first_lid: Lid) {
+        self.state.lock().sm.forget_lids(first_lid);
+        self.restart(first_mlid);
+    }
+
     /// A new manager takes over at another LID; see [`Sm::fail_over`].
     pub fn fail_over(&self, lid: Lid, first_mlid: Lid) {
         let (now, mut subnet) = (self.now(), self.subnet());

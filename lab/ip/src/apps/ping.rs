@@ -15,8 +15,8 @@ use crate::stack::Stack;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// IP has given up a neighbour that did not answer, and with it the packets that waited.
 const IP_GIVES_UP: Duration = Duration::from_secs(4);
-/// Room for the largest echo at whatever place in the buffer the one before ended.
-const ROOM: usize = 2 << 16;
+/// Room for echoes that others send with the same identifier.
+const ROOM_FOR_OTHERS: usize = 16 << 10;
 /// Packets that may wait in a socket between two runs: one answer, and what others send with the same identifier, whose
 /// requests smoltcp hands to the socket, too.
 const PACKETS: usize = 64;
@@ -102,7 +102,9 @@ impl Ping {
     }
 
     fn open(&mut self, stack: &mut Stack) -> SocketHandle {
-        let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; PACKETS], vec![0; ROOM]);
+        // The largest echo fits at whatever place in the buffer the one before ended.
+        let room = 2 * (ECHO_HEADER + self.sizes.iter().max().copied().unwrap_or(0)) + ROOM_FOR_OTHERS;
+        let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; PACKETS], vec![0; room]);
         let mut socket = icmp::Socket::new(buffer(), buffer());
         // A fresh socket with a non-zero identifier always binds.
         if self.ident == 0 {
@@ -143,14 +145,16 @@ impl Ping {
     /// Takes everything off the socket; true if the answer waited for was there, byte for byte.
     fn answered(&mut self, stack: &mut Stack, handle: SocketHandle) -> bool {
         let expected_sequence = self.sent.wrapping_sub(1);
-        let expected = pattern(expected_sequence, self.size(expected_sequence));
+        let size = self.size(expected_sequence);
         let (source, destination) = (self.source, self.destination);
         let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
         let mut found = false;
         while let Ok((bytes, from)) = socket.recv() {
             let answer = parse_echo_reply(bytes, source, destination);
             found |= IpAddr::from(from) == destination
-                && answer == Some((self.sequence(expected_sequence), &expected[..]));
+                && answer.is_some_and(|(sequence, data)| {
+                    sequence == self.sequence(expected_sequence) && data == pattern(expected_sequence, size)
+                });
         }
         found
     }

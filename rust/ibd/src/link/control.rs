@@ -13,15 +13,15 @@ use ipoib::neighbours::{NeighbourSlot, Neighbours};
 use ipoib::paths::{self, Lane, Lanes, Paths, Resolution, Severity};
 use ipoib::{Instant, LinkAddr, Mgid, PKey};
 use kernel::mblk::Mblk;
-use kernel::{AllocError, KBox, KVec};
+use kernel::{AllocError, KArc, KBox, KVec};
 
 use super::calls::{Call, Membership};
 use super::datapath::Traffic;
-use super::dest::Dest;
 use super::failures::{Failure, Failures};
 use super::group::Group;
 use super::heard::Heard;
 use super::jobs::Job;
+use super::neighbour::Neighbour;
 use super::pairs::Pairs;
 use super::questions::{Answered, Questions};
 use super::senders::{Senders, Verdict, Why};
@@ -43,7 +43,13 @@ const NEIGHBOURS: usize = 512;
 
 pub(crate) type Memberships = Groups<Group, KVec<groups::GroupSlot<Group>>>;
 /// The transmit queue that a packet goes on from is its lane.
-pub(crate) type Addresses = Paths<Mblk, Dest, KVec<paths::PathSlot<Dest>>, KVec<paths::PacketSlot<Mblk>>>;
+pub(crate) type Addresses = Paths<
+    Mblk,
+    Neighbour,
+    KVec<paths::PathSlot<Neighbour>>,
+    KVec<paths::PacketSlot<Mblk>>,
+    KArc<paths::Pardons>,
+>;
 
 /// What the control thread does next, without the lock.
 pub(crate) enum Effect {
@@ -53,10 +59,6 @@ pub(crate) enum Effect {
     Call(Call),
     /// Packets have their path, or lost it.
     Packets,
-    /// Take an address out of the transmit queues' caches.
-    Unbind(LinkAddr),
-    /// Empty those caches.
-    UnbindAll,
     /// Tell the MAC layer the link's address.
     Address(LinkAddr),
     /// Tell the MAC layer.
@@ -118,10 +120,10 @@ enum Growth {
 }
 
 impl Control {
-    pub(crate) fn new(pkey: PKey, seed: u64) -> Result<Self, AllocError> {
+    pub(crate) fn new(pkey: PKey, pardons: KArc<paths::Pardons>, seed: u64) -> Result<Self, AllocError> {
         Ok(Self {
             link: new_link(pkey, seed)?,
-            paths: new_paths(seed)?,
+            paths: new_paths(pardons, seed)?,
             groups: new_groups(seed)?,
             neighbours: Neighbours::new(KVec::from_fn(NEIGHBOURS, |_| NeighbourSlot::default())?, seed),
             questions: Questions::new()?,
@@ -252,7 +254,7 @@ impl Control {
         &mut self,
         now: Instant,
         to: LinkAddr,
-        result: Result<Resolution<Dest>, paths::LookupError>,
+        result: Result<Resolution<Neighbour>, paths::LookupError>,
     ) {
         self.paths.handle_event(now, paths::Event::LookedUp(to, result));
     }
@@ -336,16 +338,9 @@ impl Control {
                     effect => return effect,
                 }
             }
-            match self.paths.next_request()? {
-                paths::Action::Unbind(to) => return Some(Effect::Unbind(to)),
-                paths::Action::UnbindAll => return Some(Effect::UnbindAll),
-                paths::Action::Lookup(to) => {
-                    if let Some(effect) = self.lookup(now, to) {
-                        return Some(effect);
-                    }
-                }
-                // No requests.
-                paths::Action::Send(..) | paths::Action::Drop(..) => return Some(Effect::Packets),
+            let to = self.paths.next_lookup()?;
+            if let Some(effect) = self.lookup(now, to) {
+                return Some(effect);
             }
         }
     }
@@ -529,11 +524,11 @@ fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link<McgInfo>>, AllocError> {
 }
 
 #[inline(never)]
-fn new_paths(seed: u64) -> Result<KBox<Addresses>, AllocError> {
+fn new_paths(pardons: KArc<paths::Pardons>, seed: u64) -> Result<KBox<Addresses>, AllocError> {
     let first = Key::NumAh.default_value() as usize;
     let addresses = KVec::from_fn(first, |_| paths::PathSlot::default())?;
     let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
-    KBox::new(Paths::new(paths::Config::default(), addresses, packets, seed))
+    KBox::new(Paths::new(paths::Config::default(), addresses, packets, pardons, seed))
 }
 
 #[inline(never)]

@@ -13,6 +13,7 @@ use kernel::{KArc, KVec};
 use super::backlog::Backlog;
 use super::control::Control;
 use super::interrupts::{Interrupts, Standing};
+use super::neighbour::Way;
 use super::pairs::{LARGEST_SEND, Recipe, View};
 use super::receive::Receiver;
 use super::rings::MOST_TRANSMIT_RINGS;
@@ -229,7 +230,7 @@ pub(crate) fn large_pool(pd: &Pd, settings: &Settings) -> Result<BufferPool, Sta
 }
 
 #[inline(never)]
-fn new_queue(channel: &UdChannel, ring: u32) -> Result<SendQueue<()>, Status> {
+fn new_queue(channel: &UdChannel, ring: u32) -> Result<SendQueue<(), Way>, Status> {
     SendQueue::new(channel, ring, transmit::BATCH, transmit::SIGNAL_EVERY)
 }
 

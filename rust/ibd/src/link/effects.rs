@@ -16,8 +16,8 @@ use super::run::{refuse, run};
 use crate::counters::LinkState;
 use crate::{kernel_instant, now, probes};
 
-/// How often, at least, the transmit queues' caches are asked which addresses were used, and unused memory is given back.
-const SWEEP: Duration = Duration::from_secs(10);
+/// How often memory that nobody uses any more is given back.
+const TIDY: Duration = Duration::from_secs(10);
 
 /// Starts the control thread. **May block.**
 pub(crate) fn spawn(shared: &KArc<Shared>) -> Result<Worker<Control>, AllocError> {
@@ -26,20 +26,15 @@ pub(crate) fn spawn(shared: &KArc<Shared>) -> Result<Worker<Control>, AllocError
 }
 
 fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
-    let (mut sweep, mut watch) = (now() + SWEEP, now());
+    let (mut tidy, mut watch) = (now() + TIDY, now());
     let mut control = parker.lock();
     while !parker.should_stop() {
         let time = now();
-        let (tidy, report) = (time >= sweep, control.paths.asks_for_use());
-        if tidy || report {
+        if time >= tidy {
             drop(control);
-            shared.transmitters.iter().for_each(|transmitter| transmitter.report_used());
-            if tidy {
-                sweep = time + SWEEP;
-                carry_out(shared, Effect::Job(Job::Tidy));
-            }
+            tidy = time + TIDY;
+            carry_out(shared, Effect::Job(Job::Tidy));
             control = parker.lock();
-            control.paths.use_told();
         }
         if time >= watch && control.traffic.is_some() {
             drop(control);
@@ -54,7 +49,7 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
                 carry_out(shared, effect);
                 control = parker.lock();
             }
-            None => wait(parker, shared, &mut control, [sweep, watch]),
+            None => wait(parker, shared, &mut control, [tidy, watch]),
         }
     }
 }
@@ -63,24 +58,24 @@ fn wait<'a>(
     parker: &Parker<'a, Control>,
     shared: &Shared,
     control: &mut MonitorGuard<'a, Control>,
-    [sweep, watch]: [Instant; 2],
+    [tidy, watch]: [Instant; 2],
 ) {
-    // An idle link has nothing to sweep, unless it waits for buffers of a queue pair that is gone, and one without a queue pair
+    // An idle link has nothing to give back, unless it waits for buffers of a queue pair that is gone, and one without a queue pair
     // nothing to watch.
     let idle = control.outstanding().is_nothing() && shared.retired.lock().is_empty();
-    let sweep = (!idle).then_some(sweep);
+    let tidy = (!idle).then_some(tidy);
     let watch = control.traffic.is_some().then_some(watch);
-    let next = [control.deadline(), sweep, watch].into_iter().flatten().min();
+    let next = [control.deadline(), tidy, watch].into_iter().flatten().min();
     parker.wait_until(control, next.map(kernel_instant));
 }
 
 /// Replaces a queue pair that does not complete its sends; when to look again.
 #[inline(never)]
 fn watch_sends(shared: &Shared, time: Instant) -> Duration {
-    let Some(timeout) = shared.settings.lock().transmit_timeout() else { return SWEEP };
+    let Some(timeout) = shared.settings.lock().transmit_timeout() else { return TIDY };
     // All of them, whichever is late.
     shared.transmitters.iter().for_each(|transmitter| transmitter.watch(time, timeout));
-    (timeout / 4).min(SWEEP)
+    (timeout / 4).min(TIDY)
 }
 
 /// For whoever traces, and for the log if it is to have it.
@@ -108,8 +103,6 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         Effect::Job(job) => queue(shared, job),
         Effect::Call(call) => ask(shared, call),
         Effect::Packets => shared.transmitters.send_resolved(),
-        Effect::Unbind(to) => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind(&to)),
-        Effect::UnbindAll => shared.transmitters.iter().for_each(|transmitter| transmitter.unbind_all()),
         Effect::Address(address) => shared.announcer.announce_address(address),
         Effect::Announce(status) => {
             announce(shared, status.into());

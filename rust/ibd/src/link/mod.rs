@@ -22,7 +22,6 @@ mod build;
 mod calls;
 mod control;
 mod datapath;
-mod dest;
 mod effects;
 mod events;
 mod failures;
@@ -31,6 +30,7 @@ mod heard;
 mod instance;
 mod interrupts;
 mod jobs;
+mod neighbour;
 mod pairs;
 mod properties;
 mod provider;
@@ -45,8 +45,9 @@ mod transmit;
 mod upward;
 
 use gldv3::Mac;
-use ibtf::{BufferPool, Pd};
+use ibtf::{BufferPool, Pd, PoolList};
 use ipoib::link::BroadcastGroup;
+use ipoib::paths::Pardons;
 use ipoib::{Gid, PKey};
 use kernel::ddi::{DevInfo, NodeName};
 use kernel::log::{Causes, Source};
@@ -57,9 +58,9 @@ use announce::Announcer;
 use backlog::Backlog;
 use control::Control;
 use datapath::{Parts, Pools};
-use dest::StaticRates;
 use interrupts::{Interrupts, Standing};
 use jobs::Jobs;
+use neighbour::StaticRates;
 use rings::RingCount;
 use run::Hardware;
 use settings::Settings;
@@ -101,7 +102,7 @@ pub(crate) struct Shared {
     hardware: Held<Hardware>,
     rates: StaticRates,
     /// Buffers of queue pairs that are gone, some of them still lent.
-    retired: Mutex<KVec<BufferPool>>,
+    retired: Mutex<PoolList>,
 }
 
 /// The link in log lines, and when it has logged what.
@@ -134,8 +135,8 @@ impl core::fmt::Display for Name {
 
 /// The machines, made on a stack frame of their own.
 #[inline(never)]
-fn new_control(pkey: PKey, seed: u64) -> Result<KArc<Monitor<Control>>, AllocError> {
-    KArc::new(Monitor::new(Control::new(pkey, seed)?)?)
+fn new_control(pkey: PKey, pardons: KArc<Pardons>, seed: u64) -> Result<KArc<Monitor<Control>>, AllocError> {
+    KArc::new(Monitor::new(Control::new(pkey, pardons, seed)?)?)
 }
 
 impl Shared {
@@ -151,8 +152,9 @@ impl Shared {
     ) -> Result<KArc<Self>, AllocError> {
         let Name { node, pkey, .. } = *name;
         let counters = Counters::of(number, rings.transmit)?;
-        let control = new_control(pkey, seed)?;
-        let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, seed)?;
+        let pardons = KArc::new(Pardons::new())?;
+        let control = new_control(pkey, pardons.clone(), seed)?;
+        let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, &pardons, seed)?;
         KArc::new(Self {
             node,
             pkey,
@@ -173,7 +175,7 @@ impl Shared {
             settings: Mutex::new(Settings::default())?,
             hardware: Held::new()?,
             rates: StaticRates::new(name.clone()),
-            retired: Mutex::new(KVec::new())?,
+            retired: Mutex::new(PoolList::default())?,
         })
     }
 
@@ -234,18 +236,11 @@ impl Shared {
         let mut waiting = false;
         for pool in pools.drain() {
             waiting = true;
-            self.keep_retired(pool);
+            self.retired.lock().push(pool);
         }
         if waiting {
             // A control thread that sleeps until something happens now has to look again.
             self.tell(|_| ());
-        }
-    }
-
-    fn keep_retired(&self, pool: BufferPool) {
-        if self.retired.lock().push(pool).is_err() {
-            // It stays for ever, and the module with it: nothing is freed too early.
-            kernel::log!(warn, self.name, "no memory to remember receive buffers that are lent");
         }
     }
 
@@ -264,10 +259,10 @@ impl Shared {
         if let Some((_, pd)) = self.hardware() {
             pd.reap();
         }
-        let waiting = core::mem::take(&mut *self.retired.lock());
-        for pool in waiting {
+        let mut waiting = core::mem::take(&mut *self.retired.lock());
+        while let Some(pool) = waiting.pop() {
             if let Err(pool) = pool.close() {
-                self.keep_retired(pool);
+                self.retired.lock().push(pool);
             }
         }
     }

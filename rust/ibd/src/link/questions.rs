@@ -11,7 +11,7 @@ use kernel::{AllocError, Errno, KBox, KVec, Vacant};
 
 use super::Shared;
 use super::control::Control;
-use super::dest::Dest;
+use super::neighbour::Neighbour;
 use crate::now;
 
 /// Questions to one link that may wait at once.
@@ -125,13 +125,13 @@ impl Control {
     }
 
     /// Writes what is known into the record; `None` while it is being looked up.
-    fn describe(&self, known: Known<Dest>, record: &mut PathRecord) -> Option<Result<(), Errno>> {
+    fn describe(&self, known: Known<Neighbour>, record: &mut PathRecord) -> Option<Result<(), Errno>> {
         let failed = |status, record: &mut PathRecord| {
             record.status = status;
             Some(Err(Errno::ENXIO))
         };
-        let (dest, age) = match known {
-            Known::Ready(dest, age) => (dest, age),
+        let (neighbour, age) = match known {
+            Known::Ready(neighbour, age) => (neighbour, age),
             Known::Unresolved => return None,
             Known::Failed(DropReason::Unreachable) => return failed(PathRecord::UNREACHABLE, record),
             Known::Failed(_) => return failed(PathRecord::UNANSWERED, record),
@@ -140,7 +140,7 @@ impl Control {
         let (Status::Up(up), Some(port)) = (self.link.status(), self.link.port()) else {
             return Some(Err(Errno::ENETDOWN));
         };
-        let to = dest.address();
+        let to = neighbour.address();
         let group = ipoib::Gid { prefix: to.dgid.prefix, guid: to.dgid.guid }.is_multicast();
         // What the SA says of the way to a group has no source bits of ours in it.
         let path_bits = if group { 0 } else { u16::from(to.source_path_bits) };
@@ -154,10 +154,10 @@ impl Control {
         record.sl = to.sl;
         record.tclass = to.tclass;
         record.flow = to.flow;
-        record.mtu = dest.mtu().map_or(0, Mtu::bytes);
+        record.mtu = neighbour.mtu().map_or(0, Mtu::bytes);
         record.hop_limit = to.hop_limit;
         record.rate = u8::try_from(to.rate).unwrap_or(0);
-        record.lifetime = dest.lifetime().unwrap_or(PathRecord::NO_LIFETIME);
+        record.lifetime = neighbour.lifetime().unwrap_or(PathRecord::NO_LIFETIME);
         record.age = u32::try_from(age.as_secs()).unwrap_or(u32::MAX);
         Some(Ok(()))
     }

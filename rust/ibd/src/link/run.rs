@@ -11,8 +11,8 @@ use kernel::{KArc, log};
 use super::Shared;
 use super::build;
 use super::datapath;
-use super::dest::Dest;
 use super::jobs::Job;
+use super::neighbour::Neighbour;
 use super::replacement::replace_sender;
 use crate::node::gid;
 use crate::now;
@@ -93,11 +93,11 @@ fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, info: &McgInfo) {
 #[inline(never)]
 fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Option<Duration>) {
     let made = match shared.hardware() {
-        Some((_, pd)) => Dest::group(&pd, &shared.rates, info),
+        Some((_, pd)) => Neighbour::group(&pd, &shared.rates, info),
         None => Err(Status::HCA_INVALID),
     };
     let made = made.inspect_err(|status| no_handle(shared, *status));
-    let made = made.inspect(|dest| tell_narrow(shared, dest));
+    let made = made.inspect(|to| tell_narrow(shared, to));
     let result = made.map(|handle| Resolution { handle, refresh }).map_err(|_| LookupError::Unanswered);
     shared.tell(|control| control.looked_up(now(), to, result));
 }
@@ -110,12 +110,12 @@ pub(super) fn no_handle(shared: &Shared, status: Status) {
 
 /// What the link's MTU allows and the way there does not is dropped; IP is told of the link's MTU only.
 #[inline(never)]
-pub(super) fn tell_narrow(shared: &Shared, dest: &Dest) {
+pub(super) fn tell_narrow(shared: &Shared, to: &Neighbour) {
     let (group, _) = shared.broadcast_and_port();
-    if let (Some(link), Some(way)) = (group.map(|group| group.mtu), dest.mtu())
+    if let (Some(link), Some(way)) = (group.map(|group| group.mtu), to.mtu())
         && way < link
     {
-        let (way, link, to) = (way.bytes(), link.bytes(), dest.address().dgid);
+        let (way, link, to) = (way.bytes(), link.bytes(), to.address().dgid);
         log!(note, shared.name, "the way to {to} carries {way} bytes, the link {link}");
     }
 }

@@ -170,6 +170,7 @@ fn adapter() -> Adapter<Fake> {
         max_receive_segments: 4,
         max_cqs: 4,
         max_cq: 4,
+        max_moderation: 0,
         max_regions: 4,
         max_address_handles: 4,
         max_pds: 4,

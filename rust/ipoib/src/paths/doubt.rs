@@ -1,18 +1,19 @@
 //! What is not believed any more: looked up again at once, or in its turn, or forgotten.
 
-use core::ops::DerefMut;
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
-use super::{Lookup, PacketSlot, PathSlot, Paths, State, Trust};
+use super::{Handle, Lookup, PacketSlot, Pardons, PathSlot, Paths, State, Trust};
 use crate::addr::{Gid, LinkAddr, Qpn};
 use crate::table::Id;
 use crate::time::Instant;
 
-impl<P, H, S, T> Paths<P, H, S, T>
+impl<P, H, S, T, G> Paths<P, H, S, T, G>
 where
-    H: Clone + PartialEq,
+    H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
+    G: Deref<Target = Pardons>,
 {
     pub(super) fn gid_changed(&mut self, gid: Gid) {
         let mut next = self.table.kin(&LinkAddr::unicast(Qpn::MULTICAST, gid));
@@ -26,13 +27,10 @@ where
 
     /// The SM has changed: looks a handle up again some time soon, and uses it until then; forgives a failure.
     pub(super) fn doubt(&mut self, now: Instant, id: Id) {
-        let Some((to, path)) = self.table.entry_mut(id) else { return };
+        let Some(path) = self.table.get_mut(id) else { return };
         path.failures = 0;
-        match &mut path.state {
-            State::Failed { until, .. } => {
-                *until = Instant::ZERO;
-                self.unbinds.one(to);
-            }
+        match path.state {
+            State::Failed { .. } => path.pardon(&self.pardons),
             State::Unresolved => {}
             State::Ready(_) => {
                 let trusted = core::mem::replace(&mut path.trust, Trust::Doubted) == Trust::Full;
@@ -67,13 +65,10 @@ where
 
     /// The SM knows better about this address by now: looks a handle up again at once, and uses it until then; forgives a failure.
     pub(super) fn look_again(&mut self, id: Id) {
-        let Some((to, path)) = self.table.entry_mut(id) else { return };
+        let Some(path) = self.table.get_mut(id) else { return };
         path.failures = 0;
-        match &mut path.state {
-            State::Failed { until, .. } => {
-                *until = Instant::ZERO;
-                self.unbinds.one(to);
-            }
+        match path.state {
+            State::Failed { .. } => path.pardon(&self.pardons),
             State::Unresolved => {}
             State::Ready(_) => {
                 path.trust = Trust::Full;
@@ -86,11 +81,10 @@ where
         }
     }
 
-    /// Drops the handle or the verdict; packets that wait are looked up afresh. The caller has unbound the address and taken back what
-    /// leaves.
+    /// Drops the handle or the verdict; packets that wait are looked up afresh. The caller has taken back what leaves.
     pub(super) fn forget(&mut self, id: Id) {
         let Some(path) = self.table.get_mut(id) else { return };
-        path.state = State::Unresolved;
+        path.know(&self.pardons, State::Unresolved);
         path.failures = 0;
         if path.lookup == Lookup::Out {
             path.lookup = Lookup::OutOfDate;

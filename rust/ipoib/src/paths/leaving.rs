@@ -3,27 +3,28 @@
 //! Such a packet holds no handle: it is sent with the one that its address has when it leaves. An address that loses its handle
 //! takes its packets back, and they wait for the next one.
 
-use core::ops::DerefMut;
+use core::ops::{Deref, DerefMut};
 
 use super::packets::{Leaving, Verdict};
-use super::{Action, DropReason, Lane, Lanes, PacketSlot, PathSlot, Paths, State};
+use super::{Action, DropReason, Handle, Lane, Lanes, PacketSlot, Pardons, PathSlot, Paths, State};
 use crate::addr::LinkAddr;
 use crate::table::Id;
 
-impl<P, H, S, T> Paths<P, H, S, T>
+impl<P, H, S, T, G> Paths<P, H, S, T, G>
 where
-    H: Clone + PartialEq,
+    H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
+    G: Deref<Target = Pardons>,
 {
     /// The lanes for which [`Paths::next_packet`] has one.
     pub fn packets_out(&self) -> Lanes {
         self.packets.out()
     }
 
-    /// Only [`Action::Send`] and [`Action::Drop`], which a caller may want to take while it holds the transmit queue. In the order in
-    /// which the packets of a lane were submitted for one address. The handle is the one known now; a transmit queue must not remember
-    /// it, as packets that are still to come from here would be overtaken: it asks with the next packet ([`Paths::submit`]).
+    /// A packet that waited, to be sent or freed; whoever takes it may hold the transmit queue. In the order in which the packets of a
+    /// lane were submitted for one address. The handle is the one known now; a transmit queue must not remember it, as packets that are
+    /// still to come from here would be overtaken: it asks with the next packet ([`Paths::submit`]).
     pub fn next_packet(&mut self, lane: Lane) -> Option<Action<P, H>> {
         let Leaving { to, packet, verdict } = self.packets.next_out(lane)?;
         let handle = match verdict {

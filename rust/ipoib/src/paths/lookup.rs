@@ -1,20 +1,21 @@
 //! Which address is looked up next, and what an answer does.
 
-use core::ops::DerefMut;
+use core::ops::{Deref, DerefMut};
 
 use super::{
-    BACKGROUND, DropReason, GROUPS, Lookup, LookupError, PacketSlot, PathSlot, Paths, Resolution, State,
-    Trust, URGENT,
+    BACKGROUND, DropReason, GROUPS, Handle, Lookup, LookupError, PacketSlot, Pardons, PathSlot, Paths,
+    Resolution, State, Trust, URGENT,
 };
 use crate::addr::LinkAddr;
 use crate::table::Id;
 use crate::time::Instant;
 
-impl<P, H, S, T> Paths<P, H, S, T>
+impl<P, H, S, T, G> Paths<P, H, S, T, G>
 where
-    H: Clone + PartialEq,
+    H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
+    G: Deref<Target = Pardons>,
 {
     /// Lists the address for a lookup unless one is out; a port urgently if packets wait, in the background if it has a handle or
     /// is only asked about.
@@ -39,8 +40,9 @@ where
         self.settle(id);
     }
 
-    /// Takes the next address to look up, if another lookup may start: ports first.
-    pub(super) fn next_lookup(&mut self) -> Option<LinkAddr> {
+    /// The next address to find a way to, to be answered with [`Event::LookedUp`](super::Event::LookedUp), always and once; `None` if
+    /// there is none or no other lookup may start. Ports first. Call until `None` after every [`Paths::submit`], event and timeout.
+    pub fn next_lookup(&mut self) -> Option<LinkAddr> {
         let id = match self.next_port() {
             Some(id) => {
                 self.ports_out += 1;
@@ -107,28 +109,28 @@ where
             }
             _ if !current && again => self.want_lookup(id),
             _ if !current => self.settle(id),
-            Ok(resolution) => self.resolved(now, id, to, resolution),
-            Err(error) => self.failed(now, id, to, error),
+            Ok(resolution) => self.resolved(now, id, resolution),
+            Err(error) => self.failed(now, id, error),
         }
     }
 
-    fn resolved(&mut self, now: Instant, id: Id, to: LinkAddr, resolution: Resolution<H>) {
+    fn resolved(&mut self, now: Instant, id: Id, resolution: Resolution<H>) {
         let Some(path) = self.table.get_mut(id) else { return };
-        if matches!(&path.state, State::Ready(old) if *old != resolution.handle) {
-            self.unbinds.one(to);
-        }
         path.failures = 0;
         path.asked = false;
         path.since = now;
         path.trust = Trust::Full;
-        path.state = State::Ready(resolution.handle);
+        // Of two that lead the same way the first one stays: queues have it.
+        if !matches!(&path.state, State::Ready(known) if *known == resolution.handle) {
+            path.know(&self.pardons, State::Ready(resolution.handle));
+        }
         self.send_packets(id);
         let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));
         self.table.set_deadline(id, Some(now + after));
         self.settle(id);
     }
 
-    fn failed(&mut self, now: Instant, id: Id, to: LinkAddr, error: LookupError) {
+    fn failed(&mut self, now: Instant, id: Id, error: LookupError) {
         let Some(path) = self.table.get_mut(id) else { return };
         path.asked = false;
         let works = matches!(path.state, State::Ready(_));
@@ -151,12 +153,11 @@ where
             LookupError::Absent => DropReason::Unreachable,
         };
         if works {
-            self.unbinds.one(to);
             self.take_back_for(id);
         }
         self.drop_packets(id, reason);
         if let Some(path) = self.table.get_mut(id) {
-            path.state = State::Failed { until, reason };
+            path.know(&self.pardons, State::Failed { until, reason });
         }
         self.table.set_deadline(id, Some(until + self.config.forget));
         self.settle(id);

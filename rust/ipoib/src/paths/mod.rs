@@ -11,8 +11,11 @@
 //!
 //! Any number of addresses resolve side by side, at most one lookup each and a bounded number in all; packets wait in a small
 //! queue per address, the oldest giving way. A lookup that failed is not repeated before its back-off has passed. The table is
-//! bounded and evicts the address used longest ago, in O(1). A handle that has gone wrong is taken out of the transmit queues'
-//! own caches by [`Action::Unbind`].
+//! bounded and evicts an address that was not used for long, in O(1).
+//!
+//! Transmit queues remember handles, without the table's lock. Whether a handle still holds is said in the handle, and by the table alone
+//! ([`Validity`]): every change of what is known about an address goes through one function, which withdraws the handle that was known
+//! before. Nobody is told, and nothing is taken out of the queues' memories.
 //!
 //! Whatever goes in as a packet comes out exactly once: from [`Paths::submit`] itself, or as [`Action::Send`] or
 //! [`Action::Drop`].
@@ -23,9 +26,9 @@ mod lookup;
 mod packets;
 #[cfg(test)]
 mod tests;
-mod unbind;
+mod validity;
 
-use core::ops::DerefMut;
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
 use crate::addr::{Gid, LinkAddr};
@@ -34,13 +37,13 @@ use crate::table::{Id, Key, Slot, Table, mix};
 use crate::time::Instant;
 pub use packets::{LANES, Lane, Lanes, PacketSlot};
 use packets::{Packets, Queue};
-use unbind::Unbinds;
+pub use validity::{Pardons, Validity};
 
 /// Room for one address.
 pub type PathSlot<H> = Slot<LinkAddr, Path<H>, LISTS>;
 
 const LISTS: usize = 4;
-/// Addresses that may be evicted, the one used longest ago first.
+/// Addresses that may be evicted, the one that the table was asked about longest ago first.
 const IDLE: usize = 0;
 /// Ports whose packets wait for a lookup.
 const URGENT: usize = 1;
@@ -48,6 +51,8 @@ const URGENT: usize = 1;
 const BACKGROUND: usize = 2;
 /// Groups to look up. Ports do not wait behind them: a group is joined for it, which can take minutes.
 const GROUPS: usize = 3;
+/// How many addresses, at most, stay because they were used by queues' own memories when one has to go.
+const SECOND_CHANCES: usize = 16;
 
 /// What bounds the machine.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +112,13 @@ pub enum LookupError {
     Unanswered,
 }
 
+/// How to send to an address: one thing that the table, the transmit queues and the sends share. Cheap to clone; equal if packets take the
+/// same way.
+pub trait Handle: Clone + PartialEq {
+    /// Whether it still holds: the same of every clone, and of no other handle.
+    fn validity(&self) -> &Validity;
+}
+
 /// A handle and how long to trust it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolution<H> {
@@ -121,8 +133,6 @@ pub struct Resolution<H> {
 pub enum Event<H> {
     /// The lookup asked for by [`Action::Lookup`] has ended.
     LookedUp(LinkAddr, Result<Resolution<H>, LookupError>),
-    /// A transmit queue has used the address since this was last told.
-    Used(LinkAddr),
     /// Everything is in doubt.
     Invalidate(Severity),
     /// One address is in doubt to the point that its handle must not be used (its group was left or moved).
@@ -148,32 +158,43 @@ pub enum DropReason {
     LinkReset,
 }
 
-/// What to do.
+/// What to do with a packet that waited.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action<P, H> {
-    /// Find a way to the address and answer with [`Event::LookedUp`], always and once.
-    Lookup(LinkAddr),
-    /// Send a packet that waited.
+    /// Send it.
     Send(LinkAddr, P, H),
-    /// Free a packet that waited.
+    /// Free it.
     Drop(LinkAddr, P, DropReason),
-    /// Take the address out of every transmit queue's cache.
-    Unbind(LinkAddr),
-    /// Empty every transmit queue's cache.
-    UnbindAll,
+}
+
+/// Nothing goes to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Why.
+    pub reason: DropReason,
+    until: Instant,
+    pardons: u64,
+}
+
+impl Denial {
+    /// Whether it still stands: its time has not come, and nobody was given another chance since. `pardons` are those of the table that
+    /// said it.
+    pub fn stands(&self, now: Instant, pardons: &Pardons) -> bool {
+        now < self.until && self.pardons == pardons.count()
+    }
 }
 
 /// What became of a packet at once.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Submitted<P, H> {
-    /// Send it with this handle, and let the queue remember the handle.
+    /// Send it with this handle. The queue may remember the handle, and send by it as long as it [holds](Validity::holds).
     Ready(P, H),
     /// It waits. A packet that had to give way for it comes back.
     Queued(Option<P>),
     /// It does not go.
     Dropped(P, DropReason),
-    /// It does not go, and nor does any other until then: the queue may remember that.
-    Denied(P, DropReason, Instant),
+    /// It does not go, and nor does any other as long as this [stands](Denial::stands): the queue may remember it.
+    Denied(P, Denial),
 }
 
 /// What is known about an address that somebody asks about.
@@ -204,6 +225,7 @@ pub struct Path<H> {
     /// there is a handle.
     leaving: u16,
     failures: u32,
+    /// The table was asked about it, or has seen that its handle was used, since it was last found idle or not.
     used: bool,
 }
 
@@ -249,40 +271,70 @@ impl Key for LinkAddr {
     }
 }
 
-/// The machine. `P` is a packet, `H` a handle (cheap to clone; equal if it leads the same way), `S` and `T` the memory for
-/// addresses and for packets that wait.
+impl<H: Handle> Path<H> {
+    /// What is known from now on. The only place where that changes: a handle that is not known any more is withdrawn.
+    fn know(&mut self, pardons: &Pardons, state: State<H>) {
+        match core::mem::replace(&mut self.state, state) {
+            State::Ready(handle) => handle.validity().withdraw(),
+            State::Failed { .. } => pardons.add(),
+            State::Unresolved => {}
+        }
+    }
+
+    /// A failure is held against it no longer: the next packet has it looked up.
+    fn pardon(&mut self, pardons: &Pardons) {
+        if let State::Failed { until, .. } = &mut self.state {
+            *until = Instant::ZERO;
+            pardons.add();
+        }
+    }
+
+    /// Whether it was used since this was last asked, by the table or without it.
+    fn take_use(&mut self) -> bool {
+        self.see_use();
+        core::mem::take(&mut self.used)
+    }
+
+    /// Whether its handle was used without the table since this was last asked.
+    fn see_use(&mut self) -> bool {
+        let used = matches!(&self.state, State::Ready(handle) if handle.validity().take_use());
+        self.used |= used;
+        used
+    }
+}
+
+/// The machine. `P` is a packet, `H` a handle, `S` and `T` the memory for addresses and for packets that wait, `G` a reference to what
+/// it shares with transmit queues that remember denials.
 #[derive(Debug)]
-pub struct Paths<P, H, S, T> {
+pub struct Paths<P, H, S, T, G> {
     table: Table<LinkAddr, Path<H>, S, LISTS>,
     packets: Packets<P, T>,
     config: Config,
     /// Lookups that are out: of ports, and of groups.
     ports_out: u16,
     groups_out: u16,
-    unbinds: Unbinds,
+    pardons: G,
     jitter: Jitter,
-    /// Addresses that came since use was told last.
-    newcomers: usize,
 }
 
-impl<P, H, S, T> Paths<P, H, S, T>
+impl<P, H, S, T, G> Paths<P, H, S, T, G>
 where
-    H: Clone + PartialEq,
+    H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
+    G: Deref<Target = Pardons>,
 {
     /// A machine that knows at most `addresses.len()` addresses and holds at most `packets.len()` packets. `seed` keys the
     /// hash and the jitter.
-    pub fn new(config: Config, addresses: S, packets: T, seed: u64) -> Self {
+    pub fn new(config: Config, addresses: S, packets: T, pardons: G, seed: u64) -> Self {
         Self {
             table: Table::new(addresses, seed),
             packets: Packets::new(packets),
             config,
             ports_out: 0,
             groups_out: 0,
-            unbinds: Unbinds::default(),
+            pardons,
             jitter: Jitter::new(seed),
-            newcomers: 0,
         }
     }
 
@@ -307,17 +359,6 @@ where
         self.len() == 0
     }
 
-    /// Whether so many addresses are new that others might be evicted although a transmit queue uses them: [`Event::Used`] is to be
-    /// told of those, then [`Paths::use_told`].
-    pub fn asks_for_use(&self) -> bool {
-        self.newcomers > self.capacity() / 2
-    }
-
-    /// [`Event::Used`] has been told of every address that a transmit queue has used.
-    pub fn use_told(&mut self) {
-        self.newcomers = 0;
-    }
-
     /// How many packets are inside.
     pub fn packets_held(&self) -> usize {
         self.packets.held()
@@ -330,7 +371,7 @@ where
 
     /// Takes a packet that no transmit queue knows the way of; it goes on by `lane`.
     pub fn submit(&mut self, now: Instant, to: LinkAddr, lane: Lane, packet: P) -> Submitted<P, H> {
-        let Some(id) = self.find_or_add(now, to) else {
+        let Some(id) = self.find_or_add(to) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
         };
         let Some(path) = self.table.get_mut(id) else {
@@ -353,9 +394,10 @@ where
                 return submitted;
             }
             State::Failed { until, reason } if now < *until => {
-                return Submitted::Denied(packet, *reason, *until);
+                let (reason, until, pardons) = (*reason, *until, self.pardons.count());
+                return Submitted::Denied(packet, Denial { reason, until, pardons });
             }
-            State::Failed { .. } => path.state = State::Unresolved,
+            State::Failed { .. } => path.know(&self.pardons, State::Unresolved),
             State::Unresolved => {}
         }
         let limit = match self.packets.is_crowded() {
@@ -377,11 +419,13 @@ where
     /// What is known about an address, for somebody without a packet; looks it up as [`Paths::submit`] would, but behind the
     /// addresses whose packets wait. Counts as use.
     pub fn ask(&mut self, now: Instant, to: LinkAddr) -> Known<H> {
-        let Some(id) = self.find_or_add(now, to) else { return Known::Nothing };
+        let Some(id) = self.find_or_add(to) else { return Known::Nothing };
         let Some(path) = self.table.get_mut(id) else { return Known::Nothing };
         path.used = true;
         match &path.state {
-            State::Failed { until, .. } if now >= *until => path.state = State::Unresolved,
+            State::Failed { until, .. } if now >= *until => {
+                path.know(&self.pardons, State::Unresolved);
+            }
             State::Ready(_) | State::Failed { .. } | State::Unresolved => {}
         }
         if matches!(path.state, State::Unresolved) {
@@ -407,10 +451,8 @@ where
     pub fn handle_event(&mut self, now: Instant, event: Event<H>) {
         match event {
             Event::LookedUp(to, result) => self.looked_up(now, to, result),
-            Event::Used(to) => self.used(to),
             Event::Invalidate(Severity::Light) => self.for_each(|paths, id| paths.doubt(now, id)),
             Event::Invalidate(severity) => {
-                self.unbinds.everything();
                 self.take_back(|_| true);
                 self.for_each(|paths, id| {
                     if severity == Severity::Heavy {
@@ -422,13 +464,11 @@ where
             }
             Event::Forget(to) => {
                 if let Some(id) = self.table.find(&to) {
-                    self.unbinds.one(to);
                     self.take_back_for(id);
                     self.forget(id);
                 }
             }
             Event::ForgetGroups => {
-                self.unbinds.everything();
                 self.take_back(LinkAddr::is_multicast);
                 self.for_each(|paths, id| {
                     if paths.table.key(id).is_some_and(|to| to.is_multicast()) {
@@ -440,32 +480,21 @@ where
         }
     }
 
-    /// The next thing to ask of others; call until `None` after every [`Paths::submit`], event and timeout. No packets: they are taken
-    /// with [`Paths::next_packet`], by whoever has room.
-    pub fn next_request(&mut self) -> Option<Action<P, H>> {
-        self.next_unbind().or_else(|| self.next_lookup().map(Action::Lookup))
-    }
-
-    fn next_unbind(&mut self) -> Option<Action<P, H>> {
-        Some(self.unbinds.next()?.map_or(Action::UnbindAll, Action::Unbind))
-    }
-
     /// When [`Paths::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.table.next_deadline()
     }
 
-    /// Time has passed. Early and spurious calls are harmless. Tell [`Event::Used`] first, or what a transmit queue's own cache
-    /// served will count as idle.
+    /// Time has passed. Early and spurious calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(id) = self.table.pop_due(now) {
             let Some(path) = self.table.get_mut(id) else { continue };
-            let used = core::mem::take(&mut path.used);
+            let used = path.take_use();
             match path.state {
                 // What leaves counts as use.
                 State::Ready(_) if used || path.leaving != 0 => self.want_lookup(id),
                 State::Unresolved => {}
-                State::Ready(_) | State::Failed { .. } => self.evict(now, id),
+                State::Ready(_) | State::Failed { .. } => self.evict(id),
             }
         }
     }
@@ -478,13 +507,13 @@ where
         }
     }
 
-    fn find_or_add(&mut self, now: Instant, to: LinkAddr) -> Option<Id> {
+    fn find_or_add(&mut self, to: LinkAddr) -> Option<Id> {
         if let Some(id) = self.table.find(&to) {
             return Some(id);
         }
         if self.table.len() == self.table.capacity() {
-            let idle = self.table.front(IDLE)?;
-            self.evict(now, idle);
+            let idle = self.longest_idle()?;
+            self.evict(idle);
         }
         let path = Path {
             state: State::Unresolved,
@@ -497,16 +526,19 @@ where
             failures: 0,
             used: false,
         };
-        self.newcomers += 1;
         self.table.insert(to, path)
     }
 
-    fn used(&mut self, to: LinkAddr) {
-        let Some(id) = self.table.find(&to) else { return };
-        if let Some(path) = self.table.get_mut(id) {
-            path.used = true;
+    /// The one to evict. A handle may be in use all the time without the table being asked: its address moves to the recent end.
+    fn longest_idle(&mut self) -> Option<Id> {
+        for _ in 0..SECOND_CHANCES {
+            let id = self.table.front(IDLE)?;
+            if !self.table.get_mut(id)?.see_use() {
+                return Some(id);
+            }
+            self.table.push_back(IDLE, id);
         }
-        self.settle(id);
+        self.table.front(IDLE)
     }
 
     /// Moves the entry to the recent end of `IDLE` if it may be evicted, off it if not, and removes it if nothing is known.
@@ -524,15 +556,9 @@ where
     }
 
     /// Removes an entry that has neither packets nor a lookup out.
-    fn evict(&mut self, now: Instant, id: Id) {
-        let Some((to, path)) = self.table.remove(id) else { return };
-        let remembered = match path.state {
-            State::Ready(_) => true,
-            State::Failed { until, .. } => now < until,
-            State::Unresolved => false,
-        };
-        if remembered {
-            self.unbinds.one(to);
+    fn evict(&mut self, id: Id) {
+        if let Some((_, mut path)) = self.table.remove(id) {
+            path.know(&self.pardons, State::Unresolved);
         }
     }
 }

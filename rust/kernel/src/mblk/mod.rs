@@ -14,7 +14,7 @@ mod offload;
 
 pub use block::Blocks;
 pub use chain::MblkChain;
-pub use loan::{LoanHome, LoanSlot};
+pub use loan::{Home, LoanHome, LoanSlot};
 pub use offload::{Offload, PartialChecksum};
 
 use core::fmt;

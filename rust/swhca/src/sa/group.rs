@@ -26,6 +26,7 @@ const TO_CREATE: u64 = TO_JOIN | QKEY | TCLASS | PKEY | SL | FLOW;
 
 /// Bits of the join state.
 const FULL: u8 = 1;
+const NON_MEMBER: u8 = 2;
 
 /// The first LID of a group, and how many there are.
 const FIRST_MLID: u16 = 0xc000;
@@ -66,6 +67,11 @@ struct Member {
 impl Group {
     pub(super) fn has(&self, guid: u64) -> bool {
         self.members.iter().any(|member| member.guid == guid)
+    }
+
+    /// Whether a port is in it otherwise than to send.
+    pub(super) fn hears(&self, guid: u64) -> bool {
+        self.members.iter().any(|member| member.guid == guid && member.state & (FULL | NON_MEMBER) != 0)
     }
 
     fn full_members(&self) -> usize {

@@ -7,6 +7,7 @@ mod group;
 mod inform;
 mod node;
 mod path;
+mod service;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -20,6 +21,7 @@ use group::Groups;
 use inform::Subscribers;
 pub(crate) use inform::{Notice, Trap};
 pub(crate) use node::{DEVICE, VENDOR};
+use service::Services;
 use transfer::Transfer;
 
 /// Entries of a P_Key table.
@@ -78,6 +80,7 @@ pub(crate) struct Requester {
 /// What the SA knows.
 pub(crate) struct Administrator {
     groups: Groups,
+    services: Services,
     subscribers: Subscribers,
     notices: KVec<Notice>,
     /// Subscribers that have been told the oldest notice, or do not want to know.
@@ -98,8 +101,8 @@ impl Administrator {
     pub(crate) fn new() -> Result<Self, AllocError> {
         let notices = KVec::with_capacity(NOTICES)?;
         let transfers = KVec::with_capacity(TRANSFERS)?;
-        let (groups, subscribers) = (Groups::new()?, Subscribers::new()?);
-        Ok(Self { groups, subscribers, notices, told: 0, records: KVec::new(), transfers })
+        let (groups, services, subscribers) = (Groups::new()?, Services::new()?, Subscribers::new()?);
+        Ok(Self { groups, services, subscribers, notices, told: 0, records: KVec::new(), transfers })
     }
 
     /// Makes the broadcast group of IPoIB in a partition (RFC 4391, 4), which stays; nothing if it is there.
@@ -110,6 +113,7 @@ impl Administrator {
     /// Forgets everything but the groups that stay.
     pub(crate) fn restart(&mut self) {
         self.groups.restart();
+        self.services.clear();
         self.subscribers.clear();
         self.notices.clear();
         self.told = 0;
@@ -128,6 +132,11 @@ impl Administrator {
     /// A port has come.
     pub(crate) fn port_up(&mut self, port: Gid) {
         note(&mut self.notices, Notice { trap: Trap::InService, gid: port });
+    }
+
+    /// Whether what is sent to a group goes to a port: one that has joined it, and not only to send.
+    pub(crate) fn forwards(&self, group: Gid, port: u64) -> bool {
+        self.groups.find(group).is_some_and(|group| group.hears(port))
     }
 
     /// Something has happened elsewhere; false if too much waits to be told.
@@ -156,7 +165,7 @@ impl Administrator {
         }
         answer.begin(request);
         self.records.clear();
-        let done = self.dispatch(request, from, ports, answer);
+        let done = self.dispatch(request, from, ports, now, answer);
         if let Err(refusal) = done.and_then(|()| self.keep_the_rest(from, answer, now)) {
             // An error is told with the data of the request.
             answer.begin(request);
@@ -198,6 +207,7 @@ impl Administrator {
         request: &Mad,
         from: Requester,
         ports: &[PortView],
+        now: u64,
         answer: &mut Mad,
     ) -> Result<(), Refusal> {
         use mad::{DELETE, GET, GET_TABLE, SET};
@@ -207,9 +217,9 @@ impl Administrator {
             (0x0003, SET) => self.subscribers.set(request, from),
             (0x0011, GET | GET_TABLE) => node::nodes(request, ports, asker, answer, &mut self.records),
             (0x0012, GET | GET_TABLE) => node::ports(request, ports, answer, &mut self.records),
-            // Services are accepted and forgotten: nobody here looks for one.
-            (0x0031, SET | DELETE) => Ok(()),
-            (0x0031, GET | GET_TABLE) => mad::Records::new(answer, &mut self.records, 176).finish(),
+            (0x0031, SET) => self.services.set(request, ports, asker, now, answer),
+            (0x0031, DELETE) => self.services.delete(request, ports, asker, answer),
+            (0x0031, GET | GET_TABLE) => self.services.query(request, asker, now, answer, &mut self.records),
             (0x0035, GET | GET_TABLE) => {
                 path::paths(request, ports, asker, &self.groups, answer, &mut self.records)
             }

@@ -56,6 +56,8 @@ pub struct Contents<'a> {
     pub cpus: u32,
     /// Lines of `/etc/system`.
     pub system: &'a str,
+    /// Further files, by their paths.
+    pub files: &'a [(&'static str, String)],
 }
 
 /// Packs the root into `archive`, which the kernel mounts; what this run adds to it is put together in `edits` first.
@@ -88,6 +90,9 @@ fn edit(contents: &Contents<'_>, edits: &Path) -> Result<()> {
     for directory in ["etc/mnt", "sbin"] {
         fs::create_dir_all(edits.join(directory)).with_context(|| directory.to_owned())?;
     }
+    for (path, text) in contents.files {
+        write(edits, path, text)?;
+    }
     fs::copy(contents.init, edits.join("sbin/init")).context("the agent")?;
     Ok(())
 }
@@ -117,12 +122,14 @@ mod tests {
             identity: Identity::Ibd,
             cpus: 4,
             system: "set kmem_flags=0xf\n",
+            files: &[("later/drv/x.conf", "x".into())],
         };
         edit(&contents, &edits)?;
         let text = |name: &str| fs::read_to_string(edits.join(name)).unwrap_or_default();
         assert!(text("kernel/drv/ib.conf").contains("vppa-svc-list=\"ibd\""));
         let system = (text("etc/mach"), text("etc/system"), text("sbin/init"));
         assert_eq!(system, ("pcplusmp\n".into(), "set kmem_flags=0xf\n".into(), "init".into()));
+        assert_eq!(text("later/drv/x.conf"), "x");
         Ok(())
     }
 }

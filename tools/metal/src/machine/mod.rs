@@ -7,6 +7,7 @@ pub mod agent;
 pub mod archive;
 pub mod calls;
 pub mod console;
+pub mod count;
 pub mod debugger;
 pub mod options;
 mod owners;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::archive::Identity;
-use super::{Machine, Setup, agent};
+use super::{Machine, Setup, agent, count};
 
 /// Every kernel's /etc/system.
 ///
@@ -64,6 +64,40 @@ impl Options {
         Machine::boot(&self.setup()?)
     }
 
+    /// Builds the agent and boots a machine that differs, with its files in a place of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::boot`].
+    pub fn boot_another(&self, name: &str, change: impl FnOnce(&mut Setup)) -> Result<Machine> {
+        let mut setup = Setup { work: self.work.join(name), ..self.setup()? };
+        change(&mut setup);
+        Machine::boot(&setup)
+    }
+
+    /// What `swhca.conf` says, as it ships.
+    ///
+    /// # Errors
+    ///
+    /// It is not there.
+    pub fn adapter_conf(&self) -> Result<String> {
+        let file = self.modules.join("kernel/drv/swhca.conf");
+        std::fs::read_to_string(&file).with_context(|| file.display().to_string())
+    }
+
+    /// Builds the agent and boots a machine whose instructions are counted; the file with the counts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::boot`]; or the plugin that counts cannot be compiled.
+    pub fn boot_counted(&self) -> Result<(Machine, PathBuf)> {
+        std::fs::create_dir_all(&self.work).with_context(|| self.work.display().to_string())?;
+        let work = self.work.canonicalize()?;
+        let (plugin, counts) = (count::build(workspace(), &work)?, work.join("counts"));
+        let setup = Setup { counts: Some((plugin, counts.clone())), ..self.setup()? };
+        Ok((Machine::boot(&setup)?, counts))
+    }
+
     fn setup(&self) -> Result<Setup> {
         let there = |dir: &Path, how: &str| {
             dir.canonicalize().with_context(|| format!("no modules in {}: {how}", dir.display()))
@@ -94,6 +128,8 @@ impl Options {
             cpus: self.cpus,
             system,
             work: self.work.clone(),
+            files: Vec::new(),
+            counts: None,
         })
     }
 }

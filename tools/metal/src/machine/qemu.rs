@@ -41,8 +41,12 @@ pub struct Setup {
     pub cpus: u32,
     /// Lines of `/etc/system`.
     pub system: String,
+    /// Files that this run has, by their paths.
+    pub files: Vec<(&'static str, String)>,
     /// Where the archive, the console's log and the rest of this run go.
     pub work: PathBuf,
+    /// Has the instructions counted: by which plugin, into which file.
+    pub counts: Option<(PathBuf, PathBuf)>,
 }
 
 /// A kernel that runs, with an agent that listens.
@@ -77,6 +81,7 @@ impl Machine {
             identity: setup.identity,
             cpus: setup.cpus,
             system: &setup.system,
+            files: &setup.files,
         };
         pack(&contents, &work.join("stage"), &archive)?;
         // The path of a socket is short.
@@ -135,6 +140,9 @@ fn start(setup: &Setup, kernel: &Path, archive: &Path, log: &Path, control: &Pat
     qemu.args(["-serial", "chardev:control"]);
     qemu.arg("-kernel").arg(kernel).arg("-append").arg(BOOT_PROPERTIES);
     qemu.arg("-initrd").arg(format!("{} type=rootfs", archive.display()));
+    if let Some((plugin, counts)) = &setup.counts {
+        qemu.arg("-plugin").arg(format!("{},counts={}", plugin.display(), counts.display()));
+    }
     let debugger = control.with_file_name(DEBUGGER);
     qemu.arg("-chardev").arg(format!("socket,id=debugger,path={},server=on,wait=off", debugger.display()));
     qemu.args(["-gdb", "chardev:debugger"]);

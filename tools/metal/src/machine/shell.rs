@@ -16,6 +16,8 @@ pub const HELP: &[(&str, &str)] = &[
     ("suspend-devices", "suspend and resume every device, and nothing else"),
     ("load PATH", "load a module, as drv/ibp"),
     ("unload NAME", "unload a module"),
+    ("lay-over FROM DIRECTORY", "lay a directory over another one"),
+    ("read-conf", "read the drivers' .conf files anew"),
     ("modules", "the modules: name=number:address+size"),
     ("list DIRECTORY", "names in a directory; /devices/ADAPTER attaches what is below"),
     ("nodes /ADAPTER", "what is known of each node below a device"),

@@ -39,6 +39,8 @@ pub enum Event {
     DelaySa = 0x460c,
     /// Trap, prefix, GUID: a notice of the subnet manager's.
     Notice = 0x460e,
+    /// Port, LID: the port's other one.
+    SetLid = 0x460f,
 }
 
 /// One end of the traffic: a link on a port of its own, and the process of its zone.
@@ -76,6 +78,8 @@ pub struct Bench {
     pub cpus: u32,
     /// How often everything is loaded and unloaded; at least three times.
     pub cycles: u32,
+    /// Seconds of trouble at random.
+    pub trouble: u64,
     /// The adapter's directory below /devices, once it is found.
     pub adapter: String,
     /// The two ends.
@@ -119,6 +123,7 @@ impl Bench {
             suite,
             cpus: 1,
             cycles: 3,
+            trouble: 20,
             adapter: String::new(),
             sides,
             tracer: None,

@@ -2,6 +2,7 @@
 
 pub mod bench;
 mod cases;
+pub mod count;
 pub mod report;
 
 use std::path::PathBuf;
@@ -13,10 +14,11 @@ use serde::Serialize;
 use crate::machine::archive::Identity;
 use crate::machine::calls::Tracer;
 use crate::machine::debugger::Debugger;
+use crate::machine::options::Driver;
 use crate::machine::symbols::readable;
-use crate::machine::{Options, Trouble};
+use crate::machine::{Options, Setup, Trouble};
 use bench::{Bench, CASE};
-use cases::{adapter, answers, contract, ip, life, link, patience, trouble};
+use cases::{adapter, added, answers, contract, ip, life, link, patience, random, trouble};
 use report::{Findings, Report, StepReport};
 
 /// How much is tried.
@@ -44,6 +46,9 @@ pub struct RunOptions {
     /// How many cycles of loading and unloading, instead of the suite's number.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(3..))]
     cycles: Option<u32>,
+    /// How many seconds of trouble at random, instead of the suite's.
+    #[arg(long, value_name = "SECONDS")]
+    trouble: Option<u64>,
     /// Write the calls between mac and the driver there, up to the case that unloads it.
     #[arg(long, value_name = "FILE")]
     calls: Option<PathBuf>,
@@ -114,6 +119,7 @@ const CASES: &[Case] = &[
     },
     Case { name: "made-again", base: false, identities: IBP, unloads: false, run: trouble::made_again },
     Case { name: "port-bounce", base: false, identities: ONE, unloads: false, run: trouble::port_bounce },
+    Case { name: "lid-changes", base: false, identities: ONE, unloads: false, run: trouble::lid_changes },
     Case { name: "sm-restart", base: false, identities: ONE, unloads: false, run: trouble::sm_restart },
     Case { name: "pkey-moves", base: false, identities: ONE, unloads: false, run: trouble::pkey_moves },
     Case { name: "late-sa", base: false, identities: ONE, unloads: false, run: patience::late_sa },
@@ -137,9 +143,24 @@ const CASES: &[Case] = &[
         unloads: false,
         run: adapter::adapter_in_use,
     },
+    Case { name: "trouble", base: false, identities: ONE, unloads: false, run: random::trouble },
     Case { name: "suspend", base: false, identities: ONE, unloads: false, run: trouble::suspend },
     Case { name: "unload", base: false, identities: ONE, unloads: true, run: life::unload },
     Case { name: "cycles", base: false, identities: ONE, unloads: true, run: life::cycles },
+];
+
+/// A case on a machine of its own, which differs from the others'.
+struct OwnMachine {
+    name: &'static str,
+    change: fn(&Options, &mut Setup) -> Result<()>,
+    run: fn(&mut Bench) -> Result<Findings>,
+}
+
+/// All of them.
+const OWN_MACHINES: &[OwnMachine] = &[
+    OwnMachine { name: "no-class", change: added::without_class, run: added::no_class },
+    OwnMachine { name: "added", change: added::not_yet, run: added::in_order },
+    OwnMachine { name: "added-early", change: added::not_yet, run: added::out_of_order },
 ];
 
 /// Boots, tries, reports; whether all was well.
@@ -149,13 +170,72 @@ const CASES: &[Case] = &[
 /// There is no such case, or the machine could not be booted.
 #[expect(clippy::disallowed_methods, reason = "a machine in QEMU lives in real time")]
 pub fn run(options: &RunOptions) -> Result<bool> {
-    let RunOptions { machine: setup, suite, case, cycles, report: file, .. } = options;
-    if let Some(unknown) = case.iter().find(|name| CASES.iter().all(|case| case.name != name.as_str())) {
-        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+    let RunOptions { machine: setup, suite, case, report: file, .. } = options;
+    let names: Vec<&str> =
+        CASES.iter().map(|case| case.name).chain(OWN_MACHINES.iter().map(|case| case.name)).collect();
+    if let Some(unknown) = case.iter().find(|name| !names.contains(&name.as_str())) {
         anyhow::bail!("there is no case {unknown}; there are {}", names.join(", "));
     }
     let began = Instant::now();
-    let since = |then: Instant| u64::try_from(then.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let mut steps = Vec::new();
+    if case.is_empty() || CASES.iter().any(|known| case.iter().any(|name| name == known.name)) {
+        on_one_machine(options, began, &mut steps)?;
+    }
+    // The adapter of another tree has other ways, and the control needs no proof of ours.
+    let ours = setup.adapter.is_none() && setup.driver == Driver::Rust && setup.identity == Identity::Ibp;
+    for own in OWN_MACHINES.iter().filter(|own| ours && wanted(case, own.name)) {
+        let step = on_its_own(options, own, began);
+        println!("{}", step.line());
+        steps.push(step);
+    }
+    let report = Report {
+        suite: *suite,
+        driver: setup.driver,
+        identity: setup.identity,
+        cpus: setup.cpus,
+        ok: steps.iter().all(|step| step.ok),
+        took_ms: since(began),
+        steps,
+        console: setup.work.join("console").display().to_string(),
+    };
+    let file = file.clone().unwrap_or_else(|| setup.work.join("report.json"));
+    report.write(&file)?;
+    println!("{}", report.verdict());
+    Ok(report.ok)
+}
+
+fn wanted(cases: &[String], name: &str) -> bool {
+    cases.is_empty() || cases.iter().any(|wanted| wanted == name)
+}
+
+fn since(then: Instant) -> u64 {
+    u64::try_from(then.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A case that boots a machine for itself.
+fn on_its_own(options: &RunOptions, own: &OwnMachine, began: Instant) -> StepReport {
+    let at = since(began);
+    let mut changed = Ok(());
+    let machine =
+        options.machine.boot_another(own.name, |setup| changed = (own.change)(&options.machine, setup));
+    let outcome = changed.and(machine).and_then(|machine| {
+        let (session, debugger) = machine.apart();
+        let mut bench =
+            Bench::new(session, debugger, options.machine.driver, options.machine.identity, options.suite);
+        let outcome = bench
+            .must("0", &format!("say metal: {}", own.name))
+            .and_then(|_| bench.must("router", &format!("spawn {CASE}")))
+            .and_then(|_| (own.run)(&mut bench));
+        let outcome = outcome.map_err(|error| explained(error, &bench.debugger));
+        bench.session.end();
+        outcome
+    });
+    StepReport::new(own.name, at, since(began) - at, outcome)
+}
+
+/// The cases that share a machine, up to one that the others need, or that leaves the machine in trouble.
+fn on_one_machine(options: &RunOptions, began: Instant, steps: &mut Vec<StepReport>) -> Result<()> {
+    let RunOptions { machine: setup, suite, case, cycles, trouble, .. } = options;
     let machine = setup.boot()?;
     let boot = StepReport::new(
         "boot",
@@ -164,15 +244,14 @@ pub fn run(options: &RunOptions) -> Result<bool> {
         Ok(Findings::new("the kernel runs, its first program answers")),
     );
     println!("{}", boot.line());
-    let mut steps = vec![boot];
+    steps.push(boot);
     let (session, debugger) = machine.apart();
     let mut bench = Bench::new(session, debugger, setup.driver, setup.identity, *suite);
     bench.cpus = setup.cpus;
+    bench.trouble = trouble.unwrap_or(if *suite == Suite::Full { 600 } else { 20 });
     bench.cycles = cycles.unwrap_or(if *suite == Suite::Full { 102 } else { 3 });
-    let console = bench.session.console().file().display().to_string();
-    let wanted = |name: &str| case.is_empty() || case.iter().any(|wanted| wanted == name);
     let of_identity = CASES.iter().filter(|case| case.identities.contains(&setup.identity));
-    for case in of_identity.filter(|case| case.base || wanted(case.name)) {
+    for case in of_identity.filter(|known| known.base || wanted(case, known.name)) {
         let at = since(began);
         trace(&mut bench, case, options)?;
         let outcome = one(&mut bench, case);
@@ -196,21 +275,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
     }
     bench.tracer = None;
     bench.session.end();
-    let ok = steps.iter().all(|step| step.ok);
-    let report = Report {
-        suite: *suite,
-        driver: setup.driver,
-        identity: setup.identity,
-        cpus: setup.cpus,
-        ok,
-        took_ms: since(began),
-        steps,
-        console,
-    };
-    let file = file.clone().unwrap_or_else(|| setup.work.join("report.json"));
-    report.write(&file)?;
-    println!("{}", report.verdict());
-    Ok(ok)
+    Ok(())
 }
 
 /// Has the calls of this case written, if they are wanted or it compares them: not while the driver is loaded or unloaded.

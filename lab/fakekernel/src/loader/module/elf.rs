@@ -1,5 +1,7 @@
 //! Reading a kernel module object, as strictly as the kernel's loader and the audit of shipped objects together.
 
+use std::collections::BTreeMap;
+
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::{LittleEndian, SectionIndex, SymbolIndex};
@@ -19,6 +21,8 @@ const MAX_DEPENDENCY: usize = 30;
 pub(super) struct ObjectFile {
     pub sections: Vec<Section>,
     pub symbols: Vec<Symbol>,
+    /// Which symbol is the first definition of a name.
+    pub names: BTreeMap<String, usize>,
     pub relocations: Vec<Relocation>,
     pub depends_on: Vec<String>,
 }
@@ -42,6 +46,13 @@ pub(super) struct Symbol {
     pub function: bool,
     pub local: bool,
     pub weak: bool,
+}
+
+impl Symbol {
+    /// Is it a definition that has a name?
+    pub(super) fn is_defined(&self) -> bool {
+        self.place != Place::Undefined && !self.name.is_empty()
+    }
 }
 
 /// Where a symbol lies.
@@ -173,6 +184,10 @@ impl Reader<'_> {
         }
         for (index, symbol) in table.enumerate() {
             self.symbol(table, index, symbol)?;
+        }
+        for (number, symbol) in self.file.symbols.iter().enumerate().filter(|(_, symbol)| symbol.is_defined())
+        {
+            self.file.names.entry(symbol.name.clone()).or_insert(number);
         }
         Ok(())
     }

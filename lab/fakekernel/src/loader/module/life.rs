@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
 
 use illumos_sys_hdrs::{MI_INFO_ALL, MI_INFO_LINKAGE, modinfo};
-use sim::{Nanos, Rule};
+use sim::{Nanos, Rule, race};
 
 use crate::loader::cx::Cx;
 use crate::loader::entry::EntryKind;
@@ -69,6 +69,7 @@ impl Module {
         }
         match self.call_entry("_init") {
             Some(0) => {
+                race::release(self.installation());
                 self.0.state.lock().installed = true;
                 Ok(())
             }
@@ -127,6 +128,7 @@ impl Module {
         while self.0.interrupts.load(Ordering::Acquire) > 0 && sim::thread::now() < deadline {
             sim::thread::sleep(Nanos::from_millis(1));
         }
+        race::acquire(self.interrupts());
     }
 
     /// A line for each thread with a frame of the module, and its frames.

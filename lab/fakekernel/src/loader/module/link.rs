@@ -8,7 +8,7 @@ use object::elf;
 use sim::Contexts;
 
 use crate::loader::gate::{self, Import, STUB_SIZE};
-use crate::loader::kernel::{Kernel, Resolved};
+use crate::loader::kernel::{Between, Kernel, Resolved};
 use crate::loader::module::Module;
 use crate::loader::module::elf::{ObjectFile, Place, Relocation, width};
 use crate::loader::module::names::interned;
@@ -78,7 +78,7 @@ pub(super) fn link(
     kernel: &Kernel,
     name: &str,
     ordinal: usize,
-    file: &ObjectFile,
+    file: &Arc<ObjectFile>,
     dependencies: &[Dependency],
 ) -> Result<Linked, Vec<String>> {
     let mut linker = Linker {
@@ -104,7 +104,7 @@ pub(super) fn link(
     data.write(&linker.data.bytes);
     let sealed = text.protect(Access::ReadExecute).and_then(|()| data.protect(Access::ReadWrite));
     sealed.map_err(|error| vec![format!("{name}: {error}")])?;
-    let symbols = linker.symbols(&values);
+    let symbols = Symbols::new(file.clone(), values);
     Ok(Linked { text, data, imports: linker.imports, symbols, addresses: linker.addresses })
 }
 
@@ -176,10 +176,11 @@ impl Linker<'_> {
         }
         match self.kernel.resolve(symbol, dependencies) {
             Some(Resolved::Data(addr)) => addr,
-            Some(Resolved::Function(addr, contexts, leaf)) => {
+            Some(Resolved::Function(addr, contexts, between)) => {
                 let checks = self.kernel.machine().config().checks;
                 let plain = if checks { None } else { self.kernel.services().plain(symbol) };
-                let direct = !checks && (leaf || plain.is_some());
+                let leaf = between != Between::Gate || plain.is_some();
+                let direct = between == Between::Nothing || (!checks && leaf);
                 let addr = plain.unwrap_or(addr);
                 self.stub(symbol, ordinal, addr, contexts, direct)
             }
@@ -279,17 +280,6 @@ impl Linker<'_> {
             if opcode == 0xe9 { "is jumped to: the loader would fall through" } else { "is not called" };
         self.complaints.push(format!("{}: probe '{name}' {what}", self.name));
         false
-    }
-
-    fn symbols(&self, values: &[usize]) -> Symbols {
-        let mut symbols = Symbols::default();
-        for (symbol, value) in self.file.symbols.iter().zip(values) {
-            if symbol.place != Place::Undefined && !symbol.name.is_empty() {
-                symbols.add(&symbol.name, *value, symbol.size, symbol.function, symbol.local);
-            }
-        }
-        symbols.finish();
-        symbols
     }
 }
 

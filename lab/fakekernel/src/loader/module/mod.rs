@@ -1,10 +1,12 @@
 //! A loaded kernel module.
 
+mod code;
 mod coverage;
 mod elf;
 mod life;
 mod link;
 mod names;
+mod objects;
 mod probe;
 mod symbols;
 mod window;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use sim::race::{self, Key};
 use sim::{Frame, HostMutex, Rule};
 
 use crate::loader::cx::Cx;
@@ -23,8 +26,10 @@ use crate::loader::entry::{self, EntryKind, ModuleFn};
 use crate::loader::gate::Import;
 use crate::loader::kernel::Kernel;
 
+pub use code::Function;
 pub(crate) use link::Dependency;
 pub(crate) use names::interned;
+pub use objects::preload;
 pub(crate) use window::{Access, Window, in_window_range};
 
 /// A loaded kernel module of one host; cheap clone.
@@ -90,12 +95,13 @@ pub enum LoadError {
 impl Module {
     /// Loads an object; `Kernel::load` has made sure that it is not loaded.
     pub(crate) fn load(kernel: &Kernel, path: &Path, name: &str, class: &str) -> Result<Self, LoadError> {
-        let data = std::fs::read(path).map_err(|error| LoadError::Read { path: path.to_owned(), error })?;
+        let object =
+            objects::read(name, path).map_err(|error| LoadError::Read { path: path.to_owned(), error })?;
         let refused = |complaints| LoadError::Refused { module: name.to_owned(), complaints };
-        let file = elf::read(name, &data).map_err(refused)?;
+        let file = object.file.as_ref().map_err(|complaints| refused(complaints.clone()))?;
         let (dependencies, missing) = kernel.dependencies(&file.depends_on)?;
         let ordinal = kernel.next_ordinal();
-        let linked = link::link(kernel, name, ordinal, &file, &dependencies).map_err(|mut complaints| {
+        let linked = link::link(kernel, name, ordinal, file, &dependencies).map_err(|mut complaints| {
             complaints.extend(missing);
             refused(complaints)
         })?;
@@ -117,11 +123,14 @@ impl Module {
             depends_on,
             inside: AtomicU32::new(0),
             interrupts: AtomicU32::new(0),
-            told: HostMutex::new(debugger::tell(kernel.name(), &data, &linked.addresses)),
+            told: HostMutex::new(debugger::tell(kernel.name(), &object.bytes, &linked.addresses)),
             state: HostMutex::new(State::default()),
         }));
         for import in &module.0.imports {
             let _ = import.module.set(Arc::downgrade(&module.0));
+        }
+        if module.0.imports.iter().any(|import| tells_of_accesses(&import.name)) {
+            kernel.machine().watch_for_races();
         }
         Ok(module)
     }
@@ -218,8 +227,26 @@ impl Module {
             let detail = format!("{} called after the unload of {}", kind.name, self.name());
             Cx::of_entry(Some(self), kind.name).violate(Rule::CallAfterUnload, detail);
         }
+        race::acquire(self.installation());
         // SAFETY: by this function's contract.
         unsafe { entry::enter(Some(self), &self.0.kernel, f, args, kind) }
+    }
+}
+
+/// Is this a function that a module calls before a plain load or store, because it was built so?
+fn tells_of_accesses(import: &str) -> bool {
+    ["__tsan_read", "__tsan_write", "__tsan_unaligned_"].iter().any(|prefix| import.starts_with(prefix))
+}
+
+impl Module {
+    /// What interrupts that are over leave for its `_fini`.
+    pub(crate) fn interrupts(&self) -> Key {
+        Key("interrupts of a module", Arc::as_ptr(&self.0).addr() as u64)
+    }
+
+    /// What everything in the module comes after: its `_init`.
+    fn installation(&self) -> Key {
+        Key("installation", Arc::as_ptr(&self.0).addr() as u64)
     }
 }
 

@@ -1,12 +1,15 @@
 //! A loaded module's symbols, local ones too: for dependents, for the kernel's look-ups by name, and for backtraces.
 
-use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
-#[derive(Debug, Default)]
+use super::elf::ObjectFile;
+
 pub(super) struct Symbols {
-    names: BTreeMap<String, Defined>,
-    /// Start, size, name; sorted by start.
-    functions: Vec<(usize, usize, String)>,
+    file: Arc<ObjectFile>,
+    /// The value of each of the file's symbols.
+    values: Vec<usize>,
+    /// The functions among them by start, size and name, once somebody has asked.
+    functions: OnceLock<Vec<usize>>,
 }
 
 /// A definition.
@@ -18,28 +21,44 @@ pub(super) struct Defined {
 }
 
 impl Symbols {
-    /// Adds a definition; the first of a name counts.
-    pub(super) fn add(&mut self, name: &str, addr: usize, size: usize, function: bool, local: bool) {
-        self.names.entry(name.to_owned()).or_insert(Defined { addr, function, local });
-        if function {
-            self.functions.push((addr, size, name.to_owned()));
-        }
+    pub(super) fn new(file: Arc<ObjectFile>, values: Vec<usize>) -> Self {
+        Self { file, values, functions: OnceLock::new() }
     }
 
-    pub(super) fn finish(&mut self) {
-        self.functions.sort();
-    }
-
+    /// The first definition of a name.
     pub(super) fn get(&self, name: &str) -> Option<Defined> {
-        self.names.get(name).copied()
+        let number = *self.file.names.get(name)?;
+        let symbol = &self.file.symbols[number];
+        Some(Defined { addr: self.values[number], function: symbol.function, local: symbol.local })
+    }
+
+    /// Start, size and name of every function, by start.
+    pub(super) fn functions(&self) -> impl Iterator<Item = (usize, usize, &str)> {
+        let symbol = |number: &usize| &self.file.symbols[*number];
+        self.in_order()
+            .iter()
+            .map(move |number| (self.values[*number], symbol(number).size, &*symbol(number).name))
     }
 
     /// The function around `pc`, and the offset into it.
     pub(super) fn function_at(&self, pc: usize) -> Option<(&str, usize)> {
-        let after = self.functions.partition_point(|(start, _, _)| *start <= pc);
-        let (start, size, name) = self.functions[..after].last()?;
-        let offset = pc - start;
+        let functions = self.in_order();
+        let after = functions.partition_point(|number| self.values[*number] <= pc);
+        let number = *functions[..after].last()?;
+        let symbol = &self.file.symbols[number];
+        let offset = pc - self.values[number];
         // One past the end counts: the return address of a last call that does not return.
-        (*size == 0 || offset <= *size).then_some((name, offset))
+        (symbol.size == 0 || offset <= symbol.size).then_some((&*symbol.name, offset))
+    }
+
+    fn in_order(&self) -> &[usize] {
+        let symbols = &self.file.symbols;
+        self.functions.get_or_init(|| {
+            let is_function = |number: &usize| symbols[*number].function && symbols[*number].is_defined();
+            let mut functions: Vec<usize> = (0..symbols.len()).filter(is_function).collect();
+            functions
+                .sort_by_key(|number| (self.values[*number], symbols[*number].size, &symbols[*number].name));
+            functions
+        })
     }
 }

@@ -4,10 +4,18 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst, fence};
 
+use sim::current;
+use sim::race::{self, Access, AtomicAct, AtomicOrder};
+
+use crate::unix::races;
 use crate::{Contexts, Export, Rule, cx, export};
 
-/// Whether the operand at `addr` may be used atomically with `size` bytes.
-fn aligned(addr: usize, size: usize) {
+/// Whether the operand at `addr` may be used atomically with `size` bytes. On this processor each of these operations is a barrier.
+fn operand(addr: usize, size: usize) {
+    let access = Access { addr, len: size, pc: current::call().pc() };
+    if let Some(race) = race::atomic(access, AtomicAct::Update, AtomicOrder::Both) {
+        races::report(access, "an atomic operation", &race);
+    }
     if !addr.is_multiple_of(size) {
         let cx = cx();
         cx.check(false, Rule::AbsurdArgument, || {
@@ -25,12 +33,12 @@ macro_rules! operations {
         operations!(@binary $atomic $uint, $uint; $or $or_nv fetch_or; |a: $uint, b: $uint| a | b);
         operations!(@binary $atomic $uint, $int; $add $add_nv fetch_add; |a: $uint, b: $uint| a.wrapping_add(b));
         unsafe extern "C" fn $swap(target: *mut $uint, value: $uint) -> $uint {
-            aligned(target.addr(), size_of::<$uint>());
+            operand(target.addr(), size_of::<$uint>());
             // SAFETY: atomic_ops(9F): the caller gives a valid operand, which others access atomically only.
             unsafe { $atomic::from_ptr(target) }.swap(value, SeqCst)
         }
         unsafe extern "C" fn $cas(target: *mut $uint, old: $uint, new: $uint) -> $uint {
-            aligned(target.addr(), size_of::<$uint>());
+            operand(target.addr(), size_of::<$uint>());
             // SAFETY: as above.
             let operand = unsafe { $atomic::from_ptr(target) };
             operand.compare_exchange(old, new, SeqCst, SeqCst).unwrap_or_else(|seen| seen)
@@ -42,7 +50,7 @@ macro_rules! operations {
             unsafe { $nv(target) };
         }
         unsafe extern "C" fn $nv(target: *mut $uint) -> $uint {
-            aligned(target.addr(), size_of::<$uint>());
+            operand(target.addr(), size_of::<$uint>());
             // SAFETY: atomic_ops(9F): the caller gives a valid operand, which others access atomically only.
             unsafe { $atomic::from_ptr(target) }.$fetch(1, SeqCst).$apply(1)
         }
@@ -53,7 +61,7 @@ macro_rules! operations {
             unsafe { $nv(target, value) };
         }
         unsafe extern "C" fn $nv(target: *mut $uint, value: $arg) -> $uint {
-            aligned(target.addr(), size_of::<$uint>());
+            operand(target.addr(), size_of::<$uint>());
             // SAFETY: atomic_ops(9F): the caller gives a valid operand, which others access atomically only.
             let seen = unsafe { $atomic::from_ptr(target) }.$fetch(value as $uint, SeqCst);
             ($apply)(seen, value as $uint)
@@ -107,6 +115,7 @@ fn by_c_type() -> Vec<Export> {
 }
 
 fn barrier() {
+    race::fence(AtomicOrder::Both);
     fence(SeqCst);
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use illumos_sys_hdrs::{KM_NOSLEEP, kmem_cache_t, vmem_t};
 use rand::RngExt as _;
-use sim::{FaultKind, HostMutex, Rule};
+use sim::{FaultKind, HostMutex, Rule, race};
 
 use super::Genunix;
 use super::heap::{Fill, Kind};
@@ -24,6 +24,7 @@ use crate::loader::entry::EntryKind;
 use crate::loader::export::Export;
 use crate::loader::handles::Handles;
 use crate::loader::mem::{Mem, c_string};
+use crate::unix::races;
 
 pub(super) fn exports() -> Vec<Export> {
     export! {
@@ -200,6 +201,9 @@ unsafe extern "C" fn kmem_cache_free(handle: *mut kmem_cache_t, object: *mut c_v
     }
     cx.kernel().resources().remove("kmem_cache object", addr as u64);
     let Some(mem) = genunix.memory.bytes(addr) else { return };
+    kmem::no_adapter_has(&cx, addr, cache.size);
+    races::check_free(&cx, addr, cache.size);
+    race::forget_memory(addr, cache.size);
     cache.check_constructed(&cx, &genunix, mem);
     if cache.eager {
         cache.destroy_object(&cx, &genunix, mem);

@@ -60,12 +60,12 @@ impl Firewall {
     /// Pages for `bytes` bytes and a wall; `None` if the arena has no room for them.
     pub fn build(&mut self, arena: &mut Arena, bytes: usize) -> Option<Walled> {
         let pages = bytes.div_ceil(PAGE).max(1);
-        let base = match self.free.get_mut(&pages).and_then(Vec::pop) {
-            Some(base) => base,
-            None => arena.take_pages(pages + 1)?,
-        };
-        let walled = Walled { base, pages };
-        arena.close(walled.end(), PAGE);
+        let known = self.free.get_mut(&pages).and_then(Vec::pop);
+        let walled = Walled { base: known.or_else(|| arena.take_pages(pages + 1))?, pages };
+        // A wall stays where it is.
+        if known.is_none() {
+            arena.close(walled.end(), PAGE);
+        }
         self.blocks += 1;
         Some(walled)
     }

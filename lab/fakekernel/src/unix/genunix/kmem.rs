@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use illumos_sys_hdrs::{KM_NOSLEEP, KM_PANIC, KM_SLEEP};
-use sim::{Config, FaultKind, HostMutex, Mode, Rule};
+use sim::{Config, FaultKind, HostMutex, Mode, Rule, race};
 
 use super::bare::Bare;
 use super::firewall::Firewall;
@@ -15,6 +15,7 @@ use crate::loader::cx::{Cx, cx};
 use crate::loader::export::Export;
 use crate::loader::kernel::Kernel;
 use crate::loader::mem::Mem;
+use crate::unix::races;
 
 /// A request for more than this is a computation gone wrong.
 const ABSURD: usize = 1 << 40;
@@ -74,7 +75,11 @@ impl Memory {
             bare.free(addr);
             return Ok(());
         }
-        self.heap.lock().free(addr, size, kind, by).map(drop)
+        let freed = self.heap.lock().free(addr, size, kind, by);
+        if let Ok(block) = &freed {
+            race::forget_memory(addr, block.size);
+        }
+        freed.map(drop)
     }
 
     /// The live block that starts at `addr`.
@@ -88,6 +93,14 @@ impl Memory {
             return None;
         }
         self.heap.lock().block(addr).map(|block| block.kind)
+    }
+
+    /// How large the live block is that starts at `addr`.
+    pub(super) fn size(&self, addr: usize) -> Option<usize> {
+        if self.bare.is_some() {
+            return None;
+        }
+        self.heap.lock().block(addr).map(|block| block.size)
     }
 
     /// Whether a live block of this kind starts at `addr`. A machine without checks takes the module's word for it.
@@ -273,6 +286,13 @@ pub(super) fn report(cx: &Cx, what: &str, fault: &Fault<Origin>) {
     cx.violate(rule, format!("{what}: {fault}"));
 }
 
+/// Memory is given back: does an adapter have some of it? (rule 53)
+pub(super) fn no_adapter_has(cx: &Cx, addr: usize, size: usize) {
+    if let Some(what) = cx.kernel().lent_at(addr, size) {
+        cx.violate(Rule::PostedMemory, format!("{size} bytes at {addr:#x} are freed: {what}"));
+    }
+}
+
 /// Memory is given back or reused: what still lives in it? (rule 9)
 pub(super) fn nothing_lives_in(cx: &Cx, addr: usize, size: usize) {
     if let Some(object) = cx.kernel().live_object_in(addr, size) {
@@ -328,6 +348,8 @@ unsafe extern "C" fn kmem_free(buf: *mut c_void, size: usize) {
     }
     let genunix = cx.kernel().genunix();
     if genunix.memory.kind(buf.addr()) == Some(Kind::Kmem) {
+        no_adapter_has(&cx, buf.addr(), size);
+        races::check_free(&cx, buf.addr(), size);
         nothing_lives_in(&cx, buf.addr(), size);
     }
     if let Err(fault) = genunix.memory.free(buf.addr(), Some(size), Kind::Kmem, Origin::of(&cx)) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use illumos_sys_hdrs::{MUTEX_SPIN, kmutex_t, kmutex_type_t};
+use sim::race::{self, Key};
 use sim::{ClassKey, Ctx, Held, HeldKind, Nanos, Rule, WaitQueue, current};
 
 use crate::export;
@@ -138,6 +139,7 @@ fn acquire(cx: &Cx, lock: *mut c_void) {
     if fast.is_err() {
         acquire_slow(cx, lock);
     }
+    race::acquire(Key("lock", lock.addr() as u64));
 }
 
 #[cold]
@@ -197,6 +199,7 @@ unsafe extern "C" fn mutex_tryenter(lock: *mut kmutex_t) -> c_int {
     {
         return 0;
     }
+    race::acquire(Key("lock", lock.addr() as u64));
     if let Some(known) = known {
         hold(&cx, lock, &known);
     }
@@ -241,6 +244,7 @@ fn take_off(cx: &Cx, addr: usize) -> Option<Held> {
 }
 
 fn release(cx: &Cx, lock: *mut c_void) {
+    race::release(Key("lock", lock.addr() as u64));
     let me = me_addr(cx);
     if word(lock).compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
         return;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use illumos_sys_hdrs::{RW_WRITER, krw_t, krw_type_t, krwlock_t};
+use sim::race::{self, Key};
 use sim::{ClassKey, Held, HeldKind, Nanos, Rule, WaitQueue};
 
 use crate::export;
@@ -89,7 +90,21 @@ fn try_take(cx: &Cx, lock: *mut c_void, writer: bool) -> Option<Arc<WaitQueue>> 
     })
 }
 
+/// What writers leave for everybody.
+fn writers(lock: *mut c_void) -> Key {
+    Key("lock", lock.addr() as u64)
+}
+
+/// What readers leave for writers.
+fn readers(lock: *mut c_void) -> Key {
+    Key("readers of a lock", lock.addr() as u64)
+}
+
 fn hold(cx: &Cx, lock: *mut c_void, writer: bool) {
+    race::acquire(writers(lock));
+    if writer {
+        race::acquire(readers(lock));
+    }
     let class = with(cx, lock, |o| o.class);
     let kind = if writer { HeldKind::Writer } else { HeldKind::Reader };
     cx.thread().0.local().held.push(Held { addr: lock.addr(), kind, class, pc: cx.caller_pc() });
@@ -137,6 +152,8 @@ unsafe extern "C" fn rw_tryenter(lock: *mut krwlock_t, how: krw_t) -> c_int {
 unsafe extern "C" fn rw_exit(lock: *mut krwlock_t) {
     let (cx, lock) = (cx(), lock.cast::<c_void>());
     let me = cx.thread().0.kthread.addr();
+    let writes = with(&cx, lock, |o| o.writer == me);
+    race::release(if writes { writers(lock) } else { readers(lock) });
     let fault = with(&cx, lock, |o| {
         if o.writer == me {
             o.writer = 0;
@@ -170,6 +187,7 @@ fn rename_held(cx: &Cx, lock: *mut c_void, kind: HeldKind) {
 unsafe extern "C" fn rw_downgrade(lock: *mut krwlock_t) {
     let (cx, lock) = (cx(), lock.cast::<c_void>());
     let me = cx.thread().0.kthread.addr();
+    race::release(writers(lock));
     let ok = with(&cx, lock, |o| {
         if o.writer == me {
             o.writer = 0;
@@ -195,6 +213,7 @@ unsafe extern "C" fn rw_tryupgrade(lock: *mut krwlock_t) -> c_int {
         alone
     });
     if done {
+        race::acquire(readers(lock));
         rename_held(&cx, lock, HeldKind::Writer);
     }
     c_int::from(done)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use illumos_sys_hdrs::{ksema_t, ksema_type_t};
+use sim::race::{self, Key};
 use sim::{Nanos, Rule, WaitQueue};
 
 use crate::export;
@@ -97,6 +98,12 @@ fn wait(cx: &Cx, sema: *mut c_void) {
         // Whoever wakes this thread has left it its unit.
         queue.sleep(Nanos::NEVER);
     }
+    race::acquire(units(sema));
+}
+
+/// What whoever gives a unit leaves for whoever takes one.
+fn units(sema: *mut c_void) -> Key {
+    Key("semaphore", sema.addr() as u64)
 }
 
 unsafe extern "C" fn sema_p(sema: *mut ksema_t) {
@@ -115,10 +122,14 @@ unsafe extern "C" fn sema_tryp(sema: *mut ksema_t) -> c_int {
         s.count -= u32::from(free);
         free
     });
+    if taken == Some(true) {
+        race::acquire(units(sema.cast()));
+    }
     taken.unwrap_or(false).into()
 }
 
 unsafe extern "C" fn sema_v(sema: *mut ksema_t) {
+    race::release(units(sema.cast()));
     with(&cx(), sema.cast(), |s| {
         if !s.queue.wake_one() {
             s.count += 1;

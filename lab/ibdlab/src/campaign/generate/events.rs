@@ -118,7 +118,10 @@ impl Generator<'_> {
     }
 
     fn sm_restart(&mut self) -> Event {
-        Event::SmRestart(SmComesBack { mlids_later: self.pick(&[0, 0, 1, 16]) })
+        let mlids_later = self.pick(&[0, 0, 1, 16]);
+        // One that is near: a port's new LID is another's old one.
+        let lids_later = self.pick(&[0, 0, 0, 1, 2, 0x40]);
+        Event::SmRestart(SmComesBack { mlids_later, lids_later })
     }
 
     pub(super) fn sm_failover(&mut self) -> Event {

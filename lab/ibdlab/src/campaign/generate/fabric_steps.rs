@@ -282,7 +282,7 @@ impl<'a, 'g> Steps<'a, 'g> {
             let event = match self.draw.rng.random_range(0..3) {
                 0 => Event::SmStop(Nothing {}),
                 1 => self.draw.sm_failover(),
-                _ => Event::SmRestart(SmComesBack { mlids_later: self.draw.pick(&[0, 3]) }),
+                _ => Event::SmRestart(SmComesBack { mlids_later: self.draw.pick(&[0, 3]), lids_later: 0 }),
             };
             events.push(TimedEvent::new(self.instant(), event));
         }

@@ -8,6 +8,9 @@ use crate::scenario::{Scenario, Step};
 const NEARBY_MS: u64 = 60_000;
 /// IBTF subscribes to a new SM's traps in the second minute, and asks a silent SA for up to four.
 const MANAGER_MS: u64 = 300_000;
+/// Requests to the SA that may have to be answered one after the other until all is looked at: those of each host for its groups, and of
+/// each round of packets to groups.
+const ROUND_TRIPS: u64 = 100;
 /// A membership that was lost without a word is asked for again after a quarter of an hour.
 const VERIFIED_MS: u64 = 1_200_000;
 
@@ -18,7 +21,7 @@ pub(super) fn give(mut scenario: Scenario) -> Scenario {
         let Step::Trouble(trouble) = step.as_mut() else { continue };
         let has = |what: fn(&Event) -> bool| trouble.event.iter().any(|timed| what(&timed.event));
         untold |= has(forgets_subscribers);
-        trouble.settle_ms = if has(|event| matches!(event, Event::RegistrationsLost(_)))
+        let patience = if has(|event| matches!(event, Event::RegistrationsLost(_)))
             || untold && has(|event| matches!(event, Event::GroupDeleted(_)))
         {
             VERIFIED_MS
@@ -27,6 +30,7 @@ pub(super) fn give(mut scenario: Scenario) -> Scenario {
         } else {
             NEARBY_MS
         };
+        trouble.settle_ms = patience + ROUND_TRIPS * scenario.fabric.sa_delay_ms;
     }
     scenario
 }
@@ -45,19 +49,20 @@ fn is_the_manager_s(event: &Event) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{MANAGER_MS, NEARBY_MS, VERIFIED_MS, give};
+    use super::{MANAGER_MS, NEARBY_MS, ROUND_TRIPS, VERIFIED_MS, give};
     use crate::campaign::Search;
     use crate::scenario::trouble::{Event, ForMs, OnHost, SmComesBack, TimedEvent};
     use crate::scenario::{Nothing, Step};
 
     #[test]
     fn a_group_deleted_after_an_sm_restart_may_be_missed_until_memberships_are_verified() {
-        let restart = || Event::SmRestart(SmComesBack { mlids_later: 0 });
+        let restart = || Event::SmRestart(SmComesBack { mlids_later: 0, lids_later: 0 });
         let deleted = || Event::GroupDeleted(Nothing {});
         let port_down = || Event::PortDown(OnHost::named("alice"));
         let reboot = || Event::SwitchReboot(ForMs { for_ms: 1 });
-        let patience = |troubles: Vec<Vec<Event>>| {
+        let with_delay = |sa_delay_ms: u64, troubles: Vec<Vec<Event>>| {
             let mut scenario = Search::Schedules.scenario(1, 1);
+            scenario.fabric.sa_delay_ms = sa_delay_ms;
             let first = scenario.step.iter().find(|step| matches!(step.get_ref(), Step::Trouble(_))).cloned();
             scenario.step = troubles
                 .into_iter()
@@ -75,9 +80,11 @@ mod tests {
             };
             give(scenario).step.iter().map(settle).collect::<Vec<_>>()
         };
+        let patience = |troubles| with_delay(0, troubles);
         assert_eq!(patience(vec![vec![port_down(), reboot(), deleted()]]), [NEARBY_MS]);
         assert_eq!(patience(vec![vec![restart()], vec![port_down()]]), [MANAGER_MS, NEARBY_MS]);
         assert_eq!(patience(vec![vec![restart()], vec![deleted()]]), [MANAGER_MS, VERIFIED_MS]);
         assert_eq!(patience(vec![vec![deleted()], vec![restart()]]), [NEARBY_MS, MANAGER_MS]);
+        assert_eq!(with_delay(1_500, vec![vec![port_down()]]), [NEARBY_MS + ROUND_TRIPS * 1_500]);
     }
 }

@@ -183,6 +183,9 @@ pub struct SmComesBack {
     /// It gives out multicast LIDs from so much later on than the standard begins.
     #[serde(default, deserialize_with = "crate::scenario::range::mlids_later")]
     pub mlids_later: u16,
+    /// It gives the ports other LIDs, from so much later on; 0: they keep those that they have.
+    #[serde(default, deserialize_with = "crate::scenario::range::lids_later")]
+    pub lids_later: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

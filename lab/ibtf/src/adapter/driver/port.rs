@@ -4,9 +4,9 @@ use std::ptr;
 
 use fabric::{Gid, Guid, LinkSpeed, LinkWidth, Lmc, Mtu, PKey, PhysState, PortAttr, PortNum, PortState, Sl};
 use fakekernel::Rule;
-use illumos_sys_hdrs::{IBT_SUCCESS, ib_gid_t, ib_pkey_t, ibt_hca_portinfo_t};
+use illumos_sys_hdrs::{IBT_SUCCESS, ib_gid_t, ib_pkey_t, ibt_hca_portinfo_t, ibt_port_modify_flags_t};
 
-use super::{Driver, down};
+use super::{Answer, Driver, answer, down};
 use crate::convert::gid_from_c;
 
 /// What lies behind the tables, which a driver must not write to.
@@ -17,6 +17,11 @@ impl Driver {
     /// All ports, each asked for by its number; IBTL's copy of the attributes says how long the tables are.
     pub(crate) fn query_ports(&self) -> Vec<PortAttr> {
         (1..=self.nports()).map(|port| self.query_port(port)).collect()
+    }
+
+    /// IBTL holds its list of clients over it, so the driver may not call back.
+    pub(crate) fn modify_port(&self, port: u8, flags: ibt_port_modify_flags_t, init_type: u8) -> Answer<()> {
+        answer(down!(self, ibc_modify_ports(port, flags, init_type)))
     }
 
     fn query_port(&self, port: u8) -> PortAttr {

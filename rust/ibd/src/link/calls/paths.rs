@@ -9,7 +9,7 @@ use kernel::{KArc, log};
 use super::end;
 use crate::counters::Asked;
 use crate::link::Shared;
-use crate::link::dest::Dest;
+use crate::link::neighbour::Neighbour;
 use crate::link::run::{no_handle, tell_narrow};
 use crate::node::ibtf_gid;
 use crate::now;
@@ -71,12 +71,12 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
             Err(Status::INVALID_PARAM)
         }
         (Some((_, pd)), Some(group)) => {
-            let made = Dest::port(&pd, &shared.rates, to.qpn(), group.qkey, &path);
+            let made = Neighbour::port(&pd, &shared.rates, to.qpn(), group.qkey, &path);
             made.inspect_err(|status| no_handle(shared, *status))
         }
         _ => Err(Status::HCA_INVALID),
     });
-    let made = made.inspect(|dest| tell_narrow(shared, dest));
+    let made = made.inspect(|to| tell_narrow(shared, to));
     let result = match made {
         Ok(handle) => Ok(Resolution { handle, refresh: None }),
         Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),

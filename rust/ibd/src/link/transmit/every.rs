@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::{Mac, Stat};
+use ipoib::paths::Pardons;
 use kernel::sync::Monitor;
 use kernel::{AllocError, KArc, KVec};
 
@@ -40,12 +41,14 @@ impl Transmitters {
         mac: &Mac,
         counters: &KArc<Counters>,
         control: &KArc<Monitor<Control>>,
+        pardons: &KArc<Pardons>,
         seed: u64,
     ) -> Result<Self, AllocError> {
         let closed = KArc::new(Closed::default())?;
         let each = KVec::try_from_fn(rings.max(1), |index| {
             let ring = (rings != 0).then_some(index);
-            Transmitter::new(ring, mac.clone(), counters.clone(), control.clone(), closed.clone(), seed)
+            let (control, pardons, closed) = (control.clone(), pardons.clone(), closed.clone());
+            Transmitter::new(ring, mac.clone(), counters.clone(), control, pardons, closed, seed)
         })?;
         Ok(Self { each, closed, control: control.clone() })
     }

@@ -1,7 +1,7 @@
 //! From the MAC layer to the send queue.
 //!
-//! One lock per transmit queue. A packet to a peer in the queue's cache takes that lock and no other; a miss takes the
-//! machines' lock inside it. What fits one MTU is copied into registered memory and freed at once, but not before the lock is
+//! One lock per transmit queue. A packet to a neighbour that the queue remembers takes that lock and no other; another one takes the
+//! machines' lock inside it. Nobody takes a neighbour out of a queue's memory but the queue: it says itself when it does not hold any more. What fits one MTU is copied into registered memory and freed at once, but not before the lock is
 //! let go; a large send stays where it is until the adapter has cut it up ([`stage`]).
 
 mod every;
@@ -12,10 +12,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use gldv3::{Mac, Stat};
-use ibtf::{BufferPool, CompletionBatch, Cq, Notify, Payload, PostFailure, Refused, Status, UdDest};
+use ibtf::{BufferPool, CompletionBatch, Cq, Notify, Payload, PostFailure, Refused, Status};
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
-use ipoib::paths::{Action, Lane, Submitted};
+use ipoib::paths::{Action, Denial, Handle, Lane, Pardons, Submitted};
 use ipoib::{Cast, EtherType, Instant, LinkAddr, nd};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::softint::SoftHandler;
@@ -23,7 +23,7 @@ use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
 use super::control::Control;
-use super::dest::Dest;
+use super::neighbour::Neighbour;
 use super::senders::Why;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
@@ -58,6 +58,7 @@ pub(crate) struct Transmitter {
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
+    pardons: KArc<Pardons>,
     seed: u64,
 }
 
@@ -67,7 +68,7 @@ struct State {
     serial: u64,
     /// It is being replaced: packets wait for the next one.
     suspended: bool,
-    cache: AddressCache<Dest>,
+    neighbours: AddressCache<Neighbour>,
     /// Addresses that nothing goes to for a while: a flood at a peer that is gone keeps off the machines' lock.
     denied: AddressCache<Denial>,
     completions: CompletionBatch,
@@ -79,13 +80,6 @@ struct State {
     behind: bool,
     /// Completions that were due when [`Transmitter::watch`] looked, and since when none has come.
     waits: Option<(u32, Instant)>,
-}
-
-/// Why nothing goes to an address, and until when.
-#[derive(Clone, Copy)]
-struct Denial {
-    reason: TxDrop,
-    until: Instant,
 }
 
 /// One send as it goes on the wire.
@@ -122,18 +116,13 @@ struct After {
 
 impl State {
     /// Why a packet to an address does not go, as far as this queue knows.
-    fn denial(&mut self, to: &LinkAddr) -> Option<TxDrop> {
+    fn denial(&mut self, to: &LinkAddr, pardons: &Pardons) -> Option<TxDrop> {
         let denial = *self.denied.get(to)?;
-        (now() < denial.until).then_some(denial.reason)
-    }
-
-    fn forget(&mut self, to: &LinkAddr) {
-        self.cache.remove(to);
-        self.denied.remove(to);
+        denial.stands(now(), pardons).then(|| denial.reason.into())
     }
 
     fn forget_all(&mut self) {
-        self.cache.clear();
+        self.neighbours.clear();
         self.denied.clear();
     }
 }
@@ -144,6 +133,7 @@ impl Transmitter {
         mac: Mac,
         counters: KArc<Counters>,
         control: KArc<Monitor<Control>>,
+        pardons: KArc<Pardons>,
         closed: KArc<Closed>,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
@@ -151,7 +141,7 @@ impl Transmitter {
             open: None,
             serial: 0,
             suspended: false,
-            cache: new_cache(Key::HashSize.default_value(), seed)?,
+            neighbours: new_memory(Key::HashSize.default_value(), seed)?,
             denied: AddressCache::new(DENIED, seed)?,
             completions: CompletionBatch::new(COMPLETIONS)?,
             staged: KVec::with_capacity(BATCH as usize)?,
@@ -160,14 +150,14 @@ impl Transmitter {
             waits: None,
         };
         let (state, suspensions) = (Mutex::new(state)?, AtomicU64::new(0));
-        KArc::new(Self { state, ring, closed, suspensions, mac, counters, control, seed })
+        KArc::new(Self { state, ring, closed, suspensions, mac, counters, control, pardons, seed })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
     pub(crate) fn remember(&self, units: u32) -> Result<(), AllocError> {
-        let cache = new_cache(units, self.seed)?;
+        let memory = new_memory(units, self.seed)?;
         let mut state = self.state.lock();
-        let before = core::mem::replace(&mut state.cache, cache);
+        let before = core::mem::replace(&mut state.neighbours, memory);
         drop(state);
         drop(before);
         Ok(())
@@ -357,10 +347,10 @@ impl Transmitter {
             let action = control.paths.next_packet(self.lane());
             drop(control);
             match action {
-                // Not for the cache: the next packet asks, and comes behind those that still wait.
-                Some(Action::Send(_, packet, dest)) => self.send_to(&mut state, packet, &dest, &mut after),
+                // Not to be remembered: the next packet asks, and comes behind those that still wait.
+                Some(Action::Send(_, packet, to)) => self.send_to(&mut state, packet, to, &mut after),
                 Some(Action::Drop(_, packet, reason)) => self.drop_packet(packet, reason.into(), &mut after),
-                _ => break,
+                None => break,
             }
         }
         self.post(&mut state, &mut after);
@@ -373,7 +363,7 @@ impl Transmitter {
         Lane::new(self.ring.unwrap_or(0))
     }
 
-    fn send_to(&self, state: &mut State, packet: Mblk, dest: &Dest, after: &mut After) {
+    fn send_to(&self, state: &mut State, packet: Mblk, to: Neighbour, after: &mut After) {
         let Some((_, frame)) = Frame::read(&packet) else {
             return self.drop_packet(packet, TxDrop::Malformed, after);
         };
@@ -381,34 +371,14 @@ impl Transmitter {
         if let Some(reason) = refused {
             return self.drop_packet(packet, reason, after);
         }
-        let Some(handle) = dest.handle(frame.longest()) else {
-            return self.drop_packet(packet, TxDrop::TooLong, after);
+        self.make_room(state, &frame, after);
+        let State { open: Some(open), staged, .. } = state else {
+            return self.drop_packet(packet, TxDrop::LinkReset, after);
         };
-        match self.stage(state, handle, packet, &frame, after) {
+        match self.stage(open, staged, &to, packet, &frame, after) {
             Ok(()) | Err(Stopped::Waits) => {}
             Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
             Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
-        }
-    }
-
-    /// Takes an address out of the cache.
-    pub(crate) fn unbind(&self, to: &LinkAddr) {
-        self.state.lock().forget(to);
-    }
-
-    /// Empties the cache.
-    pub(crate) fn unbind_all(&self) {
-        self.state.lock().forget_all();
-    }
-
-    /// Tells the machines which addresses were used since this was last called.
-    pub(crate) fn report_used(&self) {
-        let mut state = self.state.lock();
-        let mut from = 0;
-        while let Some((to, next)) = state.cache.take_used(from) {
-            from = next;
-            let mut control = self.control.lock();
-            control.paths.handle_event(now(), ipoib::paths::Event::Used(to));
         }
     }
 
@@ -427,18 +397,42 @@ impl Transmitter {
         if frame.may_tell_neighbour() {
             self.learn(&packet, frame.ethertype, to);
         }
-        let longest = frame.longest();
-        let (packet, dest) = match state.cache.get(&to).map(|dest| dest.handle(longest)) {
-            Some(handle) => (packet, handle),
-            // Those before it wait for room, and completions are to come.
-            None if state.behind => return Err(Stopped::Full(packet)),
-            None if let Some(reason) = state.denial(&to) => return Err(Stopped::Dropped(packet, reason)),
-            None => self.ask_for_path(state, to, packet, longest, after)?,
+        self.make_room(state, &frame, after);
+        let State { open: Some(open), neighbours, staged, .. } = state else {
+            return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
         };
-        match dest {
-            Some(dest) => self.stage(state, dest, packet, &frame, after),
-            None => Err(Stopped::Dropped(packet, TxDrop::TooLong)),
+        if let Some(neighbour) = neighbours.get(&to) {
+            if neighbour.validity().holds() {
+                neighbour.validity().note_use();
+                return self.stage(open, staged, neighbour, packet, &frame, after);
+            }
+            neighbours.remove(&to);
         }
+        self.send_to_unknown(state, to, packet, &frame, after)
+    }
+
+    /// To an address that the queue does not remember.
+    #[inline(never)]
+    fn send_to_unknown(
+        &self,
+        state: &mut State,
+        to: LinkAddr,
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        // Those before it wait for room, and completions are to come.
+        if state.behind {
+            return Err(Stopped::Full(packet));
+        }
+        if let Some(reason) = state.denial(&to, &self.pardons) {
+            return Err(Stopped::Dropped(packet, reason));
+        }
+        let (packet, neighbour) = self.ask_for_path(state, to, packet, after)?;
+        let State { open: Some(open), staged, .. } = state else {
+            return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
+        };
+        self.stage(open, staged, &neighbour, packet, frame, after)
     }
 
     /// ARP and neighbour discovery say who has which address.
@@ -458,23 +452,20 @@ impl Transmitter {
         }
     }
 
-    /// The handle is `None` if the packet does not fit through.
     fn ask_for_path(
         &self,
         state: &mut State,
         to: LinkAddr,
         packet: Mblk,
-        longest: usize,
         after: &mut After,
-    ) -> Result<(Mblk, Option<KArc<UdDest>>), Stopped> {
+    ) -> Result<(Mblk, Neighbour), Stopped> {
         let mut control = self.control.lock();
         let submitted = control.paths.submit(now(), to, self.lane(), packet);
         drop(control);
         match submitted {
-            Submitted::Ready(packet, dest) => {
-                let handle = dest.handle(longest);
-                state.cache.insert(to, dest);
-                Ok((packet, handle))
+            Submitted::Ready(packet, neighbour) => {
+                state.neighbours.insert(to, neighbour.clone());
+                Ok((packet, neighbour))
             }
             Submitted::Queued(gave_way) => {
                 after.wake_control = true;
@@ -484,31 +475,38 @@ impl Transmitter {
                 Err(Stopped::Waits)
             }
             Submitted::Dropped(packet, reason) => Err(Stopped::Dropped(packet, reason.into())),
-            Submitted::Denied(packet, reason, until) => {
-                let reason = reason.into();
-                state.denied.insert(to, Denial { reason, until });
-                Err(Stopped::Dropped(packet, reason))
+            Submitted::Denied(packet, denial) => {
+                state.denied.insert(to, denial);
+                Err(Stopped::Dropped(packet, denial.reason.into()))
             }
+        }
+    }
+
+    /// Posts what is staged, and takes completions, if the next one would find no room without.
+    fn make_room(&self, state: &mut State, frame: &Frame, after: &mut After) {
+        let Some(open) = &state.open else { return };
+        let (full, short) = (open.queue.batch_is_full(), open.is_short(frame));
+        if full || short {
+            self.post(state, after);
+        }
+        if short {
+            self.reclaim(state, after);
         }
     }
 
     fn stage(
         &self,
-        state: &mut State,
-        dest: KArc<UdDest>,
+        open: &mut Open,
+        staged: &mut KVec<Wire>,
+        to: &Neighbour,
         packet: Mblk,
         frame: &Frame,
         after: &mut After,
     ) -> Result<(), Stopped> {
-        if state.open.as_ref().is_some_and(|open| open.queue.batch_is_full()) {
-            self.post(state, after);
+        if !to.carries(frame.longest()) {
+            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
         }
-        if state.open.as_ref().is_some_and(|open| open.is_short(frame)) {
-            self.post(state, after);
-            self.reclaim(state, after);
-        }
-        let Some(open) = &mut state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
-        match open.stage(dest, packet, frame) {
+        match open.stage(to.handle(), packet, frame) {
             Ok(Staged::Copied(packet)) => after.free.push_back(packet),
             Ok(Staged::Mapped) => self.counters.tx.mapped.increment(),
             Err(Unstaged::Full(packet)) => return Err(Stopped::Full(packet)),
@@ -526,7 +524,7 @@ impl Transmitter {
         }
         let (packets, bytes) = frame.on_the_wire();
         // As many places as a batch has.
-        let _ = state.staged.push_within_capacity(Wire { cast: frame.cast, packets, bytes });
+        let _ = staged.push_within_capacity(Wire { cast: frame.cast, packets, bytes });
         Ok(())
     }
 
@@ -677,6 +675,6 @@ fn free_packet(payload: Payload, free: &mut MblkChain) {
     }
 }
 
-fn new_cache(units: u32, seed: u64) -> Result<AddressCache<Dest>, AllocError> {
+fn new_memory(units: u32, seed: u64) -> Result<AddressCache<Neighbour>, AllocError> {
     AddressCache::new(units as usize * HASH_UNIT as usize, seed)
 }

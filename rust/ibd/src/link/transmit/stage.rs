@@ -7,12 +7,13 @@ use kernel::mblk::Mblk;
 use kernel::{KArc, KVec};
 
 use super::super::datapath::Pools;
+use super::super::neighbour::Way;
 use super::frame::{ADDRESSES_LEN, Frame};
 use crate::counters::TxDrop;
 
 /// The send side of a queue pair.
 pub(crate) struct Open {
-    pub(crate) queue: SendQueue<()>,
+    pub(crate) queue: SendQueue<(), Way>,
     /// Buffers of one MTU.
     pub(crate) pool: BufferPool,
     /// Some of them, kept at hand: they need no locked operation.
@@ -109,7 +110,7 @@ impl Open {
     /// Stages a packet that [`Open::refuses`] has nothing against.
     pub(super) fn stage(
         &mut self,
-        dest: KArc<UdDest>,
+        dest: &KArc<UdDest<Way>>,
         packet: Mblk,
         frame: &Frame,
     ) -> Result<Staged, Unstaged> {
@@ -122,7 +123,7 @@ impl Open {
             Some(_) if !long && matches!(self.large, LargePool::Ready(_)) => {
                 self.copy_large(dest, packet, frame)
             }
-            large => match self.map(&dest, packet, frame) {
+            large => match self.map(dest, packet, frame) {
                 Ok(()) => Ok(Staged::Mapped),
                 Err(packet) if large.is_some() => self.copy_large(dest, packet, frame),
                 Err(packet) => self.copy_small(dest, packet, frame),
@@ -132,7 +133,7 @@ impl Open {
 
     /// Hands the packet itself to the adapter, or back if that cannot be done.
     #[inline(never)]
-    fn map(&mut self, dest: &KArc<UdDest>, mut packet: Mblk, frame: &Frame) -> Result<(), Mblk> {
+    fn map(&mut self, dest: &KArc<UdDest<Way>>, mut packet: Mblk, frame: &Frame) -> Result<(), Mblk> {
         if !self.abilities.maps() {
             return Err(packet);
         }
@@ -156,7 +157,12 @@ impl Open {
         }
     }
 
-    fn copy_small(&mut self, dest: KArc<UdDest>, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
+    fn copy_small(
+        &mut self,
+        dest: &KArc<UdDest<Way>>,
+        packet: Mblk,
+        frame: &Frame,
+    ) -> Result<Staged, Unstaged> {
         let Some(mut buffer) = self.spare.pop().or_else(|| self.pool.take()) else {
             return Err(Unstaged::Full(packet));
         };
@@ -172,7 +178,12 @@ impl Open {
     }
 
     #[inline(never)]
-    fn copy_large(&mut self, dest: KArc<UdDest>, packet: Mblk, frame: &Frame) -> Result<Staged, Unstaged> {
+    fn copy_large(
+        &mut self,
+        dest: &KArc<UdDest<Way>>,
+        packet: Mblk,
+        frame: &Frame,
+    ) -> Result<Staged, Unstaged> {
         let pool = match &self.large {
             LargePool::Ready(pool) => pool,
             LargePool::Absent | LargePool::Asked => return Err(Unstaged::NoPool(packet)),
@@ -187,7 +198,7 @@ impl Open {
 
     fn stage_buffer(
         &mut self,
-        dest: KArc<UdDest>,
+        dest: &KArc<UdDest<Way>>,
         buffer: Buffer,
         packet: Mblk,
         options: SendOptions,

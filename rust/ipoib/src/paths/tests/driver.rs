@@ -1,5 +1,6 @@
-//! The machine with what the driver puts around it: transmit queues with little room and caches of their own, and a control thread
-//! that may be late. Whatever happens, packets come out once and in order, and no queue keeps a handle that has been withdrawn.
+//! The machine with what the driver puts around it: transmit queues with little room and memories of their own, and a control thread
+//! that may be late. Whatever happens, packets come out once and in order, and no queue sends by a handle that the table does not stand
+//! for. What the queues and the control thread call here is what they call in the driver, and all of it.
 
 use super::*;
 
@@ -9,7 +10,6 @@ enum Step {
     Send(u8),
     Ask(u8),
     Answer(u8, Result<u32, LookupError>),
-    Used(u8),
     Invalidate(Severity),
     Forget(u8),
     ForgetGroups,
@@ -33,7 +33,6 @@ fn step() -> impl Strategy<Value = Step> {
         12 => n.clone().prop_map(Step::Send),
         3 => n.clone().prop_map(Step::Ask),
         6 => (n.clone(), answer).prop_map(|(n, a)| Step::Answer(n, a)),
-        1 => n.clone().prop_map(Step::Used),
         1 => severity.prop_map(Step::Invalidate),
         1 => n.clone().prop_map(Step::Forget),
         1 => Just(Step::ForgetGroups),
@@ -57,9 +56,9 @@ struct Queue {
     in_flight: usize,
     /// Packets whose path was found wait for room.
     behind: bool,
-    cache: BTreeMap<LinkAddr, u32>,
-    /// Until when nothing goes to an address.
-    denied: BTreeMap<LinkAddr, Instant>,
+    /// Nobody takes anything out of it but the queue itself.
+    cache: BTreeMap<LinkAddr, Way>,
+    denied: BTreeMap<LinkAddr, Denial>,
     /// The last packet sent to an address.
     sent: BTreeMap<LinkAddr, u32>,
 }
@@ -78,6 +77,7 @@ impl Queue {
 
 struct World {
     machine: Machine,
+    pardons: Arc<Pardons>,
     now: Instant,
     next: u32,
     /// Packets inside the machine.
@@ -95,8 +95,10 @@ fn queue_of(packet: u32) -> usize {
 impl World {
     fn new() -> Self {
         let config = Config { lookups: LOOKUPS, packets_per_address: 3, ..Config::default() };
+        let pardons = Arc::new(Pardons::new());
         Self {
-            machine: machine(config, ADDRESSES, PACKETS),
+            machine: machine_with(config, ADDRESSES, PACKETS, pardons.clone()),
+            pardons,
             now: Instant::ZERO,
             next: 0,
             inside: BTreeSet::new(),
@@ -118,13 +120,25 @@ impl World {
         let packet = self.next;
         self.next += 1;
         let queue = &mut self.queues[queue_of(packet)];
-        if queue.cache.contains_key(&to) {
+        queue.cache.retain(|known, way| *known != to || way.validity().holds());
+        if let Some(way) = queue.cache.get(&to) {
+            way.validity().note_use();
+            let known = self.machine.known(self.now, &to);
+            assert!(
+                matches!(&known, Known::Ready(now, _) if now.is(way)),
+                "{packet} goes by {way:?}, known is {known:?}"
+            );
             if !queue.is_full() {
                 queue.send(to, packet);
             }
             return;
         }
-        if queue.behind || queue.denied.get(&to).is_some_and(|until| self.now < *until) {
+        if queue.behind {
+            return;
+        }
+        if queue.denied.get(&to).is_some_and(|denial| denial.stands(self.now, &self.pardons)) {
+            let known = self.machine.known(self.now, &to);
+            assert!(matches!(known, Known::Failed(_)), "{packet} is dropped, known is {known:?}");
             return;
         }
         match self.machine.submit(self.now, to, Lane::new(queue_of(packet)), packet) {
@@ -135,9 +149,9 @@ impl World {
                 }
             }
             Submitted::Dropped(dropped, _) => assert_eq!(dropped, packet),
-            Submitted::Denied(dropped, _, until) => {
+            Submitted::Denied(dropped, denial) => {
                 assert_eq!(dropped, packet);
-                queue.denied.insert(to, until);
+                queue.denied.insert(to, denial);
             }
             Submitted::Queued(gave_way) => {
                 self.inside.insert(packet);
@@ -154,14 +168,13 @@ impl World {
                 return;
             }
             match self.machine.next_packet(Lane::new(number)) {
-                Some(Action::Send(to, packet, handle)) => {
+                Some(super::super::Action::Send(to, packet, way)) => {
                     let known = self.machine.known(self.now, &to);
-                    assert!(matches!(known, Known::Ready(now, _) if now == handle), "{handle}: {known:?}");
+                    assert!(matches!(&known, Known::Ready(now, _) if now.is(&way)), "{way:?}: {known:?}");
                     self.left(packet);
                     self.queues[number].send(to, packet);
                 }
-                Some(Action::Drop(_, packet, _)) => self.left(packet),
-                Some(other) => panic!("{other:?} is no packet"),
+                Some(super::super::Action::Drop(_, packet, _)) => self.left(packet),
                 None => return,
             }
         }
@@ -176,23 +189,10 @@ impl World {
             self.send_resolved(lane.number());
             return true;
         }
-        match self.machine.next_request() {
-            None => return false,
-            Some(Action::Lookup(to)) => {
-                assert!(self.out.insert(to), "two lookups out for {to:?}");
-                let alike = self.out.iter().filter(|out| out.is_multicast() == to.is_multicast());
-                assert!(alike.count() <= usize::from(LOOKUPS));
-            }
-            Some(Action::Unbind(to)) => self.queues.iter_mut().for_each(|queue| {
-                queue.cache.remove(&to);
-                queue.denied.remove(&to);
-            }),
-            Some(Action::UnbindAll) => self.queues.iter_mut().for_each(|queue| {
-                queue.cache.clear();
-                queue.denied.clear();
-            }),
-            Some(other) => panic!("{other:?} is no request"),
-        }
+        let Some(to) = self.machine.next_lookup() else { return false };
+        assert!(self.out.insert(to), "two lookups out for {to:?}");
+        let alike = self.out.iter().filter(|out| out.is_multicast() == to.is_multicast());
+        assert!(alike.count() <= usize::from(LOOKUPS));
         true
     }
 
@@ -205,12 +205,12 @@ impl World {
     fn answer(&mut self, n: u8, answer: Result<u32, LookupError>) {
         let to = Self::address(n);
         if self.out.remove(&to) {
-            let result = answer.map(|handle| Resolution { handle, refresh: None });
+            let result = answer.map(|number| Resolution { handle: way(number), refresh: None });
             self.event(Event::LookedUp(to, result));
         }
     }
 
-    fn event(&mut self, event: Event<u32>) {
+    fn event(&mut self, event: Event<Way>) {
         self.machine.handle_event(self.now, event);
     }
 
@@ -221,7 +221,6 @@ impl World {
                 self.machine.ask(self.now, Self::address(n));
             }
             Step::Answer(n, answer) => self.answer(n, answer),
-            Step::Used(n) => self.event(Event::Used(Self::address(n))),
             Step::Invalidate(severity) => self.event(Event::Invalidate(severity)),
             Step::Forget(n) => self.event(Event::Forget(Self::address(n))),
             Step::ForgetGroups => self.event(Event::ForgetGroups),
@@ -245,24 +244,32 @@ impl World {
         );
     }
 
-    /// Everything that a queue remembers is known to the machine, or is about to be taken from it.
-    fn check_caches(&self) {
+    /// Everything that a queue remembers and would use is what the machine knows: the handle itself, not one like it.
+    fn check_memories(&self) {
         let all = self.queues.iter().flat_map(|queue| &queue.cache);
-        for (to, handle) in all.filter(|(to, _)| !self.machine.unbinds.tells_of(to)) {
+        for (to, way) in all.filter(|(_, way)| way.validity().holds()) {
             let known = self.machine.known(self.now, to);
             assert!(
-                matches!(known, Known::Ready(now, _) if now == *handle),
-                "a queue keeps {handle} for {to:?}, which is {known:?}"
+                matches!(&known, Known::Ready(now, _) if now.is(way)),
+                "a queue would send by {way:?} to {to:?}, which is {known:?}"
             );
         }
         let denied = self.queues.iter().flat_map(|queue| &queue.denied);
-        let denied = denied.filter(|(to, until)| self.now < **until && !self.machine.unbinds.tells_of(to));
-        for (to, until) in denied {
+        for (to, denial) in denied.filter(|(_, denial)| denial.stands(self.now, &self.pardons)) {
             let known = self.machine.known(self.now, to);
             assert!(
                 matches!(known, Known::Failed(_)),
-                "a queue drops until {until:?} what goes to {to:?}: {known:?}"
+                "a queue drops what goes to {to:?} by {denial:?}: {known:?}"
             );
+        }
+    }
+
+    /// Every handle that the machine knows holds.
+    fn check_known(&self) {
+        for n in 0..9 {
+            if let Known::Ready(way, _) = self.machine.known(self.now, &Self::address(n)) {
+                assert!(way.validity().holds(), "{way:?} of {n} was withdrawn and is told");
+            }
         }
     }
 
@@ -306,11 +313,12 @@ proptest! {
     }
 
     #[test]
-    fn what_a_queue_remembers_is_what_the_machine_knows(steps in prop::collection::vec(step(), 0..120)) {
+    fn what_a_queue_would_use_is_what_the_machine_knows(steps in prop::collection::vec(step(), 0..120)) {
         let mut world = World::new();
         for step in steps {
             world.apply(step);
-            world.check_caches();
+            world.check_memories();
+            world.check_known();
         }
     }
 }

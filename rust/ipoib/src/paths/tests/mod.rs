@@ -3,17 +3,66 @@ use crate::addr::{Mgid, Qpn};
 use crate::numbers::{PKey, Scope};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 
 mod driver;
 
-type Machine = Paths<u32, u32, Vec<PathSlot<u32>>, Vec<PacketSlot<u32>>>;
+/// A way of this number.
+#[derive(Clone, Debug)]
+struct Way(Arc<(u32, Validity)>);
+
+impl PartialEq for Way {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.0 == other.0.0
+    }
+}
+
+impl Handle for Way {
+    fn validity(&self) -> &Validity {
+        &self.0.1
+    }
+}
+
+impl Way {
+    /// Whether it is this very one.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+fn way(number: u32) -> Way {
+    Way(Arc::new((number, Validity::new())))
+}
+
+type Machine = Paths<u32, Way, Vec<PathSlot<Way>>, Vec<PacketSlot<u32>>, Arc<Pardons>>;
 
 fn machine(config: Config, addresses: usize, packets: usize) -> Machine {
+    machine_with(config, addresses, packets, Arc::new(Pardons::new()))
+}
+
+fn machine_with(config: Config, addresses: usize, packets: usize, pardons: Arc<Pardons>) -> Machine {
     let addresses = (0..addresses).map(|_| PathSlot::default()).collect();
     let packets = (0..packets).map(|_| PacketSlot::default()).collect();
-    Paths::new(config, addresses, packets, 11)
+    Paths::new(config, addresses, packets, pardons, 11)
+}
+
+/// What the driver's control thread does.
+#[derive(Debug, PartialEq)]
+enum Action {
+    Lookup(LinkAddr),
+    Send(LinkAddr, u32, Way),
+    Drop(LinkAddr, u32, DropReason),
+}
+
+impl From<super::Action<u32, Way>> for Action {
+    fn from(action: super::Action<u32, Way>) -> Self {
+        match action {
+            super::Action::Send(to, packet, way) => Self::Send(to, packet, way),
+            super::Action::Drop(to, packet, reason) => Self::Drop(to, packet, reason),
+        }
+    }
 }
 
 fn peer(n: u8) -> LinkAddr {
@@ -32,23 +81,35 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-fn ok(handle: u32) -> Result<Resolution<u32>, LookupError> {
-    Ok(Resolution { handle, refresh: None })
+fn ok(number: u32) -> Result<Resolution<Way>, LookupError> {
+    Ok(Resolution { handle: way(number), refresh: None })
 }
 
-fn submit(m: &mut Machine, now: Instant, to: LinkAddr, packet: u32) -> Submitted<u32, u32> {
+fn submit(m: &mut Machine, now: Instant, to: LinkAddr, packet: u32) -> Submitted<u32, Way> {
     m.submit(now, to, Lane::default(), packet)
 }
 
 /// What the driver's control thread does next if every transmit queue has room.
-fn next(m: &mut Machine) -> Option<Action<u32, u32>> {
+fn next(m: &mut Machine) -> Option<Action> {
     match m.packets_out().first() {
-        Some(lane) => m.next_packet(lane),
-        None => m.next_request(),
+        Some(lane) => m.next_packet(lane).map(Action::from),
+        None => m.next_lookup().map(Action::Lookup),
     }
 }
 
-fn actions(m: &mut Machine) -> Vec<Action<u32, u32>> {
+/// The handle of an address, as a queue would remember it.
+fn handle(m: &Machine, to: LinkAddr) -> Way {
+    match m.known(Instant::ZERO, &to) {
+        Known::Ready(way, _) => way,
+        other => panic!("{to:?} is {other:?}"),
+    }
+}
+
+fn holds(way: &Way) -> bool {
+    way.validity().holds()
+}
+
+fn actions(m: &mut Machine) -> Vec<Action> {
     core::iter::from_fn(|| next(m)).collect()
 }
 
@@ -61,9 +122,9 @@ fn packets_wait_for_one_lookup_and_leave_in_order() {
     assert_eq!(submit(&mut m, at(0), peer(1), 12), Submitted::Queued(None));
     assert_eq!(actions(&mut m), []);
     m.handle_event(at(1), Event::LookedUp(peer(1), ok(7)));
-    let sent: Vec<_> = [10, 11, 12].map(|p| Action::Send(peer(1), p, 7)).into();
+    let sent: Vec<_> = [10, 11, 12].map(|p| Action::Send(peer(1), p, way(7))).into();
     assert_eq!(actions(&mut m), sent);
-    assert_eq!(submit(&mut m, at(1), peer(1), 13), Submitted::Ready(13, 7));
+    assert_eq!(submit(&mut m, at(1), peer(1), 13), Submitted::Ready(13, way(7)));
 }
 
 #[test]
@@ -73,8 +134,8 @@ fn a_packet_does_not_overtake_those_still_on_their_way_out() {
     actions(&mut m);
     m.handle_event(at(1), Event::LookedUp(peer(1), ok(7)));
     assert_eq!(submit(&mut m, at(1), peer(1), 11), Submitted::Queued(None));
-    assert_eq!(actions(&mut m), [Action::Send(peer(1), 10, 7), Action::Send(peer(1), 11, 7)]);
-    assert_eq!(submit(&mut m, at(1), peer(1), 12), Submitted::Ready(12, 7));
+    assert_eq!(actions(&mut m), [Action::Send(peer(1), 10, way(7)), Action::Send(peer(1), 11, way(7))]);
+    assert_eq!(submit(&mut m, at(1), peer(1), 12), Submitted::Ready(12, way(7)));
 }
 
 #[test]
@@ -91,9 +152,10 @@ fn packets_of_a_lane_without_room_hold_those_of_no_other() {
     let mut full = Lanes::NONE;
     full.set(lane(2), true);
     assert_eq!(m.packets_out().without(full).first(), Some(lane(5)));
-    let mut taken = |by| core::iter::from_fn(|| m.next_packet(lane(by))).collect::<Vec<_>>();
-    assert_eq!(taken(5), [Action::Send(peer(1), 11, 1), Action::Send(peer(2), 21, 2)]);
-    let sent = [(1, 10), (1, 12), (2, 20)].map(|(n, packet)| Action::Send(peer(n), packet, n.into()));
+    let mut taken =
+        |by| core::iter::from_fn(|| m.next_packet(lane(by)).map(Action::from)).collect::<Vec<_>>();
+    assert_eq!(taken(5), [Action::Send(peer(1), 11, way(1)), Action::Send(peer(2), 21, way(2))]);
+    let sent = [(1, 10), (1, 12), (2, 20)].map(|(n, packet)| Action::Send(peer(n), packet, way(n.into())));
     assert_eq!(taken(2), sent);
     assert_eq!(m.packets_out(), Lanes::NONE);
 }
@@ -111,7 +173,7 @@ fn groups_that_are_not_answered_about_leave_lookups_and_room_to_ports() {
     }
     assert_eq!(actions(&mut m), [0, 1].map(|n| Action::Lookup(peer(n))));
     m.handle_event(at(2), Event::LookedUp(group_of(0), ok(5)));
-    assert_eq!(actions(&mut m), [Action::Send(group_of(0), 0, 5), Action::Lookup(group_of(2))]);
+    assert_eq!(actions(&mut m), [Action::Send(group_of(0), 0, way(5)), Action::Lookup(group_of(2))]);
 }
 
 #[test]
@@ -152,7 +214,10 @@ fn a_table_that_grows_forgets_nobody_and_takes_more_in() {
     assert_eq!(submit(&mut m, at(0), peer(3), 3), Submitted::Queued(None));
     m.handle_event(at(1), Event::LookedUp(peer(1), ok(7)));
     let all = actions(&mut m);
-    assert!(all.contains(&Action::Send(peer(1), 1, 7)) && all.contains(&Action::Lookup(peer(3))), "{all:?}");
+    assert!(
+        all.contains(&Action::Send(peer(1), 1, way(7))) && all.contains(&Action::Lookup(peer(3))),
+        "{all:?}"
+    );
 }
 
 #[test]
@@ -162,7 +227,10 @@ fn an_unreachable_peer_costs_one_lookup_per_back_off_and_no_waiting() {
     actions(&mut m);
     m.handle_event(at(0), Event::LookedUp(peer(1), Err(LookupError::Absent)));
     assert_eq!(actions(&mut m), [Action::Drop(peer(1), 10, DropReason::Unreachable)]);
-    assert!(matches!(submit(&mut m, at(0), peer(1), 11), Submitted::Denied(11, DropReason::Unreachable, _)));
+    assert!(matches!(
+        submit(&mut m, at(0), peer(1), 11),
+        Submitted::Denied(11, Denial { reason: DropReason::Unreachable, .. })
+    ));
     assert_eq!(actions(&mut m), []);
     assert_eq!(submit(&mut m, at(2), peer(1), 12), Submitted::Queued(None));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
@@ -179,7 +247,7 @@ fn a_peer_being_resolved_does_not_disturb_another() {
         submit(&mut m, at(0), peer(n), u32::from(n));
     }
     assert_eq!(actions(&mut m), [Action::Lookup(peer(2)), Action::Lookup(peer(3))]);
-    assert_eq!(submit(&mut m, at(0), peer(1), 11), Submitted::Ready(11, 7));
+    assert_eq!(submit(&mut m, at(0), peer(1), 11), Submitted::Ready(11, way(7)));
 }
 
 #[test]
@@ -191,28 +259,91 @@ fn a_full_table_evicts_the_address_used_longest_ago() {
         m.handle_event(at(0), Event::LookedUp(peer(n), ok(u32::from(n))));
         actions(&mut m);
     }
-    m.handle_event(at(1), Event::Used(peer(1)));
+    let known = [1, 2].map(|n| handle(&m, peer(n)));
+    known[0].validity().note_use();
     submit(&mut m, at(1), peer(3), 30);
-    assert_eq!(actions(&mut m), [Action::Unbind(peer(2)), Action::Lookup(peer(3))]);
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(3))]);
+    assert_eq!(known.each_ref().map(holds), [true, false]);
     submit(&mut m, at(1), peer(4), 40);
-    assert_eq!(actions(&mut m), [Action::Unbind(peer(1)), Action::Lookup(peer(4))]);
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(4))]);
+    assert_eq!(known.each_ref().map(holds), [false, false]);
     assert_eq!(submit(&mut m, at(1), peer(5), 50), Submitted::Dropped(50, DropReason::TableFull));
 }
 
 #[test]
-fn use_is_asked_for_before_newcomers_evict_an_address_that_a_queue_uses() {
+fn an_address_that_a_queue_uses_is_not_evicted_for_newcomers() {
     let mut m = machine(Config::default(), 8, 8);
+    let mut first = None;
     for n in 0..40 {
         submit(&mut m, at(0), peer(n), n.into());
         actions(&mut m);
         m.handle_event(at(0), Event::LookedUp(peer(n), ok(7)));
-        assert!(!actions(&mut m).contains(&Action::Unbind(peer(0))), "evicted for {n}");
-        if m.asks_for_use() {
-            m.handle_event(at(0), Event::Used(peer(0)));
-            m.use_told();
-        }
+        actions(&mut m);
+        let first = first.get_or_insert_with(|| handle(&m, peer(0)));
+        assert!(holds(first), "evicted for {n}");
+        first.validity().note_use();
     }
-    assert_eq!(submit(&mut m, at(0), peer(0), 50), Submitted::Ready(50, 7));
+    assert_eq!(submit(&mut m, at(0), peer(0), 50), Submitted::Ready(50, way(7)));
+}
+
+#[test]
+fn of_many_addresses_that_are_all_in_use_one_goes_after_a_few_looks() {
+    let mut m = knows(1_000);
+    let known: Vec<_> = (0..1_000).map(|n| handle(&m, peer_of(n))).collect();
+    known.iter().for_each(|way| way.validity().note_use());
+    // There is room for two more.
+    for n in 1_000..1_002 {
+        assert_eq!(submit(&mut m, at(1), peer_of(n), 1), Submitted::Queued(None));
+    }
+    let before = m.table.visits();
+    assert_eq!(submit(&mut m, at(1), peer_of(1_002), 1), Submitted::Queued(None));
+    let visits = m.table.visits() - before;
+    assert!(visits < 400, "{visits} slots of 1,002 were looked at");
+    assert_eq!(known.iter().filter(|way| !holds(way)).count(), 1);
+}
+
+#[test]
+fn a_handle_that_is_looked_up_again_and_leads_the_same_way_stays_the_one_that_queues_have() {
+    let mut m = knows(1);
+    let first = handle(&m, peer(0));
+    for time in [10, 20] {
+        m.handle_event(at(time), Event::GidChanged(peer(0).gid()));
+        actions(&mut m);
+        m.handle_event(at(time), Event::LookedUp(peer(0), ok(0)));
+        assert!(holds(&first));
+    }
+    m.handle_event(at(30), Event::Forget(peer(0)));
+    assert!(!holds(&first), "a queue that remembers the first one would send by it for good");
+}
+
+#[test]
+fn who_remembers_that_nothing_goes_to_a_peer_asks_again_once_a_peer_is_given_another_chance() {
+    let pardons = Arc::new(Pardons::new());
+    let mut m = machine_with(Config::default(), 4, 4, pardons.clone());
+    let denied = |m: &mut Machine, time| match submit(m, time, peer(1), 9) {
+        Submitted::Denied(9, denial) => denial,
+        other => panic!("{other:?}"),
+    };
+    submit(&mut m, at(0), peer(1), 10);
+    actions(&mut m);
+    m.handle_event(at(0), Event::LookedUp(peer(1), Err(LookupError::Absent)));
+    let first = denied(&mut m, at(0));
+    assert!(
+        first.stands(at(0), &pardons) && !first.stands(at(3), &pardons),
+        "a second, and up to a half more"
+    );
+    let events =
+        [Event::GidChanged(peer(1).gid()), Event::Invalidate(Severity::Light), Event::Forget(peer(1))];
+    for event in events {
+        submit(&mut m, at(5), peer(1), 10);
+        actions(&mut m);
+        m.handle_event(at(5), Event::LookedUp(peer(1), Err(LookupError::Absent)));
+        actions(&mut m);
+        let denial = denied(&mut m, at(5));
+        assert!(denial.stands(at(5), &pardons));
+        m.handle_event(at(5), event.clone());
+        assert!(!denial.stands(at(5), &pardons), "after {event:?}");
+    }
 }
 
 /// A machine that has just looked up `peers` peers, and what each is reached by.
@@ -235,7 +366,7 @@ fn peer_of(n: u16) -> LinkAddr {
 fn looked_up_by_second(
     m: &mut Machine,
     seconds: core::ops::Range<u64>,
-    answer: impl Fn(LinkAddr) -> Result<Resolution<u32>, LookupError>,
+    answer: impl Fn(LinkAddr) -> Result<Resolution<Way>, LookupError>,
 ) -> Vec<Vec<LinkAddr>> {
     let one = |second| {
         m.handle_timeout(at(second));
@@ -258,17 +389,18 @@ fn an_sm_restart_keeps_handles_and_looks_them_up_in_the_background() {
     m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
     actions(&mut m);
     m.handle_event(at(1), Event::Invalidate(Severity::Light));
-    assert_eq!(submit(&mut m, at(1), peer(1), 11), Submitted::Ready(11, 7));
+    assert_eq!(submit(&mut m, at(1), peer(1), 11), Submitted::Ready(11, way(7)));
     assert_eq!(actions(&mut m), []);
     m.handle_timeout(at(61));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
     m.handle_event(at(69), Event::LookedUp(peer(1), Err(LookupError::Unanswered)));
-    assert_eq!(submit(&mut m, at(69), peer(1), 12), Submitted::Ready(12, 7));
+    assert_eq!(submit(&mut m, at(69), peer(1), 12), Submitted::Ready(12, way(7)));
     m.handle_timeout(at(71));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
+    let before = handle(&m, peer(1));
     m.handle_event(at(72), Event::LookedUp(peer(1), ok(8)));
-    assert_eq!(actions(&mut m), [Action::Unbind(peer(1))]);
-    assert_eq!(submit(&mut m, at(72), peer(1), 13), Submitted::Ready(13, 8));
+    assert_eq!((actions(&mut m), holds(&before)), (vec![], false));
+    assert_eq!(submit(&mut m, at(72), peer(1), 13), Submitted::Ready(13, way(8)));
 }
 
 #[test]
@@ -284,7 +416,7 @@ fn a_thousand_paths_are_looked_up_once_each_in_the_minute_after_an_sm_restart_an
     let (all, each) = (asked.iter().flatten().count(), asked.iter().flatten().collect::<BTreeSet<_>>().len());
     assert_eq!(each, 1_000);
     assert!(all < 1_000 + 3 * 40, "{all} lookups: more than those of the first two seconds were repeated");
-    assert!((0..1_000).all(|n| submit(&mut m, at(75), peer_of(n), 9) == Submitted::Ready(9, n.into())));
+    assert!((0..1_000).all(|n| submit(&mut m, at(75), peer_of(n), 9) == Submitted::Ready(9, way(n.into()))));
 }
 
 #[test]
@@ -305,7 +437,7 @@ fn an_sm_that_has_not_looked_around_yet_takes_no_path_that_works() {
     assert_eq!(early.iter().flatten().count(), 100, "each was asked about once");
     let late = looked_up_by_second(&mut m, 40..140, |to| ok(to.gid().guid as u32 - 1));
     assert_eq!(late.iter().flatten().collect::<BTreeSet<_>>().len(), 100, "each is asked about again");
-    assert!((0..100).all(|n| submit(&mut m, at(140), peer_of(n), 9) == Submitted::Ready(9, n.into())));
+    assert!((0..100).all(|n| submit(&mut m, at(140), peer_of(n), 9) == Submitted::Ready(9, way(n.into()))));
 }
 
 #[test]
@@ -315,12 +447,16 @@ fn a_path_that_the_new_sm_denies_twice_is_gone() {
     m.handle_timeout(at(70));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(0))]);
     m.handle_event(at(70), Event::LookedUp(peer(0), Err(LookupError::Absent)));
-    assert_eq!(submit(&mut m, at(70), peer(0), 9), Submitted::Ready(9, 0));
+    assert_eq!(submit(&mut m, at(70), peer(0), 9), Submitted::Ready(9, way(0)));
     m.handle_timeout(at(130));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(0))]);
+    let before = handle(&m, peer(0));
     m.handle_event(at(131), Event::LookedUp(peer(0), Err(LookupError::Absent)));
-    assert_eq!(actions(&mut m), [Action::Unbind(peer(0))]);
-    assert!(matches!(submit(&mut m, at(131), peer(0), 9), Submitted::Denied(9, DropReason::Unreachable, _)));
+    assert_eq!((actions(&mut m), holds(&before)), (vec![], false));
+    assert!(matches!(
+        submit(&mut m, at(131), peer(0), 9),
+        Submitted::Denied(9, Denial { reason: DropReason::Unreachable, .. })
+    ));
 }
 
 #[test]
@@ -329,7 +465,10 @@ fn a_path_denied_by_an_sm_that_has_not_changed_is_gone_at_once() {
     m.handle_event(at(10), Event::GidChanged(peer(0).gid()));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(0))]);
     m.handle_event(at(10), Event::LookedUp(peer(0), Err(LookupError::Absent)));
-    assert!(matches!(submit(&mut m, at(10), peer(0), 9), Submitted::Denied(9, DropReason::Unreachable, _)));
+    assert!(matches!(
+        submit(&mut m, at(10), peer(0), 9),
+        Submitted::Denied(9, Denial { reason: DropReason::Unreachable, .. })
+    ));
 }
 
 #[test]
@@ -339,9 +478,9 @@ fn a_lookup_overtaken_by_a_rebuild_is_asked_again_before_anything_is_sent() {
     actions(&mut m);
     m.handle_event(at(0), Event::Invalidate(Severity::Normal));
     m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
-    assert_eq!(actions(&mut m), [Action::UnbindAll, Action::Lookup(peer(1))]);
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
     m.handle_event(at(0), Event::Invalidate(Severity::Heavy));
-    assert_eq!(actions(&mut m), [Action::Drop(peer(1), 10, DropReason::LinkReset), Action::UnbindAll]);
+    assert_eq!(actions(&mut m), [Action::Drop(peer(1), 10, DropReason::LinkReset)]);
     m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
     assert_eq!((actions(&mut m), m.len()), (Vec::new(), 0));
 }
@@ -360,9 +499,11 @@ fn idle_addresses_age_out_and_used_ones_are_refreshed() {
     for n in [1, 2] {
         m.handle_event(at(300), Event::LookedUp(peer(n), ok(7)));
     }
-    m.handle_event(at(500), Event::Used(peer(2)));
+    let known = [1, 2].map(|n| handle(&m, peer(n)));
+    known[1].validity().note_use();
     m.handle_timeout(at(601));
-    assert_eq!(actions(&mut m), [Action::Unbind(peer(1)), Action::Lookup(peer(2))]);
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(2))]);
+    assert_eq!(known.each_ref().map(holds), [false, true]);
 }
 
 #[test]
@@ -389,8 +530,9 @@ fn a_group_that_moved_is_resolved_anew() {
     actions(&mut m);
     m.handle_event(at(0), Event::LookedUp(group(), ok(7)));
     actions(&mut m);
+    let before = handle(&m, group());
     m.handle_event(at(1), Event::Forget(group()));
-    assert_eq!(actions(&mut m), [Action::Unbind(group())]);
+    assert_eq!((actions(&mut m), holds(&before)), (vec![], false));
     assert_eq!(submit(&mut m, at(1), group(), 11), Submitted::Queued(None));
 }
 
@@ -455,8 +597,8 @@ fn a_question_starts_one_lookup_and_is_answered_with_the_age_of_the_path() {
     assert_eq!(m.ask(at(0), peer(1)), Known::Unresolved);
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
     m.handle_event(at(2), Event::LookedUp(peer(1), ok(7)));
-    assert_eq!(m.known(at(2), &peer(1)), Known::Ready(7, Duration::ZERO));
-    assert_eq!(m.ask(at(12), peer(1)), Known::Ready(7, Duration::from_secs(10)));
+    assert_eq!(m.known(at(2), &peer(1)), Known::Ready(way(7), Duration::ZERO));
+    assert_eq!(m.ask(at(12), peer(1)), Known::Ready(way(7), Duration::from_secs(10)));
     assert_eq!(actions(&mut m), []);
 }
 
@@ -497,7 +639,7 @@ fn an_address_whose_packet_found_no_room_is_looked_up_after_those_whose_packets_
     assert_eq!(submit(&mut m, at(0), peer(1), 10), Submitted::Dropped(10, DropReason::QueueFull));
     assert_eq!(actions(&mut m), [peer(2), peer(1)].map(Action::Lookup));
     m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
-    assert_eq!(submit(&mut m, at(1), peer(1), 10), Submitted::Ready(10, 7));
+    assert_eq!(submit(&mut m, at(1), peer(1), 10), Submitted::Ready(10, way(7)));
 }
 
 #[test]
@@ -514,14 +656,14 @@ fn a_path_that_is_asked_about_is_refreshed_before_it_is_stale_and_one_that_is_no
         m.handle_event(at(301), Event::LookedUp(to, ok(8)));
     }
     actions(&mut m);
-    assert_eq!(m.ask(at(400), peer(1)), Known::Ready(8, Duration::from_secs(99)));
+    assert_eq!(m.ask(at(400), peer(1)), Known::Ready(way(8), Duration::from_secs(99)));
     m.handle_timeout(at(602));
     // While the new answer is on its way the old path is told.
-    assert_eq!(m.known(at(602), &peer(1)), Known::Ready(8, Duration::from_secs(301)));
-    assert_eq!(actions(&mut m), [Action::Unbind(peer(2)), Action::Lookup(peer(1))]);
+    assert_eq!(m.known(at(602), &peer(1)), Known::Ready(way(8), Duration::from_secs(301)));
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
     assert_eq!(m.known(at(602), &peer(2)), Known::Nothing);
     m.handle_event(at(603), Event::LookedUp(peer(1), ok(8)));
-    assert_eq!(m.known(at(603), &peer(1)), Known::Ready(8, Duration::ZERO));
+    assert_eq!(m.known(at(603), &peer(1)), Known::Ready(way(8), Duration::ZERO));
 }
 
 #[test]
@@ -532,7 +674,7 @@ fn a_question_survives_doubt_and_ends_with_the_queue_pair() {
     m.handle_event(at(0), Event::Invalidate(Severity::Normal));
     m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
     assert_eq!(m.known(at(0), &peer(1)), Known::Unresolved);
-    assert_eq!(actions(&mut m), [Action::UnbindAll, Action::Lookup(peer(1))]);
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
     m.handle_event(at(0), Event::Invalidate(Severity::Heavy));
     m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
     assert_eq!((m.known(at(0), &peer(1)), m.len()), (Known::Nothing, 0));

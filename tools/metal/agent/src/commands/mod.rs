@@ -15,7 +15,7 @@ use crate::abi::text;
 use crate::answer::{Answer, Text};
 use crate::packet::Family;
 use crate::router::CONSOLE;
-use crate::sys::files::{Open, close, devices, names, open, write_all};
+use crate::sys::files::{Open, close, devices, lay_over, names, open, write_all};
 use crate::sys::{self, Errno, Fd};
 use crate::words::{Unreadable, Words};
 
@@ -91,6 +91,8 @@ pub fn run(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
         "suspend-devices" => suspend_devices(),
         "load" => load(words, answer),
         "unload" => unload(words),
+        "lay-over" => lay_over_directory(words),
+        "read-conf" => read_conf(),
         "modules" => modules(answer),
         "list" => list(words, answer),
         "nodes" => nodes(words, answer),
@@ -219,6 +221,19 @@ fn unload(words: &mut Words<'_>) -> Outcome {
         previous = Some(info.id);
     }
     Err(Failure::Call("modinfo", Errno(2)))
+}
+
+/// `lay-over FROM DIRECTORY`.
+fn lay_over_directory(words: &mut Words<'_>) -> Outcome {
+    let (from, over) = (Path::new(words.word()?)?, Path::new(words.word()?)?);
+    lay_over(from.c(), over.c()).named("mount")?;
+    Ok(())
+}
+
+/// `read-conf`.
+fn read_conf() -> Outcome {
+    sys::read_conf().named("modctl")?;
+    Ok(())
 }
 
 fn modules(answer: &mut Answer) -> Outcome {

@@ -177,6 +177,17 @@ pub fn devices<'a>(tree: Fd, path: &CStr, into: &'a mut [u8]) -> Result<&'a [u8]
     Ok(&into[..length])
 }
 
+/// Lays a directory over another one (lofs).
+///
+/// # Errors
+///
+/// Those of mount(2).
+pub fn lay_over(from: &CStr, over: &CStr) -> Result<usize> {
+    // MS_DATA | MS_NOMNTTAB.
+    // SAFETY: mount reads three strings, and no data.
+    unsafe { call(21, [at(from), at(over), 0x804, at(c"lofs"), 0, 0]) }
+}
+
 /// Lets a door be called by a path (fattach(3C)).
 ///
 /// # Errors

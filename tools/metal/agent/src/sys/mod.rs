@@ -181,6 +181,17 @@ pub fn load(path: &CStr) -> Result<u32> {
     Ok(id)
 }
 
+/// Has the kernel read the drivers' .conf files anew, and make the nodes that are new in them.
+///
+/// # Errors
+///
+/// It has no right to.
+pub fn read_conf() -> Result<usize> {
+    // MODLOADDRVCONF of no driver in particular, MOD_LOADDRVCONF_RECONF.
+    // SAFETY: takes two numbers.
+    unsafe { call(152, [18, u32::MAX as usize, 1]) }
+}
+
 /// Unloads a module.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! The cases, in groups; each is a function that asks the agent and asserts.
 
 pub mod adapter;
+pub mod added;
 pub mod answers;
 pub mod contract;
 pub mod ip;
@@ -8,4 +9,5 @@ pub mod life;
 pub mod link;
 mod memory;
 pub mod patience;
+pub mod random;
 pub mod trouble;

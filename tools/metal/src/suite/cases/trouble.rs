@@ -77,6 +77,21 @@ pub fn sm_restart(bench: &mut Bench) -> Result<Findings> {
     Ok(findings)
 }
 
+/// A port gets another LID: its link goes and comes, and both ends find each other.
+pub fn lid_changes(bench: &mut Bench) -> Result<Findings> {
+    let mut findings = Findings::new("both ends find each other");
+    for (port, lid) in [(1_u64, 0x51_u64), (2, 0x52), (1, 1), (2, 2)] {
+        let (_, said) = paced(bench, 0, Event::SetLid, &[port, lid], None)?;
+        for from in 0..2 {
+            answers(bench, from, 20_000).with_context(|| format!("port {port} with LID {lid}"))?;
+            bench.all_answered(from, 4, Sizes::one(500, 10))?;
+            bench.all_answered(from, 6, Sizes::one(500, 10))?;
+        }
+        findings = findings.and(format!("port {port}, LID {lid}: {said}"));
+    }
+    Ok(findings)
+}
+
 /// The partition's P_Key moves to another place in the port's table, goes and comes back.
 pub fn pkey_moves(bench: &mut Bench) -> Result<Findings> {
     let moved = pkey_at_another_place(bench);

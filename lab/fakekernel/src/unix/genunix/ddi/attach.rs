@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use illumos_sys_hdrs::{DDI_RESUME, DDI_SUSPEND, ddi_attach_cmd_t, ddi_detach_cmd_t, dev_info_t, dev_ops};
+use sim::race::Key;
 use sim::{Ctx, Rule};
 
 use super::node::{DevInfo, Phase};
@@ -54,6 +55,11 @@ impl Operations {
     }
 }
 
+/// What attaching and detaching an instance leaves for the next such call (rule 54): the framework's own locks.
+fn turns(device: &DevInfo) -> Key {
+    Key("device node", device.as_ptr().addr() as u64)
+}
+
 impl Kernel {
     /// Adds something that happens whenever an instance of any driver attaches or detaches.
     pub fn add_attach_hook(&self, hook: Arc<dyn AttachHook>) {
@@ -97,7 +103,9 @@ impl Kernel {
         let attach: Attach = ops.devo_attach.ok_or(Errno::ENXIO)?;
         let args = (dip, ddi_attach_cmd_t(0));
         // SAFETY: as above; attach(9E), DDI_ATTACH, one call at a time for a node.
-        match unsafe { module.enter(attach, args, EntryKind::callback_in("attach", Ctx::User)) } {
+        match unsafe {
+            module.enter(attach, args, EntryKind::callback_in("attach", Ctx::User).in_turn(turns(device)))
+        } {
             0 => Ok(()),
             _ => Err(Errno::EIO),
         }
@@ -135,7 +143,10 @@ impl Kernel {
             let detach: Detach = ops.devo_detach.ok_or(Errno::EBUSY)?;
             let args = (device.as_ptr(), ddi_detach_cmd_t(0));
             // SAFETY: the driver's own entry point, for an instance it attached; detach(9E), DDI_DETACH.
-            unsafe { module.enter(detach, args, EntryKind::callback_in("detach", Ctx::User)) != 0 }
+            unsafe {
+                module.enter(detach, args, EntryKind::callback_in("detach", Ctx::User).in_turn(turns(device)))
+                    != 0
+            }
         };
         if refused {
             hooks.iter().for_each(|hook| hook.attached(self, device));

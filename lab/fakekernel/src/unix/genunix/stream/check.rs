@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use illumos_sys_hdrs::mblk_t;
 use sim::Rule;
+use sim::race::{self, Key};
 
 use super::Owner;
 use super::block::{Db, Mb};
@@ -46,6 +47,9 @@ impl Genunix {
                 && let Some(owner) = table.messages.get_mut(&block.addr())
             {
                 *owner = to;
+                let mb = Mb::new(block);
+                race::pass(Key("message", mb.addr() as u64));
+                race::pass(Key("message", mb.datap().addr() as u64));
                 block = Mb::new(block).cont();
             }
             message = Mb::new(message).next();

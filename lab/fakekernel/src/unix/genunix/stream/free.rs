@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 
 use illumos_sys_hdrs::{frtn_t, mblk_t};
+use sim::race::{self, Key};
 use sim::{Ctx, Rule};
 
 use super::block::{Db, Mb};
@@ -46,6 +47,7 @@ impl Genunix {
         let Some(db) = self.live_data(cx, mb, "freeb") else { return };
         self.check_pointers(cx, mb, db, "freeb");
         self.forget_message(cx, mb, by);
+        race::pass(Key("message", db.addr() as u64));
         let sharers = self.one_sharer_less(db);
         match db.release() {
             None => cx
@@ -156,6 +158,9 @@ impl Genunix {
     }
 
     fn free_data(&self, cx: &Cx, addr: usize, by: Owner) {
+        if let Some(size) = self.memory.size(addr).filter(|_| self.streams.books) {
+            kmem::no_adapter_has(cx, addr, size);
+        }
         if let Err(fault) = self.memory.free(addr, None, Kind::Dblk, Self::origin(cx, by)) {
             kmem::report(cx, &format!("the buffer at {addr:#x}"), &fault);
         }

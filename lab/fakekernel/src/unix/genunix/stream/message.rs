@@ -4,6 +4,7 @@
 use std::ptr;
 
 use illumos_sys_hdrs::mblk_t;
+use sim::race::{self, Key};
 
 use super::Owner;
 use super::block::Mb;
@@ -11,6 +12,7 @@ pub use super::offload::Checksums;
 use crate::loader::cx::Cx;
 use crate::loader::mem::Mem;
 use crate::unix::genunix::Genunix;
+use crate::unix::races;
 
 /// A `b_next` chain of messages taken apart, in order: no message in it is linked to another any more.
 pub type Chain = Vec<*mut mblk_t>;
@@ -48,6 +50,9 @@ impl Genunix {
         let mut out = Vec::new();
         for mb in self.blocks_of(cx, mp, "reading a message") {
             let part = self.bytes(mb).part(skip, usize::MAX);
+            race::acquire(Key("message", mb.addr() as u64));
+            race::acquire(Key("message", mb.datap().addr() as u64));
+            races::kernel_reads(part.addr(), part.len());
             skip = skip.saturating_sub(mb.len());
             out.extend(part.get());
         }

@@ -83,6 +83,10 @@ impl Subnet {
                 return Ok(Some((Nanos::from_millis(reboot.for_ms), Undo::Cables)));
             }
             (Event::SmStop(_), _) => self.sm.stop(),
+            (Event::SmRestart(back), _) if back.lids_later > 0 => {
+                let first = Lid(1 + back.lids_later);
+                self.sm.restart_with_other_lids(mlids_from(back.mlids_later), first);
+            }
             (Event::SmRestart(back), _) => self.sm.restart(mlids_from(back.mlids_later)),
             (Event::SmFailover(moves), _) => {
                 self.check_lid(*moves.lid.get_ref())?;

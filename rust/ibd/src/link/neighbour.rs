@@ -1,18 +1,23 @@
-//! [`Dest`]: what a transmit queue needs to send to an address.
+//! [`Neighbour`]: a port or a group, and how packets get there.
 
 use core::iter;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ibtf::{AddressVector, McgInfo, PathInfo, Pd, Status, UdDest};
+use ipoib::paths::{Handle, Validity};
 use ipoib::{Mlid, Mtu, QKey, Qpn, Rate};
 use kernel::{KArc, log};
 
 use super::Name;
 
-/// An address handle and where it leads. Cheap to clone.
+/// One value, with its address handle, for the table of paths, the memories of all transmit queues, and the sends on their way. It says
+/// itself whether the table still stands for it ([`Validity`]). Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Dest {
-    handle: KArc<UdDest>,
+pub(crate) struct Neighbour(KArc<UdDest<Way>>);
+
+/// What is known about the way there.
+pub(crate) struct Way {
+    validity: Validity,
     /// As the SA says it; the handle's rate may be another one.
     to: AddressVector,
     /// MTU code of the path.
@@ -21,7 +26,7 @@ pub(crate) struct Dest {
     lifetime: Option<u8>,
 }
 
-impl Dest {
+impl Neighbour {
     /// To a port. **May block.**
     pub(crate) fn port(
         pd: &Pd,
@@ -30,49 +35,65 @@ impl Dest {
         qkey: QKey,
         path: &PathInfo,
     ) -> Result<Self, Status> {
-        let handle = rates.handle(pd, qpn, qkey, &path.address)?;
-        Ok(Self { handle, to: path.address, mtu: path.mtu_code, lifetime: Some(path.packet_lifetime) })
+        let lifetime = Some(path.packet_lifetime);
+        let way = Way { validity: Validity::new(), to: path.address, mtu: path.mtu_code, lifetime };
+        rates.handle(pd, qpn, qkey, way).map(Self)
     }
 
     /// To a group. `MC_MLID_INVALID` if its LID is none of a group. **May block.**
     pub(crate) fn group(pd: &Pd, rates: &StaticRates, info: &McgInfo) -> Result<Self, Status> {
         Mlid::new(info.address.dlid).ok_or(Status::MC_MLID_INVALID)?;
-        let handle = rates.handle(pd, Qpn::MULTICAST, QKey::new(info.qkey), &info.address)?;
-        Ok(Self { handle, to: info.address, mtu: info.mtu_code, lifetime: None })
+        let way = Way { validity: Validity::new(), to: info.address, mtu: info.mtu_code, lifetime: None };
+        rates.handle(pd, Qpn::MULTICAST, QKey::new(info.qkey), way).map(Self)
     }
 
     /// The way there.
     pub(crate) fn address(&self) -> &AddressVector {
-        &self.to
+        &self.way().to
     }
 
     /// What fits through; `None` if the SA's code for it means nothing.
     pub(crate) fn mtu(&self) -> Option<Mtu> {
-        Mtu::from_code(self.mtu)
+        Mtu::from_code(self.way().mtu)
     }
 
     /// Code of how long a packet lives on the way.
     pub(crate) fn lifetime(&self) -> Option<u8> {
-        self.lifetime
+        self.way().lifetime
     }
 
-    /// To send a packet by, if one of so many bytes, IPoIB header included, fits through: a switch would lose another one.
-    pub(crate) fn handle(&self, longest: usize) -> Option<KArc<UdDest>> {
-        let fits = self.mtu().is_none_or(|mtu| longest <= mtu.bytes() as usize);
-        fits.then(|| self.handle.clone())
+    /// Whether one packet of so many bytes, IPoIB header included, fits through: a switch would lose another one.
+    pub(crate) fn carries(&self, longest: usize) -> bool {
+        self.mtu().is_none_or(|mtu| longest <= mtu.bytes() as usize)
+    }
+
+    /// To send a packet by.
+    pub(crate) fn handle(&self) -> &KArc<UdDest<Way>> {
+        &self.0
+    }
+
+    fn way(&self) -> &Way {
+        self.0.about()
     }
 }
 
-/// Two handles are equal if packets take the same way.
-impl PartialEq for Dest {
+impl Handle for Neighbour {
+    fn validity(&self) -> &Validity {
+        &self.way().validity
+    }
+}
+
+/// Two are equal if packets take the same way, and the same packets fit.
+impl PartialEq for Neighbour {
     fn eq(&self, other: &Self) -> bool {
-        self.to == other.to
+        let told = |way: &Way| (way.to, way.mtu, way.lifetime);
+        told(self.way()) == told(other.way())
     }
 }
 
-impl core::fmt::Debug for Dest {
+impl core::fmt::Debug for Neighbour {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Dest({:?})", self.to)
+        write!(f, "Neighbour({:?})", self.address())
     }
 }
 
@@ -92,12 +113,13 @@ impl StaticRates {
 
     /// A handle that sends as fast as the way allows, or at the next slower rate that the adapter knows; at the port's own, which
     /// is to limit nothing, if it knows none. **May block.**
-    fn handle(&self, pd: &Pd, qpn: Qpn, qkey: QKey, to: &AddressVector) -> Result<KArc<UdDest>, Status> {
-        let mut handle = UdDest::new(pd)?;
+    fn handle(&self, pd: &Pd, qpn: Qpn, qkey: QKey, way: Way) -> Result<KArc<UdDest<Way>>, Status> {
+        let to = way.to;
+        let mut handle = UdDest::new(pd, way)?;
         let mut news = false;
         let rate = loop {
             let rate = self.known(to.rate);
-            match handle.modify(qpn.get(), qkey.get(), &AddressVector { rate, ..*to }) {
+            match handle.modify(qpn.get(), qkey.get(), &AddressVector { rate, ..to }) {
                 Err(Status::STATIC_RATE_INVALID) if rate != NO_LIMIT => {
                     news |= self.refuse(rate) && rate == to.rate
                 }

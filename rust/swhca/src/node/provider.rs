@@ -1,0 +1,230 @@
+//! An adapter as `ibtl` calls it.
+
+use core::sync::atomic::Ordering;
+
+use ibtf_provider::{
+    AddressVector, Arm, ClientCq, Completion, CqSizes, Gid, Keys, PortReport, Provider, Purpose, QpChange,
+    QpQuery, QpRequest, QueueSizes, ReceiveRequest, Region, SendRequest, Status,
+};
+use kernel::KArc;
+use kernel::sync::Mutex;
+
+use super::{AddressHandle, Node, Pd, index};
+use crate::attributes::{MAX_CQ, MAX_MODERATION, MAX_QUEUE, MAX_SEGMENTS};
+use crate::cq::Cq;
+use crate::qp::{Parts, Qp};
+use crate::send;
+
+impl Provider for Node {
+    type Pd = Pd;
+    type AddressHandle = AddressHandle;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Mr = u32;
+
+    fn query_port(&self, port: u8, report: &mut PortReport<'_>) {
+        self.with_port(port, |state| {
+            state.unread = false;
+            state.report(port, report);
+        });
+    }
+
+    fn alloc_pd(&self) -> Result<KArc<Pd>, Status> {
+        let pd = KArc::new(Pd(self.next_pd.fetch_add(1, Ordering::Relaxed)))?;
+        self.count(|census| census.pds += 1);
+        Ok(pd)
+    }
+
+    fn free_pd(&self, _pd: &KArc<Pd>) -> Result<(), Status> {
+        self.count(|census| census.pds -= 1);
+        Ok(())
+    }
+
+    fn alloc_ah(&self, _pd: &KArc<Pd>, vector: AddressVector) -> Result<KArc<AddressHandle>, Status> {
+        let handle = KArc::new(AddressHandle(Mutex::new(vector)?))?;
+        self.count(|census| census.address_handles += 1);
+        Ok(handle)
+    }
+
+    fn free_ah(&self, _handle: &KArc<AddressHandle>) -> Result<(), Status> {
+        self.count(|census| census.address_handles -= 1);
+        Ok(())
+    }
+
+    fn query_ah(&self, handle: &AddressHandle) -> AddressVector {
+        handle.vector()
+    }
+
+    fn modify_ah(&self, handle: &AddressHandle, vector: AddressVector) -> Result<(), Status> {
+        *handle.0.lock() = vector;
+        Ok(())
+    }
+
+    fn alloc_cq(&self, entries: u32, client: KArc<ClientCq>) -> Result<(KArc<Cq>, u32), Status> {
+        if entries > MAX_CQ {
+            return Err(Status::HCA_CQ_EXCEEDED);
+        }
+        let entries = entries.max(1).next_power_of_two();
+        let cqs = self.objects.lock().census.cqs as usize + 1;
+        self.calls.reserve(cqs)?;
+        let cq = KArc::new(Cq::new(entries as usize, client, self.calls.clone())?)?;
+        self.count(|census| census.cqs += 1);
+        Ok((cq, entries))
+    }
+
+    fn free_cq(&self, cq: &KArc<Cq>) -> Result<(), Status> {
+        cq.check_unused()?;
+        self.count(|census| census.cqs -= 1);
+        Ok(())
+    }
+
+    fn query_cq(&self, cq: &Cq) -> CqSizes {
+        let (count, micros) = cq.moderation();
+        CqSizes { entries: cq.capacity() as u32, count, micros }
+    }
+
+    fn modify_cq(&self, cq: &Cq, count: u32, micros: u32) -> Result<(), Status> {
+        if count > MAX_MODERATION || micros > MAX_MODERATION {
+            return Err(Status::INVALID_PARAM);
+        }
+        cq.moderate(count, micros);
+        Ok(())
+    }
+
+    fn poll_cq(&self, cq: &Cq, place: &mut dyn FnMut(&Completion) -> bool) -> bool {
+        cq.poll(place)
+    }
+
+    fn arm_cq(&self, cq: &KArc<Cq>, arm: Arm) -> Result<(), Status> {
+        Cq::arm(cq, arm);
+        Ok(())
+    }
+
+    fn alloc_qp(this: &KArc<Self>, request: QpRequest<'_, Self>) -> Result<KArc<Qp>, Status> {
+        let special = match request.purpose {
+            Purpose::Datagram => None,
+            Purpose::GeneralServices(port) if this.port(port).is_some() => Some(port),
+            Purpose::GeneralServices(_) => return Err(Status::HCA_PORT_INVALID),
+            // Subnet management is this module's own.
+            Purpose::SubnetManagement(_) => return Err(Status::CHAN_IN_USE),
+        };
+        let sizes = sizes(request.sizes)?;
+        let number = this.objects.lock().qps.reserve()?;
+        let made = Qp::new(Parts {
+            node: this.clone(),
+            number,
+            special,
+            pd: request.pd.0,
+            sizes,
+            all_signaled: request.all_signaled,
+            large_sends: request.large_sends,
+            reserved_key: request.reserved_key,
+            send_cq: request.send_cq.clone(),
+            receive_cq: request.receive_cq.clone(),
+            client: request.client,
+        });
+        let made = made.and_then(KArc::new);
+        let made = made.and_then(|qp| Qp::enter_cqs(&qp).map(|()| qp));
+        let mut objects = this.objects.lock();
+        let qp = match made {
+            Ok(qp) => qp,
+            Err(error) => {
+                objects.qps.release(number);
+                return Err(error.into());
+            }
+        };
+        if let Some(place) = special.and_then(index).and_then(|port| objects.general.get_mut(port)) {
+            if place.is_some() {
+                objects.qps.release(number);
+                drop(objects);
+                qp.leave_cqs();
+                return Err(Status::CHAN_IN_USE);
+            }
+            *place = Some(qp.clone());
+        }
+        objects.qps.put(number, qp.clone());
+        Ok(qp)
+    }
+
+    fn free_qp(&self, qp: &KArc<Qp>, keep_number: bool) {
+        let mut objects = self.objects.lock();
+        let taken = objects.qps.take(qp.parts().number, keep_number);
+        let port = qp.parts().special.and_then(index);
+        let general = port.and_then(|port| objects.general.get_mut(port)).and_then(Option::take);
+        drop(objects);
+        drop((taken, general));
+        self.subnet.detach_all(qp);
+        qp.free();
+    }
+
+    fn release_qpn(&self, qpn: u32) {
+        self.objects.lock().qps.release(qpn);
+    }
+
+    fn query_qp(&self, qp: &Qp) -> QpQuery {
+        let common = qp.common();
+        let number = qp.wire_number();
+        QpQuery { qpn: number, state: common.state, sizes: qp.parts().sizes, ud: common.ud }
+    }
+
+    fn modify_qp(&self, qp: &Qp, change: &QpChange) -> Result<QueueSizes, Status> {
+        let sizes = qp.modify(change, |ud| self.check(ud))?;
+        if change.port.is_some() {
+            self.subnet.has_moved(qp);
+        }
+        Ok(sizes)
+    }
+
+    fn attach_group(&self, qp: &KArc<Qp>, group: Gid, _lid: u16) -> Result<(), Status> {
+        if !group.is_multicast() {
+            return Err(Status::MC_MGID_INVALID);
+        }
+        self.subnet.attach(qp, group)
+    }
+
+    fn detach_group(&self, qp: &KArc<Qp>, group: Gid, _lid: u16) -> Result<(), Status> {
+        self.subnet.detach(qp, group)
+    }
+
+    fn register(&self, pd: &KArc<Pd>, region: KArc<Region>) -> Result<(KArc<u32>, Keys), Status> {
+        let room = kernel::ArcRoom::new()?;
+        let key = self.keys.lock().insert(region, pd.0)?;
+        Ok((room.fill(key), Keys { local: key, remote: key }))
+    }
+
+    fn deregister(&self, mr: &KArc<u32>) -> Result<(), Status> {
+        self.keys.lock().remove(**mr)
+    }
+
+    fn post_sends<'a>(
+        &self,
+        qp: &Qp,
+        requests: &mut dyn Iterator<Item = SendRequest<'a>>,
+    ) -> (u32, Result<(), Status>) {
+        send::post(self, qp, requests)
+    }
+
+    fn post_receives<'a>(
+        &self,
+        qp: &Qp,
+        requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
+    ) -> (u32, Result<(), Status>) {
+        qp.post_receives(requests)
+    }
+}
+
+/// The queues that a request gets: at least one entry, at most what the adapter has.
+fn sizes(wanted: QueueSizes) -> Result<QueueSizes, Status> {
+    if wanted.send > MAX_QUEUE || wanted.receive > MAX_QUEUE {
+        return Err(Status::HCA_WR_EXCEEDED);
+    }
+    if wanted.send_segments > MAX_SEGMENTS || wanted.receive_segments > MAX_SEGMENTS {
+        return Err(Status::HCA_SGL_EXCEEDED);
+    }
+    Ok(QueueSizes {
+        send: wanted.send.max(1),
+        receive: wanted.receive.max(1),
+        send_segments: wanted.send_segments.max(1),
+        receive_segments: wanted.receive_segments.max(1),
+    })
+}

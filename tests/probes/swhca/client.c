@@ -1,0 +1,590 @@
+/*
+ * This file and its contents are supplied under the terms of the
+ * Common Development and Distribution License ("CDDL"), version 1.0.
+ * You may only use this file in accordance with the terms of version
+ * 1.0 of the CDDL.
+ *
+ * A full copy of the text of the CDDL should have accompanied this
+ * source.  A copy of the CDDL is also available via the Internet at
+ * http://www.illumos.org/license/CDDL.
+ */
+
+/*
+ * A client of the software adapter: what no IPoIB link comes to do with one.
+ * Its channel is on port 1 of the adapter, and what it sends goes back to that
+ * port.
+ */
+
+#include "client.h"
+
+CLIENT_MODULE("client")
+
+/* What flushes come in, and fills. */
+#define	RECEIVES	512
+#define	SENDS		100
+#define	MANY		1023
+
+static ibt_ud_dest_hdl_t self;
+
+/* A channel beside the client's own, with queues of its own. */
+typedef struct side {
+	ibt_cq_hdl_t		s_scq;
+	ibt_cq_hdl_t		s_rcq;
+	ibt_channel_hdl_t	s_chan;
+	ib_qpn_t		s_qpn;
+	ibt_ud_dest_hdl_t	s_dest;
+} side_t;
+
+static side_t side;
+
+/* The channel's flags, its queues' length, and how many completions fit. */
+static long
+side_make(ibt_attr_flags_t flags, uint_t sends, uint_t receives, uint_t scq,
+    uint_t rcq, ib_lid_t lid)
+{
+	ibt_ud_chan_alloc_args_t args;
+	ibt_ud_chan_query_attr_t attr;
+
+	OK(client_alloc_cq(scq, IBT_CQ_NO_FLAGS, &side.s_scq, NULL));
+	OK(client_alloc_cq(rcq, IBT_CQ_NO_FLAGS, &side.s_rcq, NULL));
+	client_chan_args(&args);
+	args.ud_flags = flags;
+	args.ud_sizes.cs_sq = sends;
+	args.ud_sizes.cs_rq = receives;
+	args.ud_scq = side.s_scq;
+	args.ud_rcq = side.s_rcq;
+	OK(ibt_alloc_ud_channel(client.c_hca, IBT_ACHAN_NO_FLAGS, &args,
+	    &side.s_chan, NULL));
+	OK(ibt_query_ud_channel(side.s_chan, &attr));
+	side.s_qpn = attr.ud_qpn;
+	OK(client_dest(lid, side.s_qpn, NULL, &side.s_dest));
+	return (0);
+}
+
+static long
+side_unmake(void)
+{
+	OK(ibt_free_ud_dest(side.s_dest));
+	OK(ibt_free_channel(side.s_chan));
+	OK(ibt_free_cq(side.s_scq));
+	OK(ibt_free_cq(side.s_rcq));
+	return (0);
+}
+
+/* A receive of `room` bytes from `base` on. */
+static ibt_status_t
+side_recv(uint64_t id, void *base, ibt_lkey_t key, uint32_t room)
+{
+	ibt_recv_wr_t wr;
+	ibt_wr_ds_t ds;
+
+	ds.ds_va = (ib_vaddr_t)(uintptr_t)base;
+	ds.ds_key = key;
+	ds.ds_len = room;
+	wr.wr_id = id;
+	wr.wr_nds = 1;
+	wr.wr_sgl = &ds;
+	return (ibt_post_recv(side.s_chan, &wr, 1, NULL));
+}
+
+/* A send of `len` bytes from `base` on to the channel beside. */
+static ibt_status_t
+side_send(uint64_t id, void *base, ibt_lkey_t key, uint32_t len)
+{
+	ibt_send_wr_t wr;
+	ibt_wr_ds_t ds;
+
+	client_send_wr(&wr, &ds, id, side.s_dest, len);
+	ds.ds_va = (ib_vaddr_t)(uintptr_t)base;
+	ds.ds_key = key;
+	return (ibt_post_send(side.s_chan, &wr, 1, NULL));
+}
+
+#define	NEXT(cq, wc, id, status)				\
+	do {							\
+		OK(ibt_poll_cq((cq), &(wc), 1, NULL));		\
+		WANT((wc).wc_id == (uint64_t)(id));		\
+		WANT((wc).wc_status == (status));		\
+	} while (0)
+
+#define	EMPTY(cq, wc)	\
+	WANT_STATUS(ibt_poll_cq((cq), &(wc), 1, NULL), IBT_CQ_EMPTY)
+
+/* arg is the adapter's GUID; its first port has the LID 1. */
+PROBE(start)
+{
+	long error = client_start((ib_guid_t)arg);
+
+	if (error != 0)
+		return (error);
+	seen.s_async = 0;
+	OK(client_dest(1, 0, NULL, &self));
+	return (0);
+}
+
+PROBE(stop)
+{
+	OK(ibt_free_ud_dest(self));
+	return (client_stop());
+}
+
+/*
+ * Receives that are posted come back when the channel is flushed, and what is
+ * posted after that at once: each once and in order.
+ */
+PROBE(flush)
+{
+	ibt_wc_t wc;
+	long i, error;
+
+	error = side_make(IBT_ALL_SIGNALED, 128, RECEIVES + 1, MANY, MANY, 1);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < RECEIVES; i++)
+		OK(side_recv(i, client.c_buf + SLOT + i * 100, client.c_lkey,
+		    100));
+	OK(ibt_flush_channel(side.s_chan));
+	for (i = 0; i < SENDS; i++)
+		OK(side_send(1000 + i, client.c_buf, client.c_lkey, 8));
+	OK(side_recv(RECEIVES, client.c_buf + SLOT + RECEIVES * 100,
+	    client.c_lkey, 100));
+	for (i = 0; i <= RECEIVES; i++)
+		NEXT(side.s_rcq, wc, i, IBT_WC_WR_FLUSHED_ERR);
+	for (i = 0; i < SENDS; i++)
+		NEXT(side.s_scq, wc, 1000 + i, IBT_WC_WR_FLUSHED_ERR);
+	EMPTY(side.s_rcq, wc);
+	EMPTY(side.s_scq, wc);
+	return (side_unmake());
+}
+
+/* Of sends in one array the first cannot be sent: the others are flushed. */
+PROBE(flush_behind_a_failed_send)
+{
+	static ibt_send_wr_t wr[SENDS];
+	static ibt_wr_ds_t ds[SENDS];
+	ibt_ud_chan_query_attr_t attr;
+	ibt_wc_t wc;
+	uint_t posted;
+	long i, error;
+
+	error = side_make(IBT_WR_SIGNALED, 128, 16, MANY, 15, 1);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < SENDS; i++) {
+		client_send_wr(&wr[i], &ds[i], i, side.s_dest,
+		    i == 3 ? 4097 : 8);
+	}
+	OK(ibt_post_send(side.s_chan, wr, SENDS, &posted));
+	WANT(posted == SENDS);
+	/* The first three were sent, and nobody asked to be told. */
+	NEXT(side.s_scq, wc, 3, IBT_WC_LOCAL_LEN_ERR);
+	for (i = 4; i < SENDS; i++)
+		NEXT(side.s_scq, wc, i, IBT_WC_WR_FLUSHED_ERR);
+	EMPTY(side.s_scq, wc);
+	OK(ibt_query_ud_channel(side.s_chan, &attr));
+	WANT(attr.ud_state == IBT_STATE_SQE);
+	return (side_unmake());
+}
+
+/* Eight datagrams come where four completions fit. */
+PROBE(overrun)
+{
+	ibt_ud_chan_query_attr_t attr;
+	long i, error;
+
+	error = side_make(IBT_ALL_SIGNALED, 16, 16, 63, 4, 1);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < 12; i++) {
+		OK(side_recv(i, client.c_buf + (i + 1) * SLOT, client.c_lkey,
+		    SLOT));
+	}
+	for (i = 0; i < 8; i++)
+		OK(side_send(i, client.c_buf, client.c_lkey, 64));
+	OK(ibt_query_ud_channel(side.s_chan, &attr));
+	return (0);
+}
+
+/*
+ * The owner is told once that completions were lost, the channel has failed,
+ * and the four that there was room for are there, and no more.
+ */
+PROBE(overran)
+{
+	ibt_ud_chan_query_attr_t attr;
+	ibt_wc_t wc;
+	int i, lost = 0, failed = 0, sent = 0;
+
+	for (i = 0; i < seen.s_async; i++) {
+		if (seen.s_code[i] == IBT_ERROR_CQ) {
+			WANT(seen.s_event[i].ev_cq_hdl == side.s_rcq);
+			lost++;
+		} else {
+			WANT(seen.s_code[i] == IBT_ERROR_CATASTROPHIC_CHAN);
+			WANT(seen.s_event[i].ev_chan_hdl == side.s_chan);
+			failed++;
+		}
+	}
+	WANT(lost == 1 && failed == 1);
+	OK(ibt_query_ud_channel(side.s_chan, &attr));
+	WANT(attr.ud_state == IBT_STATE_ERROR);
+	for (i = 0; i < 4; i++)
+		NEXT(side.s_rcq, wc, i, IBT_WC_SUCCESS);
+	EMPTY(side.s_rcq, wc);
+	/* Its own sends are flushed from when it has failed on. */
+	for (i = 0; i < 8; i++) {
+		OK(ibt_poll_cq(side.s_scq, &wc, 1, NULL));
+		WANT(wc.wc_id == (uint64_t)i);
+		if (wc.wc_status == IBT_WC_SUCCESS)
+			WANT(sent++ == i);
+		else
+			WANT(wc.wc_status == IBT_WC_WR_FLUSHED_ERR);
+	}
+	WANT(sent >= 5);
+	/* The other channel of the client goes on. */
+	OK(ibt_query_ud_channel(client.c_chan, &attr));
+	WANT(attr.ud_state == IBT_STATE_RTS);
+	return (side_unmake());
+}
+
+/* A handler that takes 50 ms of the processor, as an interrupt may not. */
+static volatile long turns_in, turns_out;
+
+static void
+slow(ibt_cq_hdl_t cq __attribute__((unused)),
+    void *arg __attribute__((unused)))
+{
+	int i;
+
+	turns_in++;
+	for (i = 0; i < 500; i++) {
+		/* Others run meanwhile. */
+		drv_usecwait(100);
+		(void) ddi_get_lbolt();
+	}
+	turns_out++;
+}
+
+PROBE(start_slow_handler)
+{
+	long error;
+
+	error = side_make(IBT_ALL_SIGNALED, 16, 16, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	turns_in = turns_out = 0;
+	ibt_set_cq_handler(side.s_rcq, slow, NULL);
+	OK(ibt_enable_cq_notify(side.s_rcq, IBT_NEXT_COMPLETION));
+	OK(side_recv(1, client.c_buf + SLOT, client.c_lkey, SLOT));
+	OK(side_send(1, client.c_buf, client.c_lkey, 8));
+	return (0);
+}
+
+/* How far the handler is: calls that have begun << 32 | ended. */
+PROBE(turns)
+{
+	return (turns_in << 32 | turns_out);
+}
+
+/* Begun while the handler runs, freeing ends after it. */
+PROBE(free_while_it_runs)
+{
+	WANT(turns_in == 1 && turns_out == 0);
+	OK(ibt_free_ud_dest(side.s_dest));
+	OK(ibt_free_channel(side.s_chan));
+	OK(ibt_free_cq(side.s_rcq));
+	WANT(turns_out == 1);
+	OK(ibt_free_cq(side.s_scq));
+	return (0);
+}
+
+/* The key of all kernel memory, on a channel that was not made for it. */
+PROBE(reserved_key)
+{
+	ibt_hca_attr_t attr;
+	ibt_wc_t wc;
+	long error;
+
+	OK(ibt_query_hca(client.c_hca, &attr));
+	WANT(attr.hca_flags2 & IBT_HCA2_RES_LKEY);
+	error = side_make(IBT_ALL_SIGNALED, 16, 16, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	OK(side_send(1, client.c_buf, attr.hca_reserved_lkey, 8));
+	NEXT(side.s_scq, wc, 1, IBT_WC_LOCAL_PROTECT_ERR);
+	OK(ibt_recover_ud_channel(side.s_chan));
+	/* Nor does it receive by it. */
+	OK(side_recv(2, client.c_buf + SLOT, attr.hca_reserved_lkey, SLOT));
+	OK(side_send(3, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_rcq, wc, 2, IBT_WC_LOCAL_PROTECT_ERR);
+	error = side_unmake();
+	if (error != 0)
+		return (error);
+	/* One that was made for it does both. */
+	error = side_make(IBT_ALL_SIGNALED | IBT_FAST_REG_RES_LKEY, 16, 16, 63,
+	    63, 1);
+	if (error != 0)
+		return (error);
+	OK(side_recv(4, client.c_buf + SLOT, attr.hca_reserved_lkey, SLOT));
+	OK(side_send(5, client.c_buf, attr.hca_reserved_lkey, 8));
+	NEXT(side.s_rcq, wc, 4, IBT_WC_SUCCESS);
+	NEXT(side.s_scq, wc, 5, IBT_WC_SUCCESS);
+	return (side_unmake());
+}
+
+/* A region ends before the memory does: not a byte beyond is read or written. */
+PROBE(one_byte_past)
+{
+	ibt_mr_hdl_t mr;
+	ibt_lkey_t key;
+	ibt_wc_t wc;
+	char *base = client.c_buf + 2 * SLOT;
+	long error;
+	int i;
+
+	OK(client_register(base, 100, IBT_MR_SLEEP | IBT_MR_ENABLE_LOCAL_WRITE,
+	    &mr, &key));
+	error = side_make(IBT_ALL_SIGNALED, 16, 16, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	OK(side_send(1, base, key, 101));
+	NEXT(side.s_scq, wc, 1, IBT_WC_LOCAL_PROTECT_ERR);
+	OK(ibt_recover_ud_channel(side.s_chan));
+	OK(side_send(2, base - 1, key, 100));
+	NEXT(side.s_scq, wc, 2, IBT_WC_LOCAL_PROTECT_ERR);
+	OK(ibt_recover_ud_channel(side.s_chan));
+	/* 40 bytes and 61 are one more than 100. */
+	for (i = 0; i < 100; i++)
+		client.c_buf[i] = (char)0x5a;
+	bzero(base, 200);
+	OK(side_recv(3, base, key, 101));
+	OK(side_send(4, client.c_buf, client.c_lkey, 61));
+	NEXT(side.s_rcq, wc, 3, IBT_WC_LOCAL_PROTECT_ERR);
+	NEXT(side.s_scq, wc, 4, IBT_WC_SUCCESS);
+	for (i = 100; i < 200; i++)
+		WANT(base[i] == 0);
+	OK(side_recv(5, base, key, 100));
+	OK(side_send(6, client.c_buf, client.c_lkey, 60));
+	NEXT(side.s_rcq, wc, 5, IBT_WC_SUCCESS);
+	WANT(base[99] == 0x5a && base[100] == 0);
+	error = side_unmake();
+	if (error != 0)
+		return (error);
+	OK(ibt_deregister_mr(client.c_hca, mr));
+	return (0);
+}
+
+/* Memory that is deregistered while it is being sent from. */
+#define	BATCH		16
+#define	BEFORE		0x42
+#define	AFTER		0x66
+
+static ibt_mr_hdl_t moving;
+static ibt_lkey_t moving_key;
+static volatile long sending;
+
+PROBE(start_moving)
+{
+	long i, error;
+
+	error = side_make(IBT_ALL_SIGNALED, BATCH, BATCH, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < SLOT; i++)
+		client.c_buf[i] = BEFORE;
+	OK(client_register(client.c_buf, SLOT, IBT_MR_SLEEP |
+	    IBT_MR_ENABLE_LOCAL_WRITE, &moving, &moving_key));
+	sending = 0;
+	return (0);
+}
+
+/* Sends as much as it may; how much arrived. None of it is younger. */
+PROBE(send_from_it)
+{
+	ibt_send_wr_t wr[BATCH];
+	ibt_wr_ds_t ds[BATCH];
+	ibt_wc_t wc;
+	long i, at, came = 0;
+
+	for (i = 0; i < BATCH; i++) {
+		OK(side_recv(i, client.c_buf + (i + 1) * SLOT, client.c_lkey,
+		    SLOT));
+		client_send_wr(&wr[i], &ds[i], i, side.s_dest, 1024);
+		ds[i].ds_key = moving_key;
+	}
+	sending = 1;
+	OK(ibt_post_send(side.s_chan, wr, BATCH, NULL));
+	sending = 2;
+	for (i = 0; i < BATCH; i++) {
+		OK(ibt_poll_cq(side.s_scq, &wc, 1, NULL));
+		WANT(wc.wc_id == (uint64_t)i);
+		if (wc.wc_status != IBT_WC_SUCCESS)
+			break;
+	}
+	for (came = 0; ibt_poll_cq(side.s_rcq, &wc, 1, NULL) == IBT_SUCCESS;
+	    came++) {
+		char *data = client.c_buf + (came + 1) * SLOT + 40;
+
+		WANT(wc.wc_id == (uint64_t)came);
+		for (at = 0; at < 1024; at++)
+			WANT(data[at] == BEFORE);
+	}
+	/* What a send says that it did is what arrived. */
+	WANT(came == i);
+	return (-came);
+}
+
+/* Deregisters it meanwhile, and then it is nobody else's; how far they were. */
+PROBE(take_it_away)
+{
+	long i, was;
+
+	while (sending == 0)
+		(void) ddi_get_lbolt();
+	for (i = 0; i < arg; i++)
+		(void) ddi_get_lbolt();
+	OK(ibt_deregister_mr(client.c_hca, moving));
+	was = sending;
+	for (i = 0; i < SLOT; i++)
+		client.c_buf[i] = AFTER;
+	return (-was);
+}
+
+PROBE(stop_moving)
+{
+	return (side_unmake());
+}
+
+/* Asks a port for something that a client may ask for, arg times. */
+PROBE(modify_ports)
+{
+	long i;
+
+	for (i = 0; i < arg; i++) {
+		OK(ibt_modify_port(client.c_hca, 1 + (uint8_t)(i & 1),
+		    IBT_PORT_SET_DEVMGT, 0));
+	}
+	WANT_STATUS(ibt_modify_port(client.c_hca, 3, IBT_PORT_SET_DEVMGT, 0),
+	    IBT_HCA_PORT_INVALID);
+	return (0);
+}
+
+/* How many events came. */
+PROBE(events)
+{
+	long n;
+
+	mutex_enter(&seen.s_lock);
+	n = seen.s_async;
+	mutex_exit(&seen.s_lock);
+	return (n);
+}
+
+/* arg is the lower half of a group's GID in IPoIB's default partition. */
+static void
+of_group(ibt_mcg_info_t *info, long arg)
+{
+	bzero(info, sizeof (*info));
+	info->mc_adds_vect.av_dgid.gid_prefix = 0xff12401bffff0000ULL;
+	info->mc_adds_vect.av_dgid.gid_guid = (ib_guid_t)arg;
+	info->mc_adds_vect.av_dlid = 0xc000;
+}
+
+/* The client's channel is attached, and nobody has its port join. */
+PROBE(attach)
+{
+	ibt_mcg_info_t info;
+	long i;
+
+	of_group(&info, arg);
+	OK(ibt_attach_mcg(client.c_chan, &info));
+	for (i = 0; i < 8; i++)
+		OK(client_recv(i, SLOT));
+	return (0);
+}
+
+PROBE(detach)
+{
+	ibt_mcg_info_t info;
+
+	of_group(&info, arg);
+	OK(ibt_detach_mcg(client.c_chan, &info));
+	OK(ibt_flush_channel(client.c_chan));
+	return (0);
+}
+
+/* How much has come since the last time. */
+PROBE(heard)
+{
+	ibt_wc_t wc;
+	long n = 0;
+
+	while (ibt_poll_cq(client.c_rcq, &wc, 1, NULL) == IBT_SUCCESS) {
+		WANT(wc.wc_status == IBT_WC_SUCCESS);
+		n++;
+	}
+	return (-n);
+}
+
+/* A handler that notes how much there is when it is called first. */
+static volatile long first_time, calls;
+
+static void
+tally(ibt_cq_hdl_t cq, void *arg __attribute__((unused)))
+{
+	ibt_wc_t wc;
+	long n = 0;
+
+	while (ibt_poll_cq(cq, &wc, 1, NULL) == IBT_SUCCESS)
+		n++;
+	if (calls++ == 0)
+		first_time = n;
+	(void) ibt_enable_cq_notify(cq, IBT_NEXT_COMPLETION);
+}
+
+/*
+ * Sixteen datagrams in one post, to a CQ whose handler may be called for arg
+ * completions at once.
+ */
+PROBE(moderated)
+{
+	static ibt_send_wr_t wr[BATCH];
+	static ibt_wr_ds_t ds[BATCH];
+	uint_t entries, count, usec;
+	ibt_cq_handler_id_t hid;
+	long i, error;
+
+	error = side_make(IBT_WR_SIGNALED, BATCH, BATCH, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	OK(ibt_modify_cq(side.s_rcq, (uint_t)arg, 1000, 0));
+	OK(ibt_query_cq(side.s_rcq, &entries, &count, &usec, &hid));
+	WANT(count == (uint_t)arg && usec == 1000);
+	first_time = calls = 0;
+	ibt_set_cq_handler(side.s_rcq, tally, NULL);
+	OK(ibt_enable_cq_notify(side.s_rcq, IBT_NEXT_COMPLETION));
+	for (i = 0; i < BATCH; i++) {
+		OK(side_recv(i, client.c_buf + (i + 1) * SLOT, client.c_lkey,
+		    SLOT));
+		client_send_wr(&wr[i], &ds[i], i, side.s_dest, 64);
+	}
+	OK(ibt_post_send(side.s_chan, wr, BATCH, NULL));
+	return (0);
+}
+
+/* What there was at the first call. */
+PROBE(first_time)
+{
+	ibt_wc_t wc;
+
+	EMPTY(side.s_rcq, wc);
+	return (-first_time);
+}
+
+PROBE(unmoderate)
+{
+	ibt_set_cq_handler(side.s_rcq, NULL, NULL);
+	WANT_STATUS(ibt_modify_cq(side.s_rcq, 0x10000, 1, 0),
+	    IBT_INVALID_PARAM);
+	return (side_unmake());
+}
