@@ -5,7 +5,7 @@ use kernel::ddi::DevInfo;
 
 /// Fixed from attach on: `ibtl` copies them, and clients keep their copies.
 ///
-/// What is not here is not offered: no shared receive queues, no reliable connections.
+/// What is not here is not offered: no reliable connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     /// Node GUID, unlike that of any other adapter of the fabric, the same after a reboot.
@@ -40,6 +40,12 @@ pub struct Attributes {
     pub max_address_handles: u32,
     /// Protection domains.
     pub max_pds: u32,
+    /// Shared receive queues; 0 if there are none.
+    pub max_srqs: u32,
+    /// Work requests in one.
+    pub max_srq: u32,
+    /// Scatter/gather entries of a receive in one.
+    pub max_srq_segments: u32,
     /// Groups that queue pairs can be attached to.
     pub max_groups: u32,
     /// Queue pairs in one group.
@@ -94,6 +100,9 @@ impl Attributes {
             hca_max_port_pkey_tbl_sz: self.pkeys,
             hca_max_pd: self.max_pds,
             hca_max_ud_dest: self.max_address_handles,
+            hca_max_srqs: self.max_srqs,
+            hca_max_srqs_sz: self.max_srq,
+            hca_max_srq_sgl: self.max_srq_segments,
             hca_max_cq_handlers: 1,
             hca_dip: dip.as_raw(),
             hca_max_lso_size: self.large_send,
@@ -104,6 +113,9 @@ impl Attributes {
         if self.checksums {
             raw.hca_flags |= sys::IBT_HCA_CKSUM_FULL;
             raw.hca_flags2 |= sys::IBT_HCA2_IP_CLASS;
+        }
+        if self.max_srqs != 0 {
+            raw.hca_flags |= sys::IBT_HCA_SRQ | sys::IBT_HCA_UD_SRQ;
         }
         if self.reserved_key.is_some() {
             raw.hca_flags2 |= sys::IBT_HCA2_RES_LKEY;

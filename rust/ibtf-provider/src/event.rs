@@ -1,4 +1,4 @@
-//! Calls into `ibtl`: [`ClientCq`], [`ClientQp`], [`Client`].
+//! Calls into `ibtl`: [`ClientCq`], [`ClientQp`], [`ClientSrq`], [`Client`].
 //!
 //! Each is a door that is open as long as `ibtl` has what is behind it: opened when the operation that made it has returned, shut
 //! by the one that frees it, which waits for a call that is inside.
@@ -99,10 +99,47 @@ impl ClientQp {
     /// Says that the queue pair went to the error state by itself (`IBT_ERROR_CATASTROPHIC_CHAN`). False if it is being freed.
     /// **Any** context below high-level interrupts, in none of the provider's operations.
     pub fn raise_catastrophe(&self) -> bool {
+        self.raise(sys::IBT_ERROR_CATASTROPHIC_CHAN)
+    }
+
+    /// Says that the queue pair, which is in the error state and has a shared receive queue, holds no receive of that any more
+    /// (`IBT_EVENT_EMPTY_CHAN`). False and **any** context as above.
+    pub fn raise_empty(&self) -> bool {
+        self.raise(sys::IBT_EVENT_EMPTY_CHAN)
+    }
+
+    fn raise(&self, code: sys::ibt_async_code_t) -> bool {
         self.0.call(|client, qp| {
             let mut event = sys::ibc_async_event_t { ev_qp_hdl: qp, ..Default::default() };
             // SAFETY: the door is open, so both handles are `ibtl`'s live ones; the record is copied.
-            unsafe { sys::ibc_async_handler(client, sys::IBT_ERROR_CATASTROPHIC_CHAN, &mut event) };
+            unsafe { sys::ibc_async_handler(client, code, &mut event) };
+        })
+    }
+}
+
+/// A client's shared receive queue.
+pub struct ClientSrq(Door<sys::ibt_srq_hdl_t>);
+
+impl ClientSrq {
+    pub(crate) fn new(client: sys::ibc_clnt_hdl_t, handle: sys::ibt_srq_hdl_t) -> Self {
+        Self(Door::new(client, handle))
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.open();
+    }
+
+    pub(crate) fn shut(&self) {
+        self.0.shut();
+    }
+
+    /// Says that fewer receives are left than the client's limit (`IBT_EVENT_LIMIT_REACHED_SRQ`). False if the queue is being freed.
+    /// **Any** context below high-level interrupts, in none of the provider's operations.
+    pub fn raise_limit(&self) -> bool {
+        self.0.call(|client, srq| {
+            let mut event = sys::ibc_async_event_t { ev_srq_hdl: srq, ..Default::default() };
+            // SAFETY: the door is open, so both handles are `ibtl`'s live ones; the record is copied.
+            unsafe { sys::ibc_async_handler(client, sys::IBT_EVENT_LIMIT_REACHED_SRQ, &mut event) };
         })
     }
 }

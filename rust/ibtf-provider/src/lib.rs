@@ -2,7 +2,7 @@
 //!
 //! A driver implements [`Provider`] and attaches it ([`Attachment`]); `ibtl` then calls it by 83 operations, none of which may be
 //! missing: those that [`Provider`] has not are answered with "not supported" here. Calls into `ibtl` go through [`ClientCq`],
-//! [`ClientQp`] and [`Client`], each of which lets none through once `ibtl` has freed what is behind it.
+//! [`ClientQp`], [`ClientSrq`] and [`Client`], each of which lets none through once `ibtl` has freed what is behind it.
 //!
 //! **What a driver must not do** and no type shows: call into `ibtl` from inside one of its operations. Clients hold their own locks
 //! over post, poll and arm. A thread or a soft interrupt does that.
@@ -30,10 +30,10 @@ pub use address::{AddressVector, Gid};
 pub use attach::{Attachment, Framework};
 pub use attributes::Attributes;
 pub use completion::{Completion, CompletionStatus, Opcode};
-pub use event::{Client, ClientCq, ClientQp, PortChange, PortEvent};
+pub use event::{Client, ClientCq, ClientQp, ClientSrq, PortChange, PortEvent};
 pub use memory::{Access, Region, Window};
 pub use port::{LinkState, PortReport, Speed};
-pub use provider::{Arm, CqSizes, Keys, Provider};
+pub use provider::{Arm, CqSizes, Keys, Provider, SrqSizes};
 pub use qp::{Purpose, QpChange, QpQuery, QpRequest, QpState, QueueSizes, Transition, UdAttributes};
 pub use status::Status;
 pub use work::{Destination, LargeSend, ReceiveRequest, Segment, SendRequest};

@@ -7,7 +7,7 @@ use illumos_sys_hdrs as sys;
 use kernel::{KArc, KBox};
 
 use crate::attributes::Attributes;
-use crate::event::{ClientCq, ClientQp};
+use crate::event::{ClientCq, ClientQp, ClientSrq};
 use crate::memory::Region;
 use crate::provider::Provider;
 
@@ -32,7 +32,17 @@ pub(crate) struct QpRecord<P: Provider> {
     /// `ibtl`'s names of its CQs, for queries.
     pub(crate) send_cq: sys::ibt_cq_hdl_t,
     pub(crate) receive_cq: sys::ibt_cq_hdl_t,
+    /// As above; NULL if it has receives of its own.
+    pub(crate) srq: sys::ibt_srq_hdl_t,
     pub(crate) flags: sys::ibt_attr_flags_t,
+}
+
+/// Behind `ibc_srq_hdl_t`.
+pub(crate) struct SrqRecord<P: Provider> {
+    pub(crate) srq: KArc<P::Srq>,
+    pub(crate) client: KArc<ClientSrq>,
+    /// The client's handle of its protection domain, for queries.
+    pub(crate) pd: sys::ibc_pd_hdl_t,
 }
 
 /// Behind `ibc_mr_hdl_t`.

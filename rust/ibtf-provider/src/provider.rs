@@ -4,7 +4,7 @@ use kernel::KArc;
 
 use crate::address::{AddressVector, Gid};
 use crate::completion::Completion;
-use crate::event::ClientCq;
+use crate::event::{ClientCq, ClientSrq};
 use crate::memory::Region;
 use crate::port::PortReport;
 use crate::qp::{QpChange, QpQuery, QpRequest, QueueSizes};
@@ -31,6 +31,15 @@ pub struct CqSizes {
     pub micros: u32,
 }
 
+/// The length of a shared receive queue, and of its receives' scatter/gather lists. A request is for at least so much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SrqSizes {
+    /// Work requests.
+    pub receives: u32,
+    /// Entries of a receive's list.
+    pub segments: u32,
+}
+
 /// What a region is named by. Neither is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
@@ -53,6 +62,8 @@ pub trait Provider: Send + Sync + Sized + 'static {
     type Cq: Send + Sync + 'static;
     /// A queue pair.
     type Qp: Send + Sync + 'static;
+    /// A shared receive queue.
+    type Srq: Send + Sync + 'static;
     /// A memory region.
     type Mr: Send + Sync + 'static;
 
@@ -99,8 +110,24 @@ pub trait Provider: Send + Sync + Sized + 'static {
     fn release_qpn(&self, qpn: u32);
     /// Its number, state and sizes. **May block.**
     fn query_qp(&self, qp: &Self::Qp) -> QpQuery;
-    /// Changes it; answers the sizes of its queues. **May block.**
-    fn modify_qp(&self, qp: &Self::Qp, change: &QpChange) -> Result<QueueSizes, Status>;
+    /// Changes it; answers the sizes of its queues. One that goes to the error state and has a shared receive queue is told of by
+    /// [`ClientQp::raise_empty`](crate::ClientQp::raise_empty) when it holds no receive any more. **May block.**
+    fn modify_qp(&self, qp: &KArc<Self::Qp>, change: &QpChange) -> Result<QueueSizes, Status>;
+
+    /// A new shared receive queue, and its sizes. **May block.**
+    fn alloc_srq(
+        &self,
+        pd: &KArc<Self::Pd>,
+        sizes: SrqSizes,
+        client: KArc<ClientSrq>,
+    ) -> Result<(KArc<Self::Srq>, SrqSizes), Status>;
+    /// `SRQ_IN_USE` while a queue pair has it; fails for nothing else. **May block.**
+    fn free_srq(&self, srq: &KArc<Self::Srq>) -> Result<(), Status>;
+    /// Its sizes, and below how many receives its client wants to be told; 0 for never. **May block.**
+    fn query_srq(&self, srq: &Self::Srq) -> (SrqSizes, u32);
+    /// Has the client told once when fewer receives than that are left, or are so already; 0 for never. `SRQ_LIMIT_EXCEEDED` if it never
+    /// has so many. **May block.**
+    fn limit_srq(&self, srq: &KArc<Self::Srq>, limit: u32) -> Result<(), Status>;
 
     /// Has datagrams to the group reach the queue pair. **May block.**
     fn attach_group(&self, qp: &KArc<Self::Qp>, group: Gid, lid: u16) -> Result<(), Status>;
@@ -119,10 +146,16 @@ pub trait Provider: Send + Sync + Sized + 'static {
         qp: &Self::Qp,
         requests: &mut dyn Iterator<Item = SendRequest<'a>>,
     ) -> (u32, Result<(), Status>);
-    /// Takes buffers, in order; as above.
+    /// Takes buffers, in order; as above. `SRQ_IN_USE` of one that has a shared receive queue.
     fn post_receives<'a>(
         &self,
         qp: &Self::Qp,
+        requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
+    ) -> (u32, Result<(), Status>);
+    /// The same for all queue pairs of a shared receive queue.
+    fn post_shared<'a>(
+        &self,
+        srq: &Self::Srq,
         requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
     ) -> (u32, Result<(), Status>);
 }

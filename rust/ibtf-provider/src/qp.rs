@@ -41,6 +41,8 @@ pub struct QpRequest<'a, P: Provider> {
     pub receive_cq: &'a KArc<P::Cq>,
     /// Its protection domain.
     pub pd: &'a KArc<P::Pd>,
+    /// Where its receives come from, if not from a queue of its own.
+    pub srq: Option<&'a KArc<P::Srq>>,
     /// At least so much.
     pub sizes: QueueSizes,
     /// Whether every send gives a completion.

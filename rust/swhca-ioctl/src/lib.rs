@@ -95,11 +95,13 @@ pub enum Counter {
     CopiedBytes,
     /// Bytes of senders' memory that were read beside copying it: for checksums, and of management.
     ReadBytes,
+    /// Shared receive queues that there are.
+    Srqs,
 }
 
 impl Counter {
     /// All of them, in order, by the names that the log and the kstat `swhca:N:statistics` have.
-    pub const NAMED: [(Self, &'static CStr); 17] = [
+    pub const NAMED: [(Self, &'static CStr); 18] = [
         (Self::Sent, c"sent"),
         (Self::SentBytes, c"sent-bytes"),
         (Self::Received, c"received"),
@@ -117,5 +119,6 @@ impl Counter {
         (Self::Checksums, c"checksums"),
         (Self::CopiedBytes, c"copied-bytes"),
         (Self::ReadBytes, c"read-bytes"),
+        (Self::Srqs, c"srqs"),
     ];
 }

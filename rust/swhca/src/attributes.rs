@@ -2,6 +2,7 @@
 
 use ibtf_provider::Attributes;
 
+use crate::buffers::SHARED_SEGMENTS;
 use crate::keys;
 use crate::numbers;
 use crate::offload;
@@ -15,6 +16,9 @@ pub(crate) const MAX_SEGMENTS: u32 = 60;
 /// Completions in a CQ.
 pub(crate) const MAX_CQ: u32 = 65_536;
 
+/// Shared receive queues.
+const MAX_SRQS: u32 = 1024;
+
 /// Completions, and microseconds, that a call of a CQ's owner can be told to wait for.
 pub(crate) const MAX_MODERATION: u32 = 0xffff;
 
@@ -25,6 +29,8 @@ pub(crate) struct Features {
     /// With checksums and the reserved key only: a driver does not use them without.
     pub(crate) large_send: bool,
     pub(crate) reserved_key: bool,
+    /// Shared receive queues.
+    pub(crate) shared: bool,
     /// Of management datagrams that queue pair 1 gets.
     pub(crate) classes: Classes,
 }
@@ -76,6 +82,9 @@ pub(crate) fn of(unit: u32, ports: u8, features: Features) -> Attributes {
         max_regions: keys::MAX_REGIONS as u32,
         max_address_handles: 65_536,
         max_pds: 32_768,
+        max_srqs: if features.shared { MAX_SRQS } else { 0 },
+        max_srq: if features.shared { MAX_QUEUE } else { 0 },
+        max_srq_segments: if features.shared { SHARED_SEGMENTS as u32 } else { 0 },
         max_groups: 4096,
         max_qps_of_group: 1024,
         checksums: features.checksum,

@@ -1,17 +1,14 @@
-//! Completion queues, and the soft interrupt that calls their owners.
+//! Completion queues.
 //!
-//! A completion is put there in the middle of somebody's post, with that client's locks held: the owner's handler is called by a soft
-//! interrupt, as an adapter's interrupt would, one call at a time for a CQ. Of a moderated CQ the call waits for the end of the post,
-//! or for as many completions as were allowed.
-
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+//! A completion is put there in the middle of somebody's post, with that client's locks held: the owner's handler is called later
+//! (`calls.rs`), one call at a time for a CQ. Of a moderated CQ the call waits for the end of the post, or for as many completions as
+//! were allowed.
 
 use ibtf_provider::{Arm, ClientCq, Completion, Status};
-use kernel::ddi::DevInfo;
-use kernel::softint::{SoftHandler, SoftInterrupt};
 use kernel::sync::Mutex;
-use kernel::{AllocError, Errno, KArc, KVec};
+use kernel::{AllocError, KArc, KVec};
 
+use crate::calls::{Call, Calls};
 use crate::qp::Qp;
 use crate::ring::{Pushed, Ring};
 
@@ -77,9 +74,9 @@ impl Cq {
         let (may_wait, is_enough) = (state.may_wait(), state.queued && state.is_enough());
         drop(state);
         if call {
-            this.calls.queue(this.clone(), may_wait);
+            this.calls.queue(Call::Cq(this.clone()), may_wait);
         } else if is_enough {
-            this.calls.interrupt.trigger();
+            this.calls.trigger();
         }
     }
 
@@ -98,7 +95,7 @@ impl Cq {
         let call = state.ring.arm(arm) && state.wants_handler();
         drop(state);
         if call {
-            this.calls.queue(this.clone(), false);
+            this.calls.queue(Call::Cq(this.clone()), false);
         }
     }
 
@@ -156,7 +153,7 @@ impl Cq {
     }
 
     /// Calls the owner: its handler if that is due, and to say that completions were lost. In the soft interrupt only.
-    fn call(this: KArc<Self>) {
+    pub(crate) fn call(this: KArc<Self>) {
         let mut state = this.ring.lock();
         (state.queued, state.running) = (false, true);
         let (due, lost) = (core::mem::take(&mut state.due), core::mem::take(&mut state.lost));
@@ -174,7 +171,7 @@ impl Cq {
         drop(state);
         if call {
             let calls = this.calls.clone();
-            calls.queue(this, false);
+            calls.queue(Call::Cq(this), false);
         }
     }
 }
@@ -205,81 +202,5 @@ impl State {
             return false;
         }
         !core::mem::replace(&mut self.queued, true)
-    }
-}
-
-/// CQs whose owners are to be called.
-pub(crate) struct Calls {
-    waiting: KArc<Waiting>,
-    interrupt: SoftInterrupt<Waiting>,
-    /// Posts that are being made.
-    posts: AtomicU32,
-    /// One of the CQs waits for the end of a post.
-    late: AtomicBool,
-}
-
-/// A post is being made as long as this is there.
-pub(crate) struct Posting<'a>(&'a Calls);
-
-impl Drop for Posting<'_> {
-    fn drop(&mut self) {
-        self.0.posts.fetch_sub(1, Ordering::SeqCst);
-        self.0.trigger_late();
-    }
-}
-
-struct Waiting(Mutex<KVec<KArc<Cq>>>);
-
-impl Calls {
-    /// **May block**; from attach.
-    pub(crate) fn new(dip: DevInfo) -> Result<Self, Errno> {
-        let waiting = KArc::new(Waiting(Mutex::new(KVec::new())?))?;
-        let interrupt = SoftInterrupt::new(dip, waiting.clone())?;
-        Ok(Self { waiting, interrupt, posts: AtomicU32::new(0), late: AtomicBool::new(false) })
-    }
-
-    /// Makes room for so many CQs: each waits once at most.
-    pub(crate) fn reserve(&self, cqs: usize) -> Result<(), AllocError> {
-        let mut waiting = self.waiting.0.lock();
-        let more = cqs.saturating_sub(waiting.len());
-        waiting.reserve(more)
-    }
-
-    /// A post begins: who may wait, waits for its end.
-    pub(crate) fn posting(&self) -> Posting<'_> {
-        self.posts.fetch_add(1, Ordering::SeqCst);
-        Posting(self)
-    }
-
-    /// Has a CQ's owner called: soon, or if it may wait when a post that is being made ends.
-    fn queue(&self, cq: KArc<Cq>, may_wait: bool) {
-        let refused = self.waiting.0.lock().push_within_capacity(cq);
-        // There is room for every CQ.
-        drop(refused);
-        if !may_wait {
-            self.interrupt.trigger();
-            return;
-        }
-        // In this order: the last post either sees that somebody waits, or is over here.
-        self.late.store(true, Ordering::SeqCst);
-        if self.posts.load(Ordering::SeqCst) == 0 {
-            self.trigger_late();
-        }
-    }
-
-    fn trigger_late(&self) {
-        if self.late.load(Ordering::SeqCst) && self.late.swap(false, Ordering::SeqCst) {
-            self.interrupt.trigger();
-        }
-    }
-}
-
-impl SoftHandler for Waiting {
-    fn run(&self) {
-        loop {
-            let next = self.0.lock().swap_remove(0);
-            let Some(cq) = next else { return };
-            Cq::call(cq);
-        }
     }
 }

@@ -11,8 +11,8 @@ use kernel::user::{Cred, UserMemory};
 use kernel::{Errno, KArc, KVec, log};
 
 use crate::attributes::{self, CLASSES, Classes, Features};
+use crate::calls::Calls;
 use crate::control;
-use crate::cq::Calls;
 use crate::node::Node;
 use crate::port::{MAX_ADAPTERS, MAX_PORTS, Port};
 use crate::sa::PKEYS;
@@ -53,9 +53,7 @@ impl Driver for Swhca {
     fn attach(&self, dip: DevInfo) -> Result<Adapter, Errno> {
         let config = Config::read(dip)?;
         let calls = KArc::new(Calls::new(dip)?)?;
-        let ports = config.ports()?;
-        let node = Node::new(config.unit, ports, calls.clone(), self.subnet.clone(), config.features)?;
-        let node = KArc::new(node)?;
+        let node = self.make(&config, &calls)?;
         // The subnet manager has brought the ports up before anybody asks.
         self.subnet.join(&node).inspect_err(|error| match *error {
             Errno::EEXIST => log!(warn, dip, "there is an adapter {} already", config.unit),
@@ -126,6 +124,14 @@ impl Control for Swhca {
     }
 }
 
+impl Swhca {
+    #[inline(never)]
+    fn make(&self, config: &Config, calls: &KArc<Calls>) -> Result<KArc<Node>, Errno> {
+        let (ports, subnet) = (config.ports()?, self.subnet.clone());
+        Ok(KArc::new(Node::new(config.unit, ports, calls.clone(), subnet, config.features)?)?)
+    }
+}
+
 /// The kstat `swhca:N:statistics`.
 fn publish(dip: DevInfo, node: &KArc<Node>) -> Result<Kstat<Statistics>, Errno> {
     let source = KArc::new(Statistics(node.clone()))?;
@@ -185,7 +191,8 @@ impl Config {
         let on = |name| int(name, 1) != 0;
         let (checksum, reserved_key) = (on(c"checksum"), on(c"reserved-lkey"));
         let large_send = on(c"lso") && checksum && reserved_key;
-        let features = Features { checksum, large_send, reserved_key, classes: Self::classes(dip)? };
+        let (shared, classes) = (on(c"srq"), Self::classes(dip)?);
+        let features = Features { checksum, large_send, reserved_key, shared, classes };
         Ok(Self { unit, count, pkeys: Self::pkeys(dip)?, speed, features })
     }
 

@@ -3,14 +3,16 @@
 //! Ports of one machine on a switch that is not there, with a subnet manager inside: `ibtl`, `ibmf`, `ibcm` and `ib` find an adapter
 //! below them and IPoIB has something to run on. Datagrams only.
 //!
-//! A post copies from the sender's memory into the receiver's buffer and is done (`send.rs`, `qp.rs`); completions wait in a CQ, and
-//! a soft interrupt calls its owner (`cq.rs`). Requests to the SA are copied and answered by a thread (`subnet.rs`, `sa`). What a test
+//! A post copies from the sender's memory into the receiver's buffer and is done (`send.rs`, `qp.rs`); completions wait in a CQ
+//! (`cq.rs`), and a soft interrupt calls its owner (`calls.rs`). Requests to the SA are copied and answered by a thread (`subnet.rs`, `sa`). What a test
 //! can do to it is in the crate `swhca-ioctl`. Without unsafe code.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod buffers;
+mod calls;
 mod control;
 mod cq;
 mod driver;
@@ -27,6 +29,7 @@ mod rate;
 mod ring;
 mod sa;
 mod send;
+mod srq;
 mod states;
 mod statistics;
 mod subnet;

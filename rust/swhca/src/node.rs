@@ -7,10 +7,10 @@ use core::sync::atomic::AtomicU32;
 use ibtf_provider::{AddressVector, Client, PortEvent, Region, Segment, Status, UdAttributes};
 use kernel::counter::Counter;
 use kernel::sync::Mutex;
-use kernel::{Errno, KArc, KVec};
+use kernel::{AllocError, Errno, KArc, KVec};
 
 use crate::attributes::Features;
-use crate::cq::{Calls, Posting};
+use crate::calls::{Call, Calls, Posting};
 use crate::keys::KeyTable;
 use crate::numbers::Numbers;
 use crate::port::Port;
@@ -61,6 +61,8 @@ struct Objects {
     /// The queue pair 1 of each port.
     general: KVec<Option<KArc<Qp>>>,
     census: Census,
+    /// Queues and queue pairs that may wait to be called.
+    callers: usize,
 }
 
 /// How many of what there are.
@@ -71,6 +73,7 @@ pub(crate) struct Census {
     pub(crate) cqs: u32,
     pub(crate) qps: u32,
     pub(crate) regions: u32,
+    pub(crate) srqs: u32,
 }
 
 /// A protection domain.
@@ -96,7 +99,7 @@ impl Node {
     ) -> Result<Self, Errno> {
         let general = KVec::from_fn(ports.len(), |_| None)?;
         let traffic = KVec::try_from_fn(ports.len(), |_| Traffic::new())?;
-        let objects = Objects { qps: Numbers::new(), general, census: Census::default() };
+        let objects = Objects { qps: Numbers::new(), general, census: Census::default(), callers: 0 };
         Ok(Self {
             unit,
             subnet,
@@ -116,6 +119,24 @@ impl Node {
     /// A post begins.
     pub(crate) fn posting(&self) -> Posting<'_> {
         self.calls.posting()
+    }
+
+    /// Has somebody called, soon.
+    pub(crate) fn call(&self, call: Call) {
+        self.calls.queue(call, false);
+    }
+
+    /// Makes room for one more who may wait to be called: counted before there is room, so that two who come at once have two.
+    fn add_caller(&self) -> Result<(), AllocError> {
+        let mut objects = self.objects.lock();
+        objects.callers += 1;
+        let callers = objects.callers;
+        drop(objects);
+        self.calls.reserve(callers).inspect_err(|_| self.remove_caller())
+    }
+
+    fn remove_caller(&self) {
+        self.objects.lock().callers -= 1;
     }
 
     /// Whom events are for.

@@ -3,18 +3,23 @@
 //! Two locks: what sends is held over a post, what receives over one datagram, and the former is never taken inside the latter. What
 //! both need to know (state, port, keys) each has for itself; a change takes both.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use ibtf_provider::{
     ClientQp, Completion, CompletionStatus, Opcode, QpChange, QpState, QueueSizes, ReceiveRequest, Segment,
     Status, UdAttributes,
 };
 use kernel::sync::Mutex;
-use kernel::{AllocError, KArc, KVec};
+use kernel::{AllocError, KArc};
 
+use crate::buffers::{Buffers, Taken};
+use crate::calls::Call;
 use crate::cq::Cq;
 use crate::node::Node;
 use crate::packet::{Buffer, Fault, GRH_LEN, Header, Memory, Payload};
 use crate::port::Port;
 use crate::sa::may_talk;
+use crate::srq::Srq;
 use crate::states;
 
 /// What a queue pair is made of.
@@ -24,6 +29,8 @@ pub(crate) struct Parts {
     /// The port of a special one; those have it from the start, and the number 1 for everybody.
     pub(crate) special: Option<u8>,
     pub(crate) pd: u32,
+    /// Where its receives come from, if it has none of its own.
+    pub(crate) srq: Option<KArc<Srq>>,
     pub(crate) sizes: QueueSizes,
     pub(crate) all_signaled: bool,
     pub(crate) large_sends: bool,
@@ -38,6 +45,8 @@ pub(crate) struct Qp {
     parts: Parts,
     sends: Mutex<Common>,
     receives: Mutex<Receives>,
+    /// Its owner is to be told that it holds no receive of a shared queue.
+    empty: AtomicBool,
 }
 
 /// What both sides know.
@@ -51,16 +60,8 @@ struct Receives {
     common: Common,
     /// Gone: nothing is to be put anywhere any more.
     freed: bool,
+    /// None if they are shared.
     buffers: Buffers,
-}
-
-/// Posted receives, in order.
-struct Buffers {
-    requests: KVec<(u64, u32)>,
-    segments: KVec<Segment>,
-    per_request: usize,
-    head: usize,
-    count: usize,
 }
 
 /// What became of a datagram.
@@ -81,7 +82,8 @@ impl Qp {
         let common = Common { state: QpState::Reset, ud };
         let buffers = Buffers::new(parts.sizes.receive, parts.sizes.receive_segments)?;
         let receives = Receives { common, freed: false, buffers };
-        Ok(Self { parts, sends: Mutex::new(common)?, receives: Mutex::new(receives)? })
+        let (sends, receives) = (Mutex::new(common)?, Mutex::new(receives)?);
+        Ok(Self { parts, sends, receives, empty: AtomicBool::new(false) })
     }
 
     pub(crate) fn parts(&self) -> &Parts {
@@ -104,8 +106,12 @@ impl Qp {
 
     /// What a list of its means.
     pub(crate) fn memory<'a>(&'a self, segments: &'a [Segment]) -> Memory<'a> {
-        let Parts { node, pd, reserved_key: reserved, .. } = &self.parts;
-        Memory { node, pd: *pd, reserved: *reserved, segments }
+        self.memory_of(self.parts.pd, segments)
+    }
+
+    fn memory_of<'a>(&'a self, pd: u32, segments: &'a [Segment]) -> Memory<'a> {
+        let Parts { node, reserved_key: reserved, .. } = &self.parts;
+        Memory { node, pd, reserved: *reserved, segments }
     }
 
     /// The side that sends, to be held over a post.
@@ -115,11 +121,32 @@ impl Qp {
 
     /// Moves it, or changes a key. `check` says whether a port and an index in its table are any.
     pub(crate) fn modify(
-        &self,
+        this: &KArc<Self>,
         change: &QpChange,
         check: impl Fn(&UdAttributes) -> Result<(), Status>,
     ) -> Result<QueueSizes, Status> {
+        let fails = this.change(change, check)?;
+        // Whatever was coming in has come: that takes the lock that was held.
+        if fails && this.parts.srq.is_some() && !this.empty.swap(true, Ordering::AcqRel) {
+            this.parts.node.call(Call::Empty(this.clone()));
+        }
+        Ok(this.parts.sizes)
+    }
+
+    /// Tells its owner what [`Qp::modify`] could not.
+    pub(crate) fn tell_empty(&self) {
+        self.empty.store(false, Ordering::Release);
+        self.parts.client.raise_empty();
+    }
+
+    /// Whether it is in the error state now and was not.
+    fn change(
+        &self,
+        change: &QpChange,
+        check: impl Fn(&UdAttributes) -> Result<(), Status>,
+    ) -> Result<bool, Status> {
         let mut sends = self.sends.lock();
+        let before = sends.state;
         let mut next = *sends;
         next.state = states::next(sends.state, change)?;
         if let (Some(port), None) = (change.port, self.parts.special) {
@@ -142,7 +169,7 @@ impl Qp {
             }
             _ => {}
         }
-        Ok(self.parts.sizes)
+        Ok(next.state == QpState::Error && before != QpState::Error)
     }
 
     /// Gives all buffers back undone, in order.
@@ -166,17 +193,24 @@ impl Qp {
         }
     }
 
-    /// Its completions go to these CQs from now on.
-    pub(crate) fn enter_cqs(this: &KArc<Self>) -> Result<(), AllocError> {
-        let Parts { send_cq, receive_cq, .. } = &this.parts;
+    /// Its completions go to these CQs from now on, and its receives come from that queue.
+    pub(crate) fn enter_queues(this: &KArc<Self>) -> Result<(), AllocError> {
+        let Parts { send_cq, receive_cq, srq, .. } = &this.parts;
         send_cq.add_user(this)?;
-        receive_cq.add_user(this).inspect_err(|_| send_cq.remove_user(this))
+        receive_cq.add_user(this).inspect_err(|_| send_cq.remove_user(this))?;
+        if let Some(srq) = srq {
+            srq.hold();
+        }
+        Ok(())
     }
 
     /// And no more.
-    pub(crate) fn leave_cqs(&self) {
+    pub(crate) fn leave_queues(&self) {
         self.parts.send_cq.remove_user(self);
         self.parts.receive_cq.remove_user(self);
+        if let Some(srq) = &self.parts.srq {
+            srq.release();
+        }
     }
 
     /// Whether it has anything to lose by failing.
@@ -194,6 +228,9 @@ impl Qp {
         drop(receives);
         drop(sends);
         self.parts.client.raise_catastrophe();
+        if self.parts.srq.is_some() {
+            self.parts.client.raise_empty();
+        }
     }
 
     /// Nothing is put anywhere after this.
@@ -208,13 +245,16 @@ impl Qp {
         self.parts.receive_cq.forget(self.parts.number);
         drop(receives);
         drop(sends);
-        self.leave_cqs();
+        self.leave_queues();
     }
 
     pub(crate) fn post_receives<'a>(
         &self,
         requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
     ) -> (u32, Result<(), Status>) {
+        if self.parts.srq.is_some() {
+            return (0, Err(Status::SRQ_IN_USE));
+        }
         let mut receives = self.receives.lock();
         let mut taken = 0;
         for request in requests {
@@ -223,7 +263,7 @@ impl Qp {
             }
             if receives.common.state == QpState::Error {
                 self.complete_receive(request.id(), CompletionStatus::Flushed);
-            } else if let Err(status) = receives.buffers.push(request) {
+            } else if let Err(status) = receives.buffers.push(request.id(), request.segments()) {
                 return (taken, Err(status));
             }
             taken += 1;
@@ -246,15 +286,14 @@ impl Qp {
         if header.qkey != ud.qkey {
             return Delivery::BadQkey;
         }
-        let Some((id, _)) = receives.buffers.first() else { return Delivery::Dropped };
-        let memory = self.memory(receives.buffers.first_segments());
-        let status = match fill(&mut Buffer::new(memory), header, payload) {
-            Ok(()) => CompletionStatus::Success,
-            Err(Fault::Sender) => return Delivery::SenderFault,
-            Err(Fault::Receiver) => CompletionStatus::LocalProtection,
-            Err(Fault::TooLong) => CompletionStatus::LocalLength,
+        let filled = match &self.parts.srq {
+            None => self.fill_own(&mut receives.buffers, header, payload),
+            Some(srq) => self.fill_shared(srq, header, payload),
         };
-        receives.buffers.advance();
+        let (id, status) = match filled {
+            Ok(filled) => filled,
+            Err(delivery) => return delivery,
+        };
         let completion = Completion {
             bytes: header.len + GRH_LEN,
             grh: header.grh.is_some(),
@@ -271,6 +310,40 @@ impl Qp {
         Delivery::Received
     }
 
+    /// Puts it into the first buffer of its own: that one's id, and how it ends.
+    fn fill_own(
+        &self,
+        buffers: &mut Buffers,
+        header: &Header,
+        payload: &Payload<'_>,
+    ) -> Result<(u64, CompletionStatus), Delivery> {
+        let (id, _) = buffers.first().ok_or(Delivery::Dropped)?;
+        let status = fill(self.memory(buffers.first_segments()), header, payload)?;
+        buffers.advance();
+        Ok((id, status))
+    }
+
+    /// The same with the first one that is shared, which is taken for that: others take the next ones meanwhile.
+    #[inline(never)]
+    fn fill_shared(
+        &self,
+        srq: &KArc<Srq>,
+        header: &Header,
+        payload: &Payload<'_>,
+    ) -> Result<(u64, CompletionStatus), Delivery> {
+        let mut taken = Taken::none();
+        let low = srq.take(&mut taken).ok_or(Delivery::Dropped)?;
+        let filled = fill(self.memory_of(srq.pd(), taken.segments()), header, payload);
+        match filled {
+            Ok(_) => srq.used(),
+            Err(_) => srq.give_back(&taken),
+        }
+        if low {
+            self.parts.node.call(Call::Limit(srq.clone()));
+        }
+        filled.map(|status| (taken.id, status))
+    }
+
     /// Where in the table the P_Key of a datagram is: a special queue pair takes any of the port's, others their own.
     fn pkey_index(&self, pkey: u16, own: u16, pkeys: &[u16]) -> Option<u16> {
         if self.parts.special.is_none() {
@@ -280,65 +353,21 @@ impl Qp {
     }
 }
 
+/// Fills a receiver's memory; how that ends, unless it is the sender's that cannot be read.
+fn fill(memory: Memory<'_>, header: &Header, payload: &Payload<'_>) -> Result<CompletionStatus, Delivery> {
+    match put(&mut Buffer::new(memory), header, payload) {
+        Ok(()) => Ok(CompletionStatus::Success),
+        Err(Fault::Sender) => Err(Delivery::SenderFault),
+        Err(Fault::Receiver) => Ok(CompletionStatus::LocalProtection),
+        Err(Fault::TooLong) => Ok(CompletionStatus::LocalLength),
+    }
+}
+
 /// The 40 bytes of the global route, which are left as they are without one, and the payload.
-fn fill(buffer: &mut Buffer<'_>, header: &Header, payload: &Payload<'_>) -> Result<(), Fault> {
+fn put(buffer: &mut Buffer<'_>, header: &Header, payload: &Payload<'_>) -> Result<(), Fault> {
     match &header.grh {
         Some(grh) => buffer.write(&grh.bytes(header.len))?,
         None => buffer.skip(GRH_LEN)?,
     }
     buffer.copy(payload)
-}
-
-impl Buffers {
-    fn new(requests: u32, segments: u32) -> Result<Self, AllocError> {
-        let (requests, per_request) = (requests as usize, segments as usize);
-        Ok(Self {
-            requests: KVec::from_fn(requests, |_| (0, 0))?,
-            segments: KVec::from_fn(requests * per_request, |_| Segment::default())?,
-            per_request,
-            head: 0,
-            count: 0,
-        })
-    }
-
-    fn push(&mut self, request: ReceiveRequest<'_>) -> Result<(), Status> {
-        let segments = request.segments();
-        if segments.len() > self.per_request {
-            return Err(Status::CHAN_SGL_LEN_INVALID);
-        }
-        if self.count == self.requests.len() {
-            return Err(Status::CHAN_FULL);
-        }
-        let at = (self.head + self.count) % self.requests.len();
-        if let Some(place) = self.requests.get_mut(at) {
-            *place = (request.id(), segments.len() as u32);
-        }
-        let places = self.segments.iter_mut().skip(at * self.per_request);
-        for (to, from) in places.zip(segments) {
-            *to = *from;
-        }
-        self.count += 1;
-        Ok(())
-    }
-
-    fn first(&self) -> Option<(u64, u32)> {
-        if self.count == 0 { None } else { self.requests.get(self.head).copied() }
-    }
-
-    fn first_segments(&self) -> &[Segment] {
-        let count = self.first().map_or(0, |(_, count)| count as usize);
-        let from = self.head * self.per_request;
-        self.segments.get(from..from + count).unwrap_or_default()
-    }
-
-    fn advance(&mut self) {
-        if self.count != 0 {
-            self.head = (self.head + 1) % self.requests.len();
-            self.count -= 1;
-        }
-    }
-
-    fn clear(&mut self) {
-        self.count = 0;
-    }
 }

@@ -52,5 +52,6 @@ pub(crate) fn value(node: &Node, counter: Counter) -> u64 {
         Counter::Checksums => cells.checksums.get(),
         Counter::CopiedBytes => cells.copied_bytes.get(),
         Counter::ReadBytes => cells.read_bytes.get(),
+        Counter::Srqs => census.srqs.into(),
     }
 }

@@ -588,3 +588,276 @@ PROBE(unmoderate)
 	    IBT_INVALID_PARAM);
 	return (side_unmake());
 }
+
+/* Two channels whose receives come from one queue. */
+#define	SHARED		8
+
+static ibt_srq_hdl_t srq;
+static side_t sharers[2];
+
+static long
+share(uint_t receives)
+{
+	ibt_ud_chan_alloc_args_t args;
+	ibt_ud_chan_query_attr_t attr;
+	ibt_srq_sizes_t wanted, real;
+	int i;
+
+	wanted.srq_wr_sz = receives;
+	wanted.srq_sgl_sz = 1;
+	OK(ibt_alloc_srq(client.c_hca, IBT_SRQ_NO_FLAGS, client.c_pd, &wanted,
+	    &srq, &real));
+	WANT(real.srq_wr_sz >= receives && real.srq_sgl_sz >= 1);
+	for (i = 0; i < 2; i++) {
+		side_t *s = &sharers[i];
+
+		OK(client_alloc_cq(63, IBT_CQ_NO_FLAGS, &s->s_scq, NULL));
+		OK(client_alloc_cq(63, IBT_CQ_NO_FLAGS, &s->s_rcq, NULL));
+		client_chan_args(&args);
+		args.ud_scq = s->s_scq;
+		args.ud_rcq = s->s_rcq;
+		args.ud_srq = srq;
+		OK(ibt_alloc_ud_channel(client.c_hca, IBT_ACHAN_USES_SRQ, &args,
+		    &s->s_chan, NULL));
+		OK(ibt_query_ud_channel(s->s_chan, &attr));
+		WANT(attr.ud_srq == srq);
+		s->s_qpn = attr.ud_qpn;
+		OK(client_dest(1, s->s_qpn, NULL, &s->s_dest));
+	}
+	return (0);
+}
+
+static long
+unshare(void)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		side_t *s = &sharers[i];
+
+		WANT_STATUS(ibt_free_srq(srq), IBT_SRQ_IN_USE);
+		OK(ibt_free_ud_dest(s->s_dest));
+		OK(ibt_free_channel(s->s_chan));
+		OK(ibt_free_cq(s->s_scq));
+		OK(ibt_free_cq(s->s_rcq));
+	}
+	OK(ibt_free_srq(srq));
+	return (0);
+}
+
+/* Receive `id` into its slot. */
+static ibt_status_t
+share_recv(uint64_t id)
+{
+	ibt_recv_wr_t wr;
+	ibt_wr_ds_t ds;
+
+	ds.ds_va = (ib_vaddr_t)(uintptr_t)(client.c_buf + (id + 1) * SLOT);
+	ds.ds_key = client.c_lkey;
+	ds.ds_len = SLOT;
+	wr.wr_id = id;
+	wr.wr_nds = 1;
+	wr.wr_sgl = &ds;
+	return (ibt_post_srq(srq, &wr, 1, NULL));
+}
+
+/* Something from one channel to one of the two. */
+static ibt_status_t
+share_send(side_t *from, side_t *to, uint64_t id, uint32_t len)
+{
+	ibt_send_wr_t wr;
+	ibt_wr_ds_t ds;
+
+	client_send_wr(&wr, &ds, id, to->s_dest, len);
+	return (ibt_post_send(from->s_chan, &wr, 1, NULL));
+}
+
+/*
+ * Whoever gets a datagram takes the oldest receive.  Without one it is lost, and
+ * the next receive is for the next.
+ */
+PROBE(share_in_order)
+{
+	ibt_recv_wr_t none;
+	ibt_wc_t wc;
+	long i, error;
+
+	error = share(SHARED);
+	if (error != 0)
+		return (error);
+	bzero(&none, sizeof (none));
+	WANT_STATUS(ibt_post_recv(sharers[0].s_chan, &none, 1, NULL),
+	    IBT_SRQ_IN_USE);
+	for (i = 0; i < SHARED; i++)
+		OK(share_recv(i));
+	WANT_STATUS(share_recv(SHARED), IBT_CHAN_FULL);
+	for (i = 0; i < SHARED + 1; i++)
+		OK(share_send(&sharers[0], &sharers[i % 3 == 0], i, 64 + i));
+	for (i = 0; i < SHARED; i++) {
+		NEXT(sharers[i % 3 == 0].s_rcq, wc, i, IBT_WC_SUCCESS);
+		WANT(wc.wc_bytes_xfer == 64 + i + 40);
+	}
+	EMPTY(sharers[0].s_rcq, wc);
+	EMPTY(sharers[1].s_rcq, wc);
+	OK(share_recv(0));
+	OK(share_send(&sharers[0], &sharers[1], SHARED + 1, 64));
+	NEXT(sharers[1].s_rcq, wc, 0, IBT_WC_SUCCESS);
+	return (unshare());
+}
+
+/* So many events of this kind, each of this object. */
+static long
+told(ibt_async_code_t code, void *object)
+{
+	long i, n = 0;
+
+	mutex_enter(&seen.s_lock);
+	for (i = 0; i < seen.s_async; i++) {
+		ibt_async_event_t *event = &seen.s_event[i];
+		void *of = code == IBT_EVENT_LIMIT_REACHED_SRQ ?
+		    (void *)event->ev_srq_hdl : (void *)event->ev_chan_hdl;
+
+		if (seen.s_code[i] == code && of == object)
+			n++;
+	}
+	mutex_exit(&seen.s_lock);
+	return (n);
+}
+
+/* Four receives; the client wants to hear when fewer than three are left. */
+PROBE(share_with_a_limit)
+{
+	ibt_pd_hdl_t pd;
+	ibt_srq_sizes_t sizes;
+	uint_t limit, real;
+	long i, error;
+
+	error = share(SHARED);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < 4; i++)
+		OK(share_recv(i));
+	WANT_STATUS(ibt_modify_srq(srq, IBT_SRQ_SET_LIMIT, 0, SHARED + 1, &real),
+	    IBT_SRQ_LIMIT_EXCEEDED);
+	WANT_STATUS(ibt_modify_srq(srq, IBT_SRQ_SET_SIZE, 64, 0, &real),
+	    IBT_HCA_RESIZE_SRQ_NOT_SUPPORTED);
+	OK(ibt_modify_srq(srq, IBT_SRQ_SET_LIMIT, 0, 3, &real));
+	OK(ibt_query_srq(srq, &pd, &sizes, &limit));
+	WANT(pd == client.c_pd && sizes.srq_wr_sz == real && limit == 3);
+	OK(share_send(&sharers[0], &sharers[1], 0, 64));
+	return (0);
+}
+
+/* How often the limit was told. */
+PROBE(share_limit_told)
+{
+	return (told(IBT_EVENT_LIMIT_REACHED_SRQ, srq));
+}
+
+PROBE(share_send_one)
+{
+	OK(share_send(&sharers[0], &sharers[1], 1, 64));
+	return (0);
+}
+
+/* With fewer than that already. */
+PROBE(share_arm_again)
+{
+	uint_t limit;
+
+	OK(ibt_query_srq(srq, NULL, NULL, &limit));
+	WANT(limit == 0);
+	OK(ibt_modify_srq(srq, IBT_SRQ_SET_LIMIT, 0, 2, NULL));
+	return (0);
+}
+
+PROBE(share_stop)
+{
+	return (unshare());
+}
+
+/* What is shared stays for the other one when a channel is flushed. */
+PROBE(share_and_flush)
+{
+	ibt_wc_t wc;
+	long i, error;
+
+	error = share(SHARED);
+	if (error != 0)
+		return (error);
+	for (i = 0; i < 3; i++)
+		OK(share_recv(i));
+	OK(share_send(&sharers[1], &sharers[0], 0, 64));
+	OK(ibt_flush_channel(sharers[0].s_chan));
+	NEXT(sharers[0].s_rcq, wc, 0, IBT_WC_SUCCESS);
+	EMPTY(sharers[0].s_rcq, wc);
+	/* Nobody is there any more. */
+	OK(share_send(&sharers[1], &sharers[0], 1, 64));
+	OK(share_send(&sharers[1], &sharers[1], 2, 64));
+	NEXT(sharers[1].s_rcq, wc, 1, IBT_WC_SUCCESS);
+	EMPTY(sharers[0].s_rcq, wc);
+	return (0);
+}
+
+/* How often the flushed one, and the other, was said to hold none any more. */
+PROBE(share_empty_told)
+{
+	return (told(IBT_EVENT_EMPTY_CHAN, sharers[0].s_chan) +
+	    100 * told(IBT_EVENT_EMPTY_CHAN, sharers[1].s_chan));
+}
+
+/* Two send at once, each to its own channel, as much as there is room for. */
+PROBE(share_start)
+{
+	long i, error = share(BATCH);
+
+	if (error != 0)
+		return (error);
+	for (i = 0; i < BATCH; i++)
+		OK(share_recv(i));
+	return (0);
+}
+
+PROBE(share_send_batch)
+{
+	side_t *me = &sharers[arg];
+	long i;
+
+	for (i = 0; i < BATCH / 2; i++)
+		OK(share_send(me, me, i, 100 + arg));
+	return (0);
+}
+
+/* Each receive was used once, by whom it went to, in the order of each. */
+PROBE(share_sent_batches)
+{
+	char used[BATCH] = { 0 };
+	ibt_wc_t wc;
+	long i, n;
+
+	for (n = 0; n < 2; n++) {
+		for (i = 0; i < BATCH / 2; i++) {
+			OK(ibt_poll_cq(sharers[n].s_rcq, &wc, 1, NULL));
+			WANT(wc.wc_status == IBT_WC_SUCCESS);
+			WANT(wc.wc_id < BATCH && used[wc.wc_id] == 0);
+			WANT(wc.wc_bytes_xfer == 140 + n);
+			used[wc.wc_id] = 1;
+		}
+		EMPTY(sharers[n].s_rcq, wc);
+	}
+	return (unshare());
+}
+
+/* An adapter without shared receive queues says so, and means it. */
+PROBE(no_sharing)
+{
+	ibt_hca_attr_t attr;
+	ibt_srq_sizes_t wanted = { 4, 1 };
+
+	OK(ibt_query_hca(client.c_hca, &attr));
+	WANT((attr.hca_flags & (IBT_HCA_SRQ | IBT_HCA_UD_SRQ)) == 0);
+	WANT(attr.hca_max_srqs == 0);
+	WANT_STATUS(ibt_alloc_srq(client.c_hca, IBT_SRQ_NO_FLAGS, client.c_pd,
+	    &wanted, &srq, NULL), IBT_HCA_SRQ_NOT_SUPPORTED);
+	return (0);
+}

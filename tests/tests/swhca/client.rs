@@ -9,20 +9,20 @@ use super::bench::{Bench, Setup};
 
 /// The probe in the kernel of the adapter.
 #[derive(Clone)]
-struct Client {
+pub(super) struct Client {
     kernel: Kernel,
     module: Module,
 }
 
 impl Client {
     /// What a function of the probe returns.
-    fn ask(&self, probe: &'static str, argument: i64) -> i64 {
+    pub(super) fn ask(&self, probe: &'static str, argument: i64) -> i64 {
         self.kernel.scope(|| self.module.call_probe(probe, Some(Ctx::User), argument))
     }
 
     /// Calls a function of the probe, which answers a number that is not above 0, and tells it.
     #[track_caller]
-    fn run(&self, probe: &'static str, argument: i64) -> i64 {
+    pub(super) fn run(&self, probe: &'static str, argument: i64) -> i64 {
         let value = self.ask(probe, argument);
         let (line, status) = if value >> 32 == 0 { (value, 0) } else { (value >> 32, value as u32) };
         assert!(value <= 0, "client.c, {probe}: line {line}, status {status}");
@@ -30,7 +30,7 @@ impl Client {
     }
 
     /// The same on a thread of its own.
-    fn run_aside(&self, probe: &'static str, argument: i64) -> fakekernel::Thread {
+    pub(super) fn run_aside(&self, probe: &'static str, argument: i64) -> fakekernel::Thread {
         let client = self.clone();
         self.kernel.spawn("client", Ctx::Kernel, move || {
             client.run(probe, argument);
@@ -39,11 +39,11 @@ impl Client {
 }
 
 /// A test with a client that is open, with several seeds.
-fn with_client(seeds: u64, test: fn(&Bench, &Client)) {
+pub(super) fn with_client(seeds: u64, test: fn(&Bench, &Client)) {
     with_any_client(Setup { seeds, ..Setup::default() }, test);
 }
 
-fn with_any_client(setup: Setup, test: fn(&Bench, &Client)) {
+pub(super) fn with_any_client(setup: Setup, test: fn(&Bench, &Client)) {
     let path = Probe::new("client")
         .file("probes/swhca/client.c")
         .headers("tests/probes/ibtl")

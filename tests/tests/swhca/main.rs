@@ -10,3 +10,4 @@ mod life;
 mod management;
 mod offloads;
 mod several;
+mod shared;

@@ -1,14 +1,14 @@
 //! Protection domains, address handles, memory, shared receive queues.
 #![forbid(unsafe_code)]
 
-use fabric::{Access, Srq, SrqSizes};
+use fabric::{Access, SrqSizes};
 use illumos_sys_hdrs::{
     IBT_MR_ENABLE_LOCAL_WRITE, IBT_MR_ENABLE_REMOTE_ATOMIC, IBT_MR_ENABLE_REMOTE_READ,
-    IBT_MR_ENABLE_REMOTE_WRITE, IBT_MR_HDL_INVALID, IBT_PD_HDL_INVALID, IBT_STATIC_RATE_INVALID,
-    IBT_UD_DEST_HDL_INVALID, ibt_adds_vect_t, ibt_mr_attr_t, ibt_mr_flags_t,
+    IBT_MR_ENABLE_REMOTE_WRITE, IBT_MR_HDL_INVALID, IBT_PD_HDL_INVALID, IBT_SRQ_HDL_INVALID,
+    IBT_STATIC_RATE_INVALID, IBT_UD_DEST_HDL_INVALID, ibt_adds_vect_t, ibt_mr_attr_t, ibt_mr_flags_t,
 };
 
-use super::{Adapter, Ah, Answer, Mr, Pd, of_model};
+use super::{Adapter, Ah, Answer, Mr, Pd, Srq, of_model};
 use crate::convert::vector_from_c;
 
 impl Adapter {
@@ -76,12 +76,19 @@ impl Adapter {
     }
 
     pub(crate) fn alloc_srq(&self, pd: &Pd, sizes: SrqSizes) -> Answer<Srq> {
-        let Pd::Model(pd) = pd else { return Err(illumos_sys_hdrs::IBT_NOT_SUPPORTED) };
-        of_model(self.only_model()?.alloc_srq(pd, sizes))
+        match (self, pd) {
+            (Self::Model(hca), Pd::Model(pd)) => of_model(hca.alloc_srq(pd, sizes)).map(Srq::Model),
+            (Self::Driver(driver), Pd::Driver(pd)) => driver.alloc_srq(*pd, sizes).map(Srq::Driver),
+            _ => Err(IBT_PD_HDL_INVALID),
+        }
     }
 
     pub(crate) fn free_srq(&self, srq: &Srq) -> Answer<()> {
-        of_model(self.only_model()?.free_srq(srq))
+        match (self, srq) {
+            (Self::Model(hca), Srq::Model(srq)) => of_model(hca.free_srq(srq)),
+            (Self::Driver(driver), Srq::Driver(srq)) => driver.free_srq(srq),
+            _ => Err(IBT_SRQ_HDL_INVALID),
+        }
     }
 }
 

@@ -9,11 +9,11 @@ mod queue;
 use std::sync::Arc;
 
 use fabric::PortAttr;
-use illumos_sys_hdrs::{IBT_NOT_SUPPORTED, ibt_status_t};
+use illumos_sys_hdrs::ibt_status_t;
 
 use crate::status::error;
 pub(crate) use driver::{Driver, Wire};
-pub(crate) use objects::{Ah, Cq, Mr, Pd, Qp, QpNow, UdConfig};
+pub(crate) use objects::{Ah, Cq, Mr, Pd, Qp, QpNow, Srq, UdConfig};
 
 type Answer<T> = Result<T, ibt_status_t>;
 
@@ -91,11 +91,6 @@ impl Adapter {
             Self::Model(hca) => hca.set_is_sm(fabric::PortNum(port), is_sm).is_ok(),
             Self::Driver(_) => false,
         }
-    }
-
-    /// The model, for what no loaded adapter is asked here.
-    fn only_model(&self) -> Answer<&fabric::Hca> {
-        self.model().ok_or(IBT_NOT_SUPPORTED)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fabric::{CqNum, Moderation, PortNum, QKey, QpSizes, QpState, Qpn, Signalling, Srq};
+use fabric::{CqNum, Moderation, PortNum, QKey, QpSizes, QpState, Qpn, Signalling, SrqSizes};
 
 use super::driver;
 use crate::ibtl::Opaque;
@@ -79,6 +79,22 @@ impl Qp {
     }
 }
 
+/// A shared receive queue.
+#[derive(Clone)]
+pub(crate) enum Srq {
+    Model(fabric::Srq),
+    Driver(Arc<driver::Srq>),
+}
+
+impl Srq {
+    pub(crate) fn sizes(&self) -> SrqSizes {
+        match self {
+            Self::Model(srq) => srq.sizes(),
+            Self::Driver(srq) => srq.sizes(),
+        }
+    }
+}
+
 /// A memory region.
 #[derive(Clone)]
 pub(crate) enum Mr {
@@ -134,6 +150,11 @@ impl UdConfig {
         let (Pd::Model(pd), Cq::Model(scq), Cq::Model(rcq)) = (&self.pd, &self.scq, &self.rcq) else {
             return None;
         };
+        let srq = match &self.srq {
+            None => None,
+            Some(Srq::Model(srq)) => Some(srq.clone()),
+            Some(Srq::Driver(_)) => return None,
+        };
         let by_request = self.has(IBT_WR_SIGNALED);
         Some(fabric::UdConfig {
             port: self.port,
@@ -142,7 +163,7 @@ impl UdConfig {
             pd: pd.clone(),
             scq: scq.clone(),
             rcq: rcq.clone(),
-            srq: self.srq.clone(),
+            srq,
             sizes: self.sizes,
             signalling: if by_request { Signalling::PerRequest } else { Signalling::All },
             uses_lso: self.has(IBT_USES_LSO),

@@ -4,16 +4,16 @@
 //! re-registration of its port. Delivery is in a fixed order, first to the communication manager, then to the clients, IBMA
 //! before DM and CM before the rest; all are waited for, so no client has two port events of one HCA in its hands at once.
 
-use super::objects::{Client, CqObject, Dispatch};
+use super::objects::{Client, CqObject, Dispatch, Opaque};
 use super::{Device, Ibtl};
 use crate::tasks::{Latch, Tasks};
 use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, PortChange, PortNum, Qpn};
 use fakekernel::{Account, Ctx, EntryKind, Kernel, ModuleFn, TaskFlag, race, system_taskq};
 use illumos_sys_hdrs::{
     IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CQ,
-    IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT,
-    IBT_HCA_DETACH_EVENT, IBT_IBMA, IBT_PORT_CHANGE_EVENT, ibt_async_code_e, ibt_async_event_t,
-    ibt_hca_hdl_t, ibt_port_change_e,
+    IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_EMPTY_CHAN, IBT_EVENT_LIMIT_REACHED_SRQ,
+    IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT, IBT_HCA_DETACH_EVENT, IBT_IBMA, IBT_PORT_CHANGE_EVENT,
+    ibt_async_code_e, ibt_async_event_t, ibt_hca_hdl_t, ibt_port_change_e,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -177,7 +177,9 @@ pub(crate) fn happened(kernel: &Kernel, device: &Arc<Device>, event: AsyncEvent)
     let (inner, device) = (kernel.clone(), device.clone());
     match event {
         AsyncEvent::CatastrophicChannel(qpn) => {
-            ibtl.events.0.run(kernel, move || deliver_channel_error(&inner, &device, qpn));
+            ibtl.events
+                .0
+                .run(kernel, move || deliver_of_channel(&inner, &device, qpn, IBT_ERROR_CATASTROPHIC_CHAN));
         }
         AsyncEvent::CqError(num) => {
             ibtl.events.0.run(kernel, move || deliver_cq_error(&inner, &device, num));
@@ -343,11 +345,30 @@ fn tell(
 // Errors of a channel or a CQ are not told once it is freed. A call that has begun is not counted: neither freeing nor closing
 // nor detaching waits for it.
 
-fn deliver_channel_error(kernel: &Kernel, device: &Device, qpn: Qpn) {
+fn deliver_of_channel(kernel: &Kernel, device: &Device, qpn: Qpn, code: ibt_async_code_e) {
     let Some(channel) = device.channel(qpn) else { return };
     let mut event = ibt_async_event_t { ev_chan_hdl: channel.handle.get(), ..Default::default() };
     let open = &channel.open;
-    tell(kernel, &open.client, open.handle.get(), IBT_ERROR_CATASTROPHIC_CHAN, &mut event);
+    tell(kernel, &open.client, open.handle.get(), code, &mut event);
+}
+
+/// A channel that has failed holds none of a shared queue's receives any more. Any context.
+pub(crate) fn emptied(kernel: &Kernel, device: &Arc<Device>, qpn: Qpn) {
+    let (inner, device) = (kernel.clone(), device.clone());
+    let deliver = move || deliver_of_channel(&inner, &device, qpn, IBT_EVENT_EMPTY_CHAN);
+    Ibtl::of(kernel).events.0.run(kernel, deliver);
+}
+
+/// A shared queue has fewer receives than its client's limit. Any context.
+pub(super) fn runs_out(kernel: &Kernel, srq: Opaque) {
+    let inner = kernel.clone();
+    let deliver = move || {
+        let Ok(object) = Ibtl::of(&inner).srqs.get(srq.get()) else { return };
+        let mut event = ibt_async_event_t { ev_srq_hdl: srq.get().cast(), ..Default::default() };
+        let open = &object.open;
+        tell(&inner, &open.client, open.handle.get(), IBT_EVENT_LIMIT_REACHED_SRQ, &mut event);
+    };
+    Ibtl::of(kernel).events.0.run(kernel, deliver);
 }
 
 fn deliver_cq_error(kernel: &Kernel, device: &Device, num: CqNum) {

@@ -25,7 +25,8 @@ pub use cq_threads::Stranger;
 pub(crate) use cq_threads::set_stranger;
 pub(crate) use device::Device;
 pub(crate) use events::{
-    CmHooks, HostEvents, PortEvent, add_device, call, deliver, happened, remove_device, tell_attached,
+    CmHooks, HostEvents, PortEvent, add_device, call, deliver, emptied, happened, remove_device,
+    tell_attached,
 };
 pub(crate) use notices::{SubnetEvent, notify};
 pub(crate) use objects::{Client, Opaque, SelfHandle, drop_hold, hold};

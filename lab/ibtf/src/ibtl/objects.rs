@@ -2,8 +2,7 @@
 
 use super::Device;
 use crate::adapter::driver::Mapped;
-use crate::adapter::{Adapter, Ah, Cq, Mr, Pd, Qp, UdConfig};
-use fabric::Srq;
+use crate::adapter::{Adapter, Ah, Cq, Mr, Pd, Qp, Srq, UdConfig};
 use fakekernel::race::{self, Key};
 use fakekernel::{HostMutex, Kernel, WaitQueue};
 use illumos_sys_hdrs::{ibt_adds_vect_t, ibt_async_handler_t, ibt_cq_handler_t, ibt_sm_notice_handler_t};

@@ -5,7 +5,7 @@ use super::objects::{Channel, Destination};
 use super::posted::{Posting, Way};
 use super::{Device, Ibtl, hdl, out, resolve};
 use crate::adapter::driver::post::destination;
-use crate::adapter::{Adapter, Ah, Driver, Qp, driver};
+use crate::adapter::{Adapter, Ah, Driver, Qp, Srq, driver};
 use crate::status::*;
 use fabric::{Error, FarSend, Lso, QKey, QpState, Qpn, RecvWr, SendOp, SendWr, Sge, UdDest};
 use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
@@ -349,9 +349,25 @@ unsafe extern "C" fn ibt_post_srq(
     let object = hdl!(cx, ibtl.srqs, srq, IBT_SRQ_HDL_INVALID);
     check_count(&cx, num_wr);
     let device = &object.open.device;
-    let Some(hca) = device.adapter.model() else { return IBT_SRQ_HDL_INVALID };
-    // SAFETY: passed on from this call.
-    unsafe { post_receives(&cx, device, wr_list, num_wr, posted, |wr| hca.post_srq(&object.srq, wr)) }
+    match (&device.adapter, &object.srq) {
+        (Adapter::Driver(driver), Srq::Driver(srq)) => {
+            // SAFETY: the caller's array has `num_wr` requests.
+            let requests = unsafe { crate::ptr::elements(wr_list, num_wr as usize) };
+            for wr in &requests {
+                // SAFETY: the request's list has as many entries as it says.
+                unsafe { driver.check_memory(&cx, wr.wr_sgl, wr.wr_nds, "will write") };
+            }
+            // SAFETY: the lists are the caller's, for the time of the call.
+            let (done, result) = unsafe { driver.post_srq(srq, requests) };
+            out!(posted, done);
+            of(result)
+        }
+        // SAFETY: passed on from this call.
+        (Adapter::Model(hca), Srq::Model(srq)) => unsafe {
+            post_receives(&cx, device, wr_list, num_wr, posted, |wr| hca.post_srq(srq, wr))
+        },
+        _ => IBT_SRQ_HDL_INVALID,
+    }
 }
 
 /// Posts an array of receives.

@@ -1,7 +1,8 @@
 //! Shared receive queues.
 
 use super::objects::{Kind, Opaque, Private, SrqObject, drop_hold, hold};
-use super::{Ibtl, arg, hdl, out, take};
+use super::{Ibtl, arg, events, hdl, out, take};
+use crate::adapter::{Adapter, Srq};
 use crate::status::*;
 use fabric::SrqSizes;
 use fakekernel::{Export, FaultKind, cx, export};
@@ -42,7 +43,12 @@ unsafe extern "C" fn ibt_alloc_srq(
     };
     open.gained(Kind::Srq);
     let real = srq.sizes();
-    let handle = ibtl.srqs.insert(SrqObject { srq, open, pd: Opaque::of(pd), private: Private::default() });
+    let object = SrqObject { srq: srq.clone(), open, pd: Opaque::of(pd), private: Private::default() };
+    let handle = ibtl.srqs.insert(object);
+    if let Srq::Driver(srq) = srq {
+        let (kernel, handle) = (cx.kernel().clone(), Opaque::of(handle));
+        srq.set_owner(move || events::runs_out(&kernel, handle));
+    }
     hold(cx.kernel(), "ibt_srq_hdl_t", handle, "shared receive queue");
     out!(ibt_srq_p, handle.cast());
     out!(real_size_p, ibt_srq_sizes_t { srq_wr_sz: real.wrs, srq_sgl_sz: real.sgl });
@@ -74,22 +80,39 @@ unsafe extern "C" fn ibt_query_srq(
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.srqs, ibt_srq, IBT_SRQ_HDL_INVALID);
     let real = object.srq.sizes();
+    let limit = match (object.open.adapter(), &object.srq) {
+        (Adapter::Driver(driver), Srq::Driver(srq)) => match driver.query_srq(srq) {
+            Ok((_, _, limit)) => limit,
+            Err(status) => return status,
+        },
+        _ => 0,
+    };
     out!(pd_p, object.pd.get().cast());
     out!(sizes_p, ibt_srq_sizes_t { srq_wr_sz: real.wrs, srq_sgl_sz: real.sgl });
-    out!(limit_p, 0);
+    out!(limit_p, limit);
     IBT_SUCCESS
 }
 
-/// The HCA claims neither `IBT_HCA_RESIZE_SRQ` nor limit events.
+/// The lab's own HCA claims neither `IBT_HCA_RESIZE_SRQ` nor limit events.
 unsafe extern "C" fn ibt_modify_srq(
-    _ibt_srq: ibt_srq_hdl_t,
-    _flags: ibt_srq_modify_flags_t,
-    _size: uint_t,
-    _limit: uint_t,
-    _real_size_p: *mut uint_t,
+    ibt_srq: ibt_srq_hdl_t,
+    flags: ibt_srq_modify_flags_t,
+    size: uint_t,
+    limit: uint_t,
+    real_size_p: *mut uint_t,
 ) -> ibt_status_t {
-    cx().may_block();
-    illumos_sys_hdrs::IBT_HCA_RESIZE_SRQ_NOT_SUPPORTED
+    let cx = cx();
+    super::command(&cx);
+    let ibtl = Ibtl::of(cx.kernel());
+    let object = hdl!(cx, ibtl.srqs, ibt_srq, IBT_SRQ_HDL_INVALID);
+    match (object.open.adapter(), &object.srq) {
+        (Adapter::Driver(driver), Srq::Driver(srq)) => match driver.modify_srq(srq, flags, size, limit) {
+            Ok(real) => out!(real_size_p, real),
+            Err(status) => return status,
+        },
+        _ => return illumos_sys_hdrs::IBT_HCA_RESIZE_SRQ_NOT_SUPPORTED,
+    }
+    IBT_SUCCESS
 }
 
 unsafe extern "C" fn ibt_set_srq_private(ibt_srq: ibt_srq_hdl_t, clnt_private: *mut c_void) {

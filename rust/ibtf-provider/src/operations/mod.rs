@@ -10,6 +10,7 @@ mod mapping;
 mod memory;
 mod post;
 mod queue_pair;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use post::{post_recv, post_send};
 use queue_pair::{
     alloc_qp, alloc_special_qp, attach_mcg, detach_mcg, free_qp, modify_qp, query_qp, release_qpn,
 };
+use shared::{alloc_srq, free_srq, modify_srq, post_srq, query_srq};
 
 type Raw = sys::ibt_status_t;
 
@@ -90,11 +92,11 @@ impl<P: Provider> Table<P> {
         ibc_notify_cq: Some(notify_cq::<P>),
         ibc_ci_data_in: Some(refuse6),
         ibc_ci_data_out: Some(refuse6),
-        ibc_alloc_srq: Some(refuse7),
-        ibc_free_srq: Some(refuse2),
-        ibc_query_srq: Some(refuse5),
-        ibc_modify_srq: Some(refuse6),
-        ibc_post_srq: Some(refuse5),
+        ibc_alloc_srq: Some(alloc_srq::<P>),
+        ibc_free_srq: Some(free_srq::<P>),
+        ibc_query_srq: Some(query_srq::<P>),
+        ibc_modify_srq: Some(modify_srq::<P>),
+        ibc_post_srq: Some(post_srq::<P>),
         ibc_map_mem_area: Some(refuse6),
         ibc_unmap_mem_area: Some(refuse2),
         ibc_map_mem_iov: Some(map_mem_iov::<P>),

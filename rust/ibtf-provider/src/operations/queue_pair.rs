@@ -8,7 +8,7 @@ use kernel::{KArc, Vacant};
 use super::{Raw, adapter, provider, store};
 use crate::address::Gid;
 use crate::event::ClientQp;
-use crate::objects::{CqRecord, QpRecord, behind, share, take};
+use crate::objects::{CqRecord, QpRecord, SrqRecord, behind, share, take};
 use crate::provider::Provider;
 use crate::qp::{Purpose, QpChange, QpRequest, QueueSizes};
 use crate::status::{Status, answer};
@@ -47,8 +47,8 @@ pub(super) unsafe extern "C" fn alloc_special_qp<P: Provider>(
     answer(unsafe { make_qp::<P>(hca, client, purpose, attributes, sizes, core::ptr::null_mut(), qp) })
 }
 
-/// What a queue pair may not ask for: user memory, later allocation, shared receive queues, receive side scaling, Fibre Channel.
-const ONLY_PLAIN: u32 = 0x7f;
+/// What a queue pair may not ask for: user memory, later allocation, receive side scaling, Fibre Channel.
+const NOT_OFFERED: u32 = 0x7f & !sys::IBT_QP_USES_SRQ.0;
 
 /// # Safety
 ///
@@ -66,7 +66,7 @@ unsafe fn make_qp<P: Provider>(
     let adapter = unsafe { adapter::<P>(hca) }.ok_or(Status::INVALID_PARAM)?;
     // SAFETY: the contract of the operation.
     let attributes = unsafe { attributes.as_ref() }.ok_or(Status::INVALID_PARAM)?;
-    if attributes.qp_alloc_flags.0 & ONLY_PLAIN != 0 {
+    if attributes.qp_alloc_flags.0 & NOT_OFFERED != 0 {
         return Err(Status::NOT_SUPPORTED);
     }
     // SAFETY: `ibtl` puts the adapter's own handles of the CQs there.
@@ -76,6 +76,14 @@ unsafe fn make_qp<P: Provider>(
         unsafe { behind::<CqRecord<P>, _>(attributes.qp_opaque2) }.ok_or(Status::CQ_HDL_INVALID)?;
     // SAFETY: a client's handle of a protection domain is the adapter's own.
     let pd = unsafe { share::<P::Pd, _>(attributes.qp_pd_hdl) }.ok_or(Status::PD_HDL_INVALID)?;
+    let shares = attributes.qp_alloc_flags.0 & sys::IBT_QP_USES_SRQ.0 != 0;
+    let srq = if shares {
+        // SAFETY: with that flag, `ibtl` puts the adapter's own handle there.
+        let record = unsafe { behind::<SrqRecord<P>, _>(attributes.qp_opaque3) };
+        Some(record.ok_or(Status::SRQ_HDL_INVALID)?)
+    } else {
+        None
+    };
     let room = Vacant::new()?;
     let client = KArc::new(ClientQp::new(adapter.client.load(Ordering::Acquire), client))?;
     let wanted = &attributes.qp_sizes;
@@ -84,6 +92,7 @@ unsafe fn make_qp<P: Provider>(
         send_cq: &send_cq.cq,
         receive_cq: &receive_cq.cq,
         pd: &pd,
+        srq: srq.map(|record| &record.srq),
         sizes: QueueSizes {
             send: wanted.cs_sq,
             receive: wanted.cs_rq,
@@ -106,7 +115,9 @@ unsafe fn make_qp<P: Provider>(
     };
     client.open();
     let (send_cq, receive_cq) = (attributes.qp_scq_hdl, attributes.qp_rcq_hdl);
-    let record = room.fill(QpRecord::<P> { qp, client, send_cq, receive_cq, flags: attributes.qp_flags });
+    let srq = if shares { attributes.qp_srq_hdl } else { core::ptr::null_mut() };
+    let flags = attributes.qp_flags;
+    let record = room.fill(QpRecord::<P> { qp, client, send_cq, receive_cq, srq, flags });
     // SAFETY: NULL or the caller's.
     unsafe { store(sizes, real) };
     // SAFETY: as above.
@@ -163,6 +174,7 @@ pub(super) unsafe extern "C" fn query_qp<P: Provider>(
     provider.query_qp(&record.qp).fill(attributes);
     attributes.qp_sq_cq = record.send_cq;
     attributes.qp_rq_cq = record.receive_cq;
+    attributes.qp_srq = record.srq;
     attributes.qp_flags = record.flags;
     sys::IBT_SUCCESS
 }

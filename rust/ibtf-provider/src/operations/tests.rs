@@ -11,9 +11,9 @@ use super::Table;
 use super::queue_pair::KEPT_NUMBER;
 use crate::objects::Adapter;
 use crate::{
-    AddressVector, Arm, Attributes, ClientCq, Completion, CompletionStatus, CqSizes, Gid, Keys, LinkState,
-    Opcode, PortReport, Provider, QpChange, QpQuery, QpRequest, QpState, QueueSizes, ReceiveRequest, Region,
-    SendRequest, Speed, Status, UdAttributes,
+    AddressVector, Arm, Attributes, ClientCq, ClientSrq, Completion, CompletionStatus, CqSizes, Gid, Keys,
+    LinkState, Opcode, PortReport, Provider, QpChange, QpQuery, QpRequest, QpState, QueueSizes,
+    ReceiveRequest, Region, SendRequest, Speed, SrqSizes, Status, UdAttributes,
 };
 
 /// What of the kernel the operations call; none of it comes to be called here.
@@ -55,6 +55,7 @@ impl Provider for Fake {
     type AddressHandle = AddressVector;
     type Cq = u16;
     type Qp = QueueSizes;
+    type Srq = SrqSizes;
     type Mr = KArc<Region>;
 
     fn query_port(&self, port: u8, report: &mut PortReport<'_>) {
@@ -102,7 +103,8 @@ impl Provider for Fake {
         Ok(())
     }
     fn alloc_qp(_: &KArc<Self>, request: QpRequest<'_, Self>) -> Result<KArc<QueueSizes>, Status> {
-        Ok(KArc::new(request.sizes)?)
+        let shared = request.srq.map_or(0, |srq| srq.receives);
+        Ok(KArc::new(QueueSizes { receive: shared, ..request.sizes })?)
     }
     fn free_qp(&self, _: &KArc<QueueSizes>, keep_number: bool) {
         self.freed.fetch_add(if keep_number { 100 } else { 1 }, Ordering::Relaxed);
@@ -114,8 +116,31 @@ impl Provider for Fake {
         let ud = UdAttributes { port: 1, pkey_index: 0, qkey: 0xb1b };
         QpQuery { qpn: 0x1234, state: QpState::Error, sizes: *qp, ud }
     }
-    fn modify_qp(&self, qp: &QueueSizes, _: &QpChange) -> Result<QueueSizes, Status> {
-        Ok(*qp)
+    fn modify_qp(&self, qp: &KArc<QueueSizes>, _: &QpChange) -> Result<QueueSizes, Status> {
+        Ok(**qp)
+    }
+    fn alloc_srq(
+        &self,
+        _: &KArc<u8>,
+        sizes: SrqSizes,
+        _: KArc<ClientSrq>,
+    ) -> Result<(KArc<SrqSizes>, SrqSizes), Status> {
+        let real = SrqSizes { receives: sizes.receives + 1, ..sizes };
+        Ok((KArc::new(real)?, real))
+    }
+    fn free_srq(&self, _: &KArc<SrqSizes>) -> Result<(), Status> {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            return Err(Status::SRQ_IN_USE);
+        }
+        self.freed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn query_srq(&self, srq: &SrqSizes) -> (SrqSizes, u32) {
+        (*srq, self.released.load(Ordering::Relaxed))
+    }
+    fn limit_srq(&self, _: &KArc<SrqSizes>, limit: u32) -> Result<(), Status> {
+        self.released.store(limit, Ordering::Relaxed);
+        Ok(())
     }
     fn attach_group(&self, _: &KArc<QueueSizes>, group: Gid, _: u16) -> Result<(), Status> {
         if group.is_multicast() { Ok(()) } else { Err(Status::MC_MGID_INVALID) }
@@ -142,6 +167,13 @@ impl Provider for Fake {
         requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
     ) -> (u32, Result<(), Status>) {
         (requests.take(1).count() as u32, Err(Status::CHAN_FULL))
+    }
+    fn post_shared<'a>(
+        &self,
+        _: &SrqSizes,
+        requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
+    ) -> (u32, Result<(), Status>) {
+        (requests.take(2).count() as u32, Err(Status::CHAN_FULL))
     }
 }
 
@@ -174,6 +206,9 @@ fn adapter() -> Adapter<Fake> {
         max_regions: 4,
         max_address_handles: 4,
         max_pds: 4,
+        max_srqs: 4,
+        max_srq: 4,
+        max_srq_segments: 4,
         max_groups: 4,
         max_qps_of_group: 4,
         checksums: false,
@@ -208,7 +243,8 @@ fn what_is_not_offered_is_not_supported() {
     assert_eq!(call!(ibc_alloc_rdd(hca, sys::IBT_RDD_NO_FLAGS, null_mut())), sys::IBT_NOT_SUPPORTED);
     assert_eq!(call!(ibc_resize_cq(hca, null_mut(), 1, null_mut())), sys::IBT_NOT_SUPPORTED);
     assert_eq!(call!(ibc_map_mem_iov(hca, null_mut(), null_mut(), null_mut())), sys::IBT_NOT_SUPPORTED);
-    assert_eq!(call!(ibc_post_srq(hca, null_mut(), null_mut(), 1, null_mut())), sys::IBT_NOT_SUPPORTED);
+    let eec = sys::IBT_EEC_NO_FLAGS;
+    assert_eq!(call!(ibc_alloc_eec(hca, eec, null_mut(), null_mut(), null_mut())), sys::IBT_NOT_SUPPORTED);
     assert_eq!(call!(ibc_alloc_xrc_domain()), sys::IBT_NOT_SUPPORTED);
     assert_eq!(call!(ibc_enhancement4()), sys::IBT_NOT_SUPPORTED);
     assert_eq!(call!(ibc_sync_mr(hca, null_mut(), 0)), sys::IBT_SUCCESS);
@@ -335,8 +371,69 @@ fn other_kinds_of_queue_pairs_and_what_they_could_ask_for_are_not_supported() {
         call!(ibc_alloc_qp(hca, null_mut(), kind, wanted, null, null_mut(), &mut qp))
     };
     assert_eq!(make(sys::IBT_RC_RQP, &mut wanted), sys::IBT_NOT_SUPPORTED);
-    wanted.qp_alloc_flags = sys::IBT_QP_USES_SRQ;
+    wanted.qp_alloc_flags = sys::IBT_QP_USES_RSS;
     assert_eq!(make(sys::IBT_UD_RQP, &mut wanted), sys::IBT_NOT_SUPPORTED);
+    objects.free(hca);
+}
+
+/// A shared receive queue of three, which is four.
+fn shared(hca: sys::ibc_hca_hdl_t, pd: sys::ibc_pd_hdl_t) -> (sys::ibc_srq_hdl_t, sys::ibt_srq_sizes_t) {
+    let mut wanted = sys::ibt_srq_sizes_t { srq_wr_sz: 3, srq_sgl_sz: 2 };
+    let (mut srq, mut real) = (null_mut(), sys::ibt_srq_sizes_t::default());
+    let (none, client) = (sys::IBT_SRQ_NO_FLAGS, without_provenance_mut(0x80));
+    let made = call!(ibc_alloc_srq(hca, none, client, pd, &mut wanted, &mut srq, &mut real));
+    assert_eq!((made, srq.is_null()), (sys::IBT_SUCCESS, false));
+    (srq, real)
+}
+
+#[test]
+fn queue_pair_of_a_shared_receive_queue_is_queried_with_the_name_that_ibtl_has_for_it() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    let (srq, _) = shared(hca, objects.pd);
+    let mut wanted = Objects::wanted(objects.pd, objects.cq);
+    wanted.qp_alloc_flags = sys::IBT_QP_USES_SRQ;
+    wanted.qp_opaque3 = srq;
+    wanted.qp_srq_hdl = without_provenance_mut(0x80);
+    let (mut qp, kind) = (null_mut(), sys::IBT_UD_RQP);
+    let made = call!(ibc_alloc_qp(hca, null_mut(), kind, &mut wanted, null_mut(), null_mut(), &mut qp));
+    assert_eq!(made, sys::IBT_SUCCESS);
+    let mut told = sys::ibt_qp_query_attr_t::default();
+    assert_eq!(call!(ibc_query_qp(hca, qp, &mut told)), sys::IBT_SUCCESS);
+    assert_eq!((told.qp_srq.addr(), told.qp_info.qp_rq_sz), (0x80, 4));
+    assert_eq!(call!(ibc_query_qp(hca, objects.qp, &mut told)), sys::IBT_SUCCESS);
+    assert!(told.qp_srq.is_null(), "what no flag names is not read");
+    assert_eq!(call!(ibc_free_qp(hca, qp, sys::IBC_FREE_QP_AND_QPN, null_mut())), sys::IBT_SUCCESS);
+    assert_eq!(call!(ibc_free_srq(hca, srq)), sys::IBT_SUCCESS);
+    objects.free(hca);
+}
+
+#[test]
+fn shared_receive_queue_has_a_limit_and_keeps_its_size() {
+    let adapter = adapter();
+    let hca = handle(&adapter);
+    let objects = Objects::new(hca);
+    let (srq, real) = shared(hca, objects.pd);
+    assert_eq!((real.srq_wr_sz, real.srq_sgl_sz), (4, 2));
+    let (mut pd, mut sizes, mut limit) = (null_mut(), sys::ibt_srq_sizes_t::default(), 7);
+    let mut kept = 0;
+    let modify = |flags, size, limit, kept: &mut u32| {
+        call!(ibc_modify_srq(hca, srq, sys::ibt_srq_modify_flags_e(flags), size, limit, kept))
+    };
+    assert_eq!(modify(sys::IBT_SRQ_SET_LIMIT.0, 0, 2, &mut kept), sys::IBT_SUCCESS);
+    assert_eq!(modify(sys::IBT_SRQ_SET_SIZE.0, 9, 3, &mut kept), sys::IBT_HCA_RESIZE_SRQ_NOT_SUPPORTED);
+    assert_eq!(call!(ibc_query_srq(hca, srq, &mut pd, &mut sizes, &mut limit)), sys::IBT_SUCCESS);
+    assert_eq!((pd, sizes.srq_wr_sz, limit, kept), (objects.pd, 4, 2, 4));
+    assert_eq!(call!(ibc_query_srq(hca, srq, null_mut(), null_mut(), null_mut())), sys::IBT_SUCCESS);
+    let (mut receives, mut posted) = ([sys::ibt_recv_wr_t::default(); 3], 0);
+    let list = receives.as_mut_ptr();
+    assert_eq!(call!(ibc_post_srq(hca, srq, list, 3, &mut posted)), sys::IBT_CHAN_FULL);
+    assert_eq!((posted, call!(ibc_post_srq(hca, srq, list, 3, null_mut()))), (2, sys::IBT_CHAN_FULL));
+    adapter.provider.busy.store(1, Ordering::Relaxed);
+    assert_eq!(call!(ibc_free_srq(hca, srq)), sys::IBT_SRQ_IN_USE);
+    adapter.provider.busy.store(0, Ordering::Relaxed);
+    assert_eq!(call!(ibc_free_srq(hca, srq)), sys::IBT_SUCCESS);
     objects.free(hca);
 }
 

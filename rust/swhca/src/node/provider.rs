@@ -3,23 +3,27 @@
 use core::sync::atomic::Ordering;
 
 use ibtf_provider::{
-    AddressVector, Arm, ClientCq, Completion, CqSizes, Gid, Keys, PortReport, Provider, Purpose, QpChange,
-    QpQuery, QpRequest, QueueSizes, ReceiveRequest, Region, SendRequest, Status,
+    AddressVector, Arm, ClientCq, ClientSrq, Completion, CqSizes, Gid, Keys, PortReport, Provider, Purpose,
+    QpChange, QpQuery, QpRequest, QueueSizes, ReceiveRequest, Region, SendRequest, SrqSizes, Status,
 };
 use kernel::KArc;
 use kernel::sync::Mutex;
 
 use super::{AddressHandle, Node, Pd, index};
 use crate::attributes::{MAX_CQ, MAX_MODERATION, MAX_QUEUE, MAX_SEGMENTS};
+use crate::buffers::SHARED_SEGMENTS;
+use crate::calls::Call;
 use crate::cq::Cq;
 use crate::qp::{Parts, Qp};
 use crate::send;
+use crate::srq::Srq;
 
 impl Provider for Node {
     type Pd = Pd;
     type AddressHandle = AddressHandle;
     type Cq = Cq;
     type Qp = Qp;
+    type Srq = Srq;
     type Mr = u32;
 
     fn query_port(&self, port: u8, report: &mut PortReport<'_>) {
@@ -65,15 +69,16 @@ impl Provider for Node {
             return Err(Status::HCA_CQ_EXCEEDED);
         }
         let entries = entries.max(1).next_power_of_two();
-        let cqs = self.objects.lock().census.cqs as usize + 1;
-        self.calls.reserve(cqs)?;
-        let cq = KArc::new(Cq::new(entries as usize, client, self.calls.clone())?)?;
+        self.add_caller()?;
+        let cq = Cq::new(entries as usize, client, self.calls.clone()).and_then(KArc::new);
+        let cq = cq.inspect_err(|_| self.remove_caller())?;
         self.count(|census| census.cqs += 1);
         Ok((cq, entries))
     }
 
     fn free_cq(&self, cq: &KArc<Cq>) -> Result<(), Status> {
         cq.check_unused()?;
+        self.remove_caller();
         self.count(|census| census.cqs -= 1);
         Ok(())
     }
@@ -108,13 +113,22 @@ impl Provider for Node {
             // Subnet management is this module's own.
             Purpose::SubnetManagement(_) => return Err(Status::CHAN_IN_USE),
         };
-        let sizes = sizes(request.sizes)?;
-        let number = this.objects.lock().qps.reserve()?;
+        let sizes = sizes(request.sizes, request.srq.is_some())?;
+        if request.srq.is_some() {
+            this.add_caller()?;
+        }
+        let forget = || {
+            if request.srq.is_some() {
+                this.remove_caller();
+            }
+        };
+        let number = this.objects.lock().qps.reserve().inspect_err(|_| forget())?;
         let made = Qp::new(Parts {
             node: this.clone(),
             number,
             special,
             pd: request.pd.0,
+            srq: request.srq.cloned(),
             sizes,
             all_signaled: request.all_signaled,
             large_sends: request.large_sends,
@@ -124,12 +138,14 @@ impl Provider for Node {
             client: request.client,
         });
         let made = made.and_then(KArc::new);
-        let made = made.and_then(|qp| Qp::enter_cqs(&qp).map(|()| qp));
+        let made = made.and_then(|qp| Qp::enter_queues(&qp).map(|()| qp));
         let mut objects = this.objects.lock();
         let qp = match made {
             Ok(qp) => qp,
             Err(error) => {
                 objects.qps.release(number);
+                drop(objects);
+                forget();
                 return Err(error.into());
             }
         };
@@ -137,7 +153,8 @@ impl Provider for Node {
             if place.is_some() {
                 objects.qps.release(number);
                 drop(objects);
-                qp.leave_cqs();
+                qp.leave_queues();
+                forget();
                 return Err(Status::CHAN_IN_USE);
             }
             *place = Some(qp.clone());
@@ -155,6 +172,9 @@ impl Provider for Node {
         drop((taken, general));
         self.subnet.detach_all(qp);
         qp.free();
+        if qp.parts().srq.is_some() {
+            self.remove_caller();
+        }
     }
 
     fn release_qpn(&self, qpn: u32) {
@@ -167,12 +187,50 @@ impl Provider for Node {
         QpQuery { qpn: number, state: common.state, sizes: qp.parts().sizes, ud: common.ud }
     }
 
-    fn modify_qp(&self, qp: &Qp, change: &QpChange) -> Result<QueueSizes, Status> {
-        let sizes = qp.modify(change, |ud| self.check(ud))?;
+    fn modify_qp(&self, qp: &KArc<Qp>, change: &QpChange) -> Result<QueueSizes, Status> {
+        let sizes = Qp::modify(qp, change, |ud| self.check(ud))?;
         if change.port.is_some() {
             self.subnet.has_moved(qp);
         }
         Ok(sizes)
+    }
+
+    fn alloc_srq(
+        &self,
+        pd: &KArc<Pd>,
+        sizes: SrqSizes,
+        client: KArc<ClientSrq>,
+    ) -> Result<(KArc<Srq>, SrqSizes), Status> {
+        if sizes.receives > MAX_QUEUE {
+            return Err(Status::HCA_WR_EXCEEDED);
+        }
+        if sizes.segments as usize > SHARED_SEGMENTS {
+            return Err(Status::HCA_SGL_EXCEEDED);
+        }
+        let real = SrqSizes { receives: sizes.receives.max(1), segments: sizes.segments.max(1) };
+        self.add_caller()?;
+        let srq = Srq::new(pd.0, real, client).and_then(KArc::new);
+        let srq = srq.inspect_err(|_| self.remove_caller())?;
+        self.count(|census| census.srqs += 1);
+        Ok((srq, real))
+    }
+
+    fn free_srq(&self, srq: &KArc<Srq>) -> Result<(), Status> {
+        srq.check_unused()?;
+        self.remove_caller();
+        self.count(|census| census.srqs -= 1);
+        Ok(())
+    }
+
+    fn query_srq(&self, srq: &Srq) -> (SrqSizes, u32) {
+        srq.query()
+    }
+
+    fn limit_srq(&self, srq: &KArc<Srq>, limit: u32) -> Result<(), Status> {
+        if srq.arm(limit)? {
+            self.call(Call::Limit(srq.clone()));
+        }
+        Ok(())
     }
 
     fn attach_group(&self, qp: &KArc<Qp>, group: Gid, _lid: u16) -> Result<(), Status> {
@@ -211,20 +269,26 @@ impl Provider for Node {
     ) -> (u32, Result<(), Status>) {
         qp.post_receives(requests)
     }
+
+    fn post_shared<'a>(
+        &self,
+        srq: &Srq,
+        requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
+    ) -> (u32, Result<(), Status>) {
+        srq.post(requests)
+    }
 }
 
-/// The queues that a request gets: at least one entry, at most what the adapter has.
-fn sizes(wanted: QueueSizes) -> Result<QueueSizes, Status> {
+/// The queues that a request gets: at least one entry, at most what the adapter has. No receives of its own if they are shared.
+fn sizes(wanted: QueueSizes, shared: bool) -> Result<QueueSizes, Status> {
+    let (receive, receive_segments) =
+        if shared { (0, 0) } else { (wanted.receive.max(1), wanted.receive_segments.max(1)) };
+    let wanted = QueueSizes { receive, receive_segments, ..wanted };
     if wanted.send > MAX_QUEUE || wanted.receive > MAX_QUEUE {
         return Err(Status::HCA_WR_EXCEEDED);
     }
     if wanted.send_segments > MAX_SEGMENTS || wanted.receive_segments > MAX_SEGMENTS {
         return Err(Status::HCA_SGL_EXCEEDED);
     }
-    Ok(QueueSizes {
-        send: wanted.send.max(1),
-        receive: wanted.receive.max(1),
-        send_segments: wanted.send_segments.max(1),
-        receive_segments: wanted.receive_segments.max(1),
-    })
+    Ok(QueueSizes { send: wanted.send.max(1), send_segments: wanted.send_segments.max(1), ..wanted })
 }

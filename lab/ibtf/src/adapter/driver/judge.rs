@@ -167,7 +167,9 @@ impl Driver {
         let of = |side: &Arc<Cq>, posted: &HostMutex<Posted>| {
             std::ptr::eq(&raw const **side, cq) && posted.lock().take(id, failed)
         };
-        let known = users.iter().any(|qp| of(&qp.receive_cq, &qp.receives) || of(&qp.send_cq, &qp.sends));
+        let received =
+            |qp: &Arc<Qp>| of(&qp.receive_cq, qp.srq.as_ref().map_or(&qp.receives, |srq| &srq.receives));
+        let known = users.iter().any(|qp| received(qp) || of(&qp.send_cq, &qp.sends));
         if !known {
             let what =
                 format!("a completion of request {id:#x}, which is not posted or has completed before");

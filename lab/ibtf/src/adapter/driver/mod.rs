@@ -10,6 +10,7 @@ mod mapping;
 mod port;
 pub(crate) mod post;
 mod queue_pair;
+mod shared;
 mod upcalls;
 mod wire;
 
@@ -17,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use fabric::{CqNum, Moderation, Qpn};
+use fabric::{CqNum, Moderation, Qpn, SrqSizes};
 use fakekernel::{Cx, Handles, HostMutex, Kernel, Rule};
 use illumos_sys_hdrs::{
     IBT_SUCCESS, ibc_hca_hdl_t, ibc_operations_t, ibt_attr_flags_t, ibt_hca_attr_t, ibt_status_t,
@@ -52,6 +53,7 @@ pub(crate) struct Driver {
     device: HostMutex<Option<Arc<Device>>>,
     cqs: Handles<Cq>,
     qps: Handles<Qp>,
+    srqs: Handles<Srq>,
     next_number: AtomicU32,
     calls: Calls,
     /// Handles that it has given out, by kind.
@@ -105,6 +107,8 @@ pub(crate) struct Qp {
     send_cq: Arc<Cq>,
     receive_cq: Arc<Cq>,
     flags: ibt_attr_flags_t,
+    /// Where its receives come from, if they are not its own.
+    srq: Option<Arc<Srq>>,
     sends: HostMutex<Posted>,
     receives: HostMutex<Posted>,
 }
@@ -112,6 +116,29 @@ pub(crate) struct Qp {
 impl Qp {
     pub(crate) fn num(&self) -> Qpn {
         self.num.get().copied().unwrap_or(Qpn::truncating(0))
+    }
+
+    fn handle(&self) -> Opaque {
+        self.handle.get().copied().unwrap_or_default()
+    }
+}
+
+/// A shared receive queue of a loaded adapter.
+pub(crate) struct Srq {
+    handle: OnceLock<Opaque>,
+    /// What the driver knows it by (`ibt_srq_hdl_t`).
+    token: SelfHandle,
+    sizes: OnceLock<SrqSizes>,
+    receives: HostMutex<Posted>,
+    /// Its client wants to be told, and was not yet.
+    armed: HostMutex<bool>,
+    /// Whom that is for.
+    owner: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Srq {
+    pub(crate) fn sizes(&self) -> SrqSizes {
+        self.sizes.get().copied().unwrap_or(SrqSizes { wrs: 0, sgl: 0 })
     }
 
     fn handle(&self) -> Opaque {

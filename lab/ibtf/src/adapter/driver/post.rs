@@ -61,7 +61,7 @@ impl Driver {
     }
 
     /// What the driver did not take does not complete.
-    fn taken(&self, posted: &HostMutex<Posted>, noted: &[(u64, bool)], taken: u32) {
+    pub(super) fn taken(&self, posted: &HostMutex<Posted>, noted: &[(u64, bool)], taken: u32) {
         if taken as usize > noted.len() {
             let what = format!("{taken} of {} requests were taken", noted.len());
             self.blame(Rule::AbsurdArgument, what);
@@ -92,7 +92,7 @@ impl Driver {
     }
 }
 
-fn note(posted: &HostMutex<Posted>, requests: &[(u64, bool)]) {
+pub(super) fn note(posted: &HostMutex<Posted>, requests: &[(u64, bool)]) {
     let mut posted = posted.lock();
     for (id, surely) in requests {
         posted.add(*id, *surely);

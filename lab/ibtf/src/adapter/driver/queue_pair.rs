@@ -7,14 +7,14 @@ use fabric::{Gid, Lid, PortNum, QKey, QpSizes, QpState, Qpn};
 use fakekernel::{HostMutex, Rule};
 use illumos_sys_hdrs::{
     IBC_FREE_QP_AND_QPN, IBT_CEP_SET_INIT_RTR, IBT_CEP_SET_QKEY, IBT_CEP_SET_RESET_INIT, IBT_CEP_SET_RTR_RTS,
-    IBT_CEP_SET_STATE, IBT_CHAN_STATE_INVALID, IBT_CQ_HDL_INVALID, IBT_GSI_SQP, IBT_NOT_SUPPORTED,
-    IBT_PD_HDL_INVALID, IBT_STATE_ERROR, IBT_STATE_INIT, IBT_STATE_RESET, IBT_STATE_RTS, IBT_STATE_SQE,
-    IBT_UD_RQP, IBT_UD_SRV, ibt_cep_state_e, ibt_chan_sizes_t, ibt_qp_alloc_attr_t, ibt_qp_alloc_flags_t,
-    ibt_qp_info_t, ibt_qp_query_attr_t,
+    IBT_CEP_SET_STATE, IBT_CHAN_STATE_INVALID, IBT_CQ_HDL_INVALID, IBT_GSI_SQP, IBT_PD_HDL_INVALID,
+    IBT_QP_USES_SRQ, IBT_SRQ_HDL_INVALID, IBT_STATE_ERROR, IBT_STATE_INIT, IBT_STATE_RESET, IBT_STATE_RTS,
+    IBT_STATE_SQE, IBT_UD_RQP, IBT_UD_SRV, ibt_cep_state_e, ibt_chan_sizes_t, ibt_qp_alloc_attr_t,
+    ibt_qp_alloc_flags_t, ibt_qp_info_t, ibt_qp_query_attr_t,
 };
 
 use super::{Answer, Driver, Qp, answer, down, garbage};
-use crate::adapter::{Cq, Pd, QpNow, UdConfig};
+use crate::adapter::{Cq, Pd, QpNow, Srq, UdConfig};
 use crate::convert::gid_to_c;
 use crate::ibtl::{Opaque, SelfHandle};
 
@@ -40,9 +40,11 @@ impl Driver {
         let (Cq::Driver(send_cq), Cq::Driver(receive_cq)) = (&config.scq, &config.rcq) else {
             return Err(IBT_CQ_HDL_INVALID);
         };
-        if config.srq.is_some() {
-            return Err(IBT_NOT_SUPPORTED);
-        }
+        let srq = match &config.srq {
+            None => None,
+            Some(Srq::Driver(srq)) => Some(srq.clone()),
+            Some(Srq::Model(_)) => return Err(IBT_SRQ_HDL_INVALID),
+        };
         let qp = Arc::new(Qp {
             num: OnceLock::new(),
             handle: OnceLock::new(),
@@ -50,6 +52,7 @@ impl Driver {
             send_cq: send_cq.clone(),
             receive_cq: receive_cq.clone(),
             flags: config.flags,
+            srq: srq.clone(),
             sends: HostMutex::default(),
             receives: HostMutex::default(),
         });
@@ -67,6 +70,11 @@ impl Driver {
         attr.qp_flags = config.flags;
         attr.qp_opaque1 = send_cq.handle().get().cast();
         attr.qp_opaque2 = receive_cq.handle().get().cast();
+        if let Some(srq) = &srq {
+            attr.qp_alloc_flags = IBT_QP_USES_SRQ;
+            attr.qp_srq_hdl = srq.token.get();
+            attr.qp_opaque3 = srq.handle().get().cast();
+        }
         let (mut number, mut handle) = (0, ptr::null_mut());
         let made = match special {
             None => {
@@ -164,8 +172,10 @@ impl Driver {
         let mut attr: ibt_qp_query_attr_t = unsafe { garbage() };
         answer(down!(self, ibc_query_qp(qp.handle().get().cast(), &raw mut attr)))?;
         let (sends, receives) = (qp.send_cq.token.get(), qp.receive_cq.token.get());
-        if attr.qp_qpn != qp.num().get() || attr.qp_sq_cq != sends || attr.qp_rq_cq != receives {
-            let what = format!("ibc_query_qp of {:?} says {:#x}, and CQs", qp.num(), attr.qp_qpn);
+        let shared = qp.srq.as_ref().map_or(ptr::null_mut(), |srq| srq.token.get());
+        let queues = (attr.qp_sq_cq, attr.qp_rq_cq, attr.qp_srq);
+        if attr.qp_qpn != qp.num().get() || queues != (sends, receives, shared) {
+            let what = format!("ibc_query_qp of {:?} says {:#x}, and queues", qp.num(), attr.qp_qpn);
             self.blame(Rule::AbsurdArgument, what);
         }
         // SAFETY: every member of the union is plain data.

@@ -9,10 +9,10 @@ use fabric::{AsyncEvent, PortChange, PortNum};
 use fakekernel::{Cx, Export, Handles, HostMutex, Kernel, Rule, cx, export};
 use illumos_sys_hdrs::{
     DDI_DETACH, IBC_FAILURE, IBC_SUCCESS, IBCI_V4, IBT_CLNT_REREG_EVENT, IBT_ERROR_CATASTROPHIC_CHAN,
-    IBT_ERROR_CQ, IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_PORT_UP,
-    IBT_HCA_CURRENT_QP_STATE, IBT_HCA_PORT_UP, IBT_PORT_CHANGE_EVENT, dev_ops, ibc_async_event_t,
-    ibc_clnt_hdl_t, ibc_hca_info_t, ibc_operations_t, ibc_status_t, ibt_async_code_e, ibt_cq_hdl_t, modldrv,
-    modlinkage,
+    IBT_ERROR_CQ, IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_EMPTY_CHAN,
+    IBT_EVENT_LIMIT_REACHED_SRQ, IBT_EVENT_PORT_UP, IBT_HCA_CURRENT_QP_STATE, IBT_HCA_PORT_UP,
+    IBT_PORT_CHANGE_EVENT, dev_ops, ibc_async_event_t, ibc_clnt_hdl_t, ibc_hca_info_t, ibc_operations_t,
+    ibc_status_t, ibt_async_code_e, ibt_cq_hdl_t, ibt_srq_hdl_t, ibtl_qp_hdl_t, modldrv, modlinkage,
 };
 use std::ffi::c_int;
 
@@ -125,6 +125,7 @@ unsafe extern "C" fn ibc_attach(client: *mut ibc_clnt_hdl_t, info: *mut ibc_hca_
         device: HostMutex::new(None),
         cqs: Handles::new("ibt_cq_hdl_t of an adapter"),
         qps: Handles::new("ibtl_qp_hdl_t"),
+        srqs: Handles::new("ibt_srq_hdl_t of an adapter"),
         next_number: AtomicU32::new(0),
         calls: Calls::default(),
         given: HostMutex::new(BTreeSet::new()),
@@ -262,7 +263,32 @@ unsafe extern "C" fn ibc_async_handler(
             Ok(cq) => AsyncEvent::CqError(cq.num()),
             Err(_) => return,
         },
+        IBT_EVENT_EMPTY_CHAN => return emptied(&cx, &driver, &device, event.ev_qp_hdl),
+        IBT_EVENT_LIMIT_REACHED_SRQ => return runs_out(&cx, &driver, event.ev_srq_hdl),
         other => return cx.violate(Rule::AbsurdArgument, format!("asynchronous event {:#x}", other.0)),
     };
     ibtl::happened(&driver.kernel, &device, event);
+}
+
+/// A queue pair that has failed holds none of a shared queue's receives any more.
+fn emptied(cx: &Cx, driver: &Driver, device: &Arc<Device>, qp: ibtl_qp_hdl_t) {
+    match driver.qps.get(qp) {
+        Ok(qp) if qp.srq.is_some() => ibtl::emptied(&driver.kernel, device, qp.num()),
+        Ok(qp) => cx.violate(
+            Rule::AbsurdArgument,
+            format!("queue pair {:?} has no shared receive queue to be without", qp.num()),
+        ),
+        Err(error) => cx.violate(Rule::HeapCorruption, error.to_string()),
+    }
+}
+
+fn runs_out(cx: &Cx, driver: &Driver, srq: ibt_srq_hdl_t) {
+    match driver.srqs.get(srq) {
+        Ok(srq) if srq.runs_out() => {}
+        Ok(_) => cx.violate(
+            Rule::AbsurdArgument,
+            "the limit of a shared receive queue that is not armed".to_owned(),
+        ),
+        Err(error) => cx.violate(Rule::HeapCorruption, error.to_string()),
+    }
 }

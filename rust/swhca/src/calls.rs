@@ -1,0 +1,108 @@
+//! Calls into `ibtl`, made by a soft interrupt: what happens happens in the middle of somebody's post or command, with that client's
+//! locks held, and is told as an adapter's interrupt would.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use kernel::ddi::DevInfo;
+use kernel::softint::{SoftHandler, SoftInterrupt};
+use kernel::sync::Mutex;
+use kernel::{AllocError, Errno, KArc, KVec};
+
+use crate::cq::Cq;
+use crate::qp::Qp;
+use crate::srq::Srq;
+
+/// What is to be told, and to whom.
+pub(crate) enum Call {
+    /// A CQ's owner, of completions.
+    Cq(KArc<Cq>),
+    /// A shared receive queue's, that receives run out.
+    Limit(KArc<Srq>),
+    /// A failed queue pair's, that it holds none of a shared queue's receives.
+    Empty(KArc<Qp>),
+}
+
+/// Calls that are to be made.
+pub(crate) struct Calls {
+    waiting: KArc<Waiting>,
+    interrupt: SoftInterrupt<Waiting>,
+    /// Posts that are being made.
+    posts: AtomicU32,
+    /// One of the calls waits for the end of a post.
+    late: AtomicBool,
+}
+
+/// A post is being made as long as this is there.
+pub(crate) struct Posting<'a>(&'a Calls);
+
+impl Drop for Posting<'_> {
+    fn drop(&mut self) {
+        self.0.posts.fetch_sub(1, Ordering::SeqCst);
+        self.0.trigger_late();
+    }
+}
+
+struct Waiting(Mutex<KVec<Call>>);
+
+impl Calls {
+    /// **May block**; from attach.
+    pub(crate) fn new(dip: DevInfo) -> Result<Self, Errno> {
+        let waiting = KArc::new(Waiting(Mutex::new(KVec::new())?))?;
+        let interrupt = SoftInterrupt::new(dip, waiting.clone())?;
+        Ok(Self { waiting, interrupt, posts: AtomicU32::new(0), late: AtomicBool::new(false) })
+    }
+
+    /// Makes room for so many queues and queue pairs: each waits once at most.
+    pub(crate) fn reserve(&self, callers: usize) -> Result<(), AllocError> {
+        let mut waiting = self.waiting.0.lock();
+        let more = callers.saturating_sub(waiting.len());
+        waiting.reserve(more)
+    }
+
+    /// A post begins: who may wait, waits for its end.
+    pub(crate) fn posting(&self) -> Posting<'_> {
+        self.posts.fetch_add(1, Ordering::SeqCst);
+        Posting(self)
+    }
+
+    /// As soon as nobody holds a lock.
+    pub(crate) fn trigger(&self) {
+        self.interrupt.trigger();
+    }
+
+    /// Has somebody called: soon, or if it may wait when a post that is being made ends.
+    pub(crate) fn queue(&self, call: Call, may_wait: bool) {
+        let refused = self.waiting.0.lock().push_within_capacity(call);
+        // There is room for everybody.
+        drop(refused);
+        if !may_wait {
+            self.interrupt.trigger();
+            return;
+        }
+        // In this order: the last post either sees that somebody waits, or is over here.
+        self.late.store(true, Ordering::SeqCst);
+        if self.posts.load(Ordering::SeqCst) == 0 {
+            self.trigger_late();
+        }
+    }
+
+    fn trigger_late(&self) {
+        if self.late.load(Ordering::SeqCst) && self.late.swap(false, Ordering::SeqCst) {
+            self.interrupt.trigger();
+        }
+    }
+}
+
+impl SoftHandler for Waiting {
+    fn run(&self) {
+        loop {
+            let next = self.0.lock().swap_remove(0);
+            match next {
+                Some(Call::Cq(cq)) => Cq::call(cq),
+                Some(Call::Limit(srq)) => srq.tell(),
+                Some(Call::Empty(qp)) => qp.tell_empty(),
+                None => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Receives that queue pairs share.
+//!
+//! A queue pair takes the first one under the queue's lock, fills it without, and then says so: what is long keeps nobody from the
+//! next one. Its lock is taken inside that of the queue pair.
+
+use ibtf_provider::{ClientSrq, ReceiveRequest, SrqSizes, Status};
+use kernel::sync::Mutex;
+use kernel::{AllocError, KArc};
+
+use crate::buffers::{Buffers, Taken};
+
+/// A shared receive queue.
+pub(crate) struct Srq {
+    pd: u32,
+    sizes: SrqSizes,
+    client: KArc<ClientSrq>,
+    state: Mutex<State>,
+}
+
+struct State {
+    buffers: Buffers,
+    /// Queue pairs that have it.
+    users: u32,
+    limit: Limit,
+}
+
+/// When its client wants to be told that receives run out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Limit {
+    /// Once fewer than that are left; 0 for never.
+    below: u32,
+    /// It is to be told already.
+    due: bool,
+}
+
+impl Limit {
+    /// Whether somebody has to see to it that the client is told, with so many left.
+    fn reached(&mut self, left: usize) -> bool {
+        if left >= self.below as usize {
+            return false;
+        }
+        self.below = 0;
+        !core::mem::replace(&mut self.due, true)
+    }
+}
+
+impl Srq {
+    pub(crate) fn new(pd: u32, sizes: SrqSizes, client: KArc<ClientSrq>) -> Result<Self, AllocError> {
+        let buffers = Buffers::new(sizes.receives, sizes.segments)?;
+        let state = State { buffers, users: 0, limit: Limit::default() };
+        Ok(Self { pd, sizes, client, state: Mutex::new(state)? })
+    }
+
+    /// Its protection domain.
+    pub(crate) fn pd(&self) -> u32 {
+        self.pd
+    }
+
+    /// Its sizes, and the limit that it is armed with.
+    pub(crate) fn query(&self) -> (SrqSizes, u32) {
+        (self.sizes, self.state.lock().limit.below)
+    }
+
+    /// A queue pair has it.
+    pub(crate) fn hold(&self) {
+        self.state.lock().users += 1;
+    }
+
+    /// And no more.
+    pub(crate) fn release(&self) {
+        let mut state = self.state.lock();
+        state.users = state.users.saturating_sub(1);
+    }
+
+    /// `SRQ_IN_USE` while a queue pair has it.
+    pub(crate) fn check_unused(&self) -> Result<(), Status> {
+        if self.state.lock().users == 0 { Ok(()) } else { Err(Status::SRQ_IN_USE) }
+    }
+
+    pub(crate) fn post<'a>(
+        &self,
+        requests: &mut dyn Iterator<Item = ReceiveRequest<'a>>,
+    ) -> (u32, Result<(), Status>) {
+        let mut state = self.state.lock();
+        let mut taken = 0;
+        for request in requests {
+            if let Err(status) = state.buffers.push(request.id(), request.segments()) {
+                return (taken, Err(status));
+            }
+            taken += 1;
+        }
+        (taken, Ok(()))
+    }
+
+    /// The next receive; `None` if there is none, else whether somebody has to see to it that the client is told.
+    pub(crate) fn take(&self, taken: &mut Taken) -> Option<bool> {
+        let mut state = self.state.lock();
+        if !state.buffers.take(taken) {
+            return None;
+        }
+        let left = state.buffers.len();
+        Some(state.limit.reached(left))
+    }
+
+    /// What was taken is used.
+    pub(crate) fn used(&self) {
+        self.state.lock().buffers.used();
+    }
+
+    /// It is not.
+    pub(crate) fn give_back(&self, taken: &Taken) {
+        self.state.lock().buffers.give_back(taken);
+    }
+
+    /// Has the client told once when fewer are left; whether that is so already, and somebody has to see to it.
+    pub(crate) fn arm(&self, below: u32) -> Result<bool, Status> {
+        if below > self.sizes.receives {
+            return Err(Status::SRQ_LIMIT_EXCEEDED);
+        }
+        let mut state = self.state.lock();
+        let left = state.buffers.len();
+        state.limit.below = below;
+        Ok(state.limit.reached(left))
+    }
+
+    /// Tells the client. In none of the operations.
+    pub(crate) fn tell(&self) {
+        self.state.lock().limit.due = false;
+        self.client.raise_limit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limit;
+
+    #[test]
+    fn client_is_told_once_for_an_arming() {
+        let mut limit = Limit { below: 3, due: false };
+        assert!(!limit.reached(3));
+        assert!(limit.reached(2));
+        assert!(!limit.reached(1), "it has been told");
+        limit.below = 2;
+        assert!(!limit.reached(1), "it is to be told, and was not yet");
+        (limit.due, limit.below) = (false, 2);
+        assert!(limit.reached(1));
+        limit.due = false;
+        assert!(!limit.reached(0), "nobody has armed it");
+    }
+}
