@@ -35,7 +35,7 @@ pub use sim::race;
 pub use sim::thread::{idle, now, reschedule, sleep};
 pub use sim::{
     Carrier, Choice, Config, Contexts, Ctx, Decision, DecisionError, Fault, FaultKind, FaultPlan, Faults,
-    Frame, HZ, Halt, Hang, HostGuard, HostMutex, KernelPanic, Mode, Nanos, Note, OutsideWaker, Rule,
+    Frame, HZ, Halt, Hang, HostGuard, HostMutex, KernelPanic, Mode, Moment, Nanos, Note, OutsideWaker, Rule,
     Severity, Stalls, Strategy, Suppression, Suppressions, Thread, ThreadDump, Violation, WaitQueue,
 };
 pub use unix::sleep_mutex::{SleepGuard, SleepMutex};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fakekernel::{Choice, Decision};
+use fakekernel::{Choice, Decision, Nanos};
 use ibdlab::campaign::{Campaign, Search, Trials, events, fewer_decisions, shrink};
 use ibdlab::scenario::trouble::{Event, StallSpec};
 use ibdlab::scenario::{DecisionText, Scenario, Schedule, Step, UpStep, load, parse};
@@ -104,6 +104,39 @@ fn a_run_in_which_threads_stalled_is_repeated_from_its_decisions() {
     let replay = Scenario { schedule: Some(Schedule::Replay(decisions)), ..scenario.clone() };
     let hash = |scenario: &Scenario| trials.run(scenario).expect("a run").hash;
     assert_eq!(hash(&replay), hash(&scenario));
+}
+
+#[test]
+fn an_event_that_waits_for_a_call_takes_place_in_it_and_again_when_the_run_is_repeated() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trials = trials(directory.path());
+    let scenario =
+        load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/on-a-call.toml")).expect("a scenario");
+    let outcome = trials.run(&scenario).expect("a run");
+    assert_eq!(outcome.failure, None);
+    let [happened] = &outcome.happened[..] else { panic!("{:?}", outcome.happened) };
+    assert_eq!(happened.iter().map(|event| event.event).collect::<Vec<_>>(), [0, 1, 2]);
+    let [opened, closed] = [happened[1], happened[2]];
+    assert!(opened.from_us < closed.from_us && closed.from_us < opened.from_us + 5_000, "{happened:?}");
+
+    let decisions = trials.decisions(&scenario).expect("a run");
+    let held = Choice::Off(Nanos::from_micros(300));
+    assert_eq!(decisions.iter().filter(|text| text.0.choice == held).count(), 1);
+    let replay = Scenario { schedule: Some(Schedule::Replay(decisions)), ..scenario };
+    let again = trials.run(&replay).expect("a run");
+    assert_eq!((again.hash, &again.happened[..]), (outcome.hash, &[happened.clone()][..]));
+}
+
+#[test]
+fn a_call_that_no_kernel_has_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = include_str!("data/on-a-call.toml").replace("ibt_free_pd", "ibt_free_px");
+    let scenario = parse(Path::new("s.toml"), &text).expect("a scenario");
+    let failure = trials(directory.path()).run(&scenario).expect("a run").failure.expect("a failure");
+    assert_eq!(
+        failure.text,
+        "trouble: the lab's kernel has no function `ibt_free_px`, for which an event waits"
+    );
 }
 
 #[test]

@@ -27,6 +27,8 @@ mod kthread;
 #[forbid(unsafe_code)]
 mod machine;
 #[forbid(unsafe_code)]
+mod moment;
+#[forbid(unsafe_code)]
 mod nanos;
 #[forbid(unsafe_code)]
 mod notes;
@@ -58,6 +60,7 @@ pub use hosts::{Hosts, Work};
 pub use inject::{Injector, Watch};
 pub use kthread::KThread;
 pub use machine::{Machine, OutsideWaker, Shared};
+pub use moment::Moment;
 pub use nanos::{HZ, Nanos};
 pub use notes::{Note, Notes};
 pub use order::{Class, ClassKey, Inversion, Order};

@@ -21,6 +21,7 @@ use crate::halt::{Halt, Hang};
 use crate::host_mutex::{HostGuard, HostMutex};
 use crate::hosts::Hosts;
 use crate::inject::Injector;
+use crate::moment::{Moment, Moments};
 use crate::nanos::Nanos;
 use crate::notes::{Note, Notes};
 use crate::order::Order;
@@ -54,6 +55,9 @@ pub struct Shared {
     /// Do threads stall?
     pub(crate) stalling: AtomicBool,
     pub(crate) places: lab_lock::Mutex<Option<Places>>,
+    /// Are moments expected?
+    pub(crate) expecting: AtomicBool,
+    pub(crate) moments: Moments,
     /// Are races looked for?
     pub(crate) racing: AtomicBool,
     pub(crate) races: lab_lock::Mutex<Option<Box<Races>>>,
@@ -114,6 +118,8 @@ impl Machine {
             next_did: AtomicU64::new(1),
             stalling: AtomicBool::new(false),
             places: lab_lock::Mutex::new(None),
+            expecting: AtomicBool::new(false),
+            moments: Moments::new(),
             racing: AtomicBool::new(false),
             races: lab_lock::Mutex::new(None),
             trace: AtomicU64::new(0xcbf2_9ce4_8422_2325),
@@ -245,6 +251,23 @@ impl Machine {
         let mut places = self.0.places.lock();
         *places = stalls.map(|stalls| Places::new(stalls, seed ^ self.now().0));
         self.0.stalling.store(places.is_some(), Ordering::Relaxed);
+    }
+
+    /// From now on this moment is waited for; [`Self::next_moment`] says its number when it comes.
+    pub fn expect(&self, number: usize, moment: Moment) {
+        self.0.moments.expect(number, moment);
+        self.0.expecting.store(true, Ordering::Relaxed);
+    }
+
+    /// The number of the next moment that has come; waits until `deadline` for one.
+    pub fn next_moment(&self, deadline: Nanos) -> Option<usize> {
+        self.0.moments.next(deadline)
+    }
+
+    /// No moment is waited for any more; the numbers of those that have not come.
+    pub fn forget_moments(&self) -> Vec<usize> {
+        self.0.expecting.store(false, Ordering::Relaxed);
+        self.0.moments.forget()
     }
 
     /// What every thread is doing.

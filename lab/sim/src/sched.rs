@@ -211,14 +211,20 @@ impl Shared {
         }
     }
 
-    /// The same of a thread that passes a place in a module: the return address of its call.
+    /// The same of a thread that makes a call in a module of a host: the call's return address, and whose name it has.
     #[inline]
-    pub fn point_at(&self, me: &ThreadInner, pc: usize) {
+    pub fn point_at(&self, me: &ThreadInner, pc: usize, host: &str, call: &str) {
         if let Some(at) = self.step(me) {
+            if self.expecting.load(Ordering::Relaxed) && self.comes(me, at, host, call) {
+                return;
+            }
             if self.stalling.load(Ordering::Relaxed) && self.stall(me, at, pc) {
                 return;
             }
             self.ask(me, at);
+        } else if self.expecting.load(Ordering::Relaxed) {
+            // On the wall clock nobody is held.
+            self.moments.pass(host, call);
         }
     }
 
@@ -268,7 +274,19 @@ impl Shared {
 
     /// False if the thread goes on at once.
     fn stall(&self, me: &ThreadInner, at: At, pc: usize) -> bool {
-        let Some(span) = self.places.lock().as_mut().and_then(|places| places.pass(pc)) else { return false };
+        let span = self.places.lock().as_mut().and_then(|places| places.pass(pc));
+        span.is_some_and(|span| self.hold(me, at, span))
+    }
+
+    /// Says so if somebody waits for this call; false if the thread goes on at once.
+    #[cold]
+    fn comes(&self, me: &ThreadInner, at: At, host: &str, call: &str) -> bool {
+        let span = self.moments.pass(host, call);
+        span.is_some_and(|span| span > Nanos(0) && self.hold(me, at, span))
+    }
+
+    /// False if the thread goes on at once: it is about to wait, or the strategy has it so.
+    fn hold(&self, me: &ThreadInner, at: At, span: Nanos) -> bool {
         let idle = me.wait().phase == Phase::Idle;
         if !idle || !self.sched().chooser.stalls(at, span) {
             return false;

@@ -65,23 +65,24 @@ impl Fault {
 /// Faults in order; the first that matches a request decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultScript {
-    faults: Vec<Fault>,
+    /// Each with the number of requests that it has met.
+    faults: Vec<(Fault, u64)>,
 }
 
 impl FaultScript {
     /// A script of `faults`.
-    pub const fn new(faults: Vec<Fault>) -> Self {
-        Self { faults }
+    pub fn new(faults: Vec<Fault>) -> Self {
+        Self { faults: faults.into_iter().map(|fault| (fault, 0)).collect() }
     }
 
     /// Adds one behind the others.
     pub fn push(&mut self, fault: Fault) {
-        self.faults.push(fault);
+        self.faults.push((fault, 0));
     }
 
     /// Adds one in front of the others.
     pub fn push_front(&mut self, fault: Fault) {
-        self.faults.insert(0, fault);
+        self.faults.insert(0, (fault, 0));
     }
 
     /// Forgets all.
@@ -89,9 +90,15 @@ impl FaultScript {
         self.faults.clear();
     }
 
+    /// How many requests each fault has met, in order.
+    pub fn hits(&self) -> impl Iterator<Item = u64> {
+        self.faults.iter().map(|(_, hits)| *hits)
+    }
+
     /// What to do with a request; counts it.
     pub fn decide(&mut self, now: Nanos, from: Lid, mad: &SaMad) -> Option<FaultAction> {
-        let fault = self.faults.iter_mut().find(|fault| fault.matches(now, from, mad))?;
+        let (fault, hits) = self.faults.iter_mut().find(|(fault, _)| fault.matches(now, from, mad))?;
+        *hits += 1;
         if let Some(count) = &mut fault.count {
             *count -= 1;
         }
@@ -122,5 +129,6 @@ mod tests {
         assert_eq!(script.decide(Nanos(0), Lid(1), &path), None);
         assert_eq!(script.decide(Nanos(10), Lid(1), &path), Some(FaultAction::Refuse(Status::BUSY)));
         assert_eq!(script.decide(Nanos(20), Lid(1), &path), None);
+        assert_eq!(script.hits().collect::<Vec<_>>(), [1, 1]);
     }
 }

@@ -139,7 +139,7 @@ fn pass(me: &ThreadInner, import: &Import, sp: usize) {
         shared.trace.store(step, Ordering::Relaxed);
         add(&shared.now, shared.config.call_cost.0);
     }
-    shared.point_at(me, current::call().pc());
+    shared.point_at(me, current::call().pc(), import.kernel.name(), &import.name);
 }
 
 /// Adds to a number that others read: what two threads of a live machine add at once may be added once.

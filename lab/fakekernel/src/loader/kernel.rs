@@ -157,6 +157,11 @@ impl Kernel {
         used.push((export.name.to_owned(), start + size));
     }
 
+    /// Does the lab have a function or datum of this name for its modules?
+    pub fn provides(&self, symbol: &str) -> bool {
+        self.0.provided.lock().iter().any(|provided| provided.exports.contains_key(symbol))
+    }
+
     /// Address of a data symbol of a provided module in this host, e.g. `hz`.
     pub fn data(&self, name: &str) -> Option<*mut u8> {
         let used = self.0.data_used.lock();

@@ -242,10 +242,10 @@ impl State<'_> {
 }
 
 /// Events by kind: the name that a scenario file has for it.
-fn kinds(scenario: &Scenario) -> Result<BTreeMap<String, u64>> {
+fn kinds(timelines: &[timeline::Timeline]) -> Result<BTreeMap<String, u64>> {
     let mut kinds = BTreeMap::new();
-    for timeline in timeline::timelines(scenario) {
-        for span in timeline.spans {
+    for timeline in timelines {
+        for span in &timeline.spans {
             let value = serde_json::to_value(&span.event).context("an event is plain data")?;
             if let Some((name, _)) = value.as_object().and_then(|event| event.iter().next()) {
                 *kinds.entry(name.clone()).or_default() += 1;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_spanned::Spanned;
 
-use crate::scenario::trouble::Event;
+use crate::scenario::trouble::{Call, TimedEvent};
 use crate::scenario::{DecisionText, FabricSpec, Scenario, Schedule, Step, TroubleStep};
 
 /// Seeds tried for each candidate, after the one it has.
@@ -209,6 +209,7 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
     fn shorten(&mut self) {
         for step in 0..self.best.step.len() {
             while self.timeline(step) > 0 && self.halve(step) {}
+            (0..self.timeline(step)).for_each(|n| self.plain_call(step, n));
             for n in 0..self.timeline(step) {
                 for round in [10_000, 1_000, 100] {
                     let candidate = self.with(|scenario| {
@@ -222,6 +223,23 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
                     }
                 }
             }
+        }
+    }
+
+    /// An event that waits for no call, for the first one, or for one whose thread goes on at once.
+    fn plain_call(&mut self, step: usize, n: usize) {
+        let plainer: [fn(&mut Option<Call>); 3] = [
+            |on| *on = None,
+            |on| on.iter_mut().for_each(|call| call.pass = 1),
+            |on| on.iter_mut().for_each(|call| call.holds_us = 0),
+        ];
+        for change in plainer {
+            let candidate = self.with(|scenario| {
+                if let Some(trouble) = trouble_of(scenario, step) {
+                    change(&mut trouble.event[n].on);
+                }
+            });
+            self.consider(candidate);
         }
     }
 
@@ -263,10 +281,13 @@ fn drop_host(scenario: &mut Scenario, n: usize) {
     scenario.host.remove(n);
     let left: BTreeSet<String> =
         scenario.host.iter().map(|host| host.get_ref().name.get_ref().clone()).collect();
-    let stays = |event: &Event| event.host().is_none_or(|host| left.contains(host.get_ref()));
+    let stays = |timed: &TimedEvent| {
+        let called = timed.on.as_ref().map(|call| &call.host);
+        timed.event.host().into_iter().chain(called).all(|host| left.contains(host.get_ref()))
+    };
     for step in &mut scenario.step {
         if let Step::Trouble(trouble) = step.as_mut() {
-            trouble.event.retain(|timed| stays(&timed.event));
+            trouble.event.retain(stays);
         }
     }
 }

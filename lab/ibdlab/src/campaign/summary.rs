@@ -12,6 +12,8 @@ use serde_json::json;
 
 use super::conditions::{CONDITIONS, Provoked, Seen};
 use super::kinds;
+use super::shrink::events;
+use super::timeline::timelines;
 use super::trial::{Failure, Outcome, of_manager};
 use crate::coverage::{Blocks, Lines};
 use crate::report::SmKind;
@@ -86,6 +88,9 @@ pub struct Summary {
     pub kernel_calls: u64,
     pub machine_us: u64,
     pub failed: u64,
+    /// Events of all scenarios.
+    events: u64,
+    /// Those that took place, by kind.
     pub kinds: BTreeMap<String, u64>,
     pub provoked: Provoked,
     /// Of each strategy: schedules, and how many failed.
@@ -110,6 +115,7 @@ impl Summary {
             kernel_calls: 0,
             machine_us: 0,
             failed: 0,
+            events: 0,
             kinds: BTreeMap::new(),
             provoked: Provoked::default(),
             strategies: BTreeMap::new(),
@@ -131,10 +137,12 @@ impl Summary {
         self.kernel_calls += outcome.kernel_calls;
         self.machine_us += outcome.machine_us;
         self.failed += u64::from(outcome.failure.is_some());
-        for (kind, times) in kinds(scenario).unwrap_or_default() {
+        self.events += events(scenario) as u64;
+        let timelines = timelines(scenario, &outcome.happened);
+        for (kind, times) in kinds(&timelines).unwrap_or_default() {
             *self.kinds.entry(kind).or_default() += times;
         }
-        self.provoked.add(scenario);
+        self.provoked.add(scenario, &timelines);
         if let Some(schedule) = &scenario.schedule {
             let (runs, failed) = self.strategies.entry(schedule.kind()).or_default();
             *runs += 1;
@@ -204,7 +212,7 @@ impl Summary {
         );
         let events: u64 = self.kinds.values().sum();
         let list: Vec<String> = self.kinds.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
-        let _ = writeln!(text, "{events} events: {}", list.join(", "));
+        let _ = writeln!(text, "{events} of {} events took place: {}", self.events, list.join(", "));
         if let Some(lines) = &self.lines {
             let _ = writeln!(text, "{}", lines.summary());
         }

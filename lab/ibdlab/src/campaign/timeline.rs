@@ -1,7 +1,8 @@
-//! What a scenario's trouble is, as spans of time: for asking whether this happened while that held.
+//! What happened to a scenario's hosts, as spans of time: for asking whether this happened while that held.
 
-use serde_spanned::Spanned;
-
+use crate::run::Happened;
+#[cfg(test)]
+use crate::scenario::trouble::TimedEvent;
 use crate::scenario::trouble::{Event, SaDoes, SaRequest, SaTrouble};
 use crate::scenario::{Scenario, Step, TroubleStep};
 
@@ -12,6 +13,8 @@ const US_PER_MS: u64 = 1_000;
 pub struct Span {
     pub event: Event,
     pub from_us: u64,
+    /// When it was carried out.
+    pub done_us: u64,
     pub until_us: u64,
 }
 
@@ -23,28 +26,44 @@ pub struct Timeline {
     pub senders: u8,
 }
 
-/// The timelines of a scenario.
-pub fn timelines(scenario: &Scenario) -> Vec<Timeline> {
-    let of = |step: &Spanned<Step>| match step.get_ref() {
-        Step::Trouble(trouble) => Some(Timeline::of(trouble)),
-        _ => None,
+/// The timelines of a scenario as they are written down.
+#[cfg(test)]
+pub fn planned(scenario: &Scenario) -> Vec<Timeline> {
+    let at = |(event, timed): (usize, &TimedEvent)| {
+        let at = *timed.at_us.get_ref();
+        Happened { event, from_us: at, until_us: at }
     };
-    scenario.step.iter().filter_map(of).collect()
+    let all = |step: &TroubleStep| step.event.iter().enumerate().map(at).collect::<Vec<_>>();
+    troubles(scenario).map(|step| Timeline::of(step, &all(step))).collect()
+}
+
+/// The timelines of a scenario as they came about: of each the events that took place, in the order of the steps. A run that did not come
+/// to a step has none for it.
+pub fn timelines(scenario: &Scenario, happened: &[Vec<Happened>]) -> Vec<Timeline> {
+    troubles(scenario).zip(happened).map(|(step, happened)| Timeline::of(step, happened)).collect()
+}
+
+fn troubles(scenario: &Scenario) -> impl Iterator<Item = &TroubleStep> {
+    scenario.step.iter().filter_map(|step| match step.get_ref() {
+        Step::Trouble(trouble) => Some(trouble),
+        _ => None,
+    })
 }
 
 impl Timeline {
-    fn of(step: &TroubleStep) -> Self {
-        let mut events: Vec<(u64, &Event)> =
-            step.event.iter().map(|timed| (*timed.at_us.get_ref(), &timed.event)).collect();
-        events.sort_by_key(|(at, _)| *at);
+    fn of(step: &TroubleStep, happened: &[Happened]) -> Self {
+        let event = |happened: &Happened| Some((*happened, &step.event.get(happened.event)?.event));
+        let mut events: Vec<(Happened, &Event)> = happened.iter().filter_map(event).collect();
+        events.sort_by_key(|(happened, _)| happened.from_us);
         let end = step.within_ms * US_PER_MS;
-        let span = |(n, (from_us, event)): (usize, &(u64, &Event))| {
+        let span = |(n, (at, event)): (usize, &(Happened, &Event))| {
             let later = &events[n + 1..];
             let until_us = match lasts_ms(event) {
-                Some(ms) => from_us + ms * US_PER_MS,
-                None => later.iter().find(|(_, later)| ends(event, later)).map_or(end, |(at, _)| *at),
+                Some(ms) => at.from_us + ms * US_PER_MS,
+                None => later.iter().find(|(_, later)| ends(event, later)).map_or(end, |(at, _)| at.from_us),
             };
-            Span { event: (*event).clone(), from_us: *from_us, until_us }
+            let done_us = if lasts_ms(event).is_some() { at.from_us } else { at.until_us };
+            Span { event: (*event).clone(), from_us: at.from_us, done_us, until_us }
         };
         Self { spans: events.iter().enumerate().map(span).collect(), senders: step.senders }
     }
@@ -54,13 +73,14 @@ impl Timeline {
         self.spans.iter().any(|span| wanted(&span.event))
     }
 
-    /// Does such an event happen while another one holds, to the same host where both name one?
+    /// Is such an event carried out while another one holds, to the same host where both name one?
     pub fn during(&self, wanted: impl Fn(&Event) -> bool, holds: impl Fn(&Event) -> bool) -> bool {
         let mut at = self.spans.iter().filter(|span| wanted(&span.event));
         at.any(|at| {
             self.spans.iter().any(|span| {
                 holds(&span.event)
-                    && (span.from_us..=span.until_us).contains(&at.from_us)
+                    && at.from_us <= span.until_us
+                    && at.done_us >= span.from_us
                     && one_host(&span.event, &at.event)
             })
         })

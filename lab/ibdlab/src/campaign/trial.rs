@@ -9,13 +9,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::generate::NAMES;
 use super::starter::{Order, Starter};
 use crate::coverage::Blocks;
 use crate::report::SmKind;
+use crate::run::Happened;
 use crate::scenario::{DecisionText, Scenario};
 
 /// How long a run may take.
@@ -68,6 +69,8 @@ pub struct Outcome {
     /// Hash of the order of all kernel calls; empty if the process did not live to say it.
     pub hash: String,
     pub blocks: Blocks,
+    /// Of each trouble that was over: the events that took place.
+    pub happened: Vec<Vec<Happened>>,
     /// Rule violations that were tolerated: rule, module and call, and how often.
     pub tolerated: Vec<(String, u64)>,
 }
@@ -259,6 +262,7 @@ impl Outcome {
             close_us: 0,
             hash: String::new(),
             blocks: Blocks::default(),
+            happened: Vec::new(),
             tolerated: Vec::new(),
         }
     }
@@ -298,8 +302,13 @@ impl Outcome {
             hash: text(&report["trace"]["hash"]),
             tolerated,
             blocks: serde_json::from_value(report["blocks"].clone()).unwrap_or_default(),
+            happened: steps.iter().filter_map(|step| happened(&step["facts"]["happened"])).collect(),
         }
     }
+}
+
+fn happened(fact: &Value) -> Option<Vec<Happened>> {
+    Deserialize::deserialize(fact).ok()
 }
 
 fn tolerated(note: &Value) -> (String, u64) {

@@ -22,6 +22,7 @@ use crate::scenario::{ModuleOverride, Scenario, Step};
 use crate::suppress::for_objects;
 use crate::swhca;
 
+pub use steps::Happened;
 use world::World;
 
 /// How to run it.

@@ -116,6 +116,8 @@ ranges! {
     senders: "senders" of "trouble", 0, 8;
     echo_every_us: "echo_every_us" of "trouble", 0, RUN_US;
     at_us: "at_us" of "trouble's events", 0, RUN_US;
+    pass: "pass" of "a call that trouble's events wait for", 1, u32::MAX as u64;
+    holds_us: "holds_us" of "a call that trouble's events wait for", 0, RUN_US;
     for_ms: "for_ms" of "link, switch-reboot, sa, interrupts-late, commands-slow, sends-hang", 0, RUN_MS;
     number: "number" of "one-qp-breaks", 0, 255;
     /// A switch's routes have 16,383 multicast LIDs, and some must be left.

@@ -126,6 +126,20 @@ fn a_number_of_an_event_outside_its_range_is_refused() {
     }
     let message = refusal(PING, "trouble = { within_ms = 10, event = [{ at_us = -1, sm-stop = {} }] }");
     assert_eq!(message, "13: at_us is -1: expected 0 to 21600000000");
+    let message = refusal(PING, "trouble = { within_ms = 10, event = [{ sm-stop = {} }] }");
+    assert_eq!(message, "13: expected `at_us` or `on` beside the event");
+}
+
+#[test]
+fn a_call_that_an_event_cannot_wait_for_is_refused() {
+    for (on, expected) in [
+        ("host = \"nobody\", call = \"cv_wait\"", "14: host `nobody` is not defined, expected one of `a`, `b`"),
+        ("host = \"a\", call = \"cv_wait\", pass = 0", "14: pass is 0: expected 1 to 4294967295"),
+        ("host = \"a\"", "14: missing field `call`"),
+    ] {
+        let message = refusal(PING, &event(&format!("on = {{ {on} }}, sm-stop = {{}}")));
+        assert!(message.starts_with(expected), "{message}\nshould start with\n{expected}");
+    }
 }
 
 #[test]

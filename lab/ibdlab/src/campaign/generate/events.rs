@@ -57,7 +57,7 @@ impl Generator<'_> {
         events
     }
 
-    fn pair(&mut self) -> (Event, Option<Event>) {
+    pub(super) fn pair(&mut self) -> (Event, Option<Event>) {
         let host = self.any_host();
         let on = OnHost::named(&host);
         let kind = if self.kinds.is_empty() {

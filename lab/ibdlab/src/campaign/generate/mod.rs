@@ -6,6 +6,7 @@
 mod events;
 mod fabric_steps;
 mod fabrics;
+mod moments;
 mod patience;
 mod schedules;
 mod strategies;

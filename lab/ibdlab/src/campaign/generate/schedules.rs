@@ -18,6 +18,8 @@ use crate::scenario::{
 const WITHIN_MS: [u64; 5] = [10, 20, 40, 60, 100];
 /// Makes the draw of rings another one than that of all else.
 const RINGS: u64 = 0x5249_4e47_5349_4244;
+/// The same of the calls that events wait for.
+const CALLS: u64 = 0x4341_4c4c_5349_4244;
 
 /// Private properties of the driver and values for them; what it cannot be set to it clamps or refuses.
 const TUNINGS: [(&str, &[i64]); 7] = [
@@ -50,7 +52,28 @@ pub fn generate(seed: u64, index: u64) -> Scenario {
         host.get_mut().conf = rings(&mut rng);
     }
     break_rings(&mut scenario, &mut rng);
+    meet_calls(&mut scenario, seed, index);
     scenario
+}
+
+/// Some events wait for calls.
+fn meet_calls(scenario: &mut Scenario, seed: u64, index: u64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ CALLS);
+    rng.set_stream(index);
+    let mut generator = Generator {
+        rng: &mut rng,
+        hosts: scenario.host.iter().map(|host| host.get_ref().name.get_ref().clone()).collect(),
+        within_us: 0,
+        sa_delay_ms: scenario.fabric.sa_delay_ms,
+        focus: None,
+        kinds: Vec::new(),
+    };
+    for step in &mut scenario.step {
+        if let Step::Trouble(trouble) = step.as_mut() {
+            generator.within_us = trouble.within_ms * 1_000;
+            generator.moments(trouble);
+        }
+    }
 }
 
 /// For half of the hosts a receive ring, and mostly transmit rings.

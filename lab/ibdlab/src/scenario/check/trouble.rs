@@ -15,6 +15,9 @@ fn check_event(scenario: &Scenario, step: &TroubleStep, timed: &TimedEvent) -> C
     if let Some(host) = timed.event.host() {
         check_host(scenario, host, false)?;
     }
+    if let Some(call) = &timed.on {
+        check_host(scenario, &call.host, false)?;
+    }
     let at_us = *timed.at_us.get_ref();
     if at_us > step.within_ms.saturating_mul(1_000) {
         return fault(&timed.at_us, format!("{at_us} us is later than within_ms = {}", step.within_ms));

@@ -7,6 +7,7 @@
 //!     { at_us = 1_200, port-down = { host = "bob" } },
 //!     { at_us = 5_000, port-up = { host = "bob" } },
 //!     { at_us = 7_000, allocation-fails = { host = "bob", kind = "kmem", after = 3, times = 2 } },
+//!     { on = { host = "bob", call = "ibt_alloc_ud_channel", holds_us = 100 }, link-close = { host = "bob" } },
 //! ]
 //! ```
 //!
@@ -25,7 +26,7 @@ pub use event::{
     SmComesBack, SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;
-pub use timed::TimedEvent;
+pub use timed::{Call, TimedEvent};
 
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

@@ -1,4 +1,7 @@
-//! `{ at_us = 1200, port-down = { host = "bob" } }`: an instant and an event in one table.
+//! `{ at_us = 1200, port-down = { host = "bob" } }`: when, and an event, in one table.
+//!
+//! `{ on = { host = "bob", call = "ibt_post_send", pass = 3, holds_us = 50 }, port-down = { host = "bob" } }` happens while a module of the
+//! host makes that call. With `at_us` beside it calls count from then on.
 //!
 //! Serde's `flatten` would do for writing but loses the place in the file when reading, so reading is done by hand.
 
@@ -17,15 +20,37 @@ use crate::scenario::range;
 pub struct TimedEvent {
     /// Microseconds of machine time since the step began.
     pub at_us: Spanned<u64>,
+    /// It then waits for a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<Call>,
     /// What happens.
     #[serde(flatten)]
     pub event: Event,
 }
 
+/// A call that modules of a host make into their kernel.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    pub host: Spanned<String>,
+    /// The function's name.
+    pub call: String,
+    /// Which one it is: the first is 1.
+    #[serde(default = "first", deserialize_with = "range::pass")]
+    pub pass: u32,
+    /// The thread that makes it has no processor for so long, in microseconds of machine time, before the function begins.
+    #[serde(default, deserialize_with = "range::holds_us")]
+    pub holds_us: u64,
+}
+
+fn first() -> u32 {
+    1
+}
+
 impl TimedEvent {
     /// For timelines that come from no file.
     pub fn new(at_us: u64, event: Event) -> Self {
-        Self { at_us: Spanned::new(0..0, at_us), event }
+        Self { at_us: Spanned::new(0..0, at_us), on: None, event }
     }
 }
 
@@ -41,14 +66,16 @@ impl<'de> Visitor<'de> for TableVisitor {
     type Value = TimedEvent;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a table with `at_us` and one event")
+        f.write_str("a table with `at_us` or `on` and one event")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<TimedEvent, A::Error> {
-        let (mut at_us, mut event) = (None, None);
+        let (mut at_us, mut on, mut event) = (None, None, None);
         while let Some(key) = table.next_key::<String>()? {
             if key == "at_us" {
                 at_us = Some(table.next_value::<At>()?.0);
+            } else if key == "on" {
+                on = Some(table.next_value::<Call>()?);
             } else if event.is_some() {
                 return Err(A::Error::custom(format_args!("`{key}` is a second event, expected one")));
             } else {
@@ -56,8 +83,13 @@ impl<'de> Visitor<'de> for TableVisitor {
             }
         }
         Ok(TimedEvent {
-            at_us: at_us.ok_or_else(|| A::Error::missing_field("at_us"))?,
-            event: event.ok_or_else(|| A::Error::custom("an event is missing beside `at_us`"))?,
+            at_us: match (at_us, &on) {
+                (Some(at_us), _) => at_us,
+                (None, Some(_)) => Spanned::new(0..0, 0),
+                (None, None) => return Err(A::Error::custom("expected `at_us` or `on` beside the event")),
+            },
+            on,
+            event: event.ok_or_else(|| A::Error::custom("an event is missing beside `at_us` or `on`"))?,
         })
     }
 }

@@ -99,7 +99,10 @@ struct Shared {
 }
 
 struct State {
-    tasks: VecDeque<Task>,
+    /// Each with the number of the event that asks for it, if one does.
+    tasks: VecDeque<(Option<usize>, Task)>,
+    /// Tasks of events that were carried out: number, from, until.
+    happened: Vec<(usize, Nanos, Nanos)>,
     done: bool,
     /// The host, before the thread takes it and after it is done with it.
     host: Option<HostRun>,
@@ -122,6 +125,8 @@ pub struct Background {
 
 /// What the hosts say at the end.
 pub struct Told {
+    /// Events that were carried out by a host's thread: number, from, until.
+    pub happened: Vec<(usize, Nanos, Nanos)>,
     /// What was refused on the way.
     pub refused: Vec<String>,
     /// The longest time that it took to close a link.
@@ -152,9 +157,9 @@ pub fn take_over(world: &mut World, background: Background) -> Vec<Hand> {
 /// The first thing that must not go wrong and did.
 pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Told> {
     for task in [Task::Promiscuous(false), Task::Plug, Task::Load] {
-        hands.iter().for_each(|hand| hand.queue(task.clone()));
+        hands.iter().for_each(|hand| hand.queue(None, task.clone()));
     }
-    let mut told = Vec::new();
+    let (mut told, mut happened) = (Vec::new(), Vec::new());
     let mut first = Ok(());
     let mut slowest = Nanos(0);
     for hand in hands {
@@ -163,13 +168,14 @@ pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Told> {
         hand.thread.join();
         let mut state = hand.shared.state.lock();
         told.append(&mut state.told);
+        happened.append(&mut state.happened);
         slowest = slowest.max(state.slowest_close);
         if let (Ok(()), Some(failed)) = (&first, state.failed.take()) {
             first = Err(failed);
         }
         world.hosts.extend(state.host.take());
     }
-    first.map(|()| Told { refused: told, slowest_close: slowest })
+    first.map(|()| Told { happened, refused: told, slowest_close: slowest })
 }
 
 impl Hand {
@@ -177,6 +183,7 @@ impl Hand {
         let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
         let state = State {
             tasks: VecDeque::new(),
+            happened: Vec::new(),
             done: false,
             host: Some(host),
             told: Vec::new(),
@@ -191,8 +198,9 @@ impl Hand {
         Self { name, port, kernel, pkey, shared, thread }
     }
 
-    pub fn queue(&self, task: Task) {
-        self.shared.state.lock().tasks.push_back(task);
+    /// For the event of this number, or for none.
+    pub fn queue(&self, event: Option<usize>, task: Task) {
+        self.shared.state.lock().tasks.push_back((event, task));
         self.shared.work.wake_all();
     }
 }
@@ -218,10 +226,13 @@ impl Shared {
             owner.groups.insert(owner.group);
         }
         owner.start_traffic();
-        while let Some(task) = self.next() {
+        while let Some((event, task)) = self.next() {
             let what = task.clone();
+            let event = event.filter(|_| owner.does_something(&task));
+            let from = fakekernel::now();
             let result = owner.carry_out(task).with_context(|| format!("{}: {what:?}", owner.host.name));
             let mut state = self.state.lock();
+            state.happened.extend(event.map(|event| (event, from, fakekernel::now())));
             match result {
                 Ok(()) => {}
                 // Every cause is gone by now: nothing may be refused any more.
@@ -235,7 +246,7 @@ impl Shared {
         state.host = Some(owner.host);
     }
 
-    fn next(&self) -> Option<Task> {
+    fn next(&self) -> Option<(Option<usize>, Task)> {
         let mut state = self.state.lock();
         loop {
             match state.tasks.pop_front() {
@@ -272,6 +283,23 @@ struct Owner {
 }
 
 impl Owner {
+    /// False of what is so already, or cannot be asked for now.
+    fn does_something(&self, task: &Task) -> bool {
+        let (open, pulled) = (self.host.is_open(), self.host.is_pulled());
+        match task {
+            Task::Close => open,
+            Task::Open => !open && !pulled && self.host.has_link(),
+            Task::Load => !open && !pulled,
+            Task::Promiscuous(on) => *on != self.promiscuous.is_some() && self.host.has_link() && !pulled,
+            Task::Join(group) => !self.groups.contains(group),
+            Task::Leave(group) => self.groups.contains(group),
+            Task::Pull => !pulled,
+            Task::Plug => pulled,
+            Task::ReadProperties | Task::SetProperty(..) | Task::AskPaths => self.host.has_link(),
+            Task::Unload | Task::DeletePart => true,
+        }
+    }
+
     fn carry_out(&mut self, task: Task) -> Result<()> {
         match task {
             Task::Close => self.close(),

@@ -4,6 +4,7 @@
 //! the rest happens at its instant on this one.
 
 mod hand;
+mod happened;
 mod paths;
 mod senders;
 pub mod settle;
@@ -13,16 +14,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fakekernel::{Nanos, Stalls};
+use fakekernel::{Moment, Nanos, Stalls};
 
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::TroubleStep;
-use crate::scenario::trouble::{Event, StallSpec};
+use crate::scenario::trouble::{Call, StallSpec, TimedEvent};
 
 pub(super) use settle::wanted_groups;
 
 use hand::{Background, Hand, Task, Told};
+pub use happened::Happened;
+use happened::Notes;
 pub use subnet::faulty_link;
 use subnet::{Subnet, Undo};
 
@@ -46,29 +49,46 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     world.machine.set_stalls(stalls);
     let played = Player::new(world, &mut subnet, &hands, step).play(step);
     world.machine.set_stalls(None);
+    let missed = world.machine.forget_moments();
     // Also after an event that could not be carried out: the hosts have to come back for the report.
     subnet.heal();
     let told = hand::give_back(world, hands);
-    played?;
-    let Told { refused: told, slowest_close } = told?;
-    let most = CLOSE + Nanos(step.stalls.map_or(0, |stalls| longest(stalls).0 * 3));
+    let mut notes = played?;
+    let Told { happened, refused: told, slowest_close } = told?;
+    happened.into_iter().for_each(|(event, from, until)| notes.add(event, from, until));
+    subnet.in_vain.iter().for_each(|event| notes.take_back(*event));
+    let happened = notes.all();
+    let held = step
+        .event
+        .iter()
+        .filter_map(|timed| timed.on.as_ref())
+        .map(|call| call.holds_us * 1_000)
+        .sum::<u64>();
+    let most = CLOSE + Nanos(held + step.stalls.map_or(0, |stalls| longest(stalls).0 * 3));
     ensure!(slowest_close <= most, "closing a link took {slowest_close}, and {most} is the most");
     let recovery = settle::settle(world, &before, Nanos::from_millis(step.settle_ms))
         .map_err(|error| if told.is_empty() { error } else { error.context(told.join("; ")) })?;
     let mut text =
         format!("{} events; everything well {recovery} after the last cause was gone", step.event.len());
+    if !missed.is_empty() {
+        text += &format!("; {} waited for a call that did not come", missed.len());
+    }
     if !told.is_empty() {
         text += &format!("; refused meanwhile: {}", told.join("; "));
     }
     Ok(Findings::new(text)
         .fact("events", step.event.len())
+        .fact("happened", serde_json::to_value(happened)?)
         .fact("recovery_us", recovery.0 / 1_000)
         .fact("slowest_close_us", slowest_close.0 / 1_000)
         .fact("refused", told))
 }
 
 enum Action {
-    Event(Event),
+    /// The event of this number happens.
+    Event(usize),
+    /// It waits for its call from now on.
+    Expect(usize, Call),
     Undo(Undo),
 }
 
@@ -77,48 +97,89 @@ struct Player<'a> {
     world: &'a World,
     subnet: &'a mut Subnet,
     hands: &'a [Hand],
+    events: &'a [TimedEvent],
+    notes: Notes,
     begun: Nanos,
     plan: BTreeMap<Nanos, VecDeque<Action>>,
 }
 
 impl<'a> Player<'a> {
-    fn new(world: &'a World, subnet: &'a mut Subnet, hands: &'a [Hand], step: &TroubleStep) -> Self {
+    fn new(world: &'a World, subnet: &'a mut Subnet, hands: &'a [Hand], step: &'a TroubleStep) -> Self {
         let begun = world.machine.now();
         let mut plan: BTreeMap<Nanos, VecDeque<Action>> = BTreeMap::new();
-        for timed in &step.event {
+        for (number, timed) in step.event.iter().enumerate() {
             let at = begun + Nanos::from_micros(*timed.at_us.get_ref());
-            plan.entry(at).or_default().push_back(Action::Event(timed.event.clone()));
+            let action = match &timed.on {
+                Some(call) => Action::Expect(number, call.clone()),
+                None => Action::Event(number),
+            };
+            plan.entry(at).or_default().push_back(action);
         }
-        Self { world, subnet, hands, begun, plan }
+        Self { world, subnet, hands, events: &step.event, notes: Notes::new(begun), begun, plan }
     }
 
-    fn play(mut self, step: &TroubleStep) -> Result<()> {
+    fn play(mut self, step: &TroubleStep) -> Result<Notes> {
         let end = self.begun + Nanos::from_millis(step.within_ms);
-        while let Some((due, actions)) = self.plan.pop_first().filter(|(due, _)| *due <= end) {
-            sleep_until(self.world, due);
+        loop {
+            let due = self.plan.first_key_value().map_or(end, |(due, _)| *due).min(end);
+            if let Some(number) = self.wait_until(due) {
+                self.act(Action::Event(number))?;
+                continue;
+            }
+            let Some(actions) = self.plan.remove(&due) else { return Ok(self.notes) };
             for action in actions {
                 self.act(action)?;
             }
         }
-        sleep_until(self.world, end);
-        Ok(())
+    }
+
+    /// The number of the next event whose call comes, if one comes until then.
+    fn wait_until(&self, due: Nanos) -> Option<usize> {
+        if self.events.iter().any(|timed| timed.on.is_some()) {
+            return self.world.machine.next_moment(due);
+        }
+        sleep_until(self.world, due);
+        None
     }
 
     fn act(&mut self, action: Action) -> Result<()> {
         match action {
             Action::Undo(undo) => self.subnet.undo(undo),
-            Action::Event(event) => match Task::of(&event) {
-                Some((host, task)) => self.hand(host)?.queue(task),
-                None => {
-                    let undo =
-                        self.subnet.carry_out(self.hands, &event).with_context(|| format!("{event:?}"))?;
-                    if let Some((after, undo)) = undo {
-                        let due = self.world.machine.now() + after;
-                        self.plan.entry(due).or_default().push_back(Action::Undo(undo));
-                    }
-                }
-            },
+            Action::Expect(number, call) => self.expect(number, &call)?,
+            Action::Event(number) => self.happen(number)?,
         }
+        Ok(())
+    }
+
+    fn happen(&mut self, number: usize) -> Result<()> {
+        let event = &self.events[number].event;
+        if let Some((host, task)) = Task::of(event) {
+            self.hand(host)?.queue(Some(number), task);
+            return Ok(());
+        }
+        let now = self.world.machine.now();
+        let carried_out = self.subnet.carry_out(self.hands, number, event);
+        let undo = carried_out.with_context(|| format!("{event:?}"))?;
+        let until = undo.as_ref().map_or(now, |(after, _)| now + *after);
+        self.notes.add(number, now, until);
+        if let Some((after, undo)) = undo {
+            let due = self.world.machine.now() + after;
+            self.plan.entry(due).or_default().push_back(Action::Undo(undo));
+        }
+        Ok(())
+    }
+
+    fn expect(&self, number: usize, call: &Call) -> Result<()> {
+        let host = call.host.get_ref();
+        let known = self.hand(host)?.kernel.provides(&call.call);
+        ensure!(known, "the lab's kernel has no function `{}`, for which an event waits", call.call);
+        let moment = Moment {
+            host: host.clone(),
+            call: call.call.clone(),
+            pass: call.pass,
+            holds: Nanos::from_micros(call.holds_us),
+        };
+        self.world.machine.expect(number, moment);
         Ok(())
     }
 

@@ -30,10 +30,23 @@ pub struct Subnet {
     ports: BTreeMap<Guid, PKey>,
     partitions: Vec<sm::Partition>,
     prefix: u64,
-    /// Planned failures: host, kind, module.
-    failing: Vec<(Kernel, FaultKind, Option<String>)>,
+    failing: Vec<Failing>,
+    /// The events that the SA's misdeeds are for, the last one first, as in its script.
+    misdeeds: Vec<usize>,
+    /// Events that came to nothing.
+    pub in_vain: Vec<usize>,
     /// Hosts whose adapters were made slow.
     slow: Vec<Kernel>,
+}
+
+/// Planned failures of a host's calls.
+struct Failing {
+    event: usize,
+    kernel: Kernel,
+    kind: FaultKind,
+    module: Option<String>,
+    /// Calls that succeed first.
+    after: u64,
 }
 
 /// The end of something that lasts a time.
@@ -65,12 +78,19 @@ impl Subnet {
             partitions,
             prefix,
             failing: Vec::new(),
+            misdeeds: Vec::new(),
+            in_vain: Vec::new(),
             slow: Vec::new(),
         })
     }
 
-    /// Makes an event happen; what ends it, and after how long.
-    pub fn carry_out(&mut self, hands: &[Hand], event: &Event) -> Result<Option<(Nanos, Undo)>> {
+    /// Makes the event of this number happen; what ends it, and after how long.
+    pub fn carry_out(
+        &mut self,
+        hands: &[Hand],
+        number: usize,
+        event: &Event,
+    ) -> Result<Option<(Nanos, Undo)>> {
         let host = match event.host() {
             Some(name) => hands.iter().find(|hand| hand.name == *name.get_ref()),
             None => None,
@@ -94,7 +114,7 @@ impl Subnet {
             }
             (Event::RegistrationsLost(_), _) => self.sm.restart(mlids_from(0)),
             (Event::SubnetPrefix(subnet), _) => self.sm.renumber(*subnet.prefix.get_ref()),
-            (Event::Sa(trouble), _) => self.sa_trouble(host, trouble)?,
+            (Event::Sa(trouble), _) => self.sa_trouble(number, host, trouble)?,
             (Event::PkeyRemoved(_), Some(host)) => self.place_pkey(host.port, None)?,
             (Event::PkeyAdded(at), Some(host)) => self.place_pkey(host.port, Some(*at.index.get_ref()))?,
             (Event::GroupDeleted(_), _) => self.partitions.iter().for_each(|partition| {
@@ -104,8 +124,16 @@ impl Subnet {
             (Event::AllocationFails(fails), Some(host)) => {
                 let (kind, module) = (fails.kind.kind(), fails.module.clone());
                 let plan = FaultPlan::Some { first: fails.after, times: fails.times };
-                host.kernel.set_fault(kind, module.as_deref(), plan);
-                self.failing.push((host.kernel.clone(), kind, module));
+                let kernel = host.kernel.clone();
+                // A plan for the same calls takes the place of the one before.
+                let same =
+                    |f: &Failing| f.kernel.name() == kernel.name() && f.kind == kind && f.module == module;
+                if let Some(before) = self.failing.iter().position(same) {
+                    let before = self.failing.remove(before);
+                    self.end(before);
+                }
+                kernel.set_fault(kind, module.as_deref(), plan);
+                self.failing.push(Failing { event: number, kernel, kind, module, after: fails.after });
             }
             (Event::Link(link), Some(host)) => {
                 let faults = link_faults(link);
@@ -190,8 +218,8 @@ impl Subnet {
 
     /// Takes every cause away.
     pub fn heal(&mut self) {
-        for (kernel, kind, module) in self.failing.drain(..) {
-            kernel.clear_fault(kind, module.as_deref());
+        for failing in std::mem::take(&mut self.failing) {
+            self.end(failing);
         }
         for kernel in self.slow.drain(..) {
             lab_ibtf::set_command_time(&kernel, None);
@@ -201,7 +229,10 @@ impl Subnet {
             self.undo(Undo::Interrupts(adapter(*port)));
             self.undo(Undo::Sends(adapter(*port)));
         }
+        let misdeeds = std::mem::take(&mut self.misdeeds);
         self.sm.faults(|script| {
+            let idle = misdeeds.into_iter().zip(script.hits()).filter(|(_, hits)| *hits == 0);
+            self.in_vain.extend(idle.map(|(event, _)| event));
             script.clear();
             self.habit.into_iter().for_each(|habit| script.push(habit));
         });
@@ -214,6 +245,13 @@ impl Subnet {
         self.undo(Undo::Cables);
         // Brings permanent groups and P_Key tables back.
         self.sm.set_partitions(self.partitions.clone());
+    }
+
+    fn end(&mut self, failing: Failing) {
+        let calls = failing.kernel.clear_fault(failing.kind, failing.module.as_deref());
+        if calls.unwrap_or(0) <= failing.after {
+            self.in_vain.push(failing.event);
+        }
     }
 
     /// A LID that no host's port has.
@@ -242,7 +280,7 @@ impl Subnet {
         Ok(())
     }
 
-    fn sa_trouble(&self, from: Option<&Hand>, trouble: &SaTrouble) -> Result<()> {
+    fn sa_trouble(&mut self, number: usize, from: Option<&Hand>, trouble: &SaTrouble) -> Result<()> {
         let now = sm::Nanos(fakekernel::now().0);
         let from = match from {
             None => None,
@@ -250,7 +288,10 @@ impl Subnet {
                 let ports = self.infiniband.fabric().subnet_ports();
                 // A port without a LID asks nobody.
                 let view = ports.into_iter().find(|view| view.attr.guid == host.port);
-                let Some(view) = view else { return Ok(()) };
+                let Some(view) = view else {
+                    self.in_vain.push(number);
+                    return Ok(());
+                };
                 Some(view.attr.lid)
             }
         };
@@ -265,6 +306,7 @@ impl Subnet {
             action: action(&trouble.does),
         };
         self.sm.faults(|script| script.push_front(fault));
+        self.misdeeds.insert(0, number);
         Ok(())
     }
 }
