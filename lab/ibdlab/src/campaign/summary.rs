@@ -13,7 +13,7 @@ use serde_json::json;
 use super::conditions::{CONDITIONS, Provoked, Seen};
 use super::kinds;
 use super::shrink::events;
-use super::timeline::timelines;
+use super::timeline::{timelines, waiting};
 use super::trial::{Failure, Outcome, of_manager};
 use crate::coverage::{Blocks, Lines};
 use crate::report::SmKind;
@@ -90,7 +90,9 @@ pub struct Summary {
     pub failed: u64,
     /// Events of all scenarios.
     events: u64,
-    /// Those that took place, by kind.
+    /// Events that waited for a call: those that took place, and all.
+    waiting: (u64, u64),
+    /// Events that took place, by kind.
     pub kinds: BTreeMap<String, u64>,
     pub provoked: Provoked,
     /// Of each strategy: schedules, and how many failed.
@@ -116,6 +118,7 @@ impl Summary {
             machine_us: 0,
             failed: 0,
             events: 0,
+            waiting: (0, 0),
             kinds: BTreeMap::new(),
             provoked: Provoked::default(),
             strategies: BTreeMap::new(),
@@ -138,6 +141,8 @@ impl Summary {
         self.machine_us += outcome.machine_us;
         self.failed += u64::from(outcome.failure.is_some());
         self.events += events(scenario) as u64;
+        let (came, waited) = waiting(scenario, &outcome.happened);
+        self.waiting = (self.waiting.0 + came, self.waiting.1 + waited);
         let timelines = timelines(scenario, &outcome.happened);
         for (kind, times) in kinds(&timelines).unwrap_or_default() {
             *self.kinds.entry(kind).or_default() += times;
@@ -213,6 +218,8 @@ impl Summary {
         let events: u64 = self.kinds.values().sum();
         let list: Vec<String> = self.kinds.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
         let _ = writeln!(text, "{events} of {} events took place: {}", self.events, list.join(", "));
+        let (came, waited) = self.waiting;
+        let _ = writeln!(text, "{came} of {waited} events that waited for a call took place");
         if let Some(lines) = &self.lines {
             let _ = writeln!(text, "{}", lines.summary());
         }

@@ -43,6 +43,17 @@ pub fn timelines(scenario: &Scenario, happened: &[Vec<Happened>]) -> Vec<Timelin
     troubles(scenario).zip(happened).map(|(step, happened)| Timeline::of(step, happened)).collect()
 }
 
+/// Of the events that waited for a call, how many took place, and how many there were.
+pub fn waiting(scenario: &Scenario, happened: &[Vec<Happened>]) -> (u64, u64) {
+    let mut counts = (0, 0);
+    for (step, happened) in troubles(scenario).zip(happened) {
+        let waits = |event: usize| step.event.get(event).is_some_and(|timed| timed.on.is_some());
+        counts.0 += happened.iter().filter(|happened| waits(happened.event)).count() as u64;
+        counts.1 += step.event.iter().filter(|timed| timed.on.is_some()).count() as u64;
+    }
+    counts
+}
+
 fn troubles(scenario: &Scenario) -> impl Iterator<Item = &TroubleStep> {
     scenario.step.iter().filter_map(|step| match step.get_ref() {
         Step::Trouble(trouble) => Some(trouble),

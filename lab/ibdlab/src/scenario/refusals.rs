@@ -133,7 +133,10 @@ fn a_number_of_an_event_outside_its_range_is_refused() {
 #[test]
 fn a_call_that_an_event_cannot_wait_for_is_refused() {
     for (on, expected) in [
-        ("host = \"nobody\", call = \"cv_wait\"", "14: host `nobody` is not defined, expected one of `a`, `b`"),
+        (
+            "host = \"nobody\", call = \"cv_wait\"",
+            "14: host `nobody` is not defined, expected one of `a`, `b`",
+        ),
         ("host = \"a\", call = \"cv_wait\", pass = 0", "14: pass is 0: expected 1 to 4294967295"),
         ("host = \"a\"", "14: missing field `call`"),
     ] {

@@ -35,6 +35,14 @@ const PROPERTIES: [(&str, &str); 9] = [
     ("_ibd_ud_num_rwqe", "1024"),
 ];
 
+/// Parts of the names of calls that are made for each packet, address or structure.
+const OFTEN: [&str; 8] = ["kmem", "allocb", "dupb", "desballoc", "post", "dest", "map_mem", "poll"];
+
+/// What a driver without connections never calls.
+fn is_of_connections(kind: FaultPoint) -> bool {
+    kind.kind().0.contains("srq") || kind.kind().0.contains("rc_")
+}
+
 /// Kinds of events, some with several numbers.
 pub(super) const KINDS: u32 = 30;
 
@@ -100,8 +108,12 @@ impl Generator<'_> {
         if self.rng.random_range(0..3) == 0 {
             return (Event::PropertyRead(OnHost::named(&host)), None);
         }
-        let of = GroupOf { host: at(host), group: at(self.pick(&GROUPS)) };
+        let of = GroupOf { host: at(host), group: at(self.any_group()) };
         (Event::GroupJoin(of.clone()), Some(Event::GroupLeave(of)))
+    }
+
+    pub(super) fn any_group(&mut self) -> IpAddr {
+        self.pick(&GROUPS)
     }
 
     /// Only such values that a link recovers by itself from whatever happens.
@@ -117,7 +129,7 @@ impl Generator<'_> {
         Event::PropertySet(PropertyTo { host: at(host), name: name.into(), value: value.into() })
     }
 
-    fn sm_restart(&mut self) -> Event {
+    pub(super) fn sm_restart(&mut self) -> Event {
         let mlids_later = self.pick(&[0, 0, 1, 16]);
         // One that is near: a port's new LID is another's old one.
         let lids_later = self.pick(&[0, 0, 0, 1, 2, 0x40]);
@@ -147,18 +159,22 @@ impl Generator<'_> {
         let to = (self.rng.random_range(0..3) > 0).then(|| self.pick(&REQUESTS));
         let from = self.rng.random::<bool>().then(|| at(self.any_host()));
         let times = self.rng.random::<bool>().then(|| self.rng.random_range(1..=4));
-        let for_ms = self.pick(&[5, 50, 500, 5_000]);
+        let for_ms = self.pick(&[10, 50, 500, 5_000]);
         Event::Sa(SaTrouble { does, to, from, times, for_ms })
     }
 
-    fn pkey_added(&mut self, host: &str) -> Event {
+    pub(super) fn pkey_added(&mut self, host: &str) -> Event {
         Event::PkeyAdded(PkeyAt { host: at(host.to_owned()), index: at(self.rng.random_range(0..8)) })
     }
 
     fn allocation_fails(&mut self, host: String) -> Event {
-        let kinds: Vec<FaultPoint> = FaultPoint::all().collect();
+        let kinds: Vec<FaultPoint> = FaultPoint::all().filter(|kind| !is_of_connections(*kind)).collect();
         let kind = self.pick(&kinds);
-        let after = self.pick(&[0, 0, 0, 1, 2, 4, 10, 40]);
+        let after = if OFTEN.iter().any(|often| kind.kind().0.contains(often)) {
+            self.pick(&[0, 0, 1, 2, 4, 10, 40])
+        } else {
+            self.pick(&[0, 0, 0, 1, 2])
+        };
         Event::AllocationFails(AllocationFails {
             host: at(host),
             kind,

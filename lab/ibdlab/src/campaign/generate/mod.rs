@@ -3,6 +3,7 @@
 //! Scenario `index` of campaign `seed` is always the same one, whatever was found before it, so a campaign can be repeated,
 //! split, or gone on with.
 
+mod demand;
 mod events;
 mod fabric_steps;
 mod fabrics;

@@ -77,8 +77,8 @@ const BUSY: [&str; 10] = [
     "mutex_enter",
     "mutex_exit",
 ];
-/// Calls of one kind that a timeline has, about.
-const MOST: [f64; 2] = [24.0, 2_000.0];
+/// The most calls of one kind that a timeline is expected to have, of each table.
+const MOST: [f64; 2] = [8.0, 500.0];
 
 impl Generator<'_> {
     /// In half of all timelines some events wait for calls, and others are added that come in the middle of what an event sets off.
@@ -90,15 +90,19 @@ impl Generator<'_> {
             let n = self.rng.random_range(0..trouble.event.len());
             let host = trouble.event[n].event.host().map(|host| host.get_ref().clone());
             let host = host.unwrap_or_else(|| self.any_host());
-            let call = Some(self.call(host));
+            let call = Some(self.call(host.clone()));
+            let from = *trouble.event[n].at_us.get_ref();
             if self.rng.random() {
                 trouble.event[n].on = call;
             } else {
-                let from = *trouble.event[n].at_us.get_ref();
                 let event = TimedEvent { on: call, ..TimedEvent::new(from, self.pair().0) };
                 trouble.event.insert(n + 1, event);
             }
+            if self.rng.random_range(0..3) > 0 {
+                self.keep_busy(trouble, from, host);
+            }
         }
+        trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
     }
 
     fn call(&mut self, host: String) -> Call {

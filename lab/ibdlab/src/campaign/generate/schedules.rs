@@ -16,6 +16,11 @@ use crate::scenario::{
 
 /// Timelines are mostly short: what races does so at once, and a short one is soon run.
 const WITHIN_MS: [u64; 5] = [10, 20, 40, 60, 100];
+/// What a link asks the SA, one thing after the other, until it is up: what fails, fails as long.
+const REQUESTS: u64 = 6;
+/// The most echoes that a host sends to another one, and the least time between two.
+const MOST_ECHOES: u64 = 400;
+const LEAST_ECHO_EVERY_US: u64 = 100;
 /// Makes the draw of rings another one than that of all else.
 const RINGS: u64 = 0x5249_4e47_5349_4244;
 /// The same of the calls that events wait for.
@@ -56,7 +61,7 @@ pub fn generate(seed: u64, index: u64) -> Scenario {
     scenario
 }
 
-/// Some events wait for calls.
+/// Events that meet somebody, and some that wait for calls.
 fn meet_calls(scenario: &mut Scenario, seed: u64, index: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ CALLS);
     rng.set_stream(index);
@@ -71,6 +76,7 @@ fn meet_calls(scenario: &mut Scenario, seed: u64, index: u64) {
     for step in &mut scenario.step {
         if let Step::Trouble(trouble) = step.as_mut() {
             generator.within_us = trouble.within_ms * 1_000;
+            generator.demand(trouble);
             generator.moments(trouble);
         }
     }
@@ -191,7 +197,7 @@ impl Generator<'_> {
     }
 
     fn trouble(&mut self) -> TroubleStep {
-        let within_ms = self.pick(&WITHIN_MS);
+        let within_ms = self.pick(&WITHIN_MS) + REQUESTS * self.sa_delay_ms;
         self.within_us = within_ms * 1_000;
         self.draw_focus();
         let count = self.pick(&[1, 2, 3, 4, 6, 8, 12, 16]);
@@ -200,6 +206,7 @@ impl Generator<'_> {
             event.push(TimedEvent::new(0, self.slowness(focus.host, within_ms)));
         }
         event.sort_by_key(|timed| *timed.at_us.get_ref());
-        TroubleStep { within_ms, settle_ms: 0, echo_every_us: 100, senders: 0, stalls: None, event }
+        let echo_every_us = LEAST_ECHO_EVERY_US.max(self.within_us / MOST_ECHOES);
+        TroubleStep { within_ms, settle_ms: 0, echo_every_us, senders: 0, stalls: None, event }
     }
 }

@@ -103,6 +103,8 @@ struct State {
     tasks: VecDeque<(Option<usize>, Task)>,
     /// Tasks of events that were carried out: number, from, until.
     happened: Vec<(usize, Nanos, Nanos)>,
+    /// One is being carried out.
+    busy: bool,
     done: bool,
     /// The host, before the thread takes it and after it is done with it.
     host: Option<HostRun>,
@@ -184,6 +186,7 @@ impl Hand {
         let state = State {
             tasks: VecDeque::new(),
             happened: Vec::new(),
+            busy: false,
             done: false,
             host: Some(host),
             told: Vec::new(),
@@ -196,6 +199,12 @@ impl Hand {
         let thread =
             kernel.spawn("administrator", Ctx::User, move || body.run(others, infiniband, background));
         Self { name, port, kernel, pkey, shared, thread }
+    }
+
+    /// Has the host something to do?
+    pub fn is_busy(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.busy || !state.tasks.is_empty()
     }
 
     /// For the event of this number, or for none.
@@ -248,9 +257,13 @@ impl Shared {
 
     fn next(&self) -> Option<(Option<usize>, Task)> {
         let mut state = self.state.lock();
+        state.busy = false;
         loop {
             match state.tasks.pop_front() {
-                Some(task) => return Some(task),
+                Some(task) => {
+                    state.busy = true;
+                    return Some(task);
+                }
                 None if state.done => return None,
                 None => state = self.work.wait(state),
             }

@@ -32,6 +32,9 @@ use subnet::{Subnet, Undo};
 /// The longest that closing a link may take, whatever else goes on: it waits for the adapter, and for no answer of the SA. Each stall may
 /// come on top.
 const CLOSE: Nanos = Nanos::from_secs(2);
+/// How long a host may take beyond the end of the timeline for what it is asked: unloading, say, while the SA is silent.
+const LINGERS: Nanos = Nanos::from_secs(100);
+const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
 /// See [`crate::scenario::trouble`].
 pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
@@ -120,13 +123,25 @@ impl<'a> Player<'a> {
 
     fn play(mut self, step: &TroubleStep) -> Result<Notes> {
         let end = self.begun + Nanos::from_millis(step.within_ms);
+        self.play_until(end)?;
+        // What is asked of a host waits until the host is done with what was asked before, and belongs to the trouble all the same.
+        let (mut now, mut pause) = (end, Nanos::from_millis(1));
+        while now < end + LINGERS && self.hands.iter().any(Hand::is_busy) {
+            now = now + pause;
+            pause = Nanos((pause.0 * 2).min(LOOK_EVERY.0));
+            self.play_until(now)?;
+        }
+        Ok(self.notes)
+    }
+
+    fn play_until(&mut self, end: Nanos) -> Result<()> {
         loop {
             let due = self.plan.first_key_value().map_or(end, |(due, _)| *due).min(end);
             if let Some(number) = self.wait_until(due) {
                 self.act(Action::Event(number))?;
                 continue;
             }
-            let Some(actions) = self.plan.remove(&due) else { return Ok(self.notes) };
+            let Some(actions) = self.plan.remove(&due) else { return Ok(()) };
             for action in actions {
                 self.act(action)?;
             }
