@@ -33,12 +33,12 @@ impl Validity {
     }
 
     /// The table does not stand for the handle any more.
-    pub(super) fn withdraw(&self) {
+    pub(crate) fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Relaxed);
     }
 
     /// Whether the handle was used since this was last asked.
-    pub(super) fn take_use(&self) -> bool {
+    pub(crate) fn take_use(&self) -> bool {
         self.used.load(Ordering::Relaxed) && self.used.swap(false, Ordering::Relaxed)
     }
 }

@@ -1,0 +1,284 @@
+//! Connections that neighbours opened, to send to this link.
+//!
+//! ```text
+//! requested --> Offered ------------> Up
+//!                  |   established    |   ended, superseded, makes room, link stops
+//!                  +---> Draining <---+
+//!                            | drained
+//!                            v
+//!                          gone
+//! ```
+//!
+//! Anybody on the subnet can ask for a connection, so what one neighbour can have is bounded, and what all can have together.
+
+use core::ops::DerefMut;
+use core::time::Duration;
+
+use super::Connection;
+use crate::addr::LinkAddr;
+use crate::table::{Id, Slot, Table};
+use crate::time::Instant;
+
+/// Room for one neighbour.
+pub type IncomingSlot = Slot<LinkAddr, Guest, LISTS>;
+
+const LISTS: usize = 2;
+/// Neighbours with a connection that is to be dismissed.
+const DUE: usize = 0;
+/// Neighbours, the one that sent nothing for longest first.
+const RECENT: usize = 1;
+/// Connections of one neighbour: two that carry something, and one that drains.
+const EACH: usize = 3;
+const LIVE: usize = 2;
+
+/// What bounds the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct IncomingConfig {
+    /// Connections, those that drain among them.
+    pub most: u32,
+    /// A neighbour that opened a connection and did not go on with it has so long.
+    pub offer: Duration,
+    /// Where there is no room, one that was not used for so long is dismissed.
+    pub idle: Duration,
+}
+
+impl Default for IncomingConfig {
+    fn default() -> Self {
+        Self { most: 512, offer: Duration::from_secs(30), idle: Duration::from_secs(10) }
+    }
+}
+
+/// Why a connection is not accepted. Its opener gets a REJ with this reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no room (REJ 3).
+    NoRoom,
+    /// The link is stopped, or the address is none of a port (REJ 28).
+    NotHere,
+}
+
+/// End this connection: its queue pair goes to the error state, and when it holds no receive any more, or after a while, say that it is
+/// [drained](Incoming::drained).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dismissed(pub Connection);
+
+/// What a neighbour has opened.
+#[derive(Debug, Default)]
+pub struct Guest {
+    connections: [Option<Accepted>; EACH],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Accepted {
+    number: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Offered { until: Instant },
+    Up { used: Instant },
+    Draining { told: bool },
+}
+
+impl Accepted {
+    fn is_live(&self) -> bool {
+        !matches!(self.state, State::Draining { .. })
+    }
+}
+
+/// The machine: neighbours in slots of its creator's.
+#[derive(Debug)]
+pub struct Incoming<S> {
+    config: IncomingConfig,
+    guests: Table<LinkAddr, Guest, S, LISTS>,
+    held: u32,
+    number: u64,
+    runs: bool,
+}
+
+impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
+    /// A link that is stopped.
+    pub fn new(config: IncomingConfig, guests: S, seed: u64) -> Self {
+        Self { config, guests: Table::new(guests, seed), held: 0, number: 0, runs: false }
+    }
+
+    /// The link runs.
+    pub fn run(&mut self) {
+        self.runs = true;
+    }
+
+    /// Connections, those that drain among them.
+    pub const fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// A neighbour asks for a connection; what it says of itself was checked ([`Hello`](super::Hello)). What is accepted counts until it is
+    /// [drained](Self::drained).
+    ///
+    /// # Errors
+    ///
+    /// Why it gets none. Does not block: a CM handler may ask.
+    pub fn requested(&mut self, peer: &LinkAddr, now: Instant) -> Result<Connection, Refusal> {
+        let peer = peer.without_flags();
+        if !self.runs || !peer.is_port() {
+            return Err(Refusal::NotHere);
+        }
+        if self.held >= self.config.most {
+            self.make_room(now);
+            return Err(Refusal::NoRoom);
+        }
+        let known = self.guests.find(&peer);
+        let id = known.or_else(|| self.guests.insert(peer, Guest::default())).ok_or(Refusal::NoRoom)?;
+        let guest = self.guests.get_mut(id).ok_or(Refusal::NoRoom)?;
+        let place = guest.connections.iter().position(Option::is_none).ok_or(Refusal::NoRoom)?;
+        self.number += 1;
+        let state = State::Offered { until: now + self.config.offer };
+        guest.connections[place] = Some(Accepted { number: self.number, state });
+        self.held += 1;
+        if guest.connections.iter().flatten().filter(|one| one.is_live()).count() > LIVE {
+            self.dismiss_oldest(id);
+        }
+        self.guests.push_back(RECENT, id);
+        self.arm(id);
+        Ok(Connection { peer, number: self.number })
+    }
+
+    /// The neighbour that sent nothing for longest loses a connection.
+    fn make_room(&mut self, now: Instant) {
+        let Some(id) = self.guests.front(RECENT) else { return };
+        let Some(guest) = self.guests.get(id) else { return };
+        let used = guest.connections.iter().flatten().map(|one| match one.state {
+            State::Up { used } => used,
+            State::Offered { .. } | State::Draining { .. } => now,
+        });
+        if used.max().is_some_and(|used| now - used >= self.config.idle) {
+            self.dismiss_oldest(id);
+        }
+    }
+
+    fn dismiss_oldest(&mut self, id: Id) {
+        let Some(guest) = self.guests.get_mut(id) else { return };
+        let live = guest.connections.iter_mut().flatten().filter(|one| one.is_live());
+        if let Some(oldest) = live.min_by_key(|one| one.number) {
+            oldest.state = State::Draining { told: false };
+            self.guests.push_back(DUE, id);
+        }
+    }
+
+    /// The connection is there.
+    pub fn established(&mut self, connection: Connection, now: Instant) {
+        self.change(connection, |one| {
+            if let State::Offered { .. } = one.state {
+                one.state = State::Up { used: now };
+            }
+        });
+    }
+
+    /// A message came on it.
+    pub fn used(&mut self, connection: Connection, now: Instant) {
+        self.change(connection, |one| {
+            if one.is_live() {
+                one.state = State::Up { used: now };
+            }
+        });
+        if let Some(id) = self.guests.find(&connection.peer) {
+            self.guests.push_back(RECENT, id);
+        }
+    }
+
+    /// The neighbour closed it, or its queue pair failed.
+    pub fn ended(&mut self, connection: Connection) {
+        self.change(connection, |one| {
+            if one.is_live() {
+                one.state = State::Draining { told: false };
+            }
+        });
+        if let Some(id) = self.guests.find(&connection.peer) {
+            self.guests.push_back(DUE, id);
+        }
+    }
+
+    fn change(&mut self, connection: Connection, change: impl FnOnce(&mut Accepted)) {
+        let Some(id) = self.guests.find(&connection.peer) else { return };
+        let Some(guest) = self.guests.get_mut(id) else { return };
+        if let Some(one) = guest.connections.iter_mut().flatten().find(|one| one.number == connection.number)
+        {
+            change(one);
+        }
+        self.arm(id);
+    }
+
+    /// Nothing of it is left.
+    pub fn drained(&mut self, connection: Connection) {
+        let Some(id) = self.guests.find(&connection.peer) else { return };
+        let Some(guest) = self.guests.get_mut(id) else { return };
+        let is_it = |place: &&mut Option<Accepted>| place.is_some_and(|one| one.number == connection.number);
+        if let Some(place) = guest.connections.iter_mut().find(is_it) {
+            *place = None;
+            self.held -= 1;
+        }
+        if guest.connections.iter().all(Option::is_none) {
+            self.guests.remove(id);
+        }
+    }
+
+    /// The link stops: every connection is dismissed, and nobody has to wait for that.
+    pub fn stop(&mut self) {
+        self.runs = false;
+        let mut from = 0;
+        while let Some((place, id)) = self.guests.next_from(from) {
+            let Some(guest) = self.guests.get_mut(id) else { return };
+            for one in guest.connections.iter_mut().flatten().filter(|one| one.is_live()) {
+                one.state = State::Draining { told: false };
+            }
+            self.guests.push_back(DUE, id);
+            self.arm(id);
+            from = place + 1;
+        }
+    }
+
+    /// When an offer ends.
+    fn arm(&mut self, id: Id) {
+        let Some(guest) = self.guests.get(id) else { return };
+        let ends = guest.connections.iter().flatten().filter_map(|one| match one.state {
+            State::Offered { until } => Some(until),
+            State::Up { .. } | State::Draining { .. } => None,
+        });
+        let first = ends.min();
+        self.guests.set_deadline(id, first);
+    }
+
+    /// When [`Self::poll_action`] has something to do again, if nothing happens before.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.guests.next_deadline()
+    }
+
+    /// The next connection to end, if there is one.
+    pub fn poll_action(&mut self, now: Instant) -> Option<Dismissed> {
+        while let Some(id) = self.guests.pop_due(now) {
+            let Some(guest) = self.guests.get_mut(id) else { continue };
+            for one in guest.connections.iter_mut().flatten() {
+                if matches!(one.state, State::Offered { until } if until <= now) {
+                    one.state = State::Draining { told: false };
+                }
+            }
+            self.guests.push_back(DUE, id);
+            self.arm(id);
+        }
+        loop {
+            let id = self.guests.front(DUE)?;
+            let peer = self.guests.key(id)?;
+            let guest = self.guests.get_mut(id)?;
+            let untold = |one: &&mut Accepted| one.state == State::Draining { told: false };
+            if let Some(one) = guest.connections.iter_mut().flatten().find(untold) {
+                one.state = State::Draining { told: true };
+                return Some(Dismissed(Connection { peer, number: one.number }));
+            }
+            self.guests.unlist(DUE, id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

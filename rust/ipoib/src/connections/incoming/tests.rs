@@ -1,0 +1,152 @@
+use super::*;
+use crate::addr::{Gid, Qpn};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+
+type Machine = Incoming<Vec<IncomingSlot>>;
+
+fn machine(most: u32, guests: usize) -> Machine {
+    let config = IncomingConfig { most, ..IncomingConfig::default() };
+    let mut machine = Incoming::new(config, (0..guests).map(|_| IncomingSlot::default()).collect(), 3);
+    machine.run();
+    machine
+}
+
+fn station(n: u64) -> LinkAddr {
+    LinkAddr::unicast(Qpn::from_low_bits(0x48), Gid { prefix: 0xfe80 << 48, guid: n + 1 })
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn dismissed(machine: &mut Machine, now: Instant) -> Vec<u64> {
+    core::iter::from_fn(|| machine.poll_action(now)).map(|Dismissed(one)| one.number).collect()
+}
+
+#[test]
+fn of_fifty_connections_of_one_station_two_are_kept_and_the_newest_works() {
+    let mut machine = machine(512, 4);
+    let mut last = None;
+    for n in 0..50 {
+        let one = machine.requested(&station(1), at(n)).expect("accepted");
+        machine.established(one, at(n));
+        for Dismissed(old) in core::iter::from_fn(|| machine.poll_action(at(n))).collect::<Vec<_>>() {
+            assert_ne!(old, one);
+            machine.drained(old);
+        }
+        assert!(machine.held() <= 2);
+        last = Some(one);
+    }
+    machine.used(last.expect("one"), at(50));
+    assert_eq!(dismissed(&mut machine, at(1_000)), []);
+}
+
+#[test]
+fn a_station_whose_old_connections_still_drain_gets_no_more_than_three() {
+    let mut machine = machine(512, 4);
+    let accepted = (0..9).filter(|_| machine.requested(&station(1), at(0)).is_ok()).count();
+    assert_eq!((accepted, machine.held()), (3, 3));
+    assert_eq!(dismissed(&mut machine, at(0)), [1]);
+}
+
+#[test]
+fn strangers_by_the_thousand_get_the_room_there_is_and_those_who_send_keep_theirs() {
+    let mut machine = machine(8, 1_000);
+    let old: Vec<_> = (0..8).map(|n| machine.requested(&station(n), at(0)).expect("room")).collect();
+    old.iter().for_each(|one| machine.established(*one, at(0)));
+    assert!((8..1_000).all(|n| machine.requested(&station(n), at(5)) == Err(Refusal::NoRoom)));
+    assert_eq!(dismissed(&mut machine, at(5)), []);
+    old[1..].iter().for_each(|one| machine.used(*one, at(20)));
+    assert_eq!(machine.requested(&station(9), at(21)), Err(Refusal::NoRoom));
+    assert_eq!(dismissed(&mut machine, at(21)), [old[0].number]);
+    machine.drained(old[0]);
+    assert!(machine.requested(&station(9), at(22)).is_ok());
+}
+
+#[test]
+fn an_offer_that_nobody_takes_up_ends() {
+    let mut machine = machine(8, 8);
+    let one = machine.requested(&station(1), at(0)).expect("room");
+    assert_eq!(machine.next_deadline(), Some(at(30)));
+    assert_eq!(dismissed(&mut machine, at(29)), []);
+    assert_eq!(dismissed(&mut machine, at(30)), [one.number]);
+    machine.drained(one);
+    assert_eq!(machine.held(), 0);
+}
+
+#[test]
+fn a_stopped_link_refuses_and_dismisses() {
+    let mut machine = machine(8, 8);
+    let one = machine.requested(&station(1), at(0)).expect("room");
+    machine.stop();
+    assert_eq!(machine.requested(&station(2), at(0)), Err(Refusal::NotHere));
+    assert_eq!(dismissed(&mut machine, at(0)), [one.number]);
+    assert_eq!(dismissed(&mut machine, at(100)), []);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Request(u64),
+    Establish(usize),
+    Use(usize),
+    End(usize),
+    Drain(usize),
+    Wait(u64),
+    Stop,
+    Run,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..6_u64).prop_map(Step::Request),
+        4 => any::<usize>().prop_map(Step::Establish),
+        4 => any::<usize>().prop_map(Step::Use),
+        2 => any::<usize>().prop_map(Step::End),
+        4 => any::<usize>().prop_map(Step::Drain),
+        2 => (0..40_u64).prop_map(Step::Wait),
+        1 => Just(Step::Stop),
+        1 => Just(Step::Run),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: no more than there is room for, two of a station beside one that drains, each dismissed once, and none left.
+    #[test]
+    fn what_stations_hold_is_bounded_and_each_is_dismissed_once(steps in prop::collection::vec(step(), 0..200)) {
+        let mut machine = machine(5, 4);
+        let (mut now, mut known, mut told) = (at(0), Vec::<Connection>::new(), BTreeSet::new());
+        for step in steps {
+            let pick = |n: usize| known.get(n % known.len().max(1)).copied();
+            match step {
+                Step::Request(n) => known.extend(machine.requested(&station(n), now)),
+                Step::Establish(n) => pick(n).into_iter().for_each(|one| machine.established(one, now)),
+                Step::Use(n) => pick(n).into_iter().for_each(|one| machine.used(one, now)),
+                Step::End(n) => pick(n).into_iter().for_each(|one| machine.ended(one)),
+                Step::Drain(n) => {
+                    if let Some(one) = pick(n).filter(|one| told.contains(&one.number)) {
+                        machine.drained(one);
+                        known.retain(|other| *other != one);
+                    }
+                }
+                Step::Wait(seconds) => now = now + Duration::from_secs(seconds),
+                Step::Stop => machine.stop(),
+                Step::Run => machine.run(),
+            }
+            for number in dismissed(&mut machine, now) {
+                prop_assert!(told.insert(number), "{number} is dismissed again");
+            }
+            prop_assert_eq!(machine.held() as usize, known.len());
+            prop_assert!(known.len() <= 5);
+            let mut each = BTreeMap::new();
+            known.iter().for_each(|one| *each.entry(one.peer).or_insert(0) += 1);
+            prop_assert!(each.values().all(|of_one| *of_one <= 3));
+        }
+        machine.stop();
+        told.extend(dismissed(&mut machine, now));
+        prop_assert!(known.iter().all(|one| told.contains(&one.number)));
+        known.into_iter().for_each(|one| machine.drained(one));
+        prop_assert_eq!((machine.held(), machine.guests.len()), (0, 0));
+    }
+}
