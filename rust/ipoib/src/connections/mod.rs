@@ -6,9 +6,11 @@
 //!
 //! The driver does not use them yet.
 
+pub mod fragments;
 mod hello;
 mod incoming;
 mod outgoing;
+pub mod too_big;
 mod waiting;
 
 use crate::addr::LinkAddr;
