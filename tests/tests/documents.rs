@@ -228,6 +228,43 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
     }
 }
 
+#[test]
+fn the_page_of_swhca_has_every_property_ioctl_statistic_and_message_and_no_other() {
+    let root = workspace_root();
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect("readable");
+    let page = read("docs/man/swhca.4d");
+    let conf = read("usr/src/uts/common/io/ib/adapters/swhca/swhca.conf");
+    let set = conf.lines().filter_map(|line| line.strip_prefix("# ")?.split_once(";\t")?.0.split_once('='));
+    let set: Vec<String> = set.map(|(name, default)| format!("{name} Pq {default}")).collect();
+    let mut told = items(&page, "PROPERTIES", ".It Sy ");
+    assert_eq!(told.len(), set.len());
+    told.retain(|row| !set.iter().any(|set| set == row));
+    assert_eq!(told, Vec::<&str>::new());
+
+    let ioctls = read("rust/swhca-ioctl/src/lib.rs");
+    let constants = |text: &str| -> Vec<String> {
+        let names =
+            text.lines().filter_map(|line| line.trim().strip_prefix("pub const ")?.split_once(": i32"));
+        names.map(|(name, _)| name.to_owned()).collect()
+    };
+    assert_eq!(items(&page, "IOCTLS", ".It Dv "), constants(&ioctls));
+    let names: Vec<&str> = ioctls.split("c\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(items(&page, "STATISTICS", ".It Sy "), names);
+
+    let mut files = Vec::new();
+    sources(&root.join("rust/swhca/src"), &mut files);
+    let logged: BTreeSet<String> =
+        files.iter().flat_map(|file| messages_of(&fs::read_to_string(file).expect("readable"))).collect();
+    assert!(logged.len() > 8, "{logged:?}");
+    let told = items(&page, "DIAGNOSTICS", ".It ");
+    for message in &logged {
+        assert!(told.iter().any(|pattern| stands_for(pattern, message)), "docs/man/swhca.4d: {message}");
+    }
+    for pattern in &told {
+        assert!(logged.iter().any(|message| stands_for(pattern, message)), "nobody says {pattern}");
+    }
+}
+
 /// What is between two quotes in a line of C, one string after the other.
 fn strings_of_c(line: &str) -> impl Iterator<Item = &str> {
     line.split('"').skip(1).step_by(2)

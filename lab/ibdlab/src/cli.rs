@@ -255,6 +255,9 @@ pub struct CampaignArgs {
     /// Random fabrics and what is done on them, instead of schedules.
     #[arg(long)]
     pub fabrics: bool,
+    /// What the links of schedules are on; if not said, those of one schedule in eight are on the software adapter.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "fabrics")]
+    pub hca: HcaKind,
     /// The subnet manager of random fabrics.
     #[arg(long, value_enum, default_value_t, requires = "fabrics")]
     pub sm: SmKind,
@@ -442,7 +445,11 @@ impl CampaignArgs {
         let minutes = self.minutes.or(self.schedules.is_none().then_some(10));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Campaign {
-            search: if self.fabrics { Search::Fabrics(self.sm) } else { Search::Schedules },
+            search: match self.hca {
+                _ if self.fabrics => Search::Fabrics(self.sm),
+                HcaKind::Model => Search::Schedules,
+                HcaKind::Swhca => Search::Software,
+            },
             seed: self.seed,
             time: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
             first: self.first,

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
 use ibdlab::bench::own;
 use ibdlab::bench::traffic::{Handing, Load, Way};
@@ -117,6 +117,10 @@ fn sa_command(args: SaArgs) -> Result<()> {
 
 fn up_command(args: UpArgs) -> Result<()> {
     let scenario = load(&args.scenario)?;
+    ensure!(
+        scenario.fabric.hca.is_model(),
+        "this scenario is on the software adapter, which is for `ibdlab run`"
+    );
     let place = Place::of(&args.lab)?;
     if !args.foreground {
         return client::up(&place, std::env::args_os().skip(1));

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::coverage::Blocks;
@@ -24,7 +24,7 @@ pub enum SmKind {
 }
 
 /// What the hosts' links are on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum HcaKind {
     /// The lab's own adapters, on its fabric.

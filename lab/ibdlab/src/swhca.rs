@@ -11,6 +11,7 @@ use lab_world::{SoftwarePlan, World};
 use serde_spanned::Spanned;
 
 use crate::objects::Objects;
+use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaTrouble};
 use crate::scenario::{HostSpec, Scenario, Speed, Step};
 use crate::setup;
 
@@ -59,7 +60,7 @@ pub fn check(scenario: &Scenario) -> Result<()> {
         );
     }
     ensure!(scenario.fabric.multicast_loopback, "--hca swhca: multicast always comes back to its sender");
-    scenario.step.iter().try_for_each(|step| check_step(step.get_ref()))
+    scenario.step.iter().try_for_each(|step| check_step(scenario, step.get_ref()))
 }
 
 fn check_host(host: &HostSpec) -> Result<()> {
@@ -97,17 +98,65 @@ fn one_configuration(hosts: &[&HostSpec]) -> Result<()> {
     Ok(())
 }
 
-fn check_step(step: &Step) -> Result<()> {
+fn check_step(scenario: &Scenario, step: &Step) -> Result<()> {
     let reason = match step {
-        Step::PkeyMoves(_) => "moves P_Keys by the lab's subnet manager",
-        Step::HcaRemoval(_) => "pulls an adapter under attached instances",
-        Step::Link(_) => "has the lab's links damage packets",
-        Step::Trouble(_) => "is made of the lab's fabric",
+        Step::PkeyMoves(moves) if is_default(scenario, moves.host.get_ref()) => DEFAULT_PKEY,
+        Step::HcaRemoval(_) => PULLED,
+        Step::Link(link) if !loses_only(link) => DAMAGED,
+        Step::Trouble(trouble) => match trouble.event.iter().find_map(|timed| cannot(scenario, &timed.event))
+        {
+            Some(reason) => reason,
+            None => return Ok(()),
+        },
         Step::Counts(_) => "compares with a capture of the lab's fabric",
         Step::LinuxPing(_) | Step::LinuxFetch(_) => "needs TUN devices",
         _ => return Ok(()),
     };
     bail!("--hca swhca: the step `{}` {reason}", step.name())
+}
+
+const PULLED: &str = "pulls an adapter under attached instances";
+const DAMAGED: &str = "damages packets, which the adapter only loses";
+const DEFAULT_PKEY: &str =
+    "moves the default partition's P_Key, without which management does not reach the subnet manager";
+/// The longest that its SA takes for an answer, in milliseconds.
+const LATEST_MS: u64 = 10_000;
+
+/// Whether a host's link is of the default partition.
+fn is_default(scenario: &Scenario, name: &str) -> bool {
+    let hosts = scenario.host.iter().map(Spanned::get_ref);
+    hosts.filter(|host| host.name.get_ref() == name).any(|host| *host.pkey.get_ref() & 0x7fff == 0x7fff)
+}
+
+/// Why an event cannot happen to the adapter and its subnet; `None` if it can.
+pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str> {
+    let default = event.host().is_some_and(|host| is_default(scenario, host.get_ref()));
+    Some(match event {
+        Event::SmRestart(back) if back.mlids_later > 0 => "gives groups other LIDs",
+        Event::SmFailover(moves) if moves.mlids_later > 0 => "gives groups other LIDs",
+        Event::GroupDeleted(_) | Event::GroupCreated(_) => "is of broadcast groups, which it always has",
+        Event::PkeyRemoved(_) | Event::PkeyAdded(_) if default => DEFAULT_PKEY,
+        Event::PkeyAdded(at) if *at.index.get_ref() == 0 => "puts a P_Key where the default partition's is",
+        Event::Link(link) if !loses_only(link) => DAMAGED,
+        Event::InterruptsLate(_) => "has interrupts come late",
+        Event::SendsHang(_) => "has sends hang, which are done when a post returns",
+        Event::Packet(_) | Event::RawPacket(_) => "has a packet come that nobody sent",
+        Event::HcaRemoved(_) | Event::HcaAdded(_) => PULLED,
+        Event::Sa(SaTrouble { does: SaDoes::Late(ms), .. }) if *ms > LATEST_MS => {
+            "has the SA take more than 10 s"
+        }
+        Event::Sa(SaTrouble { does: SaDoes::Late(_), to, times, .. }) if to.is_some() || times.is_some() => {
+            "has the SA be late with some requests, which it is with all of a port"
+        }
+        _ => return None,
+    })
+}
+
+/// Whether packets are lost on a link and nothing else happens to them.
+fn loses_only(link: &LinkFaulty) -> bool {
+    let LinkFaulty { duplicate, corrupt, corrupt_inside, reorder, delay_us, jitter_us, .. } = link;
+    let others = [duplicate, corrupt, corrupt_inside, reorder];
+    others.into_iter().all(|rate| *rate == 0) && *delay_us == 0 && *jitter_us == 0
 }
 
 /// The hosts of a scenario on the ports of one adapter, with its subnet manager. On a thread of the machine.

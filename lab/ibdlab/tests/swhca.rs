@@ -101,6 +101,56 @@ fn sweep(driver: &str, phase: &str) -> Result<u64, String> {
 }
 
 #[test]
+fn trouble_of_every_kind_that_the_adapter_can_do_ends_well() {
+    let file = data("swhca/trouble.toml");
+    let failures = on_all_processors(20, |seed| failure(load(&file).expect("a scenario"), seed as u64 + 1));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn pkey_moves_and_packets_are_lost_as_on_a_fabric_of_the_labs() {
+    let file = data("swhca/pkey-moves.toml");
+    let failures = on_all_processors(10, |seed| failure(load(&file).expect("a scenario"), seed as u64 + 1));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn scenario_says_itself_that_its_links_are_on_the_software_adapter() {
+    let scenario = load(&data("swhca/pkey-moves.toml")).expect("a scenario");
+    let report = run(scenario, options(1), |_| {}).unwrap_or_else(|error| panic!("{error:#}"));
+    assert_eq!((report.ok, report.hca), (true, HcaKind::Swhca));
+}
+
+#[test]
+fn trouble_that_is_none_of_the_adapters_is_refused_before_anything_runs() {
+    let text = std::fs::read_to_string(data("swhca/trouble.toml")).expect("a scenario");
+    let why = |event: &str| {
+        let text = text.replacen("{ at_us = 1_000, port-down = { host = \"bob\" } }", event, 1);
+        assert!(text.contains(event), "{event}");
+        let scenario: Scenario = toml::from_str(&text).unwrap_or_else(|error| panic!("{event}: {error}"));
+        run(scenario, on_swhca(1), |_| {}).expect_err("it is refused").to_string()
+    };
+    for (event, reason) in [
+        ("group-deleted = {}", "is of broadcast groups, which it always has"),
+        ("sm-restart = { mlids_later = 1 }", "gives groups other LIDs"),
+        ("hca-removed = { host = \"bob\" }", "pulls an adapter under attached instances"),
+        (
+            "link = { host = \"bob\", loss = 5, corrupt = 5, for_ms = 1 }",
+            "damages packets, which the adapter only loses",
+        ),
+        ("pkey-added = { host = \"bob\", index = 0 }", "puts a P_Key where the default partition's is"),
+        ("sends-hang = { host = \"bob\", for_ms = 1 }", "has sends hang, which are done when a post returns"),
+        (
+            "sa = { does = { late = 5 }, to = \"join\", for_ms = 1 }",
+            "has the SA be late with some requests, which it is with all of a port",
+        ),
+    ] {
+        let event = format!("{{ at_us = 1_000, {event} }}");
+        assert_eq!(why(&event), format!("--hca swhca: the step `trouble` {reason}"));
+    }
+}
+
+#[test]
 fn what_the_software_adapter_has_not_is_refused_before_anything_runs() {
     let two = |change: &str| {
         let text = std::fs::read_to_string(data("swhca/random-unload.toml")).expect("a scenario");

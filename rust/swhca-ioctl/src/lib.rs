@@ -25,7 +25,7 @@ pub mod command {
     pub const MOVE_MANAGER: i32 = 0x4604;
     /// `[port, 0 or 1]`: the SA does not answer what comes from the port.
     pub const SILENCE_SA: i32 = 0x4605;
-    /// `[port, 0 or 1]`: what the port sends is lost, but for what goes to the SA.
+    /// `[port, packets]`: of a million packets that the port sends, and of a million that come to it, so many are lost; none of management.
     pub const LOSE_PACKETS: i32 = 0x4606;
     /// `[port, prefix]`: the subnet prefix changes. Raises PORT_CHANGE.
     pub const SET_PREFIX: i32 = 0x4607;
@@ -50,11 +50,45 @@ pub mod command {
     /// `[port, LID]`: the subnet manager gives the port another LID. A port that is up goes down and comes up. `EEXIST` if somebody has the
     /// LID, `EINVAL` for one of a group or of nobody.
     pub const SET_LID: i32 = 0x460f;
+    /// `[port, number]`: one datagram queue pair of the port, counted round among those that are none of management's, goes to the error
+    /// state by itself. Answers how many those are.
+    pub const FAIL_QP: i32 = 0x4611;
+    /// `[port, what, requests, times]`: what of [`sa`](super::sa) the SA does with those [`requests`](super::requests) of the port, or with
+    /// all if none is named; so many times, or until it is told otherwise if that is 0.
+    pub const TROUBLE_SA: i32 = 0x4612;
     /// `[]`: writes the counters to the system log.
     pub const LOG_STATISTICS: i32 = 0x4610;
     /// `[address, count]`: copies as many of the counters of [`Counter`](super::Counter), 64-bit numbers, to that address of the caller's. Answers
     /// how many there are.
     pub const READ_STATISTICS: i32 = 0x4620;
+}
+
+/// What the SA does wrong. A status of its own (IBA 15.2.3) beside [`REFUSES`] says why it refuses.
+pub mod sa {
+    /// Nothing.
+    pub const NOTHING: u64 = 0;
+    /// It does nothing, and does not answer.
+    pub const SILENT: u64 = 1;
+    /// It does what it is asked, and the answer is lost.
+    pub const LOSES_ANSWER: u64 = 2;
+    /// It says that there is nothing; a leave it does.
+    pub const EMPTY: u64 = 3;
+    /// It refuses: `REFUSES | status`.
+    pub const REFUSES: u64 = 0x1_0000;
+}
+
+/// Kinds of requests to the SA, as a set.
+pub mod requests {
+    /// A path to a port.
+    pub const PATH: u64 = 1;
+    /// To be a member of a group, or to make it.
+    pub const JOIN: u64 = 2;
+    /// To be one no longer.
+    pub const LEAVE: u64 = 4;
+    /// Which groups there are.
+    pub const LIST_GROUPS: u64 = 8;
+    /// To be told of events.
+    pub const SUBSCRIBE: u64 = 16;
 }
 
 /// What is counted, in the order in which the counters are copied out.

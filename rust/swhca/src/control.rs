@@ -7,12 +7,15 @@ use kernel::user::{Cred, Plain, UserMemory};
 use kernel::{Errno, KArc, log};
 use swhca_ioctl::{Argument, Counter, command};
 
+use crate::NAME;
+use crate::mad;
 use crate::node::Node;
 use crate::port::Port;
 use crate::qp::Qp;
 use crate::sa::{Notice, PKEYS, Trap};
 use crate::send::FIRST_MLID;
 use crate::statistics::value;
+use crate::trouble::Trouble;
 
 /// The longest delay of the SA.
 const MAX_DELAY: u64 = 10_000;
@@ -52,7 +55,7 @@ fn tell(node: &Node, [trap, prefix, guid, _]: Argument) -> Result<(), Errno> {
 }
 
 fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errno> {
-    let [port, value, other, _] = values;
+    let [port, value, other, times] = values;
     let port = u8::try_from(port).ok().filter(|port| node.port(*port).is_some()).ok_or(Errno::ENXIO)?;
     let small = |value: u64| u16::try_from(value).map_err(|_| Errno::EINVAL);
     let code = |value: u64| u8::try_from(value).map_err(|_| Errno::EINVAL);
@@ -71,7 +74,15 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
             node.raise(port, PortEvent::Reregister);
         }
         command::SILENCE_SA => set(&|state| state.unheard = value != 0),
-        command::LOSE_PACKETS => set(&|state| state.loses = value != 0),
+        command::LOSE_PACKETS => {
+            let lost = node.with_port(port, |state| state.loss.set(value));
+            return if lost == Some(true) { Ok(0) } else { Err(Errno::EINVAL) };
+        }
+        command::TROUBLE_SA => {
+            let trouble = Trouble::of(value, other, times).ok_or(Errno::EINVAL)?;
+            set(&|state| state.trouble = trouble);
+        }
+        command::FAIL_QP => return fail_one(node, port, value),
         command::SET_PREFIX => {
             set(&|state| state.gid.prefix = value);
             node.raise(port, PortEvent::Changed(PortChange::GID));
@@ -150,12 +161,24 @@ fn each_link(node: &Node, port: u8, act: impl Fn(&KArc<Qp>)) -> Result<i32, Errn
     Ok(count)
 }
 
+/// One of a port's queue pairs fails by itself; how many there are, management's left out.
+#[inline(never)]
+fn fail_one(node: &Node, port: u8, which: u64) -> Result<i32, Errno> {
+    let all = node.queue_pairs()?;
+    let mine = || all.iter().filter(|qp| qp.port() == port && qp.common().ud.qkey != mad::QKEY);
+    let count = mine().count() as u64;
+    if let Some(qp) = which.checked_rem(count).and_then(|which| mine().nth(which as usize)) {
+        qp.fail();
+    }
+    i32::try_from(count).map_err(|_| Errno::EINVAL)
+}
+
 #[inline(never)]
 fn log_statistics(node: &Node) {
     let values = Counter::NAMED.map(|(counter, name)| Named(name, value(node, counter)));
     let (traffic, objects) = values.split_at(8);
-    log!(note, "swhca", "adapter {}: {}", node.unit, List(traffic));
-    log!(note, "swhca", "adapter {}: {}", node.unit, List(objects));
+    log!(note, NAME, "adapter {}: {}", node.unit, List(traffic));
+    log!(note, NAME, "adapter {}: {}", node.unit, List(objects));
 }
 
 struct Named(&'static CStr, u64);

@@ -34,7 +34,11 @@ mod states;
 mod statistics;
 mod subnet;
 mod traffic;
+mod trouble;
 
 pub use driver::Swhca;
+
+/// Of the module, in the log.
+pub(crate) const NAME: &str = "swhca";
 
 kernel::module!(control Swhca);

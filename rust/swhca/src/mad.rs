@@ -91,6 +91,25 @@ impl Mad {
         self.0[24..44].fill(0);
     }
 
+    /// Becomes the answer to a request that was not looked into: a refusal, or that there is nothing. False if it is no request.
+    pub(crate) fn begin_wrong(&mut self, request: &Self, refusal: Option<Refusal>) -> bool {
+        if request.method() & RESPONSE != 0 {
+            return false;
+        }
+        self.begin(request);
+        match refusal {
+            Some(refusal) => self.refuse(refusal),
+            None => {
+                put16(&mut self.0, 44, 0);
+                self.data_mut().fill(0);
+                if request.method() == GET_TABLE {
+                    self.set_segment(1, true, true, 20);
+                }
+            }
+        }
+        true
+    }
+
     /// Says why not.
     pub(crate) fn refuse(&mut self, refusal: Refusal) {
         put16(&mut self.0, 4, refusal.0);

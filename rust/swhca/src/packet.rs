@@ -24,6 +24,11 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// Whether it is management's.
+    pub(crate) fn is_management(&self) -> bool {
+        self.qkey == crate::mad::QKEY
+    }
+
     /// Octets of the packet that it would be: local route, transport headers, payload and check.
     pub(crate) fn octets(&self) -> u64 {
         let route = if self.grh.is_some() { GRH_LEN } else { 0 };

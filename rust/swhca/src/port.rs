@@ -4,6 +4,7 @@ use ibtf_provider::{Gid, PortReport};
 
 use crate::rate;
 use crate::sa::{PKEYS, PortView, SUBNET_TIMEOUT};
+use crate::trouble::{Loss, Trouble};
 
 /// The LID of the subnet manager until it moves: above those of all ports.
 pub(crate) const MANAGER_LID: u16 = 0x400;
@@ -28,10 +29,12 @@ pub(crate) struct Port {
     pub(crate) pkeys: [u16; PKEYS],
     pub(crate) speed: u8,
     pub(crate) told_rate: Option<u8>,
-    /// What it sends is lost.
-    pub(crate) loses: bool,
+    /// What of its packets is lost.
+    pub(crate) loss: Loss,
     /// The SA does not hear it.
     pub(crate) unheard: bool,
+    /// What the SA does wrong with its requests.
+    pub(crate) trouble: Trouble,
     /// Milliseconds that the SA takes longer for it.
     pub(crate) sa_delay: u32,
     /// An event has been raised, and nobody has asked since.
@@ -47,6 +50,7 @@ pub(crate) struct Departure {
     pub(crate) lid: u16,
     pub(crate) active: bool,
     pub(crate) manager: u16,
+    /// Some of what it sends is lost.
     pub(crate) loses: bool,
     pub(crate) unheard: bool,
     pub(crate) sa_delay: u32,
@@ -75,8 +79,9 @@ impl Port {
             pkeys: table,
             speed,
             told_rate: None,
-            loses: false,
+            loss: Loss::new(node_guid(unit) + u64::from(number)),
             unheard: false,
+            trouble: Trouble::NONE,
             sa_delay: 0,
             unread: false,
             pkey_violations: 0,
@@ -91,7 +96,7 @@ impl Port {
             lid: self.lid,
             active: self.active,
             manager: self.manager,
-            loses: self.loses,
+            loses: self.loss.is_any(),
             unheard: self.unheard,
             sa_delay: self.sa_delay,
             pkey: self.pkeys.get(usize::from(pkey_index)).copied().unwrap_or(0),

@@ -9,6 +9,7 @@ use crate::offload::{self, Large, Layout, Sum};
 use crate::packet::{Grh, Header, Memory, Payload};
 use crate::port::{Departure, mtu_bytes};
 use crate::qp::{Common, Delivery, Qp};
+use crate::trouble::Does;
 
 /// The first LID of a group.
 pub(crate) const FIRST_MLID: u16 = 0xc000;
@@ -251,9 +252,9 @@ fn forward(
         return Delivery::Dropped;
     }
     if vector.dlid == port.manager && qpn == 1 {
-        return ask(node, port, header, payload);
+        return ask(node, (number, port), header, payload);
     }
-    if port.loses {
+    if port.loses && !header.is_management() && is_lost(node, number) {
         node.counters.dropped.increment();
         return Delivery::Dropped;
     }
@@ -267,6 +268,11 @@ fn forward(
         return Delivery::Received;
     }
     node.subnet.unicast(vector.dlid, qpn, header, payload)
+}
+
+#[inline(never)]
+fn is_lost(node: &Node, number: u8) -> bool {
+    node.with_port(number, |port| port.loss.takes_one()) == Some(true)
 }
 
 /// Whether queue pair 1 at a LID does not get what is for it. Performance management of a port is this module's own.
@@ -288,7 +294,7 @@ fn manage(node: &Node, header: &Header, lid: u16, payload: &Payload<'_>) -> bool
 
 /// A request to the SA, which is copied: it is answered later.
 #[inline(never)]
-fn ask(node: &Node, port: &Departure, header: &Header, payload: &Payload<'_>) -> Delivery {
+fn ask(node: &Node, (number, port): (u8, &Departure), header: &Header, payload: &Payload<'_>) -> Delivery {
     let Payload::Client(memory) = payload else { return Delivery::Dropped };
     if port.unheard || header.qkey != mad::QKEY {
         node.counters.sa_dropped.increment();
@@ -303,7 +309,8 @@ fn ask(node: &Node, port: &Departure, header: &Header, payload: &Payload<'_>) ->
     }
     node.counters.read_bytes.add(at as u64);
     node.counters.sa_requests.increment();
-    if !node.subnet.ask(&request, header, port.sa_delay) {
+    let does = node.with_port(number, |port| port.trouble.meets(&request)).unwrap_or(Does::Usual);
+    if does == Does::Silent || !node.subnet.ask(&request, header, (does, port.sa_delay)) {
         node.counters.sa_dropped.increment();
     }
     Delivery::Received

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use fakekernel::Errno;
+use lab_gldv3::Offload;
 use lab_world::SoftwarePlan;
 use sm::{Arrival, Guid, Inbound, Lid, Mad, PKey, Qpn, Sl, SmAddress};
-use swhca_ioctl::{Counter, command};
+use swhca_ioctl::{Counter, command, requests, sa};
 
 use super::bench::{Bench, Setup};
 
@@ -176,6 +177,60 @@ fn port_with_another_lid_is_reached_there_and_nowhere_else() {
         fakekernel::sleep(fakekernel::Nanos::from_millis(10));
         wire.detach(bench.alpha.port, &inbound);
         assert_eq!(*heard.0.lock().expect("nobody panics with it"), [0x77]);
+    });
+}
+
+#[test]
+fn subnet_administrator_does_wrong_with_so_many_requests_of_a_kind() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let trouble = |what: u64, kinds: u64, times: u64| {
+            bench.software.ioctl(command::TROUBLE_SA, [1, what, kinds, times])
+        };
+        let _alpha = bench.open(&bench.alpha);
+        let groups = || lab_ibtf::groups_of(&bench.software.kernel, bench.alpha.port);
+        let all = groups().expect("an answer").len();
+        assert!(all > 0, "the link is in its broadcast group");
+        trouble(sa::REFUSES | 0x0700, requests::LIST_GROUPS, 2).expect("it makes sense");
+        assert!(groups().is_err() && groups().is_err());
+        assert_eq!(groups().expect("it was twice").len(), all);
+        trouble(sa::REFUSES | 0x0700, requests::PATH | requests::JOIN, 0).expect("it makes sense");
+        assert_eq!(groups().expect("nobody asked for paths").len(), all);
+        trouble(sa::EMPTY, 0, 1).expect("it makes sense");
+        assert_eq!(groups().expect("an answer").len(), 0);
+        assert_eq!((trouble(4, 0, 0), trouble(sa::REFUSES, 0, 0)), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
+        trouble(sa::SILENT, 0, 0).expect("it makes sense");
+        let dropped = || bench.software.counters().expect("the adapter answers")[Counter::SaDropped as usize];
+        let before = dropped();
+        assert!(groups().is_err());
+        assert!(dropped() > before);
+        trouble(sa::NOTHING, 0, 0).expect("it makes sense");
+        assert_eq!(groups().expect("an answer").len(), all);
+    });
+}
+
+#[test]
+fn packets_of_a_port_are_lost_both_ways_and_managements_are_not() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
+        alpha.reaches(&beta, b"all is well");
+        let lose =
+            |port: u64, packets: u64| bench.software.ioctl(command::LOSE_PACKETS, [port, packets, 0, 0]);
+        let dropped = || bench.software.counters().expect("the adapter answers")[Counter::Dropped as usize];
+        for port in [1, 2] {
+            lose(port, 1_000_000).expect("all of a million");
+            for (from, to) in [(&alpha, &beta), (&beta, &alpha)] {
+                let before = dropped();
+                from.stream.transmit(to.address(), b"lost", Offload::default()).expect("the stream is bound");
+                fakekernel::sleep(fakekernel::Nanos::from_millis(10));
+                assert_eq!(dropped(), before + 1);
+            }
+            let groups = lab_ibtf::groups_of(&bench.software.kernel, bench.alpha.port);
+            assert!(groups.is_ok(), "the subnet administrator is heard: {groups:?}");
+            lose(port, 0).expect("none");
+        }
+        assert_eq!(lose(1, 1_000_001), Err(Errno::EINVAL));
+        alpha.reaches(&beta, b"all is well again");
+        beta.reaches(&alpha, b"and back");
     });
 }
 

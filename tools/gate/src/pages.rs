@@ -42,14 +42,14 @@ impl Page {
     }
 }
 
-/// The pages that land in a gate: those of `usr/src/man`, the driver's and the command's.
+/// The pages that land in a gate: those of `usr/src/man`, those of the drivers and the command's.
 ///
 /// # Errors
 ///
 /// Our tree cannot be read.
 pub fn pages(tree: &Path) -> Result<Vec<Page>> {
-    let documents =
-        ["ibd.4d", "ibd.conf.5", "ibdpath.8"].map(|name| Page::new(Path::new("docs/man").join(name)));
+    let documents = ["ibd.4d", "ibd.conf.5", "ibdpath.8", "swhca.4d"]
+        .map(|name| Page::new(Path::new("docs/man").join(name)));
     let mut pages = documents.into_iter().collect::<Result<Vec<_>>>()?;
     let man = Path::new("usr/src/man");
     for section in fs::read_dir(tree.join(man)).context("usr/src/man")? {

@@ -12,6 +12,7 @@ fn mandoc_finds_nothing_but_a_section_it_does_not_know() {
         "docs/man/ibd.4d",
         "docs/man/ibd.conf.5",
         "docs/man/ibdpath.8",
+        "docs/man/swhca.4d",
     ] {
         let page = support::tree().join(page);
         let mandoc = Command::new("mandoc").args(["-Tlint", "-Wwarning"]).arg(&page).output();

@@ -87,6 +87,10 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     if options.sm == SmKind::Opensm && !options.live {
         bail!("OpenSM does not live in virtual time: it needs --live");
     }
+    let options = match options.hca {
+        HcaKind::Model => Options { hca: scenario.fabric.hca, ..options },
+        HcaKind::Swhca => options,
+    };
     let adapter = adapter(&scenario, &options)?;
     let objects = Objects::find(&scenario, &options.proto, &options.modules)?;
     let config = config(&scenario, &options);

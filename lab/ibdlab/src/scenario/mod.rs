@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 use smoltcp::wire::IpCidr;
 
+use crate::report::HcaKind;
 pub use lab_world::Driver;
 pub(crate) use load::line_of;
 pub use load::{ScenarioError, load, parse};
@@ -64,6 +65,9 @@ pub struct FabricSpec {
     /// How long the embedded subnet administrator takes to answer, in milliseconds; OpenSM takes its own time.
     #[serde(deserialize_with = "range::sa_delay_ms")]
     pub sa_delay_ms: u64,
+    /// What the hosts' links are on; `--hca` overrides it. `ibdlab up` has the lab's own adapters only.
+    #[serde(skip_serializing_if = "HcaKind::is_model")]
+    pub hca: HcaKind,
 }
 
 /// A partition as the subnet manager is configured with it.
@@ -455,7 +459,7 @@ impl std::str::FromStr for ModuleOverride {
 
 impl Default for FabricSpec {
     fn default() -> Self {
-        Self { mtu: default_mtu(), multicast_loopback: true, sa_delay_ms: 1 }
+        Self { mtu: default_mtu(), multicast_loopback: true, sa_delay_ms: 1, hca: HcaKind::Model }
     }
 }
 

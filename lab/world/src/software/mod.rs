@@ -57,6 +57,7 @@ pub struct Software {
     object: PathBuf,
     device: DevInfo,
     ports: u8,
+    pkeys: Vec<u16>,
     /// Hosts that have taken a port.
     taken: AtomicU8,
 }
@@ -80,7 +81,8 @@ impl Software {
         provide(&kernel, &plan.plugin);
         let device = kernel.add_device(plan.node(0));
         let object = plan.object.clone();
-        Self { kernel, object, device, ports: plan.ports, taken: AtomicU8::new(0) }
+        let (ports, pkeys) = (plan.ports, plan.pkeys.clone());
+        Self { kernel, object, device, ports, pkeys, taken: AtomicU8::new(0) }
     }
 
     /// Loads the driver and has it initialise itself. Nothing to do if that was done.
@@ -132,6 +134,11 @@ impl Software {
     /// GUID of a port, from 1.
     pub fn port(&self, number: u8) -> Guid {
         Guid(FIRST_GUID + u64::from(number))
+    }
+
+    /// The P_Key table that each port begins with.
+    pub fn pkeys(&self) -> &[u16] {
+        &self.pkeys
     }
 
     /// The number of a port of it.

@@ -5,9 +5,11 @@ use kernel::time::{Duration, Instant};
 use kernel::{AllocError, KBox, KVec, log};
 
 use super::Subnet;
-use crate::mad::{self, Mad};
+use crate::NAME;
+use crate::mad::{self, Mad, Refusal};
 use crate::packet::{Header, Payload};
 use crate::sa::{PortView, Requester};
+use crate::trouble::Does;
 
 /// Requests that can wait. A host with a hundred links asks more at once, and asks again.
 pub(super) const INBOX: usize = 256;
@@ -23,11 +25,17 @@ pub(super) struct Request {
     mad: Mad,
     from: Requester,
     due: Instant,
+    /// What becomes of it.
+    does: Does,
 }
 
 impl Request {
-    const NONE: Self =
-        Self { mad: Mad::new(), from: Requester { lid: 0, qpn: 0 }, due: Instant::from_nanos(0) };
+    const NONE: Self = Self {
+        mad: Mad::new(),
+        from: Requester { lid: 0, qpn: 0 },
+        due: Instant::from_nanos(0),
+        does: Does::Usual,
+    };
 }
 
 impl Inbox {
@@ -70,11 +78,12 @@ struct Desk {
 }
 
 impl Subnet {
-    /// Leaves a request with the SA; false if too many wait. **Any** context.
-    pub(crate) fn ask(&self, mad: &Mad, header: &Header, delay: u32) -> bool {
+    /// Leaves a request with the SA, and what becomes of it after so many milliseconds; false if too many wait. **Any** context.
+    pub(crate) fn ask(&self, mad: &Mad, header: &Header, (does, delay): (Does, u32)) -> bool {
         let from = Requester { lid: header.source_lid, qpn: header.source_qpn };
         let due = Instant::now() + Duration::from_millis(u64::from(delay));
-        let taken = self.inbox.lock().requests.push_within_capacity(Request { mad: *mad, from, due }).is_ok();
+        let request = Request { mad: *mad, from, due, does };
+        let taken = self.inbox.lock().requests.push_within_capacity(request).is_ok();
         self.inbox.notify_one();
         taken
     }
@@ -84,7 +93,7 @@ impl Subnet {
         // Not on the stack, which is for calls.
         let desk = Desk { request: Request::NONE, answer: Mad::new(), views: KVec::new() };
         let Ok(mut desk) = KBox::new(desk) else {
-            log!(warn, "swhca", "there is no memory for subnet administration");
+            log!(warn, NAME, "there is no memory for subnet administration");
             return;
         };
         // When something is to be done though nobody asks.
@@ -126,15 +135,20 @@ impl Subnet {
         let Desk { request, answer, views } = desk;
         if self.view(views).is_err() {
             // As a busy SA: the client asks again.
-            log!(warn, "swhca", "a request to the SA is not answered for want of memory");
+            log!(warn, NAME, "a request to the SA is not answered for want of memory");
             return None;
         }
         let now = Instant::now().as_nanos();
-        let answered = self.administrator.lock().answer(&request.mad, request.from, views, now, answer);
+        let mad = &request.mad;
+        let answered = match request.does {
+            Does::Refuses(status) => answer.begin_wrong(mad, Some(Refusal(status))),
+            Does::Empty if mad.method() != mad::DELETE => answer.begin_wrong(mad, None),
+            _ => self.administrator.lock().answer(mad, request.from, views, now, answer),
+        };
         if let Some(group) = request.mad.group() {
             self.forward_anew(Some(group));
         }
-        if answered {
+        if answered && request.does != Does::LosesAnswer {
             self.send(request.from, answer);
         }
         self.report(answer)

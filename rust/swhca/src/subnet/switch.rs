@@ -8,6 +8,7 @@ use crate::mad::{self, Mad};
 use crate::node::Node;
 use crate::packet::{Header, Payload};
 use crate::pma;
+use crate::port::Port;
 use crate::qp::{Delivery, Qp};
 use crate::sa::Administrator;
 
@@ -170,8 +171,8 @@ fn give(qp: &KArc<Qp>, on: Option<u8>, header: &Header, payload: &Payload<'_>) -
     let node = &qp.parts().node;
     let number = qp.port();
     let counters = &node.counters;
-    let is_active = node.with_port(number, |port| port.active) == Some(true);
-    if !is_active || on.is_some_and(|on| on != number) {
+    let arrives = |port: &mut Port| port.active && (header.is_management() || !port.loss.takes_one());
+    if node.with_port(number, arrives) != Some(true) || on.is_some_and(|on| on != number) {
         counters.dropped.increment();
         return Delivery::Dropped;
     }

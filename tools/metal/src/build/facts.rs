@@ -119,6 +119,8 @@ pub const MODULES: &[&str] = &[
     "intel/ibdm",
     "intel/ib",
     "intel/eibnx",
+    // Device management of every port: another client of an adapter than IP.
+    "intel/ibdma",
     "intel/eoib",
     "intel/ibp",
 ];

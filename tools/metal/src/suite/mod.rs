@@ -143,6 +143,13 @@ const CASES: &[Case] = &[
         unloads: false,
         run: adapter::adapter_in_use,
     },
+    Case {
+        name: "another-client",
+        base: false,
+        identities: ONE,
+        unloads: false,
+        run: adapter::another_client,
+    },
     Case { name: "trouble", base: false, identities: ONE, unloads: false, run: random::trouble },
     Case { name: "suspend", base: false, identities: ONE, unloads: false, run: trouble::suspend },
     Case { name: "unload", base: false, identities: ONE, unloads: true, run: life::unload },

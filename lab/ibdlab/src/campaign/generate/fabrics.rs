@@ -125,6 +125,7 @@ impl Generator<'_> {
             mtu: at(if real { OPENSM_MTU } else { mtu }),
             multicast_loopback: self.rng.random(),
             sa_delay_ms: if real { 0 } else { sa_delay_ms },
+            ..FabricSpec::default()
         }
     }
 

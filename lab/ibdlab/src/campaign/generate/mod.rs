@@ -10,6 +10,7 @@ mod fabrics;
 mod moments;
 mod patience;
 mod schedules;
+mod software;
 mod strategies;
 
 use rand::RngExt;
@@ -27,9 +28,11 @@ const LEAST_MTU_OF_IPV6: u32 = 2048;
 /// What is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Search {
-    /// Timelines of trouble, close together, on a small and plain fabric: what races.
+    /// Timelines of trouble, close together, on a small and plain fabric: what races. One in eight is on the software adapter.
     #[default]
     Schedules,
+    /// The same, all of them on the software adapter.
+    Software,
     /// Fabrics of many kinds and what is done on them step by step, with this subnet manager: what does not fit together.
     Fabrics(SmKind),
 }
@@ -38,9 +41,11 @@ impl Search {
     /// Scenario `index` of the campaign with this seed.
     pub fn scenario(self, seed: u64, index: u64) -> Scenario {
         match self {
-            Self::Schedules => {
-                let scenario = patience::give(schedules::generate(seed, index));
-                strategies::interleave(scenario, seed, index)
+            Self::Schedules | Self::Software => {
+                let scenario = schedules::generate(seed, index);
+                let is_on_it = self == Self::Software || software::is_drawn(seed, index);
+                let scenario = if is_on_it { software::put(scenario) } else { scenario };
+                strategies::interleave(patience::give(scenario), seed, index)
             }
             Self::Fabrics(sm) => patience::give(fabrics::generate(seed, index, sm)),
         }
@@ -49,7 +54,7 @@ impl Search {
     /// Who manages the subnet.
     pub const fn sm(self) -> SmKind {
         match self {
-            Self::Schedules => SmKind::Embedded,
+            Self::Schedules | Self::Software => SmKind::Embedded,
             Self::Fabrics(sm) => sm,
         }
     }

@@ -4,6 +4,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use fabric::{Guid, PKey};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
+use lab_world::Software;
+use swhca_ioctl::command;
 
 use sm::Partition;
 use sm::partition::{Membership, Ports};
@@ -22,9 +24,12 @@ fn all_reachable(world: &World) -> Result<()> {
 
 /// See [`crate::scenario::Step::PkeyMoves`].
 pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
+    let name = step.host.get_ref();
+    if let Some(software) = world.software.clone() {
+        return pkey_moves_on(world, &software, step);
+    }
     ensure!(world.infiniband.sm().is_some(), "the embedded subnet manager alone is told where a P_Key goes");
     world.let_ibtf_subscribe();
-    let name = step.host.get_ref();
     let (port, pkey) = {
         let host = world.host(name)?;
         (host.port, PKey(host.pkey))
@@ -44,6 +49,34 @@ pub fn pkey_moves(world: &mut World, step: &PkeyMovesStep) -> Result<Findings> {
     all_reachable(world)?;
     let text = format!(
         "{name}: down without its P_Key, up {took} after it came back at index 2, every neighbour reachable"
+    );
+    Ok(Findings::new(text).fact("recovery_us", took.0 / 1_000))
+}
+
+/// The same on the software adapter, where the default partition's P_Key stays: management is without a way to the manager otherwise.
+fn pkey_moves_on(world: &World, software: &Software, step: &PkeyMovesStep) -> Result<Findings> {
+    const TO: usize = 3;
+    world.let_ibtf_subscribe();
+    let host = world.host(step.host.get_ref())?;
+    let (name, pkey) = (&host.name, host.pkey);
+    let port = software.number_of(host.port).context("a port of the adapter")?;
+    let set = |index: usize, pkey: u16| {
+        let argument = [port.into(), index as u64, pkey.into(), 0];
+        software.ioctl(command::SET_PKEY, argument).context("an entry of the P_Key table")
+    };
+    let from = software.pkeys().iter().position(|entry| (entry ^ pkey) & 0x7fff == 0);
+    set(from.context("the P_Key is in the table")?, 0)?;
+    let back = world.machine.now() + Nanos::from_millis(step.away_ms);
+    ensure!(host.ip()?.wait_link(LinkState::Down, back), "{name}: the link is still up without its P_Key");
+    fakekernel::sleep(back.since(world.machine.now()));
+    set(TO, pkey)?;
+    let since = world.machine.now();
+    let up = host.ip()?.wait_link(LinkState::Up, since + Nanos::from_millis(step.within_ms));
+    ensure!(up, "{name}: the link is not up {} ms after its P_Key came back", step.within_ms);
+    let took = world.machine.now().since(since);
+    all_reachable(world)?;
+    let text = format!(
+        "{name}: down without its P_Key, up {took} after it came back at index {TO}, every neighbour reachable"
     );
     Ok(Findings::new(text).fact("recovery_us", took.0 / 1_000))
 }

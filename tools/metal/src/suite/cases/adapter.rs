@@ -85,6 +85,37 @@ pub fn adapter_in_use(bench: &mut Bench) -> Result<Findings> {
         .fact("errno", refusal.errno))
 }
 
+/// A client of the adapter that has nothing to do with IP comes and goes: the agent of device management, which opens the adapter when it
+/// is loaded, sets a bit of each port and is registered for a class of management there. It takes no queue of its own.
+pub fn another_client(bench: &mut Bench) -> Result<Findings> {
+    const ROUNDS: u32 = 3;
+    let before = objects(bench)?;
+    let agents = |bench: &mut Bench| -> Result<usize> {
+        let shown = bench.must("0", "kstats ibmf")?;
+        Ok(shown.text.split_whitespace().filter(|name| name.contains(AGENT)).count())
+    };
+    ensure!(agents(bench)? == 0, "there is an agent of device management already");
+    for _ in 0..ROUNDS {
+        bench.must("0", "load misc/ibdma")?;
+        let registered = agents(bench)?;
+        ensure!(registered == PORTS, "{registered} of {PORTS} ports have an agent of device management");
+        answers(bench, 0, 20_000)?;
+        bench.must("0", "unload ibdma")?;
+        ensure!(agents(bench)? == 0, "an agent of device management is left");
+    }
+    as_many_objects(bench, before)?;
+    for from in 0..2 {
+        bench.all_answered(from, 4, Sizes::one(1000, 10))?;
+    }
+    Ok(Findings::new(format!(
+        "{ROUNDS} times: device management is registered with {PORTS} ports, and not any more"
+    )))
+}
+
+/// Of its class in the names of `ibmf`'s statistics (`DEV_MGT_AGENT`).
+const AGENT: &str = "_10006_";
+const PORTS: usize = 2;
+
 const EBUSY: u32 = 16;
 
 /// What clients have of the adapter: queue pairs, CQs, memory regions, protection domains. Address handles come and go with traffic.

@@ -3,11 +3,13 @@
 //! What happens to a host's own life (open, close, load, unload, pull) is done by a thread per host, because it takes time;
 //! the rest happens at its instant on this one.
 
+mod calls;
 mod hand;
 mod happened;
 mod paths;
 mod senders;
 pub mod settle;
+mod software;
 mod subnet;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +21,7 @@ use fakekernel::{Moment, Nanos, Stalls};
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::TroubleStep;
-use crate::scenario::trouble::{Call, StallSpec, TimedEvent};
+use crate::scenario::trouble::{Call, Event, StallSpec, TimedEvent};
 
 pub(super) use settle::wanted_groups;
 
@@ -36,10 +38,25 @@ const CLOSE: Nanos = Nanos::from_secs(2);
 const LINGERS: Nanos = Nanos::from_secs(100);
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
+/// What things happen to, beside the hosts.
+trait Scene {
+    /// Makes the event of this number happen; what ends it, and after how long.
+    fn carry_out(&mut self, hands: &[Hand], number: usize, event: &Event) -> Result<Option<(Nanos, Undo)>>;
+    /// Ends what lasted a time.
+    fn undo(&mut self, undo: Undo) -> Result<()>;
+    /// Takes every cause away.
+    fn heal(&mut self) -> Result<()>;
+    /// Events that came to nothing.
+    fn in_vain(&self) -> &[usize];
+}
+
 /// See [`crate::scenario::trouble`].
 pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let before = settle::Before::of(world);
-    let mut subnet = Subnet::new(world)?;
+    let mut scene: Box<dyn Scene> = match &world.software {
+        Some(software) => Box::new(software::Adapter::new(world, software)),
+        None => Box::new(Subnet::new(world)?),
+    };
     let quiet = world.machine.now() + Nanos::from_millis(step.within_ms);
     let background = Background {
         quiet: Duration::from_nanos(quiet.0),
@@ -50,16 +67,17 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let longest = |stalls: StallSpec| Nanos::from_micros(stalls.longest_us);
     let stalls = step.stalls.map(|stalls| Stalls { one_in: stalls.one_in, longest: longest(stalls) });
     world.machine.set_stalls(stalls);
-    let played = Player::new(world, &mut subnet, &hands, step).play(step);
+    let played = Player::new(world, scene.as_mut(), &hands, step).play(step);
     world.machine.set_stalls(None);
     let missed = world.machine.forget_moments();
     // Also after an event that could not be carried out: the hosts have to come back for the report.
-    subnet.heal();
+    let healed = scene.heal();
     let told = hand::give_back(world, hands);
     let mut notes = played?;
+    healed?;
     let Told { happened, refused: told, slowest_close } = told?;
     happened.into_iter().for_each(|(event, from, until)| notes.add(event, from, until));
-    subnet.in_vain.iter().for_each(|event| notes.take_back(*event));
+    scene.in_vain().iter().for_each(|event| notes.take_back(*event));
     let happened = notes.all();
     let held = step
         .event
@@ -98,7 +116,7 @@ enum Action {
 /// Events and the ends of what lasts a time, in order.
 struct Player<'a> {
     world: &'a World,
-    subnet: &'a mut Subnet,
+    scene: &'a mut dyn Scene,
     hands: &'a [Hand],
     events: &'a [TimedEvent],
     notes: Notes,
@@ -107,7 +125,7 @@ struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    fn new(world: &'a World, subnet: &'a mut Subnet, hands: &'a [Hand], step: &'a TroubleStep) -> Self {
+    fn new(world: &'a World, scene: &'a mut dyn Scene, hands: &'a [Hand], step: &'a TroubleStep) -> Self {
         let begun = world.machine.now();
         let mut plan: BTreeMap<Nanos, VecDeque<Action>> = BTreeMap::new();
         for (number, timed) in step.event.iter().enumerate() {
@@ -118,7 +136,7 @@ impl<'a> Player<'a> {
             };
             plan.entry(at).or_default().push_back(action);
         }
-        Self { world, subnet, hands, events: &step.event, notes: Notes::new(begun), begun, plan }
+        Self { world, scene, hands, events: &step.event, notes: Notes::new(begun), begun, plan }
     }
 
     fn play(mut self, step: &TroubleStep) -> Result<Notes> {
@@ -159,7 +177,7 @@ impl<'a> Player<'a> {
 
     fn act(&mut self, action: Action) -> Result<()> {
         match action {
-            Action::Undo(undo) => self.subnet.undo(undo),
+            Action::Undo(undo) => self.scene.undo(undo)?,
             Action::Expect(number, call) => self.expect(number, &call)?,
             Action::Event(number) => self.happen(number)?,
         }
@@ -173,7 +191,7 @@ impl<'a> Player<'a> {
             return Ok(());
         }
         let now = self.world.machine.now();
-        let carried_out = self.subnet.carry_out(self.hands, number, event);
+        let carried_out = self.scene.carry_out(self.hands, number, event);
         let undo = carried_out.with_context(|| format!("{event:?}"))?;
         let until = undo.as_ref().map_or(now, |(after, _)| now + *after);
         self.notes.add(number, now, until);
@@ -185,11 +203,12 @@ impl<'a> Player<'a> {
     }
 
     fn expect(&self, number: usize, call: &Call) -> Result<()> {
-        let host = call.host.get_ref();
-        let known = self.hand(host)?.kernel.provides(&call.call);
+        // Hosts on a software adapter have one kernel.
+        let kernel = &self.hand(call.host.get_ref())?.kernel;
+        let known = kernel.provides(&call.call);
         ensure!(known, "the lab's kernel has no function `{}`, for which an event waits", call.call);
         let moment = Moment {
-            host: host.clone(),
+            host: kernel.name().to_owned(),
             call: call.call.clone(),
             pass: call.pass,
             holds: Nanos::from_micros(call.holds_us),

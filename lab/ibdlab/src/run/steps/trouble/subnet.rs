@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow};
 use fabric::{Guid, LinkFaults, PKey, Probability};
-use fakekernel::{Ctx, FaultKind, FaultPlan, Kernel, Nanos};
+use fakekernel::{Ctx, Kernel, Nanos};
 use lab_ibtf::saa::EmbeddedSm;
 use sm::fault::FaultAction;
 use sm::mad::{Attribute, Method, Status};
@@ -12,7 +12,9 @@ use sm::partition::broadcast_mgid;
 use sm::{Fault, Lid};
 use std::sync::Arc;
 
+use super::calls::Calls;
 use super::hand::Hand;
+use super::{Scene, software};
 use crate::packets;
 use crate::report::Findings;
 use crate::run::world::World;
@@ -30,23 +32,11 @@ pub struct Subnet {
     ports: BTreeMap<Guid, PKey>,
     partitions: Vec<sm::Partition>,
     prefix: u64,
-    failing: Vec<Failing>,
+    calls: Calls,
     /// The events that the SA's misdeeds are for, the last one first, as in its script.
     misdeeds: Vec<usize>,
     /// Events that came to nothing.
-    pub in_vain: Vec<usize>,
-    /// Hosts whose adapters were made slow.
-    slow: Vec<Kernel>,
-}
-
-/// Planned failures of a host's calls.
-struct Failing {
-    event: usize,
-    kernel: Kernel,
-    kind: FaultKind,
-    module: Option<String>,
-    /// Calls that succeed first.
-    after: u64,
+    in_vain: Vec<usize>,
 }
 
 /// The end of something that lasts a time.
@@ -61,6 +51,8 @@ pub enum Undo {
     Sends(Guid),
     /// The commands of a host to its adapters take no time again.
     Commands(Kernel),
+    /// The administrator inside an adapter does for a port what it should, unless something else was done to it since.
+    Sa(Guid, u64),
 }
 
 impl Subnet {
@@ -77,20 +69,20 @@ impl Subnet {
             ports: world.hosts.iter().map(|host| (host.port, PKey(host.pkey))).collect(),
             partitions,
             prefix,
-            failing: Vec::new(),
+            calls: Calls::default(),
             misdeeds: Vec::new(),
             in_vain: Vec::new(),
-            slow: Vec::new(),
         })
     }
 
-    /// Makes the event of this number happen; what ends it, and after how long.
-    pub fn carry_out(
-        &mut self,
-        hands: &[Hand],
-        number: usize,
-        event: &Event,
-    ) -> Result<Option<(Nanos, Undo)>> {
+    /// A port of an adapter that is pulled has no cable.
+    fn cable(&self, port: Guid, plugged: bool) {
+        self.infiniband.set_cable(port, plugged);
+    }
+}
+
+impl Scene for Subnet {
+    fn carry_out(&mut self, hands: &[Hand], number: usize, event: &Event) -> Result<Option<(Nanos, Undo)>> {
         let host = match event.host() {
             Some(name) => hands.iter().find(|hand| hand.name == *name.get_ref()),
             None => None,
@@ -122,18 +114,7 @@ impl Subnet {
             }),
             (Event::GroupCreated(_), _) => self.sm.set_partitions(self.partitions.clone()),
             (Event::AllocationFails(fails), Some(host)) => {
-                let (kind, module) = (fails.kind.kind(), fails.module.clone());
-                let plan = FaultPlan::Some { first: fails.after, times: fails.times };
-                let kernel = host.kernel.clone();
-                // A plan for the same calls takes the place of the one before.
-                let same =
-                    |f: &Failing| f.kernel.name() == kernel.name() && f.kind == kind && f.module == module;
-                if let Some(before) = self.failing.iter().position(same) {
-                    let before = self.failing.remove(before);
-                    self.end(before);
-                }
-                kernel.set_fault(kind, module.as_deref(), plan);
-                self.failing.push(Failing { event: number, kernel, kind, module, after: fails.after });
+                self.in_vain.extend(self.calls.fail(number, &host.kernel, fails));
             }
             (Event::Link(link), Some(host)) => {
                 let faults = link_faults(link);
@@ -148,12 +129,7 @@ impl Subnet {
                 }
                 return Ok(Some((Nanos::from_millis(late.for_ms), Undo::Interrupts(adapter))));
             }
-            (Event::CommandsSlow(slow), Some(host)) => {
-                let span = [slow.from_us, slow.to_us].map(Nanos::from_micros);
-                lab_ibtf::set_command_time(&host.kernel, Some((span[0], span[1])));
-                self.slow.push(host.kernel.clone());
-                return Ok(Some((Nanos::from_millis(slow.for_ms), Undo::Commands(host.kernel.clone()))));
-            }
+            (Event::CommandsSlow(slow), Some(host)) => return self.calls.slow(&host.kernel, slow),
             (Event::SendsHang(hang), Some(host)) => {
                 let adapter = adapter(host.port);
                 if let Some(hca) = self.infiniband.fabric().hca(adapter) {
@@ -190,12 +166,7 @@ impl Subnet {
         Ok(None)
     }
 
-    /// A port of an adapter that is pulled has no cable.
-    fn cable(&self, port: Guid, plugged: bool) {
-        self.infiniband.set_cable(port, plugged);
-    }
-
-    pub fn undo(&self, undo: Undo) {
+    fn undo(&mut self, undo: Undo) -> Result<()> {
         match undo {
             Undo::Cables => self.ports.keys().for_each(|port| self.cable(*port, true)),
             Undo::Link(port) => {
@@ -213,21 +184,17 @@ impl Subnet {
                     hca.set_late_interrupts(None);
                 }
             }
+            Undo::Sa(..) => {}
         }
+        Ok(())
     }
 
-    /// Takes every cause away.
-    pub fn heal(&mut self) {
-        for failing in std::mem::take(&mut self.failing) {
-            self.end(failing);
-        }
-        for kernel in self.slow.drain(..) {
-            lab_ibtf::set_command_time(&kernel, None);
-        }
-        for port in self.ports.keys() {
-            self.undo(Undo::Link(*port));
-            self.undo(Undo::Interrupts(adapter(*port)));
-            self.undo(Undo::Sends(adapter(*port)));
+    fn heal(&mut self) -> Result<()> {
+        self.in_vain.extend(self.calls.heal());
+        for port in self.ports.keys().copied().collect::<Vec<_>>() {
+            self.undo(Undo::Link(port))?;
+            self.undo(Undo::Interrupts(adapter(port)))?;
+            self.undo(Undo::Sends(adapter(port)))?;
         }
         let misdeeds = std::mem::take(&mut self.misdeeds);
         self.sm.faults(|script| {
@@ -242,18 +209,18 @@ impl Subnet {
         } else if !running {
             self.sm.restart(mlids_from(0));
         }
-        self.undo(Undo::Cables);
+        self.undo(Undo::Cables)?;
         // Brings permanent groups and P_Key tables back.
         self.sm.set_partitions(self.partitions.clone());
+        Ok(())
     }
 
-    fn end(&mut self, failing: Failing) {
-        let calls = failing.kernel.clear_fault(failing.kind, failing.module.as_deref());
-        if calls.unwrap_or(0) <= failing.after {
-            self.in_vain.push(failing.event);
-        }
+    fn in_vain(&self) -> &[usize] {
+        &self.in_vain
     }
+}
 
+impl Subnet {
     /// A LID that no host's port has.
     fn check_lid(&self, lid: u16) -> Result<()> {
         let ports = self.infiniband.fabric().subnet_ports();
@@ -314,6 +281,9 @@ impl Subnet {
 /// See [`crate::scenario::Step::Link`].
 pub fn faulty_link(world: &World, link: &LinkFaulty) -> Result<Findings> {
     let host = world.host(link.host.get_ref())?;
+    if let Some(software) = &world.software {
+        return software::faulty_link(software, host, link);
+    }
     let (fabric, port, faults) = (world.infiniband.fabric().clone(), host.port, link_faults(link));
     fabric.set_faults(port, faults, faults);
     let span = Nanos::from_millis(link.for_ms);
@@ -367,17 +337,21 @@ fn action(does: &SaDoes) -> FaultAction {
         SaDoes::LosesAnswer => FaultAction::LoseAnswer,
         SaDoes::Empty => FaultAction::Empty,
         SaDoes::Late(ms) => FaultAction::Delay(sm::Nanos::from_millis(*ms)),
-        SaDoes::Refuses(status) => FaultAction::Refuse(match status {
-            SaStatus::Busy => Status::BUSY,
-            SaStatus::UnsupportedMethod => Status::UNSUPPORTED_METHOD,
-            SaStatus::InvalidField => Status::INVALID_FIELD,
-            SaStatus::NoResources => Status::NO_RESOURCES,
-            SaStatus::ReqInvalid => Status::REQ_INVALID,
-            SaStatus::NoRecords => Status::NO_RECORDS,
-            SaStatus::TooManyRecords => Status::TOO_MANY_RECORDS,
-            SaStatus::ReqInvalidGid => Status::REQ_INVALID_GID,
-            SaStatus::ReqInsufficientComponents => Status::REQ_INSUFFICIENT_COMPONENTS,
-            SaStatus::ReqDenied => Status::REQ_DENIED,
-        }),
+        SaDoes::Refuses(refused) => FaultAction::Refuse(status(*refused)),
+    }
+}
+
+pub const fn status(refused: SaStatus) -> Status {
+    match refused {
+        SaStatus::Busy => Status::BUSY,
+        SaStatus::UnsupportedMethod => Status::UNSUPPORTED_METHOD,
+        SaStatus::InvalidField => Status::INVALID_FIELD,
+        SaStatus::NoResources => Status::NO_RESOURCES,
+        SaStatus::ReqInvalid => Status::REQ_INVALID,
+        SaStatus::NoRecords => Status::NO_RECORDS,
+        SaStatus::TooManyRecords => Status::TOO_MANY_RECORDS,
+        SaStatus::ReqInvalidGid => Status::REQ_INVALID_GID,
+        SaStatus::ReqInsufficientComponents => Status::REQ_INSUFFICIENT_COMPONENTS,
+        SaStatus::ReqDenied => Status::REQ_DENIED,
     }
 }
