@@ -437,3 +437,47 @@ fn as_shipped_rings_are_off_and_the_driver_is_asked_before_a_suspend() {
         assert_eq!(properties, [&off[..], &[asked]].concat(), "{driver}");
     }
 }
+
+#[test]
+fn every_test_and_case_that_the_page_of_swhca_names_is_there() {
+    let root = workspace_root();
+    let page = fs::read_to_string(root.join("docs/swhca.md")).expect("the page");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with(|c: char| c == '|')).collect();
+    let checks: Vec<&&str> = rows.iter().filter(|row| row.matches('|').count() == 4).collect();
+    let mut files = Vec::new();
+    for directory in ["rust/swhca/src", "rust/ibtf-provider/src", "tests/tests/swhca", "lab/ibdlab/tests"] {
+        sources(&root.join(directory), &mut files);
+    }
+    let tests: String = files.iter().map(|file| fs::read_to_string(file).expect("readable")).collect();
+    let cases = fs::read_to_string(root.join("tools/metal/src/suite/mod.rs")).expect("the cases of METAL");
+    let mut named = 0;
+    for row in &checks {
+        for part in row.split("; ") {
+            let of_metal = part.split("METAL: ").nth(1).unwrap_or_default();
+            for name in
+                of_metal.split('`').skip(1).step_by(2).filter(|name| !name.contains(['_', '.', '/', ' ']))
+            {
+                assert!(cases.contains(&format!("name: \"{name}\"")), "METAL has no case {name}");
+                named += 1;
+            }
+        }
+        for name in row.split('`').skip(1).step_by(2).filter(|name| name.contains('_') && !name.contains('/'))
+        {
+            let function = match name.strip_suffix("_...") {
+                Some(beginning) => format!("fn {beginning}_"),
+                None => format!("fn {name}("),
+            };
+            let beginning_missing =
+                name.strip_prefix("..._").is_some_and(|rest| tests.contains(rest.trim_end_matches("_...")));
+            assert!(
+                beginning_missing || tests.contains(&function) || NOT_TESTS.contains(&name),
+                "no test {name}"
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named} names found: the search looks at the wrong lines");
+}
+
+/// Functions of the kernel's that the table speaks of.
+const NOT_TESTS: [&str; 3] = ["free_cq", "ibc_attach", "modify_ports"];

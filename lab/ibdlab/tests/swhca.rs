@@ -115,6 +115,14 @@ fn pkey_moves_and_packets_are_lost_as_on_a_fabric_of_the_labs() {
 }
 
 #[test]
+fn leave_that_the_sa_is_late_with_does_not_take_the_membership_that_came_after_it() {
+    let file = data("swhca/late-leave.toml");
+    let scenario = load(&file).expect("a scenario");
+    let seed = scenario.seed;
+    assert_eq!(failure(scenario, seed), None);
+}
+
+#[test]
 fn scenario_says_itself_that_its_links_are_on_the_software_adapter() {
     let scenario = load(&data("swhca/pkey-moves.toml")).expect("a scenario");
     let report = run(scenario, options(1), |_| {}).unwrap_or_else(|error| panic!("{error:#}"));

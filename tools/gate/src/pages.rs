@@ -1,5 +1,6 @@
 //! The manual pages that land in a gate: in the section, under the name and with the references of that gate's manual.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -69,6 +70,8 @@ pub fn pages(tree: &Path) -> Result<Vec<Page>> {
 /// As [`pages`].
 pub fn items(tree: &Path, gate: &Gate) -> Result<Vec<Item>> {
     let mut items = Vec::new();
+    // A file is edited at one place: pages of one section have one line each there.
+    let mut lines: BTreeMap<String, String> = BTreeMap::new();
     for page in pages(tree)? {
         let text =
             fs::read_to_string(tree.join(&page.source)).with_context(|| page.source.display().to_string())?;
@@ -80,10 +83,8 @@ pub fn items(tree: &Path, gate: &Gate) -> Result<Vec<Item>> {
             continue;
         }
         let (dir, name) = file.split_once('/').unwrap_or_default();
-        items.push(edit(
-            format!("usr/src/man/{dir}/Makefile"),
-            format!("#@ before MANFILES\ni386_MANFILES +=\t{name}\n"),
-        ));
+        let makefile = lines.entry(format!("usr/src/man/{dir}/Makefile")).or_default();
+        *makefile += &format!("i386_MANFILES +=\t{name}\n");
         if page.name == "mac_ib" {
             // The manual's part of the package that the plugin is in.
             let neighbour = format!("{dir}/lofi.{}", gate.manual.section(&page.section));
@@ -95,6 +96,7 @@ pub fn items(tree: &Path, gate: &Gate) -> Result<Vec<Item>> {
             ));
         }
     }
+    items.extend(lines.into_iter().map(|(path, lines)| edit(path, format!("#@ before MANFILES\n{lines}"))));
     Ok(items)
 }
 

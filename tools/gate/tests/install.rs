@@ -349,6 +349,11 @@ fn pages_land_where_the_gate_keeps_its_manual_under_the_numbers_of_its_time() {
     assert!(page.contains(".Dt MAC_IB 7D\n") && page.contains(".Xr dladm 1M ,\n.Xr mac 9E"), "{page}");
     assert!(old.read("usr/src/man/man1m/ibdpath.1m").contains(".Xr ibd 7D"));
     assert!(old.read("usr/src/man/man1m/Makefile").contains("i386_MANFILES +=\tibdpath.1m\n"));
+    let devices = old.read("usr/src/man/man7d/Makefile");
+    assert!(devices.contains("i386_MANFILES +=\tmac_ib.7d\ni386_MANFILES +=\tswhca.7d\n"), "{devices}");
+    let adapter = old.read("usr/src/pkg/manifests/driver-infiniband-swhca.mf");
+    assert!(adapter.contains("dir path=usr/share/man/man7d\n"), "{adapter}");
+    assert!(adapter.contains("file path=usr/share/man/man7d/swhca.7d\n"), "{adapter}");
     let manifest = old.read("usr/src/pkg/manifests/diagnostic-ibdpath.mf");
     assert!(
         manifest.contains("man\ndir path=usr/share/man/man1m\nfile path=usr/share/man/man1m/ibdpath.1m\n")

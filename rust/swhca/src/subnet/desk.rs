@@ -49,6 +49,16 @@ impl Inbox {
         self.poked = true;
     }
 
+    /// Leaves a request; false if too many wait. One is not overtaken by the next one of its port: an SA that is slow does one thing after
+    /// the other, and a join after a leave.
+    fn leave(&mut self, mut request: Request) -> bool {
+        let before = self.requests.iter().filter(|other| other.from.lid == request.from.lid);
+        if let Some(last) = before.map(|other| other.due).max().filter(|last| *last >= request.due) {
+            request.due = Instant::from_nanos(last.as_nanos() + 1);
+        }
+        self.requests.push_within_capacity(request).is_ok()
+    }
+
     /// Moves a request out; false if there is no such one.
     fn take(&mut self, index: usize, to: &mut Request) -> bool {
         let last = self.requests.len().saturating_sub(1);
@@ -82,8 +92,7 @@ impl Subnet {
     pub(crate) fn ask(&self, mad: &Mad, header: &Header, (does, delay): (Does, u32)) -> bool {
         let from = Requester { lid: header.source_lid, qpn: header.source_qpn };
         let due = Instant::now() + Duration::from_millis(u64::from(delay));
-        let request = Request { mad: *mad, from, due, does };
-        let taken = self.inbox.lock().requests.push_within_capacity(request).is_ok();
+        let taken = self.inbox.lock().leave(Request { mad: *mad, from, due, does });
         self.inbox.notify_one();
         taken
     }
@@ -187,5 +196,29 @@ impl Subnet {
             len: mad::LEN as u32,
         };
         self.unicast(to.lid, to.qpn, &header, &Payload::Bytes(&mad.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::KVec;
+    use kernel::time::Instant;
+
+    use super::{Inbox, Request};
+    use crate::sa::Requester;
+
+    #[test]
+    fn request_that_is_answered_late_is_not_overtaken_by_the_next_one_of_its_port() {
+        let mut inbox = Inbox::new(KVec::with_capacity(8).unwrap());
+        let at = |lid, due| Request {
+            from: Requester { lid, qpn: 2 },
+            due: Instant::from_nanos(due),
+            ..Request::NONE
+        };
+        for (lid, due) in [(1, 1_000), (1, 200), (2, 300), (1, 1_500), (1, 400)] {
+            assert!(inbox.leave(at(lid, due)));
+        }
+        let dues: Vec<_> = inbox.requests.iter().map(|request| request.due.as_nanos()).collect();
+        assert_eq!(dues, [1_000, 1_001, 300, 1_500, 1_501]);
     }
 }
