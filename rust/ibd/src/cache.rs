@@ -3,14 +3,14 @@
 //! Lives under the queue's lock, so that a packet to a known peer takes that one lock and no other. Fixed size, four places
 //! per set: what does not fit is asked for again from [`ipoib::paths`], at the price of one more lock.
 
-use ipoib::LinkAddr;
+use ipoib::{AddrWords, LinkAddr};
 use kernel::{AllocError, KVec};
 
 const WAYS: usize = 4;
 
 /// Addresses, and what is known about each.
 pub(crate) struct AddressCache<H> {
-    places: KVec<Option<Place<H>>>,
+    sets: KVec<[Option<Place<H>>; WAYS]>,
     /// Sets minus one; a power of two minus one.
     mask: usize,
     seed: u64,
@@ -19,7 +19,7 @@ pub(crate) struct AddressCache<H> {
 }
 
 struct Place<H> {
-    to: LinkAddr,
+    to: AddrWords,
     handle: H,
     /// Hit since its set was last full.
     used: bool,
@@ -30,21 +30,29 @@ impl<H> AddressCache<H> {
     /// collide.
     pub(crate) fn new(addresses: usize, seed: u64) -> Result<Self, AllocError> {
         let sets = addresses.div_ceil(WAYS).max(1).next_power_of_two();
-        Ok(Self { places: KVec::from_fn(sets * WAYS, |_| None)?, mask: sets - 1, seed, victim: 0 })
+        let empty = |_| [const { None }; WAYS];
+        Ok(Self { sets: KVec::from_fn(sets, empty)?, mask: sets - 1, seed, victim: 0 })
     }
 
     /// The handle of an address.
-    pub(crate) fn get(&mut self, to: &LinkAddr) -> Option<&H> {
-        let place = self.set(to).iter_mut().flatten().find(|place| place.to == *to)?;
-        place.used = true;
-        Some(&place.handle)
+    #[inline(always)]
+    pub(crate) fn get(&mut self, to: AddrWords) -> Option<&H> {
+        let set = self.sets.get_mut(to.hash(self.seed) as usize & self.mask)?;
+        for place in set.iter_mut().flatten() {
+            if place.to == to {
+                place.used = true;
+                return Some(&place.handle);
+            }
+        }
+        None
     }
 
     /// Remembers a handle, in place of another address's if the set is full: one that was not used since the set was full before.
     pub(crate) fn insert(&mut self, to: LinkAddr, handle: H) {
         self.victim = (self.victim + 1) % WAYS;
         let victim = self.victim;
-        let set = self.set(&to);
+        let to = to.words();
+        let set = self.set(to);
         let known = set.iter().position(|place| place.as_ref().is_some_and(|place| place.to == to));
         let free = || set.iter().position(Option::is_none);
         let at = known.or_else(free).unwrap_or_else(|| idle(set, victim));
@@ -55,8 +63,9 @@ impl<H> AddressCache<H> {
 
     /// Forgets an address.
     pub(crate) fn remove(&mut self, to: &LinkAddr) {
+        let to = to.words();
         for place in self.set(to) {
-            if place.as_ref().is_some_and(|place| place.to == *to) {
+            if place.as_ref().is_some_and(|place| place.to == to) {
                 *place = None;
             }
         }
@@ -64,29 +73,12 @@ impl<H> AddressCache<H> {
 
     /// Forgets every address.
     pub(crate) fn clear(&mut self) {
-        self.places.iter_mut().for_each(|place| *place = None);
+        self.sets.iter_mut().flatten().for_each(|place| *place = None);
     }
 
-    fn set(&mut self, to: &LinkAddr) -> &mut [Option<Place<H>>] {
-        let first = (self.hash(to) & self.mask) * WAYS;
-        self.places.get_mut(first..first + WAYS).unwrap_or_default()
-    }
-
-    /// Depends on all 20 bytes: hosts of a cluster share the queue pair number, groups most of the GID.
-    fn hash(&self, to: &LinkAddr) -> usize {
-        let bytes = to.as_bytes();
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_ne_bytes(word)
-        };
-        let mix = |hash: u64, word: u64| {
-            let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
-            (product >> 64) as u64 ^ product as u64
-        };
-        // The middle word overlaps the others: 20 bytes in three words.
-        let hash = mix(mix(mix(self.seed | 1, word(0)), word(6)), word(12));
-        (hash ^ hash >> 32) as usize
+    fn set(&mut self, to: AddrWords) -> &mut [Option<Place<H>>] {
+        let set = self.sets.get_mut(to.hash(self.seed) as usize & self.mask);
+        set.map(|set| &mut set[..]).unwrap_or_default()
     }
 }
 
@@ -113,7 +105,7 @@ mod tests {
         for n in 0..128 {
             cache.insert(peer(n), n);
         }
-        let kept = (0..128).filter(|n| cache.get(&peer(*n)) == Some(n)).count();
+        let kept = (0..128).filter(|n| cache.get(peer(*n).words()) == Some(n)).count();
         assert!(kept > 110, "{kept} of 128 fit in 256 places");
     }
 
@@ -122,9 +114,9 @@ mod tests {
         let mut cache = AddressCache::new(16, 1).unwrap();
         cache.insert(peer(1), 10);
         cache.insert(peer(1), 11);
-        assert_eq!(cache.get(&peer(1)), Some(&11));
+        assert_eq!(cache.get(peer(1).words()), Some(&11));
         cache.remove(&peer(1));
-        assert_eq!(cache.get(&peer(1)), None);
+        assert_eq!(cache.get(peer(1).words()), None);
     }
 
     #[test]
@@ -137,7 +129,7 @@ mod tests {
         cache.insert(peer(4), 4);
         for n in 8..20 {
             cache.insert(peer(n), n);
-            assert_eq!(cache.get(&peer(4)), Some(&4), "in use all the time");
+            assert_eq!(cache.get(peer(4).words()), Some(&4), "in use all the time");
         }
     }
 }

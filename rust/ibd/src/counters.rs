@@ -97,14 +97,11 @@ struct Traffic {
 impl Traffic {
     /// With the lock of the queue whose packets these are.
     fn count(&self, tally: &Tally) {
-        let all = [
-            (&self.packets, tally.packets),
-            (&self.bytes, tally.bytes),
-            (&self.multicast, tally.multicast),
-            (&self.broadcast, tally.broadcast),
-        ];
-        for (counter, n) in all.into_iter().filter(|(_, n)| *n != 0) {
-            counter.add_alone(n);
+        self.packets.add_alone(tally.packets);
+        self.bytes.add_alone(tally.bytes);
+        if tally.multicast | tally.broadcast != 0 {
+            self.multicast.add_alone(tally.multicast);
+            self.broadcast.add_alone(tally.broadcast);
         }
     }
 }
@@ -120,20 +117,51 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// `bytes` in all, IPoIB headers included.
-    pub(crate) fn add(&mut self, cast: Cast, packets: usize, bytes: usize) {
-        let packets = packets as u64;
-        self.packets += packets;
-        self.bytes += bytes as u64;
+    #[inline]
+    pub(crate) fn add(&mut self, cast: Cast, packets: u32, bytes: u32) {
+        self.packets += u64::from(packets);
+        self.bytes += u64::from(bytes);
+        if cast != Cast::Unicast {
+            self.add_to_group(cast, packets);
+        }
+    }
+
+    #[inline(never)]
+    fn add_to_group(&mut self, cast: Cast, packets: u32) {
+        if let Some(to_group) = self.to_group(cast) {
+            *to_group += u64::from(packets);
+        }
+    }
+
+    /// None any more.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        (self.packets, self.bytes) = (0, 0);
+        if self.multicast | self.broadcast != 0 {
+            (self.multicast, self.broadcast) = (0, 0);
+        }
+    }
+
+    /// Undoes [`Tally::add`].
+    pub(crate) fn take_out(&mut self, cast: Cast, packets: u32, bytes: u32) {
+        self.packets = self.packets.saturating_sub(packets.into());
+        self.bytes = self.bytes.saturating_sub(bytes.into());
+        if let Some(to_group) = self.to_group(cast) {
+            *to_group = to_group.saturating_sub(packets.into());
+        }
+    }
+
+    fn to_group(&mut self, cast: Cast) -> Option<&mut u64> {
         match cast {
-            Cast::Unicast => {}
-            Cast::Multicast => self.multicast += packets,
-            Cast::Broadcast => self.broadcast += packets,
+            Cast::Unicast => None,
+            Cast::Multicast => Some(&mut self.multicast),
+            Cast::Broadcast => Some(&mut self.broadcast),
         }
     }
 
     /// A received frame: `buffer` bytes of it, the GRH's 40 included, which are not counted.
-    pub(crate) fn add_received(&mut self, cast: Cast, buffer: usize) {
-        self.add(cast, 1, buffer.saturating_sub(GRH_LEN));
+    pub(crate) fn add_received(&mut self, cast: Cast, buffer: u32) {
+        self.add(cast, 1, buffer.saturating_sub(GRH_LEN as u32));
     }
 }
 
@@ -344,6 +372,7 @@ impl Counters {
     }
 
     /// The adapter has taken packets from a ring.
+    #[inline]
     pub(crate) fn sent(&self, ring: usize, tally: &Tally) {
         if let Some(sent) = self.sent.get(ring) {
             sent.count(tally);
@@ -478,7 +507,7 @@ mod tests {
         let counters = Counters::of(0, 4).unwrap();
         for ring in 0..4 {
             let mut sent = Tally::default();
-            sent.add(Cast::Unicast, ring + 1, 100);
+            sent.add(Cast::Unicast, ring as u32 + 1, 100);
             counters.sent(ring, &sent);
             assert_eq!(counters.ring_stat(ring, Stat::PacketsSent), Some(ring as u64 + 1));
         }

@@ -20,7 +20,7 @@ use kernel::{KArc, KBox, KVec, Pages};
 
 use crate::cq::QueueId;
 use crate::pd::Pd;
-use crate::stack::IndexStack;
+use crate::stack::{IndexStack, Taken};
 use crate::status::Status;
 
 /// What an adapter does with a pool's buffers.
@@ -254,9 +254,29 @@ fn register(pd: &Pd, memory: &Pages, used_for: BufferUse) -> Result<(sys::ibt_mr
 /// Takes a free buffer of `pool`.
 pub(crate) fn take(pool: &KArc<Home<Pool>>) -> Option<Buffer> {
     let index = pool.free.pop()?;
-    let cell = pool.cells.get(index as usize)?;
-    cell.state.store(CPU, Ordering::Relaxed);
-    Some(Buffer { pool: pool.clone(), index, len: 0 })
+    pool.taken(pool, index)
+}
+
+/// Free buffers that were taken off a pool's list together, for one who takes them from there. They go back by [`put_back`].
+pub(crate) type Free = Taken;
+
+/// All free buffers of `pool`.
+pub(crate) fn take_all(pool: &Pool) -> Free {
+    pool.free.take_all()
+}
+
+/// One of those, for the CPU.
+#[inline]
+pub(crate) fn take_one(pool: &KArc<Home<Pool>>, free: &mut Free) -> Option<Buffer> {
+    let index = pool.free.next(free)?;
+    pool.taken(pool, index)
+}
+
+/// Has them be in the list again.
+pub(crate) fn put_back(pool: &Pool, free: &mut Free) {
+    while let Some(index) = pool.free.next(free) {
+        pool.free.push(index);
+    }
 }
 
 impl Pool {
@@ -266,6 +286,13 @@ impl Pool {
             cell.state.store(HOME, Ordering::Relaxed);
             self.free.push(index);
         }
+    }
+
+    /// Buffer `index`, which was free and in the list no more, is the CPU's.
+    #[inline]
+    fn taken(&self, this: &KArc<Home<Self>>, index: u32) -> Option<Buffer> {
+        self.cells.get(index as usize)?.state.store(CPU, Ordering::Relaxed);
+        Some(Buffer { pool: this.clone(), index, len: 0 })
     }
 
     /// How many buffers there are.
@@ -302,6 +329,7 @@ impl Pool {
 }
 
 /// Buffer `index` came back from the adapter; `None` unless it was in a work request of `owner`.
+#[inline(always)]
 pub(crate) fn from_adapter(pool: &KArc<Home<Pool>>, owner: QueueId, index: u32, len: u32) -> Option<Buffer> {
     let cell = pool.cells.get(index as usize)?;
     // Who asks in the name of a queue is alone: the queue itself, through `&mut`, or what is left of it, so nothing has to be locked.
@@ -343,6 +371,15 @@ impl Buffer {
         unsafe {
             core::slice::from_raw_parts_mut(self.pool.start(self.index).as_ptr(), self.pool.size as usize)
         }
+    }
+
+    /// Copies `bytes` there, which are those that count then; `false` if there is no room for them.
+    #[inline]
+    pub fn fill(&mut self, bytes: &[u8]) -> bool {
+        let Some(room) = self.whole_mut().get_mut(..bytes.len()) else { return false };
+        room.copy_from_slice(bytes);
+        self.len = bytes.len() as u32;
+        true
     }
 
     /// Says how many bytes count; at most as many as there are.
@@ -391,6 +428,7 @@ impl Buffer {
 
     /// Hands the buffer to the adapter for work request `owner`/index; the pool's reference stays taken until
     /// [`from_adapter`]. The returned element describes `len` bytes.
+    #[inline(always)]
     pub(crate) fn into_adapter(self, owner: QueueId, len: u32) -> (u32, sys::ibt_wr_ds_t) {
         let element = self.element(0, len);
         let this = core::mem::ManuallyDrop::new(self);

@@ -215,7 +215,8 @@ impl CompletionBatch {
     }
 
     /// The next one, unless its message is longer than `bytes`: then it stays the next one.
-    pub fn next_within(&mut self, bytes: usize) -> Option<Completion> {
+    #[inline]
+    pub fn next_within(&mut self, bytes: usize) -> Option<Completion<'_>> {
         if self.next >= self.len {
             return None;
         }
@@ -224,27 +225,27 @@ impl CompletionBatch {
             return None;
         }
         self.next += 1;
-        Some(Completion(*raw))
-    }
-}
-
-impl Iterator for CompletionBatch {
-    type Item = Completion;
-
-    fn next(&mut self) -> Option<Completion> {
-        if self.next >= self.len {
-            return None;
-        }
-        let raw = *self.raw.get(self.next)?;
-        self.next += 1;
         Some(Completion(raw))
+    }
+
+    /// The next one.
+    #[inline]
+    pub fn take(&mut self) -> Option<Completion<'_>> {
+        self.next_within(usize::MAX)
+    }
+
+    /// Throws away those that are in it; how many. What was posted stays with the queues until their channel is freed or recycled.
+    pub fn clear(&mut self) -> usize {
+        let left = self.remaining();
+        self.next = self.len;
+        left
     }
 }
 
 /// One completion. Cannot be copied: it is the right to get back what was posted, once.
-pub struct Completion(pub(crate) sys::ibt_wc_t);
+pub struct Completion<'a>(pub(crate) &'a sys::ibt_wc_t);
 
-impl Completion {
+impl Completion<'_> {
     /// The queue to hand it to.
     pub fn queue(&self) -> QueueId {
         QueueId((self.0.wc_id >> 32) as u32)
@@ -261,7 +262,7 @@ impl Completion {
 
     /// Bytes received, a GRH's 40 included; 0 if it failed.
     pub fn bytes(&self) -> usize {
-        bytes_of(&self.0)
+        bytes_of(self.0)
     }
 }
 

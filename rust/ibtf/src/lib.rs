@@ -62,5 +62,5 @@ pub use path::{PathInfo, PathRequest};
 pub use pd::Pd;
 pub use port::{PortInfo, PortState};
 pub use receive::{ReceiveQueue, Received};
-pub use send::{LargeSend, Payload, PostFailure, Refused, SendOptions, SendQueue, Sent};
+pub use send::{LargeSend, Over, Payload, PostFailure, Refused, SendOptions, SendQueue, Sent, Vacancy};
 pub use status::Status;

@@ -25,21 +25,25 @@ impl<E, D> Outgoing<E, D> {
         Ok(Self { ring: Ring::new(capacity)? })
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.ring.len()
     }
 
     /// The number the next element gets.
+    #[inline]
     pub(crate) fn next_number(&self) -> u32 {
         self.ring.next_number()
     }
 
     /// Whether `number` is one of the oldest `count`.
+    #[inline]
     pub(crate) fn is_among(&self, number: u32, count: u32) -> bool {
         self.ring.is_among(number, count)
     }
 
     /// Appends, or hands back when full.
+    #[inline(always)]
     pub(crate) fn push(&mut self, element: E, needs: &KArc<D>) -> Result<(), E> {
         let last = self.ring.newest();
         let kept = last.and_then(|last| last.keeps.take_if(|kept| KArc::ptr_eq(kept, needs)));
@@ -51,6 +55,7 @@ impl<E, D> Outgoing<E, D> {
     }
 
     /// Takes the oldest, with its number.
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<(u32, E)> {
         let (number, Place { element, .. }) = self.ring.pop()?;
         Some((number, element))

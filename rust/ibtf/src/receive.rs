@@ -4,7 +4,7 @@ use illumos_sys_hdrs as sys;
 use kernel::mblk::Home;
 use kernel::{KArc, KBox, KVec};
 
-use crate::buffer::{self, Buffer, BufferPool, Pool};
+use crate::buffer::{self, Buffer, BufferPool, Free, Pool};
 use crate::channel::UdChannel;
 use crate::cq::{Completion, CompletionStatus, QueueId};
 use crate::status::Status;
@@ -22,6 +22,11 @@ pub struct ReceiveQueue {
     room: u32,
     /// Buffers that were given back, to be posted before any that are at home: they need no locked operation.
     spare: KVec<Buffer>,
+    /// Free buffers that were taken off the pool's list all at once.
+    free: Free,
+    /// One request and one element for each buffer of a call.
+    requests: KVec<sys::ibt_recv_wr_t>,
+    elements: KVec<sys::ibt_wr_ds_t>,
     /// `None` only while dropping.
     reclaim: Option<KBox<Reclaim>>,
 }
@@ -52,14 +57,10 @@ pub struct Received {
     pub checksum_ok: bool,
     /// Queue pair number of the sender, 24 bits.
     pub source_qpn: u32,
-    /// LID of the sender.
-    pub source_lid: u16,
-    /// Service level.
-    pub sl: u8,
 }
 
-/// Work requests per call; 40 bytes each on the stack.
-const BATCH: usize = 8;
+/// Work requests per call.
+const BATCH: usize = 32;
 
 impl ReceiveQueue {
     /// A queue of `channel`, as long as was asked for and its CQ holds, with buffers of `pool`, which must be registered for receiving in the channel's protection
@@ -70,6 +71,9 @@ impl ReceiveQueue {
         // A CQ that is overrun is lost, and an adapter rounds it to fewer places than the queue.
         let capacity = channel.sizes().receive.min(channel.receive_cq().size());
         let reclaim = KBox::new(Reclaim { pool: pool.clone(), id })?;
+        let elements = KVec::from_fn(BATCH, |_| Default::default())?;
+        let requests = KVec::from_fn(BATCH, |_| sys::ibt_recv_wr_t { wr_nds: 1, ..Default::default() })?;
+        let spare = KVec::with_capacity(BATCH)?;
         channel.promise()?;
         Ok(Self {
             channel: channel.clone(),
@@ -77,7 +81,10 @@ impl ReceiveQueue {
             id,
             capacity,
             room: capacity,
-            spare: KVec::new(),
+            spare,
+            free: Free::none(),
+            requests,
+            elements,
             reclaim: Some(reclaim),
         })
     }
@@ -96,7 +103,8 @@ impl ReceiveQueue {
     /// that the adapter's queue never runs dry.
     pub fn may_lend(&self) -> bool {
         // Lent are those that are neither free nor the adapter's; this one is among them.
-        let here = self.pool.free_count() + self.posted() + self.spare.len() as u32;
+        let free = self.pool.free_count() + self.free.len();
+        let here = free + self.posted() + self.spare.len() as u32;
         2 * self.pool.count().saturating_sub(here) <= self.pool.count()
     }
 
@@ -105,10 +113,17 @@ impl ReceiveQueue {
     pub fn refill(&mut self) -> Result<u32, Status> {
         let mut total = 0;
         loop {
-            let (offered, posted, result) = self.post_batch(Self::reserve_free);
+            let mut count = 0;
+            while count < BATCH.min(self.room as usize) {
+                let Some(buffer) = self.spare.pop().or_else(|| self.take_free()) else { break };
+                self.describe(count, buffer);
+                count += 1;
+            }
+            self.room -= count as u32;
+            let (posted, result) = self.post_described(count);
             total += posted;
             result?;
-            if offered < BATCH as u32 {
+            if count < BATCH {
                 return Ok(total);
             }
         }
@@ -116,28 +131,28 @@ impl ReceiveQueue {
 
     /// Posts one buffer again, as when its packet was copied or dropped. Any buffer that cannot be posted goes home.
     pub fn post(&mut self, buffer: Buffer) -> Result<(), Status> {
-        if !self.reserve() {
-            return Err(Status::CHAN_FULL);
-        }
-        let mut buffer = Some(buffer);
-        self.post_batch(|_| buffer.take()).2
+        self.room = self.room.checked_sub(1).ok_or(Status::CHAN_FULL)?;
+        self.describe(0, buffer);
+        self.post_described(1).1
     }
 
     /// Gives a buffer back that was received into and is not needed any more: the next [`ReceiveQueue::refill`] posts it. Dropping
     /// it does so as well, at the price of a few locked operations.
+    #[inline(always)]
     pub fn give_back(&mut self, buffer: Buffer) {
-        // Without memory to remember it, it goes home.
-        let _ = self.spare.push(buffer);
+        // As many as a call posts; more go home.
+        let _ = self.spare.push_within_capacity(buffer);
     }
 
     /// Takes a completion of this queue; `None` if it is not (or no buffer of it is out), which an adapter's driver
     /// should never do.
-    pub fn complete(&mut self, completion: Completion) -> Option<Received> {
+    #[inline(always)]
+    pub fn complete(&mut self, completion: Completion<'_>) -> Option<Received> {
         if completion.queue() != self.id {
             return None;
         }
         let status = completion.status();
-        let raw = &completion.0;
+        let raw = completion.0;
         // Of a failed receive only id and status are defined.
         let len = if status.is_success() { raw.wc_bytes_xfer } else { 0 };
         let buffer = buffer::from_adapter(&self.pool, self.id, completion.number(), len)?;
@@ -149,71 +164,63 @@ impl ReceiveQueue {
             has_grh: flag(sys::IBT_WC_GRH_PRESENT),
             checksum_ok: flag(sys::IBT_WC_CKSUM_OK) && raw.wc_cksum == 0xffff,
             source_qpn: raw.wc_qpn & sys::IB_QPN_MASK,
-            source_lid: raw.wc_opaque1,
-            sl: raw.wc_sl(),
         })
     }
 
-    fn reserve(&mut self) -> bool {
-        let less = self.room.checked_sub(1);
-        self.room = less.unwrap_or(0);
-        less.is_some()
+    /// One of the free buffers at hand, or of all that came home since the last time.
+    #[inline]
+    fn take_free(&mut self) -> Option<Buffer> {
+        if self.free.len() == 0 {
+            self.free = buffer::take_all(&self.pool);
+        }
+        buffer::take_one(&self.pool, &mut self.free)
     }
 
-    /// A free buffer, and room in the adapter's queue for it.
-    fn reserve_free(&mut self) -> Option<Buffer> {
-        if !self.reserve() {
-            return None;
-        }
-        let buffer = self.spare.pop().or_else(|| buffer::take(&self.pool));
-        if buffer.is_none() {
-            self.room += 1;
-        }
-        buffer
-    }
-
-    /// Posts up to [`BATCH`] buffers for which there is room: how many there were, how many were posted, and why no more.
-    fn post_batch(
-        &mut self,
-        mut next: impl FnMut(&mut Self) -> Option<Buffer>,
-    ) -> (u32, u32, Result<(), Status>) {
-        let mut elements = [sys::ibt_wr_ds_t::default(); BATCH];
-        let mut requests = [sys::ibt_recv_wr_t::default(); BATCH];
-        let mut count = 0;
-        for (element, request) in elements.iter_mut().zip(&mut requests) {
-            let Some(buffer) = next(self) else { break };
-            let capacity = buffer.capacity();
-            let (index, described) = buffer.into_adapter(self.id, capacity);
+    /// Makes the request for a buffer, which is the adapter's from now on.
+    #[inline(always)]
+    fn describe(&mut self, place: usize, buffer: Buffer) {
+        let capacity = buffer.capacity();
+        let (index, described) = buffer.into_adapter(self.id, capacity);
+        // There are as many of both as a batch has places.
+        if let (Some(element), Some(request)) = (self.elements.get_mut(place), self.requests.get_mut(place)) {
             *element = described;
             request.wr_id = self.id.work_request(index);
-            request.wr_nds = 1;
             request.wr_sgl = element;
-            count += 1;
         }
+    }
+
+    /// Posts so many, for which there is room: how many were posted, and why no more.
+    fn post_described(&mut self, count: usize) -> (u32, Result<(), Status>) {
         if count == 0 {
             // IBTF does not check for it.
-            return (0, 0, Ok(()));
+            return (0, Ok(()));
         }
         let mut posted = 0;
         // SAFETY: the requests are copied by the call; their buffers are the adapter's until they complete or the
         // channel is freed (`Reclaim`).
         let result = Status::check(unsafe {
-            sys::ibt_post_recv(self.channel.handle(), requests.as_mut_ptr(), count, &mut posted)
+            sys::ibt_post_recv(self.channel.handle(), self.requests.as_mut_ptr(), count as u32, &mut posted)
         });
         if result.is_ok() {
-            return (count, count, Ok(()));
+            return (count as u32, Ok(()));
         }
-        for request in requests.iter().take(count as usize).skip(posted as usize) {
+        for request in self.requests.iter().take(count).skip(posted as usize) {
             // Not accepted: never seen by the adapter.
             drop(buffer::from_adapter(&self.pool, self.id, request.wr_id as u32, 0));
             self.room += 1;
         }
-        (count, posted, result)
+        (posted, result)
     }
 }
 
+// SAFETY: requests point at elements of the same queue, and nowhere else.
+unsafe impl Send for ReceiveQueue {}
+// SAFETY: through a shared reference only numbers are read.
+unsafe impl Sync for ReceiveQueue {}
+
 impl Drop for ReceiveQueue {
     fn drop(&mut self) {
+        buffer::put_back(&self.pool, &mut self.free);
         match self.reclaim.take() {
             // The adapter has nothing of it.
             Some(_) if self.posted() == 0 => self.channel.keep_nothing(),

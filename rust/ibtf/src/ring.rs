@@ -18,34 +18,37 @@ impl<E> Ring<E> {
         Ok(Self { places, head: 0, tail: 0 })
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
 
     /// The number the next element gets.
+    #[inline]
     pub(crate) fn next_number(&self) -> u32 {
         self.tail
     }
 
     /// Whether `number` is one of the oldest `count`.
+    #[inline]
     pub(crate) fn is_among(&self, number: u32, count: u32) -> bool {
         number.wrapping_sub(self.head) < count.min(self.len())
     }
 
     /// Appends, or hands back when full.
+    #[inline(always)]
     pub(crate) fn push(&mut self, element: E) -> Result<(), E> {
-        if self.len() as usize >= self.places.len() {
-            return Err(element);
-        }
         match self.place(self.tail) {
-            Some(place) => *place = Some(element),
-            None => return Err(element),
+            Some(place) if place.is_none() => core::mem::forget(place.replace(element)),
+            // The oldest is in it.
+            _ => return Err(element),
         }
         self.tail = self.tail.wrapping_add(1);
         Ok(())
     }
 
     /// Takes the oldest, with its number.
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<(u32, E)> {
         if self.len() == 0 {
             return None;
@@ -90,15 +93,19 @@ impl<E> Ring<E> {
     }
 
     /// The one that was appended last.
+    #[inline]
     pub(crate) fn newest(&mut self) -> Option<&mut E> {
-        self.get(self.tail.wrapping_sub(1))
+        // Of what was taken nothing is left.
+        self.place(self.tail.wrapping_sub(1))?.as_mut()
     }
 
     /// One that is in it.
+    #[inline]
     pub(crate) fn get(&mut self, number: u32) -> Option<&mut E> {
         if self.is_among(number, self.len()) { self.place(number)?.as_mut() } else { None }
     }
 
+    #[inline(always)]
     fn place(&mut self, number: u32) -> Option<&mut Option<E>> {
         let index = number as usize & self.places.len().wrapping_sub(1);
         self.places.get_mut(index)

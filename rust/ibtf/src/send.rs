@@ -56,6 +56,15 @@ pub struct Sent<T> {
     pub status: CompletionStatus,
 }
 
+/// Sends that one completion tells of ([`SendQueue::next_over`]).
+#[derive(Debug)]
+#[must_use]
+pub struct Over {
+    last: u32,
+    status: CompletionStatus,
+    finished: bool,
+}
+
 /// Bytes of a page. A piece of memory ends there, if the page behind it is elsewhere.
 const PAGE: usize = 4096;
 
@@ -120,6 +129,61 @@ struct InFlight<T> {
     cookie: T,
 }
 
+impl<T> InFlight<T> {
+    #[inline(never)]
+    fn refused(self, why: Status) -> Refused<T> {
+        let Self { payload, cookie, .. } = self;
+        Refused { payload, cookie, why }
+    }
+}
+
+/// Room for one more send of a batch.
+pub struct Vacancy<'a, T: Send + Sync + 'static, A: Send + Sync + 'static = ()> {
+    request: &'a mut sys::ibt_send_wr_t,
+    element: &'a mut sys::ibt_wr_ds_t,
+    ring: &'a mut Outgoing<InFlight<T>, UdDest<A>>,
+    staged: &'a mut u32,
+    must_signal: &'a mut bool,
+    id: QueueId,
+}
+
+impl<T: Send + Sync + 'static, A: Send + Sync + 'static> Vacancy<'_, T, A> {
+    /// Stages the bytes of a buffer.
+    #[inline(always)]
+    pub fn stage_buffer(
+        self,
+        dest: &KArc<UdDest<A>>,
+        buffer: Buffer,
+        options: SendOptions,
+        cookie: T,
+    ) -> Result<(), Refused<T>> {
+        let header = options.large.map_or(0, |large| large.header_len);
+        let Some(len) = buffer.len().checked_sub(header) else {
+            let why = Status::CHAN_SGL_LEN_INVALID;
+            return Err(Refused { payload: Payload::Buffer(buffer), cookie, why });
+        };
+        *self.element = buffer.element(header, len);
+        let id = self.id.work_request(self.ring.next_number());
+        describe(self.request, id, dest.handle(), options, buffer.start());
+        self.request.wr_nds = 1;
+        self.request.wr_sgl = self.element;
+        // Buffers for large sends are few.
+        *self.must_signal |= options.large.is_some();
+        self.push(InFlight { mapping: None, payload: Payload::Buffer(buffer), cookie }, dest)
+    }
+
+    #[inline(always)]
+    fn push(self, send: InFlight<T>, dest: &KArc<UdDest<A>>) -> Result<(), Refused<T>> {
+        match self.ring.push(send, dest) {
+            Ok(()) => {
+                *self.staged += 1;
+                Ok(())
+            }
+            Err(send) => Err(send.refused(Status::CHAN_FULL)),
+        }
+    }
+}
+
 impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
     /// A queue of `channel` for at most `capacity` sends, as many as the channel and its CQ hold, `batch` of which can be staged. On a channel that does not
     /// signal all, every `signal_every`th send is signalled, and the end of every batch with a packet or a large send
@@ -167,6 +231,7 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
     }
 
     /// How many sends can be staged before one must complete.
+    #[inline]
     pub fn room(&self) -> u32 {
         self.ring.as_ref().map_or(0, |ring| self.capacity.saturating_sub(ring.len()))
     }
@@ -187,8 +252,24 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
     }
 
     /// Whether the batch is full: post it before staging more.
+    #[inline]
     pub fn batch_is_full(&self) -> bool {
         self.staged as usize >= self.requests.len()
+    }
+
+    /// Where the next send is staged; `None` without room, or if the batch is full.
+    #[inline(always)]
+    pub fn vacancy(&mut self) -> Option<Vacancy<'_, T, A>> {
+        let place = self.staged as usize;
+        let ring = self.ring.as_mut().filter(|ring| ring.len() < self.capacity)?;
+        Some(Vacancy {
+            request: self.requests.get_mut(place)?,
+            element: self.elements.get_mut(place * self.sgl)?,
+            ring,
+            staged: &mut self.staged,
+            must_signal: &mut self.must_signal,
+            id: self.id,
+        })
     }
 
     /// Stages the bytes of a buffer.
@@ -199,25 +280,10 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
         options: SendOptions,
         cookie: T,
     ) -> Result<(), Refused<T>> {
-        let refuse = |buffer, cookie, why| Err(Refused { payload: Payload::Buffer(buffer), cookie, why });
-        if self.room() == 0 || self.batch_is_full() {
-            return refuse(buffer, cookie, Status::CHAN_FULL);
+        match self.vacancy() {
+            Some(vacancy) => vacancy.stage_buffer(dest, buffer, options, cookie),
+            None => Err(Refused { payload: Payload::Buffer(buffer), cookie, why: Status::CHAN_FULL }),
         }
-        let header = options.large.map_or(0, |large| large.header_len);
-        let Some(len) = buffer.len().checked_sub(header) else {
-            return refuse(buffer, cookie, Status::CHAN_SGL_LEN_INVALID);
-        };
-        let request = sys::ibt_send_wr_t { wr_nds: 1, ..self.new_request(dest, options, buffer.start()) };
-        let first = self.staged as usize * self.sgl;
-        if let (Some(place), Some(element)) =
-            (self.requests.get_mut(self.staged as usize), self.elements.get_mut(first))
-        {
-            *element = buffer.element(header, len);
-            *place = request;
-        }
-        // Buffers for large sends are few.
-        self.must_signal |= options.large.is_some();
-        self.push(InFlight { mapping: None, payload: Payload::Buffer(buffer), cookie }, dest)
     }
 
     /// Stages a packet from where it is, without its first `skip` bytes, which are in its first block (as is the header
@@ -248,27 +314,45 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
     /// the adapter is given to `refused`, with its place among those that were staged, and those behind it are posted. Anything else
     /// that the adapter says is a failure: that send and all behind it are given to `refused`, in order, and none of them is in the
     /// queue any more.
-    pub fn post(&mut self, mut refused: impl FnMut(usize, Refused<T>)) -> Result<u32, PostFailure> {
+    #[inline(always)]
+    pub fn post(&mut self, refused: impl FnMut(usize, Refused<T>)) -> Result<u32, PostFailure> {
         let count = self.staged as usize;
         if count == 0 {
             return Ok(0);
         }
         self.staged = 0;
         self.sign(count);
-        let (mut next, mut total) = (0, 0);
+        match self.post_from(0, count) {
+            (posted, Ok(())) => Ok(posted),
+            (posted, Err(why)) => self.go_on(posted, count, why, refused),
+        }
+    }
+
+    /// The adapter has taken so many, and not the next one.
+    #[inline(never)]
+    fn go_on(
+        &mut self,
+        posted: u32,
+        count: usize,
+        mut why: Status,
+        mut refused: impl FnMut(usize, Refused<T>),
+    ) -> Result<u32, PostFailure> {
+        let (mut next, mut total) = (posted as usize, posted);
         while next < count {
+            if !why.is_of_one_request() {
+                self.take_back(next, count, why, &mut refused);
+                return Err(PostFailure { why, posted: total });
+            }
+            self.take_out(next, count, why, &mut refused);
+            next += 1;
+            if next == count {
+                break;
+            }
             let (posted, result) = self.post_from(next, count);
             (next, total) = (next + posted as usize, total + posted);
             match result {
                 Ok(()) => break,
-                Err(why) if why.is_of_one_request() => {
-                    self.take_out(next, count, why, &mut refused);
-                    next += 1;
-                }
-                Err(why) => {
-                    self.take_back(next, count, why, &mut refused);
-                    return Err(PostFailure { why, posted: total });
-                }
+                Err(again) => why = again,
             }
         }
         Ok(total)
@@ -294,11 +378,8 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
     }
 
     /// Posts the staged sends from one place on; how many were taken.
+    #[inline]
     fn post_from(&mut self, first: usize, count: usize) -> (u32, Result<(), Status>) {
-        let elements = self.elements.as_mut_ptr();
-        for (index, request) in self.requests.iter_mut().enumerate().take(count).skip(first) {
-            request.wr_sgl = elements.wrapping_add(index * self.sgl);
-        }
         let Some(rest) = self.requests.get_mut(first..count) else { return (0, Ok(())) };
         let mut posted = 0;
         // SAFETY: requests and elements are copied by the call; what they point at is kept by the ring until it
@@ -364,86 +445,42 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
         });
     }
 
-    /// Takes a completion of this queue: everything up to and including the send it names is over and given to `each`, in
-    /// order. `false` if it names no send of this queue.
-    pub fn complete(&mut self, completion: Completion, mut each: impl FnMut(Sent<T>)) -> bool {
+    /// Takes a completion of this queue: everything up to and including the send it names is over, and to be [taken](Self::next_over).
+    /// `None` if it names no send of this queue.
+    pub fn complete(&mut self, completion: Completion<'_>) -> Option<Over> {
         if completion.queue() != self.id {
-            return false;
+            return None;
         }
-        let Some(ring) = &mut self.ring else { return false };
-        let number = completion.number();
+        let ring = self.ring.as_ref()?;
+        let last = completion.number();
         // Staged sends are in the ring but not with the adapter.
-        if !ring.is_among(number, ring.len().saturating_sub(self.staged)) {
-            return false;
+        if !ring.is_among(last, ring.len().saturating_sub(self.staged)) {
+            return None;
         }
         // One in error counts too, signalled or not.
         self.expected = self.expected.saturating_sub(1);
         self.completed = self.completed.wrapping_add(1);
-        while let Some((this, InFlight { mapping, payload, cookie })) = ring.pop() {
-            drop(mapping);
-            let status = if this == number { completion.status() } else { CompletionStatus::SUCCESS };
-            each(Sent { payload, cookie, status });
-            if this == number {
-                break;
-            }
+        Some(Over { last, status: completion.status(), finished: false })
+    }
+
+    /// The next send that is over, in order. What is not taken is over with the next completion.
+    #[inline(always)]
+    pub fn next_over(&mut self, over: &mut Over) -> Option<Sent<T>> {
+        if over.finished {
+            return None;
         }
-        true
+        let (number, InFlight { mapping, payload, cookie }) = self.ring.as_mut()?.pop()?;
+        drop(mapping);
+        over.finished = number == over.last;
+        let status = if over.finished { over.status } else { CompletionStatus::SUCCESS };
+        Some(Sent { payload, cookie, status })
     }
 
     /// The address handle stays as long as the send.
     fn push(&mut self, send: InFlight<T>, dest: &KArc<UdDest<A>>) -> Result<(), Refused<T>> {
-        let pushed = match &mut self.ring {
-            Some(ring) => ring.push(send, dest),
-            None => Err(send),
-        };
-        match pushed {
-            Ok(()) => {
-                self.staged += 1;
-                Ok(())
-            }
-            Err(InFlight { payload, cookie, .. }) => Err(Refused { payload, cookie, why: Status::CHAN_FULL }),
-        }
-    }
-
-    /// A request to `dest` whose header, if the adapter needs it apart, is at `header`.
-    fn new_request(
-        &self,
-        dest: &KArc<UdDest<A>>,
-        options: SendOptions,
-        header: *mut u8,
-    ) -> sys::ibt_send_wr_t {
-        let number = self.ring.as_ref().map_or(0, |ring| ring.next_number());
-        let mut flags = sys::IBT_WR_NO_FLAGS;
-        if options.checksum {
-            flags |= sys::IBT_WR_SEND_CKSUM;
-        }
-        if options.solicited {
-            flags |= sys::IBT_WR_SEND_SOLICIT;
-        }
-        let (opcode, wr) = match options.large {
-            None => {
-                let ud = sys::ibt_wr_ud_t { udwr_immed: 0, udwr_dest: dest.handle() };
-                (sys::IBT_WRC_SEND, sys::ibt_send_wr_s__bindgen_ty_1 { ud })
-            }
-            Some(LargeSend { header_len, mss }) => {
-                let ud_lso = sys::ibt_wr_lso_t {
-                    lso_ud_dest: dest.handle(),
-                    lso_hdr: header,
-                    lso_hdr_sz: header_len,
-                    lso_mss: mss,
-                };
-                (sys::IBT_WRC_SEND_LSO, sys::ibt_send_wr_s__bindgen_ty_1 { ud_lso })
-            }
-        };
-        sys::ibt_send_wr_t {
-            wr_id: self.id.work_request(number),
-            wr_flags: flags,
-            wr_trans: sys::IBT_UD_SRV,
-            wr_opcode: opcode,
-            wr_rsvd: 0,
-            wr_nds: 0,
-            wr_sgl: ptr::null_mut(),
-            wr,
+        match self.vacancy() {
+            Some(vacancy) => vacancy.push(send, dest),
+            None => Err(send.refused(Status::CHAN_FULL)),
         }
     }
 
@@ -474,9 +511,13 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
             iov_alt_lkey: 0,
             iov_flags: sys::IBT_IOV_NOSLEEP,
         };
-        let mut request = self.new_request(dest, options, header.cast_mut());
+        let mut request = sys::ibt_send_wr_t::default();
+        let number = self.ring.as_ref().map_or(0, |ring| ring.next_number());
+        let id = self.id.work_request(number);
+        describe(&mut request, id, dest.handle(), options, header.cast_mut());
         let elements = self.elements.get_mut(self.staged as usize * self.sgl..).ok_or(Status::CHAN_FULL)?;
-        request.wr_sgl = elements.as_mut_ptr();
+        let elements = elements.as_mut_ptr();
+        request.wr_sgl = elements;
         let mut either = sys::ibt_all_wr_t { send: request };
         let hca = self.channel.pd().hca().handle();
         let mut mapped = ptr::null_mut();
@@ -484,7 +525,7 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
         // `wr_sgl` on.
         Status::check(unsafe { sys::ibt_map_mem_iov(hca, &mut attributes, &mut either, &mut mapped) })?;
         // SAFETY: without RECV the call fills in the member that was set.
-        let request = unsafe { either.send };
+        let request = sys::ibt_send_wr_t { wr_sgl: elements, ..unsafe { either.send } };
         if let Some(place) = self.requests.get_mut(self.staged as usize) {
             *place = request;
         }
@@ -499,6 +540,42 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> Drop for SendQueue<T, A
             Some(ring) if ring.len() == self.staged => self.channel.keep_nothing(),
             Some(ring) => self.channel.keep_until_freed(ring.map_unsized(|ring| ring as _)),
             None => {}
+        }
+    }
+}
+
+/// Makes `request` a send to `dest` whose header, if the adapter needs it apart, is at `header`. Where its pieces are is left to say.
+#[inline]
+fn describe(
+    request: &mut sys::ibt_send_wr_t,
+    id: u64,
+    dest: sys::ibt_ud_dest_hdl_t,
+    options: SendOptions,
+    header: *mut u8,
+) {
+    let mut flags = sys::IBT_WR_NO_FLAGS;
+    if options.checksum {
+        flags |= sys::IBT_WR_SEND_CKSUM;
+    }
+    if options.solicited {
+        flags |= sys::IBT_WR_SEND_SOLICIT;
+    }
+    request.wr_id = id;
+    request.wr_flags = flags;
+    request.wr_trans = sys::IBT_UD_SRV;
+    match options.large {
+        None => {
+            request.wr_opcode = sys::IBT_WRC_SEND;
+            request.wr.ud = sys::ibt_wr_ud_t { udwr_immed: 0, udwr_dest: dest };
+        }
+        Some(LargeSend { header_len, mss }) => {
+            request.wr_opcode = sys::IBT_WRC_SEND_LSO;
+            request.wr.ud_lso = sys::ibt_wr_lso_t {
+                lso_ud_dest: dest,
+                lso_hdr: header,
+                lso_hdr_sz: header_len,
+                lso_mss: mss,
+            };
         }
     }
 }

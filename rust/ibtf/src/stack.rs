@@ -38,6 +38,23 @@ impl Top {
     }
 }
 
+/// What [`IndexStack::take_all`] took: indices that are in no stack, each with the one below it where it was.
+pub(crate) struct Taken {
+    first: u32,
+    len: u32,
+}
+
+impl Taken {
+    pub(crate) const fn none() -> Self {
+        Self { first: END, len: 0 }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+}
+
 impl IndexStack {
     /// How many it has room for.
     pub(crate) const MOST: u32 = END;
@@ -72,6 +89,31 @@ impl IndexStack {
         }
     }
 
+    /// Takes all there are. From then on nobody else looks at them: the top is another one, and has changed.
+    pub(crate) fn take_all(&self) -> Taken {
+        let mut top = Top(self.top.load(Ordering::Acquire));
+        loop {
+            if top.len() == 0 {
+                return Taken::none();
+            }
+            let next = top.changed(END, 0);
+            match self.top.compare_exchange_weak(top.0, next.0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Taken { first: top.index(), len: top.len() },
+                Err(now) => top = Top(now),
+            }
+        }
+    }
+
+    /// The next of those that were taken from this stack.
+    #[inline]
+    pub(crate) fn next(&self, taken: &mut Taken) -> Option<u32> {
+        let index = taken.first;
+        let below = self.below.get(index as usize)?;
+        taken.first = below.load(Ordering::Relaxed);
+        taken.len -= 1;
+        Some(index)
+    }
+
     pub(crate) fn push(&self, index: u32) {
         let Some(below) = self.below.get(index as usize) else { return };
         let mut top = Top(self.top.load(Ordering::Relaxed));
@@ -99,6 +141,20 @@ mod tests {
         assert_eq!([stack.pop(), stack.pop(), stack.pop(), stack.pop()], [Some(0), Some(1), Some(2), None]);
         stack.push(1);
         assert_eq!((stack.len(), stack.pop(), stack.pop()), (1, Some(1), None));
+    }
+
+    #[test]
+    fn all_are_taken_at_once_and_can_be_pushed_again() {
+        let stack = IndexStack::full(3).unwrap();
+        let mut taken = stack.take_all();
+        assert_eq!((taken.len(), stack.len(), stack.pop()), (3, 0, None));
+        assert_eq!(stack.next(&mut taken), Some(0));
+        stack.push(0);
+        assert_eq!(
+            [stack.next(&mut taken), stack.next(&mut taken), stack.next(&mut taken)],
+            [Some(1), Some(2), None]
+        );
+        assert_eq!((taken.len(), stack.take_all().len(), stack.take_all().len()), (0, 1, 0));
     }
 
     #[test]

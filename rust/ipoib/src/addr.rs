@@ -236,7 +236,72 @@ impl PartialEq for LinkAddr {
     }
 }
 
+/// An address in words, without its flags: to be compared, and to be looked up by, for every packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddrWords {
+    /// Where the flags were, queue pair number, and 32 bits of GID.
+    first: u64,
+    middle: u64,
+    last: u32,
+}
+
+impl AddrWords {
+    /// Memory order, as [`LinkAddr`].
+    const FLAGS: u64 = u64::from_ne_bytes([0xff, 0, 0, 0, 0, 0, 0, 0]);
+    const QPN: u64 = u64::from_ne_bytes([0, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+
+    /// Of the 20 bytes of an address in wire order.
+    #[inline]
+    pub fn read(bytes: &[u8; LinkAddr::LEN]) -> Self {
+        let (mut first, mut middle, mut last) = ([0; 8], [0; 8], [0; 4]);
+        first.copy_from_slice(&bytes[..8]);
+        middle.copy_from_slice(&bytes[8..16]);
+        last.copy_from_slice(&bytes[16..]);
+        let (first, middle) = (u64::from_ne_bytes(first), u64::from_ne_bytes(middle));
+        Self { first: first & !Self::FLAGS, middle, last: u32::from_ne_bytes(last) }
+    }
+
+    /// The address, without flags.
+    pub fn address(self) -> LinkAddr {
+        let mut bytes = [0; LinkAddr::LEN];
+        bytes[..8].copy_from_slice(&self.first.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.middle.to_ne_bytes());
+        bytes[16..].copy_from_slice(&self.last.to_ne_bytes());
+        LinkAddr(bytes)
+    }
+
+    /// As [`LinkAddr::cast`].
+    #[inline]
+    pub fn cast(self) -> Cast {
+        if self.first & Self::QPN == Self::QPN { self.cast_of_group() } else { Cast::Unicast }
+    }
+
+    #[inline(never)]
+    fn cast_of_group(self) -> Cast {
+        self.address().cast()
+    }
+
+    /// A number that depends on all of it, and on a key that nobody outside knows: hosts of a cluster share the queue pair number,
+    /// groups most of the GID.
+    #[inline]
+    pub fn hash(self, key: u64) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mix = |a: u64, b: u64| {
+            let product = u128::from(a) * u128::from(b);
+            (product >> 64) as u64 ^ product as u64
+        };
+        let hash = mix(self.first ^ key, self.middle ^ ODD);
+        mix(hash ^ u64::from(self.last), ODD)
+    }
+}
+
 impl LinkAddr {
+    /// In words, without flags.
+    #[inline]
+    pub fn words(&self) -> AddrWords {
+        AddrWords::read(&self.0)
+    }
+
     /// Bytes in a link address (`IPOIB_ADDRL`).
     pub const LEN: usize = 20;
     /// Flag byte of a station that takes connected mode (RFC 4755 section 3.1).
@@ -380,6 +445,23 @@ mod tests {
         assert_eq!(sa_made.canonical(), sa_made);
         assert_eq!(sa_made.on_link(Scope::Global, PKEY), sa_made);
         assert_eq!(sa_made.pkey(), None);
+    }
+
+    #[test]
+    fn an_address_in_words_is_the_same_address_without_flags() {
+        let port = LinkAddr::unicast(
+            Qpn::new(0x48).unwrap(),
+            Gid { prefix: 0xfe80 << 48, guid: 0x0002_c903_000a_1b2d },
+        );
+        let group = LinkAddr::multicast(Mgid::ipv4([239, 1, 2, 3], Scope::LinkLocal, PKEY));
+        let broadcast = LinkAddr::multicast(Mgid::broadcast(Scope::LinkLocal, PKEY));
+        for address in [port, group, broadcast] {
+            let mut flagged = *address.as_bytes();
+            flagged[0] = LinkAddr::FLAG_CONNECTED;
+            let words = AddrWords::read(&flagged);
+            assert_eq!((words, words.address(), words.cast()), (address.words(), address, address.cast()));
+        }
+        assert_ne!(port.words().hash(1), group.words().hash(1));
     }
 
     #[test]

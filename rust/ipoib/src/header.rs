@@ -23,6 +23,8 @@ pub const PSEUDO_HEADER_LEN: usize = 44;
 const DESTINATION: core::ops::Range<usize> = 20..40;
 const GRH_SGID: core::ops::Range<usize> = 8..24;
 const GRH_DGID: core::ops::Range<usize> = 24..40;
+/// First byte of a group's GID.
+const MULTICAST: u8 = 0xff;
 
 /// What the payload is, by its 16-bit number, host order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +62,14 @@ impl PseudoHeader {
         })
     }
 
+    /// Reads the destination and what follows, without the source.
+    #[inline]
+    pub fn outbound(header: &[u8; PSEUDO_HEADER_LEN]) -> (LinkAddr, EtherType) {
+        let mut to = [0; LinkAddr::LEN];
+        to.copy_from_slice(&header[DESTINATION]);
+        (LinkAddr::from_bytes(to), EtherType(u16::from_be_bytes([header[40], header[41]])))
+    }
+
     /// Writes all 44 bytes; an unknown source is 20 zeros.
     pub fn emit(&self) -> [u8; PSEUDO_HEADER_LEN] {
         let mut out = [0; PSEUDO_HEADER_LEN];
@@ -95,6 +105,7 @@ pub enum Rejected {
 /// `frame` is the buffer from its first byte to the end of what was received (the 40 GRH bytes included, whether or not a GRH
 /// came). `sender` is the completion's source queue pair, `own` the link's address, `senders` are the queue pairs that send for it
 /// beside that address's. Scope and P_Key of a multicast destination are cleared: the MAC layer compares groups in that form.
+#[inline(always)]
 pub fn receive(
     frame: &mut [u8],
     has_grh: bool,
@@ -103,34 +114,37 @@ pub fn receive(
     senders: &[Qpn],
 ) -> Result<Received, Rejected> {
     let header: &mut [u8; PSEUDO_HEADER_LEN] = frame.first_chunk_mut().ok_or(Rejected::Short)?;
-    let destination = if has_grh { addresses_from_grh(header, sender, own, senders)? } else { *own };
-    if !has_grh {
+    let ethertype = EtherType(u16::from_be_bytes([header[40], header[41]]));
+    let mut group = None;
+    if has_grh {
+        if header[GRH_DGID.start] == MULTICAST {
+            group = Some(group_from_grh(header, sender, own, senders)?);
+        }
+        header.copy_within(GRH_SGID, size_of::<u32>());
+        header[..size_of::<u32>()].copy_from_slice(&sender.get().to_be_bytes());
+    } else {
         header[..LinkAddr::LEN].fill(0);
     }
+    let destination = group.as_ref().unwrap_or(own);
     header[DESTINATION].copy_from_slice(destination.as_bytes());
-    Ok(Received {
-        cast: destination.cast(),
-        ethertype: EtherType(u16::from_be_bytes([header[40], header[41]])),
-    })
+    let cast = group.map_or(Cast::Unicast, |group| group.cast());
+    Ok(Received { cast, ethertype })
 }
 
-fn addresses_from_grh(
-    header: &mut [u8; PSEUDO_HEADER_LEN],
+/// The group that a frame was sent to.
+#[inline(never)]
+fn group_from_grh(
+    header: &[u8; PSEUDO_HEADER_LEN],
     sender: Qpn,
     own: &LinkAddr,
     senders: &[Qpn],
 ) -> Result<LinkAddr, Rejected> {
-    let gid = gid_at(header, GRH_SGID);
-    let source = LinkAddr::unicast(sender, gid);
-    let group = Mgid::new(gid_at(header, GRH_DGID));
-    if group.is_some() && gid == own.gid() && (sender == own.qpn() || senders.contains(&sender)) {
+    let ours = sender == own.qpn() || senders.contains(&sender);
+    if ours && gid_at(header, GRH_SGID) == own.gid() {
         return Err(Rejected::OwnMulticast);
     }
-    header[..LinkAddr::LEN].copy_from_slice(source.as_bytes());
-    Ok(match group {
-        Some(group) => LinkAddr::multicast(group.canonical()),
-        None => *own,
-    })
+    let group = Mgid::new(gid_at(header, GRH_DGID));
+    Ok(group.map_or(*own, |group| LinkAddr::multicast(group.canonical())))
 }
 
 fn gid_at(header: &[u8; PSEUDO_HEADER_LEN], at: core::ops::Range<usize>) -> Gid {

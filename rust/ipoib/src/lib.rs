@@ -29,7 +29,7 @@ pub mod paths;
 pub mod time;
 pub mod window;
 
-pub use addr::{Cast, Gid, Guid, LinkAddr, Mgid, Qpn, Signature};
+pub use addr::{AddrWords, Cast, Gid, Guid, LinkAddr, Mgid, Qpn, Signature};
 pub use backoff::{Backoff, Jitter};
 pub use header::EtherType;
 pub use numbers::{Lid, Mlid, Mtu, PKey, QKey, Rate, Scope};

@@ -84,6 +84,37 @@ pub fn a_top_that_looks_the_same_is_the_same() {
     });
 }
 
+/// One thread takes all there is at once and uses it while another pops, uses and pushes: each index is one thread's, and what one did
+/// with it the next one sees.
+pub fn what_is_taken_together_is_nobody_elses() {
+    loom::model(|| {
+        let stack = Arc::new(IndexStack::full(2).unwrap());
+        let values = Arc::new([Value::new(0), Value::new(0)]);
+        let use_one = |values: &[Value; 2], index: u32| {
+            let value = &values[index as usize];
+            value.write(value.read() + 1);
+        };
+        let (other, others) = (stack.clone(), values.clone());
+        let thread = thread::spawn(move || {
+            let popped = other.pop();
+            if let Some(index) = popped {
+                use_one(&others, index);
+                other.push(index);
+            }
+            u32::from(popped.is_some())
+        });
+        let mut taken = stack.take_all();
+        let mut used = taken.len();
+        while let Some(index) = stack.next(&mut taken) {
+            use_one(&values, index);
+            stack.push(index);
+        }
+        used += thread.join().unwrap();
+        assert_eq!((stack.len(), values.iter().map(Value::read).sum::<u32>()), (2, used));
+        assert_eq!(stack.take_all().len(), 2);
+    });
+}
+
 /// A call that comes late finds the target whole, or none: not one that is going.
 pub fn nobody_is_inside_once_shut_has_returned() {
     loom::model(|| {

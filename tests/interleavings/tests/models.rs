@@ -13,6 +13,11 @@ fn a_top_that_looks_the_same_is_the_same() {
 }
 
 #[test]
+fn what_is_taken_together_is_nobody_elses() {
+    models::what_is_taken_together_is_nobody_elses();
+}
+
+#[test]
 fn nobody_is_inside_once_shut_has_returned() {
     models::nobody_is_inside_once_shut_has_returned();
 }

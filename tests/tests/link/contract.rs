@@ -13,7 +13,7 @@ struct Record {
     act: Vec<Act>,
 }
 
-#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 struct Act {
     name: String,
     calls: Vec<String>,
@@ -26,6 +26,15 @@ fn group() -> LinkAddress {
     address[..8].copy_from_slice(&[0, 0xff, 0xff, 0xff, 0xff, 0x10, 0x40, 0x1b]);
     address[16..].copy_from_slice(&[0x0f, 1, 2, 3]);
     LinkAddress(address)
+}
+
+impl Act {
+    /// With the address last: whoever opens a link tells it, and another thread all the rest.
+    fn settled(&self) -> Self {
+        let mut act = self.clone();
+        act.told.sort_by_key(|told| told.starts_with("mac_unicst_update"));
+        act
+    }
 }
 
 /// Does something and says what it caused, once that has come to rest.
@@ -76,7 +85,7 @@ fn mac_and_the_driver_ask_of_one_another_what_a_kernel_was_seen_to() {
     setup.run(|bench| {
         let record: Record = toml::from_str(RECORD).expect("the record");
         for (seen, expected) in acts(bench).iter().zip(&record.act) {
-            assert_eq!(seen, expected);
+            assert_eq!(seen.settled(), expected.settled());
         }
     });
 }

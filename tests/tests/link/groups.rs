@@ -187,6 +187,8 @@ fn a_thousand_groups_are_joined_again_side_by_side_when_the_sm_restarts() {
         }
         let all = || bench.memberships_of_alpha() == MANY as usize + 1;
         bench.wait_for("every group joined", MINUTE, all);
+        // An answer that is on its way when the SM stops is lost, and waited for.
+        bench.settle();
         let slow = FaultAction::Delay(sm::Nanos(ROUND_TRIP.0));
         bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, slow);
         bench.sm.stop();

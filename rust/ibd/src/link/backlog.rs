@@ -6,7 +6,7 @@ use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc};
 
-use super::Shared;
+use super::{Shared, receive};
 
 /// Whether there may be something that nobody else takes.
 pub(crate) struct Backlog {
@@ -39,11 +39,8 @@ fn live(parker: &Parker<'_, Backlog>, shared: &Shared) {
             continue;
         }
         drop(backlog);
-        // A link that was stopped meanwhile has none, or one that is shut.
-        let receiver = shared.control.lock().pairs.as_ref().map(|pairs| pairs.receiver().clone());
-        if let Some(receiver) = receiver {
-            receiver.go_on();
-        }
+        // Nothing, if the link was stopped meanwhile.
+        receive::go_on(&shared.upward);
         backlog = parker.lock();
     }
 }

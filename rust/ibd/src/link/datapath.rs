@@ -12,13 +12,13 @@ use kernel::{KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
-use super::interrupts::{Interrupts, Standing};
+use super::interrupts::Interrupts;
 use super::neighbour::Way;
 use super::pairs::{LARGEST_SEND, Recipe, View};
 use super::receive::Receiver;
 use super::rings::MOST_TRANSMIT_RINGS;
 use super::settings::{Key, LSO_UNIT, Settings};
-use super::transmit::{self, LargePool, Transmitters};
+use super::transmit::{self, Transmitters, Wire};
 use super::upward::Upward;
 use crate::counters::Counters;
 
@@ -49,10 +49,9 @@ pub(crate) struct Parts<'a> {
     pub(crate) counters: &'a KArc<Counters>,
     pub(crate) control: &'a KArc<Monitor<Control>>,
     pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
-    pub(crate) upward: &'a KArc<Monitor<Upward>>,
+    pub(crate) upward: &'a KArc<Upward>,
     pub(crate) transmitters: &'a Transmitters,
     pub(crate) interrupts: &'a Interrupts,
-    pub(crate) standing: &'a KArc<Standing>,
     pub(crate) settings: &'a Settings,
 }
 
@@ -144,8 +143,7 @@ pub(crate) fn send_side(
 ) -> Result<transmit::Open, Status> {
     let pool = new_pool(parts.pd, recipe.sizes.send, mtu.bytes(), BufferUse::Send)?;
     let queue = new_queue(channel, recipe.sizes.send)?;
-    let (spare, large) = (KVec::new(), LargePool::Absent);
-    Ok(transmit::Open { queue, pool, spare, abilities: recipe.abilities, large })
+    Ok(transmit::Open::new(queue, pool, recipe.abilities))
 }
 
 /// The ends of traffic that does not flow yet.
@@ -230,7 +228,7 @@ pub(crate) fn large_pool(pd: &Pd, settings: &Settings) -> Result<BufferPool, Sta
 }
 
 #[inline(never)]
-fn new_queue(channel: &UdChannel, ring: u32) -> Result<SendQueue<(), Way>, Status> {
+fn new_queue(channel: &UdChannel, ring: u32) -> Result<SendQueue<Wire, Way>, Status> {
     SendQueue::new(channel, ring, transmit::BATCH, transmit::SIGNAL_EVERY)
 }
 

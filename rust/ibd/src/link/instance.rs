@@ -20,7 +20,7 @@ use super::interrupts::Interrupts;
 use super::jobs::Queue;
 use super::rings::RingCount;
 use super::settings::Key;
-use super::{Name, Outstanding, Provider, Shared, effects, upward};
+use super::{Name, Outstanding, Provider, Shared, effects};
 use crate::common::Common;
 use crate::counters::{Asked, Counters};
 use crate::directory::{Directory, Listing};
@@ -211,7 +211,7 @@ impl Inner {
             let pd = named(name, "protection domain", Pd::new(&hca))?;
             Ok((hca, pd))
         })?;
-        let interrupts = Interrupts::new(dip, &shared.standing, &shared.transmitters);
+        let interrupts = Interrupts::new(dip, &shared.upward, &shared.transmitters);
         let interrupts = KArc::new(named(name, "soft interrupts", interrupts)?)?;
         *shared.interrupts.lock() = Some(interrupts);
         shared.configure(dip);
@@ -316,7 +316,7 @@ impl Shared {
         self.control.notify_all();
         self.take_calls_back();
         // Also for a queue pair that a worker is taking down.
-        upward::shut(&self.upward);
+        self.upward.shut();
         // No group is heard any more: nothing is attached by this.
         let _ = self.attach(None);
         let mut pools = match traffic {

@@ -11,15 +11,14 @@
 use ibtf::CqHandler;
 use kernel::ddi::DevInfo;
 use kernel::softint::{SoftHandler, SoftInterrupt};
-use kernel::sync::Mutex;
-use kernel::{AllocError, Errno, KArc, KVec};
+use kernel::{Errno, KArc, KVec};
 
-use super::receive::Receiver;
 use super::transmit::{Transmitter, Transmitters};
+use super::upward::Upward;
 
 /// Those of a link. The last clone waits for handlers that run: **may block**, with no lock held and never in a handler.
 pub(crate) struct Interrupts {
-    receive: KArc<Trigger<Standing>>,
+    receive: KArc<Trigger<Upward>>,
     transmit: KVec<KArc<Trigger<Transmitter>>>,
 }
 
@@ -42,10 +41,10 @@ impl Interrupts {
     /// **May block**; from attach.
     pub(crate) fn new(
         dip: DevInfo,
-        standing: &KArc<Standing>,
+        upward: &KArc<Upward>,
         transmitters: &Transmitters,
     ) -> Result<Self, Errno> {
-        let receive = Trigger::new(dip, standing.clone())?;
+        let receive = Trigger::new(dip, upward.clone())?;
         let mut transmit = KVec::new();
         for transmitter in transmitters.iter() {
             transmit.push(Trigger::new(dip, transmitter.clone())?).map_err(|_| Errno::ENOMEM)?;
@@ -54,47 +53,12 @@ impl Interrupts {
     }
 
     /// For the receive CQ.
-    pub(crate) fn receive(&self) -> &KArc<Trigger<Standing>> {
+    pub(crate) fn receive(&self) -> &KArc<Trigger<Upward>> {
         &self.receive
     }
 
     /// For the send CQ of a transmit ring.
     pub(crate) fn transmit(&self, ring: usize) -> Option<&KArc<Trigger<Transmitter>>> {
         self.transmit.get(ring)
-    }
-}
-
-/// Which receive side takes what comes in: that of the queue pair that stands.
-pub(crate) struct Standing {
-    receiver: Mutex<Option<KArc<Receiver>>>,
-}
-
-impl Standing {
-    /// None.
-    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
-        KArc::new(Self { receiver: Mutex::new(None)? })
-    }
-
-    /// This one, from now on. **Any** context.
-    pub(crate) fn put(&self, receiver: &KArc<Receiver>) {
-        let before = self.receiver.lock().replace(receiver.clone());
-        drop(before);
-    }
-
-    /// Not this one any more. **Any** context.
-    pub(crate) fn remove(&self, receiver: &Receiver) {
-        let mut standing = self.receiver.lock();
-        let gone = standing.take_if(|standing| core::ptr::eq(&raw const **standing, receiver));
-        drop(standing);
-        drop(gone);
-    }
-}
-
-impl SoftHandler for Standing {
-    fn run(&self) {
-        let receiver = self.receiver.lock().clone();
-        if let Some(receiver) = receiver {
-            receiver.interrupted();
-        }
     }
 }

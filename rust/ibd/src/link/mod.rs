@@ -13,7 +13,8 @@
 //! | IBTF events | record and return | the machines' lock |
 //!
 //! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), the job queues' and the announcer's, which
-//! are leaves. The receive side's lock is taken with none of them held, and only the machines' is taken inside it. None is held
+//! are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the way up
+//! ([`upward`]) are taken inside it. None is held
 //! across an upcall, a blocking call, or the freeing of a packet.
 
 mod announce;
@@ -58,7 +59,7 @@ use announce::Announcer;
 use backlog::Backlog;
 use control::Control;
 use datapath::{Parts, Pools};
-use interrupts::{Interrupts, Standing};
+use interrupts::Interrupts;
 use jobs::Jobs;
 use neighbour::StaticRates;
 use rings::RingCount;
@@ -92,9 +93,8 @@ pub(crate) struct Shared {
     pool: KArc<Pool>,
     announcer: Announcer,
     backlog: KArc<Monitor<Backlog>>,
-    upward: KArc<Monitor<Upward>>,
+    upward: KArc<Upward>,
     transmitters: Transmitters,
-    standing: KArc<Standing>,
     /// `None` before it is opened and once it goes.
     interrupts: Mutex<Option<KArc<Interrupts>>>,
     settings: Mutex<Settings>,
@@ -170,7 +170,6 @@ impl Shared {
             backlog: Backlog::new()?,
             upward: Upward::new()?,
             transmitters,
-            standing: Standing::new()?,
             interrupts: Mutex::new(None)?,
             settings: Mutex::new(Settings::default())?,
             hardware: Held::new()?,
@@ -207,7 +206,6 @@ impl Shared {
         Parts {
             settings,
             interrupts,
-            standing: &self.standing,
             pd,
             port: self.node.port,
             mac: &self.mac,

@@ -22,6 +22,8 @@ pub(crate) struct Way {
     to: AddressVector,
     /// MTU code of the path.
     mtu: u8,
+    /// Bytes of the longest packet that fits through, IPoIB header included.
+    longest: u32,
     /// See [`ibtf::PathInfo`]; of a group nobody tells it.
     lifetime: Option<u8>,
 }
@@ -36,14 +38,14 @@ impl Neighbour {
         path: &PathInfo,
     ) -> Result<Self, Status> {
         let lifetime = Some(path.packet_lifetime);
-        let way = Way { validity: Validity::new(), to: path.address, mtu: path.mtu_code, lifetime };
+        let way = Way::new(path.address, path.mtu_code, lifetime);
         rates.handle(pd, qpn, qkey, way).map(Self)
     }
 
     /// To a group. `MC_MLID_INVALID` if its LID is none of a group. **May block.**
     pub(crate) fn group(pd: &Pd, rates: &StaticRates, info: &McgInfo) -> Result<Self, Status> {
         Mlid::new(info.address.dlid).ok_or(Status::MC_MLID_INVALID)?;
-        let way = Way { validity: Validity::new(), to: info.address, mtu: info.mtu_code, lifetime: None };
+        let way = Way::new(info.address, info.mtu_code, None);
         rates.handle(pd, Qpn::MULTICAST, QKey::new(info.qkey), way).map(Self)
     }
 
@@ -63,8 +65,9 @@ impl Neighbour {
     }
 
     /// Whether one packet of so many bytes, IPoIB header included, fits through: a switch would lose another one.
+    #[inline]
     pub(crate) fn carries(&self, longest: usize) -> bool {
-        self.mtu().is_none_or(|mtu| longest <= mtu.bytes() as usize)
+        longest <= self.way().longest as usize
     }
 
     /// To send a packet by.
@@ -74,6 +77,13 @@ impl Neighbour {
 
     fn way(&self) -> &Way {
         self.0.about()
+    }
+}
+
+impl Way {
+    fn new(to: AddressVector, mtu: u8, lifetime: Option<u8>) -> Self {
+        let longest = Mtu::from_code(mtu).map_or(u32::MAX, Mtu::bytes);
+        Self { validity: Validity::new(), to, mtu, longest, lifetime }
     }
 }
 

@@ -127,7 +127,6 @@ impl Pairs {
             parts.control.clone(),
             parts.backlog.clone(),
             parts.upward.clone(),
-            parts.standing.clone(),
         )?;
         let receive_cq = new_cq(pd.hca(), recipe.sizes.receive, parts.interrupts.receive().clone())?;
         moderate(pd.hca(), &receive_cq, settings.receive_moderation());

@@ -16,7 +16,7 @@ use kernel::{Errno, KArc};
 use super::pairs::abilities;
 use super::settings::NAMES;
 use super::transmit::Abilities;
-use super::{Shared, properties, upward};
+use super::{Shared, properties};
 use crate::now;
 
 /// A link in GLDv3's hands.
@@ -53,7 +53,7 @@ impl gldv3::Provider for Provider {
         drop(control);
         // A receive ring opens the way when it is started.
         if !self.0.rings.receive {
-            upward::open(&self.0.upward, None);
+            self.0.upward.open(None);
         }
         self.0.control.notify_all();
         self.0.wait_for_address();

@@ -3,7 +3,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::Mac;
-use ibtf::{Completion, CompletionBatch, CompletionStatus, Cq, Notify, ReceiveQueue, Received, Status};
+use ibtf::{
+    Buffer, Completion, CompletionBatch, CompletionStatus, Cq, Notify, ReceiveQueue, Received, Status,
+};
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::neighbours::{self, Direction};
 use ipoib::{EtherType, LinkAddr, Qpn, nd};
@@ -13,8 +15,7 @@ use kernel::{AllocError, KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
-use super::interrupts::Standing;
-use super::upward::{self, By, Inside, Upward};
+use super::upward::{By, Inside, Upward};
 use crate::counters::{Counters, RxDrop, Tally};
 use crate::now;
 
@@ -27,7 +28,7 @@ const COPY_UP_TO: u32 = 256;
 
 /// The receive side of a link's queue pairs: opened when traffic starts, closed when it ends.
 ///
-/// While open it owns the CQ and stands for the link's interrupt ([`super::interrupts::Standing`]).
+/// While open it owns the CQ and is where packets on their way up come from ([`Upward`]).
 pub(crate) struct Receiver {
     state: Mutex<State>,
     /// How often it was closed: what was made ready before must not be opened after it.
@@ -36,9 +37,8 @@ pub(crate) struct Receiver {
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
     backlog: KArc<Monitor<Backlog>>,
-    upward: KArc<Monitor<Upward>>,
-    /// Where it stands while it is open.
-    standing: KArc<Standing>,
+    /// Knows it while it is open.
+    upward: KArc<Upward>,
 }
 
 struct State {
@@ -63,27 +63,12 @@ impl Receiver {
         counters: KArc<Counters>,
         control: KArc<Monitor<Control>>,
         backlog: KArc<Monitor<Backlog>>,
-        upward: KArc<Monitor<Upward>>,
-        standing: KArc<Standing>,
+        upward: KArc<Upward>,
     ) -> Result<KArc<Self>, AllocError> {
         let batch = CompletionBatch::new(BUDGET)?;
         let state = State { open: None, batch };
         let closed = AtomicU64::new(0);
-        KArc::new(Self {
-            state: Mutex::new(state)?,
-            closed,
-            mac,
-            counters,
-            control,
-            backlog,
-            upward,
-            standing,
-        })
-    }
-
-    /// Takes what there is. On the backlog's thread.
-    pub(crate) fn go_on(&self) {
-        self.take_all(usize::MAX);
+        KArc::new(Self { state: Mutex::new(state)?, closed, mac, counters, control, backlog, upward })
     }
 
     /// The MAC layer does not fetch packets any more: arms the CQ, and leaves to the backlog's thread what has come in before that
@@ -99,28 +84,6 @@ impl Receiver {
         let State { open: Some(open), batch } = &mut *state else { return false };
         // A poll that fails fails again for whoever takes the rest, who says so.
         !matches!(open.available(batch), Ok(0))
-    }
-
-    /// Takes packets for the MAC layer, no more than `bytes` of them. **Any** context.
-    pub(crate) fn fetch(&self, bytes: usize) -> MblkChain {
-        let (mut packets, mut room) = (MblkChain::new(), bytes);
-        let Some(inside) = upward::enter(&self.upward, By::Fetch) else { return packets };
-        while inside.goes_on() {
-            let Some(pass) = self.pass(&mut room) else { break };
-            self.counters.rx.fetched.add(pass.packets.len() as u64);
-            packets.append(pass.packets);
-            if pass.broken {
-                self.broken(pass.serial);
-                break;
-            }
-            if pass.taken == 0 {
-                break;
-            }
-        }
-        if inside.leave() {
-            Backlog::leave(&self.backlog);
-        }
-        packets
     }
 
     /// How often it was closed.
@@ -143,7 +106,7 @@ impl Receiver {
             drop(state);
             return;
         }
-        this.standing.put(this);
+        this.upward.put(this);
         let before = state.open.replace(Open { serial, queue, cq, own, senders });
         drop(state);
         // There is none: what was open was closed.
@@ -169,9 +132,9 @@ impl Receiver {
         self.closed.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state.lock();
         let open = state.open.take();
-        let left = state.batch.by_ref().count();
+        let left = state.batch.clear();
         // With the lock held, or it would undo what the next opening does.
-        self.standing.remove(self);
+        self.upward.remove(self);
         drop(state);
         drop(open);
         self.counters.rx.dropped_many(RxDrop::LinkReset, left);
@@ -184,7 +147,7 @@ impl Receiver {
 
     /// One pass: up to [`BUDGET`] completions, and no more than `room` bytes of them, which it lessens. `None` if the receive side
     /// is not open. The caller is on the way up.
-    fn pass(&self, room: &mut usize) -> Option<Pass> {
+    fn pass(&self, room: &mut usize, end: End) -> Option<Pass> {
         let mut state = self.state.lock();
         let State { open: Some(open), batch } = &mut *state else { return None };
         let available = open.available(batch);
@@ -194,13 +157,16 @@ impl Receiver {
             tally: Tally::default(),
             copied: 0,
             taken: 0,
+            drained: false,
             broken: available.is_err(),
         };
-        while let Some(completion) = batch.next_within(*room) {
-            *room -= completion.bytes();
+        let mut left = *room;
+        while let Some(completion) = batch.next_within(left) {
+            left -= completion.bytes();
             pass.taken += 1;
             self.take(open, completion, &mut pass);
         }
+        *room = left;
         if !pass.packets.is_empty() {
             self.counters.rx.received(&pass.tally, pass.copied);
         }
@@ -208,10 +174,17 @@ impl Receiver {
             // What cannot be posted now is posted with the next completion, if there will be one.
             pass.broken = open.queue.refill().is_err() && open.queue.posted() == 0;
         }
+        // A full batch may not have been all.
+        if end == End::Armed && pass.taken < BUDGET && !pass.broken {
+            let left = open.arm(batch);
+            pass.drained = left == Ok(0);
+            pass.broken = left.is_err();
+        }
         Some(pass)
     }
 
-    fn take(&self, open: &mut Open, completion: Completion, pass: &mut Pass) {
+    #[inline(always)]
+    fn take(&self, open: &mut Open, completion: Completion<'_>, pass: &mut Pass) {
         let Some(received) = open.queue.complete(completion) else {
             // Of nothing that is out: whatever it tells of is lost.
             return self.counters.rx.dropped(RxDrop::Completion);
@@ -231,39 +204,43 @@ impl Receiver {
     }
 
     /// Makes the packet for the MAC layer out of a frame. A buffer that is not lent goes home and is posted again.
-    fn packet(&self, open: &mut Open, mut received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
-        let sender = Qpn::from_low_bits(received.source_qpn);
-        let buffer = &mut received.buffer;
-        let frame = header::receive(buffer.bytes_mut(), received.has_grh, sender, &open.own, &open.senders)?;
-        if frame.ethertype == EtherType::IPV6 {
-            nd::pad_for_ip(buffer.bytes_mut().get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default());
+    #[inline(always)]
+    fn packet(&self, open: &mut Open, received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
+        let Received { mut buffer, has_grh, checksum_ok, source_qpn, .. } = received;
+        let bytes = buffer.bytes_mut();
+        let sender = Qpn::from_low_bits(source_qpn);
+        let frame = header::receive(bytes, has_grh, sender, &open.own, &open.senders)?;
+        if frame.ethertype != EtherType::IPV4 {
+            self.look_closer(frame.ethertype, bytes);
         }
-        self.learn(frame.ethertype, buffer.bytes().get(PSEUDO_HEADER_LEN..).unwrap_or_default());
-        let len = buffer.len();
-        let verified = received.checksum_ok && has_plain_ipv4_header(buffer.bytes());
-        let lend = len > COPY_UP_TO && open.queue.may_lend();
-        let mut packet = match if lend { received.buffer.lend(0) } else { Err(received.buffer) } {
-            Ok(packet) => packet,
-            Err(buffer) => {
-                let packet = Mblk::from_bytes(0, buffer.bytes()).map_err(|_| RxDrop::NoMemory);
-                open.queue.give_back(buffer);
-                let packet = packet?;
-                pass.copied += 1;
-                packet
-            }
+        let verified = checksum_ok && has_plain_ipv4_header(bytes);
+        let len = bytes.len() as u32;
+        let mut packet = if len <= COPY_UP_TO {
+            let packet = Mblk::from_bytes(0, bytes);
+            open.queue.give_back(buffer);
+            pass.copied += 1;
+            packet.map_err(|_| RxDrop::NoMemory)?
+        } else {
+            lend(&mut open.queue, buffer, &mut pass.copied)?
         };
         if verified {
             packet.set_offload(Offload::VERIFIED);
         }
-        pass.tally.add_received(frame.cast, len as usize);
+        pass.tally.add_received(frame.cast, len);
         Ok(packet)
     }
 
-    /// ARP and neighbour discovery say who has which address.
-    fn learn(&self, ethertype: EtherType, payload: &[u8]) {
-        let may_tell =
-            ethertype == EtherType::ARP || ethertype == EtherType::IPV6 && nd::Message::may_be(payload);
-        if may_tell && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In) {
+    /// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address.
+    #[inline(never)]
+    fn look_closer(&self, ethertype: EtherType, frame: &mut [u8]) {
+        let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
+        let is_discovery = ethertype == EtherType::IPV6 && nd::Message::may_be(payload);
+        if is_discovery {
+            nd::pad_for_ip(payload);
+        }
+        if (is_discovery || ethertype == EtherType::ARP)
+            && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In)
+        {
             self.control.lock().neighbours.learn(now(), neighbour);
         }
     }
@@ -290,7 +267,18 @@ struct Pass {
     copied: u64,
     /// Completions taken.
     taken: usize,
+    /// The CQ is armed, and there was nothing in it then.
+    drained: bool,
     broken: bool,
+}
+
+/// What is done when there seems to be nothing left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The CQ is armed, and looked into once more: a completion between the last look and the arming need not call.
+    Armed,
+    /// Nothing.
+    Quiet,
 }
 
 impl Open {
@@ -301,55 +289,110 @@ impl Open {
             left => Ok(left),
         }
     }
+
+    /// Arms the CQ and looks for what calls nobody; how many completions there are then, at least, up to a batch.
+    fn arm(&self, batch: &mut CompletionBatch) -> Result<usize, Status> {
+        self.cq.arm(Notify::Any)?;
+        self.available(batch)
+    }
 }
 
 impl Receiver {
-    /// Takes everything there is, arms, and looks once more: a completion between the last look and the arming need not
-    /// call again. Stops after `budget` completions with the CQ not armed; false then.
-    fn take_all(&self, budget: usize) -> bool {
-        let Some(inside) = upward::enter(&self.upward, By::Interrupt) else { return true };
-        let finished = self.take_inside(&inside, budget);
-        if inside.leave() {
-            Backlog::leave(&self.backlog);
-        }
-        finished
-    }
-
-    fn take_inside(&self, inside: &Inside<'_>, budget: usize) -> bool {
-        let (mut taken, mut armed) = (0, false);
+    /// Takes everything there is, until the CQ is armed with nothing in it. `false` if the budget of completions, which it lessens, is
+    /// spent before: the CQ may not be armed then.
+    fn take_all(&self, inside: &Inside<'_>, budget: &mut usize) -> bool {
         while inside.goes_on() {
-            let Some(pass) = self.pass(&mut { usize::MAX }) else { return true };
+            let Some(pass) = self.pass(&mut { usize::MAX }, End::Armed) else { return true };
             inside.hand_up(&self.mac, pass.packets);
             if pass.broken {
                 self.broken(pass.serial);
                 return true;
             }
-            match (pass.taken, armed) {
-                (0, true) => return true,
-                (0, false) => armed = self.arm(),
-                // Armed: what is taken now has been announced as well.
-                _ => armed = false,
-            }
-            if pass.taken == 0 && !armed {
+            *budget = budget.saturating_sub(pass.taken);
+            if pass.drained {
                 return true;
             }
-            taken += pass.taken;
-            if taken >= budget && pass.taken != 0 {
+            if *budget == 0 {
                 return false;
             }
         }
         true
     }
+
+    /// Takes packets for the MAC layer, until there are none or the next one is longer than the room, which it lessens.
+    fn take_within(&self, inside: &Inside<'_>, room: &mut usize) -> MblkChain {
+        let mut packets = MblkChain::new();
+        while inside.goes_on() {
+            let Some(pass) = self.pass(room, End::Quiet) else { break };
+            self.counters.rx.fetched.add(pass.packets.len() as u64);
+            packets.append(pass.packets);
+            if pass.broken {
+                self.broken(pass.serial);
+                break;
+            }
+            if pass.taken == 0 {
+                break;
+            }
+        }
+        packets
+    }
 }
 
-impl Receiver {
-    /// Takes what there is, up to a budget. In a soft interrupt.
-    pub(crate) fn interrupted(&self) {
-        if !self.take_all(INTERRUPT_BUDGET) {
-            self.counters.rx.left.increment();
-            Backlog::leave(&self.backlog);
+/// Takes what there is, up to a budget; a thread goes on from there. In a soft interrupt.
+pub(crate) fn interrupted(upward: &Upward) {
+    take_all(upward, INTERRUPT_BUDGET);
+}
+
+/// Takes what there is. On the backlog's thread.
+pub(crate) fn go_on(upward: &Upward) {
+    take_all(upward, usize::MAX);
+}
+
+fn take_all(upward: &Upward, mut budget: usize) {
+    let Some(mut inside) = upward.enter(By::Interrupt) else { return };
+    loop {
+        let finished = inside.receiver().take_all(&inside, &mut budget);
+        let left = match inside.leave(finished && budget != 0) {
+            Ok(left) => left,
+            Err(stays) => {
+                inside = stays;
+                continue;
+            }
+        };
+        if !finished {
+            left.receiver.counters.rx.left.increment();
         }
+        if !finished || left.again {
+            Backlog::leave(&left.receiver.backlog);
+        }
+        return;
     }
+}
+
+/// Takes packets for the MAC layer, no more than `bytes` of them. **Any** context.
+pub(crate) fn fetch(upward: &Upward, bytes: usize) -> MblkChain {
+    let Some(inside) = upward.enter(By::Fetch) else { return MblkChain::new() };
+    let packets = inside.receiver().take_within(&inside, &mut { bytes });
+    // With `false` it does not stay.
+    if let Ok(left) = inside.leave(false)
+        && left.again
+    {
+        Backlog::leave(&left.receiver.backlog);
+    }
+    packets
+}
+
+/// A packet in the buffer that it was received into, if that may be lent, and otherwise in a copy.
+#[inline(never)]
+fn lend(queue: &mut ReceiveQueue, buffer: Buffer, copied: &mut u64) -> Result<Mblk, RxDrop> {
+    let buffer = match if queue.may_lend() { buffer.lend(0) } else { Err(buffer) } {
+        Ok(packet) => return Ok(packet),
+        Err(buffer) => buffer,
+    };
+    let packet = Mblk::from_bytes(0, buffer.bytes());
+    queue.give_back(buffer);
+    *copied += 1;
+    packet.map_err(|_| RxDrop::NoMemory)
 }
 
 /// Whether the checksum the adapter verified is one that it looked at whole: IPv4 without options.

@@ -9,8 +9,8 @@ use kernel::mblk::MblkChain;
 use kernel::{Errno, KArc, log};
 
 use super::backlog::Backlog;
-use super::receive::Receiver;
-use super::{Name, Provider, Shared, upward};
+use super::receive::{self, Receiver};
+use super::{Name, Provider, Shared};
 use crate::counters::TxDrop;
 
 /// Transmit rings, and queue pairs to send from, that a link has at most.
@@ -76,17 +76,17 @@ impl Shared {
 
 impl RingProvider for Provider {
     fn receive_ring_start(&self, generation: Generation) {
-        upward::open(&self.0.upward, Some(generation));
+        self.0.upward.open(Some(generation));
         // What came in since the link was started has called and was turned back.
         Backlog::leave(&self.0.backlog);
     }
 
     fn receive_ring_stop(&self) {
-        upward::shut(&self.0.upward);
+        self.0.upward.shut();
     }
 
     fn receive_interrupt(&self, on: bool) {
-        upward::set_fetched(&self.0.upward, !on);
+        self.0.upward.set_fetched(!on);
         if !on {
             self.0.counters.rx.quiet.increment();
         } else if let Some(receiver) = self.0.receiver() {
@@ -95,7 +95,7 @@ impl RingProvider for Provider {
     }
 
     fn poll(&self, bytes: usize) -> MblkChain {
-        self.0.receiver().map(|receiver| receiver.fetch(bytes)).unwrap_or_default()
+        receive::fetch(&self.0.upward, bytes)
     }
 
     fn address(&self, add: bool, address: &Address) -> Result<(), Errno> {

@@ -1,13 +1,25 @@
 //! The way up: open from start to stop (of the receive ring, if the link has one), whatever queue pairs come and go in between.
 //! One thread at a time is on it, so packets go up in the order in which they came; once it is shut nobody is.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use gldv3::{Generation, Mac};
 use kernel::mblk::MblkChain;
+use kernel::softint::SoftHandler;
 use kernel::sync::Monitor;
 use kernel::{AllocError, KArc};
 
-/// Whether packets may go up, and who brings them.
+use super::receive::{self, Receiver};
+
+/// Whether packets may go up, who brings them, and the receive side that they come from.
 pub(crate) struct Upward {
+    way: Monitor<Way>,
+    /// Whether an interrupt may take packets, and whether the MAC layer may: as `way` says, for whoever is inside and looks again.
+    interrupt_may: AtomicBool,
+    fetch_may: AtomicBool,
+}
+
+struct Way {
     open: bool,
     /// Which run of the receive ring this is, if the link has one.
     generation: Option<Generation>,
@@ -17,6 +29,10 @@ pub(crate) struct Upward {
     busy: bool,
     /// Another one was turned back meanwhile: there may be more.
     again: bool,
+    /// Somebody waits until nobody is on the way.
+    awaited: bool,
+    /// That of the queue pair that stands.
+    receiver: Option<KArc<Receiver>>,
 }
 
 /// Who takes packets.
@@ -28,67 +44,129 @@ pub(crate) enum By {
     Fetch,
 }
 
-impl Upward {
-    /// Shut.
-    pub(crate) fn new() -> Result<KArc<Monitor<Self>>, AllocError> {
-        let shut = Self { open: false, generation: None, fetched: false, busy: false, again: false };
-        KArc::new(Monitor::new(shut)?)
-    }
-
+impl Way {
     fn lets_in(&self, who: By) -> bool {
         self.open && !(who == By::Interrupt && self.fetched)
     }
 }
 
-/// The link is started, or its receive ring is. What came in before is looked for by whoever calls this. **Any** context.
-pub(crate) fn open(upward: &Monitor<Upward>, generation: Option<Generation>) {
-    let mut state = upward.lock();
-    state.open = true;
-    state.generation = generation;
-    state.fetched = false;
-}
+impl Upward {
+    /// Shut.
+    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
+        let way = Way {
+            open: false,
+            generation: None,
+            fetched: false,
+            busy: false,
+            again: false,
+            awaited: false,
+            receiver: None,
+        };
+        let may = || AtomicBool::new(false);
+        KArc::new(Self { way: Monitor::new(way)?, interrupt_may: may(), fetch_may: may() })
+    }
 
-/// The link is stopped, or its receive ring is: when this returns nobody hands packets up. **May block**, as long as IP holds the
-/// thread that does.
-pub(crate) fn shut(upward: &Monitor<Upward>) {
-    let mut state = upward.lock();
-    state.open = false;
-    while state.busy {
-        state.wait();
+    /// The link is started, or its receive ring is. What came in before is looked for by whoever calls this. **Any** context.
+    pub(crate) fn open(&self, generation: Option<Generation>) {
+        let mut way = self.way.lock();
+        way.open = true;
+        way.generation = generation;
+        way.fetched = false;
+        self.show(&way);
+    }
+
+    /// The link is stopped, or its receive ring is: when this returns nobody hands packets up. **May block**, as long as IP holds the
+    /// thread that does.
+    pub(crate) fn shut(&self) {
+        let mut way = self.way.lock();
+        way.open = false;
+        self.show(&way);
+        while way.busy {
+            way.awaited = true;
+            way.wait();
+        }
+    }
+
+    /// Whether the MAC layer fetches packets itself, from now on. Whoever is on the way takes no more then. **Any** context.
+    pub(crate) fn set_fetched(&self, fetched: bool) {
+        let mut way = self.way.lock();
+        way.fetched = fetched;
+        self.show(&way);
+    }
+
+    /// For whoever is inside. Nothing depends on when he sees it: the lock decides who comes in, and who has to be waited for.
+    fn show(&self, way: &Way) {
+        self.interrupt_may.store(way.lets_in(By::Interrupt), Ordering::Relaxed);
+        self.fetch_may.store(way.lets_in(By::Fetch), Ordering::Relaxed);
+    }
+
+    /// Packets come from this receive side from now on. **Any** context.
+    pub(crate) fn put(&self, receiver: &KArc<Receiver>) {
+        let before = self.way.lock().receiver.replace(receiver.clone());
+        drop(before);
+    }
+
+    /// Packets do not come from this one any more. **Any** context.
+    pub(crate) fn remove(&self, receiver: &Receiver) {
+        let mut way = self.way.lock();
+        let gone = way.receiver.take_if(|stands| core::ptr::eq(&raw const **stands, receiver));
+        drop(way);
+        drop(gone);
+    }
+
+    /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**
+    /// context.
+    pub(crate) fn enter(&self, who: By) -> Option<Inside<'_>> {
+        let mut way = self.way.lock();
+        if !way.lets_in(who) {
+            return None;
+        }
+        if way.busy {
+            way.again = true;
+            return None;
+        }
+        let receiver = way.receiver.clone()?;
+        way.busy = true;
+        Some(Inside { upward: self, who, generation: way.generation, receiver })
     }
 }
 
-/// Whether the MAC layer fetches packets itself, from now on. Whoever is on the way takes no more then. **Any** context.
-pub(crate) fn set_fetched(upward: &Monitor<Upward>, fetched: bool) {
-    upward.lock().fetched = fetched;
+impl SoftHandler for Upward {
+    fn run(&self) {
+        receive::interrupted(self);
+    }
 }
 
 /// A thread takes packets and hands them up, until it [leaves](Inside::leave).
 #[must_use]
 pub(crate) struct Inside<'a> {
-    upward: &'a Monitor<Upward>,
+    upward: &'a Upward,
     who: By,
     generation: Option<Generation>,
+    receiver: KArc<Receiver>,
 }
 
-/// `None` while it is shut, not open to `who`, or busy; whoever is on it then looks again. **Any** context.
-pub(crate) fn enter(upward: &Monitor<Upward>, who: By) -> Option<Inside<'_>> {
-    let mut state = upward.lock();
-    if !state.lets_in(who) {
-        return None;
-    }
-    if state.busy {
-        state.again = true;
-        return None;
-    }
-    state.busy = true;
-    Some(Inside { upward, who, generation: state.generation })
+/// Nobody is on the way.
+#[must_use]
+pub(crate) struct Left {
+    /// Somebody was turned back meanwhile, and nobody has looked for what he came for.
+    pub(crate) again: bool,
+    /// The receive side that packets came from.
+    pub(crate) receiver: KArc<Receiver>,
 }
 
-impl Inside<'_> {
+impl<'a> Inside<'a> {
+    /// Where packets come from.
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
     /// Whether more may be taken.
     pub(crate) fn goes_on(&self) -> bool {
-        self.upward.lock().lets_in(self.who)
+        match self.who {
+            By::Interrupt => self.upward.interrupt_may.load(Ordering::Relaxed),
+            By::Fetch => self.upward.fetch_may.load(Ordering::Relaxed),
+        }
     }
 
     /// Hands packets up.
@@ -100,14 +178,27 @@ impl Inside<'_> {
         }
     }
 
-    /// Leaves; whether somebody was turned back meanwhile.
-    #[must_use]
-    pub(crate) fn leave(self) -> bool {
-        let mut state = self.upward.lock();
-        state.busy = false;
-        let again = core::mem::take(&mut state.again);
-        drop(state);
-        self.upward.notify_all();
-        again
+    /// Leaves. If somebody was turned back meanwhile and `may_stay`, the thread stays inside, to look again: at the receive side that
+    /// stands by now.
+    pub(crate) fn leave(mut self, may_stay: bool) -> Result<Left, Self> {
+        let mut way = self.upward.way.lock();
+        let again = core::mem::take(&mut way.again);
+        if again
+            && may_stay
+            && way.lets_in(self.who)
+            && let Some(receiver) = way.receiver.clone()
+        {
+            self.generation = way.generation;
+            drop(way);
+            self.receiver = receiver;
+            return Err(self);
+        }
+        way.busy = false;
+        let awaited = core::mem::take(&mut way.awaited);
+        drop(way);
+        if awaited {
+            self.upward.way.notify_all();
+        }
+        Ok(Left { again, receiver: self.receiver })
     }
 }

@@ -157,6 +157,23 @@ pub(super) unsafe fn move_write(mp: NonNull<sys::mblk_t>, n: usize) {
     unsafe { (*mp.as_ptr()).b_wptr = end.wrapping_add(n) };
 }
 
+/// Makes `bytes` an empty block's payload, with `headroom` in front of it.
+///
+/// # Safety
+///
+/// A live, empty block that the caller owns alone, with at least so much tailroom.
+#[inline]
+pub(super) unsafe fn fill(mp: NonNull<sys::mblk_t>, headroom: usize, bytes: &[u8]) {
+    // SAFETY: a live block.
+    let start = unsafe { (*mp.as_ptr()).b_wptr }.wrapping_add(headroom);
+    // SAFETY: inside the tailroom, which nobody else has.
+    unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    // SAFETY: owned; not behind the write pointer.
+    unsafe { (*mp.as_ptr()).b_rptr = start };
+    // SAFETY: owned; all bytes in front of it are initialised.
+    unsafe { (*mp.as_ptr()).b_wptr = start.wrapping_add(bytes.len()) };
+}
+
 /// The bytes of a packet, block by block.
 pub struct Blocks<'a> {
     next: Option<NonNull<sys::mblk_t>>,

@@ -98,6 +98,7 @@ impl MblkChain {
     /// # Safety
     ///
     /// `head` is the first of a chain of messages linked by `b_next` that the caller gives up.
+    #[inline(always)]
     pub unsafe fn from_raw(head: *mut sys::mblk_t) -> Self {
         let Some(head) = NonNull::new(head) else { return Self::new() };
         let (mut tail, mut len) = (head, 1);

@@ -50,15 +50,37 @@ impl Mblk {
 
     /// A packet with a copy of `bytes`, and `headroom` bytes in front for a header.
     pub fn from_bytes(headroom: usize, bytes: &[u8]) -> Result<Self, AllocError> {
-        let mut packet = Self::new(headroom.checked_add(bytes.len()).ok_or(AllocError)?)?;
-        packet.shift_empty(headroom);
-        packet.append(bytes).map_err(|NoRoom| AllocError)?;
+        let packet = Self::new(headroom.checked_add(bytes.len()).ok_or(AllocError)?)?;
+        // SAFETY: a fresh block with room for that much behind its write pointer.
+        unsafe { block::fill(packet.0, headroom, bytes) };
         Ok(packet)
     }
 
     /// The length of the whole packet in bytes (`msgdsize(9F)`).
+    #[inline]
     pub fn len(&self) -> usize {
+        match self.is_one_block() {
+            true => self.first().len(),
+            false => self.len_of_blocks(),
+        }
+    }
+
+    #[inline(never)]
+    fn len_of_blocks(&self) -> usize {
         self.blocks().fold(0, |len, block| len + block.len())
+    }
+
+    /// All of its bytes, if they are in one block.
+    #[inline]
+    pub fn only_block(&self) -> Option<&[u8]> {
+        self.is_one_block().then(|| self.first())
+    }
+
+    /// Whether all of it is in the first block.
+    #[inline]
+    fn is_one_block(&self) -> bool {
+        // SAFETY: the block is alive.
+        unsafe { block::next_in_message(self.0) }.is_none()
     }
 
     /// Whether the packet has no bytes.
@@ -93,7 +115,21 @@ impl Mblk {
     }
 
     /// Copies the packet's bytes from `offset` on into `to`, as many as fit; how many those were.
+    #[inline]
     pub fn copy_to(&self, offset: usize, to: &mut [u8]) -> usize {
+        if self.is_one_block() {
+            let from = self.first().get(offset..).unwrap_or_default();
+            let len = from.len().min(to.len());
+            if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {
+                to.copy_from_slice(from);
+            }
+            return len;
+        }
+        self.copy_blocks_to(offset, to)
+    }
+
+    #[inline(never)]
+    fn copy_blocks_to(&self, offset: usize, to: &mut [u8]) -> usize {
         let mut skip = offset;
         let mut done = 0;
         for block in self.blocks() {
@@ -215,17 +251,6 @@ impl Mblk {
         }
         // SAFETY: the buffer is this message's alone, and `&mut self` makes this the only reference.
         Some(unsafe { block::tail_mut(self.0) })
-    }
-
-    /// Moves both pointers of an empty block, to leave room in front. `room` is at most what was allocated.
-    fn shift_empty(&mut self, room: usize) {
-        if self.first().is_empty() && room <= self.tailroom() {
-            // SAFETY: `room` bytes behind the write pointer are in the buffer; none of them become data, because the
-            // read pointer follows.
-            unsafe { block::move_write(self.0, room) };
-            // SAFETY: as above.
-            unsafe { block::move_read(self.0, room) };
-        }
     }
 }
 

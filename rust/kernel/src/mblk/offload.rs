@@ -43,6 +43,9 @@ impl Offload {
     /// Receive: the TCP or UDP checksum was verified.
     pub const FULL_OK: u16 = sys::HCK_FULLCKSUM_OK as u16;
 
+    /// Transmit: a large send. In an [`Offload`] it is [`Offload::lso_mss`] that says so.
+    pub const LARGE_SEND: u16 = sys::HW_LSO as u16;
+
     /// What a receiver says whose adapter has verified the TCP or UDP checksum (`HCK_FULLCKSUM_OK`).
     pub const VERIFIED: Self = Self {
         flags: Self::FULL_OK,
@@ -57,10 +60,18 @@ impl Offload {
     }
 }
 
-/// The flag of a large send; the driver sees it as [`Offload::lso_mss`].
-const LSO: u16 = sys::HW_LSO as u16;
-
 impl Mblk {
+    /// What is asked of the adapter for this packet, as far as flags say it: those of [`Offload`].
+    #[inline]
+    pub fn offload_flags(&self) -> u16 {
+        // SAFETY: the message is alive.
+        let data = unsafe { block::data_block(self.0) };
+        // SAFETY: the metadata is written by the message's owner only, and this is a view of its packet.
+        let union = unsafe { (*data).db_struioun };
+        // SAFETY: every member of the union is made of integers.
+        unsafe { union.cksum }.flags & (sys::HCK_FLAGS as u16 | Offload::LARGE_SEND)
+    }
+
     /// What is asked of the adapter for this packet.
     pub fn offload(&self) -> Offload {
         // SAFETY: the message is alive.
@@ -83,7 +94,7 @@ impl Mblk {
             // SAFETY: both members of the union are integers of which 16 bits are initialised.
             offload.value = unsafe { checksum.cksum_val.u16_ };
         }
-        if checksum.flags & LSO != 0 {
+        if checksum.flags & Offload::LARGE_SEND != 0 {
             offload.lso_mss = NonZeroU16::new(checksum.pad);
         }
         offload
@@ -97,7 +108,7 @@ impl Mblk {
         }
         // SAFETY: the message is alive.
         let data = unsafe { block::data_block(self.0) };
-        let lso = if offload.lso_mss.is_some() { LSO } else { 0 };
+        let lso = if offload.lso_mss.is_some() { Offload::LARGE_SEND } else { 0 };
         let mut checksum = sys::datab__bindgen_ty_1__bindgen_ty_1::default();
         checksum.cksum_val.u32_ = u32::from(offload.value);
         checksum.flags = (offload.flags & sys::HCK_FLAGS as u16) | lso;

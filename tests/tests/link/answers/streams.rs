@@ -25,6 +25,8 @@ pub(super) struct Opened {
 
 /// `ETIME` of `sys/errno.h`: nothing came.
 const ETIME: Errno = Errno(62);
+/// What a link needs to come up, at most.
+const UP: Nanos = Nanos::from_millis(100);
 /// A command that no driver has.
 const NO_COMMAND: i32 = 0x7f01;
 
@@ -50,6 +52,8 @@ impl Lab<'_> {
             ["open", path] => {
                 let link = path.strip_prefix("/dev/net/").expect("a link");
                 let stream = Stream::open(&self.host.kernel, link).map_err(of)?;
+                // A program of a real machine asks later than a link needs to come up.
+                fakekernel::sleep(UP);
                 let packets = stream.receive_queue(16);
                 let opened = Opened { stream, packets, notes: Arc::default(), wanted: 0, refused: None };
                 self.streams.push(Some(opened));

@@ -4,8 +4,8 @@ use core::num::NonZeroU16;
 
 use ibtf::{LargeSend, SendOptions};
 use ipoib::header::{IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN, PseudoHeader};
-use ipoib::neighbours;
-use ipoib::{Cast, EtherType};
+use ipoib::{AddrWords, Cast, EtherType, LinkAddr};
+use ipoib::{nd, neighbours};
 use kernel::mblk::{Mblk, Offload};
 
 /// Bytes in front of the IPoIB header in the MAC layer's form: the two addresses.
@@ -13,6 +13,33 @@ pub(super) const ADDRESSES_LEN: usize = 40;
 const IPV4_MIN: usize = 20;
 const TCP_MIN: usize = 20;
 const TCP: u8 = 6;
+
+/// What nearly every packet is: one block, IP and nothing that tells of neighbours, no large send.
+pub(super) struct Plain<'a> {
+    pub(super) to: AddrWords,
+    /// IPoIB header and payload.
+    pub(super) message: &'a [u8],
+    pub(super) checksum: bool,
+}
+
+impl<'a> Plain<'a> {
+    /// `None` for every other packet.
+    #[inline(always)]
+    pub(super) fn read(packet: &'a Mblk) -> Option<Self> {
+        let (to, message) = packet.only_block()?.split_first_chunk::<ADDRESSES_LEN>()?;
+        let is_ip = match EtherType(u16::from_be_bytes(*message.first_chunk()?)) {
+            EtherType::IPV4 => true,
+            EtherType::IPV6 => !nd::Message::may_be(message.get(IPOIB_HEADER_LEN..)?),
+            _ => false,
+        };
+        let asked = packet.offload_flags();
+        if !is_ip || message.len() < IPOIB_HEADER_LEN || asked & Offload::LARGE_SEND != 0 {
+            return None;
+        }
+        let checksum = asked & (Offload::FULL | Offload::IPV4_HEADER) != 0;
+        Some(Self { to: AddrWords::read(to.last_chunk()?), message, checksum })
+    }
+}
 
 /// A packet that can be sent, apart from where it goes.
 #[derive(Clone, Copy, Debug)]
@@ -25,29 +52,36 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// `None` for what is no packet: less than a header in front, or a large send that is not TCP over IPv4.
-    pub(super) fn read(packet: &Mblk) -> Option<(PseudoHeader, Self)> {
-        let header = match packet.first().first_chunk::<PSEUDO_HEADER_LEN>() {
-            Some(bytes) => PseudoHeader::parse(bytes)?,
+    /// Where it goes, and what it is; `None` for what is no packet: less than a header in front, or a large send that is not TCP over
+    /// IPv4.
+    #[inline(never)]
+    pub(super) fn read(packet: &Mblk) -> Option<(LinkAddr, Self)> {
+        let (to, ethertype) = match packet.first().first_chunk() {
+            Some(header) => PseudoHeader::outbound(header),
             None => scattered_header(packet)?,
         };
         let len = packet.len() - ADDRESSES_LEN;
-        let asked = packet.offload();
-        let large = match asked.lso_mss {
-            Some(mss) => Some(large_send(packet, header.ethertype, len, mss)?),
-            None => None,
-        };
-        let checksum = large.is_some() || asked.has(Offload::FULL | Offload::IPV4_HEADER);
-        let options = SendOptions { checksum, solicited: false, large };
-        let cast = header.destination.cast();
-        Some((header, Self { ethertype: header.ethertype, cast, len, options }))
+        let options = asked(packet, ethertype, len)?;
+        Some((to, Self { ethertype, cast: to.cast(), len, options }))
     }
 
-    /// Whether it may be a message that says who has which address: ARP, or a short one of IPv6, not to everybody.
-    pub(super) fn may_tell_neighbour(&self) -> bool {
+    /// Whether it may be a message that says who has which address: ARP, or neighbour discovery, not to everybody.
+    pub(super) fn may_tell_neighbour(&self, packet: &Mblk) -> bool {
+        match self.ethertype {
+            EtherType::ARP => self.cast != Cast::Broadcast,
+            EtherType::IPV6 => self.cast != Cast::Broadcast && self.may_be_discovery(packet),
+            _ => false,
+        }
+    }
+
+    fn may_be_discovery(&self, packet: &Mblk) -> bool {
+        // Most of what is short is not, either.
         let short = self.len <= IPOIB_HEADER_LEN + neighbours::PREFIX_LEN;
-        self.cast != Cast::Broadcast
-            && (self.ethertype == EtherType::ARP || short && self.ethertype == EtherType::IPV6)
+        short && {
+            let mut head = [0; nd::Message::HEAD_LEN];
+            packet.copy_to(PSEUDO_HEADER_LEN, &mut head);
+            nd::Message::may_be(&head)
+        }
     }
 
     /// Bytes of the longest packet that goes on the wire, IPoIB header included.
@@ -56,24 +90,49 @@ impl Frame {
         header_len.saturating_add(mss) as usize
     }
 
-    /// How many packets, and bytes of IPoIB header and payload in all, go on the wire.
-    pub(super) fn on_the_wire(&self) -> (usize, usize) {
-        let Some(LargeSend { header_len, mss }) = self.options.large else { return (1, self.len) };
-        let header = header_len as usize;
-        let payload = self.len.saturating_sub(header);
-        let packets = payload.div_ceil(mss.max(1) as usize).max(1);
-        (packets, payload + packets * header)
+    /// As it goes on the wire.
+    pub(super) fn wire(&self) -> Wire {
+        let (cast, len) = (self.cast, self.len as u32);
+        let Some(LargeSend { header_len, mss }) = self.options.large else { return Wire::one(cast, len) };
+        let payload = len.saturating_sub(header_len);
+        let packets = payload.div_ceil(mss.max(1)).max(1);
+        Wire { cast, packets, bytes: payload.saturating_add(packets.saturating_mul(header_len)) }
+    }
+}
+
+/// One send as it goes on the wire: so many packets, and bytes of IPoIB headers and payload in all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wire {
+    pub(super) cast: Cast,
+    pub(super) packets: u32,
+    pub(super) bytes: u32,
+}
+
+impl Wire {
+    /// A message that is one packet.
+    #[inline]
+    pub(super) fn one(cast: Cast, bytes: u32) -> Self {
+        Self { cast, packets: 1, bytes }
     }
 }
 
 /// A header that lies in several blocks.
 #[inline(never)]
-fn scattered_header(packet: &Mblk) -> Option<PseudoHeader> {
+fn scattered_header(packet: &Mblk) -> Option<(LinkAddr, EtherType)> {
     let mut bytes = [0; PSEUDO_HEADER_LEN];
-    if packet.copy_to(0, &mut bytes) < PSEUDO_HEADER_LEN {
-        return None;
-    }
-    PseudoHeader::parse(&bytes)
+    let whole = packet.copy_to(0, &mut bytes) == PSEUDO_HEADER_LEN;
+    whole.then(|| PseudoHeader::outbound(&bytes))
+}
+
+/// What the adapter is to do with a message of `len` bytes; `None` if that makes no sense.
+fn asked(packet: &Mblk, ethertype: EtherType, len: usize) -> Option<SendOptions> {
+    let asked = packet.offload();
+    let large = match asked.lso_mss {
+        Some(mss) => Some(large_send(packet, ethertype, len, mss)?),
+        None => None,
+    };
+    let checksum = large.is_some() || asked.has(Offload::FULL | Offload::IPV4_HEADER);
+    Some(SendOptions { checksum, solicited: false, large })
 }
 
 /// What the adapter must know to cut a message of `len` bytes.

@@ -16,11 +16,11 @@ use ibtf::{BufferPool, CompletionBatch, Cq, Notify, Payload, PostFailure, Refuse
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Denial, Handle, Lane, Pardons, Submitted};
-use ipoib::{Cast, EtherType, Instant, LinkAddr, nd};
+use ipoib::{EtherType, Instant, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::softint::SoftHandler;
-use kernel::sync::{Monitor, Mutex};
-use kernel::{AllocError, KArc, KVec};
+use kernel::sync::{Monitor, Mutex, MutexGuard};
+use kernel::{AllocError, KArc};
 
 use super::control::Control;
 use super::neighbour::Neighbour;
@@ -31,7 +31,8 @@ use crate::counters::{Counters, Tally, TxDrop};
 use crate::now;
 use every::Closed;
 pub(crate) use every::Transmitters;
-use frame::Frame;
+pub(crate) use frame::Wire;
+use frame::{Frame, Plain};
 pub(crate) use stage::{Abilities, LargePool, Open};
 use stage::{Staged, Unstaged};
 
@@ -52,6 +53,8 @@ pub(crate) struct Transmitter {
     state: Mutex<State>,
     /// Which transmit ring this is, if the link has some.
     ring: Option<usize>,
+    /// Its place among the link's queues.
+    place: usize,
     closed: KArc<Closed>,
     /// How often this one alone was closed, to be opened again.
     suspensions: AtomicU64,
@@ -73,21 +76,13 @@ struct State {
     denied: AddressCache<Denial>,
     completions: CompletionBatch,
     /// What is staged: for the counters, once it is posted.
-    staged: KVec<Wire>,
+    staged: Tally,
     /// The MAC layer was given packets back and waits to be told.
     refused: bool,
     /// Packets whose path was found wait for room.
     behind: bool,
     /// Completions that were due when [`Transmitter::watch`] looked, and since when none has come.
     waits: Option<(u32, Instant)>,
-}
-
-/// One send as it goes on the wire.
-#[derive(Clone, Copy)]
-struct Wire {
-    cast: Cast,
-    packets: usize,
-    bytes: usize,
 }
 
 /// Why a packet did not go.
@@ -100,10 +95,25 @@ enum Stopped {
     Dropped(Mblk, TxDrop),
 }
 
+impl From<Unstaged> for Stopped {
+    fn from(unstaged: Unstaged) -> Self {
+        match unstaged {
+            Unstaged::Full(packet) | Unstaged::NoPool(packet) => Self::Full(packet),
+            Unstaged::Dropped(packet, reason) => Self::Dropped(packet, reason),
+        }
+    }
+}
+
 /// What to do when the lock is let go.
 #[derive(Default)]
 struct After {
     free: MblkChain,
+    rare: Option<Rare>,
+}
+
+/// What is to be done after few packets.
+#[derive(Default)]
+struct Rare {
     wake_control: bool,
     /// The queue pair with this serial number has failed.
     broken: Option<u64>,
@@ -114,10 +124,16 @@ struct After {
     refused: Option<Status>,
 }
 
+impl After {
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+}
+
 impl State {
     /// Why a packet to an address does not go, as far as this queue knows.
     fn denial(&mut self, to: &LinkAddr, pardons: &Pardons) -> Option<TxDrop> {
-        let denial = *self.denied.get(to)?;
+        let denial = *self.denied.get(to.words())?;
         denial.stands(now(), pardons).then(|| denial.reason.into())
     }
 
@@ -144,13 +160,14 @@ impl Transmitter {
             neighbours: new_memory(Key::HashSize.default_value(), seed)?,
             denied: AddressCache::new(DENIED, seed)?,
             completions: CompletionBatch::new(COMPLETIONS)?,
-            staged: KVec::with_capacity(BATCH as usize)?,
+            staged: Tally::default(),
             refused: false,
             behind: false,
             waits: None,
         };
         let (state, suspensions) = (Mutex::new(state)?, AtomicU64::new(0));
-        KArc::new(Self { state, ring, closed, suspensions, mac, counters, control, pardons, seed })
+        let place = ring.unwrap_or(0);
+        KArc::new(Self { state, ring, place, closed, suspensions, mac, counters, control, pardons, seed })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
@@ -225,8 +242,9 @@ impl Transmitter {
         self.suspensions.fetch_add(1, Ordering::SeqCst);
         state.suspended = true;
         // There is room when it is opened again.
-        state.refused |= after.resume;
-        state.behind |= after.wake_control;
+        let Rare { resume, wake_control, .. } = after.rare.take().unwrap_or_default();
+        state.refused |= resume;
+        state.behind |= wake_control;
         state.waits = None;
         state.forget_all();
         drop(state);
@@ -236,7 +254,7 @@ impl Transmitter {
 
     /// The queue pair with this serial number does not work any more.
     fn broken(&self, serial: u64, why: Why) {
-        self.control.lock().send_side_failed(now(), self.ring.unwrap_or(0), serial, why);
+        self.control.lock().send_side_failed(now(), self.place, serial, why);
         self.control.notify_all();
     }
 
@@ -249,11 +267,12 @@ impl Transmitter {
         state.suspended = false;
         state.waits = None;
         state.forget_all();
-        after.resume |= core::mem::take(&mut state.refused);
-        after.wake_control |= core::mem::take(&mut state.behind);
-        drop(state);
+        let rare = after.rare();
+        rare.resume |= core::mem::take(&mut state.refused);
+        rare.wake_control |= core::mem::take(&mut state.behind);
         // It is being replaced, or nobody wants it any more.
-        after.broken = None;
+        rare.broken = None;
+        drop(state);
         self.finish(after);
         open
     }
@@ -292,41 +311,40 @@ impl Transmitter {
     }
 
     fn stat(&self, stat: Stat) -> Option<u64> {
-        self.counters.ring_stat(self.ring.unwrap_or(0), stat)
+        self.counters.ring_stat(self.place, stat)
     }
 
     /// `mc_tx`, or `mri_tx` of its ring: what comes back is to be sent again when there is room.
     pub(crate) fn transmit(&self, mut packets: MblkChain) -> MblkChain {
         let mut after = After::default();
         let mut state = self.state.lock();
+        if state.open.is_none() {
+            return self.turn_away(state, packets);
+        }
+        while let Some(packet) = packets.pop_front() {
+            let Some(packet) = self.send(&mut state, packet, &mut after) else { continue };
+            packets.push_front(packet);
+            self.counters.tx.put_off.add(packets.len() as u64);
+            break;
+        }
+        self.post_here(&mut state, &mut after);
+        drop(state);
+        self.finish(after);
+        packets
+    }
+
+    /// There is nothing to send from: packets are freed, or given back if there soon will be.
+    #[inline(never)]
+    fn turn_away(&self, mut state: MutexGuard<'_, State>, packets: MblkChain) -> MblkChain {
         if state.suspended {
             state.refused = true;
             drop(state);
             self.counters.tx.put_off.add(packets.len() as u64);
             return packets;
         }
-        if state.open.is_none() {
-            drop(state);
-            self.counters.tx.dropped_many(TxDrop::LinkDown, packets.len());
-            return MblkChain::new();
-        }
-        while let Some(packet) = packets.pop_front() {
-            match self.send(&mut state, packet, &mut after) {
-                Ok(()) | Err(Stopped::Waits) => {}
-                Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, &mut after),
-                Err(Stopped::Full(packet)) => {
-                    // Under the lock the completion handler takes, with completions to come: no wake-up is lost.
-                    state.refused = true;
-                    packets.push_front(packet);
-                    self.counters.tx.put_off.add(packets.len() as u64);
-                    break;
-                }
-            }
-        }
-        self.post(&mut state, &mut after);
         drop(state);
-        self.finish(after);
-        packets
+        self.counters.tx.dropped_many(TxDrop::LinkDown, packets.len());
+        MblkChain::new()
     }
 
     /// Sends this queue's packets whose path was found, and frees those without one, as long as there is room. On the control
@@ -360,7 +378,7 @@ impl Transmitter {
 
     /// By which packets that wait for their path come back to this queue.
     fn lane(&self) -> Lane {
-        Lane::new(self.ring.unwrap_or(0))
+        Lane::new(self.place)
     }
 
     fn send_to(&self, state: &mut State, packet: Mblk, to: Neighbour, after: &mut After) {
@@ -375,40 +393,93 @@ impl Transmitter {
         let State { open: Some(open), staged, .. } = state else {
             return self.drop_packet(packet, TxDrop::LinkReset, after);
         };
-        match self.stage(open, staged, &to, packet, &frame, after) {
+        match self.stage_any(open, staged, &to, packet, &frame, after) {
             Ok(()) | Err(Stopped::Waits) => {}
             Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
             Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
         }
     }
 
-    /// Stages one packet, or says why not.
-    fn send(&self, state: &mut State, packet: Mblk, after: &mut After) -> Result<(), Stopped> {
-        let Some((header, frame)) = Frame::read(&packet) else {
-            return Err(Stopped::Dropped(packet, TxDrop::Malformed));
+    /// Stages one packet, or frees it, or has it wait for its path; what comes back is to be given back. Straight ahead is what nearly
+    /// all packets need: a known neighbour, a buffer at hand, room in the queue.
+    #[inline(always)]
+    fn send(&self, state: &mut State, packet: Mblk, after: &mut After) -> Option<Mblk> {
+        if let State { open: Some(open), neighbours, staged, .. } = &mut *state
+            && let Some(plain) = Plain::read(&packet)
+            && let Some(neighbour) = neighbours.get(plain.to)
+            && neighbour.validity().holds()
+            && neighbour.carries(plain.message.len())
+        {
+            neighbour.validity().note_use();
+            let wire = Wire::one(plain.to.cast(), plain.message.len() as u32);
+            if open.stage_plain(neighbour.handle(), &plain, wire) {
+                note(staged, wire);
+                after.free.push_back(packet);
+                return None;
+            }
+        }
+        self.send_with_care(state, packet, after)
+    }
+
+    /// One that is not like most.
+    #[inline(never)]
+    fn send_with_care(&self, state: &mut State, packet: Mblk, after: &mut After) -> Option<Mblk> {
+        let Some((to, frame)) = Frame::read(&packet) else {
+            return self.stopped(state, Stopped::Dropped(packet, TxDrop::Malformed), after);
         };
+        match self.send_any(state, to, packet, &frame, after) {
+            Ok(()) => None,
+            Err(stopped) => self.stopped(state, stopped, after),
+        }
+    }
+
+    /// What becomes of one that did not go: it comes back if it is to be given back.
+    #[inline(never)]
+    fn stopped(&self, state: &mut State, stopped: Stopped, after: &mut After) -> Option<Mblk> {
+        match stopped {
+            Stopped::Waits => None,
+            Stopped::Dropped(packet, reason) => {
+                self.drop_packet(packet, reason, after);
+                None
+            }
+            Stopped::Full(packet) => {
+                // Under the lock the completion handler takes, with completions to come: no wake-up is lost.
+                state.refused = true;
+                Some(packet)
+            }
+        }
+    }
+
+    fn send_any(
+        &self,
+        state: &mut State,
+        to: LinkAddr,
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
         let Some(open) = &state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
-        let Some(to) = header.destination.canonical() else {
+        let Some(to) = to.canonical() else {
             return Err(Stopped::Dropped(packet, TxDrop::BadDestination));
         };
-        if let Some(reason) = open.refuses(&frame) {
+        if let Some(reason) = open.refuses(frame) {
             return Err(Stopped::Dropped(packet, reason));
         }
-        if frame.may_tell_neighbour() {
+        if frame.may_tell_neighbour(&packet) {
             self.learn(&packet, frame.ethertype, to);
         }
-        self.make_room(state, &frame, after);
+        self.make_room(state, frame, after);
         let State { open: Some(open), neighbours, staged, .. } = state else {
             return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
         };
-        if let Some(neighbour) = neighbours.get(&to) {
+        if let Some(neighbour) = neighbours.get(to.words()) {
             if neighbour.validity().holds() {
                 neighbour.validity().note_use();
-                return self.stage(open, staged, neighbour, packet, &frame, after);
+                return self.stage_any(open, staged, neighbour, packet, frame, after);
             }
             neighbours.remove(&to);
         }
-        self.send_to_unknown(state, to, packet, &frame, after)
+        self.send_to_unknown(state, to, packet, frame, after)
     }
 
     /// To an address that the queue does not remember.
@@ -432,18 +503,12 @@ impl Transmitter {
         let State { open: Some(open), staged, .. } = state else {
             return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
         };
-        self.stage(open, staged, &neighbour, packet, frame, after)
+        self.stage_any(open, staged, &neighbour, packet, frame, after)
     }
 
     /// ARP and neighbour discovery say who has which address.
     #[inline(never)]
     fn learn(&self, packet: &Mblk, ethertype: EtherType, to: LinkAddr) {
-        // Most of what is short and IPv6 is not discovery.
-        let mut head = [0; nd::Message::HEAD_LEN];
-        packet.copy_to(PSEUDO_HEADER_LEN, &mut head);
-        if ethertype == EtherType::IPV6 && !nd::Message::may_be(&head) {
-            return;
-        }
         let mut prefix = [0; neighbours::PREFIX_LEN];
         let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut prefix);
         let payload = prefix.get(..len).unwrap_or_default();
@@ -468,7 +533,7 @@ impl Transmitter {
                 Ok((packet, neighbour))
             }
             Submitted::Queued(gave_way) => {
-                after.wake_control = true;
+                after.rare().wake_control = true;
                 if let Some(packet) = gave_way {
                     self.drop_packet(packet, TxDrop::QueueFull, after);
                 }
@@ -494,10 +559,11 @@ impl Transmitter {
         }
     }
 
-    fn stage(
+    #[inline(never)]
+    fn stage_any(
         &self,
         open: &mut Open,
-        staged: &mut KVec<Wire>,
+        staged: &mut Tally,
         to: &Neighbour,
         packet: Mblk,
         frame: &Frame,
@@ -509,62 +575,60 @@ impl Transmitter {
         match open.stage(to.handle(), packet, frame) {
             Ok(Staged::Copied(packet)) => after.free.push_back(packet),
             Ok(Staged::Mapped) => self.counters.tx.mapped.increment(),
-            Err(Unstaged::Full(packet)) => return Err(Stopped::Full(packet)),
             Err(Unstaged::NoPool(packet)) => {
                 if matches!(open.large, LargePool::Absent) {
                     open.large = LargePool::Asked;
-                    after.want_large = true;
+                    after.rare().want_large = true;
                 }
                 return Err(Stopped::Full(packet));
             }
-            Err(Unstaged::Dropped(packet, reason)) => return Err(Stopped::Dropped(packet, reason)),
+            Err(unstaged) => return Err(unstaged.into()),
         }
         if frame.options.large.is_some() {
             self.counters.tx.large.increment();
         }
-        let (packets, bytes) = frame.on_the_wire();
-        // As many places as a batch has.
-        let _ = staged.push_within_capacity(Wire { cast: frame.cast, packets, bytes });
+        note(staged, frame.wire());
         Ok(())
     }
 
     /// Posts what is staged and counts it.
+    #[inline(never)]
     fn post(&self, state: &mut State, after: &mut After) {
+        self.post_here(state, after);
+    }
+
+    /// As [`Transmitter::post`], in the caller's own text.
+    #[inline(always)]
+    fn post_here(&self, state: &mut State, after: &mut After) {
         let State { open: Some(open), staged, serial, .. } = state else { return };
-        let mut tally = Tally::default();
-        let mut next = 0;
-        let mut sent_before = |place: usize| {
-            let sent = staged.get(next..place).unwrap_or_default();
-            sent.iter().for_each(|wire| tally.add(wire.cast, wire.packets, wire.bytes));
-            next = place + 1;
-        };
-        let result = open.queue.post(|place, refused| {
-            sent_before(place);
+        let result = open.queue.post(|_, refused| {
+            staged.take_out(refused.cookie.cast, refused.cookie.packets, refused.cookie.bytes);
             self.refused(refused, after);
         });
-        sent_before(staged.len());
         // A queue that is full and has sends out will have room.
         if let Err(PostFailure { why, .. }) = result
             && (why != Status::CHAN_FULL || open.queue.outstanding() == 0)
         {
-            after.broken = Some(*serial);
+            after.rare().broken = Some(*serial);
         }
-        self.counters.sent(self.ring.unwrap_or(0), &tally);
+        self.counters.sent(self.place, staged);
         staged.clear();
     }
 
     /// The adapter did not take a packet.
-    fn refused(&self, refused: Refused<()>, after: &mut After) {
+    #[inline(never)]
+    fn refused(&self, refused: Refused<Wire>, after: &mut After) {
         let of_this_one = refused.why.is_of_one_request();
         let reason = if of_this_one { TxDrop::Refused } else { TxDrop::PostFailed };
         self.counters.tx.dropped(reason);
         if of_this_one {
-            after.refused = Some(refused.why);
+            after.rare().refused = Some(refused.why);
         }
         free_packet(refused.payload, &mut after.free);
     }
 
     /// Takes the completions there are; how many.
+    #[inline(never)]
     fn reclaim(&self, state: &mut State, after: &mut After) -> usize {
         let State { open: Some(open), completions, serial, .. } = state else { return 0 };
         let mut taken = 0;
@@ -573,29 +637,34 @@ impl Transmitter {
                 Ok(0) => break,
                 Ok(polled) => taken += polled,
                 Err(_) => {
-                    after.broken = Some(*serial);
+                    after.rare().broken = Some(*serial);
                     break;
                 }
             }
-            let Open { queue, spare, pool, .. } = &mut *open;
-            for completion in completions.by_ref() {
-                queue.complete(completion, |sent| {
+            let Open { queue, spare, buffer_size, .. } = &mut *open;
+            while let Some(completion) = completions.take() {
+                let Some(mut over) = queue.complete(completion) else { continue };
+                while let Some(sent) = queue.next_over(&mut over) {
                     if !sent.status.is_success() {
                         self.counters.tx.failed.increment();
-                        after.broken = Some(*serial);
+                        after.rare().broken = Some(*serial);
                     }
                     match sent.payload {
                         Payload::Packet(packet) => after.free.push_back(packet),
-                        Payload::Buffer(buffer) => Open::put_back(spare, pool, buffer),
+                        Payload::Buffer(buffer) => Open::put_back(spare, *buffer_size, buffer),
                     }
-                });
+                }
             }
         }
         let room = open.queue.room();
         let ring = room + open.queue.outstanding();
         if room > ring / RESUME {
-            after.resume |= core::mem::take(&mut state.refused);
-            after.wake_control |= core::mem::take(&mut state.behind);
+            let (resume, behind) = (core::mem::take(&mut state.refused), core::mem::take(&mut state.behind));
+            if resume | behind {
+                let rare = after.rare();
+                rare.resume |= resume;
+                rare.wake_control |= behind;
+            }
         }
         taken
     }
@@ -606,9 +675,17 @@ impl Transmitter {
     }
 
     /// With no lock held.
-    fn finish(&self, after: After) {
-        let After { free, wake_control, broken, resume, want_large, refused } = after;
-        drop(free);
+    #[inline]
+    fn finish(&self, mut after: After) {
+        drop(core::mem::take(&mut after.free));
+        if after.rare.is_some() {
+            self.tell(after);
+        }
+    }
+
+    #[inline(never)]
+    fn tell(&self, after: After) {
+        let Rare { wake_control, broken, resume, want_large, refused } = after.rare.unwrap_or_default();
         if want_large {
             self.control.lock().large_buffers_wanted = true;
             self.control.notify_all();
@@ -666,6 +743,12 @@ impl SoftHandler for Transmitter {
             }
         }
     }
+}
+
+/// For the counters.
+#[inline]
+fn note(staged: &mut Tally, wire: Wire) {
+    staged.add(wire.cast, wire.packets, wire.bytes);
 }
 
 /// A packet that was sent from where it is goes to those to be freed; a buffer goes home.

@@ -8,18 +8,21 @@ use kernel::{KArc, KVec};
 
 use super::super::datapath::Pools;
 use super::super::neighbour::Way;
-use super::frame::{ADDRESSES_LEN, Frame};
+use super::frame::{ADDRESSES_LEN, Frame, Plain, Wire};
 use crate::counters::TxDrop;
 
 /// The send side of a queue pair.
 pub(crate) struct Open {
-    pub(crate) queue: SendQueue<(), Way>,
+    pub(crate) queue: SendQueue<Wire, Way>,
     /// Buffers of one MTU.
-    pub(crate) pool: BufferPool,
+    pool: BufferPool,
     /// Some of them, kept at hand: they need no locked operation.
-    pub(crate) spare: KVec<Buffer>,
+    pub(super) spare: KVec<Buffer>,
     pub(crate) abilities: Abilities,
     pub(crate) large: LargePool,
+    /// Bytes of a buffer of `pool`, and of the longest packet that is copied there.
+    pub(super) buffer_size: u32,
+    copy_up_to: u32,
 }
 
 /// What the adapter can do for a sender, as far as the administrator lets it.
@@ -72,6 +75,13 @@ pub(super) enum Staged {
 }
 
 impl Open {
+    pub(crate) fn new(queue: SendQueue<Wire, Way>, pool: BufferPool, abilities: Abilities) -> Self {
+        let buffer_size = pool.buffer_size();
+        let copy_up_to = abilities.copy_up_to.min(buffer_size);
+        let (spare, large) = (KVec::new(), LargePool::Absent);
+        Self { queue, pool, spare, abilities, large, buffer_size, copy_up_to }
+    }
+
     /// Ends it, and leaves its buffers, to be closed once they are home.
     #[inline(never)]
     pub(crate) fn into_pools(self, pools: &mut Pools) {
@@ -87,14 +97,36 @@ impl Open {
     /// Whether a message of this length and kind can be sent at all.
     pub(super) fn refuses(&self, frame: &Frame) -> Option<TxDrop> {
         let Some(large) = frame.options.large else {
-            return (frame.len > self.pool.buffer_size() as usize).then_some(TxDrop::TooLong);
+            return (frame.len > self.buffer_size as usize).then_some(TxDrop::TooLong);
         };
         if self.abilities.large == 0 || frame.len > self.abilities.large as usize {
             return Some(TxDrop::TooLong);
         }
-        let too_long = frame.longest() > self.pool.buffer_size() as usize;
+        let too_long = frame.longest() > self.buffer_size as usize;
         let wrong = large.header_len > self.abilities.large_header || too_long;
         wrong.then_some(TxDrop::Malformed)
+    }
+
+    /// Copies a packet into a buffer that is at hand, and stages that; `false` if it cannot be done so easily.
+    #[inline(always)]
+    pub(super) fn stage_plain(&mut self, dest: &KArc<UdDest<Way>>, plain: &Plain<'_>, wire: Wire) -> bool {
+        if plain.message.len() > self.copy_up_to as usize {
+            return false;
+        }
+        let Some(vacancy) = self.queue.vacancy() else { return false };
+        let Some(mut buffer) = self.spare.pop() else { return false };
+        let options = SendOptions { checksum: plain.checksum, ..SendOptions::default() };
+        if !buffer.fill(plain.message) {
+            return false;
+        }
+        match vacancy.stage_buffer(dest, buffer, options, wire) {
+            Ok(()) => true,
+            // Never: there was room.
+            Err(refused) => {
+                drop(refused);
+                false
+            }
+        }
     }
 
     /// Whether staging this one would find no room without a look at completions.
@@ -108,6 +140,7 @@ impl Open {
     }
 
     /// Stages a packet that [`Open::refuses`] has nothing against.
+    #[inline(never)]
     pub(super) fn stage(
         &mut self,
         dest: &KArc<UdDest<Way>>,
@@ -142,7 +175,7 @@ impl Open {
         if packet.first().len() < contiguous && packet.pull_up(contiguous).is_err() {
             return Err(packet);
         }
-        match self.queue.stage_packet(dest, packet, ADDRESSES_LEN as u32, frame.options, ()) {
+        match self.queue.stage_packet(dest, packet, ADDRESSES_LEN as u32, frame.options, frame.wire()) {
             Err(Refused { payload: Payload::Packet(packet), .. }) => Err(packet),
             // What was given was a packet.
             Ok(()) | Err(Refused { payload: Payload::Buffer(_), .. }) => Ok(()),
@@ -150,8 +183,18 @@ impl Open {
     }
 
     /// Keeps the buffer of a send that is over, if it is one of one MTU.
-    pub(super) fn put_back(spare: &mut KVec<Buffer>, pool: &BufferPool, buffer: Buffer) {
-        if buffer.capacity() == pool.buffer_size() {
+    #[inline(always)]
+    pub(super) fn put_back(spare: &mut KVec<Buffer>, size: u32, buffer: Buffer) {
+        if buffer.capacity() != size || spare.len() == spare.capacity() {
+            return Self::put_back_elsewhere(spare, size, buffer);
+        }
+        // There is room.
+        let _ = spare.push_within_capacity(buffer);
+    }
+
+    #[inline(never)]
+    fn put_back_elsewhere(spare: &mut KVec<Buffer>, size: u32, buffer: Buffer) {
+        if buffer.capacity() == size {
             // Without memory to remember it, it goes home.
             let _ = spare.push(buffer);
         }
@@ -174,7 +217,7 @@ impl Open {
                 buffer.bytes_mut().get_mut(PSEUDO_HEADER_LEN - ADDRESSES_LEN..).unwrap_or_default(),
             );
         }
-        self.stage_buffer(dest, buffer, packet, frame.options)
+        self.stage_buffer(dest, buffer, packet, frame)
     }
 
     #[inline(never)]
@@ -193,17 +236,18 @@ impl Open {
         if !fill(&mut buffer, &packet, frame.len) {
             return Err(Unstaged::Dropped(packet, TxDrop::TooLong));
         }
-        self.stage_buffer(dest, buffer, packet, frame.options)
+        self.stage_buffer(dest, buffer, packet, frame)
     }
 
+    #[inline(never)]
     fn stage_buffer(
         &mut self,
         dest: &KArc<UdDest<Way>>,
         buffer: Buffer,
         packet: Mblk,
-        options: SendOptions,
+        frame: &Frame,
     ) -> Result<Staged, Unstaged> {
-        match self.queue.stage_buffer(dest, buffer, options, ()) {
+        match self.queue.stage_buffer(dest, buffer, frame.options, frame.wire()) {
             Ok(()) => Ok(Staged::Copied(packet)),
             Err(Refused { why: Status::CHAN_FULL, .. }) => Err(Unstaged::Full(packet)),
             Err(_) => Err(Unstaged::Dropped(packet, TxDrop::PostFailed)),
