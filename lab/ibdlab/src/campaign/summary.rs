@@ -12,8 +12,7 @@ use serde_json::json;
 
 use super::conditions::{CONDITIONS, Provoked, Seen};
 use super::kinds;
-use super::shrink::events;
-use super::timeline::{timelines, waiting};
+use super::timeline::{planned_events, timelines, waiting};
 use super::trial::{Failure, Outcome, of_manager};
 use crate::coverage::{Blocks, Lines};
 use crate::report::SmKind;
@@ -88,12 +87,10 @@ pub struct Summary {
     pub kernel_calls: u64,
     pub machine_us: u64,
     pub failed: u64,
-    /// Events of all scenarios.
-    events: u64,
     /// Events that waited for a call: those that took place, and all.
     waiting: (u64, u64),
-    /// Events that took place, by kind.
-    pub kinds: BTreeMap<String, u64>,
+    /// Events by kind: those that took place, and all of the scenarios.
+    pub kinds: BTreeMap<String, (u64, u64)>,
     pub provoked: Provoked,
     /// Of each strategy: schedules, and how many failed.
     pub strategies: BTreeMap<String, (u64, u64)>,
@@ -117,7 +114,6 @@ impl Summary {
             kernel_calls: 0,
             machine_us: 0,
             failed: 0,
-            events: 0,
             waiting: (0, 0),
             kinds: BTreeMap::new(),
             provoked: Provoked::default(),
@@ -140,12 +136,15 @@ impl Summary {
         self.kernel_calls += outcome.kernel_calls;
         self.machine_us += outcome.machine_us;
         self.failed += u64::from(outcome.failure.is_some());
-        self.events += events(scenario) as u64;
+        for (kind, times) in kinds(planned_events(scenario)) {
+            self.kinds.entry(kind).or_default().1 += times;
+        }
         let (came, waited) = waiting(scenario, &outcome.happened);
         self.waiting = (self.waiting.0 + came, self.waiting.1 + waited);
         let timelines = timelines(scenario, &outcome.happened);
-        for (kind, times) in kinds(&timelines).unwrap_or_default() {
-            *self.kinds.entry(kind).or_default() += times;
+        let spans = timelines.iter().flat_map(|timeline| &timeline.spans);
+        for (kind, times) in kinds(spans.map(|span| &span.event)) {
+            self.kinds.entry(kind).or_default().0 += times;
         }
         self.provoked.add(scenario, &timelines);
         if let Some(schedule) = &scenario.schedule {
@@ -215,9 +214,12 @@ impl Summary {
             self.kernel_calls,
             self.machine_us / 1_000_000
         );
-        let events: u64 = self.kinds.values().sum();
-        let list: Vec<String> = self.kinds.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
-        let _ = writeln!(text, "{events} of {} events took place: {}", self.events, list.join(", "));
+        let sum = |of: fn(&(u64, u64)) -> u64| self.kinds.values().map(of).sum::<u64>();
+        let (took_place, events) = (sum(|(took_place, _)| *took_place), sum(|(_, all)| *all));
+        let kind =
+            |(kind, (took_place, all)): (&String, &(u64, u64))| format!("{kind} {took_place} of {all}");
+        let list: Vec<String> = self.kinds.iter().map(kind).collect();
+        let _ = writeln!(text, "{took_place} of {events} events took place: {}", list.join(", "));
         let (came, waited) = self.waiting;
         let _ = writeln!(text, "{came} of {waited} events that waited for a call took place");
         if let Some(lines) = &self.lines {
@@ -275,7 +277,9 @@ impl Summary {
             "seconds": self.took.as_secs(),
             "kernel_calls": self.kernel_calls,
             "machine_us": self.machine_us,
-            "events": self.kinds,
+            "events": self.kinds.iter().map(|(kind, (took_place, all))| {
+                (kind, json!({ "took_place": took_place, "of": all }))
+            }).collect::<BTreeMap<_, _>>(),
             "strategies": self.strategies.iter().map(|(strategy, (runs, failed))| {
                 json!({ "strategy": strategy, "schedules": runs, "failed": failed })
             }).collect::<Vec<_>>(),

@@ -43,6 +43,11 @@ pub fn timelines(scenario: &Scenario, happened: &[Vec<Happened>]) -> Vec<Timelin
     troubles(scenario).zip(happened).map(|(step, happened)| Timeline::of(step, happened)).collect()
 }
 
+/// The events of a scenario as they are written down.
+pub fn planned_events(scenario: &Scenario) -> impl Iterator<Item = &Event> {
+    troubles(scenario).flat_map(|step| &step.event).map(|timed| &timed.event)
+}
+
 /// Of the events that waited for a call, how many took place, and how many there were.
 pub fn waiting(scenario: &Scenario, happened: &[Vec<Happened>]) -> (u64, u64) {
     let mut counts = (0, 0);
