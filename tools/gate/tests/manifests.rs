@@ -28,6 +28,11 @@ fn our_manifests_deliver_what_the_build_installs_and_no_more() {
             if tree().join(format!("docs/man/{}.conf.5", module.name)).is_file() {
                 installed.insert(format!("usr/share/man/man5/{}.conf.5", module.name));
             }
+            // The gate has a page of its own for ibd(4D).
+            let page = format!("{}.4d", module.name);
+            if page != "ibd.4d" && tree().join("docs/man").join(&page).is_file() {
+                installed.insert(format!("usr/share/man/man4d/{page}"));
+            }
         }
     }
     for command in std::fs::read_dir(tree().join("usr/src/cmd")).unwrap() {
