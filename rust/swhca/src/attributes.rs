@@ -16,8 +16,11 @@ pub(crate) const MAX_SEGMENTS: u32 = 60;
 /// Completions in a CQ.
 pub(crate) const MAX_CQ: u32 = 65_536;
 
-/// Shared receive queues.
-const MAX_SRQS: u32 = 1024;
+/// Of what there can be so many.
+pub(crate) const MAX_SRQS: u32 = 1024;
+pub(crate) const MAX_CQS: u32 = 4096;
+pub(crate) const MAX_AHS: u32 = 65_536;
+pub(crate) const MAX_PDS: u32 = 32_768;
 
 /// Completions, and microseconds, that a call of a CQ's owner can be told to wait for.
 pub(crate) const MAX_MODERATION: u32 = 0xffff;
@@ -76,12 +79,12 @@ pub(crate) fn of(unit: u32, ports: u8, features: Features) -> Attributes {
         max_queue: MAX_QUEUE,
         max_send_segments: MAX_SEGMENTS,
         max_receive_segments: MAX_SEGMENTS,
-        max_cqs: 4096,
+        max_cqs: MAX_CQS,
         max_cq: MAX_CQ,
         max_moderation: MAX_MODERATION,
         max_regions: keys::MAX_REGIONS as u32,
-        max_address_handles: 65_536,
-        max_pds: 32_768,
+        max_address_handles: MAX_AHS,
+        max_pds: MAX_PDS,
         max_srqs: if features.shared { MAX_SRQS } else { 0 },
         max_srq: if features.shared { MAX_QUEUE } else { 0 },
         max_srq_segments: if features.shared { SHARED_SEGMENTS as u32 } else { 0 },

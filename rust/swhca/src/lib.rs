@@ -15,6 +15,7 @@ mod buffers;
 mod calls;
 mod control;
 mod cq;
+mod domain;
 mod driver;
 mod keys;
 mod mad;

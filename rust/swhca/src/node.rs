@@ -4,7 +4,7 @@ mod provider;
 
 use core::sync::atomic::AtomicU32;
 
-use ibtf_provider::{AddressVector, Client, PortEvent, Region, Segment, Status, UdAttributes};
+use ibtf_provider::{Client, PortEvent, Region, Segment, Status, UdAttributes};
 use kernel::counter::Counter;
 use kernel::sync::Mutex;
 use kernel::{AllocError, Errno, KArc, KVec};
@@ -74,18 +74,6 @@ pub(crate) struct Census {
     pub(crate) qps: u32,
     pub(crate) regions: u32,
     pub(crate) srqs: u32,
-}
-
-/// A protection domain.
-pub(crate) struct Pd(u32);
-
-/// An address handle.
-pub(crate) struct AddressHandle(Mutex<AddressVector>);
-
-impl AddressHandle {
-    pub(crate) fn vector(&self) -> AddressVector {
-        *self.0.lock()
-    }
 }
 
 impl Node {
@@ -223,8 +211,26 @@ impl Node {
         Census { regions: self.keys.lock().len() as u32, ..census }
     }
 
-    fn count(&self, change: impl FnOnce(&mut Census)) {
-        change(&mut self.objects.lock().census);
+    /// Makes one more of a kind, of which there can be so many. `INSUFF_RESOURCE` if there are.
+    fn make<T>(
+        &self,
+        kind: fn(&mut Census) -> &mut u32,
+        most: u32,
+        make: impl FnOnce() -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        let mut objects = self.objects.lock();
+        let count = kind(&mut objects.census);
+        if *count >= most {
+            return Err(Status::INSUFF_RESOURCE);
+        }
+        *count += 1;
+        drop(objects);
+        make().inspect_err(|_| self.freed(kind))
+    }
+
+    /// One of a kind is gone.
+    fn freed(&self, kind: fn(&mut Census) -> &mut u32) {
+        *kind(&mut self.objects.lock().census) -= 1;
     }
 
     /// Whether a queue pair can be there.

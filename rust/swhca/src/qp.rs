@@ -15,6 +15,7 @@ use kernel::{AllocError, KArc};
 use crate::buffers::{Buffers, Taken};
 use crate::calls::Call;
 use crate::cq::Cq;
+use crate::domain::Inside;
 use crate::node::Node;
 use crate::packet::{Buffer, Fault, GRH_LEN, Header, Memory, Payload};
 use crate::port::Port;
@@ -28,7 +29,7 @@ pub(crate) struct Parts {
     pub(crate) number: u32,
     /// The port of a special one; those have it from the start, and the number 1 for everybody.
     pub(crate) special: Option<u8>,
-    pub(crate) pd: u32,
+    pub(crate) domain: Inside,
     /// Where its receives come from, if it has none of its own.
     pub(crate) srq: Option<KArc<Srq>>,
     pub(crate) sizes: QueueSizes,
@@ -106,7 +107,7 @@ impl Qp {
 
     /// What a list of its means.
     pub(crate) fn memory<'a>(&'a self, segments: &'a [Segment]) -> Memory<'a> {
-        self.memory_of(self.parts.pd, segments)
+        self.memory_of(self.parts.domain.number(), segments)
     }
 
     fn memory_of<'a>(&'a self, pd: u32, segments: &'a [Segment]) -> Memory<'a> {
@@ -204,8 +205,9 @@ impl Qp {
         Ok(())
     }
 
-    /// And no more.
+    /// And no more; it is in no protection domain either.
     pub(crate) fn leave_queues(&self) {
+        self.parts.domain.leave();
         self.parts.send_cq.remove_user(self);
         self.parts.receive_cq.remove_user(self);
         if let Some(srq) = &self.parts.srq {
@@ -333,7 +335,7 @@ impl Qp {
     ) -> Result<(u64, CompletionStatus), Delivery> {
         let mut taken = Taken::none();
         let low = srq.take(&mut taken).ok_or(Delivery::Dropped)?;
-        let filled = fill(self.memory_of(srq.pd(), taken.segments()), header, payload);
+        let filled = fill(self.memory_of(srq.domain().number(), taken.segments()), header, payload);
         match filled {
             Ok(_) => srq.used(),
             Err(_) => srq.give_back(&taken),

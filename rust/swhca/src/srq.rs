@@ -8,10 +8,11 @@ use kernel::sync::Mutex;
 use kernel::{AllocError, KArc};
 
 use crate::buffers::{Buffers, Taken};
+use crate::domain::Inside;
 
 /// A shared receive queue.
 pub(crate) struct Srq {
-    pd: u32,
+    domain: Inside,
     sizes: SrqSizes,
     client: KArc<ClientSrq>,
     state: Mutex<State>,
@@ -45,15 +46,19 @@ impl Limit {
 }
 
 impl Srq {
-    pub(crate) fn new(pd: u32, sizes: SrqSizes, client: KArc<ClientSrq>) -> Result<Self, AllocError> {
+    pub(crate) fn new(
+        domain: Inside,
+        sizes: SrqSizes,
+        client: KArc<ClientSrq>,
+    ) -> Result<KArc<Self>, AllocError> {
         let buffers = Buffers::new(sizes.receives, sizes.segments)?;
         let state = State { buffers, users: 0, limit: Limit::default() };
-        Ok(Self { pd, sizes, client, state: Mutex::new(state)? })
+        KArc::new(Self { domain, sizes, client, state: Mutex::new(state)? })
     }
 
     /// Its protection domain.
-    pub(crate) fn pd(&self) -> u32 {
-        self.pd
+    pub(crate) fn domain(&self) -> &Inside {
+        &self.domain
     }
 
     /// Its sizes, and the limit that it is armed with.

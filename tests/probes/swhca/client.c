@@ -861,3 +861,65 @@ PROBE(no_sharing)
 	    &wanted, &srq, NULL), IBT_HCA_SRQ_NOT_SUPPORTED);
 	return (0);
 }
+
+/* What is in a protection domain keeps it, whatever it is; then it goes. */
+PROBE(domain_in_use)
+{
+	ibt_srq_sizes_t wanted = { 4, 1 };
+	ibt_ud_chan_alloc_args_t args;
+	ibt_channel_hdl_t chan;
+	ibt_ud_dest_hdl_t dest;
+	ibt_mr_attr_t attr;
+	ibt_mr_desc_t desc;
+	ibt_mr_hdl_t mr;
+	ibt_pd_hdl_t pd;
+
+#define	KEPT(pd)	WANT_STATUS(ibt_free_pd(client.c_hca, pd), IBT_PD_IN_USE)
+
+	OK(ibt_alloc_pd(client.c_hca, IBT_PD_NO_FLAGS, &pd));
+	OK(ibt_alloc_ud_dest(client.c_hca, IBT_UD_DEST_NO_FLAGS, pd, &dest));
+	KEPT(pd);
+	OK(ibt_free_ud_dest(dest));
+	bzero(&attr, sizeof (attr));
+	attr.mr_vaddr = (ib_vaddr_t)(uintptr_t)client.c_buf;
+	attr.mr_len = SLOT;
+	attr.mr_flags = IBT_MR_SLEEP | IBT_MR_ENABLE_LOCAL_WRITE;
+	OK(ibt_register_mr(client.c_hca, pd, &attr, &mr, &desc));
+	KEPT(pd);
+	OK(ibt_deregister_mr(client.c_hca, mr));
+	OK(ibt_alloc_srq(client.c_hca, IBT_SRQ_NO_FLAGS, pd, &wanted, &srq,
+	    NULL));
+	KEPT(pd);
+	OK(ibt_free_srq(srq));
+	client_chan_args(&args);
+	args.ud_pd = pd;
+	OK(ibt_alloc_ud_channel(client.c_hca, IBT_ACHAN_NO_FLAGS, &args, &chan,
+	    NULL));
+	KEPT(pd);
+	OK(ibt_free_channel(chan));
+	OK(ibt_free_pd(client.c_hca, pd));
+	return (0);
+}
+
+/* As many shared receive queues as the adapter says, and not one more. */
+#define	MOST_SRQS	1024
+
+PROBE(too_many)
+{
+	static ibt_srq_hdl_t all[MOST_SRQS];
+	ibt_srq_sizes_t wanted = { 1, 1 };
+	ibt_hca_attr_t attr;
+	long i;
+
+	OK(ibt_query_hca(client.c_hca, &attr));
+	WANT(attr.hca_max_srqs == MOST_SRQS);
+	for (i = 0; i < MOST_SRQS; i++) {
+		OK(ibt_alloc_srq(client.c_hca, IBT_SRQ_NO_FLAGS, client.c_pd,
+		    &wanted, &all[i], NULL));
+	}
+	WANT_STATUS(ibt_alloc_srq(client.c_hca, IBT_SRQ_NO_FLAGS, client.c_pd,
+	    &wanted, &srq, NULL), IBT_INSUFF_RESOURCE);
+	for (i = 0; i < MOST_SRQS; i++)
+		OK(ibt_free_srq(all[i]));
+	return (0);
+}

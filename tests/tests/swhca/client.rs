@@ -99,6 +99,20 @@ fn cq_is_freed_after_the_handler_that_is_running_has_returned() {
 }
 
 #[test]
+fn protection_domain_stays_as_long_as_anything_is_in_it() {
+    with_client(2, |_, client| {
+        client.run("probe_domain_in_use", 0);
+    });
+}
+
+#[test]
+fn no_more_is_made_than_the_adapter_says_that_there_can_be() {
+    with_client(1, |_, client| {
+        client.run("probe_too_many", 0);
+    });
+}
+
+#[test]
 fn reserved_key_is_for_queue_pairs_that_were_made_for_it() {
     with_client(2, |_, client| {
         client.run("probe_reserved_key", 0);

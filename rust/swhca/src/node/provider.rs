@@ -6,14 +6,16 @@ use ibtf_provider::{
     AddressVector, Arm, ClientCq, ClientSrq, Completion, CqSizes, Gid, Keys, PortReport, Provider, Purpose,
     QpChange, QpQuery, QpRequest, QueueSizes, ReceiveRequest, Region, SendRequest, SrqSizes, Status,
 };
-use kernel::KArc;
-use kernel::sync::Mutex;
+use kernel::{ArcRoom, KArc};
 
-use super::{AddressHandle, Node, Pd, index};
-use crate::attributes::{MAX_CQ, MAX_MODERATION, MAX_QUEUE, MAX_SEGMENTS};
+use super::{Node, index};
+use crate::attributes::{
+    MAX_AHS, MAX_CQ, MAX_CQS, MAX_MODERATION, MAX_PDS, MAX_QUEUE, MAX_SEGMENTS, MAX_SRQS,
+};
 use crate::buffers::SHARED_SEGMENTS;
 use crate::calls::Call;
 use crate::cq::Cq;
+use crate::domain::{AddressHandle, Inside, Mr, Pd};
 use crate::qp::{Parts, Qp};
 use crate::send;
 use crate::srq::Srq;
@@ -24,7 +26,7 @@ impl Provider for Node {
     type Cq = Cq;
     type Qp = Qp;
     type Srq = Srq;
-    type Mr = u32;
+    type Mr = Mr;
 
     fn query_port(&self, port: u8, report: &mut PortReport<'_>) {
         self.with_port(port, |state| {
@@ -34,24 +36,27 @@ impl Provider for Node {
     }
 
     fn alloc_pd(&self) -> Result<KArc<Pd>, Status> {
-        let pd = KArc::new(Pd(self.next_pd.fetch_add(1, Ordering::Relaxed)))?;
-        self.count(|census| census.pds += 1);
-        Ok(pd)
+        let number = self.next_pd.fetch_add(1, Ordering::Relaxed);
+        self.make(|census| &mut census.pds, MAX_PDS, || Ok(KArc::new(Pd::new(number))?))
     }
 
-    fn free_pd(&self, _pd: &KArc<Pd>) -> Result<(), Status> {
-        self.count(|census| census.pds -= 1);
+    fn free_pd(&self, pd: &KArc<Pd>) -> Result<(), Status> {
+        pd.check_unused()?;
+        self.freed(|census| &mut census.pds);
         Ok(())
     }
 
-    fn alloc_ah(&self, _pd: &KArc<Pd>, vector: AddressVector) -> Result<KArc<AddressHandle>, Status> {
-        let handle = KArc::new(AddressHandle(Mutex::new(vector)?))?;
-        self.count(|census| census.address_handles += 1);
-        Ok(handle)
+    fn alloc_ah(&self, pd: &KArc<Pd>, vector: AddressVector) -> Result<KArc<AddressHandle>, Status> {
+        let make = || {
+            let room = ArcRoom::new()?;
+            Ok(room.fill(AddressHandle::new(vector, pd)?))
+        };
+        self.make(|census| &mut census.address_handles, MAX_AHS, make)
     }
 
-    fn free_ah(&self, _handle: &KArc<AddressHandle>) -> Result<(), Status> {
-        self.count(|census| census.address_handles -= 1);
+    fn free_ah(&self, handle: &KArc<AddressHandle>) -> Result<(), Status> {
+        handle.domain.leave();
+        self.freed(|census| &mut census.address_handles);
         Ok(())
     }
 
@@ -60,7 +65,7 @@ impl Provider for Node {
     }
 
     fn modify_ah(&self, handle: &AddressHandle, vector: AddressVector) -> Result<(), Status> {
-        *handle.0.lock() = vector;
+        handle.set(vector);
         Ok(())
     }
 
@@ -69,17 +74,18 @@ impl Provider for Node {
             return Err(Status::HCA_CQ_EXCEEDED);
         }
         let entries = entries.max(1).next_power_of_two();
-        self.add_caller()?;
-        let cq = Cq::new(entries as usize, client, self.calls.clone()).and_then(KArc::new);
-        let cq = cq.inspect_err(|_| self.remove_caller())?;
-        self.count(|census| census.cqs += 1);
-        Ok((cq, entries))
+        let make = || {
+            self.add_caller()?;
+            let cq = Cq::new(entries as usize, client, self.calls.clone()).and_then(KArc::new);
+            Ok((cq.inspect_err(|_| self.remove_caller())?, entries))
+        };
+        self.make(|census| &mut census.cqs, MAX_CQS, make)
     }
 
     fn free_cq(&self, cq: &KArc<Cq>) -> Result<(), Status> {
         cq.check_unused()?;
         self.remove_caller();
-        self.count(|census| census.cqs -= 1);
+        self.freed(|census| &mut census.cqs);
         Ok(())
     }
 
@@ -127,7 +133,7 @@ impl Provider for Node {
             node: this.clone(),
             number,
             special,
-            pd: request.pd.0,
+            domain: Inside::new(request.pd),
             srq: request.srq.cloned(),
             sizes,
             all_signaled: request.all_signaled,
@@ -208,17 +214,19 @@ impl Provider for Node {
             return Err(Status::HCA_SGL_EXCEEDED);
         }
         let real = SrqSizes { receives: sizes.receives.max(1), segments: sizes.segments.max(1) };
-        self.add_caller()?;
-        let srq = Srq::new(pd.0, real, client).and_then(KArc::new);
-        let srq = srq.inspect_err(|_| self.remove_caller())?;
-        self.count(|census| census.srqs += 1);
-        Ok((srq, real))
+        let make = || {
+            self.add_caller()?;
+            let srq = Srq::new(Inside::new(pd), real, client);
+            Ok((srq.inspect_err(|_| self.remove_caller())?, real))
+        };
+        self.make(|census| &mut census.srqs, MAX_SRQS, make)
     }
 
     fn free_srq(&self, srq: &KArc<Srq>) -> Result<(), Status> {
         srq.check_unused()?;
+        srq.domain().leave();
         self.remove_caller();
-        self.count(|census| census.srqs -= 1);
+        self.freed(|census| &mut census.srqs);
         Ok(())
     }
 
@@ -244,14 +252,16 @@ impl Provider for Node {
         self.subnet.detach(qp, group)
     }
 
-    fn register(&self, pd: &KArc<Pd>, region: KArc<Region>) -> Result<(KArc<u32>, Keys), Status> {
-        let room = kernel::ArcRoom::new()?;
-        let key = self.keys.lock().insert(region, pd.0)?;
-        Ok((room.fill(key), Keys { local: key, remote: key }))
+    fn register(&self, pd: &KArc<Pd>, region: KArc<Region>) -> Result<(KArc<Mr>, Keys), Status> {
+        let room = ArcRoom::new()?;
+        let key = self.keys.lock().insert(region, pd.number())?;
+        Ok((room.fill(Mr { key, domain: Inside::new(pd) }), Keys { local: key, remote: key }))
     }
 
-    fn deregister(&self, mr: &KArc<u32>) -> Result<(), Status> {
-        self.keys.lock().remove(**mr)
+    fn deregister(&self, mr: &KArc<Mr>) -> Result<(), Status> {
+        self.keys.lock().remove(mr.key)?;
+        mr.domain.leave();
+        Ok(())
     }
 
     fn post_sends<'a>(

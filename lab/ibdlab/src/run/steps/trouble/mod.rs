@@ -145,7 +145,7 @@ impl<'a> Player<'a> {
         // What is asked of a host waits until the host is done with what was asked before, and belongs to the trouble all the same.
         let (mut now, mut pause) = (end, Nanos::from_millis(1));
         while now < end + LINGERS && self.hands.iter().any(Hand::is_busy) {
-            now = now + pause;
+            now += pause;
             pause = Nanos((pause.0 * 2).min(LOOK_EVERY.0));
             self.play_until(now)?;
         }
