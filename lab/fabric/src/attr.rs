@@ -35,6 +35,8 @@ pub struct HcaAttr {
     pub max_sgl: u32,
     /// SGL entries of a UD send WR.
     pub ud_send_sgl: u32,
+    /// SGL entries of a send WR on a connection.
+    pub conn_send_sgl: u32,
     /// SGL entries of a receive WR.
     pub recv_sgl: u32,
     /// Completion queues.
@@ -63,6 +65,8 @@ pub struct HcaAttr {
     pub max_srq_sz: u32,
     /// SGL entries per SRQ receive.
     pub max_srq_sgl: u32,
+    /// An SRQ may be asked to tell when it runs low; the reference adapter's driver refuses.
+    pub srq_limit: bool,
     /// Interrupts a CQ may be pinned to, counted from 1.
     pub max_cq_handlers: u32,
     /// Vendor, device and revision as NodeInfo shows them.
@@ -88,6 +92,8 @@ impl Default for HcaAttr {
             max_sgl: 32,
             // 1008 bytes, less the 64 of the headers.
             ud_send_sgl: 59,
+            // 1008 bytes, less the 16 of the control segment.
+            conn_send_sgl: 62,
             recv_sgl: 32,
             max_cq: 4096,
             max_cq_sz: 4 * 1024 * 1024 - 1,
@@ -102,6 +108,7 @@ impl Default for HcaAttr {
             max_srq: 256,
             max_srq_sz: 16 * 1024 - 1,
             max_srq_sgl: 31,
+            srq_limit: false,
             max_cq_handlers: 1,
             vendor_id: 0x0002c9,
             device_id: 0x6750,

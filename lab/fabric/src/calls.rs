@@ -21,6 +21,7 @@ pub enum Call {
     PollCq,
     AllocQp,
     FlushQp,
+    ModifyQp,
     FreeQp,
     PostSend,
     PostRecv,

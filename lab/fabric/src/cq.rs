@@ -10,7 +10,7 @@ use lab_lock::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CqNum(pub u32);
 
-/// How a work request ended (`ibt_wc_status_t`, the same numbers). UD knows only these.
+/// How a work request ended (`ibt_wc_status_t`, the same numbers). Those from 20 on are of connections alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CompletionStatus {
@@ -24,6 +24,16 @@ pub enum CompletionStatus {
     LocalProtection = 13,
     /// Not carried out: the QP was in ERROR or SQE.
     Flushed = 14,
+    /// The peer refused the message: too long for its receive.
+    RemoteInvalidRequest = 22,
+    /// The peer gives no right to that memory.
+    RemoteAccess = 23,
+    /// The peer could not carry it out.
+    RemoteOperation = 24,
+    /// Nobody acknowledged it, however often it was sent.
+    TransportTimeout = 25,
+    /// The peer had no receive for it, however often it was sent.
+    RnrTimeout = 26,
 }
 
 /// Which kind of work request completed.
@@ -70,7 +80,7 @@ pub struct Completion {
     pub status: CompletionStatus,
     /// Send or receive.
     pub kind: CompletionKind,
-    /// Receives: 40 + payload bytes.
+    /// Receives: 40 + payload bytes of a datagram, the bytes of a connection's message.
     pub bytes: u32,
     /// Successful receives.
     pub recv: Option<RecvInfo>,

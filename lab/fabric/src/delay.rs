@@ -2,7 +2,7 @@
 
 use crate::port::Port;
 use crate::wire::Frame;
-use crate::{CqNum, Hca, Nanos, Qp};
+use crate::{AsyncEvent, CqNum, Hca, Nanos, Qp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,6 +13,10 @@ pub(crate) enum Later {
     AtPort { hca: Hca, port: Arc<Port>, frame: Frame },
     /// An HCA gets round to a posted send.
     Send { hca: Hca, qp: Qp, seq: u64 },
+    /// A connection has something to send again, or may.
+    Requester { hca: Hca, qp: Qp, at: Nanos },
+    /// A late event.
+    Event { hca: Hca, event: AsyncEvent },
     /// A late completion interrupt.
     Interrupt { hca: Hca, cq: CqNum },
 }

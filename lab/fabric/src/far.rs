@@ -96,6 +96,7 @@ impl Hca {
         let vector = send.ah.vector()?;
         let len: usize = send.sgl.iter().map(|sge| sge.len as usize).sum();
         let plain = core.state == QpState::Rts
+            && core.connection.is_none()
             && !core.freed
             && vector.port == core.config.port
             && vector.dlid.is_unicast()

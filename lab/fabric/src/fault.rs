@@ -1,6 +1,7 @@
 //! Faults of a link, drawn from one seeded generator, and the reasons for which frames are dropped.
 
 use crate::Direction;
+use crate::wire::Frame;
 use crate::{Guid, Nanos};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -23,9 +24,49 @@ impl Probability {
     }
 }
 
+/// Which frames a fault is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Only {
+    /// All of them.
+    #[default]
+    All,
+    /// Those with this opcode in the BTH.
+    Opcode(u8),
+    /// Management datagrams of this class and attribute.
+    Management {
+        /// `MgmtClass`.
+        class: u8,
+        /// `AttributeID`.
+        attribute: u16,
+    },
+}
+
+impl Only {
+    pub(crate) fn admits(self, frame: &Frame) -> bool {
+        match self {
+            Only::All => true,
+            Only::Opcode(opcode) => frame.opcode() == Some(opcode),
+            Only::Management { class, attribute } => frame.management() == Some((class, attribute)),
+        }
+    }
+}
+
+/// Frames to be lost: of those that it is about some pass first, then some are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// Which ones.
+    pub only: Only,
+    /// So many pass.
+    pub skip: u32,
+    /// Then so many are lost.
+    pub times: u32,
+}
+
 /// Faults of one direction of one link. The default is a perfect link without delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFaults {
+    /// Frames that these faults happen to; others are carried as if there were none.
+    pub only: Only,
     /// The frame vanishes.
     pub loss: Probability,
     /// The frame arrives twice.
@@ -85,6 +126,10 @@ pub enum Reason {
     Pkey,
     /// Queue key mismatch.
     Qkey,
+    /// A datagram for a connection's queue pair, or the other way round.
+    Service,
+    /// A packet for a connection that is not its peer's.
+    Stranger,
     /// The sender's own multicast, kept back by the loopback block.
     OwnMulticast,
     /// No receive was posted.
@@ -112,6 +157,8 @@ impl Reason {
             Reason::QpState => "qp_state",
             Reason::Pkey => "pkey",
             Reason::Qkey => "qkey",
+            Reason::Service => "service",
+            Reason::Stranger => "stranger",
             Reason::OwnMulticast => "own_multicast",
             Reason::NoReceive => "no_receive",
         }
@@ -142,15 +189,34 @@ struct Link {
 pub(crate) struct Faults {
     rng: ChaCha8Rng,
     links: BTreeMap<(Guid, Direction), Link>,
+    picks: Vec<(Guid, Direction, Pick)>,
 }
 
 impl Faults {
     pub(crate) fn new(seed: u64) -> Self {
-        Faults { rng: ChaCha8Rng::seed_from_u64(seed), links: BTreeMap::new() }
+        Faults { rng: ChaCha8Rng::seed_from_u64(seed), links: BTreeMap::new(), picks: Vec::new() }
     }
 
     pub(crate) fn set(&mut self, port: Guid, direction: Direction, plan: LinkFaults) {
         self.links.entry((port, direction)).or_default().plan = plan;
+    }
+
+    pub(crate) fn lose(&mut self, port: Guid, direction: Direction, pick: Pick) {
+        self.picks.push((port, direction, pick));
+    }
+
+    /// Whether the frame is one of those that are to be lost.
+    fn is_picked(&mut self, port: Guid, direction: Direction, frame: &Frame) -> bool {
+        let about = |(of, way, pick): &&mut (Guid, Direction, Pick)| {
+            *of == port && *way == direction && pick.times > 0 && pick.only.admits(frame)
+        };
+        let Some((_, _, pick)) = self.picks.iter_mut().find(about) else { return false };
+        if pick.skip > 0 {
+            pick.skip -= 1;
+            return false;
+        }
+        pick.times -= 1;
+        true
     }
 
     fn hit(rng: &mut ChaCha8Rng, p: Probability) -> bool {
@@ -164,11 +230,23 @@ impl Faults {
     }
 
     /// What becomes of a frame that enters a link now: no, one or two copies.
-    pub(crate) fn carry(&mut self, port: Guid, direction: Direction, now: Nanos) -> Vec<Carried> {
+    pub(crate) fn carry(
+        &mut self,
+        port: Guid,
+        direction: Direction,
+        now: Nanos,
+        frame: &Frame,
+    ) -> Vec<Carried> {
         const CLEAN: Carried = Carried { due: None, flip: None, flip_inside: None };
+        if self.is_picked(port, direction, frame) {
+            return Vec::new();
+        }
         let rng = &mut self.rng;
         let Some(link) = self.links.get_mut(&(port, direction)) else { return vec![CLEAN] };
         let plan = link.plan;
+        if !plan.only.admits(frame) {
+            return vec![CLEAN];
+        }
         if Self::hit(rng, plan.loss) {
             return Vec::new();
         }

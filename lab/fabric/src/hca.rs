@@ -16,7 +16,7 @@ use crate::{
     AsyncEvent, Cq, CqNum, Dma, Error, Guid, HcaConfig, HcaEvents, Moderation, Nanos, Notify, Pd, PortAttr,
     PortCounters, PortNum, Qp, Qpn, Rate, Reason, Sge,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -43,15 +43,31 @@ struct HcaInner {
     gone: AtomicBool,
     late_interrupts: Mutex<Option<(Nanos, Nanos)>>,
     sends_hang: AtomicBool,
+    empty_channel: Mutex<EmptyChannel>,
+}
+
+/// When an adapter tells that a queue pair in ERROR holds no receive of a shared queue any more ([`AsyncEvent::EmptyChannel`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmptyChannel {
+    /// At once.
+    #[default]
+    Prompt,
+    /// After this long.
+    Late(Nanos),
+    /// Never.
+    Never,
 }
 
 #[derive(Default)]
 struct Objects {
     cqs: u32,
     next_cq: u32,
+    next_srq: u32,
     pds: u32,
     srqs: u32,
     qps: BTreeMap<Qpn, Qp>,
+    /// Numbers that nobody gets although their queue pairs are gone.
+    kept: BTreeSet<Qpn>,
     next_qpn: u32,
 }
 
@@ -96,6 +112,7 @@ impl Hca {
             gone: AtomicBool::new(false),
             late_interrupts: Mutex::new(None),
             sends_hang: AtomicBool::new(false),
+            empty_channel: Mutex::default(),
         }))
     }
 
@@ -163,6 +180,11 @@ impl Hca {
 
     pub(crate) fn sends_hang(&self) -> bool {
         self.0.sends_hang.load(Ordering::SeqCst)
+    }
+
+    /// When the end of a queue pair's receives is told from now on.
+    pub fn set_empty_channel(&self, when: EmptyChannel) {
+        *self.0.empty_channel.lock() = when;
     }
 
     /// Every completion interrupt comes late by `min..=max`; `None` restores prompt ones.
@@ -299,7 +321,7 @@ impl Hca {
     pub fn notify_cq(&self, cq: &Cq, notify: Notify) -> Result<(), Error> {
         self.check(Call::NotifyCq)?;
         if cq.arm(notify)? {
-            self.raise(Effects { completions: vec![cq.num()], asyncs: Vec::new() });
+            self.raise(Effects { completions: vec![cq.num()], ..Effects::default() });
         }
         Ok(())
     }
@@ -362,7 +384,22 @@ impl Hca {
             self.interrupt(cq);
         }
         for event in effects.asyncs {
-            self.0.events.async_event(event);
+            self.tell(event);
+        }
+    }
+
+    fn tell(&self, event: AsyncEvent) {
+        let when = match event {
+            AsyncEvent::EmptyChannel(_) => *self.0.empty_channel.lock(),
+            _ => EmptyChannel::Prompt,
+        };
+        match (when, self.fabric()) {
+            (EmptyChannel::Never, _) => {}
+            (EmptyChannel::Late(by), Some(fabric)) => {
+                let due = fabric.clock.now().after(by);
+                fabric.later(due, Later::Event { hca: self.clone(), event });
+            }
+            _ => self.0.events.async_event(event),
         }
     }
 
@@ -407,7 +444,7 @@ impl Objects {
         loop {
             let qpn = Qpn::truncating(self.next_qpn);
             self.next_qpn = if self.next_qpn >= 0x00ff_fffe { FIRST_QPN } else { self.next_qpn + 1 };
-            if !self.qps.contains_key(&qpn) {
+            if !self.qps.contains_key(&qpn) && !self.kept.contains(&qpn) {
                 return qpn;
             }
         }

@@ -1,9 +1,9 @@
 //! A software InfiniBand fabric in the shape of an HCA driver.
 //!
-//! What it is: HCAs with ports, protection domains, completion queues, UD queue pairs, address handles, memory regions and
-//! multicast attachment; a switch with unicast and multicast tables; frames as real bytes (LRH, GRH, BTH, DETH, ICRC,
-//! VCRC); faults with a seed; a capture tap. What it is not: a subnet manager (that sets LIDs, states and P_Key tables
-//! through [`subnet`]), a verbs library (statuses and contexts of IBTF are `lab-ibtf`'s), or RDMA (UD only).
+//! What it is: HCAs with ports, protection domains, completion queues, queue pairs of datagrams and of reliable connections, address
+//! handles, memory regions and multicast attachment; a switch with unicast and multicast tables; frames as real bytes (LRH, GRH, BTH,
+//! DETH or AETH, ICRC, VCRC); faults with a seed; a capture tap. What it is not: a subnet manager (that sets LIDs, states and P_Key
+//! tables through [`subnet`]), a verbs library (statuses and contexts of IBTF are `lab-ibtf`'s), or RDMA (nothing but SEND).
 //!
 //! The crate reaches the outside through four traits: [`Dma`] for memory of the loaded modules, [`HcaEvents`] for
 //! completion and asynchronous events, [`Clock`] for time, [`Tap`] for captures. No lock of this crate is held while one of
@@ -33,6 +33,7 @@ mod pd;
 mod port;
 mod qp;
 mod queue;
+mod rc;
 mod recv;
 mod send;
 mod srq;
@@ -48,8 +49,8 @@ pub use calls::{Call, Injection};
 pub use cq::{Completion, CompletionKind, CompletionStatus, Cq, CqNum, Moderation, Notify, RecvInfo};
 pub use error::Error;
 pub use far::{Arrivals, Datagram, FarEnd, FarSend, NearEnd};
-pub use fault::{Drops, LinkFaults, Probability, Reason};
-pub use hca::{Census, Hca};
+pub use fault::{Drops, LinkFaults, Only, Pick, Probability, Reason};
+pub use hca::{Census, EmptyChannel, Hca};
 pub use iba::{Gid, Guid, Lid, PKey, QKey, Qpn, Sl};
 pub use management::ManagementPeer;
 pub use memory::{Access, Mr};
@@ -58,7 +59,8 @@ pub use pd::Pd;
 pub use port::{PortAttr, PortCounters};
 pub use qp::{Qp, QpAttr, QpSizes, QpState, Signalling, UdConfig};
 pub use queue::{RecvWr, Sge};
+pub use rc::{RcAttr, RcConfig, RcSendWr, ReadyToReceive, ReadyToSend, rnr_time};
 pub use send::{Lso, SendOp, SendWr, UdDest};
-pub use srq::{Srq, SrqSizes};
+pub use srq::{Srq, SrqNum, SrqSizes};
 pub use switch::{Fabric, WeakFabric};
 pub use traits::{AsyncEvent, Clock, Direction, Dma, DmaFault, HcaEvents, PortChange, Tap};

@@ -1,7 +1,8 @@
-//! UD queue pairs.
+//! Queue pairs: what those of datagrams and of connections have in common, and the former's own.
 
 use crate::cq::{Added, Completion, CompletionKind, CompletionStatus};
 use crate::queue::{Done, WorkQueue};
+use crate::rc::Connection;
 use crate::send::SendJob;
 use crate::{AsyncEvent, Cq, CqNum, Pd, PortNum, QKey, Qpn, RecvWr, Srq};
 use std::sync::Arc;
@@ -83,7 +84,7 @@ pub struct QpAttr {
     pub state: QpState,
 }
 
-/// A UD queue pair. Clones name the same one.
+/// A queue pair. Clones name the same one.
 #[derive(Clone)]
 pub struct Qp(pub(crate) Arc<QpInner>);
 
@@ -98,6 +99,8 @@ pub(crate) struct QpCore {
     pub(crate) sq: WorkQueue<SendJob>,
     pub(crate) rq: WorkQueue<RecvWr>,
     pub(crate) psn: u32,
+    /// Of reliable connections alone.
+    pub(crate) connection: Option<Connection>,
     /// Groups it is attached to.
     pub(crate) attached: u32,
     pub(crate) freed: bool,
@@ -113,6 +116,8 @@ pub(crate) struct QpCore {
 pub(crate) struct Effects {
     pub(crate) completions: Vec<CqNum>,
     pub(crate) asyncs: Vec<AsyncEvent>,
+    /// A CQ has taken its last completion.
+    pub(crate) overrun: bool,
 }
 
 impl Effects {
@@ -120,19 +125,23 @@ impl Effects {
         match added {
             Added::Quiet => {}
             Added::Fire => self.completions.push(cq.num()),
-            Added::Overrun => self.asyncs.push(AsyncEvent::CqError(cq.num())),
+            Added::Overrun => {
+                self.overrun = true;
+                self.asyncs.push(AsyncEvent::CqError(cq.num()));
+            }
         }
     }
 }
 
 impl Qp {
-    pub(crate) fn new(num: Qpn, config: UdConfig) -> Self {
+    pub(crate) fn new(num: Qpn, config: UdConfig, connection: Option<Connection>) -> Self {
         let core = QpCore {
             sq: WorkQueue::new(config.sizes.sq),
             rq: WorkQueue::new(config.sizes.rq),
             config,
-            state: QpState::Rts,
+            state: if connection.is_some() { QpState::Init } else { QpState::Rts },
             psn: 0,
+            connection,
             attached: 0,
             freed: false,
             posted: false,
@@ -201,10 +210,23 @@ impl QpCore {
 
     /// Moves to ERROR and flushes both queues.
     pub(crate) fn fail(&mut self, qpn: Qpn, effects: &mut Effects) {
-        self.state = QpState::Error;
+        let again = std::mem::replace(&mut self.state, QpState::Error) == QpState::Error;
+        let Self { connection, sq, rq, .. } = self;
+        let empty = connection.as_mut().map(|connection| connection.abandon(qpn, sq, rq));
         self.flush_sends(qpn, effects);
         self.rq.flush(|id| flushed(id, CompletionKind::Recv, qpn));
         self.report_recvs(effects);
+        if empty == Some(true) && !again && self.config.srq.is_some() {
+            effects.asyncs.push(AsyncEvent::EmptyChannel(qpn));
+        }
+    }
+
+    /// No request is being carried out right now.
+    pub(crate) fn is_quiet(&self) -> bool {
+        match &self.connection {
+            Some(connection) => connection.is_quiet(),
+            None => !self.sq.busy() && !self.rq.busy(),
+        }
     }
 
     /// Forgets all work, as RESET does.
@@ -213,6 +235,7 @@ impl QpCore {
         self.sq.clear();
         self.rq.clear();
         self.psn = 0;
+        self.connection = self.connection.take().map(|_| Connection::new());
         self.config.scq.purge(qpn);
         self.config.rcq.purge(qpn);
     }

@@ -6,8 +6,8 @@ use crate::port::{Port, Route};
 use crate::qp::{Effects, ended, flushed};
 use crate::queue::Done;
 use crate::srq::Srq;
-use crate::wire::{Frame, FrameError, GRH_LEN, Packet};
-use crate::{Error, Hca, Pd, PortState, Qp, QpState, Qpn, Reason, RecvWr, offload};
+use crate::wire::{AnyPacket, Frame, FrameError, GRH_LEN, Packet};
+use crate::{AsyncEvent, Error, Hca, Pd, PortState, Qp, QpState, Qpn, Reason, RecvWr, offload};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -71,7 +71,8 @@ impl Hca {
             return self.refuse(Reason::HcaGone);
         }
         match frame.parse() {
-            Ok(packet) => self.accept(port, &packet, false),
+            Ok(AnyPacket::Datagram(packet)) => self.accept(port, &packet, false),
+            Ok(AnyPacket::Connected(_)) => self.arrived(port, frame),
             Err(FrameError::Icrc | FrameError::Vcrc) => self.refuse(Reason::CrcAtPort),
             Err(_) => self.refuse(Reason::Malformed),
         }
@@ -81,6 +82,9 @@ impl Hca {
     /// took it.
     pub(crate) fn accept(&self, port: &Arc<Port>, packet: &Packet<'_>, looped: bool) -> Option<Reason> {
         let route = port.route();
+        if packet.bth.dest == Qpn::GSI && packet.lrh.dlid.is_unicast() {
+            return self.take_management(port, &route, packet).and_then(|reason| self.refuse(reason));
+        }
         let targets = match self.targets(port, &route, packet) {
             // Nobody here listens to a group of the sender's own: no frame was lost.
             Err(Reason::NoQp) if looped && packet.lrh.dlid.is_multicast() => return Some(Reason::NoQp),
@@ -98,7 +102,7 @@ impl Hca {
         refused.filter(|_| !taken)
     }
 
-    fn refuse(&self, reason: Reason) -> Option<Reason> {
+    pub(crate) fn refuse(&self, reason: Reason) -> Option<Reason> {
         self.drop_frame(reason);
         Some(reason)
     }
@@ -142,10 +146,10 @@ impl Hca {
         if own && packet.lrh.dlid.is_multicast() && self.config().loopback_block {
             return Err(Reason::OwnMulticast);
         }
-        let taken = qp.take_receive(port, packet)?;
+        let mut effects = Effects::default();
+        let taken = qp.take_receive(port, packet, &mut effects)?;
         let status = self.place(&taken, packet);
         let done = self.receive_done(qp, &taken, status, route, packet);
-        let mut effects = Effects::default();
         {
             let mut core = qp.0.core.lock();
             core.rq.finish(taken.seq, done);
@@ -243,11 +247,14 @@ impl Qp {
     }
 
     /// State, partition and queue key checks, then the oldest posted receive.
-    fn take_receive(&self, port: &Port, packet: &Packet<'_>) -> Result<Taken, Reason> {
+    fn take_receive(&self, port: &Port, packet: &Packet<'_>, effects: &mut Effects) -> Result<Taken, Reason> {
         let mut core = self.0.core.lock();
         let receiving = matches!(core.state, QpState::Rtr | QpState::Rts | QpState::Sqe);
         if core.freed || !receiving || core.config.port != port.num {
             return Err(Reason::QpState);
+        }
+        if core.connection.is_some() {
+            return Err(Reason::Service);
         }
         if !port.pkey(core.config.pkey_ix).is_some_and(|own| own.admits(packet.bth.pkey)) {
             port.pkey_violations.fetch_add(1, Ordering::Relaxed);
@@ -263,7 +270,10 @@ impl Qp {
                 core.rq.take().ok_or(Reason::NoReceive)?
             }
             Some(srq) => {
-                let wr = srq.take().ok_or(Reason::NoReceive)?;
+                let (wr, low) = srq.take().ok_or(Reason::NoReceive)?;
+                if low {
+                    effects.asyncs.push(AsyncEvent::SrqLimit(srq.num()));
+                }
                 (core.rq.adopt(wr.id, srq.0.used.clone()), wr)
             }
         };

@@ -123,6 +123,9 @@ impl Hca {
         if core.freed {
             return Err(Error::ChanHdlInvalid);
         }
+        if core.connection.is_some() {
+            return Err(Error::ChanSrvTypeInvalid);
+        }
         if matches!(core.state, QpState::Reset | QpState::Init | QpState::Rtr) {
             return Err(Error::ChanStateInvalid);
         }
@@ -205,7 +208,7 @@ impl Hca {
             SendOp::Send => mtu,
             SendOp::Lso(_) => self.config().attr.max_lso_size as usize,
         };
-        let mut message = self.read_sgl(&wr.sgl, limit, sender)?;
+        let mut message = self.gather_bytes(&wr.sgl, limit, &sender.pd, sender.reserved_lkey)?;
         match &wr.op {
             SendOp::Send => {
                 if wr.cksum && self.config().attr.cksum_full {
@@ -226,7 +229,14 @@ impl Hca {
         }
     }
 
-    fn read_sgl(&self, sgl: &[Sge], limit: usize, sender: &Sender) -> Result<Vec<u8>, CompletionStatus> {
+    /// The bytes of a list of pieces, at most `limit`.
+    pub(crate) fn gather_bytes(
+        &self,
+        sgl: &[Sge],
+        limit: usize,
+        pd: &Pd,
+        reserved_lkey: bool,
+    ) -> Result<Vec<u8>, CompletionStatus> {
         let total: u64 = sgl.iter().map(|s| u64::from(s.len)).sum();
         if total > limit as u64 {
             return Err(CompletionStatus::LocalLength);
@@ -236,8 +246,7 @@ impl Hca {
         for sge in sgl.iter().filter(|s| s.len > 0) {
             let (piece, after) = rest.split_at_mut(sge.len as usize);
             rest = after;
-            self.dma_read(sge, &sender.pd, sender.reserved_lkey, piece)
-                .map_err(|()| CompletionStatus::LocalProtection)?;
+            self.dma_read(sge, pd, reserved_lkey, piece).map_err(|()| CompletionStatus::LocalProtection)?;
         }
         Ok(message)
     }

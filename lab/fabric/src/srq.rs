@@ -15,11 +15,16 @@ pub struct SrqSizes {
     pub sgl: u32,
 }
 
+/// Number of a shared receive queue, unique within its HCA for the HCA's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SrqNum(pub u32);
+
 /// A shared receive queue. Clones name the same one.
 #[derive(Clone)]
 pub struct Srq(pub(crate) Arc<SrqInner>);
 
 pub(crate) struct SrqInner {
+    num: SrqNum,
     pub(crate) pd: Pd,
     pub(crate) sizes: SrqSizes,
     pub(crate) used: Arc<AtomicU32>,
@@ -30,16 +35,40 @@ struct SrqState {
     waiting: VecDeque<RecvWr>,
     users: u32,
     freed: bool,
+    /// 0: nothing is told.
+    limit: u32,
 }
 
 impl Srq {
-    pub(crate) fn new(pd: Pd, sizes: SrqSizes) -> Self {
+    pub(crate) fn new(num: SrqNum, pd: Pd, sizes: SrqSizes) -> Self {
         Srq(Arc::new(SrqInner {
+            num,
             pd,
             sizes,
             used: Arc::new(AtomicU32::new(0)),
-            state: Mutex::new(SrqState { waiting: VecDeque::new(), users: 0, freed: false }),
+            state: Mutex::new(SrqState { waiting: VecDeque::new(), users: 0, freed: false, limit: 0 }),
         }))
+    }
+
+    /// Its number, as [`crate::AsyncEvent::SrqLimit`] names it.
+    #[must_use]
+    pub fn num(&self) -> SrqNum {
+        self.0.num
+    }
+
+    /// Receives in it that nobody has taken yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.state.lock().waiting.len()
+    }
+
+    pub(crate) fn set_limit(&self, limit: u32) -> Result<(), Error> {
+        let mut s = self.0.state.lock();
+        if s.freed {
+            return Err(Error::SrqHdlInvalid);
+        }
+        s.limit = limit;
+        Ok(())
     }
 
     /// Real sizes.
@@ -97,7 +126,14 @@ impl Srq {
         Ok(())
     }
 
-    pub(crate) fn take(&self) -> Option<RecvWr> {
-        self.0.state.lock().waiting.pop_front()
+    /// The oldest receive, and whether taking it is to be told.
+    pub(crate) fn take(&self) -> Option<(RecvWr, bool)> {
+        let mut s = self.0.state.lock();
+        let wr = s.waiting.pop_front()?;
+        let low = s.waiting.len() < s.limit as usize;
+        if low {
+            s.limit = 0;
+        }
+        Some((wr, low))
     }
 }

@@ -6,8 +6,8 @@ use crate::port::Port;
 use crate::subnet::UnknownPort;
 use crate::wire::{Frame, crc};
 use crate::{
-    Clock, Direction, Dma, Drops, Error, Guid, Hca, HcaConfig, HcaEvents, Lid, LinkFaults, Nanos, PortState,
-    Reason, Tap,
+    Clock, Direction, Dma, Drops, Error, Guid, Hca, HcaConfig, HcaEvents, Lid, LinkFaults, Nanos, Pick,
+    PortState, Reason, Tap,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -138,6 +138,8 @@ impl Fabric {
                 Later::AtSwitch { from, frame } => self.0.at_switch(&from, &frame),
                 Later::AtPort { hca, port, frame } => self.0.at_port(&hca, &port, &frame),
                 Later::Send { hca, qp, seq } => hca.run_delayed_send(&qp, seq),
+                Later::Requester { hca, qp, at } => hca.wake_requester(&qp, at),
+                Later::Event { hca, event } => hca.events().async_event(event),
                 Later::Interrupt { hca, cq } => hca.events().completion(cq),
             }
         }
@@ -159,6 +161,11 @@ impl Fabric {
         let mut faults = self.0.faults.lock();
         faults.set(port, Direction::ToSwitch, to_switch);
         faults.set(port, Direction::FromSwitch, from_switch);
+    }
+
+    /// Loses particular frames of a port's link, one way, whatever else its faults are. Those of before that were not lost yet stay.
+    pub fn lose(&self, port: Guid, direction: Direction, pick: Pick) {
+        self.0.faults.lock().lose(port, direction, pick);
     }
 
     /// Frames dropped so far, by reason.
@@ -213,7 +220,7 @@ impl FabricInner {
 
     /// Passes a frame through one direction of a link.
     fn carry(&self, port: Guid, direction: Direction, frame: &Frame) -> Vec<(Option<Nanos>, Frame)> {
-        let copies = self.faults.lock().carry(port, direction, self.clock.now());
+        let copies = self.faults.lock().carry(port, direction, self.clock.now(), frame);
         if copies.is_empty() {
             self.drop_frame(Reason::Loss);
         }

@@ -1,6 +1,6 @@
 //! The crate's edges: memory, events, time, captures. Implementations are called with no lock of this crate held.
 
-use crate::{CqNum, Guid, Nanos, PortNum, Qpn, Reason};
+use crate::{CqNum, Guid, ManagementPeer, Nanos, PortNum, Qpn, Reason, SrqNum};
 
 /// Memory could not be reached at this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +75,14 @@ pub enum AsyncEvent {
     ClientReregister(PortNum),
     /// The QP went to ERROR by itself.
     CatastrophicChannel(Qpn),
+    /// The first message came in on a connection that is in RTR.
+    Established(Qpn),
+    /// A peer asked for what cannot be, so the QP went to ERROR.
+    InvalidRequest(Qpn),
+    /// The QP is in ERROR and holds no receive of its shared queue any more.
+    EmptyChannel(Qpn),
+    /// The shared queue has fewer receives than was asked to be told.
+    SrqLimit(SrqNum),
     /// The CQ overran; it takes no more completions.
     CqError(CqNum),
     /// The HCA failed as a whole.
@@ -89,6 +97,11 @@ pub trait HcaEvents: Send + Sync {
     fn completion(&self, cq: CqNum);
     /// Something else happened.
     fn async_event(&self, event: AsyncEvent);
+    /// A management datagram of 256 bytes came to queue pair 1 of a port. False if nobody takes it.
+    fn management(&self, port: PortNum, from: ManagementPeer, mad: &[u8]) -> bool {
+        let _ = (port, from, mad);
+        false
+    }
 }
 
 /// The lab's clock.

@@ -124,6 +124,7 @@ impl Run {
 fn faulty() -> LinkFaults {
     let often = Probability::per_million(150_000);
     LinkFaults {
+        only: Only::All,
         loss: often,
         duplicate: often,
         corrupt: often,

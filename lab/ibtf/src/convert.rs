@@ -18,6 +18,28 @@ pub(crate) fn gid_from_c(gid: ib_gid_t) -> Gid {
     Gid { prefix: halves.ugid_prefix, guid: halves.ugid_guid }
 }
 
+/// An address vector as the interface has it; its source GID is looked up elsewhere.
+pub(crate) fn vector_to_c(vector: &AddressVector, sgid: Gid) -> ibt_adds_vect_t {
+    let mut av = ibt_adds_vect_t {
+        av_sgid: gid_to_c(sgid),
+        av_srate: illumos_sys_hdrs::ibt_srate_e(u32::from(vector.rate.code())),
+        av_port_num: vector.port.0,
+        av_opaque1: boolean(vector.grh.is_some()),
+        av_opaque2: vector.dlid.0,
+        av_opaque3: vector.src_path,
+        ..Default::default()
+    };
+    av.set_av_srvl(vector.sl.get());
+    if let Some(grh) = vector.grh {
+        av.av_dgid = gid_to_c(grh.dgid);
+        av.av_opaque4 = u32::from(grh.sgid_ix);
+        av.set_av_flow(grh.flow_label);
+        av.av_tclass = grh.tclass;
+        av.av_hop = grh.hop_limit;
+    }
+    av
+}
+
 pub(crate) fn boolean(value: bool) -> boolean_t {
     if value { B_TRUE } else { B_FALSE }
 }

@@ -17,6 +17,7 @@ pub mod umad;
 mod world;
 
 pub use bare::BareLoop;
+pub use ibcm::Connected;
 pub use ibcm::arp::{LinkPort, port_of_link};
 pub use ibtl::Stranger;
 pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
@@ -80,6 +81,11 @@ pub fn wire(host: &Kernel) -> std::sync::Arc<dyn sm::SaTransport> {
 /// Why there is no answer.
 pub fn groups_of(host: &Kernel, port: fabric::Guid) -> Result<Vec<saa::GroupMembers>, String> {
     ibcm::Ibcm::of(host).groups_of(port)
+}
+
+/// The connections of a host's communication manager, counted.
+pub fn connected(host: &Kernel) -> Connected {
+    ibcm::Ibcm::of(host).connected()
 }
 
 /// Groups (MGID) and ports (GID) of a host that the administrator may still have as members although the driver has left: a leave is

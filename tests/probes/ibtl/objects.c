@@ -310,10 +310,12 @@ PROBE(shared_receive_queues)
 	return (0);
 }
 
-/* Connected channels: refused, as by an HCA that has none left. */
-PROBE(connected_mode_is_refused)
+/* Connected channels are made in INIT, and are none of datagrams. */
+PROBE(connected_channels)
 {
 	ibt_rc_chan_alloc_args_t args;
+	ibt_rc_chan_query_attr_t attr;
+	ibt_ud_chan_query_attr_t ud_attr;
 	ibt_channel_hdl_t chan = NULL;
 
 	bzero(&args, sizeof (args));
@@ -323,9 +325,24 @@ PROBE(connected_mode_is_refused)
 	args.rc_scq = client.c_scq;
 	args.rc_rcq = client.c_rcq;
 	args.rc_pd = client.c_pd;
+	args.rc_sizes.cs_sq = args.rc_sizes.cs_rq = 1;
+	args.rc_sizes.cs_sq_sgl = args.rc_sizes.cs_rq_sgl = 1;
+	args.rc_scq = NULL;
 	WANT_STATUS(ibt_alloc_rc_channel(client.c_hca, IBT_ACHAN_NO_FLAGS,
-	    &args, &chan, NULL), IBT_INSUFF_RESOURCE);
+	    &args, &chan, NULL), IBT_CQ_HDL_INVALID);
+	args.rc_scq = client.c_scq;
+	WANT_STATUS(ibt_alloc_rc_channel(client.c_hca, IBT_ACHAN_USES_SRQ,
+	    &args, &chan, NULL), IBT_INVALID_PARAM);
 	WANT(chan == NULL);
+	WANT(ibt_alloc_rc_channel(client.c_hca, IBT_ACHAN_NO_FLAGS, &args,
+	    &chan, NULL) == IBT_SUCCESS);
+	WANT(ibt_query_rc_channel(chan, &attr) == IBT_SUCCESS);
+	WANT(attr.rc_state == IBT_STATE_INIT);
+	WANT(attr.rc_prim_path.cep_hca_port_num == 1);
+	WANT_STATUS(ibt_query_ud_channel(chan, &ud_attr),
+	    IBT_CHAN_SRV_TYPE_INVALID);
+	WANT(ibt_flush_channel(chan) == IBT_SUCCESS);
+	WANT(ibt_free_channel(chan) == IBT_SUCCESS);
 	return (0);
 }
 

@@ -10,6 +10,7 @@
 mod rig;
 
 mod answers;
+mod connected;
 mod inputs;
 mod plugin;
 mod traffic;

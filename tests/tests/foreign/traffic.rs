@@ -18,7 +18,7 @@ const SEEDS: u64 = 10;
 const LIVE_RUNS: u64 = 3;
 
 /// A scenario, and which of its modules are foreign.
-struct Exchange {
+pub struct Exchange {
     text: String,
     foreign: Vec<(&'static str, &'static str)>,
     /// What was suppressed in the runs so far, and how often.
@@ -28,13 +28,18 @@ struct Exchange {
 impl Exchange {
     /// The people's scenario with driver and plugin of these hosts in C.
     fn with_c_on(hosts: &[&'static str]) -> Self {
-        let text = fs::read_to_string(workspace_root().join(SCENARIO)).expect("the scenario");
+        Self::of(&fs::read_to_string(workspace_root().join(SCENARIO)).expect("the scenario"), hosts)
+    }
+
+    /// A scenario with driver and plugin of these hosts in C.
+    pub fn of(text: &str, hosts: &[&'static str]) -> Self {
+        let text = text.to_owned();
         let foreign = hosts.iter().flat_map(|host| [(*host, "mac_ib"), (*host, "ibp")]).collect();
         Self { text, foreign, suppressed: BTreeMap::new() }
     }
 
     /// Something else happens before the unload.
-    fn and(mut self, steps: &[&str]) -> Self {
+    pub fn and(mut self, steps: &[&str]) -> Self {
         let steps: String = steps.iter().map(|step| format!("[[step]]\n{step}\n\n")).collect();
         let end = self.text.rfind("[[step]]").expect("a last step");
         self.text.insert_str(end, &steps);
@@ -74,7 +79,7 @@ impl Exchange {
 
     /// Runs it, and every step goes well.
     #[track_caller]
-    fn goes_well(&mut self, seed: u64, live: bool) -> Report {
+    pub fn goes_well(&mut self, seed: u64, live: bool) -> Report {
         let report = self.run(seed, live);
         self.went_well(&report);
         report

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod connections;
 mod groups;
 mod notices;
 mod paths;

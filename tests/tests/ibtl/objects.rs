@@ -45,7 +45,7 @@ probe_holds! {
     a_refused_address_leaves_the_destination_as_it_was: "probe_destinations";
     memory_is_registered_only_where_there_is_memory: "probe_memory_regions";
     a_shared_receive_queue_stays_while_a_channel_uses_it: "probe_shared_receive_queues";
-    connected_mode_is_refused: "probe_connected_mode_is_refused";
+    connected_channels_are_made_in_init: "probe_connected_channels";
     partition_attributes_come_from_whoever_registered: "probe_partition_attributes";
 }
 

@@ -3,7 +3,8 @@
 use super::Hca;
 use crate::calls::Call;
 use crate::qp::{Effects, QpCore};
-use crate::{Error, PortNum, QKey, Qp, QpSizes, QpState, Srq, UdConfig};
+use crate::rc::Connection;
+use crate::{Error, PortNum, QKey, Qp, QpSizes, QpState, Qpn, Srq, UdConfig};
 
 impl Hca {
     /// A new UD QP, already in RTS. `config.sizes` are minima; [`Qp::query`] tells the real ones.
@@ -15,19 +16,23 @@ impl Hca {
         self.check(Call::AllocQp)?;
         let sizes = self.real_sizes(&config)?;
         self.check_address(config.port, config.pkey_ix)?;
-        let config = UdConfig { sizes, ..config };
+        self.new_qp(UdConfig { sizes, ..config }, None)
+    }
+
+    /// A queue pair of these sizes, its address checked.
+    pub(crate) fn new_qp(&self, config: UdConfig, connection: Option<Connection>) -> Result<Qp, Error> {
         let mut objects = self.0.objects.lock();
         if objects.qps.len() >= self.0.config.attr.max_qp as usize {
             return Err(Error::InsuffResource);
         }
         hold_all(&config)?;
         let qpn = objects.fresh_qpn();
-        let qp = Qp::new(qpn, config);
+        let qp = Qp::new(qpn, config, connection);
         objects.qps.insert(qpn, qp.clone());
         Ok(qp)
     }
 
-    fn check_address(&self, port: PortNum, pkey_ix: u16) -> Result<(), Error> {
+    pub(crate) fn check_address(&self, port: PortNum, pkey_ix: u16) -> Result<(), Error> {
         let port = self.port(port).ok_or(Error::HcaPortInvalid)?;
         match port.pkey(pkey_ix) {
             None => Err(Error::PkeyIxIllegal),
@@ -73,6 +78,7 @@ impl Hca {
     pub fn recover_qp(&self, qp: &Qp) -> Result<(), Error> {
         let mut core = qp.0.core.lock();
         match core.state {
+            _ if core.connection.is_some() => return Err(Error::ChanSrvTypeInvalid),
             QpState::Sqe | QpState::Rts if !core.freed => core.state = QpState::Rts,
             _ => return Err(Error::ChanStateInvalid),
         }
@@ -90,7 +96,11 @@ impl Hca {
             Ok(()) | Err(Error::PkeyIxInvalid) => {}
             Err(error) => return Err(error),
         }
-        self.quiesce(qp, |core| (core.state == QpState::Error).then_some(()).ok_or(Error::ChanStateInvalid))?;
+        self.quiesce(qp, |core| match (&core.connection, core.state) {
+            (Some(_), _) => Err(Error::ChanSrvTypeInvalid),
+            (None, QpState::Error) => Ok(()),
+            (None, _) => Err(Error::ChanStateInvalid),
+        })?;
         let mut core = qp.0.core.lock();
         core.reset(qp.num());
         core.stale |= std::mem::take(&mut core.posted);
@@ -109,6 +119,7 @@ impl Hca {
         let mut core = qp.0.core.lock();
         match core.state {
             _ if core.freed => Err(Error::ChanHdlInvalid),
+            _ if core.connection.is_some() => Err(Error::ChanSrvTypeInvalid),
             QpState::Rts => {
                 core.config.qkey = qkey;
                 Ok(())
@@ -120,7 +131,7 @@ impl Hca {
 
     /// Waits until no request of the QP is being carried out, checking `may` each time. In the deterministic mode there is
     /// never anything to wait for; in the live mode it is the copy of one datagram.
-    fn quiesce(&self, qp: &Qp, may: impl Fn(&QpCore) -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn quiesce(&self, qp: &Qp, may: impl Fn(&QpCore) -> Result<(), Error>) -> Result<(), Error> {
         loop {
             let mut core = qp.0.core.lock();
             if core.freed {
@@ -128,7 +139,7 @@ impl Hca {
             }
             may(&core)?;
             // No new work starts in RESET.
-            if !core.sq.busy() && !core.rq.busy() {
+            if core.is_quiet() {
                 core.state = QpState::Reset;
                 return Ok(());
             }
@@ -142,6 +153,23 @@ impl Hca {
     /// # Errors
     /// [`Error::CiFailure`] while attached to a multicast group; [`Error::ChanHdlInvalid`] if it was freed.
     pub fn free_qp(&self, qp: &Qp) -> Result<(), Error> {
+        self.free(qp, false)
+    }
+
+    /// The same; its number is given to nobody until [`Hca::release_number`].
+    ///
+    /// # Errors
+    /// As for [`Hca::free_qp`].
+    pub fn free_qp_only(&self, qp: &Qp) -> Result<(), Error> {
+        self.free(qp, true)
+    }
+
+    /// The number of a queue pair that is gone may be given out again.
+    pub fn release_number(&self, qpn: Qpn) {
+        self.0.objects.lock().kept.remove(&qpn);
+    }
+
+    fn free(&self, qp: &Qp, keep_number: bool) -> Result<(), Error> {
         self.check(Call::FreeQp)?;
         self.quiesce(qp, |core| if core.attached > 0 { Err(Error::CiFailure) } else { Ok(()) })?;
         let config = {
@@ -153,7 +181,12 @@ impl Hca {
             core.freed = true;
             core.config.clone()
         };
-        self.0.objects.lock().qps.remove(&qp.num());
+        let mut objects = self.0.objects.lock();
+        objects.qps.remove(&qp.num());
+        if keep_number {
+            objects.kept.insert(qp.num());
+        }
+        drop(objects);
         release_all(&config);
         Ok(())
     }

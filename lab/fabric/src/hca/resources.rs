@@ -3,7 +3,7 @@
 use super::Hca;
 use crate::ah::AhInner;
 use crate::calls::Call;
-use crate::{Access, AddressVector, Ah, Error, Gid, Lid, Mr, Pd, Qp, Srq, SrqSizes, cq};
+use crate::{Access, AddressVector, Ah, Error, Gid, Lid, Mr, Pd, Qp, Srq, SrqNum, SrqSizes, cq};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +34,17 @@ impl Hca {
     /// then.
     pub fn modify_ah(&self, ah: &Ah, vector: AddressVector) -> Result<(), Error> {
         self.check(Call::ModifyAh)?;
+        self.check_vector(&vector)?;
+        let mut slot = ah.0.vector.lock();
+        if slot.is_none() {
+            return Err(Error::AhHdlInvalid);
+        }
+        *slot = Some(vector);
+        Ok(())
+    }
+
+    /// Whether the adapter can send that way.
+    pub(crate) fn check_vector(&self, vector: &AddressVector) -> Result<(), Error> {
         let port = self.port(vector.port).ok_or(Error::HcaPortInvalid)?;
         *self.0.rates_asked.lock().entry(vector.rate).or_default() += 1;
         if !self.0.config.attr.static_rates.contains(&vector.rate.code()) {
@@ -42,11 +53,6 @@ impl Hca {
         if let Some(grh) = vector.grh {
             port.gid(grh.sgid_ix).ok_or(Error::SgidInvalid)?;
         }
-        let mut slot = ah.0.vector.lock();
-        if slot.is_none() {
-            return Err(Error::AhHdlInvalid);
-        }
-        *slot = Some(vector);
         Ok(())
     }
 
@@ -74,6 +80,9 @@ impl Hca {
         let mut core = qp.0.core.lock();
         if core.freed {
             return Err(Error::ChanHdlInvalid);
+        }
+        if core.connection.is_some() {
+            return Err(Error::ChanSrvTypeInvalid);
         }
         let attr = &self.0.config.attr;
         if self.0.groups.attach(gid, qp, attr.max_mcg, attr.max_qp_per_mcg)? {
@@ -148,8 +157,21 @@ impl Hca {
         }
         pd.hold()?;
         objects.srqs += 1;
+        objects.next_srq += 1;
         let real = SrqSizes { wrs: cq::real_size(sizes.wrs), sgl: sizes.sgl.max(1) };
-        Ok(Srq::new(pd.clone(), real))
+        Ok(Srq::new(SrqNum(objects.next_srq), pd.clone(), real))
+    }
+
+    /// Has [`crate::AsyncEvent::SrqLimit`] told once, as soon as a receive is taken that leaves fewer than `limit`; 0 takes that back.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`] unless the adapter can ([`crate::HcaAttr::srq_limit`]): the reference adapter's driver refuses it;
+    /// [`Error::SrqHdlInvalid`].
+    pub fn set_srq_limit(&self, srq: &Srq, limit: u32) -> Result<(), Error> {
+        if !self.0.config.attr.srq_limit {
+            return Err(Error::NotSupported);
+        }
+        srq.set_limit(limit)
     }
 
     /// Frees it and the receives in it.

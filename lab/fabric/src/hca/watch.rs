@@ -61,7 +61,8 @@ impl Hca {
         let objects = self.0.objects.lock();
         let hangs = |qp: &Qp| {
             let core = qp.0.core.lock();
-            core.state == QpState::Rts && core.sq.waiting().next().is_some()
+            let hangs = core.connection.as_ref().is_some_and(|c| c.hangs && c.requester.waiting() > 0);
+            core.state == QpState::Rts && (hangs || core.sq.waiting().next().is_some())
         };
         objects.qps.iter().filter(|(_, qp)| hangs(qp)).map(|(&qpn, _)| qpn).collect()
     }

@@ -3,9 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::headers::{FrameError, Packet};
+use super::connected::{RcPacket, is_connected};
+use super::headers::{BTH_LEN, DETH_LEN, FrameError, GRH_LEN, LRH_LEN, Packet, UD_SEND_ONLY};
 use super::{LNH_GRH, crc};
 use crate::Lid;
+
+/// A packet of either transport.
+pub(crate) enum AnyPacket<'a> {
+    Datagram(Packet<'a>),
+    Connected(RcPacket<'a>),
+}
 
 /// The bytes of a frame, LRH through VCRC; a clone shares them.
 ///
@@ -21,6 +28,11 @@ pub(crate) struct Frame {
 impl Frame {
     /// What an adapter puts on its link.
     pub(crate) fn of(packet: &Packet<'_>) -> Self {
+        Self { bytes: Arc::new(packet.emit_without_sums()), owed: true }
+    }
+
+    /// What an adapter puts on its link for a connection.
+    pub(crate) fn of_connection(packet: &RcPacket<'_>) -> Self {
         Self { bytes: Arc::new(packet.emit_without_sums()), owed: true }
     }
 
@@ -40,9 +52,37 @@ impl Frame {
         Cow::Owned(bytes)
     }
 
-    /// As [`Packet::parse`].
-    pub(crate) fn parse(&self) -> Result<Packet<'_>, FrameError> {
-        if self.owed { Packet::parse_trusted(&self.bytes) } else { Packet::parse(&self.bytes) }
+    /// The packet in it, of whatever transport.
+    pub(crate) fn parse(&self) -> Result<AnyPacket<'_>, FrameError> {
+        let bytes = &self.bytes;
+        match (self.opcode().is_some_and(is_connected), self.owed) {
+            (false, false) => Packet::parse(bytes).map(AnyPacket::Datagram),
+            (false, true) => Packet::parse_trusted(bytes).map(AnyPacket::Datagram),
+            (true, false) => RcPacket::parse(bytes).map(AnyPacket::Connected),
+            (true, true) => RcPacket::parse_trusted(bytes).map(AnyPacket::Connected),
+        }
+    }
+
+    fn transport(&self) -> Option<&[u8]> {
+        let has_grh = self.bytes.get(1)? & 3 == LNH_GRH;
+        self.bytes.get(if has_grh { LRH_LEN + GRH_LEN } else { LRH_LEN }..)
+    }
+
+    /// The opcode of its BTH; `None` if it has no such place.
+    pub(crate) fn opcode(&self) -> Option<u8> {
+        self.transport()?.first().copied()
+    }
+
+    /// Class and attribute, if it is a datagram that can be a MAD.
+    pub(crate) fn management(&self) -> Option<(u8, u16)> {
+        const MAD: usize = BTH_LEN + DETH_LEN;
+        let transport = self.transport()?;
+        if transport.first() != Some(&UD_SEND_ONLY) {
+            return None;
+        }
+        let class = *transport.get(MAD + 1)?;
+        let attribute = transport.get(MAD + 16..MAD + 18)?;
+        Some((class, u16::from_be_bytes([attribute[0], attribute[1]])))
     }
 
     /// The destination LID alone, for a switch that looks no further; `None` if the VCRC is wrong or the frame too short.
@@ -60,7 +100,7 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
-    use super::Frame;
+    use super::{AnyPacket, Frame};
     use crate::wire::headers::tests::packet;
     use crate::wire::{FrameError, Packet};
 
@@ -70,7 +110,8 @@ mod tests {
             let packet = packet(&[1, 2, 3, 4, 5], grh, Some(7));
             let frame = Frame::of(&packet);
             assert_eq!(frame.bytes(), packet.emit());
-            assert_eq!(frame.parse(), Ok(packet));
+            let Ok(AnyPacket::Datagram(parsed)) = frame.parse() else { panic!("a datagram") };
+            assert_eq!(parsed, packet);
             assert_eq!(frame.route(), Packet::route(&packet.emit()));
         }
     }
@@ -79,7 +120,7 @@ mod tests {
     fn a_frame_that_was_damaged_is_checked() {
         let packet = packet(&[1, 2, 3, 4, 5], true, None);
         let frame = Frame::of(&packet).changed(|bytes| bytes[60] ^= 1);
-        assert_eq!(frame.parse(), Err(FrameError::Vcrc));
+        assert_eq!(frame.parse().err(), Some(FrameError::Vcrc));
         assert_eq!(frame.route(), None);
     }
 }

@@ -8,10 +8,10 @@ pub const LRH_LEN: usize = 8;
 /// Length of the global route header.
 pub const GRH_LEN: usize = 40;
 /// Length of the base transport header.
-const BTH_LEN: usize = 12;
+pub(super) const BTH_LEN: usize = 12;
 /// Length of the datagram extended transport header.
-const DETH_LEN: usize = 8;
-const IMMEDIATE_LEN: usize = 4;
+pub(super) const DETH_LEN: usize = 8;
+pub(super) const IMMEDIATE_LEN: usize = 4;
 pub(super) const ICRC_LEN: usize = 4;
 pub(super) const VCRC_LEN: usize = 2;
 
@@ -53,7 +53,7 @@ pub struct Grh {
     pub dgid: Gid,
 }
 
-/// Base transport header (TVer is 0, PadCnt follows from the payload, AckReq is 0, MigReq is 1).
+/// Base transport header (TVer is 0, PadCnt follows from the payload, MigReq is 1; AckReq is 0 but in requests on connections).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bth {
     /// Solicited event.
@@ -62,7 +62,7 @@ pub struct Bth {
     pub pkey: PKey,
     /// Destination queue pair.
     pub dest: Qpn,
-    /// 24 bits; counts packets per sending QP, not checked by UD receivers.
+    /// 24 bits; counts packets per sending QP, of which receivers of datagrams do not look at it.
     pub psn: u32,
 }
 
@@ -75,7 +75,7 @@ pub struct Deth {
     pub src: Qpn,
 }
 
-/// Why bytes are not a UD packet.
+/// Why bytes are not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum FrameError {
@@ -87,8 +87,10 @@ pub enum FrameError {
     NotTransport(u8),
     #[error("GRH version, length or next header is wrong")]
     Grh,
-    #[error("opcode {0:#04x} is not a datagram")]
+    #[error("opcode {0:#04x} is not one of this transport")]
     Opcode(u8),
+    #[error("AETH syndrome {0:#04x} means nothing")]
+    Syndrome(u8),
     #[error("padding exceeds the payload")]
     Padding,
     #[error("invariant CRC is wrong")]
@@ -131,7 +133,7 @@ impl<'a> Packet<'a> {
         let transport = BTH_LEN + DETH_LEN + self.immediate.map_or(0, |_| IMMEDIATE_LEN);
         let after_grh = transport + self.payload.len() + pad + ICRC_LEN;
         let total = LRH_LEN + self.grh.map_or(0, |_| GRH_LEN) + after_grh;
-        self.emit_lrh(&mut out, total);
+        self.lrh.emit(&mut out, self.grh.is_some(), total);
         if let Some(grh) = &self.grh {
             grh.emit(&mut out, after_grh);
         }
@@ -141,21 +143,9 @@ impl<'a> Packet<'a> {
         out
     }
 
-    fn emit_lrh(&self, out: &mut Vec<u8>, total: usize) {
-        let lnh = if self.grh.is_some() { LNH_GRH } else { LNH_BTH };
-        out.push(self.lrh.vl << 4);
-        out.push(self.lrh.sl.get() << 4 | lnh);
-        out.extend_from_slice(&self.lrh.dlid.0.to_be_bytes());
-        out.extend_from_slice(&((total / 4) as u16 & 0x7ff).to_be_bytes());
-        out.extend_from_slice(&self.lrh.slid.0.to_be_bytes());
-    }
-
     fn emit_transport(&self, out: &mut Vec<u8>, pad: usize) {
-        out.push(if self.immediate.is_some() { UD_SEND_ONLY_IMMEDIATE } else { UD_SEND_ONLY });
-        out.push(u8::from(self.bth.solicited) << 7 | 0x40 | (pad as u8) << 4);
-        out.extend_from_slice(&self.bth.pkey.0.to_be_bytes());
-        out.extend_from_slice(&self.bth.dest.get().to_be_bytes());
-        out.extend_from_slice(&(self.bth.psn & 0x00ff_ffff).to_be_bytes());
+        let opcode = if self.immediate.is_some() { UD_SEND_ONLY_IMMEDIATE } else { UD_SEND_ONLY };
+        self.bth.emit(out, opcode, pad, false);
         out.extend_from_slice(&self.deth.qkey.0.to_be_bytes());
         out.extend_from_slice(&self.deth.src.get().to_be_bytes());
         if let Some(immediate) = self.immediate {
@@ -201,12 +191,7 @@ impl<'a> Packet<'a> {
         Ok(Packet {
             lrh,
             grh,
-            bth: Bth {
-                solicited: t[1] & 0x80 != 0,
-                pkey: PKey(be16(t, 2)),
-                dest: Qpn::truncating(be32(t, 4)),
-                psn: be32(t, 8) & 0x00ff_ffff,
-            },
+            bth: Bth::parse(t),
             deth: Deth { qkey: QKey(be32(t, 12)), src: Qpn::truncating(be32(t, 16)) },
             immediate: has_immediate.then(|| be32(t, 20)),
             payload: &t[header_len..end],
@@ -225,9 +210,41 @@ impl<'a> Packet<'a> {
     }
 }
 
+impl Bth {
+    /// Twelve bytes; `pad` is how many zeros follow the payload.
+    pub(super) fn emit(&self, out: &mut Vec<u8>, opcode: u8, pad: usize, ack_request: bool) {
+        out.push(opcode);
+        out.push(u8::from(self.solicited) << 7 | 0x40 | (pad as u8) << 4);
+        out.extend_from_slice(&self.pkey.0.to_be_bytes());
+        out.extend_from_slice(&self.dest.get().to_be_bytes());
+        let ack = u32::from(ack_request) << 31;
+        out.extend_from_slice(&(ack | self.psn & 0x00ff_ffff).to_be_bytes());
+    }
+
+    /// `t` has twelve bytes at least.
+    pub(super) fn parse(t: &[u8]) -> Bth {
+        Bth {
+            solicited: t[1] & 0x80 != 0,
+            pkey: PKey(be16(t, 2)),
+            dest: Qpn::truncating(be32(t, 4)),
+            psn: be32(t, 8) & 0x00ff_ffff,
+        }
+    }
+}
+
 impl Lrh {
-    fn parse(body: &[u8]) -> Result<(Lrh, bool), FrameError> {
-        if body.len() < LRH_LEN + BTH_LEN + DETH_LEN + ICRC_LEN {
+    /// Eight bytes; `total` is the length of the frame up to its VCRC.
+    pub(super) fn emit(&self, out: &mut Vec<u8>, has_grh: bool, total: usize) {
+        let lnh = if has_grh { LNH_GRH } else { LNH_BTH };
+        out.push(self.vl << 4);
+        out.push(self.sl.get() << 4 | lnh);
+        out.extend_from_slice(&self.dlid.0.to_be_bytes());
+        out.extend_from_slice(&((total / 4) as u16 & 0x7ff).to_be_bytes());
+        out.extend_from_slice(&self.slid.0.to_be_bytes());
+    }
+
+    pub(super) fn parse(body: &[u8]) -> Result<(Lrh, bool), FrameError> {
+        if body.len() < LRH_LEN + BTH_LEN + ICRC_LEN {
             return Err(FrameError::Short(body.len()));
         }
         let has_grh = match (body[0] & 0xf, body[1] & 3) {
@@ -250,7 +267,7 @@ impl Lrh {
 }
 
 impl Grh {
-    fn emit(&self, out: &mut Vec<u8>, pay_len: usize) {
+    pub(super) fn emit(&self, out: &mut Vec<u8>, pay_len: usize) {
         let word = 6 << 28 | u32::from(self.tclass) << 20 | self.flow_label & 0x000f_ffff;
         out.extend_from_slice(&word.to_be_bytes());
         out.extend_from_slice(&(pay_len as u16).to_be_bytes());
@@ -260,7 +277,7 @@ impl Grh {
         out.extend_from_slice(&self.dgid.to_bytes());
     }
 
-    fn parse(body: &[u8]) -> Result<Grh, FrameError> {
+    pub(super) fn parse(body: &[u8]) -> Result<Grh, FrameError> {
         let g = body.get(LRH_LEN..LRH_LEN + GRH_LEN).ok_or(FrameError::Short(body.len()))?;
         let word = be32(g, 0);
         let pay_len = usize::from(be16(g, 4));
@@ -287,19 +304,19 @@ impl Grh {
     }
 }
 
-fn check_vcrc(frame: &[u8]) -> Result<&[u8], FrameError> {
+pub(super) fn check_vcrc(frame: &[u8]) -> Result<&[u8], FrameError> {
     let body = without_vcrc(frame)?;
     if crc::vcrc(body) == frame[body.len()..] { Ok(body) } else { Err(FrameError::Vcrc) }
 }
 
-fn without_vcrc(frame: &[u8]) -> Result<&[u8], FrameError> {
+pub(super) fn without_vcrc(frame: &[u8]) -> Result<&[u8], FrameError> {
     if frame.len() < LRH_LEN + ICRC_LEN + VCRC_LEN {
         return Err(FrameError::Short(frame.len()));
     }
     Ok(&frame[..frame.len() - VCRC_LEN])
 }
 
-fn check_icrc(body: &[u8], has_grh: bool) -> Result<(), FrameError> {
+pub(super) fn check_icrc(body: &[u8], has_grh: bool) -> Result<(), FrameError> {
     let (covered, icrc) = body.split_at(body.len() - ICRC_LEN);
     if has_grh && covered.len() < LRH_LEN + GRH_LEN + BTH_LEN {
         return Err(FrameError::Short(body.len()));
@@ -307,11 +324,11 @@ fn check_icrc(body: &[u8], has_grh: bool) -> Result<(), FrameError> {
     if crc::icrc(covered, has_grh) == icrc { Ok(()) } else { Err(FrameError::Icrc) }
 }
 
-fn be16(b: &[u8], at: usize) -> u16 {
+pub(super) fn be16(b: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([b[at], b[at + 1]])
 }
 
-fn be32(b: &[u8], at: usize) -> u32 {
+pub(super) fn be32(b: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 

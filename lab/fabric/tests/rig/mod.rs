@@ -81,6 +81,7 @@ impl Dma for Memory {
 pub struct Events {
     completions: Mutex<Vec<CqNum>>,
     asyncs: Mutex<Vec<AsyncEvent>>,
+    management: Mutex<Vec<(Lid, Vec<u8>)>>,
 }
 
 impl Events {
@@ -95,7 +96,19 @@ impl Events {
     }
 }
 
+impl Events {
+    /// Who sent which management datagram since the last call.
+    pub fn management(&self) -> Vec<(Lid, Vec<u8>)> {
+        std::mem::take(&mut self.management.lock().unwrap())
+    }
+}
+
 impl HcaEvents for Events {
+    fn management(&self, _port: PortNum, from: ManagementPeer, mad: &[u8]) -> bool {
+        self.management.lock().unwrap().push((from.lid, mad.to_vec()));
+        true
+    }
+
     fn completion(&self, cq: CqNum) {
         self.completions.lock().unwrap().push(cq);
     }

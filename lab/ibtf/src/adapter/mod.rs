@@ -1,6 +1,7 @@
 //! What is below IBTL: the lab's model of an adapter, or the driver of one that is loaded into the host and attached itself
 //! (`ibc_attach`). IBTL calls both by the methods here; what it hands out for either has the same handles, rules and books.
 
+mod connected;
 pub(crate) mod driver;
 mod management;
 mod objects;
@@ -12,6 +13,7 @@ use fabric::PortAttr;
 use illumos_sys_hdrs::ibt_status_t;
 
 use crate::status::error;
+pub(crate) use connected::RcConfig;
 pub(crate) use driver::{Driver, Wire};
 pub(crate) use objects::{Ah, Cq, Mr, Pd, Qp, QpNow, Srq, UdConfig};
 

@@ -1,8 +1,8 @@
-//! The lab's `misc/ibcm`: multicast groups, paths, services and subnet notices, by MADs to subnet administration.
-//!
-//! Connections are not there: `ibt_open_rc_channel` and `ibt_close_rc_channel` refuse what they are given.
+//! The lab's `misc/ibcm`: multicast groups, paths, services and subnet notices, by MADs to subnet administration, and connections, by
+//! MADs to the other hosts.
 
 pub(crate) mod arp;
+mod connect;
 mod flow;
 mod group;
 mod group_ffi;
@@ -10,7 +10,6 @@ mod notice;
 mod path;
 mod path_cache;
 mod path_ffi;
-mod rc_ffi;
 mod service;
 mod service_ffi;
 mod status;
@@ -21,15 +20,17 @@ mod units;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use fabric::{Gid, PortAttr, PortChange, PortState};
+use fabric::{Gid, ManagementPeer, PortAttr, PortChange, PortState};
 use fakekernel::{HostMutex, Kernel};
 use illumos_sys_hdrs::{IBT_HCA_BUSY_DETACHING, IBT_INVALID_PARAM, ibt_status_t};
 use sm::SaTransport;
 use sm::records::Trap;
 use sm::rmpp::Message;
 
-use crate::ibtl::{CmHooks, Device, Ibtl, PortEvent};
+use crate::ibtl::{Channel, CmHooks, Device, Ibtl, PortEvent};
 use crate::saa::{Listener, PortId, Request, SaError, Session, port_id};
+pub use connect::Connected;
+use connect::Connections;
 use flow::Flow;
 use group::Joins;
 use path_cache::PathCache;
@@ -46,12 +47,17 @@ pub(crate) struct Ibcm {
     joins: Joins,
     paths: HostMutex<PathCache>,
     services: Services,
+    connections: Connections,
 }
+
+/// What the reference HCA takes to acknowledge, as an `ib_time_t` (`hca_local_ack_delay`).
+pub(crate) const ACK_DELAY: u8 = 14;
 
 /// Adds `misc/ibcm` to a host.
 pub(crate) fn provide(kernel: &Kernel) {
     Ibtl::of(kernel).set_cm(Ibcm::of(kernel));
-    let exports = [group_ffi::exports(), path_ffi::exports(), service_ffi::exports(), rc_ffi::exports()];
+    let exports =
+        [group_ffi::exports(), path_ffi::exports(), service_ffi::exports(), connect::ffi::exports()];
     kernel.provide("ibcm", "misc/ibcm", exports.concat());
 }
 
@@ -84,6 +90,7 @@ impl Ibcm {
             joins: Joins::default(),
             paths: HostMutex::new(PathCache::default()),
             services: Services::new(),
+            connections: Connections::new(),
         })
     }
 
@@ -199,6 +206,14 @@ impl CmHooks for Ibcm {
         silent.map(|session| notice::gid0(kernel, session.port())).collect()
     }
 
+    fn established(&self, _kernel: &Kernel, channel: &Arc<Channel>) {
+        self.channel_established(channel);
+    }
+
+    fn management(&self, device: &Arc<Device>, port: u8, from: ManagementPeer, mad: &[u8]) -> bool {
+        self.cm_datagram(device, port, from, mad)
+    }
+
     fn hca_added(&self, _kernel: &Kernel, device: &Arc<Device>) {
         for attr in device.cached_ports() {
             // A port that is not ACTIVE yet gets its session when it is.
@@ -218,6 +233,7 @@ impl CmHooks for Ibcm {
             session.end();
         }
         self.paths.lock().clear();
+        self.forget_connections(guid);
     }
 }
 

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fabric::{Gid, PortAttr};
-use fakekernel::{Handles, HostMutex};
+use fakekernel::{Handles, HostMutex, WaitQueue};
 use illumos_sys_hdrs::{
-    IBT_CM_SERVICE_BUSY, IBT_CM_SERVICE_EXISTS, IBT_INVALID_PARAM, ibt_srv_data_t, ibt_status_t,
+    IBT_CM_SERVICE_BUSY, IBT_CM_SERVICE_EXISTS, IBT_INVALID_PARAM, ibt_cm_handler_t, ibt_srv_data_t,
+    ibt_status_t,
 };
 use sm::records::{ServiceRecord, parse_table, service_mask as mask};
 use sm::{Method, PKey};
 
 use super::{Ibcm, Local, status};
-use crate::ibtl::{Client, Device};
+use crate::ibtl::{Client, Device, Opaque};
 use crate::saa::Request;
 
 /// A host's services and bindings.
@@ -28,6 +29,11 @@ pub(super) struct Service {
     pub client: Arc<Client>,
     pub first: u64,
     pub count: u64,
+    /// Whom a REQ is told.
+    pub handler: ibt_cm_handler_t,
+    /// REQs in its handler.
+    inside: HostMutex<usize>,
+    idle: WaitQueue,
     /// Handles of its bindings, in the order made.
     pub bound: HostMutex<Vec<usize>>,
 }
@@ -35,6 +41,8 @@ pub(super) struct Service {
 /// A service at a port.
 pub(super) struct Binding {
     pub service: Arc<Service>,
+    /// What its handler gets.
+    pub private: Opaque,
     pub gid: Gid,
     /// What subnet administration is told; `None`: nothing, and any P_Key will do.
     pub record: Option<Announcement>,
@@ -123,7 +131,13 @@ impl Services {
     }
 
     /// A new service of `client`; service ID 0 is one the host chooses.
-    pub fn register(&self, client: Arc<Client>, wanted: u64, count: u64) -> Result<Service, ibt_status_t> {
+    pub fn register(
+        &self,
+        client: Arc<Client>,
+        handler: ibt_cm_handler_t,
+        wanted: u64,
+        count: u64,
+    ) -> Result<Service, ibt_status_t> {
         let first = if wanted == 0 { self.local_range(count) } else { wanted };
         let is_local = first.to_be_bytes()[0] == LOCAL_RANGE;
         let end =
@@ -133,7 +147,15 @@ impl Services {
             return Err(IBT_CM_SERVICE_EXISTS);
         }
         client.services.fetch_add(1, Ordering::AcqRel);
-        Ok(Service { client, first, count, bound: HostMutex::new(Vec::new()) })
+        Ok(Service {
+            client,
+            first,
+            count,
+            handler,
+            inside: HostMutex::new(0),
+            idle: WaitQueue::new("REQs in a service's handler"),
+            bound: HostMutex::new(Vec::new()),
+        })
     }
 
     fn local_range(&self, count: u64) -> u64 {
@@ -150,6 +172,30 @@ impl Service {
         if self.bound.lock().is_empty() { Ok(()) } else { Err(IBT_CM_SERVICE_BUSY) }
     }
 
+    /// Is this one of its identifiers?
+    pub fn serves(&self, id: u64) -> bool {
+        self.ids().contains(&id)
+    }
+
+    /// A REQ is about to be told.
+    pub fn enter(&self) {
+        *self.inside.lock() += 1;
+    }
+
+    /// It has been.
+    pub fn leave(&self) {
+        *self.inside.lock() -= 1;
+        self.idle.wake_all();
+    }
+
+    /// Waits until no REQ is in its handler.
+    pub fn wait(&self) {
+        let mut inside = self.inside.lock();
+        while *inside > 0 {
+            inside = self.idle.wait(inside);
+        }
+    }
+
     fn ids(&self) -> std::ops::Range<u64> {
         self.first..self.first + self.count
     }
@@ -161,6 +207,7 @@ impl Ibcm {
         &self,
         service: &Arc<Service>,
         gid: Gid,
+        private: Opaque,
         record: Option<Announcement>,
     ) -> Result<Binding, ibt_status_t> {
         let local = self.local(gid)?;
@@ -173,7 +220,7 @@ impl Ibcm {
         if self.services.bindings.all().iter().any(clashes) {
             return Err(IBT_CM_SERVICE_EXISTS);
         }
-        let binding = Binding { service: service.clone(), gid, record };
+        let binding = Binding { service: service.clone(), private, gid, record };
         if let Some(record) = &binding.record {
             self.forget_stale(&local, service, gid);
             for id in service.ids() {

@@ -15,7 +15,7 @@ use super::Ibcm;
 use super::path_ffi::name;
 use super::service::{Announcement, Binding, Service, SrvData};
 use crate::convert::gid_from_c;
-use crate::ibtl::{Ibtl, hdl, take};
+use crate::ibtl::{Ibtl, Opaque, hdl, take};
 use crate::ptr::{load, store};
 
 pub(super) fn exports() -> Vec<Export> {
@@ -40,12 +40,13 @@ unsafe extern "C" fn ibt_register_service(
     let Some(count) = u64::try_from(num_sids).ok().filter(|count| *count > 0) else {
         return IBT_INVALID_PARAM;
     };
-    // Its handlers are for connections, which there are none of.
-    if service.is_null() || srv_hdl_p.is_null() {
+    // SAFETY: the caller's description, or NULL.
+    let Some(description) = (unsafe { load(service) }) else { return IBT_INVALID_PARAM };
+    if srv_hdl_p.is_null() {
         return IBT_INVALID_PARAM;
     }
     let ibcm = Ibcm::of(cx.kernel());
-    let service = match ibcm.services.register(client, sid, count) {
+    let service = match ibcm.services.register(client, description.sd_handler, sid, count) {
         Ok(service) => service,
         Err(status) => return status,
     };
@@ -69,6 +70,7 @@ unsafe extern "C" fn ibt_deregister_service(ibt_hdl: ibt_clnt_hdl_t, srv_hdl: ib
         return status;
     }
     if take(&cx, &ibcm.services.services, srv_hdl).is_some() {
+        service.wait();
         service.client.services.fetch_sub(1, Ordering::AcqRel);
     }
     IBT_SUCCESS
@@ -78,7 +80,7 @@ unsafe extern "C" fn ibt_bind_service(
     srv_hdl: ibt_srv_hdl_t,
     gid: ib_gid_t,
     srv_bind: *mut ibt_srv_bind_t,
-    _cm_private: *mut c_void,
+    cm_private: *mut c_void,
     sb_hdl_p: *mut ibt_sbind_hdl_t,
 ) -> ibt_status_t {
     let cx = cx();
@@ -90,7 +92,7 @@ unsafe extern "C" fn ibt_bind_service(
         Ok(record) => record,
         Err(status) => return status,
     };
-    match ibcm.bind(&service, gid_from_c(gid), record) {
+    match ibcm.bind(&service, gid_from_c(gid), Opaque::of(cm_private), record) {
         Ok(binding) => {
             let handle = ibcm.services.bindings.insert(binding);
             service.bound.lock().push(handle.addr());

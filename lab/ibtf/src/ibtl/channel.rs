@@ -1,6 +1,7 @@
-//! UD channels.
+//! Channels of datagrams, and what those of connected mode have in common with them.
 
-use super::objects::{Channel, Kind, Opaque, OpenHca, Private, SelfHandle, drop_hold, hold};
+pub(super) use super::objects::Made;
+use super::objects::{Channel, CmLink, Kind, Opaque, OpenHca, Private, SelfHandle, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, resolve, take};
 use crate::adapter::UdConfig;
 use crate::status::*;
@@ -47,7 +48,7 @@ unsafe extern "C" fn ibt_alloc_ud_channel(
     let ibtl = Ibtl::of(cx.kernel());
     let open = hdl!(cx, ibtl.opens, hca_hdl, IBT_HCA_HDL_INVALID);
     let args = arg!(cx, args, "the ibt_ud_chan_alloc_args_t of ibt_alloc_ud_channel");
-    if let Err(status) = check_flags(flags.0, &args) {
+    if let Err(status) = check_flags(flags.0, args.ud_srq.is_null()) {
         return status;
     }
     if cx.fault(FaultKind("ibt_alloc_ud_channel")) {
@@ -65,7 +66,7 @@ unsafe extern "C" fn ibt_alloc_ud_channel(
     match make(&cx, &ibtl, &open, recipe) {
         Ok(channel) => {
             match open.adapter().query_qp(&channel.qp) {
-                Ok(now) => out!(sizes, c_sizes(now.sizes)),
+                Ok(now) => out!(sizes, sizes_to_c(now.sizes)),
                 Err(status) => return status,
             }
             out!(ud_chan_p, channel.handle.get());
@@ -75,12 +76,13 @@ unsafe extern "C" fn ibt_alloc_ud_channel(
     }
 }
 
-fn check_flags(flags: u32, args: &ibt_ud_chan_alloc_args_t) -> Result<(), ibt_status_t> {
+/// Whether these flags go together.
+pub(super) fn check_flags(flags: u32, srq_is_null: bool) -> Result<(), ibt_status_t> {
     if flags & IBT_ACHAN_USES_FEXCH.0 != 0 {
         return Err(IBT_CHAN_SRV_TYPE_INVALID);
     }
     let rss_and_srq = IBT_ACHAN_USES_RSS.0 | IBT_ACHAN_USES_SRQ.0;
-    let no_srq = flags & IBT_ACHAN_USES_SRQ.0 != 0 && args.ud_srq.is_null();
+    let no_srq = flags & IBT_ACHAN_USES_SRQ.0 != 0 && srq_is_null;
     if (flags & EXCLUSIVE).count_ones() > 1 || flags & rss_and_srq == rss_and_srq || no_srq {
         return Err(IBT_INVALID_PARAM);
     }
@@ -167,18 +169,18 @@ fn clone_of(
 
 /// What another one like `model` is made from: as that is now.
 fn config_now(model: &Channel) -> Result<UdConfig, ibt_status_t> {
+    let Made::Datagrams(config) = &model.made else { return Err(IBT_CHAN_SRV_TYPE_INVALID) };
     let now = model.open.adapter().query_qp(&model.qp)?;
     let (port, pkey_ix, qkey, sizes) = (now.port, now.pkey_ix, now.qkey, now.sizes);
-    Ok(UdConfig { port, pkey_ix, qkey, sizes, ..model.config.clone() })
+    Ok(UdConfig { port, pkey_ix, qkey, sizes, ..config.clone() })
 }
 
 fn make(cx: &Cx, ibtl: &Ibtl, open: &Arc<OpenHca>, recipe: Recipe) -> Result<Arc<Channel>, ibt_status_t> {
     let qp = open.adapter().alloc_qp(&recipe.config)?;
-    open.gained(Kind::Qp);
     let detail = format!("UD channel {:?}", qp.num());
-    let channel = Arc::new(Channel {
+    let channel = Channel {
         qp,
-        config: recipe.config,
+        made: Made::Datagrams(recipe.config),
         open: open.clone(),
         scq: recipe.scq,
         rcq: recipe.rcq,
@@ -187,15 +189,23 @@ fn make(cx: &Cx, ibtl: &Ibtl, open: &Arc<OpenHca>, recipe: Recipe) -> Result<Arc
         flags: recipe.flags,
         private: Private::default(),
         handle: SelfHandle::default(),
-    });
-    let handle = ibtl.channels.insert_arc(channel.clone());
-    channel.handle.set(handle);
-    open.device.know_channel(&channel);
-    hold(cx.kernel(), "ibt_channel_hdl_t", handle, detail);
-    Ok(channel)
+        cm: Default::default(),
+    };
+    Ok(enter(cx, ibtl, channel, detail))
 }
 
-fn c_sizes(sizes: QpSizes) -> ibt_chan_sizes_t {
+/// Gives a new channel a handle.
+pub(super) fn enter(cx: &Cx, ibtl: &Ibtl, channel: Channel, detail: String) -> Arc<Channel> {
+    let channel = Arc::new(channel);
+    channel.open.gained(Kind::Qp);
+    let handle = ibtl.channels.insert_arc(channel.clone());
+    channel.handle.set(handle);
+    channel.open.device.know_channel(&channel);
+    hold(cx.kernel(), "ibt_channel_hdl_t", handle, detail);
+    channel
+}
+
+pub(super) fn sizes_to_c(sizes: QpSizes) -> ibt_chan_sizes_t {
     ibt_chan_sizes_t {
         cs_sq: sizes.sq,
         cs_rq: sizes.rq,
@@ -232,6 +242,9 @@ unsafe extern "C" fn ibt_query_ud_channel(
     if cx.fault(FaultKind("ibt_query_ud_channel")) {
         return IBT_INSUFF_RESOURCE;
     }
+    if matches!(channel.made, Made::Connected(..)) {
+        return IBT_CHAN_SRV_TYPE_INVALID;
+    }
     let now = match channel.open.adapter().query_qp(&channel.qp) {
         Ok(now) => now,
         Err(status) => return status,
@@ -246,7 +259,7 @@ unsafe extern "C" fn ibt_query_ud_channel(
         ud_state: ibt_cep_state_e(now.state as u32),
         ud_pkey_ix: now.pkey_ix,
         ud_qkey: now.qkey.0,
-        ud_chan_sizes: c_sizes(now.sizes),
+        ud_chan_sizes: sizes_to_c(now.sizes),
         ud_flags: channel.flags,
         ud_srq: channel.srq.get().cast(),
         ..Default::default()
@@ -335,6 +348,10 @@ unsafe extern "C" fn ibt_flush_channel(chan: ibt_channel_hdl_t) -> ibt_status_t 
     if cx.fault(FaultKind("ibt_flush_channel")) {
         return IBT_INSUFF_RESOURCE;
     }
+    let cm = *channel.cm.lock();
+    if cm.connected && !cm.closing {
+        return IBT_CHAN_STATE_INVALID;
+    }
     of(channel.open.adapter().flush_qp(&channel.qp))
 }
 
@@ -351,8 +368,24 @@ unsafe extern "C" fn ibt_free_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
     super::command(&cx);
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, chan, IBT_CHAN_HDL_INVALID);
-    if let Err(e) = channel.open.adapter().free_qp(&channel.qp) {
+    let cm = *channel.cm.lock();
+    if cm.opening || cm.connected && !cm.closing {
+        return IBT_CHAN_STATE_INVALID;
+    }
+    let known = cm.session.filter(|_| !cm.connected);
+    cx.check(known.is_none(), Rule::HeapCorruption, || {
+        "the channel is freed while ibcm is about to connect it, and keeps the pointer".into()
+    });
+    let freed = if cm.connected {
+        channel.open.adapter().free_qp_only(&channel.qp)
+    } else {
+        channel.open.adapter().free_qp(&channel.qp)
+    };
+    if let Err(e) = freed {
         return e;
+    }
+    if cm.connected {
+        keep_number(&channel);
     }
     ibtl.posted.given_back(&channel);
     nothing_strayed(&cx, &channel);
@@ -361,6 +394,36 @@ unsafe extern "C" fn ibt_free_channel(chan: ibt_channel_hdl_t) -> ibt_status_t {
     channel.open.lost(Kind::Qp);
     drop_hold(cx.kernel(), "ibt_channel_hdl_t", chan);
     IBT_SUCCESS
+}
+
+/// The channel is gone, and its number stays taken until the communication manager has forgotten its connection, which may have happened
+/// just now.
+fn keep_number(channel: &Channel) {
+    channel.open.gained(Kind::Number);
+    let mut cm = channel.cm.lock();
+    cm.freed = true;
+    let over = !cm.connected;
+    drop(cm);
+    if over {
+        number_is_free(channel);
+    }
+}
+
+/// The connection of a channel that is gone is forgotten.
+fn number_is_free(channel: &Channel) {
+    if std::mem::take(&mut channel.cm.lock().freed) {
+        channel.open.adapter().release_number(&channel.qp);
+        channel.open.lost(Kind::Number);
+    }
+}
+
+/// The communication manager has forgotten a channel's connection: its number may be had again (`ibtl_cm_chan_is_closed`).
+pub(crate) fn connection_is_over(channel: &Channel) {
+    {
+        let mut link = channel.cm.lock();
+        *link = CmLink { freed: link.freed, closed: true, ..CmLink::default() };
+    }
+    number_is_free(channel);
 }
 
 unsafe extern "C" fn ibt_query_queues(

@@ -1,9 +1,9 @@
 //! An HCA as IBTL keeps it: attributes fixed at attach, the cached ports, the objects events are about.
 
 use super::events::Pending;
-use super::objects::{Channel, CqObject};
+use super::objects::{Channel, CqObject, Opaque};
 use crate::adapter::Adapter;
-use fabric::{CqNum, PortAttr, Qpn};
+use fabric::{CqNum, PortAttr, Qpn, SrqNum};
 use fakekernel::HostMutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -20,6 +20,8 @@ pub(crate) struct Device {
     pub(crate) detaching: HostMutex<bool>,
     cqs: HostMutex<BTreeMap<CqNum, Weak<CqObject>>>,
     channels: HostMutex<BTreeMap<Qpn, Weak<Channel>>>,
+    /// Handles of the model's shared receive queues.
+    srqs: HostMutex<BTreeMap<SrqNum, Opaque>>,
     /// Live `ibt_map_mem_iov` pieces: start to (end, how often).
     mapped: HostMutex<BTreeMap<(u64, u64), u32>>,
 }
@@ -37,6 +39,7 @@ impl Device {
             detaching: HostMutex::new(false),
             cqs: HostMutex::new(BTreeMap::new()),
             channels: HostMutex::new(BTreeMap::new()),
+            srqs: HostMutex::new(BTreeMap::new()),
             mapped: HostMutex::new(BTreeMap::new()),
         }
     }
@@ -92,6 +95,19 @@ impl Device {
 
     pub(crate) fn channel(&self, qpn: Qpn) -> Option<Arc<Channel>> {
         self.channels.lock().get(&qpn)?.upgrade()
+    }
+
+    pub(crate) fn know_srq(&self, num: SrqNum, handle: Opaque) {
+        self.srqs.lock().insert(num, handle);
+    }
+
+    pub(crate) fn forget_srq(&self, num: SrqNum) {
+        self.srqs.lock().remove(&num);
+    }
+
+    /// The handle of the shared receive queue of this number.
+    pub(crate) fn srq(&self, num: SrqNum) -> Option<Opaque> {
+        self.srqs.lock().get(&num).copied()
     }
 
     pub(crate) fn map(&self, start: u64, end: u64) {

@@ -4,16 +4,16 @@
 //! re-registration of its port. Delivery is in a fixed order, first to the communication manager, then to the clients, IBMA
 //! before DM and CM before the rest; all are waited for, so no client has two port events of one HCA in its hands at once.
 
-use super::objects::{Client, CqObject, Dispatch, Opaque};
+use super::objects::{Channel, Client, CqObject, Dispatch, Opaque};
 use super::{Device, Ibtl};
 use crate::tasks::{Latch, Tasks};
-use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, PortChange, PortNum, Qpn};
+use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, ManagementPeer, PortChange, PortNum, Qpn};
 use fakekernel::{Account, Ctx, EntryKind, Kernel, ModuleFn, TaskFlag, race, system_taskq};
 use illumos_sys_hdrs::{
     IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CQ,
-    IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_EMPTY_CHAN, IBT_EVENT_LIMIT_REACHED_SRQ,
-    IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT, IBT_HCA_DETACH_EVENT, IBT_IBMA, IBT_PORT_CHANGE_EVENT,
-    ibt_async_code_e, ibt_async_event_t, ibt_hca_hdl_t, ibt_port_change_e,
+    IBT_ERROR_INVALID_REQUEST_CHAN, IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_EMPTY_CHAN,
+    IBT_EVENT_LIMIT_REACHED_SRQ, IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT, IBT_HCA_DETACH_EVENT, IBT_IBMA,
+    IBT_PORT_CHANGE_EVENT, ibt_async_code_e, ibt_async_event_t, ibt_hca_hdl_t, ibt_port_change_e,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -34,6 +34,10 @@ pub(crate) enum PortEvent {
 pub(crate) trait CmHooks: Send + Sync {
     /// Runs on an IBTL thread that may block.
     fn port_event(&self, kernel: &Kernel, device: &Arc<Device>, port: u8, event: PortEvent);
+    /// The first message came on a channel that is not in RTS yet. Runs on an IBTL thread that may block.
+    fn established(&self, kernel: &Kernel, channel: &Arc<Channel>);
+    /// A management datagram of 256 bytes came for a port's queue pair 1. Any context: records and returns.
+    fn management(&self, device: &Arc<Device>, port: u8, from: ManagementPeer, mad: &[u8]) -> bool;
     /// A new HCA, before clients hear of it.
     fn hca_added(&self, kernel: &Kernel, device: &Arc<Device>);
     /// An HCA is going, after every client let go of it.
@@ -85,7 +89,13 @@ impl Pending {
             }
             AsyncEvent::ClientReregister(n) => self.port(n).reregister = true,
             AsyncEvent::LocalCatastrophic => self.catastrophic = true,
-            AsyncEvent::CatastrophicChannel(_) | AsyncEvent::CqError(_) | AsyncEvent::Detach => return false,
+            AsyncEvent::CatastrophicChannel(_)
+            | AsyncEvent::InvalidRequest(_)
+            | AsyncEvent::EmptyChannel(_)
+            | AsyncEvent::Established(_)
+            | AsyncEvent::SrqLimit(_)
+            | AsyncEvent::CqError(_)
+            | AsyncEvent::Detach => return false,
         }
         !std::mem::replace(&mut self.queued, true)
     }
@@ -158,6 +168,12 @@ impl HostEvents {
 }
 
 impl HcaEvents for HostEvents {
+    fn management(&self, port: PortNum, from: ManagementPeer, mad: &[u8]) -> bool {
+        let hooks = Ibtl::of(&self.kernel).cm.lock().clone();
+        let (Some(hooks), Some(device)) = (hooks, self.device()) else { return false };
+        hooks.management(&device, port.0, from, mad)
+    }
+
     fn completion(&self, cq: CqNum) {
         if let Some(cq) = self.device().and_then(|d| d.cq(cq)) {
             dispatch_cq(&self.kernel, &cq);
@@ -177,9 +193,27 @@ pub(crate) fn happened(kernel: &Kernel, device: &Arc<Device>, event: AsyncEvent)
     let (inner, device) = (kernel.clone(), device.clone());
     match event {
         AsyncEvent::CatastrophicChannel(qpn) => {
-            ibtl.events
-                .0
-                .run(kernel, move || deliver_of_channel(&inner, &device, qpn, IBT_ERROR_CATASTROPHIC_CHAN));
+            let code = IBT_ERROR_CATASTROPHIC_CHAN;
+            ibtl.events.0.run(kernel, move || deliver_of_channel(&inner, &device, qpn, code));
+        }
+        AsyncEvent::InvalidRequest(qpn) => {
+            let code = IBT_ERROR_INVALID_REQUEST_CHAN;
+            ibtl.events.0.run(kernel, move || deliver_of_channel(&inner, &device, qpn, code));
+        }
+        AsyncEvent::EmptyChannel(qpn) => emptied(kernel, &device, qpn),
+        // The communication manager's alone.
+        AsyncEvent::Established(qpn) => {
+            ibtl.events.0.run(kernel, move || {
+                let hooks = Ibtl::of(&inner).cm.lock().clone();
+                if let (Some(hooks), Some(channel)) = (hooks, device.channel(qpn)) {
+                    hooks.established(&inner, &channel);
+                }
+            });
+        }
+        AsyncEvent::SrqLimit(num) => {
+            if let Some(srq) = device.srq(num) {
+                runs_out(kernel, srq);
+            }
         }
         AsyncEvent::CqError(num) => {
             ibtl.events.0.run(kernel, move || deliver_cq_error(&inner, &device, num));

@@ -37,6 +37,9 @@ unsafe extern "C" fn ibt_query_hca_byguid(
     IBT_SUCCESS
 }
 
+/// RDMA operations under way that the HCA claims for a channel. It has none, and clients that ask for some never use them.
+pub(crate) const RDMA_DEPTH: u8 = 4;
+
 fn flags(attr: &fabric::HcaAttr) -> (ibt_hca_flags_e, ibt_hca_flags2_e) {
     let mut flags = IBT_HCA_UD_MULTICAST.0
         | IBT_HCA_PORT_UP.0
@@ -109,6 +112,10 @@ fn attributes_of_model(device: &Device, hca: &fabric::Hca) -> ibt_hca_attr_t {
         hca_ud_send_inline_sz: attr.max_inline,
         hca_recv_sgl_sz: attr.recv_sgl,
         hca_ud_send_sgl_sz: attr.ud_send_sgl,
+        hca_conn_send_sgl_sz: attr.conn_send_sgl,
+        hca_local_ack_delay: crate::ibcm::ACK_DELAY,
+        hca_max_rdma_in_chan: RDMA_DEPTH,
+        hca_max_rdma_out_chan: RDMA_DEPTH,
         hca_dip: device.dip.get().cast(),
         ..Default::default()
     };

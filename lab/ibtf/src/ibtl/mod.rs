@@ -21,6 +21,7 @@ mod rc;
 mod srq;
 mod util;
 
+pub(crate) use channel::connection_is_over;
 pub use cq_threads::Stranger;
 pub(crate) use cq_threads::set_stranger;
 pub(crate) use device::Device;
@@ -28,14 +29,15 @@ pub(crate) use events::{
     CmHooks, HostEvents, PortEvent, add_device, call, deliver, emptied, happened, remove_device,
     tell_attached,
 };
+pub(crate) use hca::RDMA_DEPTH;
 pub(crate) use notices::{SubnetEvent, notify};
-pub(crate) use objects::{Client, Opaque, SelfHandle, drop_hold, hold};
+pub(crate) use objects::{Channel, Client, Opaque, SelfHandle, drop_hold, hold};
 pub(crate) use partition::all_partitions;
 
 use cq_threads::CqThreads;
 use events::AsyncQueue;
 use fakekernel::{Cx, HandleError, Handles, HostMutex, Kernel, Nanos, Rule};
-use objects::{Channel, CqObject, Destination, Mapping, OpenHca, PdObject, Region, SrqObject};
+use objects::{CqObject, Destination, Mapping, OpenHca, PdObject, Region, SrqObject};
 use rand::RngExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;

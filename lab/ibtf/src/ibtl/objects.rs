@@ -2,10 +2,12 @@
 
 use super::Device;
 use crate::adapter::driver::Mapped;
-use crate::adapter::{Adapter, Ah, Cq, Mr, Pd, Qp, Srq, UdConfig};
+use crate::adapter::{Adapter, Ah, Cq, Mr, Pd, Qp, RcConfig, Srq, UdConfig};
 use fakekernel::race::{self, Key};
 use fakekernel::{HostMutex, Kernel, WaitQueue};
-use illumos_sys_hdrs::{ibt_adds_vect_t, ibt_async_handler_t, ibt_cq_handler_t, ibt_sm_notice_handler_t};
+use illumos_sys_hdrs::{
+    ibt_adds_vect_t, ibt_async_handler_t, ibt_cep_flags_t, ibt_cq_handler_t, ibt_sm_notice_handler_t,
+};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -153,10 +155,13 @@ pub(crate) enum Kind {
     Ah,
     Mr,
     Srq,
+    /// Numbers of queue pairs that are gone, until the connections they had are forgotten.
+    Number,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 6] = [Kind::Qp, Kind::Cq, Kind::Pd, Kind::Ah, Kind::Mr, Kind::Srq];
+    pub(crate) const ALL: [Kind; 7] =
+        [Kind::Qp, Kind::Cq, Kind::Pd, Kind::Ah, Kind::Mr, Kind::Srq, Kind::Number];
 
     pub(crate) const fn plural(self) -> &'static str {
         match self {
@@ -166,6 +171,7 @@ impl Kind {
             Kind::Ah => "UD destinations",
             Kind::Mr => "memory regions",
             Kind::Srq => "shared receive queues",
+            Kind::Number => "queue pair numbers in time-wait",
         }
     }
 }
@@ -251,7 +257,7 @@ pub(crate) struct Dispatch {
 pub(crate) struct Channel {
     pub(crate) qp: Qp,
     /// What it was made from: what another one like it is.
-    pub(crate) config: UdConfig,
+    pub(crate) made: Made,
     pub(crate) open: Arc<OpenHca>,
     pub(crate) scq: Opaque,
     pub(crate) rcq: Opaque,
@@ -260,6 +266,30 @@ pub(crate) struct Channel {
     pub(crate) flags: illumos_sys_hdrs::ibt_attr_flags_t,
     pub(crate) private: Private,
     pub(crate) handle: SelfHandle,
+    pub(crate) cm: HostMutex<CmLink>,
+}
+
+/// What a channel was made from.
+pub(crate) enum Made {
+    Datagrams(UdConfig),
+    Connected(RcConfig, ibt_cep_flags_t),
+}
+
+/// What the communication manager has to do with a channel of connected mode (`rc_free_flags` and `ch_cm_private` of `ibtl`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CmLink {
+    /// Its own number of the connection, as long as the two are linked.
+    pub(crate) session: Option<u32>,
+    /// An open is under way.
+    pub(crate) opening: bool,
+    /// A connection stands, or stood and its number is not free yet.
+    pub(crate) connected: bool,
+    /// It is being closed: the channel may be freed.
+    pub(crate) closing: bool,
+    /// It was, and its number is still taken.
+    pub(crate) freed: bool,
+    /// The last one is over and forgotten.
+    pub(crate) closed: bool,
 }
 
 pub(crate) struct Destination {

@@ -1,16 +1,16 @@
 //! Posting work requests. Interrupt level allowed; each array is posted in order up to the first bad request.
 
 use super::channel::nothing_strayed;
-use super::objects::{Channel, Destination};
+use super::objects::{Channel, Destination, Made};
 use super::posted::{Posting, Way};
 use super::{Device, Ibtl, hdl, out, resolve};
 use crate::adapter::driver::post::destination;
 use crate::adapter::{Adapter, Ah, Driver, Qp, Srq, driver};
 use crate::status::*;
-use fabric::{Error, FarSend, Lso, QKey, QpState, Qpn, RecvWr, SendOp, SendWr, Sge, UdDest};
+use fabric::{Error, FarSend, Lso, QKey, QpState, Qpn, RcSendWr, RecvWr, SendOp, SendWr, Sge, UdDest};
 use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
 use illumos_sys_hdrs::{
-    IBT_UD_SRV, IBT_WR_SEND_CKSUM, IBT_WR_SEND_IMMED, IBT_WR_SEND_INLINE, IBT_WR_SEND_SIGNAL,
+    IBT_RC_SRV, IBT_UD_SRV, IBT_WR_SEND_CKSUM, IBT_WR_SEND_IMMED, IBT_WR_SEND_INLINE, IBT_WR_SEND_SIGNAL,
     IBT_WR_SEND_SOLICIT, IBT_WRC_SEND, IBT_WRC_SEND_LSO, ibt_channel_hdl_t, ibt_recv_wr_t, ibt_send_wr_t,
     ibt_srq_hdl_t, ibt_status_t, ibt_ud_dest_hdl_t, ibt_ud_dest_t, ibt_wr_ds_t, uint_t,
 };
@@ -192,6 +192,9 @@ fn post_send_one(
     (hca, qp): Model<'_>,
     wr: &ibt_send_wr_t,
 ) -> Result<(), ibt_status_t> {
+    if matches!(channel.made, Made::Connected(..)) {
+        return post_connected(cx, ibtl, channel, (hca, qp), wr);
+    }
     if wr.wr_trans != IBT_UD_SRV {
         return Err(IBT_CHAN_SRV_TYPE_INVALID);
     }
@@ -230,6 +233,43 @@ fn post_send_one(
         format!("a send of {pieces} pieces is longer than its place in the queue, and nothing looks: it wrote over the next one")
     });
     Ok(())
+}
+
+/// A send on a connection.
+fn post_connected(
+    cx: &Cx,
+    ibtl: &Ibtl,
+    channel: &Channel,
+    (hca, qp): Model<'_>,
+    wr: &ibt_send_wr_t,
+) -> Result<(), ibt_status_t> {
+    if wr.wr_trans != IBT_RC_SRV {
+        return Err(IBT_CHAN_SRV_TYPE_INVALID);
+    }
+    if wr.wr_opcode != IBT_WRC_SEND {
+        return Err(IBT_CHAN_OP_TYPE_INVALID);
+    }
+    if cx.fault(FaultKind("ibt_post_send")) {
+        return Err(error(Error::ChanFull));
+    }
+    let flag = |f: u8| wr.wr_flags & f != 0;
+    // SAFETY: every member of the union is integers and pointers, for which any bytes are a value.
+    let connected = unsafe { wr.wr.rc };
+    // SAFETY: as above.
+    let immediate = unsafe { connected.rcwr.send_immed };
+    let request = RcSendWr {
+        id: wr.wr_id,
+        signal: flag(IBT_WR_SEND_SIGNAL),
+        solicited: flag(IBT_WR_SEND_SOLICIT),
+        immediate: flag(IBT_WR_SEND_IMMED).then_some(immediate),
+        sgl: list(cx, &channel.open.device, wr.wr_sgl, wr.wr_nds)?,
+    };
+    if is_inline(wr) {
+        return Err(error(Error::ChanSglLenInvalid));
+    }
+    let posting = Posting { way: Way::Send, id: wr.wr_id, pieces: &request.sgl };
+    let number = ibtl.posted.post(cx, channel, &posting);
+    hca.post_rc_send(qp, request).map_err(error).inspect_err(|_| ibtl.posted.withdraw(number))
 }
 
 /// Immediate data and destination of a plain datagram.

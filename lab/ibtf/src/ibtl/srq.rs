@@ -7,8 +7,8 @@ use crate::status::*;
 use fabric::SrqSizes;
 use fakekernel::{Export, FaultKind, cx, export};
 use illumos_sys_hdrs::{
-    ibt_hca_hdl_t, ibt_pd_hdl_t, ibt_srq_flags_t, ibt_srq_hdl_t, ibt_srq_modify_flags_t, ibt_srq_sizes_t,
-    ibt_status_t, uint_t,
+    IBT_SRQ_SET_LIMIT, IBT_SRQ_SET_SIZE, ibt_hca_hdl_t, ibt_pd_hdl_t, ibt_srq_flags_t, ibt_srq_hdl_t,
+    ibt_srq_modify_flags_t, ibt_srq_sizes_t, ibt_status_t, uint_t,
 };
 use std::ffi::c_void;
 
@@ -43,11 +43,15 @@ unsafe extern "C" fn ibt_alloc_srq(
     };
     open.gained(Kind::Srq);
     let real = srq.sizes();
-    let object = SrqObject { srq: srq.clone(), open, pd: Opaque::of(pd), private: Private::default() };
+    let object =
+        SrqObject { srq: srq.clone(), open: open.clone(), pd: Opaque::of(pd), private: Private::default() };
     let handle = ibtl.srqs.insert(object);
-    if let Srq::Driver(srq) = srq {
-        let (kernel, handle) = (cx.kernel().clone(), Opaque::of(handle));
-        srq.set_owner(move || events::runs_out(&kernel, handle));
+    match srq {
+        Srq::Driver(srq) => {
+            let (kernel, handle) = (cx.kernel().clone(), Opaque::of(handle));
+            srq.set_owner(move || events::runs_out(&kernel, handle));
+        }
+        Srq::Model(srq) => open.device.know_srq(srq.num(), Opaque::of(handle)),
     }
     hold(cx.kernel(), "ibt_srq_hdl_t", handle, "shared receive queue");
     out!(ibt_srq_p, handle.cast());
@@ -64,6 +68,9 @@ unsafe extern "C" fn ibt_free_srq(ibt_srq: ibt_srq_hdl_t) -> ibt_status_t {
         return e;
     }
     let _ = take(&cx, &ibtl.srqs, ibt_srq);
+    if let Srq::Model(srq) = &object.srq {
+        object.open.device.forget_srq(srq.num());
+    }
     object.open.lost(Kind::Srq);
     drop_hold(cx.kernel(), "ibt_srq_hdl_t", ibt_srq);
     IBT_SUCCESS
@@ -93,7 +100,8 @@ unsafe extern "C" fn ibt_query_srq(
     IBT_SUCCESS
 }
 
-/// The lab's own HCA claims neither `IBT_HCA_RESIZE_SRQ` nor limit events.
+/// The lab's own HCA does not claim `IBT_HCA_RESIZE_SRQ`. Limit events it has if it was made so; as the reference HCA it answers that it
+/// has none.
 unsafe extern "C" fn ibt_modify_srq(
     ibt_srq: ibt_srq_hdl_t,
     flags: ibt_srq_modify_flags_t,
@@ -110,7 +118,9 @@ unsafe extern "C" fn ibt_modify_srq(
             Ok(real) => out!(real_size_p, real),
             Err(status) => return status,
         },
-        _ => return illumos_sys_hdrs::IBT_HCA_RESIZE_SRQ_NOT_SUPPORTED,
+        _ if flags.0 & IBT_SRQ_SET_SIZE.0 != 0 => return illumos_sys_hdrs::IBT_HCA_RESIZE_SRQ_NOT_SUPPORTED,
+        (adapter, srq) if flags.0 & IBT_SRQ_SET_LIMIT.0 != 0 => return of(adapter.set_srq_limit(srq, limit)),
+        _ => {}
     }
     IBT_SUCCESS
 }

@@ -310,6 +310,7 @@ fn mlids_from(later: u16) -> Lid {
 fn link_faults(link: &LinkFaulty) -> LinkFaults {
     let micros = |us: u64| fabric::Nanos(us * 1_000);
     LinkFaults {
+        only: fabric::Only::All,
         loss: Probability::per_million(link.loss),
         duplicate: Probability::per_million(link.duplicate),
         corrupt: Probability::per_million(link.corrupt),
