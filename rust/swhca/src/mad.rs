@@ -91,21 +91,30 @@ impl Mad {
         self.0[24..44].fill(0);
     }
 
-    /// Becomes the answer to a request that was not looked into: a refusal, or that there is nothing. False if it is no request.
-    pub(crate) fn begin_wrong(&mut self, request: &Self, refusal: Option<Refusal>) -> bool {
+    /// Becomes the answer to a request that is refused unseen. False if it is no request.
+    pub(crate) fn begin_refusal(&mut self, request: &Self, refusal: Refusal) -> bool {
         if request.method() & RESPONSE != 0 {
             return false;
         }
         self.begin(request);
-        match refusal {
-            Some(refusal) => self.refuse(refusal),
-            None => {
-                put16(&mut self.0, 44, 0);
-                self.data_mut().fill(0);
-                if request.method() == GET_TABLE {
-                    self.set_segment(1, true, true, 20);
-                }
-            }
+        self.refuse(refusal);
+        true
+    }
+
+    /// Becomes the answer that there is nothing: no records in a table, a status to a Get (IBA 15.4.4), zeros to a Set. False if it is
+    /// no request.
+    pub(crate) fn begin_empty(&mut self, request: &Self) -> bool {
+        if request.method() == GET {
+            return self.begin_refusal(request, Refusal::NO_RECORDS);
+        }
+        if request.method() & RESPONSE != 0 {
+            return false;
+        }
+        self.begin(request);
+        put16(&mut self.0, 44, 0);
+        self.data_mut().fill(0);
+        if request.method() == GET_TABLE {
+            self.set_segment(1, true, true, 20);
         }
         true
     }

@@ -150,8 +150,8 @@ impl Subnet {
         let now = Instant::now().as_nanos();
         let mad = &request.mad;
         let answered = match request.does {
-            Does::Refuses(status) => answer.begin_wrong(mad, Some(Refusal(status))),
-            Does::Empty if mad.method() != mad::DELETE => answer.begin_wrong(mad, None),
+            Does::Refuses(status) => answer.begin_refusal(mad, Refusal(status)),
+            Does::Empty if mad.method() != mad::DELETE => answer.begin_empty(mad),
             _ => self.administrator.lock().answer(mad, request.from, views, now, answer),
         };
         if let Some(group) = request.mad.group() {
