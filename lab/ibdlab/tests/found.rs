@@ -27,6 +27,16 @@ fn a_connection_that_never_was_does_not_keep_a_host_busy() {
     assert_eq!(one(&data("found/connection-that-never-was.toml"), 3_655_294_435), Ok(()));
 }
 
+#[test]
+fn an_administrator_of_the_software_adapter_that_has_nothing_still_says_what_it_offers() {
+    ends_well("found/software-sa-has-nothing.toml", 10);
+}
+
+#[test]
+fn a_membership_that_the_administrator_refuses_to_end_is_left_to_it() {
+    ends_well("found/leave-refused.toml", 10);
+}
+
 /// Each seed of `file` ends well.
 fn ends_well(file: &str, seeds: u64) {
     let failures = failures(file, seeds);

@@ -272,3 +272,27 @@ fn faults_do_what_they_say() {
     assert!(world.ask(A, Method::DELETE, mc_member_mask::JOIN, &request).is_some());
     assert_eq!(world.sm.sa().members_at(Lid(0xc000)), [], "who is told so has left");
 }
+
+#[test]
+fn leaves_refused_by_a_fault_are_counted_until_the_port_joins_again() {
+    let mut world = World::open();
+    let request = join(broadcast(), A);
+    let refused = |world: &World| -> Vec<u32> {
+        world.sm.sa().refused_leaves().filter(|(_, port, _)| *port == A).map(|(.., times)| times).collect()
+    };
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
+    assert_eq!(refused(&world), [0]);
+    world.sm.faults().push(Fault {
+        method: Some(Method::DELETE),
+        count: Some(2),
+        ..Fault::always(FaultAction::Refuse(Status::NO_RESOURCES))
+    });
+    for times in [1, 2] {
+        let left = world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request);
+        assert_eq!((left, refused(&world)), (Err(Status::NO_RESOURCES), vec![times]));
+    }
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
+    assert_eq!(refused(&world), [0]);
+    world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request).unwrap();
+    assert_eq!(refused(&world), [] as [u32; 0]);
+}

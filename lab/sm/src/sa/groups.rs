@@ -15,6 +15,8 @@ pub(super) struct Member {
     pub join_state: JoinState,
     /// Another port joined for it.
     pub proxy: bool,
+    /// So many of its leaves were refused by a fault since it joined last.
+    pub leaves_refused: u32,
 }
 
 /// A group. Its record is its creator's, with MLID, MTU, rate and the like as the group has them.
@@ -153,8 +155,16 @@ impl Groups {
             Entry::Vacant(place) => (place.insert(Member { join_state: JoinState::NONE, ..member }), true),
         };
         place.join_state = place.join_state.union(member.join_state);
+        place.leaves_refused = 0;
         let place = *place;
         Some((place, is_new, !kept_before && group.keepers() > 0))
+    }
+
+    /// A fault refuses a leave of this port.
+    pub fn refuse_leave(&mut self, mgid: Gid, port: Guid) {
+        if let Some(member) = self.by_mgid.get_mut(&mgid).and_then(|group| group.members.get_mut(&port)) {
+            member.leaves_refused += 1;
+        }
     }
 
     /// Takes `bits` from what the port is. It leaves the group when none remain, and also when those that remain do not keep

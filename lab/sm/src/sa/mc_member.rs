@@ -2,7 +2,7 @@
 
 use super::groups::{Group, Member};
 use super::{Audience, Endport, Found, Refusal, Sa, Verdict, record_of, require};
-use crate::mad::{SaMad, Status};
+use crate::mad::{Attribute, Method, SaMad, Status};
 use crate::partition::{SCOPE_LINK_LOCAL, SIGNATURE_IPV4, SIGNATURE_IPV6, SIGNATURE_SA};
 use crate::records::{McMemberRecord, Trap, mc_member_mask as mask};
 use crate::types::{Bound, Gid, Guid, JoinState, MtuCode, Nanos, RateCode, Selector};
@@ -63,6 +63,15 @@ impl Sa {
         let (scope, join_state) = self.depart(now, asked.mgid, guid, asked.join_state).ok_or(INVALID)?;
         let port_gid = Gid { prefix, ..asked.port_gid };
         Ok(answer(&McMemberRecord { port_gid, scope, join_state, ..asked }))
+    }
+
+    /// Remembers that a fault refused this request, if it is a leave.
+    pub(super) fn remember_refused(&mut self, mad: &SaMad) {
+        if (mad.attribute, mad.method) == (Attribute::MC_MEMBER_RECORD, Method::DELETE)
+            && let Some(asked) = mad.record::<McMemberRecord>()
+        {
+            self.groups.refuse_leave(asked.mgid, Guid(asked.port_gid.guid));
+        }
     }
 
     /// `Get` and `GetTable(MCMemberRecord)`.
@@ -164,8 +173,13 @@ impl Sa {
         asked: &McMemberRecord,
         proxy: bool,
     ) -> Result<Member, Refusal> {
-        let member =
-            Member { port_gid: asked.port_gid, scope: group.scope, join_state: asked.join_state, proxy };
+        let member = Member {
+            port_gid: asked.port_gid,
+            scope: group.scope,
+            join_state: asked.join_state,
+            proxy,
+            leaves_refused: 0,
+        };
         let (place, is_new, is_first) =
             self.groups.add(group.mgid, port, member).ok_or(Status::NO_RESOURCES)?;
         if is_new {

@@ -300,6 +300,13 @@ impl Sa {
         })
     }
 
+    /// Of the memberships that there are, how often a fault has refused to end each since its port joined last.
+    pub fn refused_leaves(&self) -> impl Iterator<Item = (Gid, Guid, u32)> {
+        self.groups.iter().flat_map(|group| {
+            group.members.iter().map(|(port, member)| (group.record.mgid, *port, member.leaves_refused))
+        })
+    }
+
     fn gid_of(&self, guid: Guid) -> Gid {
         Gid::of_port(self.config.prefix, guid)
     }
@@ -319,7 +326,10 @@ impl Sa {
                 let verdict = self.process(now, from, mad);
                 self.respond(now.after(span), from, mad, verdict);
             }
-            Some(FaultAction::Refuse(status)) => self.respond(now, from, mad, Err(status.into())),
+            Some(FaultAction::Refuse(status)) => {
+                self.remember_refused(mad);
+                self.respond(now, from, mad, Err(status.into()));
+            }
             Some(FaultAction::Overwrite { at, bytes }) => {
                 let verdict = self.process(now, from, mad).map(|found| found.overwritten(at, bytes));
                 self.respond(now, from, mad, verdict);

@@ -30,6 +30,8 @@ const BURST: u32 = 100;
 const BURSTS: u32 = 20;
 /// The scope of an IPoIB link's groups.
 const SCOPE: u8 = 2;
+/// The driver asks so often to leave a group when its link is stopped or the SA refuses; then the membership is the SA's to forget.
+const LEAVES_TRIED: u32 = 3;
 /// The number of a group that nobody is in.
 const GROUP: u8 = 2;
 
@@ -207,15 +209,22 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
             mine.map(|(mgid, ..)| mgid).collect()
         });
         // What was left while the port was down or the adapter gone: the administrator was not told.
-        let untold: BTreeSet<Gid> = lab_ibtf::untold_leaves(&host.kernel)
+        let mut excused: BTreeSet<Gid> = lab_ibtf::untold_leaves(&host.kernel)
             .into_iter()
             .filter(|(_, port)| port.guid == host.port.0)
             .map(|(mgid, _)| mgid)
             .collect();
+        // What it was told in vain is left to it.
+        sm.inspect(|sm| {
+            let refused = sm.sa().refused_leaves().filter(|(_, port, times)| {
+                port.0 == host.port.0 && *times >= LEAVES_TRIED
+            });
+            excused.extend(refused.map(|(mgid, ..)| mgid));
+        });
         let lacks = wanted.difference(&actual).map(|mgid| format!("not a member of {mgid} at the SA"));
         let extra = actual
             .difference(&wanted)
-            .filter(|mgid| !untold.contains(mgid))
+            .filter(|mgid| !excused.contains(mgid))
             .map(|mgid| format!("still a member of {mgid} at the SA"));
         missing.extend(lacks.chain(extra).map(|what| host.lacks(what)));
     }
