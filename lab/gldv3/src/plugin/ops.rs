@@ -131,7 +131,7 @@ impl MacType {
         let mut info = mac_header_info_t::default();
         let args = (message.raw(), NO_PDATA, &raw mut info);
         let kind =
-            EntryKind::callback("mtops_header_info").after(Key("message", message.raw().addr() as u64));
+            EntryKind::callback("mtops_header_info").in_turn(Key("message", message.raw().addr() as u64));
         // SAFETY: the plugin's operation on a live message, with a place for its answer.
         let failed = unsafe { cx.kernel().enter(op, args, kind) };
         if failed != 0 {

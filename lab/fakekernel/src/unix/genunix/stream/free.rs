@@ -47,6 +47,7 @@ impl Genunix {
         let Some(db) = self.live_data(cx, mb, "freeb") else { return };
         self.check_pointers(cx, mb, db, "freeb");
         self.forget_message(cx, mb, by);
+        race::acquire(Key("message", mb.addr() as u64));
         race::pass(Key("message", db.addr() as u64));
         let sharers = self.one_sharer_less(db);
         match db.release() {

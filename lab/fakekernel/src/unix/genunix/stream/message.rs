@@ -53,6 +53,7 @@ impl Genunix {
             race::acquire(Key("message", mb.addr() as u64));
             race::acquire(Key("message", mb.datap().addr() as u64));
             races::kernel_reads(part.addr(), part.len());
+            race::release(Key("message", mb.datap().addr() as u64));
             skip = skip.saturating_sub(mb.len());
             out.extend(part.get());
         }
