@@ -314,7 +314,7 @@ impl Shared {
             }
             let Turn { frames, addresses, groups } = self.turn();
             let refused = below.follow(&addresses, &groups);
-            let lost = send(&mut below, frames);
+            let lost = self.send(&mut below, frames);
             let mut state = self.state.lock();
             state.refused_groups.extend(refused);
             state.lost.transmit_refused += lost;
@@ -326,6 +326,17 @@ impl Shared {
                 let _ = self.work.wait_until(state, deadline);
             }
         }
+    }
+
+    /// Sends what there is; how many frames were refused. A link that is being closed waits for no room.
+    fn send(&self, below: &mut impl Below, frames: Vec<Frame>) -> u64 {
+        let mut refused = 0;
+        for frame in frames {
+            if self.state.lock().closing || below.transmit(frame, fakekernel::now() + TX_PATIENCE).is_err() {
+                refused += 1;
+            }
+        }
+        refused
     }
 
     /// See [`IpLink::take_down`](lab_ip::layer::IpLink::take_down).
@@ -373,18 +384,6 @@ struct Turn {
     frames: Vec<Frame>,
     addresses: Vec<IpCidr>,
     groups: BTreeSet<LinkAddr>,
-}
-
-/// Sends the frames; how many were refused.
-fn send(below: &mut impl Below, frames: Vec<Frame>) -> u64 {
-    let mut refused = 0;
-    for frame in frames {
-        let deadline = fakekernel::now() + TX_PATIENCE;
-        if below.transmit(frame, deadline).is_err() {
-            refused += 1;
-        }
-    }
-    refused
 }
 
 /// What is known of a link before it is asked.

@@ -216,9 +216,10 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
             .collect();
         // What it was told in vain is left to it.
         sm.inspect(|sm| {
-            let refused = sm.sa().refused_leaves().filter(|(_, port, times)| {
-                port.0 == host.port.0 && *times >= LEAVES_TRIED
-            });
+            let refused = sm
+                .sa()
+                .refused_leaves()
+                .filter(|(_, port, times)| port.0 == host.port.0 && *times >= LEAVES_TRIED);
             excused.extend(refused.map(|(mgid, ..)| mgid));
         });
         let lacks = wanted.difference(&actual).map(|mgid| format!("not a member of {mgid} at the SA"));
