@@ -189,11 +189,14 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
     assert!(expected.len() > 15);
     assert_eq!(items(&page, "PROPERTIES", ".It Sy "), expected);
 
-    let counters = read("rust/ibd/src/counters.rs");
-    let (_, names) = counters.split_once("const NAMES: ").expect("the statistics");
-    let names: Vec<&str> = names.split_once("];").expect("their end").0.split("c\"").skip(1).collect();
-    let names: Vec<&str> = names.into_iter().map(|name| name.split('"').next().unwrap_or_default()).collect();
-    assert_eq!(items(&page, "STATISTICS", ".It Sy "), names);
+    let counters =
+        ["counters.rs", "link/incoming/counters.rs"].map(|file| read(&format!("rust/ibd/src/{file}")));
+    let names = counters.iter().flat_map(|counters| {
+        let (_, names) = counters.split_once("const NAMES: ").expect("the statistics");
+        let names = names.split_once("];").expect("their end").0.split("c\"").skip(1);
+        names.map(|name| name.split('"').next().unwrap_or_default())
+    });
+    assert!(items(&page, "STATISTICS", ".It Sy ").into_iter().eq(names));
 
     let mut files = Vec::new();
     sources(&root.join("rust/ibd/src"), &mut files);

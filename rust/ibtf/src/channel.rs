@@ -3,14 +3,13 @@
 use core::ptr;
 
 use illumos_sys_hdrs as sys;
-use kernel::module::Pin;
-use kernel::sync::Mutex;
-use kernel::{AllocError, KArc, KBox, KVec};
+use kernel::{AllocError, KArc, KBox};
 
 use crate::cq::{CompletionBatch, Cq};
 use crate::event::ChannelId;
 use crate::multicast::McgInfo;
 use crate::pd::Pd;
+use crate::remains::{Keep, Remains};
 use crate::status::Status;
 
 /// How a channel is made.
@@ -59,21 +58,10 @@ struct Inner {
     sizes: ChannelSizes,
     /// What the adapter may still be using; goes when the channel is freed or recycled. In front of `pd`, which keeps the adapter
     /// that this is given back to.
-    remains: Mutex<Remains>,
+    remains: Remains,
     send_cq: Cq,
     receive_cq: Cq,
     pd: Pd,
-}
-
-/// Something that only has to be kept.
-pub(crate) trait Keep: Send + Sync {}
-
-impl<T: Send + Sync> Keep for T {}
-
-#[derive(Default)]
-struct Remains {
-    kept: KVec<KBox<dyn Keep>>,
-    promised: usize,
 }
 
 // SAFETY: the handle is used by IBTF, from any thread.
@@ -85,7 +73,7 @@ impl UdChannel {
     /// Makes a queue pair and brings it to the state in which it sends and receives (`ibt_alloc_ud_channel`).
     /// **May block.**
     pub fn new(pd: &Pd, send_cq: &Cq, receive_cq: &Cq, config: &UdChannelConfig) -> Result<Self, Status> {
-        let remains = Mutex::new(Remains::default())?;
+        let remains = Remains::new()?;
         let mut flags = if config.signal_all { sys::IBT_ALL_SIGNALED } else { sys::IBT_WR_SIGNALED };
         if config.large_sends {
             flags |= sys::IBT_USES_LSO;
@@ -177,14 +165,8 @@ impl UdChannel {
         }
         // SAFETY: allocated.
         Status::check(unsafe { sys::ibt_recycle_ud(self.handle(), port, pkey_index, qkey) })?;
-        loop {
-            let mut remains = self.0.remains.lock();
-            let kept = remains.kept.pop();
-            drop(remains);
-            if kept.is_none() {
-                return Ok(());
-            }
-        }
+        self.0.remains.drop_all();
+        Ok(())
     }
 
     /// Changes the Q_Key of what is accepted (`ibt_modify_ud_channel`). **May block.**
@@ -219,27 +201,17 @@ impl UdChannel {
 
     /// Makes sure that [`UdChannel::keep_until_freed`] will have room.
     pub(crate) fn promise(&self) -> Result<(), AllocError> {
-        let mut remains = self.0.remains.lock();
-        let promised = remains.promised + 1;
-        remains.kept.reserve(promised)?;
-        remains.promised = promised;
-        Ok(())
+        self.0.remains.promise()
     }
 
     /// A promise is not needed.
     pub(crate) fn keep_nothing(&self) {
-        let mut remains = self.0.remains.lock();
-        remains.promised = remains.promised.saturating_sub(1);
+        self.0.remains.keep_nothing();
     }
 
     /// Drops `what` when the channel is freed, or recycled. Needs a promise.
     pub(crate) fn keep_until_freed(&self, what: KBox<dyn Keep>) {
-        let mut remains = self.0.remains.lock();
-        remains.promised = remains.promised.saturating_sub(1);
-        if let Err(what) = remains.kept.push_within_capacity(what) {
-            // Cannot be, there is a promise. If it were, the adapter may be using it: it must not be freed.
-            core::mem::forget((what, Pin::new()));
-        }
+        self.0.remains.keep(what);
     }
 }
 
@@ -260,9 +232,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: allocated, not attached to a group; nobody posts or polls for it any more.
         if Status::check(unsafe { sys::ibt_free_channel(self.handle) }).is_err() {
-            // The adapter may still use what was posted: keep it, and the text its free routines are in.
-            let kept = core::mem::take(&mut self.remains.get_mut().kept);
-            core::mem::forget((kept, Pin::new()));
+            self.remains.forget_all();
         }
     }
 }

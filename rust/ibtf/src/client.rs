@@ -10,7 +10,8 @@ use kernel::{KArc, KBox};
 
 use crate::Gid;
 use crate::clients::{self, Clients, Number, Registry};
-use crate::event::{AsyncEvent, SubnetEvent};
+use crate::cm::{Reply, Request, Session};
+use crate::event::{AsyncEvent, ChannelId, SubnetEvent};
 use crate::status::Status;
 
 /// Where a client's events go.
@@ -23,6 +24,25 @@ pub trait ClientHandler: Send + Sync + 'static {
     /// that **may block**: record and return. Never drop the client here.
     fn subnet_event(&self, port: Gid, event: SubnetEvent) {
         let _ = (port, event);
+    }
+
+    /// Somebody wants a connection with a [`Service`](crate::Service) of the client's. On a thread of the communication manager that **may
+    /// block** but serves all: record and return. Whoever answers [`Reply::Later`] keeps the session, and answers from another thread;
+    /// otherwise it means nothing any more.
+    fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
+        let _ = (request, session);
+        Reply::Refused
+    }
+
+    /// A connection that was accepted stands. As [`ClientHandler::connection_requested`].
+    fn connection_established(&self, channel: ChannelId) {
+        let _ = channel;
+    }
+
+    /// A connection is no more, or none has come of it: the channel is in the error state, or will never leave its first one. As
+    /// [`ClientHandler::connection_requested`].
+    fn connection_ended(&self, channel: ChannelId) {
+        let _ = channel;
     }
 }
 
@@ -72,8 +92,26 @@ impl Client {
         info: &'static ClientInfo,
         handler: H,
     ) -> Result<Self, Status> {
+        Self::enter(clients.registry().clone(), dip, info, handler)
+    }
+
+    /// Attaches one more client of the module's, as [`Client::attach`].
+    pub fn attach_another<H: ClientHandler>(
+        &self,
+        dip: DevInfo,
+        info: &'static ClientInfo,
+        handler: H,
+    ) -> Result<Self, Status> {
+        Self::enter(self.0.registry.clone(), dip, info, handler)
+    }
+
+    fn enter<H: ClientHandler>(
+        registry: KArc<Registry>,
+        dip: DevInfo,
+        info: &'static ClientInfo,
+        handler: H,
+    ) -> Result<Self, Status> {
         let handler = KBox::new(handler)?.map_unsized(|handler| handler as _);
-        let registry = clients.registry().clone();
         let number = registry.enter(handler)?;
         let mut handle = ptr::null_mut();
         // SAFETY: IBTL reads the description, which is a static; the argument is a number.
@@ -103,6 +141,11 @@ impl Client {
 
     pub(crate) fn handle(&self) -> sys::ibt_clnt_hdl_t {
         self.0.handle
+    }
+
+    /// What its callbacks are called with: a number.
+    pub(crate) fn cookie(&self) -> *mut c_void {
+        self.0.number.cookie()
     }
 }
 

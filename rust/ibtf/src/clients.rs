@@ -79,8 +79,8 @@ impl Number {
 }
 
 /// Makes a call to whoever the argument stands for, if that is anybody. On a thread that **may block**.
-pub(crate) fn call(cookie: *mut c_void, call: impl FnOnce(&dyn ClientHandler)) {
-    REGISTRY.call(|registry| registry.call(Number(cookie.addr()), call));
+pub(crate) fn call<R>(cookie: *mut c_void, call: impl FnOnce(&dyn ClientHandler) -> R) -> Option<R> {
+    REGISTRY.call(|registry| registry.call(Number(cookie.addr()), call)).flatten()
 }
 
 impl Registry {
@@ -122,12 +122,13 @@ impl Registry {
         drop(entry);
     }
 
-    fn call(&self, number: Number, call: impl FnOnce(&dyn ClientHandler)) {
-        let Some(handler) = self.begin(number) else { return };
-        call(&**handler);
+    fn call<R>(&self, number: Number, call: impl FnOnce(&dyn ClientHandler) -> R) -> Option<R> {
+        let handler = self.begin(number)?;
+        let result = call(&**handler);
         // Not the last one: the entry stays until nobody is inside.
         drop(handler);
         self.end(number);
+        Some(result)
     }
 
     fn begin(&self, number: Number) -> Option<KArc<KBox<dyn ClientHandler>>> {

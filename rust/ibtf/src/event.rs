@@ -57,11 +57,14 @@ pub enum AsyncEvent {
     CqFailed(CqId),
     /// A channel is in the error state.
     ChannelFailed(ChannelId),
+    /// A channel in the error state holds no receive of a shared queue any more.
+    ChannelEmpty(ChannelId),
     /// Anything else, by its code.
     Other(u32),
 }
 
-/// Which channel an event is about: that of [`UdChannel::id`](crate::UdChannel::id), while it is there.
+/// Which channel an event is about: that of [`UdChannel::id`](crate::UdChannel::id) or [`RcChannel::id`](crate::RcChannel::id), while
+/// it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelId(pub(crate) usize);
 
@@ -114,6 +117,7 @@ impl AsyncEvent {
             | sys::IBT_ERROR_ACCESS_VIOLATION_CHAN => {
                 Self::ChannelFailed(ChannelId(event.ev_chan_hdl.addr()))
             }
+            sys::IBT_EVENT_EMPTY_CHAN => Self::ChannelEmpty(ChannelId(event.ev_chan_hdl.addr())),
             sys::ibt_async_code_e(other) => Self::Other(other),
         }
     }

@@ -1,6 +1,7 @@
 //! [`Hca`]: an open adapter.
 
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
@@ -17,6 +18,7 @@ pub struct Hca(KArc<Inner>);
 
 struct Inner {
     handle: sys::ibt_hca_hdl_t,
+    closed: AtomicBool,
     attributes: KBox<sys::ibt_hca_attr_t>,
     client: Client,
 }
@@ -36,7 +38,7 @@ impl Hca {
         Status::check(unsafe { sys::ibt_open_hca(client.handle(), guid, &mut handle) })?;
         // SAFETY: open, and the record has room for all attributes. Always succeeds.
         let queried = Status::check(unsafe { sys::ibt_query_hca(handle, &mut *attributes) });
-        let opened = Inner { handle, attributes, client: client.clone() };
+        let opened = Inner { handle, closed: AtomicBool::new(false), attributes, client: client.clone() };
         queried?;
         // If this fails the value is dropped, which closes again.
         Ok(Self(KArc::new(opened)?))
@@ -67,6 +69,20 @@ impl Hca {
         &self.0.client
     }
 
+    /// Closes it, if this is the last clone and the adapter is done with everything that was made on it: the number of a queue pair whose
+    /// connection was closed is taken for some time after it was freed. Hands it back otherwise. **May block.**
+    pub fn close(self) -> Result<(), Self> {
+        if !KArc::is_unique(&self.0) {
+            return Err(self);
+        }
+        // SAFETY: open, and everything made on it had a clone, so all is freed.
+        if Status::check(unsafe { sys::ibt_close_hca(self.handle()) }).is_err() {
+            return Err(self);
+        }
+        self.0.closed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// How many clones there are at this moment, this one included; what was made of it has one each.
     pub fn clones(&self) -> usize {
         KArc::count(&self.0)
@@ -84,6 +100,9 @@ impl Hca {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
         // SAFETY: open, and everything made on it keeps a clone, so all is freed.
         if Status::check(unsafe { sys::ibt_close_hca(self.handle) }).is_err() {
             // Something of ours is still known to the adapter: keep the module, and with it the arguments of its handlers.
@@ -146,6 +165,11 @@ impl HcaAttributes<'_> {
     /// it has the reserved key.
     pub fn maps_memory(self) -> bool {
         self.0.hca_flags2.0 & sys::IBT_HCA2_RES_LKEY.0 != 0
+    }
+
+    /// Whether connections can share a receive queue.
+    pub fn shared_receive_queues(self) -> bool {
+        self.has(sys::IBT_HCA_SRQ)
     }
 
     /// The longest interrupt moderation, in completions and microseconds; zeros if there is none.

@@ -2,19 +2,69 @@
 
 use illumos_sys_hdrs as sys;
 use kernel::mblk::Home;
-use kernel::{KArc, KBox, KVec};
+use kernel::{AllocError, KArc, KBox, KVec};
 
 use crate::buffer::{self, Buffer, BufferPool, Free, Pool};
 use crate::channel::UdChannel;
 use crate::cq::{Completion, CompletionStatus, QueueId};
+use crate::remains::Keep;
 use crate::status::Status;
 
-/// The receiving side of a channel, fed from one pool.
+/// What receives are posted to: a channel, or a queue that connections share.
+pub trait Target: Clone {
+    /// Bytes of a buffer in front of what is received.
+    const HEADROOM: u32;
+
+    /// How many receives it holds, and its CQ.
+    fn capacity(&self) -> u32;
+
+    /// Makes sure that [`Target::keep_until_freed`] will have room.
+    fn promise(&self) -> Result<(), AllocError>;
+
+    /// A promise is not needed.
+    fn keep_nothing(&self);
+
+    /// Drops `what` when the adapter has forgotten what was posted. Needs a promise.
+    fn keep_until_freed(&self, what: KBox<dyn Keep>);
+
+    /// Posts requests whose buffers are the adapter's by now; how many were posted, if it failed.
+    fn post(&self, requests: &mut [sys::ibt_recv_wr_t], posted: &mut u32) -> sys::ibt_status_t;
+}
+
+impl Target for UdChannel {
+    /// The adapter leaves room for a GRH itself.
+    const HEADROOM: u32 = 0;
+
+    fn capacity(&self) -> u32 {
+        // A CQ that is overrun is lost, and an adapter rounds it to fewer places than the queue.
+        self.sizes().receive.min(self.receive_cq().size())
+    }
+
+    fn promise(&self) -> Result<(), AllocError> {
+        self.promise()
+    }
+
+    fn keep_nothing(&self) {
+        self.keep_nothing();
+    }
+
+    fn keep_until_freed(&self, what: KBox<dyn Keep>) {
+        self.keep_until_freed(what);
+    }
+
+    fn post(&self, requests: &mut [sys::ibt_recv_wr_t], posted: &mut u32) -> sys::ibt_status_t {
+        // SAFETY: the requests are copied by the call; their buffers are the adapter's until they complete or the
+        // channel is freed (`Reclaim`).
+        unsafe { sys::ibt_post_recv(self.handle(), requests.as_mut_ptr(), requests.len() as u32, posted) }
+    }
+}
+
+/// The receiving side of a channel, or of connections with a shared receive queue, fed from one pool.
 ///
 /// Every method is legal in **any** context, under the driver's lock for this queue. When it is dropped, buffers that the adapter
 /// still has come home as soon as the channel is freed.
-pub struct ReceiveQueue {
-    channel: UdChannel,
+pub struct ReceiveQueue<T: Target = UdChannel> {
+    target: T,
     pool: KArc<Home<Pool>>,
     id: QueueId,
     /// How many the adapter may have at most, and how many more it takes.
@@ -46,8 +96,8 @@ impl Drop for Reclaim {
 /// A completed receive.
 #[derive(Debug)]
 pub struct Received {
-    /// The buffer; its length is what the adapter wrote: 40 bytes for a GRH, then the message. Of a failed receive the
-    /// length is 0.
+    /// The buffer; its length is what the adapter wrote: 40 bytes for a GRH, which a connection has room for only, then the message. Of a
+    /// failed receive the length is 0.
     pub buffer: Buffer,
     /// How it went.
     pub status: CompletionStatus,
@@ -62,21 +112,20 @@ pub struct Received {
 /// Work requests per call.
 const BATCH: usize = 32;
 
-impl ReceiveQueue {
-    /// A queue of `channel`, as long as was asked for and its CQ holds, with buffers of `pool`, which must be registered for receiving in the channel's protection
-    /// domain. One queue per channel. **May block.**
-    pub fn new(channel: &UdChannel, pool: &BufferPool) -> Result<Self, Status> {
+impl<T: Target> ReceiveQueue<T> {
+    /// A queue of `target`, as long as was asked for and its CQ holds, with buffers of `pool`, which must be registered for receiving in
+    /// the target's protection domain. One queue per target. **May block.**
+    pub fn new(target: &T, pool: &BufferPool) -> Result<Self, Status> {
         let pool = pool.pool().ok_or(Status::INVALID_PARAM)?;
         let id = QueueId::next();
-        // A CQ that is overrun is lost, and an adapter rounds it to fewer places than the queue.
-        let capacity = channel.sizes().receive.min(channel.receive_cq().size());
+        let capacity = target.capacity();
         let reclaim = KBox::new(Reclaim { pool: pool.clone(), id })?;
         let elements = KVec::from_fn(BATCH, |_| Default::default())?;
         let requests = KVec::from_fn(BATCH, |_| sys::ibt_recv_wr_t { wr_nds: 1, ..Default::default() })?;
         let spare = KVec::with_capacity(BATCH)?;
-        channel.promise()?;
+        target.promise()?;
         Ok(Self {
-            channel: channel.clone(),
+            target: target.clone(),
             pool: pool.clone(),
             id,
             capacity,
@@ -154,7 +203,7 @@ impl ReceiveQueue {
         let status = completion.status();
         let raw = completion.0;
         // Of a failed receive only id and status are defined.
-        let len = if status.is_success() { raw.wc_bytes_xfer } else { 0 };
+        let len = if status.is_success() { raw.wc_bytes_xfer.saturating_add(T::HEADROOM) } else { 0 };
         let buffer = buffer::from_adapter(&self.pool, self.id, completion.number(), len)?;
         self.room += 1;
         let flag = |flag| status.is_success() && raw.wc_flags & flag != 0;
@@ -180,7 +229,9 @@ impl ReceiveQueue {
     #[inline(always)]
     fn describe(&mut self, place: usize, buffer: Buffer) {
         let capacity = buffer.capacity();
-        let (index, described) = buffer.into_adapter(self.id, capacity);
+        let (index, mut described) = buffer.into_adapter(self.id, capacity);
+        described.ds_va += u64::from(T::HEADROOM);
+        described.ds_len = capacity.saturating_sub(T::HEADROOM);
         // There are as many of both as a batch has places.
         if let (Some(element), Some(request)) = (self.elements.get_mut(place), self.requests.get_mut(place)) {
             *element = described;
@@ -196,11 +247,11 @@ impl ReceiveQueue {
             return (0, Ok(()));
         }
         let mut posted = 0;
-        // SAFETY: the requests are copied by the call; their buffers are the adapter's until they complete or the
-        // channel is freed (`Reclaim`).
-        let result = Status::check(unsafe {
-            sys::ibt_post_recv(self.channel.handle(), self.requests.as_mut_ptr(), count as u32, &mut posted)
-        });
+        let result = match self.requests.get_mut(..count) {
+            Some(requests) => Status::check(self.target.post(requests, &mut posted)),
+            // There are as many as a batch has places.
+            None => Err(Status::INVALID_PARAM),
+        };
         if result.is_ok() {
             return (count as u32, Ok(()));
         }
@@ -214,17 +265,17 @@ impl ReceiveQueue {
 }
 
 // SAFETY: requests point at elements of the same queue, and nowhere else.
-unsafe impl Send for ReceiveQueue {}
+unsafe impl<T: Target + Send> Send for ReceiveQueue<T> {}
 // SAFETY: through a shared reference only numbers are read.
-unsafe impl Sync for ReceiveQueue {}
+unsafe impl<T: Target + Sync> Sync for ReceiveQueue<T> {}
 
-impl Drop for ReceiveQueue {
+impl<T: Target> Drop for ReceiveQueue<T> {
     fn drop(&mut self) {
         buffer::put_back(&self.pool, &mut self.free);
         match self.reclaim.take() {
             // The adapter has nothing of it.
-            Some(_) if self.posted() == 0 => self.channel.keep_nothing(),
-            Some(reclaim) => self.channel.keep_until_freed(reclaim.map_unsized(|reclaim| reclaim as _)),
+            Some(_) if self.posted() == 0 => self.target.keep_nothing(),
+            Some(reclaim) => self.target.keep_until_freed(reclaim.map_unsized(|reclaim| reclaim as _)),
             None => {}
         }
     }

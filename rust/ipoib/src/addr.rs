@@ -358,6 +358,12 @@ impl LinkAddr {
         self
     }
 
+    /// The same address with the flag of a station that takes connections.
+    pub const fn with_connections(mut self) -> Self {
+        self.0[0] |= Self::FLAG_CONNECTED;
+        self
+    }
+
     /// Whether the queue pair is the multicast one. The flag byte does not matter: it is reserved in such an address.
     pub fn is_multicast(&self) -> bool {
         self.qpn() == Qpn::MULTICAST

@@ -131,6 +131,17 @@ pub fn receive(
     Ok(Received { cast, ethertype })
 }
 
+/// Puts a pseudo header in front of a message of a connection, in place.
+///
+/// `frame` begins with as many bytes as a GRH has, which mean nothing, and goes on with the message: IPoIB header and packet. No adapter
+/// has to say which connection a message came on where they share a queue, so who sent it is not known.
+pub fn receive_connected(frame: &mut [u8], own: &LinkAddr) -> Result<EtherType, Rejected> {
+    let header: &mut [u8; PSEUDO_HEADER_LEN] = frame.first_chunk_mut().ok_or(Rejected::Short)?;
+    header[..LinkAddr::LEN].fill(0);
+    header[DESTINATION].copy_from_slice(own.as_bytes());
+    Ok(EtherType(u16::from_be_bytes([header[40], header[41]])))
+}
+
 /// The group that a frame was sent to.
 #[inline(never)]
 fn group_from_grh(
@@ -209,6 +220,19 @@ mod tests {
         );
         let mut from_a_peer = frame(PEER, group);
         assert!(receive(&mut from_a_peer, true, second, &us, &[second]).is_ok());
+    }
+
+    #[test]
+    fn a_message_of_a_connection_is_for_us_from_nobody_known_and_begins_with_an_ipoib_header() {
+        let mut bytes = frame(PEER, PEER);
+        let us = own().with_connections();
+        assert_eq!(receive_connected(&mut bytes, &us), Ok(EtherType::IPV6));
+        let header = PseudoHeader::parse(&bytes).unwrap();
+        assert_eq!((header.source, header.destination), (None, us));
+        assert_eq!(bytes[44..], [0x5a; 4]);
+        for len in 0..PSEUDO_HEADER_LEN {
+            assert_eq!(receive_connected(&mut bytes[..len], &us), Err(Rejected::Short));
+        }
     }
 
     #[test]

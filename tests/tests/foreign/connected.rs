@@ -73,3 +73,66 @@ fn links_of_the_c_driver_go_down_and_up_with_their_connections() {
         exchange.goes_well(seed, false);
     }
 }
+
+/// The C driver opens connections to ours, which takes them and sends datagrams.
+const ONE_WAY: &str = r#"
+name = "the C driver connects to ours"
+
+[[host]]
+name = "alice"
+driver = "ibp"
+properties = { linkmode = "cm" }
+addresses = ["192.168.76.1/24", "fd00:76::1/64"]
+
+[[host]]
+name = "bob"
+driver = "ibp"
+properties = { _ibd_rc_accept = "1" }
+addresses = ["192.168.76.2/24", "fd00:76::2/64"]
+
+[[step]]
+attach = { after_ports = true }
+
+[[step]]
+up = {}
+
+[[step]]
+resolve = {}
+
+[[step]]
+ping = { from = "alice", to = "192.168.76.2", count = 50, sizes = [0, 56, 2016, 2017, 4096, 20_000, 65_492] }
+
+[[step]]
+ping = { from = "bob", to = "192.168.76.1", count = 50, sizes = [0, 56, 2016, 2017, 4096, 20_000] }
+
+[[step]]
+ping = { from = "alice", to = "fd00:76::2", count = 50, sizes = [0, 56, 1992] }
+
+[[step]]
+tcp = { from = "alice", to = "192.168.76.2", bytes = "8MiB" }
+
+[[step]]
+tcp = { from = "bob", to = "fd00:76::1", bytes = "8MiB" }
+
+[[step]]
+multicast = { from = "alice", to = "bob", group = "239.1.2.3", count = 20 }
+
+[[step]]
+flap = { host = "bob", down_ms = 3_000 }
+
+[[step]]
+ping = { from = "alice", to = "192.168.76.2", count = 20, sizes = [0, 20_000] }
+
+[[step]]
+unload = {}
+"#;
+
+#[test]
+fn the_c_driver_connects_to_ours_and_its_64_kib_packets_arrive() {
+    let mut exchange = Exchange::of(ONE_WAY, &["alice"]);
+    for seed in 1..=SEEDS {
+        let report = exchange.goes_well(seed, false);
+        let up = report.steps.iter().find(|step| step.step == "resolve").expect("a step");
+        assert!(up.text.contains("192.168.76.2 is at 80:"), "ours takes connections: {}", up.text);
+    }
+}

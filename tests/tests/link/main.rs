@@ -12,6 +12,7 @@ mod broken_ring;
 #[cfg(feature = "foreign")]
 mod c_driver;
 mod calm;
+mod connections;
 mod contract;
 mod events;
 mod groups;

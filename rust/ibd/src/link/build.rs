@@ -3,10 +3,11 @@
 use ibtf::{McgInfo, Pd, Status, UdChannel};
 use ipoib::Qpn;
 use ipoib::link::{Event, Plan, Ticket};
-use kernel::log;
+use kernel::{KArc, log};
 
 use super::Shared;
 use super::datapath::{Built, Parts, Pools, Start, Traffic};
+use super::incoming::listen;
 use super::pairs::{Pairs, Place, View};
 use crate::{now, probes};
 
@@ -31,9 +32,11 @@ fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &Parts<'_>
 
 /// Makes the queue pairs, closed: the link has its number then. **May block.**
 #[inline(never)]
-pub(crate) fn make(shared: &Shared, ticket: Ticket, pkey_index: u16) {
+pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16) {
     with_parts(shared, ticket, |_, parts| match pairs(shared, parts, ticket, Place::closed(pkey_index)) {
         Ok(Some(view)) => {
+            // Before the link has its address, which says so.
+            listen(shared, &view);
             let qpn = view.first().map(|channel| Qpn::from_low_bits(channel.qpn())).ok();
             shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, qpn)));
         }
@@ -75,9 +78,12 @@ fn pairs(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, place: Place) -> Re
 
 /// Has the queue pairs carry what the plan says. **May block.**
 #[inline(never)]
-pub(crate) fn build(shared: &Shared, ticket: Ticket, plan: &Plan, broadcast: &McgInfo) {
+pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, broadcast: &McgInfo) {
     with_parts(shared, ticket, |_, parts| match view_for(shared, parts, ticket, plan) {
-        Ok(Some(view)) => build_on(shared, parts, ticket, &view, plan, broadcast),
+        Ok(Some(view)) => {
+            listen(shared, &view);
+            build_on(shared, parts, ticket, &view, plan, broadcast);
+        }
         Ok(None) => refuse(shared, ticket),
         Err(status) => {
             tell(shared, status);
@@ -150,6 +156,11 @@ fn install(shared: &Shared, ticket: Ticket, view: &View, built: Built, plan: &Pl
     control.link.handle_event(now(), Event::Built(ticket, Some(qpn)));
     if adopted.is_err() {
         control.link.handle_event(now(), Event::Broken);
+    }
+    if let Some((hall, own)) =
+        control.guests.as_ref().and_then(|guests| guests.hall()).zip(control.link.address())
+    {
+        hall.receiver().set_own(own);
     }
     drop(control);
     // There is none of before: the machine builds only when nothing stands.
@@ -234,6 +245,9 @@ fn give_up(shared: &Shared, serial: u64, why: Status) {
     log!(note, shared.name, "the queue pair is of no use any more, and its number goes with it: {why}");
     let mut control = shared.control.lock();
     let pairs = control.pairs.take_if(|pairs| pairs.serial() == serial);
+    if pairs.is_some() {
+        control.link.take_connections(false);
+    }
     drop(control);
     // Nothing is attached by this.
     let _ = shared.attach(None);

@@ -20,6 +20,7 @@ use super::datapath::Traffic;
 use super::failures::{Failure, Failures};
 use super::group::Group;
 use super::heard::Heard;
+use super::incoming::{Guests, Hall};
 use super::jobs::Job;
 use super::neighbour::Neighbour;
 use super::pairs::Pairs;
@@ -96,6 +97,8 @@ pub(crate) struct Control {
     /// The groups that it is to be attached to.
     pub(super) heard: Heard<Attachment>,
     pub(super) failures: Failures,
+    /// Connections from neighbours, once the link has listened.
+    pub(super) guests: Option<KBox<Guests>>,
     /// Its queue pairs that only send.
     pub(crate) senders: KBox<Senders>,
     pub(super) pkey: PKey,
@@ -131,6 +134,7 @@ impl Control {
             traffic: None,
             heard: Heard::new(),
             failures: Failures::new()?,
+            guests: None,
             senders: KBox::new(Senders::default())?,
             pkey,
             removed: false,
@@ -150,6 +154,7 @@ impl Control {
             packets: self.paths.packets_held(),
             questions: self.questions.open(),
             queue_pair: self.pairs.is_some() || self.traffic.is_some(),
+            connections: self.guests.as_ref().is_some_and(|guests| !guests.is_idle()),
         }
     }
 
@@ -157,15 +162,24 @@ impl Control {
         self.link.handle_event(now, link::Event::Start);
     }
 
-    /// Hands out the queue pairs, and what they carry, for whoever stops the link to free.
-    pub(crate) fn stop(&mut self, now: Instant) -> (Option<Pairs>, Option<Traffic>) {
+    /// Tells the connections from neighbours something, if the link has ever listened.
+    pub(crate) fn tell_guests(&mut self, tell: impl FnOnce(&mut Guests)) {
+        if let Some(guests) = &mut self.guests {
+            tell(guests);
+        }
+    }
+
+    /// Hands out the queue pairs, what they carry, and what connections share, for whoever stops the link to free.
+    pub(crate) fn stop(&mut self, now: Instant) -> (Option<Pairs>, Option<Traffic>, Option<Hall>) {
         self.link.handle_event(now, link::Event::Stop);
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
         self.neighbours.clear();
         self.heard.remove_all();
         self.full = Lanes::NONE;
-        (self.pairs.take(), self.take_traffic())
+        self.link.take_connections(false);
+        let hall = self.guests.as_mut().and_then(|guests| guests.stop());
+        (self.pairs.take(), self.take_traffic(), hall)
     }
 
     fn take_traffic(&mut self) -> Option<Traffic> {
@@ -494,12 +508,13 @@ pub(crate) struct Outstanding {
     packets: usize,
     questions: usize,
     queue_pair: bool,
+    connections: bool,
 }
 
 impl Outstanding {
     pub(crate) fn is_nothing(&self) -> bool {
         let waiting = self.lookups + self.packets + self.questions;
-        !self.link && !self.groups && waiting == 0 && !self.queue_pair
+        !self.link && !self.groups && waiting == 0 && !self.queue_pair && !self.connections
     }
 }
 
@@ -507,13 +522,14 @@ impl core::fmt::Display for Outstanding {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(
             f,
-            "{} link, {} groups, {} lookups, {} packets, {} questions, {} queue pair",
+            "{} link, {} groups, {} lookups, {} packets, {} questions, {} queue pair, {} connections",
             u8::from(self.link),
             u8::from(self.groups),
             self.lookups,
             self.packets,
             self.questions,
-            u8::from(self.queue_pair)
+            u8::from(self.queue_pair),
+            u8::from(self.connections)
         )
     }
 }

@@ -12,6 +12,7 @@ use kernel::{KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
+use super::incoming::GuestCounters;
 use super::interrupts::Interrupts;
 use super::neighbour::Way;
 use super::pairs::{LARGEST_SEND, Recipe, View};
@@ -47,6 +48,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) port: u8,
     pub(crate) mac: &'a Mac,
     pub(crate) counters: &'a KArc<Counters>,
+    pub(crate) guest_counters: &'a KArc<GuestCounters>,
     pub(crate) control: &'a KArc<Monitor<Control>>,
     pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
     pub(crate) upward: &'a KArc<Upward>,
@@ -77,6 +79,7 @@ impl Built {
         let senders = send.len() - 1;
         let qpn = |side: &transmit::Open| Qpn::from_low_bits(side.queue.channel().qpn());
         let own = LinkAddr::unicast(Qpn::from_low_bits(first.qpn()), plan.gid);
+        let own = if view.listens { own.with_connections() } else { own };
         // Each once more, in the place of the one before it that it may replace one day.
         let place = |n: usize| send.get(n % senders + 1).map_or(own.qpn(), qpn);
         let sender_qpns = KVec::from_fn(2 * senders, place)?;

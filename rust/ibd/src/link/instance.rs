@@ -29,7 +29,7 @@ use crate::pool::{Member, Pool};
 use crate::{now, probes};
 
 /// As IBTL knows it.
-static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
+pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 /// The SDU announced before the broadcast group's MTU is known.
 const FIRST_SDU: u32 = ipoib::Mtu::B2048.sdu();
 /// How long a start waits for the address: a port query and a queue pair.
@@ -106,7 +106,7 @@ impl Link {
         let mut inner = None;
         let make = |mac| {
             let pool = common.pool.clone();
-            let shared = Shared::new(&name, rings, mac, number, pool, seed(&node, pkey))?;
+            let shared = Shared::new(dip, &name, rings, mac, number, pool, seed(&node, pkey))?;
             let made = inner.insert(Inner {
                 listing: None,
                 member: None,
@@ -256,6 +256,8 @@ impl Drop for Inner {
         self.member = None;
         self.counters = None;
         self.threads = None;
+        let reception = self.shared.reception.lock().take();
+        drop(reception);
         let _ = self.shared.hardware.withdraw().close(|| self.shared.tidy());
         // No CQ is left that triggers them.
         let interrupts = self.shared.interrupts.lock().take();
@@ -311,7 +313,7 @@ impl Shared {
     /// Ends the traffic. When this returns no thread hands packets up any more. **May block**, for the adapter only.
     pub(super) fn stop(&self) {
         let mut control = self.control.lock();
-        let (pairs, traffic) = control.stop(now());
+        let (pairs, traffic, hall) = control.stop(now());
         drop(control);
         self.control.notify_all();
         self.take_calls_back();
@@ -327,6 +329,9 @@ impl Shared {
             // Not built, or a worker is at it: what it sent from is given back when the adapter is done with it.
             None => self.transmitters.close(),
         };
+        if let Some(hall) = hall {
+            self.retire_one(hall.end());
+        }
         if let Some(pairs) = pairs {
             pairs.receiver().close();
             // Freed here, unless somebody is attaching a group or a worker is at it just now.

@@ -11,6 +11,7 @@
 //! | `mc_tx` | copies and posts | the queue's lock |
 //! | CQ handlers | receive, reclaim | the queue's lock; IP |
 //! | IBTF events | record and return | the machines' lock |
+//! | the thread of [`incoming`], once the link takes connections | answers, closes and frees them | the adapter, `ibcm` |
 //!
 //! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), the job queues' and the announcer's, which
 //! are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the way up
@@ -28,6 +29,7 @@ mod events;
 mod failures;
 mod group;
 mod heard;
+mod incoming;
 mod instance;
 mod interrupts;
 mod jobs;
@@ -59,6 +61,7 @@ use announce::Announcer;
 use backlog::Backlog;
 use control::Control;
 use datapath::{Parts, Pools};
+use incoming::{GuestCounters, Reception};
 use interrupts::Interrupts;
 use jobs::Jobs;
 use neighbour::StaticRates;
@@ -103,6 +106,10 @@ pub(crate) struct Shared {
     rates: StaticRates,
     /// Buffers of queue pairs that are gone, some of them still lent.
     retired: Mutex<PoolList>,
+    /// Sees to connections from neighbours, once the link has listened.
+    reception: Mutex<Option<Reception>>,
+    guest_counters: KArc<GuestCounters>,
+    dip: DevInfo,
 }
 
 /// The link in log lines, and when it has logged what.
@@ -143,6 +150,7 @@ impl Shared {
     /// A link that does nothing yet. `seed` keys hashes and jitter.
     #[inline(never)]
     pub(crate) fn new(
+        dip: DevInfo,
         name: &Name,
         rings: RingCount,
         mac: Mac,
@@ -175,6 +183,9 @@ impl Shared {
             hardware: Held::new()?,
             rates: StaticRates::new(name.clone()),
             retired: Mutex::new(PoolList::default())?,
+            reception: Mutex::new(None)?,
+            guest_counters: KArc::new(GuestCounters::default())?,
+            dip,
         })
     }
 
@@ -210,6 +221,7 @@ impl Shared {
             port: self.node.port,
             mac: &self.mac,
             counters: &self.counters,
+            guest_counters: &self.guest_counters,
             control: &self.control,
             backlog: &self.backlog,
             upward: &self.upward,

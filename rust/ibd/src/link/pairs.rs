@@ -14,6 +14,7 @@ use kernel::{AllocError, KArc, KVec};
 
 use super::datapath::{Parts, next_serial};
 use super::failures::Failure;
+use super::incoming::Listening;
 use super::receive::Receiver;
 use super::settings::{Key, Moderation, Settings};
 use super::transmit::Abilities;
@@ -42,6 +43,8 @@ pub(crate) struct Pairs {
     spent: bool,
     /// One of them has failed while they carried nothing: to be made ready again before they do.
     stale: bool,
+    /// Neighbours can ask for connections with the first one's number.
+    listening: Option<Listening>,
 }
 
 /// How large the queues are, and what is done with them.
@@ -78,6 +81,8 @@ pub(crate) struct View {
     pub(crate) serial: u64,
     /// They have to be made ready again before they carry anything.
     pub(crate) stale: bool,
+    /// Neighbours can ask for connections, and the link's address says so.
+    pub(crate) listens: bool,
 }
 
 impl Recipe {
@@ -143,7 +148,20 @@ impl Pairs {
             failed: None,
             spent: false,
             stale: false,
+            listening: None,
         })
+    }
+
+    /// Neighbours can ask for connections from now on; what is left was not wanted.
+    pub(super) fn listen(&mut self, listening: &mut Option<Listening>) {
+        if self.listening.is_none() {
+            self.listening = listening.take();
+        }
+    }
+
+    /// Whether they can, or these are not the queue pairs with that number.
+    pub(super) fn is_listening(&self, serial: u64) -> bool {
+        self.listening.is_some() || self.serial != serial
     }
 
     /// Which queue pairs these are: a number no others of this module have.
@@ -196,7 +214,8 @@ impl Pairs {
         };
         let (receiver, serial, stale) = (self.receiver.clone(), self.serial, self.stale);
         let channels = KVec::from_fn(self.senders.len() + 1, channel)?;
-        Ok(View { channels, receiver, recipe: self.recipe, place: self.place, serial, stale })
+        let listens = self.listening.is_some();
+        Ok(View { channels, receiver, recipe: self.recipe, place: self.place, serial, stale, listens })
     }
 
     /// They carry something, in another place perhaps.

@@ -106,7 +106,12 @@ impl Shared {
             // Read where it matters.
             Key::Debug => {}
             // Read when the queue pair is built.
-            Key::CoalesceCompletions | Key::NumLsoBufs | Key::NumRwqe | Key::NumSwqe | Key::TxCopyThresh => {}
+            Key::CoalesceCompletions
+            | Key::NumLsoBufs
+            | Key::NumRwqe
+            | Key::NumSwqe
+            | Key::RcAccept
+            | Key::TxCopyThresh => {}
         }
     }
 

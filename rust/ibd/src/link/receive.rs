@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::Mac;
 use ibtf::{
-    Buffer, Completion, CompletionBatch, CompletionStatus, Cq, Notify, ReceiveQueue, Received, Status,
+    Buffer, Completion, CompletionBatch, CompletionStatus, Cq, Notify, ReceiveQueue, Received, Status, Target,
 };
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::neighbours::{self, Direction};
@@ -76,6 +76,10 @@ impl Receiver {
     pub(crate) fn call_again(&self) {
         if self.arm() && self.has_more() {
             Backlog::leave(&self.backlog);
+        }
+        // What comes on connections goes the same way.
+        if let Some(guests) = self.upward.guests() {
+            guests.call_again();
         }
     }
 
@@ -211,7 +215,7 @@ impl Receiver {
         let sender = Qpn::from_low_bits(source_qpn);
         let frame = header::receive(bytes, has_grh, sender, &open.own, &open.senders)?;
         if frame.ethertype != EtherType::IPV4 {
-            self.look_closer(frame.ethertype, bytes);
+            look_closer(&self.control, frame.ethertype, bytes);
         }
         let verified = checksum_ok && has_plain_ipv4_header(bytes);
         let len = bytes.len() as u32;
@@ -228,21 +232,6 @@ impl Receiver {
         }
         pass.tally.add_received(frame.cast, len);
         Ok(packet)
-    }
-
-    /// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address.
-    #[inline(never)]
-    fn look_closer(&self, ethertype: EtherType, frame: &mut [u8]) {
-        let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
-        let is_discovery = ethertype == EtherType::IPV6 && nd::Message::may_be(payload);
-        if is_discovery {
-            nd::pad_for_ip(payload);
-        }
-        if (is_discovery || ethertype == EtherType::ARP)
-            && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In)
-        {
-            self.control.lock().neighbours.learn(now(), neighbour);
-        }
     }
 
     /// Arms the CQ; `false` if that failed, and then nobody would call again, or if the receive side is not open.
@@ -351,7 +340,8 @@ pub(crate) fn go_on(upward: &Upward) {
 fn take_all(upward: &Upward, mut budget: usize) {
     let Some(mut inside) = upward.enter(By::Interrupt) else { return };
     loop {
-        let finished = inside.receiver().take_all(&inside, &mut budget);
+        let finished = inside.receiver().take_all(&inside, &mut budget)
+            && inside.guests().is_none_or(|guests| guests.take_all(&inside, &mut budget));
         let left = match inside.leave(finished && budget != 0) {
             Ok(left) => left,
             Err(stays) => {
@@ -372,7 +362,11 @@ fn take_all(upward: &Upward, mut budget: usize) {
 /// Takes packets for the MAC layer, no more than `bytes` of them. **Any** context.
 pub(crate) fn fetch(upward: &Upward, bytes: usize) -> MblkChain {
     let Some(inside) = upward.enter(By::Fetch) else { return MblkChain::new() };
-    let packets = inside.receiver().take_within(&inside, &mut { bytes });
+    let mut room = bytes;
+    let mut packets = inside.receiver().take_within(&inside, &mut room);
+    if let Some(guests) = inside.guests() {
+        guests.take_within(&inside, room, &mut packets);
+    }
     // With `false` it does not stay.
     if let Ok(left) = inside.leave(false)
         && left.again
@@ -382,9 +376,28 @@ pub(crate) fn fetch(upward: &Upward, bytes: usize) -> MblkChain {
     packets
 }
 
+/// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address.
+#[inline(never)]
+pub(super) fn look_closer(control: &Monitor<Control>, ethertype: EtherType, frame: &mut [u8]) {
+    let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
+    let is_discovery = ethertype == EtherType::IPV6 && nd::Message::may_be(payload);
+    if is_discovery {
+        nd::pad_for_ip(payload);
+    }
+    if (is_discovery || ethertype == EtherType::ARP)
+        && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In)
+    {
+        control.lock().neighbours.learn(now(), neighbour);
+    }
+}
+
 /// A packet in the buffer that it was received into, if that may be lent, and otherwise in a copy.
 #[inline(never)]
-fn lend(queue: &mut ReceiveQueue, buffer: Buffer, copied: &mut u64) -> Result<Mblk, RxDrop> {
+pub(super) fn lend<T: Target>(
+    queue: &mut ReceiveQueue<T>,
+    buffer: Buffer,
+    copied: &mut u64,
+) -> Result<Mblk, RxDrop> {
     let buffer = match if queue.may_lend() { buffer.lend(0) } else { Err(buffer) } {
         Ok(packet) => return Ok(packet),
         Err(buffer) => buffer,

@@ -31,6 +31,8 @@ pub(crate) enum Key {
     NumAh,
     /// Memory for large sends that must be copied, in units of [`LSO_UNIT`].
     NumLsoBufs,
+    /// Whether neighbours can open connections, to send on.
+    RcAccept,
     /// Seconds in which a send completes, or the queue pair is replaced; 0: never.
     TxTimeout,
     /// Receives the adapter holds; as many buffers again can be lent.
@@ -109,6 +111,7 @@ const ROWS: [Row; COUNT] = [
     row(c"_ibd_lso_enable", Key::LsoEnable, 1, 0, Most::Of(1), When::Stopped),
     row(c"_ibd_num_ah", Key::NumAh, 256, 32, Most::Of(8192), When::Stopped),
     row(c"_ibd_num_lso_bufs", Key::NumLsoBufs, 512, 512, Most::Of(4096), When::Stopped),
+    row(c"_ibd_rc_accept", Key::RcAccept, 0, 0, Most::Of(1), When::Stopped),
     row(c"_ibd_tx_timeout", Key::TxTimeout, 5, 0, Most::Of(3600), When::Always),
     row(c"_ibd_ud_num_rwqe", Key::NumRwqe, 512, 512, Most::Of(8000), When::Stopped),
     row(c"_ibd_ud_num_swqe", Key::NumSwqe, 512, 512, Most::Of(8000), When::Stopped),
@@ -271,7 +274,7 @@ mod tests {
             assert_eq!(Key::named(row.name), Some(row.key));
             assert!(row.default >= row.least && row.default <= settings.most(row), "{:?}", row.name);
         }
-        assert_eq!(NAMES.len(), 21);
+        assert_eq!(NAMES.len(), 22);
         assert_eq!(Key::named(BROADCAST_GROUP), None);
     }
 

@@ -9,6 +9,7 @@ use kernel::softint::SoftHandler;
 use kernel::sync::Monitor;
 use kernel::{AllocError, KArc};
 
+use super::incoming::GuestReceiver;
 use super::receive::{self, Receiver};
 
 /// Whether packets may go up, who brings them, and the receive side that they come from.
@@ -33,6 +34,8 @@ struct Way {
     awaited: bool,
     /// That of the queue pair that stands.
     receiver: Option<KArc<Receiver>>,
+    /// That of connections from neighbours, if there are any.
+    guests: Option<KArc<GuestReceiver>>,
 }
 
 /// Who takes packets.
@@ -61,6 +64,7 @@ impl Upward {
             again: false,
             awaited: false,
             receiver: None,
+            guests: None,
         };
         let may = || AtomicBool::new(false);
         KArc::new(Self { way: Monitor::new(way)?, interrupt_may: may(), fetch_may: may() })
@@ -114,6 +118,25 @@ impl Upward {
         drop(gone);
     }
 
+    /// Messages of connections come from this receive side from now on, as long as datagrams come from one, too. **Any** context.
+    pub(crate) fn put_guests(&self, guests: &KArc<GuestReceiver>) {
+        let before = self.way.lock().guests.replace(guests.clone());
+        drop(before);
+    }
+
+    /// They do not come from this one any more. **Any** context.
+    pub(crate) fn remove_guests(&self, guests: &GuestReceiver) {
+        let mut way = self.way.lock();
+        let gone = way.guests.take_if(|stands| core::ptr::eq(&raw const **stands, guests));
+        drop(way);
+        drop(gone);
+    }
+
+    /// Where they come from. **Any** context.
+    pub(crate) fn guests(&self) -> Option<KArc<GuestReceiver>> {
+        self.way.lock().guests.clone()
+    }
+
     /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**
     /// context.
     pub(crate) fn enter(&self, who: By) -> Option<Inside<'_>> {
@@ -127,7 +150,8 @@ impl Upward {
         }
         let receiver = way.receiver.clone()?;
         way.busy = true;
-        Some(Inside { upward: self, who, generation: way.generation, receiver })
+        let guests = way.guests.clone();
+        Some(Inside { upward: self, who, generation: way.generation, receiver, guests })
     }
 }
 
@@ -144,6 +168,7 @@ pub(crate) struct Inside<'a> {
     who: By,
     generation: Option<Generation>,
     receiver: KArc<Receiver>,
+    guests: Option<KArc<GuestReceiver>>,
 }
 
 /// Nobody is on the way.
@@ -159,6 +184,11 @@ impl<'a> Inside<'a> {
     /// Where packets come from.
     pub(crate) fn receiver(&self) -> &Receiver {
         &self.receiver
+    }
+
+    /// Where messages of connections come from, if there are any.
+    pub(crate) fn guests(&self) -> Option<&GuestReceiver> {
+        self.guests.as_deref()
     }
 
     /// Whether more may be taken.
@@ -189,8 +219,10 @@ impl<'a> Inside<'a> {
             && let Some(receiver) = way.receiver.clone()
         {
             self.generation = way.generation;
+            let guests = way.guests.clone();
             drop(way);
             self.receiver = receiver;
+            self.guests = guests;
             return Err(self);
         }
         way.busy = false;

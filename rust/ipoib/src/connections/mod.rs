@@ -4,8 +4,9 @@
 //! The two directions are two machines, as a station sends on the connections that it opened, and never on others ([`Outgoing`],
 //! [`Incoming`]). What they tell each other while a connection is made is in [`Hello`], and where a station listens in [`Service`].
 //!
-//! The driver does not use them yet.
+//! The driver uses [`Incoming`] with what belongs to it, and does not open connections yet.
 
+mod asked;
 pub mod fragments;
 mod hello;
 mod incoming;
@@ -15,6 +16,7 @@ mod waiting;
 
 use crate::addr::LinkAddr;
 
+pub use asked::{Asked, Wrong};
 pub use hello::{Hello, HelloError, LONGEST_MESSAGE, Service};
 pub use incoming::{Dismissed, Incoming, IncomingConfig, IncomingSlot, Refusal};
 pub use outgoing::{Action, Channel, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, Submitted, TooBig};

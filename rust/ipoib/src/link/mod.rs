@@ -439,6 +439,7 @@ pub struct Link<G> {
     number: Option<Qpn>,
     /// Of the port when it was active last, or since the start.
     gid: Option<Gid>,
+    takes_connections: bool,
     queue_pair: Option<QueuePair<G>>,
     building: Request<Building<G>>,
     build_retry: Retry,
@@ -481,6 +482,7 @@ impl<G: Copy + PartialEq> Link<G> {
             sa_retry: Retry::new(config.retry),
             number: None,
             gid: None,
+            takes_connections: false,
             queue_pair: None,
             building: Request::NONE,
             build_retry: Retry::new(config.retry),
@@ -522,7 +524,7 @@ impl<G: Copy + PartialEq> Link<G> {
         let Some(membership) = self.membership else { return Status::Down(WaitsFor::BroadcastGroup) };
         match self.queue_pair {
             Some(qp) if Some(qp.plan) == self.plan() => Status::Up(Up {
-                address: LinkAddr::unicast(qp.qpn, port.gid),
+                address: self.called(qp.qpn, port.gid),
                 mtu: qp.plan.mtu,
                 speed: match (self.speed.of(&port), membership.group.rate) {
                     (0, Some(rate)) => rate.bits_per_second(),
@@ -536,7 +538,17 @@ impl<G: Copy + PartialEq> Link<G> {
 
     /// The link's address, which it has as soon as it has a queue pair, up or not. A port that goes down takes none away.
     pub fn address(&self) -> Option<LinkAddr> {
-        Some(LinkAddr::unicast(self.number?, self.gid?))
+        Some(self.called(self.number?, self.gid?))
+    }
+
+    fn called(&self, qpn: Qpn, gid: Gid) -> LinkAddr {
+        let address = LinkAddr::unicast(qpn, gid);
+        if self.takes_connections { address.with_connections() } else { address }
+    }
+
+    /// Whether somebody listens for connections with this link: its address says so (RFC 4755 section 3.1).
+    pub fn take_connections(&mut self, take: bool) {
+        self.takes_connections = take;
     }
 
     /// The port's GID in the link's address, known before there is one.

@@ -1,0 +1,204 @@
+//! Where neighbours ask for connections: two services with the number of the link's queue pair, one of RFC 4755 and one that Linux and
+//! the C driver ask; and what is looked at before anything is done for who asks.
+
+use core::time::Duration;
+
+use ibtf::{AsyncEvent, ChannelId, Client, ClientHandler, Reply, Request, Service, Session, Status};
+use ipoib::connections::{self, Asked};
+use ipoib::{Gid, LinkAddr, Qpn};
+use kernel::kstat::Kstat;
+use kernel::list::Room;
+use kernel::thread::Worker;
+use kernel::{KArc, KBox, log};
+
+use super::{GuestCounters, Guests, work};
+use crate::link::Shared;
+use crate::link::control::Control;
+use crate::link::instance::CLIENT;
+use crate::link::pairs::View;
+use crate::link::settings::Key;
+use crate::{node, now};
+
+/// How long the removal of an adapter is held up by connections at most, and how often they are looked at.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: kernel::time::Duration = kernel::time::Duration::from_millis(10);
+
+/// Who sees to a link's connections, from the first time it listens to its end: in the order in which they go.
+pub(crate) struct Reception {
+    _counters: Kstat<GuestCounters>,
+    _thread: Worker<Control>,
+    client: Client,
+}
+
+impl Reception {
+    /// As whom IBTF knows it.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+}
+
+/// The link listens as long as this lives, and waits for who is just asking when it is dropped: **may block**, for a short lock.
+pub(crate) struct Listening {
+    _services: [Service; 2],
+}
+
+impl Listening {
+    fn new(client: &Client, qpn: Qpn, gid: Gid) -> Result<Self, Status> {
+        let service =
+            |service: connections::Service| Service::new(client, service.id(qpn), node::ibtf_gid(gid));
+        let _services = [service(connections::Service::Ietf)?, service(connections::Service::Legacy)?];
+        Ok(Self { _services })
+    }
+}
+
+/// Has the link listen if it is to take connections and does not yet. Without success its address says so, and all is as if it took none.
+/// **May block.**
+#[inline(never)]
+pub(crate) fn listen(shared: &KArc<Shared>, view: &View) {
+    if !shared.settings.lock().is_on(Key::RcAccept) {
+        return;
+    }
+    let control = shared.control.lock();
+    let listens = control.pairs.as_ref().is_none_or(|pairs| pairs.is_listening(view.serial));
+    let port = control.link.port().copied();
+    drop(control);
+    let (Some(port), Ok(first), false) = (port.filter(|port| port.active), view.first(), listens) else {
+        return;
+    };
+    let hca = first.pd().hca();
+    if !hca.attributes().shared_receive_queues() {
+        return log!(note, shared.name, "takes no connections: the adapter has no shared receive queues");
+    }
+    let made = begin(shared, hca.client()).and_then(|(guests, client)| {
+        let listening = Listening::new(&client, Qpn::from_low_bits(first.qpn()), port.gid)?;
+        Ok((guests, listening))
+    });
+    match made {
+        Ok((guests, listening)) => put(shared, view.serial, guests, listening),
+        Err(status) => log!(note, shared.name, "takes no connections: {status}"),
+    }
+}
+
+/// What the first listening of a link needs: room for connections, and who sees to them.
+fn begin(shared: &KArc<Shared>, link: &Client) -> Result<(Option<KBox<Guests>>, Client), Status> {
+    let seed = now().as_nanos();
+    let known = shared.control.lock().guests.is_some();
+    let guests = if known { None } else { Some(KBox::new(Guests::new(seed)?)?) };
+    let client = shared.reception.lock().as_ref().map(Reception::client);
+    if let Some(client) = client {
+        return Ok((guests, client));
+    }
+    let client = link.attach_another(shared.dip, &CLIENT, GuestEvents(shared.clone()))?;
+    let (driver, counters) = (shared.dip.driver_name(), shared.guest_counters.clone());
+    let counters = Kstat::new(driver, shared.number, c"connections", c"net", counters);
+    let counters = counters.map_err(|_| Status::INSUFF_KERNEL_RESOURCE)?;
+    let reception = Reception { _counters: counters, _thread: work::spawn(shared)?, client: client.clone() };
+    // Only this thread makes one.
+    let before = shared.reception.lock().replace(reception);
+    drop(before);
+    Ok((guests, client))
+}
+
+fn put(shared: &Shared, serial: u64, guests: Option<KBox<Guests>>, listening: Listening) {
+    let mut listening = Some(listening);
+    let mut control = shared.control.lock();
+    if control.guests.is_none() {
+        control.guests = guests;
+    }
+    let control_now = &mut *control;
+    if let Some(pairs) = control_now.pairs.as_mut().filter(|pairs| pairs.serial() == serial) {
+        pairs.listen(&mut listening);
+        control_now.link.take_connections(true);
+        if let Some(guests) = &mut control_now.guests {
+            guests.run();
+        }
+    }
+    drop(control);
+    // The queue pairs are gone meanwhile, if it is left.
+    drop(listening);
+}
+
+/// Where what is asked and told of connections goes.
+struct GuestEvents(KArc<Shared>);
+
+impl GuestEvents {
+    fn tell(&self, tell: impl FnOnce(&mut Guests)) {
+        self.0.tell(|control| control.tell_guests(tell));
+    }
+
+    /// The adapter goes: waits until nothing of it is open for connections.
+    fn hca_removed(&self) {
+        let deadline = now() + PATIENCE;
+        let open = || self.0.control.lock().guests.as_ref().is_some_and(|guests| !guests.is_idle());
+        while open() && now() < deadline {
+            // Once the link's own client has heard of it, too, nobody is let in any more.
+            let mut control = self.0.control.lock();
+            let hall = control.guests.as_mut().and_then(|guests| guests.stop());
+            drop(control);
+            self.0.control.notify_all();
+            if let Some(hall) = hall {
+                self.0.retire_one(hall.end());
+            }
+            kernel::time::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+impl ClientHandler for GuestEvents {
+    fn async_event(&self, event: AsyncEvent) {
+        match event {
+            AsyncEvent::ChannelFailed(id) => self.tell(|guests| guests.failed(id)),
+            AsyncEvent::ChannelEmpty(id) => self.tell(|guests| guests.emptied(id)),
+            AsyncEvent::CqFailed(id) => self.tell(|guests| guests.cq_failed(id)),
+            AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.hca_removed(),
+            _ => {}
+        }
+    }
+
+    fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
+        self.0.connection_requested(request, session)
+    }
+
+    fn connection_established(&self, channel: ChannelId) {
+        self.tell(|guests| guests.established(channel, now()));
+    }
+
+    fn connection_ended(&self, channel: ChannelId) {
+        self.tell(|guests| guests.ended(channel));
+    }
+}
+
+impl Shared {
+    /// See [`ibtf::ClientHandler::connection_requested`].
+    fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
+        let counters = &self.guest_counters;
+        counters.requests.increment();
+        let reply = match (self.who_asks(request), Room::new()) {
+            (Some(peer), Ok(room)) => {
+                let mut control = self.control.lock();
+                let guests = control.guests.as_mut();
+                guests.map_or(Reply::Refused, |guests| guests.requested(room, &peer, session, now()))
+            }
+            (Some(_), Err(_)) => Reply::NoRoom,
+            (None, _) => Reply::Refused,
+        };
+        match reply {
+            Reply::Later => self.control.notify_all(),
+            Reply::NoRoom => counters.no_room.increment(),
+            Reply::Refused => counters.refused.increment(),
+        }
+        reply
+    }
+
+    /// The neighbour, if it may ask.
+    fn who_asks(&self, request: &Request<'_>) -> Option<LinkAddr> {
+        let asked = Asked {
+            reliable: request.reliable,
+            pkey: request.pkey,
+            from: node::gid(request.from),
+            to: node::gid(request.to),
+            private: request.private,
+        };
+        asked.check(self.pkey, self.port_gid()?).ok()
+    }
+}

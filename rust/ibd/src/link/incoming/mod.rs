@@ -1,0 +1,399 @@
+//! Connections that neighbours open to send on (RFC 4755): the link accepts them, and sends datagrams itself.
+//!
+//! | Who | Does | May wait for |
+//! |---|---|---|
+//! | the communication manager | asks and tells: recorded under the machines' lock | short locks |
+//! | a thread of the link's, once it listens ([`work`]) | makes queue pairs, answers, closes, frees | the adapter; its turn to close |
+//! | whoever is on the way up ([`super::upward`]) | takes messages from the queue that all connections share ([`receive`]) | IP |
+//!
+//! Nobody else waits for any of it: a stop has the connections dismissed, and the thread closes them afterwards.
+//!
+//! Connections have a client of IBTF's of their own, which opens the adapter for them: when one is over, the number of its queue pair is
+//! taken for seconds, and the adapter cannot be closed as long. The link's own client has none of that; the link is busy until the
+//! thread has closed the adapter for the other one.
+
+mod counters;
+mod hall;
+mod listen;
+mod receive;
+mod work;
+
+use core::time::Duration;
+
+use ibtf::{ChannelId, CqId, Hca, RcChannel, Reply, Session};
+use ipoib::connections::{Connection, Dismissed, Incoming, IncomingConfig, IncomingSlot, Refusal};
+use ipoib::{Instant, LinkAddr};
+use kernel::list::{List, Room};
+use kernel::{AllocError, KVec};
+
+pub(crate) use counters::GuestCounters;
+pub(crate) use hall::Hall;
+pub(crate) use listen::{Listening, Reception, listen};
+pub(crate) use receive::GuestReceiver;
+
+/// How long a connection that was closed may hold receives that the adapter says nothing of.
+const DRAIN: Duration = Duration::from_secs(1);
+/// Before a channel that the communication manager does not know yet is closed again.
+const AGAIN: Duration = Duration::from_millis(100);
+/// By then the communication manager has taken the channel that it was given, or never will.
+const TAKEN: Duration = Duration::from_secs(5);
+/// Before the adapter is closed; twice as long each time that it could not be, which costs a line on the console, up to
+const CLOSE_AFTER: Duration = Duration::from_secs(1);
+/// so long.
+const CLOSE_WITHIN: Duration = Duration::from_secs(8);
+/// How long the memory stays that nobody sends to any more.
+const UNUSED: Duration = Duration::from_secs(60);
+
+/// The connections, under the machines' lock.
+pub(crate) struct Guests {
+    machine: Incoming<KVec<IncomingSlot>>,
+    runs: bool,
+    guests: List<Guest>,
+    /// What they share; made when the first one comes.
+    hall: Option<Hall>,
+    /// Such a thing that is of no use any more.
+    ending: Option<Hall>,
+    /// Since when there has been none.
+    unused_since: Option<Instant>,
+    /// The adapter as it was opened for connections.
+    hca: Option<Hca>,
+    /// It is being closed; it was tried so often; and it is not tried before.
+    lets_go: bool,
+    tries: u32,
+    close_at: Option<Instant>,
+}
+
+/// One connection, or who has asked for one.
+pub(crate) struct Guest {
+    connection: Connection,
+    channel: Option<ChannelId>,
+    state: State,
+    /// The machine wants it gone.
+    dismissed: bool,
+    /// The communication manager has told that it stands.
+    stands: bool,
+    /// The communication manager has told that it is over.
+    over: bool,
+    /// The adapter has told that the queue pair holds no receive any more.
+    empty: bool,
+    /// The pause after a receive that found no buffer is as it should be.
+    eased: bool,
+    /// When the communication manager is given its channel.
+    given: Instant,
+    /// Nothing is done about it before.
+    not_before: Option<Instant>,
+}
+
+enum State {
+    /// To be answered.
+    Asked(Session),
+    /// The thread is at it.
+    Busy,
+    Held(RcChannel),
+    /// Closed, until it is empty.
+    Draining(RcChannel),
+}
+
+/// What the thread does next.
+pub(crate) enum Step {
+    /// Answer with a queue pair: [`Guests::hold`] or [`Guests::forget`].
+    Accept(Connection, Session),
+    /// Answer that there is none.
+    Refuse(Session),
+    /// Have the other side wait less for a receive.
+    Ease(RcChannel),
+    /// Close it: [`Guests::closed`].
+    Close(Connection, RcChannel),
+    /// Drop it: [`Guests::forget`].
+    Free(Connection, RcChannel),
+    /// End it.
+    End(Hall),
+    /// Close it: [`Guests::let_go`].
+    LetGo(Hca),
+}
+
+impl Guests {
+    /// None, and none is let in before [`Guests::run`].
+    pub(crate) fn new(seed: u64) -> Result<Self, AllocError> {
+        let config = IncomingConfig::default();
+        let slots = KVec::from_fn(config.most as usize, |_| IncomingSlot::default())?;
+        Ok(Self {
+            machine: Incoming::new(config, slots, seed),
+            runs: false,
+            guests: List::new(),
+            hall: None,
+            ending: None,
+            unused_since: None,
+            hca: None,
+            lets_go: false,
+            tries: 0,
+            close_at: None,
+        })
+    }
+
+    /// The link listens.
+    pub(crate) fn run(&mut self) {
+        self.runs = true;
+        self.machine.run();
+    }
+
+    /// The link stops: all are dismissed. What they shared, to be ended without the lock.
+    pub(crate) fn stop(&mut self) -> Option<Hall> {
+        self.runs = false;
+        self.machine.stop();
+        self.hall.take()
+    }
+
+    /// Whether nothing is left to do or to free.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_empty() && self.hca.is_none() && !self.lets_go
+    }
+
+    fn is_empty(&self) -> bool {
+        self.guests.iter().next().is_none() && self.hall.is_none() && self.ending.is_none()
+    }
+
+    /// The adapter, if it is open for connections.
+    pub(crate) fn hca(&self) -> Option<&Hca> {
+        self.hca.as_ref()
+    }
+
+    /// It is open.
+    pub(crate) fn put_hca(&mut self, hca: Hca) {
+        // Only the thread opens it, and only if it is not.
+        self.hca = Some(hca);
+    }
+
+    /// It is closed, or this is what could not be closed yet.
+    pub(crate) fn let_go(&mut self, left: Option<Hca>, now: Instant) {
+        self.lets_go = false;
+        self.tries = if left.is_some() { self.tries.saturating_add(1) } else { 0 };
+        self.hca = left;
+        self.close_later(now);
+    }
+
+    /// A connection is over, or the adapter could not be closed.
+    fn close_later(&mut self, now: Instant) {
+        let wait = CLOSE_AFTER.saturating_mul(1 << self.tries.min(8)).min(CLOSE_WITHIN);
+        self.close_at = Some(now + wait);
+    }
+
+    /// A neighbour asks, with this session to answer him in. The memory is made before the lock is taken.
+    pub(crate) fn requested(
+        &mut self,
+        room: Room<Guest>,
+        peer: &LinkAddr,
+        session: Session,
+        now: Instant,
+    ) -> Reply {
+        match self.machine.requested(peer, now) {
+            Ok(connection) => {
+                self.guests.put(room, Guest::new(connection, session));
+                Reply::Later
+            }
+            Err(Refusal::NoRoom) => Reply::NoRoom,
+            Err(Refusal::NotHere) => Reply::Refused,
+        }
+    }
+
+    /// The communication manager tells that a connection stands.
+    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) {
+        let Some(guest) = self.by_channel(channel) else { return };
+        guest.stands = true;
+        let connection = guest.connection;
+        self.machine.established(connection, now);
+    }
+
+    /// The communication manager tells that a connection is over, or that none has come of it.
+    pub(crate) fn ended(&mut self, channel: ChannelId) {
+        let Some(guest) = self.by_channel(channel) else { return };
+        (guest.over, guest.not_before) = (true, None);
+        let connection = guest.connection;
+        self.machine.ended(connection);
+    }
+
+    /// The adapter tells that a queue pair has failed.
+    pub(crate) fn failed(&mut self, channel: ChannelId) {
+        let connection = self.by_channel(channel).map(|guest| guest.connection);
+        if let Some(connection) = connection {
+            self.machine.ended(connection);
+        }
+    }
+
+    /// The adapter tells that a queue pair holds no receive any more.
+    pub(crate) fn emptied(&mut self, channel: ChannelId) {
+        if let Some(guest) = self.by_channel(channel) {
+            (guest.empty, guest.not_before) = (true, None);
+        }
+    }
+
+    /// The CQ of what they share is lost: all are dismissed, and the next one finds another.
+    pub(crate) fn cq_failed(&mut self, cq: CqId) {
+        let lost = self.hall.take_if(|hall| hall.cq() == cq);
+        if lost.is_some() {
+            self.machine.stop();
+            self.ending = lost;
+        }
+        if self.runs {
+            self.machine.run();
+        }
+    }
+
+    /// What they share, if there is any.
+    pub(crate) fn hall(&self) -> Option<&Hall> {
+        self.hall.as_ref()
+    }
+
+    /// What they share is made; comes back if there is one, or the link does not listen any more.
+    pub(crate) fn put_hall(&mut self, hall: Hall) -> Option<Hall> {
+        if self.hall.is_some() || !self.runs {
+            return Some(hall);
+        }
+        self.hall = Some(hall);
+        None
+    }
+
+    /// The queue pair of a connection that is about to be accepted. False if nobody wants it any more.
+    #[must_use]
+    pub(crate) fn hold(&mut self, connection: Connection, channel: &RcChannel, now: Instant) -> bool {
+        let Some(guest) = self.find(connection).filter(|guest| !guest.dismissed) else { return false };
+        (guest.channel, guest.given) = (Some(channel.id()), now);
+        guest.state = State::Held(channel.clone());
+        true
+    }
+
+    /// A close has ended, and the channel is what is left; whether it succeeded.
+    pub(crate) fn closed(
+        &mut self,
+        connection: Connection,
+        channel: RcChannel,
+        succeeded: bool,
+        now: Instant,
+    ) -> Option<RcChannel> {
+        let Some(guest) = self.find(connection) else { return Some(channel) };
+        let known = succeeded || guest.over || now >= guest.given + TAKEN;
+        let wait = match (succeeded, guest.empty) {
+            (true, true) => None,
+            (true, false) => Some(DRAIN),
+            // Nothing of it was ever connected; or it is about to be.
+            (false, _) => Some(AGAIN).filter(|_| !known),
+        };
+        guest.not_before = wait.map(|wait| now + wait);
+        guest.state = if known { State::Draining(channel) } else { State::Held(channel) };
+        None
+    }
+
+    /// Nothing of a connection is left but this, which is to be dropped without the lock.
+    pub(crate) fn forget(&mut self, connection: Connection, now: Instant) -> Option<Guest> {
+        self.machine.drained(connection);
+        let guest = self.guests.take(|guest| guest.connection == connection);
+        if guest.as_ref().is_some_and(|guest| guest.channel.is_some()) {
+            self.tries = 0;
+            self.close_later(now);
+        }
+        guest
+    }
+
+    fn find(&mut self, connection: Connection) -> Option<&mut Guest> {
+        self.guests.find_mut(|guest| guest.connection == connection)
+    }
+
+    fn by_channel(&mut self, channel: ChannelId) -> Option<&mut Guest> {
+        self.guests.find_mut(|guest| guest.channel == Some(channel))
+    }
+
+    /// The next thing to do.
+    pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
+        while let Some(Dismissed(connection)) = self.machine.poll_action(now) {
+            match self.find(connection) {
+                Some(guest) => guest.dismissed = true,
+                None => self.machine.drained(connection),
+            }
+        }
+        if let Some(hall) = self.ending.take() {
+            return Some(Step::End(hall));
+        }
+        if let Some(guest) = self.guests.find_mut(|guest| guest.is_due(now)) {
+            let refused = (guest.dismissed && guest.channel.is_none()).then_some(guest.connection);
+            let step = guest.step();
+            if let Some(connection) = refused {
+                // Of one that was only asked for nothing is left.
+                drop(self.forget(connection, now));
+            }
+            return step;
+        }
+        self.end_unused(now).or_else(|| self.close_adapter(now))
+    }
+
+    /// Of a link that is stopped nothing stays open.
+    fn close_adapter(&mut self, now: Instant) -> Option<Step> {
+        if self.runs || !self.is_empty() || self.close_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        let hca = self.hca.take()?;
+        self.lets_go = true;
+        Some(Step::LetGo(hca))
+    }
+
+    /// What nobody has sent to for a while goes.
+    fn end_unused(&mut self, now: Instant) -> Option<Step> {
+        let unused = self.hall.is_some() && self.guests.iter().next().is_none();
+        self.unused_since = if unused { self.unused_since.or(Some(now)) } else { None };
+        if self.unused_since.is_none_or(|since| now < since + UNUSED) {
+            return None;
+        }
+        self.unused_since = None;
+        self.hall.take().map(Step::End)
+    }
+
+    /// When [`Guests::next_step`] has something again, if nothing happens before.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let guests = self.guests.iter().filter_map(|guest| guest.not_before).min();
+        let unused = self.unused_since.map(|since| since + UNUSED);
+        let close = self.close_at.filter(|_| !self.runs && self.is_empty() && self.hca.is_some());
+        [self.machine.next_deadline(), guests, unused, close].into_iter().flatten().min()
+    }
+}
+
+impl Guest {
+    fn new(connection: Connection, session: Session) -> Self {
+        Self {
+            connection,
+            channel: None,
+            state: State::Asked(session),
+            dismissed: false,
+            stands: false,
+            over: false,
+            empty: false,
+            eased: false,
+            given: Instant::ZERO,
+            not_before: None,
+        }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let wants = match self.state {
+            State::Asked(_) | State::Draining(_) => true,
+            State::Held(_) => self.dismissed || self.stands && !self.eased,
+            State::Busy => false,
+        };
+        wants && self.not_before.is_none_or(|at| now >= at)
+    }
+
+    /// What is to be done about one that is due.
+    fn step(&mut self) -> Option<Step> {
+        self.not_before = None;
+        match core::mem::replace(&mut self.state, State::Busy) {
+            State::Asked(session) if self.dismissed => Some(Step::Refuse(session)),
+            State::Asked(session) => Some(Step::Accept(self.connection, session)),
+            State::Held(channel) if self.dismissed => Some(Step::Close(self.connection, channel)),
+            State::Held(channel) => {
+                self.eased = true;
+                self.state = State::Held(channel.clone());
+                Some(Step::Ease(channel))
+            }
+            State::Draining(channel) => Some(Step::Free(self.connection, channel)),
+            State::Busy => None,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Messages of connections, from the CQ that all of them share to the MAC layer.
+
+use gldv3::Mac;
+use ibtf::{
+    Completion, CompletionBatch, CompletionStatus, Cq, CqId, Notify, ReceiveQueue, Received, Srq, Status,
+};
+use ipoib::header;
+use ipoib::{Cast, EtherType, LinkAddr};
+use kernel::KArc;
+use kernel::mblk::{Mblk, MblkChain};
+use kernel::sync::{Monitor, Mutex};
+
+use super::GuestCounters;
+use crate::counters::{Counters, RxDrop, Tally};
+use crate::link::backlog::Backlog;
+use crate::link::control::Control;
+use crate::link::datapath::Parts;
+use crate::link::receive::{lend, look_closer};
+use crate::link::upward::{Inside, Upward};
+
+/// Completions taken, and packets handed up, at once.
+const BUDGET: usize = 16;
+/// Messages up to this length are copied: a buffer has room for the longest, and holds no second one.
+const COPY_UP_TO: u32 = 16 << 10;
+
+/// Takes messages while the link is up, whichever connection they come on.
+pub(crate) struct GuestReceiver {
+    state: Mutex<State>,
+    mac: Mac,
+    counters: KArc<Counters>,
+    guest_counters: KArc<GuestCounters>,
+    control: KArc<Monitor<Control>>,
+    backlog: KArc<Monitor<Backlog>>,
+    upward: KArc<Upward>,
+}
+
+struct State {
+    open: Option<Open>,
+    batch: CompletionBatch,
+}
+
+struct Open {
+    queue: ReceiveQueue<Srq>,
+    cq: Cq,
+    own: LinkAddr,
+}
+
+/// One pass over completions.
+struct Pass {
+    cq: CqId,
+    packets: MblkChain,
+    tally: Tally,
+    copied: u64,
+    taken: usize,
+    /// The CQ is armed, and there was nothing in it then.
+    drained: bool,
+    broken: bool,
+}
+
+impl GuestReceiver {
+    pub(super) fn new(
+        parts: &Parts<'_>,
+        queue: ReceiveQueue<Srq>,
+        cq: Cq,
+        own: LinkAddr,
+    ) -> Result<KArc<Self>, Status> {
+        let state = State { open: Some(Open { queue, cq, own }), batch: CompletionBatch::new(BUDGET)? };
+        Ok(KArc::new(Self {
+            state: Mutex::new(state)?,
+            mac: parts.mac.clone(),
+            counters: parts.counters.clone(),
+            guest_counters: parts.guest_counters.clone(),
+            control: parts.control.clone(),
+            backlog: parts.backlog.clone(),
+            upward: parts.upward.clone(),
+        })?)
+    }
+
+    /// Gives the adapter buffers, and has whoever is on the way up look here.
+    pub(super) fn begin(this: &KArc<Self>) -> Result<(), Status> {
+        let mut state = this.state.lock();
+        if let Some(open) = &mut state.open {
+            open.queue.refill()?;
+            open.cq.arm(Notify::Any)?;
+        }
+        drop(state);
+        this.upward.put_guests(this);
+        Ok(())
+    }
+
+    /// Nothing is taken any more.
+    pub(super) fn close(&self) {
+        self.upward.remove_guests(self);
+        let mut state = self.state.lock();
+        let open = state.open.take();
+        let left = state.batch.clear();
+        drop(state);
+        drop(open);
+        self.counters.rx.dropped_many(RxDrop::LinkReset, left);
+    }
+
+    /// The link has this address from now on.
+    pub(crate) fn set_own(&self, own: LinkAddr) {
+        if let Some(open) = &mut self.state.lock().open {
+            open.own = own;
+        }
+    }
+
+    /// As [`Receiver::call_again`](crate::link::receive::Receiver::call_again).
+    pub(crate) fn call_again(&self) {
+        let mut state = self.state.lock();
+        let State { open: Some(open), batch } = &mut *state else { return };
+        let more = !matches!(open.arm(batch), Ok(0));
+        drop(state);
+        if more {
+            // Also what cannot be armed: whoever takes it finds that out.
+            Backlog::leave(&self.backlog);
+        }
+    }
+
+    /// Takes everything there is, as [`super::super::receive`] does for datagrams: `false` if the budget is spent before.
+    pub(crate) fn take_all(&self, inside: &Inside<'_>, budget: &mut usize) -> bool {
+        while inside.goes_on() {
+            let Some(pass) = self.pass(true) else { return true };
+            inside.hand_up(&self.mac, pass.packets);
+            if pass.broken {
+                self.broken(pass.cq);
+                return true;
+            }
+            *budget = budget.saturating_sub(pass.taken);
+            if pass.drained {
+                return true;
+            }
+            if *budget == 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes packets for the MAC layer, and stops before a pass when there is room for no more than `room` bytes.
+    pub(crate) fn take_within(&self, inside: &Inside<'_>, room: usize, packets: &mut MblkChain) {
+        let mut left = room;
+        while inside.goes_on() && left != 0 {
+            let Some(pass) = self.pass(false) else { return };
+            self.counters.rx.fetched.add(pass.packets.len() as u64);
+            left = left.saturating_sub(pass.tally.bytes() as usize);
+            packets.append(pass.packets);
+            if pass.broken {
+                return self.broken(pass.cq);
+            }
+            if pass.taken == 0 {
+                return;
+            }
+        }
+    }
+
+    fn broken(&self, cq: CqId) {
+        let mut control = self.control.lock();
+        control.tell_guests(|guests| guests.cq_failed(cq));
+        drop(control);
+        self.control.notify_all();
+    }
+
+    /// Up to [`BUDGET`] completions; arms the CQ behind the last of them if it is asked to. The caller is on the way up.
+    fn pass(&self, arm: bool) -> Option<Pass> {
+        let mut state = self.state.lock();
+        let State { open: Some(open), batch } = &mut *state else { return None };
+        let available = open.available(batch);
+        let mut pass = Pass {
+            cq: open.cq.id(),
+            packets: MblkChain::new(),
+            tally: Tally::default(),
+            copied: 0,
+            taken: 0,
+            drained: false,
+            broken: available.is_err(),
+        };
+        while let Some(completion) = batch.take() {
+            pass.taken += 1;
+            self.take(open, completion, &mut pass);
+        }
+        if !pass.packets.is_empty() {
+            self.counters.rx.received(&pass.tally, pass.copied);
+            self.guest_counters.received.add(pass.packets.len() as u64);
+        }
+        if pass.taken != 0 && !pass.broken {
+            pass.broken = open.queue.refill().is_err() && open.queue.posted() == 0;
+        }
+        if arm && pass.taken < BUDGET && !pass.broken {
+            let left = open.arm(batch);
+            pass.drained = left == Ok(0);
+            pass.broken = left.is_err();
+        }
+        Some(pass)
+    }
+
+    fn take(&self, open: &mut Open, completion: Completion<'_>, pass: &mut Pass) {
+        let Some(received) = open.queue.complete(completion) else {
+            return self.counters.rx.dropped(RxDrop::Completion);
+        };
+        let status = received.status;
+        if !status.is_success() {
+            // Of one connection: the queue is that of all, and gets its buffer back.
+            open.queue.give_back(received.buffer);
+            if status != CompletionStatus::FLUSHED {
+                self.counters.rx.dropped(RxDrop::Completion);
+            }
+            return;
+        }
+        match self.packet(open, received, pass) {
+            Ok(packet) => pass.packets.push_back(packet),
+            Err(reason) => self.counters.rx.dropped(reason),
+        }
+    }
+
+    fn packet(&self, open: &mut Open, received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
+        let mut buffer = received.buffer;
+        let bytes = buffer.bytes_mut();
+        let ethertype = match header::receive_connected(bytes, &open.own) {
+            Ok(ethertype) => ethertype,
+            Err(rejected) => {
+                open.queue.give_back(buffer);
+                return Err(rejected.into());
+            }
+        };
+        if ethertype != EtherType::IPV4 {
+            look_closer(&self.control, ethertype, bytes);
+        }
+        let len = bytes.len() as u32;
+        let packet = if len <= COPY_UP_TO {
+            let packet = Mblk::from_bytes(0, bytes);
+            open.queue.give_back(buffer);
+            pass.copied += 1;
+            packet.map_err(|_| RxDrop::NoMemory)?
+        } else {
+            lend(&mut open.queue, buffer, &mut pass.copied)?
+        };
+        pass.tally.add_received(Cast::Unicast, len);
+        Ok(packet)
+    }
+}
+
+impl Open {
+    fn available(&self, batch: &mut CompletionBatch) -> Result<usize, Status> {
+        match batch.remaining() {
+            0 => self.cq.poll(batch),
+            left => Ok(left),
+        }
+    }
+
+    /// Arms the CQ and looks for what calls nobody.
+    fn arm(&self, batch: &mut CompletionBatch) -> Result<usize, Status> {
+        self.cq.arm(Notify::Any)?;
+        self.available(batch)
+    }
+}

@@ -1,0 +1,162 @@
+//! The thread that does for connections what the adapter and the communication manager have to be waited for.
+
+use ibtf::{Hca, Pd, RcChannel, Reply, Session, Srq, Status};
+use ipoib::connections::{Connection, Hello, LONGEST_MESSAGE};
+use kernel::thread::{Parker, Worker};
+use kernel::{AllocError, KArc, log};
+
+use super::hall::{self, Hall};
+use super::{Guests, Reception, Step};
+use crate::link::Shared;
+use crate::link::control::Control;
+use crate::{kernel_instant, now};
+
+/// How often a neighbour repeats a message that found no buffer: six times, with 20 ms in between.
+const RECEIVER_RETRIES: u8 = 6;
+
+/// **May block.**
+pub(super) fn spawn(shared: &KArc<Shared>) -> Result<Worker<Control>, AllocError> {
+    let body = shared.clone();
+    Worker::spawn(c"ibd_guests", shared.control.clone(), move |parker| live(parker, &body))
+}
+
+fn live(parker: &Parker<'_, Control>, shared: &Shared) {
+    let mut control = parker.lock();
+    while !parker.should_stop() {
+        let time = now();
+        let guests = control.guests.as_mut();
+        match guests.and_then(|guests| guests.next_step(time)) {
+            Some(step) => {
+                drop(control);
+                take(shared, step);
+                control = parker.lock();
+            }
+            None => {
+                let next = control.guests.as_ref().and_then(|guests| guests.next_deadline());
+                parker.wait_until(&mut control, next.map(kernel_instant));
+            }
+        }
+    }
+}
+
+/// With no lock held.
+fn take(shared: &Shared, step: Step) {
+    match step {
+        Step::Accept(connection, session) => accept(shared, connection, session),
+        Step::Refuse(session) => refuse(shared, session, Reply::Refused),
+        Step::Ease(channel) => {
+            // Without success the neighbour waits longer.
+            let _ = channel.shorten_receiver_pause();
+        }
+        Step::Close(connection, channel) => {
+            let succeeded = channel.close().is_ok();
+            let left = with_guests(shared, |guests| guests.closed(connection, channel, succeeded, now()));
+            drop(left);
+        }
+        Step::Free(connection, channel) => {
+            drop(channel);
+            forget(shared, connection);
+            shared.guest_counters.ended.increment();
+        }
+        Step::End(hall) => shared.retire_one(hall.end()),
+        Step::LetGo(hca) => {
+            // Memory that is registered with it.
+            shared.tidy();
+            let left = hca.close().err();
+            with_guests(shared, |guests| {
+                guests.let_go(left, now());
+                Some(())
+            });
+        }
+    }
+}
+
+/// What the closure answers; `None` if there are no connections at all.
+fn with_guests<R>(shared: &Shared, tell: impl FnOnce(&mut Guests) -> Option<R>) -> Option<R> {
+    shared.control.lock().guests.as_mut().and_then(|guests| tell(guests))
+}
+
+fn forget(shared: &Shared, connection: Connection) {
+    let left = with_guests(shared, |guests| guests.forget(connection, now()));
+    drop(left);
+}
+
+fn refuse(shared: &Shared, session: Session, why: Reply) {
+    let counters = &shared.guest_counters;
+    if why == Reply::NoRoom {
+        counters.no_room.increment()
+    } else {
+        counters.refused.increment()
+    }
+    // Who asks may have given up.
+    let _ = session.refuse(why);
+}
+
+#[inline(never)]
+fn accept(shared: &Shared, connection: Connection, session: Session) {
+    let channel = match queue_pair(shared) {
+        Ok(channel) => channel,
+        Err(status) => {
+            log!(note, shared.name, "a connection is refused: {status}");
+            forget(shared, connection);
+            return refuse(shared, session, Reply::NoRoom);
+        }
+    };
+    let control = shared.control.lock();
+    let own = control.link.address();
+    drop(control);
+    let held = with_guests(shared, |guests| guests.hold(connection, &channel, now()).then_some(())).is_some();
+    let (true, Some(own)) = (held, own) else {
+        forget(shared, connection);
+        return refuse(shared, session, Reply::Refused);
+    };
+    let mut hello = Hello { qpn: own.qpn(), longest: LONGEST_MESSAGE }.to_bytes();
+    match session.accept(&channel, RECEIVER_RETRIES, &mut hello) {
+        Ok(()) => shared.guest_counters.accepted.increment(),
+        // Who asks has given up: nobody will be told of the channel.
+        Err(_) => {
+            forget(shared, connection);
+            shared.guest_counters.refused.increment();
+        }
+    }
+}
+
+/// A queue pair for a connection, and what it receives into, if there is none yet.
+fn queue_pair(shared: &Shared) -> Result<RcChannel, Status> {
+    let srq = match with_guests(shared, |guests| guests.hall().map(Hall::srq)) {
+        Some(srq) => srq,
+        None => open_hall(shared)?,
+    };
+    hall::channel(&srq, shared.node.port)
+}
+
+/// The adapter, for connections.
+fn adapter(shared: &Shared) -> Result<Hca, Status> {
+    if let Some(hca) = with_guests(shared, |guests| guests.hca().cloned()) {
+        return Ok(hca);
+    }
+    let client = shared.reception.lock().as_ref().map(Reception::client);
+    let hca = Hca::open(&client.ok_or(Status::HCA_INVALID)?, shared.node.hca.get())?;
+    with_guests(shared, |guests| {
+        guests.put_hca(hca.clone());
+        Some(())
+    });
+    Ok(hca)
+}
+
+#[inline(never)]
+fn open_hall(shared: &Shared) -> Result<Srq, Status> {
+    let pd = Pd::new(&adapter(shared)?)?;
+    let interrupts = shared.interrupts().ok_or(Status::HCA_INVALID)?;
+    let own = shared.control.lock().link.address().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
+    let settings = *shared.settings.lock();
+    let hall = Hall::new(&shared.parts(&pd, &interrupts, &settings), own)?;
+    let srq = hall.srq();
+    let unwanted = with_guests(shared, |guests| guests.put_hall(hall));
+    if let Some(hall) = unwanted {
+        drop(srq);
+        shared.retire_one(hall.end());
+        return Err(Status::HCA_PORT_NOT_ACTIVE);
+    }
+    Ok(srq)
+}

@@ -1,0 +1,205 @@
+//! Connections as the communication manager (`ibcm`) has them: [`Service`], where a client listens, and what it is asked and told.
+
+use core::ffi::c_void;
+use core::ptr;
+
+use illumos_sys_hdrs as sys;
+use kernel::module::Pin;
+
+use crate::Gid;
+use crate::client::Client;
+use crate::clients;
+use crate::event::ChannelId;
+use crate::rc::RcChannel;
+use crate::status::Status;
+
+/// A client listens at a port for who wants a connection with a service: its
+/// [`ClientHandler::connection_requested`](crate::ClientHandler::connection_requested) is asked. Ends when dropped (**may block**, as long
+/// as that handler runs, and never in it).
+pub struct Service {
+    service: sys::ibt_srv_hdl_t,
+    binding: sys::ibt_sbind_hdl_t,
+    client: Client,
+}
+
+// SAFETY: the handles are used by IBTF, from any thread.
+unsafe impl Send for Service {}
+// SAFETY: as above.
+unsafe impl Sync for Service {}
+
+impl Service {
+    /// Registers a service ID (`ibt_register_service`) and binds it to the port with this GID (`ibt_bind_service`), for every P_Key and
+    /// without a word to the SA. `CM_SERVICE_EXISTS` if somebody on this machine has the ID; `INVALID_PARAM` if no active port has the
+    /// GID. **May block.**
+    pub fn new(client: &Client, id: u64, port: Gid) -> Result<Self, Status> {
+        let mut description = sys::ibt_srv_desc_t {
+            sd_ud_handler: None,
+            sd_handler: Some(connection_event),
+            sd_flags: sys::IBT_SRV_NO_FLAGS,
+        };
+        let mut service = ptr::null_mut();
+        // SAFETY: attached; the description is copied by the call, the handler is of this module, which stays as long as the service.
+        Status::check(unsafe {
+            sys::ibt_register_service(client.handle(), &mut description, id, 1, &mut service, ptr::null_mut())
+        })?;
+        // If this fails the value is dropped, which takes the registration back.
+        let mut made = Self { service, binding: ptr::null_mut(), client: client.clone() };
+        let mut binding = ptr::null_mut();
+        // SAFETY: registered; the argument is a number.
+        Status::check(unsafe {
+            sys::ibt_bind_service(service, port.raw(), ptr::null_mut(), client.cookie(), &mut binding)
+        })?;
+        made.binding = binding;
+        Ok(made)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if !self.binding.is_null() {
+            // SAFETY: bound.
+            let _ = unsafe { sys::ibt_unbind_service(self.service, self.binding) };
+        }
+        // SAFETY: registered, and bound no more; waits for handlers that run.
+        if Status::check(unsafe { sys::ibt_deregister_service(self.client.handle(), self.service) }).is_err()
+        {
+            // It will go on calling: the text may not go.
+            core::mem::forget(Pin::new());
+        }
+    }
+}
+
+/// Somebody wants a connection (a REQ).
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Whether it is to be a reliable one.
+    pub reliable: bool,
+    /// In this partition, membership included.
+    pub pkey: u16,
+    /// The GID of who asks.
+    pub from: Gid,
+    /// The GID that is asked.
+    pub to: Gid,
+    /// What came with the REQ: 92 bytes, whatever the other side filled in.
+    pub private: &'a [u8],
+}
+
+/// What somebody who wants a connection is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// No (REJ 28, consumer reject).
+    Refused,
+    /// Not now (REJ 3, no resources).
+    NoRoom,
+    /// An answer follows: through the [`Session`].
+    Later,
+}
+
+impl Reply {
+    const fn raw(self) -> sys::ibt_cm_status_t {
+        match self {
+            Self::Refused => sys::IBT_CM_REJECT,
+            Self::NoRoom => sys::IBT_CM_NO_RESOURCE,
+            Self::Later => sys::IBT_CM_DEFER,
+        }
+    }
+}
+
+/// The right to answer a REQ, once, of whoever has said [`Reply::Later`]. One that is never used leaves the communication manager waiting.
+#[must_use]
+pub struct Session(*mut c_void);
+
+// SAFETY: a name, which the communication manager alone looks behind.
+unsafe impl Send for Session {}
+// SAFETY: as above.
+unsafe impl Sync for Session {}
+
+impl Session {
+    /// Accepts the connection with this channel. The other side repeats what finds no receive at most `receiver_retries` times (7: for
+    /// ever), and is sent `private`, at most 196 bytes. The client is told what comes of it, unless this fails. **May block**, and never
+    /// in a handler of the communication manager.
+    pub fn accept(self, channel: &RcChannel, receiver_retries: u8, private: &mut [u8]) -> Result<(), Status> {
+        let reply = sys::ibt_cm_ret_rep_t {
+            cm_channel: channel.handle(),
+            cm_rnr_retry_cnt: sys::ibt_rnr_retry_cnt_e(receiver_retries.min(7).into()),
+            ..Default::default()
+        };
+        self.proceed(sys::IBT_CM_ACCEPT, sys::ibt_cm_proceed_reply_t { rep: reply }, private)
+    }
+
+    /// Refuses it, [`Reply::Refused`] or [`Reply::NoRoom`]. **May block**, and never in a handler of the communication manager.
+    pub fn refuse(self, why: Reply) -> Result<(), Status> {
+        let status = if why == Reply::NoRoom { sys::IBT_CM_NO_RESOURCE } else { sys::IBT_CM_REJECT };
+        self.proceed(status, sys::ibt_cm_proceed_reply_t::default(), &mut [])
+    }
+
+    fn proceed(
+        self,
+        status: sys::ibt_cm_status_t,
+        mut reply: sys::ibt_cm_proceed_reply_t,
+        private: &mut [u8],
+    ) -> Result<(), Status> {
+        let len = u8::try_from(private.len()).map_err(|_| Status::INVALID_PARAM)?;
+        // SAFETY: the session is answered once; reply and private data are copied by the call.
+        Status::check(unsafe {
+            sys::ibt_cm_proceed(
+                sys::IBT_CM_EVENT_REQ_RCV,
+                self.0,
+                status,
+                &mut reply,
+                private.as_mut_ptr().cast(),
+                len,
+            )
+        })
+    }
+}
+
+/// # Safety
+///
+/// Called by the communication manager with its record of an event; with an argument that is no client's, too.
+unsafe extern "C" fn connection_event(
+    cookie: *mut c_void,
+    event: *mut sys::ibt_cm_event_t,
+    _answer: *mut sys::ibt_cm_return_args_t,
+    _private: *mut c_void,
+    _room: sys::ibt_priv_data_len_t,
+) -> sys::ibt_cm_status_t {
+    // SAFETY: its record, during the call.
+    let event = unsafe { &*event };
+    match event.cm_type {
+        sys::IBT_CM_EVENT_REQ_RCV => requested(cookie, event),
+        sys::IBT_CM_EVENT_CONN_EST => {
+            let channel = ChannelId(event.cm_channel.addr());
+            clients::call(cookie, |handler| handler.connection_established(channel));
+            sys::IBT_CM_ACCEPT
+        }
+        sys::IBT_CM_EVENT_CONN_CLOSED | sys::IBT_CM_EVENT_FAILURE => {
+            let channel = ChannelId(event.cm_channel.addr());
+            clients::call(cookie, |handler| handler.connection_ended(channel));
+            sys::IBT_CM_ACCEPT
+        }
+        _ => sys::IBT_CM_DEFAULT,
+    }
+}
+
+fn requested(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
+    // SAFETY: of a REQ this is the member that is filled in.
+    let request = unsafe { &event.cm_event.req };
+    let private: &[u8] = match ptr::NonNull::new(event.cm_priv_data.cast::<u8>()) {
+        // SAFETY: so many bytes, during the call.
+        Some(data) => unsafe { core::slice::from_raw_parts(data.as_ptr(), event.cm_priv_data_len.into()) },
+        None => &[],
+    };
+    let request = Request {
+        reliable: request.req_transport == sys::IBT_RC_SRV,
+        pkey: request.req_pkey,
+        // As an answer would go.
+        from: Gid::from_raw(&request.req_prim_addr.av_dgid),
+        to: Gid::from_raw(&request.req_prim_addr.av_sgid),
+        private,
+    };
+    let session = Session(event.cm_session_id);
+    let reply = clients::call(cookie, |handler| handler.connection_requested(&request, session));
+    // Of a client that is gone nobody wants to hear.
+    reply.unwrap_or(Reply::Refused).raw()
+}

@@ -1,0 +1,68 @@
+//! [`Remains`]: what an adapter may still be using when the queue that it was posted to is gone.
+
+use kernel::module::Pin;
+use kernel::sync::Mutex;
+use kernel::{AllocError, KBox, KVec};
+
+/// Something that only has to be kept.
+pub trait Keep: Send + Sync {}
+
+impl<T: Send + Sync> Keep for T {}
+
+/// What a channel or a shared receive queue keeps until the adapter has forgotten it.
+pub(crate) struct Remains(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    kept: KVec<KBox<dyn Keep>>,
+    promised: usize,
+}
+
+impl Remains {
+    pub(crate) fn new() -> Result<Self, AllocError> {
+        Ok(Self(Mutex::new(Kept::default())?))
+    }
+
+    /// Makes sure that [`Remains::keep`] will have room.
+    pub(crate) fn promise(&self) -> Result<(), AllocError> {
+        let mut remains = self.0.lock();
+        let promised = remains.promised + 1;
+        remains.kept.reserve(promised)?;
+        remains.promised = promised;
+        Ok(())
+    }
+
+    /// A promise is not needed.
+    pub(crate) fn keep_nothing(&self) {
+        let mut remains = self.0.lock();
+        remains.promised = remains.promised.saturating_sub(1);
+    }
+
+    /// Drops `what` with the rest. Needs a promise.
+    pub(crate) fn keep(&self, what: KBox<dyn Keep>) {
+        let mut remains = self.0.lock();
+        remains.promised = remains.promised.saturating_sub(1);
+        if let Err(what) = remains.kept.push_within_capacity(what) {
+            // Cannot be, there is a promise. If it were, the adapter may be using it: it must not be freed.
+            core::mem::forget((what, Pin::new()));
+        }
+    }
+
+    /// Drops what is kept: the adapter has forgotten it.
+    pub(crate) fn drop_all(&self) {
+        loop {
+            let mut remains = self.0.lock();
+            let kept = remains.kept.pop();
+            drop(remains);
+            if kept.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// The adapter may still use what was posted: keeps it for ever, and the text its free routines are in.
+    pub(crate) fn forget_all(&mut self) {
+        let kept = core::mem::take(&mut self.0.get_mut().kept);
+        core::mem::forget((kept, Pin::new()));
+    }
+}

@@ -1,0 +1,356 @@
+//! Connections that neighbours open to a link: what it accepts, what comes on them, and what is left of them.
+
+use conformance::probe::Probe;
+use fabric::{Direction, Only, Pick};
+use fakekernel::genunix::KstatValue;
+use fakekernel::{Ctx, Kernel, Module, Nanos};
+use lab_gldv3::{Offload, ReceiveQueue, Stream};
+
+use crate::bench::{Bench, Host, PLAIN, Setup, address_of};
+
+const LEGACY: i64 = 0x1000_0000_0000_0000;
+const IETF: i64 = 0x0100_0000_0000_0000;
+const LONGEST: usize = 65_524;
+/// The IPoIB header in front of a packet.
+const HEADER: usize = 4;
+
+/// Reasons of a REJ, as an open that waits has them.
+const NO_RESOURCES: i64 = 3 << 16;
+const NO_SERVICE: i64 = 8 << 16;
+const CONSUMER: i64 = 28 << 16;
+
+/// `ibt_cep_state_t`: the queue pair sends.
+const READY_TO_SEND: i64 = 3;
+
+const CM: u8 = 7;
+const REQ: u16 = 0x10;
+const REP: u16 = 0x13;
+const RTU: u16 = 0x14;
+const DREQ: u16 = 0x15;
+
+/// Somebody on alpha's host who opens connections to beta's link.
+struct Guest {
+    kernel: Kernel,
+    module: Module,
+    channels: i64,
+}
+
+impl Guest {
+    fn new(bench: &Bench, channels: i64) -> Self {
+        let object =
+            Probe::new("guest").file("probes/ibd/guest.c").depends("misc/ibtl").depends("misc/ibcm").build();
+        let kernel = bench.alpha.kernel.clone();
+        let module = kernel.scope(|| {
+            let module = kernel.load(&object, "guest", "misc").expect("the probe loads");
+            module.install().expect("the probe installs");
+            module
+        });
+        let guest = Self { kernel, module, channels };
+        guest.run("probe_open", bench.alpha.adapter().0 as i64);
+        guest.run("probe_start", 0);
+        (0..channels).for_each(|n| guest.run("probe_make", n));
+        guest
+    }
+
+    fn ask(&self, probe: &'static str, arg: i64) -> i64 {
+        self.kernel.scope(|| self.module.call_probe(probe, Some(Ctx::User), arg))
+    }
+
+    #[track_caller]
+    fn run(&self, probe: &'static str, arg: i64) {
+        assert_eq!(self.ask(probe, arg), 0, "{probe}({arg:#x})");
+    }
+
+    /// Whom it opens connections to, by which service, and what it says of itself: a queue pair's number, and the longest message.
+    fn aim(&self, to: &Host, service: i64, qpn: u32, longest: u32) {
+        self.run("probe_aim", to.port().0 as i64);
+        self.run("probe_service", service);
+        let said = qpn.to_be_bytes().into_iter().chain(longest.to_be_bytes());
+        for (at, octet) in (0..).zip(said) {
+            self.run("probe_say", at << 8 | i64::from(octet));
+        }
+    }
+
+    /// What came back with the last connection.
+    fn heard(&self) -> [u8; 8] {
+        std::array::from_fn(|at| self.ask("probe_said", at as i64) as u8)
+    }
+
+    /// Sends a message of so many octets, all told, with this EtherType.
+    fn send(&self, channel: i64, len: usize, ethertype: u32) {
+        self.run("probe_write", (len as i64) << 16 | i64::from(ethertype));
+        self.run("probe_send", (len as i64) << 16 | channel);
+    }
+
+    /// Closes what stands and goes.
+    fn leave(self) {
+        for n in 0..self.channels {
+            // One that was never opened, or failed, is not known.
+            self.ask("probe_close_channel", n);
+            self.run("probe_free", n);
+        }
+        self.run("probe_stop", 0);
+        self.forget();
+        self.run("probe_close", 0);
+        self.kernel.scope(|| self.module.unload()).expect("the probe unloads");
+    }
+
+    /// Numbers of queue pairs come free.
+    fn forget(&self) {
+        let busy = || lab_ibtf::connected(&self.kernel) != Default::default();
+        for _ in 0..600 {
+            if !busy() {
+                return;
+            }
+            fakekernel::sleep(Nanos::from_secs(1));
+        }
+        panic!("connections are never forgotten");
+    }
+}
+
+/// What a packet of `len` octets carries, sent by [`Guest::send`].
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len - HEADER).map(|n| n as u8).collect()
+}
+
+/// Beta takes connections.
+fn accepting(bench: &Bench) -> (Stream, ReceiveQueue, i64) {
+    bench.beta.set("_ibd_rc_accept", "1").expect("it is closed");
+    let (beta, heard) = bench.beta.open_up(PLAIN);
+    bench.settle();
+    let qpn = u32::from_be_bytes(address_of(&beta).0[..4].try_into().expect("four bytes")) & 0x00ff_ffff;
+    (beta, heard, qpn.into())
+}
+
+/// Of connections to beta.
+fn counted(bench: &Bench, name: &str) -> u64 {
+    let kernel = &bench.beta.kernel;
+    let id = kernel.kstats().into_iter().find(|id| id.name == "connections").expect("beta has listened");
+    let values = kernel.scope(|| kernel.read_kstat(&id)).expect("it can be read");
+    let found = values.into_iter().find(|(known, _)| known == name);
+    match found {
+        Some((_, KstatValue::U64(value))) => value,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn holds(test: fn(&Bench)) {
+    Setup::default().run(test);
+}
+
+fn payloads(heard: &ReceiveQueue) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| heard.try_next()).map(|packet| packet.payload).collect()
+}
+
+#[test]
+fn a_link_that_takes_connections_says_so_in_its_address_and_others_do_not() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard, qpn) = accepting(bench);
+        assert_eq!((address_of(&alpha).0[0], address_of(&beta).0[0]), (0, 0x80));
+        alpha.transmit(address_of(&beta), b"to its address", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(payloads(&heard), [b"to its address"], "datagrams reach it as before");
+        let guest = Guest::new(bench, 1);
+        let own = u32::from_be_bytes(address_of(&alpha).0[..4].try_into().expect("four bytes"));
+        guest.aim(&bench.alpha, LEGACY + i64::from(own), 0x99, 65_524);
+        assert_eq!(guest.ask("probe_connect", 0), NO_SERVICE, "alpha takes none");
+        guest.leave();
+        assert!(qpn > 1);
+        drop((beta, heard));
+        bench.beta.set("_ibd_rc_accept", "0").expect("it is closed");
+        let (beta, _) = bench.beta.open_up(PLAIN);
+        assert_eq!(address_of(&beta).0[0], 0);
+    });
+}
+
+#[test]
+fn messages_of_any_length_come_on_a_connection_to_either_service() {
+    holds(|bench| {
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 2);
+        for (channel, service) in [(0, LEGACY), (1, IETF)] {
+            guest.aim(&bench.beta, service + qpn, 0x99, 65_524);
+            guest.run("probe_connect", channel);
+            let mut hello = [0, 0, 0, 0, 0, 0, 0xff, 0xf4];
+            hello[1..4].copy_from_slice(&address_of(&beta).0[1..4]);
+            assert_eq!(guest.heard(), hello);
+            for len in [HEADER + 1, 100, 2_044, 2_048, 5_000, 16_384, 16_385, 30_000, LONGEST] {
+                guest.send(channel, len, PLAIN);
+                bench.settle();
+                assert_eq!(guest.ask("probe_sent", 0), 0, "{len}");
+                assert!(payloads(&heard) == [pattern(len)], "{len}: {:?}", bench.beta.counters());
+            }
+        }
+        bench.settle();
+        assert_eq!(counted(bench, "accepted"), 2);
+        assert_eq!(counted(bench, "received"), 18);
+        assert_eq!(guest.ask("probe_receiver_retries", 0), 6);
+        guest.leave();
+        bench.wait_for("both are over", Nanos::from_secs(60), || counted(bench, "ended") == 2);
+        drop(beta);
+    });
+}
+
+#[test]
+fn who_is_no_neighbour_gets_no_connection_and_costs_nothing() {
+    holds(|bench| {
+        let (_beta, _heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 5);
+        let ud = (LEGACY + qpn, 0x99, 65_524);
+        for (channel, (service, sender, longest)) in
+            (0..).zip([(ud.0, 0, ud.2), (ud.0, 1, ud.2), (ud.0, 0x00ff_ffff, ud.2), (ud.0, ud.1, 4)])
+        {
+            guest.aim(&bench.beta, service, sender, longest);
+            assert_eq!(guest.ask("probe_connect", channel), CONSUMER, "{sender:#x} {longest}");
+        }
+        guest.aim(&bench.beta, LEGACY + qpn + 1, ud.1, ud.2);
+        assert_eq!(guest.ask("probe_connect", 4), NO_SERVICE);
+        assert_eq!((counted(bench, "requests"), counted(bench, "refused")), (4, 4));
+        assert_eq!(bench.beta.calls("ibt_alloc_srq") + bench.beta.calls("ibt_alloc_rc_channel"), 0);
+        (0..5).for_each(|n| _ = guest.ask("probe_flush", n));
+        guest.leave();
+    });
+}
+
+#[test]
+fn a_message_that_is_none_is_counted_and_the_connection_goes_on() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 1);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        for len in 0..HEADER {
+            guest.send(0, len, PLAIN);
+        }
+        bench.settle();
+        assert_eq!(bench.beta.counter("rx_drop_short"), HEADER as u64);
+        guest.send(0, 100, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(100)]);
+        guest.leave();
+    });
+}
+
+#[test]
+fn a_neighbour_holds_two_connections_and_the_newest_of_many_works() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 20);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        for channel in 0..20 {
+            guest.run("probe_connect", channel);
+            fakekernel::sleep(Nanos::from_secs(2));
+        }
+        let stand = (0..20).filter(|n| guest.ask("probe_state", *n) == READY_TO_SEND).count();
+        assert_eq!(stand, 2);
+        guest.send(19, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)]);
+        guest.leave();
+    });
+}
+
+#[test]
+fn strangers_without_number_get_what_there_is_room_for_and_the_rest_is_told_so() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 600);
+        for n in 0..600 {
+            guest.aim(&bench.beta, LEGACY + qpn, 0x1000 + n as u32, 65_524);
+            let got = guest.ask("probe_connect", n);
+            assert_eq!(got, if n < 512 { 0 } else { NO_RESOURCES }, "{n}: {:?}", bench.beta.counters());
+        }
+        assert_eq!((counted(bench, "accepted"), counted(bench, "no_room")), (512, 88));
+        guest.send(3, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)], "those that have one go on");
+        (512..600).for_each(|n| _ = guest.ask("probe_flush", n));
+        guest.leave();
+    });
+}
+
+#[test]
+fn a_connection_whose_messages_are_lost_once_is_made_and_ends_all_the_same() {
+    for lost in [REQ, REP, RTU, DREQ] {
+        let test = move |bench: &Bench| {
+            let (_beta, heard, qpn) = accepting(bench);
+            let guest = Guest::new(bench, 1);
+            guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+            let only = Only::Management { class: CM, attribute: lost };
+            for port in [bench.alpha.port(), bench.beta.port()] {
+                bench.world.fabric().lose(port, Direction::ToSwitch, Pick { only, skip: 0, times: 1 });
+            }
+            guest.run("probe_connect", 0);
+            guest.send(0, 5_000, PLAIN);
+            bench.wait_for("it comes", Nanos::from_secs(20), || payloads(&heard) == [pattern(5_000)]);
+            guest.leave();
+            bench.wait_for("it is over", Nanos::from_secs(120), || counted(bench, "ended") == 1);
+        };
+        Setup { seeds: 2, ..Setup::default() }.run(test);
+    }
+}
+
+#[test]
+fn a_link_that_stops_waits_for_no_connection_and_takes_them_again_when_it_is_started() {
+    holds(|bench| {
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 4);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        guest.run("probe_connect", 1);
+        guest.run("probe_begin", 2);
+        let before = bench.machine.now();
+        drop((beta, heard));
+        let took = bench.machine.now().since(before);
+        assert!(took < Nanos::from_millis(50), "{took}");
+        bench.wait_for("the neighbour hears of it", Nanos::from_secs(10), || {
+            guest.ask("probe_closed", 0) >= 2
+        });
+        let (_beta, heard) = bench.beta.open_up(PLAIN);
+        let qpn = u32::from_be_bytes(address_of(&_beta).0[..4].try_into().expect("four bytes")) & 0x00ff_ffff;
+        guest.aim(&bench.beta, LEGACY + i64::from(qpn), 0x99, 65_524);
+        guest.run("probe_connect", 3);
+        guest.send(3, LONGEST, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(LONGEST)]);
+        guest.ask("probe_flush", 2);
+        guest.leave();
+    });
+}
+
+#[test]
+fn a_pulled_cable_leaves_a_connection_as_it_is() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 1);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        bench.world.set_cable(bench.beta.port(), false);
+        fakekernel::sleep(Nanos::from_secs(3));
+        bench.world.set_cable(bench.beta.port(), true);
+        bench.wait_for("up", Nanos::from_secs(30), || bench.beta.state() == lab_gldv3::LinkState::Up);
+        guest.send(0, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)], "{:?}", bench.beta.counters());
+        guest.leave();
+    });
+}
+
+#[test]
+fn what_connections_share_goes_when_nobody_has_had_one_for_a_minute() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 2);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        guest.run("probe_close_channel", 0);
+        fakekernel::sleep(Nanos::from_secs(100));
+        assert_eq!(bench.beta.calls("ibt_free_srq"), 1);
+        guest.run("probe_connect", 1);
+        guest.send(1, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)], "the next one finds another");
+        guest.leave();
+    });
+}
