@@ -1,5 +1,7 @@
 //! Connections that neighbours open to a link: what it accepts, what comes on them, and what is left of them.
 
+mod failures;
+
 use conformance::probe::Probe;
 use fabric::{Direction, Only, Pick};
 use fakekernel::genunix::KstatValue;

@@ -1,0 +1,151 @@
+//! Connections from neighbours when something fails: a call, an allocation, the adapter.
+
+use fabric::Qpn;
+use fakekernel::{FaultKind, FaultPlan, Nanos};
+use lab_gldv3::LinkState;
+
+use super::{Guest, LEGACY, NO_RESOURCES, accepting, counted, holds, pattern, payloads};
+use crate::bench::{Bench, PLAIN, Setup, address_of};
+
+const MINUTE: Nanos = Nanos::from_secs(60);
+
+/// A guest with so many channels, who knows the way and has said who he is.
+fn guest(bench: &Bench, channels: i64, qpn: i64) -> Guest {
+    let guest = Guest::new(bench, channels);
+    guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+    guest
+}
+
+/// The next calls of a kind fail, or allocations, each in turn, and a connection is asked for under each; at last nothing is left to fail.
+fn each_failure(bench: &Bench, kind: FaultKind, most: u64) {
+    let (_beta, heard, qpn) = accepting(bench);
+    let channels = most as i64 + 1;
+    let guest = guest(bench, channels, qpn);
+    let mut refused = 0;
+    for n in 0..=most {
+        bench.beta.kernel.set_fault(kind, Some("ibd"), FaultPlan::Nth(n));
+        let got = guest.ask("probe_connect", n as i64);
+        bench.beta.kernel.set_fault(kind, Some("ibd"), FaultPlan::Never);
+        if got == NO_RESOURCES {
+            refused += 1;
+            continue;
+        }
+        assert_eq!(got, 0, "{kind:?} {n}: {:?}", bench.beta.console());
+        guest.send(n as i64, 20_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(20_000)], "{kind:?} {n}: {:?}", bench.beta.counters());
+        guest.run("probe_close_channel", n as i64);
+        // What was made is given back, and the next one needs it again.
+        fakekernel::sleep(Nanos::from_secs(90));
+    }
+    assert!((1..=most).contains(&refused), "{kind:?}: {refused} refused");
+    assert_eq!((counted(bench, "no_room"), bench.beta.state()), (refused, LinkState::Up));
+    for n in 0..channels {
+        guest.ask("probe_flush", n);
+    }
+    guest.leave();
+}
+
+#[test]
+fn a_neighbour_is_told_that_there_is_no_room_when_any_call_for_a_connection_fails_and_gets_one_later() {
+    const CALLS: [&str; 6] = [
+        "ibt_open_hca",
+        "ibt_alloc_pd",
+        "ibt_alloc_cq",
+        "ibt_alloc_srq",
+        "ibt_register_mr",
+        "ibt_alloc_rc_channel",
+    ];
+    for call in CALLS {
+        Setup { seeds: 1, ..Setup::default() }.run(move |bench| each_failure(bench, FaultKind(call), 1));
+    }
+}
+
+#[test]
+fn a_neighbour_is_told_that_there_is_no_room_when_any_allocation_fails_and_gets_a_connection_later() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| each_failure(bench, FaultKind::KMEM, 40));
+}
+
+#[test]
+fn a_link_that_cannot_listen_is_one_of_datagrams() {
+    for nth in 0..12 {
+        Setup { seeds: 1, ..Setup::default() }.run(move |bench| {
+            bench.beta.set("_ibd_rc_accept", "1").expect("it is closed");
+            bench.beta.kernel.set_fault(FaultKind("ibt_attach"), Some("ibd"), FaultPlan::Nth(nth % 2));
+            let (beta, _) = bench.beta.open(PLAIN);
+            bench.beta.kernel.set_fault(FaultKind("ibt_attach"), Some("ibd"), FaultPlan::Never);
+            bench.wait_for("up", MINUTE, || bench.beta.state() == LinkState::Up);
+            let says = bench.beta.console().iter().any(|line| line.contains("takes no connections"));
+            assert_eq!(says, nth % 2 == 0, "{:?}", bench.beta.console());
+            // The next look, when the broadcast group is there, may have more success.
+            bench.settle();
+            assert_eq!(address_of(&beta).0[0], 0x80);
+        });
+    }
+}
+
+#[test]
+fn a_queue_pair_that_fails_takes_its_connection_with_it_and_no_other() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = guest(bench, 3, qpn);
+        guest.run("probe_connect", 0);
+        let adapter = bench.world.fabric().hca(bench.beta.adapter()).expect("it is plugged in");
+        let before: Vec<Qpn> = adapter.qpns();
+        guest.aim(&bench.beta, LEGACY + qpn, 0x9a, 65_524);
+        guest.run("probe_connect", 1);
+        let made = adapter.qpns().into_iter().find(|qpn| !before.contains(qpn)).expect("another queue pair");
+        assert!(adapter.break_qpn(made));
+        bench.settle();
+        guest.send(0, 20_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(20_000)]);
+        guest.run("probe_connect", 2);
+        guest.send(2, 20_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(20_000)]);
+        assert_eq!(bench.beta.state(), LinkState::Up);
+        guest.leave();
+    });
+}
+
+#[test]
+fn an_adapter_that_is_pulled_while_connections_stand_and_are_made_is_let_go_in_time() {
+    Setup { seeds: 12, ..Setup::default() }.run(|bench| {
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = guest(bench, 6, qpn);
+        guest.run("probe_connect", 0);
+        guest.send(0, 20_000, PLAIN);
+        for channel in 1..6 {
+            guest.run("probe_begin", channel);
+        }
+        fakekernel::sleep(Nanos::from_micros(bench.machine.now().0 % 400));
+        let pulled = bench.world.remove_hca(&bench.beta.kernel, bench.beta.adapter());
+        assert!(pulled.is_ok(), "{}", pulled.unwrap_err());
+        drop((beta, heard));
+        bench.wait_for("everybody knows", Nanos::from_secs(600), || {
+            guest.ask("probe_established", 0) + guest.ask("probe_failed", 0) >= 6
+        });
+        (1..6).for_each(|n| _ = guest.ask("probe_flush", n));
+        guest.leave();
+    });
+}
+
+#[test]
+fn a_link_with_connections_is_detached_when_the_adapter_is_done_with_them() {
+    Setup { seeds: 8, ..Setup::default() }.run(|bench| {
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = guest(bench, 3, qpn);
+        guest.run("probe_connect", 0);
+        guest.run("probe_connect", 1);
+        guest.run("probe_begin", 2);
+        drop((beta, heard));
+        // Says for some seconds that it is busy.
+        let goes = bench.beta.comes_and_goes();
+        let other = bench.beta.kernel.spawn("detach", fakekernel::Ctx::User, goes);
+        other.join();
+        fakekernel::sleep(MINUTE);
+        guest.ask("probe_flush", 2);
+        guest.leave();
+    });
+}
