@@ -3,7 +3,7 @@
 use fakekernel::{Machine, ProbeArgument, ProbeHit};
 
 /// Each probe with its arguments.
-pub const PROBES: [(&str, &[&str]); 8] = [
+pub const PROBES: [(&str, &[&str]); 10] = [
     ("ibd-link-state", &["link", "state"]),
     ("ibd-qp-broken", &["link", "why"]),
     ("ibd-qp-down", &["link"]),
@@ -12,6 +12,8 @@ pub const PROBES: [(&str, &[&str]); 8] = [
     ("ibd-sa-answer", &["link", "what", "gid_low", "status"]),
     ("ibd-sa-ask", &["link", "what", "gid_high", "gid_low"]),
     ("ibd-tx-drop", &["link", "reason", "packets"]),
+    ("ibd-tx-full", &["link", "ring"]),
+    ("ibd-tx-resume", &["link", "ring"]),
 ];
 
 /// What fired, in order; the last line says how many hits were not kept.

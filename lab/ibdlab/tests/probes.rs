@@ -7,7 +7,11 @@ use ibdlab::scenario::load;
 mod rig;
 
 fn with_probes(probes: bool) -> Report {
-    let scenario = load(&rig::data("trouble-of-every-kind.toml")).expect("a scenario");
+    run_of("trouble-of-every-kind.toml", probes)
+}
+
+fn run_of(file: &str, probes: bool) -> Report {
+    let scenario = load(&rig::data(file)).expect("a scenario");
     run(scenario, Options { probes, ..rig::options(3) }, |_| {}).expect("the run begins")
 }
 
@@ -31,5 +35,20 @@ fn probes_show_what_a_link_goes_through_and_change_nothing() {
     ] {
         let found = traced.probes.iter().any(|line| line.contains(told));
         assert!(found, "{told}: {} lines, such as {:#?}", traced.probes.len(), &traced.probes[..20]);
+    }
+}
+
+#[test]
+fn a_full_ring_says_so_once_and_once_that_it_has_room() {
+    let report = run_of("full-ring.toml", true);
+    assert!(report.ok);
+    let told = |line: &String| {
+        let name = line.split_whitespace().find_map(|word| word.strip_prefix("ibd-tx-"))?;
+        (line.contains(" alice ") && name != "drop").then(|| name.to_owned())
+    };
+    let told: Vec<String> = report.probes.iter().filter_map(told).collect();
+    assert!(!told.is_empty());
+    for pair in told.chunks(2) {
+        assert_eq!(pair, ["full", "resume"], "{told:?}");
     }
 }

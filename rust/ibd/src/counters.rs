@@ -128,8 +128,8 @@ impl Tally {
 
     #[inline(never)]
     fn add_to_group(&mut self, cast: Cast, packets: u32) {
-        if let Some(to_group) = self.to_group(cast) {
-            *to_group += u64::from(packets);
+        if let Some(count) = self.groups_count(cast) {
+            *count += u64::from(packets);
         }
     }
 
@@ -151,12 +151,12 @@ impl Tally {
     pub(crate) fn take_out(&mut self, cast: Cast, packets: u32, bytes: u32) {
         self.packets = self.packets.saturating_sub(packets.into());
         self.bytes = self.bytes.saturating_sub(bytes.into());
-        if let Some(to_group) = self.to_group(cast) {
-            *to_group = to_group.saturating_sub(packets.into());
+        if let Some(count) = self.groups_count(cast) {
+            *count = count.saturating_sub(packets.into());
         }
     }
 
-    fn to_group(&mut self, cast: Cast) -> Option<&mut u64> {
+    fn groups_count(&mut self, cast: Cast) -> Option<&mut u64> {
         match cast {
             Cast::Unicast => None,
             Cast::Multicast => Some(&mut self.multicast),
@@ -188,6 +188,11 @@ pub(crate) struct TxCounters {
 }
 
 impl TxCounters {
+    /// The number of the link that these are of.
+    pub(crate) fn link(&self) -> i32 {
+        self.link
+    }
+
     /// A packet that goes no further.
     pub(crate) fn dropped(&self, reason: TxDrop) {
         self.dropped_many(reason, 1);

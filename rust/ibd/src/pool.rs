@@ -7,7 +7,7 @@
 //! How many calls a port may have out is [`ipoib::window`]'s to say; all ports together never have more than there are threads. So
 //! there are as many threads from `_init` to `_fini`, however many links: none is made while a link waits for it, none waits for
 //! another's answer, and a link costs none. What waits is kept with its link, in lines of fixed length, most urgent first; ports and
-//! links that want the same take turns. A link waits for nobody when it stops, and can be detached once none of its calls waits or is
+//! links that want the same take turns. A link that stops waits for none of its calls, and can be detached once none of its calls waits or is
 //! out; so `_fini` finds the threads idle.
 
 use ipoib::window::{End, Kind, Load, MOST, Window};

@@ -15,6 +15,20 @@ pub(crate) fn tx_drop(link: i32, reason: &'static CStr, packets: usize) {
     probe!(ibd, tx__drop, link, reason.as_ptr(), packets);
 }
 
+/// A transmit ring gives packets back for the first time since it had room last.
+#[cold]
+#[inline(never)]
+pub(crate) fn tx_full(link: i32, ring: usize) {
+    probe!(ibd, tx__full, link, ring);
+}
+
+/// A transmit ring that gave packets back has room.
+#[cold]
+#[inline(never)]
+pub(crate) fn tx_resume(link: i32, ring: usize) {
+    probe!(ibd, tx__resume, link, ring);
+}
+
 /// A received frame goes no further; the reason is named as in the kstat.
 #[cold]
 #[inline(never)]

@@ -310,7 +310,8 @@ impl Shared {
         }
     }
 
-    /// Ends the traffic. When this returns no thread hands packets up any more. **May block**, for the adapter only.
+    /// Ends the traffic. When this returns no thread hands packets up any more. **May block**: for commands to the adapter, and for a
+    /// thread that is handing packets up.
     pub(super) fn stop(&self) {
         let mut control = self.control.lock();
         let (pairs, traffic, hall) = control.stop(now());

@@ -6,9 +6,8 @@
 //!
 //! Until they carry something they are closed: no buffers are posted, and their Q_Key is one that nobody knows.
 
-use core::time::Duration;
-
 use ibtf::{ChannelSizes, Cq, CqHandler, Hca, Status, UdChannel, UdChannelConfig};
+use ipoib::link::STEADY;
 use ipoib::{Instant, QKey};
 use kernel::{AllocError, KArc, KVec};
 
@@ -25,8 +24,6 @@ use crate::now;
 const PIECES: u32 = 59;
 /// Payload of the largest send, whatever the adapter could cut: an IPv4 packet's length field ends there.
 pub(crate) const LARGEST_SEND: u32 = 65_535;
-/// A queue pair that fails sooner after it was made ready again is of no use.
-const STEADY: Duration = Duration::from_secs(10);
 
 /// See the module's text.
 pub(crate) struct Pairs {
@@ -236,6 +233,7 @@ impl Pairs {
 
     /// One of them has failed, and the link with it.
     pub(crate) fn failed(&mut self, now: Instant) {
+        // Made ready again it is of no use.
         self.spent |= self.failed.is_some_and(|at| now - at < STEADY);
         self.failed = Some(now);
     }

@@ -3,14 +3,10 @@
 //! The first queue pair has the link's address and is in the groups; when that fails the link is built anew ([`ipoib::link`]), and
 //! so it is when a sender fails again soon after it was replaced, or cannot be: the link's pauses are for that.
 
-use core::time::Duration;
-
 use ipoib::Instant;
+use ipoib::link::STEADY;
 
 use super::rings::MOST_TRANSMIT_RINGS;
-
-/// A sender that fails sooner after it was replaced is not replaced alone again.
-const STEADY: Duration = Duration::from_secs(10);
 
 /// What is wrong with a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

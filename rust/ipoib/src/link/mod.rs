@@ -408,8 +408,8 @@ impl Retry {
 
 const NOTES: usize = 4;
 
-/// After a queue pair that lasted so long the next one is replaced without a pause.
-const STEADY: Duration = Duration::from_secs(10);
+/// A queue pair that lasted so long was of use: the next one that fails is replaced alone, and without a pause.
+pub const STEADY: Duration = Duration::from_secs(10);
 
 /// The machine. `G` is what a join returns; equal if the group is reached in the same way.
 #[derive(Debug)]

@@ -131,7 +131,7 @@ pub struct Resolution<H> {
 /// Something happened.
 #[derive(Clone, Debug)]
 pub enum Event<H> {
-    /// The lookup asked for by [`Action::Lookup`] has ended.
+    /// The lookup that [`Paths::next_lookup`] asked for has ended.
     LookedUp(LinkAddr, Result<Resolution<H>, LookupError>),
     /// Everything is in doubt.
     Invalidate(Severity),

@@ -28,7 +28,7 @@ use super::senders::Why;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{Counters, Tally, TxDrop};
-use crate::now;
+use crate::{now, probes};
 use every::Closed;
 pub(crate) use every::Transmitters;
 pub(crate) use frame::Wire;
@@ -302,8 +302,16 @@ impl Transmitter {
         }
     }
 
+    /// The MAC layer has packets back, and has to be told when there is room.
+    fn gave_back(&self, state: &mut State) {
+        if !core::mem::replace(&mut state.refused, true) {
+            probes::tx_full(self.counters.tx.link(), self.place);
+        }
+    }
+
     /// Tells the MAC layer that there is room.
     fn ready(&self) {
+        probes::tx_resume(self.counters.tx.link(), self.place);
         match self.ring {
             Some(ring) => self.mac.transmit_ring_ready(ring),
             None => self.mac.transmit_ready(),
@@ -337,7 +345,7 @@ impl Transmitter {
     #[inline(never)]
     fn turn_away(&self, mut state: MutexGuard<'_, State>, packets: MblkChain) -> MblkChain {
         if state.suspended {
-            state.refused = true;
+            self.gave_back(&mut state);
             drop(state);
             self.counters.tx.put_off.add(packets.len() as u64);
             return packets;
@@ -444,7 +452,7 @@ impl Transmitter {
             }
             Stopped::Full(packet) => {
                 // Under the lock the completion handler takes, with completions to come: no wake-up is lost.
-                state.refused = true;
+                self.gave_back(state);
                 Some(packet)
             }
         }
