@@ -2,7 +2,9 @@
 
 mod rig;
 
-use rig::{data, failures, one};
+use ibdlab::run::run;
+use ibdlab::scenario::{Scenario, Step, load};
+use rig::{data, failures, one, options};
 
 #[test]
 fn a_queue_pair_that_breaks_while_it_is_installed_is_taken_down() {
@@ -116,4 +118,32 @@ fn a_group_is_left_in_every_role_although_a_new_sm_does_not_know_them_all() {
 #[test]
 fn a_link_goes_although_there_is_no_memory_to_remember_the_buffers_that_a_slow_adapter_still_has() {
     ends_well("found/unload-without-memory.toml", 20);
+}
+
+/// Has the second event of a scenario's trouble wait for another pass of its call.
+fn at_pass(scenario: &mut Scenario, pass: u32) {
+    for step in &mut scenario.step {
+        if let Step::Trouble(trouble) = step.as_mut() {
+            trouble.event[1].on.as_mut().expect("it waits for a call").pass = pass;
+        }
+    }
+}
+
+/// Microseconds from the call to the end of the event that waited for it; `None` if the call did not come.
+fn took(pass: u32) -> Option<u64> {
+    let mut scenario = load(&data("found/told-to-stop-while-busy.toml")).expect("a scenario");
+    at_pass(&mut scenario, pass);
+    let report = run(scenario, options(1), |_| {}).expect("the run begins");
+    assert!(report.ok, "pass {pass}: {:?}", report.steps.last());
+    let happened = report.steps.iter().find_map(|step| step.facts.get("happened")).expect("what took place");
+    let event = happened.as_array().expect("a list").iter().find(|event| event["event"] == 1)?;
+    Some(event["until_us"].as_u64().expect("a time") - event["from_us"].as_u64().expect("a time"))
+}
+
+#[test]
+fn a_thread_that_is_told_to_stop_in_the_middle_of_something_stops() {
+    let took: Vec<(u32, u64)> = (1..=13).filter_map(|pass| Some((pass, took(pass)?))).collect();
+    assert!(took.len() >= 10, "{took:?}");
+    let late: Vec<_> = took.iter().filter(|(_, us)| *us > 300_000).collect();
+    assert!(late.is_empty(), "dladm delete-part took so many microseconds: {late:?}");
 }

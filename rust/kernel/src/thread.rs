@@ -236,7 +236,7 @@ impl<'a, S> Parker<'a, S> {
         &self.shared.monitor
     }
 
-    /// Whether the worker is being dropped. Look at it with the lock held, before every wait.
+    /// Whether the worker is being dropped. No wait lasts once it is.
     pub fn should_stop(&self) -> bool {
         self.shared.stop.load(Ordering::Relaxed)
     }
@@ -251,13 +251,17 @@ impl<'a, S> Parker<'a, S> {
     }
 
     /// [`MonitorGuard::wait_until`] at a point where the system may be suspended; `None` waits without a deadline.
-    /// `false` if the deadline passed.
+    /// `false` if the deadline passed. Returns at once if the worker is being dropped: who looked at [`Parker::should_stop`] may have let
+    /// go of the lock since, and nobody wakes the thread a second time.
     ///
     /// # Panics
     ///
     /// If `guard` is not of this worker's monitor.
     pub fn wait_until(&self, guard: &mut MonitorGuard<'a, S>, deadline: Option<Instant>) -> bool {
         assert!(guard.is_of(&self.shared.monitor), "waiting in a monitor that is not the worker's");
+        if self.should_stop() {
+            return true;
+        }
         self.shared.cpr_safe_begin();
         let woken = match deadline {
             Some(deadline) => guard.wait_until(deadline),
