@@ -15,6 +15,8 @@ use crate::run::world::World;
 /// For joins that are under way; and a subnet administrator's own list may lag behind.
 const PATIENCE: Nanos = Nanos::from_secs(30);
 const POLL: Nanos = Nanos::from_millis(50);
+/// The driver asks so often to leave a group; then the membership is the administrator's to forget.
+const LEAVES_TRIED: u32 = 3;
 
 /// Every group that IP enabled on a host has its port as a member: asked one by one, and found in the administrator's own
 /// list. That may have the host in more groups, those it sends to.
@@ -54,19 +56,26 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
     Ok(Findings::new(text).fact("memberships", memberships).fact("groups", listed))
 }
 
-/// No port of ours is in any group, but for those of which IBTF could not tell the administrator that they were left, because the
-/// port was down.
+/// The memberships, by port GUID, that are the administrator's to end: IBTF could not tell it that they were left, because the port was
+/// down or the adapter gone, or a fault had it refuse as often as the driver asks.
+pub fn left_to_the_sa(world: &World) -> BTreeSet<(u64, sm::Gid)> {
+    let untold = world.hosts.iter().flat_map(|host| lab_ibtf::untold_leaves(&host.kernel));
+    let mut left: BTreeSet<_> = untold.map(|(mgid, port)| (port.guid, mgid)).collect();
+    if let Some(sm) = world.infiniband.sm() {
+        sm.inspect(|sm| {
+            let refused = sm.sa().refused_leaves().filter(|(.., times)| *times >= LEAVES_TRIED);
+            left.extend(refused.map(|(mgid, port, _)| (port.0, mgid)));
+        });
+    }
+    left
+}
+
+/// No port of ours is in any group, but for those that are [left to the administrator](left_to_the_sa).
 pub fn no_memberships(world: &World) -> Result<()> {
     let Some(manager) = world.infiniband.subnet_manager() else { return Ok(()) };
-    let untold: BTreeSet<(u64, sm::Gid)> = world
-        .hosts
-        .iter()
-        .flat_map(|host| lab_ibtf::untold_leaves(&host.kernel))
-        .map(|(mgid, port)| (port.guid, mgid))
-        .collect();
     until(world, || {
-        let groups = manager.groups()?;
-        let left = groups.iter().flat_map(one_by_one).filter(|member| !untold.contains(member));
+        let (groups, excused) = (manager.groups()?, left_to_the_sa(world));
+        let left = groups.iter().flat_map(one_by_one).filter(|member| !excused.contains(member));
         let left: Vec<String> = left.map(|(port, mgid)| format!("{port:016x} in {mgid}")).collect();
         let left = left.join(", ");
         Ok(if left.is_empty() { Ok(()) } else { Err(format!("memberships left at the SA: {left}")) })

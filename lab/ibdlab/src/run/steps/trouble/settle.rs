@@ -15,7 +15,7 @@ use sm::JoinState;
 use sm::partition::broadcast_mgid;
 use swhca_ioctl::Counter;
 
-use super::super::memberships::manager;
+use super::super::memberships::{left_to_the_sa, manager};
 use super::super::turns::turn;
 use super::subnet::adapter;
 use crate::host::AppId;
@@ -30,8 +30,6 @@ const BURST: u32 = 100;
 const BURSTS: u32 = 20;
 /// The scope of an IPoIB link's groups.
 const SCOPE: u8 = 2;
-/// The driver asks so often to leave a group when its link is stopped or the SA refuses; then the membership is the SA's to forget.
-const LEAVES_TRIED: u32 = 3;
 /// The number of a group that nobody is in.
 const GROUP: u8 = 2;
 
@@ -199,7 +197,7 @@ fn talk(world: &World, number: u8) -> Result<Vec<Missing>> {
 /// The SA has each host in exactly the groups that IP enabled and the broadcast group.
 fn memberships(world: &World) -> Result<Vec<Missing>> {
     let Some(sm) = world.infiniband.sm() else { return wanted_memberships(world) };
-    let mut missing = Vec::new();
+    let (excused, mut missing) = (left_to_the_sa(world), Vec::new());
     for host in &world.hosts {
         let wanted = wanted_groups(host)?;
         let actual: BTreeSet<Gid> = sm.inspect(|sm| {
@@ -208,24 +206,10 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
             });
             mine.map(|(mgid, ..)| mgid).collect()
         });
-        // What was left while the port was down or the adapter gone: the administrator was not told.
-        let mut excused: BTreeSet<Gid> = lab_ibtf::untold_leaves(&host.kernel)
-            .into_iter()
-            .filter(|(_, port)| port.guid == host.port.0)
-            .map(|(mgid, _)| mgid)
-            .collect();
-        // What it was told in vain is left to it.
-        sm.inspect(|sm| {
-            let refused = sm
-                .sa()
-                .refused_leaves()
-                .filter(|(_, port, times)| port.0 == host.port.0 && *times >= LEAVES_TRIED);
-            excused.extend(refused.map(|(mgid, ..)| mgid));
-        });
         let lacks = wanted.difference(&actual).map(|mgid| format!("not a member of {mgid} at the SA"));
         let extra = actual
             .difference(&wanted)
-            .filter(|mgid| !excused.contains(mgid))
+            .filter(|mgid| !excused.contains(&(host.port.0, **mgid)))
             .map(|mgid| format!("still a member of {mgid} at the SA"));
         missing.extend(lacks.chain(extra).map(|what| host.lacks(what)));
     }
