@@ -44,13 +44,14 @@ fn flags(attr: &fabric::HcaAttr) -> (ibt_hca_flags_e, ibt_hca_flags2_e) {
     let mut flags = IBT_HCA_UD_MULTICAST.0
         | IBT_HCA_PORT_UP.0
         | IBT_HCA_CURRENT_QP_STATE.0
-        | IBT_HCA_SRQ.0
-        | IBT_HCA_UD_SRQ.0
         | IBT_HCA_PKEY_CNTR.0
         | IBT_HCA_QKEY_CNTR.0
         | IBT_HCA_AH_PORT_CHECK.0
         | IBT_HCA_WQE_SIZE_INFO.0;
     let mut flags2 = IBT_HCA2_PORT_CHANGE.0;
+    if attr.max_srq != 0 {
+        flags |= IBT_HCA_SRQ.0 | IBT_HCA_UD_SRQ.0;
+    }
     if attr.cksum_full {
         flags |= IBT_HCA_CKSUM_FULL.0;
         flags2 |= IBT_HCA2_IP_CLASS.0;

@@ -2,7 +2,7 @@
 
 use fabric::Qpn;
 use fakekernel::{FaultKind, FaultPlan, Nanos};
-use lab_gldv3::LinkState;
+use lab_gldv3::{LinkState, Offload};
 
 use super::{Guest, LEGACY, NO_RESOURCES, accepting, counted, holds, pattern, payloads};
 use crate::bench::{Bench, PLAIN, Setup, address_of};
@@ -147,5 +147,19 @@ fn a_link_with_connections_is_detached_when_the_adapter_is_done_with_them() {
         fakekernel::sleep(MINUTE);
         guest.ask("probe_flush", 2);
         guest.leave();
+    });
+}
+
+#[test]
+fn a_link_of_an_adapter_without_shared_receive_queues_says_so_and_is_one_of_datagrams() {
+    Setup { hca: |config| config.attr.max_srq = 0, ..Setup::default() }.run(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard, _) = accepting(bench);
+        assert_eq!(address_of(&beta).0[0], 0);
+        let console = bench.beta.console();
+        assert!(console.iter().any(|line| line.contains("takes no connections")), "{console:?}");
+        alpha.transmit(address_of(&beta), b"a datagram", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(payloads(&heard), [b"a datagram"]);
     });
 }

@@ -195,6 +195,24 @@ fn messages_of_any_length_come_on_a_connection_to_either_service() {
 }
 
 #[test]
+fn a_link_that_takes_connections_and_has_none_takes_hardly_more_memory_than_another() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let of = |bench: &Bench| bench.beta.kernel.genunix().heap_use().0;
+        let attached = of(bench);
+        let (beta, heard, qpn) = accepting(bench);
+        let open = of(bench) - attached;
+        assert!(open < 4 << 20, "{open} bytes");
+        let guest = Guest::new(bench, 1);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        let used = of(bench) - attached - open;
+        assert!((16 << 20..17 << 20).contains(&used), "{used} bytes for the first connection");
+        guest.leave();
+        drop((beta, heard));
+    });
+}
+
+#[test]
 fn who_is_no_neighbour_gets_no_connection_and_costs_nothing() {
     holds(|bench| {
         let (_beta, _heard, qpn) = accepting(bench);
@@ -257,7 +275,7 @@ fn a_neighbour_holds_two_connections_and_the_newest_of_many_works() {
 fn strangers_without_number_get_what_there_is_room_for_and_the_rest_is_told_so() {
     Setup { seeds: 1, ..Setup::default() }.run(|bench| {
         let (_beta, heard, qpn) = accepting(bench);
-        let guest = Guest::new(bench, 600);
+        let guest = Guest::new(bench, 602);
         for n in 0..600 {
             guest.aim(&bench.beta, LEGACY + qpn, 0x1000 + n as u32, 65_524);
             let got = guest.ask("probe_connect", n);
@@ -267,7 +285,63 @@ fn strangers_without_number_get_what_there_is_room_for_and_the_rest_is_told_so()
         guest.send(3, 5_000, PLAIN);
         bench.settle();
         assert!(payloads(&heard) == [pattern(5_000)], "those that have one go on");
-        (512..600).for_each(|n| _ = guest.ask("probe_flush", n));
+        // Nothing says who still sends: whoever came first gives way, if that is long enough ago.
+        fakekernel::sleep(Nanos::from_secs(11));
+        guest.aim(&bench.beta, LEGACY + qpn, 0x2000, 65_524);
+        assert_eq!(guest.ask("probe_connect", 600), NO_RESOURCES);
+        fakekernel::sleep(Nanos::from_secs(3));
+        guest.run("probe_connect", 601);
+        guest.send(601, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)]);
+        (512..=600).for_each(|n| _ = guest.ask("probe_flush", n));
+        guest.leave();
+    });
+}
+
+#[test]
+fn a_reader_that_keeps_what_it_gets_keeps_no_more_than_half_of_what_connections_share() {
+    holds(|bench| {
+        const MESSAGES: usize = 400;
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 1);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        let held = beta.hold_received();
+        let lent = bench.beta.counter("rx_lent");
+        for _ in 0..MESSAGES {
+            guest.send(0, 20_000, PLAIN);
+            fakekernel::sleep(Nanos::from_millis(1));
+            assert_eq!(guest.ask("probe_sent", 0), 0);
+        }
+        bench.settle();
+        assert_eq!((held.len(), payloads(&heard).len()), (MESSAGES, MESSAGES), "{:?}", bench.beta.counters());
+        assert_eq!(bench.beta.counter("rx_lent") - lent, 128);
+        held.release();
+        guest.leave();
+    });
+}
+
+#[test]
+fn many_messages_at_once_are_taken_in_their_order() {
+    holds(|bench| {
+        const ROUNDS: usize = 100;
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 1);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        let mut came = Vec::new();
+        for round in 0..ROUNDS {
+            // As many as the sender's queue holds, of different lengths, without a pause.
+            (1..=4).for_each(|n| guest.send(0, HEADER + 4 * round + n, PLAIN));
+            while guest.ask("probe_sent", 0) == 0 {}
+            if round % 8 == 7 {
+                fakekernel::sleep(Nanos::from_micros(50));
+            }
+        }
+        bench.settle();
+        came.extend(payloads(&heard).into_iter().map(|payload| payload.len()));
+        assert!(came.iter().copied().eq(1..=4 * ROUNDS), "{} came: {came:?}", came.len());
         guest.leave();
     });
 }

@@ -188,10 +188,12 @@ impl Shared {
             (None, _) => Reply::Refused,
         };
         match reply {
-            Reply::Later => self.control.notify_all(),
+            Reply::Later => {}
             Reply::NoRoom => counters.no_room.increment(),
             Reply::Refused => counters.refused.increment(),
         }
+        // Also to make room for whoever asks again.
+        self.control.notify_all();
         reply
     }
 
