@@ -49,8 +49,6 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
                 carry_out(shared, effect);
                 control = parker.lock();
             }
-            // It may have been asked to stop while it had let go of the lock.
-            None if parker.should_stop() => {}
             None => wait(parker, shared, &mut control, [tidy, watch]),
         }
     }
