@@ -142,11 +142,6 @@ impl Tally {
         }
     }
 
-    /// What was added up: bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Undoes [`Tally::add`].
     pub(crate) fn take_out(&mut self, cast: Cast, packets: u32, bytes: u32) {
         self.packets = self.packets.saturating_sub(packets.into());

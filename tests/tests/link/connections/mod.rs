@@ -1,14 +1,15 @@
 //! Connections that neighbours open to a link: what it accepts, what comes on them, and what is left of them.
 
 mod failures;
+mod guest;
 
-use conformance::probe::Probe;
 use fabric::{Direction, Only, Pick};
+use fakekernel::Nanos;
 use fakekernel::genunix::KstatValue;
-use fakekernel::{Ctx, Kernel, Module, Nanos};
 use lab_gldv3::{Offload, ReceiveQueue, Stream};
 
-use crate::bench::{Bench, Host, PLAIN, Setup, address_of};
+use crate::bench::{Bench, PLAIN, Setup, address_of};
+use guest::Guest;
 
 const LEGACY: i64 = 0x1000_0000_0000_0000;
 const IETF: i64 = 0x0100_0000_0000_0000;
@@ -29,86 +30,6 @@ const REQ: u16 = 0x10;
 const REP: u16 = 0x13;
 const RTU: u16 = 0x14;
 const DREQ: u16 = 0x15;
-
-/// Somebody on alpha's host who opens connections to beta's link.
-struct Guest {
-    kernel: Kernel,
-    module: Module,
-    channels: i64,
-}
-
-impl Guest {
-    fn new(bench: &Bench, channels: i64) -> Self {
-        let object =
-            Probe::new("guest").file("probes/ibd/guest.c").depends("misc/ibtl").depends("misc/ibcm").build();
-        let kernel = bench.alpha.kernel.clone();
-        let module = kernel.scope(|| {
-            let module = kernel.load(&object, "guest", "misc").expect("the probe loads");
-            module.install().expect("the probe installs");
-            module
-        });
-        let guest = Self { kernel, module, channels };
-        guest.run("probe_open", bench.alpha.adapter().0 as i64);
-        guest.run("probe_start", 0);
-        (0..channels).for_each(|n| guest.run("probe_make", n));
-        guest
-    }
-
-    fn ask(&self, probe: &'static str, arg: i64) -> i64 {
-        self.kernel.scope(|| self.module.call_probe(probe, Some(Ctx::User), arg))
-    }
-
-    #[track_caller]
-    fn run(&self, probe: &'static str, arg: i64) {
-        assert_eq!(self.ask(probe, arg), 0, "{probe}({arg:#x})");
-    }
-
-    /// Whom it opens connections to, by which service, and what it says of itself: a queue pair's number, and the longest message.
-    fn aim(&self, to: &Host, service: i64, qpn: u32, longest: u32) {
-        self.run("probe_aim", to.port().0 as i64);
-        self.run("probe_service", service);
-        let said = qpn.to_be_bytes().into_iter().chain(longest.to_be_bytes());
-        for (at, octet) in (0..).zip(said) {
-            self.run("probe_say", at << 8 | i64::from(octet));
-        }
-    }
-
-    /// What came back with the last connection.
-    fn heard(&self) -> [u8; 8] {
-        std::array::from_fn(|at| self.ask("probe_said", at as i64) as u8)
-    }
-
-    /// Sends a message of so many octets, all told, with this EtherType.
-    fn send(&self, channel: i64, len: usize, ethertype: u32) {
-        self.run("probe_write", (len as i64) << 16 | i64::from(ethertype));
-        self.run("probe_send", (len as i64) << 16 | channel);
-    }
-
-    /// Closes what stands and goes.
-    fn leave(self) {
-        for n in 0..self.channels {
-            // One that was never opened, or failed, is not known.
-            self.ask("probe_close_channel", n);
-            self.run("probe_free", n);
-        }
-        self.run("probe_stop", 0);
-        self.forget();
-        self.run("probe_close", 0);
-        self.kernel.scope(|| self.module.unload()).expect("the probe unloads");
-    }
-
-    /// Numbers of queue pairs come free.
-    fn forget(&self) {
-        let busy = || lab_ibtf::connected(&self.kernel) != Default::default();
-        for _ in 0..600 {
-            if !busy() {
-                return;
-            }
-            fakekernel::sleep(Nanos::from_secs(1));
-        }
-        panic!("connections are never forgotten");
-    }
-}
 
 /// What a packet of `len` octets carries, sent by [`Guest::send`].
 fn pattern(len: usize) -> Vec<u8> {
@@ -322,27 +243,36 @@ fn a_reader_that_keeps_what_it_gets_keeps_no_more_than_half_of_what_connections_
     });
 }
 
+/// As many as the sender's queue holds, of different lengths, without a pause, over and over.
+fn many_messages(bench: &Bench) {
+    const ROUNDS: usize = 100;
+    let (_beta, heard, qpn) = accepting(bench);
+    let guest = Guest::new(bench, 1);
+    guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+    guest.run("probe_connect", 0);
+    for round in 0..ROUNDS {
+        (1..=4).for_each(|n| guest.send(0, HEADER + 4 * round + n, PLAIN));
+        while guest.ask("probe_sent", 0) == 0 {}
+        if round % 8 == 7 {
+            fakekernel::sleep(Nanos::from_micros(50));
+        }
+    }
+    bench.settle();
+    let came: Vec<usize> = payloads(&heard).into_iter().map(|payload| payload.len()).collect();
+    assert!(came.iter().copied().eq(1..=4 * ROUNDS), "{} came: {came:?}", came.len());
+    guest.leave();
+}
+
 #[test]
 fn many_messages_at_once_are_taken_in_their_order() {
-    holds(|bench| {
-        const ROUNDS: usize = 100;
-        let (_beta, heard, qpn) = accepting(bench);
-        let guest = Guest::new(bench, 1);
-        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
-        guest.run("probe_connect", 0);
-        let mut came = Vec::new();
-        for round in 0..ROUNDS {
-            // As many as the sender's queue holds, of different lengths, without a pause.
-            (1..=4).for_each(|n| guest.send(0, HEADER + 4 * round + n, PLAIN));
-            while guest.ask("probe_sent", 0) == 0 {}
-            if round % 8 == 7 {
-                fakekernel::sleep(Nanos::from_micros(50));
-            }
-        }
-        bench.settle();
-        came.extend(payloads(&heard).into_iter().map(|payload| payload.len()));
-        assert!(came.iter().copied().eq(1..=4 * ROUNDS), "{} came: {came:?}", came.len());
-        guest.leave();
+    holds(many_messages);
+}
+
+#[test]
+fn many_messages_at_once_are_taken_in_their_order_by_a_link_with_rings() {
+    Setup { conf: &[("ibd_rx_rings", 1), ("ibd_tx_rings", 4)], ..Setup::default() }.run(|bench| {
+        many_messages(bench);
+        assert!(bench.beta.counter("rx_fetched") > 0, "nobody polled: {:?}", bench.beta.counters());
     });
 }
 

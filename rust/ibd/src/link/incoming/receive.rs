@@ -4,7 +4,7 @@ use gldv3::Mac;
 use ibtf::{
     Completion, CompletionBatch, CompletionStatus, Cq, CqId, Notify, ReceiveQueue, Received, Srq, Status,
 };
-use ipoib::header;
+use ipoib::header::{self, GRH_LEN};
 use ipoib::{Cast, EtherType, LinkAddr};
 use kernel::KArc;
 use kernel::mblk::{Mblk, MblkChain};
@@ -121,7 +121,7 @@ impl GuestReceiver {
     /// Takes everything there is, as [`super::super::receive`] does for datagrams: `false` if the budget is spent before.
     pub(crate) fn take_all(&self, inside: &Inside<'_>, budget: &mut usize) -> bool {
         while inside.goes_on() {
-            let Some(pass) = self.pass(true) else { return true };
+            let Some(pass) = self.pass(&mut { usize::MAX }, true) else { return true };
             inside.hand_up(&self.mac, pass.packets);
             if pass.broken {
                 self.broken(pass.cq);
@@ -138,13 +138,11 @@ impl GuestReceiver {
         true
     }
 
-    /// Takes packets for the MAC layer, and stops before a pass when there is room for no more than `room` bytes.
-    pub(crate) fn take_within(&self, inside: &Inside<'_>, room: usize, packets: &mut MblkChain) {
-        let mut left = room;
-        while inside.goes_on() && left != 0 {
-            let Some(pass) = self.pass(false) else { return };
+    /// Takes packets for the MAC layer, until there are none or the next one is longer than the room.
+    pub(crate) fn take_within(&self, inside: &Inside<'_>, mut room: usize, packets: &mut MblkChain) {
+        while inside.goes_on() {
+            let Some(pass) = self.pass(&mut room, false) else { return };
             self.counters.rx.fetched.add(pass.packets.len() as u64);
-            left = left.saturating_sub(pass.tally.bytes() as usize);
             packets.append(pass.packets);
             if pass.broken {
                 return self.broken(pass.cq);
@@ -162,8 +160,9 @@ impl GuestReceiver {
         self.control.notify_all();
     }
 
-    /// Up to [`BUDGET`] completions; arms the CQ behind the last of them if it is asked to. The caller is on the way up.
-    fn pass(&self, arm: bool) -> Option<Pass> {
+    /// Up to [`BUDGET`] completions, and no more than `room` bytes of packets, which it lessens; arms the CQ behind the last of them if it
+    /// is asked to. The caller is on the way up.
+    fn pass(&self, room: &mut usize, arm: bool) -> Option<Pass> {
         let mut state = self.state.lock();
         let State { open: Some(open), batch } = &mut *state else { return None };
         let available = open.available(batch);
@@ -176,7 +175,11 @@ impl GuestReceiver {
             drained: false,
             broken: available.is_err(),
         };
-        while let Some(completion) = batch.take() {
+        // A packet is longer than its message by what is put in front of that.
+        while let Some(left) = room.checked_sub(GRH_LEN)
+            && let Some(completion) = batch.next_within(left)
+        {
+            *room = left - completion.bytes();
             pass.taken += 1;
             self.take(open, completion, &mut pass);
         }
