@@ -299,7 +299,7 @@ fn a_connection_whose_messages_are_lost_once_is_made_and_ends_all_the_same() {
 
 #[test]
 fn a_link_that_stops_waits_for_no_connection_and_takes_them_again_when_it_is_started() {
-    holds(|bench| {
+    Setup { seeds: 60, ..Setup::default() }.run(|bench| {
         let (beta, heard, qpn) = accepting(bench);
         let guest = Guest::new(bench, 4);
         guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);

@@ -13,6 +13,7 @@
 //! thread has closed the adapter for the other one.
 
 mod counters;
+mod guest;
 mod hall;
 mod listen;
 mod receive;
@@ -27,6 +28,7 @@ use kernel::list::{List, Room};
 use kernel::{AllocError, KVec};
 
 pub(crate) use counters::GuestCounters;
+use guest::{Guest, State};
 pub(crate) use hall::Hall;
 pub(crate) use listen::{Listening, Reception, listen};
 pub(crate) use receive::GuestReceiver;
@@ -61,37 +63,6 @@ pub(crate) struct Guests {
     lets_go: bool,
     tries: u32,
     close_at: Option<Instant>,
-}
-
-/// One connection, or who has asked for one.
-pub(crate) struct Guest {
-    connection: Connection,
-    channel: Option<ChannelId>,
-    state: State,
-    /// The machine wants it gone.
-    dismissed: bool,
-    /// The communication manager has told that it stands.
-    stands: bool,
-    /// The communication manager has told that it is over.
-    over: bool,
-    /// The adapter has told that the queue pair holds no receive any more.
-    empty: bool,
-    /// The pause after a receive that found no buffer is as it should be.
-    eased: bool,
-    /// When the communication manager is given its channel.
-    given: Instant,
-    /// Nothing is done about it before.
-    not_before: Option<Instant>,
-}
-
-enum State {
-    /// To be answered.
-    Asked(Session),
-    /// The thread is at it.
-    Busy,
-    Held(RcChannel),
-    /// Closed, until it is empty.
-    Draining(RcChannel),
 }
 
 /// What the thread does next.
@@ -199,7 +170,7 @@ impl Guests {
     /// The communication manager tells that a connection stands.
     pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) {
         let Some(guest) = self.by_channel(channel) else { return };
-        guest.stands = true;
+        (guest.stands, guest.not_before) = (true, None);
         let connection = guest.connection;
         self.machine.established(connection, now);
     }
@@ -306,7 +277,7 @@ impl Guests {
     pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
         while let Some(Dismissed(connection)) = self.machine.poll_action(now) {
             match self.find(connection) {
-                Some(guest) => guest.dismissed = true,
+                Some(guest) => guest.dismiss(),
                 None => self.machine.drained(connection),
             }
         }
@@ -352,48 +323,5 @@ impl Guests {
         let unused = self.unused_since.map(|since| since + UNUSED);
         let close = self.close_at.filter(|_| !self.runs && self.is_empty() && self.hca.is_some());
         [self.machine.next_deadline(), guests, unused, close].into_iter().flatten().min()
-    }
-}
-
-impl Guest {
-    fn new(connection: Connection, session: Session) -> Self {
-        Self {
-            connection,
-            channel: None,
-            state: State::Asked(session),
-            dismissed: false,
-            stands: false,
-            over: false,
-            empty: false,
-            eased: false,
-            given: Instant::ZERO,
-            not_before: None,
-        }
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        let wants = match self.state {
-            State::Asked(_) | State::Draining(_) => true,
-            State::Held(_) => self.dismissed || self.stands && !self.eased,
-            State::Busy => false,
-        };
-        wants && self.not_before.is_none_or(|at| now >= at)
-    }
-
-    /// What is to be done about one that is due.
-    fn step(&mut self) -> Option<Step> {
-        self.not_before = None;
-        match core::mem::replace(&mut self.state, State::Busy) {
-            State::Asked(session) if self.dismissed => Some(Step::Refuse(session)),
-            State::Asked(session) => Some(Step::Accept(self.connection, session)),
-            State::Held(channel) if self.dismissed => Some(Step::Close(self.connection, channel)),
-            State::Held(channel) => {
-                self.eased = true;
-                self.state = State::Held(channel.clone());
-                Some(Step::Ease(channel))
-            }
-            State::Draining(channel) => Some(Step::Free(self.connection, channel)),
-            State::Busy => None,
-        }
     }
 }

@@ -1,0 +1,94 @@
+//! One connection from a neighbour, from its REQ until nothing of it is left.
+
+use core::time::Duration;
+
+use ibtf::{ChannelId, RcChannel, Session};
+use ipoib::Instant;
+use ipoib::connections::Connection;
+
+use super::Step;
+
+/// How long a neighbour may take to say that it has got a connection.
+const STAND: Duration = Duration::from_secs(1);
+
+/// One connection, or who has asked for one.
+pub(crate) struct Guest {
+    pub(super) connection: Connection,
+    pub(super) channel: Option<ChannelId>,
+    pub(super) state: State,
+    /// The machine wants it gone.
+    pub(super) dismissed: bool,
+    /// The communication manager has told that it stands.
+    pub(super) stands: bool,
+    /// The communication manager has told that it is over.
+    pub(super) over: bool,
+    /// The adapter has told that the queue pair holds no receive any more.
+    pub(super) empty: bool,
+    /// The pause after a receive that found no buffer is as it should be.
+    pub(super) eased: bool,
+    /// When the communication manager is given its channel.
+    pub(super) given: Instant,
+    /// Nothing is done about it before.
+    pub(super) not_before: Option<Instant>,
+}
+
+pub(super) enum State {
+    /// To be answered.
+    Asked(Session),
+    /// The thread is at it.
+    Busy,
+    Held(RcChannel),
+    /// Closed, until it is empty.
+    Draining(RcChannel),
+}
+
+impl Guest {
+    pub(super) fn new(connection: Connection, session: Session) -> Self {
+        Self {
+            connection,
+            channel: None,
+            state: State::Asked(session),
+            dismissed: false,
+            stands: false,
+            over: false,
+            empty: false,
+            eased: false,
+            given: Instant::ZERO,
+            not_before: None,
+        }
+    }
+
+    /// One that was accepted and does not stand yet is closed when it does: the neighbour, who may have it by now, is told then.
+    pub(super) fn dismiss(&mut self) {
+        self.dismissed = true;
+        if self.channel.is_some() && !self.stands && !self.over {
+            self.not_before = Some(self.given + STAND);
+        }
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let wants = match self.state {
+            State::Asked(_) | State::Draining(_) => true,
+            State::Held(_) => self.dismissed || self.stands && !self.eased,
+            State::Busy => false,
+        };
+        wants && self.not_before.is_none_or(|at| now >= at)
+    }
+
+    /// What is to be done about one that is due.
+    pub(super) fn step(&mut self) -> Option<Step> {
+        self.not_before = None;
+        match core::mem::replace(&mut self.state, State::Busy) {
+            State::Asked(session) if self.dismissed => Some(Step::Refuse(session)),
+            State::Asked(session) => Some(Step::Accept(self.connection, session)),
+            State::Held(channel) if self.dismissed => Some(Step::Close(self.connection, channel)),
+            State::Held(channel) => {
+                self.eased = true;
+                self.state = State::Held(channel.clone());
+                Some(Step::Ease(channel))
+            }
+            State::Draining(channel) => Some(Step::Free(self.connection, channel)),
+            State::Busy => None,
+        }
+    }
+}
