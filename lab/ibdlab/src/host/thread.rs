@@ -306,10 +306,12 @@ impl Shared {
 
     fn run(&self, mut below: impl Below) {
         loop {
-            if std::mem::take(&mut self.state.lock().readdressed) {
+            // Together: an address that is taken down comes up by the question that follows.
+            let (readdressed, stale) = self.news();
+            if readdressed {
                 self.take_down(&mut below);
             }
-            if std::mem::take(&mut self.state.lock().stale) {
+            if stale {
                 self.ask(&below);
             }
             let Turn { frames, addresses, groups } = self.turn();
@@ -326,6 +328,12 @@ impl Shared {
                 let _ = self.work.wait_until(state, deadline);
             }
         }
+    }
+
+    /// Whether the link has told an address, and whether it has to be asked how it is, since this was asked last.
+    fn news(&self) -> (bool, bool) {
+        let mut state = self.state.lock();
+        (std::mem::take(&mut state.readdressed), std::mem::take(&mut state.stale))
     }
 
     /// Sends what there is; how many frames were refused. A link that is being closed waits for no room.
