@@ -6,6 +6,7 @@ use crate::adapter::Adapter;
 use fabric::{CqNum, PortAttr, Qpn, SrqNum};
 use fakekernel::HostMutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// One HCA of a host.
@@ -14,7 +15,10 @@ pub(crate) struct Device {
     pub(crate) adapter: Adapter,
     /// The HCA's own device node, for `hca_dip`.
     pub(crate) dip: super::objects::Opaque,
-    ports: HostMutex<Vec<PortAttr>>,
+    /// What the HCA last said, and which question that answers.
+    ports: HostMutex<(u64, Vec<PortAttr>)>,
+    /// Questions asked of it.
+    asked: AtomicU64,
     pub(crate) pending: HostMutex<Pending>,
     /// No new opens: the HCA is being removed.
     pub(crate) detaching: HostMutex<bool>,
@@ -34,7 +38,8 @@ impl Device {
             guid: adapter.guid(),
             adapter,
             dip,
-            ports: HostMutex::new(ports),
+            ports: HostMutex::new((0, ports)),
+            asked: AtomicU64::new(0),
             pending: HostMutex::new(if held { Pending::held() } else { Pending::default() }),
             detaching: HostMutex::new(false),
             cqs: HostMutex::new(BTreeMap::new()),
@@ -49,27 +54,32 @@ impl Device {
         self.adapter.nports()
     }
 
-    /// Asks the HCA and remembers the answer; if it does not answer, what was remembered stays.
+    /// Asks the HCA and remembers the answer; if it does not answer, what was remembered stays, and so does the answer to a question that
+    /// was asked later.
     pub(crate) fn refresh_ports(&self) {
+        let question = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         if let Some(fresh) = self.adapter.query_ports() {
-            *self.ports.lock() = fresh;
+            let mut ports = self.ports.lock();
+            if ports.0 < question {
+                *ports = (question, fresh);
+            }
         }
     }
 
     /// The remembered ports.
     pub(crate) fn cached_ports(&self) -> Vec<PortAttr> {
-        self.ports.lock().clone()
+        self.ports.lock().1.clone()
     }
 
     /// One remembered port.
     pub(crate) fn cached_port(&self, num: u8) -> Option<PortAttr> {
-        self.ports.lock().get(usize::from(num).checked_sub(1)?).cloned()
+        self.ports.lock().1.get(usize::from(num).checked_sub(1)?).cloned()
     }
 
     /// Index of a P_Key in a remembered table; all 16 bits must agree.
     pub(crate) fn pkey_index(&self, port: u8, pkey: u16) -> Option<u16> {
         let ports = self.ports.lock();
-        let table = &ports.get(usize::from(port).checked_sub(1)?)?.pkeys;
+        let table = &ports.1.get(usize::from(port).checked_sub(1)?)?.pkeys;
         table.iter().position(|p| p.0 == pkey).map(|ix| ix as u16)
     }
 

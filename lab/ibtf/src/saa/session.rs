@@ -84,6 +84,8 @@ struct State {
     last_answer: Option<Nanos>,
     /// All subscriptions stand. Assumed until one fails.
     available: bool,
+    /// The adapter was pulled.
+    gone: bool,
 }
 
 #[derive(Default)]
@@ -141,6 +143,7 @@ impl Session {
             resp_time: None,
             last_answer: None,
             available: true,
+            gone: false,
         };
         let device = Arc::downgrade(device);
         let changed = WaitQueue::new("an answer of subnet administration");
@@ -190,7 +193,6 @@ impl Session {
         }
     }
 
-    /// The port is gone for good.
     /// Whether this is the adapter that the session began with.
     pub fn is_for(&self, device: &Arc<Device>) -> bool {
         std::ptr::eq(self.device.as_ptr(), Arc::as_ptr(device))
@@ -198,12 +200,24 @@ impl Session {
 
     /// The port is gone for good.
     pub fn end(self: &Arc<Self>) {
+        self.state.lock().gone = true;
         let inbound: Arc<dyn Inbound> = self.clone();
         self.transport.detach(self.port.guid, &inbound);
     }
 
     /// Asks and waits for the answer, for minutes if need be. An answer with a status other than success is an error.
     pub fn call(&self, request: &Request) -> Result<Message, SaError> {
+        self.call_while(request, || true)
+    }
+
+    /// The same of what nobody but the session itself asks: not again for an adapter that was pulled. IBTL has few threads for events, and
+    /// those of the next adapter wait for one.
+    fn call_for_itself(&self, request: &Request) -> Result<Message, SaError> {
+        let is_here = || !self.state.lock().gone;
+        if is_here() { self.call_while(request, is_here) } else { Err(SaError::NoSession) }
+    }
+
+    fn call_while(&self, request: &Request, matters: impl Fn() -> bool) -> Result<Message, SaError> {
         if request.attribute == Attribute::MC_MEMBER_RECORD
             && self.state.lock().capabilities & ClassPortInfo::UD_MULTICAST == 0
         {
@@ -214,7 +228,7 @@ impl Session {
         let mut to = self.administrator()?;
         loop {
             let Some(answer) = self.exchange(to, request) else {
-                if !self.is_worth_asking_again(begun) {
+                if !matters() || !self.is_worth_asking_again(begun) {
                     return Err(SaError::Timeout);
                 }
                 to = self.administrator()?;
@@ -246,7 +260,7 @@ impl Session {
     fn introduce(&self, subscribe: bool) {
         self.state.lock().resp_time = None;
         let request = Request::of(Method::GET, 0, &ClassPortInfo::default());
-        let info = self.call(&request).ok().and_then(|answer| ClassPortInfo::parse(&answer.data));
+        let info = self.call_for_itself(&request).ok().and_then(|answer| ClassPortInfo::parse(&answer.data));
         {
             let mut state = self.state.lock();
             (state.capabilities, state.resp_time) = match info {
@@ -270,7 +284,8 @@ impl Session {
     fn subscribe(&self) -> bool {
         let mut all = true;
         for producer in PRODUCERS {
-            all &= self.call(&Request::of(Method::SET, 0, &InformInfo::every_trap(producer))).is_ok();
+            all &=
+                self.call_for_itself(&Request::of(Method::SET, 0, &InformInfo::every_trap(producer))).is_ok();
         }
         all
     }
