@@ -108,6 +108,8 @@ impl Senders {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
 
     fn at(seconds: u64) -> Instant {
