@@ -1,4 +1,5 @@
-//! The control thread: carries out what the machines ask for. Never waits for anything but short locks.
+//! The control thread: carries out what the machines ask for. It waits for short locks, and for the adapter only when the worker's queue
+//! of jobs is full.
 
 use core::time::Duration;
 

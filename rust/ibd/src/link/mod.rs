@@ -3,7 +3,7 @@
 //!
 //! | Thread or callback | Does | May wait for |
 //! |---|---|---|
-//! | control thread | turns the machines' actions into effects | nothing but short locks |
+//! | control thread | turns the machines' actions into effects | short locks; the adapter, if the worker's queue of jobs is full |
 //! | local worker | asks the adapter: port queries, building and taking down queue pairs, address handles | the adapter |
 //! | the module's pool | asks the SA: searches, joins, leaves, paths | the SA, for minutes |
 //! | backlog | goes on receiving where an interrupt has taken its share | the receive side's lock; IP |
@@ -13,8 +13,8 @@
 //! | IBTF events | record and return | the machines' lock |
 //! | the thread of [`incoming`], once the link takes connections | answers, closes and frees them | the adapter, `ibcm` |
 //!
-//! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), the job queues' and the announcer's, which
-//! are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the way up
+//! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), and inside that one only `retired`; the job queues' and
+//! the announcer's are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the way up
 //! ([`upward`]) are taken inside it. None is held
 //! across an upcall, a blocking call, or the freeing of a packet.
 
