@@ -27,6 +27,8 @@ pub(crate) const LARGEST_SEND: u32 = 65_535;
 
 /// See the module's text.
 pub(crate) struct Pairs {
+    /// Neighbours can ask for connections with the first one's number. Ends before that number can be another's.
+    listening: Option<Listening>,
     /// It alone receives, and is attached to groups.
     first: UdChannel,
     /// Those that only send, of the transmit rings beside the first; `None`: being replaced.
@@ -40,8 +42,6 @@ pub(crate) struct Pairs {
     spent: bool,
     /// One of them has failed while they carried nothing: to be made ready again before they do.
     stale: bool,
-    /// Neighbours can ask for connections with the first one's number.
-    listening: Option<Listening>,
 }
 
 /// How large the queues are, and what is done with them.

@@ -193,9 +193,11 @@ impl Guests {
 
     /// The adapter tells that a queue pair holds no receive any more.
     pub(crate) fn emptied(&mut self, channel: ChannelId) {
-        if let Some(guest) = self.by_channel(channel) {
-            (guest.empty, guest.not_before) = (true, None);
-        }
+        let Some(guest) = self.by_channel(channel) else { return };
+        (guest.empty, guest.not_before) = (true, None);
+        let connection = guest.connection;
+        // A connection that carries messages has its receives: one that has none has failed, whether the adapter says so or not.
+        self.machine.ended(connection);
     }
 
     /// The CQ of what they share is lost: all are dismissed, and the next one finds another.
