@@ -277,6 +277,40 @@ fn many_messages_at_once_are_taken_in_their_order_by_a_link_with_rings() {
 }
 
 #[test]
+fn messages_that_nobody_has_taken_yet_outlive_their_connection() {
+    holds(|bench| {
+        const CONNECTIONS: i64 = 20;
+        const MESSAGES: usize = 8;
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, CONNECTIONS + 1);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        let adapter = bench.world.fabric().hca(bench.beta.adapter()).expect("beta has one");
+        for channel in 0..CONNECTIONS {
+            guest.run("probe_connect", channel);
+            // Nobody hears of the messages before the connection is over.
+            let late = fabric::Nanos(2_000_000_000);
+            adapter.set_late_interrupts(Some((late, late)));
+            (0..MESSAGES).for_each(|_| guest.send(channel, 5_000, PLAIN));
+            fakekernel::sleep(Nanos::from_millis(5));
+            while guest.ask("probe_sent", channel) == 0 {}
+            guest.ask("probe_close_channel", channel);
+            fakekernel::sleep(Nanos::from_secs(1));
+            adapter.set_late_interrupts(None);
+            fakekernel::sleep(Nanos::from_secs(2));
+        }
+        bench.wait_for("all are over", Nanos::from_secs(120), || {
+            counted(bench, "ended") == CONNECTIONS as u64
+        });
+        assert_eq!(payloads(&heard).len(), MESSAGES * CONNECTIONS as usize, "{:?}", bench.beta.counters());
+        guest.run("probe_connect", CONNECTIONS);
+        guest.send(CONNECTIONS, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)]);
+        guest.leave();
+    });
+}
+
+#[test]
 fn a_connection_whose_messages_are_lost_once_is_made_and_ends_all_the_same() {
     for lost in [REQ, REP, RTU, DREQ] {
         let test = move |bench: &Bench| {

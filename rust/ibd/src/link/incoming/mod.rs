@@ -35,7 +35,7 @@ pub(crate) use receive::GuestReceiver;
 
 /// How long a connection that was closed may hold receives that the adapter says nothing of.
 const DRAIN: Duration = Duration::from_secs(1);
-/// Before a channel that the communication manager does not know yet is closed again.
+/// Before a channel that the communication manager does not know yet is closed again, or one whose messages wait to be taken is freed.
 const AGAIN: Duration = Duration::from_millis(100);
 /// By then the communication manager has taken the channel that it was given, or never will.
 const TAKEN: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ pub(crate) enum Step {
     Ease(RcChannel),
     /// Close it: [`Guests::closed`].
     Close(Connection, RcChannel),
-    /// Drop it: [`Guests::forget`].
+    /// Drop it: [`Guests::forget`]; or not yet: [`Guests::free_later`].
     Free(Connection, RcChannel),
     /// End it.
     End(Hall),
@@ -253,6 +253,19 @@ impl Guests {
         };
         guest.not_before = wait.map(|wait| now + wait);
         guest.state = if known { State::Draining(channel) } else { State::Held(channel) };
+        None
+    }
+
+    /// The channel of a connection that is closed and empty cannot be freed yet: the adapter would take with it what nobody has taken of its
+    /// completions, and the buffers would never be posted again.
+    pub(crate) fn free_later(
+        &mut self,
+        connection: Connection,
+        channel: RcChannel,
+        now: Instant,
+    ) -> Option<RcChannel> {
+        let Some(guest) = self.find(connection) else { return Some(channel) };
+        (guest.state, guest.not_before) = (State::Draining(channel), Some(now + AGAIN));
         None
     }
 

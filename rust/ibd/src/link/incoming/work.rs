@@ -53,11 +53,7 @@ fn take(shared: &Shared, step: Step) {
             let left = with_guests(shared, |guests| guests.closed(connection, channel, succeeded, now()));
             drop(left);
         }
-        Step::Free(connection, channel) => {
-            drop(channel);
-            forget(shared, connection);
-            shared.guest_counters.ended.increment();
-        }
+        Step::Free(connection, channel) => free(shared, connection, channel),
         Step::End(hall) => shared.retire_one(hall.end()),
         Step::LetGo(hca) => {
             // Memory that is registered with it.
@@ -69,6 +65,19 @@ fn take(shared: &Shared, step: Step) {
             });
         }
     }
+}
+
+/// Frees the channel of a connection that is over, once everything that has come on it is taken.
+fn free(shared: &Shared, connection: Connection, channel: RcChannel) {
+    let receiver = with_guests(shared, |guests| guests.hall().map(|hall| hall.receiver().clone()));
+    if receiver.is_some_and(|receiver| !receiver.has_taken_all()) {
+        let left = with_guests(shared, |guests| guests.free_later(connection, channel, now()));
+        drop(left);
+        return;
+    }
+    drop(channel);
+    forget(shared, connection);
+    shared.guest_counters.ended.increment();
 }
 
 /// What the closure answers; `None` if there are no connections at all.
