@@ -34,9 +34,9 @@ fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &Parts<'_>
 #[inline(never)]
 pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16) {
     with_parts(shared, ticket, |_, parts| match pairs(shared, parts, ticket, Place::closed(pkey_index)) {
-        Ok(Some(view)) => {
+        Ok(Some(mut view)) => {
             // Before the link has its address, which says so.
-            listen(shared, &view);
+            listen(shared, &mut view);
             let qpn = view.first().map(|channel| Qpn::from_low_bits(channel.qpn())).ok();
             shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, qpn)));
         }
@@ -80,8 +80,8 @@ fn pairs(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, place: Place) -> Re
 #[inline(never)]
 pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, broadcast: &McgInfo) {
     with_parts(shared, ticket, |_, parts| match view_for(shared, parts, ticket, plan) {
-        Ok(Some(view)) => {
-            listen(shared, &view);
+        Ok(Some(mut view)) => {
+            listen(shared, &mut view);
             build_on(shared, parts, ticket, &view, plan, broadcast);
         }
         Ok(None) => refuse(shared, ticket),

@@ -6,7 +6,7 @@ mod guest;
 use fabric::{Direction, Only, Pick};
 use fakekernel::Nanos;
 use fakekernel::genunix::KstatValue;
-use lab_gldv3::{Offload, ReceiveQueue, Stream};
+use lab_gldv3::{LinkState, Offload, ReceiveQueue, Stream};
 
 use crate::bench::{Bench, PLAIN, Setup, address_of};
 use guest::Guest;
@@ -84,6 +84,26 @@ fn a_link_that_takes_connections_says_so_in_its_address_and_others_do_not() {
         bench.beta.set("_ibd_rc_accept", "0").expect("it is closed");
         let (beta, _) = bench.beta.open_up(PLAIN);
         assert_eq!(address_of(&beta).0[0], 0);
+    });
+}
+
+#[test]
+fn datagrams_go_up_with_the_address_that_the_link_has_although_it_began_to_listen_late() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let port = bench.beta.port();
+        bench.beta.set("_ibd_rc_accept", "1").expect("it is closed");
+        bench.world.set_cable(port, false);
+        let (beta, heard) = bench.beta.open(PLAIN);
+        bench.settle();
+        bench.world.set_cable(port, true);
+        bench.wait_for("it is up", Nanos::from_secs(30), || bench.beta.state() == LinkState::Up);
+        bench.settle();
+        assert_eq!(address_of(&beta).0[0], 0x80);
+        alpha.transmit(address_of(&beta), b"to its address", Offload::default()).unwrap();
+        bench.settle();
+        let came: Vec<_> = std::iter::from_fn(|| heard.try_next()).map(|packet| packet.destination).collect();
+        assert_eq!(came, [address_of(&beta)]);
     });
 }
 

@@ -55,8 +55,14 @@ impl Listening {
 
 /// Has the link listen if it is to take connections and does not yet. Without success its address says so, and all is as if it took none.
 /// **May block.**
+pub(crate) fn listen(shared: &KArc<Shared>, view: &mut View) {
+    try_to_listen(shared, view);
+    // What is built on it is told of the same address as everybody.
+    view.listens = shared.control.lock().pairs.as_ref().is_some_and(|pairs| pairs.is_listening(view.serial));
+}
+
 #[inline(never)]
-pub(crate) fn listen(shared: &KArc<Shared>, view: &View) {
+fn try_to_listen(shared: &KArc<Shared>, view: &View) {
     if !shared.settings.lock().is_on(Key::RcAccept) {
         return;
     }
