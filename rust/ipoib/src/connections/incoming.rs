@@ -136,8 +136,10 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         let state = State::Offered { until: now + self.config.offer };
         guest.connections[place] = Some(Accepted { number: self.number, state });
         self.held += 1;
+        let newest = self.number;
         if guest.connections.iter().flatten().filter(|one| one.is_live()).count() > LIVE {
-            self.dismiss_oldest(id);
+            // Anybody can ask in a neighbour's name: what is only offered ends nothing that stands.
+            self.dismiss_oldest(id, |one| one.number != newest && matches!(one.state, State::Offered { .. }));
         }
         self.guests.push_back(RECENT, id);
         self.arm(id);
@@ -153,26 +155,35 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
             State::Offered { .. } | State::Draining { .. } => now,
         });
         if used.max().is_some_and(|used| now - used >= self.config.idle) {
-            self.dismiss_oldest(id);
+            self.dismiss_oldest(id, Accepted::is_live);
         }
     }
 
-    fn dismiss_oldest(&mut self, id: Id) {
+    fn dismiss_oldest(&mut self, id: Id, of: impl Fn(&Accepted) -> bool) {
         let Some(guest) = self.guests.get_mut(id) else { return };
-        let live = guest.connections.iter_mut().flatten().filter(|one| one.is_live());
+        let live = guest.connections.iter_mut().flatten().filter(|one| of(one));
         if let Some(oldest) = live.min_by_key(|one| one.number) {
             oldest.state = State::Draining { told: false };
             self.guests.push_back(DUE, id);
         }
     }
 
-    /// The connection is there.
+    /// The connection is there. It supersedes the neighbour's oldest one, if that makes one too many.
     pub fn established(&mut self, connection: Connection, now: Instant) {
         self.change(connection, |one| {
             if let State::Offered { .. } = one.state {
                 one.state = State::Up { used: now };
             }
         });
+        let stands = |one: &Accepted| matches!(one.state, State::Up { .. });
+        let Some(id) = self.guests.find(&connection.peer) else { return };
+        let standing = self
+            .guests
+            .get(id)
+            .map_or(0, |guest| guest.connections.iter().flatten().filter(|one| stands(one)).count());
+        if standing > LIVE {
+            self.dismiss_oldest(id, stands);
+        }
     }
 
     /// A message came on it.

@@ -52,6 +52,29 @@ fn a_station_whose_old_connections_still_drain_gets_no_more_than_three() {
 }
 
 #[test]
+fn an_offer_in_somebodys_name_ends_no_connection_that_stands() {
+    let mut machine = machine(512, 4);
+    let mut up = |n| {
+        let one = machine.requested(&station(1), at(n)).expect("room");
+        machine.established(one, at(n));
+        one
+    };
+    let (first, second) = (up(0), up(1));
+    // Nobody takes these up.
+    let offer = machine.requested(&station(1), at(2)).expect("room");
+    assert_eq!(machine.requested(&station(1), at(3)), Err(Refusal::NoRoom));
+    assert_eq!(dismissed(&mut machine, at(3)), []);
+    assert_eq!(dismissed(&mut machine, at(32)), [offer.number]);
+    machine.drained(offer);
+    // The neighbour itself opens another one.
+    let third = machine.requested(&station(1), at(33)).expect("room");
+    assert_eq!(dismissed(&mut machine, at(33)), []);
+    machine.established(third, at(33));
+    assert_eq!(dismissed(&mut machine, at(33)), [first.number]);
+    assert!(first.number < second.number && second.number < third.number);
+}
+
+#[test]
 fn strangers_by_the_thousand_get_the_room_there_is_and_those_who_send_keep_theirs() {
     let mut machine = machine(8, 1_000);
     let old: Vec<_> = (0..8).map(|n| machine.requested(&station(n), at(0)).expect("room")).collect();
