@@ -445,7 +445,7 @@ fn as_shipped_rings_are_off_and_the_driver_is_asked_before_a_suspend() {
 fn every_test_and_case_that_the_page_of_swhca_names_is_there() {
     let root = workspace_root();
     let page = fs::read_to_string(root.join("docs/swhca.md")).expect("the page");
-    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with(|c: char| c == '|')).collect();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
     let checks: Vec<&&str> = rows.iter().filter(|row| row.matches('|').count() == 4).collect();
     let mut files = Vec::new();
     for directory in ["rust/swhca/src", "rust/ibtf-provider/src", "tests/tests/swhca", "lab/ibdlab/tests"] {

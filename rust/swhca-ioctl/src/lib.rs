@@ -63,7 +63,7 @@ pub mod command {
     pub const READ_STATISTICS: i32 = 0x4620;
 }
 
-/// What the SA does wrong. A status of its own (IBA 15.2.3) beside [`REFUSES`] says why it refuses.
+/// What the SA does wrong. A status of its own (IBA 15.2.3) beside [`sa::REFUSES`] says why it refuses.
 pub mod sa {
     /// Nothing.
     pub const NOTHING: u64 = 0;

@@ -6,6 +6,7 @@
 //! The files say `crate::atomic`, `crate::mem`, `crate::time` and `kernel`, which their own crates have and so has this one; nothing
 //! else of them is changed.
 
+#![allow(rustdoc::broken_intra_doc_links, reason = "the files name their own crates' items")]
 #![allow(unused_extern_crates, reason = "the files are those of crates without std")]
 
 extern crate alloc;

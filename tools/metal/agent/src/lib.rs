@@ -3,7 +3,7 @@
 //! It has primitives and no opinion: the metal tool on the host sends a line over the second serial port, the agent makes the
 //! system calls and answers with one line. What a case is, and what has to hold, is known on the host alone.
 //!
-//! A process of its own, [`router`], reads the serial line and hands each command to the process it names; a process that has
+//! A process of its own, `router`, reads the serial line and hands each command to the process it names; a process that has
 //! entered a zone sees that zone's IP stack. So the agent answers as long as the kernel runs user programs, whatever call another
 //! process hangs in.
 //!
