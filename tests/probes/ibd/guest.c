@@ -137,6 +137,13 @@ PROBE(aim)
 	return (0);
 }
 
+/* How long a packet may live on the way, as a code. */
+PROBE(lifetime)
+{
+	path.pi_prim_pkt_lt = arg;
+	return (0);
+}
+
 PROBE(service)
 {
 	service = arg;

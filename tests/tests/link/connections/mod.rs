@@ -380,6 +380,37 @@ fn a_link_that_stops_waits_for_no_connection_and_takes_them_again_when_it_is_sta
 }
 
 #[test]
+fn neighbours_that_do_not_let_go_keep_nobody_else_waiting() {
+    holds(|bench| {
+        // Each has one connection too many, and `ibcm` closes twelve at once.
+        const NAMES: i64 = 14;
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 3 * NAMES + 1);
+        let only = Only::Management { class: CM, attribute: DREQ };
+        bench.world.fabric().lose(
+            bench.beta.port(),
+            Direction::ToSwitch,
+            Pick { only, skip: 0, times: 1000 },
+        );
+        let before = bench.machine.now();
+        for name in 0..NAMES {
+            guest.aim(&bench.beta, LEGACY + qpn, 0x100 + name as u32, 65_524);
+            // The longest that there is, of which an answer takes twice as much and more.
+            guest.run("probe_lifetime", 20);
+            (0..3).for_each(|n| guest.run("probe_connect", 3 * name + n));
+        }
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 3 * NAMES);
+        let took = bench.machine.now().since(before);
+        assert!(took < Nanos::from_secs(1), "{took}");
+        guest.send(3 * NAMES, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)]);
+        guest.leave();
+    });
+}
+
+#[test]
 fn a_pulled_cable_leaves_a_connection_as_it_is() {
     holds(|bench| {
         let (_beta, heard, qpn) = accepting(bench);

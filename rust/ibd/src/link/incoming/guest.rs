@@ -26,7 +26,7 @@ pub(crate) struct Guest {
     pub(super) empty: bool,
     /// The pause after a receive that found no buffer is as it should be.
     pub(super) eased: bool,
-    /// When the communication manager is given its channel.
+    /// When the communication manager was given its channel.
     pub(super) given: Instant,
     /// Nothing is done about it before.
     pub(super) not_before: Option<Instant>,
@@ -66,13 +66,36 @@ impl Guest {
         }
     }
 
+    /// Whether there is something to do for who accepts and frees.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let wants = match self.state {
             State::Asked(_) | State::Draining(_) => true,
-            State::Held(_) => self.dismissed || self.stands && !self.eased,
+            State::Held(_) => !self.dismissed && self.stands && !self.eased,
             State::Busy => false,
         };
-        wants && self.not_before.is_none_or(|at| now >= at)
+        wants && self.has_come(now)
+    }
+
+    /// Whether it waits to be closed.
+    pub(super) fn is_to_close(&self) -> bool {
+        self.dismissed && matches!(self.state, State::Held(_))
+    }
+
+    /// Whether it is time for what is to be done.
+    pub(super) fn has_come(&self, now: Instant) -> bool {
+        self.not_before.is_none_or(|at| now >= at)
+    }
+
+    /// The channel of one that is to be closed.
+    pub(super) fn take_to_close(&mut self) -> Option<RcChannel> {
+        self.not_before = None;
+        match core::mem::replace(&mut self.state, State::Busy) {
+            State::Held(channel) => Some(channel),
+            other => {
+                self.state = other;
+                None
+            }
+        }
     }
 
     /// What is to be done about one that is due.
@@ -81,7 +104,6 @@ impl Guest {
         match core::mem::replace(&mut self.state, State::Busy) {
             State::Asked(session) if self.dismissed => Some(Step::Refuse(session)),
             State::Asked(session) => Some(Step::Accept(self.connection, session)),
-            State::Held(channel) if self.dismissed => Some(Step::Close(self.connection, channel)),
             State::Held(channel) => {
                 self.eased = true;
                 self.state = State::Held(channel.clone());

@@ -8,12 +8,10 @@ use ipoib::connections::{self, Asked};
 use ipoib::{Gid, LinkAddr, Qpn};
 use kernel::kstat::Kstat;
 use kernel::list::Room;
-use kernel::thread::Worker;
 use kernel::{KArc, KBox, log};
 
 use super::{GuestCounters, Guests, work};
 use crate::link::Shared;
-use crate::link::control::Control;
 use crate::link::instance::CLIENT;
 use crate::link::pairs::View;
 use crate::link::settings::Key;
@@ -28,7 +26,7 @@ const LOOK_AGAIN: kernel::time::Duration = kernel::time::Duration::from_millis(1
 /// Who sees to a link's connections, from the first time it listens to its end: in the order in which they go.
 pub(crate) struct Reception {
     _counters: Kstat<GuestCounters>,
-    _thread: Worker<Control>,
+    _threads: work::Threads,
     client: Client,
 }
 
@@ -100,7 +98,7 @@ fn begin(shared: &KArc<Shared>, link: &Client) -> Result<(Option<KBox<Guests>>, 
     let (driver, counters) = (shared.dip.driver_name(), shared.guest_counters.clone());
     let counters = Kstat::new(driver, shared.number, c"connections", c"net", counters);
     let counters = counters.map_err(|_| Status::INSUFF_KERNEL_RESOURCE)?;
-    let reception = Reception { _counters: counters, _thread: work::spawn(shared)?, client: client.clone() };
+    let reception = Reception { _counters: counters, _threads: work::spawn(shared)?, client: client.clone() };
     // Only this thread makes one.
     let before = shared.reception.lock().replace(reception);
     drop(before);

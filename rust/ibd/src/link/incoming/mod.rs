@@ -3,10 +3,11 @@
 //! | Who | Does | May wait for |
 //! |---|---|---|
 //! | the communication manager | asks and tells: recorded under the machines' lock | short locks |
-//! | a thread of the link's, once it listens ([`work`]) | makes queue pairs, answers, closes, frees | the adapter; its turn to close |
+//! | a thread of the link's, once it listens ([`work`]) | makes queue pairs, answers, frees | the adapter |
+//! | another one | closes | its turn: the other side has said how long that can take |
 //! | whoever is on the way up ([`super::upward`]) | takes messages from the queue that all connections share ([`receive`]) | IP |
 //!
-//! Nobody else waits for any of it: a stop has the connections dismissed, and the thread closes them afterwards.
+//! Nobody else waits for any of it: a stop has the connections dismissed, and they are closed afterwards.
 //!
 //! Connections have a client of IBTF's of their own, which opens the adapter for them: when one is over, the number of its queue pair is
 //! taken for seconds, and the adapter cannot be closed as long. The link's own client has none of that; the link is busy until the
@@ -37,8 +38,6 @@ pub(crate) use receive::GuestReceiver;
 const DRAIN: Duration = Duration::from_secs(1);
 /// Before a channel that the communication manager does not know yet is closed again, or one whose messages wait to be taken is freed.
 const AGAIN: Duration = Duration::from_millis(100);
-/// By then the communication manager has taken the channel that it was given, or never will.
-const TAKEN: Duration = Duration::from_secs(5);
 /// Before the adapter is closed; twice as long each time that it could not be, which costs a line on the console, up to
 const CLOSE_AFTER: Duration = Duration::from_secs(1);
 /// so long.
@@ -73,8 +72,6 @@ pub(crate) enum Step {
     Refuse(Session),
     /// Have the other side wait less for a receive.
     Ease(RcChannel),
-    /// Close it: [`Guests::closed`].
-    Close(Connection, RcChannel),
     /// Drop it: [`Guests::forget`]; or not yet: [`Guests::free_later`].
     Free(Connection, RcChannel),
     /// End it.
@@ -244,7 +241,8 @@ impl Guests {
         now: Instant,
     ) -> Option<RcChannel> {
         let Some(guest) = self.find(connection) else { return Some(channel) };
-        let known = succeeded || guest.over || now >= guest.given + TAKEN;
+        // The communication manager tells of whatever it was given.
+        let known = succeeded || guest.over;
         let wait = match (succeeded, guest.empty) {
             (true, true) => None,
             (true, false) => Some(DRAIN),
@@ -288,14 +286,19 @@ impl Guests {
         self.guests.find_mut(|guest| guest.channel == Some(channel))
     }
 
-    /// The next thing to do.
-    pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
+    /// Those that the machine wants gone. Each thread does this: one of them may be waiting for something.
+    fn dismiss(&mut self, now: Instant) {
         while let Some(Dismissed(connection)) = self.machine.poll_action(now) {
             match self.find(connection) {
                 Some(guest) => guest.dismiss(),
                 None => self.machine.drained(connection),
             }
         }
+    }
+
+    /// The next thing to do.
+    pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
+        self.dismiss(now);
         if let Some(hall) = self.ending.take() {
             return Some(Step::End(hall));
         }
@@ -309,6 +312,20 @@ impl Guests {
             return step;
         }
         self.end_unused(now).or_else(|| self.close_adapter(now))
+    }
+
+    /// The next connection to close.
+    pub(crate) fn next_close(&mut self, now: Instant) -> Option<(Connection, RcChannel)> {
+        self.dismiss(now);
+        let guest = self.guests.find_mut(|guest| guest.is_to_close() && guest.has_come(now))?;
+        Some((guest.connection, guest.take_to_close()?))
+    }
+
+    /// When [`Guests::next_close`] has something again, if nothing happens before.
+    pub(crate) fn close_deadline(&self) -> Option<Instant> {
+        let guests = self.guests.iter().filter(|guest| guest.is_to_close());
+        let next = guests.filter_map(|guest| guest.not_before).min();
+        [self.machine.next_deadline(), next].into_iter().flatten().min()
     }
 
     /// Of a link that is stopped nothing stays open.
@@ -334,7 +351,8 @@ impl Guests {
 
     /// When [`Guests::next_step`] has something again, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let guests = self.guests.iter().filter_map(|guest| guest.not_before).min();
+        let guests = self.guests.iter().filter(|guest| !guest.is_to_close());
+        let guests = guests.filter_map(|guest| guest.not_before).min();
         let unused = self.unused_since.map(|since| since + UNUSED);
         let close = self.close_at.filter(|_| !self.runs && self.is_empty() && self.hca.is_some());
         [self.machine.next_deadline(), guests, unused, close].into_iter().flatten().min()

@@ -1,4 +1,6 @@
-//! The thread that does for connections what the adapter and the communication manager have to be waited for.
+//! The threads that do for connections what the adapter and the communication manager have to be waited for. Closing waits for one of
+//! `ibcm`'s twelve places, which the whole computer shares and each of which is taken until the other side answers, or as long as it has said
+//! that an answer takes. Nothing else may wait behind that.
 
 use ibtf::{Hca, Pd, RcChannel, Reply, Session, Srq, Status};
 use ipoib::connections::{Connection, Hello, LONGEST_MESSAGE};
@@ -14,10 +16,46 @@ use crate::{kernel_instant, now};
 /// How often a neighbour repeats a message that found no buffer: six times, with 20 ms in between.
 const RECEIVER_RETRIES: u8 = 6;
 
+/// In the order in which they end.
+pub(super) struct Threads {
+    _accepts: Worker<Control>,
+    _closes: Worker<Control>,
+}
+
 /// **May block.**
-pub(super) fn spawn(shared: &KArc<Shared>) -> Result<Worker<Control>, AllocError> {
-    let body = shared.clone();
-    Worker::spawn(c"ibd_guests", shared.control.clone(), move |parker| live(parker, &body))
+pub(super) fn spawn(shared: &KArc<Shared>) -> Result<Threads, AllocError> {
+    let (body, other) = (shared.clone(), shared.clone());
+    let control = || shared.control.clone();
+    Ok(Threads {
+        _accepts: Worker::spawn(c"ibd_guests", control(), move |parker| live(parker, &body))?,
+        _closes: Worker::spawn(c"ibd_leave", control(), move |parker| live_closing(parker, &other))?,
+    })
+}
+
+fn live_closing(parker: &Parker<'_, Control>, shared: &Shared) {
+    let mut control = parker.lock();
+    while !parker.should_stop() {
+        let guests = control.guests.as_mut();
+        match guests.and_then(|guests| guests.next_close(now())) {
+            Some((connection, channel)) => {
+                drop(control);
+                close(shared, connection, channel);
+                control = parker.lock();
+            }
+            None => {
+                let next = control.guests.as_ref().and_then(|guests| guests.close_deadline());
+                parker.wait_until(&mut control, next.map(kernel_instant));
+            }
+        }
+    }
+}
+
+/// With no lock held. **May block**, for as long as others that are being closed take.
+fn close(shared: &Shared, connection: Connection, channel: RcChannel) {
+    let succeeded = channel.close().is_ok();
+    let left = with_guests(shared, |guests| guests.closed(connection, channel, succeeded, now()));
+    drop(left);
+    shared.control.notify_all();
 }
 
 fn live(parker: &Parker<'_, Control>, shared: &Shared) {
@@ -47,11 +85,6 @@ fn take(shared: &Shared, step: Step) {
         Step::Ease(channel) => {
             // Without success the neighbour waits longer.
             let _ = channel.shorten_receiver_pause();
-        }
-        Step::Close(connection, channel) => {
-            let succeeded = channel.close().is_ok();
-            let left = with_guests(shared, |guests| guests.closed(connection, channel, succeeded, now()));
-            drop(left);
         }
         Step::Free(connection, channel) => free(shared, connection, channel),
         Step::End(hall) => shared.retire_one(hall.end()),
