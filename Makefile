@@ -34,7 +34,8 @@ help:
 	@echo 'make modules   build the kernel modules into proto/kernel'
 	@echo 'make coverage  run SCENARIO on modules that count; the driver'\''s lines reached, into target/coverage'
 	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1), into target/campaign;'
-	@echo '               FABRICS=1: random fabrics and what is done on them (SM=opensm: on a real OpenSM)'
+	@echo '               FABRICS=1: random fabrics and what is done on them (SM=opensm: on a real OpenSM);'
+	@echo '               PAIRS=1: every event in the middle of every call that another one causes, until all are done'
 	@echo 'make campaign-proof  the same on modules with planted faults, which must be found'
 	@echo 'make search-strength how many schedules each of them takes, with three seeds (MINUTES=60; goes on where it was)'
 	@echo 'make fuzz      libFuzzer on one TARGET of tests/fuzz for MINUTES=5'
@@ -82,8 +83,8 @@ campaign: modules
 	@$(CARGO) run --quiet -p kmod -- build --coverage >/dev/null
 	@$(CARGO) run --quiet -p kmod -- build --atomics >/dev/null
 	@$(CARGO) run --quiet -p kmod -- build --races >/dev/null
-	$(CARGO) run --quiet -p ibdlab -- campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
-		$(if $(FABRICS),--fabrics $(if $(SM),--sm $(SM)))
+	$(CARGO) run --release --quiet -p ibdlab -- campaign $(if $(PAIRS)$(MINUTES),,--minutes 10) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(PAIRS),--pairs) $(if $(FABRICS),--fabrics $(if $(SM),--sm $(SM)))
 
 campaign-proof:
 	@sh tools/setup.sh modules

@@ -60,9 +60,9 @@ build() {
 	rm -rf "${objects:?}/$name"
 	# Within a repository git takes the paths for the repository's own, and silently leaves out what is not below this directory.
 	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply "$1" && [ "$(sources)" != "$healthy" ] &&
-		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build mac_ib ibd ibp >"$out/$name.build" 2>&1 &&
-		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --atomics mac_ib ibd ibp >>"$out/$name.build" 2>&1 &&
-		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --races mac_ib ibd ibp >>"$out/$name.build" 2>&1)
+		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build mac_ib ibd ibp swhca >"$out/$name.build" 2>&1 &&
+		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --atomics mac_ib ibd ibp swhca >>"$out/$name.build" 2>&1 &&
+		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --races mac_ib ibd ibp swhca >>"$out/$name.build" 2>&1)
 	built=$?
 	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply -R "$1")
 	[ "$built" -eq 0 ] || return 1

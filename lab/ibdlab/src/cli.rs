@@ -255,6 +255,9 @@ pub struct CampaignArgs {
     /// Random fabrics and what is done on them, instead of schedules.
     #[arg(long)]
     pub fabrics: bool,
+    /// Every event in the middle of every call that another one makes the driver do, instead of what is drawn: until all are done.
+    #[arg(long, conflicts_with = "fabrics")]
+    pub pairs: bool,
     /// What the links of schedules are on; if not said, those of one schedule in eight are on the software adapter.
     #[arg(long, value_enum, default_value_t, conflicts_with = "fabrics")]
     pub hca: HcaKind,
@@ -442,7 +445,7 @@ pub struct ShellArgs {
 impl CampaignArgs {
     /// What they ask for.
     pub fn campaign(self) -> Campaign {
-        let minutes = self.minutes.or(self.schedules.is_none().then_some(10));
+        let minutes = self.minutes.or((self.schedules.is_none() && !self.pairs).then_some(10));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Campaign {
             search: match self.hca {
@@ -450,6 +453,7 @@ impl CampaignArgs {
                 HcaKind::Model => Search::Schedules,
                 HcaKind::Swhca => Search::Software,
             },
+            pairs: self.pairs,
             seed: self.seed,
             time: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
             first: self.first,

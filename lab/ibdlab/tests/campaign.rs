@@ -217,6 +217,7 @@ fn a_process_that_dies_is_a_finding_and_not_the_end() {
     let directory = tempfile::tempdir().expect("a directory");
     let campaign = Campaign {
         search: Search::Schedules,
+        pairs: false,
         first: 0,
         seed: 1,
         time: None,
@@ -236,6 +237,37 @@ fn a_process_that_dies_is_a_finding_and_not_the_end() {
     assert!(summary.findings[0].failure.signature.contains("died"), "{:?}", summary.findings);
     assert!(directory.path().join("summary.txt").is_file());
     assert!(summary.findings[0].file.is_file());
+}
+
+#[test]
+fn events_wait_for_calls_that_were_made_in_a_run_without_them() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pairs = Campaign {
+        search: Search::Schedules,
+        pairs: true,
+        first: 0,
+        seed: 1,
+        time: None,
+        scenarios: Some(24),
+        until_found: false,
+        workers: 2,
+        shrink_runs: 400,
+        out: directory.path().to_owned(),
+        proto: proto(),
+        counting: None,
+        atomics: None,
+        races: None,
+        program: Some(env!("CARGO_BIN_EXE_ibdlab").into()),
+    };
+    let summary = pairs.run(|_| {}).expect("a campaign");
+    assert_eq!((summary.scenarios, summary.failed), (24, 0), "{:?}", summary.findings);
+    // A thread that is held changes what comes after it, so an event at a late call may miss it.
+    let (came, waited) = summary.waiting;
+    assert!(waited >= 24 && came * 4 >= waited * 3, "{came} of {waited}");
+
+    let drawn = Campaign { pairs: false, scenarios: Some(12), ..pairs };
+    let summary = drawn.run(|_| {}).expect("a campaign");
+    assert_eq!((summary.scenarios, summary.failed), (12, 0), "{:?}", summary.findings);
 }
 
 /// `make campaign-proof` takes an hour and more; that its faults can still be planted is seen at once.

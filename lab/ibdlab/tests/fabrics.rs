@@ -25,6 +25,7 @@ fn whatever_is_done_on_a_random_fabric_ends_well() {
     let directory = tempfile::tempdir().expect("a directory");
     let campaign = Campaign {
         search: Search::Fabrics(SmKind::Embedded),
+        pairs: false,
         first: 0,
         seed: 1,
         time: None,

@@ -299,6 +299,16 @@ impl Kernel {
         all.into_iter().filter(|m| !m.is_unloaded()).collect()
     }
 
+    /// How often modules called each function of the kernel so far, those that were unloaded since included.
+    pub fn calls(&self) -> BTreeMap<String, u64> {
+        let all = self.0.modules.lock().clone();
+        let mut calls = BTreeMap::new();
+        for (function, times) in all.iter().flat_map(Module::calls) {
+            *calls.entry(function).or_default() += times;
+        }
+        calls
+    }
+
     /// The loaded module whose window holds `addr`.
     pub fn module_at(&self, addr: usize) -> Option<Module> {
         self.module_ever_at(addr).filter(|m| !m.is_unloaded())

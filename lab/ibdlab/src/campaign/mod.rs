@@ -3,6 +3,7 @@
 
 mod conditions;
 mod generate;
+mod pairs;
 mod shrink;
 mod starter;
 mod summary;
@@ -10,6 +11,7 @@ mod timeline;
 mod trial;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +23,8 @@ use crate::scenario::trouble::Event;
 use crate::scenario::{Scenario, Schedule};
 
 pub use conditions::{CONDITIONS, Condition, Provoked, Seen};
-pub use generate::Search;
+use generate::child;
+pub use generate::{Calls, Search};
 pub use shrink::{Shrunk, decisions, events, fewer_decisions, shrink};
 pub use starter::{COMMAND as STARTER, Order as RunOrder, serve as serve_runs};
 pub use summary::{Finding, Summary};
@@ -30,6 +33,8 @@ pub use trial::{Failure, Outcome, Trials};
 /// Of so many scenarios two are run on the objects that count, one on those whose atomic operations are calls, one on those that tell of
 /// their loads and stores, too, the others on those that ship.
 const ROUND: u64 = 8;
+/// A scenario that is drawn and those that are made of it, as its run went.
+const FAMILY: u64 = 3;
 /// The wall-clock time after which a failure is kept as small as it is.
 const SHRINK_TIME: Duration = Duration::from_secs(120);
 
@@ -37,6 +42,8 @@ const SHRINK_TIME: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Campaign {
     pub search: Search,
+    /// Instead of what is drawn: every pair of events, until all are done.
+    pub pairs: bool,
     pub seed: u64,
     /// Wall-clock time after which no scenario is begun.
     pub time: Option<Duration>,
@@ -73,6 +80,7 @@ impl Campaign {
     pub fn run(&self, progress: impl Fn(&str) + Sync) -> Result<Summary> {
         let state = State {
             campaign: self,
+            list: self.pairs.then(|| self.list(&progress)).transpose()?,
             begun: Instant::now(),
             next: AtomicU64::new(self.first),
             told: AtomicU64::new(0),
@@ -97,6 +105,24 @@ impl Campaign {
         Ok(summary)
     }
 
+    /// The pairs of events.
+    fn list(&self, progress: impl Fn(&str)) -> Result<Vec<Scenario>> {
+        let list = pairs::all(&self.trials("calls")?, self.seed)?;
+        progress(&format!(
+            "{} schedules of two events, the second in the middle of a call of the first",
+            list.len()
+        ));
+        Ok(list)
+    }
+
+    fn trials(&self, workplace: &str) -> Result<Trials> {
+        let trials = Trials::new(&self.proto, &self.out.join(workplace))?.with_manager(self.search.sm());
+        Ok(match &self.program {
+            Some(program) => trials.with_program(program),
+            None => trials,
+        })
+    }
+
     /// Which objects: by the scenario's number, so that it stays the same.
     fn proto_of(&self, index: u64) -> &Path {
         match index % ROUND {
@@ -111,6 +137,8 @@ impl Campaign {
 
 struct State<'a> {
     campaign: &'a Campaign,
+    /// All scenarios that there are, unless they are drawn.
+    list: Option<Vec<Scenario>>,
     begun: Instant,
     next: AtomicU64,
     /// Minutes that have been told about.
@@ -121,22 +149,54 @@ struct State<'a> {
 
 impl State<'_> {
     fn work(&self, worker: usize) -> Result<()> {
-        let workplace = self.trials(worker)?;
-        while let Some(index) = self.take() {
-            let scenario = self.campaign.search.scenario(self.campaign.seed, index);
-            let trials = workplace.on(self.campaign.proto_of(index));
-            let outcome = trials.run(&scenario)?;
-            let failure = {
-                let mut summary = self.summary();
-                summary.add(index, &scenario, &outcome);
-                outcome.failure.filter(|failure| summary.claim(failure, index))
-            };
-            if let Some(failure) = failure {
-                self.found(&trials, index, scenario, failure)?;
+        let workplace = self.campaign.trials(&format!("worker-{worker}"))?;
+        while let Some(family) = self.take() {
+            match &self.list {
+                Some(list) => self.try_all(&workplace, list, family)?,
+                None => self.try_family(&workplace, family)?,
             }
-            self.tell();
         }
         Ok(())
+    }
+
+    fn try_all(&self, workplace: &Trials, list: &[Scenario], numbers: Range<u64>) -> Result<()> {
+        let of_list = |index: u64| Some((index, list.get(usize::try_from(index).ok()?)?));
+        for (index, scenario) in numbers.filter_map(of_list) {
+            self.try_one(workplace, index, scenario.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Draws a scenario, runs it, and runs others that are made of it, as its run went.
+    fn try_family(&self, workplace: &Trials, family: Range<u64>) -> Result<()> {
+        let Campaign { search, seed, .. } = *self.campaign;
+        let parent = search.scenario(seed, family.start);
+        let calls = self.try_one(workplace, family.start, parent.clone())?;
+        for index in family.skip(1) {
+            if self.is_over() {
+                break;
+            }
+            let child = calls.as_ref().and_then(|calls| child(search, &parent, calls, seed, index));
+            let scenario = child.unwrap_or_else(|| search.scenario(seed, index));
+            self.try_one(workplace, index, scenario)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a scenario and keeps what is found; the calls that were made, if it ended well.
+    fn try_one(&self, workplace: &Trials, index: u64, scenario: Scenario) -> Result<Option<Vec<Calls>>> {
+        let trials = workplace.on(self.campaign.proto_of(index));
+        let outcome = trials.run(&scenario)?;
+        let new = {
+            let mut summary = self.summary();
+            summary.add(index, &scenario, &outcome);
+            outcome.failure.clone().filter(|failure| summary.claim(failure, index))
+        };
+        if let Some(failure) = new {
+            self.found(&trials, index, scenario, failure)?;
+        }
+        self.tell();
+        Ok(outcome.failure.is_none().then_some(outcome.calls))
     }
 
     /// Once a minute, how far it is.
@@ -151,24 +211,23 @@ impl State<'_> {
         }
     }
 
-    fn trials(&self, worker: usize) -> Result<Trials> {
-        let directory = self.campaign.out.join(format!("worker-{worker}"));
-        let trials = Trials::new(&self.campaign.proto, &directory)?.with_manager(self.campaign.search.sm());
-        Ok(match &self.campaign.program {
-            Some(program) => trials.with_program(program),
-            None => trials,
-        })
-    }
-
-    fn take(&self) -> Option<u64> {
-        let campaign = self.campaign;
-        if campaign.time.is_some_and(|time| self.begun.elapsed() >= time)
-            || (campaign.until_found && !self.summary().findings.is_empty())
-        {
+    /// The numbers of the next family.
+    fn take(&self) -> Option<Range<u64>> {
+        if self.is_over() {
             return None;
         }
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        campaign.scenarios.is_none_or(|all| index - campaign.first < all).then_some(index)
+        let Campaign { first, scenarios, .. } = *self.campaign;
+        let start = self.next.fetch_add(FAMILY, Ordering::Relaxed);
+        let all = scenarios.map_or(u64::MAX, |all| first.saturating_add(all));
+        let listed = self.list.as_ref().map_or(u64::MAX, |list| list.len() as u64);
+        let end = (start + FAMILY).min(all).min(listed);
+        (start < end).then_some(start..end)
+    }
+
+    fn is_over(&self) -> bool {
+        let campaign = self.campaign;
+        campaign.time.is_some_and(|time| self.begun.elapsed() >= time)
+            || (campaign.until_found && !self.summary().findings.is_empty())
     }
 
     /// A failure of a new kind: made small, and kept.

@@ -88,7 +88,7 @@ pub struct Summary {
     pub machine_us: u64,
     pub failed: u64,
     /// Events that waited for a call: those that took place, and all.
-    waiting: (u64, u64),
+    pub waiting: (u64, u64),
     /// Events by kind: those that took place, and all of the scenarios.
     pub kinds: BTreeMap<String, (u64, u64)>,
     pub provoked: Provoked,

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::generate::NAMES;
+use super::generate::{Calls, NAMES};
 use super::starter::{Order, Starter};
 use crate::coverage::Blocks;
 use crate::report::SmKind;
@@ -71,6 +71,8 @@ pub struct Outcome {
     pub blocks: Blocks,
     /// Of each trouble that was over: the events that took place.
     pub happened: Vec<Vec<Happened>>,
+    /// Of the same: the calls that each host's modules made.
+    pub calls: Vec<Calls>,
     /// Rule violations that were tolerated: rule, module and call, and how often.
     pub tolerated: Vec<(String, u64)>,
 }
@@ -263,6 +265,7 @@ impl Outcome {
             hash: String::new(),
             blocks: Blocks::default(),
             happened: Vec::new(),
+            calls: Vec::new(),
             tolerated: Vec::new(),
         }
     }
@@ -302,13 +305,14 @@ impl Outcome {
             hash: text(&report["trace"]["hash"]),
             tolerated,
             blocks: serde_json::from_value(report["blocks"].clone()).unwrap_or_default(),
-            happened: steps.iter().filter_map(|step| happened(&step["facts"]["happened"])).collect(),
+            happened: steps.iter().filter_map(|step| fact(&step["facts"]["happened"])).collect(),
+            calls: steps.iter().filter_map(|step| fact(&step["facts"]["calls"])).collect(),
         }
     }
 }
 
-fn happened(fact: &Value) -> Option<Vec<Happened>> {
-    Deserialize::deserialize(fact).ok()
+fn fact<'a, T: Deserialize<'a>>(fact: &'a Value) -> Option<T> {
+    T::deserialize(fact).ok()
 }
 
 fn tolerated(note: &Value) -> (String, u64) {

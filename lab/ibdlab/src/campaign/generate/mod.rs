@@ -3,6 +3,7 @@
 //! Scenario `index` of campaign `seed` is always the same one, whatever was found before it, so a campaign can be repeated,
 //! split, or gone on with.
 
+mod children;
 mod demand;
 mod events;
 mod fabric_steps;
@@ -13,6 +14,9 @@ mod schedules;
 mod software;
 mod strategies;
 
+pub use children::Calls;
+pub(super) use children::child;
+pub(super) use patience::give as give_patience;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde_spanned::Spanned;
@@ -127,6 +131,7 @@ impl Generator<'_> {
     }
 }
 
-fn at<T>(value: T) -> Spanned<T> {
+/// A value that is in no file.
+pub(super) fn at<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
 }

@@ -15,7 +15,7 @@ const ROUND_TRIPS: u64 = 100;
 const VERIFIED_MS: u64 = 1_200_000;
 
 /// Each trouble's patience by what happens in it, and in those before it.
-pub(super) fn give(mut scenario: Scenario) -> Scenario {
+pub(in crate::campaign) fn give(mut scenario: Scenario) -> Scenario {
     let mut untold = false;
     for step in &mut scenario.step {
         let Step::Trouble(trouble) = step.as_mut() else { continue };

@@ -38,13 +38,18 @@ pub(super) fn put(mut scenario: Scenario) -> Scenario {
     let partition = |pkey| PartitionSpec { pkey: at(pkey), ipoib: true, mtu: at(MTU), rate: at(3) };
     scenario.partition = pkeys.into_iter().map(|pkey| at(partition(pkey))).collect();
     one_kernel(&mut scenario);
+    leave_out_what_cannot_be(&mut scenario);
+    scenario
+}
+
+/// Events as they are on the adapter, without those that it does not have.
+pub(super) fn leave_out_what_cannot_be(scenario: &mut Scenario) {
     let whole = scenario.clone();
     for step in &mut scenario.step {
         let Step::Trouble(trouble) = step.as_mut() else { continue };
         trouble.event.iter_mut().for_each(|timed| fit(&mut timed.event));
         trouble.event.retain(|timed| swhca::cannot(&whole, &timed.event).is_none());
     }
-    scenario
 }
 
 /// One configuration file for each driver, one speed, and offloads for all or for none.

@@ -33,7 +33,8 @@ fn stalls(rng: &mut ChaCha8Rng) -> Option<StallSpec> {
     Some(StallSpec { one_in, longest_us })
 }
 
-fn strategy(rng: &mut ChaCha8Rng) -> Schedule {
+/// Any of them.
+pub(super) fn strategy(rng: &mut ChaCha8Rng) -> Schedule {
     let pick = |rng: &mut ChaCha8Rng, from: &[u32]| from.choose(rng).copied().unwrap_or(1);
     match rng.random_range(0..10) {
         0..5 => Schedule::Random(RandomSchedule { one_in: pick(rng, &[1, 4, 32, 32, 256]) }),

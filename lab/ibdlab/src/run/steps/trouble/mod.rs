@@ -11,6 +11,7 @@ mod senders;
 pub mod settle;
 mod software;
 mod subnet;
+mod tally;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use happened::Happened;
 use happened::Notes;
 pub use subnet::faulty_link;
 use subnet::{Subnet, Undo};
+use tally::Tally;
 
 /// The longest that closing a link may take, whatever else goes on: it waits for the adapter, and for no answer of the SA. Each stall may
 /// come on top.
@@ -64,11 +66,13 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
         senders: step.senders,
     };
     let hands = hand::take_over(world, background);
+    let tally = Tally::begin(&hands);
     let longest = |stalls: StallSpec| Nanos::from_micros(stalls.longest_us);
     let stalls = step.stalls.map(|stalls| Stalls { one_in: stalls.one_in, longest: longest(stalls) });
     world.machine.set_stalls(stalls);
     let played = Player::new(world, scene.as_mut(), &hands, step).play(step);
     world.machine.set_stalls(None);
+    let calls = tally.end(&hands);
     let missed = world.machine.forget_moments();
     // Also after an event that could not be carried out: the hosts have to come back for the report.
     let healed = scene.heal();
@@ -100,6 +104,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     Ok(Findings::new(text)
         .fact("events", step.event.len())
         .fact("happened", serde_json::to_value(happened)?)
+        .fact("calls", serde_json::to_value(calls)?)
         .fact("recovery_us", recovery.0 / 1_000)
         .fact("slowest_close_us", slowest_close.0 / 1_000)
         .fact("refused", told))
