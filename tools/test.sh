@@ -6,7 +6,7 @@
 # REQUIRE names, with commas, what this machine must have: linux (root, /dev/net/tun), opensm, valgrind. A test that would be left out
 # for want of one of them fails.
 #
-# What a test binary reports is added up. One that crashed or did not build counts as one failure, and so does a failed
+# What a test program reports is added up. One that crashed or did not build counts as one failure, and so does a failed
 # build or audit of the modules.
 set -u
 
@@ -44,16 +44,39 @@ tests() {
 	echo "== $cargo test $*"
 	CARGO_TERM_COLOR=never $cargo test "$@" 2>&1 || echo 1 >"$scratch/status"
 }
-{
-	tests --workspace --no-fail-fast
-	if [ -n "${FOREIGN:-}" ]; then
-		export FOREIGN
-		tests -p conformance --features foreign --test foreign -- --show-output
-		tests -p conformance --features foreign --test link -- --show-output c_driver
-	else
-		printf 'illumos'\''s own objects\tmake test FOREIGN=DIR\n' >>"$LEFT_OUT"
-	fi
-} | tee "$scratch/log"
+# `--test NAME` for each test program that is in (or, with -v, not in) a list; names come from standard input.
+named() {
+	grep "$@" | sed 's/^/--test /' | tr '\n' ' '
+}
+tests --workspace --no-run | tee "$scratch/build"
+cp "$scratch/build" "$scratch/log"
+sed -n 's|.* tests/.*/\([a-z0-9_]*\)-[0-9a-f]*)$|\1|p' "$scratch/build" | sort -u >"$scratch/programs"
+# Cargo runs one test program after the other. These wait for others on the wall clock, or have one test that is longer than all the
+# rest of theirs: they run beside the others.
+cat >"$scratch/beside" <<-END
+	archive
+	dhcp
+	seeds
+	six_hosts
+	speeds
+	suite
+END
+if [ "$(cat "$scratch/status")" -eq 0 ]; then
+	# shellcheck disable=SC2046 # Words.
+	tests --workspace --no-fail-fast $(named -xf "$scratch/beside" <"$scratch/programs") >"$scratch/log.beside" &
+	# shellcheck disable=SC2046
+	tests --workspace --no-fail-fast --lib --bins $(named -vxf "$scratch/beside" <"$scratch/programs") | tee -a "$scratch/log"
+	tests --workspace --no-fail-fast --doc | tee -a "$scratch/log"
+	wait
+	tee -a "$scratch/log" <"$scratch/log.beside"
+fi
+if [ -n "${FOREIGN:-}" ]; then
+	export FOREIGN
+	tests -p conformance --features foreign --test foreign -- --show-output | tee -a "$scratch/log"
+	tests -p conformance --features foreign --test link -- --show-output c_driver | tee -a "$scratch/log"
+else
+	printf 'illumos'\''s own objects\tmake test FOREIGN=DIR\n' >>"$LEFT_OUT"
+fi
 step $cargo run --quiet -p kmod -- audit
 
 # `test result: FAILED.` comes from a binary that ran to its end; cargo's closing list also counts those that did not. A test that was
