@@ -12,7 +12,8 @@
 # With --proof one seed and 10,000 schedules, 2,000 fabrics, are spent on each fault, and it is a failure if one is not found,
 # but for those whose text begins with "Not found today".
 #
-# SEEDS, SCHEDULES and FAULTS (a pattern of names) say less or more; IBDLAB another program, LABEL another name for COMMIT.
+# SEEDS, SCHEDULES and FAULTS (a pattern of names) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
+# IBDLAB is another program, LABEL another name for COMMIT.
 set -eu
 
 proof=
@@ -22,7 +23,7 @@ seeds=${SEEDS:-$([ "$proof" ] && echo 1 || echo '1 2 3')}
 schedules=${SCHEDULES:-$([ "$proof" ] && echo 10000 || echo 300)}
 cargo=${CARGO:-cargo}
 root=$(pwd)
-label=${LABEL:-$(git describe --always --dirty)}${proof:+-proof}
+label=${LABEL:-$(git describe --always --dirty)}${PAIRS:+-pairs}${proof:+-proof}
 out=$root/target/search-strength/$label
 tree=$root/target/search-strength/tree
 objects=$root/target/search-strength/objects
@@ -86,7 +87,7 @@ search() {
 	rm -rf "$found"
 	case $1 in
 	*/fabrics/*) among=--fabrics most=$((schedules < 2000 ? schedules : 2000)) ;;
-	*) among='' most=$schedules ;;
+	*) among=${PAIRS:+--pairs} most=$schedules ;;
 	esac
 	# It ends with 1 if something is found.
 	# shellcheck disable=SC2086 # Perhaps no word.

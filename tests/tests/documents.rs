@@ -430,6 +430,18 @@ fn every_test_that_the_page_of_weaknesses_names_exists() {
 }
 
 #[test]
+fn the_page_of_words_has_every_rule() {
+    let page = fs::read_to_string(workspace_root().join("docs/words.md")).expect("the page");
+    let (_, table) = page.split_once("## The rules").expect("a section of rules");
+    let rows: Vec<&str> =
+        table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #")).collect();
+    let row = |rule: fakekernel::Rule| {
+        format!("| {} | {} | {} |", rule.number(), rule.severity().letter(), rule.text())
+    };
+    assert_eq!(rows, fakekernel::Rule::ALL.map(row));
+}
+
+#[test]
 fn as_shipped_rings_are_off_and_the_driver_is_asked_before_a_suspend() {
     for driver in ["ibd", "ibp"] {
         let file = workspace_root().join(format!("usr/src/uts/common/io/ib/clients/ibd/{driver}.conf"));
