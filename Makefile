@@ -20,7 +20,7 @@ IDENTITY ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd ibtf-provider swhca swhca-ioctl
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test bench modules coverage campaign campaign-proof search-strength fuzz miri audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell metal-debug
+.PHONY: help run test bench modules coverage campaign campaign-proof search-strength fuzz miri nightly audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell metal-debug
 
 help:
 	@echo 'make run       two hosts on one fabric, through the built modules'
@@ -40,6 +40,7 @@ help:
 	@echo 'make search-strength how many schedules each of them takes, with three seeds (MINUTES=60; goes on where it was)'
 	@echo 'make fuzz      libFuzzer on one TARGET of tests/fuzz for MINUTES=5'
 	@echo 'make miri      the pure crates under Miri (nightly)'
+	@echo 'make nightly   all of this, and METAL with GATE=dir: some hours, and a summary in target/nightly (MINUTES=60 of each search)'
 	@echo 'make audit     build them and check that krtld can load them and the kernel can run them'
 	@echo 'make bindings  regenerate the Rust bindings from the C headers of rust/illumos-sys-hdrs'
 	@echo 'make lint      formatting, clippy for the workstation and for the kernel, rustdoc'
@@ -99,6 +100,11 @@ fuzz: modules
 
 miri:
 	@CARGO='$(CARGO)' sh tools/miri.sh
+
+nightly:
+	@sh tools/setup.sh test
+	@sh tools/setup.sh lint
+	@MAKE='$(MAKE)' MINUTES='$(MINUTES)' SEED='$(SEED)' GATE='$(GATE)' FOREIGN='$(FOREIGN)' sh tools/nightly.sh
 
 audit: modules
 	@$(CARGO) run --quiet -p kmod -- audit

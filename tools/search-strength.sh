@@ -26,7 +26,7 @@ root=$(pwd)
 label=${LABEL:-$(git describe --always --dirty)}${PAIRS:+-pairs}${proof:+-proof}
 out=$root/target/search-strength/$label
 tree=$root/target/search-strength/tree
-objects=$root/target/search-strength/objects
+objects=$root/target/search-strength/objects${PAIRS:+-pairs}
 mkdir -p "$out" "$objects"
 
 # The program stays the same for all faults, whatever is built meanwhile.
@@ -51,6 +51,10 @@ sources() {
 }
 healthy=$(sources)
 
+# Pairs are searched on the objects that ship alone.
+more=--atomics\ --races
+[ -z "${PAIRS:-}" ] || more=''
+
 # Builds the modules with a fault into objects/NAME/kernel, with calls for their atomic operations into objects/NAME/atomics, and
 # with calls for their loads and stores, too, into objects/NAME/races.
 # $1: patch.
@@ -58,19 +62,20 @@ build() {
 	name=$(basename "$1" .patch)
 	key=$(printf '%s %s' "$healthy" "$(sha256sum <"$1")")
 	[ "$(cat "$objects/$name/key" 2>/dev/null)" != "$key" ] || return 0
-	rm -rf "${objects:?}/$name"
+	rm -rf "${objects:?}/$name" "$out/$name.build"
 	# Within a repository git takes the paths for the repository's own, and silently leaves out what is not below this directory.
 	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply "$1" && [ "$(sources)" != "$healthy" ] &&
-		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build mac_ib ibd ibp swhca >"$out/$name.build" 2>&1 &&
-		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --atomics mac_ib ibd ibp swhca >>"$out/$name.build" 2>&1 &&
-		CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build --races mac_ib ibd ibp swhca >>"$out/$name.build" 2>&1)
+		for variant in '' $more; do
+			# shellcheck disable=SC2086 # Perhaps no word.
+			CARGO_MANIFEST_DIR=$tree/tools/kmod "$kmod" build $variant mac_ib ibd ibp swhca >>"$out/$name.build" 2>&1 || exit 1
+		done)
 	built=$?
 	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply -R "$1")
 	[ "$built" -eq 0 ] || return 1
 	! grep -q '^warning' "$out/$name.build" || return 1
 	rm "$out/$name.build"
 	mkdir "$objects/$name"
-	cp -a "$tree/proto/kernel" "$tree/proto/atomics" "$tree/proto/races" "$objects/$name/"
+	for variant in kernel $more; do cp -a "$tree/proto/${variant#--}" "$objects/$name/"; done
 	printf '%s' "$key" >"$objects/$name/key"
 }
 
