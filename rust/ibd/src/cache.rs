@@ -12,10 +12,10 @@ const WAYS: usize = 4;
 pub(crate) struct AddressCache<H> {
     sets: KVec<[Option<Place<H>>; WAYS]>,
     /// Sets minus one; a power of two minus one.
-    mask: usize,
+    mask: u32,
     seed: u64,
     /// Which place of a full set goes next.
-    victim: usize,
+    victim: u32,
 }
 
 struct Place<H> {
@@ -31,13 +31,13 @@ impl<H> AddressCache<H> {
     pub(crate) fn new(addresses: usize, seed: u64) -> Result<Self, AllocError> {
         let sets = addresses.div_ceil(WAYS).max(1).next_power_of_two();
         let empty = |_| [const { None }; WAYS];
-        Ok(Self { sets: KVec::from_fn(sets, empty)?, mask: sets - 1, seed, victim: 0 })
+        Ok(Self { sets: KVec::from_fn(sets, empty)?, mask: (sets - 1) as u32, seed, victim: 0 })
     }
 
     /// The handle of an address.
     #[inline(always)]
     pub(crate) fn get(&mut self, to: AddrWords) -> Option<&H> {
-        let set = self.sets.get_mut(to.hash(self.seed) as usize & self.mask)?;
+        let set = self.sets.get_mut(to.hash(self.seed) as usize & self.mask as usize)?;
         for place in set.iter_mut().flatten() {
             if place.to == to {
                 place.used = true;
@@ -49,8 +49,8 @@ impl<H> AddressCache<H> {
 
     /// Remembers a handle, in place of another address's if the set is full: one that was not used since the set was full before.
     pub(crate) fn insert(&mut self, to: LinkAddr, handle: H) {
-        self.victim = (self.victim + 1) % WAYS;
-        let victim = self.victim;
+        self.victim = (self.victim + 1) % WAYS as u32;
+        let victim = self.victim as usize;
         let to = to.words();
         let set = self.set(to);
         let known = set.iter().position(|place| place.as_ref().is_some_and(|place| place.to == to));
@@ -77,7 +77,7 @@ impl<H> AddressCache<H> {
     }
 
     fn set(&mut self, to: AddrWords) -> &mut [Option<Place<H>>] {
-        let set = self.sets.get_mut(to.hash(self.seed) as usize & self.mask);
+        let set = self.sets.get_mut(to.hash(self.seed) as usize & self.mask as usize);
         set.map(|set| &mut set[..]).unwrap_or_default()
     }
 }

@@ -34,15 +34,27 @@ pub trait ClientHandler: Send + Sync + 'static {
         Reply::Refused
     }
 
-    /// A connection that was accepted stands. As [`ClientHandler::connection_requested`].
+    /// A connection that was accepted, or opened, stands. As [`ClientHandler::connection_requested`].
     fn connection_established(&self, channel: ChannelId) {
         let _ = channel;
     }
 
-    /// A connection is no more, or none has come of it: the channel is in the error state, or will never leave its first one. As
-    /// [`ClientHandler::connection_requested`].
+    /// The other side of a connection that was [opened](crate::RcChannel::open) has accepted it, with 196 bytes of private data, whatever it
+    /// filled in; whether it is still wanted. As [`ClientHandler::connection_requested`].
+    fn connection_replied(&self, channel: ChannelId, private: &[u8]) -> bool {
+        let _ = (channel, private);
+        false
+    }
+
+    /// A connection is no more: the channel is in the error state. As [`ClientHandler::connection_requested`].
     fn connection_ended(&self, channel: ChannelId) {
         let _ = channel;
+    }
+
+    /// No connection has come of it: the channel will never leave its first state, or is in the error state. `reason` is that of the REJ, 4
+    /// if nobody answered (`ibt_cm_reason_t`). As [`ClientHandler::connection_requested`].
+    fn connection_failed(&self, channel: ChannelId, reason: u16) {
+        let _ = (channel, reason);
     }
 }
 

@@ -157,7 +157,7 @@ impl Session {
 /// # Safety
 ///
 /// Called by the communication manager with its record of an event; with an argument that is no client's, too.
-unsafe extern "C" fn connection_event(
+pub(crate) unsafe extern "C" fn connection_event(
     cookie: *mut c_void,
     event: *mut sys::ibt_cm_event_t,
     _answer: *mut sys::ibt_cm_return_args_t,
@@ -173,23 +173,42 @@ unsafe extern "C" fn connection_event(
             clients::call(cookie, |handler| handler.connection_established(channel));
             sys::IBT_CM_ACCEPT
         }
-        sys::IBT_CM_EVENT_CONN_CLOSED | sys::IBT_CM_EVENT_FAILURE => {
+        sys::IBT_CM_EVENT_REP_RCV => replied(cookie, event),
+        sys::IBT_CM_EVENT_CONN_CLOSED => {
             let channel = ChannelId(event.cm_channel.addr());
             clients::call(cookie, |handler| handler.connection_ended(channel));
+            sys::IBT_CM_ACCEPT
+        }
+        sys::IBT_CM_EVENT_FAILURE => {
+            let channel = ChannelId(event.cm_channel.addr());
+            // SAFETY: of a failure this is the member that is filled in.
+            let reason = unsafe { event.cm_event.failed }.cf_reason.0 as u16;
+            clients::call(cookie, |handler| handler.connection_failed(channel, reason));
             sys::IBT_CM_ACCEPT
         }
         _ => sys::IBT_CM_DEFAULT,
     }
 }
 
+/// What came with an event, while its handler runs.
+fn private_data(event: &sys::ibt_cm_event_t) -> &[u8] {
+    match ptr::NonNull::new(event.cm_priv_data.cast::<u8>()) {
+        // SAFETY: so many bytes, as long as the event is there.
+        Some(data) => unsafe { core::slice::from_raw_parts(data.as_ptr(), event.cm_priv_data_len.into()) },
+        None => &[],
+    }
+}
+
+fn replied(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
+    let channel = ChannelId(event.cm_channel.addr());
+    let wanted = clients::call(cookie, |handler| handler.connection_replied(channel, private_data(event)));
+    if wanted == Some(true) { sys::IBT_CM_ACCEPT } else { sys::IBT_CM_REJECT }
+}
+
 fn requested(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
     // SAFETY: of a REQ this is the member that is filled in.
     let request = unsafe { &event.cm_event.req };
-    let private: &[u8] = match ptr::NonNull::new(event.cm_priv_data.cast::<u8>()) {
-        // SAFETY: so many bytes, during the call.
-        Some(data) => unsafe { core::slice::from_raw_parts(data.as_ptr(), event.cm_priv_data_len.into()) },
-        None => &[],
-    };
+    let private = private_data(event);
     let request = Request {
         reliable: request.req_transport == sys::IBT_RC_SRV,
         pkey: request.req_pkey,

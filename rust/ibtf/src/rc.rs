@@ -7,7 +7,10 @@ use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
 use kernel::{KArc, KBox};
 
+use crate::cq::Cq;
 use crate::event::ChannelId;
+use crate::pd::Pd;
+use crate::remains::{Keep, Remains};
 use crate::srq::Srq;
 use crate::status::Status;
 
@@ -22,7 +25,17 @@ pub struct RcChannel(KArc<Inner>);
 struct Inner {
     handle: sys::ibt_channel_hdl_t,
     closed: AtomicBool,
-    srq: Option<Srq>,
+    receives: Option<Srq>,
+    sends: Option<Sends>,
+}
+
+/// What one that sends is made of.
+struct Sends {
+    /// What the adapter may still be reading; in front of `pd`, which keeps the adapter that this is given back to.
+    remains: Remains,
+    size: u32,
+    cq: Cq,
+    _pd: Pd,
 }
 
 // SAFETY: the handle is used by IBTF, from any thread.
@@ -33,31 +46,25 @@ unsafe impl Sync for Inner {}
 impl RcChannel {
     /// A queue pair that receives into a shared receive queue and never sends (`ibt_alloc_rc_channel`). **May block.**
     pub fn receiving(srq: &Srq, port: u8) -> Result<Self, Status> {
-        let cq = srq.receive_cq().handle();
-        let mut args = KBox::new(sys::ibt_rc_chan_alloc_args_t {
-            rc_flags: sys::IBT_WR_SIGNALED,
-            rc_hca_port_num: port,
-            // An adapter wants room for one of each.
-            rc_sizes: sys::ibt_chan_sizes_t { cs_sq: 1, cs_rq: 1, cs_sq_sgl: 1, cs_rq_sgl: 1, cs_inline: 0 },
-            rc_scq: cq,
-            rc_rcq: cq,
-            rc_pd: srq.pd().handle(),
-            rc_srq: srq.handle(),
-            ..Default::default()
-        })?;
-        let mut handle = ptr::null_mut();
-        // SAFETY: all objects belong to one adapter and are kept by the channel.
-        Status::check(unsafe {
-            sys::ibt_alloc_rc_channel(
-                srq.pd().hca().handle(),
-                sys::IBT_ACHAN_USES_SRQ,
-                &mut *args,
-                &mut handle,
-                ptr::null_mut(),
-            )
-        })?;
-        let inner = Inner { handle, closed: AtomicBool::new(false), srq: Some(srq.clone()) };
+        let args = arguments(srq.pd(), srq.receive_cq(), port, 1);
+        let args = sys::ibt_rc_chan_alloc_args_t { rc_srq: srq.handle(), ..args };
+        let (handle, _) = allocate(srq.pd(), sys::IBT_ACHAN_USES_SRQ, args)?;
+        let inner =
+            Inner { handle, closed: AtomicBool::new(false), receives: Some(srq.clone()), sends: None };
         // If this fails the value is dropped, which frees again.
+        Ok(Self(KArc::new(inner)?))
+    }
+
+    /// A queue pair for so many sends that never receives (`ibt_alloc_rc_channel`): what the other side sends finds no receive.
+    /// **May block.**
+    pub fn sending(pd: &Pd, cq: &Cq, port: u8, sends: u32) -> Result<Self, Status> {
+        let remains = Remains::new()?;
+        let (handle, real) = allocate(pd, sys::IBT_ACHAN_NO_FLAGS, arguments(pd, cq, port, sends))?;
+        // Each may complete, and a CQ that is overrun is lost.
+        let size = sends.min(real.cs_sq).min(cq.size());
+        let sends = Sends { remains, size, cq: cq.clone(), _pd: pd.clone() };
+        let inner = Inner { handle, closed: AtomicBool::new(false), receives: None, sends: Some(sends) };
+        // As above.
         Ok(Self(KArc::new(inner)?))
     }
 
@@ -94,6 +101,65 @@ impl RcChannel {
     pub(crate) fn handle(&self) -> sys::ibt_channel_hdl_t {
         self.0.handle
     }
+
+    /// How many sends it holds; 0 if it never sends.
+    pub(crate) fn sends(&self) -> u32 {
+        self.0.sends.as_ref().map_or(0, |sends| sends.size)
+    }
+
+    /// The CQ its sends complete on; `None` if it never sends.
+    pub fn send_cq(&self) -> Option<&Cq> {
+        self.0.sends.as_ref().map(|sends| &sends.cq)
+    }
+
+    /// Makes sure that [`RcChannel::keep_until_freed`] will have room. `NOT_SUPPORTED` if it never sends.
+    pub(crate) fn promise(&self) -> Result<(), Status> {
+        let sends = self.0.sends.as_ref().ok_or(Status::NOT_SUPPORTED)?;
+        Ok(sends.remains.promise()?)
+    }
+
+    /// A promise is not needed.
+    pub(crate) fn keep_nothing(&self) {
+        if let Some(sends) = &self.0.sends {
+            sends.remains.keep_nothing();
+        }
+    }
+
+    /// Drops `what` when the channel is freed. Needs a promise.
+    pub(crate) fn keep_until_freed(&self, what: KBox<dyn Keep>) {
+        // Whoever promised has such a channel.
+        if let Some(sends) = &self.0.sends {
+            sends.remains.keep(what);
+        }
+    }
+}
+
+/// What all queue pairs of connections have in common. An adapter wants room for one send and one receive.
+fn arguments(pd: &Pd, cq: &Cq, port: u8, sends: u32) -> sys::ibt_rc_chan_alloc_args_t {
+    sys::ibt_rc_chan_alloc_args_t {
+        rc_flags: sys::IBT_WR_SIGNALED,
+        rc_hca_port_num: port,
+        rc_sizes: sys::ibt_chan_sizes_t { cs_sq: sends, cs_rq: 1, cs_sq_sgl: 1, cs_rq_sgl: 1, cs_inline: 0 },
+        rc_scq: cq.handle(),
+        rc_rcq: cq.handle(),
+        rc_pd: pd.handle(),
+        ..Default::default()
+    }
+}
+
+/// The channel, and how large its queues are. **May block.**
+fn allocate(
+    pd: &Pd,
+    flags: sys::ibt_chan_alloc_flags_t,
+    args: sys::ibt_rc_chan_alloc_args_t,
+) -> Result<(sys::ibt_channel_hdl_t, sys::ibt_chan_sizes_t), Status> {
+    let mut args = KBox::new(args)?;
+    let (mut handle, mut real) = (ptr::null_mut(), sys::ibt_chan_sizes_t::default());
+    // SAFETY: all objects belong to one adapter and are kept by the channel.
+    Status::check(unsafe {
+        sys::ibt_alloc_rc_channel(pd.hca().handle(), flags, &mut *args, &mut handle, &mut real)
+    })?;
+    Ok((handle, real))
 }
 
 impl Inner {
@@ -125,8 +191,11 @@ impl Drop for Inner {
         }
         // SAFETY: allocated; closed, or unknown to the communication manager.
         if Status::check(unsafe { sys::ibt_free_channel(self.handle) }).is_err() {
-            // It still takes receives: they stay, and the text with them.
-            core::mem::forget((self.srq.take(), Pin::new()));
+            // It still takes receives, or sends: they stay, and the text with them.
+            core::mem::forget((self.receives.take(), Pin::new()));
+            if let Some(sends) = &mut self.sends {
+                sends.remains.forget_all();
+            }
         }
     }
 }

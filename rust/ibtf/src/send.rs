@@ -60,9 +60,16 @@ pub struct Sent<T> {
 #[derive(Debug)]
 #[must_use]
 pub struct Over {
-    last: u32,
-    status: CompletionStatus,
-    finished: bool,
+    pub(crate) last: u32,
+    pub(crate) status: CompletionStatus,
+    pub(crate) finished: bool,
+}
+
+impl Over {
+    /// Up to the send with this number, of which `status` says how it went.
+    pub(crate) fn until(last: u32, status: CompletionStatus) -> Self {
+        Self { last, status, finished: false }
+    }
 }
 
 /// Bytes of a page. A piece of memory ends there, if the page behind it is elsewhere.

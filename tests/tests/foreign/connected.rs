@@ -1,4 +1,5 @@
-//! The C driver in connected mode on both hosts: what the lab's connections are held to by somebody who has used real ones.
+//! The C driver in connected mode, on both hosts and on one of them: what the lab's connections, and ours, are held to by somebody who has
+//! used real ones.
 
 use super::traffic::Exchange;
 
@@ -71,6 +72,21 @@ fn links_of_the_c_driver_go_down_and_up_with_their_connections() {
     let mut exchange = Exchange::of(CONNECTED, &["alice", "bob"]).and(&flaps);
     for seed in 1..=SEEDS {
         exchange.goes_well(seed, false);
+    }
+}
+
+#[test]
+fn ours_and_the_c_driver_connect_to_each_other_and_carry_64_kib_packets_both_ways() {
+    let flaps = [
+        "flap = { host = \"bob\", down_ms = 3_000 }",
+        "ping = { from = \"alice\", to = \"192.168.76.2\", count = 20, sizes = [0, 20_000] }",
+        "ping = { from = \"bob\", to = \"192.168.76.1\", count = 20, sizes = [0, 20_000] }",
+    ];
+    for foreign in ["alice", "bob"] {
+        let mut exchange = Exchange::of(CONNECTED, &[foreign]).and(&flaps);
+        for seed in 1..=SEEDS {
+            exchange.goes_well(seed, false);
+        }
     }
 }
 

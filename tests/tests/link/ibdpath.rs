@@ -178,7 +178,9 @@ fn parsable_output_escapes_colons_unless_there_is_one_field() {
 #[test]
 fn each_failure_is_told_beside_what_succeeds_and_in_the_exit_status() {
     with_both_drivers(|bench| {
+        bench.world.set_cable(bench.alpha.port(), false);
         let closed = ibdpath(&bench.alpha, &[LINK, "224.0.0.1"]);
+        bench.world.set_cable(bench.alpha.port(), true);
         let down = "ibdpath: 224.0.0.1: the link is not up\n";
         assert_eq!(closed, Ended { status: 1, out: String::new(), errors: down.into() });
         let (_alpha, _) = bench.alpha.open_up(PLAIN);

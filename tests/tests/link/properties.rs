@@ -107,17 +107,22 @@ fn a_started_link_is_busy_for_what_needs_a_new_queue_pair() {
 }
 
 #[test]
-fn an_unknown_property_is_not_supported_and_connected_mode_is_not_there() {
+fn an_unknown_property_is_not_supported_and_a_link_is_of_datagrams_until_it_is_told_otherwise() {
     holds(|bench| {
         let alpha = &bench.alpha;
         assert_eq!(alpha.set("_ibd_rc_num_srq", "600"), Err(Errno::ENOTSUP));
         let linkmode =
             |value| set_property(&alpha.kernel, LINK, &PropertyId::IbLinkMode, &PropertyValue::U32(value));
-        assert_eq!(linkmode(0), Ok(()));
-        assert_eq!(linkmode(1), Err(Errno::ENOTSUP));
+        let now = || get_property(&alpha.kernel, LINK, &PropertyId::IbLinkMode);
+        assert_eq!(now(), Ok(PropertyValue::U32(0)));
         assert_eq!(linkmode(2), Err(Errno::EINVAL));
-        let now = get_property(&alpha.kernel, LINK, &PropertyId::IbLinkMode);
-        assert_eq!(now, Ok(PropertyValue::U32(0)));
+        for mode in [0, 1, 1, 0] {
+            assert_eq!(linkmode(mode), Ok(()));
+            assert_eq!(now(), Ok(PropertyValue::U32(mode)));
+        }
+        let (stream, _) = alpha.open_up(PLAIN);
+        assert_eq!((linkmode(0), linkmode(1)), (Ok(()), Err(Errno::EBUSY)));
+        drop(stream);
     });
 }
 

@@ -3,20 +3,42 @@
 //! On a thread of its own, because an address is told inside the MAC perimeter, whose owner may be stopping this very link. Stop
 //! does not wait for this thread. Start, which is inside, tells the address itself: who opens the link is answered with it.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gldv3::{LinkState, Mac};
 use ipoib::LinkAddr;
+use ipoib::connections::LONGEST_MESSAGE;
 use ipoib::link::Status;
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc};
 
+/// Octets of the longest packet on a connection, without the IPoIB header: what the C driver says.
+const CONNECTED_SDU: u32 = LONGEST_MESSAGE - 4;
+
 /// What is to be announced.
 pub(crate) struct Announcer {
     news: KArc<Monitor<News>>,
+    shown: KArc<Shown>,
+}
+
+/// What others see of what is announced, and change.
+#[derive(Default)]
+struct Shown {
     /// Bits per second, for whoever asks; set before the link is said to be up.
-    speed: KArc<AtomicU64>,
+    speed: AtomicU64,
+    /// Packets to neighbours with connections may be as long as those take.
+    connected: AtomicBool,
+    /// The MAC layer was told another MTU than that of the last announcement.
+    outdated: AtomicBool,
+}
+
+impl Shown {
+    /// The longest packets behind the header, of all and of those to groups.
+    fn sdus(&self, datagram: u32) -> (u32, u32) {
+        let connected = self.connected.load(Ordering::Relaxed);
+        (if connected { CONNECTED_SDU } else { datagram }, datagram)
+    }
 }
 
 /// What is to be told, what was told last, and whether somebody is telling.
@@ -34,7 +56,7 @@ pub(crate) struct News {
 impl Announcer {
     pub(crate) fn new() -> Result<Self, AllocError> {
         let news = News { latest: None, busy: false, address: None, told: None };
-        Ok(Self { news: KArc::new(Monitor::new(news)?)?, speed: KArc::new(AtomicU64::new(0))? })
+        Ok(Self { news: KArc::new(Monitor::new(news)?)?, shown: KArc::new(Shown::default())? })
     }
 
     /// Announces a status soon, instead of an older one that has not been announced yet.
@@ -67,13 +89,23 @@ impl Announcer {
 
     /// Bits per second.
     pub(crate) fn speed(&self) -> u64 {
-        self.speed.load(Ordering::Relaxed)
+        self.shown.speed.load(Ordering::Relaxed)
+    }
+
+    /// Of a link that is stopped: whether packets may be as long as a connection takes. Tells the MAC layer, as it shows the MTU before the
+    /// link is started.
+    pub(crate) fn set_connected(&self, mac: &Mac, connected: bool, first_sdu: u32) {
+        self.shown.connected.store(connected, Ordering::Relaxed);
+        self.shown.outdated.store(true, Ordering::Relaxed);
+        let (sdu, multicast) = self.shown.sdus(first_sdu);
+        // Refused only if it were below the minimum, which is 0.
+        let _ = mac.sdu_update(sdu, multicast);
     }
 
     /// Starts the thread. **May block.**
     pub(crate) fn spawn(&self, mac: Mac) -> Result<Worker<News>, AllocError> {
-        let (news, speed) = (self.news.clone(), self.speed.clone());
-        Worker::spawn(c"ibd_announce", self.news.clone(), move |parker| live(parker, &news, &mac, &speed))
+        let (news, shown) = (self.news.clone(), self.shown.clone());
+        Worker::spawn(c"ibd_announce", self.news.clone(), move |parker| live(parker, &news, &mac, &shown))
     }
 }
 
@@ -91,7 +123,7 @@ fn tell_address(news: &Monitor<News>, mac: &Mac) -> bool {
     true
 }
 
-fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, speed: &AtomicU64) {
+fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, shown: &Shown) {
     let mut told = Told::default();
     let mut state = parker.lock();
     while !parker.should_stop() {
@@ -103,7 +135,7 @@ fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, speed: &Atom
         state.busy = true;
         drop(state);
         if let Some(status) = &status {
-            told.prepare(mac, speed, status);
+            told.prepare(mac, shown, status);
         }
         let can_tell = !new_address || tell_address(news, mac);
         state = parker.lock();
@@ -124,20 +156,20 @@ fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, speed: &Atom
 /// What else the MAC layer was told last.
 #[derive(Default)]
 struct Told {
-    sdu: Option<u32>,
+    sdus: Option<(u32, u32)>,
     /// The state, and the speed that went with it.
     link: Option<(LinkState, u64)>,
 }
 
 impl Told {
-    fn prepare(&mut self, mac: &Mac, speed: &AtomicU64, status: &Status) {
+    fn prepare(&mut self, mac: &Mac, shown: &Shown, status: &Status) {
         let Status::Up(up) = status else { return };
-        speed.store(up.speed, Ordering::Relaxed);
-        let sdu = up.mtu.sdu();
-        if self.sdu != Some(sdu) {
-            // Refused only if it were below the minimum, which is 0.
-            let _ = mac.sdu_update(sdu, sdu);
-            self.sdu = Some(sdu);
+        shown.speed.store(up.speed, Ordering::Relaxed);
+        let sdus = shown.sdus(up.mtu.sdu());
+        if shown.outdated.swap(false, Ordering::Relaxed) || self.sdus != Some(sdus) {
+            // As above.
+            let _ = mac.sdu_update(sdus.0, sdus.1);
+            self.sdus = Some(sdus);
         }
     }
 

@@ -148,6 +148,7 @@ fn install(shared: &Shared, ticket: Ticket, view: &View, built: Built, plan: &Pl
         return refuse(shared, ticket);
     };
     pairs.moved(Place { pkey_index: plan.pkey_index, qkey: plan.qkey });
+    control.tell_guests(|guests| guests.run_in(plan.pkey_index, plan.mtu.bytes()));
     let (traffic, attachment, start) = built.split(&shared.transmitters);
     let adopted = control.heard.adopt(broadcast, view.serial, attachment);
     control.senders.all_stand(traffic.serial());

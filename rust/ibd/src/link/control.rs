@@ -23,6 +23,7 @@ use super::heard::Heard;
 use super::incoming::{Guests, Hall};
 use super::jobs::Job;
 use super::neighbour::Neighbour;
+use super::outgoing::{Complaint, Visits, Waited};
 use super::pairs::Pairs;
 use super::questions::{Answered, Questions};
 use super::senders::{Senders, Verdict, Why};
@@ -60,6 +61,10 @@ pub(crate) enum Effect {
     Call(Call),
     /// Packets have their path, or lost it.
     Packets,
+    /// A packet has waited for a connection.
+    Waited(Waited),
+    /// Tell IP that a packet was too long.
+    TooBig(Complaint),
     /// Tell the MAC layer the link's address.
     Address(LinkAddr),
     /// Tell the MAC layer.
@@ -166,6 +171,13 @@ impl Control {
     pub(crate) fn tell_guests(&mut self, tell: impl FnOnce(&mut Guests)) {
         if let Some(guests) = &mut self.guests {
             tell(guests);
+        }
+    }
+
+    /// Tells the connections to neighbours something, if the link was ever to open some.
+    pub(crate) fn tell_visits(&mut self, tell: impl FnOnce(&mut Visits)) {
+        if let Some(visits) = self.guests.as_mut().and_then(|guests| guests.visits.as_mut()) {
+            tell(visits);
         }
     }
 
@@ -322,6 +334,9 @@ impl Control {
             if self.can_go_on() != Lanes::NONE {
                 return Some(Effect::Packets);
             }
+            if let Some(effect) = self.next_of_visits() {
+                return Some(effect);
+            }
             if let Some(answered) = self.next_answer(now) {
                 return Some(Effect::Answer(answered));
             }
@@ -357,6 +372,13 @@ impl Control {
                 return Some(effect);
             }
         }
+    }
+
+    /// What connections to neighbours have for the control thread.
+    fn next_of_visits(&mut self) -> Option<Effect> {
+        let visits = self.guests.as_mut()?.visits.as_mut()?;
+        let waited = visits.next_packet().map(Effect::Waited);
+        waited.or_else(|| visits.next_complaint().map(Effect::TooBig))
     }
 
     /// How many addresses there should be room for, if more than there is: asked once three quarters are in use.

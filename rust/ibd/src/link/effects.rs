@@ -10,9 +10,11 @@ use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, log};
 
 use super::Shared;
+use super::backlog::Backlog;
 use super::calls::Call;
 use super::control::{Control, Effect, Note};
 use super::jobs::Job;
+use super::outgoing::{Complaint, answer};
 use super::run::{refuse, run};
 use crate::counters::LinkState;
 use crate::{kernel_instant, now, probes};
@@ -104,6 +106,13 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         Effect::Job(job) => queue(shared, job),
         Effect::Call(call) => ask(shared, call),
         Effect::Packets => shared.transmitters.send_resolved(),
+        Effect::Waited(waited) => {
+            // Whatever it came to: the order is kept by the connection.
+            if let Some(transmitter) = shared.transmitters.of(0) {
+                transmitter.send_waited(waited);
+            }
+        }
+        Effect::TooBig(complaint) => tell_too_big(shared, complaint),
         Effect::Address(address) => shared.announcer.announce_address(address),
         Effect::Announce(status) => {
             announce(shared, status.into());
@@ -113,6 +122,18 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         Effect::TearDown(Some(traffic)) => queue(shared, Job::End(traffic)),
         Effect::Answer(answered) => shared.answer(answered),
         Effect::Note(note) => print(shared, note),
+    }
+}
+
+/// IP hears that a packet is longer than what goes to its neighbour.
+#[inline(never)]
+fn tell_too_big(shared: &Shared, complaint: Complaint) {
+    let own = shared.control.lock().link.address();
+    let answer = own.and_then(|own| answer(&complaint, &own));
+    drop(complaint);
+    if let Some(answer) = answer {
+        shared.guest_counters.too_big.increment();
+        drop(Backlog::tell(&shared.backlog, answer));
     }
 }
 

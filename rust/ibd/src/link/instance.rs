@@ -31,7 +31,7 @@ use crate::{now, probes};
 /// As IBTL knows it.
 pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 /// The SDU announced before the broadcast group's MTU is known.
-const FIRST_SDU: u32 = ipoib::Mtu::B2048.sdu();
+pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B2048.sdu();
 /// How long a start waits for the address: a port query and a queue pair.
 const ADDRESS: Duration = Duration::from_secs(1);
 /// How long detach waits for what a stop has left to do before it says that the link is busy.
@@ -211,7 +211,7 @@ impl Inner {
             let pd = named(name, "protection domain", Pd::new(&hca))?;
             Ok((hca, pd))
         })?;
-        let interrupts = Interrupts::new(dip, &shared.upward, &shared.transmitters);
+        let interrupts = Interrupts::new(dip, &shared.upward, &shared.transmitters, &shared.departures);
         let interrupts = KArc::new(named(name, "soft interrupts", interrupts)?)?;
         *shared.interrupts.lock() = Some(interrupts);
         shared.configure(dip);

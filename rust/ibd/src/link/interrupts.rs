@@ -1,4 +1,5 @@
-//! From the adapter's interrupts to soft interrupts of the link's own: one for what is received, one for each transmit queue.
+//! From the adapter's interrupts to soft interrupts of the link's own: one for what is received, one for each transmit queue, and one for
+//! what was sent on connections.
 //!
 //! A CQ's handler runs in the adapter's interrupt, in front of those of every other CQ that the vector serves, so it does nothing but
 //! trigger. IBTL's threads for handlers (`IBT_CQ_HANDLER_IN_THREAD`) are eight at most for all clients of the system, with one list in
@@ -13,6 +14,7 @@ use kernel::ddi::DevInfo;
 use kernel::softint::{SoftHandler, SoftInterrupt};
 use kernel::{Errno, KArc, KVec};
 
+use super::outgoing::Departures;
 use super::transmit::{Transmitter, Transmitters};
 use super::upward::Upward;
 
@@ -20,6 +22,7 @@ use super::upward::Upward;
 pub(crate) struct Interrupts {
     receive: KArc<Trigger<Upward>>,
     transmit: KVec<KArc<Trigger<Transmitter>>>,
+    departures: KArc<Trigger<Departures>>,
 }
 
 /// What CQs call.
@@ -32,6 +35,11 @@ impl<H: SoftHandler> CqHandler for Trigger<H> {
 }
 
 impl<H: SoftHandler> Trigger<H> {
+    /// What runs.
+    pub(crate) fn handler(&self) -> &KArc<H> {
+        self.0.handler()
+    }
+
     fn new(dip: DevInfo, handler: KArc<H>) -> Result<KArc<Self>, Errno> {
         KArc::new(Self(SoftInterrupt::new(dip, handler)?)).map_err(Errno::from)
     }
@@ -43,13 +51,19 @@ impl Interrupts {
         dip: DevInfo,
         upward: &KArc<Upward>,
         transmitters: &Transmitters,
+        departures: &KArc<Departures>,
     ) -> Result<Self, Errno> {
         let receive = Trigger::new(dip, upward.clone())?;
         let mut transmit = KVec::new();
         for transmitter in transmitters.iter() {
             transmit.push(Trigger::new(dip, transmitter.clone())?).map_err(|_| Errno::ENOMEM)?;
         }
-        Ok(Self { receive, transmit })
+        Ok(Self { receive, transmit, departures: Trigger::new(dip, departures.clone())? })
+    }
+
+    /// For the CQs of connections that the link sends on.
+    pub(crate) fn departures(&self) -> &KArc<Trigger<Departures>> {
+        &self.departures
     }
 
     /// For the receive CQ.

@@ -11,7 +11,7 @@
 //! | `mc_tx` | copies and posts | the queue's lock |
 //! | CQ handlers | receive, reclaim | the queue's lock; IP |
 //! | IBTF events | record and return | the machines' lock |
-//! | the thread of [`incoming`], once the link takes connections | answers, closes and frees them | the adapter, `ibcm` |
+//! | the threads of [`incoming`], once the link has connections | make, answer, open, close and free them | the adapter, `ibcm` |
 //!
 //! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), and inside that one only `retired`; the job queues' and
 //! the announcer's are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the way up
@@ -34,6 +34,7 @@ mod instance;
 mod interrupts;
 mod jobs;
 mod neighbour;
+mod outgoing;
 mod pairs;
 mod properties;
 mod provider;
@@ -48,7 +49,7 @@ mod transmit;
 mod upward;
 
 use gldv3::Mac;
-use ibtf::{BufferPool, Pd, PoolList};
+use ibtf::{BufferPool, Client, Pd, PoolList};
 use ipoib::link::BroadcastGroup;
 use ipoib::paths::Pardons;
 use ipoib::{Gid, PKey};
@@ -65,6 +66,7 @@ use incoming::{GuestCounters, Reception};
 use interrupts::Interrupts;
 use jobs::Jobs;
 use neighbour::StaticRates;
+use outgoing::Departures;
 use rings::RingCount;
 use run::Hardware;
 use settings::Settings;
@@ -109,6 +111,8 @@ pub(crate) struct Shared {
     /// Sees to connections from neighbours, once the link has listened.
     reception: Mutex<Option<Reception>>,
     guest_counters: KArc<GuestCounters>,
+    /// What is sent on connections.
+    departures: KArc<Departures>,
     dip: DevInfo,
 }
 
@@ -162,7 +166,10 @@ impl Shared {
         let counters = Counters::of(number, rings.transmit)?;
         let pardons = KArc::new(Pardons::new())?;
         let control = new_control(pkey, pardons.clone(), seed)?;
-        let transmitters = Transmitters::new(rings.transmit, &mac, &counters, &control, &pardons, seed)?;
+        let guest_counters = KArc::new(GuestCounters::default())?;
+        let departures = Departures::new(&control)?;
+        let transmitters =
+            Transmitters::new(rings.transmit, &mac, (&counters, &guest_counters), &control, &pardons, seed)?;
         KArc::new(Self {
             node,
             pkey,
@@ -184,7 +191,8 @@ impl Shared {
             rates: StaticRates::new(name.clone()),
             retired: Mutex::new(PoolList::default())?,
             reception: Mutex::new(None)?,
-            guest_counters: KArc::new(GuestCounters::default())?,
+            guest_counters,
+            departures,
             dip,
         })
     }
@@ -205,6 +213,11 @@ impl Shared {
     /// The soft interrupts, from attach to detach.
     fn interrupts(&self) -> Option<KArc<Interrupts>> {
         self.interrupts.lock().clone()
+    }
+
+    /// As whom IBTF knows the link's connections.
+    fn connections_client(&self) -> Option<Client> {
+        self.reception.lock().as_ref().map(Reception::client)
     }
 
     /// The port's GID as it was asked last.

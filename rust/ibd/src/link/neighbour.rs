@@ -54,6 +54,17 @@ impl Neighbour {
         &self.way().to
     }
 
+    /// For a connection, in the partition with this index; `None` if nobody tells how long a packet lives on the way.
+    pub(crate) fn path(&self, pkey_index: u16) -> Option<PathInfo> {
+        let Way { to, mtu, lifetime, .. } = *self.way();
+        Some(PathInfo { address: to, pkey_index, mtu_code: mtu, packet_lifetime: lifetime? })
+    }
+
+    /// Octets of the longest packet that fits through, IPoIB header included.
+    pub(crate) fn longest(&self) -> u32 {
+        self.way().longest
+    }
+
     /// What fits through; `None` if the SA's code for it means nothing.
     pub(crate) fn mtu(&self) -> Option<Mtu> {
         Mtu::from_code(self.way().mtu)

@@ -279,12 +279,14 @@ impl View {
 /// What the adapter does for a sender, as far as the administrator lets it.
 pub(crate) fn abilities(hca: &Hca, settings: &Settings) -> Abilities {
     let hca = hca.attributes();
-    let checksum = hca.checksum_offload();
+    let connected = settings.connected;
+    // Whether a packet goes on a connection, where nobody computes anything, is not known before it is there.
+    let checksum = hca.checksum_offload() && !connected;
     let cuts = checksum && settings.is_on(Key::LsoEnable) && hca.max_lso_size() > 0;
     let large = if cuts { hca.max_lso_size().min(LARGEST_SEND) } else { 0 };
     let maps = hca.maps_memory() && hca.max_ud_send_sgl() > 1;
     let copy_up_to = if maps { settings.get(Key::TxCopyThresh) } else { u32::MAX };
-    Abilities { checksum, large, large_header: hca.max_lso_header(), copy_up_to }
+    Abilities { checksum, large, large_header: hca.max_lso_header(), copy_up_to, connected }
 }
 
 /// How large the queues shall be, as far as the adapter goes along.

@@ -6,6 +6,7 @@ use kernel::ddi::{DevInfo, Scope};
 use kernel::{Errno, log};
 
 use super::Shared;
+use super::instance::FIRST_SDU;
 use super::pairs::moderate;
 use super::settings::{BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_STATE, SA_STATUS, Settings, is_read_only};
 use crate::counters::LinkState;
@@ -44,9 +45,7 @@ impl Shared {
     pub(super) fn set_property(&self, id: PropertyId<'_>, value: PropertyValue<'_>) -> Result<(), Errno> {
         match id {
             PropertyId::LinkMode => match value.u32()? {
-                DATAGRAM => Ok(()),
-                // Connected mode is not there.
-                CONNECTED => Err(Errno::ENOTSUP),
+                mode @ (DATAGRAM | CONNECTED) => self.set_mode(mode == CONNECTED),
                 _ => Err(Errno::EINVAL),
             },
             PropertyId::Private(name) => {
@@ -62,6 +61,21 @@ impl Shared {
             }
             PropertyId::Mtu | PropertyId::Other(_) => Err(Errno::ENOTSUP),
         }
+    }
+
+    /// `EBUSY` for another mode while the link is started.
+    fn set_mode(&self, connected: bool) -> Result<(), Errno> {
+        if self.settings.lock().connected == connected {
+            return Ok(());
+        }
+        if self.is_started() {
+            return Err(Errno::EBUSY);
+        }
+        self.settings.lock().connected = connected;
+        self.announcer.set_connected(&self.mac, connected, FIRST_SDU);
+        // Connections have no offloads.
+        self.mac.capabilities_update();
+        Ok(())
     }
 
     /// Makes a value that was set tell, as far as that is not left to the next start. **May block**, for the adapter only.
@@ -122,7 +136,10 @@ impl Shared {
         value: &mut PropertyBuffer<'_>,
     ) -> Result<(), Errno> {
         match id {
-            PropertyId::LinkMode => value.put_u32(DATAGRAM),
+            PropertyId::LinkMode => {
+                let connected = self.settings.lock().connected;
+                value.put_u32(if connected { CONNECTED } else { DATAGRAM })
+            }
             PropertyId::Private(name) if name == BROADCAST_GROUP => {
                 let joined = self.control.lock().link.broadcast_group().is_some();
                 value.put_text(format_args!("{}", u8::from(joined)))

@@ -166,11 +166,15 @@ impl Key {
 
 /// The values.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings([u32; COUNT]);
+pub(crate) struct Settings {
+    values: [u32; COUNT],
+    /// `linkmode`: the link opens connections, and takes them.
+    pub(crate) connected: bool,
+}
 
 impl Default for Settings {
     fn default() -> Self {
-        Self(ROWS.map(|row| row.default))
+        Self { values: ROWS.map(|row| row.default), connected: false }
     }
 }
 
@@ -183,7 +187,12 @@ pub(crate) struct Moderation {
 
 impl Settings {
     pub(crate) fn get(&self, key: Key) -> u32 {
-        self.0[key as usize]
+        self.values[key as usize]
+    }
+
+    /// Whether neighbours can open connections.
+    pub(crate) fn takes_connections(&self) -> bool {
+        self.connected || self.is_on(Key::RcAccept)
     }
 
     /// Whether a switch is on.
@@ -222,9 +231,9 @@ impl Settings {
         if value < row.least || value > self.most(row) {
             return Err(Errno::EINVAL);
         }
-        self.0[key as usize] = value;
+        self.values[key as usize] = value;
         for row in &ROWS {
-            self.0[row.key as usize] = self.get(row.key).min(self.most(row));
+            self.values[row.key as usize] = self.get(row.key).min(self.most(row));
         }
         Ok(())
     }

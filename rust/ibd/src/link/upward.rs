@@ -137,6 +137,12 @@ impl Upward {
         self.way.lock().guests.clone()
     }
 
+    /// Whether the way is open, and a thread is on it. **Any** context.
+    pub(crate) fn is_busy(&self) -> bool {
+        let way = self.way.lock();
+        way.open && way.busy
+    }
+
     /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**
     /// context.
     pub(crate) fn enter(&self, who: By) -> Option<Inside<'_>> {

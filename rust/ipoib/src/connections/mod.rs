@@ -3,8 +3,6 @@
 //!
 //! The two directions are two machines, as a station sends on the connections that it opened, and never on others ([`Outgoing`],
 //! [`Incoming`]). What they tell each other while a connection is made is in [`Hello`], and where a station listens in [`Service`].
-//!
-//! The driver uses [`Incoming`] with what belongs to it, and does not open connections yet.
 
 mod asked;
 pub mod fragments;

@@ -538,17 +538,32 @@ where
         }
     }
 
-    /// When [`Self::poll_action`] has something to do again, if nothing happens before.
+    /// Whether packets wait, or neighbours have connections or are to have some.
+    pub fn is_idle(&self) -> bool {
+        self.held == 0 && self.peers.front(LEAVING).is_none()
+    }
+
+    /// When [`Self::next_connection`] has something to do again, if nothing happens before.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.peers.next_deadline()
     }
 
     /// The next thing to do, if there is one.
     pub fn poll_action(&mut self, now: Instant) -> Option<Action<P, C>> {
+        self.next_packet().or_else(|| self.next_connection(now))
+    }
+
+    /// Whether a connection is to be opened or closed now.
+    pub fn wants_work(&self) -> bool {
+        self.peers.front(DUE).is_some()
+    }
+
+    /// The next thing to do about a connection, [`Action::Open`] or [`Action::Close`], if there is one.
+    pub fn next_connection(&mut self, now: Instant) -> Option<Action<P, C>> {
         while let Some(id) = self.peers.pop_due(now) {
             self.timer(id, now);
         }
-        self.next_packet().or_else(|| self.next_due())
+        self.next_due()
     }
 
     fn timer(&mut self, id: Id, now: Instant) {
@@ -580,7 +595,8 @@ where
         }
     }
 
-    fn next_packet(&mut self) -> Option<Action<P, C>> {
+    /// What to do about the next packet that waits no longer: any other [`Action`], if there is one.
+    pub fn next_packet(&mut self) -> Option<Action<P, C>> {
         loop {
             let id = self.peers.front(LEAVING)?;
             let to = self.peers.key(id)?;

@@ -2,13 +2,15 @@
 
 mod failures;
 mod guest;
+mod opened;
+mod unwanted;
 
 use fabric::{Direction, Only, Pick};
 use fakekernel::Nanos;
 use fakekernel::genunix::KstatValue;
 use lab_gldv3::{LinkState, Offload, ReceiveQueue, Stream};
 
-use crate::bench::{Bench, PLAIN, Setup, address_of};
+use crate::bench::{Bench, Host, PLAIN, Setup, address_of};
 use guest::Guest;
 
 const LEGACY: i64 = 0x1000_0000_0000_0000;
@@ -47,8 +49,12 @@ fn accepting(bench: &Bench) -> (Stream, ReceiveQueue, i64) {
 
 /// Of connections to beta.
 fn counted(bench: &Bench, name: &str) -> u64 {
-    let kernel = &bench.beta.kernel;
-    let id = kernel.kstats().into_iter().find(|id| id.name == "connections").expect("beta has listened");
+    counted_by(&bench.beta, name)
+}
+
+fn counted_by(host: &Host, name: &str) -> u64 {
+    let kernel = &host.kernel;
+    let id = kernel.kstats().into_iter().find(|id| id.name == "connections").expect("it has listened");
     let values = kernel.scope(|| kernel.read_kstat(&id)).expect("it can be read");
     let found = values.into_iter().find(|(known, _)| known == name);
     match found {

@@ -1,11 +1,11 @@
-//! What is counted of connections from neighbours: the kstat `connections` of a link that has listened.
+//! What is counted of connections: the kstat `connections` of a link that has listened, or was to open some.
 
 use core::ffi::CStr;
 
 use kernel::counter::Counter;
 use kernel::kstat::Source;
 
-/// Every request is in exactly one of refused, without room and accepted, or waits for its answer; every connection that was accepted is
+/// Every attempt to open is in exactly one of `open_failed` and `opened`, is under way, or was given up. Every request is in exactly one of refused, without room and accepted, or waits for its answer; every connection that was accepted is
 /// among the ended ones some time.
 #[derive(Default)]
 pub(crate) struct GuestCounters {
@@ -21,14 +21,59 @@ pub(crate) struct GuestCounters {
     pub(crate) ended: Counter,
     /// Packets that came on connections; also among all received ones.
     pub(crate) received: Counter,
+    /// Attempts to open a connection.
+    pub(crate) opens: Counter,
+    /// Those that nothing came of.
+    pub(crate) open_failed: Counter,
+    /// Those that a connection came of.
+    pub(crate) opened: Counter,
+    /// Connections to neighbours, and attempts that were given up, of which nothing is left.
+    pub(crate) closed: Counter,
+    /// Packets that went on connections; also among all sent ones.
+    pub(crate) sent: Counter,
+    /// Packets that had to wait for a connection.
+    pub(crate) waited: Counter,
+    /// Packets that were cut because their neighbour takes no such long ones.
+    pub(crate) fragmented: Counter,
+    /// Packets that IP was told of for that reason.
+    pub(crate) too_big: Counter,
 }
 
 impl Source for GuestCounters {
-    const NAMES: &'static [&'static CStr] =
-        &[c"requests", c"refused", c"no_room", c"accepted", c"ended", c"received"];
+    const NAMES: &'static [&'static CStr] = &[
+        c"requests",
+        c"refused",
+        c"no_room",
+        c"accepted",
+        c"ended",
+        c"received",
+        c"opens",
+        c"open_failed",
+        c"opened",
+        c"closed",
+        c"sent",
+        c"waited",
+        c"fragmented",
+        c"too_big",
+    ];
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
-        let all = [&self.requests, &self.refused, &self.no_room, &self.accepted, &self.ended, &self.received];
+        let all = [
+            &self.requests,
+            &self.refused,
+            &self.no_room,
+            &self.accepted,
+            &self.ended,
+            &self.received,
+            &self.opens,
+            &self.open_failed,
+            &self.opened,
+            &self.closed,
+            &self.sent,
+            &self.waited,
+            &self.fragmented,
+            &self.too_big,
+        ];
         for (index, counter) in all.into_iter().enumerate() {
             values(index, counter.get());
         }

@@ -13,8 +13,9 @@ use kernel::{KArc, KBox, log};
 use super::{GuestCounters, Guests, work};
 use crate::link::Shared;
 use crate::link::instance::CLIENT;
+use crate::link::outgoing::Visits;
 use crate::link::pairs::View;
-use crate::link::settings::Key;
+use crate::link::settings::Settings;
 use crate::{node, now};
 
 /// How long the removal of an adapter is held up by connections at most: the communication manager repeats a DREQ that is not answered as
@@ -32,7 +33,7 @@ pub(crate) struct Reception {
 
 impl Reception {
     /// As whom IBTF knows it.
-    pub(super) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
 }
@@ -61,7 +62,8 @@ pub(crate) fn listen(shared: &KArc<Shared>, view: &mut View) {
 
 #[inline(never)]
 fn try_to_listen(shared: &KArc<Shared>, view: &View) {
-    if !shared.settings.lock().is_on(Key::RcAccept) {
+    let settings = *shared.settings.lock();
+    if !settings.takes_connections() {
         return;
     }
     let control = shared.control.lock();
@@ -72,15 +74,22 @@ fn try_to_listen(shared: &KArc<Shared>, view: &View) {
         return;
     };
     let hca = first.pd().hca();
+    let begun = match begin(shared, hca.client()) {
+        Ok((guests, client)) => {
+            put_guests(shared, guests);
+            prepare_visits(shared, &settings).map(|()| client)
+        }
+        Err(status) => Err(status),
+    };
     if !hca.attributes().shared_receive_queues() {
         return log!(note, shared.name, "takes no connections: the adapter has no shared receive queues");
     }
-    let made = begin(shared, hca.client()).and_then(|(guests, client)| {
+    let made = begun.and_then(|client| {
         let listening = Listening::new(&client, Qpn::from_low_bits(first.qpn()), port.gid)?;
-        Ok((guests, listening))
+        Ok(listening)
     });
     match made {
-        Ok((guests, listening)) => put(shared, view.serial, guests, listening),
+        Ok(listening) => put(shared, view.serial, listening),
         Err(status) => log!(note, shared.name, "takes no connections: {status}"),
     }
 }
@@ -105,12 +114,31 @@ fn begin(shared: &KArc<Shared>, link: &Client) -> Result<(Option<KBox<Guests>>, 
     Ok((guests, client))
 }
 
-fn put(shared: &Shared, serial: u64, guests: Option<KBox<Guests>>, listening: Listening) {
-    let mut listening = Some(listening);
+fn put_guests(shared: &Shared, guests: Option<KBox<Guests>>) {
     let mut control = shared.control.lock();
-    if control.guests.is_none() {
+    // Only this thread makes them, and only if there are none.
+    if guests.is_some() {
         control.guests = guests;
     }
+}
+
+/// What a link needs that is to open connections.
+#[inline(never)]
+fn prepare_visits(shared: &Shared, settings: &Settings) -> Result<(), Status> {
+    let known = |guests: &KBox<Guests>| guests.visits.is_some();
+    if !settings.connected || shared.control.lock().guests.as_ref().is_some_and(known) {
+        return Ok(());
+    }
+    let visits = Visits::new(now().as_nanos())?;
+    if let Some(guests) = &mut shared.control.lock().guests {
+        guests.visits = Some(visits);
+    }
+    Ok(())
+}
+
+fn put(shared: &Shared, serial: u64, listening: Listening) {
+    let mut listening = Some(listening);
+    let mut control = shared.control.lock();
     let control_now = &mut *control;
     if let Some(pairs) = control_now.pairs.as_mut().filter(|pairs| pairs.serial() == serial) {
         pairs.listen(&mut listening);
@@ -156,9 +184,9 @@ impl GuestEvents {
 impl ClientHandler for GuestEvents {
     fn async_event(&self, event: AsyncEvent) {
         match event {
-            AsyncEvent::ChannelFailed(id) => self.tell(|guests| guests.failed(id)),
+            AsyncEvent::ChannelFailed(id) => self.tell(|guests| guests.failed(id, now())),
             AsyncEvent::ChannelEmpty(id) => self.tell(|guests| guests.emptied(id)),
-            AsyncEvent::CqFailed(id) => self.tell(|guests| guests.cq_failed(id)),
+            AsyncEvent::CqFailed(id) => self.tell(|guests| guests.cq_failed(id, now())),
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.hca_removed(),
             _ => {}
         }
@@ -168,12 +196,26 @@ impl ClientHandler for GuestEvents {
         self.0.connection_requested(request, session)
     }
 
+    fn connection_replied(&self, channel: ChannelId, private: &[u8]) -> bool {
+        let mut wanted = false;
+        self.0.tell(|control| control.tell_visits(|visits| wanted = visits.replied(channel, private)));
+        wanted
+    }
+
     fn connection_established(&self, channel: ChannelId) {
-        self.tell(|guests| guests.established(channel, now()));
+        let mut opened = false;
+        self.tell(|guests| opened = guests.established(channel, now()));
+        if opened {
+            self.0.guest_counters.opened.increment();
+        }
     }
 
     fn connection_ended(&self, channel: ChannelId) {
-        self.tell(|guests| guests.ended(channel));
+        self.tell(|guests| guests.ended(channel, now()));
+    }
+
+    fn connection_failed(&self, channel: ChannelId, reason: u16) {
+        self.tell(|guests| guests.refused(channel, reason, now()));
     }
 }
 

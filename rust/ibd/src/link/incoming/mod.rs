@@ -26,13 +26,16 @@ use ibtf::{ChannelId, CqId, Hca, RcChannel, Reply, Session};
 use ipoib::connections::{Connection, Dismissed, Incoming, IncomingConfig, IncomingSlot, Refusal};
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
-use kernel::{AllocError, KVec};
+use kernel::{AllocError, KBox, KVec};
 
 pub(crate) use counters::GuestCounters;
 use guest::{Guest, State};
 pub(crate) use hall::Hall;
 pub(crate) use listen::{Listening, Reception, listen};
 pub(crate) use receive::GuestReceiver;
+pub(super) use work::adapter;
+
+use super::outgoing::{self, Visits};
 
 /// How long a connection that was closed may hold receives that the adapter says nothing of.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -54,6 +57,10 @@ pub(crate) struct Guests {
     hall: Option<Hall>,
     /// Such a thing that is of no use any more.
     ending: Option<Hall>,
+    /// Connections to neighbours, once the link was to open some.
+    pub(crate) visits: Option<KBox<Visits>>,
+    /// Of the link's P_Key, which a queue pair keeps that it was made with.
+    index: Option<u16>,
     /// Since when there has been none.
     unused_since: Option<Instant>,
     /// The adapter as it was opened for connections.
@@ -78,6 +85,8 @@ pub(crate) enum Step {
     End(Hall),
     /// Close it: [`Guests::let_go`].
     LetGo(Hca),
+    /// Of a connection to a neighbour.
+    Visit(outgoing::Step),
 }
 
 impl Guests {
@@ -91,6 +100,8 @@ impl Guests {
             guests: List::new(),
             hall: None,
             ending: None,
+            visits: None,
+            index: None,
             unused_since: None,
             hca: None,
             lets_go: false,
@@ -105,10 +116,31 @@ impl Guests {
         self.machine.run();
     }
 
+    /// The link runs in the partition with this index, and a datagram carries so many octets, with the IPoIB header. Connections of another
+    /// partition end.
+    pub(crate) fn run_in(&mut self, pkey_index: u16, datagram: u32) {
+        let moved = self.index.replace(pkey_index).is_some_and(|before| before != pkey_index);
+        if moved {
+            self.machine.stop();
+        }
+        if self.runs {
+            self.machine.run();
+        }
+        if let Some(visits) = &mut self.visits {
+            if moved {
+                visits.stop();
+            }
+            visits.run(datagram);
+        }
+    }
+
     /// The link stops: all are dismissed. What they shared, to be ended without the lock.
     pub(crate) fn stop(&mut self) -> Option<Hall> {
         self.runs = false;
         self.machine.stop();
+        if let Some(visits) = &mut self.visits {
+            visits.stop();
+        }
         self.hall.take()
     }
 
@@ -118,7 +150,8 @@ impl Guests {
     }
 
     fn is_empty(&self) -> bool {
-        self.guests.iter().next().is_none() && self.hall.is_none() && self.ending.is_none()
+        let no_visits = self.visits.as_ref().is_none_or(|visits| visits.is_empty());
+        no_visits && self.guests.iter().next().is_none() && self.hall.is_none() && self.ending.is_none()
     }
 
     /// The adapter, if it is open for connections.
@@ -137,6 +170,12 @@ impl Guests {
         self.lets_go = false;
         self.tries = if left.is_some() { self.tries.saturating_add(1) } else { 0 };
         self.hca = left;
+        self.close_later(now);
+    }
+
+    /// A connection was, or will be, over.
+    pub(crate) fn wait_for_numbers(&mut self, now: Instant) {
+        self.tries = 0;
         self.close_later(now);
     }
 
@@ -165,23 +204,41 @@ impl Guests {
     }
 
     /// The communication manager tells that a connection stands.
-    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) {
-        let Some(guest) = self.by_channel(channel) else { return };
+    /// True of one that this link has opened.
+    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> bool {
+        let Some(guest) = self.by_channel(channel) else {
+            return self.visits.as_mut().is_some_and(|visits| visits.established(channel, now));
+        };
         (guest.stands, guest.not_before) = (true, None);
         let connection = guest.connection;
         self.machine.established(connection, now);
+        false
     }
 
     /// The communication manager tells that a connection is over, or that none has come of it.
-    pub(crate) fn ended(&mut self, channel: ChannelId) {
+    pub(crate) fn ended(&mut self, channel: ChannelId, now: Instant) {
+        if let Some(visits) = &mut self.visits {
+            visits.ended(channel, now);
+        }
         let Some(guest) = self.by_channel(channel) else { return };
         (guest.over, guest.not_before) = (true, None);
         let connection = guest.connection;
         self.machine.ended(connection);
     }
 
+    /// The communication manager tells that no connection has come of an attempt, and why.
+    pub(crate) fn refused(&mut self, channel: ChannelId, reason: u16, now: Instant) {
+        if let Some(visits) = &mut self.visits {
+            visits.refused(channel, reason);
+        }
+        self.ended(channel, now);
+    }
+
     /// The adapter tells that a queue pair has failed.
-    pub(crate) fn failed(&mut self, channel: ChannelId) {
+    pub(crate) fn failed(&mut self, channel: ChannelId, now: Instant) {
+        if let Some(visits) = &mut self.visits {
+            visits.ended(channel, now);
+        }
         let connection = self.by_channel(channel).map(|guest| guest.connection);
         if let Some(connection) = connection {
             self.machine.ended(connection);
@@ -198,7 +255,10 @@ impl Guests {
     }
 
     /// The CQ of what they share is lost: all are dismissed, and the next one finds another.
-    pub(crate) fn cq_failed(&mut self, cq: CqId) {
+    pub(crate) fn cq_failed(&mut self, cq: CqId, now: Instant) {
+        if let Some(visits) = &mut self.visits {
+            visits.cq_failed(cq, now);
+        }
         let lost = self.hall.take_if(|hall| hall.cq() == cq);
         if lost.is_some() {
             self.machine.stop();
@@ -272,8 +332,7 @@ impl Guests {
         self.machine.drained(connection);
         let guest = self.guests.take(|guest| guest.connection == connection);
         if guest.as_ref().is_some_and(|guest| guest.channel.is_some()) {
-            self.tries = 0;
-            self.close_later(now);
+            self.wait_for_numbers(now);
         }
         guest
     }
@@ -310,6 +369,10 @@ impl Guests {
                 drop(self.forget(connection, now));
             }
             return step;
+        }
+        if let Some(step) = self.visits.as_mut().and_then(|visits| visits.next_step(now)) {
+            self.wait_for_numbers(now);
+            return Some(Step::Visit(step));
         }
         self.end_unused(now).or_else(|| self.close_adapter(now))
     }
@@ -355,6 +418,7 @@ impl Guests {
         let guests = guests.filter_map(|guest| guest.not_before).min();
         let unused = self.unused_since.map(|since| since + UNUSED);
         let close = self.close_at.filter(|_| !self.runs && self.is_empty() && self.hca.is_some());
-        [self.machine.next_deadline(), guests, unused, close].into_iter().flatten().min()
+        let visits = self.visits.as_ref().and_then(|visits| visits.next_deadline());
+        [self.machine.next_deadline(), guests, unused, close, visits].into_iter().flatten().min()
     }
 }

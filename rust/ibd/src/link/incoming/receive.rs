@@ -168,7 +168,7 @@ impl GuestReceiver {
 
     fn broken(&self, cq: CqId) {
         let mut control = self.control.lock();
-        control.tell_guests(|guests| guests.cq_failed(cq));
+        control.tell_guests(|guests| guests.cq_failed(cq, crate::now()));
         drop(control);
         self.control.notify_all();
     }

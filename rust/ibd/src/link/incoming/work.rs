@@ -8,9 +8,10 @@ use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, log};
 
 use super::hall::{self, Hall};
-use super::{Guests, Reception, Step};
+use super::{Guests, Step};
 use crate::link::Shared;
 use crate::link::control::Control;
+use crate::link::outgoing::{self, Outfit};
 use crate::{kernel_instant, now};
 
 /// How often a neighbour repeats a message that found no buffer: six times, with 20 ms in between.
@@ -36,17 +37,24 @@ fn live_closing(parker: &Parker<'_, Control>, shared: &Shared) {
     let mut control = parker.lock();
     while !parker.should_stop() {
         let guests = control.guests.as_mut();
-        match guests.and_then(|guests| guests.next_close(now())) {
-            Some((connection, channel)) => {
-                drop(control);
-                close(shared, connection, channel);
-                control = parker.lock();
-            }
-            None => {
-                let next = control.guests.as_ref().and_then(|guests| guests.close_deadline());
-                parker.wait_until(&mut control, next.map(kernel_instant));
-            }
+        if let Some((connection, channel)) = guests.and_then(|guests| guests.next_close(now())) {
+            drop(control);
+            close(shared, connection, channel);
+            control = parker.lock();
+            continue;
         }
+        let visits = control.guests.as_mut().and_then(|guests| guests.visits.as_mut());
+        if let Some((connection, channel, pipe)) = visits.and_then(|visits| visits.next_close()) {
+            drop(control);
+            outgoing::close(shared, connection, channel, pipe);
+            control = parker.lock();
+            if let Some(guests) = &mut control.guests {
+                guests.wait_for_numbers(now());
+            }
+            continue;
+        }
+        let next = control.guests.as_ref().and_then(|guests| guests.close_deadline());
+        parker.wait_until(&mut control, next.map(kernel_instant));
     }
 }
 
@@ -63,7 +71,13 @@ fn live(parker: &Parker<'_, Control>, shared: &Shared) {
     while !parker.should_stop() {
         let time = now();
         let guests = control.guests.as_mut();
-        match guests.and_then(|guests| guests.next_step(time)) {
+        let step = guests.and_then(|guests| guests.next_step(time));
+        let mut news = false;
+        control.tell_visits(|visits| news = visits.take_news());
+        if news {
+            shared.control.notify_all();
+        }
+        match step {
             Some(step) => {
                 drop(control);
                 take(shared, step);
@@ -97,6 +111,11 @@ fn take(shared: &Shared, step: Step) {
                 Some(())
             });
         }
+        Step::Visit(outgoing::Step::Open(connection, service)) => outgoing::open(shared, connection, service),
+        Step::Visit(outgoing::Step::Bury(connection, channel, pipe, error)) => {
+            outgoing::bury(shared, connection, channel, pipe, error);
+        }
+        Step::Visit(outgoing::Step::End(outfit)) => Outfit::end(outfit, shared),
     }
 }
 
@@ -173,12 +192,11 @@ fn queue_pair(shared: &Shared) -> Result<RcChannel, Status> {
 }
 
 /// The adapter, for connections.
-fn adapter(shared: &Shared) -> Result<Hca, Status> {
+pub(in crate::link) fn adapter(shared: &Shared) -> Result<Hca, Status> {
     if let Some(hca) = with_guests(shared, |guests| guests.hca().cloned()) {
         return Ok(hca);
     }
-    let client = shared.reception.lock().as_ref().map(Reception::client);
-    let hca = Hca::open(&client.ok_or(Status::HCA_INVALID)?, shared.node.hca.get())?;
+    let hca = Hca::open(&shared.connections_client().ok_or(Status::HCA_INVALID)?, shared.node.hca.get())?;
     with_guests(shared, |guests| {
         guests.put_hca(hca.clone());
         Some(())

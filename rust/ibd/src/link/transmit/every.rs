@@ -15,6 +15,7 @@ use super::{Open, Transmitter};
 use crate::counters::Counters;
 use crate::link::control::Control;
 use crate::link::datapath::Pools;
+use crate::link::incoming::GuestCounters;
 
 /// See the module's text.
 pub(crate) struct Transmitters {
@@ -39,7 +40,7 @@ impl Transmitters {
     pub(crate) fn new(
         rings: usize,
         mac: &Mac,
-        counters: &KArc<Counters>,
+        (counters, guest_counters): (&KArc<Counters>, &KArc<GuestCounters>),
         control: &KArc<Monitor<Control>>,
         pardons: &KArc<Pardons>,
         seed: u64,
@@ -48,7 +49,15 @@ impl Transmitters {
         let each = KVec::try_from_fn(rings.max(1), |index| {
             let ring = (rings != 0).then_some(index);
             let (control, pardons, closed) = (control.clone(), pardons.clone(), closed.clone());
-            Transmitter::new(ring, mac.clone(), counters.clone(), control, pardons, closed, seed)
+            Transmitter::new(
+                ring,
+                mac.clone(),
+                (counters.clone(), guest_counters.clone()),
+                control,
+                pardons,
+                closed,
+                seed,
+            )
         })?;
         Ok(Self { each, closed, control: control.clone() })
     }
@@ -129,6 +138,7 @@ impl Transmitters {
 /// In a frame of its own, as a send side is large.
 #[inline(never)]
 fn open(transmitter: &Transmitter, epoch: u64, serial: u64, side: Open, unused: &mut Pools) {
+    transmitter.remember_connections(&side);
     if let Some(side) = transmitter.open(epoch, serial, side) {
         side.into_pools(unused);
     }

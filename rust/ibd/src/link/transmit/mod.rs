@@ -4,6 +4,7 @@
 //! machines' lock inside it. Nobody takes a neighbour out of a queue's memory but the queue: it says itself when it does not hold any more. What fits one MTU is copied into registered memory and freed at once, but not before the lock is
 //! let go; a large send stays where it is until the adapter has cut it up ([`stage`]).
 
+mod connected;
 mod every;
 mod frame;
 mod stage;
@@ -20,10 +21,12 @@ use ipoib::{EtherType, Instant, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::softint::SoftHandler;
 use kernel::sync::{Monitor, Mutex, MutexGuard};
-use kernel::{AllocError, KArc};
+use kernel::{AllocError, KArc, KBox};
 
 use super::control::Control;
+use super::incoming::GuestCounters;
 use super::neighbour::Neighbour;
+use super::outgoing::Pipe;
 use super::senders::Why;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
@@ -42,6 +45,8 @@ pub(crate) const BATCH: u32 = 32;
 pub(crate) const SIGNAL_EVERY: u32 = 64;
 /// Addresses, at most, that a queue knows to be out of reach.
 const DENIED: usize = 64;
+/// Connections that a queue remembers.
+const CONNECTIONS: usize = 256;
 /// Completions taken at once.
 const COMPLETIONS: usize = 16;
 /// Room that must have come back before the MAC layer is told, as a fraction of the ring.
@@ -60,6 +65,7 @@ pub(crate) struct Transmitter {
     suspensions: AtomicU64,
     mac: Mac,
     counters: KArc<Counters>,
+    guest_counters: KArc<GuestCounters>,
     control: KArc<Monitor<Control>>,
     pardons: KArc<Pardons>,
     seed: u64,
@@ -74,6 +80,8 @@ struct State {
     neighbours: AddressCache<Neighbour>,
     /// Addresses that nothing goes to for a while: a flood at a peer that is gone keeps off the machines' lock.
     denied: AddressCache<Denial>,
+    /// Connections, and the octets that each carries; `None` before the link is to have some.
+    pipes: Option<KBox<AddressCache<(Pipe, u32)>>>,
     completions: CompletionBatch,
     /// What is staged: for the counters, once it is posted.
     staged: Tally,
@@ -137,9 +145,17 @@ impl State {
         denial.stands(now(), pardons).then(|| denial.reason.into())
     }
 
+    /// Whether the link opens connections.
+    fn is_connected(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.abilities.connected)
+    }
+
     fn forget_all(&mut self) {
         self.neighbours.clear();
         self.denied.clear();
+        if let Some(pipes) = &mut self.pipes {
+            pipes.clear();
+        }
     }
 }
 
@@ -147,7 +163,7 @@ impl Transmitter {
     fn new(
         ring: Option<usize>,
         mac: Mac,
-        counters: KArc<Counters>,
+        (counters, guest_counters): (KArc<Counters>, KArc<GuestCounters>),
         control: KArc<Monitor<Control>>,
         pardons: KArc<Pardons>,
         closed: KArc<Closed>,
@@ -159,6 +175,7 @@ impl Transmitter {
             suspended: false,
             neighbours: new_memory(Key::HashSize.default_value(), seed)?,
             denied: AddressCache::new(DENIED, seed)?,
+            pipes: None,
             completions: CompletionBatch::new(COMPLETIONS)?,
             staged: Tally::default(),
             refused: false,
@@ -167,7 +184,19 @@ impl Transmitter {
         };
         let (state, suspensions) = (Mutex::new(state)?, AtomicU64::new(0));
         let place = ring.unwrap_or(0);
-        KArc::new(Self { state, ring, place, closed, suspensions, mac, counters, control, pardons, seed })
+        KArc::new(Self {
+            state,
+            ring,
+            place,
+            closed,
+            suspensions,
+            mac,
+            counters,
+            guest_counters,
+            control,
+            pardons,
+            seed,
+        })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
@@ -178,6 +207,15 @@ impl Transmitter {
         drop(state);
         drop(before);
         Ok(())
+    }
+
+    /// Makes room for connections, if the link opens some. Without memory the machine is asked each time.
+    pub(super) fn remember_connections(&self, open: &Open) {
+        if !open.abilities.connected || self.state.lock().pipes.is_some() {
+            return;
+        }
+        let pipes = AddressCache::new(CONNECTIONS, self.seed).and_then(KBox::new).ok();
+        self.state.lock().pipes = pipes;
     }
 
     /// Which send side this is: another number after every close.
@@ -390,9 +428,15 @@ impl Transmitter {
     }
 
     fn send_to(&self, state: &mut State, packet: Mblk, to: Neighbour, after: &mut After) {
-        let Some((_, frame)) = Frame::read(&packet) else {
+        let Some((flagged, frame)) = Frame::read(&packet) else {
             return self.drop_packet(packet, TxDrop::Malformed, after);
         };
+        if state.is_connected() {
+            self.make_room(state, &frame, after);
+            let sent =
+                self.send_there(state, (connected::neighbour(&flagged, &frame), &to), packet, &frame, after);
+            return self.done(sent, after);
+        }
         let refused = state.open.as_ref().map_or(Some(TxDrop::LinkReset), |open| open.refuses(&frame));
         if let Some(reason) = refused {
             return self.drop_packet(packet, reason, after);
@@ -401,7 +445,13 @@ impl Transmitter {
         let State { open: Some(open), staged, .. } = state else {
             return self.drop_packet(packet, TxDrop::LinkReset, after);
         };
-        match self.stage_any(open, staged, &to, packet, &frame, after) {
+        let sent = self.stage_any(open, staged, &to, packet, &frame, after);
+        self.done(sent, after);
+    }
+
+    /// Frees a packet that did not go, and that nobody can be given back.
+    fn done(&self, sent: Result<(), Stopped>, after: &mut After) {
+        match sent {
             Ok(()) | Err(Stopped::Waits) => {}
             Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
             Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
@@ -466,10 +516,18 @@ impl Transmitter {
         frame: &Frame,
         after: &mut After,
     ) -> Result<(), Stopped> {
+        let flagged = to;
         let Some(open) = &state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
         let Some(to) = to.canonical() else {
             return Err(Stopped::Dropped(packet, TxDrop::BadDestination));
         };
+        if open.abilities.connected {
+            if frame.may_tell_neighbour(&packet) {
+                self.learn(&packet, frame.ethertype, to);
+            }
+            self.make_room(state, frame, after);
+            return self.send_connected(state, (flagged, to), packet, frame, after);
+        }
         if let Some(reason) = open.refuses(frame) {
             return Err(Stopped::Dropped(packet, reason));
         }

@@ -2,12 +2,13 @@
 
 use ibtf::{Buffer, BufferPool, Payload, Refused, SendOptions, SendQueue, Status, UdDest};
 use ipoib::header::PSEUDO_HEADER_LEN;
-use ipoib::{EtherType, nd};
+use ipoib::{Cast, EtherType, nd};
 use kernel::mblk::Mblk;
 use kernel::{KArc, KVec};
 
 use super::super::datapath::Pools;
 use super::super::neighbour::Way;
+use super::connected::Piece;
 use super::frame::{ADDRESSES_LEN, Frame, Plain, Wire};
 use crate::counters::TxDrop;
 
@@ -36,6 +37,8 @@ pub(crate) struct Abilities {
     pub(crate) large_header: u32,
     /// Packets longer than this many bytes are sent from where they are; `u32::MAX` if it cannot.
     pub(crate) copy_up_to: u32,
+    /// The link opens connections.
+    pub(crate) connected: bool,
 }
 
 impl Abilities {
@@ -198,6 +201,18 @@ impl Open {
             // Without memory to remember it, it goes home.
             let _ = spare.push(buffer);
         }
+    }
+
+    /// Copies one piece of a packet, behind the IPoIB header and an IP header of its own, and stages it; `false` if there is no room.
+    #[inline(never)]
+    pub(super) fn stage_piece(&mut self, dest: &KArc<UdDest<Way>>, piece: &Piece<'_>, cast: Cast) -> bool {
+        if self.queue.room() == 0 {
+            return false;
+        }
+        let Some(mut buffer) = self.spare.pop().or_else(|| self.pool.take()) else { return false };
+        let len = piece.fill(buffer.whole_mut());
+        buffer.set_len(len);
+        self.queue.stage_buffer(dest, buffer, SendOptions::default(), Wire::one(cast, len)).is_ok()
     }
 
     fn copy_small(

@@ -1,0 +1,43 @@
+//! What all connections of a link send from: a protection domain, and buffers of two sizes.
+
+use ibtf::{Buffer, BufferPool, BufferUse, Pd, Status};
+use ipoib::connections::LONGEST_MESSAGE;
+
+/// Messages up to this length go into small buffers.
+pub(super) const SMALL: u32 = 4096;
+/// How many of each there are: 2 MiB and 6 MiB.
+const SMALL_ONES: u32 = 512;
+const LARGE_ONES: u32 = 96;
+/// Large ones that one connection may have at once: a neighbour that takes nothing any more leaves enough for others.
+pub(super) const LARGE_EACH: u32 = LARGE_ONES / 4;
+
+/// See the module's text.
+pub(crate) struct Outfit {
+    small: BufferPool,
+    large: BufferPool,
+    pd: Pd,
+}
+
+impl Outfit {
+    /// **May block.**
+    #[inline(never)]
+    pub(super) fn new(pd: Pd) -> Result<Self, Status> {
+        let small = BufferPool::new(&pd, SMALL_ONES, SMALL, BufferUse::Send)?;
+        let large = BufferPool::new(&pd, LARGE_ONES, LONGEST_MESSAGE, BufferUse::Send)?;
+        Ok(Self { small, large, pd })
+    }
+
+    pub(super) fn pd(&self) -> &Pd {
+        &self.pd
+    }
+
+    /// A buffer for so many octets, if there is one. **Any** context.
+    pub(super) fn take(&self, len: u32) -> Option<Buffer> {
+        if len <= SMALL { self.small.take() } else { self.large.take() }
+    }
+
+    /// Its buffers, to be closed. What it was made from goes.
+    pub(super) fn into_pools(self) -> [BufferPool; 2] {
+        [self.small, self.large]
+    }
+}

@@ -1,0 +1,330 @@
+//! What a link with `linkmode=cm` does with a packet: it goes on the neighbour's connection, as a datagram, in pieces, or not at all, and then IP
+//! hears how much would go.
+
+use ipoib::connections::{self, Channel, fragments};
+use ipoib::header::{IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
+use ipoib::paths::Handle;
+use ipoib::{Cast, EtherType, LinkAddr};
+use kernel::mblk::Mblk;
+
+use super::frame::{Frame, Wire};
+use super::{After, Neighbour, State, Stopped, Transmitter, note};
+use crate::counters::TxDrop;
+use crate::link::outgoing::{Pipe, Sent, Waited};
+use crate::now;
+
+/// Octets of the IPoIB header.
+const HEADER: u32 = IPOIB_HEADER_LEN as u32;
+
+/// A piece of an IPv4 packet.
+pub(super) struct Piece<'a> {
+    packet: &'a Mblk,
+    fragment: fragments::Fragment,
+    /// Octets in front of the packet's payload.
+    payload_at: usize,
+}
+
+impl Piece<'_> {
+    /// Writes IPoIB header, IPv4 header and payload; how many octets.
+    pub(super) fn fill(&self, room: &mut [u8]) -> u32 {
+        let (header, fragment) = (self.fragment.header(), &self.fragment);
+        let at = IPOIB_HEADER_LEN + header.len();
+        let len = at + fragment.len;
+        if let Some(room) = room.get_mut(..len) {
+            let (front, payload) = room.split_at_mut(at);
+            front[..IPOIB_HEADER_LEN].fill(0);
+            front[..2].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
+            front[IPOIB_HEADER_LEN..].copy_from_slice(header);
+            self.packet.copy_to(self.payload_at + fragment.from, payload);
+        }
+        len as u32
+    }
+}
+
+/// Whether the neighbour with this address takes connections, for this packet: who has an address is always asked by datagrams.
+fn takes_connections(to: &LinkAddr, frame: &Frame) -> bool {
+    let flagged = to.flags() & LinkAddr::FLAG_CONNECTED != 0;
+    flagged && frame.cast == Cast::Unicast && frame.ethertype != EtherType::ARP
+}
+
+/// The neighbour's address, if it takes connections.
+pub(super) fn neighbour(flagged: &LinkAddr, frame: &Frame) -> Option<LinkAddr> {
+    takes_connections(flagged, frame).then(|| flagged.without_flags())
+}
+
+impl Transmitter {
+    /// A packet from the MAC layer, whose way may be known. `flagged` is the address with its flags.
+    #[inline(never)]
+    pub(super) fn send_connected(
+        &self,
+        state: &mut State,
+        (flagged, to): (LinkAddr, LinkAddr),
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        let connects = takes_connections(&flagged, frame);
+        if connects && let Some(pipe) = self.known_pipe(state, &to, frame) {
+            return self.send_on(state, &pipe, packet, frame, after);
+        }
+        let known = state.neighbours.get(to.words()).filter(|known| known.validity().holds()).cloned();
+        let (packet, neighbour) = match known {
+            Some(neighbour) => (packet, neighbour),
+            None => {
+                // Those before it wait for room, and completions are to come.
+                if state.behind {
+                    return Err(Stopped::Full(packet));
+                }
+                if let Some(reason) = state.denial(&to, &self.pardons) {
+                    return Err(Stopped::Dropped(packet, reason));
+                }
+                let found = self.ask_for_path(state, to, packet, after)?;
+                if connects {
+                    // The straight way for datagrams is not for it.
+                    state.neighbours.remove(&to);
+                }
+                found
+            }
+        };
+        neighbour.validity().note_use();
+        self.send_there(state, (connects.then_some(to), &neighbour), packet, frame, after)
+    }
+
+    /// The way is known; `to` is the neighbour's address if it takes connections.
+    #[inline(never)]
+    pub(super) fn send_there(
+        &self,
+        state: &mut State,
+        (to, neighbour): (Option<LinkAddr>, &Neighbour),
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        let packet = match to {
+            Some(to) => match self.ask_for_connection(state, &to, neighbour, packet, frame, after)? {
+                Some(packet) => packet,
+                None => return Ok(()),
+            },
+            None => packet,
+        };
+        let most = state.open.as_ref().map_or(0, |open| open.buffer_size).min(neighbour.longest());
+        if frame.len > most as usize {
+            return self.too_long(state, neighbour, packet, frame, most, after);
+        }
+        let State { open: Some(open), staged, .. } = state else {
+            return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
+        };
+        self.stage_any(open, staged, neighbour, packet, frame, after)
+    }
+
+    /// The connection that this queue remembers, if it carries the packet.
+    fn known_pipe(&self, state: &mut State, to: &LinkAddr, frame: &Frame) -> Option<Pipe> {
+        let (pipe, longest) = state.pipes.as_mut()?.get(to.words())?;
+        if pipe.validity().holds() {
+            return (frame.len <= *longest as usize).then(|| pipe.clone());
+        }
+        state.pipes.as_mut()?.remove(to);
+        None
+    }
+
+    /// What the machine says; the packet comes back if it is to go as a datagram.
+    fn ask_for_connection(
+        &self,
+        state: &mut State,
+        to: &LinkAddr,
+        neighbour: &Neighbour,
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<Option<Mblk>, Stopped> {
+        let mut control = self.control.lock();
+        let Some(visits) = control.guests.as_mut().and_then(|guests| guests.visits.as_mut()) else {
+            return Ok(Some(packet));
+        };
+        let submitted = visits.submit(to, packet, frame.len as u32, now());
+        let wants = visits.wants_thread();
+        drop(control);
+        if wants {
+            after.rare().wake_control = true;
+        }
+        match submitted {
+            connections::Submitted::Datagram(packet) => Ok(Some(packet)),
+            connections::Submitted::Connected(packet, pipe, longest) => {
+                if let Some(pipes) = &mut state.pipes {
+                    pipes.insert(*to, (pipe.clone(), longest));
+                }
+                self.send_on(state, &pipe, packet, frame, after).map(|()| None)
+            }
+            connections::Submitted::Waits => {
+                self.guest_counters.waited.increment();
+                after.rare().wake_control = true;
+                Err(Stopped::Waits)
+            }
+            connections::Submitted::TooBig(packet, most) => {
+                self.too_long(state, neighbour, packet, frame, most.0, after).map(|()| None)
+            }
+            connections::Submitted::Full(packet) => Err(Stopped::Dropped(packet, TxDrop::QueueFull)),
+        }
+    }
+
+    /// On a connection.
+    fn send_on(
+        &self,
+        state: &mut State,
+        pipe: &Pipe,
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        let len = frame.len as u32;
+        match pipe.send(&packet, frame.ethertype, len) {
+            Sent::Taken => {
+                note(&mut state.staged, Wire::one(Cast::Unicast, len));
+                self.guest_counters.sent.increment();
+                after.free.push_back(packet);
+                Ok(())
+            }
+            Sent::Full => Err(Stopped::Dropped(packet, TxDrop::QueueFull)),
+            Sent::Closed => Err(Stopped::Dropped(packet, TxDrop::LinkReset)),
+            Sent::Refused => Err(Stopped::Dropped(packet, TxDrop::Refused)),
+            Sent::Broken => {
+                let lost = pipe.connection();
+                self.control.lock().tell_visits(|visits| visits.lost(lost, now()));
+                after.rare().wake_control = true;
+                Err(Stopped::Dropped(packet, TxDrop::PostFailed))
+            }
+        }
+    }
+
+    /// A packet that is longer than the neighbour takes, `most` octets with the IPoIB header, goes in pieces if it may. Otherwise IP is told.
+    #[inline(never)]
+    fn too_long(
+        &self,
+        state: &mut State,
+        neighbour: &Neighbour,
+        packet: Mblk,
+        frame: &Frame,
+        most: u32,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        if frame.cast != Cast::Unicast {
+            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+        }
+        let datagram = state.open.as_ref().map_or(0, |open| open.buffer_size).min(neighbour.longest());
+        if frame.ethertype == EtherType::IPV4
+            && let Some(sent) = self.send_in_pieces(state, neighbour, &packet, datagram, after)
+        {
+            if !sent {
+                return Err(Stopped::Dropped(packet, TxDrop::QueueFull));
+            }
+            self.guest_counters.fragmented.increment();
+            after.free.push_back(packet);
+            return Ok(());
+        }
+        let Some(to) = Frame::read(&packet).and_then(|(to, _)| to.canonical()) else {
+            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+        };
+        let mtu = most.saturating_sub(HEADER);
+        let mut left = Some(packet);
+        self.control.lock().tell_visits(|visits| {
+            left = left.take().and_then(|packet| visits.complain(&to, packet, mtu, now()).err());
+        });
+        self.counters.tx.dropped(TxDrop::TooLong);
+        after.rare().wake_control = true;
+        after.free.extend(left);
+        Ok(())
+    }
+
+    /// As datagrams of so many octets, with the IPoIB header; whether there was room for all. `None` if it may not be cut.
+    #[inline(never)]
+    fn send_in_pieces(
+        &self,
+        state: &mut State,
+        neighbour: &Neighbour,
+        packet: &Mblk,
+        most: u32,
+        after: &mut After,
+    ) -> Option<bool> {
+        let mut header = [0; fragments::LONGEST_HEADER];
+        let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut header);
+        let header = header.get(..len)?;
+        let payload_at = PSEUDO_HEADER_LEN + usize::from(header.first()? & 0xf) * 4;
+        for fragment in fragments::fragments(header, most.saturating_sub(HEADER))? {
+            let full = state.open.as_ref().is_some_and(|open| open.queue.batch_is_full());
+            if full {
+                self.post(state, after);
+            }
+            if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+                self.reclaim(state, after);
+            }
+            let State { open: Some(open), staged, .. } = state else { return Some(false) };
+            let piece = Piece { packet, fragment, payload_at };
+            let len = (IPOIB_HEADER_LEN + fragment.header().len() + fragment.len) as u32;
+            if !open.stage_piece(neighbour.handle(), &piece, Cast::Unicast) {
+                return Some(false);
+            }
+            note(staged, Wire::one(Cast::Unicast, len));
+        }
+        Some(true)
+    }
+
+    /// What becomes of a packet that waited for a connection. On the control thread.
+    #[inline(never)]
+    pub(crate) fn send_waited(&self, waited: Waited) {
+        let mut after = After::default();
+        let mut state = self.state.lock();
+        let result = match waited {
+            Waited::Send(packet, pipe) => {
+                self.waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
+                    this.send_on(state, &pipe, packet, frame, after)
+                })
+            }
+            Waited::Tell(to, packet, most) => {
+                self.waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
+                    this.tell_waited(state, &to, packet, frame, most.0, after)
+                })
+            }
+            Waited::Drop(_, packet) => Err(Stopped::Dropped(packet, TxDrop::LinkReset)),
+            Waited::Open(..) | Waited::Close(..) => Ok(()),
+        };
+        self.done(result, &mut after);
+        self.post(&mut state, &mut after);
+        drop(state);
+        self.finish(after);
+    }
+
+    fn waited(
+        &self,
+        state: &mut State,
+        packet: Mblk,
+        after: &mut After,
+        send: impl FnOnce(&Self, &mut State, Mblk, &Frame, &mut After) -> Result<(), Stopped>,
+    ) -> Result<(), Stopped> {
+        let Some((_, frame)) = Frame::read(&packet) else {
+            return Err(Stopped::Dropped(packet, TxDrop::Malformed));
+        };
+        if state.open.is_none() {
+            return Err(Stopped::Dropped(packet, TxDrop::LinkReset));
+        }
+        send(self, state, packet, &frame, after)
+    }
+
+    /// No connection came of it, or one that takes less. What fits a datagram never waited.
+    fn tell_waited(
+        &self,
+        state: &mut State,
+        to: &LinkAddr,
+        packet: Mblk,
+        frame: &Frame,
+        most: u32,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        let known = self.control.lock().paths.known(now(), to);
+        match known {
+            ipoib::paths::Known::Ready(neighbour, _) => {
+                self.too_long(state, &neighbour, packet, frame, most, after)
+            }
+            _ => Err(Stopped::Dropped(packet, TxDrop::LookupFailed)),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Packets for neighbours without a connection: those that take none, do not answer, or refuse; and connections whose calls fail.
+
+use fabric::{Direction, Only, Pick};
+use fakekernel::{FaultKind, FaultPlan, Nanos};
+use lab_gldv3::{LinkState, Offload};
+
+use super::opened::{connected, pattern, send, set_connected};
+use super::{CM, REQ, counted_by, holds, payloads};
+use crate::bench::{Bench, IPV4, PLAIN, Setup, group};
+
+const IPV6: u32 = 0x86dd;
+const MINUTE: Nanos = Nanos::from_secs(60);
+const DONT_FRAGMENT: u8 = 0x40;
+
+/// An IPv4 packet of so many octets from 10.0.0.1 to 10.0.0.2, UDP; `flags` are those of the header.
+fn v4(len: usize, flags: u8) -> Vec<u8> {
+    let mut packet = pattern(len);
+    packet[..20].copy_from_slice(&[0x45, 0, 0, 0, 0, 7, flags, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+    packet
+}
+
+fn v6(len: usize) -> Vec<u8> {
+    let mut packet = pattern(len);
+    packet[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, 17, 64]);
+    packet[4..6].copy_from_slice(&((len - 40) as u16).to_be_bytes());
+    packet[8..40].fill(0);
+    (packet[8], packet[23], packet[24], packet[39]) = (0xfd, 1, 0xfd, 2);
+    packet
+}
+
+/// What fragments of one packet carry, in their order.
+fn put_together(fragments: &[Vec<u8>]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    for fragment in fragments {
+        let flags = u16::from_be_bytes([fragment[6], fragment[7]]);
+        assert_eq!(usize::from(flags & 0x1fff) * 8, whole.len());
+        let len = usize::from(u16::from_be_bytes([fragment[2], fragment[3]]));
+        whole.extend_from_slice(&fragment[20..len]);
+    }
+    whole
+}
+
+#[test]
+fn a_neighbour_that_takes_no_connections_gets_datagrams_and_ip_hears_how_much_one_carries() {
+    holds(|bench| {
+        set_connected(&bench.alpha, true);
+        let (alpha, to_alpha) = bench.alpha.open_up(IPV4);
+        let (beta, to_beta) = bench.beta.open_up(IPV4);
+        bench.settle();
+        send(&alpha, &beta, &v4(2_044, DONT_FRAGMENT));
+        bench.settle();
+        assert!(payloads(&to_beta) == [v4(2_044, DONT_FRAGMENT)]);
+        let long = v4(2_045, DONT_FRAGMENT);
+        send(&alpha, &beta, &long);
+        fakekernel::sleep(Nanos::from_millis(10));
+        let told = payloads(&to_alpha);
+        assert_eq!(told.len(), 1, "{:?}", bench.alpha.counters());
+        assert_eq!(
+            (told[0][9], &told[0][12..16], &told[0][16..20]),
+            (1, &[10, 0, 0, 2][..], &[10, 0, 0, 1][..])
+        );
+        assert_eq!((&told[0][20..22], &told[0][26..28]), (&[3, 4][..], &2_044_u16.to_be_bytes()[..]));
+        assert_eq!(told[0][28..48], long[..20]);
+        for len in [2_045, 5_000, 65_515] {
+            send(&alpha, &beta, &v4(len, 0));
+            bench.settle();
+            let pieces = payloads(&to_beta);
+            assert!(pieces.iter().all(|piece| piece.len() <= 2_044));
+            assert!(put_together(&pieces) == v4(len, 0)[20..], "{len}: {} pieces", pieces.len());
+        }
+        assert_eq!(counted_by(&bench.alpha, "opens"), 0);
+        assert_eq!(["fragmented", "too_big"].map(|name| counted_by(&bench.alpha, name)), [3, 1]);
+    });
+}
+
+#[test]
+fn ipv6_hears_how_much_goes_to_a_neighbour_that_takes_no_connections() {
+    holds(|bench| {
+        set_connected(&bench.alpha, true);
+        let (alpha, to_alpha) = bench.alpha.open_up(IPV6);
+        let (beta, to_beta) = bench.beta.open_up(IPV6);
+        bench.settle();
+        send(&alpha, &beta, &v6(2_044));
+        send(&alpha, &beta, &v6(30_000));
+        bench.settle();
+        assert!(payloads(&to_beta) == [v6(2_044)]);
+        let told = payloads(&to_alpha);
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].len(), told[0][6], told[0][40], told[0][41]), (1_280, 58, 2, 0));
+        assert_eq!(told[0][44..48], 2_044_u32.to_be_bytes());
+    });
+}
+
+#[test]
+fn ip_is_not_told_more_than_ten_times_a_second() {
+    holds(|bench| {
+        set_connected(&bench.alpha, true);
+        let (alpha, to_alpha) = bench.alpha.open_up(IPV4);
+        let (beta, _) = bench.beta.open_up(IPV4);
+        bench.settle();
+        for _ in 0..50 {
+            send(&alpha, &beta, &v4(9_000, DONT_FRAGMENT));
+            fakekernel::sleep(Nanos::from_micros(100));
+        }
+        bench.settle();
+        assert_eq!(payloads(&to_alpha).len(), 10);
+        fakekernel::sleep(Nanos::from_secs(2));
+        send(&alpha, &beta, &v4(9_000, DONT_FRAGMENT));
+        bench.settle();
+        assert_eq!(payloads(&to_alpha).len(), 1);
+    });
+}
+
+#[test]
+fn a_packet_to_a_group_that_is_longer_than_a_datagram_does_not_go_and_nobody_is_told() {
+    holds(|bench| {
+        let (alpha, to_alpha, beta, _) = connected(bench, IPV4);
+        beta.enable_multicast(group(0x0006_0001)).expect("it can be joined");
+        bench.settle();
+        let before = bench.alpha.statistics().opackets;
+        for len in [1_000, 2_044, 2_045] {
+            alpha.transmit(group(0x0006_0001), &v4(len, 0), Offload::default()).expect("the stream is bound");
+        }
+        bench.settle();
+        let went = bench.alpha.statistics().opackets - before;
+        assert_eq!((went, bench.alpha.counter("tx_drop_too_long")), (2, 1));
+        assert!(payloads(&to_alpha).is_empty());
+    });
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_gets_what_fits_and_is_asked_seldom() {
+    holds(|bench| {
+        let (alpha, to_alpha, beta, to_beta) = connected(bench, IPV4);
+        let only = Only::Management { class: CM, attribute: REQ };
+        bench.world.fabric().lose(
+            bench.alpha.port(),
+            Direction::ToSwitch,
+            Pick { only, skip: 0, times: 1_000 },
+        );
+        let (mut small, began) = (0, bench.machine.now());
+        while bench.machine.now().since(began) < MINUTE {
+            send(&alpha, &beta, &v4(1_000, DONT_FRAGMENT));
+            send(&alpha, &beta, &v4(30_000, DONT_FRAGMENT));
+            small += 1;
+            fakekernel::sleep(Nanos::from_millis(250));
+        }
+        bench.settle();
+        let came = payloads(&to_beta);
+        assert_eq!(came.len(), small, "all that fit came: {:?}", bench.alpha.counters());
+        assert!(came.iter().all(|packet| packet.len() == 1_000));
+        assert!(!payloads(&to_alpha).is_empty(), "IP heard of the others");
+        let opens = counted_by(&bench.alpha, "opens");
+        assert!((2..10).contains(&opens), "{opens} attempts in a minute");
+        let before = bench.machine.now();
+        drop(alpha);
+        let took = bench.machine.now().since(before);
+        assert!(took < Nanos::from_millis(50), "{took}");
+    });
+}
+
+#[test]
+fn a_neighbour_that_refuses_gets_what_fits_until_it_has_room() {
+    holds(|bench| {
+        let (alpha, to_alpha, beta, to_beta) = connected(bench, IPV4);
+        bench.beta.kernel.set_fault(FaultKind("ibt_alloc_srq"), Some("ibd"), FaultPlan::Nth(0));
+        send(&alpha, &beta, &v4(30_000, DONT_FRAGMENT));
+        send(&alpha, &beta, &v4(1_000, DONT_FRAGMENT));
+        bench.settle();
+        assert!(payloads(&to_beta) == [v4(1_000, DONT_FRAGMENT)]);
+        assert_eq!(payloads(&to_alpha).len(), 1, "what waited is told of");
+        assert_eq!(counted_by(&bench.alpha, "open_failed"), 1);
+        bench.beta.kernel.set_fault(FaultKind("ibt_alloc_srq"), Some("ibd"), FaultPlan::Never);
+        fakekernel::sleep(Nanos::from_secs(3));
+        send(&alpha, &beta, &v4(30_000, DONT_FRAGMENT));
+        bench.settle();
+        assert!(payloads(&to_beta) == [v4(30_000, DONT_FRAGMENT)]);
+    });
+}
+
+/// The next call of a kind fails, or allocation, each in turn, while a connection is opened; datagrams go on, and at last it is there.
+fn each_failure(bench: &Bench, kind: FaultKind, most: u64) {
+    let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
+    for n in 0..=most {
+        bench.alpha.kernel.set_fault(kind, Some("ibd"), FaultPlan::Nth(n));
+        send(&alpha, &beta, &pattern(20_000));
+        send(&alpha, &beta, &pattern(500));
+        bench.settle();
+        bench.alpha.kernel.set_fault(kind, Some("ibd"), FaultPlan::Never);
+        let came = payloads(&to_beta);
+        // A datagram needs memory, too, and is posted in the same way.
+        let spared = kind != FaultKind::KMEM && kind != FaultKind("ibt_post_send");
+        assert!(!spared || came.contains(&pattern(500)), "{kind:?} {n}: {:?}", bench.alpha.counters());
+        // However it went, it goes once the calls do.
+        let goes = || {
+            send(&alpha, &beta, &pattern(30_000));
+            bench.settle();
+            payloads(&to_beta).contains(&pattern(30_000))
+        };
+        bench.wait_for("it goes", Nanos::from_secs(1_000), goes);
+        // What was made is given back, and the next one needs it again.
+        fakekernel::sleep(Nanos::from_secs(400));
+    }
+    assert_eq!(bench.alpha.state(), LinkState::Up);
+}
+
+#[test]
+fn a_connection_comes_later_when_any_call_for_it_fails() {
+    const CALLS: [&str; 7] = [
+        "ibt_open_hca",
+        "ibt_alloc_pd",
+        "ibt_alloc_cq",
+        "ibt_register_mr",
+        "ibt_alloc_rc_channel",
+        "ibt_open_rc_channel",
+        "ibt_post_send",
+    ];
+    for call in CALLS {
+        Setup { seeds: 1, ..Setup::default() }.run(move |bench| each_failure(bench, FaultKind(call), 1));
+    }
+}
+
+#[test]
+fn a_connection_comes_later_when_any_allocation_for_it_fails() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| each_failure(bench, FaultKind::KMEM, 30));
+}
