@@ -27,7 +27,8 @@ help:
 	@echo '               (SCENARIO=file.toml, SEED=number, SM=opensm for a real OpenSM),'
 	@echo '               then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
-	@echo '               (FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too;'
+	@echo '               (WHOLE=1: four times as many seeds where there are hundreds, and twice as many interrupted installations;'
+	@echo '               FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too;'
 	@echo '               REQUIRE=linux,opensm: a test that this machine would have to leave out fails)'
 	@echo 'make bench     what a packet costs, into target/bench (PEER=directory with another driver, to measure in turn;'
 	@echo '               COUNT=1: only instructions and locks in the drivers'"'"' own text, with valgrind, in a few minutes)'
@@ -66,7 +67,7 @@ run:
 
 test:
 	@sh tools/setup.sh test
-	@CARGO='$(CARGO)' FOREIGN='$(if $(FOREIGN),$(abspath $(FOREIGN)))' REQUIRE='$(REQUIRE)' sh tools/test.sh
+	@CARGO='$(CARGO)' FOREIGN='$(if $(FOREIGN),$(abspath $(FOREIGN)))' REQUIRE='$(REQUIRE)' $(if $(WHOLE),WHOLE=1) sh tools/test.sh
 
 bench: modules
 	$(CARGO) run --release --quiet -p ibdlab -- bench $(if $(PEER),--peer '$(PEER)') $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count)

@@ -53,7 +53,7 @@ part() {
 }
 
 part lint "$make" lint
-part test "$make" test REQUIRE=linux,opensm,valgrind ${FOREIGN:+FOREIGN="$FOREIGN"}
+part test "$make" test WHOLE=1 REQUIRE=linux,opensm,valgrind ${FOREIGN:+FOREIGN="$FOREIGN"}
 [ -n "${FOREIGN:-}" ] || row foreign 'left out' 0 'FOREIGN=directory with illumos'\''s own objects'
 part miri "$make" miri
 for target in $(sed -n 's/^    ("\([a-z_]*\)", [a-z_]*),$/\1/p' tests/fuzz/src/lib.rs); do
