@@ -11171,6 +11171,14 @@ unsafe extern "C" {
     pub fn getmajor(arg1: dev_t) -> major_t;
     pub fn getminor(arg1: dev_t) -> minor_t;
     pub fn makedevice(arg1: major_t, arg2: minor_t) -> dev_t;
+    pub fn ddi_fm_service_impact(arg1: *mut dev_info_t, arg2: ::core::ffi::c_int);
+    pub fn ndi_fm_ereport_post(
+        arg1: *mut dev_info_t,
+        arg2: *const ::core::ffi::c_char,
+        arg3: u64,
+        arg4: ::core::ffi::c_int,
+        ...
+    );
     pub fn assfail(
         arg1: *const ::core::ffi::c_char,
         arg2: *const ::core::ffi::c_char,

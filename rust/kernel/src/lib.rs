@@ -28,6 +28,7 @@ mod boxed;
 pub mod counter;
 pub mod ddi;
 mod errno;
+pub mod fm;
 pub mod kstat;
 pub mod list;
 pub mod log;

@@ -10,14 +10,22 @@
  */
 
 /*
- * Fault management: results and impacts.
+ * Fault management: results, and what a driver says of a node.  Names, types
+ * and values follow the flag of ndi_fm_ereport_post, and NULL ends them.
  */
 
 #ifndef	_SYS_DDIFM_H
 #define	_SYS_DDIFM_H
 
+#include <sys/dditypes.h>
+#include <sys/types.h>
+
 #define	DDI_FM_NOT_CAPABLE	0
 #define	DDI_FM_OK	0
 #define	DDI_FM_FATAL	(-1)
+
+extern void ddi_fm_service_impact(dev_info_t *, int);
+extern void ndi_fm_ereport_post(dev_info_t *, const char *, uint64_t, int,
+    ...);
 
 #endif	/* _SYS_DDIFM_H */

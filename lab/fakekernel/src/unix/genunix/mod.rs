@@ -29,7 +29,8 @@ mod user;
 pub use console::{Level, Message, Printer, To};
 pub use cred::{Cred, Privilege};
 pub use ddi::{
-    AttachHook, DevInfo, DevInfoSpec, MinorNode, Properties, PropertyValue, parse_beside_nodes, parse_conf,
+    AttachHook, DevInfo, DevInfoSpec, Ereport, MinorNode, Properties, PropertyValue, Service,
+    parse_beside_nodes, parse_conf,
 };
 pub use kstat::{KstatEntry, KstatId, KstatOrigin, KstatValue};
 pub use stream::{Chain, Checksums, Owner, SharedSnapshot};

@@ -3,6 +3,7 @@
 mod attach;
 mod conf;
 mod device_file;
+mod fm;
 mod misc;
 mod node;
 mod property;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use attach::AttachHook;
 pub use conf::{parse as parse_conf, parse_beside_nodes};
+pub use fm::{Ereport, Service};
 pub use node::{DevInfo, DevInfoSpec, MinorNode};
 pub use property::{Properties, Value as PropertyValue};
 
@@ -24,7 +26,8 @@ use crate::loader::handles::Handles;
 use crate::loader::kernel::Kernel;
 
 pub(super) fn exports() -> Vec<Export> {
-    [node::exports(), property_calls::exports(), soft_state::exports(), misc::exports()].concat()
+    [node::exports(), property_calls::exports(), soft_state::exports(), misc::exports(), fm::exports()]
+        .concat()
 }
 
 /// The device tree of a host.
@@ -34,6 +37,8 @@ pub(crate) struct Devices {
     hooks: HostMutex<Vec<Arc<dyn AttachHook>>>,
     /// What the `.conf` file of a driver says of all its nodes.
     conf: HostMutex<BTreeMap<String, BTreeMap<String, PropertyValue>>>,
+    /// What drivers have reported, oldest first.
+    ereports: HostMutex<Vec<Ereport>>,
 }
 
 impl std::fmt::Debug for Devices {
@@ -49,6 +54,7 @@ impl Devices {
             soft_states: Handles::new("soft state"),
             hooks: HostMutex::new(Vec::new()),
             conf: HostMutex::new(BTreeMap::new()),
+            ereports: HostMutex::new(Vec::new()),
         }
     }
 

@@ -10,6 +10,7 @@ use sim::{HostMutex, Rule};
 use super::super::Genunix;
 use super::super::heap::{Fill, Kind};
 use super::super::origin::Origin;
+use super::fm::Service;
 use super::property::Properties;
 use crate::export;
 use crate::loader::cx::{Cx, cx};
@@ -82,6 +83,8 @@ pub(super) struct State {
     driver_private: usize,
     /// `ndi_hold_devi`: links that are open, children.
     pub(super) holds: u32,
+    /// What its driver says is left of its service.
+    pub(super) service: Service,
 }
 
 /// A device node. Cheap clone.
@@ -166,6 +169,7 @@ impl Kernel {
             minors: Vec::new(),
             driver_private: 0,
             holds: 0,
+            service: Service::default(),
         };
         if let Some(parent) = &spec.parent {
             parent.hold();
@@ -218,7 +222,7 @@ impl Genunix {
 }
 
 /// The caller's node.
-fn node(dip: *const dev_info_t) -> Option<DevInfo> {
+pub(super) fn node(dip: *const dev_info_t) -> Option<DevInfo> {
     let cx = cx();
     cx.kernel().device(&cx, dip)
 }

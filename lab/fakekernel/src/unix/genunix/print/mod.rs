@@ -8,8 +8,9 @@ use std::ffi::{c_char, c_int};
 use illumos_sys_hdrs::__va_list_tag;
 use sim::{Contexts, Rule};
 
+pub(super) use self::format::Arguments;
 use self::format::Remark;
-use self::va::{VaList, variadic};
+pub(super) use self::va::{VaList, variadic};
 use super::console::{Level, Message, To};
 use crate::export;
 use crate::loader::cx::{Cx, cx};
