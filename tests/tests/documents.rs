@@ -185,18 +185,29 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
         let (_, rest) = settings.split_once(&format!("const {}: &CStr = c\"", name.trim())).expect("a name");
         rest.split_once('"').expect("its end").0.to_owned()
     });
-    let expected: Vec<String> = properties_of_the_driver(&settings).into_iter().chain(fixed).collect();
+    let mtu = "mtu Pq that of the broadcast group; 1280 to that; any time".to_owned();
+    let private = properties_of_the_driver(&settings).into_iter().chain(fixed);
+    let expected: Vec<String> = std::iter::once(mtu).chain(private).collect();
     assert!(expected.len() > 15);
     assert_eq!(items(&page, "PROPERTIES", ".It Sy "), expected);
 
-    let counters =
-        ["counters.rs", "link/incoming/counters.rs"].map(|file| read(&format!("rust/ibd/src/{file}")));
-    let names = counters.iter().flat_map(|counters| {
-        let (_, names) = counters.split_once("const NAMES: ").expect("the statistics");
-        let names = names.split_once("];").expect("their end").0.split("c\"").skip(1);
-        names.map(|name| name.split('"').next().unwrap_or_default())
-    });
-    assert!(items(&page, "STATISTICS", ".It Sy ").into_iter().eq(names));
+    let published =
+        ["counters/drops.rs", "counters/shown.rs", "link/statistics.rs", "link/incoming/counters.rs"];
+    let published = published.map(|file| read(&format!("rust/ibd/src/{file}")));
+    let names: BTreeSet<&str> = published.iter().flat_map(|file| names_in(file)).collect();
+    assert!(names.len() > 80, "{names:?}");
+    let (_, section) = page.split_once(".Sh STATISTICS\n").expect("the statistics");
+    let section = section.split("\n.Sh ").next().unwrap_or_default();
+    let told = |macros: &[&str]| -> BTreeSet<&str> {
+        let lines =
+            section.lines().filter_map(|line| macros.iter().find_map(|start| line.strip_prefix(start)));
+        lines.flat_map(|line| line.split([' ', ','])).filter(|name| !name.is_empty()).collect()
+    };
+    let (listed, mentioned) = (told(&[".It Sy "]), told(&[".It Sy ", ".Sy "]));
+    let missing: Vec<_> = names.difference(&mentioned).collect();
+    assert!(missing.is_empty(), "docs/man/ibd.4d has no statistic {missing:?}");
+    let unknown: Vec<_> = listed.difference(&names).collect();
+    assert!(unknown.is_empty(), "docs/man/ibd.4d: nobody counts {unknown:?}");
 
     let mut files = Vec::new();
     sources(&root.join("rust/ibd/src"), &mut files);
@@ -229,6 +240,14 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
         let rings = ["ibd_rx_rings Pq 0; 0 or 1", "ibd_tx_rings Pq 0; 0 to 8"].map(str::to_owned);
         assert_eq!(told, tunables.chain(rings).collect::<Vec<_>>(), "ibd.conf(5)");
     }
+}
+
+/// The names that a file has for the kernel, but for those of its tests and the class.
+fn names_in(file: &str) -> impl Iterator<Item = &str> {
+    let code = file.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.contains("CLASS: &CStr"));
+    let literals = lines.flat_map(|line| line.split("c\"").skip(1));
+    literals.filter_map(|rest| rest.split('"').next()).filter(|name| !name.is_empty())
 }
 
 #[test]

@@ -479,8 +479,8 @@ const REFUSALS: [Refusal; 36] = [
     ),
     ("dladm create-part -l ibp0 -P ffff -p linkmode p1", "dladm: invalid IB partition property", 1),
     (
-        "dladm set-linkprop -p mtu=1500 pFFFF.ibp0",
-        "dladm: warning: cannot set link property 'mtu' on 'pFFFF.ibp0': operation not supported",
+        "dladm set-linkprop -p mtu=9000 pFFFF.ibp0",
+        "dladm: warning: cannot set link property 'mtu' on 'pFFFF.ibp0': invalid argument",
         1,
     ),
     (

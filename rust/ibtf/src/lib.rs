@@ -71,7 +71,7 @@ pub use pd::Pd;
 pub use port::{PortInfo, PortState};
 pub use rc::RcChannel;
 pub use rc_send::MessageQueue;
-pub use receive::{ReceiveQueue, Received, Target};
+pub use receive::{ReceiveQueue, Received, Refills, Target};
 pub use send::{LargeSend, Over, Payload, PostFailure, Refused, SendOptions, SendQueue, Sent, Vacancy};
 pub use srq::Srq;
 pub use status::Status;

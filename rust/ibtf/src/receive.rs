@@ -72,6 +72,7 @@ pub struct ReceiveQueue<T: Target = UdChannel> {
     room: u32,
     /// Buffers that were given back, to be posted before any that are at home: they need no locked operation.
     spare: KVec<Buffer>,
+    refills: Refills,
     /// Free buffers that were taken off the pool's list all at once.
     free: Free,
     /// One request and one element for each buffer of a call.
@@ -79,6 +80,15 @@ pub struct ReceiveQueue<T: Target = UdChannel> {
     elements: KVec<sys::ibt_wr_ds_t>,
     /// `None` only while dropping.
     reclaim: Option<KBox<Reclaim>>,
+}
+
+/// How often a queue was refilled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refills {
+    /// At all.
+    pub all: u64,
+    /// With fewer free buffers than the adapter takes.
+    pub short: u64,
 }
 
 /// Sends home, when dropped, what the adapter had when its channel was freed.
@@ -131,6 +141,7 @@ impl<T: Target> ReceiveQueue<T> {
             capacity,
             room: capacity,
             spare,
+            refills: Refills::default(),
             free: Free::none(),
             requests,
             elements,
@@ -148,6 +159,11 @@ impl<T: Target> ReceiveQueue<T> {
         self.capacity.saturating_sub(self.room)
     }
 
+    /// How often it was refilled.
+    pub fn refills(&self) -> Refills {
+        self.refills
+    }
+
     /// Whether the one buffer that was [received](Self::complete) and not given back yet may be lent: at most half of the pool is, so
     /// that the adapter's queue never runs dry.
     pub fn may_lend(&self) -> bool {
@@ -161,10 +177,14 @@ impl<T: Target> ReceiveQueue<T> {
     /// stopped early; the buffers concerned are home again.
     pub fn refill(&mut self) -> Result<u32, Status> {
         let mut total = 0;
+        self.refills.all += 1;
         loop {
             let mut count = 0;
             while count < BATCH.min(self.room as usize) {
-                let Some(buffer) = self.spare.pop().or_else(|| self.take_free()) else { break };
+                let Some(buffer) = self.spare.pop().or_else(|| self.take_free()) else {
+                    self.refills.short += 1;
+                    break;
+                };
                 self.describe(count, buffer);
                 count += 1;
             }

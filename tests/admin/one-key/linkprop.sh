@@ -18,3 +18,8 @@ run dladm set-linkprop -p _ibd_num_ah=256 pFFFF.ibp0
 ipadm delete-if pFFFF.ibp0
 run dladm reset-linkprop -p _ibd_num_ah pFFFF.ibp0
 run dladm show-linkprop -c -o property,value -p _ibd_num_ah pFFFF.ibp0
+run dladm set-linkprop -p mtu=1500 pFFFF.ibp0
+run dladm show-linkprop -c -o property,perm,value,default,possible -p mtu pFFFF.ibp0
+run dladm set-linkprop -p mtu=1279 pFFFF.ibp0
+run dladm reset-linkprop -p mtu pFFFF.ibp0
+run dladm show-linkprop -c -o property,value -p mtu pFFFF.ibp0

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use fabric::{Guid, HcaConfig, PKey};
+use fakekernel::genunix::KstatValue;
 use fakekernel::{Config, Machine, Module, Nanos};
 use lab_gldv3::{
     LinkAddress, LinkState, MacStatistics, Offload, PropertyId, PropertyValue, ReceiveQueue, Stream,
@@ -79,6 +80,18 @@ impl Host {
     pub fn counter(&self, name: &str) -> u64 {
         self.origin.must_be_ours("a counter", name);
         self.host.counter(name).unwrap_or_else(|| panic!("there is no counter {name}"))
+    }
+
+    /// A value of another kstat of the link's.
+    pub fn named(&self, kstat: &str, name: &str) -> u64 {
+        self.origin.must_be_ours("a kstat", kstat);
+        let id =
+            self.kernel.kstats().into_iter().find(|id| id.module == self.driver_name() && id.name == kstat);
+        let values = id.and_then(|id| self.kernel.read_kstat(&id).ok()).unwrap_or_default();
+        match values.into_iter().find(|(known, _)| known == name) {
+            Some((_, KstatValue::U64(value))) => value,
+            other => panic!("{kstat} {name}: {other:?}"),
+        }
     }
 
     pub fn set(&self, name: &str, value: &str) -> Result<(), fakekernel::Errno> {

@@ -6,7 +6,7 @@ use lab_gldv3::{Offload, Permission, PropertyId, PropertyValue, get_property, pr
 use crate::bench::{LINK, PLAIN, Setup, address_of, holds, partition};
 
 /// Name, default, bounds, and whether it can be set while the link is started.
-const NUMBERS: [(&str, u32, u32, u32, bool); 18] = [
+const NUMBERS: [(&str, u32, u32, u32, bool); 23] = [
     ("_ibd_coalesce_completions", 1, 0, 1, true),
     ("_ibd_create_broadcast_group", 1, 0, 1, false),
     ("_ibd_debug", 0, 0, 2, true),
@@ -16,12 +16,17 @@ const NUMBERS: [(&str, u32, u32, u32, bool); 18] = [
     ("_ibd_lso_enable", 1, 0, 1, false),
     ("_ibd_num_ah", 256, 32, 8192, false),
     ("_ibd_num_lso_bufs", 512, 512, 4096, false),
+    ("_ibd_path_lookups", 16, 1, 64, true),
+    ("_ibd_path_packets", 72, 1, 1024, true),
+    ("_ibd_path_refresh", 300, 10, 86_400, true),
     ("_ibd_rc_accept", 0, 0, 1, false),
     ("_ibd_tx_timeout", 5, 0, 3600, true),
     ("_ibd_ud_num_rwqe", 512, 512, 8000, false),
     ("_ibd_ud_num_swqe", 512, 512, 8000, false),
     ("_ibd_ud_rx_comp_count", 4, 1, 512, true),
     ("_ibd_ud_rx_comp_usec", 10, 1, u32::MAX, true),
+    ("_ibd_ud_rx_copy_thresh", 256, 0, 4136, false),
+    ("_ibd_ud_rx_intr_limit", 256, 32, 8000, false),
     ("_ibd_ud_tx_comp_count", 16, 1, 512, true),
     ("_ibd_ud_tx_comp_usec", 300, 1, u32::MAX, true),
     ("_ibd_ud_tx_copy_thresh", 4096, 2048, 65_536, false),

@@ -3,7 +3,7 @@
 //! On a thread of its own, because an address is told inside the MAC perimeter, whose owner may be stopping this very link. Stop
 //! does not wait for this thread. Start, which is inside, tells the address itself: who opens the link is answered with it.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gldv3::{LinkState, Mac};
 use ipoib::LinkAddr;
@@ -14,7 +14,10 @@ use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc};
 
 /// Octets of the longest packet on a connection, without the IPoIB header: what the C driver says.
-const CONNECTED_SDU: u32 = LONGEST_MESSAGE - 4;
+pub(super) const CONNECTED_SDU: u32 = LONGEST_MESSAGE - 4;
+
+/// No bound but the link's own.
+pub(super) const UNBOUNDED: u32 = u32::MAX;
 
 /// What is to be announced.
 pub(crate) struct Announcer {
@@ -23,21 +26,21 @@ pub(crate) struct Announcer {
 }
 
 /// What others see of what is announced, and change.
-#[derive(Default)]
 struct Shown {
     /// Bits per second, for whoever asks; set before the link is said to be up.
     speed: AtomicU64,
     /// Packets to neighbours with connections may be as long as those take.
     connected: AtomicBool,
-    /// The MAC layer was told another MTU than that of the last announcement.
-    outdated: AtomicBool,
+    /// The largest payload that the administrator allows, in bytes.
+    most: AtomicU32,
 }
 
 impl Shown {
     /// The longest packets behind the header, of all and of those to groups.
     fn sdus(&self, datagram: u32) -> (u32, u32) {
         let connected = self.connected.load(Ordering::Relaxed);
-        (if connected { CONNECTED_SDU } else { datagram }, datagram)
+        let most = self.most.load(Ordering::Relaxed);
+        (if connected { CONNECTED_SDU } else { datagram }.min(most), datagram.min(most))
     }
 }
 
@@ -46,6 +49,8 @@ impl Shown {
 /// Whatever the MAC layer is told it passes on, and IP takes its addresses down and up for an address that has not changed.
 pub(crate) struct News {
     latest: Option<Status>,
+    /// The MAC layer has another MTU than it was told: from the administrator.
+    bounded: bool,
     busy: bool,
     /// The link's address.
     address: Option<LinkAddr>,
@@ -55,8 +60,13 @@ pub(crate) struct News {
 
 impl Announcer {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        let news = News { latest: None, busy: false, address: None, told: None };
-        Ok(Self { news: KArc::new(Monitor::new(news)?)?, shown: KArc::new(Shown::default())? })
+        let news = News { latest: None, bounded: false, busy: false, address: None, told: None };
+        let shown = Shown {
+            speed: AtomicU64::new(0),
+            connected: AtomicBool::new(false),
+            most: AtomicU32::new(UNBOUNDED),
+        };
+        Ok(Self { news: KArc::new(Monitor::new(news)?)?, shown: KArc::new(shown)? })
     }
 
     /// Announces a status soon, instead of an older one that has not been announced yet.
@@ -84,7 +94,7 @@ impl Announcer {
     /// Whether everything has been said.
     pub(crate) fn is_idle(&self) -> bool {
         let news = self.news.lock();
-        news.latest.is_none() && news.address == news.told && !news.busy
+        news.latest.is_none() && !news.bounded && news.address == news.told && !news.busy
     }
 
     /// Bits per second.
@@ -96,10 +106,22 @@ impl Announcer {
     /// link is started.
     pub(crate) fn set_connected(&self, mac: &Mac, connected: bool, first_sdu: u32) {
         self.shown.connected.store(connected, Ordering::Relaxed);
-        self.shown.outdated.store(true, Ordering::Relaxed);
+        self.sdu_changes();
         let (sdu, multicast) = self.shown.sdus(first_sdu);
         // Refused only if it were below the minimum, which is 0.
         let _ = mac.sdu_update(sdu, multicast);
+    }
+
+    /// From now on no larger payload is announced than this, or than the link has. **Perimeter**: the MAC layer believes what it was asked for
+    /// until its owner has left it, and hears what the link really has after that.
+    pub(crate) fn bound(&self, most: u32) {
+        self.shown.most.store(most, Ordering::Relaxed);
+        self.sdu_changes();
+    }
+
+    fn sdu_changes(&self) {
+        self.news.lock().bounded = true;
+        self.news.notify_all();
     }
 
     /// Starts the thread. **May block.**
@@ -128,7 +150,8 @@ fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, shown: &Show
     let mut state = parker.lock();
     while !parker.should_stop() {
         let (status, new_address) = (state.latest.take(), state.address != state.told);
-        if status.is_none() && !new_address {
+        let bounded = core::mem::take(&mut state.bounded);
+        if status.is_none() && !new_address && !bounded {
             parker.wait(&mut state);
             continue;
         }
@@ -145,6 +168,9 @@ fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, shown: &Show
         if let Some(status) = status.filter(|_| !outdated) {
             told.link(mac, &status);
         }
+        if bounded {
+            told.bounded(mac, shown);
+        }
         state = parker.lock();
         state.busy = false;
         if !can_tell && state.latest.is_none() {
@@ -156,6 +182,9 @@ fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, shown: &Show
 /// What else the MAC layer was told last.
 #[derive(Default)]
 struct Told {
+    /// What a datagram carried when the link was up last.
+    datagram: u32,
+    /// `None` if the MAC layer may have other numbers since.
     sdus: Option<(u32, u32)>,
     /// The state, and the speed that went with it.
     link: Option<(LinkState, u64)>,
@@ -165,12 +194,29 @@ impl Told {
     fn prepare(&mut self, mac: &Mac, shown: &Shown, status: &Status) {
         let Status::Up(up) = status else { return };
         shown.speed.store(up.speed, Ordering::Relaxed);
-        let sdus = shown.sdus(up.mtu.sdu());
-        if shown.outdated.swap(false, Ordering::Relaxed) || self.sdus != Some(sdus) {
-            // As above.
-            let _ = mac.sdu_update(sdus.0, sdus.1);
-            self.sdus = Some(sdus);
+        self.datagram = up.mtu.sdu();
+        self.sdus(mac, shown);
+    }
+
+    /// The MAC layer has the number that it was asked for. A link that is not up has none of its own until it is.
+    fn bounded(&mut self, mac: &Mac, shown: &Shown) {
+        self.sdus = None;
+        if matches!(self.link, Some((LinkState::Up, _))) {
+            self.sdus(mac, shown);
         }
+    }
+
+    fn sdus(&mut self, mac: &Mac, shown: &Shown) {
+        if self.sdus == Some(shown.sdus(self.datagram)) {
+            return;
+        }
+        // Whoever sets a bound is inside until the MAC layer has it.
+        let perimeter = mac.perimeter();
+        let sdus = shown.sdus(self.datagram);
+        // As above.
+        let _ = mac.sdu_update(sdus.0, sdus.1);
+        self.sdus = Some(sdus);
+        drop(perimeter);
     }
 
     fn link(&mut self, mac: &Mac, status: &Status) {

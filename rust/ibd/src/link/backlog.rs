@@ -1,4 +1,4 @@
-//! What one interrupt must not take alone: after [`super::receive::INTERRUPT_BUDGET`] packets the interrupt returns, and this
+//! What one interrupt must not take alone: after as many packets as the administrator says (`_ibd_ud_rx_intr_limit`) the interrupt returns, and this
 //! thread, which the kernel can preempt, goes on until the CQ is empty and armed again. It also takes what nobody is called for:
 //! what came in while the MAC layer fetched packets, or while somebody else was handing some up. And it hands up what IP is told of packets
 //! that are too long for a neighbour.

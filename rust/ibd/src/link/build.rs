@@ -7,6 +7,7 @@ use kernel::{KArc, log};
 
 use super::Shared;
 use super::datapath::{Built, Parts, Pools, Start, Traffic};
+use super::faults::Fault;
 use super::incoming::listen;
 use super::pairs::{Pairs, Place, View};
 use crate::{now, probes};
@@ -63,6 +64,7 @@ fn pairs(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, place: Place) -> Re
         None => {}
     }
     let made = Pairs::new(parts, place)?;
+    shared.counters.history.made.increment();
     let view = made.view()?;
     let mut control = shared.control.lock();
     if control.link.is_wanted(ticket) {
@@ -167,6 +169,7 @@ fn install(shared: &Shared, ticket: Ticket, view: &View, built: Built, plan: &Pl
     // There is none of before: the machine builds only when nothing stands.
     drop((before, adopted));
     open(shared, start);
+    shared.counters.history.started.increment();
     probes::qp_up(shared.number, qpn.get());
     shared.control.notify_all();
     // The groups that others were attached to. Each that fails is told of.
@@ -244,6 +247,7 @@ fn make_ready(shared: &Shared, parts: &Parts<'_>) {
 #[inline(never)]
 fn give_up(shared: &Shared, serial: u64, why: Status) {
     log!(note, shared.name, "the queue pair is of no use any more, and its number goes with it: {why}");
+    shared.report(Fault::Broken);
     let mut control = shared.control.lock();
     let pairs = control.pairs.take_if(|pairs| pairs.serial() == serial);
     if pairs.is_some() {

@@ -13,6 +13,7 @@ use super::Shared;
 use super::backlog::Backlog;
 use super::calls::Call;
 use super::control::{Control, Effect, Note};
+use super::faults::Fault;
 use super::jobs::Job;
 use super::outgoing::{Complaint, answer};
 use super::run::{refuse, run};
@@ -85,6 +86,7 @@ fn watch_sends(shared: &Shared, time: Instant) -> Duration {
 #[inline(never)]
 fn announce(shared: &Shared, state: LinkState) {
     probes::link_state(shared.number, state.name());
+    shared.counters.history.note(state, kernel::time::Instant::now());
     if shared.is_talkative(1) {
         // One place each: of two states within a second both are told.
         let name = &shared.name;
@@ -116,6 +118,9 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         Effect::Address(address) => shared.announcer.announce_address(address),
         Effect::Announce(status) => {
             announce(shared, status.into());
+            if let link::Status::Up(_) = status {
+                shared.restored();
+            }
             shared.announcer.announce(status);
         }
         Effect::TearDown(None) => {}
@@ -157,7 +162,7 @@ fn ask(shared: &Shared, call: Call) {
 }
 
 #[inline(never)]
-fn print(shared: &Shared, note: Note) {
+fn print(shared: &KArc<Shared>, note: Note) {
     let name = &shared.name;
     match note {
         Note::Link(link::Note::BroadcastAbsent) => log!(note, name, "IPoIB broadcast group absent"),
@@ -180,10 +185,13 @@ fn print(shared: &Shared, note: Note) {
         Note::Link(link::Note::Stalled) => {
             let timeout = shared.settings.lock().transmit_timeout().unwrap_or_default().as_secs();
             probes::qp_broken(shared.number, c"stalled");
+            shared.counters.history.stalled.increment();
+            queue(shared, Job::Report(Fault::Stalled));
             log!(warn, name, "no send has completed for {timeout} s; making the queue pair ready again");
         }
         Note::Link(link::Note::Broken) => {
             probes::qp_broken(shared.number, c"failed");
+            shared.counters.history.failed.increment();
             log!(warn, name, "the queue pair failed; making it ready again");
         }
         Note::JoinFailed(group, false) => log!(note, name, "Join multicast group failed :{group:?}"),

@@ -7,7 +7,6 @@ use ibtf::{Client, ClientInfo, Hca, Pd, Status};
 use ipoib::link::Event;
 use ipoib::{Gid, LinkAddr, PKey, Qpn};
 use kernel::ddi::DevInfo;
-use kernel::kstat::Kstat;
 use kernel::thread::Worker;
 use kernel::time::{Duration, Instant};
 use kernel::{AllocError, Errno, KArc, log};
@@ -20,9 +19,10 @@ use super::interrupts::Interrupts;
 use super::jobs::Queue;
 use super::rings::RingCount;
 use super::settings::Key;
+use super::statistics::Statistics;
 use super::{Name, Outstanding, Provider, Shared, effects};
 use crate::common::Common;
-use crate::counters::{Asked, Counters};
+use crate::counters::Asked;
 use crate::directory::{Directory, Listing};
 use crate::node::Node;
 use crate::pool::{Member, Pool};
@@ -48,7 +48,7 @@ struct Inner {
     listing: Option<Listing>,
     member: Option<Member>,
     shared: KArc<Shared>,
-    counters: Option<Kstat<Counters>>,
+    statistics: Option<Statistics>,
     threads: Option<Threads>,
     client: Option<Client>,
 }
@@ -111,7 +111,7 @@ impl Link {
                 listing: None,
                 member: None,
                 shared,
-                counters: None,
+                statistics: None,
                 threads: None,
                 client: None,
             });
@@ -216,9 +216,7 @@ impl Inner {
         *shared.interrupts.lock() = Some(interrupts);
         shared.configure(dip);
         client.subscribe();
-        let counters = shared.counters.clone();
-        let counters = Kstat::new(dip.driver_name(), number, c"datagram", c"net", counters);
-        self.counters = Some(named(name, "statistics", counters)?);
+        self.statistics = Some(named(name, "statistics", Statistics::publish(shared))?);
         self.threads = Some(named(name, "threads", Threads::start(shared))?);
         Ok(())
     }
@@ -254,7 +252,7 @@ impl Drop for Inner {
         }
         self.listing = None;
         self.member = None;
-        self.counters = None;
+        self.statistics = None;
         self.threads = None;
         let reception = self.shared.reception.lock().take();
         drop(reception);
@@ -348,6 +346,7 @@ impl Shared {
     /// freed when it comes home.
     pub(super) fn hca_removed(&self) {
         log!(warn, self.name, "the adapter was removed");
+        self.lost();
         let hardware = self.hardware.withdraw();
         self.tell(|control| {
             control.removed = true;

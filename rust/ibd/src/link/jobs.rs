@@ -15,6 +15,7 @@ use kernel::{AllocError, KArc};
 
 use super::Shared;
 use super::datapath::Traffic;
+use super::faults::Fault;
 use super::senders::Why;
 use crate::ring::Ring;
 
@@ -39,6 +40,8 @@ pub(crate) enum Job {
     MakeRoom(usize),
     /// Make buffers for large sends that must be copied.
     LargeBuffers,
+    /// Tell fault management.
+    Report(Fault),
 }
 
 /// Jobs that wait, and whether one is being done.

@@ -27,6 +27,7 @@ mod datapath;
 mod effects;
 mod events;
 mod failures;
+mod faults;
 mod group;
 mod heard;
 mod incoming;
@@ -45,6 +46,7 @@ mod rings;
 mod run;
 mod senders;
 mod settings;
+mod statistics;
 mod transmit;
 mod upward;
 
@@ -62,6 +64,7 @@ use announce::Announcer;
 use backlog::Backlog;
 use control::Control;
 use datapath::{Parts, Pools};
+use faults::Faults;
 use incoming::{GuestCounters, Reception};
 use interrupts::Interrupts;
 use jobs::Jobs;
@@ -113,6 +116,8 @@ pub(crate) struct Shared {
     guest_counters: KArc<GuestCounters>,
     /// What is sent on connections.
     departures: KArc<Departures>,
+    /// What fault management was told.
+    faults: Faults,
     dip: DevInfo,
 }
 
@@ -193,6 +198,7 @@ impl Shared {
             reception: Mutex::new(None)?,
             guest_counters,
             departures,
+            faults: Faults::new()?,
             dip,
         })
     }

@@ -14,7 +14,7 @@ use kernel::{AllocError, KArc, KVec};
 use super::datapath::{Parts, next_serial};
 use super::failures::Failure;
 use super::incoming::Listening;
-use super::receive::Receiver;
+use super::receive::{Manner, Receiver};
 use super::settings::{Key, Moderation, Settings};
 use super::transmit::Abilities;
 use crate::now;
@@ -129,6 +129,7 @@ impl Pairs {
             parts.control.clone(),
             parts.backlog.clone(),
             parts.upward.clone(),
+            Manner::new(settings),
         )?;
         let receive_cq = new_cq(pd.hca(), recipe.sizes.receive, parts.interrupts.receive().clone())?;
         moderate(pd.hca(), &receive_cq, settings.receive_moderation());

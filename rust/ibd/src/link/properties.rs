@@ -1,11 +1,13 @@
 //! Link properties (`dladm show-linkprop`, `set-linkprop`).
 
 use gldv3::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
+use ipoib::Mtu;
 use ipoib::link::{BroadcastState, Status};
 use kernel::ddi::{DevInfo, Scope};
 use kernel::{Errno, log};
 
 use super::Shared;
+use super::announce::{CONNECTED_SDU, UNBOUNDED};
 use super::instance::FIRST_SDU;
 use super::pairs::moderate;
 use super::settings::{BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_STATE, SA_STATUS, Settings, is_read_only};
@@ -15,6 +17,8 @@ use crate::counters::LinkState;
 const DATAGRAM: u32 = 0;
 /// `linkmode`: connected.
 const CONNECTED: u32 = 1;
+/// The least payload that a link may be told to have: what IPv6 needs (RFC 8200 section 5).
+const LEAST_SDU: u32 = 1280;
 
 impl Shared {
     /// What the driver's configuration file says of every link. **May block.**
@@ -59,7 +63,8 @@ impl Shared {
                 self.apply(key);
                 Ok(())
             }
-            PropertyId::Mtu | PropertyId::Other(_) => Err(Errno::ENOTSUP),
+            PropertyId::Mtu => self.set_mtu(value.u32()?),
+            PropertyId::Other(_) => Err(Errno::ENOTSUP),
         }
     }
 
@@ -75,6 +80,28 @@ impl Shared {
         self.announcer.set_connected(&self.mac, connected, FIRST_SDU);
         // Connections have no offloads.
         self.mac.capabilities_update();
+        Ok(())
+    }
+
+    /// The largest payload that can be set, and the one that a link has which nobody has bounded.
+    fn mtus(&self) -> (u32, u32) {
+        if self.settings.lock().connected {
+            return (CONNECTED_SDU, CONNECTED_SDU);
+        }
+        let group = self.control.lock().link.broadcast_group().map(|group| group.mtu.sdu());
+        group.map_or((Mtu::B4096.sdu(), FIRST_SDU), |largest| (largest, largest))
+    }
+
+    /// Bounds the payload from now on. The MAC layer has asked for another one than it has, and has it when this succeeds; it does not look
+    /// at bounds. Without a broadcast group the bound counts from the next one on.
+    #[inline(never)]
+    fn set_mtu(&self, mtu: u32) -> Result<(), Errno> {
+        let (largest, usual) = self.mtus();
+        if !(LEAST_SDU..=largest).contains(&mtu) {
+            log!(note, self.name, "mtu {mtu} is not from {LEAST_SDU} to {largest}: not used");
+            return Err(Errno::EINVAL);
+        }
+        self.announcer.bound(if mtu == usual { UNBOUNDED } else { mtu });
         Ok(())
     }
 
@@ -101,6 +128,12 @@ impl Shared {
                     );
                 }
             }
+            Key::PathLookups | Key::PathPackets | Key::PathRefresh => {
+                // Within the bounds of the table, they fit.
+                let bound = |key| u16::try_from(settings.get(key)).unwrap_or(u16::MAX);
+                let [lookups, packets] = [Key::PathLookups, Key::PathPackets].map(bound);
+                self.tell(|control| control.paths.set_bounds(lookups, packets, settings.path_refresh()));
+            }
             Key::RxCompCount | Key::RxCompUsec | Key::TxCompCount | Key::TxCompUsec => {
                 let channel = |n| self.control.lock().pairs.as_ref()?.channels().nth(n).cloned();
                 for channel in (0..self.transmitters.len()).map_while(channel) {
@@ -125,6 +158,8 @@ impl Shared {
             | Key::NumRwqe
             | Key::NumSwqe
             | Key::RcAccept
+            | Key::RxCopyThresh
+            | Key::RxIntrLimit
             | Key::TxCopyThresh => {}
         }
     }
@@ -176,17 +211,23 @@ fn broadcast_state(state: BroadcastState) -> &'static str {
     }
 }
 
-/// See [`gldv3::Provider::property_info`].
-pub(super) fn describe(id: PropertyId<'_>, info: &mut PropertyInfo<'_>) {
-    match id {
-        PropertyId::LinkMode => info.default_u32(DATAGRAM),
-        PropertyId::Mtu => info.permission(Permission::Read),
-        PropertyId::Private(name) if is_read_only(name) => info.permission(Permission::Read),
-        PropertyId::Private(name) => {
-            if let Some(key) = Key::named(name) {
-                info.default_text(format_args!("{}", key.default_value()));
+impl Shared {
+    /// See [`gldv3::Provider::property_info`].
+    pub(super) fn describe(&self, id: PropertyId<'_>, info: &mut PropertyInfo<'_>) {
+        match id {
+            PropertyId::LinkMode => info.default_u32(DATAGRAM),
+            PropertyId::Mtu => {
+                let (largest, usual) = self.mtus();
+                info.default_u32(usual);
+                info.range_u32(LEAST_SDU, largest);
             }
+            PropertyId::Private(name) if is_read_only(name) => info.permission(Permission::Read),
+            PropertyId::Private(name) => {
+                if let Some(key) = Key::named(name) {
+                    info.default_text(format_args!("{}", key.default_value()));
+                }
+            }
+            PropertyId::Other(_) => {}
         }
-        PropertyId::Other(_) => {}
     }
 }

@@ -13,10 +13,10 @@ use kernel::mblk::MblkChain;
 use kernel::user::{self, Cred};
 use kernel::{Errno, KArc};
 
+use super::Shared;
 use super::pairs::abilities;
 use super::settings::NAMES;
 use super::transmit::Abilities;
-use super::{Shared, properties};
 use crate::now;
 
 /// A link in GLDv3's hands.
@@ -129,6 +129,6 @@ impl gldv3::Provider for Provider {
     }
 
     fn property_info(&self, id: PropertyId<'_>, info: &mut PropertyInfo<'_>) {
-        properties::describe(id, info);
+        self.0.describe(id, info);
     }
 }

@@ -4,7 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::Mac;
 use ibtf::{
-    Buffer, Completion, CompletionBatch, CompletionStatus, Cq, Notify, ReceiveQueue, Received, Status, Target,
+    Buffer, Completion, CompletionBatch, CompletionStatus, Cq, Notify, ReceiveQueue, Received, Refills,
+    Status, Target,
 };
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::neighbours::{self, Direction};
@@ -15,16 +16,28 @@ use kernel::{AllocError, KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
+use super::settings::{Key, Settings};
 use super::upward::{By, Inside, Upward};
 use crate::counters::{Counters, RxDrop, Tally};
 use crate::now;
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 32;
-/// Completions that one interrupt takes before a thread goes on ([`super::backlog`]).
-pub(crate) const INTERRUPT_BUDGET: usize = 8 * BUDGET;
-/// Frames up to this length are copied, so that the buffer stays where it is.
-const COPY_UP_TO: u32 = 256;
+
+/// How received frames are passed on, as the administrator has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// Frames up to this length, GRH and IPoIB header included, are copied, so that the buffer stays where it is.
+    copy_up_to: u32,
+    /// Completions that one interrupt takes before a thread goes on ([`super::backlog`]).
+    at_once: usize,
+}
+
+impl Manner {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { copy_up_to: settings.get(Key::RxCopyThresh), at_once: settings.get(Key::RxIntrLimit) as usize }
+    }
+}
 
 /// The receive side of a link's queue pairs: opened when traffic starts, closed when it ends.
 ///
@@ -39,6 +52,7 @@ pub(crate) struct Receiver {
     backlog: KArc<Monitor<Backlog>>,
     /// Knows it while it is open.
     upward: KArc<Upward>,
+    manner: Manner,
 }
 
 struct State {
@@ -64,11 +78,12 @@ impl Receiver {
         control: KArc<Monitor<Control>>,
         backlog: KArc<Monitor<Backlog>>,
         upward: KArc<Upward>,
+        manner: Manner,
     ) -> Result<KArc<Self>, AllocError> {
         let batch = CompletionBatch::new(BUDGET)?;
         let state = State { open: None, batch };
         let closed = AtomicU64::new(0);
-        KArc::new(Self { state: Mutex::new(state)?, closed, mac, counters, control, backlog, upward })
+        KArc::new(Self { state: Mutex::new(state)?, closed, mac, counters, control, backlog, upward, manner })
     }
 
     /// The MAC layer does not fetch packets any more: arms the CQ, and leaves to the backlog's thread what has come in before that
@@ -81,6 +96,12 @@ impl Receiver {
         if let Some(guests) = self.upward.guests() {
             guests.call_again();
         }
+    }
+
+    /// How many buffers the adapter has, and how often it was given some: with the lock for a moment.
+    pub(crate) fn posted(&self) -> (u32, Refills) {
+        let state = self.state.lock();
+        state.open.as_ref().map_or_else(Default::default, |open| (open.queue.posted(), open.queue.refills()))
     }
 
     fn has_more(&self) -> bool {
@@ -139,6 +160,10 @@ impl Receiver {
         let left = state.batch.clear();
         // With the lock held, or it would undo what the next opening does.
         self.upward.remove(self);
+        if let Some(open) = &open {
+            // With the lock, or whoever reads meanwhile finds them in neither place.
+            self.counters.rx.refilled(open.queue.refills());
+        }
         drop(state);
         drop(open);
         self.counters.rx.dropped_many(RxDrop::LinkReset, left);
@@ -219,11 +244,12 @@ impl Receiver {
         }
         let verified = checksum_ok && has_plain_ipv4_header(bytes);
         let len = bytes.len() as u32;
-        let mut packet = if len <= COPY_UP_TO {
+        let mut packet = if len <= self.manner.copy_up_to {
             let packet = Mblk::from_bytes(0, bytes);
             open.queue.give_back(buffer);
+            let packet = packet.map_err(|_| RxDrop::NoMemory)?;
             pass.copied += 1;
-            packet.map_err(|_| RxDrop::NoMemory)?
+            packet
         } else {
             lend(&mut open.queue, buffer, &mut pass.copied)?
         };
@@ -329,16 +355,18 @@ impl Receiver {
 
 /// Takes what there is, up to a budget; a thread goes on from there. In a soft interrupt.
 pub(crate) fn interrupted(upward: &Upward) {
-    take_all(upward, INTERRUPT_BUDGET);
+    take_all(upward, false);
 }
 
 /// Takes what there is. On the backlog's thread.
 pub(crate) fn go_on(upward: &Upward) {
-    take_all(upward, usize::MAX);
+    take_all(upward, true);
 }
 
-fn take_all(upward: &Upward, mut budget: usize) {
+/// With `everything`, or as much as the administrator lets an interrupt take.
+fn take_all(upward: &Upward, everything: bool) {
     let Some(mut inside) = upward.enter(By::Interrupt) else { return };
+    let mut budget = if everything { usize::MAX } else { inside.receiver().manner.at_once };
     loop {
         let finished = inside.receiver().take_all(&inside, &mut budget)
             && inside.guests().is_none_or(|guests| guests.take_all(&inside, &mut budget));
@@ -404,8 +432,9 @@ pub(super) fn lend<T: Target>(
     };
     let packet = Mblk::from_bytes(0, buffer.bytes());
     queue.give_back(buffer);
+    let packet = packet.map_err(|_| RxDrop::NoMemory)?;
     *copied += 1;
-    packet.map_err(|_| RxDrop::NoMemory)
+    Ok(packet)
 }
 
 /// Whether the checksum the adapter verified is one that it looked at whole: IPv4 without options.

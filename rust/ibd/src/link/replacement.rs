@@ -7,6 +7,7 @@ use kernel::{AllocError, KArc, log};
 
 use super::Shared;
 use super::datapath::{Pools, next_serial, send_side};
+use super::faults::Fault;
 use super::pairs::{Place, View, moderate};
 use super::senders::Why;
 use super::transmit::Open;
@@ -69,10 +70,13 @@ fn tell(shared: &Shared, ring: usize, why: Why) {
     match why {
         Why::Failed => {
             probes::qp_broken(shared.number, c"failed");
+            shared.counters.history.failed.increment();
             log!(warn, name, "the queue pair of transmit ring {ring} failed; building another");
         }
         Why::Stalled => {
             probes::qp_broken(shared.number, c"stalled");
+            shared.counters.history.stalled.increment();
+            shared.report(Fault::Stalled);
             log!(warn, name, "no send of transmit ring {ring} has completed; building another queue pair");
         }
     }
@@ -128,6 +132,8 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: Open) {
     if let Some(side) = shared.transmitters.reopen(ring, epoch, serial, side) {
         return discard(shared, side, None);
     }
+    shared.counters.history.made.increment();
+    shared.counters.history.started.increment();
     probes::qp_up(shared.number, qpn.get());
 }
 

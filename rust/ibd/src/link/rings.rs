@@ -62,7 +62,7 @@ impl Property {
 
 impl Shared {
     /// The receive side of the queue pair that stands.
-    fn receiver(&self) -> Option<KArc<Receiver>> {
+    pub(super) fn receiver(&self) -> Option<KArc<Receiver>> {
         self.control.lock().pairs.as_ref().map(|pairs| pairs.receiver().clone())
     }
 
@@ -111,7 +111,9 @@ impl RingProvider for Provider {
             Some(transmitter) => transmitter.transmit(packets),
             None => {
                 // No such ring was offered: freed.
-                self.0.counters.tx.dropped_many(TxDrop::LinkDown, packets.len());
+                if let Some(first) = self.0.counters.tx(0) {
+                    first.dropped_many(TxDrop::LinkDown, packets.len());
+                }
                 MblkChain::new()
             }
         }

@@ -31,6 +31,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::Tidy => shared.tidy(),
         Job::MakeRoom(addresses) => make_room(shared, addresses),
         Job::LargeBuffers => large_buffers(shared),
+        Job::Report(fault) => shared.report(fault),
     }
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         Job::MakeDest(to, ..) => control.looked_up(now, to, Err(LookupError::Unanswered)),
         Job::MakeRoom(_) => control.room_made(now, false),
         Job::ReplaceSender(..) => control.link.handle_event(now, link::Event::Broken),
-        Job::End(_) | Job::Inspect(..) | Job::LargeBuffers | Job::Tidy => {}
+        Job::End(_) | Job::Inspect(..) | Job::LargeBuffers | Job::Report(_) | Job::Tidy => {}
     });
 }
 

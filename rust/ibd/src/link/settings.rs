@@ -31,6 +31,12 @@ pub(crate) enum Key {
     NumAh,
     /// Memory for large sends that must be copied, in units of [`LSO_UNIT`].
     NumLsoBufs,
+    /// Ports that the SA is asked about at once, and groups as many again.
+    PathLookups,
+    /// Packets that wait for one address.
+    PathPackets,
+    /// Seconds after which a path that is in use is looked up again.
+    PathRefresh,
     /// Whether neighbours can open connections, to send on.
     RcAccept,
     /// Seconds in which a send completes, or the queue pair is replaced; 0: never.
@@ -43,6 +49,10 @@ pub(crate) enum Key {
     RxCompCount,
     /// so many microseconds.
     RxCompUsec,
+    /// Received packets up to so many bytes, GRH and IPoIB header included, are copied, and longer ones passed up in the adapter's buffer.
+    RxCopyThresh,
+    /// Received packets that one interrupt takes before a thread goes on.
+    RxIntrLimit,
     /// Transmit interrupt after so many sends, one in [`SIGNAL_EVERY`] of which completes, or
     TxCompCount,
     /// so many microseconds.
@@ -111,12 +121,17 @@ const ROWS: [Row; COUNT] = [
     row(c"_ibd_lso_enable", Key::LsoEnable, 1, 0, Most::Of(1), When::Stopped),
     row(c"_ibd_num_ah", Key::NumAh, 256, 32, Most::Of(8192), When::Stopped),
     row(c"_ibd_num_lso_bufs", Key::NumLsoBufs, 512, 512, Most::Of(4096), When::Stopped),
+    row(c"_ibd_path_lookups", Key::PathLookups, 16, 1, Most::Of(64), When::Always),
+    row(c"_ibd_path_packets", Key::PathPackets, 72, 1, Most::Of(1024), When::Always),
+    row(c"_ibd_path_refresh", Key::PathRefresh, 300, 10, Most::Of(86_400), When::Always),
     row(c"_ibd_rc_accept", Key::RcAccept, 0, 0, Most::Of(1), When::Stopped),
     row(c"_ibd_tx_timeout", Key::TxTimeout, 5, 0, Most::Of(3600), When::Always),
     row(c"_ibd_ud_num_rwqe", Key::NumRwqe, 512, 512, Most::Of(8000), When::Stopped),
     row(c"_ibd_ud_num_swqe", Key::NumSwqe, 512, 512, Most::Of(8000), When::Stopped),
     row(c"_ibd_ud_rx_comp_count", Key::RxCompCount, 4, 1, Most::As(Key::NumRwqe), When::Coalescing),
     row(c"_ibd_ud_rx_comp_usec", Key::RxCompUsec, 10, 1, Most::Of(u32::MAX), When::Coalescing),
+    row(c"_ibd_ud_rx_copy_thresh", Key::RxCopyThresh, 256, 0, Most::Of(4136), When::Stopped),
+    row(c"_ibd_ud_rx_intr_limit", Key::RxIntrLimit, 256, 32, Most::Of(8000), When::Stopped),
     row(c"_ibd_ud_tx_comp_count", Key::TxCompCount, 16, 1, Most::As(Key::NumSwqe), When::Coalescing),
     row(c"_ibd_ud_tx_comp_usec", Key::TxCompUsec, 300, 1, Most::Of(u32::MAX), When::Coalescing),
     row(c"_ibd_ud_tx_copy_thresh", Key::TxCopyThresh, 4096, 2048, Most::Of(65_536), When::Stopped),
@@ -245,6 +260,11 @@ impl Settings {
         }
     }
 
+    /// How long a path in use is trusted.
+    pub(crate) fn path_refresh(&self) -> Duration {
+        Duration::from_secs(self.get(Key::PathRefresh).into())
+    }
+
     /// How long a send may take; `None`: as long as it likes.
     pub(crate) fn transmit_timeout(&self) -> Option<Duration> {
         self.seconds(Key::TxTimeout)
@@ -283,7 +303,7 @@ mod tests {
             assert_eq!(Key::named(row.name), Some(row.key));
             assert!(row.default >= row.least && row.default <= settings.most(row), "{:?}", row.name);
         }
-        assert_eq!(NAMES.len(), 22);
+        assert_eq!(NAMES.len(), 27);
         assert_eq!(Key::named(BROADCAST_GROUP), None);
     }
 

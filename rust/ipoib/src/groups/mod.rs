@@ -11,6 +11,7 @@
 //! The broadcast group is not here: [`crate::link`] keeps that membership, because the link stands and falls with it.
 
 mod answers;
+mod counts;
 mod reconcile;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::backoff::{Backoff, Jitter};
 use crate::numbers::{PKey, Scope};
 use crate::table::{Id, Key, Slot, Table, mix};
 use crate::time::Instant;
+pub use counts::Counts;
 
 /// Room for one group.
 pub type GroupSlot<G> = Slot<Mgid, Group<G>, LISTS>;

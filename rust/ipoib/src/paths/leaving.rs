@@ -32,7 +32,10 @@ where
             Verdict::Send => self.one_has_left(&to),
         };
         Some(match handle {
-            Some(handle) => Action::Send(to, packet, handle),
+            Some(handle) => {
+                self.counts.waited += 1;
+                Action::Send(to, packet, handle)
+            }
             // An address that loses its handle takes its packets back.
             None => Action::Drop(to, packet, DropReason::LinkReset),
         })

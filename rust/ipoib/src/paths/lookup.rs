@@ -115,6 +115,7 @@ where
     }
 
     fn resolved(&mut self, now: Instant, id: Id, resolution: Resolution<H>) {
+        self.counts.found += 1;
         let Some(path) = self.table.get_mut(id) else { return };
         path.failures = 0;
         path.asked = false;
@@ -131,6 +132,7 @@ where
     }
 
     fn failed(&mut self, now: Instant, id: Id, error: LookupError) {
+        self.counts.failed += 1;
         let Some(path) = self.table.get_mut(id) else { return };
         path.asked = false;
         let works = matches!(path.state, State::Ready(_));

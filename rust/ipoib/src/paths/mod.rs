@@ -20,6 +20,7 @@
 //! Whatever goes in as a packet comes out exactly once: from [`Paths::submit`] itself, or as [`Action::Send`] or
 //! [`Action::Drop`].
 
+mod counts;
 mod doubt;
 mod leaving;
 mod lookup;
@@ -35,6 +36,7 @@ use crate::addr::{Gid, LinkAddr};
 use crate::backoff::{Backoff, Jitter};
 use crate::table::{Id, Key, Slot, Table, mix};
 use crate::time::Instant;
+pub use counts::Counts;
 pub use packets::{LANES, Lane, Lanes, PacketSlot};
 use packets::{Packets, Queue};
 pub use validity::{Pardons, Validity};
@@ -315,6 +317,7 @@ pub struct Paths<P, H, S, T, G> {
     groups_out: u16,
     pardons: G,
     jitter: Jitter,
+    counts: Counts,
 }
 
 impl<P, H, S, T, G> Paths<P, H, S, T, G>
@@ -335,7 +338,14 @@ where
             groups_out: 0,
             pardons,
             jitter: Jitter::new(seed),
+            counts: Counts::default(),
         }
+    }
+
+    /// Other bounds from now on, for what is asked, put to wait, or found: [`Config::lookups`], [`Config::packets_per_address`] and
+    /// [`Config::refresh`].
+    pub fn set_bounds(&mut self, lookups: u16, packets_per_address: u16, refresh: Duration) {
+        self.config = Config { lookups, packets_per_address, refresh, ..self.config };
     }
 
     /// How many addresses are known, resolved or not.
@@ -371,6 +381,7 @@ where
 
     /// Takes a packet that no transmit queue knows the way of; it goes on by `lane`.
     pub fn submit(&mut self, now: Instant, to: LinkAddr, lane: Lane, packet: P) -> Submitted<P, H> {
+        self.counts.asked += 1;
         let Some(id) = self.find_or_add(to) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
         };
@@ -381,7 +392,10 @@ where
         match &path.state {
             State::Ready(handle) => {
                 let submitted = match path.leaving {
-                    0 => Submitted::Ready(packet, handle.clone()),
+                    0 => {
+                        self.counts.ready += 1;
+                        Submitted::Ready(packet, handle.clone())
+                    }
                     _ => match self.packets.follow(to, (lane, packet)) {
                         Ok(()) => {
                             path.leaving += 1;
@@ -394,6 +408,7 @@ where
                 return submitted;
             }
             State::Failed { until, reason } if now < *until => {
+                self.counts.denied += 1;
                 let (reason, until, pardons) = (*reason, *until, self.pardons.count());
                 return Submitted::Denied(packet, Denial { reason, until, pardons });
             }
@@ -513,6 +528,7 @@ where
         }
         if self.table.len() == self.table.capacity() {
             let idle = self.longest_idle()?;
+            self.counts.evicted += 1;
             self.evict(idle);
         }
         let path = Path {

@@ -229,7 +229,7 @@ impl Transmitter {
         self.control.lock().tell_visits(|visits| {
             left = left.take().and_then(|packet| visits.complain(&to, packet, mtu, now()).err());
         });
-        self.counters.tx.dropped(TxDrop::TooLong);
+        self.counters.dropped(TxDrop::TooLong);
         after.rare().wake_control = true;
         after.free.extend(left);
         Ok(())

@@ -49,10 +49,11 @@ impl Transmitters {
         let each = KVec::try_from_fn(rings.max(1), |index| {
             let ring = (rings != 0).then_some(index);
             let (control, pardons, closed) = (control.clone(), pardons.clone(), closed.clone());
+            let counters = counters.tx(index).ok_or(AllocError)?.clone();
             Transmitter::new(
                 ring,
                 mac.clone(),
-                (counters.clone(), guest_counters.clone()),
+                (counters, guest_counters.clone()),
                 control,
                 pardons,
                 closed,

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use gldv3::{Mac, Stat};
-use ibtf::{BufferPool, CompletionBatch, Cq, Notify, Payload, PostFailure, Refused, Status};
+use ibtf::{BufferPool, CompletionBatch, Cq, Notify, Payload, PostFailure, Refused, SendQueue, Status};
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Action, Denial, Handle, Lane, Pardons, Submitted};
@@ -30,7 +30,7 @@ use super::outgoing::Pipe;
 use super::senders::Why;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
-use crate::counters::{Counters, Tally, TxDrop};
+use crate::counters::{Shown, Tally, TxCounters, TxDrop};
 use crate::{now, probes};
 use every::Closed;
 pub(crate) use every::Transmitters;
@@ -64,7 +64,7 @@ pub(crate) struct Transmitter {
     /// How often this one alone was closed, to be opened again.
     suspensions: AtomicU64,
     mac: Mac,
-    counters: KArc<Counters>,
+    counters: KArc<TxCounters>,
     guest_counters: KArc<GuestCounters>,
     control: KArc<Monitor<Control>>,
     pardons: KArc<Pardons>,
@@ -163,7 +163,7 @@ impl Transmitter {
     fn new(
         ring: Option<usize>,
         mac: Mac,
-        (counters, guest_counters): (KArc<Counters>, KArc<GuestCounters>),
+        (counters, guest_counters): (KArc<TxCounters>, KArc<GuestCounters>),
         control: KArc<Monitor<Control>>,
         pardons: KArc<Pardons>,
         closed: KArc<Closed>,
@@ -331,7 +331,7 @@ impl Transmitter {
         let late = since.is_some_and(|(_, since)| now - since >= timeout);
         if late {
             state.waits = None;
-            self.counters.tx.timeouts.increment();
+            self.counters.timeouts.increment();
         }
         let serial = state.serial;
         drop(state);
@@ -343,13 +343,14 @@ impl Transmitter {
     /// The MAC layer has packets back, and has to be told when there is room.
     fn gave_back(&self, state: &mut State) {
         if !core::mem::replace(&mut state.refused, true) {
-            probes::tx_full(self.counters.tx.link(), self.place);
+            self.counters.full.increment();
+            probes::tx_full(self.counters.link(), self.place);
         }
     }
 
     /// Tells the MAC layer that there is room.
     fn ready(&self) {
-        probes::tx_resume(self.counters.tx.link(), self.place);
+        probes::tx_resume(self.counters.link(), self.place);
         match self.ring {
             Some(ring) => self.mac.transmit_ring_ready(ring),
             None => self.mac.transmit_ready(),
@@ -357,7 +358,18 @@ impl Transmitter {
     }
 
     fn stat(&self, stat: Stat) -> Option<u64> {
-        self.counters.ring_stat(self.place, stat)
+        self.counters.stat(stat)
+    }
+
+    /// What is counted of it, and how full it is: with its lock for a moment.
+    pub(crate) fn show(&self, shown: &mut Shown<'_>) {
+        self.counters.show(shown);
+        let state = self.state.lock();
+        let queue = state.open.as_ref().map(|open| &open.queue);
+        let [room, outstanding] = [queue.map(SendQueue::room), queue.map(SendQueue::outstanding)];
+        let qpn = queue.map(|queue| queue.channel().qpn());
+        drop(state);
+        shown.put([room, outstanding, qpn].map(|number| number.unwrap_or(0).into()));
     }
 
     /// `mc_tx`, or `mri_tx` of its ring: what comes back is to be sent again when there is room.
@@ -370,7 +382,7 @@ impl Transmitter {
         while let Some(packet) = packets.pop_front() {
             let Some(packet) = self.send(&mut state, packet, &mut after) else { continue };
             packets.push_front(packet);
-            self.counters.tx.put_off.add(packets.len() as u64);
+            self.counters.put_off.add(packets.len() as u64);
             break;
         }
         self.post_here(&mut state, &mut after);
@@ -385,11 +397,11 @@ impl Transmitter {
         if state.suspended {
             self.gave_back(&mut state);
             drop(state);
-            self.counters.tx.put_off.add(packets.len() as u64);
+            self.counters.put_off.add(packets.len() as u64);
             return packets;
         }
         drop(state);
-        self.counters.tx.dropped_many(TxDrop::LinkDown, packets.len());
+        self.counters.dropped_many(TxDrop::LinkDown, packets.len());
         MblkChain::new()
     }
 
@@ -640,7 +652,7 @@ impl Transmitter {
         }
         match open.stage(to.handle(), packet, frame) {
             Ok(Staged::Copied(packet)) => after.free.push_back(packet),
-            Ok(Staged::Mapped) => self.counters.tx.mapped.increment(),
+            Ok(Staged::Mapped) => self.counters.mapped.increment(),
             Err(Unstaged::NoPool(packet)) => {
                 if matches!(open.large, LargePool::Absent) {
                     open.large = LargePool::Asked;
@@ -651,7 +663,8 @@ impl Transmitter {
             Err(unstaged) => return Err(unstaged.into()),
         }
         if frame.options.large.is_some() {
-            self.counters.tx.large.increment();
+            self.counters.large.increment();
+            self.counters.cut.add(frame.wire().packets.saturating_sub(1).into());
         }
         note(staged, frame.wire());
         Ok(())
@@ -677,7 +690,7 @@ impl Transmitter {
         {
             after.rare().broken = Some(*serial);
         }
-        self.counters.sent(self.place, staged);
+        self.counters.sent(staged);
         staged.clear();
     }
 
@@ -686,7 +699,7 @@ impl Transmitter {
     fn refused(&self, refused: Refused<Wire>, after: &mut After) {
         let of_this_one = refused.why.is_of_one_request();
         let reason = if of_this_one { TxDrop::Refused } else { TxDrop::PostFailed };
-        self.counters.tx.dropped(reason);
+        self.counters.dropped(reason);
         if of_this_one {
             after.rare().refused = Some(refused.why);
         }
@@ -712,7 +725,7 @@ impl Transmitter {
                 let Some(mut over) = queue.complete(completion) else { continue };
                 while let Some(sent) = queue.next_over(&mut over) {
                     if !sent.status.is_success() {
-                        self.counters.tx.failed.increment();
+                        self.counters.failed.increment();
                         after.rare().broken = Some(*serial);
                     }
                     match sent.payload {
@@ -736,7 +749,7 @@ impl Transmitter {
     }
 
     fn drop_packet(&self, packet: Mblk, reason: TxDrop, after: &mut After) {
-        self.counters.tx.dropped(reason);
+        self.counters.dropped(reason);
         after.free.push_back(packet);
     }
 

@@ -1,0 +1,82 @@
+//! What the receive side of a link counts.
+
+use ibtf::Refills;
+use kernel::counter::Counter;
+
+use super::drops::RX_NAMES;
+use super::tally::{Tally, Traffic};
+use super::{RxDrop, Shown};
+use crate::probes;
+
+/// Of datagrams and of messages of connections, all of which go one way up.
+#[derive(Default)]
+pub(crate) struct RxCounters {
+    link: i32,
+    pub(super) received: Traffic,
+    drops: [Counter; RX_NAMES.len()],
+    /// Frames passed up as a copy; the others are passed up in the adapter's own buffer.
+    copied: Counter,
+    /// Of queues that are gone: times that buffers were posted, and times that there were fewer at home than the adapter takes.
+    refills: Counter,
+    short: Counter,
+    /// Interrupts that left the rest to a thread.
+    pub(crate) left: Counter,
+    /// Frames that the MAC layer fetched from the receive ring with its interrupt off.
+    pub(crate) fetched: Counter,
+    /// How often it switched that interrupt off.
+    pub(crate) quiet: Counter,
+}
+
+impl RxCounters {
+    pub(super) fn of(link: i32) -> Self {
+        Self { link, ..Self::default() }
+    }
+
+    /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer. By the one thread that is on the way
+    /// up (`link/upward.rs`), for datagrams and messages of connections.
+    pub(crate) fn received(&self, tally: &Tally, copied: u64) {
+        self.received.count(tally);
+        self.copied.add_alone(copied);
+    }
+
+    /// A queue is gone that was refilled so often.
+    pub(crate) fn refilled(&self, Refills { all, short }: Refills) {
+        self.refills.add(all);
+        self.short.add(short);
+    }
+
+    /// A frame that goes no further.
+    pub(crate) fn dropped(&self, reason: RxDrop) {
+        self.drops[reason as usize].increment();
+        probes::rx_drop(self.link, reason.name());
+    }
+
+    /// Several frames that go no further.
+    pub(crate) fn dropped_many(&self, reason: RxDrop, frames: usize) {
+        (0..frames).for_each(|_| self.dropped(reason));
+    }
+
+    pub(super) fn drop_count(&self, reason: RxDrop) -> u64 {
+        self.drops[reason as usize].get()
+    }
+
+    /// In the order of [`super::drops::RX_NAMES`].
+    pub(super) fn drop_counts(&self) -> [u64; RX_NAMES.len()] {
+        self.drops.each_ref().map(Counter::get)
+    }
+
+    /// In the order of [`super::shown::RX_WAYS`]: lent, copied, left, fetched, quiet.
+    pub(super) fn ways(&self) -> [u64; 5] {
+        let copied = self.copied.get();
+        let lent = self.received.packets.get().saturating_sub(copied);
+        [lent, copied, self.left.get(), self.fetched.get(), self.quiet.get()]
+    }
+
+    /// Everything, in the order of [`super::RX_RING`]; the queue that is there was refilled so often.
+    pub(crate) fn show(&self, shown: &mut Shown<'_>, now: Refills) {
+        shown.put(self.received.values());
+        shown.put(self.drop_counts());
+        shown.put(self.ways());
+        shown.put([self.refills.get() + now.all, self.short.get() + now.short]);
+    }
+}

@@ -1,0 +1,90 @@
+//! Packets and bytes of one direction, counted by the batch.
+
+use ipoib::Cast;
+use ipoib::header::GRH_LEN;
+use kernel::counter::Counter;
+
+/// One direction's packets.
+#[derive(Default)]
+pub(super) struct Traffic {
+    pub(super) packets: Counter,
+    pub(super) bytes: Counter,
+    pub(super) multicast: Counter,
+    pub(super) broadcast: Counter,
+}
+
+impl Traffic {
+    /// With the lock of the queue whose packets these are.
+    pub(super) fn count(&self, tally: &Tally) {
+        self.packets.add_alone(tally.packets);
+        self.bytes.add_alone(tally.bytes);
+        if tally.multicast | tally.broadcast != 0 {
+            self.multicast.add_alone(tally.multicast);
+            self.broadcast.add_alone(tally.broadcast);
+        }
+    }
+
+    /// In the order of [`super::shown::TRAFFIC`].
+    pub(super) fn values(&self) -> [u64; 4] {
+        [&self.packets, &self.bytes, &self.multicast, &self.broadcast].map(Counter::get)
+    }
+}
+
+/// Packets of one batch, counted together: a counter is shared by every processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(super) packets: u64,
+    bytes: u64,
+    multicast: u64,
+    broadcast: u64,
+}
+
+impl Tally {
+    /// `bytes` in all, IPoIB headers included.
+    #[inline]
+    pub(crate) fn add(&mut self, cast: Cast, packets: u32, bytes: u32) {
+        self.packets += u64::from(packets);
+        self.bytes += u64::from(bytes);
+        if cast != Cast::Unicast {
+            self.add_to_group(cast, packets);
+        }
+    }
+
+    #[inline(never)]
+    fn add_to_group(&mut self, cast: Cast, packets: u32) {
+        if let Some(count) = self.groups_count(cast) {
+            *count += u64::from(packets);
+        }
+    }
+
+    /// None any more.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        (self.packets, self.bytes) = (0, 0);
+        if self.multicast | self.broadcast != 0 {
+            (self.multicast, self.broadcast) = (0, 0);
+        }
+    }
+
+    /// Undoes [`Tally::add`].
+    pub(crate) fn take_out(&mut self, cast: Cast, packets: u32, bytes: u32) {
+        self.packets = self.packets.saturating_sub(packets.into());
+        self.bytes = self.bytes.saturating_sub(bytes.into());
+        if let Some(count) = self.groups_count(cast) {
+            *count = count.saturating_sub(packets.into());
+        }
+    }
+
+    fn groups_count(&mut self, cast: Cast) -> Option<&mut u64> {
+        match cast {
+            Cast::Unicast => None,
+            Cast::Multicast => Some(&mut self.multicast),
+            Cast::Broadcast => Some(&mut self.broadcast),
+        }
+    }
+
+    /// A received frame: `buffer` bytes of it, the GRH's 40 included, which are not counted.
+    pub(crate) fn add_received(&mut self, cast: Cast, buffer: u32) {
+        self.add(cast, 1, buffer.saturating_sub(GRH_LEN as u32));
+    }
+}

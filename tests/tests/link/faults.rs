@@ -1,0 +1,147 @@
+//! What fault management is told of a link, and what it is not.
+
+use fabric::Qpn;
+use fakekernel::genunix::Service;
+use fakekernel::{FaultKind, FaultPlan, Nanos};
+use lab_gldv3::{LinkState, Offload, Stream};
+
+use crate::bench::{Bench, Driver, PLAIN, Setup, address_of, holds};
+
+const BROKEN: &str = "ereport.io.device.inval_state";
+const STALLED: &str = "ereport.io.device.stall";
+
+fn adapter(bench: &Bench) -> fabric::Hca {
+    bench.world.fabric().hca(bench.alpha.adapter()).expect("alpha's")
+}
+
+/// The classes of alpha's reports, oldest first.
+fn classes(bench: &Bench) -> Vec<String> {
+    bench.alpha.kernel.ereports().into_iter().map(|report| report.class).collect()
+}
+
+/// How often all that was reported of a class came.
+fn counted(bench: &Bench, class: &str) -> u64 {
+    let of_class = bench.alpha.kernel.ereports().into_iter().filter(|report| report.class == class);
+    of_class
+        .flat_map(|report| report.details)
+        .filter(|(name, _)| name == "count")
+        .map(|(_, count)| count)
+        .sum()
+}
+
+fn service(bench: &Bench) -> Service {
+    bench.alpha.driven().expect("the driver is attached").1.service()
+}
+
+/// The queue pair of alpha's link fails; then the link is up again.
+fn fails_once(bench: &Bench, alpha: &Stream) {
+    let number = u32::from_be_bytes(address_of(alpha).0[..4].try_into().expect("four bytes"));
+    let ups = bench.alpha.named("port", "times_up");
+    assert!(adapter(bench).break_qpn(Qpn::truncating(number)), "it has another number");
+    bench.wait_for("up again", Nanos::from_secs(90), || bench.alpha.named("port", "times_up") > ups);
+    bench.settle();
+}
+
+fn chatter(from: &Stream, to: &Stream, seconds: u64) {
+    for n in 0..seconds * 10 {
+        let _ = from.transmit(address_of(to), &n.to_ne_bytes().repeat(20), Offload::default());
+        fakekernel::sleep(Nanos::from_millis(100));
+    }
+}
+
+#[test]
+fn a_queue_pair_that_fails_once_is_no_fault_and_one_that_fails_again_soon_is() {
+    for driver in [Driver::Ibd, Driver::Ibp] {
+        Setup { driver, ..Setup::default() }.run(|bench| {
+            let (alpha, _) = bench.alpha.open_up(PLAIN);
+            fails_once(bench, &alpha);
+            assert_eq!((classes(bench), service(bench)), (vec![], Service::Whole));
+            fails_once(bench, &alpha);
+            assert_eq!(classes(bench), [BROKEN]);
+            let report = &bench.alpha.kernel.ereports()[0];
+            assert_eq!(report.node.0, bench.alpha.driver().name());
+            assert!(report.details.contains(&("count".to_owned(), 1)), "{report:?}");
+            // It is up again, with another number.
+            assert_eq!(service(bench), Service::Whole);
+        });
+    }
+}
+
+#[test]
+fn a_link_whose_queue_pair_cannot_be_made_anew_is_degraded_until_it_is_up() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        fails_once(bench, &alpha);
+        let refuse = |plan| {
+            let driver = Some(bench.alpha.driver().name());
+            bench.alpha.kernel.set_fault(FaultKind("ibt_alloc_ud_channel"), driver, plan);
+        };
+        refuse(FaultPlan::From(0));
+        let number = u32::from_be_bytes(address_of(&alpha).0[..4].try_into().expect("four bytes"));
+        assert!(adapter(bench).break_qpn(Qpn::truncating(number)));
+        bench.wait_for("down", Nanos::from_secs(10), || bench.alpha.state() == LinkState::Down);
+        bench.settle();
+        assert_eq!((classes(bench), service(bench)), (vec![BROKEN.to_owned()], Service::Degraded));
+        refuse(FaultPlan::Never);
+        bench.wait_for("up", Nanos::from_secs(120), || bench.alpha.state() == LinkState::Up);
+        bench.settle();
+        assert_eq!(service(bench), Service::Whole);
+    });
+}
+
+#[test]
+fn an_adapter_that_hangs_for_ten_minutes_is_reported_once_a_minute_at_most_and_every_time_is_counted() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        bench.alpha.set("_ibd_tx_timeout", "1").unwrap();
+        adapter(bench).set_sends_hang(true);
+        chatter(&alpha, &beta, 600);
+        let reports: Vec<Nanos> = bench.alpha.kernel.ereports().into_iter().map(|report| report.at).collect();
+        assert!((2..=22).contains(&reports.len()), "{} reports in ten minutes", reports.len());
+        for class in [BROKEN, STALLED] {
+            let of_class = bench.alpha.kernel.ereports().into_iter().filter(|report| report.class == class);
+            let times: Vec<Nanos> = of_class.map(|report| report.at).collect();
+            let apart = times.windows(2).all(|pair| pair[1].since(pair[0]) >= Nanos::from_secs(60));
+            assert!(apart, "{class}: {times:?}");
+        }
+        let stalled = bench.alpha.named("port", "qp_stalled");
+        let told = counted(bench, STALLED);
+        // What came since the last report is told by the next.
+        assert!((1..=stalled).contains(&told) && stalled - told < 60, "{told} of {stalled}");
+        adapter(bench).set_sends_hang(false);
+        bench.wait_for("well again", Nanos::from_secs(120), || {
+            chatter(&alpha, &beta, 5);
+            bench.alpha.state() == LinkState::Up && service(bench) == Service::Whole
+        });
+    });
+}
+
+#[test]
+fn a_cable_a_lost_p_key_and_a_refused_report_are_no_faults() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        bench.world.set_cable(bench.alpha.port(), false);
+        bench.wait_for("down", Nanos::from_secs(10), || bench.alpha.state() == LinkState::Down);
+        bench.world.set_cable(bench.alpha.port(), true);
+        bench.wait_for("up", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
+        assert_eq!((classes(bench), service(bench)), (vec![], Service::Whole));
+        // The adapter's driver is not capable, or there is no memory.
+        bench.alpha.kernel.set_fault(FaultKind::DDI, Some(bench.alpha.driver().name()), FaultPlan::From(0));
+        fails_once(bench, &alpha);
+        fails_once(bench, &alpha);
+        assert_eq!((classes(bench), service(bench)), (vec![], Service::Whole));
+        bench.alpha.kernel.set_fault(FaultKind::DDI, Some(bench.alpha.driver().name()), FaultPlan::Never);
+    });
+}
+
+#[test]
+fn a_link_whose_adapter_is_pulled_has_lost_its_service() {
+    holds(|bench| {
+        let (_alpha, _) = bench.alpha.open_up(PLAIN);
+        let pulled = bench.world.remove_hca(&bench.alpha.kernel, bench.alpha.adapter());
+        assert!(pulled.is_ok(), "{}", pulled.unwrap_err());
+        bench.wait_for("down", Nanos::from_secs(10), || bench.alpha.state() == LinkState::Down);
+        bench.settle();
+        assert_eq!((classes(bench), service(bench)), (vec![], Service::Lost));
+    });
+}
