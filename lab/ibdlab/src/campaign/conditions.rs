@@ -42,7 +42,7 @@ pub enum Seen {
 use Seen::{Always, Beyond, In, Line};
 
 const STAGE: &str = "rust/ibd/src/link/transmit/stage.rs";
-const TRANSMIT: &str = "rust/ibd/src/link/transmit/mod.rs";
+const SEND: &str = "rust/ibd/src/link/transmit/send.rs";
 
 /// All of them.
 pub const CONDITIONS: [Condition; 69] = [
@@ -103,7 +103,7 @@ pub const CONDITIONS: [Condition; 69] = [
             t.has(|e| matches!(e, Event::PkeyAdded(_) | Event::RegistrationsLost(_) | Event::SmRestart(_)))
         }),
     ),
-    c("D20", "the send queue is full and packets are put off", Line(TRANSMIT, "put_off.")),
+    c("D20", "the send queue is full and packets are put off", Line(SEND, "put_off.")),
     c("D21", "everything is allocated anew in a start", In(|_, t| t.has(starts))),
     c("D22", "own multicast comes back", In(|s, _| s.fabric.multicast_loopback)),
     c("D23", "interrupt moderation at work", Beyond("no CQ moderation in the lab")),
@@ -122,7 +122,7 @@ pub const CONDITIONS: [Condition; 69] = [
     c(
         "A3",
         "no large buffer for a packet whose headers are consumed",
-        Line(TRANSMIT, "if matches!(open.large, LargePool::Absent) {"),
+        Line(SEND, "if matches!(open.large, LargePool::Absent) {"),
     ),
     c(
         "A4",
@@ -192,7 +192,7 @@ pub const CONDITIONS: [Condition; 69] = [
         In(|_, t| t.during(stops, slow) && t.during(down, slow)),
     ),
     c("B8", "a lookup is given up with its link", In(|_, t| t.during(down, |e| slow_sa(e, SaRequest::Path)))),
-    c("B9", "the last completion comes as the send queue is found full", Line(TRANSMIT, "put_off.")),
+    c("B9", "the last completion comes as the send queue is found full", Line(SEND, "put_off.")),
     c(
         "B10",
         "the queue pair fails with receive buffers posted",

@@ -1,25 +1,25 @@
 //! From the receive CQ to the MAC layer.
 
+mod packet;
+mod way_up;
+
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use gldv3::Mac;
-use ibtf::{
-    Buffer, Completion, CompletionBatch, CompletionStatus, Cq, Notify, ReceiveQueue, Received, Refills,
-    Status, Target,
-};
-use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
-use ipoib::neighbours::{self, Direction};
-use ipoib::{EtherType, LinkAddr, Qpn, nd};
-use kernel::mblk::{Mblk, MblkChain, Offload};
+use ibtf::{CompletionBatch, Cq, Notify, ReceiveQueue, Refills, Status};
+use ipoib::{LinkAddr, Qpn};
+use kernel::mblk::MblkChain;
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
-use super::backlog::Backlog;
-use super::control::Control;
-use super::settings::{Key, Settings};
-use super::upward::{By, Inside, Upward};
 use crate::counters::{Counters, RxDrop, Tally};
+use crate::link::backlog::Backlog;
+use crate::link::control::Control;
+use crate::link::settings::{Key, Settings};
+use crate::link::upward::Upward;
 use crate::now;
+pub(super) use packet::{lend, look_closer};
+pub(crate) use way_up::{fetch, go_on, interrupted};
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 32;
@@ -212,54 +212,6 @@ impl Receiver {
         Some(pass)
     }
 
-    #[inline(always)]
-    fn take(&self, open: &mut Open, completion: Completion<'_>, pass: &mut Pass) {
-        let Some(received) = open.queue.complete(completion) else {
-            // Of nothing that is out: whatever it tells of is lost.
-            return self.counters.rx.dropped(RxDrop::Completion);
-        };
-        if !received.status.is_success() {
-            // Flushed: the queue pair is in error and every buffer would come back the same way. Not posted again.
-            pass.broken |= received.status == CompletionStatus::FLUSHED;
-            if received.status != CompletionStatus::FLUSHED {
-                self.counters.rx.dropped(RxDrop::Completion);
-            }
-            return;
-        }
-        match self.packet(open, received, pass) {
-            Ok(packet) => pass.packets.push_back(packet),
-            Err(reason) => self.counters.rx.dropped(reason),
-        }
-    }
-
-    /// Makes the packet for the MAC layer out of a frame. A buffer that is not lent goes home and is posted again.
-    #[inline(always)]
-    fn packet(&self, open: &mut Open, received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
-        let Received { mut buffer, has_grh, checksum_ok, source_qpn, .. } = received;
-        let bytes = buffer.bytes_mut();
-        let sender = Qpn::from_low_bits(source_qpn);
-        let frame = header::receive(bytes, has_grh, sender, &open.own, &open.senders)?;
-        if frame.ethertype != EtherType::IPV4 {
-            look_closer(&self.control, frame.ethertype, bytes);
-        }
-        let verified = checksum_ok && has_plain_ipv4_header(bytes);
-        let len = bytes.len() as u32;
-        let mut packet = if len <= self.manner.copy_up_to {
-            let packet = Mblk::from_bytes(0, bytes);
-            open.queue.give_back(buffer);
-            let packet = packet.map_err(|_| RxDrop::NoMemory)?;
-            pass.copied += 1;
-            packet
-        } else {
-            lend(&mut open.queue, buffer, &mut pass.copied)?
-        };
-        if verified {
-            packet.set_offload(Offload::VERIFIED);
-        }
-        pass.tally.add_received(frame.cast, len);
-        Ok(packet)
-    }
-
     /// Arms the CQ; `false` if that failed, and then nobody would call again, or if the receive side is not open.
     fn arm(&self) -> bool {
         let state = self.state.lock();
@@ -310,137 +262,4 @@ impl Open {
         self.cq.arm(Notify::Any)?;
         self.available(batch)
     }
-}
-
-impl Receiver {
-    /// Takes everything there is, until the CQ is armed with nothing in it. `false` if the budget of completions, which it lessens, is
-    /// spent before: the CQ may not be armed then.
-    fn take_all(&self, inside: &Inside<'_>, budget: &mut usize) -> bool {
-        while inside.goes_on() {
-            let Some(pass) = self.pass(&mut { usize::MAX }, End::Armed) else { return true };
-            inside.hand_up(&self.mac, pass.packets);
-            if pass.broken {
-                self.broken(pass.serial);
-                return true;
-            }
-            *budget = budget.saturating_sub(pass.taken);
-            if pass.drained {
-                return true;
-            }
-            if *budget == 0 {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Takes packets for the MAC layer, until there are none or the next one is longer than the room, which it lessens.
-    fn take_within(&self, inside: &Inside<'_>, room: &mut usize) -> MblkChain {
-        let mut packets = MblkChain::new();
-        while inside.goes_on() {
-            let Some(pass) = self.pass(room, End::Quiet) else { break };
-            self.counters.rx.fetched.add(pass.packets.len() as u64);
-            packets.append(pass.packets);
-            if pass.broken {
-                self.broken(pass.serial);
-                break;
-            }
-            if pass.taken == 0 {
-                break;
-            }
-        }
-        packets
-    }
-}
-
-/// Takes what there is, up to a budget; a thread goes on from there. In a soft interrupt.
-pub(crate) fn interrupted(upward: &Upward) {
-    take_all(upward, false);
-}
-
-/// Takes what there is. On the backlog's thread.
-pub(crate) fn go_on(upward: &Upward) {
-    take_all(upward, true);
-}
-
-/// With `everything`, or as much as the administrator lets an interrupt take.
-fn take_all(upward: &Upward, everything: bool) {
-    let Some(mut inside) = upward.enter(By::Interrupt) else { return };
-    let mut budget = if everything { usize::MAX } else { inside.receiver().manner.at_once };
-    loop {
-        let finished = inside.receiver().take_all(&inside, &mut budget)
-            && inside.guests().is_none_or(|guests| guests.take_all(&inside, &mut budget));
-        let left = match inside.leave(finished && budget != 0) {
-            Ok(left) => left,
-            Err(stays) => {
-                inside = stays;
-                continue;
-            }
-        };
-        if !finished {
-            left.receiver.counters.rx.left.increment();
-        }
-        if !finished || left.again {
-            Backlog::leave(&left.receiver.backlog);
-        }
-        return;
-    }
-}
-
-/// Takes packets for the MAC layer, no more than `bytes` of them. **Any** context.
-pub(crate) fn fetch(upward: &Upward, bytes: usize) -> MblkChain {
-    let Some(inside) = upward.enter(By::Fetch) else { return MblkChain::new() };
-    let mut room = bytes;
-    let mut packets = inside.receiver().take_within(&inside, &mut room);
-    if let Some(guests) = inside.guests() {
-        guests.take_within(&inside, room, &mut packets);
-    }
-    // With `false` it does not stay.
-    if let Ok(left) = inside.leave(false)
-        && left.again
-    {
-        Backlog::leave(&left.receiver.backlog);
-    }
-    packets
-}
-
-/// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address.
-#[inline(never)]
-pub(super) fn look_closer(control: &Monitor<Control>, ethertype: EtherType, frame: &mut [u8]) {
-    let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
-    let is_discovery = ethertype == EtherType::IPV6 && nd::Message::may_be(payload);
-    if is_discovery {
-        nd::pad_for_ip(payload);
-    }
-    if (is_discovery || ethertype == EtherType::ARP)
-        && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In)
-    {
-        control.lock().neighbours.learn(now(), neighbour);
-    }
-}
-
-/// A packet in the buffer that it was received into, if that may be lent, and otherwise in a copy.
-#[inline(never)]
-pub(super) fn lend<T: Target>(
-    queue: &mut ReceiveQueue<T>,
-    buffer: Buffer,
-    copied: &mut u64,
-) -> Result<Mblk, RxDrop> {
-    let buffer = match if queue.may_lend() { buffer.lend(0) } else { Err(buffer) } {
-        Ok(packet) => return Ok(packet),
-        Err(buffer) => buffer,
-    };
-    let packet = Mblk::from_bytes(0, buffer.bytes());
-    queue.give_back(buffer);
-    let packet = packet.map_err(|_| RxDrop::NoMemory)?;
-    *copied += 1;
-    Ok(packet)
-}
-
-/// Whether the checksum the adapter verified is one that it looked at whole: IPv4 without options.
-fn has_plain_ipv4_header(frame: &[u8]) -> bool {
-    const VERSION_4_LENGTH_5: u8 = 0x45;
-    let ethertype = frame.get(PSEUDO_HEADER_LEN - IPOIB_HEADER_LEN..).and_then(|rest| rest.first_chunk());
-    ethertype.map(|bytes| EtherType(u16::from_be_bytes(*bytes))) == Some(EtherType::IPV4)
-        && frame.get(PSEUDO_HEADER_LEN) == Some(&VERSION_4_LENGTH_5)
 }

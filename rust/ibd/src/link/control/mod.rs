@@ -4,30 +4,37 @@
 //! of IBTF, a worker with an answer - takes the lock, tells a machine, and wakes the control thread. Only the control thread
 //! turns actions into [`Effect`]s, which it carries out without the lock.
 
+mod actions;
+mod broken;
+mod outstanding;
+
 use core::time::Duration;
 
-use ibtf::{Attachment, McgInfo, UdChannel};
+use ibtf::{Attachment, McgInfo};
 use ipoib::groups::{self, Groups};
-use ipoib::link::{self, Link, Status, Ticket, Up};
+use ipoib::link::{self, Link, Status};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
 use ipoib::paths::{self, Lane, Lanes, Paths, Resolution, Severity};
 use ipoib::{Instant, LinkAddr, Mgid, PKey};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KArc, KBox, KVec};
 
-use super::calls::{Call, Membership};
-use super::datapath::Traffic;
-use super::failures::{Failure, Failures};
-use super::group::Group;
-use super::heard::Heard;
-use super::incoming::{Guests, Hall};
-use super::jobs::Job;
-use super::neighbour::Neighbour;
+use actions::address;
+pub(crate) use outstanding::Outstanding;
+
 use super::outgoing::{Complaint, Visits, Waited};
-use super::pairs::Pairs;
-use super::questions::{Answered, Questions};
-use super::senders::{Senders, Verdict, Why};
-use super::settings::Key;
+use crate::link::calls::Call;
+use crate::link::datapath::Traffic;
+use crate::link::failures::Failures;
+use crate::link::group::Group;
+use crate::link::heard::Heard;
+use crate::link::incoming::{Guests, Hall};
+use crate::link::jobs::Job;
+use crate::link::neighbour::Neighbour;
+use crate::link::pairs::Pairs;
+use crate::link::questions::{Answered, Questions};
+use crate::link::senders::Senders;
+use crate::link::settings::Key;
 
 /// Addresses known at once, at most: 16,384 ports with four queue pairs each.
 const MOST_ADDRESSES: usize = 65_536;
@@ -94,19 +101,19 @@ pub(crate) struct Control {
     pub(crate) paths: KBox<Addresses>,
     pub(crate) groups: KBox<Memberships>,
     pub(crate) neighbours: Neighbours<KVec<NeighbourSlot>>,
-    pub(super) questions: Questions,
+    pub(in crate::link) questions: Questions,
     /// The queue pairs, from the first one that is made to the stop.
-    pub(super) pairs: Option<Pairs>,
+    pub(in crate::link) pairs: Option<Pairs>,
     /// What they carry, once that is built.
-    pub(super) traffic: Option<Traffic>,
+    pub(in crate::link) traffic: Option<Traffic>,
     /// The groups that it is to be attached to.
-    pub(super) heard: Heard<Attachment>,
-    pub(super) failures: Failures,
+    pub(in crate::link) heard: Heard<Attachment>,
+    pub(in crate::link) failures: Failures,
     /// Connections from neighbours, once the link has listened.
-    pub(super) guests: Option<KBox<Guests>>,
+    pub(in crate::link) guests: Option<KBox<Guests>>,
     /// Its queue pairs that only send.
     pub(crate) senders: KBox<Senders>,
-    pub(super) pkey: PKey,
+    pub(in crate::link) pkey: PKey,
     /// The adapter is gone: nothing will ever be asked of it again.
     pub(crate) removed: bool,
     /// Transmit queues without room for packets that have their path.
@@ -150,19 +157,6 @@ impl Control {
         })
     }
 
-    /// What is held and which answers are awaited.
-    pub(crate) fn outstanding(&self) -> Outstanding {
-        Outstanding {
-            link: !self.link.is_idle(),
-            groups: !self.groups.is_idle(),
-            lookups: self.paths.lookups_in_flight(),
-            packets: self.paths.packets_held(),
-            questions: self.questions.open(),
-            queue_pair: self.pairs.is_some() || self.traffic.is_some(),
-            connections: self.guests.as_ref().is_some_and(|guests| !guests.is_idle()),
-        }
-    }
-
     pub(crate) fn start(&mut self, now: Instant) {
         self.link.handle_event(now, link::Event::Start);
     }
@@ -197,83 +191,6 @@ impl Control {
     fn take_traffic(&mut self) -> Option<Traffic> {
         self.senders.clear();
         self.traffic.take()
-    }
-
-    /// The queue pair of a transmit queue, or of the link if there are no rings, has failed. `serial` names it.
-    pub(crate) fn send_side_failed(&mut self, now: Instant, ring: usize, serial: u64, why: Why) {
-        let verdict = match ring {
-            0 if self.flows(serial) => Verdict::Link,
-            // One that is gone.
-            0 => Verdict::Nothing,
-            ring => self.senders.failed(now, ring, serial, why),
-        };
-        self.replace(now, verdict, why);
-    }
-
-    /// The receive side of the traffic with this serial number has failed.
-    pub(crate) fn receive_side_failed(&mut self, now: Instant, serial: u64) {
-        if self.flows(serial) {
-            self.replace(now, Verdict::Link, Why::Failed);
-        }
-    }
-
-    /// Whether the traffic with this serial number flows.
-    pub(super) fn flows(&self, serial: u64) -> bool {
-        self.traffic.as_ref().is_some_and(|traffic| traffic.serial() == serial)
-    }
-
-    /// The next look at what IBTF has told of, or what follows at once.
-    fn next_failure(&mut self, now: Instant) -> Option<Job> {
-        // One of a queue pair that is being made is looked at when that has its place.
-        if self.link.is_building() || self.senders.is_replacing() {
-            return None;
-        }
-        while let Some(failure) = self.failures.take() {
-            let Some(pairs) = &mut self.pairs else { continue };
-            // Otherwise of one that is gone.
-            let Some((ring, channel)) = pairs.ring_of(failure) else { continue };
-            match (failure, &self.traffic) {
-                (Failure::Channel(_), Some(traffic)) => {
-                    return Some(Job::Inspect(ring, channel.clone(), traffic.serial()));
-                }
-                // Nothing follows until they are to carry something.
-                (Failure::Channel(_), None) => pairs.failed_idle(),
-                (Failure::Cq(_), Some(_)) if ring != 0 => {
-                    let verdict = self.senders.failed_as_it_is(now, ring);
-                    self.replace(now, verdict, Why::Failed);
-                }
-                (Failure::Cq(_), _) => {
-                    pairs.lost();
-                    self.replace(now, Verdict::Link, Why::Failed);
-                }
-            }
-        }
-        None
-    }
-
-    /// A queue pair has failed, if it still is that of the ring.
-    pub(crate) fn channel_has_failed(&mut self, now: Instant, ring: usize, channel: &UdChannel, serial: u64) {
-        let failure = Failure::Channel(channel.id());
-        let stands = |pairs: &Pairs| pairs.ring_of(failure).is_some_and(|(at, _)| at == ring);
-        if !self.flows(serial) || !self.pairs.as_ref().is_some_and(stands) {
-            return;
-        }
-        let verdict = if ring == 0 { Verdict::Link } else { self.senders.failed_as_it_is(now, ring) };
-        self.replace(now, verdict, Why::Failed);
-    }
-
-    fn replace(&mut self, now: Instant, verdict: Verdict, why: Why) {
-        let event = match why {
-            Why::Failed => link::Event::Broken,
-            Why::Stalled => link::Event::Stalled,
-        };
-        if verdict == Verdict::Link {
-            // A failure is told in several ways; the first one counts.
-            if let Some(pairs) = self.pairs.as_mut().filter(|_| self.link.standing().is_some()) {
-                pairs.failed(now);
-            }
-            self.link.handle_event(now, event);
-        }
     }
 
     pub(crate) fn looked_up(
@@ -400,160 +317,6 @@ impl Control {
     pub(crate) fn room_made(&mut self, now: Instant, made: bool) {
         self.growth = if made { Growth::Idle } else { Growth::NotBefore(now + GROWTH_PAUSE) };
     }
-
-    fn link_action(&mut self, now: Instant, action: link::Action<McgInfo>) -> Option<Effect> {
-        let job = match action {
-            link::Action::QueryPort(ticket) => Job::QueryPort(ticket),
-            link::Action::Find(ticket, mgid) => return Some(Effect::Call(Call::Find(ticket, mgid))),
-            link::Action::Join(ticket, gid, mgid, group) => {
-                return Some(Effect::Call(Call::JoinBroadcast(ticket, gid, mgid, group)));
-            }
-            link::Action::Leave { mgid, gid, joins } => {
-                return Some(Effect::Call(Call::LeaveBroadcast { mgid, gid, joins }));
-            }
-            link::Action::Make(ticket, pkey_index) => Job::Make(ticket, pkey_index),
-            link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group),
-            link::Action::Attach(ticket, group) => return Some(self.attach(now, ticket, group)),
-            link::Action::AskRate(gid) => return Some(Effect::Call(Call::AskRate(gid))),
-            link::Action::TearDown => return Some(Effect::TearDown(self.take_traffic())),
-            link::Action::Invalidate(severity) => {
-                self.invalidate(now, severity);
-                return None;
-            }
-            link::Action::Address(address) => return Some(Effect::Address(address)),
-            link::Action::Announce(status) => {
-                self.announced(now, status);
-                return Some(Effect::Announce(self.as_the_mac_layer_sees(status)));
-            }
-            link::Action::Note(note) => return Some(Effect::Note(Note::Link(note))),
-        };
-        Some(Effect::Job(job))
-    }
-
-    /// Whoever remembers the broadcast group as it was before must ask again.
-    fn attach(&mut self, now: Instant, ticket: Ticket, group: McgInfo) -> Effect {
-        if let Some(mgid) = self.link.broadcast_group().map(|group| group.mgid) {
-            self.paths.handle_event(now, paths::Event::Forget(address(mgid)));
-        }
-        Effect::Job(Job::AttachBroadcast(ticket, group))
-    }
-
-    fn invalidate(&mut self, now: Instant, severity: Severity) {
-        self.paths.handle_event(now, paths::Event::Invalidate(severity));
-        self.groups.handle_event(now, groups::Event::Renew);
-    }
-
-    fn announced(&mut self, now: Instant, status: Status) {
-        let event = match status {
-            Status::Up(Up { scope, .. }) => groups::Event::Up(scope, self.pkey),
-            // Port and SA are there: who joins or leaves need not wait for the next queue pair, which hears what this one heard.
-            Status::Down(link::WaitsFor::QueuePair) => return,
-            Status::Down(_) => groups::Event::Down,
-            Status::Stopped => groups::Event::Stop,
-        };
-        self.groups.handle_event(now, event);
-    }
-
-    /// The machine of a removed adapter's link is stopped; the MAC layer, which did not stop it, hears of a port that is down.
-    fn as_the_mac_layer_sees(&self, status: Status) -> Status {
-        match status {
-            Status::Stopped if self.removed => Status::Down(link::WaitsFor::Port),
-            other => other,
-        }
-    }
-
-    fn groups_action(&mut self, now: Instant, action: groups::Action<Group>) -> Option<Effect> {
-        let call = match action {
-            groups::Action::Join { group, role, .. } => Call::JoinGroup(group, role),
-            groups::Action::Leave { group, roles, counted, joins, info } => {
-                Call::LeaveGroup(group, Membership { roles, counted, joins, port: info.port() })
-            }
-            groups::Action::List => Call::ListGroups,
-            groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),
-            groups::Action::Forget(group) => {
-                self.paths.handle_event(now, paths::Event::Forget(address(group)));
-                return None;
-            }
-            groups::Action::ForgetAll => {
-                self.paths.handle_event(now, paths::Event::ForgetGroups);
-                return None;
-            }
-            groups::Action::Failed { group, role, again } => {
-                let missed = role == groups::Roles::NON;
-                let note = if missed { Note::Missed(group) } else { Note::JoinFailed(group, again) };
-                return Some(Effect::Note(note));
-            }
-        };
-        Some(Effect::Call(call))
-    }
-
-    fn group_resolved(
-        &mut self,
-        now: Instant,
-        group: Mgid,
-        result: Result<groups::Resolved<Group>, groups::JoinError>,
-    ) -> Option<Effect> {
-        let to = address(group);
-        match result {
-            Ok(resolved) => Some(Effect::Job(Job::MakeDest(to, resolved.info.into_info(), resolved.refresh))),
-            Err(error) => {
-                self.looked_up(now, to, Err(lookup_error(error)));
-                None
-            }
-        }
-    }
-
-    /// What answers a lookup, unless it is answered here.
-    fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Effect> {
-        let Some(group) = to.mgid() else { return Some(Effect::Call(Call::Lookup(to))) };
-        let broadcast = self.link.broadcast_group().is_some_and(|known| address(known.mgid) == to);
-        if broadcast && let Some(info) = self.link.broadcast_info() {
-            return Some(Effect::Job(Job::MakeDest(to, *info, None)));
-        }
-        if let Err(error) = self.groups.resolve(group) {
-            self.looked_up(now, to, Err(lookup_error(error)));
-        }
-        None
-    }
-}
-
-/// By which a group is known to those who send: without the scope and P_Key that the link's groups have now.
-fn address(group: Mgid) -> LinkAddr {
-    LinkAddr::multicast(group.canonical())
-}
-
-/// What of a link's machines is not at rest.
-pub(crate) struct Outstanding {
-    link: bool,
-    groups: bool,
-    lookups: usize,
-    packets: usize,
-    questions: usize,
-    queue_pair: bool,
-    connections: bool,
-}
-
-impl Outstanding {
-    pub(crate) fn is_nothing(&self) -> bool {
-        let waiting = self.lookups + self.packets + self.questions;
-        !self.link && !self.groups && waiting == 0 && !self.queue_pair && !self.connections
-    }
-}
-
-impl core::fmt::Display for Outstanding {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "{} link, {} groups, {} lookups, {} packets, {} questions, {} queue pair, {} connections",
-            u8::from(self.link),
-            u8::from(self.groups),
-            self.lookups,
-            self.packets,
-            self.questions,
-            u8::from(self.queue_pair),
-            u8::from(self.connections)
-        )
-    }
 }
 
 #[inline(never)]
@@ -574,13 +337,4 @@ fn new_groups(seed: u64) -> Result<KBox<Memberships>, AllocError> {
     let slots = KVec::from_fn(GROUPS, |_| groups::GroupSlot::default())?;
     let config = groups::Config { operations: OPERATIONS, ..groups::Config::default() };
     KBox::new(Groups::new(config, slots, seed))
-}
-
-fn lookup_error(error: groups::JoinError) -> paths::LookupError {
-    match error {
-        groups::JoinError::Refused => paths::LookupError::Absent,
-        groups::JoinError::Unanswered | groups::JoinError::LinkDown | groups::JoinError::NoRoom => {
-            paths::LookupError::Unanswered
-        }
-    }
 }

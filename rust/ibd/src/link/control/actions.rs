@@ -1,0 +1,142 @@
+//! What the machines' actions mean here: the work they are for somebody.
+
+use ibtf::McgInfo;
+use ipoib::link::{self, Status, Ticket, Up};
+use ipoib::paths::{self, Severity};
+use ipoib::{Instant, LinkAddr, Mgid, groups};
+
+use super::{Control, Effect, Note};
+use crate::link::calls::{Call, Membership};
+use crate::link::group::Group;
+use crate::link::jobs::Job;
+
+impl Control {
+    pub(super) fn link_action(&mut self, now: Instant, action: link::Action<McgInfo>) -> Option<Effect> {
+        let job = match action {
+            link::Action::QueryPort(ticket) => Job::QueryPort(ticket),
+            link::Action::Find(ticket, mgid) => return Some(Effect::Call(Call::Find(ticket, mgid))),
+            link::Action::Join(ticket, gid, mgid, group) => {
+                return Some(Effect::Call(Call::JoinBroadcast(ticket, gid, mgid, group)));
+            }
+            link::Action::Leave { mgid, gid, joins } => {
+                return Some(Effect::Call(Call::LeaveBroadcast { mgid, gid, joins }));
+            }
+            link::Action::Make(ticket, pkey_index) => Job::Make(ticket, pkey_index),
+            link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group),
+            link::Action::Attach(ticket, group) => return Some(self.attach(now, ticket, group)),
+            link::Action::AskRate(gid) => return Some(Effect::Call(Call::AskRate(gid))),
+            link::Action::TearDown => return Some(Effect::TearDown(self.take_traffic())),
+            link::Action::Invalidate(severity) => {
+                self.invalidate(now, severity);
+                return None;
+            }
+            link::Action::Address(address) => return Some(Effect::Address(address)),
+            link::Action::Announce(status) => {
+                self.announced(now, status);
+                return Some(Effect::Announce(self.as_the_mac_layer_sees(status)));
+            }
+            link::Action::Note(note) => return Some(Effect::Note(Note::Link(note))),
+        };
+        Some(Effect::Job(job))
+    }
+
+    /// Whoever remembers the broadcast group as it was before must ask again.
+    fn attach(&mut self, now: Instant, ticket: Ticket, group: McgInfo) -> Effect {
+        if let Some(mgid) = self.link.broadcast_group().map(|group| group.mgid) {
+            self.paths.handle_event(now, paths::Event::Forget(address(mgid)));
+        }
+        Effect::Job(Job::AttachBroadcast(ticket, group))
+    }
+
+    fn invalidate(&mut self, now: Instant, severity: Severity) {
+        self.paths.handle_event(now, paths::Event::Invalidate(severity));
+        self.groups.handle_event(now, groups::Event::Renew);
+    }
+
+    fn announced(&mut self, now: Instant, status: Status) {
+        let event = match status {
+            Status::Up(Up { scope, .. }) => groups::Event::Up(scope, self.pkey),
+            // Port and SA are there: who joins or leaves need not wait for the next queue pair, which hears what this one heard.
+            Status::Down(link::WaitsFor::QueuePair) => return,
+            Status::Down(_) => groups::Event::Down,
+            Status::Stopped => groups::Event::Stop,
+        };
+        self.groups.handle_event(now, event);
+    }
+
+    /// The machine of a removed adapter's link is stopped; the MAC layer, which did not stop it, hears of a port that is down.
+    fn as_the_mac_layer_sees(&self, status: Status) -> Status {
+        match status {
+            Status::Stopped if self.removed => Status::Down(link::WaitsFor::Port),
+            other => other,
+        }
+    }
+
+    pub(super) fn groups_action(&mut self, now: Instant, action: groups::Action<Group>) -> Option<Effect> {
+        let call = match action {
+            groups::Action::Join { group, role, .. } => Call::JoinGroup(group, role),
+            groups::Action::Leave { group, roles, counted, joins, info } => {
+                Call::LeaveGroup(group, Membership { roles, counted, joins, port: info.port() })
+            }
+            groups::Action::List => Call::ListGroups,
+            groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),
+            groups::Action::Forget(group) => {
+                self.paths.handle_event(now, paths::Event::Forget(address(group)));
+                return None;
+            }
+            groups::Action::ForgetAll => {
+                self.paths.handle_event(now, paths::Event::ForgetGroups);
+                return None;
+            }
+            groups::Action::Failed { group, role, again } => {
+                let missed = role == groups::Roles::NON;
+                let note = if missed { Note::Missed(group) } else { Note::JoinFailed(group, again) };
+                return Some(Effect::Note(note));
+            }
+        };
+        Some(Effect::Call(call))
+    }
+
+    fn group_resolved(
+        &mut self,
+        now: Instant,
+        group: Mgid,
+        result: Result<groups::Resolved<Group>, groups::JoinError>,
+    ) -> Option<Effect> {
+        let to = address(group);
+        match result {
+            Ok(resolved) => Some(Effect::Job(Job::MakeDest(to, resolved.info.into_info(), resolved.refresh))),
+            Err(error) => {
+                self.looked_up(now, to, Err(lookup_error(error)));
+                None
+            }
+        }
+    }
+
+    /// What answers a lookup, unless it is answered here.
+    pub(super) fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Effect> {
+        let Some(group) = to.mgid() else { return Some(Effect::Call(Call::Lookup(to))) };
+        let broadcast = self.link.broadcast_group().is_some_and(|known| address(known.mgid) == to);
+        if broadcast && let Some(info) = self.link.broadcast_info() {
+            return Some(Effect::Job(Job::MakeDest(to, *info, None)));
+        }
+        if let Err(error) = self.groups.resolve(group) {
+            self.looked_up(now, to, Err(lookup_error(error)));
+        }
+        None
+    }
+}
+
+/// By which a group is known to those who send: without the scope and P_Key that the link's groups have now.
+pub(super) fn address(group: Mgid) -> LinkAddr {
+    LinkAddr::multicast(group.canonical())
+}
+
+fn lookup_error(error: groups::JoinError) -> paths::LookupError {
+    match error {
+        groups::JoinError::Refused => paths::LookupError::Absent,
+        groups::JoinError::Unanswered | groups::JoinError::LinkDown | groups::JoinError::NoRoom => {
+            paths::LookupError::Unanswered
+        }
+    }
+}

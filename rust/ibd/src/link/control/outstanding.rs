@@ -1,0 +1,52 @@
+//! What of a link's machines is not at rest.
+
+use super::Control;
+
+/// What of a link's machines is not at rest.
+pub(crate) struct Outstanding {
+    link: bool,
+    groups: bool,
+    lookups: usize,
+    packets: usize,
+    questions: usize,
+    queue_pair: bool,
+    connections: bool,
+}
+
+impl Control {
+    /// What is held and which answers are awaited.
+    pub(crate) fn outstanding(&self) -> Outstanding {
+        Outstanding {
+            link: !self.link.is_idle(),
+            groups: !self.groups.is_idle(),
+            lookups: self.paths.lookups_in_flight(),
+            packets: self.paths.packets_held(),
+            questions: self.questions.open(),
+            queue_pair: self.pairs.is_some() || self.traffic.is_some(),
+            connections: self.guests.as_ref().is_some_and(|guests| !guests.is_idle()),
+        }
+    }
+}
+
+impl Outstanding {
+    pub(crate) fn is_nothing(&self) -> bool {
+        let waiting = self.lookups + self.packets + self.questions;
+        !self.link && !self.groups && waiting == 0 && !self.queue_pair && !self.connections
+    }
+}
+
+impl core::fmt::Display for Outstanding {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{} link, {} groups, {} lookups, {} packets, {} questions, {} queue pair, {} connections",
+            u8::from(self.link),
+            u8::from(self.groups),
+            self.lookups,
+            self.packets,
+            self.questions,
+            u8::from(self.queue_pair),
+            u8::from(self.connections)
+        )
+    }
+}

@@ -1,0 +1,104 @@
+//! From a received frame to a packet for the MAC layer: a copy, or the adapter's own buffer.
+
+use ibtf::{Buffer, Completion, CompletionStatus, ReceiveQueue, Received, Target};
+use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
+use ipoib::neighbours::{self, Direction};
+use ipoib::{EtherType, Qpn, nd};
+use kernel::mblk::{Mblk, Offload};
+use kernel::sync::Monitor;
+
+use super::{Open, Pass, Receiver};
+use crate::counters::RxDrop;
+use crate::link::control::Control;
+use crate::now;
+
+impl Receiver {
+    #[inline(always)]
+    pub(super) fn take(&self, open: &mut Open, completion: Completion<'_>, pass: &mut Pass) {
+        let Some(received) = open.queue.complete(completion) else {
+            // Of nothing that is out: whatever it tells of is lost.
+            return self.counters.rx.dropped(RxDrop::Completion);
+        };
+        if !received.status.is_success() {
+            // Flushed: the queue pair is in error and every buffer would come back the same way. Not posted again.
+            pass.broken |= received.status == CompletionStatus::FLUSHED;
+            if received.status != CompletionStatus::FLUSHED {
+                self.counters.rx.dropped(RxDrop::Completion);
+            }
+            return;
+        }
+        match self.packet(open, received, pass) {
+            Ok(packet) => pass.packets.push_back(packet),
+            Err(reason) => self.counters.rx.dropped(reason),
+        }
+    }
+
+    /// Makes the packet for the MAC layer out of a frame. A buffer that is not lent goes home and is posted again.
+    #[inline(always)]
+    fn packet(&self, open: &mut Open, received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
+        let Received { mut buffer, has_grh, checksum_ok, source_qpn, .. } = received;
+        let bytes = buffer.bytes_mut();
+        let sender = Qpn::from_low_bits(source_qpn);
+        let frame = header::receive(bytes, has_grh, sender, &open.own, &open.senders)?;
+        if frame.ethertype != EtherType::IPV4 {
+            look_closer(&self.control, frame.ethertype, bytes);
+        }
+        let verified = checksum_ok && has_plain_ipv4_header(bytes);
+        let len = bytes.len() as u32;
+        let mut packet = if len <= self.manner.copy_up_to {
+            let packet = Mblk::from_bytes(0, bytes);
+            open.queue.give_back(buffer);
+            let packet = packet.map_err(|_| RxDrop::NoMemory)?;
+            pass.copied += 1;
+            packet
+        } else {
+            lend(&mut open.queue, buffer, &mut pass.copied)?
+        };
+        if verified {
+            packet.set_offload(Offload::VERIFIED);
+        }
+        pass.tally.add_received(frame.cast, len);
+        Ok(packet)
+    }
+}
+
+/// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address.
+#[inline(never)]
+pub(in crate::link) fn look_closer(control: &Monitor<Control>, ethertype: EtherType, frame: &mut [u8]) {
+    let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
+    let is_discovery = ethertype == EtherType::IPV6 && nd::Message::may_be(payload);
+    if is_discovery {
+        nd::pad_for_ip(payload);
+    }
+    if (is_discovery || ethertype == EtherType::ARP)
+        && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In)
+    {
+        control.lock().neighbours.learn(now(), neighbour);
+    }
+}
+
+/// A packet in the buffer that it was received into, if that may be lent, and otherwise in a copy.
+#[inline(never)]
+pub(in crate::link) fn lend<T: Target>(
+    queue: &mut ReceiveQueue<T>,
+    buffer: Buffer,
+    copied: &mut u64,
+) -> Result<Mblk, RxDrop> {
+    let buffer = match if queue.may_lend() { buffer.lend(0) } else { Err(buffer) } {
+        Ok(packet) => return Ok(packet),
+        Err(buffer) => buffer,
+    };
+    let packet = Mblk::from_bytes(0, buffer.bytes());
+    queue.give_back(buffer);
+    let packet = packet.map_err(|_| RxDrop::NoMemory)?;
+    *copied += 1;
+    Ok(packet)
+}
+
+/// Whether the checksum the adapter verified is one that it looked at whole: IPv4 without options.
+fn has_plain_ipv4_header(frame: &[u8]) -> bool {
+    const VERSION_4_LENGTH_5: u8 = 0x45;
+    let ethertype = frame.get(PSEUDO_HEADER_LEN - IPOIB_HEADER_LEN..).and_then(|rest| rest.first_chunk());
+    ethertype.map(|bytes| EtherType(u16::from_be_bytes(*bytes))) == Some(EtherType::IPV4)
+        && frame.get(PSEUDO_HEADER_LEN) == Some(&VERSION_4_LENGTH_5)
+}

@@ -1,0 +1,276 @@
+//! The way of a packet from the MAC layer to the adapter: at once to a neighbour that the queue remembers, and otherwise as the table of paths
+//! decides.
+
+use ipoib::header::PSEUDO_HEADER_LEN;
+use ipoib::neighbours::{self, Direction};
+use ipoib::paths::{Handle, Submitted};
+use ipoib::{EtherType, LinkAddr};
+use kernel::mblk::{Mblk, MblkChain};
+use kernel::sync::MutexGuard;
+
+use super::frame::{Frame, Plain, Wire};
+use super::stage::{LargePool, Open, Staged, Unstaged};
+use super::{After, State, Transmitter};
+use crate::counters::{Tally, TxDrop};
+use crate::link::neighbour::Neighbour;
+use crate::now;
+
+/// Why a packet did not go.
+pub(super) enum Stopped {
+    /// No room: the packet is to be given back.
+    Full(Mblk),
+    /// It waits for its path.
+    Waits,
+    /// Never: to be freed.
+    Dropped(Mblk, TxDrop),
+}
+
+impl From<Unstaged> for Stopped {
+    fn from(unstaged: Unstaged) -> Self {
+        match unstaged {
+            Unstaged::Full(packet) | Unstaged::NoPool(packet) => Self::Full(packet),
+            Unstaged::Dropped(packet, reason) => Self::Dropped(packet, reason),
+        }
+    }
+}
+
+impl Transmitter {
+    /// `mc_tx`, or `mri_tx` of its ring: what comes back is to be sent again when there is room.
+    pub(crate) fn transmit(&self, mut packets: MblkChain) -> MblkChain {
+        let mut after = After::default();
+        let mut state = self.state.lock();
+        if state.open.is_none() {
+            return self.turn_away(state, packets);
+        }
+        while let Some(packet) = packets.pop_front() {
+            let Some(packet) = self.send(&mut state, packet, &mut after) else { continue };
+            packets.push_front(packet);
+            self.counters.put_off.add(packets.len() as u64);
+            break;
+        }
+        self.post_here(&mut state, &mut after);
+        drop(state);
+        self.finish(after);
+        packets
+    }
+
+    /// There is nothing to send from: packets are freed, or given back if there soon will be.
+    #[inline(never)]
+    fn turn_away(&self, mut state: MutexGuard<'_, State>, packets: MblkChain) -> MblkChain {
+        if state.suspended {
+            self.gave_back(&mut state);
+            drop(state);
+            self.counters.put_off.add(packets.len() as u64);
+            return packets;
+        }
+        drop(state);
+        self.counters.dropped_many(TxDrop::LinkDown, packets.len());
+        MblkChain::new()
+    }
+
+    /// Stages one packet, or frees it, or has it wait for its path; what comes back is to be given back. Straight ahead is what nearly
+    /// all packets need: a known neighbour, a buffer at hand, room in the queue.
+    #[inline(always)]
+    fn send(&self, state: &mut State, packet: Mblk, after: &mut After) -> Option<Mblk> {
+        if let State { open: Some(open), neighbours, staged, .. } = &mut *state
+            && let Some(plain) = Plain::read(&packet)
+            && let Some(neighbour) = neighbours.get(plain.to)
+            && neighbour.validity().holds()
+            && neighbour.carries(plain.message.len())
+        {
+            neighbour.validity().note_use();
+            let wire = Wire::one(plain.to.cast(), plain.message.len() as u32);
+            if open.stage_plain(neighbour.handle(), &plain, wire) {
+                note(staged, wire);
+                after.free.push_back(packet);
+                return None;
+            }
+        }
+        self.send_with_care(state, packet, after)
+    }
+
+    /// One that is not like most.
+    #[inline(never)]
+    fn send_with_care(&self, state: &mut State, packet: Mblk, after: &mut After) -> Option<Mblk> {
+        let Some((to, frame)) = Frame::read(&packet) else {
+            return self.stopped(state, Stopped::Dropped(packet, TxDrop::Malformed), after);
+        };
+        match self.send_any(state, to, packet, &frame, after) {
+            Ok(()) => None,
+            Err(stopped) => self.stopped(state, stopped, after),
+        }
+    }
+
+    /// What becomes of one that did not go: it comes back if it is to be given back.
+    #[inline(never)]
+    fn stopped(&self, state: &mut State, stopped: Stopped, after: &mut After) -> Option<Mblk> {
+        match stopped {
+            Stopped::Waits => None,
+            Stopped::Dropped(packet, reason) => {
+                self.drop_packet(packet, reason, after);
+                None
+            }
+            Stopped::Full(packet) => {
+                // Under the lock the completion handler takes, with completions to come: no wake-up is lost.
+                self.gave_back(state);
+                Some(packet)
+            }
+        }
+    }
+
+    fn send_any(
+        &self,
+        state: &mut State,
+        to: LinkAddr,
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        let flagged = to;
+        let Some(open) = &state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
+        let Some(to) = to.canonical() else {
+            return Err(Stopped::Dropped(packet, TxDrop::BadDestination));
+        };
+        if open.abilities.connected {
+            if frame.may_tell_neighbour(&packet) {
+                self.learn(&packet, frame.ethertype, to);
+            }
+            self.make_room(state, frame, after);
+            return self.send_connected(state, (flagged, to), packet, frame, after);
+        }
+        if let Some(reason) = open.refuses(frame) {
+            return Err(Stopped::Dropped(packet, reason));
+        }
+        if frame.may_tell_neighbour(&packet) {
+            self.learn(&packet, frame.ethertype, to);
+        }
+        self.make_room(state, frame, after);
+        let State { open: Some(open), neighbours, staged, .. } = state else {
+            return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
+        };
+        if let Some(neighbour) = neighbours.get(to.words()) {
+            if neighbour.validity().holds() {
+                neighbour.validity().note_use();
+                return self.stage_any(open, staged, neighbour, packet, frame, after);
+            }
+            neighbours.remove(&to);
+        }
+        self.send_to_unknown(state, to, packet, frame, after)
+    }
+
+    /// To an address that the queue does not remember.
+    #[inline(never)]
+    fn send_to_unknown(
+        &self,
+        state: &mut State,
+        to: LinkAddr,
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        // Those before it wait for room, and completions are to come.
+        if state.behind {
+            return Err(Stopped::Full(packet));
+        }
+        if let Some(reason) = state.denial(&to, &self.pardons) {
+            return Err(Stopped::Dropped(packet, reason));
+        }
+        let (packet, neighbour) = self.ask_for_path(state, to, packet, after)?;
+        let State { open: Some(open), staged, .. } = state else {
+            return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
+        };
+        self.stage_any(open, staged, &neighbour, packet, frame, after)
+    }
+
+    /// ARP and neighbour discovery say who has which address.
+    #[inline(never)]
+    fn learn(&self, packet: &Mblk, ethertype: EtherType, to: LinkAddr) {
+        let mut prefix = [0; neighbours::PREFIX_LEN];
+        let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut prefix);
+        let payload = prefix.get(..len).unwrap_or_default();
+        if let Some(neighbour) = neighbours::read(ethertype, payload, Direction::Out(to)) {
+            self.control.lock().neighbours.learn(now(), neighbour);
+        }
+    }
+
+    pub(super) fn ask_for_path(
+        &self,
+        state: &mut State,
+        to: LinkAddr,
+        packet: Mblk,
+        after: &mut After,
+    ) -> Result<(Mblk, Neighbour), Stopped> {
+        let mut control = self.control.lock();
+        let submitted = control.paths.submit(now(), to, self.lane(), packet);
+        drop(control);
+        match submitted {
+            Submitted::Ready(packet, neighbour) => {
+                state.neighbours.insert(to, neighbour.clone());
+                Ok((packet, neighbour))
+            }
+            Submitted::Queued(gave_way) => {
+                after.rare().wake_control = true;
+                if let Some(packet) = gave_way {
+                    self.drop_packet(packet, TxDrop::QueueFull, after);
+                }
+                Err(Stopped::Waits)
+            }
+            Submitted::Dropped(packet, reason) => Err(Stopped::Dropped(packet, reason.into())),
+            Submitted::Denied(packet, denial) => {
+                state.denied.insert(to, denial);
+                Err(Stopped::Dropped(packet, denial.reason.into()))
+            }
+        }
+    }
+
+    /// Posts what is staged, and takes completions, if the next one would find no room without.
+    pub(super) fn make_room(&self, state: &mut State, frame: &Frame, after: &mut After) {
+        let Some(open) = &state.open else { return };
+        let (full, short) = (open.queue.batch_is_full(), open.is_short(frame));
+        if full || short {
+            self.post(state, after);
+        }
+        if short {
+            self.reclaim(state, after);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn stage_any(
+        &self,
+        open: &mut Open,
+        staged: &mut Tally,
+        to: &Neighbour,
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Stopped> {
+        if !to.carries(frame.longest()) {
+            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+        }
+        match open.stage(to.handle(), packet, frame) {
+            Ok(Staged::Copied(packet)) => after.free.push_back(packet),
+            Ok(Staged::Mapped) => self.counters.mapped.increment(),
+            Err(Unstaged::NoPool(packet)) => {
+                if matches!(open.large, LargePool::Absent) {
+                    open.large = LargePool::Asked;
+                    after.rare().want_large = true;
+                }
+                return Err(Stopped::Full(packet));
+            }
+            Err(unstaged) => return Err(unstaged.into()),
+        }
+        if frame.options.large.is_some() {
+            self.counters.large.increment();
+            self.counters.cut.add(frame.wire().packets.saturating_sub(1).into());
+        }
+        note(staged, frame.wire());
+        Ok(())
+    }
+}
+
+/// For the counters.
+#[inline]
+pub(super) fn note(staged: &mut Tally, wire: Wire) {
+    staged.add(wire.cast, wire.packets, wire.bytes);
+}

@@ -1,0 +1,72 @@
+//! Packets that waited for their path: sent, or freed, once the table of paths has decided. On the control thread.
+
+use ipoib::paths::Action;
+use kernel::mblk::Mblk;
+
+use super::frame::Frame;
+use super::send::Stopped;
+use super::{After, State, Transmitter, connected};
+use crate::counters::TxDrop;
+use crate::link::neighbour::Neighbour;
+
+impl Transmitter {
+    /// Sends this queue's packets whose path was found, and frees those without one, as long as there is room. On the control
+    /// thread.
+    pub(super) fn send_resolved(&self) {
+        let mut after = After::default();
+        let mut state = self.state.lock();
+        loop {
+            if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+                self.reclaim(&mut state, &mut after);
+            }
+            let mut control = self.control.lock();
+            if state.suspended || state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+                state.behind = true;
+                control.wait_for_room(self.lane(), true);
+                break;
+            }
+            let action = control.paths.next_packet(self.lane());
+            drop(control);
+            match action {
+                // Not to be remembered: the next packet asks, and comes behind those that still wait.
+                Some(Action::Send(_, packet, to)) => self.send_to(&mut state, packet, to, &mut after),
+                Some(Action::Drop(_, packet, reason)) => self.drop_packet(packet, reason.into(), &mut after),
+                None => break,
+            }
+        }
+        self.post(&mut state, &mut after);
+        drop(state);
+        self.finish(after);
+    }
+
+    fn send_to(&self, state: &mut State, packet: Mblk, to: Neighbour, after: &mut After) {
+        let Some((flagged, frame)) = Frame::read(&packet) else {
+            return self.drop_packet(packet, TxDrop::Malformed, after);
+        };
+        if state.is_connected() {
+            self.make_room(state, &frame, after);
+            let sent =
+                self.send_there(state, (connected::neighbour(&flagged, &frame), &to), packet, &frame, after);
+            return self.done(sent, after);
+        }
+        let refused = state.open.as_ref().map_or(Some(TxDrop::LinkReset), |open| open.refuses(&frame));
+        if let Some(reason) = refused {
+            return self.drop_packet(packet, reason, after);
+        }
+        self.make_room(state, &frame, after);
+        let State { open: Some(open), staged, .. } = state else {
+            return self.drop_packet(packet, TxDrop::LinkReset, after);
+        };
+        let sent = self.stage_any(open, staged, &to, packet, &frame, after);
+        self.done(sent, after);
+    }
+
+    /// Frees a packet that did not go, and that nobody can be given back.
+    pub(super) fn done(&self, sent: Result<(), Stopped>, after: &mut After) {
+        match sent {
+            Ok(()) | Err(Stopped::Waits) => {}
+            Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
+            Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
+        }
+    }
+}
