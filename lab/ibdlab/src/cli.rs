@@ -261,6 +261,9 @@ pub struct CampaignArgs {
     /// What the links of schedules are on; if not said, those of one schedule in eight are on the software adapter.
     #[arg(long, value_enum, default_value_t, conflicts_with = "fabrics")]
     pub hca: HcaKind,
+    /// Schedules with links that open connections (`linkmode` at `cm`).
+    #[arg(long, conflicts_with_all = ["fabrics", "hca"])]
+    pub connections: bool,
     /// The subnet manager of random fabrics.
     #[arg(long, value_enum, default_value_t, requires = "fabrics")]
     pub sm: SmKind,
@@ -450,6 +453,7 @@ impl CampaignArgs {
         Campaign {
             search: match self.hca {
                 _ if self.fabrics => Search::Fabrics(self.sm),
+                _ if self.connections => Search::Connections,
                 HcaKind::Model => Search::Schedules,
                 HcaKind::Swhca => Search::Software,
             },

@@ -28,6 +28,8 @@ pub struct HostRun {
     pub cuts_large_sends: bool,
     /// Queue pairs that its link sends from.
     pub senders: usize,
+    /// Its link opens connections.
+    pub connected: bool,
     tun: bool,
     linux: Option<LinuxSide>,
     /// Which of the scenario's hosts it is, from 0.
@@ -54,6 +56,7 @@ impl HostRun {
                 .conf
                 .get("ibd_tx_rings")
                 .map_or(1, |rings| usize::try_from(*rings).unwrap_or(1).max(1)),
+            connected: spec.is_connected(),
             tun: spec.tun,
             linux: None,
             number,

@@ -141,6 +141,14 @@ pub struct HostSpec {
     pub tun: bool,
 }
 
+impl HostSpec {
+    /// Whether its link has `linkmode` at `cm`.
+    pub fn is_connected(&self) -> bool {
+        let mode = self.properties.get("linkmode").map(Spanned::get_ref);
+        mode.is_some_and(|mode| *mode == PropertyText::Text("cm".to_owned()))
+    }
+}
+
 /// How fast a lane signals: 2.5, 5, 10, 10.3, 14, 25, 53 or 106 Gb/s.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]

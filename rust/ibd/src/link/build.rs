@@ -160,12 +160,8 @@ fn install(shared: &Shared, ticket: Ticket, view: &View, built: Built, plan: &Pl
     if adopted.is_err() {
         control.link.handle_event(now(), Event::Broken);
     }
-    if let Some((hall, own)) =
-        control.guests.as_ref().and_then(|guests| guests.hall()).zip(control.link.address())
-    {
-        hall.receiver().set_own(own);
-    }
     drop(control);
+    tell_address(shared);
     // There is none of before: the machine builds only when nothing stands.
     drop((before, adopted));
     open(shared, start);
@@ -184,6 +180,19 @@ fn discard(shared: &Shared, parts: Option<&Parts<'_>>, built: Built) {
         make_ready(shared, parts);
     }
     put_away(shared, pools);
+}
+
+/// Whoever receives on connections learns the link's address. He asks the machines with his lock held: not with theirs.
+#[inline(never)]
+fn tell_address(shared: &Shared) {
+    let control = shared.control.lock();
+    let receiver =
+        control.guests.as_ref().and_then(|guests| guests.hall()).map(|hall| hall.receiver().clone());
+    let own = control.link.address();
+    drop(control);
+    if let Some((receiver, own)) = receiver.zip(own) {
+        receiver.set_own(own);
+    }
 }
 
 #[inline(never)]

@@ -263,3 +263,40 @@ fn a_link_of_datagrams_is_one_again_when_it_is_told_so() {
         drop(beta);
     });
 }
+
+/// A neighbour advertisement of fd01::1 with this link address, as IP gives it to the MAC layer.
+fn advertisement(address: [u8; 20]) -> Vec<u8> {
+    let mut packet = vec![0; 88];
+    packet[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 48, 58, 255]);
+    for at in [8, 24, 48] {
+        packet[at] = 0xfd;
+        packet[at + 15] = 1;
+    }
+    packet[39] = 2;
+    packet[40] = 136;
+    packet[64..66].copy_from_slice(&[2, 3]);
+    packet[66..86].copy_from_slice(&address);
+    packet
+}
+
+#[test]
+fn a_link_whose_queue_pair_is_built_anew_hears_of_neighbours_on_its_connections_as_before() {
+    const IPV6: u32 = 0x86dd;
+    holds(|bench| {
+        let (alpha, _, beta, to_beta) = connected(bench, IPV6);
+        send(&alpha, &beta, &pattern(20_000));
+        bench.settle();
+        for _ in 0..2 {
+            let said = advertisement(address_of(&alpha).0);
+            send(&alpha, &beta, &said);
+            bench.settle();
+            assert!(payloads(&to_beta).contains(&said));
+            let qpn =
+                u32::from_be_bytes(address_of(&beta).0[..4].try_into().expect("four bytes")) & 0x00ff_ffff;
+            let adapter = bench.world.fabric().hca(bench.beta.adapter()).expect("it is plugged in");
+            assert!(adapter.break_qpn(fabric::Qpn::truncating(qpn)));
+            fakekernel::sleep(Nanos::from_secs(2));
+        }
+        assert_eq!((bench.beta.state(), counted_by(&bench.alpha, "sent")), (LinkState::Up, 3));
+    });
+}

@@ -4,6 +4,7 @@
 //! split, or gone on with.
 
 mod children;
+mod connections;
 mod demand;
 mod events;
 mod fabric_steps;
@@ -37,6 +38,8 @@ pub enum Search {
     Schedules,
     /// The same, all of them on the software adapter.
     Software,
+    /// The schedules of [`Search::Schedules`], with links that open connections to each other.
+    Connections,
     /// Fabrics of many kinds and what is done on them step by step, with this subnet manager: what does not fit together.
     Fabrics(SmKind),
 }
@@ -45,8 +48,11 @@ impl Search {
     /// Scenario `index` of the campaign with this seed.
     pub fn scenario(self, seed: u64, index: u64) -> Scenario {
         match self {
-            Self::Schedules | Self::Software => {
-                let scenario = schedules::generate(seed, index);
+            Self::Schedules | Self::Software | Self::Connections => {
+                let mut scenario = schedules::generate(seed, index);
+                if self == Self::Connections {
+                    connections::put(&mut scenario, seed, index);
+                }
                 let is_on_it = self == Self::Software || software::is_drawn(seed, index);
                 let scenario = if is_on_it { software::put(scenario) } else { scenario };
                 strategies::interleave(patience::give(scenario), seed, index)
@@ -58,7 +64,7 @@ impl Search {
     /// Who manages the subnet.
     pub const fn sm(self) -> SmKind {
         match self {
-            Self::Schedules | Self::Software => SmKind::Embedded,
+            Self::Schedules | Self::Software | Self::Connections => SmKind::Embedded,
             Self::Fabrics(sm) => sm,
         }
     }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use serde_spanned::Spanned;
 
 use super::{Checked, check_host, check_tun, fault, groups, known_host, owns, partition, trouble};
-use crate::scenario::property::PropertyText;
 use crate::scenario::{HostSpec, PingStep, Scenario, Step};
 
 /// In front of an echo's payload: the headers of IPv6 and ICMPv6.
@@ -99,11 +98,6 @@ fn owner<'a>(scenario: &'a Scenario, sender: &HostSpec, to: IpAddr) -> Option<&'
 /// Bytes of the longest message of connected mode, IPoIB's header among them.
 const CONNECTED_MTU: u32 = 65_524;
 
-/// Its link has `linkmode=cm`.
-fn is_connected(host: &HostSpec) -> bool {
-    host.properties.get("linkmode").is_some_and(|mode| *mode.get_ref() == PropertyText::Text("cm".to_owned()))
-}
-
 /// The lab's IP cuts no IPv6 packets: an echo must fit the link, whose MTU is the partition's if the subnet manager makes its group, and
 /// that of connections in connected mode.
 fn check_sizes(scenario: &Scenario, ping: &PingStep) -> Checked {
@@ -111,7 +105,7 @@ fn check_sizes(scenario: &Scenario, ping: &PingStep) -> Checked {
     let mut partitions = scenario.partition.iter().map(Spanned::get_ref);
     let made = partitions.find(|p| p.ipoib && (p.pkey.get_ref() & 0x7fff) == partition(sender));
     let mtu = made.map_or(scenario.fabric.mtu.get_ref(), |made| made.mtu.get_ref());
-    let mtu = if is_connected(sender) { CONNECTED_MTU } else { *mtu };
+    let mtu = if sender.is_connected() { CONNECTED_MTU } else { *mtu };
     let most = mtu.saturating_sub(IPOIB_HEADER + ECHO_HEADERS) as usize;
     match ping.sizes.iter().find(|size| **size > most) {
         Some(size) if ping.to.get_ref().is_ipv6() => fault(

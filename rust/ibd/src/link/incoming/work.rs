@@ -211,12 +211,17 @@ fn open_hall(shared: &Shared) -> Result<Srq, Status> {
     let own = shared.control.lock().link.address().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
     let settings = *shared.settings.lock();
     let hall = Hall::new(&shared.parts(&pd, &interrupts, &settings), own)?;
-    let srq = hall.srq();
+    let (srq, receiver) = (hall.srq(), hall.receiver().clone());
     let unwanted = with_guests(shared, |guests| guests.put_hall(hall));
     if let Some(hall) = unwanted {
         drop(srq);
         shared.retire_one(hall.end());
         return Err(Status::HCA_PORT_NOT_ACTIVE);
+    }
+    // Who got another address before this had its place was not told so.
+    let own = shared.control.lock().link.address();
+    if let Some(own) = own {
+        receiver.set_own(own);
     }
     Ok(srq)
 }

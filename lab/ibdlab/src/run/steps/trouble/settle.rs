@@ -249,16 +249,18 @@ fn on_link(group: &LinkAddr, pkey: u16) -> Gid {
     Gid { prefix: (mgid >> 64) as u64, guid: mgid as u64 }
 }
 
-/// As many objects on each adapter as before. Address handles come and go with the peers and are not compared.
+/// As many objects on each adapter as before. Address handles come and go with the peers and are not compared, and nothing is on an adapter
+/// with connections, which stay for minutes.
 fn objects(world: &World, before: &Before) -> Vec<Missing> {
     let software = software_objects(world);
-    let changed = !as_many(&software, &before.software, world);
+    let connected = world.hosts.iter().any(|host| host.connected);
+    let changed = !connected && !as_many(&software, &before.software, world);
     let changed = changed.then(|| Missing {
         host: "swhca".to_owned(),
         what: format!("objects on the adapter: {software:?}, {:?} before", before.software),
     });
     let pairs = world.hosts.iter().zip(&before.censuses);
-    let models = pairs.filter_map(|(host, before)| {
+    let models = pairs.filter(|(host, _)| !host.connected).filter_map(|(host, before)| {
         let (mut now, then) = (kept(census(world, host)?), kept((*before)?));
         // Buffers for large sends that could not be sent from where they were are made once they are needed, and stay.
         let large = if host.cuts_large_sends { host.senders as u32 } else { 0 };
