@@ -36,6 +36,8 @@ const LIVE: usize = 2;
 pub struct IncomingConfig {
     /// Connections, those that drain among them.
     pub most: u32,
+    /// Those of one port, in whatever names: who asks says himself which queue pair he has.
+    pub each_port: u32,
     /// A neighbour that opened a connection and did not go on with it has so long.
     pub offer: Duration,
     /// Where there is no room, one that was not used for so long is dismissed.
@@ -44,7 +46,7 @@ pub struct IncomingConfig {
 
 impl Default for IncomingConfig {
     fn default() -> Self {
-        Self { most: 512, offer: Duration::from_secs(30), idle: Duration::from_secs(10) }
+        Self { most: 512, each_port: 8, offer: Duration::from_secs(30), idle: Duration::from_secs(10) }
     }
 }
 
@@ -124,6 +126,10 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         if !self.runs || !peer.is_port() {
             return Err(Refusal::NotHere);
         }
+        if self.of_port(&peer).0 >= self.config.each_port {
+            self.make_room_of_port(&peer, now);
+            return Err(Refusal::NoRoom);
+        }
         if self.held >= self.config.most {
             self.make_room(now);
             return Err(Refusal::NoRoom);
@@ -146,9 +152,37 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         Ok(Connection { peer, number: self.number })
     }
 
+    /// Connections of a neighbour's port, in whatever names, and the name among them that has had the oldest one that is live.
+    fn of_port(&self, peer: &LinkAddr) -> (u32, Option<Id>) {
+        let (mut count, mut oldest) = (0, None);
+        let mut next = self.guests.kin(peer);
+        while let Some(id) = next {
+            next = self.guests.next_kin(id);
+            let of_it = self.guests.key(id).is_some_and(|key| key.gid() == peer.gid());
+            let Some(guest) = self.guests.get(id).filter(|_| of_it) else { continue };
+            count += guest.connections.iter().flatten().count() as u32;
+            let live = guest.connections.iter().flatten().filter(|one| one.is_live());
+            let number = live.map(|one| one.number).min();
+            oldest =
+                [oldest, number.map(|number| (number, id))].into_iter().flatten().min_by_key(|(n, _)| *n);
+        }
+        (count, oldest.map(|(_, id)| id))
+    }
+
     /// The neighbour that sent nothing for longest loses a connection.
     fn make_room(&mut self, now: Instant) {
-        let Some(id) = self.guests.front(RECENT) else { return };
+        if let Some(id) = self.guests.front(RECENT) {
+            self.make_room_of(id, now);
+        }
+    }
+
+    fn make_room_of_port(&mut self, peer: &LinkAddr, now: Instant) {
+        if let Some(id) = self.of_port(peer).1 {
+            self.make_room_of(id, now);
+        }
+    }
+
+    fn make_room_of(&mut self, id: Id, now: Instant) {
         let Some(guest) = self.guests.get(id) else { return };
         let used = guest.connections.iter().flatten().map(|one| match one.state {
             State::Up { used } => used,

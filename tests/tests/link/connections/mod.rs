@@ -219,29 +219,29 @@ fn a_neighbour_holds_two_connections_and_the_newest_of_many_works() {
 }
 
 #[test]
-fn strangers_without_number_get_what_there_is_room_for_and_the_rest_is_told_so() {
+fn a_port_that_asks_in_many_names_gets_eight_connections_and_is_told_so() {
     Setup { seeds: 1, ..Setup::default() }.run(|bench| {
         let (_beta, heard, qpn) = accepting(bench);
-        let guest = Guest::new(bench, 602);
-        for n in 0..600 {
+        let guest = Guest::new(bench, 62);
+        for n in 0..60 {
             guest.aim(&bench.beta, LEGACY + qpn, 0x1000 + n as u32, 65_524);
             let got = guest.ask("probe_connect", n);
-            assert_eq!(got, if n < 512 { 0 } else { NO_RESOURCES }, "{n}: {:?}", bench.beta.counters());
+            assert_eq!(got, if n < 8 { 0 } else { NO_RESOURCES }, "{n}: {:?}", bench.beta.counters());
         }
-        assert_eq!((counted(bench, "accepted"), counted(bench, "no_room")), (512, 88));
+        assert_eq!((counted(bench, "accepted"), counted(bench, "no_room")), (8, 52));
         guest.send(3, 5_000, PLAIN);
         bench.settle();
         assert!(payloads(&heard) == [pattern(5_000)], "those that have one go on");
         // Nothing says who still sends: whoever came first gives way, if that is long enough ago.
         fakekernel::sleep(Nanos::from_secs(11));
         guest.aim(&bench.beta, LEGACY + qpn, 0x2000, 65_524);
-        assert_eq!(guest.ask("probe_connect", 600), NO_RESOURCES);
+        assert_eq!(guest.ask("probe_connect", 60), NO_RESOURCES);
         fakekernel::sleep(Nanos::from_secs(3));
-        guest.run("probe_connect", 601);
-        guest.send(601, 5_000, PLAIN);
+        guest.run("probe_connect", 61);
+        guest.send(61, 5_000, PLAIN);
         bench.settle();
         assert!(payloads(&heard) == [pattern(5_000)]);
-        (512..=600).for_each(|n| _ = guest.ask("probe_flush", n));
+        (8..=60).for_each(|n| _ = guest.ask("probe_flush", n));
         guest.leave();
     });
 }
@@ -388,28 +388,29 @@ fn a_link_that_stops_waits_for_no_connection_and_takes_them_again_when_it_is_sta
 #[test]
 fn neighbours_that_do_not_let_go_keep_nobody_else_waiting() {
     holds(|bench| {
-        // Each has one connection too many, and `ibcm` closes twelve at once.
-        const NAMES: i64 = 14;
+        // Each but two is one too many, and `ibcm` closes twelve at once.
+        const CONNECTIONS: i64 = 15;
         let (_beta, heard, qpn) = accepting(bench);
-        let guest = Guest::new(bench, 3 * NAMES + 1);
+        let guest = Guest::new(bench, CONNECTIONS + 1);
         let only = Only::Management { class: CM, attribute: DREQ };
         bench.world.fabric().lose(
             bench.beta.port(),
             Direction::ToSwitch,
             Pick { only, skip: 0, times: 1000 },
         );
-        let before = bench.machine.now();
-        for name in 0..NAMES {
-            guest.aim(&bench.beta, LEGACY + qpn, 0x100 + name as u32, 65_524);
-            // The longest that there is, of which an answer takes twice as much and more.
-            guest.run("probe_lifetime", 20);
-            (0..3).for_each(|n| guest.run("probe_connect", 3 * name + n));
+        guest.aim(&bench.beta, LEGACY + qpn, 0x98, 65_524);
+        // The longest that there is, of which an answer takes four times as much.
+        guest.run("probe_lifetime", 20);
+        for channel in 0..CONNECTIONS {
+            guest.run("probe_connect", channel);
+            fakekernel::sleep(Nanos::from_millis(1_100));
         }
         guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
-        guest.run("probe_connect", 3 * NAMES);
+        let before = bench.machine.now();
+        guest.run("probe_connect", CONNECTIONS);
         let took = bench.machine.now().since(before);
         assert!(took < Nanos::from_secs(1), "{took}");
-        guest.send(3 * NAMES, 5_000, PLAIN);
+        guest.send(CONNECTIONS, 5_000, PLAIN);
         bench.settle();
         assert!(payloads(&heard) == [pattern(5_000)]);
         guest.leave();

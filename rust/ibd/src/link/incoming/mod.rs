@@ -55,8 +55,8 @@ pub(crate) struct Guests {
     guests: List<Guest>,
     /// What they share; made when the first one comes.
     hall: Option<Hall>,
-    /// Such a thing that is of no use any more.
-    ending: Option<Hall>,
+    /// It is of no use any more.
+    lost: bool,
     /// Connections to neighbours, once the link was to open some.
     pub(crate) visits: Option<KBox<Visits>>,
     /// Of the link's P_Key, which a queue pair keeps that it was made with.
@@ -99,7 +99,7 @@ impl Guests {
             runs: false,
             guests: List::new(),
             hall: None,
-            ending: None,
+            lost: false,
             visits: None,
             index: None,
             unused_since: None,
@@ -141,6 +141,7 @@ impl Guests {
         if let Some(visits) = &mut self.visits {
             visits.stop();
         }
+        self.lost = false;
         self.hall.take()
     }
 
@@ -151,7 +152,7 @@ impl Guests {
 
     fn is_empty(&self) -> bool {
         let no_visits = self.visits.as_ref().is_none_or(|visits| visits.is_empty());
-        no_visits && self.guests.iter().next().is_none() && self.hall.is_none() && self.ending.is_none()
+        no_visits && self.guests.iter().next().is_none() && self.hall.is_none()
     }
 
     /// The adapter, if it is open for connections.
@@ -259,10 +260,9 @@ impl Guests {
         if let Some(visits) = &mut self.visits {
             visits.cq_failed(cq, now);
         }
-        let lost = self.hall.take_if(|hall| hall.cq() == cq);
-        if lost.is_some() {
+        if self.hall.as_ref().is_some_and(|hall| hall.cq() == cq) {
             self.machine.stop();
-            self.ending = lost;
+            self.lost = true;
         }
         if self.runs {
             self.machine.run();
@@ -271,7 +271,7 @@ impl Guests {
 
     /// What they share, if there is any.
     pub(crate) fn hall(&self) -> Option<&Hall> {
-        self.hall.as_ref()
+        self.hall.as_ref().filter(|_| !self.lost)
     }
 
     /// What they share is made; comes back if there is one, or the link does not listen any more.
@@ -358,7 +358,9 @@ impl Guests {
     /// The next thing to do.
     pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
         self.dismiss(now);
-        if let Some(hall) = self.ending.take() {
+        if core::mem::take(&mut self.lost)
+            && let Some(hall) = self.hall.take()
+        {
             return Some(Step::End(hall));
         }
         if let Some(guest) = self.guests.find_mut(|guest| guest.is_due(now)) {

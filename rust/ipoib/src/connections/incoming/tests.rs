@@ -44,6 +44,26 @@ fn of_fifty_connections_of_one_station_two_are_kept_and_the_newest_works() {
 }
 
 #[test]
+fn a_port_gets_eight_connections_in_whatever_names_and_its_oldest_makes_room_when_it_is_idle() {
+    let mut machine = machine(512, 40);
+    let named = |n: u32| LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(1).gid());
+    let mut accepted = Vec::new();
+    for n in 0..12 {
+        if let Ok(one) = machine.requested(&named(n), at(0)) {
+            machine.established(one, at(0));
+            accepted.push(one);
+        }
+    }
+    assert_eq!((accepted.len(), machine.held()), (8, 8));
+    assert_eq!(dismissed(&mut machine, at(5)), []);
+    assert!(machine.requested(&station(2), at(5)).is_ok(), "another port");
+    assert_eq!(machine.requested(&named(20), at(11)), Err(Refusal::NoRoom));
+    assert_eq!(dismissed(&mut machine, at(11)), [accepted[0].number]);
+    machine.drained(accepted[0]);
+    assert!(machine.requested(&named(20), at(12)).is_ok());
+}
+
+#[test]
 fn a_station_whose_old_connections_still_drain_gets_no_more_than_three() {
     let mut machine = machine(512, 4);
     let accepted = (0..9).filter(|_| machine.requested(&station(1), at(0)).is_ok()).count();
