@@ -473,8 +473,8 @@ const REFUSALS: [Refusal; 36] = [
     ),
     // A property that fails takes the partition with it.
     (
-        "dladm create-part -l ibp0 -P ffff -p linkmode=cm p1",
-        "dladm: partition ffff creation over ibp0 failed: operation not supported",
+        "dladm create-part -l ibp0 -P ffff -p _ibd_num_ah=31 p1",
+        "dladm: partition ffff creation over ibp0 failed: invalid argument",
         1,
     ),
     ("dladm create-part -l ibp0 -P ffff -p linkmode p1", "dladm: invalid IB partition property", 1),
