@@ -10,12 +10,14 @@
  */
 
 /*
- * A driver: rules 26 and 46, and the instance part of rule 19.  What its
- * attach takes and its detach leaves behind is chosen by `probe_mode`.
+ * A driver: rules 26 and 46, the instance part of rule 19, and what rule 41
+ * says of fault management.  What its attach takes and its detach leaves
+ * behind is chosen by `probe_mode`.
  */
 
 #include <sys/conf.h>
 #include <sys/ddi_intr.h>
+#include <sys/ddifm.h>
 #include <sys/devops.h>
 #include "probe.h"
 
@@ -143,4 +145,36 @@ PROBE(removal_under_the_handlers_mutex)
 PROBE(use_of_node)
 {
 	return (ddi_get_instance(node));
+}
+
+/* Enumerators of data_type_t (sys/nvpair.h). */
+#define	UINT32	6
+#define	UINT8	23
+
+PROBE(report)
+{
+	ndi_fm_ereport_post(node, "device.stall", 0, DDI_SLEEP,
+	    "version", UINT8, 0, "port", UINT32, 7, NULL);
+	ddi_fm_service_impact(node, DDI_SERVICE_DEGRADED);
+	return (0);
+}
+
+PROBE(report_without_its_version)
+{
+	ndi_fm_ereport_post(node, "device.stall", 0, DDI_SLEEP,
+	    "port", UINT32, 7, NULL);
+	return (-1);
+}
+
+PROBE(report_that_may_not_sleep)
+{
+	ndi_fm_ereport_post(node, "device.stall", 0, DDI_NOSLEEP,
+	    "version", UINT8, 0, NULL);
+	return (-1);
+}
+
+PROBE(impact_of_no_kind)
+{
+	ddi_fm_service_impact(node, 1);
+	return (-1);
 }

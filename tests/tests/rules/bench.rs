@@ -44,6 +44,17 @@ impl Bench {
         node
     }
 
+    /// The same, below another node.
+    pub fn attached_below(&self) -> DevInfo {
+        let above = self.kernel.add_device(DevInfoSpec { name: "above".into(), ..DevInfoSpec::default() });
+        let driver = self.module.name().to_owned();
+        let spec =
+            DevInfoSpec { name: "probed".into(), driver, parent: Some(above), ..DevInfoSpec::default() };
+        let node = self.kernel.add_device(spec);
+        self.kernel.attach(&self.module, &node).expect("the driver attaches");
+        node
+    }
+
     pub fn detach(&self, node: &DevInfo) -> Result<(), Errno> {
         self.kernel.detach(&self.module, node)
     }

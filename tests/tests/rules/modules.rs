@@ -1,5 +1,6 @@
 //! Objects, linkage, instances, and what a module leaves behind.
 
+use fakekernel::genunix::Service;
 use fakekernel::{Errno, Rule};
 
 use crate::case::{broken, cases, kept, refused};
@@ -51,6 +52,47 @@ cases! {
             bench.call_with("probe_mode", FAIL);
             let attached = bench.kernel.attach(&bench.module, &bench.node());
             i64::from(attached != Err(Errno::EIO))
+        });
+
+    rule_41_report_without_its_version:
+        broken(Rule::AbsurdArgument, DRIVER, "ndi_fm_ereport_post")
+            .does(|bench| {
+                bench.attached_below();
+                bench.call("probe_report_without_its_version")
+            })
+            .saying("version");
+    rule_41_report_that_may_not_sleep:
+        broken(Rule::AbsurdArgument, DRIVER, "ndi_fm_ereport_post")
+            .does(|bench| {
+                bench.attached_below();
+                bench.call("probe_report_that_may_not_sleep")
+            })
+            .saying("flag");
+    rule_41_report_about_a_node_with_nothing_above_it:
+        broken(Rule::AbsurdArgument, DRIVER, "ndi_fm_ereport_post")
+            .does(|bench| {
+                bench.attached();
+                bench.call("probe_report")
+            })
+            .saying("above");
+    rule_41_impact_of_no_kind:
+        broken(Rule::AbsurdArgument, DRIVER, "ddi_fm_service_impact")
+            .does(|bench| {
+                bench.attached_below();
+                bench.call("probe_impact_of_no_kind")
+            })
+            .saying("impact 1");
+    rule_41_report_in_order_is_kept:
+        kept(Rule::AbsurdArgument, DRIVER).does(|bench| {
+            let node = bench.attached_below();
+            let returned = bench.call("probe_report");
+            let reports = bench.kernel.ereports();
+            let told = reports.iter().any(|report| {
+                report.class == "ereport.io.device.stall" && report.details == [("port".to_owned(), 7)]
+            });
+            let degraded = node.service() == Service::Degraded;
+            let detached = bench.detach(&node).is_ok();
+            if told && degraded && detached { returned } else { -1 }
         });
 
     rule_31_fini_without_mod_remove:
