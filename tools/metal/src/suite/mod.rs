@@ -99,6 +99,7 @@ const CASES: &[Case] = &[
     Case { name: "tcp", base: false, identities: ONE, unloads: false, run: ip::tcp },
     Case { name: "multicast", base: false, identities: ONE, unloads: false, run: ip::multicast },
     Case { name: "snoop", base: false, identities: ONE, unloads: false, run: ip::snoop },
+    Case { name: "connected", base: false, identities: ONE, unloads: false, run: ip::connected },
     Case { name: "plumb", base: false, identities: ONE, unloads: false, run: ip::plumb_again },
     // Long before the queues fail once more, for which a link has to have been well for ten seconds.
     Case {

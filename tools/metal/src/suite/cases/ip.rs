@@ -136,8 +136,7 @@ pub fn fragments(bench: &mut Bench) -> Result<Findings> {
 
 /// The interface has the group's MTU, and an echo that fills a packet is one packet.
 pub fn mtu(bench: &mut Bench) -> Result<Findings> {
-    let name = bench.sides[0].name;
-    let mtu = Bench::number(&bench.must(name, "interface ib0")?, "mtu")?;
+    let mtu = interface_mtu(bench)?;
     ensure!([2044, 4092, 1020].contains(&mtu), "{mtu} is 4 less than no MTU of InfiniBand");
     let before = sent_packets(bench, 0)?;
     bench.all_answered(0, 4, Sizes::one(u32::try_from(mtu)? - 28, 100))?;
@@ -245,10 +244,16 @@ pub fn tcp(bench: &mut Bench) -> Result<Findings> {
         Suite::Quick => &[(0, 4 * mib, 65_536), (1, 2 * mib, 8_192)],
         Suite::Full => &[(0, 64 * mib, 65_536), (1, 64 * mib, 65_536), (0, mib, 100)],
     };
+    let findings = streams(bench, plan, 5001)?;
+    Ok(offloaded(bench, findings))
+}
+
+/// Streams of random data, one after the other, at ports from this one on: who sends, how many bytes, in writes of how many.
+fn streams(bench: &mut Bench, plan: &[(usize, u64, u32)], first_port: usize) -> Result<Findings> {
     let mut findings = Findings::default();
     for (turn, &(from, octets, chunk)) in plan.iter().enumerate() {
         let (sender, receiver) = (bench.sides[from].name, bench.sides[1 - from].name);
-        let port = 5001 + turn;
+        let port = first_port + turn;
         let fd = Bench::number(&bench.must(receiver, &format!("tcp-listen {port}"))?, "fd")?;
         let receiving = bench.begin(receiver, &format!("tcp-receive {fd}"))?;
         let to = bench.sides[1 - from].address;
@@ -272,7 +277,53 @@ pub fn tcp(bench: &mut Bench) -> Result<Findings> {
         findings =
             if turn == 0 { Findings::new(line) } else { findings.and(line) }.fact(format!("us_{turn}"), us);
     }
-    Ok(offloaded(bench, findings))
+    Ok(findings)
+}
+
+/// Links in connected mode whose adapter has no connections reach each other by datagrams: IP is told what fits. Then they are as before.
+pub fn connected(bench: &mut Bench) -> Result<Findings> {
+    if bench.driver == Driver::C {
+        return Ok(Findings::new("the control stays with datagrams"));
+    }
+    let before = interface_mtu(bench)?;
+    set_linkmode(bench, 1)?;
+    let mtu = interface_mtu(bench)?;
+    ensure!(mtu == 65_520, "in connected mode the interface's MTU is {mtu}");
+    let mut count = 0;
+    for from in 0..2 {
+        for family in [4, 6] {
+            answers_in(bench, from, family, NEIGHBOUR)?;
+            count += bench.all_answered(from, family, Sizes::one(1000, 10))?;
+        }
+    }
+    let mib = 1 << 20;
+    let findings = streams(bench, &[(0, mib, 65_536), (1, mib, 65_536)], 5101)?;
+    set_linkmode(bench, 0)?;
+    let after = interface_mtu(bench)?;
+    ensure!(after == before, "the interface's MTU was {before} and is {after}");
+    for from in 0..2 {
+        answers_in(bench, from, 4, NEIGHBOUR)?;
+        count += bench.all_answered(from, 4, Sizes::one(2016, 4))?;
+    }
+    Ok(findings
+        .and(format!("{count} of {count} answered, MTU {before}, {mtu}, {after}"))
+        .fact("echoes", count))
+}
+
+/// A link has its mode from before it is opened.
+fn set_linkmode(bench: &mut Bench, mode: u32) -> Result<()> {
+    for side in 0..2 {
+        let link = bench.sides[side].link;
+        unplumb(bench, side)?;
+        bench.must("0", &format!("prop-set {link} linkmode {mode}"))?;
+        plumb(bench, side)?;
+    }
+    Ok(())
+}
+
+fn interface_mtu(bench: &mut Bench) -> Result<u64> {
+    let name = bench.sides[0].name;
+    Bench::number(&bench.must(name, "interface ib0")?, "mtu")
 }
 
 /// What the adapter has done of the stack's work, if it is one that says so.

@@ -308,7 +308,12 @@ pub fn properties(bench: &mut Bench) -> Result<Findings> {
             bench.must("0", &format!("prop-set {link} {ring} {before}"))?;
             said.push(format!("{ring} {before}"));
         }
-        bench.refused("0", &format!("prop-set {link} linkmode 1")).context("connected mode")?;
+        bench.must("0", &format!("prop-set {link} linkmode 1"))?;
+        let connected = value(bench, "mtu")?;
+        ensure!(connected == "65520", "in connected mode the MTU is {connected}");
+        bench.must("0", &format!("prop-set {link} linkmode 0"))?;
+        ensure!(value(bench, "mtu")? == mtu, "the MTU of datagrams is {}", value(bench, "mtu")?);
+        bench.refused("0", &format!("prop-set {link} linkmode 7"))?;
     }
     Ok(Findings::new(said.join(", ")).fact("mtu", mtu))
 }
