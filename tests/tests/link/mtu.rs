@@ -145,3 +145,33 @@ fn a_bound_outlives_the_group_it_was_set_under_and_the_default_is_none() {
         carries(MtuCode::B2048, 2_044, None);
     });
 }
+
+#[test]
+fn a_link_that_opens_connections_is_bounded_for_neighbours_and_for_groups() {
+    holds(|bench| {
+        let alpha = &bench.alpha;
+        let mode =
+            |mode| set_property(&alpha.kernel, LINK, &PropertyId::IbLinkMode, &PropertyValue::U32(mode));
+        mode(1).unwrap();
+        assert_eq!(possible(alpha), (Some(PropertyValue::U32(65_520)), vec![(1_280, 65_520)]));
+        assert_eq!(set(alpha, 65_521), Err(Errno::EINVAL));
+        set(alpha, 9_000).unwrap();
+        let (stream, _) = alpha.open_up(PLAIN);
+        bench.settle();
+        assert_eq!(sdus(&stream), [9_000, 2_044]);
+        set(alpha, 1_500).unwrap();
+        bench.settle();
+        assert_eq!(sdus(&stream), [1_500; 2]);
+        set(alpha, 65_520).unwrap();
+        bench.settle();
+        assert_eq!(sdus(&stream), [65_520, 2_044]);
+        drop(stream);
+        bench.settle();
+        // A bound of the one mode is one of the other, too.
+        set(alpha, 9_000).unwrap();
+        mode(0).unwrap();
+        let (stream, _) = alpha.open_up(PLAIN);
+        bench.settle();
+        assert_eq!(sdus(&stream), [2_044; 2]);
+    });
+}
