@@ -64,6 +64,8 @@ impl Lab<'_> {
     }
 
     fn cable(&self, plugged: bool) -> String {
+        // Whoever asks a real kernel takes longer than an answer of the SA: no leave is lost that went before.
+        self.bench.settle();
         assert!(self.bench.world.set_cable(self.host.port(), plugged), "the port is there");
         fakekernel::sleep(Nanos::from_millis(500));
         String::new()
