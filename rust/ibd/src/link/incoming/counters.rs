@@ -21,6 +21,8 @@ pub(crate) struct GuestCounters {
     pub(crate) ended: Counter,
     /// Packets that came on connections; also among all received ones.
     pub(crate) received: Counter,
+    /// Those whose neighbours say that an answer of theirs takes more than 8.6 s.
+    pub(crate) slow: Counter,
     /// Attempts to open a connection.
     pub(crate) opens: Counter,
     /// Those that nothing came of.
@@ -47,6 +49,7 @@ impl Source for GuestCounters {
         c"accepted",
         c"ended",
         c"received",
+        c"slow",
         c"opens",
         c"open_failed",
         c"opened",
@@ -65,6 +68,7 @@ impl Source for GuestCounters {
             &self.accepted,
             &self.ended,
             &self.received,
+            &self.slow,
             &self.opens,
             &self.open_failed,
             &self.opened,

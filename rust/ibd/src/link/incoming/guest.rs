@@ -26,6 +26,8 @@ pub(crate) struct Guest {
     pub(super) empty: bool,
     /// The pause after a receive that found no buffer is as it should be.
     pub(super) eased: bool,
+    /// How long closing it may take one of the places for that, if it is longer than others take.
+    pub(super) slow: Option<Duration>,
     /// When the communication manager was given its channel.
     pub(super) given: Instant,
     /// Nothing is done about it before.
@@ -53,6 +55,7 @@ impl Guest {
             over: false,
             empty: false,
             eased: false,
+            slow: None,
             given: Instant::ZERO,
             not_before: None,
         }
@@ -107,7 +110,7 @@ impl Guest {
             State::Held(channel) => {
                 self.eased = true;
                 self.state = State::Held(channel.clone());
-                Some(Step::Ease(channel))
+                Some(Step::Ease(self.connection, channel))
             }
             State::Draining(channel) => Some(Step::Free(self.connection, channel)),
             State::Busy => None,

@@ -167,6 +167,7 @@ impl GuestEvents {
         while open() && now() < deadline {
             // Once the link's own client has heard of it, too, nobody is let in any more.
             let mut control = self.0.control.lock();
+            control.tell_guests(Guests::hurry);
             let hall = control.guests.as_mut().and_then(|guests| guests.stop());
             drop(control);
             self.0.control.notify_all();

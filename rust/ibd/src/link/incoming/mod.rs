@@ -41,6 +41,10 @@ use super::outgoing::{self, Visits};
 const DRAIN: Duration = Duration::from_secs(1);
 /// Before a channel that the communication manager does not know yet is closed again, or one whose messages wait to be taken is freed.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Closing takes one of `ibcm`'s places until the neighbour answers, or as long as he has said that an answer takes. Of neighbours that say more
+/// than 8.6 s, as a code, so many are closed at once. Usual are 4.3 s, which `ibcm` may round up.
+const LONGEST_ANSWER: u8 = 21;
+const SLOW_ONES: usize = 3;
 /// Before the adapter is closed; twice as long each time that it could not be, which costs a line on the console, up to
 const CLOSE_AFTER: Duration = Duration::from_secs(1);
 /// so long.
@@ -59,6 +63,10 @@ pub(crate) struct Guests {
     lost: bool,
     /// Connections to neighbours, once the link was to open some.
     pub(crate) visits: Option<KBox<Visits>>,
+    /// Until when connections of slow neighbours that are being closed have their places.
+    slow_until: [Instant; SLOW_ONES],
+    /// The adapter goes: everything is closed as soon as it can be.
+    hurries: bool,
     /// Of the link's P_Key, which a queue pair keeps that it was made with.
     index: Option<u16>,
     /// Since when there has been none.
@@ -77,8 +85,8 @@ pub(crate) enum Step {
     Accept(Connection, Session),
     /// Answer that there is none.
     Refuse(Session),
-    /// Have the other side wait less for a receive.
-    Ease(RcChannel),
+    /// Have the other side wait less for a receive, and look how long it takes to answer: [`Guests::answers_within`].
+    Ease(Connection, RcChannel),
     /// Drop it: [`Guests::forget`]; or not yet: [`Guests::free_later`].
     Free(Connection, RcChannel),
     /// End it.
@@ -102,6 +110,8 @@ impl Guests {
             lost: false,
             visits: None,
             index: None,
+            slow_until: [Instant::ZERO; SLOW_ONES],
+            hurries: false,
             unused_since: None,
             hca: None,
             lets_go: false,
@@ -382,15 +392,38 @@ impl Guests {
     /// The next connection to close.
     pub(crate) fn next_close(&mut self, now: Instant) -> Option<(Connection, RcChannel)> {
         self.dismiss(now);
-        let guest = self.guests.find_mut(|guest| guest.is_to_close() && guest.has_come(now))?;
+        let due = |guest: &Guest| guest.is_to_close() && guest.has_come(now);
+        let hurries = self.hurries;
+        if let Some(guest) = self.guests.find_mut(|guest| due(guest) && (hurries || guest.slow.is_none())) {
+            return Some((guest.connection, guest.take_to_close()?));
+        }
+        let place = self.slow_until.iter_mut().find(|until| now >= **until)?;
+        let guest = self.guests.find_mut(due)?;
+        *place = now + guest.slow.unwrap_or_default();
         Some((guest.connection, guest.take_to_close()?))
+    }
+
+    /// A neighbour has said that an answer of his takes so long, as a code; whether that is longer than others say.
+    pub(crate) fn answers_within(&mut self, connection: Connection, code: u8) -> bool {
+        let slow = code > LONGEST_ANSWER;
+        if let Some(guest) = self.find(connection).filter(|_| slow) {
+            guest.slow = Some(Duration::from_nanos(4_096 << code.min(31)));
+        }
+        slow
+    }
+
+    /// The adapter goes.
+    pub(crate) fn hurry(&mut self) {
+        self.hurries = true;
     }
 
     /// When [`Guests::next_close`] has something again, if nothing happens before.
     pub(crate) fn close_deadline(&self) -> Option<Instant> {
         let guests = self.guests.iter().filter(|guest| guest.is_to_close());
         let next = guests.filter_map(|guest| guest.not_before).min();
-        [self.machine.next_deadline(), next].into_iter().flatten().min()
+        let waits = self.guests.iter().any(|guest| guest.is_to_close() && guest.slow.is_some());
+        let slow = self.slow_until.iter().min().copied().filter(|_| waits);
+        [self.machine.next_deadline(), next, slow].into_iter().flatten().min()
     }
 
     /// Of a link that is stopped nothing stays open.

@@ -96,9 +96,14 @@ fn take(shared: &Shared, step: Step) {
     match step {
         Step::Accept(connection, session) => accept(shared, connection, session),
         Step::Refuse(session) => refuse(shared, session, Reply::Refused),
-        Step::Ease(channel) => {
+        Step::Ease(connection, channel) => {
             // Without success the neighbour waits longer.
             let _ = channel.shorten_receiver_pause();
+            let code = channel.answer_code().unwrap_or(0);
+            drop(channel);
+            if with_guests(shared, |guests| Some(guests.answers_within(connection, code))) == Some(true) {
+                shared.guest_counters.slow.increment();
+            }
         }
         Step::Free(connection, channel) => free(shared, connection, channel),
         Step::End(hall) => shared.retire_one(hall.end()),
