@@ -1,7 +1,7 @@
 //! [`Neighbour`]: a port or a group, and how packets get there.
 
 use core::iter;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ibtf::{AddressVector, McgInfo, PathInfo, Pd, Status, UdDest};
 use ipoib::paths::{Handle, Validity};
@@ -20,6 +20,8 @@ pub(crate) struct Way {
     validity: Validity,
     /// As the SA says it; the handle's rate may be another one.
     to: AddressVector,
+    /// The handle's rate.
+    rate: AtomicU32,
     /// MTU code of the path.
     mtu: u8,
     /// Bytes of the longest packet that fits through, IPoIB header included.
@@ -56,8 +58,10 @@ impl Neighbour {
 
     /// For a connection, in the partition with this index; `None` if nobody tells how long a packet lives on the way.
     pub(crate) fn path(&self, pkey_index: u16) -> Option<PathInfo> {
-        let Way { to, mtu, lifetime, .. } = *self.way();
-        Some(PathInfo { address: to, pkey_index, mtu_code: mtu, packet_lifetime: lifetime? })
+        let Way { to, mtu, lifetime, ref rate, .. } = *self.way();
+        // Not what the SA said, which the adapter may not know.
+        let address = AddressVector { rate: rate.load(Ordering::Relaxed), ..to };
+        Some(PathInfo { address, pkey_index, mtu_code: mtu, packet_lifetime: lifetime? })
     }
 
     /// Octets of the longest packet that fits through, IPoIB header included.
@@ -94,7 +98,7 @@ impl Neighbour {
 impl Way {
     fn new(to: AddressVector, mtu: u8, lifetime: Option<u8>) -> Self {
         let longest = Mtu::from_code(mtu).map_or(u32::MAX, Mtu::bytes);
-        Self { validity: Validity::new(), to, mtu, longest, lifetime }
+        Self { validity: Validity::new(), to, rate: AtomicU32::new(to.rate), mtu, longest, lifetime }
     }
 }
 
@@ -150,6 +154,7 @@ impl StaticRates {
                 }
             }
         };
+        handle.about().rate.store(rate, Ordering::Relaxed);
         if news {
             self.tell(to.rate, rate);
         }

@@ -45,6 +45,10 @@ const SPARE: usize = 3;
 pub struct OutgoingConfig {
     /// Connections that are open, being opened or being closed, at most.
     pub most: u32,
+    /// Attempts that are out at once, at most: `ibcm` makes 16 for the whole node, and each that is not answered keeps a place for seconds.
+    pub attempts: u32,
+    /// After so long it is seen whether there is room for another one.
+    pub attempts_look: Duration,
     /// Small packets to a neighbour within [`Self::eager_within`] for which a connection is opened.
     pub eager: u8,
     /// For [`Self::eager`].
@@ -75,6 +79,8 @@ impl Default for OutgoingConfig {
     fn default() -> Self {
         Self {
             most: 1_024,
+            attempts: 8,
+            attempts_look: Duration::from_millis(100),
             eager: 4,
             eager_within: Duration::from_secs(1),
             waiting: 8,
@@ -168,6 +174,8 @@ pub struct Peer<C> {
     failures: u32,
     /// Small packets, and since when.
     small: (u8, Instant),
+    /// An attempt is out, or its end is waited for.
+    attempts: bool,
     waiting: Queue,
     /// What waits is dropped.
     dropped: bool,
@@ -215,6 +223,8 @@ pub struct Outgoing<P, C, S, W> {
     datagram: u32,
     /// Connections that are open, being opened or being closed.
     held: u32,
+    /// Attempts that are out, or whose end is waited for.
+    attempts: u32,
     number: u64,
     runs: bool,
 }
@@ -234,6 +244,7 @@ where
             jitter: Jitter::new(seed),
             datagram: 0,
             held: 0,
+            attempts: 0,
             number: 0,
             runs: false,
         }
@@ -295,6 +306,7 @@ where
             service: None,
             failures: 0,
             small: (0, Instant::ZERO),
+            attempts: false,
             waiting: Queue::default(),
             dropped: false,
         };
@@ -365,6 +377,7 @@ where
     #[must_use]
     pub fn opened(&mut self, connection: Connection, channel: C, longest: u32, now: Instant) -> bool {
         let Some((id, attempt)) = self.attempt(connection) else { return false };
+        self.attempt_is_over(id);
         let Some(peer) = self.peers.get_mut(id) else { return false };
         peer.service = Some(attempt.service);
         peer.state = State::Up { channel, longest, since: now, used: now };
@@ -381,6 +394,7 @@ where
             self.closed(connection, now);
             return;
         };
+        self.attempt_is_over(id);
         let again = match error {
             OpenError::NoService if !attempt.other_tried => {
                 Some((Attempt { service: attempt.service.other(), other_tried: true, ..attempt }, now))
@@ -409,6 +423,13 @@ where
         match self.peers.get(id)?.state {
             State::Opening(attempt) => Some((id, attempt)),
             _ => None,
+        }
+    }
+
+    fn attempt_is_over(&mut self, id: Id) {
+        if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.attempts) {
+            peer.attempts = false;
+            self.attempts -= 1;
         }
     }
 
@@ -469,6 +490,7 @@ where
         let Some(id) = self.known(connection) else { return };
         let Some(State::Closing(after)) = self.peers.get(id).map(|peer| &peer.state) else { return };
         let after = *after;
+        self.attempt_is_over(id);
         self.held -= 1;
         match after {
             After::Rest => self.rest(id, now),
@@ -563,7 +585,7 @@ where
         while let Some(id) = self.peers.pop_due(now) {
             self.timer(id, now);
         }
-        self.next_due()
+        self.next_due(now)
     }
 
     fn timer(&mut self, id: Id, now: Instant) {
@@ -619,14 +641,19 @@ where
         }
     }
 
-    fn next_due(&mut self) -> Option<Action<P, C>> {
+    fn next_due(&mut self, now: Instant) -> Option<Action<P, C>> {
         loop {
             let id = self.peers.pop_front(DUE)?;
             let to = self.peers.key(id)?;
             let peer = self.peers.get_mut(id)?;
             match peer.state {
+                State::Wanted(_) if self.attempts >= self.config.attempts => {
+                    self.peers.set_deadline(id, Some(now + self.config.attempts_look));
+                }
                 State::Wanted(attempt) => {
                     self.number += 1;
+                    self.attempts += 1;
+                    peer.attempts = true;
                     peer.number = self.number;
                     peer.state = State::Opening(attempt);
                     return Some(Action::Open(Connection { peer: to, number: peer.number }, attempt.service));

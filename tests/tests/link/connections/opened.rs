@@ -9,6 +9,7 @@ use crate::bench::{Bench, Host, IPV4, LINK, PLAIN, Setup, address_of};
 
 /// Octets of the longest packet of a connection, without the IPoIB header.
 pub const SDU: usize = 65_520;
+const ARP: u32 = 0x0806;
 const MINUTE: Nanos = Nanos::from_secs(60);
 
 /// Has a closed link open connections, or not.
@@ -90,6 +91,29 @@ fn datagrams_carry_what_fits_until_there_is_enough_of_it_for_a_connection() {
         assert_eq!((payloads(&to_beta).len(), counted_by(&bench.alpha, "opened")), (40, 1));
         let sent = counted_by(&bench.alpha, "sent");
         assert!((1..40).contains(&sent), "{sent} went on it");
+    });
+}
+
+#[test]
+fn what_goes_as_a_datagram_of_another_protocol_leaves_the_neighbours_connection_in_use() {
+    holds(|bench| {
+        let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
+        let (arp, _) = bench.alpha.open(ARP);
+        send(&arp, &beta, &pattern(60));
+        send(&alpha, &beta, &pattern(20_000));
+        bench.settle();
+        assert!(payloads(&to_beta) == [pattern(20_000)], "{:?}", bench.alpha.counters());
+        for n in 0..3 {
+            send(&arp, &beta, &pattern(60));
+            send(&alpha, &beta, &pattern(100 + n));
+            bench.settle();
+            assert_eq!(payloads(&to_beta).len(), 1);
+        }
+        assert_eq!(
+            counted_by(&bench.alpha, "sent"),
+            4,
+            "the packet that is long, and the three that are not"
+        );
     });
 }
 

@@ -75,6 +75,27 @@ fn a_neighbour_that_takes_no_connections_gets_datagrams_and_ip_hears_how_much_on
 }
 
 #[test]
+fn a_packet_whose_header_says_more_than_there_is_is_not_cut() {
+    holds(|bench| {
+        set_connected(&bench.alpha, true);
+        let (alpha, _) = bench.alpha.open_up(IPV4);
+        let (beta, to_beta) = bench.beta.open_up(IPV4);
+        bench.settle();
+        for total in [0, 20, 3_001, 65_535_u16] {
+            let mut packet = v4(3_000, 0);
+            packet[2..4].copy_from_slice(&total.to_be_bytes());
+            send(&alpha, &beta, &packet);
+            bench.settle();
+            assert!(payloads(&to_beta).is_empty(), "{total}");
+        }
+        assert_eq!(counted_by(&bench.alpha, "fragmented"), 0);
+        send(&alpha, &beta, &v4(3_000, 0));
+        bench.settle();
+        assert!(put_together(&payloads(&to_beta)) == v4(3_000, 0)[20..]);
+    });
+}
+
+#[test]
 fn ipv6_hears_how_much_goes_to_a_neighbour_that_takes_no_connections() {
     holds(|bench| {
         set_connected(&bench.alpha, true);

@@ -353,7 +353,8 @@ impl Visit {
 #[inline(never)]
 fn new_machine(seed: u64) -> Result<KBox<Machine>, AllocError> {
     let config = OutgoingConfig { most: NEIGHBOURS as u32, ..OutgoingConfig::default() };
-    let peers = KVec::from_fn(NEIGHBOURS, |_| OutgoingSlot::default())?;
+    // Twice as many neighbours are known as have connections: one that does not answer is not forgotten, and asked again, for each new one.
+    let peers = KVec::from_fn(2 * NEIGHBOURS, |_| OutgoingSlot::default())?;
     let waiting = KVec::from_fn(PACKETS, |_| WaitingSlot::default())?;
     KBox::new(Outgoing::new(config, peers, waiting, seed))
 }

@@ -8,7 +8,8 @@ pub(super) const SMALL: u32 = 4096;
 /// How many of each there are: 2 MiB and 6 MiB.
 const SMALL_ONES: u32 = 512;
 const LARGE_ONES: u32 = 96;
-/// Large ones that one connection may have at once: a neighbour that takes nothing any more leaves enough for others.
+/// Those that one connection may have at once: a neighbour that takes nothing any more leaves enough for others.
+pub(super) const SMALL_EACH: u32 = SMALL_ONES / 8;
 pub(super) const LARGE_EACH: u32 = LARGE_ONES / 4;
 
 /// See the module's text.

@@ -12,15 +12,15 @@ use kernel::KArc;
 use kernel::mblk::Mblk;
 use kernel::sync::Mutex;
 
-use super::outfit::{LARGE_EACH, Outfit, SMALL};
+use super::outfit::{LARGE_EACH, Outfit, SMALL, SMALL_EACH};
 use crate::now;
 
 /// Octets in front of the message, in the MAC layer's form.
 const ADDRESSES_LEN: usize = PSEUDO_HEADER_LEN - IPOIB_HEADER_LEN;
 /// Sends that a connection has out at most.
 pub(super) const SENDS: u32 = 256;
-/// At least one in so many completes by itself, and every one of a large buffer.
-pub(super) const SIGNAL_EVERY: u32 = 16;
+/// Every send completes by itself: its buffer is one of a pool that all connections share, and nobody knows when the next send comes.
+pub(super) const SIGNAL_EVERY: u32 = 1;
 /// Completions taken at once.
 const COMPLETIONS: usize = 16;
 
@@ -169,7 +169,8 @@ impl Open {
     }
 
     fn is_short(&self, len: u32) -> bool {
-        self.queue.room() == 0 || len > SMALL && self.large >= LARGE_EACH
+        let small = self.queue.outstanding().saturating_sub(self.large);
+        self.queue.room() == 0 || if len > SMALL { self.large >= LARGE_EACH } else { small >= SMALL_EACH }
     }
 
     /// `false` if a send has failed, or the CQ.

@@ -52,6 +52,13 @@ pub(super) fn neighbour(flagged: &LinkAddr, frame: &Frame) -> Option<LinkAddr> {
     takes_connections(flagged, frame).then(|| flagged.without_flags())
 }
 
+impl State {
+    /// Whether it is no longer than the link's own datagrams; the way may be narrower.
+    fn fits_datagram(&self, frame: &Frame) -> bool {
+        self.open.as_ref().is_some_and(|open| frame.len <= open.buffer_size as usize)
+    }
+}
+
 impl Transmitter {
     /// A packet from the MAC layer, whose way may be known. `flagged` is the address with its flags.
     #[inline(never)]
@@ -64,9 +71,16 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<(), Stopped> {
         let connects = takes_connections(&flagged, frame);
-        if connects && let Some(pipe) = self.known_pipe(state, &to, frame) {
-            return self.send_on(state, &pipe, packet, frame, after);
-        }
+        let (packet, connects) = match self.known_pipe(state, &to, frame).filter(|_| connects) {
+            // A connection that is full does not keep back what fits a datagram.
+            Some(pipe) => match self.send_on(state, &pipe, packet, frame, after) {
+                Err(Stopped::Dropped(packet, TxDrop::QueueFull)) if state.fits_datagram(frame) => {
+                    (packet, false)
+                }
+                sent => return sent,
+            },
+            None => (packet, connects),
+        };
         let known = state.neighbours.get(to.words()).filter(|known| known.validity().holds()).cloned();
         let (packet, neighbour) = match known {
             Some(neighbour) => (packet, neighbour),
@@ -79,8 +93,8 @@ impl Transmitter {
                     return Err(Stopped::Dropped(packet, reason));
                 }
                 let found = self.ask_for_path(state, to, packet, after)?;
-                if connects {
-                    // The straight way for datagrams is not for it.
+                if flagged.flags() & LinkAddr::FLAG_CONNECTED != 0 {
+                    // The straight way for datagrams is not for its packets, whatever this one is.
                     state.neighbours.remove(&to);
                 }
                 found
@@ -163,6 +177,7 @@ impl Transmitter {
             connections::Submitted::TooBig(packet, most) => {
                 self.too_long(state, neighbour, packet, frame, most.0, after).map(|()| None)
             }
+            connections::Submitted::Full(packet) if state.fits_datagram(frame) => Ok(Some(packet)),
             connections::Submitted::Full(packet) => Err(Stopped::Dropped(packet, TxDrop::QueueFull)),
         }
     }
@@ -212,7 +227,7 @@ impl Transmitter {
         }
         let datagram = state.open.as_ref().map_or(0, |open| open.buffer_size).min(neighbour.longest());
         if frame.ethertype == EtherType::IPV4
-            && let Some(sent) = self.send_in_pieces(state, neighbour, &packet, datagram, after)
+            && let Some(sent) = self.send_in_pieces(state, neighbour, &packet, frame, datagram, after)
         {
             if !sent {
                 return Err(Stopped::Dropped(packet, TxDrop::QueueFull));
@@ -242,13 +257,20 @@ impl Transmitter {
         state: &mut State,
         neighbour: &Neighbour,
         packet: &Mblk,
+        frame: &Frame,
         most: u32,
         after: &mut After,
     ) -> Option<bool> {
         let mut header = [0; fragments::LONGEST_HEADER];
         let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut header);
         let header = header.get(..len)?;
-        let payload_at = PSEUDO_HEADER_LEN + usize::from(header.first()? & 0xf) * 4;
+        let header_len = usize::from(header.first()? & 0xf) * 4;
+        let payload_at = PSEUDO_HEADER_LEN + header_len;
+        // A header may say more than there is: what a piece had beyond it would be what another packet left in the buffer.
+        let total = usize::from(u16::from_be_bytes([*header.get(2)?, *header.get(3)?]));
+        if total <= header_len || total + IPOIB_HEADER_LEN > frame.len {
+            return None;
+        }
         for fragment in fragments::fragments(header, most.saturating_sub(HEADER))? {
             let full = state.open.as_ref().is_some_and(|open| open.queue.batch_is_full());
             if full {
@@ -309,7 +331,7 @@ impl Transmitter {
         send(self, state, packet, &frame, after)
     }
 
-    /// No connection came of it, or one that takes less. What fits a datagram never waited.
+    /// No connection came of it, or one that takes less. What fits a datagram, and waited behind longer ones, goes as one.
     fn tell_waited(
         &self,
         state: &mut State,
@@ -321,6 +343,9 @@ impl Transmitter {
     ) -> Result<(), Stopped> {
         let known = self.control.lock().paths.known(now(), to);
         match known {
+            ipoib::paths::Known::Ready(neighbour, _) if state.fits_datagram(frame) => {
+                self.send_there(state, (None, &neighbour), packet, frame, after)
+            }
             ipoib::paths::Known::Ready(neighbour, _) => {
                 self.too_long(state, &neighbour, packet, frame, most, after)
             }

@@ -104,6 +104,29 @@ fn a_few_small_packets_within_a_second_are_worth_a_connection_and_slow_ones_are_
 }
 
 #[test]
+fn eight_attempts_are_out_at_once_and_the_others_follow_as_they_end() {
+    let mut machine = machine(64, 64);
+    (0..16).for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE), at(0)), Submitted::Waits));
+    let opens = |machine: &mut Machine, now| -> Vec<Connection> {
+        let open = |action| match action {
+            Action::Open(connection, _) => Some(connection),
+            _ => None,
+        };
+        actions(machine, now).into_iter().filter_map(open).collect()
+    };
+    let first = opens(&mut machine, at(0));
+    assert_eq!(first.len(), 8);
+    assert_eq!(opens(&mut machine, at(100)), []);
+    // One stands, one fails, and of one the end is asked for: only when that is there it is over.
+    assert!(machine.opened(first[0], Line::new(1), 65_524, at(150)));
+    machine.failed(first[1], OpenError::Failed, at(150));
+    machine.gone(&first[2].peer);
+    assert_eq!(opens(&mut machine, at(200)).len(), 2);
+    machine.closed(first[2], at(250));
+    assert_eq!(opens(&mut machine, at(300)).len(), 1);
+}
+
+#[test]
 fn a_station_that_listens_as_the_rfc_says_is_asked_there_second_and_the_next_time_first() {
     let mut machine = machine(4, 4);
     machine.submit(&station(1), (0, LARGE), at(0));
