@@ -9,7 +9,7 @@ use ipoib::{Gid, LinkAddr, PKey, Qpn};
 use kernel::ddi::DevInfo;
 use kernel::thread::Worker;
 use kernel::time::{Duration, Instant};
-use kernel::{AllocError, Errno, KArc, log};
+use kernel::{AllocError, Errno, KArc, KBox, log};
 
 use super::announce::News;
 use super::backlog::{self, Backlog};
@@ -48,7 +48,7 @@ struct Inner {
     listing: Option<Listing>,
     member: Option<Member>,
     shared: KArc<Shared>,
-    statistics: Option<Statistics>,
+    statistics: Option<KBox<Statistics>>,
     threads: Option<Threads>,
     client: Option<Client>,
 }

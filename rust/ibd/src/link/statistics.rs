@@ -10,7 +10,7 @@ use core::fmt::Write;
 use ipoib::Mtu;
 use kernel::kstat::{Kstat, Source};
 use kernel::log::Line;
-use kernel::{AllocError, Errno, KArc, KVec};
+use kernel::{AllocError, Errno, KArc, KBox, KVec};
 
 use super::Shared;
 use super::transmit::Transmitter;
@@ -32,16 +32,16 @@ pub(super) struct Statistics {
 impl Statistics {
     /// Under the driver's name and the number of the link. **May block.**
     #[inline(never)]
-    pub(super) fn publish(shared: &KArc<Shared>) -> Result<Self, Errno> {
+    pub(super) fn publish(shared: &KArc<Shared>) -> Result<KBox<Self>, Errno> {
         let ring = |ring| publish(shared, name("tx_ring_", ring).as_c_str(), transmit_ring(shared, ring)?);
-        Ok(Self {
+        Ok(KBox::new(Self {
             _datagram: publish(shared, c"datagram", shared.counters.clone())?,
             _port: publish(shared, c"port", KArc::new(Port(shared.clone()))?)?,
             _paths: publish(shared, c"paths", KArc::new(Paths(shared.clone()))?)?,
             _groups: publish(shared, c"groups", KArc::new(Groups(shared.clone()))?)?,
             _receive: publish(shared, c"rx_ring_0", KArc::new(ReceiveRing(shared.clone()))?)?,
             _transmit: KVec::try_from_fn(shared.transmitters.len(), ring)?,
-        })
+        })?)
     }
 }
 
