@@ -1,7 +1,7 @@
 //! Calls into `ibtl`, made by a soft interrupt: what happens happens in the middle of somebody's post or command, with that client's
 //! locks held, and is told as an adapter's interrupt would.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use kernel::ddi::DevInfo;
 use kernel::softint::{SoftHandler, SoftInterrupt};
@@ -30,6 +30,32 @@ pub(crate) struct Calls {
     posts: AtomicU32,
     /// One of the calls waits for the end of a post.
     late: AtomicBool,
+    /// Queues and queue pairs that may wait to be called.
+    callers: AtomicUsize,
+}
+
+/// The place of a queue or a queue pair among those that wait to be called. It is part of that, and so there is room for what was freed
+/// and waits still.
+pub(crate) struct Caller(KArc<Calls>);
+
+impl Caller {
+    /// Makes room: counted before there is room, so that two who come at once have two.
+    pub(crate) fn new(calls: &KArc<Calls>) -> Result<Self, AllocError> {
+        let callers = calls.callers.fetch_add(1, Ordering::SeqCst) + 1;
+        let caller = Self(calls.clone());
+        calls.reserve(callers).map(|()| caller)
+    }
+
+    /// Where it waits.
+    pub(crate) fn calls(&self) -> &KArc<Calls> {
+        &self.0
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.callers.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// A post is being made as long as this is there.
@@ -49,11 +75,17 @@ impl Calls {
     pub(crate) fn new(dip: DevInfo) -> Result<Self, Errno> {
         let waiting = KArc::new(Waiting(Mutex::new(KVec::new())?))?;
         let interrupt = SoftInterrupt::new(dip, waiting.clone())?;
-        Ok(Self { waiting, interrupt, posts: AtomicU32::new(0), late: AtomicBool::new(false) })
+        Ok(Self {
+            waiting,
+            interrupt,
+            posts: AtomicU32::new(0),
+            late: AtomicBool::new(false),
+            callers: AtomicUsize::new(0),
+        })
     }
 
     /// Makes room for so many queues and queue pairs: each waits once at most.
-    pub(crate) fn reserve(&self, callers: usize) -> Result<(), AllocError> {
+    fn reserve(&self, callers: usize) -> Result<(), AllocError> {
         let mut waiting = self.waiting.0.lock();
         let more = callers.saturating_sub(waiting.len());
         waiting.reserve(more)

@@ -57,6 +57,7 @@ fn tell(node: &Node, [trap, prefix, guid, _]: Argument) -> Result<(), Errno> {
 fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errno> {
     let [port, value, other, times] = values;
     let port = u8::try_from(port).ok().filter(|port| node.port(*port).is_some()).ok_or(Errno::ENXIO)?;
+    let _turn = node.changes.begin()?;
     let small = |value: u64| u16::try_from(value).map_err(|_| Errno::EINVAL);
     let code = |value: u64| u8::try_from(value).map_err(|_| Errno::EINVAL);
     let set = |change: &dyn Fn(&mut Port)| {
@@ -125,6 +126,7 @@ fn set_lid(node: &KArc<Node>, port: u8, lid: u16) -> Result<(), Errno> {
     if !(1..FIRST_MLID).contains(&lid) {
         return Err(Errno::EINVAL);
     }
+    node.subnet.check_lid(node, port, lid)?;
     let was_active = node.port(port).is_some_and(|state| state.active);
     cable(node, port, false);
     let moved = node.subnet.set_lid(node, port, lid);

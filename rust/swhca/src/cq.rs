@@ -8,7 +8,7 @@ use ibtf_provider::{Arm, ClientCq, Completion, Status};
 use kernel::sync::Mutex;
 use kernel::{AllocError, KArc, KVec};
 
-use crate::calls::{Call, Calls};
+use crate::calls::{Call, Caller, Calls};
 use crate::qp::Qp;
 use crate::ring::{Pushed, Ring};
 
@@ -18,7 +18,7 @@ pub(crate) struct Cq {
     client: KArc<ClientCq>,
     /// Queue pairs that have it; one that has it for both queues is there twice.
     users: Mutex<KVec<KArc<Qp>>>,
-    calls: KArc<Calls>,
+    caller: Caller,
 }
 
 struct State {
@@ -38,11 +38,7 @@ struct State {
 }
 
 impl Cq {
-    pub(crate) fn new(
-        entries: usize,
-        client: KArc<ClientCq>,
-        calls: KArc<Calls>,
-    ) -> Result<Self, AllocError> {
+    pub(crate) fn new(entries: usize, client: KArc<ClientCq>, caller: Caller) -> Result<Self, AllocError> {
         let ring = Ring::new(entries)?;
         let state = State {
             ring,
@@ -53,7 +49,11 @@ impl Cq {
             lost: false,
             moderation: (0, 0),
         };
-        Ok(Self { ring: Mutex::new(state)?, client, users: Mutex::new(KVec::new())?, calls })
+        Ok(Self { ring: Mutex::new(state)?, client, users: Mutex::new(KVec::new())?, caller })
+    }
+
+    fn calls(&self) -> &KArc<Calls> {
+        self.caller.calls()
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -74,9 +74,9 @@ impl Cq {
         let (may_wait, is_enough) = (state.may_wait(), state.queued && state.is_enough());
         drop(state);
         if call {
-            this.calls.queue(Call::Cq(this.clone()), may_wait);
+            this.calls().queue(Call::Cq(this.clone()), may_wait);
         } else if is_enough {
-            this.calls.trigger();
+            this.calls().trigger();
         }
     }
 
@@ -95,7 +95,7 @@ impl Cq {
         let call = state.ring.arm(arm) && state.wants_handler();
         drop(state);
         if call {
-            this.calls.queue(Call::Cq(this.clone()), false);
+            this.calls().queue(Call::Cq(this.clone()), false);
         }
     }
 
@@ -170,7 +170,7 @@ impl Cq {
         let call = core::mem::take(&mut state.again) && state.wants_call();
         drop(state);
         if call {
-            let calls = this.calls.clone();
+            let calls = this.calls().clone();
             calls.queue(Call::Cq(this), false);
         }
     }

@@ -52,7 +52,7 @@ impl Driver for Swhca {
 
     fn attach(&self, dip: DevInfo) -> Result<Adapter, Errno> {
         let config = Config::read(dip)?;
-        let calls = KArc::new(Calls::new(dip)?)?;
+        let calls = calls(dip)?;
         let node = self.make(&config, &calls)?;
         // The subnet manager has brought the ports up before anybody asks.
         self.subnet.join(&node).inspect_err(|error| match *error {
@@ -83,10 +83,16 @@ impl Driver for Swhca {
 
     fn detach(&self, dip: DevInfo, instance: Adapter) -> Result<(), Adapter> {
         let Adapter { statistics, minor, attachment, node, calls } = instance;
+        // From here on no event is raised: what another adapter's owner does to this one's ports waits, and finds it gone.
+        let Ok(turn) = node.changes.begin() else {
+            return Err(Adapter { statistics, minor, attachment, node, calls });
+        };
         wait_for_listeners(&node);
         if let Err(attachment) = attachment.detach() {
+            drop(turn);
             return Err(Adapter { statistics, minor, attachment, node, calls });
         }
+        turn.end_all();
         self.subnet.leave(&node);
         let mut nodes = self.nodes.lock();
         let mine = nodes.iter().position(|(instance, _)| *instance == dip.instance());
@@ -130,6 +136,11 @@ impl Swhca {
         let (ports, subnet) = (config.ports()?, self.subnet.clone());
         Ok(KArc::new(Node::new(config.unit, ports, calls.clone(), subnet, config.features)?)?)
     }
+}
+
+#[inline(never)]
+fn calls(dip: DevInfo) -> Result<KArc<Calls>, Errno> {
+    Ok(KArc::new(Calls::new(dip)?)?)
 }
 
 /// The kstat `swhca:N:statistics`.

@@ -13,6 +13,7 @@
 mod attributes;
 mod buffers;
 mod calls;
+mod changes;
 mod control;
 mod cq;
 mod domain;

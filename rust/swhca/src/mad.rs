@@ -147,12 +147,15 @@ impl Mad {
 
     /// Says which segment of a transfer this is, and how many bytes of payload it tells of: of all in the first one.
     pub(crate) fn set_segment(&mut self, number: u32, first: bool, last: bool, bytes: u32) {
-        let flags = 1 | u8::from(first) << 1 | u8::from(last) << 2;
+        let flags = NO_TIME | 1 | u8::from(first) << 1 | u8::from(last) << 2;
         (self.0[24], self.0[25], self.0[26]) = (1, 1, flags);
         put32(&mut self.0, 28, number);
         put32(&mut self.0, 32, bytes);
     }
 }
+
+/// In the flags of a segment: it does not say how long a response takes (IBA 13.6.2.1).
+const NO_TIME: u8 = 0x1f << 3;
 
 /// The length of a record in a table: whole words of 8 bytes.
 fn padded(len: usize) -> u16 {

@@ -7,10 +7,11 @@ use core::sync::atomic::AtomicU32;
 use ibtf_provider::{Client, PortEvent, Region, Segment, Status, UdAttributes};
 use kernel::counter::Counter;
 use kernel::sync::Mutex;
-use kernel::{AllocError, Errno, KArc, KVec};
+use kernel::{Errno, KArc, KVec};
 
 use crate::attributes::Features;
 use crate::calls::{Call, Calls, Posting};
+use crate::changes::Changes;
 use crate::keys::KeyTable;
 use crate::numbers::Numbers;
 use crate::port::Port;
@@ -35,6 +36,8 @@ pub(crate) struct Node {
     calls: KArc<Calls>,
     /// `None` until attached.
     client: Mutex<Option<KArc<Client>>>,
+    /// One change of its ports at a time, with the events of it; the last is that it detaches.
+    pub(crate) changes: Changes,
     /// Protection domains are told apart by number.
     next_pd: AtomicU32,
 }
@@ -61,8 +64,6 @@ struct Objects {
     /// The queue pair 1 of each port.
     general: KVec<Option<KArc<Qp>>>,
     census: Census,
-    /// Queues and queue pairs that may wait to be called.
-    callers: usize,
 }
 
 /// How many of what there are.
@@ -87,7 +88,7 @@ impl Node {
     ) -> Result<Self, Errno> {
         let general = KVec::from_fn(ports.len(), |_| None)?;
         let traffic = KVec::try_from_fn(ports.len(), |_| Traffic::new())?;
-        let objects = Objects { qps: Numbers::new(), general, census: Census::default(), callers: 0 };
+        let objects = Objects { qps: Numbers::new(), general, census: Census::default() };
         Ok(Self {
             unit,
             subnet,
@@ -100,6 +101,7 @@ impl Node {
             everything: if features.reserved_key { Some(KArc::new(Region::everything())?) } else { None },
             calls,
             client: Mutex::new(None)?,
+            changes: Changes::new()?,
             next_pd: AtomicU32::new(1),
         })
     }
@@ -112,19 +114,6 @@ impl Node {
     /// Has somebody called, soon.
     pub(crate) fn call(&self, call: Call) {
         self.calls.queue(call, false);
-    }
-
-    /// Makes room for one more who may wait to be called: counted before there is room, so that two who come at once have two.
-    fn add_caller(&self) -> Result<(), AllocError> {
-        let mut objects = self.objects.lock();
-        objects.callers += 1;
-        let callers = objects.callers;
-        drop(objects);
-        self.calls.reserve(callers).inspect_err(|_| self.remove_caller())
-    }
-
-    fn remove_caller(&self) {
-        self.objects.lock().callers -= 1;
     }
 
     /// Whom events are for.
@@ -158,7 +147,7 @@ impl Node {
         Some(port.view(self.unit, number, ports.len() as u8))
     }
 
-    /// Raises an event of a port. In none of the operations.
+    /// Raises an event of a port. In a turn of `changes`; in none of the operations.
     pub(crate) fn raise(&self, number: u8, event: PortEvent) {
         let client = self.client.lock().clone();
         if let Some(client) = client {

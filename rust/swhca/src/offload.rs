@@ -89,7 +89,8 @@ impl Layout {
         let transport = IPOIB + header;
         let fits = header >= 20 && IPOIB + total <= frame && header + least <= total;
         let whole = transport + least <= head.len();
-        (fits && whole).then_some(Self { v4, transport, len: total - header, udp: protocol == UDP })
+        // Not before it fits: the difference may be below zero.
+        (fits && whole).then(|| Self { v4, transport, len: total - header, udp: protocol == UDP })
     }
 
     fn checksum_at(self) -> usize {
@@ -224,6 +225,13 @@ mod tests {
         }
         frame.extend(data);
         frame
+    }
+
+    #[test]
+    fn packet_that_says_it_is_shorter_than_its_header_has_no_layout() {
+        let mut frame = frame(true, true, &[1, 2, 3]);
+        frame[6..8].copy_from_slice(&[0, 7]);
+        assert!(Layout::of(&frame, frame.len()).is_none());
     }
 
     #[test]

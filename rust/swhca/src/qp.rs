@@ -13,7 +13,7 @@ use kernel::sync::Mutex;
 use kernel::{AllocError, KArc};
 
 use crate::buffers::{Buffers, Taken};
-use crate::calls::Call;
+use crate::calls::{Call, Caller};
 use crate::cq::Cq;
 use crate::domain::Inside;
 use crate::node::Node;
@@ -32,6 +32,8 @@ pub(crate) struct Parts {
     pub(crate) domain: Inside,
     /// Where its receives come from, if it has none of its own.
     pub(crate) srq: Option<KArc<Srq>>,
+    /// Its place among those that may wait to be called, if its receives are shared.
+    pub(crate) _caller: Option<Caller>,
     pub(crate) sizes: QueueSizes,
     pub(crate) all_signaled: bool,
     pub(crate) large_sends: bool,

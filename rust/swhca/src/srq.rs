@@ -8,6 +8,7 @@ use kernel::sync::Mutex;
 use kernel::{AllocError, KArc};
 
 use crate::buffers::{Buffers, Taken};
+use crate::calls::Caller;
 use crate::domain::Inside;
 
 /// A shared receive queue.
@@ -15,6 +16,7 @@ pub(crate) struct Srq {
     domain: Inside,
     sizes: SrqSizes,
     client: KArc<ClientSrq>,
+    _caller: Caller,
     state: Mutex<State>,
 }
 
@@ -50,10 +52,11 @@ impl Srq {
         domain: Inside,
         sizes: SrqSizes,
         client: KArc<ClientSrq>,
+        caller: Caller,
     ) -> Result<KArc<Self>, AllocError> {
         let buffers = Buffers::new(sizes.receives, sizes.segments)?;
         let state = State { buffers, users: 0, limit: Limit::default() };
-        KArc::new(Self { domain, sizes, client, state: Mutex::new(state)? })
+        KArc::new(Self { domain, sizes, client, _caller: caller, state: Mutex::new(state)? })
     }
 
     /// Its protection domain.

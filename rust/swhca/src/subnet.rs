@@ -30,6 +30,18 @@ struct Place {
     number: u8,
 }
 
+impl Place {
+    fn is(&self, node: &KArc<Node>, number: u8) -> bool {
+        self.number == number && KArc::ptr_eq(&self.node, node)
+    }
+}
+
+/// Whether another port than that one, or a subnet manager, has a LID.
+fn has_lid(ports: &[Place], node: &KArc<Node>, number: u8, lid: u16) -> bool {
+    let manages = |place: &Place| place.node.port(place.number).is_some_and(|port| port.manager == lid);
+    ports.iter().any(|place| place.lid == lid && !place.is(node, number) || manages(place))
+}
+
 impl Subnet {
     /// Nobody is there yet.
     pub(crate) fn new() -> Result<Self, Errno> {
@@ -77,11 +89,7 @@ impl Subnet {
 
     /// An adapter goes.
     pub(crate) fn leave(&self, node: &KArc<Node>) {
-        for number in 1..=node.port_count() {
-            if let Some(port) = node.port(number) {
-                self.administrator.lock().port_down(port.gid);
-            }
-        }
+        // First of all: what the SA is asked from now on is not answered for these ports.
         loop {
             let mut ports = self.ports.lock();
             let mine = ports.iter().position(|place| KArc::ptr_eq(&place.node, node));
@@ -89,21 +97,35 @@ impl Subnet {
             drop(ports);
             drop(taken);
         }
+        for number in 1..=node.port_count() {
+            if let Some(port) = node.port(number) {
+                let mut administrator = self.administrator.lock();
+                administrator.port_down(port.gid);
+                administrator.forget(port.lid);
+            }
+        }
         self.forward_anew(None);
         self.poke();
+    }
+
+    /// Whether a port can have a LID; `EEXIST` if another port or a subnet manager has it.
+    pub(crate) fn check_lid(&self, node: &KArc<Node>, number: u8, lid: u16) -> Result<(), Errno> {
+        if has_lid(&self.ports.lock(), node, number, lid) { Err(Errno::EEXIST) } else { Ok(()) }
     }
 
     /// A port gets another LID; `EEXIST` if a port or a subnet manager has it.
     pub(crate) fn set_lid(&self, node: &KArc<Node>, number: u8, lid: u16) -> Result<(), Errno> {
         let mut ports = self.ports.lock();
-        let mine = |place: &Place| place.number == number && KArc::ptr_eq(&place.node, node);
-        let manages = |place: &Place| place.node.port(place.number).is_some_and(|port| port.manager == lid);
-        if ports.iter().any(|place| place.lid == lid && !mine(place) || manages(place)) {
+        if has_lid(&ports, node, number, lid) {
             return Err(Errno::EEXIST);
         }
-        if let Some(place) = ports.iter_mut().find(|place| mine(place)) {
-            place.lid = lid;
-            node.with_port(number, |port| port.lid = lid);
+        let Some(place) = ports.iter_mut().find(|place| place.is(node, number)) else { return Ok(()) };
+        let before = core::mem::replace(&mut place.lid, lid);
+        node.with_port(number, |port| port.lid = lid);
+        drop(ports);
+        if before != lid {
+            // Who subscribed there is not there any more.
+            self.administrator.lock().forget(before);
         }
         Ok(())
     }
@@ -147,7 +169,9 @@ impl Subnet {
         self.administrator.lock().restart();
         self.forward_anew(None);
         for (node, number) in places {
-            if node.port(number).is_some_and(|port| port.active) {
+            if let Ok(_turn) = node.changes.begin()
+                && node.port(number).is_some_and(|port| port.active)
+            {
                 node.raise(number, PortEvent::Reregister);
             }
         }

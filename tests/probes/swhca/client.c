@@ -705,6 +705,40 @@ PROBE(share_in_order)
 	return (unshare());
 }
 
+#define	MANY	20
+
+/*
+ * As many channels that share receives as can be had: minus one if some cannot.
+ * They go again.
+ */
+PROBE(share_many)
+{
+	ibt_ud_chan_alloc_args_t args;
+	ibt_srq_sizes_t wanted, real;
+	ibt_channel_hdl_t chans[MANY];
+	ibt_cq_hdl_t cq;
+	int n = 0;
+
+	wanted.srq_wr_sz = 4;
+	wanted.srq_sgl_sz = 1;
+	if (ibt_alloc_srq(client.c_hca, IBT_SRQ_NO_FLAGS, client.c_pd, &wanted,
+	    &srq, &real) != IBT_SUCCESS)
+		return (-1);
+	if (client_alloc_cq(63, IBT_CQ_NO_FLAGS, &cq, NULL) == IBT_SUCCESS) {
+		client_chan_args(&args);
+		args.ud_scq = args.ud_rcq = cq;
+		args.ud_srq = srq;
+		while (n < MANY && ibt_alloc_ud_channel(client.c_hca,
+		    IBT_ACHAN_USES_SRQ, &args, &chans[n], NULL) == IBT_SUCCESS)
+			n++;
+		for (int i = 0; i < n; i++)
+			OK(ibt_free_channel(chans[i]));
+		OK(ibt_free_cq(cq));
+	}
+	OK(ibt_free_srq(srq));
+	return (n == MANY ? 0 : -1);
+}
+
 /* So many events of this kind, each of this object. */
 static long
 told(ibt_async_code_t code, void *object)

@@ -1,6 +1,6 @@
 //! Receives that channels share: the probe `probes/swhca/client.c`.
 
-use fakekernel::Nanos;
+use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_world::SoftwarePlan;
 use swhca_ioctl::Counter;
 
@@ -56,6 +56,30 @@ fn each_shared_receive_is_used_once_whoever_sends_at_once() {
         client.run("probe_share_send_batch", 0);
         other.join();
         client.run("probe_share_sent_batches", 0);
+    });
+}
+
+#[test]
+fn channels_that_share_receives_and_could_not_be_had_leave_nothing() {
+    with_client(1, |bench, client| {
+        let kernel = &bench.software.kernel;
+        let counters = || bench.software.counters().expect("the adapter answers");
+        let objects = || {
+            let all = counters();
+            [Counter::Cqs, Counter::Qps, Counter::Srqs].map(|counter| all[counter as usize])
+        };
+        let before = objects();
+        for nth in 0.. {
+            kernel.set_fault(FaultKind::KMEM, Some("swhca"), FaultPlan::Nth(nth));
+            let refused = client.run("probe_share_many", 0);
+            let reached = kernel.clear_fault(FaultKind::KMEM, Some("swhca")).unwrap_or(0) > nth;
+            assert_eq!(objects(), before, "call {nth}");
+            if !reached {
+                assert_eq!(refused, 0, "it fails though nothing does");
+                assert!(nth > 20, "only {nth} calls failed");
+                break;
+            }
+        }
     });
 }
 

@@ -13,7 +13,7 @@ use crate::attributes::{
     MAX_AHS, MAX_CQ, MAX_CQS, MAX_MODERATION, MAX_PDS, MAX_QUEUE, MAX_SEGMENTS, MAX_SRQS,
 };
 use crate::buffers::SHARED_SEGMENTS;
-use crate::calls::Call;
+use crate::calls::{Call, Caller};
 use crate::cq::Cq;
 use crate::domain::{AddressHandle, Inside, Mr, Pd};
 use crate::qp::{Parts, Qp};
@@ -75,16 +75,14 @@ impl Provider for Node {
         }
         let entries = entries.max(1).next_power_of_two();
         let make = || {
-            self.add_caller()?;
-            let cq = Cq::new(entries as usize, client, self.calls.clone()).and_then(KArc::new);
-            Ok((cq.inspect_err(|_| self.remove_caller())?, entries))
+            let caller = Caller::new(&self.calls)?;
+            Ok((KArc::new(Cq::new(entries as usize, client, caller)?)?, entries))
         };
         self.make(|census| &mut census.cqs, MAX_CQS, make)
     }
 
     fn free_cq(&self, cq: &KArc<Cq>) -> Result<(), Status> {
         cq.check_unused()?;
-        self.remove_caller();
         self.freed(|census| &mut census.cqs);
         Ok(())
     }
@@ -120,21 +118,16 @@ impl Provider for Node {
             Purpose::SubnetManagement(_) => return Err(Status::CHAN_IN_USE),
         };
         let sizes = sizes(request.sizes, request.srq.is_some())?;
-        if request.srq.is_some() {
-            this.add_caller()?;
-        }
-        let forget = || {
-            if request.srq.is_some() {
-                this.remove_caller();
-            }
-        };
-        let number = this.objects.lock().qps.reserve().inspect_err(|_| forget())?;
+        let caller = request.srq.map(|_| Caller::new(&this.calls)).transpose()?;
+        // On its own, for the lock's sake.
+        let number = this.objects.lock().qps.reserve()?;
         let made = Qp::new(Parts {
             node: this.clone(),
             number,
             special,
             domain: Inside::new(request.pd),
             srq: request.srq.cloned(),
+            _caller: caller,
             sizes,
             all_signaled: request.all_signaled,
             large_sends: request.large_sends,
@@ -151,7 +144,6 @@ impl Provider for Node {
             Err(error) => {
                 objects.qps.release(number);
                 drop(objects);
-                forget();
                 return Err(error.into());
             }
         };
@@ -160,7 +152,6 @@ impl Provider for Node {
                 objects.qps.release(number);
                 drop(objects);
                 qp.leave_queues();
-                forget();
                 return Err(Status::CHAN_IN_USE);
             }
             *place = Some(qp.clone());
@@ -178,9 +169,6 @@ impl Provider for Node {
         drop((taken, general));
         self.subnet.detach_all(qp);
         qp.free();
-        if qp.parts().srq.is_some() {
-            self.remove_caller();
-        }
     }
 
     fn release_qpn(&self, qpn: u32) {
@@ -215,9 +203,8 @@ impl Provider for Node {
         }
         let real = SrqSizes { receives: sizes.receives.max(1), segments: sizes.segments.max(1) };
         let make = || {
-            self.add_caller()?;
-            let srq = Srq::new(Inside::new(pd), real, client);
-            Ok((srq.inspect_err(|_| self.remove_caller())?, real))
+            let caller = Caller::new(&self.calls)?;
+            Ok((Srq::new(Inside::new(pd), real, client, caller)?, real))
         };
         self.make(|census| &mut census.srqs, MAX_SRQS, make)
     }
@@ -225,7 +212,6 @@ impl Provider for Node {
     fn free_srq(&self, srq: &KArc<Srq>) -> Result<(), Status> {
         srq.check_unused()?;
         srq.domain().leave();
-        self.remove_caller();
         self.freed(|census| &mut census.srqs);
         Ok(())
     }

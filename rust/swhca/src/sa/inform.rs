@@ -6,6 +6,7 @@ use kernel::{AllocError, KVec};
 use super::Requester;
 use super::node::SWITCH_GUID;
 use crate::mad::{self, Mad, Refusal};
+use crate::port::{MAX_ADAPTERS, MAX_PORTS};
 
 /// What the subnet manager has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +48,13 @@ const MANAGER: u32 = 4;
 const ALL_TRAPS: u16 = 0xffff;
 const ALL_PRODUCERS: u32 = 0xff_ffff;
 
-/// Who wants to be told what. Bounded: each port of an adapter's framework makes four.
+/// Who wants to be told what. Bounded: each port of an adapter's framework makes four, of each trap one.
 pub(super) struct Subscribers {
     list: KVec<Subscription>,
     transaction: u64,
 }
 
-const SUBSCRIPTIONS: usize = 128;
+const SUBSCRIPTIONS: usize = 4 * MAX_ADAPTERS as usize * MAX_PORTS as usize;
 
 impl Subscribers {
     pub(super) fn new() -> Result<Self, AllocError> {
@@ -62,6 +63,13 @@ impl Subscribers {
 
     pub(super) fn clear(&mut self) {
         self.list.clear();
+    }
+
+    /// Ends what was subscribed to from a LID.
+    pub(super) fn forget(&mut self, lid: u16) {
+        while let Some(index) = self.list.iter().position(|one| one.who.lid == lid) {
+            self.list.swap_remove(index);
+        }
     }
 
     /// Subscribes, or ends a subscription; the request is its own answer. Who asks is known by where it asks from: the queue pair's

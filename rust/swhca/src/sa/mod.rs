@@ -129,6 +129,13 @@ impl Administrator {
         note(notices, Notice { trap: Trap::OutOfService, gid: port });
     }
 
+    /// Nobody asks from a LID any more: subscriptions from there end. (A port that goes and comes keeps them.)
+    pub(crate) fn forget(&mut self, lid: u16) {
+        self.subscribers.forget(lid);
+        // Some of those may be before who has to be told next: rather twice than never.
+        self.told = 0;
+    }
+
     /// A port has come.
     pub(crate) fn port_up(&mut self, port: Gid) {
         note(&mut self.notices, Notice { trap: Trap::InService, gid: port });

@@ -266,6 +266,9 @@ fn the_subnet_manager_is_a_node_that_can_be_asked_for_by_its_lid() {
     assert_eq!((answer.byte(6), answer.byte(40), mad::be64(&answer.mad.0, DATA + 24)), (1, 2, 0x12));
 }
 
+/// In a segment's flags: its sender does not say how long it takes to respond.
+const NO_TIME: u8 = 0xf8;
+
 /// What a receiver of segments says: that it has all up to `last`, and how far it can take more.
 fn acknowledge(last: u32, window: u32) -> Mad {
     let mut mad = request(GET_TABLE, 0x11, 0);
@@ -294,10 +297,11 @@ fn a_long_answer_goes_in_segments_as_far_as_the_receiver_can_take_them() {
     let first = subnet.ask(&request(GET_TABLE, 0x11, 0));
     let mut data = first.mad.data().to_vec();
     // Three nodes of 112 bytes.
-    assert_eq!((first.status, first.mad.0[26], mad::be32(&first.mad.0, 32)), (0, 1 | 2, 3 * 112 + 2 * 20));
+    let flags = first.mad.0[26];
+    assert_eq!((first.status, flags, mad::be32(&first.mad.0, 32)), (0, NO_TIME | 1 | 2, 3 * 112 + 2 * 20));
     assert_eq!(subnet.segments(0, &mut data), [], "one until it is heard of");
     assert!(subnet.ask_from(1, &acknowledge(1, 5)).is_none());
-    assert_eq!(subnet.segments(0, &mut data), [(2, 1 | 4, 3 * 112 - 200 + 20)]);
+    assert_eq!(subnet.segments(0, &mut data), [(2, NO_TIME | 1 | 4, 3 * 112 - 200 + 20)]);
     assert!(subnet.ask_from(1, &acknowledge(2, 5)).is_none());
     assert_eq!(
         (subnet.segments(u64::MAX / 2, &mut data), subnet.sa.next_due()),
@@ -318,7 +322,7 @@ fn a_segment_that_nobody_acknowledges_is_sent_again_and_not_for_ever() {
         assert!(again.iter().all(|(number, ..)| *number == 1), "{again:?}");
         times += again.len();
     }
-    assert_eq!(times, 3);
+    assert_eq!(times, 39);
 }
 
 #[test]
@@ -382,6 +386,30 @@ fn subscribers_hear_of_groups_and_ports_and_each_of_each_once() {
     assert_eq!(subnet.ask(&subscription(0, 4)).status, 0x0200, "it has none any more");
     subnet.sa.port_up(gone);
     assert_eq!(subnet.traps().len(), 1);
+}
+
+#[test]
+fn each_port_that_there_can_be_subscribes_four_times() {
+    use crate::port::{MAX_ADAPTERS, MAX_PORTS};
+    let mut subscribers = super::Subscribers::new().unwrap();
+    for lid in 1..=MAX_ADAPTERS as u16 * u16::from(MAX_PORTS) {
+        for producer in [4, 1, 2, 3] {
+            let set = subscribers.set(&subscription(1, producer), Requester { lid, qpn: 1 });
+            assert!(set.is_ok(), "LID {lid}");
+        }
+    }
+}
+
+#[test]
+fn subscriber_whose_lid_is_another_now_is_not_told_and_the_others_are() {
+    let mut subnet = Subnet::new();
+    assert_eq!(subnet.ask(&subscription(1, 4)).status, 0);
+    assert_eq!(subnet.ask_from(2, &subscription(1, 4)).unwrap().status, 0);
+    subnet.sa.port_down(port(1).gid);
+    subnet.sa.port_up(port(1).gid);
+    subnet.sa.forget(1);
+    let heard: Vec<_> = subnet.traps().into_iter().map(|(trap, _, to)| (trap, to.lid)).collect();
+    assert_eq!(heard, [(65, 2), (64, 2)]);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use crate::mad::{self, DATA, DATA_LEN, Mad};
 /// Bytes in front of a segment's data that count as its payload.
 const SA_HEADER: u32 = 20;
 /// Nanoseconds until a segment that nobody acknowledges is sent again, and how often that is done.
-const PATIENCE: u64 = 500_000_000;
-const TRIES: u8 = 4;
+const PATIENCE: u64 = 50_000_000;
+const TRIES: u8 = 40;
 
 /// Types of segments.
 const ACKNOWLEDGED: u8 = 2;

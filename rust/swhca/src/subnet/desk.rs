@@ -139,20 +139,20 @@ impl Subnet {
         Ok(())
     }
 
-    /// Answers, and says when it has to go on.
+    /// Answers, or does not for want of memory, and says when it has to go on.
     fn answer(&self, desk: &mut Desk) -> Option<Instant> {
         let Desk { request, answer, views } = desk;
-        if self.view(views).is_err() {
-            // As a busy SA: the client asks again.
-            log!(warn, NAME, "a request to the SA is not answered for want of memory");
-            return None;
-        }
         let now = Instant::now().as_nanos();
         let mad = &request.mad;
         let answered = match request.does {
             Does::Refuses(status) => answer.begin_refusal(mad, Refusal(status)),
             Does::Empty if mad.method() != mad::DELETE => answer.begin_empty(mad),
-            _ => self.administrator.lock().answer(mad, request.from, views, now, answer),
+            _ => {
+                let mut administrator = self.administrator.lock();
+                // Inside its lock: a port that goes after this has what it is given here taken away.
+                let seen = self.view(views).is_ok();
+                seen && administrator.answer(mad, request.from, views, now, answer) || !seen && busy()
+            }
         };
         if let Some(group) = request.mad.group() {
             self.forward_anew(Some(group));
@@ -197,6 +197,12 @@ impl Subnet {
         };
         self.unicast(to.lid, to.qpn, &header, &Payload::Bytes(&mad.0));
     }
+}
+
+/// As a busy SA does not answer: the client asks again.
+fn busy() -> bool {
+    log!(warn, NAME, "a request to the SA is not answered for want of memory");
+    false
 }
 
 #[cfg(test)]
