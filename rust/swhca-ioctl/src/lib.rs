@@ -22,6 +22,7 @@ pub mod command {
     /// `[port, index, P_Key]`: the subnet manager sets an entry of the P_Key table; 0 empties it. Raises PORT_CHANGE.
     pub const SET_PKEY: i32 = 0x4603;
     /// `[port, LID]`: the port's subnet manager moves to another LID. Raises PORT_CHANGE and CLNT_REREG.
+    /// `EEXIST` if a port has the LID, `EINVAL` for one of a group or of nobody.
     pub const MOVE_MANAGER: i32 = 0x4604;
     /// `[port, 0 or 1]`: the SA does not answer what comes from the port.
     pub const SILENCE_SA: i32 = 0x4605;

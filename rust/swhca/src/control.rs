@@ -10,13 +10,15 @@ use swhca_ioctl::{Argument, Counter, command};
 use crate::NAME;
 use crate::mad;
 use crate::node::Node;
-use crate::port::Port;
+use crate::port::{Port, SPEEDS};
 use crate::qp::Qp;
 use crate::sa::{Notice, PKEYS, Trap};
 use crate::send::FIRST_MLID;
 use crate::statistics::value;
 use crate::trouble::Trouble;
 
+/// The largest code of a rate: what is above is a record's selector.
+const MAX_RATE: u8 = 0x3f;
 /// The longest delay of the SA.
 const MAX_DELAY: u64 = 10_000;
 
@@ -70,6 +72,7 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
         command::SET_LID => set_lid(node, port, small(value)?)?,
         command::MOVE_MANAGER => {
             let lid = small(value)?;
+            node.subnet.check_manager(lid)?;
             set(&|state| state.manager = lid);
             node.raise(port, PortEvent::Changed(PortChange::SM_LID));
             node.raise(port, PortEvent::Reregister);
@@ -89,11 +92,11 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
             node.raise(port, PortEvent::Changed(PortChange::GID));
         }
         command::SET_RATE => {
-            let rate = code(value)?;
+            let rate = code(value).ok().filter(|rate| *rate <= MAX_RATE).ok_or(Errno::EINVAL)?;
             set(&|state| state.told_rate = (rate != 0).then_some(rate));
         }
         command::SET_SPEED => {
-            let speed = code(value)?;
+            let speed = code(value).ok().filter(|speed| SPEEDS.contains(speed)).ok_or(Errno::EINVAL)?;
             set(&|state| state.speed = speed);
         }
         command::DELAY_SA => {

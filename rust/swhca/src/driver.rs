@@ -14,7 +14,7 @@ use crate::attributes::{self, CLASSES, Classes, Features};
 use crate::calls::Calls;
 use crate::control;
 use crate::node::Node;
-use crate::port::{MAX_ADAPTERS, MAX_PORTS, Port};
+use crate::port::{MAX_ADAPTERS, MAX_PORTS, Port, SPEEDS};
 use crate::sa::PKEYS;
 use crate::statistics::Statistics;
 use crate::subnet::{Inbox, Subnet};
@@ -197,7 +197,7 @@ impl Config {
         let int = |name, default| dip.prop_int(name, Scope::Node).unwrap_or(default);
         let count = u8::try_from(int(c"ports", 2)).ok().filter(|count| (1..=MAX_PORTS).contains(count));
         let count = count.ok_or_else(|| wrong(dip, "ports"))?;
-        let speed = u8::try_from(int(c"speed", 4)).ok().filter(|speed| [1, 2, 4, 16, 32].contains(speed));
+        let speed = u8::try_from(int(c"speed", 4)).ok().filter(|speed| SPEEDS.contains(speed));
         let speed = speed.ok_or_else(|| wrong(dip, "speed"))?;
         let on = |name| int(name, 1) != 0;
         let (checksum, reserved_key) = (on(c"checksum"), on(c"reserved-lkey"));

@@ -12,6 +12,8 @@ pub(crate) const MANAGER_LID: u16 = 0x400;
 pub(crate) const MAX_PORTS: u8 = 8;
 /// Adapters that there can be.
 pub(crate) const MAX_ADAPTERS: u32 = 64;
+/// Codes of lanes' speeds.
+pub(crate) const SPEEDS: [u8; 5] = [1, 2, 4, 16, 32];
 /// Entries of a GID table.
 pub(crate) const GIDS: u16 = 8;
 /// The largest MTU of a port: 4096 bytes.

@@ -71,6 +71,8 @@ struct Receives {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Received,
+    /// It is for no port at all: there is none to count it.
+    Nobody,
     /// Nobody was there for it.
     Dropped,
     BadPkey,

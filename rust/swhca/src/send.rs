@@ -104,10 +104,18 @@ impl<'a> Way<'a> {
         self.node.counters.sent.increment();
         self.node.counters.sent_bytes.add(u64::from(len));
         if let Some(traffic) = self.node.traffic(self.number) {
-            if self.port.active { traffic.leaves(&header) } else { traffic.discards() }
+            if self.port.active && header.pkey & 0x7fff != 0 {
+                traffic.leaves(&header)
+            } else {
+                traffic.discards()
+            }
         }
         match forward(self.node, (self.number, &self.port), &header, &self.vector, self.qpn, payload) {
             Delivery::SenderFault => CompletionStatus::LocalProtection,
+            Delivery::Nobody => {
+                self.node.counters.dropped.increment();
+                CompletionStatus::Success
+            }
             _ => CompletionStatus::Success,
         }
     }
@@ -261,7 +269,7 @@ fn forward(
     if vector.dlid >= FIRST_MLID {
         return match &header.grh {
             Some(grh) => node.subnet.multicast((node, number), grh.destination, header, payload),
-            None => Delivery::Dropped,
+            None => Delivery::Nobody,
         };
     }
     if qpn == 1 && manage(node, header, vector.dlid, payload) {
@@ -278,18 +286,28 @@ fn is_lost(node: &Node, number: u8) -> bool {
 /// Whether queue pair 1 at a LID does not get what is for it. Performance management of a port is this module's own.
 #[inline(never)]
 fn manage(node: &Node, header: &Header, lid: u16, payload: &Payload<'_>) -> bool {
-    let Payload::Client(memory) = payload else { return false };
     let mut request = mad::Mad::new();
     let mut at = 0;
-    let read = memory.pieces(0, mad::LEN as u32, |piece| {
+    let (memory, from) = match payload {
+        Payload::Client(memory) => (memory, 0),
+        Payload::Headed { head, memory, from, .. } => {
+            at = head.len().min(mad::LEN);
+            mad::put(&mut request.0, 0, head.get(..at).unwrap_or_default());
+            (memory, *from)
+        }
+        Payload::Bytes(_) => return false,
+    };
+    let rest = (mad::LEN - at) as u32;
+    let read = memory.pieces(from, rest, |piece| {
         at += piece.read(request.0.get_mut(at..).unwrap_or_default()) as usize;
         Ok(())
     });
     node.counters.read_bytes.add(at as u64);
-    if read.is_err() || at != mad::LEN || header.qkey != mad::QKEY {
+    if read.is_err() || header.qkey != mad::QKEY {
         return false;
     }
-    node.subnet.manage(lid, &request, header)
+    // As long as it is: of a shorter one the class is known, too.
+    node.subnet.manage(lid, &request, header.len == mad::LEN as u32, header)
 }
 
 /// A request to the SA, which is copied: it is answered later.

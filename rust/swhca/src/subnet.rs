@@ -11,6 +11,7 @@ use kernel::{AllocError, Errno, KArc, KVec};
 use crate::node::Node;
 use crate::port::{MAX_ADAPTERS, MAX_PORTS};
 use crate::sa::{Administrator, Notice};
+use crate::send::FIRST_MLID;
 use desk::INBOX;
 pub(crate) use desk::Inbox;
 use switch::Attached;
@@ -111,6 +112,14 @@ impl Subnet {
     /// Whether a port can have a LID; `EEXIST` if another port or a subnet manager has it.
     pub(crate) fn check_lid(&self, node: &KArc<Node>, number: u8, lid: u16) -> Result<(), Errno> {
         if has_lid(&self.ports.lock(), node, number, lid) { Err(Errno::EEXIST) } else { Ok(()) }
+    }
+
+    /// Whether a subnet manager can be at a LID. `EINVAL` for one of a group or of nobody, `EEXIST` if a port has it.
+    pub(crate) fn check_manager(&self, lid: u16) -> Result<(), Errno> {
+        if !(1..FIRST_MLID).contains(&lid) {
+            return Err(Errno::EINVAL);
+        }
+        if self.ports.lock().iter().any(|place| place.lid == lid) { Err(Errno::EEXIST) } else { Ok(()) }
     }
 
     /// A port gets another LID; `EEXIST` if a port or a subnet manager has it.

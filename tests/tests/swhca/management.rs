@@ -74,7 +74,10 @@ fn each_port_answers_for_its_counters() {
         let info = ask(bench, 2, 0x01).expect("performance management answers");
         assert_eq!((info[3], info[64..66].to_vec()), (0x81, vec![1, 1]));
         assert_eq!(ask(bench, 2, 0x99).expect("it is refused")[4..6], [0, 0x0c]);
+        let dropped = || bench.software.counters().expect("the adapter answers")[Counter::Dropped as usize];
+        let before = dropped();
         assert_eq!(ask(bench, 7, 0x12), None, "there is no such port");
+        assert_eq!(dropped(), before + 1);
     });
 }
 
@@ -178,6 +181,24 @@ fn port_with_another_lid_is_reached_there_and_nowhere_else() {
         fakekernel::sleep(fakekernel::Nanos::from_millis(10));
         wire.detach(bench.alpha.port, &inbound);
         assert_eq!(*heard.0.lock().expect("nobody panics with it"), [0x77]);
+    });
+}
+
+#[test]
+fn lid_speed_or_rate_that_makes_no_sense_is_refused() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let told = |number: i32, value: u64| bench.software.ioctl(number, [1, value, 0, 0]);
+        for lid in [0, 0xc000, 0x1_0000] {
+            assert_eq!(told(command::MOVE_MANAGER, lid), Err(Errno::EINVAL), "{lid:#x}");
+        }
+        assert_eq!(told(command::MOVE_MANAGER, 2), Err(Errno::EEXIST), "beta's port has it");
+        for speed in [0, 3, 0xff, 0x104] {
+            assert_eq!(told(command::SET_SPEED, speed), Err(Errno::EINVAL), "{speed:#x}");
+        }
+        for rate in [0x40, 0xff, 0x103] {
+            assert_eq!(told(command::SET_RATE, rate), Err(Errno::EINVAL), "{rate:#x}");
+        }
+        assert!(told(command::SET_RATE, 3).is_ok() && told(command::SET_RATE, 0).is_ok());
     });
 }
 

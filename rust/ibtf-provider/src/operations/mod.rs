@@ -183,15 +183,21 @@ unsafe extern "C" fn query_hca_ports<P: Provider>(
     sys::IBT_SUCCESS
 }
 
-/// Capabilities of a port that nothing here depends on are accepted: `ibdma` gives an adapter up that refuses.
+/// Capabilities of a port that nothing here depends on are accepted: `ibdma` gives an adapter up that refuses. A port is not shut down by
+/// this, and takes no type of initialisation.
 unsafe extern "C" fn modify_ports<P: Provider>(
     hca: sys::ibc_hca_hdl_t,
     port: u8,
-    _flags: sys::ibt_port_modify_flags_t,
+    flags: sys::ibt_port_modify_flags_t,
     _init_type: u8,
 ) -> Raw {
     // SAFETY: the contract of the operation.
     let there =
         unsafe { adapter::<P>(hca) }.is_some_and(|adapter| (1..=adapter.attributes.ports).contains(&port));
-    answer(if there { Ok(()) } else { Err(Status::HCA_PORT_INVALID) })
+    let refused = sys::IBT_PORT_SHUTDOWN.0 | sys::IBT_PORT_SET_INIT_TYPE.0;
+    answer(match (there, flags.0 & refused) {
+        (true, 0) => Ok(()),
+        (true, _) => Err(Status::NOT_SUPPORTED),
+        (false, _) => Err(Status::HCA_PORT_INVALID),
+    })
 }

@@ -272,6 +272,9 @@ fn one_port_or_all_are_queried_and_one_too_many_is_refused() {
     let nothing = sys::ibt_port_modify_flags_e(0);
     assert_eq!(call!(ibc_modify_ports(hca, 2, nothing, 0)), sys::IBT_SUCCESS);
     assert_eq!(call!(ibc_modify_ports(hca, 0, nothing, 0)), sys::IBT_HCA_PORT_INVALID);
+    for flags in [sys::IBT_PORT_SHUTDOWN, sys::IBT_PORT_SET_INIT_TYPE] {
+        assert_eq!(call!(ibc_modify_ports(hca, 1, flags, 0)), sys::IBT_NOT_SUPPORTED);
+    }
 }
 
 /// A protection domain, a CQ and a queue pair, made without a result that nobody needs.

@@ -11,6 +11,7 @@ use crate::rate::{self, Wish};
 const MGID: u64 = 1 << 0;
 const PORT_GID: u64 = 1 << 1;
 const QKEY: u64 = 1 << 2;
+const MLID: u64 = 1 << 3;
 const MTU_SELECTOR: u64 = 1 << 4;
 const TCLASS: u64 = 1 << 6;
 const PKEY: u64 = 1 << 7;
@@ -345,6 +346,9 @@ impl Groups {
         let wanted = |group: &&Group| {
             (mask & MGID == 0 || mad::gid(data, 0) == group.gid)
                 && (mask & PORT_GID == 0 || group.has(mad::gid(data, 16).guid))
+                && (mask & MLID == 0 || mad::be16(data, 36) == group.mlid)
+                && (mask & TCLASS == 0 || data[39] == group.tclass)
+                && (mask & SL == 0 || data[44] >> 4 == (group.route >> 28) as u8)
                 && (mask & SCOPE == 0 || data[48] >> 4 == group.scope)
                 && group.agrees(request)
                 && asker.pkey_for(group.pkey).is_some()

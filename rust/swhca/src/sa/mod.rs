@@ -3,6 +3,7 @@
 //! Refuses with the statuses that OpenSM has: clients cannot tell them apart, but they take some as a reason to try again and others
 //! not.
 
+mod fields;
 mod group;
 mod inform;
 mod node;

@@ -2,12 +2,30 @@
 
 use kernel::KVec;
 
+use super::fields::{self, Field};
 use super::{PortView, RESPONSE_TIME, SUBNET_TIMEOUT};
 use crate::mad::{self, Mad, Records, Refusal};
 
-const LID: u64 = 1;
-const NODE_GUID: u64 = 1 << 7;
-const PORT_GUID: u64 = 1 << 8;
+/// All of a NodeRecord's but its reserved one.
+const NODE_FIELDS: [Field; 14] = [
+    (0, 0, 2),
+    (2, 4, 1),
+    (3, 5, 1),
+    (4, 6, 1),
+    (5, 7, 1),
+    (6, 8, 8),
+    (7, 16, 8),
+    (8, 24, 8),
+    (9, 32, 2),
+    (10, 34, 2),
+    (11, 36, 4),
+    (12, 40, 1),
+    (13, 41, 3),
+    (14, 44, 64),
+];
+/// Of a PortInfoRecord those of whole bytes in front: LID and number; M_Key, prefix, LIDs, capabilities.
+const PORT_FIELDS: [Field; 7] =
+    [(0, 0, 2), (1, 2, 1), (3, 4, 8), (4, 12, 8), (5, 20, 2), (6, 22, 2), (7, 24, 4)];
 
 const NODE_LEN: usize = 108;
 const PORT_LEN: usize = 68;
@@ -72,14 +90,11 @@ pub(super) fn nodes(
         number: port.number,
         description: b"swhca",
     });
-    let wanted = |node: &Node| {
-        (mask & LID == 0 || mad::be16(data, 0) == node.lid)
-            && (mask & NODE_GUID == 0 || mad::be64(data, 16) == node.guid)
-            && (mask & PORT_GUID == 0 || mad::be64(data, 24) == node.port_guid)
-    };
     let mut records = Records::new(answer, all, NODE_LEN);
-    for node in adapters.chain([switch]).filter(wanted) {
-        records.push(&node.record());
+    for record in adapters.chain([switch]).map(|node| node.record()) {
+        if fields::has(&record, data, mask, &NODE_FIELDS) {
+            records.push(&record);
+        }
     }
     records.finish()
 }
@@ -92,8 +107,10 @@ pub(super) fn ports(
 ) -> Result<(), Refusal> {
     let (data, mask) = (request.data(), request.mask());
     let mut records = Records::new(answer, all, PORT_LEN);
-    for port in ports.iter().filter(|port| mask & LID == 0 || mad::be16(data, 0) == port.lid) {
-        records.push(&port_record(port));
+    for record in ports.iter().map(port_record) {
+        if fields::has(&record, data, mask, &PORT_FIELDS) {
+            records.push(&record);
+        }
     }
     records.finish()
 }

@@ -11,6 +11,7 @@ use crate::rate::{self, Wish};
 const DGID: u64 = 1 << 2;
 const SGID: u64 = 1 << 3;
 const DLID: u64 = 1 << 4;
+const SLID: u64 = 1 << 5;
 const PKEY: u64 = 1 << 13;
 const MTU_SELECTOR: u64 = 1 << 16;
 const RATE_SELECTOR: u64 = 1 << 18;
@@ -68,6 +69,7 @@ pub(super) fn paths(
         let sgid = mad::gid(data, 24);
         ports.iter().find(|port| port.gid == sgid && port.active)
     };
+    let from = from.filter(|from| mask & SLID == 0 || mad::be16(data, 42) == from.lid);
     let dgid = mad::gid(data, 8);
     let found = from.and_then(|from| {
         if mask & DGID != 0 && dgid.is_multicast() {

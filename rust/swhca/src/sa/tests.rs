@@ -269,6 +269,32 @@ fn the_subnet_manager_is_a_node_that_can_be_asked_for_by_its_lid() {
 /// In a segment's flags: its sender does not say how long it takes to respond.
 const NO_TIME: u8 = 0xf8;
 
+#[test]
+fn query_gets_the_records_that_have_all_that_it_names_and_none_for_what_is_not_known() {
+    let mut subnet = Subnet::new();
+    let mut by_image = request(GET_TABLE, 0x11, 1 << 6);
+    mad::put64(&mut by_image.0, DATA + 8, 0x10);
+    assert_eq!(subnet.ask(&by_image).records, 2, "the ports of one adapter");
+    mad::put64(&mut by_image.0, DATA + 8, 0x11);
+    assert_eq!(subnet.ask(&by_image).records, 0);
+    assert_eq!(subnet.ask(&request(GET_TABLE, 0x11, 1 << 40)).records, 0, "there is no such field");
+    let mut by_number = request(GET_TABLE, 0x12, 1 << 1);
+    by_number.0[DATA + 2] = 2;
+    assert_eq!(subnet.ask(&by_number).records, 1);
+    assert_eq!(subnet.ask(&request(GET_TABLE, 0x12, 1 << 40)).records, 0);
+    let mlid = subnet.join(1, BROADCAST, FULL, JOIN).word(36);
+    let mut by_mlid = member(GET_TABLE, 1, BROADCAST, 0, 1 << 3);
+    mad::put16(&mut by_mlid.0, DATA + 36, mlid);
+    assert_eq!(subnet.ask(&by_mlid).records, 1);
+    mad::put16(&mut by_mlid.0, DATA + 36, mlid + 1);
+    assert_eq!(subnet.ask(&by_mlid).records, 0);
+    let mut from = path(port(2).gid, 1 << 5);
+    mad::put16(&mut from.0, DATA + 42, 1);
+    assert_eq!(subnet.ask(&from).records, 1);
+    mad::put16(&mut from.0, DATA + 42, 2);
+    assert_eq!(subnet.ask(&from).records, 0, "it is not from there");
+}
+
 /// What a receiver of segments says: that it has all up to `last`, and how far it can take more.
 fn acknowledge(last: u32, window: u32) -> Mad {
     let mut mad = request(GET_TABLE, 0x11, 0);

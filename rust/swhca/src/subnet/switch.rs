@@ -10,7 +10,7 @@ use crate::packet::{Header, Payload};
 use crate::pma;
 use crate::port::Port;
 use crate::qp::{Delivery, Qp};
-use crate::sa::Administrator;
+use crate::sa::{Administrator, may_talk};
 
 /// A queue pair that hears a group, if its port has joined.
 pub(super) struct Attached {
@@ -29,7 +29,7 @@ impl Subnet {
         let ports = self.ports.lock();
         let place = ports.iter().find(|place| place.lid == lid);
         let Some((node, number)) = place.map(|place| (place.node.clone(), place.number)) else {
-            return Delivery::Dropped;
+            return Delivery::Nobody;
         };
         drop(ports);
         let Some(qp) = node.receiver(number, qpn) else {
@@ -42,7 +42,7 @@ impl Subnet {
     /// A management datagram to the port at a LID: whether it is not for the owner of queue pair 1 there. Performance management is
     /// answered here, and of the other classes only those go on that somebody of the port's adapter is there for.
     #[inline(never)]
-    pub(crate) fn manage(&self, lid: u16, request: &Mad, header: &Header) -> bool {
+    pub(crate) fn manage(&self, lid: u16, request: &Mad, is_whole: bool, header: &Header) -> bool {
         let ports = self.ports.lock();
         let place = ports.iter().find(|place| place.lid == lid);
         let Some((node, number)) = place.map(|place| (place.node.clone(), place.number)) else {
@@ -50,7 +50,9 @@ impl Subnet {
         };
         drop(ports);
         if request.class() == pma::CLASS {
-            self.perform(&node, number, lid, request, header);
+            if is_whole {
+                self.perform(&node, number, lid, request, header);
+            }
             return true;
         }
         let wanted = node.features.classes.has(request.class());
@@ -62,10 +64,14 @@ impl Subnet {
 
     fn perform(&self, node: &Node, number: u8, lid: u16, request: &Mad, header: &Header) {
         let mut answer = Mad::new();
-        let is_up = node.port(number).is_some_and(|port| port.active);
-        if is_up && node.traffic(number).is_some_and(|traffic| traffic.answer(request, &mut answer)) {
+        let Some(port) = node.port(number).filter(|port| port.active) else { return };
+        let Some(pkey) = port.pkeys.iter().copied().find(|own| may_talk(*own, header.pkey)) else {
+            count(node, number, Delivery::BadPkey);
+            return;
+        };
+        if node.traffic(number).is_some_and(|traffic| traffic.answer(request, &mut answer)) {
             let (source_lid, len) = (lid, mad::LEN as u32);
-            let back = Header { source_lid, source_qpn: 1, grh: None, immediate: None, len, ..*header };
+            let back = Header { source_lid, pkey, source_qpn: 1, grh: None, immediate: None, len, ..*header };
             self.unicast(header.source_lid, header.source_qpn, &back, &Payload::Bytes(&answer.0));
         }
     }
@@ -80,7 +86,7 @@ impl Subnet {
         payload: &Payload<'_>,
     ) -> Delivery {
         let groups = self.groups.lock();
-        let mut result = Delivery::Dropped;
+        let mut result = Delivery::Nobody;
         for attached in groups.iter().filter(|attached| attached.group == group) {
             if !attached.forwarded && !attached.is_on(from) {
                 continue;
@@ -88,6 +94,7 @@ impl Subnet {
             match give(&attached.qp, None, header, payload) {
                 Delivery::SenderFault => return Delivery::SenderFault,
                 Delivery::Received => result = Delivery::Received,
+                _ if result == Delivery::Nobody => result = Delivery::Dropped,
                 _ => {}
             }
         }
@@ -177,13 +184,18 @@ fn give(qp: &KArc<Qp>, on: Option<u8>, header: &Header, payload: &Payload<'_>) -
         return Delivery::Dropped;
     }
     let delivery = qp.receive(header, payload);
+    count(node, number, delivery);
+    if let (Delivery::Received, Some(traffic)) = (delivery, node.traffic(number)) {
+        traffic.came(header);
+    }
+    delivery
+}
+
+/// Counts what became of a datagram that came to a port.
+fn count(node: &Node, number: u8, delivery: Delivery) {
+    let counters = &node.counters;
     match delivery {
-        Delivery::Received => {
-            counters.received.increment();
-            if let Some(traffic) = node.traffic(number) {
-                traffic.came(header);
-            }
-        }
+        Delivery::Received => counters.received.increment(),
         Delivery::Dropped => counters.dropped.increment(),
         Delivery::BadPkey => {
             counters.pkey_violations.increment();
@@ -193,7 +205,6 @@ fn give(qp: &KArc<Qp>, on: Option<u8>, header: &Header, payload: &Payload<'_>) -
             counters.qkey_violations.increment();
             node.with_port(number, |port| port.qkey_violations += 1);
         }
-        Delivery::SenderFault => {}
+        Delivery::Nobody | Delivery::SenderFault => {}
     }
-    delivery
 }
