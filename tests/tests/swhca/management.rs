@@ -163,9 +163,12 @@ fn port_with_another_lid_is_reached_there_and_nowhere_else() {
         let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
         alpha.reaches(&beta, b"at 2");
         let move_to = |port: u64, lid: u64| bench.software.ioctl(command::SET_LID, [port, lid, 0, 0]);
+        let asked = || bench.software.counters().expect("the adapter answers")[Counter::SaRequests as usize];
+        let before = asked();
         assert_eq!(move_to(2, 1), Err(Errno::EEXIST), "alpha's port has it");
         assert_eq!(move_to(2, 0x400), Err(Errno::EEXIST), "the subnet manager has it");
-        alpha.reaches(&beta, b"nothing has happened to the port");
+        fakekernel::sleep(fakekernel::Nanos::from_secs(1));
+        assert_eq!(asked(), before, "nothing has happened to the port: nobody has to join again");
         assert_eq!((move_to(2, 0), move_to(2, 0xc000)), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
         move_to(2, 0x77).expect("nobody has it");
         beta.is_reached_by(&alpha, b"wherever it is");
