@@ -1,5 +1,7 @@
 //! The module and its instances: an adapter each.
 
+use core::ffi::CStr;
+
 use ibtf_provider::{Attachment, Framework};
 use kernel::ddi::{DevInfo, MinorNode, Scope};
 use kernel::kstat::Kstat;
@@ -194,15 +196,19 @@ impl Config {
         dip.prop_int_array(c"reg", &mut reg);
         let unit = u32::try_from(reg[1]).ok().filter(|unit| *unit < MAX_ADAPTERS);
         let unit = unit.ok_or_else(|| wrong(dip, "reg"))?;
-        let int = |name, default| dip.prop_int(name, Scope::Node).unwrap_or(default);
+        let int = |name: &CStr, default| dip.prop_int(name, Scope::Node).unwrap_or(default);
         let count = u8::try_from(int(c"ports", 2)).ok().filter(|count| (1..=MAX_PORTS).contains(count));
         let count = count.ok_or_else(|| wrong(dip, "ports"))?;
         let speed = u8::try_from(int(c"speed", 4)).ok().filter(|speed| SPEEDS.contains(speed));
         let speed = speed.ok_or_else(|| wrong(dip, "speed"))?;
-        let on = |name| int(name, 1) != 0;
-        let (checksum, reserved_key) = (on(c"checksum"), on(c"reserved-lkey"));
-        let large_send = on(c"lso") && checksum && reserved_key;
-        let (shared, classes) = (on(c"srq"), Self::classes(dip)?);
+        let on = |name: &CStr| match int(name, 1) {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(wrong(dip, name.to_str().unwrap_or("?"))),
+        };
+        let (checksum, reserved_key) = (on(c"checksum")?, on(c"reserved-lkey")?);
+        let large_send = on(c"lso")? && checksum && reserved_key;
+        let (shared, classes) = (on(c"srq")?, Self::classes(dip)?);
         let features = Features { checksum, large_send, reserved_key, shared, classes };
         Ok(Self { unit, count, pkeys: Self::pkeys(dip)?, speed, features })
     }

@@ -1,7 +1,7 @@
 //! From the adapter's attach to a kernel with nothing in it.
 
-use fakekernel::Errno;
-use lab_world::Driver;
+use fakekernel::{Config, Errno, Machine};
+use lab_world::{Driver, Software};
 use swhca_ioctl::Counter;
 
 use super::bench::Setup;
@@ -66,4 +66,21 @@ fn each_port_costs_subnet_administration_five_requests_at_the_start() {
         assert_eq!(counters[Counter::SaRequests as usize], 2 * 5);
         assert_eq!(counters[Counter::SaDropped as usize], 0);
     });
+}
+
+#[test]
+fn adapter_with_a_switch_that_is_neither_on_nor_off_does_not_attach_and_the_log_says_why() {
+    let machine = Machine::new(Config::seeded(1));
+    let inner = machine.clone();
+    let outcome = machine.run(move || {
+        let mut plan = super::bench::plan();
+        plan.conf.push(("checksum".into(), -7));
+        let software = Software::place(&inner, &plan);
+        software.install().expect("it loads");
+        assert!(software.attach().is_err());
+        let log = software.kernel.genunix().messages();
+        assert!(log.iter().any(|line| line.text.contains("property checksum makes no sense")), "{log:?}");
+        software.unload().expect("nobody has it");
+    });
+    outcome.unwrap_or_else(|halt| panic!("{halt}"));
 }

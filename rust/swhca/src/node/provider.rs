@@ -17,7 +17,7 @@ use crate::calls::{Call, Caller};
 use crate::cq::Cq;
 use crate::domain::{AddressHandle, Inside, Mr, Pd};
 use crate::qp::{Parts, Qp};
-use crate::send;
+use crate::send::{self, FIRST_MLID};
 use crate::srq::Srq;
 
 impl Provider for Node {
@@ -227,9 +227,13 @@ impl Provider for Node {
         Ok(())
     }
 
-    fn attach_group(&self, qp: &KArc<Qp>, group: Gid, _lid: u16) -> Result<(), Status> {
+    fn attach_group(&self, qp: &KArc<Qp>, group: Gid, lid: u16) -> Result<(), Status> {
         if !group.is_multicast() {
             return Err(Status::MC_MGID_INVALID);
+        }
+        // The last one is no group's: it means everybody who listens.
+        if !(FIRST_MLID..u16::MAX).contains(&lid) {
+            return Err(Status::MC_MLID_INVALID);
         }
         self.subnet.attach(qp, group)
     }
