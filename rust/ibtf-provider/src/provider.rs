@@ -85,6 +85,8 @@ pub trait Provider: Send + Sync + Sized + 'static {
     fn free_ah(&self, handle: &KArc<Self::AddressHandle>) -> Result<(), Status>;
     /// What it says. **May block.**
     fn query_ah(&self, handle: &Self::AddressHandle) -> AddressVector;
+    /// The protection domain that it is in.
+    fn domain_of<'a>(&self, handle: &'a Self::AddressHandle) -> &'a KArc<Self::Pd>;
     /// Changes it, for requests posted later. **Any** context.
     fn modify_ah(&self, handle: &Self::AddressHandle, vector: AddressVector) -> Result<(), Status>;
 

@@ -43,6 +43,10 @@ impl Inside {
         self.pd.number()
     }
 
+    pub(crate) fn pd(&self) -> &KArc<Pd> {
+        &self.pd
+    }
+
     /// It is freed.
     pub(crate) fn leave(&self) {
         if !self.left.swap(true, Ordering::AcqRel) {

@@ -68,7 +68,7 @@ pub(super) unsafe extern "C" fn free_ah<P: Provider>(hca: sys::ibc_hca_hdl_t, ah
 pub(super) unsafe extern "C" fn query_ah<P: Provider>(
     hca: sys::ibc_hca_hdl_t,
     ah: sys::ibc_ah_hdl_t,
-    _pd: *mut sys::ibc_pd_hdl_t,
+    pd: *mut sys::ibc_pd_hdl_t,
     vector: *mut sys::ibt_adds_vect_t,
 ) -> Raw {
     // SAFETY: the contract of the operation.
@@ -77,6 +77,8 @@ pub(super) unsafe extern "C" fn query_ah<P: Provider>(
     let Some(handle) = (unsafe { behind::<P::AddressHandle, _>(ah) }) else {
         return sys::IBT_UD_DEST_HDL_INVALID;
     };
+    // SAFETY: the caller has room for the domain's handle, which it was given when it made the domain.
+    unsafe { store(pd, KArc::as_ptr(provider.domain_of(handle)).as_ptr().cast()) };
     // SAFETY: the caller has room for the vector.
     unsafe { store(vector, provider.query_ah(handle).raw()) };
     sys::IBT_SUCCESS

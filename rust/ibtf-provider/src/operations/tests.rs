@@ -52,7 +52,7 @@ struct Fake {
 
 impl Provider for Fake {
     type Pd = u8;
-    type AddressHandle = AddressVector;
+    type AddressHandle = (AddressVector, KArc<u8>);
     type Cq = u16;
     type Qp = QueueSizes;
     type Srq = SrqSizes;
@@ -70,17 +70,20 @@ impl Provider for Fake {
         self.freed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
-    fn alloc_ah(&self, _: &KArc<u8>, vector: AddressVector) -> Result<KArc<AddressVector>, Status> {
-        Ok(KArc::new(vector)?)
+    fn alloc_ah(&self, pd: &KArc<u8>, vector: AddressVector) -> Result<KArc<Self::AddressHandle>, Status> {
+        Ok(KArc::new((vector, pd.clone()))?)
     }
-    fn free_ah(&self, _: &KArc<AddressVector>) -> Result<(), Status> {
+    fn free_ah(&self, _: &KArc<Self::AddressHandle>) -> Result<(), Status> {
         self.freed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
-    fn query_ah(&self, handle: &AddressVector) -> AddressVector {
-        *handle
+    fn query_ah(&self, handle: &Self::AddressHandle) -> AddressVector {
+        handle.0
     }
-    fn modify_ah(&self, _: &AddressVector, _: AddressVector) -> Result<(), Status> {
+    fn domain_of<'a>(&self, handle: &'a Self::AddressHandle) -> &'a KArc<u8> {
+        &handle.1
+    }
+    fn modify_ah(&self, _: &Self::AddressHandle, _: AddressVector) -> Result<(), Status> {
         Ok(())
     }
     fn alloc_cq(&self, entries: u32, _: KArc<ClientCq>) -> Result<(KArc<u16>, u32), Status> {
@@ -333,8 +336,9 @@ fn objects_live_from_alloc_to_free_and_results_that_nobody_wants_are_not_written
     let none = sys::IBT_UD_DEST_NO_FLAGS;
     assert_eq!(call!(ibc_alloc_ah(hca, none, objects.pd, &mut vector, &mut ah)), sys::IBT_SUCCESS);
     let mut told = sys::ibt_adds_vect_t::default();
-    assert_eq!(call!(ibc_query_ah(hca, ah, null_mut(), &mut told)), sys::IBT_SUCCESS);
-    assert_eq!(told.av_dlid(), 9);
+    let mut domain = null_mut();
+    assert_eq!(call!(ibc_query_ah(hca, ah, &mut domain, &mut told)), sys::IBT_SUCCESS);
+    assert_eq!((told.av_dlid(), domain), (9, objects.pd));
     assert_eq!(call!(ibc_modify_ah(hca, ah, &mut vector)), sys::IBT_SUCCESS);
     assert_eq!(call!(ibc_free_ah(hca, ah)), sys::IBT_SUCCESS);
     let (mut size, null) = (0, null_mut());

@@ -64,6 +64,10 @@ impl Provider for Node {
         handle.vector()
     }
 
+    fn domain_of<'a>(&self, handle: &'a AddressHandle) -> &'a KArc<Pd> {
+        handle.domain.pd()
+    }
+
     fn modify_ah(&self, handle: &AddressHandle, vector: AddressVector) -> Result<(), Status> {
         handle.set(vector);
         Ok(())
