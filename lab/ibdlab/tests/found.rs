@@ -39,6 +39,11 @@ fn a_membership_that_the_administrator_refuses_to_end_is_left_to_it() {
     ends_well("found/leave-refused.toml", 10);
 }
 
+#[test]
+fn a_membership_that_the_administrator_refused_to_end_stays_its_own_although_the_port_joins_to_send() {
+    ends_well("found/leave-refused-then-sent.toml", 10);
+}
+
 /// Each seed of `file` ends well.
 fn ends_well(file: &str, seeds: u64) {
     let failures = failures(file, seeds);

@@ -274,7 +274,7 @@ fn faults_do_what_they_say() {
 }
 
 #[test]
-fn leaves_refused_by_a_fault_are_counted_until_the_port_joins_again() {
+fn leaves_refused_by_a_fault_are_counted_until_the_port_joins_again_to_hear_the_group() {
     let mut world = World::open();
     let request = join(broadcast(), A);
     let refused = |world: &World| -> Vec<u32> {
@@ -291,6 +291,9 @@ fn leaves_refused_by_a_fault_are_counted_until_the_port_joins_again() {
         let left = world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request);
         assert_eq!((left, refused(&world)), (Err(Status::NO_RESOURCES), vec![times]));
     }
+    let to_send = McMemberRecord { join_state: JoinState::SEND_ONLY_NON, ..request };
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &to_send).unwrap();
+    assert_eq!(refused(&world), [2]);
     world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
     assert_eq!(refused(&world), [0]);
     world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request).unwrap();

@@ -15,7 +15,7 @@ pub(super) struct Member {
     pub join_state: JoinState,
     /// Another port joined for it.
     pub proxy: bool,
-    /// So many of its leaves were refused by a fault since it joined last.
+    /// So many of its leaves were refused by a fault since it joined last to hear the group.
     pub leaves_refused: u32,
 }
 
@@ -155,7 +155,10 @@ impl Groups {
             Entry::Vacant(place) => (place.insert(Member { join_state: JoinState::NONE, ..member }), true),
         };
         place.join_state = place.join_state.union(member.join_state);
-        place.leaves_refused = 0;
+        // Who joins to send only wants no more than before of what it could not leave.
+        if member.join_state.intersects(JoinState::FULL.union(JoinState::NON)) {
+            place.leaves_refused = 0;
+        }
         let place = *place;
         Some((place, is_new, !kept_before && group.keepers() > 0))
     }

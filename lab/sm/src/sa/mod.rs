@@ -300,7 +300,7 @@ impl Sa {
         })
     }
 
-    /// Of the memberships that there are, how often a fault has refused to end each since its port joined last.
+    /// Of the memberships that there are, how often a fault has refused to end each since its port joined last to hear the group.
     pub fn refused_leaves(&self) -> impl Iterator<Item = (Gid, Guid, u32)> {
         self.groups.iter().flat_map(|group| {
             group.members.iter().map(|(port, member)| (group.record.mgid, *port, member.leaves_refused))
