@@ -24,6 +24,7 @@ pub mod link_addr;
 pub mod nd;
 pub mod neighbours;
 mod offload;
+mod path_mtu;
 pub mod stack;
 
 #[cfg(test)]

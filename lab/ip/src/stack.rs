@@ -12,12 +12,14 @@ use super::device::Device;
 use super::fragments::Fragments;
 use super::layer::{Frame, IpLink, LinkInfo, Wanted};
 use super::offload;
+use super::path_mtu::{PathMtus, may_be_cut};
 
 /// See the module's documentation.
 pub struct Stack {
     iface: Interface,
     device: Device,
     fragments: Fragments,
+    path_mtus: PathMtus,
     /// The sockets of the applications; they survive a change of the link.
     pub sockets: SocketSet<'static>,
     link: IpLink,
@@ -76,6 +78,7 @@ impl Stack {
             iface,
             device,
             fragments,
+            path_mtus: PathMtus::default(),
             sockets: SocketSet::new(Vec::new()),
             link,
             listeners: BTreeMap::new(),
@@ -158,6 +161,11 @@ impl Stack {
     pub fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {
         let packet = self.link.receive(now, sap, payload);
         self.follow_addresses();
+        if let Some(packet) = &packet {
+            let own = self.link.addresses();
+            let is_own = |address| own.iter().any(|cidr| IpAddr::from(cidr.address()) == address);
+            self.path_mtus.note(now, packet, is_own);
+        }
         self.device.rx.extend(packet);
     }
 
@@ -168,7 +176,9 @@ impl Stack {
         loop {
             let result = self.iface.poll(instant(now), &mut self.device, &mut self.sockets);
             let sent = !self.device.tx.is_empty();
-            for packet in offload::to_the_link(self.device.tx.drain(..), self.link.info().offload) {
+            let packets =
+                self.device.tx.drain(..).flat_map(|packet| self.path_mtus.cut(now, may_be_cut(packet)));
+            for packet in offload::to_the_link(packets, self.link.info().offload) {
                 for packet in self.fragments.pass(packet) {
                     self.link.send(now, packet);
                 }

@@ -15,7 +15,8 @@ use crate::srq::Srq;
 use crate::status::Status;
 
 /// A queue pair of a connection, or for one. Cheap to clone; the last clone closes the connection, without waiting for the other side, and
-/// frees the queue pair (**may block**, and never in a handler of the communication manager).
+/// frees the queue pair (**may block**, and never in a handler of the communication manager). Of one that was opened or accepted use
+/// [`RcChannel::free`]: what cannot be freed in this moment is never freed by a drop.
 ///
 /// Whoever has given it to the communication manager ([`Session::accept`](crate::Session::accept)) keeps a clone until he is told of
 /// the connection, or [`close`](RcChannel::close) succeeds: until then the communication manager may be about to use it.
@@ -25,6 +26,8 @@ pub struct RcChannel(KArc<Inner>);
 struct Inner {
     handle: sys::ibt_channel_hdl_t,
     closed: AtomicBool,
+    /// There is no queue pair any more.
+    freed: AtomicBool,
     receives: Option<Srq>,
     sends: Option<Sends>,
 }
@@ -49,10 +52,8 @@ impl RcChannel {
         let args = arguments(srq.pd(), srq.receive_cq(), port, 1);
         let args = sys::ibt_rc_chan_alloc_args_t { rc_srq: srq.handle(), ..args };
         let (handle, _) = allocate(srq.pd(), sys::IBT_ACHAN_USES_SRQ, args)?;
-        let inner =
-            Inner { handle, closed: AtomicBool::new(false), receives: Some(srq.clone()), sends: None };
         // If this fails the value is dropped, which frees again.
-        Ok(Self(KArc::new(inner)?))
+        Ok(Self(KArc::new(Inner::new(handle, Some(srq.clone()), None))?))
     }
 
     /// A queue pair for so many sends that never receives (`ibt_alloc_rc_channel`): what the other side sends finds no receive.
@@ -63,9 +64,8 @@ impl RcChannel {
         // Each may complete, and a CQ that is overrun is lost.
         let size = sends.min(real.cs_sq).min(cq.size());
         let sends = Sends { remains, size, cq: cq.clone(), _pd: pd.clone() };
-        let inner = Inner { handle, closed: AtomicBool::new(false), receives: None, sends: Some(sends) };
         // As above.
-        Ok(Self(KArc::new(inner)?))
+        Ok(Self(KArc::new(Inner::new(handle, None, Some(sends)))?))
     }
 
     /// What events call it.
@@ -105,6 +105,19 @@ impl RcChannel {
     /// Does not wait for the other side, but for its turn: of a machine's connections twelve are being closed at once. **May block.**
     pub fn close(&self) -> Result<(), Status> {
         self.0.close()
+    }
+
+    /// Frees the queue pair of a connection that is closed or was never made. It comes back if there is another clone, or if the communication
+    /// manager is ending an attempt in this moment, of its own accord (`CHAN_STATE_INVALID`): to be tried again a little later. **May block.**
+    pub fn free(self) -> Result<(), Self> {
+        if !KArc::is_unique(&self.0) {
+            return Err(self);
+        }
+        match self.0.free() {
+            Err(Status::CHAN_STATE_INVALID) => Err(self),
+            // Whatever else it is, it does not pass: the drop keeps what the adapter may use.
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     pub(crate) fn handle(&self) -> sys::ibt_channel_hdl_t {
@@ -172,7 +185,24 @@ fn allocate(
 }
 
 impl Inner {
+    const fn new(handle: sys::ibt_channel_hdl_t, receives: Option<Srq>, sends: Option<Sends>) -> Self {
+        Self { handle, closed: AtomicBool::new(false), freed: AtomicBool::new(false), receives, sends }
+    }
+
+    /// By whoever has the only reference.
+    fn free(&self) -> Result<(), Status> {
+        // SAFETY: allocated, and nobody else knows it: this is the only reference.
+        let freed = Status::check(unsafe { sys::ibt_free_channel(self.handle) });
+        if freed.is_ok() {
+            self.freed.store(true, Ordering::Relaxed);
+        }
+        freed
+    }
+
     fn close(&self) -> Result<(), Status> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         // SAFETY: allocated; nothing is sent along, and nothing of the other side's is wanted.
         let closed = Status::check(unsafe {
             sys::ibt_close_rc_channel(
@@ -194,12 +224,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if !self.closed.load(Ordering::Relaxed) {
-            // A connection that was never made cannot be closed.
-            let _ = self.close();
+        if *self.freed.get_mut() {
+            return;
         }
-        // SAFETY: allocated; closed, or unknown to the communication manager.
-        if Status::check(unsafe { sys::ibt_free_channel(self.handle) }).is_err() {
+        // A connection that was never made cannot be closed.
+        let _ = self.close();
+        if self.free().is_err() {
             // It still takes receives, or sends: they stay, and the text with them.
             core::mem::forget((self.receives.take(), Pin::new()));
             if let Some(sends) = &mut self.sends {

@@ -423,7 +423,8 @@ impl Guests {
         let next = guests.filter_map(|guest| guest.not_before).min();
         let waits = self.guests.iter().any(|guest| guest.is_to_close() && guest.slow.is_some());
         let slow = self.slow_until.iter().min().copied().filter(|_| waits);
-        [self.machine.next_deadline(), next, slow].into_iter().flatten().min()
+        let visits = self.visits.as_ref().and_then(|visits| visits.close_deadline());
+        [self.machine.next_deadline(), next, slow, visits].into_iter().flatten().min()
     }
 
     /// Of a link that is stopped nothing stays open.

@@ -44,7 +44,7 @@ fn live_closing(parker: &Parker<'_, Control>, shared: &Shared) {
             continue;
         }
         let visits = control.guests.as_mut().and_then(|guests| guests.visits.as_mut());
-        if let Some((connection, channel, pipe)) = visits.and_then(|visits| visits.next_close()) {
+        if let Some((connection, channel, pipe)) = visits.and_then(|visits| visits.next_close(now())) {
             drop(control);
             outgoing::close(shared, connection, channel, pipe);
             control = parker.lock();
@@ -132,7 +132,11 @@ fn free(shared: &Shared, connection: Connection, channel: RcChannel) {
         drop(left);
         return;
     }
-    drop(channel);
+    if let Err(channel) = channel.free() {
+        let left = with_guests(shared, |guests| guests.free_later(connection, channel, now()));
+        drop(left);
+        return;
+    }
     forget(shared, connection);
     shared.guest_counters.ended.increment();
 }

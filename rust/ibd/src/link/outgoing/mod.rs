@@ -43,6 +43,8 @@ const NEIGHBOURS: usize = 1024;
 const PACKETS: usize = 1024;
 /// How long the memory stays that nobody sends from any more.
 const UNUSED: Duration = Duration::from_secs(60);
+/// Before a channel that could not be freed is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 type Machine = Outgoing<Mblk, Pipe, KVec<OutgoingSlot<Pipe>>, KVec<WaitingSlot<Mblk>>>;
 /// What is to be done with a packet that waited.
@@ -76,6 +78,8 @@ struct Visit {
     stands: bool,
     /// The machine wants it closed.
     closing: bool,
+    /// Its channel is not freed before.
+    not_before: Option<Instant>,
 }
 
 enum State {
@@ -187,13 +191,12 @@ impl Visits {
                 Action::Send(..) | Action::Tell(..) | Action::Drop(..) => {}
             }
         }
-        self.next_to_bury().or_else(|| self.end_unused(now))
+        self.next_to_bury(now).or_else(|| self.end_unused(now))
     }
 
-    fn next_to_bury(&mut self) -> Option<Step> {
-        let visit = self.visits.find_mut(|visit| {
-            visit.failed.is_some() && !visit.closing && matches!(visit.state, State::Held(_))
-        })?;
+    fn next_to_bury(&mut self, now: Instant) -> Option<Step> {
+        let visit =
+            self.visits.find_mut(|visit| visit.failed.is_some() && !visit.closing && visit.has_come(now))?;
         let (channel, error) = (visit.take()?, visit.failed?);
         Some(Step::Bury(visit.connection, channel, visit.pipe.take(), error))
     }
@@ -216,15 +219,22 @@ impl Visits {
     }
 
     /// The next connection to close.
-    pub(crate) fn next_close(&mut self) -> Option<(Connection, RcChannel, Option<Pipe>)> {
-        let visit = self.visits.find_mut(|visit| visit.closing && matches!(visit.state, State::Held(_)))?;
+    pub(crate) fn next_close(&mut self, now: Instant) -> Option<(Connection, RcChannel, Option<Pipe>)> {
+        let visit = self.visits.find_mut(|visit| visit.closing && visit.has_come(now))?;
         Some((visit.connection, visit.take()?, visit.pipe.take()))
+    }
+
+    /// When [`Visits::next_close`] has something again, if nothing happens before.
+    pub(crate) fn close_deadline(&self) -> Option<Instant> {
+        self.visits.iter().filter(|visit| visit.closing).filter_map(|visit| visit.not_before).min()
     }
 
     /// When [`Visits::next_step`] has something again, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let unused = self.unused_since.map(|since| since + UNUSED);
-        [self.machine.next_deadline(), unused].into_iter().flatten().min()
+        let later =
+            self.visits.iter().filter(|visit| !visit.closing).filter_map(|visit| visit.not_before).min();
+        [self.machine.next_deadline(), unused, later].into_iter().flatten().min()
     }
 
     /// What connections send from, if there is any.
@@ -249,6 +259,13 @@ impl Visits {
     fn opens(&mut self, connection: Connection, channel: RcChannel) -> Option<RcChannel> {
         let Some(visit) = self.find(connection) else { return Some(channel) };
         visit.state = State::Held(channel);
+        None
+    }
+
+    /// The channel of one that is over cannot be freed yet: the communication manager is at it. It is tried again.
+    fn free_later(&mut self, connection: Connection, channel: RcChannel, now: Instant) -> Option<RcChannel> {
+        let Some(visit) = self.find(connection) else { return Some(channel) };
+        (visit.state, visit.not_before) = (State::Held(channel), Some(now + AGAIN));
         None
     }
 
@@ -339,10 +356,17 @@ impl Visit {
             failed: None,
             stands: false,
             closing: false,
+            not_before: None,
         }
     }
 
+    /// Whether no thread is at it, and it is time for what is to be done.
+    fn has_come(&self, now: Instant) -> bool {
+        matches!(self.state, State::Held(_)) && self.not_before.is_none_or(|at| now >= at)
+    }
+
     fn take(&mut self) -> Option<RcChannel> {
+        self.not_before = None;
         match core::mem::replace(&mut self.state, State::Busy) {
             State::Held(channel) => Some(channel),
             State::Busy => None,

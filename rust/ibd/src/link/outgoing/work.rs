@@ -135,10 +135,21 @@ pub(crate) fn bury(
     if let Some(pipe) = &pipe {
         end(shared, pipe);
     }
-    // Freed here.
-    drop((channel, pipe));
-    shared.guest_counters.open_failed.increment();
-    with_visits(shared, |visits| visits.failed(connection, error, now()));
+    drop(pipe);
+    if free(shared, connection, channel) {
+        shared.guest_counters.open_failed.increment();
+        with_visits(shared, |visits| visits.failed(connection, error, now()));
+    }
+}
+
+/// Frees the channel of a connection that is over, now or, if it cannot be, later.
+fn free(shared: &Shared, connection: Connection, channel: RcChannel) -> bool {
+    // What the communication manager does not know needs no end.
+    let _ = channel.close();
+    let Err(channel) = channel.free() else { return true };
+    let left = with_visits(shared, |visits| visits.free_later(connection, channel, now())).flatten();
+    drop(left);
+    false
 }
 
 /// Closes a connection, or gives an attempt up.
@@ -147,11 +158,11 @@ pub(crate) fn close(shared: &Shared, connection: Connection, channel: RcChannel,
     if let Some(pipe) = &pipe {
         end(shared, pipe);
     }
-    // What the communication manager does not know needs no end.
-    let _ = channel.close();
-    drop((channel, pipe));
-    shared.guest_counters.closed.increment();
-    with_visits(shared, |visits| visits.closed(connection, now()));
+    drop(pipe);
+    if free(shared, connection, channel) {
+        shared.guest_counters.closed.increment();
+        with_visits(shared, |visits| visits.closed(connection, now()));
+    }
 }
 
 impl Outfit {
