@@ -6,7 +6,7 @@ use illumos_sys_hdrs as sys;
 use kernel::{KBox, Vacant};
 
 use crate::address::AddressVector;
-use crate::pd::{Grave, Pd};
+use crate::pd::{Pd, ToFree};
 use crate::pile::Entry;
 use crate::status::Status;
 
@@ -18,7 +18,7 @@ pub struct UdDest<A = ()> {
     handle: sys::ibt_ud_dest_hdl_t,
     about: A,
     /// `None` only while dropping.
-    grave: Option<KBox<Entry<Grave>>>,
+    to_free: Option<KBox<Entry<ToFree>>>,
     pd: Pd,
 }
 
@@ -36,7 +36,7 @@ impl<A> UdDest<A> {
         Status::check(unsafe {
             sys::ibt_alloc_ud_dest(pd.hca().handle(), sys::IBT_UD_DEST_NO_FLAGS, pd.handle(), &mut handle)
         })?;
-        Ok(Self { handle, about, grave: Some(room.fill(Entry::new(Grave(handle)))), pd: pd.clone() })
+        Ok(Self { handle, about, to_free: Some(room.fill(Entry::new(ToFree(handle)))), pd: pd.clone() })
     }
 
     /// Sets where it leads, for what is posted from now on (`ibt_modify_ud_dest`). `qpn` has 24 bits; a `qkey` with bit 31 means
@@ -60,8 +60,8 @@ impl<A> UdDest<A> {
 
 impl<A> Drop for UdDest<A> {
     fn drop(&mut self) {
-        if let Some(grave) = self.grave.take() {
-            self.pd.bury(grave);
+        if let Some(to_free) = self.to_free.take() {
+            self.pd.free_later(to_free);
         }
     }
 }

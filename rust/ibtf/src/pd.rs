@@ -19,7 +19,7 @@ pub struct Pd(KArc<Inner>);
 struct Inner {
     handle: sys::ibt_pd_hdl_t,
     /// Address handles nobody uses any more.
-    graves: Pile<Grave>,
+    to_free: Pile<ToFree>,
     hca: Hca,
 }
 
@@ -29,10 +29,10 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 /// An address handle that nobody uses any more; the memory to record that is set aside when it is made.
-pub(crate) struct Grave(pub(crate) sys::ibt_ud_dest_hdl_t);
+pub(crate) struct ToFree(pub(crate) sys::ibt_ud_dest_hdl_t);
 
 // SAFETY: the handle is used by IBTF, from any thread.
-unsafe impl Send for Grave {}
+unsafe impl Send for ToFree {}
 
 impl Pd {
     /// Allocates one (`ibt_alloc_pd`). **May block.**
@@ -40,7 +40,7 @@ impl Pd {
         let mut handle = ptr::null_mut();
         // SAFETY: open.
         Status::check(unsafe { sys::ibt_alloc_pd(hca.handle(), sys::IBT_PD_NO_FLAGS, &mut handle) })?;
-        let inner = Inner { handle, graves: Pile::new(), hca: hca.clone() };
+        let inner = Inner { handle, to_free: Pile::new(), hca: hca.clone() };
         // If this fails the value is dropped, which frees again.
         Ok(Self(KArc::new(inner)?))
     }
@@ -66,19 +66,19 @@ impl Pd {
     }
 
     /// Remembers an address handle to be freed. **Any** context.
-    pub(crate) fn bury(&self, grave: KBox<Entry<Grave>>) {
-        self.0.graves.push(grave);
+    pub(crate) fn free_later(&self, to_free: KBox<Entry<ToFree>>) {
+        self.0.to_free.push(to_free);
     }
 }
 
 impl Inner {
     fn reap(&self) -> usize {
-        let free = |Grave(dest)| {
+        let free = |ToFree(dest)| {
             // SAFETY: nobody has the handle any more. That includes the adapter, which may read what is behind it until a send is
             // complete: a send queue keeps the `UdDest` of each send until then.
             let _ = unsafe { sys::ibt_free_ud_dest(dest) };
         };
-        self.graves.take().map(free).count()
+        self.to_free.take().map(free).count()
     }
 }
 

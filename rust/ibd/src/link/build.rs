@@ -150,7 +150,7 @@ fn install(shared: &Shared, ticket: Ticket, view: &View, built: Built, plan: &Pl
         return refuse(shared, ticket);
     };
     pairs.moved(Place { pkey_index: plan.pkey_index, qkey: plan.qkey });
-    control.tell_guests(|guests| guests.run_in(plan.pkey_index, plan.mtu.bytes()));
+    control.tell_incoming(|incoming| incoming.run_in(plan.pkey_index, plan.mtu.bytes()));
     let (traffic, attachment, start) = built.split(&shared.transmitters);
     let adopted = control.heard.adopt(broadcast, view.serial, attachment);
     control.senders.all_stand(traffic.serial());
@@ -186,8 +186,11 @@ fn discard(shared: &Shared, parts: Option<&Parts<'_>>, built: Built) {
 #[inline(never)]
 fn tell_address(shared: &Shared) {
     let control = shared.control.lock();
-    let receiver =
-        control.guests.as_ref().and_then(|guests| guests.hall()).map(|hall| hall.receiver().clone());
+    let receiver = control
+        .incoming
+        .as_ref()
+        .and_then(|incoming| incoming.shared_receive())
+        .map(|shared_receive| shared_receive.receiver().clone());
     let own = control.link.address();
     drop(control);
     if let Some((receiver, own)) = receiver.zip(own) {

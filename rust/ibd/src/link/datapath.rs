@@ -12,7 +12,7 @@ use kernel::{KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
-use super::incoming::GuestCounters;
+use super::incoming::ConnectionCounters;
 use super::interrupts::Interrupts;
 use super::neighbour::Way;
 use super::pairs::{LARGEST_SEND, Recipe, View};
@@ -48,7 +48,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) port: u8,
     pub(crate) mac: &'a Mac,
     pub(crate) counters: &'a KArc<Counters>,
-    pub(crate) guest_counters: &'a KArc<GuestCounters>,
+    pub(crate) connection_counters: &'a KArc<ConnectionCounters>,
     pub(crate) control: &'a KArc<Monitor<Control>>,
     pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
     pub(crate) upward: &'a KArc<Upward>,

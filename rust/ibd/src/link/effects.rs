@@ -15,7 +15,7 @@ use super::calls::Call;
 use super::control::{Control, Effect, Note};
 use super::faults::Fault;
 use super::jobs::Job;
-use super::outgoing::{Complaint, answer};
+use super::outgoing::{TooBigReport, answer};
 use super::run::{refuse, run};
 use crate::counters::LinkState;
 use crate::{kernel_instant, now, probes};
@@ -114,7 +114,7 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
                 transmitter.send_waited(waited);
             }
         }
-        Effect::TooBig(complaint) => tell_too_big(shared, complaint),
+        Effect::TooBig(report) => tell_too_big(shared, report),
         Effect::Address(address) => shared.announcer.announce_address(address),
         Effect::Announce(status) => {
             announce(shared, status.into());
@@ -132,12 +132,12 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
 
 /// IP hears that a packet is longer than what goes to its neighbour.
 #[inline(never)]
-fn tell_too_big(shared: &Shared, complaint: Complaint) {
+fn tell_too_big(shared: &Shared, report: TooBigReport) {
     let own = shared.control.lock().link.address();
-    let answer = own.and_then(|own| answer(&complaint, &own));
-    drop(complaint);
+    let answer = own.and_then(|own| answer(&report, &own));
+    drop(report);
     if let Some(answer) = answer {
-        shared.guest_counters.too_big.increment();
+        shared.connection_counters.too_big.increment();
         drop(Backlog::tell(&shared.backlog, answer));
     }
 }

@@ -211,7 +211,7 @@ impl Inner {
             let pd = named(name, "protection domain", Pd::new(&hca))?;
             Ok((hca, pd))
         })?;
-        let interrupts = Interrupts::new(dip, &shared.upward, &shared.transmitters, &shared.departures);
+        let interrupts = Interrupts::new(dip, &shared.upward, &shared.transmitters, &shared.send_completions);
         let interrupts = KArc::new(named(name, "soft interrupts", interrupts)?)?;
         *shared.interrupts.lock() = Some(interrupts);
         shared.configure(dip);
@@ -254,8 +254,8 @@ impl Drop for Inner {
         self.member = None;
         self.statistics = None;
         self.threads = None;
-        let reception = self.shared.reception.lock().take();
-        drop(reception);
+        let listener = self.shared.listener.lock().take();
+        drop(listener);
         let _ = self.shared.hardware.withdraw().close(|| self.shared.tidy());
         // No CQ is left that triggers them.
         let interrupts = self.shared.interrupts.lock().take();
@@ -312,7 +312,7 @@ impl Shared {
     /// thread that is handing packets up.
     pub(super) fn stop(&self) {
         let mut control = self.control.lock();
-        let (pairs, traffic, hall) = control.stop(now());
+        let (pairs, traffic, shared_receive) = control.stop(now());
         drop(control);
         self.control.notify_all();
         self.take_calls_back();
@@ -328,8 +328,8 @@ impl Shared {
             // Not built, or a worker is at it: what it sent from is given back when the adapter is done with it.
             None => self.transmitters.close(),
         };
-        if let Some(hall) = hall {
-            self.retire_one(hall.end());
+        if let Some(shared_receive) = shared_receive {
+            self.retire_one(shared_receive.end());
         }
         if let Some(pairs) = pairs {
             pairs.receiver().close();

@@ -14,7 +14,7 @@ use kernel::ddi::DevInfo;
 use kernel::softint::{SoftHandler, SoftInterrupt};
 use kernel::{Errno, KArc, KVec};
 
-use super::outgoing::Departures;
+use super::outgoing::SendCompletions;
 use super::transmit::{Transmitter, Transmitters};
 use super::upward::Upward;
 
@@ -22,7 +22,7 @@ use super::upward::Upward;
 pub(crate) struct Interrupts {
     receive: KArc<Trigger<Upward>>,
     transmit: KVec<KArc<Trigger<Transmitter>>>,
-    departures: KArc<Trigger<Departures>>,
+    send_completions: KArc<Trigger<SendCompletions>>,
 }
 
 /// What CQs call.
@@ -51,19 +51,19 @@ impl Interrupts {
         dip: DevInfo,
         upward: &KArc<Upward>,
         transmitters: &Transmitters,
-        departures: &KArc<Departures>,
+        send_completions: &KArc<SendCompletions>,
     ) -> Result<Self, Errno> {
         let receive = Trigger::new(dip, upward.clone())?;
         let mut transmit = KVec::new();
         for transmitter in transmitters.iter() {
             transmit.push(Trigger::new(dip, transmitter.clone())?).map_err(|_| Errno::ENOMEM)?;
         }
-        Ok(Self { receive, transmit, departures: Trigger::new(dip, departures.clone())? })
+        Ok(Self { receive, transmit, send_completions: Trigger::new(dip, send_completions.clone())? })
     }
 
     /// For the CQs of connections that the link sends on.
-    pub(crate) fn departures(&self) -> &KArc<Trigger<Departures>> {
-        &self.departures
+    pub(crate) fn send_completions(&self) -> &KArc<Trigger<SendCompletions>> {
+        &self.send_completions
     }
 
     /// For the receive CQ.

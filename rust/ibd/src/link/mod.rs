@@ -65,11 +65,11 @@ use backlog::Backlog;
 use control::Control;
 use datapath::{Parts, Pools};
 use faults::Faults;
-use incoming::{GuestCounters, Reception};
+use incoming::{ConnectionCounters, Listener};
 use interrupts::Interrupts;
 use jobs::Jobs;
 use neighbour::StaticRates;
-use outgoing::Departures;
+use outgoing::SendCompletions;
 use rings::RingCount;
 use run::Hardware;
 use settings::Settings;
@@ -112,10 +112,10 @@ pub(crate) struct Shared {
     /// Buffers of queue pairs that are gone, some of them still lent.
     retired: Mutex<PoolList>,
     /// Sees to connections from neighbours, once the link has listened.
-    reception: Mutex<Option<Reception>>,
-    guest_counters: KArc<GuestCounters>,
+    listener: Mutex<Option<Listener>>,
+    connection_counters: KArc<ConnectionCounters>,
     /// What is sent on connections.
-    departures: KArc<Departures>,
+    send_completions: KArc<SendCompletions>,
     /// What fault management was told.
     faults: Faults,
     dip: DevInfo,
@@ -171,10 +171,16 @@ impl Shared {
         let counters = Counters::of(number, rings.transmit)?;
         let pardons = KArc::new(Pardons::new())?;
         let control = new_control(pkey, pardons.clone(), seed)?;
-        let guest_counters = KArc::new(GuestCounters::default())?;
-        let departures = Departures::new(&control)?;
-        let transmitters =
-            Transmitters::new(rings.transmit, &mac, (&counters, &guest_counters), &control, &pardons, seed)?;
+        let connection_counters = KArc::new(ConnectionCounters::default())?;
+        let send_completions = SendCompletions::new(&control)?;
+        let transmitters = Transmitters::new(
+            rings.transmit,
+            &mac,
+            (&counters, &connection_counters),
+            &control,
+            &pardons,
+            seed,
+        )?;
         KArc::new(Self {
             node,
             pkey,
@@ -195,9 +201,9 @@ impl Shared {
             hardware: Held::new()?,
             rates: StaticRates::new(name.clone()),
             retired: Mutex::new(PoolList::default())?,
-            reception: Mutex::new(None)?,
-            guest_counters,
-            departures,
+            listener: Mutex::new(None)?,
+            connection_counters,
+            send_completions,
             faults: Faults::new()?,
             dip,
         })
@@ -223,7 +229,7 @@ impl Shared {
 
     /// As whom IBTF knows the link's connections.
     fn connections_client(&self) -> Option<Client> {
-        self.reception.lock().as_ref().map(Reception::client)
+        self.listener.lock().as_ref().map(Listener::client)
     }
 
     /// The port's GID as it was asked last.
@@ -240,7 +246,7 @@ impl Shared {
             port: self.node.port,
             mac: &self.mac,
             counters: &self.counters,
-            guest_counters: &self.guest_counters,
+            connection_counters: &self.connection_counters,
             control: &self.control,
             backlog: &self.backlog,
             upward: &self.upward,

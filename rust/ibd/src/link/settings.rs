@@ -318,10 +318,10 @@ mod tests {
             (c"ibd_hash_size", 1025),
             (c"_ibd_debug", 2),
         ];
-        let complaints = core::cell::RefCell::new(std::vec::Vec::new());
+        let reports = core::cell::RefCell::new(std::vec::Vec::new());
         settings.configure(
             |name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| *value),
-            |name, value, least, most| complaints.borrow_mut().push((name.to_owned(), value, least, most)),
+            |name, value, least, most| reports.borrow_mut().push((name.to_owned(), value, least, most)),
         );
         assert_eq!(settings.receive_moderation().count, 1000);
         assert!(!settings.is_on(Key::CoalesceCompletions));
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(left, [true; 3]);
         let told =
             [(c"ibd_hash_size".to_owned(), 1025, 32, 1024), (c"ibd_tx_timeout".to_owned(), -1, 0, 3600)];
-        assert_eq!(complaints.into_inner(), told);
+        assert_eq!(reports.into_inner(), told);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use kernel::softint::SoftHandler;
 use kernel::sync::Monitor;
 use kernel::{AllocError, KArc};
 
-use super::incoming::GuestReceiver;
+use super::incoming::ConnectedReceiver;
 use super::receive::{self, Receiver};
 
 /// Whether packets may go up, who brings them, and the receive side that they come from.
@@ -35,7 +35,7 @@ struct Way {
     /// That of the queue pair that stands.
     receiver: Option<KArc<Receiver>>,
     /// That of connections from neighbours, if there are any.
-    guests: Option<KArc<GuestReceiver>>,
+    connected: Option<KArc<ConnectedReceiver>>,
 }
 
 /// Who takes packets.
@@ -64,7 +64,7 @@ impl Upward {
             again: false,
             awaited: false,
             receiver: None,
-            guests: None,
+            connected: None,
         };
         let may = || AtomicBool::new(false);
         KArc::new(Self { way: Monitor::new(way)?, interrupt_may: may(), fetch_may: may() })
@@ -119,22 +119,22 @@ impl Upward {
     }
 
     /// Messages of connections come from this receive side from now on, as long as datagrams come from one, too. **Any** context.
-    pub(crate) fn put_guests(&self, guests: &KArc<GuestReceiver>) {
-        let before = self.way.lock().guests.replace(guests.clone());
+    pub(crate) fn put_connected(&self, connected: &KArc<ConnectedReceiver>) {
+        let before = self.way.lock().connected.replace(connected.clone());
         drop(before);
     }
 
     /// They do not come from this one any more. **Any** context.
-    pub(crate) fn remove_guests(&self, guests: &GuestReceiver) {
+    pub(crate) fn remove_connected(&self, connected: &ConnectedReceiver) {
         let mut way = self.way.lock();
-        let gone = way.guests.take_if(|stands| core::ptr::eq(&raw const **stands, guests));
+        let gone = way.connected.take_if(|stands| core::ptr::eq(&raw const **stands, connected));
         drop(way);
         drop(gone);
     }
 
     /// Where they come from. **Any** context.
-    pub(crate) fn guests(&self) -> Option<KArc<GuestReceiver>> {
-        self.way.lock().guests.clone()
+    pub(crate) fn connected(&self) -> Option<KArc<ConnectedReceiver>> {
+        self.way.lock().connected.clone()
     }
 
     /// Whether the way is open, and a thread is on it. **Any** context.
@@ -156,8 +156,8 @@ impl Upward {
         }
         let receiver = way.receiver.clone()?;
         way.busy = true;
-        let guests = way.guests.clone();
-        Some(Inside { upward: self, who, generation: way.generation, receiver, guests })
+        let connected = way.connected.clone();
+        Some(Inside { upward: self, who, generation: way.generation, receiver, connected })
     }
 }
 
@@ -174,7 +174,7 @@ pub(crate) struct Inside<'a> {
     who: By,
     generation: Option<Generation>,
     receiver: KArc<Receiver>,
-    guests: Option<KArc<GuestReceiver>>,
+    connected: Option<KArc<ConnectedReceiver>>,
 }
 
 /// Nobody is on the way.
@@ -193,8 +193,8 @@ impl<'a> Inside<'a> {
     }
 
     /// Where messages of connections come from, if there are any.
-    pub(crate) fn guests(&self) -> Option<&GuestReceiver> {
-        self.guests.as_deref()
+    pub(crate) fn connected(&self) -> Option<&ConnectedReceiver> {
+        self.connected.as_deref()
     }
 
     /// Whether more may be taken.
@@ -225,10 +225,10 @@ impl<'a> Inside<'a> {
             && let Some(receiver) = way.receiver.clone()
         {
             self.generation = way.generation;
-            let guests = way.guests.clone();
+            let connected = way.connected.clone();
             drop(way);
             self.receiver = receiver;
-            self.guests = guests;
+            self.connected = connected;
             return Err(self);
         }
         way.busy = false;

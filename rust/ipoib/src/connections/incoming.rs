@@ -20,7 +20,7 @@ use crate::table::{Id, Slot, Table};
 use crate::time::Instant;
 
 /// Room for one neighbour.
-pub type IncomingSlot = Slot<LinkAddr, Guest, LISTS>;
+pub type IncomingSlot = Slot<LinkAddr, Peer, LISTS>;
 
 const LISTS: usize = 2;
 /// Neighbours with a connection that is to be dismissed.
@@ -66,7 +66,7 @@ pub struct Dismissed(pub Connection);
 
 /// What a neighbour has opened.
 #[derive(Debug, Default)]
-pub struct Guest {
+pub struct Peer {
     connections: [Option<Accepted>; EACH],
 }
 
@@ -93,7 +93,7 @@ impl Accepted {
 #[derive(Debug)]
 pub struct Incoming<S> {
     config: IncomingConfig,
-    guests: Table<LinkAddr, Guest, S, LISTS>,
+    peers: Table<LinkAddr, Peer, S, LISTS>,
     held: u32,
     number: u64,
     runs: bool,
@@ -101,8 +101,8 @@ pub struct Incoming<S> {
 
 impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     /// A link that is stopped.
-    pub fn new(config: IncomingConfig, guests: S, seed: u64) -> Self {
-        Self { config, guests: Table::new(guests, seed), held: 0, number: 0, runs: false }
+    pub fn new(config: IncomingConfig, peers: S, seed: u64) -> Self {
+        Self { config, peers: Table::new(peers, seed), held: 0, number: 0, runs: false }
     }
 
     /// The link runs.
@@ -134,20 +134,20 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
             self.make_room(now);
             return Err(Refusal::NoRoom);
         }
-        let known = self.guests.find(&peer);
-        let id = known.or_else(|| self.guests.insert(peer, Guest::default())).ok_or(Refusal::NoRoom)?;
-        let guest = self.guests.get_mut(id).ok_or(Refusal::NoRoom)?;
-        let place = guest.connections.iter().position(Option::is_none).ok_or(Refusal::NoRoom)?;
+        let known = self.peers.find(&peer);
+        let id = known.or_else(|| self.peers.insert(peer, Peer::default())).ok_or(Refusal::NoRoom)?;
+        let entry = self.peers.get_mut(id).ok_or(Refusal::NoRoom)?;
+        let place = entry.connections.iter().position(Option::is_none).ok_or(Refusal::NoRoom)?;
         self.number += 1;
         let state = State::Offered { until: now + self.config.offer };
-        guest.connections[place] = Some(Accepted { number: self.number, state });
+        entry.connections[place] = Some(Accepted { number: self.number, state });
         self.held += 1;
         let newest = self.number;
-        if guest.connections.iter().flatten().filter(|one| one.is_live()).count() > LIVE {
+        if entry.connections.iter().flatten().filter(|one| one.is_live()).count() > LIVE {
             // Anybody can ask in a neighbour's name: what is only offered ends nothing that stands.
             self.dismiss_oldest(id, |one| one.number != newest && matches!(one.state, State::Offered { .. }));
         }
-        self.guests.push_back(RECENT, id);
+        self.peers.push_back(RECENT, id);
         self.arm(id);
         Ok(Connection { peer, number: self.number })
     }
@@ -155,13 +155,13 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     /// Connections of a neighbour's port, in whatever names, and the name among them that has had the oldest one that is live.
     fn of_port(&self, peer: &LinkAddr) -> (u32, Option<Id>) {
         let (mut count, mut oldest) = (0, None);
-        let mut next = self.guests.kin(peer);
+        let mut next = self.peers.kin(peer);
         while let Some(id) = next {
-            next = self.guests.next_kin(id);
-            let of_it = self.guests.key(id).is_some_and(|key| key.gid() == peer.gid());
-            let Some(guest) = self.guests.get(id).filter(|_| of_it) else { continue };
-            count += guest.connections.iter().flatten().count() as u32;
-            let live = guest.connections.iter().flatten().filter(|one| one.is_live());
+            next = self.peers.next_kin(id);
+            let of_it = self.peers.key(id).is_some_and(|key| key.gid() == peer.gid());
+            let Some(entry) = self.peers.get(id).filter(|_| of_it) else { continue };
+            count += entry.connections.iter().flatten().count() as u32;
+            let live = entry.connections.iter().flatten().filter(|one| one.is_live());
             let number = live.map(|one| one.number).min();
             oldest =
                 [oldest, number.map(|number| (number, id))].into_iter().flatten().min_by_key(|(n, _)| *n);
@@ -171,7 +171,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
 
     /// The neighbour that sent nothing for longest loses a connection.
     fn make_room(&mut self, now: Instant) {
-        if let Some(id) = self.guests.front(RECENT) {
+        if let Some(id) = self.peers.front(RECENT) {
             self.make_room_of(id, now);
         }
     }
@@ -183,8 +183,8 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     }
 
     fn make_room_of(&mut self, id: Id, now: Instant) {
-        let Some(guest) = self.guests.get(id) else { return };
-        let used = guest.connections.iter().flatten().map(|one| match one.state {
+        let Some(entry) = self.peers.get(id) else { return };
+        let used = entry.connections.iter().flatten().map(|one| match one.state {
             State::Up { used } => used,
             State::Offered { .. } | State::Draining { .. } => now,
         });
@@ -194,11 +194,11 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     }
 
     fn dismiss_oldest(&mut self, id: Id, of: impl Fn(&Accepted) -> bool) {
-        let Some(guest) = self.guests.get_mut(id) else { return };
-        let live = guest.connections.iter_mut().flatten().filter(|one| of(one));
+        let Some(entry) = self.peers.get_mut(id) else { return };
+        let live = entry.connections.iter_mut().flatten().filter(|one| of(one));
         if let Some(oldest) = live.min_by_key(|one| one.number) {
             oldest.state = State::Draining { told: false };
-            self.guests.push_back(DUE, id);
+            self.peers.push_back(DUE, id);
         }
     }
 
@@ -210,11 +210,11 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
             }
         });
         let stands = |one: &Accepted| matches!(one.state, State::Up { .. });
-        let Some(id) = self.guests.find(&connection.peer) else { return };
+        let Some(id) = self.peers.find(&connection.peer) else { return };
         let standing = self
-            .guests
+            .peers
             .get(id)
-            .map_or(0, |guest| guest.connections.iter().flatten().filter(|one| stands(one)).count());
+            .map_or(0, |entry| entry.connections.iter().flatten().filter(|one| stands(one)).count());
         if standing > LIVE {
             self.dismiss_oldest(id, stands);
         }
@@ -227,8 +227,8 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
                 one.state = State::Up { used: now };
             }
         });
-        if let Some(id) = self.guests.find(&connection.peer) {
-            self.guests.push_back(RECENT, id);
+        if let Some(id) = self.peers.find(&connection.peer) {
+            self.peers.push_back(RECENT, id);
         }
     }
 
@@ -239,15 +239,15 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
                 one.state = State::Draining { told: false };
             }
         });
-        if let Some(id) = self.guests.find(&connection.peer) {
-            self.guests.push_back(DUE, id);
+        if let Some(id) = self.peers.find(&connection.peer) {
+            self.peers.push_back(DUE, id);
         }
     }
 
     fn change(&mut self, connection: Connection, change: impl FnOnce(&mut Accepted)) {
-        let Some(id) = self.guests.find(&connection.peer) else { return };
-        let Some(guest) = self.guests.get_mut(id) else { return };
-        if let Some(one) = guest.connections.iter_mut().flatten().find(|one| one.number == connection.number)
+        let Some(id) = self.peers.find(&connection.peer) else { return };
+        let Some(entry) = self.peers.get_mut(id) else { return };
+        if let Some(one) = entry.connections.iter_mut().flatten().find(|one| one.number == connection.number)
         {
             change(one);
         }
@@ -256,15 +256,15 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
 
     /// Nothing of it is left.
     pub fn drained(&mut self, connection: Connection) {
-        let Some(id) = self.guests.find(&connection.peer) else { return };
-        let Some(guest) = self.guests.get_mut(id) else { return };
+        let Some(id) = self.peers.find(&connection.peer) else { return };
+        let Some(entry) = self.peers.get_mut(id) else { return };
         let is_it = |place: &&mut Option<Accepted>| place.is_some_and(|one| one.number == connection.number);
-        if let Some(place) = guest.connections.iter_mut().find(is_it) {
+        if let Some(place) = entry.connections.iter_mut().find(is_it) {
             *place = None;
             self.held -= 1;
         }
-        if guest.connections.iter().all(Option::is_none) {
-            self.guests.remove(id);
+        if entry.connections.iter().all(Option::is_none) {
+            self.peers.remove(id);
         }
     }
 
@@ -272,12 +272,12 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     pub fn stop(&mut self) {
         self.runs = false;
         let mut from = 0;
-        while let Some((place, id)) = self.guests.next_from(from) {
-            let Some(guest) = self.guests.get_mut(id) else { return };
-            for one in guest.connections.iter_mut().flatten().filter(|one| one.is_live()) {
+        while let Some((place, id)) = self.peers.next_from(from) {
+            let Some(entry) = self.peers.get_mut(id) else { return };
+            for one in entry.connections.iter_mut().flatten().filter(|one| one.is_live()) {
                 one.state = State::Draining { told: false };
             }
-            self.guests.push_back(DUE, id);
+            self.peers.push_back(DUE, id);
             self.arm(id);
             from = place + 1;
         }
@@ -285,42 +285,42 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
 
     /// When an offer ends.
     fn arm(&mut self, id: Id) {
-        let Some(guest) = self.guests.get(id) else { return };
-        let ends = guest.connections.iter().flatten().filter_map(|one| match one.state {
+        let Some(entry) = self.peers.get(id) else { return };
+        let ends = entry.connections.iter().flatten().filter_map(|one| match one.state {
             State::Offered { until } => Some(until),
             State::Up { .. } | State::Draining { .. } => None,
         });
         let first = ends.min();
-        self.guests.set_deadline(id, first);
+        self.peers.set_deadline(id, first);
     }
 
     /// When [`Self::poll_action`] has something to do again, if nothing happens before.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.guests.next_deadline()
+        self.peers.next_deadline()
     }
 
     /// The next connection to end, if there is one.
     pub fn poll_action(&mut self, now: Instant) -> Option<Dismissed> {
-        while let Some(id) = self.guests.pop_due(now) {
-            let Some(guest) = self.guests.get_mut(id) else { continue };
-            for one in guest.connections.iter_mut().flatten() {
+        while let Some(id) = self.peers.pop_due(now) {
+            let Some(entry) = self.peers.get_mut(id) else { continue };
+            for one in entry.connections.iter_mut().flatten() {
                 if matches!(one.state, State::Offered { until } if until <= now) {
                     one.state = State::Draining { told: false };
                 }
             }
-            self.guests.push_back(DUE, id);
+            self.peers.push_back(DUE, id);
             self.arm(id);
         }
         loop {
-            let id = self.guests.front(DUE)?;
-            let peer = self.guests.key(id)?;
-            let guest = self.guests.get_mut(id)?;
+            let id = self.peers.front(DUE)?;
+            let peer = self.peers.key(id)?;
+            let entry = self.peers.get_mut(id)?;
             let untold = |one: &&mut Accepted| one.state == State::Draining { told: false };
-            if let Some(one) = guest.connections.iter_mut().flatten().find(untold) {
+            if let Some(one) = entry.connections.iter_mut().flatten().find(untold) {
                 one.state = State::Draining { told: true };
                 return Some(Dismissed(Connection { peer, number: one.number }));
             }
-            self.guests.unlist(DUE, id);
+            self.peers.unlist(DUE, id);
         }
     }
 }

@@ -22,13 +22,13 @@ use kernel::{AllocError, KArc, KBox, KVec};
 use actions::address;
 pub(crate) use outstanding::Outstanding;
 
-use super::outgoing::{Complaint, Visits, Waited};
+use super::outgoing::{OutgoingConnections, TooBigReport, Waited};
 use crate::link::calls::Call;
 use crate::link::datapath::Traffic;
 use crate::link::failures::Failures;
 use crate::link::group::Group;
 use crate::link::heard::Heard;
-use crate::link::incoming::{Guests, Hall};
+use crate::link::incoming::{IncomingConnections, SharedReceive};
 use crate::link::jobs::Job;
 use crate::link::neighbour::Neighbour;
 use crate::link::pairs::Pairs;
@@ -71,7 +71,7 @@ pub(crate) enum Effect {
     /// A packet has waited for a connection.
     Waited(Waited),
     /// Tell IP that a packet was too long.
-    TooBig(Complaint),
+    TooBig(TooBigReport),
     /// Tell the MAC layer the link's address.
     Address(LinkAddr),
     /// Tell the MAC layer.
@@ -110,7 +110,7 @@ pub(crate) struct Control {
     pub(in crate::link) heard: Heard<Attachment>,
     pub(in crate::link) failures: Failures,
     /// Connections from neighbours, once the link has listened.
-    pub(in crate::link) guests: Option<KBox<Guests>>,
+    pub(in crate::link) incoming: Option<KBox<IncomingConnections>>,
     /// Its queue pairs that only send.
     pub(crate) senders: KBox<Senders>,
     pub(in crate::link) pkey: PKey,
@@ -146,7 +146,7 @@ impl Control {
             traffic: None,
             heard: Heard::new(),
             failures: Failures::new()?,
-            guests: None,
+            incoming: None,
             senders: KBox::new(Senders::default())?,
             pkey,
             removed: false,
@@ -162,21 +162,21 @@ impl Control {
     }
 
     /// Tells the connections from neighbours something, if the link has ever listened.
-    pub(crate) fn tell_guests(&mut self, tell: impl FnOnce(&mut Guests)) {
-        if let Some(guests) = &mut self.guests {
-            tell(guests);
+    pub(crate) fn tell_incoming(&mut self, tell: impl FnOnce(&mut IncomingConnections)) {
+        if let Some(incoming) = &mut self.incoming {
+            tell(incoming);
         }
     }
 
     /// Tells the connections to neighbours something, if the link was ever to open some.
-    pub(crate) fn tell_visits(&mut self, tell: impl FnOnce(&mut Visits)) {
-        if let Some(visits) = self.guests.as_mut().and_then(|guests| guests.visits.as_mut()) {
-            tell(visits);
+    pub(crate) fn tell_outgoing(&mut self, tell: impl FnOnce(&mut OutgoingConnections)) {
+        if let Some(outgoing) = self.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut()) {
+            tell(outgoing);
         }
     }
 
     /// Hands out the queue pairs, what they carry, and what connections share, for whoever stops the link to free.
-    pub(crate) fn stop(&mut self, now: Instant) -> (Option<Pairs>, Option<Traffic>, Option<Hall>) {
+    pub(crate) fn stop(&mut self, now: Instant) -> (Option<Pairs>, Option<Traffic>, Option<SharedReceive>) {
         self.link.handle_event(now, link::Event::Stop);
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
@@ -184,8 +184,8 @@ impl Control {
         self.heard.remove_all();
         self.full = Lanes::NONE;
         self.link.take_connections(false);
-        let hall = self.guests.as_mut().and_then(|guests| guests.stop());
-        (self.pairs.take(), self.take_traffic(), hall)
+        let shared_receive = self.incoming.as_mut().and_then(|incoming| incoming.stop());
+        (self.pairs.take(), self.take_traffic(), shared_receive)
     }
 
     fn take_traffic(&mut self) -> Option<Traffic> {
@@ -251,7 +251,7 @@ impl Control {
             if self.can_go_on() != Lanes::NONE {
                 return Some(Effect::Packets);
             }
-            if let Some(effect) = self.next_of_visits() {
+            if let Some(effect) = self.next_of_outgoing() {
                 return Some(effect);
             }
             if let Some(answered) = self.next_answer(now) {
@@ -292,10 +292,10 @@ impl Control {
     }
 
     /// What connections to neighbours have for the control thread.
-    fn next_of_visits(&mut self) -> Option<Effect> {
-        let visits = self.guests.as_mut()?.visits.as_mut()?;
-        let waited = visits.next_packet().map(Effect::Waited);
-        waited.or_else(|| visits.next_complaint().map(Effect::TooBig))
+    fn next_of_outgoing(&mut self) -> Option<Effect> {
+        let outgoing = self.incoming.as_mut()?.outgoing.as_mut()?;
+        let waited = outgoing.next_packet().map(Effect::Waited);
+        waited.or_else(|| outgoing.next_report().map(Effect::TooBig))
     }
 
     /// How many addresses there should be room for, if more than there is: asked once three quarters are in use.

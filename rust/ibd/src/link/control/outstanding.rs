@@ -23,7 +23,7 @@ impl Control {
             packets: self.paths.packets_held(),
             questions: self.questions.open(),
             queue_pair: self.pairs.is_some() || self.traffic.is_some(),
-            connections: self.guests.as_ref().is_some_and(|guests| !guests.is_idle()),
+            connections: self.incoming.as_ref().is_some_and(|incoming| !incoming.is_idle()),
         }
     }
 }

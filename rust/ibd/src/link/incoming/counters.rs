@@ -8,7 +8,7 @@ use kernel::kstat::Source;
 /// Every attempt to open is in exactly one of `open_failed` and `opened`, is under way, or was given up. Every request is in exactly one of refused, without room and accepted, or waits for its answer; every connection that was accepted is
 /// among the ended ones some time.
 #[derive(Default)]
-pub(crate) struct GuestCounters {
+pub(crate) struct ConnectionCounters {
     /// Neighbours, and strangers, that asked for a connection.
     pub(crate) requests: Counter,
     /// Those that may have none, or that gave up meanwhile.
@@ -41,7 +41,7 @@ pub(crate) struct GuestCounters {
     pub(crate) too_big: Counter,
 }
 
-impl Source for GuestCounters {
+impl Source for ConnectionCounters {
     const NAMES: &'static [&'static CStr] = &[
         c"requests",
         c"refused",
@@ -86,13 +86,13 @@ impl Source for GuestCounters {
 
 #[cfg(test)]
 mod tests {
-    use super::GuestCounters;
+    use super::ConnectionCounters;
     use kernel::kstat::Source;
 
     #[test]
     fn every_counter_has_a_name() {
         let mut seen = std::vec::Vec::new();
-        GuestCounters::default().read(&mut |index, _| seen.push(index));
-        assert!(seen.into_iter().eq(0..GuestCounters::NAMES.len()));
+        ConnectionCounters::default().read(&mut |index, _| seen.push(index));
+        assert!(seen.into_iter().eq(0..ConnectionCounters::NAMES.len()));
     }
 }

@@ -10,10 +10,10 @@ use kernel::kstat::Kstat;
 use kernel::list::Room;
 use kernel::{KArc, KBox, log};
 
-use super::{GuestCounters, Guests, work};
+use super::{ConnectionCounters, IncomingConnections, work};
 use crate::link::Shared;
 use crate::link::instance::CLIENT;
-use crate::link::outgoing::Visits;
+use crate::link::outgoing::OutgoingConnections;
 use crate::link::pairs::View;
 use crate::link::settings::Settings;
 use crate::{node, now};
@@ -25,13 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK_AGAIN: kernel::time::Duration = kernel::time::Duration::from_millis(10);
 
 /// Who sees to a link's connections, from the first time it listens to its end: in the order in which they go.
-pub(crate) struct Reception {
-    _counters: Kstat<GuestCounters>,
+pub(crate) struct Listener {
+    _counters: Kstat<ConnectionCounters>,
     _threads: work::Threads,
     client: Client,
 }
 
-impl Reception {
+impl Listener {
     /// As whom IBTF knows it.
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
@@ -75,9 +75,9 @@ fn try_to_listen(shared: &KArc<Shared>, view: &View) {
     };
     let hca = first.pd().hca();
     let begun = match begin(shared, hca.client()) {
-        Ok((guests, client)) => {
-            put_guests(shared, guests);
-            prepare_visits(shared, &settings).map(|()| client)
+        Ok((incoming, client)) => {
+            put_incoming(shared, incoming);
+            prepare_outgoing(shared, &settings).map(|()| client)
         }
         Err(status) => Err(status),
     };
@@ -95,43 +95,46 @@ fn try_to_listen(shared: &KArc<Shared>, view: &View) {
 }
 
 /// What the first listening of a link needs: room for connections, and who sees to them.
-fn begin(shared: &KArc<Shared>, link: &Client) -> Result<(Option<KBox<Guests>>, Client), Status> {
+fn begin(
+    shared: &KArc<Shared>,
+    link: &Client,
+) -> Result<(Option<KBox<IncomingConnections>>, Client), Status> {
     let seed = now().as_nanos();
-    let known = shared.control.lock().guests.is_some();
-    let guests = if known { None } else { Some(KBox::new(Guests::new(seed)?)?) };
-    let client = shared.reception.lock().as_ref().map(Reception::client);
+    let known = shared.control.lock().incoming.is_some();
+    let incoming = if known { None } else { Some(KBox::new(IncomingConnections::new(seed)?)?) };
+    let client = shared.listener.lock().as_ref().map(Listener::client);
     if let Some(client) = client {
-        return Ok((guests, client));
+        return Ok((incoming, client));
     }
-    let client = link.attach_another(shared.dip, &CLIENT, GuestEvents(shared.clone()))?;
-    let (driver, counters) = (shared.dip.driver_name(), shared.guest_counters.clone());
+    let client = link.attach_another(shared.dip, &CLIENT, ConnectionEvents(shared.clone()))?;
+    let (driver, counters) = (shared.dip.driver_name(), shared.connection_counters.clone());
     let counters = Kstat::new(driver, shared.number, c"connections", c"net", counters);
     let counters = counters.map_err(|_| Status::INSUFF_KERNEL_RESOURCE)?;
-    let reception = Reception { _counters: counters, _threads: work::spawn(shared)?, client: client.clone() };
+    let listener = Listener { _counters: counters, _threads: work::spawn(shared)?, client: client.clone() };
     // Only this thread makes one.
-    let before = shared.reception.lock().replace(reception);
+    let before = shared.listener.lock().replace(listener);
     drop(before);
-    Ok((guests, client))
+    Ok((incoming, client))
 }
 
-fn put_guests(shared: &Shared, guests: Option<KBox<Guests>>) {
+fn put_incoming(shared: &Shared, incoming: Option<KBox<IncomingConnections>>) {
     let mut control = shared.control.lock();
     // Only this thread makes them, and only if there are none.
-    if guests.is_some() {
-        control.guests = guests;
+    if incoming.is_some() {
+        control.incoming = incoming;
     }
 }
 
 /// What a link needs that is to open connections.
 #[inline(never)]
-fn prepare_visits(shared: &Shared, settings: &Settings) -> Result<(), Status> {
-    let known = |guests: &KBox<Guests>| guests.visits.is_some();
-    if !settings.connected || shared.control.lock().guests.as_ref().is_some_and(known) {
+fn prepare_outgoing(shared: &Shared, settings: &Settings) -> Result<(), Status> {
+    let known = |incoming: &KBox<IncomingConnections>| incoming.outgoing.is_some();
+    if !settings.connected || shared.control.lock().incoming.as_ref().is_some_and(known) {
         return Ok(());
     }
-    let visits = Visits::new(now().as_nanos())?;
-    if let Some(guests) = &mut shared.control.lock().guests {
-        guests.visits = Some(visits);
+    let outgoing = OutgoingConnections::new(now().as_nanos())?;
+    if let Some(incoming) = &mut shared.control.lock().incoming {
+        incoming.outgoing = Some(outgoing);
     }
     Ok(())
 }
@@ -143,8 +146,8 @@ fn put(shared: &Shared, serial: u64, listening: Listening) {
     if let Some(pairs) = control_now.pairs.as_mut().filter(|pairs| pairs.serial() == serial) {
         pairs.listen(&mut listening);
         control_now.link.take_connections(true);
-        if let Some(guests) = &mut control_now.guests {
-            guests.run();
+        if let Some(incoming) = &mut control_now.incoming {
+            incoming.run();
         }
     }
     drop(control);
@@ -153,26 +156,26 @@ fn put(shared: &Shared, serial: u64, listening: Listening) {
 }
 
 /// Where what is asked and told of connections goes.
-struct GuestEvents(KArc<Shared>);
+struct ConnectionEvents(KArc<Shared>);
 
-impl GuestEvents {
-    fn tell(&self, tell: impl FnOnce(&mut Guests)) {
-        self.0.tell(|control| control.tell_guests(tell));
+impl ConnectionEvents {
+    fn tell(&self, tell: impl FnOnce(&mut IncomingConnections)) {
+        self.0.tell(|control| control.tell_incoming(tell));
     }
 
     /// The adapter goes: waits until nothing of it is open for connections.
     fn hca_removed(&self) {
         let deadline = now() + PATIENCE;
-        let open = || self.0.control.lock().guests.as_ref().is_some_and(|guests| !guests.is_idle());
+        let open = || self.0.control.lock().incoming.as_ref().is_some_and(|incoming| !incoming.is_idle());
         while open() && now() < deadline {
             // Once the link's own client has heard of it, too, nobody is let in any more.
             let mut control = self.0.control.lock();
-            control.tell_guests(Guests::hurry);
-            let hall = control.guests.as_mut().and_then(|guests| guests.stop());
+            control.tell_incoming(IncomingConnections::hurry);
+            let shared_receive = control.incoming.as_mut().and_then(|incoming| incoming.stop());
             drop(control);
             self.0.control.notify_all();
-            if let Some(hall) = hall {
-                self.0.retire_one(hall.end());
+            if let Some(shared_receive) = shared_receive {
+                self.0.retire_one(shared_receive.end());
             }
             kernel::time::sleep(LOOK_AGAIN);
         }
@@ -182,12 +185,12 @@ impl GuestEvents {
     }
 }
 
-impl ClientHandler for GuestEvents {
+impl ClientHandler for ConnectionEvents {
     fn async_event(&self, event: AsyncEvent) {
         match event {
-            AsyncEvent::ChannelFailed(id) => self.tell(|guests| guests.failed(id, now())),
-            AsyncEvent::ChannelEmpty(id) => self.tell(|guests| guests.emptied(id)),
-            AsyncEvent::CqFailed(id) => self.tell(|guests| guests.cq_failed(id, now())),
+            AsyncEvent::ChannelFailed(id) => self.tell(|incoming| incoming.failed(id, now())),
+            AsyncEvent::ChannelEmpty(id) => self.tell(|incoming| incoming.emptied(id)),
+            AsyncEvent::CqFailed(id) => self.tell(|incoming| incoming.cq_failed(id, now())),
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.hca_removed(),
             _ => {}
         }
@@ -199,37 +202,37 @@ impl ClientHandler for GuestEvents {
 
     fn connection_replied(&self, channel: ChannelId, private: &[u8]) -> bool {
         let mut wanted = false;
-        self.0.tell(|control| control.tell_visits(|visits| wanted = visits.replied(channel, private)));
+        self.0.tell(|control| control.tell_outgoing(|outgoing| wanted = outgoing.replied(channel, private)));
         wanted
     }
 
     fn connection_established(&self, channel: ChannelId) {
         let mut opened = false;
-        self.tell(|guests| opened = guests.established(channel, now()));
+        self.tell(|incoming| opened = incoming.established(channel, now()));
         if opened {
-            self.0.guest_counters.opened.increment();
+            self.0.connection_counters.opened.increment();
         }
     }
 
     fn connection_ended(&self, channel: ChannelId) {
-        self.tell(|guests| guests.ended(channel, now()));
+        self.tell(|incoming| incoming.ended(channel, now()));
     }
 
     fn connection_failed(&self, channel: ChannelId, reason: u16) {
-        self.tell(|guests| guests.refused(channel, reason, now()));
+        self.tell(|incoming| incoming.refused(channel, reason, now()));
     }
 }
 
 impl Shared {
     /// See [`ibtf::ClientHandler::connection_requested`].
     fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
-        let counters = &self.guest_counters;
+        let counters = &self.connection_counters;
         counters.requests.increment();
         let reply = match (self.who_asks(request), Room::new()) {
             (Some(peer), Ok(room)) => {
                 let mut control = self.control.lock();
-                let guests = control.guests.as_mut();
-                guests.map_or(Reply::Refused, |guests| guests.requested(room, &peer, session, now()))
+                let incoming = control.incoming.as_mut();
+                incoming.map_or(Reply::Refused, |incoming| incoming.requested(room, &peer, session, now()))
             }
             (Some(_), Err(_)) => Reply::NoRoom,
             (None, _) => Reply::Refused,

@@ -13,11 +13,11 @@
 //! taken for seconds, and the adapter cannot be closed as long. The link's own client has none of that; the link is busy until the
 //! thread has closed the adapter for the other one.
 
+mod connection;
 mod counters;
-mod guest;
-mod hall;
 mod listen;
 mod receive;
+mod shared_receive;
 mod work;
 
 use core::time::Duration;
@@ -28,14 +28,14 @@ use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
 use kernel::{AllocError, KBox, KVec};
 
-pub(crate) use counters::GuestCounters;
-use guest::{Guest, State};
-pub(crate) use hall::Hall;
-pub(crate) use listen::{Listening, Reception, listen};
-pub(crate) use receive::GuestReceiver;
+use connection::{IncomingConnection, State};
+pub(crate) use counters::ConnectionCounters;
+pub(crate) use listen::{Listener, Listening, listen};
+pub(crate) use receive::ConnectedReceiver;
+pub(crate) use shared_receive::SharedReceive;
 pub(super) use work::adapter;
 
-use super::outgoing::{self, Visits};
+use super::outgoing::{self, OutgoingConnections};
 
 /// How long a connection that was closed may hold receives that the adapter says nothing of.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -53,16 +53,16 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(8);
 const UNUSED: Duration = Duration::from_secs(60);
 
 /// The connections, under the machines' lock.
-pub(crate) struct Guests {
+pub(crate) struct IncomingConnections {
     machine: Incoming<KVec<IncomingSlot>>,
     runs: bool,
-    guests: List<Guest>,
+    connections: List<IncomingConnection>,
     /// What they share; made when the first one comes.
-    hall: Option<Hall>,
+    shared_receive: Option<SharedReceive>,
     /// It is of no use any more.
     lost: bool,
     /// Connections to neighbours, once the link was to open some.
-    pub(crate) visits: Option<KBox<Visits>>,
+    pub(crate) outgoing: Option<KBox<OutgoingConnections>>,
     /// Until when connections of slow neighbours that are being closed have their places.
     slow_until: [Instant; SLOW_ONES],
     /// The adapter goes: everything is closed as soon as it can be.
@@ -81,34 +81,34 @@ pub(crate) struct Guests {
 
 /// What the thread does next.
 pub(crate) enum Step {
-    /// Answer with a queue pair: [`Guests::hold`] or [`Guests::forget`].
+    /// Answer with a queue pair: [`IncomingConnections::hold`] or [`IncomingConnections::forget`].
     Accept(Connection, Session),
     /// Answer that there is none.
     Refuse(Session),
-    /// Have the other side wait less for a receive, and look how long it takes to answer: [`Guests::answers_within`].
+    /// Have the other side wait less for a receive, and look how long it takes to answer: [`IncomingConnections::answers_within`].
     Ease(Connection, RcChannel),
-    /// Drop it: [`Guests::forget`]; or not yet: [`Guests::free_later`].
+    /// Drop it: [`IncomingConnections::forget`]; or not yet: [`IncomingConnections::free_later`].
     Free(Connection, RcChannel),
     /// End it.
-    End(Hall),
-    /// Close it: [`Guests::let_go`].
+    End(SharedReceive),
+    /// Close it: [`IncomingConnections::let_go`].
     LetGo(Hca),
     /// Of a connection to a neighbour.
-    Visit(outgoing::Step),
+    Outgoing(outgoing::Step),
 }
 
-impl Guests {
-    /// None, and none is let in before [`Guests::run`].
+impl IncomingConnections {
+    /// None, and none is let in before [`IncomingConnections::run`].
     pub(crate) fn new(seed: u64) -> Result<Self, AllocError> {
         let config = IncomingConfig::default();
         let slots = KVec::from_fn(config.most as usize, |_| IncomingSlot::default())?;
         Ok(Self {
             machine: Incoming::new(config, slots, seed),
             runs: false,
-            guests: List::new(),
-            hall: None,
+            connections: List::new(),
+            shared_receive: None,
             lost: false,
-            visits: None,
+            outgoing: None,
             index: None,
             slow_until: [Instant::ZERO; SLOW_ONES],
             hurries: false,
@@ -136,23 +136,23 @@ impl Guests {
         if self.runs {
             self.machine.run();
         }
-        if let Some(visits) = &mut self.visits {
+        if let Some(outgoing) = &mut self.outgoing {
             if moved {
-                visits.stop();
+                outgoing.stop();
             }
-            visits.run(datagram);
+            outgoing.run(datagram);
         }
     }
 
     /// The link stops: all are dismissed. What they shared, to be ended without the lock.
-    pub(crate) fn stop(&mut self) -> Option<Hall> {
+    pub(crate) fn stop(&mut self) -> Option<SharedReceive> {
         self.runs = false;
         self.machine.stop();
-        if let Some(visits) = &mut self.visits {
-            visits.stop();
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.stop();
         }
         self.lost = false;
-        self.hall.take()
+        self.shared_receive.take()
     }
 
     /// Whether nothing is left to do or to free.
@@ -161,8 +161,8 @@ impl Guests {
     }
 
     fn is_empty(&self) -> bool {
-        let no_visits = self.visits.as_ref().is_none_or(|visits| visits.is_empty());
-        no_visits && self.guests.iter().next().is_none() && self.hall.is_none()
+        let no_outgoing = self.outgoing.as_ref().is_none_or(|outgoing| outgoing.is_empty());
+        no_outgoing && self.connections.iter().next().is_none() && self.shared_receive.is_none()
     }
 
     /// The adapter, if it is open for connections.
@@ -199,14 +199,14 @@ impl Guests {
     /// A neighbour asks, with this session to answer him in. The memory is made before the lock is taken.
     pub(crate) fn requested(
         &mut self,
-        room: Room<Guest>,
+        room: Room<IncomingConnection>,
         peer: &LinkAddr,
         session: Session,
         now: Instant,
     ) -> Reply {
         match self.machine.requested(peer, now) {
             Ok(connection) => {
-                self.guests.put(room, Guest::new(connection, session));
+                self.connections.put(room, IncomingConnection::new(connection, session));
                 Reply::Later
             }
             Err(Refusal::NoRoom) => Reply::NoRoom,
@@ -217,40 +217,40 @@ impl Guests {
     /// The communication manager tells that a connection stands.
     /// True of one that this link has opened.
     pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(guest) = self.by_channel(channel) else {
-            return self.visits.as_mut().is_some_and(|visits| visits.established(channel, now));
+        let Some(entry) = self.by_channel(channel) else {
+            return self.outgoing.as_mut().is_some_and(|outgoing| outgoing.established(channel, now));
         };
-        (guest.stands, guest.not_before) = (true, None);
-        let connection = guest.connection;
+        (entry.stands, entry.not_before) = (true, None);
+        let connection = entry.connection;
         self.machine.established(connection, now);
         false
     }
 
     /// The communication manager tells that a connection is over, or that none has come of it.
     pub(crate) fn ended(&mut self, channel: ChannelId, now: Instant) {
-        if let Some(visits) = &mut self.visits {
-            visits.ended(channel, now);
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.ended(channel, now);
         }
-        let Some(guest) = self.by_channel(channel) else { return };
-        (guest.over, guest.not_before) = (true, None);
-        let connection = guest.connection;
+        let Some(entry) = self.by_channel(channel) else { return };
+        (entry.over, entry.not_before) = (true, None);
+        let connection = entry.connection;
         self.machine.ended(connection);
     }
 
     /// The communication manager tells that no connection has come of an attempt, and why.
     pub(crate) fn refused(&mut self, channel: ChannelId, reason: u16, now: Instant) {
-        if let Some(visits) = &mut self.visits {
-            visits.refused(channel, reason);
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.refused(channel, reason);
         }
         self.ended(channel, now);
     }
 
     /// The adapter tells that a queue pair has failed.
     pub(crate) fn failed(&mut self, channel: ChannelId, now: Instant) {
-        if let Some(visits) = &mut self.visits {
-            visits.ended(channel, now);
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.ended(channel, now);
         }
-        let connection = self.by_channel(channel).map(|guest| guest.connection);
+        let connection = self.by_channel(channel).map(|entry| entry.connection);
         if let Some(connection) = connection {
             self.machine.ended(connection);
         }
@@ -258,19 +258,19 @@ impl Guests {
 
     /// The adapter tells that a queue pair holds no receive any more.
     pub(crate) fn emptied(&mut self, channel: ChannelId) {
-        let Some(guest) = self.by_channel(channel) else { return };
-        (guest.empty, guest.not_before) = (true, None);
-        let connection = guest.connection;
+        let Some(entry) = self.by_channel(channel) else { return };
+        (entry.empty, entry.not_before) = (true, None);
+        let connection = entry.connection;
         // A connection that carries messages has its receives: one that has none has failed, whether the adapter says so or not.
         self.machine.ended(connection);
     }
 
     /// The CQ of what they share is lost: all are dismissed, and the next one finds another.
     pub(crate) fn cq_failed(&mut self, cq: CqId, now: Instant) {
-        if let Some(visits) = &mut self.visits {
-            visits.cq_failed(cq, now);
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.cq_failed(cq, now);
         }
-        if self.hall.as_ref().is_some_and(|hall| hall.cq() == cq) {
+        if self.shared_receive.as_ref().is_some_and(|shared_receive| shared_receive.cq() == cq) {
             self.machine.stop();
             self.lost = true;
         }
@@ -280,25 +280,25 @@ impl Guests {
     }
 
     /// What they share, if there is any.
-    pub(crate) fn hall(&self) -> Option<&Hall> {
-        self.hall.as_ref().filter(|_| !self.lost)
+    pub(crate) fn shared_receive(&self) -> Option<&SharedReceive> {
+        self.shared_receive.as_ref().filter(|_| !self.lost)
     }
 
     /// What they share is made; comes back if there is one, or the link does not listen any more.
-    pub(crate) fn put_hall(&mut self, hall: Hall) -> Option<Hall> {
-        if self.hall.is_some() || !self.runs {
-            return Some(hall);
+    pub(crate) fn put_shared_receive(&mut self, shared_receive: SharedReceive) -> Option<SharedReceive> {
+        if self.shared_receive.is_some() || !self.runs {
+            return Some(shared_receive);
         }
-        self.hall = Some(hall);
+        self.shared_receive = Some(shared_receive);
         None
     }
 
     /// The queue pair of a connection that is about to be accepted. False if nobody wants it any more.
     #[must_use]
     pub(crate) fn hold(&mut self, connection: Connection, channel: &RcChannel, now: Instant) -> bool {
-        let Some(guest) = self.find(connection).filter(|guest| !guest.dismissed) else { return false };
-        (guest.channel, guest.given) = (Some(channel.id()), now);
-        guest.state = State::Held(channel.clone());
+        let Some(entry) = self.find(connection).filter(|entry| !entry.dismissed) else { return false };
+        (entry.channel, entry.given) = (Some(channel.id()), now);
+        entry.state = State::Held(channel.clone());
         true
     }
 
@@ -310,17 +310,17 @@ impl Guests {
         succeeded: bool,
         now: Instant,
     ) -> Option<RcChannel> {
-        let Some(guest) = self.find(connection) else { return Some(channel) };
+        let Some(entry) = self.find(connection) else { return Some(channel) };
         // The communication manager tells of whatever it was given.
-        let known = succeeded || guest.over;
-        let wait = match (succeeded, guest.empty) {
+        let known = succeeded || entry.over;
+        let wait = match (succeeded, entry.empty) {
             (true, true) => None,
             (true, false) => Some(DRAIN),
             // Nothing of it was ever connected; or it is about to be.
             (false, _) => Some(AGAIN).filter(|_| !known),
         };
-        guest.not_before = wait.map(|wait| now + wait);
-        guest.state = if known { State::Draining(channel) } else { State::Held(channel) };
+        entry.not_before = wait.map(|wait| now + wait);
+        entry.state = if known { State::Draining(channel) } else { State::Held(channel) };
         None
     }
 
@@ -332,34 +332,34 @@ impl Guests {
         channel: RcChannel,
         now: Instant,
     ) -> Option<RcChannel> {
-        let Some(guest) = self.find(connection) else { return Some(channel) };
-        (guest.state, guest.not_before) = (State::Draining(channel), Some(now + AGAIN));
+        let Some(entry) = self.find(connection) else { return Some(channel) };
+        (entry.state, entry.not_before) = (State::Draining(channel), Some(now + AGAIN));
         None
     }
 
     /// Nothing of a connection is left but this, which is to be dropped without the lock.
-    pub(crate) fn forget(&mut self, connection: Connection, now: Instant) -> Option<Guest> {
+    pub(crate) fn forget(&mut self, connection: Connection, now: Instant) -> Option<IncomingConnection> {
         self.machine.drained(connection);
-        let guest = self.guests.take(|guest| guest.connection == connection);
-        if guest.as_ref().is_some_and(|guest| guest.channel.is_some()) {
+        let entry = self.connections.take(|entry| entry.connection == connection);
+        if entry.as_ref().is_some_and(|entry| entry.channel.is_some()) {
             self.wait_for_numbers(now);
         }
-        guest
+        entry
     }
 
-    fn find(&mut self, connection: Connection) -> Option<&mut Guest> {
-        self.guests.find_mut(|guest| guest.connection == connection)
+    fn find(&mut self, connection: Connection) -> Option<&mut IncomingConnection> {
+        self.connections.find_mut(|entry| entry.connection == connection)
     }
 
-    fn by_channel(&mut self, channel: ChannelId) -> Option<&mut Guest> {
-        self.guests.find_mut(|guest| guest.channel == Some(channel))
+    fn by_channel(&mut self, channel: ChannelId) -> Option<&mut IncomingConnection> {
+        self.connections.find_mut(|entry| entry.channel == Some(channel))
     }
 
     /// Those that the machine wants gone. Each thread does this: one of them may be waiting for something.
     fn dismiss(&mut self, now: Instant) {
         while let Some(Dismissed(connection)) = self.machine.poll_action(now) {
             match self.find(connection) {
-                Some(guest) => guest.dismiss(),
+                Some(entry) => entry.dismiss(),
                 None => self.machine.drained(connection),
             }
         }
@@ -369,22 +369,22 @@ impl Guests {
     pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
         self.dismiss(now);
         if core::mem::take(&mut self.lost)
-            && let Some(hall) = self.hall.take()
+            && let Some(shared_receive) = self.shared_receive.take()
         {
-            return Some(Step::End(hall));
+            return Some(Step::End(shared_receive));
         }
-        if let Some(guest) = self.guests.find_mut(|guest| guest.is_due(now)) {
-            let refused = (guest.dismissed && guest.channel.is_none()).then_some(guest.connection);
-            let step = guest.step();
+        if let Some(entry) = self.connections.find_mut(|entry| entry.is_due(now)) {
+            let refused = (entry.dismissed && entry.channel.is_none()).then_some(entry.connection);
+            let step = entry.step();
             if let Some(connection) = refused {
                 // Of one that was only asked for nothing is left.
                 drop(self.forget(connection, now));
             }
             return step;
         }
-        if let Some(step) = self.visits.as_mut().and_then(|visits| visits.next_step(now)) {
+        if let Some(step) = self.outgoing.as_mut().and_then(|outgoing| outgoing.next_step(now)) {
             self.wait_for_numbers(now);
-            return Some(Step::Visit(step));
+            return Some(Step::Outgoing(step));
         }
         self.end_unused(now).or_else(|| self.close_adapter(now))
     }
@@ -392,22 +392,24 @@ impl Guests {
     /// The next connection to close.
     pub(crate) fn next_close(&mut self, now: Instant) -> Option<(Connection, RcChannel)> {
         self.dismiss(now);
-        let due = |guest: &Guest| guest.is_to_close() && guest.has_come(now);
+        let due = |entry: &IncomingConnection| entry.is_to_close() && entry.has_come(now);
         let hurries = self.hurries;
-        if let Some(guest) = self.guests.find_mut(|guest| due(guest) && (hurries || guest.slow.is_none())) {
-            return Some((guest.connection, guest.take_to_close()?));
+        if let Some(entry) =
+            self.connections.find_mut(|entry| due(entry) && (hurries || entry.slow.is_none()))
+        {
+            return Some((entry.connection, entry.take_to_close()?));
         }
         let place = self.slow_until.iter_mut().find(|until| now >= **until)?;
-        let guest = self.guests.find_mut(due)?;
-        *place = now + guest.slow.unwrap_or_default();
-        Some((guest.connection, guest.take_to_close()?))
+        let entry = self.connections.find_mut(due)?;
+        *place = now + entry.slow.unwrap_or_default();
+        Some((entry.connection, entry.take_to_close()?))
     }
 
     /// A neighbour has said that an answer of his takes so long, as a code; whether that is longer than others say.
     pub(crate) fn answers_within(&mut self, connection: Connection, code: u8) -> bool {
         let slow = code > LONGEST_ANSWER;
-        if let Some(guest) = self.find(connection).filter(|_| slow) {
-            guest.slow = Some(Duration::from_nanos(4_096 << code.min(31)));
+        if let Some(entry) = self.find(connection).filter(|_| slow) {
+            entry.slow = Some(Duration::from_nanos(4_096 << code.min(31)));
         }
         slow
     }
@@ -417,14 +419,14 @@ impl Guests {
         self.hurries = true;
     }
 
-    /// When [`Guests::next_close`] has something again, if nothing happens before.
+    /// When [`IncomingConnections::next_close`] has something again, if nothing happens before.
     pub(crate) fn close_deadline(&self) -> Option<Instant> {
-        let guests = self.guests.iter().filter(|guest| guest.is_to_close());
-        let next = guests.filter_map(|guest| guest.not_before).min();
-        let waits = self.guests.iter().any(|guest| guest.is_to_close() && guest.slow.is_some());
+        let incoming = self.connections.iter().filter(|entry| entry.is_to_close());
+        let next = incoming.filter_map(|entry| entry.not_before).min();
+        let waits = self.connections.iter().any(|entry| entry.is_to_close() && entry.slow.is_some());
         let slow = self.slow_until.iter().min().copied().filter(|_| waits);
-        let visits = self.visits.as_ref().and_then(|visits| visits.close_deadline());
-        [self.machine.next_deadline(), next, slow, visits].into_iter().flatten().min()
+        let outgoing = self.outgoing.as_ref().and_then(|outgoing| outgoing.close_deadline());
+        [self.machine.next_deadline(), next, slow, outgoing].into_iter().flatten().min()
     }
 
     /// Of a link that is stopped nothing stays open.
@@ -439,22 +441,22 @@ impl Guests {
 
     /// What nobody has sent to for a while goes.
     fn end_unused(&mut self, now: Instant) -> Option<Step> {
-        let unused = self.hall.is_some() && self.guests.iter().next().is_none();
+        let unused = self.shared_receive.is_some() && self.connections.iter().next().is_none();
         self.unused_since = if unused { self.unused_since.or(Some(now)) } else { None };
         if self.unused_since.is_none_or(|since| now < since + UNUSED) {
             return None;
         }
         self.unused_since = None;
-        self.hall.take().map(Step::End)
+        self.shared_receive.take().map(Step::End)
     }
 
-    /// When [`Guests::next_step`] has something again, if nothing happens before.
+    /// When [`IncomingConnections::next_step`] has something again, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let guests = self.guests.iter().filter(|guest| !guest.is_to_close());
-        let guests = guests.filter_map(|guest| guest.not_before).min();
+        let incoming = self.connections.iter().filter(|entry| !entry.is_to_close());
+        let incoming = incoming.filter_map(|entry| entry.not_before).min();
         let unused = self.unused_since.map(|since| since + UNUSED);
         let close = self.close_at.filter(|_| !self.runs && self.is_empty() && self.hca.is_some());
-        let visits = self.visits.as_ref().and_then(|visits| visits.next_deadline());
-        [self.machine.next_deadline(), guests, unused, close, visits].into_iter().flatten().min()
+        let outgoing = self.outgoing.as_ref().and_then(|outgoing| outgoing.next_deadline());
+        [self.machine.next_deadline(), incoming, unused, close, outgoing].into_iter().flatten().min()
     }
 }

@@ -10,7 +10,7 @@ use kernel::KArc;
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 
-use super::GuestCounters;
+use super::ConnectionCounters;
 use crate::counters::{Counters, RxDrop, Tally};
 use crate::link::backlog::Backlog;
 use crate::link::control::Control;
@@ -24,11 +24,11 @@ const BUDGET: usize = 16;
 const COPY_UP_TO: u32 = 16 << 10;
 
 /// Takes messages while the link is up, whichever connection they come on.
-pub(crate) struct GuestReceiver {
+pub(crate) struct ConnectedReceiver {
     state: Mutex<State>,
     mac: Mac,
     counters: KArc<Counters>,
-    guest_counters: KArc<GuestCounters>,
+    connection_counters: KArc<ConnectionCounters>,
     control: KArc<Monitor<Control>>,
     backlog: KArc<Monitor<Backlog>>,
     upward: KArc<Upward>,
@@ -57,7 +57,7 @@ struct Pass {
     broken: bool,
 }
 
-impl GuestReceiver {
+impl ConnectedReceiver {
     pub(super) fn new(
         parts: &Parts<'_>,
         queue: ReceiveQueue<Srq>,
@@ -69,7 +69,7 @@ impl GuestReceiver {
             state: Mutex::new(state)?,
             mac: parts.mac.clone(),
             counters: parts.counters.clone(),
-            guest_counters: parts.guest_counters.clone(),
+            connection_counters: parts.connection_counters.clone(),
             control: parts.control.clone(),
             backlog: parts.backlog.clone(),
             upward: parts.upward.clone(),
@@ -84,13 +84,13 @@ impl GuestReceiver {
             open.cq.arm(Notify::Any)?;
         }
         drop(state);
-        this.upward.put_guests(this);
+        this.upward.put_connected(this);
         Ok(())
     }
 
     /// Nothing is taken any more.
     pub(super) fn close(&self) {
-        self.upward.remove_guests(self);
+        self.upward.remove_connected(self);
         let mut state = self.state.lock();
         let open = state.open.take();
         let left = state.batch.clear();
@@ -168,7 +168,7 @@ impl GuestReceiver {
 
     fn broken(&self, cq: CqId) {
         let mut control = self.control.lock();
-        control.tell_guests(|guests| guests.cq_failed(cq, crate::now()));
+        control.tell_incoming(|incoming| incoming.cq_failed(cq, crate::now()));
         drop(control);
         self.control.notify_all();
     }
@@ -198,7 +198,7 @@ impl GuestReceiver {
         }
         if !pass.packets.is_empty() {
             self.counters.rx.received(&pass.tally, pass.copied);
-            self.guest_counters.received.add(pass.packets.len() as u64);
+            self.connection_counters.received.add(pass.packets.len() as u64);
         }
         if pass.taken != 0 && !pass.broken {
             pass.broken = open.queue.refill().is_err() && open.queue.posted() == 0;

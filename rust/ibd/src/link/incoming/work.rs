@@ -7,11 +7,11 @@ use ipoib::connections::{Connection, Hello, LONGEST_MESSAGE};
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, log};
 
-use super::hall::{self, Hall};
-use super::{Guests, Step};
+use super::shared_receive::{self, SharedReceive};
+use super::{IncomingConnections, Step};
 use crate::link::Shared;
 use crate::link::control::Control;
-use crate::link::outgoing::{self, Outfit};
+use crate::link::outgoing::{self, SendPools};
 use crate::{kernel_instant, now};
 
 /// How often a neighbour repeats a message that found no buffer: six times, with 20 ms in between.
@@ -28,7 +28,7 @@ pub(super) fn spawn(shared: &KArc<Shared>) -> Result<Threads, AllocError> {
     let (body, other) = (shared.clone(), shared.clone());
     let control = || shared.control.clone();
     Ok(Threads {
-        _accepts: Worker::spawn(c"ibd_guests", control(), move |parker| live(parker, &body))?,
+        _accepts: Worker::spawn(c"ibd_incoming", control(), move |parker| live(parker, &body))?,
         _closes: Worker::spawn(c"ibd_leave", control(), move |parker| live_closing(parker, &other))?,
     })
 }
@@ -36,24 +36,25 @@ pub(super) fn spawn(shared: &KArc<Shared>) -> Result<Threads, AllocError> {
 fn live_closing(parker: &Parker<'_, Control>, shared: &Shared) {
     let mut control = parker.lock();
     while !parker.should_stop() {
-        let guests = control.guests.as_mut();
-        if let Some((connection, channel)) = guests.and_then(|guests| guests.next_close(now())) {
+        let incoming = control.incoming.as_mut();
+        if let Some((connection, channel)) = incoming.and_then(|incoming| incoming.next_close(now())) {
             drop(control);
             close(shared, connection, channel);
             control = parker.lock();
             continue;
         }
-        let visits = control.guests.as_mut().and_then(|guests| guests.visits.as_mut());
-        if let Some((connection, channel, pipe)) = visits.and_then(|visits| visits.next_close(now())) {
+        let outgoing = control.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut());
+        if let Some((connection, channel, sender)) = outgoing.and_then(|outgoing| outgoing.next_close(now()))
+        {
             drop(control);
-            outgoing::close(shared, connection, channel, pipe);
+            outgoing::close(shared, connection, channel, sender);
             control = parker.lock();
-            if let Some(guests) = &mut control.guests {
-                guests.wait_for_numbers(now());
+            if let Some(incoming) = &mut control.incoming {
+                incoming.wait_for_numbers(now());
             }
             continue;
         }
-        let next = control.guests.as_ref().and_then(|guests| guests.close_deadline());
+        let next = control.incoming.as_ref().and_then(|incoming| incoming.close_deadline());
         parker.wait_until(&mut control, next.map(kernel_instant));
     }
 }
@@ -61,7 +62,7 @@ fn live_closing(parker: &Parker<'_, Control>, shared: &Shared) {
 /// With no lock held. **May block**, for as long as others that are being closed take.
 fn close(shared: &Shared, connection: Connection, channel: RcChannel) {
     let succeeded = channel.close().is_ok();
-    let left = with_guests(shared, |guests| guests.closed(connection, channel, succeeded, now()));
+    let left = with_incoming(shared, |incoming| incoming.closed(connection, channel, succeeded, now()));
     drop(left);
     shared.control.notify_all();
 }
@@ -70,10 +71,10 @@ fn live(parker: &Parker<'_, Control>, shared: &Shared) {
     let mut control = parker.lock();
     while !parker.should_stop() {
         let time = now();
-        let guests = control.guests.as_mut();
-        let step = guests.and_then(|guests| guests.next_step(time));
+        let incoming = control.incoming.as_mut();
+        let step = incoming.and_then(|incoming| incoming.next_step(time));
         let mut news = false;
-        control.tell_visits(|visits| news = visits.take_news());
+        control.tell_outgoing(|outgoing| news = outgoing.take_news());
         if news {
             shared.control.notify_all();
         }
@@ -84,7 +85,7 @@ fn live(parker: &Parker<'_, Control>, shared: &Shared) {
                 control = parker.lock();
             }
             None => {
-                let next = control.guests.as_ref().and_then(|guests| guests.next_deadline());
+                let next = control.incoming.as_ref().and_then(|incoming| incoming.next_deadline());
                 parker.wait_until(&mut control, next.map(kernel_instant));
             }
         }
@@ -101,58 +102,63 @@ fn take(shared: &Shared, step: Step) {
             let _ = channel.shorten_receiver_pause();
             let code = channel.answer_code().unwrap_or(0);
             drop(channel);
-            if with_guests(shared, |guests| Some(guests.answers_within(connection, code))) == Some(true) {
-                shared.guest_counters.slow.increment();
+            if with_incoming(shared, |incoming| Some(incoming.answers_within(connection, code))) == Some(true)
+            {
+                shared.connection_counters.slow.increment();
             }
         }
         Step::Free(connection, channel) => free(shared, connection, channel),
-        Step::End(hall) => shared.retire_one(hall.end()),
+        Step::End(shared_receive) => shared.retire_one(shared_receive.end()),
         Step::LetGo(hca) => {
             // Memory that is registered with it.
             shared.tidy();
             let left = hca.close().err();
-            with_guests(shared, |guests| {
-                guests.let_go(left, now());
+            with_incoming(shared, |incoming| {
+                incoming.let_go(left, now());
                 Some(())
             });
         }
-        Step::Visit(outgoing::Step::Open(connection, service)) => outgoing::open(shared, connection, service),
-        Step::Visit(outgoing::Step::Bury(connection, channel, pipe, error)) => {
-            outgoing::bury(shared, connection, channel, pipe, error);
+        Step::Outgoing(outgoing::Step::Open(connection, service)) => {
+            outgoing::open(shared, connection, service)
         }
-        Step::Visit(outgoing::Step::End(outfit)) => Outfit::end(outfit, shared),
+        Step::Outgoing(outgoing::Step::FreeFailed(connection, channel, sender, error)) => {
+            outgoing::free_failed(shared, connection, channel, sender, error);
+        }
+        Step::Outgoing(outgoing::Step::End(send_pools)) => SendPools::end(send_pools, shared),
     }
 }
 
 /// Frees the channel of a connection that is over, once everything that has come on it is taken.
 fn free(shared: &Shared, connection: Connection, channel: RcChannel) {
-    let receiver = with_guests(shared, |guests| guests.hall().map(|hall| hall.receiver().clone()));
+    let receiver = with_incoming(shared, |incoming| {
+        incoming.shared_receive().map(|shared_receive| shared_receive.receiver().clone())
+    });
     if receiver.is_some_and(|receiver| !receiver.has_taken_all()) {
-        let left = with_guests(shared, |guests| guests.free_later(connection, channel, now()));
+        let left = with_incoming(shared, |incoming| incoming.free_later(connection, channel, now()));
         drop(left);
         return;
     }
     if let Err(channel) = channel.free() {
-        let left = with_guests(shared, |guests| guests.free_later(connection, channel, now()));
+        let left = with_incoming(shared, |incoming| incoming.free_later(connection, channel, now()));
         drop(left);
         return;
     }
     forget(shared, connection);
-    shared.guest_counters.ended.increment();
+    shared.connection_counters.ended.increment();
 }
 
 /// What the closure answers; `None` if there are no connections at all.
-fn with_guests<R>(shared: &Shared, tell: impl FnOnce(&mut Guests) -> Option<R>) -> Option<R> {
-    shared.control.lock().guests.as_mut().and_then(|guests| tell(guests))
+fn with_incoming<R>(shared: &Shared, tell: impl FnOnce(&mut IncomingConnections) -> Option<R>) -> Option<R> {
+    shared.control.lock().incoming.as_mut().and_then(|incoming| tell(incoming))
 }
 
 fn forget(shared: &Shared, connection: Connection) {
-    let left = with_guests(shared, |guests| guests.forget(connection, now()));
+    let left = with_incoming(shared, |incoming| incoming.forget(connection, now()));
     drop(left);
 }
 
 fn refuse(shared: &Shared, session: Session, why: Reply) {
-    let counters = &shared.guest_counters;
+    let counters = &shared.connection_counters;
     if why == Reply::NoRoom {
         counters.no_room.increment()
     } else {
@@ -175,56 +181,57 @@ fn accept(shared: &Shared, connection: Connection, session: Session) {
     let control = shared.control.lock();
     let own = control.link.address();
     drop(control);
-    let held = with_guests(shared, |guests| guests.hold(connection, &channel, now()).then_some(())).is_some();
+    let held =
+        with_incoming(shared, |incoming| incoming.hold(connection, &channel, now()).then_some(())).is_some();
     let (true, Some(own)) = (held, own) else {
         forget(shared, connection);
         return refuse(shared, session, Reply::Refused);
     };
     let mut hello = Hello { qpn: own.qpn(), longest: LONGEST_MESSAGE }.to_bytes();
     match session.accept(&channel, RECEIVER_RETRIES, &mut hello) {
-        Ok(()) => shared.guest_counters.accepted.increment(),
+        Ok(()) => shared.connection_counters.accepted.increment(),
         // Who asks has given up: nobody will be told of the channel.
         Err(_) => {
             forget(shared, connection);
-            shared.guest_counters.refused.increment();
+            shared.connection_counters.refused.increment();
         }
     }
 }
 
 /// A queue pair for a connection, and what it receives into, if there is none yet.
 fn queue_pair(shared: &Shared) -> Result<RcChannel, Status> {
-    let srq = match with_guests(shared, |guests| guests.hall().map(Hall::srq)) {
+    let srq = match with_incoming(shared, |incoming| incoming.shared_receive().map(SharedReceive::srq)) {
         Some(srq) => srq,
-        None => open_hall(shared)?,
+        None => make_shared_receive(shared)?,
     };
-    hall::channel(&srq, shared.node.port)
+    shared_receive::channel(&srq, shared.node.port)
 }
 
 /// The adapter, for connections.
 pub(in crate::link) fn adapter(shared: &Shared) -> Result<Hca, Status> {
-    if let Some(hca) = with_guests(shared, |guests| guests.hca().cloned()) {
+    if let Some(hca) = with_incoming(shared, |incoming| incoming.hca().cloned()) {
         return Ok(hca);
     }
     let hca = Hca::open(&shared.connections_client().ok_or(Status::HCA_INVALID)?, shared.node.hca.get())?;
-    with_guests(shared, |guests| {
-        guests.put_hca(hca.clone());
+    with_incoming(shared, |incoming| {
+        incoming.put_hca(hca.clone());
         Some(())
     });
     Ok(hca)
 }
 
 #[inline(never)]
-fn open_hall(shared: &Shared) -> Result<Srq, Status> {
+fn make_shared_receive(shared: &Shared) -> Result<Srq, Status> {
     let pd = Pd::new(&adapter(shared)?)?;
     let interrupts = shared.interrupts().ok_or(Status::HCA_INVALID)?;
     let own = shared.control.lock().link.address().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
     let settings = *shared.settings.lock();
-    let hall = Hall::new(&shared.parts(&pd, &interrupts, &settings), own)?;
-    let (srq, receiver) = (hall.srq(), hall.receiver().clone());
-    let unwanted = with_guests(shared, |guests| guests.put_hall(hall));
-    if let Some(hall) = unwanted {
+    let shared_receive = SharedReceive::new(&shared.parts(&pd, &interrupts, &settings), own)?;
+    let (srq, receiver) = (shared_receive.srq(), shared_receive.receiver().clone());
+    let unwanted = with_incoming(shared, |incoming| incoming.put_shared_receive(shared_receive));
+    if let Some(shared_receive) = unwanted {
         drop(srq);
-        shared.retire_one(hall.end());
+        shared.retire_one(shared_receive.end());
         return Err(Status::HCA_PORT_NOT_ACTIVE);
     }
     // Who got another address before this had its place was not told so.

@@ -2,20 +2,20 @@
 //!
 //! | Who | Does | May wait for |
 //! |---|---|---|
-//! | whoever sends | asks the machine, and posts on a connection that stands ([`Pipe`]) | short locks |
-//! | the control thread | sends packets that waited, or tells IP that they are too long ([`complaint`]) | short locks |
+//! | whoever sends | asks the machine, and posts on a connection that stands ([`ConnectedSender`]) | short locks |
+//! | the control thread | sends packets that waited, or tells IP that they are too long ([`too_big`]) | short locks |
 //! | the communication manager | tells: recorded under the machines' lock | short locks |
-//! | a soft interrupt of the link's | takes what has completed ([`Departures`]) | short locks |
+//! | a soft interrupt of the link's | takes what has completed ([`SendCompletions`]) | short locks |
 //! | the thread that also accepts connections ([`super::incoming`]) | makes queue pairs and opens | the adapter |
 //! | the one that closes | closes and frees | its turn |
 //!
 //! Datagrams carry what fits in one until a connection stands, and when none comes of it. What is done when is the machine's to say
 //! ([`ipoib::connections::Outgoing`]).
 
-mod complaint;
-mod departures;
-mod outfit;
-mod pipe;
+mod send_completions;
+mod send_pools;
+mod sender;
+mod too_big;
 mod work;
 
 use core::time::Duration;
@@ -30,12 +30,12 @@ use kernel::list::{List, Room};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KArc, KBox, KVec};
 
-use complaint::Complaints;
-pub(crate) use complaint::{Complaint, answer};
-pub(crate) use departures::Departures;
-pub(crate) use outfit::Outfit;
-pub(crate) use pipe::{Pipe, Sent};
-pub(super) use work::{bury, close, open};
+pub(crate) use send_completions::SendCompletions;
+pub(crate) use send_pools::SendPools;
+pub(crate) use sender::{ConnectedSender, Sent};
+use too_big::TooBigReports;
+pub(crate) use too_big::{TooBigReport, answer};
+pub(super) use work::{close, free_failed, open};
 
 /// Neighbours that are known at once; as many connections can be open.
 const NEIGHBOURS: usize = 1024;
@@ -46,29 +46,29 @@ const UNUSED: Duration = Duration::from_secs(60);
 /// Before a channel that could not be freed is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-type Machine = Outgoing<Mblk, Pipe, KVec<OutgoingSlot<Pipe>>, KVec<WaitingSlot<Mblk>>>;
+type Machine = Outgoing<Mblk, ConnectedSender, KVec<OutgoingSlot<ConnectedSender>>, KVec<WaitingSlot<Mblk>>>;
 /// What is to be done with a packet that waited.
-pub(crate) type Waited = Action<Mblk, Pipe>;
+pub(crate) type Waited = Action<Mblk, ConnectedSender>;
 
 /// Under the machines' lock.
-pub(crate) struct Visits {
+pub(crate) struct OutgoingConnections {
     machine: KBox<Machine>,
-    visits: List<Visit>,
+    connections: List<OutgoingConnection>,
     /// What connections send from; made with the first of them.
-    outfit: Option<KArc<Outfit>>,
+    send_pools: Option<KArc<SendPools>>,
     /// Since when there has been no connection that uses it.
     unused_since: Option<Instant>,
-    complaints: Complaints,
+    reports: TooBigReports,
     runs: bool,
     /// One more is to be closed.
     news: bool,
 }
 
 /// One connection, or an attempt to make one.
-struct Visit {
+struct OutgoingConnection {
     connection: Connection,
     channel: Option<ChannelId>,
-    pipe: Option<Pipe>,
+    sender: Option<ConnectedSender>,
     /// Octets of the longest message that the neighbour takes; 0 before it has said so.
     longest: u32,
     state: State,
@@ -90,24 +90,24 @@ enum State {
 
 /// What the thread does next.
 pub(crate) enum Step {
-    /// Make a queue pair and open a connection to this service: [`Visits::hold`], [`Visits::opens`] or [`Visits::failed`].
+    /// Make a queue pair and open a connection to this service: [`OutgoingConnections::hold`], [`OutgoingConnections::opens`] or [`OutgoingConnections::failed`].
     Open(Connection, Service),
-    /// Nothing came of it: free the channel, and then [`Visits::failed`].
-    Bury(Connection, RcChannel, Option<Pipe>, OpenError),
+    /// Nothing came of it: free the channel, and then [`OutgoingConnections::failed`].
+    FreeFailed(Connection, RcChannel, Option<ConnectedSender>, OpenError),
     /// Free it.
-    End(KArc<Outfit>),
+    End(KArc<SendPools>),
 }
 
-impl Visits {
-    /// None, and none is wanted before [`Visits::run`]. **May block.**
+impl OutgoingConnections {
+    /// None, and none is wanted before [`OutgoingConnections::run`]. **May block.**
     #[inline(never)]
     pub(crate) fn new(seed: u64) -> Result<KBox<Self>, AllocError> {
         KBox::new(Self {
             machine: new_machine(seed)?,
-            visits: List::new(),
-            outfit: None,
+            connections: List::new(),
+            send_pools: None,
             unused_since: None,
-            complaints: Complaints::new(seed)?,
+            reports: TooBigReports::new(seed)?,
             runs: false,
             news: false,
         })
@@ -123,12 +123,12 @@ impl Visits {
     pub(crate) fn stop(&mut self) {
         self.runs = false;
         self.machine.stop();
-        self.complaints.clear();
+        self.reports.clear();
     }
 
     /// Whether nothing of them is left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.machine.is_idle() && self.visits.iter().next().is_none() && self.outfit.is_none()
+        self.machine.is_idle() && self.connections.iter().next().is_none() && self.send_pools.is_none()
     }
 
     /// A packet of `len` octets, IPoIB header included, for a neighbour that takes connections.
@@ -138,7 +138,7 @@ impl Visits {
         packet: Mblk,
         len: u32,
         now: Instant,
-    ) -> Submitted<Mblk, Pipe> {
+    ) -> Submitted<Mblk, ConnectedSender> {
         self.machine.submit(to, (packet, len), now)
     }
 
@@ -154,19 +154,19 @@ impl Visits {
 
     /// IP is told that a packet is longer than what goes to a neighbour, `mtu` octets without the IPoIB header; the packet comes back if
     /// too much is to be told already.
-    pub(crate) fn complain(
+    pub(crate) fn report_too_big(
         &mut self,
         to: &LinkAddr,
         packet: Mblk,
         mtu: u32,
         now: Instant,
     ) -> Result<(), Mblk> {
-        self.complaints.push(to, packet, mtu, now)
+        self.reports.push(to, packet, mtu, now)
     }
 
     /// What IP is to be told next.
-    pub(crate) fn next_complaint(&mut self) -> Option<Complaint> {
-        self.complaints.pop()
+    pub(crate) fn next_report(&mut self) -> Option<TooBigReport> {
+        self.reports.pop()
     }
 
     /// The next thing for the thread that opens.
@@ -175,14 +175,14 @@ impl Visits {
             match action {
                 Action::Open(connection, service) => match Room::new() {
                     Ok(room) => {
-                        self.visits.put(room, Visit::new(connection));
+                        self.connections.put(room, OutgoingConnection::new(connection));
                         return Some(Step::Open(connection, service));
                     }
                     Err(AllocError) => self.machine.failed(connection, OpenError::Failed, now),
                 },
                 Action::Close(connection) => match self.find(connection) {
-                    Some(visit) => {
-                        visit.closing = true;
+                    Some(entry) => {
+                        entry.closing = true;
                         self.news = true;
                     }
                     None => self.machine.closed(connection, now),
@@ -191,26 +191,27 @@ impl Visits {
                 Action::Send(..) | Action::Tell(..) | Action::Drop(..) => {}
             }
         }
-        self.next_to_bury(now).or_else(|| self.end_unused(now))
+        self.next_failed(now).or_else(|| self.end_unused(now))
     }
 
-    fn next_to_bury(&mut self, now: Instant) -> Option<Step> {
-        let visit =
-            self.visits.find_mut(|visit| visit.failed.is_some() && !visit.closing && visit.has_come(now))?;
-        let (channel, error) = (visit.take()?, visit.failed?);
-        Some(Step::Bury(visit.connection, channel, visit.pipe.take(), error))
+    fn next_failed(&mut self, now: Instant) -> Option<Step> {
+        let entry = self
+            .connections
+            .find_mut(|entry| entry.failed.is_some() && !entry.closing && entry.has_come(now))?;
+        let (channel, error) = (entry.take()?, entry.failed?);
+        Some(Step::FreeFailed(entry.connection, channel, entry.sender.take(), error))
     }
 
     /// What nobody has sent from for a while goes; of a link that is stopped at once.
     fn end_unused(&mut self, now: Instant) -> Option<Step> {
-        let unused = self.outfit.is_some() && self.visits.iter().next().is_none();
+        let unused = self.send_pools.is_some() && self.connections.iter().next().is_none();
         self.unused_since = if unused { self.unused_since.or(Some(now)) } else { None };
         let since = self.unused_since?;
         if self.runs && now < since + UNUSED {
             return None;
         }
         self.unused_since = None;
-        self.outfit.take().map(Step::End)
+        self.send_pools.take().map(Step::End)
     }
 
     /// Whether one more is to be closed since this was last asked: the thread that closes does not know.
@@ -219,65 +220,68 @@ impl Visits {
     }
 
     /// The next connection to close.
-    pub(crate) fn next_close(&mut self, now: Instant) -> Option<(Connection, RcChannel, Option<Pipe>)> {
-        let visit = self.visits.find_mut(|visit| visit.closing && visit.has_come(now))?;
-        Some((visit.connection, visit.take()?, visit.pipe.take()))
+    pub(crate) fn next_close(
+        &mut self,
+        now: Instant,
+    ) -> Option<(Connection, RcChannel, Option<ConnectedSender>)> {
+        let entry = self.connections.find_mut(|entry| entry.closing && entry.has_come(now))?;
+        Some((entry.connection, entry.take()?, entry.sender.take()))
     }
 
-    /// When [`Visits::next_close`] has something again, if nothing happens before.
+    /// When [`OutgoingConnections::next_close`] has something again, if nothing happens before.
     pub(crate) fn close_deadline(&self) -> Option<Instant> {
-        self.visits.iter().filter(|visit| visit.closing).filter_map(|visit| visit.not_before).min()
+        self.connections.iter().filter(|entry| entry.closing).filter_map(|entry| entry.not_before).min()
     }
 
-    /// When [`Visits::next_step`] has something again, if nothing happens before.
+    /// When [`OutgoingConnections::next_step`] has something again, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let unused = self.unused_since.map(|since| since + UNUSED);
         let later =
-            self.visits.iter().filter(|visit| !visit.closing).filter_map(|visit| visit.not_before).min();
+            self.connections.iter().filter(|entry| !entry.closing).filter_map(|entry| entry.not_before).min();
         [self.machine.next_deadline(), unused, later].into_iter().flatten().min()
     }
 
     /// What connections send from, if there is any.
-    fn outfit(&self) -> Option<KArc<Outfit>> {
-        self.outfit.clone()
+    fn send_pools(&self) -> Option<KArc<SendPools>> {
+        self.send_pools.clone()
     }
 
-    fn put_outfit(&mut self, outfit: KArc<Outfit>) {
+    fn put_send_pools(&mut self, send_pools: KArc<SendPools>) {
         // Only the thread makes one, and only if there is none.
-        self.outfit = Some(outfit);
+        self.send_pools = Some(send_pools);
     }
 
     /// The channel of a connection that is about to be opened. False if nobody wants it any more.
     #[must_use]
-    fn hold(&mut self, connection: Connection, channel: &RcChannel, pipe: &Pipe) -> bool {
-        let Some(visit) = self.find(connection).filter(|visit| !visit.closing) else { return false };
-        (visit.channel, visit.pipe) = (Some(channel.id()), Some(pipe.clone()));
+    fn hold(&mut self, connection: Connection, channel: &RcChannel, sender: &ConnectedSender) -> bool {
+        let Some(entry) = self.find(connection).filter(|entry| !entry.closing) else { return false };
+        (entry.channel, entry.sender) = (Some(channel.id()), Some(sender.clone()));
         true
     }
 
     /// It is being opened: what comes of it is told.
     fn opens(&mut self, connection: Connection, channel: RcChannel) -> Option<RcChannel> {
-        let Some(visit) = self.find(connection) else { return Some(channel) };
-        visit.state = State::Held(channel);
+        let Some(entry) = self.find(connection) else { return Some(channel) };
+        entry.state = State::Held(channel);
         None
     }
 
     /// The channel of one that is over cannot be freed yet: the communication manager is at it. It is tried again.
     fn free_later(&mut self, connection: Connection, channel: RcChannel, now: Instant) -> Option<RcChannel> {
-        let Some(visit) = self.find(connection) else { return Some(channel) };
-        (visit.state, visit.not_before) = (State::Held(channel), Some(now + AGAIN));
+        let Some(entry) = self.find(connection) else { return Some(channel) };
+        (entry.state, entry.not_before) = (State::Held(channel), Some(now + AGAIN));
         None
     }
 
     /// Nothing came of an attempt, and nothing is left of it.
     fn failed(&mut self, connection: Connection, error: OpenError, now: Instant) {
-        drop(self.visits.take(|visit| visit.connection == connection));
+        drop(self.connections.take(|entry| entry.connection == connection));
         self.machine.failed(connection, error, now);
     }
 
     /// Nothing of a connection is left.
     fn closed(&mut self, connection: Connection, now: Instant) {
-        drop(self.visits.take(|visit| visit.connection == connection));
+        drop(self.connections.take(|entry| entry.connection == connection));
         self.machine.closed(connection, now);
     }
 
@@ -286,19 +290,19 @@ impl Visits {
         self.machine.lost(connection, now);
     }
 
-    fn find(&mut self, connection: Connection) -> Option<&mut Visit> {
-        self.visits.find_mut(|visit| visit.connection == connection)
+    fn find(&mut self, connection: Connection) -> Option<&mut OutgoingConnection> {
+        self.connections.find_mut(|entry| entry.connection == connection)
     }
 
-    fn by_channel(&mut self, channel: ChannelId) -> Option<&mut Visit> {
-        self.visits.find_mut(|visit| visit.channel == Some(channel))
+    fn by_channel(&mut self, channel: ChannelId) -> Option<&mut OutgoingConnection> {
+        self.connections.find_mut(|entry| entry.channel == Some(channel))
     }
 
     /// The neighbour has accepted, and says what it takes; whether that is any good.
     pub(crate) fn replied(&mut self, channel: ChannelId, private: &[u8]) -> bool {
-        let Some(visit) = self.by_channel(channel).filter(|visit| !visit.closing) else { return false };
+        let Some(entry) = self.by_channel(channel).filter(|entry| !entry.closing) else { return false };
         match Hello::from_bytes(private) {
-            Ok(hello) => visit.longest = hello.longest,
+            Ok(hello) => entry.longest = hello.longest,
             Err(_) => return false,
         }
         true
@@ -306,51 +310,52 @@ impl Visits {
 
     /// A connection stands.
     pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(visit) = self.by_channel(channel) else { return false };
-        visit.stands = true;
-        let (connection, longest) = (visit.connection, visit.longest);
-        match visit.pipe.clone() {
+        let Some(entry) = self.by_channel(channel) else { return false };
+        entry.stands = true;
+        let (connection, longest) = (entry.connection, entry.longest);
+        match entry.sender.clone() {
             // If nobody wants it any more it is about to be closed.
-            Some(pipe) => self.machine.opened(connection, pipe, longest, now),
+            Some(sender) => self.machine.opened(connection, sender, longest, now),
             None => false,
         }
     }
 
     /// The communication manager tells why no connection has come of it.
     pub(crate) fn refused(&mut self, channel: ChannelId, reason: u16) {
-        if let Some(visit) = self.by_channel(channel) {
-            visit.failed = Some(OpenError::of_reject(reason));
+        if let Some(entry) = self.by_channel(channel) {
+            entry.failed = Some(OpenError::of_reject(reason));
         }
     }
 
     /// The communication manager, or the adapter, tells that a connection is over; whether it was one of these that stood.
     pub(crate) fn ended(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(visit) = self.by_channel(channel) else { return false };
-        let (connection, stood) = (visit.connection, visit.stands);
+        let Some(entry) = self.by_channel(channel) else { return false };
+        let (connection, stood) = (entry.connection, entry.stands);
         if stood {
             self.machine.lost(connection, now);
-        } else if visit.failed.is_none() {
-            visit.failed = Some(OpenError::Failed);
+        } else if entry.failed.is_none() {
+            entry.failed = Some(OpenError::Failed);
         }
         stood
     }
 
     /// A CQ is lost, and the connection with it.
     pub(crate) fn cq_failed(&mut self, cq: CqId, now: Instant) {
-        let of = |visit: &Visit| visit.pipe.as_ref().is_some_and(|pipe| pipe.cq() == Some(cq));
-        if let Some(visit) = self.visits.find_mut(of) {
-            let connection = visit.connection;
+        let of =
+            |entry: &OutgoingConnection| entry.sender.as_ref().is_some_and(|sender| sender.cq() == Some(cq));
+        if let Some(entry) = self.connections.find_mut(of) {
+            let connection = entry.connection;
             self.machine.lost(connection, now);
         }
     }
 }
 
-impl Visit {
+impl OutgoingConnection {
     fn new(connection: Connection) -> Self {
         Self {
             connection,
             channel: None,
-            pipe: None,
+            sender: None,
             longest: 0,
             state: State::Busy,
             failed: None,

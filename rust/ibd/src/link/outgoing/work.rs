@@ -5,9 +5,9 @@ use ipoib::connections::{Connection, Hello, LONGEST_MESSAGE, OpenError, Service}
 use ipoib::paths::Known;
 use kernel::{KArc, log};
 
-use super::Visits;
-use super::outfit::Outfit;
-use super::pipe::{ANSWER, Pipe, SENDS, SIGNAL_EVERY};
+use super::OutgoingConnections;
+use super::send_pools::SendPools;
+use super::sender::{ANSWER, ConnectedSender, SENDS, SIGNAL_EVERY};
 use crate::link::Shared;
 use crate::link::incoming::adapter;
 use crate::now;
@@ -21,10 +21,10 @@ const REQUESTS: u8 = 3;
 /// hold what it was sent for half a minute.
 const LONGEST_LIFETIME: u8 = 16;
 
-fn with_visits<R>(shared: &Shared, tell: impl FnOnce(&mut Visits) -> R) -> Option<R> {
+fn with_outgoing<R>(shared: &Shared, tell: impl FnOnce(&mut OutgoingConnections) -> R) -> Option<R> {
     let mut control = shared.control.lock();
-    let visits = control.guests.as_mut().and_then(|guests| guests.visits.as_mut());
-    let told = visits.map(|visits| tell(visits));
+    let outgoing = control.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut());
+    let told = outgoing.map(|outgoing| tell(outgoing));
     drop(control);
     shared.control.notify_all();
     told
@@ -33,24 +33,25 @@ fn with_visits<R>(shared: &Shared, tell: impl FnOnce(&mut Visits) -> R) -> Optio
 /// Begins to make a connection.
 #[inline(never)]
 pub(crate) fn open(shared: &Shared, connection: Connection, service: Service) {
-    shared.guest_counters.opens.increment();
+    shared.connection_counters.opens.increment();
     match begin(shared, connection, service) {
         Ok(channel) => {
-            let left = with_visits(shared, |visits| visits.opens(connection, channel)).flatten();
+            let left = with_outgoing(shared, |outgoing| outgoing.opens(connection, channel)).flatten();
             drop(left);
         }
         Err(status) => {
             log!(note, shared.name, "no connection could be opened: {status}");
-            shared.guest_counters.open_failed.increment();
-            with_visits(shared, |visits| visits.failed(connection, OpenError::Failed, now()));
+            shared.connection_counters.open_failed.increment();
+            with_outgoing(shared, |outgoing| outgoing.failed(connection, OpenError::Failed, now()));
         }
     }
 }
 
 fn begin(shared: &Shared, connection: Connection, service: Service) -> Result<RcChannel, Status> {
     let (path, own) = way(shared, connection)?;
-    let (channel, pipe) = make(shared, connection)?;
-    let held = with_visits(shared, |visits| visits.hold(connection, &channel, &pipe)).unwrap_or(false);
+    let (channel, sender) = make(shared, connection)?;
+    let held =
+        with_outgoing(shared, |outgoing| outgoing.hold(connection, &channel, &sender)).unwrap_or(false);
     let hello = Hello { qpn: own, longest: LONGEST_MESSAGE }.to_bytes();
     let opening = Opening {
         hca_guid: shared.node.hca.get(),
@@ -65,7 +66,7 @@ fn begin(shared: &Shared, connection: Connection, service: Service) -> Result<Rc
     let client = shared.connections_client().ok_or(Status::HCA_INVALID)?;
     let opened = if held { channel.open(&client, &opening) } else { Err(Status::CHAN_STATE_INVALID) };
     if let Err(status) = opened {
-        end(shared, &pipe);
+        end(shared, &sender);
         return Err(status);
     }
     Ok(channel)
@@ -91,54 +92,55 @@ fn way(shared: &Shared, connection: Connection) -> Result<(PathInfo, ipoib::Qpn)
 
 /// A queue pair, and what is sent on it.
 #[inline(never)]
-fn make(shared: &Shared, connection: Connection) -> Result<(RcChannel, Pipe), Status> {
-    let outfit = outfit(shared)?;
+fn make(shared: &Shared, connection: Connection) -> Result<(RcChannel, ConnectedSender), Status> {
+    let send_pools = send_pools(shared)?;
     let interrupts = shared.interrupts().ok_or(Status::HCA_INVALID)?;
-    let departures = &shared.departures;
-    let bell = departures.bell(interrupts.departures())?.ok_or(Status::INSUFF_KERNEL_RESOURCE)?;
-    let cq = Cq::new(outfit.pd().hca(), SENDS, bell.clone())?;
-    let channel = RcChannel::sending(outfit.pd(), &cq, shared.node.port, SENDS)?;
+    let send_completions = &shared.send_completions;
+    let notifier =
+        send_completions.notifier(interrupts.send_completions())?.ok_or(Status::INSUFF_KERNEL_RESOURCE)?;
+    let cq = Cq::new(send_pools.pd().hca(), SENDS, notifier.clone())?;
+    let channel = RcChannel::sending(send_pools.pd(), &cq, shared.node.port, SENDS)?;
     let queue = MessageQueue::new(&channel, SIGNAL_EVERY)?;
-    let pipe = Pipe::new(connection, queue, outfit)?;
-    departures.enter(&bell, &pipe)?;
-    if !pipe.arm() {
-        end(shared, &pipe);
+    let sender = ConnectedSender::new(connection, queue, send_pools)?;
+    send_completions.enter(&notifier, &sender)?;
+    if !sender.arm() {
+        end(shared, &sender);
         return Err(Status::CQ_HDL_INVALID);
     }
-    Ok((channel, pipe))
+    Ok((channel, sender))
 }
 
-fn outfit(shared: &Shared) -> Result<KArc<Outfit>, Status> {
-    if let Some(outfit) = with_visits(shared, |visits| visits.outfit()).flatten() {
-        return Ok(outfit);
+fn send_pools(shared: &Shared) -> Result<KArc<SendPools>, Status> {
+    if let Some(send_pools) = with_outgoing(shared, |outgoing| outgoing.send_pools()).flatten() {
+        return Ok(send_pools);
     }
-    let outfit = KArc::new(Outfit::new(Pd::new(&adapter(shared)?)?)?)?;
-    with_visits(shared, |visits| visits.put_outfit(outfit.clone()));
-    Ok(outfit)
+    let send_pools = KArc::new(SendPools::new(Pd::new(&adapter(shared)?)?)?)?;
+    with_outgoing(shared, |outgoing| outgoing.put_send_pools(send_pools.clone()));
+    Ok(send_pools)
 }
 
 /// Nothing is sent on it any more, and nobody looks for what has completed.
-fn end(shared: &Shared, pipe: &Pipe) {
-    pipe.close();
-    shared.departures.leave(pipe);
+fn end(shared: &Shared, sender: &ConnectedSender) {
+    sender.close();
+    shared.send_completions.leave(sender);
 }
 
 /// An attempt came to nothing.
 #[inline(never)]
-pub(crate) fn bury(
+pub(crate) fn free_failed(
     shared: &Shared,
     connection: Connection,
     channel: RcChannel,
-    pipe: Option<Pipe>,
+    sender: Option<ConnectedSender>,
     error: OpenError,
 ) {
-    if let Some(pipe) = &pipe {
-        end(shared, pipe);
+    if let Some(sender) = &sender {
+        end(shared, sender);
     }
-    drop(pipe);
+    drop(sender);
     if free(shared, connection, channel) {
-        shared.guest_counters.open_failed.increment();
-        with_visits(shared, |visits| visits.failed(connection, error, now()));
+        shared.connection_counters.open_failed.increment();
+        with_outgoing(shared, |outgoing| outgoing.failed(connection, error, now()));
     }
 }
 
@@ -147,30 +149,35 @@ fn free(shared: &Shared, connection: Connection, channel: RcChannel) -> bool {
     // What the communication manager does not know needs no end.
     let _ = channel.close();
     let Err(channel) = channel.free() else { return true };
-    let left = with_visits(shared, |visits| visits.free_later(connection, channel, now())).flatten();
+    let left = with_outgoing(shared, |outgoing| outgoing.free_later(connection, channel, now())).flatten();
     drop(left);
     false
 }
 
 /// Closes a connection, or gives an attempt up.
 #[inline(never)]
-pub(crate) fn close(shared: &Shared, connection: Connection, channel: RcChannel, pipe: Option<Pipe>) {
-    if let Some(pipe) = &pipe {
-        end(shared, pipe);
+pub(crate) fn close(
+    shared: &Shared,
+    connection: Connection,
+    channel: RcChannel,
+    sender: Option<ConnectedSender>,
+) {
+    if let Some(sender) = &sender {
+        end(shared, sender);
     }
-    drop(pipe);
+    drop(sender);
     if free(shared, connection, channel) {
-        shared.guest_counters.closed.increment();
-        with_visits(shared, |visits| visits.closed(connection, now()));
+        shared.connection_counters.closed.increment();
+        with_outgoing(shared, |outgoing| outgoing.closed(connection, now()));
     }
 }
 
-impl Outfit {
+impl SendPools {
     /// Ends it, when no connection uses it any more.
     pub(crate) fn end(this: KArc<Self>, shared: &Shared) {
         // Whoever had a clone has closed what he sent from it.
-        if let Some(outfit) = KArc::into_inner(this) {
-            outfit.into_pools().into_iter().for_each(|pool| shared.retire_one(pool));
+        if let Some(send_pools) = KArc::into_inner(this) {
+            send_pools.into_pools().into_iter().for_each(|pool| shared.retire_one(pool));
         }
     }
 }

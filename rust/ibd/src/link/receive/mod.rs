@@ -93,8 +93,8 @@ impl Receiver {
             Backlog::leave(&self.backlog);
         }
         // What comes on connections goes the same way.
-        if let Some(guests) = self.upward.guests() {
-            guests.call_again();
+        if let Some(connected) = self.upward.connected() {
+            connected.call_again();
         }
     }
 

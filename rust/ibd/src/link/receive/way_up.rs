@@ -22,7 +22,7 @@ fn take_all(upward: &Upward, everything: bool) {
     let mut budget = if everything { usize::MAX } else { inside.receiver().manner.at_once };
     loop {
         let finished = inside.receiver().take_all(&inside, &mut budget)
-            && inside.guests().is_none_or(|guests| guests.take_all(&inside, &mut budget));
+            && inside.connected().is_none_or(|connected| connected.take_all(&inside, &mut budget));
         let left = match inside.leave(finished && budget != 0) {
             Ok(left) => left,
             Err(stays) => {
@@ -45,8 +45,8 @@ pub(crate) fn fetch(upward: &Upward, bytes: usize) -> MblkChain {
     let Some(inside) = upward.enter(By::Fetch) else { return MblkChain::new() };
     let mut room = bytes;
     let mut packets = inside.receiver().take_within(&inside, &mut room);
-    if let Some(guests) = inside.guests() {
-        guests.take_within(&inside, room, &mut packets);
+    if let Some(connected) = inside.connected() {
+        connected.take_within(&inside, room, &mut packets);
     }
     // With `false` it does not stay.
     if let Ok(left) = inside.leave(false)

@@ -10,7 +10,7 @@ use kernel::mblk::Mblk;
 use super::frame::{Frame, Wire};
 use super::{After, Neighbour, State, Stopped, Transmitter, note};
 use crate::counters::TxDrop;
-use crate::link::outgoing::{Pipe, Sent, Waited};
+use crate::link::outgoing::{ConnectedSender, Sent, Waited};
 use crate::now;
 
 /// Octets of the IPoIB header.
@@ -71,9 +71,9 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<(), Stopped> {
         let connects = takes_connections(&flagged, frame);
-        let (packet, connects) = match self.known_pipe(state, &to, frame).filter(|_| connects) {
+        let (packet, connects) = match self.known_sender(state, &to, frame).filter(|_| connects) {
             // A connection that is full does not keep back what fits a datagram.
-            Some(pipe) => match self.send_on(state, &pipe, packet, frame, after) {
+            Some(sender) => match self.send_on(state, &sender, packet, frame, after) {
                 Err(Stopped::Dropped(packet, TxDrop::QueueFull)) if state.fits_datagram(frame) => {
                     (packet, false)
                 }
@@ -132,12 +132,12 @@ impl Transmitter {
     }
 
     /// The connection that this queue remembers, if it carries the packet.
-    fn known_pipe(&self, state: &mut State, to: &LinkAddr, frame: &Frame) -> Option<Pipe> {
-        let (pipe, longest) = state.pipes.as_mut()?.get(to.words())?;
-        if pipe.validity().holds() {
-            return (frame.len <= *longest as usize).then(|| pipe.clone());
+    fn known_sender(&self, state: &mut State, to: &LinkAddr, frame: &Frame) -> Option<ConnectedSender> {
+        let (sender, longest) = state.connections.as_mut()?.get(to.words())?;
+        if sender.validity().holds() {
+            return (frame.len <= *longest as usize).then(|| sender.clone());
         }
-        state.pipes.as_mut()?.remove(to);
+        state.connections.as_mut()?.remove(to);
         None
     }
 
@@ -152,25 +152,25 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<Option<Mblk>, Stopped> {
         let mut control = self.control.lock();
-        let Some(visits) = control.guests.as_mut().and_then(|guests| guests.visits.as_mut()) else {
+        let Some(outgoing) = control.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut()) else {
             return Ok(Some(packet));
         };
-        let submitted = visits.submit(to, packet, frame.len as u32, now());
-        let wants = visits.wants_thread();
+        let submitted = outgoing.submit(to, packet, frame.len as u32, now());
+        let wants = outgoing.wants_thread();
         drop(control);
         if wants {
             after.rare().wake_control = true;
         }
         match submitted {
             connections::Submitted::Datagram(packet) => Ok(Some(packet)),
-            connections::Submitted::Connected(packet, pipe, longest) => {
-                if let Some(pipes) = &mut state.pipes {
-                    pipes.insert(*to, (pipe.clone(), longest));
+            connections::Submitted::Connected(packet, sender, longest) => {
+                if let Some(connections) = &mut state.connections {
+                    connections.insert(*to, (sender.clone(), longest));
                 }
-                self.send_on(state, &pipe, packet, frame, after).map(|()| None)
+                self.send_on(state, &sender, packet, frame, after).map(|()| None)
             }
             connections::Submitted::Waits => {
-                self.guest_counters.waited.increment();
+                self.connection_counters.waited.increment();
                 after.rare().wake_control = true;
                 Err(Stopped::Waits)
             }
@@ -186,16 +186,16 @@ impl Transmitter {
     fn send_on(
         &self,
         state: &mut State,
-        pipe: &Pipe,
+        sender: &ConnectedSender,
         packet: Mblk,
         frame: &Frame,
         after: &mut After,
     ) -> Result<(), Stopped> {
         let len = frame.len as u32;
-        match pipe.send(&packet, frame.ethertype, len) {
+        match sender.send(&packet, frame.ethertype, len) {
             Sent::Taken => {
                 note(&mut state.staged, Wire::one(Cast::Unicast, len));
-                self.guest_counters.sent.increment();
+                self.connection_counters.sent.increment();
                 after.free.push_back(packet);
                 Ok(())
             }
@@ -203,8 +203,8 @@ impl Transmitter {
             Sent::Closed => Err(Stopped::Dropped(packet, TxDrop::LinkReset)),
             Sent::Refused => Err(Stopped::Dropped(packet, TxDrop::Refused)),
             Sent::Broken => {
-                let lost = pipe.connection();
-                self.control.lock().tell_visits(|visits| visits.lost(lost, now()));
+                let lost = sender.connection();
+                self.control.lock().tell_outgoing(|outgoing| outgoing.lost(lost, now()));
                 after.rare().wake_control = true;
                 Err(Stopped::Dropped(packet, TxDrop::PostFailed))
             }
@@ -232,7 +232,7 @@ impl Transmitter {
             if !sent {
                 return Err(Stopped::Dropped(packet, TxDrop::QueueFull));
             }
-            self.guest_counters.fragmented.increment();
+            self.connection_counters.fragmented.increment();
             after.free.push_back(packet);
             return Ok(());
         }
@@ -241,8 +241,8 @@ impl Transmitter {
         };
         let mtu = most.saturating_sub(HEADER);
         let mut left = Some(packet);
-        self.control.lock().tell_visits(|visits| {
-            left = left.take().and_then(|packet| visits.complain(&to, packet, mtu, now()).err());
+        self.control.lock().tell_outgoing(|outgoing| {
+            left = left.take().and_then(|packet| outgoing.report_too_big(&to, packet, mtu, now()).err());
         });
         self.counters.dropped(TxDrop::TooLong);
         after.rare().wake_control = true;
@@ -296,9 +296,9 @@ impl Transmitter {
         let mut after = After::default();
         let mut state = self.state.lock();
         let result = match waited {
-            Waited::Send(packet, pipe) => {
+            Waited::Send(packet, sender) => {
                 self.waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
-                    this.send_on(state, &pipe, packet, frame, after)
+                    this.send_on(state, &sender, packet, frame, after)
                 })
             }
             Waited::Tell(to, packet, most) => {

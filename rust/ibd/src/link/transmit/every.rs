@@ -15,7 +15,7 @@ use super::{Open, Transmitter};
 use crate::counters::Counters;
 use crate::link::control::Control;
 use crate::link::datapath::Pools;
-use crate::link::incoming::GuestCounters;
+use crate::link::incoming::ConnectionCounters;
 
 /// See the module's text.
 pub(crate) struct Transmitters {
@@ -40,7 +40,7 @@ impl Transmitters {
     pub(crate) fn new(
         rings: usize,
         mac: &Mac,
-        (counters, guest_counters): (&KArc<Counters>, &KArc<GuestCounters>),
+        (counters, connection_counters): (&KArc<Counters>, &KArc<ConnectionCounters>),
         control: &KArc<Monitor<Control>>,
         pardons: &KArc<Pardons>,
         seed: u64,
@@ -53,7 +53,7 @@ impl Transmitters {
             Transmitter::new(
                 ring,
                 mac.clone(),
-                (counters, guest_counters.clone()),
+                (counters, connection_counters.clone()),
                 control,
                 pardons,
                 closed,

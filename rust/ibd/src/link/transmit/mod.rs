@@ -24,9 +24,9 @@ use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KBox};
 
 use super::control::Control;
-use super::incoming::GuestCounters;
+use super::incoming::ConnectionCounters;
 use super::neighbour::Neighbour;
-use super::outgoing::Pipe;
+use super::outgoing::ConnectedSender;
 use super::senders::Why;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
@@ -62,7 +62,7 @@ pub(crate) struct Transmitter {
     suspensions: AtomicU64,
     mac: Mac,
     counters: KArc<TxCounters>,
-    guest_counters: KArc<GuestCounters>,
+    connection_counters: KArc<ConnectionCounters>,
     control: KArc<Monitor<Control>>,
     pardons: KArc<Pardons>,
     seed: u64,
@@ -78,7 +78,7 @@ struct State {
     /// Addresses that nothing goes to for a while: a flood at a peer that is gone keeps off the machines' lock.
     denied: AddressCache<Denial>,
     /// Connections, and the octets that each carries; `None` before the link is to have some.
-    pipes: Option<KBox<AddressCache<(Pipe, u32)>>>,
+    connections: Option<KBox<AddressCache<(ConnectedSender, u32)>>>,
     completions: CompletionBatch,
     /// What is staged: for the counters, once it is posted.
     staged: Tally,
@@ -131,8 +131,8 @@ impl State {
     fn forget_all(&mut self) {
         self.neighbours.clear();
         self.denied.clear();
-        if let Some(pipes) = &mut self.pipes {
-            pipes.clear();
+        if let Some(connections) = &mut self.connections {
+            connections.clear();
         }
     }
 }
@@ -141,7 +141,7 @@ impl Transmitter {
     fn new(
         ring: Option<usize>,
         mac: Mac,
-        (counters, guest_counters): (KArc<TxCounters>, KArc<GuestCounters>),
+        (counters, connection_counters): (KArc<TxCounters>, KArc<ConnectionCounters>),
         control: KArc<Monitor<Control>>,
         pardons: KArc<Pardons>,
         closed: KArc<Closed>,
@@ -153,7 +153,7 @@ impl Transmitter {
             suspended: false,
             neighbours: new_memory(Key::HashSize.default_value(), seed)?,
             denied: AddressCache::new(DENIED, seed)?,
-            pipes: None,
+            connections: None,
             completions: CompletionBatch::new(COMPLETIONS)?,
             staged: Tally::default(),
             refused: false,
@@ -170,7 +170,7 @@ impl Transmitter {
             suspensions,
             mac,
             counters,
-            guest_counters,
+            connection_counters,
             control,
             pardons,
             seed,

@@ -17,11 +17,11 @@ use crate::now;
 impl Transmitter {
     /// Makes room for connections, if the link opens some. Without memory the machine is asked each time.
     pub(super) fn remember_connections(&self, open: &Open) {
-        if !open.abilities.connected || self.state.lock().pipes.is_some() {
+        if !open.abilities.connected || self.state.lock().connections.is_some() {
             return;
         }
-        let pipes = AddressCache::new(CONNECTIONS, self.seed).and_then(KBox::new).ok();
-        self.state.lock().pipes = pipes;
+        let connections = AddressCache::new(CONNECTIONS, self.seed).and_then(KBox::new).ok();
+        self.state.lock().connections = connections;
     }
 
     /// Which send side this is: another number after every close.

@@ -6,9 +6,9 @@ use std::vec::Vec;
 
 type Machine = Incoming<Vec<IncomingSlot>>;
 
-fn machine(most: u32, guests: usize) -> Machine {
+fn machine(most: u32, peers: usize) -> Machine {
     let config = IncomingConfig { most, ..IncomingConfig::default() };
-    let mut machine = Incoming::new(config, (0..guests).map(|_| IncomingSlot::default()).collect(), 3);
+    let mut machine = Incoming::new(config, (0..peers).map(|_| IncomingSlot::default()).collect(), 3);
     machine.run();
     machine
 }
@@ -190,6 +190,6 @@ proptest! {
         told.extend(dismissed(&mut machine, now));
         prop_assert!(known.iter().all(|one| told.contains(&one.number)));
         known.into_iter().for_each(|one| machine.drained(one));
-        prop_assert_eq!((machine.held(), machine.guests.len()), (0, 0));
+        prop_assert_eq!((machine.held(), machine.peers.len()), (0, 0));
     }
 }

@@ -12,7 +12,7 @@ use kernel::KArc;
 use kernel::mblk::Mblk;
 use kernel::sync::Mutex;
 
-use super::outfit::{LARGE_EACH, Outfit, SMALL, SMALL_EACH};
+use super::send_pools::{LARGE_EACH, SMALL, SMALL_EACH, SendPools};
 use crate::now;
 
 /// Octets in front of the message, in the MAC layer's form.
@@ -35,13 +35,13 @@ pub(crate) enum Sent {
     Closed,
     /// The adapter does not take this one.
     Refused,
-    /// The adapter takes none any more: the connection is [lost](super::Visits::lost).
+    /// The adapter takes none any more: the connection is [lost](super::OutgoingConnections::lost).
     Broken,
 }
 
 /// Cheap to clone: the machine has one, whoever sends remembers one, and the soft interrupt finds one.
 #[derive(Clone)]
-pub(crate) struct Pipe(KArc<Inner>);
+pub(crate) struct ConnectedSender(KArc<Inner>);
 
 struct Inner {
     connection: Connection,
@@ -58,12 +58,12 @@ struct State {
 
 struct Open {
     queue: MessageQueue,
-    outfit: KArc<Outfit>,
+    send_pools: KArc<SendPools>,
     /// Large buffers that the adapter has.
     large: u32,
 }
 
-impl Channel for Pipe {
+impl Channel for ConnectedSender {
     fn validity(&self) -> &Validity {
         &self.0.validity
     }
@@ -76,19 +76,19 @@ impl Channel for Pipe {
     }
 }
 
-impl core::fmt::Debug for Pipe {
+impl core::fmt::Debug for ConnectedSender {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Pipe({})", self.0.connection.number)
+        write!(f, "ConnectedSender({})", self.0.connection.number)
     }
 }
 
-impl Pipe {
+impl ConnectedSender {
     pub(super) fn new(
         connection: Connection,
         queue: MessageQueue,
-        outfit: KArc<Outfit>,
+        send_pools: KArc<SendPools>,
     ) -> Result<Self, Status> {
-        let open = Some(Open { queue, outfit, large: 0 });
+        let open = Some(Open { queue, send_pools, large: 0 });
         let state = State { open, batch: CompletionBatch::new(COMPLETIONS)? };
         let (owes, state) = (AtomicU64::new(0), Mutex::new(state)?);
         Ok(Self(KArc::new(Inner { connection, validity: Validity::new(), owes, state })?))
@@ -127,7 +127,7 @@ impl Pipe {
         if open.is_short(len) {
             return Sent::Full;
         }
-        let Some(mut buffer) = open.outfit.take(len) else { return Sent::Full };
+        let Some(mut buffer) = open.send_pools.take(len) else { return Sent::Full };
         if !fill(&mut buffer, packet, len) {
             return Sent::Refused;
         }

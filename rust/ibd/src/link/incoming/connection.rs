@@ -12,7 +12,7 @@ use super::Step;
 const STAND: Duration = Duration::from_secs(1);
 
 /// One connection, or who has asked for one.
-pub(crate) struct Guest {
+pub(crate) struct IncomingConnection {
     pub(super) connection: Connection,
     pub(super) channel: Option<ChannelId>,
     pub(super) state: State,
@@ -44,7 +44,7 @@ pub(super) enum State {
     Draining(RcChannel),
 }
 
-impl Guest {
+impl IncomingConnection {
     pub(super) fn new(connection: Connection, session: Session) -> Self {
         Self {
             connection,

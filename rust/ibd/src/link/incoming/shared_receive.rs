@@ -6,7 +6,7 @@ use ipoib::connections::LONGEST_MESSAGE;
 use ipoib::header::GRH_LEN;
 use kernel::KArc;
 
-use super::receive::GuestReceiver;
+use super::receive::ConnectedReceiver;
 use crate::link::datapath::Parts;
 use crate::link::pairs::moderate;
 
@@ -15,14 +15,14 @@ const RECEIVES: u32 = 128;
 /// Of a message, behind the room for a pseudo header.
 const BUFFER: u32 = LONGEST_MESSAGE + GRH_LEN as u32;
 
-/// See the module's text. End it with [`Hall::end`].
-pub(crate) struct Hall {
-    receiver: KArc<GuestReceiver>,
+/// See the module's text. End it with [`SharedReceive::end`].
+pub(crate) struct SharedReceive {
+    receiver: KArc<ConnectedReceiver>,
     srq: Srq,
     pool: BufferPool,
 }
 
-impl Hall {
+impl SharedReceive {
     /// Makes it, and has messages taken that come to the link of this address. **May block.**
     #[inline(never)]
     pub(crate) fn new(parts: &Parts<'_>, own: LinkAddr) -> Result<Self, Status> {
@@ -32,11 +32,11 @@ impl Hall {
         let srq = Srq::new(parts.pd, &cq, RECEIVES)?;
         let pool = BufferPool::new(parts.pd, 2 * RECEIVES, BUFFER, BufferUse::Receive)?;
         let queue = ReceiveQueue::new(&srq, &pool)?;
-        let receiver = GuestReceiver::new(parts, queue, cq, own)?;
-        if let Err(status) = GuestReceiver::begin(&receiver) {
-            let hall = Self { receiver, srq, pool };
+        let receiver = ConnectedReceiver::new(parts, queue, cq, own)?;
+        if let Err(status) = ConnectedReceiver::begin(&receiver) {
+            let shared_receive = Self { receiver, srq, pool };
             // Nothing is connected to it: nothing is left that the adapter has.
-            drop(hall.end());
+            drop(shared_receive.end());
             return Err(status);
         }
         Ok(Self { receiver, srq, pool })
@@ -48,7 +48,7 @@ impl Hall {
     }
 
     /// Where messages are taken.
-    pub(crate) fn receiver(&self) -> &KArc<GuestReceiver> {
+    pub(crate) fn receiver(&self) -> &KArc<ConnectedReceiver> {
         &self.receiver
     }
 

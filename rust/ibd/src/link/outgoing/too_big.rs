@@ -21,17 +21,17 @@ const WITHIN: Duration = Duration::from_secs(1);
 const NEIGHBOURS: usize = 64;
 
 /// A packet, and what would go: octets without the IPoIB header.
-pub(crate) struct Complaint {
+pub(crate) struct TooBigReport {
     pub(crate) packet: Mblk,
     mtu: u32,
 }
 
-pub(super) struct Complaints {
-    waiting: Ring<Complaint>,
+pub(super) struct TooBigReports {
+    waiting: Ring<TooBigReport>,
     told: AddressCache<(u8, Instant)>,
 }
 
-impl Complaints {
+impl TooBigReports {
     pub(super) fn new(seed: u64) -> Result<Self, AllocError> {
         Ok(Self { waiting: Ring::new(WAITING)?, told: AddressCache::new(NEIGHBOURS, seed)? })
     }
@@ -43,10 +43,10 @@ impl Complaints {
             return Err(packet);
         }
         self.told.insert(*to, (told + 1, since));
-        self.waiting.push(Complaint { packet, mtu }).map_err(|complaint| complaint.packet)
+        self.waiting.push(TooBigReport { packet, mtu }).map_err(|report| report.packet)
     }
 
-    pub(super) fn pop(&mut self) -> Option<Complaint> {
+    pub(super) fn pop(&mut self) -> Option<TooBigReport> {
         self.waiting.pop()
     }
 
@@ -57,12 +57,12 @@ impl Complaints {
 
 /// The message for IP, as one that came to the link with this address; `None` if nobody is to be told, or there is no memory.
 #[inline(never)]
-pub(crate) fn answer(complaint: &Complaint, own: &LinkAddr) -> Option<Mblk> {
+pub(crate) fn answer(report: &TooBigReport, own: &LinkAddr) -> Option<Mblk> {
     let mut packet = KBox::new([0; LONGEST_ANSWER]).ok()?;
     let mut room = KBox::new([0; LONGEST_ANSWER]).ok()?;
-    let len = complaint.packet.copy_to(PSEUDO_HEADER_LEN, &mut packet[..]);
+    let len = report.packet.copy_to(PSEUDO_HEADER_LEN, &mut packet[..]);
     let packet = packet.get(..len)?;
-    let len = too_big::answer(packet, complaint.mtu, &mut room).ok()?;
+    let len = too_big::answer(packet, report.mtu, &mut room).ok()?;
     let ethertype = match packet.first()? >> 4 {
         4 => EtherType::IPV4,
         _ => EtherType::IPV6,

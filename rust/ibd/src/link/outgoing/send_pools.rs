@@ -13,13 +13,13 @@ pub(super) const SMALL_EACH: u32 = SMALL_ONES / 8;
 pub(super) const LARGE_EACH: u32 = LARGE_ONES / 4;
 
 /// See the module's text.
-pub(crate) struct Outfit {
+pub(crate) struct SendPools {
     small: BufferPool,
     large: BufferPool,
     pd: Pd,
 }
 
-impl Outfit {
+impl SendPools {
     /// **May block.**
     #[inline(never)]
     pub(super) fn new(pd: Pd) -> Result<Self, Status> {

@@ -10,7 +10,7 @@ use kernel::softint::SoftHandler;
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
-use super::{NEIGHBOURS, Pipe};
+use super::{ConnectedSender, NEIGHBOURS};
 use crate::link::control::Control;
 use crate::link::interrupts::Trigger;
 use crate::now;
@@ -18,88 +18,92 @@ use crate::now;
 const WORDS: usize = NEIGHBOURS / 64;
 
 /// See the module's text. One to a link, from attach to detach.
-pub(crate) struct Departures {
+pub(crate) struct SendCompletions {
     ready: [AtomicU64; WORDS],
-    pipes: Mutex<KVec<Option<Pipe>>>,
+    senders: Mutex<KVec<Option<ConnectedSender>>>,
     control: KArc<Monitor<Control>>,
 }
 
 /// What the CQ of a connection calls; its place comes free when it goes.
-pub(super) struct Bell {
+pub(super) struct Notifier {
     place: usize,
-    trigger: KArc<Trigger<Departures>>,
+    trigger: KArc<Trigger<SendCompletions>>,
 }
 
-impl Departures {
+impl SendCompletions {
     pub(crate) fn new(control: &KArc<Monitor<Control>>) -> Result<KArc<Self>, AllocError> {
         let ready = [const { AtomicU64::new(0) }; WORDS];
-        KArc::new(Self { ready, pipes: Mutex::new(KVec::new())?, control: control.clone() })
+        KArc::new(Self { ready, senders: Mutex::new(KVec::new())?, control: control.clone() })
     }
 
     /// A place that no connection has, and what its CQ is to call. Only the thread that opens connections asks. **May block.**
-    pub(super) fn bell(&self, trigger: &KArc<Trigger<Self>>) -> Result<Option<KArc<Bell>>, AllocError> {
-        let pipes = self.pipes.lock();
-        let place = match pipes.iter().position(Option::is_none) {
+    pub(super) fn notifier(
+        &self,
+        trigger: &KArc<Trigger<Self>>,
+    ) -> Result<Option<KArc<Notifier>>, AllocError> {
+        let senders = self.senders.lock();
+        let place = match senders.iter().position(Option::is_none) {
             Some(place) => place,
-            None => pipes.len(),
+            None => senders.len(),
         };
-        drop(pipes);
+        drop(senders);
         if place >= NEIGHBOURS {
             return Ok(None);
         }
-        KArc::new(Bell { place, trigger: trigger.clone() }).map(Some)
+        KArc::new(Notifier { place, trigger: trigger.clone() }).map(Some)
     }
 
     /// The connection in this place. Only the thread that opens connections puts some.
-    pub(super) fn enter(&self, bell: &Bell, pipe: &Pipe) -> Result<(), AllocError> {
-        let mut pipes = self.pipes.lock();
-        if let Some(place) = pipes.get_mut(bell.place) {
-            *place = Some(pipe.clone());
+    pub(super) fn enter(&self, notifier: &Notifier, sender: &ConnectedSender) -> Result<(), AllocError> {
+        let mut senders = self.senders.lock();
+        if let Some(place) = senders.get_mut(notifier.place) {
+            *place = Some(sender.clone());
             return Ok(());
         }
-        pipes.push(Some(pipe.clone()))
+        senders.push(Some(sender.clone()))
     }
 
     /// It is closed.
-    pub(super) fn leave(&self, pipe: &Pipe) {
-        let mut pipes = self.pipes.lock();
-        let number = pipe.connection().number;
-        let is_it =
-            |place: &&mut Option<Pipe>| place.as_ref().is_some_and(|pipe| pipe.connection().number == number);
-        let gone = pipes.iter_mut().find(is_it).and_then(Option::take);
-        drop(pipes);
+    pub(super) fn leave(&self, sender: &ConnectedSender) {
+        let mut senders = self.senders.lock();
+        let number = sender.connection().number;
+        let is_it = |place: &&mut Option<ConnectedSender>| {
+            place.as_ref().is_some_and(|sender| sender.connection().number == number)
+        };
+        let gone = senders.iter_mut().find(is_it).and_then(Option::take);
+        drop(senders);
         drop(gone);
     }
 
     fn look_at(&self, place: usize) {
-        let pipe = self.pipes.lock().get(place).cloned().flatten();
-        if let Some(pipe) = pipe
-            && !pipe.completed()
+        let sender = self.senders.lock().get(place).cloned().flatten();
+        if let Some(sender) = sender
+            && !sender.completed()
         {
-            self.lost(&pipe);
+            self.lost(&sender);
         }
     }
 
     /// A connection carries nothing any more. With no lock of a connection held.
-    pub(crate) fn lost(&self, pipe: &Pipe) {
+    pub(crate) fn lost(&self, sender: &ConnectedSender) {
         let mut control = self.control.lock();
-        control.tell_visits(|visits| visits.lost(pipe.connection(), now()));
+        control.tell_outgoing(|outgoing| outgoing.lost(sender.connection(), now()));
         drop(control);
         self.control.notify_all();
     }
 }
 
-impl CqHandler for Bell {
+impl CqHandler for Notifier {
     fn completion(&self) {
-        let departures = self.trigger.handler();
-        if let Some(word) = departures.ready.get(self.place / 64) {
+        let send_completions = self.trigger.handler();
+        if let Some(word) = send_completions.ready.get(self.place / 64) {
             word.fetch_or(1 << (self.place % 64), Ordering::Release);
         }
         self.trigger.completion();
     }
 }
 
-impl SoftHandler for Departures {
+impl SoftHandler for SendCompletions {
     fn run(&self) {
         for (n, word) in self.ready.iter().enumerate() {
             if word.load(Ordering::Relaxed) == 0 {
