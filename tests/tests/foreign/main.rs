@@ -12,6 +12,7 @@ mod rig;
 mod answers;
 mod connected;
 mod inputs;
+mod matrix;
 mod plugin;
 mod traffic;
 

@@ -57,7 +57,7 @@ impl Exchange {
         self.run_under(SmKind::Embedded, seed, live)
     }
 
-    fn run_under(&self, sm: SmKind, seed: u64, live: bool) -> Report {
+    pub fn run_under(&self, sm: SmKind, seed: u64, live: bool) -> Report {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("exchange.toml");
         fs::write(&file, &self.text).expect("written");
@@ -87,7 +87,7 @@ impl Exchange {
 
     /// Every step went well; counts what was suppressed.
     #[track_caller]
-    fn went_well(&mut self, report: &Report) {
+    pub fn went_well(&mut self, report: &Report) {
         let steps: Vec<String> = report.steps.iter().map(|step| step.line()).collect();
         assert!(report.ok, "seed {}, {}:\n{}", report.seed, report.mode, steps.join("\n"));
         for note in report.notes.iter().filter(|note| !note["suppressed"].is_null()) {

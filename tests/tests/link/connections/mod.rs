@@ -3,6 +3,8 @@
 mod ends;
 mod failures;
 mod guest;
+mod linux;
+mod matrix;
 mod opened;
 mod unwanted;
 

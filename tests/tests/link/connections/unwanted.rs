@@ -10,17 +10,17 @@ use crate::bench::{Bench, IPV4, PLAIN, Setup, group};
 
 const IPV6: u32 = 0x86dd;
 const MINUTE: Nanos = Nanos::from_secs(60);
-const DONT_FRAGMENT: u8 = 0x40;
+pub const DONT_FRAGMENT: u8 = 0x40;
 
 /// An IPv4 packet of so many octets from 10.0.0.1 to 10.0.0.2, UDP; `flags` are those of the header.
-fn v4(len: usize, flags: u8) -> Vec<u8> {
+pub fn v4(len: usize, flags: u8) -> Vec<u8> {
     let mut packet = pattern(len);
     packet[..20].copy_from_slice(&[0x45, 0, 0, 0, 0, 7, flags, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
     packet
 }
 
-fn v6(len: usize) -> Vec<u8> {
+pub fn v6(len: usize) -> Vec<u8> {
     let mut packet = pattern(len);
     packet[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, 17, 64]);
     packet[4..6].copy_from_slice(&((len - 40) as u16).to_be_bytes());
