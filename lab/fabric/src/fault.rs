@@ -205,6 +205,11 @@ impl Faults {
         self.picks.push((port, direction, pick));
     }
 
+    /// Nothing that was to be lost of this port is, from now on.
+    pub(crate) fn lose_no_more(&mut self, port: Guid) {
+        self.picks.retain(|(of, ..)| *of != port);
+    }
+
     /// Whether the frame is one of those that are to be lost.
     fn is_picked(&mut self, port: Guid, direction: Direction, frame: &Frame) -> bool {
         let about = |(of, way, pick): &&mut (Guid, Direction, Pick)| {

@@ -168,6 +168,11 @@ impl Fabric {
         self.0.faults.lock().lose(port, direction, pick);
     }
 
+    /// Loses none of those of a port any more that were not lost yet.
+    pub fn lose_no_more(&self, port: Guid) {
+        self.0.faults.lock().lose_no_more(port);
+    }
+
     /// Frames dropped so far, by reason.
     #[must_use]
     pub fn drops(&self) -> Drops {

@@ -129,6 +129,7 @@ ranges! {
     /// What begins with 0xff is a multicast address.
     prefix: "prefix" of "subnet-prefix", 1, 0xfeff_ffff_ffff_ffff, hexadecimal;
     sa_times: "times" of "sa", 1, u32::MAX as u64;
+    cm_times: "times" of "cm-lost", 1, u32::MAX as u64;
     /// In milliseconds.
     late: "late" of "sa", 0, RUN_MS;
     /// Entries of a lab adapter's P_Key table that a scenario may use.

@@ -1,10 +1,17 @@
-//! Links of a schedule that open connections, most of them; drawn apart, so that the same troubles meet schedules with and without.
+//! Links of a schedule that open connections, most of them, and messages of the communication manager that are lost; drawn apart, so that the
+//! same troubles meet schedules with and without.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::at;
-use crate::scenario::{PropertyText, Scenario};
+use crate::scenario::trouble::{CmLost, CmMessage, Event, TimedEvent};
+use crate::scenario::{PropertyText, Scenario, Step};
+
+/// Losses in a timeline, at most.
+const LOSSES: usize = 4;
+/// Messages that are lost by each, at most.
+const MESSAGES: u32 = 6;
 
 /// Makes the draw another one than those of what happens.
 const APART: u64 = 0x434f_4e4e_4543_5449;
@@ -19,15 +26,30 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
             host.get_mut().properties.insert("linkmode".to_owned(), mode);
         }
     }
+    let hosts: Vec<String> = scenario.host.iter().map(|host| host.get_ref().name.get_ref().clone()).collect();
+    for step in &mut scenario.step {
+        let Step::Trouble(trouble) = step.get_mut() else { continue };
+        for _ in 0..rng.random_range(0..=LOSSES) {
+            let lost = CmLost {
+                host: at(hosts[rng.random_range(0..hosts.len())].clone()),
+                message: CmMessage::ALL[rng.random_range(0..CmMessage::ALL.len())],
+                times: rng.random_range(1..=MESSAGES),
+            };
+            let when = rng.random_range(0..=trouble.within_ms * 1_000);
+            trouble.event.push(TimedEvent::new(when, Event::CmLost(lost)));
+        }
+        trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Search;
+    use super::*;
 
     #[test]
     fn most_links_open_connections_and_all_else_is_as_it_was_drawn() {
-        let (mut with, mut without) = (0, 0);
+        let (mut with, mut without, mut losses) = (0, 0, 0);
         for index in 0..100 {
             let mut scenario = Search::Connections.scenario(1, index);
             for host in &mut scenario.host {
@@ -36,8 +58,17 @@ mod tests {
                     None => without += 1,
                 }
             }
+            let mut lost = 0;
+            for step in &mut scenario.step {
+                let Step::Trouble(trouble) = step.get_mut() else { continue };
+                let before = trouble.event.len();
+                trouble.event.retain(|timed| !matches!(timed.event, Event::CmLost(_)));
+                lost += before - trouble.event.len();
+            }
+            losses += lost;
             assert!(scenario == Search::Schedules.scenario(1, index), "{index}");
         }
         assert!(with > 2 * without && without > 20, "{with} {without}");
+        assert!(losses > 50, "{losses}");
     }
 }

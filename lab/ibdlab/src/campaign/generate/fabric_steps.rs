@@ -251,6 +251,7 @@ impl<'a, 'g> Steps<'a, 'g> {
             echo_every_us,
             senders: 0,
             stalls: None,
+            tcp: None,
             event,
         }));
         // Whatever was pulled is back.

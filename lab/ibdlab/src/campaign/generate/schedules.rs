@@ -208,6 +208,6 @@ impl Generator<'_> {
         }
         event.sort_by_key(|timed| *timed.at_us.get_ref());
         let echo_every_us = LEAST_ECHO_EVERY_US.max(self.within_us / MOST_ECHOES);
-        TroubleStep { within_ms, settle_ms: 0, echo_every_us, senders: 0, stalls: None, event }
+        TroubleStep { within_ms, settle_ms: 0, echo_every_us, senders: 0, stalls: None, tcp: None, event }
     }
 }

@@ -8,7 +8,7 @@ use fakekernel::Nanos;
 use lab_gldv3::{Promiscuity, Stream};
 use lab_ip::apps::{App, GroupHear, GroupSay, Outcome, TcpReceive, TcpSend};
 
-use crate::host::IpThread;
+use crate::host::{AppId, IpThread};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
@@ -88,28 +88,51 @@ fn spread(count: u32, most: usize) -> Vec<usize> {
 
 /// One transfer, hashed at both ends.
 pub fn tcp(world: &mut World, step: &TcpStep) -> Result<Findings> {
-    let from = world.host(step.from.get_ref())?;
-    let address = *step.to.get_ref();
-    let to = owner(world, from, address)?;
-    let total = step.bytes.get_ref().0;
-    let receive = to.ip()?.start(Box::new(TcpReceive::new(TCP_PORT)));
-    let send = TcpSend::new((address, TCP_PORT), FIRST_LOCAL_PORT, total);
-    let sent = finish(world, from.ip()?, Box::new(send))?;
-    if let Outcome::Failed(why) = &sent {
-        bail!("{}: {why}", from.name);
+    Transfer::begin(world, step)?.finish(world, PATIENCE)
+}
+
+/// A transfer that is under way.
+pub struct Transfer<'a> {
+    step: &'a TcpStep,
+    send: AppId,
+    receive: AppId,
+}
+
+impl<'a> Transfer<'a> {
+    pub fn begin(world: &World, step: &'a TcpStep) -> Result<Self> {
+        let from = world.host(step.from.get_ref())?;
+        let address = *step.to.get_ref();
+        let receive = owner(world, from, address)?.ip()?.start(Box::new(TcpReceive::new(TCP_PORT)));
+        let send = TcpSend::new((address, TCP_PORT), FIRST_LOCAL_PORT, step.bytes.get_ref().0);
+        let send = from.ip()?.start(Box::new(send));
+        Ok(Self { step, send, receive })
     }
-    let received = to
-        .ip()?
-        .finish(receive, world.machine.now() + PATIENCE)
-        .ok_or_else(|| anyhow!("{}: the connection was never closed", to.name))?;
-    let (Outcome::Tcp { bytes, sha256 }, Outcome::Tcp { bytes: got, sha256: hash }) = (&sent, &received)
-    else {
-        bail!("{}: {sent:?}; {}: {received:?}", from.name, to.name);
-    };
-    ensure!(bytes == got && *got == total, "{total} bytes to send, {bytes} sent, {got} received");
-    ensure!(sha256 == hash, "SHA-256 {sha256} sent, {hash} received");
-    let text = format!("{} -> {address}: {total} bytes, SHA-256 {}... at both ends", from.name, &hash[..16]);
-    Ok(Findings::new(text).fact("bytes", total).fact("sha256", hash.clone()))
+
+    /// Waits for both ends, each as long as this.
+    pub fn finish(self, world: &World, patience: Nanos) -> Result<Findings> {
+        let Self { step, send, receive } = self;
+        let (from, address) = (world.host(step.from.get_ref())?, *step.to.get_ref());
+        let to = owner(world, from, address)?;
+        let total = step.bytes.get_ref().0;
+        let sent = from.ip()?.finish(send, world.machine.now() + patience);
+        let sent = sent.ok_or_else(|| anyhow!("not done after {patience}"))?;
+        if let Outcome::Failed(why) = &sent {
+            bail!("{}: {why}", from.name);
+        }
+        let received = to
+            .ip()?
+            .finish(receive, world.machine.now() + patience)
+            .ok_or_else(|| anyhow!("{}: the connection was never closed", to.name))?;
+        let (Outcome::Tcp { bytes, sha256 }, Outcome::Tcp { bytes: got, sha256: hash }) = (&sent, &received)
+        else {
+            bail!("{}: {sent:?}; {}: {received:?}", from.name, to.name);
+        };
+        ensure!(bytes == got && *got == total, "{total} bytes to send, {bytes} sent, {got} received");
+        ensure!(sha256 == hash, "SHA-256 {sha256} sent, {hash} received");
+        let text =
+            format!("{} -> {address}: {total} bytes, SHA-256 {}... at both ends", from.name, &hash[..16]);
+        Ok(Findings::new(text).fact("bytes", total).fact("sha256", hash.clone()))
+    }
 }
 
 /// A group is joined and heard, then left and not heard any more.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_spanned::Spanned;
 
 use super::{Checked, check_host, check_tun, fault, groups, known_host, owns, partition, trouble};
-use crate::scenario::{HostSpec, PingStep, Scenario, Step};
+use crate::scenario::{HostSpec, PingStep, Scenario, Step, TcpStep};
 
 /// In front of an echo's payload: the headers of IPv6 and ICMPv6.
 const ECHO_HEADERS: u32 = 48;
@@ -23,16 +23,18 @@ pub fn check(scenario: &Scenario) -> Checked {
     }
 }
 
+fn check_tcp(scenario: &Scenario, tcp: &TcpStep) -> Checked {
+    check_bytes(&tcp.bytes)?;
+    check_pair(scenario, &tcp.from, &tcp.to, false)
+}
+
 fn check_step(scenario: &Scenario, spanned: &Spanned<Step>) -> Checked {
     match spanned.get_ref() {
         Step::Ping(ping) => {
             check_pair(scenario, &ping.from, &ping.to, false)?;
             check_sizes(scenario, ping)
         }
-        Step::Tcp(tcp) => {
-            check_bytes(&tcp.bytes)?;
-            check_pair(scenario, &tcp.from, &tcp.to, false)
-        }
+        Step::Tcp(tcp) => check_tcp(scenario, tcp),
         Step::LinuxPing(ping) => check_pair(scenario, &ping.from, &ping.to, true),
         Step::LinuxFetch(fetch) => {
             check_bytes(&fetch.bytes)?;
@@ -52,6 +54,7 @@ fn check_step(scenario: &Scenario, spanned: &Spanned<Step>) -> Checked {
         Step::Link(link) => known_host(scenario, &link.host).map(drop),
         Step::Trouble(step) => {
             groups::check_shared_family(scenario, spanned)?;
+            step.tcp.as_ref().map_or(Ok(()), |tcp| check_tcp(scenario, tcp))?;
             trouble::check(scenario, step)
         }
         Step::SmRestart(step) => {

@@ -43,6 +43,8 @@ pub enum Event {
     AllocationFails(AllocationFails),
     /// A host's link loses, doubles, reorders, damages or delays packets for a time, both ways.
     Link(LinkFaulty),
+    /// The next messages of a kind that a host's communication manager sends are lost: those that make and end connections.
+    CmLost(CmLost),
     /// A host's completion interrupts come late for a time.
     InterruptsLate(Delayed),
     /// Each command of a host to its adapter takes long for a time: making, changing and freeing of queues and memory regions.
@@ -112,6 +114,7 @@ impl Event {
             Self::PkeyAdded(at) => Some(&at.host),
             Self::AllocationFails(fails) => Some(&fails.host),
             Self::Link(link) => Some(&link.host),
+            Self::CmLost(lost) => Some(&lost.host),
             Self::InterruptsLate(late) | Self::CommandsSlow(late) => Some(&late.host),
             Self::Packet(packet) => Some(&packet.to),
             Self::RawPacket(packet) => Some(&packet.to),
@@ -317,6 +320,40 @@ pub struct AllocationFails {
     /// Calls that fail then.
     #[serde(deserialize_with = "crate::scenario::range::times")]
     pub times: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CmLost {
+    pub host: Spanned<String>,
+    pub message: CmMessage,
+    /// So many of them.
+    #[serde(deserialize_with = "crate::scenario::range::cm_times")]
+    pub times: u32,
+}
+
+/// A message of communication management.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CmMessage {
+    Req,
+    Mra,
+    Rej,
+    Rep,
+    Rtu,
+    Dreq,
+    Drep,
+}
+
+impl CmMessage {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 7] =
+        [Self::Req, Self::Mra, Self::Rej, Self::Rep, Self::Rtu, Self::Dreq, Self::Drep];
+
+    /// Its attribute (InfiniBand Architecture volume 1, 12.6).
+    pub const fn attribute(self) -> u16 {
+        0x10 + self as u16
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

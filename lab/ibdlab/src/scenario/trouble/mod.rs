@@ -20,10 +20,12 @@ mod timed;
 
 use serde::{Deserialize, Serialize};
 
+use super::TcpStep;
+
 pub use event::{
-    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, OnHost, PacketTo,
-    PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo, SaDoes, SaRequest, SaStatus, SaTrouble,
-    SmComesBack, SmMoves, SubnetPrefix,
+    AllocationFails, CmLost, CmMessage, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty,
+    OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo, SaDoes, SaRequest, SaStatus,
+    SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;
 pub use timed::{Call, TimedEvent};
@@ -47,6 +49,9 @@ pub struct TroubleStep {
     /// Threads lose their processor in the middle of a driver's work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<StallSpec>,
+    /// A transfer that begins with the trouble, and of which every byte has to arrive: its two hosts keep their links meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpStep>,
     /// In any order; events of one instant happen in the order of the file.
     pub event: Vec<TimedEvent>,
 }

@@ -411,7 +411,7 @@ impl Owner {
         }
     }
 
-    /// TCP in large sends, from hosts whose adapters cut them.
+    /// TCP in large sends, from hosts whose adapters cut them, and on connections.
     fn bulk(&self) -> Vec<Box<dyn App>> {
         let port = |address: &IpAddr| match address {
             IpAddr::V4(address) => Some(BULK_PORT + u16::from(address.octets()[3])),
@@ -421,7 +421,7 @@ impl Owner {
         let mut apps: Vec<Box<dyn App>> =
             sinks.map(|sink| Box::new(Until::new(sink, self.background.quiet)) as Box<dyn App>).collect();
         let to = self.targets.iter().find(|target| target.is_ipv4());
-        if let (true, Some(to)) = (self.host.cuts_large_sends, to)
+        if let (true, Some(to)) = (self.host.cuts_large_sends || self.host.connected, to)
             && let Some(port) = self.host.source_for(*to).ok().as_ref().and_then(port)
         {
             apps.push(Box::new(Until::new(Bulk::new((*to, port)), self.background.quiet)));

@@ -26,6 +26,8 @@ use crate::scenario::trouble::{Call, Event, StallSpec, TimedEvent};
 
 pub(super) use settle::wanted_groups;
 
+use super::traffic::Transfer;
+
 use hand::{Background, Hand, Task, Told};
 pub use happened::Happened;
 use happened::Notes;
@@ -38,6 +40,8 @@ use tally::Tally;
 const CLOSE: Nanos = Nanos::from_secs(2);
 /// How long a host may take beyond the end of the timeline for what it is asked: unloading, say, while the SA is silent.
 const LINGERS: Nanos = Nanos::from_secs(100);
+/// How long a transfer may take when all is well again.
+const TRANSFER: Nanos = Nanos::from_secs(1_800);
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
 /// What things happen to, beside the hosts.
@@ -65,6 +69,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
         echo_every: Duration::from_micros(step.echo_every_us),
         senders: step.senders,
     };
+    let transfer = step.tcp.as_ref().map(|tcp| Transfer::begin(world, tcp)).transpose()?;
     let hands = hand::take_over(world, background);
     let tally = Tally::begin(&hands);
     let longest = |stalls: StallSpec| Nanos::from_micros(stalls.longest_us);
@@ -93,10 +98,14 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     ensure!(slowest_close <= most, "closing a link took {slowest_close}, and {most} is the most");
     let recovery = settle::settle(world, &before, Nanos::from_millis(step.settle_ms))
         .map_err(|error| if told.is_empty() { error } else { error.context(told.join("; ")) })?;
+    let moved = transfer.map(|transfer| transfer.finish(world, TRANSFER)).transpose()?;
     let mut text =
         format!("{} events; everything well {recovery} after the last cause was gone", step.event.len());
     if !missed.is_empty() {
         text += &format!("; {} waited for a call that did not come", missed.len());
+    }
+    if let Some(moved) = &moved {
+        text += &format!("; {}", moved.text);
     }
     if !told.is_empty() {
         text += &format!("; refused meanwhile: {}", told.join("; "));

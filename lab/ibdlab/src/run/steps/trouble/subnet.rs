@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow};
-use fabric::{Guid, LinkFaults, PKey, Probability};
+use fabric::{Direction, Guid, LinkFaults, Only, PKey, Pick, Probability};
 use fakekernel::{Ctx, Kernel, Nanos};
 use lab_ibtf::saa::EmbeddedSm;
 use sm::fault::FaultAction;
@@ -19,6 +19,9 @@ use crate::packets;
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaRequest, SaStatus, SaTrouble};
+
+/// Management class of the communication manager.
+const CM: u8 = 7;
 
 /// Link-local: where a subnet manager makes the broadcast group.
 const SCOPE: u8 = 2;
@@ -121,6 +124,11 @@ impl Scene for Subnet {
                 self.infiniband.fabric().set_faults(host.port, faults, faults);
                 return Ok(Some((Nanos::from_millis(link.for_ms), Undo::Link(host.port))));
             }
+            (Event::CmLost(lost), Some(host)) => {
+                let only = Only::Management { class: CM, attribute: lost.message.attribute() };
+                let pick = Pick { only, skip: 0, times: lost.times };
+                self.infiniband.fabric().lose(host.port, Direction::ToSwitch, pick);
+            }
             (Event::InterruptsLate(late), Some(host)) => {
                 let adapter = adapter(host.port);
                 if let Some(hca) = self.infiniband.fabric().hca(adapter) {
@@ -192,6 +200,7 @@ impl Scene for Subnet {
     fn heal(&mut self) -> Result<()> {
         self.in_vain.extend(self.calls.heal());
         for port in self.ports.keys().copied().collect::<Vec<_>>() {
+            self.infiniband.fabric().lose_no_more(port);
             self.undo(Undo::Link(port))?;
             self.undo(Undo::Interrupts(adapter(port)))?;
             self.undo(Undo::Sends(adapter(port)))?;
