@@ -92,7 +92,8 @@ search() {
 	rm -rf "$found"
 	case $1 in
 	*/fabrics/*) among=--fabrics most=$((schedules < 2000 ? schedules : 2000)) ;;
-	*) among=${PAIRS:+--pairs} most=$schedules ;;
+	# The table of docs/search.md is of links without connections.
+	*) among="${PAIRS:+--pairs} --connections none" most=$schedules ;;
 	esac
 	# It ends with 1 if something is found.
 	# shellcheck disable=SC2086 # Perhaps no word.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::bench::traffic::{BURST, Way};
 use crate::bench::{Bench, sa};
@@ -261,9 +261,9 @@ pub struct CampaignArgs {
     /// What the links of schedules are on; if not said, those of one schedule in eight are on the software adapter.
     #[arg(long, value_enum, default_value_t, conflicts_with = "fabrics")]
     pub hca: HcaKind,
-    /// Schedules with links that open connections (`linkmode` at `cm`).
-    #[arg(long, conflicts_with_all = ["fabrics", "hca"])]
-    pub connections: bool,
+    /// In which schedules links open connections (`linkmode` at `cm`).
+    #[arg(long, value_enum, default_value_t, conflicts_with = "fabrics", value_name = "WHICH")]
+    pub connections: Connections,
     /// The subnet manager of random fabrics.
     #[arg(long, value_enum, default_value_t, requires = "fabrics")]
     pub sm: SmKind,
@@ -445,6 +445,16 @@ pub struct ShellArgs {
     pub host: String,
 }
 
+/// Schedules of a campaign in which links open connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Connections {
+    /// One in three.
+    #[default]
+    Some,
+    All,
+    None,
+}
+
 impl CampaignArgs {
     /// What they ask for.
     pub fn campaign(self) -> Campaign {
@@ -453,9 +463,12 @@ impl CampaignArgs {
         Campaign {
             search: match self.hca {
                 _ if self.fabrics => Search::Fabrics(self.sm),
-                _ if self.connections => Search::Connections,
-                HcaKind::Model => Search::Schedules,
                 HcaKind::Swhca => Search::Software,
+                HcaKind::Model => match self.connections {
+                    Connections::Some => Search::Mixed,
+                    Connections::All => Search::Connections,
+                    Connections::None => Search::Schedules,
+                },
             },
             pairs: self.pairs,
             seed: self.seed,

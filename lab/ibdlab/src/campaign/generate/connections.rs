@@ -16,6 +16,14 @@ const MESSAGES: u32 = 6;
 /// Makes the draw another one than those of what happens.
 const APART: u64 = 0x434f_4e4e_4543_5449;
 
+/// Whether a schedule of the usual search is one with connections: one in three.
+pub(super) fn is_drawn(seed: u64, index: u64) -> bool {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
+    // Another stream than that of what is put there.
+    rng.set_stream(u64::MAX - index);
+    rng.random_range(0..3) == 0
+}
+
 /// Three links of four, with `linkmode` at `cm`.
 pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
@@ -46,6 +54,20 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
 mod tests {
     use super::super::Search;
     use super::*;
+
+    #[test]
+    fn one_schedule_in_three_of_the_usual_search_has_connections_and_the_others_are_as_they_were_drawn() {
+        let mut drawn = 0;
+        for index in 0..300 {
+            let mixed = Search::Mixed.scenario(1, index);
+            if mixed == Search::Connections.scenario(1, index) {
+                drawn += 1;
+            } else {
+                assert!(mixed == Search::Schedules.scenario(1, index), "{index}");
+            }
+        }
+        assert!((60..130).contains(&drawn), "{drawn}");
+    }
 
     #[test]
     fn most_links_open_connections_and_all_else_is_as_it_was_drawn() {

@@ -40,6 +40,8 @@ pub enum Search {
     Software,
     /// The schedules of [`Search::Schedules`], with links that open connections to each other.
     Connections,
+    /// The same, and one in three of those that are not on the software adapter is one of [`Search::Connections`].
+    Mixed,
     /// Fabrics of many kinds and what is done on them step by step, with this subnet manager: what does not fit together.
     Fabrics(SmKind),
 }
@@ -48,12 +50,13 @@ impl Search {
     /// Scenario `index` of the campaign with this seed.
     pub fn scenario(self, seed: u64, index: u64) -> Scenario {
         match self {
-            Self::Schedules | Self::Software | Self::Connections => {
+            Self::Schedules | Self::Software | Self::Connections | Self::Mixed => {
                 let mut scenario = schedules::generate(seed, index);
-                if self == Self::Connections {
+                let is_on_it = self == Self::Software || software::is_drawn(seed, index);
+                let is_drawn = self == Self::Mixed && !is_on_it && connections::is_drawn(seed, index);
+                if is_drawn || self == Self::Connections {
                     connections::put(&mut scenario, seed, index);
                 }
-                let is_on_it = self == Self::Software || software::is_drawn(seed, index);
                 let scenario = if is_on_it { software::put(scenario) } else { scenario };
                 strategies::interleave(patience::give(scenario), seed, index)
             }
@@ -64,7 +67,7 @@ impl Search {
     /// Who manages the subnet.
     pub const fn sm(self) -> SmKind {
         match self {
-            Self::Schedules | Self::Software | Self::Connections => SmKind::Embedded,
+            Self::Schedules | Self::Software | Self::Connections | Self::Mixed => SmKind::Embedded,
             Self::Fabrics(sm) => sm,
         }
     }
