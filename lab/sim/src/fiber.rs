@@ -25,12 +25,19 @@ pub(crate) type Turn = NonNull<Yielder<(), ()>>;
 pub(crate) struct Carriage<'a> {
     shared: &'a Shared,
     fibers: BTreeMap<u64, Fiber>,
+    /// Those of threads that have ended.
+    stacks: Vec<DefaultStack>,
     _while_it_carries: Box<dyn Any>,
 }
 
 impl<'a> Carriage<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Self {
-        Self { shared, fibers: BTreeMap::new(), _while_it_carries: shared.hosts.carrier_begins() }
+        Self {
+            shared,
+            fibers: BTreeMap::new(),
+            stacks: Vec::new(),
+            _while_it_carries: shared.hosts.carrier_begins(),
+        }
     }
 
     /// Lets threads run until none has been named as the next one.
@@ -41,10 +48,11 @@ impl<'a> Carriage<'a> {
     }
 
     fn turn(&mut self, thread: &Arc<ThreadInner>) {
-        let fiber = self.fibers.entry(thread.did).or_insert_with(|| fiber_of(thread.clone()));
+        let Self { fibers, stacks, .. } = self;
+        let fiber = fibers.entry(thread.did).or_insert_with(|| fiber_of(thread.clone(), stacks.pop()));
         thread.kthread.become_cpu();
         if fiber.resume(()).as_return().is_some() {
-            self.fibers.remove(&thread.did);
+            stacks.extend(fibers.remove(&thread.did).map(Fiber::into_stack));
         }
     }
 
@@ -56,9 +64,10 @@ impl<'a> Carriage<'a> {
     }
 }
 
-fn fiber_of(thread: Arc<ThreadInner>) -> Fiber {
-    let stack =
-        DefaultStack::new(STACK_SIZE).unwrap_or_else(|error| panic!("no memory for a stack: {error}"));
+fn fiber_of(thread: Arc<ThreadInner>, stack: Option<DefaultStack>) -> Fiber {
+    let new =
+        || DefaultStack::new(STACK_SIZE).unwrap_or_else(|error| panic!("no memory for a stack: {error}"));
+    let stack = stack.unwrap_or_else(new);
     Coroutine::with_stack(stack, move |yielder, ()| {
         current::set_turn(Some(NonNull::from(yielder)));
         first_frame(thread);

@@ -25,7 +25,21 @@ pub const PAGE: usize = 4096;
 /// How many arenas one process can have at a time.
 const SLOTS: usize = 1024;
 
-static TAKEN: Mutex<[bool; SLOTS]> = Mutex::new([false; SLOTS]);
+/// Slots whose mappings outlive an arena, with what was in them, if that was no more than so many bytes: the next arena there has no
+/// page to fetch.
+const KEPT_SLOTS: usize = 16;
+const KEPT_BYTES: usize = 64 << 20;
+
+static SLOTS_NOW: Mutex<[Slot; SLOTS]> = Mutex::new([Slot::Unmapped; SLOTS]);
+
+/// A share of the address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Unmapped,
+    Taken,
+    /// Mapped, and nobody's.
+    Kept,
+}
 
 /// Why an arena or a block could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -66,11 +80,11 @@ impl Arena {
     ///
     /// [`ArenaError::NoSlot`] when none is left.
     pub fn new() -> Result<Self, ArenaError> {
-        let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for (slot, busy) in taken.iter_mut().enumerate().filter(|(_, busy)| !**busy) {
+        let mut slots = SLOTS_NOW.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (slot, state) in slots.iter_mut().enumerate().filter(|(_, state)| **state != Slot::Taken) {
             let base = FIRST + slot * SPAN;
-            if reserve(base) {
-                *busy = true;
+            if *state == Slot::Kept || reserve(base) {
+                *state = Slot::Taken;
                 return Ok(Self { slot, base, used: 0, paged: 0, free: BTreeMap::new() });
             }
         }
@@ -110,6 +124,26 @@ impl Arena {
         let end = start.checked_add(pages.checked_mul(PAGE)?).filter(|end| *end <= self.base + SPAN)?;
         self.paged = end - self.base - BLOCKS;
         Some(start)
+    }
+
+    /// Has nothing in the pages of [`Arena::take_pages`] any more. False if the system did not do it.
+    fn renew_pages(&self) -> bool {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let pages: *mut libc::c_void = std::ptr::with_exposed_provenance_mut(self.base + BLOCKS);
+        // SAFETY: the range lies in this arena's own mapping, and whoever drops the arena promises that nobody uses it any more.
+        let got =
+            unsafe { libc::mmap(pages, SPAN - BLOCKS, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        got == pages
+    }
+
+    /// Has every access to this page of [`Arena::take_pages`] fault, for good.
+    pub fn wall(&self, addr: usize) {
+        self.close(addr, PAGE);
+        let page: *mut libc::c_void = std::ptr::with_exposed_provenance_mut(addr);
+        // With a property that its neighbours do not have it stays a mapping of its own when they are closed and opened: the system
+        // takes longer to join and to divide mappings than to change what may be done in one.
+        // SAFETY: advice about a page of this arena that nobody can read.
+        unsafe { libc::madvise(page, PAGE, libc::MADV_DONTDUMP) };
     }
 
     /// Has every access to these bytes of [`Arena::take_pages`] fault.
@@ -170,11 +204,15 @@ fn reserve(base: usize) -> bool {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let base: *mut libc::c_void = std::ptr::with_exposed_provenance_mut(self.base);
-        // SAFETY: the range is this arena's own mapping. Whoever drops the arena promises that no module of the host runs any
-        // more; the kernel's tables, which hold its addresses, are dropped with it.
-        unsafe { libc::munmap(base, SPAN) };
-        TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[self.slot] = false;
+        let keep = self.slot < KEPT_SLOTS && self.used <= KEPT_BYTES && self.renew_pages();
+        if !keep {
+            let base: *mut libc::c_void = std::ptr::with_exposed_provenance_mut(self.base);
+            // SAFETY: the range is this arena's own mapping. Whoever drops the arena promises that no module of the host runs any
+            // more; the kernel's tables, which hold its addresses, are dropped with it.
+            unsafe { libc::munmap(base, SPAN) };
+        }
+        let mut slots = SLOTS_NOW.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        slots[self.slot] = if keep { Slot::Kept } else { Slot::Unmapped };
     }
 }
 

@@ -20,12 +20,23 @@ use crate::run::Happened;
 use crate::scenario::{DecisionText, Scenario};
 
 /// How long a run may take.
-pub(super) struct Patience;
+pub(super) struct Patience {
+    pid: u32,
+    begun: Instant,
+    /// What the process had used before.
+    used: Duration,
+}
 
 impl Patience {
-    /// Whether the process with this id, begun so long ago, counts as hung.
-    pub(super) fn is_over(pid: u32, age: Duration) -> bool {
-        age > WALL_PATIENCE || processor_time(pid) > PATIENCE
+    /// With a run that this process begins now.
+    #[expect(clippy::disallowed_methods, reason = "the patience with a process")]
+    pub(super) fn with(pid: u32) -> Self {
+        Self { pid, begun: Instant::now(), used: processor_time(pid) }
+    }
+
+    /// Whether it counts as hung.
+    pub(super) fn is_over(&self) -> bool {
+        self.begun.elapsed() > WALL_PATIENCE || processor_time(self.pid).saturating_sub(self.used) > PATIENCE
     }
 }
 
@@ -222,9 +233,9 @@ pub(super) fn of_manager(sm: SmKind) -> &'static [&'static str] {
 /// False for a process that had to be killed.
 #[expect(clippy::disallowed_methods, reason = "the patience with a process")]
 fn wait(child: &mut Child) -> Result<bool> {
-    let begun = Instant::now();
+    let patience = Patience::with(child.id());
     while child.try_wait().context("waiting for a run")?.is_none() {
-        if Patience::is_over(child.id(), begun.elapsed()) {
+        if patience.is_over() {
             // It may have ended by itself meanwhile.
             let _ = child.kill();
             child.wait().context("waiting for a run")?;

@@ -64,7 +64,7 @@ impl Firewall {
         let walled = Walled { base: known.or_else(|| arena.take_pages(pages + 1))?, pages };
         // A wall stays where it is.
         if known.is_none() {
-            arena.close(walled.end(), PAGE);
+            arena.wall(walled.end());
         }
         self.blocks += 1;
         Some(walled)

@@ -27,8 +27,8 @@ const RED_ZONE_BYTE: u8 = 0xbb;
 /// Least red zone on each side, bytes.
 const ZONE: usize = 16;
 /// Freed bytes and blocks kept from reuse.
-const QUARANTINE_BYTES: usize = 4 << 20;
-const QUARANTINE_BLOCKS: usize = 2048;
+const QUARANTINE_BYTES: usize = 1 << 20;
+const QUARANTINE_BLOCKS: usize = 1024;
 
 /// What a block is for: each is freed by its own function only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
