@@ -83,6 +83,7 @@ _info(struct modinfo *info)						\
 /* What the handlers saw. */
 typedef struct seen {
 	kmutex_t		s_lock;
+	clock_t			s_late;	/* microseconds before s_async counts */
 	int			s_async;
 	ibt_async_code_t	s_code[MAX_EVENTS];
 	ibt_hca_hdl_t		s_hca[MAX_EVENTS];
@@ -120,6 +121,8 @@ static inline void
 client_async(void *private, ibt_hca_hdl_t hca, ibt_async_code_t code,
     ibt_async_event_t *event)
 {
+	if (seen.s_late != 0)
+		delay(drv_usectohz(seen.s_late));
 	mutex_enter(&seen.s_lock);
 	if (private == &client && seen.s_async < MAX_EVENTS) {
 		seen.s_code[seen.s_async] = code;

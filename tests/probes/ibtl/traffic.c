@@ -563,6 +563,19 @@ PROBE(reply)
 	return (0);
 }
 
+/* The asynchronous handler takes so many microseconds to its first statement. */
+PROBE(handle_late)
+{
+	seen.s_late = arg;
+	return (0);
+}
+
+/* How often the asynchronous handler has got that far. */
+PROBE(told)
+{
+	return (seen.s_async);
+}
+
 /* The channel broke; what the asynchronous handler was told. */
 PROBE(told_of_the_channel)
 {

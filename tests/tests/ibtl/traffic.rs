@@ -406,6 +406,20 @@ fn a_broken_channel_is_told_to_its_owner() {
 }
 
 #[test]
+fn a_thread_that_tells_of_a_broken_channel_is_through_the_clients_handler_before_the_client_is_unloaded() {
+    TRAFFIC.holds(|b| {
+        start(b);
+        let qpn = Qpn::new(b.alpha.ask("probe_qpn", 0) as u32).unwrap();
+        b.alpha.run("probe_handle_late", 1_000_000);
+        assert!(b.alpha.hca.break_qpn(qpn));
+        b.settle();
+        // The channel is freed, the HCA closed and the client detached: none of that waits for the thread.
+        stop(b);
+        assert_eq!(b.alpha.ask("probe_told", 0), 0);
+    });
+}
+
+#[test]
 fn an_overrun_queue_is_told_to_its_owner_and_takes_no_more() {
     TRAFFIC.holds(|b| {
         b.alpha.run("probe_start", ALPHA);

@@ -28,6 +28,8 @@ pub struct EntryKind {
     pub after: Option<Key>,
     /// What comes after it.
     pub before: Option<Key>,
+    /// A thread that whoever takes its callback back does not wait for.
+    pub fleeting: bool,
 }
 
 /// Of a kernel stack of 20 KiB, what a module's frames may take in one call chain, however often it was entered.
@@ -53,7 +55,15 @@ pub enum Role {
 impl EntryKind {
     /// An entry point or callback in the caller's context.
     pub const fn callback(name: &'static str) -> Self {
-        Self { name, ctx: None, role: Role::Callback, stack: ENTRY_STACK, after: None, before: None }
+        Self {
+            name,
+            ctx: None,
+            role: Role::Callback,
+            stack: ENTRY_STACK,
+            after: None,
+            before: None,
+            fleeting: false,
+        }
     }
 
     /// The same in another context.
@@ -82,6 +92,13 @@ impl EntryKind {
     #[must_use]
     pub const fn leaving(self, key: Key) -> Self {
         Self { before: Some(key), ..self }
+    }
+
+    /// The same by a thread that nobody waits for, neither the interface nor, before the handler's first instruction, the module: it is
+    /// over before the module's `_fini`, as an interrupt is.
+    #[must_use]
+    pub const fn fleeting(self) -> Self {
+        Self { fleeting: true, ..self }
     }
 
     /// The start routine of a thread, which has the stack for itself.
@@ -195,8 +212,8 @@ fn begin(me: &ThreadInner, module: Option<&Module>, kernel: &Kernel, kind: Entry
     let outer_call = current::call();
     let outer_stack = current::stack();
     let outer_ctx = kind.ctx.map_or_else(|| me.ctx(), |ctx| me.set_ctx(ctx));
-    if let Some(module) = module.filter(|_| !me.ctx().may_block()) {
-        module.0.interrupts.fetch_add(1, Ordering::AcqRel);
+    if let Some(module) = module.filter(|_| kind.fleeting || !me.ctx().may_block()) {
+        module.0.fleeting.fetch_add(1, Ordering::AcqRel);
     }
     let mut local = me.local();
     let record = EntryRecord {
@@ -236,9 +253,9 @@ fn end(me: &ThreadInner) {
 fn leave(me: &ThreadInner, record: EntryRecord) {
     if let Some(module) = &record.module {
         module.0.inside.fetch_sub(1, Ordering::AcqRel);
-        if !me.ctx().may_block() {
-            race::release(module.interrupts());
-            module.0.interrupts.fetch_sub(1, Ordering::AcqRel);
+        if record.kind.fleeting || !me.ctx().may_block() {
+            race::release(module.fleeting());
+            module.0.fleeting.fetch_sub(1, Ordering::AcqRel);
         }
     }
     if record.kind.ctx.is_some() {

@@ -15,8 +15,8 @@ use sim::{Contexts, Ctx, Rule, abort_saying};
 use crate::loader::cx::Cx;
 use crate::loader::entry::CHAIN_STACK;
 use crate::loader::kernel::Kernel;
-use crate::loader::module::in_window_range;
 use crate::loader::module::ModuleInner;
+use crate::loader::module::in_window_range;
 
 /// One import of one loaded module.
 pub(crate) struct Import {

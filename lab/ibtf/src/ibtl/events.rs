@@ -4,7 +4,7 @@
 //! re-registration of its port. Delivery is in a fixed order, first to the communication manager, then to the clients, IBMA
 //! before DM and CM before the rest; all are waited for, so no client has two port events of one HCA in its hands at once.
 
-use super::objects::{Channel, Client, CqObject, Dispatch, Opaque};
+use super::objects::{Channel, Client, CqObject, Dispatch, Opaque, OpenHca};
 use super::{Device, Ibtl};
 use crate::tasks::{Latch, Tasks};
 use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, ManagementPeer, PortChange, PortNum, Qpn};
@@ -360,8 +360,11 @@ fn tell_client(kernel: &Kernel, client: &Client, device: &Device, delivery: Deli
         event.ev_port_flags = ibt_port_change_e(change.0);
     }
     let handle = if delivery.code == IBT_HCA_ATTACH_EVENT { None } else { open };
-    tell(kernel, client, handle.map_or(std::ptr::null_mut(), |o| o.handle.get()), delivery.code, &mut event);
+    let hca = handle.map_or(std::ptr::null_mut(), |o| o.handle.get());
+    tell(kernel, client, hca, delivery.code, &mut event, ASYNC_HANDLER);
 }
+
+const ASYNC_HANDLER: EntryKind = EntryKind::callback("async handler");
 
 fn tell(
     kernel: &Kernel,
@@ -369,21 +372,26 @@ fn tell(
     hca: ibt_hca_hdl_t,
     code: ibt_async_code_e,
     event: &mut ibt_async_event_t,
+    kind: EntryKind,
 ) {
     if let Some(handler) = client.handler {
         race::acquire(client.key());
-        call(kernel, handler, (client.private.get(), hca, code, event), "async handler");
+        // SAFETY: the client gave the function as its handler and is attached; the arguments are what the interface says it gets.
+        unsafe { kernel.enter(handler, (client.private.get(), hca, code, event), kind) };
     }
 }
 
 // Errors of a channel or a CQ are not told once it is freed. A call that has begun is not counted: neither freeing nor closing
 // nor detaching waits for it.
 
+fn tell_owner(kernel: &Kernel, open: &OpenHca, code: ibt_async_code_e, event: &mut ibt_async_event_t) {
+    tell(kernel, &open.client, open.handle.get(), code, event, ASYNC_HANDLER.fleeting());
+}
+
 fn deliver_of_channel(kernel: &Kernel, device: &Device, qpn: Qpn, code: ibt_async_code_e) {
     let Some(channel) = device.channel(qpn) else { return };
     let mut event = ibt_async_event_t { ev_chan_hdl: channel.handle.get(), ..Default::default() };
-    let open = &channel.open;
-    tell(kernel, &open.client, open.handle.get(), code, &mut event);
+    tell_owner(kernel, &channel.open, code, &mut event);
 }
 
 /// A channel that has failed holds none of a shared queue's receives any more. Any context.
@@ -399,8 +407,7 @@ pub(super) fn runs_out(kernel: &Kernel, srq: Opaque) {
     let deliver = move || {
         let Ok(object) = Ibtl::of(&inner).srqs.get(srq.get()) else { return };
         let mut event = ibt_async_event_t { ev_srq_hdl: srq.get().cast(), ..Default::default() };
-        let open = &object.open;
-        tell(&inner, &open.client, open.handle.get(), IBT_EVENT_LIMIT_REACHED_SRQ, &mut event);
+        tell_owner(&inner, &object.open, IBT_EVENT_LIMIT_REACHED_SRQ, &mut event);
     };
     Ibtl::of(kernel).events.0.run(kernel, deliver);
 }
@@ -408,7 +415,7 @@ pub(super) fn runs_out(kernel: &Kernel, srq: Opaque) {
 fn deliver_cq_error(kernel: &Kernel, device: &Device, num: CqNum) {
     let Some(cq) = device.cq(num) else { return };
     let mut event = ibt_async_event_t { ev_cq_hdl: cq.handle.get(), ..Default::default() };
-    tell(kernel, &cq.open.client, cq.open.handle.get(), IBT_ERROR_CQ, &mut event);
+    tell_owner(kernel, &cq.open, IBT_ERROR_CQ, &mut event);
 }
 
 // HCAs that come and go.

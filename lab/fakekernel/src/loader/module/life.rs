@@ -17,8 +17,8 @@ type Info = unsafe extern "C" fn(*mut modinfo) -> c_int;
 /// Lines of a leak report.
 const LEAK_LINES: usize = 12;
 
-/// Longer than an interrupt lasts.
-const INTERRUPT: Nanos = Nanos::from_secs(10);
+/// Longer than an interrupt lasts, or a thread is without a processor.
+const FLEETING: Nanos = Nanos::from_secs(10);
 
 impl Module {
     /// Calls `_info` for the linkage pointer, as every load does. A module without one loads, but cannot install a driver.
@@ -98,7 +98,7 @@ impl Module {
     }
 
     fn finish(&self) -> Result<(), Errno> {
-        self.wait_for_interrupts();
+        self.wait_for_the_fleeting();
         match self.call_entry("_fini") {
             None => return Err(Errno::EBUSY),
             Some(0) => {}
@@ -122,13 +122,14 @@ impl Module {
     }
 
     /// An interrupt that has come and has not executed a handler's first instruction yet, or all but the last, is over before its module is
-    /// unloaded: nobody can wait for it, and a processor stays with an interrupt for less time than unloading takes.
-    fn wait_for_interrupts(&self) {
-        let deadline = sim::thread::now() + INTERRUPT;
-        while self.0.interrupts.load(Ordering::Acquire) > 0 && sim::thread::now() < deadline {
+    /// unloaded, and so is a thread in a handler that its interface does not wait for: the module cannot, and neither lasts as long as
+    /// unloading does. What they must not touch any more is gone by then.
+    fn wait_for_the_fleeting(&self) {
+        let deadline = sim::thread::now() + FLEETING;
+        while self.0.fleeting.load(Ordering::Acquire) > 0 && sim::thread::now() < deadline {
             sim::thread::sleep(Nanos::from_millis(1));
         }
-        race::acquire(self.interrupts());
+        race::acquire(self.fleeting());
     }
 
     /// A line for each thread with a frame of the module, and its frames.

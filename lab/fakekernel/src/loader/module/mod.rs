@@ -47,8 +47,8 @@ pub(crate) struct ModuleInner {
     depends_on: Vec<Module>,
     /// Threads inside the module's functions.
     pub inside: AtomicU32,
-    /// Those of them that are interrupts.
-    pub interrupts: AtomicU32,
+    /// Those of them that nobody waits for: interrupts, and threads that [`EntryKind::fleeting`] is about.
+    pub fleeting: AtomicU32,
     /// Held while a debugger is to know of it.
     told: HostMutex<Option<Told>>,
     pub state: HostMutex<State>,
@@ -122,7 +122,7 @@ impl Module {
             symbols: linked.symbols,
             depends_on,
             inside: AtomicU32::new(0),
-            interrupts: AtomicU32::new(0),
+            fleeting: AtomicU32::new(0),
             told: HostMutex::new(debugger::tell(kernel.name(), &object.bytes, &linked.addresses)),
             state: HostMutex::new(State::default()),
         }));
@@ -239,9 +239,9 @@ fn tells_of_accesses(import: &str) -> bool {
 }
 
 impl Module {
-    /// What interrupts that are over leave for its `_fini`.
-    pub(crate) fn interrupts(&self) -> Key {
-        Key("interrupts of a module", Arc::as_ptr(&self.0).addr() as u64)
+    /// What calls that nobody waited for leave, once they are over, for its `_fini`.
+    pub(crate) fn fleeting(&self) -> Key {
+        Key("calls into a module that nobody waits for", Arc::as_ptr(&self.0).addr() as u64)
     }
 
     /// What everything in the module comes after: its `_init`.
