@@ -2,14 +2,14 @@
 
 use ibtf::{McgInfo, Pd, Status, UdChannel};
 use ipoib::Qpn;
-use ipoib::link::{Event, Plan, Ticket};
+use ipoib::link::{Event, Generation, Plan, Standing, Ticket};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::datapath::{Built, Parts, Pools, Start, Traffic};
+use super::datapath::{Built, Parts, Pools, Start, end_traffic};
 use super::faults::Fault;
 use super::incoming::listen;
-use super::pairs::{Pairs, Place, View};
+use super::pairs::{Health, Pairs, Place, View};
 use crate::{now, probes};
 
 /// The answer to a job whose queue pairs nobody wants any more, or cannot be had.
@@ -34,36 +34,44 @@ fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &Parts<'_>
 /// Makes the queue pairs, closed: the link has its number then. **May block.**
 #[inline(never)]
 pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16) {
-    with_parts(shared, ticket, |_, parts| match pairs(shared, parts, ticket, Place::closed(pkey_index)) {
-        Ok(Some(mut view)) => {
-            // Before the link has its address, which says so.
-            listen(shared, &mut view);
-            let qpn = view.first().map(|channel| Qpn::from_low_bits(channel.qpn())).ok();
-            shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, qpn)));
-        }
-        Ok(None) => refuse(shared, ticket),
-        Err(status) => {
-            tell(shared, status);
-            refuse(shared, ticket);
+    with_parts(shared, ticket, |_, parts| {
+        match pairs(shared, parts, ticket, |generation| Place::closed(pkey_index, generation)) {
+            Ok(Some(mut view)) => {
+                // Before the link has its address, which says so.
+                listen(shared, &mut view);
+                let qpn = view.first().map(|channel| Qpn::from_low_bits(channel.qpn())).ok();
+                shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, qpn)));
+            }
+            Ok(None) => refuse(shared, ticket),
+            Err(status) => {
+                tell(shared, status);
+                refuse(shared, ticket);
+            }
         }
     });
 }
 
 /// The queue pairs there are, or else new ones in this place; `None` if nobody wants them any more. **May block.**
 #[inline(never)]
-fn pairs(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, place: Place) -> Result<Option<View>, Status> {
-    let control = shared.control.lock();
-    let known = control.pairs.as_ref().map(|pairs| (pairs.are_spent(), pairs.serial(), pairs.view()));
+fn pairs(
+    shared: &Shared,
+    parts: &Parts<'_>,
+    ticket: Ticket,
+    place: impl FnOnce(Generation) -> Place,
+) -> Result<Option<View>, Status> {
+    let mut control = shared.control.lock();
+    let known = control.pairs.as_ref().map(|pairs| (pairs.health(), pairs.generation(), pairs.view()));
+    let generation = control.link.draw();
     drop(control);
     match known {
-        Some((false, _, view)) => return Ok(Some(view?)),
-        Some((true, serial, view)) => {
+        Some((Health::Spent, spent, view)) => {
             drop(view);
-            give_up(shared, serial, Status::CHAN_STATE_INVALID);
+            give_up(shared, spent, Status::CHAN_STATE_INVALID);
         }
+        Some((.., view)) => return Ok(Some(view?)),
         None => {}
     }
-    let made = Pairs::new(parts, place)?;
+    let made = Pairs::new(parts, place(generation), generation)?;
     shared.counters.history.made.increment();
     let view = made.view()?;
     let mut control = shared.control.lock();
@@ -80,11 +88,11 @@ fn pairs(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, place: Place) -> Re
 
 /// Has the queue pairs carry what the plan says. **May block.**
 #[inline(never)]
-pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, broadcast: &McgInfo) {
-    with_parts(shared, ticket, |_, parts| match view_for(shared, parts, ticket, plan) {
+pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, standing: &Standing, broadcast: &McgInfo) {
+    with_parts(shared, ticket, |_, parts| match view_for(shared, parts, ticket, &standing.plan) {
         Ok(Some(mut view)) => {
             listen(shared, &mut view);
-            build_on(shared, parts, ticket, &view, plan, broadcast);
+            build_on(shared, parts, ticket, &view, standing, broadcast);
         }
         Ok(None) => refuse(shared, ticket),
         Err(status) => {
@@ -97,11 +105,11 @@ pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, plan: &Plan, broadcas
 /// Queue pairs where the plan wants them.
 fn view_for(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, plan: &Plan) -> Result<Option<View>, Status> {
     let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
-    match pairs(shared, parts, ticket, place)? {
-        Some(view) if view.stale || view.place.pkey_index != plan.pkey_index => {
+    match pairs(shared, parts, ticket, |_| place)? {
+        Some(view) if view.health == Health::Stale || view.place.pkey_index != plan.pkey_index => {
             drop(view);
             make_ready(shared, parts);
-            pairs(shared, parts, ticket, place)
+            pairs(shared, parts, ticket, |_| place)
         }
         view => Ok(view),
     }
@@ -113,19 +121,19 @@ fn build_on(
     parts: &Parts<'_>,
     ticket: Ticket,
     view: &View,
-    plan: &Plan,
+    standing: &Standing,
     broadcast: &McgInfo,
 ) {
-    let held = shared.control.lock().heard.take(broadcast, view.serial);
+    let held = shared.control.lock().heard.take(broadcast, view.generation);
     let held = held.filter(|(mlid, _)| *mlid == broadcast.address.dlid).map(|(_, attachment)| attachment);
-    let mut built = match Built::new(parts, view, plan, broadcast, held) {
+    let mut built = match Built::new(parts, view, standing, broadcast, held) {
         Ok(built) => built,
         Err(status) => {
             tell(shared, status);
             return refuse(shared, ticket);
         }
     };
-    if let Err(status) = built.let_in(view, plan) {
+    if let Err(status) = built.post_receives(view, &standing.plan) {
         tell(shared, status);
         let mut control = shared.control.lock();
         if let Some(pairs) = &mut control.pairs {
@@ -135,14 +143,22 @@ fn build_on(
         discard(shared, Some(parts), built);
         return refuse(shared, ticket);
     }
-    install(shared, ticket, view, built, plan, broadcast);
+    install(shared, ticket, view, built, standing, broadcast);
 }
 
 #[inline(never)]
-fn install(shared: &Shared, ticket: Ticket, view: &View, built: Built, plan: &Plan, broadcast: &McgInfo) {
+fn install(
+    shared: &Shared,
+    ticket: Ticket,
+    view: &View,
+    built: Built,
+    Standing { generation, plan }: &Standing,
+    broadcast: &McgInfo,
+) {
     let qpn = built.qpn();
     let mut control = shared.control.lock();
-    let pairs = control.pairs.as_mut().filter(|pairs| pairs.serial() == view.serial);
+    let wanted = control.link.is_wanted(ticket);
+    let pairs = control.pairs.as_mut().filter(|pairs| wanted && pairs.generation() == view.generation);
     let Some(pairs) = pairs else {
         drop(control);
         // Stopped: whoever did that has freed them, or it is done with the view.
@@ -151,19 +167,17 @@ fn install(shared: &Shared, ticket: Ticket, view: &View, built: Built, plan: &Pl
     };
     pairs.moved(Place { pkey_index: plan.pkey_index, qkey: plan.qkey });
     control.tell_incoming(|incoming| incoming.run_in(plan.pkey_index, plan.mtu.bytes()));
-    let (traffic, attachment, start) = built.split(&shared.transmitters);
-    let adopted = control.heard.adopt(broadcast, view.serial, attachment);
-    control.senders.all_stand(traffic.serial());
-    let before = control.traffic.replace(traffic);
+    let (attachment, start) = built.split();
+    let adopted = control.heard.adopt(broadcast, view.generation, attachment);
+    control.rings.all_stand(*generation);
     // In one step with its place: what breaks before the machine knows of it would never be ended.
     control.link.handle_event(now(), Event::Built(ticket, Some(qpn)));
     if adopted.is_err() {
-        control.link.handle_event(now(), Event::Broken);
+        control.link.handle_event(now(), Event::Broken(*generation));
     }
     drop(control);
     tell_address(shared);
-    // There is none of before: the machine builds only when nothing stands.
-    drop((before, adopted));
+    drop(adopted);
     open(shared, start);
     shared.counters.history.started.increment();
     probes::qp_up(shared.number, qpn.get());
@@ -203,10 +217,12 @@ fn open(shared: &Shared, start: Start) {
     shared.retire(start.open(&shared.transmitters));
 }
 
-/// Ends the traffic, and makes the queue pairs ready for the next, or frees them. **May block.**
+/// Ends the traffic of generations up to this one, and makes the queue pairs ready for the next, or frees them. **May block.**
 #[inline(never)]
-pub(crate) fn end(shared: &Shared, traffic: Traffic) {
-    let pools = traffic.end(&shared.transmitters);
+pub(crate) fn end(shared: &Shared, up_to: Generation) {
+    let receiver = shared.control.lock().pairs.as_ref().map(|pairs| pairs.receiver().clone());
+    let pools = end_traffic(&shared.transmitters, receiver.as_ref(), Some(up_to));
+    drop(receiver);
     probes::qp_down(shared.number);
     if let (Some((_, pd)), Some(interrupts)) = (shared.hardware(), shared.interrupts()) {
         let settings = *shared.settings.lock();
@@ -227,12 +243,12 @@ fn put_away(shared: &Shared, mut pools: Pools) {
 fn make_ready(shared: &Shared, parts: &Parts<'_>) {
     let control = shared.control.lock();
     let Some(pairs) = &control.pairs else { return };
-    let (serial, spent, view) = (pairs.serial(), pairs.are_spent(), pairs.view());
+    let (generation, health, view) = (pairs.generation(), pairs.health(), pairs.view());
     let index = control.link.port().and_then(|port| port.pkey_index);
     drop(control);
     let ready = match view {
-        Ok(view) if !spent => {
-            let place = Place::closed(index.unwrap_or(view.place.pkey_index));
+        Ok(view) if health != Health::Spent => {
+            let place = Place::closed(index.unwrap_or(view.place.pkey_index), generation);
             view.make_ready(parts, place).map(|missing| (place, missing))
         }
         Ok(_) => Err(Status::CHAN_STATE_INVALID),
@@ -240,11 +256,11 @@ fn make_ready(shared: &Shared, parts: &Parts<'_>) {
     };
     let (place, mut missing) = match ready {
         Ok(ready) => ready,
-        Err(status) => return give_up(shared, serial, status),
+        Err(status) => return give_up(shared, generation, status),
     };
     let mut left = None;
     let mut control = shared.control.lock();
-    if let Some(pairs) = control.pairs.as_mut().filter(|pairs| pairs.serial() == serial) {
+    if let Some(pairs) = control.pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
         pairs.readied(place);
         while let Some((ring, channel)) = missing.pop() {
             left = pairs.put_sender(ring, channel);
@@ -257,11 +273,11 @@ fn make_ready(shared: &Shared, parts: &Parts<'_>) {
 
 /// Frees queue pairs that are of no use: the link has another number afterwards.
 #[inline(never)]
-fn give_up(shared: &Shared, serial: u64, why: Status) {
+fn give_up(shared: &Shared, generation: Generation, why: Status) {
     log!(note, shared.name, "the queue pair is of no use any more, and its number goes with it: {why}");
     shared.report(Fault::Broken);
     let mut control = shared.control.lock();
-    let pairs = control.pairs.take_if(|pairs| pairs.serial() == serial);
+    let pairs = control.pairs.take_if(|pairs| pairs.generation() == generation);
     if pairs.is_some() {
         control.link.take_connections(false);
     }
@@ -274,8 +290,8 @@ fn give_up(shared: &Shared, serial: u64, why: Status) {
 
 /// Looks whether a queue pair has failed, as IBTF says: what it told may be about a failure that was dealt with. **May block.**
 #[inline(never)]
-pub(crate) fn inspect(shared: &Shared, ring: usize, channel: &UdChannel, serial: u64) {
+pub(crate) fn inspect(shared: &Shared, ring: usize, channel: &UdChannel, generation: Generation) {
     if channel.has_failed().unwrap_or(true) {
-        shared.tell(|control| control.channel_has_failed(now(), ring, channel, serial));
+        shared.tell(|control| control.channel_has_failed(now(), ring, channel, generation));
     }
 }

@@ -1,11 +1,9 @@
 //! What the queue pairs of a link carry while it has a port and a broadcast group: their buffers and queues, as values that undo
 //! themselves.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use gldv3::Mac;
-use ibtf::{Attachment, BufferPool, BufferUse, Cq, McgInfo, Pd, ReceiveQueue, SendQueue, Status, UdChannel};
-use ipoib::link::Plan;
+use ibtf::{Attachment, BufferPool, BufferUse, McgInfo, Pd, ReceiveQueue, SendQueue, Status, UdChannel};
+use ipoib::link::{Generation, Plan, Standing};
 use ipoib::{LinkAddr, Mtu, Qpn};
 use kernel::sync::Monitor;
 use kernel::{KArc, KVec};
@@ -16,28 +14,19 @@ use super::incoming::ConnectionCounters;
 use super::interrupts::Interrupts;
 use super::neighbour::Way;
 use super::pairs::{LARGEST_SEND, Recipe, View};
-use super::receive::Receiver;
+use super::receive::{ReceiveSide, Receiver};
 use super::rings::MOST_TRANSMIT_RINGS;
 use super::settings::{Key, LSO_UNIT, Settings};
-use super::transmit::{self, Transmitters, Wire};
+use super::transmit::{self, SendSide, Transmitters, Wire};
 use super::upward::Upward;
 use crate::counters::Counters;
 
-/// Traffic that flows. End it with [`Traffic::end`].
-pub(crate) struct Traffic {
-    receiver: KArc<Receiver>,
-    receive_pool: BufferPool,
-    serial: u64,
-}
-
-/// Traffic that is made ready and does not flow yet.
+/// Both sides of a link's traffic, made ready for a generation that does not carry anything yet.
 pub(crate) struct Built {
-    traffic: Traffic,
-    send: KVec<transmit::Open>,
-    receive: ReceiveQueue,
-    cq: Cq,
-    own: LinkAddr,
-    sender_qpns: KVec<Qpn>,
+    generation: Generation,
+    send: KVec<SendSide>,
+    receive: ReceiveSide,
+    receiver: KArc<Receiver>,
     /// To the broadcast group.
     attachment: Attachment,
 }
@@ -64,41 +53,39 @@ impl Built {
     pub(crate) fn new(
         parts: &Parts<'_>,
         view: &View,
-        plan: &Plan,
+        Standing { generation, plan }: &Standing,
         broadcast: &McgInfo,
         held: Option<Attachment>,
     ) -> Result<Self, Status> {
         let first = view.first()?;
         // As many again as the adapter holds can be lent.
         let (count, size) = (2 * view.recipe.sizes.receive, plan.mtu.receive_buffer());
-        let receive_pool = new_pool(parts.pd, count, size, BufferUse::Receive)?;
+        let pool = new_pool(parts.pd, count, size, BufferUse::Receive)?;
         let send = KVec::try_from_fn(view.channels.len(), |ring| {
             let channel = view.channels.get(ring).and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)?;
             send_side(parts, &view.recipe, channel, plan.mtu)
         })?;
         let senders = send.len() - 1;
-        let qpn = |side: &transmit::Open| Qpn::from_low_bits(side.queue.channel().qpn());
+        let qpn = |side: &SendSide| Qpn::from_low_bits(side.queue.channel().qpn());
         let own = LinkAddr::unicast(Qpn::from_low_bits(first.qpn()), plan.gid);
         let own = if view.listens { own.with_connections() } else { own };
         // Each once more, in the place of the one before it that it may replace one day.
         let place = |n: usize| send.get(n % senders + 1).map_or(own.qpn(), qpn);
-        let sender_qpns = KVec::from_fn(2 * senders, place)?;
-        let receive = ReceiveQueue::new(first, &receive_pool)?;
+        let senders = KVec::from_fn(2 * senders, place)?;
+        let queue = ReceiveQueue::new(first, &pool)?;
         let attachment = match held {
             Some(attachment) => attachment,
             None => first.attach(broadcast)?,
         };
-        let (receiver, serial) = (view.receiver.clone(), next_serial());
-        let traffic = Traffic { receiver, receive_pool, serial };
-        let cq = first.receive_cq().clone();
-        Ok(Self { traffic, send, receive, cq, own, sender_qpns, attachment })
+        let receive = ReceiveSide { queue, pool, cq: first.receive_cq().clone(), own, senders };
+        Ok(Self { generation: *generation, send, receive, receiver: view.receiver.clone(), attachment })
     }
 
     /// Gives the adapter its buffers, and then lets in who has the link's Q_Key. A failure leaves the queue pairs with something to
     /// forget. **May block.**
     #[inline(never)]
-    pub(crate) fn let_in(&mut self, view: &View, plan: &Plan) -> Result<(), Status> {
-        self.receive.refill()?;
+    pub(crate) fn post_receives(&mut self, view: &View, plan: &Plan) -> Result<(), Status> {
+        self.receive.queue.refill()?;
         if view.place.qkey == plan.qkey {
             return Ok(());
         }
@@ -106,34 +93,25 @@ impl Built {
     }
 
     pub(crate) fn qpn(&self) -> Qpn {
-        self.own.qpn()
+        self.receive.own.qpn()
     }
 
-    /// Splits into what the link keeps and what starts the traffic, which nothing ends that was done before this.
-    pub(crate) fn split(self, transmitters: &Transmitters) -> (Traffic, Attachment, Start) {
-        let Self { traffic, send, receive, cq, own, sender_qpns, attachment } = self;
-        let (serial, receiver) = (traffic.serial, traffic.receiver.clone());
-        let epochs = (transmitters.epoch(), receiver.epoch());
-        let start = Start { send, receive, cq, own, sender_qpns, receiver, serial, epochs };
-        (traffic, attachment, start)
+    /// The attachment, which the link keeps, and what starts the traffic.
+    pub(crate) fn split(self) -> (Attachment, Start) {
+        let Self { generation, send, receive, receiver, attachment } = self;
+        (attachment, Start { generation, send, receive, receiver })
     }
 
     /// Undoes what nobody wants any more. Its buffers, some of which the adapter may have. **May block.**
     #[inline(never)]
     pub(crate) fn discard(self) -> Pools {
-        let Self { traffic, send, receive, attachment, .. } = self;
-        drop((attachment, receive));
+        let Self { send, receive, attachment, .. } = self;
+        drop(attachment);
         let mut pools = Pools::default();
         send.into_iter().for_each(|side| side.into_pools(&mut pools));
-        pools.add(traffic.receive_pool);
+        pools.add(receive.into_pool());
         pools
     }
-}
-
-/// A number that nothing of this module has had.
-pub(crate) fn next_serial() -> u64 {
-    static SERIAL: AtomicU64 = AtomicU64::new(1);
-    SERIAL.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What a queue pair sends from. **May block.**
@@ -143,49 +121,45 @@ pub(crate) fn send_side(
     recipe: &Recipe,
     channel: &UdChannel,
     mtu: Mtu,
-) -> Result<transmit::Open, Status> {
+) -> Result<SendSide, Status> {
     let pool = new_pool(parts.pd, recipe.sizes.send, mtu.bytes(), BufferUse::Send)?;
     let queue = new_queue(channel, recipe.sizes.send)?;
-    Ok(transmit::Open::new(queue, pool, recipe.abilities))
+    Ok(SendSide::new(queue, pool, recipe.abilities))
 }
 
-/// The ends of traffic that does not flow yet.
+/// Both sides of traffic that does not flow yet.
 pub(crate) struct Start {
-    send: KVec<transmit::Open>,
-    receive: ReceiveQueue,
-    cq: Cq,
-    own: LinkAddr,
-    sender_qpns: KVec<Qpn>,
+    generation: Generation,
+    send: KVec<SendSide>,
+    receive: ReceiveSide,
     receiver: KArc<Receiver>,
-    serial: u64,
-    epochs: (u64, u64),
 }
 
 impl Start {
-    /// Starts the traffic, but for a side that was closed meanwhile: the send side's buffers come back then, to be closed.
+    /// Starts the traffic, unless its generation is over: the buffers of each side that was not opened, to be closed.
     pub(crate) fn open(self, transmitters: &Transmitters) -> Pools {
-        let Self { send, receive, cq, own, sender_qpns, receiver, serial, epochs } = self;
-        let unused = transmitters.open(epochs.0, serial, send);
-        Receiver::open(&receiver, epochs.1, serial, receive, cq, own, sender_qpns);
+        let Self { generation, send, receive, receiver } = self;
+        let mut unused = transmitters.open(generation, send);
+        if let Some(side) = Receiver::open(&receiver, generation, receive) {
+            unused.add(side.into_pool());
+        }
         unused
     }
 }
 
-impl Traffic {
-    /// Which traffic this is: a number no other of this module has.
-    pub(crate) fn serial(&self) -> u64 {
-        self.serial
+/// Ends all traffic of generations up to this one: nothing is sent and nothing taken from the CQ once this returns. Its buffers; some
+/// of them are the adapter's until the queue pairs are freed or made ready again. **May block**, with no lock held.
+#[inline(never)]
+pub(crate) fn end_traffic(
+    transmitters: &Transmitters,
+    receiver: Option<&KArc<Receiver>>,
+    up_to: Option<Generation>,
+) -> Pools {
+    let mut pools = transmitters.close(up_to);
+    if let Some(pool) = receiver.and_then(|receiver| receiver.close(up_to)) {
+        pools.add(pool);
     }
-
-    /// Ends it: nothing is sent and nothing taken from the CQ once this returns. Its buffers; some of them are the adapter's until the
-    /// queue pairs are freed or made ready again. **May block**, with no lock held.
-    #[inline(never)]
-    pub(crate) fn end(self, transmitters: &Transmitters) -> Pools {
-        let mut pools = transmitters.close();
-        self.receiver.close();
-        pools.add(self.receive_pool);
-        pools
-    }
+    pools
 }
 
 /// Buffers of traffic that does not flow any more: small and large ones of each sender, and those of the receiver.

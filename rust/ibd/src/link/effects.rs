@@ -40,7 +40,7 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
             carry_out(shared, Effect::Job(Job::Tidy));
             control = parker.lock();
         }
-        if time >= watch && control.traffic.is_some() {
+        if time >= watch && control.link.has_traffic() {
             drop(control);
             watch = time + watch_sends(shared, time);
             control = parker.lock();
@@ -68,7 +68,7 @@ fn wait<'a>(
     // nothing to watch.
     let idle = control.outstanding().is_nothing() && shared.retired.lock().is_empty();
     let tidy = (!idle).then_some(tidy);
-    let watch = control.traffic.is_some().then_some(watch);
+    let watch = control.link.has_traffic().then_some(watch);
     let next = [control.deadline(), tidy, watch].into_iter().flatten().min();
     parker.wait_until(control, next.map(kernel_instant));
 }
@@ -123,8 +123,7 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
             }
             shared.announcer.announce(status);
         }
-        Effect::TearDown(None) => {}
-        Effect::TearDown(Some(traffic)) => queue(shared, Job::End(traffic)),
+        Effect::TearDown(up_to) => queue(shared, Job::End(up_to)),
         Effect::Answer(answered) => shared.answer(answered),
         Effect::Note(note) => print(shared, note),
     }

@@ -4,6 +4,7 @@
 //! detach. So at most one thread attaches or detaches a group at a time; whoever finds it busy leaves the rest to that one.
 
 use ibtf::{Attachment, McgInfo, Status};
+use ipoib::link::Generation;
 use ipoib::{Mgid, groups};
 use kernel::{AllocError, KVec, log};
 
@@ -17,8 +18,8 @@ struct Entry<A> {
     mgid: Mgid,
     /// How the group is reached; `None` if it is to be heard no more.
     wanted: Option<McgInfo>,
-    /// The queue pair that is attached, by its serial number, and the group's multicast LID then.
-    attached: Option<(u64, u16, A)>,
+    /// The queue pair that is attached, by its generation, and the group's multicast LID then.
+    attached: Option<(Generation, u16, A)>,
     /// A thread is attaching or detaching it.
     busy: bool,
 }
@@ -64,9 +65,9 @@ impl<A> Heard<A> {
         self.0.iter_mut().for_each(|entry| entry.wanted = None);
     }
 
-    /// What is to be done about a group, or about any, so that the queue pair with this serial number is attached to what is to
+    /// What is to be done about a group, or about any, so that the queue pair of this generation is attached to what is to
     /// be heard, and no other one to anything; `None` if nothing, or if somebody else does it.
-    pub(crate) fn next(&mut self, queue_pair: Option<u64>, only: Option<Mgid>) -> Option<Step<A>> {
+    pub(crate) fn next(&mut self, queue_pair: Option<Generation>, only: Option<Mgid>) -> Option<Step<A>> {
         loop {
             let at = self.0.iter().position(|entry| {
                 only.is_none_or(|mgid| entry.mgid == mgid) && entry.has_a_step(queue_pair)
@@ -87,7 +88,7 @@ impl<A> Heard<A> {
 
     /// A step has ended: with an attachment of that queue pair to the group under that multicast LID, or with none. What comes back is
     /// to be dropped without a lock.
-    pub(crate) fn ended(&mut self, mgid: Mgid, attached: Option<(u64, u16, A)>) -> Option<A> {
+    pub(crate) fn ended(&mut self, mgid: Mgid, attached: Option<(Generation, u16, A)>) -> Option<A> {
         let Some(entry) = self.find(mgid) else { return attached.map(|(.., attachment)| attachment) };
         entry.busy = false;
         match attached {
@@ -98,15 +99,20 @@ impl<A> Heard<A> {
 
     /// The attachment of that queue pair to the group, and the group's multicast LID then. Whoever attaches it without having taken this
     /// has two for one of the adapter's, which the first detach ends. To be dropped, or given back ([`Heard::adopt`]), without a lock.
-    pub(crate) fn take(&mut self, info: &McgInfo, queue_pair: u64) -> Option<(u16, A)> {
+    pub(crate) fn take(&mut self, info: &McgInfo, queue_pair: Generation) -> Option<(u16, A)> {
         let entry = group_of(info).and_then(|mgid| self.find(mgid))?;
-        let attached = entry.attached.take_if(|(serial, ..)| *serial == queue_pair);
+        let attached = entry.attached.take_if(|(generation, ..)| *generation == queue_pair);
         attached.map(|(_, mlid, attachment)| (mlid, attachment))
     }
 
     /// The group is to be heard, and a queue pair that does not stand yet is attached to it already. What comes back is to be dropped
     /// without a lock; an error has the attachment itself.
-    pub(crate) fn adopt(&mut self, info: &McgInfo, queue_pair: u64, attachment: A) -> Result<Option<A>, A> {
+    pub(crate) fn adopt(
+        &mut self,
+        info: &McgInfo,
+        queue_pair: Generation,
+        attachment: A,
+    ) -> Result<Option<A>, A> {
         if !matches!(self.add(info), Ok(true)) {
             return Err(attachment);
         }
@@ -125,12 +131,12 @@ impl<A> Heard<A> {
 }
 
 impl<A> Entry<A> {
-    fn has_a_step(&self, queue_pair: Option<u64>) -> bool {
+    fn has_a_step(&self, queue_pair: Option<Generation>) -> bool {
         match (&self.wanted, &self.attached) {
             _ if self.busy => false,
             (None, _) => true,
-            (Some(info), Some((serial, mlid, _))) => {
-                queue_pair != Some(*serial) || *mlid != info.address.dlid
+            (Some(info), Some((generation, mlid, _))) => {
+                queue_pair != Some(*generation) || *mlid != info.address.dlid
             }
             (Some(_), None) => queue_pair.is_some(),
         }
@@ -164,9 +170,9 @@ impl Shared {
         let mut result = Ok(());
         loop {
             let mut control = self.control.lock();
-            let standing = control.pairs.as_ref().map(|pairs| (pairs.serial(), pairs.first().clone()));
-            let serial = standing.as_ref().map(|(serial, _)| *serial);
-            let step = control.heard.next(serial, only);
+            let standing = control.pairs.as_ref().map(|pairs| (pairs.generation(), pairs.first().clone()));
+            let generation = standing.as_ref().map(|(generation, _)| *generation);
+            let step = control.heard.next(generation, only);
             drop(control);
             match (step, standing) {
                 (None, _) => return result,
@@ -174,20 +180,22 @@ impl Shared {
                     drop(attachment);
                     self.ended(mgid, None);
                 }
-                (Some(Step::Attach(mgid, info)), Some((serial, channel))) => match channel.attach(&info) {
-                    Ok(attachment) => self.ended(mgid, Some((serial, info.address.dlid, attachment))),
-                    Err(status) => {
-                        self.cannot_hear(mgid, serial, status, only.is_none());
-                        result = Err(status);
+                (Some(Step::Attach(mgid, info)), Some((generation, channel))) => {
+                    match channel.attach(&info) {
+                        Ok(attachment) => self.ended(mgid, Some((generation, info.address.dlid, attachment))),
+                        Err(status) => {
+                            self.cannot_hear(mgid, generation, status, only.is_none());
+                            result = Err(status);
+                        }
                     }
-                },
+                }
                 // There is no such step without a queue pair.
                 (Some(Step::Attach(mgid, _)), None) => self.ended(mgid, None),
             }
         }
     }
 
-    fn ended(&self, mgid: Mgid, attached: Option<(u64, u16, Attachment)>) {
+    fn ended(&self, mgid: Mgid, attached: Option<(Generation, u16, Attachment)>) {
         let left = self.control.lock().heard.ended(mgid, attached);
         // Without the lock.
         drop(left);
@@ -195,11 +203,11 @@ impl Shared {
 
     /// The adapter has no room for the group, or another reason: it is tried again when it is joined again.
     #[inline(never)]
-    fn cannot_hear(&self, mgid: Mgid, serial: u64, status: Status, tell: bool) {
+    fn cannot_hear(&self, mgid: Mgid, generation: Generation, status: Status, tell: bool) {
         log!(note, self.name, "group {mgid:?} cannot be heard: {status}");
         self.tell(|control| {
             // A queue pair that is gone by now says nothing about the next one.
-            if control.pairs.as_ref().is_some_and(|pairs| pairs.serial() == serial) {
+            if control.pairs.as_ref().is_some_and(|pairs| pairs.generation() == generation) {
                 control.heard.remove(mgid);
                 if tell {
                     control.groups.handle_event(now(), groups::Event::Deaf(mgid));
@@ -215,6 +223,13 @@ impl Shared {
 mod tests {
     use super::*;
 
+    /// The generation with this number.
+    fn qp(number: u64) -> Generation {
+        let mut all = ipoib::link::Generations::default();
+        (1..number).for_each(|_| _ = all.draw());
+        all.draw()
+    }
+
     fn group(n: u64, mlid: u16) -> (Mgid, McgInfo) {
         let gid = ibtf::Gid { prefix: 0xff12_401b_ffff_0000, guid: n };
         let mut info = McgInfo::default();
@@ -222,8 +237,8 @@ mod tests {
         (group_of(&info).unwrap(), info)
     }
 
-    fn attached(heard: &mut Heard<u32>, mgid: Mgid, serial: u64, mlid: u16, attachment: u32) {
-        assert_eq!(heard.ended(mgid, Some((serial, mlid, attachment))), None);
+    fn attached(heard: &mut Heard<u32>, mgid: Mgid, generation: Generation, mlid: u16, attachment: u32) {
+        assert_eq!(heard.ended(mgid, Some((generation, mlid, attachment))), None);
     }
 
     #[test]
@@ -231,62 +246,62 @@ mod tests {
         let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
         assert_eq!(heard.add(&info), Ok(true));
         assert_eq!(heard.next(None, None), None, "there is nothing to attach");
-        assert_eq!(heard.next(Some(7), None), Some(Step::Attach(mgid, info)));
-        assert_eq!(heard.next(Some(7), None), None, "somebody is at it");
-        attached(&mut heard, mgid, 7, 0xc001, 70);
-        assert_eq!(heard.next(Some(7), None), None);
+        assert_eq!(heard.next(Some(qp(7)), None), Some(Step::Attach(mgid, info)));
+        assert_eq!(heard.next(Some(qp(7)), None), None, "somebody is at it");
+        attached(&mut heard, mgid, qp(7), 0xc001, 70);
+        assert_eq!(heard.next(Some(qp(7)), None), None);
         assert_eq!(heard.next(None, None), Some(Step::Detach(mgid, 70)));
         assert_eq!(heard.ended(mgid, None), None);
         assert_eq!(heard.next(None, None), None);
-        assert_eq!(heard.next(Some(8), None), Some(Step::Attach(mgid, info)));
+        assert_eq!(heard.next(Some(qp(8)), None), Some(Step::Attach(mgid, info)));
     }
 
     #[test]
     fn whoever_finds_a_group_busy_leaves_what_is_wanted_to_that_one() {
         let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
         heard.add(&info).unwrap();
-        assert_eq!(heard.next(Some(7), Some(mgid)), Some(Step::Attach(mgid, info)));
+        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), Some(Step::Attach(mgid, info)));
         heard.remove(mgid);
-        assert_eq!(heard.next(Some(7), Some(mgid)), None);
-        attached(&mut heard, mgid, 7, 0xc001, 70);
-        assert_eq!(heard.next(Some(7), Some(mgid)), Some(Step::Detach(mgid, 70)));
+        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), None);
+        attached(&mut heard, mgid, qp(7), 0xc001, 70);
+        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), Some(Step::Detach(mgid, 70)));
         heard.add(&info).unwrap();
-        assert_eq!(heard.next(Some(7), Some(mgid)), None, "a detach under way would undo it");
+        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), None, "a detach under way would undo it");
         assert_eq!(heard.ended(mgid, None), None);
-        assert_eq!(heard.next(Some(7), Some(mgid)), Some(Step::Attach(mgid, info)));
+        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), Some(Step::Attach(mgid, info)));
     }
 
     #[test]
     fn what_a_queue_pair_is_attached_to_already_is_taken_and_given_back_when_it_is_made_ready_again() {
         let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
-        assert_eq!(heard.take(&info, 7), None);
-        assert_eq!(heard.adopt(&info, 7, 70), Ok(None));
-        assert_eq!(heard.take(&info, 8), None, "of another queue pair");
-        assert_eq!(heard.take(&info, 7), Some((0xc001, 70)));
-        assert_eq!(heard.adopt(&info, 7, 70), Ok(None), "nothing is left to be detached");
-        assert_eq!(heard.next(Some(7), Some(mgid)), None);
+        assert_eq!(heard.take(&info, qp(7)), None);
+        assert_eq!(heard.adopt(&info, qp(7), 70), Ok(None));
+        assert_eq!(heard.take(&info, qp(8)), None, "of another queue pair");
+        assert_eq!(heard.take(&info, qp(7)), Some((0xc001, 70)));
+        assert_eq!(heard.adopt(&info, qp(7), 70), Ok(None), "nothing is left to be detached");
+        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), None);
     }
 
     #[test]
     fn a_group_that_moves_is_detached_where_it_was() {
         let (mut heard, (mgid, before)) = (Heard::new(), group(1, 0xc001));
-        assert_eq!(heard.adopt(&before, 7, 70), Ok(None));
+        assert_eq!(heard.adopt(&before, qp(7), 70), Ok(None));
         let (_, after) = group(1, 0xc002);
         heard.add(&after).unwrap();
-        assert_eq!(heard.next(Some(7), None), Some(Step::Detach(mgid, 70)));
+        assert_eq!(heard.next(Some(qp(7)), None), Some(Step::Detach(mgid, 70)));
         heard.ended(mgid, None);
-        assert_eq!(heard.next(Some(7), None), Some(Step::Attach(mgid, after)));
+        assert_eq!(heard.next(Some(qp(7)), None), Some(Step::Attach(mgid, after)));
     }
 
     #[test]
     fn groups_that_are_wanted_no_more_leave_nothing_behind() {
         let mut heard = Heard::new();
         for n in 1..=3 {
-            assert_eq!(heard.adopt(&group(n, 0xc001).1, 7, n), Ok(None));
+            assert_eq!(heard.adopt(&group(n, 0xc001).1, qp(7), n), Ok(None));
         }
         heard.remove_all();
         let mut detached = 0;
-        while let Some(Step::Detach(mgid, _)) = heard.next(Some(7), None) {
+        while let Some(Step::Detach(mgid, _)) = heard.next(Some(qp(7)), None) {
             heard.ended(mgid, None);
             detached += 1;
         }

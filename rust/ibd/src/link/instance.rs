@@ -13,7 +13,8 @@ use kernel::{AllocError, Errno, KArc, KBox, log};
 
 use super::announce::News;
 use super::backlog::{self, Backlog};
-use super::control::Control;
+use super::control::{Control, Stopped};
+use super::datapath::end_traffic;
 use super::events::Events;
 use super::interrupts::Interrupts;
 use super::jobs::Queue;
@@ -312,7 +313,7 @@ impl Shared {
     /// thread that is handing packets up.
     pub(super) fn stop(&self) {
         let mut control = self.control.lock();
-        let (pairs, traffic, shared_receive) = control.stop(now());
+        let Stopped { pairs, had_traffic, up_to, shared_receive } = control.stop(now());
         drop(control);
         self.control.notify_all();
         self.take_calls_back();
@@ -320,19 +321,17 @@ impl Shared {
         self.upward.shut();
         // No group is heard any more: nothing is attached by this.
         let _ = self.attach(None);
-        let mut pools = match traffic {
-            Some(traffic) => {
-                probes::qp_down(self.number);
-                traffic.end(&self.transmitters)
-            }
-            // Not built, or a worker is at it: what it sent from is given back when the adapter is done with it.
-            None => self.transmitters.close(),
-        };
+        if had_traffic {
+            probes::qp_down(self.number);
+        }
+        // Nothing that a worker is still building is opened after this.
+        let receiver = pairs.as_ref().map(|pairs| pairs.receiver().clone());
+        let mut pools = end_traffic(&self.transmitters, receiver.as_ref(), up_to);
+        drop(receiver);
         if let Some(shared_receive) = shared_receive {
             self.retire_one(shared_receive.end());
         }
         if let Some(pairs) = pairs {
-            pairs.receiver().close();
             // Freed here, unless somebody is attaching a group or a worker is at it just now.
             drop(pairs);
             self.control.lock().failures.forget();

@@ -8,15 +8,13 @@ use core::time::Duration;
 
 use ibtf::{McgInfo, UdChannel};
 use ipoib::LinkAddr;
-use ipoib::link::{Plan, Ticket};
+use ipoib::link::{Generation, Standing, Ticket, Why};
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc};
 
 use super::Shared;
-use super::datapath::Traffic;
 use super::faults::Fault;
-use super::senders::Why;
 use crate::ring::Ring;
 
 /// Jobs that may wait for a thread. The machines bound what they ask for well below this.
@@ -26,11 +24,12 @@ const CAPACITY: usize = 128;
 pub(crate) enum Job {
     QueryPort(Ticket),
     Make(Ticket, u16),
-    Build(Ticket, Plan, McgInfo),
+    Build(Ticket, Standing, McgInfo),
     AttachBroadcast(Ticket, McgInfo),
-    End(Traffic),
-    /// Look whether this queue pair of a ring has failed, under the traffic with this serial number.
-    Inspect(usize, UdChannel, u64),
+    /// End the traffic of generations up to this one.
+    End(Generation),
+    /// Look whether this queue pair of a ring has failed, under the traffic of this generation.
+    Inspect(usize, UdChannel, Generation),
     /// Replace the queue pair of this transmit ring, which only sends.
     ReplaceSender(usize, Why),
     MakeDest(LinkAddr, McgInfo, Option<Duration>),

@@ -44,7 +44,6 @@ mod receive;
 mod replacement;
 mod rings;
 mod run;
-mod senders;
 mod settings;
 mod statistics;
 mod transmit;

@@ -7,11 +7,11 @@
 //! Until they carry something they are closed: no buffers are posted, and their Q_Key is one that nobody knows.
 
 use ibtf::{ChannelSizes, Cq, CqHandler, Hca, Status, UdChannel, UdChannelConfig};
-use ipoib::link::STEADY;
+use ipoib::link::{Generation, STEADY};
 use ipoib::{Instant, QKey};
 use kernel::{AllocError, KArc, KVec};
 
-use super::datapath::{Parts, next_serial};
+use super::datapath::Parts;
 use super::failures::Failure;
 use super::incoming::Listening;
 use super::receive::{Manner, Receiver};
@@ -36,12 +36,21 @@ pub(crate) struct Pairs {
     receiver: KArc<Receiver>,
     recipe: Recipe,
     place: Place,
-    serial: u64,
+    generation: Generation,
     /// When one of them failed that was made ready again.
     failed: Option<Instant>,
-    spent: bool,
+    health: Health,
+}
+
+/// Of what use they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// They carry something, or can.
+    Good,
     /// One of them has failed while they carried nothing: to be made ready again before they do.
-    stale: bool,
+    Stale,
+    /// Others have to be made.
+    Spent,
 }
 
 /// How large the queues are, and what is done with them.
@@ -61,8 +70,8 @@ pub(crate) struct Place {
 impl Place {
     /// Where nobody can send to. The upper bit keeps out every sender without privileges, wherever it is; the rest is not a secret,
     /// only not known outside this host.
-    pub(crate) fn closed(pkey_index: u16) -> Self {
-        let time = now().as_nanos().wrapping_add(next_serial() << 40);
+    pub(crate) fn closed(pkey_index: u16, generation: Generation) -> Self {
+        let time = now().as_nanos().wrapping_add(generation.number() << 40);
         let mixed = (time ^ time >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self { pkey_index, qkey: QKey::new(1 << 31 | (mixed >> 33) as u32) }
     }
@@ -75,9 +84,8 @@ pub(crate) struct View {
     pub(crate) receiver: KArc<Receiver>,
     pub(crate) recipe: Recipe,
     pub(crate) place: Place,
-    pub(crate) serial: u64,
-    /// They have to be made ready again before they carry anything.
-    pub(crate) stale: bool,
+    pub(crate) generation: Generation,
+    pub(crate) health: Health,
     /// Neighbours can ask for connections, and the link's address says so.
     pub(crate) listens: bool,
 }
@@ -120,7 +128,7 @@ impl Recipe {
 impl Pairs {
     /// Makes them; what was made before a failure undoes itself. **May block.**
     #[inline(never)]
-    pub(crate) fn new(parts: &Parts<'_>, place: Place) -> Result<Self, Status> {
+    pub(crate) fn new(parts: &Parts<'_>, place: Place, generation: Generation) -> Result<Self, Status> {
         let Parts { pd, settings, .. } = *parts;
         let recipe = Recipe::new(pd.hca(), settings);
         let receiver = Receiver::new(
@@ -142,10 +150,9 @@ impl Pairs {
             receiver,
             recipe,
             place,
-            serial: next_serial(),
+            generation,
             failed: None,
-            spent: false,
-            stale: false,
+            health: Health::Good,
             listening: None,
         })
     }
@@ -158,13 +165,18 @@ impl Pairs {
     }
 
     /// Whether they can, or these are not the queue pairs with that number.
-    pub(super) fn is_listening(&self, serial: u64) -> bool {
-        self.listening.is_some() || self.serial != serial
+    pub(super) fn is_listening(&self, generation: Generation) -> bool {
+        self.listening.is_some() || self.generation != generation
     }
 
-    /// Which queue pairs these are: a number no others of this module have.
-    pub(crate) fn serial(&self) -> u64 {
-        self.serial
+    /// Which queue pairs these are, whatever they carry.
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Of what use they are.
+    pub(crate) fn health(&self) -> Health {
+        self.health
     }
 
     /// To attach groups to, without a lock.
@@ -210,10 +222,10 @@ impl Pairs {
             None => Some(self.first.clone()),
             Some(sender) => self.senders.get(sender).cloned().flatten(),
         };
-        let (receiver, serial, stale) = (self.receiver.clone(), self.serial, self.stale);
+        let (receiver, generation, health) = (self.receiver.clone(), self.generation, self.health);
         let channels = KVec::from_fn(self.senders.len() + 1, channel)?;
         let listens = self.listening.is_some();
-        Ok(View { channels, receiver, recipe: self.recipe, place: self.place, serial, stale, listens })
+        Ok(View { channels, receiver, recipe: self.recipe, place: self.place, generation, health, listens })
     }
 
     /// They carry something, in another place perhaps.
@@ -224,29 +236,30 @@ impl Pairs {
     /// They are ready again, in another place perhaps.
     pub(crate) fn readied(&mut self, place: Place) {
         self.place = place;
-        self.stale = false;
+        if self.health == Health::Stale {
+            self.health = Health::Good;
+        }
     }
 
     /// One of them has failed while none carried anything.
     pub(crate) fn failed_idle(&mut self) {
-        self.stale = true;
+        if self.health == Health::Good {
+            self.health = Health::Stale;
+        }
     }
 
     /// One of them has failed, and the link with it.
     pub(crate) fn failed(&mut self, now: Instant) {
         // Made ready again it is of no use.
-        self.spent |= self.failed.is_some_and(|at| now - at < STEADY);
+        if self.failed.is_some_and(|at| now - at < STEADY) {
+            self.health = Health::Spent;
+        }
         self.failed = Some(now);
     }
 
     /// They cannot be made ready again: a CQ is lost.
     pub(crate) fn lost(&mut self) {
-        self.spent = true;
-    }
-
-    /// Whether others have to be made.
-    pub(crate) fn are_spent(&self) -> bool {
-        self.spent
+        self.health = Health::Spent;
     }
 }
 

@@ -1,22 +1,20 @@
-//! Replaces one queue pair that only sends. The worker's part; [`super::senders`] says when.
+//! Replaces one queue pair that only sends. The worker's part; [`ipoib::link::SendRings`] says when.
 
 use ibtf::{Pd, Status, UdChannel};
 use ipoib::Qpn;
-use ipoib::link::{self, Plan};
+use ipoib::link::{Event, Plan, Standing, Why};
 use kernel::{AllocError, KArc, log};
 
 use super::Shared;
-use super::datapath::{Pools, next_serial, send_side};
+use super::datapath::{Pools, send_side};
 use super::faults::Fault;
 use super::pairs::{Place, View, moderate};
-use super::senders::Why;
-use super::transmit::Open;
+use super::transmit::SendSide;
 use crate::{now, probes};
 
 /// What a queue pair has in common with the others of its link.
 struct Common {
-    /// Of the traffic.
-    serial: u64,
+    standing: Standing,
     view: Result<View, AllocError>,
 }
 
@@ -25,19 +23,19 @@ struct Common {
 #[inline(never)]
 pub(crate) fn replace_sender(shared: &KArc<Shared>, ring: usize, why: Why) {
     tell(shared, ring, why);
-    if let Some((common, channel, plan)) = take(shared, ring) {
-        replace(shared, ring, &common, channel, &plan);
+    if let Some((common, channel)) = take(shared, ring) {
+        replace(shared, ring, &common, channel);
     }
     // A failure may have waited for this.
-    shared.tell(|control| control.senders.given_up(ring));
+    shared.tell(|control| control.rings.given_up(ring));
 }
 
 #[inline(never)]
-fn replace(shared: &KArc<Shared>, ring: usize, common: &Common, channel: UdChannel, plan: &Plan) {
+fn replace(shared: &KArc<Shared>, ring: usize, common: &Common, channel: UdChannel) {
     suspend(shared, ring, channel);
     probes::qp_down(shared.number);
     let built = match (shared.hardware(), &common.view) {
-        (Some((_, pd)), Ok(view)) => build(shared, &pd, ring, plan, view),
+        (Some((_, pd)), Ok(view)) => build(shared, &pd, ring, &common.standing.plan, view),
         (Some(_), Err(error)) => Err((*error).into()),
         (None, _) => Err(Status::HCA_INVALID),
     };
@@ -46,22 +44,19 @@ fn replace(shared: &KArc<Shared>, ring: usize, common: &Common, channel: UdChann
         Err(status) => {
             log!(note, shared.name, "queue pair of transmit ring {ring} could not be had: {status}");
             shared.tell(|control| {
-                if control.flows(common.serial) {
-                    control.link.handle_event(now(), link::Event::Broken);
-                }
+                control.link.handle_event(now(), Event::Broken(common.standing.generation));
             });
         }
     }
 }
 
 /// Without these the link is being taken down, and the ring with it.
-fn take(shared: &Shared, ring: usize) -> Option<(Common, UdChannel, Plan)> {
+fn take(shared: &Shared, ring: usize) -> Option<(Common, UdChannel)> {
     let mut control = shared.control.lock();
-    let plan = control.link.standing()?;
-    let serial = control.traffic.as_ref()?.serial();
+    let standing = control.link.standing()?;
     let pairs = control.pairs.as_mut()?;
     let channel = pairs.take_sender(ring)?;
-    Some((Common { serial, view: pairs.view() }, channel, plan))
+    Some((Common { standing, view: pairs.view() }, channel))
 }
 
 #[inline(never)]
@@ -93,7 +88,7 @@ fn suspend(shared: &Shared, ring: usize, channel: UdChannel) {
 }
 
 #[inline(never)]
-fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, view: &View) -> Result<Open, Status> {
+fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, view: &View) -> Result<SendSide, Status> {
     let settings = *shared.settings.lock();
     let interrupts = shared.interrupts().ok_or(Status::HCA_HDL_INVALID)?;
     let parts = shared.parts(pd, &interrupts, &settings);
@@ -103,20 +98,20 @@ fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, view: &View) -> Res
 }
 
 #[inline(never)]
-fn install(shared: &Shared, ring: usize, common: &Common, side: Open) {
+fn install(shared: &Shared, ring: usize, common: &Common, side: SendSide) {
     let channel = side.queue.channel().clone();
-    let (qpn, serial) = (Qpn::from_low_bits(channel.qpn()), next_serial());
+    let qpn = Qpn::from_low_bits(channel.qpn());
     let mut control = shared.control.lock();
-    let flows = control.flows(common.serial);
-    let unused = match control.pairs.as_mut().filter(|_| flows) {
+    let stands = control.link.stands(common.standing.generation);
+    let generation = control.link.draw();
+    let unused = match control.pairs.as_mut().filter(|_| stands) {
         Some(pairs) => pairs.put_sender(ring, channel),
         // Stopped or taken down meanwhile.
         None => Some(channel),
     };
     if unused.is_none() {
-        control.senders.replaced(now(), ring, serial);
+        control.rings.replaced(now(), ring, generation);
     }
-    let epoch = shared.transmitters.epoch();
     drop(control);
     if let Some(channel) = unused {
         return discard(shared, side, Some(channel));
@@ -129,7 +124,7 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: Open) {
     if let Ok(view) = &common.view {
         view.receiver.replace_sender(ring - 1, qpn);
     }
-    if let Some(side) = shared.transmitters.reopen(ring, epoch, serial, side) {
+    if let Some(side) = shared.transmitters.reopen(ring, generation, side) {
         return discard(shared, side, None);
     }
     shared.counters.history.made.increment();
@@ -139,7 +134,7 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: Open) {
 
 /// Frees what nobody wants any more.
 #[inline(never)]
-fn discard(shared: &Shared, side: Open, channel: Option<UdChannel>) {
+fn discard(shared: &Shared, side: SendSide, channel: Option<UdChannel>) {
     let mut pools = Pools::default();
     side.into_pools(&mut pools);
     drop(channel);

@@ -22,10 +22,10 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
     match job {
         Job::QueryPort(ticket) => query_port(shared, ticket),
         Job::Make(ticket, pkey_index) => build::make(shared, ticket, pkey_index),
-        Job::Build(ticket, plan, info) => build::build(shared, ticket, &plan, &info),
+        Job::Build(ticket, standing, info) => build::build(shared, ticket, &standing, &info),
         Job::AttachBroadcast(ticket, info) => attach_broadcast(shared, ticket, &info),
-        Job::End(traffic) => build::end(shared, traffic),
-        Job::Inspect(ring, channel, serial) => build::inspect(shared, ring, &channel, serial),
+        Job::End(up_to) => build::end(shared, up_to),
+        Job::Inspect(ring, channel, generation) => build::inspect(shared, ring, &channel, generation),
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
         Job::Tidy => shared.tidy(),
@@ -45,7 +45,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         }
         Job::MakeDest(to, ..) => control.looked_up(now, to, Err(LookupError::Unanswered)),
         Job::MakeRoom(_) => control.room_made(now, false),
-        Job::ReplaceSender(..) => control.link.handle_event(now, link::Event::Broken),
+        Job::ReplaceSender(..) => control.link_failed(now),
         Job::End(_) | Job::Inspect(..) | Job::LargeBuffers | Job::Report(_) | Job::Tidy => {}
     });
 }
@@ -133,10 +133,7 @@ fn make_room(shared: &Shared, addresses: usize) {
 fn large_buffers(shared: &Shared) {
     let settings = *shared.settings.lock();
     for transmitter in shared.transmitters.iter() {
-        let epoch = transmitter.epoch();
-        if !transmitter.wants_large() {
-            continue;
-        }
+        let Some(generation) = transmitter.wants_large() else { continue };
         let pool = match shared.hardware() {
             Some((_, pd)) => datapath::large_pool(&pd, &settings),
             None => Err(Status::HCA_INVALID),
@@ -144,7 +141,7 @@ fn large_buffers(shared: &Shared) {
         if let Err(status) = &pool {
             log!(note, shared.name, "no memory for large sends that must be copied: {status}");
         }
-        if let Some(unused) = transmitter.bring_large(epoch, pool.ok()) {
+        if let Some(unused) = transmitter.bring_large(generation, pool.ok()) {
             shared.retire_one(unused);
         }
     }

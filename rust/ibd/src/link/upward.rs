@@ -3,7 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use gldv3::{Generation, Mac};
+use gldv3::{Generation as RingGeneration, Mac};
+use ipoib::link::Generation;
 use kernel::mblk::MblkChain;
 use kernel::softint::SoftHandler;
 use kernel::sync::Monitor;
@@ -23,7 +24,7 @@ pub(crate) struct Upward {
 struct Way {
     open: bool,
     /// Which run of the receive ring this is, if the link has one.
-    generation: Option<Generation>,
+    generation: Option<RingGeneration>,
     /// The MAC layer has switched the ring's interrupt off and fetches packets itself.
     fetched: bool,
     /// A thread is on the way.
@@ -32,8 +33,8 @@ struct Way {
     again: bool,
     /// Somebody waits until nobody is on the way.
     awaited: bool,
-    /// That of the queue pair that stands.
-    receiver: Option<KArc<Receiver>>,
+    /// That of the queue pair that stands, and its generation.
+    receiver: Option<(Generation, KArc<Receiver>)>,
     /// That of connections from neighbours, if there are any.
     connected: Option<KArc<ConnectedReceiver>>,
 }
@@ -71,7 +72,7 @@ impl Upward {
     }
 
     /// The link is started, or its receive ring is. What came in before is looked for by whoever calls this. **Any** context.
-    pub(crate) fn open(&self, generation: Option<Generation>) {
+    pub(crate) fn open(&self, generation: Option<RingGeneration>) {
         let mut way = self.way.lock();
         way.open = true;
         way.generation = generation;
@@ -105,15 +106,15 @@ impl Upward {
     }
 
     /// Packets come from this receive side from now on. **Any** context.
-    pub(crate) fn put(&self, receiver: &KArc<Receiver>) {
-        let before = self.way.lock().receiver.replace(receiver.clone());
+    pub(crate) fn put(&self, generation: Generation, receiver: &KArc<Receiver>) {
+        let before = self.way.lock().receiver.replace((generation, receiver.clone()));
         drop(before);
     }
 
-    /// Packets do not come from this one any more. **Any** context.
-    pub(crate) fn remove(&self, receiver: &Receiver) {
+    /// Packets do not come from a generation up to this one any more. **Any** context.
+    pub(crate) fn remove(&self, up_to: Option<Generation>) {
         let mut way = self.way.lock();
-        let gone = way.receiver.take_if(|stands| core::ptr::eq(&raw const **stands, receiver));
+        let gone = way.receiver.take_if(|(generation, _)| Some(*generation) <= up_to);
         drop(way);
         drop(gone);
     }
@@ -154,7 +155,7 @@ impl Upward {
             way.again = true;
             return None;
         }
-        let receiver = way.receiver.clone()?;
+        let receiver = way.receiver.as_ref().map(|(_, receiver)| receiver.clone())?;
         way.busy = true;
         let connected = way.connected.clone();
         Some(Inside { upward: self, who, generation: way.generation, receiver, connected })
@@ -172,7 +173,7 @@ impl SoftHandler for Upward {
 pub(crate) struct Inside<'a> {
     upward: &'a Upward,
     who: By,
-    generation: Option<Generation>,
+    generation: Option<RingGeneration>,
     receiver: KArc<Receiver>,
     connected: Option<KArc<ConnectedReceiver>>,
 }
@@ -222,7 +223,7 @@ impl<'a> Inside<'a> {
         if again
             && may_stay
             && way.lets_in(self.who)
-            && let Some(receiver) = way.receiver.clone()
+            && let Some(receiver) = way.receiver.as_ref().map(|(_, receiver)| receiver.clone())
         {
             self.generation = way.generation;
             let connected = way.connected.clone();

@@ -1,6 +1,7 @@
 //! The broadcast group: where it is looked for, and how it is joined and left.
 
-use super::{Action, BroadcastGroup, Link, Membership, Note, SaError, Ticket};
+use super::timers::Timer;
+use super::{Action, BroadcastGroup, Confidence, Link, Membership, Note, SaError, Ticket};
 use crate::addr::{Gid, Mgid};
 use crate::numbers::Scope;
 use crate::time::Instant;
@@ -12,12 +13,10 @@ pub(super) struct Search {
     candidate: Option<BroadcastGroup>,
     /// Index into [`Scope::SEARCH_ORDER`] of the scope to look in next; past the end, nobody has the group.
     scope: usize,
-    /// The search was begun anew while a question was out: that nobody has the group then says nothing about `scope`.
-    overtaken: bool,
 }
 
 impl Search {
-    pub(super) const START: Self = Self { candidate: None, scope: 0, overtaken: false };
+    pub(super) const START: Self = Self { candidate: None, scope: 0 };
 
     pub(super) fn restart(&mut self) {
         *self = Self::START;
@@ -94,6 +93,21 @@ pub(super) enum Step {
     Join(Option<BroadcastGroup>),
 }
 
+/// A request to the SA that is out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    step: Step,
+    /// Of a search: it was begun anew meanwhile, so that nobody has the group says nothing about the scope to look in next. Of a join:
+    /// something has spoken against what it will bring.
+    outdated: bool,
+}
+
+impl Asked {
+    pub(super) fn is_search(&self) -> bool {
+        matches!(self.step, Step::Find(_))
+    }
+}
+
 /// A request that was waited for as long as patience reached. Its answer is still good.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GivenUp {
@@ -114,8 +128,8 @@ impl<G: Copy + PartialEq> Link<G> {
         {
             return Some(leave);
         }
-        let needed = self.membership.is_none_or(|membership| membership.stale);
-        if !needed || !self.sa.is_free(ABANDONED) || self.sa_retry.is_waiting() {
+        let needed = self.membership.is_none_or(|membership| membership.confidence != Confidence::Current);
+        if !needed || !self.sa.is_free(ABANDONED) || self.timers.is_set(Timer::Sa) {
             return None;
         }
         let next = Scope::SEARCH_ORDER.get(self.search.scope);
@@ -139,13 +153,16 @@ impl<G: Copy + PartialEq> Link<G> {
         let repeated = self.given_up.take().filter(|given_up| given_up.step == step);
         let ticket = repeated.map_or_else(|| self.ticket(), |given_up| given_up.ticket);
         self.earlier = repeated.map_or(0, |given_up| given_up.out);
-        self.sa.out = Some((ticket, step));
-        self.give_up_at = self.config.answer.map(|patience| now + patience);
+        self.sa.out = Some((ticket, Asked { step, outdated: false }));
+        match self.config.answer {
+            Some(patience) => self.timers.set(Timer::GiveUp, now + patience),
+            None => self.timers.clear(Timer::GiveUp),
+        }
         ticket
     }
 
     /// What an answer of the SA's is about, if that is still wanted; `unanswered` if the SA was silent as long as IBTF waits.
-    fn answered(&mut self, ticket: Ticket, unanswered: bool) -> Option<Step> {
+    fn answered(&mut self, ticket: Ticket, unanswered: bool) -> Option<Asked> {
         let late =
             self.given_up.as_mut().filter(|given_up| self.sa.out.is_none() && given_up.ticket == ticket);
         if let Some(late) = late {
@@ -157,8 +174,8 @@ impl<G: Copy + PartialEq> Link<G> {
             }
             // An answer was waited for too short a time, and is as good as one in time.
             return (!unanswered).then(|| {
-                self.sa_retry.reset();
-                step
+                self.sa_retry.reset(&mut self.timers);
+                Asked { step, outdated: false }
             });
         }
         let of_earlier =
@@ -173,22 +190,19 @@ impl<G: Copy + PartialEq> Link<G> {
 
     /// Nobody has answered in time: as if nobody ever would.
     pub(super) fn give_up(&mut self, now: Instant) {
-        self.give_up_at = None;
-        let Some((ticket, step)) = self.sa.out else { return };
+        let Some((ticket, Asked { step, .. })) = self.sa.out else { return };
         self.sa.abandon();
         self.given_up = Some(GivenUp { ticket, step, out: self.earlier + 1 });
-        self.search.overtaken = false;
         match step {
             Step::Find(_) => {}
             Step::Join(None) => self.note(Note::CreateFailed(SaError::Unanswered(0))),
             Step::Join(Some(_)) => self.note(Note::JoinFailed(SaError::Unanswered(0))),
         }
-        self.sa_retry.failed(now, &mut self.jitter);
+        self.sa_retry.failed(now, &mut self.timers, &mut self.jitter);
     }
 
     fn join(&mut self, now: Instant, gid: Gid, mgid: Mgid, group: Option<BroadcastGroup>) -> Action<G> {
         let ticket = self.ask(now, Step::Join(group));
-        self.doubted = false;
         Action::Join(ticket, gid, mgid, group)
     }
 
@@ -198,15 +212,14 @@ impl<G: Copy + PartialEq> Link<G> {
         ticket: Ticket,
         result: Result<Option<BroadcastGroup>, SaError>,
     ) {
-        if self.answered(ticket, matches!(result, Err(SaError::Unanswered(_)))).is_none() {
+        let Some(asked) = self.answered(ticket, matches!(result, Err(SaError::Unanswered(_)))) else {
             return;
-        }
-        self.give_up_at = None;
-        let overtaken = core::mem::take(&mut self.search.overtaken);
+        };
+        self.timers.clear(Timer::GiveUp);
         match result {
             Ok(Some(group)) if !self.fits_port(now, &group) => {}
             Ok(Some(group)) => self.search.known(group),
-            Ok(None) if overtaken => {}
+            Ok(None) if asked.outdated => {}
             Ok(None) => {
                 self.search.scope += 1;
                 if self.search.scope >= Scope::SEARCH_ORDER.len() && !self.config.create {
@@ -221,8 +234,17 @@ impl<G: Copy + PartialEq> Link<G> {
     /// From the first scope on, whatever is being asked now.
     pub(super) fn search_anew(&mut self) {
         self.search.restart();
-        self.search.overtaken = matches!(self.sa.out, Some((_, Step::Find(_))));
+        if let Some((_, Asked { step: Step::Find(_), outdated })) = &mut self.sa.out {
+            *outdated = true;
+        }
         self.given_up = None;
+    }
+
+    /// What a join that is out will bring may be lost already.
+    pub(super) fn outdate_join(&mut self) {
+        if let Some((_, Asked { step: Step::Join(_), outdated })) = &mut self.sa.out {
+            *outdated = true;
+        }
     }
 
     fn fits_port(&mut self, now: Instant, group: &BroadcastGroup) -> bool {
@@ -238,7 +260,7 @@ impl<G: Copy + PartialEq> Link<G> {
 
     fn search_again(&mut self, now: Instant) {
         self.search.restart();
-        self.sa_retry.failed(now, &mut self.jitter);
+        self.sa_retry.failed(now, &mut self.timers, &mut self.jitter);
     }
 
     pub(super) fn joined(
@@ -248,17 +270,22 @@ impl<G: Copy + PartialEq> Link<G> {
         gid: Gid,
         result: Result<(BroadcastGroup, G), SaError>,
     ) {
-        let step = self.answered(ticket, matches!(result, Err(SaError::Unanswered(_))));
+        let asked = self.answered(ticket, matches!(result, Err(SaError::Unanswered(_))));
         match &result {
             Ok((BroadcastGroup { mgid, .. }, _)) | Err(SaError::Unusable(mgid)) => {
                 self.joins.add(*mgid, gid, 1, false);
             }
             Err(_) => {}
         }
-        let Some(Step::Join(candidate)) = step else { return };
-        self.give_up_at = None;
+        let Some(Asked { step: Step::Join(candidate), outdated }) = asked else { return };
+        self.timers.clear(Timer::GiveUp);
         match result {
-            Ok((group, info)) if self.fits_port(now, &group) => self.member(now, group, info, gid),
+            Ok((group, info)) if self.fits_port(now, &group) => {
+                self.member(now, Membership { group, info, gid, confidence: Confidence::Current });
+                if outdated {
+                    self.stale();
+                }
+            }
             Ok(_) => {}
             Err(error) => {
                 self.note(if candidate.is_some() {
@@ -269,29 +296,27 @@ impl<G: Copy + PartialEq> Link<G> {
                 match error {
                     SaError::Refused(_) => {
                         // A refusal alone may be that of an SM which does not know its subnet yet.
-                        self.membership = self.membership.filter(|membership| !membership.gone);
+                        self.membership =
+                            self.membership.filter(|membership| membership.confidence != Confidence::Gone);
                         self.search_again(now);
                     }
                     SaError::Unanswered(_) | SaError::Unusable(_) => {
-                        self.sa_retry.failed(now, &mut self.jitter);
+                        self.sa_retry.failed(now, &mut self.timers, &mut self.jitter);
                     }
                 }
             }
         }
     }
 
-    fn member(&mut self, now: Instant, group: BroadcastGroup, info: G, gid: Gid) {
-        if self.port.is_some_and(|port| port.gid != gid) {
+    fn member(&mut self, now: Instant, membership: Membership<G>) {
+        if self.port.is_some_and(|port| port.gid != membership.gid) {
             // The port's GID changed while the join was out: this membership is not the one we need.
             return;
         }
-        self.membership = Some(Membership { group, info, gid, stale: false, gone: false });
-        self.verify_at = Some(now + self.config.verify);
+        self.membership = Some(membership);
+        self.timers.set(Timer::Verify, now + self.config.verify);
         self.search.restart();
-        self.sa_retry.reset();
-        if core::mem::take(&mut self.doubted) {
-            self.stale();
-        }
+        self.sa_retry.reset(&mut self.timers);
     }
 
     /// Undoes joins other than those of `keep`, one group at a time.
@@ -317,7 +342,7 @@ impl<G: Copy + PartialEq> Link<G> {
         let ours = mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full());
         if ours && self.membership.is_none() {
             self.search_anew();
-            self.sa_retry.reset();
+            self.sa_retry.reset(&mut self.timers);
         }
     }
 
@@ -326,10 +351,10 @@ impl<G: Copy + PartialEq> Link<G> {
         let ours = mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full());
         if ours || self.membership.is_some_and(|membership| membership.group.mgid == mgid) {
             if let Some(membership) = &mut self.membership {
-                membership.gone = true;
+                membership.confidence = Confidence::Gone;
             }
             self.stale();
-            self.sa_retry.reset();
+            self.sa_retry.reset(&mut self.timers);
         }
     }
 }

@@ -22,10 +22,13 @@ impl Control {
                 return Some(Effect::Call(Call::LeaveBroadcast { mgid, gid, joins }));
             }
             link::Action::Make(ticket, pkey_index) => Job::Make(ticket, pkey_index),
-            link::Action::Build(ticket, plan, group) => Job::Build(ticket, plan, group),
+            link::Action::Build(ticket, standing, group) => Job::Build(ticket, standing, group),
             link::Action::Attach(ticket, group) => return Some(self.attach(now, ticket, group)),
             link::Action::AskRate(gid) => return Some(Effect::Call(Call::AskRate(gid))),
-            link::Action::TearDown => return Some(Effect::TearDown(self.take_traffic())),
+            link::Action::TearDown(up_to) => {
+                self.rings.clear();
+                return Some(Effect::TearDown(up_to));
+            }
             link::Action::Invalidate(severity) => {
                 self.invalidate(now, severity);
                 return None;

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use ibtf::{Attachment, McgInfo};
 use ipoib::groups::{self, Groups};
-use ipoib::link::{self, Link, Status};
+use ipoib::link::{self, Generation, Link, SendRings, Status};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
 use ipoib::paths::{self, Lane, Lanes, Paths, Resolution, Severity};
 use ipoib::{Instant, LinkAddr, Mgid, PKey};
@@ -24,7 +24,6 @@ pub(crate) use outstanding::Outstanding;
 
 use super::outgoing::{OutgoingConnections, TooBigReport, Waited};
 use crate::link::calls::Call;
-use crate::link::datapath::Traffic;
 use crate::link::failures::Failures;
 use crate::link::group::Group;
 use crate::link::heard::Heard;
@@ -33,7 +32,7 @@ use crate::link::jobs::Job;
 use crate::link::neighbour::Neighbour;
 use crate::link::pairs::Pairs;
 use crate::link::questions::{Answered, Questions};
-use crate::link::senders::Senders;
+use crate::link::rings::MOST_TRANSMIT_RINGS;
 use crate::link::settings::Key;
 
 /// Addresses known at once, at most: 16,384 ports with four queue pairs each.
@@ -78,8 +77,8 @@ pub(crate) enum Effect {
     Announce(Status),
     /// Tell somebody who has asked about a neighbour.
     Answer(Answered),
-    /// End the traffic.
-    TearDown(Option<Traffic>),
+    /// End the traffic of generations up to this one.
+    TearDown(Generation),
     /// Tell the log.
     Note(Note),
 }
@@ -104,15 +103,13 @@ pub(crate) struct Control {
     pub(in crate::link) questions: Questions,
     /// The queue pairs, from the first one that is made to the stop.
     pub(in crate::link) pairs: Option<Pairs>,
-    /// What they carry, once that is built.
-    pub(in crate::link) traffic: Option<Traffic>,
     /// The groups that it is to be attached to.
     pub(in crate::link) heard: Heard<Attachment>,
     pub(in crate::link) failures: Failures,
     /// Connections from neighbours, once the link has listened.
     pub(in crate::link) incoming: Option<KBox<IncomingConnections>>,
-    /// Its queue pairs that only send.
-    pub(crate) senders: KBox<Senders>,
+    /// Transmit rings beside the first.
+    pub(crate) rings: KBox<SendRings<MOST_TRANSMIT_RINGS>>,
     pub(in crate::link) pkey: PKey,
     /// The adapter is gone: nothing will ever be asked of it again.
     pub(crate) removed: bool,
@@ -123,6 +120,17 @@ pub(crate) struct Control {
     /// The adapter refused to send a packet, and takes others; for the log.
     pub(crate) send_refused: Option<ibtf::Status>,
     growth: Growth,
+}
+
+/// What a link that is stopped leaves.
+pub(in crate::link) struct Stopped {
+    pub(in crate::link) pairs: Option<Pairs>,
+    /// Something was sent and received, or was still to be ended.
+    pub(in crate::link) had_traffic: bool,
+    /// Every generation until this one is over.
+    pub(in crate::link) up_to: Option<Generation>,
+    /// What connections share.
+    pub(in crate::link) shared_receive: Option<SharedReceive>,
 }
 
 /// How the table of addresses comes to more room.
@@ -143,11 +151,10 @@ impl Control {
             neighbours: Neighbours::new(KVec::from_fn(NEIGHBOURS, |_| NeighbourSlot::default())?, seed),
             questions: Questions::new()?,
             pairs: None,
-            traffic: None,
             heard: Heard::new(),
             failures: Failures::new()?,
             incoming: None,
-            senders: KBox::new(Senders::default())?,
+            rings: KBox::new(SendRings::default())?,
             pkey,
             removed: false,
             full: Lanes::NONE,
@@ -175,8 +182,9 @@ impl Control {
         }
     }
 
-    /// Hands out the queue pairs, what they carry, and what connections share, for whoever stops the link to free.
-    pub(crate) fn stop(&mut self, now: Instant) -> (Option<Pairs>, Option<Traffic>, Option<SharedReceive>) {
+    /// Hands out what is to be ended and freed by whoever stops the link.
+    pub(in crate::link) fn stop(&mut self, now: Instant) -> Stopped {
+        let (had_traffic, up_to) = (self.link.has_traffic(), self.link.latest());
         self.link.handle_event(now, link::Event::Stop);
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
@@ -185,12 +193,8 @@ impl Control {
         self.full = Lanes::NONE;
         self.link.take_connections(false);
         let shared_receive = self.incoming.as_mut().and_then(|incoming| incoming.stop());
-        (self.pairs.take(), self.take_traffic(), shared_receive)
-    }
-
-    fn take_traffic(&mut self) -> Option<Traffic> {
-        self.senders.clear();
-        self.traffic.take()
+        self.rings.clear();
+        Stopped { pairs: self.pairs.take(), had_traffic, up_to, shared_receive }
     }
 
     pub(crate) fn looked_up(
@@ -266,7 +270,7 @@ impl Control {
             if let Some(job) = self.next_failure(now) {
                 return Some(Effect::Job(job));
             }
-            if let Some((ring, why)) = self.senders.next() {
+            if let Some((ring, why)) = self.rings.next() {
                 return Some(Effect::Job(Job::ReplaceSender(ring, why)));
             }
             if let Some(addresses) = self.room_wanted(now) {

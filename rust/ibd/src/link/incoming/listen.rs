@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use ibtf::{AsyncEvent, ChannelId, Client, ClientHandler, Reply, Request, Service, Session, Status};
 use ipoib::connections::{self, Asked};
+use ipoib::link::Generation;
 use ipoib::{Gid, LinkAddr, Qpn};
 use kernel::kstat::Kstat;
 use kernel::list::Room;
@@ -57,7 +58,8 @@ impl Listening {
 pub(crate) fn listen(shared: &KArc<Shared>, view: &mut View) {
     try_to_listen(shared, view);
     // What is built on it is told of the same address as everybody.
-    view.listens = shared.control.lock().pairs.as_ref().is_some_and(|pairs| pairs.is_listening(view.serial));
+    view.listens =
+        shared.control.lock().pairs.as_ref().is_some_and(|pairs| pairs.is_listening(view.generation));
 }
 
 #[inline(never)]
@@ -67,7 +69,7 @@ fn try_to_listen(shared: &KArc<Shared>, view: &View) {
         return;
     }
     let control = shared.control.lock();
-    let listens = control.pairs.as_ref().is_none_or(|pairs| pairs.is_listening(view.serial));
+    let listens = control.pairs.as_ref().is_none_or(|pairs| pairs.is_listening(view.generation));
     let port = control.link.port().copied();
     drop(control);
     let (Some(port), Ok(first), false) = (port.filter(|port| port.active), view.first(), listens) else {
@@ -89,7 +91,7 @@ fn try_to_listen(shared: &KArc<Shared>, view: &View) {
         Ok(listening)
     });
     match made {
-        Ok(listening) => put(shared, view.serial, listening),
+        Ok(listening) => put(shared, view.generation, listening),
         Err(status) => log!(note, shared.name, "takes no connections: {status}"),
     }
 }
@@ -139,11 +141,11 @@ fn prepare_outgoing(shared: &Shared, settings: &Settings) -> Result<(), Status> 
     Ok(())
 }
 
-fn put(shared: &Shared, serial: u64, listening: Listening) {
+fn put(shared: &Shared, generation: Generation, listening: Listening) {
     let mut listening = Some(listening);
     let mut control = shared.control.lock();
     let control_now = &mut *control;
-    if let Some(pairs) = control_now.pairs.as_mut().filter(|pairs| pairs.serial() == serial) {
+    if let Some(pairs) = control_now.pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
         pairs.listen(&mut listening);
         control_now.link.take_connections(true);
         if let Some(incoming) = &mut control_now.incoming {

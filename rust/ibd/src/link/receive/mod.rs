@@ -3,10 +3,9 @@
 mod packet;
 mod way_up;
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use gldv3::Mac;
-use ibtf::{CompletionBatch, Cq, Notify, ReceiveQueue, Refills, Status};
+use ibtf::{BufferPool, CompletionBatch, Cq, Notify, ReceiveQueue, Refills, Status};
+use ipoib::link::{Generation, Side};
 use ipoib::{LinkAddr, Qpn};
 use kernel::mblk::MblkChain;
 use kernel::sync::{Monitor, Mutex};
@@ -44,8 +43,6 @@ impl Manner {
 /// While open it owns the CQ and is where packets on their way up come from ([`Upward`]).
 pub(crate) struct Receiver {
     state: Mutex<State>,
-    /// How often it was closed: what was made ready before must not be opened after it.
-    closed: AtomicU64,
     mac: Mac,
     counters: KArc<Counters>,
     control: KArc<Monitor<Control>>,
@@ -56,19 +53,19 @@ pub(crate) struct Receiver {
 }
 
 struct State {
-    open: Option<Open>,
+    side: Side<ReceiveSide>,
     /// Empty, but for what did not fit when the MAC layer fetched packets.
     batch: CompletionBatch,
 }
 
-struct Open {
-    /// Of the traffic.
-    serial: u64,
-    queue: ReceiveQueue,
-    cq: Cq,
-    own: LinkAddr,
+/// The receive side of a queue pair.
+pub(crate) struct ReceiveSide {
+    pub(crate) queue: ReceiveQueue,
+    pub(crate) pool: BufferPool,
+    pub(crate) cq: Cq,
+    pub(crate) own: LinkAddr,
     /// The queue pairs that send for the link beside that of its address: their multicasts come back as well.
-    senders: KVec<Qpn>,
+    pub(crate) senders: KVec<Qpn>,
 }
 
 impl Receiver {
@@ -81,9 +78,8 @@ impl Receiver {
         manner: Manner,
     ) -> Result<KArc<Self>, AllocError> {
         let batch = CompletionBatch::new(BUDGET)?;
-        let state = State { open: None, batch };
-        let closed = AtomicU64::new(0);
-        KArc::new(Self { state: Mutex::new(state)?, closed, mac, counters, control, backlog, upward, manner })
+        let state = State { side: Side::default(), batch };
+        KArc::new(Self { state: Mutex::new(state)?, mac, counters, control, backlog, upward, manner })
     }
 
     /// The MAC layer does not fetch packets any more: arms the CQ, and leaves to the backlog's thread what has come in before that
@@ -101,49 +97,40 @@ impl Receiver {
     /// How many buffers the adapter has, and how often it was given some: with the lock for a moment.
     pub(crate) fn posted(&self) -> (u32, Refills) {
         let state = self.state.lock();
-        state.open.as_ref().map_or_else(Default::default, |open| (open.queue.posted(), open.queue.refills()))
+        state.side.get().map_or_else(Default::default, |side| (side.queue.posted(), side.queue.refills()))
     }
 
     fn has_more(&self) -> bool {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch } = &mut *state else { return false };
+        let State { side, batch } = &mut *state;
+        let Some(open) = side.get() else { return false };
         // A poll that fails fails again for whoever takes the rest, who says so.
         !matches!(open.available(batch), Ok(0))
     }
 
-    /// How often it was closed.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.closed.load(Ordering::SeqCst)
-    }
-
-    /// Takes what comes in for buffers that are posted already, from now on. Does nothing if it was closed since `epoch`.
-    pub(crate) fn open(
-        this: &KArc<Self>,
-        epoch: u64,
-        serial: u64,
-        queue: ReceiveQueue,
-        cq: Cq,
-        own: LinkAddr,
-        senders: KVec<Qpn>,
-    ) {
+    /// Takes what comes in for buffers that are posted already, from now on; the receive side comes back if its generation is over.
+    pub(crate) fn open(this: &KArc<Self>, generation: Generation, with: ReceiveSide) -> Option<ReceiveSide> {
         let mut state = this.state.lock();
-        if this.epoch() != epoch {
-            drop(state);
-            return;
-        }
-        this.upward.put(this);
-        let before = state.open.replace(Open { serial, queue, cq, own, senders });
+        let before = match state.side.open(generation, with) {
+            Ok(before) => before,
+            Err(unused) => {
+                drop(state);
+                return Some(unused);
+            }
+        };
+        this.upward.put(generation, this);
         drop(state);
         // There is none: what was open was closed.
         drop(before);
         // The first may have come before.
         this.call_again();
+        None
     }
 
     /// A queue pair that only sends has another one's place. What was sent from the one before may still come back.
     pub(crate) fn replace_sender(&self, sender: usize, qpn: Qpn) {
         let mut state = self.state.lock();
-        let Some(open) = &mut state.open else { return };
+        let Some(open) = state.side.get_mut() else { return };
         let known = open.senders.len() / 2;
         let before = open.senders.get_mut(sender).map(|place| core::mem::replace(place, qpn));
         if let Some((before, place)) = before.zip(open.senders.get_mut(known + sender)) {
@@ -151,26 +138,25 @@ impl Receiver {
         }
     }
 
-    /// Ends it: what comes in from now on is not taken, nor what was left when the MAC layer fetched packets.
-    pub(crate) fn close(&self) {
-        // Before the lock: who opens after this sees it.
-        self.closed.fetch_add(1, Ordering::SeqCst);
+    /// Ends every generation up to this one: what comes in from now on is not taken, nor what was left when the MAC layer fetched
+    /// packets. The buffers, if there were some, to be closed.
+    pub(crate) fn close(&self, up_to: Option<Generation>) -> Option<BufferPool> {
         let mut state = self.state.lock();
-        let open = state.open.take();
+        let closed = state.side.close(up_to)?;
         let left = state.batch.clear();
         // With the lock held, or it would undo what the next opening does.
-        self.upward.remove(self);
-        if let Some(open) = &open {
-            // With the lock, or whoever reads meanwhile finds them in neither place.
-            self.counters.rx.refilled(open.queue.refills());
-        }
+        self.upward.remove(up_to);
+        // With the lock, or whoever reads meanwhile finds them in neither place.
+        self.counters.rx.refilled(closed.queue.refills());
         drop(state);
-        drop(open);
         self.counters.rx.dropped_many(RxDrop::LinkReset, left);
+        Some(closed.into_pool())
     }
 
-    fn broken(&self, serial: u64) {
-        self.control.lock().receive_side_failed(now(), serial);
+    /// What stood when this was seen does not work any more.
+    fn broken(&self, generation: Option<Generation>) {
+        let Some(generation) = generation else { return };
+        self.control.lock().receive_side_failed(now(), generation);
         self.control.notify_all();
     }
 
@@ -178,16 +164,17 @@ impl Receiver {
     /// is not open. The caller is on the way up.
     fn pass(&self, room: &mut usize, end: End) -> Option<Pass> {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch } = &mut *state else { return None };
+        let State { side, batch } = &mut *state;
+        let open = side.get_mut()?;
         let available = open.available(batch);
         let mut pass = Pass {
-            serial: open.serial,
             packets: MblkChain::new(),
             tally: Tally::default(),
             copied: 0,
             taken: 0,
             drained: false,
             broken: available.is_err(),
+            failed: None,
         };
         let mut left = *room;
         while let Some(completion) = batch.next_within(left) {
@@ -209,25 +196,27 @@ impl Receiver {
             pass.drained = left == Ok(0);
             pass.broken = left.is_err();
         }
+        if pass.broken {
+            pass.failed = side.generation();
+        }
         Some(pass)
     }
 
     /// Arms the CQ; `false` if that failed, and then nobody would call again, or if the receive side is not open.
     fn arm(&self) -> bool {
         let state = self.state.lock();
-        let Some(open) = &state.open else { return false };
-        let (armed, serial) = (open.cq.arm(Notify::Any).is_ok(), open.serial);
+        let Some(open) = state.side.get() else { return false };
+        let armed = open.cq.arm(Notify::Any).is_ok();
+        let generation = state.side.generation();
         drop(state);
         if !armed {
-            self.broken(serial);
+            self.broken(generation);
         }
         armed
     }
 }
 
 struct Pass {
-    /// Of the traffic that was open.
-    serial: u64,
     packets: MblkChain,
     tally: Tally,
     /// Packets that are copies.
@@ -237,6 +226,8 @@ struct Pass {
     /// The CQ is armed, and there was nothing in it then.
     drained: bool,
     broken: bool,
+    /// What is broken.
+    failed: Option<Generation>,
 }
 
 /// What is done when there seems to be nothing left.
@@ -248,7 +239,15 @@ enum End {
     Quiet,
 }
 
-impl Open {
+impl ReceiveSide {
+    /// Ends it, and leaves its buffers, to be closed once they are home: some are the adapter's until the queue pair is freed or made
+    /// ready again.
+    pub(crate) fn into_pool(self) -> BufferPool {
+        let Self { queue, pool, .. } = self;
+        drop(queue);
+        pool
+    }
+
     /// How many completions there are, at least, up to a batch: what was polled before and left, or else what is polled now.
     fn available(&self, batch: &mut CompletionBatch) -> Result<usize, Status> {
         match batch.remaining() {

@@ -7,14 +7,14 @@ use ipoib::{EtherType, Qpn, nd};
 use kernel::mblk::{Mblk, Offload};
 use kernel::sync::Monitor;
 
-use super::{Open, Pass, Receiver};
+use super::{Pass, ReceiveSide, Receiver};
 use crate::counters::RxDrop;
 use crate::link::control::Control;
 use crate::now;
 
 impl Receiver {
     #[inline(always)]
-    pub(super) fn take(&self, open: &mut Open, completion: Completion<'_>, pass: &mut Pass) {
+    pub(super) fn take(&self, open: &mut ReceiveSide, completion: Completion<'_>, pass: &mut Pass) {
         let Some(received) = open.queue.complete(completion) else {
             // Of nothing that is out: whatever it tells of is lost.
             return self.counters.rx.dropped(RxDrop::Completion);
@@ -35,7 +35,7 @@ impl Receiver {
 
     /// Makes the packet for the MAC layer out of a frame. A buffer that is not lent goes home and is posted again.
     #[inline(always)]
-    fn packet(&self, open: &mut Open, received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
+    fn packet(&self, open: &mut ReceiveSide, received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
         let Received { mut buffer, has_grh, checksum_ok, source_qpn, .. } = received;
         let bytes = buffer.bytes_mut();
         let sender = Qpn::from_low_bits(source_qpn);

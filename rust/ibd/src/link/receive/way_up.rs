@@ -65,7 +65,7 @@ impl Receiver {
             let Some(pass) = self.pass(&mut { usize::MAX }, End::Armed) else { return true };
             inside.hand_up(&self.mac, pass.packets);
             if pass.broken {
-                self.broken(pass.serial);
+                self.broken(pass.failed);
                 return true;
             }
             *budget = budget.saturating_sub(pass.taken);
@@ -87,7 +87,7 @@ impl Receiver {
             self.counters.rx.fetched.add(pass.packets.len() as u64);
             packets.append(pass.packets);
             if pass.broken {
-                self.broken(pass.serial);
+                self.broken(pass.failed);
                 break;
             }
             if pass.taken == 0 {

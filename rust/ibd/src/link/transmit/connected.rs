@@ -55,7 +55,7 @@ pub(super) fn neighbour(flagged: &LinkAddr, frame: &Frame) -> Option<LinkAddr> {
 impl State {
     /// Whether it is no longer than the link's own datagrams; the way may be narrower.
     fn fits_datagram(&self, frame: &Frame) -> bool {
-        self.open.as_ref().is_some_and(|open| frame.len <= open.buffer_size as usize)
+        self.side.get().is_some_and(|open| frame.len <= open.buffer_size as usize)
     }
 }
 
@@ -121,11 +121,12 @@ impl Transmitter {
             },
             None => packet,
         };
-        let most = state.open.as_ref().map_or(0, |open| open.buffer_size).min(neighbour.longest());
+        let most = state.side.get().map_or(0, |open| open.buffer_size).min(neighbour.longest());
         if frame.len > most as usize {
             return self.too_long(state, neighbour, packet, frame, most, after);
         }
-        let State { open: Some(open), staged, .. } = state else {
+        let State { side, staged, .. } = state;
+        let Some(open) = side.get_mut() else {
             return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
         };
         self.stage_any(open, staged, neighbour, packet, frame, after)
@@ -225,7 +226,7 @@ impl Transmitter {
         if frame.cast != Cast::Unicast {
             return Err(Stopped::Dropped(packet, TxDrop::TooLong));
         }
-        let datagram = state.open.as_ref().map_or(0, |open| open.buffer_size).min(neighbour.longest());
+        let datagram = state.side.get().map_or(0, |open| open.buffer_size).min(neighbour.longest());
         if frame.ethertype == EtherType::IPV4
             && let Some(sent) = self.send_in_pieces(state, neighbour, &packet, frame, datagram, after)
         {
@@ -272,14 +273,15 @@ impl Transmitter {
             return None;
         }
         for fragment in fragments::fragments(header, most.saturating_sub(HEADER))? {
-            let full = state.open.as_ref().is_some_and(|open| open.queue.batch_is_full());
+            let full = state.side.get().is_some_and(|open| open.queue.batch_is_full());
             if full {
                 self.post(state, after);
             }
-            if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+            if state.side.get().is_some_and(|open| open.queue.room() == 0) {
                 self.reclaim(state, after);
             }
-            let State { open: Some(open), staged, .. } = state else { return Some(false) };
+            let State { side, staged, .. } = state;
+            let Some(open) = side.get_mut() else { return Some(false) };
             let piece = Piece { packet, fragment, payload_at };
             let len = (IPOIB_HEADER_LEN + fragment.header().len() + fragment.len) as u32;
             if !open.stage_piece(neighbour.handle(), &piece, Cast::Unicast) {
@@ -325,7 +327,7 @@ impl Transmitter {
         let Some((_, frame)) = Frame::read(&packet) else {
             return Err(Stopped::Dropped(packet, TxDrop::Malformed));
         };
-        if state.open.is_none() {
+        if state.side.get().is_none() {
             return Err(Stopped::Dropped(packet, TxDrop::LinkReset));
         }
         send(self, state, packet, &frame, after)

@@ -4,14 +4,13 @@
 //! have in common: they are opened and closed together (but for one whose queue pair is replaced alone), know the same paths, and a packet that waited for its path goes on from the
 //! queue it came to.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use gldv3::{Mac, Stat};
+use ipoib::link::Generation;
 use ipoib::paths::Pardons;
 use kernel::sync::Monitor;
 use kernel::{AllocError, KArc, KVec};
 
-use super::{Open, Transmitter};
+use super::{SendSide, Transmitter};
 use crate::counters::Counters;
 use crate::link::control::Control;
 use crate::link::datapath::Pools;
@@ -20,18 +19,7 @@ use crate::link::incoming::ConnectionCounters;
 /// See the module's text.
 pub(crate) struct Transmitters {
     each: KVec<KArc<Transmitter>>,
-    closed: KArc<Closed>,
     control: KArc<Monitor<Control>>,
-}
-
-/// How often the queues were closed. A send side made before a close must not be opened after it.
-#[derive(Default)]
-pub(super) struct Closed(AtomicU64);
-
-impl Closed {
-    pub(super) fn count(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
 }
 
 impl Transmitters {
@@ -45,10 +33,9 @@ impl Transmitters {
         pardons: &KArc<Pardons>,
         seed: u64,
     ) -> Result<Self, AllocError> {
-        let closed = KArc::new(Closed::default())?;
         let each = KVec::try_from_fn(rings.max(1), |index| {
             let ring = (rings != 0).then_some(index);
-            let (control, pardons, closed) = (control.clone(), pardons.clone(), closed.clone());
+            let (control, pardons) = (control.clone(), pardons.clone());
             let counters = counters.tx(index).ok_or(AllocError)?.clone();
             Transmitter::new(
                 ring,
@@ -56,11 +43,10 @@ impl Transmitters {
                 (counters, connection_counters.clone()),
                 control,
                 pardons,
-                closed,
                 seed,
             )
         })?;
-        Ok(Self { each, closed, control: control.clone() })
+        Ok(Self { each, control: control.clone() })
     }
 
     /// In the order of the rings, the first of which has the link's address.
@@ -78,30 +64,22 @@ impl Transmitters {
         self.each.get(ring)
     }
 
-    /// How often they were closed.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.closed.count()
-    }
-
-    /// Opens them all, with the serial number of what they send from; the buffers of those that were closed since `epoch` come
-    /// back, to be closed.
+    /// Opens them all; the buffers of those whose generation is over, to be closed.
     #[inline(never)]
-    pub(crate) fn open(&self, epoch: u64, serial: u64, sides: KVec<Open>) -> Pools {
+    pub(crate) fn open(&self, generation: Generation, sides: KVec<SendSide>) -> Pools {
         let mut unused = Pools::default();
         for (transmitter, side) in self.each.iter().zip(sides) {
-            open(transmitter, epoch, serial, side, &mut unused);
+            open(transmitter, generation, side, &mut unused);
         }
         unused
     }
 
-    /// Stops sending on every one: when this returns nobody posts any more. Their buffers, to be closed. What the adapter has stays
-    /// with its queue pair. The MAC layer is told to send what it was given back, which is then dropped.
+    /// Ends every generation up to this one on each of them: when this returns nobody posts any more. Their buffers, to be closed. What
+    /// the adapter has stays with its queue pair. The MAC layer is told to send what it was given back, which is then dropped.
     #[inline(never)]
-    pub(crate) fn close(&self) -> Pools {
-        // Before any lock: who opens after this sees it.
-        self.closed.0.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn close(&self, up_to: Option<Generation>) -> Pools {
         let mut pools = Pools::default();
-        self.each.iter().for_each(|transmitter| close(transmitter, &mut pools));
+        self.each.iter().for_each(|transmitter| close(transmitter, up_to, &mut pools));
         pools
     }
 
@@ -113,11 +91,11 @@ impl Transmitters {
         }
     }
 
-    /// Goes on with one that was suspended, unless all were closed since `epoch`: then the send side comes back.
+    /// Goes on with one that was suspended; the send side comes back if its generation is over.
     #[inline(never)]
-    pub(crate) fn reopen(&self, ring: usize, epoch: u64, serial: u64, side: Open) -> Option<Open> {
+    pub(crate) fn reopen(&self, ring: usize, generation: Generation, side: SendSide) -> Option<SendSide> {
         match self.of(ring) {
-            Some(transmitter) => transmitter.open(epoch, serial, side),
+            Some(transmitter) => transmitter.open(generation, side),
             None => Some(side),
         }
     }
@@ -138,17 +116,17 @@ impl Transmitters {
 
 /// In a frame of its own, as a send side is large.
 #[inline(never)]
-fn open(transmitter: &Transmitter, epoch: u64, serial: u64, side: Open, unused: &mut Pools) {
+fn open(transmitter: &Transmitter, generation: Generation, side: SendSide, unused: &mut Pools) {
     transmitter.remember_connections(&side);
-    if let Some(side) = transmitter.open(epoch, serial, side) {
+    if let Some(side) = transmitter.open(generation, side) {
         side.into_pools(unused);
     }
 }
 
 /// As [`open`].
 #[inline(never)]
-fn close(transmitter: &Transmitter, pools: &mut Pools) {
-    if let Some(side) = transmitter.close() {
+fn close(transmitter: &Transmitter, up_to: Option<Generation>, pools: &mut Pools) {
+    if let Some(side) = transmitter.close(up_to) {
         side.into_pools(pools);
     }
 }

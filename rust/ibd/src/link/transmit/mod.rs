@@ -13,10 +13,9 @@ mod send;
 mod stage;
 mod waited;
 
-use core::sync::atomic::AtomicU64;
-
 use gldv3::{Mac, Stat};
 use ibtf::{CompletionBatch, SendQueue, Status};
+use ipoib::link::{Generation, Side, Why};
 use ipoib::paths::{Denial, Lane, Pardons};
 use ipoib::{Instant, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
@@ -27,16 +26,14 @@ use super::control::Control;
 use super::incoming::ConnectionCounters;
 use super::neighbour::Neighbour;
 use super::outgoing::ConnectedSender;
-use super::senders::Why;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{Shown, Tally, TxCounters, TxDrop};
 use crate::{now, probes};
-use every::Closed;
 pub(crate) use every::Transmitters;
 pub(crate) use frame::Wire;
 use send::{Stopped, note};
-pub(crate) use stage::{Abilities, Open};
+pub(crate) use stage::{Abilities, SendSide};
 
 /// Packets posted at once.
 pub(crate) const BATCH: u32 = 32;
@@ -57,9 +54,6 @@ pub(crate) struct Transmitter {
     ring: Option<usize>,
     /// Its place among the link's queues.
     place: usize,
-    closed: KArc<Closed>,
-    /// How often this one alone was closed, to be opened again.
-    suspensions: AtomicU64,
     mac: Mac,
     counters: KArc<TxCounters>,
     connection_counters: KArc<ConnectionCounters>,
@@ -69,11 +63,8 @@ pub(crate) struct Transmitter {
 }
 
 struct State {
-    open: Option<Open>,
-    /// Which queue pair that is, or was last.
-    serial: u64,
-    /// It is being replaced: packets wait for the next one.
-    suspended: bool,
+    /// What it sends from; while that is replaced, packets wait.
+    side: Side<SendSide>,
     neighbours: AddressCache<Neighbour>,
     /// Addresses that nothing goes to for a while: a flood at a peer that is gone keeps off the machines' lock.
     denied: AddressCache<Denial>,
@@ -101,8 +92,8 @@ struct After {
 #[derive(Default)]
 struct Rare {
     wake_control: bool,
-    /// The queue pair with this serial number has failed.
-    broken: Option<u64>,
+    /// The queue pair of this generation has failed.
+    broken: Option<Generation>,
     resume: bool,
     /// A large send waits for buffers.
     want_large: bool,
@@ -125,7 +116,7 @@ impl State {
 
     /// Whether the link opens connections.
     fn is_connected(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.abilities.connected)
+        self.side.get().is_some_and(|open| open.abilities.connected)
     }
 
     fn forget_all(&mut self) {
@@ -144,13 +135,10 @@ impl Transmitter {
         (counters, connection_counters): (KArc<TxCounters>, KArc<ConnectionCounters>),
         control: KArc<Monitor<Control>>,
         pardons: KArc<Pardons>,
-        closed: KArc<Closed>,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
         let state = State {
-            open: None,
-            serial: 0,
-            suspended: false,
+            side: Side::default(),
             neighbours: new_memory(Key::HashSize.default_value(), seed)?,
             denied: AddressCache::new(DENIED, seed)?,
             connections: None,
@@ -160,21 +148,8 @@ impl Transmitter {
             behind: false,
             waits: None,
         };
-        let (state, suspensions) = (Mutex::new(state)?, AtomicU64::new(0));
-        let place = ring.unwrap_or(0);
-        KArc::new(Self {
-            state,
-            ring,
-            place,
-            closed,
-            suspensions,
-            mac,
-            counters,
-            connection_counters,
-            control,
-            pardons,
-            seed,
-        })
+        let (state, place) = (Mutex::new(state)?, ring.unwrap_or(0));
+        KArc::new(Self { state, ring, place, mac, counters, connection_counters, control, pardons, seed })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
@@ -212,7 +187,7 @@ impl Transmitter {
     pub(crate) fn show(&self, shown: &mut Shown<'_>) {
         self.counters.show(shown);
         let state = self.state.lock();
-        let queue = state.open.as_ref().map(|open| &open.queue);
+        let queue = state.side.get().map(|open| &open.queue);
         let [room, outstanding] = [queue.map(SendQueue::room), queue.map(SendQueue::outstanding)];
         let qpn = queue.map(|queue| queue.channel().qpn());
         drop(state);
@@ -252,8 +227,8 @@ impl Transmitter {
         if wake_control {
             self.go_on();
         }
-        if let Some(serial) = broken {
-            self.broken(serial, Why::Failed);
+        if broken.is_some() {
+            self.broken(broken, Why::Failed);
         }
         if resume {
             self.ready();

@@ -1,22 +1,21 @@
 //! When a transmit queue sends: opened with a queue pair, suspended while that is replaced alone, closed with the link; and whether the
 //! adapter still completes what it took.
 
-use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use ibtf::{BufferPool, Notify};
 use ipoib::Instant;
+use ipoib::link::{Generation, Why};
 use kernel::KBox;
 
-use super::stage::{LargePool, Open};
+use super::stage::{LargePool, SendSide};
 use super::{After, CONNECTIONS, Rare, Transmitter};
 use crate::cache::AddressCache;
-use crate::link::senders::Why;
 use crate::now;
 
 impl Transmitter {
     /// Makes room for connections, if the link opens some. Without memory the machine is asked each time.
-    pub(super) fn remember_connections(&self, open: &Open) {
+    pub(super) fn remember_connections(&self, open: &SendSide) {
         if !open.abilities.connected || self.state.lock().connections.is_some() {
             return;
         }
@@ -24,25 +23,22 @@ impl Transmitter {
         self.state.lock().connections = connections;
     }
 
-    /// Which send side this is: another number after every close.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.closed.count() + self.suspensions.load(Ordering::SeqCst)
-    }
-
-    /// Whether large sends wait for buffers that were asked for.
-    pub(crate) fn wants_large(&self) -> bool {
-        matches!(&self.state.lock().open, Some(Open { large: LargePool::Asked, .. }))
-    }
-
-    /// Brings the buffers for large sends that were asked for, or `None` if there was no memory. Buffers asked for before a
-    /// close come back, to be closed.
-    pub(crate) fn bring_large(&self, epoch: u64, pool: Option<BufferPool>) -> Option<BufferPool> {
+    /// The generation of large sends that wait for buffers which were asked for.
+    pub(crate) fn wants_large(&self) -> Option<Generation> {
         let mut state = self.state.lock();
-        if self.epoch() != epoch {
-            return pool;
-        }
-        let Some(open) = &mut state.open else { return pool };
-        open.large = pool.map_or(LargePool::Failed, LargePool::Ready);
+        let (generation, side) = state.side.running()?;
+        matches!(side.large, LargePool::Asked).then_some(generation)
+    }
+
+    /// Brings the buffers for large sends that were asked for, or `None` if there was no memory. Buffers asked for by another
+    /// generation come back, to be closed.
+    pub(crate) fn bring_large(&self, generation: Generation, pool: Option<BufferPool>) -> Option<BufferPool> {
+        let mut state = self.state.lock();
+        let side = match state.side.running() {
+            Some((stands, side)) if stands == generation => side,
+            _ => return pool,
+        };
+        side.large = pool.map_or(LargePool::Failed, LargePool::Ready);
         let resume = core::mem::take(&mut state.refused);
         drop(state);
         if resume {
@@ -51,22 +47,25 @@ impl Transmitter {
         None
     }
 
-    /// Starts sending, or hands the send side back if it was closed since `epoch`.
-    pub(super) fn open(&self, epoch: u64, serial: u64, open: Open) -> Option<Open> {
-        let armed = open.queue.channel().send_cq().arm(Notify::Any);
+    /// Starts sending; the send side comes back if its generation is over.
+    pub(super) fn open(&self, generation: Generation, with: SendSide) -> Option<SendSide> {
+        let armed = with.queue.channel().send_cq().arm(Notify::Any);
         let mut state = self.state.lock();
-        if self.closed.count() != epoch {
-            drop(state);
-            return Some(open);
-        }
-        state.open = Some(open);
-        state.serial = serial;
-        let suspended = core::mem::take(&mut state.suspended);
+        let suspended = state.side.is_suspended();
+        let before = match state.side.open(generation, with) {
+            Ok(before) => before,
+            Err(unused) => {
+                drop(state);
+                return Some(unused);
+            }
+        };
         let (refused, behind) =
             (suspended && core::mem::take(&mut state.refused), core::mem::take(&mut state.behind));
         drop(state);
+        // There is none: what was open was closed.
+        drop(before);
         if armed.is_err() {
-            self.broken(serial, Why::Failed);
+            self.broken(Some(generation), Why::Failed);
         }
         if refused {
             self.ready();
@@ -78,13 +77,11 @@ impl Transmitter {
     }
 
     /// Stops sending until it is opened again: when this returns nobody posts any more. Packets are given back, not dropped.
-    pub(super) fn suspend(&self) -> Option<Open> {
+    pub(super) fn suspend(&self) -> Option<SendSide> {
         let (mut state, mut after) = (self.state.lock(), After::default());
         // As for a close.
         self.reclaim(&mut state, &mut after);
-        let open = state.open.take()?;
-        self.suspensions.fetch_add(1, Ordering::SeqCst);
-        state.suspended = true;
+        let side = state.side.suspend()?;
         // There is room when it is opened again.
         let Rare { resume, wake_control, .. } = after.rare.take().unwrap_or_default();
         state.refused |= resume;
@@ -93,38 +90,42 @@ impl Transmitter {
         state.forget_all();
         drop(state);
         drop(after);
-        Some(open)
+        Some(side)
     }
 
-    /// Stops sending: when this returns nobody posts any more. What the adapter has stays with the queue.
-    pub(super) fn close(&self) -> Option<Open> {
+    /// Stops sending what is of a generation up to this one: when this returns nobody posts any more. What the adapter has stays with
+    /// the queue.
+    pub(super) fn close(&self, up_to: Option<Generation>) -> Option<SendSide> {
         let (mut state, mut after) = (self.state.lock(), After::default());
         // What has failed is counted as long as somebody can tell.
         self.reclaim(&mut state, &mut after);
-        let open = state.open.take();
-        state.suspended = false;
-        state.waits = None;
-        state.forget_all();
+        let side = state.side.close(up_to);
         let rare = after.rare();
-        rare.resume |= core::mem::take(&mut state.refused);
-        rare.wake_control |= core::mem::take(&mut state.behind);
-        // It is being replaced, or nobody wants it any more.
-        rare.broken = None;
+        // A later one goes on.
+        if state.side.get().is_none() {
+            state.waits = None;
+            state.forget_all();
+            rare.resume |= core::mem::take(&mut state.refused);
+            rare.wake_control |= core::mem::take(&mut state.behind);
+            // It is being replaced, or nobody wants it any more.
+            rare.broken = None;
+        }
         drop(state);
         self.finish(after);
-        open
+        side
     }
 
-    /// The queue pair with this serial number does not work any more.
-    pub(super) fn broken(&self, serial: u64, why: Why) {
-        self.control.lock().send_side_failed(now(), self.place, serial, why);
+    /// The queue pair of this generation does not work any more.
+    pub(super) fn broken(&self, generation: Option<Generation>, why: Why) {
+        let Some(generation) = generation else { return };
+        self.control.lock().send_side_failed(now(), self.place, generation, why);
         self.control.notify_all();
     }
 
     /// Looks whether the adapter owes a completion for longer than `timeout`, and tells. Has to look more often than that.
     pub(crate) fn watch(&self, now: Instant, timeout: Duration) {
         let mut state = self.state.lock();
-        let progress = state.open.as_mut().and_then(|open| {
+        let progress = state.side.get_mut().and_then(|open| {
             open.queue.signal_soon();
             open.queue.progress()
         });
@@ -139,10 +140,10 @@ impl Transmitter {
             state.waits = None;
             self.counters.timeouts.increment();
         }
-        let serial = state.serial;
+        let generation = state.side.generation();
         drop(state);
         if late {
-            self.broken(serial, Why::Stalled);
+            self.broken(generation, Why::Stalled);
         }
     }
 }

@@ -5,10 +5,10 @@ use kernel::mblk::MblkChain;
 use kernel::softint::SoftHandler;
 
 use super::frame::Wire;
-use super::stage::Open;
+use super::stage::SendSide;
 use super::{After, State, Transmitter};
 use crate::counters::TxDrop;
-use crate::link::senders::Why;
+use ipoib::link::Why;
 
 /// Room that must have come back before the MAC layer is told, as a fraction of the ring.
 const RESUME: u32 = 8;
@@ -23,7 +23,8 @@ impl Transmitter {
     /// As [`Transmitter::post`], in the caller's own text.
     #[inline(always)]
     pub(super) fn post_here(&self, state: &mut State, after: &mut After) {
-        let State { open: Some(open), staged, serial, .. } = state else { return };
+        let State { side, staged, .. } = state;
+        let Some(open) = side.get_mut() else { return };
         let result = open.queue.post(|_, refused| {
             staged.take_out(refused.cookie.cast, refused.cookie.packets, refused.cookie.bytes);
             self.refused(refused, after);
@@ -32,7 +33,7 @@ impl Transmitter {
         if let Err(PostFailure { why, .. }) = result
             && (why != Status::CHAN_FULL || open.queue.outstanding() == 0)
         {
-            after.rare().broken = Some(*serial);
+            after.rare().broken = side.generation();
         }
         self.counters.sent(staged);
         staged.clear();
@@ -53,28 +54,29 @@ impl Transmitter {
     /// Takes the completions there are; how many.
     #[inline(never)]
     pub(super) fn reclaim(&self, state: &mut State, after: &mut After) -> usize {
-        let State { open: Some(open), completions, serial, .. } = state else { return 0 };
+        let State { side, completions, .. } = state;
+        let Some((generation, open)) = side.running() else { return 0 };
         let mut taken = 0;
         loop {
             match open.queue.channel().send_cq().poll(completions) {
                 Ok(0) => break,
                 Ok(polled) => taken += polled,
                 Err(_) => {
-                    after.rare().broken = Some(*serial);
+                    after.rare().broken = Some(generation);
                     break;
                 }
             }
-            let Open { queue, spare, buffer_size, .. } = &mut *open;
+            let SendSide { queue, spare, buffer_size, .. } = &mut *open;
             while let Some(completion) = completions.take() {
                 let Some(mut over) = queue.complete(completion) else { continue };
                 while let Some(sent) = queue.next_over(&mut over) {
                     if !sent.status.is_success() {
                         self.counters.failed.increment();
-                        after.rare().broken = Some(*serial);
+                        after.rare().broken = Some(generation);
                     }
                     match sent.payload {
                         Payload::Packet(packet) => after.free.push_back(packet),
-                        Payload::Buffer(buffer) => Open::put_back(spare, *buffer_size, buffer),
+                        Payload::Buffer(buffer) => SendSide::put_back(spare, *buffer_size, buffer),
                     }
                 }
             }
@@ -94,13 +96,13 @@ impl Transmitter {
 
     fn arm(&self) -> bool {
         let state = self.state.lock();
-        let cq: Option<&Cq> = state.open.as_ref().map(|open| open.queue.channel().send_cq());
+        let cq: Option<&Cq> = state.side.get().map(|open| open.queue.channel().send_cq());
         let armed = cq.map(|cq| cq.arm(Notify::Any).is_ok());
-        let serial = state.serial;
+        let generation = state.side.generation();
         drop(state);
         if armed == Some(false) {
             // Nobody would call again.
-            self.broken(serial, Why::Failed);
+            self.broken(generation, Why::Failed);
         }
         armed == Some(true)
     }

@@ -6,10 +6,9 @@ use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Handle, Submitted};
 use ipoib::{EtherType, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
-use kernel::sync::MutexGuard;
 
 use super::frame::{Frame, Plain, Wire};
-use super::stage::{LargePool, Open, Staged, Unstaged};
+use super::stage::{LargePool, SendSide, Staged, Unstaged};
 use super::{After, State, Transmitter};
 use crate::counters::{Tally, TxDrop};
 use crate::link::neighbour::Neighbour;
@@ -39,9 +38,6 @@ impl Transmitter {
     pub(crate) fn transmit(&self, mut packets: MblkChain) -> MblkChain {
         let mut after = After::default();
         let mut state = self.state.lock();
-        if state.open.is_none() {
-            return self.turn_away(state, packets);
-        }
         while let Some(packet) = packets.pop_front() {
             let Some(packet) = self.send(&mut state, packet, &mut after) else { continue };
             packets.push_front(packet);
@@ -54,25 +50,12 @@ impl Transmitter {
         packets
     }
 
-    /// There is nothing to send from: packets are freed, or given back if there soon will be.
-    #[inline(never)]
-    fn turn_away(&self, mut state: MutexGuard<'_, State>, packets: MblkChain) -> MblkChain {
-        if state.suspended {
-            self.gave_back(&mut state);
-            drop(state);
-            self.counters.put_off.add(packets.len() as u64);
-            return packets;
-        }
-        drop(state);
-        self.counters.dropped_many(TxDrop::LinkDown, packets.len());
-        MblkChain::new()
-    }
-
     /// Stages one packet, or frees it, or has it wait for its path; what comes back is to be given back. Straight ahead is what nearly
     /// all packets need: a known neighbour, a buffer at hand, room in the queue.
     #[inline(always)]
     fn send(&self, state: &mut State, packet: Mblk, after: &mut After) -> Option<Mblk> {
-        if let State { open: Some(open), neighbours, staged, .. } = &mut *state
+        let State { side, neighbours, staged, .. } = &mut *state;
+        if let Some(open) = side.get_mut()
             && let Some(plain) = Plain::read(&packet)
             && let Some(neighbour) = neighbours.get(plain.to)
             && neighbour.validity().holds()
@@ -127,7 +110,15 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<(), Stopped> {
         let flagged = to;
-        let Some(open) = &state.open else { return Err(Stopped::Dropped(packet, TxDrop::LinkDown)) };
+        let Some(open) = state.side.get() else {
+            // There soon will be something to send from, or there is none.
+            let soon = state.side.is_suspended();
+            return Err(if soon {
+                Stopped::Full(packet)
+            } else {
+                Stopped::Dropped(packet, TxDrop::LinkDown)
+            });
+        };
         let Some(to) = to.canonical() else {
             return Err(Stopped::Dropped(packet, TxDrop::BadDestination));
         };
@@ -145,7 +136,8 @@ impl Transmitter {
             self.learn(&packet, frame.ethertype, to);
         }
         self.make_room(state, frame, after);
-        let State { open: Some(open), neighbours, staged, .. } = state else {
+        let State { side, neighbours, staged, .. } = state;
+        let Some(open) = side.get_mut() else {
             return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
         };
         if let Some(neighbour) = neighbours.get(to.words()) {
@@ -176,7 +168,8 @@ impl Transmitter {
             return Err(Stopped::Dropped(packet, reason));
         }
         let (packet, neighbour) = self.ask_for_path(state, to, packet, after)?;
-        let State { open: Some(open), staged, .. } = state else {
+        let State { side, staged, .. } = state;
+        let Some(open) = side.get_mut() else {
             return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
         };
         self.stage_any(open, staged, &neighbour, packet, frame, after)
@@ -225,7 +218,7 @@ impl Transmitter {
 
     /// Posts what is staged, and takes completions, if the next one would find no room without.
     pub(super) fn make_room(&self, state: &mut State, frame: &Frame, after: &mut After) {
-        let Some(open) = &state.open else { return };
+        let Some(open) = state.side.get() else { return };
         let (full, short) = (open.queue.batch_is_full(), open.is_short(frame));
         if full || short {
             self.post(state, after);
@@ -238,7 +231,7 @@ impl Transmitter {
     #[inline(never)]
     pub(super) fn stage_any(
         &self,
-        open: &mut Open,
+        open: &mut SendSide,
         staged: &mut Tally,
         to: &Neighbour,
         packet: Mblk,

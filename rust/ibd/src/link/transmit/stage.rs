@@ -13,7 +13,7 @@ use super::frame::{ADDRESSES_LEN, Frame, Plain, Wire};
 use crate::counters::TxDrop;
 
 /// The send side of a queue pair.
-pub(crate) struct Open {
+pub(crate) struct SendSide {
     pub(crate) queue: SendQueue<Wire, Way>,
     /// Buffers of one MTU.
     pool: BufferPool,
@@ -77,7 +77,7 @@ pub(super) enum Staged {
     Mapped,
 }
 
-impl Open {
+impl SendSide {
     pub(crate) fn new(queue: SendQueue<Wire, Way>, pool: BufferPool, abilities: Abilities) -> Self {
         let buffer_size = pool.buffer_size();
         let copy_up_to = abilities.copy_up_to.min(buffer_size);
@@ -142,7 +142,7 @@ impl Open {
         self.queue.room() == 0 || buffers == 0
     }
 
-    /// Stages a packet that [`Open::refuses`] has nothing against.
+    /// Stages a packet that [`SendSide::refuses`] has nothing against.
     #[inline(never)]
     pub(super) fn stage(
         &mut self,

@@ -16,11 +16,11 @@ impl Transmitter {
         let mut after = After::default();
         let mut state = self.state.lock();
         loop {
-            if state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+            if state.side.get().is_some_and(|open| open.queue.room() == 0) {
                 self.reclaim(&mut state, &mut after);
             }
             let mut control = self.control.lock();
-            if state.suspended || state.open.as_ref().is_some_and(|open| open.queue.room() == 0) {
+            if state.side.is_suspended() || state.side.get().is_some_and(|open| open.queue.room() == 0) {
                 state.behind = true;
                 control.wait_for_room(self.lane(), true);
                 break;
@@ -49,12 +49,13 @@ impl Transmitter {
                 self.send_there(state, (connected::neighbour(&flagged, &frame), &to), packet, &frame, after);
             return self.done(sent, after);
         }
-        let refused = state.open.as_ref().map_or(Some(TxDrop::LinkReset), |open| open.refuses(&frame));
+        let refused = state.side.get().map_or(Some(TxDrop::LinkReset), |open| open.refuses(&frame));
         if let Some(reason) = refused {
             return self.drop_packet(packet, reason, after);
         }
         self.make_room(state, &frame, after);
-        let State { open: Some(open), staged, .. } = state else {
+        let State { side, staged, .. } = state;
+        let Some(open) = side.get_mut() else {
             return self.drop_packet(packet, TxDrop::LinkReset, after);
         };
         let sent = self.stage_any(open, staged, &to, packet, &frame, after);

@@ -1,0 +1,69 @@
+//! The port: when it is asked, and what follows from what it says.
+
+use super::Ticket;
+use super::{Action, Link, Port, Status};
+use crate::paths::Severity;
+use crate::time::Instant;
+
+impl<G: Copy + PartialEq> Link<G> {
+    pub(super) fn next_port_query(&mut self) -> Option<Action<G>> {
+        if !self.port_in_doubt || !self.port_query.is_free(1) {
+            return None;
+        }
+        let ticket = self.ticket();
+        self.port_in_doubt = false;
+        self.port_query.out = Some((ticket, ()));
+        Some(Action::QueryPort(ticket))
+    }
+
+    pub(super) fn port_answered(&mut self, now: Instant, ticket: Ticket, port: Option<Port>) {
+        if self.port_query.answered(ticket).is_none() || !self.running {
+            // A query of an earlier start says nothing about the port now.
+            self.port_in_doubt |= self.running;
+            return;
+        }
+        let before = core::mem::replace(&mut self.port, port);
+        if let Some(port) = port.filter(|port| port.active || self.gid.is_none()) {
+            self.gid = Some(port.gid);
+        }
+        self.speed.port_answered(port.as_ref());
+        match port {
+            Some(port) if port.is_usable() => {
+                self.poll.reset(&mut self.timers);
+                self.port_changed(now, before, port);
+            }
+            _ => {
+                self.poll.failed(now, &mut self.timers, &mut self.jitter);
+                self.stale();
+            }
+        }
+    }
+
+    /// A usable port: what differs from before says how much has to be done again.
+    pub(super) fn port_changed(&mut self, now: Instant, before: Option<Port>, port: Port) {
+        let moved = self.membership.is_some_and(|membership| membership.gid != port.gid);
+        if moved {
+            // The membership was another GID's.
+            self.membership = None;
+            self.search_anew();
+        }
+        match before {
+            Some(before) if !before.is_usable() || before.lid != port.lid => self.renew(Severity::Normal),
+            Some(before) if before.sm_lid != port.sm_lid => self.renew_soon(now),
+            None => self.renew(Severity::Normal),
+            Some(_) => {}
+        }
+    }
+
+    /// Once the link is up: nothing waits for the answer.
+    pub(super) fn next_rate_question(&mut self, status: Status) -> Option<Action<G>> {
+        let port = self.port.as_ref().filter(|_| matches!(status, Status::Up(_)))?;
+        self.speed.question(port).map(Action::AskRate)
+    }
+
+    pub(super) fn doubt_port(&mut self) {
+        self.port_in_doubt = true;
+        self.poll.reset(&mut self.timers);
+        self.build_retry.reset(&mut self.timers);
+    }
+}
