@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
 use illumos_sys_hdrs as sys;
-use kernel::sync::Shutter;
+use kernel::sync::CallbackSlot;
 use kernel::user::{Cred, Plain, UserMemory};
 use kernel::{Errno, KArc, KBox, KVec};
 
@@ -86,7 +86,7 @@ unsafe impl<S: Send + Sync> Send for IoctlRegistration<S> {}
 unsafe impl<S: Send + Sync> Sync for IoctlRegistration<S> {}
 
 /// The way to the state of the one registration.
-static STATE: Shutter<Target> = Shutter::new();
+static STATE: CallbackSlot<Target> = CallbackSlot::new();
 
 /// A state whose type only the rows registered with it know.
 struct Target {
@@ -105,7 +105,7 @@ impl Target {
     }
 
     fn state<S: 'static>(&self) -> Option<&S> {
-        // SAFETY: it is an S, and the registration keeps it while the shutter is open.
+        // SAFETY: it is an S, and the registration keeps it while the slot is open.
         (self.type_id == TypeId::of::<S>()).then(|| unsafe { self.state.cast().as_ref() })
     }
 }
@@ -124,7 +124,7 @@ impl<S: Send + Sync + 'static> IoctlRegistration<S> {
         // SAFETY: the framework keeps the pointer and only reads; the table stays until it is unregistered.
         let result = unsafe { sys::dld_ioc_register(module_id, rows.cast_mut(), count) };
         if let Err(error) = Errno::check(result) {
-            STATE.shut();
+            STATE.quiesce();
             return Err(error);
         }
         Ok(Self { module_id, table, state, _target: target })
@@ -145,7 +145,7 @@ impl<S: Send + Sync + 'static> Drop for IoctlRegistration<S> {
     fn drop(&mut self) {
         // SAFETY: registered by `register`.
         unsafe { sys::dld_ioc_unregister(self.module_id) };
-        STATE.shut();
+        STATE.quiesce();
     }
 }
 

@@ -22,7 +22,6 @@ mod atomic {
 
 mod admission;
 mod devnet;
-mod gate;
 pub mod ibpart;
 pub mod ioctl;
 mod ops;
@@ -34,9 +33,9 @@ mod rings;
 mod stat;
 mod stream_ioctl;
 mod table;
+mod upcalls;
 
 pub use devnet::{LinkId, LinkInfo, is_visible, link_info};
-pub use gate::{LinkState, Mac, Perimeter};
 pub use ops::DriverOps;
 pub use plugin::{DestinationClass, HeaderInfo, LinkStats, Plugin, PluginRegistration};
 pub use property::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
@@ -44,6 +43,7 @@ pub use provider::{ChecksumOffload, Provider};
 pub use registration::{Config, InstanceNumber, Registration};
 pub use rings::{Generation, Ring, RingProvider};
 pub use stat::Stat;
+pub use upcalls::{LinkState, Mac, Perimeter};
 
 use illumos_sys_hdrs as sys;
 

@@ -11,10 +11,10 @@ use kernel::{Errno, KArc, KVec};
 
 use crate::Address;
 use crate::devnet::LinkId;
-use crate::gate::Mac;
 use crate::provider::Provider;
 use crate::rings::{RingProvider, Rings};
 use crate::table::Callbacks;
+use crate::upcalls::Mac;
 
 /// What a link is registered with (`mac_register_t`).
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use ibtf::Clients;
 use kernel::{Errno, KArc};
 
 use crate::directory::Directory;
-use crate::pool::Pool;
+use crate::sa_pool::SaPool;
 
 /// Made when the module is loaded, gone when it is unloaded.
 pub(crate) struct Common {
@@ -13,11 +13,11 @@ pub(crate) struct Common {
     /// Where those who ask about neighbours find them.
     pub(crate) directory: KArc<Directory>,
     /// What asks the SA for them. Its threads end in `_fini`.
-    pub(crate) pool: KArc<Pool>,
+    pub(crate) pool: KArc<SaPool>,
 }
 
 impl Common {
     pub(crate) fn new() -> Result<KArc<Self>, Errno> {
-        Ok(KArc::new(Self { clients: Clients::new()?, directory: Directory::new()?, pool: Pool::new()? })?)
+        Ok(KArc::new(Self { clients: Clients::new()?, directory: Directory::new()?, pool: SaPool::new()? })?)
     }
 }

@@ -17,10 +17,10 @@ mod driver;
 mod link;
 mod node;
 mod partition;
-mod pool;
 mod port;
 mod probes;
 mod ring;
+mod sa_pool;
 
 use ipoib::Instant;
 

@@ -6,13 +6,13 @@
 use core::ptr::NonNull;
 
 use illumos_sys_hdrs as sys;
-use kernel::sync::Shutter;
+use kernel::sync::CallbackSlot;
 
 /// A thing of `ibtl`'s that calls are about.
 struct Door<H> {
     handle: H,
     client: sys::ibc_clnt_hdl_t,
-    shutter: Shutter<Self>,
+    calls: CallbackSlot<Self>,
 }
 
 // SAFETY: the handles are `ibtl`'s; it takes them from every thread.
@@ -22,27 +22,27 @@ unsafe impl<H> Sync for Door<H> {}
 
 impl<H: Copy> Door<H> {
     fn new(client: sys::ibc_clnt_hdl_t, handle: H) -> Self {
-        Self { handle, client, shutter: Shutter::new() }
+        Self { handle, client, calls: CallbackSlot::new() }
     }
 
     fn open(&self) {
         // SAFETY: the door is shut before it is dropped, see `Drop`, and it may be shared.
-        unsafe { self.shutter.open(NonNull::from(self)) };
+        unsafe { self.calls.open(NonNull::from(self)) };
     }
 
     fn call(&self, call: impl FnOnce(sys::ibc_clnt_hdl_t, H)) -> bool {
-        self.shutter.call(|door| call(door.client, door.handle)).is_some()
+        self.calls.call(|door| call(door.client, door.handle)).is_some()
     }
 
     fn shut(&self) {
-        self.shutter.shut();
+        self.calls.quiesce();
     }
 }
 
 impl<H> Drop for Door<H> {
     fn drop(&mut self) {
         // Shut already, unless the operation that made it failed.
-        self.shutter.shut();
+        self.calls.quiesce();
     }
 }
 

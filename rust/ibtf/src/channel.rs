@@ -5,11 +5,11 @@ use core::ptr;
 use illumos_sys_hdrs as sys;
 use kernel::{AllocError, KArc, KBox};
 
+use crate::adapter_owned::{AdapterOwned, Keep};
 use crate::cq::{CompletionBatch, Cq};
 use crate::event::ChannelId;
 use crate::multicast::McgInfo;
 use crate::pd::Pd;
-use crate::remains::{Keep, Remains};
 use crate::status::Status;
 
 /// How a channel is made.
@@ -58,7 +58,7 @@ struct Inner {
     sizes: ChannelSizes,
     /// What the adapter may still be using; goes when the channel is freed or recycled. In front of `pd`, which keeps the adapter
     /// that this is given back to.
-    remains: Remains,
+    adapter_owned: AdapterOwned,
     send_cq: Cq,
     receive_cq: Cq,
     pd: Pd,
@@ -73,7 +73,7 @@ impl UdChannel {
     /// Makes a queue pair and brings it to the state in which it sends and receives (`ibt_alloc_ud_channel`).
     /// **May block.**
     pub fn new(pd: &Pd, send_cq: &Cq, receive_cq: &Cq, config: &UdChannelConfig) -> Result<Self, Status> {
-        let remains = Remains::new()?;
+        let adapter_owned = AdapterOwned::new()?;
         let mut flags = if config.signal_all { sys::IBT_ALL_SIGNALED } else { sys::IBT_WR_SIGNALED };
         if config.large_sends {
             flags |= sys::IBT_USES_LSO;
@@ -107,7 +107,7 @@ impl UdChannel {
             handle,
             qpn: 0,
             sizes: config.sizes.at_most(&real),
-            remains,
+            adapter_owned,
             send_cq: send_cq.clone(),
             receive_cq: receive_cq.clone(),
             pd: pd.clone(),
@@ -165,7 +165,7 @@ impl UdChannel {
         }
         // SAFETY: allocated.
         Status::check(unsafe { sys::ibt_recycle_ud(self.handle(), port, pkey_index, qkey) })?;
-        self.0.remains.drop_all();
+        self.0.adapter_owned.drop_all();
         Ok(())
     }
 
@@ -201,17 +201,17 @@ impl UdChannel {
 
     /// Makes sure that [`UdChannel::keep_until_freed`] will have room.
     pub(crate) fn promise(&self) -> Result<(), AllocError> {
-        self.0.remains.promise()
+        self.0.adapter_owned.promise()
     }
 
     /// A promise is not needed.
     pub(crate) fn keep_nothing(&self) {
-        self.0.remains.keep_nothing();
+        self.0.adapter_owned.keep_nothing();
     }
 
     /// Drops `what` when the channel is freed, or recycled. Needs a promise.
     pub(crate) fn keep_until_freed(&self, what: KBox<dyn Keep>) {
-        self.0.remains.keep(what);
+        self.0.adapter_owned.keep(what);
     }
 }
 
@@ -232,7 +232,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: allocated, not attached to a group; nobody posts or polls for it any more.
         if Status::check(unsafe { sys::ibt_free_channel(self.handle) }).is_err() {
-            self.remains.forget_all();
+            self.adapter_owned.forget_all();
         }
     }
 }

@@ -9,7 +9,7 @@ use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 
 use kernel::list::{List, Room};
-use kernel::sync::{Monitor, Mutex, Shutter};
+use kernel::sync::{CallbackSlot, Monitor, Mutex};
 use kernel::{AllocError, Errno, KArc, KBox, KVec};
 
 use crate::client::ClientHandler;
@@ -21,7 +21,7 @@ use crate::cq::CqSlot;
 pub struct Clients(KArc<Registry>);
 
 /// The way to the registry of the module's one [`Clients`].
-static REGISTRY: Shutter<Registry> = Shutter::new();
+static REGISTRY: CallbackSlot<Registry> = CallbackSlot::new();
 
 pub(crate) struct Registry {
     clients: Monitor<Table>,
@@ -64,7 +64,7 @@ impl Clients {
 
 impl Drop for Clients {
     fn drop(&mut self) {
-        REGISTRY.shut();
+        REGISTRY.quiesce();
     }
 }
 

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
-use kernel::sync::Shutter;
+use kernel::sync::CallbackSlot;
 use kernel::{AllocError, KArc, KBox, KVec};
 
 use crate::event::CqId;
@@ -56,13 +56,13 @@ unsafe impl Sync for Inner {}
 
 /// The argument of a CQ's handler; lives as long as the module's [`crate::Clients`].
 pub(crate) struct CqSlot {
-    shutter: Shutter<KBox<dyn CqHandler>>,
+    calls: CallbackSlot<KBox<dyn CqHandler>>,
     taken: AtomicBool,
 }
 
 impl CqSlot {
     pub(crate) const fn claimed() -> Self {
-        Self { shutter: Shutter::new(), taken: AtomicBool::new(true) }
+        Self { calls: CallbackSlot::new(), taken: AtomicBool::new(true) }
     }
 
     pub(crate) fn claim(&self) -> bool {
@@ -92,7 +92,7 @@ impl Cq {
             return Err(status);
         }
         // SAFETY: the target is kept until the slot is shut (`Inner`); handlers are Send + Sync.
-        unsafe { taken.shutter.open(NonNull::from(&mut *target)) };
+        unsafe { taken.calls.open(NonNull::from(&mut *target)) };
         let inner = Inner { handle, size: real, slot, target: Some(target), _hca: hca.clone() };
         // SAFETY: the slot outlives the CQ.
         unsafe { sys::ibt_set_cq_handler(handle, Some(completion), slot.as_ptr().cast()) };
@@ -159,7 +159,7 @@ impl Drop for Inner {
         unsafe { sys::ibt_set_cq_handler(self.handle, None, ptr::null_mut()) };
         // SAFETY: the slot lives as long as the registry, which the client of `_hca` keeps.
         let slot = unsafe { self.slot.as_ref() };
-        slot.shutter.shut();
+        slot.calls.quiesce();
         // SAFETY: every channel on it keeps a clone, so none is left.
         match Status::check(unsafe { sys::ibt_free_cq(self.handle) }) {
             Ok(()) => slot.taken.store(false, Ordering::Release),
@@ -175,7 +175,7 @@ impl Drop for Inner {
 unsafe extern "C" fn completion(_cq: sys::ibt_cq_hdl_t, slot: *mut c_void) {
     // SAFETY: slots live as long as the module's registry.
     if let Some(slot) = unsafe { slot.cast::<CqSlot>().as_ref() } {
-        slot.shutter.call(|handler| handler.completion());
+        slot.calls.call(|handler| handler.completion());
     }
 }
 

@@ -13,7 +13,7 @@ use crate::status::Status;
 /// Where a datagram goes, and whatever its owner knows `about` that. Share it as a `KArc<UdDest<A>>`: a send queue keeps one until the
 /// last send by it has completed.
 ///
-/// Dropping it is legal in **any** context; [`Pd::reap`] frees the handle.
+/// Dropping it is legal in **any** context; [`Pd::free_unused`] frees the handle.
 pub struct UdDest<A = ()> {
     handle: sys::ibt_ud_dest_hdl_t,
     about: A,

@@ -12,7 +12,7 @@
 //! *May block* and *any* are the words of the `kernel` crate. Making, dropping and querying objects, and everything
 //! that asks the subnet administrator (SA), **may block** - the latter for minutes. Polling, arming, posting, and
 //! completing are legal in **any** context, CQ handlers included. Dropping a [`UdDest`] is, too: its handle is put aside
-//! and freed by [`Pd::reap`].
+//! and freed by [`Pd::free_unused`].
 //!
 //! Numbers are plain integers in host byte order, in fields that carry the standard's name.
 
@@ -23,6 +23,7 @@ mod atomic {
     pub(crate) use core::sync::atomic::*;
 }
 
+mod adapter_owned;
 mod address;
 mod buffer;
 mod channel;
@@ -45,7 +46,6 @@ mod port;
 mod rc;
 mod rc_send;
 mod receive;
-mod remains;
 mod ring;
 mod send;
 mod srq;

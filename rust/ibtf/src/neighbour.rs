@@ -7,7 +7,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use kernel::sync::Shutter;
+use kernel::sync::CallbackSlot;
 use kernel::user::Plain;
 use kernel::{Errno, KArc, KBox};
 
@@ -141,7 +141,7 @@ pub struct PathServiceRegistration {
 
 type Target = KBox<dyn PathService>;
 
-static SERVICE: Shutter<Target> = Shutter::new();
+static SERVICE: CallbackSlot<Target> = CallbackSlot::new();
 
 impl<S: PathService> PathService for KArc<S> {
     fn lookup(&self, question: &PathRecord, asker: Asker) -> Result<(), (Errno, Asker)> {
@@ -163,7 +163,7 @@ impl PathServiceRegistration {
 
 impl Drop for PathServiceRegistration {
     fn drop(&mut self) {
-        SERVICE.shut();
+        SERVICE.quiesce();
     }
 }
 

@@ -47,8 +47,8 @@ impl Pd {
 
     /// Frees the address handles that were dropped since the last time; how many. From time to time, from a thread that
     /// **may block**.
-    pub fn reap(&self) -> usize {
-        self.0.reap()
+    pub fn free_unused(&self) -> usize {
+        self.0.free_unused()
     }
 
     /// The adapter.
@@ -72,7 +72,7 @@ impl Pd {
 }
 
 impl Inner {
-    fn reap(&self) -> usize {
+    fn free_unused(&self) -> usize {
         let free = |ToFree(dest)| {
             // SAFETY: nobody has the handle any more. That includes the adapter, which may read what is behind it until a send is
             // complete: a send queue keeps the `UdDest` of each send until then.
@@ -84,7 +84,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.reap();
+        self.free_unused();
         // SAFETY: everything made in it keeps a clone, so it is empty. A failure leaves it to the adapter's close.
         let _ = unsafe { sys::ibt_free_pd(self.hca.handle(), self.handle) };
     }

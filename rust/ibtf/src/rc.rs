@@ -7,10 +7,10 @@ use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
 use kernel::{KArc, KBox};
 
+use crate::adapter_owned::{AdapterOwned, Keep};
 use crate::cq::Cq;
 use crate::event::ChannelId;
 use crate::pd::Pd;
-use crate::remains::{Keep, Remains};
 use crate::srq::Srq;
 use crate::status::Status;
 
@@ -35,7 +35,7 @@ struct Inner {
 /// What one that sends is made of.
 struct Sends {
     /// What the adapter may still be reading; in front of `pd`, which keeps the adapter that this is given back to.
-    remains: Remains,
+    adapter_owned: AdapterOwned,
     size: u32,
     cq: Cq,
     _pd: Pd,
@@ -59,11 +59,11 @@ impl RcChannel {
     /// A queue pair for so many sends that never receives (`ibt_alloc_rc_channel`): what the other side sends finds no receive.
     /// **May block.**
     pub fn sending(pd: &Pd, cq: &Cq, port: u8, sends: u32) -> Result<Self, Status> {
-        let remains = Remains::new()?;
+        let adapter_owned = AdapterOwned::new()?;
         let (handle, real) = allocate(pd, sys::IBT_ACHAN_NO_FLAGS, arguments(pd, cq, port, sends))?;
         // Each may complete, and a CQ that is overrun is lost.
         let size = sends.min(real.cs_sq).min(cq.size());
-        let sends = Sends { remains, size, cq: cq.clone(), _pd: pd.clone() };
+        let sends = Sends { adapter_owned, size, cq: cq.clone(), _pd: pd.clone() };
         // As above.
         Ok(Self(KArc::new(Inner::new(handle, None, Some(sends)))?))
     }
@@ -137,13 +137,13 @@ impl RcChannel {
     /// Makes sure that [`RcChannel::keep_until_freed`] will have room. `NOT_SUPPORTED` if it never sends.
     pub(crate) fn promise(&self) -> Result<(), Status> {
         let sends = self.0.sends.as_ref().ok_or(Status::NOT_SUPPORTED)?;
-        Ok(sends.remains.promise()?)
+        Ok(sends.adapter_owned.promise()?)
     }
 
     /// A promise is not needed.
     pub(crate) fn keep_nothing(&self) {
         if let Some(sends) = &self.0.sends {
-            sends.remains.keep_nothing();
+            sends.adapter_owned.keep_nothing();
         }
     }
 
@@ -151,7 +151,7 @@ impl RcChannel {
     pub(crate) fn keep_until_freed(&self, what: KBox<dyn Keep>) {
         // Whoever promised has such a channel.
         if let Some(sends) = &self.0.sends {
-            sends.remains.keep(what);
+            sends.adapter_owned.keep(what);
         }
     }
 }
@@ -233,7 +233,7 @@ impl Drop for Inner {
             // It still takes receives, or sends: they stay, and the text with them.
             core::mem::forget((self.receives.take(), Pin::new()));
             if let Some(sends) = &mut self.sends {
-                sends.remains.forget_all();
+                sends.adapter_owned.forget_all();
             }
         }
     }

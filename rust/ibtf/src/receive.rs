@@ -4,10 +4,10 @@ use illumos_sys_hdrs as sys;
 use kernel::mblk::Home;
 use kernel::{AllocError, KArc, KBox, KVec};
 
+use crate::adapter_owned::Keep;
 use crate::buffer::{self, Buffer, BufferPool, Free, Pool};
 use crate::channel::UdChannel;
 use crate::cq::{Completion, CompletionStatus, QueueId};
-use crate::remains::Keep;
 use crate::status::Status;
 
 /// What receives are posted to: a channel, or a queue that connections share.

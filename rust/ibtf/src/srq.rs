@@ -5,10 +5,10 @@ use core::ptr;
 use illumos_sys_hdrs as sys;
 use kernel::{AllocError, KArc, KBox};
 
+use crate::adapter_owned::{AdapterOwned, Keep};
 use crate::cq::Cq;
 use crate::pd::Pd;
 use crate::receive::Target;
-use crate::remains::{Keep, Remains};
 use crate::status::Status;
 
 /// A shared receive queue, and the CQ on which every channel that takes from it completes its receives. Cheap to clone; the last clone
@@ -21,7 +21,7 @@ struct Inner {
     /// Receives that it holds, and its CQ.
     size: u32,
     /// What the adapter may still be writing to; in front of `pd`, which keeps the adapter that this is given back to.
-    remains: Remains,
+    adapter_owned: AdapterOwned,
     receive_cq: Cq,
     pd: Pd,
 }
@@ -35,7 +35,7 @@ impl Srq {
     /// Makes one for at least so many receives of one piece each (`ibt_alloc_srq`). `NOT_SUPPORTED` or `HCA_SRQ_NOT_SUPPORTED` if the
     /// adapter has none. **May block.**
     pub fn new(pd: &Pd, receive_cq: &Cq, receives: u32) -> Result<Self, Status> {
-        let remains = Remains::new()?;
+        let adapter_owned = AdapterOwned::new()?;
         let mut sizes = sys::ibt_srq_sizes_t { srq_wr_sz: receives, srq_sgl_sz: 1 };
         let (mut handle, mut real) = (ptr::null_mut(), sys::ibt_srq_sizes_t::default());
         // SAFETY: all objects belong to one adapter and are kept by the queue.
@@ -50,7 +50,7 @@ impl Srq {
             )
         })?;
         let size = receives.min(real.srq_wr_sz).min(receive_cq.size());
-        let inner = Inner { handle, size, remains, receive_cq: receive_cq.clone(), pd: pd.clone() };
+        let inner = Inner { handle, size, adapter_owned, receive_cq: receive_cq.clone(), pd: pd.clone() };
         // If this fails the value is dropped, which frees again.
         Ok(Self(KArc::new(inner)?))
     }
@@ -79,15 +79,15 @@ impl Target for Srq {
     }
 
     fn promise(&self) -> Result<(), AllocError> {
-        self.0.remains.promise()
+        self.0.adapter_owned.promise()
     }
 
     fn keep_nothing(&self) {
-        self.0.remains.keep_nothing();
+        self.0.adapter_owned.keep_nothing();
     }
 
     fn keep_until_freed(&self, what: KBox<dyn Keep>) {
-        self.0.remains.keep(what);
+        self.0.adapter_owned.keep(what);
     }
 
     fn post(&self, requests: &mut [sys::ibt_recv_wr_t], posted: &mut u32) -> sys::ibt_status_t {
@@ -100,7 +100,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: allocated; every channel that takes from it kept a clone, so none is left, and nobody posts any more.
         if Status::check(unsafe { sys::ibt_free_srq(self.handle) }).is_err() {
-            self.remains.forget_all();
+            self.adapter_owned.forget_all();
         }
     }
 }

@@ -8,7 +8,7 @@ use core::ops::DerefMut;
 
 use crate::time::Instant;
 
-mod kin;
+mod siblings;
 
 const NONE: u32 = u32::MAX;
 
@@ -21,10 +21,10 @@ pub struct Slot<K, V, const LISTS: usize> {
     heap: u32,
     /// Next in the hash chain, or next free slot.
     next: u32,
-    /// First entry whose kin's hash selects this slot's number.
+    /// First entry whose siblings's hash selects this slot's number.
     kin_bucket: u32,
     /// The entry's place in that chain.
-    kin: Link,
+    siblings: Link,
     links: [Option<Link>; LISTS],
     deadline: Option<Deadline>,
     entry: Option<(K, V)>,
@@ -37,7 +37,7 @@ impl<K, V, const LISTS: usize> Default for Slot<K, V, LISTS> {
             heap: NONE,
             next: NONE,
             kin_bucket: NONE,
-            kin: Link::ALONE,
+            siblings: Link::ALONE,
             links: [None; LISTS],
             deadline: None,
             entry: None,
@@ -75,7 +75,7 @@ pub(crate) struct Id(u32);
 pub(crate) trait Key: Copy + Eq {
     fn hash(&self, seed: u64) -> u64;
 
-    /// The same of what a key has in common with its kin, which [`Table::kin`] finds; all there is, if keys have none.
+    /// The same of what a key has in common with its siblings, which [`Table::siblings`] finds; all there is, if keys have none.
     fn kin_hash(&self, seed: u64) -> u64 {
         self.hash(seed)
     }

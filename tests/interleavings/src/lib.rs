@@ -27,6 +27,9 @@ mod arc;
 #[path = "../../../rust/kernel/src/boxed.rs"]
 mod boxed;
 #[allow(dead_code, reason = "as above")]
+#[path = "../../../rust/kernel/src/sync/callback_slot.rs"]
+mod callback_slot;
+#[allow(dead_code, reason = "as above")]
 #[path = "../../../rust/kernel/src/mem.rs"]
 mod mem;
 #[allow(dead_code, reason = "as above")]
@@ -35,9 +38,6 @@ mod once;
 #[allow(dead_code, reason = "as above")]
 #[path = "../../../rust/ibtf/src/pile.rs"]
 mod pile;
-#[allow(dead_code, reason = "as above")]
-#[path = "../../../rust/kernel/src/sync/shutter.rs"]
-mod shutter;
 #[allow(dead_code, reason = "as above")]
 #[path = "../../../rust/ibtf/src/stack.rs"]
 mod stack;

@@ -10,9 +10,9 @@ use loom::thread;
 use crate::admission::Admission;
 use crate::arc::KArc;
 use crate::boxed::KBox;
+use crate::callback_slot::CallbackSlot;
 use crate::once::Once;
 use crate::pile::{Entry, Pile};
-use crate::shutter::Shutter;
 use crate::stack::IndexStack;
 use crate::validity::{Pardons, Validity};
 
@@ -118,14 +118,14 @@ pub fn what_is_taken_together_is_nobody_elses() {
 /// A call that comes late finds the target whole, or none: not one that is going.
 pub fn nobody_is_inside_once_shut_has_returned() {
     loom::model(|| {
-        let shutter = Arc::new(Shutter::<Value>::new());
-        assert_eq!(shutter.call(Value::read), None);
+        let slot = Arc::new(CallbackSlot::<Value>::new());
+        assert_eq!(slot.call(Value::read), None);
         let target = Arc::new(Value::new(1));
         // SAFETY: `target` lives until the model's end, and is written only once nobody is inside.
-        assert!(unsafe { shutter.open(NonNull::from(&*target)) });
-        let late = shutter.clone();
+        assert!(unsafe { slot.open(NonNull::from(&*target)) });
+        let late = slot.clone();
         let thread = thread::spawn(move || late.call(Value::read));
-        shutter.shut();
+        slot.quiesce();
         target.write(2);
         let heard = thread.join().unwrap();
         assert!([None, Some(1)].contains(&heard), "{heard:?}");

@@ -33,7 +33,7 @@ impl RxCounters {
     }
 
     /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer. By the one thread that is on the way
-    /// up (`link/upward.rs`), for datagrams and messages of connections.
+    /// up (`link/delivery.rs`), for datagrams and messages of connections.
     pub(crate) fn received(&self, tally: &Tally, copied: u64) {
         self.received.count(tally);
         self.copied.add_alone(copied);

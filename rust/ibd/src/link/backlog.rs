@@ -9,7 +9,7 @@ use kernel::thread::{Parker, Worker};
 use kernel::time::Duration;
 use kernel::{AllocError, KArc};
 
-use super::upward::By;
+use super::delivery::By;
 use super::{Shared, receive};
 
 /// Before it is tried again to hand up what IP is told, where somebody else was handing something up.
@@ -65,7 +65,7 @@ fn live(parker: &Parker<'_, Backlog>, shared: &Shared) {
         drop(backlog);
         tell_ip(shared);
         // Nothing, if the link was stopped meanwhile.
-        receive::go_on(&shared.upward);
+        receive::go_on(&shared.delivery);
         backlog = parker.lock();
     }
 }
@@ -77,15 +77,15 @@ fn tell_ip(shared: &Shared) {
     if answers.is_empty() {
         return;
     }
-    if let Some(inside) = shared.upward.enter(By::Interrupt) {
-        inside.hand_up(&shared.mac, answers);
+    if let Some(inside) = shared.delivery.enter(By::Interrupt) {
+        inside.deliver(&shared.mac, answers);
         if inside.leave(false).is_ok_and(|left| left.again) {
             Backlog::leave(&shared.backlog);
         }
         return;
     }
     // Of a link that is stopped nobody is told anything.
-    if shared.upward.is_busy() {
+    if shared.delivery.is_busy() {
         kernel::time::sleep(AGAIN);
         let mut backlog = shared.backlog.lock();
         let later = core::mem::replace(&mut backlog.answers, answers);

@@ -6,10 +6,10 @@ use ipoib::link::{Event, Generation, Plan, Standing, Ticket};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::datapath::{Built, Parts, Pools, Start, end_traffic};
+use super::datapath::{BuildContext, Built, Pools, Start, end_traffic};
 use super::faults::Fault;
 use super::incoming::listen;
-use super::pairs::{Health, Pairs, Place, View};
+use super::queue_pairs::{Health, Place, QueuePairs, View};
 use crate::{now, probes};
 
 /// The answer to a job whose queue pairs nobody wants any more, or cannot be had.
@@ -23,7 +23,7 @@ fn tell(shared: &Shared, status: Status) {
 }
 
 /// Does something with the adapter; answers the job if it is gone.
-fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &Parts<'_>)) {
+fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &BuildContext<'_>)) {
     let (Some((_, pd)), Some(interrupts)) = (shared.hardware(), shared.interrupts()) else {
         return refuse(shared, ticket);
     };
@@ -55,12 +55,12 @@ pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16) {
 #[inline(never)]
 fn pairs(
     shared: &Shared,
-    parts: &Parts<'_>,
+    parts: &BuildContext<'_>,
     ticket: Ticket,
     place: impl FnOnce(Generation) -> Place,
 ) -> Result<Option<View>, Status> {
     let mut control = shared.control.lock();
-    let known = control.pairs.as_ref().map(|pairs| (pairs.health(), pairs.generation(), pairs.view()));
+    let known = control.queue_pairs.as_ref().map(|pairs| (pairs.health(), pairs.generation(), pairs.view()));
     let generation = control.link.draw();
     drop(control);
     match known {
@@ -71,12 +71,12 @@ fn pairs(
         Some((.., view)) => return Ok(Some(view?)),
         None => {}
     }
-    let made = Pairs::new(parts, place(generation), generation)?;
+    let made = QueuePairs::new(parts, place(generation), generation)?;
     shared.counters.history.made.increment();
     let view = made.view()?;
     let mut control = shared.control.lock();
     if control.link.is_wanted(ticket) {
-        control.pairs = Some(made);
+        control.queue_pairs = Some(made);
         drop(control);
         return Ok(Some(view));
     }
@@ -103,7 +103,12 @@ pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, standing: &Standing, 
 }
 
 /// Queue pairs where the plan wants them.
-fn view_for(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, plan: &Plan) -> Result<Option<View>, Status> {
+fn view_for(
+    shared: &Shared,
+    parts: &BuildContext<'_>,
+    ticket: Ticket,
+    plan: &Plan,
+) -> Result<Option<View>, Status> {
     let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
     match pairs(shared, parts, ticket, |_| place)? {
         Some(view) if view.health == Health::Stale || view.place.pkey_index != plan.pkey_index => {
@@ -118,13 +123,13 @@ fn view_for(shared: &Shared, parts: &Parts<'_>, ticket: Ticket, plan: &Plan) -> 
 #[inline(never)]
 fn build_on(
     shared: &Shared,
-    parts: &Parts<'_>,
+    parts: &BuildContext<'_>,
     ticket: Ticket,
     view: &View,
     standing: &Standing,
     broadcast: &McgInfo,
 ) {
-    let held = shared.control.lock().heard.take(broadcast, view.generation);
+    let held = shared.control.lock().attachments.take(broadcast, view.generation);
     let held = held.filter(|(mlid, _)| *mlid == broadcast.address.dlid).map(|(_, attachment)| attachment);
     let mut built = match Built::new(parts, view, standing, broadcast, held) {
         Ok(built) => built,
@@ -136,7 +141,7 @@ fn build_on(
     if let Err(status) = built.post_receives(view, &standing.plan) {
         tell(shared, status);
         let mut control = shared.control.lock();
-        if let Some(pairs) = &mut control.pairs {
+        if let Some(pairs) = &mut control.queue_pairs {
             pairs.failed(now());
         }
         drop(control);
@@ -158,7 +163,7 @@ fn install(
     let qpn = built.qpn();
     let mut control = shared.control.lock();
     let wanted = control.link.is_wanted(ticket);
-    let pairs = control.pairs.as_mut().filter(|pairs| wanted && pairs.generation() == view.generation);
+    let pairs = control.queue_pairs.as_mut().filter(|pairs| wanted && pairs.generation() == view.generation);
     let Some(pairs) = pairs else {
         drop(control);
         // Stopped: whoever did that has freed them, or it is done with the view.
@@ -168,7 +173,7 @@ fn install(
     pairs.moved(Place { pkey_index: plan.pkey_index, qkey: plan.qkey });
     control.tell_incoming(|incoming| incoming.run_in(plan.pkey_index, plan.mtu.bytes()));
     let (attachment, start) = built.split();
-    let adopted = control.heard.adopt(broadcast, view.generation, attachment);
+    let adopted = control.attachments.adopt(broadcast, view.generation, attachment);
     control.rings.all_stand(*generation);
     // In one step with its place: what breaks before the machine knows of it would never be ended.
     control.link.handle_event(now(), Event::Built(ticket, Some(qpn)));
@@ -183,12 +188,12 @@ fn install(
     probes::qp_up(shared.number, qpn.get());
     shared.control.notify_all();
     // The groups that others were attached to. Each that fails is told of.
-    let _ = shared.attach(None);
+    let _ = shared.update_attachments(None);
 }
 
 /// Undoes what nobody wants, and makes the queue pairs ready again if they are to be used.
 #[inline(never)]
-fn discard(shared: &Shared, parts: Option<&Parts<'_>>, built: Built) {
+fn discard(shared: &Shared, parts: Option<&BuildContext<'_>>, built: Built) {
     let pools = built.discard();
     if let Some(parts) = parts {
         make_ready(shared, parts);
@@ -220,7 +225,7 @@ fn open(shared: &Shared, start: Start) {
 /// Ends the traffic of generations up to this one, and makes the queue pairs ready for the next, or frees them. **May block.**
 #[inline(never)]
 pub(crate) fn end(shared: &Shared, up_to: Generation) {
-    let receiver = shared.control.lock().pairs.as_ref().map(|pairs| pairs.receiver().clone());
+    let receiver = shared.control.lock().queue_pairs.as_ref().map(|pairs| pairs.receiver().clone());
     let pools = end_traffic(&shared.transmitters, receiver.as_ref(), Some(up_to));
     drop(receiver);
     probes::qp_down(shared.number);
@@ -240,9 +245,9 @@ fn put_away(shared: &Shared, mut pools: Pools) {
 
 /// Has the adapter forget what the queue pairs have, and closes them; frees those that this does not help. **May block.**
 #[inline(never)]
-fn make_ready(shared: &Shared, parts: &Parts<'_>) {
+fn make_ready(shared: &Shared, parts: &BuildContext<'_>) {
     let control = shared.control.lock();
-    let Some(pairs) = &control.pairs else { return };
+    let Some(pairs) = &control.queue_pairs else { return };
     let (generation, health, view) = (pairs.generation(), pairs.health(), pairs.view());
     let index = control.link.port().and_then(|port| port.pkey_index);
     drop(control);
@@ -260,7 +265,7 @@ fn make_ready(shared: &Shared, parts: &Parts<'_>) {
     };
     let mut left = None;
     let mut control = shared.control.lock();
-    if let Some(pairs) = control.pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
+    if let Some(pairs) = control.queue_pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
         pairs.readied(place);
         while let Some((ring, channel)) = missing.pop() {
             left = pairs.put_sender(ring, channel);
@@ -277,13 +282,13 @@ fn give_up(shared: &Shared, generation: Generation, why: Status) {
     log!(note, shared.name, "the queue pair is of no use any more, and its number goes with it: {why}");
     shared.report(Fault::Broken);
     let mut control = shared.control.lock();
-    let pairs = control.pairs.take_if(|pairs| pairs.generation() == generation);
+    let pairs = control.queue_pairs.take_if(|pairs| pairs.generation() == generation);
     if pairs.is_some() {
         control.link.take_connections(false);
     }
     drop(control);
     // Nothing is attached by this.
-    let _ = shared.attach(None);
+    let _ = shared.update_attachments(None);
     drop(pairs);
     shared.control.lock().failures.forget();
 }

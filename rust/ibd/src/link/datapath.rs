@@ -10,15 +10,15 @@ use kernel::{KArc, KVec};
 
 use super::backlog::Backlog;
 use super::control::Control;
+use super::delivery::Delivery;
 use super::incoming::ConnectionCounters;
 use super::interrupts::Interrupts;
 use super::neighbour::Way;
-use super::pairs::{LARGEST_SEND, Recipe, View};
+use super::queue_pairs::{LARGEST_SEND, QueueConfig, View};
 use super::receive::{ReceiveSide, Receiver};
 use super::rings::MOST_TRANSMIT_RINGS;
 use super::settings::{Key, LSO_UNIT, Settings};
 use super::transmit::{self, SendSide, Transmitters, Wire};
-use super::upward::Upward;
 use crate::counters::Counters;
 
 /// Both sides of a link's traffic, made ready for a generation that does not carry anything yet.
@@ -32,7 +32,7 @@ pub(crate) struct Built {
 }
 
 /// What queue pairs, and what they carry, are made from.
-pub(crate) struct Parts<'a> {
+pub(crate) struct BuildContext<'a> {
     pub(crate) pd: &'a Pd,
     pub(crate) port: u8,
     pub(crate) mac: &'a Mac,
@@ -40,7 +40,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) connection_counters: &'a KArc<ConnectionCounters>,
     pub(crate) control: &'a KArc<Monitor<Control>>,
     pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
-    pub(crate) upward: &'a KArc<Upward>,
+    pub(crate) delivery: &'a KArc<Delivery>,
     pub(crate) transmitters: &'a Transmitters,
     pub(crate) interrupts: &'a Interrupts,
     pub(crate) settings: &'a Settings,
@@ -51,7 +51,7 @@ impl Built {
     /// failure undoes itself. **May block.**
     #[inline(never)]
     pub(crate) fn new(
-        parts: &Parts<'_>,
+        parts: &BuildContext<'_>,
         view: &View,
         Standing { generation, plan }: &Standing,
         broadcast: &McgInfo,
@@ -59,11 +59,11 @@ impl Built {
     ) -> Result<Self, Status> {
         let first = view.first()?;
         // As many again as the adapter holds can be lent.
-        let (count, size) = (2 * view.recipe.sizes.receive, plan.mtu.receive_buffer());
+        let (count, size) = (2 * view.queue_config.sizes.receive, plan.mtu.receive_buffer());
         let pool = new_pool(parts.pd, count, size, BufferUse::Receive)?;
         let send = KVec::try_from_fn(view.channels.len(), |ring| {
             let channel = view.channels.get(ring).and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)?;
-            send_side(parts, &view.recipe, channel, plan.mtu)
+            send_side(parts, &view.queue_config, channel, plan.mtu)
         })?;
         let senders = send.len() - 1;
         let qpn = |side: &SendSide| Qpn::from_low_bits(side.queue.channel().qpn());
@@ -117,14 +117,14 @@ impl Built {
 /// What a queue pair sends from. **May block.**
 #[inline(never)]
 pub(crate) fn send_side(
-    parts: &Parts<'_>,
-    recipe: &Recipe,
+    parts: &BuildContext<'_>,
+    queue_config: &QueueConfig,
     channel: &UdChannel,
     mtu: Mtu,
 ) -> Result<SendSide, Status> {
-    let pool = new_pool(parts.pd, recipe.sizes.send, mtu.bytes(), BufferUse::Send)?;
-    let queue = new_queue(channel, recipe.sizes.send)?;
-    Ok(SendSide::new(queue, pool, recipe.abilities))
+    let pool = new_pool(parts.pd, queue_config.sizes.send, mtu.bytes(), BufferUse::Send)?;
+    let queue = new_queue(channel, queue_config.sizes.send)?;
+    Ok(SendSide::new(queue, pool, queue_config.abilities))
 }
 
 /// Both sides of traffic that does not flow yet.

@@ -16,7 +16,7 @@ use super::control::{Control, Effect, Note};
 use super::faults::Fault;
 use super::jobs::Job;
 use super::outgoing::{TooBigReport, answer};
-use super::run::{refuse, run};
+use super::worker::{refuse, run};
 use crate::counters::LinkState;
 use crate::{kernel_instant, now, probes};
 

@@ -6,7 +6,7 @@ use ipoib::{link, paths};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::failures::Failure;
+use super::qp_failures::Failure;
 use crate::node::gid;
 use crate::now;
 

@@ -14,13 +14,13 @@ use kernel::ddi::DevInfo;
 use kernel::softint::{SoftHandler, SoftInterrupt};
 use kernel::{Errno, KArc, KVec};
 
+use super::delivery::Delivery;
 use super::outgoing::SendCompletions;
 use super::transmit::{Transmitter, Transmitters};
-use super::upward::Upward;
 
 /// Those of a link. The last clone waits for handlers that run: **may block**, with no lock held and never in a handler.
 pub(crate) struct Interrupts {
-    receive: KArc<Trigger<Upward>>,
+    receive: KArc<Trigger<Delivery>>,
     transmit: KVec<KArc<Trigger<Transmitter>>>,
     send_completions: KArc<Trigger<SendCompletions>>,
 }
@@ -49,11 +49,11 @@ impl Interrupts {
     /// **May block**; from attach.
     pub(crate) fn new(
         dip: DevInfo,
-        upward: &KArc<Upward>,
+        delivery: &KArc<Delivery>,
         transmitters: &Transmitters,
         send_completions: &KArc<SendCompletions>,
     ) -> Result<Self, Errno> {
-        let receive = Trigger::new(dip, upward.clone())?;
+        let receive = Trigger::new(dip, delivery.clone())?;
         let mut transmit = KVec::new();
         for transmitter in transmitters.iter() {
             transmit.push(Trigger::new(dip, transmitter.clone())?).map_err(|_| Errno::ENOMEM)?;
@@ -67,7 +67,7 @@ impl Interrupts {
     }
 
     /// For the receive CQ.
-    pub(crate) fn receive(&self) -> &KArc<Trigger<Upward>> {
+    pub(crate) fn receive(&self) -> &KArc<Trigger<Delivery>> {
         &self.receive
     }
 

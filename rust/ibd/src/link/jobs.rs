@@ -1,6 +1,6 @@
 //! What can only be asked of the adapter by waiting: a queue of jobs, and the thread that waits.
 //!
-//! One of each to a link, apart from the calls to subnet administration ([`crate::pool`]): neither a silent administrator nor
+//! One of each to a link, apart from the calls to subnet administration ([`crate::sa_pool`]): neither a silent administrator nor
 //! another adapter stands in the way of a question to this one, and traffic has ended before the next is built on the same queue
 //! pairs.
 
@@ -36,7 +36,7 @@ pub(crate) enum Job {
     /// Free address handles and pools that nobody uses any more.
     Tidy,
     /// Make room for so many addresses.
-    MakeRoom(usize),
+    GrowPathTable(usize),
     /// Make buffers for large sends that must be copied.
     LargeBuffers,
     /// Tell fault management.
@@ -88,7 +88,7 @@ fn work(parker: &Parker<'_, Queue>, shared: &KArc<Shared>) {
         };
         queue.running = true;
         drop(queue);
-        super::run::run(shared, job);
+        super::worker::run(shared, job);
         queue = parker.lock();
         queue.running = false;
         if queue.waiting.is_empty() {

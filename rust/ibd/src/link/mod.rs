@@ -15,44 +15,44 @@
 //!
 //! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), and inside that one only `retired`; the job queues' and
 //! the announcer's are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the way up
-//! ([`upward`]) are taken inside it. None is held
+//! ([`delivery`]) are taken inside it. None is held
 //! across an upcall, a blocking call, or the freeing of a packet.
 
 mod announce;
+mod attach;
+mod attachments;
 mod backlog;
 mod build;
 mod calls;
 mod control;
 mod datapath;
+mod delivery;
 mod effects;
 mod events;
-mod failures;
 mod faults;
-mod group;
-mod heard;
 mod incoming;
-mod instance;
 mod interrupts;
 mod jobs;
+mod mcg_record;
 mod neighbour;
 mod outgoing;
-mod pairs;
 mod properties;
 mod provider;
+mod qp_failures;
 mod questions;
+mod queue_pairs;
 mod receive;
-mod replacement;
+mod replace_ring;
 mod rings;
-mod run;
 mod settings;
 mod statistics;
 mod transmit;
-mod upward;
+mod worker;
 
 use gldv3::Mac;
 use ibtf::{BufferPool, Client, Pd, PoolList};
 use ipoib::link::BroadcastGroup;
-use ipoib::paths::Pardons;
+use ipoib::paths::DenialEpoch;
 use ipoib::{Gid, PKey};
 use kernel::ddi::{DevInfo, NodeName};
 use kernel::log::{Causes, Source};
@@ -62,7 +62,8 @@ use kernel::{AllocError, KArc, KVec};
 use announce::Announcer;
 use backlog::Backlog;
 use control::Control;
-use datapath::{Parts, Pools};
+use datapath::{BuildContext, Pools};
+use delivery::Delivery;
 use faults::Faults;
 use incoming::{ConnectionCounters, Listener};
 use interrupts::Interrupts;
@@ -70,18 +71,17 @@ use jobs::Jobs;
 use neighbour::StaticRates;
 use outgoing::SendCompletions;
 use rings::RingCount;
-use run::Hardware;
 use settings::Settings;
 use transmit::Transmitters;
-use upward::Upward;
+use worker::Hardware;
 
 use crate::adapter::Held;
 use crate::counters::Counters;
 use crate::node::Node;
-use crate::pool::Pool;
+use crate::sa_pool::SaPool;
 
+pub(crate) use attach::Link;
 pub(crate) use calls::Call;
-pub(crate) use instance::Link;
 pub(crate) use provider::Provider;
 
 /// What every part of a link knows.
@@ -97,10 +97,10 @@ pub(crate) struct Shared {
     control: KArc<Monitor<Control>>,
     jobs: Jobs,
     /// Asks the SA for all links of the module.
-    pool: KArc<Pool>,
+    pool: KArc<SaPool>,
     announcer: Announcer,
     backlog: KArc<Monitor<Backlog>>,
-    upward: KArc<Upward>,
+    delivery: KArc<Delivery>,
     transmitters: Transmitters,
     /// `None` before it is opened and once it goes.
     interrupts: Mutex<Option<KArc<Interrupts>>>,
@@ -150,8 +150,12 @@ impl core::fmt::Display for Name {
 
 /// The machines, made on a stack frame of their own.
 #[inline(never)]
-fn new_control(pkey: PKey, pardons: KArc<Pardons>, seed: u64) -> Result<KArc<Monitor<Control>>, AllocError> {
-    KArc::new(Monitor::new(Control::new(pkey, pardons, seed)?)?)
+fn new_control(
+    pkey: PKey,
+    denial_epoch: KArc<DenialEpoch>,
+    seed: u64,
+) -> Result<KArc<Monitor<Control>>, AllocError> {
+    KArc::new(Monitor::new(Control::new(pkey, denial_epoch, seed)?)?)
 }
 
 impl Shared {
@@ -163,13 +167,13 @@ impl Shared {
         rings: RingCount,
         mac: Mac,
         number: i32,
-        pool: KArc<Pool>,
+        pool: KArc<SaPool>,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
         let Name { node, pkey, .. } = *name;
         let counters = Counters::of(number, rings.transmit)?;
-        let pardons = KArc::new(Pardons::new())?;
-        let control = new_control(pkey, pardons.clone(), seed)?;
+        let denial_epoch = KArc::new(DenialEpoch::new())?;
+        let control = new_control(pkey, denial_epoch.clone(), seed)?;
         let connection_counters = KArc::new(ConnectionCounters::default())?;
         let send_completions = SendCompletions::new(&control)?;
         let transmitters = Transmitters::new(
@@ -177,7 +181,7 @@ impl Shared {
             &mac,
             (&counters, &connection_counters),
             &control,
-            &pardons,
+            &denial_epoch,
             seed,
         )?;
         KArc::new(Self {
@@ -193,7 +197,7 @@ impl Shared {
             pool,
             announcer: Announcer::new()?,
             backlog: Backlog::new()?,
-            upward: Upward::new()?,
+            delivery: Delivery::new()?,
             transmitters,
             interrupts: Mutex::new(None)?,
             settings: Mutex::new(Settings::default())?,
@@ -237,8 +241,13 @@ impl Shared {
     }
 
     /// What a queue pair is made from.
-    fn parts<'a>(&'a self, pd: &'a Pd, interrupts: &'a Interrupts, settings: &'a Settings) -> Parts<'a> {
-        Parts {
+    fn parts<'a>(
+        &'a self,
+        pd: &'a Pd,
+        interrupts: &'a Interrupts,
+        settings: &'a Settings,
+    ) -> BuildContext<'a> {
+        BuildContext {
             settings,
             interrupts,
             pd,
@@ -248,7 +257,7 @@ impl Shared {
             connection_counters: &self.connection_counters,
             control: &self.control,
             backlog: &self.backlog,
-            upward: &self.upward,
+            delivery: &self.delivery,
             transmitters: &self.transmitters,
         }
     }
@@ -291,7 +300,7 @@ impl Shared {
     /// Frees address handles nobody uses and closes retired pools whose buffers are all home. **May block.**
     fn tidy(&self) {
         if let Some((_, pd)) = self.hardware() {
-            pd.reap();
+            pd.free_unused();
         }
         let mut waiting = core::mem::take(&mut *self.retired.lock());
         while let Some(pool) = waiting.pop() {

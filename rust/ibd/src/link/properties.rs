@@ -8,8 +8,8 @@ use kernel::{Errno, log};
 
 use super::Shared;
 use super::announce::{CONNECTED_SDU, UNBOUNDED};
-use super::instance::FIRST_SDU;
-use super::pairs::moderate;
+use super::attach::FIRST_SDU;
+use super::queue_pairs::moderate;
 use super::settings::{BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_STATE, SA_STATUS, Settings, is_read_only};
 use crate::counters::LinkState;
 
@@ -135,7 +135,7 @@ impl Shared {
                 self.tell(|control| control.paths.set_bounds(lookups, packets, settings.path_refresh()));
             }
             Key::RxCompCount | Key::RxCompUsec | Key::TxCompCount | Key::TxCompUsec => {
-                let channel = |n| self.control.lock().pairs.as_ref()?.channels().nth(n).cloned();
+                let channel = |n| self.control.lock().queue_pairs.as_ref()?.channels().nth(n).cloned();
                 for channel in (0..self.transmitters.len()).map_while(channel) {
                     let hca = channel.pd().hca();
                     // All queue pairs have one receive CQ.

@@ -14,7 +14,7 @@ use kernel::user::{self, Cred};
 use kernel::{Errno, KArc};
 
 use super::Shared;
-use super::pairs::abilities;
+use super::queue_pairs::abilities;
 use super::settings::NAMES;
 use super::transmit::Abilities;
 use crate::now;
@@ -53,7 +53,7 @@ impl gldv3::Provider for Provider {
         drop(control);
         // A receive ring opens the way when it is started.
         if !self.0.rings.receive {
-            self.0.upward.open(None);
+            self.0.delivery.open(None);
         }
         self.0.control.notify_all();
         self.0.wait_for_address();

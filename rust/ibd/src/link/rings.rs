@@ -63,7 +63,7 @@ impl Property {
 impl Shared {
     /// The receive side of the queue pair that stands.
     pub(super) fn receiver(&self) -> Option<KArc<Receiver>> {
-        self.control.lock().pairs.as_ref().map(|pairs| pairs.receiver().clone())
+        self.control.lock().queue_pairs.as_ref().map(|pairs| pairs.receiver().clone())
     }
 
     /// Whether frames for this unicast address reach the link. No adapter filters by address: what comes in is what was sent to
@@ -76,17 +76,17 @@ impl Shared {
 
 impl RingProvider for Provider {
     fn receive_ring_start(&self, generation: Generation) {
-        self.0.upward.open(Some(generation));
+        self.0.delivery.open(Some(generation));
         // What came in since the link was started has called and was turned back.
         Backlog::leave(&self.0.backlog);
     }
 
     fn receive_ring_stop(&self) {
-        self.0.upward.shut();
+        self.0.delivery.shut();
     }
 
     fn receive_interrupt(&self, on: bool) {
-        self.0.upward.set_fetched(!on);
+        self.0.delivery.set_polled(!on);
         if !on {
             self.0.counters.rx.quiet.increment();
         } else if let Some(receiver) = self.0.receiver() {
@@ -95,7 +95,7 @@ impl RingProvider for Provider {
     }
 
     fn poll(&self, bytes: usize) -> MblkChain {
-        receive::fetch(&self.0.upward, bytes)
+        receive::fetch(&self.0.delivery, bytes)
     }
 
     fn address(&self, add: bool, address: &Address) -> Result<(), Errno> {

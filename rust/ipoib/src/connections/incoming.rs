@@ -115,7 +115,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         self.held
     }
 
-    /// A neighbour asks for a connection; what it says of itself was checked ([`Hello`](super::Hello)). What is accepted counts until it is
+    /// A neighbour asks for a connection; what it says of itself was checked ([`PrivateData`](super::PrivateData)). What is accepted counts until it is
     /// [drained](Self::drained).
     ///
     /// # Errors
@@ -155,9 +155,9 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     /// Connections of a neighbour's port, in whatever names, and the name among them that has had the oldest one that is live.
     fn of_port(&self, peer: &LinkAddr) -> (u32, Option<Id>) {
         let (mut count, mut oldest) = (0, None);
-        let mut next = self.peers.kin(peer);
+        let mut next = self.peers.siblings(peer);
         while let Some(id) = next {
-            next = self.peers.next_kin(id);
+            next = self.peers.next_sibling(id);
             let of_it = self.peers.key(id).is_some_and(|key| key.gid() == peer.gid());
             let Some(entry) = self.peers.get(id).filter(|_| of_it) else { continue };
             count += entry.connections.iter().flatten().count() as u32;

@@ -2,22 +2,22 @@
 //! whatever becomes of a connection; a connection carries what does not, and more as soon as there is one.
 //!
 //! The two directions are two machines, as a station sends on the connections that it opened, and never on others ([`Outgoing`],
-//! [`Incoming`]). What they tell each other while a connection is made is in [`Hello`], and where a station listens in [`Service`].
+//! [`Incoming`]). What they tell each other while a connection is made is in [`PrivateData`], and where a station listens in [`Service`].
 
-mod asked;
 pub mod fragments;
-mod hello;
 mod incoming;
 mod outgoing;
+mod private_data;
+mod request;
 pub mod too_big;
 mod waiting;
 
 use crate::addr::LinkAddr;
 
-pub use asked::{Asked, Wrong};
-pub use hello::{Hello, HelloError, LONGEST_MESSAGE, Service};
 pub use incoming::{Dismissed, Incoming, IncomingConfig, IncomingSlot, Refusal};
 pub use outgoing::{Action, Channel, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, Submitted, TooBig};
+pub use private_data::{LONGEST_MESSAGE, PrivateData, PrivateDataError, Service};
+pub use request::{ConnectRequest, Wrong};
 pub use waiting::WaitingSlot;
 
 /// One connection, or one attempt to make one. What comes late is known by its number.

@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use super::{Handle, PacketSlot, Pardons, PathSlot, Paths};
+use super::{DenialEpoch, Handle, PacketSlot, PathSlot, Paths};
 
 /// Events since the table was made. Packets that a transmit queue sent by a handle it remembered are not among them: the table never saw
 /// them.
@@ -29,7 +29,7 @@ where
     H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
-    G: Deref<Target = Pardons>,
+    G: Deref<Target = DenialEpoch>,
 {
     /// What happened until now.
     pub fn counts(&self) -> &Counts {

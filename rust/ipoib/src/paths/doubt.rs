@@ -3,7 +3,7 @@
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
-use super::{Handle, Lookup, PacketSlot, Pardons, PathSlot, Paths, State, Trust};
+use super::{DenialEpoch, Handle, Lookup, PacketSlot, PathSlot, Paths, State, Trust};
 use crate::addr::{Gid, LinkAddr, Qpn};
 use crate::table::Id;
 use crate::time::Instant;
@@ -13,12 +13,12 @@ where
     H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
-    G: Deref<Target = Pardons>,
+    G: Deref<Target = DenialEpoch>,
 {
     pub(super) fn gid_changed(&mut self, gid: Gid) {
-        let mut next = self.table.kin(&LinkAddr::unicast(Qpn::MULTICAST, gid));
+        let mut next = self.table.siblings(&LinkAddr::unicast(Qpn::MULTICAST, gid));
         while let Some(id) = next {
-            next = self.table.next_kin(id);
+            next = self.table.next_sibling(id);
             if self.table.key(id).is_some_and(|to| to.gid() == gid) {
                 self.look_again(id);
             }
@@ -30,7 +30,7 @@ where
         let Some(path) = self.table.get_mut(id) else { return };
         path.failures = 0;
         match path.state {
-            State::Failed { .. } => path.pardon(&self.pardons),
+            State::Failed { .. } => path.expire_denials(&self.denial_epoch),
             State::Unresolved => {}
             State::Ready(_) => {
                 let trusted = core::mem::replace(&mut path.trust, Trust::Doubted) == Trust::Full;
@@ -68,7 +68,7 @@ where
         let Some(path) = self.table.get_mut(id) else { return };
         path.failures = 0;
         match path.state {
-            State::Failed { .. } => path.pardon(&self.pardons),
+            State::Failed { .. } => path.expire_denials(&self.denial_epoch),
             State::Unresolved => {}
             State::Ready(_) => {
                 path.trust = Trust::Full;
@@ -84,7 +84,7 @@ where
     /// Drops the handle or the verdict; packets that wait are looked up afresh. The caller has taken back what leaves.
     pub(super) fn forget(&mut self, id: Id) {
         let Some(path) = self.table.get_mut(id) else { return };
-        path.know(&self.pardons, State::Unresolved);
+        path.know(&self.denial_epoch, State::Unresolved);
         path.failures = 0;
         if path.lookup == Lookup::Out {
             path.lookup = Lookup::OutOfDate;

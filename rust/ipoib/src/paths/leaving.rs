@@ -6,7 +6,7 @@
 use core::ops::{Deref, DerefMut};
 
 use super::packets::{Leaving, Verdict};
-use super::{Action, DropReason, Handle, Lane, Lanes, PacketSlot, Pardons, PathSlot, Paths, State};
+use super::{Action, DenialEpoch, DropReason, Handle, PacketSlot, PathSlot, Paths, State, TxQueue, TxQueues};
 use crate::addr::LinkAddr;
 use crate::table::Id;
 
@@ -15,18 +15,18 @@ where
     H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
-    G: Deref<Target = Pardons>,
+    G: Deref<Target = DenialEpoch>,
 {
-    /// The lanes for which [`Paths::next_packet`] has one.
-    pub fn packets_out(&self) -> Lanes {
+    /// The transmit queues for which [`Paths::next_packet`] has one.
+    pub fn packets_out(&self) -> TxQueues {
         self.packets.out()
     }
 
     /// A packet that waited, to be sent or freed; whoever takes it may hold the transmit queue. In the order in which the packets of a
-    /// lane were submitted for one address. The handle is the one known now; a transmit queue must not remember it, as packets that are
+    /// transmit queue were submitted for one address. The handle is the one known now; a transmit queue must not remember it, as packets that are
     /// still to come from here would be overtaken: it asks with the next packet ([`Paths::submit`]).
-    pub fn next_packet(&mut self, lane: Lane) -> Option<Action<P, H>> {
-        let Leaving { to, packet, verdict } = self.packets.next_out(lane)?;
+    pub fn next_packet(&mut self, tx_queue: TxQueue) -> Option<Action<P, H>> {
+        let Leaving { to, packet, verdict } = self.packets.next_out(tx_queue)?;
         let handle = match verdict {
             Verdict::Drop(reason) => return Some(Action::Drop(to, packet, reason)),
             Verdict::Send => self.one_has_left(&to),
@@ -78,8 +78,8 @@ where
 
     /// Packets to these addresses that were on their way out wait again. Takes time in proportion to all that are.
     pub(super) fn take_back(&mut self, whose: impl Fn(&LinkAddr) -> bool) {
-        for lane in Lanes::all() {
-            let mut out = self.packets.take_lane(lane);
+        for tx_queue in TxQueues::all() {
+            let mut out = self.packets.take_out(tx_queue);
             while let Some((packet, to, verdict)) = self.packets.take_on(&mut out) {
                 let waits = verdict == Verdict::Send && whose(&to);
                 let id = if waits { self.table.find(&to) } else { None };
@@ -88,7 +88,7 @@ where
                         path.leaving = path.leaving.saturating_sub(1);
                         self.packets.wait_again(&mut path.packets, packet);
                     }
-                    None => self.packets.leave(lane, packet),
+                    None => self.packets.leave(tx_queue, packet),
                 }
             }
         }

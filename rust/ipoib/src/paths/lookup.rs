@@ -3,7 +3,7 @@
 use core::ops::{Deref, DerefMut};
 
 use super::{
-    BACKGROUND, DropReason, GROUPS, Handle, Lookup, LookupError, PacketSlot, Pardons, PathSlot, Paths,
+    BACKGROUND, DenialEpoch, DropReason, GROUPS, Handle, Lookup, LookupError, PacketSlot, PathSlot, Paths,
     Resolution, State, Trust, URGENT,
 };
 use crate::addr::LinkAddr;
@@ -15,7 +15,7 @@ where
     H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
-    G: Deref<Target = Pardons>,
+    G: Deref<Target = DenialEpoch>,
 {
     /// Lists the address for a lookup unless one is out; a port urgently if packets wait, in the background if it has a handle or
     /// is only asked about.
@@ -123,7 +123,7 @@ where
         path.trust = Trust::Full;
         // Of two that lead the same way the first one stays: queues have it.
         if !matches!(&path.state, State::Ready(known) if *known == resolution.handle) {
-            path.know(&self.pardons, State::Ready(resolution.handle));
+            path.know(&self.denial_epoch, State::Ready(resolution.handle));
         }
         self.send_packets(id);
         let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));
@@ -159,7 +159,7 @@ where
         }
         self.drop_packets(id, reason);
         if let Some(path) = self.table.get_mut(id) {
-            path.know(&self.pardons, State::Failed { until, reason });
+            path.know(&self.denial_epoch, State::Failed { until, reason });
         }
         self.table.set_deadline(id, Some(until + self.config.forget));
         self.settle(id);

@@ -37,9 +37,9 @@ use crate::backoff::{Backoff, Jitter};
 use crate::table::{Id, Key, Slot, Table, mix};
 use crate::time::Instant;
 pub use counts::Counts;
-pub use packets::{LANES, Lane, Lanes, PacketSlot};
+pub use packets::{PacketSlot, TX_QUEUES, TxQueue, TxQueues};
 use packets::{Packets, Queue};
-pub use validity::{Pardons, Validity};
+pub use validity::{DenialEpoch, Validity};
 
 /// Room for one address.
 pub type PathSlot<H> = Slot<LinkAddr, Path<H>, LISTS>;
@@ -175,14 +175,14 @@ pub struct Denial {
     /// Why.
     pub reason: DropReason,
     until: Instant,
-    pardons: u64,
+    denial_epoch: u64,
 }
 
 impl Denial {
-    /// Whether it still stands: its time has not come, and nobody was given another chance since. `pardons` are those of the table that
+    /// Whether it still stands: its time has not come, and nobody was given another chance since. `denial_epoch` are those of the table that
     /// said it.
-    pub fn stands(&self, now: Instant, pardons: &Pardons) -> bool {
-        now < self.until && self.pardons == pardons.count()
+    pub fn stands(&self, now: Instant, denial_epoch: &DenialEpoch) -> bool {
+        now < self.until && self.denial_epoch == denial_epoch.count()
     }
 }
 
@@ -275,19 +275,19 @@ impl Key for LinkAddr {
 
 impl<H: Handle> Path<H> {
     /// What is known from now on. The only place where that changes: a handle that is not known any more is withdrawn.
-    fn know(&mut self, pardons: &Pardons, state: State<H>) {
+    fn know(&mut self, denial_epoch: &DenialEpoch, state: State<H>) {
         match core::mem::replace(&mut self.state, state) {
             State::Ready(handle) => handle.validity().withdraw(),
-            State::Failed { .. } => pardons.add(),
+            State::Failed { .. } => denial_epoch.add(),
             State::Unresolved => {}
         }
     }
 
     /// A failure is held against it no longer: the next packet has it looked up.
-    fn pardon(&mut self, pardons: &Pardons) {
+    fn expire_denials(&mut self, denial_epoch: &DenialEpoch) {
         if let State::Failed { until, .. } = &mut self.state {
             *until = Instant::ZERO;
-            pardons.add();
+            denial_epoch.add();
         }
     }
 
@@ -315,7 +315,7 @@ pub struct Paths<P, H, S, T, G> {
     /// Lookups that are out: of ports, and of groups.
     ports_out: u16,
     groups_out: u16,
-    pardons: G,
+    denial_epoch: G,
     jitter: Jitter,
     counts: Counts,
 }
@@ -325,18 +325,18 @@ where
     H: Handle,
     S: DerefMut<Target = [PathSlot<H>]>,
     T: DerefMut<Target = [PacketSlot<P>]>,
-    G: Deref<Target = Pardons>,
+    G: Deref<Target = DenialEpoch>,
 {
     /// A machine that knows at most `addresses.len()` addresses and holds at most `packets.len()` packets. `seed` keys the
     /// hash and the jitter.
-    pub fn new(config: Config, addresses: S, packets: T, pardons: G, seed: u64) -> Self {
+    pub fn new(config: Config, addresses: S, packets: T, denial_epoch: G, seed: u64) -> Self {
         Self {
             table: Table::new(addresses, seed),
             packets: Packets::new(packets),
             config,
             ports_out: 0,
             groups_out: 0,
-            pardons,
+            denial_epoch,
             jitter: Jitter::new(seed),
             counts: Counts::default(),
         }
@@ -379,8 +379,8 @@ where
         usize::from(self.ports_out) + usize::from(self.groups_out)
     }
 
-    /// Takes a packet that no transmit queue knows the way of; it goes on by `lane`.
-    pub fn submit(&mut self, now: Instant, to: LinkAddr, lane: Lane, packet: P) -> Submitted<P, H> {
+    /// Takes a packet that no transmit queue knows the way of; it goes on by `transmit queue`.
+    pub fn submit(&mut self, now: Instant, to: LinkAddr, tx_queue: TxQueue, packet: P) -> Submitted<P, H> {
         self.counts.asked += 1;
         let Some(id) = self.find_or_add(to) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
@@ -396,7 +396,7 @@ where
                         self.counts.ready += 1;
                         Submitted::Ready(packet, handle.clone())
                     }
-                    _ => match self.packets.follow(to, (lane, packet)) {
+                    _ => match self.packets.follow(to, (tx_queue, packet)) {
                         Ok(()) => {
                             path.leaving += 1;
                             Submitted::Queued(None)
@@ -409,17 +409,17 @@ where
             }
             State::Failed { until, reason } if now < *until => {
                 self.counts.denied += 1;
-                let (reason, until, pardons) = (*reason, *until, self.pardons.count());
-                return Submitted::Denied(packet, Denial { reason, until, pardons });
+                let (reason, until, denial_epoch) = (*reason, *until, self.denial_epoch.count());
+                return Submitted::Denied(packet, Denial { reason, until, denial_epoch });
             }
-            State::Failed { .. } => path.know(&self.pardons, State::Unresolved),
+            State::Failed { .. } => path.know(&self.denial_epoch, State::Unresolved),
             State::Unresolved => {}
         }
         let limit = match self.packets.is_crowded() {
             true => self.config.packets_when_crowded.min(self.config.packets_per_address),
             false => self.config.packets_per_address,
         };
-        let submitted = match self.packets.enqueue(&mut path.packets, to, (lane, packet), limit) {
+        let submitted = match self.packets.enqueue(&mut path.packets, to, (tx_queue, packet), limit) {
             Ok(gave_way) => Submitted::Queued(gave_way),
             Err(packet) => {
                 // Whoever sent it sends it again; by then there may be a path.
@@ -439,7 +439,7 @@ where
         path.used = true;
         match &path.state {
             State::Failed { until, .. } if now >= *until => {
-                path.know(&self.pardons, State::Unresolved);
+                path.know(&self.denial_epoch, State::Unresolved);
             }
             State::Ready(_) | State::Failed { .. } | State::Unresolved => {}
         }
@@ -574,7 +574,7 @@ where
     /// Removes an entry that has neither packets nor a lookup out.
     fn evict(&mut self, id: Id) {
         if let Some((_, mut path)) = self.table.remove(id) {
-            path.know(&self.pardons, State::Unresolved);
+            path.know(&self.denial_epoch, State::Unresolved);
         }
     }
 }

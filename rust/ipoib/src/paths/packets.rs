@@ -1,4 +1,4 @@
-//! The packets that wait: one pool for all addresses, a queue per address, and a list per lane of those on their way out.
+//! The packets that wait: one pool for all addresses, a queue per address, and a list per transmit queue of those on their way out.
 
 use core::ops::DerefMut;
 
@@ -8,41 +8,41 @@ use crate::addr::LinkAddr;
 const NONE: u32 = u32::MAX;
 
 /// Ways out, at most.
-pub const LANES: usize = 8;
+pub const TX_QUEUES: usize = 8;
 
-/// The way by which a packet leaves: packets of one lane never wait for room on another.
+/// The way by which a packet leaves: packets of one transmit queue never wait for room on another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lane(u8);
+pub struct TxQueue(u8);
 
-impl Lane {
-    /// Lane `number`, from 0; the last one for what is too large.
+impl TxQueue {
+    /// TxQueue `number`, from 0; the last one for what is too large.
     pub const fn new(number: usize) -> Self {
-        Self(if number < LANES { number as u8 } else { LANES as u8 - 1 })
+        Self(if number < TX_QUEUES { number as u8 } else { TX_QUEUES as u8 - 1 })
     }
 
-    /// Its number, below [`LANES`].
+    /// Its number, below [`TX_QUEUES`].
     pub const fn number(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Some of the lanes.
+/// Some of the transmit queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lanes(u8);
+pub struct TxQueues(u8);
 
-impl Lanes {
+impl TxQueues {
     /// None of them.
     pub const NONE: Self = Self(0);
 
     /// Adds one, or takes it out.
-    pub const fn set(&mut self, lane: Lane, inside: bool) {
-        let bit = 1 << lane.0;
+    pub const fn set(&mut self, tx_queue: TxQueue, inside: bool) {
+        let bit = 1 << tx_queue.0;
         self.0 = if inside { self.0 | bit } else { self.0 & !bit };
     }
 
     /// Whether this one is among them.
-    pub const fn contains(self, lane: Lane) -> bool {
-        self.0 & 1 << lane.0 != 0
+    pub const fn contains(self, tx_queue: TxQueue) -> bool {
+        self.0 & 1 << tx_queue.0 != 0
     }
 
     /// Those that are not among `others`.
@@ -51,13 +51,13 @@ impl Lanes {
     }
 
     /// All there are.
-    pub fn all() -> impl Iterator<Item = Lane> {
-        (0..LANES).map(Lane::new)
+    pub fn all() -> impl Iterator<Item = TxQueue> {
+        (0..TX_QUEUES).map(TxQueue::new)
     }
 
     /// The one with the least number.
-    pub fn first(self) -> Option<Lane> {
-        Self::all().find(|lane| self.contains(*lane))
+    pub fn first(self) -> Option<TxQueue> {
+        Self::all().find(|tx_queue| self.contains(*tx_queue))
     }
 }
 
@@ -77,7 +77,7 @@ impl<P> Default for PacketSlot<P> {
 #[derive(Debug)]
 struct Held<P> {
     to: LinkAddr,
-    lane: Lane,
+    tx_queue: TxQueue,
     packet: P,
     verdict: Option<Verdict>,
 }
@@ -129,7 +129,7 @@ pub(super) struct Packets<P, T> {
     slots: T,
     free: u32,
     held: usize,
-    out: [Queue; LANES],
+    out: [Queue; TX_QUEUES],
     marker: core::marker::PhantomData<P>,
 }
 
@@ -138,11 +138,11 @@ impl<P, T> Packets<P, T> {
         self.held
     }
 
-    /// The lanes that have packets on their way out.
-    pub(super) fn out(&self) -> Lanes {
-        let mut lanes = Lanes::NONE;
+    /// The transmit queues that have packets on their way out.
+    pub(super) fn out(&self) -> TxQueues {
+        let mut lanes = TxQueues::NONE;
         for (number, queue) in self.out.iter().enumerate() {
-            lanes.set(Lane::new(number), !queue.is_empty());
+            lanes.set(TxQueue::new(number), !queue.is_empty());
         }
         lanes
     }
@@ -169,7 +169,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         &mut self,
         queue: &mut Queue,
         to: LinkAddr,
-        (lane, packet): (Lane, P),
+        (tx_queue, packet): (TxQueue, P),
         limit: u16,
     ) -> Result<Option<P>, P> {
         // Groups nobody answers about must not take the room of ports.
@@ -182,44 +182,44 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         let at = self.free;
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
         self.free = slot.next;
-        slot.held = Some(Held { to, lane, packet, verdict: None });
+        slot.held = Some(Held { to, tx_queue, packet, verdict: None });
         self.held += 1;
         append(&mut self.slots, queue, at);
         Ok(gave_way)
     }
 
-    /// Sends a packet behind those of its lane that are on their way out. It comes back if the pool is full.
-    pub(super) fn follow(&mut self, to: LinkAddr, (lane, packet): (Lane, P)) -> Result<(), P> {
+    /// Sends a packet behind those of its transmit queue that are on their way out. It comes back if the pool is full.
+    pub(super) fn follow(&mut self, to: LinkAddr, (tx_queue, packet): (TxQueue, P)) -> Result<(), P> {
         let at = self.free;
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
         self.free = slot.next;
-        slot.held = Some(Held { to, lane, packet, verdict: Some(Verdict::Send) });
+        slot.held = Some(Held { to, tx_queue, packet, verdict: Some(Verdict::Send) });
         self.held += 1;
-        append(&mut self.slots, &mut self.out[lane.number()], at);
+        append(&mut self.slots, &mut self.out[tx_queue.number()], at);
         Ok(())
     }
 
     /// Puts all of an address's packets on their way out.
     pub(super) fn decide(&mut self, queue: &mut Queue, verdict: Verdict) {
         while let Some(at) = next_of(&self.slots, queue) {
-            let mut lane = Lane::default();
+            let mut tx_queue = TxQueue::default();
             if let Some(held) = self.slots.get_mut(at as usize).and_then(|slot| slot.held.as_mut()) {
                 held.verdict = Some(verdict);
-                lane = held.lane;
+                tx_queue = held.tx_queue;
             }
-            append(&mut self.slots, &mut self.out[lane.number()], at);
+            append(&mut self.slots, &mut self.out[tx_queue.number()], at);
         }
     }
 
-    /// Takes a whole lane, to be looked through with [`Packets::take_on`].
-    pub(super) fn take_lane(&mut self, lane: Lane) -> Queue {
-        core::mem::take(&mut self.out[lane.number()])
+    /// Takes a whole transmit queue, to be looked through with [`Packets::take_on`].
+    pub(super) fn take_out(&mut self, tx_queue: TxQueue) -> Queue {
+        core::mem::take(&mut self.out[tx_queue.number()])
     }
 
-    /// Takes the next one of a lane's, whose it is, and what is to become of it; it goes on in [`Packets::wait_again`] or
+    /// Takes the next one of a transmit queue's, whose it is, and what is to become of it; it goes on in [`Packets::wait_again`] or
     /// [`Packets::leave`].
-    pub(super) fn take_on(&mut self, lane: &mut Queue) -> Option<(Taken, LinkAddr, Verdict)> {
-        let at = next_of(&self.slots, lane)?;
+    pub(super) fn take_on(&mut self, tx_queue: &mut Queue) -> Option<(Taken, LinkAddr, Verdict)> {
+        let at = next_of(&self.slots, tx_queue)?;
         let held = self.slots.get(at as usize)?.held.as_ref()?;
         Some((Taken(at), held.to, held.verdict?))
     }
@@ -232,15 +232,15 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         append(&mut self.slots, queue, at);
     }
 
-    /// It goes to the end of its lane.
-    pub(super) fn leave(&mut self, lane: Lane, Taken(at): Taken) {
-        append(&mut self.slots, &mut self.out[lane.number()], at);
+    /// It goes to the end of its transmit queue.
+    pub(super) fn leave(&mut self, tx_queue: TxQueue, Taken(at): Taken) {
+        append(&mut self.slots, &mut self.out[tx_queue.number()], at);
     }
 
-    pub(super) fn next_out(&mut self, lane: Lane) -> Option<Leaving<P>> {
-        let mut out = self.take_lane(lane);
+    pub(super) fn next_out(&mut self, tx_queue: TxQueue) -> Option<Leaving<P>> {
+        let mut out = self.take_out(tx_queue);
         let held = self.take_first(&mut out);
-        self.out[lane.number()] = out;
+        self.out[tx_queue.number()] = out;
         let Held { to, packet, verdict, .. } = held?;
         // Only decided packets are on this list.
         Some(Leaving { to, packet, verdict: verdict.unwrap_or(Verdict::Drop(DropReason::LinkReset)) })

@@ -52,9 +52,9 @@ impl Default for Validity {
 /// How often an address that nothing was to go to has been given another chance early. Whoever remembers that nothing goes to an address
 /// ([`Denial`](super::Denial)) remembers this, too, and asks the table again once it has changed.
 #[derive(Debug)]
-pub struct Pardons(AtomicU64);
+pub struct DenialEpoch(AtomicU64);
 
-impl Pardons {
+impl DenialEpoch {
     /// None so far.
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
@@ -71,7 +71,7 @@ impl Pardons {
     }
 }
 
-impl Default for Pardons {
+impl Default for DenialEpoch {
     fn default() -> Self {
         Self::new()
     }

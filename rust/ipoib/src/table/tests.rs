@@ -128,11 +128,11 @@ proptest! {
             prop_assert_eq!(table.next_deadline().map(Instant::as_nanos), earliest);
             for key in 0..12 {
                 prop_assert_eq!(table.find(&key).is_some(), model.entries.contains_key(&key));
-                let kin = core::iter::successors(table.kin(&key), |id| table.next_kin(*id));
-                let mut kin: Vec<u8> = kin.filter_map(|id| table.key(id)).filter(|kin| kin / 4 == key / 4).collect();
-                kin.sort();
-                let all: Vec<u8> = model.entries.keys().copied().filter(|kin| kin / 4 == key / 4).collect();
-                prop_assert_eq!(kin, all);
+                let siblings = core::iter::successors(table.siblings(&key), |id| table.next_sibling(*id));
+                let mut siblings: Vec<u8> = siblings.filter_map(|id| table.key(id)).filter(|siblings| siblings / 4 == key / 4).collect();
+                siblings.sort();
+                let all: Vec<u8> = model.entries.keys().copied().filter(|siblings| siblings / 4 == key / 4).collect();
+                prop_assert_eq!(siblings, all);
             }
         }
     }

@@ -8,13 +8,13 @@
 //! (`mac_rx`, `mac_tx_update`, `mac_link_update`, freeing a foreign message) is against GLDv3's rules; a guard is
 //! not `Send`, so at least it cannot wander to another thread.
 
+mod callback_slot;
 mod monitor;
 mod mutex;
 mod once;
 mod raw;
-mod shutter;
 
+pub use callback_slot::CallbackSlot;
 pub use monitor::{Monitor, MonitorGuard};
 pub use mutex::{Mutex, MutexGuard};
 pub use once::Once;
-pub use shutter::Shutter;

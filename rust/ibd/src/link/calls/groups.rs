@@ -10,10 +10,10 @@ use kernel::{KArc, log};
 use super::joins::senseless;
 use super::{end, sa_error};
 use crate::counters::Asked;
-use crate::link::{Shared, group};
+use crate::link::{Shared, mcg_record};
 use crate::node::{gid, ibtf_gid};
 use crate::now;
-use crate::pool::Turn;
+use crate::sa_pool::Turn;
 
 #[inline(never)]
 pub(super) fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) -> End {
@@ -26,7 +26,7 @@ pub(super) fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) -> End {
     let answer = query(shared, &attributes, 1);
     let end = end(&answer);
     let result = match answer {
-        Ok(list) => match list.iter().find_map(|info| group::broadcast(&info, mgid)) {
+        Ok(list) => match list.iter().find_map(|info| mcg_record::broadcast(&info, mgid)) {
             Some(group) => Ok(Some(group)),
             // There is one. Without this it would be created.
             None => {
@@ -58,7 +58,7 @@ pub(super) fn query(shared: &Shared, attributes: &McgAttributes, most: u32) -> R
 fn stop_hearing_broadcast(shared: &Shared, mgid: Mgid) {
     let (current, _) = shared.broadcast_and_port();
     if current.is_none_or(|group| group.mgid != mgid) {
-        shared.stop_hearing(mgid);
+        shared.detach_group(mgid);
     }
 }
 
@@ -143,7 +143,7 @@ fn leave_once(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, asks: bool) 
 
 #[inline(never)]
 pub(super) fn leave_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, membership: Membership) -> End {
-    shared.stop_hearing(mgid);
+    shared.detach_group(mgid);
     let (left, end) = leave(shared, turn, mgid, &membership);
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, left)));
     end

@@ -11,10 +11,10 @@ use super::groups::query;
 use super::{end, sa_error};
 use crate::counters::Asked;
 use crate::link::Shared;
-use crate::link::group::{self, Group};
+use crate::link::mcg_record::{self, McgRecord};
 use crate::node::{gid, ibtf_gid};
 use crate::now;
-use crate::pool::Turn;
+use crate::sa_pool::Turn;
 
 /// A join, but for what goes through the group.
 struct Join<'a> {
@@ -92,7 +92,7 @@ fn broadcast_joined(
     mgid: Mgid,
     result: Result<McgInfo, Status>,
 ) {
-    let joined = result.map_err(sa_error).and_then(|info| match group::broadcast(&info, mgid) {
+    let joined = result.map_err(sa_error).and_then(|info| match mcg_record::broadcast(&info, mgid) {
         Some(group) => Ok((group, info)),
         None => {
             senseless(shared, mgid, Some(info));
@@ -206,8 +206,8 @@ fn group_joined(
             }
             // The port that has to leave is the one that has joined, whatever the record says.
             info.address.sgid = port.map_or(info.address.sgid, ibtf_gid);
-            let attached = usable && (!role.hears() || shared.hear(&info).is_ok());
-            Ok(Joined { info: Group::new(info), attached })
+            let attached = usable && (!role.hears() || shared.attach_group(&info).is_ok());
+            Ok(Joined { info: McgRecord::new(info), attached })
         }
         Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
         Err(Status::HCA_PORT_NOT_ACTIVE) => Err(JoinError::LinkDown),

@@ -1,5 +1,5 @@
 //! What a link asks subnet administration, and the answers it brings to the machines. The module's pool makes the calls
-//! ([`crate::pool`]): each waits for its answer.
+//! ([`crate::sa_pool`]): each waits for its answer.
 
 mod groups;
 mod joins;
@@ -17,7 +17,7 @@ pub(crate) use groups::Membership;
 
 use super::Shared;
 use crate::now;
-use crate::pool::Turn;
+use crate::sa_pool::Turn;
 
 /// One call.
 pub(crate) enum Call {

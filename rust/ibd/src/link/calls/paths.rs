@@ -10,7 +10,7 @@ use super::end;
 use crate::counters::Asked;
 use crate::link::Shared;
 use crate::link::neighbour::Neighbour;
-use crate::link::run::{no_handle, tell_narrow};
+use crate::link::worker::{no_handle, tell_narrow};
 use crate::node::ibtf_gid;
 use crate::now;
 

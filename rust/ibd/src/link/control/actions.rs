@@ -7,8 +7,8 @@ use ipoib::{Instant, LinkAddr, Mgid, groups};
 
 use super::{Control, Effect, Note};
 use crate::link::calls::{Call, Membership};
-use crate::link::group::Group;
 use crate::link::jobs::Job;
+use crate::link::mcg_record::McgRecord;
 
 impl Control {
     pub(super) fn link_action(&mut self, now: Instant, action: link::Action<McgInfo>) -> Option<Effect> {
@@ -75,7 +75,11 @@ impl Control {
         }
     }
 
-    pub(super) fn groups_action(&mut self, now: Instant, action: groups::Action<Group>) -> Option<Effect> {
+    pub(super) fn groups_action(
+        &mut self,
+        now: Instant,
+        action: groups::Action<McgRecord>,
+    ) -> Option<Effect> {
         let call = match action {
             groups::Action::Join { group, role, .. } => Call::JoinGroup(group, role),
             groups::Action::Leave { group, roles, counted, joins, info } => {
@@ -104,7 +108,7 @@ impl Control {
         &mut self,
         now: Instant,
         group: Mgid,
-        result: Result<groups::Resolved<Group>, groups::JoinError>,
+        result: Result<groups::Resolved<McgRecord>, groups::JoinError>,
     ) -> Option<Effect> {
         let to = address(group);
         match result {

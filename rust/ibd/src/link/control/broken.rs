@@ -5,9 +5,9 @@ use ipoib::Instant;
 use ipoib::link::{Event, Failed, Generation, Why};
 
 use super::Control;
-use crate::link::failures::Failure;
 use crate::link::jobs::Job;
-use crate::link::pairs::Pairs;
+use crate::link::qp_failures::Failure;
+use crate::link::queue_pairs::QueuePairs;
 
 impl Control {
     /// The queue pair of a transmit queue, or of the link if there are no rings, has failed.
@@ -42,7 +42,7 @@ impl Control {
             return None;
         }
         while let Some(failure) = self.failures.take() {
-            let Some(pairs) = &mut self.pairs else { continue };
+            let Some(pairs) = &mut self.queue_pairs else { continue };
             // Otherwise of one that is gone.
             let Some((ring, channel)) = pairs.ring_of(failure) else { continue };
             match (failure, self.link.standing()) {
@@ -73,8 +73,8 @@ impl Control {
         generation: Generation,
     ) {
         let failure = Failure::Channel(channel.id());
-        let stands = |pairs: &Pairs| pairs.ring_of(failure).is_some_and(|(at, _)| at == ring);
-        if !self.link.stands(generation) || !self.pairs.as_ref().is_some_and(stands) {
+        let stands = |pairs: &QueuePairs| pairs.ring_of(failure).is_some_and(|(at, _)| at == ring);
+        if !self.link.stands(generation) || !self.queue_pairs.as_ref().is_some_and(stands) {
             return;
         }
         let failed = if ring == 0 { Failed::Link } else { self.rings.failed_as_it_is(now, ring) };
@@ -84,7 +84,7 @@ impl Control {
     fn replace(&mut self, now: Instant, failed: Failed, why: Why) {
         let Some(standing) = self.link.standing().filter(|_| failed == Failed::Link) else { return };
         // A failure is told in several ways; the first one counts.
-        if let Some(pairs) = &mut self.pairs {
+        if let Some(pairs) = &mut self.queue_pairs {
             pairs.failed(now);
         }
         let event = match why {

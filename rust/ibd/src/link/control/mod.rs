@@ -14,7 +14,7 @@ use ibtf::{Attachment, McgInfo};
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Generation, Link, SendRings, Status};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
-use ipoib::paths::{self, Lane, Lanes, Paths, Resolution, Severity};
+use ipoib::paths::{self, Paths, Resolution, Severity, TxQueue, TxQueues};
 use ipoib::{Instant, LinkAddr, Mgid, PKey};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KArc, KBox, KVec};
@@ -23,15 +23,15 @@ use actions::address;
 pub(crate) use outstanding::Outstanding;
 
 use super::outgoing::{OutgoingConnections, TooBigReport, Waited};
+use crate::link::attachments::Attachments;
 use crate::link::calls::Call;
-use crate::link::failures::Failures;
-use crate::link::group::Group;
-use crate::link::heard::Heard;
 use crate::link::incoming::{IncomingConnections, SharedReceive};
 use crate::link::jobs::Job;
+use crate::link::mcg_record::McgRecord;
 use crate::link::neighbour::Neighbour;
-use crate::link::pairs::Pairs;
+use crate::link::qp_failures::Failures;
 use crate::link::questions::{Answered, Questions};
+use crate::link::queue_pairs::QueuePairs;
 use crate::link::rings::MOST_TRANSMIT_RINGS;
 use crate::link::settings::Key;
 
@@ -49,14 +49,14 @@ const OPERATIONS: u16 = 2 * ipoib::window::MOST as u16;
 /// Neighbours remembered at once.
 const NEIGHBOURS: usize = 512;
 
-pub(crate) type Memberships = Groups<Group, KVec<groups::GroupSlot<Group>>>;
-/// The transmit queue that a packet goes on from is its lane.
+pub(crate) type Memberships = Groups<McgRecord, KVec<groups::GroupSlot<McgRecord>>>;
+/// The transmit queue that a packet goes on from is the one that it was submitted by.
 pub(crate) type Addresses = Paths<
     Mblk,
     Neighbour,
     KVec<paths::PathSlot<Neighbour>>,
     KVec<paths::PacketSlot<Mblk>>,
-    KArc<paths::Pardons>,
+    KArc<paths::DenialEpoch>,
 >;
 
 /// What the control thread does next, without the lock.
@@ -102,9 +102,9 @@ pub(crate) struct Control {
     pub(crate) neighbours: Neighbours<KVec<NeighbourSlot>>,
     pub(in crate::link) questions: Questions,
     /// The queue pairs, from the first one that is made to the stop.
-    pub(in crate::link) pairs: Option<Pairs>,
+    pub(in crate::link) queue_pairs: Option<QueuePairs>,
     /// The groups that it is to be attached to.
-    pub(in crate::link) heard: Heard<Attachment>,
+    pub(in crate::link) attachments: Attachments<Attachment>,
     pub(in crate::link) failures: Failures,
     /// Connections from neighbours, once the link has listened.
     pub(in crate::link) incoming: Option<KBox<IncomingConnections>>,
@@ -114,7 +114,7 @@ pub(crate) struct Control {
     /// The adapter is gone: nothing will ever be asked of it again.
     pub(crate) removed: bool,
     /// Transmit queues without room for packets that have their path.
-    full: Lanes,
+    full: TxQueues,
     /// A large send waits for buffers.
     pub(crate) large_buffers_wanted: bool,
     /// The adapter refused to send a packet, and takes others; for the log.
@@ -124,7 +124,7 @@ pub(crate) struct Control {
 
 /// What a link that is stopped leaves.
 pub(in crate::link) struct Stopped {
-    pub(in crate::link) pairs: Option<Pairs>,
+    pub(in crate::link) pairs: Option<QueuePairs>,
     /// Something was sent and received, or was still to be ended.
     pub(in crate::link) had_traffic: bool,
     /// Every generation until this one is over.
@@ -143,21 +143,25 @@ enum Growth {
 }
 
 impl Control {
-    pub(crate) fn new(pkey: PKey, pardons: KArc<paths::Pardons>, seed: u64) -> Result<Self, AllocError> {
+    pub(crate) fn new(
+        pkey: PKey,
+        denial_epoch: KArc<paths::DenialEpoch>,
+        seed: u64,
+    ) -> Result<Self, AllocError> {
         Ok(Self {
             link: new_link(pkey, seed)?,
-            paths: new_paths(pardons, seed)?,
+            paths: new_paths(denial_epoch, seed)?,
             groups: new_groups(seed)?,
             neighbours: Neighbours::new(KVec::from_fn(NEIGHBOURS, |_| NeighbourSlot::default())?, seed),
             questions: Questions::new()?,
-            pairs: None,
-            heard: Heard::new(),
+            queue_pairs: None,
+            attachments: Attachments::new(),
             failures: Failures::new()?,
             incoming: None,
             rings: KBox::new(SendRings::default())?,
             pkey,
             removed: false,
-            full: Lanes::NONE,
+            full: TxQueues::NONE,
             large_buffers_wanted: false,
             send_refused: None,
             growth: Growth::Idle,
@@ -189,12 +193,12 @@ impl Control {
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
         self.neighbours.clear();
-        self.heard.remove_all();
-        self.full = Lanes::NONE;
+        self.attachments.remove_all();
+        self.full = TxQueues::NONE;
         self.link.take_connections(false);
         let shared_receive = self.incoming.as_mut().and_then(|incoming| incoming.stop());
         self.rings.clear();
-        Stopped { pairs: self.pairs.take(), had_traffic, up_to, shared_receive }
+        Stopped { pairs: self.queue_pairs.take(), had_traffic, up_to, shared_receive }
     }
 
     pub(crate) fn looked_up(
@@ -221,12 +225,12 @@ impl Control {
     }
 
     /// Whether packets that have their path must wait for this transmit queue. Those of others do not.
-    pub(crate) fn wait_for_room(&mut self, queue: Lane, wait: bool) {
+    pub(crate) fn wait_for_room(&mut self, queue: TxQueue, wait: bool) {
         self.full.set(queue, wait);
     }
 
     /// The transmit queues that can go on with packets that have their path.
-    pub(crate) fn can_go_on(&self) -> Lanes {
+    pub(crate) fn can_go_on(&self) -> TxQueues {
         self.paths.packets_out().without(self.full)
     }
 
@@ -252,7 +256,7 @@ impl Control {
     #[inline(never)]
     pub(crate) fn next_effect(&mut self, now: Instant) -> Option<Effect> {
         loop {
-            if self.can_go_on() != Lanes::NONE {
+            if self.can_go_on() != TxQueues::NONE {
                 return Some(Effect::Packets);
             }
             if let Some(effect) = self.next_of_outgoing() {
@@ -273,8 +277,8 @@ impl Control {
             if let Some((ring, why)) = self.rings.next() {
                 return Some(Effect::Job(Job::ReplaceSender(ring, why)));
             }
-            if let Some(addresses) = self.room_wanted(now) {
-                return Some(Effect::Job(Job::MakeRoom(addresses)));
+            if let Some(addresses) = self.path_table_wanted(now) {
+                return Some(Effect::Job(Job::GrowPathTable(addresses)));
             }
             if let Some(action) = self.link.poll_action(now) {
                 match self.link_action(now, action) {
@@ -303,7 +307,7 @@ impl Control {
     }
 
     /// How many addresses there should be room for, if more than there is: asked once three quarters are in use.
-    fn room_wanted(&mut self, now: Instant) -> Option<usize> {
+    fn path_table_wanted(&mut self, now: Instant) -> Option<usize> {
         let (used, room) = (self.paths.len(), self.paths.capacity());
         let due = match self.growth {
             Growth::Idle => true,
@@ -317,8 +321,8 @@ impl Control {
         Some((2 * room).min(MOST_ADDRESSES))
     }
 
-    /// The answer to [`Job::MakeRoom`].
-    pub(crate) fn room_made(&mut self, now: Instant, made: bool) {
+    /// The answer to [`Job::GrowPathTable`].
+    pub(crate) fn path_table_grown(&mut self, now: Instant, made: bool) {
         self.growth = if made { Growth::Idle } else { Growth::NotBefore(now + GROWTH_PAUSE) };
     }
 }
@@ -329,11 +333,11 @@ fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link<McgInfo>>, AllocError> {
 }
 
 #[inline(never)]
-fn new_paths(pardons: KArc<paths::Pardons>, seed: u64) -> Result<KBox<Addresses>, AllocError> {
+fn new_paths(denial_epoch: KArc<paths::DenialEpoch>, seed: u64) -> Result<KBox<Addresses>, AllocError> {
     let first = Key::NumAh.default_value() as usize;
     let addresses = KVec::from_fn(first, |_| paths::PathSlot::default())?;
     let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
-    KBox::new(Paths::new(paths::Config::default(), addresses, packets, pardons, seed))
+    KBox::new(Paths::new(paths::Config::default(), addresses, packets, denial_epoch, seed))
 }
 
 #[inline(never)]

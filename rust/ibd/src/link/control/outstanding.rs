@@ -22,7 +22,7 @@ impl Control {
             lookups: self.paths.lookups_in_flight(),
             packets: self.paths.packets_held(),
             questions: self.questions.open(),
-            queue_pair: self.pairs.is_some(),
+            queue_pair: self.queue_pairs.is_some(),
             connections: self.incoming.as_ref().is_some_and(|incoming| !incoming.is_idle()),
         }
     }

@@ -36,7 +36,7 @@ pub(crate) struct IncomingConnection {
 
 pub(super) enum State {
     /// To be answered.
-    Asked(Session),
+    ConnectRequest(Session),
     /// The thread is at it.
     Busy,
     Held(RcChannel),
@@ -49,7 +49,7 @@ impl IncomingConnection {
         Self {
             connection,
             channel: None,
-            state: State::Asked(session),
+            state: State::ConnectRequest(session),
             dismissed: false,
             stands: false,
             over: false,
@@ -72,7 +72,7 @@ impl IncomingConnection {
     /// Whether there is something to do for who accepts and frees.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let wants = match self.state {
-            State::Asked(_) | State::Draining(_) => true,
+            State::ConnectRequest(_) | State::Draining(_) => true,
             State::Held(_) => !self.dismissed && self.stands && !self.eased,
             State::Busy => false,
         };
@@ -105,8 +105,8 @@ impl IncomingConnection {
     pub(super) fn step(&mut self) -> Option<Step> {
         self.not_before = None;
         match core::mem::replace(&mut self.state, State::Busy) {
-            State::Asked(session) if self.dismissed => Some(Step::Refuse(session)),
-            State::Asked(session) => Some(Step::Accept(self.connection, session)),
+            State::ConnectRequest(session) if self.dismissed => Some(Step::Refuse(session)),
+            State::ConnectRequest(session) => Some(Step::Accept(self.connection, session)),
             State::Held(channel) => {
                 self.eased = true;
                 self.state = State::Held(channel.clone());

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use ibtf::{AsyncEvent, ChannelId, Client, ClientHandler, Reply, Request, Service, Session, Status};
-use ipoib::connections::{self, Asked};
+use ipoib::connections::{self, ConnectRequest};
 use ipoib::link::Generation;
 use ipoib::{Gid, LinkAddr, Qpn};
 use kernel::kstat::Kstat;
@@ -13,9 +13,9 @@ use kernel::{KArc, KBox, log};
 
 use super::{ConnectionCounters, IncomingConnections, work};
 use crate::link::Shared;
-use crate::link::instance::CLIENT;
+use crate::link::attach::CLIENT;
 use crate::link::outgoing::OutgoingConnections;
-use crate::link::pairs::View;
+use crate::link::queue_pairs::View;
 use crate::link::settings::Settings;
 use crate::{node, now};
 
@@ -59,7 +59,7 @@ pub(crate) fn listen(shared: &KArc<Shared>, view: &mut View) {
     try_to_listen(shared, view);
     // What is built on it is told of the same address as everybody.
     view.listens =
-        shared.control.lock().pairs.as_ref().is_some_and(|pairs| pairs.is_listening(view.generation));
+        shared.control.lock().queue_pairs.as_ref().is_some_and(|pairs| pairs.is_listening(view.generation));
 }
 
 #[inline(never)]
@@ -69,7 +69,7 @@ fn try_to_listen(shared: &KArc<Shared>, view: &View) {
         return;
     }
     let control = shared.control.lock();
-    let listens = control.pairs.as_ref().is_none_or(|pairs| pairs.is_listening(view.generation));
+    let listens = control.queue_pairs.as_ref().is_none_or(|pairs| pairs.is_listening(view.generation));
     let port = control.link.port().copied();
     drop(control);
     let (Some(port), Ok(first), false) = (port.filter(|port| port.active), view.first(), listens) else {
@@ -145,7 +145,7 @@ fn put(shared: &Shared, generation: Generation, listening: Listening) {
     let mut listening = Some(listening);
     let mut control = shared.control.lock();
     let control_now = &mut *control;
-    if let Some(pairs) = control_now.pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
+    if let Some(pairs) = control_now.queue_pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
         pairs.listen(&mut listening);
         control_now.link.take_connections(true);
         if let Some(incoming) = &mut control_now.incoming {
@@ -251,7 +251,7 @@ impl Shared {
 
     /// The neighbour, if it may ask.
     fn who_asks(&self, request: &Request<'_>) -> Option<LinkAddr> {
-        let asked = Asked {
+        let asked = ConnectRequest {
             reliable: request.reliable,
             pkey: request.pkey,
             from: node::gid(request.from),

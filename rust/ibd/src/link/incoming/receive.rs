@@ -14,9 +14,9 @@ use super::ConnectionCounters;
 use crate::counters::{Counters, RxDrop, Tally};
 use crate::link::backlog::Backlog;
 use crate::link::control::Control;
-use crate::link::datapath::Parts;
+use crate::link::datapath::BuildContext;
+use crate::link::delivery::{Delivering, Delivery};
 use crate::link::receive::{lend, look_closer};
-use crate::link::upward::{Inside, Upward};
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 16;
@@ -31,7 +31,7 @@ pub(crate) struct ConnectedReceiver {
     connection_counters: KArc<ConnectionCounters>,
     control: KArc<Monitor<Control>>,
     backlog: KArc<Monitor<Backlog>>,
-    upward: KArc<Upward>,
+    delivery: KArc<Delivery>,
 }
 
 struct State {
@@ -59,7 +59,7 @@ struct Pass {
 
 impl ConnectedReceiver {
     pub(super) fn new(
-        parts: &Parts<'_>,
+        parts: &BuildContext<'_>,
         queue: ReceiveQueue<Srq>,
         cq: Cq,
         own: LinkAddr,
@@ -72,7 +72,7 @@ impl ConnectedReceiver {
             connection_counters: parts.connection_counters.clone(),
             control: parts.control.clone(),
             backlog: parts.backlog.clone(),
-            upward: parts.upward.clone(),
+            delivery: parts.delivery.clone(),
         })?)
     }
 
@@ -84,13 +84,13 @@ impl ConnectedReceiver {
             open.cq.arm(Notify::Any)?;
         }
         drop(state);
-        this.upward.put_connected(this);
+        this.delivery.put_connected(this);
         Ok(())
     }
 
     /// Nothing is taken any more.
     pub(super) fn close(&self) {
-        self.upward.remove_connected(self);
+        self.delivery.remove_connected(self);
         let mut state = self.state.lock();
         let open = state.open.take();
         let left = state.batch.clear();
@@ -132,10 +132,10 @@ impl ConnectedReceiver {
     }
 
     /// Takes everything there is, as [`super::super::receive`] does for datagrams: `false` if the budget is spent before.
-    pub(crate) fn take_all(&self, inside: &Inside<'_>, budget: &mut usize) -> bool {
-        while inside.goes_on() {
+    pub(crate) fn take_all(&self, inside: &Delivering<'_>, budget: &mut usize) -> bool {
+        while inside.may_go_on() {
             let Some(pass) = self.pass(&mut { usize::MAX }, true) else { return true };
-            inside.hand_up(&self.mac, pass.packets);
+            inside.deliver(&self.mac, pass.packets);
             if pass.broken {
                 self.broken(pass.cq);
                 return true;
@@ -152,8 +152,8 @@ impl ConnectedReceiver {
     }
 
     /// Takes packets for the MAC layer, until there are none or the next one is longer than the room.
-    pub(crate) fn take_within(&self, inside: &Inside<'_>, mut room: usize, packets: &mut MblkChain) {
-        while inside.goes_on() {
+    pub(crate) fn take_within(&self, inside: &Delivering<'_>, mut room: usize, packets: &mut MblkChain) {
+        while inside.may_go_on() {
             let Some(pass) = self.pass(&mut room, false) else { return };
             self.counters.rx.fetched.add(pass.packets.len() as u64);
             packets.append(pass.packets);

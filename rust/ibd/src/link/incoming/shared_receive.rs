@@ -7,8 +7,8 @@ use ipoib::header::GRH_LEN;
 use kernel::KArc;
 
 use super::receive::ConnectedReceiver;
-use crate::link::datapath::Parts;
-use crate::link::pairs::moderate;
+use crate::link::datapath::BuildContext;
+use crate::link::queue_pairs::moderate;
 
 /// Messages that can come at once, of whatever length. As many again as the adapter holds can be lent.
 const RECEIVES: u32 = 128;
@@ -25,7 +25,7 @@ pub(crate) struct SharedReceive {
 impl SharedReceive {
     /// Makes it, and has messages taken that come to the link of this address. **May block.**
     #[inline(never)]
-    pub(crate) fn new(parts: &Parts<'_>, own: LinkAddr) -> Result<Self, Status> {
+    pub(crate) fn new(parts: &BuildContext<'_>, own: LinkAddr) -> Result<Self, Status> {
         let hca = parts.pd.hca();
         let cq = Cq::new(hca, RECEIVES, parts.interrupts.receive().clone())?;
         moderate(hca, &cq, parts.settings.receive_moderation());

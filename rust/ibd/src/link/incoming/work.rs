@@ -3,7 +3,7 @@
 //! that an answer takes. Nothing else may wait behind that.
 
 use ibtf::{Hca, Pd, RcChannel, Reply, Session, Srq, Status};
-use ipoib::connections::{Connection, Hello, LONGEST_MESSAGE};
+use ipoib::connections::{Connection, LONGEST_MESSAGE, PrivateData};
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, log};
 
@@ -187,8 +187,8 @@ fn accept(shared: &Shared, connection: Connection, session: Session) {
         forget(shared, connection);
         return refuse(shared, session, Reply::Refused);
     };
-    let mut hello = Hello { qpn: own.qpn(), longest: LONGEST_MESSAGE }.to_bytes();
-    match session.accept(&channel, RECEIVER_RETRIES, &mut hello) {
+    let mut private = PrivateData { qpn: own.qpn(), longest: LONGEST_MESSAGE }.to_bytes();
+    match session.accept(&channel, RECEIVER_RETRIES, &mut private) {
         Ok(()) => shared.connection_counters.accepted.increment(),
         // Who asks has given up: nobody will be told of the channel.
         Err(_) => {

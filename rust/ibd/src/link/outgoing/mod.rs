@@ -22,7 +22,7 @@ use core::time::Duration;
 
 use ibtf::{ChannelId, CqId, RcChannel};
 use ipoib::connections::{
-    Action, Connection, Hello, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, Service, Submitted,
+    Action, Connection, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, PrivateData, Service, Submitted,
     WaitingSlot,
 };
 use ipoib::{Instant, LinkAddr};
@@ -301,8 +301,8 @@ impl OutgoingConnections {
     /// The neighbour has accepted, and says what it takes; whether that is any good.
     pub(crate) fn replied(&mut self, channel: ChannelId, private: &[u8]) -> bool {
         let Some(entry) = self.by_channel(channel).filter(|entry| !entry.closing) else { return false };
-        match Hello::from_bytes(private) {
-            Ok(hello) => entry.longest = hello.longest,
+        match PrivateData::from_bytes(private) {
+            Ok(private) => entry.longest = private.longest,
             Err(_) => return false,
         }
         true

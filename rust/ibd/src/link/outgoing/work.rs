@@ -1,7 +1,7 @@
 //! What the threads of [`super::super::incoming`] do for connections that the link opens. With no lock held; **may block**.
 
 use ibtf::{Cq, MessageQueue, Opening, PathInfo, Pd, RcChannel, Status};
-use ipoib::connections::{Connection, Hello, LONGEST_MESSAGE, OpenError, Service};
+use ipoib::connections::{Connection, LONGEST_MESSAGE, OpenError, PrivateData, Service};
 use ipoib::paths::Known;
 use kernel::{KArc, log};
 
@@ -52,12 +52,12 @@ fn begin(shared: &Shared, connection: Connection, service: Service) -> Result<Rc
     let (channel, sender) = make(shared, connection)?;
     let held =
         with_outgoing(shared, |outgoing| outgoing.hold(connection, &channel, &sender)).unwrap_or(false);
-    let hello = Hello { qpn: own, longest: LONGEST_MESSAGE }.to_bytes();
+    let private = PrivateData { qpn: own, longest: LONGEST_MESSAGE }.to_bytes();
     let opening = Opening {
         hca_guid: shared.node.hca.get(),
         path,
         service: service.id(connection.peer.qpn()),
-        private: &hello,
+        private: &private,
         retries: RETRIES,
         receiver_retries: RECEIVER_RETRIES,
         requests: REQUESTS,

@@ -1,7 +1,7 @@
 //! From the receive CQ to the MAC layer.
 
+mod deliver;
 mod packet;
-mod way_up;
 
 use gldv3::Mac;
 use ibtf::{BufferPool, CompletionBatch, Cq, Notify, ReceiveQueue, Refills, Status};
@@ -14,25 +14,25 @@ use kernel::{AllocError, KArc, KVec};
 use crate::counters::{Counters, RxDrop, Tally};
 use crate::link::backlog::Backlog;
 use crate::link::control::Control;
+use crate::link::delivery::Delivery;
 use crate::link::settings::{Key, Settings};
-use crate::link::upward::Upward;
 use crate::now;
+pub(crate) use deliver::{fetch, go_on, interrupted};
 pub(super) use packet::{lend, look_closer};
-pub(crate) use way_up::{fetch, go_on, interrupted};
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 32;
 
 /// How received frames are passed on, as the administrator has it.
 #[derive(Clone, Copy)]
-pub(crate) struct Manner {
+pub(crate) struct ReceiveConfig {
     /// Frames up to this length, GRH and IPoIB header included, are copied, so that the buffer stays where it is.
     copy_up_to: u32,
     /// Completions that one interrupt takes before a thread goes on ([`super::backlog`]).
     at_once: usize,
 }
 
-impl Manner {
+impl ReceiveConfig {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self { copy_up_to: settings.get(Key::RxCopyThresh), at_once: settings.get(Key::RxIntrLimit) as usize }
     }
@@ -40,7 +40,7 @@ impl Manner {
 
 /// The receive side of a link's queue pairs: opened when traffic starts, closed when it ends.
 ///
-/// While open it owns the CQ and is where packets on their way up come from ([`Upward`]).
+/// While open it owns the CQ and is where packets on their way up come from ([`Delivery`]).
 pub(crate) struct Receiver {
     state: Mutex<State>,
     mac: Mac,
@@ -48,8 +48,8 @@ pub(crate) struct Receiver {
     control: KArc<Monitor<Control>>,
     backlog: KArc<Monitor<Backlog>>,
     /// Knows it while it is open.
-    upward: KArc<Upward>,
-    manner: Manner,
+    delivery: KArc<Delivery>,
+    config: ReceiveConfig,
 }
 
 struct State {
@@ -74,12 +74,12 @@ impl Receiver {
         counters: KArc<Counters>,
         control: KArc<Monitor<Control>>,
         backlog: KArc<Monitor<Backlog>>,
-        upward: KArc<Upward>,
-        manner: Manner,
+        delivery: KArc<Delivery>,
+        config: ReceiveConfig,
     ) -> Result<KArc<Self>, AllocError> {
         let batch = CompletionBatch::new(BUDGET)?;
         let state = State { side: Side::default(), batch };
-        KArc::new(Self { state: Mutex::new(state)?, mac, counters, control, backlog, upward, manner })
+        KArc::new(Self { state: Mutex::new(state)?, mac, counters, control, backlog, delivery, config })
     }
 
     /// The MAC layer does not fetch packets any more: arms the CQ, and leaves to the backlog's thread what has come in before that
@@ -89,7 +89,7 @@ impl Receiver {
             Backlog::leave(&self.backlog);
         }
         // What comes on connections goes the same way.
-        if let Some(connected) = self.upward.connected() {
+        if let Some(connected) = self.delivery.connected() {
             connected.call_again();
         }
     }
@@ -118,7 +118,7 @@ impl Receiver {
                 return Some(unused);
             }
         };
-        this.upward.put(generation, this);
+        this.delivery.put(generation, this);
         drop(state);
         // There is none: what was open was closed.
         drop(before);
@@ -145,7 +145,7 @@ impl Receiver {
         let closed = state.side.close(up_to)?;
         let left = state.batch.clear();
         // With the lock held, or it would undo what the next opening does.
-        self.upward.remove(up_to);
+        self.delivery.remove(up_to);
         // With the lock, or whoever reads meanwhile finds them in neither place.
         self.counters.rx.refilled(closed.queue.refills());
         drop(state);

@@ -45,7 +45,7 @@ impl Receiver {
         }
         let verified = checksum_ok && has_plain_ipv4_header(bytes);
         let len = bytes.len() as u32;
-        let mut packet = if len <= self.manner.copy_up_to {
+        let mut packet = if len <= self.config.copy_up_to {
             let packet = Mblk::from_bytes(0, bytes);
             open.queue.give_back(buffer);
             let packet = packet.map_err(|_| RxDrop::NoMemory)?;

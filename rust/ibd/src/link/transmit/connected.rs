@@ -89,7 +89,7 @@ impl Transmitter {
                 if state.behind {
                     return Err(Stopped::Full(packet));
                 }
-                if let Some(reason) = state.denial(&to, &self.pardons) {
+                if let Some(reason) = state.denial(&to, &self.denial_epoch) {
                     return Err(Stopped::Dropped(packet, reason));
                 }
                 let found = self.ask_for_path(state, to, packet, after)?;

@@ -5,10 +5,10 @@
 //! let go; a large send stays where it is until the adapter has cut it up ([`stage`]).
 
 mod connected;
-mod every;
 mod frame;
 mod opening;
 mod post;
+mod queues;
 mod send;
 mod stage;
 mod waited;
@@ -16,7 +16,7 @@ mod waited;
 use gldv3::{Mac, Stat};
 use ibtf::{CompletionBatch, SendQueue, Status};
 use ipoib::link::{Generation, Side, Why};
-use ipoib::paths::{Denial, Lane, Pardons};
+use ipoib::paths::{Denial, DenialEpoch, TxQueue};
 use ipoib::{Instant, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
@@ -30,8 +30,8 @@ use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{Shown, Tally, TxCounters, TxDrop};
 use crate::{now, probes};
-pub(crate) use every::Transmitters;
 pub(crate) use frame::Wire;
+pub(crate) use queues::Transmitters;
 use send::{Stopped, note};
 pub(crate) use stage::{Abilities, SendSide};
 
@@ -58,7 +58,7 @@ pub(crate) struct Transmitter {
     counters: KArc<TxCounters>,
     connection_counters: KArc<ConnectionCounters>,
     control: KArc<Monitor<Control>>,
-    pardons: KArc<Pardons>,
+    denial_epoch: KArc<DenialEpoch>,
     seed: u64,
 }
 
@@ -109,9 +109,9 @@ impl After {
 
 impl State {
     /// Why a packet to an address does not go, as far as this queue knows.
-    fn denial(&mut self, to: &LinkAddr, pardons: &Pardons) -> Option<TxDrop> {
+    fn denial(&mut self, to: &LinkAddr, denial_epoch: &DenialEpoch) -> Option<TxDrop> {
         let denial = *self.denied.get(to.words())?;
-        denial.stands(now(), pardons).then(|| denial.reason.into())
+        denial.stands(now(), denial_epoch).then(|| denial.reason.into())
     }
 
     /// Whether the link opens connections.
@@ -134,7 +134,7 @@ impl Transmitter {
         mac: Mac,
         (counters, connection_counters): (KArc<TxCounters>, KArc<ConnectionCounters>),
         control: KArc<Monitor<Control>>,
-        pardons: KArc<Pardons>,
+        denial_epoch: KArc<DenialEpoch>,
         seed: u64,
     ) -> Result<KArc<Self>, AllocError> {
         let state = State {
@@ -149,7 +149,17 @@ impl Transmitter {
             waits: None,
         };
         let (state, place) = (Mutex::new(state)?, ring.unwrap_or(0));
-        KArc::new(Self { state, ring, place, mac, counters, connection_counters, control, pardons, seed })
+        KArc::new(Self {
+            state,
+            ring,
+            place,
+            mac,
+            counters,
+            connection_counters,
+            control,
+            denial_epoch,
+            seed,
+        })
     }
 
     /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
@@ -195,8 +205,8 @@ impl Transmitter {
     }
 
     /// By which packets that wait for their path come back to this queue.
-    fn lane(&self) -> Lane {
-        Lane::new(self.place)
+    fn tx_queue(&self) -> TxQueue {
+        TxQueue::new(self.place)
     }
 
     fn drop_packet(&self, packet: Mblk, reason: TxDrop, after: &mut After) {
@@ -237,7 +247,7 @@ impl Transmitter {
 
     /// Has the control thread bring packets that wait for room here, with no lock held.
     fn go_on(&self) {
-        self.control.lock().wait_for_room(self.lane(), false);
+        self.control.lock().wait_for_room(self.tx_queue(), false);
         self.control.notify_all();
     }
 }

@@ -164,7 +164,7 @@ impl Transmitter {
         if state.behind {
             return Err(Stopped::Full(packet));
         }
-        if let Some(reason) = state.denial(&to, &self.pardons) {
+        if let Some(reason) = state.denial(&to, &self.denial_epoch) {
             return Err(Stopped::Dropped(packet, reason));
         }
         let (packet, neighbour) = self.ask_for_path(state, to, packet, after)?;
@@ -194,7 +194,7 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<(Mblk, Neighbour), Stopped> {
         let mut control = self.control.lock();
-        let submitted = control.paths.submit(now(), to, self.lane(), packet);
+        let submitted = control.paths.submit(now(), to, self.tx_queue(), packet);
         drop(control);
         match submitted {
             Submitted::Ready(packet, neighbour) => {

@@ -22,10 +22,10 @@ impl Transmitter {
             let mut control = self.control.lock();
             if state.side.is_suspended() || state.side.get().is_some_and(|open| open.queue.room() == 0) {
                 state.behind = true;
-                control.wait_for_room(self.lane(), true);
+                control.wait_for_room(self.tx_queue(), true);
                 break;
             }
-            let action = control.paths.next_packet(self.lane());
+            let action = control.paths.next_packet(self.tx_queue());
             drop(control);
             match action {
                 // Not to be remembered: the next packet asks, and comes behind those that still wait.

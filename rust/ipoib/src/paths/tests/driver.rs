@@ -77,7 +77,7 @@ impl Queue {
 
 struct World {
     machine: Machine,
-    pardons: Arc<Pardons>,
+    denial_epoch: Arc<DenialEpoch>,
     now: Instant,
     next: u32,
     /// Packets inside the machine.
@@ -95,10 +95,10 @@ fn queue_of(packet: u32) -> usize {
 impl World {
     fn new() -> Self {
         let config = Config { lookups: LOOKUPS, packets_per_address: 3, ..Config::default() };
-        let pardons = Arc::new(Pardons::new());
+        let denial_epoch = Arc::new(DenialEpoch::new());
         Self {
-            machine: machine_with(config, ADDRESSES, PACKETS, pardons.clone()),
-            pardons,
+            machine: machine_with(config, ADDRESSES, PACKETS, denial_epoch.clone()),
+            denial_epoch,
             now: Instant::ZERO,
             next: 0,
             inside: BTreeSet::new(),
@@ -136,12 +136,12 @@ impl World {
         if queue.behind {
             return;
         }
-        if queue.denied.get(&to).is_some_and(|denial| denial.stands(self.now, &self.pardons)) {
+        if queue.denied.get(&to).is_some_and(|denial| denial.stands(self.now, &self.denial_epoch)) {
             let known = self.machine.known(self.now, &to);
             assert!(matches!(known, Known::Failed(_)), "{packet} is dropped, known is {known:?}");
             return;
         }
-        match self.machine.submit(self.now, to, Lane::new(queue_of(packet)), packet) {
+        match self.machine.submit(self.now, to, TxQueue::new(queue_of(packet)), packet) {
             Submitted::Ready(packet, handle) => {
                 queue.cache.insert(to, handle);
                 if !queue.is_full() {
@@ -167,7 +167,7 @@ impl World {
                 self.queues[number].behind = true;
                 return;
             }
-            match self.machine.next_packet(Lane::new(number)) {
+            match self.machine.next_packet(TxQueue::new(number)) {
                 Some(super::super::Action::Send(to, packet, way)) => {
                     let known = self.machine.known(self.now, &to);
                     assert!(matches!(&known, Known::Ready(now, _) if now.is(&way)), "{way:?}: {known:?}");
@@ -183,10 +183,10 @@ impl World {
     /// One thing that the control thread does; false if there is none.
     fn control(&mut self) -> bool {
         let full = (0..QUEUES).filter(|number| self.queues[*number].behind);
-        let mut behind = Lanes::NONE;
-        full.for_each(|number| behind.set(Lane::new(number), true));
-        if let Some(lane) = self.machine.packets_out().without(behind).first() {
-            self.send_resolved(lane.number());
+        let mut behind = TxQueues::NONE;
+        full.for_each(|number| behind.set(TxQueue::new(number), true));
+        if let Some(tx_queue) = self.machine.packets_out().without(behind).first() {
+            self.send_resolved(tx_queue.number());
             return true;
         }
         let Some(to) = self.machine.next_lookup() else { return false };
@@ -255,7 +255,7 @@ impl World {
             );
         }
         let denied = self.queues.iter().flat_map(|queue| &queue.denied);
-        for (to, denial) in denied.filter(|(_, denial)| denial.stands(self.now, &self.pardons)) {
+        for (to, denial) in denied.filter(|(_, denial)| denial.stands(self.now, &self.denial_epoch)) {
             let known = self.machine.known(self.now, to);
             assert!(
                 matches!(known, Known::Failed(_)),

@@ -36,16 +36,16 @@ fn way(number: u32) -> Way {
     Way(Arc::new((number, Validity::new())))
 }
 
-type Machine = Paths<u32, Way, Vec<PathSlot<Way>>, Vec<PacketSlot<u32>>, Arc<Pardons>>;
+type Machine = Paths<u32, Way, Vec<PathSlot<Way>>, Vec<PacketSlot<u32>>, Arc<DenialEpoch>>;
 
 fn machine(config: Config, addresses: usize, packets: usize) -> Machine {
-    machine_with(config, addresses, packets, Arc::new(Pardons::new()))
+    machine_with(config, addresses, packets, Arc::new(DenialEpoch::new()))
 }
 
-fn machine_with(config: Config, addresses: usize, packets: usize, pardons: Arc<Pardons>) -> Machine {
+fn machine_with(config: Config, addresses: usize, packets: usize, denial_epoch: Arc<DenialEpoch>) -> Machine {
     let addresses = (0..addresses).map(|_| PathSlot::default()).collect();
     let packets = (0..packets).map(|_| PacketSlot::default()).collect();
-    Paths::new(config, addresses, packets, pardons, 11)
+    Paths::new(config, addresses, packets, denial_epoch, 11)
 }
 
 /// What the driver's control thread does.
@@ -86,13 +86,13 @@ fn ok(number: u32) -> Result<Resolution<Way>, LookupError> {
 }
 
 fn submit(m: &mut Machine, now: Instant, to: LinkAddr, packet: u32) -> Submitted<u32, Way> {
-    m.submit(now, to, Lane::default(), packet)
+    m.submit(now, to, TxQueue::default(), packet)
 }
 
 /// What the driver's control thread does next if every transmit queue has room.
 fn next(m: &mut Machine) -> Option<Action> {
     match m.packets_out().first() {
-        Some(lane) => m.next_packet(lane).map(Action::from),
+        Some(tx_queue) => m.next_packet(tx_queue).map(Action::from),
         None => m.next_lookup().map(Action::Lookup),
     }
 }
@@ -141,23 +141,23 @@ fn a_packet_does_not_overtake_those_still_on_their_way_out() {
 #[test]
 fn packets_of_a_lane_without_room_hold_those_of_no_other() {
     let mut m = machine(Config::default(), 4, 8);
-    let lane = Lane::new;
+    let tx_queue = TxQueue::new;
     for (n, by, packet) in [(1, 2, 10), (1, 5, 11), (2, 2, 20), (1, 2, 12), (2, 5, 21)] {
-        assert_eq!(m.submit(at(0), peer(n), lane(by), packet), Submitted::Queued(None));
+        assert_eq!(m.submit(at(0), peer(n), tx_queue(by), packet), Submitted::Queued(None));
     }
     actions(&mut m);
     for n in [1, 2] {
         m.handle_event(at(1), Event::LookedUp(peer(n), ok(n.into())));
     }
-    let mut full = Lanes::NONE;
-    full.set(lane(2), true);
-    assert_eq!(m.packets_out().without(full).first(), Some(lane(5)));
+    let mut full = TxQueues::NONE;
+    full.set(tx_queue(2), true);
+    assert_eq!(m.packets_out().without(full).first(), Some(tx_queue(5)));
     let mut taken =
-        |by| core::iter::from_fn(|| m.next_packet(lane(by)).map(Action::from)).collect::<Vec<_>>();
+        |by| core::iter::from_fn(|| m.next_packet(tx_queue(by)).map(Action::from)).collect::<Vec<_>>();
     assert_eq!(taken(5), [Action::Send(peer(1), 11, way(1)), Action::Send(peer(2), 21, way(2))]);
     let sent = [(1, 10), (1, 12), (2, 20)].map(|(n, packet)| Action::Send(peer(n), packet, way(n.into())));
     assert_eq!(taken(2), sent);
-    assert_eq!(m.packets_out(), Lanes::NONE);
+    assert_eq!(m.packets_out(), TxQueues::NONE);
 }
 
 #[test]
@@ -318,8 +318,8 @@ fn a_handle_that_is_looked_up_again_and_leads_the_same_way_stays_the_one_that_qu
 
 #[test]
 fn who_remembers_that_nothing_goes_to_a_peer_asks_again_once_a_peer_is_given_another_chance() {
-    let pardons = Arc::new(Pardons::new());
-    let mut m = machine_with(Config::default(), 4, 4, pardons.clone());
+    let denial_epoch = Arc::new(DenialEpoch::new());
+    let mut m = machine_with(Config::default(), 4, 4, denial_epoch.clone());
     let denied = |m: &mut Machine, time| match submit(m, time, peer(1), 9) {
         Submitted::Denied(9, denial) => denial,
         other => panic!("{other:?}"),
@@ -329,7 +329,7 @@ fn who_remembers_that_nothing_goes_to_a_peer_asks_again_once_a_peer_is_given_ano
     m.handle_event(at(0), Event::LookedUp(peer(1), Err(LookupError::Absent)));
     let first = denied(&mut m, at(0));
     assert!(
-        first.stands(at(0), &pardons) && !first.stands(at(3), &pardons),
+        first.stands(at(0), &denial_epoch) && !first.stands(at(3), &denial_epoch),
         "a second, and up to a half more"
     );
     let events =
@@ -340,9 +340,9 @@ fn who_remembers_that_nothing_goes_to_a_peer_asks_again_once_a_peer_is_given_ano
         m.handle_event(at(5), Event::LookedUp(peer(1), Err(LookupError::Absent)));
         actions(&mut m);
         let denial = denied(&mut m, at(5));
-        assert!(denial.stands(at(5), &pardons));
+        assert!(denial.stands(at(5), &denial_epoch));
         m.handle_event(at(5), event.clone());
-        assert!(!denial.stands(at(5), &pardons), "after {event:?}");
+        assert!(!denial.stands(at(5), &denial_epoch), "after {event:?}");
     }
 }
 
@@ -627,7 +627,7 @@ fn packets_are_looked_up_before_what_is_only_asked_about() {
     for expected in [peer(4), peer(3), peer(1), peer(2)] {
         assert_eq!(next(&mut m), Some(Action::Lookup(expected)));
         m.handle_event(at(0), Event::LookedUp(expected, ok(7)));
-        while m.next_packet(Lane::default()).is_some() {}
+        while m.next_packet(TxQueue::default()).is_some() {}
     }
     assert_eq!(next(&mut m), None);
 }

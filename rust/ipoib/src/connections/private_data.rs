@@ -45,16 +45,16 @@ impl Service {
 
 /// The private data of a REQ or a REP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub struct PrivateData {
     /// The sender's datagram queue pair: with the GID in the REQ, the link address that the sender has in ARP and ND.
     pub qpn: Qpn,
     /// The longest message that the sender takes, in octets, with the IPoIB header; at most [`LONGEST_MESSAGE`].
     pub longest: u32,
 }
 
-/// Why private data are no hello.
+/// Why private data are no private.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HelloError {
+pub enum PrivateDataError {
     /// Fewer than eight octets.
     Short,
     /// A queue pair that no station has for datagrams: 0, 1 or the multicast one.
@@ -63,7 +63,7 @@ pub enum HelloError {
     Length,
 }
 
-impl Hello {
+impl PrivateData {
     /// Octets of it.
     pub const LEN: usize = 8;
 
@@ -79,15 +79,15 @@ impl Hello {
     /// # Errors
     ///
     /// What is wrong with them. Who sends such data gets REJ 28 (consumer reject).
-    pub fn from_bytes(data: &[u8]) -> Result<Self, HelloError> {
+    pub fn from_bytes(data: &[u8]) -> Result<Self, PrivateDataError> {
         let [_, q1, q2, q3, m0, m1, m2, m3] =
-            *data.first_chunk::<{ Self::LEN }>().ok_or(HelloError::Short)?;
+            *data.first_chunk::<{ Self::LEN }>().ok_or(PrivateDataError::Short)?;
         let qpn = Qpn::from_low_bits(u32::from_be_bytes([0, q1, q2, q3]));
         if qpn.get() <= 1 || qpn == Qpn::MULTICAST {
-            return Err(HelloError::QueuePair);
+            return Err(PrivateDataError::QueuePair);
         }
         match u32::from_be_bytes([m0, m1, m2, m3]) {
-            0..=HEADER => Err(HelloError::Length),
+            0..=HEADER => Err(PrivateDataError::Length),
             longest => Ok(Self { qpn, longest: longest.min(LONGEST_MESSAGE) }),
         }
     }
@@ -95,31 +95,31 @@ impl Hello {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hello, HelloError, LONGEST_MESSAGE, Service};
+    use super::{LONGEST_MESSAGE, PrivateData, PrivateDataError, Service};
     use crate::addr::Qpn;
 
     #[test]
     fn the_octets_are_those_that_linux_and_the_c_driver_send() {
-        let hello = Hello { qpn: Qpn::from_low_bits(0x00_04_8b), longest: LONGEST_MESSAGE };
-        assert_eq!(hello.to_bytes(), [0, 0, 0x04, 0x8b, 0, 0, 0xff, 0xf4]);
-        assert_eq!(Hello::from_bytes(&[&hello.to_bytes()[..], &[0; 84]].concat()), Ok(hello));
+        let private = PrivateData { qpn: Qpn::from_low_bits(0x00_04_8b), longest: LONGEST_MESSAGE };
+        assert_eq!(private.to_bytes(), [0, 0, 0x04, 0x8b, 0, 0, 0xff, 0xf4]);
+        assert_eq!(PrivateData::from_bytes(&[&private.to_bytes()[..], &[0; 84]].concat()), Ok(private));
     }
 
     #[test]
     fn the_reserved_octet_is_ignored_and_a_longer_message_than_any_is_cut_to_the_longest() {
-        let hello = Hello::from_bytes(&[0xff, 0, 0, 2, 0xff, 0xff, 0xff, 0xff]);
-        assert_eq!(hello, Ok(Hello { qpn: Qpn::from_low_bits(2), longest: LONGEST_MESSAGE }));
+        let private = PrivateData::from_bytes(&[0xff, 0, 0, 2, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(private, Ok(PrivateData { qpn: Qpn::from_low_bits(2), longest: LONGEST_MESSAGE }));
     }
 
     #[test]
     fn data_that_name_no_station_or_take_no_message_are_refused() {
-        assert_eq!(Hello::from_bytes(&[0; 7]), Err(HelloError::Short));
+        assert_eq!(PrivateData::from_bytes(&[0; 7]), Err(PrivateDataError::Short));
         for qpn in [[0, 0, 0], [0, 0, 1], [0xff, 0xff, 0xff]] {
             let data = [0, qpn[0], qpn[1], qpn[2], 0, 0, 8, 0];
-            assert_eq!(Hello::from_bytes(&data), Err(HelloError::QueuePair));
+            assert_eq!(PrivateData::from_bytes(&data), Err(PrivateDataError::QueuePair));
         }
-        assert_eq!(Hello::from_bytes(&[0, 0, 0, 2, 0, 0, 0, 4]), Err(HelloError::Length));
-        assert!(Hello::from_bytes(&[0, 0, 0, 2, 0, 0, 0, 5]).is_ok());
+        assert_eq!(PrivateData::from_bytes(&[0, 0, 0, 2, 0, 0, 0, 4]), Err(PrivateDataError::Length));
+        assert!(PrivateData::from_bytes(&[0, 0, 0, 2, 0, 0, 0, 5]).is_ok());
     }
 
     #[test]

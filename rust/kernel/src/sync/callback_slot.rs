@@ -1,4 +1,4 @@
-//! [`Shutter`]: calls from outside, and a moment after which there are none.
+//! [`CallbackSlot`]: calls from outside, and a moment after which there are none.
 
 use crate::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use core::ptr::{self, NonNull};
@@ -8,13 +8,13 @@ use crate::time::{Duration, sleep};
 /// A place through which C calls into a `T` that may go away.
 ///
 /// For callbacks that can come late: the place itself stays (a static, a slot that is never freed), and the `T` behind
-/// it goes once [`Shutter::shut`] has returned.
-pub struct Shutter<T> {
+/// it goes once [`CallbackSlot::quiesce`] has returned.
+pub struct CallbackSlot<T> {
     target: AtomicPtr<T>,
     inside: AtomicUsize,
 }
 
-impl<T> Shutter<T> {
+impl<T> CallbackSlot<T> {
     /// A shut one.
     pub const fn new() -> Self {
         Self { target: AtomicPtr::new(ptr::null_mut()), inside: AtomicUsize::new(0) }
@@ -24,7 +24,7 @@ impl<T> Shutter<T> {
     ///
     /// # Safety
     ///
-    /// `target` is alive until [`Shutter::shut`] has returned, and every thread may use a `&T`.
+    /// `target` is alive until [`CallbackSlot::quiesce`] has returned, and every thread may use a `&T`.
     pub unsafe fn open(&self, target: NonNull<T>) -> bool {
         let (shut, target) = (ptr::null_mut(), target.as_ptr());
         self.target.compare_exchange(shut, target, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -42,7 +42,7 @@ impl<T> Shutter<T> {
     }
 
     /// Lets no more calls through, and waits until none is inside. **May block**; never from such a call.
-    pub fn shut(&self) {
+    pub fn quiesce(&self) {
         self.target.store(ptr::null_mut(), Ordering::SeqCst);
         while self.inside.load(Ordering::SeqCst) != 0 {
             sleep(Duration::from_millis(10));
@@ -50,7 +50,7 @@ impl<T> Shutter<T> {
     }
 }
 
-impl<T> Default for Shutter<T> {
+impl<T> Default for CallbackSlot<T> {
     fn default() -> Self {
         Self::new()
     }

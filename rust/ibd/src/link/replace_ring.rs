@@ -8,7 +8,7 @@ use kernel::{AllocError, KArc, log};
 use super::Shared;
 use super::datapath::{Pools, send_side};
 use super::faults::Fault;
-use super::pairs::{Place, View, moderate};
+use super::queue_pairs::{Place, View, moderate};
 use super::transmit::SendSide;
 use crate::{now, probes};
 
@@ -54,7 +54,7 @@ fn replace(shared: &KArc<Shared>, ring: usize, common: &Common, channel: UdChann
 fn take(shared: &Shared, ring: usize) -> Option<(Common, UdChannel)> {
     let mut control = shared.control.lock();
     let standing = control.link.standing()?;
-    let pairs = control.pairs.as_mut()?;
+    let pairs = control.queue_pairs.as_mut()?;
     let channel = pairs.take_sender(ring)?;
     Some((Common { standing, view: pairs.view() }, channel))
 }
@@ -93,8 +93,8 @@ fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, view: &View) -> Res
     let interrupts = shared.interrupts().ok_or(Status::HCA_HDL_INVALID)?;
     let parts = shared.parts(pd, &interrupts, &settings);
     let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
-    let channel = view.recipe.channel(&parts, ring, view.first()?.receive_cq(), place)?;
-    send_side(&parts, &view.recipe, &channel, plan.mtu)
+    let channel = view.queue_config.channel(&parts, ring, view.first()?.receive_cq(), place)?;
+    send_side(&parts, &view.queue_config, &channel, plan.mtu)
 }
 
 #[inline(never)]
@@ -104,7 +104,7 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: SendSide) {
     let mut control = shared.control.lock();
     let stands = control.link.stands(common.standing.generation);
     let generation = control.link.draw();
-    let unused = match control.pairs.as_mut().filter(|_| stands) {
+    let unused = match control.queue_pairs.as_mut().filter(|_| stands) {
         Some(pairs) => pairs.put_sender(ring, channel),
         // Stopped or taken down meanwhile.
         None => Some(channel),

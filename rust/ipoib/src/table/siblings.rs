@@ -1,5 +1,5 @@
 //! Entries whose keys have something in common, found without a walk through the map: a doubly linked chain of its own per hash of
-//! what they have in common. However many kin there are, adding and removing one of them costs the same.
+//! what they have in common. However many siblings there are, adding and removing one of them costs the same.
 
 use core::ops::DerefMut;
 
@@ -9,8 +9,8 @@ impl<K: Key, V, S, const LISTS: usize> Table<K, V, S, LISTS>
 where
     S: DerefMut<Target = [Slot<K, V, LISTS>]>,
 {
-    /// The first entry that may be kin of `key`, which need not be in the map: others may be among them.
-    pub(crate) fn kin(&self, key: &K) -> Option<Id> {
+    /// The first entry that may be siblings of `key`, which need not be in the map: others may be among them.
+    pub(crate) fn siblings(&self, key: &K) -> Option<Id> {
         if self.len == 0 {
             return None;
         }
@@ -18,8 +18,8 @@ where
     }
 
     /// The next one behind `id`.
-    pub(crate) fn next_kin(&self, id: Id) -> Option<Id> {
-        some(self.slot(id.0).kin.after)
+    pub(crate) fn next_sibling(&self, id: Id) -> Option<Id> {
+        some(self.slot(id.0).siblings.after)
     }
 
     fn kin_bucket_of(&self, key: &K) -> u32 {
@@ -29,23 +29,23 @@ where
     pub(super) fn chain_kin(&mut self, at: u32, key: &K) {
         let bucket = self.kin_bucket_of(key);
         let after = core::mem::replace(&mut self.slot_mut(bucket).kin_bucket, at);
-        self.slot_mut(at).kin = Link { before: NONE, after };
+        self.slot_mut(at).siblings = Link { before: NONE, after };
         if after != NONE {
-            self.slot_mut(after).kin.before = at;
+            self.slot_mut(after).siblings.before = at;
         }
     }
 
     pub(super) fn unchain_kin(&mut self, at: u32, key: &K) {
-        let Link { before, after } = core::mem::replace(&mut self.slot_mut(at).kin, Link::ALONE);
+        let Link { before, after } = core::mem::replace(&mut self.slot_mut(at).siblings, Link::ALONE);
         match before {
             NONE => {
                 let bucket = self.kin_bucket_of(key);
                 self.slot_mut(bucket).kin_bucket = after;
             }
-            _ => self.slot_mut(before).kin.after = after,
+            _ => self.slot_mut(before).siblings.after = after,
         }
         if after != NONE {
-            self.slot_mut(after).kin.before = before;
+            self.slot_mut(after).siblings.before = before;
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use gldv3::{Mac, Stat};
 use ipoib::link::Generation;
-use ipoib::paths::Pardons;
+use ipoib::paths::DenialEpoch;
 use kernel::sync::Monitor;
 use kernel::{AllocError, KArc, KVec};
 
@@ -30,19 +30,19 @@ impl Transmitters {
         mac: &Mac,
         (counters, connection_counters): (&KArc<Counters>, &KArc<ConnectionCounters>),
         control: &KArc<Monitor<Control>>,
-        pardons: &KArc<Pardons>,
+        denial_epoch: &KArc<DenialEpoch>,
         seed: u64,
     ) -> Result<Self, AllocError> {
         let each = KVec::try_from_fn(rings.max(1), |index| {
             let ring = (rings != 0).then_some(index);
-            let (control, pardons) = (control.clone(), pardons.clone());
+            let (control, denial_epoch) = (control.clone(), denial_epoch.clone());
             let counters = counters.tx(index).ok_or(AllocError)?.clone();
             Transmitter::new(
                 ring,
                 mac.clone(),
                 (counters, connection_counters.clone()),
                 control,
-                pardons,
+                denial_epoch,
                 seed,
             )
         })?;
@@ -103,8 +103,8 @@ impl Transmitters {
     /// Sends the packets whose path was found, each from the queue it waits for, and frees those without one: of every queue that
     /// has room. On the control thread.
     pub(crate) fn send_resolved(&self) {
-        let lanes = self.control.lock().can_go_on();
-        let has_some = |transmitter: &&KArc<Transmitter>| lanes.contains(transmitter.lane());
+        let queues = self.control.lock().can_go_on();
+        let has_some = |transmitter: &&KArc<Transmitter>| queues.contains(transmitter.tx_queue());
         self.each.iter().filter(has_some).for_each(|transmitter| transmitter.send_resolved());
     }
 

@@ -8,9 +8,9 @@ use crate::node;
 
 /// A group this port is in, for [`ipoib::groups`].
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Group(McgInfo);
+pub(crate) struct McgRecord(McgInfo);
 
-impl Group {
+impl McgRecord {
     pub(crate) fn new(info: McgInfo) -> Self {
         Self(info)
     }

@@ -31,9 +31,9 @@ pub enum LinkState {
 /// that is open while the link is registered; unregistering closes it, and fails with `EBUSY` while a call is inside.
 /// Behind a closed gate packets are freed and the link state is remembered until it opens (again).
 #[derive(Clone)]
-pub struct Mac(KArc<Gate>);
+pub struct Mac(KArc<Upcalls>);
 
-struct Gate {
+struct Upcalls {
     handle: AtomicPtr<sys::__mac_handle>,
     admission: Admission,
     /// The last link state announced.
@@ -47,7 +47,7 @@ struct Gate {
 impl Mac {
     /// The upcalls of a link with so many transmit rings.
     pub(crate) fn new(transmit_rings: usize) -> Result<Self, AllocError> {
-        Ok(Self(KArc::new(Gate {
+        Ok(Self(KArc::new(Upcalls {
             handle: AtomicPtr::new(ptr::null_mut()),
             admission: Admission::closed(),
             link: AtomicI32::new(LinkState::Unknown as i32),
@@ -212,7 +212,7 @@ impl Drop for Perimeter<'_> {
     }
 }
 
-impl Gate {
+impl Upcalls {
     fn enter(&self) -> Option<Inside<'_>> {
         self.admission.enter().map(|admitted| Inside { gate: self, _admitted: admitted })
     }
@@ -220,7 +220,7 @@ impl Gate {
 
 /// One call inside the gate.
 struct Inside<'a> {
-    gate: &'a Gate,
+    gate: &'a Upcalls,
     _admitted: Admitted<'a>,
 }
 

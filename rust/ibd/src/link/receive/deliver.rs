@@ -4,22 +4,22 @@ use kernel::mblk::MblkChain;
 
 use super::{End, Receiver};
 use crate::link::backlog::Backlog;
-use crate::link::upward::{By, Inside, Upward};
+use crate::link::delivery::{By, Delivering, Delivery};
 
 /// Takes what there is, up to a budget; a thread goes on from there. In a soft interrupt.
-pub(crate) fn interrupted(upward: &Upward) {
-    take_all(upward, false);
+pub(crate) fn interrupted(delivery: &Delivery) {
+    take_all(delivery, false);
 }
 
 /// Takes what there is. On the backlog's thread.
-pub(crate) fn go_on(upward: &Upward) {
-    take_all(upward, true);
+pub(crate) fn go_on(delivery: &Delivery) {
+    take_all(delivery, true);
 }
 
 /// With `everything`, or as much as the administrator lets an interrupt take.
-fn take_all(upward: &Upward, everything: bool) {
-    let Some(mut inside) = upward.enter(By::Interrupt) else { return };
-    let mut budget = if everything { usize::MAX } else { inside.receiver().manner.at_once };
+fn take_all(delivery: &Delivery, everything: bool) {
+    let Some(mut inside) = delivery.enter(By::Interrupt) else { return };
+    let mut budget = if everything { usize::MAX } else { inside.receiver().config.at_once };
     loop {
         let finished = inside.receiver().take_all(&inside, &mut budget)
             && inside.connected().is_none_or(|connected| connected.take_all(&inside, &mut budget));
@@ -41,8 +41,8 @@ fn take_all(upward: &Upward, everything: bool) {
 }
 
 /// Takes packets for the MAC layer, no more than `bytes` of them. **Any** context.
-pub(crate) fn fetch(upward: &Upward, bytes: usize) -> MblkChain {
-    let Some(inside) = upward.enter(By::Fetch) else { return MblkChain::new() };
+pub(crate) fn fetch(delivery: &Delivery, bytes: usize) -> MblkChain {
+    let Some(inside) = delivery.enter(By::Poll) else { return MblkChain::new() };
     let mut room = bytes;
     let mut packets = inside.receiver().take_within(&inside, &mut room);
     if let Some(connected) = inside.connected() {
@@ -60,10 +60,10 @@ pub(crate) fn fetch(upward: &Upward, bytes: usize) -> MblkChain {
 impl Receiver {
     /// Takes everything there is, until the CQ is armed with nothing in it. `false` if the budget of completions, which it lessens, is
     /// spent before: the CQ may not be armed then.
-    fn take_all(&self, inside: &Inside<'_>, budget: &mut usize) -> bool {
-        while inside.goes_on() {
+    fn take_all(&self, inside: &Delivering<'_>, budget: &mut usize) -> bool {
+        while inside.may_go_on() {
             let Some(pass) = self.pass(&mut { usize::MAX }, End::Armed) else { return true };
-            inside.hand_up(&self.mac, pass.packets);
+            inside.deliver(&self.mac, pass.packets);
             if pass.broken {
                 self.broken(pass.failed);
                 return true;
@@ -80,9 +80,9 @@ impl Receiver {
     }
 
     /// Takes packets for the MAC layer, until there are none or the next one is longer than the room, which it lessens.
-    fn take_within(&self, inside: &Inside<'_>, room: &mut usize) -> MblkChain {
+    fn take_within(&self, inside: &Delivering<'_>, room: &mut usize) -> MblkChain {
         let mut packets = MblkChain::new();
-        while inside.goes_on() {
+        while inside.may_go_on() {
             let Some(pass) = self.pass(room, End::Quiet) else { break };
             self.counters.rx.fetched.add(pass.packets.len() as u64);
             packets.append(pass.packets);

@@ -12,11 +12,11 @@ use super::Shared;
 use crate::{node, now};
 
 /// The groups, and the attachments to them. `A` is an attachment, which detaches when it is dropped: never under a lock.
-pub(crate) struct Heard<A>(KVec<Entry<A>>);
+pub(crate) struct Attachments<A>(KVec<Entry<A>>);
 
 struct Entry<A> {
     mgid: Mgid,
-    /// How the group is reached; `None` if it is to be heard no more.
+    /// How the group is reached; `None` if it is not to be attached to any more.
     wanted: Option<McgInfo>,
     /// The queue pair that is attached, by its generation, and the group's multicast LID then.
     attached: Option<(Generation, u16, A)>,
@@ -24,7 +24,7 @@ struct Entry<A> {
     busy: bool,
 }
 
-/// What brings a group in line. Report the end of it with [`Heard::ended`].
+/// What brings a group in line. Report the end of it with [`Attachments::ended`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step<A> {
     /// Attach the queue pair that stands.
@@ -38,12 +38,12 @@ fn group_of(info: &McgInfo) -> Option<Mgid> {
     Mgid::new(node::gid(info.address.dgid))
 }
 
-impl<A> Heard<A> {
+impl<A> Attachments<A> {
     pub(crate) fn new() -> Self {
         Self(KVec::new())
     }
 
-    /// The group is to be heard, as this record says. `false` if it names no group.
+    /// The group is to be attached to, as this record says. `false` if it names no group.
     pub(crate) fn add(&mut self, info: &McgInfo) -> Result<bool, AllocError> {
         let Some(mgid) = group_of(info) else { return Ok(false) };
         match self.find(mgid) {
@@ -53,20 +53,19 @@ impl<A> Heard<A> {
         Ok(true)
     }
 
-    /// The group is to be heard no more.
+    /// The group is not to be attached to any more.
     pub(crate) fn remove(&mut self, mgid: Mgid) {
         if let Some(entry) = self.find(mgid) {
             entry.wanted = None;
         }
     }
 
-    /// No group is to be heard any more.
+    /// No group is to be attached to any more.
     pub(crate) fn remove_all(&mut self) {
         self.0.iter_mut().for_each(|entry| entry.wanted = None);
     }
 
-    /// What is to be done about a group, or about any, so that the queue pair of this generation is attached to what is to
-    /// be heard, and no other one to anything; `None` if nothing, or if somebody else does it.
+    /// What is to be done about a group, or about any, so that the queue pair of this generation is     /// be attached to, and no other one to anything; `None` if nothing, or if somebody else does it.
     pub(crate) fn next(&mut self, queue_pair: Option<Generation>, only: Option<Mgid>) -> Option<Step<A>> {
         loop {
             let at = self.0.iter().position(|entry| {
@@ -98,14 +97,14 @@ impl<A> Heard<A> {
     }
 
     /// The attachment of that queue pair to the group, and the group's multicast LID then. Whoever attaches it without having taken this
-    /// has two for one of the adapter's, which the first detach ends. To be dropped, or given back ([`Heard::adopt`]), without a lock.
+    /// has two for one of the adapter's, which the first detach ends. To be dropped, or given back ([`Attachments::adopt`]), without a lock.
     pub(crate) fn take(&mut self, info: &McgInfo, queue_pair: Generation) -> Option<(u16, A)> {
         let entry = group_of(info).and_then(|mgid| self.find(mgid))?;
         let attached = entry.attached.take_if(|(generation, ..)| *generation == queue_pair);
         attached.map(|(_, mlid, attachment)| (mlid, attachment))
     }
 
-    /// The group is to be heard, and a queue pair that does not stand yet is attached to it already. What comes back is to be dropped
+    /// The group is to be attached to, and a queue pair that does not stand yet is attached to it already. What comes back is to be dropped
     /// without a lock; an error has the attachment itself.
     pub(crate) fn adopt(
         &mut self,
@@ -145,34 +144,35 @@ impl<A> Entry<A> {
 
 impl Shared {
     /// Lets a group in from now on, whatever queue pair the link has or gets. **May block.**
-    pub(super) fn hear(&self, group: &McgInfo) -> Result<(), Status> {
+    pub(super) fn attach_group(&self, group: &McgInfo) -> Result<(), Status> {
         let mgid = group_of(group).ok_or(Status::MC_MGID_INVALID)?;
         let mut control = self.control.lock();
-        let added = control.heard.add(group);
+        let added = control.attachments.add(group);
         drop(control);
         added?;
-        self.attach(Some(mgid))
+        self.update_attachments(Some(mgid))
     }
 
     /// Lets a group in no more. **May block.**
-    pub(super) fn stop_hearing(&self, mgid: Mgid) {
-        self.control.lock().heard.remove(mgid);
-        if self.attach(Some(mgid)).is_err() {
+    pub(super) fn detach_group(&self, mgid: Mgid) {
+        self.control.lock().attachments.remove(mgid);
+        if self.update_attachments(Some(mgid)).is_err() {
             // Wanted again meanwhile, and left to this thread.
             self.tell(|control| control.groups.handle_event(now(), groups::Event::Deaf(mgid)));
         }
     }
 
-    /// Attaches the queue pair that stands to what is to be heard, and detaches what is not, or not by that one: for one group,
+    /// Attaches the queue pair that stands to what is to be attached to, and detaches what is not, or not by that one: for one group,
     /// whose failure is the result, or for all, and whoever wants one that cannot be attached is told. **May block.**
     #[inline(never)]
-    pub(super) fn attach(&self, only: Option<Mgid>) -> Result<(), Status> {
+    pub(super) fn update_attachments(&self, only: Option<Mgid>) -> Result<(), Status> {
         let mut result = Ok(());
         loop {
             let mut control = self.control.lock();
-            let standing = control.pairs.as_ref().map(|pairs| (pairs.generation(), pairs.first().clone()));
+            let standing =
+                control.queue_pairs.as_ref().map(|pairs| (pairs.generation(), pairs.first().clone()));
             let generation = standing.as_ref().map(|(generation, _)| *generation);
-            let step = control.heard.next(generation, only);
+            let step = control.attachments.next(generation, only);
             drop(control);
             match (step, standing) {
                 (None, _) => return result,
@@ -184,7 +184,7 @@ impl Shared {
                     match channel.attach(&info) {
                         Ok(attachment) => self.ended(mgid, Some((generation, info.address.dlid, attachment))),
                         Err(status) => {
-                            self.cannot_hear(mgid, generation, status, only.is_none());
+                            self.attach_failed(mgid, generation, status, only.is_none());
                             result = Err(status);
                         }
                     }
@@ -196,25 +196,25 @@ impl Shared {
     }
 
     fn ended(&self, mgid: Mgid, attached: Option<(Generation, u16, Attachment)>) {
-        let left = self.control.lock().heard.ended(mgid, attached);
+        let left = self.control.lock().attachments.ended(mgid, attached);
         // Without the lock.
         drop(left);
     }
 
     /// The adapter has no room for the group, or another reason: it is tried again when it is joined again.
     #[inline(never)]
-    fn cannot_hear(&self, mgid: Mgid, generation: Generation, status: Status, tell: bool) {
+    fn attach_failed(&self, mgid: Mgid, generation: Generation, status: Status, tell: bool) {
         log!(note, self.name, "group {mgid:?} cannot be heard: {status}");
         self.tell(|control| {
             // A queue pair that is gone by now says nothing about the next one.
-            if control.pairs.as_ref().is_some_and(|pairs| pairs.generation() == generation) {
-                control.heard.remove(mgid);
+            if control.queue_pairs.as_ref().is_some_and(|pairs| pairs.generation() == generation) {
+                control.attachments.remove(mgid);
                 if tell {
                     control.groups.handle_event(now(), groups::Event::Deaf(mgid));
                 }
             }
             // Nothing was attached that could come back.
-            let _ = control.heard.ended(mgid, None);
+            let _ = control.attachments.ended(mgid, None);
         });
     }
 }
@@ -237,74 +237,80 @@ mod tests {
         (group_of(&info).unwrap(), info)
     }
 
-    fn attached(heard: &mut Heard<u32>, mgid: Mgid, generation: Generation, mlid: u16, attachment: u32) {
-        assert_eq!(heard.ended(mgid, Some((generation, mlid, attachment))), None);
+    fn attached(
+        attachments: &mut Attachments<u32>,
+        mgid: Mgid,
+        generation: Generation,
+        mlid: u16,
+        attachment: u32,
+    ) {
+        assert_eq!(attachments.ended(mgid, Some((generation, mlid, attachment))), None);
     }
 
     #[test]
     fn groups_of_a_queue_pair_that_is_gone_are_those_of_the_next_one() {
-        let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
-        assert_eq!(heard.add(&info), Ok(true));
-        assert_eq!(heard.next(None, None), None, "there is nothing to attach");
-        assert_eq!(heard.next(Some(qp(7)), None), Some(Step::Attach(mgid, info)));
-        assert_eq!(heard.next(Some(qp(7)), None), None, "somebody is at it");
-        attached(&mut heard, mgid, qp(7), 0xc001, 70);
-        assert_eq!(heard.next(Some(qp(7)), None), None);
-        assert_eq!(heard.next(None, None), Some(Step::Detach(mgid, 70)));
-        assert_eq!(heard.ended(mgid, None), None);
-        assert_eq!(heard.next(None, None), None);
-        assert_eq!(heard.next(Some(qp(8)), None), Some(Step::Attach(mgid, info)));
+        let (mut attachments, (mgid, info)) = (Attachments::new(), group(1, 0xc001));
+        assert_eq!(attachments.add(&info), Ok(true));
+        assert_eq!(attachments.next(None, None), None, "there is nothing to attach");
+        assert_eq!(attachments.next(Some(qp(7)), None), Some(Step::Attach(mgid, info)));
+        assert_eq!(attachments.next(Some(qp(7)), None), None, "somebody is at it");
+        attached(&mut attachments, mgid, qp(7), 0xc001, 70);
+        assert_eq!(attachments.next(Some(qp(7)), None), None);
+        assert_eq!(attachments.next(None, None), Some(Step::Detach(mgid, 70)));
+        assert_eq!(attachments.ended(mgid, None), None);
+        assert_eq!(attachments.next(None, None), None);
+        assert_eq!(attachments.next(Some(qp(8)), None), Some(Step::Attach(mgid, info)));
     }
 
     #[test]
     fn whoever_finds_a_group_busy_leaves_what_is_wanted_to_that_one() {
-        let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
-        heard.add(&info).unwrap();
-        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), Some(Step::Attach(mgid, info)));
-        heard.remove(mgid);
-        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), None);
-        attached(&mut heard, mgid, qp(7), 0xc001, 70);
-        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), Some(Step::Detach(mgid, 70)));
-        heard.add(&info).unwrap();
-        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), None, "a detach under way would undo it");
-        assert_eq!(heard.ended(mgid, None), None);
-        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), Some(Step::Attach(mgid, info)));
+        let (mut attachments, (mgid, info)) = (Attachments::new(), group(1, 0xc001));
+        attachments.add(&info).unwrap();
+        assert_eq!(attachments.next(Some(qp(7)), Some(mgid)), Some(Step::Attach(mgid, info)));
+        attachments.remove(mgid);
+        assert_eq!(attachments.next(Some(qp(7)), Some(mgid)), None);
+        attached(&mut attachments, mgid, qp(7), 0xc001, 70);
+        assert_eq!(attachments.next(Some(qp(7)), Some(mgid)), Some(Step::Detach(mgid, 70)));
+        attachments.add(&info).unwrap();
+        assert_eq!(attachments.next(Some(qp(7)), Some(mgid)), None, "a detach under way would undo it");
+        assert_eq!(attachments.ended(mgid, None), None);
+        assert_eq!(attachments.next(Some(qp(7)), Some(mgid)), Some(Step::Attach(mgid, info)));
     }
 
     #[test]
     fn what_a_queue_pair_is_attached_to_already_is_taken_and_given_back_when_it_is_made_ready_again() {
-        let (mut heard, (mgid, info)) = (Heard::new(), group(1, 0xc001));
-        assert_eq!(heard.take(&info, qp(7)), None);
-        assert_eq!(heard.adopt(&info, qp(7), 70), Ok(None));
-        assert_eq!(heard.take(&info, qp(8)), None, "of another queue pair");
-        assert_eq!(heard.take(&info, qp(7)), Some((0xc001, 70)));
-        assert_eq!(heard.adopt(&info, qp(7), 70), Ok(None), "nothing is left to be detached");
-        assert_eq!(heard.next(Some(qp(7)), Some(mgid)), None);
+        let (mut attachments, (mgid, info)) = (Attachments::new(), group(1, 0xc001));
+        assert_eq!(attachments.take(&info, qp(7)), None);
+        assert_eq!(attachments.adopt(&info, qp(7), 70), Ok(None));
+        assert_eq!(attachments.take(&info, qp(8)), None, "of another queue pair");
+        assert_eq!(attachments.take(&info, qp(7)), Some((0xc001, 70)));
+        assert_eq!(attachments.adopt(&info, qp(7), 70), Ok(None), "nothing is left to be detached");
+        assert_eq!(attachments.next(Some(qp(7)), Some(mgid)), None);
     }
 
     #[test]
     fn a_group_that_moves_is_detached_where_it_was() {
-        let (mut heard, (mgid, before)) = (Heard::new(), group(1, 0xc001));
-        assert_eq!(heard.adopt(&before, qp(7), 70), Ok(None));
+        let (mut attachments, (mgid, before)) = (Attachments::new(), group(1, 0xc001));
+        assert_eq!(attachments.adopt(&before, qp(7), 70), Ok(None));
         let (_, after) = group(1, 0xc002);
-        heard.add(&after).unwrap();
-        assert_eq!(heard.next(Some(qp(7)), None), Some(Step::Detach(mgid, 70)));
-        heard.ended(mgid, None);
-        assert_eq!(heard.next(Some(qp(7)), None), Some(Step::Attach(mgid, after)));
+        attachments.add(&after).unwrap();
+        assert_eq!(attachments.next(Some(qp(7)), None), Some(Step::Detach(mgid, 70)));
+        attachments.ended(mgid, None);
+        assert_eq!(attachments.next(Some(qp(7)), None), Some(Step::Attach(mgid, after)));
     }
 
     #[test]
     fn groups_that_are_wanted_no_more_leave_nothing_behind() {
-        let mut heard = Heard::new();
+        let mut attachments = Attachments::new();
         for n in 1..=3 {
-            assert_eq!(heard.adopt(&group(n, 0xc001).1, qp(7), n), Ok(None));
+            assert_eq!(attachments.adopt(&group(n, 0xc001).1, qp(7), n), Ok(None));
         }
-        heard.remove_all();
+        attachments.remove_all();
         let mut detached = 0;
-        while let Some(Step::Detach(mgid, _)) = heard.next(Some(qp(7)), None) {
-            heard.ended(mgid, None);
+        while let Some(Step::Detach(mgid, _)) = attachments.next(Some(qp(7)), None) {
+            attachments.ended(mgid, None);
             detached += 1;
         }
-        assert_eq!((detached, heard.0.len()), (3, 0));
+        assert_eq!((detached, attachments.0.len()), (3, 0));
     }
 }

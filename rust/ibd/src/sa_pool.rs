@@ -29,7 +29,7 @@ type Lines = [Ring<Call>; Kind::ALL.len()];
 const LINE: [usize; Kind::ALL.len()] = [16, 64, 64, 32, 8];
 
 /// The module's threads, and what they have to do.
-pub(crate) struct Pool {
+pub(crate) struct SaPool {
     state: KArc<Monitor<State>>,
     _threads: KVec<Worker<State>>,
 }
@@ -69,7 +69,7 @@ struct Calls {
 
 /// A link's membership, which ends when this is dropped.
 pub(crate) struct Member {
-    pool: KArc<Pool>,
+    pool: KArc<SaPool>,
     number: i32,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Turn<'a> {
     call: ipoib::window::Call,
 }
 
-impl Pool {
+impl SaPool {
     /// Starts the threads. **May block.**
     pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
         let state = KArc::new(Monitor::new(State { ports: List::new(), links: List::new(), begun: 0 })?)?;

@@ -13,7 +13,7 @@ use super::build;
 use super::datapath;
 use super::jobs::Job;
 use super::neighbour::Neighbour;
-use super::replacement::replace_sender;
+use super::replace_ring::replace_sender;
 use crate::node::gid;
 use crate::now;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
         Job::Tidy => shared.tidy(),
-        Job::MakeRoom(addresses) => make_room(shared, addresses),
+        Job::GrowPathTable(addresses) => make_room(shared, addresses),
         Job::LargeBuffers => large_buffers(shared),
         Job::Report(fault) => shared.report(fault),
     }
@@ -44,7 +44,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
             control.link.handle_event(now, link::Event::Built(ticket, None));
         }
         Job::MakeDest(to, ..) => control.looked_up(now, to, Err(LookupError::Unanswered)),
-        Job::MakeRoom(_) => control.room_made(now, false),
+        Job::GrowPathTable(_) => control.path_table_grown(now, false),
         Job::ReplaceSender(..) => control.link_failed(now),
         Job::End(_) | Job::Inspect(..) | Job::LargeBuffers | Job::Report(_) | Job::Tidy => {}
     });
@@ -87,7 +87,7 @@ fn read_port(shared: &Shared, info: &PortInfo) -> Option<Port> {
 #[inline(never)]
 fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, info: &McgInfo) {
     // Which number is told does not matter: the queue pair stays the one it is.
-    let qpn = shared.hear(info).is_ok().then_some(Qpn::MULTICAST);
+    let qpn = shared.attach_group(info).is_ok().then_some(Qpn::MULTICAST);
     shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, qpn)));
 }
 
@@ -126,7 +126,7 @@ fn make_room(shared: &Shared, addresses: usize) {
     if made.is_err() {
         log!(note, shared.name, "no memory to remember {addresses} addresses");
     }
-    shared.tell(|control| control.room_made(now(), made.is_ok()));
+    shared.tell(|control| control.path_table_grown(now(), made.is_ok()));
 }
 
 #[inline(never)]

@@ -26,7 +26,7 @@ use crate::common::Common;
 use crate::counters::Asked;
 use crate::directory::{Directory, Listing};
 use crate::node::Node;
-use crate::pool::{Member, Pool};
+use crate::sa_pool::{Member, SaPool};
 use crate::{now, probes};
 
 /// As IBTL knows it.
@@ -202,7 +202,7 @@ impl Inner {
     fn open(&mut self, dip: DevInfo, common: &Common, number: i32) -> Result<(), Errno> {
         let Self { shared, .. } = self;
         self.listing = Some(Directory::list(&common.directory, number, shared.clone())?);
-        self.member = Some(Pool::admit(&common.pool, &shared.node, shared.number, shared.clone())?);
+        self.member = Some(SaPool::admit(&common.pool, &shared.node, shared.number, shared.clone())?);
         let name = &shared.name;
         let client = Client::attach(&common.clients, dip, &CLIENT, Events(shared.clone()));
         let client = named(name, "IBTF client", client)?;
@@ -212,7 +212,8 @@ impl Inner {
             let pd = named(name, "protection domain", Pd::new(&hca))?;
             Ok((hca, pd))
         })?;
-        let interrupts = Interrupts::new(dip, &shared.upward, &shared.transmitters, &shared.send_completions);
+        let interrupts =
+            Interrupts::new(dip, &shared.delivery, &shared.transmitters, &shared.send_completions);
         let interrupts = KArc::new(named(name, "soft interrupts", interrupts)?)?;
         *shared.interrupts.lock() = Some(interrupts);
         shared.configure(dip);
@@ -318,9 +319,9 @@ impl Shared {
         self.control.notify_all();
         self.take_calls_back();
         // Also for a queue pair that a worker is taking down.
-        self.upward.shut();
+        self.delivery.shut();
         // No group is heard any more: nothing is attached by this.
-        let _ = self.attach(None);
+        let _ = self.update_attachments(None);
         if had_traffic {
             probes::qp_down(self.number);
         }

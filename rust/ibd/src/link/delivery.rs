@@ -14,11 +14,11 @@ use super::incoming::ConnectedReceiver;
 use super::receive::{self, Receiver};
 
 /// Whether packets may go up, who brings them, and the receive side that they come from.
-pub(crate) struct Upward {
+pub(crate) struct Delivery {
     way: Monitor<Way>,
     /// Whether an interrupt may take packets, and whether the MAC layer may: as `way` says, for whoever is inside and looks again.
     interrupt_may: AtomicBool,
-    fetch_may: AtomicBool,
+    poll_may: AtomicBool,
 }
 
 struct Way {
@@ -26,7 +26,7 @@ struct Way {
     /// Which run of the receive ring this is, if the link has one.
     generation: Option<RingGeneration>,
     /// The MAC layer has switched the ring's interrupt off and fetches packets itself.
-    fetched: bool,
+    polled: bool,
     /// A thread is on the way.
     busy: bool,
     /// Another one was turned back meanwhile: there may be more.
@@ -45,22 +45,22 @@ pub(crate) enum By {
     /// An interrupt, or the thread that goes on after one. Not while the MAC layer fetches packets itself.
     Interrupt,
     /// The MAC layer.
-    Fetch,
+    Poll,
 }
 
 impl Way {
     fn lets_in(&self, who: By) -> bool {
-        self.open && !(who == By::Interrupt && self.fetched)
+        self.open && !(who == By::Interrupt && self.polled)
     }
 }
 
-impl Upward {
+impl Delivery {
     /// Shut.
     pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
         let way = Way {
             open: false,
             generation: None,
-            fetched: false,
+            polled: false,
             busy: false,
             again: false,
             awaited: false,
@@ -68,7 +68,7 @@ impl Upward {
             connected: None,
         };
         let may = || AtomicBool::new(false);
-        KArc::new(Self { way: Monitor::new(way)?, interrupt_may: may(), fetch_may: may() })
+        KArc::new(Self { way: Monitor::new(way)?, interrupt_may: may(), poll_may: may() })
     }
 
     /// The link is started, or its receive ring is. What came in before is looked for by whoever calls this. **Any** context.
@@ -76,7 +76,7 @@ impl Upward {
         let mut way = self.way.lock();
         way.open = true;
         way.generation = generation;
-        way.fetched = false;
+        way.polled = false;
         self.show(&way);
     }
 
@@ -93,16 +93,16 @@ impl Upward {
     }
 
     /// Whether the MAC layer fetches packets itself, from now on. Whoever is on the way takes no more then. **Any** context.
-    pub(crate) fn set_fetched(&self, fetched: bool) {
+    pub(crate) fn set_polled(&self, polled: bool) {
         let mut way = self.way.lock();
-        way.fetched = fetched;
+        way.polled = polled;
         self.show(&way);
     }
 
     /// For whoever is inside. Nothing depends on when he sees it: the lock decides who comes in, and who has to be waited for.
     fn show(&self, way: &Way) {
         self.interrupt_may.store(way.lets_in(By::Interrupt), Ordering::Relaxed);
-        self.fetch_may.store(way.lets_in(By::Fetch), Ordering::Relaxed);
+        self.poll_may.store(way.lets_in(By::Poll), Ordering::Relaxed);
     }
 
     /// Packets come from this receive side from now on. **Any** context.
@@ -146,7 +146,7 @@ impl Upward {
 
     /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**
     /// context.
-    pub(crate) fn enter(&self, who: By) -> Option<Inside<'_>> {
+    pub(crate) fn enter(&self, who: By) -> Option<Delivering<'_>> {
         let mut way = self.way.lock();
         if !way.lets_in(who) {
             return None;
@@ -158,20 +158,20 @@ impl Upward {
         let receiver = way.receiver.as_ref().map(|(_, receiver)| receiver.clone())?;
         way.busy = true;
         let connected = way.connected.clone();
-        Some(Inside { upward: self, who, generation: way.generation, receiver, connected })
+        Some(Delivering { delivery: self, who, generation: way.generation, receiver, connected })
     }
 }
 
-impl SoftHandler for Upward {
+impl SoftHandler for Delivery {
     fn run(&self) {
         receive::interrupted(self);
     }
 }
 
-/// A thread takes packets and hands them up, until it [leaves](Inside::leave).
+/// A thread takes packets and hands them up, until it [leaves](Delivering::leave).
 #[must_use]
-pub(crate) struct Inside<'a> {
-    upward: &'a Upward,
+pub(crate) struct Delivering<'a> {
+    delivery: &'a Delivery,
     who: By,
     generation: Option<RingGeneration>,
     receiver: KArc<Receiver>,
@@ -187,7 +187,7 @@ pub(crate) struct Left {
     pub(crate) receiver: KArc<Receiver>,
 }
 
-impl<'a> Inside<'a> {
+impl<'a> Delivering<'a> {
     /// Where packets come from.
     pub(crate) fn receiver(&self) -> &Receiver {
         &self.receiver
@@ -199,15 +199,15 @@ impl<'a> Inside<'a> {
     }
 
     /// Whether more may be taken.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn may_go_on(&self) -> bool {
         match self.who {
-            By::Interrupt => self.upward.interrupt_may.load(Ordering::Relaxed),
-            By::Fetch => self.upward.fetch_may.load(Ordering::Relaxed),
+            By::Interrupt => self.delivery.interrupt_may.load(Ordering::Relaxed),
+            By::Poll => self.delivery.poll_may.load(Ordering::Relaxed),
         }
     }
 
     /// Hands packets up.
-    pub(crate) fn hand_up(&self, mac: &Mac, packets: MblkChain) {
+    pub(crate) fn deliver(&self, mac: &Mac, packets: MblkChain) {
         match self.generation {
             _ if packets.is_empty() => {}
             Some(generation) => mac.receive_on_ring(generation, packets),
@@ -218,7 +218,7 @@ impl<'a> Inside<'a> {
     /// Leaves. If somebody was turned back meanwhile and `may_stay`, the thread stays inside, to look again: at the receive side that
     /// stands by now.
     pub(crate) fn leave(mut self, may_stay: bool) -> Result<Left, Self> {
-        let mut way = self.upward.way.lock();
+        let mut way = self.delivery.way.lock();
         let again = core::mem::take(&mut way.again);
         if again
             && may_stay
@@ -236,7 +236,7 @@ impl<'a> Inside<'a> {
         let awaited = core::mem::take(&mut way.awaited);
         drop(way);
         if awaited {
-            self.upward.way.notify_all();
+            self.delivery.way.notify_all();
         }
         Ok(Left { again, receiver: self.receiver })
     }

@@ -1,4 +1,4 @@
-//! [`Remains`]: what an adapter may still be using when the queue that it was posted to is gone.
+//! [`AdapterOwned`]: what an adapter may still be using when the queue that it was posted to is gone.
 
 use kernel::module::Pin;
 use kernel::sync::Mutex;
@@ -10,7 +10,7 @@ pub trait Keep: Send + Sync {}
 impl<T: Send + Sync> Keep for T {}
 
 /// What a channel or a shared receive queue keeps until the adapter has forgotten it.
-pub(crate) struct Remains(Mutex<Kept>);
+pub(crate) struct AdapterOwned(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
@@ -18,31 +18,31 @@ struct Kept {
     promised: usize,
 }
 
-impl Remains {
+impl AdapterOwned {
     pub(crate) fn new() -> Result<Self, AllocError> {
         Ok(Self(Mutex::new(Kept::default())?))
     }
 
-    /// Makes sure that [`Remains::keep`] will have room.
+    /// Makes sure that [`AdapterOwned::keep`] will have room.
     pub(crate) fn promise(&self) -> Result<(), AllocError> {
-        let mut remains = self.0.lock();
-        let promised = remains.promised + 1;
-        remains.kept.reserve(promised)?;
-        remains.promised = promised;
+        let mut adapter_owned = self.0.lock();
+        let promised = adapter_owned.promised + 1;
+        adapter_owned.kept.reserve(promised)?;
+        adapter_owned.promised = promised;
         Ok(())
     }
 
     /// A promise is not needed.
     pub(crate) fn keep_nothing(&self) {
-        let mut remains = self.0.lock();
-        remains.promised = remains.promised.saturating_sub(1);
+        let mut adapter_owned = self.0.lock();
+        adapter_owned.promised = adapter_owned.promised.saturating_sub(1);
     }
 
     /// Drops `what` with the rest. Needs a promise.
     pub(crate) fn keep(&self, what: KBox<dyn Keep>) {
-        let mut remains = self.0.lock();
-        remains.promised = remains.promised.saturating_sub(1);
-        if let Err(what) = remains.kept.push_within_capacity(what) {
+        let mut adapter_owned = self.0.lock();
+        adapter_owned.promised = adapter_owned.promised.saturating_sub(1);
+        if let Err(what) = adapter_owned.kept.push_within_capacity(what) {
             // Cannot be, there is a promise. If it were, the adapter may be using it: it must not be freed.
             core::mem::forget((what, Pin::new()));
         }
@@ -51,9 +51,9 @@ impl Remains {
     /// Drops what is kept: the adapter has forgotten it.
     pub(crate) fn drop_all(&self) {
         loop {
-            let mut remains = self.0.lock();
-            let kept = remains.kept.pop();
-            drop(remains);
+            let mut adapter_owned = self.0.lock();
+            let kept = adapter_owned.kept.pop();
+            drop(adapter_owned);
             if kept.is_none() {
                 return;
             }

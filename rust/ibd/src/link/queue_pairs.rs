@@ -11,10 +11,10 @@ use ipoib::link::{Generation, STEADY};
 use ipoib::{Instant, QKey};
 use kernel::{AllocError, KArc, KVec};
 
-use super::datapath::Parts;
-use super::failures::Failure;
+use super::datapath::BuildContext;
 use super::incoming::Listening;
-use super::receive::{Manner, Receiver};
+use super::qp_failures::Failure;
+use super::receive::{ReceiveConfig, Receiver};
 use super::settings::{Key, Moderation, Settings};
 use super::transmit::Abilities;
 use crate::now;
@@ -26,7 +26,7 @@ const PIECES: u32 = 59;
 pub(crate) const LARGEST_SEND: u32 = 65_535;
 
 /// See the module's text.
-pub(crate) struct Pairs {
+pub(crate) struct QueuePairs {
     /// Neighbours can ask for connections with the first one's number. Ends before that number can be another's.
     listening: Option<Listening>,
     /// It alone receives, and is attached to groups.
@@ -34,7 +34,7 @@ pub(crate) struct Pairs {
     /// Those that only send, of the transmit rings beside the first; `None`: being replaced.
     senders: KVec<Option<UdChannel>>,
     receiver: KArc<Receiver>,
-    recipe: Recipe,
+    queue_config: QueueConfig,
     place: Place,
     generation: Generation,
     /// When one of them failed that was made ready again.
@@ -55,7 +55,7 @@ pub(crate) enum Health {
 
 /// How large the queues are, and what is done with them.
 #[derive(Clone, Copy)]
-pub(crate) struct Recipe {
+pub(crate) struct QueueConfig {
     pub(crate) sizes: ChannelSizes,
     pub(crate) abilities: Abilities,
 }
@@ -82,7 +82,7 @@ pub(crate) struct View {
     /// In the order of the rings; the first is there.
     pub(crate) channels: KVec<Option<UdChannel>>,
     pub(crate) receiver: KArc<Receiver>,
-    pub(crate) recipe: Recipe,
+    pub(crate) queue_config: QueueConfig,
     pub(crate) place: Place,
     pub(crate) generation: Generation,
     pub(crate) health: Health,
@@ -90,7 +90,7 @@ pub(crate) struct View {
     pub(crate) listens: bool,
 }
 
-impl Recipe {
+impl QueueConfig {
     pub(crate) fn new(hca: &Hca, settings: &Settings) -> Self {
         let abilities = abilities(hca, settings);
         Self { sizes: sizes(hca, settings, &abilities), abilities }
@@ -101,12 +101,12 @@ impl Recipe {
     #[inline(never)]
     pub(crate) fn channel(
         &self,
-        parts: &Parts<'_>,
+        parts: &BuildContext<'_>,
         ring: usize,
         receive_cq: &Cq,
         place: Place,
     ) -> Result<UdChannel, Status> {
-        let Parts { pd, settings, .. } = *parts;
+        let BuildContext { pd, settings, .. } = *parts;
         let receive = if ring == 0 { self.sizes.receive } else { 1 };
         let sizes = ChannelSizes { receive, ..self.sizes };
         let interrupt = parts.interrupts.transmit(ring).ok_or(Status::INVALID_PARAM)?;
@@ -125,30 +125,34 @@ impl Recipe {
     }
 }
 
-impl Pairs {
+impl QueuePairs {
     /// Makes them; what was made before a failure undoes itself. **May block.**
     #[inline(never)]
-    pub(crate) fn new(parts: &Parts<'_>, place: Place, generation: Generation) -> Result<Self, Status> {
-        let Parts { pd, settings, .. } = *parts;
-        let recipe = Recipe::new(pd.hca(), settings);
+    pub(crate) fn new(
+        parts: &BuildContext<'_>,
+        place: Place,
+        generation: Generation,
+    ) -> Result<Self, Status> {
+        let BuildContext { pd, settings, .. } = *parts;
+        let queue_config = QueueConfig::new(pd.hca(), settings);
         let receiver = Receiver::new(
             parts.mac.clone(),
             parts.counters.clone(),
             parts.control.clone(),
             parts.backlog.clone(),
-            parts.upward.clone(),
-            Manner::new(settings),
+            parts.delivery.clone(),
+            ReceiveConfig::new(settings),
         )?;
-        let receive_cq = new_cq(pd.hca(), recipe.sizes.receive, parts.interrupts.receive().clone())?;
+        let receive_cq = new_cq(pd.hca(), queue_config.sizes.receive, parts.interrupts.receive().clone())?;
         moderate(pd.hca(), &receive_cq, settings.receive_moderation());
-        let first = recipe.channel(parts, 0, &receive_cq, place)?;
-        let sender = |n| recipe.channel(parts, n + 1, &receive_cq, place).map(Some);
+        let first = queue_config.channel(parts, 0, &receive_cq, place)?;
+        let sender = |n| queue_config.channel(parts, n + 1, &receive_cq, place).map(Some);
         let senders = KVec::try_from_fn(parts.transmitters.len() - 1, sender)?;
         Ok(Self {
             first,
             senders,
             receiver,
-            recipe,
+            queue_config,
             place,
             generation,
             failed: None,
@@ -225,7 +229,15 @@ impl Pairs {
         let (receiver, generation, health) = (self.receiver.clone(), self.generation, self.health);
         let channels = KVec::from_fn(self.senders.len() + 1, channel)?;
         let listens = self.listening.is_some();
-        Ok(View { channels, receiver, recipe: self.recipe, place: self.place, generation, health, listens })
+        Ok(View {
+            channels,
+            receiver,
+            queue_config: self.queue_config,
+            place: self.place,
+            generation,
+            health,
+            listens,
+        })
     }
 
     /// They carry something, in another place perhaps.
@@ -273,7 +285,7 @@ impl View {
     #[inline(never)]
     pub(crate) fn make_ready(
         &self,
-        parts: &Parts<'_>,
+        parts: &BuildContext<'_>,
         place: Place,
     ) -> Result<KVec<(usize, UdChannel)>, Status> {
         let mut missing = KVec::new();
@@ -281,7 +293,8 @@ impl View {
             match channel {
                 Some(channel) => channel.recycle(parts.port, place.pkey_index, place.qkey.get())?,
                 None => {
-                    let channel = self.recipe.channel(parts, ring, self.first()?.receive_cq(), place)?;
+                    let channel =
+                        self.queue_config.channel(parts, ring, self.first()?.receive_cq(), place)?;
                     missing.push((ring, channel))?;
                 }
             }
