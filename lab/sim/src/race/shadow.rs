@@ -3,6 +3,8 @@
 //! Four for each eight bytes, as ThreadSanitizer has them (Serebryany and others, 2011): an access that comes after another of the same
 //! bytes takes its place; of more than four that nothing orders, one is forgotten.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use super::clock::{Clock, Left, Slot};
@@ -84,43 +86,45 @@ impl Shadow {
     pub(super) fn access(&mut self, addr: usize, len: usize, by: &Accessor<'_>) -> Option<(usize, Cell)> {
         let kind = (u8::from(by.kind.writes) * WRITES) | (u8::from(by.kind.atomic) * ATOMIC);
         let time = by.clock.of(by.slot);
-        let (mut at, end) = (addr, addr + len);
         let mut found = None;
-        while at < end {
-            let next = ((at / WORD + 1) * WORD).min(end);
-            let mask = (((1u16 << (next - at)) - 1) << (at % WORD)) as u8;
-            let cell = Cell { pc: by.pc, time, slot: by.slot, mask, kind };
-            let block = self.blocks.entry(at / BLOCK).or_insert_with(Block::new);
-            let race = remember(&mut block.words[at % BLOCK / WORD], cell, by.clock, &mut self.turn);
-            found = found.or(race.map(|race| (at, race)));
-            at = next;
+        for (number, within) in blocks_of(addr, len) {
+            let block = self.blocks.entry(number).or_insert_with(Block::new);
+            let mut at = within.start;
+            while at < within.end {
+                let next = ((at / WORD + 1) * WORD).min(within.end);
+                let mask = (((1u16 << (next - at)) - 1) << (at % WORD)) as u8;
+                let cell = Cell { pc: by.pc, time, slot: by.slot, mask, kind };
+                let race = remember(&mut block.words[at / WORD], cell, by.clock, &mut self.turn);
+                found = found.or(race.map(|race| (number * BLOCK + at, race)));
+                at = next;
+            }
         }
         found
     }
 
     /// What accesses `len` bytes from `addr` on would race with if they were freed now.
     pub(super) fn outstanding(&self, addr: usize, len: usize, by: &Accessor<'_>) -> Option<(usize, Cell)> {
-        let words = (addr / WORD..(addr + len).div_ceil(WORD)).map(|word| word * WORD);
         let freeing = Cell { mask: u8::MAX, kind: WRITES, slot: by.slot, ..Cell::default() };
-        words.filter_map(|at| Some((at, self.blocks.get(&(at / BLOCK))?))).find_map(|(at, block)| {
-            let cells = block.words[at % BLOCK / WORD].iter();
-            cells.copied().find(|cell| races(*cell, freeing, by.clock)).map(|cell| (at, cell))
+        blocks_of(addr, len).find_map(|(number, within)| {
+            let block = self.blocks.get(&number)?;
+            let words = within.start / WORD..within.end.div_ceil(WORD);
+            words.into_iter().find_map(|word| {
+                let cell = block.words[word].iter().find(|cell| races(**cell, freeing, by.clock))?;
+                Some((number * BLOCK + word * WORD, *cell))
+            })
         })
     }
 
     /// Forgets everything about `len` bytes from `addr` on.
     pub(super) fn clear(&mut self, addr: usize, len: usize) {
-        let end = addr + len;
-        for number in addr / BLOCK..end.div_ceil(BLOCK) {
-            let start = number * BLOCK;
-            if addr <= start && start + BLOCK <= end {
+        for (number, within) in blocks_of(addr, len) {
+            if within == (0..BLOCK) {
                 self.blocks.remove(&number);
                 continue;
             }
             let Some(block) = self.blocks.get_mut(&number) else { continue };
-            let (first, last) = (addr.max(start) - start, end.min(start + BLOCK) - start);
-            block.words[first / WORD..last.div_ceil(WORD)].fill([Cell::default(); CELLS]);
-            block.left.retain(|(word, _)| !(first..last).contains(&(usize::from(*word) * WORD)));
+            block.words[within.start / WORD..within.end.div_ceil(WORD)].fill([Cell::default(); CELLS]);
+            block.left.retain(|(word, _)| !within.contains(&(usize::from(*word) * WORD)));
         }
     }
 
@@ -134,6 +138,15 @@ impl Shadow {
         });
         &mut block.left[at].1
     }
+}
+
+/// The blocks that `len` bytes from `addr` on lie in, by their numbers, and which of each one's bytes.
+fn blocks_of(addr: usize, len: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let end = addr + len;
+    (addr / BLOCK..end.div_ceil(BLOCK)).map(move |number| {
+        let start = number * BLOCK;
+        (number, addr.max(start) - start..end.min(start + BLOCK) - start)
+    })
 }
 
 fn races(cell: Cell, new: Cell, clock: &Clock) -> bool {
