@@ -76,6 +76,14 @@ fn bytes(wr: &SendWr) -> u64 {
     u64::from(HEADERS) + header + u64::from(PIECE) * wr.sgl.len() as u64
 }
 
+/// Bytes that illumos's `hermon` takes for the queues of a queue pair with these sizes, which it has said.
+pub(crate) fn queue_bytes(said: QpSizes) -> u64 {
+    let request = (CONTROL + PIECE * said.sq_sgl).next_power_of_two();
+    let ahead = (request + FETCHED_AHEAD) / request;
+    let sends = u64::from((said.sq + ahead).next_power_of_two()) * u64::from(request);
+    sends + u64::from(said.rq) * u64::from(PIECE * said.rq_sgl)
+}
+
 /// Bytes of the longest send that an adapter can carry out which promises lists of `most` pieces.
 pub(crate) fn carries(wr: &SendWr, most: u32) -> bool {
     bytes(wr) <= u64::from(HEADERS + PIECE * most)

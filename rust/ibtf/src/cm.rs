@@ -201,7 +201,12 @@ fn private_data(event: &sys::ibt_cm_event_t) -> &[u8] {
 
 fn replied(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
     let channel = ChannelId(event.cm_channel.addr());
-    let wanted = clients::call(cookie, |handler| handler.connection_replied(channel, private_data(event)));
+    // SAFETY: of a REP this is the member that is filled in.
+    let delay = unsafe { event.cm_event.rep }.rep_service_time;
+    let delay = u64::try_from(delay).unwrap_or(u64::MAX);
+    let replied =
+        |handler: &dyn crate::ClientHandler| handler.connection_replied(channel, private_data(event), delay);
+    let wanted = clients::call(cookie, replied);
     if wanted == Some(true) { sys::IBT_CM_ACCEPT } else { sys::IBT_CM_REJECT }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Hca, Moderation, Qp, QpState, Qpn, Rate, Sge};
+use crate::{CqNum, Hca, Moderation, Qp, QpState, Qpn, Rate, Sge, SrqNum, SrqSizes};
 
 impl Hca {
     /// Numbers of the queue pairs that exist now, ascending.
@@ -75,4 +75,37 @@ impl Hca {
     pub fn rates_asked(&self) -> BTreeMap<Rate, u64> {
         self.0.rates_asked.lock().clone()
     }
+
+    /// Bytes that the reference adapter's driver takes for the work queues of all queue pairs and shared receive queues, and for CQs with so
+    /// many places in all: each in whole pages.
+    ///
+    /// # Panics
+    /// If another thread panicked in here.
+    #[must_use]
+    pub fn queue_bytes(&self) -> u64 {
+        let qps: Vec<Qp> = self.0.objects.lock().qps.values().cloned().collect();
+        let mut cqs: BTreeMap<CqNum, u32> = BTreeMap::new();
+        let mut srqs: BTreeMap<SrqNum, SrqSizes> = BTreeMap::new();
+        let mut bytes = 0;
+        for qp in qps {
+            let core = qp.0.core.lock();
+            for cq in [&core.config.scq, &core.config.rcq] {
+                cqs.insert(cq.num(), cq.size());
+            }
+            if let Some(srq) = &core.config.srq {
+                srqs.insert(srq.num(), srq.sizes());
+            }
+            bytes += pages(crate::arithmetic::queue_bytes(core.config.sizes));
+        }
+        bytes += cqs.values().map(|size| pages(u64::from(size + 1) * COMPLETION)).sum::<u64>();
+        bytes + srqs.values().map(|sizes| pages(u64::from(sizes.wrs + 1) * SHARED_RECEIVE)).sum::<u64>()
+    }
+}
+
+/// Bytes of a completion, and of a shared receive of one piece.
+const COMPLETION: u64 = 32;
+const SHARED_RECEIVE: u64 = 32;
+
+fn pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(4_096)
 }

@@ -12,7 +12,7 @@ use kernel::{AllocError, KArc};
 use super::delivery::By;
 use super::{Shared, receive};
 
-/// Before it is tried again to hand up what IP is told, where somebody else was handing something up.
+/// Before it is tried again to hand up what IP is told, where somebody else was handing something up or fetches what there is.
 const AGAIN: Duration = Duration::from_millis(1);
 /// How many of that wait at most.
 const ANSWERS: usize = 32;
@@ -84,8 +84,8 @@ fn tell_ip(shared: &Shared) {
         }
         return;
     }
-    // Of a link that is stopped nobody is told anything.
-    if shared.delivery.is_busy() {
+    // Of a link that is stopped nobody is told anything. While the MAC layer fetches packets itself this waits until it does not.
+    if shared.delivery.is_open() {
         kernel::time::sleep(AGAIN);
         let mut backlog = shared.backlog.lock();
         let later = core::mem::replace(&mut backlog.answers, answers);

@@ -138,10 +138,9 @@ impl Delivery {
         self.way.lock().connected.clone()
     }
 
-    /// Whether the way is open, and a thread is on it. **Any** context.
-    pub(crate) fn is_busy(&self) -> bool {
-        let way = self.way.lock();
-        way.open && way.busy
+    /// Whether the way is open. **Any** context.
+    pub(crate) fn is_open(&self) -> bool {
+        self.way.lock().open
     }
 
     /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**

@@ -314,3 +314,15 @@ fn linux_that_does_not_answer_gets_what_fits_and_64_kib_once_it_does() {
         cell.leave();
     });
 }
+
+#[test]
+fn a_neighbour_that_says_that_an_acknowledgement_takes_hours_gets_datagrams_and_holds_nothing_up() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let cell = Cell::new(bench, true, Mode::Connected, PLAIN);
+        cell.neighbour.take_for_an_acknowledgement(31);
+        cell.send(&pattern(30_000));
+        cell.goes_out(&[1, DATAGRAM], Way::Datagram);
+        assert_eq!(["opened", "slow"].map(|name| counted_by(&bench.alpha, name)), [0, 1]);
+        cell.leave();
+    });
+}

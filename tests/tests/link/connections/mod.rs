@@ -5,6 +5,7 @@ mod failures;
 mod guest;
 mod linux;
 mod matrix;
+mod memory;
 mod opened;
 mod unwanted;
 

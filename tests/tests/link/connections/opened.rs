@@ -1,8 +1,10 @@
 //! Connections that a link opens, with `linkmode=cm`: what goes on them, and how they come and go.
 
-use fabric::{Direction, Only, Pick};
+use fabric::{Direction, LinkFaults, Only, Pick};
 use fakekernel::Nanos;
 use lab_gldv3::{LinkState, Offload, PropertyId, PropertyValue, ReceiveQueue, Stream, set_property};
+use sm::Attribute;
+use sm::fault::FaultAction;
 
 use super::{CM, DREQ, REP, REQ, RTU, counted_by, holds, payloads};
 use crate::bench::{Bench, Host, IPV4, LINK, PLAIN, Setup, address_of};
@@ -201,6 +203,9 @@ fn a_neighbour_whose_cable_is_pulled_holds_nothing_up_and_is_reached_when_it_is_
         let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
         send(&alpha, &beta, &pattern(20_000));
         bench.settle();
+        // The queue remembers the connection, which needs no way from then on.
+        send(&alpha, &beta, &pattern(20_000));
+        bench.settle();
         payloads(&to_beta);
         bench.world.set_cable(bench.beta.port(), false);
         for n in 0..100 {
@@ -322,5 +327,77 @@ fn a_link_whose_queue_pair_is_built_anew_hears_of_neighbours_on_its_connections_
             fakekernel::sleep(Nanos::from_secs(2));
         }
         assert_eq!((bench.beta.state(), counted_by(&bench.alpha, "sent")), (LinkState::Up, 3));
+    });
+}
+
+#[test]
+fn packets_beyond_what_a_connection_has_out_wait_and_go_in_their_order() {
+    holds(|bench| {
+        const PACKETS: usize = 80;
+        let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
+        send(&alpha, &beta, &pattern(20_000));
+        bench.settle();
+        payloads(&to_beta);
+        let dropped = bench.alpha.counter("tx_drop_queue_full");
+        // None completes before all are sent.
+        let far = LinkFaults { delay: fabric::Nanos(5_000_000), ..LinkFaults::default() };
+        bench.world.fabric().set_faults(bench.beta.port(), far, far);
+        for n in 0..PACKETS {
+            send(&alpha, &beta, &pattern(SDU - n));
+        }
+        bench.settle();
+        let came: Vec<usize> = payloads(&to_beta).iter().map(Vec::len).collect();
+        assert!(
+            came.iter().copied().eq((0..PACKETS).map(|n| SDU - n)),
+            "{came:?}: {:?}",
+            bench.alpha.counters()
+        );
+        assert_eq!(
+            (bench.alpha.counter("tx_drop_queue_full"), counted_by(&bench.alpha, "lost")),
+            (dropped, 0)
+        );
+    });
+}
+
+#[test]
+fn what_is_out_when_a_connection_fails_is_counted_as_lost() {
+    holds(|bench| {
+        const PACKETS: u64 = 70;
+        let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
+        // The second one has the queue remember the connection, which needs no way from then on.
+        for n in 1..=2 {
+            send(&alpha, &beta, &pattern(20_000));
+            bench.settle();
+            assert_eq!((payloads(&to_beta).len(), counted_by(&bench.alpha, "sent")), (1, n));
+        }
+        bench.world.set_cable(bench.beta.port(), false);
+        (0..PACKETS).for_each(|_| send(&alpha, &beta, &pattern(10_000)));
+        bench.wait_for("it is given up", MINUTE, || counted_by(&bench.alpha, "closed") >= 1);
+        let [sent, lost] = ["sent", "lost"].map(|name| counted_by(&bench.alpha, name));
+        assert_eq!((sent, lost), (2 + PACKETS, PACKETS), "{:?}", bench.alpha.counters());
+        bench.world.set_cable(bench.beta.port(), true);
+        bench.wait_for("up", MINUTE, || bench.beta.state() == LinkState::Up);
+    });
+}
+
+#[test]
+fn a_busy_connection_that_fails_while_the_administrator_is_silent_is_made_anew_without_it() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
+        let adapter = bench.world.fabric().hca(bench.alpha.adapter()).expect("it is plugged in");
+        let before = adapter.qpns();
+        for n in 0..720 {
+            send(&alpha, &beta, &pattern(5_000 + n));
+            fakekernel::sleep(Nanos::from_secs(1));
+        }
+        assert_eq!((payloads(&to_beta).len(), counted_by(&bench.alpha, "opened")), (720, 1));
+        bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Silent);
+        let made = adapter.qpns().into_iter().find(|qpn| !before.contains(qpn)).expect("another queue pair");
+        assert!(adapter.break_qpn(made));
+        bench.settle();
+        send(&alpha, &beta, &pattern(100));
+        send(&alpha, &beta, &pattern(30_000));
+        bench.wait_for("it comes", Nanos::from_secs(10), || payloads(&to_beta).contains(&pattern(30_000)));
+        assert_eq!(counted_by(&bench.alpha, "opened"), 2);
     });
 }

@@ -246,3 +246,30 @@ fn a_connection_comes_later_when_any_call_for_it_fails() {
 fn a_connection_comes_later_when_any_allocation_for_it_fails() {
     Setup { seeds: 1, ..Setup::default() }.run(|bench| each_failure(bench, FaultKind::KMEM, 30));
 }
+
+#[test]
+fn ip_hears_how_much_goes_although_the_mac_layer_is_fetching_packets_meanwhile() {
+    const CONF: &[(&str, i32)] = &[("ibd_rx_rings", 1)];
+    Setup { seeds: 6, conf: CONF, ..Setup::default() }.run(|bench| {
+        const TIMES: usize = 40;
+        set_connected(&bench.alpha, true);
+        let (alpha, to_alpha) = bench.alpha.open_up(IPV4);
+        let (beta, _) = bench.beta.open_up(IPV4);
+        bench.settle();
+        send(&alpha, &beta, &v4(100, 0));
+        bench.settle();
+        let mut told = 0;
+        for n in 0..TIMES {
+            for k in 0..200 {
+                send(&beta, &alpha, &v4(200 + k, 0));
+                if k == 100 + n {
+                    send(&alpha, &beta, &v4(9_000, DONT_FRAGMENT));
+                }
+            }
+            fakekernel::sleep(Nanos::from_millis(300));
+            told += payloads(&to_alpha).iter().filter(|packet| packet[9] == 1).count();
+        }
+        assert!(bench.alpha.counter("rx_fetched") > 0, "nobody polled");
+        assert_eq!(told, TIMES, "{:?}", bench.alpha.counters());
+    });
+}

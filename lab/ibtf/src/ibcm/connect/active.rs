@@ -134,6 +134,7 @@ impl Ibcm {
                     conn.state = State::RepReceived;
                     conn.remote_id = theirs;
                     (conn.remote_qpn, conn.remote_guid) = (rep.qpn, rep.guid);
+                    conn.remote_ack_delay = span(rep.target_ack_delay);
                     conn.rep = Some(rep.clone());
                     conn.in_handler = !stale;
                     conn.handler_thread = cx().thread().did();

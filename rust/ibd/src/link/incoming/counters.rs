@@ -33,6 +33,8 @@ pub(crate) struct ConnectionCounters {
     pub(crate) closed: Counter,
     /// Packets that went on connections; also among all sent ones.
     pub(crate) sent: Counter,
+    /// Of the packets sent, those of which nobody knows that they arrived: their connection failed, or ended, before it was said.
+    pub(crate) lost: Counter,
     /// Packets that had to wait for a connection.
     pub(crate) waited: Counter,
     /// Packets that were cut because their neighbour takes no such long ones.
@@ -55,6 +57,7 @@ impl Source for ConnectionCounters {
         c"opened",
         c"closed",
         c"sent",
+        c"lost",
         c"waited",
         c"fragmented",
         c"too_big",
@@ -74,6 +77,7 @@ impl Source for ConnectionCounters {
             &self.opened,
             &self.closed,
             &self.sent,
+            &self.lost,
             &self.waited,
             &self.fragmented,
             &self.too_big,

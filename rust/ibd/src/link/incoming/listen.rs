@@ -25,6 +25,10 @@ use crate::{node, now};
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK_AGAIN: kernel::time::Duration = kernel::time::Duration::from_millis(10);
 
+/// A neighbour whose acknowledgements take longer gets no connection: closing it would keep one of `ibcm`'s places for as long. The longest time
+/// with a code that is no longer than what is usual.
+const LONGEST_DELAY: Duration = Duration::from_micros(8_589_935);
+
 /// Who sees to a link's connections, from the first time it listens to its end: in the order in which they go.
 pub(crate) struct Listener {
     _counters: Kstat<ConnectionCounters>,
@@ -202,7 +206,11 @@ impl ClientHandler for ConnectionEvents {
         self.0.connection_requested(request, session)
     }
 
-    fn connection_replied(&self, channel: ChannelId, private: &[u8]) -> bool {
+    fn connection_replied(&self, channel: ChannelId, private: &[u8], delay_micros: u64) -> bool {
+        if delay_micros > LONGEST_DELAY.as_micros() as u64 {
+            self.0.connection_counters.slow.increment();
+            return false;
+        }
         let mut wanted = false;
         self.0.tell(|control| control.tell_outgoing(|outgoing| wanted = outgoing.replied(channel, private)));
         wanted

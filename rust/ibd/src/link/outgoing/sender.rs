@@ -9,33 +9,46 @@ use ipoib::header::{IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::paths::Validity;
 use ipoib::{EtherType, Instant, nd};
 use kernel::KArc;
-use kernel::mblk::Mblk;
+use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::Mutex;
 
 use super::send_pools::{LARGE_EACH, SMALL, SMALL_EACH, SendPools};
+use crate::link::incoming::ConnectionCounters;
 use crate::now;
 
 /// Octets in front of the message, in the MAC layer's form.
 const ADDRESSES_LEN: usize = PSEUDO_HEADER_LEN - IPOIB_HEADER_LEN;
-/// Sends that a connection has out at most.
-pub(super) const SENDS: u32 = 256;
+/// Sends that a connection has out at most: as many as it may have buffers.
+pub(super) const SENDS: u32 = SMALL_EACH + LARGE_EACH;
+/// Packets that wait for one of them to complete, at most.
+const WAITING: usize = 64;
 /// Every send completes by itself: its buffer is one of a pool that all connections share, and nobody knows when the next send comes.
 pub(super) const SIGNAL_EVERY: u32 = 1;
 /// Completions taken at once.
 const COMPLETIONS: usize = 16;
 
 /// What became of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub(crate) enum Sent {
-    /// The adapter has it, in a copy.
-    Taken,
-    /// There is no room, and some will come.
-    Full,
+    /// The adapter has it, in a copy: the packet is to be freed.
+    Taken(Mblk),
+    /// It waits until the adapter has completed others.
+    Waits,
+    /// There is no room.
+    Full(Mblk),
     /// The connection is closed.
-    Closed,
+    Closed(Mblk),
     /// The adapter does not take this one.
-    Refused,
+    Refused(Mblk),
     /// The adapter takes none any more: the connection is [lost](super::OutgoingConnections::lost).
+    Broken(Mblk),
+}
+
+/// What became of a copy.
+enum Posted {
+    Well,
+    Full,
+    Refused,
     Broken,
 }
 
@@ -48,6 +61,7 @@ struct Inner {
     validity: Validity,
     /// Since when a completion is owed, in nanoseconds; 0 if none is.
     owes: AtomicU64,
+    counters: KArc<ConnectionCounters>,
     state: Mutex<State>,
 }
 
@@ -61,6 +75,8 @@ struct Open {
     send_pools: KArc<SendPools>,
     /// Large buffers that the adapter has.
     large: u32,
+    /// Packets that go when some of what is out has completed, in their order. Something is out as long as there are some.
+    waiting: MblkChain,
 }
 
 impl Channel for ConnectedSender {
@@ -87,11 +103,12 @@ impl ConnectedSender {
         connection: Connection,
         queue: MessageQueue,
         send_pools: KArc<SendPools>,
+        counters: KArc<ConnectionCounters>,
     ) -> Result<Self, Status> {
-        let open = Some(Open { queue, send_pools, large: 0 });
+        let open = Some(Open { queue, send_pools, large: 0, waiting: MblkChain::new() });
         let state = State { open, batch: CompletionBatch::new(COMPLETIONS)? };
         let (owes, state) = (AtomicU64::new(0), Mutex::new(state)?);
-        Ok(Self(KArc::new(Inner { connection, validity: Validity::new(), owes, state })?))
+        Ok(Self(KArc::new(Inner { connection, validity: Validity::new(), owes, counters, state })?))
     }
 
     pub(crate) fn connection(&self) -> Connection {
@@ -103,11 +120,14 @@ impl ConnectedSender {
         self.0.state.lock().open.as_ref()?.cq().map(Cq::id)
     }
 
-    /// Nothing is posted any more once this returns. What the adapter has stays with the channel.
+    /// Nothing is posted any more once this returns. What the adapter has stays with the channel; nobody learns what became of it.
     pub(super) fn close(&self) {
         let mut state = self.0.state.lock();
         let open = state.open.take();
         drop(state);
+        if let Some(open) = &open {
+            self.0.counters.lost.add(u64::from(open.queue.outstanding()) + open.waiting.len() as u64);
+        }
         drop(open);
         self.0.owes.store(0, Ordering::Relaxed);
     }
@@ -117,45 +137,53 @@ impl ConnectedSender {
         self.0.state.lock().open.as_ref().is_some_and(Open::arm)
     }
 
-    /// Sends a packet of the MAC layer's with this EtherType, of `len` octets with its IPoIB header: copies it. **Any** context.
-    pub(crate) fn send(&self, packet: &Mblk, ethertype: EtherType, len: u32) -> Sent {
-        let mut state = self.0.state.lock();
-        let State { open: Some(open), batch } = &mut *state else { return Sent::Closed };
-        if open.is_short(len) && !open.take_completed(batch, &self.0.owes) {
-            return Sent::Broken;
+    /// Sends a packet of the MAC layer's with this EtherType, of `len` octets with its IPoIB header: copies it, at once or when there is
+    /// room. Packets that have waited and went are to be freed by the caller, who may hold locks. **Any** context.
+    pub(crate) fn send(&self, packet: Mblk, ethertype: EtherType, len: u32, freed: &mut MblkChain) -> Sent {
+        self.send_on(&mut self.0.state.lock(), packet, ethertype, len, freed)
+    }
+
+    fn send_on(
+        &self,
+        state: &mut State,
+        packet: Mblk,
+        ethertype: EtherType,
+        len: u32,
+        freed: &mut MblkChain,
+    ) -> Sent {
+        let State { open: Some(open), batch } = state else { return Sent::Closed(packet) };
+        let short = !open.waiting.is_empty() || open.is_short(len);
+        if short && !(open.take_completed(batch, &self.0) && open.send_waiting(&self.0, freed)) {
+            return Sent::Broken(packet);
         }
-        if open.is_short(len) {
-            return Sent::Full;
-        }
-        let Some(mut buffer) = open.send_pools.take(len) else { return Sent::Full };
-        if !fill(&mut buffer, packet, len) {
-            return Sent::Refused;
-        }
-        if ethertype == EtherType::IPV6 {
-            nd::pad_for_wire(buffer.bytes_mut().get_mut(IPOIB_HEADER_LEN..).unwrap_or_default());
-        }
-        let large = len > SMALL;
-        let waits = open.queue.expects();
-        match open.queue.post(buffer, large) {
-            Ok(()) => {
-                open.large += u32::from(large);
-                if !waits {
-                    self.0.owes.store(now().as_nanos().max(1), Ordering::Relaxed);
-                }
-                self.0.validity.note_use();
-                Sent::Taken
+        let posted =
+            if open.waiting.is_empty() { open.send(&self.0, &packet, ethertype, len) } else { Posted::Full };
+        match posted {
+            Posted::Well => Sent::Taken(packet),
+            // Whatever waits is looked at when something completes.
+            Posted::Full if open.queue.expects() && open.waiting.len() < WAITING => {
+                open.waiting.push_back(packet);
+                Sent::Waits
             }
-            Err((_, Status::CHAN_FULL)) => Sent::Full,
-            Err((_, why)) if why.is_of_one_request() => Sent::Refused,
-            Err(_) => Sent::Broken,
+            Posted::Full => Sent::Full(packet),
+            Posted::Refused => Sent::Refused(packet),
+            Posted::Broken => Sent::Broken(packet),
         }
     }
 
-    /// Takes what has completed, until the CQ is armed with nothing in it. `false` if the connection is lost. In a soft interrupt.
+    /// Takes what has completed, until the CQ is armed with nothing in it, and sends what has waited for it. `false` if the connection is
+    /// lost. In a soft interrupt.
     pub(super) fn completed(&self) -> bool {
+        let mut freed = MblkChain::new();
         let mut state = self.0.state.lock();
         let State { open: Some(open), batch } = &mut *state else { return true };
-        open.take_completed(batch, &self.0.owes) && open.arm() && open.take_completed(batch, &self.0.owes)
+        let well = open.take_completed(batch, &self.0)
+            && open.arm()
+            && open.take_completed(batch, &self.0)
+            && open.send_waiting(&self.0, &mut freed);
+        drop(state);
+        drop(freed);
+        well
     }
 }
 
@@ -173,8 +201,63 @@ impl Open {
         self.queue.room() == 0 || if len > SMALL { self.large >= LARGE_EACH } else { small >= SMALL_EACH }
     }
 
+    /// Copies a packet and posts it, if there is room.
+    fn send(&mut self, of: &Inner, packet: &Mblk, ethertype: EtherType, len: u32) -> Posted {
+        if self.is_short(len) {
+            return Posted::Full;
+        }
+        let Some(mut buffer) = self.send_pools.take(len) else { return Posted::Full };
+        if !fill(&mut buffer, packet, len) {
+            return Posted::Refused;
+        }
+        if ethertype == EtherType::IPV6 {
+            nd::pad_for_wire(buffer.bytes_mut().get_mut(IPOIB_HEADER_LEN..).unwrap_or_default());
+        }
+        let large = len > SMALL;
+        let waits = self.queue.expects();
+        match self.queue.post(buffer, large) {
+            Ok(()) => {
+                self.large += u32::from(large);
+                if !waits {
+                    of.owes.store(now().as_nanos().max(1), Ordering::Relaxed);
+                }
+                of.validity.note_use();
+                Posted::Well
+            }
+            Err((_, Status::CHAN_FULL)) => Posted::Full,
+            Err((_, why)) if why.is_of_one_request() => Posted::Refused,
+            Err(_) => Posted::Broken,
+        }
+    }
+
+    /// Sends what has waited, as far as there is room; what is to be freed without the lock. `false` if the connection is lost.
+    fn send_waiting(&mut self, of: &Inner, freed: &mut MblkChain) -> bool {
+        while let Some(packet) = self.waiting.pop_front() {
+            let mut ethertype = [0; 2];
+            packet.copy_to(ADDRESSES_LEN, &mut ethertype);
+            let len = packet.len().saturating_sub(ADDRESSES_LEN) as u32;
+            match self.send(of, &packet, EtherType(u16::from_be_bytes(ethertype)), len) {
+                Posted::Well => freed.push_back(packet),
+                Posted::Full if self.queue.expects() => {
+                    self.waiting.push_front(packet);
+                    return true;
+                }
+                // Nothing is out that room could come of, or the adapter does not take it.
+                Posted::Full | Posted::Refused => {
+                    of.counters.lost.increment();
+                    freed.push_back(packet);
+                }
+                Posted::Broken => {
+                    self.waiting.push_front(packet);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     /// `false` if a send has failed, or the CQ.
-    fn take_completed(&mut self, batch: &mut CompletionBatch, owes: &AtomicU64) -> bool {
+    fn take_completed(&mut self, batch: &mut CompletionBatch, of: &Inner) -> bool {
         let (mut well, mut some) = (true, false);
         loop {
             match self.cq().map(|cq| cq.poll(batch)) {
@@ -187,13 +270,16 @@ impl Open {
                 while let Some((buffer, status)) = self.queue.next_over(&mut over) {
                     self.large -= u32::from(buffer.capacity() > SMALL);
                     well &= status.is_success();
+                    if !status.is_success() {
+                        of.counters.lost.increment();
+                    }
                 }
             }
         }
         if some {
             // Of what is still out the next one is owed from now on.
             let since = if self.queue.expects() { now().as_nanos().max(1) } else { 0 };
-            owes.store(since, Ordering::Relaxed);
+            of.owes.store(since, Ordering::Relaxed);
         }
         well
     }

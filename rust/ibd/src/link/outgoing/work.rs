@@ -101,7 +101,8 @@ fn make(shared: &Shared, connection: Connection) -> Result<(RcChannel, Connected
     let cq = Cq::new(send_pools.pd().hca(), SENDS, notifier.clone())?;
     let channel = RcChannel::sending(send_pools.pd(), &cq, shared.node.port, SENDS)?;
     let queue = MessageQueue::new(&channel, SIGNAL_EVERY)?;
-    let sender = ConnectedSender::new(connection, queue, send_pools)?;
+    let counters = shared.connection_counters.clone();
+    let sender = ConnectedSender::new(connection, queue, send_pools, counters)?;
     send_completions.enter(&notifier, &sender)?;
     if !sender.arm() {
         end(shared, &sender);

@@ -16,6 +16,16 @@ use crate::now;
 /// Octets of the IPoIB header.
 const HEADER: u32 = IPOIB_HEADER_LEN as u32;
 
+/// A connection as a queue remembers it.
+#[derive(Clone)]
+pub(super) struct Remembered {
+    sender: ConnectedSender,
+    /// Octets of the longest message that the neighbour takes.
+    longest: u32,
+    /// How datagrams reach it; `None` if that is not known any more.
+    neighbour: Option<Neighbour>,
+}
+
 /// A piece of an IPv4 packet.
 pub(super) struct Piece<'a> {
     packet: &'a Mblk,
@@ -132,14 +142,38 @@ impl Transmitter {
         self.stage_any(open, staged, neighbour, packet, frame, after)
     }
 
-    /// The connection that this queue remembers, if it carries the packet.
+    /// The connection that this queue remembers, if it carries the packet. The way to the neighbour is in use then, too: it is asked about in time,
+    /// and known when the connection ends.
     fn known_sender(&self, state: &mut State, to: &LinkAddr, frame: &Frame) -> Option<ConnectedSender> {
-        let (sender, longest) = state.connections.as_mut()?.get(to.words())?;
-        if sender.validity().holds() {
-            return (frame.len <= *longest as usize).then(|| sender.clone());
+        let known = state.connections.as_mut()?.get(to.words())?;
+        if !known.sender.validity().holds() {
+            state.connections.as_mut()?.remove(to);
+            return None;
         }
-        state.connections.as_mut()?.remove(to);
-        None
+        let sender = (frame.len <= known.longest as usize).then(|| known.sender.clone());
+        match &known.neighbour {
+            Some(neighbour) if neighbour.validity().holds() => neighbour.validity().note_use(),
+            Some(_) => {
+                let known = known.clone();
+                self.look_for_way(state, to, known);
+            }
+            // The connection needs none.
+            None => {}
+        }
+        sender
+    }
+
+    /// The way to a neighbour with a connection is another one, or is not known any more.
+    #[inline(never)]
+    fn look_for_way(&self, state: &mut State, to: &LinkAddr, known: Remembered) {
+        let way = self.control.lock().paths.known(now(), to);
+        let neighbour = match way {
+            ipoib::paths::Known::Ready(neighbour, _) => Some(neighbour),
+            _ => None,
+        };
+        if let Some(connections) = &mut state.connections {
+            connections.insert(*to, Remembered { neighbour, ..known });
+        }
     }
 
     /// What the machine says; the packet comes back if it is to go as a datagram.
@@ -166,7 +200,8 @@ impl Transmitter {
             connections::Submitted::Datagram(packet) => Ok(Some(packet)),
             connections::Submitted::Connected(packet, sender, longest) => {
                 if let Some(connections) = &mut state.connections {
-                    connections.insert(*to, (sender.clone(), longest));
+                    let neighbour = Some(neighbour.clone());
+                    connections.insert(*to, Remembered { sender: sender.clone(), longest, neighbour });
                 }
                 self.send_on(state, &sender, packet, frame, after).map(|()| None)
             }
@@ -193,17 +228,19 @@ impl Transmitter {
         after: &mut After,
     ) -> Result<(), Stopped> {
         let len = frame.len as u32;
-        match sender.send(&packet, frame.ethertype, len) {
-            Sent::Taken => {
+        match sender.send(packet, frame.ethertype, len, &mut after.free) {
+            sent @ (Sent::Taken(_) | Sent::Waits) => {
                 note(&mut state.staged, Wire::one(Cast::Unicast, len));
                 self.connection_counters.sent.increment();
-                after.free.push_back(packet);
+                if let Sent::Taken(packet) = sent {
+                    after.free.push_back(packet);
+                }
                 Ok(())
             }
-            Sent::Full => Err(Stopped::Dropped(packet, TxDrop::QueueFull)),
-            Sent::Closed => Err(Stopped::Dropped(packet, TxDrop::LinkReset)),
-            Sent::Refused => Err(Stopped::Dropped(packet, TxDrop::Refused)),
-            Sent::Broken => {
+            Sent::Full(packet) => Err(Stopped::Dropped(packet, TxDrop::QueueFull)),
+            Sent::Closed(packet) => Err(Stopped::Dropped(packet, TxDrop::LinkReset)),
+            Sent::Refused(packet) => Err(Stopped::Dropped(packet, TxDrop::Refused)),
+            Sent::Broken(packet) => {
                 let lost = sender.connection();
                 self.control.lock().tell_outgoing(|outgoing| outgoing.lost(lost, now()));
                 after.rare().wake_control = true;

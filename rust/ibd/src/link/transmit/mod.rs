@@ -25,11 +25,11 @@ use kernel::{AllocError, KArc, KBox};
 use super::control::Control;
 use super::incoming::ConnectionCounters;
 use super::neighbour::Neighbour;
-use super::outgoing::ConnectedSender;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{Shown, Tally, TxCounters, TxDrop};
 use crate::{now, probes};
+use connected::Remembered;
 pub(crate) use frame::Wire;
 pub(crate) use queues::Transmitters;
 use send::{Stopped, note};
@@ -69,7 +69,7 @@ struct State {
     /// Addresses that nothing goes to for a while: a flood at a peer that is gone keeps off the machines' lock.
     denied: AddressCache<Denial>,
     /// Connections, and the octets that each carries; `None` before the link is to have some.
-    connections: Option<KBox<AddressCache<(ConnectedSender, u32)>>>,
+    connections: Option<KBox<AddressCache<Remembered>>>,
     completions: CompletionBatch,
     /// What is staged: for the counters, once it is posted.
     staged: Tally,

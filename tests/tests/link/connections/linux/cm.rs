@@ -13,8 +13,8 @@ const RESPONSE: u8 = 20;
 const CM_RETRIES: u8 = 15;
 /// As of a path whose packets live 1.07 s.
 const ACK_TIMEOUT: u8 = 19;
-/// What its adapter takes for an acknowledgement.
-const ACK_DELAY: u8 = 16;
+/// What its adapter takes for an acknowledgement, as a code.
+pub const ACK_DELAY: u8 = 16;
 const LONGEST: u32 = 65_524;
 
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Rep {
     pub qpn: u32,
     pub psn: u32,
     pub rnr_retry: u8,
+    /// What its adapter takes for an acknowledgement, as a code.
+    pub delay: u8,
     pub hello: [u8; HELLO],
 }
 
@@ -100,6 +102,7 @@ impl Message {
                 qpn: number(mad, 12, 3) as u32,
                 psn: number(mad, 20, 3) as u32,
                 rnr_retry: mad[DATA + 27] >> 5,
+                delay: mad[DATA + 26] >> 3,
                 hello: hello(mad, 36),
             }),
             0x14 => Body::Rtu,
@@ -198,7 +201,7 @@ impl Rep {
     fn emit(&self, out: &mut Out, ends: &Ends) {
         out.put24(12, self.qpn);
         out.put24(20, self.psn);
-        out.put(24, &[4, 4, ACK_DELAY << 3, self.rnr_retry << 5 | 1 << 4]);
+        out.put(24, &[4, 4, self.delay << 3, self.rnr_retry << 5 | 1 << 4]);
         out.put(28, &ends.guid.to_be_bytes());
         out.put(36, &self.hello);
     }

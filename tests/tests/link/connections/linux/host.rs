@@ -9,7 +9,7 @@ use fakekernel::Nanos;
 use lab_gldv3::LinkAddress;
 
 use super::adapter::{Adapter, Done};
-use super::cm::{Body, Ends, Message, Rep, Req, said, say};
+use super::cm::{ACK_DELAY, Body, Ends, Message, Rep, Req, said, say};
 use super::{ARP, Counts, DATAGRAM, Mode, Way};
 
 const LEGACY: u64 = 0x1000_0000_0000_0000;
@@ -75,6 +75,7 @@ pub struct Host {
     pub refuses: bool,
     pub silent: bool,
     pub longest: u32,
+    pub delay: u8,
     pub heard: Vec<(Way, Vec<u8>)>,
     pub asked: Vec<(u64, [u8; 8])>,
     pub answered: Vec<[u8; 8]>,
@@ -111,6 +112,7 @@ impl Host {
             refuses: false,
             silent: false,
             longest: 65_524,
+            delay: ACK_DELAY,
             heard: Vec::new(),
             asked: Vec::new(),
             answered: Vec::new(),
@@ -316,7 +318,7 @@ impl Host {
         self.adapter.hca.rc_to_rtr(&qp, receive).expect("it is in INIT");
         self.adapter.hca.rc_to_rts(&qp, send).expect("it is in RTR");
         let hello = (u64::from(self.qpn()) << 32 | u64::from(self.longest)).to_be_bytes();
-        let reply = Rep { qpn: qp.num().get(), psn, rnr_retry: request.rnr_retry, hello };
+        let reply = Rep { qpn: qp.num().get(), psn, rnr_retry: request.rnr_retry, delay: self.delay, hello };
         let message = Message { transaction, from: self.last, to: theirs, body: Body::Rep(reply) };
         self.say(lid, None, &message);
         if self.next_stale == Nanos::NEVER {

@@ -121,6 +121,11 @@ impl Linux {
         self.host.lock().longest = octets;
     }
 
+    /// Has it say that its adapter takes so long for an acknowledgement, as a code.
+    pub fn take_for_an_acknowledgement(&self, code: u8) {
+        self.host.lock().delay = code;
+    }
+
     /// Has it answer nobody's messages of the communication manager, or again.
     pub fn keep_silent(&self, silent: bool) {
         self.host.lock().silent = silent;
