@@ -448,6 +448,53 @@ fn every_test_that_the_page_of_weaknesses_names_exists() {
     }
 }
 
+/// Names between backquotes.
+fn named(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_rows_of_connected_mode_are_75_and_24_and_name_tests_that_exist() {
+    let root = workspace_root();
+    let page = fs::read_to_string(root.join("docs/weaknesses.md")).expect("the page");
+    let (_, section) = page.split_once("\n## Connected mode\n").expect("the section");
+    let (section, _) = section.split_once("\n## ").expect("one more section");
+    let mut files = Vec::new();
+    ["rust", "lab", "tests"].into_iter().for_each(|part| sources(&root.join(part), &mut files));
+    let known: BTreeSet<String> = files.iter().flat_map(|file| tests_of(file)).collect();
+    let rows = |prefix: &str| -> Vec<Vec<String>> {
+        let of = section.lines().filter(|line| {
+            line.starts_with(&format!("| {prefix}1")) || {
+                line.strip_prefix(&format!("| {prefix}"))
+                    .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            }
+        });
+        of.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+    };
+    let (weaknesses, checks) = (rows("R"), rows("Check "));
+    let numbers = |rows: &[Vec<String>], prefix: &str| -> Vec<Option<u32>> {
+        rows.iter().map(|cells| cells[1].strip_prefix(prefix)?.parse().ok()).collect()
+    };
+    assert_eq!(numbers(&weaknesses, "R"), (1..=75).map(Some).collect::<Vec<_>>());
+    assert_eq!(numbers(&checks, "Check "), (1..=24).map(Some).collect::<Vec<_>>());
+    for cells in weaknesses.iter().map(|cells| &cells[4]).chain(checks.iter().map(|cells| &cells[3])) {
+        for test in named(cells) {
+            assert!(known.contains(test), "{test}: no such test");
+        }
+    }
+    assert!(checks.iter().all(|cells| !named(&cells[3]).is_empty()), "each check has a test");
+    for cells in &weaknesses {
+        let (shown, state) = (named(&cells[4]), &cells[5]);
+        let is_state = ["closed", "machine"].contains(&state.as_str());
+        assert!(is_state || state.starts_with("partly: ") || state.starts_with("open: "), "{cells:?}");
+        assert!(state.starts_with("open: ") || !shown.is_empty(), "{cells:?}: by which test?");
+    }
+    let count =
+        |wanted: &[&str]| weaknesses.iter().filter(|cells| wanted.contains(&cells[5].as_str())).count();
+    let (gone, closed) = (count(&["closed", "machine"]), count(&["closed"]));
+    assert!(section.contains(&format!("Of these {gone} are not here: {closed} rows")), "{gone} and {closed}");
+}
+
 #[test]
 fn the_page_of_words_has_every_rule() {
     let page = fs::read_to_string(workspace_root().join("docs/words.md")).expect("the page");

@@ -1,5 +1,6 @@
 //! Connections that neighbours open to a link: what it accepts, what comes on them, and what is left of them.
 
+mod checks;
 mod ends;
 mod failures;
 mod guest;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric::{
     Access, AddressVector, AsyncEvent, Completion, Cq, CqNum, Dma, DmaFault, Guid, Hca, HcaConfig, HcaEvents,
@@ -103,6 +104,9 @@ pub struct Adapter {
     srq: Srq,
     mr: Mr,
     pub ud: Qp,
+    /// Whether it keeps what comes on connections, and posts nothing in its place.
+    pub keeps: AtomicBool,
+    kept: HostMutex<Vec<u64>>,
 }
 
 /// What has completed.
@@ -146,7 +150,8 @@ impl Adapter {
             uses_reserved_lkey: false,
         };
         let ud = hca.alloc_qp(config).expect("there is room");
-        let made = Self { hca, port, told, memory, pd, cq, srq, mr, ud };
+        let (keeps, kept) = (AtomicBool::new(false), HostMutex::new(Vec::new()));
+        let made = Self { hca, port, told, memory, pd, cq, srq, mr, ud, keeps, kept };
         (0..DATAGRAMS).for_each(|n| made.take_datagram(n));
         (0..MESSAGES).for_each(|n| made.take_message(n));
         made.arm();
@@ -165,6 +170,13 @@ impl Adapter {
     fn take_message(&self, n: u64) {
         let sgl = vec![self.sge(RC_IN + n * MESSAGE, MESSAGE as usize)];
         let _ = self.hca.post_srq(&self.srq, RecvWr { id: n, sgl });
+    }
+
+    /// Posts what it has kept, and keeps no more.
+    pub fn give_back(&self) {
+        self.keeps.store(false, Ordering::Relaxed);
+        let kept = std::mem::take(&mut *self.kept.lock());
+        kept.into_iter().for_each(|n| self.take_message(n));
     }
 
     fn arm(&self) {
@@ -194,7 +206,10 @@ impl Adapter {
             return if well { Done::Datagram(octets[GRH..].to_vec()) } else { Done::Nothing };
         }
         let octets = if well { self.get(RC_IN + n * MESSAGE, completion.bytes as usize) } else { Vec::new() };
-        self.take_message(n);
+        match self.keeps.load(Ordering::Relaxed) {
+            true => self.kept.lock().push(n),
+            false => self.take_message(n),
+        }
         if well { Done::Message(completion.qpn, n, octets) } else { Done::Nothing }
     }
 

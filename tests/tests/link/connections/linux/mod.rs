@@ -131,6 +131,15 @@ impl Linux {
         self.host.lock().silent = silent;
     }
 
+    /// Has it keep what comes on connections and post no receive in its place; or post them all again.
+    pub fn keep_receives(&self, keeps: bool) {
+        if keeps {
+            self.adapter.keeps.store(true, std::sync::atomic::Ordering::Relaxed);
+        } else {
+            self.adapter.give_back();
+        }
+    }
+
     /// What has come since the last time.
     pub fn heard(&self) -> Vec<(Way, Vec<u8>)> {
         std::mem::take(&mut self.host.lock().heard)
