@@ -463,12 +463,11 @@ fn the_rows_of_connected_mode_are_75_and_24_and_name_tests_that_exist() {
     ["rust", "lab", "tests"].into_iter().for_each(|part| sources(&root.join(part), &mut files));
     let known: BTreeSet<String> = files.iter().flat_map(|file| tests_of(file)).collect();
     let rows = |prefix: &str| -> Vec<Vec<String>> {
-        let of = section.lines().filter(|line| {
-            line.starts_with(&format!("| {prefix}1")) || {
-                line.strip_prefix(&format!("| {prefix}"))
-                    .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-            }
-        });
+        let is_numbered = |line: &&str| {
+            let rest = line.strip_prefix(&format!("| {prefix}"));
+            rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let of = section.lines().filter(is_numbered);
         of.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
     };
     let (weaknesses, checks) = (rows("R"), rows("Check "));

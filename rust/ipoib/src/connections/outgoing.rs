@@ -268,10 +268,12 @@ where
             return self.without_connection(packet, fits);
         };
         self.rank(id);
+        // The last of those that waited may be on its way to the queue: it is until the next one is asked for.
+        let leaving = self.peers.is_listed(LEAVING, id);
         let Some(peer) = self.peers.get(id) else { return self.without_connection(packet, fits) };
         let wanted = match &peer.state {
             // What waited for the connection goes first.
-            State::Up { longest, .. } if len <= *longest && !peer.waiting.is_empty() => {
+            State::Up { longest, .. } if len <= *longest && (leaving || !peer.waiting.is_empty()) => {
                 return self.wait(id, packet, len);
             }
             State::Up { channel, longest, .. } if len <= *longest => {

@@ -92,6 +92,21 @@ fn datagrams_carry_what_fits_while_a_connection_is_made_and_large_packets_wait_f
 }
 
 #[test]
+fn a_packet_does_not_overtake_the_last_one_that_waited_while_that_is_being_sent() {
+    let mut machine = machine(4, 4);
+    assert_eq!(machine.submit(&station(1), (1, LARGE), at(0)), Submitted::Waits);
+    let (connection, _) = opening(&mut machine, at(0));
+    let line = Line::new(1);
+    assert!(machine.opened(connection, line.clone(), 65_524, at(1)));
+    assert_eq!(machine.next_packet(), Some(Action::Send(1, line.clone())));
+    // Whoever sends the first one has not come back.
+    assert_eq!(machine.submit(&station(1), (2, LARGE), at(1)), Submitted::Waits);
+    assert_eq!(machine.next_packet(), Some(Action::Send(2, line.clone())));
+    assert_eq!(machine.next_packet(), None);
+    assert_eq!(machine.submit(&station(1), (3, LARGE), at(1)), Submitted::Connected(3, line, 65_524));
+}
+
+#[test]
 fn a_few_small_packets_within_a_second_are_worth_a_connection_and_slow_ones_are_not() {
     let mut machine = machine(4, 4);
     (0..20)
