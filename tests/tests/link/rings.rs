@@ -253,6 +253,57 @@ pub fn ring_of_each(bench: &Bench, alpha: &Stream, to: LinkAddress, flows: u16) 
     (0..flows).map(ring_of).collect()
 }
 
+/// A cache line, by its number.
+type Line = usize;
+
+/// The driver's memory on alpha.
+fn memory(bench: &Bench) -> Vec<(usize, Vec<u8>)> {
+    bench.alpha.kernel.genunix().memory_of(bench.alpha.driver_name())
+}
+
+/// The lines in which something is not what it was.
+fn changed(before: &[(usize, Vec<u8>)], after: &[(usize, Vec<u8>)]) -> BTreeSet<Line> {
+    let before: BTreeMap<usize, &[u8]> = before.iter().map(|(start, bytes)| (*start, &bytes[..])).collect();
+    let mut lines = BTreeSet::new();
+    for (start, bytes) in after {
+        let Some(was) = before.get(start).filter(|was| ***was != bytes[..]) else { continue };
+        let differs = bytes.iter().zip(*was).enumerate().filter(|(_, (now, was))| now != was);
+        lines.extend(differs.map(|(n, _)| (start + n) / 64));
+    }
+    lines
+}
+
+/// A line that two processors write with each packet goes to and fro between them, whatever else is apart. What a packet changes is looked
+/// at after each one, before it is over: what is counted up when it is sent and down when it is over shows, too.
+#[test]
+fn packets_of_two_rings_to_one_peer_change_no_cache_line_of_the_driver_s_that_both_do() {
+    rings(BOTH, 1, |bench| {
+        let (alpha, beta, heard) = bench.talking(IPV4);
+        let to = address_of(&beta);
+        let ring_of = ring_of_each(bench, &alpha, to, 32);
+        let other =
+            ring_of.iter().position(|ring| *ring != ring_of[0]).expect("flows go out of several rings");
+        let flows = [0, u16::try_from(other).expect("one of 32")];
+        // Each ring has begun a run of sends to the peer.
+        let warm = |number| flows.iter().for_each(|flow| send(&alpha, to, *flow, number));
+        (0..8).for_each(warm);
+        let mut lines = [BTreeSet::new(), BTreeSet::new()];
+        for number in 8..24 {
+            for (flow, lines) in flows.iter().zip(&mut lines) {
+                let before = memory(bench);
+                send(&alpha, to, *flow, number);
+                let of_one = changed(&before, &memory(bench));
+                assert!(!of_one.is_empty(), "packet {number} of flow {flow} changed nothing");
+                lines.extend(of_one);
+            }
+        }
+        bench.settle();
+        let both: Vec<_> = lines[0].intersection(&lines[1]).map(|line| format!("{:#x}", line * 64)).collect();
+        assert!(both.is_empty(), "of {} and {} lines both change {both:?}", lines[0].len(), lines[1].len());
+        assert!(all(&heard).len() >= 2 * 24, "they arrived");
+    });
+}
+
 /// Another queue pair on the same port, which nobody has: an address of its own to a sender.
 fn neighbour_of(address: LinkAddress, number: u8) -> LinkAddress {
     let mut other = address;
