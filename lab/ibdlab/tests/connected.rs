@@ -1,11 +1,11 @@
 //! TCP on connections, through what happens to them.
 
-mod lab;
+mod rig;
 
 use ibdlab::report::Report;
-use ibdlab::run::{Options, run};
+use ibdlab::run::run;
 use ibdlab::scenario::load;
-use lab::root;
+use rig::{options, root, some_of};
 
 const SCENARIO: &str = "scenarios/connected.toml";
 
@@ -13,8 +13,7 @@ fn goes_well(text: &str, seed: u64) -> Report {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("connected.toml");
     std::fs::write(&file, text).expect("written");
-    let options = Options::new(seed, root().join("proto/kernel"));
-    let report = run(load(&file).expect("a scenario"), options, |_| {}).expect("the run begins");
+    let report = run(load(&file).expect("a scenario"), options(seed), |_| {}).expect("the run begins");
     let steps: Vec<String> = report.steps.iter().map(|step| step.line()).collect();
     assert!(report.ok, "seed {seed}:\n{}", steps.join("\n"));
     let trouble = report.steps.iter().find(|step| step.step == "trouble").expect("a step");
@@ -31,8 +30,7 @@ fn text() -> String {
 #[test]
 fn every_byte_arrives_through_flaps_restarts_of_the_sm_a_killed_neighbour_and_each_cm_message_lost_once() {
     let shorter = text().replace("1GiB", "64MiB");
-    let seeds = if std::env::var_os("WHOLE").is_some() { 20 } else { 4 };
-    for seed in 1..=seeds {
+    for seed in 1..=some_of(20) {
         goes_well(&shorter, seed);
     }
 }
