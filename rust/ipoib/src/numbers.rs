@@ -80,7 +80,6 @@ pub struct QKey(u32);
 impl QKey {
     /// What a broadcast group is created with when nobody has configured one (`IBD_DEFAULT_QKEY`).
     pub const IPOIB_DEFAULT: Self = Self(0x0b1b);
-    const PRIVILEGED: u32 = 0x8000_0000;
 
     /// Any 32 bits are a queue key.
     pub const fn new(raw: u32) -> Self {
@@ -90,11 +89,6 @@ impl QKey {
     /// The 32 bits, host order.
     pub const fn get(self) -> u32 {
         self.0
-    }
-
-    /// In a work request: "use the sending queue pair's own key instead".
-    pub const fn is_privileged(self) -> bool {
-        self.0 & Self::PRIVILEGED != 0
     }
 }
 

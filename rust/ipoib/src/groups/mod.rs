@@ -445,11 +445,6 @@ where
         self.config.quick = quick;
     }
 
-    /// How many joins and leaves are out.
-    pub fn operations_in_flight(&self) -> usize {
-        usize::from(self.in_flight) + usize::from(self.late)
-    }
-
     /// Whether anything is held or on its way: a stopped machine that is not `idle` still has leaves to do.
     pub fn is_idle(&self) -> bool {
         let busy = |g: &Group<G>| g.held.is_some() || g.operation != Operation::None || g.late.is_some();

@@ -226,11 +226,6 @@ impl<G: Copy + PartialEq> Link<G> {
         self.membership.as_ref().map(|membership| &membership.info)
     }
 
-    /// Whether the membership is held and nothing speaks against it.
-    pub fn is_broadcast_current(&self) -> bool {
-        self.membership.is_some_and(|membership| membership.confidence == Confidence::Current)
-    }
-
     /// How far the membership in the broadcast group has come.
     pub fn broadcast_state(&self) -> BroadcastState {
         match (&self.membership, &self.sa.out) {
