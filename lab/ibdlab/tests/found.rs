@@ -2,9 +2,9 @@
 
 mod rig;
 
-use ibdlab::run::run;
+use ibdlab::run::{Options, run};
 use ibdlab::scenario::{Scenario, Step, load};
-use rig::{data, failures, one, options};
+use rig::{data, failures, one, options, root};
 
 #[test]
 fn a_queue_pair_that_breaks_while_it_is_installed_is_taken_down() {
@@ -42,6 +42,14 @@ fn a_membership_that_the_administrator_refuses_to_end_is_left_to_it() {
 #[test]
 fn a_membership_that_the_administrator_refused_to_end_stays_its_own_although_the_port_joins_to_send() {
     ends_well("found/leave-refused-then-sent.toml", 10);
+}
+
+#[test]
+fn a_packet_in_pieces_takes_no_more_stack_than_ip_leaves_even_with_a_call_for_each_load_and_store() {
+    let options = Options::new(1, root().join("proto/races"));
+    let file = data("found/pieces-deep-in-the-stack.toml");
+    let report = run(load(&file).expect("a scenario"), options, |_| {}).expect("the run begins");
+    assert!(report.ok, "{:?}", report.steps.last().map(|step| &step.text));
 }
 
 /// Each seed of `file` ends well.

@@ -26,6 +26,19 @@ pub(super) struct Remembered {
     neighbour: Option<Neighbour>,
 }
 
+/// Why a packet did not go in one piece.
+enum Unsent {
+    Stopped(Stopped),
+    /// The neighbour takes so many octets, with the IPoIB header.
+    TooLong(Mblk, u32),
+}
+
+impl From<Stopped> for Unsent {
+    fn from(stopped: Stopped) -> Self {
+        Self::Stopped(stopped)
+    }
+}
+
 /// A piece of an IPv4 packet.
 pub(super) struct Piece<'a> {
     packet: &'a Mblk,
@@ -115,7 +128,6 @@ impl Transmitter {
     }
 
     /// The way is known; `to` is the neighbour's address if it takes connections.
-    #[inline(never)]
     pub(super) fn send_there(
         &self,
         state: &mut State,
@@ -124,8 +136,25 @@ impl Transmitter {
         frame: &Frame,
         after: &mut After,
     ) -> Result<(), Stopped> {
+        match self.send_whole(state, (to, neighbour), packet, frame, after) {
+            Ok(()) => Ok(()),
+            Err(Unsent::Stopped(stopped)) => Err(stopped),
+            // From here: IP above has taken much of the stack, and pieces need theirs.
+            Err(Unsent::TooLong(packet, most)) => self.too_long(state, neighbour, packet, frame, most, after),
+        }
+    }
+
+    #[inline(never)]
+    fn send_whole(
+        &self,
+        state: &mut State,
+        (to, neighbour): (Option<LinkAddr>, &Neighbour),
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut After,
+    ) -> Result<(), Unsent> {
         let packet = match to {
-            Some(to) => match self.ask_for_connection(state, &to, neighbour, packet, frame, after)? {
+            Some(to) => match self.ask_for_connection(state, (&to, neighbour), packet, frame, after)? {
                 Some(packet) => packet,
                 None => return Ok(()),
             },
@@ -133,13 +162,13 @@ impl Transmitter {
         };
         let most = state.side.get().map_or(0, |open| open.buffer_size).min(neighbour.longest());
         if frame.len > most as usize {
-            return self.too_long(state, neighbour, packet, frame, most, after);
+            return Err(Unsent::TooLong(packet, most));
         }
         let State { side, staged, .. } = state;
         let Some(open) = side.get_mut() else {
-            return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
+            return Err(Stopped::Dropped(packet, TxDrop::LinkDown).into());
         };
-        self.stage_any(open, staged, neighbour, packet, frame, after)
+        Ok(self.stage_any(open, staged, neighbour, packet, frame, after)?)
     }
 
     /// The connection that this queue remembers, if it carries the packet. The way to the neighbour is in use then, too: it is asked about in time,
@@ -180,12 +209,11 @@ impl Transmitter {
     fn ask_for_connection(
         &self,
         state: &mut State,
-        to: &LinkAddr,
-        neighbour: &Neighbour,
+        (to, neighbour): (&LinkAddr, &Neighbour),
         packet: Mblk,
         frame: &Frame,
         after: &mut After,
-    ) -> Result<Option<Mblk>, Stopped> {
+    ) -> Result<Option<Mblk>, Unsent> {
         let mut control = self.control.lock();
         let Some(outgoing) = control.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut()) else {
             return Ok(Some(packet));
@@ -203,18 +231,16 @@ impl Transmitter {
                     let neighbour = Some(neighbour.clone());
                     connections.insert(*to, Remembered { sender: sender.clone(), longest, neighbour });
                 }
-                self.send_on(state, &sender, packet, frame, after).map(|()| None)
+                Ok(self.send_on(state, &sender, packet, frame, after).map(|()| None)?)
             }
             connections::Submitted::Waits => {
                 self.connection_counters.waited.increment();
                 after.rare().wake_control = true;
-                Err(Stopped::Waits)
+                Err(Stopped::Waits.into())
             }
-            connections::Submitted::TooBig(packet, most) => {
-                self.too_long(state, neighbour, packet, frame, most.0, after).map(|()| None)
-            }
+            connections::Submitted::TooBig(packet, most) => Err(Unsent::TooLong(packet, most.0)),
             connections::Submitted::Full(packet) if state.fits_datagram(frame) => Ok(Some(packet)),
-            connections::Submitted::Full(packet) => Err(Stopped::Dropped(packet, TxDrop::QueueFull)),
+            connections::Submitted::Full(packet) => Err(Stopped::Dropped(packet, TxDrop::QueueFull).into()),
         }
     }
 
