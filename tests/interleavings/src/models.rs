@@ -14,7 +14,7 @@ use crate::callback_slot::CallbackSlot;
 use crate::once::Once;
 use crate::pile::{Entry, Pile};
 use crate::stack::IndexStack;
-use crate::validity::{Pardons, Validity};
+use crate::validity::{DenialEpoch, Validity};
 
 /// A value of one thread at a time, or of readers alone.
 struct Value(UnsafeCell<u32>);
@@ -287,23 +287,23 @@ pub fn a_use_is_seen_by_one_look_or_the_next() {
     });
 }
 
-/// A queue remembers that nothing goes to an address, as of so many pardons, while the table pardons it. A queue to which the table's
-/// word has come, by its lock, sees the pardon.
-pub fn a_denial_from_before_a_pardon_does_not_stand() {
+/// A queue remembers that nothing goes to an address, in one epoch of denials, while the table begins another. A queue to which the table's
+/// word has come, by its lock, sees that.
+pub fn a_denial_of_an_earlier_epoch_does_not_stand() {
     loom::model(|| {
-        let pardons = Arc::new(Pardons::new());
+        let denial_epoch = Arc::new(DenialEpoch::new());
         let table = Arc::new(Mutex::new(Table { known: None }));
-        let denied = table.lock().map(|_table| pardons.count()).unwrap();
-        let (theirs, known) = (pardons.clone(), table.clone());
+        let denied = table.lock().map(|_table| denial_epoch.count()).unwrap();
+        let (theirs, known) = (denial_epoch.clone(), table.clone());
         let thread = thread::spawn(move || {
             let mut table = known.lock().unwrap();
             theirs.add();
             table.known = Some(1);
         });
         if table.lock().unwrap().known.is_some() {
-            assert_ne!(pardons.count(), denied);
+            assert_ne!(denial_epoch.count(), denied);
         }
         thread.join().unwrap();
-        assert_ne!(pardons.count(), denied);
+        assert_ne!(denial_epoch.count(), denied);
     });
 }

@@ -58,6 +58,6 @@ fn a_use_is_seen_by_one_look_or_the_next() {
 }
 
 #[test]
-fn a_denial_from_before_a_pardon_does_not_stand() {
-    models::a_denial_from_before_a_pardon_does_not_stand();
+fn a_denial_of_an_earlier_epoch_does_not_stand() {
+    models::a_denial_of_an_earlier_epoch_does_not_stand();
 }
