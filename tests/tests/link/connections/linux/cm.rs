@@ -26,7 +26,6 @@ pub struct Req {
     pub retry: u8,
     pub rnr_retry: u8,
     pub path_mtu: u8,
-    pub lid: u16,
     pub hello: [u8; HELLO],
 }
 
@@ -93,7 +92,6 @@ impl Message {
                 retry: mad[DATA + 47] & 7,
                 rnr_retry: mad[DATA + 50] & 7,
                 path_mtu: mad[DATA + 50] >> 4,
-                lid: number(mad, 52, 2) as u16,
                 hello: hello(mad, 140),
             }),
             0x11 => Body::Mra,

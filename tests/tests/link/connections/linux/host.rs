@@ -202,7 +202,6 @@ impl Host {
             retry: 0,
             rnr_retry: 0,
             path_mtu: 4,
-            lid: 0,
             hello: say(self.qpn()),
         };
         let transaction = u64::from(self.last) << 8;

@@ -100,11 +100,6 @@ impl Linux {
         self.host.lock().address()
     }
 
-    /// Its port.
-    pub fn port(&self) -> Guid {
-        self.adapter.port
-    }
-
     /// Sends a packet.
     pub fn send(&self, to: LinkAddress, ethertype: u16, payload: &[u8]) {
         self.host.lock().send(&to, ethertype, payload);
