@@ -90,7 +90,7 @@ impl<const N: usize> SendRings<N> {
     }
 
     /// The next one to replace. Whoever replaces it says [`SendRings::replaced`] or [`SendRings::given_up`].
-    pub fn next(&mut self) -> Option<(usize, Why)> {
+    pub fn next_failed(&mut self) -> Option<(usize, Why)> {
         self.0.iter_mut().enumerate().find_map(|(ring, state)| match *state {
             Ring::Failed(why) => {
                 *state = Ring::Replacing;
@@ -143,15 +143,15 @@ mod tests {
         assert_eq!(rings.failed(at(0), 2, g[7], Why::Stalled), Failed::Nothing, "known");
         assert_eq!(rings.failed_as_it_is(at(0), 2), Failed::Nothing);
         assert!(!rings.is_replacing());
-        assert_eq!(rings.next(), Some((2, Why::Failed)));
-        assert_eq!((rings.next(), rings.is_replacing()), (None, true));
+        assert_eq!(rings.next_failed(), Some((2, Why::Failed)));
+        assert_eq!((rings.next_failed(), rings.is_replacing()), (None, true));
         rings.replaced(at(1), 2, g[8]);
         assert!(!rings.is_replacing());
         assert_eq!(rings.failed(at(2), 2, g[7], Why::Failed), Failed::Nothing, "of the one before");
         assert_eq!(rings.failed(at(2), 3, g[7], Why::Stalled), Failed::Ring, "another one");
         assert_eq!(rings.failed(at(10), 2, g[8], Why::Failed), Failed::Link);
         rings.clear();
-        assert_eq!(rings.next(), None);
+        assert_eq!(rings.next_failed(), None);
         rings.all_stand(g[9]);
         assert_eq!(rings.failed_as_it_is(at(11), 2), Failed::Ring);
     }
@@ -162,7 +162,7 @@ mod tests {
         rings.all_stand(g[1]);
         for round in 1..4 {
             assert_eq!(rings.failed(at(20 * round as u64), 1, g[round], Why::Stalled), Failed::Ring);
-            assert_eq!(rings.next(), Some((1, Why::Stalled)));
+            assert_eq!(rings.next_failed(), Some((1, Why::Stalled)));
             rings.replaced(at(20 * round as u64), 1, g[round + 1]);
         }
     }

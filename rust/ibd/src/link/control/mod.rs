@@ -274,7 +274,7 @@ impl Control {
             if let Some(job) = self.next_failure(now) {
                 return Some(Effect::Job(job));
             }
-            if let Some((ring, why)) = self.rings.next() {
+            if let Some((ring, why)) = self.rings.next_failed() {
                 return Some(Effect::Job(Job::ReplaceSender(ring, why)));
             }
             if let Some(addresses) = self.path_table_wanted(now) {

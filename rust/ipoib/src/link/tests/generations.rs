@@ -127,7 +127,7 @@ impl Driver {
     /// What the control thread does once; whether it did something.
     fn control(&mut self) -> bool {
         if !self.link().is_building()
-            && let Some((ring, _)) = self.rings.next()
+            && let Some((ring, _)) = self.rings.next_failed()
         {
             self.jobs.push_back(Work::Replace(ring));
             return true;
