@@ -27,16 +27,23 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// The name of the field or tuple struct that a line declares a lock in: no argument, no borrow, no signature.
 fn lock_in(line: &str) -> Option<&str> {
-    let line = line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub ");
+    let line = line.trim_start();
+    let line = ["pub(crate) ", "pub(super) ", "pub "]
+        .iter()
+        .find_map(|seen| line.strip_prefix(seen))
+        .unwrap_or(line);
     if let Some(tuple) = line.strip_prefix("struct ") {
-        let (name, rest) = tuple.split_once(['<', '('])?;
-        return rest.contains("(Mutex<").then_some(name).or(rest.starts_with("Mutex<").then_some(name));
+        let (name, field) = tuple.split_once('(')?;
+        return is_lock(field).then(|| name.split('<').next().unwrap_or(name));
     }
     let (name, kind) = line.split_once(": ")?;
     let plain = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    (plain && is_lock(kind) && line.ends_with(',')).then_some(name)
+}
+
+fn is_lock(kind: &str) -> bool {
     let kind = kind.strip_prefix("KArc<").unwrap_or(kind);
-    let lock = kind.starts_with("Mutex<") || kind.starts_with("Monitor<");
-    (plain && lock && line.ends_with(',')).then_some(name)
+    kind.starts_with("Mutex<") || kind.starts_with("Monitor<")
 }
 
 #[test]
@@ -47,20 +54,31 @@ fn the_locking_page_has_every_lock() {
     for part in ["kernel", "gldv3", "ibtf", "ibtf-provider", "ibd", "mac_ib", "swhca"] {
         sources(&root.join("rust").join(part).join("src"), &mut files);
     }
-    let mut found = 0;
-    for file in files {
-        let text = fs::read_to_string(&file).expect("readable");
+    // A row begins with the file and the lock.
+    let told: Vec<(&str, &str)> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(" |").next()?.strip_suffix('`')?.split_once("` `"))
+        .map(|(file, lock)| (file.rsplit('/').next().unwrap_or(file), lock))
+        .collect();
+    let mut found = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).expect("readable");
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for name in code.lines().filter_map(lock_in) {
-            found += 1;
-            let place = file.file_name().expect("a file").to_string_lossy().into_owned();
-            let rows = page.lines().filter(|line| line.starts_with('|') && line.contains(&place));
-            let told = rows.into_iter().any(|row| row.contains(&format!("`{name}`")));
-            // A clone of a link's lock in another part of it has the same name.
-            assert!(told || page.contains(&format!("`{name}` |")), "{}: `{name}`", file.display());
-        }
+        let place = file.file_name().expect("a file").to_string_lossy().into_owned();
+        found.extend(code.lines().filter_map(lock_in).map(|name| (place.clone(), name.to_owned())));
     }
-    assert!(found >= 15, "{found} locks found: the search looks at the wrong lines");
+    assert!(found.len() >= 15, "{} locks found: the search looks at the wrong lines", found.len());
+    for (file, lock) in &found {
+        // A clone of a link's lock in another part of it has the same name.
+        assert!(
+            told.iter().any(|(_, name)| name == lock),
+            "no row of docs/locking.md is about `{file}` `{lock}`"
+        );
+    }
+    for (file, lock) in told {
+        let known = |(place, name): &(String, String)| place == file && name == lock;
+        assert!(found.iter().any(known), "docs/locking.md has a row about `{file}` `{lock}`, which is none");
+    }
 }
 
 /// The probes that the objects call, as DTrace shows them.

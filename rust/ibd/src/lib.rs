@@ -1,4 +1,4 @@
-//! `ibd`: IP over InfiniBand (RFC 4391, RFC 4392), datagram mode.
+//! `ibd`: IP over InfiniBand in datagrams (RFC 4391, RFC 4392), and on connections where both neighbours take them (RFC 4755).
 //!
 //! One object, two drivers. As `ibd` every device node is one link: the IB nexus makes a node per partition of a port. As `ibp`
 //! a node is a port, which carries no traffic itself; links are made on it by ioctl (`dladm create-part`).

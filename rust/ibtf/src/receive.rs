@@ -198,13 +198,6 @@ impl<T: Target> ReceiveQueue<T> {
         }
     }
 
-    /// Posts one buffer again, as when its packet was copied or dropped. Any buffer that cannot be posted goes home.
-    pub fn post(&mut self, buffer: Buffer) -> Result<(), Status> {
-        self.room = self.room.checked_sub(1).ok_or(Status::CHAN_FULL)?;
-        self.describe(0, buffer);
-        self.post_described(1).1
-    }
-
     /// Gives a buffer back that was received into and is not needed any more: the next [`ReceiveQueue::refill`] posts it. Dropping
     /// it does so as well, at the price of a few locked operations.
     #[inline(always)]

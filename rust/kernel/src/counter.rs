@@ -26,7 +26,7 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// `n` more, by the only one who writes it: others do so before or after, under the lock that the caller holds. Nothing is locked for it.
+    /// `n` more, by the only one who writes it now: something that the caller holds, or is, keeps others away. Nothing is locked for it.
     pub fn add_alone(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }

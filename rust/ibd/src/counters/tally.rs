@@ -14,7 +14,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// With the lock of the queue whose packets these are.
+    /// Only one thread at a time: with the lock of the transmit queue, or as the one that hands packets up.
     pub(super) fn count(&self, tally: &Tally) {
         self.packets.add_alone(tally.packets);
         self.bytes.add_alone(tally.bytes);

@@ -310,8 +310,8 @@ impl Shared {
         }
     }
 
-    /// Ends the traffic. When this returns no thread hands packets up any more. **May block**: for commands to the adapter, and for a
-    /// thread that is handing packets up.
+    /// Ends the traffic. When this returns no thread hands packets up any more. **May block**: for commands to the adapter, for a
+    /// thread that is handing packets up, and, if the link takes connections, for handlers of `ibcm` that are running.
     pub(super) fn stop(&self) {
         let mut control = self.control.lock();
         let Stopped { pairs, had_traffic, up_to, shared_receive } = control.stop(now());
