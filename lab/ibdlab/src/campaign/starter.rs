@@ -164,7 +164,6 @@ impl Runner {
         Ok(Self { copy, orders, answers })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the patience with a process")]
     fn wait(&mut self) -> Result<End> {
         let patience = Patience::with(self.copy.id());
         let pid = i32::try_from(self.copy.id()).ok().and_then(Pid::from_raw).context("a process id")?;

@@ -231,7 +231,6 @@ pub(super) fn of_manager(sm: SmKind) -> &'static [&'static str] {
 }
 
 /// False for a process that had to be killed.
-#[expect(clippy::disallowed_methods, reason = "the patience with a process")]
 fn wait(child: &mut Child) -> Result<bool> {
     let patience = Patience::with(child.id());
     while child.try_wait().context("waiting for a run")?.is_none() {
