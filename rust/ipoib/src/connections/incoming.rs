@@ -27,6 +27,8 @@ const LISTS: usize = 2;
 const DUE: usize = 0;
 /// Neighbours, the one that sent nothing for longest first.
 const RECENT: usize = 1;
+/// Neighbours that are looked at for one with a connection to lose.
+const LOOKS: usize = 16;
 /// Connections of one neighbour: two that carry something, and one that drains.
 const EACH: usize = 3;
 const LIVE: usize = 2;
@@ -171,8 +173,13 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
 
     /// The neighbour that sent nothing for longest loses a connection.
     fn make_room(&mut self, now: Instant) {
-        if let Some(id) = self.peers.front(RECENT) {
-            self.make_room_of(id, now);
+        for _ in 0..LOOKS {
+            let Some(id) = self.peers.front(RECENT) else { return };
+            if self.make_room_of(id, now) {
+                return;
+            }
+            // None of its connections stands, so it has none to lose.
+            self.peers.push_back(RECENT, id);
         }
     }
 
@@ -182,15 +189,18 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         }
     }
 
-    fn make_room_of(&mut self, id: Id, now: Instant) {
-        let Some(entry) = self.peers.get(id) else { return };
-        let used = entry.connections.iter().flatten().map(|one| match one.state {
-            State::Up { used } => used,
-            State::Offered { .. } | State::Draining { .. } => now,
+    /// A neighbour that sent nothing for long loses its oldest connection. False if none of them stands.
+    fn make_room_of(&mut self, id: Id, now: Instant) -> bool {
+        let Some(entry) = self.peers.get(id) else { return false };
+        let used = entry.connections.iter().flatten().filter_map(|one| match one.state {
+            State::Up { used } => Some(used),
+            State::Offered { .. } | State::Draining { .. } => None,
         });
-        if used.max().is_some_and(|used| now - used >= self.config.idle) {
-            self.dismiss_oldest(id, Accepted::is_live);
+        let Some(used) = used.max() else { return false };
+        if now - used >= self.config.idle {
+            self.dismiss_oldest(id, |one| matches!(one.state, State::Up { .. }));
         }
+        true
     }
 
     fn dismiss_oldest(&mut self, id: Id, of: impl Fn(&Accepted) -> bool) {

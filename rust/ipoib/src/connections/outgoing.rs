@@ -47,6 +47,8 @@ pub struct OutgoingConfig {
     pub most: u32,
     /// Attempts that are out at once, at most: `ibcm` makes 16 for the whole node, and each that is not answered keeps a place for seconds.
     pub attempts: u32,
+    /// Of them to neighbours with whom the last one failed, at most: others do not wait for those that do not answer.
+    pub doubtful: u32,
     /// After so long it is seen whether there is room for another one.
     pub attempts_look: Duration,
     /// Small packets to a neighbour within [`Self::eager_within`] for which a connection is opened.
@@ -80,6 +82,7 @@ impl Default for OutgoingConfig {
         Self {
             most: 1_024,
             attempts: 8,
+            doubtful: 4,
             attempts_look: Duration::from_millis(100),
             eager: 4,
             eager_within: Duration::from_secs(1),
@@ -174,11 +177,19 @@ pub struct Peer<C> {
     failures: u32,
     /// Small packets, and since when.
     small: (u8, Instant),
-    /// An attempt is out, or its end is waited for.
-    attempts: bool,
+    /// What it is counted as, if an attempt is out or its end is waited for.
+    attempt: Option<Kind>,
     waiting: Queue,
     /// What waits is dropped.
     dropped: bool,
+}
+
+/// An attempt to open a connection to a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fresh,
+    /// The last one, or the last connection, has failed.
+    Doubtful,
 }
 
 #[derive(Debug)]
@@ -225,6 +236,8 @@ pub struct Outgoing<P, C, S, W> {
     held: u32,
     /// Attempts that are out, or whose end is waited for.
     attempts: u32,
+    /// Of them to neighbours with whom the last one failed.
+    doubtful: u32,
     number: u64,
     runs: bool,
 }
@@ -245,6 +258,7 @@ where
             datagram: 0,
             held: 0,
             attempts: 0,
+            doubtful: 0,
             number: 0,
             runs: false,
         }
@@ -308,7 +322,7 @@ where
             service: None,
             failures: 0,
             small: (0, Instant::ZERO),
-            attempts: false,
+            attempt: None,
             waiting: Queue::default(),
             dropped: false,
         };
@@ -416,6 +430,7 @@ where
             return;
         }
         self.held -= 1;
+        self.fails(id, false);
         self.rest(id, now);
     }
 
@@ -429,9 +444,9 @@ where
     }
 
     fn attempt_is_over(&mut self, id: Id) {
-        if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.attempts) {
-            peer.attempts = false;
+        if let Some(kind) = self.peers.get_mut(id).and_then(|peer| peer.attempt.take()) {
             self.attempts -= 1;
+            self.doubtful -= u32::from(kind == Kind::Doubtful);
         }
     }
 
@@ -444,13 +459,21 @@ where
     /// for what comes next, and then not before a while.
     pub fn lost(&mut self, connection: Connection, now: Instant) {
         let Some(id) = self.known(connection) else { return };
-        let steady = self.config.steady;
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        if let State::Up { since, .. } = peer.state {
-            peer.failures = if now - since >= steady { 1 } else { peer.failures + 1 };
-            let after = if peer.failures > 1 { After::Rest } else { After::Off };
-            self.close(id, after);
+        let Some(State::Up { since, .. }) = self.peers.get(id).map(|peer| &peer.state) else { return };
+        let lasted = now - *since >= self.config.steady;
+        let again = self.fails(id, lasted) > 1;
+        if !again {
+            // What waited for this connection waits for the next one.
+            self.peers.unlist(LEAVING, id);
         }
+        self.close(id, if again { After::Rest } else { After::Off });
+    }
+
+    /// One more attempt or connection has failed; how many have, since one that lasted.
+    fn fails(&mut self, id: Id, lasted: bool) -> u32 {
+        let Some(peer) = self.peers.get_mut(id) else { return 0 };
+        peer.failures = if lasted { 1 } else { peer.failures.saturating_add(1) };
+        peer.failures
     }
 
     /// The neighbour is not there any more, or takes no connections: what waits for one is dropped.
@@ -522,7 +545,6 @@ where
 
     fn rest(&mut self, id: Id, now: Instant) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        peer.failures += 1;
         peer.state = State::Resting;
         let delay = self.config.retry.delay(peer.failures, &mut self.jitter);
         self.peers.set_deadline(id, Some(now + delay));
@@ -596,7 +618,8 @@ where
         match &mut peer.state {
             State::Wanted(_) => self.due(id),
             State::Resting => self.off(id),
-            State::Up { channel, used, .. } => {
+            State::Up { channel, used, since, .. } => {
+                let lasted = now - *since >= self.config.steady;
                 let recently = channel.validity().take_use();
                 if recently {
                     *used = now;
@@ -604,9 +627,10 @@ where
                 let (stuck, idle) =
                     (channel.owes_since().is_some_and(|since| now - since >= stuck), now - *used >= idle);
                 if stuck {
-                    peer.failures += 1;
+                    self.fails(id, lasted);
                     self.close(id, After::Rest);
                 } else if idle {
+                    peer.failures = if lasted { 0 } else { peer.failures };
                     self.close(id, After::Off);
                 } else {
                     if recently {
@@ -648,14 +672,18 @@ where
             let id = self.peers.pop_front(DUE)?;
             let to = self.peers.key(id)?;
             let peer = self.peers.get_mut(id)?;
+            let kind = if peer.failures == 0 { Kind::Fresh } else { Kind::Doubtful };
+            let full = self.attempts >= self.config.attempts
+                || kind == Kind::Doubtful && self.doubtful >= self.config.doubtful;
             match peer.state {
-                State::Wanted(_) if self.attempts >= self.config.attempts => {
+                State::Wanted(_) if full => {
                     self.peers.set_deadline(id, Some(now + self.config.attempts_look));
                 }
                 State::Wanted(attempt) => {
                     self.number += 1;
                     self.attempts += 1;
-                    peer.attempts = true;
+                    self.doubtful += u32::from(kind == Kind::Doubtful);
+                    peer.attempt = Some(kind);
                     peer.number = self.number;
                     peer.state = State::Opening(attempt);
                     return Some(Action::Open(Connection { peer: to, number: peer.number }, attempt.service));

@@ -421,12 +421,13 @@ impl IncomingConnections {
 
     /// When [`IncomingConnections::next_close`] has something again, if nothing happens before.
     pub(crate) fn close_deadline(&self) -> Option<Instant> {
-        let incoming = self.connections.iter().filter(|entry| entry.is_to_close());
-        let next = incoming.filter_map(|entry| entry.not_before).min();
-        let waits = self.connections.iter().any(|entry| entry.is_to_close() && entry.slow.is_some());
-        let slow = self.slow_until.iter().min().copied().filter(|_| waits);
+        let place = self.slow_until.iter().min().copied().filter(|_| !self.hurries);
+        // A slow one waits for both.
+        let next = self.connections.iter().filter(|entry| entry.is_to_close()).filter_map(|entry| {
+            if entry.slow.is_some() { entry.not_before.max(place) } else { entry.not_before }
+        });
         let outgoing = self.outgoing.as_ref().and_then(|outgoing| outgoing.close_deadline());
-        [self.machine.next_deadline(), next, slow, outgoing].into_iter().flatten().min()
+        [self.machine.next_deadline(), next.min(), outgoing].into_iter().flatten().min()
     }
 
     /// Of a link that is stopped nothing stays open.

@@ -310,7 +310,10 @@ impl OutgoingConnections {
 
     /// A connection stands.
     pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(entry) = self.by_channel(channel) else { return false };
+        // One that has failed meanwhile is freed, and the machine is told of that.
+        let Some(entry) = self.by_channel(channel).filter(|entry| entry.failed.is_none()) else {
+            return false;
+        };
         entry.stands = true;
         let (connection, longest) = (entry.connection, entry.longest);
         match entry.sender.clone() {

@@ -8,7 +8,8 @@ pub(super) const SMALL: u32 = 4096;
 /// How many of each there are: 2 MiB and 6 MiB.
 const SMALL_ONES: u32 = 512;
 const LARGE_ONES: u32 = 96;
-/// Those that one connection may have at once: a neighbour that takes nothing any more leaves enough for others.
+/// Those that one connection may have at once, and never more than are left for the others ([`SendPools::free`]): however many neighbours take
+/// nothing any more, there are some for the next one.
 pub(super) const SMALL_EACH: u32 = SMALL_ONES / 8;
 pub(super) const LARGE_EACH: u32 = LARGE_ONES / 4;
 
@@ -35,6 +36,11 @@ impl SendPools {
     /// A buffer for so many octets, if there is one. **Any** context.
     pub(super) fn take(&self, len: u32) -> Option<Buffer> {
         if len <= SMALL { self.small.take() } else { self.large.take() }
+    }
+
+    /// How many buffers for so many octets there are now. **Any** context.
+    pub(super) fn free(&self, len: u32) -> u32 {
+        if len <= SMALL { self.small.free() } else { self.large.free() }
     }
 
     /// Its buffers, to be closed. What it was made from goes.

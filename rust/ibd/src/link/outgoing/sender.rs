@@ -198,7 +198,8 @@ impl Open {
 
     fn is_short(&self, len: u32) -> bool {
         let small = self.queue.outstanding().saturating_sub(self.large);
-        self.queue.room() == 0 || if len > SMALL { self.large >= LARGE_EACH } else { small >= SMALL_EACH }
+        let (has, each) = if len > SMALL { (self.large, LARGE_EACH) } else { (small, SMALL_EACH) };
+        self.queue.room() == 0 || has >= each.min(self.send_pools.free(len))
     }
 
     /// Copies a packet and posts it, if there is room.

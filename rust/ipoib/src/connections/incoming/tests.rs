@@ -109,6 +109,19 @@ fn strangers_by_the_thousand_get_the_room_there_is_and_those_who_send_keep_their
 }
 
 #[test]
+fn room_is_made_behind_neighbours_none_of_whose_connections_stands() {
+    let mut machine = machine(4, 8);
+    let drains: Vec<_> = (0..2).map(|n| machine.requested(&station(n), at(0)).expect("room")).collect();
+    drains.iter().for_each(|one| machine.ended(*one));
+    assert_eq!(dismissed(&mut machine, at(0)).len(), 2);
+    machine.requested(&station(2), at(0)).expect("room");
+    let stands = machine.requested(&station(3), at(0)).expect("room");
+    machine.established(stands, at(0));
+    assert_eq!(machine.requested(&station(4), at(20)), Err(Refusal::NoRoom));
+    assert_eq!(dismissed(&mut machine, at(20)), [stands.number]);
+}
+
+#[test]
 fn an_offer_that_nobody_takes_up_ends() {
     let mut machine = machine(8, 8);
     let one = machine.requested(&station(1), at(0)).expect("room");

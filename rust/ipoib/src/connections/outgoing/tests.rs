@@ -142,6 +142,29 @@ fn eight_attempts_are_out_at_once_and_the_others_follow_as_they_end() {
 }
 
 #[test]
+fn stations_that_do_not_answer_leave_attempts_for_those_of_whom_that_is_not_known() {
+    let mut machine = machine(64, 64);
+    (0..8).for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE), at(0)), Submitted::Waits));
+    for action in actions(&mut machine, at(0)) {
+        if let Action::Open(connection, _) = action {
+            machine.failed(connection, OpenError::Failed, at(4_000));
+        }
+    }
+    actions(&mut machine, at(10_000));
+    (0..16).for_each(|n| {
+        machine.submit(&station(n), (0, LARGE), at(10_000));
+    });
+    let begun: Vec<u64> = actions(&mut machine, at(10_000))
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Open(connection, _) => Some(connection.peer.gid().guid - 1),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(begun, [0, 1, 2, 3, 8, 9, 10, 11]);
+}
+
+#[test]
 fn a_station_that_listens_as_the_rfc_says_is_asked_there_second_and_the_next_time_first() {
     let mut machine = machine(4, 4);
     machine.submit(&station(1), (0, LARGE), at(0));
@@ -239,6 +262,51 @@ fn a_silent_station_is_noticed_within_seconds_and_rests_when_its_connection_is_c
     assert_eq!(machine.submit(&station(1), (2, LARGE), at(8_600)), Submitted::TooBig(2, TooBig(DATAGRAM)));
     machine.closed(connection, at(8_700));
     assert_eq!(machine.submit(&station(1), (2, LARGE), at(8_800)), Submitted::TooBig(2, TooBig(DATAGRAM)));
+}
+
+/// The connection to station 1 falls silent at `since`, is closed, and the station rests: for how many milliseconds.
+fn rests(machine: &mut Machine, (connection, line): (Connection, Line), since: u64) -> u64 {
+    line.0.1.set(Some(at(since)));
+    let closed = (since / 100..).find(|n| !actions(machine, at(n * 100)).is_empty()).unwrap() * 100;
+    machine.closed(connection, at(closed));
+    let again = (0..400_000).step_by(10).map(|n| closed + n).find(|now| {
+        actions(machine, at(*now));
+        matches!(machine.submit(&station(1), (9, LARGE), at(*now)), Submitted::Waits)
+    });
+    again.unwrap() - closed
+}
+
+#[test]
+fn a_connection_that_lasted_is_forgiven_what_failed_before_it() {
+    let mut machine = machine(4, 4);
+    let mut now = 0;
+    for _ in 0..4 {
+        let up = connected(&mut machine, 1, 65_524, at(now));
+        let pause = rests(&mut machine, up, now + 60_000);
+        assert!((750..=1_010).contains(&pause), "{pause} ms");
+        now += 200_000;
+        let (connection, _) = opening(&mut machine, at(now));
+        assert!(machine.opened(connection, Line::new(connection.number), 65_524, at(now)));
+        actions(&mut machine, at(now));
+        machine.gone(&station(1));
+        actions(&mut machine, at(now));
+        machine.closed(connection, at(now));
+    }
+}
+
+#[test]
+fn what_waits_when_a_connection_is_lost_for_the_first_time_waits_for_the_next() {
+    let mut machine = machine(4, 4);
+    assert_eq!(machine.submit(&station(1), (1, LARGE), at(0)), Submitted::Waits);
+    let (connection, _) = opening(&mut machine, at(0));
+    assert!(machine.opened(connection, Line::new(1), 65_524, at(1)));
+    machine.lost(connection, at(2));
+    assert_eq!(actions(&mut machine, at(2)), [Action::Close(connection)]);
+    machine.closed(connection, at(3));
+    let (next, _) = opening(&mut machine, at(3));
+    let line = Line::new(2);
+    assert!(machine.opened(next, line.clone(), 65_524, at(4)));
+    assert_eq!(actions(&mut machine, at(4)), [Action::Send(1, line)]);
 }
 
 #[test]
