@@ -41,6 +41,8 @@ step() {
 }
 
 step $cargo run --quiet -p kmod -- build
+# With a call for each load and store, for what only those objects show.
+step $cargo run --quiet -p kmod -- build --races
 echo 0 >"$scratch/status"
 # Runs tests; a failure is kept from the pipe below.
 tests() {

@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_path_is_what_people_write() {
         for (demangled, written) in [
-            ("ibd::link::run::run", "ibd::link::run::run"),
+            ("ibd::link::worker::run", "ibd::link::worker::run"),
             ("<ibd::link::control::Control>::next_effect", "ibd::link::control::Control::next_effect"),
             ("<ibd::a::B as gldv3::provider::Provider>::start", "ibd::a::B::start"),
             ("<kernel::vec::KVec<core::option::Option<fn() -> u8>>>::push", "kernel::vec::KVec::push"),
@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn a_name_that_no_function_has_is_refused_with_those_that_are_like_it() {
         let function = |path: &str| Function { symbol: format!("_{path}"), path: path.into() };
-        let all = BTreeSet::from([function("ibd::link::run::run"), function("mac_ib::start")]);
-        assert_eq!(find(&all, "run::run").unwrap(), ["_ibd::link::run::run"]);
+        let all = BTreeSet::from([function("ibd::link::worker::run"), function("mac_ib::start")]);
+        assert_eq!(find(&all, "worker::run").unwrap(), ["_ibd::link::worker::run"]);
         assert_eq!(find(&all, "mac_ib::start").unwrap(), ["_mac_ib::start"]);
         let refused = find(&all, "link::start").unwrap_err().to_string();
         assert!(

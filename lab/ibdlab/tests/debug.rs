@@ -44,20 +44,20 @@ fn gdb_stops_in_a_function_of_the_shipped_driver_and_the_run_ends_well() {
         "-ex",
         "continue",
     ];
-    let arguments = [&[SCENARIO, "--host", "bob", "--break", "ibd::link::run::run"][..], &script].concat();
+    let arguments = [&[SCENARIO, "--host", "bob", "--break", "ibd::link::worker::run"][..], &script].concat();
     let output = debug(&arguments);
     let said = said(&output);
     let stopped = said.find("Breakpoint 1, ").unwrap_or_else(|| panic!("gdb did not stop:\n{said}"));
     let said = &said[stopped..];
     let line = said.lines().next().unwrap_or_default();
-    assert!(line.contains("ibd::link::run::run"), "{line}");
+    assert!(line.contains("ibd::link::worker::run"), "{line}");
     let frames: Vec<&str> = said.lines().filter(|line| line.starts_with('#')).collect();
-    assert!(frames[0].contains("ibd::link::run::run"), "{frames:#?}");
+    assert!(frames[0].contains("ibd::link::worker::run"), "{frames:#?}");
     let driver = frames.iter().filter(|frame| frame.contains("ibd::")).count();
     let below = frames.iter().any(|frame| frame.contains("lab/fakekernel/src/"));
     assert!(driver > 1 && below, "the driver's frames, on those of the lab: {frames:#?}");
     assert!(
-        said.contains("ibd::link::run::run + 4 in section .text"),
+        said.contains("ibd::link::worker::run + 4 in section .text"),
         "a symbol at its load address: {said}"
     );
     assert!(said.contains("7 steps, all well") && said.contains("exited normally"), "{said}");
@@ -65,9 +65,9 @@ fn gdb_stops_in_a_function_of_the_shipped_driver_and_the_run_ends_well() {
 
 #[test]
 fn a_function_or_a_host_that_is_not_there_is_refused_before_gdb_is_run() {
-    let output = debug(&[SCENARIO, "--break", "link::run::no_such"]);
+    let output = debug(&[SCENARIO, "--break", "link::worker::no_such"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("no function `link::run::no_such`"), "{}", said(&output));
+    assert!(said(&output).contains("no function `link::worker::no_such`"), "{}", said(&output));
     let output = debug(&[SCENARIO, "--host", "carol"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("has no host `carol`"), "{}", said(&output));
