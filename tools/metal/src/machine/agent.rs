@@ -24,6 +24,8 @@ pub fn build(root: &Path) -> Result<PathBuf> {
     ];
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root).env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env_remove("RUSTFLAGS");
+    // `core` has another code model: its objects can be linked with these, its bitcode cannot be optimised with theirs.
+    cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
     cargo.args(["build", "--quiet", "--release", "--target", TARGET, "-p", "metal-agent", "--target-dir"]);
     let status = cargo.arg(&target).status().context("cannot run cargo")?;
     ensure!(status.success(), "the agent cannot be built");
