@@ -302,7 +302,7 @@ mod tests {
         let long = segment(0, 5_000);
         let mut strangers = PathMtus::default();
         strangers.note(Duration::ZERO, &told(0, &long, 2_044), |_| false);
-        assert_eq!(strangers.cut(Duration::ZERO, long.clone()), [long.clone()]);
+        assert_eq!(strangers.cut(Duration::ZERO, long.clone()), std::slice::from_ref(&long));
         let mut known = learned(0, 2_044);
         assert_eq!(known.cut(BELIEVED, long.clone()), [long]);
         assert_eq!(learned(1, 100).to(Duration::ZERO, PEER[1]), Some(1_280));
