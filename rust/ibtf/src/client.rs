@@ -85,9 +85,18 @@ unsafe impl Sync for ClientInfo {}
 impl ClientInfo {
     /// A network client of this name, of which IBTL shows seven letters.
     pub const fn network(name: &'static CStr) -> Self {
+        Self::of(name, sys::IBT_NETWORK)
+    }
+
+    /// A client that belongs to a module and to none of its device nodes, named likewise.
+    pub(crate) const fn of_module(name: &'static CStr) -> Self {
+        Self::of(name, sys::IBT_GENERIC_MISC)
+    }
+
+    const fn of(name: &'static CStr, class: sys::ibt_clnt_class_t) -> Self {
         Self(sys::ibt_clnt_modinfo_t {
             mi_ibt_version: sys::IBTI_V_CURR as _,
-            mi_clnt_class: sys::IBT_NETWORK,
+            mi_clnt_class: class,
             mi_async_handler: Some(async_event),
             mi_reserved: None,
             mi_clnt_name: name.as_ptr().cast_mut(),
@@ -118,9 +127,27 @@ impl Client {
         Self::enter(self.0.registry.clone(), dip, info, handler)
     }
 
+    /// Attaches a client that is no device node's: a [module's](ClientInfo::of_module).
+    pub(crate) fn attach_without_node<H: ClientHandler>(
+        registry: KArc<Registry>,
+        info: &'static ClientInfo,
+        handler: H,
+    ) -> Result<Self, Status> {
+        Self::enter_as(registry, ptr::null_mut(), info, handler)
+    }
+
     fn enter<H: ClientHandler>(
         registry: KArc<Registry>,
         dip: DevInfo,
+        info: &'static ClientInfo,
+        handler: H,
+    ) -> Result<Self, Status> {
+        Self::enter_as(registry, dip.as_raw(), info, handler)
+    }
+
+    fn enter_as<H: ClientHandler>(
+        registry: KArc<Registry>,
+        dip: *mut sys::dev_info_t,
         info: &'static ClientInfo,
         handler: H,
     ) -> Result<Self, Status> {
@@ -128,9 +155,8 @@ impl Client {
         let number = registry.enter(handler)?;
         let mut handle = ptr::null_mut();
         // SAFETY: IBTL reads the description, which is a static; the argument is a number.
-        let attached = unsafe {
-            sys::ibt_attach((&raw const info.0).cast_mut(), dip.as_raw(), number.cookie(), &mut handle)
-        };
+        let attached =
+            unsafe { sys::ibt_attach((&raw const info.0).cast_mut(), dip, number.cookie(), &mut handle) };
         if let Err(status) = Status::check(attached) {
             registry.leave(number);
             return Err(status);
@@ -139,7 +165,7 @@ impl Client {
         Ok(Self(KArc::new(Inner { handle, number, registry })?))
     }
 
-    pub(crate) fn registry(&self) -> &Registry {
+    pub(crate) fn registry(&self) -> &KArc<Registry> {
         &self.0.registry
     }
 

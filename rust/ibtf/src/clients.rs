@@ -14,6 +14,7 @@ use kernel::{AllocError, Errno, KArc, KBox, KVec};
 
 use crate::client::ClientHandler;
 use crate::cq::CqSlot;
+use crate::services::Services;
 
 /// The clients of a module. One value of the module's own state: make it in `_init`, keep it until after `mod_remove`.
 ///
@@ -28,6 +29,7 @@ pub(crate) struct Registry {
     /// The arguments of CQ handlers. IBTL and the adapter's driver wait for no call of a handler, neither when its CQ is freed nor when
     /// the adapter is closed, so an argument stays as long as the module; one whose CQ is gone is used for the next.
     slots: Mutex<KVec<KBox<CqSlot>>>,
+    services: Services,
 }
 
 struct Table {
@@ -49,7 +51,8 @@ impl Clients {
     pub fn new() -> Result<Self, Errno> {
         let table = Table { entries: List::new(), last: 0 };
         let slots = Mutex::new(KVec::new())?;
-        let registry = KArc::new(Registry { clients: Monitor::new(table)?, slots })?;
+        let services = Services::new()?;
+        let registry = KArc::new(Registry { clients: Monitor::new(table)?, slots, services })?;
         // SAFETY: this value keeps the registry and shuts the way to it first; a registry may be used by any thread.
         if !unsafe { REGISTRY.open(KArc::as_ptr(&registry)) } {
             return Err(Errno::EBUSY);
@@ -84,6 +87,11 @@ pub(crate) fn call<R>(cookie: *mut c_void, call: impl FnOnce(&dyn ClientHandler)
 }
 
 impl Registry {
+    /// IDs that clients listen at.
+    pub(crate) fn services(&self) -> &Services {
+        &self.services
+    }
+
     /// An argument for the handler of a new CQ.
     pub(crate) fn take_slot(&self) -> Result<NonNull<CqSlot>, AllocError> {
         let mut slots = self.slots.lock();

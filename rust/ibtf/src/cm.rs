@@ -4,22 +4,22 @@ use core::ffi::c_void;
 use core::ptr;
 
 use illumos_sys_hdrs as sys;
-use kernel::module::Pin;
 
 use crate::Gid;
 use crate::client::Client;
 use crate::clients;
 use crate::event::ChannelId;
 use crate::rc::RcChannel;
+use crate::services::{Registered, Services};
 use crate::status::Status;
 
 /// A client listens at a port for who wants a connection with a service: its
-/// [`ClientHandler::connection_requested`](crate::ClientHandler::connection_requested) is asked. Ends when dropped (**may block**, as long
-/// as that handler runs, and never in it).
+/// [`ClientHandler::connection_requested`](crate::ClientHandler::connection_requested) is asked. Ends when dropped (**may block**, and never
+/// in that handler): who has begun to ask is still answered by the client.
 pub struct Service {
-    service: sys::ibt_srv_hdl_t,
     binding: sys::ibt_sbind_hdl_t,
-    client: Client,
+    registered: Registered,
+    _client: Client,
 }
 
 // SAFETY: the handles are used by IBTF, from any thread.
@@ -28,44 +28,31 @@ unsafe impl Send for Service {}
 unsafe impl Sync for Service {}
 
 impl Service {
-    /// Registers a service ID (`ibt_register_service`) and binds it to the port with this GID (`ibt_bind_service`), for every P_Key and
-    /// without a word to the SA. `CM_SERVICE_EXISTS` if somebody on this machine has the ID; `INVALID_PARAM` if no active port has the
-    /// GID. **May block.**
+    /// Registers a service ID (`ibt_register_service`), unless another client of the module has, and binds it to the port with this GID
+    /// (`ibt_bind_service`), for every P_Key and without a word to the SA. `CM_SERVICE_EXISTS` if another module has the ID, or this one at
+    /// this port; `INVALID_PARAM` if no active port has the GID. **May block.**
     pub fn new(client: &Client, id: u64, port: Gid) -> Result<Self, Status> {
-        let mut description = sys::ibt_srv_desc_t {
-            sd_ud_handler: None,
-            sd_handler: Some(connection_event),
-            sd_flags: sys::IBT_SRV_NO_FLAGS,
-        };
-        let mut service = ptr::null_mut();
-        // SAFETY: attached; the description is copied by the call, the handler is of this module, which stays as long as the service.
-        Status::check(unsafe {
-            sys::ibt_register_service(client.handle(), &mut description, id, 1, &mut service, ptr::null_mut())
-        })?;
-        // If this fails the value is dropped, which takes the registration back.
-        let mut made = Self { service, binding: ptr::null_mut(), client: client.clone() };
+        // If the rest fails this is dropped, which takes the registration back.
+        let registered = Services::register(client.registry(), id)?;
         let mut binding = ptr::null_mut();
         // SAFETY: registered; the argument is a number.
         Status::check(unsafe {
-            sys::ibt_bind_service(service, port.raw(), ptr::null_mut(), client.cookie(), &mut binding)
+            sys::ibt_bind_service(
+                registered.handle(),
+                port.raw(),
+                ptr::null_mut(),
+                client.cookie(),
+                &mut binding,
+            )
         })?;
-        made.binding = binding;
-        Ok(made)
+        Ok(Self { binding, registered, _client: client.clone() })
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        if !self.binding.is_null() {
-            // SAFETY: bound.
-            let _ = unsafe { sys::ibt_unbind_service(self.service, self.binding) };
-        }
-        // SAFETY: registered, and bound no more; waits for handlers that run.
-        if Status::check(unsafe { sys::ibt_deregister_service(self.client.handle(), self.service) }).is_err()
-        {
-            // It will go on calling: the text may not go.
-            core::mem::forget(Pin::new());
-        }
+        // SAFETY: bound.
+        let _ = unsafe { sys::ibt_unbind_service(self.registered.handle(), self.binding) };
     }
 }
 

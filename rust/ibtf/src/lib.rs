@@ -48,6 +48,7 @@ mod rc_send;
 mod receive;
 mod ring;
 mod send;
+mod services;
 mod srq;
 mod stack;
 mod status;

@@ -8,6 +8,7 @@ mod linux;
 mod matrix;
 mod memory;
 mod opened;
+mod two_adapters;
 mod unwanted;
 
 use fabric::{Direction, Only, Pick};

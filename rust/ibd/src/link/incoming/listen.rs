@@ -43,7 +43,7 @@ impl Listener {
     }
 }
 
-/// The link listens as long as this lives, and waits for who is just asking when it is dropped: **may block**, for a short lock.
+/// The link listens as long as this lives. Who is just asking when it is dropped (**may block**) is told by the machine that the link is stopped.
 pub(crate) struct Listening {
     _services: [Service; 2],
 }
