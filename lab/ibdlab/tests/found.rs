@@ -13,6 +13,11 @@ fn a_queue_pair_that_breaks_while_it_is_installed_is_taken_down() {
 }
 
 #[test]
+fn a_queue_pair_is_where_its_plan_says_although_the_p_key_moves_back_and_forth() {
+    assert_eq!(one(&data("found/planned-before-the-p-key-moved.toml"), 2), Ok(()));
+}
+
+#[test]
 fn groups_are_left_with_the_gid_they_were_joined_with() {
     let failures = failures("found/left-with-new-prefix.toml", 40);
     assert!(failures.is_empty(), "{} of 40 seeds failed:\n{}", failures.len(), failures.join("\n"));

@@ -243,3 +243,41 @@ fn an_adapter_that_changes_no_q_key_of_a_queue_pair_has_links_all_the_same() {
         assert!(heard_after(bench, &alpha, address_of(&beta), &heard) <= Nanos::from_millis(20));
     });
 }
+
+/// The place of alpha's P_Key in its port's table.
+fn p_key_at(bench: &Bench, index: usize) {
+    let mut table = [PKey(0); 3];
+    table[index] = PKey(0xffff);
+    bench.world.fabric().set_pkeys(bench.alpha.port(), &table).expect("alpha's port");
+}
+
+/// The P_Key moves, a send tells that the queue pair is broken while the port is asked about that, and the P_Key comes back after
+/// `for_us`; each command takes the adapter a millisecond.
+fn p_key_moves_for(bench: &Bench, alpha: &Stream, to: LinkAddress, for_us: u64) {
+    let slow = Nanos::from_millis(1);
+    lab_ibtf::set_command_time(&bench.alpha.kernel, Some((slow, slow)));
+    p_key_at(bench, 1);
+    fakekernel::sleep(Nanos::from_micros(100));
+    assert!(adapter(bench).break_qpn(qpn(address_of(alpha))));
+    send(alpha, to, b"fails");
+    fakekernel::sleep(Nanos::from_micros(for_us));
+    p_key_at(bench, 0);
+    lab_ibtf::set_command_time(&bench.alpha.kernel, None);
+    bench.settle();
+}
+
+#[test]
+fn a_queue_pair_that_was_planned_before_its_p_key_moved_sends_once_that_is_back() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard) = bench.beta.open_up(PLAIN);
+        bench.settle();
+        for half_commands in 1..40 {
+            p_key_moves_for(bench, &alpha, address_of(&beta), 500 * half_commands);
+            bench.wait_for("up again", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
+            heard_after(bench, &alpha, address_of(&beta), &heard);
+            // The next one to break is the first in a while.
+            fakekernel::sleep(Nanos::from_secs(11));
+        }
+    });
+}

@@ -113,7 +113,7 @@ fn view_for(
     match pairs(shared, parts, ticket, |_| place)? {
         Some(view) if view.health == Health::Stale || view.place.pkey_index != plan.pkey_index => {
             drop(view);
-            make_ready(shared, parts);
+            make_ready(shared, parts, Some(plan.pkey_index));
             pairs(shared, parts, ticket, |_| place)
         }
         view => Ok(view),
@@ -196,7 +196,7 @@ fn install(
 fn discard(shared: &Shared, parts: Option<&BuildContext<'_>>, built: Built) {
     let pools = built.discard();
     if let Some(parts) = parts {
-        make_ready(shared, parts);
+        make_ready(shared, parts, None);
     }
     put_away(shared, pools);
 }
@@ -231,7 +231,7 @@ pub(crate) fn end(shared: &Shared, up_to: Generation) {
     probes::qp_down(shared.number);
     if let (Some((_, pd)), Some(interrupts)) = (shared.hardware(), shared.interrupts()) {
         let settings = *shared.settings.lock();
-        make_ready(shared, &shared.parts(&pd, &interrupts, &settings));
+        make_ready(shared, &shared.parts(&pd, &interrupts, &settings), None);
     }
     put_away(shared, pools);
 }
@@ -243,13 +243,14 @@ fn put_away(shared: &Shared, mut pools: Pools) {
     shared.retire(pools);
 }
 
-/// Has the adapter forget what the queue pairs have, and closes them; frees those that this does not help. **May block.**
+/// Has the adapter forget what the queue pairs have, and closes them; frees those that this does not help. They are then at the place of
+/// the P_Key table that is `wanted`, or where the port was last seen to have the P_Key: a plan may be older than that. **May block.**
 #[inline(never)]
-fn make_ready(shared: &Shared, parts: &BuildContext<'_>) {
+fn make_ready(shared: &Shared, parts: &BuildContext<'_>, wanted: Option<u16>) {
     let control = shared.control.lock();
     let Some(pairs) = &control.queue_pairs else { return };
     let (generation, health, view) = (pairs.generation(), pairs.health(), pairs.view());
-    let index = control.link.port().and_then(|port| port.pkey_index);
+    let index = wanted.or_else(|| control.link.port()?.pkey_index);
     drop(control);
     let ready = match view {
         Ok(view) if health != Health::Spent => {
