@@ -40,10 +40,10 @@ pub trait ClientHandler: Send + Sync + 'static {
     }
 
     /// The other side of a connection that was [opened](crate::RcChannel::open) has accepted it, with 196 bytes of private data, whatever it
-    /// filled in; whether it is still wanted. An acknowledgement of the other side's takes so many microseconds, as it says. As
-    /// [`ClientHandler::connection_requested`].
-    fn connection_replied(&self, channel: ChannelId, private: &[u8], delay_micros: u64) -> bool {
-        let _ = (channel, private, delay_micros);
+    /// filled in; whether it is still wanted. An acknowledgement of the other side's takes so long (target ACK delay), as
+    /// [`Request::answer`]. As [`ClientHandler::connection_requested`].
+    fn connection_replied(&self, channel: ChannelId, private: &[u8], answer: Option<u8>) -> bool {
+        let _ = (channel, private, answer);
         false
     }
 

@@ -67,6 +67,9 @@ pub struct Request<'a> {
     pub from: Gid,
     /// The GID that is asked.
     pub to: Gid,
+    /// How long an acknowledgement may take that who asks waits for (local ACK timeout), as a code: 4.096 us times 2 to this power. The
+    /// communication manager takes as long for the end of the connection. `None` if this communication manager does not show it.
+    pub answer: Option<u8>,
     /// What came with the REQ: 92 bytes, whatever the other side filled in.
     pub private: &'a [u8],
 }
@@ -186,13 +189,43 @@ fn private_data(event: &sys::ibt_cm_event_t) -> &[u8] {
     }
 }
 
+/// So many octets of a REQ or a REP in front of its private data. `ibcm` tells of some of them only, and not of how long an
+/// acknowledgement takes, for which it keeps a closed connection.
+fn in_front_of_private_data<const N: usize>(event: &sys::ibt_cm_event_t) -> Option<&[u8; N]> {
+    let data = ptr::NonNull::new(event.cm_priv_data.cast::<u8>())?;
+    // SAFETY: the private data of these messages is told where it came, in the message (`ibcm_cep_state_req`, `ibcm_cep_state_rep`), which
+    // has N octets in front of it (IBA 12.6.5, 12.6.8) and stays as long as the event is there.
+    Some(unsafe { data.sub(N).cast::<[u8; N]>().as_ref() })
+}
+
+/// See [`Request::answer`]. A message is known by the GID in it, which is told, too.
+fn answer_of_request(event: &sys::ibt_cm_event_t, from: Gid) -> Option<u8> {
+    const PRIVATE_DATA: usize = 140;
+    let message = in_front_of_private_data::<PRIVATE_DATA>(event)?;
+    let gid = message.get(56..72)?;
+    let asked = Gid { prefix: number(gid.get(..8)?), guid: number(gid.get(8..)?) };
+    Some(message.get(95)? >> 3).filter(|_| asked == from)
+}
+
+/// The target ACK delay of a REP, likewise. It is known by what else is told of it: the initiator depth.
+fn answer_of_reply(event: &sys::ibt_cm_event_t) -> Option<u8> {
+    const PRIVATE_DATA: usize = 36;
+    let message = in_front_of_private_data::<PRIVATE_DATA>(event)?;
+    // SAFETY: of a REP this is the member that is filled in.
+    let depth = unsafe { event.cm_event.rep }.rep_rdma_ra_in;
+    Some(message.get(26)? >> 3).filter(|_| message.get(25) == Some(&depth))
+}
+
+/// Of the wire's octets.
+fn number(octets: &[u8]) -> u64 {
+    octets.iter().fold(0, |number, octet| number << 8 | u64::from(*octet))
+}
+
 fn replied(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
     let channel = ChannelId(event.cm_channel.addr());
-    // SAFETY: of a REP this is the member that is filled in.
-    let delay = unsafe { event.cm_event.rep }.rep_service_time;
-    let delay = u64::try_from(delay).unwrap_or(u64::MAX);
+    let answer = answer_of_reply(event);
     let replied =
-        |handler: &dyn crate::ClientHandler| handler.connection_replied(channel, private_data(event), delay);
+        |handler: &dyn crate::ClientHandler| handler.connection_replied(channel, private_data(event), answer);
     let wanted = clients::call(cookie, replied);
     if wanted == Some(true) { sys::IBT_CM_ACCEPT } else { sys::IBT_CM_REJECT }
 }
@@ -200,14 +233,15 @@ fn replied(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_stat
 fn requested(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
     // SAFETY: of a REQ this is the member that is filled in.
     let request = unsafe { &event.cm_event.req };
-    let private = private_data(event);
+    // As an answer would go.
+    let from = Gid::from_raw(&request.req_prim_addr.av_dgid);
     let request = Request {
         reliable: request.req_transport == sys::IBT_RC_SRV,
         pkey: request.req_pkey,
-        // As an answer would go.
-        from: Gid::from_raw(&request.req_prim_addr.av_dgid),
+        from,
         to: Gid::from_raw(&request.req_prim_addr.av_sgid),
-        private,
+        answer: answer_of_request(event, from),
+        private: private_data(event),
     };
     let session = Session(event.cm_session_id);
     let reply = clients::call(cookie, |handler| handler.connection_requested(&request, session));

@@ -91,15 +91,6 @@ impl RcChannel {
         })
     }
 
-    /// How long the other side has said that an answer of its takes, as a code: 4.096 us times 2 to this power (`ibt_query_rc_channel`).
-    /// Of a connection that it opened and that stands. **May block.**
-    pub fn answer_code(&self) -> Result<u8, Status> {
-        let mut attributes = KBox::new(sys::ibt_rc_chan_query_attr_t::default())?;
-        // SAFETY: allocated.
-        Status::check(unsafe { sys::ibt_query_rc_channel(self.handle(), &mut *attributes) })?;
-        Ok(attributes.rc_prim_path.cep_cm_opaque1)
-    }
-
     /// Ends the connection: the queue pair is in the error state when this returns, and no handler is called for it any more
     /// (`ibt_close_rc_channel`, NOCALLBACKS). `CHAN_STATE_INVALID` if the communication manager does not know the channel, or not yet.
     /// Does not wait for the other side, but for its turn: of a machine's connections twelve are being closed at once. **May block.**

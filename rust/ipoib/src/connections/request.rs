@@ -15,8 +15,20 @@ pub struct ConnectRequest<'a> {
     pub from: Gid,
     /// The GID that is asked.
     pub to: Gid,
+    /// How long an answer of its takes, as a code of the wire's, 4.096 us times 2 to this power; `None` if nobody knows.
+    pub answer: Option<u8>,
     /// The private data.
     pub private: &'a [u8],
+}
+
+/// The longest that an answer of a neighbour may take, as a code: 8.6 s. A communication manager that has told a neighbour of a connection's end
+/// waits for so long, with one of few places for all, and the adapter keeps the queue pair's number for as long again. Usual are 4.3 s,
+/// which an opener may round up; with the longest code it would be hours.
+pub const LONGEST_ANSWER: u8 = 21;
+
+/// Whether a neighbour with this code can be told of an end in time.
+pub fn answers_in_time(code: Option<u8>) -> bool {
+    code.is_none_or(|code| code <= LONGEST_ANSWER)
 }
 
 /// Why somebody gets no connection, whatever room there is (REJ 28).
@@ -32,6 +44,8 @@ pub enum Wrong {
     PrivateData(PrivateDataError),
     /// Who asks has no link address that a port can have.
     Sender,
+    /// Its answers take longer than [`LONGEST_ANSWER`].
+    Slow,
 }
 
 impl ConnectRequest<'_> {
@@ -53,6 +67,9 @@ impl ConnectRequest<'_> {
         if self.to != own {
             return Err(Wrong::Port);
         }
+        if !answers_in_time(self.answer) {
+            return Err(Wrong::Slow);
+        }
         let private = PrivateData::from_bytes(self.private).map_err(Wrong::PrivateData)?;
         Some(LinkAddr::unicast(private.qpn, self.from)).filter(LinkAddr::is_port).ok_or(Wrong::Sender)
     }
@@ -72,7 +89,14 @@ mod tests {
     const HELLO: [u8; 8] = PrivateData { qpn: QPN, longest: LONGEST_MESSAGE }.to_bytes();
 
     fn asked() -> ConnectRequest<'static> {
-        ConnectRequest { reliable: true, pkey: 0x8001, from: PEER, to: OWN, private: &HELLO }
+        ConnectRequest {
+            reliable: true,
+            pkey: 0x8001,
+            from: PEER,
+            to: OWN,
+            answer: Some(20),
+            private: &HELLO,
+        }
     }
 
     #[test]
@@ -95,6 +119,16 @@ mod tests {
         );
         for from in [Gid { prefix: 0xff12 << 48, guid: 1 }, Gid { prefix: 0xfe80 << 48, guid: 0 }] {
             assert_eq!(why(ConnectRequest { from, ..asked() }), Wrong::Sender);
+        }
+    }
+
+    #[test]
+    fn who_takes_hours_for_an_answer_is_refused() {
+        for (answer, well) in
+            [(None, true), (Some(0), true), (Some(21), true), (Some(22), false), (Some(31), false)]
+        {
+            let checked = ConnectRequest { answer, ..asked() }.check(FULL, OWN);
+            assert_eq!(checked.err(), (!well).then_some(Wrong::Slow), "{answer:?}");
         }
     }
 

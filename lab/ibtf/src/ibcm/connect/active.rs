@@ -17,6 +17,9 @@ use super::{ACCEPT, DEFER, PROCESSING, RETRIES, Refusal, code_of, failure, now, 
 use crate::ibcm::{Ibcm, Local};
 use crate::ibtl::{Channel, Device};
 
+/// What the other side's software takes (`ibcm_sw_delay`).
+const SOFTWARE: Nanos = Nanos(1_000_000);
+
 /// What a client asks for.
 pub(super) struct Open {
     pub hca: u64,
@@ -138,7 +141,10 @@ impl Ibcm {
                     conn.rep = Some(rep.clone());
                     conn.in_handler = !stale;
                     conn.handler_thread = cx().thread().did();
-                    let found = (conn.handler, conn.channel.clone());
+                    let used = Nanos((2 * conn.lifetime.0).saturating_sub(SOFTWARE.0));
+                    let left = span(conn.req.local_response).0 as i64 - used.0 as i64;
+                    let service_time = left / 1_000;
+                    let found = (conn.handler, conn.channel.clone(), service_time);
                     table.set_due(id, None);
                     Some(found)
                 }
@@ -152,13 +158,13 @@ impl Ibcm {
         if again {
             self.send_of(id, |conn| conn.message.clone());
         }
-        let Some((handler, channel)) = found else { return };
+        let Some((handler, channel, service_time)) = found else { return };
         if stale {
             Self::unlink(channel.as_ref());
             self.failed(id, failure::STALE, About::Rep, reason::STALE, None);
             return self.reject(id, About::Rep, reason::STALE, Vec::new());
         }
-        let answer = self.tell(handler, &Told::Rep(&rep), Some(id), channel.as_deref());
+        let answer = self.tell(handler, &Told::Rep { rep: &rep, service_time }, Some(id), channel.as_deref());
         let answer = answer.unwrap_or(Answer { status: ACCEPT, ..Answer::default() });
         let aborted = self.handler_returned(id, answer.status == DEFER);
         if aborted {

@@ -8,7 +8,7 @@ use illumos_sys_hdrs::{
     ibt_cm_return_args_t, ibt_rnr_retry_cnt_e,
 };
 
-use super::mad::{About, DREP_PRIVATE, REJ_PRIVATE, REP_PRIVATE, RTU_PRIVATE, Rep, Req};
+use super::mad::{self, About, DREP_PRIVATE, REJ_PRIVATE, REP_PRIVATE, RTU_PRIVATE, Rep, Req};
 use crate::convert::gid_to_c;
 use crate::ibcm::units::ib_to_usec;
 use crate::ibtl::{Opaque, call};
@@ -26,7 +26,11 @@ pub(super) enum Told<'a> {
         req: &'a Req,
         port: u8,
     },
-    Rep(&'a Rep),
+    Rep {
+        rep: &'a Rep,
+        /// What is left of the time that the opener's REQ gives its own side for an answer, in microseconds.
+        service_time: i64,
+    },
     Mra {
         about: About,
         service: u8,
@@ -65,7 +69,7 @@ impl Told<'_> {
     const fn kind(&self) -> ibt_cm_event_type_t {
         match self {
             Told::Req { .. } => IBT_CM_EVENT_REQ_RCV,
-            Told::Rep(_) => IBT_CM_EVENT_REP_RCV,
+            Told::Rep { .. } => IBT_CM_EVENT_REP_RCV,
             Told::Mra { .. } => IBT_CM_EVENT_MRA_RCV,
             Told::Established(_) => IBT_CM_EVENT_CONN_EST,
             Told::Closed { .. } => IBT_CM_EVENT_CONN_CLOSED,
@@ -77,7 +81,7 @@ impl Told<'_> {
     const fn room(&self) -> Option<usize> {
         match self {
             Told::Req { .. } => Some(REP_PRIVATE),
-            Told::Rep(_) => Some(RTU_PRIVATE),
+            Told::Rep { .. } => Some(RTU_PRIVATE),
             Told::Closed { answered: true, .. } => Some(DREP_PRIVATE),
             Told::Failed { private: Some(_), .. } => Some(REJ_PRIVATE),
             Told::Mra { .. } | Told::Established(_) | Told::Closed { .. } | Told::Failed { .. } => None,
@@ -91,7 +95,7 @@ impl Told<'_> {
     fn private(&self) -> Option<&[u8]> {
         match self {
             Told::Req { req, .. } => Some(&req.private),
-            Told::Rep(rep) => Some(&rep.private),
+            Told::Rep { rep, .. } => Some(&rep.private),
             Told::Mra { private, .. } => Some(private),
             Told::Established(private) | Told::Closed { private, .. } => *private,
             // What came with a failure is in the answer's memory.
@@ -99,14 +103,23 @@ impl Told<'_> {
         }
     }
 
+    /// The memory that private data is in, and where it begins: that of a REQ or a REP is where it came, in the message.
+    fn memory(&self) -> (Vec<u8>, usize) {
+        match self {
+            Told::Req { req, .. } => mad::data_of_req(req),
+            Told::Rep { rep, .. } => mad::data_of_rep(rep),
+            _ => (self.private().unwrap_or_default().to_vec(), 0),
+        }
+    }
+
     fn fill(&self, event: &mut ibt_cm_event_t) {
         match self {
             Told::Req { req, port } => event.cm_event.req = req_to_c(req, *port),
-            Told::Rep(rep) => {
+            Told::Rep { rep, service_time } => {
                 event.cm_event.rep = ibt_cm_rep_rcv_t {
                     rep_rdma_ra_in: rep.initiator_depth,
                     rep_rdma_ra_out: rep.responder_resources,
-                    rep_service_time: ib_to_usec(rep.target_ack_delay),
+                    rep_service_time: *service_time,
                     rep_failover_status: 2,
                     rep_flags: u8::from(rep.flow_control) | u8::from(rep.srq) << 1,
                 };
@@ -169,10 +182,10 @@ impl Handler {
             cm_channel: std::ptr::without_provenance_mut(channel),
             ..Default::default()
         };
-        let mut private = told.private().map(<[u8]>::to_vec);
-        if let Some(private) = &mut private {
+        let (mut memory, at) = told.memory();
+        if let Some(private) = told.private() {
             event.cm_priv_data_len = private.len() as u8;
-            event.cm_priv_data = private.as_mut_ptr().cast();
+            event.cm_priv_data = memory.as_mut_ptr().wrapping_add(at).cast();
         }
         told.fill(&mut event);
         let mut args = ibt_cm_return_args_t::default();

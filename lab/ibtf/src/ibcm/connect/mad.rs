@@ -6,6 +6,8 @@ use fabric::Gid;
 /// Bytes of a MAD.
 pub(super) const MAD_LEN: usize = 256;
 const HEADER: usize = 24;
+const REQ_PRIVATE_AT: usize = 140;
+const REP_PRIVATE_AT: usize = 36;
 /// `MgmtClass` of communication management.
 pub(super) const CLASS: u8 = 7;
 const CLASS_VERSION: u8 = 2;
@@ -171,6 +173,20 @@ impl In<'_> {
     }
 }
 
+/// A REQ's data, and where private data begins in it.
+pub(super) fn data_of_req(req: &Req) -> (Vec<u8>, usize) {
+    let mut out = Out([0; MAD_LEN]);
+    emit_req(&mut out, req);
+    (out.0[HEADER..].to_vec(), REQ_PRIVATE_AT)
+}
+
+/// A REP's, likewise.
+pub(super) fn data_of_rep(rep: &Rep) -> (Vec<u8>, usize) {
+    let mut out = Out([0; MAD_LEN]);
+    emit_rep(&mut out, rep);
+    (out.0[HEADER..].to_vec(), REP_PRIVATE_AT)
+}
+
 impl Body {
     const fn attribute(&self) -> u16 {
         match self {
@@ -258,7 +274,7 @@ fn emit_req(out: &mut Out, req: &Req) {
     out.put(92, &[path.tclass, path.hop_limit]);
     out.put(94, &[path.sl << 4 | u8::from(path.subnet_local) << 3]);
     out.put(95, &[path.ack_timeout << 3]);
-    out.private(140, REQ_PRIVATE, &req.private);
+    out.private(REQ_PRIVATE_AT, REQ_PRIVATE, &req.private);
 }
 
 fn parse_req(data: &In<'_>) -> Req {
@@ -292,7 +308,7 @@ fn parse_req(data: &In<'_>) -> Req {
             subnet_local: data.u8(94) & 8 != 0,
             ack_timeout: data.u8(95) >> 3,
         },
-        private: data.private(140, REQ_PRIVATE),
+        private: data.private(REQ_PRIVATE_AT, REQ_PRIVATE),
     }
 }
 
@@ -310,15 +326,7 @@ fn emit_answer(out: &mut Out, body: &Body) {
             out.put(12, info);
             out.private(84, REJ_PRIVATE, &rej.private);
         }
-        Body::Rep(rep) => {
-            out.put(12, &(rep.qpn << 8).to_be_bytes());
-            out.put(20, &(rep.first_psn << 8).to_be_bytes());
-            out.put(24, &[rep.responder_resources, rep.initiator_depth]);
-            out.put(26, &[rep.target_ack_delay << 3 | u8::from(rep.flow_control)]);
-            out.put(27, &[rep.rnr_retry << 5 | u8::from(rep.srq) << 4]);
-            out.put(28, &rep.guid.to_be_bytes());
-            out.private(36, REP_PRIVATE, &rep.private);
-        }
+        Body::Rep(rep) => emit_rep(out, rep),
         Body::Rtu { private } => out.private(8, RTU_PRIVATE, private),
         Body::Dreq { qpn, private } => {
             out.put(8, &(qpn << 8).to_be_bytes());
@@ -326,6 +334,16 @@ fn emit_answer(out: &mut Out, body: &Body) {
         }
         Body::Drep { private } => out.private(8, DREP_PRIVATE, private),
     }
+}
+
+fn emit_rep(out: &mut Out, rep: &Rep) {
+    out.put(12, &(rep.qpn << 8).to_be_bytes());
+    out.put(20, &(rep.first_psn << 8).to_be_bytes());
+    out.put(24, &[rep.responder_resources, rep.initiator_depth]);
+    out.put(26, &[rep.target_ack_delay << 3 | u8::from(rep.flow_control)]);
+    out.put(27, &[rep.rnr_retry << 5 | u8::from(rep.srq) << 4]);
+    out.put(28, &rep.guid.to_be_bytes());
+    out.private(REP_PRIVATE_AT, REP_PRIVATE, &rep.private);
 }
 
 fn parse_rej(data: &In<'_>) -> Rej {
@@ -349,7 +367,7 @@ fn parse_rep(data: &In<'_>) -> Rep {
         rnr_retry: data.u8(27) >> 5,
         srq: data.u8(27) & 0x10 != 0,
         guid: data.u64(28),
-        private: data.private(36, REP_PRIVATE),
+        private: data.private(REP_PRIVATE_AT, REP_PRIVATE),
     }
 }
 

@@ -26,8 +26,6 @@ pub(crate) struct IncomingConnection {
     pub(super) empty: bool,
     /// The pause after a receive that found no buffer is as it should be.
     pub(super) eased: bool,
-    /// How long closing it may take one of the places for that, if it is longer than others take.
-    pub(super) slow: Option<Duration>,
     /// When the communication manager was given its channel.
     pub(super) given: Instant,
     /// Nothing is done about it before.
@@ -55,7 +53,6 @@ impl IncomingConnection {
             over: false,
             empty: false,
             eased: false,
-            slow: None,
             given: Instant::ZERO,
             not_before: None,
         }
@@ -110,7 +107,7 @@ impl IncomingConnection {
             State::Held(channel) => {
                 self.eased = true;
                 self.state = State::Held(channel.clone());
-                Some(Step::Ease(self.connection, channel))
+                Some(Step::Ease(channel))
             }
             State::Draining(channel) => Some(Step::Free(self.connection, channel)),
             State::Busy => None,

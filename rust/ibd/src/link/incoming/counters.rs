@@ -21,7 +21,7 @@ pub(crate) struct ConnectionCounters {
     pub(crate) ended: Counter,
     /// Packets that came on connections; also among all received ones.
     pub(crate) received: Counter,
-    /// Those whose neighbours say that an answer of theirs takes more than 8.6 s.
+    /// Neighbours that got no connection because an answer of theirs takes more than 8.6 s, as they say; also among the refused ones, if they asked.
     pub(crate) slow: Counter,
     /// Attempts to open a connection.
     pub(crate) opens: Counter,

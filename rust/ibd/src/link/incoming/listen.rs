@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use ibtf::{AsyncEvent, ChannelId, Client, ClientHandler, Reply, Request, Service, Session, Status};
-use ipoib::connections::{self, ConnectRequest};
+use ipoib::connections::{self, ConnectRequest, Wrong};
 use ipoib::link::Generation;
 use ipoib::{Gid, LinkAddr, Qpn};
 use kernel::kstat::Kstat;
@@ -20,14 +20,10 @@ use crate::link::settings::Settings;
 use crate::{node, now};
 
 /// How long the removal of an adapter is held up by connections at most: the communication manager repeats a DREQ that is not answered as
-/// often as the neighbour has asked for, sixteen times in 69 s, and keeps the number of the queue pair for seconds after that. And how often
+/// often as the neighbour has asked for, sixteen times in 137 s, and keeps the number of the queue pair for 8.6 s after that. And how often
 /// they are looked at.
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK_AGAIN: kernel::time::Duration = kernel::time::Duration::from_millis(10);
-
-/// A neighbour whose acknowledgements take longer gets no connection: closing it would keep one of `ibcm`'s places for as long. The longest time
-/// with a code that is no longer than what is usual.
-const LONGEST_DELAY: Duration = Duration::from_micros(8_589_935);
 
 /// Who sees to a link's connections, from the first time it listens to its end: in the order in which they go.
 pub(crate) struct Listener {
@@ -176,7 +172,6 @@ impl ConnectionEvents {
         while open() && now() < deadline {
             // Once the link's own client has heard of it, too, nobody is let in any more.
             let mut control = self.0.control.lock();
-            control.tell_incoming(IncomingConnections::hurry);
             let shared_receive = control.incoming.as_mut().and_then(|incoming| incoming.stop());
             drop(control);
             self.0.control.notify_all();
@@ -206,8 +201,8 @@ impl ClientHandler for ConnectionEvents {
         self.0.connection_requested(request, session)
     }
 
-    fn connection_replied(&self, channel: ChannelId, private: &[u8], delay_micros: u64) -> bool {
-        if delay_micros > LONGEST_DELAY.as_micros() as u64 {
+    fn connection_replied(&self, channel: ChannelId, private: &[u8], answer: Option<u8>) -> bool {
+        if !connections::answers_in_time(answer) {
             self.0.connection_counters.slow.increment();
             return false;
         }
@@ -239,13 +234,18 @@ impl Shared {
         let counters = &self.connection_counters;
         counters.requests.increment();
         let reply = match (self.who_asks(request), Room::new()) {
-            (Some(peer), Ok(room)) => {
+            (Ok(peer), Ok(room)) => {
                 let mut control = self.control.lock();
                 let incoming = control.incoming.as_mut();
                 incoming.map_or(Reply::Refused, |incoming| incoming.requested(room, &peer, session, now()))
             }
-            (Some(_), Err(_)) => Reply::NoRoom,
-            (None, _) => Reply::Refused,
+            (Ok(_), Err(_)) => Reply::NoRoom,
+            (Err(why), _) => {
+                if why == Wrong::Slow {
+                    counters.slow.increment();
+                }
+                Reply::Refused
+            }
         };
         match reply {
             Reply::Later => {}
@@ -258,14 +258,15 @@ impl Shared {
     }
 
     /// The neighbour, if it may ask.
-    fn who_asks(&self, request: &Request<'_>) -> Option<LinkAddr> {
+    fn who_asks(&self, request: &Request<'_>) -> Result<LinkAddr, Wrong> {
         let asked = ConnectRequest {
             reliable: request.reliable,
             pkey: request.pkey,
             from: node::gid(request.from),
             to: node::gid(request.to),
+            answer: request.answer,
             private: request.private,
         };
-        asked.check(self.pkey, self.port_gid()?).ok()
+        asked.check(self.pkey, self.port_gid().ok_or(Wrong::Port)?)
     }
 }

@@ -41,10 +41,6 @@ use super::outgoing::{self, OutgoingConnections};
 const DRAIN: Duration = Duration::from_secs(1);
 /// Before a channel that the communication manager does not know yet is closed again, or one whose messages wait to be taken is freed.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Closing takes one of `ibcm`'s places until the neighbour answers, or as long as he has said that an answer takes. Of neighbours that say more
-/// than 8.6 s, as a code, so many are closed at once. Usual are 4.3 s, which `ibcm` may round up.
-const LONGEST_ANSWER: u8 = 21;
-const SLOW_ONES: usize = 3;
 /// Before the adapter is closed; twice as long each time that it could not be, which costs a line on the console, up to
 const CLOSE_AFTER: Duration = Duration::from_secs(1);
 /// so long.
@@ -63,10 +59,6 @@ pub(crate) struct IncomingConnections {
     lost: bool,
     /// Connections to neighbours, once the link was to open some.
     pub(crate) outgoing: Option<KBox<OutgoingConnections>>,
-    /// Until when connections of slow neighbours that are being closed have their places.
-    slow_until: [Instant; SLOW_ONES],
-    /// The adapter goes: everything is closed as soon as it can be.
-    hurries: bool,
     /// Of the link's P_Key, which a queue pair keeps that it was made with.
     index: Option<u16>,
     /// Since when there has been none.
@@ -85,8 +77,8 @@ pub(crate) enum Step {
     Accept(Connection, Session),
     /// Answer that there is none.
     Refuse(Session),
-    /// Have the other side wait less for a receive, and look how long it takes to answer: [`IncomingConnections::answers_within`].
-    Ease(Connection, RcChannel),
+    /// Have the other side wait less for a receive.
+    Ease(RcChannel),
     /// Drop it: [`IncomingConnections::forget`]; or not yet: [`IncomingConnections::free_later`].
     Free(Connection, RcChannel),
     /// End it.
@@ -110,8 +102,6 @@ impl IncomingConnections {
             lost: false,
             outgoing: None,
             index: None,
-            slow_until: [Instant::ZERO; SLOW_ONES],
-            hurries: false,
             unused_since: None,
             hca: None,
             lets_go: false,
@@ -392,42 +382,16 @@ impl IncomingConnections {
     /// The next connection to close.
     pub(crate) fn next_close(&mut self, now: Instant) -> Option<(Connection, RcChannel)> {
         self.dismiss(now);
-        let due = |entry: &IncomingConnection| entry.is_to_close() && entry.has_come(now);
-        let hurries = self.hurries;
-        if let Some(entry) =
-            self.connections.find_mut(|entry| due(entry) && (hurries || entry.slow.is_none()))
-        {
-            return Some((entry.connection, entry.take_to_close()?));
-        }
-        let place = self.slow_until.iter_mut().find(|until| now >= **until)?;
-        let entry = self.connections.find_mut(due)?;
-        *place = now + entry.slow.unwrap_or_default();
+        let entry = self.connections.find_mut(|entry| entry.is_to_close() && entry.has_come(now))?;
         Some((entry.connection, entry.take_to_close()?))
-    }
-
-    /// A neighbour has said that an answer of his takes so long, as a code; whether that is longer than others say.
-    pub(crate) fn answers_within(&mut self, connection: Connection, code: u8) -> bool {
-        let slow = code > LONGEST_ANSWER;
-        if let Some(entry) = self.find(connection).filter(|_| slow) {
-            entry.slow = Some(Duration::from_nanos(4_096 << code.min(31)));
-        }
-        slow
-    }
-
-    /// The adapter goes.
-    pub(crate) fn hurry(&mut self) {
-        self.hurries = true;
     }
 
     /// When [`IncomingConnections::next_close`] has something again, if nothing happens before.
     pub(crate) fn close_deadline(&self) -> Option<Instant> {
-        let place = self.slow_until.iter().min().copied().filter(|_| !self.hurries);
-        // A slow one waits for both.
-        let next = self.connections.iter().filter(|entry| entry.is_to_close()).filter_map(|entry| {
-            if entry.slow.is_some() { entry.not_before.max(place) } else { entry.not_before }
-        });
+        let next = self.connections.iter().filter(|entry| entry.is_to_close());
+        let next = next.filter_map(|entry| entry.not_before).min();
         let outgoing = self.outgoing.as_ref().and_then(|outgoing| outgoing.close_deadline());
-        [self.machine.next_deadline(), next.min(), outgoing].into_iter().flatten().min()
+        [self.machine.next_deadline(), next, outgoing].into_iter().flatten().min()
     }
 
     /// Of a link that is stopped nothing stays open.

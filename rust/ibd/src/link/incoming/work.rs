@@ -97,15 +97,9 @@ fn take(shared: &Shared, step: Step) {
     match step {
         Step::Accept(connection, session) => accept(shared, connection, session),
         Step::Refuse(session) => refuse(shared, session, Reply::Refused),
-        Step::Ease(connection, channel) => {
+        Step::Ease(channel) => {
             // Without success the neighbour waits longer.
             let _ = channel.shorten_receiver_pause();
-            let code = channel.answer_code().unwrap_or(0);
-            drop(channel);
-            if with_incoming(shared, |incoming| Some(incoming.answers_within(connection, code))) == Some(true)
-            {
-                shared.connection_counters.slow.increment();
-            }
         }
         Step::Free(connection, channel) => free(shared, connection, channel),
         Step::End(shared_receive) => shared.retire_one(shared_receive.end()),
