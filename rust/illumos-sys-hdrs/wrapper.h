@@ -43,6 +43,7 @@
 #include <sys/ib/ibtl/ibti.h>
 #include <sys/ib/ibtl/ibti_cm.h>
 #include <sys/ib/ibtl/ibti_common.h>
+#include <sys/ib/ibtl/ibvti.h>
 #include <sys/ib/ibtl/ibtl_ci_types.h>
 #include <sys/ib/ibtl/ibtl_status.h>
 #include <sys/ib/ibtl/ibtl_types.h>

@@ -91,6 +91,16 @@ impl RcChannel {
         })
     }
 
+    /// How far the other side has sent: the number of the packet that is due (`ibt_query_qp`). As long as nothing comes it stays the same. Of a
+    /// connection that stands. **May block**, for the adapter.
+    pub fn packet_due(&self) -> Result<u32, Status> {
+        let mut attributes = KBox::new(sys::ibt_qp_query_attr_t::default())?;
+        // SAFETY: allocated.
+        Status::check(unsafe { sys::ibt_query_qp(self.handle(), &mut *attributes) })?;
+        // SAFETY: of a queue pair of a connection this is the member that is filled in.
+        Ok(unsafe { attributes.qp_info.qp_transport.rc }.rc_rq_psn())
+    }
+
     /// Ends the connection: the queue pair is in the error state when this returns, and no handler is called for it any more
     /// (`ibt_close_rc_channel`, NOCALLBACKS). `CHAN_STATE_INVALID` if the communication manager does not know the channel, or not yet.
     /// Does not wait for the other side, but for its turn: of a machine's connections twelve are being closed at once. **May block.**

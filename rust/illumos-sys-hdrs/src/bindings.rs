@@ -11879,6 +11879,7 @@ unsafe extern "C" {
     ) -> ibt_status_t;
     pub fn ibt_set_chan_private(chan: ibt_channel_hdl_t, clnt_private: *mut ::core::ffi::c_void);
     pub fn ibt_update_channel_qkey(ud_chan: ibt_channel_hdl_t, ud_dest: ibt_ud_dest_hdl_t) -> ibt_status_t;
+    pub fn ibt_query_qp(ibt_qp: ibt_channel_hdl_t, qp_attrp: *mut ibt_qp_query_attr_t) -> ibt_status_t;
     pub fn kstat_create(
         arg1: *const ::core::ffi::c_char,
         arg2: ::core::ffi::c_int,

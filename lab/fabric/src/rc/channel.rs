@@ -168,6 +168,7 @@ impl Qp {
             receive: connection.receive,
             send: connection.send,
             unacknowledged: connection.requester.waiting() as u32,
+            expected_psn: connection.responder.expected(),
         })
     }
 }

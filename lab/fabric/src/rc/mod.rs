@@ -90,6 +90,8 @@ pub struct RcAttr {
     pub send: Option<ReadyToSend>,
     /// Messages that are sent and not acknowledged.
     pub unacknowledged: u32,
+    /// The number of the next packet that is to come.
+    pub expected_psn: u32,
 }
 
 /// A send on a connection.

@@ -37,6 +37,11 @@ impl Responder {
         *self = Responder { expected: first_psn & PSN_MASK, ..Responder::new() };
     }
 
+    /// The number that is due.
+    pub(crate) fn expected(&self) -> u32 {
+        self.expected
+    }
+
     /// What the packet is.
     pub(crate) fn judge(&mut self, psn: u32, opcode: RcOpcode) -> Place {
         let ahead = psn.wrapping_sub(self.expected) & PSN_MASK;

@@ -11,14 +11,15 @@ use fakekernel::{Cx, Export, FaultKind, cx, export};
 use illumos_sys_hdrs::{
     IBT_ACHAN_CLONE, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_MIN_RNR_NAK, IBT_CHAN_ATTR_RO, ibt_cep_flags_t,
     ibt_cep_modify_flags_t, ibt_cep_path_t, ibt_cep_state_e, ibt_chan_alloc_flags_t, ibt_chan_sizes_t,
-    ibt_channel_hdl_t, ibt_hca_hdl_t, ibt_queue_sizes_t, ibt_rc_chan_alloc_args_t, ibt_rc_chan_modify_attr_t,
-    ibt_rc_chan_query_attr_t, ibt_rnr_nak_time_e, ibt_rnr_retry_cnt_e, ibt_status_t,
+    ibt_channel_hdl_t, ibt_hca_hdl_t, ibt_qp_info_s__bindgen_ty_1, ibt_qp_query_attr_t, ibt_qp_rc_attr_t,
+    ibt_queue_sizes_t, ibt_rc_chan_alloc_args_t, ibt_rc_chan_modify_attr_t, ibt_rc_chan_query_attr_t,
+    ibt_rnr_nak_time_e, ibt_rnr_retry_cnt_e, ibt_status_t,
 };
 use std::sync::Arc;
 
 pub(super) fn exports() -> Vec<Export> {
     export! {
-        UK: ibt_alloc_rc_channel, ibt_query_rc_channel, ibt_modify_rc_channel, ibt_modify_rdma, ibt_set_rdma_resource,
+        UK: ibt_alloc_rc_channel, ibt_query_rc_channel, ibt_query_qp, ibt_modify_rc_channel, ibt_modify_rdma, ibt_set_rdma_resource,
             ibt_change_port, ibt_pause_sendq, ibt_unpause_sendq, ibt_migrate_path;
     }
 }
@@ -213,6 +214,47 @@ fn query(channel: &Channel, attr: &RcAttr) -> Result<ibt_rc_chan_query_attr_t, i
     }
     out.rc_prim_path = path;
     Ok(out)
+}
+
+/// Of a channel of connected mode.
+unsafe extern "C" fn ibt_query_qp(qp: ibt_channel_hdl_t, attrs: *mut ibt_qp_query_attr_t) -> ibt_status_t {
+    let cx = cx();
+    super::command(&cx);
+    if cx.fault(FaultKind("ibt_query_qp")) {
+        return IBT_INSUFF_RESOURCE;
+    }
+    let (channel, attr) = match connected(&cx, qp) {
+        Ok(found) => found,
+        Err(status) => return status,
+    };
+    let queried =
+        query(&channel, &attr).and_then(|known| Ok((known, channel.open.adapter().query_qp(&channel.qp)?)));
+    let (known, now) = match queried {
+        Ok(queried) => queried,
+        Err(status) => return status,
+    };
+    let mut rc = ibt_qp_rc_attr_t {
+        rc_dst_qpn: known.rc_dst_qpn,
+        rc_path_mtu: known.rc_path_mtu,
+        rc_min_rnr_nak: known.rc_min_rnr_nak,
+        rc_rnr_retry_cnt: known.rc_path_rnr_retry_cnt,
+        rc_path: known.rc_prim_path,
+        ..Default::default()
+    };
+    rc.set_rc_rq_psn(attr.expected_psn);
+    let mut out = ibt_qp_query_attr_t {
+        qp_sq_cq: known.rc_scq,
+        qp_rq_cq: known.rc_rcq,
+        qp_qpn: known.rc_qpn,
+        qp_srq: known.rc_srq,
+        qp_flags: known.rc_flags,
+        ..Default::default()
+    };
+    out.qp_info.qp_state = known.rc_state;
+    (out.qp_info.qp_sq_sz, out.qp_info.qp_rq_sz) = (now.sizes.sq, now.sizes.rq);
+    out.qp_info.qp_transport = ibt_qp_info_s__bindgen_ty_1 { rc };
+    out!(attrs, out);
+    IBT_SUCCESS
 }
 
 /// Of what may be changed the RNR timer alone; retry counts and sizes are fixed, as the reference adapter says.

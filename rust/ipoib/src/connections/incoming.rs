@@ -9,7 +9,9 @@
 //!                          gone
 //! ```
 //!
-//! Anybody on the subnet can ask for a connection, so what one neighbour can have is bounded, and what all can have together.
+//! Anybody on the subnet can ask for a connection, and in anybody's name, so what one neighbour can have is bounded, and what all can have
+//! together. What is in use gives way to nobody: where there is no room, connections are looked at, and those on which nothing has come for a
+//! while are dismissed. Nothing but the number of the packet that is due says whether something comes: they all share a receive queue.
 
 use core::ops::DerefMut;
 use core::time::Duration;
@@ -23,15 +25,17 @@ use crate::time::Instant;
 pub type IncomingSlot = Slot<LinkAddr, Peer, LISTS>;
 
 const LISTS: usize = 2;
-/// Neighbours with a connection that is to be dismissed.
+/// Neighbours with a connection that is to be dismissed, or looked at.
 const DUE: usize = 0;
-/// Neighbours, the one that sent nothing for longest first.
+/// Neighbours, the one that was found in use longest ago first.
 const RECENT: usize = 1;
 /// Neighbours that are looked at for one with a connection to lose.
 const LOOKS: usize = 16;
-/// Connections of one neighbour: two that carry something, and one that drains.
+/// Connections of one neighbour: two that carry something, and one that drains, or takes the place of one of them.
 const EACH: usize = 3;
 const LIVE: usize = 2;
+/// What was only offered gives way to whoever asks after so long: the opener has had two seconds to take it up.
+const STANDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// What bounds the machine.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +46,7 @@ pub struct IncomingConfig {
     pub each_port: u32,
     /// A neighbour that opened a connection and did not go on with it has so long.
     pub offer: Duration,
-    /// Where there is no room, one that was not used for so long is dismissed.
+    /// Where there is no room, one on which nothing has come for so long is dismissed.
     pub idle: Duration,
 }
 
@@ -61,10 +65,15 @@ pub enum Refusal {
     NotHere,
 }
 
-/// End this connection: its queue pair goes to the error state, and when it holds no receive any more, or after a while, say that it is
-/// [drained](Incoming::drained).
+/// What the link does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dismissed(pub Connection);
+pub enum IncomingAction {
+    /// End this connection: its queue pair goes to the error state, and when it holds no receive any more, or after a while, say that it is
+    /// [drained](Incoming::drained).
+    Dismiss(Connection),
+    /// See how far the neighbour has sent on it: [`Incoming::looked`].
+    Look(Connection),
+}
 
 /// What a neighbour has opened.
 #[derive(Debug, Default)]
@@ -80,14 +89,92 @@ struct Accepted {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Offered { until: Instant },
-    Up { used: Instant },
+    Offered { since: Instant },
+    Up(Up),
     Draining { told: bool },
+}
+
+/// One that stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Up {
+    /// How far the neighbour had sent, and when that was first seen.
+    sent: Option<(u32, Instant)>,
+    look: Look,
+    /// It goes if it is not in use, whatever else its neighbour has.
+    gives_way: bool,
+}
+
+/// Whether one that stands is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Look {
+    #[default]
+    No,
+    /// From then on; `again` if something had come on it since it was looked at before.
+    Due { at: Instant, again: bool },
+    /// The link does.
+    Out { again: bool },
 }
 
 impl Accepted {
     fn is_live(&self) -> bool {
         !matches!(self.state, State::Draining { .. })
+    }
+
+    fn is_up(&self) -> bool {
+        matches!(self.state, State::Up(_))
+    }
+
+    /// Whether the opener has had time to take it up, and has not.
+    fn is_stale(&self, now: Instant) -> bool {
+        matches!(self.state, State::Offered { since } if since + STANDS_WITHIN <= now)
+    }
+
+    /// When something is to be done about it.
+    fn deadline(&self, offer: Duration) -> Option<Instant> {
+        match self.state {
+            State::Offered { since } => Some(since + offer),
+            State::Up(Up { look: Look::Due { at, .. }, .. }) => Some(at),
+            State::Up(_) | State::Draining { .. } => None,
+        }
+    }
+}
+
+impl Up {
+    /// It is looked at, soon. False if it is being looked at.
+    fn want_look(&mut self, gives_way: bool, now: Instant) -> bool {
+        self.gives_way |= gives_way;
+        let new = self.look == Look::No;
+        if new {
+            self.look = Look::Due { at: now, again: false };
+        }
+        new
+    }
+
+    /// The number of the packet that is due, if it could be seen. True if nothing has come for so long.
+    fn looked(&mut self, sent: Option<u32>, idle: Duration, now: Instant) -> bool {
+        let Look::Out { again } = self.look else {
+            self.sent = self.sent.or(sent.map(|sent| (sent, now)));
+            return false;
+        };
+        self.look = Look::No;
+        match (self.sent, sent) {
+            (Some((before, since)), Some(sent)) if before == sent => {
+                if now - since >= idle {
+                    return true;
+                }
+                self.look = Look::Due { at: since + idle, again };
+            }
+            (_, Some(sent)) => {
+                self.sent = Some((sent, now));
+                if !again {
+                    // That may have been long ago.
+                    self.look = Look::Due { at: now + idle, again: true };
+                }
+            }
+            (_, None) => {}
+        }
+        self.gives_way &= self.look != Look::No;
+        false
     }
 }
 
@@ -128,7 +215,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         if !self.runs || !peer.is_port() {
             return Err(Refusal::NotHere);
         }
-        if self.of_port(&peer).0 >= self.config.each_port {
+        if self.of_port(&peer) >= self.config.each_port {
             self.make_room_of_port(&peer, now);
             return Err(Refusal::NoRoom);
         }
@@ -139,10 +226,13 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         let known = self.peers.find(&peer);
         let id = known.or_else(|| self.peers.insert(peer, Peer::default())).ok_or(Refusal::NoRoom)?;
         let entry = self.peers.get_mut(id).ok_or(Refusal::NoRoom)?;
-        let place = entry.connections.iter().position(Option::is_none).ok_or(Refusal::NoRoom)?;
+        let Some(place) = entry.connections.iter().position(Option::is_none) else {
+            self.make_room_of(id, now);
+            return Err(Refusal::NoRoom);
+        };
         self.number += 1;
-        let state = State::Offered { until: now + self.config.offer };
-        entry.connections[place] = Some(Accepted { number: self.number, state });
+        entry.connections[place] =
+            Some(Accepted { number: self.number, state: State::Offered { since: now } });
         self.held += 1;
         let newest = self.number;
         if entry.connections.iter().flatten().filter(|one| one.is_live()).count() > LIVE {
@@ -154,90 +244,111 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         Ok(Connection { peer, number: self.number })
     }
 
-    /// Connections of a neighbour's port, in whatever names, and the name among them that has had the oldest one that is live.
-    fn of_port(&self, peer: &LinkAddr) -> (u32, Option<Id>) {
-        let (mut count, mut oldest) = (0, None);
+    /// Connections of a neighbour's port, in whatever names.
+    fn of_port(&self, peer: &LinkAddr) -> u32 {
+        let mut count = 0;
         let mut next = self.peers.siblings(peer);
         while let Some(id) = next {
             next = self.peers.next_sibling(id);
             let of_it = self.peers.key(id).is_some_and(|key| key.gid() == peer.gid());
             let Some(entry) = self.peers.get(id).filter(|_| of_it) else { continue };
             count += entry.connections.iter().flatten().count() as u32;
-            let live = entry.connections.iter().flatten().filter(|one| one.is_live());
-            let number = live.map(|one| one.number).min();
-            oldest =
-                [oldest, number.map(|number| (number, id))].into_iter().flatten().min_by_key(|(n, _)| *n);
         }
-        (count, oldest.map(|(_, id)| id))
+        count
     }
 
-    /// The neighbour that sent nothing for longest loses a connection.
+    /// Of the neighbours that were found in use longest ago, the first one with something to lose makes room if it can.
     fn make_room(&mut self, now: Instant) {
         for _ in 0..LOOKS {
             let Some(id) = self.peers.front(RECENT) else { return };
+            self.peers.push_back(RECENT, id);
             if self.make_room_of(id, now) {
                 return;
             }
-            // None of its connections stands, so it has none to lose.
-            self.peers.push_back(RECENT, id);
         }
     }
 
     fn make_room_of_port(&mut self, peer: &LinkAddr, now: Instant) {
-        if let Some(id) = self.of_port(peer).1 {
-            self.make_room_of(id, now);
+        let mut next = self.peers.siblings(peer);
+        while let Some(id) = next {
+            next = self.peers.next_sibling(id);
+            let of_it = self.peers.key(id).is_some_and(|key| key.gid() == peer.gid());
+            if of_it && self.make_room_of(id, now) {
+                return;
+            }
         }
     }
 
-    /// A neighbour that sent nothing for long loses its oldest connection. False if none of them stands.
+    /// A neighbour loses an offer that it does not take up; else what stands is looked at, and goes if it is not in use. False if it has
+    /// neither, or is being looked at.
     fn make_room_of(&mut self, id: Id, now: Instant) -> bool {
-        let Some(entry) = self.peers.get(id) else { return false };
-        let used = entry.connections.iter().flatten().filter_map(|one| match one.state {
-            State::Up { used } => Some(used),
-            State::Offered { .. } | State::Draining { .. } => None,
-        });
-        let Some(used) = used.max() else { return false };
-        if now - used >= self.config.idle {
-            self.dismiss_oldest(id, |one| matches!(one.state, State::Up { .. }));
+        if self.dismiss_oldest(id, |one| one.is_stale(now)) {
+            return true;
         }
+        self.look_at(id, |_, up| up.want_look(true, now))
+    }
+
+    /// Of what a neighbour has standing it is said what is to be looked at. False if nothing is.
+    fn look_at(&mut self, id: Id, want: impl Fn(u64, &mut Up) -> bool) -> bool {
+        let Some(entry) = self.peers.get_mut(id) else { return false };
+        let mut some = false;
+        for one in entry.connections.iter_mut().flatten() {
+            if let State::Up(up) = &mut one.state {
+                some |= want(one.number, up);
+            }
+        }
+        self.arm(id);
+        some
+    }
+
+    fn dismiss_oldest(&mut self, id: Id, of: impl Fn(&Accepted) -> bool) -> bool {
+        let Some(entry) = self.peers.get_mut(id) else { return false };
+        let live = entry.connections.iter_mut().flatten().filter(|one| of(one));
+        let Some(oldest) = live.min_by_key(|one| one.number) else { return false };
+        oldest.state = State::Draining { told: false };
+        self.peers.push_back(DUE, id);
         true
     }
 
-    fn dismiss_oldest(&mut self, id: Id, of: impl Fn(&Accepted) -> bool) {
-        let Some(entry) = self.peers.get_mut(id) else { return };
-        let live = entry.connections.iter_mut().flatten().filter(|one| of(one));
-        if let Some(oldest) = live.min_by_key(|one| one.number) {
-            oldest.state = State::Draining { told: false };
-            self.peers.push_back(DUE, id);
-        }
-    }
-
-    /// The connection is there. It supersedes the neighbour's oldest one, if that makes one too many.
+    /// The connection is there. If that makes one too many, those before it are looked at: one that is not in use goes.
     pub fn established(&mut self, connection: Connection, now: Instant) {
         self.change(connection, |one| {
             if let State::Offered { .. } = one.state {
-                one.state = State::Up { used: now };
+                one.state = State::Up(Up::default());
             }
         });
-        let stands = |one: &Accepted| matches!(one.state, State::Up { .. });
         let Some(id) = self.peers.find(&connection.peer) else { return };
-        let standing = self
-            .peers
-            .get(id)
-            .map_or(0, |entry| entry.connections.iter().flatten().filter(|one| stands(one)).count());
-        if standing > LIVE {
-            self.dismiss_oldest(id, stands);
+        if self.standing(id) > LIVE {
+            let is_other = |number| number != connection.number;
+            self.look_at(id, |number, up| is_other(number) && up.want_look(false, now));
         }
     }
 
-    /// A message came on it.
-    pub fn used(&mut self, connection: Connection, now: Instant) {
+    fn standing(&self, id: Id) -> usize {
+        let entry = self.peers.get(id);
+        entry.map_or(0, |entry| entry.connections.iter().flatten().filter(|one| one.is_up()).count())
+    }
+
+    /// How far the neighbour has sent on it: the number of the packet that is due, or `None` if the adapter does not say.
+    pub fn looked(&mut self, connection: Connection, sent: Option<u32>, now: Instant) {
+        let Some(id) = self.peers.find(&connection.peer) else { return };
+        let (standing, idle) = (self.standing(id), self.config.idle);
+        let (mut goes, mut used) = (false, false);
         self.change(connection, |one| {
-            if one.is_live() {
-                one.state = State::Up { used: now };
+            let State::Up(up) = &mut one.state else { return };
+            let before = up.sent;
+            let unused = up.looked(sent, idle, now);
+            used = up.sent != before;
+            goes = unused && (standing > LIVE || up.gives_way);
+            if goes {
+                one.state = State::Draining { told: false };
             }
         });
-        if let Some(id) = self.peers.find(&connection.peer) {
+        if goes {
+            self.peers.push_back(DUE, id);
+            // One is enough.
+            self.look_at(id, |_, up| core::mem::take(&mut up.gives_way));
+        } else if used {
             self.peers.push_back(RECENT, id);
         }
     }
@@ -293,14 +404,11 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         }
     }
 
-    /// When an offer ends.
+    /// When an offer ends, or a connection is looked at.
     fn arm(&mut self, id: Id) {
         let Some(entry) = self.peers.get(id) else { return };
-        let ends = entry.connections.iter().flatten().filter_map(|one| match one.state {
-            State::Offered { until } => Some(until),
-            State::Up { .. } | State::Draining { .. } => None,
-        });
-        let first = ends.min();
+        let offer = self.config.offer;
+        let first = entry.connections.iter().flatten().filter_map(|one| one.deadline(offer)).min();
         self.peers.set_deadline(id, first);
     }
 
@@ -309,28 +417,44 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         self.peers.next_deadline()
     }
 
-    /// The next connection to end, if there is one.
-    pub fn poll_action(&mut self, now: Instant) -> Option<Dismissed> {
+    /// The next thing to do, if there is one.
+    pub fn poll_action(&mut self, now: Instant) -> Option<IncomingAction> {
         while let Some(id) = self.peers.pop_due(now) {
             let Some(entry) = self.peers.get_mut(id) else { continue };
             for one in entry.connections.iter_mut().flatten() {
-                if matches!(one.state, State::Offered { until } if until <= now) {
-                    one.state = State::Draining { told: false };
+                match &mut one.state {
+                    State::Offered { since } if *since + self.config.offer <= now => {
+                        one.state = State::Draining { told: false };
+                    }
+                    _ => {}
                 }
             }
             self.peers.push_back(DUE, id);
-            self.arm(id);
         }
         loop {
             let id = self.peers.front(DUE)?;
             let peer = self.peers.key(id)?;
             let entry = self.peers.get_mut(id)?;
-            let untold = |one: &&mut Accepted| one.state == State::Draining { told: false };
-            if let Some(one) = entry.connections.iter_mut().flatten().find(untold) {
-                one.state = State::Draining { told: true };
-                return Some(Dismissed(Connection { peer, number: one.number }));
+            for one in entry.connections.iter_mut().flatten() {
+                let connection = Connection { peer, number: one.number };
+                match &mut one.state {
+                    State::Draining { told } if !*told => {
+                        *told = true;
+                        return Some(IncomingAction::Dismiss(connection));
+                    }
+                    State::Up(Up { look, .. }) => {
+                        if let Look::Due { at, again } = *look
+                            && at <= now
+                        {
+                            *look = Look::Out { again };
+                            return Some(IncomingAction::Look(connection));
+                        }
+                    }
+                    _ => {}
+                }
             }
             self.peers.unlist(DUE, id);
+            self.arm(id);
         }
     }
 }

@@ -213,7 +213,7 @@ fn a_neighbour_holds_two_connections_and_the_newest_of_many_works() {
         guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
         for channel in 0..20 {
             guest.run("probe_connect", channel);
-            fakekernel::sleep(Nanos::from_secs(2));
+            fakekernel::sleep(Nanos::from_secs(11));
         }
         let stand = (0..20).filter(|n| guest.ask("probe_state", *n) == READY_TO_SEND).count();
         assert_eq!(stand, 2);
@@ -228,7 +228,7 @@ fn a_neighbour_holds_two_connections_and_the_newest_of_many_works() {
 fn a_port_that_asks_in_many_names_gets_eight_connections_and_is_told_so() {
     Setup { seeds: 1, ..Setup::default() }.run(|bench| {
         let (_beta, heard, qpn) = accepting(bench);
-        let guest = Guest::new(bench, 62);
+        let guest = Guest::new(bench, 61);
         for n in 0..60 {
             guest.aim(&bench.beta, LEGACY + qpn, 0x1000 + n as u32, 65_524);
             let got = guest.ask("probe_connect", n);
@@ -238,16 +238,44 @@ fn a_port_that_asks_in_many_names_gets_eight_connections_and_is_told_so() {
         guest.send(3, 5_000, PLAIN);
         bench.settle();
         assert!(payloads(&heard) == [pattern(5_000)], "those that have one go on");
-        // Nothing says who still sends: whoever came first gives way, if that is long enough ago.
+        // Whoever has sent nothing for ten seconds gives way.
         fakekernel::sleep(Nanos::from_secs(11));
         guest.aim(&bench.beta, LEGACY + qpn, 0x2000, 65_524);
-        assert_eq!(guest.ask("probe_connect", 60), NO_RESOURCES);
-        fakekernel::sleep(Nanos::from_secs(3));
-        guest.run("probe_connect", 61);
-        guest.send(61, 5_000, PLAIN);
-        bench.settle();
-        assert!(payloads(&heard) == [pattern(5_000)]);
-        (8..=60).for_each(|n| _ = guest.ask("probe_flush", n));
+        guest.run("probe_connect", 60);
+        for channel in [3, 60] {
+            guest.send(channel, 5_000, PLAIN);
+            bench.settle();
+            assert!(payloads(&heard) == [pattern(5_000)]);
+        }
+        (8..60).for_each(|n| _ = guest.ask("probe_flush", n));
+        guest.leave();
+    });
+}
+
+#[test]
+fn who_claims_a_neighbours_name_ends_no_connection_of_his_that_carries_packets() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        const CLAIMS: i64 = 12;
+        let guest = Guest::new(bench, 1 + CLAIMS);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        let mut refused = 0;
+        for claim in 1..=CLAIMS {
+            // Somebody else, in the same name.
+            if guest.ask("probe_connect", claim) != 0 {
+                refused += 1;
+                guest.ask("probe_flush", claim);
+            }
+            for _ in 0..8 {
+                guest.send(0, 5_000, PLAIN);
+                fakekernel::sleep(Nanos::from_millis(500));
+                assert_eq!(guest.ask("probe_sent", 0), 0);
+                assert!(payloads(&heard) == [pattern(5_000)], "after {claim} claims");
+            }
+        }
+        assert_eq!(guest.ask("probe_state", 0), READY_TO_SEND);
+        assert!(refused > 0 && counted(bench, "ended") > 0, "{refused} refused");
         guest.leave();
     });
 }
@@ -394,7 +422,7 @@ fn a_link_that_stops_waits_for_no_connection_and_takes_them_again_when_it_is_sta
 #[test]
 fn neighbours_that_do_not_let_go_keep_nobody_else_waiting() {
     holds(|bench| {
-        // Each but two is one too many.
+        // Each but two is one too many, and the one before has carried nothing for long.
         const CONNECTIONS: i64 = 6;
         let (_beta, heard, qpn) = accepting(bench);
         let guest = Guest::new(bench, CONNECTIONS + 1);
@@ -409,7 +437,7 @@ fn neighbours_that_do_not_let_go_keep_nobody_else_waiting() {
         guest.run("probe_lifetime", 19);
         for channel in 0..CONNECTIONS {
             guest.run("probe_connect", channel);
-            fakekernel::sleep(Nanos::from_millis(1_100));
+            fakekernel::sleep(Nanos::from_secs(11));
         }
         assert_eq!(lab_ibtf::connected(&bench.beta.kernel).closing, CONNECTIONS as usize - 2);
         guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);

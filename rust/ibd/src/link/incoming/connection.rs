@@ -26,6 +26,8 @@ pub(crate) struct IncomingConnection {
     pub(super) empty: bool,
     /// The pause after a receive that found no buffer is as it should be.
     pub(super) eased: bool,
+    /// The machine wants to know how far the neighbour has sent.
+    pub(super) to_look: bool,
     /// When the communication manager was given its channel.
     pub(super) given: Instant,
     /// Nothing is done about it before.
@@ -53,6 +55,7 @@ impl IncomingConnection {
             over: false,
             empty: false,
             eased: false,
+            to_look: false,
             given: Instant::ZERO,
             not_before: None,
         }
@@ -70,7 +73,7 @@ impl IncomingConnection {
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let wants = match self.state {
             State::ConnectRequest(_) | State::Draining(_) => true,
-            State::Held(_) => !self.dismissed && self.stands && !self.eased,
+            State::Held(_) => !self.dismissed && self.stands && (self.to_look || !self.eased),
             State::Busy => false,
         };
         wants && self.has_come(now)
@@ -105,9 +108,10 @@ impl IncomingConnection {
             State::ConnectRequest(session) if self.dismissed => Some(Step::Refuse(session)),
             State::ConnectRequest(session) => Some(Step::Accept(self.connection, session)),
             State::Held(channel) => {
-                self.eased = true;
+                let is_new = !core::mem::replace(&mut self.eased, true);
+                self.to_look = false;
                 self.state = State::Held(channel.clone());
-                Some(Step::Ease(channel))
+                Some(Step::Look(self.connection, channel, is_new))
             }
             State::Draining(channel) => Some(Step::Free(self.connection, channel)),
             State::Busy => None,

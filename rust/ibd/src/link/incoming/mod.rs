@@ -23,7 +23,7 @@ mod work;
 use core::time::Duration;
 
 use ibtf::{ChannelId, CqId, Hca, RcChannel, Reply, Session};
-use ipoib::connections::{Connection, Dismissed, Incoming, IncomingConfig, IncomingSlot, Refusal};
+use ipoib::connections::{Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, Refusal};
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
 use kernel::{AllocError, KBox, KVec};
@@ -77,8 +77,8 @@ pub(crate) enum Step {
     Accept(Connection, Session),
     /// Answer that there is none.
     Refuse(Session),
-    /// Have the other side wait less for a receive.
-    Ease(RcChannel),
+    /// See how far the other side has sent, and have it wait less for a receive if it is new: [`IncomingConnections::looked`].
+    Look(Connection, RcChannel, bool),
     /// Drop it: [`IncomingConnections::forget`]; or not yet: [`IncomingConnections::free_later`].
     Free(Connection, RcChannel),
     /// End it.
@@ -345,19 +345,30 @@ impl IncomingConnections {
         self.connections.find_mut(|entry| entry.channel == Some(channel))
     }
 
-    /// Those that the machine wants gone. Each thread does this: one of them may be waiting for something.
-    fn dismiss(&mut self, now: Instant) {
-        while let Some(Dismissed(connection)) = self.machine.poll_action(now) {
-            match self.find(connection) {
-                Some(entry) => entry.dismiss(),
-                None => self.machine.drained(connection),
+    /// What the machine wants done. Each thread asks: one of them may be waiting for something.
+    fn ask_machine(&mut self, now: Instant) {
+        while let Some(action) = self.machine.poll_action(now) {
+            match action {
+                IncomingAction::Dismiss(connection) => match self.find(connection) {
+                    Some(entry) => entry.dismiss(),
+                    None => self.machine.drained(connection),
+                },
+                IncomingAction::Look(connection) => match self.find(connection) {
+                    Some(entry) => entry.to_look = true,
+                    None => self.machine.looked(connection, None, now),
+                },
             }
         }
     }
 
+    /// How far a neighbour has sent on a connection, if the adapter says so: the number of the packet that is due.
+    pub(crate) fn looked(&mut self, connection: Connection, sent: Option<u32>, now: Instant) {
+        self.machine.looked(connection, sent, now);
+    }
+
     /// The next thing to do.
     pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
-        self.dismiss(now);
+        self.ask_machine(now);
         if core::mem::take(&mut self.lost)
             && let Some(shared_receive) = self.shared_receive.take()
         {
@@ -381,7 +392,7 @@ impl IncomingConnections {
 
     /// The next connection to close.
     pub(crate) fn next_close(&mut self, now: Instant) -> Option<(Connection, RcChannel)> {
-        self.dismiss(now);
+        self.ask_machine(now);
         let entry = self.connections.find_mut(|entry| entry.is_to_close() && entry.has_come(now))?;
         Some((entry.connection, entry.take_to_close()?))
     }

@@ -97,10 +97,7 @@ fn take(shared: &Shared, step: Step) {
     match step {
         Step::Accept(connection, session) => accept(shared, connection, session),
         Step::Refuse(session) => refuse(shared, session, Reply::Refused),
-        Step::Ease(channel) => {
-            // Without success the neighbour waits longer.
-            let _ = channel.shorten_receiver_pause();
-        }
+        Step::Look(connection, channel, is_new) => look(shared, connection, channel, is_new),
         Step::Free(connection, channel) => free(shared, connection, channel),
         Step::End(shared_receive) => shared.retire_one(shared_receive.end()),
         Step::LetGo(hca) => {
@@ -120,6 +117,23 @@ fn take(shared: &Shared, step: Step) {
         }
         Step::Outgoing(outgoing::Step::End(send_pools)) => SendPools::end(send_pools, shared),
     }
+}
+
+/// Sees how far a neighbour has sent on a connection.
+fn look(shared: &Shared, connection: Connection, channel: RcChannel, is_new: bool) {
+    if is_new {
+        // Without success the neighbour waits longer.
+        let _ = channel.shorten_receiver_pause();
+    }
+    let sent = channel.packet_due().ok();
+    // Whoever frees it needs the only one.
+    drop(channel);
+    with_incoming(shared, |incoming| {
+        incoming.looked(connection, sent, now());
+        Some(())
+    });
+    // It may be to be closed.
+    shared.control.notify_all();
 }
 
 /// Frees the channel of a connection that is over, once everything that has come on it is taken.

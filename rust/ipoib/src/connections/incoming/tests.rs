@@ -21,46 +21,110 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
+/// What is dismissed; `sent` says how far a neighbour has sent on a connection.
+fn polled(machine: &mut Machine, now: Instant, sent: impl Fn(u64) -> u32) -> Vec<u64> {
+    let mut dismissed = Vec::new();
+    while let Some(action) = machine.poll_action(now) {
+        match action {
+            IncomingAction::Dismiss(one) => dismissed.push(one.number),
+            IncomingAction::Look(one) => machine.looked(one, Some(sent(one.number)), now),
+        }
+    }
+    dismissed
+}
+
+/// The same where nobody sends anything.
 fn dismissed(machine: &mut Machine, now: Instant) -> Vec<u64> {
-    core::iter::from_fn(|| machine.poll_action(now)).map(|Dismissed(one)| one.number).collect()
+    polled(machine, now, |_| 7)
+}
+
+/// The same where everybody sends all the time.
+fn dismissed_of_busy(machine: &mut Machine, now: Instant) -> Vec<u64> {
+    polled(machine, now, |_| (now - Instant::ZERO).as_millis() as u32)
+}
+
+/// One that stands, which the link has looked at once.
+fn up(machine: &mut Machine, peer: &LinkAddr, now: Instant) -> Connection {
+    let one = machine.requested(peer, now).expect("room");
+    machine.established(one, now);
+    machine.looked(one, Some(7), now);
+    one
 }
 
 #[test]
 fn of_fifty_connections_of_one_station_two_are_kept_and_the_newest_works() {
     let mut machine = machine(512, 4);
-    let mut last = None;
     for n in 0..50 {
-        let one = machine.requested(&station(1), at(n)).expect("accepted");
-        machine.established(one, at(n));
-        for Dismissed(old) in core::iter::from_fn(|| machine.poll_action(at(n))).collect::<Vec<_>>() {
-            assert_ne!(old, one);
-            machine.drained(old);
-        }
+        let one = up(&mut machine, &station(1), at(11 * n));
+        let gone = dismissed(&mut machine, at(11 * n));
+        assert!(gone.len() <= 1 && !gone.contains(&one.number));
+        gone.into_iter().for_each(|number| machine.drained(Connection { number, ..one }));
         assert!(machine.held() <= 2);
-        last = Some(one);
     }
-    machine.used(last.expect("one"), at(50));
     assert_eq!(dismissed(&mut machine, at(1_000)), []);
 }
 
 #[test]
-fn a_port_gets_eight_connections_in_whatever_names_and_its_oldest_makes_room_when_it_is_idle() {
+fn who_claims_a_neighbours_name_ends_no_connection_of_his_that_is_in_use() {
+    let mut machine = machine(512, 4);
+    let used = up(&mut machine, &station(1), at(0));
+    let sent = |number: u64, second: u32| if number == used.number { second } else { 7 };
+    let mut refused = 0;
+    for second in 1..200 {
+        if let Ok(claimed) = machine.requested(&station(1), at(second)) {
+            machine.established(claimed, at(second));
+            machine.looked(claimed, Some(7), at(second));
+        } else {
+            refused += 1;
+        }
+        for number in polled(&mut machine, at(second), |number| sent(number, second as u32)) {
+            assert_ne!(number, used.number, "at {second} s");
+            machine.drained(Connection { number, ..used });
+        }
+    }
+    assert!(refused > 100);
+}
+
+#[test]
+fn of_connections_that_are_all_in_use_none_gives_way() {
+    let mut machine = machine(8, 1_000);
+    (0..8).for_each(|n| _ = up(&mut machine, &station(n), at(0)));
+    for n in 8..500 {
+        let now = at(n);
+        assert_eq!(machine.requested(&station(n), now), Err(Refusal::NoRoom));
+        assert_eq!(dismissed_of_busy(&mut machine, now), []);
+    }
+    assert_eq!(dismissed(&mut machine, at(600)), []);
+    assert_eq!(machine.requested(&station(9), at(601)), Err(Refusal::NoRoom));
+    // The next one has sent since it was looked at, but that may be long ago.
+    assert_eq!(dismissed(&mut machine, at(601)), []);
+    assert_eq!(dismissed(&mut machine, at(611)).len(), 1);
+}
+
+#[test]
+fn a_port_gets_eight_connections_in_whatever_names_and_those_that_are_idle_make_room() {
     let mut machine = machine(512, 40);
     let named = |n: u32| LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(1).gid());
     let mut accepted = Vec::new();
     for n in 0..12 {
         if let Ok(one) = machine.requested(&named(n), at(0)) {
             machine.established(one, at(0));
+            machine.looked(one, Some(7), at(0));
             accepted.push(one);
         }
     }
     assert_eq!((accepted.len(), machine.held()), (8, 8));
-    assert_eq!(dismissed(&mut machine, at(5)), []);
     assert!(machine.requested(&station(2), at(5)).is_ok(), "another port");
-    assert_eq!(machine.requested(&named(20), at(11)), Err(Refusal::NoRoom));
-    assert_eq!(dismissed(&mut machine, at(11)), [accepted[0].number]);
-    machine.drained(accepted[0]);
-    assert!(machine.requested(&named(20), at(12)).is_ok());
+    let (mut second, idle) = (5, accepted[3].number);
+    while machine.requested(&named(20), at(second)) == Err(Refusal::NoRoom) {
+        let sent = |number: u64| if number == idle { 7 } else { second as u32 + 7 };
+        for number in polled(&mut machine, at(second), sent) {
+            assert_eq!(number, idle);
+            machine.drained(accepted[3]);
+        }
+        second += 1;
+    }
+    assert!((10..20).contains(&second), "{second} s");
 }
 
 #[test]
@@ -69,42 +133,41 @@ fn a_station_whose_old_connections_still_drain_gets_no_more_than_three() {
     let accepted = (0..9).filter(|_| machine.requested(&station(1), at(0)).is_ok()).count();
     assert_eq!((accepted, machine.held()), (3, 3));
     assert_eq!(dismissed(&mut machine, at(0)), [1]);
+    // What nobody takes up gives way.
+    assert_eq!(machine.requested(&station(1), at(1)), Err(Refusal::NoRoom));
+    assert_eq!(dismissed(&mut machine, at(1)), []);
+    assert_eq!(machine.requested(&station(1), at(2)), Err(Refusal::NoRoom));
+    assert_eq!(dismissed(&mut machine, at(2)), [2]);
 }
 
 #[test]
 fn an_offer_in_somebodys_name_ends_no_connection_that_stands() {
     let mut machine = machine(512, 4);
-    let mut up = |n| {
-        let one = machine.requested(&station(1), at(n)).expect("room");
-        machine.established(one, at(n));
-        one
-    };
-    let (first, second) = (up(0), up(1));
+    let (first, second) = (up(&mut machine, &station(1), at(0)), up(&mut machine, &station(1), at(1)));
     // Nobody takes these up.
     let offer = machine.requested(&station(1), at(2)).expect("room");
     assert_eq!(machine.requested(&station(1), at(3)), Err(Refusal::NoRoom));
-    assert_eq!(dismissed(&mut machine, at(3)), []);
-    assert_eq!(dismissed(&mut machine, at(32)), [offer.number]);
+    assert_eq!(dismissed_of_busy(&mut machine, at(3)), []);
+    assert_eq!(machine.requested(&station(1), at(4)), Err(Refusal::NoRoom));
+    assert_eq!(dismissed_of_busy(&mut machine, at(4)), [offer.number]);
     machine.drained(offer);
-    // The neighbour itself opens another one.
-    let third = machine.requested(&station(1), at(33)).expect("room");
-    assert_eq!(dismissed(&mut machine, at(33)), []);
-    machine.established(third, at(33));
-    assert_eq!(dismissed(&mut machine, at(33)), [first.number]);
+    assert_eq!(dismissed_of_busy(&mut machine, at(14)), []);
+    // The neighbour itself opens another one, and sends on that only.
+    let third = up(&mut machine, &station(1), at(33));
+    assert_eq!(polled(&mut machine, at(33), |_| 8), []);
+    assert_eq!(polled(&mut machine, at(43), |_| 8), [first.number]);
     assert!(first.number < second.number && second.number < third.number);
 }
 
 #[test]
 fn strangers_by_the_thousand_get_the_room_there_is_and_those_who_send_keep_theirs() {
     let mut machine = machine(8, 1_000);
-    let old: Vec<_> = (0..8).map(|n| machine.requested(&station(n), at(0)).expect("room")).collect();
-    old.iter().for_each(|one| machine.established(*one, at(0)));
+    let old: Vec<_> = (0..8).map(|n| up(&mut machine, &station(n), at(0))).collect();
     assert!((8..1_000).all(|n| machine.requested(&station(n), at(5)) == Err(Refusal::NoRoom)));
     assert_eq!(dismissed(&mut machine, at(5)), []);
-    old[1..].iter().for_each(|one| machine.used(*one, at(20)));
-    assert_eq!(machine.requested(&station(9), at(21)), Err(Refusal::NoRoom));
-    assert_eq!(dismissed(&mut machine, at(21)), [old[0].number]);
-    machine.drained(old[0]);
+    let sent = |number: u64, now| if number == old[4].number { 7 } else { now };
+    assert_eq!(polled(&mut machine, at(10), |number| sent(number, 10)), [old[4].number]);
+    machine.drained(old[4]);
     assert!(machine.requested(&station(9), at(22)).is_ok());
 }
 
@@ -114,9 +177,8 @@ fn room_is_made_behind_neighbours_none_of_whose_connections_stands() {
     let drains: Vec<_> = (0..2).map(|n| machine.requested(&station(n), at(0)).expect("room")).collect();
     drains.iter().for_each(|one| machine.ended(*one));
     assert_eq!(dismissed(&mut machine, at(0)).len(), 2);
-    machine.requested(&station(2), at(0)).expect("room");
-    let stands = machine.requested(&station(3), at(0)).expect("room");
-    machine.established(stands, at(0));
+    let stands = up(&mut machine, &station(3), at(0));
+    machine.requested(&station(2), at(19)).expect("room");
     assert_eq!(machine.requested(&station(4), at(20)), Err(Refusal::NoRoom));
     assert_eq!(dismissed(&mut machine, at(20)), [stands.number]);
 }
@@ -146,7 +208,6 @@ fn a_stopped_link_refuses_and_dismisses() {
 enum Step {
     Request(u64),
     Establish(usize),
-    Use(usize),
     End(usize),
     Drain(usize),
     Wait(u64),
@@ -158,7 +219,6 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..6_u64).prop_map(Step::Request),
         4 => any::<usize>().prop_map(Step::Establish),
-        4 => any::<usize>().prop_map(Step::Use),
         2 => any::<usize>().prop_map(Step::End),
         4 => any::<usize>().prop_map(Step::Drain),
         2 => (0..40_u64).prop_map(Step::Wait),
@@ -178,7 +238,6 @@ proptest! {
             match step {
                 Step::Request(n) => known.extend(machine.requested(&station(n), now)),
                 Step::Establish(n) => pick(n).into_iter().for_each(|one| machine.established(one, now)),
-                Step::Use(n) => pick(n).into_iter().for_each(|one| machine.used(one, now)),
                 Step::End(n) => pick(n).into_iter().for_each(|one| machine.ended(one)),
                 Step::Drain(n) => {
                     if let Some(one) = pick(n).filter(|one| told.contains(&one.number)) {
@@ -190,7 +249,7 @@ proptest! {
                 Step::Stop => machine.stop(),
                 Step::Run => machine.run(),
             }
-            for number in dismissed(&mut machine, now) {
+            for number in polled(&mut machine, now, |number| (number % 2) as u32 * (now - at(0)).as_secs() as u32) {
                 prop_assert!(told.insert(number), "{number} is dismissed again");
             }
             prop_assert_eq!(machine.held() as usize, known.len());
