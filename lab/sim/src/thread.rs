@@ -413,6 +413,11 @@ impl Thread {
         &self.0.name
     }
 
+    /// The same, to be kept.
+    pub fn shared_name(&self) -> Arc<str> {
+        self.0.name.clone()
+    }
+
     /// `t_did`: what `thread_join` takes; never reused in a machine.
     pub fn did(&self) -> u64 {
         self.0.did

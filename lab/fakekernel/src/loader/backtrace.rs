@@ -15,24 +15,43 @@ const DEPTH: usize = 32;
 /// Return addresses from `at` on, innermost first: those of one entry.
 pub(crate) fn pcs(thread: &ThreadInner, at: Call, depth: usize) -> Vec<usize> {
     let mut pcs = Vec::new();
-    if at.pc() == 0 {
-        return pcs;
+    walk(thread, at, depth, |pc| pcs.push(pc));
+    pcs
+}
+
+/// The first `N` of them; 0 where there are fewer.
+pub(crate) fn innermost<const N: usize>(thread: &ThreadInner, at: Call) -> [usize; N] {
+    let mut pcs = [0; N];
+    let mut places = pcs.iter_mut();
+    walk(thread, at, N, |pc| {
+        if let Some(place) = places.next() {
+            *place = pc;
+        }
+    });
+    pcs
+}
+
+fn walk(thread: &ThreadInner, at: Call, depth: usize, mut visit: impl FnMut(usize)) {
+    if at.pc() == 0 || depth == 0 {
+        return;
     }
-    pcs.push(at.pc());
+    visit(at.pc());
     let top = thread.stack_top.get().copied().unwrap_or(0);
     let (mut rbp, mut floor) = (at.rbp(), at.sp().saturating_sub(16));
-    while pcs.len() < depth && rbp >= floor && rbp + 16 <= top && rbp.is_multiple_of(8) {
+    for _ in 1..depth {
+        if rbp < floor || rbp + 16 > top || !rbp.is_multiple_of(8) {
+            break;
+        }
         let frame = std::ptr::with_exposed_provenance::<[usize; 2]>(rbp);
         // SAFETY: between the stack pointer of a thread that is stopped here and the top of its stack.
         let [next, pc] = unsafe { frame.read_volatile() };
         if !crate::loader::module::in_window_range(pc) {
             break;
         }
-        pcs.push(pc);
+        visit(pc);
         floor = rbp + 16;
         rbp = next;
     }
-    pcs
 }
 
 /// The module frames of a thread that is at `at`, through all its entries.

@@ -134,6 +134,11 @@ impl Cx {
         backtrace::pcs(&self.thread.0, self.at, 8)
     }
 
+    /// The first of those, 0 beyond the outermost: for what is kept by the thousand.
+    pub fn innermost_pcs<const N: usize>(&self) -> [usize; N] {
+        backtrace::innermost(&self.thread.0, self.at)
+    }
+
     /// This call may sleep: rules 1 and 2 (fatal), 3 (noted).
     pub fn may_block(&self) {
         self.may_block_with(0);

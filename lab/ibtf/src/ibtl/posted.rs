@@ -5,10 +5,12 @@
 //! if it is being sent, free it, or take its registration away. The same memory may be read by several sends at once.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use fabric::{Qpn, Sge};
 use fakekernel::race::Moment;
 use fakekernel::{Cx, HostMutex, Kernel, Rule};
+use slab::Slab;
 
 use super::Ibtl;
 use super::objects::Channel;
@@ -35,15 +37,17 @@ pub(crate) struct Posted(HostMutex<Books>);
 
 #[derive(Default)]
 struct Books {
-    /// The number of the last request.
-    last: u64,
-    requests: BTreeMap<u64, Request>,
+    /// A request's number is its place here and one.
+    requests: Slab<Request>,
     /// First byte and number of the request: the byte behind the last.
     pieces: BTreeMap<(u64, u64), u64>,
     /// The longest piece there has been: how far before an address one may begin that holds it.
     longest: u64,
     queues: BTreeMap<QueueKey, Queue>,
 }
+
+/// Return addresses that are kept of a post.
+const FRAMES: usize = 3;
 
 /// Handles of CQ and channel.
 type QueueKey = (usize, usize, Way);
@@ -63,8 +67,9 @@ struct Request {
     /// Of a send: what its memory held when it was posted.
     digest: Option<u64>,
     module: &'static str,
-    thread: String,
-    pcs: Vec<usize>,
+    thread: Arc<str>,
+    /// Where in the module, the innermost first; 0 beyond the outermost.
+    pcs: [usize; FRAMES],
     /// The post, which the completion comes after (rule 54).
     posted: Moment,
 }
@@ -186,8 +191,8 @@ impl Request {
             digest: (posting.way == Way::Send).then(|| digest(cx.kernel(), &pieces)).flatten(),
             pieces,
             module: cx.module_name(),
-            thread: cx.thread().name().to_owned(),
-            pcs: cx.pcs(),
+            thread: cx.thread().shared_name(),
+            pcs: cx.innermost_pcs(),
             posted: Moment::now(),
         }
     }
@@ -202,18 +207,21 @@ impl Request {
 
     /// With who posted it, where.
     fn describe(&self, kernel: &Kernel) -> String {
-        const FRAMES: usize = 3;
         let frame = |pc: &usize| kernel.module_at(*pc).map(|module| module.frame(*pc).to_string());
-        let frames: Vec<String> = self.pcs.iter().take(FRAMES).filter_map(frame).collect();
+        let frames: Vec<String> = self.pcs.iter().filter_map(frame).collect();
         let (name, qpn, frames) = (self.name(), self.qpn.get(), frames.join(" < "));
         format!("{name} of queue pair {qpn}, posted by {} on {} ({frames})", self.module, self.thread)
     }
 }
 
+/// Where the request with this number is.
+fn place(number: u64) -> Option<usize> {
+    (number as usize).checked_sub(1)
+}
+
 impl Books {
     fn add(&mut self, queue: QueueKey, request: Request) -> u64 {
-        self.last += 1;
-        let number = self.last;
+        let number = self.requests.vacant_key() as u64 + 1;
         for piece in &request.pieces {
             self.longest = self.longest.max(piece.len.into());
             self.pieces.insert((piece.va, number), piece.end());
@@ -221,7 +229,7 @@ impl Books {
         let qpn = request.qpn;
         let queue = self.queues.entry(queue).or_insert_with(|| Queue { qpn, requests: VecDeque::new() });
         queue.requests.push_back(number);
-        self.requests.insert(number, request);
+        self.requests.insert(request);
         number
     }
 
@@ -230,11 +238,15 @@ impl Books {
         let first = start.saturating_sub(self.longest);
         let begun = self.pieces.range((first, 0)..(end, 0));
         let numbers = begun.filter(|(_, behind)| **behind > start).map(|((_, number), _)| number);
-        numbers.filter_map(|number| self.requests.get(number)).cloned().collect()
+        numbers.filter_map(|number| self.request(*number)).cloned().collect()
+    }
+
+    fn request(&self, number: u64) -> Option<&Request> {
+        self.requests.get(place(number)?)
     }
 
     fn remove(&mut self, number: u64) -> Option<Request> {
-        let request = self.requests.remove(&number)?;
+        let request = self.requests.try_remove(place(number)?)?;
         for piece in &request.pieces {
             self.pieces.remove(&(piece.va, number));
         }
@@ -255,8 +267,11 @@ impl Books {
             if from.is_some_and(|from| from != (queue.qpn, *way)) {
                 continue;
             }
-            let known = |number: &u64| self.requests.get(number).is_some_and(|request| request.id == id);
-            let Some(at) = queue.requests.iter().position(known) else { continue };
+            let is_this = |number: &u64| {
+                let request = place(*number).and_then(|place| self.requests.get(place));
+                request.is_some_and(|request| request.id == id)
+            };
+            let Some(at) = queue.requests.iter().position(is_this) else { continue };
             let done: Vec<u64> = queue.requests.drain(..=at).collect();
             return done.into_iter().filter_map(|number| self.remove(number)).collect();
         }
