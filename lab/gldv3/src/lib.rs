@@ -8,6 +8,7 @@
 //! leaf lock is held across a call into a module.
 
 mod address;
+mod bare;
 mod client;
 mod dld;
 mod dls;
@@ -22,6 +23,7 @@ mod worker;
 use std::sync::Arc;
 
 pub use address::{Destination, LinkAddress};
+pub use bare::{BareDriver, BareError};
 pub use client::{
     Layout, MacReference, PointedTo, ReceiveQueue, Snoop, Stream, create_datalink, create_partition,
     create_partition_as, datalinks, delete_partition, destroy_datalink, dld_ioctl, dld_ioctl_as,

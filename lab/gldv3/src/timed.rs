@@ -7,6 +7,7 @@ use fakekernel::{Kernel, Nanos, cx};
 use illumos_sys_hdrs::mblk_t;
 
 use crate::address::LinkAddress;
+use crate::bare::BareDriver;
 use crate::mac::{Counting, Mac};
 
 /// Bytes in front of a packet's payload: 20 for the sender, which nobody fills in, the destination, the type, two of nothing.
@@ -51,17 +52,24 @@ impl TimedLink {
     /// Sends packets, one after the other. What is given back is sent again after the next `mac_tx_update`, unless there is none for
     /// `patience`: then it is freed, and what is behind it.
     pub fn send(&self, packets: Packets, patience: Nanos) -> Sent {
-        self.send_chains(packets, 1, patience)
+        self.send_chains(packets, None, 1, patience)
     }
 
-    /// The same, in chains of `each` packets: more than `mac` hands out at once, as a ring's owner may.
-    pub fn send_chains(&self, mut packets: Packets, each: usize, patience: Nanos) -> Sent {
+    /// The same, in chains of `each` packets: more than `mac` hands out at once, as a ring's owner may. `bare` gets them in the place
+    /// of the link's driver, if there is one.
+    pub fn send_chains(
+        &self,
+        mut packets: Packets,
+        bare: Option<&BareDriver>,
+        each: usize,
+        patience: Nanos,
+    ) -> Sent {
         let messages = std::mem::take(&mut packets.messages);
         self.kernel.scope(|| {
             let mut sent = Sent::default();
             let mut chains = messages.chunks(each.max(1));
             for chain in chains.by_ref() {
-                let left = self.offer(chain, patience, &mut sent);
+                let left = self.offer(chain, bare, patience, &mut sent);
                 sent.taken += (chain.len() - left) as u64;
                 if left != 0 {
                     packets.messages = chains.flatten().copied().collect();
@@ -74,14 +82,23 @@ impl TimedLink {
     }
 
     /// How many the driver has not taken in the end; they are freed.
-    fn offer(&self, messages: &[*mut mblk_t], patience: Nanos, sent: &mut Sent) -> usize {
+    fn offer(
+        &self,
+        messages: &[*mut mblk_t],
+        bare: Option<&BareDriver>,
+        patience: Nanos,
+        sent: &mut Sent,
+    ) -> usize {
         let mut chain = match messages {
             [one] => *one,
             several => self.kernel.genunix().make_chain(&cx(), several),
         };
         loop {
             let before = self.counting.updates();
-            chain = self.mac.send(chain, None);
+            chain = match bare {
+                Some(bare) => self.mac.call_tx_of(bare, chain),
+                None => self.mac.send(chain, None),
+            };
             if chain.is_null() {
                 return 0;
             }
@@ -120,6 +137,13 @@ impl Packets {
         let (kernel, bytes) = (&self.kernel, &self.bytes);
         let message = kernel.scope(|| kernel.genunix().message(&cx(), 0, bytes));
         self.messages.push(message);
+    }
+}
+
+impl Packets {
+    /// Leaves them as they are until the machine is over.
+    pub fn leave(mut self) {
+        self.messages.clear();
     }
 }
 

@@ -207,6 +207,12 @@ pub struct BenchArgs {
     /// Packets before everything that they set off is waited for.
     #[arg(long, value_name = "N", default_value_t = BURST, requires = "drive")]
     pub burst: usize,
+    /// Make so many packets before the first is sent; those that are left over stay.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "drive")]
+    pub made: u64,
+    /// Have the bare loop send them, in the driver's place.
+    #[arg(long, requires = "drive")]
+    pub bare: bool,
     /// Where to write, as JSON, which functions the driver has, and what it called.
     #[arg(long, value_name = "FILE", requires = "drive")]
     pub tell: Option<PathBuf>,

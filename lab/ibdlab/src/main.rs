@@ -229,8 +229,8 @@ fn bench_command(args: BenchArgs) -> Result<()> {
 fn drive(way: Way, args: BenchArgs) -> Result<()> {
     let load = Load { way, addresses: 1, flows: 1, len: args.bytes };
     let handing = Handing { burst: args.burst.max(1), chain: args.chain.max(1) };
-    let tell = args.tell.clone();
-    let told = own::drive(&args.bench(), load, handing)?;
+    let (tell, made, bare) = (args.tell.clone(), args.made, args.bare);
+    let told = own::drive(&args.bench(), load, handing, made, bare)?;
     tell.map_or(Ok(()), |file| told.write(&file))
 }
 

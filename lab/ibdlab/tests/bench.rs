@@ -92,6 +92,22 @@ fn what_a_packet_costs_in_the_drivers_own_text_is_counted_and_the_same_again() {
     assert_eq!(first, second);
 }
 
+/// Of the whole process: the lab's mac, kernel and adapter are in both.
+#[test]
+fn a_packet_takes_at_most_half_as_many_instructions_again_as_in_a_loop_that_only_copies_posts_and_frees() {
+    if left_out("valgrind", own::missing()) {
+        return;
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_ibdlab"));
+    let report = tiny_with_instructions().count(program, own::SENT, |_| ()).expect("it is counted");
+    let path = |sender: &str| report.path(sender, own::SENT).expect("it was sent").clone();
+    let (ours, bare) = (path(&report.own[0].driver), path(own::BARE));
+    // Each has more to do than its own text, and the bare loop has the least.
+    assert!(bare.own > 20.0 && bare.own < ours.own && ours.own < ours.instructions, "{ours:?} {bare:?}");
+    assert!((1.0..=1.5).contains(&(ours.instructions / bare.instructions)), "{ours:?} {bare:?}");
+    assert!((ours.own - report.own[0].instructions).abs() < 1.0, "{ours:?} {:?}", report.own);
+}
+
 fn tiny_with_instructions() -> Bench {
     Bench { instructions: true, ..tiny() }
 }

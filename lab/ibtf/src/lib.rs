@@ -2,7 +2,6 @@
 //! the software fabric, and the fabric with its subnet manager as the lab handles them.
 
 mod adapter;
-mod bare;
 mod convert;
 mod dma;
 mod ibcm;
@@ -16,7 +15,6 @@ mod tasks;
 pub mod umad;
 mod world;
 
-pub use bare::BareLoop;
 pub use ibcm::Connected;
 pub use ibcm::arp::{LinkPort, port_of_link};
 pub use ibtl::Stranger;

@@ -12,6 +12,7 @@ use illumos_sys_hdrs::{
 
 use super::Mac;
 use crate::address::LinkAddress;
+use crate::bare::BareDriver;
 
 /// Bits of `mc_callbacks`: the flag, not the pointer, decides whether an optional callback is called.
 pub(super) mod flag {
@@ -137,6 +138,12 @@ impl Mac {
         let Some(f) = self.callbacks().mc_tx else { return chain };
         // SAFETY: as above; the chain is the driver's from here on.
         unsafe { self.module.enter(f, (self.cookie(), chain), self.transmission("mc_tx")) }
+    }
+
+    /// The same of another driver, which has no cookie.
+    pub(crate) fn call_tx_of(&self, driver: &BareDriver, chain: *mut mblk_t) -> *mut mblk_t {
+        // SAFETY: the function takes a message and a pointer it does not look at; the message is its from here on.
+        unsafe { driver.module.enter(driver.tx, (self.cookie(), chain), self.transmission("bare_tx")) }
     }
 
     /// `mc_getcapab`, with `data` as the capability wants it (null for boolean ones).

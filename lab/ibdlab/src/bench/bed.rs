@@ -8,7 +8,6 @@ use anyhow::{Context, Result, anyhow, ensure};
 use fabric::{FarEnd, Gid, Guid, HcaConfig, Lid, NearEnd, PKey, QKey, Qpn};
 use fakekernel::{Machine, Nanos};
 use lab_gldv3::{LinkAddress, Stream, TimedLink};
-use lab_ibtf::BareLoop;
 use lab_world::{Host, World};
 
 use super::Driver;
@@ -128,14 +127,9 @@ impl Bed {
         })
     }
 
-    /// The bare loop, on the adapter of a subject.
-    pub fn bare_loop(&self, subject: &Subject) -> Result<BareLoop> {
-        let hca = self.world.infiniband.fabric().hca(subject.host.adapter()).context("no adapter")?;
-        let host = &subject.host;
-        let made = host
-            .kernel
-            .scope(|| BareLoop::new(&host.kernel, &hca, host.port, subject.far.clone(), self.peers[0].lid));
-        Ok(made?)
+    /// The LID of the first peer.
+    pub(super) fn first_peer(&self) -> Lid {
+        self.peers[0].lid
     }
 
     /// The link address of a peer: ports in turn, queue pairs within them.
@@ -166,6 +160,15 @@ impl Bed {
 }
 
 impl Subject {
+    /// Its adapter's node GUID, and the number of its port.
+    pub(super) fn port(&self, bed: &Bed) -> Result<(u64, u8)> {
+        let adapter = self.host.adapter();
+        let hca = bed.world.infiniband.fabric().hca(adapter).context("no adapter")?;
+        let ports = &hca.config().ports;
+        let place = ports.iter().position(|port| port.guid == self.host.port).context("no port")?;
+        Ok((adapter.0, place as u8 + 1))
+    }
+
     fn qpn(&self) -> Qpn {
         let [_, a, b, c, ..] = self.own.0;
         Qpn::truncating(u32::from_be_bytes([0, a, b, c]))

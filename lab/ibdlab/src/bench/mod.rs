@@ -1,5 +1,6 @@
 //! What a packet costs: drivers side by side on a machine without checks, counted at the receiver.
 
+mod bare;
 mod bed;
 mod calls;
 pub mod own;
@@ -133,6 +134,30 @@ impl Bench {
                 Err(error) => progress(&format!("{}: {}: not counted: {error:#}", driver.name, kind.what)),
             }
         }
+        self.count_paths(program, only, drivers, report, progress);
+    }
+
+    /// The whole path of what is sent one a call, by each driver and by the bare loop.
+    fn count_paths(
+        &self,
+        program: &Path,
+        only: &str,
+        drivers: &[Driver],
+        report: &mut Report,
+        progress: &mut impl FnMut(&str),
+    ) {
+        let kinds = own::KINDS.iter().filter(|kind| kind.what.contains(only) && kind.is_sent_alone());
+        let senders = || drivers.iter().map(|driver| (driver, false)).chain([(&drivers[0], true)]);
+        progress(own::PATH_HEAD);
+        for (kind, (driver, bare)) in kinds.flat_map(|kind| senders().map(move |sender| (kind, sender))) {
+            match own::whole_path(self, program, driver, bare, kind) {
+                Ok(path) => {
+                    progress(&path.line());
+                    report.paths.push(path);
+                }
+                Err(error) => progress(&format!("{}: {}: not counted: {error:#}", driver.name, kind.what)),
+            }
+        }
     }
 
     /// Measures everything there is; `progress` hears of each line of the table as it is found.
@@ -228,10 +253,11 @@ fn calibrate(bed: &Bed, bench: &Bench, report: &mut Report, say: &impl Fn(String
         say(format!("calibration: {name}: {ns:.1} ns"));
         report.calibration.push(Primitive { name: name.into(), ns });
     }
+    let driver = bare::load(bed, subject)?;
     for len in [64, bench.mtu as usize - 4] {
-        let bare = traffic::bare(bed, subject, len, bench)?;
+        let bare = traffic::bare(bed, subject, len, bench, &driver);
         say(format!(
-            "bare loop, copy and post without a driver: {len} bytes: {:.1} ns, {} sent, {} lost",
+            "bare loop, what any driver must do to send: {len} bytes: {:.1} ns, {} sent, {} lost",
             bare.ns_per_packet,
             bare.sent,
             bare.sent - bare.arrived

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::own::Own;
+use super::own::{Own, WholePath};
 use super::rows::Row;
 use super::traffic::Way;
 
@@ -17,8 +17,10 @@ pub struct Report {
     /// How instructions were counted, or why they were not.
     pub instructions: String,
     pub own: Vec<Own>,
+    /// Instructions of the whole path of a packet that is sent, and of the bare loop's.
+    pub paths: Vec<WholePath>,
     pub calibration: Vec<Primitive>,
-    /// A copy and a post, with no driver around them.
+    /// What any driver must do, and nothing else.
     pub bare: Vec<Bare>,
     /// How long the subnet administrator of the rows with a delay takes, and who says so.
     pub sa_delay: String,
@@ -94,6 +96,11 @@ impl Report {
     /// What was counted of one kind of packet.
     pub fn own(&self, driver: &str, what: &str) -> Option<&Own> {
         self.own.iter().find(|own| own.driver == driver && own.what == what)
+    }
+
+    /// What was counted of the whole path of one kind of packet.
+    pub fn path(&self, driver: &str, what: &str) -> Option<&WholePath> {
+        self.paths.iter().find(|path| path.driver == driver && path.what == what)
     }
 
     /// As JSON.

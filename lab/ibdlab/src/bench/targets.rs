@@ -67,6 +67,12 @@ pub fn of_own(report: &Report, drivers: &[Driver]) -> Vec<Target> {
         most_of(own::LENT, "locked instructions", 5.0, found(own::LENT).map(|own| own.locked)),
         most_of(own::ALONE, "locks", 3.0, found(own::ALONE).map(|own| own.locks)),
     ];
+    for what in [own::SENT, own::SENT_LARGE] {
+        let paths = report.path(ours, what).zip(report.path(own::BARE, what));
+        let ratio = paths.map(|(ours, bare)| ours.instructions / bare.instructions);
+        let what = format!("{what}: instructions of the whole path to the bare loop's");
+        targets.push(most(what, 1.5, ratio, "times"));
+    }
     for what in [own::SENT, own::COPIED] {
         let peer = drivers.get(1).and_then(|peer| report.own(&peer.name, what));
         let ratio = peer.zip(found(what)).map(|(peer, ours)| peer.instructions / ours.instructions);

@@ -1,13 +1,12 @@
 //! One measurement: packets one way, counted where they arrive. Only the driver's share is timed: messages to send are made, and
 //! datagrams to receive are placed by the adapter, while the clock stands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::ValueEnum;
 use fakekernel::{Machine, Nanos};
-use lab_gldv3::{LinkAddress, Packets};
+use lab_gldv3::{BareDriver, LinkAddress, Packets};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -103,9 +102,24 @@ pub fn measure(bed: &Bed, subject: &Subject, load: Load, packets: u64) -> Measur
     measure_from(bed, subject, load, packets, 0)
 }
 
+/// What a program watches.
+pub struct Watched {
+    pub load: Load,
+    pub handing: Handing,
+    /// Packets to send, or to receive.
+    pub packets: u64,
+    /// To send: packets that are made before the first is sent. Those that are left over stay until the process ends.
+    pub made: u64,
+    /// The bare loop sends them, in the driver's place.
+    pub bare: Option<BareDriver>,
+}
+
 /// As [`measure`], with packets handed over in another way.
-pub fn measure_handed(bed: &Bed, subject: &Subject, load: Load, handing: Handing, packets: u64) -> Measured {
-    measure_source(bed, subject, Source { handing, ..Source::new(bed, load) }, packets)
+pub fn measure_watched(bed: &Bed, subject: &Subject, watched: &Watched) -> Measured {
+    let (load, handing) = (watched.load, watched.handing);
+    let mut source = Source { handing, bare: watched.bare.clone(), ..Source::new(bed, load) };
+    source.make(subject, watched.made);
+    measure_source(bed, subject, source, watched.packets)
 }
 
 /// As [`measure`], beginning with another address than the first.
@@ -128,6 +142,7 @@ fn measure_source(bed: &Bed, subject: &Subject, mut source: Source, packets: u64
         sent += source.handing.burst as u64;
     }
     clock.run(|| settle(sent, || arrived(subject, load.way) - before));
+    source.made.into_iter().for_each(Packets::leave);
     Measured {
         sent,
         arrived: arrived(subject, load.way) - before,
@@ -155,6 +170,9 @@ struct Source {
     to: Vec<LinkAddress>,
     payload: Vec<u8>,
     next: usize,
+    /// Bursts that are ready.
+    made: VecDeque<Packets>,
+    bare: Option<BareDriver>,
 }
 
 impl Source {
@@ -163,14 +181,23 @@ impl Source {
             Way::Transmit => (0..load.addresses).map(|n| bed.address(n)).collect(),
             Way::Receive => Vec::new(),
         };
-        Self { load, handing: Handing::default(), to, payload: payload(load.len), next: 0 }
+        let (handing, payload) = (Handing::default(), payload(load.len));
+        Self { load, handing, to, payload, next: 0, made: VecDeque::new(), bare: None }
+    }
+
+    /// So many packets, in bursts.
+    fn make(&mut self, subject: &Subject, packets: u64) {
+        for _ in 0..packets.div_ceil(self.handing.burst as u64) {
+            let burst = self.packets(subject);
+            self.made.push_back(burst);
+        }
     }
 
     /// One burst.
     fn transmit(&mut self, subject: &Subject, clock: &mut Clock) {
-        let packets = self.packets(subject);
+        let packets = self.made.pop_front().unwrap_or_else(|| self.packets(subject));
         clock.run(|| {
-            subject.link.send_chains(packets, self.handing.chain, PATIENCE);
+            subject.link.send_chains(packets, self.bare.as_ref(), self.handing.chain, PATIENCE);
             fakekernel::idle();
         });
     }
@@ -207,22 +234,19 @@ impl Source {
 }
 
 /// The bare loop: the median of as many rounds as a row has, after one that does not count.
-pub fn bare(bed: &Bed, subject: &Subject, len: usize, bench: &Bench) -> Result<Bare> {
-    let mut message = vec![(IPV4 >> 8) as u8, IPV4 as u8, 0, 0];
-    message.extend(payload(len));
-    let mut bare = bed.bare_loop(subject)?;
-    let packets = bench.packets.min(1 << 20) as u32;
+pub fn bare(bed: &Bed, subject: &Subject, len: usize, bench: &Bench, driver: &BareDriver) -> Bare {
+    let load = Load { way: Way::Transmit, addresses: 1, flows: 1, len };
     let mut found = Bare { len, ns_per_packet: f64::NAN, sent: 0, arrived: 0 };
     let mut rounds_ns = Vec::new();
     for _ in 0..=bench.rounds {
-        let mut clock = Clock::new(&bed.machine);
-        let arrived = clock.run(|| subject.host.kernel.scope(|| bare.run(&message, packets)))?;
-        rounds_ns.push(clock.work.as_nanos() as f64 / arrived.max(1) as f64);
-        found.sent += u64::from(packets);
-        found.arrived += arrived;
+        let source = Source { bare: Some(driver.clone()), ..Source::new(bed, load) };
+        let round = measure_source(bed, subject, source, bench.packets);
+        rounds_ns.push(round.ns_per_packet());
+        found.sent += round.sent;
+        found.arrived += round.arrived;
     }
     found.ns_per_packet = median(&rounds_ns[1..]);
-    Ok(found)
+    found
 }
 
 /// Waits for what is still under way.

@@ -3,8 +3,11 @@
 //! The program runs itself under callgrind, once with few packets and once with more. The difference of the two runs has no warm-up, no
 //! beginning and no end in it. What callgrind tells is how often the instruction at each address was run; the run itself says where the
 //! functions of the driver's modules lie, with their code. What is in none of them is the lab's, stubs of imports among it.
+//!
+//! The whole path of a packet that is sent ([`path`]) is counted in the same way over the whole process.
 
 mod code;
+mod path;
 mod profile;
 mod watched;
 
@@ -19,6 +22,7 @@ use super::calls::Calls;
 use super::traffic::{BURST, Handing, Load, Way};
 use super::{Bench, Driver};
 use code::Code;
+pub use path::{BARE, PATH_HEAD, WholePath, whole_path};
 pub use watched::{Told, drive};
 
 /// Packets before those that count, and those.
@@ -42,12 +46,7 @@ pub struct Kind {
 pub const KINDS: [Kind; 6] = [
     Kind { what: SENT, way: Way::Transmit, len: 64, handing: Handing { burst: BURST, chain: 1 } },
     Kind { what: SENT_IN_CHAINS, way: Way::Transmit, len: 64, handing: Handing { burst: BURST, chain: 16 } },
-    Kind {
-        what: "2044 bytes sent, one a call",
-        way: Way::Transmit,
-        len: 2044,
-        handing: Handing { burst: BURST, chain: 1 },
-    },
+    Kind { what: SENT_LARGE, way: Way::Transmit, len: 2044, handing: Handing { burst: BURST, chain: 1 } },
     Kind { what: COPIED, way: Way::Receive, len: 64, handing: Handing { burst: BURST, chain: 1 } },
     Kind { what: LENT, way: Way::Receive, len: 2044, handing: Handing { burst: BURST, chain: 1 } },
     Kind { what: ALONE, way: Way::Receive, len: 64, handing: Handing { burst: 1, chain: 1 } },
@@ -55,6 +54,8 @@ pub const KINDS: [Kind; 6] = [
 
 /// As `mac` hands them out.
 pub const SENT: &str = "64 bytes sent, one a call";
+/// The same with as much as a datagram of an MTU of 2048 holds.
+pub const SENT_LARGE: &str = "2044 bytes sent, one a call";
 /// As the owner of a ring may.
 pub const SENT_IN_CHAINS: &str = "64 bytes sent, 16 a call";
 /// The driver copies these.
@@ -68,6 +69,11 @@ impl Kind {
     /// One address, one flow.
     pub const fn load(&self) -> Load {
         Load { way: self.way, addresses: 1, flows: 1, len: self.len }
+    }
+
+    /// Whether each packet is sent by a call of its own.
+    pub const fn is_sent_alone(&self) -> bool {
+        matches!(self.way, Way::Transmit) && self.handing.chain == 1
     }
 }
 
@@ -117,11 +123,8 @@ pub fn missing() -> Option<String> {
 /// What valgrind says when it cannot run the lab, or that packets were lost.
 pub fn count(bench: &Bench, program: &Path, driver: &Driver, kind: &Kind) -> Result<Own> {
     let directory = tempfile::tempdir()?;
-    let run = |packets| {
-        let one = |seed| under_valgrind(bench, program, driver, kind, packets, seed, directory.path());
-        let again = if driver.foreign { 1..TRIES } else { 1..1 };
-        again.fold(one(bench.seed), |before, n| before.or_else(|_| one(bench.seed + n)))
-    };
+    let run =
+        |packets| Drive { driver, kind, packets, made: 0, bare: false }.run(bench, program, directory.path());
     let (few, more) = (run(WARM_UP)?, run(WARM_UP + COUNTED)?);
     let packets = more.arrived - few.arrived;
     ensure!(packets == COUNTED, "{}: {packets} of {COUNTED} packets arrived", kind.what);
@@ -152,6 +155,8 @@ pub fn count(bench: &Bench, program: &Path, driver: &Driver, kind: &Kind) -> Res
 /// One run, whole.
 struct Run {
     functions: BTreeMap<String, code::Count>,
+    /// Instructions of the process.
+    process: u64,
     calls: BTreeMap<String, u64>,
     arrived: u64,
 }
@@ -162,47 +167,78 @@ impl Run {
     }
 }
 
-fn under_valgrind(
-    bench: &Bench,
-    program: &Path,
-    driver: &Driver,
-    kind: &Kind,
+/// What a run is to do.
+struct Drive<'a> {
+    driver: &'a Driver,
+    kind: &'a Kind,
     packets: u64,
-    seed: u64,
-    directory: &Path,
-) -> Result<Run> {
-    let (costs, told) = (directory.join("costs"), directory.join("told"));
-    let mut command = Command::new("valgrind");
-    command
-        .args([
-            "--tool=callgrind",
-            "--quiet",
-            "--dump-instr=yes",
-            "--compress-strings=no",
-            "--compress-pos=no",
-        ])
-        .arg(format!("--callgrind-out-file={}", costs.display()))
-        .arg(program)
-        .args(["bench", "--drive", kind.way.name()])
-        .args(["--bytes", &kind.len.to_string(), "--chain", &kind.handing.chain.to_string()])
-        .args(["--burst", &kind.handing.burst.to_string(), "--packets", &packets.to_string()])
-        .args(["--seed", &seed.to_string()])
-        .arg("--tell")
-        .arg(&told)
-        .arg("--proto")
-        .arg(&bench.proto);
-    if driver.foreign {
-        command.arg("--peer").arg(bench.peer.as_deref().unwrap_or(Path::new("")));
+    /// See [`Watched::made`](super::traffic::Watched::made).
+    made: u64,
+    /// The bare loop sends, in the driver's place.
+    bare: bool,
+}
+
+impl Drive<'_> {
+    fn run(&self, bench: &Bench, program: &Path, directory: &Path) -> Result<Run> {
+        let one = |seed| self.under_valgrind(bench, program, seed, directory);
+        let again = if self.driver.foreign { 1..TRIES } else { 1..1 };
+        again.fold(one(bench.seed), |before, n| before.or_else(|_| one(bench.seed + n)))
     }
-    let output = command.stdin(Stdio::null()).output().context("valgrind")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "valgrind cannot run the lab: {}",
-        said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no word")
-    );
-    let told = Told::read(&told)?;
-    let costs = std::fs::read_to_string(&costs).with_context(|| costs.display().to_string())?;
-    let code = Code::new(&told.functions);
-    Ok(Run { functions: code.count(&profile::by_address(&costs)), calls: told.calls, arrived: told.arrived })
+
+    fn under_valgrind(&self, bench: &Bench, program: &Path, seed: u64, directory: &Path) -> Result<Run> {
+        let (costs, told) = (directory.join("costs"), directory.join("told"));
+        let mut command = Command::new("valgrind");
+        command
+            .args([
+                "--tool=callgrind",
+                "--quiet",
+                "--dump-instr=yes",
+                "--compress-strings=no",
+                "--compress-pos=no",
+            ])
+            .arg(format!("--callgrind-out-file={}", costs.display()))
+            .arg(program)
+            .args(self.arguments(bench, seed))
+            .arg("--tell")
+            .arg(&told)
+            .arg("--proto")
+            .arg(&bench.proto);
+        if self.driver.foreign {
+            command.arg("--peer").arg(bench.peer.as_deref().unwrap_or(Path::new("")));
+        }
+        let output = command.stdin(Stdio::null()).output().context("valgrind")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "valgrind cannot run the lab: {}",
+            said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no word")
+        );
+        let told = Told::read(&told)?;
+        let costs = std::fs::read_to_string(&costs).with_context(|| costs.display().to_string())?;
+        let runs = profile::by_address(&costs);
+        Ok(Run {
+            functions: Code::new(&told.functions).count(&runs),
+            process: runs.values().sum(),
+            calls: told.calls,
+            arrived: told.arrived,
+        })
+    }
+
+    fn arguments(&self, bench: &Bench, seed: u64) -> Vec<String> {
+        let Self { kind, packets, made, bare, .. } = self;
+        let Handing { burst, chain } = kind.handing;
+        let mut words = vec!["bench".to_owned(), "--drive".to_owned(), kind.way.name().to_owned()];
+        let numbers = [
+            ("--bytes", kind.len as u64),
+            ("--chain", chain as u64),
+            ("--burst", burst as u64),
+            ("--packets", *packets),
+            ("--made", *made),
+            ("--seed", seed),
+            ("--mtu", u64::from(bench.mtu)),
+        ];
+        words.extend(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
+        words.extend(bare.then(|| "--bare".to_owned()));
+        words
+    }
 }

@@ -8,8 +8,8 @@ use fakekernel::{Config, Machine};
 use serde::{Deserialize, Serialize};
 
 use super::super::bed::{Bed, Subject};
-use super::super::traffic::{Handing, Load, measure_handed};
-use super::super::{Bench, Driver};
+use super::super::traffic::{Handing, Load, Watched, measure_watched};
+use super::super::{Bench, Driver, bare};
 
 /// What a run says when it is over.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -57,12 +57,12 @@ impl Told {
     }
 }
 
-/// Does nothing but have the last driver carry packets.
+/// Does nothing but have the last driver carry packets, `made` of which are there before the first is sent, or the bare loop in its place.
 ///
 /// # Errors
 ///
 /// As for [`Bench::run`].
-pub fn drive(bench: &Bench, load: Load, handing: Handing) -> Result<Told> {
+pub fn drive(bench: &Bench, load: Load, handing: Handing, made: u64, bare: bool) -> Result<Told> {
     let driver = bench.peer.as_deref().map_or_else(|| Ok(Driver::ours()), Driver::at)?;
     // Of a clock that shows the work done timers would come now here, now there.
     let machine = Machine::new(Config { real_work: false, ..Config::timed(bench.seed) });
@@ -70,7 +70,9 @@ pub fn drive(bench: &Bench, load: Load, handing: Handing) -> Result<Told> {
     let outcome = machine.run(move || -> Result<Told> {
         let bed = Bed::build(&inner, &[driver], &bench.proto, bench.seed, bench.mtu)?;
         let subject = &bed.subjects[0];
-        let measured = measure_handed(&bed, subject, load, handing, bench.packets);
+        let bare = if bare { Some(bare::load(&bed, subject)?) } else { None };
+        let watched = Watched { load, handing, packets: bench.packets, made, bare };
+        let measured = measure_watched(&bed, subject, &watched);
         Ok(Told::of(subject, measured.named, measured.arrived))
     });
     outcome.map_err(|halt| anyhow!("{halt}"))?
