@@ -52,6 +52,13 @@ impl Way {
     fn lets_in(&self, who: By) -> bool {
         self.open && !(who == By::Interrupt && self.polled)
     }
+
+    /// Where packets come from now, if there is anything.
+    fn sides(&self) -> Option<Sides> {
+        let receiver = self.receiver.as_ref().map(|(_, receiver)| receiver.clone());
+        let sides = Sides { receiver, connected: self.connected.clone() };
+        (sides.receiver.is_some() || sides.connected.is_some()).then_some(sides)
+    }
 }
 
 impl Delivery {
@@ -119,7 +126,7 @@ impl Delivery {
         drop(gone);
     }
 
-    /// Messages of connections come from this receive side from now on, as long as datagrams come from one, too. **Any** context.
+    /// Messages of connections come from this receive side from now on, whether or not datagrams come from one. **Any** context.
     pub(crate) fn put_connected(&self, connected: &KArc<ConnectedReceiver>) {
         let before = self.way.lock().connected.replace(connected.clone());
         drop(before);
@@ -154,10 +161,9 @@ impl Delivery {
             way.again = true;
             return None;
         }
-        let receiver = way.receiver.as_ref().map(|(_, receiver)| receiver.clone())?;
+        let sides = way.sides()?;
         way.busy = true;
-        let connected = way.connected.clone();
-        Some(Delivering { delivery: self, who, generation: way.generation, receiver, connected })
+        Some(Delivering { delivery: self, who, generation: way.generation, sides })
     }
 }
 
@@ -167,14 +173,21 @@ impl SoftHandler for Delivery {
     }
 }
 
+/// Where packets come from: at least one of them.
+pub(crate) struct Sides {
+    /// Datagrams, unless the queue pair is being made ready again.
+    pub(crate) receiver: Option<KArc<Receiver>>,
+    /// Messages of connections, if there are any.
+    pub(crate) connected: Option<KArc<ConnectedReceiver>>,
+}
+
 /// A thread takes packets and hands them up, until it [leaves](Delivering::leave).
 #[must_use]
 pub(crate) struct Delivering<'a> {
     delivery: &'a Delivery,
     who: By,
     generation: Option<RingGeneration>,
-    receiver: KArc<Receiver>,
-    connected: Option<KArc<ConnectedReceiver>>,
+    sides: Sides,
 }
 
 /// Nobody is on the way.
@@ -182,19 +195,14 @@ pub(crate) struct Delivering<'a> {
 pub(crate) struct Left {
     /// Somebody was turned back meanwhile, and nobody has looked for what he came for.
     pub(crate) again: bool,
-    /// The receive side that packets came from.
-    pub(crate) receiver: KArc<Receiver>,
+    /// Where packets came from.
+    pub(crate) sides: Sides,
 }
 
 impl<'a> Delivering<'a> {
     /// Where packets come from.
-    pub(crate) fn receiver(&self) -> &Receiver {
-        &self.receiver
-    }
-
-    /// Where messages of connections come from, if there are any.
-    pub(crate) fn connected(&self) -> Option<&ConnectedReceiver> {
-        self.connected.as_deref()
+    pub(crate) fn sides(&self) -> &Sides {
+        &self.sides
     }
 
     /// Whether more may be taken.
@@ -222,13 +230,11 @@ impl<'a> Delivering<'a> {
         if again
             && may_stay
             && way.lets_in(self.who)
-            && let Some(receiver) = way.receiver.as_ref().map(|(_, receiver)| receiver.clone())
+            && let Some(sides) = way.sides()
         {
             self.generation = way.generation;
-            let connected = way.connected.clone();
             drop(way);
-            self.receiver = receiver;
-            self.connected = connected;
+            self.sides = sides;
             return Err(self);
         }
         way.busy = false;
@@ -237,6 +243,6 @@ impl<'a> Delivering<'a> {
         if awaited {
             self.delivery.way.notify_all();
         }
-        Ok(Left { again, receiver: self.receiver })
+        Ok(Left { again, sides: self.sides })
     }
 }

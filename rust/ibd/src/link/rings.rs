@@ -91,6 +91,8 @@ impl RingProvider for Provider {
             self.0.counters.rx.quiet.increment();
         } else if let Some(receiver) = self.0.receiver() {
             receiver.call_again();
+        } else if let Some(connected) = self.0.delivery.connected() {
+            connected.call_again();
         }
     }
 

@@ -164,3 +164,54 @@ fn a_link_of_an_adapter_without_shared_receive_queues_says_so_and_is_one_of_data
         assert_eq!(payloads(&heard), [b"a datagram"]);
     });
 }
+
+#[test]
+fn messages_come_on_connections_while_the_queue_pair_for_datagrams_is_not_ready() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = guest(bench, 1, qpn);
+        guest.run("probe_connect", 0);
+        let adapter = bench.world.fabric().hca(bench.beta.adapter()).expect("it is plugged in");
+        bench.beta.kernel.set_fault(FaultKind("ibt_register_mr"), Some("ibd"), FaultPlan::From(0));
+        assert!(adapter.break_qpn(Qpn::truncating(qpn as u32)));
+        bench.settle();
+        assert_ne!(bench.beta.state(), LinkState::Up);
+        for _ in 0..200 {
+            guest.send(0, 20_000, PLAIN);
+            fakekernel::sleep(Nanos::from_millis(5));
+            assert_eq!(guest.ask("probe_sent", 0), 0);
+            assert!(payloads(&heard) == [pattern(20_000)], "{:?}", bench.beta.counters());
+        }
+        bench.beta.kernel.set_fault(FaultKind("ibt_register_mr"), Some("ibd"), FaultPlan::Never);
+        bench.wait_for("up", MINUTE, || bench.beta.state() == LinkState::Up);
+        guest.send(0, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)]);
+        guest.leave();
+    });
+}
+
+#[test]
+fn a_connection_that_is_over_is_freed_however_many_messages_come_on_others() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = guest(bench, 2, qpn);
+        guest.run("probe_connect", 0);
+        guest.run("probe_connect", 1);
+        let adapter = bench.world.fabric().hca(bench.beta.adapter()).expect("it is plugged in");
+        // At any time there is something that nobody has taken yet.
+        let late = fabric::Nanos(150_000_000);
+        adapter.set_late_interrupts(Some((late, late)));
+        guest.run("probe_close_channel", 1);
+        for n in 0..600 {
+            guest.send(0, 5_000, PLAIN);
+            fakekernel::sleep(Nanos::from_millis(5));
+            assert_eq!(guest.ask("probe_sent", 0), 0, "{n}");
+        }
+        assert_eq!(counted(bench, "ended"), 1, "three seconds after it was closed");
+        adapter.set_late_interrupts(None);
+        bench.settle();
+        assert_eq!(payloads(&heard).len(), 600);
+        guest.leave();
+    });
+}

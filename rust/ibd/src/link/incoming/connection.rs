@@ -7,6 +7,7 @@ use ipoib::Instant;
 use ipoib::connections::Connection;
 
 use super::Step;
+use super::receive::Taken;
 
 /// How long a neighbour may take to say that it has got a connection.
 const STAND: Duration = Duration::from_secs(1);
@@ -28,6 +29,8 @@ pub(crate) struct IncomingConnection {
     pub(super) eased: bool,
     /// The machine wants to know how far the neighbour has sent.
     pub(super) to_look: bool,
+    /// What had been taken when it was to be freed first.
+    pub(super) taken: Option<Taken>,
     /// When the communication manager was given its channel.
     pub(super) given: Instant,
     /// Nothing is done about it before.
@@ -56,6 +59,7 @@ impl IncomingConnection {
             empty: false,
             eased: false,
             to_look: false,
+            taken: None,
             given: Instant::ZERO,
             not_before: None,
         }
@@ -113,7 +117,7 @@ impl IncomingConnection {
                 self.state = State::Held(channel.clone());
                 Some(Step::Look(self.connection, channel, is_new))
             }
-            State::Draining(channel) => Some(Step::Free(self.connection, channel)),
+            State::Draining(channel) => Some(Step::Free(self.connection, channel, self.taken)),
             State::Busy => None,
         }
     }

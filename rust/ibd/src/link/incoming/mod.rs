@@ -32,6 +32,7 @@ use connection::{IncomingConnection, State};
 pub(crate) use counters::ConnectionCounters;
 pub(crate) use listen::{Listener, Listening, listen};
 pub(crate) use receive::ConnectedReceiver;
+use receive::Taken;
 pub(crate) use shared_receive::SharedReceive;
 pub(super) use work::adapter;
 
@@ -80,7 +81,7 @@ pub(crate) enum Step {
     /// See how far the other side has sent, and have it wait less for a receive if it is new: [`IncomingConnections::looked`].
     Look(Connection, RcChannel, bool),
     /// Drop it: [`IncomingConnections::forget`]; or not yet: [`IncomingConnections::free_later`].
-    Free(Connection, RcChannel),
+    Free(Connection, RcChannel, Option<Taken>),
     /// End it.
     End(SharedReceive),
     /// Close it: [`IncomingConnections::let_go`].
@@ -320,9 +321,11 @@ impl IncomingConnections {
         &mut self,
         connection: Connection,
         channel: RcChannel,
+        taken: Option<Taken>,
         now: Instant,
     ) -> Option<RcChannel> {
         let Some(entry) = self.find(connection) else { return Some(channel) };
+        entry.taken = taken;
         (entry.state, entry.not_before) = (State::Draining(channel), Some(now + AGAIN));
         None
     }

@@ -11,12 +11,13 @@ use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 
 use super::ConnectionCounters;
+use super::shared_receive::RECEIVES;
 use crate::counters::{Counters, RxDrop, Tally};
 use crate::link::backlog::Backlog;
 use crate::link::control::Control;
 use crate::link::datapath::BuildContext;
 use crate::link::delivery::{Delivering, Delivery};
-use crate::link::receive::{lend, look_closer};
+use crate::link::receive::{ReceiveConfig, lend, look_closer};
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 16;
@@ -32,11 +33,28 @@ pub(crate) struct ConnectedReceiver {
     control: KArc<Monitor<Control>>,
     backlog: KArc<Monitor<Backlog>>,
     delivery: KArc<Delivery>,
+    at_once: usize,
 }
 
 struct State {
     open: Option<Open>,
     batch: CompletionBatch,
+    /// What was taken so far.
+    taken: Taken,
+}
+
+/// How much was taken: so many completions, and so many times all there were.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Taken {
+    completions: u64,
+    drains: u64,
+}
+
+impl Taken {
+    /// Whether everything was taken that had completed when this much was: no more complete at once than there are receives.
+    fn is_past(&self, then: &Self, receives: u32) -> bool {
+        self.drains != then.drains || self.completions.wrapping_sub(then.completions) >= u64::from(receives)
+    }
 }
 
 struct Open {
@@ -64,7 +82,8 @@ impl ConnectedReceiver {
         cq: Cq,
         own: LinkAddr,
     ) -> Result<KArc<Self>, Status> {
-        let state = State { open: Some(Open { queue, cq, own }), batch: CompletionBatch::new(BUDGET)? };
+        let open = Some(Open { queue, cq, own });
+        let state = State { open, batch: CompletionBatch::new(BUDGET)?, taken: Taken::default() };
         Ok(KArc::new(Self {
             state: Mutex::new(state)?,
             mac: parts.mac.clone(),
@@ -73,7 +92,21 @@ impl ConnectedReceiver {
             control: parts.control.clone(),
             backlog: parts.backlog.clone(),
             delivery: parts.delivery.clone(),
+            at_once: ReceiveConfig::new(parts.settings).at_once(),
         })?)
+    }
+
+    /// Completions that one interrupt takes, if there are no datagrams.
+    pub(crate) fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    pub(crate) fn counters(&self) -> &KArc<Counters> {
+        &self.counters
+    }
+
+    pub(crate) fn backlog(&self) -> &KArc<Monitor<Backlog>> {
+        &self.backlog
     }
 
     /// Gives the adapter buffers, and has whoever is on the way up look here.
@@ -109,7 +142,7 @@ impl ConnectedReceiver {
     /// As [`Receiver::call_again`](crate::link::receive::Receiver::call_again).
     pub(crate) fn call_again(&self) {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch } = &mut *state else { return };
+        let State { open: Some(open), batch, .. } = &mut *state else { return };
         let more = !matches!(open.arm(batch), Ok(0));
         drop(state);
         if more {
@@ -118,17 +151,23 @@ impl ConnectedReceiver {
         }
     }
 
-    /// Whether nothing that the adapter has completed waits to be taken. If something does, somebody takes it soon.
-    pub(super) fn has_taken_all(&self) -> bool {
+    /// Whether everything was taken that the adapter had completed when this was first asked, with `None`; if not, what it is to be asked with
+    /// next. If something waits somebody takes it soon.
+    pub(super) fn has_taken_all(&self, since: Option<Taken>) -> Result<(), Taken> {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch } = &mut *state else { return true };
+        let State { open: Some(open), batch, taken } = &mut *state else { return Ok(()) };
+        if since.is_some_and(|since| taken.is_past(&since, RECEIVES)) {
+            return Ok(());
+        }
+        let since = since.unwrap_or(*taken);
         // A CQ that is lost is somebody else's to find.
         let waits = open.available(batch).is_ok_and(|left| left != 0);
         drop(state);
-        if waits {
-            Backlog::leave(&self.backlog);
+        if !waits {
+            return Ok(());
         }
-        !waits
+        Backlog::leave(&self.backlog);
+        Err(since)
     }
 
     /// Takes everything there is, as [`super::super::receive`] does for datagrams: `false` if the budget is spent before.
@@ -177,7 +216,7 @@ impl ConnectedReceiver {
     /// is asked to. The caller is on the way up.
     fn pass(&self, room: &mut usize, arm: bool) -> Option<Pass> {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch } = &mut *state else { return None };
+        let State { open: Some(open), batch, taken } = &mut *state else { return None };
         let available = open.available(batch);
         let mut pass = Pass {
             cq: open.cq.id(),
@@ -208,6 +247,8 @@ impl ConnectedReceiver {
             pass.drained = left == Ok(0);
             pass.broken = left.is_err();
         }
+        taken.completions += pass.taken as u64;
+        taken.drains += u64::from(pass.drained);
         Some(pass)
     }
 

@@ -11,7 +11,7 @@ use crate::link::datapath::BuildContext;
 use crate::link::queue_pairs::moderate;
 
 /// Messages that can come at once, of whatever length. As many again as the adapter holds can be lent.
-const RECEIVES: u32 = 128;
+pub(super) const RECEIVES: u32 = 128;
 /// Of a message, behind the room for a pseudo header.
 const BUFFER: u32 = LONGEST_MESSAGE + GRH_LEN as u32;
 

@@ -7,6 +7,7 @@ use ipoib::connections::{Connection, LONGEST_MESSAGE, PrivateData};
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, log};
 
+use super::receive::Taken;
 use super::shared_receive::{self, SharedReceive};
 use super::{IncomingConnections, Step};
 use crate::link::Shared;
@@ -98,7 +99,7 @@ fn take(shared: &Shared, step: Step) {
         Step::Accept(connection, session) => accept(shared, connection, session),
         Step::Refuse(session) => refuse(shared, session, Reply::Refused),
         Step::Look(connection, channel, is_new) => look(shared, connection, channel, is_new),
-        Step::Free(connection, channel) => free(shared, connection, channel),
+        Step::Free(connection, channel, taken) => free(shared, connection, channel, taken),
         Step::End(shared_receive) => shared.retire_one(shared_receive.end()),
         Step::LetGo(hca) => {
             // Memory that is registered with it.
@@ -137,19 +138,19 @@ fn look(shared: &Shared, connection: Connection, channel: RcChannel, is_new: boo
 }
 
 /// Frees the channel of a connection that is over, once everything that has come on it is taken.
-fn free(shared: &Shared, connection: Connection, channel: RcChannel) {
+fn free(shared: &Shared, connection: Connection, channel: RcChannel, taken: Option<Taken>) {
     let receiver = with_incoming(shared, |incoming| {
         incoming.shared_receive().map(|shared_receive| shared_receive.receiver().clone())
     });
-    if receiver.is_some_and(|receiver| !receiver.has_taken_all()) {
-        let left = with_incoming(shared, |incoming| incoming.free_later(connection, channel, now()));
+    let later = |channel, taken| {
+        let left = with_incoming(shared, |incoming| incoming.free_later(connection, channel, taken, now()));
         drop(left);
-        return;
+    };
+    if let Some(Err(since)) = receiver.map(|receiver| receiver.has_taken_all(taken)) {
+        return later(channel, Some(since));
     }
     if let Err(channel) = channel.free() {
-        let left = with_incoming(shared, |incoming| incoming.free_later(connection, channel, now()));
-        drop(left);
-        return;
+        return later(channel, taken);
     }
     forget(shared, connection);
     shared.connection_counters.ended.increment();

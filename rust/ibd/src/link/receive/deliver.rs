@@ -4,7 +4,7 @@ use kernel::mblk::MblkChain;
 
 use super::{End, Receiver};
 use crate::link::backlog::Backlog;
-use crate::link::delivery::{By, Delivering, Delivery};
+use crate::link::delivery::{By, Delivering, Delivery, Sides};
 
 /// Takes what there is, up to a budget; a thread goes on from there. In a soft interrupt.
 pub(crate) fn interrupted(delivery: &Delivery) {
@@ -19,10 +19,11 @@ pub(crate) fn go_on(delivery: &Delivery) {
 /// With `everything`, or as much as the administrator lets an interrupt take.
 fn take_all(delivery: &Delivery, everything: bool) {
     let Some(mut inside) = delivery.enter(By::Interrupt) else { return };
-    let mut budget = if everything { usize::MAX } else { inside.receiver().config.at_once };
+    let mut budget = if everything { usize::MAX } else { inside.sides().at_once() };
     loop {
-        let finished = inside.receiver().take_all(&inside, &mut budget)
-            && inside.connected().is_none_or(|connected| connected.take_all(&inside, &mut budget));
+        let Sides { receiver, connected } = inside.sides();
+        let finished = receiver.as_ref().is_none_or(|receiver| receiver.take_all(&inside, &mut budget))
+            && connected.as_ref().is_none_or(|connected| connected.take_all(&inside, &mut budget));
         let left = match inside.leave(finished && budget != 0) {
             Ok(left) => left,
             Err(stays) => {
@@ -31,10 +32,10 @@ fn take_all(delivery: &Delivery, everything: bool) {
             }
         };
         if !finished {
-            left.receiver.counters.rx.left.increment();
+            left.sides.count_left();
         }
         if !finished || left.again {
-            Backlog::leave(&left.receiver.backlog);
+            left.sides.leave_rest();
         }
         return;
     }
@@ -44,17 +45,47 @@ fn take_all(delivery: &Delivery, everything: bool) {
 pub(crate) fn fetch(delivery: &Delivery, bytes: usize) -> MblkChain {
     let Some(inside) = delivery.enter(By::Poll) else { return MblkChain::new() };
     let mut room = bytes;
-    let mut packets = inside.receiver().take_within(&inside, &mut room);
-    if let Some(connected) = inside.connected() {
+    let Sides { receiver, connected } = inside.sides();
+    let mut packets = MblkChain::new();
+    if let Some(receiver) = receiver {
+        packets = receiver.take_within(&inside, &mut room);
+    }
+    if let Some(connected) = connected {
         connected.take_within(&inside, room, &mut packets);
     }
     // With `false` it does not stay.
     if let Ok(left) = inside.leave(false)
         && left.again
     {
-        Backlog::leave(&left.receiver.backlog);
+        left.sides.leave_rest();
     }
     packets
+}
+
+/// Both sides have the same counters and the same thread.
+impl Sides {
+    /// Completions that one interrupt takes.
+    fn at_once(&self) -> usize {
+        let receiver = self.receiver.as_ref().map(|receiver| receiver.config.at_once);
+        receiver.or(self.connected.as_ref().map(|connected| connected.at_once())).unwrap_or_default()
+    }
+
+    /// An interrupt has taken its share, and there is more.
+    fn count_left(&self) {
+        let receiver = self.receiver.as_ref().map(|receiver| &receiver.counters);
+        let counters = receiver.or(self.connected.as_ref().map(|connected| connected.counters()));
+        if let Some(counters) = counters {
+            counters.rx.left.increment();
+        }
+    }
+
+    /// Leaves the rest to the thread.
+    fn leave_rest(&self) {
+        let receiver = self.receiver.as_ref().map(|receiver| &receiver.backlog);
+        if let Some(backlog) = receiver.or(self.connected.as_ref().map(|connected| connected.backlog())) {
+            Backlog::leave(backlog);
+        }
+    }
 }
 
 impl Receiver {

@@ -36,6 +36,11 @@ impl ReceiveConfig {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self { copy_up_to: settings.get(Key::RxCopyThresh), at_once: settings.get(Key::RxIntrLimit) as usize }
     }
+
+    /// Completions that one interrupt takes before a thread goes on.
+    pub(crate) fn at_once(&self) -> usize {
+        self.at_once
+    }
 }
 
 /// The receive side of a link's queue pairs: opened when traffic starts, closed when it ends.
