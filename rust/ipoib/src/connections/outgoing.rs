@@ -59,6 +59,8 @@ pub struct OutgoingConfig {
     pub waiting: u32,
     /// Octets that do.
     pub waiting_bytes: u32,
+    /// How long packets wait for their neighbour's turn to be asked: then he is one without a connection, until he is.
+    pub patience: Duration,
     /// A connection that carried nothing for so long is closed: before Linux does it, after 256 s.
     pub idle: Duration,
     /// One that carried something within this time makes no room for others.
@@ -88,6 +90,7 @@ impl Default for OutgoingConfig {
             eager_within: Duration::from_secs(1),
             waiting: 8,
             waiting_bytes: 256 << 10,
+            patience: Duration::from_secs(1),
             idle: Duration::from_secs(240),
             busy: Duration::from_secs(10),
             stuck: Duration::from_secs(5),
@@ -195,7 +198,8 @@ enum Kind {
 #[derive(Debug)]
 enum State<C> {
     Off,
-    Wanted(Attempt),
+    /// Since then.
+    Wanted(Attempt, Instant),
     Opening(Attempt),
     Up {
         channel: C,
@@ -301,7 +305,7 @@ where
         if wanted && (!fits || self.is_eager(id, now)) {
             self.want(id, now);
         }
-        if fits || !self.comes(id) {
+        if fits || !self.comes(id, now) {
             return self.without_connection(packet, fits);
         }
         self.wait(id, packet, len)
@@ -354,7 +358,7 @@ where
         let Some(peer) = self.peers.get_mut(id) else { return };
         let service = peer.service.unwrap_or(Service::Legacy);
         peer.small = (0, now);
-        peer.state = State::Wanted(Attempt { service, other_tried: false, stale: 0 });
+        peer.state = State::Wanted(Attempt { service, other_tried: false, stale: 0 }, now);
         self.held += 1;
         self.due(id);
     }
@@ -370,9 +374,12 @@ where
     }
 
     /// Is a connection made, or about to be?
-    fn comes(&self, id: Id) -> bool {
-        let state = self.peers.get(id).map(|peer| &peer.state);
-        matches!(state, Some(State::Wanted(_) | State::Opening(_) | State::Closing(After::Off)))
+    fn comes(&self, id: Id, now: Instant) -> bool {
+        match self.peers.get(id).map(|peer| &peer.state) {
+            Some(State::Wanted(_, since)) => now - *since < self.config.patience,
+            Some(State::Opening(_) | State::Closing(After::Off)) => true,
+            _ => false,
+        }
     }
 
     fn wait(&mut self, id: Id, packet: P, len: u32) -> Submitted<P, C> {
@@ -421,7 +428,7 @@ where
             _ => None,
         };
         if let (Some((attempt, at)), Some(peer)) = (again, self.peers.get_mut(id)) {
-            peer.state = State::Wanted(attempt);
+            peer.state = State::Wanted(attempt, at);
             if at > now {
                 self.peers.set_deadline(id, Some(at));
             } else {
@@ -497,7 +504,7 @@ where
         (peer.failures, peer.dropped) = (0, !peer.waiting.is_empty());
         match peer.state {
             State::Up { .. } | State::Opening(_) => self.close(id, After::Off),
-            State::Wanted(_) => {
+            State::Wanted(..) => {
                 self.held -= 1;
                 self.off(id);
             }
@@ -524,7 +531,7 @@ where
                 let waits = self.peers.get(id).is_some_and(|peer| !peer.waiting.is_empty());
                 if waits && !self.peers.is_listed(LEAVING, id) {
                     self.want(id, now);
-                    if !self.comes(id) {
+                    if !self.comes(id, now) {
                         self.leave(id);
                     }
                 }
@@ -596,12 +603,18 @@ where
 
     /// The next thing to do, if there is one.
     pub fn poll_action(&mut self, now: Instant) -> Option<Action<P, C>> {
-        self.next_packet().or_else(|| self.next_connection(now))
+        // Time may have passed for packets.
+        self.next_packet().or_else(|| self.next_connection(now)).or_else(|| self.next_packet())
     }
 
     /// Whether a connection is to be opened or closed now.
     pub fn wants_work(&self) -> bool {
         self.peers.front(DUE).is_some()
+    }
+
+    /// Whether [`Self::next_packet`] has something.
+    pub fn has_packets(&self) -> bool {
+        self.peers.front(LEAVING).is_some()
     }
 
     /// The next thing to do about a connection, [`Action::Open`] or [`Action::Close`], if there is one.
@@ -616,7 +629,12 @@ where
         let (look, stuck, idle) = (self.config.look, self.config.stuck, self.config.idle);
         let Some(peer) = self.peers.get_mut(id) else { return };
         match &mut peer.state {
-            State::Wanted(_) => self.due(id),
+            State::Wanted(_, since) => {
+                if now - *since >= self.config.patience {
+                    self.leave(id);
+                }
+                self.due(id);
+            }
             State::Resting => self.off(id),
             State::Up { channel, used, since, .. } => {
                 let lasted = now - *since >= self.config.steady;
@@ -676,10 +694,10 @@ where
             let full = self.attempts >= self.config.attempts
                 || kind == Kind::Doubtful && self.doubtful >= self.config.doubtful;
             match peer.state {
-                State::Wanted(_) if full => {
+                State::Wanted(..) if full => {
                     self.peers.set_deadline(id, Some(now + self.config.attempts_look));
                 }
-                State::Wanted(attempt) => {
+                State::Wanted(attempt, _) => {
                     self.number += 1;
                     self.attempts += 1;
                     self.doubtful += u32::from(kind == Kind::Doubtful);

@@ -2,11 +2,11 @@
 
 use fabric::{Direction, Only, Pick};
 use fakekernel::{FaultKind, FaultPlan, Nanos};
-use lab_gldv3::{LinkState, Offload};
+use lab_gldv3::{LinkAddress, LinkState, Offload};
 
 use super::opened::{connected, pattern, send, set_connected};
 use super::{CM, REQ, counted_by, holds, payloads};
-use crate::bench::{Bench, IPV4, PLAIN, Setup, group};
+use crate::bench::{Bench, IPV4, PLAIN, Setup, address_of, group};
 
 const IPV6: u32 = 0x86dd;
 const MINUTE: Nanos = Nanos::from_secs(60);
@@ -271,5 +271,36 @@ fn ip_hears_how_much_goes_although_the_mac_layer_is_fetching_packets_meanwhile()
         }
         assert!(bench.alpha.counter("rx_fetched") > 0, "nobody polled");
         assert_eq!(told, TIMES, "{:?}", bench.alpha.counters());
+    });
+}
+
+#[test]
+fn ip_hears_within_a_second_how_much_goes_to_a_neighbour_whose_turn_to_be_asked_does_not_come() {
+    holds(|bench| {
+        let (alpha, to_alpha, beta, to_beta) = connected(bench, IPV4);
+        let only = Only::Management { class: CM, attribute: REQ };
+        // Eight neighbours that do not answer: as many as are asked at once.
+        let lost = Pick { only, skip: 0, times: 8 * 4 };
+        bench.world.fabric().lose(bench.alpha.port(), Direction::ToSwitch, lost);
+        for n in 1..=8 {
+            let LinkAddress(mut silent) = address_of(&beta);
+            silent[2] ^= n;
+            let packet = v4(30_000, DONT_FRAGMENT);
+            alpha.transmit(LinkAddress(silent), &packet, Offload::default()).expect("the stream is bound");
+        }
+        bench.settle();
+        assert_eq!(counted_by(&bench.alpha, "opens"), 8);
+        send(&alpha, &beta, &v4(30_000, DONT_FRAGMENT));
+        fakekernel::sleep(Nanos::from_millis(900));
+        assert!(payloads(&to_alpha).is_empty(), "it waits");
+        fakekernel::sleep(Nanos::from_millis(300));
+        assert_eq!(payloads(&to_alpha).len(), 1, "{:?}", bench.alpha.counters());
+        send(&alpha, &beta, &v4(1_000, DONT_FRAGMENT));
+        bench.settle();
+        assert!(payloads(&to_beta) == [v4(1_000, DONT_FRAGMENT)]);
+        bench.wait_for("its turn comes", Nanos::from_secs(6), || counted_by(&bench.alpha, "opened") == 1);
+        send(&alpha, &beta, &v4(30_000, DONT_FRAGMENT));
+        bench.settle();
+        assert!(payloads(&to_beta) == [v4(30_000, DONT_FRAGMENT)]);
     });
 }

@@ -76,6 +76,7 @@ struct Pass {
 }
 
 impl ConnectedReceiver {
+    #[inline(never)]
     pub(super) fn new(
         parts: &BuildContext<'_>,
         queue: ReceiveQueue<Srq>,

@@ -214,9 +214,9 @@ impl OutgoingConnections {
         self.send_pools.take().map(Step::End)
     }
 
-    /// Whether one more is to be closed since this was last asked: the thread that closes does not know.
+    /// Whether one more is to be closed since this was last asked, or packets wait no longer: other threads do not know.
     pub(crate) fn take_news(&mut self) -> bool {
-        core::mem::take(&mut self.news)
+        core::mem::take(&mut self.news) || self.machine.has_packets()
     }
 
     /// The next connection to close.

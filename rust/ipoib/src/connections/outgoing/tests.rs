@@ -142,6 +142,33 @@ fn eight_attempts_are_out_at_once_and_the_others_follow_as_they_end() {
 }
 
 #[test]
+fn what_waits_for_a_stations_turn_to_be_asked_waits_a_second_and_then_its_sender_is_told() {
+    let mut machine = machine(40, 40);
+    for n in 0..8 {
+        assert_eq!(machine.submit(&station(n), (0, LARGE), at(0)), Submitted::Waits);
+    }
+    assert_eq!(actions(&mut machine, at(0)).len(), 8, "as many are out as may be");
+    assert_eq!(machine.submit(&station(8), (1, LARGE), at(0)), Submitted::Waits);
+    let mut now = 0;
+    while now < 1_000 {
+        assert_eq!(actions(&mut machine, at(now)), []);
+        now += 100;
+    }
+    assert_eq!(actions(&mut machine, at(now)), [Action::Tell(station(8), 1, TooBig(DATAGRAM))]);
+    let told = Submitted::TooBig(2, TooBig(DATAGRAM));
+    assert_eq!(machine.submit(&station(8), (2, LARGE), at(now)), told);
+    assert_eq!(machine.submit(&station(8), (3, 500), at(now)), Submitted::Datagram(3));
+    // Its turn comes all the same.
+    let first = Connection { peer: station(0), number: 1 };
+    machine.failed(first, OpenError::Failed, at(now));
+    let asked = actions(&mut machine, at(now + 100));
+    assert!(
+        asked.iter().any(|action| matches!(action, Action::Open(one, _) if one.peer == station(8))),
+        "{asked:?}"
+    );
+}
+
+#[test]
 fn stations_that_do_not_answer_leave_attempts_for_those_of_whom_that_is_not_known() {
     let mut machine = machine(64, 64);
     (0..8).for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE), at(0)), Submitted::Waits));
