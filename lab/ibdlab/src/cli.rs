@@ -192,6 +192,9 @@ pub struct BenchArgs {
     /// Only count instructions and locks in the drivers' own text, by valgrind.
     #[arg(long)]
     pub count: bool,
+    /// Only measure bulk TCP, so many MiB at a time: on connections, and in datagrams with large sends.
+    #[arg(long, value_name = "MIB", conflicts_with = "count", value_parser = value_parser!(u64).range(1..=4096))]
+    pub bulk: Option<u64>,
     /// Of packets whose line has this in it.
     #[arg(long, value_name = "WORDS", default_value = "", requires = "count")]
     pub only: String,

@@ -62,6 +62,16 @@ fn rows_without_a_delay_of_the_administrator_are_measured_with_every_path_found(
 }
 
 #[test]
+fn bulk_tcp_is_measured_on_connections_and_in_datagrams() {
+    let report = Bench { rounds: 1, ..tiny() }.bulk(8, |line| println!("{line}")).expect("both arrive");
+    let rates: Vec<f64> = report.facts.iter().map(|fact| fact.value).collect();
+    assert_eq!(rates.len(), 2);
+    assert!(rates.iter().all(|rate| *rate > 1.0), "{rates:?}");
+    let met: Vec<Option<bool>> = report.targets.iter().map(|target| target.met).collect();
+    assert!(matches!(met[..], [None, Some(_)]), "there is no peer: {met:?}");
+}
+
+#[test]
 fn the_figures_of_the_bench_are_json() {
     let directory = tempfile::tempdir().expect("a directory");
     let report = Bench { most_addresses: 1, ..tiny() }.run(|_| ()).expect("the bench ends well");

@@ -2,6 +2,7 @@
 
 mod bare;
 mod bed;
+pub mod bulk;
 mod calls;
 pub mod own;
 mod plot;

@@ -1,5 +1,6 @@
 //! What was to be reached, and whether it was. None is left out.
 
+use super::bulk::Mode;
 use super::report::{Report, Target};
 use super::traffic::Way;
 use super::{Driver, own};
@@ -46,6 +47,26 @@ pub fn judge(report: &Report, drivers: &[Driver], mtu: u32, sa_delay_ns: u64) ->
     ));
     targets.extend(of_own(report, drivers));
     targets
+}
+
+/// How many times what the peer carries on connections, and what we carry in datagrams.
+const BULK: f64 = 1.5;
+
+/// What was to be reached with bulk TCP.
+pub fn of_bulk(report: &Report, drivers: &[Driver]) -> Vec<Target> {
+    let found = |driver: &Driver, mode: Mode| {
+        let fact = report.facts.iter().find(|fact| fact.driver == driver.name && fact.what == mode.what());
+        fact.map(|fact| fact.value)
+    };
+    let ours = found(&drivers[0], Mode::Connections);
+    let peer = drivers.get(1).and_then(|peer| found(peer, Mode::Connections));
+    let datagrams = found(&drivers[0], Mode::Datagrams);
+    let ratio = |to: Option<f64>| ours.zip(to).map(|(ours, to)| ours / to);
+    let what = |to| format!("{} against {to}", Mode::Connections.what());
+    vec![
+        target(what("the peer's"), BULK, ratio(peer), "times"),
+        target(what("our own datagrams with large sends"), 1.0, ratio(datagrams), "times"),
+    ]
 }
 
 /// What was to be reached in the driver's own text.

@@ -23,7 +23,7 @@ use crate::suppress::for_objects;
 use crate::swhca;
 
 pub use steps::Happened;
-use world::World;
+pub(crate) use world::World;
 
 /// How to run it.
 #[derive(Clone, Debug)]

@@ -1,0 +1,132 @@
+//! Bulk TCP between two hosts that have the same driver: on connections, and in datagrams with large sends.
+//!
+//! What the lab itself has to do for an octet, TCP and the check of what arrives among it, is in the figures, of all drivers alike.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use fakekernel::{Config, Machine};
+
+use super::report::{Fact, Report};
+use super::rows::median;
+use super::traffic::Clock;
+use super::{Bench, Driver, about_machine, targets};
+use crate::objects::Objects;
+use crate::report::SmKind;
+use crate::run::World;
+use crate::scenario::{ModuleOverride, Scenario, Step, parse};
+
+/// How a driver carries packets: the value of its property `linkmode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Connections,
+    Datagrams,
+}
+
+impl Mode {
+    const fn property(self) -> &'static str {
+        match self {
+            Self::Connections => "cm",
+            Self::Datagrams => "ud",
+        }
+    }
+
+    /// What the figure is called.
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::Connections => "bulk TCP on connections",
+            Self::Datagrams => "bulk TCP in datagrams with large sends",
+        }
+    }
+}
+
+/// The hosts, and the steps before the one that is measured.
+const HOSTS: [&str; 2] = ["sender", "receiver"];
+const BEFORE: &str = "4MiB";
+
+impl Bench {
+    /// Measures bulk TCP alone: `mib` MiB at a time, each driver and mode in turn.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, or what went wrong on the way.
+    pub fn bulk(&self, mib: u64, mut progress: impl FnMut(&str)) -> Result<Report> {
+        let drivers = self.drivers()?;
+        let mut kinds = vec![(&drivers[0], Mode::Connections), (&drivers[0], Mode::Datagrams)];
+        kinds.extend(drivers.get(1).map(|peer| (peer, Mode::Connections)));
+        let mut rates = vec![Vec::new(); kinds.len()];
+        for _ in 0..self.rounds {
+            for ((driver, mode), rates) in kinds.iter().zip(&mut rates) {
+                rates.push(self.rate(driver, *mode, mib)?);
+            }
+        }
+        let mut report = Report { seed: self.seed, machine: about_machine(), ..Report::default() };
+        for ((driver, mode), rates) in kinds.iter().zip(&rates) {
+            let (what, driver) = (mode.what().to_owned(), driver.name.clone());
+            let fact = Fact { what, driver, value: median(rates), unit: "MB of a processor's second".into() };
+            progress(&fact.line());
+            report.facts.push(fact);
+        }
+        report.targets = targets::of_bulk(&report, &drivers);
+        report.targets.iter().for_each(|target| progress(&target.line()));
+        Ok(report)
+    }
+
+    /// MB for each second of the processors, waiting included.
+    fn rate(&self, driver: &Driver, mode: Mode, mib: u64) -> Result<f64> {
+        let scenario = scenario(mode, self.mtu, mib)?;
+        let objects = Objects::find(&scenario, &self.proto, &overrides(driver)?)?;
+        let machine = Machine::new(Config::timed(self.seed));
+        let (inner, seed) = (machine.clone(), self.seed);
+        let outcome = machine.run(move || transfer(&inner, &scenario, &objects, seed));
+        let seconds = outcome.map_err(|halt| anyhow!("{halt}"))??;
+        Ok((mib << 20) as f64 / 1e6 / seconds)
+    }
+}
+
+/// How long the last step but one takes.
+fn transfer(machine: &Machine, scenario: &Scenario, objects: &Objects, seed: u64) -> Result<f64> {
+    let mut world = World::build(machine, scenario, objects, seed, None, SmKind::Embedded)?;
+    let mut seconds = f64::NAN;
+    for (n, step) in scenario.step.iter().enumerate() {
+        let mut clock = Clock::new(machine);
+        let step: &Step = step.get_ref();
+        let report = clock.run(|| world.step(step));
+        ensure!(report.ok, "{}: {}", report.step, report.text);
+        if n + 2 == scenario.step.len() {
+            seconds = (clock.work + clock.waited).as_secs_f64();
+        }
+    }
+    Ok(seconds)
+}
+
+fn overrides(driver: &Driver) -> Result<Vec<ModuleOverride>> {
+    if driver.foreign && driver.module != "ibp" {
+        bail!("{}: bulk TCP is measured with `ibp`", driver.name);
+    }
+    let objects = driver.objects.iter();
+    Ok(objects
+        .flat_map(|object| HOSTS.map(|host| ModuleOverride { host: host.into(), ..object.clone() }))
+        .collect())
+}
+
+fn scenario(mode: Mode, mtu: u32, mib: u64) -> Result<Scenario> {
+    let mut text = format!(
+        "name = \"bulk\"\n[fabric]\nmtu = {mtu}\nsa_delay_ms = 0\n[[partition]]\npkey = 0xffff\nmtu = {mtu}\n"
+    );
+    for (n, host) in (1..).zip(HOSTS) {
+        text += &format!(
+            "[[host]]\nname = \"{host}\"\ndriver = \"ibp\"\naddresses = [\"192.168.76.{n}/24\"]\nproperties = {{ linkmode = \"{}\" }}\n",
+            mode.property()
+        );
+    }
+    text += "[[step]]\nattach = {}\n[[step]]\nup = {}\n";
+    for bytes in [BEFORE.to_owned(), format!("{mib}MiB")] {
+        text += &format!(
+            "[[step]]\ntcp = {{ from = \"{}\", to = \"192.168.76.2\", bytes = \"{bytes}\" }}\n",
+            HOSTS[0]
+        );
+    }
+    text += "[[step]]\nunload = {}\n";
+    Ok(parse(Path::new("bulk"), &text)?)
+}
