@@ -3,7 +3,13 @@
 use fakekernel::{Machine, ProbeArgument, ProbeHit};
 
 /// Each probe with its arguments.
-pub const PROBES: [(&str, &[&str]); 10] = [
+pub const PROBES: [(&str, &[&str]); 16] = [
+    ("ibd-cm-accepted", &["link", "gid_low"]),
+    ("ibd-cm-closed", &["link", "gid_low", "opened_by"]),
+    ("ibd-cm-open", &["link", "gid_low"]),
+    ("ibd-cm-open-failed", &["link", "gid_low", "why"]),
+    ("ibd-cm-opened", &["link", "gid_low"]),
+    ("ibd-cm-refused", &["link", "gid_low", "why"]),
     ("ibd-link-state", &["link", "state"]),
     ("ibd-qp-broken", &["link", "why"]),
     ("ibd-qp-down", &["link"]),

@@ -52,3 +52,21 @@ fn a_full_ring_says_so_once_and_once_that_it_has_room() {
         assert_eq!(pair, ["full", "resume"], "{told:?}");
     }
 }
+
+#[test]
+fn probes_show_how_connections_come_and_go() {
+    let report = run_of("connections.toml", true);
+    assert!(report.ok, "{:#?}", report.steps.iter().map(|step| &step.text).collect::<Vec<_>>());
+    for told in [
+        "alice ibp ibd-cm-open link=",
+        "alice ibp ibd-cm-open-failed link=",
+        "why=\"failed\"",
+        "alice ibp ibd-cm-opened link=",
+        "bob ibp ibd-cm-accepted link=",
+        "opened_by=\"link\"",
+        "opened_by=\"neighbour\"",
+    ] {
+        let connections: Vec<_> = report.probes.iter().filter(|line| line.contains("ibd-cm-")).collect();
+        assert!(connections.iter().any(|line| line.contains(told)), "{told}: {connections:#?}");
+    }
+}

@@ -5,7 +5,8 @@
 
 use core::ffi::CStr;
 
-use ipoib::Gid;
+use ipoib::connections::OpenError;
+use ipoib::{Gid, LinkAddr};
 use kernel::probe;
 
 /// Packets to send go no further; the reason is named as in the kstat.
@@ -34,6 +35,48 @@ pub(crate) fn tx_resume(link: i32, ring: usize) {
 #[inline(never)]
 pub(crate) fn rx_drop(link: i32, reason: &'static CStr) {
     probe!(ibd, rx__drop, link, reason.as_ptr());
+}
+
+/// A neighbour that asked for a connection has got one.
+#[inline(never)]
+pub(crate) fn cm_accepted(link: i32, peer: &LinkAddr) {
+    probe!(ibd, cm__accepted, link, peer.gid().guid);
+}
+
+/// Whoever asked for a connection gets none.
+#[cold]
+#[inline(never)]
+pub(crate) fn cm_refused(link: i32, gid: Gid, why: &'static CStr) {
+    probe!(ibd, cm__refused, link, gid.guid, why.as_ptr());
+}
+
+/// A neighbour is about to be asked for a connection.
+#[inline(never)]
+pub(crate) fn cm_open(link: i32, peer: &LinkAddr) {
+    probe!(ibd, cm__open, link, peer.gid().guid);
+}
+
+/// A connection came of it.
+#[inline(never)]
+pub(crate) fn cm_opened(link: i32, peer: &LinkAddr) {
+    probe!(ibd, cm__opened, link, peer.gid().guid);
+}
+
+/// Nothing came of it.
+#[inline(never)]
+pub(crate) fn cm_open_failed(link: i32, peer: &LinkAddr, error: OpenError) {
+    let why = match error {
+        OpenError::NoService => c"no service",
+        OpenError::Stale => c"stale",
+        OpenError::Failed => c"failed",
+    };
+    probe!(ibd, cm__open__failed, link, peer.gid().guid, why.as_ptr());
+}
+
+/// Nothing is left of a connection, that a neighbour or this link had opened.
+#[inline(never)]
+pub(crate) fn cm_closed(link: i32, peer: &LinkAddr, opened_by: &'static CStr) {
+    probe!(ibd, cm__closed, link, peer.gid().guid, opened_by.as_ptr());
 }
 
 /// A link has come to another state, named as in the property.

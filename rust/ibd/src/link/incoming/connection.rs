@@ -109,7 +109,7 @@ impl IncomingConnection {
     pub(super) fn step(&mut self) -> Option<Step> {
         self.not_before = None;
         match core::mem::replace(&mut self.state, State::Busy) {
-            State::ConnectRequest(session) if self.dismissed => Some(Step::Refuse(session)),
+            State::ConnectRequest(session) if self.dismissed => Some(Step::Refuse(self.connection, session)),
             State::ConnectRequest(session) => Some(Step::Accept(self.connection, session)),
             State::Held(channel) => {
                 let is_new = !core::mem::replace(&mut self.eased, true);

@@ -17,7 +17,7 @@ use crate::link::attach::CLIENT;
 use crate::link::outgoing::OutgoingConnections;
 use crate::link::queue_pairs::View;
 use crate::link::settings::Settings;
-use crate::{node, now};
+use crate::{node, now, probes};
 
 /// How long the removal of an adapter is held up by connections at most: the communication manager repeats a DREQ that is not answered as
 /// often as the neighbour has asked for, sixteen times in 137 s, and keeps the number of the queue pair for 8.6 s after that. And how often
@@ -212,10 +212,11 @@ impl ClientHandler for ConnectionEvents {
     }
 
     fn connection_established(&self, channel: ChannelId) {
-        let mut opened = false;
+        let mut opened = None;
         self.tell(|incoming| opened = incoming.established(channel, now()));
-        if opened {
+        if let Some(connection) = opened {
             self.0.connection_counters.opened.increment();
+            probes::cm_opened(self.0.number, &connection.peer);
         }
     }
 
@@ -233,24 +234,29 @@ impl Shared {
     fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
         let counters = &self.connection_counters;
         counters.requests.increment();
-        let reply = match (self.who_asks(request), Room::new()) {
+        let asks = self.who_asks(request);
+        let slow = asks == Err(Wrong::Slow);
+        if slow {
+            counters.slow.increment();
+        }
+        let reply = match (asks, Room::new()) {
             (Ok(peer), Ok(room)) => {
                 let mut control = self.control.lock();
                 let incoming = control.incoming.as_mut();
                 incoming.map_or(Reply::Refused, |incoming| incoming.requested(room, &peer, session, now()))
             }
             (Ok(_), Err(_)) => Reply::NoRoom,
-            (Err(why), _) => {
-                if why == Wrong::Slow {
-                    counters.slow.increment();
-                }
-                Reply::Refused
-            }
+            (Err(_), _) => Reply::Refused,
         };
-        match reply {
-            Reply::Later => {}
-            Reply::NoRoom => counters.no_room.increment(),
-            Reply::Refused => counters.refused.increment(),
+        let refused = match reply {
+            Reply::Later => None,
+            Reply::NoRoom => Some((&counters.no_room, c"no room")),
+            Reply::Refused if slow => Some((&counters.refused, c"slow")),
+            Reply::Refused => Some((&counters.refused, c"refused")),
+        };
+        if let Some((counter, why)) = refused {
+            counter.increment();
+            probes::cm_refused(self.number, node::gid(request.from), why);
         }
         // Also to make room for whoever asks again.
         self.control.notify_all();

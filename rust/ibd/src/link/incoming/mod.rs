@@ -77,7 +77,7 @@ pub(crate) enum Step {
     /// Answer with a queue pair: [`IncomingConnections::hold`] or [`IncomingConnections::forget`].
     Accept(Connection, Session),
     /// Answer that there is none.
-    Refuse(Session),
+    Refuse(Connection, Session),
     /// See how far the other side has sent, and have it wait less for a receive if it is new: [`IncomingConnections::looked`].
     Look(Connection, RcChannel, bool),
     /// Drop it: [`IncomingConnections::forget`]; or not yet: [`IncomingConnections::free_later`].
@@ -205,16 +205,15 @@ impl IncomingConnections {
         }
     }
 
-    /// The communication manager tells that a connection stands.
-    /// True of one that this link has opened.
-    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> bool {
+    /// The communication manager tells that a connection stands: this one, if this link has opened it.
+    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> Option<Connection> {
         let Some(entry) = self.by_channel(channel) else {
-            return self.outgoing.as_mut().is_some_and(|outgoing| outgoing.established(channel, now));
+            return self.outgoing.as_mut()?.established(channel, now);
         };
         (entry.stands, entry.not_before) = (true, None);
         let connection = entry.connection;
         self.machine.established(connection, now);
-        false
+        None
     }
 
     /// The communication manager tells that a connection is over, or that none has come of it.

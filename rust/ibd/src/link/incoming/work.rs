@@ -13,7 +13,7 @@ use super::{IncomingConnections, Step};
 use crate::link::Shared;
 use crate::link::control::Control;
 use crate::link::outgoing::{self, SendPools};
-use crate::{kernel_instant, now};
+use crate::{kernel_instant, now, probes};
 
 /// How often a neighbour repeats a message that found no buffer: six times, with 20 ms in between.
 const RECEIVER_RETRIES: u8 = 6;
@@ -97,7 +97,7 @@ fn live(parker: &Parker<'_, Control>, shared: &Shared) {
 fn take(shared: &Shared, step: Step) {
     match step {
         Step::Accept(connection, session) => accept(shared, connection, session),
-        Step::Refuse(session) => refuse(shared, session, Reply::Refused),
+        Step::Refuse(connection, session) => refuse(shared, connection, session, Reply::Refused),
         Step::Look(connection, channel, is_new) => look(shared, connection, channel, is_new),
         Step::Free(connection, channel, taken) => free(shared, connection, channel, taken),
         Step::End(shared_receive) => shared.retire_one(shared_receive.end()),
@@ -154,6 +154,7 @@ fn free(shared: &Shared, connection: Connection, channel: RcChannel, taken: Opti
     }
     forget(shared, connection);
     shared.connection_counters.ended.increment();
+    probes::cm_closed(shared.number, &connection.peer, c"neighbour");
 }
 
 /// What the closure answers; `None` if there are no connections at all.
@@ -166,13 +167,12 @@ fn forget(shared: &Shared, connection: Connection) {
     drop(left);
 }
 
-fn refuse(shared: &Shared, session: Session, why: Reply) {
+fn refuse(shared: &Shared, connection: Connection, session: Session, why: Reply) {
     let counters = &shared.connection_counters;
-    if why == Reply::NoRoom {
-        counters.no_room.increment()
-    } else {
-        counters.refused.increment()
-    }
+    let (counter, named) =
+        if why == Reply::NoRoom { (&counters.no_room, c"no room") } else { (&counters.refused, c"refused") };
+    counter.increment();
+    probes::cm_refused(shared.number, connection.peer.gid(), named);
     // Who asks may have given up.
     let _ = session.refuse(why);
 }
@@ -184,7 +184,7 @@ fn accept(shared: &Shared, connection: Connection, session: Session) {
         Err(status) => {
             log!(note, shared.name, "a connection is refused: {status}");
             forget(shared, connection);
-            return refuse(shared, session, Reply::NoRoom);
+            return refuse(shared, connection, session, Reply::NoRoom);
         }
     };
     let control = shared.control.lock();
@@ -194,15 +194,19 @@ fn accept(shared: &Shared, connection: Connection, session: Session) {
         with_incoming(shared, |incoming| incoming.hold(connection, &channel, now()).then_some(())).is_some();
     let (true, Some(own)) = (held, own) else {
         forget(shared, connection);
-        return refuse(shared, session, Reply::Refused);
+        return refuse(shared, connection, session, Reply::Refused);
     };
     let mut private = PrivateData { qpn: own.qpn(), longest: LONGEST_MESSAGE }.to_bytes();
     match session.accept(&channel, RECEIVER_RETRIES, &mut private) {
-        Ok(()) => shared.connection_counters.accepted.increment(),
+        Ok(()) => {
+            shared.connection_counters.accepted.increment();
+            probes::cm_accepted(shared.number, &connection.peer);
+        }
         // Who asks has given up: nobody will be told of the channel.
         Err(_) => {
             forget(shared, connection);
             shared.connection_counters.refused.increment();
+            probes::cm_refused(shared.number, connection.peer.gid(), c"refused");
         }
     }
 }

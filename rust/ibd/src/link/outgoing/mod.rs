@@ -308,19 +308,15 @@ impl OutgoingConnections {
         true
     }
 
-    /// A connection stands.
-    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> bool {
+    /// A connection stands; `None` if nobody wants it any more.
+    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> Option<Connection> {
         // One that has failed meanwhile is freed, and the machine is told of that.
-        let Some(entry) = self.by_channel(channel).filter(|entry| entry.failed.is_none()) else {
-            return false;
-        };
+        let entry = self.by_channel(channel).filter(|entry| entry.failed.is_none())?;
         entry.stands = true;
         let (connection, longest) = (entry.connection, entry.longest);
-        match entry.sender.clone() {
-            // If nobody wants it any more it is about to be closed.
-            Some(sender) => self.machine.opened(connection, sender, longest, now),
-            None => false,
-        }
+        // If nobody wants it any more it is about to be closed.
+        let sender = entry.sender.clone()?;
+        self.machine.opened(connection, sender, longest, now).then_some(connection)
     }
 
     /// The communication manager tells why no connection has come of it.

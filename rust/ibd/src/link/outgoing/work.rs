@@ -10,7 +10,7 @@ use super::send_pools::SendPools;
 use super::sender::{ANSWER, ConnectedSender, SENDS, SIGNAL_EVERY};
 use crate::link::Shared;
 use crate::link::incoming::adapter;
-use crate::now;
+use crate::{now, probes};
 
 /// How often a message that is not acknowledged is sent again, and one that finds no receive.
 const RETRIES: u8 = 3;
@@ -34,6 +34,7 @@ fn with_outgoing<R>(shared: &Shared, tell: impl FnOnce(&mut OutgoingConnections)
 #[inline(never)]
 pub(crate) fn open(shared: &Shared, connection: Connection, service: Service) {
     shared.connection_counters.opens.increment();
+    probes::cm_open(shared.number, &connection.peer);
     match begin(shared, connection, service) {
         Ok(channel) => {
             let left = with_outgoing(shared, |outgoing| outgoing.opens(connection, channel)).flatten();
@@ -42,6 +43,7 @@ pub(crate) fn open(shared: &Shared, connection: Connection, service: Service) {
         Err(status) => {
             log!(note, shared.name, "no connection could be opened: {status}");
             shared.connection_counters.open_failed.increment();
+            probes::cm_open_failed(shared.number, &connection.peer, OpenError::Failed);
             with_outgoing(shared, |outgoing| outgoing.failed(connection, OpenError::Failed, now()));
         }
     }
@@ -141,6 +143,7 @@ pub(crate) fn free_failed(
     drop(sender);
     if free(shared, connection, channel) {
         shared.connection_counters.open_failed.increment();
+        probes::cm_open_failed(shared.number, &connection.peer, error);
         with_outgoing(shared, |outgoing| outgoing.failed(connection, error, now()));
     }
 }
@@ -169,6 +172,7 @@ pub(crate) fn close(
     drop(sender);
     if free(shared, connection, channel) {
         shared.connection_counters.closed.increment();
+        probes::cm_closed(shared.number, &connection.peer, c"link");
         with_outgoing(shared, |outgoing| outgoing.closed(connection, now()));
     }
 }
