@@ -194,8 +194,10 @@ fn private_data(event: &sys::ibt_cm_event_t) -> &[u8] {
 fn in_front_of_private_data<const N: usize>(event: &sys::ibt_cm_event_t) -> Option<&[u8; N]> {
     let data = ptr::NonNull::new(event.cm_priv_data.cast::<u8>())?;
     // SAFETY: the private data of these messages is told where it came, in the message (`ibcm_cep_state_req`, `ibcm_cep_state_rep`), which
-    // has N octets in front of it (IBA 12.6.5, 12.6.8) and stays as long as the event is there.
-    Some(unsafe { data.sub(N).cast::<[u8; N]>().as_ref() })
+    // has N octets in front of it (IBA 12.6.5, 12.6.8).
+    let message = unsafe { data.sub(N) };
+    // SAFETY: so many octets, which stay as long as the event is there.
+    Some(unsafe { message.cast::<[u8; N]>().as_ref() })
 }
 
 /// See [`Request::answer`]. A message is known by the GID in it, which is told, too.
