@@ -6,8 +6,8 @@ use illumos_sys_hdrs as sys;
 use kernel::{KBox, Vacant};
 
 use crate::address::AddressVector;
+use crate::lock_free_stack::Entry;
 use crate::pd::{Pd, ToFree};
-use crate::pile::Entry;
 use crate::status::Status;
 
 /// Where a datagram goes, and whatever its owner knows `about` that. Share it as a `KArc<UdDest<A>>`: a send queue keeps one until the

@@ -6,7 +6,7 @@ use illumos_sys_hdrs as sys;
 use kernel::{KArc, KBox};
 
 use crate::hca::Hca;
-use crate::pile::{Entry, Pile};
+use crate::lock_free_stack::{Entry, LockFreeStack};
 use crate::status::Status;
 
 /// A protection domain. Cheap to clone; the last clone frees it (**may block**).
@@ -19,7 +19,7 @@ pub struct Pd(KArc<Inner>);
 struct Inner {
     handle: sys::ibt_pd_hdl_t,
     /// Address handles nobody uses any more.
-    to_free: Pile<ToFree>,
+    to_free: LockFreeStack<ToFree>,
     hca: Hca,
 }
 
@@ -40,7 +40,7 @@ impl Pd {
         let mut handle = ptr::null_mut();
         // SAFETY: open.
         Status::check(unsafe { sys::ibt_alloc_pd(hca.handle(), sys::IBT_PD_NO_FLAGS, &mut handle) })?;
-        let inner = Inner { handle, to_free: Pile::new(), hca: hca.clone() };
+        let inner = Inner { handle, to_free: LockFreeStack::new(), hca: hca.clone() };
         // If this fails the value is dropped, which frees again.
         Ok(Self(KArc::new(inner)?))
     }

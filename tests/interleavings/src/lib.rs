@@ -30,14 +30,14 @@ mod boxed;
 #[path = "../../../rust/kernel/src/sync/callback_slot.rs"]
 mod callback_slot;
 #[allow(dead_code, reason = "as above")]
+#[path = "../../../rust/ibtf/src/lock_free_stack.rs"]
+mod lock_free_stack;
+#[allow(dead_code, reason = "as above")]
 #[path = "../../../rust/kernel/src/mem.rs"]
 mod mem;
 #[allow(dead_code, reason = "as above")]
 #[path = "../../../rust/kernel/src/sync/once.rs"]
 mod once;
-#[allow(dead_code, reason = "as above")]
-#[path = "../../../rust/ibtf/src/pile.rs"]
-mod pile;
 #[allow(dead_code, reason = "as above")]
 #[path = "../../../rust/ibtf/src/stack.rs"]
 mod stack;

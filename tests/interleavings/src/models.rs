@@ -11,8 +11,8 @@ use crate::admission::Admission;
 use crate::arc::KArc;
 use crate::boxed::KBox;
 use crate::callback_slot::CallbackSlot;
+use crate::lock_free_stack::{Entry, LockFreeStack};
 use crate::once::Once;
-use crate::pile::{Entry, Pile};
 use crate::stack::IndexStack;
 use crate::validity::{DenialEpoch, Validity};
 
@@ -209,19 +209,19 @@ pub fn nobody_is_inside_a_gate_that_closed() {
 /// All that is added is taken once, with what was written to it before, by whoever takes.
 pub fn what_is_piled_up_is_taken_once_and_whole() {
     loom::model(|| {
-        let pile = Arc::new(Pile::new());
-        assert_eq!(pile.take().count(), 0);
-        let push = |pile: &Pile<Value>, number| {
+        let stack = Arc::new(LockFreeStack::new());
+        assert_eq!(stack.take().count(), 0);
+        let push = |stack: &LockFreeStack<Value>, number| {
             let value = Value::new(0);
             value.write(number);
-            pile.push(KBox::new(Entry::new(value)).unwrap());
+            stack.push(KBox::new(Entry::new(value)).unwrap());
         };
-        let other = pile.clone();
+        let other = stack.clone();
         let thread = thread::spawn(move || push(&other, 1));
-        push(&pile, 2);
-        let mut taken: Vec<u32> = pile.take().map(|value| value.read()).collect();
+        push(&stack, 2);
+        let mut taken: Vec<u32> = stack.take().map(|value| value.read()).collect();
         thread.join().unwrap();
-        taken.extend(pile.take().map(|value| value.read()));
+        taken.extend(stack.take().map(|value| value.read()));
         taken.sort_unstable();
         assert_eq!(taken, [1, 2]);
     });

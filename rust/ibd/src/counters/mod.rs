@@ -4,11 +4,11 @@
 //! the link. They live as long as it is attached, over any number of starts. What becomes of them as kstats is in [`shown`].
 
 mod drops;
+mod packet_counts;
 mod questions;
 mod receive;
 mod shown;
 mod state;
-mod tally;
 mod transmit;
 
 use gldv3::Stat;
@@ -16,12 +16,12 @@ use kernel::counter::{CacheLine, Counter, sum};
 use kernel::{AllocError, KArc, KVec};
 
 pub(crate) use drops::{RxDrop, TxDrop};
+pub(crate) use packet_counts::PacketCounts;
+use packet_counts::Traffic;
 pub(crate) use questions::{Asked, SaCounters};
 pub(crate) use receive::RxCounters;
 pub(crate) use shown::{HISTORY, RX_RING, Shown, TX_RING, names};
 pub(crate) use state::{History, LinkState, State};
-pub(crate) use tally::Tally;
-use tally::Traffic;
 pub(crate) use transmit::TxCounters;
 
 /// All counters of a link. What two sides write, or two transmit rings, never shares a cache line.
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn bytes_count_the_ipoib_header_and_not_the_grh_in_both_directions() {
         let counters = Counters::of(0, 0).unwrap();
-        let mut sent = Tally::default();
+        let mut sent = PacketCounts::default();
         sent.add(Cast::Broadcast, 1, 4 + 28);
         counters.tx(0).unwrap().sent(&sent);
-        let mut received = Tally::default();
+        let mut received = PacketCounts::default();
         received.add_received(Cast::Broadcast, 40 + 4 + 28);
         counters.rx.received(&received, 1);
         for stat in [Stat::BytesSent, Stat::BytesReceived] {
@@ -142,7 +142,7 @@ mod tests {
     fn rings_count_on_lines_of_their_own_and_add_up() {
         let counters = Counters::of(0, 4).unwrap();
         for ring in 0..4 {
-            let mut sent = Tally::default();
+            let mut sent = PacketCounts::default();
             sent.add(Cast::Unicast, ring as u32 + 1, 100);
             let counters = counters.tx(ring).unwrap();
             counters.sent(&sent);

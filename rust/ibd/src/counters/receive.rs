@@ -4,7 +4,7 @@ use ibtf::Refills;
 use kernel::counter::Counter;
 
 use super::drops::RX_NAMES;
-use super::tally::{Tally, Traffic};
+use super::packet_counts::{PacketCounts, Traffic};
 use super::{RxDrop, Shown};
 use crate::probes;
 
@@ -34,8 +34,8 @@ impl RxCounters {
 
     /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer. By the one thread that is on the way
     /// up (`link/delivery.rs`), for datagrams and messages of connections.
-    pub(crate) fn received(&self, tally: &Tally, copied: u64) {
-        self.received.count(tally);
+    pub(crate) fn received(&self, counts: &PacketCounts, copied: u64) {
+        self.received.count(counts);
         self.copied.add_alone(copied);
     }
 

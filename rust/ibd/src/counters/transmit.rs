@@ -3,7 +3,7 @@
 use kernel::counter::{CacheLine, Counter, sum};
 
 use super::drops::TX_NAMES;
-use super::tally::{Tally, Traffic};
+use super::packet_counts::{PacketCounts, Traffic};
 use super::{Shown, TxDrop};
 use crate::probes;
 
@@ -49,9 +49,9 @@ impl TxCounters {
 
     /// The adapter has taken these. With the ring's lock.
     #[inline]
-    pub(crate) fn sent(&self, tally: &Tally) {
-        self.often.sent.count(tally);
-        self.often.posts.add_alone(u64::from(tally.packets != 0));
+    pub(crate) fn sent(&self, counts: &PacketCounts) {
+        self.often.sent.count(counts);
+        self.often.posts.add_alone(u64::from(counts.packets != 0));
     }
 
     /// A packet that goes no further.

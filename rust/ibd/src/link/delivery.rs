@@ -15,13 +15,13 @@ use super::receive::{self, Receiver};
 
 /// Whether packets may go up, who brings them, and the receive side that they come from.
 pub(crate) struct Delivery {
-    way: Monitor<Way>,
-    /// Whether an interrupt may take packets, and whether the MAC layer may: as `way` says, for whoever is inside and looks again.
+    state: Monitor<DeliveryState>,
+    /// Whether an interrupt may take packets, and whether the MAC layer may: as `state` says, for whoever is inside and looks again.
     interrupt_may: AtomicBool,
     poll_may: AtomicBool,
 }
 
-struct Way {
+struct DeliveryState {
     open: bool,
     /// Which run of the receive ring this is, if the link has one.
     generation: Option<RingGeneration>,
@@ -48,7 +48,7 @@ pub(crate) enum By {
     Poll,
 }
 
-impl Way {
+impl DeliveryState {
     fn lets_in(&self, who: By) -> bool {
         self.open && !(who == By::Interrupt && self.polled)
     }
@@ -64,7 +64,7 @@ impl Way {
 impl Delivery {
     /// Shut.
     pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
-        let way = Way {
+        let state = DeliveryState {
             open: false,
             generation: None,
             polled: false,
@@ -75,95 +75,95 @@ impl Delivery {
             connected: None,
         };
         let may = || AtomicBool::new(false);
-        KArc::new(Self { way: Monitor::new(way)?, interrupt_may: may(), poll_may: may() })
+        KArc::new(Self { state: Monitor::new(state)?, interrupt_may: may(), poll_may: may() })
     }
 
     /// The link is started, or its receive ring is. What came in before is looked for by whoever calls this. **Any** context.
     pub(crate) fn open(&self, generation: Option<RingGeneration>) {
-        let mut way = self.way.lock();
-        way.open = true;
-        way.generation = generation;
-        way.polled = false;
-        self.show(&way);
+        let mut state = self.state.lock();
+        state.open = true;
+        state.generation = generation;
+        state.polled = false;
+        self.show(&state);
     }
 
     /// The link is stopped, or its receive ring is: when this returns nobody hands packets up. **May block**, as long as IP holds the
     /// thread that does.
     pub(crate) fn shut(&self) {
-        let mut way = self.way.lock();
-        way.open = false;
-        self.show(&way);
-        while way.busy {
-            way.awaited = true;
-            way.wait();
+        let mut state = self.state.lock();
+        state.open = false;
+        self.show(&state);
+        while state.busy {
+            state.awaited = true;
+            state.wait();
         }
     }
 
     /// Whether the MAC layer fetches packets itself, from now on. Whoever is on the way takes no more then. **Any** context.
     pub(crate) fn set_polled(&self, polled: bool) {
-        let mut way = self.way.lock();
-        way.polled = polled;
-        self.show(&way);
+        let mut state = self.state.lock();
+        state.polled = polled;
+        self.show(&state);
     }
 
     /// For whoever is inside. Nothing depends on when he sees it: the lock decides who comes in, and who has to be waited for.
-    fn show(&self, way: &Way) {
-        self.interrupt_may.store(way.lets_in(By::Interrupt), Ordering::Relaxed);
-        self.poll_may.store(way.lets_in(By::Poll), Ordering::Relaxed);
+    fn show(&self, state: &DeliveryState) {
+        self.interrupt_may.store(state.lets_in(By::Interrupt), Ordering::Relaxed);
+        self.poll_may.store(state.lets_in(By::Poll), Ordering::Relaxed);
     }
 
     /// Packets come from this receive side from now on. **Any** context.
     pub(crate) fn put(&self, generation: Generation, receiver: &KArc<Receiver>) {
-        let before = self.way.lock().receiver.replace((generation, receiver.clone()));
+        let before = self.state.lock().receiver.replace((generation, receiver.clone()));
         drop(before);
     }
 
     /// Packets do not come from a generation up to this one any more. **Any** context.
     pub(crate) fn remove(&self, up_to: Option<Generation>) {
-        let mut way = self.way.lock();
-        let gone = way.receiver.take_if(|(generation, _)| Some(*generation) <= up_to);
-        drop(way);
+        let mut state = self.state.lock();
+        let gone = state.receiver.take_if(|(generation, _)| Some(*generation) <= up_to);
+        drop(state);
         drop(gone);
     }
 
     /// Messages of connections come from this receive side from now on, whether or not datagrams come from one. **Any** context.
     pub(crate) fn put_connected(&self, connected: &KArc<ConnectedReceiver>) {
-        let before = self.way.lock().connected.replace(connected.clone());
+        let before = self.state.lock().connected.replace(connected.clone());
         drop(before);
     }
 
     /// They do not come from this one any more. **Any** context.
     pub(crate) fn remove_connected(&self, connected: &ConnectedReceiver) {
-        let mut way = self.way.lock();
-        let gone = way.connected.take_if(|stands| core::ptr::eq(&raw const **stands, connected));
-        drop(way);
+        let mut state = self.state.lock();
+        let gone = state.connected.take_if(|stands| core::ptr::eq(&raw const **stands, connected));
+        drop(state);
         drop(gone);
     }
 
     /// Where they come from. **Any** context.
     pub(crate) fn connected(&self) -> Option<KArc<ConnectedReceiver>> {
-        self.way.lock().connected.clone()
+        self.state.lock().connected.clone()
     }
 
     /// Whether the way is open. **Any** context.
     pub(crate) fn is_open(&self) -> bool {
-        self.way.lock().open
+        self.state.lock().open
     }
 
     /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**
     /// context.
     pub(crate) fn enter(&self, who: By) -> Option<Delivering<'_>> {
-        let mut way = self.way.lock();
-        if !way.lets_in(who) {
+        let mut state = self.state.lock();
+        if !state.lets_in(who) {
             return None;
         }
-        if way.busy {
-            way.again = true;
+        if state.busy {
+            state.again = true;
             return None;
         }
-        let sides = way.sides()?;
-        way.busy = true;
-        Some(Delivering { delivery: self, who, generation: way.generation, sides })
+        let sides = state.sides()?;
+        state.busy = true;
+        Some(Delivering { delivery: self, who, generation: state.generation, sides })
     }
 }
 
@@ -225,23 +225,23 @@ impl<'a> Delivering<'a> {
     /// Leaves. If somebody was turned back meanwhile and `may_stay`, the thread stays inside, to look again: at the receive side that
     /// stands by now.
     pub(crate) fn leave(mut self, may_stay: bool) -> Result<Left, Self> {
-        let mut way = self.delivery.way.lock();
-        let again = core::mem::take(&mut way.again);
+        let mut state = self.delivery.state.lock();
+        let again = core::mem::take(&mut state.again);
         if again
             && may_stay
-            && way.lets_in(self.who)
-            && let Some(sides) = way.sides()
+            && state.lets_in(self.who)
+            && let Some(sides) = state.sides()
         {
-            self.generation = way.generation;
-            drop(way);
+            self.generation = state.generation;
+            drop(state);
             self.sides = sides;
             return Err(self);
         }
-        way.busy = false;
-        let awaited = core::mem::take(&mut way.awaited);
-        drop(way);
+        state.busy = false;
+        let awaited = core::mem::take(&mut state.awaited);
+        drop(state);
         if awaited {
-            self.delivery.way.notify_all();
+            self.delivery.state.notify_all();
         }
         Ok(Left { again, sides: self.sides })
     }

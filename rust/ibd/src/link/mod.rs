@@ -19,33 +19,33 @@
 //! across an upcall, a blocking call, or the freeing of a packet.
 
 mod announce;
-mod attach;
-mod attachments;
 mod backlog;
-mod build;
-mod calls;
 mod control;
-mod datapath;
+mod control_thread;
 mod delivery;
-mod effects;
 mod events;
-mod faults;
+mod fma;
 mod incoming;
 mod interrupts;
-mod jobs;
+mod job_queue;
+mod lifecycle;
+mod mcg_attach;
 mod mcg_record;
 mod neighbour;
 mod outgoing;
+mod path_queries;
 mod properties;
 mod provider;
 mod qp_failures;
-mod questions;
+mod qp_jobs;
 mod queue_pairs;
 mod receive;
 mod replace_ring;
 mod rings;
+mod sa_calls;
 mod settings;
 mod statistics;
+mod traffic;
 mod transmit;
 mod worker;
 
@@ -62,16 +62,16 @@ use kernel::{AllocError, KArc, KVec};
 use announce::Announcer;
 use backlog::Backlog;
 use control::Control;
-use datapath::{BuildContext, Pools};
 use delivery::Delivery;
-use faults::Faults;
+use fma::Faults;
 use incoming::{ConnectionCounters, Listener};
 use interrupts::Interrupts;
-use jobs::Jobs;
+use job_queue::Jobs;
 use neighbour::StaticRates;
 use outgoing::SendCompletions;
 use rings::RingCount;
 use settings::Settings;
+use traffic::{BuildContext, Pools};
 use transmit::Transmitters;
 use worker::Hardware;
 
@@ -80,9 +80,9 @@ use crate::counters::Counters;
 use crate::node::Node;
 use crate::sa_pool::SaPool;
 
-pub(crate) use attach::Link;
-pub(crate) use calls::Call;
+pub(crate) use lifecycle::Link;
 pub(crate) use provider::Provider;
+pub(crate) use sa_calls::Call;
 
 /// What every part of a link knows.
 pub(crate) struct Shared {

@@ -13,10 +13,10 @@ use super::Name;
 /// One value, with its address handle, for the table of paths, the memories of all transmit queues, and the sends on their way. It says
 /// itself whether the table still stands for it ([`Validity`]). Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Neighbour(KArc<UdDest<Way>>);
+pub(crate) struct Neighbour(KArc<UdDest<NeighbourPath>>);
 
 /// What is known about the way there.
-pub(crate) struct Way {
+pub(crate) struct NeighbourPath {
     validity: Validity,
     /// As the SA says it; the handle's rate may be another one.
     to: AddressVector,
@@ -40,25 +40,25 @@ impl Neighbour {
         path: &PathInfo,
     ) -> Result<Self, Status> {
         let lifetime = Some(path.packet_lifetime);
-        let way = Way::new(path.address, path.mtu_code, lifetime);
-        rates.handle(pd, qpn, qkey, way).map(Self)
+        let path = NeighbourPath::new(path.address, path.mtu_code, lifetime);
+        rates.handle(pd, qpn, qkey, path).map(Self)
     }
 
     /// To a group. `MC_MLID_INVALID` if its LID is none of a group. **May block.**
     pub(crate) fn group(pd: &Pd, rates: &StaticRates, info: &McgInfo) -> Result<Self, Status> {
         Mlid::new(info.address.dlid).ok_or(Status::MC_MLID_INVALID)?;
-        let way = Way::new(info.address, info.mtu_code, None);
-        rates.handle(pd, Qpn::MULTICAST, QKey::new(info.qkey), way).map(Self)
+        let path = NeighbourPath::new(info.address, info.mtu_code, None);
+        rates.handle(pd, Qpn::MULTICAST, QKey::new(info.qkey), path).map(Self)
     }
 
     /// The way there.
     pub(crate) fn address(&self) -> &AddressVector {
-        &self.way().to
+        &self.details().to
     }
 
     /// For a connection, in the partition with this index; `None` if nobody tells how long a packet lives on the way.
     pub(crate) fn path(&self, pkey_index: u16) -> Option<PathInfo> {
-        let Way { to, mtu, lifetime, ref rate, .. } = *self.way();
+        let NeighbourPath { to, mtu, lifetime, ref rate, .. } = *self.details();
         // Not what the SA said, which the adapter may not know.
         let address = AddressVector { rate: rate.load(Ordering::Relaxed), ..to };
         Some(PathInfo { address, pkey_index, mtu_code: mtu, packet_lifetime: lifetime? })
@@ -66,36 +66,36 @@ impl Neighbour {
 
     /// Octets of the longest packet that fits through, IPoIB header included.
     pub(crate) fn longest(&self) -> u32 {
-        self.way().longest
+        self.details().longest
     }
 
     /// What fits through; `None` if the SA's code for it means nothing.
     pub(crate) fn mtu(&self) -> Option<Mtu> {
-        Mtu::from_code(self.way().mtu)
+        Mtu::from_code(self.details().mtu)
     }
 
     /// Code of how long a packet lives on the way.
     pub(crate) fn lifetime(&self) -> Option<u8> {
-        self.way().lifetime
+        self.details().lifetime
     }
 
     /// Whether one packet of so many bytes, IPoIB header included, fits through: a switch would lose another one.
     #[inline]
     pub(crate) fn carries(&self, longest: usize) -> bool {
-        longest <= self.way().longest as usize
+        longest <= self.details().longest as usize
     }
 
     /// To send a packet by.
-    pub(crate) fn handle(&self) -> &KArc<UdDest<Way>> {
+    pub(crate) fn handle(&self) -> &KArc<UdDest<NeighbourPath>> {
         &self.0
     }
 
-    fn way(&self) -> &Way {
+    fn details(&self) -> &NeighbourPath {
         self.0.about()
     }
 }
 
-impl Way {
+impl NeighbourPath {
     fn new(to: AddressVector, mtu: u8, lifetime: Option<u8>) -> Self {
         let longest = Mtu::from_code(mtu).map_or(u32::MAX, Mtu::bytes);
         Self { validity: Validity::new(), to, rate: AtomicU32::new(to.rate), mtu, longest, lifetime }
@@ -104,15 +104,15 @@ impl Way {
 
 impl Handle for Neighbour {
     fn validity(&self) -> &Validity {
-        &self.way().validity
+        &self.details().validity
     }
 }
 
 /// Two are equal if packets take the same way, and the same packets fit.
 impl PartialEq for Neighbour {
     fn eq(&self, other: &Self) -> bool {
-        let told = |way: &Way| (way.to, way.mtu, way.lifetime);
-        told(self.way()) == told(other.way())
+        let told = |path: &NeighbourPath| (path.to, path.mtu, path.lifetime);
+        told(self.details()) == told(other.details())
     }
 }
 
@@ -138,9 +138,15 @@ impl StaticRates {
 
     /// A handle that sends as fast as the way allows, or at the next slower rate that the adapter knows; at the port's own, which
     /// is to limit nothing, if it knows none. **May block.**
-    fn handle(&self, pd: &Pd, qpn: Qpn, qkey: QKey, way: Way) -> Result<KArc<UdDest<Way>>, Status> {
-        let to = way.to;
-        let mut handle = UdDest::new(pd, way)?;
+    fn handle(
+        &self,
+        pd: &Pd,
+        qpn: Qpn,
+        qkey: QKey,
+        path: NeighbourPath,
+    ) -> Result<KArc<UdDest<NeighbourPath>>, Status> {
+        let to = path.to;
+        let mut handle = UdDest::new(pd, path)?;
         let mut news = false;
         let rate = loop {
             let rate = self.known(to.rate);

@@ -8,7 +8,7 @@ use kernel::{Errno, log};
 
 use super::Shared;
 use super::announce::{CONNECTED_SDU, UNBOUNDED};
-use super::attach::FIRST_SDU;
+use super::lifecycle::FIRST_SDU;
 use super::queue_pairs::moderate;
 use super::settings::{BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_STATE, SA_STATUS, Settings, is_read_only};
 use crate::counters::LinkState;

@@ -1,6 +1,6 @@
 //! The queue pairs of a link, with their CQs: made as soon as the port tells where the P_Key is, and freed when the link stops.
 //!
-//! The number of the first one is in the link's address. So they outlive what they carry ([`super::datapath`]): a queue pair that has
+//! The number of the first one is in the link's address. So they outlive what they carry ([`super::traffic`]): a queue pair that has
 //! failed, or has to carry something else, passes through a state in which the adapter forgets everything but its number and the
 //! groups it is attached to. Only what that does not help is freed and made anew.
 //!
@@ -11,11 +11,11 @@ use ipoib::link::{Generation, STEADY};
 use ipoib::{Instant, QKey};
 use kernel::{AllocError, KArc, KVec};
 
-use super::datapath::BuildContext;
 use super::incoming::Listening;
 use super::qp_failures::Failure;
 use super::receive::{ReceiveConfig, Receiver};
 use super::settings::{Key, Moderation, Settings};
+use super::traffic::BuildContext;
 use super::transmit::Abilities;
 use crate::now;
 
@@ -35,7 +35,7 @@ pub(crate) struct QueuePairs {
     senders: KVec<Option<UdChannel>>,
     receiver: KArc<Receiver>,
     queue_config: QueueConfig,
-    place: Place,
+    keys: QpKeys,
     generation: Generation,
     /// When one of them failed that was made ready again.
     failed: Option<Instant>,
@@ -62,12 +62,12 @@ pub(crate) struct QueueConfig {
 
 /// In which partition they are, and who may send to them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct QpKeys {
     pub(crate) pkey_index: u16,
     pub(crate) qkey: QKey,
 }
 
-impl Place {
+impl QpKeys {
     /// Where nobody can send to. The upper bit keeps out every sender without privileges, wherever it is; the rest is not a secret,
     /// only not known outside this host.
     pub(crate) fn closed(pkey_index: u16, generation: Generation) -> Self {
@@ -78,12 +78,12 @@ impl Place {
 }
 
 /// What to do with the queue pairs, for whoever does it without a lock.
-pub(crate) struct View {
+pub(crate) struct QueuePairHandles {
     /// In the order of the rings; the first is there.
     pub(crate) channels: KVec<Option<UdChannel>>,
     pub(crate) receiver: KArc<Receiver>,
     pub(crate) queue_config: QueueConfig,
-    pub(crate) place: Place,
+    pub(crate) keys: QpKeys,
     pub(crate) generation: Generation,
     pub(crate) health: Health,
     /// Neighbours can ask for connections, and the link's address says so.
@@ -104,7 +104,7 @@ impl QueueConfig {
         parts: &BuildContext<'_>,
         ring: usize,
         receive_cq: &Cq,
-        place: Place,
+        keys: QpKeys,
     ) -> Result<UdChannel, Status> {
         let BuildContext { pd, settings, .. } = *parts;
         let receive = if ring == 0 { self.sizes.receive } else { 1 };
@@ -114,8 +114,8 @@ impl QueueConfig {
         moderate(pd.hca(), &send_cq, settings.transmit_moderation());
         let config = UdChannelConfig {
             port: parts.port,
-            pkey_index: place.pkey_index,
-            qkey: place.qkey.get(),
+            pkey_index: keys.pkey_index,
+            qkey: keys.qkey.get(),
             sizes,
             signal_all: false,
             large_sends: self.abilities.large != 0,
@@ -130,7 +130,7 @@ impl QueuePairs {
     #[inline(never)]
     pub(crate) fn new(
         parts: &BuildContext<'_>,
-        place: Place,
+        keys: QpKeys,
         generation: Generation,
     ) -> Result<Self, Status> {
         let BuildContext { pd, settings, .. } = *parts;
@@ -145,15 +145,15 @@ impl QueuePairs {
         )?;
         let receive_cq = new_cq(pd.hca(), queue_config.sizes.receive, parts.interrupts.receive().clone())?;
         moderate(pd.hca(), &receive_cq, settings.receive_moderation());
-        let first = queue_config.channel(parts, 0, &receive_cq, place)?;
-        let sender = |n| queue_config.channel(parts, n + 1, &receive_cq, place).map(Some);
+        let first = queue_config.channel(parts, 0, &receive_cq, keys)?;
+        let sender = |n| queue_config.channel(parts, n + 1, &receive_cq, keys).map(Some);
         let senders = KVec::try_from_fn(parts.transmitters.len() - 1, sender)?;
         Ok(Self {
             first,
             senders,
             receiver,
             queue_config,
-            place,
+            keys,
             generation,
             failed: None,
             health: Health::Good,
@@ -221,7 +221,7 @@ impl QueuePairs {
         }
     }
 
-    pub(crate) fn view(&self) -> Result<View, AllocError> {
+    pub(crate) fn handles(&self) -> Result<QueuePairHandles, AllocError> {
         let channel = |ring: usize| match ring.checked_sub(1) {
             None => Some(self.first.clone()),
             Some(sender) => self.senders.get(sender).cloned().flatten(),
@@ -229,11 +229,11 @@ impl QueuePairs {
         let (receiver, generation, health) = (self.receiver.clone(), self.generation, self.health);
         let channels = KVec::from_fn(self.senders.len() + 1, channel)?;
         let listens = self.listening.is_some();
-        Ok(View {
+        Ok(QueuePairHandles {
             channels,
             receiver,
             queue_config: self.queue_config,
-            place: self.place,
+            keys: self.keys,
             generation,
             health,
             listens,
@@ -241,13 +241,13 @@ impl QueuePairs {
     }
 
     /// They carry something, in another place perhaps.
-    pub(crate) fn moved(&mut self, place: Place) {
-        self.place = place;
+    pub(crate) fn moved(&mut self, keys: QpKeys) {
+        self.keys = keys;
     }
 
     /// They are ready again, in another place perhaps.
-    pub(crate) fn readied(&mut self, place: Place) {
-        self.place = place;
+    pub(crate) fn readied(&mut self, keys: QpKeys) {
+        self.keys = keys;
         if self.health == Health::Stale {
             self.health = Health::Good;
         }
@@ -275,7 +275,7 @@ impl QueuePairs {
     }
 }
 
-impl View {
+impl QueuePairHandles {
     pub(crate) fn first(&self) -> Result<&UdChannel, Status> {
         self.channels.first().and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)
     }
@@ -286,15 +286,14 @@ impl View {
     pub(crate) fn make_ready(
         &self,
         parts: &BuildContext<'_>,
-        place: Place,
+        keys: QpKeys,
     ) -> Result<KVec<(usize, UdChannel)>, Status> {
         let mut missing = KVec::new();
         for (ring, channel) in self.channels.iter().enumerate() {
             match channel {
-                Some(channel) => channel.recycle(parts.port, place.pkey_index, place.qkey.get())?,
+                Some(channel) => channel.recycle(parts.port, keys.pkey_index, keys.qkey.get())?,
                 None => {
-                    let channel =
-                        self.queue_config.channel(parts, ring, self.first()?.receive_cq(), place)?;
+                    let channel = self.queue_config.channel(parts, ring, self.first()?.receive_cq(), keys)?;
                     missing.push((ring, channel))?;
                 }
             }

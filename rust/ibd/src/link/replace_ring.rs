@@ -6,16 +6,16 @@ use ipoib::link::{Event, Plan, Standing, Why};
 use kernel::{AllocError, KArc, log};
 
 use super::Shared;
-use super::datapath::{Pools, send_side};
-use super::faults::Fault;
-use super::queue_pairs::{Place, View, moderate};
+use super::fma::Fault;
+use super::queue_pairs::{QpKeys, QueuePairHandles, moderate};
+use super::traffic::{Pools, send_side};
 use super::transmit::SendSide;
 use crate::{now, probes};
 
 /// What a queue pair has in common with the others of its link.
 struct Common {
     standing: Standing,
-    view: Result<View, AllocError>,
+    handles: Result<QueuePairHandles, AllocError>,
 }
 
 /// Takes the queue pair of a transmit ring down and builds another one. The ring gives packets back meanwhile; the others go on.
@@ -34,8 +34,8 @@ pub(crate) fn replace_sender(shared: &KArc<Shared>, ring: usize, why: Why) {
 fn replace(shared: &KArc<Shared>, ring: usize, common: &Common, channel: UdChannel) {
     suspend(shared, ring, channel);
     probes::qp_down(shared.number);
-    let built = match (shared.hardware(), &common.view) {
-        (Some((_, pd)), Ok(view)) => build(shared, &pd, ring, &common.standing.plan, view),
+    let built = match (shared.hardware(), &common.handles) {
+        (Some((_, pd)), Ok(handles)) => build(shared, &pd, ring, &common.standing.plan, handles),
         (Some(_), Err(error)) => Err((*error).into()),
         (None, _) => Err(Status::HCA_INVALID),
     };
@@ -56,7 +56,7 @@ fn take(shared: &Shared, ring: usize) -> Option<(Common, UdChannel)> {
     let standing = control.link.standing()?;
     let pairs = control.queue_pairs.as_mut()?;
     let channel = pairs.take_sender(ring)?;
-    Some((Common { standing, view: pairs.view() }, channel))
+    Some((Common { standing, handles: pairs.handles() }, channel))
 }
 
 #[inline(never)]
@@ -88,13 +88,19 @@ fn suspend(shared: &Shared, ring: usize, channel: UdChannel) {
 }
 
 #[inline(never)]
-fn build(shared: &Shared, pd: &Pd, ring: usize, plan: &Plan, view: &View) -> Result<SendSide, Status> {
+fn build(
+    shared: &Shared,
+    pd: &Pd,
+    ring: usize,
+    plan: &Plan,
+    handles: &QueuePairHandles,
+) -> Result<SendSide, Status> {
     let settings = *shared.settings.lock();
     let interrupts = shared.interrupts().ok_or(Status::HCA_HDL_INVALID)?;
     let parts = shared.parts(pd, &interrupts, &settings);
-    let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
-    let channel = view.queue_config.channel(&parts, ring, view.first()?.receive_cq(), place)?;
-    send_side(&parts, &view.queue_config, &channel, plan.mtu)
+    let keys = QpKeys { pkey_index: plan.pkey_index, qkey: plan.qkey };
+    let channel = handles.queue_config.channel(&parts, ring, handles.first()?.receive_cq(), keys)?;
+    send_side(&parts, &handles.queue_config, &channel, plan.mtu)
 }
 
 #[inline(never)]
@@ -121,8 +127,8 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: SendSide) {
     let channel = side.queue.channel();
     moderate(channel.pd().hca(), channel.send_cq(), settings.transmit_moderation());
     // Before anything is sent from it that could come back.
-    if let Ok(view) = &common.view {
-        view.receiver.replace_sender(ring - 1, qpn);
+    if let Ok(handles) = &common.handles {
+        handles.receiver.replace_sender(ring - 1, qpn);
     }
     if let Some(side) = shared.transmitters.reopen(ring, generation, side) {
         return discard(shared, side, None);

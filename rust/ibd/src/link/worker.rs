@@ -9,11 +9,11 @@ use ipoib::{LinkAddr, Mtu, Qpn};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::build;
-use super::datapath;
-use super::jobs::Job;
+use super::job_queue::Job;
 use super::neighbour::Neighbour;
+use super::qp_jobs;
 use super::replace_ring::replace_sender;
+use super::traffic;
 use crate::node::gid;
 use crate::now;
 
@@ -21,11 +21,11 @@ use crate::now;
 pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
     match job {
         Job::QueryPort(ticket) => query_port(shared, ticket),
-        Job::Make(ticket, pkey_index) => build::make(shared, ticket, pkey_index),
-        Job::Build(ticket, standing, info) => build::build(shared, ticket, &standing, &info),
+        Job::Make(ticket, pkey_index) => qp_jobs::make(shared, ticket, pkey_index),
+        Job::Build(ticket, standing, info) => qp_jobs::build(shared, ticket, &standing, &info),
         Job::AttachBroadcast(ticket, info) => attach_broadcast(shared, ticket, &info),
-        Job::End(up_to) => build::end(shared, up_to),
-        Job::Inspect(ring, channel, generation) => build::inspect(shared, ring, &channel, generation),
+        Job::End(up_to) => qp_jobs::end(shared, up_to),
+        Job::Inspect(ring, channel, generation) => qp_jobs::inspect(shared, ring, &channel, generation),
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
         Job::Tidy => shared.tidy(),
@@ -135,7 +135,7 @@ fn large_buffers(shared: &Shared) {
     for transmitter in shared.transmitters.iter() {
         let Some(generation) = transmitter.wants_large() else { continue };
         let pool = match shared.hardware() {
-            Some((_, pd)) => datapath::large_pool(&pd, &settings),
+            Some((_, pd)) => traffic::large_pool(&pd, &settings),
             None => Err(Status::HCA_INVALID),
         };
         if let Err(status) = &pool {

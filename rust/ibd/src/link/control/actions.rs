@@ -6,9 +6,9 @@ use ipoib::paths::{self, Severity};
 use ipoib::{Instant, LinkAddr, Mgid, groups};
 
 use super::{Control, Effect, Note};
-use crate::link::calls::{Call, Membership};
-use crate::link::jobs::Job;
+use crate::link::job_queue::Job;
 use crate::link::mcg_record::McgRecord;
+use crate::link::sa_calls::{Call, Membership};
 
 impl Control {
     pub(super) fn link_action(&mut self, now: Instant, action: link::Action<McgInfo>) -> Option<Effect> {

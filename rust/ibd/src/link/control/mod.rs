@@ -5,8 +5,8 @@
 //! turns actions into [`Effect`]s, which it carries out without the lock.
 
 mod actions;
-mod broken;
 mod outstanding;
+mod recovery;
 
 use core::time::Duration;
 
@@ -23,16 +23,16 @@ use actions::address;
 pub(crate) use outstanding::Outstanding;
 
 use super::outgoing::{OutgoingConnections, TooBigReport, Waited};
-use crate::link::attachments::Attachments;
-use crate::link::calls::Call;
 use crate::link::incoming::{IncomingConnections, SharedReceive};
-use crate::link::jobs::Job;
+use crate::link::job_queue::Job;
+use crate::link::mcg_attach::Attachments;
 use crate::link::mcg_record::McgRecord;
 use crate::link::neighbour::Neighbour;
+use crate::link::path_queries::{Answered, Questions};
 use crate::link::qp_failures::Failures;
-use crate::link::questions::{Answered, Questions};
 use crate::link::queue_pairs::QueuePairs;
 use crate::link::rings::MOST_TRANSMIT_RINGS;
+use crate::link::sa_calls::Call;
 use crate::link::settings::Key;
 
 /// Addresses known at once, at most: 16,384 ports with four queue pairs each.

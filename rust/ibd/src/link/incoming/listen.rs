@@ -13,9 +13,9 @@ use kernel::{KArc, KBox, log};
 
 use super::{ConnectionCounters, IncomingConnections, work};
 use crate::link::Shared;
-use crate::link::attach::CLIENT;
+use crate::link::lifecycle::CLIENT;
 use crate::link::outgoing::OutgoingConnections;
-use crate::link::queue_pairs::View;
+use crate::link::queue_pairs::QueuePairHandles;
 use crate::link::settings::Settings;
 use crate::{node, now, probes};
 
@@ -55,24 +55,28 @@ impl Listening {
 
 /// Has the link listen if it is to take connections and does not yet. Without success its address says so, and all is as if it took none.
 /// **May block.**
-pub(crate) fn listen(shared: &KArc<Shared>, view: &mut View) {
-    try_to_listen(shared, view);
+pub(crate) fn listen(shared: &KArc<Shared>, handles: &mut QueuePairHandles) {
+    try_to_listen(shared, handles);
     // What is built on it is told of the same address as everybody.
-    view.listens =
-        shared.control.lock().queue_pairs.as_ref().is_some_and(|pairs| pairs.is_listening(view.generation));
+    handles.listens = shared
+        .control
+        .lock()
+        .queue_pairs
+        .as_ref()
+        .is_some_and(|pairs| pairs.is_listening(handles.generation));
 }
 
 #[inline(never)]
-fn try_to_listen(shared: &KArc<Shared>, view: &View) {
+fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles) {
     let settings = *shared.settings.lock();
     if !settings.takes_connections() {
         return;
     }
     let control = shared.control.lock();
-    let listens = control.queue_pairs.as_ref().is_none_or(|pairs| pairs.is_listening(view.generation));
+    let listens = control.queue_pairs.as_ref().is_none_or(|pairs| pairs.is_listening(handles.generation));
     let port = control.link.port().copied();
     drop(control);
-    let (Some(port), Ok(first), false) = (port.filter(|port| port.active), view.first(), listens) else {
+    let (Some(port), Ok(first), false) = (port.filter(|port| port.active), handles.first(), listens) else {
         return;
     };
     let hca = first.pd().hca();
@@ -91,7 +95,7 @@ fn try_to_listen(shared: &KArc<Shared>, view: &View) {
         Ok(listening)
     });
     match made {
-        Ok(listening) => put(shared, view.generation, listening),
+        Ok(listening) => put(shared, handles.generation, listening),
         Err(status) => log!(note, shared.name, "takes no connections: {status}"),
     }
 }

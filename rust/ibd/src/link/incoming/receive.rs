@@ -12,12 +12,12 @@ use kernel::sync::{Monitor, Mutex};
 
 use super::ConnectionCounters;
 use super::shared_receive::RECEIVES;
-use crate::counters::{Counters, RxDrop, Tally};
+use crate::counters::{Counters, PacketCounts, RxDrop};
 use crate::link::backlog::Backlog;
 use crate::link::control::Control;
-use crate::link::datapath::BuildContext;
 use crate::link::delivery::{Delivering, Delivery};
 use crate::link::receive::{ReceiveConfig, lend, look_closer};
+use crate::link::traffic::BuildContext;
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 16;
@@ -67,7 +67,7 @@ struct Open {
 struct Pass {
     cq: CqId,
     packets: MblkChain,
-    tally: Tally,
+    counts: PacketCounts,
     copied: u64,
     taken: usize,
     /// The CQ is armed, and there was nothing in it then.
@@ -222,7 +222,7 @@ impl ConnectedReceiver {
         let mut pass = Pass {
             cq: open.cq.id(),
             packets: MblkChain::new(),
-            tally: Tally::default(),
+            counts: PacketCounts::default(),
             copied: 0,
             taken: 0,
             drained: false,
@@ -237,7 +237,7 @@ impl ConnectedReceiver {
             self.take(open, completion, &mut pass);
         }
         if !pass.packets.is_empty() {
-            self.counters.rx.received(&pass.tally, pass.copied);
+            self.counters.rx.received(&pass.counts, pass.copied);
             self.connection_counters.received.add(pass.packets.len() as u64);
         }
         if pass.taken != 0 && !pass.broken {
@@ -294,7 +294,7 @@ impl ConnectedReceiver {
         } else {
             lend(&mut open.queue, buffer, &mut pass.copied)?
         };
-        pass.tally.add_received(Cast::Unicast, len);
+        pass.counts.add_received(Cast::Unicast, len);
         Ok(packet)
     }
 }

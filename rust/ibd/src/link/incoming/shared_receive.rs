@@ -7,8 +7,8 @@ use ipoib::header::GRH_LEN;
 use kernel::KArc;
 
 use super::receive::ConnectedReceiver;
-use crate::link::datapath::BuildContext;
 use crate::link::queue_pairs::moderate;
+use crate::link::traffic::BuildContext;
 
 /// Messages that can come at once, of whatever length. As many again as the adapter holds can be lent.
 pub(super) const RECEIVES: u32 = 128;

@@ -11,7 +11,7 @@ use kernel::mblk::MblkChain;
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
 
-use crate::counters::{Counters, RxDrop, Tally};
+use crate::counters::{Counters, PacketCounts, RxDrop};
 use crate::link::backlog::Backlog;
 use crate::link::control::Control;
 use crate::link::delivery::Delivery;
@@ -174,7 +174,7 @@ impl Receiver {
         let available = open.available(batch);
         let mut pass = Pass {
             packets: MblkChain::new(),
-            tally: Tally::default(),
+            counts: PacketCounts::default(),
             copied: 0,
             taken: 0,
             drained: false,
@@ -189,7 +189,7 @@ impl Receiver {
         }
         *room = left;
         if !pass.packets.is_empty() {
-            self.counters.rx.received(&pass.tally, pass.copied);
+            self.counters.rx.received(&pass.counts, pass.copied);
         }
         if pass.taken != 0 && !pass.broken {
             // What cannot be posted now is posted with the next completion, if there will be one.
@@ -223,7 +223,7 @@ impl Receiver {
 
 struct Pass {
     packets: MblkChain,
-    tally: Tally,
+    counts: PacketCounts,
     /// Packets that are copies.
     copied: u64,
     /// Completions taken.

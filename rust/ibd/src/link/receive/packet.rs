@@ -57,7 +57,7 @@ impl Receiver {
         if verified {
             packet.set_offload(Offload::VERIFIED);
         }
-        pass.tally.add_received(frame.cast, len);
+        pass.counts.add_received(frame.cast, len);
         Ok(packet)
     }
 }

@@ -8,7 +8,7 @@ use ipoib::{Cast, EtherType, LinkAddr};
 use kernel::mblk::Mblk;
 
 use super::frame::{Frame, Wire};
-use super::{After, Neighbour, State, Stopped, Transmitter, note};
+use super::{AfterUnlock, Neighbour, NotSent, State, Transmitter, note};
 use crate::counters::TxDrop;
 use crate::link::outgoing::{ConnectedSender, Sent, Waited};
 use crate::now;
@@ -28,14 +28,14 @@ pub(super) struct Remembered {
 
 /// Why a packet did not go in one piece.
 enum Unsent {
-    Stopped(Stopped),
+    NotSent(NotSent),
     /// The neighbour takes so many octets, with the IPoIB header.
     TooLong(Mblk, u32),
 }
 
-impl From<Stopped> for Unsent {
-    fn from(stopped: Stopped) -> Self {
-        Self::Stopped(stopped)
+impl From<NotSent> for Unsent {
+    fn from(stopped: NotSent) -> Self {
+        Self::NotSent(stopped)
     }
 }
 
@@ -91,13 +91,13 @@ impl Transmitter {
         (flagged, to): (LinkAddr, LinkAddr),
         packet: Mblk,
         frame: &Frame,
-        after: &mut After,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(), NotSent> {
         let connects = takes_connections(&flagged, frame);
         let (packet, connects) = match self.known_sender(state, &to, frame).filter(|_| connects) {
             // A connection that is full does not keep back what fits a datagram.
             Some(sender) => match self.send_on(state, &sender, packet, frame, after) {
-                Err(Stopped::Dropped(packet, TxDrop::QueueFull)) if state.fits_datagram(frame) => {
+                Err(NotSent::Dropped(packet, TxDrop::QueueFull)) if state.fits_datagram(frame) => {
                     (packet, false)
                 }
                 sent => return sent,
@@ -110,10 +110,10 @@ impl Transmitter {
             None => {
                 // Those before it wait for room, and completions are to come.
                 if state.behind {
-                    return Err(Stopped::Full(packet));
+                    return Err(NotSent::Full(packet));
                 }
                 if let Some(reason) = state.denial(&to, &self.denial_epoch) {
-                    return Err(Stopped::Dropped(packet, reason));
+                    return Err(NotSent::Dropped(packet, reason));
                 }
                 let found = self.ask_for_path(state, to, packet, after)?;
                 if flagged.flags() & LinkAddr::FLAG_CONNECTED != 0 {
@@ -134,11 +134,11 @@ impl Transmitter {
         (to, neighbour): (Option<LinkAddr>, &Neighbour),
         packet: Mblk,
         frame: &Frame,
-        after: &mut After,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(), NotSent> {
         match self.send_whole(state, (to, neighbour), packet, frame, after) {
             Ok(()) => Ok(()),
-            Err(Unsent::Stopped(stopped)) => Err(stopped),
+            Err(Unsent::NotSent(stopped)) => Err(stopped),
             // From here: IP above has taken much of the stack, and pieces need theirs.
             Err(Unsent::TooLong(packet, most)) => self.too_long(state, neighbour, packet, frame, most, after),
         }
@@ -151,7 +151,7 @@ impl Transmitter {
         (to, neighbour): (Option<LinkAddr>, &Neighbour),
         packet: Mblk,
         frame: &Frame,
-        after: &mut After,
+        after: &mut AfterUnlock,
     ) -> Result<(), Unsent> {
         let packet = match to {
             Some(to) => match self.ask_for_connection(state, (&to, neighbour), packet, frame, after)? {
@@ -166,7 +166,7 @@ impl Transmitter {
         }
         let State { side, staged, .. } = state;
         let Some(open) = side.get_mut() else {
-            return Err(Stopped::Dropped(packet, TxDrop::LinkDown).into());
+            return Err(NotSent::Dropped(packet, TxDrop::LinkDown).into());
         };
         Ok(self.stage_any(open, staged, neighbour, packet, frame, after)?)
     }
@@ -212,7 +212,7 @@ impl Transmitter {
         (to, neighbour): (&LinkAddr, &Neighbour),
         packet: Mblk,
         frame: &Frame,
-        after: &mut After,
+        after: &mut AfterUnlock,
     ) -> Result<Option<Mblk>, Unsent> {
         let mut control = self.control.lock();
         let Some(outgoing) = control.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut()) else {
@@ -236,11 +236,11 @@ impl Transmitter {
             connections::Submitted::Waits => {
                 self.connection_counters.waited.increment();
                 after.rare().wake_control = true;
-                Err(Stopped::Waits.into())
+                Err(NotSent::Waits.into())
             }
             connections::Submitted::TooBig(packet, most) => Err(Unsent::TooLong(packet, most.0)),
             connections::Submitted::Full(packet) if state.fits_datagram(frame) => Ok(Some(packet)),
-            connections::Submitted::Full(packet) => Err(Stopped::Dropped(packet, TxDrop::QueueFull).into()),
+            connections::Submitted::Full(packet) => Err(NotSent::Dropped(packet, TxDrop::QueueFull).into()),
         }
     }
 
@@ -251,8 +251,8 @@ impl Transmitter {
         sender: &ConnectedSender,
         packet: Mblk,
         frame: &Frame,
-        after: &mut After,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(), NotSent> {
         let len = frame.len as u32;
         match sender.send(packet, frame.ethertype, len, &mut after.free) {
             sent @ (Sent::Taken(_) | Sent::Waits) => {
@@ -263,14 +263,14 @@ impl Transmitter {
                 }
                 Ok(())
             }
-            Sent::Full(packet) => Err(Stopped::Dropped(packet, TxDrop::QueueFull)),
-            Sent::Closed(packet) => Err(Stopped::Dropped(packet, TxDrop::LinkReset)),
-            Sent::Refused(packet) => Err(Stopped::Dropped(packet, TxDrop::Refused)),
+            Sent::Full(packet) => Err(NotSent::Dropped(packet, TxDrop::QueueFull)),
+            Sent::Closed(packet) => Err(NotSent::Dropped(packet, TxDrop::LinkReset)),
+            Sent::Refused(packet) => Err(NotSent::Dropped(packet, TxDrop::Refused)),
             Sent::Broken(packet) => {
                 let lost = sender.connection();
                 self.control.lock().tell_outgoing(|outgoing| outgoing.lost(lost, now()));
                 after.rare().wake_control = true;
-                Err(Stopped::Dropped(packet, TxDrop::PostFailed))
+                Err(NotSent::Dropped(packet, TxDrop::PostFailed))
             }
         }
     }
@@ -284,24 +284,24 @@ impl Transmitter {
         packet: Mblk,
         frame: &Frame,
         most: u32,
-        after: &mut After,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(), NotSent> {
         if frame.cast != Cast::Unicast {
-            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+            return Err(NotSent::Dropped(packet, TxDrop::TooLong));
         }
         let datagram = state.side.get().map_or(0, |open| open.buffer_size).min(neighbour.longest());
         if frame.ethertype == EtherType::IPV4
             && let Some(sent) = self.send_in_pieces(state, neighbour, &packet, frame, datagram, after)
         {
             if !sent {
-                return Err(Stopped::Dropped(packet, TxDrop::QueueFull));
+                return Err(NotSent::Dropped(packet, TxDrop::QueueFull));
             }
             self.connection_counters.fragmented.increment();
             after.free.push_back(packet);
             return Ok(());
         }
         let Some(to) = Frame::read(&packet).and_then(|(to, _)| to.canonical()) else {
-            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+            return Err(NotSent::Dropped(packet, TxDrop::TooLong));
         };
         let mtu = most.saturating_sub(HEADER);
         let mut left = Some(packet);
@@ -323,7 +323,7 @@ impl Transmitter {
         packet: &Mblk,
         frame: &Frame,
         most: u32,
-        after: &mut After,
+        after: &mut AfterUnlock,
     ) -> Option<bool> {
         let mut header = [0; fragments::LONGEST_HEADER];
         let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut header);
@@ -358,7 +358,7 @@ impl Transmitter {
     /// What becomes of a packet that waited for a connection. On the control thread.
     #[inline(never)]
     pub(crate) fn send_waited(&self, waited: Waited) {
-        let mut after = After::default();
+        let mut after = AfterUnlock::default();
         let mut state = self.state.lock();
         let result = match waited {
             Waited::Send(packet, sender) => {
@@ -371,7 +371,7 @@ impl Transmitter {
                     this.tell_waited(state, &to, packet, frame, most.0, after)
                 })
             }
-            Waited::Drop(_, packet) => Err(Stopped::Dropped(packet, TxDrop::LinkReset)),
+            Waited::Drop(_, packet) => Err(NotSent::Dropped(packet, TxDrop::LinkReset)),
             Waited::Open(..) | Waited::Close(..) => Ok(()),
         };
         self.done(result, &mut after);
@@ -384,14 +384,14 @@ impl Transmitter {
         &self,
         state: &mut State,
         packet: Mblk,
-        after: &mut After,
-        send: impl FnOnce(&Self, &mut State, Mblk, &Frame, &mut After) -> Result<(), Stopped>,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+        send: impl FnOnce(&Self, &mut State, Mblk, &Frame, &mut AfterUnlock) -> Result<(), NotSent>,
+    ) -> Result<(), NotSent> {
         let Some((_, frame)) = Frame::read(&packet) else {
-            return Err(Stopped::Dropped(packet, TxDrop::Malformed));
+            return Err(NotSent::Dropped(packet, TxDrop::Malformed));
         };
         if state.side.get().is_none() {
-            return Err(Stopped::Dropped(packet, TxDrop::LinkReset));
+            return Err(NotSent::Dropped(packet, TxDrop::LinkReset));
         }
         send(self, state, packet, &frame, after)
     }
@@ -404,8 +404,8 @@ impl Transmitter {
         packet: Mblk,
         frame: &Frame,
         most: u32,
-        after: &mut After,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(), NotSent> {
         let known = self.control.lock().paths.known(now(), to);
         match known {
             ipoib::paths::Known::Ready(neighbour, _) if state.fits_datagram(frame) => {
@@ -414,7 +414,7 @@ impl Transmitter {
             ipoib::paths::Known::Ready(neighbour, _) => {
                 self.too_long(state, &neighbour, packet, frame, most, after)
             }
-            _ => Err(Stopped::Dropped(packet, TxDrop::LookupFailed)),
+            _ => Err(NotSent::Dropped(packet, TxDrop::LookupFailed)),
         }
     }
 }

@@ -27,12 +27,12 @@ use super::incoming::ConnectionCounters;
 use super::neighbour::Neighbour;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
-use crate::counters::{Shown, Tally, TxCounters, TxDrop};
+use crate::counters::{PacketCounts, Shown, TxCounters, TxDrop};
 use crate::{now, probes};
 use connected::Remembered;
 pub(crate) use frame::Wire;
 pub(crate) use queues::Transmitters;
-use send::{Stopped, note};
+use send::{NotSent, note};
 pub(crate) use stage::{Abilities, SendSide};
 
 /// Packets posted at once.
@@ -72,7 +72,7 @@ struct State {
     connections: Option<KBox<AddressCache<Remembered>>>,
     completions: CompletionBatch,
     /// What is staged: for the counters, once it is posted.
-    staged: Tally,
+    staged: PacketCounts,
     /// The MAC layer was given packets back and waits to be told.
     refused: bool,
     /// Packets whose path was found wait for room.
@@ -83,14 +83,14 @@ struct State {
 
 /// What to do when the lock is let go.
 #[derive(Default)]
-struct After {
+struct AfterUnlock {
     free: MblkChain,
-    rare: Option<Rare>,
+    rare: Option<RareWork>,
 }
 
 /// What is to be done after few packets.
 #[derive(Default)]
-struct Rare {
+struct RareWork {
     wake_control: bool,
     /// The queue pair of this generation has failed.
     broken: Option<Generation>,
@@ -101,8 +101,8 @@ struct Rare {
     refused: Option<Status>,
 }
 
-impl After {
-    fn rare(&mut self) -> &mut Rare {
+impl AfterUnlock {
+    fn rare(&mut self) -> &mut RareWork {
         self.rare.get_or_insert_default()
     }
 }
@@ -143,7 +143,7 @@ impl Transmitter {
             denied: AddressCache::new(DENIED, seed)?,
             connections: None,
             completions: CompletionBatch::new(COMPLETIONS)?,
-            staged: Tally::default(),
+            staged: PacketCounts::default(),
             refused: false,
             behind: false,
             waits: None,
@@ -209,14 +209,14 @@ impl Transmitter {
         TxQueue::new(self.place)
     }
 
-    fn drop_packet(&self, packet: Mblk, reason: TxDrop, after: &mut After) {
+    fn drop_packet(&self, packet: Mblk, reason: TxDrop, after: &mut AfterUnlock) {
         self.counters.dropped(reason);
         after.free.push_back(packet);
     }
 
     /// With no lock held.
     #[inline]
-    fn finish(&self, mut after: After) {
+    fn finish(&self, mut after: AfterUnlock) {
         drop(core::mem::take(&mut after.free));
         if after.rare.is_some() {
             self.tell(after);
@@ -224,8 +224,8 @@ impl Transmitter {
     }
 
     #[inline(never)]
-    fn tell(&self, after: After) {
-        let Rare { wake_control, broken, resume, want_large, refused } = after.rare.unwrap_or_default();
+    fn tell(&self, after: AfterUnlock) {
+        let RareWork { wake_control, broken, resume, want_large, refused } = after.rare.unwrap_or_default();
         if want_large {
             self.control.lock().large_buffers_wanted = true;
             self.control.notify_all();

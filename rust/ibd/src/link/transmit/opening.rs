@@ -9,7 +9,7 @@ use ipoib::link::{Generation, Why};
 use kernel::KBox;
 
 use super::stage::{LargePool, SendSide};
-use super::{After, CONNECTIONS, Rare, Transmitter};
+use super::{AfterUnlock, CONNECTIONS, RareWork, Transmitter};
 use crate::cache::AddressCache;
 use crate::now;
 
@@ -78,12 +78,12 @@ impl Transmitter {
 
     /// Stops sending until it is opened again: when this returns nobody posts any more. Packets are given back, not dropped.
     pub(super) fn suspend(&self) -> Option<SendSide> {
-        let (mut state, mut after) = (self.state.lock(), After::default());
+        let (mut state, mut after) = (self.state.lock(), AfterUnlock::default());
         // As for a close.
         self.reclaim(&mut state, &mut after);
         let side = state.side.suspend()?;
         // There is room when it is opened again.
-        let Rare { resume, wake_control, .. } = after.rare.take().unwrap_or_default();
+        let RareWork { resume, wake_control, .. } = after.rare.take().unwrap_or_default();
         state.refused |= resume;
         state.behind |= wake_control;
         state.waits = None;
@@ -96,7 +96,7 @@ impl Transmitter {
     /// Stops sending what is of a generation up to this one: when this returns nobody posts any more. What the adapter has stays with
     /// the queue.
     pub(super) fn close(&self, up_to: Option<Generation>) -> Option<SendSide> {
-        let (mut state, mut after) = (self.state.lock(), After::default());
+        let (mut state, mut after) = (self.state.lock(), AfterUnlock::default());
         // What has failed is counted as long as somebody can tell.
         self.reclaim(&mut state, &mut after);
         let side = state.side.close(up_to);

@@ -6,7 +6,7 @@ use kernel::softint::SoftHandler;
 
 use super::frame::Wire;
 use super::stage::SendSide;
-use super::{After, State, Transmitter};
+use super::{AfterUnlock, State, Transmitter};
 use crate::counters::TxDrop;
 use ipoib::link::Why;
 
@@ -16,13 +16,13 @@ const RESUME: u32 = 8;
 impl Transmitter {
     /// Posts what is staged and counts it.
     #[inline(never)]
-    pub(super) fn post(&self, state: &mut State, after: &mut After) {
+    pub(super) fn post(&self, state: &mut State, after: &mut AfterUnlock) {
         self.post_here(state, after);
     }
 
     /// As [`Transmitter::post`], in the caller's own text.
     #[inline(always)]
-    pub(super) fn post_here(&self, state: &mut State, after: &mut After) {
+    pub(super) fn post_here(&self, state: &mut State, after: &mut AfterUnlock) {
         let State { side, staged, .. } = state;
         let Some(open) = side.get_mut() else { return };
         let result = open.queue.post(|_, refused| {
@@ -41,7 +41,7 @@ impl Transmitter {
 
     /// The adapter did not take a packet.
     #[inline(never)]
-    fn refused(&self, refused: Refused<Wire>, after: &mut After) {
+    fn refused(&self, refused: Refused<Wire>, after: &mut AfterUnlock) {
         let of_this_one = refused.why.is_of_one_request();
         let reason = if of_this_one { TxDrop::Refused } else { TxDrop::PostFailed };
         self.counters.dropped(reason);
@@ -53,7 +53,7 @@ impl Transmitter {
 
     /// Takes the completions there are; how many.
     #[inline(never)]
-    pub(super) fn reclaim(&self, state: &mut State, after: &mut After) -> usize {
+    pub(super) fn reclaim(&self, state: &mut State, after: &mut AfterUnlock) -> usize {
         let State { side, completions, .. } = state;
         let Some((generation, open)) = side.running() else { return 0 };
         let mut taken = 0;
@@ -113,7 +113,7 @@ impl SoftHandler for Transmitter {
     fn run(&self) {
         let mut armed = false;
         loop {
-            let mut after = After::default();
+            let mut after = AfterUnlock::default();
             let mut state = self.state.lock();
             let taken = self.reclaim(&mut state, &mut after);
             drop(state);

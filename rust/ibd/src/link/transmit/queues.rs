@@ -13,8 +13,8 @@ use kernel::{AllocError, KArc, KVec};
 use super::{SendSide, Transmitter};
 use crate::counters::Counters;
 use crate::link::control::Control;
-use crate::link::datapath::Pools;
 use crate::link::incoming::ConnectionCounters;
+use crate::link::traffic::Pools;
 
 /// See the module's text.
 pub(crate) struct Transmitters {

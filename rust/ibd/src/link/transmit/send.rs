@@ -9,13 +9,13 @@ use kernel::mblk::{Mblk, MblkChain};
 
 use super::frame::{Frame, Plain, Wire};
 use super::stage::{LargePool, SendSide, Staged, Unstaged};
-use super::{After, State, Transmitter};
-use crate::counters::{Tally, TxDrop};
+use super::{AfterUnlock, State, Transmitter};
+use crate::counters::{PacketCounts, TxDrop};
 use crate::link::neighbour::Neighbour;
 use crate::now;
 
 /// Why a packet did not go.
-pub(super) enum Stopped {
+pub(super) enum NotSent {
     /// No room: the packet is to be given back.
     Full(Mblk),
     /// It waits for its path.
@@ -24,7 +24,7 @@ pub(super) enum Stopped {
     Dropped(Mblk, TxDrop),
 }
 
-impl From<Unstaged> for Stopped {
+impl From<Unstaged> for NotSent {
     fn from(unstaged: Unstaged) -> Self {
         match unstaged {
             Unstaged::Full(packet) | Unstaged::NoPool(packet) => Self::Full(packet),
@@ -36,7 +36,7 @@ impl From<Unstaged> for Stopped {
 impl Transmitter {
     /// `mc_tx`, or `mri_tx` of its ring: what comes back is to be sent again when there is room.
     pub(crate) fn transmit(&self, mut packets: MblkChain) -> MblkChain {
-        let mut after = After::default();
+        let mut after = AfterUnlock::default();
         let mut state = self.state.lock();
         while let Some(packet) = packets.pop_front() {
             let Some(packet) = self.send(&mut state, packet, &mut after) else { continue };
@@ -53,7 +53,7 @@ impl Transmitter {
     /// Stages one packet, or frees it, or has it wait for its path; what comes back is to be given back. Straight ahead is what nearly
     /// all packets need: a known neighbour, a buffer at hand, room in the queue.
     #[inline(always)]
-    fn send(&self, state: &mut State, packet: Mblk, after: &mut After) -> Option<Mblk> {
+    fn send(&self, state: &mut State, packet: Mblk, after: &mut AfterUnlock) -> Option<Mblk> {
         let State { side, neighbours, staged, .. } = &mut *state;
         if let Some(open) = side.get_mut()
             && let Some(plain) = Plain::read(&packet)
@@ -74,26 +74,26 @@ impl Transmitter {
 
     /// One that is not like most.
     #[inline(never)]
-    fn send_with_care(&self, state: &mut State, packet: Mblk, after: &mut After) -> Option<Mblk> {
+    fn send_with_care(&self, state: &mut State, packet: Mblk, after: &mut AfterUnlock) -> Option<Mblk> {
         let Some((to, frame)) = Frame::read(&packet) else {
-            return self.stopped(state, Stopped::Dropped(packet, TxDrop::Malformed), after);
+            return self.not_sent(state, NotSent::Dropped(packet, TxDrop::Malformed), after);
         };
         match self.send_any(state, to, packet, &frame, after) {
             Ok(()) => None,
-            Err(stopped) => self.stopped(state, stopped, after),
+            Err(not_sent) => self.not_sent(state, not_sent, after),
         }
     }
 
     /// What becomes of one that did not go: it comes back if it is to be given back.
     #[inline(never)]
-    fn stopped(&self, state: &mut State, stopped: Stopped, after: &mut After) -> Option<Mblk> {
-        match stopped {
-            Stopped::Waits => None,
-            Stopped::Dropped(packet, reason) => {
+    fn not_sent(&self, state: &mut State, not_sent: NotSent, after: &mut AfterUnlock) -> Option<Mblk> {
+        match not_sent {
+            NotSent::Waits => None,
+            NotSent::Dropped(packet, reason) => {
                 self.drop_packet(packet, reason, after);
                 None
             }
-            Stopped::Full(packet) => {
+            NotSent::Full(packet) => {
                 // Under the lock the completion handler takes, with completions to come: no wake-up is lost.
                 self.gave_back(state);
                 Some(packet)
@@ -107,20 +107,20 @@ impl Transmitter {
         to: LinkAddr,
         packet: Mblk,
         frame: &Frame,
-        after: &mut After,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(), NotSent> {
         let flagged = to;
         let Some(open) = state.side.get() else {
             // There soon will be something to send from, or there is none.
             let soon = state.side.is_suspended();
             return Err(if soon {
-                Stopped::Full(packet)
+                NotSent::Full(packet)
             } else {
-                Stopped::Dropped(packet, TxDrop::LinkDown)
+                NotSent::Dropped(packet, TxDrop::LinkDown)
             });
         };
         let Some(to) = to.canonical() else {
-            return Err(Stopped::Dropped(packet, TxDrop::BadDestination));
+            return Err(NotSent::Dropped(packet, TxDrop::BadDestination));
         };
         if open.abilities.connected {
             if frame.may_tell_neighbour(&packet) {
@@ -130,7 +130,7 @@ impl Transmitter {
             return self.send_connected(state, (flagged, to), packet, frame, after);
         }
         if let Some(reason) = open.refuses(frame) {
-            return Err(Stopped::Dropped(packet, reason));
+            return Err(NotSent::Dropped(packet, reason));
         }
         if frame.may_tell_neighbour(&packet) {
             self.learn(&packet, frame.ethertype, to);
@@ -138,7 +138,7 @@ impl Transmitter {
         self.make_room(state, frame, after);
         let State { side, neighbours, staged, .. } = state;
         let Some(open) = side.get_mut() else {
-            return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
+            return Err(NotSent::Dropped(packet, TxDrop::LinkDown));
         };
         if let Some(neighbour) = neighbours.get(to.words()) {
             if neighbour.validity().holds() {
@@ -158,19 +158,19 @@ impl Transmitter {
         to: LinkAddr,
         packet: Mblk,
         frame: &Frame,
-        after: &mut After,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(), NotSent> {
         // Those before it wait for room, and completions are to come.
         if state.behind {
-            return Err(Stopped::Full(packet));
+            return Err(NotSent::Full(packet));
         }
         if let Some(reason) = state.denial(&to, &self.denial_epoch) {
-            return Err(Stopped::Dropped(packet, reason));
+            return Err(NotSent::Dropped(packet, reason));
         }
         let (packet, neighbour) = self.ask_for_path(state, to, packet, after)?;
         let State { side, staged, .. } = state;
         let Some(open) = side.get_mut() else {
-            return Err(Stopped::Dropped(packet, TxDrop::LinkDown));
+            return Err(NotSent::Dropped(packet, TxDrop::LinkDown));
         };
         self.stage_any(open, staged, &neighbour, packet, frame, after)
     }
@@ -191,8 +191,8 @@ impl Transmitter {
         state: &mut State,
         to: LinkAddr,
         packet: Mblk,
-        after: &mut After,
-    ) -> Result<(Mblk, Neighbour), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(Mblk, Neighbour), NotSent> {
         let mut control = self.control.lock();
         let submitted = control.paths.submit(now(), to, self.tx_queue(), packet);
         drop(control);
@@ -206,18 +206,18 @@ impl Transmitter {
                 if let Some(packet) = gave_way {
                     self.drop_packet(packet, TxDrop::QueueFull, after);
                 }
-                Err(Stopped::Waits)
+                Err(NotSent::Waits)
             }
-            Submitted::Dropped(packet, reason) => Err(Stopped::Dropped(packet, reason.into())),
+            Submitted::Dropped(packet, reason) => Err(NotSent::Dropped(packet, reason.into())),
             Submitted::Denied(packet, denial) => {
                 state.denied.insert(to, denial);
-                Err(Stopped::Dropped(packet, denial.reason.into()))
+                Err(NotSent::Dropped(packet, denial.reason.into()))
             }
         }
     }
 
     /// Posts what is staged, and takes completions, if the next one would find no room without.
-    pub(super) fn make_room(&self, state: &mut State, frame: &Frame, after: &mut After) {
+    pub(super) fn make_room(&self, state: &mut State, frame: &Frame, after: &mut AfterUnlock) {
         let Some(open) = state.side.get() else { return };
         let (full, short) = (open.queue.batch_is_full(), open.is_short(frame));
         if full || short {
@@ -232,14 +232,14 @@ impl Transmitter {
     pub(super) fn stage_any(
         &self,
         open: &mut SendSide,
-        staged: &mut Tally,
+        staged: &mut PacketCounts,
         to: &Neighbour,
         packet: Mblk,
         frame: &Frame,
-        after: &mut After,
-    ) -> Result<(), Stopped> {
+        after: &mut AfterUnlock,
+    ) -> Result<(), NotSent> {
         if !to.carries(frame.longest()) {
-            return Err(Stopped::Dropped(packet, TxDrop::TooLong));
+            return Err(NotSent::Dropped(packet, TxDrop::TooLong));
         }
         match open.stage(to.handle(), packet, frame) {
             Ok(Staged::Copied(packet)) => after.free.push_back(packet),
@@ -249,7 +249,7 @@ impl Transmitter {
                     open.large = LargePool::Asked;
                     after.rare().want_large = true;
                 }
-                return Err(Stopped::Full(packet));
+                return Err(NotSent::Full(packet));
             }
             Err(unstaged) => return Err(unstaged.into()),
         }
@@ -264,6 +264,6 @@ impl Transmitter {
 
 /// For the counters.
 #[inline]
-pub(super) fn note(staged: &mut Tally, wire: Wire) {
+pub(super) fn note(staged: &mut PacketCounts, wire: Wire) {
     staged.add(wire.cast, wire.packets, wire.bytes);
 }

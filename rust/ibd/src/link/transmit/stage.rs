@@ -6,15 +6,15 @@ use ipoib::{Cast, EtherType, nd};
 use kernel::mblk::Mblk;
 use kernel::{KArc, KVec};
 
-use super::super::datapath::Pools;
-use super::super::neighbour::Way;
+use super::super::neighbour::NeighbourPath;
+use super::super::traffic::Pools;
 use super::connected::Piece;
 use super::frame::{ADDRESSES_LEN, Frame, Plain, Wire};
 use crate::counters::TxDrop;
 
 /// The send side of a queue pair.
 pub(crate) struct SendSide {
-    pub(crate) queue: SendQueue<Wire, Way>,
+    pub(crate) queue: SendQueue<Wire, NeighbourPath>,
     /// Buffers of one MTU.
     pool: BufferPool,
     /// Some of them, kept at hand: they need no locked operation.
@@ -78,7 +78,7 @@ pub(super) enum Staged {
 }
 
 impl SendSide {
-    pub(crate) fn new(queue: SendQueue<Wire, Way>, pool: BufferPool, abilities: Abilities) -> Self {
+    pub(crate) fn new(queue: SendQueue<Wire, NeighbourPath>, pool: BufferPool, abilities: Abilities) -> Self {
         let buffer_size = pool.buffer_size();
         let copy_up_to = abilities.copy_up_to.min(buffer_size);
         let (spare, large) = (KVec::new(), LargePool::Absent);
@@ -112,7 +112,12 @@ impl SendSide {
 
     /// Copies a packet into a buffer that is at hand, and stages that; `false` if it cannot be done so easily.
     #[inline(always)]
-    pub(super) fn stage_plain(&mut self, dest: &KArc<UdDest<Way>>, plain: &Plain<'_>, wire: Wire) -> bool {
+    pub(super) fn stage_plain(
+        &mut self,
+        dest: &KArc<UdDest<NeighbourPath>>,
+        plain: &Plain<'_>,
+        wire: Wire,
+    ) -> bool {
         if plain.message.len() > self.copy_up_to as usize {
             return false;
         }
@@ -146,7 +151,7 @@ impl SendSide {
     #[inline(never)]
     pub(super) fn stage(
         &mut self,
-        dest: &KArc<UdDest<Way>>,
+        dest: &KArc<UdDest<NeighbourPath>>,
         packet: Mblk,
         frame: &Frame,
     ) -> Result<Staged, Unstaged> {
@@ -169,7 +174,12 @@ impl SendSide {
 
     /// Hands the packet itself to the adapter, or back if that cannot be done.
     #[inline(never)]
-    fn map(&mut self, dest: &KArc<UdDest<Way>>, mut packet: Mblk, frame: &Frame) -> Result<(), Mblk> {
+    fn map(
+        &mut self,
+        dest: &KArc<UdDest<NeighbourPath>>,
+        mut packet: Mblk,
+        frame: &Frame,
+    ) -> Result<(), Mblk> {
         if !self.abilities.maps() {
             return Err(packet);
         }
@@ -205,7 +215,12 @@ impl SendSide {
 
     /// Copies one piece of a packet, behind the IPoIB header and an IP header of its own, and stages it; `false` if there is no room.
     #[inline(never)]
-    pub(super) fn stage_piece(&mut self, dest: &KArc<UdDest<Way>>, piece: &Piece<'_>, cast: Cast) -> bool {
+    pub(super) fn stage_piece(
+        &mut self,
+        dest: &KArc<UdDest<NeighbourPath>>,
+        piece: &Piece<'_>,
+        cast: Cast,
+    ) -> bool {
         if self.queue.room() == 0 {
             return false;
         }
@@ -217,7 +232,7 @@ impl SendSide {
 
     fn copy_small(
         &mut self,
-        dest: &KArc<UdDest<Way>>,
+        dest: &KArc<UdDest<NeighbourPath>>,
         packet: Mblk,
         frame: &Frame,
     ) -> Result<Staged, Unstaged> {
@@ -238,7 +253,7 @@ impl SendSide {
     #[inline(never)]
     fn copy_large(
         &mut self,
-        dest: &KArc<UdDest<Way>>,
+        dest: &KArc<UdDest<NeighbourPath>>,
         packet: Mblk,
         frame: &Frame,
     ) -> Result<Staged, Unstaged> {
@@ -257,7 +272,7 @@ impl SendSide {
     #[inline(never)]
     fn stage_buffer(
         &mut self,
-        dest: &KArc<UdDest<Way>>,
+        dest: &KArc<UdDest<NeighbourPath>>,
         buffer: Buffer,
         packet: Mblk,
         frame: &Frame,

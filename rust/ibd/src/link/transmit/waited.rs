@@ -4,8 +4,8 @@ use ipoib::paths::Action;
 use kernel::mblk::Mblk;
 
 use super::frame::Frame;
-use super::send::Stopped;
-use super::{After, State, Transmitter, connected};
+use super::send::NotSent;
+use super::{AfterUnlock, State, Transmitter, connected};
 use crate::counters::TxDrop;
 use crate::link::neighbour::Neighbour;
 
@@ -13,7 +13,7 @@ impl Transmitter {
     /// Sends this queue's packets whose path was found, and frees those without one, as long as there is room. On the control
     /// thread.
     pub(super) fn send_resolved(&self) {
-        let mut after = After::default();
+        let mut after = AfterUnlock::default();
         let mut state = self.state.lock();
         loop {
             if state.side.get().is_some_and(|open| open.queue.room() == 0) {
@@ -39,7 +39,7 @@ impl Transmitter {
         self.finish(after);
     }
 
-    fn send_to(&self, state: &mut State, packet: Mblk, to: Neighbour, after: &mut After) {
+    fn send_to(&self, state: &mut State, packet: Mblk, to: Neighbour, after: &mut AfterUnlock) {
         let Some((flagged, frame)) = Frame::read(&packet) else {
             return self.drop_packet(packet, TxDrop::Malformed, after);
         };
@@ -63,11 +63,11 @@ impl Transmitter {
     }
 
     /// Frees a packet that did not go, and that nobody can be given back.
-    pub(super) fn done(&self, sent: Result<(), Stopped>, after: &mut After) {
+    pub(super) fn done(&self, sent: Result<(), NotSent>, after: &mut AfterUnlock) {
         match sent {
-            Ok(()) | Err(Stopped::Waits) => {}
-            Err(Stopped::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
-            Err(Stopped::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
+            Ok(()) | Err(NotSent::Waits) => {}
+            Err(NotSent::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
+            Err(NotSent::Full(packet)) => self.drop_packet(packet, TxDrop::QueueFull, after),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Pile`]: any thread adds to it in any context, and one takes all of it.
+//! [`LockFreeStack`]: any thread adds to it in any context, and one takes all of it.
 
 use core::ptr::{self, NonNull};
 
@@ -7,7 +7,7 @@ use kernel::KBox;
 
 /// Values, the one added last on top. They are pushed one by one and taken as a whole, so that no thread ever looks behind the top
 /// while another one may take it away.
-pub(crate) struct Pile<T> {
+pub(crate) struct LockFreeStack<T> {
     top: AtomicPtr<Entry<T>>,
 }
 
@@ -28,7 +28,7 @@ impl<T> Entry<T> {
     }
 }
 
-impl<T> Pile<T> {
+impl<T> LockFreeStack<T> {
     pub(crate) fn new() -> Self {
         Self { top: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -53,13 +53,13 @@ impl<T> Pile<T> {
     }
 }
 
-impl<T> Drop for Pile<T> {
+impl<T> Drop for LockFreeStack<T> {
     fn drop(&mut self) {
         drop(self.take());
     }
 }
 
-/// What was taken from a [`Pile`].
+/// What was taken from a [`LockFreeStack`].
 pub(crate) struct Taken<T>(*mut Entry<T>);
 
 impl<T> Iterator for Taken<T> {
@@ -67,7 +67,7 @@ impl<T> Iterator for Taken<T> {
 
     fn next(&mut self) -> Option<T> {
         let entry = NonNull::new(self.0)?;
-        // SAFETY: pushed by `Pile::push`, taken by this thread alone.
+        // SAFETY: pushed by `LockFreeStack::push`, taken by this thread alone.
         let Entry { value, below } = unsafe { KBox::from_raw(entry) }.into_inner();
         self.0 = below;
         Some(value)

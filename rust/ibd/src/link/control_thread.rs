@@ -11,11 +11,11 @@ use kernel::{AllocError, KArc, log};
 
 use super::Shared;
 use super::backlog::Backlog;
-use super::calls::Call;
 use super::control::{Control, Effect, Note};
-use super::faults::Fault;
-use super::jobs::Job;
+use super::fma::Fault;
+use super::job_queue::Job;
 use super::outgoing::{TooBigReport, answer};
+use super::sa_calls::Call;
 use super::worker::{refuse, run};
 use crate::counters::LinkState;
 use crate::{kernel_instant, now, probes};

@@ -15,12 +15,12 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// Only one thread at a time: with the lock of the transmit queue, or as the one that hands packets up.
-    pub(super) fn count(&self, tally: &Tally) {
-        self.packets.add_alone(tally.packets);
-        self.bytes.add_alone(tally.bytes);
-        if tally.multicast | tally.broadcast != 0 {
-            self.multicast.add_alone(tally.multicast);
-            self.broadcast.add_alone(tally.broadcast);
+    pub(super) fn count(&self, counts: &PacketCounts) {
+        self.packets.add_alone(counts.packets);
+        self.bytes.add_alone(counts.bytes);
+        if counts.multicast | counts.broadcast != 0 {
+            self.multicast.add_alone(counts.multicast);
+            self.broadcast.add_alone(counts.broadcast);
         }
     }
 
@@ -32,14 +32,14 @@ impl Traffic {
 
 /// Packets of one batch, counted together: a counter is shared by every processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct PacketCounts {
     pub(super) packets: u64,
     bytes: u64,
     multicast: u64,
     broadcast: u64,
 }
 
-impl Tally {
+impl PacketCounts {
     /// `bytes` in all, IPoIB headers included.
     #[inline]
     pub(crate) fn add(&mut self, cast: Cast, packets: u32, bytes: u32) {
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Undoes [`Tally::add`].
+    /// Undoes [`PacketCounts::add`].
     pub(crate) fn take_out(&mut self, cast: Cast, packets: u32, bytes: u32) {
         self.packets = self.packets.saturating_sub(packets.into());
         self.bytes = self.bytes.saturating_sub(bytes.into());

@@ -14,14 +14,14 @@ use kernel::{AllocError, Errno, KArc, KBox, log};
 use super::announce::News;
 use super::backlog::{self, Backlog};
 use super::control::{Control, Stopped};
-use super::datapath::end_traffic;
 use super::events::Events;
 use super::interrupts::Interrupts;
-use super::jobs::Queue;
+use super::job_queue::Queue;
 use super::rings::RingCount;
 use super::settings::Key;
 use super::statistics::Statistics;
-use super::{Name, Outstanding, Provider, Shared, effects};
+use super::traffic::end_traffic;
+use super::{Name, Outstanding, Provider, Shared, control_thread};
 use crate::common::Common;
 use crate::counters::Asked;
 use crate::directory::{Directory, Listing};
@@ -66,7 +66,7 @@ impl Threads {
     /// **May block.**
     fn start(shared: &KArc<Shared>) -> Result<Self, AllocError> {
         Ok(Self {
-            _control: effects::spawn(shared)?,
+            _control: control_thread::spawn(shared)?,
             _worker: shared.jobs.spawn(shared)?,
             _backlog: backlog::spawn(shared)?,
             _announcer: shared.announcer.spawn(shared.mac.clone())?,

@@ -14,7 +14,7 @@ use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc};
 
 use super::Shared;
-use super::faults::Fault;
+use super::fma::Fault;
 use crate::ring::Ring;
 
 /// Jobs that may wait for a thread. The machines bound what they ask for well below this.

@@ -5,7 +5,7 @@ use ipoib::Instant;
 use ipoib::link::{Event, Failed, Generation, Why};
 
 use super::Control;
-use crate::link::jobs::Job;
+use crate::link::job_queue::Job;
 use crate::link::qp_failures::Failure;
 use crate::link::queue_pairs::QueuePairs;
 

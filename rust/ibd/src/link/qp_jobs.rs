@@ -6,10 +6,10 @@ use ipoib::link::{Event, Generation, Plan, Standing, Ticket};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::datapath::{BuildContext, Built, Pools, Start, end_traffic};
-use super::faults::Fault;
+use super::fma::Fault;
 use super::incoming::listen;
-use super::queue_pairs::{Health, Place, QueuePairs, View};
+use super::queue_pairs::{Health, QpKeys, QueuePairHandles, QueuePairs};
+use super::traffic::{BuildContext, BuiltTraffic, Pools, Start, end_traffic};
 use crate::{now, probes};
 
 /// The answer to a job whose queue pairs nobody wants any more, or cannot be had.
@@ -35,11 +35,11 @@ fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &BuildCont
 #[inline(never)]
 pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16) {
     with_parts(shared, ticket, |_, parts| {
-        match pairs(shared, parts, ticket, |generation| Place::closed(pkey_index, generation)) {
-            Ok(Some(mut view)) => {
+        match pairs(shared, parts, ticket, |generation| QpKeys::closed(pkey_index, generation)) {
+            Ok(Some(mut handles)) => {
                 // Before the link has its address, which says so.
-                listen(shared, &mut view);
-                let qpn = view.first().map(|channel| Qpn::from_low_bits(channel.qpn())).ok();
+                listen(shared, &mut handles);
+                let qpn = handles.first().map(|channel| Qpn::from_low_bits(channel.qpn())).ok();
                 shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, qpn)));
             }
             Ok(None) => refuse(shared, ticket),
@@ -57,42 +57,43 @@ fn pairs(
     shared: &Shared,
     parts: &BuildContext<'_>,
     ticket: Ticket,
-    place: impl FnOnce(Generation) -> Place,
-) -> Result<Option<View>, Status> {
+    keys: impl FnOnce(Generation) -> QpKeys,
+) -> Result<Option<QueuePairHandles>, Status> {
     let mut control = shared.control.lock();
-    let known = control.queue_pairs.as_ref().map(|pairs| (pairs.health(), pairs.generation(), pairs.view()));
+    let known =
+        control.queue_pairs.as_ref().map(|pairs| (pairs.health(), pairs.generation(), pairs.handles()));
     let generation = control.link.draw();
     drop(control);
     match known {
-        Some((Health::Spent, spent, view)) => {
-            drop(view);
+        Some((Health::Spent, spent, handles)) => {
+            drop(handles);
             give_up(shared, spent, Status::CHAN_STATE_INVALID);
         }
-        Some((.., view)) => return Ok(Some(view?)),
+        Some((.., handles)) => return Ok(Some(handles?)),
         None => {}
     }
-    let made = QueuePairs::new(parts, place(generation), generation)?;
+    let made = QueuePairs::new(parts, keys(generation), generation)?;
     shared.counters.history.made.increment();
-    let view = made.view()?;
+    let handles = made.handles()?;
     let mut control = shared.control.lock();
     if control.link.is_wanted(ticket) {
         control.queue_pairs = Some(made);
         drop(control);
-        return Ok(Some(view));
+        return Ok(Some(handles));
     }
     drop(control);
     // Freed here.
-    drop((made, view));
+    drop((made, handles));
     Ok(None)
 }
 
 /// Has the queue pairs carry what the plan says. **May block.**
 #[inline(never)]
 pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, standing: &Standing, broadcast: &McgInfo) {
-    with_parts(shared, ticket, |_, parts| match view_for(shared, parts, ticket, &standing.plan) {
-        Ok(Some(mut view)) => {
-            listen(shared, &mut view);
-            build_on(shared, parts, ticket, &view, standing, broadcast);
+    with_parts(shared, ticket, |_, parts| match handles_for(shared, parts, ticket, &standing.plan) {
+        Ok(Some(mut handles)) => {
+            listen(shared, &mut handles);
+            build_on(shared, parts, ticket, &handles, standing, broadcast);
         }
         Ok(None) => refuse(shared, ticket),
         Err(status) => {
@@ -103,20 +104,20 @@ pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, standing: &Standing, 
 }
 
 /// Queue pairs where the plan wants them.
-fn view_for(
+fn handles_for(
     shared: &Shared,
     parts: &BuildContext<'_>,
     ticket: Ticket,
     plan: &Plan,
-) -> Result<Option<View>, Status> {
-    let place = Place { pkey_index: plan.pkey_index, qkey: plan.qkey };
-    match pairs(shared, parts, ticket, |_| place)? {
-        Some(view) if view.health == Health::Stale || view.place.pkey_index != plan.pkey_index => {
-            drop(view);
+) -> Result<Option<QueuePairHandles>, Status> {
+    let keys = QpKeys { pkey_index: plan.pkey_index, qkey: plan.qkey };
+    match pairs(shared, parts, ticket, |_| keys)? {
+        Some(handles) if handles.health == Health::Stale || handles.keys.pkey_index != plan.pkey_index => {
+            drop(handles);
             make_ready(shared, parts, Some(plan.pkey_index));
-            pairs(shared, parts, ticket, |_| place)
+            pairs(shared, parts, ticket, |_| keys)
         }
-        view => Ok(view),
+        handles => Ok(handles),
     }
 }
 
@@ -125,20 +126,20 @@ fn build_on(
     shared: &Shared,
     parts: &BuildContext<'_>,
     ticket: Ticket,
-    view: &View,
+    handles: &QueuePairHandles,
     standing: &Standing,
     broadcast: &McgInfo,
 ) {
-    let held = shared.control.lock().attachments.take(broadcast, view.generation);
+    let held = shared.control.lock().attachments.take(broadcast, handles.generation);
     let held = held.filter(|(mlid, _)| *mlid == broadcast.address.dlid).map(|(_, attachment)| attachment);
-    let mut built = match Built::new(parts, view, standing, broadcast, held) {
+    let mut built = match BuiltTraffic::new(parts, handles, standing, broadcast, held) {
         Ok(built) => built,
         Err(status) => {
             tell(shared, status);
             return refuse(shared, ticket);
         }
     };
-    if let Err(status) = built.post_receives(view, &standing.plan) {
+    if let Err(status) = built.post_receives(handles, &standing.plan) {
         tell(shared, status);
         let mut control = shared.control.lock();
         if let Some(pairs) = &mut control.queue_pairs {
@@ -148,32 +149,33 @@ fn build_on(
         discard(shared, Some(parts), built);
         return refuse(shared, ticket);
     }
-    install(shared, ticket, view, built, standing, broadcast);
+    install(shared, ticket, handles, built, standing, broadcast);
 }
 
 #[inline(never)]
 fn install(
     shared: &Shared,
     ticket: Ticket,
-    view: &View,
-    built: Built,
+    handles: &QueuePairHandles,
+    built: BuiltTraffic,
     Standing { generation, plan }: &Standing,
     broadcast: &McgInfo,
 ) {
     let qpn = built.qpn();
     let mut control = shared.control.lock();
     let wanted = control.link.is_wanted(ticket);
-    let pairs = control.queue_pairs.as_mut().filter(|pairs| wanted && pairs.generation() == view.generation);
+    let pairs =
+        control.queue_pairs.as_mut().filter(|pairs| wanted && pairs.generation() == handles.generation);
     let Some(pairs) = pairs else {
         drop(control);
-        // Stopped: whoever did that has freed them, or it is done with the view.
+        // Stopped: whoever did that has freed them, or it is done with the handles.
         discard(shared, None, built);
         return refuse(shared, ticket);
     };
-    pairs.moved(Place { pkey_index: plan.pkey_index, qkey: plan.qkey });
+    pairs.moved(QpKeys { pkey_index: plan.pkey_index, qkey: plan.qkey });
     control.tell_incoming(|incoming| incoming.run_in(plan.pkey_index, plan.mtu.bytes()));
     let (attachment, start) = built.split();
-    let adopted = control.attachments.adopt(broadcast, view.generation, attachment);
+    let adopted = control.attachments.adopt(broadcast, handles.generation, attachment);
     control.rings.all_stand(*generation);
     // In one step with its place: what breaks before the machine knows of it would never be ended.
     control.link.handle_event(now(), Event::Built(ticket, Some(qpn)));
@@ -193,7 +195,7 @@ fn install(
 
 /// Undoes what nobody wants, and makes the queue pairs ready again if they are to be used.
 #[inline(never)]
-fn discard(shared: &Shared, parts: Option<&BuildContext<'_>>, built: Built) {
+fn discard(shared: &Shared, parts: Option<&BuildContext<'_>>, built: BuiltTraffic) {
     let pools = built.discard();
     if let Some(parts) = parts {
         make_ready(shared, parts, None);
@@ -249,25 +251,25 @@ fn put_away(shared: &Shared, mut pools: Pools) {
 fn make_ready(shared: &Shared, parts: &BuildContext<'_>, wanted: Option<u16>) {
     let control = shared.control.lock();
     let Some(pairs) = &control.queue_pairs else { return };
-    let (generation, health, view) = (pairs.generation(), pairs.health(), pairs.view());
+    let (generation, health, handles) = (pairs.generation(), pairs.health(), pairs.handles());
     let index = wanted.or_else(|| control.link.port()?.pkey_index);
     drop(control);
-    let ready = match view {
-        Ok(view) if health != Health::Spent => {
-            let place = Place::closed(index.unwrap_or(view.place.pkey_index), generation);
-            view.make_ready(parts, place).map(|missing| (place, missing))
+    let ready = match handles {
+        Ok(handles) if health != Health::Spent => {
+            let keys = QpKeys::closed(index.unwrap_or(handles.keys.pkey_index), generation);
+            handles.make_ready(parts, keys).map(|missing| (keys, missing))
         }
         Ok(_) => Err(Status::CHAN_STATE_INVALID),
         Err(error) => Err(error.into()),
     };
-    let (place, mut missing) = match ready {
+    let (keys, mut missing) = match ready {
         Ok(ready) => ready,
         Err(status) => return give_up(shared, generation, status),
     };
     let mut left = None;
     let mut control = shared.control.lock();
     if let Some(pairs) = control.queue_pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
-        pairs.readied(place);
+        pairs.readied(keys);
         while let Some((ring, channel)) = missing.pop() {
             left = pairs.put_sender(ring, channel);
         }

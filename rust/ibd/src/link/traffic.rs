@@ -13,8 +13,8 @@ use super::control::Control;
 use super::delivery::Delivery;
 use super::incoming::ConnectionCounters;
 use super::interrupts::Interrupts;
-use super::neighbour::Way;
-use super::queue_pairs::{LARGEST_SEND, QueueConfig, View};
+use super::neighbour::NeighbourPath;
+use super::queue_pairs::{LARGEST_SEND, QueueConfig, QueuePairHandles};
 use super::receive::{ReceiveSide, Receiver};
 use super::rings::MOST_TRANSMIT_RINGS;
 use super::settings::{Key, LSO_UNIT, Settings};
@@ -22,7 +22,7 @@ use super::transmit::{self, SendSide, Transmitters, Wire};
 use crate::counters::Counters;
 
 /// Both sides of a link's traffic, made ready for a generation that does not carry anything yet.
-pub(crate) struct Built {
+pub(crate) struct BuiltTraffic {
     generation: Generation,
     send: KVec<SendSide>,
     receive: ReceiveSide,
@@ -46,29 +46,30 @@ pub(crate) struct BuildContext<'a> {
     pub(crate) settings: &'a Settings,
 }
 
-impl Built {
+impl BuiltTraffic {
     /// Makes everything, and attaches the first queue pair to the broadcast group unless it is `held` already; what was made before a
     /// failure undoes itself. **May block.**
     #[inline(never)]
     pub(crate) fn new(
         parts: &BuildContext<'_>,
-        view: &View,
+        handles: &QueuePairHandles,
         Standing { generation, plan }: &Standing,
         broadcast: &McgInfo,
         held: Option<Attachment>,
     ) -> Result<Self, Status> {
-        let first = view.first()?;
+        let first = handles.first()?;
         // As many again as the adapter holds can be lent.
-        let (count, size) = (2 * view.queue_config.sizes.receive, plan.mtu.receive_buffer());
+        let (count, size) = (2 * handles.queue_config.sizes.receive, plan.mtu.receive_buffer());
         let pool = new_pool(parts.pd, count, size, BufferUse::Receive)?;
-        let send = KVec::try_from_fn(view.channels.len(), |ring| {
-            let channel = view.channels.get(ring).and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)?;
-            send_side(parts, &view.queue_config, channel, plan.mtu)
+        let send = KVec::try_from_fn(handles.channels.len(), |ring| {
+            let channel =
+                handles.channels.get(ring).and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)?;
+            send_side(parts, &handles.queue_config, channel, plan.mtu)
         })?;
         let senders = send.len() - 1;
         let qpn = |side: &SendSide| Qpn::from_low_bits(side.queue.channel().qpn());
         let own = LinkAddr::unicast(Qpn::from_low_bits(first.qpn()), plan.gid);
-        let own = if view.listens { own.with_connections() } else { own };
+        let own = if handles.listens { own.with_connections() } else { own };
         // Each once more, in the place of the one before it that it may replace one day.
         let place = |n: usize| send.get(n % senders + 1).map_or(own.qpn(), qpn);
         let senders = KVec::from_fn(2 * senders, place)?;
@@ -78,18 +79,18 @@ impl Built {
             None => first.attach(broadcast)?,
         };
         let receive = ReceiveSide { queue, pool, cq: first.receive_cq().clone(), own, senders };
-        Ok(Self { generation: *generation, send, receive, receiver: view.receiver.clone(), attachment })
+        Ok(Self { generation: *generation, send, receive, receiver: handles.receiver.clone(), attachment })
     }
 
     /// Gives the adapter its buffers, and then lets in who has the link's Q_Key. A failure leaves the queue pairs with something to
     /// forget. **May block.**
     #[inline(never)]
-    pub(crate) fn post_receives(&mut self, view: &View, plan: &Plan) -> Result<(), Status> {
+    pub(crate) fn post_receives(&mut self, handles: &QueuePairHandles, plan: &Plan) -> Result<(), Status> {
         self.receive.queue.refill()?;
-        if view.place.qkey == plan.qkey {
+        if handles.keys.qkey == plan.qkey {
             return Ok(());
         }
-        view.channels.iter().flatten().try_for_each(|channel| channel.set_qkey(plan.qkey.get()))
+        handles.channels.iter().flatten().try_for_each(|channel| channel.set_qkey(plan.qkey.get()))
     }
 
     pub(crate) fn qpn(&self) -> Qpn {
@@ -205,7 +206,7 @@ pub(crate) fn large_pool(pd: &Pd, settings: &Settings) -> Result<BufferPool, Sta
 }
 
 #[inline(never)]
-fn new_queue(channel: &UdChannel, ring: u32) -> Result<SendQueue<Wire, Way>, Status> {
+fn new_queue(channel: &UdChannel, ring: u32) -> Result<SendQueue<Wire, NeighbourPath>, Status> {
     SendQueue::new(channel, ring, transmit::BATCH, transmit::SIGNAL_EVERY)
 }
 
