@@ -65,7 +65,8 @@ impl<A> Attachments<A> {
         self.0.iter_mut().for_each(|entry| entry.wanted = None);
     }
 
-    /// What is to be done about a group, or about any, so that the queue pair of this generation is     /// be attached to, and no other one to anything; `None` if nothing, or if somebody else does it.
+    /// What is to be done about a group, or about any, so that the queue pair of this generation is attached to
+    /// what is wanted, and no other one to anything; `None` if nothing, or if somebody else does it.
     pub(crate) fn next(&mut self, queue_pair: Option<Generation>, only: Option<Mgid>) -> Option<Step<A>> {
         loop {
             let at = self.0.iter().position(|entry| {

@@ -45,17 +45,17 @@ pub(crate) enum Key {
     NumRwqe,
     /// Sends the adapter holds.
     NumSwqe,
-    /// Receive interrupt after so many completions, or
+    /// Completions after which the adapter interrupts to receive.
     RxCompCount,
-    /// so many microseconds.
+    /// Microseconds after which it does so in any case.
     RxCompUsec,
     /// Received packets up to so many bytes, GRH and IPoIB header included, are copied, and longer ones passed up in the adapter's buffer.
     RxCopyThresh,
     /// Received packets that one interrupt takes before a thread goes on.
     RxIntrLimit,
-    /// Transmit interrupt after so many sends, one in [`SIGNAL_EVERY`] of which completes, or
+    /// Sends after which the adapter interrupts; one in [`SIGNAL_EVERY`] completes.
     TxCompCount,
-    /// so many microseconds.
+    /// Microseconds after which it does so in any case.
     TxCompUsec,
     /// Packets longer than this are sent from where they are, where the adapter can.
     TxCopyThresh,

@@ -42,9 +42,10 @@ use super::outgoing::{self, OutgoingConnections};
 const DRAIN: Duration = Duration::from_secs(1);
 /// Before a channel that the communication manager does not know yet is closed again, or one whose messages wait to be taken is freed.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Before the adapter is closed; twice as long each time that it could not be, which costs a line on the console, up to
+/// Before the adapter is closed. Twice as long after each time that it could not be, which costs a line on the console, up to
+/// [`CLOSE_WITHIN`].
 const CLOSE_AFTER: Duration = Duration::from_secs(1);
-/// so long.
+/// The longest pause before the adapter is closed.
 const CLOSE_WITHIN: Duration = Duration::from_secs(8);
 /// How long the memory stays that nobody sends to any more.
 const UNUSED: Duration = Duration::from_secs(60);

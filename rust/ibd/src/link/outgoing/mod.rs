@@ -37,7 +37,7 @@ use too_big::TooBigReports;
 pub(crate) use too_big::{TooBigReport, answer};
 pub(super) use work::{close, free_failed, open};
 
-/// Neighbours that are known at once; as many connections can be open.
+/// Connections that can be open at once; twice as many neighbours are known.
 const NEIGHBOURS: usize = 1024;
 /// Packets that wait for connections at once, in all.
 const PACKETS: usize = 1024;

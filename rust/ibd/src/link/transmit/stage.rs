@@ -54,7 +54,7 @@ pub(crate) enum LargePool {
     Absent,
     /// Being made.
     Asked,
-    /// There was no memory; not tried again before the next start.
+    /// There was no memory; not tried again before the next queue pair, or the next start of this one.
     Failed,
     Ready(BufferPool),
 }
