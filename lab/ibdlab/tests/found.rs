@@ -18,6 +18,16 @@ fn a_queue_pair_is_where_its_plan_says_although_the_p_key_moves_back_and_forth()
 }
 
 #[test]
+fn an_interrupt_on_its_way_into_a_handler_is_through_before_the_module_goes() {
+    assert_eq!(one(&data("found/completion-before-the-unload.toml"), 371_015_771), Ok(()));
+}
+
+#[test]
+fn connections_follow_when_lids_are_dealt_anew() {
+    ends_well("found/lids-dealt-anew-under-connections.toml", 4);
+}
+
+#[test]
 fn groups_are_left_with_the_gid_they_were_joined_with() {
     let failures = failures("found/left-with-new-prefix.toml", 40);
     assert!(failures.is_empty(), "{} of 40 seeds failed:\n{}", failures.len(), failures.join("\n"));

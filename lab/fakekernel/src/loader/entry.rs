@@ -205,6 +205,11 @@ impl Drop for Unrecorded<'_> {
 
 fn begin(me: &ThreadInner, module: Option<&Module>, kernel: &Kernel, kind: EntryKind, sp: usize) {
     sim::assert_none_held("a call into a module");
+    let ctx = kind.ctx.unwrap_or_else(|| me.ctx());
+    // Counted before it can be held up: what it is about to enter stays until it is through.
+    if let Some(module) = module.filter(|_| kind.fleeting || !ctx.may_block()) {
+        module.0.fleeting.fetch_add(1, Ordering::AcqRel);
+    }
     me.machine.0.point(me);
     if let Some(module) = module {
         module.0.inside.fetch_add(1, Ordering::AcqRel);
@@ -212,9 +217,6 @@ fn begin(me: &ThreadInner, module: Option<&Module>, kernel: &Kernel, kind: Entry
     let outer_call = current::call();
     let outer_stack = current::stack();
     let outer_ctx = kind.ctx.map_or_else(|| me.ctx(), |ctx| me.set_ctx(ctx));
-    if let Some(module) = module.filter(|_| kind.fleeting || !me.ctx().may_block()) {
-        module.0.fleeting.fetch_add(1, Ordering::AcqRel);
-    }
     let mut local = me.local();
     let record = EntryRecord {
         module: module.cloned(),

@@ -65,7 +65,7 @@ fn query_port(shared: &KArc<Shared>, ticket: Ticket) {
             None
         }
     });
-    shared.tell(|control| control.link.handle_event(now(), link::Event::Port(ticket, port)));
+    shared.tell(|control| control.port_answered(now(), ticket, port));
 }
 
 /// `None` if the port's answer makes no sense.

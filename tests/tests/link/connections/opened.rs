@@ -401,3 +401,31 @@ fn a_busy_connection_that_fails_while_the_administrator_is_silent_is_made_anew_w
         assert_eq!(counted_by(&bench.alpha, "opened"), 2);
     });
 }
+
+/// The SM deals the LIDs anew: beta's old one is alpha's now, whose adapter acknowledges what alpha's connection still sends there.
+#[test]
+fn a_connection_goes_when_lids_are_dealt_anew_though_another_port_acknowledges_what_is_sent() {
+    holds(|bench| {
+        let (alpha, to_alpha, beta, to_beta) = connected(bench, PLAIN);
+        for _ in 0..2 {
+            send(&alpha, &beta, &pattern(10_000));
+            send(&beta, &alpha, &pattern(10_000));
+            bench.settle();
+        }
+        assert_eq!((payloads(&to_alpha).len(), payloads(&to_beta).len()), (2, 2));
+        let first =
+            bench.world.fabric().subnet_ports().iter().map(|port| port.attr.lid.0).max().expect("ports");
+        bench.sm.restart_with_other_lids(sm::Lid(sm::Lid::FIRST_MULTICAST.0 + 16), sm::Lid(first));
+        let heard = |heard: &ReceiveQueue| payloads(heard).contains(&pattern(12_000));
+        bench.wait_for("packets arrive", Nanos::from_secs(20), || {
+            send(&alpha, &beta, &pattern(12_000));
+            fakekernel::sleep(Nanos::from_millis(100));
+            heard(&to_beta)
+        });
+        bench.wait_for("packets arrive", Nanos::from_secs(20), || {
+            send(&beta, &alpha, &pattern(12_000));
+            fakekernel::sleep(Nanos::from_millis(100));
+            heard(&to_alpha)
+        });
+    });
+}

@@ -10,7 +10,8 @@ mod recovery;
 
 use core::time::Duration;
 
-use ibtf::{Attachment, McgInfo};
+use ibtf::{Attachment, ChannelId, McgInfo};
+use ipoib::connections::Connection;
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Generation, Link, SendRings, Status};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
@@ -201,12 +202,46 @@ impl Control {
         Stopped { pairs: self.queue_pairs.take(), had_traffic, up_to, shared_receive }
     }
 
+    /// The port has answered.
+    pub(in crate::link) fn port_answered(
+        &mut self,
+        now: Instant,
+        ticket: link::Ticket,
+        port: Option<link::Port>,
+    ) {
+        self.link.handle_event(now, link::Event::Port(ticket, port));
+        self.compare_lids(now);
+    }
+
+    /// The communication manager tells that a connection stands: this one, if the link has opened it.
+    pub(in crate::link) fn connection_established(
+        &mut self,
+        channel: ChannelId,
+        now: Instant,
+    ) -> Option<Connection> {
+        let opened = self.incoming.as_mut()?.established(channel, now);
+        // The port may have another LID than when it began.
+        self.compare_lids(now);
+        opened
+    }
+
+    fn compare_lids(&mut self, now: Instant) {
+        if let Some(port) = self.link.port().filter(|port| port.active && port.lid != 0) {
+            let lid = port.lid;
+            self.tell_outgoing(|outgoing| outgoing.lid_is(lid, now));
+        }
+    }
+
     pub(crate) fn looked_up(
         &mut self,
         now: Instant,
         to: LinkAddr,
         result: Result<Resolution<Neighbour>, paths::LookupError>,
     ) {
+        if let Ok(found) = &result {
+            let by = *found.handle.address();
+            self.tell_outgoing(|outgoing| outgoing.path_is(&to, &by, now));
+        }
         self.paths.handle_event(now, paths::Event::LookedUp(to, result));
     }
 

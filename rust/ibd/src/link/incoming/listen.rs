@@ -217,7 +217,7 @@ impl ClientHandler for ConnectionEvents {
 
     fn connection_established(&self, channel: ChannelId) {
         let mut opened = None;
-        self.tell(|incoming| opened = incoming.established(channel, now()));
+        self.0.tell(|control| opened = control.connection_established(channel, now()));
         if let Some(connection) = opened {
             self.0.connection_counters.opened.increment();
             probes::cm_opened(self.0.number, &connection.peer);

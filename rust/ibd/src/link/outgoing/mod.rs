@@ -20,7 +20,7 @@ mod work;
 
 use core::time::Duration;
 
-use ibtf::{ChannelId, CqId, RcChannel};
+use ibtf::{AddressVector, ChannelId, CqId, RcChannel};
 use ipoib::connections::{
     Action, Connection, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, PrivateData, Service, Submitted,
     WaitingSlot,
@@ -69,6 +69,8 @@ struct OutgoingConnection {
     connection: Connection,
     channel: Option<ChannelId>,
     sender: Option<ConnectedSender>,
+    /// What its queue pair keeps sending by, whatever becomes of the path.
+    route: Option<Route>,
     /// Octets of the longest message that the neighbour takes; 0 before it has said so.
     longest: u32,
     state: State,
@@ -80,6 +82,15 @@ struct OutgoingConnection {
     closing: bool,
     /// Its channel is not freed before.
     not_before: Option<Instant>,
+}
+
+/// How a connection goes to its neighbour.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Route {
+    /// The port's base LID.
+    own_lid: u16,
+    /// As the SA says it.
+    to: AddressVector,
 }
 
 enum State {
@@ -253,10 +264,36 @@ impl OutgoingConnections {
 
     /// The channel of a connection that is about to be opened. False if nobody wants it any more.
     #[must_use]
-    fn hold(&mut self, connection: Connection, channel: &RcChannel, sender: &ConnectedSender) -> bool {
+    fn hold(
+        &mut self,
+        connection: Connection,
+        channel: &RcChannel,
+        sender: &ConnectedSender,
+        route: Route,
+    ) -> bool {
         let Some(entry) = self.find(connection).filter(|entry| !entry.closing) else { return false };
-        (entry.channel, entry.sender) = (Some(channel.id()), Some(sender.clone()));
+        (entry.channel, entry.sender, entry.route) = (Some(channel.id()), Some(sender.clone()), Some(route));
         true
+    }
+
+    /// The port has this base LID. What still sends by another one is lost: the neighbour's adapter drops it, and if an SM has dealt the LIDs
+    /// anew, another port may acknowledge it.
+    pub(crate) fn lid_is(&mut self, own_lid: u16, now: Instant) {
+        self.lose(now, |_, route| route.own_lid != own_lid);
+    }
+
+    /// Packets go to this neighbour in this way. A connection that goes another one is lost.
+    pub(crate) fn path_is(&mut self, neighbour: &LinkAddr, to: &AddressVector, now: Instant) {
+        let neighbour = neighbour.without_flags();
+        self.lose(now, |connection, route| connection.peer == neighbour && route.to != *to);
+    }
+
+    fn lose(&mut self, now: Instant, is_out_of_date: impl Fn(&Connection, &Route) -> bool) {
+        for entry in self.connections.iter() {
+            if entry.route.is_some_and(|route| is_out_of_date(&entry.connection, &route)) {
+                self.machine.lost(entry.connection, now);
+            }
+        }
     }
 
     /// It is being opened: what comes of it is told.
@@ -355,6 +392,7 @@ impl OutgoingConnection {
             connection,
             channel: None,
             sender: None,
+            route: None,
             longest: 0,
             state: State::Busy,
             failed: None,

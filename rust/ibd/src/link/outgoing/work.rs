@@ -5,9 +5,9 @@ use ipoib::connections::{Connection, LONGEST_MESSAGE, OpenError, PrivateData, Se
 use ipoib::paths::Known;
 use kernel::{KArc, log};
 
-use super::OutgoingConnections;
 use super::send_pools::SendPools;
 use super::sender::{ANSWER, ConnectedSender, SENDS, SIGNAL_EVERY};
+use super::{OutgoingConnections, Route};
 use crate::link::Shared;
 use crate::link::incoming::adapter;
 use crate::{now, probes};
@@ -50,10 +50,10 @@ pub(crate) fn open(shared: &Shared, connection: Connection, service: Service) {
 }
 
 fn begin(shared: &Shared, connection: Connection, service: Service) -> Result<RcChannel, Status> {
-    let (path, own) = way(shared, connection)?;
+    let (path, own, route) = way(shared, connection)?;
     let (channel, sender) = make(shared, connection)?;
-    let held =
-        with_outgoing(shared, |outgoing| outgoing.hold(connection, &channel, &sender)).unwrap_or(false);
+    let held = with_outgoing(shared, |outgoing| outgoing.hold(connection, &channel, &sender, route))
+        .unwrap_or(false);
     let private = PrivateData { qpn: own, longest: LONGEST_MESSAGE }.to_bytes();
     let opening = Opening {
         hca_guid: shared.node.hca.get(),
@@ -76,17 +76,17 @@ fn begin(shared: &Shared, connection: Connection, service: Service) -> Result<Rc
 
 /// The way to the neighbour, on which datagrams go, too, and the number of the link's own queue pair.
 #[inline(never)]
-fn way(shared: &Shared, connection: Connection) -> Result<(PathInfo, ipoib::Qpn), Status> {
+fn way(shared: &Shared, connection: Connection) -> Result<(PathInfo, ipoib::Qpn, Route), Status> {
     let control = shared.control.lock();
-    let index = control.link.port().and_then(|port| port.pkey_index);
+    let port = control.link.port().map(|port| (port.pkey_index, port.lid));
     let own = control.link.address();
     let known = control.paths.known(now(), &connection.peer);
     drop(control);
-    match (known, index, own) {
-        (Known::Ready(neighbour, _), Some(index), Some(own)) => {
+    match (known, port, own) {
+        (Known::Ready(neighbour, _), Some((Some(index), own_lid)), Some(own)) => {
             let mut path = neighbour.path(index).ok_or(Status::INVALID_PARAM)?;
             path.packet_lifetime = path.packet_lifetime.min(LONGEST_LIFETIME);
-            Ok((path, own.qpn()))
+            Ok((path, own.qpn(), Route { own_lid, to: *neighbour.address() }))
         }
         _ => Err(Status::PATH_RECORDS_NOT_FOUND),
     }
