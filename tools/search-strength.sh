@@ -12,7 +12,7 @@
 # With --proof one seed and 10,000 schedules, 2,000 fabrics, are spent on each fault, and it is a failure if one is not found,
 # but for those whose text begins with "Not found today".
 #
-# SEEDS, SCHEDULES and FAULTS (a pattern of names) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
+# SEEDS, SCHEDULES and FAULTS (names, or patterns of them) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
 # IBDLAB is another program, LABEL another name for COMMIT.
 set -eu
 
@@ -37,10 +37,11 @@ fi
 $cargo build --quiet -p kmod
 kmod=${CARGO_TARGET_DIR:-$root/target}/debug/kmod
 
-# The tree that faults are planted in, with one target directory for all: only what a fault changes is compiled.
+# The tree that faults are planted in, with one target directory for all: only what a fault changes is compiled. Every file is new: with the
+# time it had, cargo would take what an earlier run compiled with a fault for what is there now.
 rm -rf "$tree.new"
 mkdir -p "$tree/target" "$tree.new"
-git ls-files -z | tar --null --ignore-failed-read -T - -cf - | tar -C "$tree.new" -xf -
+git ls-files -z | tar --null --ignore-failed-read -T - -cf - | tar -C "$tree.new" -xmf -
 mv "$tree/target" "$tree.new/target"
 rm -rf "$tree"
 mv "$tree.new" "$tree"
@@ -166,12 +167,22 @@ has_time() {
 	[ "$minutes" -eq 0 ] || [ $(($(date +%s) - begun)) -lt $((minutes * 60)) ]
 }
 
+# Is it one of FAULTS? $1: name.
+is_wanted() {
+	set -f
+	for pattern in ${FAULTS:-*}; do
+		# shellcheck disable=SC2254 # A pattern.
+		case $1 in $pattern) set +f && return 0 ;; esac
+	done
+	set +f
+	return 1
+}
+
 # All faults with the first seed before any with the second: a table that is not finished says something about each.
 for seed in $seeds; do
 	for patch in "$root"/tests/planted/*/*.patch; do
 		name=$(basename "$patch" .patch)
-		# shellcheck disable=SC2254 # A pattern.
-		case $name in ${FAULTS:-*}) ;; *) continue ;; esac
+		is_wanted "$name" || continue
 		[ ! -e "$out/$name/$seed/summary.json" ] || continue
 		has_time || break 2
 		build "$patch" || { echo "not built: $name, see $out/$name.build" >&2 && exit 1; }
