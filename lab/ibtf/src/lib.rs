@@ -91,3 +91,9 @@ pub fn connected(host: &Kernel) -> Connected {
 pub fn untold_leaves(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {
     ibcm::Ibcm::of(host).untold_leaves()
 }
+
+/// Groups (MGID) and ports (GUID) of a host whose leaves the administrator has refused since they were joined last in the same state, and how
+/// often.
+pub fn refused_leaves(host: &Kernel) -> Vec<((fabric::Gid, u64), u32)> {
+    ibcm::Ibcm::of(host).refused_leaves()
+}

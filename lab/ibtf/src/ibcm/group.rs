@@ -29,6 +29,9 @@ struct State {
     joined: BTreeMap<(Gid, u64), Joined>,
     /// Groups and ports (GIDs) whose last leave found no port to tell the administrator from.
     untold: BTreeSet<(Gid, Gid)>,
+    /// Groups and ports (GUIDs) whose leaves the administrator has refused since they were joined last in that state, which state, and
+    /// how often.
+    refused: BTreeMap<(Gid, u64), (JoinState, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +41,21 @@ struct Joined {
     state: JoinState,
 }
 
+impl State {
+    /// A port is a member in this state again, or is none any more.
+    fn forget_refusals(&mut self, mgid: Gid, port: Gid, state: JoinState) {
+        let who = (mgid, port.guid);
+        if self.refused.get(&who).is_some_and(|(refused, _)| state.contains(*refused)) {
+            self.refused.remove(&who);
+        }
+    }
+}
+
 impl Joins {
     fn add(&self, mgid: Gid, port: Gid, state: JoinState) {
         let mut all = self.0.lock();
         all.untold.retain(|(group, known)| (*group, known.guid) != (mgid, port.guid));
+        all.forget_refusals(mgid, port, state);
         let joined =
             all.joined.entry((mgid, port.guid)).or_insert(Joined { count: 0, state: JoinState::NONE });
         joined.count += 1;
@@ -51,6 +65,21 @@ impl Joins {
     /// Groups and ports that the administrator may still have as members although every join has been undone.
     pub(super) fn untold(&self) -> Vec<(Gid, Gid)> {
         self.0.lock().untold.iter().copied().collect()
+    }
+
+    /// See [`crate::refused_leaves`].
+    pub(super) fn refused(&self) -> Vec<((Gid, u64), u32)> {
+        self.0.lock().refused.iter().map(|(who, (_, times))| (*who, *times)).collect()
+    }
+
+    fn answered(&self, mgid: Gid, port: Gid, state: JoinState, refused: bool) {
+        let mut all = self.0.lock();
+        if refused {
+            let (in_all, times) = all.refused.entry((mgid, port.guid)).or_insert((JoinState::NONE, 0));
+            (*in_all, *times) = (in_all.union(state), *times + 1);
+        } else {
+            all.forget_refusals(mgid, port, state);
+        }
     }
 
     fn cannot_tell(&self, mgid: Gid, port: Gid) {
@@ -137,7 +166,9 @@ impl Ibcm {
         let local = self.local(rgid).inspect_err(|_| self.joins.cannot_tell(mgid, port))?;
         let record = McMemberRecord { mgid, port_gid: port, join_state, ..McMemberRecord::default() };
         let request = Request::of(Method::DELETE, mask::JOIN, &record);
-        self.ask(&local, &request).map(|_| ()).map_err(status::of_leave)
+        let answer = self.ask(&local, &request);
+        self.joins.answered(mgid, port, join_state, matches!(answer, Err(SaError::Refused(_))));
+        answer.map(|_| ()).map_err(status::of_leave)
     }
 
     /// See [`crate::groups_of`]. Asks from the first port that is ACTIVE.

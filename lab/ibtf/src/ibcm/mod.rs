@@ -133,6 +133,11 @@ impl Ibcm {
         self.joins.untold()
     }
 
+    /// See [`crate::refused_leaves`].
+    pub(crate) fn refused_leaves(&self) -> Vec<((Gid, u64), u32)> {
+        self.joins.refused()
+    }
+
     /// The port's session, open. May wait for its first requests.
     fn session(&self, device: &Arc<Device>, attr: &PortAttr) -> Result<Arc<Session>, SaError> {
         if attr.state != PortState::Active {

@@ -3,7 +3,7 @@
 mod manager;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use fabric::Guid;
@@ -60,9 +60,21 @@ pub struct Software {
     pkeys: Vec<u16>,
     /// Hosts that have taken a port.
     taken: AtomicU8,
+    /// See [`Software::refuses_leaves`].
+    refuses_leaves: AtomicBool,
 }
 
 impl Software {
+    /// From now on its SA may refuse a leave because it was told to.
+    pub fn refuse_leaves(&self) {
+        self.refuses_leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its SA was ever told to refuse leaves: what it refuses is in the module, where nobody sees why.
+    pub fn refuses_leaves(&self) -> bool {
+        self.refuses_leaves.load(Ordering::Relaxed)
+    }
+
     /// Boots the kernel, loads `swhca` and attaches its adapter.
     ///
     /// # Errors
@@ -82,7 +94,15 @@ impl Software {
         let device = kernel.add_device(plan.node(0));
         let object = plan.object.clone();
         let (ports, pkeys) = (plan.ports, plan.pkeys.clone());
-        Self { kernel, object, device, ports, pkeys, taken: AtomicU8::new(0) }
+        Self {
+            kernel,
+            object,
+            device,
+            ports,
+            pkeys,
+            taken: AtomicU8::new(0),
+            refuses_leaves: AtomicBool::new(false),
+        }
     }
 
     /// Loads the driver and has it initialise itself. Nothing to do if that was done.

@@ -67,6 +67,11 @@ pub fn left_to_the_sa(world: &World) -> BTreeSet<(u64, sm::Gid)> {
             left.extend(refused.map(|(mgid, port, _)| (port.0, mgid)));
         });
     }
+    if world.software.as_ref().is_some_and(|software| software.refuses_leaves()) {
+        let leaves = world.hosts.iter().flat_map(|host| lab_ibtf::refused_leaves(&host.kernel));
+        let refused = leaves.filter(|(_, times)| *times >= LEAVES_TRIED);
+        left.extend(refused.map(|((mgid, port), _)| (port, mgid)));
+    }
     left
 }
 

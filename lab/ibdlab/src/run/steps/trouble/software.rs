@@ -145,6 +145,10 @@ impl Adapter {
 
     fn sa_trouble(&mut self, from: Option<&Hand>, trouble: &SaTrouble) -> Result<Option<(Nanos, Undo)>> {
         let port = from.map(|host| self.number(host)).transpose()?;
+        let leaves = trouble.to.is_none_or(|to| to == SaRequest::Leave);
+        if leaves && matches!(trouble.does, SaDoes::Refuses(_) | SaDoes::Empty) {
+            self.software.refuse_leaves();
+        }
         let ports = port.map_or_else(|| self.ports.keys().copied().collect(), |port| vec![port]);
         let mut serial = 0;
         for port in ports {
@@ -205,6 +209,8 @@ impl Scene for Adapter {
             (Event::SubnetPrefix(subnet), _) => {
                 self.prefix = *subnet.prefix.get_ref();
                 self.each_port(command::SET_PREFIX, [self.prefix, 0, 0])?;
+                // It is another manager that says so, who knows of no memberships.
+                self.restart()?;
             }
             (Event::Sa(trouble), _) => return self.sa_trouble(host, trouble),
             (Event::PkeyRemoved(_), Some(host)) => self.place_pkey(self.number(host)?, None)?,
@@ -258,6 +264,7 @@ impl Scene for Adapter {
         self.restore_pkeys()?;
         if std::mem::replace(&mut self.prefix, PREFIX) != PREFIX {
             self.each_port(command::SET_PREFIX, [PREFIX, 0, 0])?;
+            self.restart()?;
         }
         if self.silent {
             self.restart()?;
