@@ -67,6 +67,8 @@ pub struct Request<'a> {
     pub from: Gid,
     /// The GID that is asked.
     pub to: Gid,
+    /// The LID that who asks wants acknowledgements at.
+    pub lid: u16,
     /// How long an acknowledgement may take that who asks waits for (local ACK timeout), as a code: 4.096 us times 2 to this power. The
     /// communication manager takes as long for the end of the connection. `None` if this communication manager does not show it.
     pub answer: Option<u8>,
@@ -242,6 +244,8 @@ fn requested(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_st
         pkey: request.req_pkey,
         from,
         to: Gid::from_raw(&request.req_prim_addr.av_sgid),
+        // `av_dlid`.
+        lid: request.req_prim_addr.av_opaque2,
         answer: answer_of_request(event, from),
         private: private_data(event),
     };

@@ -75,6 +75,7 @@ fn read_port(shared: &Shared, info: &PortInfo) -> Option<Port> {
         active: info.state() == PortState::Active,
         gid: gid(info.gids().next()?),
         lid: info.base_lid(),
+        lmc: info.lmc(),
         sm_lid: info.sm_lid(),
         pkey_index: index.and_then(|index| u16::try_from(index).ok()),
         mtu: Mtu::from_code(info.mtu_code())?,

@@ -1,5 +1,7 @@
 //! What somebody who wants a connection says of himself (a REQ), and whether he is one who may have one: anybody on the subnet can ask.
 
+use core::ops::RangeInclusive;
+
 use super::{PrivateData, PrivateDataError};
 use crate::addr::{Gid, LinkAddr};
 use crate::numbers::PKey;
@@ -15,6 +17,8 @@ pub struct ConnectRequest<'a> {
     pub from: Gid,
     /// The GID that is asked.
     pub to: Gid,
+    /// The LID that acknowledgements go to.
+    pub lid: u16,
     /// How long an answer of its takes, as a code of the wire's, 4.096 us times 2 to this power; `None` if nobody knows.
     pub answer: Option<u8>,
     /// The private data.
@@ -25,6 +29,9 @@ pub struct ConnectRequest<'a> {
 /// waits for so long, with one of few places for all, and the adapter keeps the queue pair's number for as long again. Usual are 4.3 s,
 /// which an opener may round up; with the longest code it would be hours.
 pub const LONGEST_ANSWER: u8 = 21;
+
+/// LIDs that ports have (InfiniBand Architecture volume 1, 4.1.3).
+const LIDS: RangeInclusive<u16> = 1..=0xbfff;
 
 /// Whether a neighbour with this code can be told of an end in time.
 pub fn answers_in_time(code: Option<u8>) -> bool {
@@ -42,7 +49,7 @@ pub enum Wrong {
     Port,
     /// What came along says nothing that a link says.
     PrivateData(PrivateDataError),
-    /// Who asks has no link address that a port can have.
+    /// Who asks has no link address, or no LID, that a port can have.
     Sender,
     /// Its answers take longer than [`LONGEST_ANSWER`].
     Slow,
@@ -71,7 +78,8 @@ impl ConnectRequest<'_> {
             return Err(Wrong::Slow);
         }
         let private = PrivateData::from_bytes(self.private).map_err(Wrong::PrivateData)?;
-        Some(LinkAddr::unicast(private.qpn, self.from)).filter(LinkAddr::is_port).ok_or(Wrong::Sender)
+        let asks = LinkAddr::unicast(private.qpn, self.from);
+        if asks.is_port() && LIDS.contains(&self.lid) { Ok(asks) } else { Err(Wrong::Sender) }
     }
 }
 
@@ -94,6 +102,7 @@ mod tests {
             pkey: 0x8001,
             from: PEER,
             to: OWN,
+            lid: 7,
             answer: Some(20),
             private: &HELLO,
         }
@@ -119,6 +128,9 @@ mod tests {
         );
         for from in [Gid { prefix: 0xff12 << 48, guid: 1 }, Gid { prefix: 0xfe80 << 48, guid: 0 }] {
             assert_eq!(why(ConnectRequest { from, ..asked() }), Wrong::Sender);
+        }
+        for lid in [0, 0xc000, 0xffff] {
+            assert_eq!(why(ConnectRequest { lid, ..asked() }), Wrong::Sender);
         }
     }
 

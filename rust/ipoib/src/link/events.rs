@@ -53,6 +53,8 @@ pub struct Port {
     pub gid: Gid,
     /// Base LID; 0 while the port has none.
     pub lid: u16,
+    /// How many low bits of its LIDs are the port's to choose.
+    pub lmc: u8,
     /// The SM's LID; 0 while the port has none.
     pub sm_lid: u16,
     /// Where the P_Key is in the port's table.

@@ -62,6 +62,7 @@ mod tests {
             active: true,
             gid: Gid { prefix: 0xfe80 << 48, guid },
             lid: 1,
+            lmc: 0,
             sm_lid: 2,
             pkey_index: Some(0),
             mtu: Mtu::B2048,

@@ -15,6 +15,7 @@ fn port() -> Port {
         active: true,
         gid: Gid { prefix: 0xfe80 << 48, guid: 0xa },
         lid: 3,
+        lmc: 0,
         sm_lid: 1,
         pkey_index: Some(0),
         mtu: Mtu::B4096,

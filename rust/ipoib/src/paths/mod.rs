@@ -24,6 +24,7 @@ mod counts;
 mod doubt;
 mod leaving;
 mod lookup;
+mod of_port;
 mod packets;
 #[cfg(test)]
 mod tests;

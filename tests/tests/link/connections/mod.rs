@@ -1,6 +1,7 @@
 //! Connections that neighbours open to a link: what it accepts, what comes on them, and what is left of them.
 
 mod checks;
+mod claims;
 mod ends;
 mod failures;
 mod guest;
@@ -267,7 +268,7 @@ fn who_claims_a_neighbours_name_ends_no_connection_of_his_that_carries_packets()
                 refused += 1;
                 guest.ask("probe_flush", claim);
             }
-            for _ in 0..8 {
+            for _ in 0..4 {
                 guest.send(0, 5_000, PLAIN);
                 fakekernel::sleep(Nanos::from_millis(500));
                 assert_eq!(guest.ask("probe_sent", 0), 0);

@@ -5,13 +5,13 @@
 //! turns actions into [`Effect`]s, which it carries out without the lock.
 
 mod actions;
+mod connections;
 mod outstanding;
 mod recovery;
 
 use core::time::Duration;
 
-use ibtf::{Attachment, ChannelId, McgInfo};
-use ipoib::connections::Connection;
+use ibtf::{Attachment, McgInfo};
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Generation, Link, SendRings, Status};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
@@ -211,25 +211,6 @@ impl Control {
     ) {
         self.link.handle_event(now, link::Event::Port(ticket, port));
         self.compare_lids(now);
-    }
-
-    /// The communication manager tells that a connection stands: this one, if the link has opened it.
-    pub(in crate::link) fn connection_established(
-        &mut self,
-        channel: ChannelId,
-        now: Instant,
-    ) -> Option<Connection> {
-        let opened = self.incoming.as_mut()?.established(channel, now);
-        // The port may have another LID than when it began.
-        self.compare_lids(now);
-        opened
-    }
-
-    fn compare_lids(&mut self, now: Instant) {
-        if let Some(port) = self.link.port().filter(|port| port.active && port.lid != 0) {
-            let lid = port.lid;
-            self.tell_outgoing(|outgoing| outgoing.lid_is(lid, now));
-        }
     }
 
     pub(crate) fn looked_up(

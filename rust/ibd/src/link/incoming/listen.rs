@@ -245,9 +245,7 @@ impl Shared {
         }
         let reply = match (asks, Room::new()) {
             (Ok(peer), Ok(room)) => {
-                let mut control = self.control.lock();
-                let incoming = control.incoming.as_mut();
-                incoming.map_or(Reply::Refused, |incoming| incoming.requested(room, &peer, session, now()))
+                self.control.lock().connection_requested(room, (&peer, request.lid), session, now())
             }
             (Ok(_), Err(_)) => Reply::NoRoom,
             (Err(_), _) => Reply::Refused,
@@ -274,6 +272,7 @@ impl Shared {
             pkey: request.pkey,
             from: node::gid(request.from),
             to: node::gid(request.to),
+            lid: request.lid,
             answer: request.answer,
             private: request.private,
         };

@@ -23,12 +23,15 @@ mod work;
 use core::time::Duration;
 
 use ibtf::{ChannelId, CqId, Hca, RcChannel, Reply, Session};
-use ipoib::connections::{Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, Refusal};
-use ipoib::{Instant, LinkAddr};
+use ipoib::connections::{
+    Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal,
+};
+use ipoib::{Gid, Instant, LinkAddr};
 use kernel::list::{List, Room};
 use kernel::{AllocError, KBox, KVec};
 
-use connection::{IncomingConnection, State};
+pub(crate) use connection::IncomingConnection;
+use connection::State;
 pub(crate) use counters::ConnectionCounters;
 pub(crate) use listen::{Listener, Listening, listen};
 pub(crate) use receive::ConnectedReceiver;
@@ -188,15 +191,16 @@ impl IncomingConnections {
         self.close_at = Some(now + wait);
     }
 
-    /// A neighbour asks, with this session to answer him in. The memory is made before the lock is taken.
+    /// A neighbour asks, whose port has this base LID, with this session to answer him in. The memory is made before the lock is taken.
     pub(crate) fn requested(
         &mut self,
         room: Room<IncomingConnection>,
-        peer: &LinkAddr,
+        (peer, lid): (&LinkAddr, u16),
+        check: impl Fn(Gid, u16) -> LidCheck,
         session: Session,
         now: Instant,
     ) -> Reply {
-        match self.machine.requested(peer, now) {
+        match self.machine.requested(peer, lid, check, now) {
             Ok(connection) => {
                 self.connections.put(room, IncomingConnection::new(connection, session));
                 Reply::Later

@@ -74,6 +74,8 @@ pub struct Host {
     next_stale: Nanos,
     pub refuses: bool,
     pub silent: bool,
+    /// In REQs it says that it is somebody else.
+    pub claims: Option<LinkAddress>,
     pub longest: u32,
     pub delay: u8,
     pub heard: Vec<(Way, Vec<u8>)>,
@@ -94,6 +96,10 @@ fn qpn_of(address: &LinkAddress) -> u32 {
     u32::from_be_bytes(address.0[..4].try_into().expect("four octets")) & 0x00ff_ffff
 }
 
+fn gid_of(address: LinkAddress) -> Option<Gid> {
+    Some(Gid::from_bytes(address.0[4..].try_into().ok()?))
+}
+
 fn same(a: &LinkAddress, b: &LinkAddress) -> bool {
     a.0[1..] == b.0[1..]
 }
@@ -111,6 +117,7 @@ impl Host {
             next_stale: Nanos::NEVER,
             refuses: false,
             silent: false,
+            claims: None,
             longest: 65_524,
             delay: ACK_DELAY,
             heard: Vec::new(),
@@ -186,6 +193,24 @@ impl Host {
         found.is_some_and(|connection| self.adapter.send_message(&connection.qp, self.sends, &frame))
     }
 
+    /// Opens one connection more, and says that it is this neighbour.
+    pub fn open_as(&mut self, claims: LinkAddress, to: &LinkAddress, payload: &[u8]) {
+        let frame = [&0x88b5_u16.to_be_bytes()[..], &[0, 0], payload].concat();
+        let Some(lid) = self.lid_of(to) else { return };
+        self.claims = Some(claims);
+        self.open(to, lid, frame);
+        self.claims = None;
+    }
+
+    /// On each connection that it has opened.
+    pub fn send_on_all(&mut self, payload: &[u8]) -> usize {
+        let frame = [&0x88b5_u16.to_be_bytes()[..], &[0, 0], payload].concat();
+        let own = |connection: &&Connection| connection.own && connection.state == State::Up;
+        let well =
+            self.connections.iter().filter(own).filter(|one| self.adapter.send_message(&one.qp, 0, &frame));
+        well.count()
+    }
+
     fn service(&self) -> u64 {
         if self.mode == Mode::Rfc4755 { IETF } else { LEGACY }
     }
@@ -202,7 +227,7 @@ impl Host {
             retry: 0,
             rnr_retry: 0,
             path_mtu: 4,
-            hello: say(self.qpn()),
+            hello: say(self.claims.map_or(self.qpn(), |claimed| qpn_of(&claimed))),
         };
         let transaction = u64::from(self.last) << 8;
         let message = Message { transaction, from: self.last, to: 0, body: Body::Req(request) };
@@ -228,11 +253,11 @@ impl Host {
 
     fn say(&self, lid: Lid, to: Option<&LinkAddress>, message: &Message) {
         let own = self.fabric.subnet_port(self.adapter.port).map_or(Lid::NONE, |port| port.attr.lid);
-        let gid = to.and_then(|to| Some(Gid::from_bytes(to.0[4..].try_into().ok()?)));
+        let gid = to.and_then(|to| gid_of(*to));
         let ends = Ends {
             guid: self.adapter.hca.guid().0,
             lids: [own.0, lid.0],
-            gids: [self.gid(), gid.unwrap_or_default()],
+            gids: [self.claims.and_then(gid_of).unwrap_or(self.gid()), gid.unwrap_or_default()],
             pkey: PKEY.0,
             rate: 3,
         };

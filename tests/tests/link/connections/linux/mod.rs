@@ -106,6 +106,19 @@ impl Linux {
         self.adapter.told.news.wake_all();
     }
 
+    /// Has it open one connection more, in this neighbour's name: its acknowledgements go to its own adapter.
+    pub fn open_as(&self, claims: LinkAddress, to: LinkAddress, payload: &[u8]) {
+        self.host.lock().open_as(claims, &to, payload);
+        self.adapter.told.news.wake_all();
+    }
+
+    /// Sends a packet on each connection that it has opened; on how many.
+    pub fn send_on_all(&self, payload: &[u8]) -> usize {
+        let sent = self.host.lock().send_on_all(payload);
+        self.adapter.told.news.wake_all();
+        sent
+    }
+
     /// Has it refuse who asks, or not any more.
     pub fn refuse(&self, refuses: bool) {
         self.host.lock().refuses = refuses;
