@@ -33,6 +33,8 @@ struct DeliveryState {
     again: bool,
     /// Somebody waits until nobody is on the way.
     awaited: bool,
+    /// The next time that the MAC layer fetches packets, those of connections come first: each second time.
+    connections_first: bool,
     /// That of the queue pair that stands, and its generation.
     receiver: Option<(Generation, KArc<Receiver>)>,
     /// That of connections from neighbours, if there are any.
@@ -71,6 +73,7 @@ impl Delivery {
             busy: false,
             again: false,
             awaited: false,
+            connections_first: false,
             receiver: None,
             connected: None,
         };
@@ -163,7 +166,9 @@ impl Delivery {
         }
         let sides = state.sides()?;
         state.busy = true;
-        Some(Delivering { delivery: self, who, generation: state.generation, sides })
+        let connections_first = who == By::Poll && state.connections_first;
+        state.connections_first ^= who == By::Poll;
+        Some(Delivering { delivery: self, who, generation: state.generation, connections_first, sides })
     }
 }
 
@@ -187,6 +192,7 @@ pub(crate) struct Delivering<'a> {
     delivery: &'a Delivery,
     who: By,
     generation: Option<RingGeneration>,
+    connections_first: bool,
     sides: Sides,
 }
 
@@ -203,6 +209,11 @@ impl<'a> Delivering<'a> {
     /// Where packets come from.
     pub(crate) fn sides(&self) -> &Sides {
         &self.sides
+    }
+
+    /// Whether packets of connections come before datagrams this time.
+    pub(crate) fn connections_first(&self) -> bool {
+        self.connections_first
     }
 
     /// Whether more may be taken.

@@ -9,6 +9,7 @@ mod linux;
 mod matrix;
 mod memory;
 mod opened;
+mod turns;
 mod two_adapters;
 mod unwanted;
 

@@ -191,10 +191,10 @@ impl ConnectedReceiver {
         true
     }
 
-    /// Takes packets for the MAC layer, until there are none or the next one is longer than the room.
-    pub(crate) fn take_within(&self, inside: &Delivering<'_>, mut room: usize, packets: &mut MblkChain) {
+    /// Takes packets for the MAC layer, until there are none or the next one is longer than the room, which it lessens.
+    pub(crate) fn take_within(&self, inside: &Delivering<'_>, room: &mut usize, packets: &mut MblkChain) {
         while inside.may_go_on() {
-            let Some(pass) = self.pass(&mut room, false) else { return };
+            let Some(pass) = self.pass(room, false) else { return };
             self.counters.rx.fetched.add(pass.packets.len() as u64);
             packets.append(pass.packets);
             if pass.broken {

@@ -6,6 +6,9 @@ use super::{End, Receiver};
 use crate::link::backlog::Backlog;
 use crate::link::delivery::{By, Delivering, Delivery, Sides};
 
+/// Completions of datagrams, or of connections, that are taken before the others have their turn.
+const TURN: usize = 64;
+
 /// Takes what there is, up to a budget; a thread goes on from there. In a soft interrupt.
 pub(crate) fn interrupted(delivery: &Delivery) {
     take_all(delivery, false);
@@ -21,9 +24,7 @@ fn take_all(delivery: &Delivery, everything: bool) {
     let Some(mut inside) = delivery.enter(By::Interrupt) else { return };
     let mut budget = if everything { usize::MAX } else { inside.sides().at_once() };
     loop {
-        let Sides { receiver, connected } = inside.sides();
-        let finished = receiver.as_ref().is_none_or(|receiver| receiver.take_all(&inside, &mut budget))
-            && connected.as_ref().is_none_or(|connected| connected.take_all(&inside, &mut budget));
+        let finished = take_turns(&inside, &mut budget);
         let left = match inside.leave(finished && budget != 0) {
             Ok(left) => left,
             Err(stays) => {
@@ -41,18 +42,58 @@ fn take_all(delivery: &Delivery, everything: bool) {
     }
 }
 
+/// Datagrams and messages of connections by turns, so that neither keeps the others waiting however many come. `false` if the budget is spent
+/// before there is nothing of either.
+fn take_turns(inside: &Delivering<'_>, budget: &mut usize) -> bool {
+    let Sides { receiver, connected } = inside.sides();
+    loop {
+        let datagrams = |most: &mut usize| receiver.as_ref().is_none_or(|side| side.take_all(inside, most));
+        let messages = |most: &mut usize| connected.as_ref().is_none_or(|side| side.take_all(inside, most));
+        // Both, whatever the first says: while its turn lasted others may have come.
+        if take_turn(budget, datagrams) & take_turn(budget, messages) {
+            return true;
+        }
+        if *budget == 0 {
+            return false;
+        }
+    }
+}
+
+/// Whether there was no more than one turn takes.
+fn take_turn(budget: &mut usize, take: impl FnOnce(&mut usize) -> bool) -> bool {
+    let turn = TURN.min(*budget);
+    if turn == 0 {
+        return false;
+    }
+    let mut left = turn;
+    let finished = take(&mut left);
+    *budget -= turn - left;
+    finished
+}
+
 /// Takes packets for the MAC layer, no more than `bytes` of them. **Any** context.
 pub(crate) fn fetch(delivery: &Delivery, bytes: usize) -> MblkChain {
     let Some(inside) = delivery.enter(By::Poll) else { return MblkChain::new() };
     let mut room = bytes;
     let Sides { receiver, connected } = inside.sides();
     let mut packets = MblkChain::new();
-    if let Some(receiver) = receiver {
-        packets = receiver.take_within(&inside, &mut room);
+    let messages = |room: &mut usize, packets: &mut MblkChain| {
+        connected.iter().for_each(|connected| connected.take_within(&inside, room, packets));
+    };
+    let datagrams = |room: &mut usize, packets: &mut MblkChain| {
+        receiver.iter().for_each(|receiver| receiver.take_within(&inside, room, packets));
+    };
+    if connected.is_some() && inside.connections_first() {
+        // Each second time they have all the room: a message can be longer than half of it.
+        messages(&mut room, &mut packets);
+    } else if connected.is_some() {
+        let mut half = room / 2;
+        room -= half;
+        datagrams(&mut half, &mut packets);
+        room += half;
+        messages(&mut room, &mut packets);
     }
-    if let Some(connected) = connected {
-        connected.take_within(&inside, room, &mut packets);
-    }
+    datagrams(&mut room, &mut packets);
     // With `false` it does not stay.
     if let Ok(left) = inside.leave(false)
         && left.again
@@ -111,20 +152,17 @@ impl Receiver {
     }
 
     /// Takes packets for the MAC layer, until there are none or the next one is longer than the room, which it lessens.
-    fn take_within(&self, inside: &Delivering<'_>, room: &mut usize) -> MblkChain {
-        let mut packets = MblkChain::new();
+    fn take_within(&self, inside: &Delivering<'_>, room: &mut usize, packets: &mut MblkChain) {
         while inside.may_go_on() {
-            let Some(pass) = self.pass(room, End::Quiet) else { break };
+            let Some(pass) = self.pass(room, End::Quiet) else { return };
             self.counters.rx.fetched.add(pass.packets.len() as u64);
             packets.append(pass.packets);
             if pass.broken {
-                self.broken(pass.failed);
-                break;
+                return self.broken(pass.failed);
             }
             if pass.taken == 0 {
-                break;
+                return;
             }
         }
-        packets
     }
 }
