@@ -7,6 +7,11 @@ use ibdlab::scenario::{Scenario, Step, load};
 use rig::{data, failures, one, options, root};
 
 #[test]
+fn a_link_that_is_started_while_packets_come_hears_them() {
+    assert_eq!(one(&data("found/started-while-packets-come.toml"), 2_392_057_799), Ok(()));
+}
+
+#[test]
 fn a_queue_pair_that_breaks_while_it_is_installed_is_taken_down() {
     let failures = failures("found/breaks-while-installed.toml", 160);
     assert!(failures.is_empty(), "{} of 160 seeds failed:\n{}", failures.len(), failures.join("\n"));

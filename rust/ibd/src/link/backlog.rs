@@ -3,6 +3,7 @@
 //! what came in while the MAC layer fetched packets, or while somebody else was handing some up. And it hands up what IP is told of packets
 //! that are too long for a neighbour.
 
+use gldv3::Generation as RingGeneration;
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
@@ -46,6 +47,15 @@ impl Backlog {
         drop(state);
         backlog.notify_all();
         None
+    }
+}
+
+impl Shared {
+    /// Packets may go up from now on: the link is started, or its receive ring is. A completion that came between the start and this
+    /// called while the way was shut, and the CQ calls once: the thread looks for what it was called for. **Any** context.
+    pub(super) fn open_delivery(&self, generation: Option<RingGeneration>) {
+        self.delivery.open(generation);
+        Backlog::leave(&self.backlog);
     }
 }
 

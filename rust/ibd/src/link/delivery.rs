@@ -81,7 +81,8 @@ impl Delivery {
         KArc::new(Self { state: Monitor::new(state)?, interrupt_may: may(), poll_may: may() })
     }
 
-    /// The link is started, or its receive ring is. What came in before is looked for by whoever calls this. **Any** context.
+    /// The link is started, or its receive ring is. What came in before this is looked for by the caller
+    /// ([`Shared::open_delivery`](super::Shared::open_delivery)). **Any** context.
     pub(crate) fn open(&self, generation: Option<RingGeneration>) {
         let mut state = self.state.lock();
         state.open = true;

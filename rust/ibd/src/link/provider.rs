@@ -53,7 +53,7 @@ impl gldv3::Provider for Provider {
         drop(control);
         // A receive ring opens the way when it is started.
         if !self.0.rings.receive {
-            self.0.delivery.open(None);
+            self.0.open_delivery(None);
         }
         self.0.control.notify_all();
         self.0.wait_for_address();

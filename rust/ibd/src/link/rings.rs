@@ -8,7 +8,6 @@ use kernel::ddi::{DevInfo, Scope};
 use kernel::mblk::MblkChain;
 use kernel::{Errno, KArc, log};
 
-use super::backlog::Backlog;
 use super::receive::{self, Receiver};
 use super::{Name, Provider, Shared};
 use crate::counters::TxDrop;
@@ -76,9 +75,7 @@ impl Shared {
 
 impl RingProvider for Provider {
     fn receive_ring_start(&self, generation: Generation) {
-        self.0.delivery.open(Some(generation));
-        // What came in since the link was started has called and was turned back.
-        Backlog::leave(&self.0.backlog);
+        self.0.open_delivery(Some(generation));
     }
 
     fn receive_ring_stop(&self) {
