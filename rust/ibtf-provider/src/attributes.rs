@@ -5,7 +5,7 @@ use kernel::ddi::DevInfo;
 
 /// Fixed from attach on: `ibtl` copies them, and clients keep their copies.
 ///
-/// What is not here is not offered: no reliable connections.
+/// What is not here is not offered: of reliable connections no RDMA, no atomic operations, no alternate paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     /// Node GUID, unlike that of any other adapter of the fabric, the same after a reboot.
@@ -70,6 +70,7 @@ impl Attributes {
                 | sys::IBT_HCA_QKEY_CNTR
                 | sys::IBT_HCA_AH_PORT_CHECK
                 | sys::IBT_HCA_SI_GUID
+                | sys::IBT_HCA_RNR_NAK
                 | sys::IBT_HCA_WQE_SIZE_INFO,
             hca_flags2: sys::IBT_HCA2_PORT_CHANGE,
             hca_device_id: self.device_id,

@@ -25,6 +25,14 @@ pub enum CompletionStatus {
     LocalProtection = sys::IBT_WC_LOCAL_PROTECT_ERR,
     /// Given back undone.
     Flushed = sys::IBT_WC_WR_FLUSHED_ERR,
+    /// On a connection: the message was longer than the other side's buffer.
+    RemoteInvalidRequest = sys::IBT_WC_REMOTE_INVALID_REQ_ERR,
+    /// On a connection: the other side's buffer cannot be written.
+    RemoteOperation = sys::IBT_WC_REMOTE_OP_ERR,
+    /// On a connection: nobody acknowledged it, however often it was sent.
+    TransportRetries = sys::IBT_WC_TRANS_TIMEOUT_ERR,
+    /// On a connection: the other side had no receive, however often it was sent.
+    ReceiverRetries = sys::IBT_WC_RNR_NAK_TIMEOUT_ERR,
 }
 
 /// A completed work request.
@@ -36,7 +44,7 @@ pub struct Completion {
     pub opcode: Opcode,
     /// How it ended.
     pub status: CompletionStatus,
-    /// Bytes received, the 40 of the GRH included.
+    /// Bytes received; of a datagram the 40 of the GRH included.
     pub bytes: u32,
     /// Whether the first 40 bytes are a GRH.
     pub grh: bool,

@@ -108,6 +108,12 @@ impl ClientQp {
         self.raise(sys::IBT_EVENT_EMPTY_CHAN)
     }
 
+    /// Says that a connection has received though it cannot send yet (`IBT_EVENT_COM_EST`). `ibcm` hears of it, with locks of its own held: not
+    /// to be raised while the other side's last message of the handshake may still come. False and **any** context as above.
+    pub fn raise_established(&self) -> bool {
+        self.raise(sys::IBT_EVENT_COM_EST)
+    }
+
     fn raise(&self, code: sys::ibt_async_code_t) -> bool {
         self.0.call(|client, qp| {
             let mut event = sys::ibc_async_event_t { ev_qp_hdl: qp, ..Default::default() };

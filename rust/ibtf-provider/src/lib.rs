@@ -34,6 +34,9 @@ pub use event::{Client, ClientCq, ClientQp, ClientSrq, PortChange, PortEvent};
 pub use memory::{Access, Region, Window};
 pub use port::{LinkState, PortReport, Speed};
 pub use provider::{Arm, CqSizes, Keys, Provider, SrqSizes};
-pub use qp::{Purpose, QpChange, QpQuery, QpRequest, QpState, QueueSizes, Transition, UdAttributes};
+pub use qp::{
+    Purpose, QpChange, QpQuery, QpRequest, QpState, QueueSizes, ReceiveSide, SendSide, Transition,
+    UdAttributes,
+};
 pub use status::Status;
 pub use work::{Destination, LargeSend, ReceiveRequest, Segment, SendRequest};

@@ -35,6 +35,8 @@ pub(crate) struct QpRecord<P: Provider> {
     /// As above; NULL if it has receives of its own.
     pub(crate) srq: sys::ibt_srq_hdl_t,
     pub(crate) flags: sys::ibt_attr_flags_t,
+    /// Of a connection, not of datagrams.
+    pub(crate) is_connection: bool,
 }
 
 /// Behind `ibc_srq_hdl_t`.

@@ -145,7 +145,7 @@ pub trait Provider: Send + Sync + Sized + 'static {
     /// Sends, in order. How many were taken, and why not all. **Any** context, with the client's locks held.
     fn post_sends<'a>(
         &self,
-        qp: &Self::Qp,
+        qp: &KArc<Self::Qp>,
         requests: &mut dyn Iterator<Item = SendRequest<'a>>,
     ) -> (u32, Result<(), Status>);
     /// Takes buffers, in order; as above. `SRQ_IN_USE` of one that has a shared receive queue.

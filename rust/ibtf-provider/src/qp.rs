@@ -3,6 +3,7 @@
 use illumos_sys_hdrs as sys;
 use kernel::KArc;
 
+use crate::address::AddressVector;
 use crate::event::ClientQp;
 use crate::provider::Provider;
 use crate::status::Status;
@@ -12,6 +13,8 @@ use crate::status::Status;
 pub enum Purpose {
     /// Datagrams.
     Datagram,
+    /// A reliable connection.
+    Connection,
     /// Subnet management (QP 0) of a port.
     SubnetManagement(u8),
     /// General services (QP 1) of a port.
@@ -118,17 +121,53 @@ pub struct UdAttributes {
     pub qkey: u32,
 }
 
+/// What the queue pair of a connection has to know to receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveSide {
+    /// The way to the other side. Its port and the index of the source GID mean nothing: the queue pair has its port since init.
+    pub vector: AddressVector,
+    /// The other side's queue pair, 24 bits.
+    pub peer: u32,
+    /// The path's MTU, as a code (1 is 256 bytes).
+    pub path_mtu: u8,
+    /// Number of the first packet that comes, 24 bits.
+    pub psn: u32,
+    /// What the other side is told to wait when there is no receive for its message: a code of five bits (IBA 9.7.5.2.8).
+    pub min_rnr: u8,
+}
+
+/// What it has to know to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendSide {
+    /// Number of the first packet that goes, 24 bits.
+    pub psn: u32,
+    /// What an acknowledgement may take: 4.096 us to the power of this, five bits; 0 waits for ever.
+    pub ack_timeout: u8,
+    /// How often packets are sent again that nobody acknowledges, 0 to 7.
+    pub retries: u8,
+    /// How often a message is sent again that the other side had no receive for, 0 to 6; 7 is for ever.
+    pub rnr_retries: u8,
+}
+
 /// A change of a queue pair. A field that is `None` is not to be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpChange {
     /// The state.
     pub transition: Option<Transition>,
-    /// From reset to init all three are there.
+    /// From reset to init the port and the index are there.
     pub port: Option<u8>,
     /// See above.
     pub pkey_index: Option<u16>,
-    /// See above.
+    /// The index if this takes a connection from reset to init; whoever changes the port in init leaves it empty.
+    pub initial_pkey_index: Option<u16>,
+    /// From reset to init, of a datagram queue pair.
     pub qkey: Option<u32>,
+    /// There on the way to [`QpState::ReadyToReceive`], of a connection.
+    pub receive_side: Option<ReceiveSide>,
+    /// There from [`QpState::ReadyToReceive`] to [`QpState::ReadyToSend`], of a connection.
+    pub send_side: Option<SendSide>,
+    /// [`ReceiveSide::min_rnr`] alone.
+    pub min_rnr: Option<u8>,
 }
 
 /// What is asked of a queue pair.
@@ -140,8 +179,10 @@ pub struct QpQuery {
     pub state: QpState,
     /// Its sizes.
     pub sizes: QueueSizes,
-    /// What else it has.
+    /// What else it has; of a connection the port and the index.
     pub ud: UdAttributes,
+    /// Of a connection: both sides as they are now, with the numbers of the packets that are next.
+    pub connection: Option<(ReceiveSide, SendSide)>,
 }
 
 impl QpQuery {
@@ -154,6 +195,11 @@ impl QpQuery {
         raw.qp_info.qp_rq_sz = self.sizes.receive;
         raw.qp_info.qp_state = self.state.raw();
         raw.qp_info.qp_current_state = self.state.raw();
+        if let Some((receive, send)) = &self.connection {
+            raw.qp_info.qp_trans = sys::IBT_RC_SRV;
+            raw.qp_info.qp_transport.rc = self.connected(receive, send);
+            return;
+        }
         raw.qp_info.qp_trans = sys::IBT_UD_SRV as _;
         raw.qp_info.qp_transport.ud = sys::ibt_qp_ud_attr_t {
             ud_qkey: self.ud.qkey,
@@ -162,7 +208,31 @@ impl QpQuery {
             ..Default::default()
         };
     }
+
+    fn connected(&self, receive: &ReceiveSide, send: &SendSide) -> sys::ibt_qp_rc_attr_t {
+        let vector = AddressVector { port: self.ud.port, ..receive.vector };
+        let mut raw = sys::ibt_qp_rc_attr_t {
+            rc_dst_qpn: receive.peer,
+            rc_path_mtu: sys::ib_mtu_t(receive.path_mtu.into()),
+            rc_min_rnr_nak: sys::ibt_rnr_nak_time_e(receive.min_rnr.into()),
+            rc_rnr_retry_cnt: sys::ibt_rnr_retry_cnt_e(send.rnr_retries.into()),
+            rc_path: sys::ibt_cep_path_t {
+                cep_adds_vect: vector.raw(),
+                cep_pkey_ix: self.ud.pkey_index,
+                cep_hca_port_num: self.ud.port,
+                cep_cm_opaque1: send.ack_timeout,
+            },
+            ..Default::default()
+        };
+        raw.set_rc_rq_psn(receive.psn & PSN_MASK);
+        raw.set_rc_sq_psn(send.psn & PSN_MASK);
+        raw.set_rc_retry_cnt(send.retries & 7);
+        raw
+    }
 }
+
+/// The bits of a packet's number.
+const PSN_MASK: u32 = 0xff_ffff;
 
 /// The flags that say where to go, and from where: the flag counts, for the state in the record can be anything.
 const MOVES: [(u32, QpState, QpState); 3] = [
@@ -171,17 +241,52 @@ const MOVES: [(u32, QpState, QpState); 3] = [
     (sys::IBT_CEP_SET_RTR_RTS, QpState::ReadyToReceive, QpState::ReadyToSend),
 ];
 
+/// What goes with a move to where a connection receives or sends, and alone is nothing to change.
+const WITH_THE_STATE: u32 = sys::IBT_CEP_SET_ADDS_VECT.0
+    | sys::IBT_CEP_SET_MTU
+    | sys::IBT_CEP_SET_TIMEOUT
+    | sys::IBT_CEP_SET_RETRY.0
+    | sys::IBT_CEP_SET_RNR_NAK_RETRY.0;
+
+fn receive_side(rc: &sys::ibt_qp_rc_attr_t) -> ReceiveSide {
+    ReceiveSide {
+        vector: AddressVector::from_raw(&rc.rc_path.cep_adds_vect),
+        peer: rc.rc_dst_qpn & 0xff_ffff,
+        path_mtu: rc.rc_path_mtu.0 as u8,
+        psn: rc.rc_rq_psn() & PSN_MASK,
+        min_rnr: (rc.rc_min_rnr_nak.0 & 0x1f) as u8,
+    }
+}
+
+fn send_side(rc: &sys::ibt_qp_rc_attr_t) -> SendSide {
+    SendSide {
+        psn: rc.rc_sq_psn() & PSN_MASK,
+        ack_timeout: rc.rc_path.cep_cm_opaque1 & 0x1f,
+        retries: rc.rc_retry_cnt() & 7,
+        rnr_retries: (rc.rc_rnr_retry_cnt.0 & 7) as u8,
+    }
+}
+
 impl QpChange {
-    /// What a client asks of a datagram queue pair. `CHAN_SRV_TYPE_INVALID` if it takes it for another kind, `CHAN_STATE_INVALID` for
-    /// a state that there is not, `NOT_SUPPORTED` for queues of other sizes.
-    pub(crate) fn from_raw(flags: u32, info: &sys::ibt_qp_info_t) -> Result<Self, Status> {
-        if info.qp_trans != sys::IBT_UD_SRV {
+    /// What a client asks of a queue pair, of a connection or of datagrams. `CHAN_SRV_TYPE_INVALID` if it takes it for another kind,
+    /// `CHAN_STATE_INVALID` for a state that there is not, `NOT_SUPPORTED` for queues of other sizes and for alternate paths, `CHAN_ATTR_RO`
+    /// for what changes with the state only.
+    pub(crate) fn from_raw(
+        flags: u32,
+        info: &sys::ibt_qp_info_t,
+        is_connection: bool,
+    ) -> Result<Self, Status> {
+        let kind = if is_connection { sys::IBT_RC_SRV } else { sys::IBT_UD_SRV };
+        if info.qp_trans != kind {
             return Err(Status::CHAN_SRV_TYPE_INVALID);
         }
         if flags & (sys::IBT_CEP_SET_SQ_SIZE.0 | sys::IBT_CEP_SET_RQ_SIZE.0) != 0 {
             return Err(Status::NOT_SUPPORTED);
         }
         let transition = Self::transition(flags, info)?;
+        if is_connection {
+            return Self::of_connection(flags, info, transition);
+        }
         // SAFETY: every member of the union is plain data, and any bytes are a value of this one.
         let ud = unsafe { info.qp_transport.ud };
         let initial = flags & sys::IBT_CEP_SET_RESET_INIT != 0;
@@ -191,6 +296,43 @@ impl QpChange {
             port: given(sys::IBT_CEP_SET_PORT.0).then_some(ud.ud_port),
             pkey_index: given(sys::IBT_CEP_SET_PKEY_IX).then_some(ud.ud_pkey_ix),
             qkey: given(sys::IBT_CEP_SET_QKEY.0).then_some(ud.ud_qkey),
+            ..Self::default()
+        })
+    }
+
+    /// Rights to RDMA and how much of it there may be are taken and mean nothing.
+    fn of_connection(
+        flags: u32,
+        info: &sys::ibt_qp_info_t,
+        transition: Option<Transition>,
+    ) -> Result<Self, Status> {
+        if flags & (sys::IBT_CEP_SET_ALT_PATH.0 | sys::IBT_CEP_SET_MIG) != 0 {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        // SAFETY: every member of the union is plain data, and any bytes are a value of this one.
+        let rc = unsafe { info.qp_transport.rc };
+        let initial = flags & sys::IBT_CEP_SET_RESET_INIT != 0;
+        let receives = transition.is_some_and(|way| way.to == QpState::ReadyToReceive);
+        let sends = transition
+            .is_some_and(|way| way.to == QpState::ReadyToSend && way.from == Some(QpState::ReadyToReceive));
+        if flags & WITH_THE_STATE != 0 && !receives && !sends {
+            return Err(Status::CHAN_ATTR_RO);
+        }
+        let given = |flag: u32| flags & flag != 0;
+        // Who moves it to where it receives leaves the port empty.
+        let port = (initial || given(sys::IBT_CEP_SET_PORT.0)) && !receives && !sends;
+        let min_rnr = given(sys::IBT_CEP_SET_MIN_RNR_NAK.0) && !receives;
+        let index = rc.rc_path.cep_pkey_ix;
+        let pkey_index = initial || receives || given(sys::IBT_CEP_SET_PKEY_IX);
+        Ok(Self {
+            transition,
+            port: port.then_some(rc.rc_path.cep_hca_port_num),
+            pkey_index: pkey_index.then_some(index),
+            initial_pkey_index: transition.is_some_and(|way| way.to == QpState::Init).then_some(index),
+            qkey: None,
+            receive_side: receives.then(|| receive_side(&rc)),
+            send_side: sends.then(|| send_side(&rc)),
+            min_rnr: min_rnr.then_some((rc.rc_min_rnr_nak.0 & 0x1f) as u8),
         })
     }
 
@@ -208,7 +350,7 @@ impl QpChange {
 
 #[cfg(test)]
 mod tests {
-    use super::{QpChange, QpState, Transition};
+    use super::{QpChange, QpQuery, QpState, SendSide, Transition, UdAttributes};
     use crate::Status;
     use illumos_sys_hdrs as sys;
 
@@ -223,16 +365,16 @@ mod tests {
     fn the_flag_says_where_to_go_and_the_state_in_the_record_does_not() {
         let mut info = info();
         info.qp_state = sys::IBT_STATE_RESET;
-        let change = QpChange::from_raw(sys::IBT_CEP_SET_RTR_RTS, &info).unwrap();
+        let change = QpChange::from_raw(sys::IBT_CEP_SET_RTR_RTS, &info, false).unwrap();
         let expected = Transition { to: QpState::ReadyToSend, from: Some(QpState::ReadyToReceive) };
         assert_eq!(change, QpChange { transition: Some(expected), ..Default::default() });
     }
 
     #[test]
     fn what_no_flag_names_is_not_read() {
-        let change = QpChange::from_raw(sys::IBT_CEP_SET_QKEY.0, &info()).unwrap();
+        let change = QpChange::from_raw(sys::IBT_CEP_SET_QKEY.0, &info(), false).unwrap();
         assert_eq!(change, QpChange { qkey: Some(0xb1b), ..Default::default() });
-        let change = QpChange::from_raw(sys::IBT_CEP_SET_RESET_INIT, &info()).unwrap();
+        let change = QpChange::from_raw(sys::IBT_CEP_SET_RESET_INIT, &info(), false).unwrap();
         assert_eq!((change.port, change.pkey_index, change.qkey), (Some(2), Some(1), Some(0xb1b)));
     }
 
@@ -240,9 +382,92 @@ mod tests {
     fn another_kind_of_queue_pair_and_a_drained_queue_are_refused() {
         let mut other = info();
         other.qp_trans = sys::IBT_RC_SRV as _;
-        assert_eq!(QpChange::from_raw(sys::IBT_CEP_SET_STATE, &other), Err(Status::CHAN_SRV_TYPE_INVALID));
+        let refused = QpChange::from_raw(sys::IBT_CEP_SET_STATE, &other, false);
+        assert_eq!(refused, Err(Status::CHAN_SRV_TYPE_INVALID));
         let mut drained = info();
         drained.qp_state = sys::IBT_STATE_SQD;
-        assert_eq!(QpChange::from_raw(sys::IBT_CEP_SET_STATE, &drained), Err(Status::CHAN_STATE_INVALID));
+        let refused = QpChange::from_raw(sys::IBT_CEP_SET_STATE, &drained, false);
+        assert_eq!(refused, Err(Status::CHAN_STATE_INVALID));
+    }
+
+    /// Something in every field of a connection's record.
+    fn connection() -> sys::ibt_qp_info_t {
+        let mut info = sys::ibt_qp_info_t { qp_trans: sys::IBT_RC_SRV, ..Default::default() };
+        let mut rc = sys::ibt_qp_rc_attr_t {
+            rc_dst_qpn: 0x77,
+            rc_path_mtu: sys::ib_mtu_t(4),
+            rc_min_rnr_nak: sys::ibt_rnr_nak_time_e(12),
+            rc_rnr_retry_cnt: sys::ibt_rnr_retry_cnt_e(7),
+            ..Default::default()
+        };
+        rc.rc_path.cep_pkey_ix = 3;
+        rc.rc_path.cep_cm_opaque1 = 14;
+        rc.rc_path.cep_adds_vect.set_av_dlid(9);
+        rc.set_rc_rq_psn(5);
+        rc.set_rc_sq_psn(6);
+        rc.set_rc_retry_cnt(2);
+        info.qp_transport.rc = rc;
+        info
+    }
+
+    #[test]
+    fn connection_that_is_to_receive_keeps_the_port_of_init_and_takes_everything_else() {
+        let flags = sys::IBT_CEP_SET_INIT_RTR | sys::IBT_CEP_SET_PKEY_IX;
+        let change = QpChange::from_raw(flags, &connection(), true).unwrap();
+        assert_eq!((change.port, change.pkey_index, change.send_side), (None, Some(3), None));
+        let side = change.receive_side.unwrap();
+        assert_eq!((side.peer, side.path_mtu, side.psn, side.min_rnr), (0x77, 4, 5, 12));
+        assert_eq!(side.vector.dlid, 9);
+    }
+
+    #[test]
+    fn connection_that_is_to_send_is_told_its_times_and_the_state_in_the_record_is_not_read() {
+        let change = QpChange::from_raw(sys::IBT_CEP_SET_RTR_RTS, &connection(), true).unwrap();
+        let side = SendSide { psn: 6, ack_timeout: 14, retries: 2, rnr_retries: 7 };
+        assert_eq!((change.send_side, change.receive_side, change.port), (Some(side), None, None));
+        let way = Transition { to: QpState::ReadyToSend, from: Some(QpState::ReadyToReceive) };
+        assert_eq!(change.transition, Some(way));
+    }
+
+    #[test]
+    fn connection_in_init_gets_another_port_and_one_that_was_reset_its_index_too() {
+        let mut info = connection();
+        info.qp_state = sys::IBT_STATE_INIT;
+        info.qp_transport.rc.rc_path.cep_hca_port_num = 2;
+        let flags = sys::IBT_CEP_SET_STATE | sys::IBT_CEP_SET_PORT.0;
+        let change = QpChange::from_raw(flags, &info, true).unwrap();
+        assert_eq!((change.port, change.pkey_index, change.initial_pkey_index), (Some(2), None, Some(3)));
+    }
+
+    #[test]
+    fn times_alone_alternate_paths_and_draining_are_refused_and_rights_to_rdma_taken() {
+        let ask = |flags: u32| QpChange::from_raw(flags, &connection(), true);
+        assert_eq!(ask(sys::IBT_CEP_SET_TIMEOUT), Err(Status::CHAN_ATTR_RO));
+        assert_eq!(ask(sys::IBT_CEP_SET_RETRY.0), Err(Status::CHAN_ATTR_RO));
+        assert_eq!(ask(sys::IBT_CEP_SET_STATE | sys::IBT_CEP_SET_MIG), Err(Status::NOT_SUPPORTED));
+        let rights = sys::IBT_CEP_SET_RDMA_R.0 | sys::IBT_CEP_SET_ATOMIC.0;
+        assert_eq!(ask(rights), Ok(QpChange::default()));
+        let pause = QpChange { min_rnr: Some(12), ..QpChange::default() };
+        assert_eq!(ask(sys::IBT_CEP_SET_MIN_RNR_NAK.0), Ok(pause));
+    }
+
+    #[test]
+    fn query_of_a_connection_says_what_it_was_told() {
+        let change = QpChange::from_raw(sys::IBT_CEP_SET_INIT_RTR, &connection(), true).unwrap();
+        let query = QpQuery {
+            qpn: 0x42,
+            state: QpState::ReadyToSend,
+            sizes: Default::default(),
+            ud: UdAttributes { port: 2, pkey_index: 3, qkey: 0 },
+            connection: change.receive_side.zip(Some(SendSide { psn: 8, ..Default::default() })),
+        };
+        let mut raw = sys::ibt_qp_query_attr_t::default();
+        query.fill(&mut raw);
+        assert_eq!((raw.qp_qpn, raw.qp_info.qp_trans), (0x42, sys::IBT_RC_SRV));
+        // SAFETY: plain data.
+        let rc = unsafe { raw.qp_info.qp_transport.rc };
+        assert_eq!((rc.rc_rq_psn(), rc.rc_sq_psn(), rc.rc_dst_qpn), (5, 8, 0x77));
+        let path = rc.rc_path;
+        assert_eq!((path.cep_hca_port_num, path.cep_adds_vect.av_port_num, path.cep_pkey_ix), (2, 2, 3));
     }
 }

@@ -78,6 +78,11 @@ impl<'a> SendRequest<'a> {
             && u32::from(self.0.wr_opcode) == sys::IBT_WRC_SEND as u32
     }
 
+    /// Whether it is a plain send on a connection, and nothing else: no RDMA, no atomic operation.
+    pub fn is_message(self) -> bool {
+        self.0.wr_trans == sys::IBT_RC_SRV && self.0.wr_opcode == sys::IBT_WRC_SEND
+    }
+
     /// What a large send is cut by; `None` of anything else.
     pub fn large(self) -> Option<LargeSend<'a>> {
         let is_one = self.0.wr_trans == sys::IBT_UD_SRV && self.0.wr_opcode == sys::IBT_WRC_SEND_LSO;
@@ -107,11 +112,19 @@ impl<'a> SendRequest<'a> {
         self.has(sys::IBT_WR_SEND_SOLICIT as u32)
     }
 
-    /// The immediate data, if there are any. Of a datagram.
+    /// The immediate data, if there are any. Of a datagram, or a message.
     pub fn immediate(self) -> Option<u32> {
-        // SAFETY: all members of the union are plain integers and pointers.
-        let datagram = unsafe { self.0.wr.ud };
-        if self.has(sys::IBT_WR_SEND_IMMED as u32) { Some(datagram.udwr_immed) } else { None }
+        if !self.has(sys::IBT_WR_SEND_IMMED as u32) {
+            return None;
+        }
+        if self.is_message() {
+            // SAFETY: all members of the union are plain integers and pointers.
+            let message = unsafe { self.0.wr.rc };
+            // SAFETY: as above.
+            return Some(unsafe { message.rcwr.send_immed });
+        }
+        // SAFETY: as above.
+        Some(unsafe { self.0.wr.ud }.udwr_immed)
     }
 
     /// What is sent.

@@ -132,11 +132,23 @@ pub enum Counter {
     ReadBytes,
     /// Shared receive queues that there are.
     Srqs,
+    /// Messages that connections have sent and the other side has acknowledged.
+    Messages,
+    /// Bytes of them.
+    MessageBytes,
+    /// Messages that were put into a buffer, each once.
+    MessagesReceived,
+    /// How often a message was sent again, or what was missing of it: it was lost, or nobody was there.
+    MessagesAgain,
+    /// How often a message had to wait because the other side had no receive.
+    ReceiverWaits,
+    /// Connections that failed: at a message, sent or received.
+    FailedConnections,
 }
 
 impl Counter {
     /// All of them, in order, by the names that the log and the kstat `swhca:N:statistics` have.
-    pub const NAMED: [(Self, &'static CStr); 18] = [
+    pub const NAMED: [(Self, &'static CStr); 24] = [
         (Self::Sent, c"sent"),
         (Self::SentBytes, c"sent-bytes"),
         (Self::Received, c"received"),
@@ -155,5 +167,11 @@ impl Counter {
         (Self::CopiedBytes, c"copied-bytes"),
         (Self::ReadBytes, c"read-bytes"),
         (Self::Srqs, c"srqs"),
+        (Self::Messages, c"messages"),
+        (Self::MessageBytes, c"message-bytes"),
+        (Self::MessagesReceived, c"messages-received"),
+        (Self::MessagesAgain, c"messages-again"),
+        (Self::ReceiverWaits, c"receiver-waits"),
+        (Self::FailedConnections, c"failed-connections"),
     ];
 }

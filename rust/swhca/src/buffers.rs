@@ -1,4 +1,4 @@
-//! Posted receives, in order: of one queue pair, or of all that share them.
+//! Posted receives, in order: of one queue pair, or of all that share them. And what a connection is to send.
 
 use ibtf_provider::{Segment, Status};
 use kernel::{AllocError, KVec};
@@ -7,8 +7,10 @@ use kernel::{AllocError, KVec};
 ///
 /// Whoever has them alone uses the first one where it is and takes it out afterwards. Of those that are shared it takes the first one,
 /// and says later whether it was used; until then nobody gets its place.
-pub(crate) struct Buffers {
-    requests: KVec<(u64, u32)>,
+///
+/// A receive is known by its number; what a connection is to send, in a queue like it, by more.
+pub(crate) struct Buffers<R = u64> {
+    requests: KVec<(R, u32)>,
     segments: KVec<Segment>,
     per_request: usize,
     head: usize,
@@ -39,11 +41,11 @@ impl Taken {
     }
 }
 
-impl Buffers {
+impl<R: Copy + Default> Buffers<R> {
     pub(crate) fn new(requests: u32, segments: u32) -> Result<Self, AllocError> {
         let (requests, per_request) = (requests as usize, segments as usize);
         Ok(Self {
-            requests: KVec::from_fn(requests, |_| (0, 0))?,
+            requests: KVec::from_fn(requests, |_| (R::default(), 0))?,
             segments: KVec::from_fn(requests * per_request, |_| Segment::default())?,
             per_request,
             head: 0,
@@ -58,7 +60,7 @@ impl Buffers {
     }
 
     /// A receive with this list.
-    pub(crate) fn push(&mut self, id: u64, segments: &[Segment]) -> Result<(), Status> {
+    pub(crate) fn push(&mut self, id: R, segments: &[Segment]) -> Result<(), Status> {
         if segments.len() > self.per_request {
             return Err(Status::CHAN_SGL_LEN_INVALID);
         }
@@ -71,7 +73,7 @@ impl Buffers {
         Ok(())
     }
 
-    fn put(&mut self, at: usize, id: u64, segments: &[Segment]) {
+    fn put(&mut self, at: usize, id: R, segments: &[Segment]) {
         if let Some(place) = self.requests.get_mut(at) {
             *place = (id, segments.len() as u32);
         }
@@ -82,7 +84,7 @@ impl Buffers {
     }
 
     /// The first one's id, and how long its list is.
-    pub(crate) fn first(&self) -> Option<(u64, u32)> {
+    pub(crate) fn first(&self) -> Option<(R, u32)> {
         if self.count == 0 { None } else { self.requests.get(self.head).copied() }
     }
 
@@ -103,7 +105,9 @@ impl Buffers {
     pub(crate) fn clear(&mut self) {
         self.count = 0;
     }
+}
 
+impl Buffers {
     /// Takes the first one; false if there is none.
     pub(crate) fn take(&mut self, taken: &mut Taken) -> bool {
         let Some((id, _)) = self.first() else { return false };
@@ -192,7 +196,7 @@ mod tests {
         let mut buffers = Buffers::new(1, 1).unwrap();
         assert_eq!(buffers.push(1, &LIST), Err(Status::CHAN_SGL_LEN_INVALID));
         assert_eq!((buffers.push(1, &LIST[..1]), buffers.push(2, &[])), (Ok(()), Err(Status::CHAN_FULL)));
-        let empty = Buffers::new(0, 0).unwrap();
+        let empty = Buffers::<u64>::new(0, 0).unwrap();
         assert_eq!(empty.first(), None);
     }
 }

@@ -18,8 +18,8 @@ pub(crate) enum Call {
     Cq(KArc<Cq>),
     /// A shared receive queue's, that receives run out.
     Limit(KArc<Srq>),
-    /// A failed queue pair's, that it holds none of a shared queue's receives.
-    Empty(KArc<Qp>),
+    /// A queue pair's, of what has become of it.
+    Qp(KArc<Qp>),
 }
 
 /// Calls that are to be made.
@@ -132,7 +132,7 @@ impl SoftHandler for Waiting {
             match next {
                 Some(Call::Cq(cq)) => Cq::call(cq),
                 Some(Call::Limit(srq)) => srq.tell(),
-                Some(Call::Empty(qp)) => qp.tell_empty(),
+                Some(Call::Qp(qp)) => qp.pay(),
                 None => return,
             }
         }

@@ -170,7 +170,7 @@ fn each_link(node: &Node, port: u8, act: impl Fn(&KArc<Qp>)) -> Result<i32, Errn
 #[inline(never)]
 fn fail_one(node: &Node, port: u8, which: u64) -> Result<i32, Errno> {
     let all = node.queue_pairs()?;
-    let mine = || all.iter().filter(|qp| qp.port() == port && qp.common().ud.qkey != mad::QKEY);
+    let mine = || all.iter().filter(|qp| qp.port() == port && qp.ud().qkey != mad::QKEY);
     let count = mine().count() as u64;
     if let Some(qp) = which.checked_rem(count).and_then(|which| mine().nth(which as usize)) {
         qp.fail();
@@ -178,23 +178,23 @@ fn fail_one(node: &Node, port: u8, which: u64) -> Result<i32, Errno> {
     i32::try_from(count).map_err(|_| Errno::EINVAL)
 }
 
-#[inline(never)]
 fn log_statistics(node: &Node) {
-    let values = Counter::NAMED.map(|(counter, name)| Named(name, value(node, counter)));
-    let (traffic, objects) = values.split_at(8);
-    log!(note, NAME, "adapter {}: {}", node.unit, List(traffic));
-    log!(note, NAME, "adapter {}: {}", node.unit, List(objects));
+    for counters in Counter::NAMED.chunks(9) {
+        log!(note, NAME, "adapter {}: {}", node.unit, List { node, counters });
+    }
 }
 
-struct Named(&'static CStr, u64);
-
-struct List<'a>(&'a [Named]);
+/// Counters as the log has them, read as they are written.
+struct List<'a> {
+    node: &'a Node,
+    counters: &'a [(Counter, &'static CStr)],
+}
 
 impl core::fmt::Display for List<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|Named(name, value)| write!(f, "{} {value} ", name.to_str().unwrap_or("?")))
+        self.counters.iter().try_for_each(|(counter, name)| {
+            write!(f, "{} {} ", name.to_str().unwrap_or("?"), value(self.node, *counter))
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use kernel::time::{Duration, Instant, sleep};
 use kernel::user::{Cred, UserMemory};
 use kernel::{Errno, KArc, KVec, log};
 
+use crate::alarm::{Alarms, Waiting};
 use crate::attributes::{self, CLASSES, Classes, Features};
 use crate::calls::Calls;
 use crate::control;
@@ -25,7 +26,9 @@ use crate::subnet::{Inbox, Subnet};
 pub struct Swhca {
     nodes: Mutex<KVec<(i32, KArc<Node>)>>,
     subnet: KArc<Subnet>,
+    alarms: KArc<Alarms>,
     _administrator: Worker<Inbox>,
+    _clock: Worker<Waiting>,
     // Last: ibtl's until after everything else has gone.
     _framework: Framework,
 }
@@ -35,8 +38,17 @@ impl Module for Swhca {
         let framework = Framework::register(env)?;
         let subnet = KArc::new(Subnet::new()?)?;
         let administrator = Subnet::serve(&subnet)?;
+        let alarms = KArc::new(Alarms::new()?)?;
+        let clock = alarms.serve()?;
         let nodes = Mutex::new(KVec::with_capacity(MAX_ADAPTERS as usize)?)?;
-        Ok(Self { nodes, subnet, _administrator: administrator, _framework: framework })
+        Ok(Self {
+            nodes,
+            subnet,
+            alarms,
+            _administrator: administrator,
+            _clock: clock,
+            _framework: framework,
+        })
     }
 }
 
@@ -136,7 +148,8 @@ impl Swhca {
     #[inline(never)]
     fn make(&self, config: &Config, calls: &KArc<Calls>) -> Result<KArc<Node>, Errno> {
         let (ports, subnet) = (config.ports()?, self.subnet.clone());
-        Ok(KArc::new(Node::new(config.unit, ports, calls.clone(), subnet, config.features)?)?)
+        let later = (calls.clone(), self.alarms.clone());
+        Ok(KArc::new(Node::new(config.unit, ports, later, subnet, config.features)?)?)
     }
 }
 

@@ -9,6 +9,7 @@ use kernel::counter::Counter;
 use kernel::sync::Mutex;
 use kernel::{Errno, KArc, KVec};
 
+use crate::alarm::Alarms;
 use crate::attributes::Features;
 use crate::calls::{Call, Calls, Posting};
 use crate::changes::Changes;
@@ -34,6 +35,7 @@ pub(crate) struct Node {
     /// Behind the reserved key, if there is one.
     everything: Option<KArc<Region>>,
     calls: KArc<Calls>,
+    alarms: KArc<Alarms>,
     /// `None` until attached.
     client: Mutex<Option<KArc<Client>>>,
     /// One change of its ports at a time, with the events of it; the last is that it detaches.
@@ -57,6 +59,12 @@ pub(crate) struct Counters {
     pub(crate) checksums: Counter,
     pub(crate) copied_bytes: Counter,
     pub(crate) read_bytes: Counter,
+    pub(crate) messages: Counter,
+    pub(crate) message_bytes: Counter,
+    pub(crate) messages_received: Counter,
+    pub(crate) messages_again: Counter,
+    pub(crate) receiver_waits: Counter,
+    pub(crate) failed_connections: Counter,
 }
 
 struct Objects {
@@ -82,7 +90,7 @@ impl Node {
     pub(crate) fn new(
         unit: u32,
         ports: KVec<Port>,
-        calls: KArc<Calls>,
+        (calls, alarms): (KArc<Calls>, KArc<Alarms>),
         subnet: KArc<Subnet>,
         features: Features,
     ) -> Result<Self, Errno> {
@@ -100,6 +108,7 @@ impl Node {
             features,
             everything: if features.reserved_key { Some(KArc::new(Region::everything())?) } else { None },
             calls,
+            alarms,
             client: Mutex::new(None)?,
             changes: Changes::new()?,
             next_pd: AtomicU32::new(1),
@@ -159,6 +168,16 @@ impl Node {
     /// Whether an event has been raised that nobody has asked about since.
     pub(crate) fn has_unread_event(&self) -> bool {
         self.ports.lock().iter().any(|port| port.unread)
+    }
+
+    /// Whether the next packet gets through a port, in or out; none of management.
+    pub(crate) fn passes(&self, number: u8) -> bool {
+        self.with_port(number, |port| port.active && !port.loss.takes_one()) == Some(true)
+    }
+
+    /// Whether some of a port's packets are lost.
+    pub(crate) fn loses(&self, number: u8) -> bool {
+        self.with_port(number, |port| port.loss.is_any()) == Some(true)
     }
 
     /// The region that a segment of work in a protection domain is in.

@@ -1,17 +1,23 @@
 //! Queue pairs.
 //!
 //! Two locks: what sends is held over a post, what receives over one datagram, and the former is never taken inside the latter. What
-//! both need to know (state, port, keys) each has for itself; a change takes both.
+//! both need to know (state, port, keys, the other side) each has for itself; a change takes both. A connection that fails while it receives
+//! fails on that side first, and a call of the soft interrupt's does the rest.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+mod connection;
+mod requester;
+
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use ibtf_provider::{
-    ClientQp, Completion, CompletionStatus, Opcode, QpChange, QpState, QueueSizes, ReceiveRequest, Segment,
-    Status, UdAttributes,
+    ClientQp, Completion, CompletionStatus, Opcode, QpChange, QpQuery, QpState, QueueSizes, ReceiveRequest,
+    ReceiveSide, Segment, SendSide, Status, UdAttributes,
 };
 use kernel::sync::Mutex;
+use kernel::time::Instant;
 use kernel::{AllocError, KArc};
 
+use crate::alarm::Seat;
 use crate::buffers::{Buffers, Taken};
 use crate::calls::{Call, Caller};
 use crate::cq::Cq;
@@ -22,6 +28,9 @@ use crate::port::Port;
 use crate::sa::may_talk;
 use crate::srq::Srq;
 use crate::states;
+pub(crate) use connection::Message;
+use connection::Outgoing;
+pub(crate) use requester::Attempt;
 
 /// What a queue pair is made of.
 pub(crate) struct Parts {
@@ -32,8 +41,10 @@ pub(crate) struct Parts {
     pub(crate) domain: Inside,
     /// Where its receives come from, if it has none of its own.
     pub(crate) srq: Option<KArc<Srq>>,
-    /// Its place among those that may wait to be called, if its receives are shared.
+    /// Its place among those that may wait to be called, if its receives are shared or it is of a connection.
     pub(crate) _caller: Option<Caller>,
+    /// Of a connection: its place among those that may wait for a time.
+    pub(crate) seat: Option<Seat>,
     pub(crate) sizes: QueueSizes,
     pub(crate) all_signaled: bool,
     pub(crate) large_sends: bool,
@@ -46,10 +57,18 @@ pub(crate) struct Parts {
 /// A queue pair.
 pub(crate) struct Qp {
     parts: Parts,
-    sends: Mutex<Common>,
+    sends: Mutex<Sends>,
     receives: Mutex<Receives>,
+    /// What is to be done about it where nobody holds a lock: of [`owed`].
+    owed: AtomicU32,
+}
+
+/// What is to be done about a queue pair where nobody holds a lock.
+mod owed {
     /// Its owner is to be told that it holds no receive of a shared queue.
-    empty: AtomicBool,
+    pub(super) const EMPTY: u32 = 1;
+    /// It has failed on the side that receives: so it does on the other.
+    pub(super) const FAILURE: u32 = 2;
 }
 
 /// What both sides know.
@@ -57,10 +76,23 @@ pub(crate) struct Qp {
 pub(crate) struct Common {
     pub(crate) state: QpState,
     pub(crate) ud: UdAttributes,
+    /// Of a connection.
+    receive: ReceiveSide,
+    send: SendSide,
+}
+
+/// The side that sends.
+pub(crate) struct Sends {
+    pub(crate) common: Common,
+    outgoing: Outgoing,
 }
 
 struct Receives {
     common: Common,
+    /// Number of the packet that is due on a connection.
+    due_psn: u32,
+    /// When its first message came, if that was before it could send.
+    first: Option<Instant>,
     /// Gone: nothing is to be put anywhere any more.
     freed: bool,
     /// None if they are shared.
@@ -84,11 +116,22 @@ pub(crate) enum Delivery {
 impl Qp {
     pub(crate) fn new(parts: Parts) -> Result<Self, AllocError> {
         let ud = UdAttributes { port: parts.special.unwrap_or(0), ..UdAttributes::default() };
-        let common = Common { state: QpState::Reset, ud };
+        let (receive, send) = (ReceiveSide::default(), SendSide::default());
+        let common = Common { state: QpState::Reset, ud, receive, send };
         let buffers = Buffers::new(parts.sizes.receive, parts.sizes.receive_segments)?;
-        let receives = Receives { common, freed: false, buffers };
-        let (sends, receives) = (Mutex::new(common)?, Mutex::new(receives)?);
-        Ok(Self { parts, sends, receives, empty: AtomicBool::new(false) })
+        let outgoing = if parts.seat.is_some() {
+            Outgoing::new(parts.sizes.send, parts.sizes.send_segments)?
+        } else {
+            Outgoing::new(0, 0)?
+        };
+        let receives = Receives { common, due_psn: 0, first: None, freed: false, buffers };
+        let (sends, receives) = (Mutex::new(Sends { common, outgoing })?, Mutex::new(receives)?);
+        Ok(Self { parts, sends, receives, owed: AtomicU32::new(0) })
+    }
+
+    /// Whether it is of a connection.
+    pub(crate) fn is_connection(&self) -> bool {
+        self.parts.seat.is_some()
     }
 
     pub(crate) fn parts(&self) -> &Parts {
@@ -105,8 +148,21 @@ impl Qp {
         self.receives.lock().common.ud.port
     }
 
-    pub(crate) fn common(&self) -> Common {
-        *self.sends.lock()
+    pub(crate) fn ud(&self) -> UdAttributes {
+        self.receives.lock().common.ud
+    }
+
+    /// All that can be asked of it.
+    pub(crate) fn query(&self) -> QpQuery {
+        let sends = self.sends.lock();
+        let receives = self.receives.lock();
+        // Who fails by itself may do so on this side first.
+        let Common { state, ud, receive, send } = receives.common;
+        let connection = self.is_connection().then(|| {
+            let next = sends.outgoing.next_psn().unwrap_or(send.psn);
+            (ReceiveSide { psn: receives.due_psn, ..receive }, SendSide { psn: next, ..send })
+        });
+        QpQuery { qpn: self.wire_number(), state, sizes: self.parts.sizes, ud, connection }
     }
 
     /// What a list of its means.
@@ -120,7 +176,7 @@ impl Qp {
     }
 
     /// The side that sends, to be held over a post.
-    pub(crate) fn sends(&self) -> kernel::sync::MutexGuard<'_, Common> {
+    pub(crate) fn sends(&self) -> kernel::sync::MutexGuard<'_, Sends> {
         self.sends.lock()
     }
 
@@ -132,16 +188,28 @@ impl Qp {
     ) -> Result<QueueSizes, Status> {
         let fails = this.change(change, check)?;
         // Whatever was coming in has come: that takes the lock that was held.
-        if fails && this.parts.srq.is_some() && !this.empty.swap(true, Ordering::AcqRel) {
-            this.parts.node.call(Call::Empty(this.clone()));
+        if fails && this.parts.srq.is_some() {
+            Self::owe(this, owed::EMPTY);
         }
         Ok(this.parts.sizes)
     }
 
-    /// Tells its owner what [`Qp::modify`] could not.
-    pub(crate) fn tell_empty(&self) {
-        self.empty.store(false, Ordering::Release);
-        self.parts.client.raise_empty();
+    /// Has something done about it, soon.
+    fn owe(this: &KArc<Self>, what: u32) {
+        if this.owed.fetch_or(what, Ordering::AcqRel) == 0 {
+            this.parts.node.call(Call::Qp(this.clone()));
+        }
+    }
+
+    /// Does what is owed. In none of the operations.
+    pub(crate) fn pay(&self) {
+        let what = self.owed.swap(0, Ordering::AcqRel);
+        if what & owed::FAILURE != 0 {
+            self.fail_sends();
+        }
+        if what & owed::EMPTY != 0 {
+            self.parts.client.raise_empty();
+        }
     }
 
     /// Whether it is in the error state now and was not.
@@ -151,30 +219,51 @@ impl Qp {
         check: impl Fn(&UdAttributes) -> Result<(), Status>,
     ) -> Result<bool, Status> {
         let mut sends = self.sends.lock();
-        let before = sends.state;
-        let mut next = *sends;
-        next.state = states::next(sends.state, change)?;
-        if let (Some(port), None) = (change.port, self.parts.special) {
-            next.ud.port = port;
-        }
-        next.ud.pkey_index = change.pkey_index.unwrap_or(next.ud.pkey_index);
-        next.ud.qkey = change.qkey.unwrap_or(next.ud.qkey);
+        let mut receives = self.receives.lock();
+        let before = receives.common.state;
+        let next = self.next(&receives.common, change)?;
         if next.state != QpState::Reset && next.state != QpState::Error {
             check(&next.ud)?;
         }
-        *sends = next;
-        let mut receives = self.receives.lock();
+        sends.common = next;
         receives.common = next;
         match next.state {
-            QpState::Error => self.flush(&mut receives),
+            QpState::Error => {
+                self.flush_sends(&mut sends);
+                self.flush(&mut receives);
+            }
             QpState::Reset => {
-                receives.buffers.clear();
+                self.forget_sends(&mut sends);
+                receives.forget();
                 self.parts.send_cq.forget(self.parts.number);
                 self.parts.receive_cq.forget(self.parts.number);
             }
+            QpState::ReadyToReceive if before != next.state => receives.start(),
+            QpState::ReadyToSend if before != next.state => sends.start(),
             _ => {}
         }
         Ok(next.state == QpState::Error && before != QpState::Error)
+    }
+
+    /// What it would be after a change.
+    fn next(&self, now: &Common, change: &QpChange) -> Result<Common, Status> {
+        let mut next = *now;
+        let kind = if self.is_connection() { states::Kind::Connection } else { states::Kind::Datagrams };
+        next.state = states::next(kind, now.state, change)?;
+        if let (Some(port), None) = (change.port, self.parts.special) {
+            next.ud.port = port;
+        }
+        let from_reset = change.initial_pkey_index.filter(|_| now.state == QpState::Reset);
+        let index = change.pkey_index.or(from_reset);
+        next.ud.pkey_index = index.unwrap_or(next.ud.pkey_index);
+        next.ud.qkey = change.qkey.unwrap_or(next.ud.qkey);
+        next.receive = change.receive_side.unwrap_or(next.receive);
+        next.receive.min_rnr = change.min_rnr.unwrap_or(next.receive.min_rnr);
+        next.send = change.send_side.unwrap_or(next.send);
+        if next.state == QpState::Reset {
+            (next.receive, next.send) = (ReceiveSide::default(), SendSide::default());
+        }
+        Ok(next)
     }
 
     /// Gives all buffers back undone, in order.
@@ -227,7 +316,8 @@ impl Qp {
     /// Puts it into the error state, as if by itself. In none of the operations.
     pub(crate) fn fail(&self) {
         let mut sends = self.sends.lock();
-        sends.state = QpState::Error;
+        sends.common.state = QpState::Error;
+        self.flush_sends(&mut sends);
         let mut receives = self.receives.lock();
         receives.common.state = QpState::Error;
         self.flush(&mut receives);
@@ -242,11 +332,12 @@ impl Qp {
     /// Nothing is put anywhere after this.
     pub(crate) fn free(&self) {
         let mut sends = self.sends.lock();
-        sends.state = QpState::Reset;
+        sends.common.state = QpState::Reset;
+        self.forget_sends(&mut sends);
         let mut receives = self.receives.lock();
         receives.freed = true;
         receives.common.state = QpState::Reset;
-        receives.buffers.clear();
+        receives.forget();
         self.parts.send_cq.forget(self.parts.number);
         self.parts.receive_cq.forget(self.parts.number);
         drop(receives);
@@ -280,9 +371,12 @@ impl Qp {
     /// Puts a datagram into the first buffer.
     pub(crate) fn receive(&self, header: &Header, payload: &Payload<'_>) -> Delivery {
         let mut receives = self.receives.lock();
-        let Common { state, ud } = receives.common;
+        let Common { state, ud, .. } = receives.common;
         use QpState::{ReadyToReceive, ReadyToSend, SendError};
-        if receives.freed || !matches!(state, ReadyToReceive | ReadyToSend | SendError) {
+        if self.is_connection()
+            || receives.freed
+            || !matches!(state, ReadyToReceive | ReadyToSend | SendError)
+        {
             return Delivery::Dropped;
         }
         let own = |port: &mut Port| self.pkey_index(header.pkey, ud.pkey_index, &port.pkeys);
@@ -293,8 +387,8 @@ impl Qp {
             return Delivery::BadQkey;
         }
         let filled = match &self.parts.srq {
-            None => self.fill_own(&mut receives.buffers, header, payload),
-            Some(srq) => self.fill_shared(srq, header, payload),
+            None => self.fill_own(&mut receives.buffers, Some(header), payload),
+            Some(srq) => self.fill_shared(srq, Some(header), payload),
         };
         let (id, status) = match filled {
             Ok(filled) => filled,
@@ -320,7 +414,7 @@ impl Qp {
     fn fill_own(
         &self,
         buffers: &mut Buffers,
-        header: &Header,
+        header: Option<&Header>,
         payload: &Payload<'_>,
     ) -> Result<(u64, CompletionStatus), Delivery> {
         let (id, _) = buffers.first().ok_or(Delivery::Dropped)?;
@@ -334,7 +428,7 @@ impl Qp {
     fn fill_shared(
         &self,
         srq: &KArc<Srq>,
-        header: &Header,
+        header: Option<&Header>,
         payload: &Payload<'_>,
     ) -> Result<(u64, CompletionStatus), Delivery> {
         let mut taken = Taken::none();
@@ -359,8 +453,25 @@ impl Qp {
     }
 }
 
-/// Fills a receiver's memory; how that ends, unless it is the sender's that cannot be read.
-fn fill(memory: Memory<'_>, header: &Header, payload: &Payload<'_>) -> Result<CompletionStatus, Delivery> {
+impl Receives {
+    /// It can receive from now on.
+    fn start(&mut self) {
+        self.due_psn = self.common.receive.psn & requester::PSN_MASK;
+        self.first = None;
+    }
+
+    fn forget(&mut self) {
+        self.buffers.clear();
+        (self.due_psn, self.first) = (0, None);
+    }
+}
+
+/// Fills a receiver's memory, with a datagram if there is a header; how that ends, unless it is the sender's that cannot be read.
+fn fill(
+    memory: Memory<'_>,
+    header: Option<&Header>,
+    payload: &Payload<'_>,
+) -> Result<CompletionStatus, Delivery> {
     match put(&mut Buffer::new(memory), header, payload) {
         Ok(()) => Ok(CompletionStatus::Success),
         Err(Fault::Sender) => Err(Delivery::SenderFault),
@@ -369,11 +480,12 @@ fn fill(memory: Memory<'_>, header: &Header, payload: &Payload<'_>) -> Result<Co
     }
 }
 
-/// The 40 bytes of the global route, which are left as they are without one, and the payload.
-fn put(buffer: &mut Buffer<'_>, header: &Header, payload: &Payload<'_>) -> Result<(), Fault> {
-    match &header.grh {
-        Some(grh) => buffer.write(&grh.bytes(header.len))?,
-        None => buffer.skip(GRH_LEN)?,
+/// The 40 bytes of a datagram's global route, which are left as they are without one, and the payload.
+fn put(buffer: &mut Buffer<'_>, header: Option<&Header>, payload: &Payload<'_>) -> Result<(), Fault> {
+    match header.map(|header| (header.grh, header.len)) {
+        Some((Some(grh), len)) => buffer.write(&grh.bytes(len))?,
+        Some((None, _)) => buffer.skip(GRH_LEN)?,
+        None => {}
     }
     buffer.copy(payload)
 }

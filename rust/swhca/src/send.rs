@@ -24,7 +24,8 @@ pub(crate) fn post<'a>(
 ) -> (u32, Result<(), Status>) {
     // Until after the lock is gone.
     let _posting = node.posting();
-    let mut side = qp.sends();
+    let mut sends = qp.sends();
+    let side = &mut sends.common;
     let mut taken = 0;
     for request in requests {
         if matches!(side.state, QpState::Reset | QpState::Init | QpState::ReadyToReceive) {
@@ -43,8 +44,8 @@ pub(crate) fn post<'a>(
         taken += 1;
         let status = match (side.state == QpState::ReadyToSend, &large) {
             (false, _) => CompletionStatus::Flushed,
-            (true, None) => send(node, qp, &side, request),
-            (true, Some(large)) => send_large(node, qp, &side, request, large),
+            (true, None) => send(node, qp, side, request),
+            (true, Some(large)) => send_large(node, qp, side, request, large),
         };
         if status != CompletionStatus::Success && side.state == QpState::ReadyToSend {
             side.state = QpState::SendError;

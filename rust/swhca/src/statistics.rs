@@ -53,5 +53,11 @@ pub(crate) fn value(node: &Node, counter: Counter) -> u64 {
         Counter::CopiedBytes => cells.copied_bytes.get(),
         Counter::ReadBytes => cells.read_bytes.get(),
         Counter::Srqs => census.srqs.into(),
+        Counter::Messages => cells.messages.get(),
+        Counter::MessageBytes => cells.message_bytes.get(),
+        Counter::MessagesReceived => cells.messages_received.get(),
+        Counter::MessagesAgain => cells.messages_again.get(),
+        Counter::ReceiverWaits => cells.receiver_waits.get(),
+        Counter::FailedConnections => cells.failed_connections.get(),
     }
 }

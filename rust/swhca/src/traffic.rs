@@ -60,6 +60,18 @@ impl Traffic {
         }
     }
 
+    /// So many packets of a connection leave, with so many octets.
+    pub(crate) fn leave(&self, packets: u32, octets: u64) {
+        self.sent.add(packets.into());
+        self.sent_octets.add(octets);
+    }
+
+    /// And come.
+    pub(crate) fn come(&self, packets: u32, octets: u64) {
+        self.received.add(packets.into());
+        self.received_octets.add(octets);
+    }
+
     /// One is not put on the way.
     pub(crate) fn discards(&self) {
         self.discarded.increment();

@@ -22,11 +22,13 @@ pub(super) unsafe extern "C" fn alloc_qp<P: Provider>(
     qpn: *mut sys::ib_qpn_t,
     qp: *mut sys::ibc_qp_hdl_t,
 ) -> Raw {
-    if kind != sys::IBT_UD_RQP {
-        return sys::IBT_NOT_SUPPORTED;
-    }
+    let purpose = match kind {
+        sys::IBT_UD_RQP => Purpose::Datagram,
+        sys::IBT_RC_RQP => Purpose::Connection,
+        _ => return sys::IBT_NOT_SUPPORTED,
+    };
     // SAFETY: the contract of the operation.
-    answer(unsafe { make_qp::<P>(hca, client, Purpose::Datagram, attributes, sizes, qpn, qp) })
+    answer(unsafe { make_qp::<P>(hca, client, purpose, attributes, sizes, qpn, qp) })
 }
 
 pub(super) unsafe extern "C" fn alloc_special_qp<P: Provider>(
@@ -117,7 +119,8 @@ unsafe fn make_qp<P: Provider>(
     let (send_cq, receive_cq) = (attributes.qp_scq_hdl, attributes.qp_rcq_hdl);
     let srq = if shares { attributes.qp_srq_hdl } else { core::ptr::null_mut() };
     let flags = attributes.qp_flags;
-    let record = room.fill(QpRecord::<P> { qp, client, send_cq, receive_cq, srq, flags });
+    let is_connection = purpose == Purpose::Connection;
+    let record = room.fill(QpRecord::<P> { qp, client, send_cq, receive_cq, srq, flags, is_connection });
     // SAFETY: NULL or the caller's.
     unsafe { store(sizes, real) };
     // SAFETY: as above.
@@ -192,8 +195,8 @@ pub(super) unsafe extern "C" fn modify_qp<P: Provider>(
     let Some(record) = (unsafe { behind::<QpRecord<P>, _>(qp) }) else { return sys::IBT_CHAN_HDL_INVALID };
     // SAFETY: the contract of the operation.
     let Some(info) = (unsafe { info.as_ref() }) else { return sys::IBT_INVALID_PARAM };
-    let changed =
-        QpChange::from_raw(flags.0, info).and_then(|change| provider.modify_qp(&record.qp, &change));
+    let change = QpChange::from_raw(flags.0, info, record.is_connection);
+    let changed = change.and_then(|change| provider.modify_qp(&record.qp, &change));
     answer(changed.map(|real| {
         // SAFETY: NULL or the caller's.
         unsafe { store(sizes, sys::ibt_queue_sizes_t { qs_sq: real.send, qs_rq: real.receive }) }

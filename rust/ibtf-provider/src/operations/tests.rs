@@ -117,7 +117,7 @@ impl Provider for Fake {
     }
     fn query_qp(&self, qp: &QueueSizes) -> QpQuery {
         let ud = UdAttributes { port: 1, pkey_index: 0, qkey: 0xb1b };
-        QpQuery { qpn: 0x1234, state: QpState::Error, sizes: *qp, ud }
+        QpQuery { qpn: 0x1234, state: QpState::Error, sizes: *qp, ud, connection: None }
     }
     fn modify_qp(&self, qp: &KArc<QueueSizes>, _: &QpChange) -> Result<QueueSizes, Status> {
         Ok(**qp)
@@ -159,7 +159,7 @@ impl Provider for Fake {
     }
     fn post_sends<'a>(
         &self,
-        _: &QueueSizes,
+        _: &KArc<QueueSizes>,
         requests: &mut dyn Iterator<Item = SendRequest<'a>>,
     ) -> (u32, Result<(), Status>) {
         (requests.count() as u32, Ok(()))
@@ -377,7 +377,7 @@ fn other_kinds_of_queue_pairs_and_what_they_could_ask_for_are_not_supported() {
     let mut make = |kind, wanted: &mut sys::ibt_qp_alloc_attr_t| {
         call!(ibc_alloc_qp(hca, null_mut(), kind, wanted, null, null_mut(), &mut qp))
     };
-    assert_eq!(make(sys::IBT_RC_RQP, &mut wanted), sys::IBT_NOT_SUPPORTED);
+    assert_eq!(make(sys::IBT_UC_RQP, &mut wanted), sys::IBT_NOT_SUPPORTED);
     wanted.qp_alloc_flags = sys::IBT_QP_USES_RSS;
     assert_eq!(make(sys::IBT_UD_RQP, &mut wanted), sys::IBT_NOT_SUPPORTED);
     objects.free(hca);

@@ -9,6 +9,7 @@ use ibtf_provider::{
 use kernel::{ArcRoom, KArc};
 
 use super::{Node, index};
+use crate::alarm::Alarms;
 use crate::attributes::{
     MAX_AHS, MAX_CQ, MAX_CQS, MAX_MODERATION, MAX_PDS, MAX_QUEUE, MAX_SEGMENTS, MAX_SRQS,
 };
@@ -115,14 +116,17 @@ impl Provider for Node {
 
     fn alloc_qp(this: &KArc<Self>, request: QpRequest<'_, Self>) -> Result<KArc<Qp>, Status> {
         let special = match request.purpose {
-            Purpose::Datagram => None,
+            Purpose::Datagram | Purpose::Connection => None,
             Purpose::GeneralServices(port) if this.port(port).is_some() => Some(port),
             Purpose::GeneralServices(_) => return Err(Status::HCA_PORT_INVALID),
             // Subnet management is this module's own.
             Purpose::SubnetManagement(_) => return Err(Status::CHAN_IN_USE),
         };
         let sizes = sizes(request.sizes, request.srq.is_some())?;
-        let caller = request.srq.map(|_| Caller::new(&this.calls)).transpose()?;
+        let is_connection = request.purpose == Purpose::Connection;
+        let called = is_connection || request.srq.is_some();
+        let caller = called.then(|| Caller::new(&this.calls)).transpose()?;
+        let seat = is_connection.then(|| Alarms::seat(&this.alarms)).transpose()?;
         // On its own, for the lock's sake.
         let number = this.objects.lock().qps.reserve()?;
         let made = Qp::new(Parts {
@@ -132,6 +136,7 @@ impl Provider for Node {
             domain: Inside::new(request.pd),
             srq: request.srq.cloned(),
             _caller: caller,
+            seat,
             sizes,
             all_signaled: request.all_signaled,
             large_sends: request.large_sends,
@@ -180,9 +185,7 @@ impl Provider for Node {
     }
 
     fn query_qp(&self, qp: &Qp) -> QpQuery {
-        let common = qp.common();
-        let number = qp.wire_number();
-        QpQuery { qpn: number, state: common.state, sizes: qp.parts().sizes, ud: common.ud }
+        qp.query()
     }
 
     fn modify_qp(&self, qp: &KArc<Qp>, change: &QpChange) -> Result<QueueSizes, Status> {
@@ -239,6 +242,9 @@ impl Provider for Node {
         if !(FIRST_MLID..u16::MAX).contains(&lid) {
             return Err(Status::MC_MLID_INVALID);
         }
+        if qp.is_connection() {
+            return Err(Status::CHAN_SRV_TYPE_INVALID);
+        }
         self.subnet.attach(qp, group)
     }
 
@@ -260,9 +266,12 @@ impl Provider for Node {
 
     fn post_sends<'a>(
         &self,
-        qp: &Qp,
+        qp: &KArc<Qp>,
         requests: &mut dyn Iterator<Item = SendRequest<'a>>,
     ) -> (u32, Result<(), Status>) {
+        if qp.is_connection() {
+            return Qp::post_messages(qp, requests);
+        }
         send::post(self, qp, requests)
     }
 

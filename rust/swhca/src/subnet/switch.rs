@@ -1,6 +1,6 @@
 //! The switch: to which queue pairs a datagram goes.
 
-use ibtf_provider::{Gid, Status};
+use ibtf_provider::{CompletionStatus, Gid, Status};
 use kernel::KArc;
 
 use super::Subnet;
@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::packet::{Header, Payload};
 use crate::pma;
 use crate::port::Port;
-use crate::qp::{Delivery, Qp};
+use crate::qp::{Attempt, Delivery, Message, Qp};
 use crate::sa::{Administrator, may_talk};
 
 /// A queue pair that hears a group, if its port has joined.
@@ -37,6 +37,75 @@ impl Subnet {
             return Delivery::Dropped;
         };
         give(&qp, Some(number), header, payload)
+    }
+
+    /// A message of a connection, or what of it has not come yet: there, and what is said of it back. Bounded by its packets, and by one
+    /// if nothing is being lost.
+    pub(crate) fn message(
+        &self,
+        (from, out): (&Node, u8),
+        (lid, qpn): (u16, u32),
+        message: &Message,
+        payload: &Payload<'_>,
+    ) -> Attempt {
+        let packets = message.packets;
+        if let Some(traffic) = from.traffic(out) {
+            traffic.leave(packets, message.octets());
+        }
+        let ports = self.ports.lock();
+        let place = ports.iter().find(|place| place.lid == lid);
+        let Some((node, number)) = place.map(|place| (place.node.clone(), place.number)) else {
+            from.counters.dropped.increment();
+            return Attempt::Silence(message.come);
+        };
+        drop(ports);
+        let passes = || from.passes(out) && node.passes(number);
+        let loses = from.loses(out) || node.loses(number);
+        let mut come = message.come.min(packets - 1);
+        while come < packets {
+            let at_once = if loses { 1 } else { packets - come };
+            if passes() {
+                come += at_once;
+                continue;
+            }
+            from.counters.dropped.increment();
+            // Who gets a later one says which is missing.
+            let told = loses && come + 1 < packets && passes() && passes();
+            return if told { Attempt::Gap(come) } else { Attempt::Silence(come) };
+        }
+        let Some(qp) = node.receiver(number, qpn) else {
+            node.counters.dropped.increment();
+            return Attempt::Silence(message.come);
+        };
+        let answer = Qp::receive_message(&qp, number, message, payload);
+        self.answered((from, out), (&node, number), message, answer)
+    }
+
+    /// What the sender hears of an answer.
+    fn answered(
+        &self,
+        (from, out): (&Node, u8),
+        (node, number): (&Node, u8),
+        message: &Message,
+        answer: Attempt,
+    ) -> Attempt {
+        if let Some(traffic) = node.traffic(number) {
+            traffic.come(message.packets, message.octets());
+        }
+        let own = Attempt::Refused(CompletionStatus::LocalProtection);
+        if matches!(answer, Attempt::Silence(_) | Attempt::Gap(_)) || answer == own {
+            return answer;
+        }
+        if let Some(traffic) = node.traffic(number) {
+            traffic.leave(1, message.octets_back());
+        }
+        if !(node.passes(number) && from.passes(out)) {
+            return Attempt::Silence(message.come);
+        }
+        if let Some(traffic) = from.traffic(out) {
+            traffic.come(1, message.octets_back());
+        }
+        answer
     }
 
     /// A management datagram to the port at a LID: whether it is not for the owner of queue pair 1 there. Performance management is
