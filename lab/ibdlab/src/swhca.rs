@@ -138,7 +138,7 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
         Event::PkeyRemoved(_) | Event::PkeyAdded(_) if default => DEFAULT_PKEY,
         Event::PkeyAdded(at) if *at.index.get_ref() == 0 => "puts a P_Key where the default partition's is",
         Event::Link(link) if !loses_only(link) => DAMAGED,
-        Event::CmLost(_) => "is of connections, which it has not",
+        Event::CmLost(_) => "loses messages of the communication manager, which the adapter does not",
         Event::InterruptsLate(_) => "has interrupts come late",
         Event::SendsHang(_) => "has sends hang, which are done when a post returns",
         Event::Packet(_) | Event::RawPacket(_) => "has a packet come that nobody sent",

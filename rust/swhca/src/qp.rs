@@ -156,8 +156,7 @@ impl Qp {
     pub(crate) fn query(&self) -> QpQuery {
         let sends = self.sends.lock();
         let receives = self.receives.lock();
-        // Who fails by itself may do so on this side first.
-        let Common { state, ud, receive, send } = receives.common;
+        let Common { state, ud, receive, send } = sends.now(&receives);
         let connection = self.is_connection().then(|| {
             let next = sends.outgoing.next_psn().unwrap_or(send.psn);
             (ReceiveSide { psn: receives.due_psn, ..receive }, SendSide { psn: next, ..send })
@@ -220,8 +219,9 @@ impl Qp {
     ) -> Result<bool, Status> {
         let mut sends = self.sends.lock();
         let mut receives = self.receives.lock();
-        let before = receives.common.state;
-        let next = self.next(&receives.common, change)?;
+        let now = sends.now(&receives);
+        let before = now.state;
+        let next = self.next(&now, change)?;
         if next.state != QpState::Reset && next.state != QpState::Error {
             check(&next.ud)?;
         }
@@ -450,6 +450,16 @@ impl Qp {
             return pkeys.get(usize::from(own)).filter(|mine| may_talk(**mine, pkey)).map(|_| own);
         }
         pkeys.iter().position(|mine| may_talk(*mine, pkey)).and_then(|index| u16::try_from(index).ok())
+    }
+}
+
+impl Sends {
+    /// What both sides together are: a failed send is known on this side only, and who fails at a message may do so on the other one first.
+    fn now(&self, receives: &Receives) -> Common {
+        match receives.common.state {
+            QpState::Error => Common { state: QpState::Error, ..self.common },
+            _ => self.common,
+        }
     }
 }
 

@@ -76,6 +76,13 @@ unsafe extern "C" fn ibt_alloc_ud_channel(
     }
 }
 
+impl Channel {
+    /// How its connection stands; `None` for one of datagrams.
+    pub(crate) fn connection(&self) -> Option<fabric::RcAttr> {
+        self.open.adapter().connection(&self.qp)
+    }
+}
+
 /// Whether these flags go together.
 pub(super) fn check_flags(flags: u32, srq_is_null: bool) -> Result<(), ibt_status_t> {
     if flags & IBT_ACHAN_USES_FEXCH.0 != 0 {

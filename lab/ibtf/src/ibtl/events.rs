@@ -167,11 +167,21 @@ impl HostEvents {
     }
 }
 
+/// A management datagram came in for a port's queue pair 1. False if the communication manager does not take it. Any context.
+pub(crate) fn management(
+    kernel: &Kernel,
+    device: &Arc<Device>,
+    port: u8,
+    from: ManagementPeer,
+    mad: &[u8],
+) -> bool {
+    let hooks = Ibtl::of(kernel).cm.lock().clone();
+    hooks.is_some_and(|hooks| hooks.management(device, port, from, mad))
+}
+
 impl HcaEvents for HostEvents {
     fn management(&self, port: PortNum, from: ManagementPeer, mad: &[u8]) -> bool {
-        let hooks = Ibtl::of(&self.kernel).cm.lock().clone();
-        let (Some(hooks), Some(device)) = (hooks, self.device()) else { return false };
-        hooks.management(&device, port.0, from, mad)
+        self.device().is_some_and(|device| management(&self.kernel, &device, port.0, from, mad))
     }
 
     fn completion(&self, cq: CqNum) {

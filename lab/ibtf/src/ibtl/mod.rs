@@ -26,7 +26,7 @@ pub use cq_threads::Stranger;
 pub(crate) use cq_threads::set_stranger;
 pub(crate) use device::Device;
 pub(crate) use events::{
-    CmHooks, HostEvents, PortEvent, add_device, call, deliver, emptied, happened, remove_device,
+    CmHooks, HostEvents, PortEvent, add_device, call, deliver, emptied, happened, management, remove_device,
     tell_attached,
 };
 pub(crate) use hca::RDMA_DEPTH;

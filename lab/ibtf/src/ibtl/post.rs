@@ -80,7 +80,12 @@ fn post_to_driver(
     }
     let mut found = Vec::with_capacity(requests.len());
     for request in &requests {
-        match found_dest(cx, ibtl, destination(request)) {
+        let dest = match request.wr_trans {
+            IBT_UD_SRV => found_dest(cx, ibtl, destination(request)),
+            // Of a connection there is none.
+            _ => Ok(ibt_ud_dest_t::default()),
+        };
+        match dest {
             Ok(dest) => found.push(dest),
             Err(status) => return (0, Err(status)),
         }

@@ -163,7 +163,7 @@ fn make(cx: &Cx, ibtl: &Ibtl, open: &Arc<OpenHca>, recipe: Recipe) -> Result<Arc
 fn connected(cx: &Cx, chan: ibt_channel_hdl_t) -> Result<(Arc<Channel>, RcAttr), ibt_status_t> {
     let ibtl = Ibtl::of(cx.kernel());
     let channel = resolve(cx, &ibtl.channels, chan).ok_or(IBT_CHAN_HDL_INVALID)?;
-    let attr = channel.qp.connection().ok_or(IBT_CHAN_SRV_TYPE_INVALID)?;
+    let attr = channel.connection().ok_or(IBT_CHAN_SRV_TYPE_INVALID)?;
     Ok((channel, attr))
 }
 

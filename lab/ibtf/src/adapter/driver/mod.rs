@@ -4,6 +4,7 @@
 //! have garbage in every field that the operation does not use. What a driver promises is checked, see [`judge`].
 
 mod completion;
+mod connected;
 mod domain;
 mod judge;
 mod mapping;
@@ -109,6 +110,9 @@ pub(crate) struct Qp {
     flags: ibt_attr_flags_t,
     /// Where its receives come from, if they are not its own.
     srq: Option<Arc<Srq>>,
+    pub(super) is_connection: bool,
+    /// What the driver knows its number by (`ibc_qpn_hdl_t`), once it is freed and its number is not.
+    kept: OnceLock<Opaque>,
     sends: HostMutex<Posted>,
     receives: HostMutex<Posted>,
 }

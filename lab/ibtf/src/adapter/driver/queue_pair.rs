@@ -8,9 +8,9 @@ use fakekernel::{HostMutex, Rule};
 use illumos_sys_hdrs::{
     IBC_FREE_QP_AND_QPN, IBT_CEP_SET_INIT_RTR, IBT_CEP_SET_QKEY, IBT_CEP_SET_RESET_INIT, IBT_CEP_SET_RTR_RTS,
     IBT_CEP_SET_STATE, IBT_CHAN_STATE_INVALID, IBT_CQ_HDL_INVALID, IBT_GSI_SQP, IBT_PD_HDL_INVALID,
-    IBT_QP_USES_SRQ, IBT_SRQ_HDL_INVALID, IBT_STATE_ERROR, IBT_STATE_INIT, IBT_STATE_RESET, IBT_STATE_RTS,
-    IBT_STATE_SQE, IBT_UD_RQP, IBT_UD_SRV, ibt_cep_state_e, ibt_chan_sizes_t, ibt_qp_alloc_attr_t,
-    ibt_qp_alloc_flags_t, ibt_qp_info_t, ibt_qp_query_attr_t,
+    IBT_QP_USES_SRQ, IBT_RC_RQP, IBT_RC_SRV, IBT_SRQ_HDL_INVALID, IBT_STATE_ERROR, IBT_STATE_INIT,
+    IBT_STATE_RESET, IBT_STATE_RTS, IBT_STATE_SQE, IBT_UD_RQP, IBT_UD_SRV, ibt_cep_state_e, ibt_chan_sizes_t,
+    ibt_qp_alloc_attr_t, ibt_qp_alloc_flags_t, ibt_qp_info_t, ibt_qp_query_attr_t,
 };
 
 use super::{Answer, Driver, Qp, answer, down, garbage};
@@ -21,7 +21,7 @@ use crate::ibtl::{Opaque, SelfHandle};
 impl Driver {
     /// As `ibt_alloc_ud_channel` does it: made, and brought to RTS.
     pub(crate) fn alloc_ud_qp(&self, config: &UdConfig) -> Answer<Arc<Qp>> {
-        let qp = self.make(config, None)?;
+        let qp = self.make(config, Kind::Datagrams)?;
         self.initialize(&qp, config.port, config.pkey_ix, config.qkey)
             .inspect_err(|_| self.must(self.free_qp(&qp)))?;
         Ok(qp)
@@ -29,13 +29,14 @@ impl Driver {
 
     /// The queue pair 1 of a port, as `ibmf` makes it.
     pub(super) fn alloc_gsi_qp(&self, config: &UdConfig) -> Answer<Arc<Qp>> {
-        let qp = self.make(config, Some(config.port.0))?;
+        let qp = self.make(config, Kind::GeneralServices(config.port.0))?;
         self.initialize(&qp, config.port, config.pkey_ix, config.qkey)
             .inspect_err(|_| self.must(self.free_qp(&qp)))?;
         Ok(qp)
     }
 
-    fn make(&self, config: &UdConfig, special: Option<u8>) -> Answer<Arc<Qp>> {
+    /// In RESET.
+    pub(super) fn make(&self, config: &UdConfig, kind: Kind) -> Answer<Arc<Qp>> {
         let Pd::Driver(pd) = &config.pd else { return Err(IBT_PD_HDL_INVALID) };
         let (Cq::Driver(send_cq), Cq::Driver(receive_cq)) = (&config.scq, &config.rcq) else {
             return Err(IBT_CQ_HDL_INVALID);
@@ -53,6 +54,8 @@ impl Driver {
             receive_cq: receive_cq.clone(),
             flags: config.flags,
             srq: srq.clone(),
+            is_connection: kind == Kind::Connection,
+            kept: OnceLock::new(),
             sends: HostMutex::default(),
             receives: HostMutex::default(),
         });
@@ -76,14 +79,15 @@ impl Driver {
             attr.qp_opaque3 = srq.handle().get().cast();
         }
         let (mut number, mut handle) = (0, ptr::null_mut());
-        let made = match special {
-            None => {
+        let made = match kind {
+            Kind::Datagrams | Kind::Connection => {
+                let service = if kind == Kind::Connection { IBT_RC_RQP } else { IBT_UD_RQP };
                 let mut sizes = ibt_chan_sizes_t::default();
                 down!(
                     self,
                     ibc_alloc_qp(
                         token.cast(),
-                        IBT_UD_RQP,
+                        service,
                         &raw mut attr,
                         &raw mut sizes,
                         &raw mut number,
@@ -92,7 +96,7 @@ impl Driver {
                 )
             }
             // ibmf wants no sizes.
-            Some(port) => {
+            Kind::GeneralServices(port) => {
                 number = 1;
                 down!(
                     self,
@@ -146,14 +150,15 @@ impl Driver {
         Ok(())
     }
 
-    fn modify(&self, qp: &Qp, flags: u32, mut info: ibt_qp_info_t) -> Answer<()> {
+    pub(super) fn modify(&self, qp: &Qp, flags: u32, mut info: ibt_qp_info_t) -> Answer<()> {
         let flags = illumos_sys_hdrs::ibt_cep_modify_flags_e(flags);
         let qp = qp.handle().get().cast();
         answer(down!(self, ibc_modify_qp(qp, flags, &raw mut info, ptr::null_mut())))
     }
 
     fn move_to(&self, qp: &Qp, from: ibt_cep_state_e, to: ibt_cep_state_e) -> Answer<()> {
-        let info = ibt_qp_info_t { qp_state: to, qp_current_state: from, ..info() };
+        let qp_trans = if qp.is_connection { IBT_RC_SRV } else { IBT_UD_SRV };
+        let info = ibt_qp_info_t { qp_state: to, qp_current_state: from, qp_trans, ..info() };
         self.modify(qp, IBT_CEP_SET_STATE, info)
     }
 
@@ -167,10 +172,16 @@ impl Driver {
         Ok(())
     }
 
-    pub(crate) fn query_qp(&self, qp: &Qp) -> Answer<QpNow> {
+    /// The record that the driver fills.
+    pub(super) fn raw_query(&self, qp: &Qp) -> Answer<ibt_qp_query_attr_t> {
         // SAFETY: integers, and pointers that are not followed.
         let mut attr: ibt_qp_query_attr_t = unsafe { garbage() };
         answer(down!(self, ibc_query_qp(qp.handle().get().cast(), &raw mut attr)))?;
+        Ok(attr)
+    }
+
+    pub(crate) fn query_qp(&self, qp: &Qp) -> Answer<QpNow> {
+        let attr = self.raw_query(qp)?;
         let (sends, receives) = (qp.send_cq.token.get(), qp.receive_cq.token.get());
         let shared = qp.srq.as_ref().map_or(ptr::null_mut(), |srq| srq.token.get());
         let queues = (attr.qp_sq_cq, attr.qp_rq_cq, attr.qp_srq);
@@ -178,13 +189,20 @@ impl Driver {
             let what = format!("ibc_query_qp of {:?} says {:#x}, and queues", qp.num(), attr.qp_qpn);
             self.blame(Rule::AbsurdArgument, what);
         }
-        // SAFETY: every member of the union is plain data.
-        let ud = unsafe { attr.qp_info.qp_transport.ud };
+        let (port, pkey_ix, qkey) = if qp.is_connection {
+            // SAFETY: every member of the union is plain data.
+            let path = unsafe { attr.qp_info.qp_transport.rc }.rc_path;
+            (path.cep_hca_port_num, path.cep_pkey_ix, 0)
+        } else {
+            // SAFETY: as above.
+            let ud = unsafe { attr.qp_info.qp_transport.ud };
+            (ud.ud_port, ud.ud_pkey_ix, ud.ud_qkey)
+        };
         Ok(QpNow {
             state: state(attr.qp_info.qp_state),
-            port: PortNum(ud.ud_port),
-            pkey_ix: ud.ud_pkey_ix,
-            qkey: QKey(ud.ud_qkey),
+            port: PortNum(port),
+            pkey_ix,
+            qkey: QKey(qkey),
             sizes: QpSizes {
                 sq: attr.qp_info.qp_sq_sz,
                 rq: attr.qp_info.qp_rq_sz,
@@ -231,8 +249,17 @@ impl Driver {
     }
 }
 
+/// What a queue pair is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Datagrams,
+    Connection,
+    /// The queue pair 1 of a port.
+    GeneralServices(u8),
+}
+
 /// A record that says that it is about a datagram queue pair, and nothing else.
-fn info() -> ibt_qp_info_t {
+pub(super) fn info() -> ibt_qp_info_t {
     // SAFETY: integers.
     ibt_qp_info_t { qp_trans: IBT_UD_SRV, ..unsafe { garbage() } }
 }

@@ -9,7 +9,7 @@ use fabric::{AsyncEvent, PortChange, PortNum};
 use fakekernel::{Cx, Export, Handles, HostMutex, Kernel, Rule, cx, export};
 use illumos_sys_hdrs::{
     DDI_DETACH, IBC_FAILURE, IBC_SUCCESS, IBCI_V4, IBT_CLNT_REREG_EVENT, IBT_ERROR_CATASTROPHIC_CHAN,
-    IBT_ERROR_CQ, IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_EMPTY_CHAN,
+    IBT_ERROR_CQ, IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_COM_EST, IBT_EVENT_EMPTY_CHAN,
     IBT_EVENT_LIMIT_REACHED_SRQ, IBT_EVENT_PORT_UP, IBT_HCA_CURRENT_QP_STATE, IBT_HCA_PORT_UP,
     IBT_PORT_CHANGE_EVENT, dev_ops, ibc_async_event_t, ibc_clnt_hdl_t, ibc_hca_info_t, ibc_operations_t,
     ibc_status_t, ibt_async_code_e, ibt_cq_hdl_t, ibt_srq_hdl_t, ibtl_qp_hdl_t, modldrv, modlinkage,
@@ -257,6 +257,15 @@ unsafe extern "C" fn ibc_async_handler(
         IBT_ERROR_LOCAL_CATASTROPHIC => AsyncEvent::LocalCatastrophic,
         IBT_ERROR_CATASTROPHIC_CHAN => match driver.qps.get(event.ev_qp_hdl) {
             Ok(qp) => AsyncEvent::CatastrophicChannel(qp.num()),
+            Err(error) => return cx.violate(Rule::HeapCorruption, error.to_string()),
+        },
+        IBT_EVENT_COM_EST => match driver.qps.get(event.ev_qp_hdl) {
+            Ok(qp) if qp.is_connection => AsyncEvent::Established(qp.num()),
+            Ok(qp) => {
+                let what =
+                    format!("queue pair {:?} is of datagrams, and says that it is connected", qp.num());
+                return cx.violate(Rule::AbsurdArgument, what);
+            }
             Err(error) => return cx.violate(Rule::HeapCorruption, error.to_string()),
         },
         IBT_ERROR_CQ => match driver.cq_of(event.ev_cq_hdl) {

@@ -8,7 +8,7 @@ mod traffic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fabric::QKey;
+use fabric::{ManagementPeer, QKey};
 use fakekernel::{HostMutex, Kernel};
 use sm::{Inbound, Inbounds, Mad, Refused, SaTransport, SmAddress};
 
@@ -68,6 +68,15 @@ impl Wire {
                 port.unmake();
             }
         }
+    }
+}
+
+impl Wire {
+    /// Sends a message of communication management from a port; it may be lost.
+    pub(crate) fn send_message(&self, port: u8, device: &Device, to: &ManagementPeer, mad: Mad) {
+        let Some(attr) = device.cached_port(port) else { return };
+        let to = SmAddress { lid: to.lid, qpn: to.qpn, sl: to.sl, p_key: to.pkey };
+        let _ = self.send(sm::Guid(attr.guid.0), to, &mad);
     }
 }
 

@@ -69,7 +69,7 @@ unsafe extern "C" fn ibt_open_rc_channel(
     }
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, rc_chan, IBT_CHAN_HDL_INVALID);
-    if channel.qp.connection().is_none() {
+    if channel.connection().is_none() {
         return IBT_CHAN_SRV_TYPE_INVALID;
     }
     if cx.fault(FaultKind("ibt_open_rc_channel")) {
@@ -187,7 +187,7 @@ unsafe extern "C" fn ibt_close_rc_channel(
     cx.may_block();
     let ibtl = Ibtl::of(cx.kernel());
     let channel = hdl!(cx, ibtl.channels, rc_chan, IBT_CHAN_HDL_INVALID);
-    if channel.qp.connection().is_none() {
+    if channel.connection().is_none() {
         return IBT_CHAN_SRV_TYPE_INVALID;
     }
     // SAFETY: the caller's own variable, or NULL.

@@ -21,6 +21,7 @@ use fabric::{ManagementPeer, Nanos, PortNum};
 use fakekernel::{Ctx, HostMutex, WaitQueue};
 
 use super::Ibcm;
+use crate::adapter::Wire;
 use crate::ibtl::{Channel, Device};
 use crate::tasks::Tasks;
 use conn::{Conn, NoCallbacks, Opened, State};
@@ -200,9 +201,10 @@ impl Ibcm {
 
     /// Sends a message; it may be lost.
     fn send_cm(&self, device: &Device, port: u8, to: &ManagementPeer, message: &Message) {
-        if let Some(hca) = device.adapter.model() {
+        match device.adapter.model() {
             // A port that is not there any more sends nothing.
-            let _ = hca.send_management(PortNum(port), to, &message.emit());
+            Some(hca) => drop(hca.send_management(PortNum(port), to, &message.emit())),
+            None => Wire::of(&self.kernel).send_message(port, device, to, sm::Mad(message.emit())),
         }
     }
 

@@ -186,7 +186,7 @@ impl Ibcm {
         }
         let adapter = channel.open.adapter();
         let now_is = adapter.query_qp(&channel.qp).map_err(|_| reason::NO_RESOURCES)?;
-        if channel.qp.connection().is_none() {
+        if channel.connection().is_none() {
             return Err(reason::INVALID_TRANSPORT);
         }
         if now_is.state != QpState::Init {
@@ -207,9 +207,10 @@ impl Ibcm {
             path_mtu: Mtu::from_code(req.path_mtu).ok_or(reason::NO_RESOURCES)?,
             min_rnr: 0,
         };
+        // A loaded adapter is called without the table's lock.
+        adapter.rc_to_rtr(&channel.qp, receive).map_err(|_| reason::NO_RESOURCES)?;
         let mut table = self.connections.table.lock();
         let conn = table.get_mut(id).ok_or(reason::NO_RESOURCES)?;
-        adapter.rc_to_rtr(&channel.qp, receive).map_err(|_| reason::NO_RESOURCES)?;
         channel.cm.lock().session = Some(id);
         let rep = Rep {
             qpn: channel.qp.num().get(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fabric::{Lid, PKey, PortState, Sl};
+use fabric::{Lid, ManagementPeer, PKey, PortState, Sl};
 use illumos_sys_hdrs::{
     IBT_NEXT_COMPLETION, IBT_UD_SRV, IBT_WRC_SEND, ibt_adds_vect_t, ibt_recv_wr_t, ibt_send_wr_t,
     ibt_ud_dest_t, ibt_wc_t, ibt_wr_ds_t,
@@ -116,7 +116,10 @@ impl Port {
             qpn: Qpn::truncating(wc.wc_qpn),
             p_key: PKey(0xffff),
         };
-        let Some(wire) = self.wire.upgrade() else { return };
+        let (Some(wire), Some(device)) = (self.wire.upgrade(), self.device.upgrade()) else { return };
+        let peer = ManagementPeer { lid: from.lid, qpn: from.qpn, sl: from.sl, pkey: from.p_key };
+        // Whoever listens to the port hears it, too.
+        let _ = crate::ibtl::management(&self.driver.kernel, &device, self.number, peer, &mad.0);
         let inbounds = wire.inbounds.lock().of(self.guid);
         for inbound in inbounds {
             inbound.receive(&Arrival { from, mad, cut: false });
