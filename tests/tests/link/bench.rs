@@ -294,6 +294,8 @@ pub struct Setup {
     pub sm_after: Nanos,
     /// Whether the subnet manager makes the broadcast group.
     pub ipoib: bool,
+    /// How long a packet lives, as the SA says of every path: a code.
+    pub lifetime: u8,
     pub driver: Driver,
     /// What the driver's configuration file says.
     pub conf: &'static [(&'static str, i32)],
@@ -308,6 +310,7 @@ impl Default for Setup {
             hca: |_| (),
             sm_after: Nanos::from_millis(1),
             ipoib: true,
+            lifetime: SmConfig::default().sa.subnet_timeout,
             driver: Driver::Ibd,
             conf: &[],
             machine: |_| (),
@@ -320,7 +323,8 @@ impl Setup {
     pub fn run(self, test: impl Fn(&Bench) + Clone + Send + 'static) {
         for seed in 1..=self.seeds {
             self.once(Config::seeded(seed), seed, test.clone(), move |world| {
-                let config = SmConfig { partitions: vec![partition(self.ipoib)], ..SmConfig::default() };
+                let mut config = SmConfig { partitions: vec![partition(self.ipoib)], ..SmConfig::default() };
+                config.sa.subnet_timeout = self.lifetime;
                 world.start_sm(config, self.sm_after)
             });
         }

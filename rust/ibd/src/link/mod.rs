@@ -29,6 +29,7 @@ mod incoming;
 mod interrupts;
 mod job_queue;
 mod lifecycle;
+mod long_answers;
 mod mcg_attach;
 mod mcg_record;
 mod neighbour;

@@ -1,6 +1,7 @@
 //! What somebody who wants a connection says of himself (a REQ), and whether he is one who may have one: anybody on the subnet can ask.
 
 use core::ops::RangeInclusive;
+use core::time::Duration;
 
 use super::{PrivateData, PrivateDataError};
 use crate::addr::{Gid, LinkAddr};
@@ -21,22 +22,56 @@ pub struct ConnectRequest<'a> {
     pub lid: u16,
     /// How long an answer of its takes, as a code of the wire's, 4.096 us times 2 to this power; `None` if nobody knows.
     pub answer: Option<u8>,
+    /// How long a packet lives on the way to that GID, as a code, if the SA has said so.
+    pub lifetime: Option<u8>,
     /// The private data.
     pub private: &'a [u8],
 }
 
-/// The longest that an answer of a neighbour may take, as a code: 8.6 s. A communication manager that has told a neighbour of a connection's end
+/// How long an answer of a neighbour may usually take at most, as a code: 8.6 s. A communication manager that has told a neighbour of a connection's end
 /// waits for so long, with one of few places for all, and the adapter keeps the queue pair's number for as long again. Usual are 4.3 s,
 /// which an opener may round up; with the longest code it would be hours.
-pub const LONGEST_ANSWER: u8 = 21;
+const LONGEST_ANSWER: u8 = 21;
+/// The longest that it may ever take: 34 s.
+const LONGEST_EVER: u8 = 23;
+/// Connections that a communication manager closes at once, for all.
+const CLOSING_AT_ONCE: u32 = 12;
+/// How often a DREQ is sent at most, and once more the answer is waited for.
+const DREQS: u32 = 17;
+
+/// How long a neighbour's answers take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerTime {
+    /// No longer than usual, or than the SA's own word makes them: 2 is added to how long a packet lives, there and back and in the adapter.
+    Usual,
+    /// Longer: of such connections there may be few.
+    Long,
+    /// Nobody waits for them.
+    TooLong,
+}
+
+impl AnswerTime {
+    /// Of a neighbour that says this code, if a packet to it lives so long, as a code.
+    pub fn new(code: Option<u8>, lifetime: Option<u8>) -> Self {
+        let most = lifetime.map_or(0, |lifetime| lifetime.saturating_add(2));
+        match code {
+            Some(code) if code > LONGEST_EVER => Self::TooLong,
+            Some(code) if code > most.clamp(LONGEST_ANSWER, LONGEST_EVER) => Self::Long,
+            Some(_) | None => Self::Usual,
+        }
+    }
+}
+
+/// How long it may take until so many connections are closed and their queue pairs' numbers come free, if no neighbour answers, and the answers of
+/// some may take longer than usual.
+pub fn closing_takes(connections: u32, some_long: bool) -> Duration {
+    let code = if some_long { LONGEST_EVER } else { LONGEST_ANSWER };
+    let answer = Duration::from_nanos(4_096 << code);
+    answer.saturating_mul(DREQS.saturating_add(connections.div_ceil(CLOSING_AT_ONCE)))
+}
 
 /// LIDs that ports have (InfiniBand Architecture volume 1, 4.1.3).
 const LIDS: RangeInclusive<u16> = 1..=0xbfff;
-
-/// Whether a neighbour with this code can be told of an end in time.
-pub fn answers_in_time(code: Option<u8>) -> bool {
-    code.is_none_or(|code| code <= LONGEST_ANSWER)
-}
 
 /// Why somebody gets no connection, whatever room there is (REJ 28).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +86,16 @@ pub enum Wrong {
     PrivateData(PrivateDataError),
     /// Who asks has no link address, or no LID, that a port can have.
     Sender,
-    /// Its answers take longer than [`LONGEST_ANSWER`].
+    /// Its answers [take too long](AnswerTime::TooLong).
     Slow,
 }
 
 impl ConnectRequest<'_> {
+    /// How long its answers take.
+    pub fn answer_time(&self) -> AnswerTime {
+        AnswerTime::new(self.answer, self.lifetime)
+    }
+
     /// The neighbour that asks a link of this partition with this GID in its address.
     ///
     /// # Errors
@@ -74,7 +114,7 @@ impl ConnectRequest<'_> {
         if self.to != own {
             return Err(Wrong::Port);
         }
-        if !answers_in_time(self.answer) {
+        if self.answer_time() == AnswerTime::TooLong {
             return Err(Wrong::Slow);
         }
         let private = PrivateData::from_bytes(self.private).map_err(Wrong::PrivateData)?;
@@ -85,7 +125,7 @@ impl ConnectRequest<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectRequest, Wrong};
+    use super::{AnswerTime, ConnectRequest, Wrong, closing_takes};
     use crate::addr::{Gid, LinkAddr, Qpn};
     use crate::connections::{LONGEST_MESSAGE, PrivateData, PrivateDataError};
     use crate::numbers::PKey;
@@ -104,6 +144,7 @@ mod tests {
             to: OWN,
             lid: 7,
             answer: Some(20),
+            lifetime: None,
             private: &HELLO,
         }
     }
@@ -137,10 +178,43 @@ mod tests {
     #[test]
     fn who_takes_hours_for_an_answer_is_refused() {
         for (answer, well) in
-            [(None, true), (Some(0), true), (Some(21), true), (Some(22), false), (Some(31), false)]
+            [(None, true), (Some(0), true), (Some(23), true), (Some(24), false), (Some(31), false)]
         {
             let checked = ConnectRequest { answer, ..asked() }.check(FULL, OWN);
             assert_eq!(checked.err(), (!well).then_some(Wrong::Slow), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_takes_long_by_what_the_sa_says_of_the_way() {
+        use AnswerTime::{Long, TooLong, Usual};
+        for (lifetime, up_to_23) in [
+            (None, [Usual, Usual, Long, Long]),
+            (Some(18), [Usual, Usual, Long, Long]),
+            (Some(20), [Usual, Usual, Usual, Long]),
+            (Some(21), [Usual, Usual, Usual, Usual]),
+            (Some(63), [Usual, Usual, Usual, Usual]),
+        ] {
+            let times = [20, 21, 22, 23].map(|code| AnswerTime::new(Some(code), lifetime));
+            assert_eq!(times, up_to_23, "{lifetime:?}");
+            assert_eq!(AnswerTime::new(Some(24), lifetime), TooLong);
+            assert_eq!(AnswerTime::new(None, lifetime), Usual);
+        }
+    }
+
+    #[test]
+    fn closing_takes_as_long_as_the_dreqs_of_one_and_the_turns_of_all() {
+        let answer = 8.589_934_592;
+        for (connections, long, answers) in [
+            (0, false, 17.0),
+            (1, false, 18.0),
+            (12, false, 18.0),
+            (48, false, 21.0),
+            (512, false, 60.0),
+            (1, true, 72.0),
+        ] {
+            let takes = closing_takes(connections, long).as_secs_f64();
+            assert!((takes - answers * answer).abs() < 1e-6, "{connections}: {takes}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod checks;
 mod claims;
+mod closing;
 mod ends;
 mod failures;
 mod guest;
@@ -417,59 +418,6 @@ fn a_link_that_stops_waits_for_no_connection_and_takes_them_again_when_it_is_sta
         bench.settle();
         assert!(payloads(&heard) == [pattern(LONGEST)]);
         guest.ask("probe_flush", 2);
-        guest.leave();
-    });
-}
-
-#[test]
-fn neighbours_that_do_not_let_go_keep_nobody_else_waiting() {
-    holds(|bench| {
-        // Each but two is one too many, and the one before has carried nothing for long.
-        const CONNECTIONS: i64 = 6;
-        let (_beta, heard, qpn) = accepting(bench);
-        let guest = Guest::new(bench, CONNECTIONS + 1);
-        let only = Only::Management { class: CM, attribute: DREQ };
-        bench.world.fabric().lose(
-            bench.beta.port(),
-            Direction::ToSwitch,
-            Pick { only, skip: 0, times: 1000 },
-        );
-        guest.aim(&bench.beta, LEGACY + qpn, 0x98, 65_524);
-        // An answer takes four times as much: 8.6 s.
-        guest.run("probe_lifetime", 19);
-        for channel in 0..CONNECTIONS {
-            guest.run("probe_connect", channel);
-            fakekernel::sleep(Nanos::from_secs(11));
-        }
-        assert_eq!(lab_ibtf::connected(&bench.beta.kernel).closing, CONNECTIONS as usize - 2);
-        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
-        let before = bench.machine.now();
-        guest.run("probe_connect", CONNECTIONS);
-        let took = bench.machine.now().since(before);
-        assert!(took < Nanos::from_secs(1), "{took}");
-        guest.send(CONNECTIONS, 5_000, PLAIN);
-        bench.settle();
-        assert!(payloads(&heard) == [pattern(5_000)]);
-        guest.leave();
-    });
-}
-
-#[test]
-fn a_neighbour_whose_answers_take_longer_than_nine_seconds_gets_no_connection() {
-    holds(|bench| {
-        let (_beta, heard, qpn) = accepting(bench);
-        let guest = Guest::new(bench, 4);
-        // An answer takes four times as long, as a code: two more.
-        for (channel, lifetime, got) in [(0, 20, CONSUMER), (1, 19, 0), (2, 18, 0)] {
-            guest.aim(&bench.beta, LEGACY + qpn, 0x100 + channel as u32, 65_524);
-            guest.run("probe_lifetime", lifetime);
-            assert_eq!(guest.ask("probe_connect", channel), got, "{lifetime}");
-        }
-        assert_eq!(["slow", "refused", "accepted"].map(|name| counted(bench, name)), [1, 1, 2]);
-        guest.send(2, 5_000, PLAIN);
-        bench.settle();
-        assert!(payloads(&heard) == [pattern(5_000)]);
-        guest.ask("probe_flush", 0);
         guest.leave();
     });
 }

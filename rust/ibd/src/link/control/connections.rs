@@ -1,20 +1,21 @@
 //! What connections need of the other machines.
 
-use ibtf::{ChannelId, Reply, Session};
-use ipoib::connections::{Connection, LidCheck};
-use ipoib::{Instant, LinkAddr};
+use ibtf::{ChannelId, Reply};
+use ipoib::connections::{AnswerTime, Connection, LidCheck};
+use ipoib::{Gid, Instant};
 use kernel::list::Room;
 
 use super::Control;
-use crate::link::incoming::IncomingConnection;
+use crate::link::incoming::{Asker, IncomingConnection};
+use crate::link::long_answers::LongAnswers;
+use crate::link::neighbour::Neighbour;
 
 impl Control {
-    /// A neighbour asks for a connection, whose acknowledgements are to go to this LID.
+    /// A neighbour asks for a connection.
     pub(in crate::link) fn connection_requested(
         &mut self,
         room: Room<IncomingConnection>,
-        (peer, lid): (&LinkAddr, u16),
-        session: Session,
+        asker: Asker,
         now: Instant,
     ) -> Reply {
         let Self { link, paths, incoming, .. } = self;
@@ -27,7 +28,33 @@ impl Control {
             Some(neighbour) if base(neighbour.address().dlid) == lid => LidCheck::Matches,
             Some(_) => LidCheck::Differs,
         };
-        incoming.requested(room, (peer, base(lid)), check, session, now)
+        let lid = base(asker.lid);
+        incoming.requested(room, Asker { lid, ..asker }, check, now)
+    }
+
+    /// How long a packet lives on the way to a port, as a code, if the SA has said so.
+    pub(in crate::link) fn lifetime_to(&self, gid: Gid) -> Option<u8> {
+        self.paths.way_to(gid).and_then(Neighbour::lifetime)
+    }
+
+    /// A neighbour has accepted a connection of the link's, says what it takes, and how long its answers take, as a code. Whether the connection is
+    /// wanted; `None` if the answers take too long.
+    pub(in crate::link) fn connection_replied(
+        &mut self,
+        channel: ChannelId,
+        private: &[u8],
+        answer: Option<u8>,
+    ) -> Option<bool> {
+        let outgoing = self.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut());
+        let Some(peer) = outgoing.and_then(|outgoing| outgoing.peer(channel)) else { return Some(false) };
+        let long = match AnswerTime::new(answer, self.lifetime_to(peer.gid())) {
+            AnswerTime::Usual => None,
+            AnswerTime::Long => Some(LongAnswers::new()?),
+            AnswerTime::TooLong => return None,
+        };
+        let mut wanted = false;
+        self.tell_outgoing(|outgoing| wanted = outgoing.replied(channel, private, long));
+        Some(wanted)
     }
 
     /// The communication manager tells that a connection stands: this one, if the link has opened it.

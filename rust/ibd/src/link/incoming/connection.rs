@@ -3,14 +3,24 @@
 use core::time::Duration;
 
 use ibtf::{ChannelId, RcChannel, Session};
-use ipoib::Instant;
 use ipoib::connections::Connection;
+use ipoib::{Instant, LinkAddr};
 
 use super::Step;
 use super::receive::Taken;
+use crate::link::long_answers::LongAnswers;
 
 /// How long a neighbour may take to say that it has got a connection.
 const STAND: Duration = Duration::from_secs(1);
+
+/// Who asks, and may have one.
+pub(crate) struct Asker {
+    pub(crate) peer: LinkAddr,
+    /// Where acknowledgements go.
+    pub(crate) lid: u16,
+    pub(crate) session: Session,
+    pub(crate) long: Option<LongAnswers>,
+}
 
 /// One connection, or who has asked for one.
 pub(crate) struct IncomingConnection {
@@ -31,6 +41,8 @@ pub(crate) struct IncomingConnection {
     pub(super) to_look: bool,
     /// What had been taken when it was to be freed first.
     pub(super) taken: Option<Taken>,
+    /// Its answers may take long.
+    _long: Option<LongAnswers>,
     /// When the communication manager was given its channel.
     pub(super) given: Instant,
     /// Nothing is done about it before.
@@ -48,7 +60,7 @@ pub(super) enum State {
 }
 
 impl IncomingConnection {
-    pub(super) fn new(connection: Connection, session: Session) -> Self {
+    pub(super) fn new(connection: Connection, session: Session, long: Option<LongAnswers>) -> Self {
         Self {
             connection,
             channel: None,
@@ -60,6 +72,7 @@ impl IncomingConnection {
             eased: false,
             to_look: false,
             taken: None,
+            _long: long,
             given: Instant::ZERO,
             not_before: None,
         }

@@ -21,7 +21,7 @@ pub(crate) struct ConnectionCounters {
     pub(crate) ended: Counter,
     /// Packets that came on connections; also among all received ones.
     pub(crate) received: Counter,
-    /// Neighbours that got no connection because an answer of theirs takes more than 8.6 s, as they say; also among the refused ones, if they asked.
+    /// Neighbours that got no connection because their answers take too long, as they say; also among the refused ones, if they asked.
     pub(crate) slow: Counter,
     /// Attempts to open a connection.
     pub(crate) opens: Counter,

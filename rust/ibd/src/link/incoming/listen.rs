@@ -4,25 +4,25 @@
 use core::time::Duration;
 
 use ibtf::{AsyncEvent, ChannelId, Client, ClientHandler, Reply, Request, Service, Session, Status};
-use ipoib::connections::{self, ConnectRequest, Wrong};
+use ipoib::connections::{self, AnswerTime, ConnectRequest, Wrong};
 use ipoib::link::Generation;
 use ipoib::{Gid, LinkAddr, Qpn};
 use kernel::kstat::Kstat;
 use kernel::list::Room;
 use kernel::{KArc, KBox, log};
 
-use super::{ConnectionCounters, IncomingConnections, work};
+use super::{Asker, ConnectionCounters, IncomingConnections, work};
 use crate::link::Shared;
 use crate::link::lifecycle::CLIENT;
+use crate::link::long_answers::LongAnswers;
 use crate::link::outgoing::OutgoingConnections;
 use crate::link::queue_pairs::QueuePairHandles;
 use crate::link::settings::Settings;
 use crate::{node, now, probes};
 
-/// How long the removal of an adapter is held up by connections at most: the communication manager repeats a DREQ that is not answered as
-/// often as the neighbour has asked for, sixteen times in 137 s, and keeps the number of the queue pair for 8.6 s after that. And how often
-/// they are looked at.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How long the removal of an adapter is held up by connections at most, beside [what closing them takes](connections::closing_takes): the communication
+/// manager repeats a DREQ that is not answered as often as the neighbour has asked for. And how often they are looked at.
+const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: kernel::time::Duration = kernel::time::Duration::from_millis(10);
 
 /// Who sees to a link's connections, from the first time it listens to its end: in the order in which they go.
@@ -171,7 +171,8 @@ impl ConnectionEvents {
 
     /// The adapter goes: waits until nothing of it is open for connections.
     fn hca_removed(&self) {
-        let deadline = now() + PATIENCE;
+        let count = self.0.control.lock().incoming.as_ref().map_or(0, |incoming| incoming.count());
+        let deadline = now() + connections::closing_takes(count, LongAnswers::are_some()) + PATIENCE;
         let open = || self.0.control.lock().incoming.as_ref().is_some_and(|incoming| !incoming.is_idle());
         while open() && now() < deadline {
             // Once the link's own client has heard of it, too, nobody is let in any more.
@@ -206,13 +207,12 @@ impl ClientHandler for ConnectionEvents {
     }
 
     fn connection_replied(&self, channel: ChannelId, private: &[u8], answer: Option<u8>) -> bool {
-        if !connections::answers_in_time(answer) {
+        let mut wanted = None;
+        self.0.tell(|control| wanted = control.connection_replied(channel, private, answer));
+        if wanted.is_none() {
             self.0.connection_counters.slow.increment();
-            return false;
         }
-        let mut wanted = false;
-        self.0.tell(|control| control.tell_outgoing(|outgoing| wanted = outgoing.replied(channel, private)));
-        wanted
+        wanted == Some(true)
     }
 
     fn connection_established(&self, channel: ChannelId) {
@@ -238,14 +238,18 @@ impl Shared {
     fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
         let counters = &self.connection_counters;
         counters.requests.increment();
-        let asks = self.who_asks(request);
-        let slow = asks == Err(Wrong::Slow);
+        let asks = self.who_asks(request).and_then(|(peer, time)| match time {
+            AnswerTime::Long => Ok((peer, Some(LongAnswers::new().ok_or(Wrong::Slow)?))),
+            _ => Ok((peer, None)),
+        });
+        let slow = matches!(asks, Err(Wrong::Slow));
         if slow {
             counters.slow.increment();
         }
         let reply = match (asks, Room::new()) {
-            (Ok(peer), Ok(room)) => {
-                self.control.lock().connection_requested(room, (&peer, request.lid), session, now())
+            (Ok((peer, long)), Ok(room)) => {
+                let asker = Asker { peer, lid: request.lid, session, long };
+                self.control.lock().connection_requested(room, asker, now())
             }
             (Ok(_), Err(_)) => Reply::NoRoom,
             (Err(_), _) => Reply::Refused,
@@ -265,8 +269,9 @@ impl Shared {
         reply
     }
 
-    /// The neighbour, if it may ask.
-    fn who_asks(&self, request: &Request<'_>) -> Result<LinkAddr, Wrong> {
+    /// The neighbour, if it may ask, and how long its answers take.
+    fn who_asks(&self, request: &Request<'_>) -> Result<(LinkAddr, AnswerTime), Wrong> {
+        let lifetime = self.control.lock().lifetime_to(node::gid(request.from));
         let asked = ConnectRequest {
             reliable: request.reliable,
             pkey: request.pkey,
@@ -274,8 +279,10 @@ impl Shared {
             to: node::gid(request.to),
             lid: request.lid,
             answer: request.answer,
+            lifetime,
             private: request.private,
         };
-        asked.check(self.pkey, self.port_gid().ok_or(Wrong::Port)?)
+        let peer = asked.check(self.pkey, self.port_gid().ok_or(Wrong::Port)?)?;
+        Ok((peer, asked.answer_time()))
     }
 }

@@ -26,12 +26,12 @@ use ibtf::{ChannelId, CqId, Hca, RcChannel, Reply, Session};
 use ipoib::connections::{
     Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal,
 };
-use ipoib::{Gid, Instant, LinkAddr};
+use ipoib::{Gid, Instant};
 use kernel::list::{List, Room};
 use kernel::{AllocError, KBox, KVec};
 
-pub(crate) use connection::IncomingConnection;
 use connection::State;
+pub(crate) use connection::{Asker, IncomingConnection};
 pub(crate) use counters::ConnectionCounters;
 pub(crate) use listen::{Listener, Listening, listen};
 pub(crate) use receive::ConnectedReceiver;
@@ -39,7 +39,7 @@ use receive::Taken;
 pub(crate) use shared_receive::SharedReceive;
 pub(super) use work::adapter;
 
-use super::outgoing::{self, OutgoingConnections};
+use super::outgoing::{self, ConnectedSender, OutgoingConnections};
 
 /// How long a connection that was closed may hold receives that the adapter says nothing of.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -72,6 +72,8 @@ pub(crate) struct IncomingConnections {
     hca: Option<Hca>,
     /// It is being closed; it was tried so often; and it is not tried before.
     lets_go: bool,
+    /// Of connections to close.
+    outgoing_is_next: bool,
     tries: u32,
     close_at: Option<Instant>,
 }
@@ -94,6 +96,14 @@ pub(crate) enum Step {
     Outgoing(outgoing::Step),
 }
 
+/// What the thread that closes does next.
+pub(crate) enum Close {
+    /// One from a neighbour: [`IncomingConnections::closed`].
+    Incoming(Connection, RcChannel),
+    /// One to a neighbour.
+    Outgoing(Connection, RcChannel, Option<ConnectedSender>),
+}
+
 impl IncomingConnections {
     /// None, and none is let in before [`IncomingConnections::run`].
     pub(crate) fn new(seed: u64) -> Result<Self, AllocError> {
@@ -110,6 +120,7 @@ impl IncomingConnections {
             unused_since: None,
             hca: None,
             lets_go: false,
+            outgoing_is_next: false,
             tries: 0,
             close_at: None,
         })
@@ -148,6 +159,12 @@ impl IncomingConnections {
         }
         self.lost = false;
         self.shared_receive.take()
+    }
+
+    /// How many there are, to and from neighbours.
+    fn count(&self) -> u32 {
+        let outgoing = self.outgoing.as_ref().map_or(0, |outgoing| outgoing.count());
+        self.connections.iter().count() as u32 + outgoing
     }
 
     /// Whether nothing is left to do or to free.
@@ -191,18 +208,17 @@ impl IncomingConnections {
         self.close_at = Some(now + wait);
     }
 
-    /// A neighbour asks, whose port has this base LID, with this session to answer him in. The memory is made before the lock is taken.
+    /// A neighbour asks, who gives the base LID of a port. The memory is made before the lock is taken.
     pub(crate) fn requested(
         &mut self,
         room: Room<IncomingConnection>,
-        (peer, lid): (&LinkAddr, u16),
+        asker: Asker,
         check: impl Fn(Gid, u16) -> LidCheck,
-        session: Session,
         now: Instant,
     ) -> Reply {
-        match self.machine.requested(peer, lid, check, now) {
+        match self.machine.requested(&asker.peer, asker.lid, check, now) {
             Ok(connection) => {
-                self.connections.put(room, IncomingConnection::new(connection, session));
+                self.connections.put(room, IncomingConnection::new(connection, asker.session, asker.long));
                 Reply::Later
             }
             Err(Refusal::NoRoom) => Reply::NoRoom,
@@ -397,11 +413,25 @@ impl IncomingConnections {
         self.end_unused(now).or_else(|| self.close_adapter(now))
     }
 
-    /// The next connection to close.
-    pub(crate) fn next_close(&mut self, now: Instant) -> Option<(Connection, RcChannel)> {
+    /// The next connection to close, from neighbours and to them by turns: one of these can take seconds.
+    pub(crate) fn next_close(&mut self, now: Instant) -> Option<Close> {
         self.ask_machine(now);
+        self.outgoing_is_next = !self.outgoing_is_next;
+        if self.outgoing_is_next {
+            self.next_outgoing_close(now).or_else(|| self.next_incoming_close(now))
+        } else {
+            self.next_incoming_close(now).or_else(|| self.next_outgoing_close(now))
+        }
+    }
+
+    fn next_outgoing_close(&mut self, now: Instant) -> Option<Close> {
+        let (connection, channel, sender) = self.outgoing.as_mut()?.next_close(now)?;
+        Some(Close::Outgoing(connection, channel, sender))
+    }
+
+    fn next_incoming_close(&mut self, now: Instant) -> Option<Close> {
         let entry = self.connections.find_mut(|entry| entry.is_to_close() && entry.has_come(now))?;
-        Some((entry.connection, entry.take_to_close()?))
+        Some(Close::Incoming(entry.connection, entry.take_to_close()?))
     }
 
     /// When [`IncomingConnections::next_close`] has something again, if nothing happens before.

@@ -9,7 +9,7 @@ use kernel::{AllocError, KArc, log};
 
 use super::receive::Taken;
 use super::shared_receive::{self, SharedReceive};
-use super::{IncomingConnections, Step};
+use super::{Close, IncomingConnections, Step};
 use crate::link::Shared;
 use crate::link::control::Control;
 use crate::link::outgoing::{self, SendPools};
@@ -38,25 +38,32 @@ fn live_closing(parker: &Parker<'_, Control>, shared: &Shared) {
     let mut control = parker.lock();
     while !parker.should_stop() {
         let incoming = control.incoming.as_mut();
-        if let Some((connection, channel)) = incoming.and_then(|incoming| incoming.next_close(now())) {
-            drop(control);
-            close(shared, connection, channel);
-            control = parker.lock();
-            continue;
-        }
-        let outgoing = control.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut());
-        if let Some((connection, channel, sender)) = outgoing.and_then(|outgoing| outgoing.next_close(now()))
-        {
-            drop(control);
-            outgoing::close(shared, connection, channel, sender);
-            control = parker.lock();
-            if let Some(incoming) = &mut control.incoming {
-                incoming.wait_for_numbers(now());
+        let next = incoming.and_then(|incoming| incoming.next_close(now()));
+        match next {
+            Some(next) => {
+                drop(control);
+                close_next(shared, next);
+                control = parker.lock();
             }
-            continue;
+            None => {
+                let next = control.incoming.as_ref().and_then(|incoming| incoming.close_deadline());
+                parker.wait_until(&mut control, next.map(kernel_instant));
+            }
         }
-        let next = control.incoming.as_ref().and_then(|incoming| incoming.close_deadline());
-        parker.wait_until(&mut control, next.map(kernel_instant));
+    }
+}
+
+/// With no lock held.
+fn close_next(shared: &Shared, next: Close) {
+    match next {
+        Close::Incoming(connection, channel) => close(shared, connection, channel),
+        Close::Outgoing(connection, channel, sender) => {
+            outgoing::close(shared, connection, channel, sender);
+            with_incoming(shared, |incoming| {
+                incoming.wait_for_numbers(now());
+                Some(())
+            });
+        }
     }
 }
 
@@ -116,6 +123,7 @@ fn take(shared: &Shared, step: Step) {
         Step::Outgoing(outgoing::Step::FreeFailed(connection, channel, sender, error)) => {
             outgoing::free_failed(shared, connection, channel, sender, error);
         }
+        Step::Outgoing(outgoing::Step::Silence(sender)) => outgoing::end(shared, &sender),
         Step::Outgoing(outgoing::Step::End(send_pools)) => SendPools::end(send_pools, shared),
     }
 }

@@ -30,12 +30,13 @@ use kernel::list::{List, Room};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KArc, KBox, KVec};
 
+use super::long_answers::LongAnswers;
 pub(crate) use send_completions::SendCompletions;
 pub(crate) use send_pools::SendPools;
 pub(crate) use sender::{ConnectedSender, Sent};
 use too_big::TooBigReports;
 pub(crate) use too_big::{TooBigReport, answer};
-pub(super) use work::{close, free_failed, open};
+pub(super) use work::{close, end, free_failed, open};
 
 /// Connections that can be open at once; twice as many neighbours are known.
 const NEIGHBOURS: usize = 1024;
@@ -73,6 +74,8 @@ struct OutgoingConnection {
     route: Option<Route>,
     /// Octets of the longest message that the neighbour takes; 0 before it has said so.
     longest: u32,
+    /// Its answers may take long.
+    long: Option<LongAnswers>,
     state: State,
     /// What the communication manager has told of an attempt that came to nothing.
     failed: Option<OpenError>,
@@ -80,6 +83,8 @@ struct OutgoingConnection {
     stands: bool,
     /// The machine wants it closed.
     closing: bool,
+    /// And it still sends.
+    speaks: bool,
     /// Its channel is not freed before.
     not_before: Option<Instant>,
 }
@@ -105,6 +110,8 @@ pub(crate) enum Step {
     Open(Connection, Service),
     /// Nothing came of it: free the channel, and then [`OutgoingConnections::failed`].
     FreeFailed(Connection, RcChannel, Option<ConnectedSender>, OpenError),
+    /// Send nothing more on one that is to be closed: its turn may come late, and its buffers are others'.
+    Silence(ConnectedSender),
     /// Free it.
     End(KArc<SendPools>),
 }
@@ -134,7 +141,25 @@ impl OutgoingConnections {
     pub(crate) fn stop(&mut self) {
         self.runs = false;
         self.machine.stop();
+        // The thread that closes does not wait until the other one has asked: nothing is opened now.
+        let now = crate::now();
+        while let Some(action) = self.machine.next_connection(now) {
+            if let Action::Close(connection) = action {
+                self.note_close(connection, now);
+            }
+        }
         self.reports.clear();
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.connections.iter().count() as u32
+    }
+
+    /// Whom a connection, or an attempt, is to.
+    pub(crate) fn peer(&self, channel: ChannelId) -> Option<LinkAddr> {
+        let entry = self.connections.iter().find(|entry| entry.channel == Some(channel));
+        entry.map(|entry| entry.connection.peer)
     }
 
     /// Whether nothing of them is left.
@@ -191,18 +216,28 @@ impl OutgoingConnections {
                     }
                     Err(AllocError) => self.machine.failed(connection, OpenError::Failed, now),
                 },
-                Action::Close(connection) => match self.find(connection) {
-                    Some(entry) => {
-                        entry.closing = true;
-                        self.news = true;
-                    }
-                    None => self.machine.closed(connection, now),
-                },
+                Action::Close(connection) => self.note_close(connection, now),
                 // Those of packets are asked for apart.
                 Action::Send(..) | Action::Tell(..) | Action::Drop(..) => {}
             }
         }
-        self.next_failed(now).or_else(|| self.end_unused(now))
+        self.next_silence().or_else(|| self.next_failed(now)).or_else(|| self.end_unused(now))
+    }
+
+    fn note_close(&mut self, connection: Connection, now: Instant) {
+        match self.find(connection) {
+            Some(entry) => {
+                (entry.closing, entry.speaks) = (true, entry.sender.is_some());
+                self.news = true;
+            }
+            None => self.machine.closed(connection, now),
+        }
+    }
+
+    fn next_silence(&mut self) -> Option<Step> {
+        let entry = self.connections.find_mut(|entry| entry.speaks && entry.sender.is_some())?;
+        entry.speaks = false;
+        entry.sender.clone().map(Step::Silence)
     }
 
     fn next_failed(&mut self, now: Instant) -> Option<Step> {
@@ -335,11 +370,11 @@ impl OutgoingConnections {
         self.connections.find_mut(|entry| entry.channel == Some(channel))
     }
 
-    /// The neighbour has accepted, and says what it takes; whether that is any good.
-    pub(crate) fn replied(&mut self, channel: ChannelId, private: &[u8]) -> bool {
+    /// The neighbour has accepted, and says what it takes; whether that is any good. Its answers may take long.
+    pub(crate) fn replied(&mut self, channel: ChannelId, private: &[u8], long: Option<LongAnswers>) -> bool {
         let Some(entry) = self.by_channel(channel).filter(|entry| !entry.closing) else { return false };
         match PrivateData::from_bytes(private) {
-            Ok(private) => entry.longest = private.longest,
+            Ok(private) => (entry.longest, entry.long) = (private.longest, long),
             Err(_) => return false,
         }
         true
@@ -394,10 +429,12 @@ impl OutgoingConnection {
             sender: None,
             route: None,
             longest: 0,
+            long: None,
             state: State::Busy,
             failed: None,
             stands: false,
             closing: false,
+            speaks: false,
             not_before: None,
         }
     }

@@ -123,7 +123,7 @@ fn send_pools(shared: &Shared) -> Result<KArc<SendPools>, Status> {
 }
 
 /// Nothing is sent on it any more, and nobody looks for what has completed.
-fn end(shared: &Shared, sender: &ConnectedSender) {
+pub(crate) fn end(shared: &Shared, sender: &ConnectedSender) {
     sender.close();
     shared.send_completions.leave(sender);
 }

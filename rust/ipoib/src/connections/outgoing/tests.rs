@@ -1,5 +1,7 @@
 use super::*;
 use crate::addr::{Gid, Qpn};
+use crate::paths::Validity;
+use core::time::Duration;
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,12 +134,11 @@ fn eight_attempts_are_out_at_once_and_the_others_follow_as_they_end() {
     let first = opens(&mut machine, at(0));
     assert_eq!(first.len(), 8);
     assert_eq!(opens(&mut machine, at(100)), []);
-    // One stands, one fails, and of one the end is asked for: only when that is there it is over.
+    // One stands, and one fails.
     assert!(machine.opened(first[0], Line::new(1), 65_524, at(150)));
     machine.failed(first[1], OpenError::Failed, at(150));
-    machine.gone(&first[2].peer);
     assert_eq!(opens(&mut machine, at(200)).len(), 2);
-    machine.closed(first[2], at(250));
+    machine.failed(first[2], OpenError::Failed, at(250));
     assert_eq!(opens(&mut machine, at(300)).len(), 1);
 }
 
@@ -166,6 +167,25 @@ fn what_waits_for_a_stations_turn_to_be_asked_waits_a_second_and_then_its_sender
         asked.iter().any(|action| matches!(action, Action::Open(one, _) if one.peer == station(8))),
         "{asked:?}"
     );
+}
+
+#[test]
+fn what_waits_behind_a_close_whose_turn_does_not_come_waits_a_second_and_then_its_sender_is_told() {
+    let mut machine = machine(4, 4);
+    let (connection, _) = connected(&mut machine, 1, 65_524, at(0));
+    machine.lost(connection, at(20_000));
+    assert_eq!(machine.submit(&station(1), (1, LARGE), at(20_000)), Submitted::Waits);
+    assert_eq!(actions(&mut machine, at(20_000)), [Action::Close(connection)]);
+    assert_eq!(machine.submit(&station(1), (2, LARGE), at(20_900)), Submitted::Waits);
+    assert_eq!(actions(&mut machine, at(20_900)), []);
+    let told = [1, 2].map(|packet| Action::Tell(station(1), packet, TooBig(DATAGRAM)));
+    assert_eq!(machine.next_deadline(), Some(at(21_000)));
+    assert_eq!(actions(&mut machine, at(21_000)), told);
+    assert_eq!(machine.submit(&station(1), (3, LARGE), at(22_000)), Submitted::TooBig(3, TooBig(DATAGRAM)));
+    assert_eq!(machine.submit(&station(1), (4, 64), at(22_000)), Submitted::Datagram(4));
+    machine.closed(connection, at(90_000));
+    assert_eq!(machine.submit(&station(1), (5, LARGE), at(90_000)), Submitted::Waits);
+    assert_eq!(actions(&mut machine, at(90_000)).len(), 1);
 }
 
 #[test]
@@ -315,8 +335,9 @@ fn a_connection_that_lasted_is_forgiven_what_failed_before_it() {
         let (connection, _) = opening(&mut machine, at(now));
         assert!(machine.opened(connection, Line::new(connection.number), 65_524, at(now)));
         actions(&mut machine, at(now));
-        machine.gone(&station(1));
-        actions(&mut machine, at(now));
+        // Idle for four minutes.
+        now += 250_000;
+        assert_eq!(actions(&mut machine, at(now)), [Action::Close(connection)]);
         machine.closed(connection, at(now));
     }
 }
@@ -376,7 +397,6 @@ enum Step {
     Failed(usize, u8),
     Lost(usize),
     Closed(usize),
-    Gone(u64),
     Wait(u64),
     Stop,
     Run,
@@ -389,7 +409,6 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (any::<usize>(), 0..3_u8).prop_map(|(n, why)| Step::Failed(n, why)),
         3 => any::<usize>().prop_map(Step::Lost),
         5 => any::<usize>().prop_map(Step::Closed),
-        1 => (0..8_u64).prop_map(Step::Gone),
         3 => (0..20_000_u64).prop_map(Step::Wait),
         1 => Just(Step::Stop),
         1 => Just(Step::Run),
@@ -452,7 +471,6 @@ proptest! {
                         made.remove(&connection.number);
                     }
                 }
-                Step::Gone(n) => machine.gone(&station(n)),
                 Step::Wait(millis) => now = now + Duration::from_millis(millis),
                 Step::Stop => machine.stop(),
                 Step::Run => machine.run(DATAGRAM),

@@ -1,0 +1,116 @@
+//! How connections end.
+
+use core::ops::DerefMut;
+
+use super::peer::{After, State};
+use super::{Channel, DUE, LEAVING, Outgoing, OutgoingSlot, RECENT, WaitingSlot};
+use crate::connections::Connection;
+use crate::table::Id;
+use crate::time::Instant;
+
+impl<P, C, S, W> Outgoing<P, C, S, W>
+where
+    C: Channel,
+    S: DerefMut<Target = [OutgoingSlot<C>]>,
+    W: DerefMut<Target = [WaitingSlot<P>]>,
+{
+    /// A connection is of no use any more: a send failed, the neighbour closed it, or its queue pair did. The first time another one is made
+    /// for what comes next, and then not before a while.
+    pub fn lost(&mut self, connection: Connection, now: Instant) {
+        let Some(id) = self.known(connection) else { return };
+        let Some(State::Up { since, .. }) = self.peers.get(id).map(|peer| &peer.state) else { return };
+        let lasted = now - *since >= self.config.steady;
+        let again = self.fails(id, lasted) > 1;
+        if !again {
+            // What waited for this connection waits for the next one.
+            self.peers.unlist(LEAVING, id);
+        }
+        self.close(id, if again { After::Rest } else { After::Off }, now);
+    }
+
+    /// One more attempt or connection has failed; how many have, since one that lasted.
+    pub(super) fn fails(&mut self, id: Id, lasted: bool) -> u32 {
+        let Some(peer) = self.peers.get_mut(id) else { return 0 };
+        peer.failures = if lasted { 1 } else { peer.failures.saturating_add(1) };
+        peer.failures
+    }
+
+    /// The link stops: connections are closed, which nobody has to wait for; what waits for one is dropped.
+    pub fn stop(&mut self) {
+        self.runs = false;
+        let mut from = 0;
+        while let Some((place, id)) = self.peers.next_from(from) {
+            self.end(id);
+            from = place + 1;
+        }
+    }
+
+    pub(super) fn end(&mut self, id: Id) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        (peer.failures, peer.dropped) = (0, !peer.waiting.is_empty());
+        match peer.state {
+            // Nothing waits for the next one.
+            State::Up { .. } | State::Opening(_) => self.close(id, After::Off, Instant::ZERO),
+            State::Wanted(..) => {
+                self.held -= 1;
+                self.off(id);
+            }
+            State::Resting => self.off(id),
+            State::Closing(_, since) => peer.state = State::Closing(After::Off, since),
+            State::Off => {}
+        }
+        self.leave(id);
+    }
+
+    /// Nothing of a connection is left.
+    pub fn closed(&mut self, connection: Connection, now: Instant) {
+        let Some(id) = self.known(connection) else { return };
+        let Some(State::Closing(after, _)) = self.peers.get(id).map(|peer| &peer.state) else { return };
+        let after = *after;
+        self.attempt_is_over(id);
+        self.held -= 1;
+        match after {
+            After::Rest => self.rest(id, now),
+            After::Off => {
+                self.off(id);
+                let waits = self.peers.get(id).is_some_and(|peer| !peer.waiting.is_empty());
+                if waits && !self.peers.is_listed(LEAVING, id) {
+                    self.want(id, now);
+                    if !self.comes(id, now) {
+                        self.leave(id);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, id: Id, after: After, now: Instant) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        if let State::Up { channel, .. } = &peer.state {
+            channel.validity().withdraw();
+        }
+        peer.state = State::Closing(after, now);
+        self.peers.unlist(RECENT, id);
+        // Its turn to be closed may come late.
+        self.peers.set_deadline(id, (after == After::Off).then_some(now + self.config.patience));
+        self.due(id);
+    }
+
+    pub(super) fn rest(&mut self, id: Id, now: Instant) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        peer.state = State::Resting;
+        let delay = self.config.retry.delay(peer.failures, &mut self.jitter);
+        self.peers.set_deadline(id, Some(now + delay));
+        self.peers.unlist(DUE, id);
+        self.leave(id);
+        self.rank(id);
+    }
+
+    pub(super) fn off(&mut self, id: Id) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        peer.state = State::Off;
+        self.peers.set_deadline(id, None);
+        self.peers.unlist(DUE, id);
+        self.rank(id);
+    }
+}
