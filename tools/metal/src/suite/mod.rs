@@ -18,7 +18,7 @@ use crate::machine::options::Driver;
 use crate::machine::symbols::readable;
 use crate::machine::{Options, Setup, Trouble};
 use bench::{Bench, CASE};
-use cases::{adapter, added, answers, contract, ip, life, link, patience, random, trouble};
+use cases::{adapter, added, answers, connections, contract, ip, life, link, patience, random, trouble};
 use report::{Findings, Report, StepReport};
 
 /// How much is tried.
@@ -99,7 +99,7 @@ const CASES: &[Case] = &[
     Case { name: "tcp", base: false, identities: ONE, unloads: false, run: ip::tcp },
     Case { name: "multicast", base: false, identities: ONE, unloads: false, run: ip::multicast },
     Case { name: "snoop", base: false, identities: ONE, unloads: false, run: ip::snoop },
-    Case { name: "connected", base: false, identities: ONE, unloads: false, run: ip::connected },
+    Case { name: "connected", base: false, identities: ONE, unloads: false, run: connections::connected },
     Case { name: "plumb", base: false, identities: ONE, unloads: false, run: ip::plumb_again },
     // Long before the queues fail once more, for which a link has to have been well for ten seconds.
     Case {

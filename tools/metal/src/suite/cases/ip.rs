@@ -92,7 +92,7 @@ pub fn end_zone(bench: &mut Bench, side: usize) -> Result<()> {
 }
 
 /// How long it may take until a neighbour is found.
-const NEIGHBOUR: u64 = 20_000;
+pub const NEIGHBOUR: u64 = 20_000;
 
 /// Every echo over IPv4 is answered, from none to as many bytes as a packet holds, both ways.
 pub fn ping(bench: &mut Bench) -> Result<Findings> {
@@ -249,7 +249,7 @@ pub fn tcp(bench: &mut Bench) -> Result<Findings> {
 }
 
 /// Streams of random data, one after the other, at ports from this one on: who sends, how many bytes, in writes of how many.
-fn streams(bench: &mut Bench, plan: &[(usize, u64, u32)], first_port: usize) -> Result<Findings> {
+pub fn streams(bench: &mut Bench, plan: &[(usize, u64, u32)], first_port: usize) -> Result<Findings> {
     let mut findings = Findings::default();
     for (turn, &(from, octets, chunk)) in plan.iter().enumerate() {
         let (sender, receiver) = (bench.sides[from].name, bench.sides[1 - from].name);
@@ -280,38 +280,8 @@ fn streams(bench: &mut Bench, plan: &[(usize, u64, u32)], first_port: usize) -> 
     Ok(findings)
 }
 
-/// Links in connected mode whose adapter has no connections reach each other by datagrams: IP is told what fits. Then they are as before.
-pub fn connected(bench: &mut Bench) -> Result<Findings> {
-    if bench.driver == Driver::C {
-        return Ok(Findings::new("the control stays with datagrams"));
-    }
-    let before = interface_mtu(bench)?;
-    set_linkmode(bench, 1)?;
-    let mtu = interface_mtu(bench)?;
-    ensure!(mtu == 65_520, "in connected mode the interface's MTU is {mtu}");
-    let mut count = 0;
-    for from in 0..2 {
-        for family in [4, 6] {
-            answers_in(bench, from, family, NEIGHBOUR)?;
-            count += bench.all_answered(from, family, Sizes::one(1000, 10))?;
-        }
-    }
-    let mib = 1 << 20;
-    let findings = streams(bench, &[(0, mib, 65_536), (1, mib, 65_536)], 5101)?;
-    set_linkmode(bench, 0)?;
-    let after = interface_mtu(bench)?;
-    ensure!(after == before, "the interface's MTU was {before} and is {after}");
-    for from in 0..2 {
-        answers_in(bench, from, 4, NEIGHBOUR)?;
-        count += bench.all_answered(from, 4, Sizes::one(2016, 4))?;
-    }
-    Ok(findings
-        .and(format!("{count} of {count} answered, MTU {before}, {mtu}, {after}"))
-        .fact("echoes", count))
-}
-
 /// A link has its mode from before it is opened.
-fn set_linkmode(bench: &mut Bench, mode: u32) -> Result<()> {
+pub fn set_linkmode(bench: &mut Bench, mode: u32) -> Result<()> {
     for side in 0..2 {
         let link = bench.sides[side].link;
         unplumb(bench, side)?;
@@ -321,7 +291,7 @@ fn set_linkmode(bench: &mut Bench, mode: u32) -> Result<()> {
     Ok(())
 }
 
-fn interface_mtu(bench: &mut Bench) -> Result<u64> {
+pub fn interface_mtu(bench: &mut Bench) -> Result<u64> {
     let name = bench.sides[0].name;
     Bench::number(&bench.must(name, "interface ib0")?, "mtu")
 }

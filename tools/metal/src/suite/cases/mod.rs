@@ -3,6 +3,7 @@
 pub mod adapter;
 pub mod added;
 pub mod answers;
+pub mod connections;
 pub mod contract;
 pub mod ip;
 pub mod life;
