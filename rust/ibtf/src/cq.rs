@@ -148,6 +148,20 @@ impl Cq {
         Status::check(unsafe { sys::ibt_modify_cq(self.handle(), count, micros, 0) })
     }
 
+    /// Throws away what is in the batch and in the CQ; how many of these have succeeded. What was posted stays with the queues until their
+    /// channel is freed or recycled. **Any** context.
+    pub fn throw_away(&self, batch: &mut CompletionBatch) -> usize {
+        let mut succeeded = 0;
+        loop {
+            while let Some(completion) = batch.take() {
+                succeeded += usize::from(completion.status().is_success());
+            }
+            if !matches!(self.poll(batch), Ok(1..)) {
+                return succeeded;
+            }
+        }
+    }
+
     pub(crate) fn handle(&self) -> sys::ibt_cq_hdl_t {
         self.0.handle
     }
@@ -232,13 +246,6 @@ impl CompletionBatch {
     #[inline]
     pub fn take(&mut self) -> Option<Completion<'_>> {
         self.next_within(usize::MAX)
-    }
-
-    /// Throws away those that are in it; how many. What was posted stays with the queues until their channel is freed or recycled.
-    pub fn clear(&mut self) -> usize {
-        let left = self.remaining();
-        self.next = self.len;
-        left
     }
 }
 

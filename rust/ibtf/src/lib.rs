@@ -70,7 +70,7 @@ pub use partition::{Partition, PartitionRegistration, PartitionSource};
 pub use path::{PathInfo, PathRequest};
 pub use pd::Pd;
 pub use port::{PortInfo, PortState};
-pub use rc::RcChannel;
+pub use rc::{RcChannel, RcState};
 pub use rc_send::MessageQueue;
 pub use receive::{ReceiveQueue, Received, Refills, Target};
 pub use send::{LargeSend, Over, Payload, PostFailure, Refused, SendOptions, SendQueue, Sent, Vacancy};

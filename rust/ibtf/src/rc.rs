@@ -46,6 +46,15 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
+/// What an adapter says of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RcState {
+    /// How far the other side has sent: the number of the packet that is due. As long as nothing comes it stays the same.
+    pub packet_due: u32,
+    /// Where the P_Key is that it was made with, in the port's table.
+    pub pkey_index: u16,
+}
+
 impl RcChannel {
     /// A queue pair that receives into a shared receive queue and never sends (`ibt_alloc_rc_channel`). **May block.**
     pub fn receiving(srq: &Srq, port: u8) -> Result<Self, Status> {
@@ -91,14 +100,14 @@ impl RcChannel {
         })
     }
 
-    /// How far the other side has sent: the number of the packet that is due (`ibt_query_qp`). As long as nothing comes it stays the same. Of a
-    /// connection that stands. **May block**, for the adapter.
-    pub fn packet_due(&self) -> Result<u32, Status> {
+    /// How a connection that stands receives (`ibt_query_qp`). **May block**, for the adapter.
+    pub fn query(&self) -> Result<RcState, Status> {
         let mut attributes = KBox::new(sys::ibt_qp_query_attr_t::default())?;
         // SAFETY: allocated.
         Status::check(unsafe { sys::ibt_query_qp(self.handle(), &mut *attributes) })?;
         // SAFETY: of a queue pair of a connection this is the member that is filled in.
-        Ok(unsafe { attributes.qp_info.qp_transport.rc }.rc_rq_psn())
+        let connection = unsafe { attributes.qp_info.qp_transport.rc };
+        Ok(RcState { packet_due: connection.rc_rq_psn(), pkey_index: connection.rc_path.cep_pkey_ix })
     }
 
     /// Ends the connection: the queue pair is in the error state when this returns, and no handler is called for it any more

@@ -125,7 +125,7 @@ mod tests {
         let counters = Counters::of(0, 0).unwrap();
         let mut sent = PacketCounts::default();
         sent.add(Cast::Broadcast, 1, 4 + 28);
-        counters.tx(0).unwrap().sent(&sent);
+        counters.tx(0).unwrap().sent(&sent, true);
         let mut received = PacketCounts::default();
         received.add_received(Cast::Broadcast, 40 + 4 + 28);
         counters.rx.received(&received, 1);
@@ -145,7 +145,7 @@ mod tests {
             let mut sent = PacketCounts::default();
             sent.add(Cast::Unicast, ring as u32 + 1, 100);
             let counters = counters.tx(ring).unwrap();
-            counters.sent(&sent);
+            counters.sent(&sent, true);
             assert_eq!(counters.stat(Stat::PacketsSent), Some(ring as u64 + 1));
         }
         assert_eq!(counters.stat(Stat::PacketsSent), Some(1 + 2 + 3 + 4));

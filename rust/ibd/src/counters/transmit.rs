@@ -47,11 +47,11 @@ impl TxCounters {
         self.link
     }
 
-    /// The adapter has taken these. With the ring's lock.
+    /// The adapter has taken these, some of them in a post of this ring's queue. With the ring's lock.
     #[inline]
-    pub(crate) fn sent(&self, counts: &PacketCounts) {
+    pub(crate) fn sent(&self, counts: &PacketCounts, posted: bool) {
         self.often.sent.count(counts);
-        self.often.posts.add_alone(u64::from(counts.packets != 0));
+        self.often.posts.add_alone(u64::from(posted && counts.packets != 0));
     }
 
     /// A packet that goes no further.

@@ -330,7 +330,7 @@ impl Shared {
         let mut pools = end_traffic(&self.transmitters, receiver.as_ref(), up_to);
         drop(receiver);
         if let Some(shared_receive) = shared_receive {
-            self.retire_one(shared_receive.end());
+            self.end_shared_receive(shared_receive);
         }
         if let Some(pairs) = pairs {
             // Freed here, unless somebody is attaching a group or a worker is at it just now.

@@ -215,3 +215,59 @@ fn a_connection_that_is_over_is_freed_however_many_messages_come_on_others() {
         guest.leave();
     });
 }
+
+#[test]
+fn a_connection_that_is_made_where_the_p_key_is_by_now_outlives_the_links_own_move_there() {
+    holds(|bench| {
+        let (_beta, heard, qpn) = accepting(bench);
+        let guest = guest(bench, 2, qpn);
+        guest.run("probe_connect", 0);
+        guest.send(0, 5_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(5_000)]);
+        // The link learns of it a second later than the communication manager.
+        let slow = Nanos::from_secs(1);
+        lab_ibtf::set_command_time(&bench.beta.kernel, Some((slow, slow)));
+        let table = [fabric::PKey(0), fabric::PKey(0xffff)];
+        bench.world.fabric().set_pkeys(bench.beta.port(), &table).expect("beta's port");
+        fakekernel::sleep(Nanos::from_millis(1_200));
+        guest.run("probe_connect", 1);
+        lab_ibtf::set_command_time(&bench.beta.kernel, None);
+        fakekernel::sleep(Nanos::from_secs(20));
+        assert_eq!(["accepted", "ended"].map(|name| counted(bench, name)), [2, 1]);
+        guest.send(1, 6_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(6_000)], "{:?}", bench.beta.counters());
+        guest.leave();
+    });
+}
+
+#[test]
+fn a_link_that_is_started_where_its_p_key_has_moved_to_meanwhile_keeps_the_first_connections() {
+    holds(|bench| {
+        let (beta, _, _) = accepting(bench);
+        drop(beta);
+        let table = [fabric::PKey(0), fabric::PKey(0xffff)];
+        bench.world.fabric().set_pkeys(bench.beta.port(), &table).expect("beta's port");
+        // What its link asks the administrator takes long: it listens before it is up.
+        bench.fault(
+            sm::Attribute::MC_MEMBER_RECORD,
+            None,
+            None,
+            sm::fault::FaultAction::Delay(sm::Nanos(3_000_000_000)),
+        );
+        let (beta, heard) = bench.beta.open(PLAIN);
+        bench.settle();
+        let qpn = u32::from_be_bytes(address_of(&beta).0[..4].try_into().expect("four bytes")) & 0x00ff_ffff;
+        let guest = guest(bench, 1, qpn.into());
+        guest.run("probe_connect", 0);
+        bench.no_faults();
+        bench.wait_for("up", MINUTE, || bench.beta.state() == LinkState::Up);
+        bench.settle();
+        assert_eq!(["accepted", "ended"].map(|name| counted(bench, name)), [1, 0]);
+        guest.send(0, 6_000, PLAIN);
+        bench.settle();
+        assert!(payloads(&heard) == [pattern(6_000)], "{:?}", bench.beta.counters());
+        guest.leave();
+    });
+}

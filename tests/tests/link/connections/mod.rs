@@ -3,6 +3,7 @@
 mod checks;
 mod claims;
 mod closing;
+mod counted;
 mod ends;
 mod failures;
 mod guest;

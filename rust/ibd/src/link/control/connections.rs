@@ -65,14 +65,19 @@ impl Control {
     ) -> Option<Connection> {
         let opened = self.incoming.as_mut()?.established(channel, now);
         // The port may have another LID than when it began.
-        self.compare_lids(now);
+        self.compare_routes(now);
         opened
     }
 
-    pub(super) fn compare_lids(&mut self, now: Instant) {
+    pub(super) fn compare_routes(&mut self, now: Instant) {
         if let Some(port) = self.link.port().filter(|port| port.active && port.lid != 0) {
-            let lid = port.lid;
-            self.tell_outgoing(|outgoing| outgoing.lid_is(lid, now));
+            let (lid, index) = (port.lid, port.pkey_index);
+            self.tell_outgoing(|outgoing| {
+                outgoing.lid_is(lid, now);
+                if let Some(index) = index {
+                    outgoing.pkey_is_at(index, now);
+                }
+            });
         }
     }
 }

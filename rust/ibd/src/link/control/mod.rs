@@ -210,7 +210,7 @@ impl Control {
         port: Option<link::Port>,
     ) {
         self.link.handle_event(now, link::Event::Port(ticket, port));
-        self.compare_lids(now);
+        self.compare_routes(now);
     }
 
     pub(crate) fn looked_up(

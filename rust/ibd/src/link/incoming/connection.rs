@@ -37,6 +37,8 @@ pub(crate) struct IncomingConnection {
     pub(super) empty: bool,
     /// The pause after a receive that found no buffer is as it should be.
     pub(super) eased: bool,
+    /// Where the P_Key is that its queue pair was made with, as the adapter says.
+    pub(super) pkey_index: Option<u16>,
     /// The machine wants to know how far the neighbour has sent.
     pub(super) to_look: bool,
     /// What had been taken when it was to be freed first.
@@ -70,6 +72,7 @@ impl IncomingConnection {
             over: false,
             empty: false,
             eased: false,
+            pkey_index: None,
             to_look: false,
             taken: None,
             _long: long,
@@ -86,6 +89,11 @@ impl IncomingConnection {
         }
     }
 
+    /// Whether its queue pair was made when the P_Key was not at this index.
+    pub(super) fn is_elsewhere(&self, pkey_index: u16) -> bool {
+        self.pkey_index.is_some_and(|index| index != pkey_index)
+    }
+
     /// Whether there is something to do for who accepts and frees.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let wants = match self.state {
@@ -94,6 +102,11 @@ impl IncomingConnection {
             State::Busy => false,
         };
         wants && self.has_come(now)
+    }
+
+    /// Whether it is closed, and its channel is to be freed.
+    pub(super) fn is_draining(&self) -> bool {
+        matches!(self.state, State::Draining(_))
     }
 
     /// Whether it waits to be closed.

@@ -11,7 +11,7 @@ use kernel::kstat::Kstat;
 use kernel::list::Room;
 use kernel::{KArc, KBox, log};
 
-use super::{Asker, ConnectionCounters, IncomingConnections, work};
+use super::{Asker, ConnectionCounters, IncomingConnections, SharedReceive, work};
 use crate::link::Shared;
 use crate::link::lifecycle::CLIENT;
 use crate::link::long_answers::LongAnswers;
@@ -80,6 +80,9 @@ fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles) {
         return;
     };
     let hca = first.pd().hca();
+    if !hca.attributes().shared_receive_queues() {
+        return log!(note, shared.name, "takes no connections: the adapter has no shared receive queues");
+    }
     let begun = match begin(shared, hca.client()) {
         Ok((incoming, client)) => {
             put_incoming(shared, incoming);
@@ -87,9 +90,6 @@ fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles) {
         }
         Err(status) => Err(status),
     };
-    if !hca.attributes().shared_receive_queues() {
-        return log!(note, shared.name, "takes no connections: the adapter has no shared receive queues");
-    }
     let made = begun.and_then(|client| {
         let listening = Listening::new(&client, Qpn::from_low_bits(first.qpn()), port.gid)?;
         Ok(listening)
@@ -181,7 +181,7 @@ impl ConnectionEvents {
             drop(control);
             self.0.control.notify_all();
             if let Some(shared_receive) = shared_receive {
-                self.0.retire_one(shared_receive.end());
+                self.0.end_shared_receive(shared_receive);
             }
             kernel::time::sleep(LOOK_AGAIN);
         }
@@ -234,6 +234,12 @@ impl ClientHandler for ConnectionEvents {
 }
 
 impl Shared {
+    /// Ends what a [stop](IncomingConnections::stop) has handed out. **May block**, for the adapter only.
+    pub(in crate::link) fn end_shared_receive(&self, shared_receive: SharedReceive) {
+        self.retire_one(shared_receive.end());
+        self.tell(|control| control.tell_incoming(IncomingConnections::shared_receive_ended));
+    }
+
     /// See [`ibtf::ClientHandler::connection_requested`].
     fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
         let counters = &self.connection_counters;

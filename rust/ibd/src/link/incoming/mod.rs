@@ -22,7 +22,7 @@ mod work;
 
 use core::time::Duration;
 
-use ibtf::{ChannelId, CqId, Hca, RcChannel, Reply, Session};
+use ibtf::{ChannelId, CqId, Hca, RcChannel, RcState, Reply, Session};
 use ipoib::connections::{
     Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal,
 };
@@ -62,10 +62,10 @@ pub(crate) struct IncomingConnections {
     shared_receive: Option<SharedReceive>,
     /// It is of no use any more.
     lost: bool,
+    /// Whoever stops the link has it, and counts what has come: until then no channel is freed, which would take that along.
+    ends: bool,
     /// Connections to neighbours, once the link was to open some.
     pub(crate) outgoing: Option<KBox<OutgoingConnections>>,
-    /// Of the link's P_Key, which a queue pair keeps that it was made with.
-    index: Option<u16>,
     /// Since when there has been none.
     unused_since: Option<Instant>,
     /// The adapter as it was opened for connections.
@@ -115,8 +115,8 @@ impl IncomingConnections {
             connections: List::new(),
             shared_receive: None,
             lost: false,
+            ends: false,
             outgoing: None,
-            index: None,
             unused_since: None,
             hca: None,
             lets_go: false,
@@ -133,19 +133,16 @@ impl IncomingConnections {
     }
 
     /// The link runs in the partition with this index, and a datagram carries so many octets, with the IPoIB header. Connections of another
-    /// partition end.
-    pub(crate) fn run_in(&mut self, pkey_index: u16, datagram: u32) {
-        let moved = self.index.replace(pkey_index).is_some_and(|before| before != pkey_index);
-        if moved {
-            self.machine.stop();
+    /// index end.
+    pub(crate) fn run_in(&mut self, pkey_index: u16, datagram: u32, now: Instant) {
+        for entry in self.connections.iter().filter(|entry| entry.is_elsewhere(pkey_index)) {
+            self.machine.ended(entry.connection);
         }
         if self.runs {
             self.machine.run();
         }
         if let Some(outgoing) = &mut self.outgoing {
-            if moved {
-                outgoing.stop();
-            }
+            outgoing.pkey_is_at(pkey_index, now);
             outgoing.run(datagram);
         }
     }
@@ -158,7 +155,14 @@ impl IncomingConnections {
             outgoing.stop();
         }
         self.lost = false;
-        self.shared_receive.take()
+        let shared_receive = self.shared_receive.take();
+        self.ends |= shared_receive.is_some();
+        shared_receive
+    }
+
+    /// What a stop handed out is ended.
+    pub(crate) fn shared_receive_ended(&mut self) {
+        self.ends = false;
     }
 
     /// How many there are, to and from neighbours.
@@ -384,9 +388,13 @@ impl IncomingConnections {
         }
     }
 
-    /// How far a neighbour has sent on a connection, if the adapter says so: the number of the packet that is due.
-    pub(crate) fn looked(&mut self, connection: Connection, sent: Option<u32>, now: Instant) {
-        self.machine.looked(connection, sent, now);
+    /// How a connection receives, if the adapter says so.
+    pub(crate) fn looked(&mut self, connection: Connection, seen: Option<RcState>, now: Instant) {
+        self.machine.looked(connection, seen.map(|seen| seen.packet_due), now);
+        if let Some(entry) = self.find(connection) {
+            // If that is not where the link is, the link may be about to follow; and if not, the neighbour finds out that nothing arrives.
+            entry.pkey_index = seen.map(|seen| seen.pkey_index);
+        }
     }
 
     /// The next thing to do.
@@ -397,7 +405,10 @@ impl IncomingConnections {
         {
             return Some(Step::End(shared_receive));
         }
-        if let Some(entry) = self.connections.find_mut(|entry| entry.is_due(now)) {
+        let ends = self.ends;
+        if let Some(entry) =
+            self.connections.find_mut(|entry| entry.is_due(now) && !(ends && entry.is_draining()))
+        {
             let refused = (entry.dismissed && entry.channel.is_none()).then_some(entry.connection);
             let step = entry.step();
             if let Some(connection) = refused {
@@ -465,7 +476,8 @@ impl IncomingConnections {
 
     /// When [`IncomingConnections::next_step`] has something again, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let incoming = self.connections.iter().filter(|entry| !entry.is_to_close());
+        let waits = |entry: &&IncomingConnection| entry.is_to_close() || self.ends && entry.is_draining();
+        let incoming = self.connections.iter().filter(|entry| !waits(entry));
         let incoming = incoming.filter_map(|entry| entry.not_before).min();
         let unused = self.unused_since.map(|since| since + UNUSED);
         let close = self.close_at.filter(|_| !self.runs && self.is_empty() && self.hca.is_some());

@@ -127,7 +127,8 @@ impl ConnectedReceiver {
         self.delivery.remove_connected(self);
         let mut state = self.state.lock();
         let open = state.open.take();
-        let left = state.batch.clear();
+        // Their senders have been told that these have arrived.
+        let left = open.as_ref().map_or(0, |open| open.cq.throw_away(&mut state.batch));
         drop(state);
         drop(open);
         self.counters.rx.dropped_many(RxDrop::LinkReset, left);

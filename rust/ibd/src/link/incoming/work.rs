@@ -134,11 +134,11 @@ fn look(shared: &Shared, connection: Connection, channel: RcChannel, is_new: boo
         // Without success the neighbour waits longer.
         let _ = channel.shorten_receiver_pause();
     }
-    let sent = channel.packet_due().ok();
+    let seen = channel.query().ok();
     // Whoever frees it needs the only one.
     drop(channel);
     with_incoming(shared, |incoming| {
-        incoming.looked(connection, sent, now());
+        incoming.looked(connection, seen, now());
         Some(())
     });
     // It may be to be closed.

@@ -94,6 +94,8 @@ struct OutgoingConnection {
 pub(super) struct Route {
     /// The port's base LID.
     own_lid: u16,
+    /// Where the P_Key is in the port's table: a queue pair keeps the index that it was made with.
+    pkey_index: u16,
     /// As the SA says it.
     to: AddressVector,
 }
@@ -315,6 +317,11 @@ impl OutgoingConnections {
     /// anew, another port may acknowledge it.
     pub(crate) fn lid_is(&mut self, own_lid: u16, now: Instant) {
         self.lose(now, |_, route| route.own_lid != own_lid);
+    }
+
+    /// The P_Key has this place in the port's table. What was made with another one carries nothing any more.
+    pub(crate) fn pkey_is_at(&mut self, index: u16, now: Instant) {
+        self.lose(now, |_, route| route.pkey_index != index);
     }
 
     /// Packets go to this neighbour in this way. A connection that goes another one is lost.

@@ -86,7 +86,7 @@ fn way(shared: &Shared, connection: Connection) -> Result<(PathInfo, ipoib::Qpn,
         (Known::Ready(neighbour, _), Some((Some(index), own_lid)), Some(own)) => {
             let mut path = neighbour.path(index).ok_or(Status::INVALID_PARAM)?;
             path.packet_lifetime = path.packet_lifetime.min(LONGEST_LIFETIME);
-            Ok((path, own.qpn(), Route { own_lid, to: *neighbour.address() }))
+            Ok((path, own.qpn(), Route { own_lid, pkey_index: index, to: *neighbour.address() }))
         }
         _ => Err(Status::PATH_RECORDS_NOT_FOUND),
     }

@@ -148,7 +148,7 @@ impl Receiver {
     pub(crate) fn close(&self, up_to: Option<Generation>) -> Option<BufferPool> {
         let mut state = self.state.lock();
         let closed = state.side.close(up_to)?;
-        let left = state.batch.clear();
+        let left = closed.cq.throw_away(&mut state.batch);
         // With the lock held, or it would undo what the next opening does.
         self.delivery.remove(up_to);
         // With the lock, or whoever reads meanwhile finds them in neither place.

@@ -39,6 +39,12 @@ impl From<NotSent> for Unsent {
     }
 }
 
+/// What became of the pieces of a packet.
+struct Pieces {
+    sent: usize,
+    left: usize,
+}
+
 /// A piece of an IPv4 packet.
 pub(super) struct Piece<'a> {
     packet: &'a Mblk,
@@ -291,11 +297,13 @@ impl Transmitter {
         }
         let datagram = state.side.get().map_or(0, |open| open.buffer_size).min(neighbour.longest());
         if frame.ethertype == EtherType::IPV4
-            && let Some(sent) = self.send_in_pieces(state, neighbour, &packet, frame, datagram, after)
+            && let Some(pieces) = self.send_in_pieces(state, neighbour, &packet, frame, datagram, after)
         {
-            if !sent {
+            if pieces.sent == 0 {
                 return Err(NotSent::Dropped(packet, TxDrop::QueueFull));
             }
+            // Each piece is a packet from here on.
+            self.counters.dropped_many(TxDrop::QueueFull, pieces.left);
             self.connection_counters.fragmented.increment();
             after.free.push_back(packet);
             return Ok(());
@@ -314,7 +322,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// As datagrams of so many octets, with the IPoIB header; whether there was room for all. `None` if it may not be cut.
+    /// As datagrams of so many octets, with the IPoIB header; how many there was room for. `None` if it may not be cut.
     #[inline(never)]
     fn send_in_pieces(
         &self,
@@ -324,7 +332,7 @@ impl Transmitter {
         frame: &Frame,
         most: u32,
         after: &mut AfterUnlock,
-    ) -> Option<bool> {
+    ) -> Option<Pieces> {
         let mut header = [0; fragments::LONGEST_HEADER];
         let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut header);
         let header = header.get(..len)?;
@@ -335,7 +343,13 @@ impl Transmitter {
         if total <= header_len || total + IPOIB_HEADER_LEN > frame.len {
             return None;
         }
+        let mut pieces = Pieces { sent: 0, left: 0 };
         for fragment in fragments::fragments(header, most.saturating_sub(HEADER))? {
+            // A packet of which a piece is missing is of no use to anybody.
+            if pieces.left != 0 {
+                pieces.left += 1;
+                continue;
+            }
             let full = state.side.get().is_some_and(|open| open.queue.batch_is_full());
             if full {
                 self.post(state, after);
@@ -344,15 +358,17 @@ impl Transmitter {
                 self.reclaim(state, after);
             }
             let State { side, staged, .. } = state;
-            let Some(open) = side.get_mut() else { return Some(false) };
+            let Some(open) = side.get_mut() else { return Some(pieces) };
             let piece = Piece { packet, fragment, payload_at };
             let len = (IPOIB_HEADER_LEN + fragment.header().len() + fragment.len) as u32;
-            if !open.stage_piece(neighbour.handle(), &piece, Cast::Unicast) {
-                return Some(false);
+            if open.stage_piece(neighbour.handle(), &piece, Cast::Unicast) {
+                pieces.sent += 1;
+                note(staged, Wire::one(Cast::Unicast, len));
+            } else {
+                pieces.left += 1;
             }
-            note(staged, Wire::one(Cast::Unicast, len));
         }
-        Some(true)
+        Some(pieces)
     }
 
     /// What becomes of a packet that waited for a connection. On the control thread.

@@ -29,13 +29,15 @@ impl Transmitter {
             staged.take_out(refused.cookie.cast, refused.cookie.packets, refused.cookie.bytes);
             self.refused(refused, after);
         });
+        // What went on connections is counted as well, and may be all there is.
+        let posted = !matches!(result, Ok(0));
         // A queue that is full and has sends out will have room.
         if let Err(PostFailure { why, .. }) = result
             && (why != Status::CHAN_FULL || open.queue.outstanding() == 0)
         {
             after.rare().broken = side.generation();
         }
-        self.counters.sent(staged);
+        self.counters.sent(staged, posted);
         staged.clear();
     }
 

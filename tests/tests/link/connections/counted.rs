@@ -1,0 +1,78 @@
+//! Every packet is in one counter.
+
+use fakekernel::Nanos;
+use lab_gldv3::Offload;
+
+use super::guest::Guest;
+use super::opened::{connected, pattern, send, set_connected};
+use super::unwanted::v4;
+use super::{LEGACY, accepting, holds, payloads};
+use crate::bench::{IPV4, PLAIN, Setup, address_of};
+
+#[test]
+fn what_has_come_when_a_link_stops_and_nobody_has_taken_is_counted() {
+    holds(|bench| {
+        const DATAGRAMS: usize = 100;
+        const MESSAGES: i64 = 4;
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 1);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        guest.run("probe_connect", 0);
+        send(&alpha, &beta, &pattern(60));
+        bench.settle();
+        let adapter = bench.world.fabric().hca(bench.beta.adapter()).expect("beta has one");
+        let late = fabric::Nanos(50_000_000);
+        adapter.set_late_interrupts(Some((late, late)));
+        (0..DATAGRAMS).for_each(|_| send(&alpha, &beta, &pattern(60)));
+        (0..MESSAGES).for_each(|_| guest.send(0, 5_000, PLAIN));
+        fakekernel::sleep(Nanos::from_millis(5));
+        (0..MESSAGES).for_each(|_| assert_eq!(guest.ask("probe_sent", 0), 0));
+        drop(beta);
+        adapter.set_late_interrupts(None);
+        bench.settle();
+        assert_eq!(payloads(&heard).len(), 1);
+        assert_eq!(bench.beta.counter("rx_drop_link_reset"), DATAGRAMS as u64 + MESSAGES as u64);
+        guest.leave();
+    });
+}
+
+#[test]
+fn of_a_packet_that_is_cut_and_finds_room_for_some_pieces_each_is_counted_once() {
+    fn slow(config: &mut fabric::HcaConfig) {
+        config.send_latency = fabric::Nanos(50_000_000);
+        config.attr.max_chan_sz = 16;
+    }
+    Setup { hca: slow, ..Setup::default() }.run(|bench| {
+        set_connected(&bench.alpha, true);
+        let (alpha, _) = bench.alpha.open_up(IPV4);
+        let (beta, to_beta) = bench.beta.open_up(IPV4);
+        bench.settle();
+        send(&alpha, &beta, &v4(100, 0));
+        bench.settle();
+        drop(payloads(&to_beta));
+        let full = || bench.alpha.counter("tx_drop_queue_full");
+        let (sent, dropped) = (bench.alpha.statistics().opackets, full());
+        alpha.transmit(address_of(&beta), &v4(65_515, 0), Offload::default()).expect("the stream is bound");
+        fakekernel::sleep(Nanos::from_secs(3));
+        let heard = payloads(&to_beta).len() as u64;
+        let (sent, dropped) = (bench.alpha.statistics().opackets - sent, full() - dropped);
+        // Each piece carries 2,024 octets.
+        assert_eq!((sent, sent + dropped), (heard, 65_495_u64.div_ceil(2_024)), "{dropped} dropped");
+        assert!(heard > 0 && dropped > 0);
+    });
+}
+
+#[test]
+fn what_goes_on_connections_is_no_post_of_a_ring() {
+    holds(|bench| {
+        let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
+        send(&alpha, &beta, &pattern(20_000));
+        bench.settle();
+        let posts = || bench.alpha.named("tx_ring_0", "tx_posts");
+        let before = posts();
+        (0..10).for_each(|_| send(&alpha, &beta, &pattern(20_000)));
+        bench.settle();
+        assert_eq!((payloads(&to_beta).len(), posts()), (11, before));
+    });
+}
