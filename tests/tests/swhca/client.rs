@@ -25,7 +25,7 @@ impl Client {
     pub(super) fn run(&self, probe: &'static str, argument: i64) -> i64 {
         let value = self.ask(probe, argument);
         let (line, status) = if value >> 32 == 0 { (value, 0) } else { (value >> 32, value as u32) };
-        assert!(value <= 0, "client.c, {probe}: line {line}, status {status}");
+        assert!(value <= 0, "{probe}: line {line}, status {status}");
         -value
     }
 
@@ -44,15 +44,24 @@ pub(super) fn with_client(seeds: u64, test: fn(&Bench, &Client)) {
 }
 
 pub(super) fn with_any_client(setup: Setup, test: fn(&Bench, &Client)) {
-    let path = Probe::new("client")
-        .file("probes/swhca/client.c")
+    with_probe("client", setup, test);
+}
+
+/// The same with another probe, `probes/swhca/NAME.c`.
+pub(super) fn with_probe(
+    name: &'static str,
+    setup: Setup,
+    test: impl Fn(&Bench, &Client) + Clone + Send + 'static,
+) {
+    let path = Probe::new(name)
+        .file(format!("probes/swhca/{name}.c"))
         .headers("tests/probes/ibtl")
         .depends("misc/ibtl")
         .build();
     setup.run(move |bench| {
         let kernel = bench.software.kernel.clone();
         let module = kernel.scope(|| {
-            let module = kernel.load(&path, "client", "misc").expect("the probe loads");
+            let module = kernel.load(&path, name, "misc").expect("the probe loads");
             module.install().expect("the probe installs");
             module
         });

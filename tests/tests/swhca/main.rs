@@ -5,6 +5,7 @@
 
 mod bench;
 mod client;
+mod connections;
 mod faults;
 mod life;
 mod management;

@@ -3,11 +3,13 @@
 use super::channel::{Made, check_flags, enter, sizes_to_c};
 use super::objects::{Channel, Opaque, OpenHca};
 use super::{Ibtl, arg, hdl, out, resolve};
-use crate::adapter::RcConfig;
+use crate::adapter::{Qp, RcConfig};
 use crate::convert::vector_to_c;
 use crate::status::*;
-use fabric::{PortNum, QpSizes, QpState, RcAttr};
-use fakekernel::{Cx, Export, FaultKind, cx, export};
+use fabric::{
+    AddressVector, Lid, Mtu, PortNum, QpSizes, QpState, Qpn, Rate, RcAttr, ReadyToReceive, ReadyToSend, Sl,
+};
+use fakekernel::{Cx, Export, FaultKind, Kernel, cx, export};
 use illumos_sys_hdrs::{
     IBT_ACHAN_CLONE, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_MIN_RNR_NAK, IBT_CHAN_ATTR_RO, ibt_cep_flags_t,
     ibt_cep_modify_flags_t, ibt_cep_path_t, ibt_cep_state_e, ibt_chan_alloc_flags_t, ibt_chan_sizes_t,
@@ -56,6 +58,81 @@ unsafe extern "C" fn ibt_alloc_rc_channel(
             IBT_SUCCESS
         }
         Err(status) => status,
+    }
+}
+
+/// What a channel of connected mode is told by whoever connects it in the communication manager's place.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// The other side's port, and its queue pair.
+    pub lid: u16,
+    /// See above, 24 bits.
+    pub qpn: u32,
+    /// Number of the first packet, both ways.
+    pub psn: u32,
+    /// Code of the pause that the other side makes when there is no receive.
+    pub min_rnr: u8,
+    /// Code of what an acknowledgement may take.
+    pub ack_timeout: u8,
+    /// How often it sends again: what nobody acknowledges, and what finds no receive.
+    pub retries: (u8, u8),
+    /// Whether it is to send, too.
+    pub sends: bool,
+}
+
+/// Connects a channel that a client has made and knows by that handle, which nobody else connects.
+///
+/// # Errors
+///
+/// A status: there is no such channel, or it cannot go there.
+pub fn connect_channel(host: &Kernel, handle: usize, told: &Told) -> Result<(), u32> {
+    let channel = Ibtl::of(host).channels.get(std::ptr::without_provenance::<u8>(handle));
+    let channel = channel.map_err(|_| IBT_CHAN_HDL_INVALID.0)?;
+    let adapter = channel.open.adapter();
+    let receive = ReadyToReceive {
+        vector: AddressVector {
+            port: PortNum(0),
+            dlid: Lid(told.lid),
+            sl: Sl::default(),
+            src_path: 0,
+            rate: Rate::new(0).ok_or(IBT_INVALID_PARAM.0)?,
+            grh: None,
+        },
+        pkey_ix: 0,
+        peer: Qpn::truncating(told.qpn),
+        first_psn: told.psn,
+        path_mtu: Mtu::M2048,
+        min_rnr: told.min_rnr,
+    };
+    adapter.rc_to_rtr(&channel.qp, receive).map_err(|status| status.0)?;
+    let (retry, rnr_retry) = told.retries;
+    let send = ReadyToSend { first_psn: told.psn, ack_timeout: told.ack_timeout, retry, rnr_retry };
+    if told.sends { adapter.rc_to_rts(&channel.qp, send).map_err(|status| status.0) } else { Ok(()) }
+}
+
+/// Brings such a channel of a loaded adapter from ERROR to INIT again, on that port.
+///
+/// # Errors
+///
+/// A status, as above.
+pub fn recycle_channel(host: &Kernel, handle: usize, port: u8) -> Result<(), u32> {
+    let ibtl = Ibtl::of(host);
+    let channel = ibtl.channels.get(std::ptr::without_provenance::<u8>(handle));
+    let channel = channel.map_err(|_| IBT_CHAN_HDL_INVALID.0)?;
+    let (Some(driver), Qp::Driver(qp)) = (channel.open.adapter().driver(), &channel.qp) else {
+        return Err(IBT_NOT_SUPPORTED.0);
+    };
+    driver.recycle_rc_qp(qp, PortNum(port), 0).map_err(|status| status.0)?;
+    ibtl.posted.given_back(&channel);
+    Ok(())
+}
+
+/// How often a loaded adapter has said of such a channel that it has received though it cannot send yet.
+pub fn times_established(host: &Kernel, handle: usize) -> u32 {
+    let channel = Ibtl::of(host).channels.get(std::ptr::without_provenance::<u8>(handle));
+    match channel.map(|channel| channel.qp.clone()) {
+        Ok(Qp::Driver(qp)) => qp.times_established(),
+        _ => 0,
     }
 }
 

@@ -142,7 +142,10 @@ impl Qp {
                 return;
             };
             let message = this.message(common, &requester, &posted, outgoing.queue.first_segments());
-            let attempt = this.attempt(common, outgoing, &message);
+            let attempt = match requester.failure() {
+                Some(status) => Attempt::Refused(status),
+                None => this.attempt(common, outgoing, &message),
+            };
             let next = requester.judge(attempt, message.packets);
             outgoing.requester = Some(requester);
             match next {

@@ -47,6 +47,8 @@ pub(super) struct Requester {
     /// How often it may still be sent again.
     retries: u8,
     rnr_retries: u8,
+    /// It has been sent as often as it may be, and nothing was heard: after the last wait it has failed.
+    given_up: bool,
 }
 
 impl Requester {
@@ -67,6 +69,11 @@ impl Requester {
         self.come
     }
 
+    /// How the message has failed, if it is not to be sent any more.
+    pub(super) fn failure(&self) -> Option<CompletionStatus> {
+        self.given_up.then_some(CompletionStatus::TransportRetries)
+    }
+
     fn refill(&mut self) {
         (self.retries, self.rnr_retries) = (self.side.retries, self.side.rnr_retries);
     }
@@ -82,13 +89,11 @@ impl Requester {
             }
             Attempt::Gap(come) if self.comes_on(come) => Next::Again,
             Attempt::Silence(come) if self.comes_on(come) => Next::Wait(self.patience()),
-            Attempt::Gap(_) | Attempt::Silence(_) => match self.retries.checked_sub(1) {
-                Some(left) => {
-                    self.retries = left;
-                    Next::Wait(self.patience())
-                }
-                None => Next::Failed(CompletionStatus::TransportRetries),
-            },
+            Attempt::Gap(_) | Attempt::Silence(_) => {
+                self.given_up = self.retries == 0;
+                self.retries = self.retries.saturating_sub(1);
+                Next::Wait(self.patience())
+            }
             Attempt::NotReady(code) => self.wait_for_a_receive(code),
             Attempt::Refused(status) => Next::Failed(status),
         }
@@ -160,7 +165,10 @@ mod tests {
         assert_eq!([requester.judge(silence, 1), requester.judge(silence, 1)], [PATIENCE; 2]);
         assert_eq!(requester.judge(Attempt::Acknowledged, 1), Next::Done);
         assert_eq!([requester.judge(silence, 1), requester.judge(silence, 1)], [PATIENCE; 2]);
-        assert_eq!(requester.judge(silence, 1), Next::Failed(CompletionStatus::TransportRetries));
+        assert_eq!(requester.failure(), None);
+        // The answer to the last one may take as long as that to the first.
+        assert_eq!(requester.judge(silence, 1), PATIENCE);
+        assert_eq!(requester.failure(), Some(CompletionStatus::TransportRetries));
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use fabric::{Mtu, PortNum, QKey, Qpn, RcAttr, ReadyToReceive, ReadyToSend};
 use fakekernel::Rule;
 use illumos_sys_hdrs::{
-    IBC_FREE_QP_ONLY, IBT_CEP_SET_INIT_RTR, IBT_CEP_SET_MIN_RNR_NAK, IBT_CEP_SET_PKEY_IX, IBT_CEP_SET_PORT,
-    IBT_CEP_SET_RESET_INIT, IBT_CEP_SET_RTR_RTS, IBT_CEP_SET_STATE, IBT_RC_SRV, IBT_STATE_INIT,
-    IBT_STATE_RESET, IBT_STATE_RTR, IBT_STATE_RTS, ib_mtu_t, ibt_cep_state_e, ibt_qp_info_t,
-    ibt_qp_rc_attr_t, ibt_rnr_nak_time_e, ibt_rnr_retry_cnt_e,
+    IBC_FREE_QP_ONLY, IBT_CEP_SET_ATOMIC, IBT_CEP_SET_INIT_RTR, IBT_CEP_SET_MIN_RNR_NAK, IBT_CEP_SET_PKEY_IX,
+    IBT_CEP_SET_PORT, IBT_CEP_SET_RDMA_R, IBT_CEP_SET_RDMA_W, IBT_CEP_SET_RESET_INIT, IBT_CEP_SET_RTR_RTS,
+    IBT_CEP_SET_STATE, IBT_RC_SRV, IBT_STATE_ERROR, IBT_STATE_INIT, IBT_STATE_RESET, IBT_STATE_RTR,
+    IBT_STATE_RTS, ib_mtu_t, ibt_cep_state_e, ibt_qp_info_t, ibt_qp_rc_attr_t, ibt_rnr_nak_time_e,
+    ibt_rnr_retry_cnt_e,
 };
 
 use super::queue_pair::{Kind, info};
@@ -53,6 +54,22 @@ impl Driver {
         rc.rc_path.cep_hca_port_num = port.0;
         let flags = IBT_CEP_SET_STATE | IBT_CEP_SET_PORT.0;
         self.change(qp, flags, (IBT_STATE_RESET, IBT_STATE_INIT), rc)
+    }
+
+    /// From ERROR through RESET to INIT, as `ibt_recycle_rc` has it: by the state, and the port's flag stands for the index, too.
+    pub(crate) fn recycle_rc_qp(&self, qp: &Qp, port: PortNum, pkey_ix: u16) -> Answer<()> {
+        self.change(qp, IBT_CEP_SET_STATE, (IBT_STATE_ERROR, IBT_STATE_RESET), empty())?;
+        qp.forget_posted();
+        let mut rc = empty();
+        (rc.rc_path.cep_hca_port_num, rc.rc_path.cep_pkey_ix) = (port.0, pkey_ix);
+        let rights = IBT_CEP_SET_RDMA_R.0 | IBT_CEP_SET_RDMA_W.0 | IBT_CEP_SET_ATOMIC.0;
+        let flags = IBT_CEP_SET_STATE | IBT_CEP_SET_PORT.0 | rights;
+        self.change(qp, flags, (IBT_STATE_RESET, IBT_STATE_INIT), rc)?;
+        let now = self.query_qp(qp)?;
+        if (now.state, now.port, now.pkey_ix) != (fabric::QpState::Init, port, pkey_ix) {
+            self.blame(Rule::AbsurdArgument, format!("a recycled queue pair says {now:?}"));
+        }
+        Ok(())
     }
 
     /// The port in the record is 0, and that of the queue pair is kept.

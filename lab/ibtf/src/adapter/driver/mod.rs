@@ -113,6 +113,8 @@ pub(crate) struct Qp {
     pub(super) is_connection: bool,
     /// What the driver knows its number by (`ibc_qpn_hdl_t`), once it is freed and its number is not.
     kept: OnceLock<Opaque>,
+    /// The driver has said that it has received though it cannot send yet.
+    established: AtomicU32,
     sends: HostMutex<Posted>,
     receives: HostMutex<Posted>,
 }
@@ -124,6 +126,11 @@ impl Qp {
 
     fn handle(&self) -> Opaque {
         self.handle.get().copied().unwrap_or_default()
+    }
+
+    /// How often the driver has said that it has received though it cannot send yet.
+    pub(crate) fn times_established(&self) -> u32 {
+        self.established.load(Ordering::Relaxed)
     }
 }
 

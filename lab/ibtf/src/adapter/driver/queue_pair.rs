@@ -1,6 +1,7 @@
 //! Queue pairs and the groups they hear, as `ibtl_qp.c` and `ibtl_chan.c` drive them.
 
 use std::ptr;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use fabric::{Gid, Lid, PortNum, QKey, QpSizes, QpState, Qpn};
@@ -56,6 +57,7 @@ impl Driver {
             srq: srq.clone(),
             is_connection: kind == Kind::Connection,
             kept: OnceLock::new(),
+            established: AtomicU32::new(0),
             sends: HostMutex::default(),
             receives: HostMutex::default(),
         });

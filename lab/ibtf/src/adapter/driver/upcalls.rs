@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use fabric::{AsyncEvent, PortChange, PortNum};
 use fakekernel::{Cx, Export, Handles, HostMutex, Kernel, Rule, cx, export};
@@ -260,7 +260,10 @@ unsafe extern "C" fn ibc_async_handler(
             Err(error) => return cx.violate(Rule::HeapCorruption, error.to_string()),
         },
         IBT_EVENT_COM_EST => match driver.qps.get(event.ev_qp_hdl) {
-            Ok(qp) if qp.is_connection => AsyncEvent::Established(qp.num()),
+            Ok(qp) if qp.is_connection => {
+                qp.established.fetch_add(1, Ordering::Relaxed);
+                AsyncEvent::Established(qp.num())
+            }
             Ok(qp) => {
                 let what =
                     format!("queue pair {:?} is of datagrams, and says that it is connected", qp.num());
