@@ -172,6 +172,11 @@ impl HcaAttributes<'_> {
         self.has(sys::IBT_HCA_SRQ)
     }
 
+    /// Receives that such a queue holds at most.
+    pub fn max_shared_receives(self) -> u32 {
+        self.0.hca_max_srqs_sz
+    }
+
     /// The longest interrupt moderation, in completions and microseconds; zeros if there is none.
     pub fn max_moderation(self) -> (u32, u32) {
         (self.0.hca_max_cq_mod_count, self.0.hca_max_cq_mod_usec)

@@ -59,7 +59,7 @@ impl Target for UdChannel {
     }
 }
 
-/// The receiving side of a channel, or of connections with a shared receive queue, fed from one pool.
+/// The receiving side of a channel, or a part of that of connections with a shared receive queue, fed from one pool.
 ///
 /// Every method is legal in **any** context, under the driver's lock for this queue. When it is dropped, buffers that the adapter
 /// still has come home as soon as the channel is freed.
@@ -126,9 +126,15 @@ impl<T: Target> ReceiveQueue<T> {
     /// A queue of `target`, as long as was asked for and its CQ holds, with buffers of `pool`, which must be registered for receiving in
     /// the target's protection domain. One queue per target. **May block.**
     pub fn new(target: &T, pool: &BufferPool) -> Result<Self, Status> {
+        Self::with_capacity(target, pool, u32::MAX)
+    }
+
+    /// As [`ReceiveQueue::new`], for at most so many receives: of one target there may be several, which together post no more than it
+    /// holds. **May block.**
+    pub fn with_capacity(target: &T, pool: &BufferPool, capacity: u32) -> Result<Self, Status> {
         let pool = pool.pool().ok_or(Status::INVALID_PARAM)?;
         let id = QueueId::next();
-        let capacity = target.capacity();
+        let capacity = capacity.min(target.capacity());
         let reclaim = KBox::new(Reclaim { pool: pool.clone(), id })?;
         let elements = KVec::from_fn(BATCH, |_| Default::default())?;
         let requests = KVec::from_fn(BATCH, |_| sys::ibt_recv_wr_t { wr_nds: 1, ..Default::default() })?;
@@ -157,6 +163,11 @@ impl<T: Target> ReceiveQueue<T> {
     /// How many buffers the adapter has.
     pub fn posted(&self) -> u32 {
         self.capacity.saturating_sub(self.room)
+    }
+
+    /// How many buffers the adapter has at most.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
     }
 
     /// How often it was refilled.

@@ -60,6 +60,11 @@ impl Srq {
         &self.0.receive_cq
     }
 
+    /// Receives that it holds, and its CQ.
+    pub fn size(&self) -> u32 {
+        self.0.size
+    }
+
     /// Its protection domain.
     pub fn pd(&self) -> &Pd {
         &self.0.pd

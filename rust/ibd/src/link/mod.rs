@@ -274,6 +274,13 @@ impl Shared {
         self.retire(Pools::of(pool));
     }
 
+    /// The same of several.
+    fn retire_all(&self, mut pools: PoolList) {
+        while let Some(pool) = pools.pop() {
+            self.retire_one(pool);
+        }
+    }
+
     /// Buffers to be closed once the last of them is home.
     #[inline(never)]
     fn retire(&self, mut pools: Pools) {

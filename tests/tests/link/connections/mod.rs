@@ -10,6 +10,7 @@ mod guest;
 mod linux;
 mod matrix;
 mod memory;
+mod need;
 mod opened;
 mod turns;
 mod two_adapters;
@@ -163,7 +164,7 @@ fn a_link_that_takes_connections_and_has_none_takes_hardly_more_memory_than_anot
         guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
         guest.run("probe_connect", 0);
         let used = of(bench) - attached - open;
-        assert!((16 << 20..17 << 20).contains(&used), "{used} bytes for the first connection");
+        assert!((8 << 20..9 << 20).contains(&used), "{used} bytes for the first connection");
         guest.leave();
         drop((beta, heard));
     });
@@ -280,29 +281,6 @@ fn who_claims_a_neighbours_name_ends_no_connection_of_his_that_carries_packets()
         }
         assert_eq!(guest.ask("probe_state", 0), READY_TO_SEND);
         assert!(refused > 0 && counted(bench, "ended") > 0, "{refused} refused");
-        guest.leave();
-    });
-}
-
-#[test]
-fn a_reader_that_keeps_what_it_gets_keeps_no_more_than_half_of_what_connections_share() {
-    holds(|bench| {
-        const MESSAGES: usize = 400;
-        let (beta, heard, qpn) = accepting(bench);
-        let guest = Guest::new(bench, 1);
-        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
-        guest.run("probe_connect", 0);
-        let held = beta.hold_received();
-        let lent = bench.beta.counter("rx_lent");
-        for _ in 0..MESSAGES {
-            guest.send(0, 20_000, PLAIN);
-            fakekernel::sleep(Nanos::from_millis(1));
-            assert_eq!(guest.ask("probe_sent", 0), 0);
-        }
-        bench.settle();
-        assert_eq!((held.len(), payloads(&heard).len()), (MESSAGES, MESSAGES), "{:?}", bench.beta.counters());
-        assert_eq!(bench.beta.counter("rx_lent") - lent, 128);
-        held.release();
         guest.leave();
     });
 }

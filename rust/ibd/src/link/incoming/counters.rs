@@ -23,6 +23,12 @@ pub(crate) struct ConnectionCounters {
     pub(crate) received: Counter,
     /// Neighbours that got no connection because their answers take too long, as they say; also among the refused ones, if they asked.
     pub(crate) slow: Counter,
+    /// How often the adapter was given buffers for messages, and how often fewer than it takes.
+    pub(crate) refills: Counter,
+    pub(crate) refills_short: Counter,
+    /// How often there were more receives, and fewer again: by 128.
+    pub(crate) grown: Counter,
+    pub(crate) shrunk: Counter,
     /// Attempts to open a connection.
     pub(crate) opens: Counter,
     /// Those that nothing came of.
@@ -52,6 +58,10 @@ impl Source for ConnectionCounters {
         c"ended",
         c"received",
         c"slow",
+        c"refills",
+        c"refills_short",
+        c"grown",
+        c"shrunk",
         c"opens",
         c"open_failed",
         c"opened",
@@ -72,6 +82,10 @@ impl Source for ConnectionCounters {
             &self.ended,
             &self.received,
             &self.slow,
+            &self.refills,
+            &self.refills_short,
+            &self.grown,
+            &self.shrunk,
             &self.opens,
             &self.open_failed,
             &self.opened,

@@ -236,7 +236,7 @@ impl ClientHandler for ConnectionEvents {
 impl Shared {
     /// Ends what a [stop](IncomingConnections::stop) has handed out. **May block**, for the adapter only.
     pub(in crate::link) fn end_shared_receive(&self, shared_receive: SharedReceive) {
-        self.retire_one(shared_receive.end());
+        self.retire_all(shared_receive.end());
         self.tell(|control| control.tell_incoming(IncomingConnections::shared_receive_ended));
     }
 

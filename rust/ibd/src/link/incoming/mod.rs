@@ -18,17 +18,18 @@ mod counters;
 mod listen;
 mod receive;
 mod shared_receive;
+mod slabs;
 mod work;
 
 use core::time::Duration;
 
-use ibtf::{ChannelId, CqId, Hca, RcChannel, RcState, Reply, Session};
+use ibtf::{ChannelId, CqId, Hca, RcChannel, RcState, Reply, Session, Srq};
 use ipoib::connections::{
     Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal,
 };
 use ipoib::{Gid, Instant};
 use kernel::list::{List, Room};
-use kernel::{AllocError, KBox, KVec};
+use kernel::{AllocError, KArc, KBox, KVec};
 
 use connection::State;
 pub(crate) use connection::{Asker, IncomingConnection};
@@ -43,6 +44,8 @@ use super::outgoing::{self, ConnectedSender, OutgoingConnections};
 
 /// How long a connection that was closed may hold receives that the adapter says nothing of.
 const DRAIN: Duration = Duration::from_secs(1);
+/// Before receives that could not be had are tried to be had again.
+const GROW_AGAIN: Duration = Duration::from_secs(1);
 /// Before a channel that the communication manager does not know yet is closed again, or one whose messages wait to be taken is freed.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Before the adapter is closed. Twice as long after each time that it could not be, which costs a line on the console, up to
@@ -60,6 +63,10 @@ pub(crate) struct IncomingConnections {
     connections: List<IncomingConnection>,
     /// What they share; made when the first one comes.
     shared_receive: Option<SharedReceive>,
+    /// It is to have more receives, not before; and when it is seen whether it has too many.
+    short_of_receives: bool,
+    grow_at: Option<Instant>,
+    shrink_at: Option<Instant>,
     /// It is of no use any more.
     lost: bool,
     /// Whoever stops the link has it, and counts what has come: until then no channel is freed, which would take that along.
@@ -90,6 +97,10 @@ pub(crate) enum Step {
     Free(Connection, RcChannel, Option<Taken>),
     /// End it.
     End(SharedReceive),
+    /// Have more receives: [`IncomingConnections::grown`].
+    Grow(KArc<ConnectedReceiver>, Srq),
+    /// See whether there are too many: [`IncomingConnections::looked_at_receives`].
+    Shrink(KArc<ConnectedReceiver>),
     /// Close it: [`IncomingConnections::let_go`].
     LetGo(Hca),
     /// Of a connection to a neighbour.
@@ -114,6 +125,9 @@ impl IncomingConnections {
             runs: false,
             connections: List::new(),
             shared_receive: None,
+            short_of_receives: false,
+            grow_at: None,
+            shrink_at: None,
             lost: false,
             ends: false,
             outgoing: None,
@@ -294,6 +308,35 @@ impl IncomingConnections {
         }
     }
 
+    /// More messages come than there are receives for.
+    pub(crate) fn want_receives(&mut self) {
+        self.short_of_receives = true;
+    }
+
+    /// There are more, or there could not be.
+    pub(crate) fn grown(&mut self, well: bool, now: Instant) {
+        self.grow_at = (!well).then_some(now + GROW_AGAIN);
+        if well {
+            self.shrink_at = self.shrink_at.or(Some(now + UNUSED));
+        }
+    }
+
+    /// There were too many, or not; whether to look again.
+    pub(crate) fn looked_at_receives(&mut self, again: bool, now: Instant) {
+        self.shrink_at = again.then_some(now + UNUSED);
+    }
+
+    fn next_of_receives(&mut self, now: Instant) -> Option<Step> {
+        let has_come = |at: Instant| at <= now;
+        let shared_receive = self.shared_receive.as_ref().filter(|_| !self.lost)?;
+        if self.short_of_receives && self.grow_at.is_none_or(has_come) {
+            self.short_of_receives = false;
+            return Some(Step::Grow(shared_receive.receiver().clone(), shared_receive.srq()));
+        }
+        self.shrink_at.take_if(|at| has_come(*at))?;
+        Some(Step::Shrink(shared_receive.receiver().clone()))
+    }
+
     /// What they share, if there is any.
     pub(crate) fn shared_receive(&self) -> Option<&SharedReceive> {
         self.shared_receive.as_ref().filter(|_| !self.lost)
@@ -305,6 +348,7 @@ impl IncomingConnections {
             return Some(shared_receive);
         }
         self.shared_receive = Some(shared_receive);
+        (self.short_of_receives, self.grow_at, self.shrink_at) = (false, None, None);
         None
     }
 
@@ -417,6 +461,9 @@ impl IncomingConnections {
             }
             return step;
         }
+        if let Some(step) = self.next_of_receives(now) {
+            return Some(step);
+        }
         if let Some(step) = self.outgoing.as_mut().and_then(|outgoing| outgoing.next_step(now)) {
             self.wait_for_numbers(now);
             return Some(Step::Outgoing(step));
@@ -482,6 +529,8 @@ impl IncomingConnections {
         let unused = self.unused_since.map(|since| since + UNUSED);
         let close = self.close_at.filter(|_| !self.runs && self.is_empty() && self.hca.is_some());
         let outgoing = self.outgoing.as_ref().and_then(|outgoing| outgoing.next_deadline());
-        [self.machine.next_deadline(), incoming, unused, close, outgoing].into_iter().flatten().min()
+        let grow = self.grow_at.filter(|_| self.short_of_receives);
+        let shared = self.shared_receive.as_ref().and([grow, self.shrink_at].into_iter().flatten().min());
+        [self.machine.next_deadline(), incoming, unused, close, outgoing, shared].into_iter().flatten().min()
     }
 }

@@ -1,17 +1,15 @@
 //! Messages of connections, from the CQ that all of them share to the MAC layer.
 
 use gldv3::Mac;
-use ibtf::{
-    Completion, CompletionBatch, CompletionStatus, Cq, CqId, Notify, ReceiveQueue, Received, Srq, Status,
-};
+use ibtf::{Completion, CompletionBatch, CompletionStatus, Cq, CqId, Notify, PoolList, Received, Status};
 use ipoib::header::{self, GRH_LEN};
 use ipoib::{Cast, EtherType, LinkAddr};
-use kernel::KArc;
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
+use kernel::{KArc, KBox};
 
-use super::ConnectionCounters;
-use super::shared_receive::RECEIVES;
+use super::slabs::{Slab, Slabs};
+use super::{ConnectionCounters, IncomingConnections};
 use crate::counters::{Counters, PacketCounts, RxDrop};
 use crate::link::backlog::Backlog;
 use crate::link::control::Control;
@@ -41,6 +39,17 @@ struct State {
     batch: CompletionBatch,
     /// What was taken so far.
     taken: Taken,
+    need: Need,
+}
+
+/// Whether there are as many receives as are needed.
+#[derive(Clone, Copy, Default)]
+struct Need {
+    /// Completions that were taken since the CQ was last empty, and the most that were so lately.
+    run: u32,
+    most: u32,
+    /// More are wanted, and somebody is told.
+    asked: bool,
 }
 
 /// How much was taken: so many completions, and so many times all there were.
@@ -58,7 +67,7 @@ impl Taken {
 }
 
 struct Open {
-    queue: ReceiveQueue<Srq>,
+    slabs: Slabs,
     cq: Cq,
     own: LinkAddr,
 }
@@ -73,18 +82,21 @@ struct Pass {
     /// The CQ is armed, and there was nothing in it then.
     drained: bool,
     broken: bool,
+    /// More receives are wanted: see to it.
+    short: bool,
 }
 
 impl ConnectedReceiver {
     #[inline(never)]
     pub(super) fn new(
         parts: &BuildContext<'_>,
-        queue: ReceiveQueue<Srq>,
+        slabs: Slabs,
         cq: Cq,
         own: LinkAddr,
     ) -> Result<KArc<Self>, Status> {
-        let open = Some(Open { queue, cq, own });
-        let state = State { open, batch: CompletionBatch::new(BUDGET)?, taken: Taken::default() };
+        let open = Some(Open { slabs, cq, own });
+        let batch = CompletionBatch::new(BUDGET)?;
+        let state = State { open, batch, taken: Taken::default(), need: Need::default() };
         Ok(KArc::new(Self {
             state: Mutex::new(state)?,
             mac: parts.mac.clone(),
@@ -114,7 +126,7 @@ impl ConnectedReceiver {
     pub(super) fn begin(this: &KArc<Self>) -> Result<(), Status> {
         let mut state = this.state.lock();
         if let Some(open) = &mut state.open {
-            open.queue.refill()?;
+            self::refill(&mut open.slabs, &this.connection_counters)?;
             open.cq.arm(Notify::Any)?;
         }
         drop(state);
@@ -122,16 +134,47 @@ impl ConnectedReceiver {
         Ok(())
     }
 
-    /// Nothing is taken any more.
-    pub(super) fn close(&self) {
+    /// Nothing is taken any more. What the adapter has of the buffers stays until the last connection is freed.
+    pub(super) fn close(&self) -> PoolList {
         self.delivery.remove_connected(self);
         let mut state = self.state.lock();
         let open = state.open.take();
         // Their senders have been told that these have arrived.
         let left = open.as_ref().map_or(0, |open| open.cq.throw_away(&mut state.batch));
         drop(state);
-        drop(open);
         self.counters.rx.dropped_many(RxDrop::LinkReset, left);
+        open.map_or_else(PoolList::default, |open| open.slabs.into_pools())
+    }
+
+    /// More receives, if there could be some; they come back if they are not wanted any more.
+    pub(super) fn grow(&self, slab: Option<KBox<Slab>>) -> Option<KBox<Slab>> {
+        let mut state = self.state.lock();
+        let State { open, need, .. } = &mut *state;
+        (need.asked, need.run) = (false, 0);
+        let (Some(open), Some(slab)) = (open, slab) else { return None };
+        let left = open.slabs.add(slab).err();
+        if left.is_none() {
+            self.connection_counters.grown.increment();
+            // What cannot be posted now is posted with the next completion.
+            let _ = refill(&mut open.slabs, &self.connection_counters);
+        }
+        left
+    }
+
+    /// Looks whether there are more receives than were needed since this was last asked; some go, then, as they are used up. Those of which the
+    /// adapter has none any more, to be freed, and whether to look again.
+    pub(super) fn shrink(&self) -> (Option<KBox<Slab>>, bool) {
+        let mut state = self.state.lock();
+        let State { open: Some(open), need, .. } = &mut *state else { return (None, false) };
+        let (capacity, most) = (open.slabs.capacity(), core::mem::take(&mut need.most));
+        if most < capacity / 4 && open.slabs.posted() >= capacity / 4 * 3 {
+            open.slabs.retire_last();
+        }
+        let empty = open.slabs.take_empty();
+        if empty.is_some() {
+            self.connection_counters.shrunk.increment();
+        }
+        (empty, open.slabs.has_grown())
     }
 
     /// The link has this address from now on.
@@ -157,8 +200,8 @@ impl ConnectedReceiver {
     /// next. If something waits somebody takes it soon.
     pub(super) fn has_taken_all(&self, since: Option<Taken>) -> Result<(), Taken> {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch, taken } = &mut *state else { return Ok(()) };
-        if since.is_some_and(|since| taken.is_past(&since, RECEIVES)) {
+        let State { open: Some(open), batch, taken, .. } = &mut *state else { return Ok(()) };
+        if since.is_some_and(|since| taken.is_past(&since, open.slabs.capacity())) {
             return Ok(());
         }
         let since = since.unwrap_or(*taken);
@@ -177,6 +220,9 @@ impl ConnectedReceiver {
         while inside.may_go_on() {
             let Some(pass) = self.pass(&mut { usize::MAX }, true) else { return true };
             inside.deliver(&self.mac, pass.packets);
+            if pass.short {
+                self.ask_for_more();
+            }
             if pass.broken {
                 self.broken(pass.cq);
                 return true;
@@ -198,6 +244,9 @@ impl ConnectedReceiver {
             let Some(pass) = self.pass(room, false) else { return };
             self.counters.rx.fetched.add(pass.packets.len() as u64);
             packets.append(pass.packets);
+            if pass.short {
+                self.ask_for_more();
+            }
             if pass.broken {
                 return self.broken(pass.cq);
             }
@@ -205,6 +254,12 @@ impl ConnectedReceiver {
                 return;
             }
         }
+    }
+
+    #[inline(never)]
+    fn ask_for_more(&self) {
+        self.control.lock().tell_incoming(IncomingConnections::want_receives);
+        self.control.notify_all();
     }
 
     fn broken(&self, cq: CqId) {
@@ -218,7 +273,7 @@ impl ConnectedReceiver {
     /// is asked to. The caller is on the way up.
     fn pass(&self, room: &mut usize, arm: bool) -> Option<Pass> {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch, taken } = &mut *state else { return None };
+        let State { open: Some(open), batch, taken, need } = &mut *state else { return None };
         let available = open.available(batch);
         let mut pass = Pass {
             cq: open.cq.id(),
@@ -228,6 +283,7 @@ impl ConnectedReceiver {
             taken: 0,
             drained: false,
             broken: available.is_err(),
+            short: false,
         };
         // A packet is longer than its message by what is put in front of that.
         while let Some(left) = room.checked_sub(GRH_LEN)
@@ -242,7 +298,8 @@ impl ConnectedReceiver {
             self.connection_counters.received.add(pass.packets.len() as u64);
         }
         if pass.taken != 0 && !pass.broken {
-            pass.broken = open.queue.refill().is_err() && open.queue.posted() == 0;
+            let refilled = refill(&mut open.slabs, &self.connection_counters);
+            pass.broken = refilled.is_err() && open.slabs.posted() == 0;
         }
         if arm && pass.taken < BUDGET && !pass.broken {
             let left = open.arm(batch);
@@ -251,35 +308,42 @@ impl ConnectedReceiver {
         }
         taken.completions += pass.taken as u64;
         taken.drains += u64::from(pass.drained);
+        pass.short = need.is_short_after(&pass, &mut open.slabs);
         Some(pass)
     }
 
     fn take(&self, open: &mut Open, completion: Completion<'_>, pass: &mut Pass) {
-        let Some(received) = open.queue.complete(completion) else {
+        let Some((slab, received)) = open.slabs.complete(completion) else {
             return self.counters.rx.dropped(RxDrop::Completion);
         };
         let status = received.status;
         if !status.is_success() {
             // Of one connection: the queue is that of all, and gets its buffer back.
-            open.queue.give_back(received.buffer);
+            slab.queue().give_back(received.buffer);
             if status != CompletionStatus::FLUSHED {
                 self.counters.rx.dropped(RxDrop::Completion);
             }
             return;
         }
-        match self.packet(open, received, pass) {
+        match self.packet(slab, &open.own, received, pass) {
             Ok(packet) => pass.packets.push_back(packet),
             Err(reason) => self.counters.rx.dropped(reason),
         }
     }
 
-    fn packet(&self, open: &mut Open, received: Received, pass: &mut Pass) -> Result<Mblk, RxDrop> {
+    fn packet(
+        &self,
+        slab: &mut Slab,
+        own: &LinkAddr,
+        received: Received,
+        pass: &mut Pass,
+    ) -> Result<Mblk, RxDrop> {
         let mut buffer = received.buffer;
         let bytes = buffer.bytes_mut();
-        let ethertype = match header::receive_connected(bytes, &open.own) {
+        let ethertype = match header::receive_connected(bytes, own) {
             Ok(ethertype) => ethertype,
             Err(rejected) => {
-                open.queue.give_back(buffer);
+                slab.queue().give_back(buffer);
                 return Err(rejected.into());
             }
         };
@@ -289,14 +353,40 @@ impl ConnectedReceiver {
         let len = bytes.len() as u32;
         let packet = if len <= COPY_UP_TO {
             let packet = Mblk::from_bytes(0, bytes);
-            open.queue.give_back(buffer);
+            slab.queue().give_back(buffer);
             pass.copied += 1;
             packet.map_err(|_| RxDrop::NoMemory)?
         } else {
-            lend(&mut open.queue, buffer, &mut pass.copied)?
+            lend(slab.queue(), buffer, &mut pass.copied)?
         };
         pass.counts.add_received(Cast::Unicast, len);
         Ok(packet)
+    }
+}
+
+/// Posts what is free.
+fn refill(slabs: &mut Slabs, counters: &ConnectionCounters) -> Result<(), Status> {
+    let before = slabs.refills();
+    let result = slabs.refill();
+    let after = slabs.refills();
+    counters.refills.add(after.all - before.all);
+    counters.refills_short.add(after.short - before.short);
+    result
+}
+
+impl Need {
+    /// Where as many messages have come without a pause as there are receives, or most of these are lent, senders may have found none.
+    fn is_short_after(&mut self, pass: &Pass, slabs: &mut Slabs) -> bool {
+        self.run = self.run.saturating_add(pass.taken as u32);
+        self.most = self.most.max(self.run);
+        let capacity = slabs.capacity();
+        let short = self.run >= capacity || slabs.posted() < capacity / 4;
+        if pass.drained || pass.taken == 0 {
+            self.run = 0;
+        }
+        let asks = short && !self.asked && !slabs.keep() && slabs.may_grow();
+        self.asked |= asks;
+        asks
     }
 }
 

@@ -7,8 +7,9 @@ use ipoib::connections::{Connection, LONGEST_MESSAGE, PrivateData};
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, log};
 
-use super::receive::Taken;
+use super::receive::{ConnectedReceiver, Taken};
 use super::shared_receive::{self, SharedReceive};
+use super::slabs::Slab;
 use super::{Close, IncomingConnections, Step};
 use crate::link::Shared;
 use crate::link::control::Control;
@@ -107,7 +108,9 @@ fn take(shared: &Shared, step: Step) {
         Step::Refuse(connection, session) => refuse(shared, connection, session, Reply::Refused),
         Step::Look(connection, channel, is_new) => look(shared, connection, channel, is_new),
         Step::Free(connection, channel, taken) => free(shared, connection, channel, taken),
-        Step::End(shared_receive) => shared.retire_one(shared_receive.end()),
+        Step::End(shared_receive) => shared.retire_all(shared_receive.end()),
+        Step::Grow(receiver, srq) => grow(shared, &receiver, &srq),
+        Step::Shrink(receiver) => shrink(shared, &receiver),
         Step::LetGo(hca) => {
             // Memory that is registered with it.
             shared.tidy();
@@ -126,6 +129,31 @@ fn take(shared: &Shared, step: Step) {
         Step::Outgoing(outgoing::Step::Silence(sender)) => outgoing::end(shared, &sender),
         Step::Outgoing(outgoing::Step::End(send_pools)) => SendPools::end(send_pools, shared),
     }
+}
+
+#[inline(never)]
+fn grow(shared: &Shared, receiver: &ConnectedReceiver, srq: &Srq) {
+    let slab = Slab::another(srq).ok();
+    let well = slab.is_some();
+    if let Some(unwanted) = receiver.grow(slab) {
+        shared.retire_one(unwanted.into_inner().into_pool());
+    }
+    with_incoming(shared, |incoming| {
+        incoming.grown(well, now());
+        Some(())
+    });
+}
+
+#[inline(never)]
+fn shrink(shared: &Shared, receiver: &ConnectedReceiver) {
+    let (empty, again) = receiver.shrink();
+    if let Some(empty) = empty {
+        shared.retire_one(empty.into_inner().into_pool());
+    }
+    with_incoming(shared, |incoming| {
+        incoming.looked_at_receives(again, now());
+        Some(())
+    });
 }
 
 /// Sees how far a neighbour has sent on a connection.
@@ -252,7 +280,7 @@ fn make_shared_receive(shared: &Shared) -> Result<Srq, Status> {
     let unwanted = with_incoming(shared, |incoming| incoming.put_shared_receive(shared_receive));
     if let Some(shared_receive) = unwanted {
         drop(srq);
-        shared.retire_one(shared_receive.end());
+        shared.retire_all(shared_receive.end());
         return Err(Status::HCA_PORT_NOT_ACTIVE);
     }
     // Who got another address before this had its place was not told so.
