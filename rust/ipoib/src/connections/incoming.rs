@@ -60,7 +60,7 @@ pub struct IncomingConfig {
 
 impl Default for IncomingConfig {
     fn default() -> Self {
-        Self { most: 512, each_port: 8, offer: Duration::from_secs(30), idle: Duration::from_secs(10) }
+        Self { most: 1_536, each_port: 8, offer: Duration::from_secs(30), idle: Duration::from_secs(10) }
     }
 }
 

@@ -174,6 +174,20 @@ fn a_neighbour_that_lost_its_connections_and_comes_back_each_second_always_gets_
 }
 
 #[test]
+fn a_thousand_neighbours_have_a_connection_each_whether_or_not_anybody_knows_where_they_are() {
+    for known in [true, false] {
+        let most = IncomingConfig::default().most;
+        let mut machine = machine(most, most as usize);
+        for n in 0..1_000 {
+            let asks = if known { asked } else { asked_by_anybody };
+            let one = asks(&mut machine, &station(n), at(0)).expect("room");
+            stands(&mut machine, one, at(0));
+        }
+        assert_eq!((machine.held(), dismissed(&mut machine, at(100))), (1_000, Vec::new()));
+    }
+}
+
+#[test]
 fn a_quarter_of_all_places_is_left_to_neighbours_that_are_where_the_sa_says() {
     let mut machine = machine(64, 200);
     let made_up = |machine: &mut Machine, n: u64, now| {
