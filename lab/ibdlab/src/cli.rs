@@ -195,6 +195,9 @@ pub struct BenchArgs {
     /// Only measure bulk TCP, so many MiB at a time: on connections, and in datagrams with large sends.
     #[arg(long, value_name = "MIB", conflicts_with = "count", value_parser = value_parser!(u64).range(1..=4096))]
     pub bulk: Option<u64>,
+    /// Only measure what so many idle neighbours with a connection each way take of a host's memory.
+    #[arg(long, value_name = "N", conflicts_with_all = ["count", "bulk"], value_parser = value_parser!(u64).range(2..=1000))]
+    pub peers: Option<u64>,
     /// Of packets whose line has this in it.
     #[arg(long, value_name = "WORDS", default_value = "", requires = "count")]
     pub only: String,

@@ -221,6 +221,9 @@ fn bench_command(args: BenchArgs) -> Result<()> {
     } else if let Some(mib) = args.bulk {
         let report = args.bench().bulk(mib, |line| speaker.line(line))?;
         report.write_figures(&out.join("bulk.json"))?;
+    } else if let Some(peers) = args.peers {
+        let report = args.bench().peers(peers as usize, |line| speaker.line(line))?;
+        report.write_figures(&out.join("peers.json"))?;
     } else {
         args.bench().run(|line| speaker.line(line))?.write(&out)?;
     }

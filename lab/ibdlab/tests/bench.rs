@@ -62,6 +62,18 @@ fn rows_without_a_delay_of_the_administrator_are_measured_with_every_path_found(
 }
 
 #[test]
+fn what_each_neighbour_with_a_connection_each_way_takes_is_the_same_for_few_and_for_more() {
+    let of = |peers| {
+        let report = tiny().peers(peers, |line| println!("{line}")).expect("all are connected");
+        assert_eq!((report.facts.len(), report.targets.len()), (1, 1));
+        assert_eq!(report.targets[0].met, Some(true), "{:?}", report.targets[0]);
+        report.facts[0].value
+    };
+    let (few, more) = (of(3), of(9));
+    assert!(few > 8.0 && (more / few - 1.0).abs() < 0.1, "{few} and {more} KiB");
+}
+
+#[test]
 fn bulk_tcp_is_measured_on_connections_and_in_datagrams() {
     let report = Bench { rounds: 1, ..tiny() }.bulk(8, |line| println!("{line}")).expect("both arrive");
     let rates: Vec<f64> = report.facts.iter().map(|fact| fact.value).collect();

@@ -5,6 +5,7 @@ mod bed;
 pub mod bulk;
 mod calls;
 pub mod own;
+pub mod peers;
 mod plot;
 pub mod report;
 mod rows;

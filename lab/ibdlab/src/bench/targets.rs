@@ -69,6 +69,18 @@ pub fn of_bulk(report: &Report, drivers: &[Driver]) -> Vec<Target> {
     ]
 }
 
+/// What the figure of memory for a neighbour is called.
+pub const PEERS: &str = "memory of a neighbour with a connection each way";
+/// KiB of a neighbour.
+const PEER_KIB: f64 = 160.0;
+
+/// What was to be reached with neighbours that have connections.
+pub fn of_peers(report: &Report, drivers: &[Driver]) -> Target {
+    let ours = |fact: &&super::report::Fact| fact.driver == drivers[0].name && fact.what.starts_with(PEERS);
+    let found = report.facts.iter().find(ours).map(|fact| fact.value);
+    most(format!("{PEERS}, beyond what all share"), PEER_KIB, found, "KiB")
+}
+
 /// What was to be reached in the driver's own text.
 pub fn of_own(report: &Report, drivers: &[Driver]) -> Vec<Target> {
     let ours = &drivers[0].name;
