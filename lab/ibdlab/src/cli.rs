@@ -274,7 +274,7 @@ pub struct CampaignArgs {
     #[arg(long, value_enum, default_value_t, conflicts_with = "fabrics")]
     pub hca: HcaKind,
     /// In which schedules links open connections (`linkmode` at `cm`).
-    #[arg(long, value_enum, default_value_t, conflicts_with = "fabrics", value_name = "WHICH")]
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["fabrics", "hca"], value_name = "WHICH")]
     pub connections: Connections,
     /// The subnet manager of random fabrics.
     #[arg(long, value_enum, default_value_t, requires = "fabrics")]

@@ -43,6 +43,11 @@ fn a_prefix_that_changes_back_on_the_software_adapter_leaves_no_member() {
 }
 
 #[test]
+fn both_sides_of_a_connection_over_the_software_adapter_close_it_at_once() {
+    assert_eq!(one(&data("found/both-close-on-software.toml"), 1), Ok(()));
+}
+
+#[test]
 fn groups_are_left_with_the_gid_they_were_joined_with() {
     let failures = failures("found/left-with-new-prefix.toml", 40);
     assert!(failures.is_empty(), "{} of 40 seeds failed:\n{}", failures.len(), failures.join("\n"));

@@ -105,11 +105,12 @@ pub trait Provider: Send + Sync + Sized + 'static {
 
     /// A new queue pair, reset. **May block.**
     fn alloc_qp(this: &KArc<Self>, request: QpRequest<'_, Self>) -> Result<KArc<Self::Qp>, Status>;
-    /// Frees it; with `keep_number` no other gets its number until [`Provider::release_qpn`]. Its completions go with it. Cannot fail,
-    /// and is quick: `ibtl` holds a global lock over it. **May block** for short locks.
+    /// Frees it; with `keep_number` no other gets its number until [`Provider::release_qpn`], and until then it can be asked and be told to
+    /// change, which it refuses with `CHAN_HDL_INVALID`. Its completions go with it. Cannot fail, and is quick: `ibtl` holds a global
+    /// lock over it. **May block** for short locks.
     fn free_qp(&self, qp: &KArc<Self::Qp>, keep_number: bool);
     /// The number of a freed queue pair may be used again. **May block.**
-    fn release_qpn(&self, qpn: u32);
+    fn release_qpn(&self, qp: &Self::Qp);
     /// Its number, state and sizes. **May block.**
     fn query_qp(&self, qp: &Self::Qp) -> QpQuery;
     /// Changes it; answers the sizes of its queues. One that goes to the error state and has a shared receive queue is told of by

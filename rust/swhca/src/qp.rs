@@ -219,6 +219,9 @@ impl Qp {
     ) -> Result<bool, Status> {
         let mut sends = self.sends.lock();
         let mut receives = self.receives.lock();
+        if receives.freed {
+            return Err(Status::CHAN_HDL_INVALID);
+        }
         let now = sends.now(&receives);
         let before = now.state;
         let next = self.next(&now, change)?;

@@ -130,9 +130,8 @@ unsafe fn make_qp<P: Provider>(
     Ok(())
 }
 
-/// The handle of a kept number is the number itself, with a bit that makes it no NULL.
-pub(super) const KEPT_NUMBER: usize = 1 << 31;
-
+/// With `IBC_FREE_QP_ONLY` the number is kept, and the record with it, whose handle is the number's, too: `ibcm` may be about to move the queue
+/// pair to the error state when its client, which `ibcm` has told that it may, frees it.
 pub(super) unsafe extern "C" fn free_qp<P: Provider>(
     hca: sys::ibc_hca_hdl_t,
     qp: sys::ibc_qp_hdl_t,
@@ -143,13 +142,15 @@ pub(super) unsafe extern "C" fn free_qp<P: Provider>(
     let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
     // SAFETY: the contract of the operation.
     let Some(record) = (unsafe { behind::<QpRecord<P>, _>(qp) }) else { return sys::IBT_CHAN_HDL_INVALID };
-    let qpn = provider.query_qp(&record.qp).qpn;
-    provider.free_qp(&record.qp, flags == sys::IBC_FREE_QP_ONLY);
+    let keeps = flags == sys::IBC_FREE_QP_ONLY;
+    provider.free_qp(&record.qp, keeps);
     record.client.shut();
     // SAFETY: NULL or the caller's.
-    unsafe { store(number, core::ptr::without_provenance_mut(qpn as usize | KEPT_NUMBER)) };
-    // SAFETY: freed: the client does not use it any more.
-    unsafe { take::<QpRecord<P>, _>(qp) };
+    unsafe { store(number, if keeps { qp.cast() } else { core::ptr::null_mut() }) };
+    if !keeps {
+        // SAFETY: freed with its number: nobody uses it any more.
+        unsafe { take::<QpRecord<P>, _>(qp) };
+    }
     sys::IBT_SUCCESS
 }
 
@@ -159,7 +160,11 @@ pub(super) unsafe extern "C" fn release_qpn<P: Provider>(
 ) -> Raw {
     // SAFETY: the contract of the operation.
     let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
-    provider.release_qpn((number.addr() & 0xff_ffff) as u32);
+    // SAFETY: what `free_qp` has stored, once.
+    let Some(record) = (unsafe { behind::<QpRecord<P>, _>(number) }) else { return sys::IBT_INVALID_PARAM };
+    provider.release_qpn(&record.qp);
+    // SAFETY: `ibcm` has forgotten the connection: nobody uses it any more.
+    unsafe { take::<QpRecord<P>, _>(number) };
     sys::IBT_SUCCESS
 }
 

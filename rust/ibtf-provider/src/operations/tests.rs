@@ -8,7 +8,6 @@ use illumos_sys_hdrs as sys;
 use kernel::KArc;
 
 use super::Table;
-use super::queue_pair::KEPT_NUMBER;
 use crate::objects::Adapter;
 use crate::{
     AddressVector, Arm, Attributes, ClientCq, ClientSrq, Completion, CompletionStatus, CqSizes, Gid, Keys,
@@ -112,8 +111,8 @@ impl Provider for Fake {
     fn free_qp(&self, _: &KArc<QueueSizes>, keep_number: bool) {
         self.freed.fetch_add(if keep_number { 100 } else { 1 }, Ordering::Relaxed);
     }
-    fn release_qpn(&self, qpn: u32) {
-        self.released.store(qpn, Ordering::Relaxed);
+    fn release_qpn(&self, _: &QueueSizes) {
+        self.released.store(0x1234, Ordering::Relaxed);
     }
     fn query_qp(&self, qp: &QueueSizes) -> QpQuery {
         let ud = UdAttributes { port: 1, pkey_index: 0, qkey: 0xb1b };
@@ -445,13 +444,17 @@ fn shared_receive_queue_has_a_limit_and_keeps_its_size() {
 }
 
 #[test]
-fn a_number_is_kept_for_whoever_releases_it_later() {
+fn a_number_is_kept_for_whoever_releases_it_later_and_so_long_the_freed_queue_pair_can_be_named() {
     let adapter = adapter();
     let hca = handle(&adapter);
     let objects = Objects::new(hca);
     let mut number = null_mut();
     assert_eq!(call!(ibc_free_qp(hca, objects.qp, sys::IBC_FREE_QP_ONLY, &mut number)), sys::IBT_SUCCESS);
-    assert_eq!((number.addr(), freed(&adapter)), (0x1234 | KEPT_NUMBER, 100));
+    assert_eq!((number.is_null(), freed(&adapter)), (false, 100));
+    let mut record = sys::ibt_qp_query_attr_t::default();
+    assert_eq!(call!(ibc_query_qp(hca, objects.qp, &mut record)), sys::IBT_SUCCESS);
+    assert_eq!(record.qp_qpn, 0x1234);
+    assert_eq!(adapter.provider.released.load(Ordering::Relaxed), 0);
     assert_eq!(call!(ibc_release_qpn(hca, number)), sys::IBT_SUCCESS);
     assert_eq!(adapter.provider.released.load(Ordering::Relaxed), 0x1234);
     assert_eq!(call!(ibc_free_cq(hca, objects.cq)), sys::IBT_SUCCESS);

@@ -180,8 +180,8 @@ impl Provider for Node {
         qp.free();
     }
 
-    fn release_qpn(&self, qpn: u32) {
-        self.objects.lock().qps.release(qpn);
+    fn release_qpn(&self, qp: &Qp) {
+        self.objects.lock().qps.release(qp.parts().number);
     }
 
     fn query_qp(&self, qp: &Qp) -> QpQuery {

@@ -36,11 +36,11 @@ pub enum Search {
     /// Timelines of trouble, close together, on a small and plain fabric: what races. One in eight is on the software adapter.
     #[default]
     Schedules,
-    /// The same, all of them on the software adapter.
+    /// The same, all of them on the software adapter, and one in three with connections.
     Software,
     /// The schedules of [`Search::Schedules`], with links that open connections to each other.
     Connections,
-    /// The same, and one in three of those that are not on the software adapter is one of [`Search::Connections`].
+    /// The same, and one in three of them is one of [`Search::Connections`].
     Mixed,
     /// Fabrics of many kinds and what is done on them step by step, with this subnet manager: what does not fit together.
     Fabrics(SmKind),
@@ -53,8 +53,8 @@ impl Search {
             Self::Schedules | Self::Software | Self::Connections | Self::Mixed => {
                 let mut scenario = schedules::generate(seed, index);
                 let is_on_it = self == Self::Software || software::is_drawn(seed, index);
-                let is_drawn = self == Self::Mixed && !is_on_it && connections::is_drawn(seed, index);
-                if is_drawn || self == Self::Connections {
+                let may_be = matches!(self, Self::Mixed | Self::Software);
+                if self == Self::Connections || may_be && connections::is_drawn(seed, index) {
                     connections::put(&mut scenario, seed, index);
                 }
                 let scenario = if is_on_it { software::put(scenario) } else { scenario };

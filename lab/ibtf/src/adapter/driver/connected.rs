@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fabric::{Mtu, PortNum, QKey, Qpn, RcAttr, ReadyToReceive, ReadyToSend};
-use fakekernel::Rule;
+use fakekernel::{Rule, race};
 use illumos_sys_hdrs::{
     IBC_FREE_QP_ONLY, IBT_CEP_SET_ATOMIC, IBT_CEP_SET_INIT_RTR, IBT_CEP_SET_MIN_RNR_NAK, IBT_CEP_SET_PKEY_IX,
     IBT_CEP_SET_PORT, IBT_CEP_SET_RDMA_R, IBT_CEP_SET_RDMA_W, IBT_CEP_SET_RESET_INIT, IBT_CEP_SET_RTR_RTS,
@@ -127,6 +127,7 @@ impl Driver {
         })?;
         let _ = self.qps.remove(qp.token.get::<()>());
         qp.leave_cqs();
+        race::release(qp.key());
         let number = Opaque::of(number);
         let _ = qp.kept.set(number);
         self.gave("ibc_qpn_hdl_t", number);
@@ -136,6 +137,8 @@ impl Driver {
     /// And not any more.
     pub(crate) fn release_number(&self, qp: &Qp) {
         let Some(number) = qp.kept.get().copied() else { return };
+        // `ibtl` and `ibcm` have had locks of theirs since whoever asked for something before.
+        race::acquire(qp.key());
         let released = self
             .give_back("ibc_qpn_hdl_t", number, || answer(down!(self, ibc_release_qpn(number.get().cast()))));
         self.must(released);

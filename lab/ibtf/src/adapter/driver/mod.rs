@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use fabric::{CqNum, Moderation, Qpn, SrqSizes};
+use fakekernel::race::Key;
 use fakekernel::{Cx, Handles, HostMutex, Kernel, Rule};
 use illumos_sys_hdrs::{
     IBT_SUCCESS, ibc_hca_hdl_t, ibc_operations_t, ibt_attr_flags_t, ibt_hca_attr_t, ibt_status_t,
@@ -126,6 +127,11 @@ impl Qp {
 
     fn handle(&self) -> Opaque {
         self.handle.get().copied().unwrap_or_default()
+    }
+
+    /// What has been asked of it comes before the release of its number.
+    fn key(&self) -> Key {
+        Key("queue pair of an adapter", (&raw const *self).addr() as u64)
     }
 
     /// How often the driver has said that it has received though it cannot send yet.

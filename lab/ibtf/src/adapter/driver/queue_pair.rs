@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use fabric::{Gid, Lid, PortNum, QKey, QpSizes, QpState, Qpn};
-use fakekernel::{HostMutex, Rule};
+use fakekernel::{HostMutex, Rule, race};
 use illumos_sys_hdrs::{
     IBC_FREE_QP_AND_QPN, IBT_CEP_SET_INIT_RTR, IBT_CEP_SET_QKEY, IBT_CEP_SET_RESET_INIT, IBT_CEP_SET_RTR_RTS,
     IBT_CEP_SET_STATE, IBT_CHAN_STATE_INVALID, IBT_CQ_HDL_INVALID, IBT_GSI_SQP, IBT_PD_HDL_INVALID,
@@ -154,8 +154,10 @@ impl Driver {
 
     pub(super) fn modify(&self, qp: &Qp, flags: u32, mut info: ibt_qp_info_t) -> Answer<()> {
         let flags = illumos_sys_hdrs::ibt_cep_modify_flags_e(flags);
-        let qp = qp.handle().get().cast();
-        answer(down!(self, ibc_modify_qp(qp, flags, &raw mut info, ptr::null_mut())))
+        let handle = qp.handle().get().cast();
+        let answer = answer(down!(self, ibc_modify_qp(handle, flags, &raw mut info, ptr::null_mut())));
+        race::release(qp.key());
+        answer
     }
 
     fn move_to(&self, qp: &Qp, from: ibt_cep_state_e, to: ibt_cep_state_e) -> Answer<()> {
@@ -179,6 +181,7 @@ impl Driver {
         // SAFETY: integers, and pointers that are not followed.
         let mut attr: ibt_qp_query_attr_t = unsafe { garbage() };
         answer(down!(self, ibc_query_qp(qp.handle().get().cast(), &raw mut attr)))?;
+        race::release(qp.key());
         Ok(attr)
     }
 

@@ -246,8 +246,11 @@ impl Ibcm {
             return self.send_of(id, |conn| Some(drep(conn)));
         }
         let code = if found == State::DreqSent { closed::DUPLICATE } else { closed::DREQ_RECEIVED };
-        let channel = self.connections.table.lock().get(id).and_then(|conn| conn.channel.clone());
-        Self::to_error(channel.as_ref());
+        // Where this side has asked, too, the queue pair was moved before that, and its client may have freed it since.
+        if found == State::Established {
+            let channel = self.connections.table.lock().get(id).and_then(|conn| conn.channel.clone());
+            Self::to_error(channel.as_ref());
+        }
         let answer = self.tell_closed(id, code, Some(private), true);
         self.send_of(id, |conn| {
             let mut message = drep(conn);

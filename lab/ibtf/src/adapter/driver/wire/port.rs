@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use fabric::{PKey, PortAttr, QpSizes};
+use fakekernel::race::{self, Key};
 use fakekernel::{HostMutex, WaitQueue};
 use illumos_sys_hdrs::{
     IBT_ALL_SIGNALED, IBT_MR_ENABLE_LOCAL_WRITE, IBT_NEXT_COMPLETION, IBT_PKEY_IX_INVALID, ibt_cq_attr_t,
@@ -188,6 +189,7 @@ impl Port {
             out = made.drained.wait(out);
         }
         drop(out);
+        race::acquire(made.key());
         *self.made.lock() = None;
         for qp in [&made.qp, &made.gsi] {
             driver.must(driver.free_qp(qp));
@@ -204,7 +206,13 @@ impl Made {
         *self.out.lock() += 1;
     }
 
+    /// Whatever is done with it comes before its end.
+    fn key(&self) -> Key {
+        Key("management of a port", (&raw const *self).addr() as u64)
+    }
+
     pub(super) fn is_back(&self) {
+        race::release(self.key());
         let mut out = self.out.lock();
         *out -= 1;
         let none = *out == 0;

@@ -63,6 +63,8 @@ impl Port {
             ud_qkey: QKEY.0,
             ..Default::default()
         };
+        // Once for the request, which may be back before the post is over, and once for the post.
+        made.posting();
         made.posting();
         let posted = self.driver.modify_ah(handle, vector).and_then(|()| {
             // SAFETY: the list is above.
@@ -72,6 +74,7 @@ impl Port {
             made.free.lock().push((place, handle));
             made.is_back();
         }
+        made.is_back();
     }
 
     /// The CQ's handler: all there is, then it is armed and looked into once more.
