@@ -27,7 +27,7 @@ pub use loader::handles::{HandleError, Handles};
 pub use loader::journal::JournalLine;
 pub use loader::kernel::Kernel;
 pub use loader::kernels::Machine;
-pub use loader::module::{Function, LoadError, Module, object_is_acceptable, preload};
+pub use loader::module::{Function, LoadError, Module, Rebound, object_is_acceptable, preload};
 pub use loader::resources::{InstanceScope, Resource, Resources};
 pub use loader::sdt::{ProbeArgument, ProbeHit};
 pub use loader::services::LiveObject;

@@ -12,6 +12,7 @@ mod bare;
 mod client;
 mod dld;
 mod dls;
+mod entry;
 mod mac;
 mod message;
 mod plugin;
@@ -30,6 +31,7 @@ pub use client::{
     dld_ioctl_with, get_property, keep_property, links, mac_statistics, private_properties, property_info,
     rename_datalink, set_link_zone, set_property, transmit_ring_statistics, wait_for_properties,
 };
+pub use entry::SendEntry;
 pub use mac::OffloadCapability;
 pub use plugin::{HeaderBlock, HeaderFacts, Plugin, PluginRecord};
 pub use timed::{Packets, Sent, TimedLink};

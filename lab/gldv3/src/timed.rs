@@ -8,6 +8,7 @@ use illumos_sys_hdrs::mblk_t;
 
 use crate::address::LinkAddress;
 use crate::bare::BareDriver;
+use crate::entry::SendEntry;
 use crate::mac::{Counting, Mac};
 
 /// Bytes in front of a packet's payload: 20 for the sender, which nobody fills in, the destination, the type, two of nothing.
@@ -20,6 +21,9 @@ pub struct TimedLink {
     mac: Arc<Mac>,
     counting: Arc<Counting>,
 }
+
+/// Hands a chain to whoever sends it; what comes back.
+type Call<'a> = dyn Fn(*mut mblk_t) -> *mut mblk_t + 'a;
 
 /// What became of packets to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +53,22 @@ impl TimedLink {
         Packets { kernel: self.kernel.clone(), messages: Vec::new(), bytes: Vec::new() }
     }
 
+    /// The machine that its host belongs to.
+    pub fn machine(&self) -> &fakekernel::Machine {
+        self.kernel.machine()
+    }
+
+    /// How the driver is called to send on a transmit ring, or without one.
+    pub fn send_entry(&self, ring: Option<usize>) -> Option<SendEntry> {
+        self.mac.send_entry(ring)
+    }
+
+    /// Sends packets on a transmit ring, or without one, as [`TimedLink::send`] does.
+    pub fn send_on(&self, ring: Option<usize>, packets: Packets, patience: Nanos) -> Sent {
+        let ring = ring.and_then(|ring| self.mac.rings().transmit.get(ring).cloned());
+        self.send_by(packets, 1, patience, &|chain| self.mac.send(chain, ring.as_ref()))
+    }
+
     /// Sends packets, one after the other. What is given back is sent again after the next `mac_tx_update`, unless there is none for
     /// `patience`: then it is freed, and what is behind it.
     pub fn send(&self, packets: Packets, patience: Nanos) -> Sent {
@@ -59,17 +79,24 @@ impl TimedLink {
     /// of the link's driver, if there is one.
     pub fn send_chains(
         &self,
-        mut packets: Packets,
+        packets: Packets,
         bare: Option<&BareDriver>,
         each: usize,
         patience: Nanos,
     ) -> Sent {
+        self.send_by(packets, each, patience, &|chain| match bare {
+            Some(bare) => self.mac.call_tx_of(bare, chain),
+            None => self.mac.send(chain, None),
+        })
+    }
+
+    fn send_by(&self, mut packets: Packets, each: usize, patience: Nanos, call: &Call<'_>) -> Sent {
         let messages = std::mem::take(&mut packets.messages);
         self.kernel.scope(|| {
             let mut sent = Sent::default();
             let mut chains = messages.chunks(each.max(1));
             for chain in chains.by_ref() {
-                let left = self.offer(chain, bare, patience, &mut sent);
+                let left = self.offer(chain, call, patience, &mut sent);
                 sent.taken += (chain.len() - left) as u64;
                 if left != 0 {
                     packets.messages = chains.flatten().copied().collect();
@@ -82,23 +109,14 @@ impl TimedLink {
     }
 
     /// How many the driver has not taken in the end; they are freed.
-    fn offer(
-        &self,
-        messages: &[*mut mblk_t],
-        bare: Option<&BareDriver>,
-        patience: Nanos,
-        sent: &mut Sent,
-    ) -> usize {
+    fn offer(&self, messages: &[*mut mblk_t], call: &Call<'_>, patience: Nanos, sent: &mut Sent) -> usize {
         let mut chain = match messages {
             [one] => *one,
             several => self.kernel.genunix().make_chain(&cx(), several),
         };
         loop {
             let before = self.counting.updates();
-            chain = match bare {
-                Some(bare) => self.mac.call_tx_of(bare, chain),
-                None => self.mac.send(chain, None),
-            };
+            chain = call(chain);
             if chain.is_null() {
                 return 0;
             }
@@ -141,6 +159,11 @@ impl Packets {
 }
 
 impl Packets {
+    /// The packets, a message each, which stay its own.
+    pub fn messages(&self) -> &[*mut mblk_t] {
+        &self.messages
+    }
+
     /// Leaves them as they are until the machine is over.
     pub fn leave(mut self) {
         self.messages.clear();

@@ -198,6 +198,9 @@ pub struct BenchArgs {
     /// Only measure what so many idle neighbours with a connection each way take of a host's memory.
     #[arg(long, value_name = "N", conflicts_with_all = ["count", "bulk"], value_parser = value_parser!(u64).range(2..=1000))]
     pub peers: Option<u64>,
+    /// Only measure our transmit rings on one processor and on two, with a kernel and an adapter that do next to nothing.
+    #[arg(long, conflicts_with_all = ["count", "bulk", "peers"])]
+    pub processors: bool,
     /// Of packets whose line has this in it.
     #[arg(long, value_name = "WORDS", default_value = "", requires = "count")]
     pub only: String,

@@ -218,6 +218,9 @@ fn bench_command(args: BenchArgs) -> Result<()> {
         let (program, only) = (std::env::current_exe()?, args.only.clone());
         let report = args.bench().count(&program, &only, |line| speaker.line(line))?;
         report.write_figures(&out.join("count.json"))?;
+    } else if args.processors {
+        let report = args.bench().processors(|line| speaker.line(line))?;
+        report.write_figures(&out.join("processors.json"))?;
     } else if let Some(mib) = args.bulk {
         let report = args.bench().bulk(mib, |line| speaker.line(line))?;
         report.write_figures(&out.join("bulk.json"))?;

@@ -84,6 +84,21 @@ fn bulk_tcp_is_measured_on_connections_and_in_datagrams() {
 }
 
 #[test]
+fn every_packet_of_two_rings_on_two_processors_comes_to_the_adapter() {
+    let report = Bench { rounds: 1, ..tiny() }.processors(|line| println!("{line}")).expect("all arrive");
+    assert_eq!(report.facts.len(), 6, "one ring, two rings, two links; one address, a thousand");
+    assert!(report.facts.iter().all(|fact| fact.value > 0.0), "{:?}", report.facts);
+    assert!(report.targets.iter().all(|target| target.met.is_some()), "{:?}", report.targets);
+}
+
+#[test]
+fn what_one_ring_writes_for_its_packets_another_ring_does_not_touch() {
+    let proto = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/races"));
+    let shared = Bench { proto, packets: 6400, ..tiny() }.lines_of_two_rings().expect("all arrive");
+    assert!(shared.is_empty(), "{shared:x?}");
+}
+
+#[test]
 fn the_figures_of_the_bench_are_json() {
     let directory = tempfile::tempdir().expect("a directory");
     let report = Bench { most_addresses: 1, ..tiny() }.run(|_| ()).expect("the bench ends well");

@@ -86,8 +86,9 @@ pub fn connected(host: &Kernel) -> Connected {
     ibcm::Ibcm::of(host).connected()
 }
 
-/// Groups (MGID) and ports (GID) of a host that the administrator may still have as members although the driver has left: a leave is
-/// counted even while the port is down or gone, and then nobody can tell the administrator, now or later.
+/// Groups (MGID) and ports (GID) of a host that the administrator may still have as members although the driver is none: a leave is
+/// counted even while the port is down or gone, and then nobody can tell the administrator, now or later; and a join whose port goes down
+/// fails, though the administrator may grant it later.
 pub fn untold_leaves(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {
     ibcm::Ibcm::of(host).untold_leaves()
 }

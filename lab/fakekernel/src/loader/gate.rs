@@ -32,24 +32,40 @@ pub(crate) struct Import {
     pub calls: AtomicU64,
     /// Bound with no gate between ([`Export::leaf`](crate::Export::leaf)), in a machine without checks.
     pub direct: bool,
+    /// Where its stub lies.
+    pub stub: usize,
 }
 
 /// Bytes of a stub.
 pub(crate) const STUB_SIZE: usize = 32;
+const MOV_R11: [u8; 2] = [0x49, 0xbb];
+const JMP_TO_NEXT: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
 /// The code of a stub: `mov r11, import; jmp [rip]; .quad gate`, or, for a direct one, `mov r11, calls; inc qword [r11];
 /// jmp [rip]; .quad implementation`.
 pub(crate) fn stub(import: &Arc<Import>) -> [u8; STUB_SIZE] {
-    const MOV_R11: [u8; 2] = [0x49, 0xbb];
+    if !import.direct {
+        return gated_stub(import);
+    }
     const INC_AT_R11: [u8; 3] = [0x49, 0xff, 0x03];
-    const JMP_TO_NEXT: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
-    let (operand, count, target) = if import.direct {
-        (import.calls.as_ptr().expose_provenance(), &INC_AT_R11[..], import.addr)
-    } else {
-        (Arc::as_ptr(import).expose_provenance(), &[][..], gate as *const () as usize)
-    };
-    let parts =
-        [&MOV_R11[..], &(operand as u64).to_le_bytes(), count, &JMP_TO_NEXT, &(target as u64).to_le_bytes()];
+    let calls = import.calls.as_ptr().expose_provenance() as u64;
+    let target = import.addr as u64;
+    code(&[&MOV_R11, &calls.to_le_bytes(), &INC_AT_R11, &JMP_TO_NEXT, &target.to_le_bytes()])
+}
+
+/// The code of a stub that goes through the gate, whatever the import is.
+pub(crate) fn gated_stub(import: &Arc<Import>) -> [u8; STUB_SIZE] {
+    let import = Arc::as_ptr(import).expose_provenance() as u64;
+    let gate = (gate as *const ()).expose_provenance() as u64;
+    code(&[&MOV_R11, &import.to_le_bytes(), &JMP_TO_NEXT, &gate.to_le_bytes()])
+}
+
+/// The code of a stub that counts nothing: `jmp [rip]; .quad function`.
+pub(crate) fn stub_to(function: usize) -> [u8; STUB_SIZE] {
+    code(&[&JMP_TO_NEXT, &(function as u64).to_le_bytes()])
+}
+
+fn code(parts: &[&[u8]]) -> [u8; STUB_SIZE] {
     let mut code = [0xcc; STUB_SIZE];
     for (to, from) in code.iter_mut().zip(parts.concat()) {
         *to = from;

@@ -42,7 +42,7 @@ impl Stubs {
     fn new(kernel: &Kernel) -> Option<Self> {
         let window = Window::new(NAMES.len() * STUB_SIZE).ok()?;
         let mut imports = Vec::new();
-        for name in NAMES {
+        for (position, name) in NAMES.into_iter().enumerate() {
             let Some(Resolved::Function(addr, contexts, between)) = kernel.resolve(name, &[]) else {
                 return None;
             };
@@ -57,6 +57,7 @@ impl Stubs {
                 module_name: "",
                 calls: AtomicU64::new(0),
                 direct: (between != Between::Gate || plain.is_some()) && !kernel.machine().config().checks,
+                stub: window.start() + position * STUB_SIZE,
             }));
         }
         let code: Vec<u8> = imports.iter().flat_map(stub).collect();

@@ -17,6 +17,7 @@ use illumos_sys_hdrs::{
 
 use super::Mac;
 use crate::address::LinkAddress;
+use crate::entry::SendEntry;
 use crate::mac::Macs;
 use crate::message::{Message, Messages};
 
@@ -427,6 +428,18 @@ impl Mac {
         let Some(f) = calls.send else { return message };
         // SAFETY: as above; the message is the driver's, except for what it returns.
         unsafe { self.module.enter(f, (pointer(calls.driver), message), self.transmission("mri_tx")) }
+    }
+
+    /// What is called to send: on a transmit ring, or `mc_tx` where the driver has none.
+    pub(crate) fn send_entry(&self, ring: Option<usize>) -> Option<SendEntry> {
+        let module = self.module.clone();
+        match ring {
+            Some(ring) => {
+                let calls = self.rings().transmit.get(ring)?.calls();
+                Some(SendEntry { module, function: calls.send?, argument: calls.driver })
+            }
+            None => Some(SendEntry { module, function: self.callbacks().mc_tx?, argument: self.cookie }),
+        }
     }
 
     /// A statistic of a ring (`MAC_STAT_*`), as its kstat has it; 0 for what the driver does not count.

@@ -185,7 +185,13 @@ fn scenario(drivers: &[Driver], mtu: u32) -> Result<Scenario> {
         "name = \"bench\"\n[fabric]\nmtu = {mtu}\nsa_delay_ms = 0\n[[partition]]\npkey = 0xffff\nmtu = {mtu}\n"
     );
     for (n, driver) in drivers.iter().enumerate() {
-        let properties = if driver.foreign { "properties = { linkmode = \"ud\" }\n" } else { "" };
+        let mut properties = String::new();
+        if driver.foreign {
+            properties += "properties = { linkmode = \"ud\" }\n";
+        }
+        if driver.rings != 0 {
+            properties += &format!("conf = {{ ibd_rx_rings = 1, ibd_tx_rings = {} }}\n", driver.rings);
+        }
         text += &format!(
             "[[host]]\nname = \"{}\"\ndriver = \"{}\"\naddresses = [\"192.168.76.{}/24\"]\ngroups = {GROUPS}\n{properties}",
             driver.name,

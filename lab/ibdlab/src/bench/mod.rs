@@ -7,6 +7,7 @@ mod calls;
 pub mod own;
 pub mod peers;
 mod plot;
+pub mod processors;
 pub mod report;
 mod rows;
 pub mod sa;
@@ -34,6 +35,8 @@ pub struct Driver {
     /// Not ours: its objects are somewhere else, and it is told to use datagrams.
     pub foreign: bool,
     pub objects: Vec<ModuleOverride>,
+    /// Transmit rings of its link; with any it has a receive ring, too.
+    pub rings: u32,
 }
 
 /// What to measure.
@@ -60,7 +63,7 @@ pub struct Bench {
 
 impl Driver {
     fn ours() -> Self {
-        Self { name: "ours".into(), module: "ibd", foreign: false, objects: Vec::new() }
+        Self { name: "ours".into(), module: "ibd", foreign: false, objects: Vec::new(), rings: 0 }
     }
 
     /// A directory with `mac_ib` and `ibp` (or `ibd`), as a gate builds them, or the driver's own file beside its plugin.
@@ -83,7 +86,7 @@ impl Driver {
             let (name, path) = object?;
             found.push(ModuleOverride { host: "peer".into(), name: name.into(), path });
         }
-        Ok(Self { name: "peer".into(), module, foreign: true, objects: found })
+        Ok(Self { name: "peer".into(), module, foreign: true, objects: found, rings: 0 })
     }
 }
 

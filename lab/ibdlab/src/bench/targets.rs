@@ -1,6 +1,7 @@
 //! What was to be reached, and whether it was. None is left out.
 
 use super::bulk::Mode;
+use super::processors::{ADDRESSES, Senders};
 use super::report::{Report, Target};
 use super::traffic::Way;
 use super::{Driver, own};
@@ -79,6 +80,23 @@ pub fn of_peers(report: &Report, drivers: &[Driver]) -> Target {
     let ours = |fact: &&super::report::Fact| fact.driver == drivers[0].name && fact.what.starts_with(PEERS);
     let found = report.facts.iter().find(ours).map(|fact| fact.value);
     most(format!("{PEERS}, beyond what all share"), PEER_KIB, found, "KiB")
+}
+
+/// How many times what one ring carries two have to.
+const TWO_RINGS: f64 = 1.7;
+
+/// What was to be reached on two processors.
+pub fn of_processors(report: &Report) -> Vec<Target> {
+    let found = |what: &str| report.facts.iter().find(|fact| fact.what == what).map(|fact| fact.value);
+    let against = |senders: Senders, addresses| {
+        let one = found(&Senders::OneRing.what(addresses))?;
+        Some(found(&senders.what(addresses))? / one)
+    };
+    let of = |addresses| {
+        let what = format!("{}, against one", Senders::TwoRings.what(addresses));
+        target(what, TWO_RINGS, against(Senders::TwoRings, addresses), "times")
+    };
+    ADDRESSES.map(of).into()
 }
 
 /// What was to be reached in the driver's own text.

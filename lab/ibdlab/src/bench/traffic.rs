@@ -20,7 +20,7 @@ const IPV4: u16 = 0x0800;
 /// Packets of a burst, if nobody says otherwise.
 pub const BURST: usize = 256;
 /// A driver that says nothing for so long has forgotten the packets it gave back.
-const PATIENCE: Nanos = Nanos::from_secs(5);
+pub(super) const PATIENCE: Nanos = Nanos::from_secs(5);
 
 /// Which way, seen from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -181,7 +181,7 @@ impl Source {
             Way::Transmit => (0..load.addresses).map(|n| bed.address(n)).collect(),
             Way::Receive => Vec::new(),
         };
-        let (handing, payload) = (Handing::default(), payload(load.len));
+        let (handing, payload) = (Handing::default(), udp(load.len));
         Self { load, handing, to, payload, next: 0, made: VecDeque::new(), bare: None }
     }
 
@@ -263,7 +263,7 @@ fn settle(sent: u64, arrived: impl Fn() -> u64) {
 }
 
 /// An IPv4 header and UDP's, as far as anybody looks at them.
-fn payload(len: usize) -> Vec<u8> {
+pub(super) fn udp(len: usize) -> Vec<u8> {
     let mut payload = vec![0; len];
     (payload[0], payload[8], payload[9]) = (0x45, 64, 17);
     payload[2..4].copy_from_slice(&(len as u16).to_be_bytes());

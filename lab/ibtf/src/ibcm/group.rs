@@ -27,7 +27,7 @@ pub(super) struct Joins(HostMutex<State>);
 struct State {
     /// By group and GUID of the port: whichever prefix the port's GID had, its joins are counted together.
     joined: BTreeMap<(Gid, u64), Joined>,
-    /// Groups and ports (GIDs) whose last leave found no port to tell the administrator from.
+    /// Groups and ports (GIDs) whose last leave found no port to tell the administrator from, or whose port went down during the last join.
     untold: BTreeSet<(Gid, Gid)>,
     /// Groups and ports (GUIDs) whose leaves the administrator has refused since they were joined last in that state, which state, and
     /// how often.
@@ -102,6 +102,7 @@ impl Joins {
 pub(super) struct Join {
     local: Local,
     request: Request,
+    mgid: Gid,
     port_gid: Gid,
     state: JoinState,
 }
@@ -120,14 +121,19 @@ impl Join {
         if record.mgid.is_multicast() {
             given |= mask::MGID;
         }
-        let port_gid = record.port_gid;
+        let (mgid, port_gid) = (record.mgid, record.port_gid);
         let request = Request::of(Method::SET, given, &record);
-        Ok(Self { local, request, port_gid, state: record.join_state })
+        Ok(Self { local, request, mgid, port_gid, state: record.join_state })
     }
 
     /// Asks the administrator; what the client is told of the group.
     pub fn run(&self, ibcm: &Ibcm) -> Result<ibt_mcg_info_t, ibt_status_t> {
-        let answer = ibcm.ask(&self.local, &self.request).map_err(status::of_group)?;
+        let answer = ibcm.ask(&self.local, &self.request);
+        if matches!(answer, Err(SaError::NoSession)) {
+            // The port went down before the answer came: the administrator may grant it all the same.
+            ibcm.joins.cannot_tell(self.mgid, self.port_gid);
+        }
+        let answer = answer.map_err(status::of_group)?;
         let record: McMemberRecord = answer.header.record().ok_or(IBT_MCG_RECORDS_NOT_FOUND)?;
         ibcm.joins.add(record.mgid, self.port_gid, self.state);
         Ok(info(&self.local, &record, record.port_gid))

@@ -85,9 +85,14 @@ impl Announcer {
         self.news.notify_all();
     }
 
-    /// Announces an address before this returns. **Perimeter**, or it **may block** until others have left it.
-    pub(crate) fn tell_address(&self, mac: &Mac, address: LinkAddr) {
+    /// Notes an address, for [`Announcer::tell_address`]. With the lock held under which it was found: one that is found later must not
+    /// be told first.
+    pub(crate) fn note_address(&self, address: LinkAddr) {
         self.news.lock().address = Some(address);
+    }
+
+    /// Announces the address before this returns. **Perimeter**, or it **may block** until others have left it.
+    pub(crate) fn tell_address(&self, mac: &Mac) {
         tell_address(&self.news, mac);
     }
 

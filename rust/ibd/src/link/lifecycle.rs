@@ -304,10 +304,9 @@ impl Shared {
             let gid = control.link.gid()?;
             Some(LinkAddr::unicast(Qpn::NONE, gid))
         });
+        known.into_iter().for_each(|address| self.announcer.note_address(address));
         drop(control);
-        if let Some(address) = known {
-            self.announcer.tell_address(&self.mac, address);
-        }
+        self.announcer.tell_address(&self.mac);
     }
 
     /// Ends the traffic. When this returns no thread hands packets up any more. **May block**: for commands to the adapter, for a

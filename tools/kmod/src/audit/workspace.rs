@@ -10,7 +10,7 @@ use super::{Finding, Rule};
 
 /// The crates that may hold unsafe code: the borders to C, the threads below them, the program that makes system calls without a libc,
 /// and what compiles files of border crates for loom.
-const BORDERS: [&str; 12] = [
+const BORDERS: [&str; 13] = [
     "rust/illumos-sys-hdrs",
     "rust/kernel",
     "rust/gldv3",
@@ -20,6 +20,7 @@ const BORDERS: [&str; 12] = [
     "lab/sim",
     "lab/fakekernel",
     "lab/gldv3",
+    "lab/native",
     "lab/ibtf",
     "tools/metal/agent",
     "tests/interleavings",

@@ -197,6 +197,7 @@ impl Linker<'_> {
 
     fn stub(&mut self, symbol: &str, ordinal: usize, addr: usize, contexts: Contexts, direct: bool) -> usize {
         let position = self.imports.len();
+        let offset = self.text.place(16, STUB_SIZE, &[]);
         let import = Arc::new(Import {
             addr,
             name: symbol.to_owned(),
@@ -207,10 +208,12 @@ impl Linker<'_> {
             module_name: interned(self.name),
             calls: AtomicU64::new(0),
             direct,
+            stub: self.text.base + offset,
         });
-        let offset = self.text.place(16, STUB_SIZE, &gate::stub(&import));
+        let at = import.stub;
+        self.text.field(at, STUB_SIZE).copy_from_slice(&gate::stub(&import));
         self.imports.push(import);
-        self.text.base + offset
+        at
     }
 
     fn relocate(&mut self, values: &[usize]) {

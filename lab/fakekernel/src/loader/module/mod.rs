@@ -8,6 +8,7 @@ mod link;
 mod names;
 mod objects;
 mod probe;
+mod rebind;
 mod symbols;
 mod window;
 
@@ -30,6 +31,7 @@ pub use code::Function;
 pub(crate) use link::Dependency;
 pub(crate) use names::interned;
 pub use objects::preload;
+pub use rebind::Rebound;
 pub(crate) use window::{Access, Window, in_window_range};
 
 /// A loaded kernel module of one host; cheap clone.
@@ -254,6 +256,13 @@ impl Module {
 pub fn object_is_acceptable(name: &str, data: &[u8]) -> Result<(), LoadError> {
     let refused = |complaints| LoadError::Refused { module: name.to_owned(), complaints };
     elf::read(name, data).map(drop).map_err(refused)
+}
+
+/// The same copy in memory.
+impl PartialEq for Module {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl fmt::Debug for Module {

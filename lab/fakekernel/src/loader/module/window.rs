@@ -85,9 +85,18 @@ impl Window {
     ///
     /// Beyond the end.
     pub(crate) fn write(&self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.len);
-        // SAFETY: the window is mapped for writing, at least that long, and no Rust object lies in it.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer(self.start).cast(), bytes.len()) };
+        self.write_at(self.start, bytes);
+    }
+
+    /// Copies bytes to an address in it.
+    ///
+    /// # Panics
+    ///
+    /// Outside of it.
+    pub(crate) fn write_at(&self, addr: usize, bytes: &[u8]) {
+        assert!(addr >= self.start && addr + bytes.len() <= self.start + self.len);
+        // SAFETY: the window is mapped for writing, and the bytes lie inside it; no Rust object lies there.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer(addr).cast(), bytes.len()) };
     }
 
     /// Copies out what lies at `addr`, as far as it lies in the window and is still mapped.
