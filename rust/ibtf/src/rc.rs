@@ -83,8 +83,12 @@ impl RcChannel {
     }
 
     /// How long the other side waits when it finds no receive posted: 20 ms, where it would be 655 (`ibt_modify_rc_channel`); once the
-    /// connection stands. **May block.**
+    /// connection stands, or else `CHAN_STATE_INVALID`. **May block.**
+    ///
+    /// `ibt_modify_rc_channel` tells the adapter the state that `ibtl` remembers. `ibcm` names none when it brings a connection to RTS, so what is
+    /// remembered then is RESET (`ibcm_invoke_rtu_qp_modify`), and the adapter would reset what stands. A query has `ibtl` remember what is.
     pub fn shorten_receiver_pause(&self) -> Result<(), Status> {
+        self.look_for(sys::IBT_STATE_RTS)?;
         let mut attributes = KBox::new(sys::ibt_rc_chan_modify_attr_t {
             rc_min_rnr_nak: sys::IBT_RNR_NAK_20ms,
             ..Default::default()
@@ -100,11 +104,22 @@ impl RcChannel {
         })
     }
 
-    /// How a connection that stands receives (`ibt_query_qp`). **May block**, for the adapter.
-    pub fn query(&self) -> Result<RcState, Status> {
+    /// `CHAN_STATE_INVALID` if the queue pair is in another state.
+    fn look_for(&self, state: sys::ibt_cep_state_t) -> Result<(), Status> {
+        let seen = self.attributes()?.qp_info.qp_state;
+        if seen == state { Ok(()) } else { Err(Status::CHAN_STATE_INVALID) }
+    }
+
+    fn attributes(&self) -> Result<KBox<sys::ibt_qp_query_attr_t>, Status> {
         let mut attributes = KBox::new(sys::ibt_qp_query_attr_t::default())?;
         // SAFETY: allocated.
         Status::check(unsafe { sys::ibt_query_qp(self.handle(), &mut *attributes) })?;
+        Ok(attributes)
+    }
+
+    /// How a connection that stands receives (`ibt_query_qp`). **May block**, for the adapter.
+    pub fn query(&self) -> Result<RcState, Status> {
+        let attributes = self.attributes()?;
         // SAFETY: of a queue pair of a connection this is the member that is filled in.
         let connection = unsafe { attributes.qp_info.qp_transport.rc };
         Ok(RcState { packet_due: connection.rc_rq_psn(), pkey_index: connection.rc_path.cep_pkey_ix })

@@ -186,6 +186,7 @@ fn make(cx: &Cx, ibtl: &Ibtl, open: &Arc<OpenHca>, recipe: Recipe) -> Result<Arc
     let qp = open.adapter().alloc_qp(&recipe.config)?;
     let detail = format!("UD channel {:?}", qp.num());
     let channel = Channel {
+        seen_ready: Default::default(),
         qp,
         made: Made::Datagrams(recipe.config),
         open: open.clone(),

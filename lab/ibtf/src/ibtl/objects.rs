@@ -10,7 +10,7 @@ use illumos_sys_hdrs::{
 };
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A pointer a module owns and the lab only hands back.
@@ -267,6 +267,8 @@ pub(crate) struct Channel {
     pub(crate) private: Private,
     pub(crate) handle: SelfHandle,
     pub(crate) cm: HostMutex<CmLink>,
+    /// `ibtl` remembers that it is in RTS, from a query: `ibcm` names no state when it brings it there.
+    pub(crate) seen_ready: AtomicBool,
 }
 
 /// What a channel was made from.

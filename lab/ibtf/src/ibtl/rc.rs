@@ -9,7 +9,7 @@ use crate::status::*;
 use fabric::{
     AddressVector, Lid, Mtu, PortNum, QpSizes, QpState, Qpn, Rate, RcAttr, ReadyToReceive, ReadyToSend, Sl,
 };
-use fakekernel::{Cx, Export, FaultKind, Kernel, cx, export};
+use fakekernel::{Cx, Export, FaultKind, Kernel, Rule, cx, export};
 use illumos_sys_hdrs::{
     IBT_ACHAN_CLONE, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_MIN_RNR_NAK, IBT_CHAN_ATTR_RO, ibt_cep_flags_t,
     ibt_cep_modify_flags_t, ibt_cep_path_t, ibt_cep_state_e, ibt_chan_alloc_flags_t, ibt_chan_sizes_t,
@@ -18,6 +18,7 @@ use illumos_sys_hdrs::{
     ibt_rnr_nak_time_e, ibt_rnr_retry_cnt_e, ibt_status_t,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) fn exports() -> Vec<Export> {
     export! {
@@ -232,6 +233,7 @@ fn make(cx: &Cx, ibtl: &Ibtl, open: &Arc<OpenHca>, recipe: Recipe) -> Result<Arc
         private: Default::default(),
         handle: Default::default(),
         cm: Default::default(),
+        seen_ready: AtomicBool::new(false),
     };
     Ok(enter(cx, ibtl, channel, detail))
 }
@@ -330,6 +332,7 @@ unsafe extern "C" fn ibt_query_qp(qp: ibt_channel_hdl_t, attrs: *mut ibt_qp_quer
     out.qp_info.qp_state = known.rc_state;
     (out.qp_info.qp_sq_sz, out.qp_info.qp_rq_sz) = (now.sizes.sq, now.sizes.rq);
     out.qp_info.qp_transport = ibt_qp_info_s__bindgen_ty_1 { rc };
+    channel.seen_ready.store(now.state == QpState::Rts, Ordering::Relaxed);
     out!(attrs, out);
     IBT_SUCCESS
 }
@@ -351,6 +354,11 @@ unsafe extern "C" fn ibt_modify_rc_channel(
         return IBT_INSUFF_RESOURCE;
     }
     let attrs = arg!(cx, attrs, "the ibt_rc_chan_modify_attr_t of ibt_modify_rc_channel");
+    if !channel.seen_ready.load(Ordering::Relaxed) {
+        let what = "ibt_modify_rc_channel before ibt_query_qp: ibtl remembers RESET, as ibcm names no state when it brings a connection \
+                    to RTS, and the adapter resets the connection";
+        cx.violate(Rule::AbsurdArgument, what);
+    }
     let now = match channel.open.adapter().query_qp(&channel.qp) {
         Ok(now) => now,
         Err(status) => return status,

@@ -151,7 +151,9 @@ impl ConnectedReceiver {
         let mut state = self.state.lock();
         let State { open, need, .. } = &mut *state;
         (need.asked, need.run) = (false, 0);
-        let (Some(open), Some(slab)) = (open, slab) else { return None };
+        // Freed without the lock.
+        let Some(open) = open else { return slab };
+        let slab = slab?;
         let left = open.slabs.add(slab).err();
         if left.is_none() {
             self.connection_counters.grown.increment();

@@ -3,11 +3,12 @@
 //! Who asks says himself which GID and queue pair he has, and which LID: acknowledgements go there. The SA, whose answers are in the table of
 //! paths, says which LID a GID has. So a connection [matches](LidCheck::Matches), [differs](LidCheck::Differs), or nobody knows.
 //!
-//! - A name has four places; two connections of it may stand. A port has eight in whatever names, by its LID; those that match are counted apart from
-//!   others, so what somebody claims takes no place of the port's own. The last quarter of all places is for those that match.
+//! - A name has four places; two connections of it may stand. Names of one GID that match have eight: the SA vouches for the GID, and the ports of
+//!   many virtual machines share one LID. Those that do not match have eight by their LID, so what somebody claims takes no place of a port's own. The
+//!   last quarter of all places is for those that match.
 //! - One that differs takes one place of a name, makes nobody give way, and goes at once when another one asks for its place, in use or not.
 //! - One that matches takes the place of the oldest of its name at once: its neighbour has lost that one. Where all places are taken it takes that of
-//!   one that never matched.
+//!   one that never matched. One that does not match makes none give way that does.
 //! - What else is in use gives way to nobody: where there is no room, connections are looked at, and one on which nothing has come for a while is
 //!   dismissed. Nothing but the number of the packet that is due says whether something comes: they all share a receive queue.
 //! - One at a time: nobody gives way while one that was dismissed drains, or once there is room.
@@ -40,8 +41,27 @@ pub(super) struct Asker {
 }
 
 impl Asker {
+    fn port(&self) -> Port {
+        Port::new(self.peer.gid(), self.lid, self.matches())
+    }
+
     pub(super) fn matches(&self) -> bool {
         self.check == LidCheck::Matches
+    }
+}
+
+/// Connections that have eight places together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    /// Those that match, in names of this GID.
+    Of(Gid),
+    /// Those that do not, at this LID.
+    At(u16),
+}
+
+impl Port {
+    fn new(gid: Gid, lid: u16, matched: bool) -> Self {
+        if matched { Self::Of(gid) } else { Self::At(lid) }
     }
 }
 
@@ -68,8 +88,7 @@ impl Count {
 #[derive(Debug, Default)]
 struct Survey {
     all: Count,
-    /// Of its LID, and of its kind: those that matched, or those that did not.
-    of_lid: Count,
+    of_port: Count,
     /// Those that give way if they are not in use.
     marked: u32,
 }
@@ -78,29 +97,39 @@ struct Survey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Short {
     Everywhere,
-    OfLid,
+    OfPort,
+}
+
+/// Which connections of a neighbour are counted with a port.
+fn of_port<S: DerefMut<Target = [IncomingSlot]>>(
+    incoming: &Incoming<S>,
+    id: Id,
+    port: Port,
+) -> impl Fn(&Accepted) -> bool + use<S> {
+    let gid = incoming.peers.key(id).map(|key| key.gid());
+    move |one| gid.map(|gid| Port::new(gid, one.lid, one.matched)) == Some(port)
 }
 
 impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     /// A walk over all: their number is bounded.
-    fn survey(&self, lid: u16, matched: bool) -> Survey {
+    fn survey(&self, port: Port) -> Survey {
         let mut survey = Survey::default();
-        self.each(|_, one| {
-            survey.all.add(one);
-            if one.lid == lid && one.matched == matched {
-                survey.of_lid.add(one);
-            }
-            survey.marked += u32::from(one.gives_way());
-        });
-        survey
-    }
-
-    fn each(&self, mut see: impl FnMut(Id, &Accepted)) {
         let mut from = 0;
         while let Some((place, id)) = self.peers.next_from(from) {
             from = place + 1;
-            self.peers.get(id).into_iter().flat_map(|peer| peer.all()).for_each(|one| see(id, one));
+            for one in self.peers.get(id).into_iter().flat_map(|peer| peer.all()) {
+                survey.all.add(one);
+                if self.port_of(id, one) == Some(port) {
+                    survey.of_port.add(one);
+                }
+                survey.marked += u32::from(one.gives_way());
+            }
         }
+        survey
+    }
+
+    fn port_of(&self, id: Id, one: &Accepted) -> Option<Port> {
+        Some(Port::new(self.peers.key(id)?.gid(), one.lid, one.matched))
     }
 
     /// How many may be there before one that matches comes, or another one: the last quarter is not for those.
@@ -115,12 +144,13 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         check: &impl Fn(Gid, u16) -> LidCheck,
         now: Instant,
     ) -> bool {
-        let survey = self.survey(asker.lid, asker.matches());
-        let (all, of_lid) = (&survey.all, &survey.of_lid);
+        let survey = self.survey(asker.port());
+        let (all, of_port) = (&survey.all, &survey.of_port);
         let full = all.held >= self.most(asker.matches());
-        let draining = if of_lid.held >= self.config.each_port { of_lid.draining } else { all.draining };
-        let short = match (of_lid.held >= self.config.each_port, full) {
-            (true, _) => Short::OfLid,
+        let port_is_full = of_port.held >= self.config.each_port;
+        let draining = if port_is_full { of_port.draining } else { all.draining };
+        let short = match (port_is_full, full) {
+            (true, _) => Short::OfPort,
             (false, true) => Short::Everywhere,
             (false, false) => return true,
         };
@@ -140,23 +170,28 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         check: &impl Fn(Gid, u16) -> LidCheck,
         now: Instant,
     ) {
-        if short == Short::OfLid {
-            let (lid, matched) = (asker.lid, asker.matches());
-            let of_it = |one: &Accepted| one.lid == lid && one.matched == matched;
-            let goes = self.any(|this, id| this.goes_at_once(id, of_it, asker, check, now));
-            if !goes && may_look {
+        if short == Short::OfPort {
+            // Eight at most, so they are looked at however many are looked at elsewhere.
+            let port = asker.port();
+            let goes = self.any(|this, id| this.goes_at_once(id, of_port(this, id, port), asker, check, now));
+            if !goes {
                 self.any(|this, id| {
-                    this.look_at(id, of_it, true, now);
+                    this.look_at(id, of_port(this, id, port), true, now);
                     false
                 });
             }
             return;
         }
+        // Wherever it stands. Nobody else is asked until it is gone.
+        if asker.matches() && self.any(|this, id| this.goes_at_once(id, |_| true, asker, check, now)) {
+            return;
+        }
+        let below = |one: &Accepted| asker.matches() || !one.matched;
         for _ in 0..LOOKS {
             let Some(id) = self.peers.front(RECENT) else { return };
             self.peers.push_back(RECENT, id);
             if self.goes_at_once(id, |_| true, asker, check, now)
-                || may_look && self.look_at(id, |_| true, true, now)
+                || may_look && self.look_at(id, below, true, now)
             {
                 return;
             }
@@ -256,10 +291,9 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     pub(super) fn is_short_of(&self, id: Id, one: &Accepted) -> bool {
         let mut own = Count::default();
         self.peers.get(id).into_iter().flat_map(|peer| peer.all()).for_each(|one| own.add(one));
-        let survey = self.survey(one.lid, one.matched);
-        survey.all.is_short(self.most(false))
-            || survey.of_lid.is_short(self.config.each_port)
-            || own.is_short(EACH as u32)
+        let of_port = |survey: &Survey| survey.of_port.is_short(self.config.each_port);
+        let survey = self.port_of(id, one).map(|port| self.survey(port)).unwrap_or_default();
+        survey.all.is_short(self.most(one.matched)) || of_port(&survey) || own.is_short(EACH as u32)
     }
 
     /// Nobody needs its place any more.

@@ -146,6 +146,30 @@ fn a_neighbour_gets_its_connections_whatever_stands_in_its_name_for_another_port
 }
 
 #[test]
+fn the_ports_of_a_dozen_virtual_machines_at_one_lid_have_their_connections() {
+    let mut machine = machine(512, 64);
+    let one_lid = |_: Gid, said: u16| if said == 7 { LidCheck::Matches } else { LidCheck::Differs };
+    for n in 0..12 {
+        let one = machine.requested(&station(n), 7, one_lid, at(0)).expect("room");
+        stands(&mut machine, one, at(0));
+    }
+    assert_eq!(dismissed_of_busy(&mut machine, at(20)), []);
+}
+
+#[test]
+fn who_does_not_match_makes_none_give_way_that_does() {
+    let mut machine = machine(16, 64);
+    for n in 0..12 {
+        up(&mut machine, &station(n), at(0));
+    }
+    for second in 1..60 {
+        let stranger = asked_by_anybody(&mut machine, &station(100), at(second));
+        assert!(stranger.is_err(), "the last quarter is not for him");
+        assert_eq!(dismissed(&mut machine, at(second)), [], "nobody sends anything, and all stay");
+    }
+}
+
+#[test]
 fn one_that_differs_from_what_the_sa_says_gets_one_place_and_is_the_first_to_go() {
     const ELSEWHERE: u16 = 0x999;
     let mut machine = machine(512, 4);
