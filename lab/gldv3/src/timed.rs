@@ -166,6 +166,11 @@ impl Packets {
 
     /// Leaves them as they are until the machine is over.
     pub fn leave(mut self) {
+        self.forget();
+    }
+
+    /// The same: there are none in it any more.
+    pub fn forget(&mut self) {
         self.messages.clear();
     }
 }

@@ -9,8 +9,9 @@ mod accesses;
 mod functions;
 mod sender;
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fakekernel::{Module, Rebound};
@@ -28,18 +29,34 @@ pub struct Task<'a> {
     pub link: &'a TimedLink,
     /// By which transmit ring; by none where the driver has none.
     pub ring: Option<usize>,
-    /// What it sends, one packet a call, over and over. The driver knows the way to where they go.
-    pub packets: &'a mut Packets,
+    /// What it sends.
+    pub queue: &'a mut Queue,
     /// The processor that it is pinned to: a number among those that this process may use. With fewer of them some share one.
     pub processor: usize,
+}
+
+/// What a ring sends, and what its queue has not been asked for.
+#[derive(Debug)]
+pub struct Queue {
+    /// One packet a call, over and over. The driver knows the way to where they go.
+    packets: Packets,
+    /// Work requests that are done: the driver asks when it needs room.
+    completed: VecDeque<u64>,
+}
+
+impl Queue {
+    /// Of a ring that has nothing out.
+    pub fn new(packets: Packets) -> Self {
+        Self { packets, completed: VecDeque::new() }
+    }
 }
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The machine's threads run in parallel, so that others may be in the driver.
-    #[error("a live machine does not stand still meanwhile")]
-    Live,
+    /// The links' machine does not stand still meanwhile, so others may be in the driver: its threads run in parallel, or this is none of them.
+    #[error("this is no thread of a machine that stands still meanwhile")]
+    NotStill,
     /// The driver has no such ring.
     #[error("no transmit ring {0:?}")]
     NoRing(Option<usize>),
@@ -52,6 +69,12 @@ pub enum Error {
     /// It may not be.
     #[error("a thread cannot be pinned to processor {0}: {1}")]
     Pin(usize, #[source] io::Error),
+    /// There is no thread to be had.
+    #[error("no thread: {0}")]
+    Thread(#[source] io::Error),
+    /// Another thread could not be had.
+    #[error("called off")]
+    CalledOff,
     /// The driver did something else than to send one packet after the other.
     #[error(transparent)]
     Driver(#[from] Fault),
@@ -76,31 +99,80 @@ pub struct Done {
 pub fn run(tasks: &mut [Task<'_>], packets: u64) -> Result<Vec<Done>, Error> {
     let entries = entries(tasks)?;
     let _rebound = rebind(&entries)?;
-    let start = Barrier::new(tasks.len());
-    std::thread::scope(|scope| {
-        let running: Vec<_> = tasks
-            .iter_mut()
-            .zip(&entries)
-            .map(|(task, entry)| {
-                let (start, processor) = (&start, task.processor);
-                let sender = Sender::new(task.packets, task.link.machine().now().0);
-                scope.spawn(move || {
-                    let pinned = pin(processor);
-                    start.wait();
-                    pinned?;
-                    Ok(sender?.send(entry, packets)?)
-                })
-            })
-            .collect();
+    let start = Start::default();
+    let done = std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (task, entry) in tasks.iter_mut().zip(&entries) {
+            let (start, processor) = (&start, task.processor);
+            let completed = std::mem::take(&mut task.queue.completed);
+            let sender = Sender::new(&task.queue.packets, completed, task.link.machine().now().0);
+            let body = move || {
+                let pinned = pin(processor);
+                if !start.wait() {
+                    return Err(Error::CalledOff);
+                }
+                pinned?;
+                Ok(sender?.send(entry, packets)?)
+            };
+            match std::thread::Builder::new().spawn_scoped(scope, body) {
+                Ok(thread) => running.push(thread),
+                Err(error) => {
+                    start.say(CALLED_OFF);
+                    return Err(Error::Thread(error));
+                }
+            }
+        }
+        while start.waiting.load(Ordering::Acquire) != running.len() {
+            std::thread::yield_now();
+        }
+        start.say(NOW);
         running.into_iter().map(|thread| thread.join().unwrap_or(Err(Fault::Panicked.into()))).collect()
-    })
+    });
+    let done: Result<Vec<_>, Error> = done;
+    if done.is_err() {
+        // The driver may hold some of them.
+        tasks.iter_mut().for_each(|task| task.queue.packets.forget());
+    }
+    let put_back = |((done, completed), task): ((Done, _), &mut Task<'_>)| {
+        task.queue.completed = completed;
+        done
+    };
+    Ok(done?.into_iter().zip(tasks).map(put_back).collect())
+}
+
+/// All begin at once, or none does.
+#[derive(Default)]
+struct Start {
+    waiting: AtomicUsize,
+    said: AtomicUsize,
+}
+
+const NOW: usize = 1;
+const CALLED_OFF: usize = 2;
+
+impl Start {
+    /// Waits until all are here; false if it is called off.
+    fn wait(&self) -> bool {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        loop {
+            match self.said.load(Ordering::Acquire) {
+                0 => std::thread::yield_now(),
+                said => return said == NOW,
+            }
+        }
+    }
+
+    fn say(&self, what: usize) {
+        self.said.store(what, Ordering::Release);
+    }
 }
 
 fn entries(tasks: &[Task<'_>]) -> Result<Vec<SendEntry>, Error> {
     let mut entries: Vec<SendEntry> = Vec::new();
     for task in tasks {
-        if task.link.machine().is_live() {
-            return Err(Error::Live);
+        let machine = task.link.machine();
+        if machine.is_live() || !machine.is_here() {
+            return Err(Error::NotStill);
         }
         let entry = task.link.send_entry(task.ring).ok_or(Error::NoRing(task.ring))?;
         if entries.iter().any(|other| other.is_same(&entry)) {

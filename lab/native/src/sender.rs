@@ -86,14 +86,15 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Sender) -> R) -> R {
 
 impl Sender {
     /// At this time of the machine, in nanoseconds.
-    pub(crate) fn new(packets: &mut Packets, now: u64) -> Result<Self, Fault> {
+    pub(crate) fn new(packets: &Packets, mut completed: VecDeque<u64>, now: u64) -> Result<Self, Fault> {
         let mut all = packets.messages().to_vec();
         // No cache line of another thread's.
         let mut free = VecDeque::with_capacity(all.len().max(PLACES));
         free.extend(&all);
         all.sort_unstable();
         let whole = all.iter().all(|message| is_whole(*message));
-        let (channel, cq, completed) = (ptr::null_mut(), ptr::null_mut(), VecDeque::with_capacity(PLACES));
+        completed.reserve(PLACES);
+        let (channel, cq) = (ptr::null_mut(), ptr::null_mut());
         let sender = Self {
             now,
             began: time(),
@@ -110,10 +111,11 @@ impl Sender {
     }
 
     /// Calls the driver for each packet. Its module's imports are [`crate::functions`], or not to be called.
-    pub(crate) fn send(mut self, entry: &SendEntry, packets: u64) -> Result<Done, Fault> {
+    /// With what has not been polled.
+    pub(crate) fn send(mut self, entry: &SendEntry, packets: u64) -> Result<(Done, VecDeque<u64>), Fault> {
+        self.began = time();
         let this = &raw mut self;
         SENDER.set(this);
-        self.began = time();
         for _ in 0..packets {
             // SAFETY: this thread's own, and no driver is being called.
             let Some(message) = (unsafe { (*this).free.pop_front() }) else { break };
@@ -127,11 +129,11 @@ impl Sender {
                 break;
             }
         }
-        let took = time() - self.began;
         SENDER.set(ptr::null_mut());
+        let took = time() - self.began;
         let missing = if self.sent.packets == packets { None } else { Some(Fault::NotPosted) };
         let fault = self.fault.or_else(|| self.check_messages()).or(missing);
-        fault.map_or(Ok(Done { sent: self.sent, took, lines: self.lines }), Err)
+        fault.map_or(Ok((Done { sent: self.sent, took, lines: self.lines }, self.completed)), Err)
     }
 
     fn check_messages(&self) -> Option<Fault> {

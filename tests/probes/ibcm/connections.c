@@ -15,6 +15,7 @@
  */
 
 #include "manager.h"
+#include <sys/ib/ibtl/ibvti.h>
 
 #define	CHANS	32
 #define	EVENTS	128
@@ -247,7 +248,10 @@ PROBE(change)
 {
 	ibt_rc_chan_modify_attr_t attr;
 	ibt_rc_chan_query_attr_t now;
+	ibt_qp_query_attr_t state;
 
+	/* Has ibtl remember the state: ibcm names none when it gets there. */
+	WANT(ibt_query_qp(chans[arg], &state) == IBT_SUCCESS);
 	bzero(&attr, sizeof (attr));
 	attr.rc_min_rnr_nak = IBT_RNR_NAK_20ms;
 	WANT(ibt_modify_rc_channel(chans[arg], IBT_CEP_SET_MIN_RNR_NAK, &attr,

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use sim::thread::{Local, ThreadInner};
 use sim::{Carrier, Config, HostMutex, Hosts, Thread, ThreadDump};
@@ -90,6 +91,11 @@ impl Machine {
             config.carrier = Carrier::OsThread;
         }
         Self(sim::Machine::of(config, Box::new(Kernels::default())))
+    }
+
+    /// Whether the calling thread is one of its own.
+    pub fn is_here(&self) -> bool {
+        Thread::try_current().is_some_and(|thread| Arc::ptr_eq(&thread.machine().0, &self.0.0))
     }
 
     /// The hosts in the order added.

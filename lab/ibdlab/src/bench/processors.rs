@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use fakekernel::{Config, Machine};
 use lab_gldv3::Packets;
-use lab_native::{Done, Lines, Task, Touched};
+use lab_native::{Done, Lines, Queue, Task, Touched};
 
 use super::bed::{Bed, Subject};
 use super::report::{Fact, Report};
@@ -83,11 +83,11 @@ impl Bench {
     fn on_processors(&self, bed: &Bed) -> Result<Report> {
         let mut report = Report { seed: self.seed, machine: about_machine(), ..Report::default() };
         for addresses in ADDRESSES {
-            let mut packets = packets_of_all(bed, addresses);
+            let mut queues = queues_of_all(bed, addresses);
             let mut rates = Senders::ALL.map(|_| Vec::new());
             for _ in 0..self.rounds.max(ROUNDS) {
                 for (senders, rates) in Senders::ALL.into_iter().zip(&mut rates) {
-                    rates.push(self.send_rate(bed, senders, &mut packets)?);
+                    rates.push(self.send_rate(bed, senders, &mut queues)?);
                 }
             }
             for (senders, rates) in Senders::ALL.into_iter().zip(&rates) {
@@ -100,13 +100,13 @@ impl Bench {
     }
 
     /// Millions of packets a second, of all senders together.
-    fn send_rate(&self, bed: &Bed, senders: Senders, packets: &mut [Vec<Packets>]) -> Result<f64> {
+    fn send_rate(&self, bed: &Bed, senders: Senders, queues: &mut [Vec<Queue>]) -> Result<f64> {
         let places = senders.places();
         let mut tasks = Vec::new();
-        for (link, rings) in packets.iter_mut().enumerate() {
-            for (ring, packets) in rings.iter_mut().enumerate() {
+        for (link, rings) in queues.iter_mut().enumerate() {
+            for (ring, queue) in rings.iter_mut().enumerate() {
                 if let Some(processor) = places.iter().position(|place| *place == (link, ring)) {
-                    tasks.push(Task { link: &bed.subjects[link].link, ring: Some(ring), packets, processor });
+                    tasks.push(Task { link: &bed.subjects[link].link, ring: Some(ring), queue, processor });
                 }
             }
         }
@@ -119,8 +119,8 @@ impl Bench {
     }
 }
 
-/// The packets of each ring of each link, once the driver knows the way to all of them and has filled the ring's queue.
-fn packets_of_all(bed: &Bed, addresses: usize) -> Vec<Vec<Packets>> {
+/// What each ring of each link sends, once the driver knows the way to all of them and has filled the ring's queue.
+fn queues_of_all(bed: &Bed, addresses: usize) -> Vec<Vec<Queue>> {
     let of_ring = |subject: &Subject, ring: u32| {
         let send = |packets| _ = subject.link.send_on(Some(ring as usize), packets, PATIENCE);
         for first in (0..addresses).step_by(BURST) {
@@ -131,7 +131,7 @@ fn packets_of_all(bed: &Bed, addresses: usize) -> Vec<Vec<Packets>> {
             send(packets(bed, subject, addresses, 0..addresses));
         }
         fakekernel::idle();
-        packets(bed, subject, addresses, 0..addresses.max(MESSAGES))
+        Queue::new(packets(bed, subject, addresses, 0..addresses.max(MESSAGES)))
     };
     let of_link = |subject| (0..RINGS).map(|ring| of_ring(subject, ring)).collect();
     bed.subjects.iter().map(of_link).collect()
@@ -154,10 +154,10 @@ impl Bench {
     /// What is missing, or that the objects do not tell.
     pub fn lines_of_two_rings(&self) -> Result<Vec<Shared>> {
         self.on_bed(|bench, bed| {
-            let mut packets = packets_of_all(bed, 1);
+            let mut queues = queues_of_all(bed, 1);
             let mut lines = Vec::new();
-            for (ring, packets) in packets[0].iter_mut().enumerate() {
-                let task = Task { link: &bed.subjects[0].link, ring: Some(ring), packets, processor: 0 };
+            for (ring, queue) in queues[0].iter_mut().enumerate() {
+                let task = Task { link: &bed.subjects[0].link, ring: Some(ring), queue, processor: 0 };
                 lines.extend(lab_native::run(&mut [task], bench.packets)?.into_iter().map(|done| done.lines));
             }
             let often = bench.packets / 100;
