@@ -35,7 +35,7 @@ pub use memory::{Access, Region, Window};
 pub use port::{LinkState, PortReport, Speed};
 pub use provider::{Arm, CqSizes, Keys, Provider, SrqSizes};
 pub use qp::{
-    Purpose, QpChange, QpQuery, QpRequest, QpState, QueueSizes, ReceiveSide, SendSide, Transition,
+    Named, Purpose, QpChange, QpQuery, QpRequest, QpState, QueueSizes, ReceiveSide, SendSide, Transition,
     UdAttributes,
 };
 pub use status::Status;

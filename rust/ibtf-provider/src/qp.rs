@@ -149,11 +149,66 @@ pub struct SendSide {
     pub rnr_retries: u8,
 }
 
+/// Attributes that the flags of a change name, beside the state (`IBT_CEP_SET_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Named(u32);
+
+impl Named {
+    /// None at all.
+    pub const NOTHING: Self = Self(0);
+    /// Rights to RDMA and to atomic operations.
+    pub const RIGHTS: Self =
+        Self(sys::IBT_CEP_SET_RDMA_R.0 | sys::IBT_CEP_SET_RDMA_W.0 | sys::IBT_CEP_SET_ATOMIC.0);
+    /// The port.
+    pub const PORT: Self = Self(sys::IBT_CEP_SET_PORT.0);
+    /// The index in its P_Key table.
+    pub const PKEY_INDEX: Self = Self(sys::IBT_CEP_SET_PKEY_IX);
+    /// The Q_Key.
+    pub const QKEY: Self = Self(sys::IBT_CEP_SET_QKEY.0);
+    /// [`ReceiveSide::min_rnr`].
+    pub const MIN_RNR: Self = Self(sys::IBT_CEP_SET_MIN_RNR_NAK.0);
+    /// The rest of [`ReceiveSide`], and how many RDMA reads may come.
+    pub const TO_RECEIVE: Self =
+        Self(sys::IBT_CEP_SET_ADDS_VECT.0 | sys::IBT_CEP_SET_MTU | sys::IBT_CEP_SET_RDMARA_IN.0);
+    /// [`SendSide`], and how many RDMA reads may go.
+    pub const TO_SEND: Self = Self(
+        sys::IBT_CEP_SET_TIMEOUT
+            | sys::IBT_CEP_SET_RETRY.0
+            | sys::IBT_CEP_SET_RNR_NAK_RETRY.0
+            | sys::IBT_CEP_SET_RDMARA_OUT.0,
+    );
+
+    fn from_raw(flags: u32) -> Self {
+        let all = [
+            Self::RIGHTS,
+            Self::PORT,
+            Self::PKEY_INDEX,
+            Self::QKEY,
+            Self::MIN_RNR,
+            Self::TO_RECEIVE,
+            Self::TO_SEND,
+        ];
+        Self(flags & all.iter().fold(0, |all, some| all | some.0))
+    }
+
+    /// Those of both.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of these are among those.
+    pub const fn is_within(self, others: Self) -> bool {
+        self.0 & !others.0 == 0
+    }
+}
+
 /// A change of a queue pair. A field that is `None` is not to be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpChange {
     /// The state.
     pub transition: Option<Transition>,
+    /// What its flags name. The provider says which states can have it; what is in the fields below may go with the state alone.
+    pub named: Named,
     /// From reset to init the port and the index are there.
     pub port: Option<u8>,
     /// See above.
@@ -241,13 +296,6 @@ const MOVES: [(u32, QpState, QpState); 3] = [
     (sys::IBT_CEP_SET_RTR_RTS, QpState::ReadyToReceive, QpState::ReadyToSend),
 ];
 
-/// What goes with a move to where a connection receives or sends, and alone is nothing to change.
-const WITH_THE_STATE: u32 = sys::IBT_CEP_SET_ADDS_VECT.0
-    | sys::IBT_CEP_SET_MTU
-    | sys::IBT_CEP_SET_TIMEOUT
-    | sys::IBT_CEP_SET_RETRY.0
-    | sys::IBT_CEP_SET_RNR_NAK_RETRY.0;
-
 fn receive_side(rc: &sys::ibt_qp_rc_attr_t) -> ReceiveSide {
     ReceiveSide {
         vector: AddressVector::from_raw(&rc.rc_path.cep_adds_vect),
@@ -269,8 +317,7 @@ fn send_side(rc: &sys::ibt_qp_rc_attr_t) -> SendSide {
 
 impl QpChange {
     /// What a client asks of a queue pair, of a connection or of datagrams. `CHAN_SRV_TYPE_INVALID` if it takes it for another kind,
-    /// `CHAN_STATE_INVALID` for a state that there is not, `NOT_SUPPORTED` for queues of other sizes and for alternate paths, `CHAN_ATTR_RO`
-    /// for what changes with the state only.
+    /// `CHAN_STATE_INVALID` for a state that there is not, `NOT_SUPPORTED` for queues of other sizes and for alternate paths.
     pub(crate) fn from_raw(
         flags: u32,
         info: &sys::ibt_qp_info_t,
@@ -293,6 +340,7 @@ impl QpChange {
         let given = |flag: u32| initial || flags & flag != 0;
         Ok(Self {
             transition,
+            named: Named::from_raw(flags),
             port: given(sys::IBT_CEP_SET_PORT.0).then_some(ud.ud_port),
             pkey_index: given(sys::IBT_CEP_SET_PKEY_IX).then_some(ud.ud_pkey_ix),
             qkey: given(sys::IBT_CEP_SET_QKEY.0).then_some(ud.ud_qkey),
@@ -315,9 +363,6 @@ impl QpChange {
         let receives = transition.is_some_and(|way| way.to == QpState::ReadyToReceive);
         let sends = transition
             .is_some_and(|way| way.to == QpState::ReadyToSend && way.from == Some(QpState::ReadyToReceive));
-        if flags & WITH_THE_STATE != 0 && !receives && !sends {
-            return Err(Status::CHAN_ATTR_RO);
-        }
         let given = |flag: u32| flags & flag != 0;
         // Who moves it to where it receives leaves the port empty.
         let port = (initial || given(sys::IBT_CEP_SET_PORT.0)) && !receives && !sends;
@@ -326,6 +371,7 @@ impl QpChange {
         let pkey_index = initial || receives || given(sys::IBT_CEP_SET_PKEY_IX);
         Ok(Self {
             transition,
+            named: Named::from_raw(flags),
             port: port.then_some(rc.rc_path.cep_hca_port_num),
             pkey_index: pkey_index.then_some(index),
             initial_pkey_index: transition.is_some_and(|way| way.to == QpState::Init).then_some(index),
@@ -350,7 +396,7 @@ impl QpChange {
 
 #[cfg(test)]
 mod tests {
-    use super::{QpChange, QpQuery, QpState, SendSide, Transition, UdAttributes};
+    use super::{Named, QpChange, QpQuery, QpState, SendSide, Transition, UdAttributes};
     use crate::Status;
     use illumos_sys_hdrs as sys;
 
@@ -373,7 +419,8 @@ mod tests {
     #[test]
     fn what_no_flag_names_is_not_read() {
         let change = QpChange::from_raw(sys::IBT_CEP_SET_QKEY.0, &info(), false).unwrap();
-        assert_eq!(change, QpChange { qkey: Some(0xb1b), ..Default::default() });
+        let named = Named::QKEY;
+        assert_eq!(change, QpChange { named, qkey: Some(0xb1b), ..Default::default() });
         let change = QpChange::from_raw(sys::IBT_CEP_SET_RESET_INIT, &info(), false).unwrap();
         assert_eq!((change.port, change.pkey_index, change.qkey), (Some(2), Some(1), Some(0xb1b)));
     }
@@ -440,14 +487,15 @@ mod tests {
     }
 
     #[test]
-    fn times_alone_alternate_paths_and_draining_are_refused_and_rights_to_rdma_taken() {
+    fn alternate_paths_are_refused_and_what_flags_name_is_told_apart() {
         let ask = |flags: u32| QpChange::from_raw(flags, &connection(), true);
-        assert_eq!(ask(sys::IBT_CEP_SET_TIMEOUT), Err(Status::CHAN_ATTR_RO));
-        assert_eq!(ask(sys::IBT_CEP_SET_RETRY.0), Err(Status::CHAN_ATTR_RO));
+        let nothing = QpChange::default();
+        assert_eq!(ask(sys::IBT_CEP_SET_TIMEOUT), Ok(QpChange { named: Named(1 << 21), ..nothing }));
+        assert!(Named(1 << 21).is_within(Named::TO_SEND) && !Named(1 << 21).is_within(Named::TO_RECEIVE));
         assert_eq!(ask(sys::IBT_CEP_SET_STATE | sys::IBT_CEP_SET_MIG), Err(Status::NOT_SUPPORTED));
         let rights = sys::IBT_CEP_SET_RDMA_R.0 | sys::IBT_CEP_SET_ATOMIC.0;
-        assert_eq!(ask(rights), Ok(QpChange::default()));
-        let pause = QpChange { min_rnr: Some(12), ..QpChange::default() };
+        assert!(ask(rights).is_ok_and(|change| change.named.is_within(Named::RIGHTS)));
+        let pause = QpChange { named: Named::MIN_RNR, min_rnr: Some(12), ..nothing };
         assert_eq!(ask(sys::IBT_CEP_SET_MIN_RNR_NAK.0), Ok(pause));
     }
 

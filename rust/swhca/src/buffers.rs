@@ -59,6 +59,11 @@ impl<R: Copy + Default> Buffers<R> {
         self.count
     }
 
+    /// Receives that were taken, and may come back.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
     /// A receive with this list.
     pub(crate) fn push(&mut self, id: R, segments: &[Segment]) -> Result<(), Status> {
         if segments.len() > self.per_request {

@@ -93,6 +93,8 @@ struct Receives {
     due_psn: u32,
     /// When its first message came, if that was before it could send.
     first: Option<Instant>,
+    /// Its owner has been told that it holds no receive of a shared queue, since it has failed.
+    told_empty: bool,
     /// Gone: nothing is to be put anywhere any more.
     freed: bool,
     /// None if they are shared.
@@ -124,7 +126,7 @@ impl Qp {
         } else {
             Outgoing::new(0, 0)?
         };
-        let receives = Receives { common, due_psn: 0, first: None, freed: false, buffers };
+        let receives = Receives { common, due_psn: 0, first: None, told_empty: false, freed: false, buffers };
         let (sends, receives) = (Mutex::new(Sends { common, outgoing })?, Mutex::new(receives)?);
         Ok(Self { parts, sends, receives, owed: AtomicU32::new(0) })
     }
@@ -207,6 +209,18 @@ impl Qp {
             self.fail_sends();
         }
         if what & owed::EMPTY != 0 {
+            self.say_empty();
+        }
+    }
+
+    /// Tells its owner that it holds no receive of a shared queue: once for an error state, and not if that is over. In none of the
+    /// operations.
+    fn say_empty(&self) {
+        let mut receives = self.receives.lock();
+        let due = receives.common.state == QpState::Error && !receives.told_empty;
+        receives.told_empty |= due;
+        drop(receives);
+        if due {
             self.parts.client.raise_empty();
         }
     }
@@ -328,7 +342,7 @@ impl Qp {
         drop(sends);
         self.parts.client.raise_catastrophe();
         if self.parts.srq.is_some() {
-            self.parts.client.raise_empty();
+            self.say_empty();
         }
     }
 
@@ -435,14 +449,14 @@ impl Qp {
         payload: &Payload<'_>,
     ) -> Result<(u64, CompletionStatus), Delivery> {
         let mut taken = Taken::none();
-        let low = srq.take(&mut taken).ok_or(Delivery::Dropped)?;
+        if !srq.take(&mut taken) {
+            return Err(Delivery::Dropped);
+        }
         let filled = fill(self.memory_of(srq.domain().number(), taken.segments()), header, payload);
         match filled {
-            Ok(_) => srq.used(),
+            Ok(_) if srq.used() => self.parts.node.call(Call::Limit(srq.clone())),
+            Ok(_) => {}
             Err(_) => srq.give_back(&taken),
-        }
-        if low {
-            self.parts.node.call(Call::Limit(srq.clone()));
         }
         filled.map(|status| (taken.id, status))
     }
@@ -475,7 +489,7 @@ impl Receives {
 
     fn forget(&mut self) {
         self.buffers.clear();
-        (self.due_psn, self.first) = (0, None);
+        (self.due_psn, self.first, self.told_empty) = (0, None, false);
     }
 }
 

@@ -47,6 +47,24 @@ impl Limit {
     }
 }
 
+impl State {
+    /// Receives that are not used; what was taken may come back.
+    fn left(&self) -> usize {
+        self.buffers.len() + self.buffers.taken()
+    }
+
+    /// What was taken is used; whether somebody has to see to it that the client is told.
+    fn used(&mut self) -> bool {
+        self.buffers.used();
+        self.limit.reached(self.left())
+    }
+
+    fn arm(&mut self, below: u32) -> bool {
+        self.limit.below = below;
+        self.limit.reached(self.left())
+    }
+}
+
 impl Srq {
     pub(crate) fn new(
         domain: Inside,
@@ -100,19 +118,14 @@ impl Srq {
         (taken, Ok(()))
     }
 
-    /// The next receive; `None` if there is none, else whether somebody has to see to it that the client is told.
-    pub(crate) fn take(&self, taken: &mut Taken) -> Option<bool> {
-        let mut state = self.state.lock();
-        if !state.buffers.take(taken) {
-            return None;
-        }
-        let left = state.buffers.len();
-        Some(state.limit.reached(left))
+    /// The next receive; false if there is none.
+    pub(crate) fn take(&self, taken: &mut Taken) -> bool {
+        self.state.lock().buffers.take(taken)
     }
 
-    /// What was taken is used.
-    pub(crate) fn used(&self) {
-        self.state.lock().buffers.used();
+    /// What was taken is used; whether somebody has to see to it that the client is told.
+    pub(crate) fn used(&self) -> bool {
+        self.state.lock().used()
     }
 
     /// It is not.
@@ -125,10 +138,7 @@ impl Srq {
         if below > self.sizes.receives {
             return Err(Status::SRQ_LIMIT_EXCEEDED);
         }
-        let mut state = self.state.lock();
-        let left = state.buffers.len();
-        state.limit.below = below;
-        Ok(state.limit.reached(left))
+        Ok(self.state.lock().arm(below))
     }
 
     /// Tells the client. In none of the operations.
@@ -140,7 +150,8 @@ impl Srq {
 
 #[cfg(test)]
 mod tests {
-    use super::Limit;
+    use super::{Limit, State};
+    use crate::buffers::{Buffers, Taken};
 
     #[test]
     fn client_is_told_once_for_an_arming() {
@@ -154,5 +165,21 @@ mod tests {
         assert!(limit.reached(1));
         limit.due = false;
         assert!(!limit.reached(0), "nobody has armed it");
+    }
+
+    #[test]
+    fn receive_that_is_given_back_is_none_that_is_missing() {
+        let mut state = State { buffers: Buffers::new(2, 1).unwrap(), users: 1, limit: Limit::default() };
+        for id in 0..2 {
+            state.buffers.push(id, &[]).unwrap();
+        }
+        assert!(!state.arm(2));
+        let (mut one, mut two) = (Taken::none(), Taken::none());
+        assert!(state.buffers.take(&mut one) && state.buffers.take(&mut two));
+        state.buffers.give_back(&one);
+        assert_eq!(state.limit.below, 2, "it is still armed");
+        assert!(state.used(), "one of two is left");
+        state.limit.due = false;
+        assert!(!state.used(), "the client has been told");
     }
 }

@@ -833,6 +833,14 @@ PROBE(share_and_flush)
 	return (0);
 }
 
+/* The flushed one is made as new, while the slow handler runs. */
+PROBE(share_recycle)
+{
+	OK(ibt_recycle_ud(sharers[0].s_chan, 1, 0, CLIENT_QKEY));
+	WANT(turns_in == 1 && turns_out == 0);
+	return (0);
+}
+
 /* How often the flushed one, and the other, was said to hold none any more. */
 PROBE(share_empty_told)
 {

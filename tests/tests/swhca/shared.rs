@@ -49,6 +49,23 @@ fn flushed_channel_leaves_the_shared_receives_and_says_that_it_holds_none() {
 }
 
 #[test]
+fn channel_that_was_recycled_before_it_could_say_that_it_holds_none_does_not_say_it() {
+    with_client(2, |_, client| {
+        // The adapter's soft interrupt has something else to do.
+        client.run("probe_start_slow_handler", 0);
+        while client.ask("probe_turns", 0) == 0 {
+            fakekernel::sleep(Nanos::from_micros(100));
+        }
+        client.run("probe_share_and_flush", 0);
+        client.run("probe_share_recycle", 0);
+        client.run("probe_free_while_it_runs", 0);
+        fakekernel::sleep(TOLD);
+        assert_eq!(client.ask("probe_share_empty_told", 0), 0);
+        client.run("probe_share_stop", 0);
+    });
+}
+
+#[test]
 fn each_shared_receive_is_used_once_whoever_sends_at_once() {
     with_client(48, |_, client| {
         client.run("probe_share_start", 0);
