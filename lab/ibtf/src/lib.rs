@@ -17,7 +17,7 @@ mod world;
 
 pub use ibcm::Connected;
 pub use ibcm::arp::{LinkPort, port_of_link};
-pub use ibtl::{Stranger, Told, connect_channel, recycle_channel, times_established};
+pub use ibtl::{Closing, Stranger, Told, close_channel, connect_channel, recycle_channel, times_established};
 pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
 
 use fakekernel::{FaultKind, Kernel};

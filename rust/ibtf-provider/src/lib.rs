@@ -14,6 +14,7 @@
 mod address;
 mod attach;
 mod attributes;
+mod change;
 mod completion;
 mod event;
 mod memory;
@@ -29,14 +30,12 @@ mod work;
 pub use address::{AddressVector, Gid};
 pub use attach::{Attachment, Framework};
 pub use attributes::Attributes;
+pub use change::{Named, QpChange, Transition};
 pub use completion::{Completion, CompletionStatus, Opcode};
 pub use event::{Client, ClientCq, ClientQp, ClientSrq, PortChange, PortEvent};
 pub use memory::{Access, Region, Window};
 pub use port::{LinkState, PortReport, Speed};
 pub use provider::{Arm, CqSizes, Keys, Provider, SrqSizes};
-pub use qp::{
-    Named, Purpose, QpChange, QpQuery, QpRequest, QpState, QueueSizes, ReceiveSide, SendSide, Transition,
-    UdAttributes,
-};
+pub use qp::{Purpose, QpQuery, QpRequest, QpState, QueueSizes, ReceiveSide, SendSide, UdAttributes};
 pub use status::Status;
 pub use work::{Destination, LargeSend, ReceiveRequest, Segment, SendRequest};

@@ -3,11 +3,12 @@
 use kernel::KArc;
 
 use crate::address::{AddressVector, Gid};
+use crate::change::QpChange;
 use crate::completion::Completion;
 use crate::event::{ClientCq, ClientSrq};
 use crate::memory::Region;
 use crate::port::PortReport;
-use crate::qp::{QpChange, QpQuery, QpRequest, QueueSizes};
+use crate::qp::{QpQuery, QpRequest, QueueSizes};
 use crate::status::Status;
 use crate::work::{ReceiveRequest, SendRequest};
 

@@ -144,11 +144,14 @@ pub enum Counter {
     ReceiverWaits,
     /// Connections that failed: at a message, sent or received.
     FailedConnections,
+    /// Numbers of queue pairs of connections that are gone, which nobody else gets yet: the communication manager has not forgotten the
+    /// connection.
+    KeptNumbers,
 }
 
 impl Counter {
     /// All of them, in order, by the names that the log and the kstat `swhca:N:statistics` have.
-    pub const NAMED: [(Self, &'static CStr); 24] = [
+    pub const NAMED: [(Self, &'static CStr); 25] = [
         (Self::Sent, c"sent"),
         (Self::SentBytes, c"sent-bytes"),
         (Self::Received, c"received"),
@@ -173,5 +176,6 @@ impl Counter {
         (Self::MessagesAgain, c"messages-again"),
         (Self::ReceiverWaits, c"receiver-waits"),
         (Self::FailedConnections, c"failed-connections"),
+        (Self::KeptNumbers, c"kept-numbers"),
     ];
 }

@@ -54,6 +54,11 @@ impl<R: Copy + Default> Buffers<R> {
         })
     }
 
+    /// Room for none.
+    pub(crate) const fn none() -> Self {
+        Self { requests: KVec::new(), segments: KVec::new(), per_request: 0, head: 0, count: 0, taken: 0 }
+    }
+
     /// Receives that wait.
     pub(crate) fn len(&self) -> usize {
         self.count

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use kernel::ddi::DevInfo;
 use kernel::softint::{SoftHandler, SoftInterrupt};
 use kernel::sync::Mutex;
-use kernel::{AllocError, Errno, KArc, KVec};
+use kernel::{AllocError, Errno, KArc};
 
 use crate::cq::Cq;
+use crate::line::Line;
 use crate::qp::Qp;
 use crate::srq::Srq;
 
@@ -68,12 +69,12 @@ impl Drop for Posting<'_> {
     }
 }
 
-struct Waiting(Mutex<KVec<Call>>);
+struct Waiting(Mutex<Line<Call>>);
 
 impl Calls {
     /// **May block**; from attach.
     pub(crate) fn new(dip: DevInfo) -> Result<Self, Errno> {
-        let waiting = KArc::new(Waiting(Mutex::new(KVec::new())?))?;
+        let waiting = KArc::new(Waiting(Mutex::new(Line::new())?))?;
         let interrupt = SoftInterrupt::new(dip, waiting.clone())?;
         Ok(Self {
             waiting,
@@ -86,9 +87,7 @@ impl Calls {
 
     /// Makes room for so many queues and queue pairs: each waits once at most.
     fn reserve(&self, callers: usize) -> Result<(), AllocError> {
-        let mut waiting = self.waiting.0.lock();
-        let more = callers.saturating_sub(waiting.len());
-        waiting.reserve(more)
+        self.waiting.0.lock().reserve(callers)
     }
 
     /// A post begins: who may wait, waits for its end.
@@ -104,7 +103,7 @@ impl Calls {
 
     /// Has somebody called: soon, or if it may wait when a post that is being made ends.
     pub(crate) fn queue(&self, call: Call, may_wait: bool) {
-        let refused = self.waiting.0.lock().push_within_capacity(call);
+        let refused = self.waiting.0.lock().push(call);
         // There is room for everybody.
         drop(refused);
         if !may_wait {
@@ -126,9 +125,12 @@ impl Calls {
 }
 
 impl SoftHandler for Waiting {
+    /// Calls who waits now, in order. Who comes meanwhile has triggered the interrupt for itself: calls that beget calls keep neither
+    /// this thread for ever nor anybody else from his turn.
     fn run(&self) {
-        loop {
-            let next = self.0.lock().swap_remove(0);
+        let round = self.0.lock().len();
+        for _ in 0..round {
+            let next = self.0.lock().pop();
             match next {
                 Some(Call::Cq(cq)) => Cq::call(cq),
                 Some(Call::Limit(srq)) => srq.tell(),

@@ -21,6 +21,7 @@ mod cq;
 mod domain;
 mod driver;
 mod keys;
+mod line;
 mod mad;
 mod node;
 mod numbers;

@@ -81,6 +81,8 @@ pub(crate) struct Census {
     pub(crate) address_handles: u32,
     pub(crate) cqs: u32,
     pub(crate) qps: u32,
+    /// Numbers of queue pairs that are gone, which nobody else gets yet.
+    pub(crate) kept_numbers: u32,
     pub(crate) regions: u32,
     pub(crate) srqs: u32,
 }
@@ -213,8 +215,8 @@ impl Node {
 
     pub(crate) fn census(&self) -> Census {
         let objects = self.objects.lock();
-        let qps = objects.qps.len() as u32;
-        let census = Census { qps, ..objects.census };
+        let (qps, kept_numbers) = (objects.qps.len() as u32, objects.qps.reserved() as u32);
+        let census = Census { qps, kept_numbers, ..objects.census };
         drop(objects);
         Census { regions: self.keys.lock().len() as u32, ..census }
     }

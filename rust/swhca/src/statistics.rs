@@ -59,5 +59,6 @@ pub(crate) fn value(node: &Node, counter: Counter) -> u64 {
         Counter::MessagesAgain => cells.messages_again.get(),
         Counter::ReceiverWaits => cells.receiver_waits.get(),
         Counter::FailedConnections => cells.failed_connections.get(),
+        Counter::KeptNumbers => census.kept_numbers.into(),
     }
 }

@@ -21,6 +21,8 @@ CLIENT_MODULE("connection")
 
 /* The bytes that are sent, and behind them those that are received. */
 #define	BYTES		(1024 * 1024)
+#define	QUARTER		(BYTES / 4)
+#define	ALL_BYTES	(3 * BYTES)
 #define	ENTRIES		63
 #define	QUEUE		8
 #define	SHARED		4
@@ -80,10 +82,10 @@ PROBE(start)
 	if (error != 0)
 		return (error);
 	seen.s_async = 0;
-	bytes = kmem_zalloc(2 * BYTES, KM_SLEEP);
+	bytes = kmem_zalloc(ALL_BYTES, KM_SLEEP);
 	for (i = 0; i < BYTES; i++)
 		bytes[i] = (char)(i * 7 + i / 251);
-	OK(client_register(bytes, 2 * BYTES,
+	OK(client_register(bytes, ALL_BYTES,
 	    IBT_MR_SLEEP | IBT_MR_ENABLE_LOCAL_WRITE, &bytes_mr, &bytes_key));
 	return (0);
 }
@@ -91,7 +93,7 @@ PROBE(start)
 PROBE(stop)
 {
 	OK(ibt_deregister_mr(client.c_hca, bytes_mr));
-	kmem_free(bytes, 2 * BYTES);
+	kmem_free(bytes, ALL_BYTES);
 	return (client_stop());
 }
 
@@ -208,7 +210,7 @@ PROBE(send)
 	return (ibt_post_send(ends[ARG_END(arg)].e_chan, &wr, 1, NULL));
 }
 
-/* Where a receive is: one that is short has a place of its own. */
+/* Where a receive is: one that is short, or of a quarter, has a place of its own. */
 #define	SHORT		128
 
 static char *
@@ -216,6 +218,8 @@ place(long arg)
 {
 	long n = ARG_LEN(arg) > SHORT ? 0 : 2 * ARG_ID(arg) + ARG_END(arg);
 
+	if (ARG_LEN(arg) == QUARTER)
+		return (bytes + BYTES + ARG_ID(arg) % QUEUE * QUARTER);
 	return (bytes + BYTES + n * SHORT);
 }
 

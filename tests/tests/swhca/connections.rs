@@ -1,5 +1,7 @@
 //! Reliable connections: the two ends of `probes/swhca/connection.c`, which the test connects in `ibcm`'s place.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use fakekernel::Nanos;
 use lab_ibtf::Told;
 use swhca_ioctl::{Counter, command};
@@ -400,6 +402,52 @@ fn shared_receives_go_in_order_and_the_failed_end_says_once_that_it_holds_none()
         ends.client.run("probe_flush", 1);
         wait(50);
         assert_eq!((ends.received(1), ends.client.ask("probe_emptied", 0)), (vec![], 1));
+    });
+}
+
+#[test]
+fn long_backlog_is_sent_in_turns_and_the_connection_can_be_asked_in_between() {
+    static LEFT: AtomicUsize = AtomicUsize::new(0);
+    const LONG: i64 = 1 << 18;
+    const ALL: i64 = 8;
+    with_ends(8, |ends| {
+        ends.connect_both((1, 7));
+        (0..ALL).for_each(|id| ends.send(0, id, LONG));
+        (0..ALL).for_each(|id| ends.receive(1, id, LONG));
+        let mut sent = vec![];
+        while sent.is_empty() {
+            sent = ends.sent(0);
+            fakekernel::sleep(Nanos::from_micros(if sent.is_empty() { 1 } else { 0 }));
+        }
+        assert_eq!(ends.client.ask("probe_state", 0), RTS);
+        sent.extend(ends.sent(0));
+        LEFT.fetch_max(ALL as usize - sent.len(), Ordering::Relaxed);
+        wait(100);
+        sent.extend(ends.sent(0));
+        let expected: Vec<_> = (0..ALL).map(|id| (id, status::SUCCESS)).collect();
+        assert_eq!((&sent, ends.received(1)), (&expected, expected.clone()));
+    });
+    assert!(LEFT.load(Ordering::Relaxed) > 0, "whoever asks waits until all is sent");
+}
+
+#[test]
+fn channel_that_is_gone_and_whose_number_is_kept_has_no_queues_any_more() {
+    with_ends(2, |ends| {
+        let kernel = &ends.bench.software.kernel;
+        let used =
+            || -> usize { kernel.genunix().memory_of("swhca").iter().map(|(_, bytes)| bytes.len()).sum() };
+        ends.connect_both((1, 7));
+        ends.receive(0, 0, 8);
+        let (before, qps) = (used(), ends.counter(Counter::Qps));
+        let closing = lab_ibtf::close_channel(kernel, ends.handle(0)).expect("there is such a channel");
+        ends.client.run("probe_free", 0);
+        let now = [Counter::Qps, Counter::KeptNumbers].map(|counter| ends.counter(counter));
+        assert_eq!(now, [qps - 1, 1]);
+        // Two queues of eight, each with lists of two.
+        let gone = before - used();
+        assert!(gone > 2 * 8 * 2 * 16, "{gone} bytes");
+        closing.is_over();
+        assert_eq!(ends.counter(Counter::KeptNumbers), 0);
     });
 }
 

@@ -33,7 +33,7 @@ pub(crate) use hca::RDMA_DEPTH;
 pub(crate) use notices::{SubnetEvent, notify};
 pub(crate) use objects::{Channel, Client, Opaque, SelfHandle, drop_hold, hold};
 pub(crate) use partition::all_partitions;
-pub use rc::{Told, connect_channel, recycle_channel, times_established};
+pub use rc::{Closing, Told, close_channel, connect_channel, recycle_channel, times_established};
 
 use cq_threads::CqThreads;
 use events::AsyncQueue;

@@ -128,6 +128,30 @@ pub fn recycle_channel(host: &Kernel, handle: usize, port: u8) -> Result<(), u32
     Ok(())
 }
 
+/// The connection of a channel, which the communication manager is closing: the channel can be freed, and its number is kept.
+pub struct Closing(Arc<Channel>);
+
+impl Closing {
+    /// The communication manager has forgotten it.
+    pub fn is_over(self) {
+        super::channel::connection_is_over(&self.0);
+    }
+}
+
+/// Has such a channel closed by a communication manager that has not forgotten it yet.
+///
+/// # Errors
+///
+/// A status, as above.
+pub fn close_channel(host: &Kernel, handle: usize) -> Result<Closing, u32> {
+    let channel = Ibtl::of(host).channels.get(std::ptr::without_provenance::<u8>(handle));
+    let channel = channel.map_err(|_| IBT_CHAN_HDL_INVALID.0)?;
+    let mut link = channel.cm.lock();
+    (link.connected, link.closing) = (true, true);
+    drop(link);
+    Ok(Closing(channel))
+}
+
 /// How often a loaded adapter has said of such a channel that it has received though it cannot send yet.
 pub fn times_established(host: &Kernel, handle: usize) -> u32 {
     let channel = Ibtl::of(host).channels.get(std::ptr::without_provenance::<u8>(handle));

@@ -7,10 +7,11 @@ use kernel::{KArc, Vacant};
 
 use super::{Raw, adapter, provider, store};
 use crate::address::Gid;
+use crate::change::QpChange;
 use crate::event::ClientQp;
 use crate::objects::{CqRecord, QpRecord, SrqRecord, behind, share, take};
 use crate::provider::Provider;
-use crate::qp::{Purpose, QpChange, QpRequest, QueueSizes};
+use crate::qp::{Purpose, QpRequest, QueueSizes};
 use crate::status::{Status, answer};
 
 pub(super) unsafe extern "C" fn alloc_qp<P: Provider>(

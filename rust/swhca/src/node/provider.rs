@@ -20,6 +20,7 @@ use crate::domain::{AddressHandle, Inside, Mr, Pd};
 use crate::qp::{Parts, Qp};
 use crate::send::{self, FIRST_MLID};
 use crate::srq::Srq;
+use crate::states::Kind;
 
 impl Provider for Node {
     type Pd = Pd;
@@ -128,7 +129,8 @@ impl Provider for Node {
         let caller = called.then(|| Caller::new(&this.calls)).transpose()?;
         let seat = is_connection.then(|| Alarms::seat(&this.alarms)).transpose()?;
         // On its own, for the lock's sake.
-        let number = this.objects.lock().qps.reserve()?;
+        let kind = if is_connection { Kind::Connection } else { Kind::Datagrams };
+        let number = this.objects.lock().qps.reserve(kind)?;
         let made = Qp::new(Parts {
             node: this.clone(),
             number,

@@ -8,6 +8,7 @@ use ibtf_provider::{Completion, CompletionStatus, Opcode, QpState, SendRequest, 
 use kernel::time::{Duration, Instant};
 use kernel::{AllocError, KArc};
 
+use super::message::{Message, Turn};
 use super::requester::{Attempt, Next, PSN_MASK, Requester};
 use super::{Common, Delivery, Qp, Receives, Sends, owed};
 use crate::buffers::Buffers;
@@ -46,6 +47,11 @@ impl Outgoing {
         Ok(Self { queue, requester: None, waits: false, until: None })
     }
 
+    /// Takes the queue away from a queue pair that goes: to be dropped without a lock.
+    pub(super) fn take_queue(&mut self) -> Buffers<Posted> {
+        core::mem::replace(&mut self.queue, Buffers::none())
+    }
+
     /// Number of the next packet; `None` before it can send.
     pub(super) fn next_psn(&self) -> Option<u32> {
         self.requester.map(|requester| requester.psn())
@@ -56,38 +62,6 @@ impl Sends {
     /// It can send from now on.
     pub(super) fn start(&mut self) {
         self.outgoing.requester = Some(Requester::start(&self.common.send));
-    }
-}
-
-/// A message on its way.
-#[derive(Clone, Copy)]
-pub(crate) struct Message {
-    pub(crate) source_lid: u16,
-    pub(crate) source_qpn: u32,
-    pub(crate) pkey: u16,
-    pub(crate) sl: u8,
-    pub(crate) immediate: Option<u32>,
-    pub(crate) solicited: bool,
-    pub(crate) len: u32,
-    /// Of its first packet.
-    pub(crate) psn: u32,
-    pub(crate) packets: u32,
-    /// That have come.
-    pub(crate) come: u32,
-    /// Octets of a packet beside its payload.
-    pub(crate) head: u32,
-}
-
-impl Message {
-    /// Octets of all its packets.
-    pub(crate) fn octets(&self) -> u64 {
-        let immediate = if self.immediate.is_some() { 4 } else { 0 };
-        u64::from(self.len) + u64::from(self.packets) * u64::from(self.head) + immediate
-    }
-
-    /// Octets of its acknowledgement.
-    pub(crate) fn octets_back(&self) -> u64 {
-        u64::from(self.head) + 4
     }
 }
 
@@ -132,9 +106,10 @@ impl Qp {
         sends.outgoing.queue.push(posted, request.segments())
     }
 
-    /// Sends what is posted, in order, until something has to wait.
+    /// Sends what is posted, in order, until something has to wait, or the turn is over.
     fn advance(this: &KArc<Self>, sends: &mut Sends) {
         let counters = &this.parts.node.counters;
+        let mut turn = Turn::WHOLE;
         while sends.common.state == QpState::ReadyToSend && !sends.outgoing.waits {
             let Sends { common, outgoing } = sends;
             let (Some((posted, _)), Some(mut requester)) = (outgoing.queue.first(), outgoing.requester)
@@ -154,6 +129,11 @@ impl Qp {
                     counters.messages.increment();
                     counters.message_bytes.add(message.len.into());
                     this.complete_send(posted.id, Opcode::Send, posted.signaled, CompletionStatus::Success);
+                    turn = turn.after(message.len);
+                    if turn.is_over() && outgoing.queue.first().is_some() {
+                        // The clock comes back to it once it has served the others.
+                        Self::wait(this, outgoing, Some(Duration::from_nanos(0)));
+                    }
                 }
                 Next::Again => counters.messages_again.increment(),
                 Next::Wait(time) => {
