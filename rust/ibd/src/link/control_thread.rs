@@ -136,8 +136,9 @@ fn tell_too_big(shared: &Shared, report: TooBigReport) {
     let answer = own.and_then(|own| answer(&report, &own));
     drop(report);
     if let Some(answer) = answer {
-        shared.connection_counters.too_big.increment();
-        drop(Backlog::tell(&shared.backlog, answer));
+        let unwanted = shared.delivery.tell(answer);
+        drop(unwanted);
+        Backlog::leave(&shared.backlog);
     }
 }
 

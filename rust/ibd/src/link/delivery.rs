@@ -5,13 +5,16 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use gldv3::{Generation as RingGeneration, Mac};
 use ipoib::link::Generation;
-use kernel::mblk::MblkChain;
+use kernel::mblk::{Mblk, MblkChain};
 use kernel::softint::SoftHandler;
 use kernel::sync::Monitor;
 use kernel::{AllocError, KArc};
 
-use super::incoming::ConnectedReceiver;
+use super::incoming::{ConnectedReceiver, ConnectionCounters};
 use super::receive::{self, Receiver};
+
+/// How much of what IP is told waits at most.
+const ANSWERS: usize = 32;
 
 /// Whether packets may go up, who brings them, and the receive side that they come from.
 pub(crate) struct Delivery {
@@ -19,6 +22,9 @@ pub(crate) struct Delivery {
     /// Whether an interrupt may take packets, and whether the MAC layer may: as `state` says, for whoever is inside and looks again.
     interrupt_may: AtomicBool,
     poll_may: AtomicBool,
+    /// For whoever is inside: there is another receive side, or something that IP is told.
+    changed: AtomicBool,
+    counters: KArc<ConnectionCounters>,
 }
 
 struct DeliveryState {
@@ -39,6 +45,8 @@ struct DeliveryState {
     receiver: Option<(Generation, KArc<Receiver>)>,
     /// That of connections from neighbours, if there are any.
     connected: Option<KArc<ConnectedReceiver>>,
+    /// What IP is told of packets that are too long for a neighbour.
+    answers: MblkChain,
 }
 
 /// Who takes packets.
@@ -65,7 +73,7 @@ impl DeliveryState {
 
 impl Delivery {
     /// Shut.
-    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
+    pub(crate) fn new(counters: &KArc<ConnectionCounters>) -> Result<KArc<Self>, AllocError> {
         let state = DeliveryState {
             open: false,
             generation: None,
@@ -76,9 +84,16 @@ impl Delivery {
             connections_first: false,
             receiver: None,
             connected: None,
+            answers: MblkChain::new(),
         };
-        let may = || AtomicBool::new(false);
-        KArc::new(Self { state: Monitor::new(state)?, interrupt_may: may(), poll_may: may() })
+        let not = || AtomicBool::new(false);
+        KArc::new(Self {
+            state: Monitor::new(state)?,
+            interrupt_may: not(),
+            poll_may: not(),
+            changed: not(),
+            counters: counters.clone(),
+        })
     }
 
     /// The link is started, or its receive ring is. What came in before this is looked for by the caller
@@ -101,6 +116,9 @@ impl Delivery {
             state.awaited = true;
             state.wait();
         }
+        let untold = core::mem::take(&mut state.answers);
+        drop(state);
+        drop(untold);
     }
 
     /// Whether the MAC layer fetches packets itself, from now on. Whoever is on the way takes no more then. **Any** context.
@@ -118,7 +136,10 @@ impl Delivery {
 
     /// Packets come from this receive side from now on. **Any** context.
     pub(crate) fn put(&self, generation: Generation, receiver: &KArc<Receiver>) {
-        let before = self.state.lock().receiver.replace((generation, receiver.clone()));
+        let mut state = self.state.lock();
+        let before = state.receiver.replace((generation, receiver.clone()));
+        self.changed.store(true, Ordering::Relaxed);
+        drop(state);
         drop(before);
     }
 
@@ -132,7 +153,10 @@ impl Delivery {
 
     /// Messages of connections come from this receive side from now on, whether or not datagrams come from one. **Any** context.
     pub(crate) fn put_connected(&self, connected: &KArc<ConnectedReceiver>) {
-        let before = self.state.lock().connected.replace(connected.clone());
+        let mut state = self.state.lock();
+        let before = state.connected.replace(connected.clone());
+        self.changed.store(true, Ordering::Relaxed);
+        drop(state);
         drop(before);
     }
 
@@ -149,9 +173,21 @@ impl Delivery {
         self.state.lock().connected.clone()
     }
 
-    /// Whether the way is open. **Any** context.
-    pub(crate) fn is_open(&self) -> bool {
-        self.state.lock().open
+    /// Has whoever is on the way next hand up what IP is told; comes back if too much of that waits, or the way is shut. The caller has the
+    /// backlog's thread look. **Any** context.
+    pub(crate) fn tell(&self, answer: Mblk) -> Option<Mblk> {
+        let mut state = self.state.lock();
+        if !state.open || state.answers.len() >= ANSWERS {
+            return Some(answer);
+        }
+        state.answers.push_back(answer);
+        self.changed.store(true, Ordering::Relaxed);
+        None
+    }
+
+    /// Whether something waits that IP is to be told. **Any** context.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.state.lock().answers.is_empty()
     }
 
     /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**
@@ -223,6 +259,44 @@ impl<'a> Delivering<'a> {
             By::Interrupt => self.delivery.interrupt_may.load(Ordering::Relaxed),
             By::Poll => self.delivery.poll_may.load(Ordering::Relaxed),
         }
+    }
+
+    /// Takes packets from the receive sides that stand by now, if there are others, and comes with what IP is to be told, which goes up at once.
+    pub(crate) fn look_again(&mut self) -> MblkChain {
+        if !self.delivery.changed.swap(false, Ordering::Relaxed) {
+            return MblkChain::new();
+        }
+        let mut state = self.delivery.state.lock();
+        let sides = state.sides();
+        let answers =
+            if state.lets_in(self.who) { core::mem::take(&mut state.answers) } else { MblkChain::new() };
+        drop(state);
+        if let Some(sides) = sides {
+            self.sides = sides;
+        }
+        self.delivery.counters.too_big.add(answers.len() as u64);
+        answers
+    }
+
+    /// What IP is to be told, as much as fits the room, which it lessens; it goes up at once.
+    pub(crate) fn answers_within(&self, room: &mut usize) -> MblkChain {
+        let mut fits = MblkChain::new();
+        if !self.delivery.changed.load(Ordering::Relaxed) {
+            return fits;
+        }
+        let mut state = self.delivery.state.lock();
+        while let Some(answer) = state.answers.pop_front() {
+            let Some(left) = room.checked_sub(answer.len()) else {
+                state.answers.push_front(answer);
+                break;
+            };
+            *room = left;
+            fits.push_back(answer);
+        }
+        self.delivery.changed.store(!state.answers.is_empty(), Ordering::Relaxed);
+        drop(state);
+        self.delivery.counters.too_big.add(fits.len() as u64);
+        fits
     }
 
     /// Hands packets up.

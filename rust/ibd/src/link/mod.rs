@@ -198,7 +198,7 @@ impl Shared {
             pool,
             announcer: Announcer::new()?,
             backlog: Backlog::new()?,
-            delivery: Delivery::new()?,
+            delivery: Delivery::new(&connection_counters)?,
             transmitters,
             interrupts: Mutex::new(None)?,
             settings: Mutex::new(Settings::default())?,

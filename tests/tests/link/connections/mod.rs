@@ -6,6 +6,7 @@ mod closing;
 mod counted;
 mod ends;
 mod failures;
+mod flood;
 mod guest;
 mod linux;
 mod matrix;

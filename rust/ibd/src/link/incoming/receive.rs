@@ -114,6 +114,10 @@ impl ConnectedReceiver {
         self.at_once
     }
 
+    pub(crate) fn mac(&self) -> &Mac {
+        &self.mac
+    }
+
     pub(crate) fn counters(&self) -> &KArc<Counters> {
         &self.counters
     }

@@ -1,5 +1,6 @@
 //! Everything that has come in, on its way up: by an interrupt, by the thread that goes on behind it, or by the MAC layer that fetches.
 
+use gldv3::Mac;
 use kernel::mblk::MblkChain;
 
 use super::{End, Receiver};
@@ -24,7 +25,7 @@ fn take_all(delivery: &Delivery, everything: bool) {
     let Some(mut inside) = delivery.enter(By::Interrupt) else { return };
     let mut budget = if everything { usize::MAX } else { inside.sides().at_once() };
     loop {
-        let finished = take_turns(&inside, &mut budget);
+        let finished = take_turns(&mut inside, &mut budget);
         let left = match inside.leave(finished && budget != 0) {
             Ok(left) => left,
             Err(stays) => {
@@ -43,10 +44,15 @@ fn take_all(delivery: &Delivery, everything: bool) {
 }
 
 /// Datagrams and messages of connections by turns, so that neither keeps the others waiting however many come. `false` if the budget is spent
-/// before there is nothing of either.
-fn take_turns(inside: &Delivering<'_>, budget: &mut usize) -> bool {
-    let Sides { receiver, connected } = inside.sides();
+/// before there is nothing of either. Whichever of them comes while this lasts has its turns, too, and IP is told what it is to be told.
+fn take_turns(inside: &mut Delivering<'_>, budget: &mut usize) -> bool {
     loop {
+        let answers = inside.look_again();
+        let inside = &*inside;
+        let sides @ Sides { receiver, connected } = inside.sides();
+        if let Some(mac) = sides.mac() {
+            inside.deliver(mac, answers);
+        }
         let datagrams = |most: &mut usize| receiver.as_ref().is_none_or(|side| side.take_all(inside, most));
         let messages = |most: &mut usize| connected.as_ref().is_none_or(|side| side.take_all(inside, most));
         // Both, whatever the first says: while its turn lasted others may have come.
@@ -76,7 +82,7 @@ pub(crate) fn fetch(delivery: &Delivery, bytes: usize) -> MblkChain {
     let Some(inside) = delivery.enter(By::Poll) else { return MblkChain::new() };
     let mut room = bytes;
     let Sides { receiver, connected } = inside.sides();
-    let mut packets = MblkChain::new();
+    let mut packets = inside.answers_within(&mut room);
     let messages = |room: &mut usize, packets: &mut MblkChain| {
         connected.iter().for_each(|connected| connected.take_within(&inside, room, packets));
     };
@@ -109,6 +115,12 @@ impl Sides {
     fn at_once(&self) -> usize {
         let receiver = self.receiver.as_ref().map(|receiver| receiver.config.at_once);
         receiver.or(self.connected.as_ref().map(|connected| connected.at_once())).unwrap_or_default()
+    }
+
+    /// Where packets go.
+    fn mac(&self) -> Option<&Mac> {
+        let receiver = self.receiver.as_ref().map(|receiver| &receiver.mac);
+        receiver.or(self.connected.as_ref().map(|connected| connected.mac()))
     }
 
     /// An interrupt has taken its share, and there is more.
