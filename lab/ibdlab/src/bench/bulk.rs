@@ -7,62 +7,79 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail, ensure};
 use fakekernel::{Config, Machine};
 
+use super::messages::{self, HOSTS};
 use super::report::{Fact, Report};
 use super::rows::median;
 use super::traffic::Clock;
-use super::{Bench, Driver, about_machine, targets};
+use super::{Bench, Driver, about_machine, no_driver, targets};
 use crate::objects::Objects;
 use crate::report::SmKind;
 use crate::run::World;
-use crate::scenario::{ModuleOverride, Scenario, Step, parse};
+use crate::scenario::{Scenario, Step, parse};
 
-/// How a driver carries packets: the value of its property `linkmode`.
+/// What is carried, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum Carried {
+    /// TCP on connections.
     Connections,
+    /// TCP in datagrams.
     Datagrams,
+    /// Packets alone, as long as a connection carries them.
+    Messages,
 }
 
-impl Mode {
-    const fn property(self) -> &'static str {
-        match self {
-            Self::Connections => "cm",
-            Self::Datagrams => "ud",
-        }
-    }
-
+impl Carried {
     /// What the figure is called.
     pub const fn what(self) -> &'static str {
         match self {
             Self::Connections => "bulk TCP on connections",
             Self::Datagrams => "bulk TCP in datagrams with large sends",
+            Self::Messages => "packets of 65,520 octets on connections, without TCP",
+        }
+    }
+
+    /// The value of `linkmode`.
+    const fn mode(self) -> &'static str {
+        match self {
+            Self::Connections | Self::Messages => "cm",
+            Self::Datagrams => "ud",
         }
     }
 }
 
-/// The hosts, and the steps before the one that is measured.
-const HOSTS: [&str; 2] = ["sender", "receiver"];
+/// What the figure is called of two IP stacks that hand each other their packets.
+pub const WITHOUT: &str = "bulk TCP without a driver and a fabric";
+/// What is carried before what is measured.
 const BEFORE: &str = "4MiB";
 
 impl Bench {
-    /// Measures bulk TCP alone: `mib` MiB at a time, each driver and mode in turn.
+    /// Measures bulk TCP alone, and packets as long: `mib` MiB at a time, each driver and mode in turn.
     ///
     /// # Errors
     ///
     /// What is missing, or what went wrong on the way.
     pub fn bulk(&self, mib: u64, mut progress: impl FnMut(&str)) -> Result<Report> {
         let drivers = self.drivers()?;
-        let mut kinds = vec![(&drivers[0], Mode::Connections), (&drivers[0], Mode::Datagrams)];
-        kinds.extend(drivers.get(1).map(|peer| (peer, Mode::Connections)));
-        let mut rates = vec![Vec::new(); kinds.len()];
+        if let Some(peer) = drivers.iter().find(|driver| driver.foreign && driver.module != "ibp") {
+            bail!("{}: bulk TCP is measured with `ibp`", peer.name);
+        }
+        let kinds = [Carried::Connections, Carried::Datagrams, Carried::Messages];
+        let rows = kinds.iter().flat_map(|carried| drivers.iter().map(move |driver| (*carried, driver)));
+        let rows: Vec<_> =
+            rows.filter(|(carried, driver)| *carried != Carried::Datagrams || !driver.foreign).collect();
+        let mut rates = vec![Vec::new(); rows.len()];
+        let mut without = Vec::new();
         for _ in 0..self.rounds {
-            for ((driver, mode), rates) in kinds.iter().zip(&mut rates) {
-                rates.push(self.rate(driver, *mode, mib)?);
+            without.push(no_driver::rate(mib)?);
+            for ((carried, driver), rates) in rows.iter().zip(&mut rates) {
+                rates.push(self.rate(driver, *carried, mib)?);
             }
         }
         let mut report = Report { seed: self.seed, machine: about_machine(), ..Report::default() };
-        for ((driver, mode), rates) in kinds.iter().zip(&rates) {
-            let (what, driver) = (mode.what().to_owned(), driver.name.clone());
+        let measured =
+            rows.iter().map(|(carried, driver)| (carried.what(), driver.name.as_str())).zip(&rates);
+        for ((what, driver), rates) in measured.chain([((WITHOUT, "none"), &without)]) {
+            let (what, driver) = (what.to_owned(), driver.to_owned());
             let fact = Fact { what, driver, value: median(rates), unit: "MB of a processor's second".into() };
             progress(&fact.line());
             report.facts.push(fact);
@@ -73,9 +90,12 @@ impl Bench {
     }
 
     /// MB for each second of the processors, waiting included.
-    fn rate(&self, driver: &Driver, mode: Mode, mib: u64) -> Result<f64> {
-        let scenario = scenario(mode, self.mtu, mib)?;
-        let objects = Objects::find(&scenario, &self.proto, &overrides(driver)?)?;
+    fn rate(&self, driver: &Driver, carried: Carried, mib: u64) -> Result<f64> {
+        if carried == Carried::Messages {
+            return messages::rate(self, driver, mib);
+        }
+        let scenario = scenario(carried, self.mtu, mib)?;
+        let objects = Objects::find(&scenario, &self.proto, &messages::overrides(driver))?;
         let machine = Machine::new(Config::timed(self.seed));
         let (inner, seed) = (machine.clone(), self.seed);
         let outcome = machine.run(move || transfer(&inner, &scenario, &objects, seed));
@@ -100,24 +120,14 @@ fn transfer(machine: &Machine, scenario: &Scenario, objects: &Objects, seed: u64
     Ok(seconds)
 }
 
-fn overrides(driver: &Driver) -> Result<Vec<ModuleOverride>> {
-    if driver.foreign && driver.module != "ibp" {
-        bail!("{}: bulk TCP is measured with `ibp`", driver.name);
-    }
-    let objects = driver.objects.iter();
-    Ok(objects
-        .flat_map(|object| HOSTS.map(|host| ModuleOverride { host: host.into(), ..object.clone() }))
-        .collect())
-}
-
-fn scenario(mode: Mode, mtu: u32, mib: u64) -> Result<Scenario> {
+fn scenario(carried: Carried, mtu: u32, mib: u64) -> Result<Scenario> {
     let mut text = format!(
         "name = \"bulk\"\n[fabric]\nmtu = {mtu}\nsa_delay_ms = 0\n[[partition]]\npkey = 0xffff\nmtu = {mtu}\n"
     );
     for (n, host) in (1..).zip(HOSTS) {
         text += &format!(
             "[[host]]\nname = \"{host}\"\ndriver = \"ibp\"\naddresses = [\"192.168.76.{n}/24\"]\nproperties = {{ linkmode = \"{}\" }}\n",
-            mode.property()
+            carried.mode()
         );
     }
     text += "[[step]]\nattach = {}\n[[step]]\nup = {}\n";

@@ -4,6 +4,8 @@ mod bare;
 mod bed;
 pub mod bulk;
 mod calls;
+mod messages;
+mod no_driver;
 pub mod own;
 pub mod peers;
 mod plot;

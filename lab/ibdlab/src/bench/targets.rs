@@ -1,6 +1,6 @@
 //! What was to be reached, and whether it was. None is left out.
 
-use super::bulk::Mode;
+use super::bulk::{Carried, WITHOUT};
 use super::processors::{ADDRESSES, Senders};
 use super::report::{Report, Target};
 use super::traffic::Way;
@@ -53,20 +53,34 @@ pub fn judge(report: &Report, drivers: &[Driver], mtu: u32, sa_delay_ns: u64) ->
 /// How many times what the peer carries on connections, and what we carry in datagrams.
 const BULK: f64 = 1.5;
 
-/// What was to be reached with bulk TCP.
+/// What was to be reached with bulk TCP, and what could be by a driver that costs nothing.
 pub fn of_bulk(report: &Report, drivers: &[Driver]) -> Vec<Target> {
-    let found = |driver: &Driver, mode: Mode| {
-        let fact = report.facts.iter().find(|fact| fact.driver == driver.name && fact.what == mode.what());
+    let of = |what: &str, driver: &str| {
+        let fact = report.facts.iter().find(|fact| fact.driver == driver && fact.what == what);
         fact.map(|fact| fact.value)
     };
-    let ours = found(&drivers[0], Mode::Connections);
-    let peer = drivers.get(1).and_then(|peer| found(peer, Mode::Connections));
-    let datagrams = found(&drivers[0], Mode::Datagrams);
-    let ratio = |to: Option<f64>| ours.zip(to).map(|(ours, to)| ours / to);
-    let what = |to| format!("{} against {to}", Mode::Connections.what());
+    let (ours, peer) = (drivers[0].name.as_str(), drivers.get(1).map(|peer| peer.name.as_str()));
+    let ratio =
+        |carried: Carried, to: Option<f64>| of(carried.what(), ours).zip(to).map(|(ours, to)| ours / to);
+    let of_peer = |carried: Carried| peer.and_then(|peer| of(carried.what(), peer));
+    let against = |carried: Carried, to: &str| format!("{} against {to}", carried.what());
+    let tcp = Carried::Connections;
+    let free = of(WITHOUT, "none").zip(of_peer(tcp)).map(|(without, peer)| without / peer);
     vec![
-        target(what("the peer's"), BULK, ratio(peer), "times"),
-        target(what("our own datagrams with large sends"), 1.0, ratio(datagrams), "times"),
+        target(against(tcp, "the peer's"), BULK, ratio(tcp, of_peer(tcp)), "times"),
+        target(format!("{WITHOUT} against the peer's on connections"), BULK, free, "times"),
+        target(
+            against(Carried::Messages, "the peer's"),
+            BULK,
+            ratio(Carried::Messages, of_peer(Carried::Messages)),
+            "times",
+        ),
+        target(
+            against(tcp, "our own datagrams with large sends"),
+            1.0,
+            ratio(tcp, of(Carried::Datagrams.what(), ours)),
+            "times",
+        ),
     ]
 }
 

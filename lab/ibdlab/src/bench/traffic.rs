@@ -292,7 +292,7 @@ impl Clock {
 }
 
 /// Of this process, all threads.
-fn processor_time() -> Duration {
+pub fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
