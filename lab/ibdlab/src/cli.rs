@@ -190,10 +190,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub sa_delay_us: Option<u64>,
     /// Only count instructions and locks in the drivers' own text, by valgrind.
-    #[arg(long)]
+    #[arg(long, group = "parts")]
     pub count: bool,
-    /// Only measure bulk TCP, so many MiB at a time: on connections, and in datagrams with large sends.
-    #[arg(long, value_name = "MIB", conflicts_with = "count", value_parser = value_parser!(u64).range(1..=4096))]
+    /// Only measure bulk TCP, so many MiB at a time: on connections, and in datagrams with large sends; and packets as long without TCP.
+    #[arg(long, value_name = "MIB", group = "parts", value_parser = value_parser!(u64).range(1..=4096))]
     pub bulk: Option<u64>,
     /// Only measure what so many idle neighbours with a connection each way take of a host's memory.
     #[arg(long, value_name = "N", conflicts_with_all = ["count", "bulk"], value_parser = value_parser!(u64).range(2..=1000))]
@@ -201,8 +201,8 @@ pub struct BenchArgs {
     /// Only measure our transmit rings on one processor and on two, with a kernel and an adapter that do next to nothing.
     #[arg(long, conflicts_with_all = ["count", "bulk", "peers"])]
     pub processors: bool,
-    /// Of packets whose line has this in it.
-    #[arg(long, value_name = "WORDS", default_value = "", requires = "count")]
+    /// Of `--count` and `--bulk` only the lines with this in them.
+    #[arg(long, value_name = "WORDS", default_value = "", requires = "parts")]
     pub only: String,
     /// Do nothing but have one driver, the peer if there is one, carry the packets one way: for a program that watches.
     #[arg(long, value_name = "WAY", conflicts_with = "count")]

@@ -222,7 +222,8 @@ fn bench_command(args: BenchArgs) -> Result<()> {
         let report = args.bench().processors(|line| speaker.line(line))?;
         report.write_figures(&out.join("processors.json"))?;
     } else if let Some(mib) = args.bulk {
-        let report = args.bench().bulk(mib, |line| speaker.line(line))?;
+        let only = args.only.clone();
+        let report = args.bench().bulk(mib, &only, |line| speaker.line(line))?;
         report.write_figures(&out.join("bulk.json"))?;
     } else if let Some(peers) = args.peers {
         let report = args.bench().peers(peers as usize, |line| speaker.line(line))?;

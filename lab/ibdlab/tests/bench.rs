@@ -75,7 +75,7 @@ fn what_each_neighbour_with_a_connection_each_way_takes_is_the_same_for_few_and_
 
 #[test]
 fn bulk_tcp_is_measured_on_connections_and_in_datagrams() {
-    let report = Bench { rounds: 1, ..tiny() }.bulk(8, |line| println!("{line}")).expect("both arrive");
+    let report = Bench { rounds: 1, ..tiny() }.bulk(8, "", |line| println!("{line}")).expect("both arrive");
     let rates: Vec<f64> = report.facts.iter().map(|fact| fact.value).collect();
     assert_eq!(rates.len(), 4, "two modes, packets alone, and no driver at all");
     assert!(rates.iter().all(|rate| *rate > 1.0), "{rates:?}");

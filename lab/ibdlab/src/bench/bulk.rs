@@ -53,18 +53,19 @@ pub const WITHOUT: &str = "bulk TCP without a driver and a fabric";
 const BEFORE: &str = "4MiB";
 
 impl Bench {
-    /// Measures bulk TCP alone, and packets as long: `mib` MiB at a time, each driver and mode in turn.
+    /// Measures bulk TCP alone, and packets as long: `mib` MiB at a time, each driver and mode in turn; of these what has `only` in its name.
     ///
     /// # Errors
     ///
     /// What is missing, or what went wrong on the way.
-    pub fn bulk(&self, mib: u64, mut progress: impl FnMut(&str)) -> Result<Report> {
+    pub fn bulk(&self, mib: u64, only: &str, mut progress: impl FnMut(&str)) -> Result<Report> {
         let drivers = self.drivers()?;
         if let Some(peer) = drivers.iter().find(|driver| driver.foreign && driver.module != "ibp") {
             bail!("{}: bulk TCP is measured with `ibp`", peer.name);
         }
         let kinds = [Carried::Connections, Carried::Datagrams, Carried::Messages];
-        let rows = kinds.iter().flat_map(|carried| drivers.iter().map(move |driver| (*carried, driver)));
+        let kinds = kinds.iter().filter(|carried| carried.what().contains(only));
+        let rows = kinds.flat_map(|carried| drivers.iter().map(move |driver| (*carried, driver)));
         let rows: Vec<_> =
             rows.filter(|(carried, driver)| *carried != Carried::Datagrams || !driver.foreign).collect();
         let mut rates = vec![Vec::new(); rows.len()];
