@@ -142,7 +142,13 @@ fn ip_hears_that_a_packet_is_too_long_while_datagrams_never_stop_coming() {
                     !told.is_empty()
                 };
                 let succeeded = flood.brings(is_told);
-                assert!(succeeded, "{conf:?}: too_big {} {:?} {:?}", counted_by(&bench.alpha, "too_big"), alpha.framework_drops(), bench.alpha.counters());
+                assert!(
+                    succeeded,
+                    "{conf:?}: too_big {} {:?} {:?}",
+                    counted_by(&bench.alpha, "too_big"),
+                    alpha.framework_drops(),
+                    bench.alpha.counters()
+                );
                 assert_eq!((told.len(), told[0][9], &told[0][20..22]), (1, 1, &[3, 4][..]));
                 assert_eq!(counted_by(&bench.alpha, "too_big"), 1);
                 bench.settle();
