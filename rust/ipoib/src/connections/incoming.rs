@@ -19,7 +19,7 @@ use core::ops::DerefMut;
 use core::time::Duration;
 
 use super::Connection;
-use crate::addr::{Gid, LinkAddr};
+use crate::addr::LinkAddr;
 use crate::table::{Id, Slot, Table};
 use crate::time::Instant;
 
@@ -49,8 +49,8 @@ const STANDS_WITHIN: Duration = Duration::from_secs(2);
 pub struct IncomingConfig {
     /// Connections, those that drain among them.
     pub most: u32,
-    /// Those of one port, by its LID, in whatever names: who asks says himself which queue pair he has. Those whose LID the SA has for their GID, and
-    /// others, are counted apart.
+    /// Those of one port in names that the link does not send to: who asks says himself which queue pair he has. Those whose LID the SA has for their
+    /// GID, and others, are counted apart.
     pub each_port: u32,
     /// A neighbour that opened a connection and did not go on with it has so long.
     pub offer: Duration,
@@ -110,7 +110,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     }
 
     /// A neighbour asks for a connection, and wants acknowledgements at the port with this base LID; what it says of itself was checked
-    /// ([`PrivateData`](super::PrivateData)), and `check` says whether a port has a LID. What is accepted counts until it is
+    /// ([`PrivateData`](super::PrivateData)), and `check` says what speaks for a name and a LID. What is accepted counts until it is
     /// [drained](Self::drained).
     ///
     /// # Errors
@@ -120,14 +120,14 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         &mut self,
         peer: &LinkAddr,
         lid: u16,
-        check: impl Fn(Gid, u16) -> LidCheck,
+        check: impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) -> Result<Connection, Refusal> {
         let peer = peer.without_flags();
         if !self.runs || !peer.is_port() {
             return Err(Refusal::NotHere);
         }
-        let asker = Asker { peer, lid, check: check(peer.gid(), lid) };
+        let asker = Asker { peer, lid, check: check(&peer, lid) };
         if !self.has_room(&asker, &check, now) {
             return Err(Refusal::NoRoom);
         }
@@ -138,7 +138,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         let number = self.number;
         let entry = self.peers.get_mut(id).ok_or(Refusal::NoRoom)?;
         let state = State::Offered { since: now };
-        entry.connections[place] = Some(Accepted { number, lid, matched: asker.matches(), state });
+        entry.connections[place] = Some(Accepted { number, lid, check: asker.check, state });
         self.held += 1;
         if entry.all().filter(|one| one.is_live()).count() > LIVE {
             // Anybody can ask in a neighbour's name: what is only offered ends nothing that stands.

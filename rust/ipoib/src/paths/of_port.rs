@@ -12,6 +12,14 @@ where
     T: DerefMut<Target = [PacketSlot<P>]>,
     G: Deref<Target = DenialEpoch>,
 {
+    /// The way to this address, if there is one, which something was sent to, or is to be: for somebody who does not send.
+    pub fn way_to_address(&self, to: &LinkAddr) -> Option<&H> {
+        match &self.table.get(self.table.find(to)?)?.state {
+            State::Ready(handle) => Some(handle),
+            State::Unresolved | State::Failed { .. } => None,
+        }
+    }
+
     /// The way to a port, as the SA has said it for one of its link addresses: for somebody who does not send.
     pub fn way_to(&self, gid: Gid) -> Option<&H> {
         /// Addresses of one port that are looked at: those of a port that the SA knows have a way.

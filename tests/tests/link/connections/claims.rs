@@ -50,6 +50,29 @@ fn who_sends_on_connections_in_a_neighbours_names_keeps_it_from_none_of_its_own(
 }
 
 #[test]
+fn who_says_that_it_is_where_a_neighbour_is_takes_no_connection_from_whom_the_link_sends_to() {
+    Setup { seeds: 3, ..Setup::default() }.run(|bench| {
+        let (alpha, to_alpha, beta, to_beta) = connected(bench, PLAIN);
+        let hostile = Linux::new(bench, Mode::Connected);
+        hostile.claim_places();
+        let (ours, victim) = (address_of(&alpha), address_of(&beta));
+        send(&alpha, &beta, &pattern(100));
+        bench.settle();
+        assert!(payloads(&to_beta) == [pattern(100)]);
+        for n in 1..10 {
+            hostile.open_as(another(victim, n), ours, b"claimed");
+            fakekernel::sleep(Nanos::from_millis(50));
+        }
+        assert_eq!(["accepted", "no_room"].map(|name| counted_by(&bench.alpha, name)), [8, 1]);
+        drop(payloads(&to_alpha));
+        send(&beta, &alpha, &pattern(10_000));
+        bench.settle();
+        assert!(payloads(&to_alpha) == [pattern(10_000)], "{:?}", bench.alpha.counters());
+        hostile.leave(bench);
+    });
+}
+
+#[test]
 fn a_neighbour_that_loses_its_connection_each_second_and_comes_back_is_never_turned_away() {
     holds(|bench| {
         const TIMES: i64 = 8;

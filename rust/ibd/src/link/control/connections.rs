@@ -2,7 +2,7 @@
 
 use ibtf::{ChannelId, Reply};
 use ipoib::connections::{AnswerTime, Connection, LidCheck};
-use ipoib::{Gid, Instant};
+use ipoib::{Gid, Instant, LinkAddr};
 use kernel::list::Room;
 
 use super::Control;
@@ -23,10 +23,12 @@ impl Control {
         // A port has several LIDs with one base, and all ports of a subnet as many.
         let lmc = port.lmc & 7;
         let base = |lid: u16| lid >> lmc << lmc;
-        let check = |gid, lid| match paths.way_to(gid) {
-            None => LidCheck::Unknown,
-            Some(neighbour) if base(neighbour.address().dlid) == lid => LidCheck::Matches,
-            Some(_) => LidCheck::Differs,
+        let is_at = |neighbour: &Neighbour, lid| base(neighbour.address().dlid) == lid;
+        let check = |name: &LinkAddr, lid| match (paths.way_to_address(name), paths.way_to(name.gid())) {
+            (Some(neighbour), _) if is_at(neighbour, lid) => LidCheck::Known,
+            (_, Some(neighbour)) if is_at(neighbour, lid) => LidCheck::Matches,
+            (_, Some(_)) => LidCheck::Differs,
+            (_, None) => LidCheck::Unknown,
         };
         let lid = base(asker.lid);
         incoming.requested(room, Asker { lid, ..asker }, check, now)

@@ -27,7 +27,7 @@ use ibtf::{ChannelId, CqId, Hca, RcChannel, RcState, Reply, Session, Srq};
 use ipoib::connections::{
     Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal,
 };
-use ipoib::{Gid, Instant};
+use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
 use kernel::{AllocError, KArc, KBox, KVec};
 
@@ -231,7 +231,7 @@ impl IncomingConnections {
         &mut self,
         room: Room<IncomingConnection>,
         asker: Asker,
-        check: impl Fn(Gid, u16) -> LidCheck,
+        check: impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) -> Reply {
         match self.machine.requested(&asker.peer, asker.lid, check, now) {

@@ -3,7 +3,13 @@
 use core::time::Duration;
 
 use super::EACH;
+use super::room::LidCheck;
 use crate::time::Instant;
+
+/// One on which nothing comes for so long is not in use, where its own neighbour asks for another one.
+pub(super) const SOON: Duration = Duration::from_millis(200);
+/// One that was in use so long ago still is.
+const LATELY: Duration = Duration::from_secs(10);
 
 /// What a neighbour has opened.
 #[derive(Debug, Default)]
@@ -16,8 +22,8 @@ pub(super) struct Accepted {
     pub(super) number: u64,
     /// Where the acknowledgements go: the base LID of a port.
     pub(super) lid: u16,
-    /// That was the LID of the port in the neighbour's name when it asked.
-    pub(super) matched: bool,
+    /// What spoke for the neighbour when it asked.
+    pub(super) check: LidCheck,
     pub(super) state: State,
 }
 
@@ -36,6 +42,25 @@ pub(super) struct Up {
     pub(super) look: Look,
     /// It goes if it is not in use and room is short, whatever else its neighbour has.
     pub(super) gives_way: bool,
+    /// The same, and it was somebody without a claim to this very place who asked.
+    everywhere: bool,
+    /// It goes if it is not in use for [`SOON`].
+    soon: bool,
+    /// When it was last looked at twice and something had come each time.
+    used: Option<Instant>,
+}
+
+/// Why one that stands is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Its neighbour has one too many.
+    OneTooMany,
+    OneTooManySoon,
+    /// Somebody wants a place of its neighbour's, or of its port's.
+    Place,
+    PlaceSoon,
+    /// Somebody wants any place.
+    AnyPlace,
 }
 
 /// Whether one that stands is looked at.
@@ -76,6 +101,15 @@ impl Accepted {
         matches!(self.state, State::Up(_))
     }
 
+    pub(super) fn is_marked_everywhere(&self) -> bool {
+        matches!(self.state, State::Up(Up { gives_way: true, everywhere: true, .. }))
+    }
+
+    /// Whether it was looked at a short while ago, and found in use.
+    pub(super) fn was_in_use(&self, now: Instant) -> bool {
+        matches!(self.state, State::Up(Up { used: Some(used), look: Look::No, .. }) if now - used <= LATELY)
+    }
+
     pub(super) fn gives_way(&self) -> bool {
         matches!(self.state, State::Up(Up { gives_way: true, .. }))
     }
@@ -97,21 +131,36 @@ impl Accepted {
 
 impl Up {
     /// It is looked at, soon. False if it is being looked at.
-    pub(super) fn want_look(&mut self, gives_way: bool, now: Instant) -> bool {
-        self.gives_way |= gives_way;
+    pub(super) fn want_look(&mut self, want: Want, now: Instant) -> bool {
+        self.gives_way |= matches!(want, Want::Place | Want::PlaceSoon | Want::AnyPlace);
+        self.everywhere |= want == Want::AnyPlace;
+        let sooner = matches!(want, Want::PlaceSoon | Want::OneTooManySoon) && !self.soon;
+        self.soon |= sooner;
         let new = self.look == Look::No;
-        if new {
-            self.look = Look::Due { at: now, again: false };
+        match &mut self.look {
+            look @ Look::No => *look = Look::Due { at: now, again: false },
+            Look::Due { at, .. } if sooner => *at = (*at).min(now + SOON),
+            Look::Due { .. } | Look::Out { .. } => {}
         }
         new
     }
 
-    /// The number of the packet that is due, if it could be seen. True if nothing has come for so long.
+    /// Nobody needs its place any more, unless its neighbour has one too many.
+    pub(super) fn spare(&mut self, one_too_many: bool) {
+        (self.gives_way, self.everywhere) = (false, false);
+        if !one_too_many {
+            self.look = Look::No;
+            self.soon = false;
+        }
+    }
+
+    /// The number of the packet that is due, if it could be seen. True if nothing has come for so long, or [`SOON`] if that matters.
     pub(super) fn looked(&mut self, sent: Option<u32>, idle: Duration, now: Instant) -> bool {
         let Look::Out { again } = self.look else {
             self.sent = self.sent.or(sent.map(|sent| (sent, now)));
             return false;
         };
+        let idle = if self.soon { SOON } else { idle };
         self.look = Look::No;
         match (self.sent, sent) {
             (Some((before, since)), Some(sent)) if before == sent => {
@@ -122,14 +171,18 @@ impl Up {
             }
             (_, Some(sent)) => {
                 self.sent = Some((sent, now));
-                if !again {
+                if again {
+                    self.used = Some(now);
+                } else {
                     // That may have been long ago.
                     self.look = Look::Due { at: now + idle, again: true };
                 }
             }
             (_, None) => {}
         }
-        self.gives_way &= self.look != Look::No;
+        if self.look == Look::No {
+            self.spare(false);
+        }
         false
     }
 }

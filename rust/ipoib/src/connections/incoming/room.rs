@@ -1,35 +1,41 @@
 //! Who gets room, and who gives way.
 //!
 //! Who asks says himself which GID and queue pair he has, and which LID: acknowledgements go there. The SA, whose answers are in the table of
-//! paths, says which LID a GID has. So a connection [matches](LidCheck::Matches), [differs](LidCheck::Differs), or nobody knows.
+//! paths, says which LID a GID has; and that table says to which names the link has sent, which a neighbour had told it by ARP or neighbour discovery
+//! before. So a connection is of somebody [known](LidCheck::Known), or [matches](LidCheck::Matches), or [differs](LidCheck::Differs), or nobody knows.
 //!
-//! - A name has four places; two connections of it may stand. Names of one GID that match have eight: the SA vouches for the GID, and the ports of
-//!   many virtual machines share one LID. Those that do not match have eight by their LID, so what somebody claims takes no place of a port's own. The
-//!   last quarter of all places is for those that match.
+//! - A name has four places; two connections of it may stand. Those of somebody known count for their name alone. Other names of one GID that match
+//!   have eight together: the SA vouches for the GID, and the ports of many virtual machines share one LID. Those that do not match have eight by
+//!   their LID. So what somebody claims takes no place of a port's own. The last quarter of all places is for those that match, and half of it for
+//!   those that are known.
 //! - One that differs takes one place of a name, makes nobody give way, and goes at once when another one asks for its place, in use or not.
-//! - One that matches takes the place of the oldest of its name at once: its neighbour has lost that one. Where all places are taken it takes that of
-//!   one that never matched. One that does not match makes none give way that does.
+//! - Where all places are taken one that is known, or matches, takes that of one that never was so much, at once. Nobody makes somebody give way who
+//!   is more than himself.
+//! - One that is known, or matches, and stands beside two of its name, has lost one of those: one on which nothing comes for [`SOON`] goes. Where its
+//!   name's four places are all in use the oldest goes.
 //! - What else is in use gives way to nobody: where there is no room, connections are looked at, and one on which nothing has come for a while is
 //!   dismissed. Nothing but the number of the packet that is due says whether something comes: they all share a receive queue.
 //! - One at a time: nobody gives way while one that was dismissed drains, or once there is room.
 
 use core::ops::DerefMut;
 
-use super::peer::{Accepted, Look, State};
+use super::peer::{Accepted, State, Want};
 use super::{DUE, EACH, Incoming, IncomingSlot, LIVE, LOOKS, RECENT, STANDS_WITHIN};
 use crate::addr::{Gid, LinkAddr};
 use crate::table::Id;
 use crate::time::Instant;
 
-/// Whether a LID is that of the port with a GID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What speaks for a name and a LID: each is more than those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LidCheck {
-    /// It is, as the SA says.
-    Matches,
+    /// The SA says that the GID has another LID.
+    Differs,
     /// Nobody has asked the SA for that GID, or it knows none.
     Unknown,
-    /// The SA says another one.
-    Differs,
+    /// The LID is that of the port with the GID, as the SA says.
+    Matches,
+    /// It is, and the link sends to that queue pair of it.
+    Known,
 }
 
 /// Who asks.
@@ -42,26 +48,32 @@ pub(super) struct Asker {
 
 impl Asker {
     fn port(&self) -> Port {
-        Port::new(self.peer.gid(), self.lid, self.matches())
+        Port::new(self.peer, self.lid, self.check)
     }
 
-    pub(super) fn matches(&self) -> bool {
-        self.check == LidCheck::Matches
+    fn matches(&self) -> bool {
+        self.check >= LidCheck::Matches
     }
 }
 
 /// Connections that have eight places together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Port {
-    /// Those that match, in names of this GID.
+    /// Those of somebody known: a name has fewer.
+    Named(LinkAddr),
+    /// Those that match, in other names of this GID.
     Of(Gid),
     /// Those that do not, at this LID.
     At(u16),
 }
 
 impl Port {
-    fn new(gid: Gid, lid: u16, matched: bool) -> Self {
-        if matched { Self::Of(gid) } else { Self::At(lid) }
+    fn new(name: LinkAddr, lid: u16, check: LidCheck) -> Self {
+        match check {
+            LidCheck::Known => Self::Named(name),
+            LidCheck::Matches => Self::Of(name.gid()),
+            LidCheck::Unknown | LidCheck::Differs => Self::At(lid),
+        }
     }
 }
 
@@ -89,7 +101,7 @@ impl Count {
 struct Survey {
     all: Count,
     of_port: Count,
-    /// Those that give way if they are not in use.
+    /// Those that are looked at because room is short everywhere.
     marked: u32,
 }
 
@@ -106,8 +118,8 @@ fn of_port<S: DerefMut<Target = [IncomingSlot]>>(
     id: Id,
     port: Port,
 ) -> impl Fn(&Accepted) -> bool + use<S> {
-    let gid = incoming.peers.key(id).map(|key| key.gid());
-    move |one| gid.map(|gid| Port::new(gid, one.lid, one.matched)) == Some(port)
+    let name = incoming.peers.key(id);
+    move |one| name.map(|name| Port::new(name, one.lid, one.check)) == Some(port)
 }
 
 impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
@@ -122,31 +134,36 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
                 if self.port_of(id, one) == Some(port) {
                     survey.of_port.add(one);
                 }
-                survey.marked += u32::from(one.gives_way());
+                survey.marked += u32::from(one.is_marked_everywhere());
             }
         }
         survey
     }
 
     fn port_of(&self, id: Id, one: &Accepted) -> Option<Port> {
-        Some(Port::new(self.peers.key(id)?.gid(), one.lid, one.matched))
+        Some(Port::new(self.peers.key(id)?, one.lid, one.check))
     }
 
-    /// How many may be there before one that matches comes, or another one: the last quarter is not for those.
-    const fn most(&self, matches: bool) -> u32 {
-        if matches { self.config.most } else { self.config.most - self.config.most / 4 }
+    /// How many may be there before one like this comes: the last quarter is not for everybody.
+    const fn most(&self, check: LidCheck) -> u32 {
+        let most = self.config.most;
+        match check {
+            LidCheck::Known => most,
+            LidCheck::Matches => most - most / 8,
+            LidCheck::Unknown | LidCheck::Differs => most - most / 4,
+        }
     }
 
     /// Whether there is room for one more beside its neighbour's own. If not, somebody may give way, and whoever asks again finds room.
     pub(super) fn has_room(
         &mut self,
         asker: &Asker,
-        check: &impl Fn(Gid, u16) -> LidCheck,
+        check: &impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) -> bool {
         let survey = self.survey(asker.port());
         let (all, of_port) = (&survey.all, &survey.of_port);
-        let full = all.held >= self.most(asker.matches());
+        let full = all.held >= self.most(asker.check);
         let port_is_full = of_port.held >= self.config.each_port;
         let draining = if port_is_full { of_port.draining } else { all.draining };
         let short = match (port_is_full, full) {
@@ -167,7 +184,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         short: Short,
         may_look: bool,
         asker: &Asker,
-        check: &impl Fn(Gid, u16) -> LidCheck,
+        check: &impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) {
         if short == Short::OfPort {
@@ -176,22 +193,23 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
             let goes = self.any(|this, id| this.goes_at_once(id, of_port(this, id, port), asker, check, now));
             if !goes {
                 self.any(|this, id| {
-                    this.look_at(id, of_port(this, id, port), true, now);
+                    this.look_at(id, of_port(this, id, port), Want::Place, now);
                     false
                 });
             }
             return;
         }
         // Wherever it stands. Nobody else is asked until it is gone.
-        if asker.matches() && self.any(|this, id| this.goes_at_once(id, |_| true, asker, check, now)) {
+        let less = |this: &mut Self, id| this.goes_at_once(id, |_| true, asker, check, now);
+        if asker.matches() && self.any(less) {
             return;
         }
-        let below = |one: &Accepted| asker.matches() || !one.matched;
+        let below = |one: &Accepted| one.check <= asker.check;
         for _ in 0..LOOKS {
             let Some(id) = self.peers.front(RECENT) else { return };
             self.peers.push_back(RECENT, id);
             if self.goes_at_once(id, |_| true, asker, check, now)
-                || may_look && self.look_at(id, below, true, now)
+                || may_look && self.look_at(id, below, Want::AnyPlace, now)
             {
                 return;
             }
@@ -209,24 +227,22 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         false
     }
 
-    /// A neighbour loses one that differs, or an offer that it does not take up; or if who asks matches, one that never did.
+    /// A neighbour loses one that differs, or an offer that it does not take up; or if who asks matches, one that never was so much.
     fn goes_at_once(
         &mut self,
         id: Id,
         of_it: impl Fn(&Accepted) -> bool,
         asker: &Asker,
-        check: &impl Fn(Gid, u16) -> LidCheck,
+        check: &impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) -> bool {
-        let Some(gid) = self.peers.key(id).map(|key| key.gid()) else { return false };
+        let Some(name) = self.peers.key(id) else { return false };
         let is_live = |one: &Accepted| of_it(one) && one.is_live();
-        let checked = |one: &Accepted| check(gid, one.lid);
+        let checked = |one: &Accepted| check(&name, one.lid);
         self.dismiss_oldest(id, |one| is_live(one) && checked(one) == LidCheck::Differs)
             || self.dismiss_oldest(id, |one| is_live(one) && one.is_stale(STANDS_WITHIN, now))
             || asker.matches()
-                && self.dismiss_oldest(id, |one| {
-                    is_live(one) && !one.matched && checked(one) != LidCheck::Matches
-                })
+                && self.dismiss_oldest(id, |one| is_live(one) && one.check.max(checked(one)) < asker.check)
     }
 
     /// A place of its neighbour's for one more. If there is none, somebody may give way.
@@ -234,53 +250,51 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         &mut self,
         id: Id,
         asker: &Asker,
-        check: &impl Fn(Gid, u16) -> LidCheck,
+        check: &impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) -> Option<usize> {
-        let gid = asker.peer.gid();
+        let name = asker.peer;
         let peer = self.peers.get(id)?;
         let free = peer.connections.iter().position(Option::is_none);
         if asker.check == LidCheck::Differs {
-            let differs = |one: &Accepted| check(gid, one.lid) == LidCheck::Differs;
+            let differs = |one: &Accepted| check(&name, one.lid) == LidCheck::Differs;
             return free.filter(|_| !peer.all().any(differs));
         }
         if free.is_some() || peer.all().any(Accepted::is_draining) {
             return free;
         }
-        let supersedes = asker.matches()
-            && !peer
-                .all()
-                .any(|one| check(gid, one.lid) == LidCheck::Differs || one.is_stale(STANDS_WITHIN, now));
-        let goes = supersedes && self.dismiss_oldest(id, Accepted::is_up)
-            || self.goes_at_once(id, |_| true, asker, check, now);
-        if !goes {
-            self.look_at(id, |_| true, true, now);
+        if self.goes_at_once(id, |_| true, asker, check, now) {
+            return None;
+        }
+        let all_in_use = self.peers.get(id)?.all().all(|one| one.was_in_use(now));
+        if !(asker.matches() && all_in_use && self.dismiss_oldest(id, Accepted::is_up)) {
+            let want = if asker.matches() { Want::PlaceSoon } else { Want::Place };
+            self.look_at(id, |_| true, want, now);
         }
         None
     }
 
-    /// A new one stands. If that makes one too many of its neighbour's, one of those before it goes at once if the new one matches, and else
-    /// they are looked at.
+    /// A new one stands. If that makes one too many of its neighbour's, one of those before it goes when it is seen that nothing comes on it:
+    /// soon if the new one matches, and at once if the new one does and that has another LID.
     pub(super) fn supersede(&mut self, id: Id, newest: &Accepted, now: Instant) {
+        let matches = newest.check >= LidCheck::Matches;
+        let before = |one: &Accepted| one.is_up() && one.number != newest.number;
         while self.peers.get(id).is_some_and(|peer| peer.standing() > LIVE) {
-            let before = |one: &Accepted| one.is_up() && one.number != newest.number;
-            let goes = newest.matched
-                && (self.dismiss_oldest(id, |one| before(one) && one.lid != newest.lid)
-                    || self.dismiss_oldest(id, before));
-            if !goes {
-                self.look_at(id, before, false, now);
+            if !(matches && self.dismiss_oldest(id, |one| before(one) && one.lid != newest.lid)) {
+                let want = if matches { Want::OneTooManySoon } else { Want::OneTooMany };
+                self.look_at(id, before, want, now);
                 return;
             }
         }
     }
 
     /// Of what a neighbour has standing some is looked at. False if nothing is.
-    fn look_at(&mut self, id: Id, of_it: impl Fn(&Accepted) -> bool, gives_way: bool, now: Instant) -> bool {
+    fn look_at(&mut self, id: Id, of_it: impl Fn(&Accepted) -> bool, want: Want, now: Instant) -> bool {
         let Some(peer) = self.peers.get_mut(id) else { return false };
         let mut some = false;
         for one in peer.all_mut().filter(|one| of_it(one)) {
             if let State::Up(up) = &mut one.state {
-                some |= up.want_look(gives_way, now);
+                some |= up.want_look(want, now);
             }
         }
         self.arm(id);
@@ -293,7 +307,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         self.peers.get(id).into_iter().flat_map(|peer| peer.all()).for_each(|one| own.add(one));
         let of_port = |survey: &Survey| survey.of_port.is_short(self.config.each_port);
         let survey = self.port_of(id, one).map(|port| self.survey(port)).unwrap_or_default();
-        survey.all.is_short(self.most(one.matched)) || of_port(&survey) || own.is_short(EACH as u32)
+        survey.all.is_short(self.most(one.check)) || of_port(&survey) || own.is_short(EACH as u32)
     }
 
     /// Nobody needs its place any more.
@@ -302,10 +316,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         let one_too_many = peer.standing() > LIVE;
         if let Some(State::Up(up)) = peer.all_mut().find(|one| one.number == number).map(|one| &mut one.state)
         {
-            up.gives_way = false;
-            if !one_too_many {
-                up.look = Look::No;
-            }
+            up.spare(one_too_many);
         }
         self.arm(id);
     }

@@ -13,8 +13,10 @@ fn machine(most: u32, peers: usize) -> Machine {
     machine
 }
 
+const QPN: Qpn = Qpn::from_low_bits(0x48);
+
 fn station(n: u64) -> LinkAddr {
-    LinkAddr::unicast(Qpn::from_low_bits(0x48), Gid { prefix: 0xfe80 << 48, guid: n + 1 })
+    LinkAddr::unicast(QPN, Gid { prefix: 0xfe80 << 48, guid: n + 1 })
 }
 
 /// Where the SA says it is.
@@ -22,13 +24,17 @@ fn lid(n: u64) -> u16 {
     0x100 + n as u16
 }
 
-/// As the SA would say of [`station`]s, whatever their queue pairs.
-fn sa(gid: Gid, said: u16) -> LidCheck {
-    if lid(gid.guid - 1) == said { LidCheck::Matches } else { LidCheck::Differs }
+/// As the SA would say of [`station`]s, which the link sends to, and of other queue pairs of theirs.
+fn sa(name: &LinkAddr, said: u16) -> LidCheck {
+    match (lid(name.gid().guid - 1) == said, name.qpn() == QPN) {
+        (true, true) => LidCheck::Known,
+        (true, false) => LidCheck::Matches,
+        (false, _) => LidCheck::Differs,
+    }
 }
 
 /// Nobody has asked the SA.
-fn nobody_knows(_: Gid, _: u16) -> LidCheck {
+fn nobody_knows(_: &LinkAddr, _: u16) -> LidCheck {
     LidCheck::Unknown
 }
 
@@ -130,7 +136,7 @@ fn a_neighbour_gets_its_connections_whatever_stands_in_its_name_for_another_port
         let one = machine.requested(&station(1), ELSEWHERE + 20, nobody_knows, at(0)).expect("room");
         machine.established(one, at(0));
     }
-    let mut own = Vec::new();
+    let mut own: Vec<u64> = Vec::new();
     for second in 1..40 {
         if let Ok(one) = asked(&mut machine, &station(1), at(second)) {
             own.push(stands(&mut machine, one, at(second)).number);
@@ -138,17 +144,125 @@ fn a_neighbour_gets_its_connections_whatever_stands_in_its_name_for_another_port
         if let Ok(one) = machine.requested(&station(1), ELSEWHERE, sa, at(second)) {
             stands(&mut machine, one, at(second));
         }
-        for number in dismissed_of_busy(&mut machine, at(second)) {
+        // It has lost those before the last.
+        let lost = |number| own.contains(&number) && own.last() != Some(&number);
+        let sent = |number| if lost(number) { 7 } else { 1_000 * second as u32 };
+        for number in polled(&mut machine, at(second), sent) {
             machine.drained(Connection { number, peer: station(1) });
         }
     }
     assert!(own.len() > 30, "{own:?}");
 }
 
+/// Of the neighbour itself, which the link sends to, whoever else has all that its port could have.
+#[test]
+fn whom_the_link_sends_to_gets_its_connections_whatever_stands_in_other_names_of_its_port() {
+    let mut machine = machine(512, 40);
+    let named = |n: u32| LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(1).gid());
+    for n in 0..8 {
+        up(&mut machine, &named(n), at(0));
+    }
+    assert_eq!(asked(&mut machine, &named(8), at(1)), Err(Refusal::NoRoom), "there are no more of those");
+    for n in 1..3 {
+        up(&mut machine, &station(1), at(n));
+        assert_eq!(dismissed_of_busy(&mut machine, at(n)), []);
+    }
+}
+
+#[test]
+fn where_all_places_are_taken_whom_the_link_sends_to_gets_one_that_somebody_has_for_whom_only_the_sa_speaks()
+{
+    let mut machine = machine(64, 200);
+    let other = |n: u64| LinkAddr::unicast(Qpn::from_low_bits(0x100), station(n).gid());
+    let places = (0..100).filter(|n| {
+        asked(&mut machine, &other(*n), at(0)).map(|one| stands(&mut machine, one, at(0))).is_ok()
+    });
+    assert_eq!(places.count(), 56, "the last eighth is not for them");
+    (0..8).for_each(|n| _ = up(&mut machine, &station(n), at(1)));
+    // All are in use, and whoever has less asks first.
+    for n in 8..40 {
+        assert_eq!(asked(&mut machine, &station(n), at(n)), Err(Refusal::NoRoom));
+        let gone = dismissed_of_busy(&mut machine, at(n));
+        assert!(gone.len() == 1 && gone[0] <= 56, "{gone:?}");
+        machine.drained(Connection { number: gone[0], peer: other(gone[0] - 1) });
+        assert_eq!(asked(&mut machine, &other(n + 100), at(n)), Err(Refusal::NoRoom));
+        up(&mut machine, &station(n), at(n));
+    }
+}
+
+#[test]
+fn who_claims_a_known_neighbours_name_and_lid_ends_no_connection_of_it_that_is_in_use() {
+    let mut machine = machine(512, 4);
+    let used = up(&mut machine, &station(1), at(0));
+    let mut claims = 0;
+    for tenth in 1..600 {
+        let now = at(1) + Duration::from_millis(100 * tenth);
+        if let Ok(claimed) = asked(&mut machine, &station(1), now) {
+            claims += 1;
+            stands(&mut machine, claimed, now);
+        }
+        for number in polled(&mut machine, now, |number| if number == used.number { tenth as u32 } else { 7 })
+        {
+            assert_ne!(number, used.number, "after {claims} claims");
+            machine.drained(Connection { number, ..used });
+        }
+    }
+    assert!(claims > 20, "{claims}");
+}
+
+/// Somebody has all that a name can have, and uses it, and the neighbour has lost its own.
+#[test]
+fn a_neighbour_comes_back_though_others_send_on_four_connections_in_its_name() {
+    let mut machine = machine(512, 4);
+    let mut number = 0;
+    while let Ok(claimed) = asked(&mut machine, &station(1), at(0)) {
+        number = stands(&mut machine, claimed, at(0)).number;
+    }
+    assert_eq!(number, 4);
+    let comes_back = (1..20).any(|second| {
+        for tenth in 0..10 {
+            let now = at(second) + Duration::from_millis(100 * tenth);
+            for number in polled(&mut machine, now, |_| (now - at(0)).as_millis() as u32) {
+                machine.drained(Connection { number, peer: station(1) });
+            }
+        }
+        asked(&mut machine, &station(1), at(second + 1)).is_ok()
+    });
+    assert!(comes_back);
+}
+
+/// The marks of who has many names are those of his own port.
+#[test]
+fn who_asks_in_many_names_keeps_nobody_from_being_looked_at_where_all_places_are_taken() {
+    let mut machine = machine(64, 200);
+    let mut hostile = Vec::new();
+    for n in 0..24 {
+        let name = LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(u64::from(n) / 8).gid());
+        let one = asked_by_anybody(&mut machine, &name, at(0)).expect("room");
+        hostile.push(stands(&mut machine, one, at(0)).number);
+    }
+    (10..34).for_each(|n| {
+        let one = asked_by_anybody(&mut machine, &station(n), at(0)).expect("room");
+        stands(&mut machine, one, at(0));
+    });
+    let sent = |number: u64, second: u64| if hostile.contains(&number) { second as u32 } else { 7 };
+    for second in 11..30 {
+        for n in 0..3 {
+            let name = LinkAddr::unicast(Qpn::from_low_bits(0x200), station(n).gid());
+            assert_eq!(asked_by_anybody(&mut machine, &name, at(second)), Err(Refusal::NoRoom));
+        }
+        assert_eq!(asked_by_anybody(&mut machine, &station(50), at(second)), Err(Refusal::NoRoom));
+        if !polled(&mut machine, at(second), |number| sent(number, second)).is_empty() {
+            return;
+        }
+    }
+    panic!("nobody gives way");
+}
+
 #[test]
 fn the_ports_of_a_dozen_virtual_machines_at_one_lid_have_their_connections() {
     let mut machine = machine(512, 64);
-    let one_lid = |_: Gid, said: u16| if said == 7 { LidCheck::Matches } else { LidCheck::Differs };
+    let one_lid = |_: &LinkAddr, said: u16| if said == 7 { LidCheck::Matches } else { LidCheck::Differs };
     for n in 0..12 {
         let one = machine.requested(&station(n), 7, one_lid, at(0)).expect("room");
         stands(&mut machine, one, at(0));
@@ -318,7 +432,8 @@ fn an_offer_in_somebodys_name_ends_no_connection_that_stands() {
     assert_eq!(dismissed_of_busy(&mut machine, at(14)), []);
     // The neighbour itself opens another one.
     let third = up(&mut machine, &station(1), at(34));
-    assert_eq!(dismissed_of_busy(&mut machine, at(34)), [first.number, another.number]);
+    let sent = |number: u64| if number == first.number { 7 } else { 8 };
+    assert_eq!(polled(&mut machine, at(34), sent), [first.number, another.number]);
     assert!(first.number < second.number && second.number < third.number);
 }
 

@@ -76,6 +76,8 @@ pub struct Host {
     pub silent: bool,
     /// In REQs it says that it is somebody else.
     pub claims: Option<LinkAddress>,
+    /// And that it is where that one is.
+    pub claims_place: bool,
     pub longest: u32,
     pub delay: u8,
     pub heard: Vec<(Way, Vec<u8>)>,
@@ -118,6 +120,7 @@ impl Host {
             refuses: false,
             silent: false,
             claims: None,
+            claims_place: false,
             longest: 65_524,
             delay: ACK_DELAY,
             heard: Vec::new(),
@@ -253,6 +256,8 @@ impl Host {
 
     fn say(&self, lid: Lid, to: Option<&LinkAddress>, message: &Message) {
         let own = self.fabric.subnet_port(self.adapter.port).map_or(Lid::NONE, |port| port.attr.lid);
+        let own =
+            self.claims.filter(|_| self.claims_place).and_then(|claims| self.lid_of(&claims)).unwrap_or(own);
         let gid = to.and_then(|to| gid_of(*to));
         let ends = Ends {
             guid: self.adapter.hca.guid().0,

@@ -112,6 +112,11 @@ impl Linux {
         self.adapter.told.news.wake_all();
     }
 
+    /// In a neighbour's name it says its LID, too: acknowledgements go to the neighbour.
+    pub fn claim_places(&self) {
+        self.host.lock().claims_place = true;
+    }
+
     /// Sends a packet on each connection that it has opened; on how many.
     pub fn send_on_all(&self, payload: &[u8]) -> usize {
         let sent = self.host.lock().send_on_all(payload);
