@@ -1,7 +1,7 @@
 //! A driver's send path on bare processors.
 //!
 //! Threads of the host that belong to no machine call the driver to send, each pinned to a processor of its own. What the driver calls
-//! on the way is here, as short as it can be ([`functions`]): a lock is a word, messages are used again, and the adapter discards what is
+//! on the way is here, as short as it can be (`functions`): a lock is a word, messages are used again, and the adapter discards what is
 //! posted and is done with it at once. Two threads share nothing of this, so what they change together is the driver's own. A function that
 //! is not here ends the process, which says its name.
 

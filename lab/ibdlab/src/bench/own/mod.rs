@@ -4,7 +4,7 @@
 //! beginning and no end in it. What callgrind tells is how often the instruction at each address was run; the run itself says where the
 //! functions of the driver's modules lie, with their code. What is in none of them is the lab's, stubs of imports among it.
 //!
-//! The whole path of a packet that is sent ([`path`]) is counted in the same way over the whole process.
+//! The whole path of a packet that is sent (`path`) is counted in the same way over the whole process.
 
 mod code;
 mod path;

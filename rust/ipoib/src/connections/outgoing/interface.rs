@@ -124,9 +124,9 @@ pub enum Submitted<P, C> {
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action<P, C> {
-    /// Open a connection to this service, and say how that ended: [`Outgoing::opened`], [`Outgoing::failed`].
+    /// Open a connection to this service, and say how that ended: [`Outgoing::opened`](super::Outgoing::opened), [`Outgoing::failed`](super::Outgoing::failed).
     Open(Connection, Service),
-    /// Close it, or give the attempt up, and say so when nothing of it is left: [`Outgoing::closed`].
+    /// Close it, or give the attempt up, and say so when nothing of it is left: [`Outgoing::closed`](super::Outgoing::closed).
     Close(Connection),
     /// Send a packet that waited.
     Send(P, C),
