@@ -17,7 +17,7 @@ use crate::addr::LinkAddr;
 pub use incoming::{Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal};
 pub use outgoing::{Action, Channel, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, Submitted, TooBig};
 pub use private_data::{LONGEST_MESSAGE, PrivateData, PrivateDataError, Service};
-pub use request::{AnswerTime, ConnectRequest, Wrong, closing_takes};
+pub use request::{AnswerTime, ConnectRequest, LONG_ANSWER, Wrong, closing_takes};
 pub use waiting::WaitingSlot;
 
 /// One connection, or one attempt to make one. What comes late is known by its number.

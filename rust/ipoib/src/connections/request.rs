@@ -42,9 +42,11 @@ const DREQS: u32 = 17;
 /// How long a neighbour's answers take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerTime {
-    /// No longer than usual, or than the SA's own word makes them: 2 is added to how long a packet lives, there and back and in the adapter.
+    /// No longer than usual.
     Usual,
-    /// Longer: of such connections there may be few.
+    /// Longer, but no longer than the SA's own word makes them: 2 is added to how long a packet lives, there and back and in the adapter.
+    Explained,
+    /// Longer than that: of such connections there may be few.
     Long,
     /// Nobody waits for them.
     TooLong,
@@ -57,10 +59,14 @@ impl AnswerTime {
         match code {
             Some(code) if code > LONGEST_EVER => Self::TooLong,
             Some(code) if code > most.clamp(LONGEST_ANSWER, LONGEST_EVER) => Self::Long,
+            Some(code) if code > LONGEST_ANSWER => Self::Explained,
             Some(_) | None => Self::Usual,
         }
     }
 }
+
+/// The longest that an answer may take whose time is not [usual](AnswerTime::Usual).
+pub const LONG_ANSWER: Duration = Duration::from_nanos(4_096 << LONGEST_EVER);
 
 /// How long it may take until so many connections are closed and their queue pairs' numbers come free, if no neighbour answers, and the answers of
 /// some may take longer than usual.
@@ -187,13 +193,13 @@ mod tests {
 
     #[test]
     fn an_answer_takes_long_by_what_the_sa_says_of_the_way() {
-        use AnswerTime::{Long, TooLong, Usual};
+        use AnswerTime::{Explained, Long, TooLong, Usual};
         for (lifetime, up_to_23) in [
             (None, [Usual, Usual, Long, Long]),
             (Some(18), [Usual, Usual, Long, Long]),
-            (Some(20), [Usual, Usual, Usual, Long]),
-            (Some(21), [Usual, Usual, Usual, Usual]),
-            (Some(63), [Usual, Usual, Usual, Usual]),
+            (Some(20), [Usual, Usual, Explained, Long]),
+            (Some(21), [Usual, Usual, Explained, Explained]),
+            (Some(63), [Usual, Usual, Explained, Explained]),
         ] {
             let times = [20, 21, 22, 23].map(|code| AnswerTime::new(Some(code), lifetime));
             assert_eq!(times, up_to_23, "{lifetime:?}");

@@ -120,3 +120,49 @@ fn where_the_sa_says_that_packets_live_long_all_neighbours_get_connections_whose
         drop(alpha);
     });
 }
+
+#[test]
+fn a_neighbour_whose_answers_take_long_has_its_place_until_the_end_of_its_connection_can_be_answered() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = Guest::new(bench, 5);
+        let ask = |channel: i64, qpn: i64| {
+            guest.aim(&bench.beta, LEGACY + qpn, 0x100 + channel as u32, 65_524);
+            guest.run("probe_lifetime", 20);
+            guest.ask("probe_connect", channel)
+        };
+        (0..3).for_each(|channel| assert_eq!(ask(channel, qpn), 0));
+        lose_ends(bench);
+        drop((beta, heard));
+        bench.wait_for("all are gone", Nanos::from_secs(10), || counted(bench, "ended") == 3);
+        let (_beta, _heard, qpn) = accepting(bench);
+        assert_eq!(lab_ibtf::connected(&bench.beta.kernel).closing, 3);
+        assert_eq!(ask(3, qpn), CONSUMER, "ibcm still has three of its twelve places for such");
+        assert_eq!(counted(bench, "slow"), 1);
+        fakekernel::sleep(Nanos::from_secs(35));
+        assert_eq!(ask(4, qpn), 0);
+        guest.ask("probe_flush", 3);
+        guest.leave();
+    });
+}
+
+/// The subnet manager says that packets live long, so all neighbours' answers may take long.
+#[test]
+fn an_adapter_that_is_pulled_when_neighbours_with_long_answers_did_not_let_go_is_let_go_in_time() {
+    Setup { seeds: 2, lifetime: 20, ..Setup::default() }.run(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard, qpn) = accepting(bench);
+        send(&beta, &alpha, &pattern(100));
+        bench.settle();
+        let guest = Guest::new(bench, 1);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x100, 65_524);
+        guest.run("probe_connect", 0);
+        lose_ends(bench);
+        drop((beta, heard));
+        bench.wait_for("it is gone", Nanos::from_secs(10), || counted(bench, "ended") == 1);
+        let pulled = bench.world.remove_hca(&bench.beta.kernel, bench.beta.adapter());
+        assert!(pulled.is_ok(), "{}", pulled.unwrap_err());
+        guest.leave();
+        drop(alpha);
+    });
+}

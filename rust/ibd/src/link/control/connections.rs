@@ -9,6 +9,7 @@ use super::Control;
 use crate::link::incoming::{Asker, IncomingConnection};
 use crate::link::long_answers::LongAnswers;
 use crate::link::neighbour::Neighbour;
+use crate::now;
 
 impl Control {
     /// A neighbour asks for a connection.
@@ -49,11 +50,8 @@ impl Control {
     ) -> Option<bool> {
         let outgoing = self.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut());
         let Some(peer) = outgoing.and_then(|outgoing| outgoing.peer(channel)) else { return Some(false) };
-        let long = match AnswerTime::new(answer, self.lifetime_to(peer.gid())) {
-            AnswerTime::Usual => None,
-            AnswerTime::Long => Some(LongAnswers::new()?),
-            AnswerTime::TooLong => return None,
-        };
+        let time = AnswerTime::new(answer, self.lifetime_to(peer.gid()));
+        let long = LongAnswers::new(time, now()).ok()?;
         let mut wanted = false;
         self.tell_outgoing(|outgoing| wanted = outgoing.replied(channel, private, long));
         Some(wanted)

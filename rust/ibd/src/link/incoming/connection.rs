@@ -44,7 +44,7 @@ pub(crate) struct IncomingConnection {
     /// What had been taken when it was to be freed first.
     pub(super) taken: Option<Taken>,
     /// Its answers may take long.
-    _long: Option<LongAnswers>,
+    pub(super) long: Option<LongAnswers>,
     /// When the communication manager was given its channel.
     pub(super) given: Instant,
     /// Nothing is done about it before.
@@ -75,7 +75,7 @@ impl IncomingConnection {
             pkey_index: None,
             to_look: false,
             taken: None,
-            _long: long,
+            long,
             given: Instant::ZERO,
             not_before: None,
         }

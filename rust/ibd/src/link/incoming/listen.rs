@@ -14,7 +14,7 @@ use kernel::{KArc, KBox, log};
 use super::{Asker, ConnectionCounters, IncomingConnections, SharedReceive, work};
 use crate::link::Shared;
 use crate::link::lifecycle::CLIENT;
-use crate::link::long_answers::LongAnswers;
+use crate::link::long_answers::{LongAnswers, TooMany};
 use crate::link::outgoing::OutgoingConnections;
 use crate::link::queue_pairs::QueuePairHandles;
 use crate::link::settings::Settings;
@@ -172,7 +172,7 @@ impl ConnectionEvents {
     /// The adapter goes: waits until nothing of it is open for connections.
     fn hca_removed(&self) {
         let count = self.0.control.lock().incoming.as_ref().map_or(0, |incoming| incoming.count());
-        let deadline = now() + connections::closing_takes(count, LongAnswers::are_some()) + PATIENCE;
+        let deadline = now() + connections::closing_takes(count, LongAnswers::are_some(now())) + PATIENCE;
         let open = || self.0.control.lock().incoming.as_ref().is_some_and(|incoming| !incoming.is_idle());
         while open() && now() < deadline {
             // Once the link's own client has heard of it, too, nobody is let in any more.
@@ -244,9 +244,9 @@ impl Shared {
     fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
         let counters = &self.connection_counters;
         counters.requests.increment();
-        let asks = self.who_asks(request).and_then(|(peer, time)| match time {
-            AnswerTime::Long => Ok((peer, Some(LongAnswers::new().ok_or(Wrong::Slow)?))),
-            _ => Ok((peer, None)),
+        let asks = self.who_asks(request).and_then(|(peer, time)| {
+            let long = LongAnswers::new(time, now()).map_err(|TooMany| Wrong::Slow)?;
+            Ok((peer, long))
         });
         let slow = matches!(asks, Err(Wrong::Slow));
         if slow {

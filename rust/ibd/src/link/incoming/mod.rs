@@ -258,6 +258,7 @@ impl IncomingConnections {
     /// The communication manager tells that a connection is over, or that none has come of it.
     pub(crate) fn ended(&mut self, channel: ChannelId, now: Instant) {
         if let Some(outgoing) = &mut self.outgoing {
+            outgoing.is_over(channel);
             outgoing.ended(channel, now);
         }
         let Some(entry) = self.by_channel(channel) else { return };
@@ -370,6 +371,9 @@ impl IncomingConnections {
         now: Instant,
     ) -> Option<RcChannel> {
         let Some(entry) = self.find(connection) else { return Some(channel) };
+        if let Some(long) = entry.long.as_mut().filter(|_| succeeded && !entry.over) {
+            long.closes(now);
+        }
         // The communication manager tells of whatever it was given.
         let known = succeeded || entry.over;
         let wait = match (succeeded, entry.empty) {

@@ -81,6 +81,8 @@ struct OutgoingConnection {
     failed: Option<OpenError>,
     /// It stands, or has stood.
     stands: bool,
+    /// The communication manager has told that it is over.
+    over: bool,
     /// The machine wants it closed.
     closing: bool,
     /// And it still sends.
@@ -360,7 +362,13 @@ impl OutgoingConnections {
 
     /// Nothing of a connection is left.
     fn closed(&mut self, connection: Connection, now: Instant) {
-        drop(self.connections.take(|entry| entry.connection == connection));
+        let mut entry = self.connections.take(|entry| entry.connection == connection);
+        if let Some(entry) = entry.as_mut().filter(|entry| !entry.over)
+            && let Some(long) = &mut entry.long
+        {
+            long.closes(now);
+        }
+        drop(entry);
         self.machine.closed(connection, now);
     }
 
@@ -405,6 +413,13 @@ impl OutgoingConnections {
         }
     }
 
+    /// The communication manager tells that it is over.
+    pub(crate) fn is_over(&mut self, channel: ChannelId) {
+        if let Some(entry) = self.by_channel(channel) {
+            entry.over = true;
+        }
+    }
+
     /// The communication manager, or the adapter, tells that a connection is over; whether it was one of these that stood.
     pub(crate) fn ended(&mut self, channel: ChannelId, now: Instant) -> bool {
         let Some(entry) = self.by_channel(channel) else { return false };
@@ -440,6 +455,7 @@ impl OutgoingConnection {
             state: State::Busy,
             failed: None,
             stands: false,
+            over: false,
             closing: false,
             speaks: false,
             not_before: None,
