@@ -48,6 +48,25 @@ struct End {
     registration: Option<Registration>,
     /// The pool behind this one in a [`PoolList`].
     next: Option<BufferPool>,
+    /// Of a pool of which there are few: its place, which is free when this is dropped.
+    few: Option<OneOfFew>,
+}
+
+/// One of a number of pools that is bounded, as long as this lives.
+pub struct OneOfFew(&'static AtomicU32);
+
+impl OneOfFew {
+    /// One more, if `count` allows for that: `most` of them. **Any** context.
+    pub fn new(count: &'static AtomicU32, most: u32) -> Option<Self> {
+        let more = |count| (count < most).then_some(count + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(count))
+    }
+}
+
+impl Drop for OneOfFew {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Pools that wait to be [closed](BufferPool::close). A pool is put in it without any memory.
@@ -66,6 +85,11 @@ impl PoolList {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether there is one like this. **Any** context.
+    pub fn any(&self, is_it: impl Fn(&BufferPool) -> bool) -> bool {
+        core::iter::successors(self.first.as_ref(), |pool| pool.end.next.as_ref()).any(is_it)
     }
 
     /// Adds one. **Any** context.
@@ -154,7 +178,7 @@ impl BufferPool {
             cells,
             free: IndexStack::full(count)?,
         }))?;
-        let mut end = KBox::new(End { registration: None, next: None })?;
+        let mut end = KBox::new(End { registration: None, next: None, few: None })?;
         let (region, key) = register(pd, &pool.memory, used_for)?;
         pool.key.store(key, Ordering::Relaxed);
         end.registration = Some(Registration { region, pd: pd.clone() });
@@ -184,6 +208,11 @@ impl BufferPool {
     /// The size of a buffer in bytes.
     pub fn buffer_size(&self) -> u32 {
         self.inner.as_ref().map_or(0, |pool| pool.size)
+    }
+
+    /// There are few of these: it is one of them until it is closed, whatever is lent.
+    pub fn count_as(&mut self, one: OneOfFew) {
+        self.end.few = Some(one);
     }
 
     /// Deregisters the memory if no queue uses the pool, whatever is lent, and then frees it if all buffers are home. Hands

@@ -54,7 +54,7 @@ mod stack;
 mod status;
 
 pub use address::{AddressVector, Gid};
-pub use buffer::{Buffer, BufferPool, BufferUse, PoolList};
+pub use buffer::{Buffer, BufferPool, BufferUse, OneOfFew, PoolList};
 pub use channel::{Attachment, ChannelSizes, UdChannel, UdChannelConfig};
 pub use client::{Client, ClientHandler, ClientInfo};
 pub use clients::Clients;

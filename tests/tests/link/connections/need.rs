@@ -110,3 +110,58 @@ fn a_reader_that_keeps_what_it_gets_keeps_no_more_than_half_of_what_connections_
         guest.leave();
     });
 }
+
+#[test]
+fn where_a_reader_keeps_a_message_of_receives_that_are_given_up_there_are_no_more_before_it_is_free() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = guest(bench, qpn);
+        burst(bench, &guest, 128, Nanos::from_millis(10));
+        assert_eq!(counted(bench, "grown"), 1);
+        // Some of each part.
+        let held = beta.hold_received();
+        for _ in 0..10 {
+            guest.send(0, 20_000, PLAIN);
+            burst(bench, &guest, 28, Nanos(0));
+        }
+        while counted(bench, "shrunk") == 0 {
+            fakekernel::sleep(Nanos::from_secs(10));
+            burst(bench, &guest, 20, Nanos(0));
+        }
+        burst(bench, &guest, 128, Nanos::from_millis(10));
+        assert_eq!(counted(bench, "grown"), 1);
+        held.release();
+        fakekernel::sleep(Nanos::from_secs(12));
+        // The adapter gets the others back.
+        burst(bench, &guest, 20, Nanos(0));
+        burst(bench, &guest, 128, Nanos::from_millis(10));
+        assert_eq!(counted(bench, "grown"), 2);
+        drop(payloads(&heard));
+        guest.leave();
+    });
+}
+
+#[test]
+fn what_a_reader_keeps_of_connections_that_come_and_go_is_bounded() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        const TIMES: i64 = 4;
+        let (beta, heard, qpn) = accepting(bench);
+        let held = beta.hold_received();
+        let guest = Guest::new(bench, TIMES);
+        guest.aim(&bench.beta, LEGACY + qpn, 0x99, 65_524);
+        for channel in 0..TIMES {
+            guest.run("probe_connect", channel);
+            guest.send(channel, 20_000, PLAIN);
+            bench.settle();
+            assert_eq!(payloads(&heard).len(), 1);
+            guest.run("probe_close_channel", channel);
+            fakekernel::sleep(Nanos::from_secs(100));
+            assert_eq!(bench.beta.calls("ibt_free_srq"), 1 + channel as u64);
+        }
+        let heap = bench.beta.kernel.genunix().heap_use().0;
+        assert!(heap < 16 << 20, "{heap} bytes");
+        assert_eq!(bench.beta.counter("rx_lent"), 1);
+        held.release();
+        guest.leave();
+    });
+}

@@ -32,6 +32,8 @@ pub(crate) struct ConnectedReceiver {
     backlog: KArc<Monitor<Backlog>>,
     delivery: KArc<Delivery>,
     at_once: usize,
+    /// Messages up to this length are copied.
+    copy_up_to: u32,
 }
 
 struct State {
@@ -93,6 +95,7 @@ impl ConnectedReceiver {
         slabs: Slabs,
         cq: Cq,
         own: LinkAddr,
+        lends: bool,
     ) -> Result<KArc<Self>, Status> {
         let open = Some(Open { slabs, cq, own });
         let batch = CompletionBatch::new(BUDGET)?;
@@ -106,6 +109,7 @@ impl ConnectedReceiver {
             backlog: parts.backlog.clone(),
             delivery: parts.delivery.clone(),
             at_once: ReceiveConfig::new(parts.settings).at_once(),
+            copy_up_to: if lends { COPY_UP_TO } else { u32::MAX },
         })?)
     }
 
@@ -357,7 +361,7 @@ impl ConnectedReceiver {
             look_closer(&self.control, ethertype, bytes);
         }
         let len = bytes.len() as u32;
-        let packet = if len <= COPY_UP_TO {
+        let packet = if len <= self.copy_up_to {
             let packet = Mblk::from_bytes(0, bytes);
             slab.queue().give_back(buffer);
             pass.copied += 1;
@@ -381,12 +385,12 @@ fn refill(slabs: &mut Slabs, counters: &ConnectionCounters) -> Result<(), Status
 }
 
 impl Need {
-    /// Where as many messages have come without a pause as there are receives, or most of these are lent, senders may have found none.
+    /// Where as many messages have come without a pause as there are receives that are not lent, or most of them are lent, senders may have found none.
     fn is_short_after(&mut self, pass: &Pass, slabs: &mut Slabs) -> bool {
         self.run = self.run.saturating_add(pass.taken as u32);
         self.most = self.most.max(self.run);
         let capacity = slabs.capacity();
-        let short = self.run >= capacity || slabs.posted() < capacity / 4;
+        let short = self.run >= slabs.posted() || slabs.posted() < capacity / 4;
         if pass.drained || pass.taken == 0 {
             self.run = 0;
         }

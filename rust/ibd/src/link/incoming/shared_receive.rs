@@ -16,16 +16,16 @@ pub(crate) struct SharedReceive {
 }
 
 impl SharedReceive {
-    /// Makes it, and has messages taken that come to the link of this address. **May block.**
+    /// Makes it, and has messages taken that come to the link of this address, and long ones lent to IP if it `lends`. **May block.**
     #[inline(never)]
-    pub(crate) fn new(parts: &BuildContext<'_>, own: LinkAddr) -> Result<Self, Status> {
+    pub(crate) fn new(parts: &BuildContext<'_>, own: LinkAddr, lends: bool) -> Result<Self, Status> {
         let hca = parts.pd.hca();
         let most = hca.attributes().max_shared_receives().min(MOST_RECEIVES);
         let cq = Cq::new(hca, most, parts.interrupts.receive().clone())?;
         moderate(hca, &cq, parts.settings.receive_moderation());
         let srq = Srq::new(parts.pd, &cq, most)?;
         let slabs = Slabs::new(Slab::first(&srq)?, srq.size())?;
-        let receiver = ConnectedReceiver::new(parts, slabs, cq, own)?;
+        let receiver = ConnectedReceiver::new(parts, slabs, cq, own, lends)?;
         let begun = ConnectedReceiver::begin(&receiver);
         let shared_receive = Self { receiver, srq };
         match begun {

@@ -1,8 +1,10 @@
 //! Receives that connections share, and their buffers: some at first, and more where messages come faster than they are taken.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 
-use ibtf::{BufferPool, BufferUse, Completion, PoolList, ReceiveQueue, Received, Refills, Srq, Status};
+use ibtf::{
+    BufferPool, BufferUse, Completion, OneOfFew, PoolList, ReceiveQueue, Received, Refills, Srq, Status,
+};
 use ipoib::connections::LONGEST_MESSAGE;
 use ipoib::header::GRH_LEN;
 use kernel::{AllocError, KBox, KVec};
@@ -13,28 +15,12 @@ const RECEIVES: u32 = 128;
 const MOST: usize = 8;
 /// Receives of a link, at most.
 pub(super) const MOST_RECEIVES: u32 = RECEIVES * MOST as u32;
-/// Slabs of all links of the module beside the first of each, at most: 202 MB.
+/// Slabs of all links of the module beside the first of each, at most: 202 MB. Whatever is lent of one counts as long as it is.
 const MOST_MORE: u32 = 24;
 /// Of a message, behind the room for a pseudo header.
 const BUFFER: u32 = LONGEST_MESSAGE + GRH_LEN as u32;
 
 static MORE: AtomicU32 = AtomicU32::new(0);
-
-/// One of those that are bounded, as long as this lives.
-struct OneMore(());
-
-impl OneMore {
-    fn new() -> Option<Self> {
-        let more = |count| (count < MOST_MORE).then_some(count + 1);
-        MORE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
-    }
-}
-
-impl Drop for OneMore {
-    fn drop(&mut self) {
-        MORE.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Some receives with their buffers.
 pub(crate) struct Slab {
@@ -42,7 +28,6 @@ pub(crate) struct Slab {
     pool: BufferPool,
     /// It goes when the adapter has none of it any more.
     retires: bool,
-    _bounded: Option<OneMore>,
 }
 
 impl Slab {
@@ -55,14 +40,17 @@ impl Slab {
     /// One more; `INSUFF_RESOURCE` if all links have as many as they may. **May block.**
     #[inline(never)]
     pub(super) fn another(srq: &Srq) -> Result<KBox<Self>, Status> {
-        let bounded = OneMore::new().ok_or(Status::INSUFF_RESOURCE)?;
+        let bounded = OneOfFew::new(&MORE, MOST_MORE).ok_or(Status::INSUFF_RESOURCE)?;
         Self::new(srq, Some(bounded))
     }
 
-    fn new(srq: &Srq, bounded: Option<OneMore>) -> Result<KBox<Self>, Status> {
-        let pool = BufferPool::new(srq.pd(), RECEIVES, BUFFER, BufferUse::Receive)?;
+    fn new(srq: &Srq, bounded: Option<OneOfFew>) -> Result<KBox<Self>, Status> {
+        let mut pool = BufferPool::new(srq.pd(), RECEIVES, BUFFER, BufferUse::Receive)?;
+        if let Some(bounded) = bounded {
+            pool.count_as(bounded);
+        }
         let queue = ReceiveQueue::with_capacity(srq, &pool, RECEIVES)?;
-        Ok(KBox::new(Self { queue, pool, retires: false, _bounded: bounded })?)
+        Ok(KBox::new(Self { queue, pool, retires: false })?)
     }
 
     pub(super) fn queue(&mut self) -> &mut ReceiveQueue<Srq> {
@@ -74,6 +62,11 @@ impl Slab {
         let Self { queue, pool, .. } = self;
         drop(queue);
         pool
+    }
+
+    /// Whether these buffers are of one.
+    pub(super) fn is_of_one(pool: &BufferPool) -> bool {
+        pool.buffer_size() == BUFFER
     }
 }
 
@@ -171,15 +164,16 @@ impl Slabs {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_MORE, OneMore};
+    use super::{MORE, MOST_MORE};
+    use ibtf::OneOfFew;
     use std::vec::Vec;
 
     #[test]
     fn all_links_together_have_so_many_receives_and_no_more() {
-        let all: Vec<_> = (0..MOST_MORE).map_while(|_| OneMore::new()).collect();
+        let all: Vec<_> = (0..MOST_MORE).map_while(|_| OneOfFew::new(&MORE, MOST_MORE)).collect();
         assert_eq!(all.len() as u32, MOST_MORE);
-        assert!(OneMore::new().is_none());
+        assert!(OneOfFew::new(&MORE, MOST_MORE).is_none());
         drop(all);
-        assert!(OneMore::new().is_some());
+        assert!(OneOfFew::new(&MORE, MOST_MORE).is_some());
     }
 }

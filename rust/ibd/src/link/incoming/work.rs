@@ -133,7 +133,7 @@ fn take(shared: &Shared, step: Step) {
 
 #[inline(never)]
 fn grow(shared: &Shared, receiver: &ConnectedReceiver, srq: &Srq) {
-    let slab = Slab::another(srq).ok();
+    let slab = if is_away(shared) { None } else { Slab::another(srq).ok() };
     let well = slab.is_some();
     if let Some(unwanted) = receiver.grow(slab) {
         shared.retire_one(unwanted.into_inner().into_pool());
@@ -142,6 +142,13 @@ fn grow(shared: &Shared, receiver: &ConnectedReceiver, srq: &Srq) {
         incoming.grown(well, now());
         Some(())
     });
+}
+
+/// Whether IP still has messages in buffers that the link has given up. Neither are there more of them then, nor is anything lent of new ones: the
+/// memory that readers can keep is bounded.
+fn is_away(shared: &Shared) -> bool {
+    shared.tidy();
+    shared.retired.lock().any(Slab::is_of_one)
 }
 
 #[inline(never)]
@@ -275,7 +282,8 @@ fn make_shared_receive(shared: &Shared) -> Result<Srq, Status> {
     let interrupts = shared.interrupts().ok_or(Status::HCA_INVALID)?;
     let own = shared.control.lock().link.address().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
     let settings = *shared.settings.lock();
-    let shared_receive = SharedReceive::new(&shared.parts(&pd, &interrupts, &settings), own)?;
+    let shared_receive =
+        SharedReceive::new(&shared.parts(&pd, &interrupts, &settings), own, !is_away(shared))?;
     let (srq, receiver) = (shared_receive.srq(), shared_receive.receiver().clone());
     let unwanted = with_incoming(shared, |incoming| incoming.put_shared_receive(shared_receive));
     if let Some(shared_receive) = unwanted {
