@@ -1,5 +1,5 @@
 #!/bin/sh
-# Measures how strong the search of `ibdlab campaign` is: search-strength.sh [MINUTES | --proof]
+# Measures how strong the search of `ibdlab campaign` is: search-strength.sh [MINUTES | --proof | --seeds]
 #
 # Plants the faults of tests/planted one at a time in a copy of the tree, builds the modules there, and searches for each of them
 # with several seeds: how many schedules it takes, by which strategy, and what is found. Faults of tests/planted/schedules are
@@ -12,13 +12,18 @@
 # With --proof one seed and 10,000 schedules, 2,000 fabrics, are spent on each fault, and it is a failure if one is not found,
 # but for those whose text begins with "Not found today".
 #
+# With --seeds nothing is searched: the tests that `make test` runs with fewer seeds than `make test WHOLE=1` are run on each fault, and the
+# table seeds.md says which of the two finds it.
+#
 # SEEDS, SCHEDULES and FAULTS (names, or patterns of them) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
 # IBDLAB is another program, LABEL another name for COMMIT.
 set -eu
 
 proof=
+suite=
 minutes=${1:-0}
 [ "$minutes" != --proof ] || { proof=yes && minutes=0; }
+[ "$minutes" != --seeds ] || { suite=yes && minutes=0; }
 seeds=${SEEDS:-$([ "$proof" ] && echo 1 || echo '1 2 3')}
 schedules=${SCHEDULES:-$([ "$proof" ] && echo 10000 || echo 300)}
 cargo=${CARGO:-cargo}
@@ -26,7 +31,8 @@ root=$(pwd)
 label=${LABEL:-$(git describe --always --dirty)}${PAIRS:+-pairs}${proof:+-proof}
 out=$root/target/search-strength/$label
 tree=$root/target/search-strength/tree
-objects=$root/target/search-strength/objects${PAIRS:+-pairs}
+shipped=${PAIRS:-$suite}
+objects=$root/target/search-strength/objects${shipped:+-shipped}
 mkdir -p "$out" "$objects"
 
 # The program stays the same for all faults, whatever is built meanwhile.
@@ -52,9 +58,9 @@ sources() {
 }
 healthy=$(sources)
 
-# Pairs are searched on the objects that ship alone.
+# Pairs are searched, and tests run, on the objects that ship alone.
 more=--atomics\ --races
-[ -z "${PAIRS:-}" ] || more=''
+[ -z "$shipped" ] || more=''
 
 # Builds the modules with a fault into objects/NAME/kernel, with calls for their atomic operations into objects/NAME/atomics, and
 # with calls for their loads and stores, too, into objects/NAME/races.
@@ -162,11 +168,6 @@ tables() {
 		END { print "\n]" }' "$out/lines.tsv" >"$out/table.json"
 }
 
-begun=$(date +%s)
-has_time() {
-	[ "$minutes" -eq 0 ] || [ $(($(date +%s) - begun)) -lt $((minutes * 60)) ]
-}
-
 # Is it one of FAULTS? $1: name.
 is_wanted() {
 	set -f
@@ -176,6 +177,46 @@ is_wanted() {
 	done
 	set +f
 	return 1
+}
+
+# The tests that have fewer seeds without WHOLE, on a fault. $1: file for what they say; $2: WHOLE=1 or nothing.
+fewer_seeds() {
+	# shellcheck disable=SC2086 # Perhaps no word.
+	env $2 PROTO="$objects/$name/kernel" timeout 1800 $cargo test --quiet -p ibdlab --test seeds --test swhca --test connected -- \
+		flaps_and_unloads_under_traffic partitions_are_deleted_and_unloaded sm_restart_keeps_unicast pkey_readded_at_another \
+		hca_pulled_under promiscuous_mode_hears every_byte_arrives_through a_long_transfer_arrives >"$1" 2>&1
+}
+
+# Which tests with seeds find a fault: a line of seeds.md. $1: patch.
+by_seeds() {
+	name=$(basename "$1" .patch)
+	if ! fewer_seeds "$out/$name.quick" ''; then
+		by='`make test`' said=$out/$name.quick
+	elif ! fewer_seeds "$out/$name.whole" WHOLE=1; then
+		by='`WHOLE=1` alone' said=$out/$name.whole
+	else
+		by=neither said=/dev/null
+	fi
+	echo "| \`$name\` | $by | $(sed -n 's/^test \(.*\) --- FAILED$/\1/p; s/^\([a-z_]*\) --- FAILED$/\1/p' "$said" | tr '\n' ' ') |" >"$out/$name.seeds"
+	rm -f "$out/$name.quick" "$out/$name.whole"
+	cat "$out/$name.seeds"
+}
+
+if [ "$suite" ]; then
+	for patch in "$root"/tests/planted/schedules/*.patch; do
+		name=$(basename "$patch" .patch)
+		is_wanted "$name" && [ ! -e "$out/$name.seeds" ] || continue
+		build "$patch" || { echo "not built: $name, see $out/$name.build" >&2 && exit 1; }
+		by_seeds "$patch"
+	done
+	{ printf '| Fault | Found by | Tests |\n|---|---|---|\n' && cat "$out"/*.seeds; } >"$out/seeds.md"
+	echo "$out/seeds.md"
+	exit 0
+fi
+
+begun=$(date +%s)
+has_time() {
+	[ "$minutes" -eq 0 ] || [ $(($(date +%s) - begun)) -lt $((minutes * 60)) ]
 }
 
 # All faults with the first seed before any with the second: a table that is not finished says something about each.

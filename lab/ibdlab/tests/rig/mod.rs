@@ -17,9 +17,9 @@ pub fn data(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file)
 }
 
-/// The modules of the build.
+/// The modules of the build, or those in `PROTO`: with a fault in them (`tools/search-strength.sh --seeds`).
 pub fn proto() -> PathBuf {
-    root().join("proto/kernel")
+    std::env::var_os("PROTO").map_or_else(|| root().join("proto/kernel"), PathBuf::from)
 }
 
 /// Virtual time, with the modules of the build.
