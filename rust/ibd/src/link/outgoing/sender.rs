@@ -140,10 +140,10 @@ impl ConnectedSender {
     /// Sends a packet of the MAC layer's with this EtherType, of `len` octets with its IPoIB header: copies it, at once or when there is
     /// room. Packets that have waited and went are to be freed by the caller, who may hold locks. **Any** context.
     pub(crate) fn send(&self, packet: Mblk, ethertype: EtherType, len: u32, freed: &mut MblkChain) -> Sent {
-        self.send_on(&mut self.0.state.lock(), packet, ethertype, len, freed)
+        self.send_locked(&mut self.0.state.lock(), packet, ethertype, len, freed)
     }
 
-    fn send_on(
+    fn send_locked(
         &self,
         state: &mut State,
         packet: Mblk,

@@ -77,7 +77,7 @@ fn takes_connections(to: &LinkAddr, frame: &Frame) -> bool {
 }
 
 /// The neighbour's address, if it takes connections.
-pub(super) fn neighbour(flagged: &LinkAddr, frame: &Frame) -> Option<LinkAddr> {
+pub(super) fn connected_address(flagged: &LinkAddr, frame: &Frame) -> Option<LinkAddr> {
     takes_connections(flagged, frame).then(|| flagged.without_flags())
 }
 
@@ -102,7 +102,7 @@ impl Transmitter {
         let connects = takes_connections(&flagged, frame);
         let (packet, connects) = match self.known_sender(state, &to, frame).filter(|_| connects) {
             // A connection that is full does not keep back what fits a datagram.
-            Some(sender) => match self.send_on(state, &sender, packet, frame, after) {
+            Some(sender) => match self.send_on_connection(state, &sender, packet, frame, after) {
                 Err(NotSent::Dropped(packet, TxDrop::QueueFull)) if state.fits_datagram(frame) => {
                     (packet, false)
                 }
@@ -130,11 +130,11 @@ impl Transmitter {
             }
         };
         neighbour.validity().note_use();
-        self.send_there(state, (connects.then_some(to), &neighbour), packet, frame, after)
+        self.send_as_datagram(state, (connects.then_some(to), &neighbour), packet, frame, after)
     }
 
     /// The way is known; `to` is the neighbour's address if it takes connections.
-    pub(super) fn send_there(
+    pub(super) fn send_as_datagram(
         &self,
         state: &mut State,
         (to, neighbour): (Option<LinkAddr>, &Neighbour),
@@ -142,7 +142,7 @@ impl Transmitter {
         frame: &Frame,
         after: &mut AfterUnlock,
     ) -> Result<(), NotSent> {
-        match self.send_whole(state, (to, neighbour), packet, frame, after) {
+        match self.send_unless_too_long(state, (to, neighbour), packet, frame, after) {
             Ok(()) => Ok(()),
             Err(Unsent::NotSent(stopped)) => Err(stopped),
             // From here: IP above has taken much of the stack, and pieces need theirs.
@@ -151,7 +151,7 @@ impl Transmitter {
     }
 
     #[inline(never)]
-    fn send_whole(
+    fn send_unless_too_long(
         &self,
         state: &mut State,
         (to, neighbour): (Option<LinkAddr>, &Neighbour),
@@ -237,7 +237,7 @@ impl Transmitter {
                     let neighbour = Some(neighbour.clone());
                     connections.insert(*to, Remembered { sender: sender.clone(), longest, neighbour });
                 }
-                Ok(self.send_on(state, &sender, packet, frame, after).map(|()| None)?)
+                Ok(self.send_on_connection(state, &sender, packet, frame, after).map(|()| None)?)
             }
             connections::Submitted::Waits => {
                 self.connection_counters.waited.increment();
@@ -251,7 +251,7 @@ impl Transmitter {
     }
 
     /// On a connection.
-    fn send_on(
+    fn send_on_connection(
         &self,
         state: &mut State,
         sender: &ConnectedSender,
@@ -378,25 +378,25 @@ impl Transmitter {
         let mut state = self.state.lock();
         let result = match waited {
             Waited::Send(packet, sender) => {
-                self.waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
-                    this.send_on(state, &sender, packet, frame, after)
+                self.send_one_waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
+                    this.send_on_connection(state, &sender, packet, frame, after)
                 })
             }
             Waited::Tell(to, packet, most) => {
-                self.waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
+                self.send_one_waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
                     this.tell_waited(state, &to, packet, frame, most.0, after)
                 })
             }
             Waited::Drop(_, packet) => Err(NotSent::Dropped(packet, TxDrop::LinkReset)),
             Waited::Open(..) | Waited::Close(..) => Ok(()),
         };
-        self.done(result, &mut after);
+        self.drop_if_unsent(result, &mut after);
         self.post(&mut state, &mut after);
         drop(state);
         self.finish(after);
     }
 
-    fn waited(
+    fn send_one_waited(
         &self,
         state: &mut State,
         packet: Mblk,
@@ -425,7 +425,7 @@ impl Transmitter {
         let known = self.control.lock().paths.known(now(), to);
         match known {
             ipoib::paths::Known::Ready(neighbour, _) if state.fits_datagram(frame) => {
-                self.send_there(state, (None, &neighbour), packet, frame, after)
+                self.send_as_datagram(state, (None, &neighbour), packet, frame, after)
             }
             ipoib::paths::Known::Ready(neighbour, _) => {
                 self.too_long(state, &neighbour, packet, frame, most, after)

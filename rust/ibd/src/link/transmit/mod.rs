@@ -6,12 +6,12 @@
 
 mod connected;
 mod frame;
-mod opening;
+mod open_close;
 mod post;
 mod queues;
+mod resolved;
 mod send;
 mod stage;
-mod waited;
 
 use gldv3::{Mac, Stat};
 use ibtf::{CompletionBatch, SendQueue, Status};

@@ -78,7 +78,7 @@ impl Transmitter {
         let Some((to, frame)) = Frame::read(&packet) else {
             return self.not_sent(state, NotSent::Dropped(packet, TxDrop::Malformed), after);
         };
-        match self.send_any(state, to, packet, &frame, after) {
+        match self.decide(state, to, packet, &frame, after) {
             Ok(()) => None,
             Err(not_sent) => self.not_sent(state, not_sent, after),
         }
@@ -101,7 +101,7 @@ impl Transmitter {
         }
     }
 
-    fn send_any(
+    fn decide(
         &self,
         state: &mut State,
         to: LinkAddr,

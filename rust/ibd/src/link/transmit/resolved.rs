@@ -29,7 +29,7 @@ impl Transmitter {
             drop(control);
             match action {
                 // Not to be remembered: the next packet asks, and comes behind those that still wait.
-                Some(Action::Send(_, packet, to)) => self.send_to(&mut state, packet, to, &mut after),
+                Some(Action::Send(_, packet, to)) => self.send_one(&mut state, packet, to, &mut after),
                 Some(Action::Drop(_, packet, reason)) => self.drop_packet(packet, reason.into(), &mut after),
                 None => break,
             }
@@ -39,15 +39,20 @@ impl Transmitter {
         self.finish(after);
     }
 
-    fn send_to(&self, state: &mut State, packet: Mblk, to: Neighbour, after: &mut AfterUnlock) {
+    fn send_one(&self, state: &mut State, packet: Mblk, to: Neighbour, after: &mut AfterUnlock) {
         let Some((flagged, frame)) = Frame::read(&packet) else {
             return self.drop_packet(packet, TxDrop::Malformed, after);
         };
         if state.is_connected() {
             self.make_room(state, &frame, after);
-            let sent =
-                self.send_there(state, (connected::neighbour(&flagged, &frame), &to), packet, &frame, after);
-            return self.done(sent, after);
+            let sent = self.send_as_datagram(
+                state,
+                (connected::connected_address(&flagged, &frame), &to),
+                packet,
+                &frame,
+                after,
+            );
+            return self.drop_if_unsent(sent, after);
         }
         let refused = state.side.get().map_or(Some(TxDrop::LinkReset), |open| open.refuses(&frame));
         if let Some(reason) = refused {
@@ -59,11 +64,11 @@ impl Transmitter {
             return self.drop_packet(packet, TxDrop::LinkReset, after);
         };
         let sent = self.stage_any(open, staged, &to, packet, &frame, after);
-        self.done(sent, after);
+        self.drop_if_unsent(sent, after);
     }
 
     /// Frees a packet that did not go, and that nobody can be given back.
-    pub(super) fn done(&self, sent: Result<(), NotSent>, after: &mut AfterUnlock) {
+    pub(super) fn drop_if_unsent(&self, sent: Result<(), NotSent>, after: &mut AfterUnlock) {
         match sent {
             Ok(()) | Err(NotSent::Waits) => {}
             Err(NotSent::Dropped(packet, reason)) => self.drop_packet(packet, reason, after),
