@@ -77,6 +77,11 @@ impl RcChannel {
         Ok(Self(KArc::new(Inner::new(handle, None, Some(sends)))?))
     }
 
+    /// The CQ that what it receives completes on; `None` if it never receives.
+    pub fn receive_cq(&self) -> Option<&Cq> {
+        self.0.receives.as_ref().map(Srq::receive_cq)
+    }
+
     /// What events call it.
     pub fn id(&self) -> ChannelId {
         ChannelId(self.handle().addr())

@@ -9,7 +9,7 @@ use super::{CM, CONSUMER, DREQ, LEGACY, accepting, counted, holds, pattern, payl
 use crate::bench::{Bench, PLAIN, Setup, address_of};
 
 /// Nobody hears of the end of beta's connections.
-fn lose_ends(bench: &Bench) {
+pub fn lose_ends(bench: &Bench) {
     let only = Only::Management { class: CM, attribute: DREQ };
     bench.world.fabric().lose(bench.beta.port(), Direction::ToSwitch, Pick { only, skip: 0, times: 1000 });
 }

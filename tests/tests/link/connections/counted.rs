@@ -3,6 +3,7 @@
 use fakekernel::Nanos;
 use lab_gldv3::Offload;
 
+use super::closing::lose_ends;
 use super::guest::Guest;
 use super::opened::{connected, pattern, send, set_connected};
 use super::unwanted::v4;
@@ -33,6 +34,48 @@ fn what_has_come_when_a_link_stops_and_nobody_has_taken_is_counted() {
         bench.settle();
         assert_eq!(payloads(&heard).len(), 1);
         assert_eq!(bench.beta.counter("rx_drop_link_reset"), DATAGRAMS as u64 + MESSAGES as u64);
+        guest.leave();
+    });
+}
+
+#[test]
+fn what_neighbours_send_on_a_connection_between_the_links_stop_and_the_connections_end_is_counted() {
+    holds(|bench| {
+        const CONNECTIONS: i64 = 8;
+        const LEN: i64 = 5_000;
+        let guest = Guest::new(bench, 2 * CONNECTIONS);
+        let open = |channels: std::ops::Range<i64>| {
+            let (beta, heard, qpn) = accepting(bench);
+            for channel in channels {
+                guest.aim(&bench.beta, LEGACY + qpn, 0x100 + channel as u32, 65_524);
+                guest.run("probe_lifetime", 19);
+                guest.run("probe_connect", channel);
+            }
+            (beta, heard)
+        };
+        // Nobody answers to the end of these, so of ibcm's twelve places four are left.
+        let (beta, heard) = open(0..CONNECTIONS);
+        lose_ends(bench);
+        drop((beta, heard));
+        let ended = |all: i64| super::counted(bench, "ended") == all as u64;
+        bench.wait_for("they are gone", Nanos::from_secs(5), || ended(CONNECTIONS));
+        let (beta, heard) = open(CONNECTIONS..2 * CONNECTIONS);
+        drop(beta);
+        bench.settle();
+        let mut arrived = 0;
+        guest.run("probe_write", LEN << 16 | i64::from(PLAIN));
+        for _ in 0..10 {
+            for channel in CONNECTIONS..2 * CONNECTIONS {
+                // Of one that is closed already the adapter may refuse it.
+                guest.ask("probe_send", LEN << 16 | channel);
+            }
+            fakekernel::sleep(Nanos::from_millis(5));
+            let sent = || Some(guest.ask("probe_sent", 0)).filter(|status| *status >= 0);
+            arrived += std::iter::from_fn(sent).filter(|status| *status == 0).count();
+        }
+        bench.wait_for("all are over", Nanos::from_secs(60), || ended(2 * CONNECTIONS));
+        assert!(arrived > 0 && payloads(&heard).is_empty());
+        assert_eq!(bench.beta.counter("rx_drop_link_reset"), arrived as u64);
         guest.leave();
     });
 }

@@ -6,8 +6,10 @@ use ibtf::{ChannelId, RcChannel, Session};
 use ipoib::connections::Connection;
 use ipoib::{Instant, LinkAddr};
 
+use kernel::KArc;
+
 use super::Step;
-use super::receive::Taken;
+use super::receive::{ConnectedReceiver, Taken};
 use crate::link::long_answers::LongAnswers;
 
 /// How long a neighbour may take to say that it has got a connection.
@@ -41,6 +43,8 @@ pub(crate) struct IncomingConnection {
     pub(super) pkey_index: Option<u16>,
     /// The machine wants to know how far the neighbour has sent.
     pub(super) to_look: bool,
+    /// Where what comes on it is taken.
+    pub(super) receiver: Option<KArc<ConnectedReceiver>>,
     /// What had been taken when it was to be freed first.
     pub(super) taken: Option<Taken>,
     /// Its answers may take long.
@@ -74,6 +78,7 @@ impl IncomingConnection {
             eased: false,
             pkey_index: None,
             to_look: false,
+            receiver: None,
             taken: None,
             long,
             given: Instant::ZERO,
@@ -143,7 +148,9 @@ impl IncomingConnection {
                 self.state = State::Held(channel.clone());
                 Some(Step::Look(self.connection, channel, is_new))
             }
-            State::Draining(channel) => Some(Step::Free(self.connection, channel, self.taken)),
+            State::Draining(channel) => {
+                Some(Step::Free(self.connection, channel, self.receiver.clone(), self.taken))
+            }
             State::Busy => None,
         }
     }

@@ -94,7 +94,7 @@ pub(crate) enum Step {
     /// See how far the other side has sent, and have it wait less for a receive if it is new: [`IncomingConnections::looked`].
     Look(Connection, RcChannel, bool),
     /// Drop it: [`IncomingConnections::forget`]; or not yet: [`IncomingConnections::free_later`].
-    Free(Connection, RcChannel, Option<Taken>),
+    Free(Connection, RcChannel, Option<KArc<ConnectedReceiver>>, Option<Taken>),
     /// End it.
     End(SharedReceive),
     /// Have more receives: [`IncomingConnections::grown`].
@@ -355,9 +355,15 @@ impl IncomingConnections {
 
     /// The queue pair of a connection that is about to be accepted. False if nobody wants it any more.
     #[must_use]
-    pub(crate) fn hold(&mut self, connection: Connection, channel: &RcChannel, now: Instant) -> bool {
+    pub(crate) fn hold(
+        &mut self,
+        connection: Connection,
+        channel: &RcChannel,
+        receiver: KArc<ConnectedReceiver>,
+        now: Instant,
+    ) -> bool {
         let Some(entry) = self.find(connection).filter(|entry| !entry.dismissed) else { return false };
-        (entry.channel, entry.given) = (Some(channel.id()), now);
+        (entry.channel, entry.given, entry.receiver) = (Some(channel.id()), now, Some(receiver));
         entry.state = State::Held(channel.clone());
         true
     }

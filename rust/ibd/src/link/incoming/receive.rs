@@ -1,7 +1,9 @@
 //! Messages of connections, from the CQ that all of them share to the MAC layer.
 
 use gldv3::Mac;
-use ibtf::{Completion, CompletionBatch, CompletionStatus, Cq, CqId, Notify, PoolList, Received, Status};
+use ibtf::{
+    Completion, CompletionBatch, CompletionStatus, Cq, CqId, Notify, PoolList, RcChannel, Received, Status,
+};
 use ipoib::header::{self, GRH_LEN};
 use ipoib::{Cast, EtherType, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
@@ -59,12 +61,15 @@ struct Need {
 pub(crate) struct Taken {
     completions: u64,
     drains: u64,
+    /// Receives that there were then.
+    receives: u32,
 }
 
 impl Taken {
     /// Whether everything was taken that had completed when this much was: no more complete at once than there are receives.
-    fn is_past(&self, then: &Self, receives: u32) -> bool {
-        self.drains != then.drains || self.completions.wrapping_sub(then.completions) >= u64::from(receives)
+    fn is_past(&self, then: &Self) -> bool {
+        self.drains != then.drains
+            || self.completions.wrapping_sub(then.completions) >= u64::from(then.receives)
     }
 }
 
@@ -147,11 +152,15 @@ impl ConnectedReceiver {
         self.delivery.remove_connected(self);
         let mut state = self.state.lock();
         let open = state.open.take();
-        // Their senders have been told that these have arrived.
         let left = open.as_ref().map_or(0, |open| open.cq.throw_away(&mut state.batch));
         drop(state);
-        self.counters.rx.dropped_many(RxDrop::LinkReset, left);
+        self.count_left(left);
         open.map_or_else(PoolList::default, |open| open.slabs.into_pools())
+    }
+
+    /// What has come since nobody takes anything any more: its senders have been told that it has arrived.
+    fn count_left(&self, left: usize) {
+        self.counters.rx.dropped_many(RxDrop::LinkReset, left);
     }
 
     /// More receives, if there could be some; they come back if they are not wanted any more.
@@ -207,14 +216,19 @@ impl ConnectedReceiver {
     }
 
     /// Whether everything was taken that the adapter had completed when this was first asked, with `None`; if not, what it is to be asked with
-    /// next. If something waits somebody takes it soon.
-    pub(super) fn has_taken_all(&self, since: Option<Taken>) -> Result<(), Taken> {
+    /// next. If something waits somebody takes it soon; if nobody does any more it is counted, before the queue pair of the channel is freed.
+    pub(super) fn has_taken_all(&self, channel: &RcChannel, since: Option<Taken>) -> Result<(), Taken> {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch, taken, .. } = &mut *state else { return Ok(()) };
-        if since.is_some_and(|since| taken.is_past(&since, open.slabs.capacity())) {
+        let State { open: Some(open), batch, taken, .. } = &mut *state else {
+            let left = channel.receive_cq().map_or(0, |cq| cq.throw_away(&mut state.batch));
+            drop(state);
+            self.count_left(left);
+            return Ok(());
+        };
+        if since.is_some_and(|since| taken.is_past(&since)) {
             return Ok(());
         }
-        let since = since.unwrap_or(*taken);
+        let since = since.unwrap_or(Taken { receives: open.slabs.capacity(), ..*taken });
         // A CQ that is lost is somebody else's to find.
         let waits = open.available(batch).is_ok_and(|left| left != 0);
         drop(state);
@@ -412,5 +426,20 @@ impl Open {
     fn arm(&self, batch: &mut CompletionBatch) -> Result<usize, Status> {
         self.cq.arm(Notify::Any)?;
         self.available(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Taken;
+
+    #[test]
+    fn all_that_had_completed_is_taken_when_as_much_is_as_there_were_receives_then_or_none_is_left() {
+        let then = Taken { completions: 1_000, drains: 7, receives: 256 };
+        // There may be fewer by now.
+        let now = |completions, drains| Taken { completions, drains, receives: 128 };
+        assert!(
+            !now(1_255, 7).is_past(&then) && now(1_256, 7).is_past(&then) && now(1_001, 8).is_past(&then)
+        );
     }
 }

@@ -53,6 +53,11 @@ impl SharedReceive {
         self.srq.clone()
     }
 
+    /// For a connection.
+    pub(crate) fn parts(&self) -> (Srq, KArc<ConnectedReceiver>) {
+        (self.srq(), self.receiver.clone())
+    }
+
     /// Ends it: nothing is taken any more once this returns. Its buffers, some of which the adapter has until the last connection is
     /// freed. **May block**, for the adapter only.
     pub(crate) fn end(self) -> PoolList {

@@ -107,7 +107,9 @@ fn take(shared: &Shared, step: Step) {
         Step::Accept(connection, session) => accept(shared, connection, session),
         Step::Refuse(connection, session) => refuse(shared, connection, session, Reply::Refused),
         Step::Look(connection, channel, is_new) => look(shared, connection, channel, is_new),
-        Step::Free(connection, channel, taken) => free(shared, connection, channel, taken),
+        Step::Free(connection, channel, receiver, taken) => {
+            free(shared, connection, channel, receiver, taken)
+        }
         Step::End(shared_receive) => shared.retire_all(shared_receive.end()),
         Step::Grow(receiver, srq) => grow(shared, &receiver, &srq),
         Step::Shrink(receiver) => shrink(shared, &receiver),
@@ -181,15 +183,18 @@ fn look(shared: &Shared, connection: Connection, channel: RcChannel, is_new: boo
 }
 
 /// Frees the channel of a connection that is over, once everything that has come on it is taken.
-fn free(shared: &Shared, connection: Connection, channel: RcChannel, taken: Option<Taken>) {
-    let receiver = with_incoming(shared, |incoming| {
-        incoming.shared_receive().map(|shared_receive| shared_receive.receiver().clone())
-    });
+fn free(
+    shared: &Shared,
+    connection: Connection,
+    channel: RcChannel,
+    receiver: Option<KArc<ConnectedReceiver>>,
+    taken: Option<Taken>,
+) {
     let later = |channel, taken| {
         let left = with_incoming(shared, |incoming| incoming.free_later(connection, channel, taken, now()));
         drop(left);
     };
-    if let Some(Err(since)) = receiver.map(|receiver| receiver.has_taken_all(taken)) {
+    if let Some(Err(since)) = receiver.map(|receiver| receiver.has_taken_all(&channel, taken)) {
         return later(channel, Some(since));
     }
     if let Err(channel) = channel.free() {
@@ -222,8 +227,8 @@ fn refuse(shared: &Shared, connection: Connection, session: Session, why: Reply)
 
 #[inline(never)]
 fn accept(shared: &Shared, connection: Connection, session: Session) {
-    let channel = match queue_pair(shared) {
-        Ok(channel) => channel,
+    let (channel, receiver) = match queue_pair(shared) {
+        Ok(made) => made,
         Err(status) => {
             log!(note, shared.name, "a connection is refused: {status}");
             forget(shared, connection);
@@ -234,7 +239,8 @@ fn accept(shared: &Shared, connection: Connection, session: Session) {
     let own = control.link.address();
     drop(control);
     let held =
-        with_incoming(shared, |incoming| incoming.hold(connection, &channel, now()).then_some(())).is_some();
+        with_incoming(shared, |incoming| incoming.hold(connection, &channel, receiver, now()).then_some(()))
+            .is_some();
     let (true, Some(own)) = (held, own) else {
         forget(shared, connection);
         return refuse(shared, connection, session, Reply::Refused);
@@ -255,12 +261,13 @@ fn accept(shared: &Shared, connection: Connection, session: Session) {
 }
 
 /// A queue pair for a connection, and what it receives into, if there is none yet.
-fn queue_pair(shared: &Shared) -> Result<RcChannel, Status> {
-    let srq = match with_incoming(shared, |incoming| incoming.shared_receive().map(SharedReceive::srq)) {
-        Some(srq) => srq,
+fn queue_pair(shared: &Shared) -> Result<(RcChannel, KArc<ConnectedReceiver>), Status> {
+    let known = with_incoming(shared, |incoming| incoming.shared_receive().map(SharedReceive::parts));
+    let (srq, receiver) = match known {
+        Some(known) => known,
         None => make_shared_receive(shared)?,
     };
-    shared_receive::channel(&srq, shared.node.port)
+    Ok((shared_receive::channel(&srq, shared.node.port)?, receiver))
 }
 
 /// The adapter, for connections.
@@ -277,14 +284,14 @@ pub(in crate::link) fn adapter(shared: &Shared) -> Result<Hca, Status> {
 }
 
 #[inline(never)]
-fn make_shared_receive(shared: &Shared) -> Result<Srq, Status> {
+fn make_shared_receive(shared: &Shared) -> Result<(Srq, KArc<ConnectedReceiver>), Status> {
     let pd = Pd::new(&adapter(shared)?)?;
     let interrupts = shared.interrupts().ok_or(Status::HCA_INVALID)?;
     let own = shared.control.lock().link.address().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
     let settings = *shared.settings.lock();
     let shared_receive =
         SharedReceive::new(&shared.parts(&pd, &interrupts, &settings), own, !is_away(shared))?;
-    let (srq, receiver) = (shared_receive.srq(), shared_receive.receiver().clone());
+    let (srq, receiver) = shared_receive.parts();
     let unwanted = with_incoming(shared, |incoming| incoming.put_shared_receive(shared_receive));
     if let Some(shared_receive) = unwanted {
         drop(srq);
@@ -296,5 +303,5 @@ fn make_shared_receive(shared: &Shared) -> Result<Srq, Status> {
     if let Some(own) = own {
         receiver.set_own(own);
     }
-    Ok(srq)
+    Ok((srq, receiver))
 }

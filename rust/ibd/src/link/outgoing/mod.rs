@@ -20,7 +20,7 @@ mod work;
 
 use core::time::Duration;
 
-use ibtf::{AddressVector, ChannelId, CqId, RcChannel};
+use ibtf::{AddressVector, ChannelId, Cq, CqId, RcChannel};
 use ipoib::connections::{
     Action, Connection, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, PrivateData, Service, Submitted,
     WaitingSlot,
@@ -70,6 +70,8 @@ struct OutgoingConnection {
     connection: Connection,
     channel: Option<ChannelId>,
     sender: Option<ConnectedSender>,
+    /// The CQ of that: the sender has a lock of its own, which it holds while it copies a packet.
+    cq: Option<CqId>,
     /// What its queue pair keeps sending by, whatever becomes of the path.
     route: Option<Route>,
     /// Octets of the longest message that the neighbour takes; 0 before it has said so.
@@ -312,6 +314,7 @@ impl OutgoingConnections {
     ) -> bool {
         let Some(entry) = self.find(connection).filter(|entry| !entry.closing) else { return false };
         (entry.channel, entry.sender, entry.route) = (Some(channel.id()), Some(sender.clone()), Some(route));
+        entry.cq = channel.send_cq().map(Cq::id);
         true
     }
 
@@ -434,8 +437,7 @@ impl OutgoingConnections {
 
     /// A CQ is lost, and the connection with it.
     pub(crate) fn cq_failed(&mut self, cq: CqId, now: Instant) {
-        let of =
-            |entry: &OutgoingConnection| entry.sender.as_ref().is_some_and(|sender| sender.cq() == Some(cq));
+        let of = |entry: &OutgoingConnection| entry.sender.is_some() && entry.cq == Some(cq);
         if let Some(entry) = self.connections.find_mut(of) {
             let connection = entry.connection;
             self.machine.lost(connection, now);
@@ -449,6 +451,7 @@ impl OutgoingConnection {
             connection,
             channel: None,
             sender: None,
+            cq: None,
             route: None,
             longest: 0,
             long: None,

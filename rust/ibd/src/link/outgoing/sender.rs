@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use ibtf::{Buffer, CompletionBatch, Cq, CqId, MessageQueue, Notify, Status};
+use ibtf::{Buffer, CompletionBatch, Cq, MessageQueue, Notify, Status};
 use ipoib::connections::{Channel, Connection};
 use ipoib::header::{IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::paths::Validity;
@@ -113,11 +113,6 @@ impl ConnectedSender {
 
     pub(crate) fn connection(&self) -> Connection {
         self.0.connection
-    }
-
-    /// The CQ that its sends complete on; `None` once it is closed.
-    pub(super) fn cq(&self) -> Option<CqId> {
-        self.0.state.lock().open.as_ref()?.cq().map(Cq::id)
     }
 
     /// Nothing is posted any more once this returns. What the adapter has stays with the channel; nobody learns what became of it.
