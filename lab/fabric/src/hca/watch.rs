@@ -67,6 +67,20 @@ impl Hca {
         objects.qps.iter().filter(|(_, qp)| hangs(qp)).map(|(&qpn, _)| qpn).collect()
     }
 
+    /// Connections that stand: queue pairs of theirs that can send.
+    ///
+    /// # Panics
+    /// If another thread panicked in here.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        let qps: Vec<Qp> = self.0.objects.lock().qps.values().cloned().collect();
+        let stands = |qp: &&Qp| {
+            let core = qp.0.core.lock();
+            core.connection.is_some() && core.state == QpState::Rts
+        };
+        qps.iter().filter(stands).count()
+    }
+
     /// Static rates that address handles were to have so far, refused ones too, and how often.
     ///
     /// # Panics

@@ -17,6 +17,8 @@ use crate::scenario::{ModuleOverride, Scenario, parse};
 const HUB: &str = "hub";
 /// Octets of an echo: more than a datagram carries.
 const ECHO: usize = 20_000;
+/// Mappings of memory that a host takes, most of them for the stacks of its threads.
+const MAPPINGS: usize = 70;
 
 impl Bench {
     /// Measures the memory of neighbours alone: of so many, for each driver.
@@ -25,6 +27,7 @@ impl Bench {
     ///
     /// What is missing, or what went wrong on the way.
     pub fn peers(&self, peers: usize, mut progress: impl FnMut(&str)) -> Result<Report> {
+        check_mappings(peers + 1, mappings_allowed())?;
         let drivers = self.drivers()?;
         let mut report = Report { seed: self.seed, machine: about_machine(), ..Report::default() };
         for driver in &drivers {
@@ -76,6 +79,8 @@ fn connect(
         }
         if n + 2 == steps {
             had.1 = memory(&world)?;
+            let stand = hub(&world)?.connections();
+            ensure!(stand >= 2 * peers, "of {} connections {stand} stand at the end", 2 * peers);
         }
     }
     ensure!(steps == peers + 3, "as many echoes as neighbours");
@@ -85,10 +90,29 @@ fn connect(
 fn memory(world: &World) -> Result<i64> {
     // Whatever is under way.
     fakekernel::sleep(fakekernel::Nanos::from_millis(100));
-    let hub = world.host(HUB)?;
-    let adapter =
-        world.infiniband.fabric().hca(hub.adapter()).ok_or_else(|| anyhow!("{HUB} has no adapter"))?;
-    Ok(hub.kernel.genunix().heap_use().0 as i64 + adapter.queue_bytes() as i64)
+    let bytes = world.host(HUB)?.kernel.genunix().heap_use().0;
+    Ok(bytes as i64 + hub(world)?.queue_bytes() as i64)
+}
+
+/// The adapter of the host whose memory is measured.
+fn hub(world: &World) -> Result<fabric::Hca> {
+    let guid = world.host(HUB)?.adapter();
+    world.infiniband.fabric().hca(guid).ok_or_else(|| anyhow!("{HUB} has no adapter"))
+}
+
+/// How many mappings a process may have, if the system says so.
+fn mappings_allowed() -> Option<usize> {
+    std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()
+}
+
+fn check_mappings(hosts: usize, allowed: Option<usize>) -> Result<()> {
+    let needed = hosts * MAPPINGS;
+    ensure!(
+        allowed.is_none_or(|allowed| needed <= allowed),
+        "{hosts} hosts take up to {needed} mappings of memory, and the system allows {}: sysctl vm.max_map_count={needed}",
+        allowed.unwrap_or_default()
+    );
+    Ok(())
 }
 
 fn scenario(mtu: u32, peers: usize) -> Result<Scenario> {
@@ -112,4 +136,17 @@ fn scenario(mtu: u32, peers: usize) -> Result<Scenario> {
     }
     text += "[[step]]\nunload = {}\n";
     Ok(parse(Path::new("peers"), &text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_mappings;
+
+    #[test]
+    fn more_neighbours_than_the_system_has_mappings_for_are_refused_and_what_to_do_is_said() {
+        assert!(check_mappings(900, Some(65_530)).is_ok());
+        assert!(check_mappings(1001, None).is_ok());
+        let refused = check_mappings(1001, Some(65_530)).expect_err("too many").to_string();
+        assert!(refused.ends_with("sysctl vm.max_map_count=70070"), "{refused}");
+    }
 }

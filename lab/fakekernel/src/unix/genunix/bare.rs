@@ -1,5 +1,6 @@
 //! The heap of a machine without checks: blocks in classes of size, last freed first used; no red zones, no quarantine, no
-//! books.
+//! books. Of a large block of zeros the computer has only the pages that were written to, so that a thousand hosts can have pools that they hardly
+//! use.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, with_exposed_provenance_mut};
@@ -13,6 +14,10 @@ const STEP: usize = 64;
 const STEPS: usize = 160;
 /// In front of a block: its size, and what there is to its left. A cache line, which is the alignment of the blocks.
 const HEAD: usize = 64;
+/// Blocks of zeros from this size on are pages of their own.
+const LARGE: usize = 256 << 10;
+/// Alignment of pages.
+const PAGE: usize = 4096;
 
 /// One host's heap.
 #[derive(Debug)]
@@ -42,7 +47,8 @@ impl Bare {
         class.bytes += size;
         class.blocks += 1;
         let addr = class.idle.pop().unwrap_or_else(|| {
-            let addr = fresh(layout(number, size, align));
+            let layout = layout(number, size, align);
+            let addr = if is_paged(&layout, fill) { pages(layout) } else { fresh(layout) };
             if number < STEPS {
                 class.made.push(addr);
             }
@@ -50,8 +56,9 @@ impl Bare {
         });
         drop(class);
         let mem = bytes(addr, size);
-        put_head(addr, size, align);
-        if fill == Fill::Zero {
+        let paged = number == STEPS && is_paged(&layout(number, size, align), fill);
+        put_head(addr, size, align, paged);
+        if fill == Fill::Zero && !paged {
             mem.set(0);
         }
         mem
@@ -59,13 +66,16 @@ impl Bare {
 
     /// Takes a block back.
     pub(super) fn free(&self, addr: usize) {
-        let (size, align) = read_head(addr);
+        let (size, align, paged) = read_head(addr);
         let number = class(size, align);
         let mut class = locked(&self.classes[number]);
         class.bytes -= size;
         class.blocks -= 1;
         if number < STEPS {
             class.idle.push(addr);
+        } else if paged {
+            drop(class);
+            unmap(addr, layout(number, size, align));
         } else {
             drop(class);
             release(addr, layout(number, size, align));
@@ -134,20 +144,42 @@ fn bytes(addr: usize, size: usize) -> Mem {
     unsafe { Mem::new(start, size) }
 }
 
-/// The two words in front of a block: size and alignment.
-fn head(addr: usize) -> *mut [usize; 2] {
-    with_exposed_provenance_mut(addr - 16)
+/// Whether a block is made of pages of its own, which are zero when they come.
+fn is_paged(layout: &Layout, fill: Fill) -> bool {
+    fill == Fill::Zero && layout.size() >= LARGE && layout.align() <= PAGE
 }
 
-fn put_head(addr: usize, size: usize, align: usize) {
+fn pages(layout: Layout) -> usize {
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, which replaces none.
+    let got = unsafe { libc::mmap(std::ptr::null_mut(), layout.size(), prot, flags, -1, 0) };
+    if got == libc::MAP_FAILED {
+        handle_alloc_error(layout);
+    }
+    got.expose_provenance() + layout.align()
+}
+
+fn unmap(addr: usize, layout: Layout) {
+    let base: *mut libc::c_void = with_exposed_provenance_mut(addr - layout.align());
+    // SAFETY: `pages` made it, of this length, which follows from the block's size and alignment.
+    let result = unsafe { libc::munmap(base, layout.size()) };
+    debug_assert_eq!(result, 0);
+}
+
+/// The three words in front of a block: size, alignment, and whether it has pages of its own.
+fn head(addr: usize) -> *mut [usize; 3] {
+    with_exposed_provenance_mut(addr - 24)
+}
+
+fn put_head(addr: usize, size: usize, align: usize, paged: bool) {
     // SAFETY: the head is the allocator's own, in front of a block that it has just made or taken from its list.
-    unsafe { head(addr).write([size, align]) };
+    unsafe { head(addr).write([size, align, usize::from(paged)]) };
 }
 
-fn read_head(addr: usize) -> (usize, usize) {
+fn read_head(addr: usize) -> (usize, usize, bool) {
     // SAFETY: who passes an address here says that a block starts there; a machine without checks takes the module's word.
-    let [size, align] = unsafe { head(addr).read() };
-    (size, align)
+    let [size, align, paged] = unsafe { head(addr).read() };
+    (size, align, paged != 0)
 }
 
 #[cfg(test)]
@@ -174,5 +206,33 @@ mod tests {
         heap.free(page.addr());
         heap.free(large.addr());
         assert_eq!(heap.usage(), (0, 0));
+    }
+
+    #[test]
+    fn large_block_of_zeros_is_zero_each_time_and_one_of_anything_goes_back_as_it_came() {
+        let heap = Bare::new();
+        for fill in [Fill::Zero, Fill::Uninitialised, Fill::Zero] {
+            let block = heap.alloc(3 << 20, 4096, fill);
+            assert_eq!(block.addr() % 4096, 0);
+            let bytes = block.get();
+            assert!(fill != Fill::Zero || bytes.iter().all(|byte| *byte == 0));
+            block.set(7);
+            heap.free(block.addr());
+        }
+        assert_eq!(heap.usage(), (0, 0));
+    }
+
+    #[test]
+    fn large_block_of_zeros_takes_only_what_was_written_to() {
+        let pages = || -> usize {
+            let said = std::fs::read_to_string("/proc/self/statm").expect("Linux says");
+            said.split(' ').nth(1).expect("the resident pages").parse().expect("a number")
+        };
+        let heap = Bare::new();
+        let before = pages();
+        let block = heap.alloc(1 << 30, 4096, Fill::Zero);
+        let after = pages();
+        assert!(after < before + (1 << 30) / 4096 / 2, "{before} and {after} pages");
+        heap.free(block.addr());
     }
 }
