@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::Suite;
+use super::{Linkmode, Suite};
 use crate::machine::archive::Identity;
 use crate::machine::calls::Tracer;
 use crate::machine::debugger::Debugger;
@@ -74,6 +74,8 @@ pub struct Bench {
     pub identity: Identity,
     /// How much is tried.
     pub suite: Suite,
+    /// How links carry IP that are plumbed from now on.
+    pub linkmode: Linkmode,
     /// Processors of the machine.
     pub cpus: u32,
     /// How often everything is loaded and unloaded; at least three times.
@@ -121,6 +123,7 @@ impl Bench {
             driver,
             identity,
             suite,
+            linkmode: Linkmode::Ud,
             cpus: 1,
             cycles: 3,
             trouble: 20,

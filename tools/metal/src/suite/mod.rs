@@ -32,6 +32,17 @@ pub enum Suite {
     Full,
 }
 
+/// How the links of the cases carry IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Linkmode {
+    /// In datagrams.
+    #[default]
+    Ud,
+    /// On connections, and in datagrams what goes to groups.
+    Cm,
+}
+
 /// What is run, besides the machine.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunOptions {
@@ -40,6 +51,9 @@ pub struct RunOptions {
     /// How much is tried.
     #[arg(long, value_enum, default_value_t)]
     suite: Suite,
+    /// The mode of the links that have an IP interface.
+    #[arg(long, value_enum, default_value_t)]
+    linkmode: Linkmode,
     /// Only this case, besides those it needs; may be repeated.
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
@@ -200,6 +214,7 @@ pub fn run(options: &RunOptions) -> Result<bool> {
         suite: *suite,
         driver: setup.driver,
         identity: setup.identity,
+        linkmode: options.linkmode,
         cpus: setup.cpus,
         ok: steps.iter().all(|step| step.ok),
         took_ms: since(began),
@@ -256,6 +271,7 @@ fn on_one_machine(options: &RunOptions, began: Instant, steps: &mut Vec<StepRepo
     let (session, debugger) = machine.apart();
     let mut bench = Bench::new(session, debugger, setup.driver, setup.identity, *suite);
     bench.cpus = setup.cpus;
+    bench.linkmode = options.linkmode;
     bench.trouble = trouble.unwrap_or(if *suite == Suite::Full { 600 } else { 20 });
     bench.cycles = cycles.unwrap_or(if *suite == Suite::Full { 102 } else { 3 });
     let of_identity = CASES.iter().filter(|case| case.identities.contains(&setup.identity));

@@ -19,6 +19,8 @@ pub struct Report {
     pub driver: Driver,
     /// Under which name it attached.
     pub identity: Identity,
+    /// How its links carry IP.
+    pub linkmode: super::Linkmode,
     /// Processors of the machine.
     pub cpus: u32,
     /// Whether every step went well.

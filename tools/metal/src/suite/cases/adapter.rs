@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::ip::{answers, udp_pair};
+use super::ip::{answers, full_echo, reach_with, udp_pair};
 use super::link::walk;
 use super::trouble::paced;
 use crate::machine::Fields;
 use crate::machine::archive::Identity;
 use crate::machine::options::Driver;
-use crate::suite::Suite;
 use crate::suite::bench::{Bench, Event, Sizes};
 use crate::suite::report::Findings;
+use crate::suite::{Linkmode, Suite};
 
 /// The completion queues of a link fail: it is built anew, under the same number of queues, and reached again.
 pub fn cq_error(bench: &mut Bench) -> Result<Findings> {
@@ -48,16 +48,55 @@ fn queues_fail(bench: &mut Bench, event: Event) -> Result<Findings> {
     Ok(Findings::new(format!("{rounds} times, echoes every 10 ms meanwhile: {said}")).fact("holes", said))
 }
 
-/// The adapter has as many objects as before, soon: what is not needed any more is freed by a thread of the driver's.
+/// The adapter has as many objects as before, soon: what is not needed any more is freed by a thread of the driver's, and of a connection that is
+/// closed when the communication manager says so.
 pub fn as_many_objects(bench: &mut Bench, before: [u64; 4]) -> Result<()> {
-    for _ in 0..50 {
-        if objects(bench)? == before {
+    let patience = if bench.linkmode == Linkmode::Cm { 150 } else { 50 };
+    for _ in 0..patience {
+        if objects_standing(bench)? == before {
             return Ok(());
         }
         bench.pause(100)?;
     }
-    let after = objects(bench)?;
+    let after = objects_standing(bench)?;
     bail!("the adapter had {before:?} and has {after:?}")
+}
+
+/// What clients have of the adapter: with connections both ways, if there are to be any, and none that is still being closed.
+pub fn objects(bench: &mut Bench) -> Result<[u64; 4]> {
+    let mut last = objects_standing(bench)?;
+    let mut since = if bench.linkmode == Linkmode::Cm { 0 } else { 10 };
+    while since < 10 {
+        bench.pause(300)?;
+        let now = objects_standing(bench)?;
+        since = if now == last { since + 1 } else { 0 };
+        last = now;
+    }
+    Ok(last)
+}
+
+/// The same just now. Connections that nobody uses are closed.
+fn objects_standing(bench: &mut Bench) -> Result<[u64; 4]> {
+    if bench.linkmode == Linkmode::Cm {
+        for from in 0..2 {
+            reach_with(bench, from, 4, full_echo(bench, 4))?;
+        }
+    }
+    objects_now(bench)
+}
+
+/// What the adapter has when nothing has gone for ten seconds, or when it is as wished: a connection that is being closed has its queue pair until
+/// the other side answers, or long enough does not.
+pub fn objects_at_last(bench: &mut Bench, wished: Option<[u64; 4]>) -> Result<[u64; 4]> {
+    let mut last = objects_now(bench)?;
+    let mut since = 0;
+    while since < 10 && Some(last) != wished {
+        bench.pause(1000)?;
+        let now = objects_now(bench)?;
+        since = if now == last { since + 1 } else { 0 };
+        last = now;
+    }
+    Ok(last)
 }
 
 /// The adapter's own driver is asked to go while links on it carry traffic: it stays, and nothing is lost, as would be if a link were told
@@ -119,7 +158,7 @@ const PORTS: usize = 2;
 const EBUSY: u32 = 16;
 
 /// What clients have of the adapter: queue pairs, CQs, memory regions, protection domains. Address handles come and go with traffic.
-pub fn objects(bench: &mut Bench) -> Result<[u64; 4]> {
+fn objects_now(bench: &mut Bench) -> Result<[u64; 4]> {
     let shown = bench.must("0", "kstat swhca 0 statistics")?;
     let mut values = [0; 4];
     for (value, name) in values.iter_mut().zip(["qps", "cqs", "regions", "pds"]) {

@@ -4,21 +4,24 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::adapter::objects;
-use super::ip::{NEIGHBOUR, answers, answers_in, interface_mtu, plumb, set_linkmode, streams, unplumb};
-use crate::machine::options::Driver;
-use crate::suite::Suite;
+use super::adapter::objects_at_last;
+use super::ip::{
+    CONNECTED_MTU, NEIGHBOUR, answers, answers_in, interface_mtu, plumb, set_linkmode, streams, unplumb,
+};
 use crate::suite::bench::{Bench, Event, Sizes};
 use crate::suite::report::Findings;
+use crate::suite::{Linkmode, Suite};
 
 /// Octets of the largest echo in one packet.
 const LARGE: u32 = 65_492;
-/// What the interface carries in that mode.
-const MTU: u64 = 65_520;
 
 /// Two links in connected mode carry packets of 64 KB on connections, through a cable that is pulled, other LIDs, and a neighbour that
 /// goes and comes; then they are as before, and once more leaves nothing in the adapter.
 pub fn connected(bench: &mut Bench) -> Result<Findings> {
+    let usual = bench.linkmode;
+    if usual == Linkmode::Cm {
+        set_linkmode(bench, Linkmode::Ud)?;
+    }
     let before = interface_mtu(bench)?;
     let mut findings = for_a_while(bench, in_that_mode)?;
     let after = interface_mtu(bench)?;
@@ -28,15 +31,18 @@ pub fn connected(bench: &mut Bench) -> Result<Findings> {
     for_a_while(bench, |bench| connect(bench).map(drop))?;
     let has = objects_at_last(bench, Some(had))?;
     ensure!(has == had, "the adapter had {had:?} and has {has:?}");
+    if usual == Linkmode::Cm {
+        set_linkmode(bench, usual)?;
+    }
     findings = findings.and(format!("then datagrams again, MTU {after}; and once more, which left nothing"));
     Ok(findings)
 }
 
 /// Does something in connected mode, and uses datagrams again.
 fn for_a_while<T>(bench: &mut Bench, act: impl FnOnce(&mut Bench) -> Result<T>) -> Result<T> {
-    set_linkmode(bench, 1)?;
+    set_linkmode(bench, Linkmode::Cm)?;
     let done = act(bench);
-    set_linkmode(bench, 0)?;
+    set_linkmode(bench, Linkmode::Ud)?;
     for from in 0..2 {
         answers_in(bench, from, 4, NEIGHBOUR)?;
         bench.all_answered(from, 4, Sizes::one(2016, 4))?;
@@ -44,23 +50,9 @@ fn for_a_while<T>(bench: &mut Bench, act: impl FnOnce(&mut Bench) -> Result<T>) 
     done
 }
 
-/// What the adapter has when nothing has gone for ten seconds, or when it is as wished: a connection that is being closed has its queue pair until
-/// the other side answers, or long enough does not.
-fn objects_at_last(bench: &mut Bench, wished: Option<[u64; 4]>) -> Result<[u64; 4]> {
-    let mut last = objects(bench)?;
-    let mut since = 0;
-    while since < 10 && Some(last) != wished {
-        bench.pause(1000)?;
-        let now = objects(bench)?;
-        since = if now == last { since + 1 } else { 0 };
-        last = now;
-    }
-    Ok(last)
-}
-
 fn in_that_mode(bench: &mut Bench) -> Result<Findings> {
     let mtu = interface_mtu(bench)?;
-    ensure!(mtu == MTU, "in connected mode the interface's MTU is {mtu}");
+    ensure!(mtu == u64::from(CONNECTED_MTU), "in connected mode the interface's MTU is {mtu}");
     let first = connect(bench)?;
     let mib = 1 << 20;
     let octets = if bench.suite == Suite::Full { 64 * mib } else { 4 * mib };
@@ -144,10 +136,5 @@ fn other_lid(bench: &mut Bench) -> Result<()> {
 fn neighbour(bench: &mut Bench) -> Result<()> {
     unplumb(bench, 1)?;
     bench.pause(1000)?;
-    if bench.driver == Driver::C {
-        // It is told before it is opened.
-        let link = bench.sides[1].link;
-        bench.must("0", &format!("prop-set {link} linkmode 1"))?;
-    }
     plumb(bench, 1)
 }

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::adapter::datagram;
 use crate::machine::Fields;
 use crate::machine::options::Driver;
-use crate::suite::Suite;
 use crate::suite::bench::{Bench, Sizes};
 use crate::suite::report::Findings;
+use crate::suite::{Linkmode, Suite};
+
+/// What the interface carries in connected mode.
+pub const CONNECTED_MTU: u32 = 65_520;
 
 const MANY_SECONDS: Duration = Duration::from_secs(900);
 
@@ -59,7 +62,11 @@ pub fn make_zone(bench: &mut Bench, side: usize) -> Result<()> {
 
 /// Both families on the side's link.
 pub fn plumb(bench: &mut Bench, side: usize) -> Result<()> {
-    let (name, address) = (bench.sides[side].name, bench.sides[side].address);
+    let (name, address, link) = (bench.sides[side].name, bench.sides[side].address, bench.sides[side].link);
+    if bench.linkmode == Linkmode::Cm {
+        // The C driver is told each time before it is opened.
+        bench.must("0", &format!("prop-set {link} linkmode 1"))?;
+    }
     bench.must(name, "plumb ib0 /link")?;
     bench.must(name, &format!("address ib0 {address} 24"))?;
     bench.must(name, "plumb ib0 /link 6")?;
@@ -96,22 +103,30 @@ pub const NEIGHBOUR: u64 = 20_000;
 
 /// Every echo over IPv4 is answered, from none to as many bytes as a packet holds, both ways.
 pub fn ping(bench: &mut Bench) -> Result<Findings> {
-    echoes(bench, 4, 2016)
+    let full = full_echo(bench, 4);
+    echoes(bench, 4, full)
 }
 
 /// The same over IPv6; who answers was found by neighbour discovery.
 ///
-/// An echo that fills a packet panics a kernel with its checks on through the C driver (`id_lso != NULL`, where the adapter has no
+/// An echo that fills a datagram panics a kernel with its checks on through the C driver (`id_lso != NULL`, where the adapter has no
 /// large sends), so the control stays below it.
 pub fn ipv6(bench: &mut Bench) -> Result<Findings> {
-    echoes(bench, 6, if bench.driver == Driver::C { 1984 } else { 1996 })
+    let control = bench.driver == Driver::C && bench.linkmode == Linkmode::Ud;
+    let full = if control { 1984 } else { full_echo(bench, 6) };
+    echoes(bench, 6, full)
 }
 
 fn echoes(bench: &mut Bench, family: u8, full: u32) -> Result<Findings> {
-    let (step, each) = if bench.suite == Suite::Full { (1, 2) } else { (16, 1) };
+    let (step, each) = match (bench.suite, bench.linkmode) {
+        (Suite::Quick, Linkmode::Ud) => (16, 1),
+        (Suite::Quick, Linkmode::Cm) => (499, 1),
+        (Suite::Full, Linkmode::Ud) => (1, 2),
+        (Suite::Full, Linkmode::Cm) => (31, 2),
+    };
     let mut count = 0;
     for from in 0..2 {
-        answers_in(bench, from, family, NEIGHBOUR)?;
+        reach_with(bench, from, family, full)?;
         count += bench.all_answered(from, family, Sizes { from: 0, to: full, step, each })?;
         count += bench.all_answered(from, family, Sizes::one(full, 4))?;
     }
@@ -119,25 +134,49 @@ fn echoes(bench: &mut Bench, family: u8, full: u32) -> Result<Findings> {
         .fact("echoes", count))
 }
 
+/// The other side answers an echo of this size: at the first ones, connections may still be made.
+pub fn reach_with(bench: &mut Bench, from: usize, family: u8, size: u32) -> Result<()> {
+    answers_in(bench, from, family, NEIGHBOUR)?;
+    let words = format!("{} {size} {size} 1 1 1000", bench.echo_to(from, family)?);
+    for _ in 0..20 {
+        if bench.must(bench.sides[from].name, &words)?.number("answered") == Some(1) {
+            return Ok(());
+        }
+        bench.pause(250)?;
+    }
+    bail!("no echo of {size} bytes is answered")
+}
+
 /// What does not fit is cut by IP and put together again.
 pub fn fragments(bench: &mut Bench) -> Result<Findings> {
-    let step = if bench.suite == Suite::Full { 7 } else { 499 };
     let mut count = 0;
+    let mut most = 9000;
     for family in [4, 6] {
-        let full = if family == 4 { 2016 } else { 1996 };
+        let mut step = if bench.suite == Suite::Full { 7 } else { 499 };
+        if bench.linkmode == Linkmode::Cm {
+            // A packet has no more than 65,535 bytes, with its header in this kernel, which is little more than fits a message.
+            (most, step) = (65_535 - if family == 4 { 28 } else { 48 }, 2);
+        }
+        let full = full_echo(bench, family);
         for from in 0..2 {
-            count += bench.all_answered(from, family, Sizes { from: full + 1, to: 9000, step, each: 1 })?;
-            count += bench.all_answered(from, family, Sizes::one(9000, 1))?;
+            count += bench.all_answered(from, family, Sizes { from: full + 1, to: most, step, each: 1 })?;
+            count += bench.all_answered(from, family, Sizes::one(most, 1))?;
         }
     }
-    Ok(Findings::new(format!("{count} of {count} answered, up to 9000 bytes, both families, both ways"))
+    Ok(Findings::new(format!("{count} of {count} answered, up to {most} bytes, both families, both ways"))
         .fact("echoes", count))
 }
 
 /// The interface has the group's MTU, and an echo that fills a packet is one packet.
 pub fn mtu(bench: &mut Bench) -> Result<Findings> {
     let mtu = interface_mtu(bench)?;
-    ensure!([2044, 4092, 1020].contains(&mtu), "{mtu} is 4 less than no MTU of InfiniBand");
+    match bench.linkmode {
+        Linkmode::Ud => {
+            ensure!([2044, 4092, 1020].contains(&mtu), "{mtu} is 4 less than no MTU of InfiniBand")
+        }
+        Linkmode::Cm => ensure!(mtu == u64::from(CONNECTED_MTU), "in connected mode it is {mtu}"),
+    }
+    reach_with(bench, 0, 4, u32::try_from(mtu)? - 28)?;
     let before = sent_packets(bench, 0)?;
     bench.all_answered(0, 4, Sizes::one(u32::try_from(mtu)? - 28, 100))?;
     let sent = sent_packets(bench, 0)? - before;
@@ -281,14 +320,21 @@ pub fn streams(bench: &mut Bench, plan: &[(usize, u64, u32)], first_port: usize)
 }
 
 /// A link has its mode from before it is opened.
-pub fn set_linkmode(bench: &mut Bench, mode: u32) -> Result<()> {
+pub fn set_linkmode(bench: &mut Bench, mode: Linkmode) -> Result<()> {
+    bench.linkmode = mode;
     for side in 0..2 {
         let link = bench.sides[side].link;
         unplumb(bench, side)?;
-        bench.must("0", &format!("prop-set {link} linkmode {mode}"))?;
+        bench.must("0", &format!("prop-set {link} linkmode {}", u32::from(mode == Linkmode::Cm)))?;
         plumb(bench, side)?;
     }
     Ok(())
+}
+
+/// Bytes of an echo that fills a packet over IPv4 or IPv6.
+pub fn full_echo(bench: &Bench, family: u8) -> u32 {
+    let mtu = if bench.linkmode == Linkmode::Cm { CONNECTED_MTU } else { 2044 };
+    mtu - if family == 4 { 28 } else { 48 }
 }
 
 pub fn interface_mtu(bench: &mut Bench) -> Result<u64> {
