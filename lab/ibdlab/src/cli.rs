@@ -210,9 +210,9 @@ pub struct BenchArgs {
     /// Bytes of an IP packet that is driven.
     #[arg(long, value_name = "N", default_value_t = 64, requires = "drive")]
     pub bytes: usize,
-    /// Packets of one call.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "drive")]
-    pub chain: usize,
+    /// Packets to send in one call; `mac` hands them out one by one.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..), conflicts_with_all = ["parts", "peers", "processors"])]
+    pub chain: u16,
     /// Packets before everything that they set off is waited for.
     #[arg(long, value_name = "N", default_value_t = BURST, requires = "drive")]
     pub burst: usize,
@@ -245,6 +245,7 @@ impl BenchArgs {
             packets: self.packets,
             rounds: self.rounds,
             mtu: self.mtu,
+            chain: usize::from(self.chain),
             most_addresses: self.addresses,
             instructions: true,
             sa_delay,

@@ -18,6 +18,7 @@ fn tiny() -> Bench {
         packets: 512,
         rounds: 2,
         mtu: 2048,
+        chain: 1,
         most_addresses: 256,
         instructions: false,
         sa_delay: Duration::from_micros(100),

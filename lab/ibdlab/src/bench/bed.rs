@@ -218,7 +218,7 @@ mod tests {
         let waited = machine.run(move || {
             let bed = Bed::build(&inner, &[Driver::ours()], proto, 1, 2048).expect("a bed");
             let load = Load { way: Way::Transmit, addresses: 10_000, flows: 1, len: 64 };
-            let measured = measure(&bed, &bed.subjects[0], load, 256);
+            let measured = measure(&bed, &bed.subjects[0], load, 256, 1);
             assert!(measured.by_name().contains_key("ibt_get_paths"), "paths were asked for");
             assert_eq!(measured.arrived, measured.sent);
             measured.waited

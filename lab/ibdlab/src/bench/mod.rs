@@ -53,6 +53,8 @@ pub struct Bench {
     pub rounds: u32,
     /// Of the subnet, in bytes.
     pub mtu: u32,
+    /// Packets to send in one call, in the rows of the table.
+    pub chain: usize,
     /// Loads with more addresses are left out.
     pub most_addresses: usize,
     /// Count instructions, where valgrind is there.
@@ -177,7 +179,7 @@ impl Bench {
         if self.peer.is_none() {
             progress("PEER not given: our driver, the bare loop and the lab's own primitives");
         }
-        progress(&format!("seed {}, {}", self.seed, about_machine()));
+        progress(&format!("seed {}, {}, {} to send in a call", self.seed, about_machine(), self.chain));
         let machine = Machine::new(Config::timed(self.seed));
         let (inner, bench, subjects) = (machine.clone(), self.clone(), drivers.clone());
         let (sender, receiver) = mpsc::channel();

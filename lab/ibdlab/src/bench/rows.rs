@@ -60,7 +60,7 @@ pub fn row(bed: &Bed, bench: &Bench, load: Load, sa_delay_ns: u64) -> Vec<Row> {
     for _ in 0..=bench.rounds {
         for (subject, measured) in bed.subjects.iter().zip(&mut rounds) {
             let packets = budget(bench, measured);
-            measured.push(measure(bed, subject, load, packets));
+            measured.push(measure(bed, subject, load, packets, bench.chain));
         }
     }
     let named = bed.subjects.iter().zip(rounds);

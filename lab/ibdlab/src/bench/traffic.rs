@@ -97,9 +97,10 @@ impl Measured {
     }
 }
 
-/// Puts `packets` on the link.
-pub fn measure(bed: &Bed, subject: &Subject, load: Load, packets: u64) -> Measured {
-    measure_from(bed, subject, load, packets, 0)
+/// Puts `packets` on the link, so many to send in a call.
+pub fn measure(bed: &Bed, subject: &Subject, load: Load, packets: u64, chain: usize) -> Measured {
+    let handing = Handing { chain, ..Handing::default() };
+    measure_source(bed, subject, Source { handing, ..Source::new(bed, load) }, packets)
 }
 
 /// What a program watches.
@@ -122,7 +123,7 @@ pub fn measure_watched(bed: &Bed, subject: &Subject, watched: &Watched) -> Measu
     measure_source(bed, subject, source, watched.packets)
 }
 
-/// As [`measure`], beginning with another address than the first.
+/// As [`measure`], one packet a call, beginning with another address than the first.
 pub fn measure_from(bed: &Bed, subject: &Subject, load: Load, packets: u64, first: usize) -> Measured {
     measure_source(bed, subject, Source { next: first, ..Source::new(bed, load) }, packets)
 }
