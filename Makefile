@@ -17,6 +17,7 @@ COUNT ?=
 CPUS ?=
 DRIVER ?=
 IDENTITY ?=
+LINKMODE ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd ibtf-provider swhca swhca-ioctl
 KERNEL_TARGET := x86_64-unknown-none
 
@@ -50,7 +51,7 @@ help:
 	@echo 'make abi-check GATE=dir        compare the kernel interface we assume with the headers of that gate'
 	@echo 'make run-gate GATE=dir         make run, through modules with shims compiled against those headers'
 	@echo 'make metal GATE=dir            build the kernel of that gate, boot it in QEMU with our modules and try them there'
-	@echo '               (SUITE=full, DEBUG=1 for its ASSERTs, CPUS=4, IDENTITY=ibd, DRIVER=c for its own driver);'
+	@echo '               (SUITE=full, DEBUG=1 for its ASSERTs, CPUS=4, IDENTITY=ibd, LINKMODE=cm, DRIVER=c for its own driver);'
 	@echo '               make metal-shell GATE=dir: the same kernel, to be asked by hand; make metal-debug: in gdb'
 	@echo 'make package   an archive that puts the driver on an illumos machine and takes it away again'
 	@echo 'make help      this list'
@@ -160,7 +161,7 @@ METAL_BUILD = $(METAL) build '$(THE_GATE)' $(if $(DEBUG),--debug) $(if $(DRIVER)
 metal: modules
 	@sh tools/setup.sh metal
 	@$(METAL_BUILD)
-	@$(METAL) run $(METAL_RUN) $(if $(SUITE),--suite $(SUITE))
+	@$(METAL) run $(METAL_RUN) $(if $(SUITE),--suite $(SUITE)) $(if $(LINKMODE),--linkmode $(LINKMODE))
 
 metal-shell: modules
 	@sh tools/setup.sh metal

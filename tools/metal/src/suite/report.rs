@@ -143,6 +143,7 @@ mod tests {
             suite: super::super::Suite::Quick,
             driver: Driver::Rust,
             identity: Identity::Ibp,
+            linkmode: crate::suite::Linkmode::Ud,
             cpus: 4,
             ok,
             took_ms: 13_999,

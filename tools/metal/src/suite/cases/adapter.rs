@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::ip::{answers, full_echo, reach_with, udp_pair};
+use super::ip::{answers, full_echo, reach_with, set_linkmode, udp_pair};
 use super::link::walk;
 use super::trouble::paced;
 use crate::machine::Fields;
@@ -51,38 +51,35 @@ fn queues_fail(bench: &mut Bench, event: Event) -> Result<Findings> {
 /// The adapter has as many objects as before, soon: what is not needed any more is freed by a thread of the driver's, and of a connection that is
 /// closed when the communication manager says so.
 pub fn as_many_objects(bench: &mut Bench, before: [u64; 4]) -> Result<()> {
+    connect_anew(bench)?;
     let patience = if bench.linkmode == Linkmode::Cm { 150 } else { 50 };
     for _ in 0..patience {
-        if objects_standing(bench)? == before {
+        if objects_now(bench)? == before {
             return Ok(());
         }
         bench.pause(100)?;
     }
-    let after = objects_standing(bench)?;
+    let after = objects_now(bench)?;
     bail!("the adapter had {before:?} and has {after:?}")
 }
 
 /// What clients have of the adapter: with connections both ways, if there are to be any, and none that is still being closed.
 pub fn objects(bench: &mut Bench) -> Result<[u64; 4]> {
-    let mut last = objects_standing(bench)?;
-    let mut since = if bench.linkmode == Linkmode::Cm { 0 } else { 10 };
-    while since < 10 {
-        bench.pause(300)?;
-        let now = objects_standing(bench)?;
-        since = if now == last { since + 1 } else { 0 };
-        last = now;
-    }
-    Ok(last)
+    connect_anew(bench)?;
+    if bench.linkmode == Linkmode::Cm { objects_at_last(bench, None) } else { objects_now(bench) }
 }
 
-/// The same just now. Connections that nobody uses are closed.
-fn objects_standing(bench: &mut Bench) -> Result<[u64; 4]> {
-    if bench.linkmode == Linkmode::Cm {
-        for from in 0..2 {
-            reach_with(bench, from, 4, full_echo(bench, 4))?;
-        }
+/// If links are to have connections, they have none but one each way: those to a neighbour that has another address since would stay until
+/// they were idle for four minutes.
+fn connect_anew(bench: &mut Bench) -> Result<()> {
+    if bench.linkmode == Linkmode::Ud {
+        return Ok(());
     }
-    objects_now(bench)
+    set_linkmode(bench, Linkmode::Cm)?;
+    for from in 0..2 {
+        reach_with(bench, from, 4, full_echo(bench, 4))?;
+    }
+    Ok(())
 }
 
 /// What the adapter has when nothing has gone for ten seconds, or when it is as wished: a connection that is being closed has its queue pair until
