@@ -11,7 +11,7 @@
 //! - One that differs takes one place of a name, makes nobody give way, and goes at once when another one asks for its place, in use or not.
 //! - Where all places are taken one that is known, or matches, takes that of one that never was so much, at once. Nobody makes somebody give way who
 //!   is more than himself.
-//! - One that is known, or matches, and stands beside two of its name, has lost one of those: one on which nothing comes for [`SOON`] goes. Where its
+//! - One that is known, or matches, and stands beside two of its name, has lost one of those: one on which nothing comes for 200 ms goes. Where its
 //!   name's four places are all in use the oldest goes.
 //! - What else is in use gives way to nobody: where there is no room, connections are looked at, and one on which nothing has come for a while is
 //!   dismissed. Nothing but the number of the packet that is due says whether something comes: they all share a receive queue.
