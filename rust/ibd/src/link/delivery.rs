@@ -134,13 +134,17 @@ impl Delivery {
         self.poll_may.store(state.lets_in(By::Poll), Ordering::Relaxed);
     }
 
-    /// Packets come from this receive side from now on. **Any** context.
-    pub(crate) fn put(&self, generation: Generation, receiver: &KArc<Receiver>) {
+    /// Packets come from this receive side from now on. Whether IP is to be told something that waited for one: then the caller has the
+    /// backlog's thread look. **Any** context.
+    #[must_use]
+    pub(crate) fn put(&self, generation: Generation, receiver: &KArc<Receiver>) -> bool {
         let mut state = self.state.lock();
         let before = state.receiver.replace((generation, receiver.clone()));
         self.changed.store(true, Ordering::Relaxed);
+        let tells = !state.answers.is_empty();
         drop(state);
         drop(before);
+        tells
     }
 
     /// Packets do not come from a generation up to this one any more. **Any** context.
@@ -151,13 +155,16 @@ impl Delivery {
         drop(gone);
     }
 
-    /// Messages of connections come from this receive side from now on, whether or not datagrams come from one. **Any** context.
-    pub(crate) fn put_connected(&self, connected: &KArc<ConnectedReceiver>) {
+    /// Messages of connections come from this receive side from now on, whether or not datagrams come from one. As [`Delivery::put`].
+    #[must_use]
+    pub(crate) fn put_connected(&self, connected: &KArc<ConnectedReceiver>) -> bool {
         let mut state = self.state.lock();
         let before = state.connected.replace(connected.clone());
         self.changed.store(true, Ordering::Relaxed);
+        let tells = !state.answers.is_empty();
         drop(state);
         drop(before);
+        tells
     }
 
     /// They do not come from this one any more. **Any** context.
@@ -185,9 +192,10 @@ impl Delivery {
         None
     }
 
-    /// Whether something waits that IP is to be told. **Any** context.
+    /// Whether IP is to be told something, and there is a receive side with which somebody can come in to do so. **Any** context.
     pub(crate) fn has_answers(&self) -> bool {
-        !self.state.lock().answers.is_empty()
+        let state = self.state.lock();
+        !state.answers.is_empty() && state.sides().is_some()
     }
 
     /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**

@@ -1,6 +1,6 @@
 //! Packets for neighbours without a connection: those that take none, do not answer, or refuse; and connections whose calls fail.
 
-use fabric::{Direction, Only, Pick};
+use fabric::{Direction, Only, Pick, Qpn};
 use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkAddress, LinkState, Offload};
 
@@ -27,6 +27,10 @@ pub fn v6(len: usize) -> Vec<u8> {
     packet[8..40].fill(0);
     (packet[8], packet[23], packet[24], packet[39]) = (0xfd, 1, 0xfd, 2);
     packet
+}
+
+fn qpn(LinkAddress(bytes): &LinkAddress) -> Qpn {
+    Qpn::truncating(u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]))
 }
 
 /// What fragments of one packet carry, in their order.
@@ -271,6 +275,31 @@ fn ip_hears_how_much_goes_although_the_mac_layer_is_fetching_packets_meanwhile()
         }
         assert!(bench.alpha.counter("rx_fetched") > 0, "nobody polled");
         assert_eq!(told, TIMES, "{:?}", bench.alpha.counters());
+    });
+}
+
+#[test]
+fn nobody_is_busy_for_what_ip_is_to_be_told_while_nothing_can_come_in() {
+    Setup { seeds: 24, ..Setup::default() }.run(|bench| {
+        set_connected(&bench.alpha, true);
+        let (alpha, _) = bench.alpha.open_up(IPV4);
+        let (beta, _) = bench.beta.open_up(IPV4);
+        bench.settle();
+        send(&alpha, &beta, &v4(100, 0));
+        bench.settle();
+        let adapter = bench.world.fabric().hca(bench.alpha.adapter()).expect("alpha's");
+        adapter.break_qpn(qpn(&address_of(&alpha)));
+        bench.world.set_cable(bench.alpha.port(), false);
+        for length in 3_000..3_010 {
+            // The link refuses it once it knows that it is down.
+            let _ = alpha.transmit(address_of(&beta), &v4(length, DONT_FRAGMENT), Offload::default());
+            fakekernel::sleep(Nanos(bench.machine.now().0 % 20_000));
+        }
+        fakekernel::sleep(Nanos::from_secs(5));
+        let before = bench.alpha.calls("delay");
+        fakekernel::sleep(Nanos::from_secs(5));
+        let waits = bench.alpha.calls("delay") - before;
+        assert!(waits < 100, "{waits} waits in five seconds");
     });
 }
 

@@ -143,7 +143,9 @@ impl ConnectedReceiver {
             open.cq.arm(Notify::Any)?;
         }
         drop(state);
-        this.delivery.put_connected(this);
+        if this.delivery.put_connected(this) {
+            Backlog::leave(&this.backlog);
+        }
         Ok(())
     }
 

@@ -123,10 +123,13 @@ impl Receiver {
                 return Some(unused);
             }
         };
-        this.delivery.put(generation, this);
+        let tells = this.delivery.put(generation, this);
         drop(state);
         // There is none: what was open was closed.
         drop(before);
+        if tells {
+            Backlog::leave(&this.backlog);
+        }
         // The first may have come before.
         this.call_again();
         None
