@@ -17,7 +17,7 @@ use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc, KBox, KVec};
 
-use crate::link::{Call, Shared};
+use crate::link::{Call, MOST_PATH_LOOKUPS, Shared};
 use crate::node::Node;
 use crate::now;
 use crate::ring::Ring;
@@ -25,8 +25,8 @@ use crate::ring::Ring;
 /// What waits of a link, a line for each kind.
 type Lines = [Ring<Call>; Kind::ALL.len()];
 
-/// Calls of a kind that may wait in a link's line. The machines bound what they ask for below this.
-const LINE: [usize; Kind::ALL.len()] = [16, 64, 64, 32, 8];
+/// Calls of a kind that may wait in a link's line. Of paths as many as an administrator can allow; of the others the machines have fewer out.
+const LINE: [usize; Kind::ALL.len()] = [16, 64, 64, MOST_PATH_LOOKUPS as usize, 8];
 
 /// The module's threads, and what they have to do.
 pub(crate) struct SaPool {

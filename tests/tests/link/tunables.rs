@@ -1,7 +1,7 @@
 //! What an administrator can change beyond the C driver's properties, and the queue pair that completes nothing.
 
 use fakekernel::Nanos;
-use lab_gldv3::{LinkState, Offload, Stream};
+use lab_gldv3::{LinkAddress, LinkState, Offload, Stream};
 use sm::fault::FaultAction;
 use sm::{Attribute, Method};
 
@@ -107,6 +107,28 @@ fn a_stall_is_found_at_any_point_of_a_stop() {
         drop(alpha);
         sends_hang(bench, &bench.alpha, false);
         let (_alpha, _) = bench.alpha.open_up(PLAIN);
+    });
+}
+
+#[test]
+fn as_many_paths_are_asked_at_a_time_as_an_administrator_can_allow_and_no_packet_is_dropped() {
+    holds(|bench| {
+        const MOST: u8 = 64;
+        bench.alpha.set("_ibd_path_lookups", &MOST.to_string()).unwrap();
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, _) = bench.beta.open_up(PLAIN);
+        bench.settle();
+        bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Delay(sm::Nanos(100_000_000)));
+        let before = bench.alpha.counter("sa_paths");
+        for neighbour in 0..MOST {
+            // Another queue pair of the same port is another neighbour.
+            let LinkAddress(mut to) = address_of(&beta);
+            to[2] ^= neighbour + 1;
+            alpha.transmit(LinkAddress(to), &[neighbour; 60], Offload::default()).unwrap();
+        }
+        fakekernel::sleep(Nanos::from_secs(10));
+        assert_eq!(bench.alpha.counter("tx_drop_lookup_failed"), 0, "{:?}", bench.alpha.counters());
+        assert_eq!(bench.alpha.counter("sa_paths") - before, u64::from(MOST));
     });
 }
 

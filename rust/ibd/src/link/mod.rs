@@ -84,6 +84,7 @@ use crate::sa_pool::SaPool;
 pub(crate) use lifecycle::Link;
 pub(crate) use provider::Provider;
 pub(crate) use sa_calls::Call;
+pub(crate) use settings::MOST_PATH_LOOKUPS;
 
 /// What every part of a link knows.
 pub(crate) struct Shared {
