@@ -117,7 +117,12 @@ where
                 group.late = None;
                 self.late -= 1;
                 if let Ok(grant) = result {
+                    let attached = grant.attached;
                     self.granted_late(id, wire, role, grant);
+                    if !attached && role.hears() {
+                        // Whoever asked after it may have left the attaching to it, and said that it was done.
+                        self.deaf(now, wire);
+                    }
                 }
             }
             // Nobody asked for it.

@@ -194,6 +194,24 @@ fn first_join_that_fails_late_does_not_end_the_second() {
 }
 
 #[test]
+fn group_that_the_first_of_two_joins_could_not_attach_is_joined_again_soon() {
+    let mut m = impatient();
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_timeout(at(10));
+    actions(&mut m);
+    m.handle_timeout(at(11));
+    assert_eq!(m.poll_action(at(11)), Some(join(5, Roles::FULL, None)));
+    // The second found the first at it, and left the attaching to it.
+    m.handle_event(at(12), granted(5, Roles::FULL, 7));
+    let deaf = Joined { info: 7, attached: false };
+    m.handle_event(at(12), Event::Joined(group(5), Roles::FULL, Ok(deaf)));
+    assert!(!m.hears(group(5)));
+    m.handle_timeout(at(80));
+    assert_eq!(m.poll_action(at(80)), Some(join(5, Roles::FULL, Some(7))));
+}
+
+#[test]
 fn late_grant_of_before_a_renewal_does_not_count_as_one_of_after_it() {
     let mut m = impatient();
     m.want(group(5)).unwrap();
