@@ -6,15 +6,16 @@
 //! | control thread | turns the machines' actions into effects | short locks; the adapter, if the worker's queue of jobs is full |
 //! | local worker | asks the adapter: port queries, building and taking down queue pairs, address handles | the adapter |
 //! | the module's pool | asks the SA: searches, joins, leaves, paths | the SA, for minutes |
+//! | soft interrupts | receive, up to a share; reclaim | the queue's or the receive side's lock; IP |
 //! | backlog | goes on receiving where an interrupt has taken its share | the receive side's lock; IP |
 //! | announcer | tells the MAC layer about address, MTU and state | the MAC perimeter |
-//! | `mc_tx` | copies and posts | the queue's lock |
-//! | CQ handlers | receive, reclaim | the queue's lock; IP |
+//! | `mc_tx` | copies and posts | the queue's lock, the machines', a connection's |
+//! | CQ handlers | trigger the soft interrupt | nothing |
 //! | IBTF events | record and return | the machines' lock |
 //! | the threads of [`incoming`], once the link has connections | make, answer, open, close and free them | the adapter, `ibcm` |
 //!
-//! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), and inside that one only `retired`; the job queues' and
-//! the announcer's are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the way up
+//! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), and inside that one only `retired` and `news`; the job queues'
+//! and the announcer's are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the way up
 //! ([`delivery`]) are taken inside it. None is held
 //! across an upcall, a blocking call, or the freeing of a packet.
 
