@@ -86,7 +86,7 @@ fn change(scenario: &mut Scenario, family: Family<'_>, tried: &mut Tried, rng: &
     if troubles.is_empty() {
         return;
     }
-    for _ in 0..generator.pick(&[1, 2, 3, 4, 6]) {
+    for _ in 0..generator.pick(&[1, 1, 2, 3, 6]) {
         let n = generator.rng.random_range(0..troubles.len());
         let (trouble, made) = &mut troubles[n];
         generator.within_us = trouble.within_ms * 1_000;
@@ -190,6 +190,7 @@ impl Generator<'_> {
         }
         self.focus = Some(Focus { host: host.clone(), moments_us: vec![0], spread_us: self.within_us });
         let (first, second) = self.seldom_pair(&call, tried);
+        let call = self.held_for(call, &first);
         trouble.event.push(TimedEvent { on: Some(call), ..TimedEvent::new(0, first) });
         if let Some(second) = second.filter(|_| self.rng.random_range(0..3) > 0) {
             let timed = self.then(second, &host, made, tried);
