@@ -31,6 +31,8 @@ pub struct Told {
 
 /// Makes the draw another one than those of the parents.
 const APART: u64 = 0x4348_494c_4452_454e;
+/// A timeline of more events than this is crowded.
+const CROWD: usize = 20;
 /// Events of another timeline that come into one, at most.
 const SPLICED: usize = 4;
 
@@ -86,6 +88,9 @@ fn change(scenario: &mut Scenario, family: Family<'_>, tried: &mut Tried, rng: &
     if troubles.is_empty() {
         return;
     }
+    for (trouble, _) in &mut troubles {
+        generator.thin(trouble);
+    }
     for _ in 0..generator.pick(&[1, 1, 2, 3, 6]) {
         let n = generator.rng.random_range(0..troubles.len());
         let (trouble, made) = &mut troubles[n];
@@ -109,6 +114,15 @@ impl Told {
 }
 
 impl Generator<'_> {
+    /// A child of a child has more and more events, and what they do is hidden by others that build everything anew. So of one timeline in
+    /// three, and of each that is crowded, most do not come.
+    fn thin(&mut self, trouble: &mut TroubleStep) {
+        if trouble.event.len() > CROWD || self.rng.random_range(0..3) == 0 {
+            let stays = self.pick(&[0.1, 0.3, 0.6]);
+            trouble.event.retain(|_| self.rng.random_bool(stays));
+        }
+    }
+
     /// One change of a timeline.
     fn mutate(
         &mut self,
@@ -268,6 +282,18 @@ mod tests {
             waiting > 400 && rare > 300 && (80..200).contains(&otherwise),
             "{waiting} {rare} {otherwise}"
         );
+    }
+
+    #[test]
+    fn timelines_do_not_grow_from_child_to_child() {
+        let mut scenario = Search::Schedules.scenario(9, 1);
+        let (mut longest, mut shortest) = (0, usize::MAX);
+        for index in 0..300 {
+            scenario = of(Search::Schedules, &scenario, &[("cv_wait", 3)], index).expect("calls were made");
+            longest = longest.max(events(&scenario).len());
+            shortest = shortest.min(events(&scenario).len());
+        }
+        assert!(longest < 60 && shortest < 4, "{shortest} to {longest}");
     }
 
     #[test]
