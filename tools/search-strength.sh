@@ -275,7 +275,7 @@ claims=$(mktemp -d)
 rm -f "$out"/*.not-built
 build_all &
 builder=$!
-trap 'kill "$builder" 2>/dev/null; rm -rf "$claims"' EXIT
+trap 'kill "$builder" 2>/dev/null || true; rm -rf "$claims"' EXIT
 searchers=
 for _ in $(seq "$jobs"); do
 	search_all &
