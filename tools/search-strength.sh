@@ -16,7 +16,10 @@
 # table seeds.md says which of the two finds it.
 #
 # SEEDS, SCHEDULES and FAULTS (names, or patterns of them) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
-# IBDLAB is another program, LABEL another name for COMMIT.
+# STRATEGY is the only way to choose who runs next; IBDLAB is another program, LABEL another name for COMMIT.
+#
+# The modules of the next faults are built while the first ones are searched for, JOBS of them at a time (as many as there are
+# processors), each by one worker: so the same search comes upon the same fault at the same schedule whenever it is repeated.
 set -eu
 
 proof=
@@ -28,7 +31,8 @@ seeds=${SEEDS:-$([ "$proof" ] && echo 1 || echo '1 2 3')}
 schedules=${SCHEDULES:-$([ "$proof" ] && echo 10000 || echo 300)}
 cargo=${CARGO:-cargo}
 root=$(pwd)
-label=${LABEL:-$(git describe --always --dirty)}${PAIRS:+-pairs}${proof:+-proof}
+jobs=${JOBS:-$(nproc)}
+label=${LABEL:-$(git describe --always --dirty)}${PAIRS:+-pairs}${STRATEGY:+-$STRATEGY}${proof:+-proof}
 out=$root/target/search-strength/$label
 tree=$root/target/search-strength/tree
 shipped=${PAIRS:-$suite}
@@ -37,8 +41,8 @@ mkdir -p "$out" "$objects"
 
 # The program stays the same for all faults, whatever is built meanwhile.
 if [ ! -x "$out/ibdlab" ]; then
-	[ "${IBDLAB:-}" ] || $cargo build --quiet -p ibdlab
-	cp "${IBDLAB:-${CARGO_TARGET_DIR:-$root/target}/debug/ibdlab}" "$out/ibdlab"
+	[ "${IBDLAB:-}" ] || $cargo build --release --quiet -p ibdlab
+	cp "${IBDLAB:-${CARGO_TARGET_DIR:-$root/target}/release/ibdlab}" "$out/ibdlab"
 fi
 $cargo build --quiet -p kmod
 kmod=${CARGO_TARGET_DIR:-$root/target}/debug/kmod
@@ -62,13 +66,22 @@ healthy=$(sources)
 more=--atomics\ --races
 [ -z "$shipped" ] || more=''
 
+# Which sources and which fault the objects of a patch are to be of. $1: patch.
+key() {
+	printf '%s %s' "$healthy" "$(sha256sum <"$1")"
+}
+
+# Are there objects with this fault? $1: patch.
+is_built() {
+	[ "$(cat "$objects/$(basename "$1" .patch)/key" 2>/dev/null)" = "$(key "$1")" ]
+}
+
 # Builds the modules with a fault into objects/NAME/kernel, with calls for their atomic operations into objects/NAME/atomics, and
 # with calls for their loads and stores, too, into objects/NAME/races.
 # $1: patch.
 build() {
 	name=$(basename "$1" .patch)
-	key=$(printf '%s %s' "$healthy" "$(sha256sum <"$1")")
-	[ "$(cat "$objects/$name/key" 2>/dev/null)" != "$key" ] || return 0
+	! is_built "$1" || return 0
 	rm -rf "${objects:?}/$name" "$out/$name.build"
 	# Within a repository git takes the paths for the repository's own, and silently leaves out what is not below this directory.
 	(cd "$tree" && GIT_CEILING_DIRECTORIES=$root/target git apply "$1" && [ "$(sources)" != "$healthy" ] &&
@@ -83,7 +96,7 @@ build() {
 	rm "$out/$name.build"
 	mkdir "$objects/$name"
 	for variant in kernel $more; do cp -a "$tree/proto/${variant#--}" "$objects/$name/"; done
-	printf '%s' "$key" >"$objects/$name/key"
+	key "$1" >"$objects/$name/key"
 }
 
 # A value of a campaign's summary: the first field of this name. $1: field, $2: directory.
@@ -104,10 +117,10 @@ search() {
 	esac
 	# It ends with 1 if something is found.
 	# shellcheck disable=SC2086 # Perhaps no word.
-	"$out/ibdlab" campaign $among --until-found --seed "$2" --schedules "$most" --shrink-runs 0 \
-		--proto "$objects/$name/kernel" --atomics "$objects/$name/atomics" --races "$objects/$name/races" --counting /nonexistent --out "$found" >/dev/null 2>"$out/$name.search" || true
-	[ -e "$found/summary.json" ] || { cat "$out/$name.search" >&2 && exit 1; }
-	rm -rf "$out/$name.search" "$found"/worker-*
+	"$out/ibdlab" campaign $among ${STRATEGY:+--strategy "$STRATEGY"} --workers 1 --until-found --seed "$2" --schedules "$most" --shrink-runs 0 \
+		--proto "$objects/$name/kernel" --atomics "$objects/$name/atomics" --races "$objects/$name/races" --counting /nonexistent --out "$found" >/dev/null 2>"$out/$name.$2.search" || true
+	[ -e "$found/summary.json" ] || { cat "$out/$name.$2.search" >&2 && exit 1; }
+	rm -rf "$out/$name.$2.search" "$found"/worker-*
 }
 
 # A line for each fault and seed that is measured: family, name, seed, schedules, found (0 or 1), strategy, signature; by tabs.
@@ -219,19 +232,58 @@ has_time() {
 	[ "$minutes" -eq 0 ] || [ $(($(date +%s) - begun)) -lt $((minutes * 60)) ]
 }
 
-# All faults with the first seed before any with the second: a table that is not finished says something about each.
-for seed in $seeds; do
-	for patch in "$root"/tests/planted/*/*.patch; do
-		name=$(basename "$patch" .patch)
-		is_wanted "$name" || continue
-		[ ! -e "$out/$name/$seed/summary.json" ] || continue
-		has_time || break 2
-		build "$patch" || { echo "not built: $name, see $out/$name.build" >&2 && exit 1; }
-		search "$patch" "$seed"
-		tables
-		tail -n +3 "$out/table.md" | grep "^| .$name. " || true
+# Is there something to search for with this seed? $1: patch, $2: seed.
+is_to_do() {
+	is_wanted "$(basename "$1" .patch)" && [ ! -e "$out/$(basename "$1" .patch)/$2/summary.json" ]
+}
+
+# Builds what is to be searched for, in the order in which it is.
+build_all() {
+	for seed in $seeds; do
+		for patch in "$root"/tests/planted/*/*.patch; do
+			is_to_do "$patch" "$seed" || continue
+			has_time || return 0
+			build "$patch" || { echo "not built: $name, see $out/$name.build" >&2 && touch "$out/$name.not-built"; }
+		done
 	done
+}
+
+# Searches for what no other job has begun with: all faults with the first seed before any with the second, so that a table that is not
+# finished says something about each.
+search_all() {
+	for seed in $seeds; do
+		for patch in "$root"/tests/planted/*/*.patch; do
+			is_to_do "$patch" "$seed" && mkdir "$claims/$(basename "$patch" .patch).$seed" 2>/dev/null || continue
+			until is_built "$patch"; do
+				has_time || return 0
+				[ ! -e "$out/$(basename "$patch" .patch).not-built" ] || continue 2
+				sleep 1
+			done
+			has_time || return 0
+			search "$patch" "$seed"
+			index=$(field index "$found")
+			echo "$name, seed $seed: ${index:+found, its number is }${index:-not found}"
+			# What is measured so far can be read at any time; one job at a time writes it.
+			until mkdir "$claims/tables" 2>/dev/null; do sleep 1; done
+			tables
+			rmdir "$claims/tables"
+		done
+	done
+}
+
+claims=$(mktemp -d)
+rm -f "$out"/*.not-built
+build_all &
+builder=$!
+trap 'kill "$builder" 2>/dev/null || true; rm -rf "$claims"' EXIT
+searchers=
+for _ in $(seq "$jobs"); do
+	search_all &
+	searchers="$searchers $!"
 done
+for searcher in $searchers; do wait "$searcher"; done
+set -- "$out"/*.not-built
+[ ! -e "$1" ] || exit 1
 tables
 tail -n 1 "$out/table.md"
 echo "$out/table.md"

@@ -31,6 +31,7 @@ pub use loader::module::{Function, LoadError, Module, Rebound, object_is_accepta
 pub use loader::resources::{InstanceScope, Resource, Resources};
 pub use loader::sdt::{ProbeArgument, ProbeHit};
 pub use loader::services::LiveObject;
+pub use loader::sites::Site;
 pub use sim::race;
 pub use sim::thread::{idle, now, reschedule, sleep};
 pub use sim::{

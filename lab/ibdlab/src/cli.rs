@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::bench::traffic::{BURST, Way};
 use crate::bench::{Bench, sa};
-use crate::campaign::{Campaign, STARTER, Search};
+use crate::campaign::{Campaign, STARTER, Search, StrategyKind};
 use crate::desk::client;
 use crate::desk::fabric::Action;
 use crate::desk::frame_files;
@@ -107,6 +107,9 @@ pub struct RunArgs {
     /// Add to the report how threads were interleaved in virtual time: what `replay` of a scenario's `[schedule]` repeats.
     #[arg(long, requires = "report")]
     pub decisions: bool,
+    /// The report says what was reached: blocks, calls and where they came from, states of links.
+    #[arg(long)]
+    pub reached: bool,
 }
 
 #[derive(Debug, Args)]
@@ -148,6 +151,7 @@ impl RunArgs {
             probes: false,
             calls: false,
             decisions: false,
+            reached: false,
         }
     }
 
@@ -283,10 +287,13 @@ pub struct CampaignArgs {
     /// The subnet manager of random fabrics.
     #[arg(long, value_enum, default_value_t, requires = "fabrics")]
     pub sm: SmKind,
+    /// Interleave threads by strategies of this kind alone.
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub strategy: Option<StrategyKind>,
     /// How long to go on; without it and `--schedules`, ten minutes.
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(..=MINUTES))]
     pub minutes: Option<u64>,
-    /// The number of the first scenario: with `--schedules 1`, one that was found before.
+    /// The number of the first scenario. Those that are made of others depend on what was run before.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub first: u64,
     /// How many scenarios to run.
@@ -488,6 +495,7 @@ impl CampaignArgs {
             },
             pairs: self.pairs,
             seed: self.seed,
+            strategy: self.strategy,
             time: minutes.map(|minutes| Duration::from_secs(minutes * 60)),
             first: self.first,
             scenarios: self.schedules,

@@ -10,6 +10,7 @@
 //! - [`coverage`]: which lines of the modules were run.
 //! - [`objects`]: which file each host loads for each module.
 //! - [`packets`]: frames that nobody should send.
+//! - [`reached`]: what a run has reached, to be compared with other runs.
 //! - [`report`]: what a run found.
 //! - [`run`]: carries a scenario out.
 //! - [`sa`]: questions to subnet administration.
@@ -33,6 +34,7 @@ pub mod linux;
 pub mod objects;
 pub mod packets;
 pub mod probes;
+pub mod reached;
 pub mod report;
 pub mod run;
 pub mod sa;

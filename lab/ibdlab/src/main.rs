@@ -146,6 +146,7 @@ fn ordered(order: RunOrder) -> u8 {
         proto: Some(order.proto),
         report: Some(order.report),
         decisions: order.decisions,
+        reached: true,
         ..RunArgs::of(order.scenario)
     };
     match run_command(args) {
@@ -182,6 +183,7 @@ fn run_command(args: RunArgs) -> Result<bool> {
         probes: args.probes,
         calls: args.calls,
         decisions: args.decisions,
+        reached: args.reached,
     };
     let report = run(scenario, options, |step| speaker.line(&step.line()))?;
     report.probes.iter().chain(&report.calls).for_each(|line| speaker.line(line));

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::coverage::Blocks;
+use crate::reached::Reached;
 
 /// Which subnet manager a fabric has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -62,6 +63,9 @@ pub struct Report {
     /// Which blocks of the modules were run, of objects that count it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Blocks>,
+    /// What was reached, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Reached>,
     /// Known violations that did not come up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unused_suppressions: Vec<String>,

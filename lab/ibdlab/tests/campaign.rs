@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fakekernel::{Choice, Decision, Nanos};
-use ibdlab::campaign::{Campaign, Search, Trials, events, fewer_decisions, shrink};
+use ibdlab::campaign::{Campaign, Origin, Search, Trials, events, fewer_decisions, shrink};
 use ibdlab::scenario::trouble::{Event, StallSpec};
 use ibdlab::scenario::{DecisionText, Scenario, Schedule, Step, UpStep, load, parse};
 
@@ -220,6 +220,7 @@ fn a_process_that_dies_is_a_finding_and_not_the_end() {
         pairs: false,
         first: 0,
         seed: 1,
+        strategy: None,
         time: None,
         scenarios: Some(3),
         until_found: false,
@@ -247,6 +248,7 @@ fn events_wait_for_calls_that_were_made_in_a_run_without_them() {
         pairs: true,
         first: 0,
         seed: 1,
+        strategy: None,
         time: None,
         scenarios: Some(24),
         until_found: false,
@@ -268,6 +270,37 @@ fn events_wait_for_calls_that_were_made_in_a_run_without_them() {
     let drawn = Campaign { pairs: false, scenarios: Some(12), ..pairs };
     let summary = drawn.run(|_| {}).expect("a campaign");
     assert_eq!((summary.scenarios, summary.failed), (12, 0), "{:?}", summary.findings);
+}
+
+#[test]
+fn one_worker_repeats_a_campaign_by_its_seed_with_what_it_makes_of_the_corpus() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let campaign = Campaign {
+        search: Search::Schedules,
+        pairs: false,
+        first: 0,
+        seed: 3,
+        strategy: None,
+        time: None,
+        scenarios: Some(15),
+        until_found: false,
+        workers: 1,
+        shrink_runs: 0,
+        out: directory.path().to_owned(),
+        proto: proto(),
+        counting: None,
+        atomics: None,
+        races: None,
+        program: Some(env!("CARGO_BIN_EXE_ibdlab").into()),
+    };
+    let run = || {
+        let summary = campaign.run(|_| {}).expect("a campaign");
+        (summary.kernel_calls, summary.corpus, summary.origins)
+    };
+    let (calls, corpus, origins) = run();
+    assert!(origins[&Origin::Corpus].schedules > 0 && origins[&Origin::Drawn].news > 0, "{origins:?}");
+    assert!(corpus.0 > 0 && corpus.1 > 1_000, "{corpus:?}");
+    assert_eq!(run(), (calls, corpus, origins));
 }
 
 /// `make campaign-proof` takes an hour and more; that its faults can still be planted is seen at once.

@@ -28,6 +28,7 @@ fn whatever_is_done_on_a_random_fabric_ends_well() {
         pairs: false,
         first: 0,
         seed: 1,
+        strategy: None,
         time: None,
         scenarios: Some(RUNS),
         until_found: false,

@@ -36,6 +36,14 @@ pub(crate) struct Import {
     pub stub: usize,
 }
 
+impl Import {
+    /// How far within its module a place of the module's is; for one that is not, which import this is.
+    pub(crate) fn offset_of(&self, place: usize) -> usize {
+        let start = self.module.get().and_then(Weak::upgrade).and_then(|module| module.text_start(place));
+        start.map_or(place & 0xffff, |start| place - start)
+    }
+}
+
 /// Bytes of a stub.
 pub(crate) const STUB_SIZE: usize = 32;
 const MOV_R11: [u8; 2] = [0x49, 0xbb];
@@ -156,7 +164,9 @@ fn pass(me: &ThreadInner, import: &Import, sp: usize) {
         shared.trace.store(step, Ordering::Relaxed);
         add(&shared.now, shared.config.call_cost.0);
     }
-    shared.point_at(me, place(current::call().pc(), import.trace_id), import.kernel.name(), &import.name);
+    let place = place(current::call().pc(), import.trace_id);
+    import.kernel.sites().pass(import, place);
+    shared.point_at(me, place, import.kernel.name(), &import.name);
 }
 
 /// Where a call is made, equal in two runs of one seed: its return address, or which import it is if it returns into the lab, as the last

@@ -20,6 +20,7 @@ use crate::loader::kernels::Working;
 use crate::loader::module::{Dependency, LoadError, Module, Window, in_window_range};
 use crate::loader::resources::Resources;
 use crate::loader::services::{LiveObject, Services};
+use crate::loader::sites::{Site, Sites};
 
 /// Room for the data symbols of a host.
 const DATA_SIZE: usize = 64 << 10;
@@ -53,6 +54,7 @@ struct Inner {
     detach_all: HostMutex<Option<DetachAll>>,
     traps: HostMutex<Vec<Trap>>,
     lent: HostMutex<Option<Lent>>,
+    sites: Sites,
 }
 
 /// A kernel module the lab provides.
@@ -105,6 +107,7 @@ impl Kernel {
             detach_all: HostMutex::default(),
             traps: HostMutex::default(),
             lent: HostMutex::default(),
+            sites: Sites::default(),
         }));
         provide(&kernel);
         machine.kernels().all.lock().push(kernel.clone());
@@ -307,6 +310,25 @@ impl Kernel {
             *calls.entry(function).or_default() += times;
         }
         calls
+    }
+
+    /// The same of one function.
+    pub(crate) fn calls_of(&self, function: &str) -> u64 {
+        self.0.modules.lock().iter().map(|module| module.calls_of(function)).sum()
+    }
+
+    /// From now on it is noted where calls come from.
+    pub fn note_sites(&self) {
+        self.0.sites.begin();
+    }
+
+    /// The places that calls have come from since, in the order of their first calls; of each the first two.
+    pub fn noted_sites(&self) -> Vec<Site> {
+        self.0.sites.end()
+    }
+
+    pub(crate) fn sites(&self) -> &Sites {
+        &self.0.sites
     }
 
     /// The loaded module whose window holds `addr`.

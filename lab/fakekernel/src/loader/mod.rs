@@ -22,3 +22,4 @@ pub(crate) mod module;
 pub(crate) mod resources;
 pub(crate) mod sdt;
 pub(crate) mod services;
+pub(crate) mod sites;

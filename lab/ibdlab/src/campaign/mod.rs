@@ -2,6 +2,7 @@
 //! and kept as a scenario file that `ibdlab run` reproduces.
 
 mod conditions;
+mod corpus;
 mod generate;
 mod pairs;
 mod shrink;
@@ -14,27 +15,32 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 use crate::scenario::trouble::Event;
 use crate::scenario::{Scenario, Schedule};
 
 pub use conditions::{CONDITIONS, Condition, Provoked, Seen};
-use generate::child;
-pub use generate::{Calls, Search};
+use corpus::{Corpus, Parent};
+pub use generate::{Calls, Places, Search, StrategyKind, Told};
+use generate::{Family, Tried, child};
 pub use shrink::{Shrunk, decisions, events, fewer_decisions, shrink};
 pub use starter::{COMMAND as STARTER, Order as RunOrder, serve as serve_runs};
-pub use summary::{Finding, Summary};
+pub use summary::{Finding, Origin, Summary};
 pub use trial::{Failure, Outcome, Trials};
 
-/// Of so many scenarios two are run on the objects that count, one on those whose atomic operations are calls, one on those that tell of
+/// Of so many families two are run on the objects that count, one on those whose atomic operations are calls, one on those that tell of
 /// their loads and stores, too, the others on those that ship.
 const ROUND: u64 = 8;
-/// A scenario that is drawn and those that are made of it, as its run went.
+/// A scenario that is drawn and those that are made of it, as its run went; or as many that are made of one of the corpus.
 const FAMILY: u64 = 3;
+/// Makes the draw of families another one than that of scenarios.
+const FAMILIES: u64 = 0x4641_4d49_4c49_4553;
 /// The wall-clock time after which a failure is kept as small as it is.
 const SHRINK_TIME: Duration = Duration::from_secs(120);
 
@@ -45,6 +51,8 @@ pub struct Campaign {
     /// Instead of what is drawn: every pair of events, until all are done.
     pub pairs: bool,
     pub seed: u64,
+    /// The only strategies to interleave threads by, if not all.
+    pub strategy: Option<StrategyKind>,
     /// Wall-clock time after which no scenario is begun.
     pub time: Option<Duration>,
     /// The number of the first scenario.
@@ -85,6 +93,8 @@ impl Campaign {
             next: AtomicU64::new(self.first),
             told: AtomicU64::new(0),
             summary: Mutex::new(Summary::new(self.seed)),
+            corpus: Mutex::default(),
+            tried: Mutex::default(),
             progress: &progress,
         };
         let results = std::thread::scope(|scope| {
@@ -99,7 +109,9 @@ impl Campaign {
         for result in results {
             result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
+        let corpus = state.corpus.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut summary = state.summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+        summary.corpus = (corpus.len(), corpus.reached());
         summary.finish(state.begun.elapsed(), self.counting.as_deref())?;
         summary.write(&self.out)?;
         Ok(summary)
@@ -123,9 +135,9 @@ impl Campaign {
         })
     }
 
-    /// Which objects: by the scenario's number, so that it stays the same.
+    /// Which objects: by the family, so that a child is run on those of its parent.
     fn proto_of(&self, index: u64) -> &Path {
-        match index % ROUND {
+        match index / FAMILY % ROUND {
             0 | 4 => self.counting.as_ref(),
             2 => self.atomics.as_ref(),
             6 => self.races.as_ref().or(self.atomics.as_ref()),
@@ -144,6 +156,8 @@ struct State<'a> {
     /// Minutes that have been told about.
     told: AtomicU64,
     summary: Mutex<Summary>,
+    corpus: Mutex<Corpus>,
+    tried: Mutex<Tried>,
     progress: &'a (dyn Fn(&str) + Sync),
 }
 
@@ -162,41 +176,77 @@ impl State<'_> {
     fn try_all(&self, workplace: &Trials, list: &[Scenario], numbers: Range<u64>) -> Result<()> {
         let of_list = |index: u64| Some((index, list.get(usize::try_from(index).ok()?)?));
         for (index, scenario) in numbers.filter_map(of_list) {
-            self.try_one(workplace, index, scenario.clone())?;
+            self.try_one(workplace, index, scenario.clone(), Origin::Listed)?;
         }
         Ok(())
     }
 
-    /// Draws a scenario, runs it, and runs others that are made of it, as its run went.
-    fn try_family(&self, workplace: &Trials, family: Range<u64>) -> Result<()> {
+    /// Draws a scenario and runs it, or takes one of the corpus; and runs others that are made of it, as its run went.
+    fn try_family(&self, workplace: &Trials, mut family: Range<u64>) -> Result<()> {
         let Campaign { search, seed, .. } = *self.campaign;
-        let parent = search.scenario(seed, family.start);
-        let calls = self.try_one(workplace, family.start, parent.clone())?;
-        for index in family.skip(1) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ FAMILIES);
+        rng.set_stream(family.start);
+        let kept = if rng.random() {
+            self.corpus().take(self.campaign.proto_of(family.start), &mut rng)
+        } else {
+            None
+        };
+        let (parent, origin) = match kept {
+            Some(kept) => (Some(kept), Origin::Corpus),
+            None => {
+                let scenario = search.scenario(seed, family.start);
+                (self.try_one(workplace, family.start, scenario, Origin::Drawn)?, Origin::Child)
+            }
+        };
+        if origin == Origin::Child {
+            family.start += 1;
+        }
+        for index in family {
             if self.is_over() {
                 break;
             }
-            let child = calls.as_ref().and_then(|calls| child(search, &parent, calls, seed, index));
-            let scenario = child.unwrap_or_else(|| search.scenario(seed, index));
-            self.try_one(workplace, index, scenario)?;
+            let other = self.corpus().any(&mut rng);
+            let other = other.as_ref().map(|other| &other.scenario);
+            let child = parent.as_ref().and_then(|parent| {
+                let family = Family { parent: &parent.scenario, told: &parent.told, other };
+                child(search, family, &mut self.tried(), seed, index)
+            });
+            let (scenario, origin) = match child {
+                Some(child) => (child, origin),
+                None => (search.scenario(seed, index), Origin::Drawn),
+            };
+            self.try_one(workplace, index, scenario, origin)?;
         }
         Ok(())
     }
 
-    /// Runs a scenario and keeps what is found; the calls that were made, if it ended well.
-    fn try_one(&self, workplace: &Trials, index: u64, scenario: Scenario) -> Result<Option<Vec<Calls>>> {
+    /// Runs a scenario and keeps what is found; what others can be made of, if it ended well.
+    fn try_one(
+        &self,
+        workplace: &Trials,
+        index: u64,
+        scenario: Scenario,
+        origin: Origin,
+    ) -> Result<Option<Arc<Parent>>> {
+        let Campaign { strategy, seed, .. } = *self.campaign;
+        let scenario = strategy.map_or(scenario.clone(), |kind| kind.alone(scenario, seed, index));
         let trials = workplace.on(self.campaign.proto_of(index));
         let outcome = trials.run(&scenario)?;
-        let new = {
+        let (new, parent) = {
             let mut summary = self.summary();
             summary.add(index, &scenario, &outcome);
-            outcome.failure.clone().filter(|failure| summary.claim(failure, index))
+            let new = outcome.failure.clone().filter(|failure| summary.claim(failure, index));
+            drop(summary);
+            (new, Arc::new(Parent { scenario, told: outcome.told }))
         };
+        let failed = outcome.failure.is_some();
+        let news = !failed && self.corpus().note(&outcome.reached, &parent, self.campaign.proto_of(index));
+        self.summary().came_of(origin, news, failed);
         if let Some(failure) = new {
-            self.found(&trials, index, scenario, failure)?;
+            self.found(&trials, index, parent.scenario.clone(), failure)?;
         }
         self.tell();
-        Ok(outcome.failure.is_none().then_some(outcome.calls))
+        Ok((!failed).then_some(parent))
     }
 
     /// Once a minute, how far it is.
@@ -296,8 +346,16 @@ impl State<'_> {
         }
     }
 
-    fn summary(&self) -> std::sync::MutexGuard<'_, Summary> {
+    fn summary(&self) -> MutexGuard<'_, Summary> {
         self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn corpus(&self) -> MutexGuard<'_, Corpus> {
+        self.corpus.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tried(&self) -> MutexGuard<'_, Tried> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -305,11 +363,7 @@ impl State<'_> {
 fn kinds<'a>(events: impl Iterator<Item = &'a Event>) -> BTreeMap<String, u64> {
     let mut kinds = BTreeMap::new();
     for event in events {
-        // An event is a table of one entry, its kind.
-        let value = serde_json::to_value(event).unwrap_or_default();
-        if let Some((name, _)) = value.as_object().and_then(|event| event.iter().next()) {
-            *kinds.entry(name.clone()).or_default() += 1;
-        }
+        *kinds.entry(event.kind()).or_default() += 1;
     }
     kinds
 }

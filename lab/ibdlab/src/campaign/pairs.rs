@@ -45,7 +45,7 @@ pub fn all(trials: &Trials, seed: u64) -> Result<Vec<Scenario>> {
         if let Some(failure) = outcome.failure {
             ensure!(false, "one event alone fails: {}", failure.text);
         }
-        for call in outcome.calls.first().map(of_host).into_iter().flatten().flat_map(passes) {
+        for call in outcome.told.calls.first().map(of_host).into_iter().flatten().flat_map(passes) {
             scenarios.extend(happenings().iter().flat_map(|second| with(&alone, second, &call)));
         }
         scenarios.push(alone);

@@ -79,6 +79,39 @@ impl Finding {
     }
 }
 
+/// Where a scenario came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Drawn,
+    /// Made of one that was drawn, as its run went.
+    Child,
+    /// Made of one that was kept.
+    Corpus,
+    /// Of a list.
+    Listed,
+}
+
+/// What came of the scenarios of one origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CameOf {
+    pub schedules: u64,
+    /// Those that reached something that none before them had.
+    pub news: u64,
+    pub failed: u64,
+}
+
+impl Origin {
+    const fn in_words(self) -> &'static str {
+        match self {
+            Self::Drawn => "drawn",
+            Self::Child => "made of one that was drawn",
+            Self::Corpus => "made of one that was kept",
+            Self::Listed => "of the list",
+        }
+    }
+}
+
 /// The whole campaign.
 #[derive(Debug)]
 pub struct Summary {
@@ -94,6 +127,10 @@ pub struct Summary {
     pub provoked: Provoked,
     /// Of each strategy: schedules, and how many failed.
     pub strategies: BTreeMap<String, (u64, u64)>,
+    /// Scenarios that were kept for others to be made of, and different things that runs have reached.
+    pub corpus: (usize, usize),
+    /// By where scenarios came from.
+    pub origins: BTreeMap<Origin, CameOf>,
     pub tolerated: BTreeMap<String, u64>,
     pub findings: Vec<Finding>,
     /// The longest that it took until all was well again, and to close a link: microseconds of machine time, and the scenario.
@@ -118,6 +155,8 @@ impl Summary {
             kinds: BTreeMap::new(),
             provoked: Provoked::default(),
             strategies: BTreeMap::new(),
+            corpus: (0, 0),
+            origins: BTreeMap::new(),
             tolerated: BTreeMap::new(),
             findings: Vec::new(),
             slowest_recovery: (0, 0),
@@ -156,6 +195,14 @@ impl Summary {
             *self.tolerated.entry(what.clone()).or_default() += times;
         }
         self.blocks.merge(&outcome.blocks);
+    }
+
+    /// What came of a scenario: whether it reached something that none before it had, and whether it failed.
+    pub(super) fn came_of(&mut self, origin: Origin, news: bool, failed: bool) {
+        let of = self.origins.entry(origin).or_default();
+        of.schedules += 1;
+        of.news += u64::from(news);
+        of.failed += u64::from(failed);
     }
 
     /// Is this failure the first of its kind?
@@ -228,6 +275,15 @@ impl Summary {
         for (strategy, (runs, failed)) in &self.strategies {
             let _ = writeln!(text, "by {strategy}: {runs} schedules, {failed} failed");
         }
+        let (kept, reached) = self.corpus;
+        let _ = writeln!(text, "{reached} different things reached, {kept} schedules kept");
+        for (origin, CameOf { schedules, news, failed }) in &self.origins {
+            let words = origin.in_words();
+            let _ = writeln!(
+                text,
+                "{words}: {schedules} schedules, {news} reached something new, {failed} failed"
+            );
+        }
         let ((recovery, of), (close, by)) = (self.slowest_recovery, self.slowest_close);
         let _ = writeln!(
             text,
@@ -283,6 +339,10 @@ impl Summary {
             "strategies": self.strategies.iter().map(|(strategy, (runs, failed))| {
                 json!({ "strategy": strategy, "schedules": runs, "failed": failed })
             }).collect::<Vec<_>>(),
+            "corpus": { "kept": self.corpus.0, "reached": self.corpus.1 },
+            "origins": self.origins.iter().map(|(origin, came)| {
+                (origin.in_words(), came)
+            }).collect::<BTreeMap<_, _>>(),
             "slowest_recovery_us": self.slowest_recovery.0,
             "slowest_close_us": self.slowest_close.0,
             "lines": self.lines.as_ref().map(Lines::share),

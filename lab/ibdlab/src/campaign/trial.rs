@@ -12,9 +12,10 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::generate::{Calls, NAMES};
+use super::generate::{NAMES, Told};
 use super::starter::{Order, Starter};
 use crate::coverage::Blocks;
+use crate::reached::Reached;
 use crate::report::SmKind;
 use crate::run::Happened;
 use crate::scenario::{DecisionText, Scenario};
@@ -82,8 +83,10 @@ pub struct Outcome {
     pub blocks: Blocks,
     /// Of each trouble that was over: the events that took place.
     pub happened: Vec<Vec<Happened>>,
-    /// Of the same: the calls that each host's modules made.
-    pub calls: Vec<Calls>,
+    /// Of the same: the calls that each host's modules made, and from where.
+    pub told: Told,
+    /// What the run reached, if it said so.
+    pub reached: Reached,
     /// Rule violations that were tolerated: rule, module and call, and how often.
     pub tolerated: Vec<(String, u64)>,
 }
@@ -204,6 +207,7 @@ impl Trials {
             .arg("--report")
             .arg(report)
             .args(of_manager(self.sm))
+            .args((self.sm == SmKind::Embedded).then_some("--reached"))
             .args(decisions.then_some("--decisions"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -275,7 +279,8 @@ impl Outcome {
             hash: String::new(),
             blocks: Blocks::default(),
             happened: Vec::new(),
-            calls: Vec::new(),
+            told: Told::default(),
+            reached: Reached::default(),
             tolerated: Vec::new(),
         }
     }
@@ -316,7 +321,11 @@ impl Outcome {
             tolerated,
             blocks: serde_json::from_value(report["blocks"].clone()).unwrap_or_default(),
             happened: steps.iter().filter_map(|step| fact(&step["facts"]["happened"])).collect(),
-            calls: steps.iter().filter_map(|step| fact(&step["facts"]["calls"])).collect(),
+            told: Told {
+                calls: steps.iter().filter_map(|step| fact(&step["facts"]["calls"])).collect(),
+                places: steps.iter().filter_map(|step| fact(&step["facts"]["sites"])).collect(),
+            },
+            reached: fact(&report["reached"]).unwrap_or_default(),
         }
     }
 }

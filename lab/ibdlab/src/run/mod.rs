@@ -16,13 +16,14 @@ use crate::calls;
 use crate::coverage::Blocks;
 use crate::objects::Objects;
 use crate::probes;
+use crate::reached::Reached;
 use crate::report::{HcaKind, SmKind};
 use crate::report::{Report, StepReport, Trace};
 use crate::scenario::{ModuleOverride, Scenario, Step};
 use crate::suppress::for_objects;
 use crate::swhca;
 
-pub use steps::Happened;
+pub use steps::{Happened, Place};
 pub(crate) use world::World;
 
 /// How to run it.
@@ -47,6 +48,8 @@ pub struct Options {
     pub calls: bool,
     /// Also what was decided about the interleaving of threads.
     pub decisions: bool,
+    /// Also what was reached, to be compared with other runs.
+    pub reached: bool,
 }
 
 impl Options {
@@ -65,6 +68,7 @@ impl Options {
             probes: false,
             calls: false,
             decisions: false,
+            reached: false,
         }
     }
 }
@@ -95,7 +99,9 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     let objects = Objects::find(&scenario, &options.proto, &options.modules)?;
     let config = config(&scenario, &options);
     let suppress = for_objects(&options.suppress, &options.modules);
-    let machine = Machine::new(Config { suppress, probes: options.probes, journal: options.calls, ..config });
+    let probes = options.probes || options.reached;
+    let machine = Machine::new(Config { suppress, probes, journal: options.calls, ..config });
+    let plan = options.reached.then(|| scenario.clone());
     let mut report = Report {
         scenario: scenario.name.clone(),
         seed: options.seed,
@@ -107,6 +113,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         trace: None,
         notes: Vec::new(),
         blocks: None,
+        reached: None,
         unused_suppressions: Vec::new(),
         probes: Vec::new(),
         calls: Vec::new(),
@@ -116,7 +123,8 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
     report.steps = steps;
     report.ok = report.steps.iter().all(|step| step.ok);
     report.notes = notes(&machine);
-    report.probes = probes::lines(&machine);
+    report.probes = if options.probes { probes::lines(&machine) } else { Vec::new() };
+    report.reached = plan.map(|scenario| Reached::of(&machine, &scenario, &report.steps));
     report.calls = calls::lines(&machine);
     report.decisions = decisions(&machine, &options);
     report.blocks = Some(Blocks::of_counters(machine.coverage())).filter(|blocks| !blocks.0.is_empty());

@@ -56,6 +56,13 @@ pub(crate) struct ModuleInner {
     pub state: HostMutex<State>,
 }
 
+impl ModuleInner {
+    /// Where its text begins, if this is in it.
+    pub(crate) fn text_start(&self, addr: usize) -> Option<usize> {
+        self.text.contains(addr).then(|| self.text.start())
+    }
+}
+
 /// Where a module is in its life.
 #[derive(Debug, Default)]
 pub(crate) struct State {

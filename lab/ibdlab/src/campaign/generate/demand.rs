@@ -69,9 +69,14 @@ impl Generator<'_> {
         }
     }
 
+    /// A group that is left again hides whether it was ever heard, so half of them are not.
     fn membership(&mut self, host: String) -> Vec<Event> {
         let of = GroupOf { host: at(host), group: at(self.any_group()) };
-        vec![Event::GroupJoin(of.clone()), Event::GroupLeave(of)]
+        let mut events = vec![Event::GroupJoin(of.clone())];
+        if self.rng.random() {
+            events.push(Event::GroupLeave(of));
+        }
+        events
     }
 
     /// What makes the driver of a host build its queues, ask the administrator, or both.

@@ -1,7 +1,8 @@
 //! The scenarios of a campaign, each chosen by a number.
 //!
-//! Scenario `index` of campaign `seed` is always the same one, whatever was found before it, so a campaign can be repeated,
-//! split, or gone on with.
+//! What is drawn for number `index` of campaign `seed` is always the same, whatever was found before it. What is made of others depends on
+//! how their runs went, and on which others there were: with one worker a campaign is repeated by its seed, with more of them a
+//! scenario by its file.
 
 mod children;
 mod connections;
@@ -12,15 +13,18 @@ mod fabrics;
 mod moments;
 mod patience;
 mod schedules;
+mod seldom;
 mod software;
 mod strategies;
 
-pub use children::Calls;
-pub(super) use children::child;
+pub use children::{Calls, Places, Told};
+pub(super) use children::{Family, child};
 pub(super) use patience::give as give_patience;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+pub use seldom::Tried;
 use serde_spanned::Spanned;
+pub use strategies::Kind as StrategyKind;
 
 use crate::report::SmKind;
 use crate::scenario::Scenario;

@@ -21,6 +21,6 @@ pub use memberships::memberships;
 pub use sm_restart::sm_restart;
 pub use subnet::{hca_removal, pkey_moves};
 pub use traffic::{eavesdrop, multicast, ping, resolve, tcp};
-pub use trouble::{Happened, faulty_link, trouble};
+pub use trouble::{Happened, Place, faulty_link, trouble};
 pub use turns::turns;
 pub use under_traffic::unload_under_traffic;

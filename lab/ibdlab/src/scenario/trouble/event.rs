@@ -91,6 +91,13 @@ pub enum Event {
 }
 
 impl Event {
+    /// The name that a scenario file has for what it is.
+    pub fn kind(&self) -> String {
+        // An event is a table of one entry, its kind.
+        let value = serde_json::to_value(self).unwrap_or_default();
+        value.as_object().and_then(|event| event.keys().next()).cloned().unwrap_or_default()
+    }
+
     /// The host it names.
     pub fn host(&self) -> Option<&Spanned<String>> {
         match self {

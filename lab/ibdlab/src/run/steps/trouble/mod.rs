@@ -33,6 +33,7 @@ pub use happened::Happened;
 use happened::Notes;
 pub use subnet::faulty_link;
 use subnet::{Subnet, Undo};
+pub use tally::Place;
 use tally::Tally;
 
 /// The longest that closing a link may take, whatever else goes on: it waits for the adapter, and for no answer of the SA. Each stall may
@@ -77,6 +78,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     world.machine.set_stalls(stalls);
     let played = Player::new(world, scene.as_mut(), &hands, step).play(step);
     world.machine.set_stalls(None);
+    let sites = tally.places(&hands);
     let calls = tally.end(&hands);
     let missed = world.machine.forget_moments();
     // Also after an event that could not be carried out: the hosts have to come back for the report.
@@ -114,6 +116,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
         .fact("events", step.event.len())
         .fact("happened", serde_json::to_value(happened)?)
         .fact("calls", serde_json::to_value(calls)?)
+        .fact("sites", serde_json::to_value(sites)?)
         .fact("recovery_us", recovery.0 / 1_000)
         .fact("slowest_close_us", slowest_close.0 / 1_000)
         .fact("refused", told))
