@@ -225,3 +225,75 @@ impl Adapter {
         !self.receive_completions.waiting.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn nothing(_cq: ibt_cq_hdl_t, _argument: *mut std::ffi::c_void) {}
+
+    fn cq(handle: usize, armed: bool) -> CqShown {
+        CqShown { handle, handler: Some(nothing), argument: 0, armed, count: 4 }
+    }
+
+    fn handle(of: usize) -> ibt_cq_hdl_t {
+        std::ptr::without_provenance_mut(of)
+    }
+
+    /// With a receive of so many bytes.
+    fn adapter(buffer: &mut [u8]) -> Adapter {
+        let mut adapter = Adapter::new(Vec::new(), VecDeque::new());
+        adapter.sends.set(cq(1, true));
+        adapter.receive_completions.set(cq(2, true));
+        let va = buffer.as_mut_ptr().expose_provenance() as u64;
+        adapter.receives.push_back(Receive { id: 7, key: 0, va, len: buffer.len() as u32 });
+        adapter
+    }
+
+    #[test]
+    fn datagram_is_written_behind_the_place_for_a_routing_header_and_told_of_once() {
+        let mut buffer = [0; 64];
+        let mut adapter = adapter(&mut buffer);
+        assert_eq!(adapter.write(&[9; 24], 1), Ok(()));
+        let mut told = [ibt_wc_t::default(); 2];
+        assert_eq!(adapter.poll(handle(2), &mut told), Ok(0), "it has not completed");
+        assert!(adapter.complete_receives(1).is_ok());
+        assert_eq!(adapter.poll(handle(2), &mut told), Ok(1));
+        assert_eq!((told[0].wc_id, told[0].wc_bytes_xfer), (7, 64));
+        assert_eq!(adapter.poll(handle(2), &mut told), Ok(0));
+        assert_eq!((buffer[39], buffer[40], buffer[63]), (0, 9, 9));
+    }
+
+    #[test]
+    fn datagram_without_a_receive_or_longer_than_it_is_refused() {
+        let mut buffer = [0; 64];
+        assert_eq!(adapter(&mut buffer).write(&[9; 25], 1), Err(Fault::NoReceive));
+        assert_eq!(adapter(&mut buffer).write(&[9; 8], 2), Err(Fault::NoReceive));
+    }
+
+    #[test]
+    fn who_has_not_armed_its_cq_is_not_called() {
+        let mut buffer = [0; 128];
+        let mut adapter = adapter(&mut buffer);
+        assert_eq!(adapter.write(&[9; 24], 1), Ok(()));
+        assert!(adapter.complete_receives(1).is_ok());
+        assert_eq!(adapter.complete_receives(1).err(), Some(Fault::NotArmed));
+        assert_eq!(adapter.arm(handle(2)), Ok(()));
+        assert_eq!(adapter.arm(handle(3)), Err(Fault::Queue));
+    }
+
+    #[test]
+    fn sends_call_when_as_many_have_completed_as_were_asked_for_or_when_their_time_is_over() {
+        let mut adapter = Adapter::new(Vec::new(), VecDeque::new());
+        adapter.sends.set(cq(1, true));
+        let request = ibt_send_wr_t { wr_flags: IBT_WR_SEND_SIGNAL, ..ibt_send_wr_t::default() };
+        for calls in [false, false, false, true] {
+            adapter.send(&request, 64);
+            assert_eq!(adapter.sends_due(usize::MAX).is_some(), calls);
+        }
+        assert!(adapter.sends_due(1).is_none(), "it is not armed");
+        assert_eq!(adapter.arm(handle(1)), Ok(()));
+        assert!(adapter.sends_due(1).is_some());
+        assert_eq!(adapter.sent, Sent { packets: 4, octets: 256 });
+    }
+}

@@ -4,11 +4,11 @@ use anyhow::{Result, anyhow, ensure};
 use fakekernel::{Config, Machine};
 use lab_native::{Incoming, Queue, Task};
 
-use super::Bench;
 use super::bed::{Bed, Subject};
 use super::report::{Fact, Report};
 use super::rows::median;
 use super::traffic::{BURST, PATIENCE, udp};
+use super::{Bench, about_machine, targets};
 
 const IPV4: u16 = 0x0800;
 /// How often each is measured, at least.
@@ -59,17 +59,23 @@ struct Side<'a> {
 }
 
 impl Bench {
-    /// The rates of each path of each driver, in the order of [`Path::ALL`], as facts in the report.
-    pub(super) fn on_bare_kernel(&self, report: &mut Report) -> Result<()> {
+    /// Measures our driver, and the peer if there is one, on one processor, with a kernel and an adapter that do next to nothing.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, or what went wrong on the way: a packet that does not arrive is such a thing.
+    pub fn bare_kernel(&self) -> Result<Report> {
         let drivers = self.drivers()?;
         let machine = Machine::new(Config::timed(self.seed));
-        let (inner, bench) = (machine.clone(), self.clone());
+        let (inner, bench, subjects) = (machine.clone(), self.clone(), drivers.clone());
         let outcome = machine.run(move || {
-            let bed = Bed::build(&inner, &drivers, &bench.proto, bench.seed, bench.mtu)?;
+            let bed = Bed::build(&inner, &subjects, &bench.proto, bench.seed, bench.mtu)?;
             bench.paths_of_all(&bed)
         });
-        report.facts.extend(outcome.map_err(|halt| anyhow!("{halt}"))??);
-        Ok(())
+        let facts = outcome.map_err(|halt| anyhow!("{halt}"))??;
+        let mut report = Report { seed: self.seed, machine: about_machine(), facts, ..Report::default() };
+        report.targets = targets::on_bare_kernel(&report, &drivers);
+        Ok(report)
     }
 
     fn paths_of_all(&self, bed: &Bed) -> Result<Vec<Fact>> {

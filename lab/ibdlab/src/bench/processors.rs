@@ -74,9 +74,10 @@ impl Bench {
     /// What is missing, or what went wrong on the way.
     pub fn processors(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
         let mut report = self.on_bed(Self::on_processors)?;
-        self.on_bare_kernel(&mut report)?;
         report.targets = targets::of_processors(&report);
-        report.targets.extend(targets::on_bare_kernel(&report, &self.drivers()?));
+        let others = self.bare_kernel()?;
+        report.facts.extend(others.facts);
+        report.targets.extend(others.targets);
         report.facts.iter().for_each(|fact| progress(&fact.line()));
         report.targets.iter().for_each(|target| progress(&target.line()));
         Ok(report)
