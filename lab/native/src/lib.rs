@@ -188,6 +188,8 @@ pub fn receive(
 ) -> Result<(Received, Duration), Error> {
     let entry = entry(link, None)?;
     let _rebound = rebind(std::slice::from_ref(&entry))?;
+    let messages = Messages::new(&load.packets, &load.shells)?;
+    let interrupts = Interrupts::new(link.host().soft_interrupts());
     let mut channels = lab_ibtf::channels(link.host());
     let mut taken: Vec<_> = channels.iter().map(|channel| channel.qp.take_receives()).collect();
     let with: Vec<usize> = (0..taken.len()).filter(|n| !taken[*n].is_empty()).collect();
@@ -199,8 +201,6 @@ pub fn receive(
     let (channel, receives) = (channels.swap_remove(n), taken.swap_remove(n));
     let qp = channel.qp.clone();
     let adapter = Adapter::with_receives(channel, receives.iter().map(Receive::of).collect());
-    let messages = Messages::new(&load.packets, &load.shells)?;
-    let interrupts = Interrupts::new(link.host().soft_interrupts());
     let mut bare = Processor::new(messages, adapter, interrupts, link.machine().now().0);
     let (datagram, at_once) = (load.datagram.clone(), load.at_once);
     let on_processor = || {

@@ -51,28 +51,36 @@ unsafe extern "C" fn list_head(list: *mut list_t) -> *mut c_void {
     // SAFETY: list_head(9F): a live list.
     let (head, _) = unsafe { places(list, ptr::null_mut()) };
     // SAFETY: as above.
-    unsafe { object(list, (*head).list_next) }
+    let found = unsafe { (*head).list_next };
+    // SAFETY: as above.
+    unsafe { object(list, found) }
 }
 
 unsafe extern "C" fn list_tail(list: *mut list_t) -> *mut c_void {
     // SAFETY: list_tail(9F): a live list.
     let (head, _) = unsafe { places(list, ptr::null_mut()) };
     // SAFETY: as above.
-    unsafe { object(list, (*head).list_prev) }
+    let found = unsafe { (*head).list_prev };
+    // SAFETY: as above.
+    unsafe { object(list, found) }
 }
 
 unsafe extern "C" fn list_next(list: *mut list_t, of: *mut c_void) -> *mut c_void {
     // SAFETY: list_next(9F): a live list with the object in it.
     let (_, node) = unsafe { places(list, of) };
     // SAFETY: as above.
-    unsafe { object(list, (*node).list_next) }
+    let found = unsafe { (*node).list_next };
+    // SAFETY: as above.
+    unsafe { object(list, found) }
 }
 
 unsafe extern "C" fn list_prev(list: *mut list_t, of: *mut c_void) -> *mut c_void {
     // SAFETY: list_prev(9F): a live list with the object in it.
     let (_, node) = unsafe { places(list, of) };
     // SAFETY: as above.
-    unsafe { object(list, (*node).list_prev) }
+    let found = unsafe { (*node).list_prev };
+    // SAFETY: as above.
+    unsafe { object(list, found) }
 }
 
 /// # Safety
@@ -100,7 +108,9 @@ unsafe extern "C" fn list_insert_tail(list: *mut list_t, new: *mut c_void) {
     // SAFETY: list_insert_tail(9F): a live list and an object in none.
     let (head, node) = unsafe { places(list, new) };
     // SAFETY: as above.
-    unsafe { link((*head).list_prev, node) };
+    let last = unsafe { (*head).list_prev };
+    // SAFETY: as above.
+    unsafe { link(last, node) };
 }
 
 unsafe extern "C" fn list_remove(list: *mut list_t, of: *mut c_void) {
