@@ -4,7 +4,7 @@ use crate::cq::{Added, Completion, CompletionKind, CompletionStatus};
 use crate::queue::{Done, WorkQueue};
 use crate::rc::Connection;
 use crate::send::SendJob;
-use crate::{AsyncEvent, Cq, CqNum, Pd, PortNum, QKey, Qpn, RecvWr, Srq};
+use crate::{AsyncEvent, Cq, CqNum, Error, Pd, PortNum, QKey, Qpn, RecvWr, Srq};
 use std::sync::Arc;
 
 use lab_lock::Mutex;
@@ -175,6 +175,26 @@ impl Qp {
     #[must_use]
     pub fn strayed(&self) -> u64 {
         self.0.core.lock().strayed
+    }
+
+    /// Takes its receives away, the oldest first, for whoever stands in for the adapter and gives back what is posted then
+    /// ([`Qp::give_receives`]).
+    #[must_use]
+    pub fn take_receives(&self) -> Vec<RecvWr> {
+        self.0.core.lock().rq.take_waiting()
+    }
+
+    /// Receives as if they were posted one after the other.
+    ///
+    /// # Errors
+    ///
+    /// There are more of them than places.
+    pub fn give_receives(&self, receives: Vec<RecvWr>) -> Result<(), Error> {
+        let mut core = self.0.core.lock();
+        receives.into_iter().try_for_each(|receive| {
+            let id = receive.id;
+            core.rq.post(receive, id).map(drop)
+        })
     }
 
     /// Multicast groups it is attached to.

@@ -211,6 +211,19 @@ impl<W> WorkQueue<W> {
         })
     }
 
+    /// Takes back every request that waits to be taken, and its slot: the oldest first.
+    pub(crate) fn take_waiting(&mut self) -> Vec<W> {
+        let first = self.entries.partition_point(|e| !matches!(e.stage, Stage::Posted(_)));
+        let taken = self.entries.split_off(first).into_iter().filter_map(|entry| match entry.stage {
+            Stage::Posted(work) => {
+                entry.owner.fetch_sub(1, Ordering::AcqRel);
+                Some(work)
+            }
+            Stage::Taken | Stage::Done(_) => None,
+        });
+        taken.collect()
+    }
+
     /// Slots not yet given back by a poll.
     pub(crate) fn used(&self) -> u32 {
         self.used.load(Ordering::Acquire)

@@ -18,6 +18,7 @@ mod unix;
 pub use loader::{debugger, mem};
 pub use sim::config;
 pub use unix::genunix;
+pub use unix::softintr::SoftInterrupt;
 
 pub use loader::cx::{Cx, cx};
 pub use loader::entry::{EntryKind, ModuleFn, Role};

@@ -20,6 +20,11 @@ impl SendEntry {
         self.module == other.module && self.argument == other.argument
     }
 
+    /// The driver's argument.
+    pub fn argument(&self) -> usize {
+        self.argument
+    }
+
     /// Calls it as it is: nothing is checked or counted. What the driver hands back.
     ///
     /// # Safety

@@ -58,6 +58,11 @@ impl TimedLink {
         self.kernel.machine()
     }
 
+    /// Its host.
+    pub fn host(&self) -> &Kernel {
+        &self.kernel
+    }
+
     /// How the driver is called to send on a transmit ring, or without one.
     pub fn send_entry(&self, ring: Option<usize>) -> Option<SendEntry> {
         self.mac.send_entry(ring)
@@ -162,6 +167,11 @@ impl Packets {
     /// The packets, a message each, which stay its own.
     pub fn messages(&self) -> &[*mut mblk_t] {
         &self.messages
+    }
+
+    /// Has these in the place of its own: as many, whose memory may be others'.
+    pub fn replace(&mut self, messages: Vec<*mut mblk_t>) {
+        self.messages = messages;
     }
 
     /// Leaves them as they are until the machine is over.

@@ -202,7 +202,8 @@ pub struct BenchArgs {
     /// Only measure what so many idle neighbours with a connection each way take of a host's memory.
     #[arg(long, value_name = "N", conflicts_with_all = ["count", "bulk"], value_parser = value_parser!(u64).range(2..=1000))]
     pub peers: Option<u64>,
-    /// Only measure our transmit rings on one processor and on two, with a kernel and an adapter that do next to nothing.
+    /// Only measure with a kernel and an adapter that do next to nothing: our transmit rings on one processor and on two; each way on one processor,
+    /// the peer in turn with ours.
     #[arg(long, conflicts_with_all = ["count", "bulk", "peers"])]
     pub processors: bool,
     /// Of `--count` and `--bulk` only the lines with this in them.

@@ -6,6 +6,7 @@ mod lab;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ibdlab::bench::bare_kernel::Path as PacketPath;
 use ibdlab::bench::{Bench, own};
 use lab::left_out;
 
@@ -87,9 +88,20 @@ fn bulk_tcp_is_measured_on_connections_and_in_datagrams() {
 #[test]
 fn every_packet_of_two_rings_on_two_processors_comes_to_the_adapter() {
     let report = Bench { rounds: 1, ..tiny() }.processors(|line| println!("{line}")).expect("all arrive");
-    assert_eq!(report.facts.len(), 6, "one ring, two rings, two links; one address, a thousand");
+    let named = |what: &str| report.facts.iter().filter(|fact| fact.what.contains(what)).count();
+    assert_eq!(named("sent by"), 6, "one ring, two rings, two links; one address, a thousand");
+    assert_eq!(named("bare kernel"), PacketPath::ALL.len());
     assert!(report.facts.iter().all(|fact| fact.value > 0.0), "{:?}", report.facts);
-    assert!(report.targets.iter().all(|target| target.met.is_some()), "{:?}", report.targets);
+    let judged = report.targets.iter().filter(|target| target.met.is_some()).count();
+    assert_eq!((judged, report.targets.len()), (2, 5), "there is no peer: {:?}", report.targets);
+}
+
+#[test]
+fn every_packet_each_way_comes_through_with_a_kernel_that_does_next_to_nothing() {
+    // More than the receives that are posted at first, so each is posted again.
+    let report = Bench { packets: 4096, ..tiny() }.bare_kernel().expect("all arrive");
+    let found: Vec<_> = report.facts.iter().map(|fact| (fact.what.clone(), fact.value > 0.0)).collect();
+    assert_eq!(found, PacketPath::ALL.map(|path| (path.what(), true)));
 }
 
 #[test]

@@ -17,7 +17,10 @@ mod world;
 
 pub use ibcm::Connected;
 pub use ibcm::arp::{LinkPort, port_of_link};
-pub use ibtl::{Closing, Stranger, Told, close_channel, connect_channel, recycle_channel, times_established};
+pub use ibtl::{
+    ChannelShown, Closing, CqShown, Stranger, Told, channels, close_channel, connect_channel,
+    recycle_channel, times_established,
+};
 pub use world::{Capture, FABRIC_HOST, InfiniBand, RemoveError};
 
 use fakekernel::{FaultKind, Kernel};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use fakekernel::export;
 
-use crate::sender::with;
+use crate::processor::with;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -33,9 +33,9 @@ fn note(at: usize, len: usize, writes: bool) {
     if len == 0 || (frame..frame + STACK).contains(&at) {
         return;
     }
-    with(|sender| {
+    with(|processor| {
         for line in (at & !(LINE - 1)..at + len).step_by(LINE) {
-            let touched = sender.lines.entry(line).or_default();
+            let touched = processor.lines.entry(line).or_default();
             touched.read += u64::from(!writes);
             touched.written += u64::from(writes);
         }

@@ -10,6 +10,7 @@
 mod rig;
 
 mod answers;
+mod bare_kernel;
 mod connected;
 mod inputs;
 mod matrix;

@@ -74,11 +74,7 @@ impl<T> Handles<T> {
         table.generation = (generation + 1) & GENERATION_MASK;
         let index = table.slab.insert((generation, value));
         assert!(index < INDEX_LIMIT, "too many live {}", self.name);
-        let raw = NON_CANONICAL
-            | u64::from(self.kind) << KIND_SHIFT
-            | u64::from(generation) << GENERATION_SHIFT
-            | (index as u64) << INDEX_SHIFT;
-        std::ptr::without_provenance_mut(raw as usize)
+        self.handle(generation, index)
     }
 
     /// The object behind a pointer from a module.
@@ -103,6 +99,20 @@ impl<T> Handles<T> {
     /// Every live object, in order of its slot.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.entries.lock().slab.iter().map(|(_, (_, value))| value.clone()).collect()
+    }
+
+    /// Every live object with its handle, in order of its slot.
+    pub fn with_handles(&self) -> Vec<(*mut c_void, Arc<T>)> {
+        let table = self.entries.lock();
+        table.slab.iter().map(|(index, (of, value))| (self.handle(*of, index), value.clone())).collect()
+    }
+
+    fn handle(&self, generation: u32, index: usize) -> *mut c_void {
+        let raw = NON_CANONICAL
+            | u64::from(self.kind) << KIND_SHIFT
+            | u64::from(generation) << GENERATION_SHIFT
+            | (index as u64) << INDEX_SHIFT;
+        std::ptr::without_provenance_mut(raw as usize)
     }
 
     /// How many are live.
@@ -142,6 +152,7 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(table.get(first), Err(HandleError::Stale("mac_handle_t", first.addr() as u64)));
         assert_eq!(*table.get(second).unwrap(), "b");
+        assert_eq!(table.with_handles().iter().map(|(handle, _)| *handle).collect::<Vec<_>>(), [second]);
     }
 
     #[test]

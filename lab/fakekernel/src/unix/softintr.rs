@@ -19,7 +19,7 @@ use crate::loader::handles::Handles;
 use crate::loader::kernel::Kernel;
 use crate::loader::services::LiveObject;
 
-type Handler = unsafe extern "C" fn(caddr_t) -> c_uint;
+pub(crate) type Handler = unsafe extern "C" fn(caddr_t) -> c_uint;
 
 const DDI_SUCCESS: c_int = 0;
 const DDI_FAILURE: c_int = -1;
@@ -58,6 +58,26 @@ pub(crate) fn exports() -> Vec<Export> {
 
 fn table(kernel: &Kernel) -> Arc<Table> {
     kernel.state(|| Table(Handles::new("ddi_softintr_t")))
+}
+
+/// A soft interrupt of a host's modules.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftInterrupt {
+    /// What it is triggered by.
+    pub id: usize,
+    /// What runs.
+    pub handler: Handler,
+    /// Its argument, the module's.
+    pub argument: usize,
+}
+
+impl Kernel {
+    /// The soft interrupts that modules have, for whoever runs them in the kernel's place.
+    pub fn soft_interrupts(&self) -> Vec<SoftInterrupt> {
+        let live = table(self).0.with_handles().into_iter();
+        live.map(|(id, soft)| SoftInterrupt { id: id.addr(), handler: soft.handler, argument: soft.arg })
+            .collect()
+    }
 }
 
 /// A handler whose argument lies in the range.

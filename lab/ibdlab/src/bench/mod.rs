@@ -1,6 +1,7 @@
 //! What a packet costs: drivers side by side on a machine without checks, counted at the receiver.
 
 mod bare;
+pub mod bare_kernel;
 mod bed;
 pub mod bulk;
 mod calls;

@@ -75,6 +75,9 @@ impl Bench {
     pub fn processors(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
         let mut report = self.on_bed(Self::on_processors)?;
         report.targets = targets::of_processors(&report);
+        let others = self.bare_kernel()?;
+        report.facts.extend(others.facts);
+        report.targets.extend(others.targets);
         report.facts.iter().for_each(|fact| progress(&fact.line()));
         report.targets.iter().for_each(|target| progress(&target.line()));
         Ok(report)

@@ -1,5 +1,6 @@
 //! What was to be reached, and whether it was. None is left out.
 
+use super::bare_kernel::Path;
 use super::bulk::{Carried, WITHOUT};
 use super::processors::{ADDRESSES, Senders};
 use super::report::{Report, Target};
@@ -111,6 +112,25 @@ pub fn of_processors(report: &Report) -> Vec<Target> {
         target(what, TWO_RINGS, against(Senders::TwoRings, addresses), "times")
     };
     ADDRESSES.map(of).into()
+}
+
+/// How many times what the peer carries where kernel and adapter do next to nothing.
+const BARE_KERNEL: [(Path, f64); 3] =
+    [(Path::Sent(64), 2.28), (Path::Received(64), 2.28), (Path::InTurn, 142.5)];
+
+/// What was to be reached there.
+pub fn on_bare_kernel(report: &Report, drivers: &[Driver]) -> Vec<Target> {
+    let of = |path: Path, driver: &Driver| {
+        let fact = report.facts.iter().find(|fact| fact.what == path.what() && fact.driver == driver.name);
+        fact.map(|fact| fact.value)
+    };
+    let ratio = |path| Some(of(path, &drivers[0])? / of(path, drivers.get(1)?)?);
+    let wanted = BARE_KERNEL.into_iter();
+    wanted
+        .map(|(path, least)| {
+            target(format!("{}, against the peer", path.what()), least, ratio(path), "times")
+        })
+        .collect()
 }
 
 /// What was to be reached in the driver's own text.

@@ -7,6 +7,7 @@ mod cq;
 mod cq_threads;
 mod device;
 mod events;
+mod handover;
 mod hca;
 mod memory;
 mod multicast;
@@ -29,6 +30,7 @@ pub(crate) use events::{
     CmHooks, HostEvents, PortEvent, add_device, call, deliver, emptied, happened, management, remove_device,
     tell_attached,
 };
+pub use handover::{ChannelShown, CqShown, channels};
 pub(crate) use hca::RDMA_DEPTH;
 pub(crate) use notices::{SubnetEvent, notify};
 pub(crate) use objects::{Channel, Client, Opaque, SelfHandle, drop_hold, hold};

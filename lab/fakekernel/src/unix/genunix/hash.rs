@@ -30,8 +30,8 @@ const NOT_FOUND: c_int = -3;
 const DUPLICATE: c_int = -2;
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
-type Algorithm = unsafe extern "C" fn(*mut c_void, mod_hash_key_t) -> uint_t;
-type Compare = unsafe extern "C" fn(mod_hash_key_t, mod_hash_key_t) -> c_int;
+pub(crate) type Algorithm = unsafe extern "C" fn(*mut c_void, mod_hash_key_t) -> uint_t;
+pub(crate) type Compare = unsafe extern "C" fn(mod_hash_key_t, mod_hash_key_t) -> c_int;
 
 /// The hashes of a host.
 #[derive(Debug)]
@@ -64,6 +64,47 @@ struct Table {
     owner: Option<u64>,
     /// Keys and values as addresses, oldest last: the kernel puts new entries at the head of a chain.
     chains: Vec<Vec<(usize, usize)>>,
+}
+
+/// A hash as whoever stands in for the kernel for a while has it.
+#[derive(Clone, Debug)]
+pub struct HashShown {
+    /// Its handle.
+    pub handle: usize,
+    /// Whose result, modulo the number of chains, says which chain a key is in.
+    pub algorithm: Algorithm,
+    /// The argument in front of the key, the module's.
+    pub data: usize,
+    /// 0 if two keys are the same.
+    pub compare: Compare,
+    /// Keys and values, the newest first.
+    pub chains: Vec<Vec<(usize, usize)>>,
+}
+
+impl Genunix {
+    /// The hashes of the host's modules.
+    pub fn hashes(&self) -> Vec<HashShown> {
+        let live = self.hashes.live.with_handles().into_iter();
+        let shown = live.map(|(handle, hash)| {
+            let (algorithm, data, compare) = (hash.algorithm, hash.data, hash.compare);
+            HashShown {
+                handle: handle.addr(),
+                algorithm,
+                data,
+                compare,
+                chains: hash.table.lock().chains.clone(),
+            }
+        });
+        shown.collect()
+    }
+
+    /// What is in such a hash from now on: as many chains.
+    pub fn put_back(&self, shown: HashShown) {
+        let handle = std::ptr::without_provenance::<u8>(shown.handle);
+        if let Ok(hash) = self.hashes.live.get(handle) {
+            hash.table.lock().chains = shown.chains;
+        }
+    }
 }
 
 /// The hash's lock.

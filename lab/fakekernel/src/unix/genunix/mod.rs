@@ -32,6 +32,7 @@ pub use ddi::{
     AttachHook, DevInfo, DevInfoSpec, Ereport, MinorNode, Properties, PropertyValue, Service,
     parse_beside_nodes, parse_conf,
 };
+pub use hash::HashShown;
 pub use kstat::{KstatEntry, KstatId, KstatOrigin, KstatValue};
 pub use stream::{Chain, Checksums, Owner, SharedSnapshot};
 pub use user::UserBuffer;
