@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashSet;
+
 /// A node of the graph.
 pub type Class = u32;
 
@@ -25,6 +27,8 @@ pub struct Order {
     ids: BTreeMap<ClassKey, Class>,
     keys: Vec<ClassKey>,
     after: BTreeMap<Class, BTreeSet<Class>>,
+    /// The edges once more: what is taken in an order that is known is looked up here alone.
+    edges: FxHashSet<(Class, Class)>,
     /// Pairs of locks of one class, first taken first.
     pairs: BTreeSet<(usize, usize)>,
 }
@@ -58,14 +62,14 @@ impl Order {
         if held.0 == new.0 {
             return self.take_alike(held, new);
         }
-        let after = self.after.entry(held.0).or_default();
-        if after.contains(&new.0) {
+        if self.edges.contains(&(held.0, new.0)) {
             return Ok(());
         }
         match self.path(new.0, held.0) {
             Some(path) => Err(Inversion { path }),
             None => {
                 self.after.entry(held.0).or_default().insert(new.0);
+                self.edges.insert((held.0, new.0));
                 Ok(())
             }
         }

@@ -1,11 +1,12 @@
 //! The locks, condition variables and semaphores of one host, by address.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sim::{Class, HostGuard, HostMutex, Machine, WaitQueue};
 
 use crate::loader::services::LiveObject;
+use crate::unix::by_address::ByAddress;
 use crate::unix::sync;
 
 /// Every lock and condition variable that modules of a host have initialised and not destroyed.
@@ -17,7 +18,7 @@ pub(crate) struct Locks {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    pub objects: BTreeMap<usize, Object>,
+    pub objects: ByAddress<Object>,
     /// Condition variables destroyed in memory that was not released since: their word does not tell.
     pub dead_cvs: BTreeSet<usize>,
 }
@@ -79,7 +80,7 @@ impl Locks {
 
     /// "0x1234 (from module`function+0x10)".
     pub(crate) fn describe(&self, addr: usize) -> String {
-        let seen = self.lock().objects.get(&addr).map(|object| object.seen(addr));
+        let seen = self.lock().objects.get(addr).map(|object| object.seen(addr));
         match seen {
             Some(seen) => format!("{addr:#x} ({})", self.words(seen)),
             None => format!("{addr:#x}"),
@@ -90,11 +91,11 @@ impl Locks {
         let (addr, seen) = {
             let tables = self.lock();
             // Nearly always asked about a stack, which lies above everything that has locks.
-            tables.objects.last_key_value().filter(|(last, _)| **last >= start)?;
-            let mut all = tables.objects.range(start..start.saturating_add(len));
-            let first = all.clone().next()?;
-            let (addr, object) = all.find(|(addr, object)| object.seen(**addr).busy).unwrap_or(first);
-            (*addr, object.seen(*addr))
+            tables.objects.last().filter(|last| *last >= start)?;
+            let all = tables.objects.within(start..start.saturating_add(len));
+            let mut seen = all.filter_map(|addr| Some((addr, tables.objects.get(addr)?.seen(addr))));
+            let first = seen.next()?;
+            if first.1.busy { first } else { seen.find(|(_, seen)| seen.busy).unwrap_or(first) }
         };
         Some(LiveObject { addr, busy: seen.busy, what: self.words(seen) })
     }
@@ -111,19 +112,27 @@ impl Locks {
 
     /// Zeroed memory in this range is to be used as new condition variables.
     pub(crate) fn revive_cvs(&self, start: usize, len: usize) {
-        self.lock().dead_cvs.retain(|cv| !(start..start.saturating_add(len)).contains(cv));
+        self.lock().forget_dead_cvs(start, start.saturating_add(len));
     }
 
     /// The memory is released: whatever was in it is gone.
     pub(crate) fn forget_range(&self, start: usize, len: usize) -> Vec<usize> {
         let mut tables = self.lock();
         let end = start.saturating_add(len);
-        let gone: Vec<usize> = tables.objects.range(start..end).map(|(addr, _)| *addr).collect();
+        let gone: Vec<usize> = tables.objects.within(start..end).collect();
         for addr in &gone {
-            tables.objects.remove(addr);
+            tables.objects.remove(*addr);
         }
-        tables.dead_cvs.retain(|cv| !(start..end).contains(cv));
+        tables.forget_dead_cvs(start, end);
         gone
+    }
+}
+
+impl Tables {
+    fn forget_dead_cvs(&mut self, start: usize, end: usize) {
+        while let Some(cv) = self.dead_cvs.range(start..end).next().copied() {
+            self.dead_cvs.remove(&cv);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The functions of `unix` and `genunix`, and what one host's kernel knows: the top floor, which alone knows both others.
 
 pub(crate) mod assert;
+pub(crate) mod by_address;
 pub(crate) mod calibrate;
 pub(crate) mod callb;
 pub(crate) mod callout;

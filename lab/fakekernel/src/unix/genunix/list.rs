@@ -34,7 +34,10 @@ impl Linked {
 
     /// The memory is gone.
     pub(super) fn forget(&self, start: usize, len: usize) {
-        self.0.lock().retain(|node| !(start..start.saturating_add(len)).contains(node));
+        let mut nodes = self.0.lock();
+        while let Some(node) = nodes.range(start..start.saturating_add(len)).next().copied() {
+            nodes.remove(&node);
+        }
     }
 }
 

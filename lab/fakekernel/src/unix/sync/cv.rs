@@ -58,7 +58,7 @@ unsafe extern "C" fn cv_destroy(cv: *mut kcondvar_t) {
         return;
     }
     let mut tables = kernel.locks().lock();
-    tables.objects.remove(&cv.addr());
+    tables.objects.remove(cv.addr());
     tables.dead_cvs.insert(cv.addr());
     drop(tables);
     kernel.resources().remove("cv", cv.addr() as u64);
@@ -69,7 +69,7 @@ unsafe extern "C" fn cv_destroy(cv: *mut kcondvar_t) {
 fn check_alive(cx: &Cx, cv: *mut c_void) {
     let (known, dead) = {
         let tables = cx.kernel().locks().lock();
-        let known = matches!(tables.objects.get(&cv.addr()), Some(Object::Cv(_)));
+        let known = matches!(tables.objects.get(cv.addr()), Some(Object::Cv(_)));
         (known, tables.dead_cvs.contains(&cv.addr()))
     };
     cx.check(!dead, Rule::BadCv, || format!("condition variable {:#x} has been destroyed", cv.addr()));
@@ -89,8 +89,8 @@ fn wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void, deadline: Nanos) -> bool {
     };
     let queue = {
         let mut tables = kernel.locks().lock();
-        let entry = tables.objects.entry(cv.addr());
-        let object = entry.or_insert_with(|| Object::Cv(new_object("never initialised".to_owned())));
+        let new = || Object::Cv(new_object("never initialised".to_owned()));
+        let object = tables.objects.get_or_insert_with(cv.addr(), new);
         let Some(object) = object.cv() else { return true };
         object.waiters += 1;
         object.mutex = lock.addr();
@@ -102,7 +102,7 @@ fn wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void, deadline: Nanos) -> bool {
     let wake = queue.sleep(deadline);
     {
         let mut tables = kernel.locks().lock();
-        if let Some(object) = tables.objects.get_mut(&cv.addr()).and_then(Object::cv) {
+        if let Some(object) = tables.objects.get_mut(cv.addr()).and_then(Object::cv) {
             // A signal has counted its waiter off already.
             if wake == sim::Wake::Deadline {
                 object.waiters = object.waiters.saturating_sub(1);
@@ -129,7 +129,7 @@ fn check_wait(cx: &Cx, cv: *mut c_void, lock: *mut c_void) {
     check_alive(cx, cv);
     let other = {
         let mut tables = cx.kernel().locks().lock();
-        let object = tables.objects.get_mut(&cv.addr()).and_then(Object::cv);
+        let object = tables.objects.get_mut(cv.addr()).and_then(Object::cv);
         object.and_then(|o| (o.waiters > 0 && o.mutex != lock.addr()).then_some(o.mutex))
     };
     if let Some(other) = other {
@@ -212,7 +212,7 @@ unsafe extern "C" fn cv_broadcast(cv: *mut kcondvar_t) {
 pub(super) fn wake(cx: &Cx, cv: *mut c_void, most: u16) {
     check_alive(cx, cv);
     let mut tables = cx.kernel().locks().lock();
-    let Some(object) = tables.objects.get_mut(&cv.addr()).and_then(Object::cv) else { return };
+    let Some(object) = tables.objects.get_mut(cv.addr()).and_then(Object::cv) else { return };
     for _ in 0..most {
         if !object.queue.wake_one() {
             break;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use illumos_sys_hdrs::{MUTEX_SPIN, kmutex_t, kmutex_type_t};
 use sim::race::{self, Key};
-use sim::{ClassKey, Ctx, Held, HeldKind, Nanos, Rule, WaitQueue, current};
+use sim::{ClassKey, Contexts, Ctx, Held, HeldKind, Nanos, Rule, WaitQueue, current};
 
 use crate::export;
 use crate::loader::cx::{Cx, cx};
@@ -86,7 +86,7 @@ pub(super) fn enter(cx: &Cx, lock: *mut c_void) {
 
 fn enter_checked(cx: &Cx, lock: *mut c_void) {
     let known = known(cx, lock, "mutex_enter");
-    if known.pil == 0 && cx.pil() > Ctx::LOCK_LEVEL {
+    if known.pil == 0 && cx.thread().0.context_bit() == Contexts::H {
         cx.violate(Rule::HighLevelCall, "mutex_enter: adaptive at high PIL");
     }
     if known.pil != 0 && cx.pil() > known.pil {
@@ -105,7 +105,7 @@ fn enter_checked(cx: &Cx, lock: *mut c_void) {
 /// Rule 7, and what the table says. A zeroed word that was never initialised is tolerated and entered now.
 fn known(cx: &Cx, lock: *mut c_void, call: &str) -> Known {
     let kernel = cx.kernel();
-    let found = kernel.locks().lock().objects.get_mut(&lock.addr()).and_then(Object::mutex).map(as_known);
+    let found = kernel.locks().lock().objects.get_mut(lock.addr()).and_then(Object::mutex).map(as_known);
     let value = word(lock).load(Ordering::Relaxed);
     if value & DEAD == DEAD {
         cx.violate(Rule::BadMutex, format!("{call}: bad mutex, lp={:#x}: destroyed", lock.addr()));
@@ -156,7 +156,7 @@ fn acquire_slow(cx: &Cx, lock: *mut c_void) {
         if owner == 0 {
             return;
         }
-        let object = tables.objects.entry(lock.addr()).or_insert_with(|| {
+        let object = tables.objects.get_or_insert_with(lock.addr(), || {
             let queue = Arc::new(WaitQueue::new("mutex"));
             let origin = "never initialised".to_owned();
             Object::Mutex(MutexObject { class: 0, origin, pil: 0, queue })
@@ -250,7 +250,7 @@ fn release(cx: &Cx, lock: *mut c_void) {
         return;
     }
     let mut tables = cx.kernel().locks().lock();
-    let queue = tables.objects.get_mut(&lock.addr()).and_then(Object::mutex).map(|m| m.queue.clone());
+    let queue = tables.objects.get_mut(lock.addr()).and_then(Object::mutex).map(|m| m.queue.clone());
     let spin = word(lock).load(Ordering::Relaxed) & SPIN;
     let more = queue.as_ref().is_some_and(|q| q.len() > 1);
     word(lock).store(spin | if more { WAITERS } else { 0 }, Ordering::Release);
@@ -283,7 +283,7 @@ unsafe extern "C" fn mutex_destroy(lock: *mut kmutex_t) {
     }
     word(lock).store(me | DEAD, Ordering::Release);
     let kernel = cx.kernel();
-    kernel.locks().lock().objects.remove(&lock.addr());
+    kernel.locks().lock().objects.remove(lock.addr());
     kernel.machine().0.order.lock().forget(lock.addr());
     kernel.resources().remove("mutex", lock.addr() as u64);
 }

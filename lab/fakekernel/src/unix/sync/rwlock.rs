@@ -39,12 +39,12 @@ fn new_object(class: u32, origin: String) -> Object {
 /// Runs `f` on the lock's books, making them for a zeroed lock that was never initialised.
 fn with<R>(cx: &Cx, lock: *mut c_void, f: impl FnOnce(&mut RwObject) -> R) -> R {
     let kernel = cx.kernel();
-    let class = kernel.machine().0.order.lock().class(ClassKey::Zeroed(kernel.index(), lock.addr()));
+    let class = || kernel.machine().0.order.lock().class(ClassKey::Zeroed(kernel.index(), lock.addr()));
     let mut tables = kernel.locks().lock();
-    let entry = tables.objects.entry(lock.addr());
-    let object = entry.or_insert_with(|| new_object(class, "never initialised".to_owned()));
+    let new = || new_object(class(), "never initialised".to_owned());
+    let object = tables.objects.get_or_insert_with(lock.addr(), new);
     if object.rw().is_none() {
-        *object = new_object(class, "in memory of another lock".to_owned());
+        *object = new_object(class(), "in memory of another lock".to_owned());
     }
     let object = object.rw().expect("made one of its kind just above");
     let value = f(object);
@@ -69,7 +69,7 @@ unsafe extern "C" fn rw_destroy(lock: *mut krwlock_t) {
         format!("rw_destroy: lock still active: {}", cx.kernel().locks().describe(lock.addr()))
     });
     let kernel = cx.kernel();
-    kernel.locks().lock().objects.remove(&lock.addr());
+    kernel.locks().lock().objects.remove(lock.addr());
     kernel.machine().0.order.lock().forget(lock.addr());
     kernel.resources().remove("rwlock", lock.addr() as u64);
 }

@@ -37,7 +37,7 @@ fn show(sema: *mut c_void, object: &SemaObject) {
 /// Runs `f` on the semaphore's books; breaks rule 12 if there is no semaphore.
 fn with<R>(cx: &Cx, sema: *mut c_void, f: impl FnOnce(&mut SemaObject) -> R) -> Option<R> {
     let mut tables = cx.kernel().locks().lock();
-    if let Some(object) = tables.objects.get_mut(&sema.addr()).and_then(Object::sema) {
+    if let Some(object) = tables.objects.get_mut(sema.addr()).and_then(Object::sema) {
         let value = f(object);
         show(sema, object);
         return Some(value);
@@ -71,7 +71,7 @@ unsafe extern "C" fn sema_destroy(sema: *mut ksema_t) {
     cx.check(waiters == 0, Rule::BadCv, || {
         format!("sema_destroy with {waiters} waiters: {}", kernel.locks().describe(sema.addr()))
     });
-    kernel.locks().lock().objects.remove(&sema.addr());
+    kernel.locks().lock().objects.remove(sema.addr());
     kernel.resources().remove("semaphore", sema.addr() as u64);
 }
 
