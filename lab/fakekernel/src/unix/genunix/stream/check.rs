@@ -1,8 +1,7 @@
 //! What must hold of a message whenever it changes hands (rules 20 and 21).
 
-use std::collections::BTreeSet;
-
 use illumos_sys_hdrs::mblk_t;
+use rustc_hash::FxHashSet;
 use sim::Rule;
 use sim::race::{self, Key};
 
@@ -18,7 +17,7 @@ impl Genunix {
         if !self.streams.books {
             return;
         }
-        let mut seen = BTreeSet::new();
+        let mut seen = Seen::default();
         let mut message = chain;
         while !message.is_null() {
             for mb in self.blocks_of(cx, message, at) {
@@ -62,6 +61,11 @@ impl Genunix {
             return;
         }
         let owner = self.streams.table.lock().messages.get(&mb.addr()).copied();
+        self.check_owned(cx, mb, owner, by, at);
+    }
+
+    #[inline]
+    fn check_owned(&self, cx: &Cx, mb: Mb, owner: Option<Owner>, by: Owner, at: &str) {
         if owner != Some(by) {
             let owner = owner.map_or_else(|| "nobody".to_owned(), |owner| owner.to_string());
             cx.violate(
@@ -89,11 +93,15 @@ impl Genunix {
         mb.set_rptr(mb.wptr());
     }
 
+    /// What [`Self::blocks_of`] does not look at in a block that it has found live.
     fn check_block(&self, cx: &Cx, mb: Mb, by: Owner, at: &str) {
-        self.check_owner(cx, mb, by, at);
-        let Some(db) = self.live_data(cx, mb, at) else { return };
-        self.check_pointers(cx, mb, db, at);
-        let sharers = self.streams.table.lock().data.get(&db.addr()).map_or(0, |info| info.sharers);
+        let db = mb.data();
+        let (owner, sharers) = {
+            let table = self.streams.table.lock();
+            let sharers = table.data.get(&db.addr()).map_or(0, |info| info.sharers);
+            (table.messages.get(&mb.addr()).copied(), sharers)
+        };
+        self.check_owned(cx, mb, owner, by, at);
         cx.check(u32::from(db.references()) == sharers, Rule::BadMessagePointers, || {
             format!("{at}: db_ref of dblk {:#x} is {}, {sharers} mblks share it", db.addr(), db.references())
         });
@@ -102,5 +110,24 @@ impl Genunix {
     /// Whether an address lies in heap memory that nobody holds.
     pub(super) fn is_freed(&self, addr: usize) -> bool {
         self.streams.books && self.memory.is_heap(addr) && self.allocation_at(addr).is_none()
+    }
+}
+
+/// Blocks of a chain that were passed; most chains have one, which takes no memory.
+#[derive(Default)]
+struct Seen {
+    first: Option<usize>,
+    others: FxHashSet<usize>,
+}
+
+impl Seen {
+    /// False if it was there.
+    fn insert(&mut self, addr: usize) -> bool {
+        match self.first {
+            None => self.first = Some(addr),
+            Some(first) if first == addr => return false,
+            Some(_) => return self.others.insert(addr),
+        }
+        true
     }
 }
