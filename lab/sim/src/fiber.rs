@@ -5,6 +5,7 @@
 //! suspends; the loop goes on with whom was named, until nobody was: then the machine has stopped.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -21,6 +22,14 @@ type Fiber = Coroutine<(), (), ()>;
 /// What a running fiber gives its operating-system thread back by.
 pub(crate) type Turn = NonNull<Yielder<(), ()>>;
 
+/// Stacks that one operating-system thread keeps for the machines that it will carry.
+const KEPT_STACKS: usize = 256;
+
+thread_local! {
+    /// Stacks of machines that are over: the next one has no page of them to fetch.
+    static KEPT: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Carries the threads of a machine on the calling operating-system thread.
 pub(crate) struct Carriage<'a> {
     shared: &'a Shared,
@@ -35,7 +44,7 @@ impl<'a> Carriage<'a> {
         Self {
             shared,
             fibers: BTreeMap::new(),
-            stacks: Vec::new(),
+            stacks: KEPT.take(),
             _while_it_carries: shared.hosts.carrier_begins(),
         }
     }
@@ -61,6 +70,14 @@ impl<'a> Carriage<'a> {
         while !thread.has_ended() {
             self.turn(thread);
         }
+    }
+}
+
+impl Drop for Carriage<'_> {
+    fn drop(&mut self) {
+        let mut stacks = std::mem::take(&mut self.stacks);
+        stacks.truncate(KEPT_STACKS);
+        KEPT.set(stacks);
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Above the lowest mappings a program may have (a fixed-address executable and its heap).
 const FIRST: usize = 0x1000_0000;
@@ -15,8 +15,41 @@ const FIRST: usize = 0x1000_0000;
 const END: usize = 0x7000_0000;
 const PAGE: usize = 4096;
 
-/// Start -> end of what is in use.
-static TAKEN: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+/// Mappings that outlive their windows, and how much of windows that nobody can reach keeps its memory: so that the next machine has no page
+/// of them to fetch.
+const KEPT_BYTES: usize = 64 << 20;
+
+static RANGES: Mutex<Ranges> = Mutex::new(Ranges { taken: BTreeMap::new(), kept: BTreeMap::new() });
+
+/// Address ranges of the process, start -> end.
+struct Ranges {
+    /// In use.
+    taken: BTreeMap<usize, usize>,
+    /// Mapped, and nobody's; the last page of each cannot be accessed.
+    kept: BTreeMap<usize, usize>,
+}
+
+impl Ranges {
+    fn bytes(ranges: &BTreeMap<usize, usize>) -> usize {
+        ranges.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// True if this very range was kept; what else there is of kept ranges in it goes.
+    fn reclaim(&mut self, start: usize, end: usize) -> bool {
+        if self.kept.get(&start) == Some(&end) {
+            self.kept.remove(&start);
+            return true;
+        }
+        while let Some((from, to)) = self.kept.range(..end).next_back().map(|(from, to)| (*from, *to)) {
+            if to <= start {
+                break;
+            }
+            self.kept.remove(&from);
+            unmap(from, to);
+        }
+        false
+    }
+}
 
 /// Could `addr` be module memory?
 pub(crate) fn in_window_range(addr: usize) -> bool {
@@ -43,17 +76,21 @@ impl Window {
     /// Maps at least `len` bytes, readable and writable, zeroed.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
         let len = len.max(1).next_multiple_of(PAGE);
-        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ranges = ranges();
         loop {
-            let start = first_gap(&taken, len + PAGE)
+            let start = first_gap(&ranges.taken, len + PAGE)
                 .ok_or_else(|| io::Error::other("no room below 2 GiB for another module"))?;
-            taken.insert(start, start + len + PAGE);
+            let end = start + len + PAGE;
+            ranges.taken.insert(start, end);
+            if ranges.reclaim(start, end) {
+                break Self { start, len, mapped: AtomicBool::new(true) }.emptied();
+            }
             match map(start, len + PAGE) {
                 Ok(()) => break Self { start, len, mapped: AtomicBool::new(true) }.guarded(),
                 // Something else of this process lies there: leave the range marked.
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
                 Err(error) => {
-                    taken.remove(&start);
+                    ranges.taken.remove(&start);
                     return Err(error);
                 }
             }
@@ -64,6 +101,14 @@ impl Window {
         // SAFETY: the last page of the range just mapped.
         let failed = unsafe { libc::mprotect(pointer(self.start + self.len), PAGE, libc::PROT_NONE) };
         if failed == 0 { Ok(self) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// As new, whatever it was before.
+    fn emptied(self) -> io::Result<Self> {
+        self.protect(Access::ReadWrite)?;
+        // SAFETY: the window's own pages, which the line above made writable; no Rust object lies in them.
+        unsafe { pointer(self.start).cast::<u8>().write_bytes(0, self.len) };
+        Ok(self)
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -127,18 +172,25 @@ impl Window {
     /// abandoned may keep the value itself alive.
     pub(crate) fn release(&self) {
         if self.mapped.swap(false, Ordering::AcqRel) {
-            // SAFETY: mapped by `new`, once; its machine is over, so nobody runs or reads there.
-            unsafe { libc::munmap(pointer(self.start), self.len + PAGE) };
-            TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.start);
+            let end = self.start + self.len + PAGE;
+            let mut ranges = ranges();
+            ranges.taken.remove(&self.start);
+            if Ranges::bytes(&ranges.kept) < KEPT_BYTES {
+                ranges.kept.insert(self.start, end);
+            } else {
+                unmap(self.start, end);
+            }
         }
     }
 
-    /// Drops the contents and makes the pages inaccessible; the range stays taken.
+    /// Makes the pages inaccessible; the range stays taken.
     pub(crate) fn bury(&self) {
         // Both fail only for ranges that are not mapped.
         let _ = self.protect(Access::None);
-        // SAFETY: the window's own pages; no Rust object lies in them.
-        unsafe { libc::madvise(pointer(self.start), self.len, libc::MADV_DONTNEED) };
+        if Ranges::bytes(&ranges().taken) > KEPT_BYTES {
+            // SAFETY: the window's own pages; no Rust object lies in them.
+            unsafe { libc::madvise(pointer(self.start), self.len, libc::MADV_DONTNEED) };
+        }
     }
 }
 
@@ -150,6 +202,16 @@ impl Drop for Window {
 
 fn pointer(addr: usize) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(addr)
+}
+
+fn ranges() -> MutexGuard<'static, Ranges> {
+    RANGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For mappings of windows whose machines are over: nobody runs or reads there.
+fn unmap(start: usize, end: usize) {
+    // SAFETY: mapped by `Window::new`, and by the caller's word nobody's any more.
+    unsafe { libc::munmap(pointer(start), end - start) };
 }
 
 fn first_gap(taken: &BTreeMap<usize, usize>, len: usize) -> Option<usize> {
@@ -174,6 +236,19 @@ fn map(start: usize, len: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{Access, Window, in_window_range};
+
+    #[test]
+    fn a_window_where_another_one_was_has_nothing_of_it() {
+        for len in [9_000, 9_000, 5_000, 20_000] {
+            let window = Window::new(len).unwrap();
+            assert_eq!(window.read(window.start(), len), vec![0; len]);
+            window.write(&vec![7; len]);
+            window.protect(Access::ReadExecute).unwrap();
+            if len == 9_000 {
+                window.bury();
+            }
+        }
+    }
 
     #[test]
     fn windows_do_not_overlap_and_lie_low() {
