@@ -96,6 +96,11 @@ impl Arena {
         self.base
     }
 
+    /// Where its whole pages begin.
+    pub fn pages(&self) -> usize {
+        self.base + BLOCKS
+    }
+
     /// A block of `size` bytes at a multiple of `align` (a power of two, at least 8). Its content is whatever was there.
     ///
     /// # Errors
@@ -151,18 +156,31 @@ impl Arena {
         self.protect(addr, len, libc::PROT_NONE);
     }
 
+    /// The same, and there is nothing in them any more: once open again they hold zeros.
+    pub fn discard(&self, addr: usize, len: usize) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let start = self.own_pages(addr, len);
+        // SAFETY: the range lies in this arena's mapping, where no Rust object lies; whoever closes pages does not use a `Mem` of them.
+        let got = unsafe { libc::mmap(start, len, libc::PROT_NONE, flags, -1, 0) };
+        assert_eq!(got, start, "mmap of {len} bytes: {}", std::io::Error::last_os_error());
+    }
+
     /// Makes them memory again; what was in them is there.
     pub fn open(&self, addr: usize, len: usize) {
         self.protect(addr, len, libc::PROT_READ | libc::PROT_WRITE);
     }
 
     fn protect(&self, addr: usize, len: usize, access: libc::c_int) {
-        let pages = self.base + BLOCKS..=self.base + BLOCKS + self.paged;
-        assert!(pages.contains(&addr) && pages.contains(&(addr + len)), "pages of this arena");
-        let start: *mut libc::c_void = std::ptr::with_exposed_provenance_mut(addr);
+        let start = self.own_pages(addr, len);
         // SAFETY: the range lies in this arena's mapping, where no Rust object lies; whoever closes pages does not use a `Mem` of them.
         let done = unsafe { libc::mprotect(start, len, access) };
         assert_eq!(done, 0, "mprotect of {len} bytes: {}", std::io::Error::last_os_error());
+    }
+
+    fn own_pages(&self, addr: usize, len: usize) -> *mut libc::c_void {
+        let pages = self.base + BLOCKS..=self.base + BLOCKS + self.paged;
+        assert!(pages.contains(&addr) && pages.contains(&(addr + len)), "pages of this arena");
+        std::ptr::with_exposed_provenance_mut(addr)
     }
 
     /// `len` bytes of this arena; cut to what was handed out.

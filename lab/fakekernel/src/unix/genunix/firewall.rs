@@ -1,13 +1,16 @@
 //! Blocks that stand before a wall, as with KMF_FIREWALL of illumos: one in so many ends where a page ends, and the page behind
 //! cannot be read. Once freed the block itself cannot be read either. So reading too far and reading what is gone, which
-//! patterns in memory show only by luck, end the run at the instruction that does it.
+//! patterns in memory show only by luck, end the run at the instruction that does it. All large blocks are such: to fill them and to
+//! look at them takes longer than to close their pages, and of those the system makes what is touched only.
 
 use std::collections::BTreeMap;
 
 use crate::loader::arena::{Arena, PAGE};
 
-/// Larger blocks are not walled: buffers for an adapter would take half of the address space's map.
+/// Of blocks larger than this none is chosen by chance.
 const LARGEST: usize = 64 << 10;
+/// From this size on a block is large.
+pub const LARGE: usize = 256 << 10;
 /// Walled blocks of one heap at once, freed ones in quarantine among them: each divides the process's mappings.
 const MOST: usize = 512;
 
@@ -16,12 +19,19 @@ const MOST: usize = 512;
 pub struct Walled {
     base: usize,
     pages: usize,
+    /// Whether there were zeros in it when it was built.
+    pub zeroed: bool,
 }
 
 impl Walled {
     /// End of the last page that can be read while the block lives.
     pub fn end(self) -> usize {
         self.base + self.pages * PAGE
+    }
+
+    /// Whether its pages hold nothing once they are closed.
+    pub fn is_large(self) -> bool {
+        self.pages * PAGE >= LARGE
     }
 
     /// Whether `addr` lies in its pages or in the wall.
@@ -57,11 +67,18 @@ impl Firewall {
         chosen && size <= LARGEST && self.blocks < MOST
     }
 
+    /// Whether a block of that size has pages of its own whatever was chosen.
+    pub fn is_for(&self, size: usize) -> bool {
+        self.one_in > 0 && size >= LARGE && self.blocks < MOST
+    }
+
     /// Pages for `bytes` bytes and a wall; `None` if the arena has no room for them.
     pub fn build(&mut self, arena: &mut Arena, bytes: usize) -> Option<Walled> {
         let pages = bytes.div_ceil(PAGE).max(1);
         let known = self.free.get_mut(&pages).and_then(Vec::pop);
-        let walled = Walled { base: known.or_else(|| arena.take_pages(pages + 1))?, pages };
+        let base = known.or_else(|| arena.take_pages(pages + 1))?;
+        let walled = Walled { base, pages, zeroed: known.is_none() };
+        let walled = Walled { zeroed: walled.zeroed || walled.is_large(), ..walled };
         // A wall stays where it is.
         if known.is_none() {
             arena.wall(walled.end());
@@ -72,7 +89,12 @@ impl Firewall {
 
     /// Nobody can read the block any more.
     pub fn close(arena: &Arena, walled: Walled) {
-        arena.close(walled.base, walled.pages * PAGE);
+        let len = walled.pages * PAGE;
+        if walled.is_large() {
+            arena.discard(walled.base, len);
+        } else {
+            arena.close(walled.base, len);
+        }
     }
 
     /// The pages can hold another block.

@@ -72,6 +72,13 @@ pub struct Block<O> {
     walled: Option<Walled>,
 }
 
+impl<O> Block<O> {
+    /// Bytes that quarantine keeps of it.
+    fn kept(&self) -> usize {
+        if self.walled.is_some_and(Walled::is_large) { 0 } else { self.size }
+    }
+}
+
 #[derive(Debug)]
 struct Freed<O> {
     block: Block<O>,
@@ -146,7 +153,7 @@ impl<O: Clone> Heap<O> {
     /// When the process has no address range left.
     pub fn new(firewall: Firewall) -> Result<Self, ArenaError> {
         let arena = Arena::new()?;
-        let shadow = Shadow::new(arena.start());
+        let shadow = Shadow::new(arena.start(), arena.pages());
         Ok(Self {
             arena,
             firewall,
@@ -180,6 +187,7 @@ impl<O: Clone> Heap<O> {
         let addr = mem.addr();
         match fill {
             Fill::Uninitialised => mem.fill(UNINITIALISED),
+            Fill::Zero if walled.is_some_and(|walled| walled.zeroed) => {}
             Fill::Zero => mem.set(0),
         }
         self.live_bytes += size;
@@ -200,7 +208,7 @@ impl<O: Clone> Heap<O> {
     /// Pages of its own for a block that is chosen to have them.
     fn wall(&mut self, size: usize, align: usize, kind: Kind) -> Option<Walled> {
         // What is the lab's own the lab reads.
-        let chosen = kind != Kind::Lab && self.firewall.chooses(size);
+        let chosen = kind != Kind::Lab && (self.firewall.chooses(size) || self.firewall.is_for(size));
         chosen.then(|| self.firewall.build(&mut self.arena, ZONE + size + align.max(16)))?
     }
 
@@ -244,7 +252,7 @@ impl<O: Clone> Heap<O> {
             None => self.arena.mem(addr, block.size).fill(FREED),
         }
         self.live_bytes -= block.size;
-        self.quarantined += block.size;
+        self.quarantined += block.kept();
         self.quarantine.push_back(Freed { block: block.clone(), by });
         let old = self.release_old();
         match damage.or(old) {
@@ -265,7 +273,7 @@ impl<O: Clone> Heap<O> {
         let mut found = None;
         while self.quarantined > QUARANTINE_BYTES || self.quarantine.len() > QUARANTINE_BLOCKS {
             let Some(freed) = self.quarantine.pop_front() else { break };
-            self.quarantined -= freed.block.size;
+            self.quarantined -= freed.block.kept();
             found = found.or_else(|| written_after_free(&self.arena, &freed));
             let Block { addr, size, align, walled, .. } = freed.block;
             let layout = Layout::new(size, align);
