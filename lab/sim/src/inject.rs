@@ -1,9 +1,8 @@
 //! Fault points.
 
-use std::collections::BTreeMap;
-
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rustc_hash::FxHashMap;
 
 use crate::config::{FaultKind, FaultPlan, Faults};
 
@@ -11,7 +10,7 @@ use crate::config::{FaultKind, FaultPlan, Faults};
 /// the run before its first failure.
 #[derive(Debug)]
 pub struct Injector {
-    points: BTreeMap<FaultKind, Point>,
+    points: FxHashMap<FaultKind, Point>,
     /// Plans for one host's calls alone, each counted on its own.
     watched: Vec<(Watch, Point)>,
     rng: ChaCha8Rng,

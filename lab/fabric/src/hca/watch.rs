@@ -36,9 +36,9 @@ impl Hca {
             let core = qp.0.core.lock();
             [core.config.scq.clone(), core.config.rcq.clone()]
         };
-        let qps: Vec<Qp> = self.0.objects.lock().qps.values().cloned().collect();
+        let objects = self.0.objects.lock();
         [send, receive].into_iter().find_map(|cq| {
-            let requests = qps.iter().map(|qp| qp.0.core.lock().completing_in(&cq)).sum();
+            let requests = objects.qps.values().map(|qp| qp.0.core.lock().completing_in(&cq)).sum();
             (requests > cq.size()).then(|| (requests, cq.size()))
         })
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use rustc_hash::FxHashMap;
 use sim::thread::{Spawn, spawn};
 use sim::{Contexts, Ctx, HostMutex, Rule, Thread, current};
 
@@ -48,7 +49,7 @@ struct Inner {
     majors: HostMutex<Vec<String>>,
     data: OnceLock<Window>,
     data_used: HostMutex<Vec<(String, usize)>>,
-    states: HostMutex<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    states: HostMutex<FxHashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     resources: Resources,
     services: Arc<dyn Services>,
     detach_all: HostMutex<Option<DetachAll>>,

@@ -39,12 +39,15 @@ pub(crate) struct Posted(HostMutex<Books>);
 struct Books {
     /// A request's number is its place here and one.
     requests: Slab<Request>,
-    /// First byte and number of the request: the byte behind the last.
-    pieces: BTreeMap<(u64, u64), u64>,
-    /// The longest piece there has been: how far before an address one may begin that holds it.
+    /// By length ([`SHORT`]), first byte and number of the request: the byte behind the last.
+    pieces: [BTreeMap<(u64, u64), u64>; SHORT.len() + 1],
+    /// The longest piece there has been.
     longest: u64,
     queues: BTreeMap<QueueKey, Queue>,
 }
+
+/// Pieces no longer than this are looked for so far before an address; those that are longer than all these, as far as the longest.
+const SHORT: [u64; 3] = [256, 4_096, 65_536];
 
 /// Return addresses that are kept of a post.
 const FRAMES: usize = 3;
@@ -214,6 +217,11 @@ impl Request {
     }
 }
 
+/// Which of the maps a piece is in.
+fn of_length(piece: &Sge) -> usize {
+    SHORT.iter().position(|most| u64::from(piece.len) <= *most).unwrap_or(SHORT.len())
+}
+
 /// Where the request with this number is.
 fn place(number: u64) -> Option<usize> {
     (number as usize).checked_sub(1)
@@ -224,7 +232,7 @@ impl Books {
         let number = self.requests.vacant_key() as u64 + 1;
         for piece in &request.pieces {
             self.longest = self.longest.max(piece.len.into());
-            self.pieces.insert((piece.va, number), piece.end());
+            self.pieces[of_length(piece)].insert((piece.va, number), piece.end());
         }
         let qpn = request.qpn;
         let queue = self.queues.entry(queue).or_insert_with(|| Queue { qpn, requests: VecDeque::new() });
@@ -235,10 +243,14 @@ impl Books {
 
     /// Those that have some of the memory from `start` on, before `end`, in the order posted.
     fn in_range(&self, start: u64, end: u64) -> Vec<Request> {
-        let first = start.saturating_sub(self.longest);
-        let begun = self.pieces.range((first, 0)..(end, 0));
-        let numbers = begun.filter(|(_, behind)| **behind > start).map(|((_, number), _)| number);
-        numbers.filter_map(|number| self.request(*number)).cloned().collect()
+        let mut numbers = Vec::new();
+        for (sort, pieces) in self.pieces.iter().enumerate().filter(|(_, pieces)| !pieces.is_empty()) {
+            let first = start.saturating_sub(SHORT.get(sort).copied().unwrap_or(self.longest));
+            let begun = pieces.range((first, 0)..(end, 0));
+            numbers.extend(begun.filter(|(_, behind)| **behind > start).map(|(key, _)| *key));
+        }
+        numbers.sort_unstable();
+        numbers.iter().filter_map(|(_, number)| self.request(*number)).cloned().collect()
     }
 
     fn request(&self, number: u64) -> Option<&Request> {
@@ -248,7 +260,7 @@ impl Books {
     fn remove(&mut self, number: u64) -> Option<Request> {
         let request = self.requests.try_remove(place(number)?)?;
         for piece in &request.pieces {
-            self.pieces.remove(&(piece.va, number));
+            self.pieces[of_length(piece)].remove(&(piece.va, number));
         }
         Some(request)
     }
