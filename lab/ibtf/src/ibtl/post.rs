@@ -117,10 +117,13 @@ fn is_inline(wr: &ibt_send_wr_t) -> bool {
 ///
 /// There are `nds` entries at `sgl`.
 unsafe fn pieces(sgl: *const ibt_wr_ds_t, nds: u32) -> Vec<Sge> {
-    let nds = if nds > ABSURD_SGL { 0 } else { nds };
-    // SAFETY: by this function's contract.
-    let entries = unsafe { crate::ptr::elements(sgl, nds as usize) };
-    entries.iter().map(|d| Sge { va: d.ds_va, lkey: d.ds_key, len: d.ds_len }).collect()
+    let nds = if nds > ABSURD_SGL || sgl.is_null() { 0 } else { nds };
+    let piece = |n| {
+        // SAFETY: by this function's contract.
+        let d = unsafe { crate::ptr::element(sgl, n) };
+        Sge { va: d.ds_va, lkey: d.ds_key, len: d.ds_len }
+    };
+    (0..nds as usize).map(piece).collect()
 }
 
 /// What a client's destination stands for, as an adapter finds it behind the pointer in a request.

@@ -104,3 +104,41 @@ impl Firewall {
         self.free.entry(walled.pages).or_default().push(walled.base);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Firewall, LARGE};
+    use crate::unix::genunix::heap::{Fill, Heap, Kind};
+
+    const BUFFERS: usize = 5 << 20;
+
+    #[test]
+    fn a_large_block_is_nobodys_to_read_from_its_free_until_it_is_given_out_again_with_zeros() {
+        let mut heap = Heap::new(Firewall::new(32, 1)).unwrap();
+        let buffers = heap.alloc(BUFFERS, 4096, Kind::Kmem, Fill::Zero, "alice").unwrap();
+        assert!(buffers.addr().is_multiple_of(4096) && heap.walled(buffers.addr() + BUFFERS).is_some());
+        assert_eq!(buffers.first_not(0), None);
+        buffers.set(7);
+        assert!(heap.free(buffers.addr(), Some(BUFFERS), Kind::Kmem, "bob").is_ok());
+        // Quarantine has room for these, and the large one takes none of it.
+        (0..4).for_each(|_| others_block(&mut heap, LARGE / 2));
+        assert_eq!(heap.walled(buffers.addr() + 100).and_then(|(_, by)| by), Some(&"bob"));
+        (0..1_100).for_each(|_| others_block(&mut heap, 64));
+        assert!(heap.walled(buffers.addr() + 100).is_none(), "it has left quarantine");
+        let again = heap.alloc(BUFFERS, 4096, Kind::Kmem, Fill::Zero, "dave").unwrap();
+        assert_eq!((again.addr(), again.first_not(0)), (buffers.addr(), None));
+    }
+
+    fn others_block(heap: &mut Heap<&'static str>, size: usize) {
+        let block = heap.alloc(size, 64, Kind::Kmem, Fill::Zero, "carol").unwrap();
+        assert!(heap.free(block.addr(), None, Kind::Kmem, "carol").is_ok());
+    }
+
+    #[test]
+    fn a_write_before_a_large_block_is_found_when_it_is_freed() {
+        let mut heap = Heap::new(Firewall::new(32, 1)).unwrap();
+        let buffers = heap.alloc(BUFFERS, 4096, Kind::Kmem, Fill::Uninitialised, "alice").unwrap();
+        heap.mem(buffers.addr() - 4, 4).set(0);
+        assert!(heap.free(buffers.addr(), Some(BUFFERS), Kind::Kmem, "bob").is_err());
+    }
+}
