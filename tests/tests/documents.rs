@@ -153,6 +153,26 @@ fn properties_of_the_driver(source: &str) -> Vec<String> {
         .collect()
 }
 
+/// The public properties that the driver takes, as the page has them.
+fn public_properties_of_the_driver(source: &str) -> Vec<String> {
+    let (_, setter) = source.split_once("fn set_property(").expect("what sets one");
+    let setter = setter.split("\n    }\n").next().unwrap_or_default();
+    let taken = setter.split("PropertyId::").skip(1).filter_map(|arm| arm.split([' ', '(']).next());
+    let mut rows: Vec<String> = taken
+        .filter(|id| !["Private", "Other"].contains(id))
+        .map(|id| match id {
+            "LinkMode" => {
+                assert!(source.contains("PropertyId::LinkMode => info.default_u32(DATAGRAM)"), "the default");
+                "linkmode Pq ud; cm or ud; stopped".to_owned()
+            }
+            "Mtu" => "mtu Pq that of the broadcast group; 1280 to that; any time".to_owned(),
+            other => panic!("how does the page have {other}?"),
+        })
+        .collect();
+    rows.sort_unstable();
+    rows
+}
+
 /// The messages that a source logs, `...` for whatever is filled in.
 fn messages_of(source: &str) -> Vec<String> {
     let calls = source.split("log!(").skip(1).filter(|call| call.starts_with(|c: char| c != '@'));
@@ -203,9 +223,9 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
         let (_, rest) = settings.split_once(&format!("const {}: &CStr = c\"", name.trim())).expect("a name");
         rest.split_once('"').expect("its end").0.to_owned()
     });
-    let mtu = "mtu Pq that of the broadcast group; 1280 to that; any time".to_owned();
+    let public = public_properties_of_the_driver(&read("rust/ibd/src/link/properties.rs"));
     let private = properties_of_the_driver(&settings).into_iter().chain(fixed);
-    let expected: Vec<String> = std::iter::once(mtu).chain(private).collect();
+    let expected: Vec<String> = public.into_iter().chain(private).collect();
     assert!(expected.len() > 15);
     assert_eq!(items(&page, "PROPERTIES", ".It Sy "), expected);
 
