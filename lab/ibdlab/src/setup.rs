@@ -101,7 +101,7 @@ fn within_opensm(scenario: &Scenario) -> Result<()> {
         (mtu < IBSIM_MTU).then_some((host.name.get_ref(), mtu))
     });
     if let Some((name, mtu)) = smaller {
-        bail!("ibsim's ports all have an MTU of {IBSIM_MTU} bytes, `{name}` is to have {mtu}");
+        bail!("ibsim's ports all have an MTU of {IBSIM_MTU} bytes, and `{name}` asks for {mtu}");
     }
     Ok(())
 }

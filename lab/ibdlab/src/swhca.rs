@@ -50,16 +50,22 @@ pub fn check(scenario: &Scenario) -> Result<()> {
     hosts.iter().try_for_each(|host| check_host(host))?;
     one_configuration(&hosts)?;
     let first = scenario.partition.first().map_or(0xffff, |spec| *spec.get_ref().pkey.get_ref());
-    ensure!(first & 0x7fff == 0x7fff, "--hca swhca: the first P_Key of its table is the default partition's");
+    ensure!(
+        first & 0x7fff == 0x7fff,
+        "--hca swhca: the first partition of the scenario has to be the default one (P_Key 0xffff or 0x7fff)"
+    );
     for spec in scenario.partition.iter().map(Spanned::get_ref) {
         let pkey = spec.pkey.get_ref();
         let usual = spec.ipoib && *spec.mtu.get_ref() == MTU && *spec.rate.get_ref() == RATE;
         ensure!(
             usual,
-            "--hca swhca: its subnet manager makes groups of {MTU} bytes and 10 Gb/s; partition {pkey:#06x} is not so"
+            "--hca swhca: its subnet manager makes groups of {MTU} bytes and 10 Gb/s; partition {pkey:#06x} asks for another one"
         );
     }
-    ensure!(scenario.fabric.multicast_loopback, "--hca swhca: multicast always comes back to its sender");
+    ensure!(
+        scenario.fabric.multicast_loopback,
+        "--hca swhca: its multicast always comes back to the sender, and the scenario has `multicast_loopback = false`"
+    );
     scenario.step.iter().try_for_each(|step| check_step(scenario, step.get_ref()))
 }
 
@@ -78,7 +84,7 @@ fn check_host(host: &HostSpec) -> Result<()> {
     } else {
         return Ok(());
     };
-    bail!("--hca swhca: host `{name}` is to have {what}")
+    bail!("--hca swhca: host `{name}` asks for {what}")
 }
 
 /// One kernel has one configuration file for a driver, and one speed for all ports.

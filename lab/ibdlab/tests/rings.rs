@@ -94,6 +94,11 @@ fn a_subnet_manager_that_dies_fails_over_and_forgets_gets_every_membership_again
 }
 
 #[test]
+fn ports_that_get_the_lids_of_others_are_reached() {
+    all_is_well("lids-change.toml", 10);
+}
+
+#[test]
 fn trouble_of_every_kind_is_survived() {
     all_is_well("trouble.toml", 10);
 }

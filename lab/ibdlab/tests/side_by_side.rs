@@ -91,7 +91,7 @@ fn an_ibd_among_the_services_of_ports_says_where_it_belongs() {
         said(desk, "alice", "devfsadm")?;
         ensure!(physical_links(desk, "alice")? == "ibp0:ibp0:up\n", "a port is no link of this driver");
         let console = desk.host("alice").kernel.genunix().messages();
-        let line = "no property port-pkey: ibd belongs into vppa-svc-list of ib.conf";
+        let line = "no property port-pkey: name ibd in vppa-svc-list of ib.conf, not in port-svc-list";
         ensure!(console.iter().any(|message| message.text.contains(line)), "{console:?}");
         Ok(())
     });

@@ -8,8 +8,18 @@ use std::process::Command;
 
 use lab::{Lab, root};
 
-const CASES: [&str; 9] =
-    ["partitions", "second-partition", "plumb", "ping", "ipv6", "mtu", "properties", "snoop", "port-bounce"];
+const CASES: [&str; 10] = [
+    "partitions",
+    "second-partition",
+    "plumb",
+    "ping",
+    "ipv6",
+    "mtu",
+    "fragments",
+    "properties",
+    "snoop",
+    "port-bounce",
+];
 
 #[test]
 fn what_a_real_machine_is_asked_two_hosts_of_the_lab_answer() {

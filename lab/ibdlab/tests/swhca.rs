@@ -174,8 +174,8 @@ fn what_the_software_adapter_has_not_is_refused_before_anything_runs() {
         run(scenario, on_swhca(1), |_| {}).expect_err("it is refused").to_string()
     };
     for (change, why) in [
-        ("ports = 2", "host `alice` is to have an adapter with other ports than its own"),
-        ("guid = 0x0002_c903_000a_1b2c", "host `alice` is to have a GUID of its own"),
+        ("ports = 2", "host `alice` asks for an adapter with other ports than its own"),
+        ("guid = 0x0002_c903_000a_1b2c", "host `alice` asks for a GUID of its own"),
         (
             "offloads = true",
             "`alice` and `bob` have ports of one adapter, with one speed and the same offloads",

@@ -72,7 +72,11 @@ impl Driver for Ibd {
             return Ok(Instance::Port);
         }
         let pkey = node.pkey.ok_or_else(|| {
-            log!(warn, dip, "no property port-pkey: ibd belongs into vppa-svc-list of ib.conf");
+            log!(
+                warn,
+                dip,
+                "no property port-pkey: name ibd in vppa-svc-list of ib.conf, not in port-svc-list"
+            );
             Errno::EINVAL
         })?;
         let link = Link::attach(dip, node, pkey, InstanceNumber::Device, &self.common, dip.instance())?;

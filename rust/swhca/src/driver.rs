@@ -70,8 +70,8 @@ impl Driver for Swhca {
         let node = self.make(&config, &calls)?;
         // The subnet manager has brought the ports up before anybody asks.
         self.subnet.join(&node).inspect_err(|error| match *error {
-            Errno::EEXIST => log!(warn, dip, "there is an adapter {} already", config.unit),
-            _ => log!(warn, dip, "its partitions cannot all have their groups"),
+            Errno::EEXIST => log!(warn, dip, "adapter {} exists already", config.unit),
+            _ => log!(warn, dip, "no memory for the broadcast groups of its partitions"),
         })?;
         let attached = MinorNode::new(dip, c"ctl").and_then(|minor| {
             let statistics = publish(dip, &node)?;
@@ -115,7 +115,7 @@ impl Driver for Swhca {
         drop(taken);
         let census = node.census();
         if census != crate::node::Census::default() {
-            log!(warn, dip, "clients have left behind {census:?}");
+            log!(warn, dip, "clients did not free {census:?}");
         }
         drop((statistics, minor));
         drop_alone(dip, node);
@@ -124,7 +124,7 @@ impl Driver for Swhca {
     }
 
     fn refuse_suspend(&self, dip: DevInfo, _instance: &Adapter) {
-        log!(warn, dip, "a suspend is refused: what a client has posted would be forgotten");
+        log!(warn, dip, "cannot be suspended: the requests that clients have posted would be lost");
     }
 }
 
@@ -181,7 +181,7 @@ fn drop_alone<T>(dip: DevInfo, shared: KArc<T>) {
             log!(
                 warn,
                 dip,
-                "{} others still use what was detached: the module stays",
+                "{} users of the detached adapter remain: the module cannot be unloaded",
                 KArc::count(&shared) - 1
             );
             core::mem::forget(Pin::new());
@@ -241,7 +241,7 @@ impl Config {
             return Err(wrong(dip, "pkeys"));
         }
         if !pkeys.iter().any(|pkey| pkey & 0x7fff == 0x7fff) {
-            log!(warn, dip, "no default P_Key among its pkeys: ibmf has no way to the subnet without one");
+            log!(warn, dip, "no default P_Key (0xffff or 0x7fff) in pkeys: ibmf cannot reach the subnet");
         }
         Ok(pkeys)
     }
@@ -269,6 +269,6 @@ impl Config {
 }
 
 fn wrong(dip: DevInfo, property: &str) -> Errno {
-    log!(warn, dip, "property {property} makes no sense");
+    log!(warn, dip, "property {property} is not valid");
     Errno::EINVAL
 }

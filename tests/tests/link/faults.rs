@@ -1,9 +1,11 @@
 //! What fault management is told of a link, and what it is not.
 
-use fabric::Qpn;
+use fabric::{PKey, Qpn};
 use fakekernel::genunix::Service;
 use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkState, Offload, Stream};
+use sm::fault::FaultAction;
+use sm::{Attribute, Lid};
 
 use crate::bench::{Bench, Driver, PLAIN, Setup, address_of, holds};
 
@@ -117,7 +119,7 @@ fn an_adapter_that_hangs_for_ten_minutes_is_reported_once_a_minute_at_most_and_e
 }
 
 #[test]
-fn a_cable_a_lost_p_key_and_a_refused_report_are_no_faults() {
+fn a_cable_and_a_refused_report_are_no_faults() {
     holds(|bench| {
         let (alpha, _) = bench.alpha.open_up(PLAIN);
         bench.world.set_cable(bench.alpha.port(), false);
@@ -131,6 +133,84 @@ fn a_cable_a_lost_p_key_and_a_refused_report_are_no_faults() {
         fails_once(bench, &alpha);
         assert_eq!((classes(bench), service(bench)), (vec![], Service::Whole));
         bench.alpha.kernel.set_fault(FaultKind::DDI, Some(bench.alpha.driver().name()), FaultPlan::Never);
+    });
+}
+
+const MINUTE: Nanos = Nanos::from_secs(60);
+
+/// Fault management was told nothing, and the node is whole.
+fn no_fault(bench: &Bench, after: &str) {
+    bench.settle();
+    assert_eq!((classes(bench), service(bench)), (vec![], Service::Whole), "after {after}");
+}
+
+fn waits_for(bench: &Bench, state: LinkState) {
+    bench.wait_for("the link's state", MINUTE, || bench.alpha.state() == state);
+}
+
+#[test]
+fn a_lost_p_key_a_silent_sa_another_sm_and_a_neighbour_that_is_gone_are_no_faults() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        let set_pkey =
+            |pkey| bench.world.fabric().set_pkeys(bench.alpha.port(), &[PKey(pkey)]).expect("alpha's");
+        set_pkey(0x8123);
+        waits_for(bench, LinkState::Down);
+        set_pkey(0xffff);
+        waits_for(bench, LinkState::Up);
+        no_fault(bench, "a lost P_Key");
+
+        bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Silent);
+        bench.fault(Attribute::MC_MEMBER_RECORD, None, None, FaultAction::Silent);
+        let (mut stranger, faulted) = (address_of(&beta), bench.faulted());
+        stranger.0[19] ^= 0xff;
+        let _ = alpha.transmit(stranger, b"who is there", Offload::default());
+        bench.sm.restart(Lid(Lid::FIRST_MULTICAST.0 + 16));
+        fakekernel::sleep(MINUTE);
+        assert!(bench.faulted() >= faulted + 2, "a path and a join are asked for");
+        no_fault(bench, "a silent SA");
+        bench.no_faults();
+        chatter(&alpha, &beta, 30);
+        waits_for(bench, LinkState::Up);
+        no_fault(bench, "another SM");
+
+        let sent = bench.alpha.statistics().opackets;
+        bench.world.set_cable(bench.beta.port(), false);
+        chatter(&alpha, &beta, 30);
+        bench.world.set_cable(bench.beta.port(), true);
+        assert!(bench.alpha.statistics().opackets > sent, "nothing was sent to the neighbour");
+        no_fault(bench, "a neighbour that is gone");
+    });
+}
+
+#[test]
+fn a_want_of_memory_is_no_fault() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        let refused = || {
+            bench.alpha.kernel.set_fault(
+                FaultKind::KMEM,
+                Some(bench.alpha.driver().name()),
+                FaultPlan::OneIn(2),
+            );
+            bench.alpha.kernel.set_fault(
+                FaultKind::ALLOCB,
+                Some(bench.alpha.driver().name()),
+                FaultPlan::OneIn(2),
+            );
+        };
+        refused();
+        chatter(&beta, &alpha, 10);
+        bench.world.set_cable(bench.alpha.port(), false);
+        waits_for(bench, LinkState::Down);
+        bench.world.set_cable(bench.alpha.port(), true);
+        chatter(&alpha, &beta, 30);
+        for kind in [FaultKind::KMEM, FaultKind::ALLOCB] {
+            let called = bench.alpha.kernel.clear_fault(kind, Some(bench.alpha.driver().name()));
+            assert!(called.is_some_and(|calls| calls >= 4), "{kind:?}: {called:?}");
+        }
+        waits_for(bench, LinkState::Up);
+        no_fault(bench, "a want of memory");
     });
 }
 

@@ -15,7 +15,11 @@ const MGID: usize = 0;
 const PORT_GID: usize = 16;
 const MLID: usize = 36;
 const MTU: usize = 38;
+const GROUP_PKEY: usize = 40;
+const GROUP_SL: usize = 44;
 const PATH_DLID: usize = 40;
+const PATH_PKEY: usize = 50;
+const PATH_SL: usize = 53;
 const PATH_MTU: usize = 54;
 
 /// An IPoIB group of the partition that is not the broadcast group.
@@ -126,5 +130,61 @@ fn a_way_that_carries_less_than_the_link_is_in_the_log() {
         let narrow = |line: &String| line.contains("carries 1024 bytes") && line.contains("2048");
         assert_eq!(told.iter().filter(|line| narrow(line)).count(), 1, "{told:?}");
         bench.no_faults();
+    });
+}
+
+/// A link's P_Key is its own, whatever the group's record says; a service level has no value that is none. (Rates: `speeds.rs`.)
+#[test]
+fn a_group_of_another_p_key_and_the_last_service_level_keep_no_packet_back() {
+    // A search that is told another service level has the join refused: it asks for that one.
+    const BOTH: &[Method] = &[Method::GET_TABLE, Method::SET];
+    const FIELDS: [(usize, &[u8], &[Method]); 3] =
+        [(GROUP_PKEY, &[0x12, 0x34], BOTH), (GROUP_PKEY, &[0, 0], BOTH), (GROUP_SL, &[0xf0], &[Method::SET])];
+    holds(|bench| {
+        let (beta, heard) = bench.beta.open_up(PLAIN);
+        records_with(bench, Attribute::PATH_RECORD, Method::GET_TABLE, PATH_SL, &[0x0f]);
+        for (at, bytes, methods) in FIELDS {
+            methods.iter().for_each(|&method| {
+                records_with(bench, Attribute::MC_MEMBER_RECORD, method, at, bytes);
+            });
+            let faulted = bench.faulted();
+            let (alpha, _) = bench.alpha.open_up(PLAIN);
+            assert!(bench.faulted() >= faulted + methods.len() as u64, "the records were right");
+            for (to, payload) in [(address_of(&beta), b"one"), (group(u32::MAX), b"all")] {
+                alpha.transmit(to, payload, Offload::default()).unwrap();
+                bench.settle();
+                assert_eq!(
+                    heard.try_next().map(|packet| packet.payload),
+                    Some(payload.to_vec()),
+                    "{bytes:x?}"
+                );
+            }
+            assert_ne!(
+                bench.alpha.counter("sa_paths"),
+                0,
+                "the path's record had the last service level, too"
+            );
+            bench.no_faults();
+            drop(alpha);
+            bench.wait_for("left", MINUTE, || bench.memberships_of_alpha() == 0);
+        }
+    });
+}
+
+#[test]
+fn nothing_is_sent_on_a_path_of_a_p_key_that_the_port_does_not_have() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, heard) = bench.beta.open_up(PLAIN);
+        records_with(bench, Attribute::PATH_RECORD, Method::GET_TABLE, PATH_PKEY, &[0x12, 0x34]);
+        alpha.transmit(address_of(&beta), b"in which partition", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(bench.alpha.counter("tx_drop_unreachable"), 1);
+        assert_eq!(heard.try_next().map(|packet| packet.payload), None);
+        bench.no_faults();
+        fakekernel::sleep(MINUTE);
+        alpha.transmit(address_of(&beta), b"at last", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(heard.try_next().map(|packet| packet.payload), Some(b"at last".to_vec()));
     });
 }

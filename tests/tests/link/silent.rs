@@ -122,7 +122,7 @@ fn a_link_of_a_silent_administrator_closes_at_once_and_is_busy_until_its_calls_a
         assert_eq!(bench.alpha.try_delete_partition(), Err(Errno::EBUSY));
         assert_eq!(bench.alpha.try_unload(), Err(Errno::EBUSY));
         let console = bench.alpha.console();
-        assert!(console.iter().any(|line| line.contains("busy, still out")), "{console:?}");
+        assert!(console.iter().any(|line| line.contains("busy, still waiting for")), "{console:?}");
         bench.no_faults();
         // What waits for a turn was taken back; what is out is asked again by IBTF, or given up a minute after the last answer.
         bench.wait_for("the link goes", MINUTE + SECOND, || bench.alpha.try_delete_partition().is_ok());

@@ -175,6 +175,6 @@ impl Bench {
         self.software.unload().expect("nobody has the adapter");
         self.software.check_nothing_is_left().expect("an empty kernel");
         let console = self.alpha.console();
-        assert!(!console.iter().any(|line| line.contains("left behind")), "{console:?}");
+        assert!(!console.iter().any(|line| line.contains("did not free")), "{console:?}");
     }
 }

@@ -79,7 +79,7 @@ fn adapter_with_a_switch_that_is_neither_on_nor_off_does_not_attach_and_the_log_
         software.install().expect("it loads");
         assert!(software.attach().is_err());
         let log = software.kernel.genunix().messages();
-        assert!(log.iter().any(|line| line.text.contains("property checksum makes no sense")), "{log:?}");
+        assert!(log.iter().any(|line| line.text.contains("property checksum is not valid")), "{log:?}");
         software.unload().expect("nobody has it");
     });
     outcome.unwrap_or_else(|halt| panic!("{halt}"));

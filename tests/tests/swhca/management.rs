@@ -153,7 +153,10 @@ fn management_has_no_queue_pair_without_a_default_pkey_and_the_log_says_so() {
     requests_with(|plan| plan.pkeys = vec![0x8001], 0);
     Setup { seeds: 1, adapter: |plan| plan.pkeys = vec![0x8001], ..Setup::default() }.run(|bench| {
         let log = bench.software.kernel.genunix().messages();
-        assert!(log.iter().any(|line| line.text.contains("no default P_Key among its pkeys")), "{log:?}");
+        assert!(
+            log.iter().any(|line| line.text.contains("no default P_Key (0xffff or 0x7fff) in pkeys")),
+            "{log:?}"
+        );
     });
 }
 

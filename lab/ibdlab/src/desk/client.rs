@@ -277,7 +277,9 @@ pub fn send(place: &Place, host: &str, link: &str, file: &Path, to: Option<[u8; 
 ///
 /// There is no such program.
 pub fn exec(place: &Place, host: &str, program: &[OsString]) -> Result<i32> {
-    let Some((name, arguments)) = program.split_first() else { bail!("what to run?") };
+    let Some((name, arguments)) = program.split_first() else {
+        bail!("no command to run: `ibdlab exec HOST -- COMMAND`")
+    };
     let hosts = status(place)?.hosts;
     let Some(found) = hosts.iter().find(|known| known.name == host) else {
         let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();

@@ -86,10 +86,10 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         bail!("this scenario has TUN devices, which need --live");
     }
     if scenario.schedule.is_some() && options.live {
-        bail!("this scenario has a [schedule], which virtual time has and --live has not");
+        bail!("this scenario has a [schedule], which needs virtual time: run it without --live");
     }
     if options.sm == SmKind::Opensm && !options.live {
-        bail!("OpenSM does not live in virtual time: it needs --live");
+        bail!("OpenSM runs in real time: it needs --live");
     }
     let options = match options.hca {
         HcaKind::Model => Options { hca: scenario.fabric.hca, ..options },
@@ -140,10 +140,10 @@ fn adapter(scenario: &Scenario, options: &Options) -> Result<Option<PathBuf>> {
         return Ok(None);
     }
     if options.sm != SmKind::Embedded {
-        bail!("--hca swhca: the subnet manager is the adapter's own");
+        bail!("--hca swhca: the adapter has a subnet manager of its own, so --sm cannot choose one");
     }
     if options.capture.is_some() {
-        bail!("--hca swhca: its packets are on no fabric of the lab's, so there is nothing to capture");
+        bail!("--hca swhca: its packets do not cross the lab's fabric, so --capture has nothing to capture");
     }
     swhca::check(scenario)?;
     swhca::object(&options.proto).map(Some)

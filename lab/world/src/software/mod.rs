@@ -225,7 +225,7 @@ impl Software {
         self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {DRIVER}: {errno}"))?;
         let messages = self.kernel.genunix().messages();
         let left =
-            messages.iter().find(|message| message.module == DRIVER && message.text.contains("left behind"));
+            messages.iter().find(|message| message.module == DRIVER && message.text.contains("did not free"));
         left.map_or(Ok(()), |left| bail!("{}", left.text))
     }
 

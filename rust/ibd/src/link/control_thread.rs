@@ -148,7 +148,7 @@ fn queue(shared: &KArc<Shared>, job: Job) {
         // Nobody can refuse these: done here, at the price of waiting for the adapter.
         Err(job @ (Job::End(_) | Job::LargeBuffers)) => run(shared, job),
         Err(job) => {
-            log!(note, shared.name, "too many requests wait for a thread; one will be made again");
+            log!(note, shared.name, "too many requests to the adapter wait; will repeat one");
             refuse(shared, job);
         }
     }
@@ -156,7 +156,7 @@ fn queue(shared: &KArc<Shared>, job: Job) {
 
 fn ask(shared: &Shared, call: Call) {
     if let Err(call) = shared.pool.push(shared.number, call) {
-        log!(note, shared.name, "too many questions to the SA wait; one will be asked again");
+        log!(note, shared.name, "too many requests to the SA wait; will repeat one");
         call.refuse(shared);
     }
 }
@@ -180,7 +180,7 @@ fn print(shared: &KArc<Shared>, note: Note) {
             port.bytes()
         ),
         Note::Link(link::Note::BuildFailed) => {
-            log!(note, name, "no queue pair or buffers; will be tried again")
+            log!(note, name, "no queue pair or buffers; will try again")
         }
         Note::Link(link::Note::Stalled) => {
             let timeout = shared.settings.lock().transmit_timeout().unwrap_or_default().as_secs();

@@ -98,7 +98,12 @@ impl Events {
 
     fn group(&self, group: Gid, exists: bool) {
         let Some(mgid) = Mgid::new(gid(group)) else {
-            log!(note, self.0.name, "notice of a group {:?}, which is none", gid(group));
+            log!(
+                note,
+                self.0.name,
+                "the subnet manager told of a group {:?}, which is not multicast: ignored",
+                gid(group)
+            );
             return;
         };
         self.0.tell(|control| match exists {

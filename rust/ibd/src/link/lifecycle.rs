@@ -77,7 +77,7 @@ impl Threads {
 /// Says what cannot be had, if it cannot.
 fn named<T, E: fmt::Display + Into<Errno>>(name: &Name, what: &str, made: Result<T, E>) -> Result<T, Errno> {
     made.map_err(|error| {
-        log!(warn, name, "no {what}: {error}");
+        log!(warn, name, "cannot get {what}: {error}");
         error.into()
     })
 }
@@ -189,7 +189,7 @@ impl Link {
     #[inline(never)]
     fn say_why_busy(&self) {
         let name = &self.inner.shared.name;
-        log!(note, name, "busy, still out: {}", self.inner.outstanding());
+        log!(note, name, "busy, still waiting for: {}", self.inner.outstanding());
     }
 
     pub(crate) fn registration(&self) -> &Registration<Provider> {

@@ -205,7 +205,7 @@ impl Shared {
     /// The adapter has no room for the group, or another reason: it is tried again when it is joined again.
     #[inline(never)]
     fn attach_failed(&self, mgid: Mgid, generation: Generation, status: Status, tell: bool) {
-        log!(note, self.name, "group {mgid:?} cannot be heard: {status}");
+        log!(note, self.name, "cannot attach the queue pair to group {mgid:?}: {status}");
         self.tell(|control| {
             // A queue pair that is gone by now says nothing about the next one.
             if control.queue_pairs.as_ref().is_some_and(|pairs| pairs.generation() == generation) {

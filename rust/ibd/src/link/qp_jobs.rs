@@ -19,7 +19,7 @@ fn refuse(shared: &Shared, ticket: Ticket) {
 
 #[inline(never)]
 fn tell(shared: &Shared, status: Status) {
-    log!(note, shared.name, "queue pair or buffers could not be had: {status}");
+    log!(note, shared.name, "cannot make the queue pair or its buffers: {status}");
 }
 
 /// Does something with the adapter; answers the job if it is gone.
@@ -282,7 +282,7 @@ fn make_ready(shared: &Shared, parts: &BuildContext<'_>, wanted: Option<u16>) {
 /// Frees queue pairs that are of no use: the link has another number afterwards.
 #[inline(never)]
 fn give_up(shared: &Shared, generation: Generation, why: Status) {
-    log!(note, shared.name, "the queue pair is of no use any more, and its number goes with it: {why}");
+    log!(note, shared.name, "making another queue pair, which changes the address of the link: {why}");
     shared.report(Fault::Broken);
     let mut control = shared.control.lock();
     let pairs = control.queue_pairs.take_if(|pairs| pairs.generation() == generation);

@@ -42,7 +42,7 @@ fn replace(shared: &KArc<Shared>, ring: usize, common: &Common, channel: UdChann
     match built {
         Ok(side) => install(shared, ring, common, side),
         Err(status) => {
-            log!(note, shared.name, "queue pair of transmit ring {ring} could not be had: {status}");
+            log!(note, shared.name, "cannot make the queue pair of transmit ring {ring}: {status}");
             shared.tell(|control| {
                 control.link.handle_event(now(), Event::Broken(common.standing.generation));
             });

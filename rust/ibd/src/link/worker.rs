@@ -56,7 +56,7 @@ fn query_port(shared: &KArc<Shared>, ticket: Ticket) {
         Ok(info) => {
             let port = read_port(shared, &info);
             if port.is_none() {
-                log!(note, shared.name, "the port has no GID, or MTU {} it says", info.mtu_code());
+                log!(note, shared.name, "port query makes no sense: no GID, or MTU code {}", info.mtu_code());
             }
             port
         }
@@ -118,7 +118,7 @@ pub(super) fn tell_narrow(shared: &Shared, to: &Neighbour) {
         && way < link
     {
         let (way, link, to) = (way.bytes(), link.bytes(), to.address().dgid);
-        log!(note, shared.name, "the way to {to} carries {way} bytes, the link {link}");
+        log!(note, shared.name, "the path to {to} carries {way} bytes, less than the {link} of the link");
     }
 }
 

@@ -102,7 +102,7 @@ impl Subnet {
         // Not on the stack, which is for calls.
         let desk = Desk { request: Request::NONE, answer: Mad::new(), views: KVec::new() };
         let Ok(mut desk) = KBox::new(desk) else {
-            log!(warn, NAME, "there is no memory for subnet administration");
+            log!(warn, NAME, "no memory for the subnet administrator");
             return;
         };
         // When something is to be done though nobody asks.
@@ -201,7 +201,7 @@ impl Subnet {
 
 /// As a busy SA does not answer: the client asks again.
 fn busy() -> bool {
-    log!(warn, NAME, "a request to the SA is not answered for want of memory");
+    log!(warn, NAME, "no memory to answer a request to the SA");
     false
 }
 

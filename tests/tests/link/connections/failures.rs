@@ -75,7 +75,7 @@ fn a_link_that_cannot_listen_is_one_of_datagrams() {
             let (beta, _) = bench.beta.open(PLAIN);
             bench.beta.kernel.set_fault(FaultKind("ibt_attach"), Some("ibd"), FaultPlan::Never);
             bench.wait_for("up", MINUTE, || bench.beta.state() == LinkState::Up);
-            let says = bench.beta.console().iter().any(|line| line.contains("takes no connections"));
+            let says = bench.beta.console().iter().any(|line| line.contains("accepts no connections"));
             // A client for the link, and one for each of the two services.
             assert_eq!(says, nth % 4 < 3, "{:?}", bench.beta.console());
             // The next look, when the broadcast group is there, may have more success.
@@ -158,7 +158,7 @@ fn a_link_of_an_adapter_without_shared_receive_queues_says_so_and_is_one_of_data
         let (beta, heard, _) = accepting(bench);
         assert_eq!(address_of(&beta).0[0], 0);
         let console = bench.beta.console();
-        assert!(console.iter().any(|line| line.contains("takes no connections")), "{console:?}");
+        assert!(console.iter().any(|line| line.contains("accepts no connections")), "{console:?}");
         alpha.transmit(address_of(&beta), b"a datagram", Offload::default()).unwrap();
         bench.settle();
         assert_eq!(payloads(&heard), [b"a datagram"]);

@@ -81,7 +81,11 @@ fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles) {
     };
     let hca = first.pd().hca();
     if !hca.attributes().shared_receive_queues() {
-        return log!(note, shared.name, "takes no connections: the adapter has no shared receive queues");
+        return log!(
+            note,
+            shared.name,
+            "the link accepts no connections: the adapter has no shared receive queues"
+        );
     }
     let begun = match begin(shared, hca.client()) {
         Ok((incoming, client)) => {
@@ -96,7 +100,7 @@ fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles) {
     });
     match made {
         Ok(listening) => put(shared, handles.generation, listening),
-        Err(status) => log!(note, shared.name, "takes no connections: {status}"),
+        Err(status) => log!(note, shared.name, "the link accepts no connections: {status}"),
     }
 }
 

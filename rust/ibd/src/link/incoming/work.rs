@@ -230,7 +230,7 @@ fn accept(shared: &Shared, connection: Connection, session: Session) {
     let (channel, receiver) = match queue_pair(shared) {
         Ok(made) => made,
         Err(status) => {
-            log!(note, shared.name, "a connection is refused: {status}");
+            log!(note, shared.name, "refused a connection: {status}");
             forget(shared, connection);
             return refuse(shared, connection, session, Reply::NoRoom);
         }

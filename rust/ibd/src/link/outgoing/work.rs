@@ -41,7 +41,7 @@ pub(crate) fn open(shared: &Shared, connection: Connection, service: Service) {
             drop(left);
         }
         Err(status) => {
-            log!(note, shared.name, "no connection could be opened: {status}");
+            log!(note, shared.name, "cannot open a connection: {status}");
             shared.connection_counters.open_failed.increment();
             probes::cm_open_failed(shared.number, &connection.peer, OpenError::Failed);
             with_outgoing(shared, |outgoing| outgoing.failed(connection, OpenError::Failed, now()));
