@@ -458,7 +458,7 @@ fn every_test_that_the_page_of_weaknesses_names_exists() {
     let closed = numbered.clone().filter(|row| row.ends_with("| closed |")).count();
     let readme = fs::read_to_string(root.join("README.md")).expect("the page");
     assert!(readme.contains(&format!("In ours {closed} are closed")), "{closed} are closed");
-    let of_objects = tests_of_objects(&root);
+    let of_objects = tests_of_objects(root);
     for row in numbered {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let [_, _, _, _, shown, state, _] = cells[..] else { panic!("{row}: five cells") };
@@ -535,7 +535,7 @@ fn the_rows_of_connected_mode_are_75_and_24_and_name_tests_that_exist() {
         assert!(is_state || state.starts_with("partly: ") || state.starts_with("open: "), "{cells:?}");
         assert!(state.starts_with("open: ") || !shown.is_empty(), "{cells:?}: by which test?");
     }
-    let of_objects = tests_of_objects(&root);
+    let of_objects = tests_of_objects(root);
     for cells in weaknesses.iter().filter(|cells| cells[5] == "closed") {
         let shown = named(&cells[4]).into_iter().any(|test| of_objects.contains(test));
         assert!(shown, "{cells:?}: closed, by which test through the object?");

@@ -14,8 +14,9 @@ pub(crate) struct RxCounters {
     link: i32,
     pub(super) received: Traffic,
     drops: [Counter; RX_NAMES.len()],
-    /// Frames passed up as a copy; the others are passed up in the adapter's own buffer.
+    /// Frames passed up as a copy, and in the adapter's own buffer.
     copied: Counter,
+    lent: Counter,
     /// Of queues that are gone: times that buffers were posted, and times that there were fewer at home than the adapter takes.
     refills: Counter,
     short: Counter,
@@ -37,6 +38,7 @@ impl RxCounters {
     pub(crate) fn received(&self, counts: &PacketCounts, copied: u64) {
         self.received.count(counts);
         self.copied.add_alone(copied);
+        self.lent.add_alone(counts.packets.saturating_sub(copied));
     }
 
     /// A queue is gone that was refilled so often.
@@ -67,16 +69,19 @@ impl RxCounters {
 
     /// In the order of [`super::shown::RX_WAYS`]: lent, copied, left, fetched, quiet.
     pub(super) fn ways(&self) -> [u64; 5] {
-        let copied = self.copied.get();
-        let lent = self.received.packets.get().saturating_sub(copied);
-        [lent, copied, self.left.get(), self.fetched.get(), self.quiet.get()]
+        [&self.lent, &self.copied, &self.left, &self.fetched, &self.quiet].map(Counter::get)
     }
 
-    /// Everything, in the order of [`super::RX_RING`]; the queue that is there was refilled so often.
-    pub(crate) fn show(&self, shown: &mut Shown<'_>, now: Refills) {
+    /// How often queues were refilled, those that are gone and the one that is there: with the lock under which it goes.
+    pub(crate) fn refills(&self, now: Refills) -> Refills {
+        Refills { all: self.refills.get() + now.all, short: self.short.get() + now.short }
+    }
+
+    /// Everything, in the order of [`super::RX_RING`].
+    pub(crate) fn show(&self, shown: &mut Shown<'_>, refills: Refills) {
         shown.put(self.received.values());
         shown.put(self.drop_counts());
         shown.put(self.ways());
-        shown.put([self.refills.get() + now.all, self.short.get() + now.short]);
+        shown.put([refills.all, refills.short]);
     }
 }

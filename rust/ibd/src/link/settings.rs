@@ -73,8 +73,8 @@ pub(crate) const SA_STATUS: &CStr = c"_ibd_sa_status";
 const READ_ONLY: [&CStr; 4] = [BROADCAST_GROUP, BROADCAST_STATE, LINK_STATE, SA_STATUS];
 /// Addresses per unit of [`Key::HashSize`].
 pub(crate) const HASH_UNIT: u32 = 32;
-/// The most paths of neighbours that a link asks for at a time, whatever [`Key::PathLookups`] says.
-pub(crate) const MOST_PATH_LOOKUPS: u32 = 64;
+/// The most paths of neighbours that a link can be told to ask for at a time.
+pub(crate) const MOST_PATH_LOOKUPS: u32 = most(Key::PathLookups);
 /// Bytes per unit of [`Key::NumLsoBufs`].
 pub(crate) const LSO_UNIT: u32 = 8192;
 
@@ -110,6 +110,14 @@ const fn row(name: &'static CStr, key: Key, default: u32, least: u32, most: Most
     Row { name, key, default, least, most, when }
 }
 
+/// The greatest value of a property whose greatest is a number.
+const fn most(key: Key) -> u32 {
+    match ROWS[key as usize].most {
+        Most::Of(most) => most,
+        Most::As(_) => panic!("as much as another property has"),
+    }
+}
+
 const COUNT: usize = Key::TxCopyThresh as usize + 1;
 
 /// One row for each key, in its order.
@@ -123,7 +131,7 @@ const ROWS: [Row; COUNT] = [
     row(c"_ibd_lso_enable", Key::LsoEnable, 1, 0, Most::Of(1), When::Stopped),
     row(c"_ibd_num_ah", Key::NumAh, 256, 32, Most::Of(8192), When::Stopped),
     row(c"_ibd_num_lso_bufs", Key::NumLsoBufs, 512, 512, Most::Of(4096), When::Stopped),
-    row(c"_ibd_path_lookups", Key::PathLookups, 16, 1, Most::Of(MOST_PATH_LOOKUPS), When::Always),
+    row(c"_ibd_path_lookups", Key::PathLookups, 16, 1, Most::Of(64), When::Always),
     row(c"_ibd_path_packets", Key::PathPackets, 72, 1, Most::Of(1024), When::Always),
     row(c"_ibd_path_refresh", Key::PathRefresh, 300, 10, Most::Of(86_400), When::Always),
     row(c"_ibd_rc_accept", Key::RcAccept, 0, 0, Most::Of(1), When::Stopped),

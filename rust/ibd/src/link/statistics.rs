@@ -7,6 +7,7 @@
 use core::ffi::CStr;
 use core::fmt::Write;
 
+use ibtf::Refills;
 use ipoib::Mtu;
 use kernel::kstat::{Kstat, Source};
 use kernel::log::Line;
@@ -82,8 +83,10 @@ impl Source for ReceiveRing {
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
         let mut shown = Shown::new(values);
         let receiver = self.0.receiver();
-        let (posted, refills) = receiver.map_or_else(Default::default, |receiver| receiver.posted());
-        self.0.counters.rx.show(&mut shown, refills);
+        let rx = &self.0.counters.rx;
+        let none = || (0, rx.refills(Refills::default()));
+        let (posted, refills) = receiver.map_or_else(none, |receiver| receiver.posted());
+        rx.show(&mut shown, refills);
         shown.put([posted.into()]);
     }
 }

@@ -99,10 +99,12 @@ impl Receiver {
         }
     }
 
-    /// How many buffers the adapter has, and how often it was given some: with the lock for a moment.
+    /// How many buffers the adapter has, and how often adapters were given some, on this queue and those before: with the lock for a moment.
     pub(crate) fn posted(&self) -> (u32, Refills) {
         let state = self.state.lock();
-        state.side.get().map_or_else(Default::default, |side| (side.queue.posted(), side.queue.refills()))
+        let (posted, now) =
+            state.side.get().map_or_else(Default::default, |side| (side.queue.posted(), side.queue.refills()));
+        (posted, self.counters.rx.refills(now))
     }
 
     fn has_more(&self) -> bool {
