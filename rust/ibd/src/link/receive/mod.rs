@@ -102,8 +102,10 @@ impl Receiver {
     /// How many buffers the adapter has, and how often adapters were given some, on this queue and those before: with the lock for a moment.
     pub(crate) fn posted(&self) -> (u32, Refills) {
         let state = self.state.lock();
-        let (posted, now) =
-            state.side.get().map_or_else(Default::default, |side| (side.queue.posted(), side.queue.refills()));
+        let (posted, now) = state
+            .side
+            .get()
+            .map_or_else(Default::default, |side| (side.queue.posted(), side.queue.refills()));
         (posted, self.counters.rx.refills(now))
     }
 
