@@ -76,13 +76,13 @@ impl Shadow {
         if last / CHUNK >= chunks.len() {
             chunks.resize_with(last / CHUNK + 1, || Chunk::Same(0));
         }
-        for number in first / CHUNK..=last / CHUNK {
+        for (number, chunk) in chunks.iter_mut().enumerate().take(last / CHUNK + 1).skip(first / CHUNK) {
             let begin = number * CHUNK;
             let (from, to) = (first.max(begin) - begin, last.min(begin + CHUNK - 1) - begin);
             if (from, to) == (0, CHUNK - 1) {
-                chunks[number] = Chunk::Same(entry);
+                *chunk = Chunk::Same(entry);
             } else {
-                chunks[number].each()[from..=to].fill(entry);
+                chunk.each()[from..=to].fill(entry);
             }
         }
     }
