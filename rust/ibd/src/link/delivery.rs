@@ -270,14 +270,21 @@ impl<'a> Delivering<'a> {
     }
 
     /// Takes packets from the receive sides that stand by now, if there are others, and comes with what IP is to be told, which goes up at once.
-    pub(crate) fn look_again(&mut self) -> MblkChain {
-        if !self.delivery.changed.swap(false, Ordering::Relaxed) {
-            return MblkChain::new();
-        }
+    /// No locked instruction unless there is something: what is seen too late is not lost, because whoever changed something looks
+    /// whether anything is left to do, or has the backlog's thread look.
+    pub(crate) fn look_again(&mut self) -> Option<MblkChain> {
+        self.delivery.changed.load(Ordering::Relaxed).then(|| self.take_changes())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_changes(&mut self) -> MblkChain {
         let mut state = self.delivery.state.lock();
         let sides = state.sides();
         let answers =
             if state.lets_in(self.who) { core::mem::take(&mut state.answers) } else { MblkChain::new() };
+        // What may not go up now is there for whoever may hand it up.
+        self.delivery.changed.store(!state.answers.is_empty(), Ordering::Relaxed);
         drop(state);
         if let Some(sides) = sides {
             self.sides = sides;

@@ -47,12 +47,13 @@ fn take_all(delivery: &Delivery, everything: bool) {
 /// before there is nothing of either. Whichever of them comes while this lasts has its turns, too, and IP is told what it is to be told.
 fn take_turns(inside: &mut Delivering<'_>, budget: &mut usize) -> bool {
     loop {
-        let answers = inside.look_again();
-        let inside = &*inside;
-        let sides @ Sides { receiver, connected } = inside.sides();
-        if let Some(mac) = sides.mac() {
+        if let Some(answers) = inside.look_again()
+            && let Some(mac) = inside.sides().mac()
+        {
             inside.deliver(mac, answers);
         }
+        let inside = &*inside;
+        let Sides { receiver, connected } = inside.sides();
         let datagrams = |most: &mut usize| receiver.as_ref().is_none_or(|side| side.take_all(inside, most));
         let messages = |most: &mut usize| connected.as_ref().is_none_or(|side| side.take_all(inside, most));
         // Both, whatever the first says: while its turn lasted others may have come.
