@@ -40,7 +40,7 @@ stats! {
     UnknownProtocol = MAC_STAT_UNKNOWNS,
     /// Packets not sent, or put off, for want of a buffer.
     NoTransmitBuffer = MAC_STAT_NOXMTBUF,
-    /// Packets dropped on the way out because of an error.
+    /// Packets to be sent that were dropped because of an error.
     TransmitErrors = MAC_STAT_OERRORS,
     /// Collisions.
     Collisions = MAC_STAT_COLLISIONS,

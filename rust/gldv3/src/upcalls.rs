@@ -1,4 +1,4 @@
-//! [`Mac`]: the way up, open while the link is registered.
+//! [`Mac`]: calls from the driver up into mac, possible while the link is registered.
 
 use core::marker::PhantomData;
 use core::ptr;

@@ -38,7 +38,7 @@ impl fmt::Display for Gid {
     }
 }
 
-/// How a datagram gets to a port: a route and what to claim on the way.
+/// How a datagram gets to a port: a route, and what the headers claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressVector {
     /// Destination GID; used when `send_grh`.

@@ -1,4 +1,4 @@
-//! [`MessageQueue`]: what is on its way out on a connection.
+//! [`MessageQueue`]: what is being sent on a connection.
 
 use illumos_sys_hdrs as sys;
 use kernel::KBox;

@@ -1,4 +1,4 @@
-//! [`SendQueue`]: what is on its way out.
+//! [`SendQueue`]: what is being sent.
 //!
 //! Sends are staged, posted together, and kept until the adapter is done with them. Several send queues may share a
 //! channel, each under its own lock; the channel's send queue must have room for all of them.

@@ -1,7 +1,7 @@
 //! Link-layer address options of IPv6 neighbour discovery.
 //!
 //! A 20-byte address and its option header make 22 bytes; options come in units of 8, so 24. RFC 4391 section 9.3 puts the two
-//! spare bytes *before* the address, IP puts them behind it. Frames are changed in place on the way out and on the way in,
+//! spare bytes *before* the address, IP puts them behind it. Frames are changed in place when they are sent and when they come in,
 //! never grown. The ICMPv6 checksum stays right: 16-bit words move, and the two spare bytes are zero.
 
 use crate::addr::LinkAddr;

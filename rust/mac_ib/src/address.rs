@@ -3,8 +3,8 @@
 use gldv3::Address;
 
 /// The broadcast address announced to the framework: the IPv4 broadcast group with scope (low half of byte 5) and P_Key
-/// (bytes 8 and 9) zero, because they differ from link to link. Drivers fill them in on the way out and clear them on
-/// the way in.
+/// (bytes 8 and 9) zero, because they differ from link to link. Drivers fill them in when they send and clear them
+/// when they receive.
 pub const BROADCAST: Address = [
     0x00, 0xff, 0xff, 0xff, // reserved, queue pair number of every multicast datagram
     0xff, 0x10, 0x40, 0x1b, // multicast, scope, IPv4 signature

@@ -28,7 +28,7 @@ pub(crate) struct Counts {
     pub(crate) received: u64,
     pub(crate) received_octets: u64,
     pub(crate) received_multicast: u64,
-    /// What was not put on the way: the port was down, or had no P_Key.
+    /// What was not sent: the port was down, or had no P_Key.
     pub(crate) discarded: u64,
 }
 

@@ -72,7 +72,7 @@ impl Traffic {
         self.received_octets.add(octets);
     }
 
-    /// One is not put on the way.
+    /// A packet is not sent.
     pub(crate) fn discards(&self) {
         self.discarded.increment();
     }

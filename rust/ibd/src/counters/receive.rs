@@ -8,7 +8,7 @@ use super::packet_counts::{PacketCounts, Traffic};
 use super::{RxDrop, Shown};
 use crate::probes;
 
-/// Of datagrams and of messages of connections, all of which go one way up.
+/// Of datagrams and of messages of connections, which take one receive path.
 #[derive(Default)]
 pub(crate) struct RxCounters {
     link: i32,
@@ -33,7 +33,7 @@ impl RxCounters {
         Self { link, ..Self::default() }
     }
 
-    /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer. By the one thread that is on the way
+    /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer. By the one thread that is on the receive path
     /// up (`link/delivery.rs`), for datagrams and messages of connections.
     pub(crate) fn received(&self, counts: &PacketCounts, copied: u64) {
         self.received.count(counts);

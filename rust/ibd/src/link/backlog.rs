@@ -56,7 +56,7 @@ fn live(parker: &Parker<'_, Backlog>, shared: &Shared) {
         drop(backlog);
         // Nothing, if the link was stopped meanwhile.
         receive::go_on(&shared.delivery);
-        // Somebody else is on the way, or the MAC layer fetches packets, which takes these along when there are some.
+        // Another thread is on the receive path, or the MAC layer fetches packets, which takes these along when there are some.
         let left = shared.delivery.has_answers();
         if left {
             kernel::time::sleep(AGAIN);

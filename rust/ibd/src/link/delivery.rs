@@ -1,4 +1,5 @@
-//! The way up: open from start to stop (of the receive ring, if the link has one), whatever queue pairs come and go in between.
+//! The receive path, from the receive CQ to mac: open from start to stop (of the receive ring, if the link has one), whatever
+//! queue pairs come and go in between.
 //! One thread at a time is on it, so packets go up in the order in which they came; once it is shut nobody is.
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -33,11 +34,11 @@ struct DeliveryState {
     generation: Option<RingGeneration>,
     /// The MAC layer has switched the ring's interrupt off and fetches packets itself.
     polled: bool,
-    /// A thread is on the way.
+    /// A thread is on the receive path.
     busy: bool,
     /// Another one was turned back meanwhile: there may be more.
     again: bool,
-    /// Somebody waits until nobody is on the way.
+    /// Somebody waits until no thread is on the receive path.
     awaited: bool,
     /// The next time that the MAC layer fetches packets, those of connections come first: each second time.
     connections_first: bool,
@@ -121,7 +122,7 @@ impl Delivery {
         drop(untold);
     }
 
-    /// Whether the MAC layer fetches packets itself, from now on. Whoever is on the way takes no more then. **Any** context.
+    /// Whether the MAC layer fetches packets itself, from now on. A thread that is on the receive path takes no more then. **Any** context.
     pub(crate) fn set_polled(&self, polled: bool) {
         let mut state = self.state.lock();
         state.polled = polled;
@@ -180,7 +181,7 @@ impl Delivery {
         self.state.lock().connected.clone()
     }
 
-    /// Has whoever is on the way next hand up what IP is told; comes back if too much of that waits, or the way is shut. The caller has the
+    /// Has the next thread on the receive path hand up what IP is told; comes back if too much of that waits, or the path is shut. The caller has the
     /// backlog's thread look. **Any** context.
     pub(crate) fn tell(&self, answer: Mblk) -> Option<Mblk> {
         let mut state = self.state.lock();
@@ -198,7 +199,7 @@ impl Delivery {
         !state.answers.is_empty() && state.sides().is_some()
     }
 
-    /// `None` while it is shut, not open to `who`, or busy, and without a receive side; who is on the way then looks again. **Any**
+    /// `None` while it is shut, not open to `who`, or busy, and without a receive side; the thread on the receive path then looks again. **Any**
     /// context.
     pub(crate) fn enter(&self, who: By) -> Option<Delivering<'_>> {
         let mut state = self.state.lock();
@@ -241,7 +242,7 @@ pub(crate) struct Delivering<'a> {
     sides: Sides,
 }
 
-/// Nobody is on the way.
+/// No thread is on the receive path.
 #[must_use]
 pub(crate) struct Left {
     /// Somebody was turned back meanwhile, and nobody has looked for what he came for.

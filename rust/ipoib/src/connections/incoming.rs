@@ -9,7 +9,7 @@
 //!                          gone
 //! ```
 //!
-//! Anybody on the subnet can ask for a connection, and in anybody's name, so what one neighbour can have is bounded, what one port can have, and what
+//! Anybody on the subnet can ask for a connection, and with anybody's identity, so what one neighbour can have is bounded, what one port can have, and what
 //! all can have together ([`room`]).
 
 mod peer;
@@ -49,7 +49,7 @@ const STANDS_WITHIN: Duration = Duration::from_secs(2);
 pub struct IncomingConfig {
     /// Connections, those that drain among them.
     pub most: u32,
-    /// Those of one port in names that the link does not send to: who asks says himself which queue pair he has. Those whose LID the SA has for their
+    /// Those of one port with identities that the link does not send to: who asks says himself which queue pair he has. Those whose LID the SA has for their
     /// GID, and others, are counted apart.
     pub each_port: u32,
     /// A neighbour that opened a connection and did not go on with it has so long.
@@ -110,7 +110,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     }
 
     /// A neighbour asks for a connection, and wants acknowledgements at the port with this base LID; what it says of itself was checked
-    /// ([`PrivateData`](super::PrivateData)), and `check` says what speaks for a name and a LID. What is accepted counts until it is
+    /// ([`PrivateData`](super::PrivateData)), and `check` says what speaks for an identity and a LID. What is accepted counts until it is
     /// [drained](Self::drained).
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         entry.connections[place] = Some(Accepted { number, lid, check: asker.check, state });
         self.held += 1;
         if entry.all().filter(|one| one.is_live()).count() > LIVE {
-            // Anybody can ask in a neighbour's name: what is only offered ends nothing that stands.
+            // Anybody can ask with a neighbour's identity: what is only offered ends nothing that stands.
             self.dismiss_oldest(id, |one| one.number != number && matches!(one.state, State::Offered { .. }));
         }
         self.peers.push_back(RECENT, id);

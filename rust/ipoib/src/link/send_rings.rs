@@ -28,7 +28,7 @@ pub enum Failed {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Ring {
-    /// It has no queue pair, and none is on the way.
+    /// It has no queue pair, and none is being made.
     #[default]
     Idle,
     /// Its queue pair is of this generation; and when it took the place of one before, since the link was built.

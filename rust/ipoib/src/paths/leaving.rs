@@ -76,7 +76,7 @@ where
         }
     }
 
-    /// Packets to these addresses that were on their way out wait again. Takes time in proportion to all that are.
+    /// Packets to these addresses that were to be sent now wait again. Takes time in proportion to all that are.
     pub(super) fn take_back(&mut self, whose: impl Fn(&LinkAddr) -> bool) {
         for tx_queue in TxQueues::all() {
             let mut out = self.packets.take_out(tx_queue);

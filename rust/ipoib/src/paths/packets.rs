@@ -1,4 +1,4 @@
-//! The packets that wait: one pool for all addresses, a queue per address, and a list per transmit queue of those on their way out.
+//! The packets that wait: one pool for all addresses, a queue per address, and a list per transmit queue of those to be sent now.
 
 use core::ops::DerefMut;
 
@@ -138,7 +138,7 @@ impl<P, T> Packets<P, T> {
         self.held
     }
 
-    /// The transmit queues that have packets on their way out.
+    /// The transmit queues that have packets to send now.
     pub(super) fn out(&self) -> TxQueues {
         let mut lanes = TxQueues::NONE;
         for (number, queue) in self.out.iter().enumerate() {
@@ -188,7 +188,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         Ok(gave_way)
     }
 
-    /// Sends a packet behind those of its transmit queue that are on their way out. It comes back if the pool is full.
+    /// Sends a packet behind those of its transmit queue that are to be sent now. It comes back if the pool is full.
     pub(super) fn follow(&mut self, to: LinkAddr, (tx_queue, packet): (TxQueue, P)) -> Result<(), P> {
         let at = self.free;
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
@@ -199,7 +199,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         Ok(())
     }
 
-    /// Puts all of an address's packets on their way out.
+    /// Lets all of an address's packets go.
     pub(super) fn decide(&mut self, queue: &mut Queue, verdict: Verdict) {
         while let Some(at) = next_of(&self.slots, queue) {
             let mut tx_queue = TxQueue::default();

@@ -25,12 +25,13 @@ impl Control {
         let lmc = port.lmc & 7;
         let base = |lid: u16| lid >> lmc << lmc;
         let is_at = |neighbour: &Neighbour, lid| base(neighbour.address().dlid) == lid;
-        let check = |name: &LinkAddr, lid| match (paths.way_to_address(name), paths.way_to(name.gid())) {
-            (Some(neighbour), _) if is_at(neighbour, lid) => LidCheck::Known,
-            (_, Some(neighbour)) if is_at(neighbour, lid) => LidCheck::Matches,
-            (_, Some(_)) => LidCheck::Differs,
-            (_, None) => LidCheck::Unknown,
-        };
+        let check =
+            |identity: &LinkAddr, lid| match (paths.way_to_address(identity), paths.way_to(identity.gid())) {
+                (Some(neighbour), _) if is_at(neighbour, lid) => LidCheck::Known,
+                (_, Some(neighbour)) if is_at(neighbour, lid) => LidCheck::Matches,
+                (_, Some(_)) => LidCheck::Differs,
+                (_, None) => LidCheck::Unknown,
+            };
         let lid = base(asker.lid);
         incoming.requested(room, Asker { lid, ..asker }, check, now)
     }

@@ -5,7 +5,7 @@
 //! | the communication manager | asks and tells: recorded under the machines' lock | short locks |
 //! | a thread of the link's, once it listens ([`work`]) | makes queue pairs, answers, frees | the adapter |
 //! | another one | closes | its turn: the other side has said how long that can take |
-//! | whoever is on the way up ([`super::delivery`]) | takes messages from the queue that all connections share ([`receive`]) | IP |
+//! | the thread on the receive path ([`super::delivery`]) | takes messages from the queue that all connections share ([`receive`]) | IP |
 //!
 //! Nobody else waits for any of it: a stop has the connections dismissed, and they are closed afterwards.
 //!

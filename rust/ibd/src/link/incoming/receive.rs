@@ -135,7 +135,7 @@ impl ConnectedReceiver {
         &self.backlog
     }
 
-    /// Gives the adapter buffers, and has whoever is on the way up look here.
+    /// Gives the adapter buffers, and has whoever is on the receive path look here.
     pub(super) fn begin(this: &KArc<Self>) -> Result<(), Status> {
         let mut state = this.state.lock();
         if let Some(open) = &mut state.open {
@@ -296,7 +296,7 @@ impl ConnectedReceiver {
     }
 
     /// Up to [`BUDGET`] completions, and no more than `room` bytes of packets, which it lessens; arms the CQ behind the last of them if it
-    /// is asked to. The caller is on the way up.
+    /// is asked to. The caller is on the receive path.
     fn pass(&self, room: &mut usize, arm: bool) -> Option<Pass> {
         let mut state = self.state.lock();
         let State { open: Some(open), batch, taken, need } = &mut *state else { return None };

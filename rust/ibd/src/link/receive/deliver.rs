@@ -1,4 +1,4 @@
-//! Everything that has come in, on its way up: by an interrupt, by the thread that goes on behind it, or by the MAC layer that fetches.
+//! Takes everything that has come in to mac: on an interrupt, on the thread that goes on behind it, or for the MAC layer that fetches.
 
 use gldv3::Mac;
 use kernel::mblk::MblkChain;

@@ -45,7 +45,7 @@ impl ReceiveConfig {
 
 /// The receive side of a link's queue pairs: opened when traffic starts, closed when it ends.
 ///
-/// While open it owns the CQ and is where packets on their way up come from ([`Delivery`]).
+/// While open it owns the CQ and is where packets for mac come from ([`Delivery`]).
 pub(crate) struct Receiver {
     state: Mutex<State>,
     mac: Mac,
@@ -173,7 +173,7 @@ impl Receiver {
     }
 
     /// One pass: up to [`BUDGET`] completions, and no more than `room` bytes of them, which it lessens. `None` if the receive side
-    /// is not open. The caller is on the way up.
+    /// is not open. The caller is on the receive path.
     fn pass(&self, room: &mut usize, end: End) -> Option<Pass> {
         let mut state = self.state.lock();
         let State { side, batch } = &mut *state;

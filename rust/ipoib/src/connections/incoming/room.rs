@@ -1,18 +1,18 @@
 //! Who gets room, and who gives way.
 //!
 //! Who asks says himself which GID and queue pair he has, and which LID: acknowledgements go there. The SA, whose answers are in the table of
-//! paths, says which LID a GID has; and that table says to which names the link has sent, which a neighbour had told it by ARP or neighbour discovery
+//! paths, says which LID a GID has; and that table says to which identities the link has sent, which a neighbour had told it by ARP or neighbour discovery
 //! before. So a connection is of somebody [known](LidCheck::Known), or [matches](LidCheck::Matches), or [differs](LidCheck::Differs), or nobody knows.
 //!
-//! - A name has four places; two connections of it may stand. Those of somebody known count for their name alone. Other names of one GID that match
+//! - An identity has four places; two connections of it may stand. Those of somebody known count for their identity alone. Other identities of one GID that match
 //!   have eight together: the SA vouches for the GID, and the ports of many virtual machines share one LID. Those that do not match have eight by
 //!   their LID. So what somebody claims takes no place of a port's own. The last quarter of all places is for those that match, and half of it for
 //!   those that are known.
-//! - One that differs takes one place of a name, makes nobody give way, and goes at once when another one asks for its place, in use or not.
+//! - One that differs takes one place of an identity, makes nobody give way, and goes at once when another one asks for its place, in use or not.
 //! - Where all places are taken one that is known, or matches, takes that of one that never was so much, at once. Nobody makes somebody give way who
 //!   is more than himself.
-//! - One that is known, or matches, and stands beside two of its name, has lost one of those: one on which nothing comes for 200 ms goes. Where its
-//!   name's four places are all in use the oldest goes.
+//! - One that is known, or matches, and stands beside two of its identity, has lost one of those: one on which nothing comes for 200 ms goes. Where its
+//!   identity's four places are all in use the oldest goes.
 //! - What else is in use gives way to nobody: where there is no room, connections are looked at, and one on which nothing has come for a while is
 //!   dismissed. Nothing but the number of the packet that is due says whether something comes: they all share a receive queue.
 //! - One at a time: nobody gives way while one that was dismissed drains, or once there is room.
@@ -25,7 +25,7 @@ use crate::addr::{Gid, LinkAddr};
 use crate::table::Id;
 use crate::time::Instant;
 
-/// What speaks for a name and a LID: each is more than those before.
+/// What speaks for an identity and a LID: each is more than those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LidCheck {
     /// The SA says that the GID has another LID.
@@ -59,19 +59,19 @@ impl Asker {
 /// Connections that have eight places together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Port {
-    /// Those of somebody known: a name has fewer.
-    Named(LinkAddr),
-    /// Those that match, in other names of this GID.
+    /// Those of somebody known: an identity has fewer.
+    Known(LinkAddr),
+    /// Those that match, in other identities of this GID.
     Of(Gid),
     /// Those that do not, at this LID.
     At(u16),
 }
 
 impl Port {
-    fn new(name: LinkAddr, lid: u16, check: LidCheck) -> Self {
+    fn new(identity: LinkAddr, lid: u16, check: LidCheck) -> Self {
         match check {
-            LidCheck::Known => Self::Named(name),
-            LidCheck::Matches => Self::Of(name.gid()),
+            LidCheck::Known => Self::Known(identity),
+            LidCheck::Matches => Self::Of(identity.gid()),
             LidCheck::Unknown | LidCheck::Differs => Self::At(lid),
         }
     }
@@ -118,8 +118,8 @@ fn of_port<S: DerefMut<Target = [IncomingSlot]>>(
     id: Id,
     port: Port,
 ) -> impl Fn(&Accepted) -> bool + use<S> {
-    let name = incoming.peers.key(id);
-    move |one| name.map(|name| Port::new(name, one.lid, one.check)) == Some(port)
+    let identity = incoming.peers.key(id);
+    move |one| identity.map(|identity| Port::new(identity, one.lid, one.check)) == Some(port)
 }
 
 impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
@@ -236,9 +236,9 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         check: &impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) -> bool {
-        let Some(name) = self.peers.key(id) else { return false };
+        let Some(identity) = self.peers.key(id) else { return false };
         let is_live = |one: &Accepted| of_it(one) && one.is_live();
-        let checked = |one: &Accepted| check(&name, one.lid);
+        let checked = |one: &Accepted| check(&identity, one.lid);
         self.dismiss_oldest(id, |one| is_live(one) && checked(one) == LidCheck::Differs)
             || self.dismiss_oldest(id, |one| is_live(one) && one.is_stale(STANDS_WITHIN, now))
             || asker.matches()
@@ -253,11 +253,11 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         check: &impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) -> Option<usize> {
-        let name = asker.peer;
+        let identity = asker.peer;
         let peer = self.peers.get(id)?;
         let free = peer.connections.iter().position(Option::is_none);
         if asker.check == LidCheck::Differs {
-            let differs = |one: &Accepted| check(&name, one.lid) == LidCheck::Differs;
+            let differs = |one: &Accepted| check(&identity, one.lid) == LidCheck::Differs;
             return free.filter(|_| !peer.all().any(differs));
         }
         if free.is_some() || peer.all().any(Accepted::is_draining) {

@@ -25,8 +25,8 @@ fn lid(n: u64) -> u16 {
 }
 
 /// As the SA would say of [`station`]s, which the link sends to, and of other queue pairs of theirs.
-fn sa(name: &LinkAddr, said: u16) -> LidCheck {
-    match (lid(name.gid().guid - 1) == said, name.qpn() == QPN) {
+fn sa(identity: &LinkAddr, said: u16) -> LidCheck {
+    match (lid(identity.gid().guid - 1) == said, identity.qpn() == QPN) {
         (true, true) => LidCheck::Known,
         (true, false) => LidCheck::Matches,
         (false, _) => LidCheck::Differs,
@@ -120,16 +120,16 @@ fn where_nobody_knows_who_is_where_who_claims_a_name_ends_no_connection_of_it_th
     assert!(refused > 100);
 }
 
-/// Who claims all names of a port, and sends all the time, keeps it from nothing once the SA has said where it is.
+/// Who claims all identities of a port, and sends all the time, keeps it from nothing once the SA has said where it is.
 #[test]
 fn a_neighbour_gets_its_connections_whatever_stands_in_its_name_for_another_port() {
     const ELSEWHERE: u16 = 0x999;
     let mut machine = machine(512, 40);
     for n in 0..8 {
-        let name = LinkAddr::unicast(Qpn::from_low_bits(0x48 + n), station(1).gid());
-        let one = machine.requested(&name, ELSEWHERE, nobody_knows, at(0)).expect("room");
+        let identity = LinkAddr::unicast(Qpn::from_low_bits(0x48 + n), station(1).gid());
+        let one = machine.requested(&identity, ELSEWHERE, nobody_knows, at(0)).expect("room");
         stands(&mut machine, one, at(0));
-        let more = machine.requested(&name, ELSEWHERE + 1 + n as u16, nobody_knows, at(0)).expect("room");
+        let more = machine.requested(&identity, ELSEWHERE + 1 + n as u16, nobody_knows, at(0)).expect("room");
         stands(&mut machine, more, at(0));
     }
     for _ in 0..2 {
@@ -158,11 +158,11 @@ fn a_neighbour_gets_its_connections_whatever_stands_in_its_name_for_another_port
 #[test]
 fn whom_the_link_sends_to_gets_its_connections_whatever_stands_in_other_names_of_its_port() {
     let mut machine = machine(512, 40);
-    let named = |n: u32| LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(1).gid());
+    let identity = |n: u32| LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(1).gid());
     for n in 0..8 {
-        up(&mut machine, &named(n), at(0));
+        up(&mut machine, &identity(n), at(0));
     }
-    assert_eq!(asked(&mut machine, &named(8), at(1)), Err(Refusal::NoRoom), "there are no more of those");
+    assert_eq!(asked(&mut machine, &identity(8), at(1)), Err(Refusal::NoRoom), "there are no more of those");
     for n in 1..3 {
         up(&mut machine, &station(1), at(n));
         assert_eq!(dismissed_of_busy(&mut machine, at(n)), []);
@@ -210,7 +210,7 @@ fn who_claims_a_known_neighbours_name_and_lid_ends_no_connection_of_it_that_is_i
     assert!(claims > 20, "{claims}");
 }
 
-/// Somebody has all that a name can have, and uses it, and the neighbour has lost its own.
+/// Somebody has all that an identity can have, and uses it, and the neighbour has lost its own.
 #[test]
 fn a_neighbour_comes_back_though_others_send_on_four_connections_in_its_name() {
     let mut machine = machine(512, 4);
@@ -231,14 +231,14 @@ fn a_neighbour_comes_back_though_others_send_on_four_connections_in_its_name() {
     assert!(comes_back);
 }
 
-/// The marks of who has many names are those of his own port.
+/// The marks of who has many identities are those of his own port.
 #[test]
 fn who_asks_in_many_names_keeps_nobody_from_being_looked_at_where_all_places_are_taken() {
     let mut machine = machine(64, 200);
     let mut hostile = Vec::new();
     for n in 0..24 {
-        let name = LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(u64::from(n) / 8).gid());
-        let one = asked_by_anybody(&mut machine, &name, at(0)).expect("room");
+        let identity = LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(u64::from(n) / 8).gid());
+        let one = asked_by_anybody(&mut machine, &identity, at(0)).expect("room");
         hostile.push(stands(&mut machine, one, at(0)).number);
     }
     (10..34).for_each(|n| {
@@ -248,8 +248,8 @@ fn who_asks_in_many_names_keeps_nobody_from_being_looked_at_where_all_places_are
     let sent = |number: u64, second: u64| if hostile.contains(&number) { second as u32 } else { 7 };
     for second in 11..30 {
         for n in 0..3 {
-            let name = LinkAddr::unicast(Qpn::from_low_bits(0x200), station(n).gid());
-            assert_eq!(asked_by_anybody(&mut machine, &name, at(second)), Err(Refusal::NoRoom));
+            let identity = LinkAddr::unicast(Qpn::from_low_bits(0x200), station(n).gid());
+            assert_eq!(asked_by_anybody(&mut machine, &identity, at(second)), Err(Refusal::NoRoom));
         }
         assert_eq!(asked_by_anybody(&mut machine, &station(50), at(second)), Err(Refusal::NoRoom));
         if !polled(&mut machine, at(second), |number| sent(number, second)).is_empty() {
@@ -381,10 +381,10 @@ fn of_connections_that_are_all_in_use_none_gives_way() {
 #[test]
 fn a_port_gets_eight_connections_in_whatever_names_and_those_that_are_idle_make_room() {
     let mut machine = machine(512, 40);
-    let named = |n: u32| LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(1).gid());
+    let identity = |n: u32| LinkAddr::unicast(Qpn::from_low_bits(0x100 + n), station(1).gid());
     let mut accepted = Vec::new();
     for n in 0..12 {
-        if let Ok(one) = asked(&mut machine, &named(n), at(0)) {
+        if let Ok(one) = asked(&mut machine, &identity(n), at(0)) {
             machine.established(one, at(0));
             machine.looked(one, Some(7), at(0));
             accepted.push(one);
@@ -393,7 +393,7 @@ fn a_port_gets_eight_connections_in_whatever_names_and_those_that_are_idle_make_
     assert_eq!((accepted.len(), machine.held()), (8, 8));
     assert!(asked(&mut machine, &station(2), at(5)).is_ok(), "another port");
     let (mut second, idle) = (5, accepted[3].number);
-    while asked(&mut machine, &named(20), at(second)) == Err(Refusal::NoRoom) {
+    while asked(&mut machine, &identity(20), at(second)) == Err(Refusal::NoRoom) {
         let sent = |number: u64| if number == idle { 7 } else { second as u32 + 7 };
         for number in polled(&mut machine, at(second), sent) {
             assert_eq!(number, idle);
