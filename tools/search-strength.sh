@@ -18,8 +18,8 @@
 # SEEDS, SCHEDULES and FAULTS (names, or patterns of them) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
 # STRATEGY is the only way to choose who runs next; IBDLAB is another program, LABEL another name for COMMIT.
 #
-# The modules of the next faults are built while the first ones are searched for, JOBS of them at a time (as many as there are
-# processors), each by one worker: so the same search comes upon the same fault at the same schedule whenever it is repeated.
+# The modules of the next faults are built while the first ones are searched for: JOBS searches and as many builds at a time (as many as there
+# are processors). A search has one worker, so it comes upon the same fault at the same schedule whenever it is repeated.
 set -eu
 
 proof=
@@ -34,7 +34,7 @@ root=$(pwd)
 jobs=${JOBS:-$(nproc)}
 label=${LABEL:-$(git describe --always --dirty)}${PAIRS:+-pairs}${STRATEGY:+-$STRATEGY}${proof:+-proof}
 out=$root/target/search-strength/$label
-tree=$root/target/search-strength/tree
+trees=$root/target/search-strength/trees
 shipped=${PAIRS:-$suite}
 objects=$root/target/search-strength/objects${shipped:+-shipped}
 mkdir -p "$out" "$objects"
@@ -47,16 +47,19 @@ fi
 $cargo build --quiet -p kmod
 kmod=${CARGO_TARGET_DIR:-$root/target}/debug/kmod
 
-# The tree that faults are planted in, with one target directory for all: only what a fault changes is compiled. Every file is new: with the
-# time it had, cargo would take what an earlier run compiled with a fault for what is there now.
-rm -rf "$tree.new"
-mkdir -p "$tree/target" "$tree.new"
-git ls-files -z | tar --null --ignore-failed-read -T - -cf - | tar -C "$tree.new" -xmf -
-mv "$tree/target" "$tree.new/target"
-rm -rf "$tree"
-mv "$tree.new" "$tree"
+# The trees that faults are planted in, one for each builder, each with one target directory for all its faults: only what a fault changes is
+# compiled. Every file is new: with the time it had, cargo would take what an earlier run compiled with a fault for what is there now.
+for n in $(seq "$jobs"); do
+	tree=$trees/$n
+	rm -rf "$tree.new"
+	mkdir -p "$tree/target" "$tree.new"
+	git ls-files -z | tar --null --ignore-failed-read -T - -cf - | tar -C "$tree.new" -xmf -
+	mv "$tree/target" "$tree.new/target"
+	rm -rf "$tree"
+	mv "$tree.new" "$tree"
+done
 
-# A hash over what the modules in the tree are built from.
+# A hash over what the modules in the builder's tree are built from.
 sources() {
 	(cd "$tree" && find rust usr tools/kmod Cargo.lock Cargo.toml -type f | sort | xargs sha256sum | sha256sum)
 }
@@ -76,7 +79,7 @@ is_built() {
 	[ "$(cat "$objects/$(basename "$1" .patch)/key" 2>/dev/null)" = "$(key "$1")" ]
 }
 
-# Builds the modules with a fault into objects/NAME/kernel, with calls for their atomic operations into objects/NAME/atomics, and
+# Builds the modules with a fault, in the builder's tree, into objects/NAME/kernel, with calls for their atomic operations into objects/NAME/atomics, and
 # with calls for their loads and stores, too, into objects/NAME/races.
 # $1: patch.
 build() {
@@ -237,11 +240,12 @@ is_to_do() {
 	is_wanted "$(basename "$1" .patch)" && [ ! -e "$out/$(basename "$1" .patch)/$2/summary.json" ]
 }
 
-# Builds what is to be searched for, in the order in which it is.
+# Builds what is to be searched for and no other builder has begun with, in the order in which it is. $1: number of the builder's tree.
 build_all() {
+	tree=$trees/$1
 	for seed in $seeds; do
 		for patch in "$root"/tests/planted/*/*.patch; do
-			is_to_do "$patch" "$seed" || continue
+			is_to_do "$patch" "$seed" && mkdir "$claims/$(basename "$patch" .patch).objects" 2>/dev/null || continue
 			has_time || return 0
 			build "$patch" || { echo "not built: $name, see $out/$name.build" >&2 && touch "$out/$name.not-built"; }
 		done
@@ -273,14 +277,16 @@ search_all() {
 
 claims=$(mktemp -d)
 rm -f "$out"/*.not-built
-build_all &
-builder=$!
-trap 'kill "$builder" 2>/dev/null || true; rm -rf "$claims"' EXIT
-searchers=
-for _ in $(seq "$jobs"); do
+builders=''
+searchers=''
+for n in $(seq "$jobs"); do
+	build_all "$n" &
+	builders="$builders $!"
 	search_all &
 	searchers="$searchers $!"
 done
+# shellcheck disable=SC2064,SC2086 # As many words as there are builders.
+trap "kill $builders 2>/dev/null || true; rm -rf '$claims'" EXIT
 for searcher in $searchers; do wait "$searcher"; done
 set -- "$out"/*.not-built
 [ ! -e "$1" ] || exit 1
