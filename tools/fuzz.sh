@@ -4,7 +4,11 @@
 # What it keeps beyond the committed corpus goes to target/fuzz; a failing input is there too, and named at the end.
 set -eu
 
-target=${1:?TARGET=, one of the names in tests/fuzz/src/lib.rs}
+if [ -z "${1:-}" ]; then
+	echo "TARGET= is one of $(sed -n 's/^    ("\([a-z_]*\)", [a-z_]*),$/\1/p' tests/fuzz/src/lib.rs | tr '\n' ' ')" >&2
+	exit 1
+fi
+target=$1
 minutes=${2:-5}
 cargo=${CARGO:-cargo}
 if ! $cargo fuzz --version >/dev/null 2>&1; then

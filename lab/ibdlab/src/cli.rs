@@ -68,7 +68,7 @@ const MINUTES: u64 = 365 * 24 * 60;
 pub struct RunArgs {
     /// The scenario, a TOML file.
     pub scenario: PathBuf,
-    /// All threads on the wall clock instead of one at a time in virtual time.
+    /// Run all threads at once, in real time, instead of one at a time in virtual time.
     #[arg(long)]
     pub live: bool,
     /// The subnet manager.
@@ -95,7 +95,7 @@ pub struct RunArgs {
     /// Write what was found as JSON.
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
-    /// Keep the capture of the fabric: pcap that tshark and Wireshark read.
+    /// Keep the capture of the fabric: a pcapng file that tshark and Wireshark read.
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
     /// Print every DTrace probe of the modules that fires, with its arguments.
@@ -209,7 +209,7 @@ pub struct BenchArgs {
     /// Of `--count` and `--bulk` only the lines with this in them.
     #[arg(long, value_name = "WORDS", default_value = "", requires = "parts")]
     pub only: String,
-    /// Do nothing but have one driver, the peer if there is one, carry the packets one way: for a program that watches.
+    /// Do nothing but have one driver, the peer if there is one, carry as many packets as --packets says one way: for a program that watches.
     #[arg(long, value_name = "WAY", conflicts_with = "count")]
     pub drive: Option<Way>,
     /// Bytes of an IP packet that is driven.
@@ -221,7 +221,7 @@ pub struct BenchArgs {
     /// Packets before everything that they set off is waited for.
     #[arg(long, value_name = "N", default_value_t = BURST, requires = "drive")]
     pub burst: usize,
-    /// Make so many packets before the first is sent; those that are left over stay.
+    /// Make so many packets before the first is sent; those that are not sent are never freed.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "drive")]
     pub made: u64,
     /// Have the bare loop send them, in the driver's place.
@@ -349,14 +349,14 @@ pub struct UpArgs {
 
 #[derive(Debug, Args)]
 pub struct LabArgs {
-    /// The lab, if several are up.
+    /// The lab, if several are up and IBDLAB_LAB does not name it.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The lab, if several are up.
+    /// The lab, if several are up and IBDLAB_LAB does not name it.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     /// As JSON.
@@ -369,7 +369,7 @@ pub struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub struct FabricArgs {
-    /// The lab, if several are up.
+    /// The lab, if several are up and IBDLAB_LAB does not name it.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     /// What to do.
@@ -383,7 +383,7 @@ pub struct FabricArgs {
 
 #[derive(Debug, Args)]
 pub struct SaArgs {
-    /// The lab, if several are up.
+    /// The lab, if several are up and IBDLAB_LAB does not name it.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     /// The host that asks; the first one if not said.
@@ -392,10 +392,10 @@ pub struct SaArgs {
     /// Its port, or that of the adapter.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub port: u8,
-    /// No lab's: an adapter of this machine asks, through libibumad.
+    /// Ask through this adapter of this machine (libibumad) instead of a lab's host.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "host"])]
     pub adapter: Option<String>,
-    /// The administrator's key, 1 if not said: who knows it is told of members and P_Keys.
+    /// The administrator's key, 1 if not said: needed to be told members and P_Keys.
     #[arg(long, value_name = "KEY")]
     pub sm_key: Option<u64>,
     /// As JSON.
@@ -417,7 +417,7 @@ impl SaArgs {
 
 #[derive(Debug, Args)]
 pub struct CaptureArgs {
-    /// The lab, if several are up.
+    /// The lab, if several are up and IBDLAB_LAB does not name it.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     /// End after so many packets instead of at an interrupt.
@@ -434,7 +434,7 @@ pub struct CaptureArgs {
 
 #[derive(Debug, Args)]
 pub struct SendArgs {
-    /// The lab, if several are up.
+    /// The lab, if several are up and IBDLAB_LAB does not name it.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     /// The destination of every frame, 20 octets; for captures that do not have it.
@@ -450,7 +450,7 @@ pub struct SendArgs {
 
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// The lab, if several are up.
+    /// The lab, if several are up and IBDLAB_LAB does not name it.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     /// The host.
@@ -462,7 +462,7 @@ pub struct ExecArgs {
 
 #[derive(Debug, Args)]
 pub struct ShellArgs {
-    /// The lab, if several are up.
+    /// The lab, if several are up and IBDLAB_LAB does not name it.
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
     /// The host.

@@ -66,6 +66,8 @@ fn one_seed_writes_one_report_and_tshark_reads_its_capture() {
     let echoes = tshark(&capture, "icmp.type == 8", &["ip.len"]);
     assert!(echoes.len() >= 2_000, "{} echo requests, out and in", echoes.len());
     assert!(echoes.iter().any(|len| len == "2044"), "one fills the MTU");
+    let echoes = tshark(&capture, "icmpv6.type == 128", &["ipv6.plen"]);
+    assert!(echoes.iter().any(|len| len == "2004"), "one fills the MTU, 40 octets of header included");
     assert!(
         tshark(&capture, "tcp.port == 5001", &["tcp.len"]).len() > 60_000,
         "64 MiB in segments, out and in"

@@ -7,6 +7,7 @@ use lab_gldv3::{LinkAddress, LinkState, Offload};
 use super::opened::{connected, pattern, send, set_connected};
 use super::{CM, REQ, counted_by, holds, payloads};
 use crate::bench::{Bench, IPV4, PLAIN, Setup, address_of, group};
+use crate::calm::each_cause_is_told_once_a_second_at_most;
 
 const IPV6: u32 = 0x86dd;
 const MINUTE: Nanos = Nanos::from_secs(60);
@@ -275,6 +276,26 @@ fn ip_hears_how_much_goes_although_the_mac_layer_is_fetching_packets_meanwhile()
         }
         assert!(bench.alpha.counter("rx_fetched") > 0, "nobody polled");
         assert_eq!(told, TIMES, "{:?}", bench.alpha.counters());
+    });
+}
+
+/// A packet every 10 ms, half a minute long, while no queue pair can be had for a connection.
+#[test]
+fn connections_that_cannot_be_opened_are_told_once_a_second_at_most() {
+    holds(|bench| {
+        let (alpha, to_alpha, beta, to_beta) = connected(bench, IPV4);
+        let before = bench.alpha.console().len();
+        bench.alpha.kernel.set_fault(FaultKind("ibt_alloc_rc_channel"), Some("ibd"), FaultPlan::From(0));
+        for _ in 0..3_000 {
+            send(&alpha, &beta, &v4(9_000, DONT_FRAGMENT));
+            fakekernel::sleep(Nanos::from_millis(10));
+        }
+        assert_ne!(each_cause_is_told_once_a_second_at_most(&bench.alpha, before), 0);
+        let lines = bench.alpha.console();
+        let told = |line: &&String| line.contains("cannot open a connection");
+        assert!(lines.iter().filter(told).count() > 1, "{lines:?}");
+        bench.alpha.kernel.set_fault(FaultKind("ibt_alloc_rc_channel"), Some("ibd"), FaultPlan::Never);
+        drop((to_alpha, to_beta));
     });
 }
 
