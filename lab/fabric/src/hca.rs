@@ -14,7 +14,7 @@ use crate::qp::Effects;
 use crate::switch::FabricInner;
 use crate::{
     AsyncEvent, Cq, CqNum, Dma, Error, Guid, HcaConfig, HcaEvents, Moderation, Nanos, Notify, Pd, PortAttr,
-    PortCounters, PortNum, Qp, Qpn, Rate, Reason, Sge,
+    PortCounters, PortNum, Qp, Qpn, Rate, Reason, Sge, Srq, SrqNum,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -210,6 +210,23 @@ impl Hca {
             self.break_qp(qp);
         }
         qp.is_some()
+    }
+
+    /// Has every shared receive queue that a QP takes from fail, as failing hardware would, and says so; how many there are.
+    ///
+    /// # Panics
+    /// If another thread panicked in here.
+    pub fn break_srqs(&self) -> usize {
+        let qps: Vec<Qp> = self.0.objects.lock().qps.values().cloned().collect();
+        let srqs = qps.iter().filter_map(|qp| qp.0.core.lock().config.srq.clone());
+        let srqs: BTreeMap<SrqNum, Srq> = srqs.map(|srq| (srq.num(), srq)).collect();
+        let mut effects = Effects::default();
+        for (num, srq) in &srqs {
+            srq.fail();
+            effects.asyncs.push(AsyncEvent::SrqError(*num));
+        }
+        self.raise(effects);
+        srqs.len()
     }
 
     /// The HCA is about to be pulled: traffic stops, [`AsyncEvent::Detach`] is raised. Objects stay until their owner frees

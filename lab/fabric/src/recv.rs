@@ -58,7 +58,7 @@ impl Hca {
     /// Posts one receive for any QP of the SRQ.
     ///
     /// # Errors
-    /// [`Error::SrqHdlInvalid`], [`Error::ChanSglLenInvalid`], [`Error::ChanFull`].
+    /// [`Error::SrqHdlInvalid`], [`Error::SrqErrorState`], [`Error::ChanSglLenInvalid`], [`Error::ChanFull`].
     pub fn post_srq(&self, srq: &Srq, wr: RecvWr) -> Result<(), Error> {
         self.check(Call::PostSrq)?;
         srq.post(wr)

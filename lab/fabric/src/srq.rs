@@ -35,6 +35,7 @@ struct SrqState {
     waiting: VecDeque<RecvWr>,
     users: u32,
     freed: bool,
+    failed: bool,
     /// 0: nothing is told.
     limit: u32,
 }
@@ -46,7 +47,13 @@ impl Srq {
             pd,
             sizes,
             used: Arc::new(AtomicU32::new(0)),
-            state: Mutex::new(SrqState { waiting: VecDeque::new(), users: 0, freed: false, limit: 0 }),
+            state: Mutex::new(SrqState {
+                waiting: VecDeque::new(),
+                users: 0,
+                freed: false,
+                failed: false,
+                limit: 0,
+            }),
         }))
     }
 
@@ -69,6 +76,11 @@ impl Srq {
         }
         s.limit = limit;
         Ok(())
+    }
+
+    /// As failing hardware would: nothing is put into it or taken out any more.
+    pub(crate) fn fail(&self) {
+        self.0.state.lock().failed = true;
     }
 
     /// Real sizes.
@@ -115,6 +127,9 @@ impl Srq {
         if s.freed {
             return Err(Error::SrqHdlInvalid);
         }
+        if s.failed {
+            return Err(Error::SrqErrorState);
+        }
         if wr.sgl.len() > self.0.sizes.sgl as usize {
             return Err(Error::ChanSglLenInvalid);
         }
@@ -129,6 +144,9 @@ impl Srq {
     /// The oldest receive, and whether taking it is to be told.
     pub(crate) fn take(&self) -> Option<(RecvWr, bool)> {
         let mut s = self.0.state.lock();
+        if s.failed {
+            return None;
+        }
         let wr = s.waiting.pop_front()?;
         let low = s.waiting.len() < s.limit as usize;
         if low {

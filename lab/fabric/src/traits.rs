@@ -83,6 +83,8 @@ pub enum AsyncEvent {
     EmptyChannel(Qpn),
     /// The shared queue has fewer receives than was asked to be told.
     SrqLimit(SrqNum),
+    /// The shared queue takes no more receives, and gives none.
+    SrqError(SrqNum),
     /// The CQ overran; it takes no more completions.
     CqError(CqNum),
     /// The HCA failed as a whole.

@@ -55,6 +55,8 @@ pub enum AsyncEvent {
     },
     /// A CQ overran or lost access to its memory: no more completions.
     CqFailed(CqId),
+    /// A shared receive queue (`IBT_ERROR_CATASTROPHIC_SRQ`): nothing that is posted to it completes any more.
+    SrqFailed(SrqId),
     /// A channel is in the error state.
     ChannelFailed(ChannelId),
     /// A channel in the error state holds no receive of a shared queue any more.
@@ -71,6 +73,10 @@ pub struct ChannelId(pub(crate) usize);
 /// Which CQ an event is about: that of [`Cq::id`](crate::Cq::id), while it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqId(pub(crate) usize);
+
+/// Which shared receive queue an event is about: that of [`Srq::id`](crate::Srq::id), while it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqId(pub(crate) usize);
 
 /// What changed about a port (`ibt_port_change_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +118,7 @@ impl AsyncEvent {
             sys::IBT_HCA_DETACH_EVENT => Self::HcaDetached { hca_guid },
             sys::IBT_ERROR_LOCAL_CATASTROPHIC => Self::HcaFailed { hca_guid },
             sys::IBT_ERROR_CQ => Self::CqFailed(CqId(event.ev_cq_hdl.addr())),
+            sys::IBT_ERROR_CATASTROPHIC_SRQ => Self::SrqFailed(SrqId(event.ev_srq_hdl.addr())),
             sys::IBT_ERROR_CATASTROPHIC_CHAN
             | sys::IBT_ERROR_INVALID_REQUEST_CHAN
             | sys::IBT_ERROR_ACCESS_VIOLATION_CHAN => {

@@ -61,7 +61,7 @@ pub use clients::Clients;
 pub use cm::{Reply, Request, Service, Session};
 pub use cq::{Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notify, QueueId};
 pub use dest::UdDest;
-pub use event::{AsyncEvent, ChannelId, CqId, PortChange, SubnetEvent};
+pub use event::{AsyncEvent, ChannelId, CqId, PortChange, SrqId, SubnetEvent};
 pub use hca::{Hca, HcaAttributes};
 pub use multicast::{JoinState, McgAttributes, McgInfo, McgList, join, leave, query};
 pub use neighbour::{Asker, PATH_INFO, PathCallback, PathRecord, PathService, PathServiceRegistration};

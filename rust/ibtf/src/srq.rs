@@ -7,6 +7,7 @@ use kernel::{AllocError, KArc, KBox};
 
 use crate::adapter_owned::{AdapterOwned, Keep};
 use crate::cq::Cq;
+use crate::event::SrqId;
 use crate::pd::Pd;
 use crate::receive::Target;
 use crate::status::Status;
@@ -53,6 +54,11 @@ impl Srq {
         let inner = Inner { handle, size, adapter_owned, receive_cq: receive_cq.clone(), pd: pd.clone() };
         // If this fails the value is dropped, which frees again.
         Ok(Self(KArc::new(inner)?))
+    }
+
+    /// Which one it is.
+    pub fn id(&self) -> SrqId {
+        SrqId(self.0.handle.addr())
     }
 
     /// The CQ its receives complete on.

@@ -364,6 +364,11 @@ impl LinkAddr {
         self
     }
 
+    /// Whether the address has the flag of a station that takes connections.
+    pub const fn has_connections(self) -> bool {
+        self.0[0] & Self::FLAG_CONNECTED != 0
+    }
+
     /// Whether the queue pair is the multicast one. The flag byte does not matter: it is reserved in such an address.
     pub fn is_multicast(&self) -> bool {
         self.qpn() == Qpn::MULTICAST

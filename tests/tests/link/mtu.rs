@@ -98,7 +98,7 @@ fn a_link_that_was_told_while_it_was_stopped_remembers_over_starts_and_outages()
 fn no_link_is_told_to_carry_more_than_its_group_or_less_than_ipv6_needs() {
     large(|bench| {
         let alpha = &bench.alpha;
-        assert_eq!(possible(alpha), (Some(PropertyValue::U32(2_044)), vec![(1_280, 4_092)]));
+        assert_eq!(possible(alpha), (Some(PropertyValue::U32(4_092)), vec![(1_280, 4_092)]));
         for wrong in [0, 1, 1_279, 4_093, u32::MAX] {
             assert_eq!(set(alpha, wrong), Err(Errno::EINVAL), "{wrong}");
         }
@@ -112,6 +112,25 @@ fn no_link_is_told_to_carry_more_than_its_group_or_less_than_ipv6_needs() {
         let refusals = alpha.console().into_iter().filter(|line| line.contains("is not from 1280 to"));
         assert!(refusals.count() >= 1, "{:?}", alpha.console());
     });
+}
+
+/// `mac` asks no driver for the MTU that a link has already. `dladm` sets what was saved when the link comes, before anything opens it.
+#[test]
+fn any_mtu_that_was_saved_bounds_a_link_whose_group_carries_more() {
+    fn is_a_bound<const SAVED: u32>(bench: &Bench) {
+        // The group of before has to go.
+        bench.sm.set_partitions(vec![partition(false)]);
+        bench.settle();
+        bench.sm.set_partitions(vec![with_mtu(MtuCode::B4096)]);
+        bench.settle();
+        set(&bench.alpha, SAVED).unwrap();
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        assert_eq!(sdus(&stream), [SAVED; 2]);
+    }
+    large(is_a_bound::<1_280>);
+    large(is_a_bound::<2_044>);
+    large(is_a_bound::<3_000>);
 }
 
 #[test]

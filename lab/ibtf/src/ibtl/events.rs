@@ -10,10 +10,11 @@ use crate::tasks::{Latch, Tasks};
 use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, ManagementPeer, PortChange, PortNum, Qpn};
 use fakekernel::{Account, Ctx, EntryKind, Kernel, ModuleFn, TaskFlag, race, system_taskq};
 use illumos_sys_hdrs::{
-    IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CQ,
-    IBT_ERROR_INVALID_REQUEST_CHAN, IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN, IBT_EVENT_EMPTY_CHAN,
-    IBT_EVENT_LIMIT_REACHED_SRQ, IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT, IBT_HCA_DETACH_EVENT, IBT_IBMA,
-    IBT_PORT_CHANGE_EVENT, ibt_async_code_e, ibt_async_event_t, ibt_hca_hdl_t, ibt_port_change_e,
+    IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CATASTROPHIC_SRQ,
+    IBT_ERROR_CQ, IBT_ERROR_INVALID_REQUEST_CHAN, IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN,
+    IBT_EVENT_EMPTY_CHAN, IBT_EVENT_LIMIT_REACHED_SRQ, IBT_EVENT_PORT_UP, IBT_HCA_ATTACH_EVENT,
+    IBT_HCA_DETACH_EVENT, IBT_IBMA, IBT_PORT_CHANGE_EVENT, ibt_async_code_e, ibt_async_event_t,
+    ibt_hca_hdl_t, ibt_port_change_e,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -94,6 +95,7 @@ impl Pending {
             | AsyncEvent::EmptyChannel(_)
             | AsyncEvent::Established(_)
             | AsyncEvent::SrqLimit(_)
+            | AsyncEvent::SrqError(_)
             | AsyncEvent::CqError(_)
             | AsyncEvent::Detach => return false,
         }
@@ -223,6 +225,11 @@ pub(crate) fn happened(kernel: &Kernel, device: &Arc<Device>, event: AsyncEvent)
         AsyncEvent::SrqLimit(num) => {
             if let Some(srq) = device.srq(num) {
                 runs_out(kernel, srq);
+            }
+        }
+        AsyncEvent::SrqError(num) => {
+            if let Some(srq) = device.srq(num) {
+                tell_of_shared_queue(kernel, srq, IBT_ERROR_CATASTROPHIC_SRQ);
             }
         }
         AsyncEvent::CqError(num) => {
@@ -413,11 +420,15 @@ pub(crate) fn emptied(kernel: &Kernel, device: &Arc<Device>, qpn: Qpn) {
 
 /// A shared queue has fewer receives than its client's limit. Any context.
 pub(super) fn runs_out(kernel: &Kernel, srq: Opaque) {
+    tell_of_shared_queue(kernel, srq, IBT_EVENT_LIMIT_REACHED_SRQ);
+}
+
+fn tell_of_shared_queue(kernel: &Kernel, srq: Opaque, code: ibt_async_code_e) {
     let inner = kernel.clone();
     let deliver = move || {
         let Ok(object) = Ibtl::of(&inner).srqs.get(srq.get()) else { return };
         let mut event = ibt_async_event_t { ev_srq_hdl: srq.get().cast(), ..Default::default() };
-        tell_owner(&inner, &object.open, IBT_EVENT_LIMIT_REACHED_SRQ, &mut event);
+        tell_owner(&inner, &object.open, code, &mut event);
     };
     Ibtl::of(kernel).events.0.run(kernel, deliver);
 }

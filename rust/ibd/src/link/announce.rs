@@ -36,9 +36,9 @@ struct Shown {
 }
 
 impl Shown {
-    /// The longest packets behind the header, of all and of those to groups.
-    fn sdus(&self, datagram: u32) -> (u32, u32) {
-        let connected = self.connected.load(Ordering::Relaxed);
+    /// The longest packets behind the header, of all and of those to groups, of a link that has connections if that is wanted, or `listens`.
+    fn sdus(&self, datagram: u32, listens: bool) -> (u32, u32) {
+        let connected = listens && self.connected.load(Ordering::Relaxed);
         let most = self.most.load(Ordering::Relaxed);
         (if connected { CONNECTED_SDU } else { datagram }.min(most), datagram.min(most))
     }
@@ -112,7 +112,7 @@ impl Announcer {
     pub(crate) fn set_connected(&self, mac: &Mac, connected: bool, first_sdu: u32) {
         self.shown.connected.store(connected, Ordering::Relaxed);
         self.sdu_changes();
-        let (sdu, multicast) = self.shown.sdus(first_sdu);
+        let (sdu, multicast) = self.shown.sdus(first_sdu, true);
         // Refused only if it were below the minimum, which is 0.
         let _ = mac.sdu_update(sdu, multicast);
     }
@@ -189,6 +189,8 @@ fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, shown: &Show
 struct Told {
     /// What a datagram carried when the link was up last.
     datagram: u32,
+    /// Whether somebody listened for connections then. Without that it opens none either.
+    listens: bool,
     /// `None` if the MAC layer may have other numbers since.
     sdus: Option<(u32, u32)>,
     /// The state, and the speed that went with it.
@@ -199,7 +201,7 @@ impl Told {
     fn prepare(&mut self, mac: &Mac, shown: &Shown, status: &Status) {
         let Status::Up(up) = status else { return };
         shown.speed.store(up.speed, Ordering::Relaxed);
-        self.datagram = up.mtu.sdu();
+        (self.datagram, self.listens) = (up.mtu.sdu(), up.address.has_connections());
         self.sdus(mac, shown);
     }
 
@@ -212,12 +214,12 @@ impl Told {
     }
 
     fn sdus(&mut self, mac: &Mac, shown: &Shown) {
-        if self.sdus == Some(shown.sdus(self.datagram)) {
+        if self.sdus == Some(shown.sdus(self.datagram, self.listens)) {
             return;
         }
         // Whoever sets a bound is inside until the MAC layer has it.
         let perimeter = mac.perimeter();
-        let sdus = shown.sdus(self.datagram);
+        let sdus = shown.sdus(self.datagram, self.listens);
         // As above.
         let _ = mac.sdu_update(sdus.0, sdus.1);
         self.sdus = Some(sdus);

@@ -148,6 +148,11 @@ impl Delivery {
         tells
     }
 
+    /// Where they come from, until it is closed. **Any** context.
+    pub(crate) fn receiver(&self) -> Option<KArc<Receiver>> {
+        self.state.lock().receiver.as_ref().map(|(_, receiver)| receiver.clone())
+    }
+
     /// Packets do not come from a generation up to this one any more. **Any** context.
     pub(crate) fn remove(&self, up_to: Option<Generation>) {
         let mut state = self.state.lock();

@@ -31,8 +31,9 @@ use crate::{now, probes};
 
 /// As IBTL knows it.
 pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
-/// The SDU announced before the broadcast group's MTU is known.
-pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B2048.sdu();
+/// The SDU announced before the broadcast group's MTU is known: the largest one, because `mac` does not ask a driver for a bound that is what the link
+/// has already (`mac_set_mtu`), and a bound of this one is none.
+pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B4096.sdu();
 /// How long a start waits for the address: a port query and a queue pair.
 const ADDRESS: Duration = Duration::from_secs(1);
 /// How long detach waits for what a stop has left to do before it says that the link is busy.

@@ -1,7 +1,6 @@
 //! Link properties (`dladm show-linkprop`, `set-linkprop`).
 
 use gldv3::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
-use ipoib::Mtu;
 use ipoib::link::{BroadcastState, Status};
 use kernel::ddi::{DevInfo, Scope};
 use kernel::{Errno, log};
@@ -83,25 +82,25 @@ impl Shared {
         Ok(())
     }
 
-    /// The largest payload that can be set, and the one that a link has which nobody has bounded.
-    fn mtus(&self) -> (u32, u32) {
+    /// The largest payload that can be set, which a link has that nobody has bounded.
+    fn largest_mtu(&self) -> u32 {
         if self.settings.lock().connected {
-            return (CONNECTED_SDU, CONNECTED_SDU);
+            return CONNECTED_SDU;
         }
         let group = self.control.lock().link.broadcast_group().map(|group| group.mtu.sdu());
-        group.map_or((Mtu::B4096.sdu(), FIRST_SDU), |largest| (largest, largest))
+        group.unwrap_or(FIRST_SDU)
     }
 
     /// Bounds the payload from now on. The MAC layer has asked for another one than it has, and has it when this succeeds; it does not look
     /// at bounds. Without a broadcast group the bound counts from the next one on.
     #[inline(never)]
     fn set_mtu(&self, mtu: u32) -> Result<(), Errno> {
-        let (largest, usual) = self.mtus();
+        let largest = self.largest_mtu();
         if !(LEAST_SDU..=largest).contains(&mtu) {
             log!(note, self.name, "mtu {mtu} is not from {LEAST_SDU} to {largest}: not used");
             return Err(Errno::EINVAL);
         }
-        self.announcer.bound(if mtu == usual { UNBOUNDED } else { mtu });
+        self.announcer.bound(if mtu == largest { UNBOUNDED } else { mtu });
         Ok(())
     }
 
@@ -217,8 +216,8 @@ impl Shared {
         match id {
             PropertyId::LinkMode => info.default_u32(DATAGRAM),
             PropertyId::Mtu => {
-                let (largest, usual) = self.mtus();
-                info.default_u32(usual);
+                let largest = self.largest_mtu();
+                info.default_u32(largest);
                 info.range_u32(LEAST_SDU, largest);
             }
             PropertyId::Private(name) if is_read_only(name) => info.permission(Permission::Read),

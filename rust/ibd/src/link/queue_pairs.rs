@@ -276,6 +276,12 @@ impl QueuePairs {
 }
 
 impl QueuePairHandles {
+    /// What senders may do. Without anybody who listens the link is one of datagrams, as its address says.
+    pub(crate) fn abilities(&self) -> Abilities {
+        let abilities = self.queue_config.abilities;
+        Abilities { connected: abilities.connected && self.listens, ..abilities }
+    }
+
     pub(crate) fn first(&self) -> Result<&UdChannel, Status> {
         self.channels.first().and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)
     }

@@ -100,7 +100,7 @@ fn build(
     let parts = shared.parts(pd, &interrupts, &settings);
     let keys = QpKeys { pkey_index: plan.pkey_index, qkey: plan.qkey };
     let channel = handles.queue_config.channel(&parts, ring, handles.first()?.receive_cq(), keys)?;
-    send_side(&parts, &handles.queue_config, &channel, plan.mtu)
+    send_side(&parts, handles, &channel, plan.mtu)
 }
 
 #[inline(never)]

@@ -82,7 +82,7 @@ impl Source for ReceiveRing {
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
         let mut shown = Shown::new(values);
-        let receiver = self.0.receiver();
+        let receiver = self.0.delivery.receiver();
         let rx = &self.0.counters.rx;
         let none = || (0, rx.refills(Refills::default()));
         let (posted, refills) = receiver.map_or_else(none, |receiver| receiver.posted());

@@ -14,7 +14,7 @@ use super::delivery::Delivery;
 use super::incoming::ConnectionCounters;
 use super::interrupts::Interrupts;
 use super::neighbour::NeighbourPath;
-use super::queue_pairs::{LARGEST_SEND, QueueConfig, QueuePairHandles};
+use super::queue_pairs::{LARGEST_SEND, QueuePairHandles};
 use super::receive::{ReceiveSide, Receiver};
 use super::rings::MOST_TRANSMIT_RINGS;
 use super::settings::{Key, LSO_UNIT, Settings};
@@ -64,7 +64,7 @@ impl BuiltTraffic {
         let send = KVec::try_from_fn(handles.channels.len(), |ring| {
             let channel =
                 handles.channels.get(ring).and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)?;
-            send_side(parts, &handles.queue_config, channel, plan.mtu)
+            send_side(parts, handles, channel, plan.mtu)
         })?;
         let senders = send.len() - 1;
         let qpn = |side: &SendSide| Qpn::from_low_bits(side.queue.channel().qpn());
@@ -119,13 +119,14 @@ impl BuiltTraffic {
 #[inline(never)]
 pub(crate) fn send_side(
     parts: &BuildContext<'_>,
-    queue_config: &QueueConfig,
+    handles: &QueuePairHandles,
     channel: &UdChannel,
     mtu: Mtu,
 ) -> Result<SendSide, Status> {
-    let pool = new_pool(parts.pd, queue_config.sizes.send, mtu.bytes(), BufferUse::Send)?;
-    let queue = new_queue(channel, queue_config.sizes.send)?;
-    Ok(SendSide::new(queue, pool, queue_config.abilities))
+    let sends = handles.queue_config.sizes.send;
+    let pool = new_pool(parts.pd, sends, mtu.bytes(), BufferUse::Send)?;
+    let queue = new_queue(channel, sends)?;
+    Ok(SendSide::new(queue, pool, handles.abilities()))
 }
 
 /// Both sides of traffic that does not flow yet.

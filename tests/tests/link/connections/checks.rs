@@ -109,6 +109,41 @@ fn a_neighbour_that_takes_nothing_any_more_slows_nobody_else_and_is_given_up() {
     });
 }
 
+/// They are gone together, as behind a switch: what they were sent last is the adapter's until their connections are given up.
+#[test]
+fn eight_neighbours_that_take_nothing_any_more_leave_buffers_for_the_others() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let neighbours: Vec<Linux> =
+            (0..8).map(|number| Linux::another(bench, Mode::Datagram, number)).collect();
+        let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
+        let send_to = |neighbour: &Linux, len| {
+            let sent = alpha.transmit(neighbour.address(), &pattern(len), Offload::default());
+            sent.expect("it is bound");
+        };
+        // The first finds the way, the second waits for a connection, the third goes on it.
+        for len in [20_000, 20_001, 20_002] {
+            neighbours.iter().for_each(|neighbour| send_to(neighbour, len));
+            send(&alpha, &beta, &pattern(len));
+            fakekernel::sleep(Nanos::from_secs(2));
+        }
+        payloads(&to_beta);
+        neighbours.iter().for_each(|neighbour| assert!(!neighbour.heard().is_empty()));
+        neighbours.iter().for_each(|neighbour| assert!(bench.world.set_cable(neighbour.port(), false)));
+        // Each in turn takes what it may have.
+        for neighbour in &neighbours {
+            (0..50).for_each(|n| send_to(neighbour, 10_000 + n));
+        }
+        for n in 0..10 {
+            send(&alpha, &beta, &pattern(10_000 + n));
+            bench.settle();
+            assert!(payloads(&to_beta) == [pattern(10_000 + n)], "{n}: {:?}", bench.alpha.counters());
+        }
+        drop((alpha, beta, to_beta));
+        neighbours.into_iter().for_each(|neighbour| neighbour.leave(bench));
+        fakekernel::sleep(Nanos::from_secs(90));
+    });
+}
+
 #[test]
 fn who_answers_on_a_connection_that_ours_opened_breaks_no_more_than_that_one() {
     holds(|bench| {

@@ -4,10 +4,12 @@ use fabric::Qpn;
 use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkState, Offload};
 
-use super::{Guest, LEGACY, NO_RESOURCES, accepting, counted, holds, pattern, payloads};
+use super::{Guest, LEGACY, NO_RESOURCES, accepting, counted, holds, opened, pattern, payloads};
 use crate::bench::{Bench, PLAIN, Setup, address_of};
 
 const MINUTE: Nanos = Nanos::from_secs(60);
+/// Octets of the longest payload of a datagram.
+const DATAGRAM: u32 = 2_044;
 
 /// A guest with so many channels, who knows the way and has said who he is.
 fn guest(bench: &Bench, channels: i64, qpn: i64) -> Guest {
@@ -162,6 +164,59 @@ fn a_link_of_an_adapter_without_shared_receive_queues_says_so_and_is_one_of_data
         alpha.transmit(address_of(&beta), b"a datagram", Offload::default()).unwrap();
         bench.settle();
         assert_eq!(payloads(&heard), [b"a datagram"]);
+    });
+}
+
+/// The link is one of datagrams although connections are wanted, and IP is told so.
+fn carries_datagrams_alone(bench: &Bench) {
+    opened::set_connected(&bench.alpha, true);
+    opened::set_connected(&bench.beta, true);
+    let (beta, to_beta) = bench.beta.open_up(PLAIN);
+    let (alpha, _) = bench.alpha.open(PLAIN);
+    bench.wait_for("up", MINUTE, || bench.alpha.state() == LinkState::Up);
+    bench.settle();
+    let details = alpha.details();
+    assert_eq!((address_of(&alpha).0[0], details.max_sdu), (0, DATAGRAM), "{:?}", bench.alpha.console());
+    for len in [100, DATAGRAM as usize] {
+        opened::send(&alpha, &beta, &pattern(len));
+        bench.settle();
+        assert!(payloads(&to_beta) == [pattern(len)]);
+    }
+}
+
+#[test]
+fn a_link_with_connections_that_cannot_listen_is_one_of_datagrams_and_ip_is_told_so() {
+    Setup { hca: |config| config.attr.max_srq = 0, seeds: 4, ..Setup::default() }
+        .run(carries_datagrams_alone);
+    Setup { seeds: 4, ..Setup::default() }.run(|bench| {
+        bench.alpha.kernel.set_fault(FaultKind("ibt_attach"), Some("ibd"), FaultPlan::From(0));
+        carries_datagrams_alone(bench);
+    });
+}
+
+#[test]
+fn a_shared_receive_queue_that_fails_is_replaced_and_neighbours_send_on_connections_again() {
+    holds(|bench| {
+        let (alpha, _, beta, to_beta) = opened::connected(bench, PLAIN);
+        opened::send(&alpha, &beta, &pattern(20_000));
+        bench.settle();
+        assert_eq!(payloads(&to_beta).len(), 1);
+        let adapter = bench.world.fabric().hca(bench.beta.adapter()).expect("beta's");
+        assert_ne!(adapter.break_srqs(), 0);
+        let broken = bench.machine.now();
+        for n in 0..100 {
+            opened::send(&alpha, &beta, &pattern(10_000 + n));
+            opened::send(&alpha, &beta, &pattern(500));
+            fakekernel::sleep(Nanos::from_millis(100));
+        }
+        let short = |packet: &Vec<u8>| packet.len() < 1_000;
+        let took = bench.machine.now().since(broken);
+        let came = payloads(&to_beta);
+        assert!(came.iter().any(|packet| !short(packet)), "none after {took}: {:?}", bench.beta.counters());
+        assert!(came.iter().any(short), "{:?}", bench.alpha.counters());
+        opened::send(&alpha, &beta, &pattern(30_000));
+        bench.settle();
+        assert!(payloads(&to_beta) == [pattern(30_000)]);
     });
 }
 

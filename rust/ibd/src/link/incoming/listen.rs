@@ -201,6 +201,7 @@ impl ClientHandler for ConnectionEvents {
             AsyncEvent::ChannelFailed(id) => self.tell(|incoming| incoming.failed(id, now())),
             AsyncEvent::ChannelEmpty(id) => self.tell(|incoming| incoming.emptied(id)),
             AsyncEvent::CqFailed(id) => self.tell(|incoming| incoming.cq_failed(id, now())),
+            AsyncEvent::SrqFailed(id) => self.tell(|incoming| incoming.srq_failed(id)),
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.hca_removed(),
             _ => {}
         }

@@ -23,7 +23,7 @@ mod work;
 
 use core::time::Duration;
 
-use ibtf::{ChannelId, CqId, Hca, RcChannel, RcState, Reply, Session, Srq};
+use ibtf::{ChannelId, CqId, Hca, RcChannel, RcState, Reply, Session, Srq, SrqId};
 use ipoib::connections::{
     Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal,
 };
@@ -295,15 +295,27 @@ impl IncomingConnections {
         self.machine.ended(connection);
     }
 
-    /// The CQ of what they share is lost: all are dismissed, and the next one finds another.
+    /// A CQ is lost: that of a connection to a neighbour, or of what those from neighbours share.
     pub(crate) fn cq_failed(&mut self, cq: CqId, now: Instant) {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.cq_failed(cq, now);
         }
         if self.shared_receive.as_ref().is_some_and(|shared_receive| shared_receive.cq() == cq) {
-            self.machine.stop();
-            self.lost = true;
+            self.lose_shared_receive();
         }
+    }
+
+    /// A shared receive queue is lost.
+    pub(crate) fn srq_failed(&mut self, srq: SrqId) {
+        if self.shared_receive.as_ref().is_some_and(|shared_receive| shared_receive.id() == srq) {
+            self.lose_shared_receive();
+        }
+    }
+
+    /// All are dismissed, and the next one finds another.
+    fn lose_shared_receive(&mut self) {
+        self.machine.stop();
+        self.lost = true;
         if self.runs {
             self.machine.run();
         }

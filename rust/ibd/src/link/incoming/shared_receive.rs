@@ -1,6 +1,6 @@
 //! What all connections of a link share: receives, their buffers, and the CQ that they complete on.
 
-use ibtf::{Cq, CqId, PoolList, RcChannel, Srq, Status};
+use ibtf::{Cq, CqId, PoolList, RcChannel, Srq, SrqId, Status};
 use ipoib::LinkAddr;
 use kernel::KArc;
 
@@ -41,6 +41,11 @@ impl SharedReceive {
     /// Which CQ it has.
     pub(crate) fn cq(&self) -> CqId {
         self.srq.receive_cq().id()
+    }
+
+    /// Which queue it is.
+    pub(crate) fn id(&self) -> SrqId {
+        self.srq.id()
     }
 
     /// Where messages are taken.

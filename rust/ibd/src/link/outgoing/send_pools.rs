@@ -8,10 +8,12 @@ pub(super) const SMALL: u32 = 4096;
 /// How many of each there are: 2 MiB and 6 MiB.
 const SMALL_ONES: u32 = 512;
 const LARGE_ONES: u32 = 96;
-/// Those that one connection may have at once, and never more than are left for the others ([`SendPools::free`]): however many neighbours take
-/// nothing any more, there are some for the next one.
-pub(super) const SMALL_EACH: u32 = SMALL_ONES / 8;
-pub(super) const LARGE_EACH: u32 = LARGE_ONES / 4;
+/// What a connection may have of the buffers that are free: a quarter, or one. So one alone has a fifth of all, and eight neighbours that take
+/// nothing any more leave a sixth for the others.
+const SHARE: u32 = 4;
+/// The most that one has of each kind.
+pub(super) const SMALL_EACH: u32 = SMALL_ONES.div_ceil(SHARE + 1);
+pub(super) const LARGE_EACH: u32 = LARGE_ONES.div_ceil(SHARE + 1);
 
 /// See the module's text.
 pub(crate) struct SendPools {
@@ -38,9 +40,10 @@ impl SendPools {
         if len <= SMALL { self.small.take() } else { self.large.take() }
     }
 
-    /// How many buffers for so many octets there are now. **Any** context.
-    pub(super) fn free(&self, len: u32) -> u32 {
-        if len <= SMALL { self.small.free() } else { self.large.free() }
+    /// Whether a connection that has so many buffers for so many octets may have another one. **Any** context.
+    pub(super) fn allows_another(&self, has: u32, len: u32) -> bool {
+        let free = if len <= SMALL { self.small.free() } else { self.large.free() };
+        free != 0 && has < (free / SHARE).max(1)
     }
 
     /// Its buffers, to be closed. What it was made from goes.

@@ -118,6 +118,11 @@ impl ConnectedSender {
     /// Nothing is posted any more once this returns. What the adapter has stays with the channel; nobody learns what became of it.
     pub(super) fn close(&self) {
         let mut state = self.0.state.lock();
+        let State { open, batch } = &mut *state;
+        if let Some(open) = open {
+            // What has gone well already is not lost.
+            let _ = open.take_completed(batch, &self.0);
+        }
         let open = state.open.take();
         drop(state);
         if let Some(open) = &open {
@@ -193,8 +198,8 @@ impl Open {
 
     fn is_short(&self, len: u32) -> bool {
         let small = self.queue.outstanding().saturating_sub(self.large);
-        let (has, each) = if len > SMALL { (self.large, LARGE_EACH) } else { (small, SMALL_EACH) };
-        self.queue.room() == 0 || has >= each.min(self.send_pools.free(len))
+        let has = if len > SMALL { self.large } else { small };
+        self.queue.room() == 0 || !self.send_pools.allows_another(has, len)
     }
 
     /// Copies a packet and posts it, if there is room.

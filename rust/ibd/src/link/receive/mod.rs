@@ -156,10 +156,10 @@ impl Receiver {
         let mut state = self.state.lock();
         let closed = state.side.close(up_to)?;
         let left = closed.cq.throw_away(&mut state.batch);
+        // With the lock, and before it is not found any more: or whoever reads meanwhile finds them in neither place.
+        self.counters.rx.refilled(closed.queue.refills());
         // With the lock held, or it would undo what the next opening does.
         self.delivery.remove(up_to);
-        // With the lock, or whoever reads meanwhile finds them in neither place.
-        self.counters.rx.refilled(closed.queue.refills());
         drop(state);
         self.counters.rx.dropped_many(RxDrop::LinkReset, left);
         Some(closed.into_pool())

@@ -72,8 +72,7 @@ impl Piece<'_> {
 
 /// Whether the neighbour with this address takes connections, for this packet: who has an address is always asked by datagrams.
 fn takes_connections(to: &LinkAddr, frame: &Frame) -> bool {
-    let flagged = to.flags() & LinkAddr::FLAG_CONNECTED != 0;
-    flagged && frame.cast == Cast::Unicast && frame.ethertype != EtherType::ARP
+    to.has_connections() && frame.cast == Cast::Unicast && frame.ethertype != EtherType::ARP
 }
 
 /// The neighbour's address, if it takes connections.
@@ -122,7 +121,7 @@ impl Transmitter {
                     return Err(NotSent::Dropped(packet, reason));
                 }
                 let found = self.ask_for_path(state, to, packet, after)?;
-                if flagged.flags() & LinkAddr::FLAG_CONNECTED != 0 {
+                if flagged.has_connections() {
                     // The straight way for datagrams is not for its packets, whatever this one is.
                     state.neighbours.remove(&to);
                 }

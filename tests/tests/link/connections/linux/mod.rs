@@ -69,7 +69,12 @@ pub struct Linux {
 impl Linux {
     /// Plugs it in, and waits until the subnet manager has found it.
     pub fn new(bench: &Bench, mode: Mode) -> Self {
-        let adapter = Arc::new(Adapter::new(bench.world.fabric(), NODE));
+        Self::another(bench, mode, 0)
+    }
+
+    /// One of several, with a number below 256.
+    pub fn another(bench: &Bench, mode: Mode, number: u64) -> Self {
+        let adapter = Arc::new(Adapter::new(bench.world.fabric(), Guid(NODE.0 + 0x100 * number)));
         bench.world.subnet_manager().expect("there is one").links_changed();
         let active = || {
             let port = bench.world.fabric().subnet_port(adapter.port);
@@ -93,6 +98,11 @@ impl Linux {
         };
         let thread = bench.alpha.kernel.spawn("a Linux host", Ctx::Kernel, live);
         Self { adapter, host, thread: Some(thread) }
+    }
+
+    /// Its port.
+    pub fn port(&self) -> Guid {
+        self.adapter.port
     }
 
     /// Its link's address.
