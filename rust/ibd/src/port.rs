@@ -1,6 +1,6 @@
 //! A port instance (`ibp`): what partitions are made on. It is a link only by name: it cannot be started.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gldv3::{Address, Config, InstanceNumber, LinkState, Mac, PropertyId, PropertyInfo, Registration, Stat};
 use ibtf::{AsyncEvent, Client, ClientHandler, ClientInfo, Clients, Hca, PortInfo, PortState};
@@ -37,6 +37,8 @@ struct Shared {
     mac: Mac,
     /// Bits per second.
     speed: AtomicU64,
+    /// Times that somebody wanted a look at the port since nobody was at it.
+    looks: AtomicU32,
     /// Packets that somebody wanted sent although nobody can start a port.
     refused: Counter,
     hca: Held<Hca>,
@@ -57,7 +59,8 @@ impl Port {
         let mut adapter = None;
         let registration = Registration::register(&config, |mac| {
             let (speed, refused) = (AtomicU64::new(0), Counter::new());
-            let shared = KArc::new(Shared { node, mac, speed, refused, hca: Held::new()? })?;
+            let looks = AtomicU32::new(0);
+            let shared = KArc::new(Shared { node, mac, speed, looks, refused, hca: Held::new()? })?;
             let made = adapter.insert(Adapter { shared, client: None });
             made.open(clients, dip)?;
             Ok(Provider(made.shared.clone()))
@@ -112,8 +115,21 @@ impl Shared {
         Ok(hca.port(self.node.port)?)
     }
 
-    /// Announces speed and state.
+    /// Announces speed and state as they are now, or has whoever is at it look once more: two that announce by turns could leave the older news.
     fn refresh(&self) {
+        if self.looks.fetch_add(1, Ordering::AcqRel) != 0 {
+            return;
+        }
+        loop {
+            let asked_for = self.looks.load(Ordering::Acquire);
+            self.announce();
+            if self.looks.compare_exchange(asked_for, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn announce(&self) {
         let info = self.query().ok();
         let active = info.filter(|info| info.state() == PortState::Active);
         let speed = active.as_ref().map_or(0, |info| u64::from(info.width()) * info.lane_speed() * 8 / 10);

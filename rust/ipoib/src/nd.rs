@@ -1,17 +1,22 @@
 //! Link-layer address options of IPv6 neighbour discovery.
 //!
 //! A 20-byte address and its option header make 22 bytes; options come in units of 8, so 24. RFC 4391 section 9.3 puts the two
-//! spare bytes *before* the address, IP puts them behind it. Frames are changed in place when they are sent and when they come in,
-//! never grown. The ICMPv6 checksum stays right: 16-bit words move, and the two spare bytes are zero.
+//! spare bytes *before* the address, in each of the five messages that can have one; IP puts them behind it. Frames are changed in place when they
+//! are sent and when they come in, never grown. The ICMPv6 checksum stays right: 16-bit words move, and the two spare bytes are zero.
+//!
+//! illumos's driver in C does so for neighbour solicitations and advertisements alone. Of the others both forms are taken.
 
 use crate::addr::LinkAddr;
 
 const IPV6_HEADER_LEN: usize = 40;
 const NEXT_HEADER: usize = 6;
 const ICMPV6: u8 = 58;
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
-/// ICMPv6 header, reserved word and target address.
+const REDIRECT: u8 = 137;
+/// Where the options of a neighbour solicitation or advertisement begin: behind ICMPv6 header, reserved word and target address.
 const OPTIONS: usize = IPV6_HEADER_LEN + 24;
 const SOURCE_LINK_ADDRESS: u8 = 1;
 const TARGET_LINK_ADDRESS: u8 = 2;
@@ -19,24 +24,45 @@ const TARGET_LINK_ADDRESS: u8 = 2;
 const LINK_ADDRESS_UNITS: u8 = 3;
 const SPARE: usize = 2;
 
-/// Puts the spare bytes where the wire has them. `packet` starts at the IPv6 header; anything but a neighbour solicitation or
-/// advertisement is left alone, and so is any option that is not a 24-byte link-layer address or does not fit.
+/// Puts the spare bytes where the wire has them. `packet` starts at the IPv6 header; anything but a message of neighbour discovery is left alone, and so
+/// is any option that is not a 24-byte link-layer address or does not fit.
 pub fn pad_for_wire(packet: &mut [u8]) {
-    for_each_link_address(packet, |body| {
+    for_each_link_address(packet, |_, body| {
         body.copy_within(..LinkAddr::LEN, SPARE);
         body[..SPARE].fill(0);
     });
 }
 
-/// The opposite of [`pad_for_wire`]: puts the spare bytes where IP looks for them.
+/// The opposite of [`pad_for_wire`]: puts the spare bytes where IP looks for them. In the messages of routers they may be there already: no
+/// port's GUID ends with two zeros.
 pub fn pad_for_ip(packet: &mut [u8]) {
-    for_each_link_address(packet, |body| {
-        body.copy_within(SPARE.., 0);
-        body[LinkAddr::LEN..].fill(0);
+    for_each_link_address(packet, |message, body| {
+        let by_rfc = matches!(message, NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT);
+        if by_rfc || body[LinkAddr::LEN..] != [0; SPARE] {
+            body.copy_within(SPARE.., 0);
+            body[LinkAddr::LEN..].fill(0);
+        }
     });
 }
 
-/// Which of the two messages that carry link-layer addresses.
+/// Whether a packet of IPv6 whose first bytes these are, [`Message::HEAD_LEN`] of them, may have link-layer addresses in it: a test for the path of every packet.
+pub fn may_have_link_addresses(packet: &[u8]) -> bool {
+    packet.get(NEXT_HEADER) == Some(&ICMPV6)
+        && packet.get(IPV6_HEADER_LEN).is_some_and(|message| options_begin(*message).is_some())
+}
+
+/// Where the options of this message begin; `None` if it has no link-layer address among them.
+const fn options_begin(message: u8) -> Option<usize> {
+    Some(match message {
+        ROUTER_SOLICITATION => IPV6_HEADER_LEN + 8,
+        ROUTER_ADVERTISEMENT => IPV6_HEADER_LEN + 16,
+        NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT => OPTIONS,
+        REDIRECT => IPV6_HEADER_LEN + 40,
+        _ => return None,
+    })
+}
+
+/// Which of the two messages that say who has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -60,21 +86,15 @@ pub struct Message {
 }
 
 impl Message {
-    /// Bytes that [`Message::may_be`] looks at.
+    /// Bytes that [`may_have_link_addresses`] looks at.
     pub const HEAD_LEN: usize = IPV6_HEADER_LEN + 1;
-
-    /// Whether a packet of IPv6 whose first bytes these are may be such a message: a test for the path of every packet.
-    pub fn may_be(packet: &[u8]) -> bool {
-        packet.get(NEXT_HEADER) == Some(&ICMPV6)
-            && matches!(packet.get(IPV6_HEADER_LEN), Some(&NEIGHBOUR_SOLICITATION | &NEIGHBOUR_ADVERTISEMENT))
-    }
 
     /// Reads a message as IP has it. `None` for anything else, and for what RFC 4861 section 7.1 has a receiver discard
     /// without a look at the checksum: a hop limit below 255, a code that is not 0, an option of length 0 in front.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         const HOP_LIMIT: usize = 7;
         const CODE: usize = IPV6_HEADER_LEN + 1;
-        if packet.len() < OPTIONS || packet[0] >> 4 != 6 || !Self::may_be(packet) {
+        if packet.len() < OPTIONS || packet[0] >> 4 != 6 || packet[NEXT_HEADER] != ICMPV6 {
             return None;
         }
         if packet[HOP_LIMIT] != 255 || packet[CODE] != 0 {
@@ -82,7 +102,8 @@ impl Message {
         }
         let (kind, wanted) = match packet[IPV6_HEADER_LEN] {
             NEIGHBOUR_SOLICITATION => (Kind::Solicitation, SOURCE_LINK_ADDRESS),
-            _ => (Kind::Advertisement, TARGET_LINK_ADDRESS),
+            NEIGHBOUR_ADVERTISEMENT => (Kind::Advertisement, TARGET_LINK_ADDRESS),
+            _ => return None,
         };
         let address = |at: usize| packet.get(at..)?.first_chunk().copied();
         let mut link = None;
@@ -115,17 +136,16 @@ fn options(packet: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Calls `f` with the 22 bytes behind type and length of each link-layer address option.
-fn for_each_link_address(packet: &mut [u8], f: impl Fn(&mut [u8])) {
-    if packet.len() < OPTIONS || packet[0] >> 4 != 6 || packet[NEXT_HEADER] != ICMPV6 {
+/// Calls `f` with the message's type, and the 22 bytes behind type and length of each link-layer address option.
+fn for_each_link_address(packet: &mut [u8], f: impl Fn(u8, &mut [u8])) {
+    if packet.len() <= IPV6_HEADER_LEN || packet[0] >> 4 != 6 || packet[NEXT_HEADER] != ICMPV6 {
         return;
     }
-    if !matches!(packet[IPV6_HEADER_LEN], NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT) {
-        return;
-    }
+    let message = packet[IPV6_HEADER_LEN];
+    let Some(begin) = options_begin(message) else { return };
     let payload = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
     let end = packet.len().min(IPV6_HEADER_LEN + payload);
-    let mut rest = packet.get_mut(OPTIONS..end).unwrap_or_default();
+    let mut rest = packet.get_mut(begin..end).unwrap_or_default();
     while let [kind, units, ..] = *rest {
         let len = usize::from(units) * 8;
         if len == 0 || len > rest.len() {
@@ -133,7 +153,7 @@ fn for_each_link_address(packet: &mut [u8], f: impl Fn(&mut [u8])) {
         }
         let (option, next) = rest.split_at_mut(len);
         if matches!(kind, SOURCE_LINK_ADDRESS | TARGET_LINK_ADDRESS) && units == LINK_ADDRESS_UNITS {
-            f(&mut option[2..]);
+            f(message, &mut option[2..]);
         }
         rest = next;
     }
@@ -146,13 +166,42 @@ mod tests {
     use std::vec::Vec;
 
     fn solicitation(options: &[u8]) -> Vec<u8> {
-        let mut packet = std::vec![0; OPTIONS];
+        message(NEIGHBOUR_SOLICITATION, OPTIONS, options)
+    }
+
+    fn message(kind: u8, begin: usize, options: &[u8]) -> Vec<u8> {
+        let mut packet = std::vec![0; begin];
         packet[0] = 0x60;
-        packet[4..6].copy_from_slice(&u16::try_from(24 + options.len()).unwrap().to_be_bytes());
+        let payload = begin - IPV6_HEADER_LEN + options.len();
+        packet[4..6].copy_from_slice(&u16::try_from(payload).unwrap().to_be_bytes());
         packet[NEXT_HEADER] = ICMPV6;
-        packet[IPV6_HEADER_LEN] = NEIGHBOUR_SOLICITATION;
+        packet[IPV6_HEADER_LEN] = kind;
         packet.extend_from_slice(options);
         packet
+    }
+
+    /// RFC 4861, section 4: where the options of each message begin.
+    #[test]
+    fn all_five_messages_have_the_spare_bytes_first_on_the_wire() {
+        for (kind, begin) in [(133, 48), (134, 56), (135, 64), (136, 64), (137, 80)] {
+            let ip = message(kind, begin, &address_option(false));
+            let mut packet = ip.clone();
+            assert!(may_have_link_addresses(&packet));
+            pad_for_wire(&mut packet);
+            assert_eq!(packet, message(kind, begin, &address_option(true)), "{kind}");
+            pad_for_ip(&mut packet);
+            assert_eq!(packet, ip, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_routers_message_in_the_form_of_ip_is_taken_as_it_is() {
+        for (kind, begin) in [(133, 48), (134, 56), (137, 80)] {
+            let ip = message(kind, begin, &address_option(false));
+            let mut packet = ip.clone();
+            pad_for_ip(&mut packet);
+            assert_eq!(packet, ip, "{kind}");
+        }
     }
 
     fn address_option(spare_first: bool) -> [u8; 24] {

@@ -20,6 +20,8 @@ pub(crate) struct NeighbourPath {
     validity: Validity,
     /// As the SA says it; the handle's rate may be another one.
     to: AddressVector,
+    /// What the handle sends with.
+    qkey: QKey,
     /// The handle's rate.
     rate: AtomicU32,
     /// MTU code of the path.
@@ -40,15 +42,16 @@ impl Neighbour {
         path: &PathInfo,
     ) -> Result<Self, Status> {
         let lifetime = Some(path.packet_lifetime);
-        let path = NeighbourPath::new(path.address, path.mtu_code, lifetime);
+        let path = NeighbourPath::new(path.address, qkey, path.mtu_code, lifetime);
         rates.handle(pd, qpn, qkey, path).map(Self)
     }
 
     /// To a group. `MC_MLID_INVALID` if its LID is none of a group. **May block.**
     pub(crate) fn group(pd: &Pd, rates: &StaticRates, info: &McgInfo) -> Result<Self, Status> {
         Mlid::new(info.address.dlid).ok_or(Status::MC_MLID_INVALID)?;
-        let path = NeighbourPath::new(info.address, info.mtu_code, None);
-        rates.handle(pd, Qpn::MULTICAST, QKey::new(info.qkey), path).map(Self)
+        let qkey = QKey::new(info.qkey);
+        let path = NeighbourPath::new(info.address, qkey, info.mtu_code, None);
+        rates.handle(pd, Qpn::MULTICAST, qkey, path).map(Self)
     }
 
     /// The way there.
@@ -96,9 +99,9 @@ impl Neighbour {
 }
 
 impl NeighbourPath {
-    fn new(to: AddressVector, mtu: u8, lifetime: Option<u8>) -> Self {
+    fn new(to: AddressVector, qkey: QKey, mtu: u8, lifetime: Option<u8>) -> Self {
         let longest = Mtu::from_code(mtu).map_or(u32::MAX, Mtu::bytes);
-        Self { validity: Validity::new(), to, rate: AtomicU32::new(to.rate), mtu, longest, lifetime }
+        Self { validity: Validity::new(), to, qkey, rate: AtomicU32::new(to.rate), mtu, longest, lifetime }
     }
 }
 
@@ -108,10 +111,10 @@ impl Handle for Neighbour {
     }
 }
 
-/// Two are equal if packets take the same way, and the same packets fit.
+/// Two are equal if packets take the same way with the same Q_Key, and the same packets fit.
 impl PartialEq for Neighbour {
     fn eq(&self, other: &Self) -> bool {
-        let told = |path: &NeighbourPath| (path.to, path.mtu, path.lifetime);
+        let told = |path: &NeighbourPath| (path.to, path.qkey, path.mtu, path.lifetime);
         told(self.details()) == told(other.details())
     }
 }

@@ -106,6 +106,8 @@ pub struct Link<G> {
     build_retry: Retry,
     /// When the traffic that stands, or stood last, was built.
     stands_since: Instant,
+    /// The plan that the known ways to others were made for, since the start.
+    paths_fit: Option<Plan>,
 
     // What is told.
     /// Of the port when it was active last, or since the start.
@@ -145,6 +147,7 @@ impl<G: Copy + PartialEq> Link<G> {
             building: Request::NONE,
             build_retry: Retry::new(Timer::Build, config.retry),
             stands_since: Instant::ZERO,
+            paths_fit: None,
             gid: None,
             takes_connections: false,
             invalidate: None,
@@ -360,6 +363,7 @@ impl<G: Copy + PartialEq> Link<G> {
         // Whoever opens the link next may be told something else first.
         self.told = None;
         self.traffic = Traffic::None;
+        self.paths_fit = None;
         self.membership = None;
         self.given_up = None;
         self.sa.abandon();

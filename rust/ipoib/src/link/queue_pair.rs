@@ -104,13 +104,12 @@ impl<G: Copy + PartialEq> Link<G> {
         let (Some(plan), Some(Membership { info, .. })) = (self.plan(), self.membership) else {
             return self.next_make();
         };
+        // Also if nothing stands: what stood last may have failed before the group became another one.
+        if self.paths_fit.replace(plan).is_some_and(|before| before.leads_elsewhere(&plan)) {
+            self.invalidate(Severity::Heavy);
+        }
         let ticket = match self.traffic {
-            Traffic::Stands(Carried { standing, .. }) if standing.plan != plan => {
-                if standing.plan.leads_elsewhere(&plan) {
-                    self.invalidate(Severity::Heavy);
-                }
-                return self.tear_down();
-            }
+            Traffic::Stands(Carried { standing, .. }) if standing.plan != plan => return self.tear_down(),
             Traffic::Stands(Carried { attached, .. }) if attached == info => return None,
             _ => self.ticket(),
         };

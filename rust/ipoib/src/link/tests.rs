@@ -558,6 +558,26 @@ fn a_broken_queue_pair_is_replaced() {
     assert_eq!(world.queue_pairs, 1);
 }
 
+/// Its handles have the Q_Key of before.
+#[test]
+fn a_group_that_comes_back_with_another_q_key_while_nothing_stands_makes_known_ways_useless() {
+    let mut world = started();
+    // Twice within a while: the next one is built after a pause.
+    world.fails(Event::Broken);
+    world.settle();
+    world.fails(Event::Broken);
+    world.settle();
+    assert!(!world.is_up());
+    world.severities.clear();
+    world.group = Some(BroadcastGroup { qkey: QKey::new(7), ..group(Scope::LinkLocal) });
+    world.event(Event::Gone(group(Scope::LinkLocal).mgid));
+    world.settle();
+    while !world.is_up() {
+        world.wait();
+    }
+    assert!(world.severities.contains(&Severity::Heavy), "{:?}", world.severities);
+}
+
 #[test]
 fn a_failure_that_is_told_while_a_queue_pair_is_built_is_another_ones_and_one_told_after_that_its_own() {
     let mut world = World::new();

@@ -109,6 +109,36 @@ fn a_neighbour_that_takes_nothing_any_more_slows_nobody_else_and_is_given_up() {
     });
 }
 
+/// RFC 4391, section 9.3, and as Linux has it; from illumos's driver in C such messages come as its IP has written them.
+#[test]
+fn messages_of_routers_have_their_link_addresses_where_the_rfc_puts_them_and_ip_where_it_looks() {
+    Setup { seeds: 2, ..Setup::default() }.run(|bench| {
+        let neighbour = Linux::new(bench, Mode::Without);
+        let (alpha, to_alpha) = bench.alpha.open_up(IPV6);
+        bench.settle();
+        for (kind, begin) in [(133, 48), (134, 56), (137, 80)] {
+            let message = |spare: usize| {
+                let mut packet = vec![0; begin + 24];
+                (packet[0], packet[5], packet[6], packet[7]) = (0x60, (begin - 40 + 24) as u8, 58, 255);
+                (packet[40], packet[begin], packet[begin + 1]) = (kind, 1, 3);
+                packet[begin + 2 + spare..][..20].copy_from_slice(&address_of(&alpha).0);
+                packet
+            };
+            let (of_ip, on_the_wire) = (message(0), message(2));
+            alpha.transmit(neighbour.address(), &of_ip, Offload::default()).expect("it is bound");
+            bench.settle();
+            assert!(neighbour.heard() == [(Way::Datagram, on_the_wire.clone())], "{kind}");
+            for form in [on_the_wire, of_ip.clone()] {
+                neighbour.send(address_of(&alpha), IPV6 as u16, &form);
+                bench.settle();
+                assert!(payloads(&to_alpha) == [of_ip.clone()], "{kind}");
+            }
+        }
+        drop((alpha, to_alpha));
+        neighbour.leave(bench);
+    });
+}
+
 /// They are gone together, as behind a switch: what they were sent last is the adapter's until their connections are given up.
 #[test]
 fn eight_neighbours_that_take_nothing_any_more_leave_buffers_for_the_others() {

@@ -62,11 +62,11 @@ impl Receiver {
     }
 }
 
-/// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address.
+/// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address; messages of routers do not.
 #[inline(never)]
 pub(in crate::link) fn look_closer(control: &Monitor<Control>, ethertype: EtherType, frame: &mut [u8]) {
     let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
-    let is_discovery = ethertype == EtherType::IPV6 && nd::Message::may_be(payload);
+    let is_discovery = ethertype == EtherType::IPV6 && nd::may_have_link_addresses(payload);
     if is_discovery {
         nd::pad_for_ip(payload);
     }

@@ -29,7 +29,7 @@ impl<'a> Plain<'a> {
         let (to, message) = packet.only_block()?.split_first_chunk::<ADDRESSES_LEN>()?;
         let is_ip = match EtherType(u16::from_be_bytes(*message.first_chunk()?)) {
             EtherType::IPV4 => true,
-            EtherType::IPV6 => !nd::Message::may_be(message.get(IPOIB_HEADER_LEN..)?),
+            EtherType::IPV6 => !nd::may_have_link_addresses(message.get(IPOIB_HEADER_LEN..)?),
             _ => false,
         };
         let asked = packet.offload_flags();
@@ -80,7 +80,7 @@ impl Frame {
         short && {
             let mut head = [0; nd::Message::HEAD_LEN];
             packet.copy_to(PSEUDO_HEADER_LEN, &mut head);
-            nd::Message::may_be(&head)
+            nd::may_have_link_addresses(&head)
         }
     }
 
