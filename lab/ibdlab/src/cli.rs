@@ -209,7 +209,7 @@ pub struct BenchArgs {
     /// Of `--count` and `--bulk` only the lines with this in them.
     #[arg(long, value_name = "WORDS", default_value = "", requires = "parts")]
     pub only: String,
-    /// Do nothing but have one driver, the peer if there is one, carry as many packets as --packets says one way: for a program that watches.
+    /// Do nothing but have one driver, the peer if there is one, carry as many packets as are asked for one way: for a program that watches.
     #[arg(long, value_name = "WAY", conflicts_with = "count")]
     pub drive: Option<Way>,
     /// Bytes of an IP packet that is driven.
