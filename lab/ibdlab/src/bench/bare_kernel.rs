@@ -32,9 +32,9 @@ const ASKS_FOR_PATHS: &str = "ibd_async_work";
 pub enum Path {
     /// Packets of so many bytes, to one address, one a call.
     Sent(usize),
-    /// Packets of so many bytes, [`AT_ONCE`] an interrupt.
+    /// Packets of so many bytes, `AT_ONCE` an interrupt.
     Received(usize),
-    /// Packets of 64 bytes to [`IN_TURN`] addresses in turn, one a call; who asks for a path has it at once.
+    /// Packets of 64 bytes to `IN_TURN` addresses in turn, one a call; who asks for a path has it at once.
     InTurn,
 }
 
