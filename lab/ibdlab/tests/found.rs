@@ -2,6 +2,7 @@
 
 mod rig;
 
+use ibdlab::report::HcaKind;
 use ibdlab::run::{Options, run};
 use ibdlab::scenario::{Scenario, Step, load};
 use rig::{data, failures, one, options, root};
@@ -9,6 +10,19 @@ use rig::{data, failures, one, options, root};
 #[test]
 fn a_join_that_is_granted_after_its_port_went_down_is_the_sa_s_to_end() {
     assert_eq!(one(&data("found/joined-while-the-port-goes-on-software.toml"), 5), Ok(()));
+}
+
+#[test]
+fn a_group_is_left_though_nobody_heard_that_its_join_was_granted() {
+    let file = data("found/granted-joins-whose-answers-are-lost.toml");
+    for software in [false, true] {
+        let mut scenario = load(&file).expect("a scenario");
+        if software {
+            scenario.fabric.hca = HcaKind::Swhca;
+        }
+        let report = run(scenario, options(1), |_| {}).expect("the run begins");
+        assert!(report.ok, "{:?}", report.steps.last().map(|step| &step.text));
+    }
 }
 
 #[test]

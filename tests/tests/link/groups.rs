@@ -80,6 +80,34 @@ fn every_join_and_leave_that_the_administrator_sees_is_counted_once_with_its_ans
     });
 }
 
+fn lose_answers_to_joins(bench: &Bench) {
+    bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, FaultAction::LoseAnswer);
+}
+
+#[test]
+fn a_group_is_left_although_every_answer_to_its_join_was_lost() {
+    holds(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        lose_answers_to_joins(bench);
+        stream.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+        stream.disable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is left", Nanos::from_secs(180), || bench.memberships_of_alpha() == 1);
+    });
+}
+
+#[test]
+fn a_link_leaves_its_broadcast_group_although_every_answer_to_its_join_was_lost() {
+    holds(|bench| {
+        lose_answers_to_joins(bench);
+        let (stream, _) = bench.alpha.open(PLAIN);
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 1);
+        drop(stream);
+        bench.wait_for("the group is left", Nanos::from_secs(180), || bench.memberships_of_alpha() == 0);
+    });
+}
+
 #[test]
 fn a_group_that_is_only_sent_to_is_left_when_nothing_is_sent_any_more() {
     holds(|bench| {

@@ -205,8 +205,8 @@ fn print(shared: &KArc<Shared>, note: Note) {
 
 fn status(error: SaError) -> i32 {
     match error {
-        SaError::Refused(status) | SaError::Unanswered(status) => status,
+        SaError::Refused(status) | SaError::Unanswered(status) | SaError::NotAsked(status) => status,
         // The log has what is wrong with the record.
-        SaError::Unusable(_) => 0,
+        SaError::Unusable => 0,
     }
 }

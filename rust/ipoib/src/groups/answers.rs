@@ -139,7 +139,7 @@ where
             }
         };
         let held = from.and_then(|id| self.table.get(id)).and_then(|group| group.held.as_ref());
-        let info = held.map(|held| held.info.clone()).ok_or(JoinError::Unanswered)?;
+        let info = held.and_then(|held| held.info.clone()).ok_or(JoinError::Unanswered)?;
         Ok(Resolved { info, refresh })
     }
 

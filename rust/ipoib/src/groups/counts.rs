@@ -40,7 +40,7 @@ where
         while let Some((at, id)) = self.table.next_from(from) {
             from = at + 1;
             let Some(group) = self.table.get(id) else { continue };
-            let held = group.held.as_ref();
+            let held = group.held.as_ref().filter(|held| held.info.is_some());
             let hears = held.is_some_and(|held| held.roles.hears());
             counts.known += 1;
             counts.wanted += u64::from(group.full || group.non);

@@ -127,8 +127,10 @@ pub enum Left {
 pub enum JoinError {
     /// There is no such group, or the port may not be in it: the SA does not tell which.
     Refused,
-    /// Nobody answered, or the local side ran out of something.
+    /// Nobody answered: the SA may have done it all the same.
     Unanswered,
+    /// The SA was not asked: the local side ran out of something, or took the question back.
+    NotAsked,
     /// The link is not up.
     LinkDown,
     /// Too many groups.
@@ -195,10 +197,10 @@ pub enum Action<G> {
         /// Those of the joins that IBTF counts. An SM that was restarted meanwhile may not know all of them, and refuses to end what it does
         /// not know.
         counted: Roles,
-        /// Successful joins to undo; 0 if that was done, and the SA did not confirm.
+        /// Successful joins to undo; 0 if that was done and the SA did not confirm, or if no join was ever answered.
         joins: u32,
-        /// What the last join returned.
-        info: G,
+        /// What the last join returned; `None` if none was ever answered.
+        info: Option<G>,
     },
     /// List all groups of the partition; answer with [`Event::Exists`] for each and [`Event::Listed`].
     List,
@@ -305,13 +307,20 @@ struct Membership<G> {
     /// Of the joins that IBTF counts, `joins` of them.
     counted: Roles,
     joins: u32,
-    info: G,
+    /// What the last join returned. `None`: nobody has answered one, and the SA may have granted it.
+    info: Option<G>,
     /// The SM may have forgotten it, or the queue pair cannot be attached.
     stale: bool,
     leaves_failed: u32,
 }
 
 impl<G> Membership<G> {
+    /// One that only joins which nobody answered in time can have brought.
+    const fn doubtful(group: Mgid) -> Self {
+        let none = Roles::NONE;
+        Self { group, roles: none, counted: none, joins: 0, info: None, stale: true, leaves_failed: 0 }
+    }
+
     /// A port that only sends, or only listens in promiscuous mode, must not keep a group alive or hear it.
     fn is_too_much_for(&self, role: Roles) -> bool {
         match role {

@@ -66,7 +66,7 @@ where
             // Two memberships of one group in two forms could not be told apart.
             (_, Mode::Up(..)) if group.late.is_some_and(|late| late.group != wire) => None,
             (held, Mode::Up(..)) => {
-                let before = held.as_ref().map(|held| held.info.clone());
+                let before = held.as_ref().and_then(|held| held.info.clone());
                 let patience = self.config.answer;
                 let gives_up = patience.is_some();
                 group.operation =
@@ -112,17 +112,24 @@ where
                 if !(announced && error == JoinError::Refused) {
                     self.refused(now, id, wire, role, error);
                 }
+                if error == JoinError::Unanswered {
+                    self.may_be_granted(now, id, wire, role);
+                }
             }
             (result, _) if late.is_some() => {
                 group.late = None;
                 self.late -= 1;
-                if let Ok(grant) = result {
-                    let attached = grant.attached;
-                    self.granted_late(id, wire, role, grant);
-                    if !attached && role.hears() {
-                        // Whoever asked after it may have left the attaching to it, and said that it was done.
-                        self.deaf(now, wire);
+                match result {
+                    Ok(grant) => {
+                        let attached = grant.attached;
+                        self.granted_late(id, wire, role, grant);
+                        if !attached && role.hears() {
+                            // Whoever asked after it may have left the attaching to it, and said that it was done.
+                            self.deaf(now, wire);
+                        }
                     }
+                    Err(JoinError::Unanswered) => self.may_be_granted(now, id, wire, role),
+                    Err(_) => {}
                 }
             }
             // Nobody asked for it.
@@ -155,30 +162,30 @@ where
         self.work(id);
     }
 
-    /// A join that was given up was granted all the same: IBTF counts it.
+    /// A join that was given up was granted all the same: IBTF counts it. Joined again if it is wanted, left if not: much may have
+    /// happened since it was asked for.
     fn granted_late(&mut self, id: Id, wire: Mgid, role: Roles, grant: Joined<G>) {
         let Some(group) = self.table.get_mut(id) else { return };
-        match &mut group.held {
-            Some(held) => {
-                held.joins = held.joins.saturating_add(1);
-                held.roles = held.roles.and(role);
-                held.counted = held.counted.and(role);
-                // Whatever was known of its leaves, this is another membership.
-                held.leaves_failed = 0;
-            }
-            // Joined again if it is wanted, left if not: much may have happened since it was asked for.
-            None => {
-                let info = grant.info;
-                group.held = Some(Membership {
-                    group: wire,
-                    roles: role,
-                    counted: role,
-                    joins: 1,
-                    info,
-                    stale: true,
-                    leaves_failed: 0,
-                });
-            }
+        let held = group.held.get_or_insert_with(|| Membership::doubtful(wire));
+        held.joins = held.joins.saturating_add(1);
+        held.roles = held.roles.and(role);
+        held.counted = held.counted.and(role);
+        held.info.get_or_insert(grant.info);
+        // Whatever was known of its leaves, this is another membership.
+        held.leaves_failed = 0;
+    }
+
+    /// Nobody has answered a join, and IBTF does not count it. The SA may have granted it, and only its answer was lost: what is wanted
+    /// is asked for again; what is not is left after a pause, for an SA that is silent is not to be asked more than before.
+    fn may_be_granted(&mut self, now: Instant, id: Id, wire: Mgid, role: Roles) {
+        let Some(group) = self.table.get_mut(id) else { return };
+        let held = group.held.get_or_insert_with(|| Membership::doubtful(wire));
+        held.stale |= !held.roles.contains(role);
+        held.roles = held.roles.and(role);
+        held.leaves_failed = 0;
+        if group.role() == Roles::NONE && !group.waiting && self.mode != Mode::Stopped {
+            group.waiting = true;
+            self.table.set_deadline(id, Some(now + self.config.retry.longest));
         }
     }
 
@@ -194,11 +201,12 @@ where
         let Joined { info, attached } = grant;
         let Some(group) = self.table.get_mut(id) else { return };
         let before = group.held.take();
-        let moved = before.as_ref().is_some_and(|held| held.info != info);
+        let moved = before.as_ref().and_then(|held| held.info.as_ref()).is_some_and(|before| *before != info);
         let joins = before.as_ref().map_or(0, |held| held.joins).saturating_add(1);
         let (roles, counted) =
             before.map_or((role, role), |held| (held.roles.and(role), held.counted.and(role)));
         let stale = !attached || overtaken;
+        let info = Some(info);
         group.held = Some(Membership { group: wire, roles, counted, joins, info, stale, leaves_failed: 0 });
         group.failures = if attached { 0 } else { group.failures.saturating_add(1) };
         group.waiting = !attached && self.mode != Mode::Stopped;
@@ -256,7 +264,7 @@ where
         if role == Roles::SEND_ONLY {
             return self.refused_to_send(id, wire, error);
         }
-        let again = group.held.is_some();
+        let again = group.held.as_ref().is_some_and(|held| held.info.is_some());
         let down = !matches!(self.mode, Mode::Up(..)) || error == JoinError::LinkDown;
         // A port too slow for a group is refused each time: what promiscuous mode misses is told once.
         let told = role == Roles::NON && group.failures > 0;
@@ -269,10 +277,12 @@ where
             group.non = false;
         } else {
             group.failures = group.failures.saturating_add(1);
-            group.waiting = true;
+            // A machine that stops joins nothing again, and leaves at once.
+            group.waiting = self.mode != Mode::Stopped;
+            let waits = group.waiting;
             let pauses = pauses(group.failures, self.config.quick);
             let delay = self.config.retry.delay(pauses, &mut self.jitter);
-            self.table.set_deadline(id, Some(now + delay));
+            self.table.set_deadline(id, waits.then_some(now + delay));
         }
         if tells {
             self.notice(id);

@@ -173,7 +173,7 @@ fn join_that_is_not_answered_in_time_is_told_and_repeated_beside_the_first() {
     m.handle_event(at(61), granted(5, Roles::FULL, 7));
     m.unwant(group(5));
     let leave =
-        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: 7 };
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: Some(7) };
     assert_eq!(actions(&mut m), [leave], "both were granted, and IBTF counts both");
 }
 
@@ -239,8 +239,84 @@ fn join_granted_after_nobody_wants_it_any_more_is_left() {
     assert!(!m.is_idle(), "an answer is still to come");
     m.handle_event(at(20), granted(5, Roles::FULL, 7));
     let leave =
-        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 1, info: 7 };
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 1, info: Some(7) };
     assert_eq!(actions(&mut m), [leave]);
+}
+
+fn unanswered(n: u8, role: Roles) -> Event<u32> {
+    Event::Joined(group(n), role, Err(JoinError::Unanswered))
+}
+
+/// What leaves a group that the SA may have granted in this role, in a join that nobody answered.
+fn leave_unanswered(n: u8, role: Roles) -> Action<u32> {
+    Action::Leave { group: group(n), roles: role, counted: Roles::NONE, joins: 0, info: None }
+}
+
+#[test]
+fn a_join_that_was_granted_without_an_answer_is_left_when_nobody_wants_it_any_more() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.unwant(group(5));
+    m.handle_event(at(60), unanswered(5, Roles::FULL));
+    assert!(!m.is_idle());
+    assert_eq!(actions(&mut m), [], "after a pause: the SA is silent");
+    m.handle_timeout(at(120));
+    assert_eq!(actions(&mut m), [leave_unanswered(5, Roles::FULL)]);
+    m.handle_event(at(121), Event::Left(group(5), Left::Confirmed));
+    actions(&mut m);
+    assert!(m.is_empty());
+}
+
+#[test]
+fn a_full_join_without_an_answer_is_left_before_the_group_is_joined_for_sending() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.unwant(group(5));
+    m.resolve(group(5)).unwrap();
+    m.handle_event(at(60), unanswered(5, Roles::FULL));
+    assert_eq!(actions(&mut m), [leave_unanswered(5, Roles::FULL)]);
+    m.handle_event(at(61), Event::Left(group(5), Left::Confirmed));
+    assert!(actions(&mut m).contains(&join(5, Roles::SEND_ONLY, None)));
+}
+
+#[test]
+fn a_join_without_an_answer_is_left_at_once_by_a_stop() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(1), Event::Stop);
+    actions(&mut m);
+    m.handle_event(at(60), unanswered(5, Roles::FULL));
+    assert_eq!(actions(&mut m), [leave_unanswered(5, Roles::FULL)]);
+}
+
+#[test]
+fn a_join_that_was_granted_without_an_answer_is_left_with_the_one_that_got_one() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
+    actions(&mut m);
+    m.want(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
+    m.handle_event(at(60), unanswered(5, Roles::FULL));
+    m.unwant(group(5));
+    let roles = Roles::FULL.and(Roles::SEND_ONLY);
+    let leave = Action::Leave { group: group(5), roles, counted: Roles::SEND_ONLY, joins: 1, info: Some(7) };
+    assert!(actions(&mut m).contains(&leave));
+}
+
+#[test]
+fn a_group_that_was_not_asked_for_is_not_left() {
+    let mut m = up(8);
+    m.want(group(5)).unwrap();
+    actions(&mut m);
+    m.unwant(group(5));
+    m.handle_event(at(60), Event::Joined(group(5), Roles::FULL, Err(JoinError::NotAsked)));
+    assert_eq!(actions(&mut m), []);
+    assert!(m.is_empty());
 }
 
 #[test]
@@ -279,7 +355,7 @@ fn an_sm_restart_joins_again_without_leaving() {
     assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
     m.unwant(group(5));
     let leave =
-        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: 8 };
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: Some(8) };
     assert_eq!(actions(&mut m), [leave]);
     m.handle_event(at(2), Event::Left(group(5), Left::Confirmed));
     actions(&mut m);
@@ -314,7 +390,7 @@ fn sending_to_a_group_joins_it_for_sending_and_ages_out() {
         roles: Roles::SEND_ONLY,
         counted: Roles::SEND_ONLY,
         joins: 1,
-        info: 7,
+        info: Some(7),
     };
     assert_eq!(actions(&mut m), [leave]);
 }
@@ -363,7 +439,7 @@ fn a_sender_that_also_wants_to_hear_becomes_a_full_member() {
     let roles = Roles::FULL.and(Roles::SEND_ONLY);
     assert_eq!(
         actions(&mut m),
-        [Action::Leave { group: group(5), roles, counted: roles, joins: 2, info: 7 }]
+        [Action::Leave { group: group(5), roles, counted: roles, joins: 2, info: Some(7) }]
     );
 }
 
@@ -376,7 +452,7 @@ fn stopping_leaves_everything_and_starting_again_brings_it_back() {
     m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_event(at(0), Event::Stop);
     let leave =
-        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 1, info: 7 };
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 1, info: Some(7) };
     let down = Action::Resolved(group(6).canonical(), Err(JoinError::LinkDown));
     assert_eq!(actions(&mut m), [down, leave]);
     m.handle_event(at(1), granted(6, Roles::SEND_ONLY, 8));
@@ -386,7 +462,7 @@ fn stopping_leaves_everything_and_starting_again_brings_it_back() {
         roles: Roles::SEND_ONLY,
         counted: Roles::SEND_ONLY,
         joins: 1,
-        info: 8,
+        info: Some(8),
     };
     assert!(actions(&mut m).contains(&late));
     m.handle_event(at(1), Event::Left(group(6), Left::Confirmed));
@@ -431,7 +507,7 @@ fn promiscuous_mode_hears_the_partitions_groups_and_no_others() {
     m.handle_event(at(1), Event::Promiscuous(false));
     assert_eq!(
         actions(&mut m),
-        [Action::Leave { group: group(5), roles: Roles::NON, counted: Roles::NON, joins: 1, info: 7 }]
+        [Action::Leave { group: group(5), roles: Roles::NON, counted: Roles::NON, joins: 1, info: Some(7) }]
     );
 }
 
@@ -535,7 +611,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => n.clone().prop_map(Step::Resolve),
         2 => (0u8..7).prop_map(Step::Link),
         1 => any::<bool>().prop_map(Step::Promiscuous),
-        8 => (0usize..8, 0u8..6).prop_map(|(i, a)| Step::Answer(i, a)),
+        8 => (0usize..8, 0u8..8).prop_map(|(i, a)| Step::Answer(i, a)),
         1 => n.clone().prop_map(Step::Exists),
         1 => n.prop_map(Step::Gone),
         2 => (0u64..1000).prop_map(Step::Sleep),
@@ -561,6 +637,10 @@ struct World {
 }
 
 const CAPACITY: usize = 6;
+
+/// Of the answers to a join: the SA grants it, and what it says is lost.
+const GRANTED_IN_VAIN: u8 = 6;
+const NOT_ASKED: u8 = 7;
 
 impl World {
     fn new() -> Self {
@@ -619,12 +699,15 @@ impl World {
             let (group, role) = self.joining.remove(index);
             let result = match answer {
                 0 => Err(JoinError::Refused),
-                1 => Err(JoinError::Unanswered),
+                1 | GRANTED_IN_VAIN => Err(JoinError::Unanswered),
+                NOT_ASKED => Err(JoinError::NotAsked),
                 n => Ok(Joined { info: u32::from(n % 2), attached: n != 2 }),
             };
             if result.is_ok() {
                 let (joins, roles) = self.counted.entry(group).or_default();
                 (*joins, *roles) = (*joins + 1, roles.and(role));
+            }
+            if result.is_ok() || answer == GRANTED_IN_VAIN {
                 let roles = self.members.entry(group).or_default();
                 *roles = roles.and(role);
             }
@@ -805,7 +888,7 @@ fn joins_that_nobody_could_be_asked_to_undo_are_undone_later() {
     m.handle_event(at(1), granted(5, Roles::FULL, 7));
     m.unwant(group(5));
     let leave =
-        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: 7 };
+        Action::Leave { group: group(5), roles: Roles::FULL, counted: Roles::FULL, joins: 2, info: Some(7) };
     assert_eq!(actions(&mut m).as_slice(), core::slice::from_ref(&leave));
     m.handle_event(at(2), Event::Left(group(5), Left::NotAsked));
     actions(&mut m);

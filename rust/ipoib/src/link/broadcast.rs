@@ -27,7 +27,7 @@ impl Search {
     }
 }
 
-/// Successful joins not undone, by group and port GID. IBTF counts them the same way.
+/// Joins not undone, by group and port GID.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Joins([Option<Entry>; JOINS]);
 
@@ -35,6 +35,7 @@ pub(super) struct Joins([Option<Entry>; JOINS]);
 struct Entry {
     mgid: Mgid,
     gid: Gid,
+    /// The granted ones, which IBTF counts the same way. 0: the SA may have granted one that it has not answered.
     joins: u32,
     /// IBTF could not be asked to undo them: they wait for the next join or the next start.
     owed: bool,
@@ -212,9 +213,8 @@ impl<G: Copy + PartialEq> Link<G> {
         ticket: Ticket,
         result: Result<Option<BroadcastGroup>, SaError>,
     ) {
-        let Some(asked) = self.answered(ticket, matches!(result, Err(SaError::Unanswered(_)))) else {
-            return;
-        };
+        let silent = result.is_err_and(SaError::is_silence);
+        let Some(asked) = self.answered(ticket, silent) else { return };
         self.timers.clear(Timer::GiveUp);
         match result {
             Ok(Some(group)) if !self.fits_port(now, &group) => {}
@@ -268,14 +268,15 @@ impl<G: Copy + PartialEq> Link<G> {
         now: Instant,
         ticket: Ticket,
         gid: Gid,
+        mgid: Mgid,
         result: Result<(BroadcastGroup, G), SaError>,
     ) {
-        let asked = self.answered(ticket, matches!(result, Err(SaError::Unanswered(_))));
+        let asked = self.answered(ticket, result.is_err_and(SaError::is_silence));
         match &result {
-            Ok((BroadcastGroup { mgid, .. }, _)) | Err(SaError::Unusable(mgid)) => {
-                self.joins.add(*mgid, gid, 1, false);
-            }
-            Err(_) => {}
+            Ok(_) | Err(SaError::Unusable) => self.joins.add(mgid, gid, 1, false),
+            // The SA may have granted it, and only its answer was lost.
+            Err(SaError::Unanswered(_)) => self.joins.add(mgid, gid, 0, false),
+            Err(SaError::Refused(_) | SaError::NotAsked(_)) => {}
         }
         let Some(Asked { step: Step::Join(candidate), outdated }) = asked else { return };
         self.timers.clear(Timer::GiveUp);
@@ -300,7 +301,7 @@ impl<G: Copy + PartialEq> Link<G> {
                             self.membership.filter(|membership| membership.confidence != Confidence::Gone);
                         self.search_again(now);
                     }
-                    SaError::Unanswered(_) | SaError::Unusable(_) => {
+                    SaError::Unanswered(_) | SaError::NotAsked(_) | SaError::Unusable => {
                         self.sa_retry.failed(now, &mut self.timers, &mut self.jitter);
                     }
                 }
@@ -329,11 +330,11 @@ impl<G: Copy + PartialEq> Link<G> {
         Some(Action::Leave { mgid, gid, joins })
     }
 
-    /// A leave has ended; `owed` of the joins it was to undo still count, because IBTF was not asked.
-    pub(super) fn left(&mut self, mgid: Mgid, gid: Gid, owed: u32) {
+    /// A leave has ended. `owed`: IBTF was not asked, and so many joins are still to be undone.
+    pub(super) fn left(&mut self, mgid: Mgid, gid: Gid, owed: Option<u32>) {
         self.leaving = false;
-        if owed > 0 {
-            self.joins.add(mgid, gid, owed, true);
+        if let Some(joins) = owed {
+            self.joins.add(mgid, gid, joins, true);
         }
     }
 

@@ -133,10 +133,19 @@ pub struct Standing {
 pub enum SaError {
     /// The SA said no.
     Refused(i32),
-    /// The SA said nothing that makes sense, or the request never reached it.
+    /// The SA said nothing, or nothing that makes sense. It may have done what it was asked.
     Unanswered(i32),
-    /// The SA granted the join of this group in a record that makes no sense: what it did has to be undone one day.
-    Unusable(Mgid),
+    /// The SA was not asked.
+    NotAsked(i32),
+    /// The SA granted the join in a record that makes no sense: what it did has to be undone one day.
+    Unusable,
+}
+
+impl SaError {
+    /// Whether nothing came from the SA.
+    pub(super) const fn is_silence(self) -> bool {
+        matches!(self, Self::Unanswered(_) | Self::NotAsked(_))
+    }
 }
 
 /// Something happened.
@@ -156,16 +165,16 @@ pub enum Event<G> {
     Port(Ticket, Option<Port>),
     /// Answers [`Action::Find`]; `Ok(None)` if there is no such group.
     Found(Ticket, Result<Option<BroadcastGroup>, SaError>),
-    /// Answers [`Action::Join`], with the GID it named: the group, and what is needed to hear it and to send there.
-    Joined(Ticket, Gid, Result<(BroadcastGroup, G), SaError>),
+    /// Answers [`Action::Join`], with the GID and the group that it named: the group, and what is needed to hear it and to send there.
+    Joined(Ticket, Gid, Mgid, Result<(BroadcastGroup, G), SaError>),
     /// Answers [`Action::Leave`].
     Left {
         /// As in the action.
         mgid: Mgid,
         /// As in the action.
         gid: Gid,
-        /// Joins that IBTF still counts, because it was not asked.
-        owed: u32,
+        /// Joins that are still to be undone, because IBTF was not asked.
+        owed: Option<u32>,
     },
     /// Answers [`Action::Make`], [`Action::Build`] and [`Action::Attach`]; `None` if it failed.
     Built(Ticket, Option<Qpn>),
@@ -196,7 +205,7 @@ pub enum Action<G> {
         mgid: Mgid,
         /// The port GID it was joined with.
         gid: Gid,
-        /// Successful joins to undo.
+        /// Successful joins to undo. 0: the SA may have granted one that nobody answered, and IBTF counts none.
         joins: u32,
     },
     /// Make a queue pair at this index of the P_Key, which carries nothing yet: its number is the link's, whatever comes.

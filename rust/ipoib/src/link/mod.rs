@@ -265,7 +265,7 @@ impl<G: Copy + PartialEq> Link<G> {
             }
             Event::Port(ticket, port) => self.port_answered(now, ticket, port),
             Event::Found(ticket, result) => self.found(now, ticket, result),
-            Event::Joined(ticket, gid, result) => self.joined(now, ticket, gid, result),
+            Event::Joined(ticket, gid, mgid, result) => self.joined(now, ticket, gid, mgid, result),
             Event::Left { mgid, gid, owed } => self.left(mgid, gid, owed),
             Event::Built(ticket, qpn) => self.built(now, ticket, qpn),
             Event::Broken(generation) => self.broken(now, generation, Note::Broken),

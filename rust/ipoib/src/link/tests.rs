@@ -2,6 +2,7 @@ use super::*;
 use crate::addr::Mgid;
 use crate::numbers::{Mlid, Mtu, PKey, QKey, Rate, Scope};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
 
@@ -47,6 +48,10 @@ struct World {
     group: Option<BroadcastGroup>,
     may_create: bool,
     answers: bool,
+    /// The SA does what it is asked, and what it says is lost.
+    loses_answers: bool,
+    /// Who the SA has in which group.
+    members: BTreeSet<(Mgid, Gid)>,
     builds: bool,
     joins: u32,
     leaves: u32,
@@ -72,6 +77,8 @@ impl World {
             group: Some(group(Scope::LinkLocal)),
             may_create: true,
             answers: true,
+            loses_answers: false,
+            members: BTreeSet::new(),
             builds: true,
             joins: 0,
             leaves: 0,
@@ -131,7 +138,7 @@ impl World {
         }
     }
 
-    fn join(&mut self, mgid: Mgid) -> Result<(BroadcastGroup, u16), SaError> {
+    fn join(&mut self, gid: Gid, mgid: Mgid) -> Result<(BroadcastGroup, u16), SaError> {
         if !self.answers {
             return Err(SaError::Unanswered(10));
         }
@@ -139,6 +146,10 @@ impl World {
             self.group = Some(BroadcastGroup { mgid, ..group(Scope::LinkLocal) });
         }
         let group = self.group.filter(|group| group.mgid == mgid).ok_or(SaError::Refused(15))?;
+        self.members.insert((mgid, gid));
+        if self.loses_answers {
+            return Err(SaError::Unanswered(10));
+        }
         self.joins += 1;
         Ok((group, group.mlid.get()))
     }
@@ -150,12 +161,15 @@ impl World {
                 self.finds += 1;
                 Event::Found(ticket, self.find(mgid))
             }
-            Action::Join(ticket, gid, mgid, _) => Event::Joined(ticket, gid, self.join(mgid)),
+            Action::Join(ticket, gid, mgid, _) => Event::Joined(ticket, gid, mgid, self.join(gid, mgid)),
             // As fast as the port says, if anybody says so.
             Action::AskRate(gid) => Event::Rate(gid, self.answers.then_some(Rate::from_code(7)).flatten()),
             Action::Leave { mgid, gid, joins } => {
-                let owed = if self.port.is_some() { 0 } else { joins };
-                self.leaves += joins - owed;
+                let owed = if self.port.is_some() { None } else { Some(joins) };
+                if owed.is_none() {
+                    self.leaves += joins;
+                    self.members.remove(&(mgid, gid));
+                }
                 Event::Left { mgid, gid, owed }
             }
             Action::Make(ticket, _) => Event::Built(ticket, self.builds.then_some(QPN)),
@@ -634,7 +648,7 @@ fn what_the_answer_to_an_abandoned_join_says_of_the_group_counts_for_nothing() {
     let mut world = World::new();
     world.event(Event::Start);
     let late = with_a_join_out(&mut world);
-    let Action::Join(ticket, gid, ..) = world.pending.remove(late) else { unreachable!() };
+    let Action::Join(ticket, gid, mgid, _) = world.pending.remove(late) else { unreachable!() };
     world.stop();
     world.event(Event::Start);
     while !matches!(world.pending.first(), Some(Action::Build(..))) {
@@ -644,7 +658,7 @@ fn what_the_answer_to_an_abandoned_join_says_of_the_group_counts_for_nothing() {
             _ => world.answer(0),
         }
     }
-    world.event(Event::Joined(ticket, gid, Ok((group(Scope::LinkLocal), 0xdead))));
+    world.event(Event::Joined(ticket, gid, mgid, Ok((group(Scope::LinkLocal), 0xdead))));
     assert!(matches!(world.pending.first(), Some(Action::Build(.., 0xc000))), "{:?}", world.pending);
     world.settle();
     assert_eq!((world.is_up(), world.link.broadcast_info()), (true, Some(&0xc000)));
@@ -752,9 +766,9 @@ fn that_ibtf_gives_up_the_first_question_says_nothing_of_the_second() {
     world.link.set_patience(Some(Duration::from_secs(1)), 100);
     world.event(Event::Start);
     let first = with_a_join_out(&mut world);
-    let Action::Join(ticket, gid, ..) = world.pending.remove(first) else { unreachable!() };
+    let Action::Join(ticket, gid, mgid, _) = world.pending.remove(first) else { unreachable!() };
     let second = with_a_join_out_after_waiting(&mut world);
-    world.event(Event::Joined(ticket, gid, Err(SaError::Unanswered(10))));
+    world.event(Event::Joined(ticket, gid, mgid, Err(SaError::Unanswered(10))));
     while world.poll() {}
     assert_eq!(world.link.broadcast_state(), BroadcastState::Joining);
     world.answer(second);
@@ -867,6 +881,18 @@ fn joins_that_could_not_be_undone_are_undone_by_the_next_leave() {
     world.stop();
     world.settle();
     assert_eq!((world.joins, world.leaves), (2, 2));
+}
+
+#[test]
+fn a_stop_leaves_the_group_though_the_answer_to_its_join_was_lost() {
+    let mut world = World::new();
+    world.loses_answers = true;
+    world.event(Event::Start);
+    world.settle();
+    assert_eq!((world.members.len(), world.is_up()), (1, false));
+    world.stop();
+    world.settle();
+    assert!(world.members.is_empty() && world.link.is_idle());
 }
 
 #[test]
@@ -1004,6 +1030,7 @@ enum Step {
     Port(u8),
     Group(u8),
     Answers(bool),
+    LosesAnswers(bool),
     Builds(bool),
     Answer(usize),
     Poll(usize),
@@ -1025,6 +1052,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u8..8).prop_map(Step::Port),
         2 => (0u8..5).prop_map(Step::Group),
         1 => any::<bool>().prop_map(Step::Answers),
+        1 => any::<bool>().prop_map(Step::LosesAnswers),
         1 => any::<bool>().prop_map(Step::Builds),
         12 => (0usize..4).prop_map(Step::Answer),
         12 => (1usize..10).prop_map(Step::Poll),
@@ -1065,6 +1093,7 @@ impl World {
                 };
             }
             Step::Answers(yes) => self.answers = yes,
+            Step::LosesAnswers(yes) => self.loses_answers = yes,
             Step::Builds(yes) => self.builds = yes,
             Step::Answer(index) => {
                 if let Some(index) = index.checked_rem(self.pending.len()) {
@@ -1089,6 +1118,7 @@ impl World {
         self.port = Some(port());
         self.group = Some(group(Scope::LinkLocal));
         self.answers = true;
+        self.loses_answers = false;
         self.builds = true;
     }
 }
@@ -1131,6 +1161,7 @@ proptest! {
         world.settle();
         prop_assert!(world.link.is_idle() && world.link.poll_timeout().is_none());
         prop_assert_eq!(world.joins, world.leaves);
+        prop_assert!(world.members.is_empty(), "{:?}", world.members);
         prop_assert_eq!(world.queue_pairs, 0);
     }
 }

@@ -83,7 +83,14 @@ impl Control {
         let call = match action {
             groups::Action::Join { group, role, .. } => Call::JoinGroup(group, role),
             groups::Action::Leave { group, roles, counted, joins, info } => {
-                Call::LeaveGroup(group, Membership { roles, counted, joins, port: info.port() })
+                // Who has no answer that says so has joined with the port as it is.
+                let port = info.map(|info| info.port()).or_else(|| self.link.port().map(|port| port.gid));
+                let Some(port) = port else {
+                    let nobody = groups::Event::Left(group, groups::Left::Confirmed);
+                    self.groups.handle_event(now, nobody);
+                    return None;
+                };
+                Call::LeaveGroup(group, Membership { roles, counted, joins, port })
             }
             groups::Action::List => Call::ListGroups,
             groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),
@@ -142,8 +149,9 @@ pub(super) fn address(group: Mgid) -> LinkAddr {
 fn lookup_error(error: groups::JoinError) -> paths::LookupError {
     match error {
         groups::JoinError::Refused => paths::LookupError::Absent,
-        groups::JoinError::Unanswered | groups::JoinError::LinkDown | groups::JoinError::NoRoom => {
-            paths::LookupError::Unanswered
-        }
+        groups::JoinError::Unanswered
+        | groups::JoinError::NotAsked
+        | groups::JoinError::LinkDown
+        | groups::JoinError::NoRoom => paths::LookupError::Unanswered,
     }
 }

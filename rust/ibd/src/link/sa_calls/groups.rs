@@ -70,9 +70,10 @@ pub(super) fn leave_broadcast(
     joins: u32,
 ) -> End {
     stop_hearing_broadcast(shared, mgid);
-    let membership = Membership { roles: Roles::FULL, counted: Roles::FULL, joins, port: gid };
+    let counted = if joins > 0 { Roles::FULL } else { Roles::NONE };
+    let membership = Membership { roles: Roles::FULL, counted, joins, port: gid };
     let (_, end) = leave(shared, turn, mgid, &membership);
-    let left = link::Event::Left { mgid, gid, owed: 0 };
+    let left = link::Event::Left { mgid, gid, owed: None };
     shared.tell(|control| control.link.handle_event(now(), left));
     end
 }
@@ -82,7 +83,7 @@ pub(super) fn leave_broadcast(
 pub(crate) struct Membership {
     /// In which the SA may have the port.
     pub roles: Roles,
-    /// Of the joins that IBTF counts.
+    /// Of the joins that IBTF counts; nobody has answered the others.
     pub counted: Roles,
     /// So many.
     pub joins: u32,

@@ -96,11 +96,11 @@ fn broadcast_joined(
         Some(group) => Ok((group, info)),
         None => {
             senseless(shared, mgid, Some(info));
-            Err(SaError::Unusable(mgid))
+            Err(SaError::Unusable)
         }
     });
     shared.tell(|control| {
-        control.link.handle_event(now(), link::Event::Joined(ticket, port, joined));
+        control.link.handle_event(now(), link::Event::Joined(ticket, port, mgid, joined));
     });
 }
 
@@ -211,6 +211,7 @@ fn group_joined(
         }
         Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
         Err(Status::HCA_PORT_NOT_ACTIVE) => Err(JoinError::LinkDown),
+        Err(Status::HCA_INVALID) => Err(JoinError::NotAsked),
         Err(_) => Err(JoinError::Unanswered),
     };
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Joined(mgid, role, result)));

@@ -68,17 +68,19 @@ impl Call {
 
     /// Answers a call that is not made.
     pub(crate) fn refuse(self, shared: &Shared) {
-        let (now, lost) = (now(), SaError::Unanswered(0));
+        let (now, not_asked) = (now(), SaError::NotAsked(0));
         shared.tell(|control| match self {
-            Self::Find(ticket, _) => control.link.handle_event(now, link::Event::Found(ticket, Err(lost))),
-            Self::JoinBroadcast(ticket, gid, ..) => {
-                control.link.handle_event(now, link::Event::Joined(ticket, gid, Err(lost)));
+            Self::Find(ticket, _) => {
+                control.link.handle_event(now, link::Event::Found(ticket, Err(not_asked)))
+            }
+            Self::JoinBroadcast(ticket, gid, mgid, _) => {
+                control.link.handle_event(now, link::Event::Joined(ticket, gid, mgid, Err(not_asked)));
             }
             Self::LeaveBroadcast { mgid, gid, joins } => {
-                control.link.handle_event(now, link::Event::Left { mgid, gid, owed: joins });
+                control.link.handle_event(now, link::Event::Left { mgid, gid, owed: Some(joins) });
             }
             Self::JoinGroup(mgid, role) => {
-                let event = ipoib::groups::Event::Joined(mgid, role, Err(JoinError::Unanswered));
+                let event = ipoib::groups::Event::Joined(mgid, role, Err(JoinError::NotAsked));
                 control.groups.handle_event(now, event);
             }
             Self::LeaveGroup(mgid, _) => {
@@ -86,7 +88,7 @@ impl Call {
             }
             Self::AskRate(gid) => control.link.handle_event(now, link::Event::Rate(gid, None)),
             Self::ListGroups => {
-                let event = ipoib::groups::Event::Listed(Err(JoinError::Unanswered));
+                let event = ipoib::groups::Event::Listed(Err(JoinError::NotAsked));
                 control.groups.handle_event(now, event);
             }
             Self::Lookup(to) => control.looked_up(now, to, Err(LookupError::Unanswered)),
@@ -113,5 +115,9 @@ fn end<T>(result: &Result<T, Status>) -> End {
 
 fn sa_error(status: Status) -> SaError {
     let raw = status.get() as i32;
-    if status == Status::MCG_RECORDS_NOT_FOUND { SaError::Refused(raw) } else { SaError::Unanswered(raw) }
+    match status {
+        Status::MCG_RECORDS_NOT_FOUND => SaError::Refused(raw),
+        Status::HCA_PORT_NOT_ACTIVE | Status::HCA_INVALID => SaError::NotAsked(raw),
+        _ => SaError::Unanswered(raw),
+    }
 }
