@@ -3,7 +3,7 @@
 //! - [`mod@bench`]: what a packet costs.
 //! - [`scenario`]: the file that says which hosts there are and what they do.
 //! - [`desk`]: a lab that stays up, and the commands of its hosts.
-//! - [`host`]: that layer on a link of the lab.
+//! - [`host`]: a host's IP layer on a link of the lab.
 //! - [`linux`]: the Linux side of a live run.
 //! - [`campaign`]: a seeded search over schedules and faults.
 //! - [`capture`]: what a capture says, counted independently.
