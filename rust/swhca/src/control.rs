@@ -19,6 +19,8 @@ use crate::trouble::Trouble;
 
 /// The largest code of a rate: what is above is a record's selector.
 const MAX_RATE: u8 = 0x3f;
+/// A GID with this prefix, or a larger one, is a group's.
+const FIRST_GROUP_PREFIX: u64 = 0xff << 56;
 /// The longest delay of the SA.
 const MAX_DELAY: u64 = 10_000;
 
@@ -88,6 +90,9 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
         }
         command::FAIL_QP => return fail_one(node, port, value),
         command::SET_PREFIX => {
+            if !(1..FIRST_GROUP_PREFIX).contains(&value) {
+                return Err(Errno::EINVAL);
+            }
             set(&|state| state.gid.prefix = value);
             node.raise(port, PortEvent::Changed(PortChange::GID));
         }

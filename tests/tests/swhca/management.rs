@@ -191,7 +191,7 @@ fn port_with_another_lid_is_reached_there_and_nowhere_else() {
 }
 
 #[test]
-fn lid_speed_or_rate_that_makes_no_sense_is_refused() {
+fn lid_prefix_speed_or_rate_that_makes_no_sense_is_refused() {
     Setup { seeds: 1, ..Setup::default() }.run(|bench| {
         let told = |number: i32, value: u64| bench.software.ioctl(number, [1, value, 0, 0]);
         for lid in [0, 0xc000, 0x1_0000] {
@@ -200,6 +200,9 @@ fn lid_speed_or_rate_that_makes_no_sense_is_refused() {
         assert_eq!(told(command::MOVE_MANAGER, 2), Err(Errno::EEXIST), "beta's port has it");
         for speed in [0, 3, 0xff, 0x104] {
             assert_eq!(told(command::SET_SPEED, speed), Err(Errno::EINVAL), "{speed:#x}");
+        }
+        for prefix in [0, 0xff << 56, u64::MAX] {
+            assert_eq!(told(command::SET_PREFIX, prefix), Err(Errno::EINVAL), "{prefix:#x}");
         }
         for rate in [0x40, 0xff, 0x103] {
             assert_eq!(told(command::SET_RATE, rate), Err(Errno::EINVAL), "{rate:#x}");

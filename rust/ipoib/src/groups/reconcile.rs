@@ -183,7 +183,8 @@ where
         held.stale |= !held.roles.contains(role);
         held.roles = held.roles.and(role);
         held.leaves_failed = 0;
-        if group.role() == Roles::NONE && !group.waiting && self.mode != Mode::Stopped {
+        let is_out = group.operation != Operation::None;
+        if group.role() == Roles::NONE && !group.waiting && !is_out && self.mode != Mode::Stopped {
             group.waiting = true;
             self.table.set_deadline(id, Some(now + self.config.retry.longest));
         }

@@ -37,7 +37,7 @@ struct Entry {
     gid: Gid,
     /// The granted ones, which IBTF counts the same way. 0: the SA may have granted one that it has not answered.
     joins: u32,
-    /// IBTF could not be asked to undo them: they wait for the next join or the next start.
+    /// IBTF could not be asked to undo them, or the SA has not confirmed: they wait for the next join or the next start.
     owed: bool,
 }
 
@@ -330,7 +330,7 @@ impl<G: Copy + PartialEq> Link<G> {
         Some(Action::Leave { mgid, gid, joins })
     }
 
-    /// A leave has ended. `owed`: IBTF was not asked, and so many joins are still to be undone.
+    /// A leave has ended. `owed`: it is not over, and so many joins that IBTF counts are still to be undone.
     pub(super) fn left(&mut self, mgid: Mgid, gid: Gid, owed: Option<u32>) {
         self.leaving = false;
         if let Some(joins) = owed {

@@ -173,7 +173,7 @@ pub enum Event<G> {
         mgid: Mgid,
         /// As in the action.
         gid: Gid,
-        /// Joins that are still to be undone, because IBTF was not asked.
+        /// Joins that are still to be undone, because IBTF was not asked; 0 if it was, and the SA has not confirmed.
         owed: Option<u32>,
     },
     /// Answers [`Action::Make`], [`Action::Build`] and [`Action::Attach`]; `None` if it failed.

@@ -159,6 +159,29 @@ fn a_connection_stands_although_one_message_of_its_making_or_its_end_is_lost() {
     }
 }
 
+/// Where the service level is in a PathRecord: the low bits of this octet.
+const SERVICE_LEVEL: usize = 53;
+
+#[test]
+fn a_connection_whose_neighbour_is_reached_another_way_by_the_time_it_stands_is_made_anew() {
+    Setup { seeds: 4, ..Setup::default() }.run(|bench| {
+        let (alpha, _, beta, to_beta) = connected(bench, PLAIN);
+        send(&alpha, &beta, &pattern(100));
+        bench.settle();
+        let only = Only::Management { class: CM, attribute: REP };
+        bench.world.fabric().lose(bench.beta.port(), Direction::ToSwitch, Pick { only, skip: 0, times: 2 });
+        send(&alpha, &beta, &pattern(20_000));
+        fakekernel::sleep(Nanos::from_millis(10));
+        let other = FaultAction::Overwrite { at: SERVICE_LEVEL, bytes: &[3] };
+        bench.fault(Attribute::PATH_RECORD, None, None, other);
+        bench.sm.restart(sm::Lid::FIRST_MULTICAST);
+        bench.wait_for("it comes", Nanos::from_secs(20), || payloads(&to_beta).contains(&pattern(20_000)));
+        send(&alpha, &beta, &pattern(30_000));
+        bench.wait_for("it comes", Nanos::from_secs(5), || payloads(&to_beta).contains(&pattern(30_000)));
+        assert_eq!(counted_by(&bench.alpha, "opened"), 2, "the first one goes the way of before");
+    });
+}
+
 #[test]
 fn a_link_that_stops_waits_for_no_connection_that_is_made_or_stands() {
     Setup { seeds: 200, ..Setup::default() }.run(|bench| {

@@ -47,6 +47,10 @@ pub(super) fn find(shared: &KArc<Shared>, ticket: Ticket, mgid: Mgid) -> End {
 /// Asks for the groups there are; for all of them if `most` is 0. **May block**, for minutes.
 pub(super) fn query(shared: &Shared, attributes: &McgAttributes, most: u32) -> Result<McgList, Status> {
     let port = shared.port_gid().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
+    query_from(shared, port, attributes, most)
+}
+
+fn query_from(shared: &Shared, port: Gid, attributes: &McgAttributes, most: u32) -> Result<McgList, Status> {
     let like = gid(attributes.mgid);
     shared.asks(Asked::Query, like);
     let answer = ibtf::query(ibtf_gid(port), attributes, most);
@@ -72,8 +76,10 @@ pub(super) fn leave_broadcast(
     stop_hearing_broadcast(shared, mgid);
     let counted = if joins > 0 { Roles::FULL } else { Roles::NONE };
     let membership = Membership { roles: Roles::FULL, counted, joins, port: gid };
-    let (_, end) = leave(shared, turn, mgid, &membership);
-    let left = link::Event::Left { mgid, gid, owed: None };
+    let (left, end) = leave(shared, turn, mgid, &membership);
+    // What the SA has not confirmed waits for the next start: IBTF counts none of it any more.
+    let owed = (left != Left::Confirmed).then_some(0);
+    let left = link::Event::Left { mgid, gid, owed };
     shared.tell(|control| control.link.handle_event(now(), left));
     end
 }
@@ -108,8 +114,7 @@ fn leave(shared: &Shared, turn: &Turn<'_>, mgid: Mgid, membership: &Membership) 
     let mut unconfirmed = Roles::NONE;
     for role in [Roles::FULL, Roles::NON, Roles::SEND_ONLY] {
         if roles.without(counted).contains(role) {
-            turn.again();
-            let (over, answer) = leave_once(shared, port, mgid, role, true);
+            let (over, answer) = end_uncounted(shared, turn, port, mgid, role);
             end = answer;
             if !over {
                 unconfirmed = unconfirmed.and(role);
@@ -122,14 +127,68 @@ fn leave(shared: &Shared, turn: &Turn<'_>, mgid: Mgid, membership: &Membership) 
     }
 }
 
+/// Ends a role that IBTF does not count; whether that is over. IBTF has one count for all links of a port that are in a group: a leave without a
+/// join before it would take the join of another link of the partition, and end that link's membership. So the role is joined
+/// once more, if the group is there: who joins with [`JoinState::Full`] would make it otherwise.
+fn end_uncounted(shared: &Shared, turn: &Turn<'_>, port: Gid, mgid: Mgid, role: Roles) -> (bool, End) {
+    let group = McgAttributes { mgid: ibtf_gid(mgid.gid()), ..Default::default() };
+    turn.again();
+    let answer = query_from(shared, port, &group, 1).and_then(|list| {
+        let info = list.iter().find(|info| gid(info.address.dgid) == mgid.gid());
+        info.ok_or(Status::MCG_RECORDS_NOT_FOUND)
+    });
+    let joined = answer.and_then(|info| {
+        turn.again();
+        let join = McgAttributes {
+            mgid: ibtf_gid(mgid.gid()),
+            qkey: info.qkey,
+            pkey: shared.pkey.get(),
+            sl: info.address.sl,
+            flow: info.address.flow,
+            tclass: info.address.tclass,
+            scope: info.scope,
+            join_state: Some(join_state(role)),
+            ..Default::default()
+        };
+        shared.asks(Asked::Join, mgid.gid());
+        let answer = ibtf::join(ibtf_gid(port), &join);
+        shared.answered(Asked::Join, mgid.gid(), &answer);
+        answer
+    });
+    match joined {
+        Ok(_) => {
+            turn.again();
+            leave_once(shared, port, mgid, role, true)
+        }
+        // Who may not be in a group is not in it.
+        Err(status) => (status == Status::MCG_RECORDS_NOT_FOUND || was_not_asked(status), end(&joined)),
+    }
+}
+
+/// How IBTF joins in a role, or leaves: of several in the first.
+pub(super) fn join_state(roles: Roles) -> JoinState {
+    [JoinState::Full, JoinState::NonMember, JoinState::SendOnlyNonMember]
+        .into_iter()
+        .find(|state| roles.bits() & state.bits() != 0)
+        .unwrap_or(JoinState::Full)
+}
+
+/// Whether IBTF found no ACTIVE port with the GID, or nobody to ask by. The SA ends the membership of a port that is gone by itself.
+pub(super) fn was_not_asked(status: Status) -> bool {
+    matches!(
+        status,
+        Status::INVALID_PARAM
+            | Status::HCA_BUSY_DETACHING
+            | Status::HCA_PORT_NOT_ACTIVE
+            | Status::HCA_INVALID
+    )
+}
+
 /// One leave, in one of these roles; whether that is over. IBTF counts a leave before it looks for the port, and the joins of a port
 /// together, whichever prefix its GID had with them: a leave for which there is no port must not be repeated, it would undo
 /// somebody's next join.
 fn leave_once(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, asks: bool) -> (bool, End) {
-    let state = [JoinState::Full, JoinState::NonMember, JoinState::SendOnlyNonMember]
-        .into_iter()
-        .find(|state| roles.bits() & state.bits() != 0)
-        .unwrap_or(JoinState::Full);
+    let state = join_state(roles);
     if asks {
         shared.asks(Asked::Leave, mgid.gid());
     }
@@ -145,7 +204,13 @@ fn leave_once(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, asks: bool) 
 #[inline(never)]
 pub(super) fn leave_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, membership: Membership) -> End {
     shared.detach_group(mgid);
-    let (left, end) = leave(shared, turn, mgid, &membership);
+    let (mut left, mut end) = leave(shared, turn, mgid, &membership);
+    // The port has another GID now: a join that nobody has answered since may have put it into the group with that one.
+    let now_as = shared.port_gid().filter(|now| *now != membership.port);
+    if let (Left::Confirmed, Some(port)) = (left, now_as) {
+        let uncounted = Membership { counted: Roles::NONE, joins: 0, port, ..membership };
+        (left, end) = leave(shared, turn, mgid, &uncounted);
+    }
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Left(mgid, left)));
     end
 }

@@ -7,7 +7,7 @@ use ipoib::window::End;
 use ipoib::{Gid, Mgid, Mlid, Mtu, QKey, Rate};
 use kernel::{KArc, log};
 
-use super::groups::query;
+use super::groups::{join_state, query, was_not_asked};
 use super::{end, sa_error};
 use crate::counters::Asked;
 use crate::link::Shared;
@@ -165,11 +165,7 @@ fn join_attributes(
 
 #[inline(never)]
 pub(super) fn join_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, role: Roles) -> End {
-    let state = match role {
-        Roles::FULL => JoinState::Full,
-        Roles::NON => JoinState::NonMember,
-        _ => JoinState::SendOnlyNonMember,
-    };
+    let state = join_state(role);
     // A link that has lost its broadcast group meanwhile knows no Q_Key, and no MTU and rate for a group that this would make.
     let (like, port) = shared.broadcast_and_port();
     let joined = match (&like, port) {
@@ -211,7 +207,7 @@ fn group_joined(
         }
         Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
         Err(Status::HCA_PORT_NOT_ACTIVE) => Err(JoinError::LinkDown),
-        Err(Status::HCA_INVALID) => Err(JoinError::NotAsked),
+        Err(status) if was_not_asked(status) => Err(JoinError::NotAsked),
         Err(_) => Err(JoinError::Unanswered),
     };
     shared.tell(|control| control.groups.handle_event(now(), groups::Event::Joined(mgid, role, result)));

@@ -117,7 +117,7 @@ fn sa_error(status: Status) -> SaError {
     let raw = status.get() as i32;
     match status {
         Status::MCG_RECORDS_NOT_FOUND => SaError::Refused(raw),
-        Status::HCA_PORT_NOT_ACTIVE | Status::HCA_INVALID => SaError::NotAsked(raw),
+        status if groups::was_not_asked(status) => SaError::NotAsked(raw),
         _ => SaError::Unanswered(raw),
     }
 }
