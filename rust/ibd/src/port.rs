@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use gldv3::{Address, Config, InstanceNumber, LinkState, Mac, PropertyId, PropertyInfo, Registration, Stat};
+use gldv3::{
+    Address, Config, InstanceNumber, LinkState, Mac, Permission, PropertyId, PropertyInfo, Registration, Stat,
+};
 use ibtf::{AsyncEvent, Client, ClientHandler, ClientInfo, Clients, Hca, PortInfo, PortState};
 use ipoib::LinkAddr;
 use kernel::counter::Counter;
@@ -197,6 +199,7 @@ impl gldv3::Provider for Provider {
 
     fn property_info(&self, id: PropertyId<'_>, info: &mut PropertyInfo<'_>) {
         if id == PropertyId::Mtu {
+            info.permission(Permission::Read);
             info.range_u32(SDU[0], SDU[1]);
         }
     }

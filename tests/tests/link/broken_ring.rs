@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fakekernel::genunix::Service;
 use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkAddress, LinkState, ReceiveQueue, Stream};
 use sm::Attribute;
@@ -205,6 +206,8 @@ fn ring_that_completes_nothing_is_replaced_alone() {
         });
         assert_eq!(lines(bench, "no send of transmit ring"), 1, "{:?}", bench.alpha.console());
         assert_eq!((address_of(&alpha), lines(bench, LINK)), (own, 0), "the others were left alone");
+        let service = || bench.alpha.driven().expect("the driver is attached").1.service();
+        assert_eq!(service(), Service::Whole, "the link was up all the time, and the ring is well again");
     });
 }
 

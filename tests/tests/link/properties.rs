@@ -3,7 +3,7 @@
 use fakekernel::Errno;
 use lab_gldv3::{Offload, Permission, PropertyId, PropertyValue, get_property, property_info, set_property};
 
-use crate::bench::{LINK, PLAIN, Setup, address_of, holds, partition};
+use crate::bench::{Driver, LINK, PLAIN, Setup, address_of, holds, partition};
 
 /// Name, default, bounds, and whether it can be set while the link is started.
 const NUMBERS: [(&str, u32, u32, u32, bool); 23] = [
@@ -160,6 +160,14 @@ fn moderation_changes_while_traffic_flows_and_not_while_coalescing_is_fixed() {
         bench.alpha.set("_ibd_coalesce_completions", "0").unwrap();
         assert_eq!(bench.alpha.set("_ibd_ud_tx_comp_usec", "78"), Err(Errno::ENOTSUP));
         assert_eq!(bench.alpha.get("_ibd_ud_tx_comp_usec"), "77");
+    });
+}
+
+#[test]
+fn the_mtu_of_a_port_s_own_node_can_be_read_and_not_set() {
+    Setup { driver: Driver::Ibp, seeds: 1, ..Setup::default() }.run(|bench| {
+        let info = property_info(&bench.alpha.kernel, "ibp0", &PropertyId::Mtu).unwrap();
+        assert_eq!(info.permission, Permission::ReadOnly);
     });
 }
 

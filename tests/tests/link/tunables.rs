@@ -95,6 +95,20 @@ fn nobody_watches_when_the_timeout_is_zero() {
 }
 
 #[test]
+fn a_timeout_that_is_lowered_counts_at_once() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        bench.alpha.set("_ibd_tx_timeout", "3600").unwrap();
+        sends_hang(bench, &bench.alpha, true);
+        chatter(&alpha, &beta, 21);
+        bench.alpha.set("_ibd_tx_timeout", "1").unwrap();
+        chatter(&alpha, &beta, 2);
+        assert!(bench.alpha.counter("tx_timeouts") > 0);
+        sends_hang(bench, &bench.alpha, false);
+    });
+}
+
+#[test]
 fn a_stall_is_found_at_any_point_of_a_stop() {
     Setup { seeds: 24, ..Setup::default() }.run(|bench| {
         let (alpha, beta, _) = bench.talking(PLAIN);

@@ -34,6 +34,9 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
     let mut control = parker.lock();
     while !parker.should_stop() {
         let time = now();
+        if core::mem::take(&mut control.timeout_is_new) {
+            watch = time;
+        }
         if time >= tidy {
             drop(control);
             tidy = time + TIDY;

@@ -85,10 +85,14 @@ impl Shared {
         }
         if degrade {
             self.dip.service_impact(Impact::Degraded);
+            // It may be well again since, and have said so before this.
+            if !self.faults.0.lock().degraded {
+                self.dip.service_impact(Impact::Restored);
+            }
         }
     }
 
-    /// The link is up again. **Any** context.
+    /// The link is up again, or goes, or the one ring that was not well is. **Any** context.
     #[inline(never)]
     pub(super) fn restored(&self) {
         if core::mem::take(&mut self.faults.0.lock().degraded) {

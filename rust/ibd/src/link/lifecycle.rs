@@ -265,6 +265,8 @@ impl Drop for Inner {
         drop(interrupts);
         // The events keep `shared`, and detaching ends them.
         self.client = None;
+        // The node outlives a partition.
+        self.shared.restored();
     }
 }
 

@@ -104,6 +104,27 @@ impl Shared {
         Ok(())
     }
 
+    /// Has every CQ of the link's that receives, and those that datagrams are sent over, interrupt as the settings say. **May block**, for the
+    /// adapter only.
+    #[inline(never)]
+    pub(super) fn moderate_interrupts(&self) {
+        let settings = *self.settings.lock();
+        let channel = |n| self.control.lock().queue_pairs.as_ref()?.channels().nth(n).cloned();
+        for channel in (0..self.transmitters.len()).map_while(channel) {
+            let hca = channel.pd().hca();
+            // All queue pairs have one receive CQ.
+            moderate(hca, channel.receive_cq(), settings.receive_moderation());
+            moderate(hca, channel.send_cq(), settings.transmit_moderation());
+        }
+        let control = self.control.lock();
+        let of_connections = control.incoming.as_ref().and_then(|incoming| incoming.shared_receive());
+        let srq = of_connections.map(|shared_receive| shared_receive.srq());
+        drop(control);
+        if let Some(srq) = srq {
+            moderate(srq.pd().hca(), srq.receive_cq(), settings.receive_moderation());
+        }
+    }
+
     /// Makes a value that was set tell, as far as that is not left to the next start. **May block**, for the adapter only.
     fn apply(&self, key: Key) {
         let settings = *self.settings.lock();
@@ -134,13 +155,7 @@ impl Shared {
                 self.tell(|control| control.paths.set_bounds(lookups, packets, settings.path_refresh()));
             }
             Key::RxCompCount | Key::RxCompUsec | Key::TxCompCount | Key::TxCompUsec => {
-                let channel = |n| self.control.lock().queue_pairs.as_ref()?.channels().nth(n).cloned();
-                for channel in (0..self.transmitters.len()).map_while(channel) {
-                    let hca = channel.pd().hca();
-                    // All queue pairs have one receive CQ.
-                    moderate(hca, channel.receive_cq(), settings.receive_moderation());
-                    moderate(hca, channel.send_cq(), settings.transmit_moderation());
-                }
+                self.moderate_interrupts();
             }
             Key::JoinRetries | Key::JoinTimeout => self.tell(|control| {
                 let (timeout, retries) = (settings.join_timeout(), settings.get(Key::JoinRetries));
@@ -148,7 +163,7 @@ impl Shared {
                 control.groups.set_patience(timeout, retries);
             }),
             // The control thread looks at it.
-            Key::TxTimeout => self.tell(|_| ()),
+            Key::TxTimeout => self.tell(|control| control.timeout_is_new = true),
             // Read where it matters.
             Key::Debug => {}
             // Read when the queue pair is built.
@@ -218,7 +233,7 @@ impl Shared {
             PropertyId::Mtu => {
                 let largest = self.largest_mtu();
                 info.default_u32(largest);
-                info.range_u32(LEAST_SDU, largest);
+                info.range_u32(LEAST_SDU.min(largest), largest);
             }
             PropertyId::Private(name) if is_read_only(name) => info.permission(Permission::Read),
             PropertyId::Private(name) => {

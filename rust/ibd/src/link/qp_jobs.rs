@@ -79,6 +79,8 @@ fn pairs(
     if control.link.is_wanted(ticket) {
         control.queue_pairs = Some(made);
         drop(control);
+        // Who has changed it since the settings were read did not find them.
+        shared.moderate_interrupts();
         return Ok(Some(handles));
     }
     drop(control);
@@ -115,7 +117,10 @@ fn handles_for(
         Some(handles) if handles.health == Health::Stale || handles.keys.pkey_index != plan.pkey_index => {
             drop(handles);
             make_ready(shared, parts, Some(plan.pkey_index));
-            pairs(shared, parts, ticket, |_| keys)
+            match pairs(shared, parts, ticket, |_| keys)? {
+                Some(handles) if handles.health == Health::Stale => Err(Status::INSUFF_KERNEL_RESOURCE),
+                handles => Ok(handles),
+            }
         }
         handles => Ok(handles),
     }
@@ -142,7 +147,8 @@ fn build_on(
     if let Err(status) = built.post_receives(handles, &standing.plan) {
         tell(shared, status);
         let mut control = shared.control.lock();
-        if let Some(pairs) = &mut control.queue_pairs {
+        let pairs = control.queue_pairs.as_mut().filter(|_| status != Status::INSUFF_KERNEL_RESOURCE);
+        if let Some(pairs) = pairs {
             pairs.failed(now());
         }
         drop(control);
@@ -264,9 +270,10 @@ fn make_ready(shared: &Shared, parts: &BuildContext<'_>, wanted: Option<u16>) {
     };
     let (keys, mut missing) = match ready {
         Ok(ready) => ready,
+        Err(Status::INSUFF_KERNEL_RESOURCE) => return ready_later(shared, generation),
         Err(status) => return give_up(shared, generation, status),
     };
-    let mut left = None;
+    let (mut left, some_were_missing) = (None, !missing.is_empty());
     let mut control = shared.control.lock();
     if let Some(pairs) = control.queue_pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
         pairs.readied(keys);
@@ -275,8 +282,19 @@ fn make_ready(shared: &Shared, parts: &BuildContext<'_>, wanted: Option<u16>) {
         }
     }
     drop(control);
+    if some_were_missing {
+        shared.moderate_interrupts();
+    }
     // Freed here, if others have taken them down.
     drop((left, missing));
+}
+
+/// There was no memory to make queue pairs ready again. That says nothing against them: it is tried again before they carry anything.
+fn ready_later(shared: &Shared, generation: Generation) {
+    let mut control = shared.control.lock();
+    if let Some(pairs) = control.queue_pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
+        pairs.failed_idle();
+    }
 }
 
 /// Frees queue pairs that are of no use: the link has another number afterwards.

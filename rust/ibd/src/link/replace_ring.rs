@@ -2,7 +2,7 @@
 
 use ibtf::{Pd, Status, UdChannel};
 use ipoib::Qpn;
-use ipoib::link::{Event, Plan, Standing, Why};
+use ipoib::link::{Event, Plan, Standing, Status as LinkStatus, Why};
 use kernel::{AllocError, KArc, log};
 
 use super::Shared;
@@ -136,6 +136,10 @@ fn install(shared: &Shared, ring: usize, common: &Common, side: SendSide) {
     shared.counters.history.made.increment();
     shared.counters.history.started.increment();
     probes::qp_up(shared.number, qpn.get());
+    // The link was up all the time. If it is not now it says so when it is.
+    if matches!(shared.control.lock().link.status(), LinkStatus::Up(_)) {
+        shared.restored();
+    }
 }
 
 /// Frees what nobody wants any more.

@@ -31,6 +31,8 @@ where
         path.failures = 0;
         match path.state {
             State::Failed { .. } => path.expire_denials(&self.denial_epoch),
+            // What is out is answered by the SM of before. Whoever waits for it waits for the next one.
+            State::Unresolved if path.lookup == Lookup::Out => path.lookup = Lookup::OutOfDate,
             State::Unresolved => {}
             State::Ready(_) => {
                 let trusted = core::mem::replace(&mut path.trust, Trust::Doubted) == Trust::Full;

@@ -358,7 +358,8 @@ fn a_link_whose_queue_pair_is_built_anew_hears_of_neighbours_on_its_connections_
             assert!(adapter.break_qpn(fabric::Qpn::truncating(qpn)));
             fakekernel::sleep(Nanos::from_secs(2));
         }
-        assert_eq!((bench.beta.state(), counted_by(&bench.alpha, "sent")), (LinkState::Up, 3));
+        bench.wait_for("up", Nanos::from_secs(1), || bench.beta.state() == LinkState::Up);
+        assert_eq!(counted_by(&bench.alpha, "sent"), 3);
     });
 }
 

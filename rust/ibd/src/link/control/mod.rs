@@ -120,6 +120,8 @@ pub(crate) struct Control {
     pub(crate) large_buffers_wanted: bool,
     /// The adapter refused to send a packet, and takes others; for the log.
     pub(crate) send_refused: Option<ibtf::Status>,
+    /// How long a send may take was set: what that means for those that are out is to be seen now.
+    pub(in crate::link) timeout_is_new: bool,
     growth: Growth,
 }
 
@@ -165,6 +167,7 @@ impl Control {
             full: TxQueues::NONE,
             large_buffers_wanted: false,
             send_refused: None,
+            timeout_is_new: false,
             growth: Growth::Idle,
         })
     }

@@ -420,6 +420,19 @@ fn a_thousand_paths_are_looked_up_once_each_in_the_minute_after_an_sm_restart_an
 }
 
 #[test]
+fn an_answer_of_the_sm_before_a_restart_to_who_waits_is_asked_for_again() {
+    let mut m = machine(Config::default(), 4, 8);
+    submit(&mut m, at(0), peer(1), 10);
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
+    m.handle_event(at(1), Event::Invalidate(Severity::Light));
+    assert_eq!(actions(&mut m), [], "one is out");
+    m.handle_event(at(2), Event::LookedUp(peer(1), ok(7)));
+    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
+    m.handle_event(at(3), Event::LookedUp(peer(1), ok(8)));
+    assert_eq!(m.way_to_address(&peer(1)), Some(&way(8)));
+}
+
+#[test]
 fn a_few_paths_are_looked_up_soon_after_an_sm_restart() {
     let mut m = knows(10);
     m.handle_event(at(10), Event::Invalidate(Severity::Light));

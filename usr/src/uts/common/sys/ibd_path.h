@@ -27,7 +27,9 @@
  *   EAGAIN	not known yet; the subnet administrator is being asked, so ask
  *		again in a while
  *   ENXIO	the last lookup failed, ibp_status says how; it is repeated when
- *		somebody asks after its back-off, 1 to 30 seconds
+ *		somebody asks after its back-off, 1 to 30 seconds.  By the
+ *		link's own node ibp_status does not come back: the stream head
+ *		copies nothing out with an error
  *   ENOENT	no such link; or an IP address for which no ARP or ND has passed
  *		the link within 20 minutes
  *   ENETDOWN	the link is not up
