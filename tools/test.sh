@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the modules, runs every test of the workspace, audits the modules, and ends with two lines: `N passed, N failed`, and
+# Builds the modules, runs every test of the workspace (tools/testrun), audits the modules, and ends with two lines: `N passed, N failed`, and
 # `N left out: ` with each test that could not run here, and why.
 #
 # FOREIGN names a directory with illumos's own objects `mac_ib` and `ibp`; the tests that need them run only then.
@@ -46,33 +46,14 @@ step $cargo run --quiet -p kmod -- build --races
 echo 0 >"$scratch/status"
 # Runs tests; a failure is kept from the pipe below.
 tests() {
-	echo "== $cargo test $*"
-	CARGO_TERM_COLOR=never $cargo test "$@" 2>&1 || echo 1 >"$scratch/status"
+	echo "== $cargo $*"
+	CARGO_TERM_COLOR=never $cargo "$@" 2>&1 || echo 1 >"$scratch/status"
 }
-# Cargo runs one test program after the other. These wait for others on the wall clock, or have one test that is longer than all the
-# rest of theirs: they run beside the others, which leave them out.
-beside='archive dhcp seeds six_hosts speeds suite'
-cat >"$scratch/others" <<-END
-	#!/bin/sh
-	case " $beside " in *" \$(basename "\$1" | sed 's/-[0-9a-f]*\$//') "*) exit 0 ;; esac
-	exec "\$@"
-END
-chmod +x "$scratch/others"
-tests --workspace --no-run | tee "$scratch/log"
-if [ "$(cat "$scratch/status")" -eq 0 ]; then
-	# shellcheck disable=SC2046 # Words.
-	tests --workspace --no-fail-fast $(printf -- '--test %s ' $beside) >"$scratch/log.beside" &
-	{
-		export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$scratch/others"
-		tests --workspace --no-fail-fast
-	} | tee -a "$scratch/log"
-	wait
-	tee -a "$scratch/log" <"$scratch/log.beside"
-fi
+tests run --quiet -p testrun | tee "$scratch/log"
 if [ -n "${FOREIGN:-}" ]; then
 	export FOREIGN
-	tests -p conformance --features foreign --test foreign -- --show-output | tee -a "$scratch/log"
-	tests -p conformance --features foreign --test link -- --show-output c_driver | tee -a "$scratch/log"
+	tests test -p conformance --features foreign --test foreign -- --show-output | tee -a "$scratch/log"
+	tests test -p conformance --features foreign --test link -- --show-output c_driver | tee -a "$scratch/log"
 else
 	printf 'illumos'\''s own objects\tmake test FOREIGN=DIR\n' >>"$LEFT_OUT"
 fi
