@@ -96,8 +96,8 @@ pub fn untold_leaves(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {
     ibcm::Ibcm::of(host).untold_leaves()
 }
 
-/// Groups (MGID) and ports (GUID) of a host whose leaves the administrator has refused since they were joined last in the same state, and how
-/// often.
+/// Groups (MGID) and ports (GUID) of a host whose leaves the administrator has refused, and how often; but for those that were joined in the same
+/// state since and stay so.
 pub fn refused_leaves(host: &Kernel) -> Vec<((fabric::Gid, u64), u32)> {
     ibcm::Ibcm::of(host).refused_leaves()
 }

@@ -274,7 +274,7 @@ fn faults_do_what_they_say() {
 }
 
 #[test]
-fn leaves_refused_by_a_fault_are_counted_until_the_port_joins_again_to_hear_the_group() {
+fn leaves_refused_by_a_fault_count_unless_the_port_has_joined_again_to_hear_the_group_and_stays() {
     let mut world = World::open();
     let request = join(broadcast(), A);
     let refused = |world: &World| -> Vec<u32> {
@@ -296,6 +296,9 @@ fn leaves_refused_by_a_fault_are_counted_until_the_port_joins_again_to_hear_the_
     assert_eq!(refused(&world), [2]);
     world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
     assert_eq!(refused(&world), [0]);
+    fault(&mut world, FaultAction::Refuse(Status::NO_RESOURCES), 1);
+    let left = world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request);
+    assert_eq!((left, refused(&world)), (Err(Status::NO_RESOURCES), vec![3]), "it had joined to leave");
     world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request).unwrap();
     assert_eq!(refused(&world), [] as [u32; 0]);
 }

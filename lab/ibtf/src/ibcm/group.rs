@@ -29,9 +29,17 @@ struct State {
     joined: BTreeMap<(Gid, u64), Joined>,
     /// Groups and ports (GIDs) whose last leave found no port to tell the administrator from, or whose port went down during the last join.
     untold: BTreeSet<(Gid, Gid)>,
-    /// Groups and ports (GUIDs) whose leaves the administrator has refused since they were joined last in that state, which state, and
-    /// how often.
-    refused: BTreeMap<(Gid, u64), (JoinState, u32)>,
+    /// Groups and ports (GUIDs) whose leaves the administrator has refused.
+    refused: BTreeMap<(Gid, u64), Refused>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refused {
+    /// In all of these.
+    state: JoinState,
+    times: u32,
+    /// Joined in that state since, and no leave was refused again. Who joins only to leave asks.
+    is_back: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +50,9 @@ struct Joined {
 }
 
 impl State {
-    /// A port is a member in this state again, or is none any more.
-    fn forget_refusals(&mut self, mgid: Gid, port: Gid, state: JoinState) {
-        let who = (mgid, port.guid);
-        if self.refused.get(&who).is_some_and(|(refused, _)| state.contains(*refused)) {
-            self.refused.remove(&who);
-        }
+    /// The refused leaves that a port's new state makes up for.
+    fn refused_in(&mut self, mgid: Gid, port: Gid, state: JoinState) -> Option<&mut Refused> {
+        self.refused.get_mut(&(mgid, port.guid)).filter(|refused| state.contains(refused.state))
     }
 }
 
@@ -55,7 +60,9 @@ impl Joins {
     fn add(&self, mgid: Gid, port: Gid, state: JoinState) {
         let mut all = self.0.lock();
         all.untold.retain(|(group, known)| (*group, known.guid) != (mgid, port.guid));
-        all.forget_refusals(mgid, port, state);
+        if let Some(refused) = all.refused_in(mgid, port, state) {
+            refused.is_back = true;
+        }
         let joined =
             all.joined.entry((mgid, port.guid)).or_insert(Joined { count: 0, state: JoinState::NONE });
         joined.count += 1;
@@ -69,16 +76,24 @@ impl Joins {
 
     /// See [`crate::refused_leaves`].
     pub(super) fn refused(&self) -> Vec<((Gid, u64), u32)> {
-        self.0.lock().refused.iter().map(|(who, (_, times))| (*who, *times)).collect()
+        self.0
+            .lock()
+            .refused
+            .iter()
+            .filter(|(_, all)| !all.is_back)
+            .map(|(who, all)| (*who, all.times))
+            .collect()
     }
 
     fn answered(&self, mgid: Gid, port: Gid, state: JoinState, refused: bool) {
         let mut all = self.0.lock();
         if refused {
-            let (in_all, times) = all.refused.entry((mgid, port.guid)).or_insert((JoinState::NONE, 0));
-            (*in_all, *times) = (in_all.union(state), *times + 1);
-        } else {
-            all.forget_refusals(mgid, port, state);
+            let first = Refused { state: JoinState::NONE, times: 0, is_back: false };
+            let refused = all.refused.entry((mgid, port.guid)).or_insert(first);
+            *refused =
+                Refused { state: refused.state.union(state), times: refused.times + 1, is_back: false };
+        } else if all.refused_in(mgid, port, state).is_some() {
+            all.refused.remove(&(mgid, port.guid));
         }
     }
 

@@ -15,8 +15,10 @@ pub(super) struct Member {
     pub join_state: JoinState,
     /// Another port joined for it.
     pub proxy: bool,
-    /// So many of its leaves were refused by a fault since it joined last to hear the group.
+    /// So many of its leaves were refused by a fault.
     pub leaves_refused: u32,
+    /// It has joined to hear the group since, and not asked to leave again. Who joins only to leave asks.
+    pub is_back: bool,
 }
 
 /// A group. Its record is its creator's, with MLID, MTU, rate and the like as the group has them.
@@ -157,7 +159,7 @@ impl Groups {
         place.join_state = place.join_state.union(member.join_state);
         // Who joins to send only wants no more than before of what it could not leave.
         if member.join_state.intersects(JoinState::FULL.union(JoinState::NON)) {
-            place.leaves_refused = 0;
+            place.is_back = true;
         }
         let place = *place;
         Some((place, is_new, !kept_before && group.keepers() > 0))
@@ -167,6 +169,7 @@ impl Groups {
     pub fn refuse_leave(&mut self, mgid: Gid, port: Guid) {
         if let Some(member) = self.by_mgid.get_mut(&mgid).and_then(|group| group.members.get_mut(&port)) {
             member.leaves_refused += 1;
+            member.is_back = false;
         }
     }
 

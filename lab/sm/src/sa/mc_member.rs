@@ -179,6 +179,7 @@ impl Sa {
             join_state: asked.join_state,
             proxy,
             leaves_refused: 0,
+            is_back: false,
         };
         let (place, is_new, is_first) =
             self.groups.add(group.mgid, port, member).ok_or(Status::NO_RESOURCES)?;

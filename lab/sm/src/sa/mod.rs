@@ -300,10 +300,14 @@ impl Sa {
         })
     }
 
-    /// Of the memberships that there are, how often a fault has refused to end each since its port joined last to hear the group.
+    /// Of the memberships that there are, how often a fault has refused to end each; 0 if its port has joined to hear the group since, and
+    /// not asked to leave it again.
     pub fn refused_leaves(&self) -> impl Iterator<Item = (Gid, Guid, u32)> {
         self.groups.iter().flat_map(|group| {
-            group.members.iter().map(|(port, member)| (group.record.mgid, *port, member.leaves_refused))
+            group.members.iter().map(|(port, member)| {
+                let times = if member.is_back { 0 } else { member.leaves_refused };
+                (group.record.mgid, *port, times)
+            })
         })
     }
 

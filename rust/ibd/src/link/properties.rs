@@ -125,6 +125,15 @@ impl Shared {
         }
     }
 
+    /// The same, if the settings are not those any more with which queue pairs were made: who changed them did not find the queue pairs.
+    pub(super) fn moderate_again(&self, made_with: &Settings) {
+        let now = *self.settings.lock();
+        let both = |settings: &Settings| (settings.receive_moderation(), settings.transmit_moderation());
+        if both(&now) != both(made_with) {
+            self.moderate_interrupts();
+        }
+    }
+
     /// Makes a value that was set tell, as far as that is not left to the next start. **May block**, for the adapter only.
     fn apply(&self, key: Key) {
         let settings = *self.settings.lock();

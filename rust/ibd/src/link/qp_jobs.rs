@@ -79,8 +79,7 @@ fn pairs(
     if control.link.is_wanted(ticket) {
         control.queue_pairs = Some(made);
         drop(control);
-        // Who has changed it since the settings were read did not find them.
-        shared.moderate_interrupts();
+        shared.moderate_again(parts.settings);
         return Ok(Some(handles));
     }
     drop(control);
@@ -283,7 +282,7 @@ fn make_ready(shared: &Shared, parts: &BuildContext<'_>, wanted: Option<u16>) {
     }
     drop(control);
     if some_were_missing {
-        shared.moderate_interrupts();
+        shared.moderate_again(parts.settings);
     }
     // Freed here, if others have taken them down.
     drop((left, missing));
