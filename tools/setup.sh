@@ -2,7 +2,8 @@
 # Makes sure that what a make target needs is there: setup.sh run|test|metal|modules|bindings|lint [--list]
 #
 # Debian packages are installed when run by root, without a question; otherwise one line says which are missing. With --list
-# they are printed, and nothing is installed.
+# they are printed, and nothing is installed. illumos's distributions have packages of other names: there the commands that the
+# modules are built with are named.
 set -eu
 
 for_what=${1:?run, test, metal, modules, bindings or lint}
@@ -47,6 +48,11 @@ libclang() {
 }
 
 wanted() {
+	if [ "$(uname -s)" = SunOS ]; then
+		# Without cc rustc calls gcc; GNU's ld and objcopy are not those under the plain names.
+		for command in gcc gld gobjcopy; do need "$command" have "$command"; done
+		return
+	fi
 	need gcc have gcc cc
 	need binutils have ld objcopy
 	need libc6-dev file "$usr"/include/stdio.h
@@ -105,7 +111,10 @@ if [ "${2:-}" = --list ]; then
 fi
 if [ -n "$packages" ]; then
 	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-		echo "make $for_what needs these Debian packages: apt-get install$packages" >&2
+		case $(uname -s) in
+		SunOS) echo "make $for_what needs these commands:$packages" >&2 ;;
+		*) echo "make $for_what needs these Debian packages: apt-get install$packages" >&2 ;;
+		esac
 		exit 1
 	fi
 	echo "installing$packages"

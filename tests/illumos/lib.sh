@@ -24,6 +24,13 @@ say() {
 	echo "$me: $*" >&2
 }
 
+# Where there is a nawk, awk may be the old one, which has no functions and no gsub.
+if command -v nawk >/dev/null; then
+	awk() {
+		nawk "$@"
+	}
+fi
+
 # ---- what the operator says -----------------------------------------------------------------------------------------
 
 SIDES=zones
@@ -40,7 +47,6 @@ B_ADDR=10.77.0.2
 A_ADDR6=fd00:77::1
 B_ADDR6=fd00:77::2
 IPMP_ADDR=10.77.0.11
-DRIVER=ibp
 SCRATCH=/var/tmp
 ROUNDS=10
 PORT_DOWN=
@@ -168,7 +174,7 @@ zone_state() {
 	zoneadm -z "$1" list -p 2>/dev/null | cut -d : -f 3
 }
 module_id() {
-	links "$1" modinfo | awk -v name="$DRIVER" '$6 == name { print $1 }'
+	links "$1" modinfo | awk '$6 == "ibp" { print $1 }'
 }
 # Whether what $1 says was made on the stack of side $2 can be there: not when its zone does not run. A machine has to give a
 # sign of life before its silence is taken for "not there".
@@ -212,7 +218,7 @@ undo_at() {
 	address) ! has_address "$2" "$3" || stack "$2" "ipadm delete-addr $3" ;;
 	property)
 		! has_if "$2" "$3" || stack "$2" "ipadm delete-if $3" || return 1
-		[ "$(property "$2" "$3" "$4")" = "$5" ] || stack "$2" "dladm set-linkprop -t -p $4=$5 $3"
+		[ "$(property "$2" "$3" "$4")" = "$5" ] || links "$2" "dladm set-linkprop -t -p $4=$5 $3"
 		;;
 	group)
 		stack "$2" "ifconfig -a" | grep "^$3: " >/dev/null || return 0
@@ -221,7 +227,7 @@ undo_at() {
 	file) stack "$2" "rm -f $3" ;;
 	# Another process may have its number by now.
 	job) stack "$2" "if p=\$(cat $3 2>/dev/null); then case \$(ps -o args= -p \$p) in $4*) kill \$p ;; esac; fi; rm -f $3" ;;
-	module) [ -n "$(module_id "$2")" ] || links "$2" "devfsadm -i $DRIVER" ;;
+	module) [ -n "$(module_id "$2")" ] || links "$2" "devfsadm -i ibp" ;;
 	*) false ;;
 	esac
 }
@@ -282,9 +288,12 @@ make_zone() {
 	[ -z "$(zone_state "$name")" ] || fail "there is a zone $name already, not of ours"
 	parent=$(zoneadm -z "$ZONE_TEMPLATE" list -p | cut -d : -f 4)
 	parent=${parent%/*}
+	# Of no net nothing can be removed.
+	without=
+	[ -z "$(zonecfg -z "$ZONE_TEMPLATE" info net)" ] || without="remove -F net; "
 	record zone "$name"
 	zonecfg -z "$name" "create -t $ZONE_TEMPLATE; set zonepath=$parent/$name; set autoboot=false; set ip-type=exclusive; \
-set limitpriv=default,sys_dl_config; remove -F net; add net; set physical=$(link "$1"); end$(spare_net "$1")" >/dev/null ||
+set limitpriv=default,sys_dl_config; ${without}add net; set physical=$(link "$1"); end$(spare_net "$1")" >/dev/null ||
 		fail "zone $name cannot be configured"
 	zoneadm -z "$name" clone "$ZONE_TEMPLATE" >/dev/null || fail "zone $name cannot be cloned from $ZONE_TEMPLATE"
 	zoneadm -z "$name" boot || fail "zone $name does not boot"
@@ -296,6 +305,12 @@ make_if() {
 	stack "$1" "ipadm create-if -t $2" || fail "$1: no interface on $2"
 }
 
+# The first IPv6 address of an interface has to be a link-local one.
+make_link_local() {
+	record address "$1" "$2/ll"
+	stack "$1" "ipadm create-addr -t -T addrconf $2/ll" || fail "$1: no link-local address on $2"
+}
+
 make_address() {
 	record address "$1" "$2/$3"
 	stack "$1" "ipadm create-addr -t -T static -a $4 $2/$3" || fail "$1: no address $4 on $2"
@@ -305,6 +320,7 @@ make_address() {
 plumb() {
 	has_if "$1" "$(link "$1")" || make_if "$1" "$(link "$1")"
 	has_address "$1" "$(link "$1")/v4" || make_address "$1" "$(link "$1")" v4 "$(of "$1" address)/24"
+	has_address "$1" "$(link "$1")/ll" || make_link_local "$1" "$(link "$1")"
 	has_address "$1" "$(link "$1")/v6" || make_address "$1" "$(link "$1")" v6 "$(of "$1" address6)/64"
 }
 
@@ -343,8 +359,9 @@ link_is() {
 mtu() {
 	stack "$1" "dladm show-link -p -o mtu $(link "$1")"
 }
+# A link's properties are there only where it was made.
 property() {
-	stack "$1" "dladm show-linkprop -c -o value -p $3 $2"
+	links "$1" "dladm show-linkprop -c -o value -p $3 $2"
 }
 # A statistic of a side's link.
 kstat_of() {
@@ -363,6 +380,13 @@ refused() {
 	! links "$1" "$2" >/dev/null 2>&1
 }
 
+# The end of its input is what ends a connection: the receiver has to leave its input alone (-d); Linux's sender has to be told (-N).
+sender() {
+	case $1 in
+	peer) echo "nc -N" ;;
+	*) echo nc ;;
+	esac
+}
 # Data of $2 MiB from side $1 to side $3 over TCP to address $4; the digests have to agree. $5: how the receiver says SHA-256.
 sends() {
 	sent=$SCRATCH/ipoib-tests.sent
@@ -370,10 +394,10 @@ sends() {
 	record file "$1" "$sent"
 	record file "$3" "$got"
 	stack "$1" "dd if=/dev/urandom of=$sent bs=65536 count=$(($2 * 16))" >/dev/null 2>&1 || return 1
-	background "$3" "nc -l $TCP_PORT >$got"
+	background "$3" "nc -d -l $TCP_PORT >$got"
 	receiver=$job
 	within 10 listening "$3" || return 1
-	stack "$1" "nc $4 $TCP_PORT <$sent" || return 1
+	stack "$1" "$(sender "$1") $4 $TCP_PORT <$sent" || return 1
 	wait "$receiver" || return 1
 	first=$(stack "$1" "$(digest_of "$1") $sent" | awk '{ print $1 }')
 	second=$(stack "$3" "$(digest_of "$3") $got" | awk '{ print $1 }')

@@ -1,7 +1,11 @@
-//! Makefiles in dmake's language, small ones of our own.
+//! Makefiles in dmake's language, small ones of our own; and what `make install-gate` asks a build machine for.
+
+mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use gate::make::Makefile;
 
@@ -111,4 +115,23 @@ fn a_rule_that_names_the_target_goes_before_a_pattern_and_a_pattern_needs_its_so
 fn macros_that_refer_to_each_other_in_a_circle_are_an_error() {
     let error = only("A = $(B)\nB = $(A)\n").value("A").unwrap_err();
     assert!(error.to_string().contains("circle"), "{error}");
+}
+
+#[test]
+fn an_illumos_build_machine_is_asked_for_the_commands_that_the_build_calls_there() {
+    let machine = tempfile::tempdir().unwrap();
+    for (name, text) in [("uname", "echo \"$SYSTEM\""), ("gcc", ""), ("gobjcopy", "")] {
+        support::write(machine.path(), name, &format!("#!/bin/sh\n{text}\n"));
+        fs::set_permissions(machine.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let missing = |system: &str| {
+        let mut setup = Command::new("/bin/sh");
+        setup.arg(support::tree().join("tools/setup.sh")).args(["modules", "--list"]);
+        setup.env("PATH", machine.path()).env("SYSROOT", machine.path()).env("SYSTEM", system);
+        let output = setup.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(missing("SunOS"), "gld");
+    assert_eq!(missing("Linux"), "gcc binutils libc6-dev");
 }

@@ -51,6 +51,17 @@ fn our_manifests_deliver_what_the_build_installs_and_no_more() {
     assert_eq!(delivered, installed);
 }
 
+#[test]
+fn the_page_for_builders_names_every_package() {
+    let page = std::fs::read_to_string(tree().join("docs/gate.md")).unwrap();
+    for manifest in ours() {
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let (_, name) = text.split_once("value=pkg:/").unwrap();
+        let (name, _) = name.split_once('@').unwrap();
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
 const GOOD: &str = r#"# a driver
 <include global_zone_only_component>
 set name=pkg.fmri value=pkg:/driver/network/some@$(PKGVERS)

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use support::{assert_same, files, tree, write};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 21] = [
     "dladm",
     "ipadm",
     "modinfo",
@@ -23,6 +23,8 @@ const COMMANDS: [&str; 19] = [
     "uname",
     "sleep",
     "digest",
+    "awk",
+    "nawk",
     "if_mpadm",
     "ipmpstat",
     "zoneadm",
@@ -274,6 +276,24 @@ fn a_case_whose_thing_is_missing_is_skipped_with_the_reason() {
          second-partition SKIP port ibp0 does not have P_Key 9ABC\n\
          unload SKIP there are partitions that are not of the suite\n"
     );
+    assert_same(&machine.is_like(), &before, "after the run");
+}
+
+#[test]
+fn the_driver_of_the_links_is_ibp_whatever_an_older_configuration_says() {
+    let machine = Machine::new();
+    machine.configure("DRIVER=ibd\n");
+    let output = machine.run("run", &["unload"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn a_template_with_a_net_of_its_own_is_cloned_without_it() {
+    let machine = Machine::new();
+    write(&machine.path("state"), "template.net", "net:\n\tphysical: vnic0\n");
+    let before = machine.is_like();
+    let output = machine.run("run", &["ping"]);
+    assert!(output.status.success(), "{}", said(&output));
     assert_same(&machine.is_like(), &before, "after the run");
 }
 
