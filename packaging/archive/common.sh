@@ -25,9 +25,23 @@ refuse() {
 	exit 1
 }
 
-# Where this package keeps what it replaced, and what it did.
+# Where this package keeps what it replaced, and what it did:
+#
+# record     a line for each file: whether there was one (kept, none), its path, the cksum of the archive's own
+# files      what was replaced
+# dirs       the directories that were made for files of the archive
+# links      what was up before the switch, with its state; whole once there is "saved"
+# saved      when the machine had booted that "links" tells of
+# archived   the boot archive may have been changed
+# putting    remove may have put files back
+# ours       what remove found in the place of the files
 keep() {
 	echo "$root/var/ipoib"
+}
+
+# The cksum and the size of file $1.
+sum_of() {
+	cksum <"$1"
 }
 
 # The files of the archive for this machine, from the root, one a line.
@@ -65,29 +79,41 @@ kind_of() {
 
 # Writes what is up on InfiniBand to directory $1: partitions, interfaces, addresses; temporary ones too.
 save_links() {
-	: >"$1/parts" && : >"$1/ifs" && : >"$1/addrs" || return 1
-	dladm show-part -p -o link,pkey,over >"$1/all" || return 1
+	# A shell goes on when the redirection of "true" fails; that of ":" would end it.
+	true >"$1/parts" && true >"$1/ifs" && true >"$1/addrs" && rm -f "$1/loaded" || return 1
+	modinfo >"$1/all" || return 1
+	[ -z "$(id_of ibp <"$1/all")" ] || true >"$1/loaded" || return 1
+	# It fails where no daemon of IPMP runs.
+	grouped=$(ipmpstat -P -i -o interface 2>/dev/null)
+	dladm show-part -p -o link,pkey,over,state >"$1/all" || return 1
 	dladm show-part -P -p -o link >"$1/persistent" || return 1
 	ipadm show-if -p -o ifname,state,persistent >"$1/all-ifs" || return 1
-	ipadm show-addr -p -o addrobj,type,persistent,addr >"$1/all-addrs" || return 1
-	while IFS=: read -r link pkey over; do
+	ipadm show-addr -p -o addrobj,type,state,addr >"$1/all-addrs" || return 1
+	while IFS=: read -r link pkey over linkstate; do
+		! echo "$grouped" | among "$link" || {
+			say "$link is in an IPMP group, which could not be brought back"
+			return 1
+		}
 		kind=temporary
 		! among "$link" <"$1/persistent" || kind=persistent
-		echo "$link $pkey $over $kind" >>"$1/parts" || return 1
+		echo "$link $pkey $over $kind $linkstate" >>"$1/parts" || return 1
 		while IFS=: read -r name state persistent; do
 			if [ "$name" = "$link" ] && [ "$state" != disabled ]; then
 				echo "$name $(kind_of "$persistent")" >>"$1/ifs" || return 1
 			fi
 		done <"$1/all-ifs"
-		while IFS=: read -r object type persistent address; do
-			[ "${object%/*}" = "$link" ] || continue
-			[ "${object#*/}" != "?" ] || {
-				say "$link has an address without a name, which could not be brought back"
+		while IFS=: read -r object type state address; do
+			[ "${object%/*}" = "$link" ] && [ "$state" != disabled ] || continue
+			# ipmgmtd names what ifconfig made; ipadm makes no address of such a name.
+			case ${object#*/} in
+			'?' | _*)
+				say "the address $object was not made by ipadm, which could not bring it back"
 				return 1
-			}
+				;;
+			esac
 			# ipadm escapes the colons of an IPv6 address.
 			address=$(echo "$address" | sed 's/\\//g')
-			echo "$object $type $(kind_of "$persistent") $address" >>"$1/addrs" || return 1
+			echo "$object $type $state $address" >>"$1/addrs" || return 1
 		done <"$1/all-addrs"
 	done <"$1/all"
 }
@@ -104,11 +130,23 @@ has_addr() {
 	ipadm show-addr -p -o addrobj 2>/dev/null | among "$1"
 }
 
+# The number of module $1, if it is among those that modinfo lists on standard input.
+id_of() {
+	awk '$6 == "'"$1"'" { print $1 }'
+}
+
 # Unloads module $1 if it is loaded.
 unload() {
 	modules=$(modinfo) || return 1
-	id=$(echo "$modules" | awk '$6 == "'"$1"'" { print $1 }')
+	id=$(echo "$modules" | id_of "$1")
 	[ -z "$id" ] || modunload -i "$id"
+}
+
+# The kernel reads ibp.conf when it boots and when update_drv says so, not when it loads the driver. A driver that could not
+# be unloaded was not replaced.
+reread_conf() {
+	modules=$(modinfo) || return 1
+	[ -n "$(echo "$modules" | id_of ibp)" ] || update_drv ibp
 }
 
 # Takes down what directory $1 says is up, as far as it is, and unloads the driver. Persistent configuration stays.
@@ -120,7 +158,7 @@ take_down() {
 		*) run ipadm delete-if "$name" || return 1 ;;
 		esac
 	done <"$1/ifs"
-	while read -r link pkey over kind; do
+	while read -r link rest; do
 		has_part "$link" || continue
 		run dladm delete-part -t "$link" || return 1
 	done <"$1/parts"
@@ -128,10 +166,12 @@ take_down() {
 	[ "$plugin" = no ] || unload mac_ib
 }
 
-# Loads the driver and brings up what directory $1 says was up, as far as it is not.
+# Loads the driver and brings up what directory $1 says was up, as far as it is not. Without an adapter there is nothing that
+# the driver could be loaded for; it need not be if it was not before.
 bring_up() {
-	devfsadm -i ibp || return 1
-	while read -r link pkey over kind; do
+	reread_conf || return 1
+	devfsadm -i ibp || [ ! -f "$1/loaded" ] || return 1
+	while read -r link pkey over kind state; do
 		has_part "$link" && continue
 		case $kind in
 		persistent) run dladm up-part "$link" || return 1 ;;
@@ -145,7 +185,7 @@ bring_up() {
 		*) run ipadm create-if -t "$name" || return 1 ;;
 		esac
 	done <"$1/ifs"
-	while read -r object type kind address; do
+	while read -r object type state address; do
 		has_addr "$object" && continue
 		case $type in
 		static) run ipadm create-addr -t -T static -a "$address" "$object" || return 1 ;;
@@ -154,36 +194,68 @@ bring_up() {
 	done <"$1/addrs"
 }
 
-# Everything that directory $1 says was up is up.
-all_up() {
-	while read -r link pkey over kind; do
-		has_part "$link" || {
-			say "the link $link did not come up"
-			return 1
+# Names something that directory $1 says was up and is not.
+not_up() {
+	while read -r link pkey over kind state; do
+		if [ "$state" = up ]; then
+			[ "$(run dladm show-part -p -o state "$link" 2>/dev/null)" = up ]
+		else
+			has_part "$link"
+		fi || {
+			echo "the link $link"
+			return
 		}
 	done <"$1/parts"
-	while read -r object type kind address; do
-		has_addr "$object" || {
-			say "the address $object did not come up"
-			return 1
+	while read -r object type state address; do
+		if [ "$state" = ok ]; then
+			run ipadm show-addr -p -o state "$object" 2>/dev/null | among ok
+		else
+			has_addr "$object"
+		fi || {
+			echo "the address $object"
+			return
 		}
 	done <"$1/addrs"
 }
 
+# Waits until everything that directory $1 says was up is up, half a minute at most.
+all_up() {
+	seconds=30
+	while late=$(not_up "$1") && [ -n "$late" ]; do
+		[ "$seconds" -gt 0 ] || {
+			say "$late did not come up"
+			return 1
+		}
+		seconds=$((seconds - 1))
+		sleep 1
+	done
+}
+
+# When the machine booted.
+boot_time() {
+	kstat -p unix:0:system_misc:boot_time
+}
+
+# Keeps what is up for the way back.
+save() {
+	boot=$(boot_time) && mkdir -p "$(keep)/links" && save_links "$(keep)/links" && echo "$boot" >"$(keep)/saved"
+}
+
 # ---- files ----------------------------------------------------------------------------------------------------------
 
-# Puts file $1 in the place of $2, with the old one there until the new one is whole.
+# Puts file $1 in the place of $2, with the old one there until the new one is whole. The new one is of owner $3, or else of
+# the one it had.
 put() {
-	cp -p "$1" "$2.new" && mv -f "$2.new" "$2" && return 0
+	cp -p "$1" "$2.new" && { [ $# -eq 2 ] || chown "$3" "$2.new"; } && mv -f "$2.new" "$2" && return 0
 	rm -f "$2.new"
 	return 1
 }
 
-# Makes directory $1 and its parents, and notes in file $2 which were made.
+# Makes directory $1 and its parents, and notes in file $2 which.
 make_dirs() {
 	[ -d "$1" ] && return 0
 	make_dirs "$(dirname "$1")" "$2" || return 1
-	mkdir "$1" && echo "$1" >>"$2"
+	echo "$1" >>"$2" && mkdir "$1"
 }
 
 # Takes away the directories noted in file $1, the last made first, and says nothing of those that are used.
@@ -195,18 +267,31 @@ remove_dirs() {
 	return 0
 }
 
-# Puts our files in place, from below $1; what was there is kept already.
+# Puts our files in place, from below $1, and takes away what is not there; what they replace is kept already. They are of
+# root:sys, whoever unpacked them.
 put_ours() {
 	for file in $(our_files); do
-		make_dirs "$(dirname "$root/$file")" "$(keep)/dirs" || return 1
-		put "$1/$file" "$root/$file" || return 1
+		if [ -e "$1/$file" ]; then
+			make_dirs "$(dirname "$root/$file")" "$(keep)/dirs" && put "$1/$file" "$root/$file" 0:3 || return 1
+		else
+			rm -f "$root/$file" || return 1
+		fi
 	done
 }
 
-# Puts back what was there before, without taking the kept away.
+# Puts back what was there before, without taking the kept away. What is neither that nor the archive's, as after an update
+# of the C driver's package, stays. An ibp.conf that was edited goes with our driver, for which it was edited.
 put_theirs() {
-	while read -r what file; do
+	left=no
+	while read -r what file sum; do
 		rm -f "$root/$file.new"
+		[ "$what" = none ] || ! cmp -s "$(keep)/files/$file" "$root/$file" || continue
+		if [ -e "$root/$file" ] && [ "$(sum_of "$root/$file")" != "$sum" ] &&
+			{ [ "$file" != kernel/drv/ibp.conf ] || [ "$left" = yes ]; }; then
+			say "$root/$file is not the archive's any more and stays as it is"
+			left=yes
+			continue
+		fi
 		case $what in
 		kept) put "$(keep)/files/$file" "$root/$file" || return 1 ;;
 		*) rm -f "$root/$file" || return 1 ;;
@@ -221,12 +306,8 @@ update_archive() {
 	if [ -n "$root" ]; then bootadm update-archive -R "$root"; else bootadm update-archive; fi
 }
 
-# Takes away what was kept.
+# Takes away what was kept. Without the record there is nothing to remove.
 forget() {
-	made=$(cat "$(keep)/keep-dirs" 2>/dev/null)
-	rm -rf "$(keep)"
-	echo "$made" | sed -n '1!G;h;$p' | while read -r dir; do
-		[ -z "$dir" ] || rmdir "$dir" 2>/dev/null
-	done
-	return 0
+	rm -f "$(keep)/record"
+	rm -rf "$(keep)" "$(keep).new"
 }

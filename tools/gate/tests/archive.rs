@@ -6,6 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -25,6 +26,32 @@ const STATE: [(&str, &str); 6] = [
     ),
     ("conf-addrs", "pFFFF.ibp0/v4 static 10.0.0.1/24\n"),
 ];
+
+const COMMANDS: [&str; 16] = [
+    "bootadm",
+    "chown",
+    "cp",
+    "devfsadm",
+    "dladm",
+    "id",
+    "ipadm",
+    "ipmpstat",
+    "kstat",
+    "mkdir",
+    "modinfo",
+    "modunload",
+    "mv",
+    "rm",
+    "sleep",
+    "update_drv",
+];
+
+/// The shells that are there of those that the scripts have to run under.
+fn shells() -> impl Iterator<Item = &'static str> {
+    ["sh", "ksh93", "bash"].into_iter().filter(|shell| Command::new(shell).args(["-c", ":"]).status().is_ok())
+}
+
+type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 struct Machine {
     dir: tempfile::TempDir,
@@ -52,15 +79,15 @@ impl Machine {
         {
             write(&state, file, text);
         }
+        write(&state, "conf", "kernel/drv/ibp.conf, theirs\n");
+        write(&state, "boot", "1700000000\n");
         write(&state, "loaded-plugin", "kernel/mac/amd64/mac_ib, theirs\n");
         write(&state, "archive", "kernel/drv/amd64/ibp, theirs\n");
         let command = machine.path("command");
         fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machine/command"), &command).unwrap();
         fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(machine.path("bin")).unwrap();
-        for name in
-            ["dladm", "ipadm", "modinfo", "modunload", "devfsadm", "bootadm", "id", "cp", "mv", "mkdir"]
-        {
+        for name in COMMANDS {
             symlink(&command, machine.path("bin").join(name)).unwrap();
         }
         machine
@@ -72,10 +99,15 @@ impl Machine {
 
     /// Runs `add` or `remove` on the scratch root; call number `fail` of a command fails, 0 is none.
     fn run(&self, script: &str, options: &[&str], fail: usize) -> Output {
+        self.run_with("sh", script, options, &[("FAIL", &fail.to_string())])
+    }
+
+    /// The same in shell `shell`, with variables that say what goes wrong (see the stand-in).
+    fn run_with(&self, shell: &str, script: &str, options: &[&str], variables: &[(&str, &str)]) -> Output {
         write(&self.path("state"), "calls", "0\n");
         write(&self.path("state"), "log", "");
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
-        Command::new("sh")
+        Command::new(shell)
             .arg(self.path("archive").join(script))
             .arg("-R")
             .arg(self.path("root"))
@@ -83,20 +115,111 @@ impl Machine {
             .env("PATH", path)
             .env("MACHINE", self.path("state"))
             .env("SCRATCH_ROOT", self.path("root"))
-            .env("FAIL", fail.to_string())
+            .env("FAIL", "0")
+            .envs(variables.iter().copied())
+            .process_group(0)
             .output()
             .unwrap()
     }
 
+    /// Kills `script` before or after its call `at`, a number or the name of a command.
+    fn kill(&self, script: &str, at: &str, when: &str) {
+        let options = options_of(script, &["-l", "-p"]);
+        let variables = [("FAIL", at), ("DOES", "KILL"), ("WHEN", when)];
+        let output = self.run_with("sh", script, &options, &variables);
+        assert_eq!(output.status.signal(), Some(9), "{when} {at}: {}", said(&output));
+    }
+
+    /// The calls of the last run that changed something: their numbers and commands.
+    fn changes(&self) -> Vec<(usize, String)> {
+        let question = |line: &str| {
+            let mut words = line.split(' ');
+            let command = words.next().unwrap();
+            ["id", "ipmpstat", "kstat", "modinfo", "sleep"].contains(&command)
+                || words.next().is_some_and(|word| word.starts_with("show-"))
+        };
+        let log = self.text("state/log");
+        let changes = log.lines().enumerate().filter(|(_, line)| !question(line));
+        changes.map(|(at, line)| (at + 1, line.split(' ').next().unwrap().to_owned())).collect()
+    }
+
+    /// Runs `script` through and says where to kill it: before every change, and before the script writes down that it
+    /// made a directory.
+    fn kills(&self, script: &str) -> Vec<(String, &'static str)> {
+        let options = options_of(script, &["-l", "-p"]);
+        assert!(self.run_with("sh", script, &options, &[("DOES", "KILL")]).status.success());
+        let kills = self.changes().into_iter().flat_map(|(call, command)| {
+            let after = (command == "mkdir").then_some("after");
+            [Some("before"), after].into_iter().flatten().map(move |when| (call.to_string(), when))
+        });
+        let kills: Vec<_> = kills.collect();
+        assert!(kills.len() > 40, "{kills:?}");
+        kills
+    }
+
+    /// Runs `remove`; the machine has to be as `root` and `running` say.
+    #[track_caller]
+    fn is_put_right_by_remove(&self, root: &Files, running: &Files, when: &str) {
+        let output = self.run("remove", &["-l"], 0);
+        let nothing = said(&output).contains("there is nothing to remove");
+        let when = format!("{when}: {}", said(&output));
+        assert!(output.status.success() || nothing, "{when}");
+        assert_same(&self.root(), root, &when);
+        assert_same(&self.running(), running, &when);
+    }
+
+    /// Makes directories `to` copies of `from`.
+    fn copy(&self, from: [&str; 2], to: [&str; 2]) {
+        for (from, to) in from.into_iter().zip(to) {
+            let to = self.path(to);
+            if to.exists() {
+                fs::remove_dir_all(&to).unwrap();
+            }
+            assert!(Command::new("cp").arg("-a").arg(self.path(from)).arg(to).status().unwrap().success());
+        }
+    }
+
+    /// Runs `add` or `remove`, which has to succeed, and returns what it said.
+    #[track_caller]
+    fn well(&self, script: &str, options: &[&str]) -> String {
+        let output = self.run(script, options, 0);
+        assert!(output.status.success(), "{script}: {}", said(&output));
+        said(&output)
+    }
+
+    /// Which call of the last run was the first of `command`.
+    fn call(&self, command: &str) -> usize {
+        self.text("state/log").lines().position(|line| line.starts_with(command)).unwrap() + 1
+    }
+
+    /// Boots from the scratch root: what is configured is up, but for one partition.
+    fn boot(&self) {
+        let state = self.path("state");
+        for what in ["parts", "ifs", "addrs"] {
+            let configured = self.text(&format!("state/conf-{what}"));
+            let up: Vec<&str> = configured.lines().filter(|line| !line.starts_with("absent0")).collect();
+            let lo0 = match what {
+                "ifs" => "lo0\n",
+                "addrs" => "lo0/v4 static 127.0.0.1/8\n",
+                _ => "",
+            };
+            write(&state, what, &format!("{lo0}{}\n", up.join("\n")));
+        }
+        write(&state, "loaded", &self.text("root/kernel/drv/amd64/ibp"));
+        write(&state, "loaded-plugin", &self.text("root/kernel/mac/amd64/mac_ib"));
+        write(&state, "conf", &self.text("root/kernel/drv/ibp.conf"));
+        write(&state, "boot", "1700009999\n");
+    }
+
     /// What is in the root.
-    fn root(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn root(&self) -> Files {
         files(&self.path("root"))
     }
 
     /// What runs: links, interfaces and addresses in any order, and which driver.
-    fn running(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn running(&self) -> Files {
         let mut state = files(&self.path("state"));
-        state.retain(|path, _| !["calls", "log"].contains(&path.to_str().unwrap()));
+        state.retain(|path, _| !["calls", "log", "late"].contains(&path.to_str().unwrap()));
         for content in state.values_mut() {
             let text = String::from_utf8(std::mem::take(content)).unwrap();
             let mut lines: Vec<&str> = text.lines().collect();
@@ -152,23 +275,30 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn the_switch_to_our_driver_and_back_keeps_links_and_addresses() {
+fn the_switch_to_our_driver_and_back_keeps_links_and_addresses_in_every_shell() {
     let machine = Machine::new();
     let (root, running) = (machine.root(), machine.running());
-    let output = machine.run("add", &["-l"], 0);
-    assert!(output.status.success(), "{}", said(&output));
+    for shell in shells() {
+        switch_to_ours_and_back(&machine, shell, &root, &running);
+    }
+}
+
+fn switch_to_ours_and_back(machine: &Machine, shell: &str, root: &Files, running: &Files) {
+    let output = machine.run_with(shell, "add", &["-l"], &[]);
+    assert!(output.status.success(), "{shell}: {}", said(&output));
     assert_eq!(machine.text("root/kernel/drv/amd64/ibp"), "kernel/drv/amd64/ibp, ours\n");
     assert_eq!(machine.text("root/kernel/mac/amd64/mac_ib"), "kernel/mac/amd64/mac_ib, theirs\n");
     assert_eq!(machine.text("state/loaded"), "kernel/drv/amd64/ibp, ours\n");
     assert_eq!(machine.text("state/archive"), "kernel/drv/amd64/ibp, ours\n");
+    assert_eq!(machine.text("state/conf"), "kernel/drv/ibp.conf, ours\n");
     for (file, _) in STATE {
         let path = Path::new(file);
         assert_eq!(machine.running().get(path), running.get(path), "{file}");
     }
-    let output = machine.run("remove", &["-l"], 0);
-    assert!(output.status.success(), "{}", said(&output));
-    assert_same(&machine.root(), &root, "after removal");
-    assert_same(&machine.running(), &running, "after removal");
+    let output = machine.run_with(shell, "remove", &["-l"], &[]);
+    assert!(output.status.success(), "{shell}: {}", said(&output));
+    assert_same(&machine.root(), root, "after removal");
+    assert_same(&machine.running(), running, "after removal");
 }
 
 #[test]
@@ -256,12 +386,219 @@ fn what_cannot_be_done_is_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn an_address_without_a_name_is_not_lost_but_named() {
+fn what_could_not_be_brought_back_is_not_taken_down() {
+    type Spoil = fn(&Machine);
+    let cases: [(&str, Spoil); 3] = [
+        ("the address pFFFF.ibp0/? was not made by ipadm", |machine| {
+            let addrs = machine.text("state/addrs") + "pFFFF.ibp0/? static 10.0.0.7/24\n";
+            write(&machine.path("state"), "addrs", &addrs);
+        }),
+        ("the address pFFFF.ibp0/_a was not made by ipadm", |machine| {
+            let addrs = machine.text("state/addrs") + "pFFFF.ibp0/_a static 10.0.0.7/24\n";
+            write(&machine.path("state"), "addrs", &addrs);
+        }),
+        ("idle0 is in an IPMP group", |machine| write(&machine.path("state"), "groups", "net1\nidle0\n")),
+    ];
+    for (reason, spoil) in cases {
+        let machine = Machine::new();
+        spoil(&machine);
+        let (root, running) = (machine.root(), machine.running());
+        let output = machine.run("add", &["-l"], 0);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(reason), "{}", said(&output));
+        assert!(!machine.text("state/log").contains("delete-"), "{}", machine.text("state/log"));
+        assert_same(&machine.root(), &root, reason);
+        assert_same(&machine.running(), &running, reason);
+    }
+}
+
+#[test]
+fn remove_puts_right_what_a_killed_add_left() {
     let machine = Machine::new();
-    let addrs = machine.text("state/addrs") + "pFFFF.ibp0/? static 10.0.0.7/24\n";
-    write(&machine.path("state"), "addrs", &addrs);
+    let (root, running) = (machine.root(), machine.running());
+    let kills = machine.kills("add");
+    machine.well("remove", &["-l"]);
+    for (call, when) in kills {
+        machine.kill("add", &call, when);
+        machine.is_put_right_by_remove(&root, &running, &format!("killed {when} call {call}"));
+    }
+}
+
+#[test]
+fn remove_puts_right_what_a_killed_remove_left() {
+    let machine = Machine::new();
+    let (root, running) = (machine.root(), machine.running());
+    machine.well("add", &["-l", "-p"]);
+    machine.copy(["root", "state"], ["root-added", "state-added"]);
+    for (call, when) in machine.kills("remove") {
+        machine.copy(["root-added", "state-added"], ["root", "state"]);
+        machine.kill("remove", &call, when);
+        machine.is_put_right_by_remove(&root, &running, &format!("killed {when} call {call}"));
+    }
+}
+
+/// When the way back fails, too, the scripts end with 3.
+#[test]
+fn remove_puts_right_what_add_could_not_put_back() {
+    let machine = Machine::new();
+    let (root, running) = (machine.root(), machine.running());
+    machine.well("add", &["-l", "-p"]);
+    let changes = machine.changes();
+    machine.well("remove", &["-l"]);
+    let mut not_put_back = 0;
+    for (call, _) in changes {
+        let variables = [("FAIL", &*call.to_string()), ("DOES", "all")];
+        let output = machine.run_with("sh", "add", &["-l", "-p"], &variables);
+        match output.status.code() {
+            Some(1) => {}
+            Some(3) => not_put_back += 1,
+            code => panic!("{code:?}: {}", said(&output)),
+        }
+        machine.is_put_right_by_remove(&root, &running, &format!("from call {call} on: {}", said(&output)));
+    }
+    assert!(not_put_back > 20);
+}
+
+#[test]
+fn the_copies_that_a_killed_remove_made_are_those_that_the_next_goes_back_to() {
+    let machine = Machine::new();
+    machine.well("add", &["-l", "-p"]);
+    let (root, running) = (machine.root(), machine.running());
+    // How many calls the next remove makes before the one that shall fail.
+    machine.kill("remove", "mv", "after");
+    machine.well("remove", &["-l"]);
+    let call = machine.call("bootadm");
+    machine.well("add", &["-l", "-p"]);
+    machine.kill("remove", "mv", "after");
+    assert_eq!(machine.text("root/kernel/drv/amd64/ibp"), "kernel/drv/amd64/ibp, theirs\n");
+    let output = machine.run("remove", &["-l"], call);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_same(&machine.root(), &root, "going back");
+    assert_same(&machine.running(), &running, "going back");
+}
+
+#[test]
+fn after_a_boot_remove_brings_up_what_the_boot_did() {
+    let machine = Machine::new();
+    let root = machine.root();
+    machine.kill("add", "bootadm", "after");
+    machine.boot();
     let running = machine.running();
+    machine.well("remove", &["-l"]);
+    assert_same(&machine.root(), &root, "after removal");
+    for (file, _) in STATE {
+        assert_eq!(machine.running().get(Path::new(file)), running.get(Path::new(file)), "{file}");
+    }
+    assert_eq!(machine.text("state/loaded"), "kernel/drv/amd64/ibp, theirs\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_a_failed_step_in_every_shell() {
+    for shell in shells() {
+        for full in ["links/parts", "saved", "archived"] {
+            let machine = Machine::new();
+            let (root, running) = (machine.root(), machine.running());
+            let output = machine.run_with(shell, "add", &["-l"], &[("FULL", full)]);
+            assert_eq!(output.status.code(), Some(1), "{shell}, {full}: {}", said(&output));
+            assert!(said(&output).contains("as it was before"), "{shell}, {full}: {}", said(&output));
+            assert_same(&machine.root(), &root, full);
+            assert_same(&machine.running(), &running, full);
+        }
+        let machine = Machine::new();
+        machine.well("add", &["-l"]);
+        let (root, running) = (machine.root(), machine.running());
+        let output = machine.run_with(shell, "remove", &["-l"], &[("FULL", "putting")]);
+        assert_eq!(output.status.code(), Some(1), "{shell}: {}", said(&output));
+        assert!(said(&output).contains("as it was before"), "{shell}: {}", said(&output));
+        // The stand-in made a directory in the place of the file.
+        fs::remove_dir(machine.path("root/var/ipoib/putting")).unwrap();
+        assert_same(&machine.root(), &root, shell);
+        assert_same(&machine.running(), &running, shell);
+    }
+}
+
+#[test]
+fn a_driver_that_a_package_put_in_the_place_of_ours_stays() {
+    let machine = Machine::new();
+    machine.well("add", &["-l", "-p"]);
+    write(&machine.path("root"), "kernel/drv/amd64/ibp", "kernel/drv/amd64/ibp, newer\n");
+    write(&machine.path("root"), "kernel/drv/ibp.conf", "kernel/drv/ibp.conf, newer\n");
+    let updated = machine.root();
+    assert!(machine.well("remove", &["-l"]).contains("kernel/drv/amd64/ibp is not the archive's any more"));
+    let root = machine.root();
+    for path in ["kernel/drv/amd64/ibp", "kernel/drv/ibp.conf"] {
+        assert_eq!(root.get(Path::new(path)), updated.get(Path::new(path)), "{path}");
+    }
+    assert!(!root.contains_key(Path::new("kernel/drv/ibp.conf.ipoib")));
+    assert!(!root.contains_key(Path::new("var/ipoib")));
+    assert_eq!(machine.text("root/kernel/mac/amd64/mac_ib"), "kernel/mac/amd64/mac_ib, theirs\n");
+    assert_eq!(machine.text("state/loaded"), "kernel/drv/amd64/ibp, newer\n");
+    assert_eq!(machine.text("state/conf"), "kernel/drv/ibp.conf, newer\n");
+}
+
+#[test]
+fn an_edited_conf_is_put_beside_the_c_drivers() {
+    let machine = Machine::new();
+    machine.well("add", &["-l"]);
+    write(&machine.path("root"), "kernel/drv/ibp.conf", "ibd_num_ah=64;\n");
+    assert!(machine.well("remove", &["-l"]).contains("was edited"));
+    assert_eq!(machine.text("root/kernel/drv/ibp.conf"), "kernel/drv/ibp.conf, theirs\n");
+    assert_eq!(machine.text("root/kernel/drv/ibp.conf.ipoib"), "ibd_num_ah=64;\n");
+    assert_eq!(machine.text("state/conf"), "kernel/drv/ibp.conf, theirs\n");
+}
+
+#[test]
+fn without_an_adapter_the_files_are_switched_all_the_same() {
+    let machine = Machine::new();
+    for what in ["parts", "conf-parts", "ifs", "conf-ifs", "addrs", "conf-addrs"] {
+        write(&machine.path("state"), what, "");
+    }
+    for loaded in ["loaded", "loaded-plugin"] {
+        fs::remove_file(machine.path("state").join(loaded)).unwrap();
+    }
+    write(&machine.path("state"), "absent", "");
+    let (root, running) = (machine.root(), machine.running());
+    machine.well("add", &["-l"]);
+    assert_eq!(machine.text("root/kernel/drv/amd64/ibp"), "kernel/drv/amd64/ibp, ours\n");
+    machine.well("remove", &["-l"]);
+    assert_same(&machine.root(), &root, "after removal");
+    assert_same(&machine.running(), &running, "after removal");
+}
+
+#[test]
+fn a_link_gets_time_to_come_up_and_one_that_was_down_may_stay_so() {
+    let machine = Machine::new();
+    let state = machine.path("state");
+    write(&state, "late", "12\n");
+    write(&state, "down", "idle0\n");
+    machine.well("add", &["-l"]);
+    assert!(machine.text("state/log").contains("sleep"));
+    machine.well("remove", &["-l"]);
+}
+
+#[test]
+fn a_driver_under_which_a_link_stays_down_is_taken_out_again() {
+    let machine = Machine::new();
+    let (root, running) = (machine.root(), machine.running());
+    write(&machine.path("state"), "late", "1000\n");
     let output = machine.run("add", &["-l"], 0);
-    assert!(said(&output).contains("pFFFF.ibp0 has an address without a name"), "{}", said(&output));
-    assert_same(&machine.running(), &running, "refused");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("the link pFFFF.ibp0 did not come up"), "{}", said(&output));
+    assert_same(&machine.root(), &root, "going back");
+    assert_same(&machine.running(), &running, "going back");
+}
+
+#[test]
+fn our_files_belong_to_root_before_they_are_in_place() {
+    let machine = Machine::new();
+    machine.well("add", &["-l", "-p"]);
+    let log = machine.text("state/log");
+    let lines: Vec<&str> = log.lines().collect();
+    for file in ["kernel/drv/amd64/ibp", "kernel/drv/ibp.conf", "kernel/mac/amd64/mac_ib"] {
+        let path = machine.path("root").join(file);
+        let (chown, mv) =
+            (format!("chown 0:3 {}.new", path.display()), format!("mv -f {}.new", path.display()));
+        let owned = lines.iter().position(|line| **line == chown).unwrap_or_else(|| panic!("{file}: {log}"));
+        assert!(lines[owned + 1].starts_with(&mv), "{log}");
+    }
 }
