@@ -296,7 +296,11 @@ fn leaves_refused_by_a_fault_count_unless_the_port_has_joined_again_to_hear_the_
     assert_eq!(refused(&world), [2]);
     world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
     assert_eq!(refused(&world), [0]);
-    fault(&mut world, FaultAction::Refuse(Status::NO_RESOURCES), 1);
+    world.sm.faults().push(Fault {
+        method: Some(Method::DELETE),
+        count: Some(1),
+        ..Fault::always(FaultAction::Refuse(Status::NO_RESOURCES))
+    });
     let left = world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request);
     assert_eq!((left, refused(&world)), (Err(Status::NO_RESOURCES), vec![3]), "it had joined to leave");
     world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request).unwrap();
