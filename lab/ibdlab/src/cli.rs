@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::bench::traffic::{BURST, Way};
-use crate::bench::{Bench, sa};
+use crate::bench::{Bench, own, sa};
 use crate::campaign::{Campaign, STARTER, Search, StrategyKind};
 use crate::desk::client;
 use crate::desk::fabric::Action;
@@ -252,7 +252,7 @@ impl BenchArgs {
             mtu: self.mtu,
             chain: usize::from(self.chain),
             most_addresses: self.addresses,
-            instructions: true,
+            instructions: Some(own::COUNTED),
             sa_delay,
             sa_delay_source,
         }

@@ -21,7 +21,7 @@ fn tiny() -> Bench {
         mtu: 2048,
         chain: 1,
         most_addresses: 256,
-        instructions: false,
+        instructions: None,
         sa_delay: Duration::from_micros(100),
         sa_delay_source: "the test".into(),
     }
@@ -159,5 +159,5 @@ fn a_packet_takes_at_most_half_as_many_instructions_again_as_in_a_loop_that_only
 }
 
 fn tiny_with_instructions() -> Bench {
-    Bench { instructions: true, ..tiny() }
+    Bench { instructions: Some(1_024), ..tiny() }
 }

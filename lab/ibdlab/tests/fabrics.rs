@@ -1,5 +1,7 @@
 //! Random fabrics and what is done on them: each follows from its number, together they have every dimension, and all end well.
 
+mod rig;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -8,9 +10,6 @@ use ibdlab::campaign::{Campaign, Search};
 use ibdlab::report::SmKind;
 use ibdlab::scenario::trouble::Event;
 use ibdlab::scenario::{Scenario, Step, load};
-
-/// `make campaign FABRICS=1` runs as many as there is time for.
-const RUNS: u64 = 60;
 
 fn fabric(index: u64) -> Scenario {
     Search::Fabrics(SmKind::Embedded).scenario(1, index)
@@ -23,6 +22,8 @@ fn proto() -> PathBuf {
 #[test]
 fn whatever_is_done_on_a_random_fabric_ends_well() {
     let directory = tempfile::tempdir().expect("a directory");
+    // `make campaign FABRICS=1` runs as many as there is time for.
+    let runs = rig::some_of(200);
     let campaign = Campaign {
         search: Search::Fabrics(SmKind::Embedded),
         pairs: false,
@@ -30,7 +31,7 @@ fn whatever_is_done_on_a_random_fabric_ends_well() {
         seed: 1,
         strategy: None,
         time: None,
-        scenarios: Some(RUNS),
+        scenarios: Some(runs),
         until_found: false,
         workers: available_parallelism().map_or(2, usize::from),
         shrink_runs: 0,
@@ -42,7 +43,7 @@ fn whatever_is_done_on_a_random_fabric_ends_well() {
         program: Some(env!("CARGO_BIN_EXE_ibdlab").into()),
     };
     let summary = campaign.run(|_| {}).expect("a campaign");
-    assert_eq!(summary.scenarios, RUNS);
+    assert_eq!(summary.scenarios, runs);
     assert!(summary.is_clean(), "{}", summary.text());
 }
 

@@ -2,18 +2,17 @@
 
 mod rig;
 
-use rig::failures;
+use rig::{failures, some_of};
+
+fn all_is_well_again(file: &str, seeds: u64) {
+    let seeds = some_of(seeds);
+    let failures = failures(file, seeds);
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), failures.join("\n"));
+}
 
 #[test]
 fn every_kind_of_event_at_once_and_all_is_well_again() {
-    let failures = failures("trouble.toml", 10);
-    assert!(failures.is_empty(), "{} of 10 seeds failed:\n{}", failures.len(), failures.join("\n"));
-}
-
-/// Runs the file under so many seeds.
-fn all_is_well_again(file: &str, seeds: u64) {
-    let failures = failures(file, seeds);
-    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), failures.join("\n"));
+    all_is_well_again("trouble.toml", 50);
 }
 
 #[test]
@@ -38,7 +37,7 @@ fn every_status_the_sa_can_refuse_with_is_survived() {
 
 #[test]
 fn a_broadcast_group_that_was_absent_is_joined_when_it_is_created() {
-    all_is_well_again("group-absent.toml", 10);
+    all_is_well_again("group-absent.toml", 50);
 }
 
 #[test]
@@ -53,7 +52,7 @@ fn a_subnet_manager_that_dies_fails_over_and_forgets_gets_every_membership_again
 
 #[test]
 fn ports_that_get_the_lids_of_others_are_reached() {
-    all_is_well_again("lids-change.toml", 20);
+    all_is_well_again("lids-change.toml", 50);
 }
 
 #[test]
@@ -63,10 +62,10 @@ fn an_hca_pulled_while_it_joins_and_resolves_under_load_comes_back() {
 
 #[test]
 fn packets_that_nobody_should_send_harm_nobody() {
-    all_is_well_again("packets-nobody-should-send.toml", 10);
+    all_is_well_again("packets-nobody-should-send.toml", 50);
 }
 
 #[test]
 fn tcp_over_a_link_that_loses_doubles_reorders_and_damages_arrives_intact_and_counted() {
-    all_is_well_again("tcp-over-a-faulty-link.toml", 20);
+    all_is_well_again("tcp-over-a-faulty-link.toml", 50);
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::{assert_same, files, tree, write};
+use support::{assert_same, each_so_many, files, tree, write};
 
 const COMMANDS: [&str; 21] = [
     "dladm",
@@ -348,13 +348,13 @@ fn wrong_arguments_and_missing_configurations_are_refused_before_anything_is_don
     assert_same(&machine.is_like(), &before, "refused");
 }
 
-/// Cuts `script` short at each change from number `first` on, of a case at each second one unless `WHOLE` is set; how many there were.
-fn cut_at_every_change(machine: &Machine, script: &str, cases: &[&str], first: usize) -> usize {
+/// Cuts `script` short at each so many of its changes, from number `first` on; how many changes there were.
+fn cut_at_changes(machine: &Machine, script: &str, cases: &[&str], first: usize) -> usize {
     let before = machine.is_like();
-    let each = if cases.is_empty() || std::env::var_os("WHOLE").is_some() { 1 } else { 2 };
+    let each = each_so_many();
     for at in (first..).step_by(each) {
-        // One way for each change of a case, all of them for those of setup.
-        let ways = if cases.is_empty() { &CUTS[..] } else { &CUTS[at % CUTS.len()..][..1] };
+        // One way for each change of a case; all of them for those of setup, if all changes are tried.
+        let ways = if cases.is_empty() && each == 1 { &CUTS[..] } else { &CUTS[at % CUTS.len()..][..1] };
         for way in ways {
             let output = machine.cut(script, cases, at, *way);
             let when = format!("{script} {cases:?}, change {at}, {way:?}: {}", said(&output));
@@ -389,7 +389,7 @@ fn changes_of_setup(machine: &Machine) -> usize {
 #[test]
 fn cut_short_at_any_change_of_setup_nothing_is_left() {
     let machine = Machine::new();
-    assert!(cut_at_every_change(&machine, "cases/setup", &[], 1) > 15);
+    assert!(cut_at_changes(&machine, "cases/setup", &[], 1) > 15);
 }
 
 /// A case is cut short at each of its changes, and nothing of it is left; a test for each, so that they run side by side.
@@ -399,7 +399,7 @@ macro_rules! cut_short_at_any_change {
         fn $test() {
             let machine = Machine::new();
             let first = changes_of_setup(&machine) + 1;
-            assert!(cut_at_every_change(&machine, "run", &[$case], first) > 15, "{} and cleanup", $case);
+            assert!(cut_at_changes(&machine, "run", &[$case], first) > 15, "{} and cleanup", $case);
         }
     )* };
 }
@@ -417,7 +417,7 @@ cut_short_at_any_change! {
 fn cut_short_at_any_change_of_the_case_that_unloads_the_driver_is_back() {
     let machine = Machine::new();
     let first = changes_of_setup(&machine) + 1;
-    assert!(cut_at_every_change(&machine, "run", &["unload"], first) > 40);
+    assert!(cut_at_changes(&machine, "run", &["unload"], first) > 40);
 }
 
 #[test]

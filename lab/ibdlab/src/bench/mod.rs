@@ -58,8 +58,8 @@ pub struct Bench {
     pub chain: usize,
     /// Loads with more addresses are left out.
     pub most_addresses: usize,
-    /// Count instructions, where valgrind is there.
-    pub instructions: bool,
+    /// Count instructions, where valgrind is there: those of so many packets.
+    pub instructions: Option<u64>,
     /// Of the rows with a subnet administrator that takes its time.
     pub sa_delay: Duration,
     /// Who says that it takes so long.
@@ -126,17 +126,15 @@ impl Bench {
     ) {
         report.instructions = match own::missing() {
             Some(why) => why,
-            None if !self.instructions => "not counted: not asked for".into(),
+            None if self.instructions.is_none() => "not counted: not asked for".into(),
             None => "counted by callgrind, of the driver's own text".into(),
         };
         progress(&format!("instructions: {}", report.instructions));
-        if own::missing().is_some() || !self.instructions {
-            return;
-        }
+        let Some(counted) = self.instructions.filter(|_| own::missing().is_none()) else { return };
         progress(own::HEAD);
         let kinds = own::KINDS.iter().filter(|kind| kind.what.contains(only));
         for (kind, driver) in kinds.flat_map(|kind| drivers.iter().map(move |driver| (kind, driver))) {
-            match own::count(self, program, driver, kind) {
+            match own::count(self, program, driver, kind, counted) {
                 Ok(own) => {
                     progress(&own.line());
                     report.own.push(own);
@@ -144,7 +142,7 @@ impl Bench {
                 Err(error) => progress(&format!("{}: {}: not counted: {error:#}", driver.name, kind.what)),
             }
         }
-        self.count_paths(program, only, drivers, report, progress);
+        self.count_paths(program, only, drivers, counted, report, progress);
     }
 
     /// The whole path of what is sent one a call, by each driver and by the bare loop.
@@ -153,6 +151,7 @@ impl Bench {
         program: &Path,
         only: &str,
         drivers: &[Driver],
+        counted: u64,
         report: &mut Report,
         progress: &mut impl FnMut(&str),
     ) {
@@ -160,7 +159,7 @@ impl Bench {
         let senders = || drivers.iter().map(|driver| (driver, false)).chain([(&drivers[0], true)]);
         progress(own::PATH_HEAD);
         for (kind, (driver, bare)) in kinds.flat_map(|kind| senders().map(move |sender| (kind, sender))) {
-            match own::whole_path(self, program, driver, bare, kind) {
+            match own::whole_path(self, program, driver, bare, kind, counted) {
                 Ok(path) => {
                     progress(&path.line());
                     report.paths.push(path);

@@ -25,9 +25,10 @@ use code::Code;
 pub use path::{BARE, PATH_HEAD, WholePath, whole_path};
 pub use watched::{Told, drive};
 
-/// Packets before those that count, and those.
+/// Packets before those that count.
 const WARM_UP: u64 = 2048;
-const COUNTED: u64 = 10_240;
+/// How many count, if nobody says otherwise.
+pub const COUNTED: u64 = 10_240;
 /// How often a foreign driver is tried, each time with the next seed: in some orders of its threads illumos's driver in C tells a link's
 /// state before there is a link.
 const TRIES: u64 = 6;
@@ -116,19 +117,25 @@ pub fn missing() -> Option<String> {
     }
 }
 
-/// Counts one kind of packet. `program` is `ibdlab`.
+/// Counts one kind of packet, over `counted` of them. `program` is `ibdlab`.
 ///
 /// # Errors
 ///
 /// What valgrind says when it cannot run the lab, or that packets were lost.
-pub fn count(bench: &Bench, program: &Path, driver: &Driver, kind: &Kind) -> Result<Own> {
+pub fn count(
+    bench: &Bench,
+    program: &Path,
+    driver: &Driver,
+    kind: &Kind,
+    counted: u64,
+) -> Result<Own> {
     let directory = tempfile::tempdir()?;
     let run =
         |packets| Drive { driver, kind, packets, made: 0, bare: false }.run(bench, program, directory.path());
-    let (few, more) = (run(WARM_UP)?, run(WARM_UP + COUNTED)?);
+    let (few, more) = (run(WARM_UP)?, run(WARM_UP + counted)?);
     let packets = more.arrived - few.arrived;
-    ensure!(packets == COUNTED, "{}: {packets} of {COUNTED} packets arrived", kind.what);
-    let per = |count: u64| count as f64 / COUNTED as f64;
+    ensure!(packets == counted, "{}: {packets} of {counted} packets arrived", kind.what);
+    let per = |count: u64| count as f64 / counted as f64;
     let of_function = |count: fn(&code::Count) -> u64, least: f64| {
         let name = |name: &str| format!("{:#}", rustc_demangle::demangle(name));
         let mut functions: BTreeMap<String, f64> = BTreeMap::new();
@@ -139,7 +146,7 @@ pub fn count(bench: &Bench, program: &Path, driver: &Driver, kind: &Kind) -> Res
         functions.retain(|_, count| *count >= least);
         functions
     };
-    let calls = Calls::of_named(&more.calls).since(&Calls::of_named(&few.calls)).per(COUNTED);
+    let calls = Calls::of_named(&more.calls).since(&Calls::of_named(&few.calls)).per(counted);
     Ok(Own {
         what: kind.what.into(),
         driver: driver.name.clone(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use super::{COUNTED, Drive, Kind, Run, WARM_UP};
+use super::{Drive, Kind, Run, WARM_UP};
 use crate::bench::{Bench, Driver};
 
 /// What the bare loop is called in the table.
@@ -33,7 +33,7 @@ impl WholePath {
     }
 }
 
-/// Counts one kind of packet that is sent by a driver, or by the bare loop beside our driver. All messages are made before the first is
+/// Counts one kind of packet, over `counted` of them, that is sent by a driver, or by the bare loop beside our driver. All messages are made before the first is
 /// sent, in the run with few packets as well, and what is left of them is not freed: so the difference of the two runs is sending alone.
 ///
 /// # Errors
@@ -45,15 +45,16 @@ pub fn whole_path(
     driver: &Driver,
     bare: bool,
     kind: &Kind,
+    counted: u64,
 ) -> Result<WholePath> {
     let directory = tempfile::tempdir()?;
     let run = |packets| {
-        Drive { driver, kind, packets, made: WARM_UP + COUNTED, bare }.run(bench, program, directory.path())
+        Drive { driver, kind, packets, made: WARM_UP + counted, bare }.run(bench, program, directory.path())
     };
-    let (few, more) = (run(WARM_UP)?, run(WARM_UP + COUNTED)?);
+    let (few, more) = (run(WARM_UP)?, run(WARM_UP + counted)?);
     let packets = more.arrived - few.arrived;
-    ensure!(packets == COUNTED, "{}: {packets} of {COUNTED} packets arrived", kind.what);
-    let per = |count: u64| count as f64 / COUNTED as f64;
+    ensure!(packets == counted, "{}: {packets} of {counted} packets arrived", kind.what);
+    let per = |count: u64| count as f64 / counted as f64;
     let own = |run: &Run| run.total(|count| count.instructions);
     Ok(WholePath {
         what: kind.what.into(),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use fakekernel::{Config, Machine};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::super::bed::{Bed, Subject};
 use super::super::traffic::{Handing, Load, Watched, measure_watched};
@@ -28,7 +28,17 @@ pub struct Function {
     /// Its symbol.
     pub name: String,
     pub start: usize,
+    /// In the file its length, and behind all else the code itself: as text it takes longer to write, under valgrind, than packets do.
+    #[serde(serialize_with = "length", deserialize_with = "of_length")]
     pub code: Vec<u8>,
+}
+
+fn length<S: Serializer>(code: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    code.len().serialize(to)
+}
+
+fn of_length<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    Ok(vec![0; u32::deserialize(from)? as usize])
 }
 
 impl Told {
@@ -45,15 +55,33 @@ impl Told {
     ///
     /// What is wrong with the file.
     pub fn read(file: &Path) -> Result<Self> {
-        let text = std::fs::read(file).with_context(|| file.display().to_string())?;
-        serde_json::from_slice(&text).with_context(|| file.display().to_string())
+        Self::parse(&std::fs::read(file)?).with_context(|| file.display().to_string())
+    }
+
+    fn parse(written: &[u8]) -> Result<Self> {
+        let mut parts = written.splitn(2, |byte| *byte == b'\n');
+        let (text, mut codes) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let mut told: Self = serde_json::from_slice(text)?;
+        for function in &mut told.functions {
+            let code = codes.split_off(..function.code.len()).context("it was cut short")?;
+            function.code.copy_from_slice(code);
+        }
+        ensure!(codes.is_empty(), "more code than functions have");
+        Ok(told)
     }
 
     /// # Errors
     ///
     /// Why it cannot be written.
     pub fn write(&self, file: &Path) -> Result<()> {
-        std::fs::write(file, serde_json::to_vec(self)?).with_context(|| file.display().to_string())
+        std::fs::write(file, self.written()?).with_context(|| file.display().to_string())
+    }
+
+    fn written(&self) -> Result<Vec<u8>> {
+        let mut written = serde_json::to_vec(self)?;
+        written.push(b'\n');
+        self.functions.iter().for_each(|function| written.extend_from_slice(&function.code));
+        Ok(written)
     }
 }
 
@@ -76,4 +104,22 @@ pub fn drive(bench: &Bench, load: Load, handing: Handing, made: u64, bare: bool)
         Ok(Told::of(subject, measured.named, measured.arrived))
     });
     outcome.map_err(|halt| anyhow!("{halt}"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Function, Told};
+
+    #[test]
+    fn what_a_run_told_is_read_with_the_code_of_every_function_and_not_if_it_was_cut() {
+        let function = |name: &str, code: &[u8]| Function { name: name.into(), start: 7, code: code.into() };
+        let functions = vec![function("f", b"\n\x90"), function("empty", b""), function("g", b"\xc3")];
+        let told = Told { functions, calls: [("kmem_alloc".into(), 3)].into(), arrived: 9 };
+        let written = told.written().expect("JSON");
+        let read = Told::parse(&written).expect("it is whole");
+        let codes: Vec<_> = read.functions.iter().map(|function| function.code.as_slice()).collect();
+        assert_eq!((codes, read.arrived, read.calls), (vec![&b"\n\x90"[..], b"", b"\xc3"], 9, told.calls));
+        assert!(Told::parse(&written[..written.len() - 1]).is_err());
+        assert!(Told::parse(&[&written[..], b"\xc3"].concat()).is_err());
+    }
 }
