@@ -198,9 +198,8 @@ is_wanted() {
 # The tests that have fewer seeds without WHOLE, on a fault. $1: file for what they say; $2: WHOLE=1 or nothing.
 fewer_seeds() {
 	# shellcheck disable=SC2086 # Perhaps no word.
-	env $2 PROTO="$objects/$name/kernel" timeout 1800 $cargo test --quiet -p ibdlab --test seeds --test swhca --test connected -- \
-		flaps_and_unloads_under_traffic partitions_are_deleted_and_unloaded sm_restart_keeps_unicast pkey_readded_at_another \
-		hca_pulled_under promiscuous_mode_hears every_byte_arrives_through a_long_transfer_arrives >"$1" 2>&1
+	env $2 PROTO="$objects/$name/kernel" timeout 1800 $cargo test --quiet -p ibdlab --test seeds --test rings --test trouble --test connected \
+		--test swhca --test fabrics -- --skip three_links_do --skip the_same_with_checksums --skip a_fabric_follows >"$1" 2>&1
 }
 
 # Which tests with seeds find a fault: a line of seeds.md. $1: patch.

@@ -3,7 +3,6 @@
 mod rig;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use ibdlab::campaign::{Campaign, Search};
@@ -13,10 +12,6 @@ use ibdlab::scenario::{Scenario, Step, load};
 
 fn fabric(index: u64) -> Scenario {
     Search::Fabrics(SmKind::Embedded).scenario(1, index)
-}
-
-fn proto() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/kernel")
 }
 
 #[test]
@@ -36,7 +31,7 @@ fn whatever_is_done_on_a_random_fabric_ends_well() {
         workers: available_parallelism().map_or(2, usize::from),
         shrink_runs: 0,
         out: directory.path().to_owned(),
-        proto: proto(),
+        proto: rig::proto(),
         counting: None,
         atomics: None,
         races: None,

@@ -117,7 +117,9 @@ fn pkey_moves_and_packets_are_lost_as_on_a_fabric_of_the_labs() {
 #[test]
 fn every_byte_arrives_on_connections_through_loss_broken_queue_pairs_cables_and_other_lids() {
     let file = data("swhca/connected.toml");
-    let failures = on_all_processors(rig::some_of(20) as usize, |seed| failure(load(&file).expect("a scenario"), seed as u64 + 1));
+    let failures = on_all_processors(rig::some_of(20) as usize, |seed| {
+        failure(load(&file).expect("a scenario"), seed as u64 + 1)
+    });
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 

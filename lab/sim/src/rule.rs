@@ -88,7 +88,7 @@ rules! {
     35 CallAfterUnload Panic "a callback into a module that is gone or going";
     36 LockBalance Defect "an entry point that returns with other locks than it was called with";
     37 PilBalance Defect "an entry point that returns with its PIL raised or preemption disabled";
-    38 StackUse Defect "more stack in module frames than what lies above them leaves: 3 KiB where packets pass, 6 elsewhere, 12 in a chain";
+    38 StackUse Defect "module frames take more stack than they may: 3 KiB where packets pass, 6 KiB in any other entry, 12 KiB of a thread in all";
     39 FloatingPoint Defect "floating-point or flag state changed by module code";
     40 BadObject Defect "an object file the kernel's loader would mishandle";
     41 AbsurdArgument Defect "an absurd argument: zero, negative or overlapping where that has no meaning";

@@ -2,7 +2,7 @@
 //!
 //! `cargo test` runs one program after the other, each with a thread for each processor: at the end of each program, and while a test waits
 //! for the clock, processors are idle. Here each program has one thread, and as many programs run as there are
-//! processors, and one more for those that wait. The longest of the last time begin.
+//! processors, and two more for those that wait. The longest of the last time begin.
 //!
 //! What a program says is printed when it ends. The times are in `target/test-times.tsv`: program, test, seconds.
 
@@ -55,7 +55,7 @@ fn main() -> Result<ExitCode> {
 
 /// Runs all, and tells of each when it has ended.
 fn run_all(programs: Vec<Program>, mut ended: impl FnMut(&str, Outcome)) {
-    let side_by_side = thread::available_parallelism().map_or(1, usize::from) + 1;
+    let side_by_side = thread::available_parallelism().map_or(1, usize::from) + 2;
     let waiting = Mutex::new(VecDeque::from(programs));
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {

@@ -33,8 +33,8 @@ impl RxCounters {
         Self { link, ..Self::default() }
     }
 
-    /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer. By the one thread that is on the receive path
-    /// up (`link/delivery.rs`), for datagrams and messages of connections.
+    /// Frames passed up, `copied` of them as a copy and the others in the adapter's own buffer. For datagrams and messages of
+    /// connections. Only the thread on the receive path (`link/delivery.rs`) calls it.
     pub(crate) fn received(&self, counts: &PacketCounts, copied: u64) {
         self.received.count(counts);
         self.copied.add_alone(copied);

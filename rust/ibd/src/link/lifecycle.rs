@@ -31,8 +31,8 @@ use crate::{now, probes};
 
 /// As IBTL knows it.
 pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
-/// The SDU announced before the broadcast group's MTU is known: the largest one, because `mac` does not ask a driver for a bound that is what the link
-/// has already (`mac_set_mtu`), and a bound of this one is none.
+/// The SDU announced before the broadcast group's MTU is known: the largest one. `mac_set_mtu` does not call the driver for an MTU that the link
+/// has already; for this one the driver need not be called, because it bounds nothing.
 pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B4096.sdu();
 /// How long a start waits for the address: a port query and a queue pair.
 const ADDRESS: Duration = Duration::from_secs(1);
@@ -313,7 +313,8 @@ impl Shared {
     }
 
     /// Ends the traffic. When this returns no thread hands packets up any more. **May block**: for commands to the adapter, for a
-    /// thread that is handing packets up, and, if the link takes connections, for handlers of `ibcm` that are running.
+    /// thread that is handing packets up, for a CQ handler that is running, and, if the link takes connections, for handlers of `ibcm` that
+    /// are running.
     pub(super) fn stop(&self) {
         let mut control = self.control.lock();
         let Stopped { pairs, had_traffic, up_to, shared_receive } = control.stop(now());

@@ -14,7 +14,7 @@
 //! | IBTF events | record and return | the machines' lock |
 //! | the threads of [`incoming`], once the link has connections | make, answer, open, close and free them | the adapter, `ibcm` |
 //!
-//! Locks, outermost first: a transmit queue's, the machines' ([`Shared::control`]), and inside that one only `retired` and `news`; the job queues'
+//! Locks, outermost first: a transmit queue's; inside it a connection's, or the machines' ([`Shared::control`]); and inside that one only `retired` and `news`; the job queues'
 //! and the announcer's are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the receive path
 //! ([`delivery`]) are taken inside it. None is held
 //! across an upcall, a blocking call, or the freeing of a packet.

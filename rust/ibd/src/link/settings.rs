@@ -1,6 +1,6 @@
 //! A link's private properties (`dladm set-linkprop -p _ibd_...`): the ones of datagram mode, their bounds, who may set them
-//! when, and their values. Names and bounds are those that scripts know from the C driver; two defaults differ, because the
-//! driver lends as many buffers again as it gives the adapter, and because its table of addresses grows.
+//! when, and their values. Names and bounds are those that scripts know from the C driver; three defaults are
+//! lower: of `_ibd_ud_num_rwqe`, because the driver lends as many buffers again, of `_ibd_ud_num_swqe` and of `_ibd_num_lso_bufs`.
 
 use core::ffi::CStr;
 use core::time::Duration;

@@ -380,7 +380,7 @@ where
         usize::from(self.ports_out) + usize::from(self.groups_out)
     }
 
-    /// Takes a packet that no transmit queue knows the way of; it leaves by `tx_queue`.
+    /// Takes a packet to an address that its transmit queue does not remember; it leaves by `tx_queue`.
     pub fn submit(&mut self, now: Instant, to: LinkAddr, tx_queue: TxQueue, packet: P) -> Submitted<P, H> {
         self.counts.asked += 1;
         let Some(id) = self.find_or_add(to) else {

@@ -122,13 +122,7 @@ pub fn missing() -> Option<String> {
 /// # Errors
 ///
 /// What valgrind says when it cannot run the lab, or that packets were lost.
-pub fn count(
-    bench: &Bench,
-    program: &Path,
-    driver: &Driver,
-    kind: &Kind,
-    counted: u64,
-) -> Result<Own> {
+pub fn count(bench: &Bench, program: &Path, driver: &Driver, kind: &Kind, counted: u64) -> Result<Own> {
     let directory = tempfile::tempdir()?;
     let run =
         |packets| Drive { driver, kind, packets, made: 0, bare: false }.run(bench, program, directory.path());

@@ -1,7 +1,7 @@
 //! From the MAC layer to the send queue.
 //!
 //! One lock per transmit queue. A packet to a neighbour that the queue remembers takes that lock and no other; another one takes the
-//! machines' lock inside it. Nobody takes a neighbour out of a queue's memory but the queue: it says itself when it does not hold any more. What fits one MTU is copied into registered memory and freed at once, but not before the lock is
+//! machines' lock inside it. Only the queue takes a neighbour out of its memory: a flag in the neighbour says when it is not valid any more. What fits one MTU is copied into registered memory and freed at once, but not before the lock is
 //! let go; a large send stays where it is until the adapter has cut it up ([`stage`]).
 
 mod connected;
