@@ -28,7 +28,7 @@ help:
 	@echo '               (SCENARIO=file.toml, SEED=number, SM=opensm for a real OpenSM),'
 	@echo '               then, as root, Linux programs over the drivers'
 	@echo 'make test      build the modules, run every test, audit the modules'
-	@echo '               (WHOLE=1: all seeds where a tenth is the rule, and each interruption where one in eleven is;'
+	@echo '               (WHOLE=1: all seeds where a part of them is the rule, and each interruption where one in 23 is;'
 	@echo '               FOREIGN=directory with illumos'"'"'s mac_ib and ibp: those that need them, too;'
 	@echo '               REQUIRE=linux,opensm: a test that this machine would have to leave out fails)'
 	@echo 'make bench     what a packet costs, into target/bench (PEER=directory with another driver, to measure in turn;'

@@ -6,7 +6,7 @@
 # REQUIRE names, with commas, what this machine must have: linux (root, /dev/net/tun), opensm, valgrind. A test that would be left out
 # for want of one of them fails.
 #
-# WHOLE=1 tries all seeds where a tenth is the rule, and interrupts scripts at each place instead of each eleventh one (CONTRIBUTING.md lists
+# WHOLE=1 tries all seeds where a part of them is the rule, and interrupts scripts at each place instead of each 23rd one (CONTRIBUTING.md lists
 # what does more with it).
 #
 # What a test program reports is added up. One that crashed or did not build counts as one failure, and so does a failed

@@ -616,3 +616,31 @@ fn every_test_and_case_that_the_page_of_swhca_names_is_there() {
 
 /// Functions of the kernel's that the table speaks of.
 const NOT_TESTS: [&str; 3] = ["free_cq", "ibc_attach", "modify_ports"];
+
+/// Where a file is that the chapter on the driver names from a crate on.
+fn of_a_crate(name: &str) -> Option<String> {
+    let (package, path) = name.split_once('/')?;
+    let sources = match package {
+        "ibd" => "ibd/src/link",
+        "ipoib" => "ipoib/src",
+        "ibtf" => "ibtf/src",
+        "kernel" => "kernel/src",
+        _ => return None,
+    };
+    Some(format!("rust/{sources}/{path}"))
+}
+
+#[test]
+fn every_file_that_the_chapter_on_the_driver_names_is_there() {
+    let root = workspace_root();
+    let page = fs::read_to_string(root.join("docs/design.md")).expect("the page");
+    let (_, chapter) = page.split_once("\n## The driver\n").expect("the chapter");
+    let (chapter, _) = chapter.split_once("\n## ").expect("the next one");
+    let quoted = chapter.split('`').skip(1).step_by(2);
+    let files: Vec<String> =
+        quoted.filter(|name| !name.contains(' ') && !name.contains("/x.")).filter_map(of_a_crate).collect();
+    assert!(files.len() > 30, "{files:?}");
+    for file in files {
+        assert!(root.join(&file).exists(), "{file}");
+    }
+}

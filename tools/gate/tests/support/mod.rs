@@ -11,7 +11,7 @@ use gate::gate::Gate;
 /// At which of the places of an interruption a test interrupts: one after as many, or at each if `WHOLE` is set, as `make nightly` does.
 /// It has no divisor in common with the number of ways to cut a run short, so each way has its turn.
 pub fn each_so_many() -> usize {
-    if std::env::var_os("WHOLE").is_some() { 1 } else { 11 }
+    if std::env::var_os("WHOLE").is_some() { 1 } else { 23 }
 }
 
 /// The root of our own tree.
