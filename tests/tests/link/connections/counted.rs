@@ -1,5 +1,6 @@
 //! Every packet is in one counter.
 
+use fabric::LinkFaults;
 use fakekernel::Nanos;
 use lab_gldv3::Offload;
 
@@ -9,6 +10,7 @@ use super::opened::{connected, pattern, send, set_connected};
 use super::unwanted::v4;
 use super::{LEGACY, accepting, holds, payloads};
 use crate::bench::{IPV4, PLAIN, Setup, address_of};
+use crate::rings::{self, BOTH};
 
 #[test]
 fn what_has_come_when_a_link_stops_and_nobody_has_taken_is_counted() {
@@ -117,5 +119,30 @@ fn what_goes_on_connections_is_no_post_of_a_ring() {
         (0..10).for_each(|_| send(&alpha, &beta, &pattern(20_000)));
         bench.settle();
         assert_eq!((payloads(&to_beta).len(), posts()), (11, before));
+    });
+}
+
+#[test]
+fn what_fits_a_datagram_leaves_as_one_while_the_connection_is_full_whichever_ring_it_comes_by() {
+    const FLOWS: u16 = 32;
+    Setup { conf: BOTH, ..Setup::default() }.run(|bench| {
+        let (alpha, _, beta, to_beta) = connected(bench, IPV4);
+        let large = v4(20_000, 0);
+        // The second one has the ring remember the connection.
+        for _ in 0..2 {
+            send(&alpha, &beta, &large);
+            bench.settle();
+        }
+        let far = LinkFaults { delay: fabric::Nanos(50_000_000), ..LinkFaults::default() };
+        bench.world.fabric().set_faults(bench.beta.port(), far, far);
+        let full = || bench.alpha.counter("tx_drop_queue_full");
+        while full() == 0 {
+            send(&alpha, &beta, &large);
+        }
+        let dropped = full();
+        (0..FLOWS).for_each(|flow| rings::send(&alpha, address_of(&beta), flow, 1));
+        bench.settle();
+        let small = payloads(&to_beta).into_iter().filter(|payload| payload.len() < large.len()).count();
+        assert_eq!((small, full() - dropped), (usize::from(FLOWS), 0), "{:?}", bench.alpha.counters());
     });
 }

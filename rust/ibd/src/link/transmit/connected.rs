@@ -100,12 +100,9 @@ impl Transmitter {
     ) -> Result<(), NotSent> {
         let connects = takes_connections(&flagged, frame);
         let (packet, connects) = match self.known_sender(state, &to, frame).filter(|_| connects) {
-            // A connection that is full does not keep back what fits a datagram.
-            Some(sender) => match self.send_on_connection(state, &sender, packet, frame, after) {
-                Err(NotSent::Dropped(packet, TxDrop::QueueFull)) if state.fits_datagram(frame) => {
-                    (packet, false)
-                }
-                sent => return sent,
+            Some(sender) => match self.send_unless_full(state, &sender, packet, frame, after)? {
+                Some(packet) => (packet, false),
+                None => return Ok(()),
             },
             None => (packet, connects),
         };
@@ -236,7 +233,7 @@ impl Transmitter {
                     let neighbour = Some(neighbour.clone());
                     connections.insert(*to, Remembered { sender: sender.clone(), longest, neighbour });
                 }
-                Ok(self.send_on_connection(state, &sender, packet, frame, after).map(|()| None)?)
+                Ok(self.send_unless_full(state, &sender, packet, frame, after)?)
             }
             connections::Submitted::Waits => {
                 self.connection_counters.waited.increment();
@@ -246,6 +243,23 @@ impl Transmitter {
             connections::Submitted::TooBig(packet, most) => Err(Unsent::TooLong(packet, most.0)),
             connections::Submitted::Full(packet) if state.fits_datagram(frame) => Ok(Some(packet)),
             connections::Submitted::Full(packet) => Err(NotSent::Dropped(packet, TxDrop::QueueFull).into()),
+        }
+    }
+
+    /// On a connection. One that is full does not keep back what fits a datagram: that comes back.
+    fn send_unless_full(
+        &self,
+        state: &mut State,
+        sender: &ConnectedSender,
+        packet: Mblk,
+        frame: &Frame,
+        after: &mut AfterUnlock,
+    ) -> Result<Option<Mblk>, NotSent> {
+        match self.send_on_connection(state, sender, packet, frame, after) {
+            Err(NotSent::Dropped(packet, TxDrop::QueueFull)) if state.fits_datagram(frame) => {
+                Ok(Some(packet))
+            }
+            sent => sent.map(|()| None),
         }
     }
 
