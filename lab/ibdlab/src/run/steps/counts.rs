@@ -14,6 +14,9 @@ use crate::run::world::World;
 /// For frames on their way when the step begins.
 const SETTLE: Nanos = Nanos::from_millis(100);
 
+/// On the wall clock: what a busy machine needs for frames that were captured and have not come to their host.
+const SETTLE_LIVE: Nanos = Nanos::from_secs(1);
+
 /// Ends the capture and compares, host by host. Linux may send at any time: what it sends while the capture ends may be in it or not.
 /// In virtual time nothing passes meanwhile, and the numbers are equal.
 pub fn counts(world: &mut World) -> Result<Findings> {
@@ -21,6 +24,9 @@ pub fn counts(world: &mut World) -> Result<Findings> {
     let before = statistics(world)?;
     let recording = world.recording.as_mut().context("nothing was captured")?;
     let file = recording.end()?.to_owned();
+    if world.machine.is_live() {
+        fakekernel::sleep(SETTLE_LIVE);
+    }
     let after = statistics(world)?;
     let file = File::open(file).context("opening the capture")?;
     let captured = count(BufReader::new(file))?;
