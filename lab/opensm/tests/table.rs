@@ -1,8 +1,8 @@
 //! The request table, asked of OpenSM and of the embedded administrator: every answer has to be the same.
 
-#[path = "../../sm/tests/table/mod.rs"]
+#[path = "../../sm/tests/all/table/mod.rs"]
 mod table;
-#[path = "../../sm/tests/world/mod.rs"]
+#[path = "../../sm/tests/all/world/mod.rs"]
 mod world;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 //! What happens over time: sweeps, reports, restarts, faults.
 
-mod world;
-
+use crate::world::*;
 use sm::fault::{Fault, FaultAction};
 use sm::mad::RmppKind;
 use sm::partition::{GroupParams, Ports, broadcast_mgid};
@@ -10,7 +9,6 @@ use sm::records::{
     Trap, mc_member_mask, node_mask, path_mask, port_info_mask, service_mask,
 };
 use sm::*;
-use world::*;
 
 fn subscribe(world: &mut World, port: Guid) {
     for producer in [4, 1, 2, 3] {

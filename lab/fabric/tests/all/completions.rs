@@ -1,9 +1,8 @@
 //! Whatever happens, every posted work request completes exactly once, and each queue's in the order of posting.
-mod rig;
 
+use crate::rig::*;
 use fabric::*;
 use proptest::prelude::*;
-use rig::*;
 
 #[derive(Clone, Debug)]
 enum Step {

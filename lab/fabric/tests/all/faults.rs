@@ -1,12 +1,11 @@
 //! Faults on demand: links, interrupts, calls, ports, whole HCAs.
-mod rig;
 
+use crate::rig::*;
 use fabric::capture::ErfPcapng;
 use fabric::*;
 use pcap_file::DataLink;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use rig::*;
 use std::sync::Arc;
 
 const PERFECT: fn() -> LinkFaults = LinkFaults::default;

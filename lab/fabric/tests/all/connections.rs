@@ -1,9 +1,8 @@
 //! Reliable connections between two adapters.
-mod rig;
 
+use crate::rig::*;
 use fabric::capture::ErfPcapng;
 use fabric::*;
-use rig::*;
 use std::process::Command;
 use std::sync::Arc;
 

@@ -1,11 +1,9 @@
 //! Paths: what the answers hold. Which are found stands in the request table.
 
-mod world;
-
+use crate::world::*;
 use sm::partition::{GroupParams, Ports, broadcast_mgid};
 use sm::records::{McMemberRecord, PathRecord, mc_member_mask, path_mask as mask};
 use sm::*;
-use world::*;
 
 /// B is in partition 1 with A, limited, and in no other with it; C only in partition 2.
 fn partitioned() -> World {

@@ -1,11 +1,9 @@
 //! Whatever arrives, the administrator answers or does not; it never panics and never leaks groups.
 
-mod world;
-
+use crate::world::*;
 use proptest::prelude::*;
 use sm::records::{McMemberRecord, mc_member_mask as mask};
 use sm::*;
-use world::*;
 
 fn any_step() -> impl Strategy<Value = (usize, bool, u8, u8)> {
     (0..3_usize, any::<bool>(), 0..4_u8, 0..16_u8)

@@ -1,5 +1,4 @@
 //! Two or more HCAs on one switch, configured by hand, with memory and events the test can see.
-#![allow(dead_code)] // Each test file uses its part.
 
 use fabric::subnet::PortSet;
 use fabric::*;

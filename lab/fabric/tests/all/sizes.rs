@@ -1,9 +1,7 @@
 //! How an adapter counts: sizes of queues and lists, what is let in, and what can be carried out.
 
-mod rig;
-
+use crate::rig::{Host, SEND, ud_config, world_with};
 use fabric::{Arithmetic, CompletionStatus, Error, HcaAttr, HcaConfig, Lso, QpSizes, SendOp, UdConfig};
-use rig::{Host, SEND, ud_config, world_with};
 
 fn hermon(config: &mut HcaConfig) {
     config.attr = HcaAttr::with_offloads();

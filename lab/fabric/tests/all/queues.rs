@@ -1,8 +1,7 @@
 //! Completion queues, slots, flushing, who may be freed when.
-mod rig;
 
+use crate::rig::*;
 use fabric::*;
-use rig::*;
 
 fn ids(done: &[Completion]) -> Vec<u64> {
     done.iter().map(|c| c.wr_id).collect()

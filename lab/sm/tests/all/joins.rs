@@ -1,11 +1,9 @@
 //! Joins, creations and leaves: what the answers hold. Which are granted stands in the request table.
 
-mod world;
-
+use crate::world::*;
 use sm::partition::{GroupParams, PermanentGroup, Ports, broadcast_mgid};
 use sm::records::{McMemberRecord, mc_member_mask as mask};
 use sm::*;
-use world::*;
 
 const INVALID: Status = Status::REQ_INVALID;
 const INSUFFICIENT: Status = Status::REQ_INSUFFICIENT_COMPONENTS;

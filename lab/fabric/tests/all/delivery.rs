@@ -1,9 +1,8 @@
 //! From a posted send to a placed receive: the receiver's checks and the 40-byte rule.
-mod rig;
 
+use crate::rig::*;
 use fabric::subnet::PortSet;
 use fabric::*;
-use rig::*;
 
 #[test]
 fn a_datagram_lands_behind_the_grh_space_and_both_sides_complete() {

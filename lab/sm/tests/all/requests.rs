@@ -1,12 +1,9 @@
 //! The request table, asked of the embedded administrator. OpenSM is asked the same in the crate `opensm`.
 
-mod table;
-mod world;
-
+use crate::table::{self, Administrator, Answer, Request, Subnet};
+use crate::world::World;
 use sm::rmpp::{Received, Receiver};
 use sm::{SaMad, SmConfig, Status};
-use table::{Administrator, Answer, Request, Subnet};
-use world::World;
 
 impl Administrator for World {
     fn ask(&mut self, request: &Request, _: bool) -> Option<Answer> {

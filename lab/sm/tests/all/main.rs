@@ -1,0 +1,11 @@
+//! The subnet manager and administrator, asked with MADs.
+
+#![forbid(unsafe_code)]
+
+mod joins;
+mod life;
+mod paths;
+mod requests;
+mod robustness;
+mod table;
+mod world;
