@@ -14,7 +14,7 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Takes a packet; those that can go on, in order. smoltcp makes all fragments of a packet before it makes another packet.
+    /// Takes a packet; those that can go on, in order. The device has smoltcp make all fragments of a packet before another packet.
     pub fn pass(&mut self, packet: Packet) -> Vec<Packet> {
         let Some(more) = is_icmp_fragment(&packet.bytes) else { return vec![packet] };
         self.held.push(packet);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
+use smoltcp::iface::{Config, Interface, PollIngressSingleResult, PollResult, SocketSet};
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr};
 
@@ -90,7 +90,7 @@ impl Stack {
     /// The link has this address and size now. Neighbours are told at once if the address is new.
     pub fn set_info(&mut self, info: LinkInfo) {
         if info.sdu != self.link.info().sdu {
-            self.device.sdu = info.sdu;
+            self.device.restart(info.sdu);
             self.iface = interface(&mut self.device, self.link.addresses(), self.link.groups(), self.seed);
             self.fragments = Fragments::default();
         }
@@ -174,7 +174,7 @@ impl Stack {
         self.link.poll(now);
         self.follow_addresses();
         loop {
-            let result = self.iface.poll(instant(now), &mut self.device, &mut self.sockets);
+            let result = self.poll_sockets(instant(now));
             let sent = !self.device.tx.is_empty();
             let packets =
                 self.device.tx.drain(..).flat_map(|packet| self.path_mtus.cut(now, may_be_cut(packet)));
@@ -185,6 +185,26 @@ impl Stack {
             }
             if result == PollResult::None && !sent {
                 break;
+            }
+        }
+    }
+
+    /// What has come goes to smoltcp; then it sends until it has no more or the device takes no more.
+    fn poll_sockets(&mut self, now: Instant) -> PollResult {
+        self.iface.poll_maintenance(now);
+        let mut result = PollResult::None;
+        loop {
+            match self.iface.poll_ingress_single(now, &mut self.device, &mut self.sockets) {
+                PollIngressSingleResult::None => break,
+                PollIngressSingleResult::PacketProcessed => {}
+                PollIngressSingleResult::SocketStateChanged => result = PollResult::SocketStateChanged,
+            }
+        }
+        loop {
+            self.device.begin_round();
+            match self.iface.poll_egress(now, &mut self.device, &mut self.sockets) {
+                PollResult::None => return result,
+                PollResult::SocketStateChanged => result = PollResult::SocketStateChanged,
             }
         }
     }

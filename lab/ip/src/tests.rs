@@ -307,6 +307,29 @@ fn ipv4_pings_of_more_than_the_sdu_go_in_fragments() {
     assert_eq!(outcome[0], Some(Outcome::Ping { sent: 8, answered: 8 }));
 }
 
+/// As on a machine that was busy: the packets of a while come up together.
+#[test]
+fn the_largest_ipv4_pings_of_several_applications_that_come_together_are_all_answered() {
+    let mut pair = Pair::new();
+    // A packet waits for a neighbour that is not known yet, but not many do.
+    pair.run([Some(&mut Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 1, vec![56])), None]);
+    let sizes = vec![60_000, 1000, 65_507, 2017];
+    let ping = |_| Ping::new(ip("10.0.0.1"), ip("10.0.0.2"), 4, sizes.clone());
+    let mut running: Vec<Ping> = (0..5).map(ping).collect();
+    for _ in 0..100 {
+        running.retain_mut(|ping| match run(ping, pair.now, &mut pair.stacks[0]) {
+            Some(outcome) => {
+                assert_eq!(outcome, Outcome::Ping { sent: 4, answered: 4 });
+                false
+            }
+            None => true,
+        });
+        pair.settle();
+        pair.now += Duration::from_millis(100);
+    }
+    assert!(running.is_empty(), "{} are still running", running.len());
+}
+
 #[test]
 fn echoes_of_two_applications_are_told_apart() {
     let mut pair = Pair::new();

@@ -13,8 +13,8 @@ use smoltcp::socket::icmp;
 
 /// Requests and answers that the socket holds between two turns of the host.
 const PACKETS: usize = 64;
-/// Their bytes: some of the largest echoes.
-const BYTES: usize = 4 << 16;
+/// Their bytes, should each be the largest.
+const BYTES: usize = PACKETS << 16;
 
 /// A request that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
