@@ -20,6 +20,9 @@ use crate::scenario::Scenario;
 /// Set for a process that a debugger watches: the host whose modules it wants to know of, or nothing for all.
 const TELL: &str = "IBDLAB_TELL_GDB";
 
+/// The command `ibd-links`.
+const LINKS: &str = include_str!("../../../tools/gdb/ibd_links.py");
+
 /// How many functions a refusal proposes.
 const PROPOSALS: usize = 8;
 
@@ -53,6 +56,7 @@ pub fn become_gdb(args: &DebugArgs, scenario: Scenario) -> Result<Error> {
     let mut gdb = Command::new("gdb");
     // Before the program is loaded; what is told of later is still to be found.
     gdb.args(["-q", "-iex", "set breakpoint pending on", "-iex", "set print thread-events off"]);
+    gdb.arg("-iex").arg(format!("python exec({LINKS:?})"));
     for name in &args.breaks {
         for symbol in find(&functions, name)? {
             gdb.arg("-ex").arg(format!("break {symbol}"));

@@ -163,9 +163,15 @@ impl Mac {
         let again = core::mem::replace(&mut *registered, true);
         self.0.registered.notify_all();
         drop(registered);
-        let link = self.0.link.load(Ordering::SeqCst);
-        if link != LinkState::Unknown as i32 {
+        let mut link = self.0.link.load(Ordering::SeqCst);
+        while link != LinkState::Unknown as i32 {
             self.announce(link);
+            // Somebody may have announced another one in between, and this older one came after it.
+            let now = self.0.link.load(Ordering::SeqCst);
+            if now == link {
+                break;
+            }
+            link = now;
         }
         if again && self.0.transmit_rings.is_empty() {
             self.transmit_ready();

@@ -14,6 +14,7 @@ mod common;
 mod counters;
 mod directory;
 mod driver;
+mod dump;
 mod link;
 mod node;
 mod partition;

@@ -155,7 +155,7 @@ impl ClientHandler for Events {
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == node.hca.get() => {
                 // An ioctl may be asking the port.
                 let _ = self.0.hca.withdraw().close(|| ());
-                self.0.mac.link_update(LinkState::Down);
+                self.0.refresh();
             }
             _ => {}
         }

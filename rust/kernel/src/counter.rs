@@ -37,6 +37,28 @@ impl Counter {
     }
 }
 
+/// A number that anybody may change to another one. Not ordered with anything else. **Any** context.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    /// It is this from now on.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Not less than this from now on; what it is then.
+    pub fn raise(&self, value: u64) -> u64 {
+        self.0.fetch_max(value, Ordering::Relaxed).max(value)
+    }
+
+    /// The present value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The sum over several counters; each is read once, so the sum may be of slightly different moments.
 pub fn sum<'a>(counters: impl IntoIterator<Item = &'a Counter>) -> u64 {
     counters.into_iter().fold(0, |total, counter| total.wrapping_add(counter.get()))

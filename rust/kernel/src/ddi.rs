@@ -13,6 +13,7 @@ use crate::errno::Errno;
 /// Valid from attach to the end of a successful detach; keep it in the instance and nowhere else. What may live longer keeps
 /// its [`NodeName`].
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
 pub struct DevInfo(NonNull<sys::dev_info_t>);
 
 // SAFETY: the functions below may be called for an attached node from any thread.

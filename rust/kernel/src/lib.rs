@@ -27,6 +27,7 @@ mod arc;
 mod boxed;
 pub mod counter;
 pub mod ddi;
+pub mod dump;
 mod errno;
 pub mod fm;
 pub mod kstat;

@@ -4,15 +4,18 @@ use crate::boxed::{KBox, Vacant};
 use crate::mem::AllocError;
 
 /// Elements, the last one added first. **Any** context, as far as the elements' own drop allows.
+#[repr(transparent)]
 pub struct List<T> {
     first: Link<T>,
 }
 
 type Link<T> = Option<KBox<Node<T>>>;
 
+/// Laid out as [`crate::dump`] says.
+#[repr(C)]
 struct Node<T> {
-    value: T,
     next: Link<T>,
+    value: T,
 }
 
 /// Memory for an element. Made before a lock is taken or anything is begun: what is at hand then need not be given up.
@@ -33,7 +36,7 @@ impl<T> List<T> {
 
     /// Adds an element, for which there is room.
     pub fn put(&mut self, room: Room<T>, value: T) {
-        self.first = Some(room.0.fill(Node { value, next: self.first.take() }));
+        self.first = Some(room.0.fill(Node { next: self.first.take(), value }));
     }
 
     /// The elements.

@@ -20,7 +20,7 @@ fn every_packet_of_either_driver_comes_through_with_a_kernel_that_does_next_to_n
         mtu: 2048,
         chain: 1,
         most_addresses: 1,
-        instructions: false,
+        instructions: None,
         sa_delay: Duration::ZERO,
         sa_delay_source: String::new(),
     };

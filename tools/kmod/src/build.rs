@@ -70,7 +70,8 @@ fn build_as(root: &Path, modules: &[&Module], flavour: Flavour) -> Result<Vec<Pa
 }
 
 /// What a shim calls, what krtld looks up and what other modules call: all that stays global in [`rust_part`].
-const RUST_GLOBALS: [&str; 6] = ["_init", "_fini", "_info", "kmod_attach", "kmod_detach", "ibd_path_lookup"];
+const RUST_GLOBALS: [&str; 7] =
+    ["_init", "_fini", "_info", "kmod_attach", "kmod_detach", "ibd_path_lookup", "ibd_root"];
 
 /// Writes the Rust part of a module to `output`, one relocatable object without the shim: what a gate's own linker
 /// joins with the shim that the gate's own compiler made.

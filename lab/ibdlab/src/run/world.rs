@@ -159,9 +159,10 @@ impl World {
         HEAD_START + self.sa_delay * GROUP_ROUND_TRIPS
     }
 
-    /// The same where nothing else is under way: a leave that is still out, and the join.
+    /// The same where nothing else is under way: a leave that is still out, and the join. After a join that nobody confirmed a leave is four questions:
+    /// the leave, whether the group is there, a join, and the leave of that.
     pub fn shortest_head_start(&self) -> Duration {
-        SHORTEST_HEAD_START + self.sa_delay * 2
+        SHORTEST_HEAD_START + self.sa_delay * (4 + 1)
     }
 
     /// A UDP port that nobody listens to yet: what one talk to a group has left in a sender's queue is not heard in the next.

@@ -4,6 +4,7 @@
 //! the link. They live as long as it is attached, over any number of starts. What becomes of them as kstats is in [`shown`].
 
 mod drops;
+mod dumped;
 mod packet_counts;
 mod questions;
 mod receive;
@@ -16,6 +17,7 @@ use kernel::counter::{CacheLine, Counter, sum};
 use kernel::{AllocError, KArc, KVec};
 
 pub(crate) use drops::{RxDrop, TxDrop};
+pub(crate) use dumped::counters;
 pub(crate) use packet_counts::PacketCounts;
 use packet_counts::Traffic;
 pub(crate) use questions::{Asked, SaCounters};

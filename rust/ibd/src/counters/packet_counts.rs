@@ -25,8 +25,8 @@ impl Traffic {
     }
 
     /// In the order of [`super::shown::TRAFFIC`].
-    pub(super) fn values(&self) -> [u64; 4] {
-        [&self.packets, &self.bytes, &self.multicast, &self.broadcast].map(Counter::get)
+    pub(super) fn all(&self) -> [&Counter; 4] {
+        [&self.packets, &self.bytes, &self.multicast, &self.broadcast]
     }
 }
 

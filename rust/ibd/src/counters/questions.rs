@@ -1,10 +1,9 @@
 //! What the SA is asked, and what it does not answer.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use ibtf::Status;
-use kernel::counter::Counter;
+use kernel::counter::{Counter, Gauge};
 
 /// What the SA is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +39,7 @@ pub(crate) struct SaCounters {
     pub(super) asked: [Counter; QUESTIONS],
     pub(super) failed: [Counter; QUESTIONS],
     /// `ibt_status_t` of the last failure.
-    last_failure: AtomicU32,
+    pub(super) last_failure: Gauge,
 }
 
 impl SaCounters {
@@ -53,12 +52,17 @@ impl SaCounters {
     pub(crate) fn note(&self, what: Asked, result: Result<(), Status>) {
         if let Err(status) = result {
             self.failed[what as usize].increment();
-            self.last_failure.store(status.get(), Ordering::Relaxed);
+            self.last_failure.set(status.get().into());
         }
     }
 
     /// `ibt_status_t` of the last failure; 0 if there was none.
-    pub(crate) fn last_failure(&self) -> u32 {
-        self.last_failure.load(Ordering::Relaxed)
+    pub(crate) fn last_failure(&self) -> u64 {
+        self.last_failure.get()
+    }
+
+    /// Calls by kind, and how many of each failed.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Counter> {
+        self.asked.iter().chain(&self.failed)
     }
 }

@@ -68,8 +68,8 @@ impl RxCounters {
     }
 
     /// In the order of [`super::shown::RX_WAYS`]: lent, copied, left, fetched, quiet.
-    pub(super) fn ways(&self) -> [u64; 5] {
-        [&self.lent, &self.copied, &self.left, &self.fetched, &self.quiet].map(Counter::get)
+    pub(super) fn ways(&self) -> [&Counter; 5] {
+        [&self.lent, &self.copied, &self.left, &self.fetched, &self.quiet]
     }
 
     /// How often queues were refilled, those that are gone and the one that is there: with the lock under which it goes.
@@ -79,9 +79,12 @@ impl RxCounters {
 
     /// Everything, in the order of [`super::RX_RING`].
     pub(crate) fn show(&self, shown: &mut Shown<'_>, refills: Refills) {
-        shown.put(self.received.values());
-        shown.put(self.drop_counts());
-        shown.put(self.ways());
+        self.all().for_each(|counter| shown.put([counter.get()]));
         shown.put([refills.all, refills.short]);
+    }
+
+    /// In the same order, without the refills.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Counter> {
+        self.received.all().into_iter().chain(&self.drops).chain(self.ways())
     }
 }

@@ -66,7 +66,7 @@ pub(crate) const HISTORY: [&CStr; 7] =
     [c"times_up", c"last_down", c"since", c"qp_made", c"qp_started", c"qp_failed", c"qp_stalled"];
 
 const SENDING: [&CStr; 5] = [c"tx_put_off", c"tx_failed", c"tx_mapped", c"tx_large", c"tx_timeouts"];
-const ASKING: [&CStr; 2 * QUESTIONS] = [
+pub(super) const ASKING: [&CStr; 2 * QUESTIONS] = [
     c"sa_paths",
     c"sa_joins",
     c"sa_leaves",
@@ -76,7 +76,7 @@ const ASKING: [&CStr; 2 * QUESTIONS] = [
     c"sa_leaves_failed",
     c"sa_queries_failed",
 ];
-const STATE: [&CStr; 3] = [c"sa_last_failure", c"link_state", c"broadcast_state"];
+pub(super) const STATE: [&CStr; 3] = [c"sa_last_failure", c"link_state", c"broadcast_state"];
 
 /// The kstat `datagram`: of all rings together, every reason on its own.
 impl Source for Counters {
@@ -96,10 +96,10 @@ impl Source for Counters {
             self.over_rings(|ring| &ring.large),
             self.over_rings(|ring| &ring.timeouts),
         ]);
-        shown.put(self.rx.ways());
+        shown.put(self.rx.ways().map(Counter::get));
         shown.put(self.sa.asked.each_ref().map(Counter::get));
         shown.put(self.sa.failed.each_ref().map(Counter::get));
-        shown.put([self.sa.last_failure().into()]);
+        shown.put([self.sa.last_failure.get()]);
         shown.put(self.state.numbers());
     }
 }

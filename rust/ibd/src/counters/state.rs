@@ -1,10 +1,8 @@
 //! How a link is, and what it has been through.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
 use ipoib::link::{self, BroadcastState, WaitsFor};
-use kernel::counter::Counter;
+use kernel::counter::{Counter, Gauge};
 use kernel::time::Instant;
 
 use super::Shown;
@@ -12,19 +10,24 @@ use super::Shown;
 /// How the link is, for whoever reads statistics; the control thread writes it.
 #[derive(Default)]
 pub(crate) struct State {
-    link: AtomicU32,
-    broadcast: AtomicU32,
+    link: Gauge,
+    broadcast: Gauge,
 }
 
 impl State {
     pub(crate) fn show(&self, link: LinkState, broadcast: BroadcastState) {
-        self.link.store(link as u32, Ordering::Relaxed);
-        self.broadcast.store(broadcast as u32, Ordering::Relaxed);
+        self.link.set(link as u64);
+        self.broadcast.set(broadcast as u64);
     }
 
     /// The numbers of the kstats `link_state` and `broadcast_state`.
     pub(super) fn numbers(&self) -> [u64; 2] {
-        [&self.link, &self.broadcast].map(|state| state.load(Ordering::Relaxed).into())
+        self.gauges().map(Gauge::get)
+    }
+
+    /// In the same order.
+    pub(super) fn gauges(&self) -> [&Gauge; 2] {
+        [&self.link, &self.broadcast]
     }
 }
 
@@ -72,8 +75,8 @@ impl LinkState {
 pub(crate) struct History {
     ups: Counter,
     /// What it waited for when it was last down, and since when it is as it is, in nanoseconds of `gethrtime(9F)`.
-    last_down: AtomicU32,
-    since: AtomicU64,
+    last_down: Gauge,
+    since: Gauge,
     /// Queue pairs made; those that began to carry packets; and those that failed, or completed no sends.
     pub(crate) made: Counter,
     pub(crate) started: Counter,
@@ -86,15 +89,23 @@ impl History {
     pub(crate) fn note(&self, state: LinkState, now: Instant) {
         match state {
             LinkState::Up => self.ups.increment(),
-            down => self.last_down.store(down as u32, Ordering::Relaxed),
+            down => self.last_down.set(down as u64),
         }
-        self.since.store(now.as_nanos(), Ordering::Relaxed);
+        self.since.set(now.as_nanos());
     }
 
     /// In the order of [`super::HISTORY`].
     pub(crate) fn show(&self, shown: &mut Shown<'_>) {
-        shown.put([self.ups.get(), self.last_down.load(Ordering::Relaxed).into()]);
-        shown.put([self.since.load(Ordering::Relaxed)]);
-        shown.put([&self.made, &self.started, &self.failed, &self.stalled].map(Counter::get));
+        shown.put([self.ups.get(), self.last_down.get(), self.since.get()]);
+        shown.put(self.queue_pairs().map(Counter::get));
+    }
+
+    /// The first of them, the next two, and the others.
+    pub(super) fn all(&self) -> (&Counter, [&Gauge; 2], [&Counter; 4]) {
+        (&self.ups, [&self.last_down, &self.since], self.queue_pairs())
+    }
+
+    fn queue_pairs(&self) -> [&Counter; 4] {
+        [&self.made, &self.started, &self.failed, &self.stalled]
     }
 }

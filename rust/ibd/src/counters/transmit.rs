@@ -86,10 +86,12 @@ impl TxCounters {
 
     /// Everything, in the order of [`super::TX_RING`].
     pub(crate) fn show(&self, shown: &mut Shown<'_>) {
-        shown.put(self.traffic().values());
-        shown.put(core::array::from_fn::<u64, { TX_NAMES.len() }, _>(|reason| self.drop_count(reason)));
+        self.all().for_each(|counter| shown.put([counter.get()]));
+    }
+
+    /// In the same order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Counter> {
         let rest = [&self.put_off, &self.full, &self.failed, &self.mapped, &self.large, &self.timeouts];
-        shown.put(rest.map(Counter::get));
-        shown.put([self.often.posts.get()]);
+        self.traffic().all().into_iter().chain(&self.drops).chain(rest).chain([&self.often.posts])
     }
 }

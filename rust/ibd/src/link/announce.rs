@@ -56,11 +56,13 @@ pub(crate) struct News {
     address: Option<LinkAddr>,
     /// What the MAC layer has; read and changed inside the perimeter.
     told: Option<LinkAddr>,
+    /// The MAC layer has let go of the link: nothing can be told any more.
+    over: bool,
 }
 
 impl Announcer {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        let news = News { latest: None, bounded: false, busy: false, address: None, told: None };
+        let news = News { latest: None, bounded: false, busy: false, address: None, told: None, over: false };
         let shown = Shown {
             speed: AtomicU64::new(0),
             connected: AtomicBool::new(false),
@@ -96,10 +98,21 @@ impl Announcer {
         tell_address(&self.news, mac);
     }
 
-    /// Whether everything has been said.
+    /// Whether everything has been said that can be.
     pub(crate) fn is_idle(&self) -> bool {
         let news = self.news.lock();
-        news.latest.is_none() && !news.bounded && news.address == news.told && !news.busy
+        let is_told = news.over || news.address == news.told;
+        news.latest.is_none() && !news.bounded && is_told && !news.busy
+    }
+
+    /// The MAC layer has let go of the link.
+    pub(crate) fn end(&self) {
+        self.news.lock().over = true;
+    }
+
+    /// The MAC layer, which was about to let go of the link, has it still: what could not be told meanwhile is told.
+    pub(crate) fn go_on(&self) {
+        self.sdu_changes();
     }
 
     /// Bits per second.
@@ -220,9 +233,8 @@ impl Told {
         // Whoever sets a bound is inside until the MAC layer has it.
         let perimeter = mac.perimeter();
         let sdus = shown.sdus(self.datagram, self.listens);
-        // As above.
-        let _ = mac.sdu_update(sdus.0, sdus.1);
-        self.sdus = Some(sdus);
+        // Refused of a link that the MAC layer is about to let go of.
+        self.sdus = mac.sdu_update(sdus.0, sdus.1).is_ok().then_some(sdus);
         drop(perimeter);
     }
 

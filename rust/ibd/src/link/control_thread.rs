@@ -38,6 +38,7 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
             watch = time;
         }
         if time >= tidy {
+            control.carries_out = true;
             drop(control);
             tidy = time + TIDY;
             carry_out(shared, Effect::Job(Job::Tidy));
@@ -69,7 +70,7 @@ fn wait<'a>(
 ) {
     // An idle link has nothing to give back, unless it waits for buffers of a queue pair that is gone, and one without a queue pair
     // nothing to watch.
-    let idle = control.outstanding().is_nothing() && shared.retired.lock().is_empty();
+    let idle = control.outstanding().is_nothing() && shared.retired.lock().len() == 0;
     let tidy = (!idle).then_some(tidy);
     let watch = control.link.has_traffic().then_some(watch);
     let next = [control.deadline(), tidy, watch].into_iter().flatten().min();
@@ -111,10 +112,10 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
         Effect::Job(job) => queue(shared, job),
         Effect::Call(call) => ask(shared, call),
         Effect::Packets => shared.transmitters.send_resolved(),
-        Effect::Waited(waited) => {
-            // Whatever it came to: the order is kept by the connection.
+        Effect::Waited => {
+            // Whatever they came to: the order is kept by the connection.
             if let Some(transmitter) = shared.transmitters.of(0) {
-                transmitter.send_waited(waited);
+                transmitter.send_waited();
             }
         }
         Effect::TooBig(report) => tell_too_big(shared, report),

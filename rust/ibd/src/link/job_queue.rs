@@ -47,6 +47,8 @@ pub(crate) enum Job {
 pub(crate) struct Queue {
     waiting: Ring<Job>,
     running: bool,
+    /// One that tidies up waits.
+    tidies: bool,
 }
 
 /// A link's queue.
@@ -54,12 +56,16 @@ pub(crate) struct Jobs(KArc<Monitor<Queue>>);
 
 impl Jobs {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        KArc::new(Monitor::new(Queue { waiting: Ring::new(CAPACITY)?, running: false })?).map(Self)
+        KArc::new(Monitor::new(Queue { waiting: Ring::new(CAPACITY)?, running: false, tidies: false })?)
+            .map(Self)
     }
 
-    /// Queues a job, or hands it back if too many wait.
+    /// Queues a job, or hands it back if too many wait. Of two that tidy up one is enough.
     pub(crate) fn push(&self, job: Job) -> Result<(), Job> {
         let mut queue = self.0.lock();
+        if matches!(job, Job::Tidy) && core::mem::replace(&mut queue.tidies, true) {
+            return Ok(());
+        }
         let pushed = queue.waiting.push(job);
         drop(queue);
         self.0.notify_one();
@@ -87,6 +93,7 @@ fn work(parker: &Parker<'_, Queue>, shared: &KArc<Shared>) {
             continue;
         };
         queue.running = true;
+        queue.tidies &= !matches!(job, Job::Tidy);
         drop(queue);
         super::worker::run(shared, job);
         queue = parker.lock();

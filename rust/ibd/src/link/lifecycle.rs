@@ -25,6 +25,7 @@ use super::{Name, Outstanding, Provider, Shared, control_thread};
 use crate::common::Common;
 use crate::counters::Asked;
 use crate::directory::{Directory, Listing};
+use crate::dump::{LinkRecords, Recorded};
 use crate::node::Node;
 use crate::sa_pool::{Member, SaPool};
 use crate::{now, probes};
@@ -53,6 +54,7 @@ struct Inner {
     statistics: Option<KBox<Statistics>>,
     threads: Option<Threads>,
     client: Option<Client>,
+    recorded: Option<KBox<Recorded>>,
 }
 
 /// In the order in which they stop.
@@ -116,6 +118,7 @@ impl Link {
                 statistics: None,
                 threads: None,
                 client: None,
+                recorded: None,
             });
             made.open(dip, common, number)?;
             Ok(Provider(made.shared.clone()))
@@ -173,6 +176,7 @@ impl Link {
                 Ok(())
             }
             Err((registration, error)) => {
+                inner.shared.announcer.go_on();
                 inner.take_questions(true);
                 Err((Self { registration, inner }, error))
             }
@@ -202,6 +206,7 @@ impl Inner {
     #[inline(never)]
     fn open(&mut self, dip: DevInfo, common: &Common, number: i32) -> Result<(), Errno> {
         let Self { shared, .. } = self;
+        self.recorded = Some(LinkRecords::record(&common.records, dip, shared)?);
         self.listing = Some(Directory::list(&common.directory, number, shared.clone())?);
         self.member = Some(SaPool::admit(&common.pool, &shared.node, shared.number, shared.clone())?);
         let name = &shared.name;
@@ -249,6 +254,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.shared.announcer.end();
         // A link started and stopped between the last look and the unregistration has something left to do.
         if self.threads.is_some() {
             self.rest(None);
@@ -265,6 +271,7 @@ impl Drop for Inner {
         drop(interrupts);
         // The events keep `shared`, and detaching ends them.
         self.client = None;
+        self.recorded = None;
         // The node outlives a partition.
         self.shared.restored();
     }

@@ -183,7 +183,13 @@ impl Shared {
                 }
                 (Some(Step::Attach(mgid, info)), Some((generation, channel))) => {
                     match channel.attach(&info) {
-                        Ok(attachment) => self.ended(mgid, Some((generation, info.address.dlid, attachment))),
+                        Ok(attachment) => {
+                            self.ended(mgid, Some((generation, info.address.dlid, attachment)));
+                            if only.is_some() {
+                                // What failed was another queue pair.
+                                result = Ok(());
+                            }
+                        }
                         Err(status) => {
                             self.attach_failed(mgid, generation, status, only.is_none());
                             result = Err(status);

@@ -57,6 +57,8 @@ use ipoib::link::BroadcastGroup;
 use ipoib::paths::DenialEpoch;
 use ipoib::{Gid, PKey};
 use kernel::ddi::{DevInfo, NodeName};
+use kernel::dump::Value;
+use kernel::kstat;
 use kernel::log::{Causes, Source};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{AllocError, KArc, KVec};
@@ -78,7 +80,7 @@ use transmit::Transmitters;
 use worker::Hardware;
 
 use crate::adapter::Held;
-use crate::counters::Counters;
+use crate::counters::{Counters, counters};
 use crate::node::Node;
 use crate::sa_pool::SaPool;
 
@@ -112,7 +114,7 @@ pub(crate) struct Shared {
     hardware: Held<Hardware>,
     rates: StaticRates,
     /// Buffers of queue pairs that are gone, some of them still lent.
-    retired: Mutex<PoolList>,
+    retired: Mutex<Retired>,
     /// Sees to connections from neighbours, once the link has listened.
     listener: Mutex<Option<Listener>>,
     connection_counters: KArc<ConnectionCounters>,
@@ -121,6 +123,25 @@ pub(crate) struct Shared {
     /// What fault management was told.
     faults: Faults,
     dip: DevInfo,
+}
+
+/// Buffers of queue pairs that are gone.
+#[derive(Default)]
+struct Retired {
+    pools: PoolList,
+    /// Those that a thread has in its hands: it closes them, or puts them back.
+    in_hand: usize,
+}
+
+impl Retired {
+    fn len(&self) -> usize {
+        self.pools.len() + self.in_hand
+    }
+
+    /// Whether one of them is, or may be, one that `is_it` accepts.
+    fn may_have(&self, is_it: impl Fn(&BufferPool) -> bool) -> bool {
+        self.in_hand != 0 || self.pools.any(is_it)
+    }
 }
 
 /// The link in log lines, and when it has logged what.
@@ -206,13 +227,25 @@ impl Shared {
             settings: Mutex::new(Settings::default())?,
             hardware: Held::new()?,
             rates: StaticRates::new(name.clone()),
-            retired: Mutex::new(PoolList::default())?,
+            retired: Mutex::new(Retired::default())?,
             listener: Mutex::new(None)?,
             connection_counters,
             send_completions,
             faults: Faults::new()?,
             dip,
         })
+    }
+
+    /// Where what a crash dump has of the link is.
+    pub(crate) fn dumped(&self) -> Result<KVec<Value>, AllocError> {
+        let mut values = self.counters.dumped()?;
+        counters(
+            &mut values,
+            c"connections",
+            <ConnectionCounters as kstat::Source>::NAMES,
+            self.connection_counters.all(),
+        )?;
+        Ok(values)
     }
 
     /// Tells the machines something, and wakes the control thread.
@@ -289,7 +322,7 @@ impl Shared {
         let mut waiting = false;
         for pool in pools.drain() {
             waiting = true;
-            self.retired.lock().push(pool);
+            self.retired.lock().pools.push(pool);
         }
         if waiting {
             // A control thread that sleeps until something happens now has to look again.
@@ -312,10 +345,16 @@ impl Shared {
         if let Some((_, pd)) = self.hardware() {
             pd.free_unused();
         }
-        let mut waiting = core::mem::take(&mut *self.retired.lock());
+        let mut retired = self.retired.lock();
+        let mut waiting = core::mem::take(&mut retired.pools);
+        retired.in_hand += waiting.len();
+        drop(retired);
         while let Some(pool) = waiting.pop() {
-            if let Err(pool) = pool.close() {
-                self.retired.lock().push(pool);
+            let lent = pool.close().err();
+            let mut retired = self.retired.lock();
+            retired.in_hand -= 1;
+            if let Some(pool) = lent {
+                retired.pools.push(pool);
             }
         }
     }

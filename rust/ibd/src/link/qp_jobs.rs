@@ -178,7 +178,7 @@ fn install(
         return refuse(shared, ticket);
     };
     pairs.moved(QpKeys { pkey_index: plan.pkey_index, qkey: plan.qkey });
-    control.tell_incoming(|incoming| incoming.run_in(plan.pkey_index, plan.mtu.bytes(), now()));
+    control.tell_incoming(|incoming| incoming.run_in(plan.pkey_index, now()));
     let (attachment, start) = built.split();
     let adopted = control.attachments.adopt(broadcast, handles.generation, attachment);
     control.rings.all_stand(*generation);

@@ -9,6 +9,7 @@ use core::fmt::Write;
 
 use ibtf::Refills;
 use ipoib::Mtu;
+use kernel::counter::Gauge;
 use kernel::kstat::{Kstat, Source};
 use kernel::log::Line;
 use kernel::{AllocError, Errno, KArc, KBox, KVec};
@@ -38,7 +39,11 @@ impl Statistics {
         Ok(KBox::new(Self {
             _datagram: publish(shared, c"datagram", shared.counters.clone())?,
             _port: publish(shared, c"port", KArc::new(Port(shared.clone()))?)?,
-            _paths: publish(shared, c"paths", KArc::new(Paths(shared.clone()))?)?,
+            _paths: publish(
+                shared,
+                c"paths",
+                KArc::new(Paths { shared: shared.clone(), hits: Gauge::default() })?,
+            )?,
             _groups: publish(shared, c"groups", KArc::new(Groups(shared.clone()))?)?,
             _receive: publish(shared, c"rx_ring_0", KArc::new(ReceiveRing(shared.clone()))?)?,
             _transmit: KVec::try_from_fn(shared.transmitters.len(), ring)?,
@@ -141,7 +146,11 @@ impl Source for Port {
 }
 
 /// `paths`: the table of addresses.
-struct Paths(KArc<Shared>);
+struct Paths {
+    shared: KArc<Shared>,
+    /// The most hits that were ever read. A packet that was asked for and then not sent makes them fewer, and a count must not go back.
+    hits: Gauge,
+}
 
 impl Source for Paths {
     const NAMES: &'static [&'static CStr] = &[
@@ -160,7 +169,7 @@ impl Source for Paths {
     ];
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
-        let Self(shared) = self;
+        let Self { shared, hits } = self;
         let sends = shared.counters.sends();
         let control = shared.control.lock();
         let paths = &control.paths;
@@ -169,7 +178,8 @@ impl Source for Paths {
         let counts = *paths.counts();
         drop(control);
         // What was sent and had not to be asked for.
-        let hits = sends.saturating_sub(counts.ready + counts.waited);
+        let sent = sends.saturating_sub(counts.ready + counts.waited);
+        let hits = hits.raise(sent);
         let mut shown = Shown::new(values);
         shown.put([
             entries,

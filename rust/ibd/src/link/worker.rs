@@ -38,12 +38,13 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
 /// Answers a job that could not be queued, or that nothing can be asked for any more.
 pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
     let now = now();
-    shared.tell(|control| match job {
-        Job::QueryPort(ticket) => control.link.handle_event(now, link::Event::Port(ticket, None)),
+    // What a job has, a queue pair perhaps, is freed without the lock.
+    shared.tell(|control| match &job {
+        Job::QueryPort(ticket) => control.link.handle_event(now, link::Event::Port(*ticket, None)),
         Job::Make(ticket, _) | Job::Build(ticket, ..) | Job::AttachBroadcast(ticket, ..) => {
-            control.link.handle_event(now, link::Event::Built(ticket, None));
+            control.link.handle_event(now, link::Event::Built(*ticket, None));
         }
-        Job::MakeDest(to, ..) => control.looked_up(now, to, Err(LookupError::Unanswered)),
+        Job::MakeDest(to, ..) => control.looked_up(now, *to, Err(LookupError::Unanswered)),
         Job::GrowPathTable(_) => control.path_table_grown(now, false),
         Job::ReplaceSender(..) => control.link_failed(now),
         Job::End(_) | Job::Inspect(..) | Job::LargeBuffers | Job::Report(_) | Job::Tidy => {}

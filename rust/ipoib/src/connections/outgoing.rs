@@ -55,8 +55,6 @@ pub struct Outgoing<P, C, S, W> {
     peers: Table<LinkAddr, Peer<C>, S, LISTS>,
     waiting: Waiting<P, W>,
     jitter: Jitter,
-    /// What a datagram carries, in octets with the IPoIB header.
-    datagram: u32,
     /// Connections that are open, being opened or being closed.
     held: u32,
     /// Attempts that are out, or whose end is waited for.
@@ -80,7 +78,6 @@ where
             peers: Table::new(peers, seed),
             waiting: Waiting::new(waiting),
             jitter: Jitter::new(seed),
-            datagram: 0,
             held: 0,
             attempts: 0,
             doubtful: 0,
@@ -89,10 +86,9 @@ where
         }
     }
 
-    /// The link runs; a datagram carries so many octets, with the IPoIB header.
-    pub fn run(&mut self, datagram: u32) {
+    /// The link runs.
+    pub fn run(&mut self) {
         self.runs = true;
-        self.datagram = datagram;
     }
 
     /// Connections that are open, being opened or being closed.
@@ -100,26 +96,39 @@ where
         self.held
     }
 
-    /// A packet of `len` octets, with its IPoIB header, goes to a neighbour whose flag says that it takes connections.
-    pub fn submit(&mut self, to: &LinkAddr, (packet, len): (P, u32), now: Instant) -> Submitted<P, C> {
-        let fits = len <= self.datagram;
+    /// A packet of `len` octets goes to a neighbour whose flag says that it takes connections, and to which a datagram carries so many; both with
+    /// the IPoIB header.
+    pub fn submit(
+        &mut self,
+        to: &LinkAddr,
+        (packet, len, datagram): (P, u32, u32),
+        now: Instant,
+    ) -> Submitted<P, C> {
+        let fits = len <= datagram;
+        let without_connection = |packet| {
+            if fits { Submitted::Datagram(packet) } else { Submitted::TooBig(packet, TooBig(datagram)) }
+        };
         let Some(id) = self.peers.find(&to.without_flags()).or_else(|| self.enter(to)) else {
-            return self.without_connection(packet, fits);
+            return without_connection(packet);
         };
         self.rank(id);
         // The last of those that waited may be on its way to the queue: it is until the next one is asked for.
         let leaving = self.peers.is_listed(LEAVING, id);
-        let Some(peer) = self.peers.get(id) else { return self.without_connection(packet, fits) };
+        let Some(peer) = self.peers.get_mut(id) else { return without_connection(packet) };
         let wanted = match &peer.state {
-            // What waited for the connection goes first.
+            // What waited for the connection goes first. Not many join those: what waits has to end, however fast more comes.
             State::Up { longest, .. } if len <= *longest && (leaving || !peer.waiting.is_empty()) => {
+                if peer.joined >= self.config.waiting {
+                    return Submitted::Full(packet);
+                }
+                peer.joined += 1;
                 return self.wait(id, packet, len);
             }
             State::Up { channel, longest, .. } if len <= *longest => {
                 return Submitted::Connected(packet, channel.clone(), *longest);
             }
             State::Up { longest, .. } if !fits => {
-                return Submitted::TooBig(packet, TooBig((*longest).max(self.datagram)));
+                return Submitted::TooBig(packet, TooBig((*longest).max(datagram)));
             }
             state => matches!(state, State::Off),
         };
@@ -127,13 +136,9 @@ where
             self.want(id, now);
         }
         if fits || !self.comes(id, now) {
-            return self.without_connection(packet, fits);
+            return without_connection(packet);
         }
         self.wait(id, packet, len)
-    }
-
-    fn without_connection(&self, packet: P, fits: bool) -> Submitted<P, C> {
-        if fits { Submitted::Datagram(packet) } else { Submitted::TooBig(packet, TooBig(self.datagram)) }
     }
 
     /// A neighbour that was not known; `None` if there is no room.
@@ -149,6 +154,7 @@ where
             small: (0, Instant::ZERO),
             attempt: None,
             waiting: Queue::default(),
+            joined: 0,
             dropped: false,
         };
         if self.peers.len() == self.peers.capacity() {
@@ -225,6 +231,7 @@ where
         self.attempt_is_over(id);
         let Some(peer) = self.peers.get_mut(id) else { return false };
         peer.service = Some(attempt.service);
+        peer.joined = 0;
         peer.state = State::Up { channel, longest, since: now, used: now };
         self.peers.push_back(RECENT, id);
         self.peers.set_deadline(id, Some(now + self.config.look));

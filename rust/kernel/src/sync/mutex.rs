@@ -32,6 +32,11 @@ impl<T> Mutex<T> {
         self.0.get_mut()
     }
 
+    /// Where the value is, for whoever reads a dump: nobody else may follow it.
+    pub(crate) fn address(&self) -> *const T {
+        self.0.value_ptr()
+    }
+
     /// Destroys the lock and keeps the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()

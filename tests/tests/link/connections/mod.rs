@@ -16,6 +16,7 @@ mod opened;
 mod turns;
 mod two_adapters;
 mod unwanted;
+mod ways;
 
 use fabric::{Direction, Only, Pick};
 use fakekernel::Nanos;

@@ -186,6 +186,36 @@ fn a_neighbour_that_does_not_answer_gets_what_fits_and_is_asked_seldom() {
     });
 }
 
+/// Hits are packets that were sent less those that had to be asked for, and one that is too long is asked for and not sent.
+#[test]
+fn packets_that_are_too_long_take_no_hits_from_the_table_of_paths() {
+    holds(|bench| {
+        let (alpha, _, beta, _) = connected(bench, IPV4);
+        let only = Only::Management { class: CM, attribute: REQ };
+        bench.world.fabric().lose(
+            bench.alpha.port(),
+            Direction::ToSwitch,
+            Pick { only, skip: 0, times: 1_000 },
+        );
+        for _ in 0..50 {
+            alpha
+                .transmit(alpha.details().broadcast, &v4(100, 0), Offload::default())
+                .expect("the stream is bound");
+        }
+        bench.settle();
+        let mut hits = 0;
+        for _ in 0..40 {
+            let now = bench.alpha.named("paths", "hits");
+            assert!(now >= hits, "{now} after {hits}");
+            hits = now;
+            send(&alpha, &beta, &v4(30_000, DONT_FRAGMENT));
+            fakekernel::sleep(Nanos::from_millis(250));
+        }
+        assert!(hits > 20, "{hits}");
+        assert!(bench.alpha.counter("tx_drop_too_long") > 10, "{:?}", bench.alpha.counters());
+    });
+}
+
 #[test]
 fn a_neighbour_that_refuses_gets_what_fits_until_it_has_room() {
     holds(|bench| {

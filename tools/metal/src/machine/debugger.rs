@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use object::elf::{SHF_ALLOC, SHF_WRITE};
 use object::{Object as _, ObjectSection as _, SectionFlags};
 
+use super::owners::reference;
 use super::session::{Fields, Session};
 use super::symbols::demangled;
 use super::{Options, Trouble};
@@ -34,6 +35,9 @@ const PLACES: [&str; 14] = [
     "platform/i86pc/kernel/drv/amd64",
     "platform/i86pc/kernel/mach/amd64",
 ];
+
+/// The command `ibd-links`.
+const LINKS: &str = include_str!("../../../gdb/ibd_links.py");
 
 /// What gdb needs to know of a machine.
 pub struct Debugger {
@@ -100,6 +104,34 @@ impl Debugger {
         let frames: Vec<String> = said.lines().filter(|line| is_of_a_stack(line)).map(demangled).collect();
         ensure!(!frames.is_empty(), "gdb prints no stack");
         Ok(frames.join("\n"))
+    }
+
+    /// All links of the driver and what they count that is not 0: a line for each, as gdb's command `ibd-links` writes them.
+    ///
+    /// # Errors
+    ///
+    /// gdb is not there, or cannot read the machine; no driver of ours is loaded.
+    pub fn links(&self) -> Result<Vec<String>> {
+        let said = self.ask_gdb(&format!("source {}\nibd-links\n", self.links_script()?.display()))?;
+        let is_ours = |line: &&str| line.starts_with("link ") || line.starts_with("  ");
+        Ok(said.lines().filter(is_ours).map(str::to_owned).collect())
+    }
+
+    /// The file that defines `ibd-links`, with where each driver of ours has its `ibd_root`.
+    fn links_script(&self) -> Result<PathBuf> {
+        let mut text = String::from("import gdb, struct\nIBD_ROOTS = []\n");
+        for driver in ["ibd", "ibp"] {
+            let (Some(begins), Some(object)) = (self.text_of(driver), self.object(driver)) else { continue };
+            // The C driver has none.
+            let Ok((at, addend)) = reference(&fs::read(object)?, "ibd_root") else { continue };
+            let _ = writeln!(
+                text,
+                "IBD_ROOTS.append(struct.unpack('<i', bytes(gdb.selected_inferior().read_memory({begins} + {at}, 4)))[0] - {addend} & (1 << 64) - 1)"
+            );
+        }
+        let file = self.place().join("links.py");
+        fs::write(&file, text + LINKS)?;
+        Ok(file)
     }
 
     /// Where files for gdb may be written.
@@ -173,9 +205,10 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     debugger.learn(&mut session)?;
     let file = options.work.join("commands.gdb");
-    fs::write(&file, debugger.commands()).with_context(|| file.display().to_string())?;
+    let commands = debugger.commands() + &format!("source {}\n", debugger.links_script()?.display());
+    fs::write(&file, commands).with_context(|| file.display().to_string())?;
     println!("The kernel is stopped; its console is kept in {}.", session.console().file().display());
-    println!("continue lets it run, ^C stops it, quit ends it.");
+    println!("continue lets it run, ^C stops it, quit ends it; ibd-links prints the driver's links.");
     let ended = Command::new("gdb").args(["-q", "-nx", "-x"]).arg(&file).status();
     session.end();
     Ok(ended.context("gdb is not there: tools/setup.sh metal installs it")?.success())

@@ -37,14 +37,14 @@ impl Debugger {
     }
 }
 
-/// An instruction of genunix's that has the address of a variable: where it is from the start of the text, and what to take from the
+/// An instruction of a module's that has the address of a variable: where it is from the start of the text, and what to take from the
 /// four octets there. gdb is told where a module's text is; where its variables are only such an instruction says.
-type Reference = (u64, i64);
+pub(super) type Reference = (u64, i64);
 
-fn reference(genunix: &[u8], variable: &str) -> Result<Reference> {
-    let file = object::File::parse(genunix).context("genunix is no object")?;
+pub(super) fn reference(module: &[u8], variable: &str) -> Result<Reference> {
+    let file = object::File::parse(module).context("not an object")?;
     let symbol = file.symbols().find(|symbol| symbol.name() == Ok(variable)).context(variable.to_owned())?;
-    let text = file.section_by_name(".text").context("genunix has no text")?;
+    let text = file.section_by_name(".text").context("no text")?;
     let of_variable = |(at, relocation): (u64, object::Relocation)| {
         let absolute = relocation.kind() == RelocationKind::Absolute && relocation.size() == 32;
         match relocation.target() {

@@ -115,6 +115,10 @@ pub fn run(options: &Options) -> Result<bool> {
                 debugger.learn(&mut session)?;
                 println!("{}", debugger.stacks()?);
             }
+            "links" => {
+                debugger.learn(&mut session)?;
+                println!("{}", debugger.links()?.join("\n"));
+            }
             "console" => println!("{}", session.console().tail(30)),
             line => one(&mut session, line)?,
         }
@@ -126,6 +130,7 @@ pub fn run(options: &Options) -> Result<bool> {
 fn help() {
     println!("{:<52} the last lines of the console", "console");
     println!("{:<52} the stack of each processor", "where");
+    println!("{:<52} the driver's links and what they count", "links");
     println!("{:<52} a further process; router end NAME ends it", "router spawn NAME");
     for (words, what) in HELP {
         println!("{words:<52} {what}");

@@ -18,7 +18,9 @@ use crate::machine::options::Driver;
 use crate::machine::symbols::readable;
 use crate::machine::{Options, Setup, Trouble};
 use bench::{Bench, CASE};
-use cases::{adapter, added, answers, connections, contract, ip, life, link, patience, random, trouble};
+use cases::{
+    adapter, added, answers, connections, contract, dump, ip, life, link, patience, random, trouble,
+};
 use report::{Findings, Report, StepReport};
 
 /// How much is tried.
@@ -110,6 +112,7 @@ const CASES: &[Case] = &[
     Case { name: "fragments", base: false, identities: ONE, unloads: false, run: ip::fragments },
     Case { name: "mtu", base: false, identities: ONE, unloads: false, run: ip::mtu },
     Case { name: "kstats", base: false, identities: ONE, unloads: false, run: ip::kstats },
+    Case { name: "dump", base: false, identities: ONE, unloads: false, run: dump::dump },
     Case { name: "tcp", base: false, identities: ONE, unloads: false, run: ip::tcp },
     Case { name: "multicast", base: false, identities: ONE, unloads: false, run: ip::multicast },
     Case { name: "snoop", base: false, identities: ONE, unloads: false, run: ip::snoop },
@@ -333,7 +336,10 @@ fn explained(error: anyhow::Error, debugger: &Debugger) -> anyhow::Error {
         Some(Trouble::Panic(panic)) => {
             panic.stack.iter().map(|frame| readable(frame)).collect::<Vec<_>>().join("\n")
         }
-        Some(Trouble::Silence { .. }) => debugger.stacks().unwrap_or_else(|e| format!("{e:#}")),
+        Some(Trouble::Silence { .. }) => {
+            let links = debugger.links().unwrap_or_default();
+            debugger.stacks().unwrap_or_else(|e| format!("{e:#}")) + "\n" + &links.join("\n")
+        }
         _ => return error,
     };
     anyhow::anyhow!("{error}\n{more}")

@@ -68,7 +68,7 @@ impl Control {
         // The port may have another LID than when it began, and so may the neighbour.
         self.compare_routes(now);
         let peer = opened.as_ref().map(|connection| connection.peer);
-        let way = peer.and_then(|peer| Some((peer, *self.paths.way_to(peer.gid())?.address())));
+        let way = peer.and_then(|peer| Some((peer, *self.paths.way_to_address(&peer)?.address())));
         if let Some((peer, by)) = way {
             self.tell_outgoing(|outgoing| outgoing.path_is(&peer, &by, now));
         }

@@ -68,8 +68,8 @@ pub(crate) enum Effect {
     Call(Call),
     /// Packets have their path, or lost it.
     Packets,
-    /// A packet has waited for a connection.
-    Waited(Waited),
+    /// Packets have waited for a connection.
+    Waited,
     /// Tell IP that a packet was too long.
     TooBig(TooBigReport),
     /// Tell the MAC layer the link's address.
@@ -123,6 +123,10 @@ pub(crate) struct Control {
     /// How long a send may take was set: what that means for those that are out is to be seen now.
     pub(in crate::link) timeout_is_new: bool,
     growth: Growth,
+    /// The effect before was one of packets.
+    packets_were_last: bool,
+    /// The control thread carries something out, without the lock.
+    pub(in crate::link) carries_out: bool,
 }
 
 /// What a link that is stopped leaves.
@@ -169,6 +173,8 @@ impl Control {
             send_refused: None,
             timeout_is_new: false,
             growth: Growth::Idle,
+            packets_were_last: false,
+            carries_out: false,
         })
     }
 
@@ -271,15 +277,23 @@ impl Control {
         self.neighbours.handle_timeout(now);
     }
 
-    /// The next thing to do; `None` until something else is told.
+    /// The next thing to do; `None` until something else is told. Packets come first, and not twice in a row: however many there are, the rest
+    /// has its turn.
     #[inline(never)]
     pub(crate) fn next_effect(&mut self, now: Instant) -> Option<Effect> {
+        let is_packets_turn = !core::mem::take(&mut self.packets_were_last);
+        let packets = if is_packets_turn { self.next_packets() } else { None };
+        let effect = packets.or_else(|| self.next_of_machines(now)).or_else(|| self.next_packets());
+        self.packets_were_last = matches!(effect, Some(Effect::Packets | Effect::Waited));
+        self.carries_out = effect.is_some();
+        effect
+    }
+
+    #[inline(never)]
+    fn next_of_machines(&mut self, now: Instant) -> Option<Effect> {
         loop {
-            if self.can_go_on() != TxQueues::NONE {
-                return Some(Effect::Packets);
-            }
-            if let Some(effect) = self.next_of_outgoing() {
-                return Some(effect);
+            if let Some(report) = self.outgoing().and_then(OutgoingConnections::next_report) {
+                return Some(Effect::TooBig(report));
             }
             if let Some(answered) = self.next_answer(now) {
                 return Some(Effect::Answer(answered));
@@ -318,11 +332,22 @@ impl Control {
         }
     }
 
-    /// What connections to neighbours have for the control thread.
-    fn next_of_outgoing(&mut self) -> Option<Effect> {
-        let outgoing = self.incoming.as_mut()?.outgoing.as_mut()?;
-        let waited = outgoing.next_packet().map(Effect::Waited);
-        waited.or_else(|| outgoing.next_report().map(Effect::TooBig))
+    /// Packets that have waited for a path, or for a connection.
+    fn next_packets(&self) -> Option<Effect> {
+        if self.can_go_on() != TxQueues::NONE {
+            return Some(Effect::Packets);
+        }
+        let outgoing = self.incoming.as_ref().and_then(|incoming| incoming.outgoing.as_ref());
+        outgoing.is_some_and(|outgoing| outgoing.has_packets()).then_some(Effect::Waited)
+    }
+
+    /// What is to be done with the next packet that waited for a connection.
+    pub(crate) fn next_waited(&mut self) -> Option<Waited> {
+        self.outgoing()?.next_packet()
+    }
+
+    fn outgoing(&mut self) -> Option<&mut OutgoingConnections> {
+        self.incoming.as_mut()?.outgoing.as_deref_mut()
     }
 
     /// How many addresses there should be room for, if more than there is: asked once three quarters are in use.

@@ -11,6 +11,7 @@ pub(crate) struct Outstanding {
     questions: usize,
     queue_pair: bool,
     connections: bool,
+    effect: bool,
 }
 
 impl Control {
@@ -24,6 +25,7 @@ impl Control {
             questions: self.questions.open(),
             queue_pair: self.queue_pairs.is_some(),
             connections: self.incoming.as_ref().is_some_and(|incoming| !incoming.is_idle()),
+            effect: self.carries_out,
         }
     }
 }
@@ -31,7 +33,7 @@ impl Control {
 impl Outstanding {
     pub(crate) fn is_nothing(&self) -> bool {
         let waiting = self.lookups + self.packets + self.questions;
-        !self.link && !self.groups && waiting == 0 && !self.queue_pair && !self.connections
+        !self.link && !self.groups && waiting == 0 && !self.queue_pair && !self.connections && !self.effect
     }
 }
 
@@ -40,7 +42,8 @@ impl core::fmt::Display for Outstanding {
         write!(
             f,
             "{} link, {} groups, {} lookups, {} packets, {} questions, {} queue pair, {} connections",
-            u8::from(self.link),
+            // What the control thread is at, too: most of it is the link's.
+            u8::from(self.link || self.effect),
             u8::from(self.groups),
             self.lookups,
             self.packets,

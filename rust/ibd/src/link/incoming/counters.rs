@@ -74,7 +74,16 @@ impl Source for ConnectionCounters {
     ];
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
-        let all = [
+        for (index, counter) in self.all().into_iter().enumerate() {
+            values(index, counter.get());
+        }
+    }
+}
+
+impl ConnectionCounters {
+    /// In the order of the names.
+    pub(crate) fn all(&self) -> [&Counter; 20] {
+        [
             &self.requests,
             &self.refused,
             &self.no_room,
@@ -95,10 +104,7 @@ impl Source for ConnectionCounters {
             &self.waited,
             &self.fragmented,
             &self.too_big,
-        ];
-        for (index, counter) in all.into_iter().enumerate() {
-            values(index, counter.get());
-        }
+        ]
     }
 }
 

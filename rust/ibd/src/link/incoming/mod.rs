@@ -148,7 +148,7 @@ impl IncomingConnections {
 
     /// The link runs in the partition with this index, and a datagram carries so many octets, with the IPoIB header. Connections of another
     /// index end.
-    pub(crate) fn run_in(&mut self, pkey_index: u16, datagram: u32, now: Instant) {
+    pub(crate) fn run_in(&mut self, pkey_index: u16, now: Instant) {
         for entry in self.connections.iter().filter(|entry| entry.is_elsewhere(pkey_index)) {
             self.machine.ended(entry.connection);
         }
@@ -157,7 +157,7 @@ impl IncomingConnections {
         }
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.pkey_is_at(pkey_index, now);
-            outgoing.run(datagram);
+            outgoing.run();
         }
     }
 

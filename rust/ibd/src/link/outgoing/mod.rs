@@ -137,10 +137,10 @@ impl OutgoingConnections {
         })
     }
 
-    /// The link runs; a datagram carries so many octets, with the IPoIB header.
-    pub(crate) fn run(&mut self, datagram: u32) {
+    /// The link runs.
+    pub(crate) fn run(&mut self) {
         self.runs = true;
-        self.machine.run(datagram);
+        self.machine.run();
     }
 
     /// The link stops, or is in another partition: all are closed.
@@ -173,20 +173,25 @@ impl OutgoingConnections {
         self.machine.is_idle() && self.connections.iter().next().is_none() && self.send_pools.is_none()
     }
 
-    /// A packet of `len` octets, IPoIB header included, for a neighbour that takes connections.
+    /// A packet of `len` octets for a neighbour that takes connections, and to which a datagram carries so many; both with the IPoIB header.
     pub(crate) fn submit(
         &mut self,
         to: &LinkAddr,
         packet: Mblk,
-        len: u32,
+        (len, datagram): (u32, u32),
         now: Instant,
     ) -> Submitted<Mblk, ConnectedSender> {
-        self.machine.submit(to, (packet, len), now)
+        self.machine.submit(to, (packet, len, datagram), now)
     }
 
     /// Whether a connection is to be opened or closed.
     pub(crate) fn wants_thread(&self) -> bool {
         self.machine.wants_work()
+    }
+
+    /// Whether [`OutgoingConnections::next_packet`] has something.
+    pub(crate) fn has_packets(&self) -> bool {
+        self.machine.has_packets()
     }
 
     /// What is to be done with the next packet that waited.

@@ -1,10 +1,12 @@
 //! What a link with `linkmode=cm` does with a packet: it goes on the neighbour's connection, as a datagram, in pieces, or not at all, and then IP
 //! hears how much would go.
 
+use core::time::Duration;
+
 use ipoib::connections::{self, Channel, fragments};
 use ipoib::header::{IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::paths::Handle;
-use ipoib::{Cast, EtherType, LinkAddr};
+use ipoib::{Cast, EtherType, Instant, LinkAddr};
 use kernel::mblk::Mblk;
 
 use super::frame::{Frame, Wire};
@@ -22,9 +24,16 @@ pub(super) struct Remembered {
     sender: ConnectedSender,
     /// Octets of the longest message that the neighbour takes.
     longest: u32,
-    /// How datagrams reach it; `None` if that is not known any more.
-    neighbour: Option<Neighbour>,
+    /// How datagrams reach it.
+    neighbour: Neighbour,
+    /// When that is looked for again, if it does not hold any more.
+    look_at: Instant,
 }
+
+/// How long the way to a neighbour is not looked for again.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Packets that have waited and are sent without a pause: more than wait for one neighbour.
+const WAITED_AT_ONCE: usize = 32;
 
 /// Why a packet did not go in one piece.
 enum Unsent {
@@ -81,9 +90,14 @@ pub(super) fn connected_address(flagged: &LinkAddr, frame: &Frame) -> Option<Lin
 }
 
 impl State {
-    /// Whether it is no longer than the link's own datagrams; the way may be narrower.
-    fn fits_datagram(&self, frame: &Frame) -> bool {
-        self.side.get().is_some_and(|open| frame.len <= open.buffer_size as usize)
+    /// Octets of the longest datagram of the link, with the IPoIB header; the way to a neighbour may be narrower.
+    fn longest_datagram(&self) -> u32 {
+        self.side.get().map_or(0, |open| open.buffer_size)
+    }
+
+    /// The same on the way to a neighbour.
+    fn longest_datagram_to(&self, neighbour: &Neighbour) -> u32 {
+        self.longest_datagram().min(neighbour.longest())
     }
 }
 
@@ -99,12 +113,17 @@ impl Transmitter {
         after: &mut AfterUnlock,
     ) -> Result<(), NotSent> {
         let connects = takes_connections(&flagged, frame);
-        let (packet, connects) = match self.known_sender(state, &to, frame).filter(|_| connects) {
-            Some(sender) => match self.send_unless_full(state, &sender, packet, frame, after)? {
-                Some(packet) => (packet, false),
-                None => return Ok(()),
-            },
-            None => (packet, connects),
+        let sender = if connects { self.known_sender(state, &to, frame, after) } else { None };
+        let is_full = sender.is_some();
+        let packet = match sender {
+            Some(sender) => {
+                let datagram = state.longest_datagram();
+                match self.send_unless_full(state, (&sender, datagram), packet, frame, after)? {
+                    Some(packet) => packet,
+                    None => return Ok(()),
+                }
+            }
+            None => packet,
         };
         let known = state.neighbours.get(to.words()).filter(|known| known.validity().holds()).cloned();
         let (packet, neighbour) = match known {
@@ -126,7 +145,10 @@ impl Transmitter {
             }
         };
         neighbour.validity().note_use();
-        self.send_as_datagram(state, (connects.then_some(to), &neighbour), packet, frame, after)
+        if is_full && frame.len > state.longest_datagram_to(&neighbour) as usize {
+            return Err(NotSent::Dropped(packet, TxDrop::QueueFull));
+        }
+        self.send_as_datagram(state, ((connects && !is_full).then_some(to), &neighbour), packet, frame, after)
     }
 
     /// The way is known; `to` is the neighbour's address if it takes connections.
@@ -162,7 +184,7 @@ impl Transmitter {
             },
             None => packet,
         };
-        let most = state.side.get().map_or(0, |open| open.buffer_size).min(neighbour.longest());
+        let most = state.longest_datagram_to(neighbour);
         if frame.len > most as usize {
             return Err(Unsent::TooLong(packet, most));
         }
@@ -175,35 +197,45 @@ impl Transmitter {
 
     /// The connection that this queue remembers, if it carries the packet. The way to the neighbour is in use then, too: it is asked about in time,
     /// and known when the connection ends.
-    fn known_sender(&self, state: &mut State, to: &LinkAddr, frame: &Frame) -> Option<ConnectedSender> {
+    fn known_sender(
+        &self,
+        state: &mut State,
+        to: &LinkAddr,
+        frame: &Frame,
+        after: &mut AfterUnlock,
+    ) -> Option<ConnectedSender> {
         let known = state.connections.as_mut()?.get(to.words())?;
         if !known.sender.validity().holds() {
             state.connections.as_mut()?.remove(to);
             return None;
         }
         let sender = (frame.len <= known.longest as usize).then(|| known.sender.clone());
-        match &known.neighbour {
-            Some(neighbour) if neighbour.validity().holds() => neighbour.validity().note_use(),
-            Some(_) => {
-                let known = known.clone();
-                self.look_for_way(state, to, known);
-            }
-            // The connection needs none.
-            None => {}
+        if known.neighbour.validity().holds() {
+            known.neighbour.validity().note_use();
+        } else {
+            let known = known.clone();
+            self.look_for_way(state, to, known, after);
         }
         sender
     }
 
-    /// The way to a neighbour with a connection is another one, or is not known any more.
+    /// The way to a neighbour with a connection is another one, or is not known any more: the connection needs none, but what comes when it ends does.
     #[inline(never)]
-    fn look_for_way(&self, state: &mut State, to: &LinkAddr, known: Remembered) {
-        let way = self.control.lock().paths.known(now(), to);
+    fn look_for_way(&self, state: &mut State, to: &LinkAddr, known: Remembered, after: &mut AfterUnlock) {
+        let time = now();
+        if time < known.look_at {
+            return;
+        }
+        let way = self.control.lock().paths.ask(time, *to);
         let neighbour = match way {
-            ipoib::paths::Known::Ready(neighbour, _) => Some(neighbour),
-            _ => None,
+            ipoib::paths::Known::Ready(neighbour, _) => neighbour,
+            _ => {
+                after.rare().wake_control = true;
+                known.neighbour.clone()
+            }
         };
         if let Some(connections) = &mut state.connections {
-            connections.insert(*to, Remembered { neighbour, ..known });
+            connections.insert(*to, Remembered { neighbour, look_at: time + LOOK_EVERY, ..known });
         }
     }
 
@@ -216,11 +248,12 @@ impl Transmitter {
         frame: &Frame,
         after: &mut AfterUnlock,
     ) -> Result<Option<Mblk>, Unsent> {
+        let datagram = state.longest_datagram_to(neighbour);
         let mut control = self.control.lock();
         let Some(outgoing) = control.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut()) else {
             return Ok(Some(packet));
         };
-        let submitted = outgoing.submit(to, packet, frame.len as u32, now());
+        let submitted = outgoing.submit(to, packet, (frame.len as u32, datagram), now());
         let wants = outgoing.wants_thread();
         drop(control);
         if wants {
@@ -230,10 +263,11 @@ impl Transmitter {
             connections::Submitted::Datagram(packet) => Ok(Some(packet)),
             connections::Submitted::Connected(packet, sender, longest) => {
                 if let Some(connections) = &mut state.connections {
-                    let neighbour = Some(neighbour.clone());
-                    connections.insert(*to, Remembered { sender: sender.clone(), longest, neighbour });
+                    let (sender, neighbour) = (sender.clone(), neighbour.clone());
+                    connections
+                        .insert(*to, Remembered { sender, longest, neighbour, look_at: Instant::ZERO });
                 }
-                Ok(self.send_unless_full(state, &sender, packet, frame, after)?)
+                Ok(self.send_unless_full(state, (&sender, datagram), packet, frame, after)?)
             }
             connections::Submitted::Waits => {
                 self.connection_counters.waited.increment();
@@ -241,22 +275,22 @@ impl Transmitter {
                 Err(NotSent::Waits.into())
             }
             connections::Submitted::TooBig(packet, most) => Err(Unsent::TooLong(packet, most.0)),
-            connections::Submitted::Full(packet) if state.fits_datagram(frame) => Ok(Some(packet)),
+            connections::Submitted::Full(packet) if frame.len <= datagram as usize => Ok(Some(packet)),
             connections::Submitted::Full(packet) => Err(NotSent::Dropped(packet, TxDrop::QueueFull).into()),
         }
     }
 
-    /// On a connection. One that is full does not keep back what fits a datagram: that comes back.
+    /// On a connection. One that is full does not keep back what fits a datagram of so many octets: that comes back.
     fn send_unless_full(
         &self,
         state: &mut State,
-        sender: &ConnectedSender,
+        (sender, datagram): (&ConnectedSender, u32),
         packet: Mblk,
         frame: &Frame,
         after: &mut AfterUnlock,
     ) -> Result<Option<Mblk>, NotSent> {
         match self.send_on_connection(state, sender, packet, frame, after) {
-            Err(NotSent::Dropped(packet, TxDrop::QueueFull)) if state.fits_datagram(frame) => {
+            Err(NotSent::Dropped(packet, TxDrop::QueueFull)) if frame.len <= datagram as usize => {
                 Ok(Some(packet))
             }
             sent => sent.map(|()| None),
@@ -308,7 +342,7 @@ impl Transmitter {
         if frame.cast != Cast::Unicast {
             return Err(NotSent::Dropped(packet, TxDrop::TooLong));
         }
-        let datagram = state.side.get().map_or(0, |open| open.buffer_size).min(neighbour.longest());
+        let datagram = state.longest_datagram_to(neighbour);
         if frame.ethertype == EtherType::IPV4
             && let Some(pieces) = self.send_in_pieces(state, neighbour, &packet, frame, datagram, after)
         {
@@ -384,26 +418,18 @@ impl Transmitter {
         Some(pieces)
     }
 
-    /// What becomes of a packet that waited for a connection. On the control thread.
+    /// What becomes of the packets that waited for connections. With this queue's lock for several at a time: what comes by it
+    /// meanwhile does not wait as well. On the control thread.
     #[inline(never)]
-    pub(crate) fn send_waited(&self, waited: Waited) {
+    pub(crate) fn send_waited(&self) {
         let mut after = AfterUnlock::default();
         let mut state = self.state.lock();
-        let result = match waited {
-            Waited::Send(packet, sender) => {
-                self.send_one_waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
-                    this.send_on_connection(state, &sender, packet, frame, after)
-                })
-            }
-            Waited::Tell(to, packet, most) => {
-                self.send_one_waited(&mut state, packet, &mut after, |this, state, packet, frame, after| {
-                    this.tell_waited(state, &to, packet, frame, most.0, after)
-                })
-            }
-            Waited::Drop(_, packet) => Err(NotSent::Dropped(packet, TxDrop::LinkReset)),
-            Waited::Open(..) | Waited::Close(..) => Ok(()),
-        };
-        self.drop_if_unsent(result, &mut after);
+        for _ in 0..WAITED_AT_ONCE {
+            let waited = self.control.lock().next_waited();
+            let Some(waited) = waited else { break };
+            let sent = self.send_one_waited(&mut state, waited, &mut after);
+            self.drop_if_unsent(sent, &mut after);
+        }
         self.post(&mut state, &mut after);
         drop(state);
         self.finish(after);
@@ -412,38 +438,55 @@ impl Transmitter {
     fn send_one_waited(
         &self,
         state: &mut State,
-        packet: Mblk,
+        waited: Waited,
         after: &mut AfterUnlock,
-        send: impl FnOnce(&Self, &mut State, Mblk, &Frame, &mut AfterUnlock) -> Result<(), NotSent>,
     ) -> Result<(), NotSent> {
-        let Some((_, frame)) = Frame::read(&packet) else {
+        let (packet, sender, most) = match waited {
+            Waited::Send(packet, sender) => (packet, Some(sender), None),
+            Waited::Tell(_, packet, most) => (packet, None, Some(most.0)),
+            Waited::Drop(_, packet) => return Err(NotSent::Dropped(packet, TxDrop::LinkReset)),
+            Waited::Open(..) | Waited::Close(..) => return Ok(()),
+        };
+        let Some((flagged, frame)) = Frame::read(&packet) else {
             return Err(NotSent::Dropped(packet, TxDrop::Malformed));
         };
         if state.side.get().is_none() {
             return Err(NotSent::Dropped(packet, TxDrop::LinkReset));
         }
-        send(self, state, packet, &frame, after)
+        let packet = match sender {
+            Some(sender) => {
+                let datagram = state.longest_datagram();
+                match self.send_unless_full(state, (&sender, datagram), packet, &frame, after)? {
+                    Some(packet) => packet,
+                    None => return Ok(()),
+                }
+            }
+            None => packet,
+        };
+        self.send_otherwise(state, &flagged.without_flags(), (packet, &frame), most, after)
     }
 
-    /// No connection came of it, or one that takes less. What fits a datagram, and waited behind longer ones, goes as one.
-    fn tell_waited(
+    /// No connection came of it, or one that takes less, `most`, or has no room (`None`). What fits a datagram, and waited behind longer ones, goes as
+    /// one.
+    fn send_otherwise(
         &self,
         state: &mut State,
         to: &LinkAddr,
-        packet: Mblk,
-        frame: &Frame,
-        most: u32,
+        (packet, frame): (Mblk, &Frame),
+        most: Option<u32>,
         after: &mut AfterUnlock,
     ) -> Result<(), NotSent> {
         let known = self.control.lock().paths.known(now(), to);
-        match known {
-            ipoib::paths::Known::Ready(neighbour, _) if state.fits_datagram(frame) => {
+        let ipoib::paths::Known::Ready(neighbour, _) = known else {
+            return Err(NotSent::Dropped(packet, TxDrop::LookupFailed));
+        };
+        let datagram = state.longest_datagram_to(&neighbour);
+        match most {
+            _ if frame.len <= datagram as usize => {
                 self.send_as_datagram(state, (None, &neighbour), packet, frame, after)
             }
-            ipoib::paths::Known::Ready(neighbour, _) => {
-                self.too_long(state, &neighbour, packet, frame, most, after)
-            }
-            _ => Err(NotSent::Dropped(packet, TxDrop::LookupFailed)),
+            Some(most) => self.too_long(state, &neighbour, packet, frame, most.max(datagram), after),
+            None => Err(NotSent::Dropped(packet, TxDrop::QueueFull)),
         }
     }
 }

@@ -87,14 +87,13 @@ where
                 self.rank(id);
                 continue;
             };
-            let most = self.datagram;
             return Some(match &peer.state {
                 _ if peer.dropped => Action::Drop(to, packet),
                 State::Up { channel, longest, .. } if len <= *longest => {
                     Action::Send(packet, channel.clone())
                 }
-                State::Up { longest, .. } => Action::Tell(to, packet, TooBig((*longest).max(most))),
-                _ => Action::Tell(to, packet, TooBig(most)),
+                State::Up { longest, .. } => Action::Tell(to, packet, TooBig(*longest)),
+                _ => Action::Tell(to, packet, TooBig(0)),
             });
         }
     }

@@ -130,7 +130,8 @@ pub enum Action<P, C> {
     Close(Connection),
     /// Send a packet that waited.
     Send(P, C),
-    /// Tell the sender of a packet that waited.
+    /// Tell the sender of a packet that waited how much goes to the neighbour: so much on its connection (0 if there is none), or what a datagram
+    /// carries if that is more.
     Tell(LinkAddr, P, TooBig),
     /// Free a packet that waited: the link stopped, or the neighbour is gone.
     Drop(LinkAddr, P),

@@ -19,6 +19,8 @@ pub struct Peer<C> {
     /// What it is counted as, if an attempt is out or its end is waited for.
     pub(super) attempt: Option<Kind>,
     pub(super) waiting: Queue,
+    /// Packets that came to wait when the connection stood already, behind those that had waited for it.
+    pub(super) joined: u32,
     /// What waits is dropped.
     pub(super) dropped: bool,
 }

@@ -43,7 +43,7 @@ fn machine(most: u32, peers: usize) -> Machine {
     let config = OutgoingConfig { most, ..OutgoingConfig::default() };
     let slots = (0..peers).map(|_| OutgoingSlot::default()).collect();
     let mut machine = Outgoing::new(config, slots, (0..16).map(|_| WaitingSlot::default()).collect(), 3);
-    machine.run(DATAGRAM);
+    machine.run();
     machine
 }
 
@@ -69,7 +69,7 @@ fn opening(machine: &mut Machine, now: Instant) -> (Connection, Service) {
 
 /// A connection to a station.
 fn connected(machine: &mut Machine, n: u64, longest: u32, now: Instant) -> (Connection, Line) {
-    assert_eq!(machine.submit(&station(n), (0, LARGE), now), Submitted::Waits);
+    assert_eq!(machine.submit(&station(n), (0, LARGE, DATAGRAM), now), Submitted::Waits);
     let (connection, _) = opening(machine, now);
     let line = Line::new(connection.number);
     assert!(machine.opened(connection, line.clone(), longest, now));
@@ -80,42 +80,50 @@ fn connected(machine: &mut Machine, n: u64, longest: u32, now: Instant) -> (Conn
 #[test]
 fn datagrams_carry_what_fits_while_a_connection_is_made_and_large_packets_wait_for_it() {
     let mut machine = machine(4, 4);
-    assert_eq!(machine.submit(&station(1), (1, LARGE), at(0)), Submitted::Waits);
-    assert_eq!(machine.submit(&station(1), (2, 64), at(0)), Submitted::Datagram(2));
+    assert_eq!(machine.submit(&station(1), (1, LARGE, DATAGRAM), at(0)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (2, 64, DATAGRAM), at(0)), Submitted::Datagram(2));
     let (connection, service) = opening(&mut machine, at(0));
     assert_eq!(service, Service::Legacy);
-    assert_eq!(machine.submit(&station(1), (3, LARGE), at(1)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (3, LARGE, DATAGRAM), at(1)), Submitted::Waits);
     let line = Line::new(1);
     assert!(machine.opened(connection, line.clone(), 65_524, at(2)));
-    assert_eq!(machine.submit(&station(1), (4, LARGE), at(2)), Submitted::Waits, "behind those that wait");
+    assert_eq!(
+        machine.submit(&station(1), (4, LARGE, DATAGRAM), at(2)),
+        Submitted::Waits,
+        "behind those that wait"
+    );
     let sent = [1, 3, 4].map(|packet| Action::Send(packet, line.clone()));
     assert_eq!(actions(&mut machine, at(2)), sent);
-    assert_eq!(machine.submit(&station(1), (5, 64), at(3)), Submitted::Connected(5, line, 65_524));
+    assert_eq!(machine.submit(&station(1), (5, 64, DATAGRAM), at(3)), Submitted::Connected(5, line, 65_524));
 }
 
 #[test]
 fn a_packet_does_not_overtake_the_last_one_that_waited_while_that_is_being_sent() {
     let mut machine = machine(4, 4);
-    assert_eq!(machine.submit(&station(1), (1, LARGE), at(0)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (1, LARGE, DATAGRAM), at(0)), Submitted::Waits);
     let (connection, _) = opening(&mut machine, at(0));
     let line = Line::new(1);
     assert!(machine.opened(connection, line.clone(), 65_524, at(1)));
     assert_eq!(machine.next_packet(), Some(Action::Send(1, line.clone())));
     // Whoever sends the first one has not come back.
-    assert_eq!(machine.submit(&station(1), (2, LARGE), at(1)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (2, LARGE, DATAGRAM), at(1)), Submitted::Waits);
     assert_eq!(machine.next_packet(), Some(Action::Send(2, line.clone())));
     assert_eq!(machine.next_packet(), None);
-    assert_eq!(machine.submit(&station(1), (3, LARGE), at(1)), Submitted::Connected(3, line, 65_524));
+    assert_eq!(
+        machine.submit(&station(1), (3, LARGE, DATAGRAM), at(1)),
+        Submitted::Connected(3, line, 65_524)
+    );
 }
 
 #[test]
 fn a_few_small_packets_within_a_second_are_worth_a_connection_and_slow_ones_are_not() {
     let mut machine = machine(4, 4);
-    (0..20)
-        .for_each(|n| assert_eq!(machine.submit(&station(1), (0, 64), at(n * 400)), Submitted::Datagram(0)));
+    (0..20).for_each(|n| {
+        assert_eq!(machine.submit(&station(1), (0, 64, DATAGRAM), at(n * 400)), Submitted::Datagram(0))
+    });
     assert_eq!(actions(&mut machine, at(8_000)), []);
     (0..4).for_each(|n| {
-        assert_eq!(machine.submit(&station(2), (0, 64), at(9_000 + n)), Submitted::Datagram(0))
+        assert_eq!(machine.submit(&station(2), (0, 64, DATAGRAM), at(9_000 + n)), Submitted::Datagram(0))
     });
     assert_eq!(opening(&mut machine, at(9_003)).0.peer, station(2));
 }
@@ -123,7 +131,8 @@ fn a_few_small_packets_within_a_second_are_worth_a_connection_and_slow_ones_are_
 #[test]
 fn eight_attempts_are_out_at_once_and_the_others_follow_as_they_end() {
     let mut machine = machine(64, 64);
-    (0..16).for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE), at(0)), Submitted::Waits));
+    (0..16)
+        .for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE, DATAGRAM), at(0)), Submitted::Waits));
     let opens = |machine: &mut Machine, now| -> Vec<Connection> {
         let open = |action| match action {
             Action::Open(connection, _) => Some(connection),
@@ -146,19 +155,19 @@ fn eight_attempts_are_out_at_once_and_the_others_follow_as_they_end() {
 fn what_waits_for_a_stations_turn_to_be_asked_waits_a_second_and_then_its_sender_is_told() {
     let mut machine = machine(40, 40);
     for n in 0..8 {
-        assert_eq!(machine.submit(&station(n), (0, LARGE), at(0)), Submitted::Waits);
+        assert_eq!(machine.submit(&station(n), (0, LARGE, DATAGRAM), at(0)), Submitted::Waits);
     }
     assert_eq!(actions(&mut machine, at(0)).len(), 8, "as many are out as may be");
-    assert_eq!(machine.submit(&station(8), (1, LARGE), at(0)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(8), (1, LARGE, DATAGRAM), at(0)), Submitted::Waits);
     let mut now = 0;
     while now < 1_000 {
         assert_eq!(actions(&mut machine, at(now)), []);
         now += 100;
     }
-    assert_eq!(actions(&mut machine, at(now)), [Action::Tell(station(8), 1, TooBig(DATAGRAM))]);
+    assert_eq!(actions(&mut machine, at(now)), [Action::Tell(station(8), 1, TooBig(0))]);
     let told = Submitted::TooBig(2, TooBig(DATAGRAM));
-    assert_eq!(machine.submit(&station(8), (2, LARGE), at(now)), told);
-    assert_eq!(machine.submit(&station(8), (3, 500), at(now)), Submitted::Datagram(3));
+    assert_eq!(machine.submit(&station(8), (2, LARGE, DATAGRAM), at(now)), told);
+    assert_eq!(machine.submit(&station(8), (3, 500, DATAGRAM), at(now)), Submitted::Datagram(3));
     // Its turn comes all the same.
     let first = Connection { peer: station(0), number: 1 };
     machine.failed(first, OpenError::Failed, at(now));
@@ -174,24 +183,28 @@ fn what_waits_behind_a_close_whose_turn_does_not_come_waits_a_second_and_then_it
     let mut machine = machine(4, 4);
     let (connection, _) = connected(&mut machine, 1, 65_524, at(0));
     machine.lost(connection, at(20_000));
-    assert_eq!(machine.submit(&station(1), (1, LARGE), at(20_000)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (1, LARGE, DATAGRAM), at(20_000)), Submitted::Waits);
     assert_eq!(actions(&mut machine, at(20_000)), [Action::Close(connection)]);
-    assert_eq!(machine.submit(&station(1), (2, LARGE), at(20_900)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (2, LARGE, DATAGRAM), at(20_900)), Submitted::Waits);
     assert_eq!(actions(&mut machine, at(20_900)), []);
-    let told = [1, 2].map(|packet| Action::Tell(station(1), packet, TooBig(DATAGRAM)));
+    let told = [1, 2].map(|packet| Action::Tell(station(1), packet, TooBig(0)));
     assert_eq!(machine.next_deadline(), Some(at(21_000)));
     assert_eq!(actions(&mut machine, at(21_000)), told);
-    assert_eq!(machine.submit(&station(1), (3, LARGE), at(22_000)), Submitted::TooBig(3, TooBig(DATAGRAM)));
-    assert_eq!(machine.submit(&station(1), (4, 64), at(22_000)), Submitted::Datagram(4));
+    assert_eq!(
+        machine.submit(&station(1), (3, LARGE, DATAGRAM), at(22_000)),
+        Submitted::TooBig(3, TooBig(DATAGRAM))
+    );
+    assert_eq!(machine.submit(&station(1), (4, 64, DATAGRAM), at(22_000)), Submitted::Datagram(4));
     machine.closed(connection, at(90_000));
-    assert_eq!(machine.submit(&station(1), (5, LARGE), at(90_000)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (5, LARGE, DATAGRAM), at(90_000)), Submitted::Waits);
     assert_eq!(actions(&mut machine, at(90_000)).len(), 1);
 }
 
 #[test]
 fn stations_that_do_not_answer_leave_attempts_for_those_of_whom_that_is_not_known() {
     let mut machine = machine(64, 64);
-    (0..8).for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE), at(0)), Submitted::Waits));
+    (0..8)
+        .for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE, DATAGRAM), at(0)), Submitted::Waits));
     for action in actions(&mut machine, at(0)) {
         if let Action::Open(connection, _) = action {
             machine.failed(connection, OpenError::Failed, at(4_000));
@@ -199,7 +212,7 @@ fn stations_that_do_not_answer_leave_attempts_for_those_of_whom_that_is_not_know
     }
     actions(&mut machine, at(10_000));
     (0..16).for_each(|n| {
-        machine.submit(&station(n), (0, LARGE), at(10_000));
+        machine.submit(&station(n), (0, LARGE, DATAGRAM), at(10_000));
     });
     let begun: Vec<u64> = actions(&mut machine, at(10_000))
         .into_iter()
@@ -214,7 +227,7 @@ fn stations_that_do_not_answer_leave_attempts_for_those_of_whom_that_is_not_know
 #[test]
 fn a_station_that_listens_as_the_rfc_says_is_asked_there_second_and_the_next_time_first() {
     let mut machine = machine(4, 4);
-    machine.submit(&station(1), (0, LARGE), at(0));
+    machine.submit(&station(1), (0, LARGE, DATAGRAM), at(0));
     let (first, _) = opening(&mut machine, at(0));
     machine.failed(first, OpenError::of_reject(8), at(1));
     let (second, service) = opening(&mut machine, at(1));
@@ -224,36 +237,39 @@ fn a_station_that_listens_as_the_rfc_says_is_asked_there_second_and_the_next_tim
     machine.lost(second, at(3));
     assert_eq!(actions(&mut machine, at(3)), [Action::Close(second)]);
     machine.closed(second, at(4));
-    machine.submit(&station(1), (1, LARGE), at(5));
+    machine.submit(&station(1), (1, LARGE, DATAGRAM), at(5));
     assert_eq!(opening(&mut machine, at(5)).1, Service::Ietf);
 }
 
 #[test]
 fn a_station_that_listens_nowhere_is_left_alone_and_senders_are_told_what_a_datagram_carries() {
     let mut machine = machine(4, 4);
-    machine.submit(&station(1), (7, LARGE), at(0));
+    machine.submit(&station(1), (7, LARGE, DATAGRAM), at(0));
     for _ in 0..2 {
         let (connection, _) = opening(&mut machine, at(0));
         machine.failed(connection, OpenError::NoService, at(0));
     }
-    assert_eq!(actions(&mut machine, at(0)), [Action::Tell(station(1), 7, TooBig(DATAGRAM))]);
-    assert_eq!(machine.submit(&station(1), (8, LARGE), at(1)), Submitted::TooBig(8, TooBig(DATAGRAM)));
-    assert_eq!(machine.submit(&station(1), (9, 64), at(1)), Submitted::Datagram(9));
+    assert_eq!(actions(&mut machine, at(0)), [Action::Tell(station(1), 7, TooBig(0))]);
+    assert_eq!(
+        machine.submit(&station(1), (8, LARGE, DATAGRAM), at(1)),
+        Submitted::TooBig(8, TooBig(DATAGRAM))
+    );
+    assert_eq!(machine.submit(&station(1), (9, 64, DATAGRAM), at(1)), Submitted::Datagram(9));
     assert_eq!(machine.held(), 0);
     assert!((at(750)..=at(1_000)).contains(&machine.next_deadline().expect("the end of the rest")));
     assert_eq!(actions(&mut machine, at(1_000)), []);
-    assert_eq!(machine.submit(&station(1), (8, LARGE), at(1_001)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (8, LARGE, DATAGRAM), at(1_001)), Submitted::Waits);
 }
 
 #[test]
 fn a_station_that_knows_the_queue_pair_of_before_is_asked_again_soon_and_not_for_ever() {
     let mut machine = machine(4, 4);
-    machine.submit(&station(1), (7, LARGE), at(0));
+    machine.submit(&station(1), (7, LARGE, DATAGRAM), at(0));
     for n in 0..3 {
         let (connection, _) = opening(&mut machine, at(n * 10));
         machine.failed(connection, OpenError::of_reject(10), at(n * 10));
     }
-    assert_eq!(actions(&mut machine, at(20)), [Action::Tell(station(1), 7, TooBig(DATAGRAM))]);
+    assert_eq!(actions(&mut machine, at(20)), [Action::Tell(station(1), 7, TooBig(0))]);
 }
 
 #[test]
@@ -261,7 +277,7 @@ fn attempts_that_fail_come_less_and_less_often() {
     let mut machine = machine(4, 4);
     let (mut now, mut attempts) = (at(0), 0);
     while now < at(3_600_000) {
-        machine.submit(&station(1), (0, 64), now);
+        machine.submit(&station(1), (0, 64, DATAGRAM), now);
         for action in actions(&mut machine, now) {
             if let Action::Open(connection, _) = action {
                 attempts += 1;
@@ -277,11 +293,17 @@ fn attempts_that_fail_come_less_and_less_often() {
 fn a_station_that_takes_less_gets_less_and_who_sends_more_is_told_its_limit() {
     let mut machine = machine(4, 4);
     let (_, line) = connected(&mut machine, 1, 9_000, at(0));
-    assert_eq!(machine.submit(&station(1), (1, 9_000), at(1)), Submitted::Connected(1, line, 9_000));
-    assert_eq!(machine.submit(&station(1), (2, 9_001), at(1)), Submitted::TooBig(2, TooBig(9_000)));
+    assert_eq!(
+        machine.submit(&station(1), (1, 9_000, DATAGRAM), at(1)),
+        Submitted::Connected(1, line, 9_000)
+    );
+    assert_eq!(machine.submit(&station(1), (2, 9_001, DATAGRAM), at(1)), Submitted::TooBig(2, TooBig(9_000)));
     let (_, _) = connected(&mut machine, 2, 100, at(2));
-    assert_eq!(machine.submit(&station(2), (3, 2_000), at(3)), Submitted::Datagram(3));
-    assert_eq!(machine.submit(&station(2), (4, 3_000), at(3)), Submitted::TooBig(4, TooBig(DATAGRAM)));
+    assert_eq!(machine.submit(&station(2), (3, 2_000, DATAGRAM), at(3)), Submitted::Datagram(3));
+    assert_eq!(
+        machine.submit(&station(2), (4, 3_000, DATAGRAM), at(3)),
+        Submitted::TooBig(4, TooBig(DATAGRAM))
+    );
 }
 
 #[test]
@@ -305,10 +327,16 @@ fn a_silent_station_is_noticed_within_seconds_and_rests_when_its_connection_is_c
     line.0.1.set(Some(at(1_000)));
     let closed = (0..100).map(|n| at(n * 100)).find(|now| !actions(&mut machine, *now).is_empty());
     assert!(closed.is_some_and(|now| (at(6_000)..=at(8_500)).contains(&now)), "{closed:?}");
-    assert_eq!(machine.submit(&station(1), (1, 64), at(8_600)), Submitted::Datagram(1));
-    assert_eq!(machine.submit(&station(1), (2, LARGE), at(8_600)), Submitted::TooBig(2, TooBig(DATAGRAM)));
+    assert_eq!(machine.submit(&station(1), (1, 64, DATAGRAM), at(8_600)), Submitted::Datagram(1));
+    assert_eq!(
+        machine.submit(&station(1), (2, LARGE, DATAGRAM), at(8_600)),
+        Submitted::TooBig(2, TooBig(DATAGRAM))
+    );
     machine.closed(connection, at(8_700));
-    assert_eq!(machine.submit(&station(1), (2, LARGE), at(8_800)), Submitted::TooBig(2, TooBig(DATAGRAM)));
+    assert_eq!(
+        machine.submit(&station(1), (2, LARGE, DATAGRAM), at(8_800)),
+        Submitted::TooBig(2, TooBig(DATAGRAM))
+    );
 }
 
 /// The connection to station 1 falls silent at `since`, is closed, and the station rests: for how many milliseconds.
@@ -318,7 +346,7 @@ fn rests(machine: &mut Machine, (connection, line): (Connection, Line), since: u
     machine.closed(connection, at(closed));
     let again = (0..400_000).step_by(10).map(|n| closed + n).find(|now| {
         actions(machine, at(*now));
-        matches!(machine.submit(&station(1), (9, LARGE), at(*now)), Submitted::Waits)
+        matches!(machine.submit(&station(1), (9, LARGE, DATAGRAM), at(*now)), Submitted::Waits)
     });
     again.unwrap() - closed
 }
@@ -345,7 +373,7 @@ fn a_connection_that_lasted_is_forgiven_what_failed_before_it() {
 #[test]
 fn what_waits_when_a_connection_is_lost_for_the_first_time_waits_for_the_next() {
     let mut machine = machine(4, 4);
-    assert_eq!(machine.submit(&station(1), (1, LARGE), at(0)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(1), (1, LARGE, DATAGRAM), at(0)), Submitted::Waits);
     let (connection, _) = opening(&mut machine, at(0));
     assert!(machine.opened(connection, Line::new(1), 65_524, at(1)));
     machine.lost(connection, at(2));
@@ -362,14 +390,20 @@ fn where_there_is_no_room_the_connection_that_was_not_used_for_longest_goes() {
     let mut machine = machine(2, 8);
     let (first, _) = connected(&mut machine, 1, 65_524, at(0));
     let (second, line) = connected(&mut machine, 2, 65_524, at(0));
-    assert_eq!(machine.submit(&station(3), (1, LARGE), at(1)), Submitted::TooBig(1, TooBig(DATAGRAM)));
+    assert_eq!(
+        machine.submit(&station(3), (1, LARGE, DATAGRAM), at(1)),
+        Submitted::TooBig(1, TooBig(DATAGRAM))
+    );
     assert_eq!(actions(&mut machine, at(1)), [], "both were used of late");
     line.validity().note_use();
     assert_eq!(actions(&mut machine, at(11_000)), []);
-    assert_eq!(machine.submit(&station(3), (1, 3_000), at(11_000)), Submitted::TooBig(1, TooBig(DATAGRAM)));
+    assert_eq!(
+        machine.submit(&station(3), (1, 3_000, DATAGRAM), at(11_000)),
+        Submitted::TooBig(1, TooBig(DATAGRAM))
+    );
     assert_eq!(actions(&mut machine, at(11_000)), [Action::Close(first)]);
     machine.closed(first, at(11_001));
-    assert_eq!(machine.submit(&station(3), (1, LARGE), at(11_002)), Submitted::Waits);
+    assert_eq!(machine.submit(&station(3), (1, LARGE, DATAGRAM), at(11_002)), Submitted::Waits);
     machine.lost(second, at(11_003));
 }
 
@@ -377,7 +411,7 @@ fn where_there_is_no_room_the_connection_that_was_not_used_for_longest_goes() {
 fn a_link_that_stops_closes_all_drops_what_waits_and_late_answers_find_nothing() {
     let mut machine = machine(4, 4);
     let (up, line) = connected(&mut machine, 1, 65_524, at(0));
-    machine.submit(&station(2), (5, LARGE), at(0));
+    machine.submit(&station(2), (5, LARGE, DATAGRAM), at(0));
     let (opened, _) = opening(&mut machine, at(0));
     machine.stop();
     let all = actions(&mut machine, at(0));
@@ -386,8 +420,11 @@ fn a_link_that_stops_closes_all_drops_what_waits_and_late_answers_find_nothing()
     assert!(!machine.opened(opened, Line::new(9), 65_524, at(1)));
     [up, opened].into_iter().for_each(|connection| machine.closed(connection, at(2)));
     assert_eq!(machine.held(), 0);
-    assert_eq!(machine.submit(&station(1), (6, LARGE), at(3)), Submitted::TooBig(6, TooBig(DATAGRAM)));
-    assert_eq!(machine.submit(&station(3), (7, 64), at(3)), Submitted::Datagram(7));
+    assert_eq!(
+        machine.submit(&station(1), (6, LARGE, DATAGRAM), at(3)),
+        Submitted::TooBig(6, TooBig(DATAGRAM))
+    );
+    assert_eq!(machine.submit(&station(3), (7, 64, DATAGRAM), at(3)), Submitted::Datagram(7));
 }
 
 #[derive(Clone, Debug)]
@@ -440,7 +477,7 @@ proptest! {
             match step {
                 Step::Submit(to, len) => {
                     packet += 1;
-                    match machine.submit(&station(to), (packet, len), now) {
+                    match machine.submit(&station(to), (packet, len, DATAGRAM), now) {
                         Submitted::Waits => drop(waiting.insert(packet)),
                         Submitted::Connected(back, line, longest) => {
                             prop_assert!(back == packet && len <= longest && line.validity().holds());
@@ -473,7 +510,7 @@ proptest! {
                 }
                 Step::Wait(millis) => now = now + Duration::from_millis(millis),
                 Step::Stop => machine.stop(),
-                Step::Run => machine.run(DATAGRAM),
+                Step::Run => machine.run(),
             }
             for action in actions(&mut machine, now) {
                 match action {

@@ -284,14 +284,23 @@ pub fn is_c(bench: &Bench) -> bool {
 
 /// The driver's own statistics of a side's link.
 pub fn datagram(bench: &mut Bench, side: usize) -> Result<Fields> {
-    let side = &bench.sides[side];
-    let instance = match bench.identity {
-        Identity::Ibp | Identity::Both => side.link,
+    own_kstat(bench, side, "datagram")
+}
+
+/// One of the driver's own statistics of a side's link.
+pub fn own_kstat(bench: &mut Bench, side: usize, name: &str) -> Result<Fields> {
+    let (driver, number) = (bench.identity.name(), number_of(bench, side));
+    bench.must("0", &format!("kstat {driver} {number} {name}"))
+}
+
+/// The number under which the driver publishes a side's link.
+pub fn number_of(bench: &Bench, side: usize) -> u32 {
+    let link = bench.sides[side].link;
+    match bench.identity {
+        Identity::Ibp | Identity::Both => link,
         // The nexus numbers its nodes from 0, and dls its links from 1.
-        Identity::Ibd => side.link - 1,
-    };
-    let driver = bench.identity.name();
-    bench.must("0", &format!("kstat {driver} {instance} datagram"))
+        Identity::Ibd => link - 1,
+    }
 }
 
 /// The GUID of a side's port, which the last octets of its link's address are.

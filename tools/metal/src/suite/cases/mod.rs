@@ -5,6 +5,7 @@ pub mod added;
 pub mod answers;
 pub mod connections;
 pub mod contract;
+pub mod dump;
 pub mod ip;
 pub mod life;
 pub mod link;
