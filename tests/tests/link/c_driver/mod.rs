@@ -21,7 +21,7 @@ const CONTROLS: [(&str, &str); 6] = [
     ("alpha", "offloads::a_checksum_the_adapter_was_asked_for_arrives_right"),
     ("beta", "offloads::a_checksum_the_adapter_was_asked_for_arrives_right"),
     ("alpha,beta", "starts::a_link_that_carried_traffic_is_unloaded_without_a_trace"),
-    ("alpha", "late::a_broadcast_join_refused_once_after_a_flap_heals_by_itself"),
+    ("alpha", "announced::a_port_that_goes_down_and_comes_back_tells_carrier_and_nothing_else"),
     ("alpha", "starts::a_join_that_nobody_answered_before_a_stop_keeps_nobody_from_an_address_after_it"),
     ("alpha", "properties::rings_of_another_size_carry_more_than_they_hold"),
 ];
