@@ -63,10 +63,12 @@ impl Jobs {
     /// Queues a job, or hands it back if too many wait. Of two that tidy up one is enough.
     pub(crate) fn push(&self, job: Job) -> Result<(), Job> {
         let mut queue = self.0.lock();
-        if matches!(job, Job::Tidy) && core::mem::replace(&mut queue.tidies, true) {
+        let tidies = matches!(job, Job::Tidy);
+        if tidies && queue.tidies {
             return Ok(());
         }
         let pushed = queue.waiting.push(job);
+        queue.tidies |= tidies && pushed.is_ok();
         drop(queue);
         self.0.notify_one();
         pushed
