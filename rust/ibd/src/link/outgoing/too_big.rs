@@ -42,8 +42,9 @@ impl TooBigReports {
         if told >= TOLD {
             return Err(packet);
         }
+        self.waiting.push(TooBigReport { packet, mtu }).map_err(|report| report.packet)?;
         self.told.insert(*to, (told + 1, since));
-        self.waiting.push(TooBigReport { packet, mtu }).map_err(|report| report.packet)
+        Ok(())
     }
 
     pub(super) fn pop(&mut self) -> Option<TooBigReport> {
