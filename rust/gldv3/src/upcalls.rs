@@ -164,13 +164,12 @@ impl Mac {
         self.0.registered.notify_all();
         drop(registered);
         let mut link = self.0.link.load(Ordering::SeqCst);
-        while link != LinkState::Unknown as i32 {
+        let mut news = link != LinkState::Unknown as i32;
+        while news {
             self.announce(link);
             // Somebody may have announced another one in between, and this older one came after it.
             let now = self.0.link.load(Ordering::SeqCst);
-            if now == link {
-                break;
-            }
+            news = now != link;
             link = now;
         }
         if again && self.0.transmit_rings.is_empty() {

@@ -87,9 +87,11 @@ impl PoolList {
         self.len == 0
     }
 
-    /// Whether there is one like this. **Any** context.
-    pub fn any(&self, is_it: impl Fn(&BufferPool) -> bool) -> bool {
-        core::iter::successors(self.first.as_ref(), |pool| pool.end.next.as_ref()).any(is_it)
+    /// How many are like this. **Any** context.
+    pub fn count(&self, is_it: impl Fn(&BufferPool) -> bool) -> usize {
+        core::iter::successors(self.first.as_ref(), |pool| pool.end.next.as_ref())
+            .filter(|pool| is_it(pool))
+            .count()
     }
 
     /// Adds one. **Any** context.

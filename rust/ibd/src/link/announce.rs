@@ -191,7 +191,7 @@ fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, shown: &Show
         }
         state = parker.lock();
         state.busy = false;
-        if !can_tell && state.latest.is_none() {
+        if !can_tell && state.latest.is_none() && !state.bounded {
             parker.wait(&mut state);
         }
     }

@@ -68,7 +68,7 @@ use backlog::Backlog;
 use control::Control;
 use delivery::Delivery;
 use fma::Faults;
-use incoming::{ConnectionCounters, Listener};
+use incoming::{ConnectionCounters, Listener, is_slab};
 use interrupts::Interrupts;
 use job_queue::Jobs;
 use neighbour::StaticRates;
@@ -131,6 +131,8 @@ struct Retired {
     pools: PoolList,
     /// Those that a thread has in its hands: it closes them, or puts them back.
     in_hand: usize,
+    /// Of these, those of connections ([`incoming`]), which are bounded.
+    slabs_in_hand: usize,
 }
 
 impl Retired {
@@ -138,9 +140,26 @@ impl Retired {
         self.pools.len() + self.in_hand
     }
 
-    /// Whether one of them is, or may be, one that `is_it` accepts.
-    fn may_have(&self, is_it: impl Fn(&BufferPool) -> bool) -> bool {
-        self.in_hand != 0 || self.pools.any(is_it)
+    /// Whether some of them are of connections.
+    fn has_slabs(&self) -> bool {
+        self.slabs_in_hand + self.pools.count(is_slab) != 0
+    }
+
+    /// They are another thread's now, until it gives each [back](Self::put_back).
+    fn take(&mut self) -> PoolList {
+        let pools = core::mem::take(&mut self.pools);
+        self.in_hand += pools.len();
+        self.slabs_in_hand += pools.count(is_slab);
+        pools
+    }
+
+    /// One of them is closed, or has buffers that are still lent.
+    fn put_back(&mut self, was_slab: bool, lent: Option<BufferPool>) {
+        self.in_hand -= 1;
+        self.slabs_in_hand -= usize::from(was_slab);
+        if let Some(pool) = lent {
+            self.pools.push(pool);
+        }
     }
 }
 
@@ -345,17 +364,11 @@ impl Shared {
         if let Some((_, pd)) = self.hardware() {
             pd.free_unused();
         }
-        let mut retired = self.retired.lock();
-        let mut waiting = core::mem::take(&mut retired.pools);
-        retired.in_hand += waiting.len();
-        drop(retired);
+        let mut waiting = self.retired.lock().take();
         while let Some(pool) = waiting.pop() {
+            let was_slab = is_slab(&pool);
             let lent = pool.close().err();
-            let mut retired = self.retired.lock();
-            retired.in_hand -= 1;
-            if let Some(pool) = lent {
-                retired.pools.push(pool);
-            }
+            self.retired.lock().put_back(was_slab, lent);
         }
     }
 

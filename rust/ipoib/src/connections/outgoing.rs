@@ -114,15 +114,18 @@ where
         self.rank(id);
         // The last of those that waited may be on its way to the queue: it is until the next one is asked for.
         let leaving = self.peers.is_listed(LEAVING, id);
-        let Some(peer) = self.peers.get_mut(id) else { return without_connection(packet) };
+        let Some(peer) = self.peers.get(id) else { return without_connection(packet) };
         let wanted = match &peer.state {
             // What waited for the connection goes first. Not many join those: what waits has to end, however fast more comes.
             State::Up { longest, .. } if len <= *longest && (leaving || !peer.waiting.is_empty()) => {
                 if peer.joined >= self.config.waiting {
                     return Submitted::Full(packet);
                 }
-                peer.joined += 1;
-                return self.wait(id, packet, len);
+                let submitted = self.wait(id, packet, len);
+                if let (Submitted::Waits, Some(peer)) = (&submitted, self.peers.get_mut(id)) {
+                    peer.joined += 1;
+                }
+                return submitted;
             }
             State::Up { channel, longest, .. } if len <= *longest => {
                 return Submitted::Connected(packet, channel.clone(), *longest);

@@ -38,6 +38,7 @@ pub(crate) use listen::{Listener, Listening, listen};
 pub(crate) use receive::ConnectedReceiver;
 use receive::Taken;
 pub(crate) use shared_receive::SharedReceive;
+pub(crate) use slabs::is_slab;
 pub(super) use work::adapter;
 
 use super::outgoing::{self, ConnectedSender, OutgoingConnections};
@@ -146,7 +147,7 @@ impl IncomingConnections {
         self.machine.run();
     }
 
-    /// The link runs in the partition with this index, and a datagram carries so many octets, with the IPoIB header. Connections of another
+    /// The link runs in the partition with this index. Connections of another
     /// index end.
     pub(crate) fn run_in(&mut self, pkey_index: u16, now: Instant) {
         for entry in self.connections.iter().filter(|entry| entry.is_elsewhere(pkey_index)) {

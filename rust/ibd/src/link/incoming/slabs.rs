@@ -63,11 +63,11 @@ impl Slab {
         drop(queue);
         pool
     }
+}
 
-    /// Whether these buffers are of one.
-    pub(super) fn is_of_one(pool: &BufferPool) -> bool {
-        pool.buffer_size() == BUFFER
-    }
+/// Whether these buffers are of one.
+pub(crate) fn is_slab(pool: &BufferPool) -> bool {
+    pool.buffer_size() == BUFFER
 }
 
 /// All of a link.

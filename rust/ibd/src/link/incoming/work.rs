@@ -150,7 +150,7 @@ fn grow(shared: &Shared, receiver: &ConnectedReceiver, srq: &Srq) {
 /// memory that readers can keep is bounded.
 fn is_away(shared: &Shared) -> bool {
     shared.tidy();
-    shared.retired.lock().may_have(Slab::is_of_one)
+    shared.retired.lock().has_slabs()
 }
 
 #[inline(never)]

@@ -213,19 +213,25 @@ impl Transmitter {
         if known.neighbour.validity().holds() {
             known.neighbour.validity().note_use();
         } else {
-            let known = known.clone();
-            self.look_for_way(state, to, known, after);
+            let time = now();
+            if time >= known.look_at {
+                let known = known.clone();
+                self.look_for_way(state, to, known, time, after);
+            }
         }
         sender
     }
 
     /// The way to a neighbour with a connection is another one, or is not known any more: the connection needs none, but what comes when it ends does.
     #[inline(never)]
-    fn look_for_way(&self, state: &mut State, to: &LinkAddr, known: Remembered, after: &mut AfterUnlock) {
-        let time = now();
-        if time < known.look_at {
-            return;
-        }
+    fn look_for_way(
+        &self,
+        state: &mut State,
+        to: &LinkAddr,
+        known: Remembered,
+        time: Instant,
+        after: &mut AfterUnlock,
+    ) {
         let way = self.control.lock().paths.ask(time, *to);
         let neighbour = match way {
             ipoib::paths::Known::Ready(neighbour, _) => neighbour,
@@ -453,6 +459,7 @@ impl Transmitter {
         if state.side.get().is_none() {
             return Err(NotSent::Dropped(packet, TxDrop::LinkReset));
         }
+        self.make_room(state, &frame, after);
         let packet = match sender {
             Some(sender) => {
                 let datagram = state.longest_datagram();

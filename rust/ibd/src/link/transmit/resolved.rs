@@ -45,13 +45,12 @@ impl Transmitter {
         };
         if state.is_connected() {
             self.make_room(state, &frame, after);
-            let sent = self.send_as_datagram(
-                state,
-                (connected::connected_address(&flagged, &frame), &to),
-                packet,
-                &frame,
-                after,
-            );
+            let connected = connected::connected_address(&flagged, &frame);
+            let sent = self.send_as_datagram(state, (connected, &to), packet, &frame, after);
+            if let (Some(connected), Some(connections)) = (connected, &mut state.connections) {
+                // No more than the way: those that still wait are not to be overtaken.
+                connections.remove(&connected);
+            }
             return self.drop_if_unsent(sent, after);
         }
         let refused = state.side.get().map_or(Some(TxDrop::LinkReset), |open| open.refuses(&frame));

@@ -273,6 +273,28 @@ fn a_station_that_knows_the_queue_pair_of_before_is_asked_again_soon_and_not_for
 }
 
 #[test]
+fn no_more_packets_join_those_that_leave_than_waited_and_then_all_go_at_once() {
+    let mut machine = machine(4, 16);
+    let waits = |machine: &mut Machine, packet| {
+        machine.submit(&station(1), (packet, 9_000, DATAGRAM), at(1)) == Submitted::Waits
+    };
+    let most = OutgoingConfig::default().waiting;
+    assert_eq!((0..20).filter(|n| waits(&mut machine, *n)).count() as u32, most);
+    let (connection, _) = opening(&mut machine, at(0));
+    let line = Line::new(connection.number);
+    assert!(machine.opened(connection, line.clone(), 65_524, at(1)));
+    assert!((0..20).all(|n| !waits(&mut machine, n)), "there is no room yet");
+    let (mut sent, mut joined) = (0, 0);
+    while machine.next_packet().is_some() {
+        sent += 1;
+        joined += u32::from(waits(&mut machine, 100 + sent));
+    }
+    assert_eq!((joined, sent), (most, 2 * most));
+    let next = machine.submit(&station(1), (1, 9_000, DATAGRAM), at(1));
+    assert_eq!(next, Submitted::Connected(1, line, 65_524));
+}
+
+#[test]
 fn attempts_that_fail_come_less_and_less_often() {
     let mut machine = machine(4, 4);
     let (mut now, mut attempts) = (at(0), 0);
