@@ -1,7 +1,7 @@
 //! What a crash dump is read by: a symbol that leads to records as C lays them out.
 //!
 //! A debugger knows no type of a module's. So [`dump_root!`](crate::dump_root!) defines a symbol that stays global; it leads to a list
-//! of records, and each record to names and to where the values behind them are. Nothing of it is kept up to date: values are read where they are counted.
+//! of records, and each record to names and to where the values behind them are: values are read where they are counted.
 
 use core::ffi::{CStr, c_char};
 use core::ptr;

@@ -143,7 +143,7 @@ impl OutgoingConnections {
         self.machine.run();
     }
 
-    /// The link stops, or is in another partition: all are closed.
+    /// The link stops: all are closed.
     pub(crate) fn stop(&mut self) {
         self.runs = false;
         self.machine.stop();
