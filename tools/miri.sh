@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the tests of the pure crates under Miri. Random tests are cut down to a few cases: Miri looks for undefined behaviour, not
-# for what more cases would find. The five longest tests of ipoib are left out: a second of them takes it half an hour.
+# for what more cases would find. The six longest tests of ipoib are left out: a second of them takes it half an hour.
 set -eu
 
 if ! cargo +nightly miri --version >/dev/null 2>&1; then

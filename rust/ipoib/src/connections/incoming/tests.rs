@@ -365,6 +365,7 @@ fn where_one_neighbour_asks_a_hundred_times_a_second_one_connection_makes_room()
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri half an hour")]
 fn of_connections_that_are_all_in_use_none_gives_way() {
     let mut machine = machine(8, 1_000);
     (0..8).for_each(|n| _ = up(&mut machine, &station(n), at(0)));
