@@ -99,7 +99,7 @@ fn wait_for(world: &World, checks: &[Check<'_>], patience: Nanos) -> Result<Nano
             let missing = check()?;
             if missing.is_empty() {
                 // Ten hosts that talk to a group by turns take minutes under a slow SA: nobody has waited for that.
-                deadline = deadline + world.machine.now().since(asked);
+                deadline += world.machine.now().since(asked);
                 break;
             }
             let list: Vec<String> = missing.iter().map(Missing::to_string).collect();
