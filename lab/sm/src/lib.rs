@@ -28,6 +28,6 @@ pub use fault::{Fault, FaultScript};
 pub use mad::{Attribute, Mad, MadError, Method, SaMad, Status};
 pub use manager::{Endport, PortSettings, Sm, SmConfig, Subnet};
 pub use partition::{Membership, Partition};
-pub use sa::Sa;
+pub use sa::{Kept, Sa};
 pub use transport::{Arrival, Inbound, Inbounds, Refused, SaTransport, SmAddress};
 pub use types::*;

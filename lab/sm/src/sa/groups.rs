@@ -17,8 +17,19 @@ pub(super) struct Member {
     pub proxy: bool,
     /// So many of its leaves were refused by a fault.
     pub leaves_refused: u32,
+    /// A fault has told it since that there is no such group.
+    pub denied: bool,
     /// It has joined to hear the group since, and not asked to leave again. Who joins only to leave asks.
     pub is_back: bool,
+}
+
+/// Why a port that has asked to leave a group is still a member: a fault answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// So many leaves it refused.
+    pub leaves: u32,
+    /// It refused a question about the group after that, with a status that says that there is none.
+    pub denied: bool,
 }
 
 /// A group. Its record is its creator's, with MLID, MTU, rate and the like as the group has them.
@@ -170,6 +181,13 @@ impl Groups {
         if let Some(member) = self.by_mgid.get_mut(&mgid).and_then(|group| group.members.get_mut(&port)) {
             member.leaves_refused += 1;
             member.is_back = false;
+        }
+    }
+
+    /// A fault tells this port that there is no such group.
+    pub fn deny(&mut self, mgid: Gid, port: Guid) {
+        if let Some(member) = self.by_mgid.get_mut(&mgid).and_then(|group| group.members.get_mut(&port)) {
+            member.denied |= member.leaves_refused > 0;
         }
     }
 

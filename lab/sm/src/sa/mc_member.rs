@@ -1,7 +1,7 @@
 //! Joining, creating, leaving and querying multicast groups.
 
 use super::groups::{Group, Member};
-use super::{Audience, Endport, Found, Refusal, Sa, Verdict, record_of, require};
+use super::{Address, Audience, Endport, Found, Refusal, Sa, Verdict, record_of, require};
 use crate::mad::{Attribute, Method, SaMad, Status};
 use crate::partition::{SCOPE_LINK_LOCAL, SIGNATURE_IPV4, SIGNATURE_IPV6, SIGNATURE_SA};
 use crate::records::{McMemberRecord, Trap, mc_member_mask as mask};
@@ -65,12 +65,21 @@ impl Sa {
         Ok(answer(&McMemberRecord { port_gid, scope, join_state, ..asked }))
     }
 
-    /// Remembers that a fault refused this request, if it is a leave.
-    pub(super) fn remember_refused(&mut self, mad: &SaMad) {
-        if (mad.attribute, mad.method) == (Attribute::MC_MEMBER_RECORD, Method::DELETE)
-            && let Some(asked) = mad.record::<McMemberRecord>()
-        {
-            self.groups.refuse_leave(asked.mgid, Guid(asked.port_gid.guid));
+    /// Remembers that a fault refused this request of a port, if it is a leave or a question about one group.
+    pub(super) fn remember_refused(&mut self, from: Address, mad: &SaMad, status: Status) {
+        if mad.attribute != Attribute::MC_MEMBER_RECORD {
+            return;
+        }
+        let Some(asked) = mad.record::<McMemberRecord>() else { return };
+        let denies = matches!(status, Status::REQ_INVALID | Status::NO_RECORDS | Status::REQ_DENIED);
+        match mad.method {
+            Method::DELETE => self.groups.refuse_leave(asked.mgid, Guid(asked.port_gid.guid)),
+            Method::GET | Method::GET_TABLE if denies && mad.mask & mask::MGID != 0 => {
+                if let Some(port) = self.port_at(from.lid).map(Endport::guid) {
+                    self.groups.deny(asked.mgid, port);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -179,6 +188,7 @@ impl Sa {
             join_state: asked.join_state,
             proxy,
             leaves_refused: 0,
+            denied: false,
             is_back: false,
         };
         let (place, is_new, is_first) =

@@ -22,6 +22,7 @@ use crate::rmpp::{Sender, Step};
 use crate::types::{Gid, Guid, JoinState, Lid, Nanos, PKey, QKey, Qpn};
 
 use groups::Groups;
+pub use groups::Kept;
 use inform::Subscription;
 pub use port::Endport;
 use service::Service;
@@ -300,13 +301,13 @@ impl Sa {
         })
     }
 
-    /// Of the memberships that there are, how often a fault has refused to end each; 0 if its port has joined to hear the group since, and
+    /// Of the memberships that there are, what a fault has done to keep each; nothing if its port has joined to hear the group since, and
     /// not asked to leave it again.
-    pub fn refused_leaves(&self) -> impl Iterator<Item = (Gid, Guid, u32)> {
+    pub fn kept_by_faults(&self) -> impl Iterator<Item = (Gid, Guid, Kept)> {
         self.groups.iter().flat_map(|group| {
             group.members.iter().map(|(port, member)| {
-                let times = if member.is_back { 0 } else { member.leaves_refused };
-                (group.record.mgid, *port, times)
+                let kept = Kept { leaves: member.leaves_refused, denied: member.denied };
+                (group.record.mgid, *port, if member.is_back { Kept::default() } else { kept })
             })
         })
     }
@@ -331,7 +332,7 @@ impl Sa {
                 self.respond(now.after(span), from, mad, verdict);
             }
             Some(FaultAction::Refuse(status)) => {
-                self.remember_refused(mad);
+                self.remember_refused(from, mad, status);
                 self.respond(now, from, mad, Err(status.into()));
             }
             Some(FaultAction::Overwrite { at, bytes }) => {

@@ -271,13 +271,41 @@ fn faults_do_what_they_say() {
     assert_eq!(world.sm.sa().members_at(Lid(0xc000)), [], "who is told so has left");
 }
 
+/// What faults have done to keep port A in each of its groups.
+fn kept(world: &World) -> Vec<Kept> {
+    world.sm.sa().kept_by_faults().filter(|(_, port, _)| *port == A).map(|(.., kept)| kept).collect()
+}
+
+#[test]
+fn a_leave_refused_by_a_fault_and_then_a_group_denied_by_one_is_a_membership_kept_by_faults() {
+    let mut world = World::open();
+    let request = join(broadcast(), A);
+    let fault = |world: &mut World, method, status| {
+        world.sm.faults().push(Fault {
+            method: Some(method),
+            count: Some(1),
+            ..Fault::always(FaultAction::Refuse(status))
+        });
+    };
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
+    let ask = |world: &mut World, status| {
+        fault(world, Method::GET_TABLE, status);
+        assert_eq!(world.ask_table(A, mc_member_mask::MGID, &request), Err(status));
+        kept(world)[0].denied
+    };
+    assert!(!ask(&mut world, Status::REQ_INVALID), "it has not asked to leave");
+    fault(&mut world, Method::DELETE, Status::NO_RESOURCES);
+    world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request).unwrap_err();
+    assert!(!ask(&mut world, Status::NO_RESOURCES), "that says nothing about the group");
+    assert!(ask(&mut world, Status::REQ_INVALID));
+    assert_eq!(kept(&world), [Kept { leaves: 1, denied: true }]);
+}
+
 #[test]
 fn leaves_refused_by_a_fault_count_unless_the_port_has_joined_again_to_hear_the_group_and_stays() {
     let mut world = World::open();
     let request = join(broadcast(), A);
-    let refused = |world: &World| -> Vec<u32> {
-        world.sm.sa().refused_leaves().filter(|(_, port, _)| *port == A).map(|(.., times)| times).collect()
-    };
+    let refused = |world: &World| -> Vec<u32> { kept(world).into_iter().map(|kept| kept.leaves).collect() };
     world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
     assert_eq!(refused(&world), [0]);
     world.sm.faults().push(Fault {

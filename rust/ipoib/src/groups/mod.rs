@@ -729,10 +729,6 @@ where
         entry.non = false;
         entry.send = false;
         entry.forget = true;
-        if let Some(held) = &mut entry.held {
-            // If it is left it is left for IBTF's count only: the SA knows no such member, and will say so.
-            held.leaves_failed = self.config.leave_attempts.saturating_sub(1);
-        }
         self.notice(id);
         self.renew(id);
     }

@@ -545,6 +545,29 @@ fn a_sender_is_not_redirected_for_a_refusal_older_than_the_group() {
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
 }
 
+/// The report that a group was deleted may be older than the membership.
+#[test]
+fn a_leave_that_fails_after_a_report_that_the_group_was_deleted_is_repeated() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
+    m.handle_event(at(1), granted(5, Roles::SEND_ONLY, 7));
+    assert_eq!(actions(&mut m), [resolved(5, 7)]);
+    m.handle_event(at(2), Event::Gone(group(5)));
+    let leave = |counted, joins| Action::Leave {
+        group: group(5),
+        roles: Roles::SEND_ONLY,
+        counted,
+        joins,
+        info: Some(7),
+    };
+    assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical()), leave(Roles::SEND_ONLY, 1)]);
+    m.handle_event(at(2), Event::Left(group(5), Left::Unconfirmed(Roles::SEND_ONLY)));
+    assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
+    m.handle_timeout(at(60));
+    assert_eq!(actions(&mut m), [leave(Roles::NONE, 0)]);
+}
+
 #[test]
 fn a_join_granted_before_the_group_was_deleted_is_repeated() {
     let mut m = eavesdropping();

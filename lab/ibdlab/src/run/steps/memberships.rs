@@ -57,14 +57,14 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
 }
 
 /// The memberships, by port GUID, that are the administrator's to end: IBTF could not tell it that they were left, because the port was
-/// down or the adapter gone, or a fault had it refuse as often as the driver asks.
+/// down or the adapter gone, or a fault had it refuse as often as the driver asks, or refuse and then say that there is no such group.
 pub fn left_to_the_sa(world: &World) -> BTreeSet<(u64, sm::Gid)> {
     let untold = world.hosts.iter().flat_map(|host| lab_ibtf::untold_leaves(&host.kernel));
     let mut left: BTreeSet<_> = untold.map(|(mgid, port)| (port.guid, mgid)).collect();
     if let Some(sm) = world.infiniband.sm() {
         sm.inspect(|sm| {
-            let refused = sm.sa().refused_leaves().filter(|(.., times)| *times >= LEAVES_TRIED);
-            left.extend(refused.map(|(mgid, port, _)| (port.0, mgid)));
+            let kept = sm.sa().kept_by_faults().filter(|(.., by)| by.denied || by.leaves >= LEAVES_TRIED);
+            left.extend(kept.map(|(mgid, port, _)| (port.0, mgid)));
         });
     }
     if world.software.as_ref().is_some_and(|software| software.refuses_leaves()) {
