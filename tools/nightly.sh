@@ -1,17 +1,19 @@
 #!/bin/sh
 # Runs everything that the project has to try itself with, one after the other, and keeps a summary: nightly.sh
 #
-# MINUTES is how long each search of schedules goes on, 60 if not said. SEED chooses what is searched: the number of today's date if not
-# said, so that no two nights are the same. GATE names an illumos gate, whose kernel is then built and booted; FOREIGN a directory with
-# illumos's own objects mac_ib and ibp. Without them the summary says that those parts were left out.
+# MINUTES is how long schedules are searched, 60 if not said; fabrics and planted faults have half of that each. SEED chooses what is
+# searched: the number of today's date if not said, so that no two nights are the same. GATE names an illumos gate, whose kernel is then built
+# and booted; FOREIGN a directory with illumos's own objects mac_ib and ibp. Without them the summary says that those parts were left out.
 #
-# What each part says is in target/nightly/DATE, with summary.md. It ends with 1 if a part failed.
+# What each part of a commit says is in target/nightly/COMMIT, with summary.md. A part that was well is not run again: a night that was
+# ended goes on where it was. This ends with 1 if a part failed.
 set -u
 
 make=${MAKE:-make}
 minutes=${MINUTES:-60}
-seed=${SEED:-$(date +%Y%m%d)}
-out=$(pwd)/target/nightly/$(date +%Y-%m-%d)
+half=$(((minutes + 1) / 2))
+commit=$(git describe --always --dirty)
+out=$(pwd)/target/nightly/$commit
 fuzz_minutes=1
 failed=0
 
@@ -22,53 +24,65 @@ for tool in 'cargo fuzz --version|cargo install cargo-fuzz' \
 	${tool%|*} >/dev/null 2>&1 || { echo "make nightly needs: ${tool#*|}" >&2 && exit 1; }
 done
 
-rm -rf "$out"
+# Of what is not committed nobody can say whether it is the same.
+case $commit in *-dirty) rm -rf "$out" ;; esac
 mkdir -p "$out"
+[ -e "$out/seed" ] || echo "${SEED:-$(date +%Y%m%d)}" >"$out/seed"
+read -r seed <"$out/seed"
 {
-	echo "# The night of $(date +%Y-%m-%d)"
+	echo "# The night of $commit"
 	echo
-	echo "Commit $(git describe --always --dirty), seed $seed, $(nproc) processors."
+	echo "Seed $seed, $minutes minutes of schedules, $(nproc) processors."
 	echo
-	echo '| part | result | seconds | last line |'
-	echo '|---|---|---|---|'
+	echo '| part | result | seconds | last line | begun |'
+	echo '|---|---|---|---|---|'
 } >"$out/summary.md"
 
 row() {
-	echo "| $1 | $2 | $3 | $4 |" | tee -a "$out/summary.md"
+	echo "| $1 | $2 | $3 | $4 | $5 |"
 }
 
 # $1: the part's name; the rest: the command.
 part() {
 	name=$1
 	shift
-	begun=$(date +%s)
-	if "$@" >"$out/$name.log" 2>&1; then
-		result=well
-	else
-		result='**failed**'
-		failed=1
+	if ! grep -qs '^| [a-z_-]* | well |' "$out/$name.row"; then
+		begun=$(date +%s)
+		if "$@" >"$out/$name.log" 2>&1; then
+			result=well
+		else
+			result='**failed**'
+			failed=1
+		fi
+		last=$(grep -v '^ *$' "$out/$name.log" | tail -n 1 | tr '|' '/' | cut -c 1-100)
+		row "$name" "$result" "$(($(date +%s) - begun))" "$last" "$(date -d "@$begun" '+%F %H:%M')" >"$out/$name.row"
 	fi
-	last=$(grep -v '^ *$' "$out/$name.log" | tail -n 1 | tr '|' '/' | cut -c 1-100)
-	row "$name" "$result" "$(($(date +%s) - begun))" "$last"
+	tee -a "$out/summary.md" <"$out/$name.row"
 }
 
+# $1: the part's name; $2: what to say for it.
+left_out() {
+	row "$1" 'left out' 0 "$2" - | tee -a "$out/summary.md"
+}
+
+# What finds most comes first.
 part lint "$make" lint
-part test "$make" test WHOLE=1 REQUIRE=linux,opensm,valgrind ${FOREIGN:+FOREIGN="$FOREIGN"}
-[ -n "${FOREIGN:-}" ] || row foreign 'left out' 0 'FOREIGN=directory with illumos'\''s own objects'
 part miri "$make" miri
+part schedules "$make" campaign MINUTES="$minutes" SEED="$seed"
+part fabrics "$make" campaign FABRICS=1 MINUTES="$half" SEED="$seed"
+part test "$make" test WHOLE=1 REQUIRE=linux,opensm,valgrind ${FOREIGN:+FOREIGN="$FOREIGN"}
+[ -n "${FOREIGN:-}" ] || left_out foreign 'FOREIGN=directory with illumos'\''s own objects'
 for target in $(sed -n 's/^    ("\([a-z_]*\)", [a-z_]*),$/\1/p' tests/fuzz/src/lib.rs); do
 	part "fuzz-$target" "$make" fuzz TARGET="$target" MINUTES=$fuzz_minutes
 done
 part pairs "$make" campaign PAIRS=1 SEED="$seed"
-part schedules "$make" campaign MINUTES="$minutes" SEED="$seed"
-part fabrics "$make" campaign FABRICS=1 MINUTES="$minutes" SEED="$seed"
-part planted "$make" search-strength MINUTES="$minutes"
+part planted "$make" search-strength MINUTES="$half"
 if [ -n "${GATE:-}" ]; then
 	for identity in ibp ibd; do
 		part "metal-$identity" "$make" metal GATE="$GATE" DEBUG=1 SUITE=full IDENTITY=$identity
 	done
 else
-	row metal 'left out' 0 'GATE=directory of an illumos gate'
+	left_out metal 'GATE=directory of an illumos gate'
 fi
 echo "$out/summary.md"
 exit $failed

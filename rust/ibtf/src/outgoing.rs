@@ -134,7 +134,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         };
-        for _ in 0..500 {
+        for _ in 0..if cfg!(miri) { 10 } else { 500 } {
             let (lives, addresses) = addresses(ADDRESSES);
             let mut addresses: Vec<_> = addresses.into_iter().map(Some).collect();
             let mut outgoing = Outgoing::new(8).unwrap();

@@ -280,50 +280,43 @@ impl State<'_> {
             || (campaign.until_found && !self.summary().findings.is_empty())
     }
 
-    /// A failure of a new kind: made small, and kept.
+    /// A failure of a new kind: kept as it is, for whoever ends the campaign meanwhile, and then as small as it gets.
     #[expect(clippy::disallowed_methods, reason = "a campaign has so many minutes of a person's time")]
     fn found(&self, trials: &Trials, index: u64, scenario: Scenario, failure: Failure) -> Result<()> {
         (self.progress)(&format!("scenario {index}: {}", failure.signature));
-        let proto = self.campaign.proto_of(index);
-        let mut last = None;
+        let finding = self.finding(index, failure, &scenario);
+        let finding = finding.keep(&self.campaign.out, scenario.clone())?;
         // Each run of one that hangs takes the whole patience.
-        let budget = if failure.is_hang() { 0 } else { self.campaign.shrink_runs };
-        let strategy = scenario.schedule.as_ref().map(Schedule::kind);
+        let budget = if finding.failure.is_hang() { 0 } else { self.campaign.shrink_runs };
         let begun = Instant::now();
-        let shrunk = shrink(scenario, budget, |candidate| {
+        let mut last = None;
+        let mut fails = |candidate: &Scenario| {
             if begun.elapsed() > SHRINK_TIME {
                 return false;
             }
-            match trials.run(candidate) {
-                Ok(outcome) => {
-                    let same = outcome.failure.as_ref().is_some_and(|f| f.signature == failure.signature);
-                    if same {
-                        last = Some((candidate.clone(), outcome));
-                    }
-                    same
-                }
-                Err(_) => false,
+            let outcome = trials.run(candidate).ok();
+            let outcome = outcome.filter(|outcome| {
+                outcome.failure.as_ref().is_some_and(|f| f.signature == finding.failure.signature)
+            });
+            let same = outcome.is_some();
+            if let Some(outcome) = outcome {
+                last = Some((candidate.clone(), outcome));
             }
-        });
-        let shrunk = self.fewer_decisions(trials, shrunk, budget, &failure);
+            same
+        };
+        let shrunk = shrink(scenario, budget, &mut fails);
+        let shrunk = fewer(trials, shrunk, budget, &mut fails);
         let hash = match last {
             Some((scenario, outcome)) if scenario == shrunk.scenario => outcome.hash,
             _ => trials.run(&shrunk.scenario)?.hash,
         };
         let finding = Finding {
-            index,
-            failure,
-            strategy: strategy.unwrap_or_default(),
             decisions: decisions(&shrunk.scenario),
             events: events(&shrunk.scenario),
             hosts: shrunk.scenario.host.len(),
             shrink_runs: shrunk.runs,
             hash,
-            proto: proto.to_owned(),
-            sm: self.campaign.search.sm(),
-            after_s: self.begun.elapsed().as_secs(),
-            times: 1,
-            file: PathBuf::new(),
+            ..finding
         };
         let finding = finding.keep(&self.campaign.out, shrunk.scenario)?;
         (self.progress)(&finding.line());
@@ -331,18 +324,21 @@ impl State<'_> {
         Ok(())
     }
 
-    /// The same failure from fewer switches between threads, if it can be had.
-    fn fewer_decisions(&self, trials: &Trials, shrunk: Shrunk, budget: usize, failure: &Failure) -> Shrunk {
-        let same = |outcome: Outcome| outcome.failure.is_some_and(|f| f.signature == failure.signature);
-        let Some(decisions) = trials.decisions(&shrunk.scenario).ok().filter(|_| budget > 0) else {
-            return shrunk;
-        };
-        let fewer = fewer_decisions(&shrunk.scenario, decisions, budget, |candidate| {
-            trials.run(candidate).is_ok_and(same)
-        });
-        match fewer {
-            Some(fewer) => Shrunk { runs: shrunk.runs + fewer.runs, ..fewer },
-            None => shrunk,
+    fn finding(&self, index: u64, failure: Failure, scenario: &Scenario) -> Finding {
+        Finding {
+            index,
+            failure,
+            strategy: scenario.schedule.as_ref().map(Schedule::kind).unwrap_or_default(),
+            decisions: decisions(scenario),
+            events: events(scenario),
+            hosts: scenario.host.len(),
+            shrink_runs: 0,
+            hash: String::new(),
+            proto: self.campaign.proto_of(index).to_owned(),
+            sm: self.campaign.search.sm(),
+            after_s: self.begun.elapsed().as_secs(),
+            times: 1,
+            file: PathBuf::new(),
         }
     }
 
@@ -356,6 +352,17 @@ impl State<'_> {
 
     fn tried(&self) -> MutexGuard<'_, Tried> {
         self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The same failure from fewer switches between threads, if it can be had.
+fn fewer(trials: &Trials, shrunk: Shrunk, budget: usize, fails: impl FnMut(&Scenario) -> bool) -> Shrunk {
+    let Some(decisions) = trials.decisions(&shrunk.scenario).ok().filter(|_| budget > 0) else {
+        return shrunk;
+    };
+    match fewer_decisions(&shrunk.scenario, decisions, budget, fails) {
+        Some(fewer) => Shrunk { runs: shrunk.runs + fewer.runs, ..fewer },
+        None => shrunk,
     }
 }
 

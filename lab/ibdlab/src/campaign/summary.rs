@@ -32,7 +32,7 @@ pub struct Finding {
     pub events: usize,
     pub hosts: usize,
     pub shrink_runs: usize,
-    /// Of the kernel calls of the scenario that was kept.
+    /// Of the kernel calls of the scenario that was kept; empty while it is being made small.
     pub hash: String,
     pub proto: PathBuf,
     pub sm: SmKind,
@@ -44,18 +44,21 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Writes the scenario file.
+    /// Writes the scenario file, over an earlier one of this finding.
     pub(super) fn keep(mut self, out: &Path, mut scenario: Scenario) -> Result<Self> {
         let directory = out.join("findings");
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         self.file = directory.join(format!("{:05}.toml", self.index));
-        scenario.name = format!("found by {}, made small", scenario.name);
+        let small = if self.hash.is_empty() { "not made small yet" } else { "made small" };
+        scenario.name = format!("found by {}, {small}", scenario.name);
         let mut text = format!("# seed {}: fails with\n", scenario.seed);
         for line in self.failure.text.lines() {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "#   {line}");
         }
-        let _ = writeln!(text, "# kernel calls in the order of {}", self.hash);
+        if !self.hash.is_empty() {
+            let _ = writeln!(text, "# kernel calls in the order of {}", self.hash);
+        }
         let how: String = of_manager(self.sm).iter().map(|word| format!(" {word}")).collect();
         let (file, proto) = (self.file.display(), self.proto.display());
         let _ = writeln!(text, "#   ibdlab run {file} --proto {proto}{how}\n");

@@ -49,11 +49,13 @@ pub(super) unsafe extern "C" fn free_cq<P: Provider>(hca: sys::ibc_hca_hdl_t, cq
     let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
     // SAFETY: the contract of the operation.
     let Some(record) = (unsafe { behind::<CqRecord<P>, _>(cq) }) else { return sys::IBT_CQ_HDL_INVALID };
-    answer(provider.free_cq(&record.cq).map(|()| {
-        record.client.shut();
-        // SAFETY: freed, and no handler is running: the client does not use it any more.
-        unsafe { take::<CqRecord<P>, _>(cq) }
-    }))
+    if let Err(status) = provider.free_cq(&record.cq) {
+        return status.raw();
+    }
+    record.client.shut();
+    // SAFETY: freed, and no handler is running: the client does not use it any more, and `record` ends here.
+    unsafe { take::<CqRecord<P>, _>(cq) };
+    sys::IBT_SUCCESS
 }
 
 pub(super) unsafe extern "C" fn query_cq<P: Provider>(

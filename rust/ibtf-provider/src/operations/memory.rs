@@ -81,14 +81,16 @@ pub(super) unsafe extern "C" fn deregister_mr<P: Provider>(
     let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
     // SAFETY: the contract of the operation.
     let Some(record) = (unsafe { behind::<MrRecord<P>, _>(mr) }) else { return sys::IBT_MR_HDL_INVALID };
-    answer(provider.deregister(&record.mr).map(|()| {
-        // Nobody takes it up any more; a copy that is under way ends soon.
-        while !KArc::is_unique(&record.region) {
-            sleep(Duration::from_millis(1));
-        }
-        // SAFETY: freed: the client does not use it any more.
-        unsafe { take::<MrRecord<P>, _>(mr) }
-    }))
+    if let Err(status) = provider.deregister(&record.mr) {
+        return status.raw();
+    }
+    // Nobody takes it up any more; a copy that is under way ends soon.
+    while !KArc::is_unique(&record.region) {
+        sleep(Duration::from_millis(1));
+    }
+    // SAFETY: freed: the client does not use it any more, and `record` ends here.
+    unsafe { take::<MrRecord<P>, _>(mr) };
+    sys::IBT_SUCCESS
 }
 
 /// Memory of this machine is always in step.

@@ -78,11 +78,13 @@ pub(super) unsafe extern "C" fn free_srq<P: Provider>(
     let Some(provider) = (unsafe { provider::<P>(hca) }) else { return sys::IBT_HCA_HDL_INVALID };
     // SAFETY: the contract of the operation.
     let Some(record) = (unsafe { behind::<SrqRecord<P>, _>(srq) }) else { return sys::IBT_SRQ_HDL_INVALID };
-    answer(provider.free_srq(&record.srq).map(|()| {
-        record.client.shut();
-        // SAFETY: freed: the client does not use it any more.
-        unsafe { take::<SrqRecord<P>, _>(srq) }
-    }))
+    if let Err(status) = provider.free_srq(&record.srq) {
+        return status.raw();
+    }
+    record.client.shut();
+    // SAFETY: freed: the client does not use it any more, and `record` ends here.
+    unsafe { take::<SrqRecord<P>, _>(srq) };
+    sys::IBT_SUCCESS
 }
 
 pub(super) unsafe extern "C" fn query_srq<P: Provider>(

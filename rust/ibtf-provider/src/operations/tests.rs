@@ -55,7 +55,7 @@ impl Provider for Fake {
     type Cq = u16;
     type Qp = QueueSizes;
     type Srq = SrqSizes;
-    type Mr = KArc<Region>;
+    type Mr = u8;
 
     fn query_port(&self, port: u8, report: &mut PortReport<'_>) {
         report.set_link(port, LinkState::Active, 7, Speed(4));
@@ -150,11 +150,12 @@ impl Provider for Fake {
     fn detach_group(&self, _: &KArc<QueueSizes>, _: Gid, _: u16) -> Result<(), Status> {
         Ok(())
     }
-    fn register(&self, _: &KArc<u8>, region: KArc<Region>) -> Result<(KArc<KArc<Region>>, Keys), Status> {
-        Ok((KArc::new(region)?, Keys { local: 3, remote: 4 }))
+    fn register(&self, _: &KArc<u8>, region: KArc<Region>) -> Result<(KArc<u8>, Keys), Status> {
+        drop(region);
+        Ok((KArc::new(0)?, Keys { local: 3, remote: 4 }))
     }
-    fn deregister(&self, _: &KArc<KArc<Region>>) -> Result<(), Status> {
-        Err(Status::MR_HDL_INVALID)
+    fn deregister(&self, _: &KArc<u8>) -> Result<(), Status> {
+        if self.busy.load(Ordering::Relaxed) != 0 { Err(Status::MR_HDL_INVALID) } else { Ok(()) }
     }
     fn post_sends<'a>(
         &self,
@@ -533,7 +534,10 @@ fn only_kernel_memory_that_makes_sense_is_registered() {
     assert_eq!(register(here, 2, 0, sys::IBT_MR_ENABLE_REMOTE_WRITE), sys::IBT_MR_ACCESS_REQ_INVALID);
     assert_eq!(register(here, 2, 0, write), sys::IBT_SUCCESS);
     assert_eq!((description.md_vaddr, description.md_lkey, description.md_rkey), (here, 3, 4));
+    adapter.provider.busy.store(1, Ordering::Relaxed);
     assert_eq!(call!(ibc_deregister_mr(hca, mr)), sys::IBT_MR_HDL_INVALID, "the provider says no");
+    adapter.provider.busy.store(0, Ordering::Relaxed);
+    assert_eq!(call!(ibc_deregister_mr(hca, mr)), sys::IBT_SUCCESS);
     objects.free(hca);
 }
 

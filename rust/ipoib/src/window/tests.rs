@@ -235,7 +235,6 @@ fn half_of_the_calls_at_most_are_leaves() {
 
 /// Whatever happens, the bounds hold, and a driver with anything to ask and nothing out may ask.
 #[test]
-#[cfg_attr(miri, ignore = "takes Miri half an hour")]
 fn no_course_of_events_exceeds_the_bounds_or_ends_with_nobody_admitted() {
     let mut seed = 7_u64;
     let mut draw = move |below: usize| {

@@ -4,8 +4,9 @@
 use crate::scenario::trouble::Event;
 use crate::scenario::{Scenario, Step};
 
-/// Milliseconds of machine time.
-const NEARBY_MS: u64 = 60_000;
+/// Milliseconds of machine time. IP believes for a minute what it has learnt of a neighbour, and one that was loaded anew while nobody heard
+/// it say so has another queue pair; then IP asks for it once a second.
+const NEARBY_MS: u64 = 70_000;
 /// IBTF subscribes to a new SM's traps in the second minute, and asks a silent SA for up to four.
 const MANAGER_MS: u64 = 300_000;
 /// Requests to the SA that may have to be answered one after the other until all is looked at: those of each host for its groups, and of

@@ -312,7 +312,6 @@ fn a_neighbour_that_lost_its_connections_and_comes_back_each_second_always_gets_
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes Miri half an hour")]
 fn a_thousand_neighbours_have_a_connection_each_whether_or_not_anybody_knows_where_they_are() {
     for known in [true, false] {
         let most = IncomingConfig::default().most;
@@ -348,7 +347,6 @@ fn a_quarter_of_all_places_is_left_to_neighbours_that_are_where_the_sa_says() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes Miri half an hour")]
 fn where_one_neighbour_asks_a_hundred_times_a_second_one_connection_makes_room() {
     let mut machine = machine(512, 1_000);
     let held: Vec<_> = (0..512).map(|n| up(&mut machine, &station(n), at(0))).collect();
@@ -365,7 +363,6 @@ fn where_one_neighbour_asks_a_hundred_times_a_second_one_connection_makes_room()
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes Miri half an hour")]
 fn of_connections_that_are_all_in_use_none_gives_way() {
     let mut machine = machine(8, 1_000);
     (0..8).for_each(|n| _ = up(&mut machine, &station(n), at(0)));
@@ -441,7 +438,6 @@ fn an_offer_in_somebodys_name_ends_no_connection_that_stands() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes Miri half an hour")]
 fn strangers_by_the_thousand_get_the_room_there_is_and_those_who_send_keep_theirs() {
     let mut machine = machine(8, 1_000);
     let old: Vec<_> = (0..8).map(|n| up(&mut machine, &station(n), at(0))).collect();

@@ -561,7 +561,6 @@ fn a_gid_back_in_service_is_tried_at_once() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes Miri half an hour")]
 fn a_gid_that_changed_is_found_without_a_walk_through_all_addresses() {
     let mut m = knows(20_000);
     // Another queue pair of the same port, and a group.
