@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs everything that the project has to try itself with, one after the other, and keeps a summary: nightly.sh
+# Runs everything that the project has to try itself with and keeps a summary: nightly.sh
 #
 # MINUTES is how long schedules are searched, 60 if not said; fabrics and planted faults have half of that each. SEED chooses what is
 # searched: the number of today's date if not said, so that no two nights are the same. GATE names an illumos gate, whose kernel is then built
@@ -15,7 +15,6 @@ half=$(((minutes + 1) / 2))
 commit=$(git describe --always --dirty)
 out=$(pwd)/target/nightly/$commit
 fuzz_minutes=1
-failed=0
 
 for tool in 'cargo fuzz --version|cargo install cargo-fuzz' \
 	'cargo +nightly miri --version|rustup toolchain install nightly --component miri,rust-src' \
@@ -48,12 +47,7 @@ part() {
 	shift
 	if ! grep -qs '^| [a-z_-]* | well |' "$out/$name.row"; then
 		begun=$(date +%s)
-		if "$@" >"$out/$name.log" 2>&1; then
-			result=well
-		else
-			result='**failed**'
-			failed=1
-		fi
+		if "$@" >"$out/$name.log" 2>&1; then result=well; else result='**failed**'; fi
 		last=$(grep -v '^ *$' "$out/$name.log" | tail -n 1 | tr '|' '/' | cut -c 1-100)
 		row "$name" "$result" "$(($(date +%s) - begun))" "$last" "$(date -d "@$begun" '+%F %H:%M')" >"$out/$name.row"
 	fi
@@ -65,24 +59,30 @@ left_out() {
 	row "$1" 'left out' 0 "$2" - | tee -a "$out/summary.md"
 }
 
-# What finds most comes first.
+# What keeps one processor busy at most.
+beside() {
+	if [ -n "${GATE:-}" ]; then
+		for identity in ibp ibd; do
+			part "metal-$identity" "$make" metal GATE="$GATE" DEBUG=1 SUITE=full IDENTITY=$identity
+		done
+	else
+		left_out metal 'GATE=directory of an illumos gate'
+	fi
+	for target in $(sed -n 's/^    ("\([a-z_]*\)", [a-z_]*),$/\1/p' tests/fuzz/src/lib.rs); do
+		part "fuzz-$target" "$make" fuzz TARGET="$target" MINUTES=$fuzz_minutes
+	done
+}
+
 part lint "$make" lint
 part miri "$make" miri
+beside &
+# What finds most comes first.
 part schedules "$make" campaign MINUTES="$minutes" SEED="$seed"
 part fabrics "$make" campaign FABRICS=1 MINUTES="$half" SEED="$seed"
 part test "$make" test WHOLE=1 REQUIRE=linux,opensm,valgrind ${FOREIGN:+FOREIGN="$FOREIGN"}
 [ -n "${FOREIGN:-}" ] || left_out foreign 'FOREIGN=directory with illumos'\''s own objects'
-for target in $(sed -n 's/^    ("\([a-z_]*\)", [a-z_]*),$/\1/p' tests/fuzz/src/lib.rs); do
-	part "fuzz-$target" "$make" fuzz TARGET="$target" MINUTES=$fuzz_minutes
-done
 part pairs "$make" campaign PAIRS=1 SEED="$seed"
 part planted "$make" search-strength MINUTES="$half"
-if [ -n "${GATE:-}" ]; then
-	for identity in ibp ibd; do
-		part "metal-$identity" "$make" metal GATE="$GATE" DEBUG=1 SUITE=full IDENTITY=$identity
-	done
-else
-	left_out metal 'GATE=directory of an illumos gate'
-fi
+wait
 echo "$out/summary.md"
-exit $failed
+! grep -qs '\*\*failed' "$out"/*.row

@@ -12,8 +12,8 @@
 # With --proof one seed and 10,000 schedules, 2,000 fabrics, are spent on each fault, and it is a failure if one is not found,
 # but for those whose text begins with "Not found today".
 #
-# With --seeds nothing is searched: the tests that `make test` runs with fewer seeds than `make test WHOLE=1` are run on each fault, and the
-# table seeds.md says which of the two finds it.
+# With --seeds nothing is searched: the tests that `make test` runs with seeds are run on each fault, and the table seeds.md says which of them
+# find it. What none of them finds is for `make nightly` alone.
 #
 # SEEDS, SCHEDULES and FAULTS (names, or patterns of them) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
 # STRATEGY is the only way to choose who runs next; IBDLAB is another program, LABEL another name for COMMIT.
@@ -195,30 +195,19 @@ is_wanted() {
 	return 1
 }
 
-# The tests that have fewer seeds without WHOLE, on a fault. $1: file for what they say; $2: WHOLE=1 or nothing.
-fewer_seeds() {
-	# shellcheck disable=SC2086 # Perhaps no word.
-	env $2 PROTO="$objects/$name/kernel" timeout 1800 $cargo test --quiet -p ibdlab --test seeds --test rings --test trouble --test connected \
-		--test swhca --test fabrics -- --skip three_links_do --skip the_same_with_checksums --skip a_fabric_follows >"$1" 2>&1
-}
-
 # Which tests with seeds find a fault: a line of seeds.md. $1: patch.
 by_seeds() {
 	name=$(basename "$1" .patch)
-	if ! fewer_seeds "$out/$name.quick" ''; then
-		by='`make test`' said=$out/$name.quick
-	elif ! fewer_seeds "$out/$name.whole" WHOLE=1; then
-		by='`WHOLE=1` alone' said=$out/$name.whole
-	else
-		by=neither said=/dev/null
-	fi
-	echo "| \`$name\` | $by | $(sed -n 's/^test \(.*\) --- FAILED$/\1/p; s/^\([a-z_]*\) --- FAILED$/\1/p' "$said" | tr '\n' ' ') |" >"$out/$name.seeds"
-	rm -f "$out/$name.quick" "$out/$name.whole"
+	by='`make nightly`'
+	PROTO="$objects/$name/kernel" timeout 600 $cargo test --quiet -p ibdlab --test seeds --test rings --test trouble \
+		--test connected --test swhca --test fabrics -- --skip three_links_do --skip the_same_with_checksums --skip a_fabric_follows \
+		>"$out/$name.said" 2>&1 || by='`make test`'
+	echo "| \`$name\` | $by | $(sed -n 's/^\(.*::\)*\([a-z_0-9]*\) --- FAILED$/\2/p' "$out/$name.said" | sort -u | tr '\n' ' ') |" >"$out/$name.seeds"
 	cat "$out/$name.seeds"
 }
 
 if [ "$suite" ]; then
-	for patch in "$root"/tests/planted/schedules/*.patch; do
+	for patch in "$root"/tests/planted/*/*.patch; do
 		name=$(basename "$patch" .patch)
 		is_wanted "$name" && [ ! -e "$out/$name.seeds" ] || continue
 		build "$patch" || { echo "not built: $name, see $out/$name.build" >&2 && exit 1; }
