@@ -116,9 +116,6 @@ impl Fabric {
         for port in hca.ports() {
             switch.ports.remove(&port.guid);
             switch.unicast.retain(|_, guid| *guid != port.guid);
-            for members in switch.multicast.values_mut() {
-                members.remove(&port.guid);
-            }
         }
     }
 

@@ -288,6 +288,24 @@ fn a_lookup_that_failed_is_told_with_its_reason_and_repeated_after_its_back_off(
     });
 }
 
+/// `ibmf` asks it ten times, a second apart, and then says that there is no such path.
+#[test]
+fn an_administrator_that_is_busy_takes_no_path_away() {
+    with_partitions(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let to = address_of(&beta);
+        bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Refuse(Status::BUSY));
+        // Looked up again after five minutes.
+        for second in 0..400_u32 {
+            alpha.transmit(to, &second.to_be_bytes(), Offload::default()).unwrap();
+            fakekernel::sleep(Nanos::from_secs(1));
+            let got = std::iter::from_fn(|| heard.try_next()).last().map(|packet| packet.payload);
+            assert_eq!(got.as_deref(), Some(&second.to_be_bytes()[..]), "in second {second}");
+        }
+        assert!(bench.alpha.counter("sa_paths_failed") > 0, "nobody asked");
+    });
+}
+
 #[test]
 fn a_bad_question_has_its_own_error_and_starts_nothing() {
     with_partitions(|bench| {

@@ -97,6 +97,32 @@ fn packet_that_comes_between_the_last_poll_and_the_interrupt_needs_no_other_behi
     });
 }
 
+/// It says where the link is reached: an address with another queue pair number is nobody's.
+#[test]
+fn an_administrator_gives_a_link_with_rings_no_other_address() {
+    rings(RECEIVE, 5, |bench| {
+        let (alpha, _) = bench.alpha.open_up(IPV4);
+        let (own, mut other) = (address_of(&alpha), address_of(&alpha));
+        other.0[3] ^= 1;
+        assert!(alpha.set_address(other).is_err());
+        bench.settle();
+        assert_eq!(address_of(&alpha), own);
+        drop(alpha);
+        bench.settle();
+        // mac asks no driver while nobody uses the link.
+        let idle = Stream::open(&bench.alpha.kernel, LINK).unwrap();
+        let set = idle.set_address(other);
+        drop(idle);
+        let (alpha, heard) = bench.alpha.open_up(IPV4);
+        let (beta, _) = bench.beta.open_up(IPV4);
+        bench.settle();
+        assert_ne!(address_of(&alpha), other, "{set:?}");
+        send(&beta, address_of(&alpha), 0, 1);
+        bench.settle();
+        assert!(heard.try_next().is_some());
+    });
+}
+
 /// A link that hears broadcasts: they come with a GRH, and so with the queue pair they were sent from.
 fn queue_pairs(packets: &[Received]) -> BTreeMap<u16, BTreeSet<LinkAddress>> {
     let mut sources: BTreeMap<u16, BTreeSet<LinkAddress>> = BTreeMap::new();

@@ -168,6 +168,29 @@ fn a_new_subnet_prefix_brings_the_link_up_with_a_new_address() {
     });
 }
 
+/// IBTF tells it of what the subnet manager reports with the GID that the port had when it was attached.
+#[test]
+fn promiscuous_mode_hears_of_groups_that_are_made_after_a_new_subnet_prefix() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let (beta, _) = bench.beta.open_up(PLAIN);
+        alpha.set_promiscuous(Promiscuity::Multicast, true).unwrap();
+        bench.settle();
+        let old = address_of(&alpha);
+        bench.sm.renumber(0xfec0_0000_0000_0042);
+        bench.wait_for("up with an address of the new subnet", MINUTE, || {
+            let up = [&bench.alpha, &bench.beta].iter().all(|host| host.state() == LinkState::Up);
+            up && address_of(&alpha) != old
+        });
+        fakekernel::sleep(MINUTE);
+        let before = bench.memberships_of_alpha();
+        beta.enable_multicast(group(0x0005_0002)).unwrap();
+        bench.wait_for("alpha hears beta's group", Nanos::from_secs(5), || {
+            bench.memberships_of_alpha() == before + 1
+        });
+    });
+}
+
 #[test]
 fn a_value_that_is_no_number_is_refused_and_changes_nothing() {
     holds(|bench| {

@@ -183,6 +183,32 @@ fn a_removed_hca_neither_sends_nor_hears_but_can_be_cleaned_up() {
     assert_eq!(w.drops().get(&Reason::NoRoute), Some(&1));
 }
 
+/// A switch forwards to a port what the subnet manager said, whatever is behind the port.
+#[test]
+fn an_hca_that_is_plugged_in_again_hears_the_groups_of_before() {
+    let w = world(2);
+    let (a, b) = (&w.hosts[0], &w.hosts[1]);
+    let config = b.hca.config().clone();
+    b.hca.begin_removal();
+    b.hca.flush_qp(&b.qp).unwrap();
+    b.hca.free_qp(&b.qp).unwrap();
+    b.hca.remove();
+    a.send(1, b"to all", a.to_group()).unwrap();
+    let hca = w.fabric.add_hca(config, b.memory.clone(), b.events.clone()).unwrap();
+    activate(&w.fabric, b.port, b.lid);
+    let pd = hca.alloc_pd().unwrap();
+    let (scq, rcq) = (hca.alloc_cq(63, 0).unwrap(), hca.alloc_cq(63, 0).unwrap());
+    let access = Access { local_write: true, ..Default::default() };
+    let mr = hca.register_mr(&pd, BASE, 0x1_0000, access).unwrap();
+    let qp = hca.alloc_qp(ud_config(&pd, &scq, &rcq)).unwrap();
+    let (memory, events) = (b.memory.clone(), b.events.clone());
+    let again = Host { hca, port: b.port, lid: b.lid, memory, events, pd, scq, rcq, qp, mr };
+    again.join();
+    again.post(0, 200);
+    a.send(2, b"to all", a.to_group()).unwrap();
+    assert_eq!(again.received().len(), 1);
+}
+
 #[test]
 fn a_broken_qp_flushes_and_says_so() {
     let w = world(1);

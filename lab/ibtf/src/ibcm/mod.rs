@@ -174,6 +174,12 @@ impl Ibcm {
         Some(session)
     }
 
+    /// The GID that notices of a port come with; zero if it has gone.
+    fn told_as(&self, port: PortId) -> Gid {
+        let session = self.sessions.lock().get(&port.guid).cloned();
+        session.map(|session| session.told_as()).unwrap_or_default()
+    }
+
     /// Asks the port's subnet administration; waits for its turn and for the answer.
     fn ask(&self, local: &Local, request: &Request) -> Result<Message, SaError> {
         let session = self.session(&local.device, &local.attr)?;
@@ -205,10 +211,10 @@ impl CmHooks for Ibcm {
         }
     }
 
-    fn unsubscribed_ports(&self, kernel: &Kernel) -> Vec<Gid> {
+    fn unsubscribed_ports(&self, _kernel: &Kernel) -> Vec<Gid> {
         let sessions: Vec<Arc<Session>> = self.sessions.lock().values().cloned().collect();
         let silent = sessions.iter().filter(|session| !session.is_available());
-        silent.map(|session| notice::gid0(kernel, session.port())).collect()
+        silent.map(|session| session.told_as()).collect()
     }
 
     fn established(&self, _kernel: &Kernel, channel: &Arc<Channel>) {
@@ -253,13 +259,13 @@ const fn concerns_administration(change: PortChange) -> bool {
 
 impl Listener for Ibcm {
     fn availability(&self, port: PortId, available: bool) {
-        notice::availability(&self.kernel, port, available);
+        notice::availability(&self.kernel, self.told_as(port), available);
     }
 
     fn notice(&self, port: PortId, trap: Trap, subject: sm::Gid) {
         if !trap.is_of_group() {
             self.paths.lock().clear();
         }
-        notice::report(&self.kernel, port, trap, subject);
+        notice::report(&self.kernel, self.told_as(port), trap, subject);
     }
 }

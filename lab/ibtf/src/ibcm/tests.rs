@@ -251,7 +251,12 @@ fn a_busy_administrator_is_asked_again_every_second_ten_times() {
         assert_eq!(now() - begun, Nanos::from_secs(3));
         world.fault(Attribute::MC_MEMBER_RECORD, FaultAction::Refuse(Status::BUSY), Some(11));
         let begun = now();
-        assert_eq!(world.join(0, ipv4(1), 1).err(), Some(IBMF_FAILURE));
+        let answer = world.join(0, ipv4(1), 1).err();
+        assert_eq!(
+            answer,
+            Some(IBT_MCG_RECORDS_NOT_FOUND),
+            "a status that ibmf has no word for is an invalid request"
+        );
         assert_eq!(now() - begun, Nanos::from_secs(10));
     });
 }

@@ -84,6 +84,8 @@ struct State {
     last_answer: Option<Nanos>,
     /// All subscriptions stand. Assumed until one fails.
     available: bool,
+    /// The port's GID 0 when the session was opened first. `ibcm` tells notices with it, whatever the port's prefix has become.
+    opened_as: Option<fabric::Gid>,
     /// The adapter was pulled.
     gone: bool,
 }
@@ -143,6 +145,7 @@ impl Session {
             resp_time: None,
             last_answer: None,
             available: true,
+            opened_as: None,
             gone: false,
         };
         let device = Arc::downgrade(device);
@@ -153,6 +156,15 @@ impl Session {
     /// Whose session this is.
     pub const fn port(&self) -> PortId {
         self.port
+    }
+
+    /// The GID that notices of the port come with; zero if it has gone before the session was opened.
+    pub fn told_as(&self) -> fabric::Gid {
+        self.state.lock().opened_as.or_else(|| self.gid0()).unwrap_or_default()
+    }
+
+    fn gid0(&self) -> Option<fabric::Gid> {
+        self.device.upgrade()?.cached_port(self.port.num)?.gids.first().copied()
     }
 
     /// Whether all subscriptions stand.
@@ -239,7 +251,7 @@ impl Session {
                 return if status == Status::SUCCESS { Ok(answer) } else { Err(SaError::Refused(status)) };
             }
             if detours == DETOURS {
-                return Err(SaError::Lost);
+                return Err(SaError::Refused(status));
             }
             detours += 1;
             if status.0 & Status::REDIRECT.0 != 0 {
@@ -258,7 +270,12 @@ impl Session {
 
     /// The first requests of a session. Nobody else's wait for them: only the phase says that they are under way.
     fn introduce(&self, subscribe: bool) {
-        self.state.lock().resp_time = None;
+        let gid0 = self.gid0();
+        {
+            let mut state = self.state.lock();
+            state.resp_time = None;
+            state.opened_as = state.opened_as.or(gid0);
+        }
         let request = Request::of(Method::GET, 0, &ClassPortInfo::default());
         let info = self.call_for_itself(&request).ok().and_then(|answer| ClassPortInfo::parse(&answer.data));
         {

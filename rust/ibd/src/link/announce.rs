@@ -54,15 +54,31 @@ pub(crate) struct News {
     busy: bool,
     /// The link's address.
     address: Option<LinkAddr>,
-    /// What the MAC layer has; read and changed inside the perimeter.
+    /// What the MAC layer was told last; read and changed inside the perimeter.
     told: Option<LinkAddr>,
+    /// The MAC layer has another address than it was told, from an administrator.
+    replaced: bool,
     /// The MAC layer has let go of the link: nothing can be told any more.
     over: bool,
 }
 
+impl News {
+    fn has_new_address(&self) -> bool {
+        self.replaced || self.address != self.told
+    }
+}
+
 impl Announcer {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        let news = News { latest: None, bounded: false, busy: false, address: None, told: None, over: false };
+        let news = News {
+            latest: None,
+            bounded: false,
+            busy: false,
+            address: None,
+            told: None,
+            replaced: false,
+            over: false,
+        };
         let shown = Shown {
             speed: AtomicU64::new(0),
             connected: AtomicBool::new(false),
@@ -98,10 +114,21 @@ impl Announcer {
         tell_address(&self.news, mac);
     }
 
+    /// The MAC layer takes an address for the link's: whether it is the one that it was told last. If it is one that it was not told, the
+    /// right one is announced once more, unless the MAC layer goes back to that before others are in the perimeter. **Perimeter.**
+    pub(crate) fn has_told(&self, address: &LinkAddr) -> bool {
+        let mut news = self.news.lock();
+        let is_told = news.told.as_ref() == Some(address);
+        news.replaced = !is_told;
+        drop(news);
+        self.news.notify_all();
+        is_told
+    }
+
     /// Whether everything has been said that can be.
     pub(crate) fn is_idle(&self) -> bool {
         let news = self.news.lock();
-        let is_told = news.over || news.address == news.told;
+        let is_told = news.over || !news.has_new_address();
         news.latest.is_none() && !news.bounded && is_told && !news.busy
     }
 
@@ -154,8 +181,8 @@ impl Announcer {
 fn tell_address(news: &Monitor<News>, mac: &Mac) -> bool {
     let Some(perimeter) = mac.perimeter() else { return false };
     let mut state = news.lock();
-    let address = state.address.filter(|address| state.told != Some(*address));
-    state.told = state.address;
+    let address = if state.has_new_address() { state.address } else { None };
+    (state.told, state.replaced) = (state.address, false);
     drop(state);
     if let Some(address) = address {
         perimeter.address_update(address.as_bytes());
@@ -167,7 +194,7 @@ fn live(parker: &Parker<'_, News>, news: &Monitor<News>, mac: &Mac, shown: &Show
     let mut told = Told::default();
     let mut state = parker.lock();
     while !parker.should_stop() {
-        let (status, new_address) = (state.latest.take(), state.address != state.told);
+        let (status, new_address) = (state.latest.take(), state.has_new_address());
         let bounded = core::mem::take(&mut state.bounded);
         if status.is_none() && !new_address && !bounded {
             parker.wait(&mut state);

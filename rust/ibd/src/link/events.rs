@@ -82,12 +82,9 @@ impl ClientHandler for Events {
 }
 
 impl Events {
-    /// By the whole GID, once that is known.
+    /// By the GUID alone: IBTF keeps telling the prefix that the port had when it was attached.
     fn is_from_own_port(&self, port: Gid) -> bool {
-        match self.0.control.lock().link.port() {
-            Some(known) => known.gid == gid(port),
-            None => port.guid == self.0.node.port_guid.get(),
-        }
+        port.guid == self.0.node.port_guid.get()
     }
 
     /// Asks the adapter, which is all that is waited for.

@@ -37,6 +37,8 @@ pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B4096.sdu();
 /// How long a start waits for the address: a port query and a queue pair.
 const ADDRESS: Duration = Duration::from_secs(1);
+/// As long as `ibmf` asks an SA that is busy, or sends it elsewhere, again and again.
+const BUSY: Duration = Duration::from_secs(10);
 /// How long detach waits for what a stop has left to do before it says that the link is busy.
 const PATIENCE: Duration = Duration::from_millis(2000);
 
@@ -283,21 +285,36 @@ impl Shared {
         self.settings.lock().get(Key::Debug) >= level
     }
 
-    /// The SA is about to be asked about a GID.
-    pub(super) fn asks(&self, what: Asked, gid: Gid) {
+    /// Asks the SA about a GID. **May block**, for minutes. IBTF repeats what an SA is too busy for ten times, a second apart, and then says
+    /// that there is nothing of the kind: that is taken for no answer.
+    pub(super) fn ask<T>(
+        &self,
+        what: Asked,
+        about: Gid,
+        call: impl FnOnce() -> Result<T, Status>,
+    ) -> Result<T, Status> {
         self.counters.sa.ask(what);
-        probes::sa_ask(self.number, what.name(), gid);
+        probes::sa_ask(self.number, what.name(), about);
+        let begun = Instant::now();
+        let answer = match call() {
+            Err(Status::MCG_RECORDS_NOT_FOUND | Status::PATH_RECORDS_NOT_FOUND)
+                if Instant::now() - begun >= BUSY =>
+            {
+                Err(Status::IBMF_TIMEOUT)
+            }
+            answer => answer,
+        };
+        self.answered(what, about, answer.as_ref().map(drop).map_err(|status| *status));
+        answer
     }
 
-    /// And this came of it.
     #[inline(never)]
-    pub(super) fn answered<T>(&self, what: Asked, gid: Gid, result: &Result<T, Status>) {
-        let result = result.as_ref().map(drop).map_err(|status| *status);
+    fn answered(&self, what: Asked, about: Gid, result: Result<(), Status>) {
         self.counters.sa.note(what, result);
         let status = result.err().map_or(0, Status::get);
-        probes::sa_answer(self.number, what.name(), gid, status);
+        probes::sa_answer(self.number, what.name(), about, status);
         if self.is_talkative(2) {
-            log_exchange(&self.name, what, gid, status);
+            log_exchange(&self.name, what, about, status);
         }
     }
 

@@ -65,11 +65,18 @@ impl Shared {
         self.control.lock().queue_pairs.as_ref().map(|pairs| pairs.receiver().clone())
     }
 
-    /// Whether frames for this unicast address reach the link. No adapter filters by address: what comes in is what was sent to
-    /// the queue pair, and whatever it is called, only this port has it. All zero stands for the address before it is known.
-    fn is_own(&self, address: &LinkAddr) -> bool {
+    /// Whether frames for this unicast address reach the link: those for the address that the MAC layer was told, and for none before that.
+    /// **Perimeter.**
+    fn takes_address(&self, address: &LinkAddr) -> Result<(), Errno> {
         let unknown = address.gid() == Gid { prefix: 0, guid: 0 };
-        address.mgid().is_none() && (unknown || address.gid().guid == self.node.port_guid.get())
+        if address.mgid().is_some() || (!unknown && address.gid().guid != self.node.port_guid.get()) {
+            return Err(Errno::ENOSPC);
+        }
+        if unknown || self.announcer.has_told(address) {
+            return Ok(());
+        }
+        // The address is queue pair and GID: nobody can choose it.
+        Err(Errno::ENOTSUP)
     }
 }
 
@@ -99,10 +106,7 @@ impl RingProvider for Provider {
 
     fn address(&self, add: bool, address: &Address) -> Result<(), Errno> {
         // Taking one away is right whatever it was: the link may have another by now.
-        if add && !self.0.is_own(&LinkAddr::from_bytes(*address)) {
-            return Err(Errno::ENOSPC);
-        }
-        Ok(())
+        if add { self.0.takes_address(&LinkAddr::from_bytes(*address)) } else { Ok(()) }
     }
 
     fn transmit_on_ring(&self, ring: usize, packets: MblkChain) -> MblkChain {

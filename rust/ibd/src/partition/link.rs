@@ -5,6 +5,7 @@ use gldv3::{InstanceNumber, LinkId};
 use ipoib::PKey;
 use kernel::Errno;
 use kernel::ddi::DevInfo;
+use kernel::time::{Duration, sleep};
 
 use super::Refusal;
 use crate::common::Common;
@@ -37,8 +38,7 @@ impl PartitionLink {
         match link.registration().create_devnet(id, zone) {
             Ok(()) => Ok(Self { link, in_dls: true }),
             Err(error) => {
-                // Nobody has seen the link yet, so nobody holds it.
-                let _ = link.detach();
+                detach_unseen(link);
                 Err((error, None))
             }
         }
@@ -63,5 +63,13 @@ impl PartitionLink {
                 Err((Self { link, in_dls }, error))
             }
         }
+    }
+}
+
+/// Nobody has seen the link, so nobody opens it; but whoever walks over all MACs holds each for a moment. **May block.**
+fn detach_unseen(mut link: Link) {
+    while let Err((back, _)) = link.detach() {
+        link = back;
+        sleep(Duration::from_millis(10));
     }
 }

@@ -31,7 +31,7 @@ where
     fn see_that_it_is_held(&mut self, id: Id) -> bool {
         let Some(group) = self.table.get_mut(id) else { return false };
         group.used = true;
-        group.send |= !group.full && !group.non;
+        group.send |= group.full == 0 && !group.non;
         if group.is_ready() {
             return true;
         }

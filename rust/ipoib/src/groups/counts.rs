@@ -43,7 +43,7 @@ where
             let held = group.held.as_ref().filter(|held| held.info.is_some());
             let hears = held.is_some_and(|held| held.roles.hears());
             counts.known += 1;
-            counts.wanted += u64::from(group.full || group.non);
+            counts.wanted += u64::from(group.full > 0 || group.non);
             counts.heard += u64::from(hears);
             counts.send_only += u64::from(held.is_some_and(|held| held.roles == Roles::SEND_ONLY));
             counts.stale += u64::from(held.is_some_and(|held| held.stale));

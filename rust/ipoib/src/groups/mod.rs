@@ -46,7 +46,7 @@ pub struct Config {
     pub leave_attempts: u32,
     /// How long a membership that only transmit asked for outlives its last use.
     pub idle: Duration,
-    /// How often a full membership is joined again, because an SM that lost it need not say so.
+    /// How often a full membership is joined again, because an SM that lost it need not say so. One to send is joined again after `idle`.
     pub verify: Duration,
     /// How long the all-routers group stands in for a group nobody has created.
     pub stand_in: Duration,
@@ -233,8 +233,9 @@ pub struct Resolved<G> {
 /// What is known about one group; opaque.
 #[derive(Debug)]
 pub struct Group<G> {
-    /// The MAC layer wants to hear it.
-    full: bool,
+    /// So many times the MAC layer wants to hear it. It counts what it enables by all twenty bytes of an address, of which several are of
+    /// one group.
+    full: u32,
     /// Promiscuous mode wants to hear it.
     non: bool,
     /// Transmit wants to reach it.
@@ -258,7 +259,7 @@ pub struct Group<G> {
 impl<G> Group<G> {
     const fn new() -> Self {
         Self {
-            full: false,
+            full: 0,
             non: false,
             send: false,
             used: false,
@@ -277,7 +278,7 @@ impl<G> Group<G> {
     /// The role to have now. A full member may send; so may a non-member.
     fn role(&self) -> Roles {
         match self {
-            Self { full: true, .. } => Roles::FULL,
+            Self { full: 1.., .. } => Roles::FULL,
             Self { non: true, .. } => Roles::NON,
             Self { send: true, .. } | Self { stands_in: true, .. } | Self { asker: Asker::Waits, .. } => {
                 Roles::SEND_ONLY
@@ -473,21 +474,22 @@ where
         entry.and_then(|g| g.held.as_ref()).is_some_and(|m| m.roles.contains(Roles::FULL) && !m.stale)
     }
 
-    /// The MAC layer wants to hear a group, any form; at any time, also before start. `Err` if there is no room.
+    /// The MAC layer wants to hear a group, any form, until [`Groups::unwant`] was called as often; at any time, also before start. `Err` if
+    /// there is no room.
     pub fn want(&mut self, group: Mgid) -> Result<(), JoinError> {
         let id = self.find_or_add(group, 0)?;
         if let Some(group) = self.table.get_mut(id) {
-            group.full = true;
+            group.full = group.full.saturating_add(1);
         }
         self.try_now(id);
         Ok(())
     }
 
-    /// The MAC layer no longer wants to hear a group.
+    /// The MAC layer no longer wants to hear a group: what undoes one [`Groups::want`].
     pub fn unwant(&mut self, group: Mgid) {
         let Some(id) = self.table.find(&group.canonical()) else { return };
         if let Some(group) = self.table.get_mut(id) {
-            group.full = false;
+            group.full = group.full.saturating_sub(1);
         }
         self.try_now(id);
     }
@@ -561,11 +563,11 @@ where
         }
         let used = core::mem::take(&mut group.used);
         let Some(held) = &mut group.held else { return };
-        if group.full || group.non {
+        if group.full > 0 || group.non {
             held.stale = true;
         } else if used {
-            self.table.set_deadline(id, Some(now + self.config.idle));
-            return;
+            // Nobody tells a sender that its group was deleted and made again at another MLID, unless the SM's reports reach it.
+            held.stale = true;
         } else {
             group.send = false;
         }
@@ -726,10 +728,14 @@ where
             }
             return;
         }
-        entry.non = false;
+        let listened = core::mem::take(&mut entry.non);
         entry.send = false;
         entry.forget = true;
         self.notice(id);
         self.renew(id);
+        if listened {
+            // It may have been made again, and that have been told before.
+            self.list_again();
+        }
     }
 }

@@ -59,6 +59,10 @@ where
                 Some(leave(held))
             }
             (Some(held), Mode::Up(..)) if held.roles.contains(role) && !held.stale => {
+                // The wait for another try may have taken the place of the next look at it.
+                if self.table.deadline(id).is_none() {
+                    self.watch(now, id);
+                }
                 // Somebody may wait for a join that is not needed any more.
                 self.conclude(id, Ok(StandIn::No));
                 None
@@ -193,7 +197,7 @@ where
     /// Looks at what is held again some time, as before the join that was given up.
     fn watch(&mut self, now: Instant, id: Id) {
         let Some(group) = self.table.get(id) else { return };
-        let after = if group.full || group.non { self.config.verify } else { self.config.idle };
+        let after = if group.full > 0 || group.non { self.config.verify } else { self.config.idle };
         let at = group.held.is_some().then_some(now + after);
         self.table.set_deadline(id, at);
     }
@@ -274,8 +278,12 @@ where
             group.failed = Some((role, again));
         }
         if role == Roles::NON && error == JoinError::Refused {
-            // The listing was out of date, or the group is not for us; the next listing or trap brings it back.
+            // The listing was out of date, or the group is not for us; the next listing or trap brings it back. One that was there may be
+            // there again.
             group.non = false;
+            if again {
+                self.list_again();
+            }
         } else {
             group.failures = group.failures.saturating_add(1);
             // A machine that stops joins nothing again, and leaves at once.

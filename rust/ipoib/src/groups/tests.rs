@@ -383,16 +383,89 @@ fn sending_to_a_group_joins_it_for_sending_and_ages_out() {
     m.resolve(group(5)).unwrap();
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
     m.handle_timeout(at(900));
-    assert_eq!(actions(&mut m), []);
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, Some(7))]);
+    m.handle_event(at(900), granted(5, Roles::SEND_ONLY, 7));
     m.handle_timeout(at(1800));
     let leave = Action::Leave {
         group: group(5),
         roles: Roles::SEND_ONLY,
         counted: Roles::SEND_ONLY,
-        joins: 1,
+        joins: 2,
         info: Some(7),
     };
     assert_eq!(actions(&mut m), [leave]);
+}
+
+/// Nobody tells it of either, if the SM's reports do not reach it.
+#[test]
+fn a_sender_hears_in_time_that_its_group_was_deleted_and_made_again_elsewhere() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [resolved(5, 7)]);
+    m.handle_timeout(at(900));
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, Some(7))]);
+    m.handle_event(at(900), granted(5, Roles::SEND_ONLY, 8));
+    assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [resolved(5, 8)]);
+}
+
+#[test]
+fn a_membership_to_send_ages_out_though_a_wish_to_hear_the_group_came_and_went() {
+    let mut m = up(8);
+    m.resolve(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
+    m.want(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [resolved(5, 7), join(5, Roles::FULL, Some(7))]);
+    m.handle_event(at(1), refused(5, Roles::FULL));
+    m.unwant(group(5));
+    actions(&mut m);
+    assert_eq!(m.poll_timeout(), Some(at(900)));
+}
+
+#[test]
+fn a_group_that_two_forms_of_its_address_want_is_heard_until_neither_does() {
+    let mut m = up(8);
+    m.want(group(5).canonical()).unwrap();
+    m.want(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, None)]);
+    m.handle_event(at(0), granted(5, Roles::FULL, 7));
+    m.unwant(group(5));
+    assert_eq!(actions(&mut m), []);
+    assert!(m.hears(group(5)));
+    m.unwant(group(5).canonical());
+    assert!(matches!(actions(&mut m)[..], [Action::Leave { .. }]));
+}
+
+/// Each report is a task of its own.
+#[test]
+fn promiscuous_mode_lists_the_groups_again_if_one_is_deleted_after_it_was_made() {
+    let mut m = eavesdropping();
+    m.handle_event(at(0), granted(5, Roles::NON, 7));
+    m.handle_event(at(1), Event::Exists(group(5)));
+    m.handle_event(at(1), Event::Gone(group(5)));
+    let all = actions(&mut m);
+    assert!(all.contains(&Action::List), "{all:?}");
+}
+
+#[test]
+fn promiscuous_mode_lists_the_groups_again_once_if_one_that_it_heard_refuses_it() {
+    let mut m = eavesdropping();
+    m.handle_event(at(0), granted(5, Roles::NON, 7));
+    m.handle_timeout(at(900));
+    assert_eq!(actions(&mut m), [join(5, Roles::NON, Some(7))]);
+    m.handle_event(at(900), refused(5, Roles::NON));
+    assert!(actions(&mut m).contains(&Action::List));
+    m.handle_event(at(900), Event::Exists(group(5)));
+    m.handle_event(at(900), Event::Listed(Ok(())));
+    m.handle_event(at(900), Event::Left(group(5), Left::Confirmed));
+    assert!(actions(&mut m).contains(&join(5, Roles::NON, None)));
+    m.handle_event(at(901), refused(5, Roles::NON));
+    assert!(!actions(&mut m).contains(&Action::List));
 }
 
 #[test]
@@ -646,7 +719,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     machine: Machine,
     now: Instant,
-    wanted: BTreeSet<Mgid>,
+    wanted: BTreeMap<Mgid, u32>,
     asked: BTreeSet<Mgid>,
     /// Joins out; two of a group once the machine has given the first one up.
     joining: Vec<(Mgid, Roles)>,
@@ -674,7 +747,7 @@ impl World {
                 machine
             },
             now: Instant::ZERO,
-            wanted: BTreeSet::new(),
+            wanted: BTreeMap::new(),
             asked: BTreeSet::new(),
             joining: Vec::new(),
             leaving: BTreeMap::new(),
@@ -811,12 +884,15 @@ impl World {
         match step {
             Step::Want(n) => {
                 if self.machine.want(group(n)).is_ok() {
-                    self.wanted.insert(group(n));
+                    *self.wanted.entry(group(n)).or_default() += 1;
                 }
             }
             Step::Unwant(n) => {
                 self.machine.unwant(group(n));
-                self.wanted.remove(&group(n));
+                if let Some(times) = self.wanted.get_mut(&group(n)) {
+                    *times -= 1;
+                    self.wanted.retain(|_, times| *times > 0);
+                }
             }
             Step::Resolve(n) => self.resolve(n),
             Step::Link(n) => self.link(n),
@@ -875,7 +951,7 @@ proptest! {
         }
         world.event(Event::Up(SCOPE, PKEY));
         world.heal();
-        for group in &world.wanted {
+        for group in world.wanted.keys() {
             prop_assert!(world.machine.hears(*group), "{group:?} is wanted and not heard");
         }
         prop_assert!(world.asked.is_empty(), "never answered: {:?}", world.asked);

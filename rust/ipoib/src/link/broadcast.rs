@@ -4,6 +4,7 @@ use super::timers::Timer;
 use super::{Action, BroadcastGroup, Confidence, Link, Membership, Note, SaError, Ticket};
 use crate::addr::{Gid, Mgid};
 use crate::numbers::Scope;
+use crate::paths::Severity;
 use crate::time::Instant;
 
 /// How far the search has come.
@@ -314,7 +315,10 @@ impl<G: Copy + PartialEq> Link<G> {
             // The port's GID changed while the join was out: this membership is not the one we need.
             return;
         }
-        self.membership = Some(membership);
+        if self.membership.replace(membership).is_none() {
+            // Who was asked for without the group could not be reached.
+            self.invalidate(Severity::Light);
+        }
         self.timers.set(Timer::Verify, now + self.config.verify);
         self.search.restart();
         self.sa_retry.reset(&mut self.timers);

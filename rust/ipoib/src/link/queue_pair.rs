@@ -28,8 +28,8 @@ pub(super) enum Traffic<G> {
 pub(super) struct Carried<G> {
     pub(super) standing: Standing,
     pub(super) qpn: Qpn,
-    /// The broadcast group, as the queue pair is attached to it.
-    attached: G,
+    /// The broadcast group, as the queue pair is attached to it; none after an attempt that failed.
+    attached: Option<G>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +110,7 @@ impl<G: Copy + PartialEq> Link<G> {
         }
         let ticket = match self.traffic {
             Traffic::Stands(Carried { standing, .. }) if standing.plan != plan => return self.tear_down(),
-            Traffic::Stands(Carried { attached, .. }) if attached == info => return None,
+            Traffic::Stands(Carried { attached, .. }) if attached == Some(info) => return None,
             _ => self.ticket(),
         };
         if let Traffic::Stands(_) = self.traffic {
@@ -141,16 +141,19 @@ impl<G: Copy + PartialEq> Link<G> {
             }
             (Building::QueuePair(standing, attached), Some(qpn)) => {
                 self.number = Some(qpn);
-                self.traffic = Traffic::Stands(Carried { standing, qpn, attached });
+                self.traffic = Traffic::Stands(Carried { standing, qpn, attached: Some(attached) });
                 self.stands_since = now;
             }
             (Building::Attachment(info), Some(_)) => {
                 if let Traffic::Stands(carried) = &mut self.traffic {
-                    carried.attached = info;
+                    carried.attached = Some(info);
                 }
                 self.build_retry.reset(&mut self.timers);
             }
-            (_, None) => {
+            (building, None) => {
+                if let (Building::Attachment(_), Traffic::Stands(carried)) = (building, &mut self.traffic) {
+                    carried.attached = None;
+                }
                 self.note(Note::BuildFailed);
                 self.build_retry.failed(now, &mut self.timers, &mut self.jitter);
             }

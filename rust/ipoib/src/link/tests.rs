@@ -56,6 +56,8 @@ struct World {
     joins: u32,
     leaves: u32,
     queue_pairs: u32,
+    /// The MLID of the broadcast group that it was attached to last.
+    attached_to: Option<u16>,
     pending: Vec<Action<u16>>,
     status: Status,
     notes: Vec<Note>,
@@ -83,6 +85,7 @@ impl World {
             joins: 0,
             leaves: 0,
             queue_pairs: 0,
+            attached_to: None,
             pending: Vec::new(),
             status: Status::Stopped,
             notes: Vec::new(),
@@ -173,14 +176,18 @@ impl World {
                 Event::Left { mgid, gid, owed }
             }
             Action::Make(ticket, _) => Event::Built(ticket, self.builds.then_some(QPN)),
-            Action::Build(ticket, ..) => {
+            Action::Build(ticket, _, mlid) => {
+                self.attached_to = self.builds.then_some(mlid);
                 if self.builds && self.link.is_wanted(ticket) {
                     assert_eq!(self.queue_pairs, 0, "a second queue pair");
                     self.queue_pairs = 1;
                 }
                 Event::Built(ticket, self.builds.then_some(QPN))
             }
-            Action::Attach(ticket, ..) => Event::Built(ticket, self.builds.then_some(QPN)),
+            Action::Attach(ticket, mlid) => {
+                self.attached_to = self.builds.then_some(mlid);
+                Event::Built(ticket, self.builds.then_some(QPN))
+            }
             other => panic!("{other:?} is not answered"),
         };
         self.event(event);
@@ -514,6 +521,25 @@ fn a_group_that_came_back_under_another_mlid_is_attached_anew() {
     world.settle();
     assert!(world.is_up());
     assert_eq!(world.queue_pairs, 1);
+}
+
+/// The queue pair was detached from it for another one, to which it could not be attached.
+#[test]
+fn a_group_that_is_back_under_its_mlid_after_an_attempt_that_failed_is_attached_again() {
+    let mut world = started();
+    let elsewhere = BroadcastGroup { mlid: Mlid::new(0xc007).unwrap(), ..group(Scope::LinkLocal) };
+    (world.group, world.builds) = (Some(elsewhere), false);
+    world.event(Event::Renew);
+    world.settle();
+    assert_eq!(world.attached_to, None);
+    world.group = Some(group(Scope::LinkLocal));
+    world.event(Event::Renew);
+    world.settle();
+    world.builds = true;
+    for _ in 0..5 {
+        world.wait();
+    }
+    assert_eq!(world.attached_to, Some(group(Scope::LinkLocal).mlid.get()));
 }
 
 #[test]
@@ -931,10 +957,16 @@ fn without_its_group() -> World {
 fn a_group_that_is_gone_and_refused_takes_the_link_down_until_it_is_back() {
     let mut world = without_its_group();
     assert_eq!(world.status, Status::Down(WaitsFor::BroadcastGroup));
+    world.severities.clear();
     world.group = Some(group(Scope::LinkLocal));
     world.event(Event::Appeared(group(Scope::LinkLocal).mgid));
     world.settle();
     assert!(world.is_up());
+    assert_eq!(
+        world.severities,
+        [Severity::Light],
+        "what could not be reached without the group is tried again"
+    );
     world.stop();
     world.settle();
     assert_eq!(world.joins, world.leaves);

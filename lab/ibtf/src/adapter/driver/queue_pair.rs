@@ -143,7 +143,9 @@ impl Driver {
         info.qp_state = IBT_STATE_RESET;
         self.modify(qp, IBT_CEP_SET_RTR_RTS, info)?;
         let now = self.query_qp(qp)?;
-        if now.state != QpState::Rts || (now.port, now.pkey_ix, now.qkey) != (port, pkey_ix, qkey) {
+        // It may have failed in the meantime.
+        let is_up = matches!(now.state, QpState::Rts | QpState::Error);
+        if !is_up || (now.port, now.pkey_ix, now.qkey) != (port, pkey_ix, qkey) {
             self.blame(
                 Rule::AbsurdArgument,
                 format!("a queue pair that was brought to RTS says it is {now:?}"),

@@ -51,11 +51,7 @@ pub(super) fn query(shared: &Shared, attributes: &McgAttributes, most: u32) -> R
 }
 
 fn query_from(shared: &Shared, port: Gid, attributes: &McgAttributes, most: u32) -> Result<McgList, Status> {
-    let like = gid(attributes.mgid);
-    shared.asks(Asked::Query, like);
-    let answer = ibtf::query(ibtf_gid(port), attributes, most);
-    shared.answered(Asked::Query, like, &answer);
-    answer
+    shared.ask(Asked::Query, gid(attributes.mgid), || ibtf::query(ibtf_gid(port), attributes, most))
 }
 
 /// Unless it is the group that the link is in now, by another port GID.
@@ -150,10 +146,7 @@ fn end_uncounted(shared: &Shared, turn: &Turn<'_>, port: Gid, mgid: Mgid, role: 
             join_state: Some(join_state(role)),
             ..Default::default()
         };
-        shared.asks(Asked::Join, mgid.gid());
-        let answer = ibtf::join(ibtf_gid(port), &join);
-        shared.answered(Asked::Join, mgid.gid(), &answer);
-        answer
+        shared.ask(Asked::Join, mgid.gid(), || ibtf::join(ibtf_gid(port), &join))
     });
     match joined {
         Ok(_) => {
@@ -188,14 +181,8 @@ pub(super) fn was_not_asked(status: Status) -> bool {
 /// together, whichever prefix its GID had with them: a leave for which there is no port must not be repeated, it would undo
 /// somebody's next join.
 fn leave_once(shared: &Shared, port: Gid, mgid: Mgid, roles: Roles, asks: bool) -> (bool, End) {
-    let state = join_state(roles);
-    if asks {
-        shared.asks(Asked::Leave, mgid.gid());
-    }
-    let answer = ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), state);
-    if asks {
-        shared.answered(Asked::Leave, mgid.gid(), &answer);
-    }
+    let leave = || ibtf::leave(ibtf_gid(port), ibtf_gid(mgid.gid()), join_state(roles));
+    let answer = if asks { shared.ask(Asked::Leave, mgid.gid(), leave) } else { leave() };
     // Or no ACTIVE port has the GID: the SA ends the membership of a port that is gone by itself.
     let over = matches!(answer, Ok(()) | Err(Status::INVALID_PARAM | Status::HCA_BUSY_DETACHING));
     (over, end(&answer))

@@ -53,16 +53,12 @@ impl Join<'_> {
 
     fn ask_once(&self, shared: &Shared, carries: Option<Carries>) -> Result<McgInfo, Status> {
         let Self { port, mgid, like, state, .. } = *self;
-        shared.asks(Asked::Join, mgid.gid());
-        // No clone of the adapter is kept: whoever removes it does not wait for the SA.
-        let present = shared.hardware().is_some();
-        let answer = if present {
-            ibtf::join(ibtf_gid(port), &join_attributes(shared, mgid, like, state, carries))
-        } else {
-            Err(Status::HCA_INVALID)
-        };
-        shared.answered(Asked::Join, mgid.gid(), &answer);
-        answer
+        shared.ask(Asked::Join, mgid.gid(), || {
+            // No clone of the adapter is kept: whoever removes it does not wait for the SA.
+            let present = shared.hardware().is_some();
+            let join = || ibtf::join(ibtf_gid(port), &join_attributes(shared, mgid, like, state, carries));
+            if present { join() } else { Err(Status::HCA_INVALID) }
+        })
     }
 }
 

@@ -29,11 +29,10 @@ fn path(shared: &Shared, from: Gid, to: Gid) -> Result<PathInfo, Status> {
 /// Asks for the path to a port.
 #[inline(never)]
 pub(super) fn lookup(shared: &KArc<Shared>, to: LinkAddr) -> End {
-    shared.asks(Asked::Path, to.gid());
-    let found = match shared.port_gid() {
+    let found = shared.ask(Asked::Path, to.gid(), || match shared.port_gid() {
         Some(port) => path(shared, port, to.gid()),
         None => Err(Status::HCA_PORT_NOT_ACTIVE),
-    };
+    });
     let end = end(&found);
     path_found(shared, to, found);
     end
@@ -42,14 +41,12 @@ pub(super) fn lookup(shared: &KArc<Shared>, to: LinkAddr) -> End {
 /// Asks how fast the way from the port to itself is.
 #[inline(never)]
 pub(super) fn ask_rate(shared: &KArc<Shared>, port: Gid) -> End {
-    shared.asks(Asked::Path, port);
-    let told = path(shared, port, port);
+    let told = shared.ask(Asked::Path, port, || path(shared, port, port));
     rate_told(shared, port, &told);
     end(&told)
 }
 
 fn rate_told(shared: &Shared, port: Gid, result: &Result<PathInfo, Status>) {
-    shared.answered(Asked::Path, port, result);
     let code = result.as_ref().ok().and_then(|path| u8::try_from(path.address.rate).ok());
     let rate = code.and_then(Rate::from_code);
     shared.tell(|control| control.link.handle_event(now(), link::Event::Rate(port, rate)));
@@ -57,7 +54,6 @@ fn rate_told(shared: &Shared, port: Gid, result: &Result<PathInfo, Status>) {
 
 #[inline(never)]
 fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>) {
-    shared.answered(Asked::Path, to.gid(), &result);
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
         _ if Lid::new(path.address.dlid).is_none() => {
