@@ -249,6 +249,24 @@ fn nobody_waits_for_the_speed_while_the_administrator_tells_no_path() {
     });
 }
 
+#[test]
+fn a_short_pull_of_the_cable_takes_no_neighbour_away_while_the_administrator_is_silent() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        for attribute in [Attribute::MC_MEMBER_RECORD, Attribute::PATH_RECORD] {
+            bench.fault(attribute, None, None, FaultAction::Silent);
+        }
+        bench.world.set_cable(bench.alpha.port(), false);
+        bench.wait_for("down", SECOND, || bench.alpha.state() == LinkState::Down);
+        fakekernel::sleep(Nanos::from_secs(3));
+        bench.world.set_cable(bench.alpha.port(), true);
+        bench.wait_for("up again", SECOND, || bench.alpha.state() == LinkState::Up);
+        alpha.transmit(address_of(&beta), b"still there", Offload::default()).unwrap();
+        bench.settle();
+        assert!(std::iter::from_fn(|| heard.try_next()).any(|packet| packet.payload == b"still there"));
+    });
+}
+
 /// A join that nobody answers, and what is asked for behind it: a link that does one thing after the other gets to that late.
 fn one_join_is_not_answered(bench: &Bench, stream: &Stream) {
     bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, FaultAction::Silent);

@@ -298,8 +298,8 @@ impl<G: Copy + PartialEq> Link<G> {
                 match error {
                     SaError::Refused(_) => {
                         // A refusal alone may be that of an SM which does not know its subnet yet.
-                        self.membership =
-                            self.membership.filter(|membership| membership.confidence != Confidence::Gone);
+                        let is_gone = |member: &mut Membership<G>| member.confidence == Confidence::Gone;
+                        self.lost_group |= self.membership.take_if(is_gone).is_some();
                         self.search_again(now);
                     }
                     SaError::Unanswered(_) | SaError::NotAsked(_) | SaError::Unusable => {
@@ -315,8 +315,9 @@ impl<G: Copy + PartialEq> Link<G> {
             // The port's GID changed while the join was out: this membership is not the one we need.
             return;
         }
-        if self.membership.replace(membership).is_none() {
-            // Who was asked for without the group could not be reached.
+        self.membership = Some(membership);
+        if core::mem::take(&mut self.lost_group) {
+            // Who was asked for meanwhile could not be reached.
             self.invalidate(Severity::Light);
         }
         self.timers.set(Timer::Verify, now + self.config.verify);

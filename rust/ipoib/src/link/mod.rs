@@ -88,6 +88,8 @@ pub struct Link<G> {
     // The broadcast group.
     search: broadcast::Search,
     membership: Option<Membership<G>>,
+    /// There was a membership before, and whoever was asked for since could not be reached.
+    lost_group: bool,
     joins: broadcast::Joins,
     leaving: bool,
     sa: Request<broadcast::Asked>,
@@ -135,6 +137,7 @@ impl<G: Copy + PartialEq> Link<G> {
             poll: Retry::new(Timer::Poll, config.poll),
             search: broadcast::Search::START,
             membership: None,
+            lost_group: false,
             joins: broadcast::Joins::default(),
             leaving: false,
             sa: Request::NONE,

@@ -48,7 +48,9 @@ impl<G: Copy + PartialEq> Link<G> {
             self.search_anew();
         }
         match before {
-            Some(before) if !before.is_usable() || before.lid != port.lid => self.renew(Severity::Normal),
+            Some(before) if before.lid != port.lid => self.renew(Severity::Normal),
+            // The ways to others are most likely what they were, and an SA that has just brought the port up may be slow to say so.
+            Some(before) if !before.is_usable() => self.renew(Severity::Light),
             Some(before) if before.sm_lid != port.sm_lid => self.renew_soon(now),
             None => self.renew(Severity::Normal),
             Some(_) => {}

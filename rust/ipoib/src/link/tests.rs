@@ -430,7 +430,7 @@ fn a_flap_keeps_the_queue_pair_and_renews_the_membership() {
     world.settle();
     assert!(world.is_up());
     assert_eq!((world.joins, world.leaves, world.queue_pairs), (2, 0, 1));
-    assert_eq!(world.severities, [Severity::Normal]);
+    assert_eq!(world.severities, [Severity::Light]);
 }
 
 #[test]
