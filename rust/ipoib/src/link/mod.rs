@@ -79,6 +79,8 @@ pub struct Link<G> {
 
     // The port.
     port: Option<Port>,
+    /// The LID that it had when it was usable last.
+    usable_lid: Option<u16>,
     speed: speed::Speed,
     port_query: Request<()>,
     /// The port must be asked again.
@@ -131,6 +133,7 @@ impl<G: Copy + PartialEq> Link<G> {
             timers: Timers::default(),
             jitter: Jitter::new(seed),
             port: None,
+            usable_lid: None,
             speed: speed::Speed::default(),
             port_query: Request::NONE,
             port_in_doubt: true,

@@ -47,8 +47,10 @@ impl<G: Copy + PartialEq> Link<G> {
             self.membership = None;
             self.search_anew();
         }
+        // A port that is down has none.
+        let is_same_lid = self.usable_lid.replace(port.lid) == Some(port.lid);
         match before {
-            Some(before) if before.lid != port.lid => self.renew(Severity::Normal),
+            Some(_) if !is_same_lid => self.renew(Severity::Normal),
             // The ways to others are most likely what they were, and an SA that has just brought the port up may be slow to say so.
             Some(before) if !before.is_usable() => self.renew(Severity::Light),
             Some(before) if before.sm_lid != port.sm_lid => self.renew_soon(now),

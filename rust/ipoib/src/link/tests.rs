@@ -421,7 +421,7 @@ fn a_port_that_is_down_at_start_is_polled_though_no_event_comes() {
 #[test]
 fn a_flap_keeps_the_queue_pair_and_renews_the_membership() {
     let mut world = started();
-    world.port = Some(Port { active: false, ..port() });
+    world.port = Some(Port { active: false, lid: 0, ..port() });
     world.event(Event::PortEvent);
     world.settle();
     assert_eq!((world.status, world.queue_pairs), (Status::Down(WaitsFor::Port), 1));
