@@ -77,9 +77,9 @@ fn every_call_of_the_adapter_fails_in_turn_and_every_link_recovers() {
     let failures: Vec<&String> = results.iter().filter_map(|(.., result)| result.as_ref().err()).collect();
     assert!(failures.is_empty(), "{failures:#?}");
     for (driver, phase, result) in &results {
-        // A datagram takes no memory of the adapter, nor does what is freed; the SA has what it needs from the first request on.
-        let takes_none = ["traffic", "stop", "detach"].contains(phase);
-        assert_eq!(*result == Ok(0), takes_none, "{driver}, {phase}: {result:?}");
+        // What is freed takes no memory of the adapter. Nor does a datagram; but a group that is found meanwhile takes an address handle.
+        let takes_none = ["stop", "detach"].contains(phase);
+        assert!(*phase == "traffic" || (*result == Ok(0)) == takes_none, "{driver}, {phase}: {result:?}");
     }
     let tried: u64 = results.iter().filter_map(|(.., result)| result.as_ref().ok()).sum();
     // A request to the SA is none.

@@ -268,7 +268,7 @@ fn a_redirection_is_followed_ten_times_and_one_to_nowhere_is_not() {
         world.fault(Attribute::PATH_RECORD, FaultAction::Redirect(own), Some(10));
         assert_eq!(world.path(0, gid(1), 0xffff).0, IBT_SUCCESS);
         world.fault(Attribute::MC_MEMBER_RECORD, FaultAction::Redirect(own), Some(11));
-        assert_eq!(world.join(0, broadcast(), 1).err(), Some(IBMF_FAILURE));
+        assert_eq!(world.join(0, broadcast(), 1).err(), Some(IBT_MCG_RECORDS_NOT_FOUND));
         world.fault(Attribute::MC_MEMBER_RECORD, FaultAction::Redirect(sm::Lid::NONE), Some(1));
         assert_eq!(world.join(0, broadcast(), 1).err(), Some(IBMF_FAILURE));
         world.fault(Attribute::MC_MEMBER_RECORD, FaultAction::Redirect(sm::Lid(0x77)), Some(1));
