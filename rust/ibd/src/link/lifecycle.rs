@@ -37,7 +37,7 @@ pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B4096.sdu();
 /// How long a start waits for the address: a port query and a queue pair.
 const ADDRESS: Duration = Duration::from_secs(1);
-/// As long as `ibmf` asks an SA that is busy, or sends it elsewhere, again and again.
+/// As long as `ibmf` asks an SA that is busy again and again.
 const BUSY: Duration = Duration::from_secs(10);
 /// How long detach waits for what a stop has left to do before it says that the link is busy.
 const PATIENCE: Duration = Duration::from_millis(2000);
