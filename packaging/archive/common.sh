@@ -48,6 +48,7 @@ sum_of() {
 our_files() {
 	echo kernel/drv/amd64/ibp
 	echo kernel/drv/ibp.conf
+	echo usr/share/man/man4d/ibd.4d
 	echo usr/share/man/man4d/mac_ib.4d
 	[ "$plugin" = no ] || echo kernel/mac/amd64/mac_ib
 }
@@ -57,6 +58,11 @@ our_files() {
 # Runs a command that must not read what the loop around it reads.
 run() {
 	"$@" </dev/null
+}
+
+# Waits $1 seconds, in a program of that name: a shell has one of its own, for which no test can put its clock.
+wait_seconds() {
+	env sleep "$1"
 }
 
 # Whether one of the lines of standard input is $1.
@@ -149,6 +155,33 @@ reread_conf() {
 	[ -n "$(echo "$modules" | id_of ibp)" ] || update_drv ibp
 }
 
+# Waits until closed connections of the links in directory $1 are forgotten, if a link may have had one. The C driver is unloaded
+# although IBTL still has their queue pairs, and IBTL then calls what is not there any more at the adapter's next event: a panic. IBTL
+# has them for as long as the neighbour said that its acknowledgements may take, 34 seconds with a code of 23.
+wait_for_connections() {
+	while read -r link rest; do
+		has_part "$link" || continue
+		mode=$(run dladm show-linkprop -c -o value -p linkmode "$link") || return 1
+		[ "$mode" = cm ] || continue
+		say "waiting a minute for the end of connections"
+		wait_seconds 60
+		return
+	done <"$1/parts"
+}
+
+# Deletes the active partition $1. Its link is busy until the subnet administrator has answered that it left its groups, and until that
+# was asked in vain often enough.
+delete_part() {
+	seconds=180
+	until error=$(run dladm delete-part -t "$1" 2>&1); do
+		[ "$seconds" -gt 0 ] && wait_seconds 1 || {
+			say "$error"
+			return 1
+		}
+		seconds=$((seconds - 1))
+	done
+}
+
 # Takes down what directory $1 says is up, as far as it is, and unloads the driver. Persistent configuration stays.
 take_down() {
 	while read -r name kind; do
@@ -158,9 +191,10 @@ take_down() {
 		*) run ipadm delete-if "$name" || return 1 ;;
 		esac
 	done <"$1/ifs"
+	wait_for_connections "$1" || return 1
 	while read -r link rest; do
 		has_part "$link" || continue
-		run dladm delete-part -t "$link" || return 1
+		delete_part "$link" || return 1
 	done <"$1/parts"
 	unload ibp || return 1
 	[ "$plugin" = no ] || unload mac_ib
@@ -227,7 +261,7 @@ all_up() {
 			return 1
 		}
 		seconds=$((seconds - 1))
-		sleep 1
+		wait_seconds 1
 	done
 }
 

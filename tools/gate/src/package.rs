@@ -1,4 +1,4 @@
-//! The installable archive: the modules, the manual page, and the scripts that put them on a machine and take them away.
+//! The installable archive: the modules, their manual pages, and the scripts that put them on a machine and take them away.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,10 +9,11 @@ use anyhow::{Context, Result, bail};
 
 /// What the archive has for the machine: where it goes, from the root, its mode, and whether it is built (below
 /// `proto/`) or a file of our tree.
-const FILES: [(&str, u32, &str); 4] = [
+const FILES: [(&str, u32, &str); 5] = [
     ("kernel/drv/amd64/ibp", 0o755, "proto"),
     ("kernel/drv/ibp.conf", 0o644, "proto"),
     ("kernel/mac/amd64/mac_ib", 0o755, "proto"),
+    ("usr/share/man/man4d/ibd.4d", 0o444, "docs/man/ibd.4d"),
     ("usr/share/man/man4d/mac_ib.4d", 0o444, "usr/src/man/man4d/mac_ib.4d"),
 ];
 

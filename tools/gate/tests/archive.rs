@@ -219,7 +219,7 @@ impl Machine {
     /// What runs: links, interfaces and addresses in any order, and which driver.
     fn running(&self) -> Files {
         let mut state = files(&self.path("state"));
-        state.retain(|path, _| !["calls", "log", "late"].contains(&path.to_str().unwrap()));
+        state.retain(|path, _| !["calls", "log", "late", "closing", "forgotten"].contains(&path.to_str().unwrap()));
         for content in state.values_mut() {
             let text = String::from_utf8(std::mem::take(content)).unwrap();
             let mut lines: Vec<&str> = text.lines().collect();
@@ -578,6 +578,36 @@ fn a_link_gets_time_to_come_up_and_one_that_was_down_may_stay_so() {
 }
 
 #[test]
+fn the_c_driver_is_unloaded_when_ibtl_has_none_of_its_connections_any_more() {
+    let machine = Machine::new();
+    machine.well("add", &["-l"]);
+    let state = machine.path("state");
+    assert!(!state.join("leaked").exists() && !state.join("closing").exists(), "{}", machine.text("state/log"));
+    assert!(machine.text("state/log").contains("sleep 60"));
+    machine.well("remove", &["-l"]);
+    assert!(!state.join("leaked").exists());
+    // Without connections nobody waits.
+    write(&state, "props", "pFFFF.ibp0 linkmode ud\np8001.ibp0 linkmode ud\nidle0 linkmode ud\n");
+    machine.well("add", &["-l"]);
+    assert!(!machine.text("state/log").contains("sleep"), "{}", machine.text("state/log"));
+}
+
+#[test]
+fn a_link_that_is_busy_while_the_administrator_is_silent_is_asked_again_and_at_last_left() {
+    let machine = Machine::new();
+    machine.well("add", &["-l"]);
+    let (root, running) = (machine.root(), machine.running());
+    write(&machine.path("state"), "silent", "1000\n");
+    let output = machine.run("remove", &["-l"], 0);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    fs::remove_file(machine.path("state/silent")).unwrap();
+    assert_same(&machine.root(), &root, "going back");
+    assert_same(&machine.running(), &running, "going back");
+    write(&machine.path("state"), "silent", "100\n");
+    machine.well("remove", &["-l"]);
+}
+
+#[test]
 fn a_driver_under_which_a_link_stays_down_is_taken_out_again() {
     let machine = Machine::new();
     let (root, running) = (machine.root(), machine.running());
@@ -595,7 +625,7 @@ fn our_files_belong_to_root_before_they_are_in_place() {
     machine.well("add", &["-l", "-p"]);
     let log = machine.text("state/log");
     let lines: Vec<&str> = log.lines().collect();
-    for file in ["kernel/drv/amd64/ibp", "kernel/drv/ibp.conf", "kernel/mac/amd64/mac_ib"] {
+    for file in ["kernel/drv/amd64/ibp", "kernel/drv/ibp.conf", "kernel/mac/amd64/mac_ib", "usr/share/man/man4d/ibd.4d"] {
         let path = machine.path("root").join(file);
         let (chown, mv) =
             (format!("chown 0:3 {}.new", path.display()), format!("mv -f {}.new", path.display()));

@@ -41,6 +41,9 @@ const ADDRESS: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_secs(10);
 /// How long detach waits for what a stop has left to do before it says that the link is busy.
 const PATIENCE: Duration = Duration::from_millis(2000);
+/// How long the deletion of a partition waits if all that is left are connections: for some seconds IBTL keeps the queue pair of one
+/// that was closed.
+const CONNECTIONS: Duration = Duration::from_secs(20);
 
 /// An attached link.
 pub(crate) struct Link {
@@ -141,7 +144,10 @@ impl Link {
         if self.registration.is_started() {
             return false;
         }
-        let idle = self.is_idle();
+        let begun = Instant::now();
+        let idle = self.inner.rest(|left| {
+            Some(begun + if left.is_connections() { CONNECTIONS } else { PATIENCE })
+        });
         if !idle {
             self.say_why_busy();
         }
@@ -160,7 +166,8 @@ impl Link {
 
     /// Whether nothing is out: no answer awaited, no buffer lent. Waits a little for what a stop has left. **May block.**
     fn is_idle(&self) -> bool {
-        self.inner.rest(Some(Instant::now() + PATIENCE))
+        let deadline = Instant::now() + PATIENCE;
+        self.inner.rest(|_| Some(deadline))
     }
 
     /// Undoes everything, or hands the link back, working. **May block.**
@@ -242,15 +249,18 @@ impl Inner {
         self.shared.outstanding()
     }
 
-    /// Waits until the link is at rest, at most until `deadline`; whether it is. **May block.**
-    fn rest(&self, deadline: Option<Instant>) -> bool {
-        while !self.outstanding().is_nothing() {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+    /// Waits until the link is at rest, at most until the deadline of what is left, if that has one; whether it is. **May block.**
+    fn rest(&self, deadline: impl Fn(&Outstanding) -> Option<Instant>) -> bool {
+        loop {
+            let left = self.outstanding();
+            if left.is_nothing() {
+                return true;
+            }
+            if deadline(&left).is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
             kernel::time::sleep(Duration::from_millis(10));
         }
-        true
     }
 }
 
@@ -259,7 +269,7 @@ impl Drop for Inner {
         self.shared.announcer.end();
         // A link started and stopped between the last look and the unregistration has something left to do.
         if self.threads.is_some() {
-            self.rest(None);
+            self.rest(|_| None);
         }
         self.listing = None;
         self.member = None;

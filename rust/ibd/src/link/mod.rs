@@ -397,7 +397,17 @@ pub(crate) struct Outstanding {
 
 impl Outstanding {
     fn is_nothing(&self) -> bool {
-        self.control.is_nothing() && !self.calls && self.pools == 0 && !self.jobs && !self.news
+        self.control.is_nothing() && self.is_calm()
+    }
+
+    /// Nothing but connections that were closed.
+    fn is_connections(&self) -> bool {
+        self.control.is_connections() && self.is_calm()
+    }
+
+    /// Nothing beside what the state machines have.
+    fn is_calm(&self) -> bool {
+        !self.calls && self.pools == 0 && !self.jobs && !self.news
     }
 }
 

@@ -5,7 +5,7 @@ use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkState, Offload};
 
 use super::{Guest, LEGACY, NO_RESOURCES, accepting, counted, holds, opened, pattern, payloads};
-use crate::bench::{Bench, PLAIN, Setup, address_of};
+use crate::bench::{Bench, Driver, PLAIN, Setup, address_of};
 
 const MINUTE: Nanos = Nanos::from_secs(60);
 /// Octets of the longest payload of a datagram.
@@ -149,6 +149,22 @@ fn a_link_with_connections_is_detached_when_the_adapter_is_done_with_them() {
         other.join();
         fakekernel::sleep(MINUTE);
         guest.ask("probe_flush", 2);
+        guest.leave();
+    });
+}
+
+#[test]
+fn one_delete_part_takes_a_link_whose_connections_were_just_closed() {
+    Setup { driver: Driver::Ibp, seeds: 4, ..Setup::default() }.run(|bench| {
+        let (beta, heard, qpn) = accepting(bench);
+        let guest = guest(bench, 1, qpn);
+        guest.run("probe_connect", 0);
+        drop((beta, heard));
+        let begun = bench.machine.now();
+        assert_eq!(bench.beta.try_delete_partition(), Ok(()), "{:?}", bench.beta.console());
+        let took = bench.machine.now().since(begun);
+        assert!(took > Nanos::from_secs(2), "IBTL kept the queue pair for {took} only");
+        guest.ask("probe_flush", 0);
         guest.leave();
     });
 }

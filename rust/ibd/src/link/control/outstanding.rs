@@ -31,6 +31,11 @@ impl Control {
 }
 
 impl Outstanding {
+    /// Nothing but connections that were closed.
+    pub(crate) fn is_connections(&self) -> bool {
+        Self { connections: false, ..*self }.is_nothing()
+    }
+
     pub(crate) fn is_nothing(&self) -> bool {
         let waiting = self.lookups + self.packets + self.questions;
         !self.link && !self.groups && waiting == 0 && !self.queue_pair && !self.connections && !self.effect
