@@ -109,6 +109,8 @@ pub(crate) struct QpCore {
     pub(crate) stale: bool,
     /// See [`Qp::strayed`].
     pub(crate) strayed: u64,
+    /// See [`Qp::has_sent`].
+    pub(crate) sent: bool,
 }
 
 /// Events to be raised once no lock is held.
@@ -147,6 +149,7 @@ impl Qp {
             posted: false,
             stale: false,
             strayed: 0,
+            sent: false,
         };
         Qp(Arc::new(QpInner { num, core: Mutex::new(core) }))
     }
@@ -175,6 +178,15 @@ impl Qp {
     #[must_use]
     pub fn strayed(&self) -> u64 {
         self.0.core.lock().strayed
+    }
+
+    /// Whether a send was posted since it was made, also if it was recycled since. `hermon` leaves the owner bits of a send queue as they
+    /// are when a queue pair is recycled (`hermon_wrid_from_reset_handling`), and toggles them with each post
+    /// (`HERMON_SET_SEND_WQE_OWNER`). The adapter begins to count again: of places that were used an odd number of times it takes
+    /// new requests for none, and old ones for new.
+    #[must_use]
+    pub fn has_sent(&self) -> bool {
+        self.0.core.lock().sent
     }
 
     /// Takes its receives away, the oldest first, for whoever stands in for the adapter and gives back what is posted then

@@ -137,6 +137,7 @@ impl Hca {
             return Err(Error::ChanSglLenInvalid);
         }
         let seq = core.sq.reserve(wr.id)?;
+        core.sent = true;
         if core.state != QpState::Rts {
             core.sq.finish(seq, flushed(wr.id, wr.kind(), qp.num()));
             core.report_sends(effects);

@@ -35,7 +35,7 @@ macro_rules! rules {
 
         impl Rule {
             /// Every rule in order of its number.
-            pub const ALL: [Self; 54] = [$(Self::$name,)*];
+            pub const ALL: [Self; 55] = [$(Self::$name,)*];
 
             /// The usual severity (a case may differ: some rules are worse at interrupt level).
             pub const fn severity(self) -> Severity {
@@ -105,15 +105,16 @@ rules! {
     52 PacketsAfterStop Defect "packets handed up before mc_start is called or after mc_stop has returned";
     53 PostedMemory Panic "memory that an adapter has is posted again, changed, freed or deregistered";
     54 DataRace Panic "a data race";
+    55 SentQueueRecycled Defect "a queue pair of datagrams is recycled after something was sent on it";
 }
 
 impl Rule {
-    /// 1 to 54.
+    /// 1 to 55.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The rule with that number, `None` outside 1 to 54.
+    /// The rule with that number, `None` outside 1 to 55.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }

@@ -48,18 +48,6 @@ impl AdapterOwned {
         }
     }
 
-    /// Drops what is kept: the adapter has forgotten it.
-    pub(crate) fn drop_all(&self) {
-        loop {
-            let mut adapter_owned = self.0.lock();
-            let kept = adapter_owned.kept.pop();
-            drop(adapter_owned);
-            if kept.is_none() {
-                return;
-            }
-        }
-    }
-
     /// The adapter may still use what was posted: keeps it for ever, and the text its free routines are in.
     pub(crate) fn forget_all(&mut self) {
         let kept = core::mem::take(&mut self.0.get_mut().kept);

@@ -6,7 +6,7 @@ use illumos_sys_hdrs as sys;
 use kernel::{AllocError, KArc, KBox};
 
 use crate::adapter_owned::{AdapterOwned, Keep};
-use crate::cq::{CompletionBatch, Cq};
+use crate::cq::Cq;
 use crate::event::ChannelId;
 use crate::multicast::McgInfo;
 use crate::pd::Pd;
@@ -31,9 +31,6 @@ pub struct UdChannelConfig {
     pub mapped_sends: bool,
 }
 
-/// Completions taken at once when a channel is recycled.
-const DRAINED: usize = 64;
-
 /// Queue sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelSizes {
@@ -56,8 +53,8 @@ struct Inner {
     handle: sys::ibt_channel_hdl_t,
     qpn: u32,
     sizes: ChannelSizes,
-    /// What the adapter may still be using; goes when the channel is freed or recycled. In front of `pd`, which keeps the adapter
-    /// that this is given back to.
+    /// What the adapter may still be using; goes when the channel is freed. In front of `pd`, which keeps the adapter that this
+    /// is given back to.
     adapter_owned: AdapterOwned,
     send_cq: Cq,
     receive_cq: Cq,
@@ -148,27 +145,6 @@ impl UdChannel {
         &self.0.receive_cq
     }
 
-    /// Ends all that is under way and makes the queue pair ready again, under the number it has and attached to the groups it is
-    /// attached to, with another place of its P_Key and another Q_Key (`ibt_flush_channel`, `ibt_recycle_ud`). What queues that were
-    /// dropped had posted is given back: the adapter passes through a state in which it has forgotten everything. After a failure
-    /// nothing is, and the channel is good for being dropped. Nobody may post to it or poll its CQs meanwhile. **May block.**
-    ///
-    /// Use a Q_Key that nobody knows until buffers are posted ([`UdChannel::set_qkey`]): `hermon` leaves the number of buffers of
-    /// before to the adapter, which may take their old descriptors for new ones until then.
-    pub fn recycle(&self, port: u8, pkey_index: u16, qkey: u32) -> Result<(), Status> {
-        let mut batch = CompletionBatch::new(DRAINED)?;
-        // SAFETY: allocated.
-        Status::check(unsafe { sys::ibt_flush_channel(self.handle()) })?;
-        // An adapter need not take flushed requests out of a CQ. They name queues that are gone.
-        for cq in [self.send_cq(), self.receive_cq()] {
-            while matches!(cq.poll(&mut batch), Ok(1..)) {}
-        }
-        // SAFETY: allocated.
-        Status::check(unsafe { sys::ibt_recycle_ud(self.handle(), port, pkey_index, qkey) })?;
-        self.0.adapter_owned.drop_all();
-        Ok(())
-    }
-
     /// Changes the Q_Key of what is accepted (`ibt_modify_ud_channel`). **May block.**
     pub fn set_qkey(&self, qkey: u32) -> Result<(), Status> {
         let mut attributes = KBox::new(sys::ibt_ud_chan_modify_attr_t::default())?;
@@ -209,7 +185,7 @@ impl UdChannel {
         self.0.adapter_owned.keep_nothing();
     }
 
-    /// Drops `what` when the channel is freed, or recycled. Needs a promise.
+    /// Drops `what` when the channel is freed. Needs a promise.
     pub(crate) fn keep_until_freed(&self, what: KBox<dyn Keep>) {
         self.0.adapter_owned.keep(what);
     }

@@ -149,7 +149,7 @@ impl Cq {
     }
 
     /// Throws away what is in the batch and in the CQ; how many of these have succeeded. What was posted stays with the queues until their
-    /// channel is freed or recycled. **Any** context.
+    /// channel is freed. **Any** context.
     pub fn throw_away(&self, batch: &mut CompletionBatch) -> usize {
         let mut succeeded = 0;
         loop {

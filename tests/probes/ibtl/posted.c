@@ -10,8 +10,8 @@
  */
 
 /*
- * Memory of work requests that an adapter has: each probe takes an adapter, does
- * one thing, and gives everything back.
+ * What a client owes an adapter that has its work requests: each probe takes an
+ * adapter, does one thing, and gives everything back.
  */
 
 #include "client.h"
@@ -177,6 +177,11 @@ PROBE(in_order)
 	ibt_mi_hdl_t mi;
 
 	DO(start(arg));
+	/* Slot after slot; once more when the channel has given all back. */
+	OK(client_recv(0, SLOT));
+	OK(client_recv(1, SLOT));
+	OK(ibt_flush_channel(client.c_chan));
+	OK(ibt_recycle_ud(client.c_chan, 1, 0, CLIENT_QKEY));
 	/* The same memory in two sends, and another one's after it. */
 	DO(send(1, BYTES));
 	DO(send(2, BYTES));
@@ -185,15 +190,34 @@ PROBE(in_order)
 	client.c_buf[0]++;
 	DO(send(3, BYTES));
 	DO(polled());
-	/* Slot after slot; once more when the channel has given all back. */
-	OK(client_recv(0, SLOT));
-	OK(client_recv(1, SLOT));
-	OK(ibt_flush_channel(client.c_chan));
-	OK(ibt_recycle_ud(client.c_chan, 1, 0, CLIENT_QKEY));
 	OK(client_recv(0, SLOT));
 	DO(send_mapped(&chan, &mi));
 	DO(polled());
 	OK(ibt_unmap_mem_iov(client.c_hca, mi));
 	OK(ibt_free_channel(chan));
 	return (stop());
+}
+
+/* Makes the channel ready again, after it has sent if `sent`. */
+static long
+recycled(long guid, boolean_t sent)
+{
+	DO(start(guid));
+	if (sent) {
+		DO(send(1, BYTES));
+		DO(polled());
+	}
+	OK(ibt_flush_channel(client.c_chan));
+	OK(ibt_recycle_ud(client.c_chan, 1, 0, CLIENT_QKEY));
+	return (stop());
+}
+
+PROBE(recycle_what_has_sent)
+{
+	return (recycled(arg, B_TRUE));
+}
+
+PROBE(recycle_what_has_not_sent)
+{
+	return (recycled(arg, B_FALSE));
 }

@@ -13,7 +13,7 @@ use crate::rings::{BOTH, all, flow_and_number, qpn, ring_of_each, rings, send, s
 
 const FLOWS: u16 = 32;
 const ALONE: &str = "the queue pair of transmit ring";
-const LINK: &str = "the queue pair failed; making it ready again";
+const LINK: &str = "the queue pair failed; making another one";
 
 fn adapter(bench: &Bench) -> fabric::Hca {
     bench.world.fabric().hca(bench.alpha.adapter()).expect("alpha's")

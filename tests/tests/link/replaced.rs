@@ -8,6 +8,7 @@ use sm::{Lid, MtuCode};
 
 use crate::announced::{Heard, addresses};
 use crate::bench::{Bench, PLAIN, Setup, address_of, group, holds, partition};
+use crate::connections::opened::set_connected;
 use crate::rings::{BOTH, rings};
 
 const SECOND: Nanos = Nanos::from_secs(1);
@@ -100,7 +101,7 @@ fn groups_go_on_without_a_subnet_manager(bench: &Bench, blow: Blow) {
     let took = heard_after(bench, &alpha, address_of(&beta), &at_beta);
     assert!(took <= SOON, "{blow:?}: alpha reaches beta after {took}");
     let took = heard_after(bench, &beta, address_of(&alpha), &at_alpha);
-    assert!(took <= SOON, "{blow:?}: beta reaches alpha, where it was, after {took}");
+    assert!(took <= SOON, "{blow:?}: beta reaches alpha, where it is now, after {took}");
 }
 
 #[test]
@@ -121,25 +122,29 @@ fn talking(bench: &Bench) -> (Stream, Stream, ReceiveQueue, Heard) {
     (alpha, beta, heard, told)
 }
 
-fn keeps_its_address(bench: &Bench, blows: &[Blow]) {
+fn tells_each_address_once(bench: &Bench, blows: &[Blow]) {
     let (alpha, _beta, _, told) = talking(bench);
-    let before = address_of(&alpha);
     for blow in blows {
+        let before = address_of(&alpha);
         blow.falls(bench, &alpha);
         bench.settle();
-        assert_eq!((address_of(&alpha), addresses(&told.take())), (before, vec![]), "{blow:?}");
+        let now = address_of(&alpha);
+        assert_ne!(now, before, "{blow:?}");
+        assert_eq!(addresses(&told.take()), [now], "{blow:?}");
         fakekernel::sleep(Nanos::from_secs(11));
     }
 }
 
 #[test]
-fn a_link_keeps_its_address_whenever_its_queue_pair_breaks_and_when_its_p_key_moves() {
-    holds(|bench| keeps_its_address(bench, &[Blow::Broken, Blow::PKeyMoved, Blow::Broken, Blow::Broken]));
+fn a_link_tells_its_new_address_once_whenever_its_queue_pair_breaks_and_when_its_p_key_moves() {
+    holds(|bench| {
+        tells_each_address_once(bench, &[Blow::Broken, Blow::PKeyMoved, Blow::Broken, Blow::Broken]);
+    });
 }
 
 #[test]
-fn a_link_with_rings_keeps_its_address_too() {
-    rings(BOTH, 4, |bench| keeps_its_address(bench, &[Blow::Broken, Blow::PKeyMoved, Blow::Broken]));
+fn a_link_with_rings_tells_its_new_address_once_too() {
+    rings(BOTH, 4, |bench| tells_each_address_once(bench, &[Blow::Broken, Blow::PKeyMoved, Blow::Broken]));
 }
 
 /// The subnet manager starts again with a broadcast group of other parameters.
@@ -149,13 +154,16 @@ fn another_group(bench: &Bench, params: GroupParams) {
     bench.sm.restart(Lid(Lid::FIRST_MULTICAST.0 + 16));
 }
 
-/// Alpha has the address it had after the group has changed, and either reaches the other.
-fn keeps_its_address_with(bench: &Bench, params: GroupParams) {
+/// Either reaches the other at its new address after the group has changed.
+fn is_reached_with(bench: &Bench, params: GroupParams) {
     let (alpha, at_alpha) = bench.alpha.open_up(PLAIN);
     let (beta, at_beta) = bench.beta.open_up(PLAIN);
     bench.settle();
-    let (told, before) = (Heard::of(&alpha), [address_of(&alpha), address_of(&beta)]);
+    let (told, before) = (Heard::of(&alpha), [&alpha, &beta].map(address_of));
     another_group(bench, params);
+    bench.wait_for("both have another queue pair", Nanos::from_secs(60), || {
+        before.iter().zip([&alpha, &beta]).all(|(before, link)| address_of(link) != *before)
+    });
     for (from, to, heard) in [(&alpha, &beta, &at_beta), (&beta, &alpha, &at_alpha)] {
         bench.wait_for("a packet arrives", Nanos::from_secs(60), || {
             send(from, address_of(to), b"changed");
@@ -163,40 +171,26 @@ fn keeps_its_address_with(bench: &Bench, params: GroupParams) {
             std::iter::from_fn(|| heard.try_next()).any(|packet| packet.payload == b"changed")
         });
     }
-    assert_eq!([address_of(&alpha), address_of(&beta)], before);
-    assert_eq!(addresses(&told.take()), []);
+    assert_eq!(addresses(&told.take()), [address_of(&alpha)]);
 }
 
 #[test]
-fn a_link_keeps_its_address_when_its_q_key_changes() {
+fn a_link_goes_on_with_another_queue_pair_when_its_q_key_changes() {
     holds(|bench| {
-        keeps_its_address_with(bench, GroupParams { q_key: sm::QKey(0x1234), ..GroupParams::default() });
+        is_reached_with(bench, GroupParams { q_key: sm::QKey(0x1234), ..GroupParams::default() });
     });
 }
 
 #[test]
-fn a_link_keeps_its_address_when_its_mtu_changes() {
+fn a_link_goes_on_with_another_queue_pair_when_its_mtu_changes() {
     fn large(config: &mut fabric::HcaConfig) {
         config.ports[0].mtu = fabric::Mtu::M4096;
     }
     Setup { hca: large, ..Setup::default() }.run(|bench| {
-        keeps_its_address_with(bench, GroupParams { mtu: MtuCode::B4096, ..GroupParams::default() });
+        is_reached_with(bench, GroupParams { mtu: MtuCode::B4096, ..GroupParams::default() });
         let (alpha, _) = bench.alpha.open(PLAIN);
         assert_eq!(alpha.details().max_sdu, 4_092);
     });
-}
-
-/// Whether alpha's link gets well with a number of its own, which is told once.
-fn gets_another_number(bench: &Bench, blow: impl FnOnce(&Stream)) {
-    let (alpha, beta, heard, told) = talking(bench);
-    let before = address_of(&alpha);
-    blow(&alpha);
-    bench.wait_for("up", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
-    bench.settle();
-    let now = address_of(&alpha);
-    assert_ne!(now, before);
-    assert_eq!(addresses(&told.take()), [now]);
-    assert!(heard_after(bench, &alpha, address_of(&beta), &heard) <= SOON);
 }
 
 fn without(bench: &Bench, call: &'static str, plan: FaultPlan) {
@@ -204,27 +198,19 @@ fn without(bench: &Bench, call: &'static str, plan: FaultPlan) {
 }
 
 #[test]
-fn a_queue_pair_that_breaks_again_soon_is_replaced_by_another_one() {
+fn a_queue_pair_that_breaks_again_soon_is_replaced_again() {
     holds(|bench| {
-        gets_another_number(bench, |alpha| {
-            Blow::Broken.falls(bench, alpha);
-            assert!(adapter(bench).break_qpn(qpn(address_of(alpha))), "it has the number it had");
-            bench.settle();
-        });
-    });
-}
-
-#[test]
-fn a_queue_pair_that_cannot_be_made_ready_again_is_replaced_by_another_one() {
-    holds(|bench| refused(bench, "ibt_flush_channel"));
-    holds(|bench| refused(bench, "ibt_recycle_ud"));
-}
-
-fn refused(bench: &Bench, call: &'static str) {
-    gets_another_number(bench, |alpha| {
-        without(bench, call, FaultPlan::Nth(0));
-        assert!(adapter(bench).break_qpn(qpn(address_of(alpha))));
+        let (alpha, beta, heard, told) = talking(bench);
+        Blow::Broken.falls(bench, &alpha);
+        let second = address_of(&alpha);
+        assert!(adapter(bench).break_qpn(qpn(second)));
         bench.settle();
+        bench.wait_for("up", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
+        bench.settle();
+        let third = address_of(&alpha);
+        assert_ne!(third, second);
+        assert_eq!(addresses(&told.take()), [second, third]);
+        assert!(heard_after(bench, &alpha, address_of(&beta), &heard) <= SOON);
     });
 }
 
@@ -279,5 +265,52 @@ fn a_queue_pair_that_was_planned_before_its_p_key_moved_sends_once_that_is_back(
             // The next one to break is the first in a while.
             fakekernel::sleep(Nanos::from_secs(11));
         }
+    });
+}
+
+/// The places of the P_Key table of a host's port.
+fn p_keys(bench: &Bench, host: &crate::bench::Host, table: [u16; 2]) {
+    bench.world.fabric().set_pkeys(host.port(), &table.map(PKey)).expect("its port");
+}
+
+/// Two links that talk, and whose place in the P_Key tables another partition of both hosts gets.
+fn another_partition_gets_the_place(bench: &Bench, bytes: usize) {
+    const OTHER: u16 = 0x8002;
+    let (alpha, at_alpha) = bench.alpha.open_up(PLAIN);
+    let (beta, at_beta) = bench.beta.open_up(PLAIN);
+    bench.settle();
+    let heard = || [&at_alpha, &at_beta].map(|heard| std::iter::from_fn(|| heard.try_next()).count());
+    let ways = [(&alpha, address_of(&beta)), (&beta, address_of(&alpha))];
+    let talk = || {
+        ways.iter().for_each(|(from, to)| send(from, *to, &vec![7; bytes]));
+        bench.settle();
+        heard()
+    };
+    assert_eq!([talk(), talk()], [[1, 1]; 2]);
+    for host in [&bench.alpha, &bench.beta] {
+        p_keys(bench, host, [OTHER, 0x7fff]);
+    }
+    let goes_down = || [&bench.alpha, &bench.beta].iter().all(|host| host.state() == LinkState::Down);
+    bench.wait_for("down", SECOND, goes_down);
+    bench.settle();
+    assert_eq!(talk(), [0, 0], "they are not in that partition");
+    for host in [&bench.alpha, &bench.beta] {
+        p_keys(bench, host, [0xffff, 0x7fff]);
+    }
+    bench.wait_for("up again", Nanos::from_secs(60), || bench.alpha.state() == LinkState::Up);
+    heard_after(bench, &beta, address_of(&alpha), &at_alpha);
+}
+
+#[test]
+fn a_link_whose_p_key_is_taken_away_is_in_no_partition_that_gets_its_place() {
+    holds(|bench| another_partition_gets_the_place(bench, 1_000));
+}
+
+#[test]
+fn connections_of_a_link_whose_p_key_is_taken_away_are_in_no_partition_that_gets_its_place() {
+    holds(|bench| {
+        set_connected(&bench.alpha, true);
+        set_connected(&bench.beta, true);
+        another_partition_gets_the_place(bench, 20_000);
     });
 }

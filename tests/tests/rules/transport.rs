@@ -1,6 +1,6 @@
 //! Rules that are broken in a client's dealings with IBTF.
 
-use fakekernel::Rule::PostedMemory;
+use fakekernel::Rule::{PostedMemory, SentQueueRecycled};
 
 use crate::bench::{ADAPTER, Bench};
 use crate::case::{broken, cases, kept};
@@ -46,4 +46,12 @@ cases! {
         }).saying("send 0x1 of queue pair");
     rule_53_memory_is_used_again_when_the_adapter_is_done:
         kept(PostedMemory, POSTED).over_ibtf().does(|bench| with_adapter(bench, "probe_in_order"));
+    rule_55_a_queue_pair_that_has_sent_is_recycled:
+        broken(SentQueueRecycled, POSTED, "ibt_recycle_ud").over_ibtf().does(|bench| {
+            with_adapter(bench, "probe_recycle_what_has_sent")
+        }).saying("keep their owner bits");
+    rule_55_a_queue_pair_that_has_not_sent_is_recycled:
+        kept(SentQueueRecycled, POSTED).over_ibtf().does(|bench| {
+            with_adapter(bench, "probe_recycle_what_has_not_sent")
+        });
 }

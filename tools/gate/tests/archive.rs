@@ -219,7 +219,9 @@ impl Machine {
     /// What runs: links, interfaces and addresses in any order, and which driver.
     fn running(&self) -> Files {
         let mut state = files(&self.path("state"));
-        state.retain(|path, _| !["calls", "log", "late", "closing", "forgotten"].contains(&path.to_str().unwrap()));
+        state.retain(|path, _| {
+            !["calls", "log", "late", "closing", "forgotten"].contains(&path.to_str().unwrap())
+        });
         for content in state.values_mut() {
             let text = String::from_utf8(std::mem::take(content)).unwrap();
             let mut lines: Vec<&str> = text.lines().collect();
@@ -582,7 +584,11 @@ fn the_c_driver_is_unloaded_when_ibtl_has_none_of_its_connections_any_more() {
     let machine = Machine::new();
     machine.well("add", &["-l"]);
     let state = machine.path("state");
-    assert!(!state.join("leaked").exists() && !state.join("closing").exists(), "{}", machine.text("state/log"));
+    assert!(
+        !state.join("leaked").exists() && !state.join("closing").exists(),
+        "{}",
+        machine.text("state/log")
+    );
     assert!(machine.text("state/log").contains("sleep 60"));
     machine.well("remove", &["-l"]);
     assert!(!state.join("leaked").exists());
@@ -625,7 +631,12 @@ fn our_files_belong_to_root_before_they_are_in_place() {
     machine.well("add", &["-l", "-p"]);
     let log = machine.text("state/log");
     let lines: Vec<&str> = log.lines().collect();
-    for file in ["kernel/drv/amd64/ibp", "kernel/drv/ibp.conf", "kernel/mac/amd64/mac_ib", "usr/share/man/man4d/ibd.4d"] {
+    for file in [
+        "kernel/drv/amd64/ibp",
+        "kernel/drv/ibp.conf",
+        "kernel/mac/amd64/mac_ib",
+        "usr/share/man/man4d/ibd.4d",
+    ] {
         let path = machine.path("root").join(file);
         let (chown, mv) =
             (format!("chown 0:3 {}.new", path.display()), format!("mv -f {}.new", path.display()));

@@ -3,7 +3,7 @@
 pub(super) use super::objects::Made;
 use super::objects::{Channel, CmLink, Kind, Opaque, OpenHca, Private, SelfHandle, drop_hold, hold};
 use super::{Ibtl, arg, hdl, out, resolve, take};
-use crate::adapter::UdConfig;
+use crate::adapter::{Qp, UdConfig};
 use crate::status::*;
 use fabric::{PortNum, QKey, QpSizes};
 use fakekernel::{Cx, Export, FaultKind, Rule, cx, export};
@@ -328,6 +328,10 @@ unsafe extern "C" fn ibt_recycle_ud(
     if cx.fault(FaultKind("ibt_recycle_ud")) {
         return IBT_INSUFF_RESOURCE;
     }
+    let has_sent = matches!(&channel.qp, Qp::Model(qp) if qp.has_sent());
+    cx.check(!has_sent, Rule::SentQueueRecycled, || {
+        format!("queue pair {:?}: the slots of its send queue keep their owner bits", channel.qp.num())
+    });
     let recycled = channel.open.adapter().recycle_qp(&channel.qp, PortNum(hca_port_num), pkey_ix, QKey(qkey));
     if recycled.is_ok() {
         ibtl.posted.given_back(&channel);

@@ -191,12 +191,15 @@ fn print(shared: &KArc<Shared>, note: Note) {
             probes::qp_broken(shared.number, c"stalled");
             shared.counters.history.stalled.increment();
             queue(shared, Job::Report(Fault::Stalled));
-            log!(warn, name, "no send has completed for {timeout} s; making the queue pair ready again");
+            log!(warn, name, "no send has completed for {timeout} s; making another queue pair");
         }
         Note::Link(link::Note::Broken) => {
             probes::qp_broken(shared.number, c"failed");
             shared.counters.history.failed.increment();
-            log!(warn, name, "the queue pair failed; making it ready again");
+            if shared.control.lock().failures.take_fault() {
+                queue(shared, Job::Report(Fault::Broken));
+            }
+            log!(warn, name, "the queue pair failed; making another one");
         }
         Note::JoinFailed(group, false) => log!(note, name, "Join multicast group failed :{group:?}"),
         Note::JoinFailed(group, true) => {

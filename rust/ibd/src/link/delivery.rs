@@ -231,7 +231,7 @@ impl SoftHandler for Delivery {
 
 /// Where packets come from: at least one of them.
 pub(crate) struct Sides {
-    /// Datagrams, unless the queue pair is being made ready again.
+    /// Datagrams, unless the queue pair is being replaced.
     pub(crate) receiver: Option<KArc<Receiver>>,
     /// Messages of connections, if there are any.
     pub(crate) connected: Option<KArc<ConnectedReceiver>>,

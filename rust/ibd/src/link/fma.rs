@@ -1,7 +1,7 @@
 //! What fault management is told of a link: faults of the adapter's that the driver could only work around, and what they leave of the
 //! link's service.
 //!
-//! A queue pair that fails once is made ready again and is no fault; nor is anything that a cable, the subnet manager or a neighbour does,
+//! A queue pair that fails once is replaced and is no fault; nor is anything that a cable, the subnet manager or a neighbour does,
 //! or a want of memory. What is a fault is reported at once, and then once a minute at most, with how often it came: an adapter that fails
 //! again and again fills no log. The node of a port is degraded as long as the last of its links that said anything says so.
 
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Fault {
-    /// A queue pair is of no use any more: it failed again soon, its CQ is lost, or it cannot be made ready again.
+    /// A queue pair failed soon after another one, or its CQ is lost.
     Broken,
     /// A queue pair has completed no sends for long.
     Stalled,

@@ -145,9 +145,8 @@ impl Link {
             return false;
         }
         let begun = Instant::now();
-        let idle = self.inner.rest(|left| {
-            Some(begun + if left.is_connections() { CONNECTIONS } else { PATIENCE })
-        });
+        let idle =
+            self.inner.rest(|left| Some(begun + if left.is_connections() { CONNECTIONS } else { PATIENCE }));
         if !idle {
             self.say_why_busy();
         }

@@ -2,6 +2,8 @@
 //! not carry anything yet.
 
 use ibtf::{ChannelId, CqId, UdChannel};
+use ipoib::Instant;
+use ipoib::link::STEADY;
 use kernel::{AllocError, KVec};
 
 /// Failures kept while queue pairs are being built; each of a link's queue pairs and CQs tells once.
@@ -24,27 +26,48 @@ impl Failure {
     }
 }
 
-/// Failures nobody has looked at.
-pub(crate) struct Failures(KVec<Failure>);
+/// Failures nobody has looked at, and what the last ones were like.
+pub(crate) struct Failures {
+    told: KVec<Failure>,
+    /// When a queue pair of the link failed last.
+    last: Option<Instant>,
+    /// Fault management is to be told of it.
+    is_fault: bool,
+}
 
 impl Failures {
     pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self(KVec::with_capacity(MOST)?))
+        Ok(Self { told: KVec::with_capacity(MOST)?, last: None, is_fault: false })
+    }
+
+    /// A queue pair of the link has failed: for the second time soon it is a fault of the adapter's.
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.is_fault |= self.last.replace(now).is_some_and(|last| now - last < STEADY);
+    }
+
+    /// A CQ is lost, which is one the first time.
+    pub(crate) fn lost_cq(&mut self) {
+        self.is_fault = true;
+    }
+
+    /// Whether there was a fault that fault management was not told of.
+    pub(crate) fn take_fault(&mut self) -> bool {
+        core::mem::take(&mut self.is_fault)
     }
 
     /// Keeps one until somebody looks.
     pub(crate) fn keep(&mut self, failure: Failure) {
         // More than a link has are told twice.
-        let _ = self.0.push_within_capacity(failure);
+        let _ = self.told.push_within_capacity(failure);
     }
 
     /// Queue pairs are freed: what was told until now was about them, and the next ones may be called the same.
     pub(crate) fn forget(&mut self) {
-        self.0.clear();
+        self.told.clear();
     }
 
     /// The one that was told last.
     pub(crate) fn take(&mut self) -> Option<Failure> {
-        self.0.pop()
+        self.told.pop()
     }
 }

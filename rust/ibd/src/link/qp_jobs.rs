@@ -1,16 +1,18 @@
-//! What a worker does with the queue pairs of a link: makes them, has them carry something, ends that, and makes them ready again.
+//! What a worker does with the queue pairs of a link: makes them, has them carry something, ends that, and frees them.
 
 use ibtf::{McgInfo, Pd, Status, UdChannel};
 use ipoib::Qpn;
-use ipoib::link::{Event, Generation, Plan, Standing, Ticket};
+use ipoib::link::{Event, Generation, Standing, Ticket};
 use kernel::{KArc, log};
 
 use super::Shared;
-use super::fma::Fault;
 use super::incoming::listen;
-use super::queue_pairs::{Health, QpKeys, QueuePairHandles, QueuePairs};
+use super::queue_pairs::{QpKeys, QueuePairHandles, QueuePairs};
 use super::traffic::{BuildContext, BuiltTraffic, Pools, Start, end_traffic};
 use crate::{now, probes};
+
+/// No place of a P_Key table: that has 65,535 places at most.
+const NOWHERE: u16 = u16::MAX;
 
 /// The answer to a job whose queue pairs nobody wants any more, or cannot be had.
 fn refuse(shared: &Shared, ticket: Ticket) {
@@ -35,7 +37,7 @@ fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &BuildCont
 #[inline(never)]
 pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16) {
     with_parts(shared, ticket, |_, parts| {
-        match pairs(shared, parts, ticket, |generation| QpKeys::closed(pkey_index, generation)) {
+        match pairs(shared, parts, ticket, pkey_index, |generation| QpKeys::closed(pkey_index, generation)) {
             Ok(Some(mut handles)) => {
                 // Before the link has its address, which says so.
                 listen(shared, &mut handles);
@@ -51,27 +53,22 @@ pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16) {
     });
 }
 
-/// The queue pairs there are, or else new ones in this place; `None` if nobody wants them any more. **May block.**
+/// The queue pairs there are, if they are of use in this place, or else new ones; `None` if nobody wants them any more. **May block.**
 #[inline(never)]
 fn pairs(
     shared: &Shared,
     parts: &BuildContext<'_>,
     ticket: Ticket,
+    pkey_index: u16,
     keys: impl FnOnce(Generation) -> QpKeys,
 ) -> Result<Option<QueuePairHandles>, Status> {
     let mut control = shared.control.lock();
-    let known =
-        control.queue_pairs.as_ref().map(|pairs| (pairs.health(), pairs.generation(), pairs.handles()));
+    if let Some(pairs) = control.queue_pairs.as_ref().filter(|pairs| pairs.are_of_use_at(pkey_index)) {
+        return Ok(Some(pairs.handles()?));
+    }
     let generation = control.link.draw();
     drop(control);
-    match known {
-        Some((Health::Spent, spent, handles)) => {
-            drop(handles);
-            give_up(shared, spent, Status::CHAN_STATE_INVALID);
-        }
-        Some((.., handles)) => return Ok(Some(handles?)),
-        None => {}
-    }
+    free(shared, generation);
     let made = QueuePairs::new(parts, keys(generation), generation)?;
     shared.counters.history.made.increment();
     let handles = made.handles()?;
@@ -91,7 +88,8 @@ fn pairs(
 /// Has the queue pairs carry what the plan says. **May block.**
 #[inline(never)]
 pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, standing: &Standing, broadcast: &McgInfo) {
-    with_parts(shared, ticket, |_, parts| match handles_for(shared, parts, ticket, &standing.plan) {
+    let keys = QpKeys { pkey_index: standing.plan.pkey_index, qkey: standing.plan.qkey };
+    with_parts(shared, ticket, |_, parts| match pairs(shared, parts, ticket, keys.pkey_index, |_| keys) {
         Ok(Some(mut handles)) => {
             listen(shared, &mut handles);
             build_on(shared, parts, ticket, &handles, standing, broadcast);
@@ -102,27 +100,6 @@ pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, standing: &Standing, 
             refuse(shared, ticket);
         }
     });
-}
-
-/// Queue pairs where the plan wants them.
-fn handles_for(
-    shared: &Shared,
-    parts: &BuildContext<'_>,
-    ticket: Ticket,
-    plan: &Plan,
-) -> Result<Option<QueuePairHandles>, Status> {
-    let keys = QpKeys { pkey_index: plan.pkey_index, qkey: plan.qkey };
-    match pairs(shared, parts, ticket, |_| keys)? {
-        Some(handles) if handles.health == Health::Stale || handles.keys.pkey_index != plan.pkey_index => {
-            drop(handles);
-            make_ready(shared, parts, Some(plan.pkey_index));
-            match pairs(shared, parts, ticket, |_| keys)? {
-                Some(handles) if handles.health == Health::Stale => Err(Status::INSUFF_KERNEL_RESOURCE),
-                handles => Ok(handles),
-            }
-        }
-        handles => Ok(handles),
-    }
 }
 
 #[inline(never)]
@@ -145,13 +122,10 @@ fn build_on(
     };
     if let Err(status) = built.post_receives(handles, &standing.plan) {
         tell(shared, status);
-        let mut control = shared.control.lock();
-        let pairs = control.queue_pairs.as_mut().filter(|_| status != Status::INSUFF_KERNEL_RESOURCE);
-        if let Some(pairs) = pairs {
-            pairs.failed(now());
-        }
-        drop(control);
-        discard(shared, Some(parts), built);
+        let pools = built.discard();
+        // The adapter may have some of the buffers.
+        free(shared, handles.generation);
+        put_away(shared, pools);
         return refuse(shared, ticket);
     }
     install(shared, ticket, handles, built, standing, broadcast);
@@ -174,10 +148,10 @@ fn install(
     let Some(pairs) = pairs else {
         drop(control);
         // Stopped: whoever did that has freed them, or it is done with the handles.
-        discard(shared, None, built);
+        put_away(shared, built.discard());
         return refuse(shared, ticket);
     };
-    pairs.moved(QpKeys { pkey_index: plan.pkey_index, qkey: plan.qkey });
+    pairs.opened_to(plan.qkey);
     control.tell_incoming(|incoming| incoming.run_in(plan.pkey_index, now()));
     let (attachment, start) = built.split();
     let adopted = control.attachments.adopt(broadcast, handles.generation, attachment);
@@ -196,16 +170,6 @@ fn install(
     shared.control.notify_all();
     // The groups that others were attached to. Each that fails is told of.
     let _ = shared.update_attachments(None);
-}
-
-/// Undoes what nobody wants, and makes the queue pairs ready again if they are to be used.
-#[inline(never)]
-fn discard(shared: &Shared, parts: Option<&BuildContext<'_>>, built: BuiltTraffic) {
-    let pools = built.discard();
-    if let Some(parts) = parts {
-        make_ready(shared, parts, None);
-    }
-    put_away(shared, pools);
 }
 
 /// Whoever receives on connections learns the link's address. He asks the machines with his lock held: not with theirs.
@@ -229,18 +193,20 @@ fn open(shared: &Shared, start: Start) {
     shared.retire(start.open(&shared.transmitters));
 }
 
-/// Ends the traffic of generations up to this one, and makes the queue pairs ready for the next, or frees them. **May block.**
+/// Ends the traffic of generations up to this one, and frees what it went over. **May block.**
 #[inline(never)]
 pub(crate) fn end(shared: &Shared, up_to: Generation) {
     let receiver = shared.control.lock().queue_pairs.as_ref().map(|pairs| pairs.receiver().clone());
     let pools = end_traffic(&shared.transmitters, receiver.as_ref(), Some(up_to));
     drop(receiver);
     probes::qp_down(shared.number);
-    if let (Some((_, pd)), Some(interrupts)) = (shared.hardware(), shared.interrupts()) {
-        let settings = *shared.settings.lock();
-        make_ready(shared, &shared.parts(&pd, &interrupts, &settings), None);
-    }
+    free(shared, up_to);
     put_away(shared, pools);
+    shared.tell(|control| {
+        if control.link.has_lost_its_pkey() {
+            control.tell_incoming(|incoming| incoming.run_in(NOWHERE, now()));
+        }
+    });
 }
 
 /// Frees buffers that are home, and remembers others.
@@ -250,63 +216,14 @@ fn put_away(shared: &Shared, mut pools: Pools) {
     shared.retire(pools);
 }
 
-/// Has the adapter forget what the queue pairs have, and closes them; frees those that this does not help. They are then at the place of
-/// the P_Key table that is `wanted`, or where the port was last seen to have the P_Key: a plan may be older than that. **May block.**
+/// Frees queue pairs up to this generation, if there are any: the link has another number afterwards. Nobody uses them any more. **May block.**
 #[inline(never)]
-fn make_ready(shared: &Shared, parts: &BuildContext<'_>, wanted: Option<u16>) {
-    let control = shared.control.lock();
-    let Some(pairs) = &control.queue_pairs else { return };
-    let (generation, health, handles) = (pairs.generation(), pairs.health(), pairs.handles());
-    let index = wanted.or_else(|| control.link.port()?.pkey_index);
-    drop(control);
-    let ready = match handles {
-        Ok(handles) if health != Health::Spent => {
-            let keys = QpKeys::closed(index.unwrap_or(handles.keys.pkey_index), generation);
-            handles.make_ready(parts, keys).map(|missing| (keys, missing))
-        }
-        Ok(_) => Err(Status::CHAN_STATE_INVALID),
-        Err(error) => Err(error.into()),
-    };
-    let (keys, mut missing) = match ready {
-        Ok(ready) => ready,
-        Err(Status::INSUFF_KERNEL_RESOURCE) => return ready_later(shared, generation),
-        Err(status) => return give_up(shared, generation, status),
-    };
-    let (mut left, some_were_missing) = (None, !missing.is_empty());
+fn free(shared: &Shared, up_to: Generation) {
     let mut control = shared.control.lock();
-    if let Some(pairs) = control.queue_pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
-        pairs.readied(keys);
-        while let Some((ring, channel)) = missing.pop() {
-            left = pairs.put_sender(ring, channel);
-        }
-    }
+    let Some(pairs) = control.queue_pairs.take_if(|pairs| pairs.generation() <= up_to) else { return };
+    control.link.take_connections(false);
     drop(control);
-    if some_were_missing {
-        shared.moderate_again(parts.settings);
-    }
-    // Freed here, if others have taken them down.
-    drop((left, missing));
-}
-
-/// There was no memory to make queue pairs ready again. That says nothing against them: it is tried again before they carry anything.
-fn ready_later(shared: &Shared, generation: Generation) {
-    let mut control = shared.control.lock();
-    if let Some(pairs) = control.queue_pairs.as_mut().filter(|pairs| pairs.generation() == generation) {
-        pairs.failed_idle();
-    }
-}
-
-/// Frees queue pairs that are of no use: the link has another number afterwards.
-#[inline(never)]
-fn give_up(shared: &Shared, generation: Generation, why: Status) {
-    log!(note, shared.name, "making another queue pair, which changes the address of the link: {why}");
-    shared.report(Fault::Broken);
-    let mut control = shared.control.lock();
-    let pairs = control.queue_pairs.take_if(|pairs| pairs.generation() == generation);
-    if pairs.is_some() {
-        control.link.take_connections(false);
-    }
-    drop(control);
+    log!(note, shared.name, "making another queue pair, which changes the address of the link");
     // Nothing is attached by this.
     let _ = shared.update_attachments(None);
     drop(pairs);

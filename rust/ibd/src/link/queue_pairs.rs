@@ -1,14 +1,15 @@
 //! The queue pairs of a link, with their CQs: made as soon as the port tells where the P_Key is, and freed when the link stops.
 //!
-//! The number of the first one is in the link's address. So they outlive what they carry ([`super::traffic`]): a queue pair that has
-//! failed, or has to carry something else, passes through a state in which the adapter forgets everything but its number and the
-//! groups it is attached to. Only what that does not help is freed and made anew.
+//! The number of the first one is in the link's address, which is known as soon as they are made. Until they carry something
+//! ([`super::traffic`]) they are closed: no buffers are posted, and their Q_Key is one that nobody knows.
 //!
-//! Until they carry something they are closed: no buffers are posted, and their Q_Key is one that nobody knows.
+//! What has failed, or has to carry something else, is freed, and others are made: the link gets another address. IBTF could make a queue
+//! pair ready again under its number (`ibt_recycle_ud`), but `hermon` does not: it leaves the owner bits in the slots of the send queue as
+//! they were (`hermon_wrid_from_reset_handling`), so a ConnectX then sends nothing, or requests of before, whose memory is somebody else's.
 
 use ibtf::{ChannelSizes, Cq, CqHandler, Hca, Status, UdChannel, UdChannelConfig};
-use ipoib::link::{Generation, STEADY};
-use ipoib::{Instant, QKey};
+use ipoib::QKey;
+use ipoib::link::Generation;
 use kernel::{AllocError, KArc, KVec};
 
 use super::incoming::Listening;
@@ -37,20 +38,8 @@ pub(crate) struct QueuePairs {
     queue_config: QueueConfig,
     keys: QpKeys,
     generation: Generation,
-    /// When one of them failed that was made ready again.
-    failed: Option<Instant>,
-    health: Health,
-}
-
-/// Of what use they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
-    /// They carry something, or can.
-    Good,
-    /// One of them has failed while they carried nothing: to be made ready again before they do.
-    Stale,
-    /// Others have to be made.
-    Spent,
+    /// One of them has failed: others are to be made before anything is carried.
+    spent: bool,
 }
 
 /// How large the queues are, and what is done with them.
@@ -85,7 +74,6 @@ pub(crate) struct QueuePairHandles {
     pub(crate) queue_config: QueueConfig,
     pub(crate) keys: QpKeys,
     pub(crate) generation: Generation,
-    pub(crate) health: Health,
     /// Neighbours can ask for connections, and the link's address says so.
     pub(crate) listens: bool,
 }
@@ -148,17 +136,7 @@ impl QueuePairs {
         let first = queue_config.channel(parts, 0, &receive_cq, keys)?;
         let sender = |n| queue_config.channel(parts, n + 1, &receive_cq, keys).map(Some);
         let senders = KVec::try_from_fn(parts.transmitters.len() - 1, sender)?;
-        Ok(Self {
-            first,
-            senders,
-            receiver,
-            queue_config,
-            keys,
-            generation,
-            failed: None,
-            health: Health::Good,
-            listening: None,
-        })
+        Ok(Self { first, senders, receiver, queue_config, keys, generation, spent: false, listening: None })
     }
 
     /// Neighbours can ask for connections from now on; what is left was not wanted.
@@ -178,9 +156,9 @@ impl QueuePairs {
         self.generation
     }
 
-    /// Of what use they are.
-    pub(crate) fn health(&self) -> Health {
-        self.health
+    /// Whether they can carry something at this place of the P_Key table.
+    pub(crate) fn are_of_use_at(&self, pkey_index: u16) -> bool {
+        !self.spent && self.keys.pkey_index == pkey_index
     }
 
     /// To attach groups to, without a lock.
@@ -226,7 +204,7 @@ impl QueuePairs {
             None => Some(self.first.clone()),
             Some(sender) => self.senders.get(sender).cloned().flatten(),
         };
-        let (receiver, generation, health) = (self.receiver.clone(), self.generation, self.health);
+        let (receiver, generation) = (self.receiver.clone(), self.generation);
         let channels = KVec::from_fn(self.senders.len() + 1, channel)?;
         let listens = self.listening.is_some();
         Ok(QueuePairHandles {
@@ -235,43 +213,18 @@ impl QueuePairs {
             queue_config: self.queue_config,
             keys: self.keys,
             generation,
-            health,
             listens,
         })
     }
 
-    /// They carry something, in another place perhaps.
-    pub(crate) fn moved(&mut self, keys: QpKeys) {
-        self.keys = keys;
+    /// Whoever has this Q_Key reaches them from now on.
+    pub(crate) fn opened_to(&mut self, qkey: QKey) {
+        self.keys.qkey = qkey;
     }
 
-    /// They are ready again, in another place perhaps.
-    pub(crate) fn readied(&mut self, keys: QpKeys) {
-        self.keys = keys;
-        if self.health == Health::Stale {
-            self.health = Health::Good;
-        }
-    }
-
-    /// One of them has failed while none carried anything.
-    pub(crate) fn failed_idle(&mut self) {
-        if self.health == Health::Good {
-            self.health = Health::Stale;
-        }
-    }
-
-    /// One of them has failed, and the link with it.
-    pub(crate) fn failed(&mut self, now: Instant) {
-        // Made ready again it is of no use.
-        if self.failed.is_some_and(|at| now - at < STEADY) {
-            self.health = Health::Spent;
-        }
-        self.failed = Some(now);
-    }
-
-    /// They cannot be made ready again: a CQ is lost.
-    pub(crate) fn lost(&mut self) {
-        self.health = Health::Spent;
+    /// One of them has failed.
+    pub(crate) fn failed(&mut self) {
+        self.spent = true;
     }
 }
 
@@ -284,27 +237,6 @@ impl QueuePairHandles {
 
     pub(crate) fn first(&self) -> Result<&UdChannel, Status> {
         self.channels.first().and_then(Option::as_ref).ok_or(Status::CHAN_HDL_INVALID)
-    }
-
-    /// Has the adapter forget what it has, and makes what is missing: afterwards all are closed. Nobody uses them any more. Those that
-    /// were missing. **May block.**
-    #[inline(never)]
-    pub(crate) fn make_ready(
-        &self,
-        parts: &BuildContext<'_>,
-        keys: QpKeys,
-    ) -> Result<KVec<(usize, UdChannel)>, Status> {
-        let mut missing = KVec::new();
-        for (ring, channel) in self.channels.iter().enumerate() {
-            match channel {
-                Some(channel) => channel.recycle(parts.port, keys.pkey_index, keys.qkey.get())?,
-                None => {
-                    let channel = self.queue_config.channel(parts, ring, self.first()?.receive_cq(), keys)?;
-                    missing.push((ring, channel))?;
-                }
-            }
-        }
-        Ok(missing)
     }
 }
 

@@ -150,7 +150,7 @@ impl Start {
 }
 
 /// Ends all traffic of generations up to this one: nothing is sent and nothing taken from the CQ once this returns. Its buffers; some
-/// of them are the adapter's until the queue pairs are freed or made ready again. **May block**, with no lock held.
+/// of them are the adapter's until the queue pairs are freed. **May block**, with no lock held.
 #[inline(never)]
 pub(crate) fn end_traffic(
     transmitters: &Transmitters,

@@ -296,7 +296,7 @@ pub enum Note {
     MtuTooLarge(Mtu, Mtu),
     /// Queue pair or buffers could not be had.
     BuildFailed,
-    /// The queue pair failed; it is made ready again, or replaced.
+    /// The queue pair failed; it is replaced.
     Broken,
     /// The same, because it did not complete sends.
     Stalled,

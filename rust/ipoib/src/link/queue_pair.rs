@@ -86,9 +86,20 @@ impl<G: Copy + PartialEq> Link<G> {
         Some(Plan { mgid, pkey_index: port.pkey_index?, qkey, mtu, gid: port.gid })
     }
 
-    /// Of what has failed, or of what carries the wrong thing.
+    /// Of what has failed, or is in nobody's partition.
     pub(super) fn next_tear_down(&mut self) -> Option<Action<G>> {
-        matches!(self.traffic, Traffic::Failed).then(|| self.tear_down())?
+        match self.traffic {
+            Traffic::Stands(_) if self.has_lost_its_pkey() => self.building.abandon(),
+            Traffic::Failed => {}
+            Traffic::Stands(_) | Traffic::None => return None,
+        }
+        self.tear_down()
+    }
+
+    /// The port has the P_Key nowhere. The adapter looks a packet's P_Key up by its place in the table, which may be another partition's
+    /// from now on: nobody there is to reach the link, or to be reached by it.
+    pub fn has_lost_its_pkey(&self) -> bool {
+        self.port.is_some_and(|port| port.active && port.pkey_index.is_none())
     }
 
     /// What took the place of a part of it goes with it: it was drawn later.

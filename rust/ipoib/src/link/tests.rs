@@ -560,6 +560,7 @@ fn pkey_removed_and_readded_at_the_same_index_recovers() {
     world.event(Event::PortEvent);
     world.settle();
     assert_eq!(world.status, Status::Down(WaitsFor::PKey));
+    assert_eq!(world.queue_pairs, 0, "its place may be another partition's");
     world.port = Some(port());
     world.event(Event::PortEvent);
     world.settle();

@@ -12,7 +12,7 @@ mod linux;
 mod matrix;
 mod memory;
 mod need;
-mod opened;
+pub mod opened;
 mod turns;
 mod two_adapters;
 mod unwanted;

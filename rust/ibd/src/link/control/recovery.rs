@@ -50,13 +50,13 @@ impl Control {
                     return Some(Job::Inspect(ring, channel.clone(), standing.generation));
                 }
                 // Nothing follows until they are to carry something.
-                (Failure::Channel(_), None) => pairs.failed_idle(),
+                (_, None) => pairs.failed(),
                 (Failure::Cq(_), Some(_)) if ring != 0 => {
                     let failed = self.rings.failed_as_it_is(now, ring);
                     self.replace(now, failed, Why::Failed);
                 }
-                (Failure::Cq(_), _) => {
-                    pairs.lost();
+                (Failure::Cq(_), Some(_)) => {
+                    self.failures.lost_cq();
                     self.replace(now, Failed::Link, Why::Failed);
                 }
             }
@@ -84,9 +84,7 @@ impl Control {
     fn replace(&mut self, now: Instant, failed: Failed, why: Why) {
         let Some(standing) = self.link.standing().filter(|_| failed == Failed::Link) else { return };
         // A failure is told in several ways; the first one counts.
-        if let Some(pairs) = &mut self.queue_pairs {
-            pairs.failed(now);
-        }
+        self.failures.failed(now);
         let event = match why {
             Why::Failed => Event::Broken(standing.generation),
             Why::Stalled => Event::Stalled(standing.generation),

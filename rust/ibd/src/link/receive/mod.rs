@@ -252,8 +252,7 @@ enum End {
 }
 
 impl ReceiveSide {
-    /// Ends it, and leaves its buffers, to be closed once they are home: some are the adapter's until the queue pair is freed or made
-    /// ready again.
+    /// Ends it, and leaves its buffers, to be closed once they are home: some are the adapter's until the queue pair is freed.
     pub(crate) fn into_pool(self) -> BufferPool {
         let Self { queue, pool, .. } = self;
         drop(queue);
