@@ -6,7 +6,7 @@ use lab_gldv3::{Offload, Permission, PropertyId, PropertyValue, get_property, pr
 use crate::bench::{Driver, LINK, PLAIN, Setup, address_of, holds, partition};
 
 /// Name, default, bounds, and whether it can be set while the link is started.
-const NUMBERS: [(&str, u32, u32, u32, bool); 23] = [
+const NUMBERS: [(&str, u32, u32, u32, bool); 34] = [
     ("_ibd_coalesce_completions", 1, 0, 1, true),
     ("_ibd_create_broadcast_group", 1, 0, 1, false),
     ("_ibd_debug", 0, 0, 2, true),
@@ -20,14 +20,25 @@ const NUMBERS: [(&str, u32, u32, u32, bool); 23] = [
     ("_ibd_path_packets", 72, 1, 1024, true),
     ("_ibd_path_refresh", 300, 10, 86_400, true),
     ("_ibd_rc_accept", 0, 0, 1, false),
+    ("_ibd_rc_enable_srq", 1, 0, 1, true),
+    ("_ibd_rc_num_rwqe", 2047, 511, 8000, true),
+    ("_ibd_rc_num_srq", 2046, 0, 8000, true),
+    ("_ibd_rc_num_swqe", 511, 511, 8000, true),
+    ("_ibd_rc_rx_comp_count", 4, 1, 8000, true),
+    ("_ibd_rc_rx_comp_usec", 10, 1, u32::MAX, true),
+    ("_ibd_rc_rx_copy_thresh", 4096, 1500, 65_524, true),
+    ("_ibd_rc_rx_rwqe_thresh", 511, 127, 8000, true),
+    ("_ibd_rc_tx_comp_count", 10, 1, 8000, true),
+    ("_ibd_rc_tx_comp_usec", 300, 1, u32::MAX, true),
+    ("_ibd_rc_tx_copy_thresh", 4096, 1500, 65_524, true),
     ("_ibd_tx_timeout", 5, 0, 3600, true),
     ("_ibd_ud_num_rwqe", 512, 512, 8000, false),
     ("_ibd_ud_num_swqe", 512, 512, 8000, false),
-    ("_ibd_ud_rx_comp_count", 4, 1, 512, true),
+    ("_ibd_ud_rx_comp_count", 4, 1, 8000, true),
     ("_ibd_ud_rx_comp_usec", 10, 1, u32::MAX, true),
     ("_ibd_ud_rx_copy_thresh", 256, 0, 4136, false),
     ("_ibd_ud_rx_intr_limit", 256, 32, 8000, false),
-    ("_ibd_ud_tx_comp_count", 16, 1, 512, true),
+    ("_ibd_ud_tx_comp_count", 16, 1, 8000, true),
     ("_ibd_ud_tx_comp_usec", 300, 1, u32::MAX, true),
     ("_ibd_ud_tx_copy_thresh", 4096, 2048, 65_536, false),
 ];
@@ -115,7 +126,7 @@ fn a_started_link_is_busy_for_what_needs_a_new_queue_pair() {
 fn an_unknown_property_is_not_supported_and_a_link_is_of_datagrams_until_it_is_told_otherwise() {
     holds(|bench| {
         let alpha = &bench.alpha;
-        assert_eq!(alpha.set("_ibd_rc_num_srq", "600"), Err(Errno::ENOTSUP));
+        assert_eq!(alpha.set("_ibd_rc_num_of_nothing", "600"), Err(Errno::ENOTSUP));
         let linkmode =
             |value| set_property(&alpha.kernel, LINK, &PropertyId::IbLinkMode, &PropertyValue::U32(value));
         let now = || get_property(&alpha.kernel, LINK, &PropertyId::IbLinkMode);

@@ -175,6 +175,18 @@ impl Shared {
             Key::TxTimeout => self.tell(|control| control.timeout_is_new = true),
             // Read where it matters.
             Key::Debug => {}
+            // Without effect.
+            Key::RcEnableSrq
+            | Key::RcNumRwqe
+            | Key::RcNumSrq
+            | Key::RcNumSwqe
+            | Key::RcRxCompCount
+            | Key::RcRxCompUsec
+            | Key::RcRxCopyThresh
+            | Key::RcRxRwqeThresh
+            | Key::RcTxCompCount
+            | Key::RcTxCompUsec
+            | Key::RcTxCopyThresh => {}
             // Read when the queue pair is built.
             Key::CoalesceCompletions
             | Key::NumLsoBufs
@@ -247,7 +259,8 @@ impl Shared {
             PropertyId::Private(name) if is_read_only(name) => info.permission(Permission::Read),
             PropertyId::Private(name) => {
                 if let Some(key) = Key::named(name) {
-                    info.default_text(format_args!("{}", key.default_value()));
+                    let default = self.settings.lock().default_of(key);
+                    info.default_text(format_args!("{default}"));
                 }
             }
             PropertyId::Other(_) => {}

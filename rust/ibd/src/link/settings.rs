@@ -1,6 +1,8 @@
 //! A link's private properties (`dladm set-linkprop -p _ibd_...`): the ones of datagram mode, their bounds, who may set them
 //! when, and their values. Names and bounds are those that scripts know from the C driver; three defaults are
 //! lower: of `_ibd_ud_num_rwqe`, because the driver lends as many buffers again, of `_ibd_ud_num_swqe` and of `_ibd_num_lso_bufs`.
+//!
+//! No bound depends on another property: at boot the saved values come in any order.
 
 use core::ffi::CStr;
 use core::time::Duration;
@@ -39,13 +41,25 @@ pub(crate) enum Key {
     PathRefresh,
     /// Whether neighbours can open connections, to send on.
     RcAccept,
+    /// This and the others of the C driver's connections are taken, kept and shown, and have no effect.
+    RcEnableSrq,
+    RcNumRwqe,
+    RcNumSrq,
+    RcNumSwqe,
+    RcRxCompCount,
+    RcRxCompUsec,
+    RcRxCopyThresh,
+    RcRxRwqeThresh,
+    RcTxCompCount,
+    RcTxCompUsec,
+    RcTxCopyThresh,
     /// Seconds in which a send completes, or the queue pair is replaced; 0: never.
     TxTimeout,
     /// Receives the adapter holds; as many buffers again can be lent.
     NumRwqe,
     /// Sends the adapter holds.
     NumSwqe,
-    /// Completions after which the adapter interrupts to receive.
+    /// Completions after which the adapter interrupts to receive; at most what it holds counts.
     RxCompCount,
     /// Microseconds after which it does so in any case.
     RxCompUsec,
@@ -53,7 +67,7 @@ pub(crate) enum Key {
     RxCopyThresh,
     /// Received packets that one interrupt takes before a thread goes on.
     RxIntrLimit,
-    /// Sends after which the adapter interrupts; one in [`SIGNAL_EVERY`] completes.
+    /// Sends after which the adapter interrupts; one in [`SIGNAL_EVERY`] completes, and at most what it holds counts.
     TxCompCount,
     /// Microseconds after which it does so in any case.
     TxCompUsec,
@@ -89,62 +103,67 @@ enum When {
     Coalescing,
 }
 
-/// The greatest value.
-#[derive(Clone, Copy)]
-enum Most {
-    Of(u32),
-    /// As much as that property has.
-    As(Key),
-}
-
 struct Row {
     name: &'static CStr,
     key: Key,
     default: u32,
     least: u32,
-    most: Most,
+    most: u32,
     when: When,
 }
 
-const fn row(name: &'static CStr, key: Key, default: u32, least: u32, most: Most, when: When) -> Row {
+const fn row(name: &'static CStr, key: Key, default: u32, least: u32, most: u32, when: When) -> Row {
     Row { name, key, default, least, most, when }
 }
 
 /// The greatest value of a property whose greatest is a number.
 const fn most(key: Key) -> u32 {
-    match ROWS[key as usize].most {
-        Most::Of(most) => most,
-        Most::As(_) => panic!("as much as another property has"),
-    }
+    ROWS[key as usize].most
 }
+
+/// The most work requests of a queue that the C driver asks for.
+const MOST_WQE: u32 = 8000;
+/// The longest message of the C driver's, the IPoIB header included.
+const LONGEST_RC: u32 = 65_524;
 
 const COUNT: usize = Key::TxCopyThresh as usize + 1;
 
 /// One row for each key, in its order.
 const ROWS: [Row; COUNT] = [
-    row(c"_ibd_coalesce_completions", Key::CoalesceCompletions, 1, 0, Most::Of(1), When::Always),
-    row(c"_ibd_create_broadcast_group", Key::CreateBroadcastGroup, 1, 0, Most::Of(1), When::Stopped),
-    row(c"_ibd_debug", Key::Debug, 0, 0, Most::Of(2), When::Always),
-    row(c"_ibd_hash_size", Key::HashSize, 32, 32, Most::Of(1024), When::Stopped),
-    row(c"_ibd_join_retries", Key::JoinRetries, 0, 0, Most::Of(100), When::Always),
-    row(c"_ibd_join_timeout", Key::JoinTimeout, 0, 0, Most::Of(3600), When::Always),
-    row(c"_ibd_lso_enable", Key::LsoEnable, 1, 0, Most::Of(1), When::Stopped),
-    row(c"_ibd_num_ah", Key::NumAh, 256, 32, Most::Of(8192), When::Stopped),
-    row(c"_ibd_num_lso_bufs", Key::NumLsoBufs, 512, 512, Most::Of(4096), When::Stopped),
-    row(c"_ibd_path_lookups", Key::PathLookups, 16, 1, Most::Of(64), When::Always),
-    row(c"_ibd_path_packets", Key::PathPackets, 72, 1, Most::Of(1024), When::Always),
-    row(c"_ibd_path_refresh", Key::PathRefresh, 300, 10, Most::Of(86_400), When::Always),
-    row(c"_ibd_rc_accept", Key::RcAccept, 0, 0, Most::Of(1), When::Stopped),
-    row(c"_ibd_tx_timeout", Key::TxTimeout, 5, 0, Most::Of(3600), When::Always),
-    row(c"_ibd_ud_num_rwqe", Key::NumRwqe, 512, 512, Most::Of(8000), When::Stopped),
-    row(c"_ibd_ud_num_swqe", Key::NumSwqe, 512, 512, Most::Of(8000), When::Stopped),
-    row(c"_ibd_ud_rx_comp_count", Key::RxCompCount, 4, 1, Most::As(Key::NumRwqe), When::Coalescing),
-    row(c"_ibd_ud_rx_comp_usec", Key::RxCompUsec, 10, 1, Most::Of(u32::MAX), When::Coalescing),
-    row(c"_ibd_ud_rx_copy_thresh", Key::RxCopyThresh, 256, 0, Most::Of(4136), When::Stopped),
-    row(c"_ibd_ud_rx_intr_limit", Key::RxIntrLimit, 256, 32, Most::Of(8000), When::Stopped),
-    row(c"_ibd_ud_tx_comp_count", Key::TxCompCount, 16, 1, Most::As(Key::NumSwqe), When::Coalescing),
-    row(c"_ibd_ud_tx_comp_usec", Key::TxCompUsec, 300, 1, Most::Of(u32::MAX), When::Coalescing),
-    row(c"_ibd_ud_tx_copy_thresh", Key::TxCopyThresh, 4096, 2048, Most::Of(65_536), When::Stopped),
+    row(c"_ibd_coalesce_completions", Key::CoalesceCompletions, 1, 0, 1, When::Always),
+    row(c"_ibd_create_broadcast_group", Key::CreateBroadcastGroup, 1, 0, 1, When::Stopped),
+    row(c"_ibd_debug", Key::Debug, 0, 0, 2, When::Always),
+    row(c"_ibd_hash_size", Key::HashSize, 32, 32, 1024, When::Stopped),
+    row(c"_ibd_join_retries", Key::JoinRetries, 0, 0, 100, When::Always),
+    row(c"_ibd_join_timeout", Key::JoinTimeout, 0, 0, 3600, When::Always),
+    row(c"_ibd_lso_enable", Key::LsoEnable, 1, 0, 1, When::Stopped),
+    row(c"_ibd_num_ah", Key::NumAh, 256, 32, 8192, When::Stopped),
+    row(c"_ibd_num_lso_bufs", Key::NumLsoBufs, 512, 512, 4096, When::Stopped),
+    row(c"_ibd_path_lookups", Key::PathLookups, 16, 1, 64, When::Always),
+    row(c"_ibd_path_packets", Key::PathPackets, 72, 1, 1024, When::Always),
+    row(c"_ibd_path_refresh", Key::PathRefresh, 300, 10, 86_400, When::Always),
+    row(c"_ibd_rc_accept", Key::RcAccept, 0, 0, 1, When::Stopped),
+    row(c"_ibd_rc_enable_srq", Key::RcEnableSrq, 1, 0, 1, When::Always),
+    row(c"_ibd_rc_num_rwqe", Key::RcNumRwqe, 2047, 511, MOST_WQE, When::Always),
+    row(c"_ibd_rc_num_srq", Key::RcNumSrq, 2046, 0, MOST_WQE, When::Always),
+    row(c"_ibd_rc_num_swqe", Key::RcNumSwqe, 511, 511, MOST_WQE, When::Always),
+    row(c"_ibd_rc_rx_comp_count", Key::RcRxCompCount, 4, 1, MOST_WQE, When::Always),
+    row(c"_ibd_rc_rx_comp_usec", Key::RcRxCompUsec, 10, 1, u32::MAX, When::Always),
+    row(c"_ibd_rc_rx_copy_thresh", Key::RcRxCopyThresh, 4096, 1500, LONGEST_RC, When::Always),
+    row(c"_ibd_rc_rx_rwqe_thresh", Key::RcRxRwqeThresh, 511, 127, MOST_WQE, When::Always),
+    row(c"_ibd_rc_tx_comp_count", Key::RcTxCompCount, 10, 1, MOST_WQE, When::Always),
+    row(c"_ibd_rc_tx_comp_usec", Key::RcTxCompUsec, 300, 1, u32::MAX, When::Always),
+    row(c"_ibd_rc_tx_copy_thresh", Key::RcTxCopyThresh, 4096, 1500, LONGEST_RC, When::Always),
+    row(c"_ibd_tx_timeout", Key::TxTimeout, 5, 0, 3600, When::Always),
+    row(c"_ibd_ud_num_rwqe", Key::NumRwqe, 512, 512, MOST_WQE, When::Stopped),
+    row(c"_ibd_ud_num_swqe", Key::NumSwqe, 512, 512, MOST_WQE, When::Stopped),
+    row(c"_ibd_ud_rx_comp_count", Key::RxCompCount, 4, 1, MOST_WQE, When::Coalescing),
+    row(c"_ibd_ud_rx_comp_usec", Key::RxCompUsec, 10, 1, u32::MAX, When::Coalescing),
+    row(c"_ibd_ud_rx_copy_thresh", Key::RxCopyThresh, 256, 0, 4136, When::Stopped),
+    row(c"_ibd_ud_rx_intr_limit", Key::RxIntrLimit, 256, 32, MOST_WQE, When::Stopped),
+    row(c"_ibd_ud_tx_comp_count", Key::TxCompCount, 16, 1, MOST_WQE, When::Coalescing),
+    row(c"_ibd_ud_tx_comp_usec", Key::TxCompUsec, 300, 1, u32::MAX, When::Coalescing),
+    row(c"_ibd_ud_tx_copy_thresh", Key::TxCopyThresh, 4096, 2048, 65_536, When::Stopped),
 ];
 
 /// The names GLDv3 is told.
@@ -182,24 +201,22 @@ impl Key {
     fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
-
-    /// What it is until it is set.
-    pub(crate) fn default_value(self) -> u32 {
-        self.row().default
-    }
 }
 
 /// The values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     values: [u32; COUNT],
+    /// What they are until they are set.
+    defaults: [u32; COUNT],
     /// `linkmode`: the link opens connections, and takes them.
     pub(crate) connected: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { values: ROWS.map(|row| row.default), connected: false }
+        let defaults = ROWS.map(|row| row.default);
+        Self { values: defaults, defaults, connected: false }
     }
 }
 
@@ -213,6 +230,11 @@ pub(crate) struct Moderation {
 impl Settings {
     pub(crate) fn get(&self, key: Key) -> u32 {
         self.values[key as usize]
+    }
+
+    /// What it is until it is set: what the driver.conf(5) says, or else the driver's own default.
+    pub(crate) fn default_of(&self, key: Key) -> u32 {
+        self.defaults[key as usize]
     }
 
     /// Whether neighbours can open connections.
@@ -238,12 +260,13 @@ impl Settings {
             let name = configured_name(row.name);
             let Some(value) = number(name) else { continue };
             if self.set(row.key, value.into(), false).is_err() {
-                bad(name, value, row.least, self.most(row));
+                bad(name, value, row.least, row.most);
             }
         }
+        self.defaults = self.values;
     }
 
-    /// Sets a value, and brings what depends on it within its bounds. `EBUSY`: not while the link is started; `ENOTSUP`: not
+    /// Sets a value. `EBUSY`: not while the link is started; `ENOTSUP`: not
     /// while coalescing is fixed; `EINVAL`: out of bounds.
     pub(crate) fn set(&mut self, key: Key, value: i64, started: bool) -> Result<(), Errno> {
         let row = key.row();
@@ -253,21 +276,11 @@ impl Settings {
             When::Stopped | When::Coalescing | When::Always => {}
         }
         let value = u32::try_from(value).map_err(|_| Errno::EINVAL)?;
-        if value < row.least || value > self.most(row) {
+        if !(row.least..=row.most).contains(&value) {
             return Err(Errno::EINVAL);
         }
         self.values[key as usize] = value;
-        for row in &ROWS {
-            self.values[row.key as usize] = self.get(row.key).min(self.most(row));
-        }
         Ok(())
-    }
-
-    fn most(&self, row: &Row) -> u32 {
-        match row.most {
-            Most::Of(value) => value,
-            Most::As(key) => self.get(key),
-        }
     }
 
     /// How long a path in use is trusted.
@@ -291,12 +304,13 @@ impl Settings {
 
     /// Of the receive interrupt.
     pub(crate) fn receive_moderation(&self) -> Moderation {
-        Moderation { count: self.get(Key::RxCompCount), micros: self.get(Key::RxCompUsec) }
+        let count = self.get(Key::RxCompCount).min(self.get(Key::NumRwqe));
+        Moderation { count, micros: self.get(Key::RxCompUsec) }
     }
 
     /// Of the transmit interrupt: as many completions as come of so many sends, and one at least.
     pub(crate) fn transmit_moderation(&self) -> Moderation {
-        let count = (self.get(Key::TxCompCount) / SIGNAL_EVERY).max(1);
+        let count = (self.get(Key::TxCompCount).min(self.get(Key::NumSwqe)) / SIGNAL_EVERY).max(1);
         Moderation { count, micros: self.get(Key::TxCompUsec) }
     }
 }
@@ -307,13 +321,12 @@ mod tests {
 
     #[test]
     fn every_key_has_its_row_and_a_default_within_its_bounds() {
-        let settings = Settings::default();
         for (at, row) in ROWS.iter().enumerate() {
             assert_eq!(row.key as usize, at, "{:?}", row.name);
             assert_eq!(Key::named(row.name), Some(row.key));
-            assert!(row.default >= row.least && row.default <= settings.most(row), "{:?}", row.name);
+            assert!((row.least..=row.most).contains(&row.default), "{:?}", row.name);
         }
-        assert_eq!(NAMES.len(), 27);
+        assert_eq!(NAMES.len(), 38);
         assert_eq!(Key::named(BROADCAST_GROUP), None);
     }
 
@@ -335,8 +348,9 @@ mod tests {
         );
         assert_eq!(settings.receive_moderation().count, 1000);
         assert!(!settings.is_on(Key::CoalesceCompletions));
-        let left =
-            [Key::TxTimeout, Key::HashSize, Key::Debug].map(|key| settings.get(key) == key.default_value());
+        assert_eq!([Key::NumRwqe, Key::HashSize].map(|key| settings.default_of(key)), [1000, 32]);
+        let left = [Key::TxTimeout, Key::HashSize, Key::Debug]
+            .map(|key| settings.get(key) == Settings::default().get(key));
         assert_eq!(left, [true; 3]);
         let told =
             [(c"ibd_hash_size".to_owned(), 1025, 32, 1024), (c"ibd_tx_timeout".to_owned(), -1, 0, 3600)];
@@ -347,7 +361,7 @@ mod tests {
     fn values_out_of_bounds_are_refused_and_leave_the_old_one() {
         for row in &ROWS {
             let mut settings = Settings::default();
-            let most = i64::from(settings.most(row));
+            let most = i64::from(row.most);
             for wrong in [i64::from(row.least) - 1, most + 1, -1, i64::MIN, i64::MAX] {
                 assert_eq!(settings.set(row.key, wrong, false), Err(Errno::EINVAL), "{:?} {wrong}", row.name);
                 assert_eq!(settings.get(row.key), row.default);
@@ -370,13 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_ring_brings_the_completions_per_interrupt_down_with_it() {
+    fn no_interrupt_waits_for_more_completions_than_a_ring_holds() {
         let mut settings = Settings::default();
-        settings.set(Key::NumRwqe, 2000, false).unwrap();
         settings.set(Key::RxCompCount, 2000, false).unwrap();
-        settings.set(Key::NumRwqe, 600, false).unwrap();
-        assert_eq!(settings.receive_moderation(), Moderation { count: 600, micros: 10 });
-        assert_eq!(settings.set(Key::RxCompCount, 601, false), Err(Errno::EINVAL));
+        assert_eq!(settings.receive_moderation(), Moderation { count: 512, micros: 10 });
+        settings.set(Key::NumRwqe, 3000, false).unwrap();
+        assert_eq!(settings.receive_moderation().count, 2000);
+        settings.set(Key::TxCompCount, 8000, false).unwrap();
+        assert_eq!(settings.transmit_moderation().count, 512 / SIGNAL_EVERY);
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::link::qp_failures::Failures;
 use crate::link::queue_pairs::QueuePairs;
 use crate::link::rings::MOST_TRANSMIT_RINGS;
 use crate::link::sa_calls::Call;
-use crate::link::settings::Key;
+use crate::link::settings::{Key, Settings};
 
 /// Addresses known at once, at most: 16,384 ports with four queue pairs each.
 const MOST_ADDRESSES: usize = 65_536;
@@ -378,7 +378,7 @@ fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link<McgInfo>>, AllocError> {
 
 #[inline(never)]
 fn new_paths(denial_epoch: KArc<paths::DenialEpoch>, seed: u64) -> Result<KBox<Addresses>, AllocError> {
-    let first = Key::NumAh.default_value() as usize;
+    let first = Settings::default().get(Key::NumAh) as usize;
     let addresses = KVec::from_fn(first, |_| paths::PathSlot::default())?;
     let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
     KBox::new(Paths::new(paths::Config::default(), addresses, packets, denial_epoch, seed))
