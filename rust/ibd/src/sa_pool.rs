@@ -19,8 +19,8 @@ use kernel::{AllocError, KArc, KBox, KVec};
 
 use crate::link::{Call, MOST_PATH_LOOKUPS, Shared};
 use crate::node::Node;
-use crate::now;
 use crate::ring::Ring;
+use crate::{kernel_instant, now};
 
 /// What waits of a link, a line for each kind.
 type Lines = [Ring<Call>; Kind::ALL.len()];
@@ -225,6 +225,11 @@ impl State {
         Some((kind, link.number))
     }
 
+    /// When there may be room for what waits although nothing ends before that.
+    fn next_room(&self, now: Instant) -> Option<Instant> {
+        self.ports.iter().filter_map(|port| port.window.next_lost(now)).min()
+    }
+
     /// Begins the call that is to be made next.
     fn begin(&mut self, now: Instant) -> Option<Begun> {
         let (number, kind) = self.next(now)?;
@@ -280,8 +285,10 @@ impl Turn<'_> {
 fn work(parker: &Parker<'_, State>) {
     let mut state = parker.lock();
     while !parker.should_stop() {
-        let Some(begun) = state.begin(now()) else {
-            parker.wait(&mut state);
+        let time = now();
+        let Some(begun) = state.begin(time) else {
+            let until = state.next_room(time).map(kernel_instant);
+            parker.wait_until(&mut state, until);
             continue;
         };
         let more = state.next(now()).is_some();

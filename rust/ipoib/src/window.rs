@@ -147,6 +147,14 @@ impl Window {
         call.is_late(now) && call.since < self.heard
     }
 
+    /// When the next call is lost, which may make room for another one though none has ended.
+    pub fn next_lost(&self, now: Instant) -> Option<Instant> {
+        let overtaken =
+            self.calls.iter().flatten().filter(|call| call.since < self.heard && !call.is_late(now));
+        let since = overtaken.map(|call| call.since).min()?;
+        Some(since + LATE + Duration::from_nanos(1))
+    }
+
     fn is_doubtful(&self, now: Instant) -> bool {
         let unheard = self.out_of(|call| call.is_late(now) && !self.is_lost(now, call)) > 0;
         unheard || !matches!(self.standing, Standing::Answers(_))

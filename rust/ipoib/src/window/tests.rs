@@ -262,3 +262,23 @@ fn no_course_of_events_exceeds_the_bounds_or_ends_with_nobody_admitted() {
         }
     }
 }
+
+#[test]
+fn whoever_waits_for_a_place_is_told_when_a_call_that_was_overtaken_makes_one_by_its_age() {
+    let mut port = Port::new();
+    let all = |port: &Port, now| Load::default().with(now, &port.window);
+    let first = port.window.begin(at(10), Kind::Group).unwrap();
+    port.fill(at(20), Kind::Group);
+    assert_eq!(port.window.next_lost(at(25)), None, "nothing was answered");
+    port.fill(at(30), Kind::Group);
+    let answered = port.out.remove(2);
+    port.window.end(at(40), answered, End::Answered);
+    port.fill(at(50), Kind::Group);
+    assert!(!port.window.admits(at(1_000), Kind::Group, false, &all(&port, at(1_000))));
+    let lost = port.window.next_lost(at(1_000)).unwrap();
+    assert!(lost > at(1_010) && lost < at(1_011), "the one that began first");
+    assert!(!port.window.is_lost(at(1_010), &Out { kind: Kind::Group, since: at(10) }));
+    assert!(port.window.is_lost(lost, &Out { kind: Kind::Group, since: at(10) }));
+    assert_eq!(port.window.next_lost(at(2_000)), None, "whatever was overtaken is lost");
+    port.window.end(at(2_000), first, End::Unanswered);
+}
