@@ -123,21 +123,21 @@ fn the_page_of_probes_has_those_of_the_objects_with_their_arguments_and_no_other
 /// The rows of the driver's table of properties: name, default, bounds and when, as the page has them.
 fn properties_of_the_driver(source: &str) -> Vec<String> {
     let (_, table) = source.split_once("const ROWS: ").expect("the table");
+    let constant = |name: &str| {
+        let (_, value) = source.split_once(&format!("const {name}: u32 = ")).expect("a constant");
+        value.split(';').next().unwrap_or_default()
+    };
     let (table, _) = table.split_once("];").expect("its end");
     let rows: Vec<Vec<String>> = table
         .split("row(c")
         .skip(1)
         .map(|row| row.split(',').map(|cell| cell.trim().to_owned()).collect())
         .collect();
-    let named = |key: &str| {
-        let row = rows.iter().find(|row| row[1] == key).expect("the property");
-        row[0].trim_matches('"').to_owned()
-    };
     let number = |cell: &str| cell.replace('_', "");
-    let most = |cell: &str| match cell.split_once('(').expect("a bound") {
-        ("Most::As", key) => named(key.trim_end_matches(')')),
-        (_, "u32::MAX)") => u32::MAX.to_string(),
-        (_, value) => number(value.trim_end_matches(')')),
+    let most = |cell: &str| match cell {
+        "u32::MAX" => u32::MAX.to_string(),
+        value if value.starts_with(|first: char| first.is_ascii_digit()) => number(value),
+        name => number(constant(name)),
     };
     let when = |cell: &str| match cell.split("::").nth(1).and_then(|when| when.split(')').next()) {
         Some("Stopped") => "stopped",
@@ -264,7 +264,9 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
     let told = items(&conf_page, "PROPERTIES", ".It Sy ");
     for conf in ["ibd", "ibp"] {
         let conf = read(&format!("usr/src/uts/common/io/ib/clients/ibd/{conf}.conf"));
-        for row in properties_of_the_driver(&settings) {
+        let without_effect =
+            |row: &String| row.starts_with("_ibd_rc_") && !row.starts_with("_ibd_rc_accept ");
+        for row in properties_of_the_driver(&settings).iter().filter(|row| !without_effect(row)) {
             let (name, rest) = row.split_once(" Pq ").expect("a row");
             let default = rest.split(';').next().unwrap_or_default();
             let line = format!("# {}={default};", name.trim_start_matches('_'));

@@ -175,7 +175,7 @@ impl Shared {
             Key::TxTimeout => self.tell(|control| control.timeout_is_new = true),
             // Read where it matters.
             Key::Debug => {}
-            // Without effect.
+            // Nothing comes of these.
             Key::RcEnableSrq
             | Key::RcNumRwqe
             | Key::RcNumSrq

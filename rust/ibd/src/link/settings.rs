@@ -198,6 +198,11 @@ impl Key {
         ROWS.iter().map(|row| row.key)
     }
 
+    /// Whether anything comes of it.
+    pub(crate) fn has_effect(self) -> bool {
+        !(Self::RcEnableSrq as usize..=Self::RcTxCopyThresh as usize).contains(&(self as usize))
+    }
+
     fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
@@ -247,8 +252,8 @@ impl Settings {
         self.get(key) != 0
     }
 
-    /// What a driver.conf(5) says, each value by the property's name without the underscore in front; `number` finds one.
-    /// Whatever is out of bounds is told to `bad`, and stays as it was.
+    /// What a driver.conf(5) says of the properties that have an effect, each value by the property's name without the underscore in front;
+    /// `number` finds one. Whatever is out of bounds is told to `bad`, and stays as it was.
     pub(crate) fn configure(
         &mut self,
         number: impl Fn(&CStr) -> Option<i32>,
@@ -256,7 +261,8 @@ impl Settings {
     ) {
         // What fixes the moderation comes when it has been set.
         let last = Key::CoalesceCompletions;
-        for row in ROWS.iter().filter(|row| row.key != last).chain([last.row()]) {
+        let others = ROWS.iter().filter(|row| row.key != last && row.key.has_effect());
+        for row in others.chain([last.row()]) {
             let name = configured_name(row.name);
             let Some(value) = number(name) else { continue };
             if self.set(row.key, value.into(), false).is_err() {
@@ -340,6 +346,7 @@ mod tests {
             (c"ibd_tx_timeout", -1),
             (c"ibd_hash_size", 1025),
             (c"_ibd_debug", 2),
+            (c"ibd_rc_num_srq", 9000),
         ];
         let reports = core::cell::RefCell::new(std::vec::Vec::new());
         settings.configure(
