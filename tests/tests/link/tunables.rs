@@ -1,7 +1,7 @@
 //! What an administrator can change beyond the C driver's properties, and the queue pair that completes nothing.
 
 use fakekernel::Nanos;
-use lab_gldv3::{LinkAddress, LinkState, Offload, Stream};
+use lab_gldv3::{LinkAddress, LinkState, Offload, PropertyId, PropertyValue, Stream, property_info};
 use sm::fault::FaultAction;
 use sm::{Attribute, Method};
 
@@ -155,6 +155,13 @@ fn the_configuration_file_tunes_every_link_of_either_driver() {
         Setup { driver, conf: CONF, seeds: 1, ..Setup::default() }.run(|bench| {
             let got = ["_ibd_ud_num_rwqe", "_ibd_tx_timeout", "_ibd_hash_size", "_ibd_debug"];
             assert_eq!(got.map(|name| bench.alpha.get(name)), ["1024", "60", "32", "0"]);
+            // A reset goes there, too.
+            let defaults = got.map(|name| {
+                let id = PropertyId::Private(name.to_owned());
+                property_info(&bench.alpha.kernel, &bench.alpha.link(), &id).expect("it is there").default
+            });
+            let text = |value: &str| Some(PropertyValue::Text(value.to_owned()));
+            assert_eq!(defaults, ["1024", "60", "32", "0"].map(text));
             let console = bench.alpha.console();
             let told = "ibd_debug=3 in the configuration file is not from 0 to 2: not used";
             assert!(console.iter().any(|line| line.contains(told)), "{console:?}");

@@ -28,9 +28,9 @@ fn our_manifests_deliver_what_the_build_installs_and_no_more() {
             if tree().join(format!("docs/man/{}.conf.5", module.name)).is_file() {
                 installed.insert(format!("usr/share/man/man5/{}.conf.5", module.name));
             }
-            // The gate has a page of its own for ibd(4D).
+            // ibd(4D) comes with the module whose C driver had the page before.
             let page = format!("{}.4d", module.name);
-            if page != "ibd.4d" && tree().join("docs/man").join(&page).is_file() {
+            if tree().join("docs/man").join(&page).is_file() {
                 installed.insert(format!("usr/share/man/man4d/{page}"));
             }
         }
