@@ -74,15 +74,15 @@ fn traffic_flows_and_other_peers_wait_while_opensm_hangs() {
         let rounds = 1 + bench.machine.now().since(since).0 / IBTF_WAITS.0;
         let asked = bench.alpha.counter("sa_paths");
         assert!(
-            (5..=1 + 4 * rounds).contains(&asked),
-            "{asked} questions for 5 addresses in {rounds} rounds"
+            (1..=1 + 4 * rounds).contains(&asked),
+            "{asked} questions for 5 addresses of one port in {rounds} rounds"
         );
         assert_eq!(bench.alpha.statistics().noxmtbuf, 0, "nothing was given back to the MAC layer");
     });
 }
 
 #[test]
-fn a_thousand_addresses_cost_opensm_one_path_query_each() {
+fn a_thousand_addresses_of_one_port_cost_opensm_one_path_query_each_at_most() {
     on_opensm(|bench| {
         let (alpha, beta, _heard) = talking(bench);
         let before = bench.alpha.statistics().opackets;
@@ -97,7 +97,9 @@ fn a_thousand_addresses_cost_opensm_one_path_query_each() {
         bench.wait_for("every packet is sent", PATIENCE, || {
             bench.alpha.statistics().opackets - before == 3_000
         });
-        assert_eq!(bench.alpha.counter("sa_paths"), 1 + 1_000);
+        // In real time: a way that nobody was asked for is asked for after half a minute.
+        let asked = bench.alpha.counter("sa_paths");
+        assert!((1..=1 + 1_000).contains(&asked), "{asked} questions");
     });
 }
 

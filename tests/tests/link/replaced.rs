@@ -3,8 +3,9 @@
 use fabric::{PKey, Qpn};
 use fakekernel::{FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkAddress, LinkState, Offload, ReceiveQueue, Stream};
+use sm::fault::FaultAction;
 use sm::partition::GroupParams;
-use sm::{Lid, MtuCode};
+use sm::{Attribute, Lid, MtuCode};
 
 use crate::announced::{Heard, addresses};
 use crate::bench::{Bench, PLAIN, Setup, address_of, group, holds, partition};
@@ -312,5 +313,26 @@ fn connections_of_a_link_whose_p_key_is_taken_away_are_in_no_partition_that_gets
         set_connected(&bench.alpha, true);
         set_connected(&bench.beta, true);
         another_partition_gets_the_place(bench, 20_000);
+    });
+}
+
+#[test]
+fn a_neighbour_with_a_new_queue_pair_is_reached_at_once_while_the_administrator_tells_no_path() {
+    holds(|bench| {
+        let (alpha, at_alpha) = bench.alpha.open_up(PLAIN);
+        let (beta, _) = bench.beta.open_up(PLAIN);
+        send(&beta, address_of(&alpha), b"before");
+        bench.settle();
+        bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Silent);
+        let asked = bench.beta.counter("sa_paths");
+        Blow::Broken.falls(bench, &alpha);
+        assert!(heard_after(bench, &beta, address_of(&alpha), &at_alpha) <= SOON);
+        assert_eq!(bench.beta.counter("sa_paths"), asked, "its port is known");
+        bench.no_faults();
+        for _ in 0..60 {
+            send(&beta, address_of(&alpha), b"in use");
+            fakekernel::sleep(SECOND);
+        }
+        assert_eq!(bench.beta.counter("sa_paths"), asked + 1, "the administrator is asked in the background");
     });
 }

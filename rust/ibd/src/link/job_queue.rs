@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use ibtf::{McgInfo, UdChannel};
+use ibtf::{McgInfo, PathInfo, UdChannel};
 use ipoib::LinkAddr;
 use ipoib::link::{Generation, Standing, Ticket, Why};
 use kernel::sync::Monitor;
@@ -33,6 +33,8 @@ pub(crate) enum Job {
     /// Replace the queue pair of this transmit ring, which only sends.
     ReplaceSender(usize, Why),
     MakeDest(LinkAddr, McgInfo, Option<Duration>),
+    /// Find the way to an address that has the port of another one, which this is the way to.
+    FollowPort(LinkAddr, PathInfo),
     /// Free address handles and pools that nobody uses any more.
     Tidy,
     /// Make room for so many addresses.

@@ -13,6 +13,7 @@ use super::job_queue::Job;
 use super::neighbour::Neighbour;
 use super::qp_jobs;
 use super::replace_ring::replace_sender;
+use super::sa_calls;
 use super::traffic;
 use crate::node::gid;
 use crate::now;
@@ -28,6 +29,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::Inspect(ring, channel, generation) => qp_jobs::inspect(shared, ring, &channel, generation),
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
+        Job::FollowPort(to, path) => sa_calls::follow_port(shared, to, path),
         Job::Tidy => shared.tidy(),
         Job::GrowPathTable(addresses) => make_room(shared, addresses),
         Job::LargeBuffers => large_buffers(shared),
@@ -44,7 +46,9 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         Job::Make(ticket, _) | Job::Build(ticket, ..) | Job::AttachBroadcast(ticket, ..) => {
             control.link.handle_event(now, link::Event::Built(*ticket, None));
         }
-        Job::MakeDest(to, ..) => control.looked_up(now, *to, Err(LookupError::Unanswered)),
+        Job::MakeDest(to, ..) | Job::FollowPort(to, _) => {
+            control.looked_up(now, *to, Err(LookupError::Unanswered))
+        }
         Job::GrowPathTable(_) => control.path_table_grown(now, false),
         Job::ReplaceSender(..) => control.link_failed(now),
         Job::End(_) | Job::Inspect(..) | Job::LargeBuffers | Job::Report(_) | Job::Tidy => {}

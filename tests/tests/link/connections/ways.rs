@@ -128,13 +128,14 @@ fn senders_that_never_pause_keep_a_new_connection_from_nothing_else_that_the_lin
         bench.wait_for("the connection stands", Nanos::from_secs(10), || {
             payloads(&to_beta).iter().any(|packet| packet.len() == LONG)
         });
-        let (waited, asked) = (counted_by(&bench.alpha, "waited"), bench.alpha.counter("sa_paths"));
+        let found = || bench.alpha.named("paths", "found");
+        let (waited, before) = (counted_by(&bench.alpha, "waited"), found());
         alpha.transmit(sibling(to), &pattern(90), Offload::default()).expect("the stream is bound");
-        let is_asked = || {
+        let is_found = || {
             payloads(&to_beta);
-            bench.alpha.counter("sa_paths") > asked
+            found() > before
         };
-        bench.wait_for("another address is asked for", Nanos::from_secs(1), is_asked);
+        bench.wait_for("another address is found", Nanos::from_secs(1), is_found);
         let waited = counted_by(&bench.alpha, "waited") - waited;
         goes_on.store(false, Ordering::Relaxed);
         senders.into_iter().for_each(|sender| sender.join());

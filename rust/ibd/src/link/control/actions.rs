@@ -1,6 +1,6 @@
 //! What the machines' actions mean here: the work they are for somebody.
 
-use ibtf::McgInfo;
+use ibtf::{McgInfo, PathInfo};
 use ipoib::link::{self, Status, Ticket, Up};
 use ipoib::paths::{self, Severity};
 use ipoib::{Instant, LinkAddr, Mgid, groups};
@@ -127,9 +127,22 @@ impl Control {
         }
     }
 
+    /// The way to the port of an address that has none itself: a neighbour with a new queue pair is reached at once, whatever the SA does.
+    fn way_to_its_port(&self, to: &LinkAddr) -> Option<PathInfo> {
+        if self.paths.way_to_address(to).is_some() {
+            return None;
+        }
+        self.paths.way_to(to.gid())?.path(self.link.port()?.pkey_index?)
+    }
+
     /// What answers a lookup, unless it is answered here.
     pub(super) fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Effect> {
-        let Some(group) = to.mgid() else { return Some(Effect::Call(Call::Lookup(to))) };
+        let Some(group) = to.mgid() else {
+            return Some(match self.way_to_its_port(&to) {
+                Some(way) => Effect::Job(Job::FollowPort(to, way)),
+                None => Effect::Call(Call::Lookup(to)),
+            });
+        };
         let broadcast = self.link.broadcast_group().is_some_and(|known| address(known.mgid) == to);
         if broadcast && let Some(info) = self.link.broadcast_info() {
             return Some(Effect::Job(Job::MakeDest(to, *info, None)));

@@ -14,6 +14,7 @@ use ipoib::{Gid, LinkAddr, Mgid};
 use kernel::KArc;
 
 pub(crate) use groups::Membership;
+pub(super) use paths::follow_port;
 
 use super::Shared;
 use crate::now;

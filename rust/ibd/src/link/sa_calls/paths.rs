@@ -1,5 +1,7 @@
 //! Path queries.
 
+use core::time::Duration;
+
 use ibtf::{PathInfo, PathRequest, Status};
 use ipoib::paths::{LookupError, Resolution};
 use ipoib::window::End;
@@ -13,6 +15,9 @@ use crate::link::neighbour::Neighbour;
 use crate::link::worker::{no_handle, tell_narrow};
 use crate::node::ibtf_gid;
 use crate::now;
+
+/// How long the way to an address's port is used that the SA was not asked for. It is asked then, and nobody waits for it.
+const NOT_ASKED: Duration = Duration::from_secs(30);
 
 /// Asks for the path between two GIDs in the link's partition.
 fn path(shared: &Shared, from: Gid, to: Gid) -> Result<PathInfo, Status> {
@@ -34,8 +39,13 @@ pub(super) fn lookup(shared: &KArc<Shared>, to: LinkAddr) -> End {
         None => Err(Status::HCA_PORT_NOT_ACTIVE),
     });
     let end = end(&found);
-    path_found(shared, to, found);
+    path_found(shared, to, found, None);
     end
+}
+
+/// Has the way to an address lead where another address of its port is.
+pub(in crate::link) fn follow_port(shared: &KArc<Shared>, to: LinkAddr, way: PathInfo) {
+    path_found(shared, to, Ok(way), Some(NOT_ASKED));
 }
 
 /// Asks how fast the way from the port to itself is.
@@ -53,7 +63,12 @@ fn rate_told(shared: &Shared, port: Gid, result: &Result<PathInfo, Status>) {
 }
 
 #[inline(never)]
-fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>) {
+fn path_found(
+    shared: &KArc<Shared>,
+    to: LinkAddr,
+    result: Result<PathInfo, Status>,
+    refresh: Option<Duration>,
+) {
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
         _ if Lid::new(path.address.dlid).is_none() => {
@@ -74,7 +89,7 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
     });
     let made = made.inspect(|to| tell_narrow(shared, to));
     let result = match made {
-        Ok(handle) => Ok(Resolution { handle, refresh: None }),
+        Ok(handle) => Ok(Resolution { handle, refresh }),
         Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),
         Err(_) => Err(LookupError::Unanswered),
     };
