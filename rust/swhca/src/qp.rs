@@ -1,7 +1,7 @@
 //! Queue pairs.
 //!
 //! Two locks: what sends is held over a post, what receives over one datagram, and the former is never taken inside the latter. What
-//! both need to know (state, port, keys, the other side) each has for itself; a change takes both. A connection that fails while it receives
+//! both need to know (state, port, keys, the other side) each has for itself; a change takes both. A queue pair that fails while it receives
 //! fails on that side first, and a call of the soft interrupt's does the rest.
 
 mod connection;
@@ -41,8 +41,8 @@ pub(crate) struct Parts {
     pub(crate) domain: Inside,
     /// Where its receives come from, if it has none of its own.
     pub(crate) srq: Option<KArc<Srq>>,
-    /// Its place among those that may wait to be called, if its receives are shared or it is of a connection.
-    pub(crate) _caller: Option<Caller>,
+    /// Its place among those that may wait to be called.
+    pub(crate) _caller: Caller,
     /// Of a connection: its place among those that may wait for a time.
     pub(crate) seat: Option<Seat>,
     pub(crate) sizes: QueueSizes,
@@ -95,6 +95,8 @@ struct Receives {
     first: Option<Instant>,
     /// Its owner has been told that it holds no receive of a shared queue, since it has failed.
     told_empty: bool,
+    /// It has failed by itself, and its owner is to be told.
+    untold: bool,
     /// Gone: nothing is to be put anywhere any more.
     freed: bool,
     /// None if they are shared.
@@ -126,7 +128,15 @@ impl Qp {
         } else {
             Outgoing::new(0, 0)?
         };
-        let receives = Receives { common, due_psn: 0, first: None, told_empty: false, freed: false, buffers };
+        let receives = Receives {
+            common,
+            due_psn: 0,
+            first: None,
+            told_empty: false,
+            untold: false,
+            freed: false,
+            buffers,
+        };
         let (sends, receives) = (Mutex::new(Sends { common, outgoing })?, Mutex::new(receives)?);
         Ok(Self { parts, sends, receives, owed: AtomicU32::new(0) })
     }
@@ -207,9 +217,18 @@ impl Qp {
         let what = self.owed.swap(0, Ordering::AcqRel);
         if what & owed::FAILURE != 0 {
             self.fail_sends();
+            self.say_failed();
         }
         if what & owed::EMPTY != 0 {
             self.say_empty();
+        }
+    }
+
+    /// Tells its owner that it has failed by itself, unless it was told, or that is over. In none of the operations.
+    fn say_failed(&self) {
+        let due = core::mem::take(&mut self.receives.lock().untold);
+        if due {
+            self.parts.client.raise_catastrophe();
         }
     }
 
@@ -385,6 +404,6 @@ impl Receives {
 
     fn forget(&mut self) {
         self.buffers.clear();
-        (self.due_psn, self.first, self.told_empty) = (0, None, false);
+        (self.due_psn, self.first, self.told_empty, self.untold) = (0, None, false, false);
     }
 }

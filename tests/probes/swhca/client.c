@@ -110,6 +110,25 @@ side_send(uint64_t id, void *base, ibt_lkey_t key, uint32_t len)
 #define	EMPTY(cq, wc)	\
 	WANT_STATUS(ibt_poll_cq((cq), &(wc), 1, NULL), IBT_CQ_EMPTY)
 
+/* So many events of this kind, each of this object. */
+static long
+told(ibt_async_code_t code, void *object)
+{
+	long i, n = 0;
+
+	mutex_enter(&seen.s_lock);
+	for (i = 0; i < seen.s_async; i++) {
+		ibt_async_event_t *event = &seen.s_event[i];
+		void *of = code == IBT_EVENT_LIMIT_REACHED_SRQ ?
+		    (void *)event->ev_srq_hdl : (void *)event->ev_chan_hdl;
+
+		if (seen.s_code[i] == code && of == object)
+			n++;
+	}
+	mutex_exit(&seen.s_lock);
+	return (n);
+}
+
 /* arg is the adapter's GUID; its first port has the LID 1. */
 PROBE(start)
 {
@@ -363,15 +382,69 @@ PROBE(one_byte_past)
 	NEXT(side.s_scq, wc, 4, IBT_WC_SUCCESS);
 	for (i = 100; i < 200; i++)
 		WANT(base[i] == 0);
+	/* That was the end of it. */
 	OK(side_recv(5, base, key, 100));
-	OK(side_send(6, client.c_buf, client.c_lkey, 60));
-	NEXT(side.s_rcq, wc, 5, IBT_WC_SUCCESS);
+	NEXT(side.s_rcq, wc, 5, IBT_WC_WR_FLUSHED_ERR);
+	OK(ibt_recycle_ud(side.s_chan, 1, 0, CLIENT_QKEY));
+	OK(side_recv(6, base, key, 100));
+	OK(side_send(7, client.c_buf, client.c_lkey, 60));
+	NEXT(side.s_rcq, wc, 6, IBT_WC_SUCCESS);
 	WANT(base[99] == 0x5a && base[100] == 0);
 	error = side_unmake();
 	if (error != 0)
 		return (error);
 	OK(ibt_deregister_mr(client.c_hca, mr));
 	return (0);
+}
+
+/*
+ * The memory of the first of two receives is deregistered: the datagram that
+ * comes for it fails the channel, and the other receive comes back.
+ */
+PROBE(receive_without_memory)
+{
+	ibt_ud_chan_query_attr_t attr;
+	ibt_mr_hdl_t mr;
+	ibt_lkey_t key;
+	ibt_wc_t wc;
+	char *good = client.c_buf + 3 * SLOT;
+	long error;
+
+	OK(client_register(client.c_buf + 2 * SLOT, 100,
+	    IBT_MR_SLEEP | IBT_MR_ENABLE_LOCAL_WRITE, &mr, &key));
+	error = side_make(IBT_ALL_SIGNALED, 16, 16, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	OK(side_recv(1, client.c_buf + 2 * SLOT, key, 100));
+	OK(side_recv(2, good, client.c_lkey, SLOT));
+	OK(ibt_deregister_mr(client.c_hca, mr));
+	OK(side_send(3, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_rcq, wc, 1, IBT_WC_LOCAL_PROTECT_ERR);
+	/* Nobody tells the sender. */
+	NEXT(side.s_scq, wc, 3, IBT_WC_SUCCESS);
+	OK(ibt_query_ud_channel(side.s_chan, &attr));
+	WANT(attr.ud_state == IBT_STATE_ERROR);
+	NEXT(side.s_rcq, wc, 2, IBT_WC_WR_FLUSHED_ERR);
+	OK(side_recv(4, good, client.c_lkey, SLOT));
+	NEXT(side.s_rcq, wc, 4, IBT_WC_WR_FLUSHED_ERR);
+	EMPTY(side.s_rcq, wc);
+	return (0);
+}
+
+/* A while later: its owner was told once, its sends fail, too, and it recovers. */
+PROBE(received_without_memory)
+{
+	ibt_wc_t wc;
+
+	WANT(told(IBT_ERROR_CATASTROPHIC_CHAN, side.s_chan) == 1);
+	OK(side_send(5, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_scq, wc, 5, IBT_WC_WR_FLUSHED_ERR);
+	OK(ibt_recycle_ud(side.s_chan, 1, 0, CLIENT_QKEY));
+	OK(side_recv(6, client.c_buf + 3 * SLOT, client.c_lkey, SLOT));
+	OK(side_send(7, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_rcq, wc, 6, IBT_WC_SUCCESS);
+	NEXT(side.s_scq, wc, 7, IBT_WC_SUCCESS);
+	return (side_unmake());
 }
 
 /* Memory that is deregistered while it is being sent from. */
@@ -737,25 +810,6 @@ PROBE(share_many)
 	}
 	OK(ibt_free_srq(srq));
 	return (n == MANY ? 0 : -1);
-}
-
-/* So many events of this kind, each of this object. */
-static long
-told(ibt_async_code_t code, void *object)
-{
-	long i, n = 0;
-
-	mutex_enter(&seen.s_lock);
-	for (i = 0; i < seen.s_async; i++) {
-		ibt_async_event_t *event = &seen.s_event[i];
-		void *of = code == IBT_EVENT_LIMIT_REACHED_SRQ ?
-		    (void *)event->ev_srq_hdl : (void *)event->ev_chan_hdl;
-
-		if (seen.s_code[i] == code && of == object)
-			n++;
-	}
-	mutex_exit(&seen.s_lock);
-	return (n);
 }
 
 /* Four receives; the client wants to hear when fewer than three are left. */

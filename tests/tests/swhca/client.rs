@@ -136,6 +136,17 @@ fn not_a_byte_beyond_a_region_is_read_or_written() {
 }
 
 #[test]
+fn queue_pair_whose_receive_memory_is_gone_fails_and_its_owner_is_told_once() {
+    // Nobody may deregister it under a receive that is posted; the adapter must live with it.
+    let careless = Setup { seeds: 4, broken: Some(Rule::PostedMemory), ..Setup::default() };
+    with_any_client(careless, |_, client| {
+        client.run("probe_receive_without_memory", 0);
+        fakekernel::sleep(Nanos::from_millis(50));
+        client.run("probe_received_without_memory", 0);
+    });
+}
+
+#[test]
 fn memory_is_not_read_any_more_once_it_is_deregistered() {
     // Nobody may do that to a request that is out; the adapter must live with it.
     let careless = Setup { seeds: 48, broken: Some(Rule::PostedMemory), ..Setup::default() };

@@ -125,8 +125,7 @@ impl Provider for Node {
         };
         let sizes = sizes(request.sizes, request.srq.is_some())?;
         let is_connection = request.purpose == Purpose::Connection;
-        let called = is_connection || request.srq.is_some();
-        let caller = called.then(|| Caller::new(&this.calls)).transpose()?;
+        let caller = Caller::new(&this.calls)?;
         let seat = is_connection.then(|| Alarms::seat(&this.alarms)).transpose()?;
         // On its own, for the lock's sake.
         let kind = if is_connection { Kind::Connection } else { Kind::Datagrams };

@@ -252,7 +252,7 @@ fn give(qp: &KArc<Qp>, on: Option<u8>, header: &Header, payload: &Payload<'_>) -
         counters.dropped.increment();
         return Delivery::Dropped;
     }
-    let delivery = qp.receive(header, payload);
+    let delivery = Qp::receive(qp, header, payload);
     count(node, number, delivery);
     if let (Delivery::Received, Some(traffic)) = (delivery, node.traffic(number)) {
         traffic.came(header);
