@@ -5,11 +5,12 @@
 //! fails on that side first, and a call of the soft interrupt's does the rest.
 
 mod connection;
+mod later;
 mod message;
 mod receive;
 mod requester;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 
 use ibtf_provider::{
     ClientQp, Completion, CompletionStatus, Opcode, QpChange, QpQuery, QpState, QueueSizes, ReceiveSide,
@@ -21,7 +22,7 @@ use kernel::{AllocError, KArc};
 
 use crate::alarm::Seat;
 use crate::buffers::Buffers;
-use crate::calls::{Call, Caller};
+use crate::calls::Caller;
 use crate::cq::Cq;
 use crate::domain::Inside;
 use crate::node::Node;
@@ -29,6 +30,7 @@ use crate::packet::Memory;
 use crate::srq::Srq;
 use crate::states;
 use connection::Outgoing;
+use later::owed;
 pub(crate) use message::Message;
 pub(crate) use requester::Attempt;
 
@@ -59,16 +61,8 @@ pub(crate) struct Qp {
     parts: Parts,
     sends: Mutex<Sends>,
     receives: Mutex<Receives>,
-    /// What is to be done about it where nobody holds a lock: of [`owed`].
+    /// What is to be done about it where nobody holds a lock: of [`later::owed`].
     owed: AtomicU32,
-}
-
-/// What is to be done about a queue pair where nobody holds a lock.
-mod owed {
-    /// Its owner is to be told that it holds no receive of a shared queue.
-    pub(super) const EMPTY: u32 = 1;
-    /// It has failed on the side that receives: so it does on the other.
-    pub(super) const FAILURE: u32 = 2;
 }
 
 /// What both sides know.
@@ -203,45 +197,6 @@ impl Qp {
             Self::owe(this, owed::EMPTY);
         }
         Ok(this.parts.sizes)
-    }
-
-    /// Has something done about it, soon.
-    fn owe(this: &KArc<Self>, what: u32) {
-        if this.owed.fetch_or(what, Ordering::AcqRel) == 0 {
-            this.parts.node.call(Call::Qp(this.clone()));
-        }
-    }
-
-    /// Does what is owed. In none of the operations.
-    pub(crate) fn pay(&self) {
-        let what = self.owed.swap(0, Ordering::AcqRel);
-        if what & owed::FAILURE != 0 {
-            self.fail_sends();
-            self.say_failed();
-        }
-        if what & owed::EMPTY != 0 {
-            self.say_empty();
-        }
-    }
-
-    /// Tells its owner that it has failed by itself, unless it was told, or that is over. In none of the operations.
-    fn say_failed(&self) {
-        let due = core::mem::take(&mut self.receives.lock().untold);
-        if due {
-            self.parts.client.raise_catastrophe();
-        }
-    }
-
-    /// Tells its owner that it holds no receive of a shared queue: once for an error state, and not if that is over. In none of the
-    /// operations.
-    fn say_empty(&self) {
-        let mut receives = self.receives.lock();
-        let due = receives.common.state == QpState::Error && !receives.told_empty;
-        receives.told_empty |= due;
-        drop(receives);
-        if due {
-            self.parts.client.raise_empty();
-        }
     }
 
     /// Whether it is in the error state now and was not.

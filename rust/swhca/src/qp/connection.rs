@@ -348,16 +348,6 @@ impl Qp {
         Self::owe(this, owed::FAILURE | empty);
     }
 
-    /// What [`Qp::fail_at_a_receive`] has left, unless it was reset since.
-    pub(super) fn fail_sends(&self) {
-        let mut sends = self.sends.lock();
-        let receives = self.receives.lock();
-        if receives.common.state == QpState::Error {
-            sends.common.state = QpState::Error;
-            self.flush_sends(&mut sends);
-        }
-    }
-
     /// Gives all sends back undone, in order.
     pub(super) fn flush_sends(&self, sends: &mut Sends) {
         while let Some((posted, _)) = sends.outgoing.queue.first() {
