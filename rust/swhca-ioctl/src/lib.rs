@@ -13,7 +13,7 @@ use core::ffi::CStr;
 pub type Argument = [u64; 4];
 
 /// Commands. Ports are counted from 1; `ENXIO` for one that there is not, `EINVAL` for a value that makes no sense, `ENOTTY` for a
-/// command that there is not.
+/// command that there is not. PORT_CHANGE is raised of a port that is up, and of a value that it did not have.
 pub mod command {
     /// `[port]`: the cable is pulled. Raises PORT_DOWN, unless the port is down already.
     pub const PORT_DOWN: i32 = 0x4601;
@@ -21,7 +21,7 @@ pub mod command {
     pub const PORT_UP: i32 = 0x4602;
     /// `[port, index, P_Key]`: the subnet manager sets an entry of the P_Key table; 0 empties it. Raises PORT_CHANGE.
     pub const SET_PKEY: i32 = 0x4603;
-    /// `[port, LID]`: the port's subnet manager moves to another LID. Raises PORT_CHANGE and CLNT_REREG.
+    /// `[port, LID]`: the port's subnet manager moves to another LID. Raises PORT_CHANGE, and CLNT_REREG with it.
     /// `EEXIST` if a port has the LID, `EINVAL` for one of a group or of nobody.
     pub const MOVE_MANAGER: i32 = 0x4604;
     /// `[port, 0 or 1]`: the SA does not answer what comes from the port.

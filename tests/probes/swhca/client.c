@@ -553,6 +553,44 @@ PROBE(events)
 	return (n);
 }
 
+/* Where a port finds its subnet manager, and its first prefix. */
+static long
+port_info(uint8_t port, ib_lid_t *manager, uint64_t *prefix)
+{
+	ibt_hca_portinfo_t *info;
+	uint_t ports, size;
+
+	OK(ibt_query_hca_ports(client.c_hca, port, &info, &ports, &size));
+	*manager = info->p_sm_lid;
+	*prefix = info->p_sgid_tbl[0].gid_prefix;
+	ibt_free_portinfo(info, size);
+	return (0);
+}
+
+/* arg is a port and, above 16 bits of it, the manager's LID that it should say. */
+PROBE(manager_is)
+{
+	ib_lid_t manager;
+	uint64_t prefix;
+	long error = port_info((uint8_t)arg, &manager, &prefix);
+
+	if (error == 0)
+		WANT(manager == arg >> 16);
+	return (error);
+}
+
+/* The same with the upper half of the prefix. */
+PROBE(prefix_is)
+{
+	ib_lid_t manager;
+	uint64_t prefix;
+	long error = port_info((uint8_t)arg, &manager, &prefix);
+
+	if (error == 0)
+		WANT(prefix >> 32 == (uint64_t)arg >> 16);
+	return (error);
+}
+
 /* arg is the lower half of a group's GID in IPoIB's default partition. */
 static void
 of_group(ibt_mcg_info_t *info, long arg)
