@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use fakekernel::genunix::DevInfoSpec;
-use fakekernel::{Errno, Module};
+use fakekernel::{Errno, Module, Nanos};
 use lab_ibtf::nexus;
+use swhca_ioctl::command;
 
 use super::bench::{Bench, Setup, plan};
 
@@ -19,9 +20,44 @@ fn second_adapter_of_a_number_is_refused_and_the_first_works_on() {
         let kernel = &bench.software.kernel;
         let again = kernel.add_device(DevInfoSpec { instance: 1, ..plan().node(0) });
         assert_eq!(kernel.attach(&module(bench), &again), Err(Errno::EIO));
+        let log = kernel.genunix().messages();
+        assert!(log.iter().any(|line| line.text.contains("adapter 0 exists already")), "{log:?}");
         alpha.reaches(&beta, b"as before");
         let groups = lab_ibtf::groups_of(kernel, bench.alpha.port).expect("an answer");
         assert!(!groups.is_empty(), "its port is where it was");
+    });
+}
+
+#[test]
+fn adapter_whose_lid_has_been_given_away_is_refused_until_it_is_free_and_the_log_says_which() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let kernel = &bench.software.kernel;
+        let second = kernel.add_device(plan().node(1));
+        let told = |command: i32, port: u64, lid: u64| {
+            bench.software.ioctl(command, [port, lid, 0, 0]).expect("nobody has it");
+        };
+        let refused = |lid: &str| {
+            // Of one kind the driver logs one a second.
+            fakekernel::sleep(Nanos::from_secs(2));
+            let before = kernel.genunix().messages().len();
+            assert_eq!(kernel.attach(&module(bench), &second), Err(Errno::EIO), "{lid}");
+            let log: Vec<_> = kernel.genunix().messages().split_off(before);
+            assert!(log.iter().any(|line| line.text.contains(lid)), "{log:?}");
+        };
+        // Its ports have 9 and 10.
+        told(command::MOVE_MANAGER, 1, 9);
+        refused("LID 9 of adapter 1 is taken");
+        told(command::MOVE_MANAGER, 1, 0x400);
+        told(command::SET_LID, 2, 10);
+        refused("LID 10 of adapter 1 is taken");
+        // Its ports look for their manager at 1024.
+        told(command::MOVE_MANAGER, 1, 0x500);
+        told(command::MOVE_MANAGER, 2, 0x500);
+        told(command::SET_LID, 2, 0x400);
+        refused("LID 1024 of adapter 1 is taken");
+        told(command::SET_LID, 2, 2);
+        kernel.attach(&module(bench), &second).expect("its LIDs are free");
+        kernel.detach(&module(bench), &second).expect("nobody has it");
     });
 }
 
