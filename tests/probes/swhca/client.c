@@ -1035,6 +1035,53 @@ PROBE(domain_in_use)
 	return (0);
 }
 
+/*
+ * What is in another protection domain than a channel is not for it: shared
+ * receives, address handles.
+ */
+PROBE(other_domain)
+{
+	ibt_srq_sizes_t wanted = { 4, 1 };
+	ibt_ud_chan_alloc_args_t args;
+	ibt_channel_hdl_t chan;
+	ibt_ud_dest_hdl_t dest;
+	ibt_adds_vect_t av;
+	ibt_send_wr_t wr;
+	ibt_wr_ds_t ds;
+	ibt_pd_hdl_t pd;
+	ibt_wc_t wc;
+	long error;
+
+	OK(ibt_alloc_pd(client.c_hca, IBT_PD_NO_FLAGS, &pd));
+	OK(ibt_alloc_srq(client.c_hca, IBT_SRQ_NO_FLAGS, pd, &wanted, &srq,
+	    NULL));
+	client_chan_args(&args);
+	args.ud_srq = srq;
+	WANT_STATUS(ibt_alloc_ud_channel(client.c_hca, IBT_ACHAN_USES_SRQ,
+	    &args, &chan, NULL), IBT_PD_HDL_INVALID);
+	OK(ibt_free_srq(srq));
+	error = side_make(IBT_ALL_SIGNALED, 16, 16, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	OK(ibt_alloc_ud_dest(client.c_hca, IBT_UD_DEST_NO_FLAGS, pd, &dest));
+	bzero(&av, sizeof (av));
+	av.av_port_num = 1;
+	av.av_dlid = 1;
+	OK(ibt_modify_ud_dest(dest, CLIENT_QKEY, side.s_qpn, &av));
+	OK(side_recv(1, client.c_buf + SLOT, client.c_lkey, SLOT));
+	client_send_wr(&wr, &ds, 2, dest, 8);
+	OK(ibt_post_send(side.s_chan, &wr, 1, NULL));
+	NEXT(side.s_scq, wc, 2, IBT_WC_LOCAL_PROTECT_ERR);
+	EMPTY(side.s_rcq, wc);
+	OK(ibt_recover_ud_channel(side.s_chan));
+	OK(side_send(3, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_scq, wc, 3, IBT_WC_SUCCESS);
+	NEXT(side.s_rcq, wc, 1, IBT_WC_SUCCESS);
+	OK(ibt_free_ud_dest(dest));
+	OK(ibt_free_pd(client.c_hca, pd));
+	return (side_unmake());
+}
+
 /* As many shared receive queues as the adapter says, and not one more. */
 #define	MOST_SRQS	1024
 

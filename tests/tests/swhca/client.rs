@@ -115,6 +115,13 @@ fn protection_domain_stays_as_long_as_anything_is_in_it() {
 }
 
 #[test]
+fn channel_has_neither_receives_nor_address_handles_of_another_protection_domain() {
+    with_client(2, |_, client| {
+        client.run("probe_other_domain", 0);
+    });
+}
+
+#[test]
 fn no_more_is_made_than_the_adapter_says_that_there_can_be() {
     with_client(1, |_, client| {
         client.run("probe_too_many", 0);

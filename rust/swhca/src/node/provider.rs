@@ -123,6 +123,9 @@ impl Provider for Node {
             // Subnet management is this module's own.
             Purpose::SubnetManagement(_) => return Err(Status::CHAN_IN_USE),
         };
+        if request.srq.is_some_and(|srq| !KArc::ptr_eq(srq.domain().pd(), request.pd)) {
+            return Err(Status::PD_HDL_INVALID);
+        }
         let sizes = sizes(request.sizes, request.srq.is_some())?;
         let is_connection = request.purpose == Purpose::Connection;
         let caller = Caller::new(&this.calls)?;
