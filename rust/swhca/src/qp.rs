@@ -140,13 +140,18 @@ impl Qp {
         self.parts.seat.is_some()
     }
 
+    /// Whether it is management's, of a port.
+    pub(crate) fn is_special(&self) -> bool {
+        self.parts.special.is_some()
+    }
+
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }
 
     /// The number that others know it by.
     pub(crate) fn wire_number(&self) -> u32 {
-        if self.parts.special.is_some() { 1 } else { self.parts.number }
+        if self.is_special() { 1 } else { self.parts.number }
     }
 
     /// Its port; 0 before it has one.
@@ -279,7 +284,7 @@ impl Qp {
     }
 
     /// Its completions go to these CQs from now on, and its receives come from that queue.
-    pub(crate) fn enter_queues(this: &KArc<Self>) -> Result<(), AllocError> {
+    pub(crate) fn enter_queues(this: &KArc<Self>) -> Result<(), Status> {
         let Parts { send_cq, receive_cq, srq, .. } = &this.parts;
         send_cq.add_user(this)?;
         receive_cq.add_user(this).inspect_err(|_| send_cq.remove_user(this))?;

@@ -162,6 +162,15 @@ fn management_has_no_queue_pair_without_a_default_pkey_and_the_log_says_so() {
 }
 
 #[test]
+fn cq_is_for_queue_pair_1_or_for_others_and_never_for_both() {
+    const CQ_HDL_INVALID: u32 = 500;
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let refused = lab_ibtf::mix_kinds(&bench.software.kernel, bench.alpha.port);
+        assert_eq!(refused, Some([Err(CQ_HDL_INVALID); 2]));
+    });
+}
+
+#[test]
 fn port_with_another_lid_is_reached_there_and_nowhere_else() {
     Setup::default().run(|bench| {
         let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));

@@ -149,15 +149,15 @@ impl Provider for Node {
             receive_cq: request.receive_cq.clone(),
             client: request.client,
         });
-        let made = made.and_then(KArc::new);
+        let made = made.and_then(KArc::new).map_err(Status::from);
         let made = made.and_then(|qp| Qp::enter_queues(&qp).map(|()| qp));
         let mut objects = this.objects.lock();
         let qp = match made {
             Ok(qp) => qp,
-            Err(error) => {
+            Err(status) => {
                 objects.qps.release(number);
                 drop(objects);
-                return Err(error.into());
+                return Err(status);
             }
         };
         if let Some(place) = special.and_then(index).and_then(|port| objects.general.get_mut(port)) {

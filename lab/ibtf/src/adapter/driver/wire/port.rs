@@ -13,6 +13,7 @@ use illumos_sys_hdrs::{
 
 use super::memory::Memory;
 use super::{ENTRIES, QKEY, QUEUE, RECEIVES, SENDS, Wire};
+use crate::adapter::driver::queue_pair::Kind;
 use crate::adapter::driver::{Cq, Driver, Mr, Qp};
 use crate::adapter::{self, Answer, UdConfig};
 use crate::ibtl::{Device, Opaque};
@@ -187,6 +188,17 @@ impl Port {
             sizes: QpSizes { sq: QUEUE, rq: QUEUE, sq_sgl: 1, rq_sgl: 1 },
             flags: IBT_ALL_SIGNALED,
         })
+    }
+
+    /// What the adapter says to a queue pair of datagrams on the CQ of queue pair 1, and to queue pair 1 on the CQ of the other one.
+    pub(super) fn mix_kinds(&self) -> Option<[Answer<()>; 2]> {
+        let made = self.made()?;
+        let [special, ordinary] = &made.cqs;
+        let one = |cq, kind| {
+            let qp = self.driver.make(&self.config(made.pd, cq)?, kind)?;
+            self.driver.free_qp(&qp)
+        };
+        Some([one(special, Kind::Datagrams), one(ordinary, Kind::GeneralServices(self.number))])
     }
 
     /// Flushes, waits until everything posted has come back, as ibmf does and without a limit, and frees everything.
