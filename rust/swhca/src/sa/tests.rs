@@ -194,6 +194,26 @@ fn a_group_faster_or_larger_than_the_port_is_not_joined() {
 }
 
 #[test]
+fn no_group_is_made_with_an_mtu_or_a_rate_that_there_is_not() {
+    let mut subnet = Subnet::new();
+    // Exactly or more than codes that are none's.
+    for (at, byte, mask) in [(38, 0x80, 0x30), (38, 0x87, 0x30), (38, 0x07, 0x30)].into_iter().chain([
+        (42, 0x81, 0x300),
+        (42, 0xbf, 0x300),
+        (42, 0x3f, 0x300),
+    ]) {
+        let mut request = member(SET, 1, ALL_HOSTS, FULL, CREATE | mask);
+        request.0[DATA + at] = byte;
+        assert_eq!(subnet.ask(&request).status, 0x0200, "{byte:#x} at {at}");
+    }
+    assert_eq!(subnet.ask(&member(GET_TABLE, 1, ALL_HOSTS, 0, 1)).records, 0);
+    let mut request = member(SET, 1, ALL_HOSTS, FULL, CREATE | 0x330);
+    assert_eq!(subnet.ask(&request).status, 0, "more than nothing is anything");
+    (request.0[DATA + 38], request.0[DATA + 42]) = (0x85, 0x87);
+    assert_eq!(subnet.ask(&request).status, 0, "it is what the port has");
+}
+
+#[test]
 fn unknown_ports_and_foreign_prefixes_are_refused() {
     let mut subnet = Subnet::new();
     assert_eq!(subnet.join(7, BROADCAST, FULL, JOIN).status, 0x0200);
