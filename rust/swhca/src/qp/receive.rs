@@ -150,9 +150,9 @@ fn fill(
 
 /// The 40 bytes of a datagram's global route, which are left as they are without one, and the payload.
 fn put(buffer: &mut Buffer<'_>, header: Option<&Header>, payload: &Payload<'_>) -> Result<(), Fault> {
-    match header.map(|header| (header.grh, header.len)) {
-        Some((Some(grh), len)) => buffer.write(&grh.bytes(len))?,
-        Some((None, _)) => buffer.skip(GRH_LEN)?,
+    match header.map(Header::route) {
+        Some(Some(route)) => buffer.write(&route)?,
+        Some(None) => buffer.skip(GRH_LEN)?,
         None => {}
     }
     buffer.copy(payload)
