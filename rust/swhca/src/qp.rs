@@ -85,8 +85,7 @@ struct Receives {
     common: Common,
     /// Number of the packet that is due on a connection.
     due_psn: u32,
-    /// When its first message came, if that was before it could send.
-    first: Option<Instant>,
+    early: Early,
     /// Its owner has been told that it holds no receive of a shared queue, since it has failed.
     told_empty: bool,
     /// It has failed by itself, and its owner is to be told.
@@ -95,6 +94,17 @@ struct Receives {
     freed: bool,
     /// None if they are shared.
     buffers: Buffers,
+}
+
+/// Messages of a connection that come before it can send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Early {
+    /// None yet.
+    None,
+    /// The first one came then.
+    Since(Instant),
+    /// Its owner was told of them, or did not have to be.
+    Over,
 }
 
 /// What became of a datagram.
@@ -125,7 +135,7 @@ impl Qp {
         let receives = Receives {
             common,
             due_psn: 0,
-            first: None,
+            early: Early::None,
             told_empty: false,
             untold: false,
             freed: false,
@@ -359,11 +369,11 @@ impl Receives {
     /// It can receive from now on.
     fn start(&mut self) {
         self.due_psn = self.common.receive.psn & requester::PSN_MASK;
-        self.first = None;
+        self.early = Early::None;
     }
 
     fn forget(&mut self) {
         self.buffers.clear();
-        (self.due_psn, self.first, self.told_empty, self.untold) = (0, None, false, false);
+        (self.due_psn, self.early, self.told_empty, self.untold) = (0, Early::None, false, false);
     }
 }

@@ -467,8 +467,26 @@ fn end_that_receives_before_it_can_send_says_so_once_and_not_before_a_tenth_of_a
         assert_eq!(times(1), 0, "it may be about to be able");
         wait(50);
         assert_eq!((times(0), times(1)), (0, 1));
+        wait(300);
+        // It still cannot, and somebody knows.
+        ends.receive(1, 2, 8);
+        ends.send(0, 2, 8);
         wait(500);
         assert_eq!(times(1), 1);
+        // Another connection is another matter.
+        for end in 0..2 {
+            ends.client.run("probe_flush", end);
+            let kernel = &ends.bench.software.kernel;
+            kernel
+                .scope(|| lab_ibtf::recycle_channel(kernel, ends.handle(end), 1 + end as u8))
+                .expect("it is in ERROR");
+        }
+        ends.connect(0, &ends.told(0, (1, 7)));
+        ends.connect(1, &Told { sends: false, ..ends.told(1, (1, 7)) });
+        ends.receive(1, 3, 8);
+        ends.send(0, 3, 8);
+        wait(150);
+        assert_eq!(times(1), 2);
     });
     with_ends(2, |ends| {
         ends.connect_both((1, 7));

@@ -10,7 +10,7 @@ use kernel::{AllocError, KArc};
 
 use super::message::{Message, Turn};
 use super::requester::{Attempt, Next, PSN_MASK, Requester};
-use super::{Common, Delivery, Qp, Receives, Sends, owed};
+use super::{Common, Delivery, Early, Qp, Receives, Sends, owed};
 use crate::buffers::Buffers;
 use crate::cq::Cq;
 use crate::packet::{GRH_LEN, Payload};
@@ -228,13 +228,13 @@ impl Qp {
         }
     }
 
-    /// Whether it has received and cannot send, and `ibcm` is to be told.
+    /// Whether it has received and cannot send, and `ibcm` is to be told: once for each time that it is connected.
     fn is_overdue(&self) -> bool {
         let mut receives = self.receives.lock();
-        let Some(first) = receives.first else { return false };
+        let Early::Since(first) = receives.early else { return false };
         let overdue = first + GRACE <= Instant::now();
         if overdue {
-            receives.first = None;
+            receives.early = Early::Over;
         }
         overdue && receives.common.state == QpState::ReadyToReceive
     }
@@ -272,9 +272,9 @@ impl Qp {
         }
         receives.due_psn = receives.due_psn.wrapping_add(message.packets) & PSN_MASK;
         node.counters.messages_received.increment();
-        if receives.common.state == QpState::ReadyToReceive && receives.first.is_none() {
+        if receives.common.state == QpState::ReadyToReceive && receives.early == Early::None {
             let now = Instant::now();
-            receives.first = Some(now);
+            receives.early = Early::Since(now);
             if let Some(seat) = &this.parts.seat {
                 seat.set(this, now + GRACE);
             }
