@@ -53,7 +53,7 @@ fn ask(bench: &Bench, lid: u16, attribute: u16) -> Option<[u8; 256]> {
 }
 
 /// Packets that a port has sent and received, groups' left out.
-fn unicasts(bench: &Bench, lid: u16) -> (u64, u64) {
+pub(super) fn unicasts(bench: &Bench, lid: u16) -> (u64, u64) {
     let answer = ask(bench, lid, 0x1d).expect("performance management answers");
     let value = |at: usize| u64::from_be_bytes(answer[at..at + 8].try_into().expect("eight bytes"));
     (value(104), value(112))
