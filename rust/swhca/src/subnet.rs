@@ -124,7 +124,7 @@ impl Subnet {
         for number in 1..=node.port_count() {
             if let Some(port) = node.port(number) {
                 let mut administrator = self.administrator.lock();
-                administrator.port_down(port.gid);
+                administrator.port_removed(port.gid, port.active);
                 administrator.forget(port.lid);
             }
         }

@@ -1,10 +1,12 @@
 //! Several adapters in one kernel, on one subnet.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use fakekernel::genunix::DevInfoSpec;
 use fakekernel::{Errno, Module, Nanos};
 use lab_ibtf::nexus;
+use sm::{Arrival, Inbound};
 use swhca_ioctl::command;
 
 use super::bench::{Bench, Setup, plan};
@@ -57,6 +59,46 @@ fn adapter_whose_lid_has_been_given_away_is_refused_until_it_is_free_and_the_log
         refused("LID 1024 of adapter 1 is taken");
         told(command::SET_LID, 2, 2);
         kernel.attach(&module(bench), &second).expect("its LIDs are free");
+        kernel.detach(&module(bench), &second).expect("nobody has it");
+    });
+}
+
+/// The ports that a port is told have gone (trap 65), by GUID.
+#[derive(Default)]
+struct Gone(Mutex<Vec<u64>>);
+
+impl Inbound for Gone {
+    fn receive(&self, arrival: &Arrival) {
+        let mad = &arrival.mad.0;
+        let field = |at: usize| u64::from_be_bytes(mad[at..at + 8].try_into().expect("eight bytes"));
+        // A report of the administrator's: the trap, and whom it is about.
+        if (mad[1], mad[3]) == (3, 6) && mad[60..62] == 65_u16.to_be_bytes() {
+            self.0.lock().expect("nobody panics with it").push(field(80));
+        }
+    }
+}
+
+#[test]
+fn port_without_a_cable_has_gone_once_though_its_adapter_goes_too() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let kernel = &bench.software.kernel;
+        let second = kernel.add_device(plan().node(1));
+        kernel.attach(&module(bench), &second).expect("it attaches");
+        let ports = nexus::ports(kernel);
+        let other = ports.iter().find(|node| node.hca != bench.software.guid());
+        let (hca, other) = other.map(|node| (node.hca, node.port_guid)).expect("a port of the second");
+        let (wire, gone) = (lab_ibtf::wire(kernel), Arc::new(Gone::default()));
+        let inbound: Arc<dyn Inbound> = gone.clone();
+        wire.attach(other, &inbound);
+        bench.software.ioctl(command::PORT_DOWN, [2, 0, 0, 0]).expect("there is such a port");
+        fakekernel::sleep(Nanos::from_secs(1));
+        bench.software.try_detach().expect("nobody has it");
+        fakekernel::sleep(Nanos::from_secs(1));
+        wire.detach(other, &inbound);
+        let told = gone.0.lock().expect("nobody panics with it").clone();
+        assert_eq!(told, [2, 1].map(|number| bench.software.port(number).0));
+        bench.software.attach().expect("it attaches again");
+        assert!(nexus::unconfigure(kernel, hca));
         kernel.detach(&module(bench), &second).expect("nobody has it");
     });
 }

@@ -435,6 +435,19 @@ fn subscribers_hear_of_groups_and_ports_and_each_of_each_once() {
 }
 
 #[test]
+fn port_that_is_removed_leaves_its_groups_and_is_told_of_unless_it_was_down() {
+    for (was_active, told) in [(true, vec![66, 67, 65]), (false, vec![66, 67])] {
+        let mut subnet = Subnet::new();
+        assert_eq!(subnet.ask_from(2, &subscription(1, 4)).unwrap().status, 0);
+        subnet.join(1, ALL_HOSTS, FULL, CREATE);
+        subnet.sa.port_removed(port(1).gid, was_active);
+        let traps: Vec<_> = subnet.traps().into_iter().map(|(trap, ..)| trap).collect();
+        assert_eq!(traps, told);
+        assert_eq!(subnet.ask(&member(GET_TABLE, 2, ALL_HOSTS, 0, 1)).records, 0);
+    }
+}
+
+#[test]
 fn each_port_that_there_can_be_subscribes_four_times() {
     use crate::port::{MAX_ADAPTERS, MAX_PORTS};
     let mut subscribers = super::Subscribers::new().unwrap();
