@@ -107,7 +107,7 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
             let delay = if value <= MAX_DELAY { value as u32 } else { return Err(Errno::EINVAL) };
             set(&|state| state.sa_delay = delay);
         }
-        command::FAIL_CQS => return each_link(node, port, |qp| qp.parts().receive_cq.fail()),
+        command::FAIL_CQS => return each_link(node, port, |qp| qp.fail_cqs()),
         command::FAIL_QPS => return each_link(node, port, |qp| qp.fail()),
         _ => return Err(Errno::ENOTTY),
     }
@@ -187,7 +187,7 @@ fn each_link(node: &Node, port: u8, act: impl Fn(&KArc<Qp>)) -> Result<i32, Errn
     Ok(count)
 }
 
-/// One of a port's queue pairs fails by itself; how many there are, management's left out.
+/// One of a port's queue pairs, of datagrams or of a connection, fails by itself; how many there are, management's left out.
 #[inline(never)]
 fn fail_one(node: &Node, port: u8, which: u64) -> Result<i32, Errno> {
     let all = node.queue_pairs()?;

@@ -335,6 +335,15 @@ impl Qp {
         }
     }
 
+    /// Its CQs fail, each once, though no completion was lost. In none of the operations.
+    pub(crate) fn fail_cqs(&self) {
+        let Parts { send_cq, receive_cq, .. } = &self.parts;
+        send_cq.fail();
+        if !KArc::ptr_eq(send_cq, receive_cq) {
+            receive_cq.fail();
+        }
+    }
+
     /// Nothing is put anywhere after this. It may be kept for its number: its queues are not.
     pub(crate) fn free(&self) {
         let mut sends = self.sends.lock();

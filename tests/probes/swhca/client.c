@@ -624,6 +624,25 @@ PROBE(detach)
 	return (0);
 }
 
+/*
+ * How often the CQ of the channel's sends was said to have failed, and above 8
+ * bits of it that of its receives.
+ */
+PROBE(cqs_failed)
+{
+	long i, sends = 0, receives = 0;
+
+	mutex_enter(&seen.s_lock);
+	for (i = 0; i < seen.s_async; i++) {
+		if (seen.s_code[i] != IBT_ERROR_CQ)
+			continue;
+		sends += seen.s_event[i].ev_cq_hdl == client.c_scq;
+		receives += seen.s_event[i].ev_cq_hdl == client.c_rcq;
+	}
+	mutex_exit(&seen.s_lock);
+	return (sends | receives << 8);
+}
+
 /* How much has come since the last time. */
 PROBE(heard)
 {

@@ -214,6 +214,19 @@ fn queue_pair_that_is_attached_hears_a_group_once_its_port_has_joined() {
 }
 
 #[test]
+fn both_cqs_of_a_queue_pair_that_hears_a_group_fail_on_request_and_each_is_told_once() {
+    with_client(2, |bench, client| {
+        let fail = || bench.software.ioctl(command::FAIL_CQS, [1, 0, 0, 0]).expect("there is such a port");
+        assert_eq!(fail(), 0, "nobody hears a group");
+        client.run("probe_attach", 0x0f01_0203);
+        assert_eq!(fail(), 1);
+        fakekernel::sleep(Nanos::from_millis(50));
+        assert_eq!(client.ask("probe_cqs_failed", 0), 1 | 1 << 8);
+        client.run("probe_detach", 0x0f01_0203);
+    });
+}
+
+#[test]
 fn handler_of_a_moderated_cq_is_called_for_many_or_when_the_post_is_over() {
     with_client(12, |bench, client| {
         let allowed = [4, 8, 16, 100][bench.seed as usize % 4];
