@@ -74,6 +74,12 @@ pub fn wire(host: &Kernel) -> std::sync::Arc<dyn sm::SaTransport> {
     adapter::Wire::of(host)
 }
 
+/// What a loaded adapter answers to a queue pair of datagrams on the CQ of a port's queue pair 1, and to a queue pair 1 on the CQ of another
+/// one. `None` if the port has no queue pairs of management.
+pub fn mix_kinds(host: &Kernel, port: sm::Guid) -> Option<[Result<(), u32>; 2]> {
+    adapter::Wire::of(host).mix_kinds(port)
+}
+
 /// The groups that a port of the subnet is in, as the administrator tells a host that asks for them; its members other than that port are
 /// not in the answer. May block, for minutes.
 ///

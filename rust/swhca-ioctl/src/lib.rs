@@ -13,7 +13,7 @@ use core::ffi::CStr;
 pub type Argument = [u64; 4];
 
 /// Commands. Ports are counted from 1; `ENXIO` for one that there is not, `EINVAL` for a value that makes no sense, `ENOTTY` for a
-/// command that there is not.
+/// command that there is not. PORT_CHANGE is raised of a port that is up, and of a value that it did not have.
 pub mod command {
     /// `[port]`: the cable is pulled. Raises PORT_DOWN, unless the port is down already.
     pub const PORT_DOWN: i32 = 0x4601;
@@ -21,7 +21,7 @@ pub mod command {
     pub const PORT_UP: i32 = 0x4602;
     /// `[port, index, P_Key]`: the subnet manager sets an entry of the P_Key table; 0 empties it. Raises PORT_CHANGE.
     pub const SET_PKEY: i32 = 0x4603;
-    /// `[port, LID]`: the port's subnet manager moves to another LID. Raises PORT_CHANGE and CLNT_REREG.
+    /// `[port, LID]`: the port's subnet manager moves to another LID. Raises PORT_CHANGE, and CLNT_REREG with it.
     /// `EEXIST` if a port has the LID, `EINVAL` for one of a group or of nobody.
     pub const MOVE_MANAGER: i32 = 0x4604;
     /// `[port, 0 or 1]`: the SA does not answer what comes from the port.
@@ -32,8 +32,8 @@ pub mod command {
     pub const SET_PREFIX: i32 = 0x4607;
     /// `[port, rate code]`: the rate that the SA tells the port for groups and paths (3 is 10 Gb/s); 0 for the usual one.
     pub const SET_RATE: i32 = 0x4608;
-    /// `[port]`: an error on every completion queue of a datagram queue pair of the port that is attached to a group. Answers how
-    /// many there were.
+    /// `[port]`: an error on both completion queues of every datagram queue pair of the port that is attached to a group. Answers how
+    /// many of those queue pairs there were.
     pub const FAIL_CQS: i32 = 0x4609;
     /// `[port, speed code]`: the speed of the port's lanes (4 QDR, 16 FDR, 32 EDR).
     pub const SET_SPEED: i32 = 0x460a;
@@ -51,8 +51,8 @@ pub mod command {
     /// `[port, LID]`: the subnet manager gives the port another LID. A port that is up goes down and comes up. `EEXIST` if somebody has the
     /// LID, `EINVAL` for one of a group or of nobody.
     pub const SET_LID: i32 = 0x460f;
-    /// `[port, number]`: one datagram queue pair of the port, counted round among those that are none of management's, goes to the error
-    /// state by itself. Answers how many those are.
+    /// `[port, number]`: one queue pair of the port, of datagrams or of a connection, counted round among those that are none of
+    /// management's, goes to the error state by itself. Answers how many those are.
     pub const FAIL_QP: i32 = 0x4611;
     /// `[port, what, requests, times]`: what of [`sa`](super::sa) the SA does with those [`requests`](super::requests) of the port, or with
     /// all if none is named; so many times, or until it is told otherwise if that is 0.

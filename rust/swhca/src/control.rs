@@ -75,9 +75,9 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
         command::MOVE_MANAGER => {
             let lid = small(value)?;
             node.subnet.check_manager(lid)?;
-            set(&|state| state.manager = lid);
-            node.raise(port, PortEvent::Changed(PortChange::SM_LID));
-            node.raise(port, PortEvent::Reregister);
+            if change(node, port, PortChange::SM_LID, lid, |state| Some(&mut state.manager)) {
+                node.raise(port, PortEvent::Reregister);
+            }
         }
         command::SILENCE_SA => set(&|state| state.unheard = value != 0),
         command::LOSE_PACKETS => {
@@ -93,8 +93,7 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
             if !(1..FIRST_GROUP_PREFIX).contains(&value) {
                 return Err(Errno::EINVAL);
             }
-            set(&|state| state.gid.prefix = value);
-            node.raise(port, PortEvent::Changed(PortChange::GID));
+            change(node, port, PortChange::GID, value, |state| Some(&mut state.gid.prefix));
         }
         command::SET_RATE => {
             let rate = code(value).ok().filter(|rate| *rate <= MAX_RATE).ok_or(Errno::EINVAL)?;
@@ -108,11 +107,33 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
             let delay = if value <= MAX_DELAY { value as u32 } else { return Err(Errno::EINVAL) };
             set(&|state| state.sa_delay = delay);
         }
-        command::FAIL_CQS => return each_link(node, port, |qp| qp.parts().receive_cq.fail()),
+        command::FAIL_CQS => return each_link(node, port, |qp| qp.fail_cqs()),
         command::FAIL_QPS => return each_link(node, port, |qp| qp.fail()),
         _ => return Err(Errno::ENOTTY),
     }
     Ok(0)
+}
+
+/// Changes something of a port and raises the event of it, if it is another value and the port is up: whoever hears that a port comes up
+/// asks for all of it, and hears of no change before. Whether it was raised.
+fn change<T: PartialEq>(
+    node: &Node,
+    port: u8,
+    what: PortChange,
+    value: T,
+    place: impl FnOnce(&mut Port) -> Option<&mut T>,
+) -> bool {
+    let due = node.with_port(port, |state| {
+        let active = state.active;
+        let Some(place) = place(state) else { return false };
+        let changed = *place != value;
+        *place = value;
+        changed && active
+    });
+    if due == Some(true) {
+        node.raise(port, PortEvent::Changed(what));
+    }
+    due == Some(true)
 }
 
 /// Pulls a port's cable, or plugs it in: events are of true changes only, since clients count them.
@@ -150,12 +171,7 @@ fn set_pkey(node: &Node, port: u8, index: u64, pkey: u16) -> Result<(), Errno> {
     if pkey & 0x7fff != 0 {
         node.subnet.make_broadcast_group(pkey)?;
     }
-    node.with_port(port, |state| {
-        if let Some(entry) = state.pkeys.get_mut(index) {
-            *entry = pkey;
-        }
-    });
-    node.raise(port, PortEvent::Changed(PortChange::PKEY));
+    change(node, port, PortChange::PKEY, pkey, |state| state.pkeys.get_mut(index));
     Ok(())
 }
 
@@ -171,7 +187,7 @@ fn each_link(node: &Node, port: u8, act: impl Fn(&KArc<Qp>)) -> Result<i32, Errn
     Ok(count)
 }
 
-/// One of a port's queue pairs fails by itself; how many there are, management's left out.
+/// One of a port's queue pairs, of datagrams or of a connection, fails by itself; how many there are, management's left out.
 #[inline(never)]
 fn fail_one(node: &Node, port: u8, which: u64) -> Result<i32, Errno> {
     let all = node.queue_pairs()?;

@@ -118,8 +118,13 @@ impl Cq {
         self.ring.lock().ring.forget(qpn);
     }
 
-    pub(crate) fn add_user(&self, qp: &KArc<Qp>) -> Result<(), AllocError> {
-        self.users.lock().push(qp.clone())
+    /// `CQ_HDL_INVALID` if it has queue pairs of the other kind: special ones share no CQ with others (IBA C11-15).
+    pub(crate) fn add_user(&self, qp: &KArc<Qp>) -> Result<(), Status> {
+        let mut users = self.users.lock();
+        if users.iter().any(|user| user.is_special() != qp.is_special()) {
+            return Err(Status::CQ_HDL_INVALID);
+        }
+        Ok(users.push(qp.clone())?)
     }
 
     /// Once for each time that it was added.

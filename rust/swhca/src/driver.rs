@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::port::{MAX_ADAPTERS, MAX_PORTS, Port, SPEEDS};
 use crate::sa::PKEYS;
 use crate::statistics::Statistics;
-use crate::subnet::{Inbox, Subnet};
+use crate::subnet::{Inbox, Refused, Subnet};
 
 /// The module.
 pub struct Swhca {
@@ -69,10 +69,7 @@ impl Driver for Swhca {
         let calls = calls(dip)?;
         let node = self.make(&config, &calls)?;
         // The subnet manager has brought the ports up before anybody asks.
-        self.subnet.join(&node).inspect_err(|error| match *error {
-            Errno::EEXIST => log!(warn, dip, "adapter {} exists already", config.unit),
-            _ => log!(warn, dip, "no memory for the broadcast groups of its partitions"),
-        })?;
+        self.subnet.join(&node).map_err(|refused| tell(dip, config.unit, refused))?;
         let attached = MinorNode::new(dip, c"ctl").and_then(|minor| {
             let statistics = publish(dip, &node)?;
             let attributes = attributes::of(config.unit, config.count, config.features);
@@ -151,6 +148,19 @@ impl Swhca {
         let later = (calls.clone(), self.alarms.clone());
         Ok(KArc::new(Node::new(config.unit, ports, later, subnet, config.features)?)?)
     }
+}
+
+/// Has the log say why an adapter cannot come.
+fn tell(dip: DevInfo, unit: u32, refused: Refused) -> Errno {
+    match refused {
+        Refused::Number => log!(warn, dip, "adapter {unit} exists already"),
+        Refused::Lid(lid) => log!(warn, dip, "LID {lid} of adapter {unit} is taken"),
+        Refused::Memory => {
+            log!(warn, dip, "no memory for the broadcast groups of its partitions");
+            return Errno::ENOMEM;
+        }
+    }
+    Errno::EEXIST
 }
 
 #[inline(never)]

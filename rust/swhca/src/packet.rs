@@ -29,11 +29,22 @@ impl Header {
         self.qkey == crate::mad::QKEY
     }
 
-    /// Octets of the packet that it would be: local route, transport headers, payload and check.
+    /// Octets of the packet that it would be, from its local route on.
     pub(crate) fn octets(&self) -> u64 {
         let route = if self.grh.is_some() { GRH_LEN } else { 0 };
+        u64::from(8 + route) + self.octets_behind_routes()
+    }
+
+    /// Of these what is behind the routes: BTH, DETH, immediate data, payload up to the next word, check.
+    fn octets_behind_routes(&self) -> u64 {
         let immediate = if self.immediate.is_some() { 4 } else { 0 };
-        u64::from(self.len) + u64::from(8 + route + 12 + 8 + immediate + 4)
+        12 + 8 + immediate + u64::from(self.len).next_multiple_of(4) + 4
+    }
+
+    /// Its global route as it is on the wire.
+    pub(crate) fn route(&self) -> Option<[u8; GRH_LEN as usize]> {
+        let length = u16::try_from(self.octets_behind_routes()).unwrap_or(u16::MAX);
+        self.grh.map(|grh| grh.bytes(length))
     }
 
     /// Whether it is for a group.
@@ -56,12 +67,12 @@ pub(crate) struct Grh {
 }
 
 impl Grh {
-    /// As it is on the wire. What follows it there and is not payload: 12 bytes BTH, 8 DETH, 4 ICRC.
-    pub(crate) fn bytes(&self, payload: u32) -> [u8; GRH_LEN as usize] {
+    /// As it is on the wire, in front of so many octets.
+    fn bytes(&self, length: u16) -> [u8; GRH_LEN as usize] {
         let mut bytes = [0; GRH_LEN as usize];
         let first = 6 << 28 | u32::from(self.tclass) << 20 | self.flow & 0xf_ffff;
         crate::mad::put32(&mut bytes, 0, first);
-        crate::mad::put16(&mut bytes, 4, u16::try_from(payload.saturating_add(24)).unwrap_or(u16::MAX));
+        crate::mad::put16(&mut bytes, 4, length);
         (bytes[6], bytes[7]) = (0x1b, self.hop_limit);
         crate::mad::put_gid(&mut bytes, 8, self.source);
         crate::mad::put_gid(&mut bytes, 24, self.destination);
@@ -219,5 +230,40 @@ impl<'a> Buffer<'a> {
             done += piece;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Grh, Header};
+    use ibtf_provider::Gid;
+
+    #[test]
+    fn length_of_a_packet_counts_its_padding_and_its_immediate_data() {
+        let gid = Gid { prefix: 0xfe80 << 48, guid: 1 };
+        let grh = Grh { source: gid, destination: gid, tclass: 0, flow: 0, hop_limit: 1 };
+        let plain = Header {
+            source_lid: 1,
+            source_qpn: 2,
+            pkey: 0xffff,
+            qkey: 3,
+            sl: 0,
+            grh: Some(grh),
+            immediate: None,
+            solicited: false,
+            len: 0,
+            checksums: false,
+        };
+        // Of whole words are 12 of the BTH, 8 of the DETH, 4 of the check.
+        for (len, padded) in [(0, 0), (1, 4), (60, 60), (61, 64), (63, 64), (4096, 4096)] {
+            for (immediate, more) in [(None, 0), (Some(7), 4)] {
+                let header = Header { len, immediate, ..plain };
+                let route = header.route().unwrap();
+                let expected = 24 + more + padded;
+                assert_eq!(u16::from_be_bytes([route[4], route[5]]), expected, "{len} {immediate:?}");
+                assert_eq!(header.octets(), 8 + 40 + u64::from(expected), "{len} {immediate:?}");
+            }
+        }
+        assert_eq!(Header { grh: None, ..plain }.route(), None);
     }
 }

@@ -1,15 +1,16 @@
 //! Queue pairs.
 //!
 //! Two locks: what sends is held over a post, what receives over one datagram, and the former is never taken inside the latter. What
-//! both need to know (state, port, keys, the other side) each has for itself; a change takes both. A connection that fails while it receives
+//! both need to know (state, port, keys, the other side) each has for itself; a change takes both. A queue pair that fails while it receives
 //! fails on that side first, and a call of the soft interrupt's does the rest.
 
 mod connection;
+mod later;
 mod message;
 mod receive;
 mod requester;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 
 use ibtf_provider::{
     ClientQp, Completion, CompletionStatus, Opcode, QpChange, QpQuery, QpState, QueueSizes, ReceiveSide,
@@ -21,7 +22,7 @@ use kernel::{AllocError, KArc};
 
 use crate::alarm::Seat;
 use crate::buffers::Buffers;
-use crate::calls::{Call, Caller};
+use crate::calls::Caller;
 use crate::cq::Cq;
 use crate::domain::Inside;
 use crate::node::Node;
@@ -29,6 +30,7 @@ use crate::packet::Memory;
 use crate::srq::Srq;
 use crate::states;
 use connection::Outgoing;
+use later::owed;
 pub(crate) use message::Message;
 pub(crate) use requester::Attempt;
 
@@ -41,8 +43,8 @@ pub(crate) struct Parts {
     pub(crate) domain: Inside,
     /// Where its receives come from, if it has none of its own.
     pub(crate) srq: Option<KArc<Srq>>,
-    /// Its place among those that may wait to be called, if its receives are shared or it is of a connection.
-    pub(crate) _caller: Option<Caller>,
+    /// Its place among those that may wait to be called.
+    pub(crate) _caller: Caller,
     /// Of a connection: its place among those that may wait for a time.
     pub(crate) seat: Option<Seat>,
     pub(crate) sizes: QueueSizes,
@@ -59,16 +61,8 @@ pub(crate) struct Qp {
     parts: Parts,
     sends: Mutex<Sends>,
     receives: Mutex<Receives>,
-    /// What is to be done about it where nobody holds a lock: of [`owed`].
+    /// What is to be done about it where nobody holds a lock: of [`later::owed`].
     owed: AtomicU32,
-}
-
-/// What is to be done about a queue pair where nobody holds a lock.
-mod owed {
-    /// Its owner is to be told that it holds no receive of a shared queue.
-    pub(super) const EMPTY: u32 = 1;
-    /// It has failed on the side that receives: so it does on the other.
-    pub(super) const FAILURE: u32 = 2;
 }
 
 /// What both sides know.
@@ -91,14 +85,26 @@ struct Receives {
     common: Common,
     /// Number of the packet that is due on a connection.
     due_psn: u32,
-    /// When its first message came, if that was before it could send.
-    first: Option<Instant>,
+    early: Early,
     /// Its owner has been told that it holds no receive of a shared queue, since it has failed.
     told_empty: bool,
+    /// It has failed by itself, and its owner is to be told.
+    untold: bool,
     /// Gone: nothing is to be put anywhere any more.
     freed: bool,
     /// None if they are shared.
     buffers: Buffers,
+}
+
+/// Messages of a connection that come before it can send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Early {
+    /// None yet.
+    None,
+    /// The first one came then.
+    Since(Instant),
+    /// Its owner was told of them, or did not have to be.
+    Over,
 }
 
 /// What became of a datagram.
@@ -126,7 +132,15 @@ impl Qp {
         } else {
             Outgoing::new(0, 0)?
         };
-        let receives = Receives { common, due_psn: 0, first: None, told_empty: false, freed: false, buffers };
+        let receives = Receives {
+            common,
+            due_psn: 0,
+            early: Early::None,
+            told_empty: false,
+            untold: false,
+            freed: false,
+            buffers,
+        };
         let (sends, receives) = (Mutex::new(Sends { common, outgoing })?, Mutex::new(receives)?);
         Ok(Self { parts, sends, receives, owed: AtomicU32::new(0) })
     }
@@ -136,13 +150,18 @@ impl Qp {
         self.parts.seat.is_some()
     }
 
+    /// Whether it is management's, of a port.
+    pub(crate) fn is_special(&self) -> bool {
+        self.parts.special.is_some()
+    }
+
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }
 
     /// The number that others know it by.
     pub(crate) fn wire_number(&self) -> u32 {
-        if self.parts.special.is_some() { 1 } else { self.parts.number }
+        if self.is_special() { 1 } else { self.parts.number }
     }
 
     /// Its port; 0 before it has one.
@@ -193,36 +212,6 @@ impl Qp {
             Self::owe(this, owed::EMPTY);
         }
         Ok(this.parts.sizes)
-    }
-
-    /// Has something done about it, soon.
-    fn owe(this: &KArc<Self>, what: u32) {
-        if this.owed.fetch_or(what, Ordering::AcqRel) == 0 {
-            this.parts.node.call(Call::Qp(this.clone()));
-        }
-    }
-
-    /// Does what is owed. In none of the operations.
-    pub(crate) fn pay(&self) {
-        let what = self.owed.swap(0, Ordering::AcqRel);
-        if what & owed::FAILURE != 0 {
-            self.fail_sends();
-        }
-        if what & owed::EMPTY != 0 {
-            self.say_empty();
-        }
-    }
-
-    /// Tells its owner that it holds no receive of a shared queue: once for an error state, and not if that is over. In none of the
-    /// operations.
-    fn say_empty(&self) {
-        let mut receives = self.receives.lock();
-        let due = receives.common.state == QpState::Error && !receives.told_empty;
-        receives.told_empty |= due;
-        drop(receives);
-        if due {
-            self.parts.client.raise_empty();
-        }
     }
 
     /// Whether it is in the error state now and was not.
@@ -305,7 +294,7 @@ impl Qp {
     }
 
     /// Its completions go to these CQs from now on, and its receives come from that queue.
-    pub(crate) fn enter_queues(this: &KArc<Self>) -> Result<(), AllocError> {
+    pub(crate) fn enter_queues(this: &KArc<Self>) -> Result<(), Status> {
         let Parts { send_cq, receive_cq, srq, .. } = &this.parts;
         send_cq.add_user(this)?;
         receive_cq.add_user(this).inspect_err(|_| send_cq.remove_user(this))?;
@@ -346,6 +335,15 @@ impl Qp {
         }
     }
 
+    /// Its CQs fail, each once, though no completion was lost. In none of the operations.
+    pub(crate) fn fail_cqs(&self) {
+        let Parts { send_cq, receive_cq, .. } = &self.parts;
+        send_cq.fail();
+        if !KArc::ptr_eq(send_cq, receive_cq) {
+            receive_cq.fail();
+        }
+    }
+
     /// Nothing is put anywhere after this. It may be kept for its number: its queues are not.
     pub(crate) fn free(&self) {
         let mut sends = self.sends.lock();
@@ -380,11 +378,11 @@ impl Receives {
     /// It can receive from now on.
     fn start(&mut self) {
         self.due_psn = self.common.receive.psn & requester::PSN_MASK;
-        self.first = None;
+        self.early = Early::None;
     }
 
     fn forget(&mut self) {
         self.buffers.clear();
-        (self.due_psn, self.first, self.told_empty) = (0, None, false);
+        (self.due_psn, self.early, self.told_empty, self.untold) = (0, Early::None, false, false);
     }
 }

@@ -61,13 +61,15 @@ impl Wish {
         })
     }
 
-    /// Whether a value, of which `measure` says how much it is, is what is wished.
+    /// Whether a value, of which `measure` says how much it is, is what is wished. Nothing is for a code that there is not, but for "more
+    /// than 0": that is what they say who do not mind.
     pub(crate) fn accepts(self, value: u8, measure: fn(u8) -> u32) -> bool {
         let (value, code) = (measure(value), measure(self.code));
+        let is_code = code != 0;
         match self.selector {
-            0 => value > code,
+            0 => value > code && (is_code || self.code == 0),
             1 => value < code,
-            2 => value == code,
+            2 => value == code && is_code,
             _ => true,
         }
     }
@@ -89,5 +91,12 @@ mod tests {
         let more_than_ten = Wish::read(3, 0x300, 0x100).unwrap();
         assert!(more_than_ten.accepts(6, speed) && !more_than_ten.accepts(5, speed));
         assert_eq!(Wish::read(3, 0x100, 0x100), None);
+    }
+
+    #[test]
+    fn nothing_is_exactly_or_more_than_a_code_that_there_is_not() {
+        let accepts = |byte: u8, value: u8| Wish::read(byte, 0x300, 0x100).unwrap().accepts(value, speed);
+        assert!(!accepts(0x80 | 63, 63) && !accepts(63, 3) && !accepts(0x40 | 63, 3));
+        assert!(accepts(0, 3) && !accepts(0x80, 0), "who does not mind says more than 0");
     }
 }

@@ -1,6 +1,7 @@
 //! Sending: from a client's memory straight into the receivers', in the middle of the post.
 
 use ibtf_provider::{AddressVector, CompletionStatus, LargeSend, Opcode, QpState, SendRequest, Status};
+use kernel::KArc;
 
 use crate::attributes::MAX_LARGE_SEND;
 use crate::mad;
@@ -76,6 +77,9 @@ impl<'a> Way<'a> {
         request: SendRequest<'a>,
     ) -> Result<(Self, u32), CompletionStatus> {
         let destination = request.destination::<Node>().ok_or(CompletionStatus::LocalOperation)?;
+        if !KArc::ptr_eq(destination.handle.domain.pd(), qp.parts().domain.pd()) {
+            return Err(CompletionStatus::LocalProtection);
+        }
         let index = side.ud.pkey_index;
         let port = node.with_port(side.ud.port, |port| port.departure(index));
         let port = port.ok_or(CompletionStatus::LocalOperation)?;

@@ -37,6 +37,23 @@ impl Place {
     }
 }
 
+/// Why an adapter cannot come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There is one with its number.
+    Number,
+    /// A port or a subnet manager has this LID, which is one of its ports' or of their manager's.
+    Lid(u16),
+    /// There are too many groups.
+    Memory,
+}
+
+impl From<AllocError> for Refused {
+    fn from(AllocError: AllocError) -> Self {
+        Self::Memory
+    }
+}
+
 /// Whether another port than that one, or a subnet manager, has a LID.
 fn has_lid(ports: &[Place], node: &KArc<Node>, number: u8, lid: u16) -> bool {
     let manages = |place: &Place| place.node.port(place.number).is_some_and(|port| port.manager == lid);
@@ -61,9 +78,8 @@ impl Subnet {
         Worker::spawn(c"swhca_sa", this.inbox.clone(), move |parker| subnet.run(parker))
     }
 
-    /// An adapter comes, with its ports. `EEXIST` if there is one with its LIDs, that is: with its number; `ENOMEM` if there are too many
-    /// groups. It is not there then.
-    pub(crate) fn join(&self, node: &KArc<Node>) -> Result<(), Errno> {
+    /// An adapter comes, with its ports. It is not there if that is refused.
+    pub(crate) fn join(&self, node: &KArc<Node>) -> Result<(), Refused> {
         let mine = || (1..=node.port_count()).filter_map(|number| Some((number, node.port(number)?)));
         for (_, port) in mine() {
             let mut administrator = self.administrator.lock();
@@ -72,9 +88,16 @@ impl Subnet {
             }
         }
         let mut ports = self.ports.lock();
-        let taken = |lid| mine().any(|(_, port)| port.lid == lid);
-        if ports.iter().any(|place| place.node.unit == node.unit || taken(place.lid)) {
-            return Err(Errno::EEXIST);
+        if ports.iter().any(|place| place.node.unit == node.unit) {
+            return Err(Refused::Number);
+        }
+        for (number, port) in mine() {
+            let manager_is_a_port = ports.iter().any(|place| place.lid == port.manager);
+            if has_lid(&ports, node, number, port.lid) {
+                return Err(Refused::Lid(port.lid));
+            } else if manager_is_a_port {
+                return Err(Refused::Lid(port.manager));
+            }
         }
         for (number, port) in mine() {
             // There is room for all that there can be.
@@ -101,7 +124,7 @@ impl Subnet {
         for number in 1..=node.port_count() {
             if let Some(port) = node.port(number) {
                 let mut administrator = self.administrator.lock();
-                administrator.port_down(port.gid);
+                administrator.port_removed(port.gid, port.active);
                 administrator.forget(port.lid);
             }
         }

@@ -110,6 +110,25 @@ side_send(uint64_t id, void *base, ibt_lkey_t key, uint32_t len)
 #define	EMPTY(cq, wc)	\
 	WANT_STATUS(ibt_poll_cq((cq), &(wc), 1, NULL), IBT_CQ_EMPTY)
 
+/* So many events of this kind, each of this object. */
+static long
+told(ibt_async_code_t code, void *object)
+{
+	long i, n = 0;
+
+	mutex_enter(&seen.s_lock);
+	for (i = 0; i < seen.s_async; i++) {
+		ibt_async_event_t *event = &seen.s_event[i];
+		void *of = code == IBT_EVENT_LIMIT_REACHED_SRQ ?
+		    (void *)event->ev_srq_hdl : (void *)event->ev_chan_hdl;
+
+		if (seen.s_code[i] == code && of == object)
+			n++;
+	}
+	mutex_exit(&seen.s_lock);
+	return (n);
+}
+
 /* arg is the adapter's GUID; its first port has the LID 1. */
 PROBE(start)
 {
@@ -363,15 +382,69 @@ PROBE(one_byte_past)
 	NEXT(side.s_scq, wc, 4, IBT_WC_SUCCESS);
 	for (i = 100; i < 200; i++)
 		WANT(base[i] == 0);
+	/* That was the end of it. */
 	OK(side_recv(5, base, key, 100));
-	OK(side_send(6, client.c_buf, client.c_lkey, 60));
-	NEXT(side.s_rcq, wc, 5, IBT_WC_SUCCESS);
+	NEXT(side.s_rcq, wc, 5, IBT_WC_WR_FLUSHED_ERR);
+	OK(ibt_recycle_ud(side.s_chan, 1, 0, CLIENT_QKEY));
+	OK(side_recv(6, base, key, 100));
+	OK(side_send(7, client.c_buf, client.c_lkey, 60));
+	NEXT(side.s_rcq, wc, 6, IBT_WC_SUCCESS);
 	WANT(base[99] == 0x5a && base[100] == 0);
 	error = side_unmake();
 	if (error != 0)
 		return (error);
 	OK(ibt_deregister_mr(client.c_hca, mr));
 	return (0);
+}
+
+/*
+ * The memory of the first of two receives is deregistered: the datagram that
+ * comes for it fails the channel, and the other receive comes back.
+ */
+PROBE(receive_without_memory)
+{
+	ibt_ud_chan_query_attr_t attr;
+	ibt_mr_hdl_t mr;
+	ibt_lkey_t key;
+	ibt_wc_t wc;
+	char *good = client.c_buf + 3 * SLOT;
+	long error;
+
+	OK(client_register(client.c_buf + 2 * SLOT, 100,
+	    IBT_MR_SLEEP | IBT_MR_ENABLE_LOCAL_WRITE, &mr, &key));
+	error = side_make(IBT_ALL_SIGNALED, 16, 16, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	OK(side_recv(1, client.c_buf + 2 * SLOT, key, 100));
+	OK(side_recv(2, good, client.c_lkey, SLOT));
+	OK(ibt_deregister_mr(client.c_hca, mr));
+	OK(side_send(3, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_rcq, wc, 1, IBT_WC_LOCAL_PROTECT_ERR);
+	/* Nobody tells the sender. */
+	NEXT(side.s_scq, wc, 3, IBT_WC_SUCCESS);
+	OK(ibt_query_ud_channel(side.s_chan, &attr));
+	WANT(attr.ud_state == IBT_STATE_ERROR);
+	NEXT(side.s_rcq, wc, 2, IBT_WC_WR_FLUSHED_ERR);
+	OK(side_recv(4, good, client.c_lkey, SLOT));
+	NEXT(side.s_rcq, wc, 4, IBT_WC_WR_FLUSHED_ERR);
+	EMPTY(side.s_rcq, wc);
+	return (0);
+}
+
+/* A while later: its owner was told once, its sends fail, too, and it recovers. */
+PROBE(received_without_memory)
+{
+	ibt_wc_t wc;
+
+	WANT(told(IBT_ERROR_CATASTROPHIC_CHAN, side.s_chan) == 1);
+	OK(side_send(5, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_scq, wc, 5, IBT_WC_WR_FLUSHED_ERR);
+	OK(ibt_recycle_ud(side.s_chan, 1, 0, CLIENT_QKEY));
+	OK(side_recv(6, client.c_buf + 3 * SLOT, client.c_lkey, SLOT));
+	OK(side_send(7, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_rcq, wc, 6, IBT_WC_SUCCESS);
+	NEXT(side.s_scq, wc, 7, IBT_WC_SUCCESS);
+	return (side_unmake());
 }
 
 /* Memory that is deregistered while it is being sent from. */
@@ -480,6 +553,44 @@ PROBE(events)
 	return (n);
 }
 
+/* Where a port finds its subnet manager, and its first prefix. */
+static long
+port_info(uint8_t port, ib_lid_t *manager, uint64_t *prefix)
+{
+	ibt_hca_portinfo_t *info;
+	uint_t ports, size;
+
+	OK(ibt_query_hca_ports(client.c_hca, port, &info, &ports, &size));
+	*manager = info->p_sm_lid;
+	*prefix = info->p_sgid_tbl[0].gid_prefix;
+	ibt_free_portinfo(info, size);
+	return (0);
+}
+
+/* arg is a port and, above 16 bits of it, the manager's LID that it should say. */
+PROBE(manager_is)
+{
+	ib_lid_t manager;
+	uint64_t prefix;
+	long error = port_info((uint8_t)arg, &manager, &prefix);
+
+	if (error == 0)
+		WANT(manager == arg >> 16);
+	return (error);
+}
+
+/* The same with the upper half of the prefix. */
+PROBE(prefix_is)
+{
+	ib_lid_t manager;
+	uint64_t prefix;
+	long error = port_info((uint8_t)arg, &manager, &prefix);
+
+	if (error == 0)
+		WANT(prefix >> 32 == (uint64_t)arg >> 16);
+	return (error);
+}
+
 /* arg is the lower half of a group's GID in IPoIB's default partition. */
 static void
 of_group(ibt_mcg_info_t *info, long arg)
@@ -511,6 +622,25 @@ PROBE(detach)
 	OK(ibt_detach_mcg(client.c_chan, &info));
 	OK(ibt_flush_channel(client.c_chan));
 	return (0);
+}
+
+/*
+ * How often the CQ of the channel's sends was said to have failed, and above 8
+ * bits of it that of its receives.
+ */
+PROBE(cqs_failed)
+{
+	long i, sends = 0, receives = 0;
+
+	mutex_enter(&seen.s_lock);
+	for (i = 0; i < seen.s_async; i++) {
+		if (seen.s_code[i] != IBT_ERROR_CQ)
+			continue;
+		sends += seen.s_event[i].ev_cq_hdl == client.c_scq;
+		receives += seen.s_event[i].ev_cq_hdl == client.c_rcq;
+	}
+	mutex_exit(&seen.s_lock);
+	return (sends | receives << 8);
 }
 
 /* How much has come since the last time. */
@@ -739,25 +869,6 @@ PROBE(share_many)
 	return (n == MANY ? 0 : -1);
 }
 
-/* So many events of this kind, each of this object. */
-static long
-told(ibt_async_code_t code, void *object)
-{
-	long i, n = 0;
-
-	mutex_enter(&seen.s_lock);
-	for (i = 0; i < seen.s_async; i++) {
-		ibt_async_event_t *event = &seen.s_event[i];
-		void *of = code == IBT_EVENT_LIMIT_REACHED_SRQ ?
-		    (void *)event->ev_srq_hdl : (void *)event->ev_chan_hdl;
-
-		if (seen.s_code[i] == code && of == object)
-			n++;
-	}
-	mutex_exit(&seen.s_lock);
-	return (n);
-}
-
 /* Four receives; the client wants to hear when fewer than three are left. */
 PROBE(share_with_a_limit)
 {
@@ -941,6 +1052,53 @@ PROBE(domain_in_use)
 	OK(ibt_free_channel(chan));
 	OK(ibt_free_pd(client.c_hca, pd));
 	return (0);
+}
+
+/*
+ * What is in another protection domain than a channel is not for it: shared
+ * receives, address handles.
+ */
+PROBE(other_domain)
+{
+	ibt_srq_sizes_t wanted = { 4, 1 };
+	ibt_ud_chan_alloc_args_t args;
+	ibt_channel_hdl_t chan;
+	ibt_ud_dest_hdl_t dest;
+	ibt_adds_vect_t av;
+	ibt_send_wr_t wr;
+	ibt_wr_ds_t ds;
+	ibt_pd_hdl_t pd;
+	ibt_wc_t wc;
+	long error;
+
+	OK(ibt_alloc_pd(client.c_hca, IBT_PD_NO_FLAGS, &pd));
+	OK(ibt_alloc_srq(client.c_hca, IBT_SRQ_NO_FLAGS, pd, &wanted, &srq,
+	    NULL));
+	client_chan_args(&args);
+	args.ud_srq = srq;
+	WANT_STATUS(ibt_alloc_ud_channel(client.c_hca, IBT_ACHAN_USES_SRQ,
+	    &args, &chan, NULL), IBT_PD_HDL_INVALID);
+	OK(ibt_free_srq(srq));
+	error = side_make(IBT_ALL_SIGNALED, 16, 16, 63, 63, 1);
+	if (error != 0)
+		return (error);
+	OK(ibt_alloc_ud_dest(client.c_hca, IBT_UD_DEST_NO_FLAGS, pd, &dest));
+	bzero(&av, sizeof (av));
+	av.av_port_num = 1;
+	av.av_dlid = 1;
+	OK(ibt_modify_ud_dest(dest, CLIENT_QKEY, side.s_qpn, &av));
+	OK(side_recv(1, client.c_buf + SLOT, client.c_lkey, SLOT));
+	client_send_wr(&wr, &ds, 2, dest, 8);
+	OK(ibt_post_send(side.s_chan, &wr, 1, NULL));
+	NEXT(side.s_scq, wc, 2, IBT_WC_LOCAL_PROTECT_ERR);
+	EMPTY(side.s_rcq, wc);
+	OK(ibt_recover_ud_channel(side.s_chan));
+	OK(side_send(3, client.c_buf, client.c_lkey, 8));
+	NEXT(side.s_scq, wc, 3, IBT_WC_SUCCESS);
+	NEXT(side.s_rcq, wc, 1, IBT_WC_SUCCESS);
+	OK(ibt_free_ud_dest(dest));
+	OK(ibt_free_pd(client.c_hca, pd));
+	return (side_unmake());
 }
 
 /* As many shared receive queues as the adapter says, and not one more. */

@@ -115,6 +115,13 @@ fn protection_domain_stays_as_long_as_anything_is_in_it() {
 }
 
 #[test]
+fn channel_has_neither_receives_nor_address_handles_of_another_protection_domain() {
+    with_client(2, |_, client| {
+        client.run("probe_other_domain", 0);
+    });
+}
+
+#[test]
 fn no_more_is_made_than_the_adapter_says_that_there_can_be() {
     with_client(1, |_, client| {
         client.run("probe_too_many", 0);
@@ -132,6 +139,17 @@ fn reserved_key_is_for_queue_pairs_that_were_made_for_it() {
 fn not_a_byte_beyond_a_region_is_read_or_written() {
     with_client(2, |_, client| {
         client.run("probe_one_byte_past", 0);
+    });
+}
+
+#[test]
+fn queue_pair_whose_receive_memory_is_gone_fails_and_its_owner_is_told_once() {
+    // Nobody may deregister it under a receive that is posted; the adapter must live with it.
+    let careless = Setup { seeds: 4, broken: Some(Rule::PostedMemory), ..Setup::default() };
+    with_any_client(careless, |_, client| {
+        client.run("probe_receive_without_memory", 0);
+        fakekernel::sleep(Nanos::from_millis(50));
+        client.run("probe_received_without_memory", 0);
     });
 }
 
@@ -192,6 +210,19 @@ fn queue_pair_that_is_attached_hears_a_group_once_its_port_has_joined() {
         fakekernel::sleep(Nanos::from_millis(500));
         assert_eq!(send(), 0, "the port has left");
         client.run("probe_detach", LOW);
+    });
+}
+
+#[test]
+fn both_cqs_of_a_queue_pair_that_hears_a_group_fail_on_request_and_each_is_told_once() {
+    with_client(2, |bench, client| {
+        let fail = || bench.software.ioctl(command::FAIL_CQS, [1, 0, 0, 0]).expect("there is such a port");
+        assert_eq!(fail(), 0, "nobody hears a group");
+        client.run("probe_attach", 0x0f01_0203);
+        assert_eq!(fail(), 1);
+        fakekernel::sleep(Nanos::from_millis(50));
+        assert_eq!(client.ask("probe_cqs_failed", 0), 1 | 1 << 8);
+        client.run("probe_detach", 0x0f01_0203);
     });
 }
 

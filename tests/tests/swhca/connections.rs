@@ -8,6 +8,7 @@ use swhca_ioctl::{Counter, command};
 
 use super::bench::{Bench, Setup};
 use super::client::{Client, with_probe};
+use super::management::unicasts;
 
 /// `IBT_WC_*`.
 mod status {
@@ -332,9 +333,31 @@ fn sends_to_an_end_that_is_gone_fail_after_as_many_timeouts_as_were_said_whateve
             let expected = [(0, status::TRANSPORT_RETRIES), (1, status::FLUSHED)];
             assert_eq!(ends.sent(0), expected, "{how}");
             assert_eq!(ends.client.ask("probe_state", 0), ERROR, "{how}");
+            assert_eq!(ends.counter(Counter::MessagesAgain), 2, "{how}: of three times two were again");
             client.run("probe_unmake", 0);
         });
     }
+}
+
+#[test]
+fn message_that_is_never_sent_again_is_not_counted_as_one() {
+    with_ends(2, |ends| {
+        // Nobody receives, and it is sent once.
+        ends.connect(0, &ends.told(0, (0, 7)));
+        ends.send(0, 0, 100);
+        wait(100);
+        assert_eq!(ends.sent(0), [(0, status::TRANSPORT_RETRIES)]);
+        assert_eq!(ends.counter(Counter::MessagesAgain), 0);
+    });
+    with_ends(2, |ends| {
+        // Or waits for ever.
+        ends.connect(0, &Told { ack_timeout: 0, ..ends.told(0, (7, 7)) });
+        ends.send(0, 0, 100);
+        wait(10_000);
+        ends.client.run("probe_flush", 0);
+        assert_eq!(ends.sent(0), [(0, status::FLUSHED)]);
+        assert_eq!(ends.counter(Counter::MessagesAgain), 0);
+    });
 }
 
 #[test]
@@ -362,6 +385,7 @@ fn packets_and_acknowledgements_that_are_lost_are_sent_again_and_no_message_come
                 ends.bench.software.ioctl(command::LOSE_PACKETS, [port, packets, 0, 0]).expect("a port");
             }
         };
+        let before = unicasts(ends.bench, 1).0;
         lose(100_000);
         const ROUNDS: i64 = 60;
         for round in 0..ROUNDS {
@@ -382,7 +406,12 @@ fn packets_and_acknowledgements_that_are_lost_are_sent_again_and_no_message_come
         }
         lose(0);
         assert_eq!(ends.counter(Counter::MessagesReceived), ROUNDS as u64);
-        assert!(ends.counter(Counter::MessagesAgain) > 10, "nothing was lost");
+        let again = ends.counter(Counter::MessagesAgain);
+        assert!(again > 10, "nothing was lost");
+        // Twenty packets each; what has come does not leave again. (The question after it counts, too.)
+        let left = unicasts(ends.bench, 1).0 - before - 1;
+        let (least, most) = (20 * ROUNDS as u64, 20 * (ROUNDS as u64 + again));
+        assert!(left > least && left < most, "{left} packets, {again} times again");
     });
 }
 
@@ -410,7 +439,8 @@ fn long_backlog_is_sent_in_turns_and_the_connection_can_be_asked_in_between() {
     static LEFT: AtomicUsize = AtomicUsize::new(0);
     const LONG: i64 = 1 << 18;
     const ALL: i64 = 8;
-    with_ends(8, |ends| {
+    // In one of twenty or so the client asks in between.
+    with_ends(64, |ends| {
         ends.connect_both((1, 7));
         (0..ALL).for_each(|id| ends.send(0, id, LONG));
         (0..ALL).for_each(|id| ends.receive(1, id, LONG));
@@ -466,8 +496,26 @@ fn end_that_receives_before_it_can_send_says_so_once_and_not_before_a_tenth_of_a
         assert_eq!(times(1), 0, "it may be about to be able");
         wait(50);
         assert_eq!((times(0), times(1)), (0, 1));
+        wait(300);
+        // It still cannot, and somebody knows.
+        ends.receive(1, 2, 8);
+        ends.send(0, 2, 8);
         wait(500);
         assert_eq!(times(1), 1);
+        // Another connection is another matter.
+        for end in 0..2 {
+            ends.client.run("probe_flush", end);
+            let kernel = &ends.bench.software.kernel;
+            kernel
+                .scope(|| lab_ibtf::recycle_channel(kernel, ends.handle(end), 1 + end as u8))
+                .expect("it is in ERROR");
+        }
+        ends.connect(0, &ends.told(0, (1, 7)));
+        ends.connect(1, &Told { sends: false, ..ends.told(1, (1, 7)) });
+        ends.receive(1, 3, 8);
+        ends.send(0, 3, 8);
+        wait(150);
+        assert_eq!(times(1), 2);
     });
     with_ends(2, |ends| {
         ends.connect_both((1, 7));

@@ -1,8 +1,8 @@
 //! From the adapter's attach to a kernel with nothing in it.
 
-use fakekernel::{Config, Errno, Machine};
+use fakekernel::{Config, Errno, Machine, Nanos};
 use lab_world::{Driver, Software};
-use swhca_ioctl::Counter;
+use swhca_ioctl::{Counter, command};
 
 use super::bench::Setup;
 
@@ -40,6 +40,23 @@ fn adapter_stays_as_long_as_a_driver_has_a_port_of_it() {
         assert_eq!(bench.software.try_detach(), Err(Errno::EBUSY));
         let beta = bench.open(&bench.beta);
         alpha.reaches(&beta, b"it is still there");
+    });
+}
+
+#[test]
+fn link_whose_cqs_fail_is_reached_again() {
+    Setup::default().run(|bench| {
+        let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
+        for _ in 0..2 {
+            // A failure soon after another one is left alone for a while.
+            fakekernel::sleep(Nanos::from_secs(11));
+            alpha.reaches(&beta, b"all is well");
+            let before = fakekernel::now();
+            assert_eq!(bench.software.ioctl(command::FAIL_CQS, [1, 0, 0, 0]), Ok(1));
+            alpha.is_reached_by(&beta, b"again");
+            beta.is_reached_by(&alpha, b"and back");
+            assert!(fakekernel::now() < before + Nanos::from_secs(2), "it was built anew once");
+        }
     });
 }
 

@@ -9,6 +9,7 @@ use sm::{Arrival, Guid, Inbound, Lid, Mad, PKey, Qpn, Sl, SmAddress};
 use swhca_ioctl::{Counter, command, requests, sa};
 
 use super::bench::{Bench, Setup};
+use super::client::with_client;
 
 /// What came back.
 #[derive(Default)]
@@ -52,7 +53,7 @@ fn ask(bench: &Bench, lid: u16, attribute: u16) -> Option<[u8; 256]> {
 }
 
 /// Packets that a port has sent and received, groups' left out.
-fn unicasts(bench: &Bench, lid: u16) -> (u64, u64) {
+pub(super) fn unicasts(bench: &Bench, lid: u16) -> (u64, u64) {
     let answer = ask(bench, lid, 0x1d).expect("performance management answers");
     let value = |at: usize| u64::from_be_bytes(answer[at..at + 8].try_into().expect("eight bytes"));
     (value(104), value(112))
@@ -161,6 +162,15 @@ fn management_has_no_queue_pair_without_a_default_pkey_and_the_log_says_so() {
 }
 
 #[test]
+fn cq_is_for_queue_pair_1_or_for_others_and_never_for_both() {
+    const CQ_HDL_INVALID: u32 = 500;
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let refused = lab_ibtf::mix_kinds(&bench.software.kernel, bench.alpha.port);
+        assert_eq!(refused, Some([Err(CQ_HDL_INVALID); 2]));
+    });
+}
+
+#[test]
 fn port_with_another_lid_is_reached_there_and_nowhere_else() {
     Setup::default().run(|bench| {
         let (alpha, beta) = (bench.open(&bench.alpha), bench.open(&bench.beta));
@@ -187,6 +197,50 @@ fn port_with_another_lid_is_reached_there_and_nowhere_else() {
         fakekernel::sleep(fakekernel::Nanos::from_millis(10));
         wire.detach(bench.alpha.port, &inbound);
         assert_eq!(*heard.0.lock().expect("nobody panics with it"), [0x77]);
+    });
+}
+
+#[test]
+fn port_that_is_down_or_gets_what_it_has_raises_no_event() {
+    const PREFIX: u64 = 0xfe80 << 48;
+    with_client(2, |bench, client| {
+        let told = |command: i32, values: [u64; 3]| {
+            let events = || client.ask("probe_events", 0);
+            let before = events();
+            let [one, two, three] = values;
+            bench.software.ioctl(command, [one, two, three, 0]).expect("it makes sense");
+            fakekernel::sleep(fakekernel::Nanos::from_millis(100));
+            events() - before
+        };
+        let as_before = [
+            told(command::MOVE_MANAGER, [2, 0x400, 0]),
+            told(command::SET_PREFIX, [2, PREFIX, 0]),
+            told(command::SET_PKEY, [2, 0, 0xffff]),
+            told(command::SET_PKEY, [2, 7, 0]),
+        ];
+        assert_eq!(as_before, [0; 4]);
+        // That the manager has moved is told twice: as a change, and as a reason to register again.
+        let changed = [
+            told(command::MOVE_MANAGER, [2, 0x500, 0]),
+            told(command::SET_PREFIX, [2, 0xfec0 << 48, 0]),
+            told(command::SET_PKEY, [2, 7, 0x8002]),
+            told(command::PORT_DOWN, [2, 0, 0]),
+        ];
+        assert_eq!(changed, [2, 1, 1, 1]);
+        let without_a_cable = [
+            told(command::MOVE_MANAGER, [2, 0x501, 0]),
+            told(command::SET_PREFIX, [2, 0xfec1 << 48, 0]),
+            told(command::SET_PKEY, [2, 7, 0]),
+            told(command::RESTART_MANAGER, [0; 3]) - 1,
+            told(command::PORT_DOWN, [2, 0, 0]),
+        ];
+        assert_eq!(without_a_cable, [0; 5], "the other port hears of the restart");
+        assert_eq!(told(command::PORT_UP, [2, 0, 0]), 1);
+        // Who hears of that asks for all of it.
+        client.run("probe_manager_is", 2 | 0x501 << 16);
+        client.run("probe_prefix_is", 2 | 0xfec1_0000 << 16);
+        assert_eq!(told(command::MOVE_MANAGER, [2, 0x400, 0]), 2);
+        assert_eq!(told(command::SET_PREFIX, [2, PREFIX, 0]), 1);
     });
 }
 

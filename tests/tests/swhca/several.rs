@@ -1,10 +1,13 @@
 //! Several adapters in one kernel, on one subnet.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use fakekernel::genunix::DevInfoSpec;
-use fakekernel::{Errno, Module};
+use fakekernel::{Errno, Module, Nanos};
 use lab_ibtf::nexus;
+use sm::{Arrival, Inbound};
+use swhca_ioctl::command;
 
 use super::bench::{Bench, Setup, plan};
 
@@ -19,9 +22,84 @@ fn second_adapter_of_a_number_is_refused_and_the_first_works_on() {
         let kernel = &bench.software.kernel;
         let again = kernel.add_device(DevInfoSpec { instance: 1, ..plan().node(0) });
         assert_eq!(kernel.attach(&module(bench), &again), Err(Errno::EIO));
+        let log = kernel.genunix().messages();
+        assert!(log.iter().any(|line| line.text.contains("adapter 0 exists already")), "{log:?}");
         alpha.reaches(&beta, b"as before");
         let groups = lab_ibtf::groups_of(kernel, bench.alpha.port).expect("an answer");
         assert!(!groups.is_empty(), "its port is where it was");
+    });
+}
+
+#[test]
+fn adapter_whose_lid_has_been_given_away_is_refused_until_it_is_free_and_the_log_says_which() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let kernel = &bench.software.kernel;
+        let second = kernel.add_device(plan().node(1));
+        let told = |command: i32, port: u64, lid: u64| {
+            bench.software.ioctl(command, [port, lid, 0, 0]).expect("nobody has it");
+        };
+        let refused = |lid: &str| {
+            // Of one kind the driver logs one a second.
+            fakekernel::sleep(Nanos::from_secs(2));
+            let before = kernel.genunix().messages().len();
+            assert_eq!(kernel.attach(&module(bench), &second), Err(Errno::EIO), "{lid}");
+            let log: Vec<_> = kernel.genunix().messages().split_off(before);
+            assert!(log.iter().any(|line| line.text.contains(lid)), "{log:?}");
+        };
+        // Its ports have 9 and 10.
+        told(command::MOVE_MANAGER, 1, 9);
+        refused("LID 9 of adapter 1 is taken");
+        told(command::MOVE_MANAGER, 1, 0x400);
+        told(command::SET_LID, 2, 10);
+        refused("LID 10 of adapter 1 is taken");
+        // Its ports look for their manager at 1024.
+        told(command::MOVE_MANAGER, 1, 0x500);
+        told(command::MOVE_MANAGER, 2, 0x500);
+        told(command::SET_LID, 2, 0x400);
+        refused("LID 1024 of adapter 1 is taken");
+        told(command::SET_LID, 2, 2);
+        kernel.attach(&module(bench), &second).expect("its LIDs are free");
+        kernel.detach(&module(bench), &second).expect("nobody has it");
+    });
+}
+
+/// The ports that a port is told have gone (trap 65), by GUID.
+#[derive(Default)]
+struct Gone(Mutex<Vec<u64>>);
+
+impl Inbound for Gone {
+    fn receive(&self, arrival: &Arrival) {
+        let mad = &arrival.mad.0;
+        let field = |at: usize| u64::from_be_bytes(mad[at..at + 8].try_into().expect("eight bytes"));
+        // A report of the administrator's: the trap, and whom it is about.
+        if (mad[1], mad[3]) == (3, 6) && mad[60..62] == 65_u16.to_be_bytes() {
+            self.0.lock().expect("nobody panics with it").push(field(80));
+        }
+    }
+}
+
+#[test]
+fn port_without_a_cable_has_gone_once_though_its_adapter_goes_too() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let kernel = &bench.software.kernel;
+        let second = kernel.add_device(plan().node(1));
+        kernel.attach(&module(bench), &second).expect("it attaches");
+        let ports = nexus::ports(kernel);
+        let other = ports.iter().find(|node| node.hca != bench.software.guid());
+        let (hca, other) = other.map(|node| (node.hca, node.port_guid)).expect("a port of the second");
+        let (wire, gone) = (lab_ibtf::wire(kernel), Arc::new(Gone::default()));
+        let inbound: Arc<dyn Inbound> = gone.clone();
+        wire.attach(other, &inbound);
+        bench.software.ioctl(command::PORT_DOWN, [2, 0, 0, 0]).expect("there is such a port");
+        fakekernel::sleep(Nanos::from_secs(1));
+        bench.software.try_detach().expect("nobody has it");
+        fakekernel::sleep(Nanos::from_secs(1));
+        wire.detach(other, &inbound);
+        let told = gone.0.lock().expect("nobody panics with it").clone();
+        assert_eq!(told, [2, 1].map(|number| bench.software.port(number).0));
+        bench.software.attach().expect("it attaches again");
+        assert!(nexus::unconfigure(kernel, hca));
+        kernel.detach(&module(bench), &second).expect("nobody has it");
     });
 }
 

@@ -123,10 +123,12 @@ impl Provider for Node {
             // Subnet management is this module's own.
             Purpose::SubnetManagement(_) => return Err(Status::CHAN_IN_USE),
         };
+        if request.srq.is_some_and(|srq| !KArc::ptr_eq(srq.domain().pd(), request.pd)) {
+            return Err(Status::PD_HDL_INVALID);
+        }
         let sizes = sizes(request.sizes, request.srq.is_some())?;
         let is_connection = request.purpose == Purpose::Connection;
-        let called = is_connection || request.srq.is_some();
-        let caller = called.then(|| Caller::new(&this.calls)).transpose()?;
+        let caller = Caller::new(&this.calls)?;
         let seat = is_connection.then(|| Alarms::seat(&this.alarms)).transpose()?;
         // On its own, for the lock's sake.
         let kind = if is_connection { Kind::Connection } else { Kind::Datagrams };
@@ -147,15 +149,15 @@ impl Provider for Node {
             receive_cq: request.receive_cq.clone(),
             client: request.client,
         });
-        let made = made.and_then(KArc::new);
+        let made = made.and_then(KArc::new).map_err(Status::from);
         let made = made.and_then(|qp| Qp::enter_queues(&qp).map(|()| qp));
         let mut objects = this.objects.lock();
         let qp = match made {
             Ok(qp) => qp,
-            Err(error) => {
+            Err(status) => {
                 objects.qps.release(number);
                 drop(objects);
-                return Err(error.into());
+                return Err(status);
             }
         };
         if let Some(place) = special.and_then(index).and_then(|port| objects.general.get_mut(port)) {

@@ -10,7 +10,7 @@ use kernel::{AllocError, KArc};
 
 use super::message::{Message, Turn};
 use super::requester::{Attempt, Next, PSN_MASK, Requester};
-use super::{Common, Delivery, Qp, Receives, Sends, owed};
+use super::{Common, Delivery, Early, Qp, Receives, Sends, owed};
 use crate::buffers::Buffers;
 use crate::cq::Cq;
 use crate::packet::{GRH_LEN, Payload};
@@ -35,6 +35,8 @@ pub(super) struct Posted {
 pub(super) struct Outgoing {
     queue: Buffers<Posted>,
     requester: Option<Requester>,
+    /// The first one has been sent, and what of it did not come is to be sent again.
+    again: bool,
     /// The first one waits.
     waits: bool,
     /// Until then, if it is not for ever.
@@ -44,7 +46,7 @@ pub(super) struct Outgoing {
 impl Outgoing {
     pub(super) fn new(sends: u32, segments: u32) -> Result<Self, AllocError> {
         let queue = Buffers::new(sends, segments)?;
-        Ok(Self { queue, requester: None, waits: false, until: None })
+        Ok(Self { queue, requester: None, again: false, waits: false, until: None })
     }
 
     /// Takes the queue away from a queue pair that goes: to be dropped without a lock.
@@ -119,7 +121,12 @@ impl Qp {
             let message = this.message(common, &requester, &posted, outgoing.queue.first_segments());
             let attempt = match requester.failure() {
                 Some(status) => Attempt::Refused(status),
-                None => this.attempt(common, outgoing, &message),
+                None => {
+                    if core::mem::take(&mut outgoing.again) {
+                        counters.messages_again.increment();
+                    }
+                    this.attempt(common, outgoing, &message)
+                }
             };
             let next = requester.judge(attempt, message.packets);
             outgoing.requester = Some(requester);
@@ -135,11 +142,11 @@ impl Qp {
                         Self::wait(this, outgoing, Some(Duration::from_nanos(0)));
                     }
                 }
-                Next::Again => counters.messages_again.increment(),
+                Next::Again => outgoing.again = true,
                 Next::Wait(time) => {
                     match attempt {
                         Attempt::NotReady(_) => counters.receiver_waits.increment(),
-                        _ => counters.messages_again.increment(),
+                        _ => outgoing.again = true,
                     }
                     Self::wait(this, outgoing, time);
                 }
@@ -180,6 +187,7 @@ impl Qp {
             len,
             psn: requester.psn(),
             packets: len.div_ceil(mtu).max(1),
+            mtu,
             come: requester.come(),
             head: 8 + route + 12 + 4,
         }
@@ -228,13 +236,13 @@ impl Qp {
         }
     }
 
-    /// Whether it has received and cannot send, and `ibcm` is to be told.
+    /// Whether it has received and cannot send, and `ibcm` is to be told: once for each time that it is connected.
     fn is_overdue(&self) -> bool {
         let mut receives = self.receives.lock();
-        let Some(first) = receives.first else { return false };
+        let Early::Since(first) = receives.early else { return false };
         let overdue = first + GRACE <= Instant::now();
         if overdue {
-            receives.first = None;
+            receives.early = Early::Over;
         }
         overdue && receives.common.state == QpState::ReadyToReceive
     }
@@ -272,9 +280,9 @@ impl Qp {
         }
         receives.due_psn = receives.due_psn.wrapping_add(message.packets) & PSN_MASK;
         node.counters.messages_received.increment();
-        if receives.common.state == QpState::ReadyToReceive && receives.first.is_none() {
+        if receives.common.state == QpState::ReadyToReceive && receives.early == Early::None {
             let now = Instant::now();
-            receives.first = Some(now);
+            receives.early = Early::Since(now);
             if let Some(seat) = &this.parts.seat {
                 seat.set(this, now + GRACE);
             }
@@ -348,16 +356,6 @@ impl Qp {
         Self::owe(this, owed::FAILURE | empty);
     }
 
-    /// What [`Qp::fail_at_a_receive`] has left, unless it was reset since.
-    pub(super) fn fail_sends(&self) {
-        let mut sends = self.sends.lock();
-        let receives = self.receives.lock();
-        if receives.common.state == QpState::Error {
-            sends.common.state = QpState::Error;
-            self.flush_sends(&mut sends);
-        }
-    }
-
     /// Gives all sends back undone, in order.
     pub(super) fn flush_sends(&self, sends: &mut Sends) {
         while let Some((posted, _)) = sends.outgoing.queue.first() {
@@ -370,7 +368,7 @@ impl Qp {
     /// Nothing is to be sent any more.
     pub(super) fn forget_sends(&self, sends: &mut Sends) {
         sends.outgoing.queue.clear();
-        (sends.outgoing.requester, sends.outgoing.waits) = (None, false);
+        (sends.outgoing.requester, sends.outgoing.again, sends.outgoing.waits) = (None, false, false);
         if let Some(seat) = &self.parts.seat {
             seat.cancel(self);
         }

@@ -13,17 +13,24 @@ pub(crate) struct Message {
     /// Of its first packet.
     pub(crate) psn: u32,
     pub(crate) packets: u32,
-    /// That have come.
+    /// Bytes of payload of each packet but the last one.
+    pub(crate) mtu: u32,
+    /// Packets that have come.
     pub(crate) come: u32,
     /// Octets of a packet beside its payload.
     pub(crate) head: u32,
 }
 
 impl Message {
-    /// Octets of all its packets.
-    pub(crate) fn octets(&self) -> u64 {
-        let immediate = if self.immediate.is_some() { 4 } else { 0 };
-        u64::from(self.len) + u64::from(self.packets) * u64::from(self.head) + immediate
+    /// Octets of its packets from one on up to another one: each with its headers, the last one of all filled up to whole words.
+    pub(crate) fn octets(&self, from: u32, to: u32) -> u64 {
+        let payload = |packets: u32| {
+            let whole = u64::from(packets) * u64::from(self.mtu);
+            let end = if self.immediate.is_some() { 4 } else { 0 };
+            if packets < self.packets { whole } else { u64::from(self.len).next_multiple_of(4) + end }
+        };
+        let packets = u64::from(to.saturating_sub(from));
+        payload(to).saturating_sub(payload(from)) + packets * u64::from(self.head)
     }
 
     /// Octets of its acknowledgement.
@@ -57,7 +64,31 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use super::Turn;
+    use super::{Message, Turn};
+
+    #[test]
+    fn octets_of_packets_add_up_and_the_last_one_has_padding_and_immediate_data() {
+        let message = Message {
+            source_lid: 1,
+            source_qpn: 2,
+            pkey: 0xffff,
+            sl: 0,
+            immediate: Some(7),
+            solicited: false,
+            len: 5_001,
+            psn: 0,
+            packets: 3,
+            mtu: 2_048,
+            come: 0,
+            head: 24,
+        };
+        assert_eq!(message.octets(0, 2), 2 * (2_048 + 24));
+        assert_eq!(message.octets(2, 3), 908 + 4 + 24);
+        assert_eq!(message.octets(0, 3), message.octets(0, 2) + message.octets(2, 3));
+        assert_eq!(message.octets(3, 3), 0);
+        let empty = Message { len: 0, packets: 1, immediate: None, ..message };
+        assert_eq!(empty.octets(0, 1), 24);
+    }
 
     #[test]
     fn turn_is_over_after_many_messages_or_many_bytes_and_each_has_one_message() {

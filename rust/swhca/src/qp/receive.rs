@@ -3,7 +3,7 @@
 use ibtf_provider::{Completion, CompletionStatus, Opcode, QpState, ReceiveRequest, Status};
 use kernel::KArc;
 
-use super::{Common, Delivery, Qp};
+use super::{Common, Delivery, Qp, Receives, owed};
 use crate::buffers::{Buffers, Taken};
 use crate::calls::Call;
 use crate::cq::Cq;
@@ -36,27 +36,28 @@ impl Qp {
         (taken, Ok(()))
     }
 
-    /// Puts a datagram into the first buffer.
-    pub(crate) fn receive(&self, header: &Header, payload: &Payload<'_>) -> Delivery {
-        let mut receives = self.receives.lock();
+    /// Puts a datagram into the first buffer. If that one's memory is none, the queue pair fails: its other side later, since the sender's
+    /// locks are held.
+    pub(crate) fn receive(this: &KArc<Self>, header: &Header, payload: &Payload<'_>) -> Delivery {
+        let mut receives = this.receives.lock();
         let Common { state, ud, .. } = receives.common;
         use QpState::{ReadyToReceive, ReadyToSend, SendError};
-        if self.is_connection()
+        if this.is_connection()
             || receives.freed
             || !matches!(state, ReadyToReceive | ReadyToSend | SendError)
         {
             return Delivery::Dropped;
         }
-        let own = |port: &mut Port| self.pkey_index(header.pkey, ud.pkey_index, &port.pkeys);
-        let Some(pkey_index) = self.parts.node.with_port(ud.port, own).flatten() else {
+        let own = |port: &mut Port| this.pkey_index(header.pkey, ud.pkey_index, &port.pkeys);
+        let Some(pkey_index) = this.parts.node.with_port(ud.port, own).flatten() else {
             return Delivery::BadPkey;
         };
         if header.qkey != ud.qkey {
             return Delivery::BadQkey;
         }
-        let filled = match &self.parts.srq {
-            None => self.fill_own(&mut receives.buffers, Some(header), payload),
-            Some(srq) => self.fill_shared(srq, Some(header), payload),
+        let filled = match &this.parts.srq {
+            None => this.fill_own(&mut receives.buffers, Some(header), payload),
+            Some(srq) => this.fill_shared(srq, Some(header), payload),
         };
         let (id, status) = match filled {
             Ok(filled) => filled,
@@ -72,10 +73,22 @@ impl Qp {
             pkey_index,
             solicited: header.solicited,
             checksums: header.checksums,
-            ..Completion::of(id, Opcode::Receive, status, self.parts.number)
+            ..Completion::of(id, Opcode::Receive, status, this.parts.number)
         };
-        Cq::complete(&self.parts.receive_cq, completion);
+        Cq::complete(&this.parts.receive_cq, completion);
+        if status == CompletionStatus::LocalProtection {
+            Self::fail_at_a_datagram(this, &mut receives);
+        }
         Delivery::Received
+    }
+
+    /// A receive has failed, and with it the queue pair.
+    fn fail_at_a_datagram(this: &KArc<Self>, receives: &mut Receives) {
+        receives.common.state = QpState::Error;
+        receives.untold = true;
+        this.flush(receives);
+        let empty = if this.parts.srq.is_some() { owed::EMPTY } else { 0 };
+        Self::owe(this, owed::FAILURE | empty);
     }
 
     /// Puts it into the first buffer of its own: that one's id, and how it ends.
@@ -137,9 +150,9 @@ fn fill(
 
 /// The 40 bytes of a datagram's global route, which are left as they are without one, and the payload.
 fn put(buffer: &mut Buffer<'_>, header: Option<&Header>, payload: &Payload<'_>) -> Result<(), Fault> {
-    match header.map(|header| (header.grh, header.len)) {
-        Some((Some(grh), len)) => buffer.write(&grh.bytes(len))?,
-        Some((None, _)) => buffer.skip(GRH_LEN)?,
+    match header.map(Header::route) {
+        Some(Some(route)) => buffer.write(&route)?,
+        Some(None) => buffer.skip(GRH_LEN)?,
         None => {}
     }
     buffer.copy(payload)

@@ -123,11 +123,20 @@ impl Administrator {
 
     /// A port has gone: its memberships go with it.
     pub(crate) fn port_down(&mut self, port: Gid) {
+        self.drop_memberships(port);
+        note(&mut self.notices, Notice { trap: Trap::OutOfService, gid: port });
+    }
+
+    /// An adapter has gone, and with it this port: who has heard already that the port is down does not hear it again.
+    pub(crate) fn port_removed(&mut self, port: Gid, was_active: bool) {
+        if was_active { self.port_down(port) } else { self.drop_memberships(port) }
+    }
+
+    fn drop_memberships(&mut self, port: Gid) {
         let Self { groups, notices, .. } = self;
         groups.leave_all(port.guid, &mut |group| {
             note(notices, Notice { trap: Trap::GroupDeleted, gid: group })
         });
-        note(notices, Notice { trap: Trap::OutOfService, gid: port });
     }
 
     /// Nobody asks from a LID any more: subscriptions from there end. (A port that goes and comes keeps them.)

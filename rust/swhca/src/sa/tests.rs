@@ -194,6 +194,26 @@ fn a_group_faster_or_larger_than_the_port_is_not_joined() {
 }
 
 #[test]
+fn no_group_is_made_with_an_mtu_or_a_rate_that_there_is_not() {
+    let mut subnet = Subnet::new();
+    // Exactly or more than codes that are none's.
+    for (at, byte, mask) in [(38, 0x80, 0x30), (38, 0x87, 0x30), (38, 0x07, 0x30)].into_iter().chain([
+        (42, 0x81, 0x300),
+        (42, 0xbf, 0x300),
+        (42, 0x3f, 0x300),
+    ]) {
+        let mut request = member(SET, 1, ALL_HOSTS, FULL, CREATE | mask);
+        request.0[DATA + at] = byte;
+        assert_eq!(subnet.ask(&request).status, 0x0200, "{byte:#x} at {at}");
+    }
+    assert_eq!(subnet.ask(&member(GET_TABLE, 1, ALL_HOSTS, 0, 1)).records, 0);
+    let mut request = member(SET, 1, ALL_HOSTS, FULL, CREATE | 0x330);
+    assert_eq!(subnet.ask(&request).status, 0, "more than nothing is anything");
+    (request.0[DATA + 38], request.0[DATA + 42]) = (0x85, 0x87);
+    assert_eq!(subnet.ask(&request).status, 0, "it is what the port has");
+}
+
+#[test]
 fn unknown_ports_and_foreign_prefixes_are_refused() {
     let mut subnet = Subnet::new();
     assert_eq!(subnet.join(7, BROADCAST, FULL, JOIN).status, 0x0200);
@@ -412,6 +432,19 @@ fn subscribers_hear_of_groups_and_ports_and_each_of_each_once() {
     assert_eq!(subnet.ask(&subscription(0, 4)).status, 0x0200, "it has none any more");
     subnet.sa.port_up(gone);
     assert_eq!(subnet.traps().len(), 1);
+}
+
+#[test]
+fn port_that_is_removed_leaves_its_groups_and_is_told_of_unless_it_was_down() {
+    for (was_active, told) in [(true, vec![66, 67, 65]), (false, vec![66, 67])] {
+        let mut subnet = Subnet::new();
+        assert_eq!(subnet.ask_from(2, &subscription(1, 4)).unwrap().status, 0);
+        subnet.join(1, ALL_HOSTS, FULL, CREATE);
+        subnet.sa.port_removed(port(1).gid, was_active);
+        let traps: Vec<_> = subnet.traps().into_iter().map(|(trap, ..)| trap).collect();
+        assert_eq!(traps, told);
+        assert_eq!(subnet.ask(&member(GET_TABLE, 2, ALL_HOSTS, 0, 1)).records, 0);
+    }
 }
 
 #[test]

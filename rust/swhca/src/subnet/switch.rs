@@ -1,5 +1,7 @@
 //! The switch: to which queue pairs a datagram goes.
 
+use core::ops::Range;
+
 use ibtf_provider::{CompletionStatus, Gid, Status};
 use kernel::KArc;
 
@@ -49,8 +51,9 @@ impl Subnet {
         payload: &Payload<'_>,
     ) -> Attempt {
         let packets = message.packets;
+        let first = message.come.min(packets - 1);
         if let Some(traffic) = from.traffic(out) {
-            traffic.leave(packets, message.octets());
+            traffic.leave(packets - first, message.octets(first, packets));
         }
         let ports = self.ports.lock();
         let place = ports.iter().find(|place| place.lid == lid);
@@ -61,7 +64,7 @@ impl Subnet {
         drop(ports);
         let passes = || from.passes(out) && node.passes(number);
         let loses = from.loses(out) || node.loses(number);
-        let mut come = message.come.min(packets - 1);
+        let mut come = first;
         while come < packets {
             let at_once = if loses { 1 } else { packets - come };
             if passes() {
@@ -69,6 +72,7 @@ impl Subnet {
                 continue;
             }
             from.counters.dropped.increment();
+            arrive(&node, number, message, first..come);
             // Who gets a later one says which is missing.
             let told = loses && come + 1 < packets && passes() && passes();
             return if told { Attempt::Gap(come) } else { Attempt::Silence(come) };
@@ -77,6 +81,7 @@ impl Subnet {
             node.counters.dropped.increment();
             return Attempt::Silence(message.come);
         };
+        arrive(&node, number, message, first..packets);
         let answer = Qp::receive_message(&qp, number, message, payload);
         self.answered((from, out), (&node, number), message, answer)
     }
@@ -89,9 +94,6 @@ impl Subnet {
         message: &Message,
         answer: Attempt,
     ) -> Attempt {
-        if let Some(traffic) = node.traffic(number) {
-            traffic.come(message.packets, message.octets());
-        }
         let own = Attempt::Refused(CompletionStatus::LocalProtection);
         if matches!(answer, Attempt::Silence(_) | Attempt::Gap(_)) || answer == own {
             return answer;
@@ -242,6 +244,13 @@ fn forwards(administrator: &Administrator, group: Gid, qp: &Qp) -> bool {
     port.is_some_and(|guid| administrator.forwards(group, guid))
 }
 
+/// Counts packets of a message that have come to a port.
+fn arrive(node: &Node, number: u8, message: &Message, packets: Range<u32>) {
+    if let Some(traffic) = node.traffic(number) {
+        traffic.come(packets.len() as u32, message.octets(packets.start, packets.end));
+    }
+}
+
 /// Gives a datagram to a queue pair, if it is on that port and the port is active.
 fn give(qp: &KArc<Qp>, on: Option<u8>, header: &Header, payload: &Payload<'_>) -> Delivery {
     let node = &qp.parts().node;
@@ -252,7 +261,7 @@ fn give(qp: &KArc<Qp>, on: Option<u8>, header: &Header, payload: &Payload<'_>) -
         counters.dropped.increment();
         return Delivery::Dropped;
     }
-    let delivery = qp.receive(header, payload);
+    let delivery = Qp::receive(qp, header, payload);
     count(node, number, delivery);
     if let (Delivery::Received, Some(traffic)) = (delivery, node.traffic(number)) {
         traffic.came(header);

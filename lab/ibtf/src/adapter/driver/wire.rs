@@ -80,6 +80,14 @@ impl Wire {
     }
 }
 
+impl Wire {
+    /// What a port's adapter says to queue pairs on CQs of the other kind: see [`crate::mix_kinds`].
+    pub(crate) fn mix_kinds(&self, port: sm::Guid) -> Option<[Result<(), u32>; 2]> {
+        let place = self.ports.lock().get(&port).cloned()?;
+        Some(place.mix_kinds()?.map(|answer| answer.map_err(|status| status.0)))
+    }
+}
+
 impl SaTransport for Wire {
     fn attach(&self, port: sm::Guid, inbound: &Arc<dyn Inbound>) {
         self.inbounds.lock().attach(port, inbound);

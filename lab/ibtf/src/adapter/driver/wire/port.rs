@@ -13,6 +13,7 @@ use illumos_sys_hdrs::{
 
 use super::memory::Memory;
 use super::{ENTRIES, QKEY, QUEUE, RECEIVES, SENDS, Wire};
+use crate::adapter::driver::queue_pair::Kind;
 use crate::adapter::driver::{Cq, Driver, Mr, Qp};
 use crate::adapter::{self, Answer, UdConfig};
 use crate::ibtl::{Device, Opaque};
@@ -33,7 +34,8 @@ pub(super) struct Port {
 /// What it consists of.
 pub(super) struct Made {
     pd: Opaque,
-    pub(super) cq: Arc<Cq>,
+    /// Of queue pair 1, and of the other one: a CQ is for one of both kinds (IBA C11-15).
+    pub(super) cqs: [Arc<Cq>; 2],
     pub(super) mr: Arc<Mr>,
     pub(super) gsi: Arc<Qp>,
     pub(super) qp: Arc<Qp>,
@@ -88,19 +90,29 @@ impl Port {
     }
 
     fn on_domain(self: &Arc<Self>, pd: Opaque) -> Answer<Arc<Made>> {
-        let driver = &*self.driver;
-        let cq = driver.alloc_cq(ibt_cq_attr_t { cq_size: ENTRIES, ..Default::default() })?;
+        let first = self.make_cq(0)?;
+        let made = self.on_first_cq(pd, &first);
+        made.inspect_err(|_| self.driver.must(self.driver.free_cq(&first)))
+    }
+
+    fn on_first_cq(self: &Arc<Self>, pd: Opaque, first: &Arc<Cq>) -> Answer<Arc<Made>> {
+        let second = self.make_cq(1)?;
+        let made = self.on_cqs(pd, [first, &second]);
+        made.inspect_err(|_| self.driver.must(self.driver.free_cq(&second)))
+    }
+
+    fn make_cq(self: &Arc<Self>, which: usize) -> Answer<Arc<Cq>> {
+        let cq = self.driver.alloc_cq(ibt_cq_attr_t { cq_size: ENTRIES, ..Default::default() })?;
         let me = Arc::downgrade(self);
         cq.set_owner(move || {
             if let Some(port) = me.upgrade() {
-                port.completed();
+                port.completed(which);
             }
         });
-        let made = self.on_cq(pd, &cq);
-        made.inspect_err(|_| driver.must(driver.free_cq(&cq)))
+        Ok(cq)
     }
 
-    fn on_cq(self: &Arc<Self>, pd: Opaque, cq: &Arc<Cq>) -> Answer<Arc<Made>> {
+    fn on_cqs(self: &Arc<Self>, pd: Opaque, cqs: [&Arc<Cq>; 2]) -> Answer<Arc<Made>> {
         let driver = &*self.driver;
         let memory = Memory::new();
         let attr = ibt_mr_attr_t {
@@ -110,21 +122,21 @@ impl Port {
             ..Default::default()
         };
         let mr = driver.register_mr(pd, attr)?;
-        let made = self.with_memory(pd, cq, &mr, memory);
+        let made = self.with_memory(pd, cqs, &mr, memory);
         made.inspect_err(|_| driver.must(driver.deregister_mr(&mr)))
     }
 
     fn with_memory(
         self: &Arc<Self>,
         pd: Opaque,
-        cq: &Arc<Cq>,
+        cqs: [&Arc<Cq>; 2],
         mr: &Arc<Mr>,
         memory: Memory,
     ) -> Answer<Arc<Made>> {
         let driver = &*self.driver;
-        let config = self.config(pd, cq)?;
+        let [config, other] = [self.config(pd, cqs[0])?, self.config(pd, cqs[1])?];
         let gsi = driver.alloc_gsi_qp(&config)?;
-        let qp = driver.alloc_ud_qp(&config).inspect_err(|_| driver.must(driver.free_qp(&gsi)))?;
+        let qp = driver.alloc_ud_qp(&other).inspect_err(|_| driver.must(driver.free_qp(&gsi)))?;
         let mut handles = Vec::new();
         let both = |_: &_| [&qp, &gsi].iter().for_each(|qp| driver.must(driver.free_qp(qp)));
         for _ in 0..SENDS {
@@ -139,7 +151,7 @@ impl Port {
         let free = handles.iter().enumerate().map(|(n, handle)| (2 * RECEIVES + n, *handle)).collect();
         let made = Arc::new(Made {
             pd,
-            cq: cq.clone(),
+            cqs: cqs.map(Arc::clone),
             mr: mr.clone(),
             gsi,
             qp,
@@ -153,7 +165,9 @@ impl Port {
         for place in 0..2 * RECEIVES {
             self.post_receive(&made, place);
         }
-        let _ = driver.notify_cq(cq, IBT_NEXT_COMPLETION);
+        for cq in cqs {
+            let _ = driver.notify_cq(cq, IBT_NEXT_COMPLETION);
+        }
         Ok(made)
     }
 
@@ -176,6 +190,17 @@ impl Port {
         })
     }
 
+    /// What the adapter says to a queue pair of datagrams on the CQ of queue pair 1, and to queue pair 1 on the CQ of the other one.
+    pub(super) fn mix_kinds(&self) -> Option<[Answer<()>; 2]> {
+        let made = self.made()?;
+        let [special, ordinary] = &made.cqs;
+        let one = |cq, kind| {
+            let qp = self.driver.make(&self.config(made.pd, cq)?, kind)?;
+            self.driver.free_qp(&qp)
+        };
+        Some([one(special, Kind::Datagrams), one(ordinary, Kind::GeneralServices(self.number))])
+    }
+
     /// Flushes, waits until everything posted has come back, as ibmf does and without a limit, and frees everything.
     pub(super) fn unmake(&self) {
         let Some(made) = self.made.lock().clone() else { return };
@@ -196,7 +221,7 @@ impl Port {
         }
         made.handles.iter().for_each(|handle| driver.must(driver.free_ah(*handle)));
         driver.must(driver.deregister_mr(&made.mr));
-        driver.must(driver.free_cq(&made.cq));
+        made.cqs.iter().for_each(|cq| driver.must(driver.free_cq(cq)));
         driver.must(driver.free_pd(made.pd));
     }
 }

@@ -12,6 +12,7 @@ use sm::{Arrival, Mad, Qpn, SmAddress};
 
 use super::port::{Made, Port};
 use super::{MAD, PLACE, QKEY, RECEIVES};
+use crate::adapter::driver::Cq;
 
 impl Port {
     /// The number of a receive is its place; of a send, too.
@@ -77,20 +78,21 @@ impl Port {
         made.is_back();
     }
 
-    /// The CQ's handler: all there is, then it is armed and looked into once more.
-    pub(super) fn completed(self: &Arc<Self>) {
+    /// The handler of a CQ: all there is, then it is armed and looked into once more.
+    pub(super) fn completed(self: &Arc<Self>, which: usize) {
         let Some(made) = self.made() else { return };
-        self.take(&made);
-        let _ = self.driver.notify_cq(&made.cq, IBT_NEXT_COMPLETION);
-        self.take(&made);
+        let Some(cq) = made.cqs.get(which) else { return };
+        self.take(&made, cq);
+        let _ = self.driver.notify_cq(cq, IBT_NEXT_COMPLETION);
+        self.take(&made, cq);
     }
 
-    fn take(&self, made: &Made) {
+    fn take(&self, made: &Made, cq: &Cq) {
         const MOST: usize = 8;
         loop {
             let mut room = [ibt_wc_t::default(); MOST];
             // SAFETY: there is room for so many.
-            let (count, _) = unsafe { self.driver.poll_cq(&made.cq, room.as_mut_ptr(), MOST as u32) };
+            let (count, _) = unsafe { self.driver.poll_cq(cq, room.as_mut_ptr(), MOST as u32) };
             room.iter().take(count as usize).for_each(|wc| self.one(made, wc));
             if (count as usize) < MOST {
                 return;
