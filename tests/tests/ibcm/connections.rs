@@ -1,7 +1,8 @@
 //! Connections between the communication managers of two hosts.
 
-use fabric::{Direction, Only, Pick};
+use fabric::{Direction, Guid, Only, Pick};
 use fakekernel::{Nanos, Rule, now};
+use lab_ibtf::Connected;
 
 use crate::bench::{Bench, Side, with};
 
@@ -326,6 +327,29 @@ fn no_more_than_sixteen_opens_are_under_way() {
         (0..20).for_each(|n| b.alpha.expect("probe_close_channel", NO_CALLBACKS << 8 | n, because(6)));
         (4..20).for_each(|n| b.alpha.run("probe_free", n));
         stop(b);
+    });
+}
+
+#[test]
+fn open_that_is_given_up_before_its_turn_keeps_the_adapter_for_ever() {
+    with("connections").holds_and_closes(|b| {
+        start(b);
+        (4..17).for_each(|n| b.alpha.run("probe_make", n));
+        lose(b, REQ, 100_000);
+        (0..17).for_each(|n| b.alpha.run("probe_open_nonblocking", on(n)));
+        b.settle();
+        // The last one waits for the others.
+        (0..17).rev().for_each(|n| b.alpha.expect("probe_close_channel", NO_CALLBACKS << 8 | n, because(6)));
+        assert_eq!(lab_ibtf::connected(&b.alpha.kernel), Connected { stranded: 1, ..Connected::default() });
+        (4..17).for_each(|n| b.alpha.run("probe_free", n));
+        b.beta.run("probe_unlisten", 0);
+        for side in [&b.alpha, &b.beta] {
+            (0..4).for_each(|n| side.run("probe_free", n));
+            side.run("probe_stop", 0);
+        }
+        b.alpha.run("probe_close", 0);
+        let kept = b.world.remove_hca(&b.alpha.kernel, Guid(b.alpha.guid() as u64 - 1)).unwrap_err();
+        assert!(kept.to_string().contains("given up before their turn"), "{kept}");
     });
 }
 

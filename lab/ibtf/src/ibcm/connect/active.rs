@@ -385,6 +385,7 @@ fn conn_of(
         telling: false,
         abort: false,
         stale: false,
+        stranded: false,
         no_callbacks: NoCallbacks::Free,
         has_open_place: false,
         has_close_place: false,

@@ -98,6 +98,7 @@ impl Ibcm {
                     return Next::Part;
                 }
                 State::Queued | State::ReqSent | State::RepWait | State::RepSent | State::MraRepReceived => {
+                    conn.stranded = conn.state == State::Queued;
                     conn.state = State::Aborting;
                     table.set_due(id, None);
                     return Next::Abort(slot);
@@ -335,7 +336,7 @@ impl Ibcm {
         let told = Told::Closed { code: closed::ABORT, private: None, answered: false };
         let _ = self.tell(handler, &told, None, channel.as_deref());
         self.open_is_over(id);
-        self.connections.table.lock().remove(id);
+        self.connections.table.lock().forget_aborted(id);
         let reason = u32::from(reason::ABORT);
         *opened.lock() = Some(super::Opened { reason, ..super::Opened::default() });
         *slot.lock() = Closed { done: true, code: closed::ABORT, private: Vec::new() };

@@ -119,6 +119,8 @@ pub(super) struct Conn {
     /// Someone aborts it while a handler runs.
     pub abort: bool,
     pub stale: bool,
+    /// It was given up before its turn: nobody ever drops what is counted for its REQ.
+    pub stranded: bool,
     pub no_callbacks: NoCallbacks,
     pub has_open_place: bool,
     pub has_close_place: bool,

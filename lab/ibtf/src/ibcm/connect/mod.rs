@@ -133,6 +133,8 @@ pub struct Connected {
     pub closing: usize,
     /// In time-wait, or refused and not forgotten.
     pub waiting: usize,
+    /// Given up while they waited for their turn to be opened: those are never forgotten, and their adapter never goes.
+    pub stranded: usize,
 }
 
 impl Ibcm {
@@ -157,7 +159,14 @@ impl Ibcm {
             established: table.count(established),
             closing: table.count(closing),
             waiting: table.count(waiting),
+            stranded: table.stranded(None),
         }
+    }
+
+    /// What keeps an adapter for ever, if something does.
+    pub(super) fn keeps(&self, guid: u64) -> Option<String> {
+        let stranded = self.connections.table.lock().stranded(Some(guid));
+        (stranded != 0).then(|| format!("ibcm, for ever: {stranded} opens were given up before their turn"))
     }
 
     /// A management datagram came in for a port's queue pair 1. False if it is not for communication management.
