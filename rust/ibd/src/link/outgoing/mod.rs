@@ -30,6 +30,7 @@ use kernel::list::{List, Room};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KArc, KBox, KVec};
 
+use super::attempts::AttemptPlace;
 use super::long_answers::LongAnswers;
 pub(crate) use send_completions::SendCompletions;
 pub(crate) use send_pools::SendPools;
@@ -78,6 +79,8 @@ struct OutgoingConnection {
     longest: u32,
     /// Its answers may take long.
     long: Option<LongAnswers>,
+    /// While an attempt is out.
+    place: Option<AttemptPlace>,
     state: State,
     /// What the communication manager has told of an attempt that came to nothing.
     failed: Option<OpenError>,
@@ -149,7 +152,7 @@ impl OutgoingConnections {
         self.machine.stop();
         // The thread that closes does not wait until the other one has asked: nothing is opened now.
         let now = crate::now();
-        while let Some(action) = self.machine.next_connection(now) {
+        while let Some(action) = self.machine.next_connection(now, || false) {
             if let Action::Close(connection) = action {
                 self.note_close(connection, now);
             }
@@ -218,11 +221,17 @@ impl OutgoingConnections {
 
     /// The next thing for the thread that opens.
     pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
-        while let Some(action) = self.machine.next_connection(now) {
+        let mut place = None;
+        let attempts = self.connections.iter().filter(|entry| entry.place.is_some()).count() as u32;
+        let mut may_open = || {
+            place = AttemptPlace::take(attempts);
+            place.is_some()
+        };
+        while let Some(action) = self.machine.next_connection(now, &mut may_open) {
             match action {
                 Action::Open(connection, service) => match Room::new() {
                     Ok(room) => {
-                        self.connections.put(room, OutgoingConnection::new(connection));
+                        self.connections.put(room, OutgoingConnection::new(connection, place));
                         return Some(Step::Open(connection, service));
                     }
                     Err(AllocError) => self.machine.failed(connection, OpenError::Failed, now),
@@ -281,7 +290,8 @@ impl OutgoingConnections {
         &mut self,
         now: Instant,
     ) -> Option<(Connection, RcChannel, Option<ConnectedSender>)> {
-        let entry = self.connections.find_mut(|entry| entry.closing && entry.has_come(now))?;
+        let entry =
+            self.connections.find_mut(|entry| entry.closing && entry.is_told() && entry.has_come(now))?;
         Some((entry.connection, entry.take()?, entry.sender.take()))
     }
 
@@ -407,7 +417,7 @@ impl OutgoingConnections {
     pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> Option<Connection> {
         // One that has failed meanwhile is freed, and the machine is told of that.
         let entry = self.by_channel(channel).filter(|entry| entry.failed.is_none())?;
-        entry.stands = true;
+        (entry.stands, entry.place) = (true, None);
         let (connection, longest) = (entry.connection, entry.longest);
         // If nobody wants it any more it is about to be closed.
         let sender = entry.sender.clone()?;
@@ -451,7 +461,7 @@ impl OutgoingConnections {
 }
 
 impl OutgoingConnection {
-    fn new(connection: Connection) -> Self {
+    fn new(connection: Connection, place: Option<AttemptPlace>) -> Self {
         Self {
             connection,
             channel: None,
@@ -460,6 +470,7 @@ impl OutgoingConnection {
             route: None,
             longest: 0,
             long: None,
+            place,
             state: State::Busy,
             failed: None,
             stands: false,
@@ -468,6 +479,14 @@ impl OutgoingConnection {
             speaks: false,
             not_before: None,
         }
+    }
+
+    /// Whether the communication manager has told what came of the attempt, as it does within seconds once the REQ has gone. Until then nobody
+    /// gives it up. The REQ may wait for its turn: `ibcm` would forget the attempt, but never what it has counted for it, and so wait for ever when
+    /// the adapter is to go (`ibcm_open_done`). Or the connection is about to stand: `ibcm` might call a handler that it was told to forget
+    /// (`ibcm_cep_send_rtu`).
+    fn is_told(&self) -> bool {
+        self.stands || self.failed.is_some()
     }
 
     /// Whether no thread is at it, and it is time for what is to be done.
