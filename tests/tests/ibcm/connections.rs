@@ -261,6 +261,29 @@ fn answers_may_come_later_and_the_other_side_be_asked_to_wait() {
 }
 
 #[test]
+fn who_asks_for_more_time_is_asked_as_often_again_when_that_is_over() {
+    with("connections").holds(|b| {
+        let lifetime = start(b);
+        b.beta.run("probe_answer_req", 7);
+        b.beta.run("probe_be_slow", 20_000_000);
+        b.alpha.run("probe_open_nonblocking", on(0));
+        b.settle();
+        assert_eq!(events(&b.alpha), [MRA_RCV]);
+        lose(b, REQ, 1000);
+        // As a code of the wire's, and each time the lifetime of a packet more.
+        let each = Nanos((4_096 << 23) + lifetime.0);
+        fakekernel::sleep(Nanos(12 * each.0 - 1_000_000_000));
+        assert_eq!(events(&b.alpha), [MRA_RCV]);
+        fakekernel::sleep(Nanos::from_secs(2));
+        assert_eq!(events(&b.alpha), [MRA_RCV, failed(2, 4)]);
+        assert_eq!(b.world.fabric().drops()[&fabric::Reason::Loss], 11);
+        b.beta.run("probe_proceed_req", 0);
+        b.settle();
+        stop(b);
+    });
+}
+
+#[test]
 fn channel_that_stands_is_neither_flushed_nor_freed_before_it_is_closed() {
     with("connections").holds(|b| {
         start(b);

@@ -278,24 +278,34 @@ impl Ibcm {
         channel.open.adapter().rc_to_rts(&channel.qp, send)
     }
 
-    /// The other side takes longer, and says how long.
-    pub(super) fn on_mra(&self, id: u32, about: About, service: u8, private: &[u8]) {
-        let found = {
+    /// The other side takes longer, and says how long: so long each time that it is asked again, and as often as at first. Once only, whatever
+    /// it says that this is about.
+    pub(super) fn on_mra(&self, id: u32, service: u8, private: &[u8]) {
+        let (about, handler, channel) = {
             let mut table = self.connections.table.lock();
             let Some(conn) = table.get_mut(id) else { return };
-            conn.state = match (conn.state, about) {
-                (State::ReqSent | State::RepWait, About::Req) => State::RepWait,
-                (State::RepSent | State::MraRepReceived, About::Rep) => State::MraRepReceived,
+            let (about, state) = match conn.state {
+                State::ReqSent => (About::Req, State::RepWait),
+                State::RepSent => (About::Rep, State::MraRepReceived),
                 _ => return,
             };
-            let wait = Nanos(span(service).0 + 2 * conn.lifetime.0);
-            let found = (conn.handler, conn.channel.clone());
-            self.arm(&mut table, id, wait);
+            conn.state = state;
+            let found = (about, conn.handler, conn.channel.clone());
+            table.set_due(id, None);
             found
         };
-        self.connections.clock.wake_all();
         let told = Told::Mra { about, service, private };
-        let _ = self.tell(found.0, &told, None, found.1.as_deref());
+        let _ = self.tell(handler, &told, None, channel.as_deref());
+        {
+            let mut table = self.connections.table.lock();
+            let waits = |conn: &&mut Conn| matches!(conn.state, State::RepWait | State::MraRepReceived);
+            let Some(conn) = table.get_mut(id).filter(waits) else { return };
+            conn.retries_left = conn.max_retries;
+            conn.interval = Nanos(span(service).0 + conn.lifetime.0);
+            let interval = conn.interval;
+            self.arm(&mut table, id, interval);
+        }
+        self.connections.clock.wake_all();
     }
 }
 

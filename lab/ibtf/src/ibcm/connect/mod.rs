@@ -202,7 +202,7 @@ impl Ibcm {
             Body::Rep(rep) => self.on_rep((device, port, from), local, remote, transaction, rep),
             Body::Rtu { private } => self.on_rtu((device, port, from), local, remote, transaction, &private),
             Body::Rej(rej) => self.on_rej(local, remote, &rej),
-            Body::Mra { about, service, private } => self.on_mra(remote, about, service, &private),
+            Body::Mra { service, private, .. } => self.on_mra(remote, service, &private),
             Body::Dreq { qpn, private } => self.on_dreq(local, remote, transaction, qpn, &private),
             Body::Drep { private } => self.on_drep(remote, transaction, private),
         }
