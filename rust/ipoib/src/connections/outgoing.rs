@@ -208,7 +208,7 @@ where
         match self.peers.get(id).map(|peer| &peer.state) {
             Some(State::Wanted(_, since)) => now - *since < self.config.patience,
             Some(State::Closing(After::Off, since)) => now - *since < self.config.patience,
-            Some(State::Opening(_)) => true,
+            Some(State::Opening { since, .. }) => now - *since < self.config.asked_patience,
             _ => false,
         }
     }
@@ -261,9 +261,8 @@ where
         };
         if let (Some((attempt, at)), Some(peer)) = (again, self.peers.get_mut(id)) {
             peer.state = State::Wanted(attempt, at);
-            if at > now {
-                self.peers.set_deadline(id, Some(at));
-            } else {
+            self.peers.set_deadline(id, (at > now).then_some(at));
+            if at <= now {
                 self.due(id);
             }
             return;
@@ -277,7 +276,7 @@ where
     fn attempt(&self, connection: Connection) -> Option<(Id, Attempt)> {
         let id = self.known(connection)?;
         match self.peers.get(id)?.state {
-            State::Opening(attempt) => Some((id, attempt)),
+            State::Opening { attempt, .. } => Some((id, attempt)),
             _ => None,
         }
     }

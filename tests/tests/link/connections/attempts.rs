@@ -6,9 +6,9 @@ use fakekernel::genunix::{KstatId, KstatValue};
 use lab_gldv3::{LinkAddress, Offload, PropertyId, PropertyValue, Stream};
 
 use super::guest::Guest;
-use super::linux::{Linux, Mode};
+use super::linux::{Linux, Mode, Way};
 use super::opened::{pattern, set_connected};
-use super::{CM, LEGACY, REQ};
+use super::{CM, LEGACY, REQ, counted_by};
 use crate::bench::{Bench, LINK, PLAIN, Setup};
 
 const LINKS: [&str; 3] = [LINK, "ibd1", "ibd2"];
@@ -146,4 +146,35 @@ fn opens(bench: &Bench, number: i32) -> u64 {
         Some((_, KstatValue::U64(value))) => value,
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn neighbours_that_ask_for_hours_to_answer_hold_up_nobody_and_large_packets_are_told() {
+    Setup::default().run(|bench| {
+        const ASK: u64 = 16;
+        let (slow, other) =
+            (Linux::another(bench, Mode::Datagram, 0), Linux::another(bench, Mode::Datagram, 1));
+        slow.ask_for_time(31);
+        set_connected(&bench.alpha, true);
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        // The way to either is known.
+        for to in [&slow, &other] {
+            alpha.transmit(to.address(), &pattern(100), Offload::default()).expect("it is bound");
+        }
+        bench.settle();
+        ask(&alpha, (0..ASK as u32).map(|number| identity(&slow, number)));
+        fakekernel::sleep(Nanos::from_millis(100));
+        ask(&alpha, [other.address()].into_iter());
+        bench.wait_for("the other is reached", Nanos::from_secs(2), || {
+            other.heard().contains(&(Way::Connection, pattern(20_000)))
+        });
+        bench.settle();
+        let counts = ["slow", "opens", "opened", "closed"].map(|name| counted_by(&bench.alpha, name));
+        assert_eq!(counts, [ASK, ASK + 1, 1, ASK]);
+        assert_eq!(lab_ibtf::connected(&bench.alpha.kernel).opening, 0);
+        // Of those that wanted a connection none waits any more.
+        assert_eq!(bench.alpha.counter("tx_drop_too_long"), ASK, "{:?}", bench.alpha.counters());
+        drop(alpha);
+        [slow, other].into_iter().for_each(|neighbour| neighbour.leave(bench));
+    });
 }

@@ -82,6 +82,10 @@ struct OutgoingConnection {
     /// While an attempt is out.
     place: Option<AttemptPlace>,
     state: State,
+    /// The neighbour asks for time to answer: its REQ is out, and waits for no turn.
+    delayed: bool,
+    /// The neighbour has accepted, and is what it has to be.
+    answered: bool,
     /// What the communication manager has told of an attempt that came to nothing.
     failed: Option<OpenError>,
     /// It stands, or has stood.
@@ -410,7 +414,16 @@ impl OutgoingConnections {
             Ok(private) => (entry.longest, entry.long) = (private.longest, long),
             Err(_) => return false,
         }
+        entry.answered = true;
         true
+    }
+
+    /// The neighbour asks for so much time to answer; whether it is waited for.
+    pub(crate) fn delayed(&mut self, channel: ChannelId, time: Duration, now: Instant) -> bool {
+        let Some(entry) = self.by_channel(channel) else { return true };
+        entry.delayed = true;
+        let connection = entry.connection;
+        self.machine.delayed(connection, time, now)
     }
 
     /// A connection stands; `None` if nobody wants it any more.
@@ -472,6 +485,8 @@ impl OutgoingConnection {
             long: None,
             place,
             state: State::Busy,
+            delayed: false,
+            answered: false,
             failed: None,
             stands: false,
             over: false,
@@ -484,9 +499,9 @@ impl OutgoingConnection {
     /// Whether the communication manager has told what came of the attempt, as it does within seconds once the REQ has gone. Until then nobody
     /// gives it up. The REQ may wait for its turn: `ibcm` would forget the attempt, but never what it has counted for it, and so wait for ever when
     /// the adapter is to go (`ibcm_open_done`). Or the connection is about to stand: `ibcm` might call a handler that it was told to forget
-    /// (`ibcm_cep_send_rtu`).
+    /// (`ibcm_cep_send_rtu`). Of one whose neighbour asks for time, which can be hours, neither is so.
     fn is_told(&self) -> bool {
-        self.stands || self.failed.is_some()
+        self.stands || self.failed.is_some() || self.delayed && !self.answered
     }
 
     /// Whether no thread is at it, and it is time for what is to be done.

@@ -72,7 +72,11 @@ where
                 }
             }
             State::Closing(After::Off, _) => self.leave(id),
-            State::Off | State::Opening(_) | State::Closing(..) => {}
+            State::Opening { since, until, .. } => {
+                let (since, until) = (*since, *until);
+                self.look_at_attempt(id, since, until, now);
+            }
+            State::Off | State::Closing(..) => {}
         }
     }
 
@@ -117,13 +121,15 @@ where
                     self.doubtful += u32::from(kind == Kind::Doubtful);
                     peer.attempt = Some(kind);
                     peer.number = self.number;
-                    peer.state = State::Opening(attempt);
-                    return Some(Action::Open(Connection { peer: to, number: peer.number }, attempt.service));
+                    peer.state = State::Opening { attempt, since: now, until: None };
+                    self.peers.set_deadline(id, Some(now + self.config.asked_patience));
+                    let number = self.number;
+                    return Some(Action::Open(Connection { peer: to, number }, attempt.service));
                 }
                 State::Closing(..) => {
                     return Some(Action::Close(Connection { peer: to, number: peer.number }));
                 }
-                State::Off | State::Opening(_) | State::Up { .. } | State::Resting => {}
+                State::Off | State::Opening { .. } | State::Up { .. } | State::Resting => {}
             }
         }
     }

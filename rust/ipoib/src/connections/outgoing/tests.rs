@@ -295,6 +295,67 @@ fn no_more_packets_join_those_that_leave_than_waited_and_then_all_go_at_once() {
 }
 
 #[test]
+fn a_station_that_asks_for_more_time_than_an_answer_takes_is_given_up_and_rests() {
+    let mut machine = machine(40, 40);
+    let all: Vec<_> = (0..8)
+        .map(|n| {
+            assert_eq!(machine.submit(&station(n), (n as u32, LARGE, DATAGRAM), at(0)), Submitted::Waits);
+            opening(&mut machine, at(0)).0
+        })
+        .collect();
+    for (n, connection) in (0..).zip(&all) {
+        assert!(!machine.delayed(*connection, Duration::from_secs(8_796), at(10)));
+        let told = Action::Tell(station(n), n as u32, TooBig(0));
+        assert_eq!(actions(&mut machine, at(10)), [told, Action::Close(*connection)]);
+        let told = Submitted::TooBig(9, TooBig(DATAGRAM));
+        assert_eq!(machine.submit(&station(n), (9, LARGE, DATAGRAM), at(10)), told);
+    }
+    all.into_iter().for_each(|connection| machine.closed(connection, at(20)));
+    assert_eq!(machine.submit(&station(8), (1, LARGE, DATAGRAM), at(20)), Submitted::Waits);
+    assert_eq!(opening(&mut machine, at(20)).0.peer, station(8));
+    let told = Submitted::TooBig(9, TooBig(DATAGRAM));
+    assert_eq!(machine.submit(&station(0), (9, LARGE, DATAGRAM), at(20)), told, "it rests");
+}
+
+#[test]
+fn a_station_that_asks_for_a_little_more_time_gets_that_and_no_more() {
+    let mut machine = machine(40, 40);
+    let ask = |machine: &mut Machine, n: u64, now| {
+        assert_eq!(machine.submit(&station(n), (0, LARGE, DATAGRAM), now), Submitted::Waits);
+        let (connection, _) = opening(machine, now);
+        assert!(machine.delayed(connection, Duration::from_secs(8), now));
+        connection
+    };
+    let comes = ask(&mut machine, 1, at(0));
+    let silent = ask(&mut machine, 2, at(0));
+    actions(&mut machine, at(5_000));
+    assert!(machine.opened(comes, Line::new(1), 65_524, at(8_100)));
+    let given_up = (81..200).find(|n| actions(&mut machine, at(n * 100)).contains(&Action::Close(silent)));
+    assert!(given_up.is_some_and(|n| (86..=100).contains(&n)), "{given_up:?}");
+}
+
+#[test]
+fn what_waits_for_a_station_that_was_asked_waits_no_longer_than_an_answer_usually_takes() {
+    let mut machine = machine(40, 40);
+    assert_eq!(machine.submit(&station(1), (1, LARGE, DATAGRAM), at(0)), Submitted::Waits);
+    let (connection, _) = opening(&mut machine, at(0));
+    assert_eq!(machine.submit(&station(1), (2, LARGE, DATAGRAM), at(4_300)), Submitted::Waits);
+    assert_eq!(actions(&mut machine, at(4_300)), [], "it is asked four times");
+    let told = [1, 2].map(|packet| Action::Tell(station(1), packet, TooBig(0)));
+    assert_eq!(actions(&mut machine, at(5_000)), told);
+    let told = Submitted::TooBig(3, TooBig(DATAGRAM));
+    assert_eq!(machine.submit(&station(1), (3, LARGE, DATAGRAM), at(5_000)), told);
+    assert_eq!(machine.submit(&station(1), (4, 64, DATAGRAM), at(5_000)), Submitted::Datagram(4));
+    // Its turn in the communication manager came late.
+    let line = Line::new(1);
+    assert!(machine.opened(connection, line.clone(), 65_524, at(60_000)));
+    assert_eq!(
+        machine.submit(&station(1), (5, LARGE, DATAGRAM), at(60_000)),
+        Submitted::Connected(5, line, 65_524)
+    );
+}
+
+#[test]
 fn attempts_that_fail_come_less_and_less_often() {
     let mut machine = machine(4, 4);
     let (mut now, mut attempts) = (at(0), 0);
@@ -454,6 +515,7 @@ enum Step {
     Submit(u64, u32),
     Opened(usize, u32),
     Failed(usize, u8),
+    Delayed(usize, u64),
     Lost(usize),
     Closed(usize),
     Wait(u64),
@@ -466,6 +528,7 @@ fn step() -> impl Strategy<Value = Step> {
         10 => (0..8_u64, prop_oneof![Just(64_u32), Just(LARGE)]).prop_map(|(n, len)| Step::Submit(n, len)),
         5 => (any::<usize>(), prop_oneof![Just(65_524_u32), Just(100)]).prop_map(|(n, most)| Step::Opened(n, most)),
         3 => (any::<usize>(), 0..3_u8).prop_map(|(n, why)| Step::Failed(n, why)),
+        3 => (any::<usize>(), 0..20_u64).prop_map(|(n, seconds)| Step::Delayed(n, seconds)),
         3 => any::<usize>().prop_map(Step::Lost),
         5 => any::<usize>().prop_map(Step::Closed),
         3 => (0..20_000_u64).prop_map(Step::Wait),
@@ -521,6 +584,11 @@ proptest! {
                         let error = [OpenError::NoService, OpenError::Stale, OpenError::Failed][usize::from(why)];
                         machine.failed(connection, error, now);
                         made.remove(&connection.number);
+                    }
+                }
+                Step::Delayed(at, seconds) => {
+                    if let Some(connection) = pick(at, Made::Opening) {
+                        machine.delayed(connection, Duration::from_secs(seconds), now);
                     }
                 }
                 Step::Lost(at) => pick(at, Made::Up).into_iter().for_each(|connection| machine.lost(connection, now)),
