@@ -107,6 +107,7 @@ where
         let after = *after;
         self.attempt_is_over(id);
         self.held -= 1;
+        self.closing -= 1;
         match after {
             After::Rest => self.rest(id, now),
             After::Off => {
@@ -128,6 +129,7 @@ where
             channel.validity().withdraw();
         }
         peer.state = State::Closing(after, now);
+        self.closing += 1;
         self.peers.unlist(RECENT, id);
         // Its turn to be closed may come late.
         self.peers.set_deadline(id, (after == After::Off).then_some(now + self.config.patience));

@@ -491,6 +491,30 @@ fn where_there_is_no_room_the_connection_that_was_not_used_for_longest_goes() {
 }
 
 #[test]
+fn where_there_is_no_room_one_connection_goes_however_many_packets_ask_for_its_place() {
+    let mut machine = machine(2, 8);
+    let (first, _) = connected(&mut machine, 1, 65_524, at(0));
+    let (_, line) = connected(&mut machine, 2, 65_524, at(0));
+    let ask = |machine: &mut Machine, now| {
+        for n in 3..5 {
+            let told = Submitted::TooBig(1, TooBig(DATAGRAM));
+            assert_eq!(machine.submit(&station(n), (1, LARGE, DATAGRAM), now), told);
+        }
+    };
+    ask(&mut machine, at(11_000));
+    assert_eq!(actions(&mut machine, at(11_000)), [Action::Close(first)]);
+    ask(&mut machine, at(11_001));
+    assert_eq!(actions(&mut machine, at(11_001)), []);
+    assert!(line.validity().holds());
+    machine.closed(first, at(11_002));
+    assert_eq!(machine.submit(&station(3), (1, LARGE, DATAGRAM), at(11_002)), Submitted::Waits);
+    // The next one wants the place of the other.
+    let told = Submitted::TooBig(1, TooBig(DATAGRAM));
+    assert_eq!(machine.submit(&station(4), (1, LARGE, DATAGRAM), at(11_003)), told);
+    assert!(!line.validity().holds());
+}
+
+#[test]
 fn a_link_that_stops_closes_all_drops_what_waits_and_late_answers_find_nothing() {
     let mut machine = machine(4, 4);
     let (up, line) = connected(&mut machine, 1, 65_524, at(0));
@@ -624,6 +648,6 @@ proptest! {
             prop_assert!(made.len() <= 3 && machine.held() as usize >= made.len());
             prop_assert!(n <= ends || machine.held() <= 3);
         }
-        prop_assert_eq!((made.len(), waiting.len(), machine.held()), (0, 0, 0));
+        prop_assert_eq!((made.len(), waiting.len(), machine.held(), machine.closing), (0, 0, 0, 0));
     }
 }
