@@ -28,6 +28,22 @@ fn an_idle_link_with_connections_and_no_peers_takes_less_than_six_megabytes() {
 }
 
 #[test]
+fn an_idle_link_with_connections_takes_little_more_than_one_megabyte_more_than_one_of_datagrams() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        let datagrams = taken(bench);
+        drop(alpha);
+        set_connected(&bench.alpha, true);
+        let (_alpha, _heard) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        let more = taken(bench) - datagrams;
+        println!("{more} bytes more");
+        assert!((1_000_000..1_300_000).contains(&more), "{more} bytes more");
+    });
+}
+
+#[test]
 fn an_idle_peer_connected_both_ways_takes_less_than_160_kib_beyond_what_all_share() {
     Setup { seeds: 1, ..Setup::default() }.run(|bench| {
         const PEERS: u64 = 9;
