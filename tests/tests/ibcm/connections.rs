@@ -400,3 +400,15 @@ fn rule_41_handler_that_answers_itself_waits_for_itself() {
         b.alpha.run("probe_open_blocking", on(0));
     });
 }
+
+#[test]
+fn rule_35_handler_that_is_taken_away_while_it_is_about_to_be_called_is_called() {
+    with("connections").breaks(Rule::CallAfterUnload, "ibt_close_rc_channel", |b| {
+        start(b);
+        lab_ibtf::set_telling_time(&b.alpha.kernel, Some(Nanos::from_secs(1)));
+        b.alpha.run("probe_open_nonblocking", on(0));
+        b.settle();
+        assert_eq!(lab_ibtf::connected(&b.alpha.kernel).established, 1);
+        b.alpha.ask("probe_close_channel", NO_CALLBACKS << 8);
+    });
+}

@@ -10,7 +10,7 @@ use illumos_sys_hdrs::{
     IBT_INVALID_PARAM, ibt_status_t,
 };
 
-use super::conn::{Closed, Conn, NoCallbacks, Opened, State};
+use super::conn::{Closed, Conn, NoCallbacks, Opened, State, Telling};
 use super::handler::{Answer, Handler, Told};
 use super::mad::{About, Body, Message, Rep, Req, ReqPath};
 use super::{ACCEPT, DEFER, PROCESSING, RETRIES, Refusal, code_of, failure, now, reason, refusal, span};
@@ -208,10 +208,10 @@ impl Ibcm {
             self.failed(id, failure::REJ_SENT, About::Rep, reason, None);
             return self.reject(id, About::Rep, reason, answer.private);
         }
-        let handler = {
+        {
             let mut table = self.connections.table.lock();
             let Some(conn) = table.get_mut(id) else { return };
-            (conn.state, conn.telling) = (State::Established, true);
+            (conn.state, conn.telling) = (State::Established, Telling::Soon);
             {
                 let mut link = channel.cm.lock();
                 (link.opening, link.connected) = (false, true);
@@ -222,16 +222,12 @@ impl Ibcm {
                 remote: conn.remote_id,
                 body: Body::Rtu { private: answer.private },
             });
-            conn.handler
-        };
+        }
         self.send_of(id, |conn| conn.message.clone());
-        let _ = self.tell(handler, &Told::Established(None), None, Some(&channel));
+        self.tell_established(id, None, &channel);
         let outcome = {
             let mut table = self.connections.table.lock();
-            table.get_mut(id).map(|conn| {
-                conn.telling = false;
-                conn.opened.clone()
-            })
+            table.get_mut(id).map(|conn| conn.opened.clone())
         };
         self.open_is_over(id);
         if let Some(outcome) = outcome {
@@ -392,7 +388,7 @@ fn conn_of(
         deferred: false,
         in_handler: false,
         handler_thread: 0,
-        telling: false,
+        telling: Telling::No,
         abort: false,
         stale: false,
         stranded: false,

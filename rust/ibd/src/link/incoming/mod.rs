@@ -112,6 +112,8 @@ pub(crate) enum Step {
 pub(crate) enum Close {
     /// One from a neighbour: [`IncomingConnections::closed`].
     Incoming(Connection, RcChannel),
+    /// One from a neighbour of which nobody knows what comes of it: [`IncomingConnections::takes_back`].
+    TakeBack(Connection, RcChannel),
     /// One to a neighbour.
     Outgoing(Connection, RcChannel, Option<ConnectedSender>),
 }
@@ -381,6 +383,19 @@ impl IncomingConnections {
         true
     }
 
+    /// An offer is to be taken back, or the communication manager does not know it yet. What comes of it is told.
+    pub(crate) fn takes_back(
+        &mut self,
+        connection: Connection,
+        channel: RcChannel,
+        asked: bool,
+        now: Instant,
+    ) -> Option<RcChannel> {
+        let Some(entry) = self.find(connection) else { return Some(channel) };
+        entry.takes_back(channel, asked, now);
+        None
+    }
+
     /// A close has ended, and the channel is what is left; whether it succeeded.
     pub(crate) fn closed(
         &mut self,
@@ -512,7 +527,13 @@ impl IncomingConnections {
 
     fn next_incoming_close(&mut self, now: Instant) -> Option<Close> {
         let entry = self.connections.find_mut(|entry| entry.is_to_close() && entry.has_come(now))?;
-        Some(Close::Incoming(entry.connection, entry.take_to_close()?))
+        let (connection, takes_back) = (entry.connection, entry.is_to_take_back());
+        let channel = entry.take_to_close()?;
+        Some(if takes_back {
+            Close::TakeBack(connection, channel)
+        } else {
+            Close::Incoming(connection, channel)
+        })
     }
 
     /// When [`IncomingConnections::next_close`] has something again, if nothing happens before.
