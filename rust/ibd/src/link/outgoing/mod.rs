@@ -12,18 +12,19 @@
 //! Datagrams carry what fits in one until a connection stands, and when none comes of it. What is done when is the machine's to say
 //! ([`ipoib::connections::Outgoing`]).
 
+mod connection;
 mod send_completions;
 mod send_pools;
 mod sender;
+mod told;
 mod too_big;
 mod work;
 
 use core::time::Duration;
 
-use ibtf::{AddressVector, ChannelId, Cq, CqId, RcChannel};
+use ibtf::{AddressVector, ChannelId, Cq, RcChannel};
 use ipoib::connections::{
-    Action, Connection, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, PrivateData, Service, Submitted,
-    WaitingSlot,
+    Action, Connection, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, Service, Submitted, WaitingSlot,
 };
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
@@ -31,7 +32,7 @@ use kernel::mblk::Mblk;
 use kernel::{AllocError, KArc, KBox, KVec};
 
 use super::attempts::AttemptPlace;
-use super::long_answers::LongAnswers;
+use connection::{OutgoingConnection, Route, State};
 pub(crate) use send_completions::SendCompletions;
 pub(crate) use send_pools::SendPools;
 pub(crate) use sender::{ConnectedSender, Sent};
@@ -64,57 +65,6 @@ pub(crate) struct OutgoingConnections {
     runs: bool,
     /// One more is to be closed.
     news: bool,
-}
-
-/// One connection, or an attempt to make one.
-struct OutgoingConnection {
-    connection: Connection,
-    channel: Option<ChannelId>,
-    sender: Option<ConnectedSender>,
-    /// The CQ of that: the sender has a lock of its own, which it holds while it copies a packet.
-    cq: Option<CqId>,
-    /// What its queue pair keeps sending by, whatever becomes of the path.
-    route: Option<Route>,
-    /// Octets of the longest message that the neighbour takes; 0 before it has said so.
-    longest: u32,
-    /// Its answers may take long.
-    long: Option<LongAnswers>,
-    /// While an attempt is out.
-    place: Option<AttemptPlace>,
-    state: State,
-    /// The neighbour asks for time to answer: its REQ is out, and waits for no turn.
-    delayed: bool,
-    /// The neighbour has accepted, and is what it has to be.
-    answered: bool,
-    /// What the communication manager has told of an attempt that came to nothing.
-    failed: Option<OpenError>,
-    /// It stands, or has stood.
-    stands: bool,
-    /// The communication manager has told that it is over.
-    over: bool,
-    /// The machine wants it closed.
-    closing: bool,
-    /// And it still sends.
-    speaks: bool,
-    /// Its channel is not freed before.
-    not_before: Option<Instant>,
-}
-
-/// How a connection goes to its neighbour.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Route {
-    /// The port's base LID.
-    own_lid: u16,
-    /// Where the P_Key is in the port's table: a queue pair keeps the index that it was made with.
-    pkey_index: u16,
-    /// As the SA says it.
-    to: AddressVector,
-}
-
-enum State {
-    /// A thread is at it.
-    Busy,
-    Held(RcChannel),
 }
 
 /// What the thread does next.
@@ -405,116 +355,6 @@ impl OutgoingConnections {
 
     fn by_channel(&mut self, channel: ChannelId) -> Option<&mut OutgoingConnection> {
         self.connections.find_mut(|entry| entry.channel == Some(channel))
-    }
-
-    /// The neighbour has accepted, and says what it takes; whether that is any good. Its answers may take long.
-    pub(crate) fn replied(&mut self, channel: ChannelId, private: &[u8], long: Option<LongAnswers>) -> bool {
-        let Some(entry) = self.by_channel(channel).filter(|entry| !entry.closing) else { return false };
-        match PrivateData::from_bytes(private) {
-            Ok(private) => (entry.longest, entry.long) = (private.longest, long),
-            Err(_) => return false,
-        }
-        entry.answered = true;
-        true
-    }
-
-    /// The neighbour asks for so much time to answer; whether it is waited for.
-    pub(crate) fn delayed(&mut self, channel: ChannelId, time: Duration, now: Instant) -> bool {
-        let Some(entry) = self.by_channel(channel) else { return true };
-        entry.delayed = true;
-        let connection = entry.connection;
-        self.machine.delayed(connection, time, now)
-    }
-
-    /// A connection stands; `None` if nobody wants it any more.
-    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> Option<Connection> {
-        // One that has failed meanwhile is freed, and the machine is told of that.
-        let entry = self.by_channel(channel).filter(|entry| entry.failed.is_none())?;
-        (entry.stands, entry.place) = (true, None);
-        let (connection, longest) = (entry.connection, entry.longest);
-        // If nobody wants it any more it is about to be closed.
-        let sender = entry.sender.clone()?;
-        self.machine.opened(connection, sender, longest, now).then_some(connection)
-    }
-
-    /// The communication manager tells why no connection has come of it.
-    pub(crate) fn refused(&mut self, channel: ChannelId, reason: u16) {
-        if let Some(entry) = self.by_channel(channel) {
-            entry.failed = Some(OpenError::of_reject(reason));
-        }
-    }
-
-    /// The communication manager tells that it is over.
-    pub(crate) fn is_over(&mut self, channel: ChannelId) {
-        if let Some(entry) = self.by_channel(channel) {
-            entry.over = true;
-        }
-    }
-
-    /// The communication manager, or the adapter, tells that a connection is over; whether it was one of these that stood.
-    pub(crate) fn ended(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(entry) = self.by_channel(channel) else { return false };
-        let (connection, stood) = (entry.connection, entry.stands);
-        if stood {
-            self.machine.lost(connection, now);
-        } else if entry.failed.is_none() {
-            entry.failed = Some(OpenError::Failed);
-        }
-        stood
-    }
-
-    /// A CQ is lost, and the connection with it.
-    pub(crate) fn cq_failed(&mut self, cq: CqId, now: Instant) {
-        let of = |entry: &OutgoingConnection| entry.sender.is_some() && entry.cq == Some(cq);
-        if let Some(entry) = self.connections.find_mut(of) {
-            let connection = entry.connection;
-            self.machine.lost(connection, now);
-        }
-    }
-}
-
-impl OutgoingConnection {
-    fn new(connection: Connection, place: Option<AttemptPlace>) -> Self {
-        Self {
-            connection,
-            channel: None,
-            sender: None,
-            cq: None,
-            route: None,
-            longest: 0,
-            long: None,
-            place,
-            state: State::Busy,
-            delayed: false,
-            answered: false,
-            failed: None,
-            stands: false,
-            over: false,
-            closing: false,
-            speaks: false,
-            not_before: None,
-        }
-    }
-
-    /// Whether the communication manager has told what came of the attempt, as it does within seconds once the REQ has gone. Until then nobody
-    /// gives it up. The REQ may wait for its turn: `ibcm` would forget the attempt, but never what it has counted for it, and so wait for ever when
-    /// the adapter is to go (`ibcm_open_done`). Or the connection is about to stand: `ibcm` might call a handler that it was told to forget
-    /// (`ibcm_cep_send_rtu`). Of one whose neighbour asks for time, which can be hours, neither is so.
-    fn is_told(&self) -> bool {
-        self.stands || self.failed.is_some() || self.delayed && !self.answered
-    }
-
-    /// Whether no thread is at it, and it is time for what is to be done.
-    fn has_come(&self, now: Instant) -> bool {
-        matches!(self.state, State::Held(_)) && self.not_before.is_none_or(|at| now >= at)
-    }
-
-    fn take(&mut self) -> Option<RcChannel> {
-        self.not_before = None;
-        match core::mem::replace(&mut self.state, State::Busy) {
-            State::Held(channel) => Some(channel),
-            State::Busy => None,
-        }
     }
 }
 
