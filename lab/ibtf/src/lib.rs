@@ -63,6 +63,11 @@ pub fn set_command_time(host: &Kernel, time: Option<(fakekernel::Nanos, fakekern
     ibtl::set_command_time(host, time);
 }
 
+/// How long each of a host's connections stands from now on before its client is told so. `None`: no time.
+pub fn set_telling_time(host: &Kernel, time: Option<fakekernel::Nanos>) {
+    ibcm::Ibcm::of(host).set_telling_time(time);
+}
+
 /// Another client of IBTL's comes to a host, whose slow handlers run in IBTL's threads (`IBT_CQ_HANDLER_IN_THREAD`) in front of those of
 /// whoever else has them there; it takes the place of the one before. `None`: it goes.
 pub fn set_stranger(host: &Kernel, stranger: Option<Stranger>) {

@@ -285,12 +285,19 @@ impl Host {
         self.while_busy(|| module.unload()).map_err(|errno| anyhow!("unloading {}: {errno}", module.name()))
     }
 
-    /// Nothing of drivers and plugin is left in the kernel.
+    /// Nothing of drivers and plugin is left in the kernel, nor what `ibcm` never forgets.
     ///
     /// # Errors
     ///
     /// What is left, by module.
     pub fn check_nothing_is_left(&self) -> Result<()> {
+        let stranded = lab_ibtf::connected(&self.kernel).stranded;
+        if stranded != 0 {
+            bail!(
+                "{}: {stranded} opens were given up before their turn, which ibcm never forgets",
+                self.name
+            );
+        }
         if self.software.is_some() {
             // Others of the kernel may have what is there.
             return Ok(());

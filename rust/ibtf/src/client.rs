@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr;
+use core::time::Duration;
 
 use illumos_sys_hdrs as sys;
 use kernel::ddi::DevInfo;
@@ -45,6 +46,13 @@ pub trait ClientHandler: Send + Sync + 'static {
     fn connection_replied(&self, channel: ChannelId, private: &[u8], answer: Option<u8>) -> bool {
         let _ = (channel, private, answer);
         false
+    }
+
+    /// The other side of a connection that is being [opened](crate::RcChannel::open) asks for so much time to answer (an MRA), at most 2.5 hours.
+    /// The communication manager gives it that time, as often as it repeats a REQ and once more. As
+    /// [`ClientHandler::connection_requested`].
+    fn connection_delayed(&self, channel: ChannelId, time: Duration) {
+        let _ = (channel, time);
     }
 
     /// A connection is no more: the channel is in the error state. As [`ClientHandler::connection_requested`].

@@ -2,6 +2,7 @@
 
 use core::ffi::c_void;
 use core::ptr;
+use core::time::Duration;
 
 use illumos_sys_hdrs as sys;
 
@@ -12,6 +13,9 @@ use crate::event::ChannelId;
 use crate::rc::RcChannel;
 use crate::services::{Registered, Services};
 use crate::status::Status;
+
+/// `IBT_CM_MRA_TYPE_REQ`: the side that opens is told.
+const MRA_OF_A_REQ: u8 = 0;
 
 /// A client listens at a port for who wants a connection with a service: its
 /// [`ClientHandler::connection_requested`](crate::ClientHandler::connection_requested) is asked. Ends when dropped (**may block**, and never
@@ -166,6 +170,7 @@ pub(crate) unsafe extern "C" fn connection_event(
             sys::IBT_CM_ACCEPT
         }
         sys::IBT_CM_EVENT_REP_RCV => replied(cookie, event),
+        sys::IBT_CM_EVENT_MRA_RCV => delayed(cookie, event),
         sys::IBT_CM_EVENT_CONN_CLOSED => {
             let channel = ChannelId(event.cm_channel.addr());
             clients::call(cookie, |handler| handler.connection_ended(channel));
@@ -232,6 +237,17 @@ fn replied(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_stat
         |handler: &dyn crate::ClientHandler| handler.connection_replied(channel, private_data(event), answer);
     let wanted = clients::call(cookie, replied);
     if wanted == Some(true) { sys::IBT_CM_ACCEPT } else { sys::IBT_CM_REJECT }
+}
+
+fn delayed(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
+    // SAFETY: of an MRA this is the member that is filled in.
+    let asked = unsafe { event.cm_event.mra };
+    if asked.mra_msg_type == MRA_OF_A_REQ {
+        let channel = ChannelId(event.cm_channel.addr());
+        let time = Duration::from_micros(u64::try_from(asked.mra_service_time).unwrap_or(0));
+        clients::call(cookie, |handler| handler.connection_delayed(channel, time));
+    }
+    sys::IBT_CM_ACCEPT
 }
 
 fn requested(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {

@@ -133,8 +133,21 @@ impl RcChannel {
     /// Ends the connection: the queue pair is in the error state when this returns, and no handler is called for it any more
     /// (`ibt_close_rc_channel`, NOCALLBACKS). `CHAN_STATE_INVALID` if the communication manager does not know the channel, or not yet.
     /// Does not wait for the other side, but for its turn: of a machine's connections twelve are being closed at once. **May block.**
+    ///
+    /// For what came of an attempt or an offer was told of ([`established`](crate::ClientHandler::connection_established),
+    /// [`failed`](crate::ClientHandler::connection_failed), [`ended`](crate::ClientHandler::connection_ended)), or for whoever
+    /// [asks for time](crate::ClientHandler::connection_delayed). Of one that is about to be told that it stands the communication manager calls the
+    /// handler that it has just forgotten (`ibcm_cep_state_rtu`, `ibcm_cep_send_rtu`), and of one that waits to be opened it leaves its own memory behind
+    /// (`ibcm_open_done`).
     pub fn close(&self) -> Result<(), Status> {
         self.0.close()
+    }
+
+    /// Takes back an offer ([`Session::accept`](crate::Session::accept)) of which nothing was told yet, or ends the connection that just comes of it: the
+    /// client is told, and closes it then (`ibt_close_rc_channel`, NONBLOCKING). Once only: a second one may be put into a queue twice. Errors as for
+    /// [`RcChannel::close`]. **May block.**
+    pub fn take_back(&self) -> Result<(), Status> {
+        self.0.end(sys::IBT_NONBLOCKING)
     }
 
     /// Frees the queue pair of a connection that is closed or was never made. It comes back if there is another clone, or if the communication
@@ -233,22 +246,26 @@ impl Inner {
         if self.closed.load(Ordering::Relaxed) {
             return Ok(());
         }
+        let closed = self.end(sys::IBT_NOCALLBACKS);
+        if closed.is_ok() {
+            self.closed.store(true, Ordering::Relaxed);
+        }
+        closed
+    }
+
+    fn end(&self, mode: sys::ibt_execution_mode_t) -> Result<(), Status> {
         // SAFETY: allocated; nothing is sent along, and nothing of the other side's is wanted.
-        let closed = Status::check(unsafe {
+        Status::check(unsafe {
             sys::ibt_close_rc_channel(
                 self.handle,
-                sys::IBT_NOCALLBACKS,
+                mode,
                 ptr::null_mut(),
                 0,
                 ptr::null_mut(),
                 ptr::null_mut(),
                 ptr::null_mut(),
             )
-        });
-        if closed.is_ok() {
-            self.closed.store(true, Ordering::Relaxed);
-        }
-        closed
+        })
     }
 }
 

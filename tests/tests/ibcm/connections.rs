@@ -1,7 +1,8 @@
 //! Connections between the communication managers of two hosts.
 
-use fabric::{Direction, Only, Pick};
+use fabric::{Direction, Guid, Only, Pick};
 use fakekernel::{Nanos, Rule, now};
+use lab_ibtf::Connected;
 
 use crate::bench::{Bench, Side, with};
 
@@ -260,6 +261,29 @@ fn answers_may_come_later_and_the_other_side_be_asked_to_wait() {
 }
 
 #[test]
+fn who_asks_for_more_time_is_asked_as_often_again_when_that_is_over() {
+    with("connections").holds(|b| {
+        let lifetime = start(b);
+        b.beta.run("probe_answer_req", 7);
+        b.beta.run("probe_be_slow", 20_000_000);
+        b.alpha.run("probe_open_nonblocking", on(0));
+        b.settle();
+        assert_eq!(events(&b.alpha), [MRA_RCV]);
+        lose(b, REQ, 1000);
+        // As a code of the wire's, and each time the lifetime of a packet more.
+        let each = Nanos((4_096 << 23) + lifetime.0);
+        fakekernel::sleep(Nanos(12 * each.0 - 1_000_000_000));
+        assert_eq!(events(&b.alpha), [MRA_RCV]);
+        fakekernel::sleep(Nanos::from_secs(2));
+        assert_eq!(events(&b.alpha), [MRA_RCV, failed(2, 4)]);
+        assert_eq!(b.world.fabric().drops()[&fabric::Reason::Loss], 11);
+        b.beta.run("probe_proceed_req", 0);
+        b.settle();
+        stop(b);
+    });
+}
+
+#[test]
 fn channel_that_stands_is_neither_flushed_nor_freed_before_it_is_closed() {
     with("connections").holds(|b| {
         start(b);
@@ -330,6 +354,29 @@ fn no_more_than_sixteen_opens_are_under_way() {
 }
 
 #[test]
+fn open_that_is_given_up_before_its_turn_keeps_the_adapter_for_ever() {
+    with("connections").holds_and_closes(|b| {
+        start(b);
+        (4..17).for_each(|n| b.alpha.run("probe_make", n));
+        lose(b, REQ, 100_000);
+        (0..17).for_each(|n| b.alpha.run("probe_open_nonblocking", on(n)));
+        b.settle();
+        // The last one waits for the others.
+        (0..17).rev().for_each(|n| b.alpha.expect("probe_close_channel", NO_CALLBACKS << 8 | n, because(6)));
+        assert_eq!(lab_ibtf::connected(&b.alpha.kernel), Connected { stranded: 1, ..Connected::default() });
+        (4..17).for_each(|n| b.alpha.run("probe_free", n));
+        b.beta.run("probe_unlisten", 0);
+        for side in [&b.alpha, &b.beta] {
+            (0..4).for_each(|n| side.run("probe_free", n));
+            side.run("probe_stop", 0);
+        }
+        b.alpha.run("probe_close", 0);
+        let kept = b.world.remove_hca(&b.alpha.kernel, Guid(b.alpha.guid() as u64 - 1)).unwrap_err();
+        assert!(kept.to_string().contains("given up before their turn"), "{kept}");
+    });
+}
+
+#[test]
 fn messages_go_to_a_shared_queue_and_the_end_of_a_channel_is_told() {
     with("connections").holds(|b| {
         start_with(b, 1);
@@ -351,5 +398,17 @@ fn rule_41_handler_that_answers_itself_waits_for_itself() {
         start(b);
         b.beta.run("probe_proceed_inside", 0);
         b.alpha.run("probe_open_blocking", on(0));
+    });
+}
+
+#[test]
+fn rule_35_handler_that_is_taken_away_while_it_is_about_to_be_called_is_called() {
+    with("connections").breaks(Rule::CallAfterUnload, "ibt_close_rc_channel", |b| {
+        start(b);
+        lab_ibtf::set_telling_time(&b.alpha.kernel, Some(Nanos::from_secs(1)));
+        b.alpha.run("probe_open_nonblocking", on(0));
+        b.settle();
+        assert_eq!(lab_ibtf::connected(&b.alpha.kernel).established, 1);
+        b.alpha.ask("probe_close_channel", NO_CALLBACKS << 8);
     });
 }

@@ -232,6 +232,10 @@ impl CmHooks for Ibcm {
         }
     }
 
+    fn keeps(&self, guid: u64) -> Option<String> {
+        Ibcm::keeps(self, guid)
+    }
+
     fn hca_removed(&self, kernel: &Kernel, guid: u64) {
         crate::umad::hca_removed(kernel, guid);
         let mut sessions = self.sessions.lock();

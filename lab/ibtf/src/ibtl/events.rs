@@ -41,6 +41,8 @@ pub(crate) trait CmHooks: Send + Sync {
     fn management(&self, device: &Arc<Device>, port: u8, from: ManagementPeer, mad: &[u8]) -> bool;
     /// A new HCA, before clients hear of it.
     fn hca_added(&self, kernel: &Kernel, device: &Arc<Device>);
+    /// What of the communication manager's keeps an HCA that every client let go of; `ibcm_hca_detach` waits for that.
+    fn keeps(&self, guid: u64) -> Option<String>;
     /// An HCA is going, after every client let go of it.
     fn hca_removed(&self, kernel: &Kernel, guid: u64);
     /// GID index 0 of each port whose subscription to reports does not stand: a new listener is told so.
@@ -465,18 +467,16 @@ pub(crate) fn remove_device(kernel: &Kernel, device: &Arc<Device>) -> Result<(),
     let ibtl = Ibtl::of(kernel);
     *device.detaching.lock() = true;
     tell_clients(kernel, device, Delivery { code: IBT_HCA_DETACH_EVENT, port: 0, event: None });
-    let holders: Vec<String> = ibtl
-        .clients
-        .all()
-        .iter()
-        .filter(|c| c.opens.lock().contains_key(&device.guid))
-        .map(|c| c.name.clone())
-        .collect();
+    let hooks = ibtl.cm.lock().clone();
+    let clients = ibtl.clients.all();
+    let holds = |client: &&Arc<Client>| client.opens.lock().contains_key(&device.guid);
+    let clients = clients.iter().filter(holds).map(|client| client.name.clone());
+    let holders: Vec<String> =
+        clients.chain(hooks.as_ref().and_then(|hooks| hooks.keeps(device.guid))).collect();
     if !holders.is_empty() {
         return Err(holders);
     }
     ibtl.devices.lock().remove(&device.guid);
-    let hooks = ibtl.cm.lock().clone();
     if let Some(hooks) = hooks {
         hooks.hca_removed(kernel, device.guid);
     }

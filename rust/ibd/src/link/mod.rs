@@ -20,6 +20,7 @@
 //! across an upcall, a blocking call, or the freeing of a packet.
 
 mod announce;
+mod attempts;
 mod backlog;
 mod control;
 mod control_thread;

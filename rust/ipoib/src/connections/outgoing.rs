@@ -57,6 +57,8 @@ pub struct Outgoing<P, C, S, W> {
     jitter: Jitter,
     /// Connections that are open, being opened or being closed.
     held: u32,
+    /// Of them those that are being closed.
+    closing: u32,
     /// Attempts that are out, or whose end is waited for.
     attempts: u32,
     /// Of them to neighbours with whom the last one failed.
@@ -79,6 +81,7 @@ where
             waiting: Waiting::new(waiting),
             jitter: Jitter::new(seed),
             held: 0,
+            closing: 0,
             attempts: 0,
             doubtful: 0,
             number: 0,
@@ -193,8 +196,12 @@ where
         self.due(id);
     }
 
-    /// The connection that was not used for longest goes, if it was not used of late. Whoever wants its place asks again.
+    /// The connection that was not used for longest goes, if it was not used of late. Whoever wants its place asks again. One at a time: nobody
+    /// goes while a place is about to come free.
     fn make_room(&mut self, now: Instant) {
+        if self.closing != 0 {
+            return;
+        }
         let Some(id) = self.peers.front(RECENT) else { return };
         if let Some(State::Up { used, .. }) = self.peers.get(id).map(|peer| &peer.state)
             && now - *used >= self.config.busy
@@ -208,7 +215,7 @@ where
         match self.peers.get(id).map(|peer| &peer.state) {
             Some(State::Wanted(_, since)) => now - *since < self.config.patience,
             Some(State::Closing(After::Off, since)) => now - *since < self.config.patience,
-            Some(State::Opening(_)) => true,
+            Some(State::Opening { since, .. }) => now - *since < self.config.asked_patience,
             _ => false,
         }
     }
@@ -261,9 +268,8 @@ where
         };
         if let (Some((attempt, at)), Some(peer)) = (again, self.peers.get_mut(id)) {
             peer.state = State::Wanted(attempt, at);
-            if at > now {
-                self.peers.set_deadline(id, Some(at));
-            } else {
+            self.peers.set_deadline(id, (at > now).then_some(at));
+            if at <= now {
                 self.due(id);
             }
             return;
@@ -277,7 +283,7 @@ where
     fn attempt(&self, connection: Connection) -> Option<(Id, Attempt)> {
         let id = self.known(connection)?;
         match self.peers.get(id)?.state {
-            State::Opening(attempt) => Some((id, attempt)),
+            State::Opening { attempt, .. } => Some((id, attempt)),
             _ => None,
         }
     }

@@ -65,6 +65,8 @@ impl AnswerTime {
     }
 }
 
+/// The longest that an answer may take whose time is usual.
+pub(super) const USUAL_ANSWER: Duration = Duration::from_nanos(4_096 << LONGEST_ANSWER);
 /// The longest that an answer may take whose time is not [usual](AnswerTime::Usual).
 pub const LONG_ANSWER: Duration = Duration::from_nanos(4_096 << LONGEST_EVER);
 

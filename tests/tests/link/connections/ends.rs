@@ -5,7 +5,7 @@ use fakekernel::Nanos;
 use lab_gldv3::Stream;
 
 use super::opened::{connected, pattern, send};
-use super::{CM, REQ};
+use super::{CM, REQ, RTU, counted};
 use crate::bench::{Bench, PLAIN, Setup};
 
 /// How long a REQ waits for its answer: twice what a packet may live on the way and what the other side may take, as a code.
@@ -41,4 +41,56 @@ fn a_link_that_stops_while_the_communication_manager_gives_an_attempt_up_leaves_
         };
         Setup { seeds: 8, ..Setup::default() }.run(test);
     }
+}
+
+/// `ibcm` takes so long to tell a host of a connection that stands.
+const TELLING: Nanos = Nanos::from_secs(2);
+
+#[test]
+fn a_link_that_stops_while_a_connection_it_opened_stands_and_is_about_to_be_told_ends_it_when_it_is() {
+    let test = |bench: &Bench| {
+        let (alpha, _, beta, _) = connected(bench, PLAIN);
+        lab_ibtf::set_telling_time(&bench.alpha.kernel, Some(TELLING));
+        ask(bench, &alpha, &beta);
+        fakekernel::sleep(Nanos::from_millis(100));
+        assert_eq!(lab_ibtf::connected(&bench.alpha.kernel).established, 1);
+        drop((alpha, beta));
+        fakekernel::sleep(TELLING);
+        lab_ibtf::set_telling_time(&bench.alpha.kernel, None);
+    };
+    Setup::default().run(test);
+}
+
+#[test]
+fn a_link_that_stops_while_a_connection_it_accepted_stands_and_is_about_to_be_told_ends_it_well() {
+    let test = |bench: &Bench| {
+        let (alpha, _, beta, _) = connected(bench, PLAIN);
+        lab_ibtf::set_telling_time(&bench.beta.kernel, Some(TELLING));
+        ask(bench, &alpha, &beta);
+        fakekernel::sleep(Nanos::from_millis(100));
+        assert_eq!(lab_ibtf::connected(&bench.beta.kernel).established, 1);
+        drop((alpha, beta));
+        fakekernel::sleep(TELLING);
+        lab_ibtf::set_telling_time(&bench.beta.kernel, None);
+    };
+    Setup::default().run(test);
+}
+
+#[test]
+fn a_link_that_stops_takes_an_offer_back_that_nobody_takes_up() {
+    let test = |bench: &Bench| {
+        let (alpha, _, beta, _) = connected(bench, PLAIN);
+        let only = Only::Management { class: CM, attribute: RTU };
+        let all = Pick { only, skip: 0, times: 1_000 };
+        bench.world.fabric().lose(bench.alpha.port(), Direction::ToSwitch, all);
+        // Its packet would do for an RTU.
+        lab_ibtf::set_telling_time(&bench.alpha.kernel, Some(TELLING));
+        ask(bench, &alpha, &beta);
+        fakekernel::sleep(Nanos::from_millis(100));
+        assert_eq!(lab_ibtf::connected(&bench.beta.kernel).opening, 1);
+        drop((alpha, beta));
+        bench.wait_for("it is over", Nanos::from_millis(2_500), || counted(bench, "ended") == 1);
+        lab_ibtf::set_telling_time(&bench.alpha.kernel, None);
+    };
+    Setup::default().run(test);
 }

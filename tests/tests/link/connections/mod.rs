@@ -1,5 +1,6 @@
 //! Connections that neighbours open to a link: what it accepts, what comes on them, and what is left of them.
 
+mod attempts;
 mod checks;
 mod claims;
 mod closing;

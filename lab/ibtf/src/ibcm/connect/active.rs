@@ -10,7 +10,7 @@ use illumos_sys_hdrs::{
     IBT_INVALID_PARAM, ibt_status_t,
 };
 
-use super::conn::{Closed, Conn, NoCallbacks, Opened, State};
+use super::conn::{Closed, Conn, NoCallbacks, Opened, State, Telling};
 use super::handler::{Answer, Handler, Told};
 use super::mad::{About, Body, Message, Rep, Req, ReqPath};
 use super::{ACCEPT, DEFER, PROCESSING, RETRIES, Refusal, code_of, failure, now, reason, refusal, span};
@@ -208,10 +208,10 @@ impl Ibcm {
             self.failed(id, failure::REJ_SENT, About::Rep, reason, None);
             return self.reject(id, About::Rep, reason, answer.private);
         }
-        let handler = {
+        {
             let mut table = self.connections.table.lock();
             let Some(conn) = table.get_mut(id) else { return };
-            (conn.state, conn.telling) = (State::Established, true);
+            (conn.state, conn.telling) = (State::Established, Telling::Soon);
             {
                 let mut link = channel.cm.lock();
                 (link.opening, link.connected) = (false, true);
@@ -222,16 +222,12 @@ impl Ibcm {
                 remote: conn.remote_id,
                 body: Body::Rtu { private: answer.private },
             });
-            conn.handler
-        };
+        }
         self.send_of(id, |conn| conn.message.clone());
-        let _ = self.tell(handler, &Told::Established(None), None, Some(&channel));
+        self.tell_established(id, None, &channel);
         let outcome = {
             let mut table = self.connections.table.lock();
-            table.get_mut(id).map(|conn| {
-                conn.telling = false;
-                conn.opened.clone()
-            })
+            table.get_mut(id).map(|conn| conn.opened.clone())
         };
         self.open_is_over(id);
         if let Some(outcome) = outcome {
@@ -278,24 +274,34 @@ impl Ibcm {
         channel.open.adapter().rc_to_rts(&channel.qp, send)
     }
 
-    /// The other side takes longer, and says how long.
-    pub(super) fn on_mra(&self, id: u32, about: About, service: u8, private: &[u8]) {
-        let found = {
+    /// The other side takes longer, and says how long: so long each time that it is asked again, and as often as at first. Once only, whatever
+    /// it says that this is about.
+    pub(super) fn on_mra(&self, id: u32, service: u8, private: &[u8]) {
+        let (about, handler, channel) = {
             let mut table = self.connections.table.lock();
             let Some(conn) = table.get_mut(id) else { return };
-            conn.state = match (conn.state, about) {
-                (State::ReqSent | State::RepWait, About::Req) => State::RepWait,
-                (State::RepSent | State::MraRepReceived, About::Rep) => State::MraRepReceived,
+            let (about, state) = match conn.state {
+                State::ReqSent => (About::Req, State::RepWait),
+                State::RepSent => (About::Rep, State::MraRepReceived),
                 _ => return,
             };
-            let wait = Nanos(span(service).0 + 2 * conn.lifetime.0);
-            let found = (conn.handler, conn.channel.clone());
-            self.arm(&mut table, id, wait);
+            conn.state = state;
+            let found = (about, conn.handler, conn.channel.clone());
+            table.set_due(id, None);
             found
         };
-        self.connections.clock.wake_all();
         let told = Told::Mra { about, service, private };
-        let _ = self.tell(found.0, &told, None, found.1.as_deref());
+        let _ = self.tell(handler, &told, None, channel.as_deref());
+        {
+            let mut table = self.connections.table.lock();
+            let waits = |conn: &&mut Conn| matches!(conn.state, State::RepWait | State::MraRepReceived);
+            let Some(conn) = table.get_mut(id).filter(waits) else { return };
+            conn.retries_left = conn.max_retries;
+            conn.interval = Nanos(span(service).0 + conn.lifetime.0);
+            let interval = conn.interval;
+            self.arm(&mut table, id, interval);
+        }
+        self.connections.clock.wake_all();
     }
 }
 
@@ -382,9 +388,10 @@ fn conn_of(
         deferred: false,
         in_handler: false,
         handler_thread: 0,
-        telling: false,
+        telling: Telling::No,
         abort: false,
         stale: false,
+        stranded: false,
         no_callbacks: NoCallbacks::Free,
         has_open_place: false,
         has_close_place: false,

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use fakekernel::{HostGuard, HostMutex};
+use fakekernel::{HostGuard, HostMutex, Rule, cx};
 
-use super::conn::{Closed, Conn, NoCallbacks, State};
+use super::conn::{Closed, Conn, NoCallbacks, State, Telling};
 use super::handler::Told;
 use super::mad::{About, Body, Message};
 use super::table::Table;
@@ -32,7 +32,10 @@ const ALREADY: Outcome = Outcome { code: closed::ALREADY, private: Vec::new() };
 
 /// What a close does next.
 enum Next {
-    Part,
+    /// `blind`: of one whose handler is about to be called.
+    Part {
+        blind: bool,
+    },
     Abort(Arc<HostMutex<Closed>>),
     /// A handler is running: it will be seen to when it returns.
     AbortLater(Arc<HostMutex<Closed>>),
@@ -43,6 +46,14 @@ enum Next {
 impl Ibcm {
     /// Closes a connection.
     pub(super) fn close(&self, id: u32, mode: Mode, private: Vec<u8>) -> Outcome {
+        if mode == Mode::NonBlocking {
+            self.task(move |ibcm| _ = ibcm.close_now(id, mode, private));
+            return Outcome { code: 0, private: Vec::new() };
+        }
+        self.close_now(id, mode, private)
+    }
+
+    fn close_now(&self, id: u32, mode: Mode, private: Vec<u8>) -> Outcome {
         match self.how_to_close(id, mode) {
             Next::Already => ALREADY,
             Next::WaitForEnd(slot) => {
@@ -56,7 +67,14 @@ impl Ibcm {
                 self.aborted(mode, &slot)
             }
             Next::AbortLater(slot) => self.aborted(mode, &slot),
-            Next::Part => self.part(id, mode, private),
+            Next::Part { blind } => {
+                cx().check(!blind, Rule::CallAfterUnload, || {
+                    "ibt_close_rc_channel with IBT_NOCALLBACKS of a connection that stands and is about to be told so: ibcm calls the handler \
+                     that it was to forget, which is NULL"
+                        .into()
+                });
+                self.part(id, mode, private)
+            }
         }
     }
 
@@ -85,19 +103,17 @@ impl Ibcm {
                     table = self.wait_for_change(table);
                     continue;
                 }
-                State::Established if conn.telling => {
-                    table = self.wait_for_change(table);
-                    continue;
-                }
                 State::Established => {
+                    let blind = mode == Mode::NoCallbacks && conn.telling == Telling::Soon;
                     if mode == Mode::NoCallbacks {
                         silence(conn);
                         let channel = conn.channel.clone();
                         mark_closing(channel.as_ref());
                     }
-                    return Next::Part;
+                    return Next::Part { blind };
                 }
                 State::Queued | State::ReqSent | State::RepWait | State::RepSent | State::MraRepReceived => {
+                    conn.stranded = conn.state == State::Queued;
                     conn.state = State::Aborting;
                     table.set_due(id, None);
                     return Next::Abort(slot);
@@ -177,7 +193,7 @@ impl Ibcm {
                 if conn.state != State::Established {
                     return;
                 }
-                if !conn.telling {
+                if conn.telling == Telling::No {
                     break;
                 }
                 table = self.wait_for_change(table);
@@ -223,7 +239,7 @@ impl Ibcm {
                     return;
                 }
                 match conn.state {
-                    State::Established if conn.telling => {}
+                    State::Established if conn.telling != Telling::No => {}
                     State::Established | State::DreqSent => {
                         let was = std::mem::replace(&mut conn.state, State::DreqReceived);
                         table.set_due(id, None);
@@ -335,7 +351,7 @@ impl Ibcm {
         let told = Told::Closed { code: closed::ABORT, private: None, answered: false };
         let _ = self.tell(handler, &told, None, channel.as_deref());
         self.open_is_over(id);
-        self.connections.table.lock().remove(id);
+        self.connections.table.lock().forget_aborted(id);
         let reason = u32::from(reason::ABORT);
         *opened.lock() = Some(super::Opened { reason, ..super::Opened::default() });
         *slot.lock() = Closed { done: true, code: closed::ABORT, private: Vec::new() };

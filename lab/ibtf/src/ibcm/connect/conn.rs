@@ -54,6 +54,15 @@ pub(super) enum NoCallbacks {
     Never,
 }
 
+/// How far CONN_EST is told (`cep_in_rts`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    No,
+    /// The handler is about to be called.
+    Soon,
+    Now,
+}
+
 /// How an open ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Opened {
@@ -114,11 +123,12 @@ pub(super) struct Conn {
     pub in_handler: bool,
     /// On the thread with this `did`.
     pub handler_thread: u64,
-    /// CONN_EST is being told.
-    pub telling: bool,
+    pub telling: Telling,
     /// Someone aborts it while a handler runs.
     pub abort: bool,
     pub stale: bool,
+    /// It was given up before its turn: nobody ever drops what is counted for its REQ.
+    pub stranded: bool,
     pub no_callbacks: NoCallbacks,
     pub has_open_place: bool,
     pub has_close_place: bool,

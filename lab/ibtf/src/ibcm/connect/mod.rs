@@ -24,7 +24,7 @@ use super::Ibcm;
 use crate::adapter::Wire;
 use crate::ibtl::{Channel, Device};
 use crate::tasks::Tasks;
-use conn::{Conn, NoCallbacks, Opened, State};
+use conn::{Conn, NoCallbacks, Opened, State, Telling};
 use handler::{Answer, Handler, Told};
 use mad::{About, Body, CLASS, Message, Rej};
 use table::Table;
@@ -93,6 +93,8 @@ pub(super) struct Connections {
     taken: AtomicUsize,
     /// The timer's thread is there.
     timing: AtomicBool,
+    /// Between ESTABLISHED and CONN_EST.
+    telling_time: HostMutex<Option<fakekernel::Nanos>>,
 }
 
 impl Connections {
@@ -104,6 +106,7 @@ impl Connections {
             tasks: Tasks::new("ibcm_taskq", AT_ONCE),
             taken: AtomicUsize::new(0),
             timing: AtomicBool::new(false),
+            telling_time: HostMutex::new(None),
         }
     }
 }
@@ -133,6 +136,8 @@ pub struct Connected {
     pub closing: usize,
     /// In time-wait, or refused and not forgotten.
     pub waiting: usize,
+    /// Given up while they waited for their turn to be opened: those are never forgotten, and their adapter never goes.
+    pub stranded: usize,
 }
 
 impl Ibcm {
@@ -157,7 +162,19 @@ impl Ibcm {
             established: table.count(established),
             closing: table.count(closing),
             waiting: table.count(waiting),
+            stranded: table.stranded(None),
         }
+    }
+
+    /// See [`crate::set_telling_time`].
+    pub(crate) fn set_telling_time(&self, time: Option<fakekernel::Nanos>) {
+        *self.connections.telling_time.lock() = time;
+    }
+
+    /// What keeps an adapter for ever, if something does.
+    pub(super) fn keeps(&self, guid: u64) -> Option<String> {
+        let stranded = self.connections.table.lock().stranded(Some(guid));
+        (stranded != 0).then(|| format!("ibcm, for ever: {stranded} opens were given up before their turn"))
     }
 
     /// A management datagram came in for a port's queue pair 1. False if it is not for communication management.
@@ -193,7 +210,7 @@ impl Ibcm {
             Body::Rep(rep) => self.on_rep((device, port, from), local, remote, transaction, rep),
             Body::Rtu { private } => self.on_rtu((device, port, from), local, remote, transaction, &private),
             Body::Rej(rej) => self.on_rej(local, remote, &rej),
-            Body::Mra { about, service, private } => self.on_mra(remote, about, service, &private),
+            Body::Mra { service, private, .. } => self.on_mra(remote, service, &private),
             Body::Dreq { qpn, private } => self.on_dreq(local, remote, transaction, qpn, &private),
             Body::Drep { private } => self.on_drep(remote, transaction, private),
         }
@@ -262,6 +279,29 @@ impl Ibcm {
     ) -> Option<Answer> {
         let handle = channel.map_or(0, |channel| channel.handle.get::<u8>().addr());
         handler.tell(&self.kernel, told, id, handle)
+    }
+
+    /// Tells a client that its connection stands. Nobody waits for that but the end of the connection that the other side asks for: a client that has
+    /// its handler forgotten meanwhile has ibcm call none.
+    fn tell_established(&self, id: u32, private: Option<&[u8]>, channel: &Channel) {
+        let time = *self.connections.telling_time.lock();
+        if let Some(time) = time {
+            fakekernel::sleep(time);
+        }
+        let handler = {
+            let mut table = self.connections.table.lock();
+            table.get_mut(id).map(|conn| {
+                conn.telling = Telling::Now;
+                conn.handler
+            })
+        };
+        if let Some(handler) = handler {
+            let _ = self.tell(handler, &Told::Established(private), None, Some(channel));
+        }
+        if let Some(conn) = self.connections.table.lock().get_mut(id) {
+            conn.telling = Telling::No;
+        }
+        self.table_changed();
     }
 
     /// The two do not know each other any more.

@@ -9,7 +9,7 @@ use fabric::{
 };
 use fakekernel::{HostMutex, cx};
 
-use super::conn::{Closed, Conn, NoCallbacks, State};
+use super::conn::{Closed, Conn, NoCallbacks, State, Telling};
 use super::handler::{Answer, Handler, Told};
 use super::mad::{About, Body, Message, Rej, Rep, Req};
 use super::{DEFER, Refusal, closed, code_of, failure, now, reason, refusal, span};
@@ -287,11 +287,11 @@ impl Ibcm {
                 return;
             }
             conn.state = State::Establishing;
-            let found = conn.channel.clone().map(|channel| (channel, conn.req.clone(), conn.handler));
+            let found = conn.channel.clone().map(|channel| (channel, conn.req.clone()));
             table.set_due(id, None);
             found
         };
-        let Some((channel, req, handler)) = found else { return };
+        let Some((channel, req)) = found else { return };
         let send = ReadyToSend {
             first_psn: req.first_psn,
             ack_timeout: code_of(span(req.path.ack_timeout)),
@@ -307,14 +307,10 @@ impl Ibcm {
         {
             let mut table = self.connections.table.lock();
             let Some(conn) = table.get_mut(id) else { return };
-            (conn.state, conn.telling) = (State::Established, true);
+            (conn.state, conn.telling) = (State::Established, Telling::Soon);
             channel.cm.lock().connected = true;
         }
-        let _ = self.tell(handler, &Told::Established(private), None, Some(&channel));
-        if let Some(conn) = self.connections.table.lock().get_mut(id) {
-            conn.telling = false;
-        }
-        self.table_changed();
+        self.tell_established(id, private, &channel);
     }
 
     /// The other side refuses.
@@ -419,9 +415,10 @@ fn conn_of(
         deferred: false,
         in_handler: false,
         handler_thread: 0,
-        telling: false,
+        telling: Telling::No,
         abort: false,
         stale: false,
+        stranded: false,
         no_callbacks: NoCallbacks::Free,
         has_open_place: false,
         has_close_place: false,

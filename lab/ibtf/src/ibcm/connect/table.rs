@@ -21,6 +21,8 @@ pub(super) struct Table {
     opens: usize,
     waiting_opens: VecDeque<u32>,
     closings: usize,
+    /// Adapters (node GUID), once for each open that was given up while it waited for its turn.
+    stranded: Vec<u64>,
 }
 
 impl Table {
@@ -52,6 +54,18 @@ impl Table {
         self.leave_open(id);
         self.leave_close(id);
         self.conns.remove(&id)
+    }
+
+    /// An open was given up. If it still waited for its turn its memory and the adapter's count stay for ever: two references are dropped when
+    /// the REQ goes, and the queue forgets it without that (`ibcm_open_done`).
+    pub fn forget_aborted(&mut self, id: u32) {
+        let gone = self.remove(id).filter(|conn| conn.stranded);
+        self.stranded.extend(gone.map(|conn| conn.device.guid));
+    }
+
+    /// Opens of an adapter, or of all, that are never forgotten.
+    pub fn stranded(&self, guid: Option<u64>) -> usize {
+        self.stranded.iter().filter(|of| guid.is_none_or(|guid| **of == guid)).count()
     }
 
     pub fn ids(&self) -> Vec<u32> {

@@ -8,12 +8,14 @@ use ipoib::{Instant, LinkAddr};
 
 use kernel::KArc;
 
-use super::Step;
 use super::receive::{ConnectedReceiver, Taken};
+use super::{AGAIN, Step};
 use crate::link::long_answers::LongAnswers;
 
 /// How long a neighbour may take to say that it has got a connection.
 const STAND: Duration = Duration::from_secs(1);
+/// How long the communication manager may take to tell of the end of an offer that it was to take back. It needs no time, but memory.
+const TAKE_BACK: Duration = Duration::from_secs(30);
 
 /// Who asks, and may have one.
 pub(crate) struct Asker {
@@ -35,6 +37,8 @@ pub(crate) struct IncomingConnection {
     pub(super) stands: bool,
     /// The communication manager has told that it is over.
     pub(super) over: bool,
+    /// The communication manager was asked to take back the offer that nothing was told of.
+    pub(super) taken_back: bool,
     /// The adapter has told that the queue pair holds no receive any more.
     pub(super) empty: bool,
     /// The pause after a receive that found no buffer is as it should be.
@@ -74,6 +78,7 @@ impl IncomingConnection {
             dismissed: false,
             stands: false,
             over: false,
+            taken_back: false,
             empty: false,
             eased: false,
             pkey_index: None,
@@ -122,6 +127,19 @@ impl IncomingConnection {
     /// Whether it is time for what is to be done.
     pub(super) fn has_come(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|at| now >= at)
+    }
+
+    /// Whether it is an offer that is to be taken back: the communication manager has not told what came of it, and might be about to. It would call a
+    /// handler that a close had it forget (`ibcm_cep_state_rtu`).
+    pub(super) fn is_to_take_back(&self) -> bool {
+        !self.stands && !self.over && !self.taken_back
+    }
+
+    /// The communication manager was asked to take it back, or could not be asked yet.
+    pub(super) fn takes_back(&mut self, channel: RcChannel, asked: bool, now: Instant) {
+        (self.state, self.taken_back) = (State::Held(channel), asked);
+        let wait = if asked { TAKE_BACK } else { AGAIN };
+        self.not_before = Some(now + wait).filter(|_| !self.stands && !self.over);
     }
 
     /// The channel of one that is to be closed.

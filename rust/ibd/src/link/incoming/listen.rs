@@ -220,6 +220,16 @@ impl ClientHandler for ConnectionEvents {
         wanted == Some(true)
     }
 
+    fn connection_delayed(&self, channel: ChannelId, time: Duration) {
+        let mut waits = true;
+        self.0.tell(|control| {
+            control.tell_outgoing(|outgoing| waits = outgoing.delayed(channel, time, now()));
+        });
+        if !waits {
+            self.0.connection_counters.slow.increment();
+        }
+    }
+
     fn connection_established(&self, channel: ChannelId) {
         let mut opened = None;
         self.0.tell(|control| opened = control.connection_established(channel, now()));

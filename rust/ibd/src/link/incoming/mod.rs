@@ -15,18 +15,18 @@
 
 mod connection;
 mod counters;
+mod due;
 mod listen;
 mod receive;
 mod shared_receive;
 mod slabs;
+mod told;
 mod work;
 
 use core::time::Duration;
 
-use ibtf::{ChannelId, CqId, Hca, RcChannel, RcState, Reply, Session, Srq, SrqId};
-use ipoib::connections::{
-    Connection, Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal,
-};
+use ibtf::{ChannelId, Hca, RcChannel, Reply, Session, Srq};
+use ipoib::connections::{Connection, Incoming, IncomingConfig, IncomingSlot, LidCheck, Refusal};
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
 use kernel::{AllocError, KArc, KBox, KVec};
@@ -112,6 +112,8 @@ pub(crate) enum Step {
 pub(crate) enum Close {
     /// One from a neighbour: [`IncomingConnections::closed`].
     Incoming(Connection, RcChannel),
+    /// One from a neighbour of which nobody knows what comes of it: [`IncomingConnections::takes_back`].
+    TakeBack(Connection, RcChannel),
     /// One to a neighbour.
     Outgoing(Connection, RcChannel, Option<ConnectedSender>),
 }
@@ -245,83 +247,6 @@ impl IncomingConnections {
         }
     }
 
-    /// The communication manager tells that a connection stands: this one, if this link has opened it.
-    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> Option<Connection> {
-        let Some(entry) = self.by_channel(channel) else {
-            return self.outgoing.as_mut()?.established(channel, now);
-        };
-        (entry.stands, entry.not_before) = (true, None);
-        let connection = entry.connection;
-        self.machine.established(connection, now);
-        None
-    }
-
-    /// The communication manager tells that a connection is over, or that none has come of it.
-    pub(crate) fn ended(&mut self, channel: ChannelId, now: Instant) {
-        if let Some(outgoing) = &mut self.outgoing {
-            outgoing.is_over(channel);
-            outgoing.ended(channel, now);
-        }
-        let Some(entry) = self.by_channel(channel) else { return };
-        (entry.over, entry.not_before) = (true, None);
-        let connection = entry.connection;
-        self.machine.ended(connection);
-    }
-
-    /// The communication manager tells that no connection has come of an attempt, and why.
-    pub(crate) fn refused(&mut self, channel: ChannelId, reason: u16, now: Instant) {
-        if let Some(outgoing) = &mut self.outgoing {
-            outgoing.refused(channel, reason);
-        }
-        self.ended(channel, now);
-    }
-
-    /// The adapter tells that a queue pair has failed.
-    pub(crate) fn failed(&mut self, channel: ChannelId, now: Instant) {
-        if let Some(outgoing) = &mut self.outgoing {
-            outgoing.ended(channel, now);
-        }
-        let connection = self.by_channel(channel).map(|entry| entry.connection);
-        if let Some(connection) = connection {
-            self.machine.ended(connection);
-        }
-    }
-
-    /// The adapter tells that a queue pair holds no receive any more.
-    pub(crate) fn emptied(&mut self, channel: ChannelId) {
-        let Some(entry) = self.by_channel(channel) else { return };
-        (entry.empty, entry.not_before) = (true, None);
-        let connection = entry.connection;
-        // A connection that carries messages has its receives: one that has none has failed, whether the adapter says so or not.
-        self.machine.ended(connection);
-    }
-
-    /// A CQ is lost: that of a connection to a neighbour, or of what those from neighbours share.
-    pub(crate) fn cq_failed(&mut self, cq: CqId, now: Instant) {
-        if let Some(outgoing) = &mut self.outgoing {
-            outgoing.cq_failed(cq, now);
-        }
-        if self.shared_receive.as_ref().is_some_and(|shared_receive| shared_receive.cq() == cq) {
-            self.lose_shared_receive();
-        }
-    }
-
-    /// A shared receive queue is lost.
-    pub(crate) fn srq_failed(&mut self, srq: SrqId) {
-        if self.shared_receive.as_ref().is_some_and(|shared_receive| shared_receive.id() == srq) {
-            self.lose_shared_receive();
-        }
-    }
-
-    /// All are dismissed, and the next one finds another.
-    fn lose_shared_receive(&mut self) {
-        self.machine.stop();
-        self.lost = true;
-        if self.runs {
-            self.machine.run();
-        }
-    }
-
     /// More messages come than there are receives for.
     pub(crate) fn want_receives(&mut self) {
         self.short_of_receives = true;
@@ -381,6 +306,19 @@ impl IncomingConnections {
         true
     }
 
+    /// An offer is to be taken back, or the communication manager does not know it yet. What comes of it is told.
+    pub(crate) fn takes_back(
+        &mut self,
+        connection: Connection,
+        channel: RcChannel,
+        asked: bool,
+        now: Instant,
+    ) -> Option<RcChannel> {
+        let Some(entry) = self.find(connection) else { return Some(channel) };
+        entry.takes_back(channel, asked, now);
+        None
+    }
+
     /// A close has ended, and the channel is what is left; whether it succeeded.
     pub(crate) fn closed(
         &mut self,
@@ -437,123 +375,5 @@ impl IncomingConnections {
 
     fn by_channel(&mut self, channel: ChannelId) -> Option<&mut IncomingConnection> {
         self.connections.find_mut(|entry| entry.channel == Some(channel))
-    }
-
-    /// What the machine wants done. Each thread asks: one of them may be waiting for something.
-    fn ask_machine(&mut self, now: Instant) {
-        while let Some(action) = self.machine.poll_action(now) {
-            match action {
-                IncomingAction::Dismiss(connection) => match self.find(connection) {
-                    Some(entry) => entry.dismiss(),
-                    None => self.machine.drained(connection),
-                },
-                IncomingAction::Look(connection) => match self.find(connection) {
-                    Some(entry) => entry.to_look = true,
-                    None => self.machine.looked(connection, None, now),
-                },
-            }
-        }
-    }
-
-    /// How a connection receives, if the adapter says so.
-    pub(crate) fn looked(&mut self, connection: Connection, seen: Option<RcState>, now: Instant) {
-        self.machine.looked(connection, seen.map(|seen| seen.packet_due), now);
-        if let Some(entry) = self.find(connection) {
-            // If that is not where the link is, the link may be about to follow; and if not, the neighbour finds out that nothing arrives.
-            entry.pkey_index = seen.map(|seen| seen.pkey_index);
-        }
-    }
-
-    /// The next thing to do.
-    pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
-        self.ask_machine(now);
-        if core::mem::take(&mut self.lost)
-            && let Some(shared_receive) = self.shared_receive.take()
-        {
-            return Some(Step::End(shared_receive));
-        }
-        let ends = self.ends;
-        if let Some(entry) =
-            self.connections.find_mut(|entry| entry.is_due(now) && !(ends && entry.is_draining()))
-        {
-            let refused = (entry.dismissed && entry.channel.is_none()).then_some(entry.connection);
-            let step = entry.step();
-            if let Some(connection) = refused {
-                // Of one that was only asked for nothing is left.
-                drop(self.forget(connection, now));
-            }
-            return step;
-        }
-        if let Some(step) = self.next_of_receives(now) {
-            return Some(step);
-        }
-        if let Some(step) = self.outgoing.as_mut().and_then(|outgoing| outgoing.next_step(now)) {
-            self.wait_for_numbers(now);
-            return Some(Step::Outgoing(step));
-        }
-        self.end_unused(now).or_else(|| self.close_adapter(now))
-    }
-
-    /// The next connection to close, from neighbours and to them by turns: one of these can take seconds.
-    pub(crate) fn next_close(&mut self, now: Instant) -> Option<Close> {
-        self.ask_machine(now);
-        self.outgoing_is_next = !self.outgoing_is_next;
-        if self.outgoing_is_next {
-            self.next_outgoing_close(now).or_else(|| self.next_incoming_close(now))
-        } else {
-            self.next_incoming_close(now).or_else(|| self.next_outgoing_close(now))
-        }
-    }
-
-    fn next_outgoing_close(&mut self, now: Instant) -> Option<Close> {
-        let (connection, channel, sender) = self.outgoing.as_mut()?.next_close(now)?;
-        Some(Close::Outgoing(connection, channel, sender))
-    }
-
-    fn next_incoming_close(&mut self, now: Instant) -> Option<Close> {
-        let entry = self.connections.find_mut(|entry| entry.is_to_close() && entry.has_come(now))?;
-        Some(Close::Incoming(entry.connection, entry.take_to_close()?))
-    }
-
-    /// When [`IncomingConnections::next_close`] has something again, if nothing happens before.
-    pub(crate) fn close_deadline(&self) -> Option<Instant> {
-        let next = self.connections.iter().filter(|entry| entry.is_to_close());
-        let next = next.filter_map(|entry| entry.not_before).min();
-        let outgoing = self.outgoing.as_ref().and_then(|outgoing| outgoing.close_deadline());
-        [self.machine.next_deadline(), next, outgoing].into_iter().flatten().min()
-    }
-
-    /// Of a link that is stopped nothing stays open.
-    fn close_adapter(&mut self, now: Instant) -> Option<Step> {
-        if self.runs || !self.is_empty() || self.close_at.is_some_and(|at| now < at) {
-            return None;
-        }
-        let hca = self.hca.take()?;
-        self.lets_go = true;
-        Some(Step::LetGo(hca))
-    }
-
-    /// What nobody has sent to for a while goes.
-    fn end_unused(&mut self, now: Instant) -> Option<Step> {
-        let unused = self.shared_receive.is_some() && self.connections.iter().next().is_none();
-        self.unused_since = if unused { self.unused_since.or(Some(now)) } else { None };
-        if self.unused_since.is_none_or(|since| now < since + UNUSED) {
-            return None;
-        }
-        self.unused_since = None;
-        self.shared_receive.take().map(Step::End)
-    }
-
-    /// When [`IncomingConnections::next_step`] has something again, if nothing happens before.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let waits = |entry: &&IncomingConnection| entry.is_to_close() || self.ends && entry.is_draining();
-        let incoming = self.connections.iter().filter(|entry| !waits(entry));
-        let incoming = incoming.filter_map(|entry| entry.not_before).min();
-        let unused = self.unused_since.map(|since| since + UNUSED);
-        let close = self.close_at.filter(|_| !self.runs && self.is_empty() && self.hca.is_some());
-        let outgoing = self.outgoing.as_ref().and_then(|outgoing| outgoing.next_deadline());
-        let grow = self.grow_at.filter(|_| self.short_of_receives);
-        let shared = self.shared_receive.as_ref().and([grow, self.shrink_at].into_iter().flatten().min());
-        [self.machine.next_deadline(), incoming, unused, close, outgoing, shared].into_iter().flatten().min()
     }
 }

@@ -58,6 +58,7 @@ fn live_closing(parker: &Parker<'_, Control>, shared: &Shared) {
 fn close_next(shared: &Shared, next: Close) {
     match next {
         Close::Incoming(connection, channel) => close(shared, connection, channel),
+        Close::TakeBack(connection, channel) => take_back(shared, connection, channel),
         Close::Outgoing(connection, channel, sender) => {
             outgoing::close(shared, connection, channel, sender);
             with_incoming(shared, |incoming| {
@@ -74,6 +75,13 @@ fn close(shared: &Shared, connection: Connection, channel: RcChannel) {
     let left = with_incoming(shared, |incoming| incoming.closed(connection, channel, succeeded, now()));
     drop(left);
     shared.control.notify_all();
+}
+
+/// With no lock held.
+fn take_back(shared: &Shared, connection: Connection, channel: RcChannel) {
+    let asked = channel.take_back().is_ok();
+    let left = with_incoming(shared, |incoming| incoming.takes_back(connection, channel, asked, now()));
+    drop(left);
 }
 
 fn live(parker: &Parker<'_, Control>, shared: &Shared) {

@@ -12,25 +12,27 @@
 //! Datagrams carry what fits in one until a connection stands, and when none comes of it. What is done when is the machine's to say
 //! ([`ipoib::connections::Outgoing`]).
 
+mod connection;
 mod send_completions;
 mod send_pools;
 mod sender;
+mod told;
 mod too_big;
 mod work;
 
 use core::time::Duration;
 
-use ibtf::{AddressVector, ChannelId, Cq, CqId, RcChannel};
+use ibtf::{AddressVector, ChannelId, Cq, RcChannel};
 use ipoib::connections::{
-    Action, Connection, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, PrivateData, Service, Submitted,
-    WaitingSlot,
+    Action, Connection, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, Service, Submitted, WaitingSlot,
 };
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
 use kernel::mblk::Mblk;
 use kernel::{AllocError, KArc, KBox, KVec};
 
-use super::long_answers::LongAnswers;
+use super::attempts::AttemptPlace;
+use connection::{OutgoingConnection, Route, State};
 pub(crate) use send_completions::SendCompletions;
 pub(crate) use send_pools::SendPools;
 pub(crate) use sender::{ConnectedSender, Sent};
@@ -63,51 +65,6 @@ pub(crate) struct OutgoingConnections {
     runs: bool,
     /// One more is to be closed.
     news: bool,
-}
-
-/// One connection, or an attempt to make one.
-struct OutgoingConnection {
-    connection: Connection,
-    channel: Option<ChannelId>,
-    sender: Option<ConnectedSender>,
-    /// The CQ of that: the sender has a lock of its own, which it holds while it copies a packet.
-    cq: Option<CqId>,
-    /// What its queue pair keeps sending by, whatever becomes of the path.
-    route: Option<Route>,
-    /// Octets of the longest message that the neighbour takes; 0 before it has said so.
-    longest: u32,
-    /// Its answers may take long.
-    long: Option<LongAnswers>,
-    state: State,
-    /// What the communication manager has told of an attempt that came to nothing.
-    failed: Option<OpenError>,
-    /// It stands, or has stood.
-    stands: bool,
-    /// The communication manager has told that it is over.
-    over: bool,
-    /// The machine wants it closed.
-    closing: bool,
-    /// And it still sends.
-    speaks: bool,
-    /// Its channel is not freed before.
-    not_before: Option<Instant>,
-}
-
-/// How a connection goes to its neighbour.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Route {
-    /// The port's base LID.
-    own_lid: u16,
-    /// Where the P_Key is in the port's table: a queue pair keeps the index that it was made with.
-    pkey_index: u16,
-    /// As the SA says it.
-    to: AddressVector,
-}
-
-enum State {
-    /// A thread is at it.
-    Busy,
-    Held(RcChannel),
 }
 
 /// What the thread does next.
@@ -149,7 +106,7 @@ impl OutgoingConnections {
         self.machine.stop();
         // The thread that closes does not wait until the other one has asked: nothing is opened now.
         let now = crate::now();
-        while let Some(action) = self.machine.next_connection(now) {
+        while let Some(action) = self.machine.next_connection(now, || false) {
             if let Action::Close(connection) = action {
                 self.note_close(connection, now);
             }
@@ -218,11 +175,17 @@ impl OutgoingConnections {
 
     /// The next thing for the thread that opens.
     pub(crate) fn next_step(&mut self, now: Instant) -> Option<Step> {
-        while let Some(action) = self.machine.next_connection(now) {
+        let mut place = None;
+        let attempts = self.connections.iter().filter(|entry| entry.place.is_some()).count() as u32;
+        let mut may_open = || {
+            place = AttemptPlace::take(attempts);
+            place.is_some()
+        };
+        while let Some(action) = self.machine.next_connection(now, &mut may_open) {
             match action {
                 Action::Open(connection, service) => match Room::new() {
                     Ok(room) => {
-                        self.connections.put(room, OutgoingConnection::new(connection));
+                        self.connections.put(room, OutgoingConnection::new(connection, place));
                         return Some(Step::Open(connection, service));
                     }
                     Err(AllocError) => self.machine.failed(connection, OpenError::Failed, now),
@@ -281,7 +244,8 @@ impl OutgoingConnections {
         &mut self,
         now: Instant,
     ) -> Option<(Connection, RcChannel, Option<ConnectedSender>)> {
-        let entry = self.connections.find_mut(|entry| entry.closing && entry.has_come(now))?;
+        let entry =
+            self.connections.find_mut(|entry| entry.closing && entry.is_told() && entry.has_come(now))?;
         Some((entry.connection, entry.take()?, entry.sender.take()))
     }
 
@@ -391,96 +355,6 @@ impl OutgoingConnections {
 
     fn by_channel(&mut self, channel: ChannelId) -> Option<&mut OutgoingConnection> {
         self.connections.find_mut(|entry| entry.channel == Some(channel))
-    }
-
-    /// The neighbour has accepted, and says what it takes; whether that is any good. Its answers may take long.
-    pub(crate) fn replied(&mut self, channel: ChannelId, private: &[u8], long: Option<LongAnswers>) -> bool {
-        let Some(entry) = self.by_channel(channel).filter(|entry| !entry.closing) else { return false };
-        match PrivateData::from_bytes(private) {
-            Ok(private) => (entry.longest, entry.long) = (private.longest, long),
-            Err(_) => return false,
-        }
-        true
-    }
-
-    /// A connection stands; `None` if nobody wants it any more.
-    pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> Option<Connection> {
-        // One that has failed meanwhile is freed, and the machine is told of that.
-        let entry = self.by_channel(channel).filter(|entry| entry.failed.is_none())?;
-        entry.stands = true;
-        let (connection, longest) = (entry.connection, entry.longest);
-        // If nobody wants it any more it is about to be closed.
-        let sender = entry.sender.clone()?;
-        self.machine.opened(connection, sender, longest, now).then_some(connection)
-    }
-
-    /// The communication manager tells why no connection has come of it.
-    pub(crate) fn refused(&mut self, channel: ChannelId, reason: u16) {
-        if let Some(entry) = self.by_channel(channel) {
-            entry.failed = Some(OpenError::of_reject(reason));
-        }
-    }
-
-    /// The communication manager tells that it is over.
-    pub(crate) fn is_over(&mut self, channel: ChannelId) {
-        if let Some(entry) = self.by_channel(channel) {
-            entry.over = true;
-        }
-    }
-
-    /// The communication manager, or the adapter, tells that a connection is over; whether it was one of these that stood.
-    pub(crate) fn ended(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(entry) = self.by_channel(channel) else { return false };
-        let (connection, stood) = (entry.connection, entry.stands);
-        if stood {
-            self.machine.lost(connection, now);
-        } else if entry.failed.is_none() {
-            entry.failed = Some(OpenError::Failed);
-        }
-        stood
-    }
-
-    /// A CQ is lost, and the connection with it.
-    pub(crate) fn cq_failed(&mut self, cq: CqId, now: Instant) {
-        let of = |entry: &OutgoingConnection| entry.sender.is_some() && entry.cq == Some(cq);
-        if let Some(entry) = self.connections.find_mut(of) {
-            let connection = entry.connection;
-            self.machine.lost(connection, now);
-        }
-    }
-}
-
-impl OutgoingConnection {
-    fn new(connection: Connection) -> Self {
-        Self {
-            connection,
-            channel: None,
-            sender: None,
-            cq: None,
-            route: None,
-            longest: 0,
-            long: None,
-            state: State::Busy,
-            failed: None,
-            stands: false,
-            over: false,
-            closing: false,
-            speaks: false,
-            not_before: None,
-        }
-    }
-
-    /// Whether no thread is at it, and it is time for what is to be done.
-    fn has_come(&self, now: Instant) -> bool {
-        matches!(self.state, State::Held(_)) && self.not_before.is_none_or(|at| now >= at)
-    }
-
-    fn take(&mut self) -> Option<RcChannel> {
-        self.not_before = None;
-        match core::mem::replace(&mut self.state, State::Busy) {
-            State::Held(channel) => Some(channel),
-            State::Busy => None,
-        }
     }
 }
 

@@ -77,6 +77,8 @@ struct Open {
     large: u32,
     /// Packets that go when some of what is out has completed, in their order. Something is out as long as there are some.
     waiting: MblkChain,
+    /// Octets of those, with their IPoIB headers.
+    octets: u32,
 }
 
 impl Channel for ConnectedSender {
@@ -105,7 +107,7 @@ impl ConnectedSender {
         send_pools: KArc<SendPools>,
         counters: KArc<ConnectionCounters>,
     ) -> Result<Self, Status> {
-        let open = Some(Open { queue, send_pools, large: 0, waiting: MblkChain::new() });
+        let open = Some(Open { queue, send_pools, large: 0, waiting: MblkChain::new(), octets: 0 });
         let state = State { open, batch: CompletionBatch::new(COMPLETIONS)? };
         let (owes, state) = (AtomicU64::new(0), Mutex::new(state)?);
         Ok(Self(KArc::new(Inner { connection, validity: Validity::new(), owes, counters, state })?))
@@ -161,7 +163,8 @@ impl ConnectedSender {
         match posted {
             Posted::Well => Sent::Taken(packet),
             // Whatever waits is looked at when something completes.
-            Posted::Full if open.queue.expects() && open.waiting.len() < WAITING => {
+            Posted::Full if open.queue.expects() && open.may_wait(len) => {
+                open.waits(len);
                 open.waiting.push_back(packet);
                 Sent::Waits
             }
@@ -202,6 +205,22 @@ impl Open {
         self.queue.room() == 0 || !self.send_pools.allows_another(has, len)
     }
 
+    /// Whether a packet of so many octets may wait.
+    fn may_wait(&self, len: u32) -> bool {
+        self.waiting.len() < WAITING && self.send_pools.allows_waiting(self.octets, len)
+    }
+
+    fn waits(&mut self, len: u32) {
+        self.octets += len;
+        self.send_pools.waits(len);
+    }
+
+    fn waits_no_more(&mut self, len: u32) {
+        let len = len.min(self.octets);
+        self.octets -= len;
+        self.send_pools.waits_no_more(len);
+    }
+
     /// Copies a packet and posts it, if there is room.
     fn send(&mut self, of: &Inner, packet: &Mblk, ethertype: EtherType, len: u32) -> Posted {
         if self.is_short(len) {
@@ -236,7 +255,7 @@ impl Open {
         while let Some(packet) = self.waiting.pop_front() {
             let mut ethertype = [0; 2];
             packet.copy_to(ADDRESSES_LEN, &mut ethertype);
-            let len = packet.len().saturating_sub(ADDRESSES_LEN) as u32;
+            let len = len_of(&packet);
             match self.send(of, &packet, EtherType(u16::from_be_bytes(ethertype)), len) {
                 Posted::Well => freed.push_back(packet),
                 Posted::Full if self.queue.expects() => {
@@ -253,6 +272,7 @@ impl Open {
                     return false;
                 }
             }
+            self.waits_no_more(len);
         }
         true
     }
@@ -284,6 +304,17 @@ impl Open {
         }
         well
     }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.send_pools.waits_no_more(self.octets);
+    }
+}
+
+/// Octets of a packet of the MAC layer's, with its IPoIB header.
+fn len_of(packet: &Mblk) -> u32 {
+    packet.len().saturating_sub(ADDRESSES_LEN) as u32
 }
 
 /// Copies IPoIB header and payload; false if they do not fit.

@@ -17,7 +17,7 @@ where
     /// The next thing to do, if there is one.
     pub fn poll_action(&mut self, now: Instant) -> Option<Action<P, C>> {
         // Time may have passed for packets.
-        self.next_packet().or_else(|| self.next_connection(now)).or_else(|| self.next_packet())
+        self.next_packet().or_else(|| self.next_connection(now, || true)).or_else(|| self.next_packet())
     }
 
     /// Whether a connection is to be opened or closed now.
@@ -30,12 +30,13 @@ where
         self.peers.front(LEAVING).is_some()
     }
 
-    /// The next thing to do about a connection, [`Action::Open`] or [`Action::Close`], if there is one.
-    pub fn next_connection(&mut self, now: Instant) -> Option<Action<P, C>> {
+    /// The next thing to do about a connection, [`Action::Open`] or [`Action::Close`], if there is one. An attempt that could begin begins only if
+    /// `may_open`, which is asked just before that.
+    pub fn next_connection(&mut self, now: Instant, may_open: impl FnMut() -> bool) -> Option<Action<P, C>> {
         while let Some(id) = self.peers.pop_due(now) {
             self.timer(id, now);
         }
-        self.next_due(now)
+        self.next_due(now, may_open)
     }
 
     fn timer(&mut self, id: Id, now: Instant) {
@@ -71,7 +72,11 @@ where
                 }
             }
             State::Closing(After::Off, _) => self.leave(id),
-            State::Off | State::Opening(_) | State::Closing(..) => {}
+            State::Opening { since, until, .. } => {
+                let (since, until) = (*since, *until);
+                self.look_at_attempt(id, since, until, now);
+            }
+            State::Off | State::Closing(..) => {}
         }
     }
 
@@ -98,7 +103,7 @@ where
         }
     }
 
-    fn next_due(&mut self, now: Instant) -> Option<Action<P, C>> {
+    fn next_due(&mut self, now: Instant, mut may_open: impl FnMut() -> bool) -> Option<Action<P, C>> {
         loop {
             let id = self.peers.pop_front(DUE)?;
             let to = self.peers.key(id)?;
@@ -107,7 +112,7 @@ where
             let full = self.attempts >= self.config.attempts
                 || kind == Kind::Doubtful && self.doubtful >= self.config.doubtful;
             match peer.state {
-                State::Wanted(..) if full => {
+                State::Wanted(..) if full || !may_open() => {
                     self.peers.set_deadline(id, Some(now + self.config.attempts_look));
                 }
                 State::Wanted(attempt, _) => {
@@ -116,13 +121,15 @@ where
                     self.doubtful += u32::from(kind == Kind::Doubtful);
                     peer.attempt = Some(kind);
                     peer.number = self.number;
-                    peer.state = State::Opening(attempt);
-                    return Some(Action::Open(Connection { peer: to, number: peer.number }, attempt.service));
+                    peer.state = State::Opening { attempt, since: now, until: None };
+                    self.peers.set_deadline(id, Some(now + self.config.asked_patience));
+                    let number = self.number;
+                    return Some(Action::Open(Connection { peer: to, number }, attempt.service));
                 }
                 State::Closing(..) => {
                     return Some(Action::Close(Connection { peer: to, number: peer.number }));
                 }
-                State::Off | State::Opening(_) | State::Up { .. } | State::Resting => {}
+                State::Off | State::Opening { .. } | State::Up { .. } | State::Resting => {}
             }
         }
     }

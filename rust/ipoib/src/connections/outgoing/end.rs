@@ -1,6 +1,7 @@
 //! How connections end.
 
 use core::ops::DerefMut;
+use core::time::Duration;
 
 use super::peer::{After, State};
 use super::{Channel, DUE, LEAVING, Outgoing, OutgoingSlot, RECENT, WaitingSlot};
@@ -28,6 +29,43 @@ where
         self.close(id, if again { After::Rest } else { After::Off }, now);
     }
 
+    /// The neighbour asks for more time to answer an attempt: so long (an MRA). Whether it is waited for.
+    pub fn delayed(&mut self, connection: Connection, time: Duration, now: Instant) -> bool {
+        let waits = time <= self.config.longest_answer;
+        let Some((id, _)) = self.attempt(connection) else { return waits };
+        if !waits {
+            self.give_up(id, now);
+            return false;
+        }
+        if let Some(State::Opening { since, until, .. }) = self.peers.get_mut(id).map(|peer| &mut peer.state)
+        {
+            let over = *until.get_or_insert(now + self.config.delay);
+            let since = *since;
+            self.look_at_attempt(id, since, Some(over), now);
+        }
+        true
+    }
+
+    /// What waits for an answer waits no longer than an answer usually takes, whatever becomes of the attempt.
+    pub(super) fn look_at_attempt(&mut self, id: Id, since: Instant, until: Option<Instant>, now: Instant) {
+        if until.is_some_and(|until| until <= now) {
+            return self.give_up(id, now);
+        }
+        let patience = since + self.config.asked_patience;
+        if patience <= now {
+            self.leave(id);
+        }
+        let next = [Some(patience).filter(|at| *at > now), until].into_iter().flatten().min();
+        self.peers.set_deadline(id, next);
+    }
+
+    /// Nobody waits for the answer to an attempt any more.
+    fn give_up(&mut self, id: Id, now: Instant) {
+        self.fails(id, false);
+        self.close(id, After::Rest, now);
+        self.leave(id);
+    }
+
     /// One more attempt or connection has failed; how many have, since one that lasted.
     pub(super) fn fails(&mut self, id: Id, lasted: bool) -> u32 {
         let Some(peer) = self.peers.get_mut(id) else { return 0 };
@@ -50,7 +88,7 @@ where
         (peer.failures, peer.dropped) = (0, !peer.waiting.is_empty());
         match peer.state {
             // Nothing waits for the next one.
-            State::Up { .. } | State::Opening(_) => self.close(id, After::Off, Instant::ZERO),
+            State::Up { .. } | State::Opening { .. } => self.close(id, After::Off, Instant::ZERO),
             State::Wanted(..) => {
                 self.held -= 1;
                 self.off(id);
@@ -69,6 +107,7 @@ where
         let after = *after;
         self.attempt_is_over(id);
         self.held -= 1;
+        self.closing -= 1;
         match after {
             After::Rest => self.rest(id, now),
             After::Off => {
@@ -90,6 +129,7 @@ where
             channel.validity().withdraw();
         }
         peer.state = State::Closing(after, now);
+        self.closing += 1;
         self.peers.unlist(RECENT, id);
         // Its turn to be closed may come late.
         self.peers.set_deadline(id, (after == After::Off).then_some(now + self.config.patience));

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use crate::addr::LinkAddr;
 use crate::backoff::Backoff;
+use crate::connections::request::USUAL_ANSWER;
 use crate::connections::{Connection, Service};
 use crate::paths::Validity;
 use crate::time::Instant;
@@ -29,6 +30,12 @@ pub struct OutgoingConfig {
     pub waiting_bytes: u32,
     /// How long packets wait for their neighbour's turn to be asked: then he is one without a connection, until he is.
     pub patience: Duration,
+    /// How long they wait for a neighbour that was asked. One that does not answer is given up before, unless others have their turn first.
+    pub asked_patience: Duration,
+    /// A neighbour that asks for more time than this is not waited for.
+    pub longest_answer: Duration,
+    /// Others have so long from then on.
+    pub delay: Duration,
     /// A connection that carried nothing for so long is closed: before Linux does it, after 256 s.
     pub idle: Duration,
     /// One that carried something within this time makes no room for others.
@@ -59,6 +66,9 @@ impl Default for OutgoingConfig {
             waiting: 8,
             waiting_bytes: 256 << 10,
             patience: Duration::from_secs(1),
+            asked_patience: Duration::from_secs(5),
+            longest_answer: USUAL_ANSWER,
+            delay: Duration::from_secs(10),
             idle: Duration::from_secs(240),
             busy: Duration::from_secs(10),
             stuck: Duration::from_secs(5),

@@ -38,7 +38,12 @@ pub(super) enum State<C> {
     Off,
     /// Since then.
     Wanted(Attempt, Instant),
-    Opening(Attempt),
+    /// Since then; no longer than `until`, if the neighbour has asked for time.
+    Opening {
+        attempt: Attempt,
+        since: Instant,
+        until: Option<Instant>,
+    },
     Up {
         channel: C,
         longest: u32,

@@ -1,3 +1,5 @@
+mod attempts;
+
 use super::*;
 use crate::addr::{Gid, Qpn};
 use crate::paths::Validity;
@@ -129,56 +131,6 @@ fn a_few_small_packets_within_a_second_are_worth_a_connection_and_slow_ones_are_
 }
 
 #[test]
-fn eight_attempts_are_out_at_once_and_the_others_follow_as_they_end() {
-    let mut machine = machine(64, 64);
-    (0..16)
-        .for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE, DATAGRAM), at(0)), Submitted::Waits));
-    let opens = |machine: &mut Machine, now| -> Vec<Connection> {
-        let open = |action| match action {
-            Action::Open(connection, _) => Some(connection),
-            _ => None,
-        };
-        actions(machine, now).into_iter().filter_map(open).collect()
-    };
-    let first = opens(&mut machine, at(0));
-    assert_eq!(first.len(), 8);
-    assert_eq!(opens(&mut machine, at(100)), []);
-    // One stands, and one fails.
-    assert!(machine.opened(first[0], Line::new(1), 65_524, at(150)));
-    machine.failed(first[1], OpenError::Failed, at(150));
-    assert_eq!(opens(&mut machine, at(200)).len(), 2);
-    machine.failed(first[2], OpenError::Failed, at(250));
-    assert_eq!(opens(&mut machine, at(300)).len(), 1);
-}
-
-#[test]
-fn what_waits_for_a_stations_turn_to_be_asked_waits_a_second_and_then_its_sender_is_told() {
-    let mut machine = machine(40, 40);
-    for n in 0..8 {
-        assert_eq!(machine.submit(&station(n), (0, LARGE, DATAGRAM), at(0)), Submitted::Waits);
-    }
-    assert_eq!(actions(&mut machine, at(0)).len(), 8, "as many are out as may be");
-    assert_eq!(machine.submit(&station(8), (1, LARGE, DATAGRAM), at(0)), Submitted::Waits);
-    let mut now = 0;
-    while now < 1_000 {
-        assert_eq!(actions(&mut machine, at(now)), []);
-        now += 100;
-    }
-    assert_eq!(actions(&mut machine, at(now)), [Action::Tell(station(8), 1, TooBig(0))]);
-    let told = Submitted::TooBig(2, TooBig(DATAGRAM));
-    assert_eq!(machine.submit(&station(8), (2, LARGE, DATAGRAM), at(now)), told);
-    assert_eq!(machine.submit(&station(8), (3, 500, DATAGRAM), at(now)), Submitted::Datagram(3));
-    // Its turn comes all the same.
-    let first = Connection { peer: station(0), number: 1 };
-    machine.failed(first, OpenError::Failed, at(now));
-    let asked = actions(&mut machine, at(now + 100));
-    assert!(
-        asked.iter().any(|action| matches!(action, Action::Open(one, _) if one.peer == station(8))),
-        "{asked:?}"
-    );
-}
-
-#[test]
 fn what_waits_behind_a_close_whose_turn_does_not_come_waits_a_second_and_then_its_sender_is_told() {
     let mut machine = machine(4, 4);
     let (connection, _) = connected(&mut machine, 1, 65_524, at(0));
@@ -292,23 +244,6 @@ fn no_more_packets_join_those_that_leave_than_waited_and_then_all_go_at_once() {
     assert_eq!((joined, sent), (most, 2 * most));
     let next = machine.submit(&station(1), (1, 9_000, DATAGRAM), at(1));
     assert_eq!(next, Submitted::Connected(1, line, 65_524));
-}
-
-#[test]
-fn attempts_that_fail_come_less_and_less_often() {
-    let mut machine = machine(4, 4);
-    let (mut now, mut attempts) = (at(0), 0);
-    while now < at(3_600_000) {
-        machine.submit(&station(1), (0, 64, DATAGRAM), now);
-        for action in actions(&mut machine, now) {
-            if let Action::Open(connection, _) = action {
-                attempts += 1;
-                machine.failed(connection, OpenError::Failed, now);
-            }
-        }
-        now = now + Duration::from_millis(100);
-    }
-    assert!((18..30).contains(&attempts), "{attempts} in an hour");
 }
 
 #[test]
@@ -430,6 +365,30 @@ fn where_there_is_no_room_the_connection_that_was_not_used_for_longest_goes() {
 }
 
 #[test]
+fn where_there_is_no_room_one_connection_goes_however_many_packets_ask_for_its_place() {
+    let mut machine = machine(2, 8);
+    let (first, _) = connected(&mut machine, 1, 65_524, at(0));
+    let (_, line) = connected(&mut machine, 2, 65_524, at(0));
+    let ask = |machine: &mut Machine, now| {
+        for n in 3..5 {
+            let told = Submitted::TooBig(1, TooBig(DATAGRAM));
+            assert_eq!(machine.submit(&station(n), (1, LARGE, DATAGRAM), now), told);
+        }
+    };
+    ask(&mut machine, at(11_000));
+    assert_eq!(actions(&mut machine, at(11_000)), [Action::Close(first)]);
+    ask(&mut machine, at(11_001));
+    assert_eq!(actions(&mut machine, at(11_001)), []);
+    assert!(line.validity().holds());
+    machine.closed(first, at(11_002));
+    assert_eq!(machine.submit(&station(3), (1, LARGE, DATAGRAM), at(11_002)), Submitted::Waits);
+    // The next one wants the place of the other.
+    let told = Submitted::TooBig(1, TooBig(DATAGRAM));
+    assert_eq!(machine.submit(&station(4), (1, LARGE, DATAGRAM), at(11_003)), told);
+    assert!(!line.validity().holds());
+}
+
+#[test]
 fn a_link_that_stops_closes_all_drops_what_waits_and_late_answers_find_nothing() {
     let mut machine = machine(4, 4);
     let (up, line) = connected(&mut machine, 1, 65_524, at(0));
@@ -454,6 +413,7 @@ enum Step {
     Submit(u64, u32),
     Opened(usize, u32),
     Failed(usize, u8),
+    Delayed(usize, u64),
     Lost(usize),
     Closed(usize),
     Wait(u64),
@@ -466,6 +426,7 @@ fn step() -> impl Strategy<Value = Step> {
         10 => (0..8_u64, prop_oneof![Just(64_u32), Just(LARGE)]).prop_map(|(n, len)| Step::Submit(n, len)),
         5 => (any::<usize>(), prop_oneof![Just(65_524_u32), Just(100)]).prop_map(|(n, most)| Step::Opened(n, most)),
         3 => (any::<usize>(), 0..3_u8).prop_map(|(n, why)| Step::Failed(n, why)),
+        3 => (any::<usize>(), 0..20_u64).prop_map(|(n, seconds)| Step::Delayed(n, seconds)),
         3 => any::<usize>().prop_map(Step::Lost),
         5 => any::<usize>().prop_map(Step::Closed),
         3 => (0..20_000_u64).prop_map(Step::Wait),
@@ -523,6 +484,11 @@ proptest! {
                         made.remove(&connection.number);
                     }
                 }
+                Step::Delayed(at, seconds) => {
+                    if let Some(connection) = pick(at, Made::Opening) {
+                        machine.delayed(connection, Duration::from_secs(seconds), now);
+                    }
+                }
                 Step::Lost(at) => pick(at, Made::Up).into_iter().for_each(|connection| machine.lost(connection, now)),
                 Step::Closed(at) => {
                     if let Some(connection) = pick(at, Made::Closing) {
@@ -556,6 +522,6 @@ proptest! {
             prop_assert!(made.len() <= 3 && machine.held() as usize >= made.len());
             prop_assert!(n <= ends || machine.held() <= 3);
         }
-        prop_assert_eq!((made.len(), waiting.len(), machine.held()), (0, 0, 0));
+        prop_assert_eq!((made.len(), waiting.len(), machine.held(), machine.closing), (0, 0, 0, 0));
     }
 }

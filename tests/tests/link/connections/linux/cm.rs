@@ -47,7 +47,8 @@ pub enum Body {
     Rej(u16),
     Dreq(u32),
     Drep,
-    Mra,
+    /// The answer to a REQ takes so long, as a code.
+    Mra(u8),
 }
 
 /// `from` is the sender's number of the connection, `to` the receiver's.
@@ -94,7 +95,7 @@ impl Message {
                 path_mtu: mad[DATA + 50] >> 4,
                 hello: hello(mad, 140),
             }),
-            0x11 => Body::Mra,
+            0x11 => Body::Mra(mad[DATA + 9] >> 3),
             0x12 => Body::Rej(number(mad, 10, 2) as u16),
             0x13 => Body::Rep(Rep {
                 qpn: number(mad, 12, 3) as u32,
@@ -153,7 +154,7 @@ impl Message {
     pub fn emit(&self, ends: &Ends) -> [u8; LEN] {
         let attribute = match self.body {
             Body::Req(_) => 0x10,
-            Body::Mra => 0x11,
+            Body::Mra(_) => 0x11,
             Body::Rej(_) => 0x12,
             Body::Rep(_) => 0x13,
             Body::Rtu => 0x14,
@@ -166,7 +167,8 @@ impl Message {
             Body::Rep(rep) => rep.emit(&mut out, ends),
             Body::Rej(reason) => out.put(10, &reason.to_be_bytes()),
             Body::Dreq(qpn) => out.put24(8, *qpn),
-            Body::Rtu | Body::Drep | Body::Mra => {}
+            Body::Mra(time) => out.put(9, &[time << 3]),
+            Body::Rtu | Body::Drep => {}
         }
         out.0
     }

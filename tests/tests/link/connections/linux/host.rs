@@ -74,6 +74,8 @@ pub struct Host {
     next_stale: Nanos,
     pub refuses: bool,
     pub silent: bool,
+    /// It asks for so much time instead of an answer, as a code.
+    pub asks_for_time: Option<u8>,
     /// In REQs it says that it is somebody else.
     pub claims: Option<LinkAddress>,
     /// And that it is where that one is.
@@ -119,6 +121,7 @@ impl Host {
             next_stale: Nanos::NEVER,
             refuses: false,
             silent: false,
+            asks_for_time: None,
             claims: None,
             claims_place: false,
             longest: 65_524,
@@ -295,7 +298,7 @@ impl Host {
             (Body::Req(request), _) => self.on_req(lid, theirs, transaction, &request),
             (Body::Rep(reply), Some(at)) => self.on_rep(at, theirs, transaction, &reply),
             (Body::Rtu, Some(at)) => self.stands(at),
-            (Body::Mra, Some(at)) => self.connections[at].due = after(Nanos(2 * REPEAT.0)),
+            (Body::Mra(_), Some(at)) => self.connections[at].due = after(Nanos(2 * REPEAT.0)),
             (Body::Rej(_), Some(at)) => self.end(at),
             (Body::Drep, Some(at)) if self.connections[at].state == State::Parting => self.end(at),
             (Body::Dreq(_), at) => {
@@ -319,6 +322,11 @@ impl Host {
             return self.say(lid, None, &known.message);
         }
         self.asked.push((request.service, request.hello));
+        if let Some(time) = self.asks_for_time {
+            self.last += 1;
+            let mra = Message { transaction, from: self.last, to: theirs, body: Body::Mra(time) };
+            return self.say(lid, None, &mra);
+        }
         let here = request.service == self.service() + u64::from(self.qpn()) && self.mode != Mode::Without;
         if !here || self.refuses || request.transport != 0 {
             self.counts.refused += 1;

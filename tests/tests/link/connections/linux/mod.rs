@@ -154,6 +154,11 @@ impl Linux {
         self.host.lock().silent = silent;
     }
 
+    /// Has it ask whoever wants a connection for so much time (a code), and never answer.
+    pub fn ask_for_time(&self, code: u8) {
+        self.host.lock().asks_for_time = Some(code);
+    }
+
     /// Has it keep what comes on connections and post no receive in its place; or post them all again.
     pub fn keep_receives(&self, keeps: bool) {
         if keeps {
