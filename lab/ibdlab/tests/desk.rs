@@ -150,6 +150,58 @@ fn a_ping_of_more_than_a_packet_holds_goes_in_fragments() {
     lab.down();
 }
 
+/// Commands that go on until somebody ends them, each with how many of its lines are read.
+const ENDLESS: [&str; 5] = [
+    "snoop -d pFFFF.ibp0 2>/dev/null | head -2",
+    "snoop -v -d pFFFF.ibp0 2>/dev/null | head -1",
+    "ping -s -I 0.1 bob | head -2",
+    "kstat -p -m link 1 | head -1",
+    "dladm show-link -s -i 1 pFFFF.ibp0 | head -1",
+];
+
+#[test]
+fn a_command_whose_reader_has_had_enough_ends_as_by_sigpipe_and_lets_the_link_go() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
+    let mut traffic = lab.start_at("bob", &["sh", "-c", "exec ping -s -I 0.05 alice >/dev/null"]);
+    for line in ENDLESS {
+        let (command, reader) = line.split_once(" | ").expect("a pipe");
+        let file = lab.path("code");
+        let script = format!("{{ {command}; echo $? >{file}; }} | {reader} | wc -l");
+        let (said, code) = lab.exec("alice", &["sh", "-c", &script]);
+        let lines = format!("{}\n", &reader["head -".len()..]);
+        assert_eq!((said, code), (lines, 0), "{line}");
+        // 128 and the number of SIGPIPE.
+        lab.until("the command has ended", || fs::read_to_string(&file).is_ok_and(|text| text == "141\n"));
+        fs::remove_file(&file).expect("it was there");
+    }
+    traffic.interrupt();
+    // A link that somebody still snoops on is busy.
+    assert_eq!(lab.run("alice", "ipadm delete-if pFFFF.ibp0"), (String::new(), 0));
+    let delete = || lab.run("alice", "dladm delete-part pFFFF.ibp0");
+    lab.until("nobody has the link", || delete() == (String::new(), 0));
+    lab.down();
+}
+
+#[test]
+fn what_a_command_cannot_say_is_told_and_is_no_success() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    let ibdlab = env!("CARGO_BIN_EXE_ibdlab");
+    for command in
+        ["kstat -p", "dladm show-ib", &format!("{ibdlab} fabric groups"), &format!("{ibdlab} sa groups")]
+    {
+        let (said, code) = lab.exec("alice", &["sh", "-c", &format!("{command} >/dev/full")]);
+        let words = "ibdlab: standard output: No space left on device (os error 28)\n";
+        assert_eq!((said.as_str(), code), (words, 1), "{command}");
+    }
+    // Where the first lines are all that is wanted of what ends by itself, nothing is wrong.
+    let (said, _) = lab.exec("alice", &["sh", "-c", &format!("{ibdlab} sa groups | head -1 | wc -l")]);
+    assert_eq!(said, "1\n");
+    lab.down();
+}
+
 /// A question of ARP to everybody, as the plugin has the broadcast address, for an address that nobody has.
 const FRAME: &str = "# destination, IPoIB header, ARP
 00ffffffff10401b00000000 00000000ffffffff 08060000
