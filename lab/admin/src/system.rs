@@ -423,6 +423,13 @@ pub struct Address {
     pub state: AddressState,
 }
 
+impl Address {
+    /// Is it there and up (`IFF_UP`), be it that it is probed for yet or has no carrier? illumos takes one down that another host has.
+    pub fn is_up(&self) -> bool {
+        self.address.is_some() && !matches!(self.state, AddressState::Down | AddressState::Duplicate)
+    }
+}
+
 /// Where an address comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressKind {

@@ -128,6 +128,16 @@ fn an_address_that_another_host_has_is_a_duplicate_until_it_is_free() {
     assert_eq!(shown("alice", "more"), "duplicate:--p--\n");
     assert_eq!(shown("bob", "v4"), "ok:U-p--\n", "whoever had it keeps it");
     assert_eq!(lab.run("alice", "ping 10.0.0.2 1").1, 0, "and answers");
+    let (flags, _) = lab.run("alice", "ifconfig pFFFF.ibp0 inet");
+    let refused =
+        "pFFFF.ibp0:1: flags=4001000842<BROADCAST,RUNNING,MULTICAST,IPv4,DUPLICATE> mtu 2044 index 2\n";
+    assert!(flags.contains(refused), "{flags}");
+    assert_eq!(lab.ibdlab(&["fabric", "unplug", "bob"]), (String::new(), 0));
+    let (said, code) = lab.run("alice", "ping bob 1");
+    assert_eq!((said.as_str(), code), ("no answer from bob\n", 1), "alice does not answer in its place");
+    assert_eq!(lab.ibdlab(&["fabric", "plug", "bob"]), (String::new(), 0));
+    assert_eq!(lab.run("alice", "ping 10.0.0.1"), ("10.0.0.1 is alive\n".into(), 0), "its own");
+    assert_eq!(lab.run("alice", "ping localhost"), ("localhost is alive\n".into(), 0));
     assert_eq!(lab.run("alice", "ipadm delete-addr pFFFF.ibp0/more"), (String::new(), 0));
     assert_eq!(lab.run("bob", "ipadm delete-addr pFFFF.ibp0/v4"), (String::new(), 0));
     assert_eq!(lab.run("alice", create), (String::new(), 0));
