@@ -103,6 +103,32 @@ fn what_is_configured_for_good_outlives_the_lab_and_what_is_not_does_not() {
 }
 
 #[test]
+fn an_mtu_of_connected_mode_outlives_the_lab_whichever_property_was_set_last() {
+    let lab = Lab::new();
+    let scenario = root().join("scenarios/desk.toml");
+    lab.up(&scenario, &[]);
+    let shown = "dladm show-linkprop -c -o property,value -p linkmode,mtu p8001.ibp0";
+    let expected = ("linkmode:cm\nmtu:9000\n".to_owned(), 0);
+    for lines in [
+        &["dladm create-part -f -l ibp0 -P 8001 p8001.ibp0", "dladm set-linkprop -p linkmode=cm p8001.ibp0"]
+            [..],
+        &["dladm set-linkprop -p linkmode=cm p8001.ibp0"],
+    ] {
+        for line in lines.iter().chain(&["dladm set-linkprop -p mtu=9000 p8001.ibp0"]) {
+            assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
+        }
+        if lines.len() == 1 {
+            assert_eq!(lab.run("alice", lines[0]), (String::new(), 0), "linkmode last");
+        }
+        assert_eq!(lab.run("alice", shown), expected);
+        lab.down();
+        lab.up(&scenario, &[]);
+        assert_eq!(lab.run("alice", shown), expected);
+    }
+    lab.down();
+}
+
+#[test]
 fn a_first_boot_gives_the_scenario_s_addresses_and_hosts_reach_each_other() {
     let lab = Lab::new();
     lab.up(&root().join("scenarios/desk.toml"), &[]);
