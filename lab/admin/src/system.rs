@@ -91,8 +91,8 @@ pub trait System {
     ///
     /// # Errors
     ///
-    /// EPERM.
-    fn reread_services(&self) -> Result<(), Errno>;
+    /// EPERM; EINVAL for a text that is no such file.
+    fn set_services(&self, text: &str) -> Result<(), Errno>;
 
     /// A file below the host's root; `None` when there is none.
     fn read_file(&self, path: &str) -> Option<String>;

@@ -512,7 +512,7 @@ fn a_capture_of_snoop_is_what_tshark_expects() {
 /// A command line that is refused, what it says, and its exit code.
 type Refusal = (&'static str, &'static str, i32);
 
-const REFUSALS: [Refusal; 36] = [
+const REFUSALS: [Refusal; 37] = [
     // Names of links.
     ("dladm create-part -l ibp9 -P ffff p1", "dladm: invalid link name 'ibp9'", 1),
     (
@@ -599,6 +599,11 @@ const REFUSALS: [Refusal; 36] = [
         "ipadm: Could not delete pFFFF.ibp0: Permission denied",
         1,
     ),
+    (
+        "ppriv -e -s A-sys_dl_config cfgadm -o comm=vppa,service=ibd -x add_service ib",
+        "cfgadm: Hardware specific failure: failed to add ibd service incore ",
+        1,
+    ),
     // Options.
     ("dladm show-part -p", "dladm: -p requires -o", 1),
     ("dladm show-link -p -o nothing", "dladm: unknown output field: `nothing'", 1),
@@ -640,7 +645,8 @@ fn what_is_refused_says_why_and_leaves_everything_as_it_was() {
         let properties =
             lab.run("alice", "dladm show-linkprop -c -o property,value -p _ibd_num_ah,linkmode pFFFF.ibp0").0;
         let addresses = lab.run("alice", "ipadm show-addr -p -o addrobj,addr").0;
-        let files = ["etc/dladm/datalink.conf", "etc/ipadm/ipadm.conf"].map(|file| lab.read("alice", file));
+        let files = ["etc/dladm/datalink.conf", "etc/ipadm/ipadm.conf", "kernel/drv/ib.conf"]
+            .map(|file| lab.read("alice", file));
         (links, parts, properties, addresses, files)
     };
     let before = state();

@@ -392,7 +392,11 @@ impl System for Scripted {
         Ok(())
     }
 
-    fn reread_services(&self) -> Result<(), Errno> {
+    fn set_services(&self, text: &str) -> Result<(), Errno> {
+        if !self.privileged {
+            return Err(Errno::EPERM);
+        }
+        self.services.borrow_mut().push(text.to_owned());
         Ok(())
     }
 

@@ -223,10 +223,9 @@ impl System for Process {
         Ok(())
     }
 
-    fn reread_services(&self) -> Result<(), Errno> {
+    fn set_services(&self, text: &str) -> Result<(), Errno> {
         self.may_configure_links()?;
-        self.host.read_services();
-        Ok(())
+        nexus::set_conf(&self.host.kernel, text).map_err(|_| Errno::EINVAL)
     }
 
     fn read_file(&self, path: &str) -> Option<String> {
