@@ -39,6 +39,7 @@ pub use system::{
 
 pub use dladm::{boot_links, boot_partitions};
 pub use zoneadm::boot_all as boot_zones;
+pub use zones::directory as zone_directory;
 
 /// A command's name and what it does with its arguments, the command's own name not among them.
 type Command = (&'static str, fn(&mut Session<'_>, &[String]) -> Exit);

@@ -87,7 +87,7 @@ pub trait System {
     ///
     /// EPERM.
     fn walk_devices(&self) -> Result<(), Errno>;
-    /// Tells the IB nexus that its configuration file has changed.
+    /// Tells the IB nexus what its configuration file will say.
     ///
     /// # Errors
     ///
@@ -117,6 +117,13 @@ pub trait System {
         change: &mut dyn FnMut(String) -> String,
         act: &mut dyn FnMut() -> bool,
     ) -> Result<(), FileError>;
+
+    /// Takes a file below the host's root away, or a directory with all that is in it. One that is not there is gone already.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    fn remove_file(&self, path: &str) -> Result<(), FileError>;
 
     /// The content of a file that a person names, from where they are.
     ///

@@ -417,6 +417,12 @@ impl System for Scripted {
         Ok(())
     }
 
+    fn remove_file(&self, path: &str) -> Result<(), FileError> {
+        let below = format!("{path}/");
+        self.files.borrow_mut().retain(|name, _| name != path && !name.starts_with(&below));
+        Ok(())
+    }
+
     fn interfaces(&self) -> Vec<Interface> {
         self.interfaces.clone()
     }

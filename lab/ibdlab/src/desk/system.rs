@@ -120,6 +120,19 @@ impl Process {
     }
 }
 
+impl Process {
+    fn own_path(&self, path: &str) -> Result<PathBuf, FileError> {
+        self.path(path).ok_or_else(|| FileError(format!("{path}: outside the host's files")))
+    }
+
+    fn file_error(&self, path: &Path, error: &io::Error) -> FileError {
+        let why = format!("{}: {error}", path.display());
+        // Commands of illumos do not say it.
+        complain(&format!("{}: {why}", self.host.name));
+        FileError(why)
+    }
+}
+
 impl System for Process {
     fn privileged(&self) -> bool {
         self.privileged
@@ -238,14 +251,15 @@ impl System for Process {
         change: &mut dyn FnMut(String) -> String,
         act: &mut dyn FnMut() -> bool,
     ) -> Result<(), FileError> {
-        let path = self.path(path).ok_or_else(|| FileError(format!("{path}: outside the host's files")))?;
+        let path = self.own_path(path)?;
         let _alone = self.host.files.lock();
-        replace(&path, change, act).map_err(|error| {
-            let why = format!("{}: {error}", path.display());
-            // Commands of illumos do not say it.
-            complain(&format!("{}: {why}", self.host.name));
-            FileError(why)
-        })
+        replace(&path, change, act).map_err(|error| self.file_error(&path, &error))
+    }
+
+    fn remove_file(&self, path: &str) -> Result<(), FileError> {
+        let path = self.own_path(path)?;
+        let _alone = self.host.files.lock();
+        remove(&path).map_err(|error| self.file_error(&path, &error))
     }
 
     fn open_file(&self, path: &str) -> Result<Vec<u8>, FileError> {
@@ -386,6 +400,16 @@ impl System for Process {
 
 fn name_of(zone: &Zone) -> admin::Zone {
     admin::Zone { id: zone.id, name: zone.name.clone() }
+}
+
+/// See [`System::remove_file`]. A link is taken away, not what it points to.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+    }
 }
 
 /// Writes beside the file, acts, and puts that in its place, so that whoever reads sees the one or the other. What failed leaves
