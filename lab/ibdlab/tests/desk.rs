@@ -129,6 +129,22 @@ fn an_mtu_of_connected_mode_outlives_the_lab_whichever_property_was_set_last() {
 }
 
 #[test]
+fn a_capture_of_the_fabric_ends_at_the_packet_that_was_asked_for() {
+    let lab = Lab::new();
+    lab.up(&root().join("scenarios/desk.toml"), &[]);
+    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
+    // More than 20 frames between two looks at the capture.
+    let mut traffic = lab.start_at("bob", &["sh", "-c", "exec ping -s -I 0.01 alice 20000 >/dev/null"]);
+    for count in ["20", "1", "0"] {
+        let file = lab.path("capture");
+        let (said, code) = lab.ibdlab(&["capture", "--count", count, &file]);
+        assert!(code == 0 && said.ends_with(&format!("\n{count} packets\n")), "{said}");
+    }
+    traffic.interrupt();
+    lab.down();
+}
+
+#[test]
 fn a_first_boot_gives_the_scenario_s_addresses_and_hosts_reach_each_other() {
     let lab = Lab::new();
     lab.up(&root().join("scenarios/desk.toml"), &[]);
