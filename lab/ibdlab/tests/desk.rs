@@ -129,6 +129,32 @@ fn an_mtu_of_connected_mode_outlives_the_lab_whichever_property_was_set_last() {
 }
 
 #[test]
+fn a_prefix_that_no_address_can_have_is_told_at_boot_and_the_rest_comes_up() {
+    let lab = Lab::new();
+    let item =
+        |name: &str, address: &str| format!("_ifname=pFFFF.ibp0;_aobjname=pFFFF.ibp0/{name};{address};\n");
+    let file = [
+        "_ifname=pFFFF.ibp0;_family=2;\n_ifname=pFFFF.ibp0;_family=26;\n".to_owned(),
+        item("bad", "_ipv4addr=10.0.0.7/99"),
+        item("worse", "_ipv6addr=fd00::7/200"),
+        item("v4", "_ipv4addr=10.0.0.8/24"),
+    ];
+    lab.write("alice", "etc/ipadm/ipadm.conf", &file.concat());
+    let link = "pFFFF.ibp0\tclass=int,256;media=int,26;pkey=int,65535;linkover=string,ibp0;\n";
+    lab.write("alice", "etc/dladm/datalink.conf", link);
+    let (said, code) = lab.ibdlab(&["up", "scenarios/desk.toml"]);
+    let told = [
+        "lab lab is up: alice, bob\n".to_owned(),
+        format!("alice: etc/ipadm/ipadm.conf: not understood: {}", item("bad", "_ipv4addr=10.0.0.7/99")),
+        format!("alice: etc/ipadm/ipadm.conf: not understood: {}", item("worse", "_ipv6addr=fd00::7/200")),
+    ];
+    assert_eq!((said, code), (told.concat(), 0));
+    let addresses = lab.run("alice", "ipadm show-addr -p -o addrobj").0;
+    assert_eq!(addresses, "lo0/v4\npFFFF.ibp0/v4\nlo0/v6\n");
+    lab.down();
+}
+
+#[test]
 fn a_capture_of_the_fabric_ends_at_the_packet_that_was_asked_for() {
     let lab = Lab::new();
     lab.up(&root().join("scenarios/desk.toml"), &[]);
