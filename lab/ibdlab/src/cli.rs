@@ -167,6 +167,10 @@ impl RunArgs {
     }
 }
 
+/// Bytes of the headers of a packet that is driven, and of the longest one: a field of IPv4's has 16 bits.
+const HEADERS: i64 = 28;
+const LONGEST: i64 = 65_535;
+
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// Another driver to measure in turn with ours: a directory with `mac_ib` and `ibp`, or the driver's file beside its plugin.
@@ -212,17 +216,17 @@ pub struct BenchArgs {
     /// Do nothing but have one driver, the peer if there is one, carry as many packets as are asked for one way: for a program that watches.
     #[arg(long, value_name = "WAY", conflicts_with = "count")]
     pub drive: Option<Way>,
-    /// Bytes of an IP packet that is driven.
-    #[arg(long, value_name = "N", default_value_t = 64, requires = "drive")]
-    pub bytes: usize,
+    /// Bytes of an IP packet that is driven, the headers of IPv4 and UDP among them.
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "drive", value_parser = value_parser!(u32).range(HEADERS..=LONGEST))]
+    pub bytes: u32,
     /// Packets to send in one call; `mac` hands them out one by one.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..), conflicts_with_all = ["parts", "peers", "processors"])]
     pub chain: u16,
     /// Packets before everything that they set off is waited for.
-    #[arg(long, value_name = "N", default_value_t = BURST, requires = "drive")]
-    pub burst: usize,
+    #[arg(long, value_name = "N", default_value_t = BURST as u32, requires = "drive", value_parser = value_parser!(u32).range(1..=65_536))]
+    pub burst: u32,
     /// Make so many packets before the first is sent; those that are not sent are never freed.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "drive")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "drive", value_parser = value_parser!(u64).range(..=1_000_000))]
     pub made: u64,
     /// Have the bare loop send them, in the driver's place.
     #[arg(long, requires = "drive")]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use clap::{Command, CommandFactory as _};
+use clap::{Command, CommandFactory as _, Parser as _};
 use ibdlab::cli::Cli;
 
 const PAGE: &str = include_str!("../../../docs/man/ibdlab.8");
@@ -38,4 +38,25 @@ fn the_page_has_every_command_with_every_option_and_no_other() {
     }
     let described = PAGE.lines().filter(|line| line.starts_with(".Ss Options of ")).count();
     assert_eq!(described, commands().count(), "docs/man/ibdlab.8 has a command that is gone");
+}
+
+#[test]
+fn a_number_of_the_bench_s_that_no_run_can_have_is_refused() {
+    for (option, number, expected) in [
+        ("--bytes", "0", "28..=65535"),
+        ("--bytes", "27", "28..=65535"),
+        ("--bytes", "65536", "28..=65535"),
+        ("--burst", "0", "1..=65536"),
+        ("--burst", "65537", "1..=65536"),
+        ("--burst", "18446744073709551615", "number too large"),
+        ("--made", "1000001", "0..=1000000"),
+    ] {
+        let words = ["ibdlab", "bench", "--drive", "receive", option, number];
+        let why = Cli::try_parse_from(words).expect_err("it is refused").to_string();
+        assert!(why.contains(number) && why.contains(expected), "{why}");
+    }
+    for (option, number) in [("--bytes", "28"), ("--bytes", "65535"), ("--burst", "65536")] {
+        let words = ["ibdlab", "bench", "--drive", "transmit", option, number];
+        assert!(Cli::try_parse_from(words).is_ok(), "{option} {number}");
+    }
 }
