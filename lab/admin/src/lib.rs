@@ -9,6 +9,7 @@
 mod arp;
 mod cfgadm;
 mod conf;
+mod date;
 mod dladm;
 mod getopt;
 mod ifconfig;
@@ -18,6 +19,7 @@ mod kstat;
 mod netstat;
 mod ofmt;
 mod part_ioctl;
+mod pattern;
 mod ping;
 mod services;
 mod session;

@@ -233,6 +233,8 @@ pub trait System {
 
     /// The system's clock, which never goes back; spans are differences of it.
     fn now(&self) -> Duration;
+    /// The wall clock, since 1970.
+    fn time(&self) -> Duration;
     /// Waits; true when the command was interrupted.
     fn wait(&self, span: Duration) -> bool;
 }

@@ -18,6 +18,7 @@ use lab_gldv3::{
 };
 use lab_ibtf::nexus;
 
+use super::heard::boot_time;
 use super::host::DeskHost;
 use super::ip::HostIp;
 use super::listener::Listener;
@@ -380,6 +381,10 @@ impl System for Process {
 
     fn now(&self) -> Duration {
         Duration::from_nanos(fakekernel::now().0)
+    }
+
+    fn time(&self) -> Duration {
+        boot_time() + self.now()
     }
 
     fn wait(&self, span: Duration) -> bool {
