@@ -297,6 +297,8 @@ fn filters_take_what_they_name() {
         ("multicast or arp", "snoop: filter option unsupported on media\n"),
         ("host carol", "snoop: could not resolve \"carol\"\n"),
         ("port x", "snoop: invalid port: \"x\"\n"),
+        ("net 10.0.0.0", "snoop: filter option unsupported in the lab: \"net\"\n"),
+        ("arp or greater 100", "snoop: filter option unsupported in the lab: \"greater\"\n"),
         ("( arp", "snoop: syntax error: `)' expected\n"),
     ] {
         let (_, err, exit) = run(&system, &format!("snoop -i file {filter}"));

@@ -33,3 +33,19 @@ fn ifconfig_shows_an_address_as_up_that_is_probed_for_or_has_no_carrier() {
         assert!(out.starts_with("pFFFF.ibp0: flags=1000843<UP,BROADCAST,"), "{state:?}: {out}");
     }
 }
+
+#[test]
+fn ping_goes_by_the_interface_that_is_named_or_not_at_all() {
+    let system = Scripted::new();
+    for interface in ["pFFFF.ibp0", "2", "10.0.0.1"] {
+        assert_eq!(run(&system, &format!("ping -i {interface} bob")).0, "bob is alive\n", "{interface}");
+    }
+    for (interface, to) in [("nope", "bob"), ("nope", "10.0.0.1"), ("lo0", "bob"), ("1", "bob"), ("0", "bob")]
+    {
+        let (_, err, exit) = run(&system, &format!("ping -i {interface} {to}"));
+        let why = format!("ping: {interface} is an invalid IPv4 interface\n");
+        assert_eq!((err, exit), (why, 1), "{interface} {to}");
+    }
+    let (_, err, _) = run(&system, "ping -i nope fe80::1");
+    assert_eq!(err, "ping: nope is an invalid IPv6 interface\n");
+}
