@@ -316,18 +316,19 @@ pub struct CampaignArgs {
     /// Findings and summary.
     #[arg(long, value_name = "DIR", default_value = "target/campaign")]
     pub out: PathBuf,
-    /// Where the objects of `make modules` are.
-    #[arg(long, value_name = "DIR", default_value = SHIPPED)]
-    pub proto: PathBuf,
-    /// Where those of `kmod build --coverage` are; left out if they are not there.
-    #[arg(long, value_name = "DIR", default_value = COUNTING)]
-    pub counting: PathBuf,
-    /// Where those of `kmod build --atomics` are; left out if they are not there.
-    #[arg(long, value_name = "DIR", default_value = ATOMICS)]
-    pub atomics: PathBuf,
-    /// Where those of `kmod build --races` are; left out if they are not there.
-    #[arg(long, value_name = "DIR", default_value = RACES)]
-    pub races: PathBuf,
+    /// Where the objects are: `proto/kernel` if not given, where `make modules` puts them. With it, only those of the next three that are
+    /// given are used.
+    #[arg(long, value_name = "DIR")]
+    pub proto: Option<PathBuf>,
+    /// Where those of `kmod build --coverage` are, `proto/coverage` if not given; left out if they are not there.
+    #[arg(long, value_name = "DIR")]
+    pub counting: Option<PathBuf>,
+    /// Where those of `kmod build --atomics` are, `proto/atomics` if not given; left out if they are not there.
+    #[arg(long, value_name = "DIR")]
+    pub atomics: Option<PathBuf>,
+    /// Where those of `kmod build --races` are, `proto/races` if not given; left out if they are not there.
+    #[arg(long, value_name = "DIR")]
+    pub races: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -488,6 +489,12 @@ impl CampaignArgs {
     pub fn campaign(self) -> Campaign {
         let minutes = self.minutes.or((self.schedules.is_none() && !self.pairs).then_some(10));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        // Those of this tree are of other sources than objects that somebody names.
+        let of_this_tree = self.proto.is_none();
+        let found = |named: Option<PathBuf>, usual: &str| {
+            let directory = named.or_else(|| of_this_tree.then(|| usual.into()));
+            directory.filter(|directory| directory.is_dir())
+        };
         Campaign {
             search: match self.hca {
                 _ if self.fabrics => Search::Fabrics(self.sm),
@@ -508,10 +515,10 @@ impl CampaignArgs {
             workers: self.workers.unwrap_or(processors),
             shrink_runs: self.shrink_runs,
             out: self.out,
-            proto: self.proto,
-            counting: Some(self.counting).filter(|counting| counting.is_dir()),
-            atomics: Some(self.atomics).filter(|atomics| atomics.is_dir()),
-            races: Some(self.races).filter(|races| races.is_dir()),
+            counting: found(self.counting, COUNTING),
+            atomics: found(self.atomics, ATOMICS),
+            races: found(self.races, RACES),
+            proto: self.proto.unwrap_or_else(|| SHIPPED.into()),
             program: None,
         }
     }
